@@ -1,0 +1,77 @@
+// Adds nodes to a graph: infers types, gives unique names, stamps phase and forward node.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "shardwright/graph/graph.h"
+#include "shardwright/graph/op.h"
+
+namespace shardwright {
+
+class Builder {
+ public:
+  explicit Builder(Graph& graph);
+
+  Graph& graph() { return graph_; }
+  const Type& type(ValueId v) const { return graph_.value(v).type; }
+
+  /// Adds a call and returns its only (or first) result. `name` is made unique; empty = a number.
+  /// Throws: Error naming operator and node when shapes do not fit.
+  ValueId call(std::string_view op, std::vector<ValueId> operands, Attributes attributes = {},
+               std::string_view name = "");
+  /// The same for operators of several results.
+  std::vector<ValueId> call_all(const OpDef& op, std::vector<ValueId> operands, Attributes attributes = {},
+                                std::string_view name = "");
+
+  /// Leaves. The name must be free: Throws: Error otherwise.
+  ValueId leaf(OpKind kind, std::string_view name, Type type, Attributes attributes = {});
+
+  /// What the next nodes are stamped with.
+  void set_phase(Phase phase) { phase_ = phase; }
+  void set_forward(NodeId forward) { forward_ = forward; }
+
+  /// `name`, or `name_2`, `name_3`, ... if it is taken.
+  std::string unique(std::string_view name);
+
+ private:
+  Graph& graph_;
+  Phase phase_ = Phase::forward;
+  NodeId forward_;
+  std::unordered_map<std::string, int> names_;
+  int next_number_ = 1;
+};
+
+/// What an operator's `gradient` sees: the node, the gradients of its results, and a way to add calls.
+class Gradient {
+ public:
+  Gradient(Builder& builder, NodeId node, std::vector<ValueId> result_gradients)
+      : builder_(builder), node_(node), result_gradients_(std::move(result_gradients)) {}
+
+  ValueId in(std::size_t i) const { return node().operands[i]; }
+  ValueId out(std::size_t i = 0) const { return node().results[i]; }
+  /// Gradient of result `i`; invalid if none flows there.
+  ValueId dy(std::size_t i = 0) const { return result_gradients_[i]; }
+  std::size_t operand_count() const { return node().operands.size(); }
+  const Type& type(ValueId v) const { return builder_.type(v); }
+  const Attributes& attributes() const { return node().attributes; }
+  ValueId call(std::string_view op, std::vector<ValueId> operands, Attributes attributes = {}) {
+    return builder_.call(op, std::move(operands), std::move(attributes));
+  }
+  std::vector<ValueId> call_all(std::string_view op, std::vector<ValueId> operands,
+                                Attributes attributes = {}) {
+    return builder_.call_all(find_op(op), std::move(operands), std::move(attributes));
+  }
+  /// Sums `g` over the dims along which an operand of shape `shape` was broadcast.
+  ValueId unbroadcast(ValueId g, const Shape& shape);
+
+ private:
+  const Node& node() const { return builder_.graph().node(node_); }
+  Builder& builder_;
+  NodeId node_;
+  std::vector<ValueId> result_gradients_;
+};
+
+}  // namespace shardwright

@@ -1,0 +1,55 @@
+#include "shardwright/graph/graph.h"
+
+#include <array>
+
+#include "shardwright/base/text.h"
+#include "shardwright/graph/op.h"
+
+namespace shardwright {
+
+std::string_view name_of(Phase phase) {
+  constexpr std::array<std::string_view, 3> names{"forward", "backward", "update"};
+  return names[static_cast<std::size_t>(phase)];
+}
+
+ValueId Graph::find(std::string_view name) const {
+  std::vector<std::string> known;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (values[i].name == name) return {static_cast<int>(i)};
+    known.push_back(values[i].name);
+  }
+  throw error("'{}' is not in the graph{}", name, near_names(name, known));
+}
+
+std::vector<NodeId> Graph::node_ids() const {
+  std::vector<NodeId> out(nodes.size());
+  for (std::size_t i = 0; i < nodes.size(); ++i) out[i].index = static_cast<int>(i);
+  return out;
+}
+
+namespace {
+
+std::vector<Type> global_types(const Graph& graph, const std::vector<ValueId>& ids) {
+  std::vector<Type> out;
+  out.reserve(ids.size());
+  for (ValueId v : ids) out.push_back(graph.value(v).global_type());
+  return out;
+}
+
+}  // namespace
+
+std::vector<Type> operand_types(const Graph& graph, const Node& node) {
+  return global_types(graph, node.operands);
+}
+
+std::vector<Type> result_types(const Graph& graph, const Node& node) {
+  return global_types(graph, node.results);
+}
+
+Rule rule_of(const Graph& graph, const Node& node) {
+  const std::vector<Type> operands = operand_types(graph, node);
+  const std::vector<Type> results = result_types(graph, node);
+  return rule_of(*node.op, {operands, results, node.attributes});
+}
+
+}  // namespace shardwright

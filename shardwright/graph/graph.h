@@ -1,0 +1,83 @@
+// The graph: nodes, values, three phases. The same type holds a single-device network, the network with a
+// plan written onto it (strategies and layouts), and the lowered program (local shapes, redistribution steps
+// as ordinary nodes). Ids are indices; nodes stand in the order in which they run.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shardwright/base/attributes.h"
+#include "shardwright/base/id.h"
+#include "shardwright/base/tensor.h"
+#include "shardwright/layout/layout.h"
+#include "shardwright/layout/rule.h"
+#include "shardwright/layout/strategy.h"
+
+namespace shardwright {
+
+struct OpDef;
+
+using NodeId = Id<struct NodeTag>;
+using ValueId = Id<struct ValueTag>;
+
+enum class Phase : std::uint8_t { forward, backward, update };
+std::string_view name_of(Phase phase);
+
+struct Value {
+  std::string name;
+  Type type;  // what one rank holds in a program; the whole tensor otherwise
+  NodeId producer;
+  int result = 0;                // which result of its producer
+  ValueId gradient_of;           // the forward value whose gradient this is
+  std::optional<Layout> layout;  // asked for (in a planned graph) or true (in a program)
+  Shape global_shape;            // in a program: the shape of the whole tensor
+
+  /// The whole tensor, whatever the level.
+  Type global_type() const { return layout && !global_shape.empty() ? Type{type.dtype, global_shape} : type; }
+};
+
+struct Node {
+  const OpDef* op = nullptr;
+  std::vector<ValueId> operands;
+  std::vector<ValueId> results;
+  Attributes attributes;
+  Phase phase = Phase::forward;
+  NodeId forward;  // backward: the node that this one differentiates
+  std::optional<Strategy> strategy;
+};
+
+/// After the step `leaf` (a parameter or state) holds `value`.
+struct Update {
+  ValueId leaf;
+  ValueId value;
+};
+
+struct Graph {
+  std::vector<Node> nodes;
+  std::vector<Value> values;
+  std::vector<ValueId> outputs;
+  std::vector<Update> updates;
+  std::vector<Mesh> meshes;  // empty in a plain graph
+
+  Node& node(NodeId id) { return nodes[static_cast<std::size_t>(id.index)]; }
+  const Node& node(NodeId id) const { return nodes[static_cast<std::size_t>(id.index)]; }
+  Value& value(ValueId id) { return values[static_cast<std::size_t>(id.index)]; }
+  const Value& value(ValueId id) const { return values[static_cast<std::size_t>(id.index)]; }
+
+  /// A node is called after its first result.
+  const std::string& name_of(NodeId id) const { return value(node(id).results.front()).name; }
+  /// The value called `name`. Throws: Error with near names.
+  ValueId find(std::string_view name) const;
+  std::vector<NodeId> node_ids() const;
+};
+
+/// Global types of a node's operands and results.
+std::vector<Type> operand_types(const Graph& graph, const Node& node);
+std::vector<Type> result_types(const Graph& graph, const Node& node);
+
+/// The node's rule over its global shapes.
+Rule rule_of(const Graph& graph, const Node& node);
+
+}  // namespace shardwright

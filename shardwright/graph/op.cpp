@@ -1,0 +1,70 @@
+#include "shardwright/graph/op.h"
+
+#include <unordered_map>
+
+#include "shardwright/base/text.h"
+
+namespace shardwright {
+namespace {
+
+std::vector<Shape> shapes_of(std::span<const Type> types) {
+  std::vector<Shape> out;
+  out.reserve(types.size());
+  for (const Type& t : types) out.push_back(t.shape);
+  return out;
+}
+
+}  // namespace
+
+const OpDef& find_op(std::string_view name) {
+  static const auto by_name = [] {
+    std::unordered_map<std::string_view, const OpDef*> table;
+    for (const OpDef& op : all_ops()) table.emplace(op.name, &op);
+    return table;
+  }();
+  const auto it = by_name.find(name);
+  if (it != by_name.end()) return *it->second;
+  std::vector<std::string> known;
+  for (const OpDef& op : all_ops()) known.push_back(op.name);
+  throw error("operator '{}' does not exist{}", name, near_names(name, known));
+}
+
+const OpDef& op_of(OpKind kind) {
+  for (const OpDef& op : all_ops())
+    if (op.kind == kind) return op;
+  throw InternalError("no operator of this kind");
+}
+
+const OpDef& op_of(StepKind step, Reduction reduction) {
+  for (const OpDef& op : all_ops())
+    if (op.step == step && op.reduction == reduction) return op;
+  throw InternalError(fmt::format("no operator for step {}", name_of(step)));
+}
+
+Rule rule_of(const OpDef& op, const Call& call) try {
+  const std::string text = op.rule_for ? op.rule_for(call) : op.rule;
+  const std::string linear = op.linear_for ? op.linear_for(call) : op.linear;
+  return bind_rule(text, linear, shapes_of(call.operands), shapes_of(call.results));
+} catch (const Error& e) {
+  throw with_context(e, op.name);
+}
+
+std::vector<Type> infer(const OpDef& op, const Call& call) try {
+  if (op.infer) return op.infer(call);
+  const std::string text = op.rule_for ? op.rule_for(call) : op.rule;
+  std::vector<Type> out;
+  for (Shape& shape : result_shapes(bind_rule(text, "", shapes_of(call.operands), {})))
+    out.push_back({call.operands[0].dtype, std::move(shape)});
+  return out;
+} catch (const Error& e) {
+  throw with_context(e, op.name);
+}
+
+double flops_of(const OpDef& op, const Rule& rule) {
+  if (op.flops) return op.flops(rule);
+  double points = 1;
+  for (const LoopDim& l : rule.loops) points *= static_cast<double>(l.size);
+  return points;
+}
+
+}  // namespace shardwright

@@ -1,0 +1,99 @@
+// An operator: one declaration from which shapes, legal strategies, layouts, gradients, costs, text and tests
+// all follow. One file in ops/ defines one operator or family; CMake collects them into `all_ops()`.
+//
+// Only name, rule, kernel and samples are always needed: `infer` defaults to what the rule tells, and without
+// `gradient` the operator is not differentiable.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shardwright/graph/graph.h"
+#include "shardwright/layout/redistribution.h"
+
+namespace shardwright {
+
+class Gradient;
+
+/// One use of an operator, as its facets see it. Types are global.
+struct Call {
+  std::span<const Type> operands;
+  std::span<const Type> results;  // empty while they are being inferred
+  const Attributes& attributes;
+};
+
+/// One execution on one rank: local tensors, and which part of each loop dim this rank computes.
+struct KernelCall {
+  std::span<const TensorView> operands;
+  std::span<const TensorView> results;
+  const Attributes& attributes;
+  const Rule& rule;
+  const LoopBox& box;
+
+  /// Offset, extent and global size of the loop dim called `name`.
+  const LoopBox::Part& loop(std::string_view name) const {
+    const int l = rule.loop(name);
+    require(l >= 0, "no loop dim {}", name);
+    return box.loops[static_cast<std::size_t>(l)];
+  }
+};
+using Kernel = void (*)(const KernelCall&);
+
+enum class OpKind {
+  compute,
+  input,      // no operands: a batch
+  parameter,  // no operands: kept from step to step, trained
+  state,      // no operands: kept from step to step, the optimizer's
+  step        // a redistribution step; the runtime executes it, it has no kernel
+};
+
+/// What the optimizer operators declare: operands are weight, gradient, then the states, then the step count
+/// (a scalar that starts at 0), then the learning rate if `rate` is an operand; results are the new weight
+/// and the new states.
+struct OptimizerFacet {
+  std::vector<std::string> states;
+  bool counts_steps = false;
+};
+
+struct OpDef {
+  std::string name;
+  std::string doc;  // one line: formula and meaning
+  std::string rule;
+  std::function<std::string(const Call&)> rule_for;  // instead of `rule`, where shapes or attributes decide
+  std::string linear;                                // groups of jointly linear operands: `{0} {1}`
+  std::function<std::string(const Call&)> linear_for;
+  std::function<std::vector<Type>(const Call&)> infer;  // default: shapes from the rule, dtype of operand 0
+  std::function<double(const Rule&)> flops;             // default: one per point of the loop space
+  std::function<std::vector<ValueId>(Gradient&)> gradient;  // per operand; an invalid id = none flows there
+  std::function<Attributes(const Call& local)> localize;    // attributes of the local call; default: the same
+  Kernel kernel = nullptr;
+  std::vector<std::string> samples;  // `f32[4,8], f32[8,6] (transpose_b=true)`; see ops/samples.h
+  OpKind kind = OpKind::compute;
+  std::optional<OptimizerFacet> optimizer;
+  std::optional<StepKind> step;
+  Reduction reduction = Reduction::sum;  // of a step
+  bool is_alias = false;                 // the result is operand 0's memory seen otherwise (reshape)
+  bool in_place = false;       // each result may overwrite the operand of the same index (element-wise)
+  bool is_positional = false;  // results depend on the loop box's offset, not on operands alone (one_hot)
+};
+
+/// Every operator there is; written by CMake from the files in ops/.
+std::span<const OpDef> all_ops();
+
+/// The operator called `name`. Throws: Error with near names.
+const OpDef& find_op(std::string_view name);
+/// The operator of kind `kind`; for steps, of step kind and reduction.
+const OpDef& op_of(OpKind kind);
+const OpDef& op_of(StepKind step, Reduction reduction);
+
+/// Rule, result types and flops of a call. Throw: Error, prefixed with the operator's name.
+Rule rule_of(const OpDef& op, const Call& call);
+std::vector<Type> infer(const OpDef& op, const Call& call);
+/// Floating-point operations of the whole call.
+double flops_of(const OpDef& op, const Rule& rule);
+
+}  // namespace shardwright

@@ -1,0 +1,82 @@
+#include "shardwright/graph/rewrite.h"
+
+#include "shardwright/graph/op.h"
+
+namespace shardwright {
+
+std::vector<std::vector<NodeId>> users_of(const Graph& graph) {
+  std::vector<std::vector<NodeId>> users(graph.values.size());
+  for (NodeId id : graph.node_ids())
+    for (ValueId v : graph.node(id).operands) users[static_cast<std::size_t>(v.index)].push_back(id);
+  return users;
+}
+
+Graph rebuild(const Graph& graph, const std::vector<bool>& keep, const std::vector<ValueId>& replacement) {
+  std::vector<ValueId> new_value(graph.values.size());
+  std::vector<NodeId> new_node(graph.nodes.size());
+  const auto resolve = [&](ValueId v) {
+    while (replacement[static_cast<std::size_t>(v.index)].is_valid())
+      v = replacement[static_cast<std::size_t>(v.index)];
+    return v;
+  };
+  Graph out;
+  out.meshes = graph.meshes;
+  for (NodeId id : graph.node_ids()) {
+    if (!keep[static_cast<std::size_t>(id.index)]) continue;
+    Node node = graph.node(id);
+    const NodeId fresh{static_cast<int>(out.nodes.size())};
+    new_node[static_cast<std::size_t>(id.index)] = fresh;
+    for (ValueId& v : node.operands) {
+      const ValueId old = resolve(v);
+      v = new_value[static_cast<std::size_t>(old.index)];
+      require(v.is_valid(), "{} is used by {} but gone", graph.value(old).name, graph.name_of(id));
+    }
+    for (ValueId& v : node.results) {
+      Value value = graph.value(v);
+      value.producer = fresh;
+      if (value.gradient_of.is_valid())
+        value.gradient_of = new_value[static_cast<std::size_t>(resolve(value.gradient_of).index)];
+      new_value[static_cast<std::size_t>(v.index)] = {static_cast<int>(out.values.size())};
+      v = new_value[static_cast<std::size_t>(v.index)];
+      out.values.push_back(std::move(value));
+    }
+    if (node.forward.is_valid()) node.forward = new_node[static_cast<std::size_t>(node.forward.index)];
+    out.nodes.push_back(std::move(node));
+  }
+  const auto moved = [&](ValueId v) { return new_value[static_cast<std::size_t>(resolve(v).index)]; };
+  for (ValueId v : graph.outputs) out.outputs.push_back(moved(v));
+  for (const Update& u : graph.updates) out.updates.push_back({moved(u.leaf), moved(u.value)});
+  return out;
+}
+
+std::vector<bool> live_nodes(const Graph& graph) {
+  std::vector<bool> live(graph.nodes.size(), false);
+  std::vector<NodeId> open;
+  const auto need = [&](ValueId v) {
+    const NodeId id = graph.value(v).producer;
+    if (live[static_cast<std::size_t>(id.index)]) return;
+    live[static_cast<std::size_t>(id.index)] = true;
+    open.push_back(id);
+  };
+  for (ValueId v : graph.outputs) need(v);
+  for (const Update& u : graph.updates) {
+    need(u.leaf);
+    need(u.value);
+  }
+  for (NodeId id : graph.node_ids()) {
+    const OpKind kind = graph.node(id).op->kind;
+    if (kind != OpKind::compute && kind != OpKind::step) need(graph.node(id).results.front());
+  }
+  while (!open.empty()) {
+    const NodeId id = open.back();
+    open.pop_back();
+    for (ValueId v : graph.node(id).operands) need(v);
+  }
+  return live;
+}
+
+Graph without_dead_nodes(const Graph& graph) {
+  return rebuild(graph, live_nodes(graph), std::vector<ValueId>(graph.values.size()));
+}
+
+}  // namespace shardwright

@@ -1,0 +1,142 @@
+#include "shardwright/layout/layout.h"
+
+#include <algorithm>
+
+namespace shardwright {
+
+bool Layout::is_replicated() const {
+  return !is_partial() && std::all_of(dims.begin(), dims.end(), [](const Axes& a) { return a.empty(); });
+}
+
+Axes Layout::used() const {
+  Axes out = sum.with(max);
+  for (const Axes& a : dims) out = out.with(a);
+  return out;
+}
+
+Layout replicated(std::size_t rank) { return {.dims = std::vector<Axes>(rank), .sum = {}, .max = {}}; }
+
+Range cut(std::int64_t n, std::int64_t parts, std::int64_t index) {
+  return {index * n / parts, (index + 1) * n / parts};
+}
+
+Box box(const Layout& layout, const Mesh& mesh, const Shape& shape, int rank) {
+  Box out{Shape(shape.size()), Shape(shape.size())};
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    const Range r = cut(shape[d], mesh.count(layout.dims[d]), mesh.index_along(rank, layout.dims[d]));
+    out.offset[d] = r.begin;
+    out.extent[d] = r.end - r.begin;
+  }
+  return out;
+}
+
+Box intersect(const Box& a, const Box& b) {
+  Box out{Shape(a.offset.size()), Shape(a.offset.size())};
+  for (std::size_t d = 0; d < a.offset.size(); ++d) {
+    out.offset[d] = std::max(a.offset[d], b.offset[d]);
+    const std::int64_t end = std::min(a.offset[d] + a.extent[d], b.offset[d] + b.extent[d]);
+    out.extent[d] = std::max<std::int64_t>(0, end - out.offset[d]);
+  }
+  return out;
+}
+
+bool is_even(const Layout& layout, const Mesh& mesh, const Shape& shape) {
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    if (shape[d] % mesh.count(layout.dims[d])) return false;
+  return true;
+}
+
+Shape local_shape(const Layout& layout, const Mesh& mesh, const Shape& shape) {
+  require(is_even(layout, mesh, shape), "{} cuts {} unevenly", to_text(layout, mesh), to_text(shape));
+  Shape out = shape;
+  for (std::size_t d = 0; d < shape.size(); ++d) out[d] /= mesh.count(layout.dims[d]);
+  return out;
+}
+
+Shape largest_local_shape(const Layout& layout, const Mesh& mesh, const Shape& shape) {
+  Shape out = shape;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    const int parts = mesh.count(layout.dims[d]);
+    out[d] = (shape[d] + parts - 1) / parts;
+  }
+  return out;
+}
+
+void check(const Layout& layout, const Mesh& mesh, const Shape& shape) {
+  if (layout.dims.size() != shape.size())
+    throw error("layout {} has {} dims but the tensor {} has {}", to_text(layout, mesh), layout.dims.size(),
+                to_text(shape), shape.size());
+  Axes seen;
+  for (int a : layout.used()) {
+    if (seen.contains(a))
+      throw error("axis '{}' is used twice in layout {}", mesh.axes[static_cast<std::size_t>(a)].name,
+                  to_text(layout, mesh));
+    seen.push_back(a);
+  }
+}
+
+Layout translate(const Layout& layout, std::span<const Axes> axes_of, int mesh) {
+  const auto all = [&](const Axes& axes) {
+    Axes out;
+    for (int a : axes) out = out.with(axes_of[static_cast<std::size_t>(a)]);
+    return out;
+  };
+  Layout out{.dims = {}, .sum = all(layout.sum).sorted(), .max = all(layout.max).sorted(), .mesh = mesh};
+  for (const Axes& a : layout.dims) out.dims.push_back(all(a));
+  if (out.used().empty()) out.mesh = 0;
+  return out;
+}
+
+std::string to_text(const Layout& layout, const Mesh& mesh) {
+  std::string out = "[";
+  for (std::size_t d = 0; d < layout.dims.size(); ++d) {
+    if (d) out += ", ";
+    out += to_text(layout.dims[d], mesh);
+  }
+  out += "]";
+  const auto partial = [&](std::string_view reduction, const Axes& axes) {
+    if (axes.empty()) return;
+    out += fmt::format(" {}(", reduction);
+    for (int i = 0; i < axes.size(); ++i)
+      out += fmt::format("{}{}", i ? ", " : "", mesh.axes[static_cast<std::size_t>(axes[i])].name);
+    out += ")";
+  };
+  partial("sum", layout.sum);
+  partial("max", layout.max);
+  return out;
+}
+
+Layout parse_layout(Scanner& in, const Mesh& mesh) {
+  Layout out;
+  in.expect("[");
+  if (!in.accept("]")) {
+    do out.dims.push_back(parse_axes(in, mesh));
+    while (in.accept(","));
+    in.expect("]");
+  }
+  const auto partial = [&](std::string_view reduction, Axes& axes) {
+    if (!in.accept(reduction)) return;
+    in.expect("(");
+    do axes.push_back(mesh.axis(in.name("an axis")));
+    while (in.accept(","));
+    in.expect(")");
+    axes = axes.sorted();
+  };
+  partial("sum", out.sum);
+  partial("max", out.max);
+  return out;
+}
+
+}  // namespace shardwright
+
+std::size_t std::hash<shardwright::Layout>::operator()(const shardwright::Layout& layout) const {
+  std::size_t h = static_cast<std::size_t>(layout.mesh) * 0x9e3779b97f4a7c15ULL;
+  const auto mix = [&](const shardwright::Axes& axes) {
+    for (int a : axes) h = (h ^ static_cast<std::size_t>(a + 1)) * 0x100000001b3ULL;
+    h = (h ^ 0xffU) * 0x100000001b3ULL;
+  };
+  for (const auto& axes : layout.dims) mix(axes);
+  mix(layout.sum);
+  mix(layout.max);
+  return h;
+}

@@ -1,0 +1,83 @@
+// A layout: how one tensor lies on a mesh. Everything - data, operator, optimizer, sequence parallelism -
+// is a layout.
+//
+// Per tensor dim the axes that shard it, major to minor; the axes over which the value is partial, that is,
+// every rank holds an addend (sum) or a candidate (max); over all other axes the value is replicated.
+// A dim of size n over k parts is cut at floor(i n / k), so parts may be unequal and a refined mesh cuts at
+// the same places. Text: `[dp.tp, -] sum(sp)`.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "shardwright/base/shape.h"
+#include "shardwright/base/text.h"
+#include "shardwright/layout/mesh.h"
+
+namespace shardwright {
+
+enum class Reduction : std::uint8_t { sum, max };
+
+struct Layout {
+  std::vector<Axes> dims;
+  Axes sum;      // ascending
+  Axes max;      // ascending
+  int mesh = 0;  // which of the plan's meshes the axes belong to; 0 when no axis is used
+
+  auto operator<=>(const Layout&) const = default;
+  bool is_partial() const { return !sum.empty() || !max.empty(); }
+  bool is_replicated() const;
+  /// All axes that shard the tensor or over which it is partial.
+  Axes used() const;
+};
+
+/// The whole tensor on every rank.
+Layout replicated(std::size_t rank);
+
+/// A rectangular part of a tensor: offset and extent per dim.
+struct Box {
+  Shape offset;
+  Shape extent;
+  bool operator==(const Box&) const = default;
+};
+
+/// The half-open range [begin, end) of part `index` out of `parts` of a dim of size `n`.
+struct Range {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+Range cut(std::int64_t n, std::int64_t parts, std::int64_t index);
+
+/// What `rank` holds of a tensor of global shape `shape`.
+Box box(const Layout& layout, const Mesh& mesh, const Shape& shape, int rank);
+
+/// The common part of two boxes; some extent is 0 when there is none.
+Box intersect(const Box& a, const Box& b);
+
+/// Every rank's box has the same extent.
+bool is_even(const Layout& layout, const Mesh& mesh, const Shape& shape);
+
+/// Shape that every rank holds. The layout must be even.
+Shape local_shape(const Layout& layout, const Mesh& mesh, const Shape& shape);
+
+/// The largest shape that a rank holds.
+Shape largest_local_shape(const Layout& layout, const Mesh& mesh, const Shape& shape);
+
+/// Throws: Error if the rank differs from the shape's, or if an axis is used twice.
+void check(const Layout& layout, const Mesh& mesh, const Shape& shape);
+
+/// The same boxes told in the axes of another mesh: axis `a` becomes `axes_of[a]`.
+Layout translate(const Layout& layout, std::span<const Axes> axes_of, int mesh);
+
+/// `[dp.tp, -] sum(sp)`
+std::string to_text(const Layout& layout, const Mesh& mesh);
+Layout parse_layout(Scanner& in, const Mesh& mesh);
+
+}  // namespace shardwright
+
+template <>
+struct std::hash<shardwright::Layout> {
+  std::size_t operator()(const shardwright::Layout& layout) const;
+};

@@ -1,0 +1,210 @@
+#include "shardwright/layout/mesh.h"
+
+#include <algorithm>
+#include <set>
+
+namespace shardwright {
+
+bool Axes::contains(int axis) const { return std::find(begin(), end(), axis) != end(); }
+
+void Axes::push_back(int axis) {
+  require(size_ < max_size && axis >= 0 && axis < 256, "axis {} does not fit into a list of {}", axis, size_);
+  index_[size_++] = static_cast<std::uint8_t>(axis);
+}
+
+Axes Axes::prefix(int n) const {
+  Axes out;
+  for (int i = 0; i < n; ++i) out.push_back((*this)[i]);
+  return out;
+}
+
+Axes Axes::suffix(int n) const {
+  Axes out;
+  for (int i = size_ - n; i < size_; ++i) out.push_back((*this)[i]);
+  return out;
+}
+
+Axes Axes::with(const Axes& more) const {
+  Axes out = *this;
+  for (int a : more) out.push_back(a);
+  return out;
+}
+
+Axes Axes::without(const Axes& others) const {
+  Axes out;
+  for (int a : *this)
+    if (!others.contains(a)) out.push_back(a);
+  return out.sorted();
+}
+
+Axes Axes::sorted() const {
+  Axes out = *this;
+  std::sort(out.index_.begin(), out.index_.begin() + out.size_);
+  return out;
+}
+
+int Mesh::size() const {
+  int n = 1;
+  for (const Axis& a : axes) n *= a.size;
+  return n;
+}
+
+int Mesh::count(const Axes& some) const {
+  int n = 1;
+  for (int a : some) n *= size_of(a);
+  return n;
+}
+
+Axes Mesh::all_axes() const {
+  Axes out;
+  for (int a = 0; a < axis_count(); ++a) out.push_back(a);
+  return out;
+}
+
+int Mesh::axis(std::string_view name) const {
+  for (int a = 0; a < axis_count(); ++a)
+    if (axes[static_cast<std::size_t>(a)].name == name) return a;
+  throw error("axis '{}' is not in {}", name, to_text(*this));
+}
+
+int Mesh::stride_of(int axis) const {
+  int stride = 1;
+  for (int a = axis + 1; a < axis_count(); ++a) stride *= size_of(a);
+  return stride;
+}
+
+int Mesh::index_along(int rank, const Axes& some) const {
+  int index = 0;
+  for (int a : some) index = index * size_of(a) + coordinate(rank, a);
+  return index;
+}
+
+std::vector<int> Mesh::group_of(int rank, const Axes& some) const {
+  std::vector<int> group{rank};
+  for (int a : some) {  // replace each member by its row along `a`; later axes vary fastest
+    const int stride = stride_of(a);
+    std::vector<int> wider;
+    wider.reserve(group.size() * static_cast<std::size_t>(size_of(a)));
+    for (int r : group) {
+      const int first = r - coordinate(r, a) * stride;
+      for (int i = 0; i < size_of(a); ++i) wider.push_back(first + i * stride);
+    }
+    group = std::move(wider);
+  }
+  return group;
+}
+
+std::string to_text(const Mesh& mesh) {
+  std::string out = "mesh [";
+  for (int a = 0; a < mesh.axis_count(); ++a)
+    out +=
+        fmt::format("{}{}={}", a ? ", " : "", mesh.axes[static_cast<std::size_t>(a)].name, mesh.size_of(a));
+  return out + "]";
+}
+
+std::string to_text(const Axes& axes, const Mesh& mesh) {
+  std::string out;
+  for (int a : axes) {
+    if (!out.empty()) out += ".";
+    out += mesh.axes[static_cast<std::size_t>(a)].name;
+  }
+  return out.empty() ? "-" : out;
+}
+
+Mesh parse_mesh(Scanner& in) {
+  Mesh mesh;
+  in.expect("mesh");
+  in.expect("[");
+  if (!in.accept("]")) {
+    do {
+      Axis axis{in.name("an axis name"), 1};
+      in.expect("=");
+      axis.size = static_cast<int>(in.integer("the axis's size"));
+      mesh.axes.push_back(std::move(axis));
+    } while (in.accept(","));
+    in.expect("]");
+  }
+  check(mesh);
+  return mesh;
+}
+
+Axes parse_axes(Scanner& in, const Mesh& mesh) {
+  Axes out;
+  if (in.accept("-")) return out;
+  const std::string word = in.name("axes or -");
+  for (std::string_view name : split(word, '.')) {
+    const int a = mesh.axis(name);
+    if (out.contains(a)) throw error("axis '{}' is used twice in '{}'", name, word);
+    out.push_back(a);
+  }
+  return out;
+}
+
+void check(const Mesh& mesh) {
+  std::set<std::string> names;
+  std::int64_t ranks = 1;
+  for (const Axis& a : mesh.axes) {
+    if (a.size < 1) throw error("axis '{}' has size {}; sizes start at 1", a.name, a.size);
+    if (a.name.empty() || a.name == "None" || a.name.find('.') != std::string::npos)
+      throw error("'{}' cannot name an axis", a.name);
+    if (!names.insert(a.name).second) throw error("axis '{}' is twice in {}", a.name, to_text(mesh));
+    ranks *= a.size;
+    if (ranks > (1 << 20)) throw error("{} has more than 1048576 ranks", to_text(mesh));
+  }
+  if (mesh.axis_count() > Axes::max_size)
+    throw error("{} has {} axes; at most {} are possible", to_text(mesh), mesh.axis_count(), Axes::max_size);
+}
+
+namespace {
+
+/// Name of the given axis that spans exactly [inner, outer) in accumulated sizes, or nothing.
+std::string name_of_part(std::span<const Mesh> meshes, int inner, int outer) {
+  for (const Mesh& mesh : meshes) {
+    int product = 1;
+    for (int a = mesh.axis_count(); a-- > 0;) {
+      const int next = product * mesh.size_of(a);
+      if (product == inner && next == outer && next != product)
+        return mesh.axes[static_cast<std::size_t>(a)].name;
+      product = next;
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+std::optional<Refinement> refine(std::span<const Mesh> meshes) {
+  std::set<int> products{1};
+  for (const Mesh& mesh : meshes) {
+    int product = 1;
+    for (int a = mesh.axis_count(); a-- > 0;) products.insert(product *= mesh.size_of(a));
+  }
+  const std::vector<int> cuts(products.begin(), products.end());
+  for (std::size_t i = 1; i < cuts.size(); ++i)
+    if (cuts[i] % cuts[i - 1]) return std::nullopt;
+
+  Refinement out;
+  std::set<std::string> taken;
+  for (std::size_t i = cuts.size(); i-- > 1;) {  // outermost first
+    std::string name = name_of_part(meshes, cuts[i - 1], cuts[i]);
+    for (int k = 0; name.empty() || taken.contains(name); ++k) name = fmt::format("x{}", k);
+    taken.insert(name);
+    out.mesh.axes.push_back({name, cuts[i] / cuts[i - 1]});
+  }
+  for (const Mesh& mesh : meshes) {
+    std::vector<Axes> parts;
+    int next = 0;  // next axis of the refined mesh
+    for (const Axis& axis : mesh.axes) {
+      Axes some;
+      for (int product = 1; product < axis.size; ++next) {
+        product *= out.mesh.size_of(next);
+        some.push_back(next);
+      }
+      parts.push_back(some);
+    }
+    out.axes_of.push_back(std::move(parts));
+  }
+  return out;
+}
+
+}  // namespace shardwright

@@ -1,0 +1,102 @@
+// A mesh: the logical n-d arrangement of ranks with named axes, outermost (slowest link) first.
+//
+// Ranks are row-major, so the last axis joins neighbouring ranks. The seeds' device matrix.
+// Text: `mesh [dp=4, tp=2]`.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shardwright/base/text.h"
+
+namespace shardwright {
+
+struct Axis {
+  std::string name;
+  int size = 1;
+  bool operator==(const Axis&) const = default;
+};
+
+/// A short ordered list of axes of one mesh, by index, major to minor. A value of 16 bytes.
+class Axes {
+ public:
+  static constexpr int max_size = 15;
+
+  Axes() = default;
+  Axes(std::initializer_list<int> list) {
+    for (int a : list) push_back(a);
+  }
+
+  int size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  int operator[](int i) const { return index_[static_cast<std::size_t>(i)]; }
+  const std::uint8_t* begin() const { return index_.data(); }
+  const std::uint8_t* end() const { return index_.data() + size_; }
+  bool contains(int axis) const;
+  void push_back(int axis);
+  /// The first / last `n` axes, and this followed by `more`.
+  Axes prefix(int n) const;
+  Axes suffix(int n) const;
+  Axes with(const Axes& more) const;
+  /// Without the axes of `others`; in ascending order.
+  Axes without(const Axes& others) const;
+  Axes sorted() const;
+
+  auto operator<=>(const Axes&) const = default;
+
+ private:
+  std::array<std::uint8_t, max_size> index_{};
+  std::uint8_t size_ = 0;
+};
+
+struct Mesh {
+  std::vector<Axis> axes;
+
+  bool operator==(const Mesh&) const = default;
+  /// Number of ranks.
+  int size() const;
+  int size_of(int axis) const { return axes[static_cast<std::size_t>(axis)].size; }
+  /// Ranks along several axes at once: the product of their sizes.
+  int count(const Axes& some) const;
+  int axis_count() const { return static_cast<int>(axes.size()); }
+  Axes all_axes() const;
+  /// Index of the axis called `name`. Throws: Error that lists the axes there are.
+  int axis(std::string_view name) const;
+  /// Distance between neighbours along `axis`, in ranks.
+  int stride_of(int axis) const;
+  int coordinate(int rank, int axis) const { return rank / stride_of(axis) % size_of(axis); }
+  /// Position of `rank` along the flattened `some` (major to minor).
+  int index_along(int rank, const Axes& some) const;
+  /// The ranks that differ from `rank` along `some` only, ordered by their position along `some`.
+  std::vector<int> group_of(int rank, const Axes& some) const;
+};
+
+/// `mesh [dp=4, tp=2]`
+std::string to_text(const Mesh& mesh);
+/// `dp.tp`
+std::string to_text(const Axes& axes, const Mesh& mesh);
+Mesh parse_mesh(Scanner& in);
+/// `dp.tp`, or `-` for none. Throws: Error on an unknown axis.
+Axes parse_axes(Scanner& in, const Mesh& mesh);
+/// Throws: Error on axes without name, with one name twice, or with a size below 1.
+void check(const Mesh& mesh);
+
+/// The coarsest mesh that every given mesh is a grouping of, and what each axis becomes in it.
+struct Refinement {
+  Mesh mesh;
+  std::vector<std::vector<Axes>> axes_of;  // [given mesh][its axis] -> axes of `mesh`
+};
+
+/// Exists if the accumulated sizes from the minor end, of all meshes together, divide each other:
+/// 2x2x2 and 8 have one, 2x3 and 3x2 do not. All meshes must have the same size.
+/// Axes of size 1 vanish. A part that is exactly one named axis keeps that name, others are `x0`, `x1`, ...
+std::optional<Refinement> refine(std::span<const Mesh> meshes);
+
+}  // namespace shardwright

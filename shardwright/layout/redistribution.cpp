@@ -1,0 +1,347 @@
+// Shortest path over layouts. The neighbours of a layout are written out one kind of step per function; the
+// search itself (Redistributor::search) knows nothing of what they do.
+
+#include "shardwright/layout/redistribution.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <queue>
+
+namespace shardwright {
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+constexpr std::array<std::string_view, 8> step_names{
+    "slice", "mask", "all_gather", "all_to_all", "reduce_scatter", "all_reduce", "permute", "exchange"};
+
+std::int64_t volume(const Shape& extent) { return element_count(extent); }
+
+/// Bytes that the busiest rank receives, and from how many others, when each rank fills its box of `to` from
+/// boxes of `from`. Exact for any boxes.
+struct Traffic {
+  std::int64_t bytes = 0;
+  int peers = 0;
+};
+
+Traffic exchange_traffic(const Mesh& from_mesh, const Layout& from, const Mesh& to_mesh, const Layout& to,
+                         const Type& type) {
+  Traffic worst;
+  for (int r = 0; r < from_mesh.size(); ++r) {
+    const Box want = box(to, to_mesh, type.shape, r);
+    const Box have = box(from, from_mesh, type.shape, r);
+    const std::int64_t missing = volume(want.extent) - volume(intersect(want, have).extent);
+    if (missing == 0) continue;
+    std::vector<Shape> seen;  // replicas hold the same box; one of them sends
+    int peers = 0;
+    for (int q = 0; q < from_mesh.size(); ++q) {
+      const Box theirs = box(from, from_mesh, type.shape, q);
+      if (theirs == have || volume(intersect(want, theirs).extent) == 0) continue;
+      if (std::find(seen.begin(), seen.end(), theirs.offset) != seen.end()) continue;
+      seen.push_back(theirs.offset);
+      ++peers;
+    }
+    worst.bytes = std::max(worst.bytes, missing * static_cast<std::int64_t>(size_of(type.dtype)));
+    worst.peers = std::max(worst.peers, peers);
+  }
+  return worst;
+}
+
+/// Calls `use` with every ordered selection of at least one of `axes`.
+template <class F>
+void for_each_selection(const Axes& axes, F use) {
+  std::vector<Axes> open{Axes{}};
+  while (!open.empty()) {
+    const Axes chosen = open.back();
+    open.pop_back();
+    if (!chosen.empty()) use(chosen);
+    for (int a : axes)
+      if (!chosen.contains(a)) open.push_back(chosen.with({a}));
+  }
+}
+
+/// The layouts next to one layout on one mesh, with the steps that lead there.
+class Neighbours {
+ public:
+  Neighbours(const Mesh& mesh, const MeshCost& cost, const Type& type, const Layout& target, bool even_only)
+      : mesh_(mesh), cost_(cost), type_(type), target_(target), even_only_(even_only) {}
+
+  std::vector<Step> of(const Layout& from) {
+    out_.clear();
+    from_ = &from;
+    from_bytes_ = bytes_of(from);
+    free_ = mesh_.all_axes().without(from.used());
+    for (int d = 0; d < static_cast<int>(from.dims.size()); ++d) {
+      slices(d);
+      gathers_and_moves(d);
+      scatters(d);
+      reorderings(d);
+    }
+    reductions(from.sum, Reduction::sum);
+    reductions(from.max, Reduction::max);
+    masks();
+    swaps();
+    return std::move(out_);
+  }
+
+ private:
+  std::int64_t bytes_of(const Layout& layout) const {
+    return volume(largest_local_shape(layout, mesh_, type_.shape)) *
+           static_cast<std::int64_t>(size_of(type_.dtype));
+  }
+
+  Layout with_dim(int d, const Axes& axes) const {
+    Layout to = *from_;
+    to.dims[at(d)] = axes;
+    return to;
+  }
+
+  void add(Step step, Layout to) {
+    to.mesh = to.used().empty() ? 0 : mesh_index();
+    if (even_only_ && !is_even(to, mesh_, type_.shape)) return;
+    step.from = *from_;
+    step.bytes = received(step, bytes_of(to));
+    step.to = std::move(to);
+    if (is_local(step.kind)) {
+      // The constant keeps a path from taking two local steps where one does.
+      step.seconds = 1e-9 + static_cast<double>(from_bytes_) * cost_.copy_seconds_per_byte;
+    } else {
+      double latency = 0, per_byte = 0;
+      for (int a : step.axes) {
+        latency = std::max(latency, cost_.axes[at(a)].latency_seconds);
+        per_byte = std::max(per_byte, cost_.axes[at(a)].seconds_per_byte);
+      }
+      step.seconds = latency + static_cast<double>(step.bytes) * per_byte;
+    }
+    out_.push_back(std::move(step));
+  }
+
+  int mesh_index() const { return from_->used().empty() ? target_.mesh : from_->mesh; }
+
+  std::int64_t received(const Step& step, std::int64_t to_bytes) const {
+    const std::int64_t n = mesh_.count(step.axes);
+    switch (step.kind) {
+      case StepKind::all_gather: return to_bytes - to_bytes / n;
+      case StepKind::reduce_scatter: return from_bytes_ - from_bytes_ / n;
+      case StepKind::all_reduce: return 2 * (from_bytes_ - from_bytes_ / n);
+      case StepKind::all_to_all: return from_bytes_ - from_bytes_ / n;
+      case StepKind::permute: return to_bytes;
+      default: return 0;
+    }
+  }
+
+  bool target_shards_over(int axis) const {
+    return std::any_of(target_.dims.begin(), target_.dims.end(),
+                       [&](const Axes& a) { return a.contains(axis); });
+  }
+
+  void slices(int d) {
+    for (int a : free_)
+      if (target_shards_over(a))
+        add({.kind = StepKind::slice, .axes = {a}, .dim_from = d}, with_dim(d, from_->dims[at(d)].with({a})));
+  }
+
+  void gathers_and_moves(int d) {
+    const Axes& axes = from_->dims[at(d)];
+    for (int k = 1; k <= axes.size(); ++k) {
+      const Axes suffix = axes.suffix(k);
+      const Layout gathered = with_dim(d, axes.prefix(axes.size() - k));
+      add({.kind = StepKind::all_gather, .axes = suffix, .dim_from = d}, gathered);
+      for (int e = 0; e < static_cast<int>(from_->dims.size()); ++e) {
+        if (e == d) continue;
+        Layout moved = gathered;
+        moved.dims[at(e)] = moved.dims[at(e)].with(suffix);
+        add({.kind = StepKind::all_to_all, .axes = suffix, .dim_from = d, .dim_to = e}, std::move(moved));
+      }
+    }
+  }
+
+  void scatters(int d) {
+    for_each_selection(from_->sum, [&](const Axes& some) {
+      if (!std::all_of(some.begin(), some.end(), [&](int a) { return target_shards_over(a); })) return;
+      Layout to = with_dim(d, from_->dims[at(d)].with(some));
+      to.sum = from_->sum.without(some);
+      add({.kind = StepKind::reduce_scatter, .axes = some, .dim_from = d}, std::move(to));
+    });
+  }
+
+  void reductions(const Axes& partial, Reduction reduction) {
+    for_each_selection(partial, [&](const Axes& some) {
+      if (some != some.sorted()) return;  // an all_reduce has no order
+      Layout to = *from_;
+      (reduction == Reduction::sum ? to.sum : to.max) = partial.without(some);
+      add({.kind = StepKind::all_reduce, .axes = some, .reduction = reduction}, std::move(to));
+    });
+  }
+
+  void masks() {
+    for (int a : free_) {
+      if (!target_.sum.contains(a)) continue;
+      Layout to = *from_;
+      to.sum = to.sum.with({a}).sorted();
+      add({.kind = StepKind::mask, .axes = {a}}, std::move(to));
+    }
+  }
+
+  /// Reorders the axes of one dim. Only orders that start as the target's do are of use.
+  void reorderings(int d) {
+    const Axes& axes = from_->dims[at(d)];
+    if (axes.size() < 2) return;
+    for_each_selection(axes, [&](const Axes& order) {
+      if (order.size() != axes.size() || order == axes) return;
+      add({.kind = StepKind::permute, .axes = axes.sorted(), .dim_from = d}, with_dim(d, order));
+    });
+  }
+
+  /// Exchanges two axes of one size, one of which may be unused.
+  void swaps() {
+    const Axes used = from_->used();
+    const Axes partial = from_->sum.with(from_->max);
+    for (int a = 0; a < mesh_.axis_count(); ++a)
+      for (int b = a + 1; b < mesh_.axis_count(); ++b) {
+        if (mesh_.size_of(a) != mesh_.size_of(b) || partial.contains(a) || partial.contains(b)) continue;
+        if (!used.contains(a) && !used.contains(b)) continue;
+        Layout to = *from_;
+        for (Axes& axes : to.dims) {
+          Axes swapped;
+          for (int x : axes) swapped.push_back(x == a ? b : x == b ? a : x);
+          axes = swapped;
+        }
+        if (to != *from_) add({.kind = StepKind::permute, .axes = {a, b}}, std::move(to));
+      }
+  }
+
+  const Mesh& mesh_;
+  const MeshCost& cost_;
+  const Type& type_;
+  const Layout& target_;
+  bool even_only_;
+  const Layout* from_ = nullptr;
+  std::int64_t from_bytes_ = 0;
+  Axes free_;
+  std::vector<Step> out_;
+};
+
+double slowest(const MeshCost& cost, double LinkCost::*what) {
+  double worst = 0;
+  for (const LinkCost& axis : cost.axes) worst = std::max(worst, axis.*what);
+  return worst;
+}
+
+}  // namespace
+
+std::string_view name_of(StepKind kind) { return step_names[static_cast<std::size_t>(kind)]; }
+
+int Redistribution::collective_count() const {
+  return static_cast<int>(
+      std::count_if(steps.begin(), steps.end(), [](const Step& s) { return !is_local(s.kind); }));
+}
+
+std::string to_text(const Step& step, std::span<const Mesh> meshes) {
+  if (step.kind == StepKind::exchange)
+    return fmt::format("exchange({} to {})", to_text(step.from, meshes[at(step.from.mesh)]),
+                       to_text(step.to, meshes[at(step.to.mesh)]));
+  const int mesh = std::max(step.from.mesh, step.to.mesh);
+  std::string out = fmt::format(
+      "{}{}(", name_of(step.kind),
+      step.kind == StepKind::all_reduce ? (step.reduction == Reduction::sum ? ".sum" : ".max") : "");
+  if (step.dim_from >= 0) out += fmt::format("dim {}", step.dim_from);
+  if (step.dim_to >= 0) out += fmt::format(" to {}", step.dim_to);
+  return out + fmt::format("{}{})", step.dim_from >= 0 ? ", " : "", to_text(step.axes, meshes[at(mesh)]));
+}
+
+std::string to_text(const Redistribution& r, std::span<const Mesh> meshes) {
+  std::string out;
+  for (const Step& step : r.steps) out += (out.empty() ? "" : "; ") + to_text(step, meshes);
+  return out.empty() ? "nothing" : out;
+}
+
+MeshCost uniform_cost(const Mesh& mesh) { return {std::vector<LinkCost>(mesh.axes.size())}; }
+
+Redistributor::Redistributor(std::vector<Mesh> meshes, std::vector<MeshCost> costs,
+                             RedistributorOptions options)
+    : meshes_(std::move(meshes)), costs_(std::move(costs)), options_(options) {
+  require(meshes_.size() == costs_.size(), "{} meshes but {} costs", meshes_.size(), costs_.size());
+}
+
+Redistributor::Redistributor(const Mesh& mesh, RedistributorOptions options)
+    : Redistributor({mesh}, {uniform_cost(mesh)}, options) {}
+
+std::size_t Redistributor::KeyHash::operator()(const Key& key) const {
+  std::size_t h = std::hash<Layout>()(key.from) * 31 + std::hash<Layout>()(key.to);
+  for (std::int64_t d : key.shape) h = h * 1000003 + static_cast<std::size_t>(d);
+  return h * 31 + key.element_bytes;
+}
+
+const Redistribution& Redistributor::find(const Layout& from, const Layout& to, const Type& type) {
+  Key key{from, to, type.shape, size_of(type.dtype)};
+  const auto known = found_.find(key);
+  if (known != found_.end()) return known->second;
+  Redistribution r = search(from, to, type);
+  return found_.emplace(std::move(key), std::move(r)).first->second;
+}
+
+Redistribution Redistributor::search(const Layout& from, const Layout& to, const Type& type) const {
+  struct Reached {
+    double seconds;
+    Step last;
+    bool is_final = false;
+  };
+  std::unordered_map<Layout, Reached> reached;
+  using Entry = std::pair<double, Layout>;
+  const auto later = [](const Entry& a, const Entry& b) { return b < a; };
+  std::priority_queue<Entry, std::vector<Entry>, decltype(later)> open(later);
+
+  const auto offer = [&](double seconds, Step step) {
+    const Layout key = step.to;
+    const auto known = reached.find(key);
+    if (known != reached.end() && known->second.seconds <= seconds) return;
+    reached[key] = {seconds, std::move(step)};
+    open.push({seconds, key});
+  };
+
+  Layout whole_target = to;  // an exchange cannot make a value partial
+  whole_target.sum = whole_target.max = {};
+  if (whole_target.used().empty()) whole_target.mesh = 0;
+
+  reached[from] = {0, {}};
+  open.push({0, from});
+  while (!open.empty()) {
+    const auto [seconds, layout] = open.top();
+    open.pop();
+    Reached& here = reached[layout];
+    if (here.is_final) continue;
+    here.is_final = true;
+    if (layout == to) break;
+    const std::size_t mesh = at(layout.used().empty() ? to.mesh : layout.mesh);
+    for (Step& step : Neighbours(meshes_[mesh], costs_[mesh], type, to, options_.even_only).of(layout)) {
+      const double total = seconds + step.seconds;
+      offer(total, std::move(step));
+    }
+    if (layout.is_partial() || layout == whole_target) continue;
+    const Mesh& to_mesh = meshes_[at(whole_target.mesh)];
+    const Traffic traffic = exchange_traffic(mesh_of(layout), layout, to_mesh, whole_target, type);
+    Step step{
+        .kind = StepKind::exchange, .axes = {}, .from = layout, .to = whole_target, .bytes = traffic.bytes};
+    step.seconds = (traffic.peers + 1) * slowest(costs_[mesh], &LinkCost::latency_seconds) +
+                   static_cast<double>(traffic.bytes) * slowest(costs_[mesh], &LinkCost::seconds_per_byte);
+    const double total = seconds + step.seconds;
+    offer(total, std::move(step));
+  }
+  require(reached.contains(to) && reached[to].is_final, "no way from {} to {} for {}",
+          to_text(from, mesh_of(from)), to_text(to, mesh_of(to)), to_text(type));
+
+  Redistribution out;
+  for (Layout l = to; l != from;) {
+    Step step = reached[l].last;
+    l = step.from;
+    out.bytes += step.bytes;
+    out.seconds += step.seconds;
+    out.steps.push_back(std::move(step));
+  }
+  std::reverse(out.steps.begin(), out.steps.end());
+  return out;
+}
+
+}  // namespace shardwright

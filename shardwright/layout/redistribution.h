@@ -1,0 +1,117 @@
+// Redistribution: the cheapest steps from one layout of a tensor to another.
+//
+// A step takes one tensor from a layout to a neighbouring one; it acts on the minor end (a suffix) of a dim's
+// axes or appends there, several axes at once being one collective. The steps are a shortest path over
+// layouts (Dijkstra; 18 states for a matrix on 2 axes, 92 on 3), so no order of cases decides what is found:
+//
+//   slice        keep one's own part            all_gather      join the parts of a dim
+//   mask         whole -> partial(sum)          all_to_all      move axes from one dim to another
+//   all_reduce   reduce partials                reduce_scatter  reduce partials and shard a dim
+//   permute      reorder axes, swap equal axes  exchange        any layout to any, also of another mesh
+//
+// Price of a step: latency of its slowest axis + bytes that a rank receives over that axis's bandwidth; an
+// all_reduce counts 2 (n-1)/n. An exchange pays one latency per peer more, so that it wins only where no
+// short sequence of collectives does the work. A path slices only over axes that the target uses.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "shardwright/base/tensor.h"
+#include "shardwright/layout/layout.h"
+
+namespace shardwright {
+
+enum class StepKind : std::uint8_t {
+  slice,
+  mask,
+  all_gather,
+  all_to_all,
+  reduce_scatter,
+  all_reduce,
+  permute,
+  exchange
+};
+std::string_view name_of(StepKind kind);
+/// slice and mask move nothing between ranks.
+inline bool is_local(StepKind kind) { return kind == StepKind::slice || kind == StepKind::mask; }
+
+struct Step {
+  StepKind kind = StepKind::slice;
+  Axes axes;          // major to minor; empty for an exchange between meshes
+  int dim_from = -1;  // the dim that is gathered, sliced, scattered or left
+  int dim_to = -1;    // all_to_all: the dim that takes the axes
+  Reduction reduction = Reduction::sum;
+  Layout from;
+  Layout to;
+  std::int64_t bytes = 0;  // received by one rank, the largest
+  double seconds = 0;
+};
+
+struct Redistribution {
+  std::vector<Step> steps;
+  std::int64_t bytes = 0;  // received by one rank over all steps
+  double seconds = 0;
+  int collective_count() const;
+};
+
+/// `all_gather(dim 1, tp); slice(dim 0, dp)`
+std::string to_text(const Redistribution& r, std::span<const Mesh> meshes);
+std::string to_text(const Step& step, std::span<const Mesh> meshes);
+
+/// What one axis of a mesh costs to communicate over.
+struct LinkCost {
+  double latency_seconds = 1e-5;
+  double seconds_per_byte = 1e-10;
+};
+
+/// Prices of one mesh's axes, and of a local copy.
+struct MeshCost {
+  std::vector<LinkCost> axes;
+  double copy_seconds_per_byte = 1e-12;
+};
+
+/// Every axis the same: 10 us and 10 GB/s, for where no cluster is known.
+MeshCost uniform_cost(const Mesh& mesh);
+
+struct RedistributorOptions {
+  bool even_only = false;  // pass only through layouts that cut the tensor evenly
+};
+
+/// Finds and remembers redistributions between layouts of the given meshes.
+class Redistributor {
+ public:
+  Redistributor(std::vector<Mesh> meshes, std::vector<MeshCost> costs, RedistributorOptions options = {});
+  explicit Redistributor(const Mesh& mesh, RedistributorOptions options = {});
+
+  const std::vector<Mesh>& meshes() const { return meshes_; }
+  const Mesh& mesh_of(const Layout& layout) const { return meshes_[static_cast<std::size_t>(layout.mesh)]; }
+
+  /// Steps that turn `from` into `to` for a tensor of global type `type`.
+  /// The result stays valid as long as this object.
+  /// Throws: InternalError if there is no path (a target partial(max)).
+  /// Cost: O(states * axes) once per (from, to, shape), then a look-up.
+  const Redistribution& find(const Layout& from, const Layout& to, const Type& type);
+
+ private:
+  struct Key {
+    Layout from, to;
+    Shape shape;
+    std::size_t element_bytes;
+    bool operator==(const Key&) const = default;
+  };
+  struct KeyHash {
+    std::size_t operator()(const Key& key) const;
+  };
+  Redistribution search(const Layout& from, const Layout& to, const Type& type) const;
+
+  std::vector<Mesh> meshes_;
+  std::vector<MeshCost> costs_;
+  RedistributorOptions options_;
+  std::unordered_map<Key, Redistribution, KeyHash> found_;
+};
+
+}  // namespace shardwright

@@ -1,0 +1,202 @@
+#include "shardwright/layout/strategy.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+namespace shardwright {
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+/// Axes over which a tensor is partial because loop dims of `kind` are missing in it.
+Axes missing_axes(const Rule& rule, const Strategy& strategy, const RuleTensor& tensor, bool of_max) {
+  Axes out;
+  for (std::size_t l = 0; l < rule.loops.size(); ++l) {
+    if ((rule.loops[l].kind == LoopKind::max) != of_max) continue;
+    const bool is_there = std::any_of(tensor.dims.begin(), tensor.dims.end(), [&](const auto& loops) {
+      return std::find(loops.begin(), loops.end(), static_cast<int>(l)) != loops.end();
+    });
+    if (!is_there) out = out.with(strategy.loops[l]);
+  }
+  return out;
+}
+
+Layout sharded_layout(const RuleTensor& tensor, const Strategy& strategy) {
+  Layout out;
+  out.mesh = strategy.mesh;
+  for (const auto& loops : tensor.dims) {
+    Axes axes;
+    for (int l : loops) axes = axes.with(strategy.loops[at(l)]);
+    out.dims.push_back(axes);
+  }
+  return out;
+}
+
+Layout normal(Layout layout) {
+  if (layout.used().empty()) layout.mesh = 0;
+  return layout;
+}
+
+/// In `(h d)`, d may be cut only if h is cut down to 1.
+std::optional<std::string> group_violation(const Rule& rule, const Strategy& s, const Mesh& mesh,
+                                           const RuleTensor& tensor) {
+  for (const auto& loops : tensor.dims) {
+    bool is_cut_down = true;
+    for (int l : loops) {
+      const LoopDim& dim = rule.loops[at(l)];
+      if (!s.loops[at(l)].empty() && !is_cut_down)
+        return fmt::format("dim {} can be split only when the dims before it are split down to 1", dim.name);
+      is_cut_down = is_cut_down && mesh.count(s.loops[at(l)]) == dim.size;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Strategy whole(const Rule& rule) {
+  return {std::vector<Axes>(rule.loops.size()), std::vector<Axes>(rule.linear.size()), 0};
+}
+
+NodeLayouts layouts_of(const Rule& rule, const Strategy& strategy) {
+  NodeLayouts out;
+  for (std::size_t i = 0; i < rule.operands.size(); ++i) {
+    Layout layout = sharded_layout(rule.operands[i], strategy);
+    for (std::size_t g = 0; g < rule.linear.size(); ++g)
+      if (std::find(rule.linear[g].begin(), rule.linear[g].end(), static_cast<int>(i)) !=
+          rule.linear[g].end())
+        layout.sum = layout.sum.with(strategy.linear[g]);
+    layout.sum = layout.sum.sorted();
+    out.operands.push_back(normal(std::move(layout)));
+  }
+  for (const RuleTensor& tensor : rule.results) {
+    Layout layout = sharded_layout(tensor, strategy);
+    layout.sum = missing_axes(rule, strategy, tensor, false);
+    layout.max = missing_axes(rule, strategy, tensor, true).sorted();
+    for (const Axes& axes : strategy.linear) layout.sum = layout.sum.with(axes);
+    layout.sum = layout.sum.sorted();
+    out.results.push_back(normal(std::move(layout)));
+  }
+  return out;
+}
+
+std::optional<std::string> violation(const Rule& rule, const Strategy& strategy, const Mesh& mesh) {
+  if (strategy.loops.size() != rule.loops.size() || strategy.linear.size() != rule.linear.size())
+    return fmt::format("the strategy is for {} loop dims but the operator has {}", strategy.loops.size(),
+                       rule.loops.size());
+  Axes seen;
+  for (int a : used_axes(strategy)) {
+    if (seen.contains(a)) return fmt::format("axis '{}' is used twice", mesh.axes[at(a)].name);
+    seen.push_back(a);
+  }
+  for (std::size_t l = 0; l < rule.loops.size(); ++l) {
+    const LoopDim& dim = rule.loops[l];
+    const int parts = mesh.count(strategy.loops[l]);
+    if (parts > 1 && dim.kind == LoopKind::whole)
+      return fmt::format("dim {} (size {}) must stay whole but is split into {}", dim.name, dim.size, parts);
+    if (dim.size % parts)
+      return fmt::format("dim {} of size {} cannot be split evenly into {}", dim.name, dim.size, parts);
+  }
+  for (const auto* side : {&rule.operands, &rule.results})
+    for (const RuleTensor& tensor : *side)
+      if (auto why = group_violation(rule, strategy, mesh, tensor)) return why;
+  return std::nullopt;
+}
+
+std::vector<Strategy> legal_strategies(const Rule& rule, const Mesh& mesh, const StrategyOptions& options) {
+  std::vector<Strategy> out;
+  std::set<Strategy> seen;
+  const std::size_t loops = rule.loops.size();
+  const std::size_t choices = 1 + loops + (options.linear ? rule.linear.size() : 0);
+
+  std::vector<int> order(at(mesh.axis_count()));
+  std::iota(order.begin(), order.end(), 0);
+  do {
+    // An odometer over one choice per axis: 0 = unused, then loop dims, then linear groups.
+    std::vector<std::size_t> choice(order.size(), 0);
+    for (;;) {
+      Strategy s = whole(rule);
+      for (std::size_t i = 0; i < order.size(); ++i) {
+        if (choice[i] == 0 || mesh.size_of(order[i]) == 1) continue;
+        if (choice[i] <= loops)
+          s.loops[choice[i] - 1].push_back(order[i]);
+        else
+          s.linear[choice[i] - 1 - loops].push_back(order[i]);
+      }
+      for (Axes& axes : s.linear) axes = axes.sorted();
+      if (!violation(rule, s, mesh) && seen.insert(s).second) out.push_back(std::move(s));
+      std::size_t i = order.size();
+      while (i > 0 && ++choice[i - 1] == choices) choice[--i] = 0;
+      if (i == 0) break;
+    }
+  } while (options.all_orders && std::next_permutation(order.begin(), order.end()));
+  return out;
+}
+
+LoopBox loop_box(const Rule& rule, const Strategy& strategy, const Mesh& mesh, int rank) {
+  LoopBox out;
+  for (std::size_t l = 0; l < rule.loops.size(); ++l) {
+    const Axes& axes = strategy.loops[l];
+    const Range r = cut(rule.loops[l].size, mesh.count(axes), mesh.index_along(rank, axes));
+    out.loops.push_back({r.begin, r.end - r.begin, rule.loops[l].size});
+  }
+  return out;
+}
+
+Axes used_axes(const Strategy& strategy) {
+  Axes out;
+  for (const Axes& a : strategy.loops) out = out.with(a);
+  for (const Axes& a : strategy.linear) out = out.with(a);
+  return out;
+}
+
+std::vector<std::int64_t> integers_of(const RuleTensor& tensor, const Strategy& strategy, const Mesh& mesh) {
+  std::vector<std::int64_t> out;
+  for (const auto& loops : tensor.dims) {
+    std::int64_t parts = 1;
+    for (int l : loops) parts *= mesh.count(strategy.loops[at(l)]);
+    out.push_back(parts);
+  }
+  return out;
+}
+
+std::string to_text(const Strategy& strategy, const Rule& rule, const Mesh& mesh) {
+  std::string out = "{";
+  const auto add = [&](std::string_view name, const Axes& axes) {
+    if (axes.empty()) return;
+    out += fmt::format("{}{}: {}", out.size() > 1 ? ", " : "", name, to_text(axes, mesh));
+  };
+  for (std::size_t l = 0; l < rule.loops.size(); ++l) add(rule.loops[l].name, strategy.loops[l]);
+  for (std::size_t g = 0; g < rule.linear.size(); ++g) add(fmt::format("+{}", g), strategy.linear[g]);
+  return out + "}";
+}
+
+Strategy parse_strategy(Scanner& in, const Rule& rule, const Mesh& mesh) {
+  Strategy out = whole(rule);
+  in.expect("{");
+  if (in.accept("}")) return out;
+  do {
+    if (in.accept("+")) {
+      const std::int64_t g = in.integer("a linear group");
+      if (g < 0 || g >= static_cast<std::int64_t>(rule.linear.size()))
+        throw error("linear group +{} does not exist; the operator has {}", g, rule.linear.size());
+      in.expect(":");
+      out.linear[static_cast<std::size_t>(g)] = parse_axes(in, mesh).sorted();
+      continue;
+    }
+    const std::string name = in.name("a loop dim");
+    const int l = rule.loop(name);
+    if (l < 0) {
+      std::vector<std::string> known;
+      for (const LoopDim& dim : rule.loops) known.push_back(dim.name);
+      throw error("loop dim '{}' does not exist; the operator has {}", name, join(known, ", "));
+    }
+    in.expect(":");
+    out.loops[at(l)] = parse_axes(in, mesh);
+  } while (in.accept(","));
+  in.expect("}");
+  return out;
+}
+
+}  // namespace shardwright

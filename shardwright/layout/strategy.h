@@ -1,0 +1,71 @@
+// A strategy: one node's choice, loop dim -> axes, and beside it linear group -> axes.
+//
+// `{m: dp, n: tp}` splits rows over dp and columns over tp. `{+0: sp}` says that the operands of linear group
+// 0 are partial(sum) over sp: the other operands are replicated over it and the results are partial too.
+// Two functions are the heart of the planner: `layouts_of` and `legal_strategies`.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shardwright/layout/layout.h"
+#include "shardwright/layout/rule.h"
+
+namespace shardwright {
+
+struct Strategy {
+  std::vector<Axes> loops;   // per loop dim of the rule
+  std::vector<Axes> linear;  // per linear group, ascending
+  int mesh = 0;
+
+  auto operator<=>(const Strategy&) const = default;
+};
+
+/// The strategy that splits nothing.
+Strategy whole(const Rule& rule);
+
+/// Layouts that a node's operands must have, and that its results come out in.
+struct NodeLayouts {
+  std::vector<Layout> operands;
+  std::vector<Layout> results;
+};
+NodeLayouts layouts_of(const Rule& rule, const Strategy& strategy);
+
+/// Why `strategy` is not legal for `rule` on `mesh`, as the end of a sentence; nothing if it is.
+/// Legal: whole dims unsplit, every cut even, no axis twice, a minor dim of `(h d)` cut only when all more
+/// major ones are cut down to 1.
+std::optional<std::string> violation(const Rule& rule, const Strategy& strategy, const Mesh& mesh);
+
+struct StrategyOptions {
+  bool linear = true;       // offer partial operands too
+  bool all_orders = false;  // offer `dp.tp` and `tp.dp` for one dim; else only the mesh's order
+};
+
+/// Every legal strategy; the unsplit one comes first. Exponential in the number of axes: (loops + 2)^axes.
+std::vector<Strategy> legal_strategies(const Rule& rule, const Mesh& mesh,
+                                       const StrategyOptions& options = {});
+
+/// Offset, extent and global size of each loop dim on one rank.
+struct LoopBox {
+  struct Part {
+    std::int64_t offset = 0;
+    std::int64_t extent = 1;
+    std::int64_t size = 1;
+  };
+  std::vector<Part> loops;
+};
+LoopBox loop_box(const Rule& rule, const Strategy& strategy, const Mesh& mesh, int rank);
+
+/// The axes of all loop dims and linear groups.
+Axes used_axes(const Strategy& strategy);
+
+/// Number of parts per dim of operand `i`, as the seeds write strategies: `(2, 4)`.
+std::vector<std::int64_t> integers_of(const RuleTensor& tensor, const Strategy& strategy, const Mesh& mesh);
+
+/// `{m: dp, n: tp, +0: sp}`
+std::string to_text(const Strategy& strategy, const Rule& rule, const Mesh& mesh);
+/// Throws: Error on an unknown loop dim or axis.
+Strategy parse_strategy(Scanner& in, const Rule& rule, const Mesh& mesh);
+
+}  // namespace shardwright

@@ -1,0 +1,72 @@
+// What one rank copies from whom in one step: the executable meaning of a redistribution step.
+//
+// Everything is computed from the boxes of the two layouts, never from local shapes, so unequal shards and
+// layouts of different meshes need nothing special. Communicators execute transfers; tests execute the same
+// transfers on simulated shards.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "shardwright/layout/redistribution.h"
+
+namespace shardwright {
+
+/// A box of the result that comes from one rank's operand. Offsets are in elements from the start of the
+/// local tensors; both sides are row-major with their own strides.
+struct Piece {
+  int source = 0;  // rank
+  std::int64_t from_offset = 0;
+  std::int64_t to_offset = 0;
+  Shape extent;
+  Shape from_strides;
+  Shape to_strides;
+};
+
+struct Transfer {
+  std::vector<int> group;     // ranks that take part, ascending; only oneself for local steps
+  std::vector<Piece> pieces;  // moving steps: together they fill the result once.
+                              // reducing steps: one piece per member of the group, over the same box
+  bool reduces = false;
+  Reduction reduction = Reduction::sum;
+  bool clears = false;  // mask: the result is zero on this rank
+  Shape from_shape;     // local shapes on this rank
+  Shape to_shape;
+};
+
+/// The transfer of `step` on `rank` for a tensor of global shape `shape`.
+Transfer transfer_of(const Step& step, std::span<const Mesh> meshes, const Shape& shape, int rank);
+
+/// Copies `piece` of elements of `element_bytes` bytes; rows that are contiguous on both sides in one go.
+void copy_piece(const Piece& piece, const std::byte* from, std::byte* to, std::size_t element_bytes);
+
+/// Calls `use(from offset, to offset, count)` for each run of elements that is contiguous on both sides.
+template <class F>
+void for_each_run(const Piece& piece, F use) {
+  std::size_t rank = piece.extent.size();
+  std::int64_t run = 1;
+  // Merge minor dims as long as both sides are contiguous over them.
+  while (rank > 0 && piece.from_strides[rank - 1] == run && piece.to_strides[rank - 1] == run)
+    run *= piece.extent[--rank];
+  for (std::int64_t d : piece.extent)
+    if (d == 0) return;
+  Shape index(rank, 0);
+  std::int64_t from = piece.from_offset, to = piece.to_offset;
+  for (;;) {
+    use(from, to, run);
+    std::size_t d = rank;
+    while (d > 0) {
+      --d;
+      from += piece.from_strides[d];
+      to += piece.to_strides[d];
+      if (++index[d] < piece.extent[d]) break;
+      from -= index[d] * piece.from_strides[d];
+      to -= index[d] * piece.to_strides[d];
+      index[d] = 0;
+      if (d == 0) return;
+    }
+    if (rank == 0) return;
+  }
+}
+
+}  // namespace shardwright

@@ -1,0 +1,50 @@
+// Where values come from: batches, parameters, the optimizer's state, constants.
+
+#include "shardwright/graph/builder.h"
+#include "shardwright/graph/op.h"
+
+namespace shardwright::ops {
+namespace {
+
+void fill_kernel(const KernelCall& call) {
+  const double value = call.attributes.number("value", 0);
+  const TensorView& out = call.results[0];
+  visit(out.dtype, [&]<class T>(std::type_identity<T>) {
+    for (T& x : out.as<T>()) x = static_cast<T>(static_cast<Compute<T>>(value));
+  });
+}
+
+std::vector<Type> fill_type(const Call& call) {
+  const auto dtype = dtype_of(call.attributes.text("dtype", "f32"));
+  if (!dtype) throw error("dtype {} is unknown", call.attributes.text("dtype", ""));
+  return {{*dtype, call.attributes.integers("shape")}};
+}
+
+OpDef leaf(std::string name, std::string doc, OpKind kind) {
+  return {.name = std::move(name), .doc = std::move(doc), .rule = "-> ...", .kind = kind};
+}
+
+}  // namespace
+
+std::vector<OpDef> leaves() {
+  return {leaf("input", "a batch, or a part of one", OpKind::input),
+          leaf("param", "a trained parameter; init, scale and shift say how it starts", OpKind::parameter),
+          leaf("state", "a value that the optimizer keeps from step to step", OpKind::state),
+          {
+              .name = "fill",
+              .doc = "y = value everywhere",
+              .rule = "-> ...",
+              .infer = fill_type,
+              .gradient = [](Gradient&) { return std::vector<ValueId>{}; },
+              .localize =
+                  [](const Call& local) {
+                    Attributes a = local.attributes;
+                    a.set("shape", local.results[0].shape);
+                    return a;
+                  },
+              .kernel = fill_kernel,
+              .samples = {"(shape=[6, 4], value=2.5)", "(shape=[], value=1)"},
+          }};
+}
+
+}  // namespace shardwright::ops
