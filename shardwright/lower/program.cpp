@@ -1,0 +1,23 @@
+#include "shardwright/lower/program.h"
+
+#include <algorithm>
+
+namespace shardwright {
+
+Step step_of(const Graph& graph, const Node& node) {
+  const Value& from = graph.value(node.operands.front());
+  const Value& to = graph.value(node.results.front());
+  require(node.op->step && from.layout && to.layout, "{} is no step", to.name);
+  Step step{.kind = *node.op->step, .reduction = node.op->reduction, .from = *from.layout, .to = *to.layout};
+  const std::string over = node.attributes.text("over", "");
+  if (!over.empty()) {
+    Scanner in(over);
+    step.axes =
+        parse_axes(in, graph.meshes[static_cast<std::size_t>(std::max(step.from.mesh, step.to.mesh))]);
+  }
+  step.dim_from = static_cast<int>(node.attributes.integer("dim", -1));
+  step.dim_to = static_cast<int>(node.attributes.integer("to", -1));
+  return step;
+}
+
+}  // namespace shardwright

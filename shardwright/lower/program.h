@@ -1,0 +1,32 @@
+// A program: what every rank runs in one step. The same graph type as the network, with local shapes, a
+// layout on every value, and redistribution steps as ordinary nodes; and the place of every value in one
+// arena.
+//
+// What lowering emits is what the runtime executes, the simulator times, the memory planner sizes and the
+// verifier proves. There is no second model of the training step.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "shardwright/graph/graph.h"
+#include "shardwright/graph/op.h"
+#include "shardwright/layout/redistribution.h"
+
+namespace shardwright {
+
+struct Program {
+  Graph graph;  // every value has `layout` and `global_shape`; compute nodes have `strategy`
+
+  /// Bytes from the start of the arena, per value. Parameters and states stay in place from step to step; the
+  /// new value of an update may share its leaf's place. Empty until buffers are assigned.
+  std::vector<std::int64_t> offsets;
+  std::int64_t arena_bytes = 0;
+
+  int rank_count() const { return graph.meshes.front().size(); }
+};
+
+/// The redistribution step that a step node stands for, from its operator, attributes and layouts.
+Step step_of(const Graph& graph, const Node& node);
+
+}  // namespace shardwright
