@@ -1,0 +1,107 @@
+#include "shardwright/autodiff/backward.h"
+
+#include "shardwright/graph/builder.h"
+#include "shardwright/graph/op.h"
+
+namespace shardwright {
+namespace {
+
+std::size_t at(ValueId v) { return static_cast<std::size_t>(v.index); }
+
+/// Values that depend on a parameter through floating values: the only ones that need a gradient.
+std::vector<bool> needing_gradients(const Graph& graph) {
+  std::vector<bool> needs(graph.values.size(), false);
+  for (const Node& node : graph.nodes) {
+    bool is_needed = node.op->kind == OpKind::parameter;
+    for (ValueId v : node.operands) is_needed = is_needed || needs[at(v)];
+    for (ValueId v : node.results) needs[at(v)] = is_needed && is_floating(graph.value(v).type.dtype);
+  }
+  return needs;
+}
+
+class Backward {
+ public:
+  Backward(Graph& graph, ValueId loss)
+      : graph_(graph),
+        builder_(graph),
+        needs_(needing_gradients(graph)),
+        contributions_(graph.values.size()),
+        node_count_(static_cast<int>(graph.nodes.size())) {
+    builder_.set_phase(Phase::backward);
+    const Type type = graph.value(loss).type;
+    Attributes one{{"shape", Shape{}}, {"value", 1.0}, {"dtype", std::string(name_of(type.dtype))}};
+    contribute(loss, builder_.call("fill", {}, std::move(one)));
+  }
+
+  std::map<ValueId, ValueId> run() {
+    std::map<ValueId, ValueId> of_parameters;
+    for (int i = node_count_; i-- > 0;) {
+      const NodeId id{i};
+      const OpKind kind = graph_.node(id).op->kind;
+      if (kind == OpKind::parameter) {
+        const ValueId p = graph_.node(id).results.front();
+        if (const ValueId g = gathered(p); g.is_valid()) of_parameters.emplace(p, g);
+      } else if (kind == OpKind::compute) {
+        differentiate(id);
+      }
+    }
+    return of_parameters;
+  }
+
+ private:
+  void contribute(ValueId to, ValueId gradient) {
+    contributions_[at(to)].push_back(gradient);
+    Value& g = graph_.value(gradient);
+    if (!g.gradient_of.is_valid()) g.gradient_of = to;
+  }
+
+  /// The gradient of `v`: its only contribution, or the sum of all; invalid if there is none.
+  ValueId gathered(ValueId v) {
+    std::vector<ValueId>& all = contributions_[at(v)];
+    if (all.empty()) return {};
+    if (all.size() > 1) {
+      builder_.set_forward({});
+      const ValueId sum = builder_.call("sum", all);
+      graph_.value(sum).gradient_of = v;
+      all = {sum};
+    }
+    return all.front();
+  }
+
+  void differentiate(NodeId id) {
+    bool has_gradient = false, is_needed = false;
+    std::vector<ValueId> dy;
+    const std::vector<ValueId> results = graph_.node(id).results;
+    const std::vector<ValueId> operands = graph_.node(id).operands;
+    for (ValueId v : operands) is_needed = is_needed || needs_[at(v)];
+    if (!is_needed) return;
+    for (ValueId v : results) has_gradient = has_gradient || !contributions_[at(v)].empty();
+    if (!has_gradient) return;
+    for (ValueId v : results) dy.push_back(gathered(v));
+
+    const OpDef& op = *graph_.node(id).op;
+    if (!op.gradient) throw error("{}: operator {} has no gradient", graph_.name_of(id), op.name);
+    builder_.set_forward(id);
+    Gradient g(builder_, id, std::move(dy));
+    const std::vector<ValueId> flows = op.gradient(g);
+    for (std::size_t i = 0; i < operands.size() && i < flows.size(); ++i)
+      if (flows[i].is_valid() && needs_[at(operands[i])]) contribute(operands[i], flows[i]);
+  }
+
+  Graph& graph_;
+  Builder builder_;
+  std::vector<bool> needs_;
+  std::vector<std::vector<ValueId>> contributions_;  // per forward value
+  int node_count_;                                   // of the forward phase
+};
+
+}  // namespace
+
+std::map<ValueId, ValueId> add_backward(Graph& graph, ValueId loss) {
+  const Type& type = graph.value(loss).type;
+  if (!type.shape.empty() || !is_floating(type.dtype))
+    throw error("the loss %{} is {}; it should be a floating scalar", graph.value(loss).name, to_text(type));
+  return Backward(graph, loss).run();
+}
+
+}  // namespace shardwright

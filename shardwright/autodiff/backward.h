@@ -1,0 +1,18 @@
+// Reverse-mode differentiation on the logical graph, before any split. Forward, backward and update are
+// ordinary nodes; nothing here knows of devices. The seed of the loss is 1; means divide by global counts, so
+// there is no division by replicas anywhere.
+#pragma once
+
+#include <map>
+
+#include "shardwright/graph/graph.h"
+
+namespace shardwright {
+
+/// Adds backward nodes to `graph` and returns the gradient of each parameter that `loss` depends on.
+/// A value with several contributions gets one n-ary sum. Each backward node remembers the forward node that
+/// it differentiates; each gradient the value it belongs to.
+/// Throws: Error if the loss is not a floating scalar, or a needed operator has no gradient.
+std::map<ValueId, ValueId> add_backward(Graph& graph, ValueId loss);
+
+}  // namespace shardwright

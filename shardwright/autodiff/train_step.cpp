@@ -1,0 +1,54 @@
+#include "shardwright/autodiff/train_step.h"
+
+#include <algorithm>
+
+#include "shardwright/autodiff/backward.h"
+#include "shardwright/base/text.h"
+#include "shardwright/graph/builder.h"
+#include "shardwright/graph/op.h"
+
+namespace shardwright {
+namespace {
+
+const OpDef& optimizer_called(const std::string& name) {
+  std::vector<std::string> known;
+  for (const OpDef& op : all_ops()) {
+    if (!op.optimizer) continue;
+    if (op.name == name) return op;
+    known.push_back(op.name);
+  }
+  throw error("optimizer '{}' does not exist; there are {}", name, join(known, ", "));
+}
+
+}  // namespace
+
+void add_train_step(Graph& graph, ValueId loss, const OptimizerChoice& optimizer) {
+  const OpDef& op = optimizer_called(optimizer.name);
+  const std::map<ValueId, ValueId> gradients = add_backward(graph, loss);
+  if (gradients.empty()) throw error("the loss %{} depends on no parameter", graph.value(loss).name);
+
+  Builder builder(graph);
+  builder.set_phase(Phase::update);
+  ValueId count;
+  if (op.optimizer->counts_steps) {
+    count = builder.leaf(OpKind::state, "optimizer.step", {DType::f32, {}}, {{"init", "zeros"}});
+    graph.updates.push_back({count, builder.call("shift", {count}, {{"value", 1.0}})});
+  }
+  for (const auto& [parameter, gradient] : gradients) {
+    const Value weight = graph.value(parameter);
+    std::vector<ValueId> operands{parameter, gradient};
+    for (const std::string& state : op.optimizer->states)
+      operands.push_back(
+          builder.leaf(OpKind::state, weight.name + "." + state, weight.type, {{"init", "zeros"}}));
+    const std::vector<ValueId> states(operands.begin() + 2, operands.end());
+    if (count.is_valid()) operands.push_back(count);
+    const auto results =
+        builder.call_all(op, std::move(operands), optimizer.attributes, weight.name + ".new");
+    graph.updates.push_back({parameter, results.front()});
+    for (std::size_t i = 0; i < states.size(); ++i) graph.updates.push_back({states[i], results[i + 1]});
+  }
+  graph.outputs.erase(std::remove(graph.outputs.begin(), graph.outputs.end(), loss), graph.outputs.end());
+  graph.outputs.insert(graph.outputs.begin(), loss);
+}
+
+}  // namespace shardwright

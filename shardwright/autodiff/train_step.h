@@ -1,0 +1,22 @@
+// A train step: forward, backward and optimizer update in one graph.
+#pragma once
+
+#include <string>
+
+#include "shardwright/base/attributes.h"
+#include "shardwright/graph/graph.h"
+
+namespace shardwright {
+
+/// Which optimizer operator updates the parameters, and its attributes (rate, momentum, ...).
+struct OptimizerChoice {
+  std::string name = "sgd";
+  Attributes attributes{{"rate", 0.01}};
+};
+
+/// Adds backward and update nodes to `graph`. Outputs become the loss, then what the outputs were.
+/// Every parameter that the loss depends on is updated; its states are leaves called `weight.momentum`.
+/// Throws: Error if `name` is no optimizer, or as add_backward does.
+void add_train_step(Graph& graph, ValueId loss, const OptimizerChoice& optimizer);
+
+}  // namespace shardwright
