@@ -163,7 +163,8 @@ std::string name_of_part(std::span<const Mesh> meshes, int inner, int outer) {
     int product = 1;
     for (int a = mesh.axis_count(); a-- > 0;) {
       const int next = product * mesh.size_of(a);
-      if (product == inner && next == outer && next != product)
+      if (product == inner && next == outer && next != product &&
+          !mesh.axes[static_cast<std::size_t>(a)].name.empty())
         return mesh.axes[static_cast<std::size_t>(a)].name;
       product = next;
     }

@@ -96,7 +96,8 @@ struct Refinement {
 
 /// Exists if the accumulated sizes from the minor end, of all meshes together, divide each other:
 /// 2x2x2 and 8 have one, 2x3 and 3x2 do not. All meshes must have the same size.
-/// Axes of size 1 vanish. A part that is exactly one named axis keeps that name, others are `x0`, `x1`, ...
+/// Axes of size 1 vanish. A part that is exactly one named axis keeps that name; others, also those whose
+/// axis has the empty name, are called `x0`, `x1`, ...
 std::optional<Refinement> refine(std::span<const Mesh> meshes);
 
 }  // namespace shardwright

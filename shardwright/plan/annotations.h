@@ -1,0 +1,61 @@
+// Annotations: how the user says how single operators and the data are split, in the notation of the seeds.
+//
+// Integers per tensor dim (`((2, 4), (4, 1))`) or axes of a named device matrix (`("mp", ("sp", "dp"))`).
+// `constraints_of` turns them into strategies: integers become a device matrix of the operator's own, loop
+// dims in the order of its rule and unused devices as one more axis at the right; then all device matrices
+// are refined to one common mesh where that exists.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shardwright/graph/graph.h"
+#include "shardwright/plan/problem.h"
+
+namespace shardwright {
+
+/// One tensor's split. By integers: parts per dim. By axes: per dim the axes, major to minor.
+struct TensorSplit {
+  std::vector<std::int64_t> parts;
+  std::vector<std::vector<std::string>> axes;
+  bool is_by_axes = false;
+};
+
+struct Annotation {
+  std::optional<Mesh> device_matrix;  // for splits by axes
+  std::vector<TensorSplit> in;
+  std::vector<TensorSplit> out;
+};
+
+struct Annotations {
+  std::map<std::string, Annotation> nodes;  // by node name
+  std::optional<Annotation> dataset;        // per input, in the order of the graph's inputs (`in`)
+  std::string dataset_word;                 // `full_batch`, `data_parallel`, or empty
+};
+
+/// `(2, 4)`, `(mp, (sp, dp))`: as the seeds write it.
+std::string to_text(const TensorSplit& split);
+std::string to_text(const std::vector<TensorSplit>& splits);
+
+/// Reads the JSON form of commands.md. `where` names the file in errors.
+/// Throws: Error naming the node or key.
+Annotations parse_annotations(std::string_view json, std::string_view where);
+Annotations load_annotations(const std::string& path);
+
+/// `full_batch`, `data_parallel`, or splits such as `((4, 1), (4,))`, added to `annotations`.
+void set_dataset_strategy(Annotations& annotations, const std::string& text);
+
+/// The parallel modes of the seeds.
+enum class Parallel { stand_alone, data_parallel, semi_auto_parallel, auto_parallel };
+std::string_view name_of(Parallel mode);
+/// Throws: Error that lists the modes.
+Parallel parallel_called(std::string_view name);
+
+/// Meshes, strategies and layouts that the annotations ask for on `devices` devices. In semi_auto_parallel,
+/// operators without annotation get the split of the batch.
+/// Throws: Error for each thing that cannot be, naming the operator and both values.
+Constraints constraints_of(const Graph& graph, const Annotations& annotations, int devices, Parallel mode);
+
+}  // namespace shardwright

@@ -1,0 +1,230 @@
+#include "shardwright/plan/plan.h"
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+
+#include "shardwright/base/random.h"
+#include "shardwright/cost/cluster.h"
+#include "shardwright/graph/op.h"
+#include "shardwright/graph/text.h"
+
+namespace shardwright {
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+std::vector<std::string> names_of(const Axes& axes, const Mesh& mesh) {
+  std::vector<std::string> out;
+  for (int a : axes) out.push_back(mesh.axes[at(a)].name);
+  return out;
+}
+
+std::string text_of(const Layout& layout, const std::vector<Mesh>& meshes) {
+  return to_text(layout, meshes[at(layout.mesh)]) + (layout.mesh > 0 ? fmt::format("@{}", layout.mesh) : "");
+}
+
+Layout layout_of(const std::string& text, const std::vector<Mesh>& meshes) {
+  const std::size_t mark = text.find('@');
+  const auto mesh = mark == std::string::npos ? 0 : to_integer(text.substr(mark + 1)).value_or(-1);
+  if (mesh < 0 || mesh >= static_cast<std::int64_t>(meshes.size()))
+    throw error("layout '{}': there is no such mesh", text);
+  Scanner in(std::string_view(text).substr(0, mark), "layout");
+  Layout out = parse_layout(in, meshes[at(static_cast<int>(mesh))]);
+  if (!out.used().empty()) out.mesh = static_cast<int>(mesh);
+  return out;
+}
+
+PlannedOperator planned_operator(const Graph& graph, NodeId id, const Choice& choice,
+                                 const Constraints& constraints) {
+  const Node& node = graph.node(id);
+  const Rule rule = rule_of(graph, node);
+  const Strategy& s = choice.strategy;
+  const Mesh& mesh = constraints.meshes[at(s.mesh)];
+  PlannedOperator out{
+      .name = graph.name_of(id), .kind = node.op->name, .mesh = s.mesh, .reason = choice.reason};
+  for (std::size_t l = 0; l < rule.loops.size(); ++l)
+    if (!s.loops[l].empty()) out.strategy.emplace_back(rule.loops[l].name, names_of(s.loops[l], mesh));
+  for (std::size_t g = 0; g < rule.linear.size(); ++g)
+    if (!s.linear[g].empty()) out.strategy.emplace_back(fmt::format("+{}", g), names_of(s.linear[g], mesh));
+  for (const RuleTensor& tensor : rule.operands) out.in.push_back(integers_of(tensor, s, mesh));
+  const auto asked = constraints.layouts.find(node.results.front());
+  if (asked != constraints.layouts.end()) out.out = text_of(asked->second, constraints.meshes);
+  return out;
+}
+
+/// Leaves lie as their first forward user wants them, unless data have a layout of their own.
+std::map<std::string, std::string> leaf_layouts(const Graph& graph, const SearchResult& found,
+                                                const Constraints& constraints, int optimizer_parallel) {
+  std::map<std::string, std::string> out;
+  for (const Node& node : graph.nodes) {
+    if (node.op->kind != OpKind::input && node.op->kind != OpKind::parameter) continue;
+    const ValueId v = node.results.front();
+    Layout layout = replicated(graph.value(v).type.shape.size());
+    const auto asked = constraints.layouts.find(v);
+    if (asked != constraints.layouts.end()) {
+      layout = asked->second;
+    } else {
+      for (NodeId user : graph.node_ids()) {
+        const auto& operands = graph.node(user).operands;
+        const auto it = std::find(operands.begin(), operands.end(), v);
+        if (it == operands.end() || graph.node(user).phase != Phase::forward) continue;
+        const Rule rule = rule_of(graph, graph.node(user));
+        layout = layouts_of(rule, found.choices[at(user.index)].strategy)
+                     .operands[static_cast<std::size_t>(it - operands.begin())];
+        layout.sum = layout.max = {};
+        break;
+      }
+    }
+    if (node.op->kind == OpKind::parameter && optimizer_parallel >= 3)
+      layout = shard_over_replicas(layout, constraints.meshes[at(layout.mesh)], graph.value(v).type.shape);
+    out[graph.value(v).name] = text_of(layout, constraints.meshes);
+  }
+  return out;
+}
+
+Constraints stand_alone(const Graph& graph) {
+  Constraints out{.meshes = {Mesh{}}};
+  out.strategies.resize(graph.nodes.size());
+  return out;
+}
+
+}  // namespace
+
+Layout shard_over_replicas(const Layout& layout, const Mesh& mesh, const Shape& shape) {
+  Layout out = layout;
+  for (int a : mesh.all_axes().without(layout.used()))
+    for (std::size_t d = 0; d < shape.size(); ++d) {
+      const Axes wider = out.dims[d].with({a});
+      if (mesh.size_of(a) == 1 || shape[d] % mesh.count(wider)) continue;
+      out.dims[d] = wider;
+      break;
+    }
+  return out;
+}
+
+std::string fingerprint_of(const Graph& graph) {
+  std::string text = to_text(graph, {.layouts = false, .gradients = false});
+  for (const char* end : {"\nbackward:", "\nupdate:", "\noutput "}) text = text.substr(0, text.find(end));
+  return fmt::format("{:016x}", hash_of(text));
+}
+
+Plan make_plan(const Graph& graph, const PlanRequest& request) {
+  const auto start = std::chrono::steady_clock::now();
+  const bool is_alone = request.parallel == Parallel::stand_alone;
+  if (is_alone && request.devices > 1)
+    throw error(
+        "parallel mode stand_alone is for 1 device but there are {}; use data_parallel or auto_parallel",
+        request.devices);
+  Plan plan{.model = request.model, .fingerprint = fingerprint_of(graph), .devices = request.devices};
+  plan.cluster = request.cluster.empty() ? fmt::format("cpu:{}", request.devices) : request.cluster;
+  plan.parallel = name_of(request.parallel);
+  plan.optimizer_parallel = request.optimizer_parallel;
+  const Cluster cluster = cluster_called(plan.cluster);
+  if (cluster.devices != request.devices)
+    throw error("cluster {} has {} devices but --devices says {}", plan.cluster, cluster.devices,
+                request.devices);
+
+  const Constraints constraints =
+      is_alone ? stand_alone(graph)
+               : constraints_of(graph, request.annotations, request.devices, request.parallel);
+  plan.meshes = constraints.meshes;
+  std::vector<MeshCost> costs;
+  for (const Mesh& mesh : plan.meshes) costs.push_back(mesh_cost(cluster, mesh));
+  Redistributor redistributor(plan.meshes, costs, {.even_only = true});
+  const Problem problem{&graph, constraints, &redistributor, request.parallel == Parallel::data_parallel};
+  if (request.parallel == Parallel::auto_parallel) plan.search = find_search(request.search).name;
+  const SearchResult found = find_search(plan.search.empty() ? "propagation" : plan.search).run(problem);
+  if (found.status == SearchStatus::infeasible) throw error("no plan: {}", found.violation);
+  plan.status = name_of(found.status);
+  for (NodeId id : graph.node_ids())
+    if (graph.node(id).op->kind == OpKind::compute && graph.node(id).phase == Phase::forward)
+      plan.operators.push_back(planned_operator(graph, id, found.choices[at(id.index)], constraints));
+  plan.layouts = leaf_layouts(graph, found, constraints, request.optimizer_parallel);
+  plan.search_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return plan;
+}
+
+namespace {
+
+class Application {
+ public:
+  Application(const Plan& plan, const Graph& graph) : plan_(plan) { out_.graph = graph; }
+
+  PlannedGraph run() {
+    if (fingerprint_of(out_.graph) != plan_.fingerprint)
+      throw error("the plan is for '{}' ({}), not for this network ({}): other sizes, batch or layers",
+                  plan_.model, plan_.fingerprint, fingerprint_of(out_.graph));
+    out_.graph.meshes = plan_.meshes;
+    for (const PlannedOperator& op : plan_.operators) {
+      try {
+        apply_operator(op);
+      } catch (const Error& e) {
+        throw with_context(e, fmt::format("plan: {}", op.name));
+      }
+    }
+    for (const auto& [name, text] : plan_.layouts) apply_layout(name, text);
+    shard_states();
+    return std::move(out_);
+  }
+
+ private:
+  void apply_operator(const PlannedOperator& planned) {
+    Graph& graph = out_.graph;
+    const ValueId v = graph.find(planned.name);
+    Node& node = graph.node(graph.value(v).producer);
+    if (node.op->kind != OpKind::compute) throw error("is not an operator");
+    if (planned.mesh < 0 || planned.mesh >= static_cast<int>(plan_.meshes.size()))
+      throw error("there is no mesh {}", planned.mesh);
+    const Mesh& mesh = plan_.meshes[at(planned.mesh)];
+    const Rule rule = rule_of(graph, node);
+    std::string text;
+    for (const auto& [loop, axes] : planned.strategy)
+      text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", loop, axes.empty() ? "-" : join(axes, "."));
+    text = "{" + text + "}";
+    Scanner in(text, "strategy");
+    Strategy s = parse_strategy(in, rule, mesh);
+    s.mesh = used_axes(s).empty() ? 0 : planned.mesh;
+    if (const auto why = violation(rule, s, mesh)) throw Error(*why);
+    node.strategy = s;
+    if (!planned.out.empty()) graph.value(v).layout = layout_of(planned.out, plan_.meshes);
+  }
+
+  void apply_layout(const std::string& name, const std::string& text) {
+    Graph& graph = out_.graph;
+    Value& v = graph.value(graph.find(name));
+    if (graph.node(v.producer).op->kind == OpKind::compute)
+      throw error("plan: layout of {}: it is not a leaf", name);
+    try {
+      v.layout = layout_of(text, plan_.meshes);
+      check(*v.layout, plan_.meshes[at(v.layout->mesh)], v.type.shape);
+    } catch (const Error& e) {
+      throw with_context(e, fmt::format("plan: layout of {}", name));
+    }
+  }
+
+  /// States lie as their parameter does; from optimizer parallel level 1 on also sharded over its replicas.
+  void shard_states() {
+    Graph& graph = out_.graph;
+    for (NodeId id : graph.node_ids()) {
+      const Node& node = graph.node(id);
+      if (!node.op->optimizer) continue;
+      const ValueId weight = node.operands.front();
+      Layout layout = graph.value(weight).layout.value_or(replicated(graph.value(weight).type.shape.size()));
+      if (plan_.optimizer_parallel >= 1)
+        layout = shard_over_replicas(layout, plan_.meshes[at(layout.mesh)], graph.value(weight).type.shape);
+      for (std::size_t i = 0; i < node.op->optimizer->states.size(); ++i)
+        graph.value(node.operands[2 + i]).layout = layout;
+      out_.update_layouts[weight] = layout;
+    }
+  }
+
+  const Plan& plan_;
+  PlannedGraph out_;
+};
+
+}  // namespace
+
+PlannedGraph apply(const Plan& plan, const Graph& graph) { return Application(plan, graph).run(); }
+
+}  // namespace shardwright

@@ -1,0 +1,82 @@
+// The plan: everything that was decided, as data. Made by a search, by annotations or by hand; saved, diffed,
+// edited, loaded. Searches make plans and lowering obeys them; neither knows the other.
+//
+// A plan speaks in names (operators, loop dims, axes), so it can be read without the network; `apply` writes
+// it onto the graph it was made for.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "shardwright/graph/graph.h"
+#include "shardwright/plan/annotations.h"
+#include "shardwright/plan/problem.h"
+
+namespace shardwright {
+
+struct PlannedOperator {
+  std::string name;
+  std::string kind;  // operator
+  std::vector<std::pair<std::string, std::vector<std::string>>>
+      strategy;  // loop dim -> axes; `+0`: linear group
+  int mesh = 0;
+  std::vector<std::vector<std::int64_t>> in;  // parts per input dim, as in the seeds; told, not obeyed
+  std::string out;                            // layout that the result is brought into, or empty
+  std::string reason;                         // told, not obeyed
+  bool operator==(const PlannedOperator&) const = default;
+};
+
+struct Plan {
+  std::string model;        // as the user named it
+  std::string fingerprint;  // of the forward graph that the plan is for
+  int devices = 1;
+  std::string cluster;
+  std::string parallel;
+  std::string search;  // empty: no search was needed
+  std::string status = "feasible";
+  double search_seconds = 0;
+  std::vector<Mesh> meshes;
+  std::vector<PlannedOperator> operators;      // forward operators
+  std::map<std::string, std::string> layouts;  // of inputs and parameters: how they are stored
+  int optimizer_parallel = 0;                  // 1 state, 2 + gradients, 3 + weights sharded over replicas
+};
+
+/// What is asked of planning.
+struct PlanRequest {
+  std::string model;
+  int devices = 1;
+  std::string cluster;  // empty: cpu:devices
+  Parallel parallel = Parallel::auto_parallel;
+  std::string search = "propagation";
+  Annotations annotations;
+  int optimizer_parallel = 0;
+};
+
+/// Plans `graph` (a network or a whole train step).
+/// Throws: Error when nothing satisfies what is asked, naming what does not fit.
+Plan make_plan(const Graph& graph, const PlanRequest& request);
+
+/// What identifies the network of `graph`: a hash of its forward nodes and types.
+std::string fingerprint_of(const Graph& graph);
+
+/// A graph with a plan written onto it.
+struct PlannedGraph {
+  Graph graph;
+  std::map<ValueId, Layout> update_layouts;  // per parameter, where it differs from its state's
+};
+
+/// Writes strategies and layouts of `plan` onto `graph`.
+/// Throws: Error if the plan is for another network, names what does not exist, or is not legal.
+PlannedGraph apply(const Plan& plan, const Graph& graph);
+
+/// JSON with the keys of commands.md. A plan of another format version is refused.
+std::string to_json(const Plan& plan);
+Plan parse_plan(std::string_view json, std::string_view where);
+Plan load_plan(const std::string& path);
+void save_plan(const Plan& plan, const std::string& path);
+
+/// `layout`, sharded over the axes that it leaves unused as far as they divide: dim 0 first.
+Layout shard_over_replicas(const Layout& layout, const Mesh& mesh, const Shape& shape);
+
+}  // namespace shardwright

@@ -1,0 +1,58 @@
+// What a search gets and what it returns. A search knows nothing of files, commands or lowering: it sees a
+// graph with rules, meshes, prices and what is already fixed, and says which strategy each forward node
+// takes.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shardwright/graph/graph.h"
+#include "shardwright/layout/redistribution.h"
+
+namespace shardwright {
+
+/// What the user has fixed, in terms of the graph.
+struct Constraints {
+  std::vector<Mesh> meshes;                         // the plan's; [0] is the one that annotations refine
+  std::vector<std::optional<Strategy>> strategies;  // per node
+  std::map<ValueId, Layout> layouts;                // of inputs (dataset strategy) and results (out_strategy)
+};
+
+struct Problem {
+  const Graph* graph = nullptr;
+  Constraints constraints;
+  Redistributor* redistributor = nullptr;  // prices, for constraints.meshes
+  bool parameters_stay_whole = false;      // data parallelism: no weight is sharded
+};
+
+enum class SearchStatus { optimal, feasible, infeasible, timeout };
+std::string_view name_of(SearchStatus status);
+
+/// One forward node's choice and why it was made, in words.
+struct Choice {
+  Strategy strategy;
+  std::string reason;
+};
+
+struct SearchResult {
+  SearchStatus status = SearchStatus::infeasible;
+  std::string violation;        // infeasible: what cannot be satisfied
+  std::vector<Choice> choices;  // per node; only those of forward compute nodes count
+};
+
+struct Searcher {
+  std::string name;
+  std::vector<std::string> aliases;
+  std::string doc;  // one line
+  SearchResult (*run)(const Problem&);
+};
+
+/// Every search there is; written by CMake from the files in plan/search/.
+std::span<const Searcher> all_search();
+/// The search called `name` or by an alias. Throws: Error that lists them.
+const Searcher& find_search(std::string_view name);
+
+}  // namespace shardwright
