@@ -20,4 +20,13 @@ Step step_of(const Graph& graph, const Node& node) {
   return step;
 }
 
+void set_step(Node& node, const Step& step, std::span<const Mesh> meshes) {
+  node.op = &op_of(step.kind, step.reduction);
+  node.attributes = {};
+  const Mesh& mesh = meshes[static_cast<std::size_t>(std::max(step.from.mesh, step.to.mesh))];
+  if (!step.axes.empty()) node.attributes.set("over", to_text(step.axes, mesh));
+  if (step.dim_from >= 0) node.attributes.set("dim", std::int64_t{step.dim_from});
+  if (step.dim_to >= 0) node.attributes.set("to", std::int64_t{step.dim_to});
+}
+
 }  // namespace shardwright

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "shardwright/graph/graph.h"
@@ -28,5 +29,8 @@ struct Program {
 
 /// The redistribution step that a step node stands for, from its operator, attributes and layouts.
 Step step_of(const Graph& graph, const Node& node);
+
+/// Makes `node` the step node of `step`: operator and attributes.
+void set_step(Node& node, const Step& step, std::span<const Mesh> meshes);
 
 }  // namespace shardwright

@@ -1,0 +1,180 @@
+#include "shardwright/lower/spmd.h"
+
+#include <algorithm>
+
+#include "shardwright/graph/builder.h"
+#include "shardwright/graph/op.h"
+
+namespace shardwright {
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+/// One form in which a logical value exists in the program.
+struct Copy {
+  Layout layout;
+  ValueId value;
+  Phase phase;
+};
+
+class Lowering {
+ public:
+  Lowering(const Graph& graph, Redistributor& redistributor)
+      : graph_(graph),
+        redistributor_(redistributor),
+        copies_(graph.values.size()),
+        new_node_(graph.nodes.size()),
+        is_named_(graph.values.size(), false) {
+    out_.meshes = graph.meshes;
+  }
+
+  Program run() {
+    for (NodeId id : graph_.node_ids()) {
+      try {
+        if (graph_.node(id).op->kind == OpKind::compute)
+          add_compute(id);
+        else
+          add_leaf(id);
+      } catch (const Error& e) {
+        throw with_context(e, graph_.name_of(id));
+      }
+    }
+    if (!graph_.updates.empty()) phase_ = Phase::update;
+    for (const Update& u : graph_.updates) {
+      const Layout& layout = *graph_.value(u.leaf).layout;
+      out_.updates.push_back({copies_[at(u.leaf.index)].front().value, obtain(u.value, layout)});
+    }
+    for (ValueId v : graph_.outputs) out_.outputs.push_back(obtain(v, output_layout(v)));
+    return {.graph = std::move(out_), .offsets = {}};
+  }
+
+ private:
+  /// Asked for, or else as produced but reduced.
+  Layout output_layout(ValueId v) const {
+    if (graph_.value(v).layout) return *graph_.value(v).layout;
+    Layout layout = copies_[at(v.index)].front().layout;
+    layout.sum = layout.max = {};
+    if (layout.used().empty()) layout.mesh = 0;
+    return layout;
+  }
+
+  bool is_output(ValueId v) const {
+    return std::find(graph_.outputs.begin(), graph_.outputs.end(), v) != graph_.outputs.end();
+  }
+
+  std::string fresh_name() {
+    std::string name;
+    do name = std::to_string(next_name_++);
+    while (std::any_of(graph_.values.begin(), graph_.values.end(),
+                       [&](const Value& v) { return v.name == name; }));
+    return name;
+  }
+
+  /// The value that carries the logical name is the first that is not partial.
+  std::string name_for(ValueId logical, const Layout& layout) {
+    if (layout.is_partial() || is_named_[at(logical.index)]) return fresh_name();
+    is_named_[at(logical.index)] = true;
+    return graph_.value(logical).name;
+  }
+
+  ValueId add_value(ValueId logical, const Layout& layout, NodeId producer, int result) {
+    const Value& from = graph_.value(logical);
+    const Mesh& mesh = out_.meshes[at(layout.mesh)];
+    Value v{.name = name_for(logical, layout), .type = from.type, .producer = producer, .result = result};
+    check(layout, mesh, from.type.shape);
+    v.type.shape = local_shape(layout, mesh, from.type.shape);
+    v.layout = layout;
+    v.global_shape = from.type.shape;
+    if (from.gradient_of.is_valid()) v.gradient_of = copies_[at(from.gradient_of.index)].front().value;
+    const ValueId id{static_cast<int>(out_.values.size())};
+    out_.values.push_back(std::move(v));
+    return id;
+  }
+
+  void add_leaf(NodeId id) {
+    Node node = graph_.node(id);
+    phase_ = node.phase;
+    const ValueId logical = node.results.front();
+    const NodeId fresh{static_cast<int>(out_.nodes.size())};
+    const Layout layout = *graph_.value(logical).layout;
+    node.results = {add_value(logical, layout, fresh, 0)};
+    copies_[at(logical.index)].push_back({layout, node.results.front(), phase_});
+    new_node_[at(id.index)] = fresh;
+    out_.nodes.push_back(std::move(node));
+  }
+
+  void add_compute(NodeId id) {
+    Node node = graph_.node(id);
+    phase_ = node.phase;
+    require(node.strategy.has_value(), "{} has no strategy", graph_.name_of(id));
+    const Rule rule = rule_of(graph_, node);
+    if (const auto why = violation(rule, *node.strategy, out_.meshes[at(node.strategy->mesh)]))
+      throw Error(*why);
+    const NodeLayouts layouts = layouts_of(rule, *node.strategy);
+    for (std::size_t i = 0; i < node.operands.size(); ++i)
+      node.operands[i] = obtain(node.operands[i], layouts.operands[i]);
+    const std::vector<ValueId> logical = node.results;
+    const NodeId fresh{static_cast<int>(out_.nodes.size())};
+    for (std::size_t i = 0; i < logical.size(); ++i)
+      node.results[i] = add_value(logical[i], layouts.results[i], fresh, static_cast<int>(i));
+    const std::vector<ValueId> results = node.results;
+    if (node.forward.is_valid()) node.forward = new_node_[at(node.forward.index)];
+    new_node_[at(id.index)] = fresh;
+    out_.nodes.push_back(std::move(node));
+    for (std::size_t i = 0; i < logical.size(); ++i) {
+      copies_[at(logical[i].index)].push_back({layouts.results[i], results[i], phase_});
+      if (graph_.value(logical[i]).layout || is_output(logical[i]))
+        obtain(logical[i], output_layout(logical[i]));
+    }
+  }
+
+  bool is_usable(ValueId logical, const Copy& copy) const {
+    const bool is_original = &copy == &copies_[at(logical.index)].front();
+    return is_original || copy.phase == phase_ ||
+           graph_.node(graph_.value(logical).producer).op->kind != OpKind::parameter;
+  }
+
+  /// `logical` in `layout`, from whichever of its copies is nearest.
+  ValueId obtain(ValueId logical, const Layout& layout) {
+    const Type& type = graph_.value(logical).type;
+    const Redistribution* best = nullptr;
+    ValueId from;
+    for (const Copy& copy : copies_[at(logical.index)]) {
+      if (!is_usable(logical, copy)) continue;
+      const Redistribution& r = redistributor_.find(copy.layout, layout, type);
+      if (best && r.seconds >= best->seconds) continue;
+      best = &r;
+      from = copy.value;
+    }
+    for (const Step& step : best->steps) from = add_step(logical, step, from);
+    return from;
+  }
+
+  ValueId add_step(ValueId logical, const Step& step, ValueId from) {
+    Node node{.operands = {from}, .results = {}, .attributes = {}, .phase = phase_};
+    set_step(node, step, out_.meshes);
+    const NodeId fresh{static_cast<int>(out_.nodes.size())};
+    node.results = {add_value(logical, step.to, fresh, 0)};
+    copies_[at(logical.index)].push_back({step.to, node.results.front(), phase_});
+    const ValueId result = node.results.front();
+    out_.nodes.push_back(std::move(node));
+    return result;
+  }
+
+  const Graph& graph_;
+  Redistributor& redistributor_;
+  Graph out_;
+  std::vector<std::vector<Copy>> copies_;  // per logical value, the original first
+  std::vector<NodeId> new_node_;
+  std::vector<bool> is_named_;
+  Phase phase_ = Phase::forward;
+  int next_name_ = 1;
+};
+
+}  // namespace
+
+Program lower(const Graph& graph, Redistributor& redistributor) {
+  return Lowering(graph, redistributor).run();
+}
+
+}  // namespace shardwright

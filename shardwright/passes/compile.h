@@ -1,0 +1,22 @@
+// From a graph and a plan to the program that runs: apply, complete, lower, optimize.
+#pragma once
+
+#include <functional>
+
+#include "shardwright/graph/graph.h"
+#include "shardwright/lower/program.h"
+#include "shardwright/passes/optimize.h"
+#include "shardwright/plan/plan.h"
+
+namespace shardwright {
+
+/// `after` (if any) sees the program after each pass.
+/// Throws: Error if the plan does not fit the graph.
+Program compile(const Graph& graph, const Plan& plan,
+                const std::function<void(const Pass&, const Program&)>& after = {});
+
+/// The same for a graph that already carries meshes, strategies and layouts (read from its text form).
+Program compile(const PlannedGraph& planned,
+                const std::function<void(const Pass&, const Program&)>& after = {});
+
+}  // namespace shardwright
