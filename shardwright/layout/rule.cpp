@@ -122,6 +122,25 @@ class Binder {
     for (std::size_t d = 0; d < shape.size(); ++d) learn_dim(tensor.dims[d], shape[d], who);
   }
 
+  /// Deduces sizes that stand only in groups: in `a, (a b) c` with a known, b follows. True if any was.
+  bool deduce(const RuleTensor& tensor, const Shape& shape) {
+    bool is_any = false;
+    for (std::size_t d = 0; tensor.is_sharded && d < shape.size(); ++d) {
+      std::int64_t known = 1;
+      LoopDim* missing = nullptr;
+      int missing_count = 0;
+      for (int l : tensor.dims[d]) {
+        LoopDim& dim = rule_.loops[static_cast<std::size_t>(l)];
+        if (dim.size != unknown) known *= dim.size;
+        if (dim.size == unknown) missing = &dim, ++missing_count;
+      }
+      if (missing_count != 1 || known == 0 || shape[d] % known != 0) continue;
+      missing->size = shape[d] / known;
+      is_any = true;
+    }
+    return is_any;
+  }
+
  private:
   void learn_dim(const std::vector<int>& loops, std::int64_t size, std::string_view who) {
     if (loops.empty()) {
@@ -196,6 +215,12 @@ Rule bind_rule(std::string_view text, std::string_view linear, std::span<const S
     binder.learn(rule.operands[i], operands[i], fmt::format("operand {}", i));
   for (std::size_t i = 0; i < results.size() && i < rule.results.size(); ++i)
     binder.learn(rule.results[i], results[i], fmt::format("result {}", i));
+  for (bool is_any = true; is_any;) {
+    is_any = false;
+    for (std::size_t i = 0; i < operands.size(); ++i) is_any |= binder.deduce(rule.operands[i], operands[i]);
+    for (std::size_t i = 0; i < results.size() && i < rule.results.size(); ++i)
+      is_any |= binder.deduce(rule.results[i], results[i]);
+  }
   for (const LoopDim& l : rule.loops)
     require(l.size != unknown, "rule '{}': size of {} is unknown", text, l.name);
 
