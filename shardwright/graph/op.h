@@ -71,14 +71,14 @@ struct OpDef {
   std::function<std::vector<ValueId>(Gradient&)> gradient;  // per operand; an invalid id = none flows there
   std::function<Attributes(const Call& local)> localize;    // attributes of the local call; default: the same
   Kernel kernel = nullptr;
-  std::vector<std::string> samples;  // `f32[4,8], f32[8,6] (transpose_b=true)`; see ops/samples.h
+  std::vector<std::string> samples;  // `f32[4,8], f32[8,6] (transpose_b=true)`; see tests/support/samples.h
   OpKind kind = OpKind::compute;
   std::optional<OptimizerFacet> optimizer;
   std::optional<StepKind> step;
   Reduction reduction = Reduction::sum;  // of a step
   bool is_alias = false;                 // the result is operand 0's memory seen otherwise (reshape)
-  bool in_place = false;       // each result may overwrite the operand of the same index (element-wise)
-  bool is_positional = false;  // results depend on the loop box's offset, not on operands alone (one_hot)
+  std::vector<int> overwrites;  // per result the operand of equal type whose memory it may take; empty = none
+  bool is_positional = false;   // results depend on the loop box's offset, not on operands alone (one_hot)
 };
 
 /// Every operator there is; written by CMake from the files in ops/.
