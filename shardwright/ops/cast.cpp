@@ -1,0 +1,51 @@
+// The same values in another element type.
+
+#include <algorithm>
+
+#include "shardwright/graph/builder.h"
+#include "shardwright/ops/types.h"
+
+namespace shardwright::ops {
+namespace {
+
+std::vector<Type> infer(const Call& call) {
+  check_count(call, 1);
+  const std::string to = call.attributes.text("to", "");
+  const auto dtype = dtype_of(to);
+  if (!dtype) throw error("to={} is no element type; write for example (to=f32)", to);
+  return {{*dtype, call.operands[0].shape}};
+}
+
+std::vector<ValueId> gradient(Gradient& g) {
+  const DType from = g.type(g.in(0)).dtype;
+  if (!is_floating(from) || !is_floating(g.type(g.out()).dtype)) return {ValueId{}};
+  return {g.call("cast", {g.dy()}, {{"to", std::string(name_of(from))}})};
+}
+
+void kernel(const KernelCall& call) {
+  visit(call.operands[0].dtype, [&]<class From>(std::type_identity<From>) {
+    visit(call.results[0].dtype, [&]<class To>(std::type_identity<To>) {
+      const auto x = call.operands[0].as<From>();
+      std::transform(x.begin(), x.end(), call.results[0].as<To>().begin(), [](From v) {
+        return static_cast<To>(static_cast<Compute<To>>(static_cast<Compute<From>>(v)));
+      });
+    });
+  });
+}
+
+}  // namespace
+
+std::vector<OpDef> cast() {
+  return {{
+      .name = "cast",
+      .doc = "y = x in the element type `to`",
+      .rule = "... -> ...",
+      .infer = infer,
+      .gradient = gradient,
+      .kernel = kernel,
+      .samples = {"f32[4,6] (to=f64)", "f32[4,6] (to=i32)", "f32[4,6] (to=bf16)", "i32[4,6] (to=f32)"},
+      .overwrites = {0},
+  }};
+}
+
+}  // namespace shardwright::ops

@@ -1,0 +1,95 @@
+// Which element types an operator takes: the checks of inference and the dispatch of kernels.
+//
+// Errors are prefixed with the operator's name by `infer`. What inference lets through, kernels can compute.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "shardwright/graph/op.h"
+
+namespace shardwright::ops {
+
+inline void check_count(const Call& call, std::size_t count) {
+  if (call.operands.size() != count) throw error("has {} operands but takes {}", call.operands.size(), count);
+}
+
+inline void check_floating(DType dtype) {
+  if (!is_floating(dtype)) throw error("{} is not a floating type; cast the operand first", name_of(dtype));
+}
+
+inline bool is_number(DType t) { return is_floating(t) || t == DType::i32 || t == DType::i64; }
+
+inline void check_number(DType dtype) {
+  if (!is_number(dtype))
+    throw error("{} is neither a floating type nor i32 or i64; cast the operand first", name_of(dtype));
+}
+
+inline void check_integer(DType dtype) {
+  if (dtype != DType::i32 && dtype != DType::i64)
+    throw error("{} is neither i32 nor i64; cast the operand first", name_of(dtype));
+}
+
+/// Throws: Error unless operands `a` and `b` have the same element type.
+inline void check_same_dtype(const Call& call, std::size_t a, std::size_t b) {
+  if (call.operands[a].dtype != call.operands[b].dtype)
+    throw error("operands {} and {} are {} and {}; cast one", a, b, to_text(call.operands[a]),
+                to_text(call.operands[b]));
+}
+
+/// The type that all `count` operands have. Throws: Error unless they are equal and floating.
+inline Type common_type(const Call& call, std::size_t count) {
+  check_count(call, count);
+  check_floating(call.operands[0].dtype);
+  for (std::size_t i = 1; i < count; ++i)
+    if (call.operands[i] != call.operands[0])
+      throw error("operand {} is {} but operand 0 is {}; they must be equal", i, to_text(call.operands[i]),
+                  to_text(call.operands[0]));
+  return call.operands[0];
+}
+
+template <class T>
+concept FloatingElement = dtype_for<T>()
+== DType::f32 || dtype_for<T>() == DType::f64 || dtype_for<T>() == DType::f16
+    || dtype_for<T>() == DType::bf16;
+template <class T>
+concept NumberElement = FloatingElement<T> || dtype_for<T>()
+== DType::i32 || dtype_for<T>() == DType::i64;
+
+/// `visit` for kernels of floating types only.
+template <class F>
+void visit_floating(DType dtype, F&& f) {
+  visit(dtype, [&]<class T>(std::type_identity<T> type) {
+    if constexpr (FloatingElement<T>)
+      f(type);
+    else
+      require(false, "a kernel for floating types got {}", name_of(dtype));
+  });
+}
+
+/// `visit` for kernels of floating types, i32 and i64.
+template <class F>
+void visit_number(DType dtype, F&& f) {
+  visit(dtype, [&]<class T>(std::type_identity<T> type) {
+    if constexpr (NumberElement<T>)
+      f(type);
+    else
+      require(false, "a kernel for numbers got {}", name_of(dtype));
+  });
+}
+
+/// The type in which a long sum of elements of type T is accumulated.
+template <class T>
+using Accumulator = std::conditional_t<FloatingElement<T>, double, std::int64_t>;
+
+/// The integers in an i32 or i64 tensor.
+inline std::vector<std::int64_t> integers_in(const TensorView& t) {
+  std::vector<std::int64_t> out;
+  if (t.dtype == DType::i32)
+    out.assign(t.as<std::int32_t>().begin(), t.as<std::int32_t>().end());
+  else
+    out.assign(t.as<std::int64_t>().begin(), t.as<std::int64_t>().end());
+  return out;
+}
+
+}  // namespace shardwright::ops
