@@ -1,0 +1,69 @@
+// A tensor repeated along new and size-1 dims, right-aligned as in numpy.
+
+#include "shardwright/graph/builder.h"
+#include "shardwright/ops/dims.h"
+#include "shardwright/ops/strided.h"
+#include "shardwright/ops/types.h"
+
+namespace shardwright::ops {
+namespace {
+
+std::vector<Type> infer(const Call& call) {
+  check_count(call, 1);
+  const Type& x = call.operands[0];
+  Shape shape = call.attributes.integers("shape");
+  if (broadcast_shape(x.shape, shape) != shape)
+    throw error("{} does not broadcast to shape={}: right-aligned, its dims must be equal to those or 1",
+                to_text(x), to_text(shape));
+  return {{x.dtype, std::move(shape)}};
+}
+
+std::string rule(const Call& call) {
+  const Shape& from = call.operands[0].shape;
+  const Shape to = call.results.empty() ? infer(call)[0].shape : call.results[0].shape;
+  const std::size_t extra = to.size() - from.size();
+  std::vector<std::string> dims;
+  for (std::size_t d = 0; d < from.size(); ++d)
+    dims.push_back(from[d] == to[extra + d] ? loop_name(extra + d) : "1");
+  return fmt::format("{} -> {}", tensor_text(dims), tensor_text(to.size()));
+}
+
+void kernel(const KernelCall& call) {
+  const TensorView &x = call.operands[0], &y = call.results[0];
+  const Walk walk = walk_over(y.shape, std::vector{strides_of(y.shape), broadcast_strides(x.shape, y.shape)});
+  visit(y.dtype, [&]<class T>(std::type_identity<T>) {
+    T* const to = y.as<T>().data();
+    const T* const from = x.as<T>().data();
+    const std::int64_t n = walk.row_length();
+    for_each_row(walk, [&](const Shape& at) {
+      if (walk.step(1) == 0)
+        std::fill_n(to + at[0], n, from[at[1]]);
+      else
+        std::copy_n(from + at[1], n, to + at[0]);
+    });
+  });
+}
+
+}  // namespace
+
+std::vector<OpDef> broadcast() {
+  return {{
+      .name = "broadcast",
+      .doc = "x repeated along new and size-1 dims up to `shape`",
+      .rule_for = rule,
+      .linear = "{0}",
+      .infer = infer,
+      .gradient = [](Gradient& g) { return std::vector{g.unbroadcast(g.dy(), g.type(g.in(0)).shape)}; },
+      .localize =
+          [](const Call& local) {
+            Attributes a = local.attributes;
+            a.set("shape", local.results[0].shape);
+            return a;
+          },
+      .kernel = kernel,
+      .samples = {"f32[6] (shape=[4,6])", "f32[4,1] (shape=[2,4,6])", "f32[] (shape=[4,6])",
+                  "f32[6,1,4] (shape=[6,2,4])"},
+  }};
+}
+
+}  // namespace shardwright::ops
