@@ -1,0 +1,79 @@
+// One rank's program, ready to run: an arena, and one prepared kernel or transfer per node.
+//
+// Shapes come from layouts and boxes, never from local types, so unequal shards need nothing special. All
+// decisions are taken by the constructor; a step walks over a flat list and allocates nothing.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string_view>
+#include <vector>
+
+#include "shardwright/lower/program.h"
+#include "shardwright/runtime/backend/backend.h"
+#include "shardwright/runtime/communicator/communicator.h"
+
+namespace shardwright {
+
+/// What one rank sends for in a step.
+struct Traffic {
+  std::map<std::string_view, int> collectives;  // by kind; local steps are not counted
+  std::int64_t bytes = 0;                       // received
+};
+
+class Executor {
+ public:
+  /// Prepares `program` for the rank of `communicator`. All ranks do so at the same time. Everything passed
+  /// in must outlive the executor.
+  /// Throws: Error, prefixed with the name of the node.
+  Executor(const Program& program, Backend& backend, Communicator& communicator);
+
+  /// Runs all nodes in order. Inputs must be in place.
+  void run();
+  /// Parameters and states take their new values. Outputs are read before.
+  void update();
+
+  /// What this rank holds of a value, and which part of the whole that is.
+  const TensorView& view(ValueId v) const { return views_[static_cast<std::size_t>(v.index)]; }
+  const Box& box(ValueId v) const { return boxes_[static_cast<std::size_t>(v.index)]; }
+  const Traffic& traffic() const { return traffic_; }
+
+ private:
+  /// What a KernelCall refers to.
+  struct BoundCall {
+    std::vector<TensorView> operands;
+    std::vector<TensorView> results;
+    Attributes attributes;
+    Rule rule;
+    LoopBox loops;
+  };
+  /// A kernel if `kernel` is set; else a transfer if `transfer` >= 0; else a copy of `bytes`.
+  struct Action {
+    PreparedKernel kernel;
+    int transfer = -1;
+    const std::byte* from = nullptr;
+    std::byte* to = nullptr;
+    std::size_t bytes = 0;
+  };
+
+  void place_values();
+  void prepare(const Node& node);
+  void prepare_step(const Node& node);
+  void prepare_compute(const Node& node);
+  void prepare_updates();
+
+  const Program& program_;
+  Backend& backend_;
+  Communicator& communicator_;
+  Memory arena_;
+  std::vector<TensorView> views_;  // by value
+  std::vector<Box> boxes_;         // by value
+  std::deque<BoundCall> calls_;    // a deque, because kernels refer to its elements
+  std::vector<Action> actions_;
+  std::vector<Action> updates_;
+  Memory staging_;
+  Traffic traffic_;
+};
+
+}  // namespace shardwright

@@ -1,0 +1,59 @@
+// A program running on virtual devices in this process: one thread, arena and communicator per rank.
+//
+// Users speak of whole tensors; each rank takes and gives its own part, by the layout that the program says.
+// The threads live as long as the session and are woken for each step. When a rank fails all of them stop,
+// and the step throws that rank's error; a session that failed cannot be used again.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shardwright/lower/program.h"
+
+namespace shardwright {
+
+struct SessionOptions {
+  std::uint64_t seed = 0;  // of the initial values
+};
+
+/// Per rank; of the rank that has most.
+struct SessionStatistics {
+  std::int64_t arena_bytes = 0;
+  std::map<std::string, int> collectives_per_step;  // all_reduce, all_gather, ...: what moves between ranks
+  std::int64_t bytes_communicated_per_step = 0;     // received
+};
+
+class Session {
+ public:
+  /// Starts the ranks, prepares the program on each and fills parameters and states with their initial values.
+  /// Throws: Error if a node cannot be prepared; `rank R: ` says where.
+  explicit Session(Program program, SessionOptions options = {});
+  ~Session();
+  Session(Session&&) noexcept;
+  Session& operator=(Session&&) noexcept;
+
+  const Program& program() const;
+  const SessionStatistics& statistics() const;
+
+  /// Sets a parameter or state to a whole tensor.
+  /// Throws: Error if there is none of this name, or if its type is another.
+  void set(std::string_view name, const Tensor& whole);
+  /// The whole of a parameter or state.
+  Tensor get(std::string_view name) const;
+
+  /// Runs one step on `batch`: a whole tensor per input, by name. Returns the whole outputs, in the order of
+  /// the graph's outputs. Parameters and states hold their new values afterwards.
+  /// Throws: Error before anything runs if an input is missing, unknown or of another type; an Error that
+  /// starts with `rank R: ` if a rank failed.
+  std::vector<Tensor> step(const std::map<std::string, Tensor>& batch);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace shardwright
