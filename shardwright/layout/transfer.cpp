@@ -49,7 +49,7 @@ Transfer transfer_of(const Step& step, std::span<const Mesh> meshes, const Shape
   const Mesh& from_mesh = meshes[static_cast<std::size_t>(step.from.mesh)];
   const Mesh& to_mesh = meshes[static_cast<std::size_t>(step.to.mesh)];
   const Box to = box(step.to, to_mesh, shape, rank);
-  Transfer t{.group = group_of(step, meshes, rank), .pieces = {}};
+  Transfer t{.kind = step.kind, .group = group_of(step, meshes, rank), .pieces = {}};
   t.from_shape = box(step.from, from_mesh, shape, rank).extent;
   t.to_shape = to.extent;
   t.reduces = step.kind == StepKind::all_reduce || step.kind == StepKind::reduce_scatter;

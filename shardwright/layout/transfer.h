@@ -5,6 +5,7 @@
 // transfers on simulated shards.
 #pragma once
 
+#include <array>
 #include <span>
 #include <vector>
 
@@ -24,6 +25,7 @@ struct Piece {
 };
 
 struct Transfer {
+  StepKind kind = StepKind::slice;
   std::vector<int> group;     // ranks that take part, ascending; only oneself for local steps
   std::vector<Piece> pieces;  // moving steps: together they fill the result once.
                               // reducing steps: one piece per member of the group, over the same box
@@ -41,16 +43,19 @@ Transfer transfer_of(const Step& step, std::span<const Mesh> meshes, const Shape
 void copy_piece(const Piece& piece, const std::byte* from, std::byte* to, std::size_t element_bytes);
 
 /// Calls `use(from offset, to offset, count)` for each run of elements that is contiguous on both sides.
+/// Allocates nothing.
 template <class F>
 void for_each_run(const Piece& piece, F use) {
+  constexpr std::size_t max_rank = 32;
   std::size_t rank = piece.extent.size();
+  require(rank <= max_rank, "a tensor of {} dims; {} are possible", rank, max_rank);
   std::int64_t run = 1;
   // Merge minor dims as long as both sides are contiguous over them.
   while (rank > 0 && piece.from_strides[rank - 1] == run && piece.to_strides[rank - 1] == run)
     run *= piece.extent[--rank];
   for (std::int64_t d : piece.extent)
     if (d == 0) return;
-  Shape index(rank, 0);
+  std::array<std::int64_t, max_rank> index{};
   std::int64_t from = piece.from_offset, to = piece.to_offset;
   for (;;) {
     use(from, to, run);
