@@ -15,13 +15,15 @@
 
 namespace shardwright {
 
+/// How memory goes back to its device.
+struct Release {
+  void (*release)(std::byte* data, std::int64_t bytes) = nullptr;
+  std::int64_t bytes = 0;
+  void operator()(std::byte* data) const { release(data, bytes); }
+};
+
 /// Memory of a device, given back at the end of its life.
 struct Memory {
-  struct Release {
-    void (*release)(std::byte* data, std::int64_t bytes) = nullptr;
-    std::int64_t bytes = 0;
-    void operator()(std::byte* data) const { release(data, bytes); }
-  };
   std::unique_ptr<std::byte, Release> owner;
 
   std::byte* data() const { return owner.get(); }

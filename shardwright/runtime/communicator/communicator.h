@@ -26,7 +26,7 @@ class Communicator {
   virtual int prepare(const Transfer& transfer, DType dtype) = 0;
 
   /// Executes a prepared transfer: `from` is this rank's operand, `to` takes its result. They do not overlap,
-  /// except that an all_reduce, a slice or a mask may work in place (`from == to`). On return nobody reads
+  /// except that an all_reduce or a mask may work in place (`from == to`). On return nobody reads
   /// `from` any more. Neither locks nor allocates.
   /// Throws: Error of kind peer if a rank has failed.
   virtual void run(int prepared, const std::byte* from, std::byte* to) = 0;
