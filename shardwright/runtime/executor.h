@@ -16,7 +16,7 @@
 
 namespace shardwright {
 
-/// What one rank sends for in a step.
+/// What one rank asks of the others in a step.
 struct Traffic {
   std::map<std::string_view, int> collectives;  // by kind; local steps are not counted
   std::int64_t bytes = 0;                       // received

@@ -29,8 +29,8 @@ struct SessionStatistics {
 
 class Session {
  public:
-  /// Starts the ranks, prepares the program on each and fills parameters and states with their initial values.
-  /// Throws: Error if a node cannot be prepared; `rank R: ` says where.
+  /// Starts the ranks, prepares the program on each and fills parameters and states with their initial
+  /// values. Throws: Error if a node cannot be prepared; `rank R: ` says where.
   explicit Session(Program program, SessionOptions options = {});
   ~Session();
   Session(Session&&) noexcept;

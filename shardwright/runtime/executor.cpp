@@ -1,0 +1,166 @@
+#include "shardwright/runtime/executor.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace shardwright {
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+std::int64_t bytes_of(const TensorView& view) {
+  return view.size() * static_cast<std::int64_t>(size_of(view.dtype));
+}
+
+/// Bytes that a rank receives: what it takes from others when it moves, (n-1)/n of the operand in each half
+/// of a reduction.
+std::int64_t received(const Transfer& t, int rank, std::int64_t element_bytes) {
+  if (t.reduces) {
+    const auto n = static_cast<std::int64_t>(t.group.size());
+    const std::int64_t operand = element_count(t.from_shape) * element_bytes;
+    return (t.kind == StepKind::all_reduce ? 2 : 1) * (operand - operand / n);
+  }
+  std::int64_t bytes = 0;
+  for (const Piece& piece : t.pieces)
+    if (piece.source != rank) bytes += element_count(piece.extent) * element_bytes;
+  return bytes;
+}
+
+bool overlap(const std::byte* a, std::size_t a_bytes, const std::byte* b, std::size_t b_bytes) {
+  return a < b + b_bytes && b < a + a_bytes;
+}
+
+}  // namespace
+
+Executor::Executor(const Program& program, Backend& backend, Communicator& communicator)
+    : program_(program), backend_(backend), communicator_(communicator) {
+  require(program.offsets.size() == program.graph.values.size(), "buffers are not assigned");
+  require(communicator.size() == program.rank_count(), "{} ranks run a program for {}", communicator.size(),
+          program.rank_count());
+  arena_ = backend.allocate(program.arena_bytes);
+  place_values();
+  for (const Node& node : program.graph.nodes) {
+    try {
+      prepare(node);
+    } catch (const Error& e) {
+      throw with_context(e,
+                         fmt::format("%{} = {}", program.graph.value(node.results[0]).name, node.op->name));
+    }
+  }
+  prepare_updates();
+}
+
+void Executor::place_values() {
+  const Graph& graph = program_.graph;
+  for (std::size_t v = 0; v < graph.values.size(); ++v) {
+    const Value& value = graph.values[v];
+    const Layout layout = value.layout.value_or(replicated(value.type.shape.size()));
+    boxes_.push_back(shardwright::box(layout, graph.meshes[at(layout.mesh)], value.global_type().shape,
+                                      communicator_.rank()));
+    const std::int64_t offset = program_.offsets[v];
+    views_.push_back({value.type.dtype, boxes_.back().extent, arena_.data() + offset});
+    require(offset >= 0 && offset + bytes_of(views_.back()) <= program_.arena_bytes &&
+                offset % static_cast<std::int64_t>(size_of(value.type.dtype)) == 0,
+            "%{} lies at {} in an arena of {} bytes", value.name, offset, program_.arena_bytes);
+  }
+}
+
+void Executor::prepare(const Node& node) {
+  switch (node.op->kind) {
+    case OpKind::compute: return prepare_compute(node);
+    case OpKind::step: return prepare_step(node);
+    default: return;  // leaves stand in the arena
+  }
+}
+
+void Executor::prepare_step(const Node& node) {
+  const Graph& graph = program_.graph;
+  const TensorView& from = view(node.operands[0]);
+  const TensorView& to = view(node.results[0]);
+  const Transfer transfer =
+      transfer_of(step_of(graph, node), graph.meshes, graph.value(node.results[0]).global_type().shape,
+                  communicator_.rank());
+  if (transfer.group.size() == 1 && from.data == to.data && from.shape == to.shape && !transfer.clears)
+    return;
+  if (transfer.group.size() > 1) {
+    ++traffic_.collectives[name_of(transfer.kind)];
+    traffic_.bytes +=
+        received(transfer, communicator_.rank(), static_cast<std::int64_t>(size_of(from.dtype)));
+  }
+  const int transfer_number = communicator_.prepare(transfer, from.dtype);
+  actions_.push_back({.kernel = {}, .transfer = transfer_number, .from = from.data, .to = to.data});
+}
+
+void Executor::prepare_compute(const Node& node) {
+  const Graph& graph = program_.graph;
+  if (node.op->is_alias) {
+    const TensorView& from = view(node.operands[0]);
+    const TensorView& to = view(node.results[0]);
+    if (from.data != to.data)
+      actions_.push_back(
+          {.kernel = {}, .from = from.data, .to = to.data, .bytes = static_cast<std::size_t>(bytes_of(to))});
+    return;
+  }
+  BoundCall& call = calls_.emplace_back();
+  std::vector<Type> operands, results;
+  for (ValueId v : node.operands) {
+    call.operands.push_back(view(v));
+    operands.push_back({view(v).dtype, view(v).shape});
+  }
+  for (ValueId v : node.results) {
+    call.results.push_back(view(v));
+    results.push_back({view(v).dtype, view(v).shape});
+  }
+  call.attributes =
+      node.op->localize ? node.op->localize({operands, results, node.attributes}) : node.attributes;
+  call.rule = rule_of(graph, node);
+  const Strategy strategy = node.strategy.value_or(whole(call.rule));
+  call.loops = loop_box(call.rule, strategy, graph.meshes[at(strategy.mesh)], communicator_.rank());
+  const KernelCall kernel_call{call.operands, call.results, call.attributes, call.rule, call.loops};
+  actions_.push_back({.kernel = backend_.prepare(*node.op, kernel_call)});
+}
+
+/// All leaves change at once: a value that lies in another leaf is set aside before that leaf is written.
+void Executor::prepare_updates() {
+  std::vector<Action> copies;
+  for (const Update& u : program_.graph.updates)
+    if (view(u.value).data != view(u.leaf).data)
+      copies.push_back({.kernel = {},
+                        .from = view(u.value).data,
+                        .to = view(u.leaf).data,
+                        .bytes = static_cast<std::size_t>(bytes_of(view(u.leaf)))});
+  std::vector<std::size_t> staged;
+  for (std::size_t i = 0; i < copies.size(); ++i)
+    for (std::size_t before = 0; before < i; ++before)
+      if (overlap(copies[i].from, copies[i].bytes, copies[before].to, copies[before].bytes)) {
+        staged.push_back(i);
+        break;
+      }
+  std::size_t bytes = 0;
+  for (std::size_t i : staged) bytes += copies[i].bytes;
+  if (bytes > 0) staging_ = backend_.allocate(static_cast<std::int64_t>(bytes));
+  std::byte* aside = staging_.data();
+  for (std::size_t i : staged) {
+    updates_.push_back({.kernel = {}, .from = copies[i].from, .to = aside, .bytes = copies[i].bytes});
+    copies[i].from = aside;
+    aside += copies[i].bytes;
+  }
+  std::move(copies.begin(), copies.end(), std::back_inserter(updates_));
+}
+
+void Executor::run() {
+  for (const Action& action : actions_) {
+    if (action.kernel)
+      action.kernel();
+    else if (action.transfer >= 0)
+      communicator_.run(action.transfer, action.from, action.to);
+    else
+      std::memcpy(action.to, action.from, action.bytes);
+  }
+}
+
+void Executor::update() {
+  for (const Action& copy : updates_) std::memcpy(copy.to, copy.from, copy.bytes);
+}
+
+}  // namespace shardwright

@@ -1,0 +1,56 @@
+#include "shardwright/runtime/initial.h"
+
+#include <cmath>
+
+#include "shardwright/base/random.h"
+#include "shardwright/base/text.h"
+#include "shardwright/runtime/whole.h"
+
+namespace shardwright {
+namespace {
+
+/// Calls `fill` with a function from the global element index to the value: one loop per kind of value.
+template <class F>
+void with_values(const Leaf& leaf, std::uint64_t seed, F fill) {
+  const std::string init = leaf.attributes.text("init", "zeros");
+  const double scale = leaf.attributes.number("scale", 1), shift = leaf.attributes.number("shift", 0);
+  const RandomStream stream(seed, leaf.name);
+  if (init == "zeros") return fill([](std::uint64_t) { return 0.0; });
+  if (init == "ones") return fill([](std::uint64_t) { return 1.0; });
+  if (init == "constant")
+    return fill([value = leaf.attributes.number("value", 0)](std::uint64_t) { return value; });
+  if (init == "uniform")
+    return fill([=](std::uint64_t i) { return shift + scale * (2 * stream.uniform(i) - 1); });
+  if (init == "normal") return fill([=](std::uint64_t i) { return shift + scale * stream.normal(i); });
+  if (init == "truncated_normal") {
+    // Drawn again beyond two standard deviations; draws of different elements never share an index.
+    const auto count = static_cast<std::uint64_t>(element_count(leaf.global_shape));
+    return fill([=](std::uint64_t i) {
+      double x = stream.normal(i);
+      for (int draw = 1; std::abs(x) > 2 && draw < 64; ++draw) x = stream.normal(i += count);
+      return shift + scale * x;
+    });
+  }
+  static const std::vector<std::string> known{"zeros",   "ones",   "constant",
+                                              "uniform", "normal", "truncated_normal"};
+  throw error("{}: init={} is unknown{}; there are {}", leaf.name, init, near_names(init, known),
+              join(known, ", "));
+}
+
+}  // namespace
+
+void initialize(const TensorView& part, const Box& where, const Leaf& leaf, std::uint64_t seed) {
+  const Piece piece = from_whole(leaf.global_shape, where);
+  visit(part.dtype, [&]<class T>(std::type_identity<T>) {
+    T* out = part.as<T>().data();
+    with_values(leaf, seed, [&](auto value) {
+      for_each_run(piece, [&](std::int64_t global, std::int64_t local, std::int64_t n) {
+        for (std::int64_t i = 0; i < n; ++i)
+          out[local + i] =
+              static_cast<T>(static_cast<Compute<T>>(value(static_cast<std::uint64_t>(global + i))));
+      });
+    });
+  });
+}
+
+}  // namespace shardwright

@@ -1,0 +1,297 @@
+#include "shardwright/runtime/session.h"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "shardwright/base/text.h"
+#include "shardwright/layout/transfer.h"
+#include "shardwright/runtime/backend/cpu/cpu.h"
+#include "shardwright/runtime/communicator/threads.h"
+#include "shardwright/runtime/communicator/wait.h"
+#include "shardwright/runtime/executor.h"
+#include "shardwright/runtime/initial.h"
+#include "shardwright/runtime/whole.h"
+
+namespace shardwright {
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+/// Among ranks that hold the same part of a value, the one that gives it.
+bool gives(const Program& program, ValueId v, int rank) {
+  const Value& value = program.graph.value(v);
+  const Layout layout = value.layout.value_or(replicated(value.type.shape.size()));
+  const Mesh& mesh = program.graph.meshes[at(layout.mesh)];
+  return mesh.index_along(rank, mesh.all_axes().without(layout.used())) == 0;
+}
+
+/// A value's way between the whole tensor and one rank's arena.
+struct Part {
+  Piece in;
+  Piece out;
+  std::byte* local = nullptr;
+  std::size_t element_bytes = 1;
+  bool gives = false;
+
+  void take(const Tensor& whole) const { copy_piece(in, whole.bytes().data(), local, element_bytes); }
+  void give(Tensor& whole) const {
+    if (gives) copy_piece(out, local, whole.bytes().data(), element_bytes);
+  }
+};
+
+Part part_of(const Program& program, const Executor& executor, ValueId v, int rank) {
+  const Shape whole = program.graph.value(v).global_type().shape;
+  const TensorView& view = executor.view(v);
+  return {.in = from_whole(whole, executor.box(v)),
+          .out = to_whole(whole, executor.box(v)),
+          .local = view.data,
+          .element_bytes = size_of(view.dtype),
+          .gives = gives(program, v, rank)};
+}
+
+/// What one thread owns. Destroyed only when all threads have ended, because peers read its arena.
+struct Rank {
+  std::unique_ptr<Communicator> communicator;
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Executor> executor;
+  std::vector<Part> inputs;   // in the order of State::inputs
+  std::vector<Part> outputs;  // in the order of the graph's outputs
+};
+
+struct Failure {
+  std::string message;
+  ErrorKind kind = ErrorKind::user;
+  bool is_ours = false;  // an InternalError
+};
+
+}  // namespace
+
+struct Session::State {
+  Program program;
+  SessionOptions options;
+  SessionStatistics statistics;
+  std::vector<ValueId> inputs;
+  std::vector<ValueId> kept;  // parameters and states
+  std::vector<Rank> ranks;
+
+  // A round is the preparation, then each step. Who raises `round` owns the tensors below until `done`
+  // follows.
+  std::vector<const Tensor*> batch;
+  std::vector<Tensor> outputs;
+  std::atomic<std::uint32_t> round{0};
+  std::atomic<std::uint32_t> busy{0};  // ranks that have not finished the round
+  std::atomic<std::uint32_t> done{0};  // rounds finished
+
+  std::mutex mutex;  // guards failure
+  std::optional<Failure> failure;
+  std::vector<std::jthread> threads;  // last: they use all of the above
+
+  State(Program p, SessionOptions o);
+  ~State();
+  void find_leaves();
+  void drive(int rank, const std::stop_token& stop);
+  void prepare(int rank);
+  void run(int rank);
+  void guarded(int rank, void (State::*work)(int));
+  void record(int rank, Failure f);
+  void collect_statistics();
+  ValueId kept_value(std::string_view name) const;
+  void throw_failure();
+  void check_usable();
+  void bind(const std::map<std::string, Tensor>& batch);
+};
+
+Session::State::State(Program p, SessionOptions o) : program(std::move(p)), options(o) {
+  find_leaves();
+  const int n = program.rank_count();
+  ranks.resize(at(n));
+  auto communicators = thread_communicators(n);
+  for (int r = 0; r < n; ++r) ranks[at(r)].communicator = std::move(communicators[at(r)]);
+  busy = static_cast<std::uint32_t>(n);
+  for (int r = 0; r < n; ++r)
+    threads.emplace_back([this, r](const std::stop_token& stop) { drive(r, stop); });
+  wait_while(done, 0);
+}
+
+Session::State::~State() {
+  for (std::jthread& t : threads) t.request_stop();
+  round.fetch_add(1, std::memory_order_acq_rel);
+  round.notify_all();
+}
+
+void Session::State::find_leaves() {
+  const Graph& graph = program.graph;
+  for (const Node& node : graph.nodes) {
+    if (node.op->kind == OpKind::input) inputs.push_back(node.results[0]);
+    if (node.op->kind == OpKind::parameter || node.op->kind == OpKind::state) kept.push_back(node.results[0]);
+  }
+  std::vector<ValueId> outside = graph.outputs;
+  outside.insert(outside.end(), inputs.begin(), inputs.end());
+  outside.insert(outside.end(), kept.begin(), kept.end());
+  for (ValueId v : outside)
+    require(!graph.value(v).layout || !graph.value(v).layout->is_partial(),
+            "%{} is partial, but leaves and outputs of a program are not", graph.value(v).name);
+  for (ValueId v : graph.outputs) outputs.emplace_back(graph.value(v).global_type());
+}
+
+/// The life of one rank's thread.
+void Session::State::drive(int rank, const std::stop_token& stop) {
+  for (std::uint32_t number = 0;; ++number) {
+    guarded(rank, number == 0 ? &State::prepare : &State::run);
+    if (busy.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+      done.fetch_add(1, std::memory_order_acq_rel);
+      done.notify_all();
+    }
+    wait_while(round, number);
+    if (stop.stop_requested()) return;
+  }
+}
+
+void Session::State::prepare(int rank) {
+  Rank& self = ranks[at(rank)];
+  const Graph& graph = program.graph;
+  self.backend = cpu_backend();
+  self.backend->enter_thread();
+  self.executor = std::make_unique<Executor>(program, *self.backend, *self.communicator);
+  for (ValueId v : inputs) self.inputs.push_back(part_of(program, *self.executor, v, rank));
+  for (ValueId v : graph.outputs) self.outputs.push_back(part_of(program, *self.executor, v, rank));
+  for (ValueId v : kept) {
+    const Value& value = graph.value(v);
+    const Shape whole = value.global_type().shape;
+    initialize(self.executor->view(v), self.executor->box(v),
+               {value.name, graph.node(value.producer).attributes, whole}, options.seed);
+  }
+}
+
+void Session::State::run(int rank) {
+  Rank& self = ranks[at(rank)];
+  for (std::size_t i = 0; i < batch.size(); ++i) self.inputs[i].take(*batch[i]);
+  self.executor->run();
+  for (std::size_t i = 0; i < outputs.size(); ++i) self.outputs[i].give(outputs[i]);
+  self.executor->update();
+}
+
+/// Nothing may escape a thread: what goes wrong is told to the peers and kept for the caller.
+void Session::State::guarded(int rank, void (State::*work)(int)) {
+  try {
+    (this->*work)(rank);
+  } catch (const Error& e) {
+    record(rank, {e.what(), e.kind()});
+  } catch (const std::bad_alloc&) {
+    record(rank, {"out of memory", ErrorKind::memory});
+  } catch (const std::exception& e) {
+    record(rank, {e.what(), ErrorKind::user, true});
+  }
+}
+
+void Session::State::record(int rank, Failure f) {
+  {
+    const std::lock_guard lock(mutex);
+    // The first is the cause; what follows are peers that were told of it.
+    if (!failure) failure = Failure{fmt::format("rank {}: {}", rank, f.message), f.kind, f.is_ours};
+  }
+  ranks[at(rank)].communicator->fail(f.message);
+}
+
+void Session::State::collect_statistics() {
+  statistics.arena_bytes = program.arena_bytes;
+  for (const Rank& rank : ranks) {
+    const Traffic& traffic = rank.executor->traffic();
+    statistics.bytes_communicated_per_step = std::max(statistics.bytes_communicated_per_step, traffic.bytes);
+    for (const auto& [kind, count] : traffic.collectives) {
+      int& most = statistics.collectives_per_step[std::string(kind)];
+      most = std::max(most, count);
+    }
+  }
+}
+
+ValueId Session::State::kept_value(std::string_view name) const {
+  std::vector<std::string> known;
+  for (ValueId v : kept) {
+    if (program.graph.value(v).name == name) return v;
+    known.push_back(program.graph.value(v).name);
+  }
+  throw error("there is no parameter or state '{}'{}", name, near_names(name, known));
+}
+
+void Session::State::throw_failure() {
+  const std::lock_guard lock(mutex);
+  if (!failure) return;
+  if (failure->is_ours) throw InternalError(failure->message);
+  throw Error(failure->message, failure->kind);
+}
+
+void Session::State::check_usable() {
+  const std::lock_guard lock(mutex);
+  if (failure) throw Error(fmt::format("the session has stopped; {}", failure->message), failure->kind);
+}
+
+void Session::State::bind(const std::map<std::string, Tensor>& tensors) {
+  std::vector<std::string> known;
+  batch.clear();
+  for (ValueId v : inputs) {
+    const Value& value = program.graph.value(v);
+    known.push_back(value.name);
+    const auto it = tensors.find(value.name);
+    if (it == tensors.end()) throw error("input '{}' is missing from the batch", value.name);
+    if (it->second.type() != value.global_type())
+      throw error("input '{}' is {} but the batch has {}", value.name, to_text(value.global_type()),
+                  to_text(it->second.type()));
+    batch.push_back(&it->second);
+  }
+  if (tensors.size() == inputs.size()) return;
+  for (const auto& [name, tensor] : tensors)
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      throw error("there is no input '{}'{}", name, near_names(name, known));
+}
+
+Session::Session(Program program, SessionOptions options)
+    : state_(std::make_unique<State>(std::move(program), options)) {
+  state_->throw_failure();
+  state_->collect_statistics();
+}
+Session::~Session() = default;
+Session::Session(Session&&) noexcept = default;
+Session& Session::operator=(Session&&) noexcept = default;
+
+const Program& Session::program() const { return state_->program; }
+const SessionStatistics& Session::statistics() const { return state_->statistics; }
+
+void Session::set(std::string_view name, const Tensor& whole) {
+  State& s = *state_;
+  s.check_usable();
+  const ValueId v = s.kept_value(name);
+  if (whole.type() != s.program.graph.value(v).global_type())
+    throw error("'{}' is {} but is set to {}", name, to_text(s.program.graph.value(v).global_type()),
+                to_text(whole.type()));
+  for (std::size_t r = 0; r < s.ranks.size(); ++r)
+    part_of(s.program, *s.ranks[r].executor, v, static_cast<int>(r)).take(whole);
+}
+
+Tensor Session::get(std::string_view name) const {
+  State& s = *state_;
+  s.check_usable();
+  const ValueId v = s.kept_value(name);
+  Tensor whole(s.program.graph.value(v).global_type());
+  for (std::size_t r = 0; r < s.ranks.size(); ++r)
+    part_of(s.program, *s.ranks[r].executor, v, static_cast<int>(r)).give(whole);
+  return whole;
+}
+
+std::vector<Tensor> Session::step(const std::map<std::string, Tensor>& batch) {
+  State& s = *state_;
+  s.check_usable();
+  s.bind(batch);
+  s.busy.store(static_cast<std::uint32_t>(s.ranks.size()), std::memory_order_relaxed);
+  const std::uint32_t number = s.done.load(std::memory_order_relaxed);
+  s.round.fetch_add(1, std::memory_order_acq_rel);
+  s.round.notify_all();
+  wait_while(s.done, number);
+  s.throw_failure();
+  return s.outputs;
+}
+
+}  // namespace shardwright
