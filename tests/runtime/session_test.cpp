@@ -1,0 +1,233 @@
+#include "shardwright/runtime/session.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "tests/support/program.h"
+
+namespace shardwright {
+namespace {
+
+using testing::counting;
+using testing::program_of;
+
+Tensor product(const Tensor& a, const Tensor& b) {
+  const std::int64_t m = a.shape()[0], k = a.shape()[1], n = b.shape()[1];
+  const std::vector<double> x = to_doubles(a), y = to_doubles(b);
+  std::vector<double> out(static_cast<std::size_t>(m * n));
+  for (std::int64_t i = 0; i < m; ++i)
+    for (std::int64_t j = 0; j < n; ++j)
+      for (std::int64_t l = 0; l < k; ++l)
+        out[static_cast<std::size_t>(i * n + j)] +=
+            x[static_cast<std::size_t>(i * k + l)] * y[static_cast<std::size_t>(l * n + j)];
+  return make_tensor({a.dtype(), {m, n}}, out);
+}
+
+const char* const one_rank = R"(
+mesh [dp=1]
+%x = input f32[4, 8] as [4, 8] [-, -]
+%w = param f32[8, 6] (init=normal) as [8, 6] [-, -]
+%y = matmul %x, %w : f32[4, 6] as [4, 6] [-, -]
+update:
+%w2 = fill (shape=[8, 6], value=2) : f32[8, 6] as [8, 6] [-, -]
+output %y
+update %w <- %w2
+)";
+
+const char* const contracted = R"(
+mesh [tp=2]
+%x = input f32[4, 4] as [4, 8] [-, tp]
+%w = param f32[4, 6] (init=normal) as [8, 6] [tp, -]
+%1 = matmul %x, %w {k: tp} : f32[4, 6] as [4, 6] [-, -] sum(tp)
+%y = all_reduce.sum %1 over tp : f32[4, 6] as [4, 6] [-, -]
+update:
+%w2 = fill (shape=[8, 6], value=2) {i0: tp} : f32[4, 6] as [8, 6] [tp, -]
+output %y
+update %w <- %w2
+)";
+
+const char* const scattered = R"(
+mesh [dp=2, tp=2]
+%x = input f32[2, 4] as [4, 8] [dp, tp]
+%w = param f32[4, 6] (init=normal) as [8, 6] [tp, -]
+%1 = matmul %x, %w {m: dp, k: tp} : f32[2, 6] as [4, 6] [dp, -] sum(tp)
+%y = reduce_scatter %1 dim 1 over tp : f32[2, 3] as [4, 6] [dp, tp]
+update:
+%w2 = fill (shape=[8, 6], value=2) {i0: tp} : f32[4, 6] as [8, 6] [tp, -]
+output %y
+update %w <- %w2
+)";
+
+TEST(Session, every_split_gives_the_numbers_of_one_rank) {
+  const Tensor x = counting({DType::f32, {4, 8}}), w = counting({DType::f32, {8, 6}});
+  for (const char* text : {one_rank, contracted, scattered}) {
+    Session session(program_of(text));
+    session.set("w", w);
+    EXPECT_EQ(session.get("w"), w);
+    const std::vector<Tensor> out = session.step({{"x", x}});
+    ASSERT_EQ(out.size(), 1U);
+    EXPECT_EQ(out[0], product(x, w)) << text;
+  }
+}
+
+TEST(Session, initial_values_do_not_depend_on_the_split) {
+  Session whole(program_of(one_rank), {.seed = 7}), split(program_of(scattered), {.seed = 7});
+  EXPECT_EQ(whole.get("w"), split.get("w"));
+  Session other(program_of(scattered), {.seed = 8});
+  EXPECT_NE(whole.get("w"), other.get("w"));
+}
+
+TEST(Session, parameters_change_after_the_step) {
+  const Tensor x = counting({DType::f32, {4, 8}}), w = counting({DType::f32, {8, 6}});
+  for (const char* text : {one_rank, contracted, scattered}) {
+    Session session(program_of(text));
+    session.set("w", w);
+    EXPECT_EQ(session.step({{"x", x}})[0], product(x, w));
+    const Tensor twos = session.get("w");
+    for (double v : to_doubles(twos)) EXPECT_EQ(v, 2);
+    EXPECT_EQ(session.step({{"x", x}})[0], product(x, twos));
+  }
+}
+
+TEST(Session, an_output_is_the_value_before_the_update) {
+  Session session(program_of(R"(
+mesh [dp=2]
+%w = param f32[3] (init=ones) as [3] [-]
+update:
+%w2 = fill (shape=[3], value=5) : f32[3] as [3] [-]
+output %w
+update %w <- %w2
+)"));
+  EXPECT_EQ(to_doubles(session.step({})[0]), (std::vector<double>{1, 1, 1}));
+  EXPECT_EQ(to_doubles(session.step({})[0]), (std::vector<double>{5, 5, 5}));
+}
+
+TEST(Session, unequal_shards_are_split_and_joined) {
+  Session session(program_of(R"(
+mesh [dp=4]
+%x = input i32[2, 3] as [7, 3] [dp, -]
+%y = all_to_all %x dim 0 to 1 over dp : i32[7, 1] as [7, 3] [-, dp]
+%z = all_gather %y dim 1 over dp : i32[7, 3] as [7, 3] [-, -]
+output %x
+output %y
+output %z
+)"));
+  const Tensor x = counting({DType::i32, {7, 3}});
+  EXPECT_EQ(session.step({{"x", x}}), (std::vector<Tensor>{x, x, x}));
+}
+
+TEST(Session, meshes_may_differ_within_a_program) {
+  Session session(program_of(R"(
+mesh [a=2, b=3]
+mesh [u=3, v=2]
+%x = input f32[1, 4] as [6, 4] [a.b, -]
+%y = exchange %x : f32[3, 2] as [6, 4] [v, u]@1
+output %y
+)"));
+  const Tensor x = counting({DType::f32, {6, 4}});
+  EXPECT_EQ(session.step({{"x", x}})[0], x);
+  EXPECT_EQ(session.statistics().collectives_per_step, (std::map<std::string, int>{{"exchange", 1}}));
+}
+
+TEST(Session, statistics_say_what_a_step_moves) {
+  Session session(program_of(scattered));
+  const SessionStatistics& s = session.statistics();
+  EXPECT_EQ(s.arena_bytes, session.program().arena_bytes);
+  EXPECT_EQ(s.collectives_per_step, (std::map<std::string, int>{{"reduce_scatter", 1}}));
+  EXPECT_EQ(s.bytes_communicated_per_step, 2 * 6 * 4 / 2);
+}
+
+TEST(Session, survives_many_steps_on_more_ranks_than_cores) {
+  Session session(program_of(R"(
+mesh [dp=8]
+%x = input f32[1, 4] as [8, 4] [dp, -]
+%y = all_gather %x dim 0 over dp : f32[8, 4] as [8, 4] [-, -]
+output %y
+)"));
+  for (int step = 0; step < 200; ++step) {
+    const Tensor x = make_tensor({DType::f32, {8, 4}}, std::vector<double>(32, step));
+    ASSERT_EQ(session.step({{"x", x}})[0], x);
+  }
+}
+
+/// What `call` throws.
+template <class F>
+std::string message_of(F call) {
+  try {
+    call();
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+  return "nothing";
+}
+
+TEST(Session, wrong_batches_are_told_before_anything_runs) {
+  Session session(program_of(contracted));
+  const Tensor x = counting({DType::f32, {4, 8}});
+  EXPECT_EQ(message_of([&] { session.step({}); }), "input 'x' is missing from the batch");
+  EXPECT_EQ(message_of([&] {
+              session.step({{"x", counting({DType::f32, {4, 4}})}});
+            }),
+            "input 'x' is f32[4, 8] but the batch has f32[4, 4]");
+  EXPECT_EQ(message_of([&] {
+              session.step({{"x", counting({DType::f64, {4, 8}})}});
+            }),
+            "input 'x' is f32[4, 8] but the batch has f64[4, 8]");
+  EXPECT_EQ(message_of([&] {
+              session.step({{"x", x}, {"xx", x}});
+            }),
+            "there is no input 'xx' (did you mean x?)");
+  EXPECT_EQ(message_of([&] { session.step({{"x", x}}); }), "nothing");
+}
+
+TEST(Session, wrong_parameters_are_named) {
+  Session session(program_of(contracted));
+  EXPECT_EQ(message_of([&] { session.get("v"); }), "there is no parameter or state 'v' (did you mean w?)");
+  EXPECT_EQ(message_of([&] {
+              session.set("w", Tensor({DType::f32, {4, 6}}));
+            }),
+            "'w' is f32[8, 6] but is set to f32[4, 6]");
+}
+
+/// An operator that fails on the rank whose part of `i0` starts at 1.
+const OpDef& failing_op() {
+  static const OpDef op{.name = "fail",
+                        .doc = "y = x, except on one rank",
+                        .rule = "... -> ...",
+                        .kernel = [](const KernelCall& call) {
+                          if (call.loop("i0").offset == 1) throw error("fail: the sky fell");
+                        }};
+  return op;
+}
+
+TEST(Session, a_failing_rank_stops_all_and_is_named) {
+  Program p = program_of(R"(
+mesh [dp=4]
+%x = input f32[1, 2] as [4, 2] [dp, -]
+%1 = fill (shape=[4, 2], value=2) {i0: dp} : f32[1, 2] as [4, 2] [dp, -]
+%y = all_gather %1 dim 0 over dp : f32[4, 2] as [4, 2] [-, -]
+output %y
+)");
+  Node& node = p.graph.node({1});
+  node.op = &failing_op();
+  node.operands = {p.graph.find("x")};
+  node.attributes = {};
+  Session session(std::move(p));
+  const std::map<std::string, Tensor> batch{{"x", counting({DType::f32, {4, 2}})}};
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(message_of([&] { session.step(batch); }), "rank 1: fail: the sky fell");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
+  EXPECT_EQ(message_of([&] { session.step(batch); }), "the session has stopped; rank 1: fail: the sky fell");
+}
+
+TEST(Session, a_leaf_that_cannot_be_filled_is_named) {
+  const std::string message = message_of([] {
+    Session session(program_of("mesh [dp=2]\n%w = param f32[2] (init=zebra) as [2] [-]\noutput %w\n"));
+  });
+  EXPECT_EQ(message.substr(0, 5), "rank ");  // either may be the first
+  EXPECT_NE(message.find(": w: init=zebra is unknown"), std::string::npos) << message;
+}
+
+}  // namespace
+}  // namespace shardwright
