@@ -238,7 +238,8 @@ Layout asked_result(const Rule& rule, const LocalSplit& split, const TensorSplit
   if (!scattered.dims.empty()) scattered.dims[0] = scattered.dims[0].with(partial);
 
   const auto as_written = [&](const Layout& layout) {
-    TensorSplit s{.parts = {}, .axes = {}, .is_by_axes = out.is_by_axes};
+    TensorSplit s;
+    s.is_by_axes = out.is_by_axes;
     for (const Axes& axes : layout.dims) {
       s.parts.push_back(split.mesh.count(axes));
       auto& names = s.axes.emplace_back();

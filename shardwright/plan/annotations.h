@@ -6,6 +6,7 @@
 // are refined to one common mesh where that exists.
 #pragma once
 
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <string>
@@ -18,6 +19,9 @@ namespace shardwright {
 
 /// One tensor's split. By integers: parts per dim. By axes: per dim the axes, major to minor.
 struct TensorSplit {
+  TensorSplit() = default;
+  TensorSplit(std::initializer_list<std::int64_t> list) : parts(list) {}
+
   std::vector<std::int64_t> parts;
   std::vector<std::vector<std::string>> axes;
   bool is_by_axes = false;

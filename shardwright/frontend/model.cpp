@@ -1,0 +1,105 @@
+#include "shardwright/frontend/model.h"
+
+#include <fstream>
+#include <sstream>
+
+#include "shardwright/base/text.h"
+#include "shardwright/graph/op.h"
+#include "shardwright/graph/text.h"
+
+namespace shardwright {
+namespace {
+
+std::int64_t positive(const std::string& key, const std::string& text) {
+  const auto n = to_integer(text);
+  if (!n || *n < 1) throw error("{}={}: should be an integer from 1 on", key, text);
+  return *n;
+}
+
+/// The forward graph as it stands in a file; its first output is the loss.
+Model model_of_text(const std::string& name, std::string_view text) {
+  Model model{.name = name, .graph = parse_graph(text)};
+  if (model.graph.outputs.empty()) throw error("{}: the graph has no output", name);
+  model.loss = model.graph.outputs.front();
+  return model;
+}
+
+std::string file_text(const std::string& path) {
+  std::ifstream in(path);
+  if (!in) throw io_error("{}: cannot be read", path);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+std::map<std::string, std::string> parse_keys(std::string_view text) {
+  std::map<std::string, std::string> keys;
+  for (std::string_view part : split(text, ',')) {
+    const std::size_t eq = part.find('=');
+    if (eq == std::string_view::npos || eq == 0) throw error("'{}' should be key=value", part);
+    if (!keys.emplace(part.substr(0, eq), part.substr(eq + 1)).second)
+      throw error("key '{}' is given twice", part.substr(0, eq));
+  }
+  return keys;
+}
+
+const ModelDef& find_model(std::string_view name) {
+  std::vector<std::string> known;
+  for (const ModelDef& m : all_models()) {
+    if (m.name == name) return m;
+    known.push_back(m.name);
+  }
+  const std::string near = near_names(name, known);
+  throw error("model '{}' does not exist{}; there are {}", name, near, join(known, ", "));
+}
+
+}  // namespace
+
+std::int64_t ModelArguments::integer(const std::string& key, std::int64_t otherwise) const {
+  const auto it = keys.find(key);
+  return it == keys.end() ? otherwise : positive(key, it->second);
+}
+
+std::vector<std::int64_t> ModelArguments::widths(const std::string& otherwise) const {
+  const std::string list = text("widths", otherwise);
+  std::vector<std::int64_t> out;
+  for (std::string_view part : split(list, '-')) out.push_back(positive("widths", std::string(part)));
+  if (out.size() < 2) throw error("widths={}: at least two widths are needed, such as 784-10", list);
+  return out;
+}
+
+std::string ModelArguments::text(const std::string& key, const std::string& otherwise) const {
+  const auto it = keys.find(key);
+  return it == keys.end() ? otherwise : it->second;
+}
+
+Model build_model(const std::string& spec, const ModelOptions& options, std::string_view input) try {
+  if (spec == "-") return model_of_text(spec, input);
+  if (spec.ends_with(".graph")) return model_of_text(spec, file_text(spec));
+  const std::size_t colon = spec.find(':');
+  const ModelDef& def = find_model(spec.substr(0, colon));
+  ModelArguments arguments{.keys = {}, .precision = options.precision, .loss = options.loss};
+  if (colon != std::string::npos) arguments.keys = parse_keys(std::string_view(spec).substr(colon + 1));
+  std::vector<std::string> known;
+  for (const auto& [key, value] : def.keys) known.push_back(key);
+  for (const auto& [key, value] : arguments.keys)
+    if (!def.keys.contains(key))
+      throw error("key '{}' is unknown{}; there are {}", key, near_names(key, known), join(known, ", "));
+  if (options.global_batch) arguments.keys["batch"] = std::to_string(*options.global_batch);
+  Model model = def.build(arguments);
+  model.name = spec;
+  return model;
+} catch (const Error& e) {
+  if (std::string_view(e.what()).starts_with("model '") || e.kind() == ErrorKind::io) throw;
+  throw with_context(e, spec);
+}
+
+Model finish_model(Trace& trace, Traced loss, Traced prediction) {
+  Model model{
+      .name = {}, .graph = std::move(trace.graph()), .loss = loss.id, .annotations = trace.annotations()};
+  model.graph.outputs = {loss.id};
+  if (prediction.id != loss.id) model.graph.outputs.push_back(prediction.id);
+  return model;
+}
+
+}  // namespace shardwright

@@ -1,0 +1,66 @@
+// Models by name: `ffn`, `matmul_chain:batch=8192,widths=4096-1`, or a file. One file in frontend/models
+// each.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shardwright/frontend/trace.h"
+#include "shardwright/plan/annotations.h"
+
+namespace shardwright {
+
+/// A network with its loss, not yet differentiated. Output 0 of the graph is the loss, 1 the prediction.
+struct Model {
+  std::string name;  // as the user wrote it
+  Graph graph;
+  ValueId loss;
+  Annotations annotations;  // its own, if it has any
+  int classes = 0;          // labels are integers below this; 0: labels are numbers
+  bool wants_mnist = false;
+};
+
+/// What stands behind the model's name, and what flags change.
+class ModelArguments {
+ public:
+  std::map<std::string, std::string> keys;
+  DType precision = DType::f32;
+  std::string loss;  // empty: the model's own
+
+  /// The value of `key`. Throws: Error if it is not an integer >= 1.
+  std::int64_t integer(const std::string& key, std::int64_t otherwise) const;
+  /// `784-512-10`. Throws: Error if there are fewer than two numbers, or one below 1.
+  std::vector<std::int64_t> widths(const std::string& otherwise) const;
+  std::string text(const std::string& key, const std::string& otherwise) const;
+};
+
+struct ModelDef {
+  std::string name;
+  std::string doc;
+  std::map<std::string, std::string> keys;  // key -> default, as `models` prints them
+  std::function<Model(const ModelArguments&)> build;
+};
+
+/// Every model there is; written by CMake from the files in frontend/models/.
+std::span<const ModelDef> all_models();
+
+struct ModelOptions {
+  std::optional<std::int64_t> global_batch;  // overrides `batch=`
+  DType precision = DType::f32;
+  std::string loss;
+};
+
+/// The model that `spec` names: `name:key=value,...`, a `.graph` file, or `-` for `input` (a graph as text).
+/// Throws: Error on an unknown model or key, or a value that is no number.
+Model build_model(const std::string& spec, const ModelOptions& options = {}, std::string_view input = "");
+
+/// What a network's file does at its end: marks loss and prediction as outputs and takes over the trace.
+Model finish_model(Trace& trace, Traced loss, Traced prediction);
+
+}  // namespace shardwright

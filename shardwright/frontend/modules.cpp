@@ -1,0 +1,41 @@
+#include "shardwright/frontend/modules.h"
+
+#include <cmath>
+
+namespace shardwright {
+
+Dense::Dense(const std::string& name, std::int64_t in, std::int64_t out, Options options)
+    : matmul(shardwright::matmul(name + ".matmul")),
+      add(shardwright::add(name + ".add")),
+      weight{name + ".weight", {in, out}, uniform(1 / std::sqrt(static_cast<double>(in)))},
+      bias{name + ".bias", {out}, uniform(1 / std::sqrt(static_cast<double>(in)))},
+      has_bias(options.bias) {}
+
+Traced Dense::operator()(Traced x) const {
+  const Traced y = matmul(x, weight);
+  return has_bias ? add(y, bias) : y;
+}
+
+Traced CrossEntropyLoss::operator()(Traced logits, Traced labels) const {
+  Trace& trace = *logits.trace;
+  return trace.call("reduce_mean",
+                    {trace.call("softmax_cross_entropy", {logits, labels}, {}, "cross_entropy")}, {}, "loss");
+}
+
+Traced MeanAbsoluteError::operator()(Traced x, Traced y) const {
+  return x.trace->call("mean_absolute_error", {x, y}, {}, "loss");
+}
+
+Traced MeanSquaredError::operator()(Traced x, Traced y) const {
+  return x.trace->call("mean_squared_error", {x, y}, {}, "loss");
+}
+
+Traced loss_called(std::string_view name, Traced prediction, Traced label) {
+  if (name == "cross_entropy") return CrossEntropyLoss{}(prediction, label);
+  if (name == "mean_absolute_error") return MeanAbsoluteError{}(prediction, label);
+  if (name == "mean_squared_error") return MeanSquaredError{}(prediction, label);
+  throw error("loss '{}' does not exist; there are cross_entropy, mean_absolute_error, mean_squared_error",
+              name);
+}
+
+}  // namespace shardwright

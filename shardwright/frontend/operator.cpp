@@ -1,0 +1,70 @@
+#include "shardwright/frontend/operator.h"
+
+namespace shardwright {
+
+DeviceLayout::DeviceLayout(const std::vector<int>& device_matrix, const std::vector<std::string>& names) {
+  if (device_matrix.size() != names.size())
+    throw error("the device matrix has {} sizes but {} axis names", device_matrix.size(), names.size());
+  for (std::size_t i = 0; i < names.size(); ++i) mesh_.axes.push_back({names[i], device_matrix[i]});
+  check(mesh_);
+}
+
+LayoutSplit DeviceLayout::split(const std::vector<DimAxes>& dims) const {
+  LayoutSplit out{.device_matrix = mesh_, .split = {}};
+  out.split.is_by_axes = true;
+  Axes seen;
+  for (const DimAxes& dim : dims) {
+    for (const std::string& name : dim.axes()) {
+      const int a = mesh_.axis(name);
+      if (seen.contains(a)) throw error("axis '{}' is used twice for one tensor", name);
+      seen.push_back(a);
+    }
+    out.split.axes.push_back(dim.axes());
+  }
+  return out;
+}
+
+Operator& Operator::shard(std::vector<TensorSplit> in, std::vector<TensorSplit> out) {
+  annotation_ = {.device_matrix = std::nullopt, .in = std::move(in), .out = std::move(out)};
+  return *this;
+}
+
+Operator& Operator::shard(const std::vector<LayoutSplit>& in, const std::vector<LayoutSplit>& out) {
+  annotation_ = {};
+  const auto add = [&](const LayoutSplit& s, std::vector<TensorSplit>& to) {
+    if (annotation_.device_matrix && *annotation_.device_matrix != s.device_matrix)
+      throw error("{}: layouts of two device matrices, {} and {}", name_, to_text(*annotation_.device_matrix),
+                  to_text(s.device_matrix));
+    annotation_.device_matrix = s.device_matrix;
+    to.push_back(s.split);
+  };
+  for (const LayoutSplit& s : in) add(s, annotation_.in);
+  for (const LayoutSplit& s : out) add(s, annotation_.out);
+  return *this;
+}
+
+Traced Operator::call(const std::vector<Operand>& operands) const {
+  Trace* trace = nullptr;
+  for (const Operand& o : operands)
+    if (o.trace()) trace = o.trace();
+  if (!trace) throw error("{}: needs a traced value among its operands", name_);
+  std::vector<Traced> values;
+  for (const Operand& o : operands) values.push_back(o.in(*trace));
+  const Traced result = trace->call(op_, values, attributes_, name_);
+  if (!annotation_.in.empty()) trace->annotations().nodes[trace->graph().value(result.id).name] = annotation_;
+  return result;
+}
+
+Operator matmul(std::string name, Attributes attributes) {
+  return {"matmul", std::move(name), std::move(attributes)};
+}
+Operator relu(std::string name) { return {"relu", std::move(name)}; }
+Operator gelu(std::string name) { return {"gelu", std::move(name)}; }
+Operator tanh(std::string name) { return {"tanh", std::move(name)}; }
+Operator sigmoid(std::string name) { return {"sigmoid", std::move(name)}; }
+Operator add(std::string name) { return {"add", std::move(name)}; }
+Operator multiply(std::string name) { return {"mul", std::move(name)}; }
+Operator softmax(std::string name) { return {"softmax", std::move(name)}; }
+Operator flatten(std::string name) { return {"flatten", std::move(name)}; }
+
+}  // namespace shardwright

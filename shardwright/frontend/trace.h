@@ -1,0 +1,71 @@
+// Tracing: running a network's code once on traced values writes its graph down.
+//
+// A Traced value stands for a tensor of the graph that is being built. Operators (frontend/operator.h)
+// applied to it add nodes; their `shard` annotations are collected beside the graph.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shardwright/graph/builder.h"
+#include "shardwright/plan/annotations.h"
+
+namespace shardwright {
+
+class Trace;
+
+/// A tensor of the network being traced. Cheap to copy; valid as long as its trace.
+struct Traced {
+  Trace* trace = nullptr;
+  ValueId id;
+
+  const Type& type() const;
+};
+
+/// How a parameter starts: see runtime/initial.h for the attributes.
+struct Initializer {
+  std::string name = "zeros";
+  double scale = 1;
+  double shift = 0;
+};
+inline Initializer zeros() { return {"zeros"}; }
+inline Initializer ones() { return {"ones"}; }
+/// Uniform in [-scale, scale].
+inline Initializer uniform(double scale) { return {"uniform", scale}; }
+/// Mean 0, standard deviation `deviation`; the seeds' "normal" has 0.01.
+inline Initializer normal(double deviation = 0.01) { return {"normal", deviation}; }
+
+/// A trained tensor of a module. It enters the graph when it is first used.
+struct Parameter {
+  std::string name;
+  Shape shape;
+  Initializer initializer;
+};
+
+class Trace {
+ public:
+  /// `precision` is the type of parameters.
+  explicit Trace(DType precision = DType::f32) : precision_(precision), builder_(graph_) {}
+  Trace(const Trace&) = delete;
+  Trace& operator=(const Trace&) = delete;
+
+  Graph& graph() { return graph_; }
+  Builder& builder() { return builder_; }
+  Annotations& annotations() { return annotations_; }
+  DType precision() const { return precision_; }
+
+  Traced input(std::string_view name, Type type);
+  Traced parameter(const Parameter& p);
+  Traced call(std::string_view op, const std::vector<Traced>& operands, Attributes attributes = {},
+              std::string_view name = "");
+
+ private:
+  DType precision_;
+  Graph graph_;
+  Builder builder_;
+  Annotations annotations_;
+};
+
+}  // namespace shardwright
