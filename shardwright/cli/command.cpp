@@ -1,0 +1,144 @@
+// The command line: words to arguments (CLI11), errors to one line and an exit status.
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+
+#include "shardwright/base/text.h"
+#include "shardwright/cli/verb.h"
+
+namespace shardwright {
+namespace {
+
+constexpr int user_error = 2;
+constexpr int internal_fault = 70;
+
+std::atomic<bool> interrupted = false;
+
+struct Parsed {
+  std::map<std::string, std::string> values;
+  std::map<std::string, bool> switches;
+  std::vector<std::string> positionals;
+};
+
+void declare(CLI::App& app, const Verb& verb, Parsed& parsed) {
+  std::string usage = "shardwright " + verb.name;
+  for (const std::string& p : verb.positionals) usage += " " + p;
+  app.description(usage + " [FLAGS]\n" + verb.doc);
+  app.footer("Example:\n  " + verb.example);
+  app.allow_extras();
+  for (const Flag& flag : verb.flags) {
+    const std::string names = flag.alias.empty() ? flag.name : flag.name + "," + flag.alias;
+    if (flag.value.empty())
+      app.add_flag(names, parsed.switches[flag.name], flag.doc);
+    else
+      app.add_option(names, parsed.values[flag.name], flag.doc)
+          ->type_name(flag.value)
+          ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  }
+}
+
+Arguments arguments_of(const Verb& verb, const CLI::App& app, Parsed& parsed) {
+  Arguments out;
+  for (const Flag& flag : verb.flags) {
+    if (app.count(flag.name) == 0) continue;
+    out.flags[flag.name] = flag.value.empty() ? "true" : parsed.values[flag.name];
+  }
+  for (const std::string& word : app.remaining()) {
+    if (word.size() > 1 && word[0] == '-' && !to_number(word)) {
+      std::vector<std::string> known;
+      for (const Flag& flag : verb.flags) known.push_back(flag.name);
+      const std::string name = word.substr(0, word.find('='));
+      throw error("flag '{}' is unknown to {}{}", name, verb.name, near_names(name, known));
+    }
+    out.positionals.push_back(word);
+  }
+  if (out.positionals.size() > verb.positionals.size())
+    throw error("'{}' is one word too many; {} takes {}", out.positionals[verb.positionals.size()], verb.name,
+                verb.positionals.empty() ? "none" : join(verb.positionals, " "));
+  for (std::size_t i = out.positionals.size(); i < verb.positionals.size(); ++i)
+    if (verb.positionals[i][0] != '[') throw error("{} needs {}", verb.name, verb.positionals[i]);
+  return out;
+}
+
+std::string overview() {
+  std::string out = "shardwright: plans, proves and trains networks over many devices\n\n";
+  for (const Verb& v : all_verbs()) out += fmt::format("  {:8} {}\n", v.name, v.doc);
+  return out + "\nshardwright VERB --help tells the flags and an example.\n";
+}
+
+const Verb& find_verb(const std::string& name) {
+  std::vector<std::string> known;
+  for (const Verb& v : all_verbs()) {
+    if (v.name == name) return v;
+    known.push_back(v.name);
+  }
+  throw error("verb '{}' does not exist{}; there are {}", name, near_names(name, known), join(known, ", "));
+}
+
+int run_verb(const std::vector<std::string>& words, Terminal& terminal) {
+  if (words.empty() || words[0] == "--help" || words[0] == "-h") {
+    (words.empty() ? terminal.err : terminal.out) << overview();
+    return words.empty() ? user_error : 0;
+  }
+  if (words[0] == "--version") {
+    terminal.out << "shardwright " << SHARDWRIGHT_VERSION << "\n";
+    return 0;
+  }
+  const Verb& verb = find_verb(words[0]);
+  CLI::App app;
+  Parsed parsed;
+  declare(app, verb, parsed);
+  try {
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend() - 1));
+  } catch (const CLI::CallForHelp&) {
+    terminal.out << app.help();
+    return 0;
+  } catch (const CLI::ParseError& e) {
+    throw Error(e.what());
+  }
+  return verb.run(arguments_of(verb, app, parsed), terminal);
+}
+
+std::string one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+}  // namespace
+
+std::string Arguments::text(const std::string& flag, const std::string& otherwise) const {
+  const auto it = flags.find(flag);
+  return it == flags.end() ? otherwise : it->second;
+}
+
+std::int64_t Arguments::integer(const std::string& flag, std::int64_t otherwise, std::int64_t least,
+                                std::int64_t most) const {
+  if (!has(flag)) return otherwise;
+  const auto n = to_integer(text(flag));
+  if (!n || *n < least || *n > most)
+    throw error("{} {}: should be an integer from {} on{}", flag, text(flag), least,
+                most == 1LL << 40 ? "" : fmt::format(", at most {}", most));
+  return *n;
+}
+
+double Arguments::number(const std::string& flag, double otherwise) const {
+  if (!has(flag)) return otherwise;
+  const auto x = to_number(text(flag));
+  if (!x) throw error("{} {}: should be a number", flag, text(flag));
+  return *x;
+}
+
+int run_command(const std::vector<std::string>& words, Terminal& terminal) try {
+  return run_verb(words, terminal);
+} catch (const Error& e) {
+  terminal.err << "shardwright: " << one_line(e.what()) << "\n";
+  return user_error;
+} catch (const std::exception& e) {
+  terminal.err << "shardwright: internal fault: " << one_line(e.what()) << "\n";
+  return internal_fault;
+}
+
+void interrupt() { interrupted = true; }
+bool is_interrupted() { return interrupted; }
+
+}  // namespace shardwright

@@ -1,0 +1,105 @@
+#include "shardwright/cli/planning.h"
+
+#include <istream>
+#include <iterator>
+
+#include "shardwright/base/text.h"
+
+namespace shardwright {
+namespace {
+
+DType precision_of(const Arguments& arguments) {
+  const std::string name = arguments.text("--precision", "f32");
+  const auto dtype = dtype_of(name == "fp16" ? "f16" : name);
+  if (!dtype || !is_floating(*dtype)) throw error("--precision {}: there are f32, f64, bf16, fp16", name);
+  return *dtype;
+}
+
+}  // namespace
+
+std::vector<Flag> planning_flags(std::vector<Flag> more) {
+  std::vector<Flag> flags{
+      {"--devices", "N", "number of devices", ""},
+      {"--cluster", "C", "the machine: cpu:N (default: cpu:DEVICES)", ""},
+      {"--parallel", "MODE", "stand_alone, data_parallel, semi_auto_parallel or auto_parallel", ""},
+      {"--search", "NAME", "search of auto_parallel: propagation", ""},
+      {"--plan", "FILE", "use a saved plan", ""},
+      {"--annotate", "FILE", "strategies of single operators, as JSON", ""},
+      {"--global-batch", "B", "samples per step on all devices together", "--batch-size"},
+      {"--dataset-strategy", "S", "full_batch, data_parallel or splits such as ((4,1),(4,))", ""},
+      {"--precision", "TYPE", "f32, f64, bf16 or fp16", ""},
+      {"--optimizer-parallel", "LEVEL", "shard over replicas: 1 state, 2 + gradients, 3 + weights", ""}};
+  flags.insert(flags.end(), more.begin(), more.end());
+  return flags;
+}
+
+std::vector<Flag> optimizer_flags() {
+  return {{"--optimizer", "NAME", "sgd, momentum, adam or adamw", ""},
+          {"--lr", "X", "learning rate (default 0.01)", ""},
+          {"--momentum", "X", "of momentum (default 0.9)", ""},
+          {"--weight-decay", "X", "added to the gradient; decoupled in adamw", ""},
+          {"--beta1", "X", "of adam and adamw (default 0.9)", ""},
+          {"--beta2", "X", "of adam and adamw (default 0.999)", ""},
+          {"--epsilon", "X", "of adam and adamw (default 1e-8)", ""},
+          {"--loss", "NAME", "cross_entropy, mean_squared_error or mean_absolute_error", ""}};
+}
+
+Model model_of(const Arguments& arguments, Terminal& terminal) {
+  ModelOptions options{
+      .global_batch = std::nullopt, .precision = precision_of(arguments), .loss = arguments.text("--loss")};
+  if (arguments.has("--global-batch")) options.global_batch = arguments.integer("--global-batch", 0);
+  const std::string spec = arguments.positionals.empty() ? "-" : arguments.positionals[0];
+  std::string input;
+  if (spec == "-") input.assign(std::istreambuf_iterator<char>(terminal.in), {});
+  return build_model(spec, options, input);
+}
+
+OptimizerChoice optimizer_of(const Arguments& arguments) {
+  OptimizerChoice out{.name = arguments.text("--optimizer", "sgd"), .attributes = {}};
+  out.attributes.set("rate", arguments.number("--lr", 0.01));
+  const auto take = [&](const std::string& flag, const std::string& attribute, bool has_it) {
+    if (!arguments.has(flag)) return;
+    if (!has_it) throw error("{} is no setting of optimizer {}", flag, out.name);
+    out.attributes.set(attribute, arguments.number(flag, 0));
+  };
+  const bool is_adam = out.name == "adam" || out.name == "adamw";
+  take("--momentum", "momentum", out.name == "momentum");
+  take("--weight-decay", "weight_decay", true);
+  take("--beta1", "beta1", is_adam);
+  take("--beta2", "beta2", is_adam);
+  take("--epsilon", "epsilon", is_adam);
+  return out;
+}
+
+Plan plan_of(const Arguments& arguments, const Model& model, const Graph& graph) {
+  if (arguments.has("--plan")) {
+    Plan plan = load_plan(arguments.text("--plan"));
+    for (const char* flag :
+         {"--search", "--annotate", "--dataset-strategy", "--optimizer-parallel", "--parallel"})
+      if (arguments.has(flag)) throw error("{} and --plan exclude each other: the plan has decided it", flag);
+    if (arguments.integer("--devices", plan.devices) != plan.devices)
+      throw error("--devices {} but the plan {} is for {}", arguments.text("--devices"),
+                  arguments.text("--plan"), plan.devices);
+    apply(plan, graph);  // refuses a plan for another network
+    return plan;
+  }
+  PlanRequest request{
+      .model = model.name, .cluster = arguments.text("--cluster"), .annotations = model.annotations};
+  const std::string cluster = request.cluster;
+  const auto of_cluster = cluster.find(':') == std::string::npos
+                              ? std::nullopt
+                              : to_integer(cluster.substr(cluster.find(':') + 1));
+  request.devices = static_cast<int>(arguments.integer("--devices", of_cluster.value_or(1), 1, 4096));
+  request.parallel =
+      parallel_called(arguments.text("--parallel", request.devices == 1 ? "stand_alone" : "auto_parallel"));
+  request.search = arguments.text("--search", "propagation");
+  request.optimizer_parallel = static_cast<int>(arguments.integer("--optimizer-parallel", 0, 0, 3));
+  if (arguments.has("--annotate")) request.annotations = load_annotations(arguments.text("--annotate"));
+  if (arguments.has("--dataset-strategy"))
+    set_dataset_strategy(request.annotations, arguments.text("--dataset-strategy"));
+  return make_plan(graph, request);
+}
+
+bool is_planned(const Graph& graph) { return !graph.meshes.empty(); }
+
+}  // namespace shardwright

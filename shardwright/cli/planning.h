@@ -1,0 +1,31 @@
+// What the verbs that plan share: the PLANNING flags, and the way from them to a graph and its plan.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "shardwright/autodiff/train_step.h"
+#include "shardwright/cli/verb.h"
+#include "shardwright/frontend/model.h"
+#include "shardwright/plan/plan.h"
+
+namespace shardwright {
+
+/// The PLANNING flags of commands.md that there are so far, then `more`.
+std::vector<Flag> planning_flags(std::vector<Flag> more = {});
+/// The flags that choose optimizer and loss.
+std::vector<Flag> optimizer_flags();
+
+/// The model with the flags that change it (batch, precision, loss). `-` is read from the terminal.
+Model model_of(const Arguments& arguments, Terminal& terminal);
+
+/// Throws: Error on a flag that the optimizer does not have.
+OptimizerChoice optimizer_of(const Arguments& arguments);
+
+/// A plan that was loaded or made, for `graph`.
+Plan plan_of(const Arguments& arguments, const Model& model, const Graph& graph);
+
+/// The graph itself says how it is planned: it has mesh lines.
+bool is_planned(const Graph& graph);
+
+}  // namespace shardwright

@@ -1,0 +1,30 @@
+// Where the batches of `train` come from: a safetensors file, MNIST, or learnable synthetic data.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "shardwright/base/tensor.h"
+#include "shardwright/cli/verb.h"
+#include "shardwright/frontend/model.h"
+
+namespace shardwright {
+
+struct TrainingData {
+  std::function<std::map<std::string, Tensor>(std::int64_t step)> batch;  // by input name, whole tensors
+  std::int64_t batches_per_epoch = 0;                                     // 0: without end
+};
+
+/// `--data` (a folder with MNIST, or a safetensors file), else `data_path` for models that want MNIST, else
+/// synthetic data with one notice on `notices`.
+/// Throws: Error if the data do not fit the model's inputs, naming both types.
+TrainingData training_data(const Model& model, const std::string& data, const std::string& data_path,
+                           std::uint64_t seed, std::ostream& notices);
+
+/// Initial values from a file: a tensor per parameter, named after it, with or without `init.` in front.
+/// Throws: Error on a missing or misshapen parameter.
+std::map<std::string, Tensor> initial_parameters(const Graph& graph, const std::string& path);
+
+}  // namespace shardwright

@@ -1,0 +1,152 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include "shardwright/base/error.h"
+#include "shardwright/cli/planning.h"
+#include "shardwright/cli/report.h"
+#include "shardwright/cli/training_data.h"
+#include "shardwright/cost/cluster.h"
+#include "shardwright/passes/compile.h"
+#include "shardwright/runtime/session.h"
+
+namespace shardwright::verbs {
+namespace {
+
+constexpr int interrupted_status = 130;
+
+struct Length {
+  std::int64_t steps = 0;
+  std::int64_t steps_per_epoch = 0;  // 0: no epochs
+};
+
+Length length_of(const Arguments& arguments, const TrainingData& data) {
+  const std::int64_t per_epoch = data.batches_per_epoch;
+  if (arguments.has("--epochs") && per_epoch == 0)
+    throw error("--epochs: synthetic data has no end; use --steps");
+  const std::int64_t of_epochs =
+      arguments.has("--epochs") ? arguments.integer("--epochs", 1) * per_epoch : 20;
+  return {arguments.integer("--steps", of_epochs), per_epoch};
+}
+
+double loss_of(const Tensor& t) { return to_doubles(t).front(); }
+
+class Reporter {
+ public:
+  Reporter(const Arguments& arguments, const Length& length, Terminal& terminal)
+      : length_(length),
+        terminal_(terminal),
+        is_json_(arguments.has("--json")),
+        every_(arguments.integer("--log-every", is_json_ || length.steps <= 20 ? 1 : 10)) {}
+
+  void step(std::int64_t step, double loss, double seconds) {
+    seconds_.push_back(seconds);
+    if (step % every_ != 0 && step + 1 != length_.steps) return;
+    if (is_json_) {
+      terminal_.out << nlohmann::json{{"step", step}, {"loss", loss}}.dump() << "\n" << std::flush;
+      return;
+    }
+    const std::int64_t epoch = length_.steps_per_epoch ? step / length_.steps_per_epoch : 0;
+    const std::int64_t in_epoch = length_.steps_per_epoch ? step % length_.steps_per_epoch : step;
+    terminal_.out << fmt::format("epoch: {}, step: {}, loss is {:.8g}\n", epoch, in_epoch, loss)
+                  << std::flush;
+  }
+
+  void summary(const Session& session) {
+    const SessionStatistics& s = session.statistics();
+    const int devices = session.program().rank_count();
+    if (is_json_) {
+      terminal_.out << nlohmann::json{{"summary",
+                                       {{"steps", seconds_.size()},
+                                        {"devices", devices},
+                                        {"median_step_seconds", median_seconds()},
+                                        {"arena_bytes_per_device", s.arena_bytes},
+                                        {"collectives_per_step", s.collectives_per_step},
+                                        {"bytes_communicated_per_step", s.bytes_communicated_per_step}}}}
+                           .dump()
+                    << "\n";
+      return;
+    }
+    terminal_.out << fmt::format(
+        "{} steps on {} device{}, {:.3g} ms a step, {} in each device's arena, {} received a step\n",
+        seconds_.size(), devices, devices == 1 ? "" : "s", median_seconds() * 1e3, bytes_text(s.arena_bytes),
+        bytes_text(s.bytes_communicated_per_step));
+  }
+
+ private:
+  /// The first 3 steps warm caches and are left out.
+  double median_seconds() const {
+    std::vector<double> s(
+        seconds_.begin() + std::min<std::ptrdiff_t>(3, static_cast<std::ptrdiff_t>(seconds_.size()) - 1),
+        seconds_.end());
+    std::nth_element(s.begin(), s.begin() + static_cast<std::ptrdiff_t>(s.size() / 2), s.end());
+    return s[s.size() / 2];
+  }
+
+  Length length_;
+  Terminal& terminal_;
+  bool is_json_;
+  std::int64_t every_;
+  std::vector<double> seconds_;
+};
+
+int run(const Arguments& arguments, Terminal& terminal) {
+  if (const std::string runtime = arguments.text("--runtime", "threads"); runtime != "threads")
+    throw error("--runtime {}: there is threads", runtime);
+  Model model = model_of(arguments, terminal);
+  const auto seed = static_cast<std::uint64_t>(arguments.integer("--seed", 1, 0));
+  add_train_step(model.graph, model.loss, optimizer_of(arguments));
+  const Plan plan = plan_of(arguments, model, model.graph);
+  const char* data_path = std::getenv("DATA_PATH");
+  const TrainingData data =
+      training_data(model, arguments.text("--data"), data_path ? data_path : "", seed, terminal.err);
+  const Length length = length_of(arguments, data);
+  std::map<std::string, Tensor> initial;
+  if (arguments.has("--init")) initial = initial_parameters(model.graph, arguments.text("--init"));
+
+  Program program = compile(model.graph, plan);
+  if (!arguments.has("--json"))
+    terminal.out << plan_table(plan, estimate(program, cluster_called(plan.cluster)));
+  Session session(std::move(program), {.seed = seed});
+  for (const auto& [name, value] : initial) session.set(name, value);
+
+  Reporter reporter(arguments, length, terminal);
+  for (std::int64_t step = 0; step < length.steps; ++step) {
+    if (is_interrupted()) return interrupted_status;
+    const auto batch = data.batch(step);
+    const auto start = std::chrono::steady_clock::now();
+    const double loss = loss_of(session.step(batch).front());
+    reporter.step(step, loss,
+                  std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  reporter.summary(session);
+  return 0;
+}
+
+}  // namespace
+
+std::vector<Verb> train() {
+  std::vector<Flag> flags =
+      planning_flags({{"--data", "DIR|FILE",
+                       "MNIST's folder, or a safetensors file with input and label [steps, batch, ...]", ""},
+                      {"--init", "FILE", "initial parameters, safetensors", ""},
+                      {"--steps", "K", "how many steps (default: 20, or the epochs)", ""},
+                      {"--epochs", "E", "how often through the data", ""},
+                      {"--seed", "S", "of initial parameters, data order and synthetic data (default 1)", ""},
+                      {"--log-every", "K", "print every K-th loss", ""},
+                      {"--runtime", "R", "threads: virtual devices in this process", ""},
+                      {"--json", "", "JSON lines: one per loss, then the summary", ""}});
+  for (Flag& f : optimizer_flags()) flags.push_back(std::move(f));
+  return {{.name = "train",
+           .doc = "plan a network and train it",
+           .positionals = {"MODEL"},
+           .flags = std::move(flags),
+           .example = "shardwright train ffn --devices 8 --optimizer momentum --lr 0.05 --steps 100",
+           .run = run}};
+}
+
+}  // namespace shardwright::verbs
