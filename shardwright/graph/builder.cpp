@@ -65,7 +65,7 @@ ValueId Builder::leaf(OpKind kind, std::string_view name, Type type, Attributes 
   return v;
 }
 
-ValueId Gradient::unbroadcast(ValueId g, const Shape& shape) {
+ValueId Gradient::unbroadcast(ValueId g, Shape shape) {
   const Shape from = type(g).shape;
   if (from == shape) return g;
   const std::size_t extra = from.size() - shape.size();
@@ -75,7 +75,7 @@ ValueId Gradient::unbroadcast(ValueId g, const Shape& shape) {
   const bool keeps_ones = dims.size() > extra;
   const ValueId sum = call("reduce_sum", {g}, {{"dims", dims}});
   if (!keeps_ones) return sum;
-  return call("reshape", {sum}, {{"shape", shape}});
+  return call("reshape", {sum}, {{"shape", std::move(shape)}});
 }
 
 }  // namespace shardwright
