@@ -127,7 +127,7 @@ std::vector<OpDef> matmul() {
           .samples = {"f32[4,6], f32[6,12]", "f32[6,4], f32[6,12] (transpose_a=true)",
                       "f32[4,6], f32[12,6] (transpose_b=true)",
                       "f32[6,4], f32[12,6] (transpose_a=true, transpose_b=true)", "f32[2,4,6], f32[2,6,4]",
-                      "f32[2,4,6], f32[2,4,6] (transpose_b=true)", "f32[2,6,4], f32[6,4]"},
+                      "f32[2,4,6], f32[2,4,6] (transpose_b=true)", "f32[2,6,4], f32[4,6]"},
       },
       {
           .name = "outer_product",
