@@ -129,6 +129,10 @@ std::vector<OpDef> gelu() {
 
 // ---- functions whose gradient is an operator that there is already ----
 
+std::vector<ValueId> square_gradient(Gradient& g) {  // dx = 2 dy x
+  return {g.call("scale", {g.call("mul", {g.dy(), g.in(0)})}, {{"factor", 2.0}})};
+}
+
 std::vector<OpDef> plain_functions() {
   using Values = std::vector<ValueId>;
   const auto scale_kernel = [](const KernelCall& c) {
@@ -161,6 +165,12 @@ std::vector<OpDef> plain_functions() {
                    .linear = "{0}",
                    .gradient = [](Gradient& g) { return Values{g.call("neg", {g.dy()})}; },
                    .kernel = [](const KernelCall& c) { map(c, [](auto x) { return -x; }); },
+                   .samples = {"f32[4,6]"}},
+                  1),
+      elementwise({.name = "square",
+                   .doc = "y = x^2",
+                   .gradient = square_gradient,
+                   .kernel = [](const KernelCall& c) { map(c, [](auto x) { return x * x; }); },
                    .samples = {"f32[4,6]"}},
                   1),
       elementwise({.name = "sign",
@@ -215,8 +225,6 @@ std::vector<OpDef> unary() {
   add(function(
       "abs", "y = x without its sign", [](auto x) { return std::abs(x); },
       [](auto x) { return static_cast<decltype(x)>((x > 0) - (x < 0)); }, ToldBy::x, "!=0"));
-  add(function(
-      "square", "y = x^2", [](auto x) { return x * x; }, [](auto x) { return 2 * x; }, ToldBy::x));
   return all;
 }
 
