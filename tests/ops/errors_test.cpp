@@ -1,0 +1,96 @@
+// What a user reads when a call does not fit. One row per message.
+
+#include <gtest/gtest.h>
+
+#include "shardwright/graph/op.h"
+#include "tests/support/evaluate.h"
+#include "tests/support/samples.h"
+
+namespace shardwright {
+namespace {
+
+struct Case {
+  std::string op;
+  std::string call;
+  std::string message;
+};
+
+const std::vector<Case> cases = {
+    {"exp", "i32[4]", "exp: i32 is not a floating type; cast the operand first"},
+    {"exp", "f32[4], f32[4]", "exp: has 2 operands but takes 1"},
+    {"relu_grad", "f32[4], f32[6]",
+     "relu_grad: operand 1 is f32[6] but operand 0 is f32[4]; they must be equal"},
+    {"gelu", "f32[4] (approximate=fast)", "gelu: approximate=fast is unknown; write none or tanh"},
+    {"add", "f32[4,6], f32[5]",
+     "add: f32[4, 6] and f32[5] do not broadcast: right-aligned, dims must be equal or 1"},
+    {"add", "f32[4], f64[4]", "add: operands 0 and 1 are f32[4] and f64[4]; cast one"},
+    {"add", "u8[4], u8[4]", "add: u8 is neither a floating type nor i32 or i64; cast the operand first"},
+    {"div", "i32[4], i32[4]", "div: i32 is not a floating type; cast the operand first"},
+    {"cast", "f32[4] (to=f8)", "cast: to=f8 is no element type; write for example (to=f32)"},
+    {"reshape", "f32[4,6] (shape=[5,5])", "reshape: f32[4, 6] has 24 elements but shape=[5, 5] has 25"},
+    {"flatten", "f32[4]", "flatten: dim 1 does not exist in [4], which has 1 dims"},
+    {"transpose", "f32[4,6] (dims=[0,0])",
+     "transpose: dims=[0, 0] should name each of the 2 dims of f32[4, 6] once"},
+    {"broadcast", "f32[4] (shape=[4,6])",
+     "broadcast: f32[4] does not broadcast to shape=[4, 6]: right-aligned, its dims must be equal to those "
+     "or 1"},
+    {"reduce_sum", "f32[4,6] (dims=[2])", "reduce_sum: dim 2 does not exist in [4, 6], which has 2 dims"},
+    {"reduce_mean", "i32[4]", "reduce_mean: i32 is not a floating type; cast the operand first"},
+    {"sum", "", "sum: has no operands but takes at least 1"},
+    {"softmax", "f32[4] (dim=3)", "softmax: dim 3 does not exist in [4], which has 1 dims"},
+    {"softmax_cross_entropy", "f32[6,4], f32[6]",
+     "softmax_cross_entropy: f32 is neither i32 nor i64; cast the operand first"},
+    {"softmax_cross_entropy", "f32[6,4], i32[4]",
+     "softmax_cross_entropy: logits f32[6, 4] need labels of shape [6] but they are i32[4]"},
+    {"mean_squared_error", "f32[6,4], f32[6]",
+     "mean_squared_error: operand 1 is f32[6] but operand 0 is f32[6, 4]; they must be equal"},
+    {"one_hot", "i32[4]", "one_hot: depth is 0 but must be at least 1; write for example (depth=10)"},
+    {"one_hot", "f32[4] (depth=3)", "one_hot: f32 is neither i32 nor i64; cast the operand first"},
+    {"sgd", "f32[4], f32[4]",
+     "sgd: has 2 operands but takes 3; the rate is an attribute, as in (rate=0.1), or the last operand"},
+    {"adam", "f32[4], f32[4], f32[4], f32[4], i32[] (rate=0.1)",
+     "adam: operand 4 is i32[] but must be the scalar f32[]"},
+};
+
+TEST(OpErrors, name_what_was_written_and_what_to_do) {
+  for (const Case& c : cases) {
+    const Sample sample = parse_sample(c.call);
+    const std::vector<Type> types = types_of(sample);
+    try {
+      infer(find_op(c.op), {types, {}, sample.attributes});
+      ADD_FAILURE() << c.op << " " << c.call << " is taken";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.what(), c.message);
+    }
+  }
+}
+
+TEST(OpErrors, name_a_label_that_is_no_class) {
+  const std::vector<Tensor> in{Tensor({DType::f32, {3, 4}}),
+                               make_tensor({DType::i32, {3}}, std::vector<double>{0, 4, 1})};
+  try {
+    evaluate(find_op("softmax_cross_entropy"), in, {});
+    ADD_FAILURE() << "the label is taken";
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "softmax_cross_entropy: the label of row 1 is 4 but there are 4 classes: 0 to 3");
+  }
+}
+
+TEST(OpErrors, count_the_rows_of_the_whole_batch) {
+  const OpDef& op = find_op("softmax_cross_entropy");
+  const std::vector<Type> whole{{DType::f32, {6, 2, 4}}, {DType::i32, {6, 2}}};
+  const Rule rule = rule_of(op, {whole, infer(op, {whole, {}, {}}), {}});
+  LoopBox box = whole_box(rule);
+  box.loops[static_cast<std::size_t>(rule.loop("i0"))] = {3, 3, 6};  // rows 3 to 5 of 6
+  const std::vector<Tensor> in{Tensor({DType::f32, {3, 2, 4}}),
+                               make_tensor({DType::i32, {3, 2}}, std::vector<double>{0, 0, 0, -1, 0, 0})};
+  try {
+    run_kernel(op, in, std::vector<Type>{{DType::f32, {3, 2}}}, {}, rule, box);
+    ADD_FAILURE() << "the label is taken";
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "softmax_cross_entropy: the label of row 9 is -1 but there are 4 classes: 0 to 3");
+  }
+}
+
+}  // namespace
+}  // namespace shardwright
