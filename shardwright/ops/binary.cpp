@@ -52,11 +52,14 @@ void apply(const KernelCall& call, F f) {
   const Walk walk = walk_over(y.shape, std::vector{strides_of(y.shape), broadcast_strides(a.shape, y.shape),
                                                    broadcast_strides(b.shape, y.shape)});
   const std::int64_t n = walk.row_length();
+  T* const ys = y.as<T>().data();
+  const T* const as = a.as<T>().data();
+  const T* const bs = b.as<T>().data();
   const auto at = [](T x) { return static_cast<Compute<T>>(x); };
   for_each_row(walk, [&](const Shape& offset) {
-    T* const to = y.as<T>().data() + offset[0];
-    const T* const p = a.as<T>().data() + offset[1];
-    const T* const q = b.as<T>().data() + offset[2];
+    T* const to = ys + offset[0];
+    const T* const p = as + offset[1];
+    const T* const q = bs + offset[2];
     if (walk.step(1) == 0) {
       const auto x = at(*p);
       for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(f(x, at(q[i])));

@@ -105,9 +105,10 @@ void reduce(const KernelCall& call, F f, G finish) {
   const std::int64_t n = walk.row_length();
   visit_number(x.dtype, [&]<class T>(std::type_identity<T>) {
     using A = Accumulator<T>;
+    const T* const elements = x.as<T>().data();
     std::vector<A> into(static_cast<std::size_t>(y.size()), F::template start<A>);
     for_each_row(walk, [&](const Shape& at) {
-      const T* const from = x.as<T>().data() + at[0];
+      const T* const from = elements + at[0];
       A* const to = into.data() + at[1];
       const auto element = [&](std::int64_t i) { return static_cast<A>(static_cast<Compute<T>>(from[i])); };
       if (walk.step(1) != 0) {
