@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Installs what is missing, with apt: scripts/install.sh [build] [tests] [checks] [tidy]
+# The other scripts call it, so that a fresh Debian 12 needs no preparation.
+set -euo pipefail
+
+packages=()
+for group in "${@:-build}"; do
+  case $group in
+    build)
+      packages+=(g++ cmake ninja-build ccache)
+      packages+=(libfmt-dev libcli11-dev nlohmann-json3-dev libdnnl-dev zlib1g-dev)
+      ;;
+    tests) packages+=(libgtest-dev librapidcheck-dev) ;;
+    checks) packages+=(clang-format shellcheck) ;;
+    tidy) packages+=(clang-tidy-16) ;;
+    *)
+      echo "install.sh: group '$group' is unknown; there are build, tests, checks, tidy" >&2
+      exit 2
+      ;;
+  esac
+done
+
+if ! command -v apt-get dpkg-query >/dev/null; then
+  echo "install.sh: no apt here; install these packages (names of Debian 12): ${packages[*]}" >&2
+  exit 2
+fi
+
+is_installed() { [[ $(dpkg-query -W -f '${Status}' "$1" 2>/dev/null) == "install ok installed" ]]; }
+
+missing=()
+for package in "${packages[@]}"; do
+  is_installed "$package" || missing+=("$package")
+done
+((${#missing[@]})) || exit 0
+
+as_root=()
+if ((EUID != 0)); then
+  if ! command -v sudo >/dev/null; then
+    echo "install.sh: missing ${missing[*]}; run as root: apt-get install ${missing[*]}" >&2
+    exit 2
+  fi
+  as_root=(sudo)
+fi
+
+install() {
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -q --no-install-recommends "${missing[@]}" >&2
+}
+
+echo "installing ${missing[*]}" >&2
+# Package lists that are missing or old make the first try fail; only then are they fetched.
+install || { "${as_root[@]}" apt-get update -q >&2 && install; } || {
+  echo "install.sh: apt-get could not install ${missing[*]}; see its messages above" >&2
+  exit 1
+}

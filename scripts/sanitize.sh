@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Builds the tests with sanitizers and runs them: scripts/sanitize.sh asan|tsan [arguments of ctest]
+# asan is address and undefined behaviour, over all tests; tsan is threads, over those of the runtime.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+preset=${1:?asan or tsan}
+shift
+scripts/install.sh build tests
+cmake --preset "$preset" >&2
+# Without random addresses, because the thread sanitizer of GCC 12 cannot place its shadow memory otherwise.
+# The tests are listed by running them, so that holds for the build, too.
+setarch -R ninja -C "build/$preset" shardwright_tests >&2
+OMP_NUM_THREADS=1 setarch -R ctest --test-dir "build/$preset" --output-on-failure --no-label-summary -j2 "$@"
