@@ -1,0 +1,59 @@
+#include "tests/support/evaluate.h"
+
+#include "shardwright/base/error.h"
+
+namespace shardwright {
+
+LoopBox whole_box(const Rule& rule) {
+  LoopBox box;
+  for (const LoopDim& l : rule.loops) box.loops.push_back({0, l.size, l.size});
+  return box;
+}
+
+std::vector<Tensor> run_kernel(const OpDef& op, std::span<const Tensor> operands,
+                               std::span<const Type> results, const Attributes& attributes, const Rule& rule,
+                               const LoopBox& box) {
+  require(op.kernel != nullptr, "{} has no kernel", op.name);
+  std::vector<Tensor> in(operands.begin(), operands.end());
+  std::vector<Tensor> out;
+  for (const Type& t : results) out.emplace_back(t);
+  std::vector<TensorView> in_views, out_views;
+  for (Tensor& t : in) in_views.push_back(t.view());
+  for (Tensor& t : out) out_views.push_back(t.view());
+  op.kernel({in_views, out_views, attributes, rule, box});
+  return out;
+}
+
+std::vector<Tensor> evaluate(const OpDef& op, std::span<const Tensor> operands,
+                             const Attributes& attributes) {
+  std::vector<Type> types;
+  for (const Tensor& t : operands) types.push_back(t.type());
+  const std::vector<Type> results = infer(op, {types, {}, attributes});
+  const Rule rule = rule_of(op, {types, results, attributes});
+  return run_kernel(op, operands, results, attributes, rule, whole_box(rule));
+}
+
+std::vector<Tensor> evaluate(const Graph& graph, const std::map<std::string, Tensor>& leaves) {
+  std::vector<Tensor> values(graph.values.size());
+  const auto at = [&](ValueId v) -> Tensor& { return values[static_cast<std::size_t>(v.index)]; };
+  for (const Node& node : graph.nodes) {
+    require(node.op->kind != OpKind::step, "a graph with redistribution steps cannot be evaluated");
+    if (node.op->kind != OpKind::compute) {
+      const Value& v = graph.value(node.results[0]);
+      const auto leaf = leaves.find(v.name);
+      if (leaf == leaves.end()) throw error("leaf %{} has no tensor", v.name);
+      if (leaf->second.type() != v.type)
+        throw error("leaf %{} is {} but its tensor is {}", v.name, to_text(v.type),
+                    to_text(leaf->second.type()));
+      at(node.results[0]) = leaf->second;
+      continue;
+    }
+    std::vector<Tensor> operands;
+    for (ValueId v : node.operands) operands.push_back(at(v));
+    std::vector<Tensor> results = evaluate(*node.op, operands, node.attributes);
+    for (std::size_t i = 0; i < results.size(); ++i) at(node.results[i]) = std::move(results[i]);
+  }
+  return values;
+}
+
+}  // namespace shardwright
