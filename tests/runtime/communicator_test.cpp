@@ -54,6 +54,8 @@ const std::vector<Case> cases{
     {"reduce_one_axis", "mesh [a=2, b=2]", {6, 4}, "[b, -] sum(a)", "[b, -]"},
     {"reduce_max", "mesh [a=2, b=3]", {70, 90}, "[-, -] max(a, b)", "[-, -]"},
     {"reduce_large", "mesh [a=2, b=3]", {130, 101}, "[-, -] sum(b)", "[-, -]"},
+    {"reduce_many", "mesh [a=7]", {40, 90}, "[-, -] sum(a)", "[-, -]"},
+    {"scatter_many", "mesh [a=11]", {3, 4000}, "[-, -] sum(a)", "[-, a]"},
     {"reorder", "mesh [a=2, b=3]", {12, 2}, "[a.b, -]", "[b.a, -]"},
     {"swap", "mesh [a=2, b=2]", {5, 4}, "[a, -]", "[b, -]"},
     {"swap_dims", "mesh [a=2, b=2]", {5, 4}, "[a, b]", "[b, a]"},
