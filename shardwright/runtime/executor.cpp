@@ -40,12 +40,13 @@ Executor::Executor(const Program& program, Backend& backend, Communicator& commu
   arena_ = backend.allocate(program.arena_bytes);
   place_values();
   for (const Node& node : program.graph.nodes) {
+    const std::size_t before = actions_.size();
     try {
       prepare(node);
     } catch (const Error& e) {
-      throw with_context(e,
-                         fmt::format("%{} = {}", program.graph.value(node.results[0]).name, node.op->name));
+      throw with_node(e, node);
     }
+    if (actions_.size() > before) actions_.back().node = &node;
   }
   prepare_updates();
 }
@@ -148,15 +149,27 @@ void Executor::prepare_updates() {
   std::move(copies.begin(), copies.end(), std::back_inserter(updates_));
 }
 
+void Executor::run(const Action& action) {
+  if (action.kernel)
+    action.kernel();
+  else if (action.transfer >= 0)
+    communicator_.run(action.transfer, action.from, action.to);
+  else
+    std::memcpy(action.to, action.from, action.bytes);
+}
+
 void Executor::run() {
-  for (const Action& action : actions_) {
-    if (action.kernel)
-      action.kernel();
-    else if (action.transfer >= 0)
-      communicator_.run(action.transfer, action.from, action.to);
-    else
-      std::memcpy(action.to, action.from, action.bytes);
+  const Action* current = nullptr;
+  try {
+    for (const Action& action : actions_) run(*(current = &action));
+  } catch (const Error& e) {
+    if (e.kind() == ErrorKind::peer) throw;
+    throw with_node(e, *current->node);
   }
+}
+
+Error Executor::with_node(const Error& e, const Node& node) const {
+  return with_context(e, fmt::format("%{} = {}", program_.graph.value(node.results[0]).name, node.op->name));
 }
 
 void Executor::update() {

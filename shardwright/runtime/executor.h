@@ -30,6 +30,7 @@ class Executor {
   Executor(const Program& program, Backend& backend, Communicator& communicator);
 
   /// Runs all nodes in order. Inputs must be in place.
+  /// Throws: what a kernel throws, prefixed with the name of the node; Error of kind peer if a rank failed.
   void run();
   /// Parameters and states take their new values. Outputs are read before.
   void update();
@@ -55,6 +56,7 @@ class Executor {
     const std::byte* from = nullptr;
     std::byte* to = nullptr;
     std::size_t bytes = 0;
+    const Node* node = nullptr;  // for messages
   };
 
   void place_values();
@@ -62,6 +64,8 @@ class Executor {
   void prepare_step(const Node& node);
   void prepare_compute(const Node& node);
   void prepare_updates();
+  void run(const Action& action);
+  Error with_node(const Error& e, const Node& node) const;
 
   const Program& program_;
   Backend& backend_;
