@@ -51,8 +51,7 @@ class Backward {
  private:
   void contribute(ValueId to, ValueId gradient) {
     contributions_[at(to)].push_back(gradient);
-    Value& g = graph_.value(gradient);
-    if (!g.gradient_of.is_valid()) g.gradient_of = to;
+    graph_.value(gradient).gradient_of.push_back(to);
   }
 
   /// The gradient of `v`: its only contribution, or the sum of all; invalid if there is none.
@@ -62,7 +61,7 @@ class Backward {
     if (all.size() > 1) {
       builder_.set_forward({});
       const ValueId sum = builder_.call("sum", all);
-      graph_.value(sum).gradient_of = v;
+      graph_.value(sum).gradient_of = {v};
       all = {sum};
     }
     return all.front();

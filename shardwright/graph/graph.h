@@ -29,8 +29,9 @@ struct Value {
   std::string name;
   Type type;  // what one rank holds in a program; the whole tensor otherwise
   NodeId producer;
-  int result = 0;                // which result of its producer
-  ValueId gradient_of;           // the forward value whose gradient this is
+  int result = 0;  // which result of its producer
+  /// The forward values whose gradient this is: several where operators pass a gradient on unchanged.
+  std::vector<ValueId> gradient_of;
   std::optional<Layout> layout;  // asked for (in a planned graph) or true (in a program)
   Shape global_shape;            // in a program: the shape of the whole tensor
 

@@ -34,8 +34,7 @@ Graph rebuild(const Graph& graph, const std::vector<bool>& keep, const std::vect
     for (ValueId& v : node.results) {
       Value value = graph.value(v);
       value.producer = fresh;
-      if (value.gradient_of.is_valid())
-        value.gradient_of = new_value[static_cast<std::size_t>(resolve(value.gradient_of).index)];
+      for (ValueId& of : value.gradient_of) of = new_value[static_cast<std::size_t>(resolve(of).index)];
       new_value[static_cast<std::size_t>(v.index)] = {static_cast<int>(out.values.size())};
       v = new_value[static_cast<std::size_t>(v.index)];
       out.values.push_back(std::move(value));

@@ -98,8 +98,9 @@ class Printer {
         if (!v.global_shape.empty()) out_ += " as " + to_text(v.global_shape);
         out_ += " " + layout_text(*v.layout);
       }
-      if (options_.gradients && v.gradient_of.is_valid())
-        out_ += " grad %" + graph_.value(v.gradient_of).name;
+      if (!options_.gradients || v.gradient_of.empty()) continue;
+      out_ += " grad";
+      for (ValueId of : v.gradient_of) out_ += " %" + graph_.value(of).name;
     }
   }
 
@@ -279,7 +280,9 @@ class Parser {
       if (!v.layout && !inferred.shape.empty() && written != inferred)
         throw error("%{} is {} but {} is written", v.name, to_text(inferred), to_text(written));
     }
-    if (in.accept("grad")) v.gradient_of = use(in);
+    if (!in.accept("grad")) return;
+    do v.gradient_of.push_back(use(in));
+    while (in.peek("%"));
   }
 
   void finish(Node node, std::vector<Value> results) {

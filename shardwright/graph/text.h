@@ -5,7 +5,7 @@
 //   %w = param f32[8, 6] (init=normal) [tp, -]
 //   %y = matmul %x, %w (transpose_b=true) {k: tp} : f32[4, 6]
 //   backward:
-//   %dx = matmul %dy, %w (transpose_b=true) of %y grad %x : f32[4, 8]
+//   %dx = matmul %dy, %w (transpose_b=true) of %y : f32[4, 8] grad %x
 //   update:
 //   %w2 = sgd %w, %dw (rate=0.1) : f32[8, 6]
 //   output %y [-, -]

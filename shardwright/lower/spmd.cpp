@@ -85,7 +85,7 @@ class Lowering {
     v.type.shape = local_shape(layout, mesh, from.type.shape);
     v.layout = layout;
     v.global_shape = from.type.shape;
-    if (from.gradient_of.is_valid()) v.gradient_of = copies_[at(from.gradient_of.index)].front().value;
+    for (ValueId of : from.gradient_of) v.gradient_of.push_back(copies_[at(of.index)].front().value);
     const ValueId id{static_cast<int>(out_.values.size())};
     out_.values.push_back(std::move(v));
     return id;

@@ -33,6 +33,7 @@ class Completion {
         existing_(graph.values.size()) {}
 
   void run() {
+    lay_out_states();
     for (NodeId id : graph_.node_ids()) {
       const Node& node = graph_.node(id);
       if (node.op->kind != OpKind::compute) {
@@ -56,7 +57,7 @@ class Completion {
     if (node.op->optimizer) return of_update(id);
     if (node.forward.is_valid()) return inherited(id);
     const Value& result = graph_.value(node.results.front());
-    if (node.phase == Phase::backward && result.gradient_of.is_valid() && node.operands.size() > 1)
+    if (node.phase == Phase::backward && !result.gradient_of.empty() && node.operands.size() > 1)
       return of_gradient_sum(id);
     return whole(rule(id));
   }
@@ -90,10 +91,16 @@ class Completion {
       if (node.operands[i] == v) return rule(forward).operands[i].dims;
     const Value& value = graph_.value(v);
     for (std::size_t i = 0; i < node.results.size(); ++i)
-      if (node.results[i] == v || value.gradient_of == node.results[i]) return rule(forward).results[i].dims;
+      if (node.results[i] == v || is_gradient_of(value, node.results[i]))
+        return rule(forward).results[i].dims;
     const auto known = passed_on_.find(v);
     return known != passed_on_.end() && graph_.node(value.producer).forward == forward ? known->second
                                                                                        : DimLoops{};
+  }
+
+  static bool is_gradient_of(const Value& gradient, ValueId v) {
+    return std::find(gradient.gradient_of.begin(), gradient.gradient_of.end(), v) !=
+           gradient.gradient_of.end();
   }
 
   Strategy inherited(NodeId id) {
@@ -111,8 +118,9 @@ class Completion {
     }
     // Dims that only the result has (a broadcast's) are those of the operand whose gradient it is.
     for (std::size_t i = 0; i < node.results.size(); ++i) {
-      const ValueId of = graph_.value(node.results[i]).gradient_of;
-      const DimLoops behind = of.is_valid() ? loops_behind(of, node.forward) : DimLoops{};
+      DimLoops behind;
+      for (ValueId of : graph_.value(node.results[i]).gradient_of)
+        if (behind.empty()) behind = loops_behind(of, node.forward);
       if (behind.size() != own.results[i].dims.size()) continue;
       for (std::size_t d = 0; d < behind.size(); ++d) {
         const auto& mine = own.results[i].dims[d];
@@ -160,7 +168,7 @@ class Completion {
   Strategy of_gradient_sum(NodeId id) {
     const Node& node = graph_.node(id);
     const Value& result = graph_.value(node.results.front());
-    const Layout goal = reduced(layouts_[at(result.gradient_of.index)]);
+    const Layout goal = reduced(layouts_[at(result.gradient_of.front().index)]);
     Axes partial = layouts_[at(node.operands.front().index)].sum;
     std::vector<Layout> candidates{goal};
     bool is_one_mesh = true;
@@ -213,6 +221,17 @@ class Completion {
   }
 
   // ---- updates ----
+
+  /// States without a layout of their own lie as their parameter does.
+  void lay_out_states() {
+    for (const Node& node : graph_.nodes) {
+      if (!node.op->optimizer) continue;
+      for (std::size_t i = 0; i < node.op->optimizer->states.size(); ++i) {
+        std::optional<Layout>& state = graph_.value(node.operands[2 + i]).layout;
+        if (!state) state = graph_.value(node.operands[0]).layout;
+      }
+    }
+  }
 
   Strategy of_update(NodeId id) {
     const Node& node = graph_.node(id);
