@@ -13,5 +13,5 @@ if [[ -z ${DATA_PATH:-} ]]; then
     build/release/shardwright data digits --out build/digits
   fi
 fi
-build/release/shardwright train ffn --devices 8 --annotate examples/annotations/ffn_seed.json \
+build/release/shardwright train ffn --devices 8 --annotate examples/annotations/ffn_seed000.json \
   --search propagation --optimizer momentum --lr 0.05 --momentum 0.9 --epochs 1 --log-every 50

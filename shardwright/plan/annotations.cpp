@@ -303,6 +303,7 @@ class ConstraintMaker {
   ConstraintMaker(const Graph& graph, const Annotations& annotations, int devices, Parallel mode)
       : graph_(graph), annotations_(annotations), devices_(devices), mode_(mode) {
     out_.strategies.resize(graph.nodes.size());
+    out_.reasons.resize(graph.nodes.size());
   }
 
   Constraints make() {
@@ -359,6 +360,7 @@ class ConstraintMaker {
       s.loops[l] = translated(splits_[i].loops[l], common_.axes_of[i]);
     s.mesh = used_axes(s).empty() ? 0 : common_.mesh_of[i];
     out_.strategies[at(id.index)] = s;
+    out_.reasons[at(id.index)] = "annotated";
     const Annotation& annotation = annotations_.nodes.at(graph_.name_of(id));
     try {
       if (annotation.out.size() > 1)
@@ -404,8 +406,10 @@ class ConstraintMaker {
     for (NodeId id : graph_.node_ids()) {
       const Node& node = graph_.node(id);
       auto& strategy = out_.strategies[at(id.index)];
-      if (node.phase == Phase::forward && node.op->kind == OpKind::compute && !strategy)
-        strategy = batch_strategy(graph_, node, is_batch, out_.meshes[0]);
+      if (node.phase != Phase::forward || node.op->kind != OpKind::compute || strategy) continue;
+      strategy = batch_strategy(graph_, node, is_batch, out_.meshes[0]);
+      out_.reasons[at(id.index)] = used_axes(*strategy).empty() ? "not annotated, and no batch to split"
+                                                                : "not annotated: the batch is split";
     }
   }
 

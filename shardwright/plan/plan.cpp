@@ -86,6 +86,7 @@ std::map<std::string, std::string> leaf_layouts(const Graph& graph, const Search
 Constraints stand_alone(const Graph& graph) {
   Constraints out{.meshes = {Mesh{}}};
   out.strategies.resize(graph.nodes.size());
+  out.reasons.resize(graph.nodes.size());
   return out;
 }
 

@@ -18,6 +18,7 @@ namespace shardwright {
 struct Constraints {
   std::vector<Mesh> meshes;                         // the plan's; [0] is the one that annotations refine
   std::vector<std::optional<Strategy>> strategies;  // per node
+  std::vector<std::string> reasons;                 // per node, why it is fixed
   std::map<ValueId, Layout> layouts;                // of inputs (dataset strategy) and results (out_strategy)
 };
 

@@ -2,7 +2,7 @@
 #include <ostream>
 
 #include "shardwright/cli/planning.h"
-#include "shardwright/cli/report.h"
+#include "shardwright/frontend/report.h"
 #include "shardwright/cost/cluster.h"
 #include "shardwright/passes/compile.h"
 

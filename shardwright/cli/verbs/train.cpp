@@ -8,7 +8,7 @@
 
 #include "shardwright/base/error.h"
 #include "shardwright/cli/planning.h"
-#include "shardwright/cli/report.h"
+#include "shardwright/frontend/report.h"
 #include "shardwright/cli/training_data.h"
 #include "shardwright/cost/cluster.h"
 #include "shardwright/passes/compile.h"

@@ -102,7 +102,7 @@ class Propagation {
       out.push_back(candidate(node, rule, *fixed));
       chosen_[at(id.index)] = 0;
       is_fixed_[at(id.index)] = has_fixed_ = true;
-      reasons_[at(id.index)] = "fixed by the user";
+      reasons_[at(id.index)] = problem_.constraints.reasons[at(id.index)];
       return;
     }
     const auto& meshes = problem_.constraints.meshes;

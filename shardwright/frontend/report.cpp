@@ -1,4 +1,4 @@
-#include "shardwright/cli/report.h"
+#include "shardwright/frontend/report.h"
 
 #include <fmt/format.h>
 

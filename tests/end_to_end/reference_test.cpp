@@ -1,0 +1,278 @@
+// Training runs of PyTorch (tests/reference), repeated: on one device, and under many plans on several.
+// SHARDWRIGHT_FULL=1 runs ten random plans for each number of devices instead of two.
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <iostream>
+#include <sstream>
+
+#include "shardwright/autodiff/train_step.h"
+#include "shardwright/base/random.h"
+#include "shardwright/cli/training_data.h"
+#include "shardwright/frontend/model.h"
+#include "shardwright/graph/op.h"
+#include "shardwright/passes/compile.h"
+#include "shardwright/runtime/safetensors.h"
+#include "shardwright/runtime/session.h"
+
+namespace shardwright {
+namespace {
+
+struct Reference {
+  std::string name;
+  std::string model;
+  std::string file;  // empty: none, the run on one device is the reference
+  OptimizerChoice optimizer;
+  double tolerance = 2e-6;         // of the losses on one device, relative
+  double weight_tolerance = 1e-4;  // of the weights in f32
+  std::string annotations;         // the seeds', for 8 devices
+  std::vector<int> devices{2, 4, 8};
+};
+void PrintTo(const Reference& r, std::ostream* out) { *out << r.name; }
+
+std::string path_of(const std::string& file) { return "tests/reference/" + file + ".safetensors"; }
+
+struct Outcome {
+  std::vector<double> losses;
+  std::map<std::string, std::vector<double>> weights;
+  SessionStatistics statistics;
+};
+
+/// The train step of the model, ready to be planned.
+Model train_model(const Reference& r, DType precision) {
+  Model model = build_model(r.model, {.global_batch = std::nullopt, .precision = precision, .loss = ""});
+  add_train_step(model.graph, model.loss, r.optimizer);
+  return model;
+}
+
+Outcome run(const Reference& r, const Model& model, Program program) {
+  Session session(std::move(program), {.seed = 7});
+  std::ostringstream notices;
+  const TrainingData data = training_data(model, r.file.empty() ? "" : path_of(r.file), "", 7, notices);
+  if (!r.file.empty())
+    for (const auto& [name, value] : initial_parameters(model.graph, path_of(r.file)))
+      session.set(name, value);
+  Outcome out{.losses = {}, .weights = {}, .statistics = session.statistics()};
+  const std::int64_t steps = data.batches_per_epoch ? data.batches_per_epoch : 8;
+  for (std::int64_t step = 0; step < steps; ++step)
+    out.losses.push_back(to_doubles(session.step(data.batch(step))[0])[0]);
+  for (const Node& node : model.graph.nodes)
+    if (node.op->kind == OpKind::parameter) {
+      const std::string& name = model.graph.value(node.results[0]).name;
+      out.weights[name] = to_doubles(session.get(name));
+    }
+  return out;
+}
+
+Outcome run_planned(const Reference& r, DType precision, PlanRequest request) {
+  const Model model = train_model(r, precision);
+  request.model = r.model;
+  return run(r, model, compile(model.graph, make_plan(model.graph, request)));
+}
+
+Outcome run_alone(const Reference& r, DType precision) {
+  return run_planned(r, precision, {.devices = 1, .parallel = Parallel::stand_alone});
+}
+
+/// Largest difference relative to the largest magnitude.
+double difference(const std::vector<double>& a, const std::vector<double>& b) {
+  double most = 0, scale = 1e-30;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    most = std::max(most, std::abs(a[i] - b[i]));
+    scale = std::max(scale, std::abs(b[i]));
+  }
+  return a.size() == b.size() ? most / scale : 1e30;
+}
+
+void expect_same(const Outcome& have, const Outcome& want, double tolerance, double weight_tolerance) {
+  ASSERT_EQ(have.losses.size(), want.losses.size());
+  for (std::size_t s = 0; s < want.losses.size(); ++s)
+    EXPECT_NEAR(have.losses[s], want.losses[s], tolerance * std::abs(want.losses[s])) << "step " << s;
+  for (const auto& [name, values] : want.weights)
+    EXPECT_LE(difference(have.weights.at(name), values), weight_tolerance) << name;
+}
+
+/// A random factorisation of `devices` into axes, and random legal strategies of all forward nodes.
+PlannedGraph random_plan(const Graph& graph, int devices, std::uint64_t seed) {
+  const RandomStream stream(seed, "plan");
+  std::uint64_t next = 0;
+  const auto below = [&](std::size_t n) {
+    return static_cast<std::size_t>(stream.below(next++, static_cast<std::int64_t>(n)));
+  };
+  PlannedGraph out{graph, {}};
+  Mesh mesh;
+  for (int rest = devices; rest > 1;) {
+    int size = 2 + static_cast<int>(below(static_cast<std::size_t>(rest) - 1));
+    while (rest % size) --size;
+    if (size == 1) size = rest;
+    mesh.axes.push_back({fmt::format("a{}", mesh.axes.size()), size});
+    rest /= size;
+  }
+  out.graph.meshes = {mesh};
+  for (Node& node : out.graph.nodes) {
+    if (node.op->kind != OpKind::compute || node.phase != Phase::forward) continue;
+    const Rule rule = rule_of(out.graph, node);
+    const auto all = legal_strategies(rule, mesh, {.linear = true, .all_orders = true});
+    node.strategy = all[below(all.size())];
+    const NodeLayouts layouts = layouts_of(rule, *node.strategy);
+    for (std::size_t i = 0; i < node.operands.size(); ++i) {
+      Value& v = out.graph.value(node.operands[i]);
+      if (out.graph.node(v.producer).op->kind == OpKind::compute || v.layout) continue;
+      v.layout = layouts.operands[i];
+      v.layout->sum = v.layout->max = {};
+      if (v.layout->used().empty()) v.layout->mesh = 0;
+    }
+  }
+  return out;
+}
+
+class References : public ::testing::TestWithParam<Reference> {
+ protected:
+  const Reference& r() const { return GetParam(); }
+};
+
+TEST_P(References, losses_of_one_device_are_those_of_pytorch) {
+  if (r().file.empty()) GTEST_SKIP() << "no run of PyTorch for this one";
+  const Outcome have = run_alone(r(), DType::f32);
+  const SafetensorsFile file = SafetensorsFile::open(path_of(r().file));
+  const std::vector<double> want = to_doubles(file.read("loss"));
+  ASSERT_EQ(have.losses.size(), want.size());
+  for (std::size_t s = 0; s < want.size(); ++s)
+    EXPECT_NEAR(have.losses[s], want[s], r().tolerance * std::abs(want[s])) << "step " << s;
+  for (const std::string& name : file.names())
+    if (name.starts_with("final.")) {
+      EXPECT_LE(difference(have.weights.at(name.substr(6)), to_doubles(file.read(name))),
+                r().weight_tolerance)
+          << name;
+    }
+}
+
+TEST_P(References, data_parallel_and_propagation_agree_with_one_device) {
+  const Outcome want = run_alone(r(), DType::f32);
+  for (int devices : r().devices)
+    for (Parallel mode : {Parallel::data_parallel, Parallel::auto_parallel}) {
+      SCOPED_TRACE(fmt::format("{} on {} devices", name_of(mode), devices));
+      expect_same(run_planned(r(), DType::f32, {.devices = devices, .parallel = mode}), want, 1e-4,
+                  r().weight_tolerance);
+    }
+}
+
+TEST_P(References, annotations_of_the_seeds_agree_with_one_device) {
+  if (r().annotations.empty()) GTEST_SKIP() << "the seeds annotate another network";
+  const Annotations annotations = parse_annotations(r().annotations, "annotations");
+  const Outcome want = run_alone(r(), DType::f32);
+  for (Parallel mode : {Parallel::semi_auto_parallel, Parallel::auto_parallel})
+    for (int level : {0, 1, 3}) {
+      SCOPED_TRACE(fmt::format("{}, optimizer parallel {}", name_of(mode), level));
+      expect_same(
+          run_planned(
+              r(), DType::f32,
+              {.devices = 8, .parallel = mode, .annotations = annotations, .optimizer_parallel = level}),
+          want, 1e-4, r().weight_tolerance);
+    }
+}
+
+TEST_P(References, random_plans_agree_with_one_device) {
+  const int plans = std::getenv("SHARDWRIGHT_FULL") ? 10 : 2;
+  const Outcome want = run_alone(r(), DType::f32);
+  for (int devices : r().devices)
+    for (int seed = 0; seed < plans; ++seed) {
+      SCOPED_TRACE(fmt::format("{} devices, seed {}", devices, seed));
+      const Model model = train_model(r(), DType::f32);
+      expect_same(
+          run(r(), model, compile(random_plan(model.graph, devices, static_cast<std::uint64_t>(seed)))), want,
+          1e-4, r().weight_tolerance);
+    }
+}
+
+TEST_P(References, in_f64_all_plans_agree_to_ten_digits) {
+  const int plans = std::getenv("SHARDWRIGHT_FULL") ? 10 : 1;
+  const Outcome want = run_alone(r(), DType::f64);
+  const int devices = r().devices.back();
+  expect_same(run_planned(r(), DType::f64, {.devices = devices, .parallel = Parallel::data_parallel}), want,
+              1e-10, 1e-10);
+  for (int seed = 0; seed < plans; ++seed) {
+    SCOPED_TRACE(fmt::format("{} devices, seed {}", devices, seed));
+    const Model model = train_model(r(), DType::f64);
+    expect_same(
+        run(r(), model, compile(random_plan(model.graph, devices, static_cast<std::uint64_t>(100 + seed)))),
+        want, 1e-10, 1e-10);
+  }
+}
+
+const OptimizerChoice ffn_optimizer{"momentum", {{"rate", 0.05}, {"momentum", 0.9}}};
+
+INSTANTIATE_TEST_SUITE_P(
+    EndToEnd, References,
+    ::testing::Values(
+        Reference{
+            .name = "ffn",
+            .model = "ffn",
+            .file = "ffn",
+            .optimizer = ffn_optimizer,
+            .annotations =
+                R"({"dense1.matmul": {"in": [[2, 4], [4, 1]]}, "dense3.matmul": {"in": [[1, 8], [8, 1]]}})"},
+        Reference{.name = "three_layer_mae",
+                  .model = "three_layer_mae",
+                  .file = "three_layer_mae",
+                  .optimizer = {"momentum", {{"rate", 0.01}, {"momentum", 0.1}}},
+                  .tolerance = 1e-4,
+                  // |x - y| has a kink: where x is within rounding of y, the order of a sum decides a sign.
+                  .weight_tolerance = 1e-3},
+        Reference{
+            .name = "three_layer",
+            .model = "three_layer",
+            .file = "three_layer_sgd",
+            .optimizer = {"sgd", {{"rate", 0.05}}},
+            .annotations = R"({"dense1.matmul": {"device_matrix": [2, 2, 2], "names": ["dp", "sp", "mp"],
+                                       "in": [["mp", ["sp", "dp"]], [["sp", "dp"], "None"]]}, "relu1": {"in": [[4, 1]]},
+                                     "dense2.matmul": {"device_matrix": [8], "names": ["tp"], "in": [["None", "tp"], ["tp", "None"]]},
+                                     "relu2": {"in": [[8, 1]]}})"},
+        Reference{.name = "matmul_chain",
+                  .model = "matmul_chain",
+                  .file = "matmul_chain",
+                  .optimizer = {"adam", {{"rate", 0.01}}}},
+        Reference{.name = "matmul_chain_6",
+                  .model = "matmul_chain:batch=24,widths=48-96-24",
+                  .file = "",
+                  .optimizer = {"adam", {{"rate", 0.01}}},
+                  .devices = {3, 6}},
+        Reference{.name = "ffn_6",
+                  .model = "ffn:batch=48",
+                  .file = "",
+                  .optimizer = ffn_optimizer,
+                  .devices = {3, 6}}),
+    [](const auto& info) { return info.param.name; });
+
+// The split is real: what each device holds falls with the devices, and so does what moves.
+
+TEST(Devices, sharded_weights_shrink_the_arena) {
+  const Reference r{.name = "",
+                    .model = "matmul_chain:batch=16,widths=512-512-512",
+                    .file = "",
+                    .optimizer = {"adam", {{"rate", 0.01}}}};
+  const auto arena = [&](int n) {
+    const std::string json = fmt::format(
+        R"({{"matmul1": {{"in": [[1, 1], [1, {0}]]}}, "matmul2": {{"in": [[1, {0}], [{0}, 1]]}}}})", n);
+    return run_planned(r, DType::f32,
+                       {.devices = n, .annotations = parse_annotations(n > 1 ? json : "{}", "")})
+        .statistics.arena_bytes;
+  };
+  const std::int64_t one = arena(1);
+  EXPECT_LT(arena(2), 0.6 * static_cast<double>(one));
+  EXPECT_LT(arena(8), 0.2 * static_cast<double>(one));
+}
+
+TEST(Devices, data_parallel_moves_the_gradients_and_the_loss_and_nothing_else) {
+  const Reference r{.name = "", .model = "ffn", .file = "", .optimizer = ffn_optimizer};
+  const Outcome got = run_planned(r, DType::f32, {.devices = 4, .parallel = Parallel::data_parallel});
+  std::int64_t elements = 1;  // the loss
+  for (const auto& [name, values] : got.weights) elements += static_cast<std::int64_t>(values.size());
+  EXPECT_EQ(got.statistics.collectives_per_step, (std::map<std::string, int>{{"all_reduce", 11}}));
+  EXPECT_NEAR(static_cast<double>(got.statistics.bytes_communicated_per_step),
+              static_cast<double>(elements) * 4 * 2 * 3 / 4, 64);
+}
+
+}  // namespace
+}  // namespace shardwright

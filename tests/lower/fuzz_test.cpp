@@ -1,0 +1,120 @@
+// Any legal plan computes the same. Random strategies (partial operands included) for every forward node,
+// random storage of parameters and inputs, random layouts of the optimizer's state, on meshes of 2x2, 2x3 and
+// 2x2x2 devices: losses and weights after a step equal those of the whole network on one device.
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "shardwright/autodiff/train_step.h"
+#include "shardwright/base/random.h"
+#include "shardwright/lower/spmd.h"
+#include "shardwright/passes/optimize.h"
+#include "shardwright/plan/complete.h"
+#include "shardwright/runtime/session.h"
+#include "tests/support/evaluate.h"
+#include "tests/support/transformer.h"
+
+namespace shardwright {
+namespace {
+
+class Dice {
+ public:
+  explicit Dice(std::uint64_t seed) : stream_(seed, "dice") {}
+  std::size_t below(std::size_t n) {
+    return static_cast<std::size_t>(stream_.below(next_++, static_cast<std::int64_t>(n)));
+  }
+
+ private:
+  RandomStream stream_;
+  std::uint64_t next_ = 0;
+};
+
+/// Each axis shards a random dim that it divides, or none.
+Layout random_layout(const Mesh& mesh, const Shape& shape, Dice& dice) {
+  Layout layout = replicated(shape.size());
+  for (int a = 0; a < mesh.axis_count(); ++a) {
+    const std::size_t d = dice.below(shape.size() + 1);
+    if (d == shape.size()) continue;
+    const Axes wider = dice.below(2) ? layout.dims[d].with({a}) : Axes{a}.with(layout.dims[d]);
+    if (shape[d] % mesh.count(wider) == 0) layout.dims[d] = wider;
+  }
+  return layout;
+}
+
+struct FuzzCase {
+  std::string name;
+  Mesh mesh;
+  testing::TransformerSizes sizes;
+};
+void PrintTo(const FuzzCase& c, std::ostream* out) { *out << c.name; }
+
+void fuzz(const FuzzCase& c, std::uint64_t seed) {
+  SCOPED_TRACE(fmt::format("seed {}", seed));
+  Dice dice(seed);
+  testing::TransformerSizes sizes = c.sizes;
+  sizes.is_tied = seed % 2 == 0;
+  testing::Transformer t = testing::make_transformer(sizes, {c.mesh, {}, {}}, DType::f64);
+  Graph& graph = t.graph;
+  for (Node& node : graph.nodes) {
+    Value& v = graph.value(node.results[0]);
+    if (node.op->kind != OpKind::compute) {
+      v.layout = random_layout(c.mesh, v.type.shape, dice);
+      continue;
+    }
+    const auto all = legal_strategies(rule_of(graph, node), c.mesh, {.linear = true, .all_orders = true});
+    node.strategy = all[dice.below(all.size())];
+  }
+  add_train_step(graph, t.loss, {.name = "adam", .attributes = {{"rate", 0.01}}});
+  for (const Node& node : graph.nodes)
+    if (node.op->optimizer) {
+      const Layout layout = random_layout(c.mesh, graph.value(node.operands[0]).type.shape, dice);
+      for (std::size_t i : {std::size_t{2}, std::size_t{3}}) graph.value(node.operands[i]).layout = layout;
+    }
+  const auto values = testing::transformer_values(graph, sizes.vocabulary, seed);
+  const std::vector<Tensor> whole_run = evaluate(graph, values);
+
+  Redistributor redistributor(c.mesh, {.even_only = true});
+  Graph planned = graph;
+  complete(planned, redistributor);
+  Session session(optimize(lower(planned, redistributor), {redistributor}));
+  std::map<std::string, Tensor> batch;
+  for (const Node& node : graph.nodes) {
+    const std::string& name = graph.value(node.results[0]).name;
+    if (node.op->kind == OpKind::input) batch[name] = values.at(name);
+    if (node.op->kind == OpKind::parameter) session.set(name, values.at(name));
+  }
+  const double loss = to_doubles(session.step(batch)[0])[0];
+  EXPECT_NEAR(loss, to_doubles(whole_run[static_cast<std::size_t>(t.loss.index)])[0], 1e-10);
+  for (const Update& u : graph.updates) {
+    const auto want = to_doubles(whole_run[static_cast<std::size_t>(u.value.index)]);
+    const auto have = to_doubles(session.get(graph.value(u.leaf).name));
+    for (std::size_t i = 0; i < want.size(); ++i)
+      ASSERT_NEAR(have[i], want[i], 1e-9) << graph.value(u.leaf).name << " element " << i;
+  }
+}
+
+class Fuzz : public ::testing::TestWithParam<FuzzCase> {};
+
+TEST_P(Fuzz, random_plans_compute_the_same) {
+  const int plans = std::getenv("SHARDWRIGHT_FULL") ? 40 : 6;
+  for (int seed = 0; seed < plans && !HasFatalFailure(); ++seed)
+    fuzz(GetParam(), static_cast<std::uint64_t>(seed));
+}
+
+constexpr testing::TransformerSizes by_two{
+    .batch = 4, .sequence = 4, .hidden = 4, .heads = 4, .head = 2, .vocabulary = 8, .ffn = 8, .layers = 1};
+constexpr testing::TransformerSizes by_six{
+    .batch = 6, .sequence = 6, .hidden = 6, .heads = 6, .head = 2, .vocabulary = 12, .ffn = 12, .layers = 1};
+constexpr testing::TransformerSizes by_eight{
+    .batch = 8, .sequence = 8, .hidden = 8, .heads = 8, .head = 2, .vocabulary = 8, .ffn = 16, .layers = 1};
+
+INSTANTIATE_TEST_SUITE_P(Meshes, Fuzz,
+                         ::testing::Values(FuzzCase{"mesh_2x2", {{{"a", 2}, {"b", 2}}}, by_two},
+                                           FuzzCase{"mesh_2x3", {{{"a", 2}, {"b", 3}}}, by_six},
+                                           FuzzCase{
+                                               "mesh_2x2x2", {{{"a", 2}, {"b", 2}, {"c", 2}}}, by_eight}),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace shardwright
