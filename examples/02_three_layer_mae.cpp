@@ -38,7 +38,7 @@ int main() {
     return LossAndAux{loss_fn(output, target), {output}};
   };
   TrainStep train_step(forward, {{"image", data.type("image")}, {"label", data.type("label")}},
-                       momentum(0.05, 0.1), {.devices = 8});
+                       momentum(0.01, 0.1), {.devices = 8});
   fmt::print("{}", train_step.explain());
   int i = 0;
   for (const Batch& batch : data.epoch(0)) {

@@ -243,7 +243,7 @@ INSTANTIATE_TEST_SUITE_P(
                   .file = "",
                   .optimizer = ffn_optimizer,
                   .devices = {3, 6}}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& test) { return test.param.name; });
 
 // The split is real: what each device holds falls with the devices, and so does what moves.
 

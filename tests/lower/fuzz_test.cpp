@@ -114,7 +114,7 @@ INSTANTIATE_TEST_SUITE_P(Meshes, Fuzz,
                                            FuzzCase{"mesh_2x3", {{{"a", 2}, {"b", 3}}}, by_six},
                                            FuzzCase{
                                                "mesh_2x2x2", {{{"a", 2}, {"b", 2}, {"c", 2}}}, by_eight}),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& test) { return test.param.name; });
 
 }  // namespace
 }  // namespace shardwright

@@ -89,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(
                            {{"all_reduce", 1}},
                            {},
                            {{"reduce_scatter", weights}, {"all_gather", weights}}}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& test) { return test.param.name; });
 
 TEST(KnownAnswers, level_1_moves_the_bytes_of_data_parallelism) {
   const Case plain{"", {dp4, {0}, {}}, 0, {}, {}, {}}, level1{"", {dp4, {0}, {}}, 1, {}, {}, {}};
