@@ -2,8 +2,8 @@
 #include <ostream>
 
 #include "shardwright/cli/planning.h"
-#include "shardwright/frontend/report.h"
 #include "shardwright/cost/cluster.h"
+#include "shardwright/frontend/report.h"
 #include "shardwright/passes/compile.h"
 
 namespace shardwright::verbs {

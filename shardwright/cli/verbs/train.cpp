@@ -8,9 +8,9 @@
 
 #include "shardwright/base/error.h"
 #include "shardwright/cli/planning.h"
-#include "shardwright/frontend/report.h"
 #include "shardwright/cli/training_data.h"
 #include "shardwright/cost/cluster.h"
+#include "shardwright/frontend/report.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/runtime/session.h"
 
