@@ -23,7 +23,8 @@ struct Parsed {
 void declare(CLI::App& app, const Verb& verb, Parsed& parsed) {
   std::string usage = "shardwright " + verb.name;
   for (const std::string& p : verb.positionals) usage += " " + p;
-  app.description(usage + " [FLAGS]\n" + verb.doc);
+  app.name(usage);
+  app.description(verb.doc);
   app.footer("Example:\n  " + verb.example);
   app.allow_extras();
   for (const Flag& flag : verb.flags) {

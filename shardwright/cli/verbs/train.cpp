@@ -47,7 +47,7 @@ class Reporter {
     seconds_.push_back(seconds);
     if (step % every_ != 0 && step + 1 != length_.steps) return;
     if (is_json_) {
-      terminal_.out << nlohmann::json{{"step", step}, {"loss", loss}}.dump() << "\n" << std::flush;
+      terminal_.out << nlohmann::ordered_json{{"step", step}, {"loss", loss}}.dump() << "\n" << std::flush;
       return;
     }
     const std::int64_t epoch = length_.steps_per_epoch ? step / length_.steps_per_epoch : 0;
@@ -60,7 +60,7 @@ class Reporter {
     const SessionStatistics& s = session.statistics();
     const int devices = session.program().rank_count();
     if (is_json_) {
-      terminal_.out << nlohmann::json{{"summary",
+      terminal_.out << nlohmann::ordered_json{{"summary",
                                        {{"steps", seconds_.size()},
                                         {"devices", devices},
                                         {"median_step_seconds", median_seconds()},
