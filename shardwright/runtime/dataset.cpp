@@ -125,7 +125,7 @@ Transform type_cast(DType dtype) {
           .apply = [dtype](const Tensor& t) { return convert(t, dtype); }};
 }
 
-Transform reshape(Shape sample) {
+Transform reshape(const Shape& sample) {
   const auto type = [sample](const Type& t) {
     if (element_count(t.shape) != element_count(sample))
       throw error("reshape: samples of {} have {} elements, {} has {}", to_text(t), element_count(t.shape),

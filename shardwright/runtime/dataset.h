@@ -49,7 +49,7 @@ Transform normalize(std::vector<double> mean, std::vector<double> deviation);
 Transform hwc_to_chw();
 Transform type_cast(DType dtype);
 /// The same elements in another shape of the sample.
-Transform reshape(Shape sample);
+Transform reshape(const Shape& sample);
 
 class Epoch;
 

@@ -42,7 +42,7 @@ std::string find_file(const std::string& directory, std::string_view folder, std
     throw io_error("{}: no such folder; name the one that holds MNIST", directory);
   for (const fs::path& place : {fs::path(directory), fs::path(directory) / folder})
     for (const std::string_view ending : {"", ".gz"}) {
-      const std::string path = (place / fmt::format("{}{}", name, ending)).string();
+      std::string path = (place / fmt::format("{}{}", name, ending)).string();
       if (fs::is_regular_file(path)) return path;
     }
   throw io_error("{}: has no {}, neither plain nor .gz, nor has {}/{}", directory, name, directory, folder);

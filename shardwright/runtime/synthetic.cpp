@@ -12,7 +12,7 @@ namespace {
 constexpr double prototype_weight = 0.6;
 constexpr double label_noise = 0.1;
 constexpr double broken_sequences = 0.1;  // share of the elements that do not follow from the one before
-constexpr int addends = 8;                // inputs that one element of a linear label depends on
+constexpr std::size_t addends = 8;        // inputs that one element of a linear label depends on
 
 bool is_integer(DType dtype) { return !is_floating(dtype) && dtype != DType::boolean; }
 
@@ -155,35 +155,42 @@ void SyntheticData::add_sequences(Batch& batch, std::int64_t step) const {
   }
 }
 
+/// [batch, elements of all inputs], as numbers. An integer is a name: what it stands for is random, but
+/// always the same.
+std::vector<double> SyntheticData::features_of(const Batch& inputs) const {
+  const std::int64_t batch = task_.label_type.shape[0];
+  std::vector<std::vector<double>> columns;
+  for (const auto& [name, type] : task_.inputs) {
+    const RandomStream value(task_.seed, "synthetic value " + name);
+    std::vector<double>& column = columns.emplace_back(to_doubles(inputs[name]));
+    if (is_integer(type.dtype))
+      for (double& x : column) x = noise(value, static_cast<std::uint64_t>(x));
+  }
+  std::vector<double> features;
+  for (std::int64_t r = 0; r < batch; ++r)
+    for (const auto& column : columns) {
+      const auto row = static_cast<std::int64_t>(column.size()) / batch;
+      features.insert(features.end(), column.begin() + r * row, column.begin() + (r + 1) * row);
+    }
+  return features;
+}
+
 /// Element j of a row is a sum of a few elements of the inputs' row, the same ones in every row and step.
 Tensor SyntheticData::linear_label(const Batch& inputs, std::int64_t step) const {
   const Type& type = task_.label_type;
-  const auto width = static_cast<std::size_t>(row_size(type));
   const RandomStream random(task_.seed, "synthetic label");
   const RandomStream map(task_.seed, "synthetic map");
-  std::vector<double> label(static_cast<std::size_t>(element_count(type.shape)));
+  const std::vector<double> features = features_of(inputs);
+  const auto batch = static_cast<std::size_t>(type.shape[0]);
+  const auto width = static_cast<std::size_t>(row_size(type));
+  const std::size_t row = features.size() / batch;
   const std::uint64_t first = first_index(type, step);
+  std::vector<double> label(batch * width);
   for (std::size_t i = 0; i < label.size(); ++i) label[i] = label_noise * noise(random, first + i);
-  std::uint64_t draw = 0;
-  const double weight =
-      1 / std::sqrt(static_cast<double>(addends) * static_cast<double>(task_.inputs.size()));
-  for (const auto& [name, input_type] : task_.inputs) {
-    const RandomStream value(task_.seed, "synthetic value " + name);
-    const std::vector<double> x = to_doubles(inputs[name]);  // [batch, row]
-    const std::int64_t row = row_size(input_type);
-    for (std::size_t j = 0; j < width; ++j) {
-      for (int k = 0; k < addends; ++k, draw += 2) {
-        const auto at = static_cast<std::size_t>(map.below(draw, row));
-        const double factor = weight * noise(map, draw + 1);
-        for (std::size_t r = 0; r * width < label.size(); ++r) {
-          const double element = x[r * static_cast<std::size_t>(row) + at];
-          // An integer is a name: what it stands for is random, but always the same.
-          const double number =
-              is_integer(input_type.dtype) ? noise(value, static_cast<std::uint64_t>(element)) : element;
-          label[r * width + j] += factor * number;
-        }
-      }
-    }
+  for (std::size_t j = 0; j < width * addends; ++j) {
+    const auto at = static_cast<std::size_t>(map.below(2 * j, static_cast<std::int64_t>(row)));
+    const double factor = noise(map, 2 * j + 1) / std::sqrt(addends);
+    for (std::size_t r = 0; r < batch; ++r) label[r * width + j / addends] += factor * features[r * row + at];
   }
   return filled(type, [&](std::size_t i) { return label[i]; });
 }

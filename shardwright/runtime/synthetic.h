@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "shardwright/base/random.h"
 #include "shardwright/base/tensor.h"
@@ -46,6 +47,7 @@ class SyntheticData {
   Tensor input_of_classes(const std::string& name, const Type& type, const Tensor& classes,
                           std::int64_t step) const;
   void add_sequences(Batch& batch, std::int64_t step) const;
+  std::vector<double> features_of(const Batch& inputs) const;
   Tensor linear_label(const Batch& inputs, std::int64_t step) const;
 
   SyntheticTask task_;
