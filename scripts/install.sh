@@ -12,7 +12,7 @@ for group in "${@:-build}"; do
       ;;
     tests) packages+=(libgtest-dev librapidcheck-dev) ;;
     checks) packages+=(clang-format shellcheck) ;;
-    tidy) packages+=(clang-tidy-16) ;;
+    tidy) packages+=(clang-tidy-16 libomp-16-dev) ;; # clang cannot read GCC's omp.h
     *)
       echo "install.sh: group '$group' is unknown; there are build, tests, checks, tidy" >&2
       exit 2
@@ -20,7 +20,7 @@ for group in "${@:-build}"; do
   esac
 done
 
-if ! command -v apt-get dpkg-query >/dev/null; then
+if ! command -v apt-get >/dev/null; then
   echo "install.sh: no apt here; install these packages (names of Debian 12): ${packages[*]}" >&2
   exit 2
 fi
