@@ -1,11 +1,12 @@
 // Data for a model that has none: made of random numbers, yet learnable, so that the losses move.
 //
-//   label i32 [batch], inputs f32     noisy prototypes: a random class c, each input 0.6 * prototype[c] +
-//   noise label i32 [batch], inputs i32     a random class c, every other element of an input is congruent to
-//   c label i32 [batch, seq], inputs i32 [batch, seq]   next of a sequence x' = (a x + b) mod classes, now
-//   and
-//                                                     then broken by a random element
-//   label f32                         a fixed random linear map of the inputs, plus noise
+//   label              inputs              task
+//   i32 [batch]        f32                 noisy prototypes: a random class c, each input
+//                                          0.6 * prototype[c] + noise
+//   i32 [batch]        i32                 a random class c; every other element is congruent to c
+//   i32 [batch, seq]   i32 [batch, seq]    next of a sequence x' = (a x + b) mod classes, now and then
+//                                          broken by a random element
+//   f32                any                 a fixed random linear map of the inputs, plus noise
 //
 // Every element is a pure function of seed, step and its global index: it depends on no plan, and steps can
 // be made in any order.

@@ -61,12 +61,13 @@ class Reporter {
     const int devices = session.program().rank_count();
     if (is_json_) {
       terminal_.out << nlohmann::ordered_json{{"summary",
-                                       {{"steps", seconds_.size()},
-                                        {"devices", devices},
-                                        {"median_step_seconds", median_seconds()},
-                                        {"arena_bytes_per_device", s.arena_bytes},
-                                        {"collectives_per_step", s.collectives_per_step},
-                                        {"bytes_communicated_per_step", s.bytes_communicated_per_step}}}}
+                                               {{"steps", seconds_.size()},
+                                                {"devices", devices},
+                                                {"median_step_seconds", median_seconds()},
+                                                {"arena_bytes_per_device", s.arena_bytes},
+                                                {"collectives_per_step", s.collectives_per_step},
+                                                {"bytes_communicated_per_step",
+                                                 s.bytes_communicated_per_step}}}}
                            .dump()
                     << "\n";
       return;
