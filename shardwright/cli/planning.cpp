@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "shardwright/base/text.h"
+#include "shardwright/simulate/estimate.h"
 
 namespace shardwright {
 namespace {
@@ -22,7 +23,7 @@ std::vector<Flag> planning_flags(std::vector<Flag> more) {
       {"--devices", "N", "number of devices", ""},
       {"--cluster", "C", "the machine: cpu:N (default: cpu:DEVICES)", ""},
       {"--parallel", "MODE", "stand_alone, data_parallel, semi_auto_parallel or auto_parallel", ""},
-      {"--search", "NAME", "search of auto_parallel: propagation", ""},
+      {"--search", "NAME", "search of auto_parallel: propagation or exhaustive", ""},
       {"--plan", "FILE", "use a saved plan", ""},
       {"--annotate", "FILE", "strategies of single operators, as JSON", ""},
       {"--global-batch", "B", "samples per step on all devices together", "--batch-size"},
@@ -83,8 +84,10 @@ Plan plan_of(const Arguments& arguments, const Model& model, const Graph& graph)
     apply(plan, graph);  // refuses a plan for another network
     return plan;
   }
-  PlanRequest request{
-      .model = model.name, .cluster = arguments.text("--cluster"), .annotations = model.annotations};
+  PlanRequest request{.model = model.name,
+                      .cluster = arguments.text("--cluster"),
+                      .annotations = model.annotations,
+                      .price = step_seconds};
   const std::string cluster = request.cluster;
   const auto of_cluster = cluster.find(':') == std::string::npos
                               ? std::nullopt

@@ -61,6 +61,7 @@ std::string plan_table(const Plan& plan, const Estimate& e) {
     rows.push_back({op.name, strategy_text(op), integers_text(op),
                     op.reason + (op.out.empty() ? "" : "; result " + op.out)});
   if (plan.devices > 1) out += aligned(rows);
+  if (!plan.compared.empty()) out += plan.compared + "\n";
   std::string collectives;
   for (const auto& [kind, count] : e.collectives)
     collectives += fmt::format("{}{} {}", collectives.empty() ? "" : ", ", count, kind);

@@ -42,7 +42,8 @@ TrainStep::TrainStep(const Forward& forward, const Inputs& inputs, const Optimiz
                       .devices = options.devices,
                       .search = options.search,
                       .annotations = trace.annotations(),
-                      .optimizer_parallel = options.optimizer_parallel};
+                      .optimizer_parallel = options.optimizer_parallel,
+                      .price = step_seconds};
   request.parallel = options.devices == 1 ? Parallel::stand_alone : options.parallel;
   if (!options.dataset_strategy.empty()) set_dataset_strategy(request.annotations, options.dataset_strategy);
   state_->plan = make_plan(graph, request);

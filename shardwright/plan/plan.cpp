@@ -54,7 +54,7 @@ PlannedOperator planned_operator(const Graph& graph, NodeId id, const Choice& ch
 }
 
 /// Leaves lie as their first forward user wants them, unless data have a layout of their own.
-std::map<std::string, std::string> leaf_layouts(const Graph& graph, const SearchResult& found,
+std::map<std::string, std::string> leaf_layouts(const Graph& graph, const std::vector<Choice>& choices,
                                                 const Constraints& constraints, int optimizer_parallel) {
   std::map<std::string, std::string> out;
   for (const Node& node : graph.nodes) {
@@ -70,7 +70,7 @@ std::map<std::string, std::string> leaf_layouts(const Graph& graph, const Search
         const auto it = std::find(operands.begin(), operands.end(), v);
         if (it == operands.end() || graph.node(user).phase != Phase::forward) continue;
         const Rule rule = rule_of(graph, graph.node(user));
-        layout = layouts_of(rule, found.choices[at(user.index)].strategy)
+        layout = layouts_of(rule, choices[at(user.index)].strategy)
                      .operands[static_cast<std::size_t>(it - operands.begin())];
         layout.sum = layout.max = {};
         break;
@@ -110,10 +110,11 @@ std::string fingerprint_of(const Graph& graph) {
   return fmt::format("{:016x}", hash_of(text));
 }
 
-Plan make_plan(const Graph& graph, const PlanRequest& request) {
-  const auto start = std::chrono::steady_clock::now();
-  const bool is_alone = request.parallel == Parallel::stand_alone;
-  if (is_alone && request.devices > 1)
+namespace {
+
+/// The plan before anything is chosen.
+Plan draft(const Graph& graph, const PlanRequest& request) {
+  if (request.parallel == Parallel::stand_alone && request.devices > 1)
     throw error(
         "parallel mode stand_alone is for 1 device but there are {}; use data_parallel or auto_parallel",
         request.devices);
@@ -121,27 +122,51 @@ Plan make_plan(const Graph& graph, const PlanRequest& request) {
   plan.cluster = request.cluster.empty() ? fmt::format("cpu:{}", request.devices) : request.cluster;
   plan.parallel = name_of(request.parallel);
   plan.optimizer_parallel = request.optimizer_parallel;
+  if (request.parallel == Parallel::auto_parallel) plan.search = find_search(request.search).name;
   const Cluster cluster = cluster_called(plan.cluster);
   if (cluster.devices != request.devices)
     throw error("cluster {} has {} devices but --devices says {}", plan.cluster, cluster.devices,
                 request.devices);
+  return plan;
+}
 
+/// `plan` with these choices for the forward operators, and the leaves laid out for them.
+Plan with_choices(Plan plan, const Graph& graph, const Constraints& constraints,
+                  const std::vector<Choice>& choices) {
+  for (NodeId id : graph.node_ids())
+    if (graph.node(id).op->kind == OpKind::compute && graph.node(id).phase == Phase::forward)
+      plan.operators.push_back(planned_operator(graph, id, choices[at(id.index)], constraints));
+  plan.layouts = leaf_layouts(graph, choices, constraints, plan.optimizer_parallel);
+  return plan;
+}
+
+}  // namespace
+
+Plan make_plan(const Graph& graph, const PlanRequest& request) {
+  const auto start = std::chrono::steady_clock::now();
+  Plan plan = draft(graph, request);
+  const Cluster cluster = cluster_called(plan.cluster);
   const Constraints constraints =
-      is_alone ? stand_alone(graph)
-               : constraints_of(graph, request.annotations, request.devices, request.parallel);
+      request.parallel == Parallel::stand_alone
+          ? stand_alone(graph)
+          : constraints_of(graph, request.annotations, request.devices, request.parallel);
   plan.meshes = constraints.meshes;
   std::vector<MeshCost> costs;
   for (const Mesh& mesh : plan.meshes) costs.push_back(mesh_cost(cluster, mesh));
   Redistributor redistributor(plan.meshes, costs, {.even_only = true});
-  const Problem problem{&graph, constraints, &redistributor, request.parallel == Parallel::data_parallel};
-  if (request.parallel == Parallel::auto_parallel) plan.search = find_search(request.search).name;
+  Problem problem{&graph, constraints, &redistributor, request.parallel == Parallel::data_parallel};
+  if (request.price)
+    problem.price = [&](const std::vector<Strategy>& strategies) {
+      std::vector<Choice> choices;
+      for (const Strategy& s : strategies) choices.push_back({s, {}});
+      return request.price(apply(with_choices(plan, graph, constraints, choices), graph), cluster);
+    };
   const SearchResult found = find_search(plan.search.empty() ? "propagation" : plan.search).run(problem);
   if (found.status == SearchStatus::infeasible) throw error("no plan: {}", found.violation);
   plan.status = name_of(found.status);
-  for (NodeId id : graph.node_ids())
-    if (graph.node(id).op->kind == OpKind::compute && graph.node(id).phase == Phase::forward)
-      plan.operators.push_back(planned_operator(graph, id, found.choices[at(id.index)], constraints));
-  plan.layouts = leaf_layouts(graph, found, constraints, request.optimizer_parallel);
+  plan.compared = found.compared;
+  plan.lower_bound_seconds = found.lower_bound_seconds;
+  plan = with_choices(std::move(plan), graph, constraints, found.choices);
   plan.search_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return plan;
 }

@@ -5,10 +5,13 @@
 // it onto the graph it was made for.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "shardwright/cost/cluster.h"
 #include "shardwright/graph/graph.h"
 #include "shardwright/plan/annotations.h"
 #include "shardwright/plan/problem.h"
@@ -36,10 +39,18 @@ struct Plan {
   std::string search;  // empty: no search was needed
   std::string status = "feasible";
   double search_seconds = 0;
+  std::optional<double> lower_bound_seconds;  // of a step, where the search proved one
+  std::string compared;                       // what the search looked at; told, not kept in the file
   std::vector<Mesh> meshes;
   std::vector<PlannedOperator> operators;      // forward operators
   std::map<std::string, std::string> layouts;  // of inputs and parameters: how they are stored
   int optimizer_parallel = 0;                  // 1 state, 2 + gradients, 3 + weights sharded over replicas
+};
+
+/// A graph with a plan written onto it.
+struct PlannedGraph {
+  Graph graph;
+  std::map<ValueId, Layout> update_layouts;  // per parameter, where it differs from its state's
 };
 
 /// What is asked of planning.
@@ -51,6 +62,8 @@ struct PlanRequest {
   std::string search = "propagation";
   Annotations annotations;
   int optimizer_parallel = 0;
+  /// Seconds of a step of the planned graph; for searches that price whole plans (simulate/estimate.h).
+  std::function<double(const PlannedGraph&, const Cluster&)> price = {};
 };
 
 /// Plans `graph` (a network or a whole train step).
@@ -59,12 +72,6 @@ Plan make_plan(const Graph& graph, const PlanRequest& request);
 
 /// What identifies the network of `graph`: a hash of its forward nodes and types.
 std::string fingerprint_of(const Graph& graph);
-
-/// A graph with a plan written onto it.
-struct PlannedGraph {
-  Graph graph;
-  std::map<ValueId, Layout> update_layouts;  // per parameter, where it differs from its state's
-};
 
 /// Writes strategies and layouts of `plan` onto `graph`.
 /// Throws: Error if the plan is for another network, names what does not exist, or is not legal.

@@ -3,6 +3,7 @@
 // takes.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -27,6 +28,10 @@ struct Problem {
   Constraints constraints;
   Redistributor* redistributor = nullptr;  // prices, for constraints.meshes
   bool parameters_stay_whole = false;      // data parallelism: no weight is sharded
+
+  /// Seconds of a step under these choices (per node). It lowers the whole step and times the program, so that
+  /// no search carries a second model of it; searches that need no whole price do not call it. May be empty.
+  std::function<double(const std::vector<Strategy>&)> price;
 };
 
 enum class SearchStatus { optimal, feasible, infeasible, timeout };
@@ -40,8 +45,10 @@ struct Choice {
 
 struct SearchResult {
   SearchStatus status = SearchStatus::infeasible;
-  std::string violation;        // infeasible: what cannot be satisfied
-  std::vector<Choice> choices;  // per node; only those of forward compute nodes count
+  std::string violation;                      // infeasible: what cannot be satisfied
+  std::vector<Choice> choices;                // per node; only those of forward compute nodes count
+  std::optional<double> lower_bound_seconds;  // no plan is faster, where the search can prove that
+  std::string compared;                       // what was looked at, in words; may be empty
 };
 
 struct Searcher {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "shardwright/passes/compile.h"
+
 namespace shardwright {
 namespace {
 
@@ -18,6 +20,10 @@ double compute_seconds(const Graph& graph, const Node& node, const Cluster& clus
 }
 
 }  // namespace
+
+double step_seconds(const PlannedGraph& planned, const Cluster& cluster) {
+  return estimate(compile(planned), cluster).step_seconds();
+}
 
 Estimate estimate(const Program& program, const Cluster& cluster) {
   const Graph& graph = program.graph;

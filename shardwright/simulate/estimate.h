@@ -7,6 +7,7 @@
 
 #include "shardwright/cost/cluster.h"
 #include "shardwright/lower/program.h"
+#include "shardwright/plan/plan.h"
 
 namespace shardwright {
 
@@ -23,5 +24,8 @@ struct Estimate {
 };
 
 Estimate estimate(const Program& program, const Cluster& cluster);
+
+/// Seconds of a step of a planned graph: lowered, optimized and timed. What PlanRequest::price wants.
+double step_seconds(const PlannedGraph& planned, const Cluster& cluster);
 
 }  // namespace shardwright

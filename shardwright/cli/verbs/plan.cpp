@@ -13,6 +13,10 @@ namespace {
 std::string document(const Plan& plan, const Estimate& e) {
   nlohmann::ordered_json out = nlohmann::ordered_json::parse(to_json(plan));
   out["step_seconds"] = e.step_seconds();
+  if (plan.lower_bound_seconds) {
+    out["lower_bound_seconds"] = *plan.lower_bound_seconds;
+    out["gap"] = e.step_seconds() / *plan.lower_bound_seconds - 1;
+  }
   out["memory_bytes"] = {
       {"parameters", e.parameter_bytes}, {"optimizer_state", e.state_bytes}, {"arena", e.arena_bytes}};
   out["fits"] = true;
