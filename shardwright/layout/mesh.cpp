@@ -1,9 +1,15 @@
 #include "shardwright/layout/mesh.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 namespace shardwright {
+namespace {
+
+constexpr std::int64_t max_ranks = 1 << 20;
+
+}  // namespace
 
 bool Axes::contains(int axis) const { return std::find(begin(), end(), axis) != end(); }
 
@@ -119,7 +125,10 @@ Mesh parse_mesh(Scanner& in) {
     do {
       Axis axis{in.name("an axis name"), 1};
       in.expect("=");
-      axis.size = static_cast<int>(in.integer("the axis's size"));
+      const std::int64_t size = in.integer("the axis's size");
+      if (size > max_ranks)
+        throw error("axis '{}' has size {}; at most {} ranks are possible", axis.name, size, max_ranks);
+      axis.size = static_cast<int>(std::max<std::int64_t>(size, std::numeric_limits<int>::min()));
       mesh.axes.push_back(std::move(axis));
     } while (in.accept(","));
     in.expect("]");
@@ -149,7 +158,7 @@ void check(const Mesh& mesh) {
       throw error("'{}' cannot name an axis", a.name);
     if (!names.insert(a.name).second) throw error("axis '{}' is twice in {}", a.name, to_text(mesh));
     ranks *= a.size;
-    if (ranks > (1 << 20)) throw error("{} has more than 1048576 ranks", to_text(mesh));
+    if (ranks > max_ranks) throw error("{} has more than {} ranks", to_text(mesh), max_ranks);
   }
   if (mesh.axis_count() > Axes::max_size)
     throw error("{} has {} axes; at most {} are possible", to_text(mesh), mesh.axis_count(), Axes::max_size);
@@ -177,6 +186,8 @@ std::string name_of_part(std::span<const Mesh> meshes, int inner, int outer) {
 std::optional<Refinement> refine(std::span<const Mesh> meshes) {
   std::set<int> products{1};
   for (const Mesh& mesh : meshes) {
+    require(mesh.size() == meshes.front().size(), "{} and {} differ in size", to_text(mesh),
+            to_text(meshes.front()));
     int product = 1;
     for (int a = mesh.axis_count(); a-- > 0;) products.insert(product *= mesh.size_of(a));
   }
@@ -188,10 +199,12 @@ std::optional<Refinement> refine(std::span<const Mesh> meshes) {
   std::set<std::string> taken;
   for (std::size_t i = cuts.size(); i-- > 1;) {  // outermost first
     std::string name = name_of_part(meshes, cuts[i - 1], cuts[i]);
-    for (int k = 0; name.empty() || taken.contains(name); ++k) name = fmt::format("x{}", k);
-    taken.insert(name);
+    if (!taken.insert(name).second) name = "";
     out.mesh.axes.push_back({name, cuts[i] / cuts[i - 1]});
   }
+  for (Axis& axis : out.mesh.axes)
+    for (int k = 0; axis.name.empty(); ++k)
+      if (std::string name = fmt::format("x{}", k); taken.insert(name).second) axis.name = name;
   for (const Mesh& mesh : meshes) {
     std::vector<Axes> parts;
     int next = 0;  // next axis of the refined mesh

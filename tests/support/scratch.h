@@ -16,8 +16,8 @@ namespace shardwright {
 
 /// An empty folder that no other test uses.
 inline std::string scratch_folder() {
-  const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-  const auto folder = std::filesystem::path(testing::TempDir()) /
+  const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+  const auto folder = std::filesystem::path(::testing::TempDir()) /
                       fmt::format("{}.{}.{}", test->test_suite_name(), test->name(), ::getpid());
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);

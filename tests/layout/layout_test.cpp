@@ -1,0 +1,149 @@
+#include "shardwright/layout/layout.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tests/support/layouts.h"
+#include "tests/support/scratch.h"
+
+namespace shardwright {
+namespace {
+
+using testing::all_layouts;
+using testing::Draw;
+using testing::layout_of;
+using testing::mesh_of;
+
+TEST(Layout, cuts_a_dim_into_nested_parts) {
+  for (std::int64_t n = 0; n < 40; ++n)
+    for (std::int64_t parts = 1; parts < 10; ++parts) {
+      std::int64_t end = 0;
+      for (std::int64_t i = 0; i < parts; ++i) {
+        const Range r = cut(n, parts, i);
+        ASSERT_EQ(r.begin, end);  // no gap, no overlap
+        ASSERT_GE(r.end, r.begin);
+        ASSERT_LE(r.end - r.begin, (n + parts - 1) / parts);
+        ASSERT_GE(r.end - r.begin, n / parts);
+        end = r.end;
+        // The finer cut of the same dim cuts within this part only.
+        for (std::int64_t finer : {2, 3, 4}) {
+          ASSERT_EQ(cut(n, parts * finer, i * finer).begin, r.begin);
+          ASSERT_EQ(cut(n, parts * finer, i * finer + finer - 1).end, r.end);
+        }
+      }
+      ASSERT_EQ(end, n);
+    }
+}
+
+// The picture of seed 001: dp, sp, mp = 2, 2, 2; rows over mp, columns over (sp, dp).
+TEST(Layout, of_seed_001_lies_as_its_picture_shows) {
+  const Mesh mesh = mesh_of("mesh [dp=2, sp=2, mp=2]");
+  const Layout layout = layout_of("[mp, sp.dp]", mesh);
+  const int row0[] = {0, 4, 2, 6}, row1[] = {1, 5, 3, 7};
+  for (std::int64_t column = 0; column < 4; ++column) {
+    EXPECT_EQ(box(layout, mesh, {2, 4}, row0[column]), (Box{{0, column}, {1, 1}}));
+    EXPECT_EQ(box(layout, mesh, {2, 4}, row1[column]), (Box{{1, column}, {1, 1}}));
+  }
+  for (int r = 0; r < 8; ++r) {
+    const int dp = r / 4, sp = r / 2 % 2, mp = r % 2;
+    EXPECT_EQ(box(layout, mesh, {2, 4}, r).offset, (Shape{mp, 2 * sp + dp}));
+  }
+}
+
+TEST(Layout, gives_each_element_to_one_rank_per_replica) {
+  for (const char* text : {"mesh [a=2, b=2]", "mesh [a=2, b=3]", "mesh [a=4, b=2]"}) {
+    const Mesh mesh = mesh_of(text);
+    for (const Shape& shape : {Shape{4, 4}, Shape{5, 7}, Shape{1, 3}})
+      for (const Layout& l : all_layouts(mesh, shape, {.sum = false})) {
+        std::vector<int> holders(static_cast<std::size_t>(element_count(shape)), 0);
+        for (int r = 0; r < mesh.size(); ++r) {
+          const Box b = box(l, mesh, shape, r);
+          for (std::int64_t i = b.offset[0]; i < b.offset[0] + b.extent[0]; ++i)
+            for (std::int64_t j = b.offset[1]; j < b.offset[1] + b.extent[1]; ++j)
+              ++holders[static_cast<std::size_t>(i * shape[1] + j)];
+        }
+        const int replicas = mesh.count(mesh.all_axes().without(l.used()));
+        for (int h : holders) ASSERT_EQ(h, replicas) << to_text(l, mesh) << " of " << to_text(shape);
+      }
+  }
+}
+
+TEST(Layout, knows_its_local_shapes) {
+  const Mesh mesh = mesh_of("mesh [a=2, b=3]");
+  EXPECT_EQ(local_shape(layout_of("[a, b]", mesh), mesh, {4, 9}), (Shape{2, 3}));
+  EXPECT_EQ(local_shape(layout_of("[a.b, -] ", mesh), mesh, {12, 9}), (Shape{2, 9}));
+  EXPECT_EQ(local_shape(layout_of("[-] sum(a)", mesh), mesh, {4}), (Shape{4}));
+  EXPECT_FALSE(is_even(layout_of("[a, b]", mesh), mesh, {4, 8}));
+  EXPECT_EQ(largest_local_shape(layout_of("[a, b]", mesh), mesh, {5, 8}), (Shape{3, 3}));
+  EXPECT_THROW(local_shape(layout_of("[a]", mesh), mesh, {5}), InternalError);
+  for (const Shape& shape : {Shape{6, 6}, Shape{5, 7}})
+    for (const Layout& l : all_layouts(mesh, shape)) {
+      Shape largest{0, 0};
+      std::set<Shape> seen;
+      for (int r = 0; r < mesh.size(); ++r) {
+        const Shape extent = box(l, mesh, shape, r).extent;
+        seen.insert(extent);
+        for (std::size_t d = 0; d < 2; ++d) largest[d] = std::max(largest[d], extent[d]);
+      }
+      EXPECT_EQ(largest_local_shape(l, mesh, shape), largest);
+      EXPECT_EQ(is_even(l, mesh, shape), seen.size() == 1) << to_text(l, mesh) << " of " << to_text(shape);
+    }
+}
+
+TEST(Layout, intersects_boxes) {
+  const Box a{{0, 2}, {3, 4}};
+  EXPECT_EQ(intersect(a, {{1, 0}, {5, 3}}), (Box{{1, 2}, {2, 1}}));
+  EXPECT_EQ(intersect(a, a), a);
+  EXPECT_EQ(element_count(intersect(a, {{3, 2}, {1, 1}}).extent), 0);
+}
+
+TEST(Layout, says_what_it_uses) {
+  const Mesh mesh = mesh_of("mesh [a=2, b=3, c=2]");
+  const Layout l = layout_of("[b, -] sum(a)", mesh);
+  EXPECT_EQ(l.used().sorted(), (Axes{0, 1}));
+  EXPECT_TRUE(l.is_partial());
+  EXPECT_FALSE(l.is_replicated());
+  EXPECT_TRUE(replicated(2).is_replicated());
+  EXPECT_FALSE(layout_of("[-] max(c)", mesh).is_replicated());
+}
+
+TEST(Layout, prints_what_it_reads) {
+  const Mesh mesh = mesh_of("mesh [dp=2, sp=2, mp=2]");
+  for (const char* text : {"[]", "[-]", "[dp.mp, -]", "[mp, sp.dp]", "[-, -] sum(dp, mp)", "[sp] max(dp)",
+                           "[dp] sum(sp) max(mp)", "[] sum(dp, sp, mp)"})
+    EXPECT_EQ(to_text(layout_of(text, mesh), mesh), text);
+  for (unsigned seed = 0; seed < 500; ++seed) {
+    Draw draw(seed);
+    const Mesh any = draw.mesh(5);
+    const Layout l = draw.layout(any, static_cast<std::size_t>(draw.below(4)), {.max = true});
+    EXPECT_EQ(layout_of(to_text(l, any), any), l) << "seed " << seed;
+  }
+}
+
+TEST(Layout, names_what_is_wrong) {
+  const Mesh mesh = mesh_of("mesh [dp=2, tp=2]");
+  const auto checked = [&](const char* text, const Shape& shape) {
+    return error_of([&] { check(layout_of(text, mesh), mesh, shape); });
+  };
+  EXPECT_EQ(checked("[dp]", {4, 4}), "layout [dp] has 1 dims but the tensor [4, 4] has 2");
+  EXPECT_EQ(checked("[dp, dp]", {4, 4}), "axis 'dp' is used twice in layout [dp, dp]");
+  EXPECT_EQ(checked("[dp, -] sum(dp)", {4, 4}), "axis 'dp' is used twice in layout [dp, -] sum(dp)");
+  EXPECT_EQ(checked("[dp, tp]", {4, 4}), "no error");
+  EXPECT_EQ(checked("[pp]", {4}), "axis 'pp' is not in mesh [dp=2, tp=2]");
+  EXPECT_EQ(checked("[dp", {4}), "text: expected ']' at the end of '[dp'");
+}
+
+TEST(Layout, translates_to_a_finer_mesh) {
+  const std::vector<Mesh> meshes{mesh_of("mesh [a=8]"), mesh_of("mesh [p=2, q=4]")};
+  const auto r = refine(meshes);
+  ASSERT_TRUE(r);
+  EXPECT_EQ(to_text(translate(layout_of("[a, -]", meshes[0]), r->axes_of[0], 0), r->mesh), "[p.q, -]");
+  EXPECT_EQ(to_text(translate(layout_of("[-] sum(a)", meshes[0]), r->axes_of[0], 0), r->mesh),
+            "[-] sum(p, q)");
+  EXPECT_EQ(translate(layout_of("[a]", meshes[0]), r->axes_of[0], 3).mesh, 3);
+  EXPECT_EQ(translate(layout_of("[-]", meshes[0]), r->axes_of[0], 3).mesh, 0);
+}
+
+}  // namespace
+}  // namespace shardwright
