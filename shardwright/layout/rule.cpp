@@ -207,8 +207,10 @@ Rule bind_rule(std::string_view text, std::string_view linear, std::span<const S
 
   Rule rule;
   Binder binder(rule);
-  for (std::size_t i = 0; i < operands.size(); ++i)
+  for (std::size_t i = 0; i < operands.size(); ++i) {
     rule.operands.push_back(binder.tensor(left.tensors[i], ellipsis, left.is_sharded[i]));
+    if (!left.is_sharded[i]) rule.operands[i].dims.resize(operands[i].size());
+  }
   for (std::size_t i = 0; i < right.tensors.size(); ++i)
     rule.results.push_back(binder.tensor(right.tensors[i], ellipsis, right.is_sharded[i]));
   for (std::size_t i = 0; i < operands.size(); ++i)

@@ -32,7 +32,7 @@ struct LoopDim {
 /// Loop dims (by index) behind each dim of one operand or result.
 struct RuleTensor {
   std::vector<std::vector<int>> dims;
-  bool is_sharded = true;  // false for `?`: replicated whatever the strategy
+  bool is_sharded = true;  // false for `?`: no loop dims behind any dim, replicated whatever the strategy
 };
 
 struct Rule {

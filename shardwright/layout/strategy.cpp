@@ -174,6 +174,7 @@ std::string to_text(const Strategy& strategy, const Rule& rule, const Mesh& mesh
 
 Strategy parse_strategy(Scanner& in, const Rule& rule, const Mesh& mesh) {
   Strategy out = whole(rule);
+  std::set<std::string> seen;
   in.expect("{");
   if (in.accept("}")) return out;
   do {
@@ -181,6 +182,8 @@ Strategy parse_strategy(Scanner& in, const Rule& rule, const Mesh& mesh) {
       const std::int64_t g = in.integer("a linear group");
       if (g < 0 || g >= static_cast<std::int64_t>(rule.linear.size()))
         throw error("linear group +{} does not exist; the operator has {}", g, rule.linear.size());
+      if (!seen.insert(fmt::format("+{}", g)).second)
+        throw error("linear group +{} is twice in the strategy", g);
       in.expect(":");
       out.linear[static_cast<std::size_t>(g)] = parse_axes(in, mesh).sorted();
       continue;
@@ -192,6 +195,7 @@ Strategy parse_strategy(Scanner& in, const Rule& rule, const Mesh& mesh) {
       for (const LoopDim& dim : rule.loops) known.push_back(dim.name);
       throw error("loop dim '{}' does not exist; the operator has {}", name, join(known, ", "));
     }
+    if (!seen.insert(name).second) throw error("loop dim '{}' is twice in the strategy", name);
     in.expect(":");
     out.loops[at(l)] = parse_axes(in, mesh);
   } while (in.accept(","));
