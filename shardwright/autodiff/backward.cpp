@@ -2,6 +2,7 @@
 
 #include "shardwright/graph/builder.h"
 #include "shardwright/graph/op.h"
+#include "shardwright/ops/calls.h"
 
 namespace shardwright {
 namespace {
@@ -28,9 +29,7 @@ class Backward {
         contributions_(graph.values.size()),
         node_count_(static_cast<int>(graph.nodes.size())) {
     builder_.set_phase(Phase::backward);
-    const Type type = graph.value(loss).type;
-    Attributes one{{"shape", Shape{}}, {"value", 1.0}, {"dtype", std::string(name_of(type.dtype))}};
-    contribute(loss, builder_.call("fill", {}, std::move(one)));
+    contribute(loss, constant(builder_, graph.value(loss).type.dtype, 1));
   }
 
   std::map<ValueId, ValueId> run() {
@@ -60,7 +59,7 @@ class Backward {
     if (all.empty()) return {};
     if (all.size() > 1) {
       builder_.set_forward({});
-      const ValueId sum = builder_.call("sum", all);
+      const ValueId sum = sum_of(builder_, all);
       graph_.value(sum).gradient_of = {v};
       all = {sum};
     }

@@ -6,6 +6,7 @@
 #include "shardwright/base/text.h"
 #include "shardwright/graph/builder.h"
 #include "shardwright/graph/op.h"
+#include "shardwright/ops/calls.h"
 
 namespace shardwright {
 namespace {
@@ -32,7 +33,7 @@ void add_train_step(Graph& graph, ValueId loss, const OptimizerChoice& optimizer
   ValueId count;
   if (op.optimizer->counts_steps) {
     count = builder.leaf(OpKind::state, "optimizer.step", {DType::f32, {}}, {{"init", "zeros"}});
-    graph.updates.push_back({count, builder.call("shift", {count}, {{"value", 1.0}})});
+    graph.updates.push_back({count, shifted(builder, count, 1)});
   }
   for (const auto& [parameter, gradient] : gradients) {
     const Value weight = graph.value(parameter);

@@ -65,17 +65,4 @@ ValueId Builder::leaf(OpKind kind, std::string_view name, Type type, Attributes 
   return v;
 }
 
-ValueId Gradient::unbroadcast(ValueId g, Shape shape) {
-  const Shape from = type(g).shape;
-  if (from == shape) return g;
-  const std::size_t extra = from.size() - shape.size();
-  std::vector<std::int64_t> dims;
-  for (std::size_t d = 0; d < from.size(); ++d)
-    if (d < extra || (shape[d - extra] == 1 && from[d] != 1)) dims.push_back(static_cast<std::int64_t>(d));
-  const bool keeps_ones = dims.size() > extra;
-  const ValueId sum = call("reduce_sum", {g}, {{"dims", dims}});
-  if (!keeps_ones) return sum;
-  return call("reshape", {sum}, {{"shape", std::move(shape)}});
-}
-
 }  // namespace shardwright

@@ -64,8 +64,6 @@ class Gradient {
                                 Attributes attributes = {}) {
     return builder_.call_all(find_op(op), std::move(operands), std::move(attributes));
   }
-  /// Sums `g` over the dims along which an operand of shape `shape` was broadcast.
-  ValueId unbroadcast(ValueId g, Shape shape);
 
  private:
   const Node& node() const { return builder_.graph().node(node_); }

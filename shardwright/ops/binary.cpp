@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "shardwright/graph/builder.h"
+#include "shardwright/ops/calls.h"
 #include "shardwright/ops/dims.h"
 #include "shardwright/ops/strided.h"
 #include "shardwright/ops/types.h"
@@ -84,7 +85,7 @@ void floating_kernel(const KernelCall& call) {
 
 /// `da` and `db` have the shape of the result; each operand gets the sum over what it was stretched along.
 std::vector<ValueId> unbroadcast(Gradient& g, ValueId da, ValueId db) {
-  return {g.unbroadcast(da, g.type(g.in(0)).shape), g.unbroadcast(db, g.type(g.in(1)).shape)};
+  return {unbroadcast(g, da, g.type(g.in(0)).shape), unbroadcast(g, db, g.type(g.in(1)).shape)};
 }
 
 std::vector<ValueId> div_gradient(Gradient& g) {  // da = dy / b, db = -da y

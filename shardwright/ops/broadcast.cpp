@@ -1,6 +1,7 @@
 // A tensor repeated along new and size-1 dims, right-aligned as in numpy.
 
 #include "shardwright/graph/builder.h"
+#include "shardwright/ops/calls.h"
 #include "shardwright/ops/dims.h"
 #include "shardwright/ops/strided.h"
 #include "shardwright/ops/types.h"
@@ -53,7 +54,7 @@ std::vector<OpDef> broadcast() {
       .rule_for = rule,
       .linear = "{0}",
       .infer = infer,
-      .gradient = [](Gradient& g) { return std::vector{g.unbroadcast(g.dy(), g.type(g.in(0)).shape)}; },
+      .gradient = [](Gradient& g) { return std::vector{unbroadcast(g, g.dy(), g.type(g.in(0)).shape)}; },
       .localize =
           [](const Call& local) {
             Attributes a = local.attributes;
