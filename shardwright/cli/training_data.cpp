@@ -70,17 +70,20 @@ TrainingData from_mnist(const Model& model, const std::string& directory, std::u
           .batches_per_epoch = data.batches_per_epoch()};
 }
 
+/// A network without an input called label learns nothing from one; it gets inputs all the same.
 TrainingData synthetic(const Model& model, std::uint64_t seed) {
   SyntheticTask task{.inputs = inputs_of(model.graph), .label_type = {}, .seed = seed};
   const auto label = task.inputs.find("label");
-  if (label == task.inputs.end())
-    throw error("model '{}' has no input called label; give --data FILE.safetensors", model.name);
-  task.label_type = label->second;
-  task.classes = std::max(model.classes, 1);
-  task.inputs.erase(label);
+  const bool has_label = label != task.inputs.end();
+  if (task.inputs.empty()) return {.batch = [](std::int64_t) { return std::map<std::string, Tensor>{}; }};
+  const Shape& first = task.inputs.begin()->second.shape;
+  task.label_type = has_label ? label->second : Type{DType::i32, {first.empty() ? 1 : first[0]}};
+  if (model.classes > 0) task.classes = model.classes;
+  if (has_label) task.inputs.erase(label);
   const SyntheticData data(std::move(task));
-  return {.batch = [data](std::int64_t step) {
-    const Batch b = data.at_step(step);
+  return {.batch = [data, has_label](std::int64_t step) {
+    Batch b = data.at_step(step);
+    if (!has_label) b.columns.erase("label");
     return std::map<std::string, Tensor>(b.columns.begin(), b.columns.end());
   }};
 }

@@ -1,0 +1,21 @@
+// Shardwright in one header: the six verbs, each a function from values to a value, and the vocabulary.
+//
+//   load           build_model("ffn:batch=64")              -> Model (a Graph with its loss)
+//   differentiate  add_train_step(graph, loss, optimizer)   -> Graph with backward and update
+//   plan           make_plan(graph, {.devices = 8})         -> Plan
+//   lower          compile(graph, plan)                     -> Program (lowered, then optimized)
+//   run            Session(program).step(batch)             -> losses
+//   simulate       estimate(program, cluster)               -> seconds and bytes
+//
+// From C++ code of one's own, TrainStep (frontend/train_step.h) takes all of them at once.
+#pragma once
+
+#include "shardwright/autodiff/train_step.h"  // IWYU pragma: export
+#include "shardwright/frontend/model.h"       // IWYU pragma: export
+#include "shardwright/frontend/modules.h"     // IWYU pragma: export
+#include "shardwright/frontend/train_step.h"  // IWYU pragma: export
+#include "shardwright/passes/compile.h"       // IWYU pragma: export
+#include "shardwright/plan/plan.h"            // IWYU pragma: export
+#include "shardwright/runtime/dataset.h"      // IWYU pragma: export
+#include "shardwright/runtime/session.h"      // IWYU pragma: export
+#include "shardwright/simulate/estimate.h"    // IWYU pragma: export
