@@ -29,17 +29,23 @@ Operator& Operator::shard(std::vector<TensorSplit> in, std::vector<TensorSplit> 
   return *this;
 }
 
-Operator& Operator::shard(const std::vector<LayoutSplit>& in, const std::vector<LayoutSplit>& out) {
-  annotation_ = {};
+Annotation annotation_of(std::string_view who, const std::vector<LayoutSplit>& in,
+                         const std::vector<LayoutSplit>& out) {
+  Annotation annotation;
   const auto add = [&](const LayoutSplit& s, std::vector<TensorSplit>& to) {
-    if (annotation_.device_matrix && *annotation_.device_matrix != s.device_matrix)
-      throw error("{}: layouts of two device matrices, {} and {}", name_, to_text(*annotation_.device_matrix),
+    if (annotation.device_matrix && *annotation.device_matrix != s.device_matrix)
+      throw error("{}: layouts of two device matrices, {} and {}", who, to_text(*annotation.device_matrix),
                   to_text(s.device_matrix));
-    annotation_.device_matrix = s.device_matrix;
+    annotation.device_matrix = s.device_matrix;
     to.push_back(s.split);
   };
-  for (const LayoutSplit& s : in) add(s, annotation_.in);
-  for (const LayoutSplit& s : out) add(s, annotation_.out);
+  for (const LayoutSplit& s : in) add(s, annotation.in);
+  for (const LayoutSplit& s : out) add(s, annotation.out);
+  return annotation;
+}
+
+Operator& Operator::shard(const std::vector<LayoutSplit>& in, const std::vector<LayoutSplit>& out) {
+  annotation_ = annotation_of(name_, in, out);
   return *this;
 }
 

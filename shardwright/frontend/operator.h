@@ -70,6 +70,10 @@ class Operand {
   const Parameter* parameter_ = nullptr;
 };
 
+/// Layouts of one device matrix as an annotation. Throws: Error if they are of several.
+Annotation annotation_of(std::string_view who, const std::vector<LayoutSplit>& in,
+                         const std::vector<LayoutSplit>& out = {});
+
 class Operator {
  public:
   Operator(std::string op, std::string name, Attributes attributes = {})

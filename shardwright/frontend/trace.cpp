@@ -9,19 +9,20 @@ Traced Trace::input(std::string_view name, Type type) {
 }
 
 Traced Trace::parameter(const Parameter& p) {
-  for (const Node& node : graph_.nodes) {
-    const ValueId v = node.results.front();
-    if (node.op->kind != OpKind::parameter || graph_.value(v).name != p.name) continue;
-    if (graph_.value(v).type.shape != p.shape)
-      throw error("parameter '{}' is used with shapes {} and {}; give each parameter its own name", p.name,
-                  to_text(graph_.value(v).type.shape), to_text(p.shape));
-    return {this, v};
+  const auto known = parameters_.find(p.name);
+  if (known != parameters_.end()) {
+    if (known->second.object != &p)
+      throw error("two parameters are called '{}'; give each its own name, or use one object to share it",
+                  p.name);
+    return {this, known->second.value};
   }
   Attributes attributes{{"init", p.initializer.name}};
   if (p.initializer.name == "uniform" || p.initializer.name == "normal")
     attributes.set("scale", p.initializer.scale);
   if (p.initializer.shift != 0) attributes.set("shift", p.initializer.shift);
-  return {this, builder_.leaf(OpKind::parameter, p.name, {precision_, p.shape}, std::move(attributes))};
+  const ValueId v = builder_.leaf(OpKind::parameter, p.name, {precision_, p.shape}, std::move(attributes));
+  parameters_[p.name] = {&p, v};
+  return {this, v};
 }
 
 Traced Trace::call(std::string_view op, const std::vector<Traced>& operands, Attributes attributes,

@@ -4,7 +4,7 @@
 // applied to it add nodes; their `shard` annotations are collected beside the graph.
 #pragma once
 
-#include <memory>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -66,6 +66,12 @@ class Trace {
   Graph graph_;
   Builder builder_;
   Annotations annotations_;
+
+  struct Used {
+    const Parameter* object;  // the same object is the same parameter
+    ValueId value;
+  };
+  std::map<std::string, Used> parameters_;
 };
 
 }  // namespace shardwright

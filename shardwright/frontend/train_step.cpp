@@ -46,6 +46,8 @@ TrainStep::TrainStep(const Forward& forward, const Inputs& inputs, const Optimiz
                       .price = step_seconds};
   request.parallel = options.devices == 1 ? Parallel::stand_alone : options.parallel;
   if (!options.dataset_strategy.empty()) set_dataset_strategy(request.annotations, options.dataset_strategy);
+  if (!options.dataset_layouts.empty())
+    request.annotations.dataset = annotation_of("dataset", options.dataset_layouts);
   state_->plan = make_plan(graph, request);
   Program program = compile(graph, state_->plan);
   state_->estimate = estimate(program, cluster_called(state_->plan.cluster));

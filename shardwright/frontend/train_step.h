@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "shardwright/autodiff/train_step.h"
+#include "shardwright/frontend/operator.h"
 #include "shardwright/frontend/trace.h"
 #include "shardwright/plan/plan.h"
 
@@ -39,6 +40,7 @@ struct TrainOptions {
   std::string search = "propagation";
   std::string dataset_strategy =
       "";  // as --dataset-strategy; empty: data come as their first user wants them
+  std::vector<LayoutSplit> dataset_layouts = {};  // instead of it: a layout per input
   int optimizer_parallel = 0;
   std::uint64_t seed = 1;        // of the initial parameters
   DType precision = DType::f32;  // of the parameters
