@@ -1,7 +1,6 @@
 #include "shardwright/layout/mesh.h"
 
 #include <algorithm>
-#include <limits>
 #include <set>
 
 namespace shardwright {
@@ -125,10 +124,7 @@ Mesh parse_mesh(Scanner& in) {
     do {
       Axis axis{in.name("an axis name"), 1};
       in.expect("=");
-      const std::int64_t size = in.integer("the axis's size");
-      if (size > max_ranks)
-        throw error("axis '{}' has size {}; at most {} ranks are possible", axis.name, size, max_ranks);
-      axis.size = static_cast<int>(std::max<std::int64_t>(size, std::numeric_limits<int>::min()));
+      axis.size = axis_size(axis.name, in.integer("the axis's size"));
       mesh.axes.push_back(std::move(axis));
     } while (in.accept(","));
     in.expect("]");
@@ -149,11 +145,18 @@ Axes parse_axes(Scanner& in, const Mesh& mesh) {
   return out;
 }
 
+int axis_size(std::string_view name, std::int64_t size) {
+  if (size < 1) throw error("axis '{}' has size {}; sizes start at 1", name, size);
+  if (size > max_ranks)
+    throw error("axis '{}' has size {}; at most {} ranks are possible", name, size, max_ranks);
+  return static_cast<int>(size);
+}
+
 void check(const Mesh& mesh) {
   std::set<std::string> names;
   std::int64_t ranks = 1;
   for (const Axis& a : mesh.axes) {
-    if (a.size < 1) throw error("axis '{}' has size {}; sizes start at 1", a.name, a.size);
+    axis_size(a.name, a.size);
     if (a.name.empty() || a.name == "None" || a.name.find('.') != std::string::npos)
       throw error("'{}' cannot name an axis", a.name);
     if (!names.insert(a.name).second) throw error("axis '{}' is twice in {}", a.name, to_text(mesh));

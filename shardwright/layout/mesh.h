@@ -85,6 +85,8 @@ std::string to_text(const Axes& axes, const Mesh& mesh);
 Mesh parse_mesh(Scanner& in);
 /// `dp.tp`, or `-` for none. Throws: Error on an unknown axis.
 Axes parse_axes(Scanner& in, const Mesh& mesh);
+/// `size` as the size of the axis called `name`. Throws: Error if it is below 1 or beyond any mesh.
+int axis_size(std::string_view name, std::int64_t size);
 /// Throws: Error on axes without name, with one name twice, or with a size below 1.
 void check(const Mesh& mesh);
 
