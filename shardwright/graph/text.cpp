@@ -194,6 +194,12 @@ class Parser {
     }
   }
 
+  static void check_shape(const Shape& shape) {
+    for (std::int64_t d : shape)
+      if (d < 1) throw error("shape {}: dims start at 1", to_text(shape));
+    element_count(shape);
+  }
+
   void parse_output(Scanner& in) {
     const ValueId v = use(in);
     graph_.outputs.push_back(v);
@@ -223,6 +229,7 @@ class Parser {
         parse_compute(in, node, results);
     } else {
       results[0].type = parse_type(in);
+      check_shape(results[0].type.shape);
       node.attributes = parse_attributes(in);
       parse_as(in, results[0]);
     }

@@ -35,6 +35,14 @@ void check_results(const Graph& graph, NodeId id) {
                   to_text(have[i]));
 }
 
+/// What is kept or handed out is whole or sharded, but not a sum to be made.
+void check_kept(const Graph& graph, ValueId id, std::string_view what) {
+  const Value& v = graph.value(id);
+  if (v.layout && v.layout->is_partial())
+    throw error("%{} is {} and cannot be partial: {}", v.name, what,
+                to_text(*v.layout, graph.meshes[static_cast<std::size_t>(v.layout->mesh)]));
+}
+
 void check_strategy(const Graph& graph, NodeId id) {
   const Node& node = graph.node(id);
   if (!node.strategy || node.op->kind != OpKind::compute) return;
@@ -59,10 +67,13 @@ void verify(const Graph& graph) {
       throw error("{}: a {} node stands behind the {} phase", graph.name_of(id), name_of(node.phase),
                   name_of(phase));
     phase = node.phase;
+    if (node.op->kind != OpKind::compute && node.op->kind != OpKind::step)
+      check_kept(graph, node.results.front(), node.op->name);
     check_operands(graph, id);
     check_results(graph, id);
     check_strategy(graph, id);
   }
+  for (ValueId v : graph.outputs) check_kept(graph, v, "an output");
   for (const Update& u : graph.updates) {
     const OpKind kind = graph.node(graph.value(u.leaf).producer).op->kind;
     if (kind != OpKind::parameter && kind != OpKind::state)
