@@ -1,16 +1,13 @@
 // Annotations as JSON (commands.md): the keys are node names and "dataset".
 
-#include <fstream>
-#include <nlohmann/json.hpp>
-#include <sstream>
+#include <algorithm>
 
 #include "shardwright/base/text.h"
 #include "shardwright/plan/annotations.h"
+#include "shardwright/plan/json_text.h"
 
 namespace shardwright {
 namespace {
-
-using Json = nlohmann::json;
 
 std::vector<std::string> axes_of(const Json& dim) {
   std::vector<std::string> axes;
@@ -18,43 +15,55 @@ std::vector<std::string> axes_of(const Json& dim) {
     if (dim != "None") axes.push_back(dim);
   } else if (dim.is_array()) {
     for (const Json& a : dim) {
-      if (!a.is_string()) throw error("{} should be axis names", dim.dump());
+      if (!a.is_string()) throw error("{} should be axis names", short_text(dim));
       axes.push_back(a);
     }
   } else {
-    throw error("{} should be an axis name, a list of them, or \"None\"", dim.dump());
+    throw error("{} should be an axis name, a list of them, or \"None\"", short_text(dim));
   }
   return axes;
 }
 
 TensorSplit split_of(const Json& json) {
   TensorSplit out;
-  if (!json.is_array()) throw error("{} should be a list with one entry per dim", json.dump());
+  if (!json.is_array()) throw error("{} should be a list with one entry per dim", short_text(json));
   for (const Json& dim : json) {
     const bool is_by_axes = !dim.is_number();
     if (&dim != &json.front() && is_by_axes != out.is_by_axes)
-      throw error("{} mixes integers and axis names; use one kind", json.dump());
+      throw error("{} mixes integers and axis names; use one kind", short_text(json));
     out.is_by_axes = is_by_axes;
     if (is_by_axes)
       out.axes.push_back(axes_of(dim));
     else if (dim.is_number_integer())
       out.parts.push_back(dim);
     else
-      throw error("{}: the number of parts should be an integer, not {}", json.dump(), dim.dump());
+      throw error("{}: the number of parts should be an integer, not {}", short_text(json), short_text(dim));
   }
   return out;
 }
 
 std::vector<TensorSplit> splits_of(const Json& json, std::string_view key) {
   if (!json.is_array())
-    throw error("\"{}\" should be a list with one entry per tensor, not {}", key, json.dump());
+    throw error("\"{}\" should be a list with one entry per tensor, not {}", key, short_text(json));
   std::vector<TensorSplit> out;
-  for (const Json& tensor : json) {
-    out.push_back(split_of(tensor));
-    if (!tensor.empty() && out.back().is_by_axes != out.front().is_by_axes && !out.front().parts.empty())
-      throw error("\"{}\" mixes integers and axis names; use one kind", key);
-  }
+  for (const Json& tensor : json) out.push_back(split_of(tensor));
+  if (out.empty()) throw error("\"{}\" is empty; it should have one entry per tensor", key);
   return out;
+}
+
+/// Throws: Error if integers and axis names are mixed, or axis names have no device matrix.
+void check_one_kind(const Annotation& annotation) {
+  const auto has = [&](bool by_axes) {
+    const auto is_kind = [&](const TensorSplit& s) {
+      return s.is_by_axes == by_axes && !(s.axes.empty() && s.parts.empty());
+    };
+    return std::ranges::any_of(annotation.in, is_kind) || std::ranges::any_of(annotation.out, is_kind);
+  };
+  if (has(true) && has(false)) throw error("mixes integers and axis names; use one kind");
+  if (has(true) && !annotation.device_matrix)
+    throw error("axis names need a \"device_matrix\" with \"names\"");
+  if (has(false) && annotation.device_matrix)
+    throw error("a \"device_matrix\" needs axis names, not integers; leave it out or use its names");
 }
 
 std::optional<Mesh> device_matrix_of(const Json& json) {
@@ -65,33 +74,33 @@ std::optional<Mesh> device_matrix_of(const Json& json) {
   const Json& sizes = json.at("device_matrix");
   const Json names = json.value("names", Json::array());
   if (!sizes.is_array() || !names.is_array() || sizes.size() != names.size())
-    throw error("\"device_matrix\" {} and \"names\" {} should be lists of one length", sizes.dump(),
-                names.dump());
+    throw error("\"device_matrix\" {} and \"names\" {} should be lists of one length", short_text(sizes),
+                short_text(names));
   Mesh mesh;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     if (!sizes[i].is_number_integer() || !names[i].is_string())
       throw error("\"device_matrix\" should hold integers and \"names\" words");
-    mesh.axes.push_back({names[i], sizes[i]});
+    mesh.axes.push_back({names[i], axis_size(names[i].get<std::string>(), sizes[i].get<std::int64_t>())});
   }
   check(mesh);
   return mesh;
 }
 
-Annotation annotation_of(const Json& json) {
-  if (!json.is_object()) throw error("should be an object with \"in\", not {}", json.dump());
+Annotation annotation_of(const Json& json, const std::vector<std::string>& keys) {
+  if (!json.is_object()) throw error("should be an object with \"in\", not {}", short_text(json));
   Annotation out;
   for (const auto& [key, value] : json.items()) {
-    if (key == "in")
-      out.in = splits_of(value, key);
-    else if (key == "out")
-      out.out = splits_of(value, key);
-    else if (key == "stage" && value != 0)
-      throw error("\"stage\" {}: pipeline stages are not available yet; leave it out", value.dump());
-    else if (key != "device_matrix" && key != "names" && key != "stage")
-      throw error("key \"{}\" is unknown; there are in, out, device_matrix, names, stage", key);
+    if (std::ranges::find(keys, key) == keys.end())
+      throw error("key \"{}\" is unknown{}; there are {}", key, near_names(key, keys), join(keys, ", "));
+    if (key == "in") out.in = splits_of(value, key);
+    if (key == "out") out.out = splits_of(value, key);
+    if (key == "stage" && value != 0)
+      throw error("\"stage\" {}: pipeline stages are not available yet; leave it out", short_text(value));
   }
   out.device_matrix = device_matrix_of(json);
-  if (!out.out.empty() && out.in.empty()) throw error("\"out\" needs \"in\" beside it");
+  if (out.in.empty() && (json.empty() || json.contains("out") || json.contains("device_matrix")))
+    throw error("needs \"in\"");
+  check_one_kind(out);
   return out;
 }
 
@@ -99,35 +108,29 @@ Annotation annotation_of(const Json& json) {
 
 Annotations parse_annotations(std::string_view text, std::string_view where) try {
   Annotations out;
-  const Json json = Json::parse(text);
+  const Json json = parse_json(text);
   if (!json.is_object()) throw error("should be an object of node names");
   for (const auto& [name, value] : json.items()) {
     try {
       if (name == "dataset" && value.is_string())
         set_dataset_strategy(out, value);
       else if (name == "dataset" && value.is_array())
-        out.dataset = Annotation{std::nullopt, splits_of(value, name), {}};
+        out.dataset = annotation_of(Json{{"in", value}}, {"in"});
       else if (name == "dataset")
-        out.dataset = annotation_of(value);
+        out.dataset = annotation_of(value, {"in", "device_matrix", "names"});
       else
-        out.nodes[name] = annotation_of(value);
+        out.nodes[name] = annotation_of(value, {"in", "out", "device_matrix", "names", "stage"});
     } catch (const Error& e) {
       throw with_context(e, name);
     }
   }
   return out;
-} catch (const Json::exception& e) {
-  throw error("{}: not valid JSON: {}", where, e.what());
 } catch (const Error& e) {
   throw with_context(e, where);
 }
 
 Annotations load_annotations(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) throw io_error("{}: cannot be read", path);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return parse_annotations(text.str(), path);
+  return parse_annotations(read_json_file(path), path);
 }
 
 void set_dataset_strategy(Annotations& annotations, const std::string& text) {
@@ -153,6 +156,7 @@ void set_dataset_strategy(Annotations& annotations, const std::string& text) {
     splits.in.push_back(std::move(split));
     in.accept(",");
   }
+  if (!in.at_end()) in.fail("the end of the dataset strategy");
   annotations.dataset = std::move(splits);
   annotations.dataset_word.clear();
 }

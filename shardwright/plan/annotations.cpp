@@ -40,7 +40,7 @@ class LoopSplits {
     if (count == 0 && !tensor.is_sharded) return;
     if (count != shape.size())
       throw error("{} has {} dims but its strategy {} has {}", who, shape.size(), to_text(split), count);
-    if (split.is_by_axes && !matrix_) throw error("axis names need a \"device_matrix\" with \"names\"");
+    if (split.is_by_axes && !matrix_) throw error("axis names need a device matrix");
     Axes seen;
     for (std::size_t d = 0; d < shape.size(); ++d) {
       const Axes axes = split.is_by_axes ? named(split.axes[d], seen) : Axes{};
@@ -143,7 +143,7 @@ class LoopSplits {
 
 void check_matrix(const std::optional<Mesh>& matrix, int devices) {
   if (matrix && matrix->size() != devices)
-    throw error("the device matrix {} has {} devices but there are {}", to_text(*matrix), matrix->size(),
+    throw error("the device matrix has {} devices ({}) but there are {}", matrix->size(), to_text(*matrix),
                 devices);
 }
 
@@ -172,16 +172,14 @@ std::vector<LocalSplit> splits_of_data(const Graph& graph, const Annotation& dat
     if (node.op->kind != OpKind::input) continue;
     const Value& v = graph.value(node.results.front());
     if (out.size() >= dataset.in.size())
-      throw error("dataset: the strategy {} has {} entries but the network has more inputs (%{})",
-                  to_text(dataset.in), dataset.in.size(), v.name);
+      throw error("has {} entries but the network has more inputs (%{})", dataset.in.size(), v.name);
     const Rule rule = rule_of(graph, node);
     LoopSplits splits(rule, devices, dataset.device_matrix);
     splits.learn(rule.results[0], v.type.shape, dataset.in[out.size()], "input %" + v.name);
     out.push_back(splits.finish(to_text(dataset.in)));
   }
   if (out.size() < dataset.in.size())
-    throw error("dataset: the strategy {} has {} entries but the network has {} inputs", to_text(dataset.in),
-                dataset.in.size(), out.size());
+    throw error("has {} entries but the network has {} inputs", dataset.in.size(), out.size());
   return out;
 }
 
@@ -310,6 +308,7 @@ class ConstraintMaker {
     const bool uses_annotations = mode_ == Parallel::semi_auto_parallel || mode_ == Parallel::auto_parallel;
     if (uses_annotations) collect_nodes();
     if (annotations_.dataset) collect_data();
+    if (mode_ == Parallel::data_parallel && matrices_.empty()) check_batch();
     if (matrices_.empty()) matrices_.push_back(devices_ == 1 ? Mesh{} : Mesh{{{"dp", devices_}}});
     common_ = unify(matrices_);
     out_.meshes = common_.meshes;
@@ -331,7 +330,8 @@ class ConstraintMaker {
     }
     for (const auto& [name, annotation] : annotations_.nodes)
       if (!by_name.contains(name))
-        throw error("annotation of '{}': the network has no such operator{}", name, near_names(name, known));
+        throw error("annotation of '{}': the network has no such operator{}", name,
+                    near_operators(name, known));
     for (NodeId id : graph_.node_ids()) {  // in graph order, whatever the order of the file
       const auto it = annotations_.nodes.find(graph_.name_of(id));
       if (it == annotations_.nodes.end() || graph_.node(id).phase != Phase::forward || it->second.in.empty())
@@ -346,9 +346,41 @@ class ConstraintMaker {
     }
   }
 
+  /// An input or a parameter is no operator: its first user is what the user can annotate.
+  std::string near_operators(const std::string& name, const std::vector<std::string>& known) const {
+    for (const Node& node : graph_.nodes)
+      for (ValueId v : node.operands)
+        if (graph_.value(v).name == name && graph_.node(graph_.value(v).producer).op->kind != OpKind::compute)
+          return fmt::format("; it is an operand of {}", graph_.value(node.results.front()).name);
+    return near_names(name, known);
+  }
+
   void collect_data() {
-    data_ = splits_of_data(graph_, *annotations_.dataset, devices_);
+    try {
+      data_ = splits_of_data(graph_, *annotations_.dataset, devices_);
+    } catch (const Error& e) {
+      throw with_context(e, "dataset strategy " + to_text(annotations_.dataset->in));
+    }
     for (const LocalSplit& s : data_) matrices_.push_back(s.mesh);
+  }
+
+  /// Data parallelism is asked for by name, so it never turns into something else silently.
+  void check_batch() const {
+    const auto batch = batch_of_data();
+    if (batch && batch->second % devices_)
+      throw error(
+          "data_parallel: the batch of {} (%{}) cannot be split over {} devices; choose a --global-batch "
+          "that is a multiple of {}",
+          batch->second, batch->first, devices_, devices_);
+  }
+
+  /// Name and dim 0 of the first input that has dims.
+  std::optional<std::pair<std::string, std::int64_t>> batch_of_data() const {
+    for (const Node& node : graph_.nodes) {
+      const Value& v = graph_.value(node.results.front());
+      if (node.op->kind == OpKind::input && !v.type.shape.empty()) return {{v.name, v.type.shape[0]}};
+    }
+    return std::nullopt;
   }
 
   void fix_node(std::size_t i) {

@@ -53,7 +53,8 @@ class Completion {
 
   Strategy choose(NodeId id) {
     const Node& node = graph_.node(id);
-    if (node.phase == Phase::forward) throw error("{}: the plan has no strategy for it", graph_.name_of(id));
+    if (node.phase == Phase::forward)
+      throw error("{}: has no strategy; {{}} is that of a whole one", graph_.name_of(id));
     if (node.op->optimizer) return of_update(id);
     if (node.forward.is_valid()) return inherited(id);
     const Value& result = graph_.value(node.results.front());

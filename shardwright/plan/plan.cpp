@@ -24,14 +24,20 @@ std::string text_of(const Layout& layout, const std::vector<Mesh>& meshes) {
   return to_text(layout, meshes[at(layout.mesh)]) + (layout.mesh > 0 ? fmt::format("@{}", layout.mesh) : "");
 }
 
-Layout layout_of(const std::string& text, const std::vector<Mesh>& meshes) {
+/// A layout in which a value is kept. Throws: Error if it is none, or does not fit `shape`.
+Layout layout_of(const std::string& text, const std::vector<Mesh>& meshes, const Shape& shape) {
   const std::size_t mark = text.find('@');
   const auto mesh = mark == std::string::npos ? 0 : to_integer(text.substr(mark + 1)).value_or(-1);
   if (mesh < 0 || mesh >= static_cast<std::int64_t>(meshes.size()))
     throw error("layout '{}': there is no such mesh", text);
   Scanner in(std::string_view(text).substr(0, mark), "layout");
   Layout out = parse_layout(in, meshes[at(static_cast<int>(mesh))]);
+  if (!in.at_end()) in.fail("the end of the layout");
+  if (out.is_partial()) throw error("layout '{}' is partial; a kept value is not", text);
   if (!out.used().empty()) out.mesh = static_cast<int>(mesh);
+  check(out, meshes[at(out.mesh)], shape);
+  if (!is_even(out, meshes[at(out.mesh)], shape))
+    throw error("layout '{}' cannot cut {} evenly", text, to_text(shape));
   return out;
 }
 
@@ -213,20 +219,17 @@ class Application {
     s.mesh = used_axes(s).empty() ? 0 : planned.mesh;
     if (const auto why = violation(rule, s, mesh)) throw Error(*why);
     node.strategy = s;
-    if (!planned.out.empty()) graph.value(v).layout = layout_of(planned.out, plan_.meshes);
+    if (!planned.out.empty())
+      graph.value(v).layout = layout_of(planned.out, plan_.meshes, graph.value(v).type.shape);
   }
 
-  void apply_layout(const std::string& name, const std::string& text) {
+  void apply_layout(const std::string& name, const std::string& text) try {
     Graph& graph = out_.graph;
     Value& v = graph.value(graph.find(name));
-    if (graph.node(v.producer).op->kind == OpKind::compute)
-      throw error("plan: layout of {}: it is not a leaf", name);
-    try {
-      v.layout = layout_of(text, plan_.meshes);
-      check(*v.layout, plan_.meshes[at(v.layout->mesh)], v.type.shape);
-    } catch (const Error& e) {
-      throw with_context(e, fmt::format("plan: layout of {}", name));
-    }
+    if (graph.node(v.producer).op->kind == OpKind::compute) throw error("it is not a leaf");
+    v.layout = layout_of(text, plan_.meshes, v.type.shape);
+  } catch (const Error& e) {
+    throw with_context(e, fmt::format("plan: layout of {}", name));
   }
 
   /// States lie as their parameter does; from optimizer parallel level 1 on also sharded over its replicas.

@@ -1,15 +1,14 @@
 // Plans as JSON. Keys of the format stand in the order in which a person reads them.
 
 #include <fstream>
-#include <nlohmann/json.hpp>
-#include <sstream>
 
+#include "shardwright/base/text.h"
+#include "shardwright/cost/cluster.h"
+#include "shardwright/plan/json_text.h"
 #include "shardwright/plan/plan.h"
 
 namespace shardwright {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr int format_version = 1;
 
@@ -19,9 +18,42 @@ Json mesh_json(const Mesh& mesh) {
   return out;
 }
 
-Mesh mesh_of(const Json& json) {
+Error kind_error(std::string_view key, std::string_view kind, const Json& value) {
+  return error("\"{}\" should be {}, not {}", key, kind, short_text(value));
+}
+
+const Json& member(const Json& json, const char* key) {
+  const auto it = json.find(key);
+  if (it == json.end()) throw error("has no \"{}\"", key);
+  return *it;
+}
+
+/// The member `key`, or `otherwise` where there is none. Throws: Error that says what it should be.
+template <class T>
+T member_or(const Json& json, const char* key, std::string_view kind, T otherwise) try {
+  const auto it = json.find(key);
+  return it == json.end() ? otherwise : it->get<T>();
+} catch (const Json::exception&) {
+  throw kind_error(key, kind, json.at(key));
+}
+
+std::string text_or(const Json& json, const char* key, std::string otherwise) {
+  return member_or(json, key, "a text", std::move(otherwise));
+}
+
+int integer_of(const Json& json, const char* key, std::int64_t least, std::int64_t most) {
+  if (!json.is_number_integer() || json.get<std::int64_t>() < least || json.get<std::int64_t>() > most)
+    throw kind_error(key, fmt::format("an integer from {} to {}", least, most), json);
+  return json.get<int>();
+}
+
+Mesh mesh_of(const Json& json, const char* key) {
+  if (!json.is_object()) throw kind_error(key, "an object of axis names and sizes", json);
   Mesh mesh;
-  for (const auto& [name, size] : json.items()) mesh.axes.push_back({name, size.get<int>()});
+  for (const auto& [name, size] : json.items()) {
+    if (!size.is_number_integer()) throw kind_error(name, "the integer size of an axis", size);
+    mesh.axes.push_back({name, axis_size(name, size.get<std::int64_t>())});
+  }
   check(mesh);
   return mesh;
 }
@@ -39,14 +71,46 @@ Json operator_json(const PlannedOperator& op) {
 }
 
 PlannedOperator operator_of(const Json& json) {
-  PlannedOperator op{.name = json.at("name"), .kind = json.value("kind", "")};
-  for (const auto& [loop, axes] : json.at("strategy").items())
-    op.strategy.emplace_back(loop, axes.get<std::vector<std::string>>());
-  op.mesh = json.value("mesh", 0);
-  if (json.contains("in")) op.in = json.at("in").get<std::vector<std::vector<std::int64_t>>>();
-  op.out = json.value("out", "");
-  op.reason = json.value("reason", "");
+  if (!json.is_object()) throw error("{} in \"operators\" should be an object", short_text(json));
+  PlannedOperator op{.name = member(json, "name").is_string() ? json.at("name").get<std::string>() : ""};
+  if (op.name.empty()) throw kind_error("name", "the name of an operator", json.at("name"));
+  try {
+    op.kind = text_or(json, "kind", "");
+    if (!member(json, "strategy").is_object())
+      throw kind_error("strategy", "an object of loop dims", json.at("strategy"));
+    for (const auto& [loop, unused] : json.at("strategy").items())
+      op.strategy.emplace_back(loop, member_or(json.at("strategy"), loop.c_str(), "a list of axis names",
+                                               std::vector<std::string>{}));
+    if (json.contains("mesh")) op.mesh = integer_of(json.at("mesh"), "mesh", 0, 100);
+    op.in = member_or(json, "in", "lists of integers", op.in);
+    op.out = text_or(json, "out", "");
+    op.reason = text_or(json, "reason", "");
+  } catch (const Error& e) {
+    throw with_context(e, op.name);
+  }
   return op;
+}
+
+/// All of the plan but its operators and layouts.
+Plan head_of(const Json& json) {
+  Plan plan{.model = text_or(json, "model", ""), .fingerprint = text_or(json, "fingerprint", "")};
+  member(json, "fingerprint");
+  plan.devices = integer_of(member(json, "devices"), "devices", 1, 4096);
+  plan.cluster = text_or(json, "cluster", fmt::format("cpu:{}", plan.devices));
+  if (const int n = cluster_called(plan.cluster).devices; n != plan.devices)
+    throw error("\"cluster\" {} has {} devices but \"devices\" is {}", plan.cluster, n, plan.devices);
+  plan.parallel = name_of(parallel_called(text_or(json, "parallel", "auto_parallel")));
+  plan.search = text_or(json, "search", "");
+  plan.status = text_or(json, "status", "feasible");
+  plan.search_seconds = member_or(json, "search_seconds", "a number", 0.0);
+  plan.meshes.push_back(mesh_of(member(json, "mesh"), "mesh"));
+  for (const Json& mesh : member_or(json, "more_meshes", "a list", std::vector<Json>{}))
+    plan.meshes.push_back(mesh_of(mesh, "more_meshes"));
+  for (const Mesh& mesh : plan.meshes)
+    if (mesh.size() != plan.devices)
+      throw error("{} has {} ranks but \"devices\" is {}", to_text(mesh), mesh.size(), plan.devices);
+  if (json.contains("zero")) plan.optimizer_parallel = integer_of(json.at("zero"), "zero", 0, 3);
+  return plan;
 }
 
 }  // namespace
@@ -73,41 +137,26 @@ std::string to_json(const Plan& plan) {
 }
 
 Plan parse_plan(std::string_view text, std::string_view where) try {
-  const Json json = Json::parse(text);
+  const Json json = parse_json(text);
   if (!json.is_object() || !json.contains("format")) throw error("is no plan: it has no \"format\"");
   if (json.at("format") != format_version)
-    throw error("has plan format {} but this version reads {}; plan again", json.at("format").dump(),
+    throw error("has plan format {} but this version reads {}; plan again", short_text(json.at("format")),
                 format_version);
-  Plan plan{
-      .model = json.value("model", ""), .fingerprint = json.at("fingerprint"), .devices = json.at("devices")};
-  plan.cluster = json.value("cluster", "");
-  plan.parallel = json.value("parallel", "auto_parallel");
-  plan.search = json.value("search", "");
-  plan.status = json.value("status", "feasible");
-  plan.search_seconds = json.value("search_seconds", 0.0);
-  plan.meshes.push_back(mesh_of(json.at("mesh")));
-  if (json.contains("more_meshes"))
-    for (const Json& mesh : json.at("more_meshes")) plan.meshes.push_back(mesh_of(mesh));
-  for (const Mesh& mesh : plan.meshes)
-    if (mesh.size() != plan.devices)
-      throw error("{} has {} ranks but \"devices\" is {}", to_text(mesh), mesh.size(), plan.devices);
-  plan.optimizer_parallel = json.value("zero", 0);
-  for (const Json& op : json.at("operators")) plan.operators.push_back(operator_of(op));
-  plan.layouts = json.at("layouts").get<std::map<std::string, std::string>>();
+  Plan plan = head_of(json);
+  member(json, "operators");
+  for (const Json& op : member_or(json, "operators", "a list", std::vector<Json>{})) {
+    plan.operators.push_back(operator_of(op));
+    for (std::size_t i = 0; i + 1 < plan.operators.size(); ++i)
+      if (plan.operators[i].name == plan.operators.back().name)
+        throw error("operator {} stands twice", plan.operators[i].name);
+  }
+  plan.layouts = member_or(json, "layouts", "an object of names and layouts", plan.layouts);
   return plan;
-} catch (const nlohmann::json::exception& e) {
-  throw error("{}: not a valid plan: {}", where, e.what());
 } catch (const Error& e) {
   throw with_context(e, where);
 }
 
-Plan load_plan(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) throw io_error("{}: cannot be read", path);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return parse_plan(text.str(), path);
-}
+Plan load_plan(const std::string& path) { return parse_plan(read_json_file(path), path); }
 
 void save_plan(const Plan& plan, const std::string& path) {
   std::ofstream out(path);
