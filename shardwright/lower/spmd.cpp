@@ -31,7 +31,10 @@ class Lowering {
   Program run() {
     for (NodeId id : graph_.node_ids()) {
       try {
-        if (graph_.node(id).op->kind == OpKind::compute)
+        const OpKind kind = graph_.node(id).op->kind;
+        if (kind == OpKind::step || !graph_.value(graph_.node(id).results.front()).global_shape.empty())
+          throw error("belongs to a program, which is lowered already; lower takes a graph with strategies");
+        if (kind == OpKind::compute)
           add_compute(id);
         else
           add_leaf(id);

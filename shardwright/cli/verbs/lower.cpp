@@ -23,10 +23,23 @@ std::function<void(const Pass&, const Program&)> dumper(const std::string& direc
   };
 }
 
+/// A graph that says itself how it is split leaves nothing to plan.
+void check_no_planning(const Arguments& arguments, const Model& model) {
+  const Mesh& mesh = model.graph.meshes.front();
+  if (arguments.integer("--devices", mesh.size()) != mesh.size())
+    throw error("--devices {} but {} is for {} ranks", arguments.text("--devices"), model.name,
+                to_text(mesh));
+  for (const char* flag : {"--plan", "--annotate", "--parallel", "--search", "--dataset-strategy",
+                           "--optimizer-parallel", "--cluster"})
+    if (arguments.has(flag))
+      throw error("{}: {} says itself how it is split ({})", flag, model.name, to_text(mesh));
+}
+
 int run(const Arguments& arguments, Terminal& terminal) {
   Model model = model_of(arguments, terminal);
   const auto dump = dumper(arguments.text("--dump-passes"));
   const bool is_text = is_planned(model.graph);
+  if (is_text) check_no_planning(arguments, model);
   if (!is_text && !arguments.has("--forward"))
     add_train_step(model.graph, model.loss, optimizer_of(arguments));
   const Program program = is_text ? compile(PlannedGraph{model.graph, {}}, dump)
