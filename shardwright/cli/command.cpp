@@ -94,6 +94,10 @@ int run_verb(const std::vector<std::string>& words, Terminal& terminal) {
   } catch (const CLI::CallForHelp&) {
     terminal.out << app.help();
     return 0;
+  } catch (const CLI::ArgumentMismatch& e) {
+    // `--devices: 1 required N missing`: the flag's name is all that is of use.
+    const std::string name = std::string(e.what()).substr(0, std::string_view(e.what()).find(':'));
+    throw error("{} needs a value; see shardwright {} --help", name, verb.name);
   } catch (const CLI::ParseError& e) {
     throw Error(e.what());
   }

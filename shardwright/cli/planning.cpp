@@ -4,10 +4,19 @@
 #include <iterator>
 
 #include "shardwright/base/text.h"
+#include "shardwright/cost/cluster.h"
 #include "shardwright/simulate/estimate.h"
 
 namespace shardwright {
 namespace {
+
+/// The cluster that was asked for. Throws: Error unless it has `devices` devices.
+std::string cluster_of(const Arguments& arguments, int devices) {
+  const Cluster cluster = cluster_called(arguments.text("--cluster"));
+  if (cluster.devices != devices)
+    throw error("--cluster {} has {} devices but the plan is for {}", cluster.name, cluster.devices, devices);
+  return cluster.name;
+}
 
 DType precision_of(const Arguments& arguments) {
   const std::string name = arguments.text("--precision", "f32");
@@ -57,11 +66,18 @@ Model model_of(const Arguments& arguments, Terminal& terminal) {
 
 OptimizerChoice optimizer_of(const Arguments& arguments) {
   OptimizerChoice out{.name = arguments.text("--optimizer", "sgd"), .attributes = {}};
-  out.attributes.set("rate", arguments.number("--lr", 0.01));
+  const auto at_least_0 = [&](const std::string& flag, double otherwise) {
+    const double x = arguments.number(flag, otherwise);
+    if (x < 0) throw error("{} {}: should be a number from 0 on", flag, arguments.text(flag));
+    return x;
+  };
+  out.attributes.set("rate", at_least_0("--lr", 0.01));
   const auto take = [&](const std::string& flag, const std::string& attribute, bool has_it) {
     if (!arguments.has(flag)) return;
     if (!has_it) throw error("{} is no setting of optimizer {}", flag, out.name);
-    out.attributes.set(attribute, arguments.number(flag, 0));
+    if (flag.starts_with("--beta") && at_least_0(flag, 0) >= 1)
+      throw error("{} {}: should be below 1", flag, arguments.text(flag));
+    out.attributes.set(attribute, at_least_0(flag, 0));
   };
   const bool is_adam = out.name == "adam" || out.name == "adamw";
   take("--momentum", "momentum", out.name == "momentum");
@@ -73,6 +89,9 @@ OptimizerChoice optimizer_of(const Arguments& arguments) {
 }
 
 Plan plan_of(const Arguments& arguments, const Model& model, const Graph& graph) {
+  if (is_planned(graph))
+    throw error("{} says itself how it is split ({}): lower it, or take out its mesh, strategies and layouts",
+                model.name, to_text(graph.meshes.front()));
   if (arguments.has("--plan")) {
     Plan plan = load_plan(arguments.text("--plan"));
     for (const char* flag :
@@ -81,6 +100,7 @@ Plan plan_of(const Arguments& arguments, const Model& model, const Graph& graph)
     if (arguments.integer("--devices", plan.devices) != plan.devices)
       throw error("--devices {} but the plan {} is for {}", arguments.text("--devices"),
                   arguments.text("--plan"), plan.devices);
+    if (arguments.has("--cluster")) plan.cluster = cluster_of(arguments, plan.devices);
     apply(plan, graph);  // refuses a plan for another network
     return plan;
   }
@@ -95,9 +115,12 @@ Plan plan_of(const Arguments& arguments, const Model& model, const Graph& graph)
   request.devices = static_cast<int>(arguments.integer("--devices", of_cluster.value_or(1), 1, 4096));
   request.parallel =
       parallel_called(arguments.text("--parallel", request.devices == 1 ? "stand_alone" : "auto_parallel"));
-  request.search = arguments.text("--search", "propagation");
+  request.search = find_search(arguments.text("--search", "propagation")).name;
   request.optimizer_parallel = static_cast<int>(arguments.integer("--optimizer-parallel", 0, 0, 3));
   if (arguments.has("--annotate")) request.annotations = load_annotations(arguments.text("--annotate"));
+  if (arguments.has("--annotate") && request.parallel == Parallel::data_parallel)
+    throw error("--annotate {} and --parallel data_parallel exclude each other; use semi_auto_parallel",
+                arguments.text("--annotate"));
   if (arguments.has("--dataset-strategy"))
     set_dataset_strategy(request.annotations, arguments.text("--dataset-strategy"));
   return make_plan(graph, request);

@@ -19,7 +19,7 @@ std::int64_t positive(const std::string& key, const std::string& text) {
 /// The forward graph as it stands in a file; its first output is the loss.
 Model model_of_text(const std::string& name, std::string_view text) {
   Model model{.name = name, .graph = parse_graph(text)};
-  if (model.graph.outputs.empty()) throw error("{}: the graph has no output", name);
+  if (model.graph.outputs.empty()) throw error("the graph has no output");
   model.loss = model.graph.outputs.front();
   return model;
 }

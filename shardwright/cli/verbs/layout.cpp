@@ -25,9 +25,8 @@ Mesh mesh_of(const Arguments& arguments, const std::string& sizes_flag, const st
                 name_list.size());
   for (std::size_t i = 0; i < size_list.size(); ++i) {
     const auto n = to_integer(trim(size_list[i]));
-    if (!n || *n < 1 || *n > (1 << 20))
-      throw error("{} {}: '{}' should be an integer from 1 on", sizes_flag, sizes, size_list[i]);
-    mesh.axes.push_back({std::string(trim(name_list[i])), static_cast<int>(*n)});
+    if (!n) throw error("{} {}: '{}' should be an integer from 1 on", sizes_flag, sizes, size_list[i]);
+    mesh.axes.push_back({std::string(trim(name_list[i])), axis_size(trim(name_list[i]), *n)});
   }
   check(mesh);
   return mesh;
@@ -169,6 +168,8 @@ int show_redistribution(const Arguments& arguments, Terminal& terminal) {
 int run(const Arguments& arguments, Terminal& terminal) {
   const bool is_move = arguments.has("--from") || arguments.has("--to");
   if (is_move == arguments.has("--map")) throw error("layout needs either --map, or --from and --to");
+  for (const char* flag : {"--to-device-matrix", "--to-names"})
+    if (!is_move && arguments.has(flag)) throw error("{} goes with --from and --to, not with --map", flag);
   if (!is_move) return show_parts(arguments, terminal);
   if (!arguments.has("--from") || !arguments.has("--to")) throw error("layout needs both --from and --to");
   return show_redistribution(arguments, terminal);

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <sstream>
 
 #include "shardwright/base/error.h"
 #include "shardwright/cli/planning.h"
@@ -103,19 +104,21 @@ int run(const Arguments& arguments, Terminal& terminal) {
   add_train_step(model.graph, model.loss, optimizer_of(arguments));
   const Plan plan = plan_of(arguments, model, model.graph);
   const char* data_path = std::getenv("DATA_PATH");
+  std::ostringstream notices;  // told once nothing can be wrong any more
   const TrainingData data =
-      training_data(model, arguments.text("--data"), data_path ? data_path : "", seed, terminal.err);
+      training_data(model, arguments.text("--data"), data_path ? data_path : "", seed, notices);
   const Length length = length_of(arguments, data);
   std::map<std::string, Tensor> initial;
   if (arguments.has("--init")) initial = initial_parameters(model.graph, arguments.text("--init"));
 
+  Reporter reporter(arguments, length, terminal);
   Program program = compile(model.graph, plan);
+  terminal.err << notices.str();
   if (!arguments.has("--json"))
     terminal.out << plan_table(plan, estimate(program, cluster_called(plan.cluster)));
   Session session(std::move(program), {.seed = seed});
   for (const auto& [name, value] : initial) session.set(name, value);
 
-  Reporter reporter(arguments, length, terminal);
   for (std::int64_t step = 0; step < length.steps; ++step) {
     if (is_interrupted()) return interrupted_status;
     const auto batch = data.batch(step);
