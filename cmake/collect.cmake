@@ -1,9 +1,11 @@
-# collect(FOLDER TYPE HEADER OUT): each FOLDER/NAME.cpp defines `std::vector<TYPE> NAME()` in the namespace
-# shardwright::LEAF, LEAF being the folder's last name. This writes `all_LEAF()`, which returns them all:
-# adding an operator, a search, a model or a verb is adding one file, and no list anywhere is edited.
+# collect(FOLDER TYPE HEADER OUT [MORE...]): each shardwright/FOLDER/NAME.cpp defines `std::vector<TYPE> NAME()` in
+# the namespace shardwright::LEAF, LEAF being the folder's last name; so do the files of the folders MORE.
+# This writes `all_LEAF()`, which returns them all: adding an operator, a search, a model or a verb is adding
+# one file, and no list anywhere is edited.
 function(collect folder type header out)
   cmake_path(GET folder FILENAME leaf)
-  file(GLOB files CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp)
+  list(TRANSFORM ARGN APPEND /*.cpp OUTPUT_VARIABLE more)
+  file(GLOB files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/shardwright/${folder}/*.cpp ${more})
   foreach(f IN LISTS files)
     cmake_path(GET f STEM n)
     string(APPEND decl "namespace shardwright::${leaf} { std::vector<${type}> ${n}(); }\n")

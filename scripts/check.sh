@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks that run no tests: format, shell scripts, file names, layers; with --tidy also clang-tidy (minutes).
+# Checks that run no tests: format, shell scripts, file names, layers, operator names; with --tidy clang-tidy, too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -19,6 +19,7 @@ if git ls-files | grep -E '(^|/)(utils?|commons?|helpers?|misc)(/|\.|$)'; then
 fi
 
 scripts/check_layers.sh || failed=1
+scripts/check_operator_names.sh || failed=1
 
 if [[ ${1:-} == --tidy ]]; then
   scripts/install.sh build tests tidy
