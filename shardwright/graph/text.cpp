@@ -171,27 +171,30 @@ class Parser {
     return graph_.meshes[static_cast<std::size_t>(index)];
   }
 
-  /// Layouts are read on mesh 0 first; `@k` behind one means that its axes are those of mesh k.
-  Layout parse_layout_here(Scanner& in) {
-    Scanner look = in;
-    for (int m = 0;; ++m) {
-      Scanner attempt = look;
-      std::optional<Layout> layout;
-      try {
-        layout = parse_layout(attempt, mesh(m));
-      } catch (const Error&) {
-        if (m + 1 >= static_cast<int>(graph_.meshes.size())) throw;
-        continue;
-      }
-      const int said = attempt.accept("@") ? static_cast<int>(attempt.integer("a mesh")) : 0;
-      if (said != m) {
-        mesh(said);
-        continue;
-      }
-      in = attempt;
-      if (!layout->used().empty()) layout->mesh = m;
-      return *layout;
+  /// The k of `@k` behind the brackets that start here, or 0: which mesh the axes inside belong to.
+  static int mesh_behind(Scanner ahead, std::string_view open, std::string_view close) {
+    ahead.expect(open);
+    while (!ahead.accept(close)) {
+      if (ahead.peek_name())
+        ahead.name("a word");
+      else if (!ahead.accept(",") && !ahead.accept(":") && !ahead.accept("+") && !ahead.accept("-"))
+        ahead.fail("axes");
     }
+    for (std::string_view partial : {"sum", "max"})
+      if (ahead.accept(partial)) return mesh_behind(ahead, "(", ")");
+    return ahead.accept("@") ? static_cast<int>(ahead.integer("a mesh")) : 0;
+  }
+
+  static void skip_mesh(Scanner& in) {
+    if (in.accept("@")) in.integer("a mesh");
+  }
+
+  Layout parse_layout_here(Scanner& in) {
+    const int index = mesh_behind(in, "[", "]");
+    Layout layout = parse_layout(in, mesh(index));
+    skip_mesh(in);
+    layout.mesh = layout.used().empty() ? 0 : index;
+    return layout;
   }
 
   static void check_shape(const Shape& shape) {
@@ -257,19 +260,10 @@ class Parser {
   }
 
   Strategy parse_strategy_here(Scanner& in, const Rule& rule) {
-    // The mesh is named behind the strategy, so look there first.
-    Scanner ahead = in;
-    while (!ahead.accept("}")) {
-      if (ahead.peek_name())
-        ahead.name("a word");
-      else if (!ahead.accept(",") && !ahead.accept(":") && !ahead.accept("+") && !ahead.accept("{") &&
-               !ahead.accept("-"))
-        in.fail("a strategy");
-    }
-    const int said = ahead.accept("@") ? static_cast<int>(ahead.integer("a mesh")) : 0;
-    Strategy s = parse_strategy(in, rule, mesh(said));
-    if (in.accept("@")) in.integer("a mesh");
-    s.mesh = used_axes(s).empty() ? 0 : said;
+    const int index = mesh_behind(in, "{", "}");
+    Strategy s = parse_strategy(in, rule, mesh(index));
+    skip_mesh(in);
+    s.mesh = used_axes(s).empty() ? 0 : index;
     return s;
   }
 
