@@ -1,0 +1,258 @@
+// From annotations to constraints: what each annotation says by itself (local_split.h) is brought onto common
+// meshes, refined from all device matrices that are named.
+
+#include <algorithm>
+
+#include "shardwright/graph/op.h"
+#include "shardwright/plan/annotations.h"
+#include "shardwright/plan/local_split.h"
+
+namespace shardwright {
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+/// Groups device matrices into meshes: each joins the first mesh with which it has a common refinement.
+struct CommonMeshes {
+  std::vector<Mesh> meshes;
+  std::vector<int> mesh_of;                // per device matrix
+  std::vector<std::vector<Axes>> axes_of;  // per device matrix and axis: axes of that mesh
+};
+
+CommonMeshes unify(const std::vector<Mesh>& matrices) {
+  std::vector<std::vector<Mesh>> classes;
+  CommonMeshes out;
+  std::vector<std::size_t> place;
+  for (const Mesh& m : matrices) {
+    std::size_t c = 0;
+    for (; c < classes.size(); ++c) {
+      std::vector<Mesh> wider = classes[c];
+      wider.push_back(m);
+      if (refine(wider)) break;
+    }
+    if (c == classes.size()) classes.emplace_back();
+    out.mesh_of.push_back(static_cast<int>(c));
+    place.push_back(classes[c].size());
+    classes[c].push_back(m);
+  }
+  std::vector<Refinement> refined;
+  for (const auto& members : classes) {
+    refined.push_back(*refine(members));
+    out.meshes.push_back(refined.back().mesh);
+  }
+  for (std::size_t i = 0; i < matrices.size(); ++i)
+    out.axes_of.push_back(refined[at(out.mesh_of[i])].axes_of[place[i]]);
+  return out;
+}
+
+Axes translated(const Axes& axes, const std::vector<Axes>& axes_of) {
+  Axes out;
+  for (int a : axes) out = out.with(axes_of[at(a)]);
+  return out;
+}
+
+/// Which dims of each value carry the batch: dim 0 of the inputs, and what rules make of it.
+std::vector<std::vector<bool>> batch_dims(const Graph& graph) {
+  std::vector<std::vector<bool>> is_batch(graph.values.size());
+  for (const Node& node : graph.nodes) {
+    if (node.phase != Phase::forward) break;
+    for (ValueId v : node.results) is_batch[at(v.index)].assign(graph.value(v).type.shape.size(), false);
+    if (node.op->kind == OpKind::input && !graph.value(node.results[0]).type.shape.empty())
+      is_batch[at(node.results[0].index)][0] = true;
+    if (node.op->kind != OpKind::compute) continue;
+    const Rule rule = rule_of(graph, node);
+    std::vector<bool> loops(rule.loops.size(), false);
+    for (std::size_t i = 0; i < node.operands.size(); ++i)
+      for (std::size_t d = 0; d < rule.operands[i].dims.size(); ++d)
+        if (is_batch[at(node.operands[i].index)][d] && !rule.operands[i].dims[d].empty())
+          loops[at(rule.operands[i].dims[d][0])] = true;
+    for (std::size_t i = 0; i < node.results.size(); ++i)
+      for (std::size_t d = 0; d < rule.results[i].dims.size(); ++d)
+        if (!rule.results[i].dims[d].empty() && loops[at(rule.results[i].dims[d][0])])
+          is_batch[at(node.results[i].index)][d] = true;
+  }
+  return is_batch;
+}
+
+/// The split of the batch over all devices, or nothing at all where the batch does not divide.
+Strategy batch_strategy(const Graph& graph, const Node& node, const std::vector<std::vector<bool>>& is_batch,
+                        const Mesh& mesh) {
+  const Rule rule = rule_of(graph, node);
+  for (std::size_t i = 0; i < node.operands.size(); ++i)
+    for (std::size_t d = 0; d < rule.operands[i].dims.size(); ++d) {
+      if (!is_batch[at(node.operands[i].index)][d] || rule.operands[i].dims[d].empty()) continue;
+      Strategy s = whole(rule);
+      s.loops[at(rule.operands[i].dims[d][0])] = mesh.all_axes();
+      if (!violation(rule, s, mesh)) return s;
+    }
+  return whole(rule);
+}
+
+class ConstraintMaker {
+ public:
+  ConstraintMaker(const Graph& graph, const Annotations& annotations, int devices, Parallel mode)
+      : graph_(graph), annotations_(annotations), devices_(devices), mode_(mode) {
+    out_.strategies.resize(graph.nodes.size());
+    out_.reasons.resize(graph.nodes.size());
+  }
+
+  Constraints make() {
+    const bool uses_annotations = mode_ == Parallel::semi_auto_parallel || mode_ == Parallel::auto_parallel;
+    if (uses_annotations) collect_nodes();
+    if (annotations_.dataset) collect_data();
+    if (mode_ == Parallel::data_parallel && matrices_.empty()) check_batch();
+    if (matrices_.empty()) matrices_.push_back(devices_ == 1 ? Mesh{} : Mesh{{{"dp", devices_}}});
+    common_ = unify(matrices_);
+    out_.meshes = common_.meshes;
+    for (std::size_t i = 0; i < nodes_.size(); ++i) fix_node(i);
+    fix_data();
+    if (mode_ == Parallel::semi_auto_parallel) fix_rest();
+    return std::move(out_);
+  }
+
+ private:
+  void collect_nodes() {
+    std::vector<std::string> known;
+    std::map<std::string, NodeId> by_name;
+    for (NodeId id : graph_.node_ids()) {
+      const Node& node = graph_.node(id);
+      if (node.op->kind != OpKind::compute || node.phase != Phase::forward) continue;
+      known.push_back(graph_.name_of(id));
+      by_name.emplace(known.back(), id);
+    }
+    for (const auto& [name, annotation] : annotations_.nodes)
+      if (!by_name.contains(name))
+        throw error("annotation of '{}': the network has no such operator{}", name,
+                    near_operators(name, known));
+    for (NodeId id : graph_.node_ids()) {  // in graph order, whatever the order of the file
+      const auto it = annotations_.nodes.find(graph_.name_of(id));
+      if (it == annotations_.nodes.end() || graph_.node(id).phase != Phase::forward || it->second.in.empty())
+        continue;
+      try {
+        splits_.push_back(split_of_node(graph_, graph_.node(id), it->second, devices_));
+      } catch (const Error& e) {
+        throw with_context(e, it->first);
+      }
+      matrices_.push_back(splits_.back().mesh);
+      nodes_.push_back(id);
+    }
+  }
+
+  /// An input or a parameter is no operator: its first user is what the user can annotate.
+  std::string near_operators(const std::string& name, const std::vector<std::string>& known) const {
+    for (const Node& node : graph_.nodes)
+      for (ValueId v : node.operands)
+        if (graph_.value(v).name == name && graph_.node(graph_.value(v).producer).op->kind != OpKind::compute)
+          return fmt::format("; it is an operand of {}", graph_.value(node.results.front()).name);
+    return near_names(name, known);
+  }
+
+  void collect_data() {
+    try {
+      data_ = splits_of_data(graph_, *annotations_.dataset, devices_);
+    } catch (const Error& e) {
+      throw with_context(e, "dataset strategy " + to_text(annotations_.dataset->in));
+    }
+    for (const LocalSplit& s : data_) matrices_.push_back(s.mesh);
+  }
+
+  /// Data parallelism is asked for by name, so it never turns into something else silently.
+  void check_batch() const {
+    const auto batch = batch_of_data();
+    if (batch && batch->second % devices_)
+      throw error(
+          "data_parallel: the batch of {} (%{}) cannot be split over {} devices; choose a --global-batch "
+          "that is a multiple of {}",
+          batch->second, batch->first, devices_, devices_);
+  }
+
+  /// Name and dim 0 of the first input that has dims.
+  std::optional<std::pair<std::string, std::int64_t>> batch_of_data() const {
+    for (const Node& node : graph_.nodes) {
+      const Value& v = graph_.value(node.results.front());
+      if (node.op->kind == OpKind::input && !v.type.shape.empty()) return {{v.name, v.type.shape[0]}};
+    }
+    return std::nullopt;
+  }
+
+  void fix_node(std::size_t i) {
+    const NodeId id = nodes_[i];
+    const Node& node = graph_.node(id);
+    const Rule rule = rule_of(graph_, node);
+    Strategy s = whole(rule);
+    for (std::size_t l = 0; l < s.loops.size(); ++l)
+      s.loops[l] = translated(splits_[i].loops[l], common_.axes_of[i]);
+    s.mesh = used_axes(s).empty() ? 0 : common_.mesh_of[i];
+    out_.strategies[at(id.index)] = s;
+    out_.reasons[at(id.index)] = "annotated";
+    const Annotation& annotation = annotations_.nodes.at(graph_.name_of(id));
+    try {
+      if (annotation.out.size() > 1)
+        throw error("out strategy {} has {} entries but there is one result", to_text(annotation.out),
+                    annotation.out.size());
+      if (annotation.out.empty()) return;
+      const Shape& shape = graph_.value(node.results[0]).type.shape;
+      const Layout local = asked_result(rule, splits_[i], annotation.out[0], shape);
+      out_.layouts[node.results[0]] = translate(local, common_.axes_of[i], common_.mesh_of[i]);
+    } catch (const Error& e) {
+      throw with_context(e, graph_.name_of(id));
+    }
+  }
+
+  void fix_data() {
+    std::size_t next = 0;
+    for (const Node& node : graph_.nodes) {
+      if (node.op->kind != OpKind::input) continue;
+      const ValueId v = node.results.front();
+      const Shape& shape = graph_.value(v).type.shape;
+      Layout layout = replicated(shape.size());
+      if (annotations_.dataset) {
+        const std::size_t i = nodes_.size() + next;
+        for (std::size_t d = 0; d < shape.size(); ++d)
+          layout.dims[d] = translated(data_[next].loops[d], common_.axes_of[i]);
+        layout.mesh = layout.used().empty() ? 0 : common_.mesh_of[i];
+        ++next;
+      } else if (annotations_.dataset_word == "data_parallel") {
+        if (!shape.empty()) layout.dims[0] = out_.meshes[0].all_axes();
+        if (!shape.empty() && shape[0] % devices_)
+          throw error(
+              "dataset strategy data_parallel: the batch of %{} is {} and cannot be split over {} devices",
+              graph_.value(v).name, shape[0], devices_);
+      } else if (annotations_.dataset_word.empty()) {
+        continue;  // the data come as their first user wants them
+      }
+      out_.layouts[v] = layout;
+    }
+  }
+
+  void fix_rest() {
+    const auto is_batch = batch_dims(graph_);
+    for (NodeId id : graph_.node_ids()) {
+      const Node& node = graph_.node(id);
+      auto& strategy = out_.strategies[at(id.index)];
+      if (node.phase != Phase::forward || node.op->kind != OpKind::compute || strategy) continue;
+      strategy = batch_strategy(graph_, node, is_batch, out_.meshes[0]);
+      out_.reasons[at(id.index)] = used_axes(*strategy).empty() ? "not annotated, and no batch to split"
+                                                                : "not annotated: the batch is split";
+    }
+  }
+
+  const Graph& graph_;
+  const Annotations& annotations_;
+  int devices_;
+  Parallel mode_;
+  Constraints out_;
+  std::vector<NodeId> nodes_;       // annotated
+  std::vector<LocalSplit> splits_;  // of annotated nodes
+  std::vector<LocalSplit> data_;    // of inputs
+  std::vector<Mesh> matrices_;      // of annotated nodes, then of inputs
+  CommonMeshes common_;
+};
+
+}  // namespace
+
+Constraints constraints_of(const Graph& graph, const Annotations& annotations, int devices, Parallel mode) {
+  return ConstraintMaker(graph, annotations, devices, mode).make();
+}
+
+}  // namespace shardwright
