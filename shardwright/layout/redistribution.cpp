@@ -28,15 +28,16 @@ struct Traffic {
 Traffic exchange_traffic(const Mesh& from_mesh, const Layout& from, const Mesh& to_mesh, const Layout& to,
                          const Type& type) {
   Traffic worst;
+  std::vector<Box> held;
+  for (int r = 0; r < from_mesh.size(); ++r) held.push_back(box(from, from_mesh, type.shape, r));
   for (int r = 0; r < from_mesh.size(); ++r) {
     const Box want = box(to, to_mesh, type.shape, r);
-    const Box have = box(from, from_mesh, type.shape, r);
+    const Box& have = held[at(r)];
     const std::int64_t missing = volume(want.extent) - volume(intersect(want, have).extent);
     if (missing == 0) continue;
     std::vector<Shape> seen;  // replicas hold the same box; one of them sends
     int peers = 0;
-    for (int q = 0; q < from_mesh.size(); ++q) {
-      const Box theirs = box(from, from_mesh, type.shape, q);
+    for (const Box& theirs : held) {
       if (theirs == have || volume(intersect(want, theirs).extent) == 0) continue;
       if (std::find(seen.begin(), seen.end(), theirs.offset) != seen.end()) continue;
       seen.push_back(theirs.offset);
@@ -71,6 +72,7 @@ class Neighbours {
     out_.clear();
     from_ = &from;
     from_bytes_ = bytes_of(from);
+    is_from_even_ = is_even(from, mesh_, type_.shape);
     free_ = mesh_.all_axes().without(from.used());
     for (int d = 0; d < static_cast<int>(from.dims.size()); ++d) {
       slices(d);
@@ -101,11 +103,12 @@ class Neighbours {
     to.mesh = to.used().empty() ? 0 : mesh_index();
     if (even_only_ && !is_even(to, mesh_, type_.shape)) return;
     step.from = *from_;
-    step.bytes = received(step, bytes_of(to));
+    const std::int64_t to_bytes = bytes_of(to);
+    step.bytes = received(step, to, to_bytes);
     step.to = std::move(to);
     if (is_local(step.kind)) {
       // The constant keeps a path from taking two local steps where one does.
-      step.seconds = 1e-9 + static_cast<double>(from_bytes_) * cost_.copy_seconds_per_byte;
+      step.seconds = 1e-9 + static_cast<double>(to_bytes) * cost_.copy_seconds_per_byte;
     } else {
       double latency = 0, per_byte = 0;
       for (int a : step.axes) {
@@ -119,8 +122,12 @@ class Neighbours {
 
   int mesh_index() const { return from_->used().empty() ? target_.mesh : from_->mesh; }
 
-  std::int64_t received(const Step& step, std::int64_t to_bytes) const {
+  std::int64_t received(const Step& step, const Layout& to, std::int64_t to_bytes) const {
     const std::int64_t n = mesh_.count(step.axes);
+    const bool moves = step.kind == StepKind::all_gather || step.kind == StepKind::all_to_all ||
+                       step.kind == StepKind::permute;
+    if (moves && !(is_from_even_ && is_even(to, mesh_, type_.shape)))
+      return exchange_traffic(mesh_, *from_, mesh_, to, type_).bytes;
     switch (step.kind) {
       case StepKind::all_gather: return to_bytes - to_bytes / n;
       case StepKind::reduce_scatter: return from_bytes_ - from_bytes_ / n;
@@ -131,12 +138,16 @@ class Neighbours {
     }
   }
 
+  /// The target's axes are another mesh's: they say nothing about the axes here.
+  bool is_target_elsewhere() const { return !target_.used().empty() && target_.mesh != mesh_index(); }
+
   bool target_shards_over(int axis) const {
     return std::any_of(target_.dims.begin(), target_.dims.end(),
                        [&](const Axes& a) { return a.contains(axis); });
   }
 
   void slices(int d) {
+    if (is_target_elsewhere()) return;
     for (int a : free_)
       if (target_shards_over(a))
         add({.kind = StepKind::slice, .axes = {a}, .dim_from = d}, with_dim(d, from_->dims[at(d)].with({a})));
@@ -159,7 +170,10 @@ class Neighbours {
 
   void scatters(int d) {
     for_each_selection(from_->sum, [&](const Axes& some) {
-      if (!std::all_of(some.begin(), some.end(), [&](int a) { return target_shards_over(a); })) return;
+      const bool is_of_use = is_target_elsewhere() || std::all_of(some.begin(), some.end(), [&](int a) {
+                               return target_shards_over(a);
+                             });
+      if (!is_of_use) return;
       Layout to = with_dim(d, from_->dims[at(d)].with(some));
       to.sum = from_->sum.without(some);
       add({.kind = StepKind::reduce_scatter, .axes = some, .dim_from = d}, std::move(to));
@@ -176,6 +190,7 @@ class Neighbours {
   }
 
   void masks() {
+    if (is_target_elsewhere()) return;
     for (int a : free_) {
       if (!target_.sum.contains(a)) continue;
       Layout to = *from_;
@@ -219,6 +234,7 @@ class Neighbours {
   bool even_only_;
   const Layout* from_ = nullptr;
   std::int64_t from_bytes_ = 0;
+  bool is_from_even_ = true;
   Axes free_;
   std::vector<Step> out_;
 };
@@ -320,11 +336,17 @@ Redistribution Redistributor::search(const Layout& from, const Layout& to, const
       offer(total, std::move(step));
     }
     if (layout.is_partial() || layout == whole_target) continue;
-    const Mesh& to_mesh = meshes_[at(whole_target.mesh)];
+    // At least one latency: not worth a look if the target is as near already.
+    const double latency = slowest(costs_[mesh], &LinkCost::latency_seconds);
+    const auto known = reached.find(whole_target);
+    if (known != reached.end() && known->second.seconds <= seconds + latency) continue;
+    const Mesh& to_mesh = mesh_of(whole_target);
     const Traffic traffic = exchange_traffic(mesh_of(layout), layout, to_mesh, whole_target, type);
+    // What every rank has already is sliced, however long copying takes; ranks need not meet for that.
+    if (traffic.bytes == 0 && &to_mesh == &meshes_[mesh]) continue;
     Step step{
         .kind = StepKind::exchange, .axes = {}, .from = layout, .to = whole_target, .bytes = traffic.bytes};
-    step.seconds = (traffic.peers + 1) * slowest(costs_[mesh], &LinkCost::latency_seconds) +
+    step.seconds = (traffic.peers + 1) * latency +
                    static_cast<double>(traffic.bytes) * slowest(costs_[mesh], &LinkCost::seconds_per_byte);
     const double total = seconds + step.seconds;
     offer(total, std::move(step));

@@ -1,0 +1,93 @@
+#include "shardwright/layout/transfer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "tests/support/layouts.h"
+
+namespace shardwright {
+namespace {
+
+using testing::Draw;
+using testing::layout_of;
+using testing::mesh_of;
+
+/// Flat indices that a piece reads or writes.
+std::vector<std::int64_t> elements(const Piece& p, bool is_source) {
+  std::vector<std::int64_t> out;
+  for_each_run(p, [&](std::int64_t from, std::int64_t to, std::int64_t n) {
+    for (std::int64_t i = 0; i < n; ++i) out.push_back((is_source ? from : to) + i);
+  });
+  return out;
+}
+
+TEST(Transfer, fills_each_result_exactly_once) {
+  for (const char* text : {"mesh [a=2, b=2]", "mesh [a=2, b=3]", "mesh [a=2, b=2, c=2]"})
+    for (const Shape& shape : {Shape{8, 8}, Shape{5, 7}, Shape{3, 4, 5}, Shape{1, 2}}) {
+      const Mesh mesh = mesh_of(text);
+      const std::vector<Mesh> meshes{mesh};
+      Redistributor redistributor(mesh);
+      Draw draw(11);
+      for (int i = 0; i < 100; ++i) {
+        const Layout from = draw.layout(mesh, shape.size()), to = draw.layout(mesh, shape.size());
+        for (const Step& step : redistributor.find(from, to, {DType::f32, shape}).steps) {
+          SCOPED_TRACE(to_text(mesh) + " " + to_text(shape) + " " + to_text(step, meshes));
+          for (int r = 0; r < mesh.size(); ++r) {
+            const Transfer t = transfer_of(step, meshes, shape, r);
+            ASSERT_TRUE(std::is_sorted(t.group.begin(), t.group.end()));
+            ASSERT_TRUE(std::binary_search(t.group.begin(), t.group.end(), r));
+            for (int q : t.group) ASSERT_EQ(transfer_of(step, meshes, shape, q).group, t.group);
+            ASSERT_EQ(t.from_shape, box(step.from, mesh, shape, r).extent);
+            ASSERT_EQ(t.to_shape, box(step.to, mesh, shape, r).extent);
+            std::vector<int> written(static_cast<std::size_t>(element_count(t.to_shape)), 0);
+            std::set<int> sources;
+            for (const Piece& p : t.pieces) {
+              ASSERT_TRUE(std::binary_search(t.group.begin(), t.group.end(), p.source));
+              sources.insert(p.source);
+              const std::int64_t held = element_count(box(step.from, mesh, shape, p.source).extent);
+              for (std::int64_t e : elements(p, true)) ASSERT_TRUE(e >= 0 && e < held);
+              for (std::int64_t e : elements(p, false)) {
+                ASSERT_TRUE(e >= 0 && e < static_cast<std::int64_t>(written.size()));
+                ++written[static_cast<std::size_t>(e)];
+              }
+            }
+            ASSERT_EQ(sources.size(), t.pieces.size()) << "one piece per source";
+            const int want = t.clears ? 0 : t.reduces ? static_cast<int>(t.group.size()) : 1;
+            for (int w : written) ASSERT_EQ(w, want);
+          }
+        }
+      }
+    }
+}
+
+TEST(Transfer, takes_from_itself_what_it_has) {
+  const std::vector<Mesh> meshes{mesh_of("mesh [a=2, b=2]")};
+  Redistributor redistributor(meshes[0]);
+  const auto& r = redistributor.find(layout_of("[a, -]", meshes[0]), layout_of("[-, -]", meshes[0]),
+                                     {DType::f32, {4, 4}});
+  ASSERT_EQ(r.steps.size(), 1);
+  for (int rank = 0; rank < 4; ++rank) {
+    const Transfer t = transfer_of(r.steps[0], meshes, {4, 4}, rank);
+    EXPECT_EQ(t.pieces.front().source, rank);
+    EXPECT_EQ(t.pieces.size(), 2);
+    EXPECT_EQ(t.group, (std::vector<int>{rank % 2, rank % 2 + 2}));
+  }
+}
+
+TEST(Transfer, runs_are_as_long_as_both_sides_allow) {
+  const auto runs = [](const Piece& p) {
+    int count = 0;
+    for_each_run(p, [&](std::int64_t, std::int64_t, std::int64_t) { ++count; });
+    return count;
+  };
+  EXPECT_EQ(runs({.extent = {4, 6}, .from_strides = {6, 1}, .to_strides = {6, 1}}), 1);
+  EXPECT_EQ(runs({.extent = {4, 6}, .from_strides = {12, 1}, .to_strides = {6, 1}}), 4);
+  EXPECT_EQ(runs({.extent = {2, 4, 6}, .from_strides = {48, 6, 1}, .to_strides = {24, 6, 1}}), 2);
+  EXPECT_EQ(runs({.extent = {}, .from_strides = {}, .to_strides = {}}), 1);
+  EXPECT_EQ(runs({.extent = {4, 0}, .from_strides = {1, 1}, .to_strides = {1, 1}}), 0);
+}
+
+}  // namespace
+}  // namespace shardwright
