@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# What the documents show is true: runs each command of their ```console blocks (behind `$ `) and compares what it
+# prints; a line `...` stands for the rest. C++ blocks of the README and of docs/add-an-operator.md are files.
+# Usage: tests/scripts/docs_test.sh FOLDER that holds shardwright and tests/toy_shardwright
+set -uo pipefail
+export PATH="$1:$1/tests:$PATH"
+unset DATA_PATH
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+export scratch
+failed=0 count=0
+
+# Times differ from run to run.
+steady() { sed -E 's/[0-9.e-]+ ms a step/T ms a step/; s/("search_seconds": ?)[0-9.e-]+/\1T/'; }
+
+check() { # DOCUMENT COMMAND WANTED
+  local got want=$3
+  got=$(bash -c "$2" 2>&1 | steady)
+  want=$(steady <<<"$want")
+  if [[ $want == *$'\n...' ]]; then
+    want=${want%$'\n...'}
+    got=$(head -n "$(wc -l <<<"$want")" <<<"$got")
+  fi
+  ((++count))
+  [[ $got == "$want" ]] && return
+  echo "docs_test.sh: $1: \$ $2"
+  diff <(echo "$want") <(echo "$got")
+  failed=1
+}
+
+# shellcheck disable=SC2094 # check only prints the document's name
+for document in README.md docs/*.md docs/decisions/*.md; do
+  command='' wanted='' inside=0
+  while IFS= read -r line; do
+    if ((inside)) && [[ $line == '$ '* || $line == '```' ]]; then
+      [[ -n $command ]] && check "$document" "$command" "${wanted%$'\n'}"
+      command=${line#'$ '} wanted=''
+    elif ((inside)); then
+      wanted+=$line$'\n'
+    fi
+    [[ $line == '```' ]] && inside=0 command=''
+    [[ $line == '```console' ]] && inside=1
+  done <"$document"
+done
+((count)) || { echo "docs_test.sh: no commands found"; failed=1; }
+
+# shellcheck disable=SC2016 # backquotes are fences
+cpp_block() { sed -n '/^```cpp$/,/^```$/{//!p}' "$1"; }
+for pair in README.md:examples/00_first_steps.cpp docs/add-an-operator.md:tests/ops/toy/hypot.cpp; do
+    diff <(cpp_block "${pair%%:*}") "${pair##*:}" ||
+    { echo "docs_test.sh: the program in ${pair%%:*} is not ${pair##*:}"; failed=1; }
+done
+
+# Links to files of the repository lead somewhere.
+for document in README.md docs/*.md docs/decisions/*.md; do
+  while IFS= read -r link; do
+    [[ -e $(dirname "$document")/$link ]] || { echo "docs_test.sh: $document links to $link"; failed=1; }
+  done < <(grep -oE '\]\([^)#: ]+\)' "$document" | tr -d '])(')
+done
+exit $failed
