@@ -9,9 +9,8 @@
 #include "shardwright/ops/calls.h"
 
 namespace shardwright {
-namespace {
 
-const OpDef& optimizer_called(const std::string& name) {
+const OpDef& optimizer_called(std::string_view name) {
   std::vector<std::string> known;
   for (const OpDef& op : all_ops()) {
     if (!op.optimizer) continue;
@@ -20,8 +19,6 @@ const OpDef& optimizer_called(const std::string& name) {
   }
   throw error("optimizer '{}' does not exist; there are {}", name, join(known, ", "));
 }
-
-}  // namespace
 
 void add_train_step(Graph& graph, ValueId loss, const OptimizerChoice& optimizer) {
   const OpDef& op = optimizer_called(optimizer.name);

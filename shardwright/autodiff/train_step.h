@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "shardwright/base/attributes.h"
 #include "shardwright/graph/graph.h"
@@ -13,6 +14,9 @@ struct OptimizerChoice {
   std::string name = "sgd";
   Attributes attributes{{"rate", 0.01}};
 };
+
+/// The optimizer operator called `name`. Throws: Error that lists them.
+const OpDef& optimizer_called(std::string_view name);
 
 /// Adds backward and update nodes to `graph`. Outputs become the loss, then what the outputs were.
 /// Every parameter that the loss depends on is updated; its states are leaves called `weight.momentum`.

@@ -1,10 +1,12 @@
 #include "shardwright/cli/planning.h"
 
+#include <algorithm>
 #include <istream>
 #include <iterator>
 
 #include "shardwright/base/text.h"
 #include "shardwright/cost/cluster.h"
+#include "shardwright/graph/op.h"
 #include "shardwright/simulate/estimate.h"
 
 namespace shardwright {
@@ -72,19 +74,17 @@ OptimizerChoice optimizer_of(const Arguments& arguments) {
     return x;
   };
   out.attributes.set("rate", at_least_0("--lr", 0.01));
-  const auto take = [&](const std::string& flag, const std::string& attribute, bool has_it) {
-    if (!arguments.has(flag)) return;
-    if (!has_it) throw error("{} is no setting of optimizer {}", flag, out.name);
+  const std::vector<std::string> settings = optimizer_called(out.name).optimizer->settings;
+  for (const std::string attribute : {"momentum", "weight_decay", "beta1", "beta2", "epsilon"}) {
+    std::string flag = "--" + attribute;
+    std::replace(flag.begin(), flag.end(), '_', '-');
+    if (!arguments.has(flag)) continue;
+    if (std::find(settings.begin(), settings.end(), attribute) == settings.end())
+      throw error("{} is no setting of optimizer {}", flag, out.name);
     if (flag.starts_with("--beta") && at_least_0(flag, 0) >= 1)
       throw error("{} {}: should be below 1", flag, arguments.text(flag));
     out.attributes.set(attribute, at_least_0(flag, 0));
-  };
-  const bool is_adam = out.name == "adam" || out.name == "adamw";
-  take("--momentum", "momentum", out.name == "momentum");
-  take("--weight-decay", "weight_decay", true);
-  take("--beta1", "beta1", is_adam);
-  take("--beta2", "beta2", is_adam);
-  take("--epsilon", "epsilon", is_adam);
+  }
   return out;
 }
 

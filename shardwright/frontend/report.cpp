@@ -61,6 +61,9 @@ std::string plan_table(const Plan& plan, const Estimate& e) {
     rows.push_back({op.name, strategy_text(op), integers_text(op),
                     op.reason + (op.out.empty() ? "" : "; result " + op.out)});
   if (plan.devices > 1) out += aligned(rows);
+  const bool is_split = std::any_of(plan.operators.begin(), plan.operators.end(),
+                                    [](const PlannedOperator& op) { return !op.strategy.empty(); });
+  if (plan.devices > 1 && !is_split) out += "nothing is split: every device does the whole work\n";
   if (!plan.compared.empty()) out += plan.compared + "\n";
   std::string collectives;
   for (const auto& [kind, count] : e.collectives)

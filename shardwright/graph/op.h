@@ -57,6 +57,7 @@ enum class OpKind {
 struct OptimizerFacet {
   std::vector<std::string> states;
   bool counts_steps = false;
+  std::vector<std::string> settings = {};  // attributes that it has beside `rate`
 };
 
 struct OpDef {
@@ -78,7 +79,6 @@ struct OpDef {
   Reduction reduction = Reduction::sum;  // of a step
   bool is_alias = false;                 // the result is operand 0's memory seen otherwise (reshape)
   std::vector<int> overwrites;  // per result the operand of equal type whose memory it may take; empty = none
-  bool is_positional = false;   // results depend on the loop box's offset, not on operands alone (one_hot)
 };
 
 /// Every operator there is; written by CMake from the files in ops/.

@@ -46,7 +46,6 @@ std::vector<OpDef> one_hot() {
       .infer = infer,
       .kernel = kernel,
       .samples = {"i32[4]<6 (depth=6)", "i64[2,6]<4 (depth=4)", "i32[6]<4 (depth=4, dtype=f64)"},
-      .is_positional = true,
   }};
 }
 

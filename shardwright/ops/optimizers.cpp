@@ -12,9 +12,11 @@
 namespace shardwright::ops {
 namespace {
 
-const OptimizerFacet no_states{};
-const OptimizerFacet one_state{{"momentum"}, false};
-const OptimizerFacet two_states{{"moment1", "moment2"}, true};
+const OptimizerFacet no_states{.states = {}, .settings = {"weight_decay"}};
+const OptimizerFacet one_state{.states = {"momentum"}, .settings = {"momentum", "nesterov", "weight_decay"}};
+const OptimizerFacet two_states{.states = {"moment1", "moment2"},
+                                .counts_steps = true,
+                                .settings = {"beta1", "beta2", "epsilon", "weight_decay"}};
 
 /// Weight, gradient and states: the operands that are tensors of the weight's type.
 std::size_t tensors_of(const OptimizerFacet& facet) { return 2 + facet.states.size(); }
