@@ -35,6 +35,7 @@ Graph rebuild(const Graph& graph, const std::vector<bool>& keep, const std::vect
       Value value = graph.value(v);
       value.producer = fresh;
       for (ValueId& of : value.gradient_of) of = new_value[static_cast<std::size_t>(resolve(of).index)];
+      std::erase_if(value.gradient_of, [](ValueId of) { return !of.is_valid(); });
       new_value[static_cast<std::size_t>(v.index)] = {static_cast<int>(out.values.size())};
       v = new_value[static_cast<std::size_t>(v.index)];
       out.values.push_back(std::move(value));

@@ -7,11 +7,29 @@
 namespace shardwright {
 namespace {
 
+bool exists(const Graph& graph, ValueId v) {
+  return v.is_valid() && v.index < static_cast<int>(graph.values.size());
+}
+
+void check_layout(const Graph& graph, const Value& v) {
+  if (!v.layout) return;
+  if (v.layout->mesh < 0 || v.layout->mesh >= static_cast<int>(graph.meshes.size()))
+    throw error("%{}: the layout is on mesh {} but there are {} meshes", v.name, v.layout->mesh,
+                graph.meshes.size());
+  const Mesh& mesh = graph.meshes[static_cast<std::size_t>(v.layout->mesh)];
+  const Shape shape = v.global_type().shape;
+  check(*v.layout, mesh, shape);
+  if (v.global_shape.empty()) return;  // the whole tensor: not a program
+  const Shape local = largest_local_shape(*v.layout, mesh, shape);
+  if (v.type.shape != local)
+    throw error("%{}: layout {} of {} gives {} but {} is written", v.name, to_text(*v.layout, mesh),
+                to_text(shape), to_text(local), to_text(v.type.shape));
+}
+
 void check_operands(const Graph& graph, NodeId id) {
   const Node& node = graph.node(id);
   for (ValueId v : node.operands) {
-    if (v.index < 0 || v.index >= static_cast<int>(graph.values.size()))
-      throw error("{}: an operand does not exist", graph.name_of(id));
+    if (!exists(graph, v)) throw error("{}: an operand does not exist", graph.name_of(id));
     if (graph.value(v).producer >= id)
       throw error("{}: operand %{} is used before it is defined", graph.name_of(id), graph.value(v).name);
     if (graph.node(graph.value(v).producer).phase > node.phase)
@@ -22,9 +40,11 @@ void check_operands(const Graph& graph, NodeId id) {
 
 void check_results(const Graph& graph, NodeId id) {
   const Node& node = graph.node(id);
-  if (node.op->kind != OpKind::compute) return;
+  const bool is_step = node.op->kind == OpKind::step;
+  if (node.op->kind != OpKind::compute && !is_step) return;
   const std::vector<Type> operands = operand_types(graph, node);
-  const std::vector<Type> want = infer(*node.op, {operands, {}, node.attributes});
+  // A step keeps the tensor and changes only its layout.
+  const std::vector<Type> want = is_step ? operands : infer(*node.op, {operands, {}, node.attributes});
   const std::vector<Type> have = result_types(graph, node);
   if (want.size() != have.size())
     throw error("{}: {} has {} results but {} are written", graph.name_of(id), node.op->name, want.size(),
@@ -46,7 +66,10 @@ void check_kept(const Graph& graph, ValueId id, std::string_view what) {
 void check_strategy(const Graph& graph, NodeId id) {
   const Node& node = graph.node(id);
   if (!node.strategy || node.op->kind != OpKind::compute) return;
-  const Mesh& mesh = graph.meshes.at(static_cast<std::size_t>(node.strategy->mesh));
+  if (node.strategy->mesh < 0 || node.strategy->mesh >= static_cast<int>(graph.meshes.size()))
+    throw error("{}: the strategy is on mesh {} but there are {} meshes", graph.name_of(id),
+                node.strategy->mesh, graph.meshes.size());
+  const Mesh& mesh = graph.meshes[static_cast<std::size_t>(node.strategy->mesh)];
   if (const auto why = violation(rule_of(graph, node), *node.strategy, mesh))
     throw error("{}: {}", graph.name_of(id), *why);
 }
@@ -57,8 +80,7 @@ void verify(const Graph& graph) {
   std::set<std::string_view> names;
   for (const Value& v : graph.values) {
     if (!names.insert(v.name).second) throw error("%{} is defined twice", v.name);
-    if (v.layout)
-      check(*v.layout, graph.meshes.at(static_cast<std::size_t>(v.layout->mesh)), v.global_type().shape);
+    check_layout(graph, v);
   }
   Phase phase = Phase::forward;
   for (NodeId id : graph.node_ids()) {
@@ -73,8 +95,16 @@ void verify(const Graph& graph) {
     check_results(graph, id);
     check_strategy(graph, id);
   }
-  for (ValueId v : graph.outputs) check_kept(graph, v, "an output");
+  for (ValueId v : graph.outputs) {
+    if (!exists(graph, v)) throw error("an output does not exist");
+    check_kept(graph, v, "an output");
+  }
+  std::set<ValueId> updated;
   for (const Update& u : graph.updates) {
+    if (!exists(graph, u.leaf) || !exists(graph, u.value))
+      throw error("an updated leaf or its new value does not exist");
+    if (!updated.insert(u.leaf).second)
+      throw error("update %{}: it is updated twice", graph.value(u.leaf).name);
     const OpKind kind = graph.node(graph.value(u.leaf).producer).op->kind;
     if (kind != OpKind::parameter && kind != OpKind::state)
       throw error("update %{}: only parameters and states can be updated", graph.value(u.leaf).name);
