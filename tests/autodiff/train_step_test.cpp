@@ -1,0 +1,74 @@
+#include "shardwright/autodiff/train_step.h"
+
+#include <gtest/gtest.h>
+
+#include "shardwright/graph/text.h"
+#include "shardwright/graph/verify.h"
+#include "tests/support/scratch.h"
+
+namespace shardwright {
+namespace {
+
+const char* const network = R"(
+%x = input f32[4, 3]
+%w1 = param f32[3, 2]
+%w2 = param f32[2, 2]
+%y = matmul %x, %w1
+%z = matmul %y, %w2
+%loss = reduce_mean %z
+output %z
+output %loss
+)";
+
+Graph stepped(std::string_view text, const OptimizerChoice& choice) {
+  Graph g = parse_graph(text);
+  add_train_step(g, g.find("loss"), choice);
+  return g;
+}
+
+std::vector<std::string> updated(const Graph& g) {
+  std::vector<std::string> out;
+  for (const Update& u : g.updates) out.push_back(g.value(u.leaf).name);
+  return out;
+}
+
+using Names = std::vector<std::string>;
+
+TEST(TrainStep, updates_every_parameter_and_its_states) {
+  const Attributes rate{{"rate", 0.1}};
+  EXPECT_EQ(updated(stepped(network, {"sgd", rate})), (Names{"w1", "w2"}));
+  EXPECT_EQ(updated(stepped(network, {"momentum", rate})), (Names{"w1", "w1.momentum", "w2", "w2.momentum"}));
+  EXPECT_EQ(updated(stepped(network, {"adam", rate})),
+            (Names{"optimizer.step", "w1", "w1.moment1", "w1.moment2", "w2", "w2.moment1", "w2.moment2"}));
+}
+
+TEST(TrainStep, is_a_sound_graph_whose_first_output_is_the_loss) {
+  for (const char* name : {"sgd", "momentum", "adam", "adamw"}) {
+    const Graph g = stepped(network, {name, {{"rate", 0.1}}});
+    EXPECT_NO_THROW(verify(g));
+    ASSERT_EQ(g.outputs.size(), 2);
+    EXPECT_EQ(g.value(g.outputs[0]).name, "loss");
+    EXPECT_EQ(g.value(g.outputs[1]).name, "z");
+    for (const Update& u : g.updates) {
+      EXPECT_EQ(g.node(g.value(u.value).producer).phase, Phase::update);
+      EXPECT_EQ(g.value(u.leaf).type, g.value(u.value).type);
+    }
+  }
+}
+
+TEST(TrainStep, leaves_alone_what_the_loss_does_not_see) {
+  const std::string text = std::string(network) + "%unseen = param f32[2]\n";
+  EXPECT_EQ(updated(stepped(text, {})), (Names{"w1", "w2"}));
+}
+
+TEST(TrainStep, names_what_is_wrong) {
+  const auto error = [](std::string_view text, const char* optimizer) {
+    return error_of([&] { stepped(text, {optimizer, {{"rate", 0.1}}}); });
+  };
+  EXPECT_EQ(error(network, "sdg"), "optimizer 'sdg' does not exist; there are sgd, momentum, adam, adamw");
+  EXPECT_EQ(error("%x = input f32[3]\n%loss = reduce_mean %x", "sgd"),
+            "the loss %loss depends on no parameter");
+}
+
+}  // namespace
+}  // namespace shardwright
