@@ -50,11 +50,11 @@ TrainingData from_file(const Model& model, const std::string& path) {
           .batches_per_epoch = steps};
 }
 
-TrainingData from_mnist(const Model& model, const std::string& directory, std::uint64_t seed) {
+TrainingData from_mnist(const Model& model, const std::string& directory, std::uint64_t seed) try {
   const std::map<std::string, Type> inputs = inputs_of(model.graph);
   const auto input = inputs.find("input"), label = inputs.find("label");
   if (input == inputs.end() || label == inputs.end() || inputs.size() != 2)
-    throw error("{}: MNIST has images and labels, but model '{}' takes other inputs", directory, model.name);
+    throw error("it has images and labels, but the model takes other inputs");
   const auto sample = [](const Type& t) { return Shape(t.shape.begin() + 1, t.shape.end()); };
   const Dataset data = mnist_dataset(directory)
                            .map("image", {rescale(1 / 255.0, 0), normalize({0.1307}, {0.3081}), hwc_to_chw(),
@@ -68,6 +68,9 @@ TrainingData from_mnist(const Model& model, const std::string& directory, std::u
                 return std::map<std::string, Tensor>{{"input", b["image"]}, {"label", b["label"]}};
               },
           .batches_per_epoch = data.batches_per_epoch()};
+} catch (const Error& e) {
+  if (e.kind() == ErrorKind::io) throw;
+  throw with_context(e, fmt::format("MNIST for model '{}'", model.name));
 }
 
 /// A network without an input called label learns nothing from one; it gets inputs all the same.

@@ -166,6 +166,8 @@ class Parser {
   }
 
   const Mesh& mesh(int index) const {
+    if (graph_.meshes.empty())
+      throw error("layouts and strategies need a mesh; write for example mesh [dp=2] in the first line");
     if (index < 0 || index >= static_cast<int>(graph_.meshes.size()))
       throw error("there is no mesh {}: {} mesh lines stand above", index, graph_.meshes.size());
     return graph_.meshes[static_cast<std::size_t>(index)];

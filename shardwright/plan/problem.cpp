@@ -18,7 +18,7 @@ const Searcher& find_search(std::string_view name) {
     if (s.name == name || std::find(s.aliases.begin(), s.aliases.end(), name) != s.aliases.end()) return s;
     known.push_back(s.name);
   }
-  throw error("search '{}' does not exist; there is {}", name, join(known, ", "));
+  throw error("search '{}' does not exist; there are {}", name, join(known, ", "));
 }
 
 }  // namespace shardwright
