@@ -1,6 +1,7 @@
 #include "shardwright/graph/text.h"
 
 #include <unordered_map>
+#include <utility>
 
 #include "shardwright/base/text.h"
 #include "shardwright/graph/op.h"
@@ -229,7 +230,7 @@ class Parser {
         while (in.accept(","));
       }
       if (op.kind == OpKind::step)
-        parse_step(in, node);
+        parse_step(in, node, results);
       else
         parse_compute(in, node, results);
     } else {
@@ -238,11 +239,13 @@ class Parser {
       node.attributes = parse_attributes(in);
       parse_as(in, results[0]);
     }
-    for (Value& v : results) parse_result(in, v, &v == &results[0]);
+    for (Value& v : results) parse_result(in, v, &v == &results[0] ? ":" : ",", op.kind == OpKind::compute);
     finish(std::move(node), std::move(results));
   }
 
-  void parse_step(Scanner& in, Node& node) {
+  void parse_step(Scanner& in, Node& node, std::vector<Value>& results) {
+    // Most steps keep the local shape; those that do not write the new one.
+    if (!node.operands.empty()) results[0].type = graph_.value(node.operands[0]).type;
     if (in.accept("dim")) node.attributes.set("dim", in.integer("a dim"));
     if (in.accept("to")) node.attributes.set("to", in.integer("a dim"));
     if (in.accept("over")) node.attributes.set("over", in.name("axes"));
@@ -274,14 +277,12 @@ class Parser {
     if (in.peek("[")) v.layout = parse_layout_here(in);
   }
 
-  void parse_result(Scanner& in, Value& v, bool is_first) {
-    if (in.accept(is_first ? ":" : ",")) {
-      const Type written = parse_type(in);
-      const Type inferred = v.type;
-      v.type = written;
+  void parse_result(Scanner& in, Value& v, std::string_view mark, bool is_inferred) {
+    if (in.accept(mark)) {
+      const Type expected = std::exchange(v.type, parse_type(in));
       parse_as(in, v);
-      if (!v.layout && !inferred.shape.empty() && written != inferred)
-        throw error("%{} is {} but {} is written", v.name, to_text(inferred), to_text(written));
+      if (is_inferred && !v.layout && v.type != expected)
+        throw error("%{} is {} but {} is written", v.name, to_text(expected), to_text(v.type));
     }
     if (!in.accept("grad")) return;
     do v.gradient_of.push_back(use(in));
