@@ -127,6 +127,7 @@ class Assignment {
   /// The new value may be written where the old one stands: nobody reads the old one after that, and the node
   /// that writes either does not read it or overwrites it element by element.
   bool can_replace(const Update& u) const {
+    if (buffers_[at(root(u.value.index))].is_leaf) return false;  // it lies in another leaf's place
     const NodeId writer = graph_.value(u.value).producer;
     const Node& node = graph_.node(writer);
     const int last = last_reader(u.leaf);
