@@ -201,24 +201,32 @@ class Propagation {
     for (std::size_t i = 0; i < node.operands.size(); ++i) {
       if (const Layout* data = data_layout(node.operands[i]))
         add(*data, c.layouts.operands[i], node.operands[i]);
-      if (const Layout* other = layout_at_other_user(n, node.operands[i]))
+      if (const Layout* other = nearest_at_other_users(n, node.operands[i], c.layouts.operands[i]))
         add(*other, c.layouts.operands[i], node.operands[i]);
     }
     const auto ns = [](double seconds) { return std::round(seconds * 1e9); };
     return {ns(moves), ns(c.own_seconds), ns(copies), c.points};
   }
 
-  /// A parameter, or data that came as their first user wants them, used by a decided node too.
-  const Layout* layout_at_other_user(int n, ValueId v) const {
+  /// Of a parameter, or of data that come as their users want them: the layout nearest to `to` in which
+  /// another decided node reads it. All users count alike, whichever stands first.
+  const Layout* nearest_at_other_users(int n, ValueId v, const Layout& to) {
     if (graph_.node(graph_.value(v).producer).op->kind == OpKind::compute || data_layout(v)) return nullptr;
+    const Layout* nearest = nullptr;
+    std::pair<double, double> least;
     for (int m : nodes_) {
       if (m == n || !is_decided(m)) continue;
       const auto& operands = graph_.nodes[at(m)].operands;
-      const auto it = std::find(operands.begin(), operands.end(), v);
-      if (it != operands.end())
-        return &choice(m).layouts.operands[static_cast<std::size_t>(it - operands.begin())];
+      for (std::size_t i = 0; i < operands.size(); ++i) {
+        if (operands[i] != v) continue;
+        const Layout& layout = choice(m).layouts.operands[i];
+        const std::pair price{communication(layout, to, v), local_copies(layout, to, v)};
+        if (nearest && price >= least) continue;
+        nearest = &layout;
+        least = price;
+      }
     }
-    return nullptr;
+    return nearest;
   }
 
   struct Best {
