@@ -44,7 +44,7 @@ nlohmann::json node_json(const Graph& graph, const Node& node) {
           {"types", types}};
 }
 
-/// The graph with the plan's strategies, and the layout of every value.
+/// The graph with the plan's strategies, and the layout of every value: as produced, outputs as handed out.
 Graph planned_graph(const Arguments& arguments, const Model& model) {
   PlannedGraph planned = apply(plan_of(arguments, model, model.graph), model.graph);
   Graph& graph = planned.graph;
@@ -61,6 +61,11 @@ Graph planned_graph(const Arguments& arguments, const Model& model) {
     const NodeLayouts layouts = layouts_of(rule_of(graph, node), *node.strategy);
     for (std::size_t i = 0; i < node.results.size(); ++i)
       if (!graph.value(node.results[i]).layout) graph.value(node.results[i]).layout = layouts.results[i];
+  }
+  for (ValueId v : graph.outputs) {
+    Layout& layout = *graph.value(v).layout;
+    layout.sum = layout.max = {};
+    if (layout.used().empty()) layout.mesh = 0;
   }
   return graph;
 }
