@@ -1,0 +1,196 @@
+// What a golden cannot show: the exit status and the form of what every verb prints.
+#include "shardwright/cli/verb.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "shardwright/base/text.h"
+#include "tests/support/scratch.h"
+
+namespace shardwright {
+namespace {
+
+using nlohmann::json;
+
+struct Outcome {
+  int status = 0;
+  std::string out;
+  std::string err;
+};
+
+Outcome run(const std::vector<std::string>& words, const std::string& input = "") {
+  std::istringstream in(input);
+  std::ostringstream out, err;
+  Terminal terminal{in, out, err};
+  const int status = run_command(words, terminal);
+  return {status, out.str(), err.str()};
+}
+
+/// Every line of `text` as JSON; the test fails where one is none.
+std::vector<json> documents(const std::string& text) {
+  std::vector<json> out;
+  for (std::string_view line : split(text, '\n'))
+    if (!line.empty()) out.push_back(json::parse(line, nullptr, false));
+  for (const json& document : out) EXPECT_FALSE(document.is_discarded()) << text;
+  return out;
+}
+
+TEST(Command, every_verb_has_a_help_that_ends_with_its_example) {
+  for (const Verb& verb : all_verbs()) {
+    const Outcome o = run({verb.name, "--help"});
+    EXPECT_EQ(o.status, 0) << verb.name;
+    EXPECT_EQ(trim(o.out).substr(trim(o.out).size() - verb.example.size()), verb.example) << verb.name;
+    for (const Flag& flag : verb.flags) EXPECT_NE(o.out.find(flag.name), o.out.npos) << flag.name;
+    EXPECT_TRUE(verb.example.starts_with("shardwright " + verb.name)) << verb.example;
+    EXPECT_EQ(o.err, "");
+  }
+}
+
+TEST(Command, overview_names_every_verb) {
+  const Outcome asked = run({"--help"}), forgotten = run({});
+  EXPECT_EQ(asked.status, 0);
+  EXPECT_EQ(forgotten.status, 2);
+  EXPECT_EQ(asked.out, forgotten.err);
+  for (const Verb& verb : all_verbs()) EXPECT_NE(asked.out.find(verb.name), asked.out.npos) << verb.name;
+}
+
+TEST(Command, version_is_a_name_and_a_number) {
+  const Outcome o = run({"--version"});
+  EXPECT_EQ(o.status, 0);
+  EXPECT_TRUE(o.out.starts_with("shardwright ") && o.out.find('.') != o.out.npos) << o.out;
+}
+
+TEST(Command, a_users_error_is_one_line_and_status_2) {
+  const Outcome o = run({"train", "matmul_chain", "--init", "no\nfile"});
+  EXPECT_EQ(o.status, 2);
+  EXPECT_EQ(o.out, "");
+  EXPECT_EQ(std::ranges::count(o.err, '\n'), 1) << o.err;
+  EXPECT_TRUE(o.err.starts_with("shardwright: ")) << o.err;
+}
+
+TEST(Train, prints_json_lines_and_nothing_else) {
+  const Outcome o = run({"train", "matmul_chain", "--devices", "4", "--steps", "5", "--json"});
+  ASSERT_EQ(o.status, 0) << o.err;
+  const std::vector<json> lines = documents(o.out);
+  ASSERT_EQ(lines.size(), 6u);
+  for (int step = 0; step < 5; ++step) {
+    EXPECT_EQ(lines[static_cast<std::size_t>(step)].at("step"), step);
+    EXPECT_TRUE(std::isfinite(lines[static_cast<std::size_t>(step)].at("loss").get<double>()));
+    EXPECT_EQ(lines[static_cast<std::size_t>(step)].size(), 2u);
+  }
+  const json& summary = lines.back().at("summary");
+  EXPECT_EQ(summary.at("steps"), 5);
+  EXPECT_EQ(summary.at("devices"), 4);
+  EXPECT_GT(summary.at("median_step_seconds"), 0);
+  EXPECT_GT(summary.at("arena_bytes_per_device"), 0);
+  EXPECT_EQ(summary.at("collectives_per_step"), (json{{"all_reduce", 3}}));
+  EXPECT_GT(summary.at("bytes_communicated_per_step"), 0);
+}
+
+TEST(Train, median_of_fewer_steps_than_are_left_out_is_that_of_the_last) {
+  for (const char* steps : {"1", "3", "4"}) {
+    const Outcome o = run({"train", "matmul_chain", "--steps", steps, "--json"});
+    ASSERT_EQ(o.status, 0) << o.err;
+    EXPECT_GT(documents(o.out).back().at("summary").at("median_step_seconds"), 0) << steps;
+  }
+}
+
+TEST(Train, prints_the_lines_of_the_seeds) {
+  const Outcome o = run({"train", "matmul_chain", "--steps", "2"});
+  ASSERT_EQ(o.status, 0) << o.err;
+  EXPECT_NE(o.out.find("epoch: 0, step: 0, loss is "), o.out.npos) << o.out;
+  EXPECT_NE(o.out.find("epoch: 0, step: 1, loss is "), o.out.npos) << o.out;
+}
+
+TEST(Train, repeats_itself_from_a_seed) {
+  const std::vector<std::string> words{"train", "matmul_chain", "--devices", "4", "--steps",
+                                       "3",     "--json",       "--seed"};
+  const auto losses = [&](const std::string& seed) {
+    std::vector<std::string> all = words;
+    all.push_back(seed);
+    std::vector<json> lines = documents(run(all).out);
+    lines.pop_back();
+    return lines;
+  };
+  EXPECT_EQ(losses("5"), losses("5"));
+  EXPECT_NE(losses("5"), losses("6"));
+}
+
+TEST(Train, log_every_prints_every_kth_loss_and_the_last) {
+  const Outcome o = run({"train", "matmul_chain", "--steps", "8", "--log-every", "3", "--json"});
+  std::vector<int> steps;
+  for (const json& line : documents(o.out))
+    if (line.contains("step")) steps.push_back(line.at("step"));
+  EXPECT_EQ(steps, (std::vector<int>{0, 3, 6, 7}));
+}
+
+TEST(Plan, saved_plan_trains_as_the_flags_that_made_it) {
+  const std::string path = scratch_folder() + "/plan.json";
+  const std::vector<std::string> made{"matmul_chain", "--devices", "8", "--parallel", "data_parallel"};
+  std::vector<std::string> save{"plan"}, direct{"train"};
+  save.insert(save.end(), made.begin(), made.end());
+  direct.insert(direct.end(), made.begin(), made.end());
+  save.insert(save.end(), {"-o", path});
+  ASSERT_EQ(run(save).status, 0);
+  direct.insert(direct.end(), {"--steps", "3", "--json"});
+  const auto from_flags = documents(run(direct).out);
+  const auto from_plan =
+      documents(run({"train", "matmul_chain", "--plan", path, "--steps", "3", "--json"}).out);
+  ASSERT_EQ(from_flags.size(), from_plan.size());
+  for (std::size_t i = 0; i + 1 < from_plan.size(); ++i) EXPECT_EQ(from_flags[i], from_plan[i]);
+  for (const char* key : {"collectives_per_step", "bytes_communicated_per_step", "arena_bytes_per_device"})
+    EXPECT_EQ(from_flags.back()["summary"][key], from_plan.back()["summary"][key]) << key;
+}
+
+TEST(Plan, document_has_the_documented_keys) {
+  const auto o = documents(run({"plan", "ffn", "--devices", "8", "--json"}).out);
+  ASSERT_EQ(o.size(), 1u);
+  for (const char* key : {"search", "status", "search_seconds", "step_seconds", "memory_bytes", "fits",
+                          "mesh", "zero", "operators"})
+    EXPECT_TRUE(o[0].contains(key)) << key;
+  for (const json& op : o[0]["operators"])
+    for (const char* key : {"name", "kind", "strategy", "in"}) EXPECT_TRUE(op.contains(key)) << op;
+}
+
+TEST(Lower, writes_the_program_after_each_pass) {
+  const std::string folder = scratch_folder() + "/passes";
+  ASSERT_EQ(run({"lower", "matmul_chain", "--devices", "4", "--dump-passes", folder}).status, 0);
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    ++files;
+    EXPECT_TRUE(read_bytes(entry.path().string()).starts_with("mesh [dp=4]")) << entry.path();
+  }
+  EXPECT_GT(files, 2);
+}
+
+TEST(Show, text_of_a_network_can_be_read_again) {
+  const Outcome network = run({"show", "ffn"});
+  ASSERT_EQ(network.status, 0);
+  const Outcome again = run({"show", "-"}, network.out);
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_EQ(again.out, network.out);
+}
+
+TEST(Show, text_of_a_planned_network_lowers_to_the_same_program) {
+  const Outcome planned = run({"show", "matmul_chain", "--devices", "4", "--layouts", "--train"});
+  ASSERT_EQ(planned.status, 0) << planned.err;
+  const Outcome from_text = run({"lower"}, planned.out);
+  EXPECT_EQ(from_text.status, 0) << from_text.err;
+  EXPECT_EQ(from_text.out, run({"lower", "matmul_chain", "--devices", "4"}).out);
+}
+
+TEST(Data, digits_are_drawn_and_trained_on) {
+  const std::string folder = scratch_folder() + "/digits";
+  ASSERT_EQ(run({"data", "digits", "--out", folder, "--train", "64", "--test", "8"}).status, 0);
+  const Outcome o = run({"train", "three_layer", "--data", folder, "--epochs", "2", "--json"});
+  ASSERT_EQ(o.status, 0) << o.err;
+  EXPECT_EQ(o.err, "");                    // nothing to notice: there are data
+  EXPECT_EQ(documents(o.out).size(), 5u);  // 2 epochs of 2 batches of 32, and the summary
+}
+
+}  // namespace
+}  // namespace shardwright
