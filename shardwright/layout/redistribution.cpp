@@ -25,26 +25,28 @@ struct Traffic {
   int peers = 0;
 };
 
+/// How many of `parts` parts of a dim of size `n` hold some of [begin, end).
+std::int64_t parts_touched(std::int64_t n, std::int64_t parts, std::int64_t begin, std::int64_t end) {
+  const auto part_with = [&](std::int64_t i) { return ((i + 1) * parts - 1) / n; };
+  return part_with(end - 1) - part_with(begin) + 1;
+}
+
 Traffic exchange_traffic(const Mesh& from_mesh, const Layout& from, const Mesh& to_mesh, const Layout& to,
                          const Type& type) {
   Traffic worst;
-  std::vector<Box> held;
-  for (int r = 0; r < from_mesh.size(); ++r) held.push_back(box(from, from_mesh, type.shape, r));
   for (int r = 0; r < from_mesh.size(); ++r) {
     const Box want = box(to, to_mesh, type.shape, r);
-    const Box& have = held[at(r)];
-    const std::int64_t missing = volume(want.extent) - volume(intersect(want, have).extent);
-    if (missing == 0) continue;
-    std::vector<Shape> seen;  // replicas hold the same box; one of them sends
-    int peers = 0;
-    for (const Box& theirs : held) {
-      if (theirs == have || volume(intersect(want, theirs).extent) == 0) continue;
-      if (std::find(seen.begin(), seen.end(), theirs.offset) != seen.end()) continue;
-      seen.push_back(theirs.offset);
-      ++peers;
-    }
-    worst.bytes = std::max(worst.bytes, missing * static_cast<std::int64_t>(size_of(type.dtype)));
-    worst.peers = std::max(worst.peers, peers);
+    const std::int64_t wanted = volume(want.extent);
+    const std::int64_t held = volume(intersect(want, box(from, from_mesh, type.shape, r)).extent);
+    if (held == wanted) continue;
+    std::int64_t peers = held > 0 ? -1 : 0;  // replicas hold the same box; one of them sends
+    std::int64_t sources = 1;
+    for (std::size_t d = 0; d < type.shape.size(); ++d)
+      sources *= parts_touched(type.shape[d], from_mesh.count(from.dims[d]), want.offset[d],
+                               want.offset[d] + want.extent[d]);
+    peers += sources;
+    worst.bytes = std::max(worst.bytes, (wanted - held) * static_cast<std::int64_t>(size_of(type.dtype)));
+    worst.peers = std::max(worst.peers, static_cast<int>(peers));
   }
   return worst;
 }
@@ -335,7 +337,9 @@ Redistribution Redistributor::search(const Layout& from, const Layout& to, const
       const double total = seconds + step.seconds;
       offer(total, std::move(step));
     }
-    if (layout.is_partial() || layout == whole_target) continue;
+    // An exchange goes from anything to anything, so it is of use at the start, or as soon as partials are reduced.
+    const bool is_start = layout == from || reached[layout].last.from.is_partial();
+    if (!is_start || layout.is_partial() || layout == whole_target) continue;
     // At least one latency: not worth a look if the target is as near already.
     const double latency = slowest(costs_[mesh], &LinkCost::latency_seconds);
     const auto known = reached.find(whole_target);

@@ -2,6 +2,7 @@
 // meshes, refined from all device matrices that are named.
 
 #include <algorithm>
+#include <numeric>
 
 #include "shardwright/graph/op.h"
 #include "shardwright/plan/annotations.h"
@@ -101,7 +102,7 @@ class ConstraintMaker {
     if (uses_annotations) collect_nodes();
     if (annotations_.dataset) collect_data();
     if (mode_ == Parallel::data_parallel && matrices_.empty()) check_batch();
-    if (matrices_.empty()) matrices_.push_back(devices_ == 1 ? Mesh{} : Mesh{{{"dp", devices_}}});
+    if (matrices_.empty()) matrices_.push_back(batch_mesh());
     common_ = unify(matrices_);
     out_.meshes = common_.meshes;
     for (std::size_t i = 0; i < nodes_.size(); ++i) fix_node(i);
@@ -223,6 +224,20 @@ class ConstraintMaker {
       }
       out_.layouts[v] = layout;
     }
+  }
+
+  /// Where nobody names a device matrix: as many devices along the batch as divide it, the others beside them.
+  Mesh batch_mesh() const {
+    std::int64_t dp = devices_;
+    for (const Node& node : graph_.nodes) {
+      if (mode_ != Parallel::auto_parallel || node.op->kind != OpKind::input) continue;
+      const Shape& shape = graph_.value(node.results.front()).type.shape;
+      if (!shape.empty()) dp = std::gcd(dp, shape[0]);
+    }
+    Mesh mesh;
+    if (dp > 1) mesh.axes.push_back({"dp", static_cast<int>(dp)});
+    if (dp < devices_) mesh.axes.push_back({"tp", devices_ / static_cast<int>(dp)});
+    return mesh;
   }
 
   void fix_rest() {

@@ -107,7 +107,8 @@ class Propagation {
     }
     const auto& meshes = problem_.constraints.meshes;
     for (std::size_t m = 0; m < meshes.size(); ++m)
-      for (Strategy& s : legal_strategies(rule, meshes[m], {.linear = false})) {
+      for (Strategy& s :
+           legal_strategies(rule, meshes[m], {.linear = false, .all_orders = meshes[m].axis_count() <= 3})) {
         s.mesh = used_axes(s).empty() ? 0 : static_cast<int>(m);
         if (m > 0 && s.mesh == 0) continue;  // the whole one is there already
         Candidate c = candidate(node, rule, s);
@@ -245,8 +246,15 @@ class Propagation {
     return out;
   }
 
-  /// Splits of earlier loop dims come first: rows before columns before a sum.
-  static bool is_before(const Strategy& a, const Strategy& b) { return b.loops < a.loops; }
+  /// Splits of earlier loop dims come first (rows before columns before a sum), and axes in the mesh's order.
+  static bool is_before(const Strategy& a, const Strategy& b) {
+    for (std::size_t l = 0; l < a.loops.size(); ++l) {
+      if (a.loops[l] == b.loops[l]) continue;
+      if (a.loops[l].size() != b.loops[l].size()) return a.loops[l].size() > b.loops[l].size();
+      return a.loops[l] < b.loops[l];
+    }
+    return false;
+  }
 
   // ---- waves ----
 
