@@ -37,7 +37,7 @@ Executor::Executor(const Program& program, Backend& backend, Communicator& commu
   require(program.offsets.size() == program.graph.values.size(), "buffers are not assigned");
   require(communicator.size() == program.rank_count(), "{} ranks run a program for {}", communicator.size(),
           program.rank_count());
-  arena_ = backend.allocate(program.arena_bytes);
+  arena_ = communicator.allocate(program.arena_bytes, backend);
   place_values();
   for (const Node& node : program.graph.nodes) {
     const std::size_t before = actions_.size();

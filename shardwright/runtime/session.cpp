@@ -81,9 +81,9 @@ struct Session::State {
   // follows.
   std::vector<const Tensor*> batch;
   std::vector<Tensor> outputs;
-  std::atomic<std::uint32_t> round{0};
+  Awaited round;
   std::atomic<std::uint32_t> busy{0};  // ranks that have not finished the round
-  std::atomic<std::uint32_t> done{0};  // rounds finished
+  Awaited done;                        // rounds finished
 
   std::mutex mutex;  // guards failure
   std::optional<Failure> failure;
@@ -113,13 +113,12 @@ Session::State::State(Program p, SessionOptions o) : program(std::move(p)), opti
   busy = static_cast<std::uint32_t>(n);
   for (int r = 0; r < n; ++r)
     threads.emplace_back([this, r](const std::stop_token& stop) { drive(r, stop); });
-  wait_while(done, 0);
+  done.wait_while(0);
 }
 
 Session::State::~State() {
   for (std::jthread& t : threads) t.request_stop();
-  round.fetch_add(1, std::memory_order_acq_rel);
-  round.notify_all();
+  round.add(1);
 }
 
 void Session::State::find_leaves() {
@@ -141,11 +140,8 @@ void Session::State::find_leaves() {
 void Session::State::drive(int rank, const std::stop_token& stop) {
   for (std::uint32_t number = 0;; ++number) {
     guarded(rank, number == 0 ? &State::prepare : &State::run);
-    if (busy.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-      done.fetch_add(1, std::memory_order_acq_rel);
-      done.notify_all();
-    }
-    wait_while(round, number);
+    if (busy.fetch_sub(1, std::memory_order_acq_rel) == 1) done.add(1);
+    round.wait_while(number);
     if (stop.stop_requested()) return;
   }
 }
@@ -174,7 +170,7 @@ void Session::State::run(int rank) {
   self.executor->update();
 }
 
-/// Nothing may escape a thread: what goes wrong is told to the peers and kept for the caller.
+/// Nothing may escape: what goes wrong is told to the peers and kept for the caller.
 void Session::State::guarded(int rank, void (State::*work)(int)) {
   try {
     (this->*work)(rank);
@@ -188,12 +184,10 @@ void Session::State::guarded(int rank, void (State::*work)(int)) {
 }
 
 void Session::State::record(int rank, Failure f) {
-  {
-    const std::lock_guard lock(mutex);
-    // The first is the cause; what follows are peers that were told of it.
-    if (!failure) failure = Failure{fmt::format("rank {}: {}", rank, f.message), f.kind, f.is_ours};
-  }
-  ranks[at(rank)].communicator->fail(f.message);
+  // The first is the cause; what follows are peers that were told of it.
+  const bool is_first = ranks[at(rank)].communicator->fail(f.message);
+  const std::lock_guard lock(mutex);
+  if (is_first || !failure) failure = Failure{fmt::format("rank {}: {}", rank, f.message), f.kind, f.is_ours};
 }
 
 void Session::State::collect_statistics() {
@@ -286,10 +280,9 @@ std::vector<Tensor> Session::step(const std::map<std::string, Tensor>& batch) {
   s.check_usable();
   s.bind(batch);
   s.busy.store(static_cast<std::uint32_t>(s.ranks.size()), std::memory_order_relaxed);
-  const std::uint32_t number = s.done.load(std::memory_order_relaxed);
-  s.round.fetch_add(1, std::memory_order_acq_rel);
-  s.round.notify_all();
-  wait_while(s.done, number);
+  const std::uint32_t number = s.done.load();
+  s.round.add(1);
+  s.done.wait_while(number);
   s.throw_failure();
   return s.outputs;
 }

@@ -5,13 +5,14 @@
 // order of the ranks in the group: results are the same bits on every rank and in every run.
 //
 // All members of a group prepare and run the same transfers in the same order. One implementation per engine:
-// threads (shared memory) here, later MPI and NCCL.
+// threads of one process, and processes under MPI; later NCCL.
 #pragma once
 
 #include <cstddef>
 #include <string>
 
 #include "shardwright/layout/transfer.h"
+#include "shardwright/runtime/backend/backend.h"
 
 namespace shardwright {
 
@@ -21,6 +22,11 @@ class Communicator {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
+
+  /// Memory in which operands and results of transfers may lie: the backend's, unless the peers must be able
+  /// to read it from their processes. Holds zeros, and goes before the communicator. All ranks allocate in
+  /// the same order. Throws: Error of kind memory.
+  virtual Memory allocate(std::int64_t bytes, Backend& backend) { return backend.allocate(bytes); }
 
   /// A number by which `run` knows this transfer.
   virtual int prepare(const Transfer& transfer, DType dtype) = 0;
@@ -35,8 +41,9 @@ class Communicator {
   virtual void barrier() = 0;
 
   /// Tells all ranks that this one stops. From now on every waiting and every later call on any rank throws
-  /// an Error of kind peer that names this rank and `message`. Only the first failure counts.
-  virtual void fail(std::string message) = 0;
+  /// an Error of kind peer that names this rank and `message`. Only the first failure counts: returns whether
+  /// this was it.
+  virtual bool fail(std::string message) = 0;
 };
 
 }  // namespace shardwright

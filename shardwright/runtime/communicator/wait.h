@@ -1,31 +1,42 @@
-// Waiting for another thread: spin, then yield, then sleep.
+// Waiting for another thread or process: spin, then yield, then sleep.
 //
 // With more ranks than cores a spinning thread costs a scheduler slice (4 ms) per meeting, and a sleeping one
 // 70 us to wake; yielding after a few pauses is best in all cases (0.5 / 5 / 16 us for 2 / 4 / 8 ranks on two
-// cores). Sleep comes only after a millisecond, so that idle ranks cost nothing.
+// cores). Sleep comes only after a millisecond, so that idle ranks cost nothing. std::atomic's own wait does
+// not work between processes, so sleepers use the kernel's futex.
 #pragma once
 
-#include <sched.h>
-
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 
 namespace shardwright {
 
-/// Returns once `word` is no longer `old`. Who changes `word` calls its notify_all.
-inline void wait_while(const std::atomic<std::uint32_t>& word, std::uint32_t old) {
-  const auto changed = [&] { return word.load(std::memory_order_acquire) != old; };
-  for (int i = 0; i < 100; ++i) {
-    if (changed()) return;
-    __builtin_ia32_pause();
+/// A number that others wait for. It may lie in memory that several processes share.
+class Awaited {
+ public:
+  explicit Awaited(std::uint32_t value = 0) : value_(value) {}
+
+  std::uint32_t load() const { return value_.load(std::memory_order_acquire); }
+  void add(std::uint32_t n) {
+    value_.fetch_add(n);
+    wake();
   }
-  const auto start = std::chrono::steady_clock::now();
-  while (std::chrono::steady_clock::now() - start < std::chrono::milliseconds(1)) {
-    if (changed()) return;
-    sched_yield();
+  void set_bits(std::uint32_t bits) {
+    value_.fetch_or(bits);
+    wake();
   }
-  while (!changed()) word.wait(old, std::memory_order_acquire);
-}
+
+  /// Returns once the value is no longer `old`.
+  void wait_while(std::uint32_t old);
+
+ private:
+  void wake() {
+    if (sleepers_.load() > 0) wake_sleepers();
+  }
+  void wake_sleepers();
+
+  std::atomic<std::uint32_t> value_;
+  std::atomic<std::uint32_t> sleepers_{0};
+};
 
 }  // namespace shardwright
