@@ -9,6 +9,7 @@ for group in "${@:-build}"; do
     build)
       packages+=(g++ cmake ninja-build ccache)
       packages+=(libfmt-dev libcli11-dev nlohmann-json3-dev libdnnl-dev zlib1g-dev)
+      packages+=(libopenmpi-dev openmpi-bin)
       ;;
     tests) packages+=(libgtest-dev librapidcheck-dev) ;;
     checks) packages+=(clang-format shellcheck) ;;

@@ -1,6 +1,7 @@
 #include "shardwright/runtime/session.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <mutex>
 #include <optional>
@@ -67,15 +68,23 @@ struct Failure {
   bool is_ours = false;  // an InternalError
 };
 
+/// Who runs the ranks: a thread each; or the caller runs the only rank here, and others are elsewhere.
+enum class Driver { threads, caller };
+
 }  // namespace
 
 struct Session::State {
   Program program;
+  Driver driver;
   SessionOptions options;
   SessionStatistics statistics;
   std::vector<ValueId> inputs;
   std::vector<ValueId> kept;  // parameters and states
-  std::vector<Rank> ranks;
+  std::vector<Rank> ranks;    // those in this process
+
+  // If the caller drives: transfers that bring whole values here, by value, and room for the largest.
+  std::map<int, int> gathers;
+  Memory room;
 
   // A round is the preparation, then each step. Who raises `round` owns the tensors below until `done`
   // follows.
@@ -89,30 +98,36 @@ struct Session::State {
   std::optional<Failure> failure;
   std::vector<std::jthread> threads;  // last: they use all of the above
 
-  State(Program p, SessionOptions o);
+  State(Program p, std::vector<std::unique_ptr<Communicator>> communicators, Driver d, SessionOptions o);
   ~State();
   void find_leaves();
-  void drive(int rank, const std::stop_token& stop);
-  void prepare(int rank);
-  void run(int rank);
-  void guarded(int rank, void (State::*work)(int));
-  void record(int rank, Failure f);
+  void drive(int index, const std::stop_token& stop);
+  void prepare(int index);
+  void run(int index);
+  void guarded(int index, void (State::*work)(int));
+  void record(int index, Failure f);
+  void gather(ValueId v, Tensor& whole);
   void collect_statistics();
+  void take_largest_statistics();
   ValueId kept_value(std::string_view name) const;
   void throw_failure();
   void check_usable();
   void bind(const std::map<std::string, Tensor>& batch);
 };
 
-Session::State::State(Program p, SessionOptions o) : program(std::move(p)), options(o) {
+Session::State::State(Program p, std::vector<std::unique_ptr<Communicator>> communicators, Driver d,
+                      SessionOptions o)
+    : program(std::move(p)), driver(d), options(o) {
   find_leaves();
-  const int n = program.rank_count();
-  ranks.resize(at(n));
-  auto communicators = thread_communicators(n);
-  for (int r = 0; r < n; ++r) ranks[at(r)].communicator = std::move(communicators[at(r)]);
-  busy = static_cast<std::uint32_t>(n);
-  for (int r = 0; r < n; ++r)
-    threads.emplace_back([this, r](const std::stop_token& stop) { drive(r, stop); });
+  ranks.resize(communicators.size());
+  for (std::size_t i = 0; i < ranks.size(); ++i) ranks[i].communicator = std::move(communicators[i]);
+  if (driver == Driver::caller) {
+    guarded(0, &State::prepare);
+    return;
+  }
+  busy = static_cast<std::uint32_t>(ranks.size());
+  for (int i = 0; i < static_cast<int>(ranks.size()); ++i)
+    threads.emplace_back([this, i](const std::stop_token& stop) { drive(i, stop); });
   done.wait_while(0);
 }
 
@@ -137,18 +152,19 @@ void Session::State::find_leaves() {
 }
 
 /// The life of one rank's thread.
-void Session::State::drive(int rank, const std::stop_token& stop) {
+void Session::State::drive(int index, const std::stop_token& stop) {
   for (std::uint32_t number = 0;; ++number) {
-    guarded(rank, number == 0 ? &State::prepare : &State::run);
+    guarded(index, number == 0 ? &State::prepare : &State::run);
     if (busy.fetch_sub(1, std::memory_order_acq_rel) == 1) done.add(1);
     round.wait_while(number);
     if (stop.stop_requested()) return;
   }
 }
 
-void Session::State::prepare(int rank) {
-  Rank& self = ranks[at(rank)];
+void Session::State::prepare(int index) {
+  Rank& self = ranks[at(index)];
   const Graph& graph = program.graph;
+  const int rank = self.communicator->rank();
   self.backend = cpu_backend();
   self.backend->enter_thread();
   self.executor = std::make_unique<Executor>(program, *self.backend, *self.communicator);
@@ -162,32 +178,64 @@ void Session::State::prepare(int rank) {
   }
 }
 
-void Session::State::run(int rank) {
-  Rank& self = ranks[at(rank)];
+void Session::State::run(int index) {
+  Rank& self = ranks[at(index)];
   for (std::size_t i = 0; i < batch.size(); ++i) self.inputs[i].take(*batch[i]);
   self.executor->run();
-  for (std::size_t i = 0; i < outputs.size(); ++i) self.outputs[i].give(outputs[i]);
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    if (driver == Driver::caller)
+      gather(program.graph.outputs[i], outputs[i]);
+    else
+      self.outputs[i].give(outputs[i]);
   self.executor->update();
 }
 
+/// Brings the whole of a value here, parts of which are in other processes. All processes do so.
+void Session::State::gather(ValueId v, Tensor& whole) {
+  Rank& self = ranks.front();
+  const Graph& graph = program.graph;
+  const Value& value = graph.value(v);
+  const TensorView& part = self.executor->view(v);
+  const auto bytes = static_cast<std::int64_t>(whole.bytes().size());
+  const Layout layout = value.layout.value_or(replicated(value.type.shape.size()));
+  if (layout == replicated(value.type.shape.size())) {
+    std::copy_n(part.data, bytes, whole.bytes().data());
+    return;
+  }
+  const auto [it, is_new] = gathers.try_emplace(v.index, -1);
+  if (is_new) {
+    const Step step{
+        .kind = StepKind::exchange, .axes = {}, .from = layout, .to = replicated(value.type.shape.size())};
+    it->second = self.communicator->prepare(
+        transfer_of(step, graph.meshes, value.global_type().shape, self.communicator->rank()), part.dtype);
+  }
+  if (room.bytes() < bytes) room = self.communicator->allocate(bytes, *self.backend);
+  self.communicator->run(it->second, part.data, room.data());
+  std::copy_n(room.data(), bytes, whole.bytes().data());
+}
+
 /// Nothing may escape: what goes wrong is told to the peers and kept for the caller.
-void Session::State::guarded(int rank, void (State::*work)(int)) {
+void Session::State::guarded(int index, void (State::*work)(int)) {
   try {
-    (this->*work)(rank);
+    (this->*work)(index);
   } catch (const Error& e) {
-    record(rank, {e.what(), e.kind()});
+    record(index, {e.what(), e.kind()});
   } catch (const std::bad_alloc&) {
-    record(rank, {"out of memory", ErrorKind::memory});
+    record(index, {"out of memory", ErrorKind::memory});
   } catch (const std::exception& e) {
-    record(rank, {e.what(), ErrorKind::user, true});
+    record(index, {e.what(), ErrorKind::user, true});
   }
 }
 
-void Session::State::record(int rank, Failure f) {
+void Session::State::record(int index, Failure f) {
   // The first is the cause; what follows are peers that were told of it.
-  const bool is_first = ranks[at(rank)].communicator->fail(f.message);
+  Communicator& communicator = *ranks[at(index)].communicator;
+  const int rank = communicator.rank();
+  const bool is_first = communicator.fail(f.message);
   const std::lock_guard lock(mutex);
-  if (is_first || !failure) failure = Failure{fmt::format("rank {}: {}", rank, f.message), f.kind, f.is_ours};
+  if (!is_first) f.kind = ErrorKind::peer;
+  if (is_first || !failure)
+    failure = Failure{fmt::format("rank {}: {}", rank, f.message), f.kind, is_first && f.is_ours};
 }
 
 void Session::State::collect_statistics() {
@@ -200,6 +248,32 @@ void Session::State::collect_statistics() {
       most = std::max(most, count);
     }
   }
+}
+
+/// Of all ranks, by an all_reduce. All have the same program, so they have the same kinds of steps in it.
+void Session::State::take_largest_statistics() {
+  constexpr std::array kinds{StepKind::all_gather, StepKind::all_to_all, StepKind::reduce_scatter,
+                             StepKind::all_reduce, StepKind::permute,    StepKind::exchange};
+  constexpr auto count = static_cast<std::int64_t>(kinds.size()) + 1;
+  Rank& self = ranks.front();
+  const std::vector<Mesh> all{Mesh{{{"all", program.rank_count()}}}};
+  Step step{.kind = StepKind::all_reduce, .axes = {0}, .from = replicated(1), .to = replicated(1)};
+  step.reduction = Reduction::max;
+  step.from.max = all[0].all_axes();
+  const int transfer =
+      self.communicator->prepare(transfer_of(step, all, {count}, self.communicator->rank()), DType::i64);
+  const Memory memory = self.communicator->allocate(count * 8, *self.backend);
+  auto* most = reinterpret_cast<std::int64_t*>(memory.data());
+  most[0] = statistics.bytes_communicated_per_step;
+  for (std::size_t k = 0; k < kinds.size(); ++k) {
+    const auto it = statistics.collectives_per_step.find(std::string(name_of(kinds[k])));
+    most[k + 1] = it == statistics.collectives_per_step.end() ? 0 : it->second;
+  }
+  self.communicator->run(transfer, memory.data(), memory.data());
+  statistics.bytes_communicated_per_step = most[0];
+  for (std::size_t k = 0; k < kinds.size(); ++k)
+    if (most[k + 1] > 0)
+      statistics.collectives_per_step[std::string(name_of(kinds[k]))] = static_cast<int>(most[k + 1]);
 }
 
 ValueId Session::State::kept_value(std::string_view name) const {
@@ -242,10 +316,19 @@ void Session::State::bind(const std::map<std::string, Tensor>& tensors) {
       throw error("there is no input '{}'{}", name, near_names(name, known));
 }
 
-Session::Session(Program program, SessionOptions options)
-    : state_(std::make_unique<State>(std::move(program), options)) {
+Session::Session(Program program, SessionOptions options) {
+  auto communicators = thread_communicators(program.rank_count());
+  state_ = std::make_unique<State>(std::move(program), std::move(communicators), Driver::threads, options);
   state_->throw_failure();
   state_->collect_statistics();
+}
+Session::Session(Program program, std::unique_ptr<Communicator> communicator, SessionOptions options) {
+  std::vector<std::unique_ptr<Communicator>> communicators;
+  communicators.push_back(std::move(communicator));
+  state_ = std::make_unique<State>(std::move(program), std::move(communicators), Driver::caller, options);
+  state_->throw_failure();
+  state_->collect_statistics();
+  state_->take_largest_statistics();
 }
 Session::~Session() = default;
 Session::Session(Session&&) noexcept = default;
@@ -261,8 +344,7 @@ void Session::set(std::string_view name, const Tensor& whole) {
   if (whole.type() != s.program.graph.value(v).global_type())
     throw error("'{}' is {} but is set to {}", name, to_text(s.program.graph.value(v).global_type()),
                 to_text(whole.type()));
-  for (std::size_t r = 0; r < s.ranks.size(); ++r)
-    part_of(s.program, *s.ranks[r].executor, v, static_cast<int>(r)).take(whole);
+  for (const Rank& r : s.ranks) part_of(s.program, *r.executor, v, r.communicator->rank()).take(whole);
 }
 
 Tensor Session::get(std::string_view name) const {
@@ -270,8 +352,10 @@ Tensor Session::get(std::string_view name) const {
   s.check_usable();
   const ValueId v = s.kept_value(name);
   Tensor whole(s.program.graph.value(v).global_type());
-  for (std::size_t r = 0; r < s.ranks.size(); ++r)
-    part_of(s.program, *s.ranks[r].executor, v, static_cast<int>(r)).give(whole);
+  if (s.driver == Driver::caller)
+    s.gather(v, whole);
+  else
+    for (const Rank& r : s.ranks) part_of(s.program, *r.executor, v, r.communicator->rank()).give(whole);
   return whole;
 }
 
@@ -279,6 +363,11 @@ std::vector<Tensor> Session::step(const std::map<std::string, Tensor>& batch) {
   State& s = *state_;
   s.check_usable();
   s.bind(batch);
+  if (s.driver == Driver::caller) {
+    s.guarded(0, &State::run);
+    s.throw_failure();
+    return s.outputs;
+  }
   s.busy.store(static_cast<std::uint32_t>(s.ranks.size()), std::memory_order_relaxed);
   const std::uint32_t number = s.done.load();
   s.round.add(1);

@@ -1,4 +1,5 @@
-// A program running on virtual devices in this process: one thread, arena and communicator per rank.
+// A program running on virtual devices in this process: one thread, arena and communicator per rank; or one
+// of its ranks, the others being in other processes.
 //
 // Users speak of whole tensors; each rank takes and gives its own part, by the layout that the program says.
 // The threads live as long as the session and are woken for each step. When a rank fails all of them stop,
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "shardwright/lower/program.h"
+#include "shardwright/runtime/communicator/communicator.h"
 
 namespace shardwright {
 
@@ -32,6 +34,10 @@ class Session {
   /// Starts the ranks, prepares the program on each and fills parameters and states with their initial
   /// values. Throws: Error if a node cannot be prepared; `rank R: ` says where.
   explicit Session(Program program, SessionOptions options = {});
+  /// Runs only the rank of `communicator`, on the calling thread. All processes make the same calls with the
+  /// same arguments, and each gets whole tensors. After a failure, the errors of all ranks but the first that
+  /// failed are of kind peer.
+  Session(Program program, std::unique_ptr<Communicator> communicator, SessionOptions options = {});
   ~Session();
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;

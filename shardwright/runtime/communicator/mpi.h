@@ -1,0 +1,44 @@
+// Ranks that are processes started by mpirun or srun, on one host or several.
+//
+// Ranks of one host read each other's memory (shared.h) in windows of MPI-3: they meet on counters in a control
+// window, and arenas are windows too. Between hosts messages go from rank to rank: moves send each piece from
+// its holder; a reduction is taken inside each host, in the order of its ranks, and then over the hosts by the
+// rank that wants it, in the order of the hosts. So every byte crosses the network once per host that needs
+// it, and results are the same bits on every rank and in every run; on one host they are those of threads.
+//
+// Who wants what from other hosts is exchanged once, when a transfer is prepared.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "shardwright/runtime/communicator/communicator.h"
+
+namespace shardwright {
+
+/// This process as a rank of an MPI run, from joining to leaving. One per process; used by one thread.
+class MpiProcess {
+ public:
+  /// Joins. From here on SIGINT and SIGTERM end the process, so that mpirun can stop it at any time.
+  MpiProcess();
+  /// Leaves when all others leave.
+  ~MpiProcess();
+  MpiProcess(const MpiProcess&) = delete;
+  MpiProcess& operator=(const MpiProcess&) = delete;
+
+  int rank() const;
+  int size() const;
+
+  /// A communicator of the first `size` ranks, which all ranks ask for at the same time; null on the others.
+  /// When a rank fails, those on its host are told; `end_all` ends the rest.
+  std::unique_ptr<Communicator> communicator(int size);
+
+  /// What the lowest rank that has an error says, on all ranks; nothing if none has one.
+  std::optional<std::string> first_error(const std::optional<std::string>& own);
+
+  /// Ends the whole run with `status`.
+  [[noreturn]] void end_all(int status);
+};
+
+}  // namespace shardwright
