@@ -101,7 +101,9 @@ int run_verb(const std::vector<std::string>& words, Terminal& terminal) {
   } catch (const CLI::ParseError& e) {
     throw Error(e.what());
   }
-  return verb.run(arguments_of(verb, app, parsed), terminal);
+  Arguments arguments = arguments_of(verb, app, parsed);
+  arguments.words = words;
+  return verb.run(arguments, terminal);
 }
 
 std::string one_line(std::string text) {
@@ -136,10 +138,11 @@ double Arguments::number(const std::string& flag, double otherwise) const {
 int run_command(const std::vector<std::string>& words, Terminal& terminal) try {
   return run_verb(words, terminal);
 } catch (const Error& e) {
-  terminal.err << "shardwright: " << one_line(e.what()) << "\n";
+  // In one go, so that lines of several processes do not mix.
+  terminal.err << fmt::format("shardwright: {}\n", one_line(e.what()));
   return user_error;
 } catch (const std::exception& e) {
-  terminal.err << "shardwright: internal fault: " << one_line(e.what()) << "\n";
+  terminal.err << fmt::format("shardwright: internal fault: {}\n", one_line(e.what()));
   return internal_fault;
 }
 

@@ -88,6 +88,14 @@ OptimizerChoice optimizer_of(const Arguments& arguments) {
   return out;
 }
 
+int devices_of(const Arguments& arguments) {
+  if (arguments.has("--plan")) return load_plan(arguments.text("--plan")).devices;
+  const std::string cluster = arguments.text("--cluster");
+  const auto colon = cluster.find(':');
+  const auto of_cluster = colon == std::string::npos ? std::nullopt : to_integer(cluster.substr(colon + 1));
+  return static_cast<int>(arguments.integer("--devices", of_cluster.value_or(1), 1, 4096));
+}
+
 Plan plan_of(const Arguments& arguments, const Model& model, const Graph& graph) {
   if (is_planned(graph))
     throw error("{} says itself how it is split ({}): lower it, or take out its mesh, strategies and layouts",
@@ -108,11 +116,7 @@ Plan plan_of(const Arguments& arguments, const Model& model, const Graph& graph)
                       .cluster = arguments.text("--cluster"),
                       .annotations = model.annotations,
                       .price = step_seconds};
-  const std::string cluster = request.cluster;
-  const auto of_cluster = cluster.find(':') == std::string::npos
-                              ? std::nullopt
-                              : to_integer(cluster.substr(cluster.find(':') + 1));
-  request.devices = static_cast<int>(arguments.integer("--devices", of_cluster.value_or(1), 1, 4096));
+  request.devices = devices_of(arguments);
   request.parallel =
       parallel_called(arguments.text("--parallel", request.devices == 1 ? "stand_alone" : "auto_parallel"));
   request.search = find_search(arguments.text("--search", "propagation")).name;

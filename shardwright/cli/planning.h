@@ -22,6 +22,9 @@ Model model_of(const Arguments& arguments, Terminal& terminal);
 /// Throws: Error on a flag that the optimizer does not have.
 OptimizerChoice optimizer_of(const Arguments& arguments);
 
+/// How many devices the plan will be for.
+int devices_of(const Arguments& arguments);
+
 /// A plan that was loaded or made, for `graph`.
 Plan plan_of(const Arguments& arguments, const Model& model, const Graph& graph);
 

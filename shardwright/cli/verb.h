@@ -24,6 +24,7 @@ class Arguments {
  public:
   std::map<std::string, std::string> flags;
   std::vector<std::string> positionals;
+  std::vector<std::string> words;  // the whole command line, from the verb on
 
   bool has(const std::string& flag) const { return flags.contains(flag); }
   std::string text(const std::string& flag, const std::string& otherwise = "") const;
