@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <thread>
 
+#include "shardwright/runtime/communicator/threads.h"
 #include "tests/support/program.h"
 
 namespace shardwright {
@@ -76,6 +78,23 @@ TEST(Session, initial_values_do_not_depend_on_the_split) {
   EXPECT_EQ(whole.get("w"), split.get("w"));
   Session other(program_of(scattered), {.seed = 8});
   EXPECT_NE(whole.get("w"), other.get("w"));
+}
+
+TEST(Session, a_rank_of_its_own_gets_whole_tensors) {
+  const Tensor x = counting({DType::f32, {4, 8}}), w = counting({DType::f32, {8, 6}});
+  const SessionStatistics together = Session(program_of(scattered)).statistics();
+  auto communicators = thread_communicators(4);
+  std::vector<std::jthread> ranks;
+  for (auto& communicator : communicators)
+    ranks.emplace_back([&] {
+      Session session(program_of(scattered), std::move(communicator));
+      session.set("w", w);
+      EXPECT_EQ(session.get("w"), w);
+      EXPECT_EQ(session.step({{"x", x}})[0], product(x, w));
+      EXPECT_EQ(session.step({{"x", x}})[0], product(x, session.get("w")));
+      EXPECT_EQ(session.statistics().collectives_per_step, together.collectives_per_step);
+      EXPECT_EQ(session.statistics().bytes_communicated_per_step, together.bytes_communicated_per_step);
+    });
 }
 
 TEST(Session, parameters_change_after_the_step) {

@@ -2,7 +2,8 @@
 //
 // A communicator executes transfers (layout/transfer.h); it knows nothing of layouts or programs. Everything
 // that needs looking up is done by `prepare`, so that `run` only waits and moves bytes. Sums are taken in the
-// order of the ranks in the group: results are the same bits on every rank and in every run.
+// order of the ranks in the group, host by host if there are several: results are the same bits on every rank
+// and in every run.
 //
 // All members of a group prepare and run the same transfers in the same order. One implementation per engine:
 // threads of one process, and processes under MPI; later NCCL.
