@@ -1,5 +1,6 @@
 #include "shardwright/runtime/launcher.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/prctl.h>
@@ -48,6 +49,7 @@ std::vector<std::string> mpirun_words(const Launch& launch) {
 [[noreturn]] void become(std::vector<std::string> words, int error_pipe) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   dup2(error_pipe, STDERR_FILENO);
+  dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);  // mpirun would read what a calling script reads from
   std::vector<char*> pointers;
   for (std::string& w : words) pointers.push_back(w.data());
   pointers.push_back(nullptr);
