@@ -7,11 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <ostream>
-<<<<<<< HEAD
 #include <sstream>
-    =======
 #include <thread>
-    >>>>>>> 93fff07 (cli: train over processes with --runtime mpi)
 
 #include "shardwright/base/error.h"
 #include "shardwright/cli/planning.h"
@@ -23,210 +20,210 @@
 #include "shardwright/runtime/launcher.h"
 #include "shardwright/runtime/session.h"
 
-    namespace shardwright::verbs {
-  namespace {
+namespace shardwright::verbs {
+namespace {
 
-  constexpr int user_error_status = 2;
-  constexpr int internal_fault_status = 70;
-  constexpr int interrupted_status = 130;
+constexpr int user_error_status = 2;
+constexpr int internal_fault_status = 70;
+constexpr int interrupted_status = 130;
 
-  struct Length {
-    std::int64_t steps = 0;
-    std::int64_t steps_per_epoch = 0;  // 0: no epochs
-  };
+struct Length {
+  std::int64_t steps = 0;
+  std::int64_t steps_per_epoch = 0;  // 0: no epochs
+};
 
-  Length length_of(const Arguments& arguments, const TrainingData& data) {
-    const std::int64_t per_epoch = data.batches_per_epoch;
-    if (arguments.has("--epochs") && per_epoch == 0)
-      throw error("--epochs: synthetic data has no end; use --steps");
-    const std::int64_t of_epochs =
-        arguments.has("--epochs") ? arguments.integer("--epochs", 1) * per_epoch : 20;
-    return {arguments.integer("--steps", of_epochs), per_epoch};
-  }
+Length length_of(const Arguments& arguments, const TrainingData& data) {
+  const std::int64_t per_epoch = data.batches_per_epoch;
+  if (arguments.has("--epochs") && per_epoch == 0)
+    throw error("--epochs: synthetic data has no end; use --steps");
+  const std::int64_t of_epochs =
+      arguments.has("--epochs") ? arguments.integer("--epochs", 1) * per_epoch : 20;
+  return {arguments.integer("--steps", of_epochs), per_epoch};
+}
 
-  double loss_of(const Tensor& t) { return to_doubles(t).front(); }
+double loss_of(const Tensor& t) { return to_doubles(t).front(); }
 
-  class Reporter {
-   public:
-    Reporter(const Arguments& arguments, const Length& length, Terminal& terminal)
-        : length_(length),
-          terminal_(terminal),
-          is_json_(arguments.has("--json")),
-          every_(arguments.integer("--log-every", is_json_ || length.steps <= 20 ? 1 : 10)) {}
+class Reporter {
+ public:
+  Reporter(const Arguments& arguments, const Length& length, Terminal& terminal)
+      : length_(length),
+        terminal_(terminal),
+        is_json_(arguments.has("--json")),
+        every_(arguments.integer("--log-every", is_json_ || length.steps <= 20 ? 1 : 10)) {}
 
-    void step(std::int64_t step, double loss, double seconds) {
-      seconds_.push_back(seconds);
-      if (step % every_ != 0 && step + 1 != length_.steps) return;
-      if (is_json_) {
-        terminal_.out << nlohmann::ordered_json{{"step", step}, {"loss", loss}}.dump() << "\n" << std::flush;
-        return;
-      }
-      const std::int64_t epoch = length_.steps_per_epoch ? step / length_.steps_per_epoch : 0;
-      const std::int64_t in_epoch = length_.steps_per_epoch ? step % length_.steps_per_epoch : step;
-      terminal_.out << fmt::format("epoch: {}, step: {}, loss is {:.8g}\n", epoch, in_epoch, loss)
-                    << std::flush;
+  void step(std::int64_t step, double loss, double seconds) {
+    seconds_.push_back(seconds);
+    if (step % every_ != 0 && step + 1 != length_.steps) return;
+    if (is_json_) {
+      terminal_.out << nlohmann::ordered_json{{"step", step}, {"loss", loss}}.dump() << "\n" << std::flush;
+      return;
     }
+    const std::int64_t epoch = length_.steps_per_epoch ? step / length_.steps_per_epoch : 0;
+    const std::int64_t in_epoch = length_.steps_per_epoch ? step % length_.steps_per_epoch : step;
+    terminal_.out << fmt::format("epoch: {}, step: {}, loss is {:.8g}\n", epoch, in_epoch, loss)
+                  << std::flush;
+  }
 
-    void summary(const Session& session) {
-      const SessionStatistics& s = session.statistics();
-      const int devices = session.program().rank_count();
-      if (is_json_) {
-        terminal_.out << nlohmann::ordered_json{{"summary",
-                                                 {{"steps", seconds_.size()},
-                                                  {"devices", devices},
-                                                  {"median_step_seconds", median_seconds()},
-                                                  {"arena_bytes_per_device", s.arena_bytes},
-                                                  {"collectives_per_step", s.collectives_per_step},
-                                                  {"bytes_communicated_per_step",
-                                                   s.bytes_communicated_per_step}}}}
-                             .dump()
-                      << "\n";
-        return;
-      }
-      terminal_.out << fmt::format(
-          "{} steps on {} device{}, {:.3g} ms a step, {} in each device's arena, {} received a step\n",
-          seconds_.size(), devices, devices == 1 ? "" : "s", median_seconds() * 1e3,
-          bytes_text(s.arena_bytes), bytes_text(s.bytes_communicated_per_step));
+  void summary(const Session& session) {
+    const SessionStatistics& s = session.statistics();
+    const int devices = session.program().rank_count();
+    if (is_json_) {
+      terminal_.out << nlohmann::ordered_json{{"summary",
+                                               {{"steps", seconds_.size()},
+                                                {"devices", devices},
+                                                {"median_step_seconds", median_seconds()},
+                                                {"arena_bytes_per_device", s.arena_bytes},
+                                                {"collectives_per_step", s.collectives_per_step},
+                                                {"bytes_communicated_per_step",
+                                                 s.bytes_communicated_per_step}}}}
+                           .dump()
+                    << "\n";
+      return;
     }
-
-   private:
-    /// The first 3 steps warm caches and are left out.
-    double median_seconds() const {
-      std::vector<double> s(
-          seconds_.begin() + std::min<std::ptrdiff_t>(3, static_cast<std::ptrdiff_t>(seconds_.size()) - 1),
-          seconds_.end());
-      std::nth_element(s.begin(), s.begin() + static_cast<std::ptrdiff_t>(s.size() / 2), s.end());
-      return s[s.size() / 2];
-    }
-
-    Length length_;
-    Terminal& terminal_;
-    bool is_json_;
-    std::int64_t every_;
-    std::vector<double> seconds_;
-  };
-
-  /// All that is known before ranks start. Every rank of an MPI run works it out for itself.
-  struct Training {
-    TrainingData data;
-    Length length;
-    std::map<std::string, Tensor> initial;
-    Program program;
-    Reporter reporter;
-    std::uint64_t seed = 1;
-  };
-
-  Training prepare(const Arguments& arguments, Terminal& terminal) {
-    Model model = model_of(arguments, terminal);
-    const auto seed = static_cast<std::uint64_t>(arguments.integer("--seed", 1, 0));
-    add_train_step(model.graph, model.loss, optimizer_of(arguments));
-    const Plan plan = plan_of(arguments, model, model.graph);
-    const char* data_path = std::getenv("DATA_PATH");
-    std::ostringstream notices;  // told once nothing can be wrong any more
-    TrainingData data =
-        training_data(model, arguments.text("--data"), data_path ? data_path : "", seed, notices);
-    const Length length = length_of(arguments, data);
-    std::map<std::string, Tensor> initial;
-    if (arguments.has("--init")) initial = initial_parameters(model.graph, arguments.text("--init"));
-
-    Reporter reporter(arguments, length, terminal);
-    Program program = compile(model.graph, plan);
-    terminal.err << notices.str();
-    if (!arguments.has("--json"))
-      terminal.out << plan_table(plan, estimate(program, cluster_called(plan.cluster)));
-    return {std::move(data), length, std::move(initial), std::move(program), std::move(reporter), seed};
+    terminal_.out << fmt::format(
+        "{} steps on {} device{}, {:.3g} ms a step, {} in each device's arena, {} received a step\n",
+        seconds_.size(), devices, devices == 1 ? "" : "s", median_seconds() * 1e3, bytes_text(s.arena_bytes),
+        bytes_text(s.bytes_communicated_per_step));
   }
 
-  int train_with(Session& session, Training& training) {
-    for (const auto& [name, value] : training.initial) session.set(name, value);
-    for (std::int64_t step = 0; step < training.length.steps; ++step) {
-      if (is_interrupted()) return interrupted_status;
-      const auto batch = training.data.batch(step);
-      const auto start = std::chrono::steady_clock::now();
-      const double loss = loss_of(session.step(batch).front());
-      training.reporter.step(step, loss,
-                             std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-    }
-    training.reporter.summary(session);
-    return 0;
+ private:
+  /// The first 3 steps warm caches and are left out.
+  double median_seconds() const {
+    std::vector<double> s(
+        seconds_.begin() + std::min<std::ptrdiff_t>(3, static_cast<std::ptrdiff_t>(seconds_.size()) - 1),
+        seconds_.end());
+    std::nth_element(s.begin(), s.begin() + static_cast<std::ptrdiff_t>(s.size() / 2), s.end());
+    return s[s.size() / 2];
   }
 
-  /// Says why this rank failed and ends the run, unless the rank that failed first is about to do so.
-  [[noreturn]] void end_all(MpiProcess& process, const std::string& why, bool is_first, int status) {
-    // What all ranks find at once, the lowest says: its end ends the others.
-    std::this_thread::sleep_for(std::chrono::milliseconds(!is_first ? 10000 : process.rank() > 0 ? 200 : 0));
-    const std::string prefix = why.starts_with("rank ") ? "" : fmt::format("rank {}: ", process.rank());
-    fmt::print(stderr, "shardwright: {}{}\n", prefix, why);
-    process.end_all(status);
-  }
+  Length length_;
+  Terminal& terminal_;
+  bool is_json_;
+  std::int64_t every_;
+  std::vector<double> seconds_;
+};
 
-  /// One rank of many, started by mpirun.
-  int run_rank(const Arguments& arguments, Terminal& terminal) {
-    MpiProcess process;
-    std::optional<Training> training;
-    std::optional<std::string> own_error;
-    try {
-      const int devices = devices_of(arguments);
-      if (devices != process.size())
-        throw error("--devices {} but mpirun has started {} ranks; there should be one per device", devices,
-                    process.size());
-      training = prepare(arguments, terminal);
-    } catch (const Error& e) {
-      own_error = e.what();
-    }
-    if (const auto error = process.first_error(own_error)) {
-      // Said before anybody leaves: a rank that ends with an error makes mpirun end the others.
-      terminal.err << fmt::format("shardwright: {}\n", *error) << std::flush;
-      return user_error_status;
-    }
-    try {
-      Session session(training->program, process.communicator(process.size()), {.seed = training->seed});
-      return train_with(session, *training);
-    } catch (const Error& e) {
-      end_all(process, e.what(), e.kind() != ErrorKind::peer, user_error_status);
-    } catch (const std::exception& e) {
-      end_all(process, e.what(), true, internal_fault_status);
-    }
-  }
+/// All that is known before ranks start. Every rank of an MPI run works it out for itself.
+struct Training {
+  TrainingData data;
+  Length length;
+  std::map<std::string, Tensor> initial;
+  Program program;
+  Reporter reporter;
+  std::uint64_t seed = 1;
+};
 
-  int run_mpi(const Arguments& arguments, Terminal& terminal) {
-    if (arguments.positionals[0] == "-")
-      throw error("--runtime mpi cannot read the model from standard input; give a name or a file");
-    if (launched_rank()) return run_rank(arguments, terminal);
-    const int status =
-        launch({.ranks = devices_of(arguments), .words = arguments.words, .is_interrupted = is_interrupted});
-    return is_interrupted() ? interrupted_status : status;
-  }
+Training prepare(const Arguments& arguments, Terminal& terminal) {
+  Model model = model_of(arguments, terminal);
+  const auto seed = static_cast<std::uint64_t>(arguments.integer("--seed", 1, 0));
+  add_train_step(model.graph, model.loss, optimizer_of(arguments));
+  const Plan plan = plan_of(arguments, model, model.graph);
+  const char* data_path = std::getenv("DATA_PATH");
+  std::ostringstream notices;  // told once nothing can be wrong any more
+  TrainingData data =
+      training_data(model, arguments.text("--data"), data_path ? data_path : "", seed, notices);
+  const Length length = length_of(arguments, data);
+  std::map<std::string, Tensor> initial;
+  if (arguments.has("--init")) initial = initial_parameters(model.graph, arguments.text("--init"));
 
-  int run(const Arguments& arguments, Terminal& terminal) {
-    const std::string runtime = arguments.text("--runtime", "threads");
-    if (runtime == "mpi") return run_mpi(arguments, terminal);
-    if (runtime != "threads") throw error("--runtime {}: there are threads, mpi", runtime);
-    Training training = prepare(arguments, terminal);
-    Session session(training.program, {.seed = training.seed});
-    return train_with(session, training);
-  }
+  Reporter reporter(arguments, length, terminal);
+  Program program = compile(model.graph, plan);
+  terminal.err << notices.str();
+  if (!arguments.has("--json"))
+    terminal.out << plan_table(plan, estimate(program, cluster_called(plan.cluster)));
+  return {std::move(data), length, std::move(initial), std::move(program), std::move(reporter), seed};
+}
 
-  }  // namespace
-
-  std::vector<Verb> train() {
-    std::vector<Flag> flags = planning_flags(
-        {{"--data", "DIR|FILE",
-          "MNIST's folder, or a safetensors file with input and label [steps, batch, ...]", ""},
-         {"--init", "FILE", "initial parameters, safetensors", ""},
-         {"--steps", "K", "how many steps (default: 20, or the epochs)", ""},
-         {"--epochs", "E", "how often through the data", ""},
-         {"--seed", "S", "of initial parameters, data order and synthetic data (default 1)", ""},
-         {"--log-every", "K", "print every K-th loss", ""},
-         {"--runtime", "R", "threads: virtual devices in this process; mpi: a process each", ""},
-         {"--json", "", "JSON lines: one per loss, then the summary", ""}});
-    for (Flag& f : optimizer_flags()) flags.push_back(std::move(f));
-    return {{.name = "train",
-             .doc = "plan a network and train it",
-             .positionals = {"MODEL"},
-             .flags = std::move(flags),
-             .example = "shardwright train ffn --devices 8 --optimizer momentum --lr 0.05 --steps 100",
-             .run = run}};
+int train_with(Session& session, Training& training) {
+  for (const auto& [name, value] : training.initial) session.set(name, value);
+  for (std::int64_t step = 0; step < training.length.steps; ++step) {
+    if (is_interrupted()) return interrupted_status;
+    const auto batch = training.data.batch(step);
+    const auto start = std::chrono::steady_clock::now();
+    const double loss = loss_of(session.step(batch).front());
+    training.reporter.step(step, loss,
+                           std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
+  training.reporter.summary(session);
+  return 0;
+}
+
+/// Says why this rank failed and ends the run, unless the rank that failed first is about to do so.
+[[noreturn]] void end_all(MpiProcess& process, const std::string& why, bool is_first, int status) {
+  // What all ranks find at once, the lowest says: its end ends the others.
+  std::this_thread::sleep_for(std::chrono::milliseconds(!is_first ? 10000 : process.rank() > 0 ? 200 : 0));
+  const std::string prefix = why.starts_with("rank ") ? "" : fmt::format("rank {}: ", process.rank());
+  fmt::print(stderr, "shardwright: {}{}\n", prefix, why);
+  process.end_all(status);
+}
+
+/// One rank of many, started by mpirun.
+int run_rank(const Arguments& arguments, Terminal& terminal) {
+  MpiProcess process;
+  std::optional<Training> training;
+  std::optional<std::string> own_error;
+  try {
+    const int devices = devices_of(arguments);
+    if (devices != process.size())
+      throw error("--devices {} but mpirun has started {} ranks; there should be one per device", devices,
+                  process.size());
+    training = prepare(arguments, terminal);
+  } catch (const Error& e) {
+    own_error = e.what();
+  }
+  if (const auto error = process.first_error(own_error)) {
+    // Said before anybody leaves: a rank that ends with an error makes mpirun end the others.
+    terminal.err << fmt::format("shardwright: {}\n", *error) << std::flush;
+    return user_error_status;
+  }
+  try {
+    Session session(training->program, process.communicator(process.size()), {.seed = training->seed});
+    return train_with(session, *training);
+  } catch (const Error& e) {
+    end_all(process, e.what(), e.kind() != ErrorKind::peer, user_error_status);
+  } catch (const std::exception& e) {
+    end_all(process, e.what(), true, internal_fault_status);
+  }
+}
+
+int run_mpi(const Arguments& arguments, Terminal& terminal) {
+  if (arguments.positionals[0] == "-")
+    throw error("--runtime mpi cannot read the model from standard input; give a name or a file");
+  if (launched_rank()) return run_rank(arguments, terminal);
+  const int status =
+      launch({.ranks = devices_of(arguments), .words = arguments.words, .is_interrupted = is_interrupted});
+  return is_interrupted() ? interrupted_status : status;
+}
+
+int run(const Arguments& arguments, Terminal& terminal) {
+  const std::string runtime = arguments.text("--runtime", "threads");
+  if (runtime == "mpi") return run_mpi(arguments, terminal);
+  if (runtime != "threads") throw error("--runtime {}: there are threads, mpi", runtime);
+  Training training = prepare(arguments, terminal);
+  Session session(training.program, {.seed = training.seed});
+  return train_with(session, training);
+}
+
+}  // namespace
+
+std::vector<Verb> train() {
+  std::vector<Flag> flags =
+      planning_flags({{"--data", "DIR|FILE",
+                       "MNIST's folder, or a safetensors file with input and label [steps, batch, ...]", ""},
+                      {"--init", "FILE", "initial parameters, safetensors", ""},
+                      {"--steps", "K", "how many steps (default: 20, or the epochs)", ""},
+                      {"--epochs", "E", "how often through the data", ""},
+                      {"--seed", "S", "of initial parameters, data order and synthetic data (default 1)", ""},
+                      {"--log-every", "K", "print every K-th loss", ""},
+                      {"--runtime", "R", "threads: virtual devices in this process; mpi: a process each", ""},
+                      {"--json", "", "JSON lines: one per loss, then the summary", ""}});
+  for (Flag& f : optimizer_flags()) flags.push_back(std::move(f));
+  return {{.name = "train",
+           .doc = "plan a network and train it",
+           .positionals = {"MODEL"},
+           .flags = std::move(flags),
+           .example = "shardwright train ffn --devices 8 --optimizer momentum --lr 0.05 --steps 100",
+           .run = run}};
+}
 
 }  // namespace shardwright::verbs
