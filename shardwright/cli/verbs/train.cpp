@@ -167,7 +167,7 @@ int run_rank(const Arguments& arguments, Terminal& terminal) {
     if (devices != process.size())
       throw error("--devices {} but mpirun has started {} ranks; there should be one per device", devices,
                   process.size());
-    training = prepare(arguments, terminal);
+    training.emplace(prepare(arguments, terminal));
   } catch (const Error& e) {
     own_error = e.what();
   }
