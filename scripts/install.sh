@@ -11,7 +11,7 @@ for group in "${@:-build}"; do
       packages+=(libfmt-dev libcli11-dev nlohmann-json3-dev libdnnl-dev zlib1g-dev)
       packages+=(libopenmpi-dev openmpi-bin)
       ;;
-    tests) packages+=(libgtest-dev librapidcheck-dev) ;;
+    tests) packages+=(libgtest-dev) ;;
     checks) packages+=(clang-format shellcheck) ;;
     tidy) packages+=(clang-tidy-16 libomp-16-dev) ;; # clang cannot read GCC's omp.h
     *)
