@@ -243,5 +243,14 @@ TEST(PropagationAnnotations, spread_without_communication_where_that_is_possible
   EXPECT_EQ(found.told().at("matmul2").substr(0, 9), found.told().at("matmul1").substr(0, 9));
 }
 
+// 64 devices as 2x2x2x2x2x2: strategies are not listed there but follow the neighbours.
+TEST(PropagationAnnotations, spread_over_many_axes) {
+  const char* annotations = R"({"dense1.matmul": {"device_matrix": [2, 2, 2, 2, 2, 2],
+      "names": ["a", "b", "c", "d", "e", "f"], "in": [[["a", "b"], ["c", "d"]], [["c", "d"], ["e", "f"]]]}})";
+  const Found found = search(build_model("ffn").graph, Case{"", "ffn", annotations, 64});
+  EXPECT_EQ(found.told().at("relu1").substr(0, 18), "{i0: a.b, i1: e.f}");
+  EXPECT_EQ(found.told().at("dense2.matmul").substr(0, 16), "{m: a.b, k: e.f}");
+}
+
 }  // namespace
 }  // namespace shardwright

@@ -25,6 +25,9 @@ namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
+/// On meshes of at most so many axes all strategies are listed; their number grows as (loop dims + 1)^axes.
+constexpr int most_listed_axes = 3;
+
 struct Candidate {
   Strategy strategy;
   NodeLayouts layouts;
@@ -106,14 +109,68 @@ class Propagation {
       return;
     }
     const auto& meshes = problem_.constraints.meshes;
-    for (std::size_t m = 0; m < meshes.size(); ++m)
-      for (Strategy& s :
-           legal_strategies(rule, meshes[m], {.linear = false, .all_orders = meshes[m].axis_count() <= 3})) {
-        s.mesh = used_axes(s).empty() ? 0 : static_cast<int>(m);
-        if (m > 0 && s.mesh == 0) continue;  // the whole one is there already
-        Candidate c = candidate(node, rule, s);
-        if (!problem_.parameters_stay_whole || keeps_parameters_whole(node, c)) out.push_back(std::move(c));
+    for (std::size_t m = 0; m < meshes.size(); ++m) {
+      if (meshes[m].axis_count() > most_listed_axes) {
+        add(id.index, rule, whole(rule));
+        continue;
       }
+      for (Strategy& s : legal_strategies(rule, meshes[m], {.linear = false, .all_orders = true})) {
+        s.mesh = used_axes(s).empty() ? 0 : static_cast<int>(m);
+        if (m == 0 || s.mesh > 0) add(id.index, rule, s);
+      }
+    }
+  }
+
+  void add(int n, const Rule& rule, const Strategy& s) {
+    auto& all = candidates_[at(n)];
+    Candidate c = candidate(graph_.nodes[at(n)], rule, s);
+    const bool is_known =
+        std::any_of(all.begin(), all.end(), [&](const Candidate& k) { return k.strategy == s; });
+    if (is_known || (problem_.parameters_stay_whole && !keeps_parameters_whole(graph_.nodes[at(n)], c)))
+      return;
+    all.push_back(std::move(c));
+  }
+
+  /// On meshes of many axes strategies are not listed; those that decided neighbours and data suggest are
+  /// offered: that of each neighbour alone, and of all together as far as they agree.
+  void add_suggested(int n) {
+    const auto& meshes = problem_.constraints.meshes;
+    const bool lists_all = std::all_of(meshes.begin(), meshes.end(),
+                                       [](const Mesh& m) { return m.axis_count() <= most_listed_axes; });
+    if (lists_all || is_fixed_[at(n)]) return;
+    const Node& node = graph_.nodes[at(n)];
+    const Rule rule = rule_of(graph_, node);
+    Strategy together = whole(rule);
+    const auto suggest = [&](const RuleTensor& tensor, const Layout& layout) {
+      Strategy alone = whole(rule);
+      alone.mesh = layout.mesh;
+      follow(alone, rule, tensor, layout);
+      if (used_axes(alone).empty()) return;
+      add(n, rule, alone);
+      if (used_axes(together).empty()) together.mesh = layout.mesh;
+      if (together.mesh == layout.mesh) follow(together, rule, tensor, layout);
+    };
+    for (const Edge& e : edges_[at(n)]) {
+      if (!is_decided(e.node)) continue;
+      if (e.is_incoming)
+        suggest(rule.operands[at(e.operand)], offered(choice(e.node), e));
+      else
+        suggest(rule.results[at(e.result)], reduced(choice(e.node).layouts.operands[at(e.operand)]));
+    }
+    for (std::size_t i = 0; i < node.operands.size(); ++i)
+      if (const Layout* data = data_layout(node.operands[i])) suggest(rule.operands[i], *data);
+    if (!used_axes(together).empty()) add(n, rule, together);
+  }
+
+  /// Splits the loop dims of `tensor` as `layout` does, where that is legal beside what `s` splits already.
+  void follow(Strategy& s, const Rule& rule, const RuleTensor& tensor, const Layout& layout) const {
+    const Mesh& mesh = problem_.constraints.meshes[at(layout.mesh)];
+    for (std::size_t d = 0; d < tensor.dims.size() && d < layout.dims.size(); ++d) {
+      if (tensor.dims[d].empty() || layout.dims[d].empty()) continue;
+      Strategy wider = s;
+      wider.loops[at(tensor.dims[d].front())] = layout.dims[d];
+      if (!violation(rule, wider, mesh)) s = std::move(wider);
+    }
   }
 
   Candidate candidate(const Node& node, const Rule& rule, const Strategy& s) {
@@ -287,6 +344,7 @@ class Propagation {
       if (wave.empty()) wave = undecided();  // nothing leads there: each by itself
       if (wave.empty()) return;
       std::vector<int> found;
+      for (int n : wave) add_suggested(n);
       for (int n : wave) found.push_back(best(n).index);
       std::vector<std::string> why;
       for (std::size_t i = 0; i < wave.size(); ++i)
@@ -310,6 +368,7 @@ class Propagation {
   static double total(const Price& p) { return std::get<0>(p) + std::get<1>(p); }
 
   void sweeps() {
+    for (int n : nodes_) add_suggested(n);
     for (std::size_t round = 0; round < 4 * nodes_.size(); ++round) {
       int at_node = -1, to = 0;
       double gain = 0.5;  // half a nanosecond
