@@ -27,8 +27,7 @@ std::function<void(const Pass&, const Program&)> dumper(const std::string& direc
 void check_no_planning(const Arguments& arguments, const Model& model) {
   const Mesh& mesh = model.graph.meshes.front();
   if (arguments.integer("--devices", mesh.size()) != mesh.size())
-    throw error("--devices {} but {} has {}", arguments.text("--devices"), model.name,
-                to_text(mesh));
+    throw error("--devices {} but {} has {}", arguments.text("--devices"), model.name, to_text(mesh));
   for (const char* flag : {"--plan", "--annotate", "--parallel", "--search", "--dataset-strategy",
                            "--optimizer-parallel", "--cluster"})
     if (arguments.has(flag))
