@@ -132,8 +132,9 @@ class References : public ::testing::TestWithParam<Reference> {
   const Reference& r() const { return GetParam(); }
 };
 
-TEST_P(References, losses_of_one_device_are_those_of_pytorch) {
-  if (r().file.empty()) GTEST_SKIP() << "no run of PyTorch for this one";
+class ReferencesOfPyTorch : public References {};
+
+TEST_P(ReferencesOfPyTorch, losses_of_one_device_are_the_same) {
   const Outcome have = run_alone(r(), DType::f32);
   const SafetensorsFile file = SafetensorsFile::open(path_of(r().file));
   const std::vector<double> want = to_doubles(file.read("loss"));
@@ -158,8 +159,9 @@ TEST_P(References, data_parallel_and_propagation_agree_with_one_device) {
     }
 }
 
-TEST_P(References, annotations_of_the_seeds_agree_with_one_device) {
-  if (r().annotations.empty()) GTEST_SKIP() << "the seeds annotate another network";
+class ReferencesOfSeeds : public References {};
+
+TEST_P(ReferencesOfSeeds, annotations_agree_with_one_device) {
   const Annotations annotations = parse_annotations(r().annotations, "annotations");
   const Outcome want = run_alone(r(), DType::f32);
   for (Parallel mode : {Parallel::semi_auto_parallel, Parallel::auto_parallel})
@@ -203,47 +205,60 @@ TEST_P(References, in_f64_all_plans_agree_to_ten_digits) {
 
 const OptimizerChoice ffn_optimizer{"momentum", {{"rate", 0.05}, {"momentum", 0.9}}};
 
-INSTANTIATE_TEST_SUITE_P(
-    EndToEnd, References,
-    ::testing::Values(
-        Reference{
-            .name = "ffn",
-            .model = "ffn",
-            .file = "ffn",
-            .optimizer = ffn_optimizer,
-            .annotations =
-                R"({"dense1.matmul": {"in": [[2, 4], [4, 1]]}, "dense3.matmul": {"in": [[1, 8], [8, 1]]}})"},
-        Reference{.name = "three_layer_mae",
-                  .model = "three_layer_mae",
-                  .file = "three_layer_mae",
-                  .optimizer = {"momentum", {{"rate", 0.01}, {"momentum", 0.1}}},
-                  .tolerance = 1e-4,
-                  // |x - y| has a kink: where x is within rounding of y, the order of a sum decides a sign.
-                  .weight_tolerance = 1e-3},
-        Reference{
-            .name = "three_layer",
-            .model = "three_layer",
-            .file = "three_layer_sgd",
-            .optimizer = {"sgd", {{"rate", 0.05}}},
-            .annotations = R"({"dense1.matmul": {"device_matrix": [2, 2, 2], "names": ["dp", "sp", "mp"],
+const std::vector<Reference> references{
+    Reference{
+        .name = "ffn",
+        .model = "ffn",
+        .file = "ffn",
+        .optimizer = ffn_optimizer,
+        .annotations =
+            R"({"dense1.matmul": {"in": [[2, 4], [4, 1]]}, "dense3.matmul": {"in": [[1, 8], [8, 1]]}})"},
+    Reference{.name = "three_layer_mae",
+              .model = "three_layer_mae",
+              .file = "three_layer_mae",
+              .optimizer = {"momentum", {{"rate", 0.01}, {"momentum", 0.1}}},
+              .tolerance = 1e-4,
+              // |x - y| has a kink: where x is within rounding of y, the order of a sum decides a sign.
+              .weight_tolerance = 1e-3},
+    Reference{.name = "three_layer",
+              .model = "three_layer",
+              .file = "three_layer_sgd",
+              .optimizer = {"sgd", {{"rate", 0.05}}},
+              .annotations = R"({"dense1.matmul": {"device_matrix": [2, 2, 2], "names": ["dp", "sp", "mp"],
                                        "in": [["mp", ["sp", "dp"]], [["sp", "dp"], "None"]]}, "relu1": {"in": [[4, 1]]},
                                      "dense2.matmul": {"device_matrix": [8], "names": ["tp"], "in": [["None", "tp"], ["tp", "None"]]},
                                      "relu2": {"in": [[8, 1]]}})"},
-        Reference{.name = "matmul_chain",
-                  .model = "matmul_chain",
-                  .file = "matmul_chain",
-                  .optimizer = {"adam", {{"rate", 0.01}}}},
-        Reference{.name = "matmul_chain_6",
-                  .model = "matmul_chain:batch=24,widths=48-96-24",
-                  .file = "",
-                  .optimizer = {"adam", {{"rate", 0.01}}},
-                  .devices = {3, 6}},
-        Reference{.name = "ffn_6",
-                  .model = "ffn:batch=48",
-                  .file = "",
-                  .optimizer = ffn_optimizer,
-                  .devices = {3, 6}}),
-    [](const auto& test) { return test.param.name; });
+    Reference{.name = "matmul_chain",
+              .model = "matmul_chain",
+              .file = "matmul_chain",
+              .optimizer = {"adam", {{"rate", 0.01}}}},
+    Reference{.name = "matmul_chain_6",
+              .model = "matmul_chain:batch=24,widths=48-96-24",
+              .file = "",
+              .optimizer = {"adam", {{"rate", 0.01}}},
+              .devices = {3, 6}},
+    Reference{
+        .name = "ffn_6", .model = "ffn:batch=48", .file = "", .optimizer = ffn_optimizer, .devices = {3, 6}}};
+
+std::vector<Reference> references_where(bool (*applies)(const Reference&)) {
+  std::vector<Reference> out;
+  std::copy_if(references.begin(), references.end(), std::back_inserter(out), applies);
+  return out;
+}
+
+const auto name_of_reference = [](const auto& test) { return test.param.name; };
+
+INSTANTIATE_TEST_SUITE_P(EndToEnd, References, ::testing::ValuesIn(references), name_of_reference);
+INSTANTIATE_TEST_SUITE_P(EndToEnd, ReferencesOfPyTorch,
+                         ::testing::ValuesIn(references_where([](const Reference& r) {
+                           return !r.file.empty();
+                         })),
+                         name_of_reference);
+INSTANTIATE_TEST_SUITE_P(EndToEnd, ReferencesOfSeeds,
+                         ::testing::ValuesIn(references_where([](const Reference& r) {
+                           return !r.annotations.empty();
+                         })),
+                         name_of_reference);
 
 // The split is real: what each device holds falls with the devices, and so does what moves.
 

@@ -41,12 +41,23 @@ struct Case {
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.op->name << " " << c.sample; }
 
-std::vector<Case> all_cases() {
+std::vector<Case> cases_where(bool (*applies)(const OpDef&, const Sample&)) {
   std::vector<Case> cases;
   for (const OpDef& op : all_ops())
     if (op.kind == OpKind::compute)
-      for (const std::string& sample : op.samples) cases.push_back({&op, sample});
+      for (const std::string& sample : op.samples)
+        if (applies(op, parse_sample(sample))) cases.push_back({&op, sample});
   return cases;
+}
+
+bool overwrites(const OpDef& op, const Sample&) { return !op.overwrites.empty(); }
+
+/// A gradient flows through the result. That of stop_gradient is not its derivative, on purpose.
+bool is_differentiable(const OpDef& op, const Sample& sample) {
+  if (!op.gradient || op.name == "stop_gradient") return false;
+  std::vector<Type> operands;
+  for (const auto& operand : sample.operands) operands.push_back(operand.type);
+  return is_floating(infer(op, {operands, {}, sample.attributes})[0].dtype);
 }
 
 /// `matmul__f32_4_6__f32_6_12`
@@ -122,8 +133,9 @@ TEST_P(Contract, writes_every_element_of_its_results) {
   EXPECT_EQ(run_over(0), run_over(1));
 }
 
-TEST_P(Contract, may_overwrite_the_operands_it_says) {
-  if (op().overwrites.empty()) GTEST_SKIP() << "overwrites nothing";
+class ContractInPlace : public Contract {};
+
+TEST_P(ContractInPlace, may_overwrite_the_operands_it_says) {
   const Sample s = sample(DType::f32);
   const Rule rule = bound_rule(op(), s);
   const LoopBox box = whole_box(rule);
@@ -198,9 +210,9 @@ Tensor differences(const OpDef& op, std::vector<Tensor> in, std::size_t operand,
   return make_tensor(in[operand].type(), out);
 }
 
-TEST_P(Contract, has_the_gradient_of_central_differences) {
-  if (!op().gradient) GTEST_SKIP() << "not differentiable";
-  if (op().name == "stop_gradient") GTEST_SKIP() << "its gradient is not its derivative, on purpose";
+class ContractGradient : public Contract {};
+
+TEST_P(ContractGradient, is_that_of_central_differences) {
   const Sample s = sample();
   const std::vector<Tensor> in = draw(s, Values::reals, 2);
   Graph graph;
@@ -214,7 +226,6 @@ TEST_P(Contract, has_the_gradient_of_central_differences) {
   }
   const ValueId y = builder.call(op().name, operands, s.attributes, "y");
   const Type type = graph.value(y).type;
-  if (!is_floating(type.dtype)) GTEST_SKIP() << "no gradient flows through " << to_text(type);
   leaves["dy"] = draw({{{type}}, {}}, Values::reals, 3)[0];
   const std::vector<double> cotangent = to_doubles(leaves["dy"]);
   const ValueId dy = builder.leaf(OpKind::input, "dy", type);
@@ -388,7 +399,11 @@ TEST_P(Contract, is_linear_in_exactly_the_groups_it_marks) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ops, Contract, testing::ValuesIn(all_cases()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Ops, Contract, testing::ValuesIn(cases_where([](auto&, auto&) { return true; })),
+                         name_of_case);
+INSTANTIATE_TEST_SUITE_P(Ops, ContractInPlace, testing::ValuesIn(cases_where(overwrites)), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Ops, ContractGradient, testing::ValuesIn(cases_where(is_differentiable)),
+                         name_of_case);
 
 TEST(Ops, have_samples_and_a_doc) {
   for (const OpDef& op : all_ops()) {

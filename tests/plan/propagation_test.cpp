@@ -159,20 +159,6 @@ TEST_P(Propagation, keeps_what_it_found) {
   EXPECT_EQ(search(found.graph, all).told(), found.told());
 }
 
-// Not so, and not attainable by waves: what is asked for starts a wave of its own, which meets the others
-// elsewhere. Holds for 5 of these 8 networks. A search that finds the cheapest of all plans has it.
-TEST_P(Propagation, DISABLED_finds_the_same_if_a_part_of_it_is_asked_for) {
-  const Found found = search(graph_of(GetParam()), GetParam());
-  for (NodeId id : found.graph.node_ids()) {
-    if (found.graph.node(id).op->kind != OpKind::compute) continue;
-    Constraints more = found.constraints;
-    more.strategies[static_cast<std::size_t>(id.index)] =
-        found.result.choices[static_cast<std::size_t>(id.index)].strategy;
-    EXPECT_EQ(search(found.graph, more).told(), found.told())
-        << "with " << found.graph.name_of(id) << " asked for";
-  }
-}
-
 INSTANTIATE_TEST_SUITE_P(Plan, Propagation, ::testing::ValuesIn(cases),
                          [](const auto& c) { return c.param.name; });
 
