@@ -2,9 +2,11 @@
 
 #include <CLI/CLI.hpp>
 #include <atomic>
+#include <nlohmann/json.hpp>
 
 #include "shardwright/base/text.h"
 #include "shardwright/cli/verb.h"
+#include "shardwright/plan/problem.h"
 
 namespace shardwright {
 namespace {
@@ -103,7 +105,14 @@ int run_verb(const std::vector<std::string>& words, Terminal& terminal) {
   }
   Arguments arguments = arguments_of(verb, app, parsed);
   arguments.words = words;
-  return verb.run(arguments, terminal);
+  try {
+    return verb.run(arguments, terminal);
+  } catch (const Infeasible& e) {
+    // Whoever reads JSON gets a last document, too.
+    if (arguments.has("--json"))
+      terminal.out << nlohmann::ordered_json{{"status", "infeasible"}, {"reason", e.what()}}.dump() << "\n";
+    throw;
+  }
 }
 
 std::string one_line(std::string text) {

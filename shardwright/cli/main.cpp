@@ -1,4 +1,3 @@
-#include <csignal>
 #include <iostream>
 #include <ostream>
 
@@ -6,8 +5,6 @@
 #include "shardwright/runtime/launcher.h"
 
 int main(int argc, char** argv) {
-  std::signal(SIGINT, [](int) { shardwright::interrupt(); });
-  std::signal(SIGTERM, [](int) { shardwright::interrupt(); });
   std::ios::sync_with_stdio(false);
   // Under mpirun all ranks come to the same words, and the first says them.
   std::ostream nowhere(nullptr);

@@ -122,7 +122,8 @@ Plan plan_of(const Arguments& arguments, const Model& model, const Graph& graph)
   request.search = find_search(arguments.text("--search", "propagation")).name;
   request.optimizer_parallel = static_cast<int>(arguments.integer("--optimizer-parallel", 0, 0, 3));
   if (arguments.has("--annotate")) request.annotations = load_annotations(arguments.text("--annotate"));
-  if (arguments.has("--annotate") && request.parallel == Parallel::data_parallel)
+  if (arguments.has("--annotate") && !request.annotations.nodes.empty() &&
+      request.parallel == Parallel::data_parallel)
     throw error("--annotate {} and --parallel data_parallel exclude each other; use semi_auto_parallel",
                 arguments.text("--annotate"));
   if (arguments.has("--dataset-strategy"))

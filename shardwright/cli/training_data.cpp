@@ -1,6 +1,7 @@
 #include "shardwright/cli/training_data.h"
 
-#include <filesystem>
+#include <cmath>
+#include <limits>
 #include <ostream>
 
 #include "shardwright/graph/op.h"
@@ -19,6 +20,22 @@ std::map<std::string, Type> inputs_of(const Graph& graph) {
   return out;
 }
 
+/// In the type that the model takes. Throws: Error if that is an integer type which cannot hold a value.
+Tensor converted(const Tensor& t, DType dtype, const std::string& path, const std::string& name) {
+  if (t.dtype() == dtype) return t;
+  const std::vector<double> values = to_doubles(t);
+  if (is_floating(dtype)) return convert(t, dtype);
+  Tensor out;
+  visit(dtype, [&]<class T>(std::type_identity<T>) {
+    for (double x : values)
+      if (!(x >= static_cast<double>(std::numeric_limits<T>::lowest()) &&
+            x <= static_cast<double>(std::numeric_limits<T>::max()) && x == std::trunc(x)))
+        throw error("{}: '{}' holds {}, which {} cannot hold", path, name, x, name_of(dtype));
+    out = convert(t, dtype);
+  });
+  return out;
+}
+
 TrainingData from_file(const Model& model, const std::string& path) {
   const SafetensorsFile file = SafetensorsFile::open(path);
   const std::map<std::string, Type> inputs = inputs_of(model.graph);
@@ -32,9 +49,6 @@ TrainingData from_file(const Model& model, const std::string& path) {
     if (step != want.shape)
       throw error("{}: '{}' has {} per step but the model takes {}", path, name, to_text(step),
                   to_text(want.shape));
-    if (is_floating(have.dtype) != is_floating(want.dtype))
-      throw error("{}: '{}' is {} but the model takes {}", path, name, name_of(have.dtype),
-                  name_of(want.dtype));
     if (steps >= 0 && steps != have.shape[0])
       throw error("{}: '{}' has {} steps but others have {}", path, name, have.shape[0], steps);
     steps = have.shape[0];
@@ -44,7 +58,7 @@ TrainingData from_file(const Model& model, const std::string& path) {
               [file, inputs, steps](std::int64_t step) {
                 std::map<std::string, Tensor> out;
                 for (const auto& [name, type] : inputs)
-                  out[name] = convert(file.read_slice(name, step % steps), type.dtype);
+                  out[name] = converted(file.read_slice(name, step % steps), type.dtype, file.path(), name);
                 return out;
               },
           .batches_per_epoch = steps};

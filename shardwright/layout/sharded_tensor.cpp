@@ -46,7 +46,8 @@ void reduce_into(Tensor& into, const Tensor& from, Reduction reduction) {
     for (std::size_t i = 0; i < a.size(); ++i) {
       const auto x = static_cast<Compute<T>>(a[i]);
       const auto y = static_cast<Compute<T>>(b[i]);
-      a[i] = static_cast<T>(reduction == Reduction::sum ? static_cast<Compute<T>>(x + y) : std::max(x, y));
+      const auto larger = x < y || y != y ? y : x;  // a NaN wins
+      a[i] = static_cast<T>(reduction == Reduction::sum ? static_cast<Compute<T>>(x + y) : larger);
     }
   });
 }

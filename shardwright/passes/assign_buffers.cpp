@@ -135,6 +135,8 @@ class Assignment {
     if (graph_.value(u.leaf).type != graph_.value(u.value).type || node.op->is_alias || has_alias(u.leaf))
       return false;
     if (std::find(graph_.outputs.begin(), graph_.outputs.end(), u.leaf) != graph_.outputs.end()) return false;
+    for (const Update& other : graph_.updates)
+      if (other.value == u.leaf) return false;  // another leaf takes the old value at the end of the step
     if (last < writer.index) return true;
     const std::size_t r = at(graph_.value(u.value).result);
     return last == writer.index && r < node.op->overwrites.size() &&

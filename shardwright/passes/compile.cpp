@@ -9,16 +9,27 @@ namespace {
 
 using Observer = std::function<void(const Pass&, const Program&)>;
 
-Program compile(PlannedGraph planned, const Cluster& cluster, const Observer& after) {
-  Graph& graph = planned.graph;
+Redistributor redistributor_for(const Graph& graph, const Cluster& cluster) {
   std::vector<MeshCost> costs;
   for (const Mesh& mesh : graph.meshes) costs.push_back(mesh_cost(cluster, mesh));
-  Redistributor redistributor(graph.meshes, costs, {.even_only = true});
-  complete(graph, redistributor, planned.update_layouts);
-  return optimize(lower(graph, redistributor), {redistributor}, after);
+  return Redistributor(graph.meshes, costs, {.even_only = true});
 }
 
 }  // namespace
+
+PlannedGraph completed(const Graph& graph, const Plan& plan) {
+  PlannedGraph out = apply(plan, graph);
+  Redistributor redistributor = redistributor_for(out.graph, cluster_called(plan.cluster));
+  complete(out.graph, redistributor, out.update_layouts);
+  return out;
+}
+
+Program compile(const PlannedGraph& planned, const Cluster& cluster, const Observer& after) {
+  Graph graph = planned.graph;
+  Redistributor redistributor = redistributor_for(graph, cluster);
+  complete(graph, redistributor, planned.update_layouts);
+  return optimize(lower(graph, redistributor), {redistributor}, after);
+}
 
 Program compile(const Graph& graph, const Plan& plan, const Observer& after) {
   return compile(apply(plan, graph), cluster_called(plan.cluster), after);

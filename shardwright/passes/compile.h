@@ -10,12 +10,18 @@
 
 namespace shardwright {
 
+/// The graph with the plan's strategies and layouts, and those of backward and update that follow from them.
+PlannedGraph completed(const Graph& graph, const Plan& plan);
+
 /// `after` (if any) sees the program after each pass.
 /// Throws: Error if the plan does not fit the graph.
 Program compile(const Graph& graph, const Plan& plan,
                 const std::function<void(const Pass&, const Program&)>& after = {});
 
-/// The same for a graph that already carries meshes, strategies and layouts (read from its text form).
+/// The same for a graph that already carries meshes, strategies and layouts (read from its text form); without
+/// a cluster for cpu:N.
+Program compile(const PlannedGraph& planned, const Cluster& cluster,
+                const std::function<void(const Pass&, const Program&)>& after = {});
 Program compile(const PlannedGraph& planned,
                 const std::function<void(const Pass&, const Program&)>& after = {});
 

@@ -57,6 +57,9 @@ std::string_view name_of(Parallel mode);
 /// Throws: Error that lists the modes.
 Parallel parallel_called(std::string_view name);
 
+/// Throws: Error with near names if an annotated operator does not exist.
+void check_names(const Graph& graph, const Annotations& annotations);
+
 /// Meshes, strategies and layouts that the annotations ask for on `devices` devices. In semi_auto_parallel,
 /// operators without annotation get the split of the batch.
 /// Throws: Error for each thing that cannot be, naming the operator and both values.

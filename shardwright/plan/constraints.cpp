@@ -89,6 +89,16 @@ Strategy batch_strategy(const Graph& graph, const Node& node, const std::vector<
   return whole(rule);
 }
 
+/// An input or a parameter is no operator: its first user is what the user can annotate.
+std::string near_operators(const Graph& graph, const std::string& name,
+                           const std::vector<std::string>& known) {
+  for (const Node& node : graph.nodes)
+    for (ValueId v : node.operands)
+      if (graph.value(v).name == name && graph.node(graph.value(v).producer).op->kind != OpKind::compute)
+        return fmt::format("; it is an operand of {}", graph.value(node.results.front()).name);
+  return near_names(name, known);
+}
+
 class ConstraintMaker {
  public:
   ConstraintMaker(const Graph& graph, const Annotations& annotations, int devices, Parallel mode)
@@ -101,7 +111,7 @@ class ConstraintMaker {
     const bool uses_annotations = mode_ == Parallel::semi_auto_parallel || mode_ == Parallel::auto_parallel;
     if (uses_annotations) collect_nodes();
     if (annotations_.dataset) collect_data();
-    if (mode_ == Parallel::data_parallel && matrices_.empty()) check_batch();
+    if (mode_ == Parallel::data_parallel) check_batch();
     if (matrices_.empty()) matrices_.push_back(batch_mesh());
     common_ = unify(matrices_);
     out_.meshes = common_.meshes;
@@ -113,18 +123,7 @@ class ConstraintMaker {
 
  private:
   void collect_nodes() {
-    std::vector<std::string> known;
-    std::map<std::string, NodeId> by_name;
-    for (NodeId id : graph_.node_ids()) {
-      const Node& node = graph_.node(id);
-      if (node.op->kind != OpKind::compute || node.phase != Phase::forward) continue;
-      known.push_back(graph_.name_of(id));
-      by_name.emplace(known.back(), id);
-    }
-    for (const auto& [name, annotation] : annotations_.nodes)
-      if (!by_name.contains(name))
-        throw error("annotation of '{}': the network has no such operator{}", name,
-                    near_operators(name, known));
+    check_names(graph_, annotations_);
     for (NodeId id : graph_.node_ids()) {  // in graph order, whatever the order of the file
       const auto it = annotations_.nodes.find(graph_.name_of(id));
       if (it == annotations_.nodes.end() || graph_.node(id).phase != Phase::forward || it->second.in.empty())
@@ -137,15 +136,6 @@ class ConstraintMaker {
       matrices_.push_back(splits_.back().mesh);
       nodes_.push_back(id);
     }
-  }
-
-  /// An input or a parameter is no operator: its first user is what the user can annotate.
-  std::string near_operators(const std::string& name, const std::vector<std::string>& known) const {
-    for (const Node& node : graph_.nodes)
-      for (ValueId v : node.operands)
-        if (graph_.value(v).name == name && graph_.node(graph_.value(v).producer).op->kind != OpKind::compute)
-          return fmt::format("; it is an operand of {}", graph_.value(node.results.front()).name);
-    return near_names(name, known);
   }
 
   void collect_data() {
@@ -161,10 +151,10 @@ class ConstraintMaker {
   void check_batch() const {
     const auto batch = batch_of_data();
     if (batch && batch->second % devices_)
-      throw error(
+      throw Infeasible(fmt::format(
           "data_parallel: the batch of {} (%{}) cannot be split over {} devices; choose a --global-batch "
           "that is a multiple of {}",
-          batch->second, batch->first, devices_, devices_);
+          batch->second, batch->first, devices_, devices_));
   }
 
   /// Name and dim 0 of the first input that has dims.
@@ -265,6 +255,17 @@ class ConstraintMaker {
 };
 
 }  // namespace
+
+void check_names(const Graph& graph, const Annotations& annotations) {
+  std::vector<std::string> known;
+  for (NodeId id : graph.node_ids())
+    if (graph.node(id).op->kind == OpKind::compute && graph.node(id).phase == Phase::forward)
+      known.push_back(graph.name_of(id));
+  for (const auto& [name, annotation] : annotations.nodes)
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      throw error("annotation of '{}': the network has no such operator{}", name,
+                  near_operators(graph, name, known));
+}
 
 Constraints constraints_of(const Graph& graph, const Annotations& annotations, int devices, Parallel mode) {
   return ConstraintMaker(graph, annotations, devices, mode).make();

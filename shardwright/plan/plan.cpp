@@ -152,6 +152,7 @@ Plan make_plan(const Graph& graph, const PlanRequest& request) {
   const auto start = std::chrono::steady_clock::now();
   Plan plan = draft(graph, request);
   const Cluster cluster = cluster_called(plan.cluster);
+  check_names(graph, request.annotations);  // also where the mode has no use for them
   const Constraints constraints =
       request.parallel == Parallel::stand_alone
           ? stand_alone(graph)
@@ -168,7 +169,7 @@ Plan make_plan(const Graph& graph, const PlanRequest& request) {
       return request.price(apply(with_choices(plan, graph, constraints, choices), graph), cluster);
     };
   const SearchResult found = find_search(plan.search.empty() ? "propagation" : plan.search).run(problem);
-  if (found.status == SearchStatus::infeasible) throw error("no plan: {}", found.violation);
+  if (found.status == SearchStatus::infeasible) throw Infeasible(fmt::format("no plan: {}", found.violation));
   plan.status = name_of(found.status);
   plan.compared = found.compared;
   plan.lower_bound_seconds = found.lower_bound_seconds;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "shardwright/base/error.h"
 #include "shardwright/graph/graph.h"
 #include "shardwright/layout/redistribution.h"
 
@@ -32,6 +33,12 @@ struct Problem {
   /// Seconds of a step under these choices (per node). It lowers the whole step and times the program, so that
   /// no search carries a second model of it; searches that need no whole price do not call it. May be empty.
   std::function<double(const std::vector<Strategy>&)> price;
+};
+
+/// Nothing satisfies what is asked, though it is asked correctly.
+class Infeasible : public Error {
+ public:
+  using Error::Error;
 };
 
 enum class SearchStatus { optimal, feasible, infeasible, timeout };

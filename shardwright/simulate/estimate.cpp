@@ -22,7 +22,7 @@ double compute_seconds(const Graph& graph, const Node& node, const Cluster& clus
 }  // namespace
 
 double step_seconds(const PlannedGraph& planned, const Cluster& cluster) {
-  return estimate(compile(planned), cluster).step_seconds();
+  return estimate(compile(planned, cluster), cluster).step_seconds();
 }
 
 Estimate estimate(const Program& program, const Cluster& cluster) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -70,6 +71,23 @@ TEST(Command, a_users_error_is_one_line_and_status_2) {
   EXPECT_EQ(o.out, "");
   EXPECT_EQ(std::ranges::count(o.err, '\n'), 1) << o.err;
   EXPECT_TRUE(o.err.starts_with("shardwright: ")) << o.err;
+}
+
+TEST(Plan, tells_readers_of_json_that_nothing_satisfies) {
+  for (const auto& words :
+       {std::vector<std::string>{"plan", "ffn", "--devices", "8", "--search", "exhaustive", "--json"},
+        {"plan", "ffn", "--devices", "5", "--parallel", "data_parallel", "--json"}}) {
+    const Outcome o = run(words);
+    EXPECT_EQ(o.status, 2);
+    ASSERT_EQ(documents(o.out).size(), 1U);
+    EXPECT_EQ(documents(o.out)[0]["status"], "infeasible");
+  }
+}
+
+TEST(Train, annotations_of_unknown_operators_are_errors_on_one_device_too) {
+  const std::string path = scratch_folder() + "/a.json";
+  std::ofstream(path) << R"({"nope": {"in": [[1, 1]]}})";
+  EXPECT_EQ(run({"train", "ffn", "--steps", "1", "--annotate", path}).status, 2);
 }
 
 TEST(Train, prints_json_lines_and_nothing_else) {

@@ -232,6 +232,20 @@ output %late
   EXPECT_NE(place(p, "v2"), place(p, "v"));
 }
 
+// All leaves change at once: b gets the old w, so the new w must not stand in its place.
+TEST(AssignBuffers, keeps_a_leaf_that_another_update_takes) {
+  const Program p = assigned(R"(mesh []
+%w = param f32[64] as [64] [-]
+%b = param f32[64] as [64] [-]
+update:
+%w2 = exp %w {} : f32[64] as [64] [-]
+output %w2
+update %w <- %w2
+update %b <- %w
+)");
+  EXPECT_NE(place(p, "w2"), place(p, "w"));
+}
+
 TEST(AssignBuffers, reshapes_in_place) {
   const Program p = assigned(R"(mesh []
 %w = param f32[8, 8] as [8, 8] [-, -]

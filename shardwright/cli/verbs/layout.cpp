@@ -112,8 +112,12 @@ nlohmann::ordered_json step_json(const Step& step, const std::vector<Mesh>& mesh
   std::vector<std::string> axes;
   for (int a : step.axes) axes.push_back(mesh.axes[static_cast<std::size_t>(a)].name);
   nlohmann::ordered_json out{{"kind", name_of(step.kind)}, {"axes", axes}};
-  if (step.dim_from >= 0) out[step.dim_to >= 0 ? "dim_from" : "dim"] = step.dim_from;
+  if (step.dim_from >= 0) out["dim_from"] = step.dim_from;
   if (step.dim_to >= 0) out["dim_to"] = step.dim_to;
+  if (step.kind == StepKind::exchange) {
+    out["from"] = to_text(step.from, meshes[static_cast<std::size_t>(step.from.mesh)]);
+    out["to"] = to_text(step.to, meshes[static_cast<std::size_t>(step.to.mesh)]);
+  }
   out["bytes_per_rank"] = step.bytes;
   return out;
 }
@@ -142,9 +146,9 @@ int show_redistribution(const Arguments& arguments, Terminal& terminal) {
   Layout to = layout_of(arguments.text("--to"), meshes.back(), static_cast<int>(meshes.size()) - 1);
   check(from, meshes[0], shape);
   check(to, meshes.back(), shape);
-  if (const auto refined = has_second ? refine(meshes) : std::nullopt) {
-    from = translate(from, refined->axes_of[0], 0);
-    to = translate(to, refined->axes_of[1], 0);
+  if (const auto refined = refine(meshes)) {  // one mesh for both, without axes of size 1
+    from = translate(from, refined->axes_of.front(), 0);
+    to = translate(to, refined->axes_of.back(), 0);
     meshes = {refined->mesh};
   }
   std::vector<MeshCost> costs;

@@ -1,3 +1,4 @@
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
@@ -13,10 +14,15 @@ namespace {
 std::string document(const Plan& plan, const Estimate& e) {
   nlohmann::ordered_json out = nlohmann::ordered_json::parse(to_json(plan));
   out["step_seconds"] = e.step_seconds();
-  if (plan.lower_bound_seconds) {
-    out["lower_bound_seconds"] = *plan.lower_bound_seconds;
-    out["gap"] = e.step_seconds() / *plan.lower_bound_seconds - 1;
-  }
+  out["tokens_per_second"] = nullptr;  // no model of tokens yet
+  out["mfu"] = nullptr;                // the cluster cpu has no peak to speak of
+  const auto bound = plan.lower_bound_seconds;
+  out["lower_bound_seconds"] = bound ? nlohmann::ordered_json(*bound) : nullptr;
+  out["gap"] = bound ? nlohmann::ordered_json(e.step_seconds() / *bound - 1) : nullptr;
+  out["stages"] = 1;
+  out["micro_batches"] = 1;
+  out["schedule"] = nullptr;
+  out["recompute"] = "none";
   out["memory_bytes"] = {
       {"parameters", e.parameter_bytes}, {"optimizer_state", e.state_bytes}, {"arena", e.arena_bytes}};
   out["fits"] = true;
@@ -26,9 +32,14 @@ std::string document(const Plan& plan, const Estimate& e) {
 }
 
 int run(const Arguments& arguments, Terminal& terminal) {
+  const auto start = std::chrono::steady_clock::now();
   Model model = model_of(arguments, terminal);
   add_train_step(model.graph, model.loss, optimizer_of(arguments));
-  const Plan plan = plan_of(arguments, model, model.graph);
+  Plan plan = plan_of(arguments, model, model.graph);
+  if (!arguments.has("--plan")) {
+    completed(model.graph, plan);  // with it every node has its strategy
+    plan.search_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
   const Estimate e = estimate(compile(model.graph, plan), cluster_called(plan.cluster));
   if (arguments.has("-o")) save_plan(plan, arguments.text("-o"));
   if (arguments.has("--json"))

@@ -4,10 +4,9 @@
 #include <ostream>
 
 #include "shardwright/cli/planning.h"
-#include "shardwright/cost/cluster.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/text.h"
-#include "shardwright/plan/complete.h"
+#include "shardwright/passes/compile.h"
 
 namespace shardwright::verbs {
 namespace {
@@ -46,16 +45,8 @@ nlohmann::json node_json(const Graph& graph, const Node& node) {
 
 /// The graph with the plan's strategies, and the layout of every value: as produced, outputs as handed out.
 Graph planned_graph(const Arguments& arguments, const Model& model) {
-  PlannedGraph planned = apply(plan_of(arguments, model, model.graph), model.graph);
+  PlannedGraph planned = completed(model.graph, plan_of(arguments, model, model.graph));
   Graph& graph = planned.graph;
-  Redistributor redistributor(graph.meshes,
-                              [&] {
-                                std::vector<MeshCost> costs;
-                                for (const Mesh& mesh : graph.meshes) costs.push_back(uniform_cost(mesh));
-                                return costs;
-                              }(),
-                              {.even_only = true});
-  complete(graph, redistributor, planned.update_layouts);
   for (const Node& node : graph.nodes) {
     if (!node.strategy) continue;
     const NodeLayouts layouts = layouts_of(rule_of(graph, node), *node.strategy);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -36,9 +38,9 @@ Length length_of(const Arguments& arguments, const TrainingData& data) {
   const std::int64_t per_epoch = data.batches_per_epoch;
   if (arguments.has("--epochs") && per_epoch == 0)
     throw error("--epochs: synthetic data has no end; use --steps");
-  const std::int64_t of_epochs =
-      arguments.has("--epochs") ? arguments.integer("--epochs", 1) * per_epoch : 20;
-  return {arguments.integer("--steps", of_epochs), per_epoch};
+  if (!arguments.has("--epochs")) return {arguments.integer("--steps", 20), per_epoch};
+  const std::int64_t of_epochs = arguments.integer("--epochs", 1) * per_epoch;
+  return {std::min(arguments.integer("--steps", of_epochs), of_epochs), per_epoch};  // what ends first
 }
 
 double loss_of(const Tensor& t) { return to_doubles(t).front(); }
@@ -52,6 +54,11 @@ class Reporter {
         every_(arguments.integer("--log-every", is_json_ || length.steps <= 20 ? 1 : 10)) {}
 
   void step(std::int64_t step, double loss, double seconds) {
+    if (!std::isfinite(loss) && !has_warned_) {
+      has_warned_ = true;
+      terminal_.err << fmt::format("the loss of step {} is {} (null in JSON): try a lower --lr\n", step,
+                                   loss);
+    }
     seconds_.push_back(seconds);
     if (step % every_ != 0 && step + 1 != length_.steps) return;
     if (is_json_) {
@@ -101,6 +108,7 @@ class Reporter {
   bool is_json_;
   std::int64_t every_;
   std::vector<double> seconds_;
+  bool has_warned_ = false;
 };
 
 /// All that is known before ranks start. Every rank of an MPI run works it out for itself.
@@ -134,8 +142,19 @@ Training prepare(const Arguments& arguments, Terminal& terminal) {
   return {std::move(data), length, std::move(initial), std::move(program), std::move(reporter), seed};
 }
 
+/// From here on an interrupt ends the training between two steps; a second one ends it at once.
+void catch_interrupts() {
+  const auto handler = [](int signal) {
+    interrupt();
+    std::signal(signal, SIG_DFL);
+  };
+  std::signal(SIGINT, handler);
+  std::signal(SIGTERM, handler);
+}
+
 int train_with(Session& session, Training& training) {
   for (const auto& [name, value] : training.initial) session.set(name, value);
+  catch_interrupts();
   for (std::int64_t step = 0; step < training.length.steps; ++step) {
     if (is_interrupted()) return interrupted_status;
     const auto batch = training.data.batch(step);
@@ -190,6 +209,7 @@ int run_mpi(const Arguments& arguments, Terminal& terminal) {
   if (arguments.positionals[0] == "-")
     throw error("--runtime mpi cannot read the model from standard input; give a name or a file");
   if (launched_rank()) return run_rank(arguments, terminal);
+  catch_interrupts();
   const int status =
       launch({.ranks = devices_of(arguments), .words = arguments.words, .is_interrupted = is_interrupted});
   return is_interrupted() ? interrupted_status : status;

@@ -20,7 +20,7 @@ C combine(C x, C y) {
   else if constexpr (reduction == Reduction::sum)
     return static_cast<C>(x + y);
   else
-    return x < y ? y : x;
+    return x < y || y != y ? y : x;  // a NaN among them is the result, whoever holds it
 }
 
 template <class T>
