@@ -192,8 +192,12 @@ TEST_P(References, in_f64_all_plans_agree_to_ten_digits) {
   const int plans = std::getenv("SHARDWRIGHT_FULL") ? 10 : 1;
   const Outcome want = run_alone(r(), DType::f64);
   const int devices = r().devices.back();
-  expect_same(run_planned(r(), DType::f64, {.devices = devices, .parallel = Parallel::data_parallel}), want,
-              1e-10, 1e-10);
+  for (Parallel mode : {Parallel::data_parallel, Parallel::auto_parallel})
+    expect_same(run_planned(r(), DType::f64, {.devices = devices, .parallel = mode}), want, 1e-10, 1e-10);
+  if (!r().annotations.empty()) {
+    const Annotations seeds = parse_annotations(r().annotations, "annotations");
+    expect_same(run_planned(r(), DType::f64, {.devices = devices, .annotations = seeds}), want, 1e-10, 1e-10);
+  }
   for (int seed = 0; seed < plans; ++seed) {
     SCOPED_TRACE(fmt::format("{} devices, seed {}", devices, seed));
     const Model model = train_model(r(), DType::f64);

@@ -71,6 +71,8 @@ const Mesh dp4{{{"dp", 4}}};
 const Mesh tp4{{{"tp", 4}}};
 constexpr int weights =
     1 + 2 * (4 + 4 + 4) + 2;  // table; per layer: attention, ffn, two norms; the last norm
+constexpr int needed_twice =
+    1 + 2 * (4 + 2 + 2) + 1;  // head; per layer: attention, ffn, norm weights; the last
 constexpr int norm_weights_and_biases = 2 * (4 + 1) + 2;
 
 INSTANTIATE_TEST_SUITE_P(
@@ -88,7 +90,14 @@ INSTANTIATE_TEST_SUITE_P(
                            1,
                            {{"all_reduce", 1}},
                            {},
-                           {{"reduce_scatter", weights}, {"all_gather", weights}}}),
+                           {{"reduce_scatter", weights}, {"all_gather", weights}}},
+                      // Biases, and the table as embedding, are not needed for the backward.
+                      Case{"dp4_level3",
+                           {dp4, {0}, {}},
+                           3,
+                           {{"all_gather", weights}, {"all_reduce", 1}},
+                           {{"all_gather", needed_twice}},
+                           {{"reduce_scatter", weights}}}),
     [](const auto& test) { return test.param.name; });
 
 TEST(KnownAnswers, level_1_moves_the_bytes_of_data_parallelism) {
