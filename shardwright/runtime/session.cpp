@@ -5,6 +5,7 @@
 #include <atomic>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <thread>
 
 #include "shardwright/base/text.h"
@@ -100,6 +101,7 @@ struct Session::State {
 
   State(Program p, std::vector<std::unique_ptr<Communicator>> communicators, Driver d, SessionOptions o);
   ~State();
+  void stop_threads();
   void find_leaves();
   void drive(int index, const std::stop_token& stop);
   void prepare(int index);
@@ -126,12 +128,20 @@ Session::State::State(Program p, std::vector<std::unique_ptr<Communicator>> comm
     return;
   }
   busy = static_cast<std::uint32_t>(ranks.size());
-  for (int i = 0; i < static_cast<int>(ranks.size()); ++i)
-    threads.emplace_back([this, i](const std::stop_token& stop) { drive(i, stop); });
+  try {
+    for (int i = 0; i < static_cast<int>(ranks.size()); ++i)
+      threads.emplace_back([this, i](const std::stop_token& stop) { drive(i, stop); });
+  } catch (const std::system_error& e) {
+    stop_threads();  // those that run would be waited for
+    throw io_error("only {} of {} devices could be started ({}); use fewer", threads.size(), ranks.size(),
+                   e.what());
+  }
   done.wait_while(0);
 }
 
-Session::State::~State() {
+Session::State::~State() { stop_threads(); }
+
+void Session::State::stop_threads() {
   for (std::jthread& t : threads) t.request_stop();
   round.add(1);
 }
