@@ -75,14 +75,24 @@ void check(const Layout& layout, const Mesh& mesh, const Shape& shape) {
   }
 }
 
+Layout reduced(Layout layout) {
+  layout.sum = layout.max = {};
+  if (layout.used().empty()) layout.mesh = 0;
+  return layout;
+}
+
+Axes translate(const Axes& axes, std::span<const Axes> axes_of) {
+  Axes out;
+  for (int a : axes) out = out.with(axes_of[static_cast<std::size_t>(a)]);
+  return out;
+}
+
 Layout translate(const Layout& layout, std::span<const Axes> axes_of, int mesh) {
-  const auto all = [&](const Axes& axes) {
-    Axes out;
-    for (int a : axes) out = out.with(axes_of[static_cast<std::size_t>(a)]);
-    return out;
-  };
-  Layout out{.dims = {}, .sum = all(layout.sum).sorted(), .max = all(layout.max).sorted(), .mesh = mesh};
-  for (const Axes& a : layout.dims) out.dims.push_back(all(a));
+  Layout out{.dims = {},
+             .sum = translate(layout.sum, axes_of).sorted(),
+             .max = translate(layout.max, axes_of).sorted(),
+             .mesh = mesh};
+  for (const Axes& a : layout.dims) out.dims.push_back(translate(a, axes_of));
   if (out.used().empty()) out.mesh = 0;
   return out;
 }

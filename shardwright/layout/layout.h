@@ -68,6 +68,12 @@ Shape largest_local_shape(const Layout& layout, const Mesh& mesh, const Shape& s
 /// Throws: Error if the rank differs from the shape's, or if an axis is used twice.
 void check(const Layout& layout, const Mesh& mesh, const Shape& shape);
 
+/// The layout of the value once its partials are reduced where they lie.
+Layout reduced(Layout layout);
+
+/// Axis `a` becomes `axes_of[a]`.
+Axes translate(const Axes& axes, std::span<const Axes> axes_of);
+
 /// The same boxes told in the axes of another mesh: axis `a` becomes `axes_of[a]`.
 Layout translate(const Layout& layout, std::span<const Axes> axes_of, int mesh);
 

@@ -319,9 +319,7 @@ Redistribution Redistributor::search(const Layout& from, const Layout& to, const
     open.push({seconds, key});
   };
 
-  Layout whole_target = to;  // an exchange cannot make a value partial
-  whole_target.sum = whole_target.max = {};
-  if (whole_target.used().empty()) whole_target.mesh = 0;
+  const Layout whole_target = reduced(to);  // an exchange cannot make a value partial
 
   reached[from] = {0, {}};
   open.push({0, from});

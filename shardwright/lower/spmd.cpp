@@ -1,6 +1,7 @@
 #include "shardwright/lower/spmd.h"
 
 #include <algorithm>
+#include <set>
 
 #include "shardwright/graph/builder.h"
 #include "shardwright/graph/op.h"
@@ -26,6 +27,7 @@ class Lowering {
         new_node_(graph.nodes.size()),
         is_named_(graph.values.size(), false) {
     out_.meshes = graph.meshes;
+    for (const Value& v : graph.values) names_.insert(v.name);
   }
 
   Program run() {
@@ -55,10 +57,7 @@ class Lowering {
   /// Asked for, or else as produced but reduced.
   Layout output_layout(ValueId v) const {
     if (graph_.value(v).layout) return *graph_.value(v).layout;
-    Layout layout = copies_[at(v.index)].front().layout;
-    layout.sum = layout.max = {};
-    if (layout.used().empty()) layout.mesh = 0;
-    return layout;
+    return reduced(copies_[at(v.index)].front().layout);
   }
 
   bool is_output(ValueId v) const {
@@ -68,8 +67,7 @@ class Lowering {
   std::string fresh_name() {
     std::string name;
     do name = std::to_string(next_name_++);
-    while (std::any_of(graph_.values.begin(), graph_.values.end(),
-                       [&](const Value& v) { return v.name == name; }));
+    while (names_.contains(name));
     return name;
   }
 
@@ -171,6 +169,7 @@ class Lowering {
   std::vector<NodeId> new_node_;
   std::vector<bool> is_named_;
   Phase phase_ = Phase::forward;
+  std::set<std::string> names_;  // of the logical values
   int next_name_ = 1;
 };
 

@@ -16,12 +16,6 @@ using DimLoops = std::vector<std::vector<int>>;  // per tensor dim the loop dims
 
 Axes common(const Axes& a, const Axes& b) { return a.without(a.without(b)); }
 
-Layout reduced(Layout layout) {
-  layout.sum = layout.max = {};
-  if (layout.used().empty()) layout.mesh = 0;
-  return layout;
-}
-
 class Completion {
  public:
   Completion(Graph& graph, Redistributor& redistributor, const std::map<ValueId, Layout>& update_layouts)

@@ -46,12 +46,6 @@ CommonMeshes unify(const std::vector<Mesh>& matrices) {
   return out;
 }
 
-Axes translated(const Axes& axes, const std::vector<Axes>& axes_of) {
-  Axes out;
-  for (int a : axes) out = out.with(axes_of[at(a)]);
-  return out;
-}
-
 /// Which dims of each value carry the batch: dim 0 of the inputs, and what rules make of it.
 std::vector<std::vector<bool>> batch_dims(const Graph& graph) {
   std::vector<std::vector<bool>> is_batch(graph.values.size());
@@ -172,7 +166,7 @@ class ConstraintMaker {
     const Rule rule = rule_of(graph_, node);
     Strategy s = whole(rule);
     for (std::size_t l = 0; l < s.loops.size(); ++l)
-      s.loops[l] = translated(splits_[i].loops[l], common_.axes_of[i]);
+      s.loops[l] = translate(splits_[i].loops[l], common_.axes_of[i]);
     s.mesh = used_axes(s).empty() ? 0 : common_.mesh_of[i];
     out_.strategies[at(id.index)] = s;
     out_.reasons[at(id.index)] = "annotated";
@@ -200,7 +194,7 @@ class ConstraintMaker {
       if (annotations_.dataset) {
         const std::size_t i = nodes_.size() + next;
         for (std::size_t d = 0; d < shape.size(); ++d)
-          layout.dims[d] = translated(data_[next].loops[d], common_.axes_of[i]);
+          layout.dims[d] = translate(data_[next].loops[d], common_.axes_of[i]);
         layout.mesh = layout.used().empty() ? 0 : common_.mesh_of[i];
         ++next;
       } else if (annotations_.dataset_word == "data_parallel") {

@@ -173,13 +173,12 @@ std::vector<LocalSplit> splits_of_data(const Graph& graph, const Annotation& dat
 Layout asked_result(const Rule& rule, const LocalSplit& split, const TensorSplit& out, const Shape& shape) {
   const Strategy strategy{split.loops, std::vector<Axes>(rule.linear.size()), 0};
   const Layout raw = layouts_of(rule, strategy).results[0];
-  Layout reduced = raw;
-  reduced.sum = reduced.max = {};
+  const Layout all_reduced = reduced(raw);
   Axes partial;  // in the order in which the reduced loop dims are split
   for (const Axes& axes : split.loops)
     for (int a : axes)
       if (raw.sum.contains(a)) partial.push_back(a);
-  Layout scattered = reduced;
+  Layout scattered = all_reduced;
   if (!scattered.dims.empty()) scattered.dims[0] = scattered.dims[0].with(partial);
 
   const auto as_written = [&](const Layout& layout) {
@@ -196,14 +195,14 @@ Layout asked_result(const Rule& rule, const LocalSplit& split, const TensorSplit
     const TensorSplit s = as_written(layout);
     return out.is_by_axes ? s.axes == out.axes : s.parts == out.parts;
   };
-  if (is_asked(reduced)) return reduced;
+  if (is_asked(all_reduced)) return all_reduced;
   const std::int64_t rows = shape.empty() ? 1 : shape[0];
   if (is_asked(scattered) && rows % split.mesh.count(scattered.dims[0]) == 0) return scattered;
   if (partial.empty())
     throw error("out strategy {} is not possible; the result comes out as {}", to_text(out),
-                to_text(as_written(reduced)));
+                to_text(as_written(all_reduced)));
   throw error("out strategy {} is not possible; the result can be {} (all-reduce) or {} (reduce-scatter)",
-              to_text(out), to_text(as_written(reduced)), to_text(as_written(scattered)));
+              to_text(out), to_text(as_written(all_reduced)), to_text(as_written(scattered)));
 }
 
 }  // namespace shardwright

@@ -78,7 +78,7 @@ std::map<std::string, std::string> leaf_layouts(const Graph& graph, const std::v
         const Rule rule = rule_of(graph, graph.node(user));
         layout = layouts_of(rule, choices[at(user.index)].strategy)
                      .operands[static_cast<std::size_t>(it - operands.begin())];
-        layout.sum = layout.max = {};
+        layout = reduced(std::move(layout));
         break;
       }
     }

@@ -53,11 +53,7 @@ Graph planned_graph(const Arguments& arguments, const Model& model) {
     for (std::size_t i = 0; i < node.results.size(); ++i)
       if (!graph.value(node.results[i]).layout) graph.value(node.results[i]).layout = layouts.results[i];
   }
-  for (ValueId v : graph.outputs) {
-    Layout& layout = *graph.value(v).layout;
-    layout.sum = layout.max = {};
-    if (layout.used().empty()) layout.mesh = 0;
-  }
+  for (ValueId v : graph.outputs) graph.value(v).layout = reduced(*graph.value(v).layout);
   return graph;
 }
 

@@ -46,12 +46,6 @@ struct Edge {
   ValueId value;
 };
 
-Layout reduced(Layout layout) {
-  layout.sum = layout.max = {};
-  if (layout.used().empty()) layout.mesh = 0;
-  return layout;
-}
-
 class Propagation {
  public:
   explicit Propagation(const Problem& problem)
