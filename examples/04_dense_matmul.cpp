@@ -17,7 +17,7 @@ struct DenseMatMulNet {
   Traced operator()(Traced x) const { return matmul2(matmul1(x, w), v); }
 };
 
-void train(const char* name, const std::vector<TensorSplit>& first, const std::vector<TensorSplit>& second) {
+void train(const char* name, const std::vector<Split>& first, const std::vector<Split>& second) {
   DenseMatMulNet net;
   net.matmul1.shard(first);
   net.matmul2.shard(second);

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing, with apt: scripts/install.sh [build] [tests] [checks] [tidy]
+# Installs what is missing, with apt: scripts/install.sh [build] [tests] [checks] [tidy] [peers]
 # The other scripts call it, so that a fresh Debian 12 needs no preparation.
 set -euo pipefail
 
@@ -14,8 +14,9 @@ for group in "${@:-build}"; do
     tests) packages+=(libgtest-dev) ;;
     checks) packages+=(clang-format shellcheck) ;;
     tidy) packages+=(clang-tidy-16 libomp-16-dev) ;; # clang cannot read GCC's omp.h
+    peers) packages+=(python3-torch python3-numpy libopenblas0-openmp) ;;
     *)
-      echo "install.sh: group '$group' is unknown; there are build, tests, checks, tidy" >&2
+      echo "install.sh: group '$group' is unknown; there are build, tests, checks, tidy, peers" >&2
       exit 2
       ;;
   esac

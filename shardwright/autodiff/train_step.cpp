@@ -10,6 +10,27 @@
 
 namespace shardwright {
 
+namespace {
+
+constexpr std::string_view counting_state = "optimizer.step";
+
+/// The state that counts the steps done; invalid if there is none.
+ValueId existing_step_count(const Graph& graph) {
+  for (const Node& node : graph.nodes)
+    if (node.op->kind == OpKind::state && graph.value(node.results.front()).name == counting_state)
+      return node.results.front();
+  return {};
+}
+
+}  // namespace
+
+ValueId step_count(Builder& builder) {
+  const ValueId count = existing_step_count(builder.graph());
+  if (!count.is_valid())
+    return builder.leaf(OpKind::state, counting_state, {DType::f32, {}}, {{"init", "zeros"}});
+  return count;
+}
+
 const OpDef& optimizer_called(std::string_view name) {
   std::vector<std::string> known;
   for (const OpDef& op : all_ops()) {
@@ -27,11 +48,8 @@ void add_train_step(Graph& graph, ValueId loss, const OptimizerChoice& optimizer
 
   Builder builder(graph);
   builder.set_phase(Phase::update);
-  ValueId count;
-  if (op.optimizer->counts_steps) {
-    count = builder.leaf(OpKind::state, "optimizer.step", {DType::f32, {}}, {{"init", "zeros"}});
-    graph.updates.push_back({count, shifted(builder, count, 1)});
-  }
+  const ValueId count = op.optimizer->counts_steps ? step_count(builder) : existing_step_count(graph);
+  if (count.is_valid()) graph.updates.push_back({count, shifted(builder, count, 1)});
   for (const auto& [parameter, gradient] : gradients) {
     const Value weight = graph.value(parameter);
     std::vector<ValueId> operands{parameter, gradient};
@@ -39,7 +57,7 @@ void add_train_step(Graph& graph, ValueId loss, const OptimizerChoice& optimizer
       operands.push_back(
           builder.leaf(OpKind::state, weight.name + "." + state, weight.type, {{"init", "zeros"}}));
     const std::vector<ValueId> states(operands.begin() + 2, operands.end());
-    if (count.is_valid()) operands.push_back(count);
+    if (op.optimizer->counts_steps) operands.push_back(count);
     const auto results =
         builder.call_all(op, std::move(operands), optimizer.attributes, weight.name + ".new");
     graph.updates.push_back({parameter, results.front()});

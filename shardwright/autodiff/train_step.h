@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "shardwright/base/attributes.h"
+#include "shardwright/graph/builder.h"
 #include "shardwright/graph/graph.h"
 
 namespace shardwright {
@@ -17,6 +18,10 @@ struct OptimizerChoice {
 
 /// The optimizer operator called `name`. Throws: Error that lists them.
 const OpDef& optimizer_called(std::string_view name);
+
+/// The state `optimizer.step`, f32[], the count of steps done; made if there is none. What differs from step to
+/// step (dropout) reads it, and add_train_step lets it count.
+ValueId step_count(Builder& builder);
 
 /// Adds backward and update nodes to `graph`. Outputs become the loss, then what the outputs were.
 /// Every parameter that the loss depends on is updated; its states are leaves called `weight.momentum`.

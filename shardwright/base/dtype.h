@@ -14,12 +14,31 @@ namespace shardwright {
 
 enum class DType : std::uint8_t { f32, f64, f16, bf16, i32, i64, u8, boolean };
 
-/// IEEE half precision as stored; arithmetic goes through float.
+/// IEEE half precision as stored; arithmetic goes through float. The conversions are branch-free, so that loops
+/// over them become vector code on any machine; they round as the hardware does.
 struct F16 {
   std::uint16_t bits = 0;
   F16() = default;
-  F16(float x) : bits(std::bit_cast<std::uint16_t>(static_cast<_Float16>(x))) {}
-  operator float() const { return static_cast<float>(std::bit_cast<_Float16>(bits)); }
+  F16(float x) {
+    const auto u = std::bit_cast<std::uint32_t>(x);
+    const std::uint32_t magnitude = u & 0x7fffffffU;
+    const std::uint32_t normal = (magnitude + 0xc8000fffU + ((magnitude >> 13) & 1U)) >> 13;
+    // Adding 1/2 leaves the bits of a subnormal half at the lower end of the sum, rounded.
+    const std::uint32_t subnormal =
+        std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5F) - 0x3f000000U;
+    const std::uint32_t nan = 0x7e00U | ((magnitude >> 13) & 0x3ffU);
+    std::uint32_t half = magnitude < 0x38800000U ? subnormal : normal;
+    half = magnitude >= 0x47800000U ? 0x7c00U : half;
+    half = magnitude > 0x7f800000U ? nan : half;
+    bits = static_cast<std::uint16_t>(half | ((u >> 16) & 0x8000U));
+  }
+  operator float() const {
+    const std::uint32_t magnitude = (std::uint32_t{bits} & 0x7fffU) << 13;
+    const auto scaled = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112F);
+    const std::uint32_t special = magnitude | 0x7f800000U | (magnitude > 0x0f800000U ? 0x400000U : 0U);
+    const std::uint32_t whole = magnitude >= 0x0f800000U ? special : scaled;
+    return std::bit_cast<float>(whole | (std::uint32_t{bits} & 0x8000U) << 16);
+  }
 };
 
 /// The upper half of a float, rounded to nearest even.

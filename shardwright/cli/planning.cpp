@@ -36,7 +36,7 @@ std::vector<Flag> planning_flags(std::vector<Flag> more) {
       {"--parallel", "MODE", "stand_alone, data_parallel, semi_auto_parallel or auto_parallel", ""},
       {"--search", "NAME", "search of auto_parallel: propagation or exhaustive", ""},
       {"--plan", "FILE", "use a saved plan", ""},
-      {"--annotate", "FILE", "strategies of single operators, as JSON", ""},
+      {"--annotate", "FILE", "strategies of single operators and parameters, as JSON", ""},
       {"--global-batch", "B", "samples per step on all devices together", "--batch-size"},
       {"--dataset-strategy", "S", "full_batch, data_parallel or splits such as ((4,1),(4,))", ""},
       {"--precision", "TYPE", "f32, f64, bf16 or fp16", ""},
@@ -74,7 +74,7 @@ OptimizerChoice optimizer_of(const Arguments& arguments) {
     return x;
   };
   out.attributes.set("rate", at_least_0("--lr", 0.01));
-  const std::vector<std::string> settings = optimizer_called(out.name).optimizer->settings;
+  const std::vector<std::string>& settings = optimizer_called(out.name).attributes;
   for (const std::string attribute : {"momentum", "weight_decay", "beta1", "beta2", "epsilon"}) {
     std::string flag = "--" + attribute;
     std::replace(flag.begin(), flag.end(), '_', '-');
@@ -121,11 +121,13 @@ Plan plan_of(const Arguments& arguments, const Model& model, const Graph& graph)
       parallel_called(arguments.text("--parallel", request.devices == 1 ? "stand_alone" : "auto_parallel"));
   request.search = find_search(arguments.text("--search", "propagation")).name;
   request.optimizer_parallel = static_cast<int>(arguments.integer("--optimizer-parallel", 0, 0, 3));
-  if (arguments.has("--annotate")) request.annotations = load_annotations(arguments.text("--annotate"));
-  if (arguments.has("--annotate") && !request.annotations.nodes.empty() &&
-      request.parallel == Parallel::data_parallel)
-    throw error("--annotate {} and --parallel data_parallel exclude each other; use semi_auto_parallel",
-                arguments.text("--annotate"));
+  if (arguments.has("--annotate")) {
+    const Annotations of_file = load_annotations(arguments.text("--annotate"));
+    if (!of_file.nodes.empty() && request.parallel == Parallel::data_parallel)
+      throw error("--annotate {} and --parallel data_parallel exclude each other; use semi_auto_parallel",
+                  arguments.text("--annotate"));
+    request.annotations = merged(std::move(request.annotations), of_file);
+  }
   if (arguments.has("--dataset-strategy"))
     set_dataset_strategy(request.annotations, arguments.text("--dataset-strategy"));
   return make_plan(graph, request);

@@ -9,9 +9,9 @@ DeviceLayout::DeviceLayout(const std::vector<int>& device_matrix, const std::vec
   check(mesh_);
 }
 
-LayoutSplit DeviceLayout::split(const std::vector<DimAxes>& dims) const {
-  LayoutSplit out{.device_matrix = mesh_, .split = {}};
-  out.split.is_by_axes = true;
+Split DeviceLayout::split(const std::vector<DimAxes>& dims) const {
+  TensorSplit out;
+  out.is_by_axes = true;
   Axes seen;
   for (const DimAxes& dim : dims) {
     for (const std::string& name : dim.axes()) {
@@ -19,32 +19,30 @@ LayoutSplit DeviceLayout::split(const std::vector<DimAxes>& dims) const {
       if (seen.contains(a)) throw error("axis '{}' is used twice for one tensor", name);
       seen.push_back(a);
     }
-    out.split.axes.push_back(dim.axes());
+    out.axes.push_back(dim.axes());
   }
-  return out;
+  return {mesh_, std::move(out)};
 }
 
-Operator& Operator::shard(std::vector<TensorSplit> in, std::vector<TensorSplit> out) {
-  annotation_ = {.device_matrix = std::nullopt, .in = std::move(in), .out = std::move(out)};
-  return *this;
-}
-
-Annotation annotation_of(std::string_view who, const std::vector<LayoutSplit>& in,
-                         const std::vector<LayoutSplit>& out) {
+Annotation annotation_of(std::string_view who, const std::vector<Split>& in, const std::vector<Split>& out) {
   Annotation annotation;
-  const auto add = [&](const LayoutSplit& s, std::vector<TensorSplit>& to) {
-    if (annotation.device_matrix && *annotation.device_matrix != s.device_matrix)
+  bool has_parts = false;
+  const auto add = [&](const Split& s, std::vector<TensorSplit>& to) {
+    if (s.device_matrix && annotation.device_matrix && *annotation.device_matrix != *s.device_matrix)
       throw error("{}: layouts of two device matrices, {} and {}", who, to_text(*annotation.device_matrix),
-                  to_text(s.device_matrix));
-    annotation.device_matrix = s.device_matrix;
-    to.push_back(s.split);
+                  to_text(*s.device_matrix));
+    if (s.device_matrix) annotation.device_matrix = s.device_matrix;
+    has_parts = has_parts || !s.tensor.parts.empty();
+    to.push_back(s.tensor);
   };
-  for (const LayoutSplit& s : in) add(s, annotation.in);
-  for (const LayoutSplit& s : out) add(s, annotation.out);
+  for (const Split& s : in) add(s, annotation.in);
+  for (const Split& s : out) add(s, annotation.out);
+  if (has_parts && annotation.device_matrix)
+    throw error("{}: mixes parts per dim and layouts; use one kind", who);
   return annotation;
 }
 
-Operator& Operator::shard(const std::vector<LayoutSplit>& in, const std::vector<LayoutSplit>& out) {
+Operator& Operator::shard(const std::vector<Split>& in, const std::vector<Split>& out) {
   annotation_ = annotation_of(name_, in, out);
   return *this;
 }
@@ -57,7 +55,8 @@ Traced Operator::call(const std::vector<Operand>& operands) const {
   std::vector<Traced> values;
   for (const Operand& o : operands) values.push_back(o.in(*trace));
   const Traced result = trace->call(op_, values, attributes_, name_);
-  if (!annotation_.in.empty()) trace->annotations().nodes[trace->graph().value(result.id).name] = annotation_;
+  if (annotation_ != Annotation{})
+    trace->annotations().nodes[trace->graph().value(result.id).name] = annotation_;
   return result;
 }
 

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,10 +29,16 @@ class DimAxes {
   std::vector<std::string> axes_;
 };
 
-/// One tensor's split over a device matrix; made by calling a DeviceLayout.
-struct LayoutSplit {
-  Mesh device_matrix;
-  TensorSplit split;
+/// How one tensor lies: in parts per dim, `{2, 4}`; over axes of a device matrix, `layout("mp", {"sp", "dp"})`; or
+/// `{}`, where nothing is said of it.
+struct Split {
+  Split() = default;
+  Split(std::initializer_list<std::int64_t> parts) : tensor(parts) {}
+  Split(Mesh matrix, TensorSplit split) : device_matrix(std::move(matrix)), tensor(std::move(split)) {}
+  bool is_said() const { return device_matrix || !tensor.parts.empty(); }
+
+  std::optional<Mesh> device_matrix;
+  TensorSplit tensor;
 };
 
 /// The seeds' `Layout`: devices as an n-d arrangement with named axes, row-major.
@@ -41,19 +48,17 @@ class DeviceLayout {
   DeviceLayout(const std::vector<int>& device_matrix, const std::vector<std::string>& names);
 
   /// Throws: Error on an unknown axis or one that is used twice.
-  LayoutSplit operator()(const DimAxes& a) const { return split({a}); }
-  LayoutSplit operator()(const DimAxes& a, const DimAxes& b) const { return split({a, b}); }
-  LayoutSplit operator()(const DimAxes& a, const DimAxes& b, const DimAxes& c) const {
-    return split({a, b, c});
-  }
-  LayoutSplit operator()(const DimAxes& a, const DimAxes& b, const DimAxes& c, const DimAxes& d) const {
+  Split operator()(const DimAxes& a) const { return split({a}); }
+  Split operator()(const DimAxes& a, const DimAxes& b) const { return split({a, b}); }
+  Split operator()(const DimAxes& a, const DimAxes& b, const DimAxes& c) const { return split({a, b, c}); }
+  Split operator()(const DimAxes& a, const DimAxes& b, const DimAxes& c, const DimAxes& d) const {
     return split({a, b, c, d});
   }
 
   const Mesh& mesh() const { return mesh_; }
 
  private:
-  LayoutSplit split(const std::vector<DimAxes>& dims) const;
+  Split split(const std::vector<DimAxes>& dims) const;
   Mesh mesh_;
 };
 
@@ -70,20 +75,19 @@ class Operand {
   const Parameter* parameter_ = nullptr;
 };
 
-/// Layouts of one device matrix as an annotation. Throws: Error if they are of several.
-Annotation annotation_of(std::string_view who, const std::vector<LayoutSplit>& in,
-                         const std::vector<LayoutSplit>& out = {});
+/// What is said of the tensors of `who` as one annotation.
+/// Throws: Error if parts and layouts are mixed, or layouts are of several device matrices.
+Annotation annotation_of(std::string_view who, const std::vector<Split>& in,
+                         const std::vector<Split>& out = {});
 
 class Operator {
  public:
   Operator(std::string op, std::string name, Attributes attributes = {})
       : op_(std::move(op)), name_(std::move(name)), attributes_(std::move(attributes)) {}
 
-  /// Splits by parts per dim of each input (and, optionally, of the result). Checked when the network is
-  /// planned. Replaces an earlier strategy.
-  Operator& shard(std::vector<TensorSplit> in, std::vector<TensorSplit> out = {});
-  /// Splits by axes of one device matrix. Throws: Error if the layouts are of different device matrices.
-  Operator& shard(const std::vector<LayoutSplit>& in, const std::vector<LayoutSplit>& out = {});
+  /// Says how each input (and, optionally, the result) is split. Replaces an earlier strategy. Checked against
+  /// shapes and devices when the network is planned. Throws: Error as annotation_of does.
+  Operator& shard(const std::vector<Split>& in, const std::vector<Split>& out = {});
 
   /// Adds the call to the trace of its operands. At least one operand must be a traced value.
   Traced operator()(const Operand& a) const { return call({a}); }

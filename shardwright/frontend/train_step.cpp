@@ -6,15 +6,6 @@
 
 namespace shardwright {
 
-OptimizerChoice sgd(double rate) { return {"sgd", {{"rate", rate}}}; }
-OptimizerChoice momentum(double rate, double momentum) {
-  return {"momentum", {{"rate", rate}, {"momentum", momentum}}};
-}
-OptimizerChoice adam(double rate) { return {"adam", {{"rate", rate}}}; }
-OptimizerChoice adamw(double rate, double weight_decay) {
-  return {"adamw", {{"rate", rate}, {"weight_decay", weight_decay}}};
-}
-
 struct TrainStep::State {
   Plan plan;
   std::vector<std::string> inputs;
@@ -23,33 +14,13 @@ struct TrainStep::State {
   std::vector<Tensor> aux;
 };
 
-TrainStep::TrainStep(const Forward& forward, const Inputs& inputs, const OptimizerChoice& optimizer,
-                     const TrainOptions& options)
+TrainStep::TrainStep(const ForwardFunction& forward, const InputTypes& inputs,
+                     const OptimizerChoice& optimizer, const TrainOptions& options)
     : state_(std::make_unique<State>()) {
-  Trace trace(options.precision);
-  std::vector<Traced> values;
-  for (const auto& [name, type] : inputs) {
-    values.push_back(trace.input(name, type));
-    state_->inputs.push_back(name);
-  }
-  const LossAndAux result = forward(values);
-  Graph& graph = trace.graph();
-  graph.outputs = {result.loss.id};
-  for (const Traced& t : result.aux) graph.outputs.push_back(t.id);
-  add_train_step(graph, result.loss.id, optimizer);
-
-  PlanRequest request{.model = "traced network",
-                      .devices = options.devices,
-                      .search = options.search,
-                      .annotations = trace.annotations(),
-                      .optimizer_parallel = options.optimizer_parallel,
-                      .price = step_seconds};
-  request.parallel = options.devices == 1 ? Parallel::stand_alone : options.parallel;
-  if (!options.dataset_strategy.empty()) set_dataset_strategy(request.annotations, options.dataset_strategy);
-  if (!options.dataset_layouts.empty())
-    request.annotations.dataset = annotation_of("dataset", options.dataset_layouts);
-  state_->plan = make_plan(graph, request);
-  Program program = compile(graph, state_->plan);
+  for (const auto& [name, type] : inputs) state_->inputs.push_back(name);
+  PlannedNetwork network = plan_network(forward, inputs, optimizer, options);
+  state_->plan = std::move(network.plan);
+  Program program = compile(network.graph, state_->plan);
   state_->estimate = estimate(program, cluster_called(state_->plan.cluster));
   state_->session = std::make_unique<Session>(std::move(program), SessionOptions{.seed = options.seed});
 }

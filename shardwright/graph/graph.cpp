@@ -27,6 +27,21 @@ std::vector<NodeId> Graph::node_ids() const {
   return out;
 }
 
+std::vector<Fusion> fusions_of(const Graph& graph) {
+  std::vector<Fusion> out;
+  for (NodeId id : graph.node_ids()) {
+    if (!graph.node(id).is_fused) out.push_back({id, id});
+    out.back().end = {id.index + 1};
+  }
+  return out;
+}
+
+bool lie_alike(const Value& a, const Value& b) {
+  if (a.global_type().shape != b.global_type().shape || a.type.shape != b.type.shape) return false;
+  if (!a.layout || !b.layout) return a.layout.has_value() == b.layout.has_value();
+  return a.layout->dims == b.layout->dims && a.layout->mesh == b.layout->mesh;
+}
+
 namespace {
 
 std::vector<Type> global_types(const Graph& graph, const std::vector<ValueId>& ids) {

@@ -47,6 +47,7 @@ struct Node {
   Phase phase = Phase::forward;
   NodeId forward;  // backward: the node that this one differentiates
   std::optional<Strategy> strategy;
+  bool is_fused = false;  // in a program: runs together with the node before it, block by block
 };
 
 /// After the step `leaf` (a parameter or state) holds `value`.
@@ -73,6 +74,19 @@ struct Graph {
   ValueId find(std::string_view name) const;
   std::vector<NodeId> node_ids() const;
 };
+
+/// Nodes that run together: one, and the fused ones behind it.
+struct Fusion {
+  NodeId begin;
+  NodeId end;  // one behind the last
+
+  int size() const { return end.index - begin.index; }
+};
+/// All nodes of a program, in their order.
+std::vector<Fusion> fusions_of(const Graph& graph);
+
+/// Two values lie in equal boxes on every rank.
+bool lie_alike(const Value& a, const Value& b);
 
 /// Global types of a node's operands and results.
 std::vector<Type> operand_types(const Graph& graph, const Node& node);

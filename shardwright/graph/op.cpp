@@ -1,5 +1,6 @@
 #include "shardwright/graph/op.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "shardwright/base/text.h"
@@ -12,6 +13,17 @@ std::vector<Shape> shapes_of(std::span<const Type> types) {
   out.reserve(types.size());
   for (const Type& t : types) out.push_back(t.shape);
   return out;
+}
+
+std::vector<Type> inferred(const OpDef& op, const Call& call) try {
+  if (op.infer) return op.infer(call);
+  const std::string text = op.rule_for ? op.rule_for(call) : op.rule;
+  std::vector<Type> out;
+  for (Shape& shape : result_shapes(bind_rule(text, "", shapes_of(call.operands), {})))
+    out.push_back({call.operands[0].dtype, std::move(shape)});
+  return out;
+} catch (const Error& e) {
+  throw with_context(e, op.name);
 }
 
 }  // namespace
@@ -41,6 +53,13 @@ const OpDef& op_of(StepKind step, Reduction reduction) {
   throw InternalError(fmt::format("no operator for step {}", name_of(step)));
 }
 
+void check_attributes(const OpDef& op, const Attributes& attributes) {
+  for (const auto& [name, value] : attributes)
+    if (std::find(op.attributes.begin(), op.attributes.end(), name) == op.attributes.end())
+      throw error("{}: attribute '{}' is unknown{}; {}", op.name, name, near_names(name, op.attributes),
+                  op.attributes.empty() ? "there are none" : "there are " + join(op.attributes, ", "));
+}
+
 Rule rule_of(const OpDef& op, const Call& call) try {
   const std::string text = op.rule_for ? op.rule_for(call) : op.rule;
   const std::string linear = op.linear_for ? op.linear_for(call) : op.linear;
@@ -49,15 +68,9 @@ Rule rule_of(const OpDef& op, const Call& call) try {
   throw with_context(e, op.name);
 }
 
-std::vector<Type> infer(const OpDef& op, const Call& call) try {
-  if (op.infer) return op.infer(call);
-  const std::string text = op.rule_for ? op.rule_for(call) : op.rule;
-  std::vector<Type> out;
-  for (Shape& shape : result_shapes(bind_rule(text, "", shapes_of(call.operands), {})))
-    out.push_back({call.operands[0].dtype, std::move(shape)});
-  return out;
-} catch (const Error& e) {
-  throw with_context(e, op.name);
+std::vector<Type> infer(const OpDef& op, const Call& call) {
+  check_attributes(op, call.attributes);
+  return inferred(op, call);
 }
 
 double flops_of(const OpDef& op, const Rule& rule) {

@@ -41,7 +41,26 @@ struct KernelCall {
     return box.loops[static_cast<std::size_t>(l)];
   }
 };
-using Kernel = void (*)(const KernelCall&);
+using Kernel = std::function<void(const KernelCall&)>;
+
+/// Some consecutive elements of a point-wise call. Every operand stands as `count` elements: what is broadcast
+/// has been expanded, a scalar too.
+struct ElementBlock {
+  std::span<std::byte* const> operands;
+  std::span<std::byte* const> results;
+  std::int64_t count = 0;
+
+  template <class T>
+  const T* operand(std::size_t i) const {
+    return reinterpret_cast<const T*>(operands[i]);
+  }
+  template <class T>
+  T* result(std::size_t i) const {
+    return reinterpret_cast<T*>(results[i]);
+  }
+};
+/// Computes one block; element types and attributes are bound. A result may be an operand's memory.
+using BlockKernel = std::function<void(const ElementBlock&)>;
 
 enum class OpKind {
   compute,
@@ -57,12 +76,12 @@ enum class OpKind {
 struct OptimizerFacet {
   std::vector<std::string> states;
   bool counts_steps = false;
-  std::vector<std::string> settings = {};  // attributes that it has beside `rate`
 };
 
 struct OpDef {
   std::string name;
-  std::string doc;  // one line: formula and meaning
+  std::string doc;                           // one line: formula and meaning
+  std::vector<std::string> attributes = {};  // names of those that it takes
   std::string rule;
   std::function<std::string(const Call&)> rule_for;  // instead of `rule`, where shapes or attributes decide
   std::string linear;                                // groups of jointly linear operands: `{0} {1}`
@@ -71,13 +90,18 @@ struct OpDef {
   std::function<double(const Rule&)> flops;             // default: one per point of the loop space
   std::function<std::vector<ValueId>(Gradient&)> gradient;  // per operand; an invalid id = none flows there
   std::function<Attributes(const Call& local)> localize;    // attributes of the local call; default: the same
-  Kernel kernel = nullptr;
+  Kernel kernel;
+  /// Of a point-wise operator, whose operands broadcast (right-aligned) to the shape of its results, instead of
+  /// `kernel`: makes the kernel of a block. Backends run chains of such operators block by block, while the
+  /// block is in the cache.
+  std::function<BlockKernel(const Call&)> block;
   std::vector<std::string> samples;  // `f32[4,8], f32[8,6] (transpose_b=true)`; see tests/support/samples.h
   OpKind kind = OpKind::compute;
   std::optional<OptimizerFacet> optimizer;
   std::optional<StepKind> step;
   Reduction reduction = Reduction::sum;  // of a step
   bool is_alias = false;                 // the result is operand 0's memory seen otherwise (reshape)
+  bool is_made_by_rows = false;          // rows of the result can be computed on their own, in any number
   std::vector<int> overwrites;  // per result the operand of equal type whose memory it may take; empty = none
 };
 
@@ -89,6 +113,9 @@ const OpDef& find_op(std::string_view name);
 /// The operator of kind `kind`; for steps, of step kind and reduction.
 const OpDef& op_of(OpKind kind);
 const OpDef& op_of(StepKind step, Reduction reduction);
+
+/// Throws: Error with near names if a call has an attribute that `op` does not take.
+void check_attributes(const OpDef& op, const Attributes& attributes);
 
 /// Rule, result types and flops of a call. Throw: Error, prefixed with the operator's name.
 Rule rule_of(const OpDef& op, const Call& call);

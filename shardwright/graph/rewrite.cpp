@@ -11,7 +11,21 @@ std::vector<std::vector<NodeId>> users_of(const Graph& graph) {
   return users;
 }
 
-Graph rebuild(const Graph& graph, const std::vector<bool>& keep, const std::vector<ValueId>& replacement) {
+std::vector<bool> held_values(const Graph& graph) {
+  std::vector<bool> held(graph.values.size(), false);
+  for (ValueId v : graph.outputs) held[static_cast<std::size_t>(v.index)] = true;
+  for (const Update& u : graph.updates) held[static_cast<std::size_t>(u.value.index)] = true;
+  return held;
+}
+
+std::vector<NodeId> kept(const std::vector<bool>& keep) {
+  std::vector<NodeId> out;
+  for (std::size_t i = 0; i < keep.size(); ++i)
+    if (keep[i]) out.push_back({static_cast<int>(i)});
+  return out;
+}
+
+Graph rebuild(const Graph& graph, std::span<const NodeId> nodes, const std::vector<ValueId>& replacement) {
   std::vector<ValueId> new_value(graph.values.size());
   std::vector<NodeId> new_node(graph.nodes.size());
   const auto resolve = [&](ValueId v) {
@@ -21,8 +35,7 @@ Graph rebuild(const Graph& graph, const std::vector<bool>& keep, const std::vect
   };
   Graph out;
   out.meshes = graph.meshes;
-  for (NodeId id : graph.node_ids()) {
-    if (!keep[static_cast<std::size_t>(id.index)]) continue;
+  for (NodeId id : nodes) {
     Node node = graph.node(id);
     const NodeId fresh{static_cast<int>(out.nodes.size())};
     new_node[static_cast<std::size_t>(id.index)] = fresh;
@@ -76,7 +89,7 @@ std::vector<bool> live_nodes(const Graph& graph) {
 }
 
 Graph without_dead_nodes(const Graph& graph) {
-  return rebuild(graph, live_nodes(graph), std::vector<ValueId>(graph.values.size()));
+  return rebuild(graph, kept(live_nodes(graph)), std::vector<ValueId>(graph.values.size()));
 }
 
 }  // namespace shardwright

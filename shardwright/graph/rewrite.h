@@ -1,6 +1,7 @@
 // Small edits that passes share: who uses what, replace a value, drop nodes.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "shardwright/graph/graph.h"
@@ -10,9 +11,13 @@ namespace shardwright {
 /// Per value the nodes that read it (a node twice if it reads twice).
 std::vector<std::vector<NodeId>> users_of(const Graph& graph);
 
-/// The graph with only the nodes for which `keep` is true, and every use of a value v replaced by
-/// `replacement[v]` where that is valid. Values nobody defines any more disappear; ids change.
-Graph rebuild(const Graph& graph, const std::vector<bool>& keep, const std::vector<ValueId>& replacement);
+/// The graph with only `nodes`, in their order, and every use of a value v replaced by `replacement[v]` where
+/// that is valid. Values nobody defines any more disappear; ids change.
+Graph rebuild(const Graph& graph, std::span<const NodeId> nodes, const std::vector<ValueId>& replacement);
+/// Per value whether an output or an update holds it, so that it must stay whoever else reads it.
+std::vector<bool> held_values(const Graph& graph);
+/// The nodes for which `keep` is true.
+std::vector<NodeId> kept(const std::vector<bool>& keep);
 
 /// Nodes that outputs and updates need, directly or not. Leaves are always kept.
 std::vector<bool> live_nodes(const Graph& graph);

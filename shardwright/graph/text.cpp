@@ -38,6 +38,7 @@ class Printer {
   }
 
   void add(const Node& node) {
+    if (node.is_fused) out_ += "+ ";
     for (std::size_t i = 0; i < node.results.size(); ++i)
       out_ += fmt::format("{}%{}", i ? ", " : "", graph_.value(node.results[i]).name);
     out_ += fmt::format(" = {}", node.op->name);
@@ -178,7 +179,9 @@ class Parser {
   static int mesh_behind(Scanner ahead, std::string_view open, std::string_view close) {
     ahead.expect(open);
     while (!ahead.accept(close)) {
-      if (ahead.peek_name())
+      if (ahead.peek("~"))
+        parse_window(ahead);
+      else if (ahead.peek_name())
         ahead.name("a word");
       else if (!ahead.accept(",") && !ahead.accept(":") && !ahead.accept("+") && !ahead.accept("-"))
         ahead.fail("axes");
@@ -213,6 +216,7 @@ class Parser {
   }
 
   void parse_node(Scanner& in) {
+    const bool is_fused = in.accept("+");
     std::vector<std::string> names;
     do {
       in.expect("%");
@@ -222,6 +226,7 @@ class Parser {
     in.expect("=");
     const OpDef& op = find_op(in.name("an operator"));
     Node node{.op = &op, .operands = {}, .results = {}, .attributes = {}, .phase = phase_};
+    node.is_fused = is_fused;
     std::vector<Value> results(names.size());
     for (std::size_t i = 0; i < names.size(); ++i) results[i].name = names[i];
     if (op.kind == OpKind::compute || op.kind == OpKind::step) {
@@ -237,6 +242,7 @@ class Parser {
       results[0].type = parse_type(in);
       check_shape(results[0].type.shape);
       node.attributes = parse_attributes(in);
+      check_attributes(op, node.attributes);
       parse_as(in, results[0]);
     }
     for (Value& v : results) parse_result(in, v, &v == &results[0] ? ":" : ",", op.kind == OpKind::compute);

@@ -1,5 +1,6 @@
 #include "shardwright/graph/verify.h"
 
+#include <algorithm>
 #include <set>
 
 #include "shardwright/graph/op.h"
@@ -74,6 +75,44 @@ void check_strategy(const Graph& graph, NodeId id) {
     throw error("{}: {}", graph.name_of(id), *why);
 }
 
+/// A fused step is the same collective over the same axes as the one above it, of another tensor.
+void check_fused_step(const Graph& graph, NodeId id) {
+  const Node &node = graph.node(id), &above = graph.node({id.index - 1});
+  if (is_local(*node.op->step))
+    throw error("{}: {} moves nothing between ranks and cannot be fused", graph.name_of(id), node.op->name);
+  if (node.op != above.op || node.phase != above.phase ||
+      node.attributes.text("over", "") != above.attributes.text("over", "") ||
+      graph.value(node.results.front()).layout->mesh != graph.value(above.results.front()).layout->mesh)
+    throw error("{}: {} over {} cannot run as one with {} over {} above it", graph.name_of(id), node.op->name,
+                node.attributes.text("over", "nothing"), above.op->name,
+                above.attributes.text("over", "nothing"));
+  for (NodeId other{id.index - 1};; --other.index) {
+    for (ValueId v : graph.node(other).results)
+      if (std::find(node.operands.begin(), node.operands.end(), v) != node.operands.end())
+        throw error("{}: it runs as one with %{} and cannot read it", graph.name_of(id), graph.value(v).name);
+    if (!graph.node(other).is_fused) break;
+  }
+}
+
+/// A fused node works on the same elements as the nodes that it runs with.
+void check_fused(const Graph& graph, NodeId id) {
+  const Node& node = graph.node(id);
+  if (!node.is_fused) return;
+  if (id.index == 0) throw error("{}: a fused node needs a node above it", graph.name_of(id));
+  if (node.op->kind == OpKind::step) return check_fused_step(graph, id);
+  if (!node.op->block)
+    throw error("{}: {} is not point-wise and cannot be fused", graph.name_of(id), node.op->name);
+  const Node& above = graph.node({id.index - 1});
+  if (!above.op->block && !above.op->is_made_by_rows)
+    throw error("{}: nothing can be fused to %{} = {}", graph.name_of(id), graph.name_of({id.index - 1}),
+                above.op->name);
+  const Value& first = graph.value(above.results.front());
+  for (ValueId v : node.results)
+    if (!lie_alike(graph.value(v), first))
+      throw error("{}: %{} does not lie as %{} above it and cannot be fused", graph.name_of(id),
+                  graph.value(v).name, first.name);
+}
+
 }  // namespace
 
 void verify(const Graph& graph) {
@@ -94,6 +133,7 @@ void verify(const Graph& graph) {
     check_operands(graph, id);
     check_results(graph, id);
     check_strategy(graph, id);
+    check_fused(graph, id);
   }
   for (ValueId v : graph.outputs) {
     if (!exists(graph, v)) throw error("an output does not exist");

@@ -20,10 +20,29 @@ Range cut(std::int64_t n, std::int64_t parts, std::int64_t index) {
   return {index * n / parts, (index + 1) * n / parts};
 }
 
+Range Window::of(std::int64_t n, std::int64_t parts, std::int64_t index) const {
+  const auto floor_of = [](std::int64_t a, std::int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); };
+  const Range part = cut(loop, parts, index);
+  const std::int64_t begin = -floor_of(-(part.begin * num + low), den);
+  const std::int64_t end = floor_of((part.end - 1) * num + high, den) + 1;
+  const std::int64_t clipped = std::clamp<std::int64_t>(begin, 0, n);
+  return {clipped, std::clamp<std::int64_t>(end, clipped, n)};
+}
+
+namespace {
+
+Range part_of(const Layout& layout, std::size_t d, std::int64_t n, std::int64_t parts, std::int64_t index) {
+  if (layout.has_halo() && layout.windows[d].loop > 0) return layout.windows[d].of(n, parts, index);
+  return cut(n, parts, index);
+}
+
+}  // namespace
+
 Box box(const Layout& layout, const Mesh& mesh, const Shape& shape, int rank) {
   Box out{Shape(shape.size()), Shape(shape.size())};
   for (std::size_t d = 0; d < shape.size(); ++d) {
-    const Range r = cut(shape[d], mesh.count(layout.dims[d]), mesh.index_along(rank, layout.dims[d]));
+    const Range r =
+        part_of(layout, d, shape[d], mesh.count(layout.dims[d]), mesh.index_along(rank, layout.dims[d]));
     out.offset[d] = r.begin;
     out.extent[d] = r.end - r.begin;
   }
@@ -41,6 +60,7 @@ Box intersect(const Box& a, const Box& b) {
 }
 
 bool is_even(const Layout& layout, const Mesh& mesh, const Shape& shape) {
+  if (layout.has_halo()) return false;
   for (std::size_t d = 0; d < shape.size(); ++d)
     if (shape[d] % mesh.count(layout.dims[d])) return false;
   return true;
@@ -58,6 +78,10 @@ Shape largest_local_shape(const Layout& layout, const Mesh& mesh, const Shape& s
   for (std::size_t d = 0; d < shape.size(); ++d) {
     const int parts = mesh.count(layout.dims[d]);
     out[d] = (shape[d] + parts - 1) / parts;
+    for (int i = 0; layout.has_halo() && i < parts; ++i) {
+      const Range r = part_of(layout, d, shape[d], parts, i);
+      out[d] = i == 0 ? r.end - r.begin : std::max(out[d], r.end - r.begin);
+    }
   }
   return out;
 }
@@ -73,6 +97,11 @@ void check(const Layout& layout, const Mesh& mesh, const Shape& shape) {
                   to_text(layout, mesh));
     seen.push_back(a);
   }
+}
+
+Layout without_halo(Layout layout) {
+  layout.windows.clear();
+  return layout;
 }
 
 Layout reduced(Layout layout) {
@@ -93,8 +122,24 @@ Layout translate(const Layout& layout, std::span<const Axes> axes_of, int mesh) 
              .max = translate(layout.max, axes_of).sorted(),
              .mesh = mesh};
   for (const Axes& a : layout.dims) out.dims.push_back(translate(a, axes_of));
+  out.windows = layout.windows;
   if (out.used().empty()) out.mesh = 0;
   return out;
+}
+
+std::string to_text(const Window& w) {
+  return fmt::format("~({} {} {} {} {})", w.loop, w.num, w.den, w.low, w.high);
+}
+
+Window parse_window(Scanner& in) {
+  Window w;
+  in.expect("~");
+  in.expect("(");
+  for (std::int64_t* n : {&w.loop, &w.num, &w.den, &w.low, &w.high})
+    *n = in.integer("a number of the window");
+  in.expect(")");
+  if (w.loop < 1 || w.num < 1 || w.den < 1) throw error("window {}: sizes start at 1", to_text(w));
+  return w;
 }
 
 std::string to_text(const Layout& layout, const Mesh& mesh) {
@@ -102,6 +147,7 @@ std::string to_text(const Layout& layout, const Mesh& mesh) {
   for (std::size_t d = 0; d < layout.dims.size(); ++d) {
     if (d) out += ", ";
     out += to_text(layout.dims[d], mesh);
+    if (layout.has_halo() && layout.windows[d].loop > 0) out += to_text(layout.windows[d]);
   }
   out += "]";
   const auto partial = [&](std::string_view reduction, const Axes& axes) {
@@ -120,9 +166,14 @@ Layout parse_layout(Scanner& in, const Mesh& mesh) {
   Layout out;
   in.expect("[");
   if (!in.accept("]")) {
-    do out.dims.push_back(parse_axes(in, mesh));
-    while (in.accept(","));
+    do {
+      out.dims.push_back(parse_axes(in, mesh));
+      if (!in.peek("~")) continue;
+      out.windows.resize(out.dims.size());
+      out.windows.back() = parse_window(in);
+    } while (in.accept(","));
     in.expect("]");
+    if (out.has_halo()) out.windows.resize(out.dims.size());
   }
   const auto partial = [&](std::string_view reduction, Axes& axes) {
     if (!in.accept(reduction)) return;
@@ -148,5 +199,8 @@ std::size_t std::hash<shardwright::Layout>::operator()(const shardwright::Layout
   for (const auto& axes : layout.dims) mix(axes);
   mix(layout.sum);
   mix(layout.max);
+  for (const shardwright::Window& w : layout.windows)
+    for (std::int64_t n : {w.loop, w.num, w.den, w.low, w.high})
+      h = (h ^ static_cast<std::size_t>(n + 1)) * 0x100000001b3ULL;
   return h;
 }

@@ -20,14 +20,40 @@ namespace shardwright {
 
 enum class Reduction : std::uint8_t { sum, max };
 
+/// The half-open range [begin, end) of part `index` out of `parts` of a dim of size `n`.
+struct Range {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+Range cut(std::int64_t n, std::int64_t parts, std::int64_t index);
+
+/// What an operator with a sliding window reads of a dim to compute a part [b, e) of its loop dim of size
+/// `loop`: from (b num + low) / den, rounded up, to ((e - 1) num + high) / den, rounded down, both included and
+/// clipped to the dim. A convolution of kernel k, stride s and padding p reads num = s, low = -p,
+/// high = k - 1 - p; its data gradient num = 1, den = s. Neighbouring parts overlap: the halo.
+struct Window {
+  std::int64_t loop = 0;  // 0: no window
+  std::int64_t num = 1;
+  std::int64_t den = 1;
+  std::int64_t low = 0;
+  std::int64_t high = 0;
+
+  auto operator<=>(const Window&) const = default;
+  /// What part `index` of `parts` reads of a dim of size `n`.
+  Range of(std::int64_t n, std::int64_t parts, std::int64_t index) const;
+};
+
 struct Layout {
   std::vector<Axes> dims;
   Axes sum;      // ascending
   Axes max;      // ascending
   int mesh = 0;  // which of the plan's meshes the axes belong to; 0 when no axis is used
+  std::vector<Window> windows =
+      {};  // per dim; empty if no dim has one, as in all but operands of such operators
 
   auto operator<=>(const Layout&) const = default;
   bool is_partial() const { return !sum.empty() || !max.empty(); }
+  bool has_halo() const { return !windows.empty(); }
   bool is_replicated() const;
   /// All axes that shard the tensor or over which it is partial.
   Axes used() const;
@@ -42,13 +68,6 @@ struct Box {
   Shape extent;
   bool operator==(const Box&) const = default;
 };
-
-/// The half-open range [begin, end) of part `index` out of `parts` of a dim of size `n`.
-struct Range {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-};
-Range cut(std::int64_t n, std::int64_t parts, std::int64_t index);
 
 /// What `rank` holds of a tensor of global shape `shape`.
 Box box(const Layout& layout, const Mesh& mesh, const Shape& shape, int rank);
@@ -68,6 +87,9 @@ Shape largest_local_shape(const Layout& layout, const Mesh& mesh, const Shape& s
 /// Throws: Error if the rank differs from the shape's, or if an axis is used twice.
 void check(const Layout& layout, const Mesh& mesh, const Shape& shape);
 
+/// The layout without halos: every element in one part.
+Layout without_halo(Layout layout);
+
 /// The layout of the value once its partials are reduced where they lie.
 Layout reduced(Layout layout);
 
@@ -77,7 +99,11 @@ Axes translate(const Axes& axes, std::span<const Axes> axes_of);
 /// The same boxes told in the axes of another mesh: axis `a` becomes `axes_of[a]`.
 Layout translate(const Layout& layout, std::span<const Axes> axes_of, int mesh);
 
-/// `[dp.tp, -] sum(sp)`
+/// `~(14 2 1 -1 1)`: loop, num, den, low, high
+std::string to_text(const Window& window);
+Window parse_window(Scanner& in);
+
+/// `[dp.tp, -] sum(sp)`; with a halo `[-, tp~(14 2 1 -1 1)]`
 std::string to_text(const Layout& layout, const Mesh& mesh);
 Layout parse_layout(Scanner& in, const Mesh& mesh);
 

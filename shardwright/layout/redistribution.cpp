@@ -13,8 +13,9 @@ namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-constexpr std::array<std::string_view, 8> step_names{
-    "slice", "mask", "all_gather", "all_to_all", "reduce_scatter", "all_reduce", "permute", "exchange"};
+constexpr std::array<std::string_view, 9> step_names{"slice",      "mask",           "all_gather",
+                                                     "all_to_all", "reduce_scatter", "all_reduce",
+                                                     "permute",    "exchange",       "halo"};
 
 std::int64_t volume(const Shape& extent) { return element_count(extent); }
 
@@ -292,12 +293,41 @@ std::size_t Redistributor::KeyHash::operator()(const Key& key) const {
   return h * 31 + key.element_bytes;
 }
 
+double Redistributor::latency(const Step& step) const {
+  double worst = 0;
+  for (int a : step.axes) worst = std::max(worst, costs_[at(step.from.mesh)].axes[at(a)].latency_seconds);
+  return worst;
+}
+
 const Redistribution& Redistributor::find(const Layout& from, const Layout& to, const Type& type) {
   Key key{from, to, type.shape, size_of(type.dtype)};
   const auto known = found_.find(key);
   if (known != found_.end()) return known->second;
-  Redistribution r = search(from, to, type);
+  Redistribution r = from.has_halo() || to.has_halo() ? with_halo(from, to, type) : search(from, to, type);
   return found_.emplace(std::move(key), std::move(r)).first->second;
+}
+
+/// To the same layout without a halo, and on. What leads away from a halo starts at the parts inside it.
+Redistribution Redistributor::with_halo(const Layout& from, const Layout& to, const Type& type) {
+  if (from == to) return {};
+  if (from.has_halo()) return find(without_halo(from), to, type);
+  const Layout plain = without_halo(to);
+  Redistribution out = find(from, plain, type);
+  const Traffic traffic = exchange_traffic(mesh_of(to), plain, mesh_of(to), to, type);
+  Step step{.kind = StepKind::halo, .axes = {}, .from = plain, .to = to, .bytes = traffic.bytes};
+  double latency = 0, per_byte = 0;
+  for (std::size_t d = 0; d < to.dims.size(); ++d)
+    if (to.windows[d].loop > 0) step.axes = step.axes.with(to.dims[d]);
+  for (int a : step.axes) {
+    const LinkCost& link = costs_[at(to.mesh)].axes[at(a)];
+    latency = std::max(latency, link.latency_seconds);
+    per_byte = std::max(per_byte, link.seconds_per_byte);
+  }
+  step.seconds = latency + static_cast<double>(step.bytes) * per_byte;
+  out.bytes += step.bytes;
+  out.seconds += step.seconds;
+  out.steps.push_back(std::move(step));
+  return out;
 }
 
 Redistribution Redistributor::search(const Layout& from, const Layout& to, const Type& type) const {

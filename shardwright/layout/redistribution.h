@@ -8,6 +8,7 @@
 //   mask         whole -> partial(sum)          all_to_all      move axes from one dim to another
 //   all_reduce   reduce partials                reduce_scatter  reduce partials and shard a dim
 //   permute      reorder axes, swap equal axes  exchange        any layout to any, also of another mesh
+//   halo         fetch what windows reach of the neighbours' parts: the last step to a layout with a halo
 //
 // Price of a step: latency of its slowest axis + bytes that a rank receives over that axis's bandwidth; an
 // all_reduce counts 2 (n-1)/n. An exchange pays one latency per peer more, so that it wins only where no
@@ -33,7 +34,8 @@ enum class StepKind : std::uint8_t {
   reduce_scatter,
   all_reduce,
   permute,
-  exchange
+  exchange,
+  halo
 };
 std::string_view name_of(StepKind kind);
 /// slice and mask move nothing between ranks.
@@ -96,6 +98,9 @@ class Redistributor {
   /// Cost: O(states * axes) once per (from, to, shape), then a look-up.
   const Redistribution& find(const Layout& from, const Layout& to, const Type& type);
 
+  /// What a step costs however little it moves; steps over the same axes that run as one pay it once.
+  double latency(const Step& step) const;
+
  private:
   struct Key {
     Layout from, to;
@@ -107,6 +112,7 @@ class Redistributor {
     std::size_t operator()(const Key& key) const;
   };
   Redistribution search(const Layout& from, const Layout& to, const Type& type) const;
+  Redistribution with_halo(const Layout& from, const Layout& to, const Type& type);
 
   std::vector<Mesh> meshes_;
   std::vector<MeshCost> costs_;

@@ -14,6 +14,7 @@ constexpr std::int64_t unknown = -1;
 struct DimText {
   std::vector<std::string> names;
   bool is_ellipsis = false;
+  std::string window = "";
 };
 using TensorText = std::vector<DimText>;
 
@@ -29,7 +30,12 @@ TensorText read_tensor(std::string_view text) {
   std::size_t i = 0;
   const auto word = [&] {
     const std::size_t start = i;
-    while (i < text.size() && !is_blank(text[i]) && text[i] != ')' && text[i] != '(') ++i;
+    while (i < text.size() && !is_blank(text[i]) && text[i] != ')' && text[i] != '(' && text[i] != '~') ++i;
+    return std::string(text.substr(start, i - start));
+  };
+  const auto window = [&] {
+    const std::size_t start = i;
+    if (i < text.size() && text[i] == '~') i = std::min(text.find(')', i), text.size() - 1) + 1;
     return std::string(text.substr(start, i - start));
   };
   while (i < text.size()) {
@@ -53,7 +59,7 @@ TensorText read_tensor(std::string_view text) {
       else if (w == "1")
         dims.push_back({{}, false});
       else
-        dims.push_back({{std::move(w)}, false});
+        dims.push_back({{std::move(w)}, false, window()});
     }
   }
   return dims;
@@ -108,9 +114,23 @@ class Binder {
         std::vector<int> loops;
         for (const std::string& n : dim.names) loops.push_back(loop(n));
         out.dims.push_back(std::move(loops));
+        if (!dim.window.empty()) add_window(out, dim.window);
       }
     }
+    if (!out.windows.empty()) out.windows.resize(out.dims.size());
     return out;
+  }
+
+  /// Reads `~(num den low high)`; the loop's size is set once it is known.
+  static void add_window(RuleTensor& tensor, std::string_view text) {
+    Scanner in(text, "window");
+    Window w{.loop = 1};
+    in.expect("~");
+    in.expect("(");
+    for (std::int64_t* n : {&w.num, &w.den, &w.low, &w.high}) *n = in.integer("a number");
+    in.expect(")");
+    tensor.windows.resize(tensor.dims.size());
+    tensor.windows.back() = w;
   }
 
   /// Learns loop sizes from one tensor's shape.
@@ -119,7 +139,8 @@ class Binder {
     if (tensor.dims.size() != shape.size())
       throw error("{} {} has {} dims but should have {}", who, to_text(shape), shape.size(),
                   tensor.dims.size());
-    for (std::size_t d = 0; d < shape.size(); ++d) learn_dim(tensor.dims[d], shape[d], who);
+    for (std::size_t d = 0; d < shape.size(); ++d)
+      if (tensor.windows.empty() || tensor.windows[d].loop == 0) learn_dim(tensor.dims[d], shape[d], who);
   }
 
   /// Deduces sizes that stand only in groups: in `a, (a b) c` with a known, b follows. True if any was.
@@ -166,6 +187,23 @@ std::int64_t product(const Rule& rule, const std::vector<int>& loops) {
   std::int64_t n = 1;
   for (int l : loops) n *= rule.loops[static_cast<std::size_t>(l)].size;
   return n;
+}
+
+/// Windows that read exactly their part of the dim are none.
+void settle_windows(const Rule& rule, RuleTensor& tensor, const Shape& shape) {
+  bool is_any = false;
+  for (std::size_t d = 0; d < tensor.windows.size(); ++d) {
+    Window& w = tensor.windows[d];
+    if (w.loop == 0) continue;
+    w.loop = rule.loops[static_cast<std::size_t>(tensor.dims[d].front())].size;
+    const bool is_plain = w.den == 1 && w.low == 0 && w.high < w.num && w.num * w.loop == shape[d];
+    if (is_plain) w = {};
+    is_any = is_any || !is_plain;
+  }
+  if (is_any)
+    tensor.shape = shape;
+  else
+    tensor.windows.clear();
 }
 
 std::vector<std::vector<int>> read_groups(std::string_view text) {
@@ -225,6 +263,7 @@ Rule bind_rule(std::string_view text, std::string_view linear, std::span<const S
   }
   for (const LoopDim& l : rule.loops)
     require(l.size != unknown, "rule '{}': size of {} is unknown", text, l.name);
+  for (std::size_t i = 0; i < operands.size(); ++i) settle_windows(rule, rule.operands[i], operands[i]);
 
   const auto check_groups = [&](const RuleTensor& t, const Shape& shape, std::string_view side,
                                 std::size_t i) {

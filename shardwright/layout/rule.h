@@ -8,6 +8,9 @@
 // from the left of the longest), `?` an operand that is not sharded at all. A loop dim that a result lacks is
 // reduced there: the result is partial over the axes that shard it. A linear group is a set of operands in
 // which the operator is jointly linear: they may be partial together, and the results then are too.
+//
+// `h~(num den low high)` in an operand is a dim over which a window slides (layout.h): to compute a part of the
+// loop dim h, more of this dim is read than a part of it.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +35,8 @@ struct LoopDim {
 /// Loop dims (by index) behind each dim of one operand or result.
 struct RuleTensor {
   std::vector<std::vector<int>> dims;
+  Shape shape = {};                  // of the whole tensor, where dims have windows
+  std::vector<Window> windows = {};  // per dim; empty if no dim has one
   bool is_sharded = true;  // false for `?`: no loop dims behind any dim, replicated whatever the strategy
 };
 

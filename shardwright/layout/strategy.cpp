@@ -30,12 +30,35 @@ Layout sharded_layout(const RuleTensor& tensor, const Strategy& strategy) {
     for (int l : loops) axes = axes.with(strategy.loops[at(l)]);
     out.dims.push_back(axes);
   }
+  for (std::size_t d = 0; d < tensor.windows.size(); ++d) {
+    if (tensor.windows[d].loop == 0 || out.dims[d].empty()) continue;
+    out.windows.resize(out.dims.size());
+    out.windows[d] = tensor.windows[d];
+  }
   return out;
 }
 
 Layout normal(Layout layout) {
   if (layout.used().empty()) layout.mesh = 0;
   return layout;
+}
+
+/// A dim with a window is held in even parts too, and every part reads something.
+std::optional<std::string> window_violation(const Rule& rule, const Strategy& s, const Mesh& mesh,
+                                            const RuleTensor& tensor) {
+  for (std::size_t d = 0; d < tensor.windows.size(); ++d) {
+    const Window& w = tensor.windows[d];
+    if (w.loop == 0) continue;
+    const LoopDim& dim = rule.loops[at(tensor.dims[d].front())];
+    const int parts = mesh.count(s.loops[at(tensor.dims[d].front())]);
+    if (tensor.shape[d] % parts)
+      return fmt::format("dim {} reads a dim of size {}, which cannot be split evenly into {}", dim.name,
+                         tensor.shape[d], parts);
+    for (int i = 0; parts > 1 && i < parts; ++i)
+      if (const Range r = w.of(tensor.shape[d], parts, i); r.begin == r.end)
+        return fmt::format("dim {} split into {} leaves a part that reads nothing", dim.name, parts);
+  }
+  return std::nullopt;
 }
 
 /// In `(h d)`, d may be cut only if h is cut down to 1.
@@ -101,6 +124,8 @@ std::optional<std::string> violation(const Rule& rule, const Strategy& strategy,
   for (const auto* side : {&rule.operands, &rule.results})
     for (const RuleTensor& tensor : *side)
       if (auto why = group_violation(rule, strategy, mesh, tensor)) return why;
+  for (const RuleTensor& tensor : rule.operands)
+    if (auto why = window_violation(rule, strategy, mesh, tensor)) return why;
   return std::nullopt;
 }
 

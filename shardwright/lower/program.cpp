@@ -20,6 +20,12 @@ Step step_of(const Graph& graph, const Node& node) {
   return step;
 }
 
+const Redistribution& redistribution_of(const Graph& graph, const Node& node, Redistributor& redistributor) {
+  const Value& from = graph.value(node.operands.front());
+  const Value& to = graph.value(node.results.front());
+  return redistributor.find(*from.layout, *to.layout, to.global_type());
+}
+
 void set_step(Node& node, const Step& step, std::span<const Mesh> meshes) {
   node.op = &op_of(step.kind, step.reduction);
   node.attributes = {};

@@ -16,19 +16,29 @@
 
 namespace shardwright {
 
+constexpr std::int64_t no_place = -1;
+
 struct Program {
   Graph graph;  // every value has `layout` and `global_shape`; compute nodes have `strategy`
 
   /// Bytes from the start of the arena, per value. Parameters and states stay in place from step to step; the
-  /// new value of an update may share its leaf's place. Empty until buffers are assigned.
+  /// new value of an update may share its leaf's place. `no_place`: the value passes between fused nodes and
+  /// is never in memory. Empty until buffers are assigned.
   std::vector<std::int64_t> offsets;
   std::int64_t arena_bytes = 0;
+
+  /// Per node: of a step the node in front of which its transfer starts, itself or one above; of any other
+  /// itself. Empty means that nothing starts early.
+  std::vector<NodeId> starts;
 
   int rank_count() const { return graph.meshes.front().size(); }
 };
 
 /// The redistribution step that a step node stands for, from its operator, attributes and layouts.
 Step step_of(const Graph& graph, const Node& node);
+
+/// The redistribution between the layouts of a step node's operand and result: its price.
+const Redistribution& redistribution_of(const Graph& graph, const Node& node, Redistributor& redistributor);
 
 /// Makes `node` the step node of `step`: operator and attributes.
 void set_step(Node& node, const Step& step, std::span<const Mesh> meshes);

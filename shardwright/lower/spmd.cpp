@@ -71,9 +71,9 @@ class Lowering {
     return name;
   }
 
-  /// The value that carries the logical name is the first that is not partial.
+  /// The value that carries the logical name is the first that is neither partial nor has a halo.
   std::string name_for(ValueId logical, const Layout& layout) {
-    if (layout.is_partial() || is_named_[at(logical.index)]) return fresh_name();
+    if (layout.is_partial() || layout.has_halo() || is_named_[at(logical.index)]) return fresh_name();
     is_named_[at(logical.index)] = true;
     return graph_.value(logical).name;
   }
@@ -83,7 +83,8 @@ class Lowering {
     const Mesh& mesh = out_.meshes[at(layout.mesh)];
     Value v{.name = name_for(logical, layout), .type = from.type, .producer = producer, .result = result};
     check(layout, mesh, from.type.shape);
-    v.type.shape = local_shape(layout, mesh, from.type.shape);
+    v.type.shape = layout.has_halo() ? largest_local_shape(layout, mesh, from.type.shape)
+                                     : local_shape(layout, mesh, from.type.shape);
     v.layout = layout;
     v.global_shape = from.type.shape;
     for (ValueId of : from.gradient_of) v.gradient_of.push_back(copies_[at(of.index)].front().value);
@@ -141,7 +142,7 @@ class Lowering {
     const Redistribution* best = nullptr;
     ValueId from;
     for (const Copy& copy : copies_[at(logical.index)]) {
-      if (!is_usable(logical, copy)) continue;
+      if (!is_usable(logical, copy) || (copy.layout.has_halo() && copy.layout != layout)) continue;
       const Redistribution& r = redistributor_.find(copy.layout, layout, type);
       if (best && r.seconds >= best->seconds) continue;
       best = &r;

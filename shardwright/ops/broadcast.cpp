@@ -31,18 +31,7 @@ std::string rule(const Call& call) {
 
 void kernel(const KernelCall& call) {
   const TensorView &x = call.operands[0], &y = call.results[0];
-  const Walk walk = walk_over(y.shape, std::vector{strides_of(y.shape), broadcast_strides(x.shape, y.shape)});
-  visit(y.dtype, [&]<class T>(std::type_identity<T>) {
-    T* const to = y.as<T>().data();
-    const T* const from = x.as<T>().data();
-    const std::int64_t n = walk.row_length();
-    for_each_row(walk, [&](const Shape& at) {
-      if (walk.step(1) == 0)
-        std::fill_n(to + at[0], n, from[at[1]]);
-      else
-        std::copy_n(from + at[1], n, to + at[0]);
-    });
-  });
+  copy_stretched(broadcast_walk(x.shape, y.shape), x, y);
 }
 
 }  // namespace
@@ -51,6 +40,7 @@ std::vector<OpDef> broadcast() {
   return {{
       .name = "broadcast",
       .doc = "x repeated along new and size-1 dims up to `shape`",
+      .attributes = {"shape"},
       .rule_for = rule,
       .linear = "{0}",
       .infer = infer,

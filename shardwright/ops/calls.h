@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -10,8 +11,8 @@
 
 namespace shardwright {
 
-/// A scalar of type `dtype`.
-inline ValueId constant(Builder& builder, DType dtype, double value) {
+/// A scalar of type `dtype`; `builder` is a Builder or a Gradient.
+inline ValueId constant(auto& builder, DType dtype, double value) {
   return builder.call("fill", {},
                       {{"shape", Shape{}}, {"value", value}, {"dtype", std::string(name_of(dtype))}});
 }
@@ -24,6 +25,37 @@ inline ValueId sum_of(Builder& builder, std::vector<ValueId> addends) {
 /// `x + by`.
 inline ValueId shifted(Builder& builder, ValueId x, double by) {
   return builder.call("shift", {x}, {{"value", by}});
+}
+
+/// The loss of softmax(logits) against one label per row, in steps that reduce over the classes: they may be split
+/// like any other dim, and no rank ever holds a row that it has only part of.
+inline ValueId cross_entropy(Builder& builder, ValueId logits, ValueId labels, std::string_view name = "") {
+  const ValueId most = builder.call("reduce_max", {logits}, {{"dims", std::vector<std::int64_t>{-1}}});
+  const ValueId fixed = builder.call("stop_gradient", {most});
+  const ValueId terms = builder.call("cross_entropy_terms", {logits, labels, fixed});
+  return builder.call("cross_entropy_of_terms", {terms}, {}, name);
+}
+
+/// What a batch norm of training reads and keeps; `mean` and `variance` are states, [channels].
+struct BatchNorm {
+  ValueId gamma, beta, mean, variance;
+  double epsilon = 1e-5;
+  double momentum = 0.1;
+};
+
+/// Batch norm over all dims of x but dim 1 by the statistics of the whole batch, however it is split. After the step
+/// the running mean and variance have moved towards them.
+inline ValueId batch_norm(Builder& builder, ValueId x, const BatchNorm& norm, std::string_view name = "") {
+  const Shape shape = builder.type(x).shape;
+  const ValueId moments = builder.call("batch_moments", {x});
+  const ValueId y =
+      builder.call("batch_norm", {x, norm.gamma, norm.beta, moments}, {{"epsilon", norm.epsilon}}, name);
+  const std::vector<ValueId> moved = builder.call_all(
+      find_op("running_moments"), {norm.mean, norm.variance, moments},
+      {{"count", static_cast<double>(element_count(shape) / shape[1])}, {"momentum", norm.momentum}});
+  builder.graph().updates.push_back({norm.mean, moved[0]});
+  builder.graph().updates.push_back({norm.variance, moved[1]});
+  return y;
 }
 
 /// The sum of `gradient` over the dims along which an operand of shape `shape` was broadcast.

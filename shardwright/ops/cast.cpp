@@ -1,8 +1,7 @@
 // The same values in another element type.
 
-#include <algorithm>
-
 #include "shardwright/graph/builder.h"
+#include "shardwright/ops/block.h"
 #include "shardwright/ops/types.h"
 
 namespace shardwright::ops {
@@ -22,15 +21,16 @@ std::vector<ValueId> gradient(Gradient& g) {
   return {g.call("cast", {g.dy()}, {{"to", std::string(name_of(from))}})};
 }
 
-void kernel(const KernelCall& call) {
+BlockKernel block(const Call& call) {
+  BlockKernel kernel;
   visit(call.operands[0].dtype, [&]<class From>(std::type_identity<From>) {
     visit(call.results[0].dtype, [&]<class To>(std::type_identity<To>) {
-      const auto x = call.operands[0].as<From>();
-      std::transform(x.begin(), x.end(), call.results[0].as<To>().begin(), [](From v) {
-        return static_cast<To>(static_cast<Compute<To>>(static_cast<Compute<From>>(v)));
-      });
+      kernel = [](const ElementBlock& b) {
+        convert_elements<From, To>(b.operands[0], b.results[0], b.count);
+      };
     });
   });
+  return kernel;
 }
 
 }  // namespace
@@ -39,10 +39,11 @@ std::vector<OpDef> cast() {
   return {{
       .name = "cast",
       .doc = "y = x in the element type `to`",
+      .attributes = {"to"},
       .rule = "... -> ...",
       .infer = infer,
       .gradient = gradient,
-      .kernel = kernel,
+      .block = block,
       .samples = {"f32[4,6] (to=f64)", "f32[4,6] (to=i32)", "f32[4,6] (to=bf16)", "i32[4,6] (to=f32)"},
       .overwrites = {0},
   }};

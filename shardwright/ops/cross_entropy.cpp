@@ -3,10 +3,11 @@
 //   dlogits = dy (softmax(logits) - one_hot(label))
 
 #include <cmath>
-#include <limits>
 
+#include "shardwright/base/vectorize.h"
 #include "shardwright/graph/builder.h"
-#include "shardwright/ops/types.h"
+#include "shardwright/ops/fold.h"
+#include "shardwright/ops/math.h"
 
 namespace shardwright::ops {
 namespace {
@@ -49,65 +50,69 @@ std::int64_t global_row(const KernelCall& call, std::size_t labels, std::int64_t
 }
 
 /// The labels of all rows. Throws: Error on one that is no class.
-std::vector<std::int64_t> labels_in(const KernelCall& call, std::size_t operand, std::int64_t classes) {
-  std::vector<std::int64_t> labels = integers_in(call.operands[operand]);
-  for (std::size_t r = 0; r < labels.size(); ++r)
+Integers labels_in(const KernelCall& call, std::size_t operand, std::int64_t classes) {
+  const Integers labels(call.operands[operand]);
+  for (std::int64_t r = 0; r < labels.size(); ++r)
     if (labels[r] < 0 || labels[r] >= classes)
-      throw error("softmax_cross_entropy: the label of row {} is {} but there are {} classes: 0 to {}",
-                  global_row(call, operand, static_cast<std::int64_t>(r)), labels[r], classes, classes - 1);
+      throw error("the label of row {} is {} but there are {} classes: 0 to {}", global_row(call, operand, r),
+                  labels[r], classes, classes - 1);
   return labels;
 }
 
-/// Largest element and log of the sum of e^x of one row.
-template <class C>
-struct RowSum {
-  C largest = -std::numeric_limits<C>::infinity();
-  C log_sum = 0;
-
-  template <class T>
-  explicit RowSum(std::span<const T> x) {
-    for (const T v : x) largest = std::max(largest, static_cast<C>(v));
-    double sum = 0;
-    for (const T v : x) sum += std::exp(static_cast<C>(v) - largest);
-    log_sum = static_cast<C>(std::log(sum));
-  }
-};
+template <class T, class C = Compute<T>>
+C largest_of(const T* x, std::int64_t classes) {
+  return fold<Largest>(classes, [x](std::int64_t c) { return static_cast<C>(x[c]); });
+}
 
 void kernel(const KernelCall& call) {
   const std::int64_t classes = call.operands[0].shape.back();
-  const std::vector<std::int64_t> labels = labels_in(call, 1, classes);
+  const Integers labels = labels_in(call, 1, classes);
   visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
     using C = Compute<T>;
-    const std::span<const T> logits = call.operands[0].as<T>();
-    const auto loss = call.results[0].as<T>();
-    const auto c = static_cast<std::size_t>(classes);
-    for (std::size_t r = 0; r < labels.size(); ++r) {
-      const auto x = logits.subspan(r * c, c);
-      const RowSum<C> sum(x);
-      loss[r] = static_cast<T>(sum.log_sum +
-                               (sum.largest - static_cast<C>(x[static_cast<std::size_t>(labels[r])])));
-    }
+    vectorized([labels, classes, logits = call.operands[0].as<T>().data(),
+                loss = call.results[0].as<T>().data()] {
+      for (std::int64_t r = 0; r < labels.size(); ++r) {
+        const T* const x = logits + r * classes;
+        const C largest = largest_of(x, classes);
+        const double sum = fold<Sum>(
+            classes, [x, largest](std::int64_t c) { return math::exp(static_cast<C>(x[c]) - largest); });
+        loss[r] = static_cast<T>(static_cast<C>(std::log(sum)) + (largest - static_cast<C>(x[labels[r]])));
+      }
+    });
   });
 }
 
+/// Where elements are stored as they are computed, e^(x - m) waits in the result for its sum.
 void gradient_kernel(const KernelCall& call) {
   const std::int64_t classes = call.operands[1].shape.back();
-  const std::vector<std::int64_t> labels = labels_in(call, 2, classes);
+  const Integers labels = labels_in(call, 2, classes);
   visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
     using C = Compute<T>;
-    const auto dy = call.operands[0].as<T>();
-    const std::span<const T> logits = call.operands[1].as<T>();
-    const auto dx = call.results[0].as<T>();
-    const auto c = static_cast<std::size_t>(classes);
-    for (std::size_t r = 0; r < labels.size(); ++r) {
-      const auto x = logits.subspan(r * c, c);
-      const RowSum<C> sum(x);
-      for (std::size_t j = 0; j < c; ++j) {
-        const C probability = std::exp(static_cast<C>(x[j]) - sum.largest - sum.log_sum);
-        const C target = static_cast<C>(j == static_cast<std::size_t>(labels[r]));
-        dx[r * c + j] = static_cast<T>(static_cast<C>(dy[r]) * (probability - target));
+    constexpr bool keeps = std::is_same_v<T, C>;
+    vectorized([labels, classes, dy = call.operands[0].as<T>().data(),
+                logits = call.operands[1].as<T>().data(), dx = call.results[0].as<T>().data()] {
+      for (std::int64_t r = 0; r < labels.size(); ++r) {
+        const T* const x = logits + r * classes;
+        T* const to = dx + r * classes;
+        const C largest = largest_of(x, classes), gradient = static_cast<C>(dy[r]);
+        const auto power = [x, largest](std::int64_t c) { return math::exp(static_cast<C>(x[c]) - largest); };
+        const std::int64_t label = labels[r];
+        const C of_label = power(label);
+        double sum = 0;
+        if constexpr (keeps) {
+#pragma GCC ivdep
+          for (std::int64_t c = 0; c < classes; ++c) to[c] = power(c);
+          sum = fold<Sum>(classes, [to](std::int64_t c) { return to[c]; });
+        } else {
+          sum = fold<Sum>(classes, power);
+        }
+        const C scale = static_cast<C>(1 / sum);
+#pragma GCC ivdep
+        for (std::int64_t c = 0; c < classes; ++c)
+          to[c] = static_cast<T>(gradient * ((keeps ? static_cast<C>(to[c]) : power(c)) * scale));
+        to[label] = static_cast<T>(gradient * (of_label * scale - 1));
       }
-    }
+    });
   });
 }
 

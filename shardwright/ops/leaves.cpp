@@ -20,31 +20,40 @@ std::vector<Type> fill_type(const Call& call) {
   return {{*dtype, call.attributes.integers("shape")}};
 }
 
-OpDef leaf(std::string name, std::string doc, OpKind kind) {
-  return {.name = std::move(name), .doc = std::move(doc), .rule = "-> ...", .kind = kind};
+OpDef leaf(std::string name, std::string doc, OpKind kind, std::vector<std::string> attributes = {}) {
+  return {.name = std::move(name),
+          .doc = std::move(doc),
+          .attributes = std::move(attributes),
+          .rule = "-> ...",
+          .kind = kind};
 }
+
+const std::vector<std::string> start{"init", "scale", "shift"};  // runtime/initial.h
 
 }  // namespace
 
 std::vector<OpDef> leaves() {
-  return {leaf("input", "a batch, or a part of one", OpKind::input),
-          leaf("param", "a trained parameter; init, scale and shift say how it starts", OpKind::parameter),
-          leaf("state", "a value that the optimizer keeps from step to step", OpKind::state),
-          {
-              .name = "fill",
-              .doc = "y = value everywhere",
-              .rule = "-> ...",
-              .infer = fill_type,
-              .gradient = [](Gradient&) { return std::vector<ValueId>{}; },
-              .localize =
-                  [](const Call& local) {
-                    Attributes a = local.attributes;
-                    a.set("shape", local.results[0].shape);
-                    return a;
-                  },
-              .kernel = fill_kernel,
-              .samples = {"(shape=[6, 4], value=2.5)", "(shape=[], value=1)"},
-          }};
+  return {
+      leaf("input", "a batch, or a part of one", OpKind::input),
+      leaf("param", "a trained parameter; init, scale and shift say how it starts", OpKind::parameter, start),
+      leaf("state", "a value that the optimizer keeps from step to step", OpKind::state, start),
+      {
+          .name = "fill",
+          .doc = "y = value everywhere",
+          .attributes = {"dtype", "shape", "value"},
+          .rule = "-> ...",
+          .infer = fill_type,
+          .gradient = [](Gradient&) { return std::vector<ValueId>{}; },
+          .localize =
+              [](const Call& local) {
+                Attributes a = local.attributes;
+                a.set("shape", local.results[0].shape);
+                return a;
+              },
+          .kernel = fill_kernel,
+          .samples = {"(shape=[6, 4], value=2.5)", "(shape=[], value=1)",
+                      "(dtype=f64, shape=[6], value=2.5)"},
+      }};
 }
 
 }  // namespace shardwright::ops

@@ -4,8 +4,10 @@
 
 #include <cmath>
 
+#include "shardwright/base/vectorize.h"
 #include "shardwright/graph/builder.h"
 #include "shardwright/ops/dims.h"
+#include "shardwright/ops/fold.h"
 #include "shardwright/ops/types.h"
 
 namespace shardwright::ops {
@@ -38,12 +40,15 @@ std::vector<Type> infer_gradient(const Call& call) {
 template <class F>
 void kernel(const KernelCall& call) {
   visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
-    const auto a = call.operands[0].as<T>(), b = call.operands[1].as<T>();
+    using C = Compute<T>;
     double sum = 0;
-    for (std::size_t i = 0; i < a.size(); ++i)
-      sum += F{}(static_cast<double>(static_cast<Compute<T>>(a[i])) -
-                 static_cast<double>(static_cast<Compute<T>>(b[i])));
-    call.results[0].as<T>()[0] = static_cast<T>(static_cast<Compute<T>>(sum / global_count(call)));
+    vectorized([a = call.operands[0].as<T>().data(), b = call.operands[1].as<T>().data(),
+                n = call.operands[0].size(), to = &sum] {
+      *to = fold<Sum>(n, [a, b](std::int64_t i) {
+        return F{}(static_cast<double>(static_cast<C>(a[i])) - static_cast<double>(static_cast<C>(b[i])));
+      });
+    });
+    call.results[0].as<T>()[0] = static_cast<T>(static_cast<C>(sum / global_count(call)));
   });
 }
 
@@ -54,10 +59,12 @@ void gradient_kernel(const KernelCall& call) {
     using C = Compute<T>;
     const C scale =
         static_cast<C>(static_cast<double>(static_cast<C>(call.operands[0].as<T>()[0])) / global_count(call));
-    const auto a = call.operands[1].as<T>(), b = call.operands[2].as<T>();
-    const auto da = call.results[0].as<T>();
-    for (std::size_t i = 0; i < da.size(); ++i)
-      da[i] = static_cast<T>(scale * D{}(static_cast<C>(a[i]) - static_cast<C>(b[i])));
+    vectorized([a = call.operands[1].as<T>().data(), b = call.operands[2].as<T>().data(),
+                da = call.results[0].as<T>().data(), n = call.results[0].size(), scale] {
+#pragma GCC ivdep
+      for (std::int64_t i = 0; i < n; ++i)
+        da[i] = static_cast<T>(scale * D{}(static_cast<C>(a[i]) - static_cast<C>(b[i])));
+    });
   });
 }
 

@@ -118,6 +118,7 @@ std::vector<OpDef> matmul() {
       {
           .name = "matmul",
           .doc = "y[..., m, n] = sum_k a[..., m, k] b[..., k, n]",
+          .attributes = {"transpose_a", "transpose_b"},
           .rule_for = rule,
           .linear = "{0} {1}",
           .infer = infer,
@@ -128,6 +129,7 @@ std::vector<OpDef> matmul() {
                       "f32[4,6], f32[12,6] (transpose_b=true)",
                       "f32[6,4], f32[12,6] (transpose_a=true, transpose_b=true)", "f32[2,4,6], f32[2,6,4]",
                       "f32[2,4,6], f32[2,4,6] (transpose_b=true)", "f32[2,6,4], f32[4,6]"},
+          .is_made_by_rows = true,
       },
       {
           .name = "outer_product",
@@ -138,6 +140,7 @@ std::vector<OpDef> matmul() {
           .gradient = outer_gradient,
           .kernel = outer_kernel,
           .samples = {"f32[2,6,4], f32[2,6,12]", "f32[6,4], f32[6,2]"},
+          .is_made_by_rows = true,
       }};
 }
 

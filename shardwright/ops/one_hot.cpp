@@ -23,15 +23,14 @@ std::vector<Type> infer(const Call& call) {
 }
 
 void kernel(const KernelCall& call) {
-  const std::vector<std::int64_t> indices = integers_in(call.operands[0]);
+  const Integers indices(call.operands[0]);
   const LoopBox::Part& v = call.loop("v");
   visit(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
     const auto y = call.results[0].as<T>();
     std::fill(y.begin(), y.end(), T(0));
-    for (std::size_t r = 0; r < indices.size(); ++r) {
+    for (std::int64_t r = 0; r < indices.size(); ++r) {
       const std::int64_t at = indices[r] - v.offset;
-      if (at >= 0 && at < v.extent)
-        y[r * static_cast<std::size_t>(v.extent) + static_cast<std::size_t>(at)] = T(1);
+      if (at >= 0 && at < v.extent) y[static_cast<std::size_t>(r * v.extent + at)] = T(1);
     }
   });
 }
@@ -42,6 +41,7 @@ std::vector<OpDef> one_hot() {
   return {{
       .name = "one_hot",
       .doc = "y[..., v] = 1 where v = x[...], else 0; v runs to `depth`",
+      .attributes = {"depth", "dtype"},
       .rule = "... -> ... v",
       .infer = infer,
       .kernel = kernel,

@@ -7,16 +7,15 @@
 #include <array>
 #include <cmath>
 
+#include "shardwright/ops/block.h"
 #include "shardwright/ops/types.h"
 
 namespace shardwright::ops {
 namespace {
 
-const OptimizerFacet no_states{.states = {}, .settings = {"weight_decay"}};
-const OptimizerFacet one_state{.states = {"momentum"}, .settings = {"momentum", "nesterov", "weight_decay"}};
-const OptimizerFacet two_states{.states = {"moment1", "moment2"},
-                                .counts_steps = true,
-                                .settings = {"beta1", "beta2", "epsilon", "weight_decay"}};
+const OptimizerFacet no_states{.states = {}};
+const OptimizerFacet one_state{.states = {"momentum"}};
+const OptimizerFacet two_states{.states = {"moment1", "moment2"}, .counts_steps = true};
 
 /// Weight, gradient and states: the operands that are tensors of the weight's type.
 std::size_t tensors_of(const OptimizerFacet& facet) { return 2 + facet.states.size(); }
@@ -43,90 +42,93 @@ std::string rule(const OptimizerFacet& facet, const Call& call) {
   return left + " -> " + right;
 }
 
-double scalar(const KernelCall& call, std::size_t i) {
-  return static_cast<double>(call.operands[i].as<float>()[0]);
-}
+/// The learning rate: an attribute, or else element 0 of the last operand.
+class Rate {
+ public:
+  explicit Rate(const Call& call)
+      : is_operand_(call.attributes.find("rate") == nullptr),
+        value_(call.attributes.number("rate", 0)),
+        operand_(call.operands.size() - 1) {}
 
-double rate_of(const KernelCall& call) {
-  if (call.attributes.find("rate")) return call.attributes.number("rate", 0);
-  return scalar(call, call.operands.size() - 1);
-}
+  double in(const ElementBlock& block) const {
+    return is_operand_ ? static_cast<double>(block.operand<float>(operand_)[0]) : value_;
+  }
+
+ private:
+  bool is_operand_;
+  double value_;
+  std::size_t operand_;
+};
 
 /// w' = w - rate (g + weight_decay w)
-void sgd_kernel(const KernelCall& call) {
-  visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
-    using C = Compute<T>;
-    const auto rate = static_cast<C>(rate_of(call));
-    const auto decay = static_cast<C>(call.attributes.number("weight_decay", 0));
-    const auto w = call.operands[0].as<T>(), g = call.operands[1].as<T>(), w2 = call.results[0].as<T>();
-    for (std::size_t i = 0; i < w.size(); ++i) {
-      const C wi = static_cast<C>(w[i]);
-      w2[i] = static_cast<T>(wi - rate * (static_cast<C>(g[i]) + decay * wi));
-    }
-  });
+BlockKernel sgd_block(const Call& call) {
+  const double weight_decay = call.attributes.number("weight_decay", 0);
+  return floating_block(
+      call, [weight_decay, rate = Rate(call)]<class C>(std::type_identity<C>, const ElementBlock& b) {
+        for_each_element<C, 2>(b, [r = static_cast<C>(rate.in(b)), decay = static_cast<C>(weight_decay)](
+                                      C w, C g) { return w - r * (g + decay * w); });
+      });
 }
 
 /// d = g + weight_decay w;  m' = momentum m + d;  w' = w - rate m', with nesterov w - rate (d + momentum m')
-void momentum_kernel(const KernelCall& call) {
-  visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
-    using C = Compute<T>;
-    const auto rate = static_cast<C>(rate_of(call));
-    const auto decay = static_cast<C>(call.attributes.number("weight_decay", 0));
-    const auto keep = static_cast<C>(call.attributes.number("momentum", 0.9));
-    const bool nesterov = call.attributes.flag("nesterov");
-    const auto w = call.operands[0].as<T>(), g = call.operands[1].as<T>(), m = call.operands[2].as<T>();
-    const auto w2 = call.results[0].as<T>(), m2 = call.results[1].as<T>();
-    for (std::size_t i = 0; i < w.size(); ++i) {
-      const C wi = static_cast<C>(w[i]);
-      const C d = static_cast<C>(g[i]) + decay * wi;
-      const C mi = keep * static_cast<C>(m[i]) + d;
-      m2[i] = static_cast<T>(mi);
-      w2[i] = static_cast<T>(wi - rate * (nesterov ? d + keep * mi : mi));
-    }
+template <bool is_nesterov>
+BlockKernel momentum_block(const Call& call) {
+  const double weight_decay = call.attributes.number("weight_decay", 0);
+  const double momentum = call.attributes.number("momentum", 0.9);
+  return floating_block(call, [=, rate = Rate(call)]<class C>(std::type_identity<C>, const ElementBlock& b) {
+    const auto r = static_cast<C>(rate.in(b)), decay = static_cast<C>(weight_decay);
+    const auto keep = static_cast<C>(momentum);
+    for_each_element<C, 3, 2>(b, [r, decay, keep](C w, C g, C m) {
+      const C d = g + decay * w;
+      const C m2 = keep * m + d;
+      return std::array<C, 2>{w - r * (is_nesterov ? d + keep * m2 : m2), m2};
+    });
   });
+}
+
+BlockKernel momentum_block(const Call& call) {
+  return call.attributes.flag("nesterov") ? momentum_block<true>(call) : momentum_block<false>(call);
 }
 
 /// t = count + 1;  m' = beta1 m + (1 - beta1) g;  v' = beta2 v + (1 - beta2) g^2
 /// w' = w - rate / (1 - beta1^t) m' / (sqrt(v') / sqrt(1 - beta2^t) + epsilon)
 /// Weight decay: adam adds weight_decay w to g; adamw (decoupled) first takes w = (1 - rate weight_decay) w.
 template <bool is_decoupled>
-void adam_kernel(const KernelCall& call) {
+BlockKernel adam_block(const Call& call) {
   const double beta1 = call.attributes.number("beta1", 0.9), beta2 = call.attributes.number("beta2", 0.999);
   const double weight_decay = call.attributes.number("weight_decay", is_decoupled ? 0.01 : 0);
-  const double t = scalar(call, 4) + 1, rate = rate_of(call);
-  visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
-    using C = Compute<T>;
-    const auto b1 = static_cast<C>(beta1), b2 = static_cast<C>(beta2);
-    const auto rest1 = static_cast<C>(1 - beta1), rest2 = static_cast<C>(1 - beta2);
-    const auto step = static_cast<C>(rate / (1 - std::pow(beta1, t)));
-    const auto root = static_cast<C>(std::sqrt(1 - std::pow(beta2, t)));
-    const auto epsilon = static_cast<C>(call.attributes.number("epsilon", 1e-8));
-    const auto shrink = static_cast<C>(is_decoupled ? 1 - rate * weight_decay : 1);
-    const auto decay = static_cast<C>(is_decoupled ? 0 : weight_decay);
-    const auto w = call.operands[0].as<T>(), g = call.operands[1].as<T>();
-    const auto m = call.operands[2].as<T>(), v = call.operands[3].as<T>();
-    const auto w2 = call.results[0].as<T>(), m2 = call.results[1].as<T>(), v2 = call.results[2].as<T>();
-    for (std::size_t i = 0; i < w.size(); ++i) {
-      const C wi = static_cast<C>(w[i]) * shrink;
-      const C d = static_cast<C>(g[i]) + decay * wi;
-      const C mi = b1 * static_cast<C>(m[i]) + rest1 * d;
-      const C vi = b2 * static_cast<C>(v[i]) + rest2 * d * d;
-      m2[i] = static_cast<T>(mi);
-      v2[i] = static_cast<T>(vi);
-      w2[i] = static_cast<T>(wi - step * mi / (std::sqrt(vi) / root + epsilon));
-    }
-  });
+  const double least = call.attributes.number("epsilon", 1e-8);
+  return floating_block(
+      call, [=, rate_of = Rate(call)]<class C>(std::type_identity<C>, const ElementBlock& b) {
+        const double t = static_cast<double>(b.operand<float>(4)[0]) + 1, rate = rate_of.in(b);
+        const auto b1 = static_cast<C>(beta1), b2 = static_cast<C>(beta2);
+        const auto rest1 = static_cast<C>(1 - beta1), rest2 = static_cast<C>(1 - beta2);
+        const auto step = static_cast<C>(rate / (1 - std::pow(beta1, t)));
+        const auto root = static_cast<C>(1 / std::sqrt(1 - std::pow(beta2, t)));
+        const auto epsilon = static_cast<C>(least);
+        const auto shrink = static_cast<C>(is_decoupled ? 1 - rate * weight_decay : 1);
+        const auto decay = static_cast<C>(is_decoupled ? 0 : weight_decay);
+        for_each_element<C, 4, 3>(b, [=](C w, C g, C m, C v) {
+          const C w1 = w * shrink;
+          const C d = g + decay * w1;
+          const C m2 = b1 * m + rest1 * d;
+          const C v2 = b2 * v + rest2 * d * d;
+          return std::array<C, 3>{w1 - step * m2 / (std::sqrt(v2) * root + epsilon), m2, v2};
+        });
+      });
 }
 
-OpDef optimizer(std::string name, std::string doc, const OptimizerFacet& facet, Kernel kernel,
+OpDef optimizer(std::string name, std::string doc, std::vector<std::string> attributes,
+                const OptimizerFacet& facet, BlockKernel (*block)(const Call&),
                 std::vector<std::string> samples) {
   std::vector<int> overwrites{0};
   for (std::size_t s = 0; s < facet.states.size(); ++s) overwrites.push_back(static_cast<int>(2 + s));
   return {.name = std::move(name),
           .doc = std::move(doc),
+          .attributes = std::move(attributes),
           .rule_for = [facet](const Call& c) { return rule(facet, c); },
           .infer = [facet](const Call& c) { return infer(facet, c); },
-          .kernel = kernel,
+          .block = block,
           .samples = std::move(samples),
           .optimizer = facet,
           .overwrites = std::move(overwrites)};
@@ -135,20 +137,24 @@ OpDef optimizer(std::string name, std::string doc, const OptimizerFacet& facet, 
 }  // namespace
 
 std::vector<OpDef> optimizers() {
+  const std::vector<std::string> of_adam{"beta1", "beta2", "epsilon", "rate", "weight_decay"};
   const std::string adam = "f32[4,6], f32[4,6], f32[4,6], f32[4,6]>0, f32[]<5";
   return {
-      optimizer("sgd", "w' = w - rate (g + weight_decay w)", no_states, sgd_kernel,
+      optimizer("sgd", "w' = w - rate (g + weight_decay w)", {"rate", "weight_decay"}, no_states, sgd_block,
                 {"f32[4,6], f32[4,6] (rate=0.5)", "f32[6], f32[6] (rate=0.5, weight_decay=0.25)",
                  "f32[4,6], f32[4,6], f32[]<3"}),
-      optimizer("momentum", "m' = momentum m + g + weight_decay w; w' = w - rate m'", one_state,
-                momentum_kernel,
+      optimizer("momentum", "m' = momentum m + g + weight_decay w; w' = w - rate m'",
+                {"momentum", "nesterov", "rate", "weight_decay"}, one_state, momentum_block,
                 {"f32[4,6], f32[4,6], f32[4,6] (rate=0.5)",
                  "f32[6], f32[6], f32[6] (rate=0.5, momentum=0.5, weight_decay=0.25, nesterov=true)"}),
-      optimizer("adam", "Adam with bias correction; weight_decay w is added to the gradient", two_states,
-                adam_kernel<false>, {adam + " (rate=0.5)", adam + " (rate=0.5, weight_decay=0.1)"}),
-      optimizer("adamw", "Adam with bias correction; the weight decays by itself", two_states,
-                adam_kernel<true>,
-                {adam + " (rate=0.5)", adam + ", f32[]<3 (beta1=0.5, beta2=0.75, epsilon=0.001)"}),
+      optimizer("adam", "Adam with bias correction; weight_decay w is added to the gradient", of_adam,
+                two_states, adam_block<false>,
+                {adam + " (rate=0.5)",
+                 adam + " (beta1=0.5, beta2=0.75, epsilon=0.001, rate=0.5, weight_decay=0.1)"}),
+      optimizer("adamw", "Adam with bias correction; the weight decays by itself", of_adam, two_states,
+                adam_block<true>,
+                {adam + " (rate=0.5, weight_decay=0.1)",
+                 adam + ", f32[]<3 (beta1=0.5, beta2=0.75, epsilon=0.001)"}),
   };
 }
 

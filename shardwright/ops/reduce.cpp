@@ -1,9 +1,12 @@
 // Sums, means and maxima over dims: attribute `dims` (missing or empty = all), `keep` leaves them as size 1.
 
-#include <limits>
+#include <algorithm>
+#include <array>
 
+#include "shardwright/base/vectorize.h"
 #include "shardwright/graph/builder.h"
 #include "shardwright/ops/dims.h"
+#include "shardwright/ops/fold.h"
 #include "shardwright/ops/strided.h"
 #include "shardwright/ops/types.h"
 
@@ -63,97 +66,128 @@ std::vector<Type> infer_floating(const Call& call) {
   return infer_number(call);
 }
 
-/// Strides of the reduced tensor along the dims of `shape`: 0 along those that are reduced.
-Shape reduced_strides(const Attributes& attributes, const Shape& shape) {
-  const std::vector<bool> is_reduced = reduced_dims(attributes, shape);
-  Shape out(shape.size(), 0);
-  std::int64_t stride = 1;
-  for (std::size_t d = shape.size(); d-- > 0;)
-    if (!is_reduced[d]) {
-      out[d] = stride;
-      stride *= shape[d];
-    }
-  return out;
+/// Whether dim d is reduced, without a list.
+bool is_reduced(const Attributes& attributes, std::size_t d, std::size_t rank) {
+  const auto dims = dims_in(attributes);
+  return dims.empty() || std::any_of(dims.begin(), dims.end(), [&](std::int64_t listed) {
+           return listed == static_cast<std::int64_t>(d) ||
+                  listed == static_cast<std::int64_t>(d) - static_cast<std::int64_t>(rank);
+         });
 }
 
-struct Sum {
-  template <class A>
-  static constexpr A start = A(0);
-  template <class A>
-  A operator()(A a, A b) const {
-    return a + b;
+/// A walk over x (tensor 0) and over the reduced tensor, which stands still along reduced dims.
+Walk<2> reduction_walk(const Attributes& attributes, const Shape& shape) {
+  Walk<2> walk;
+  std::int64_t stride = 1, kept_stride = 1;
+  for (std::size_t d = shape.size(); d-- > 0;) {
+    const bool goes = is_reduced(attributes, d, shape.size());
+    walk.surround({shape[d], {stride, goes ? 0 : kept_stride}});
+    stride *= shape[d];
+    if (!goes) kept_stride *= shape[d];
+  }
+  return walk;
+}
+
+/// The loops of a walk that a result is made in, and those that are folded for it.
+struct Loops {
+  Walk<2> kept, folded;
+  bool folds_rows = false;  // the innermost loop is folded
+
+  Loops(const Attributes& attributes, const Shape& shape) {
+    const Walk<2> walk = reduction_walk(attributes, shape);
+    for (const Pass<2>& pass : walk.passes()) (pass.strides[1] == 0 ? folded : kept).surround(pass);
+    folds_rows = !walk.passes().empty() && walk.row().strides[1] == 0;
   }
 };
 
-/// A NaN among the elements is the result.
-struct Largest {
-  template <class A>
-  static constexpr A start = std::numeric_limits<A>::has_infinity ? -std::numeric_limits<A>::infinity()
-                                                                  : std::numeric_limits<A>::lowest();
-  template <class A>
-  A operator()(A a, A b) const {
-    return a > b || a != a ? a : b;
-  }
-};
+/// What is kept, over `count`: sums of floating elements become means.
+template <class F, class A>
+A finished(A kept, double count) {
+  if constexpr (std::is_same_v<F, Sum> && std::is_same_v<A, double>)
+    return kept / count;
+  else
+    return kept;
+}
 
-/// Folds with F in the accumulator type; `finish` makes the result of it.
-template <class F, class G>
-void reduce(const KernelCall& call, F f, G finish) {
-  const TensorView &x = call.operands[0], &y = call.results[0];
-  const Walk walk =
-      walk_over(x.shape, std::vector{strides_of(x.shape), reduced_strides(call.attributes, x.shape)});
-  const std::int64_t n = walk.row_length();
-  visit_number(x.dtype, [&]<class T>(std::type_identity<T>) {
-    using A = Accumulator<T>;
-    const T* const elements = x.as<T>().data();
-    std::vector<A> into(static_cast<std::size_t>(y.size()), F::template start<A>);
-    for_each_row(walk, [&](const Shape& at) {
-      const T* const from = elements + at[0];
-      A* const to = into.data() + at[1];
-      const auto element = [&](std::int64_t i) { return static_cast<A>(static_cast<Compute<T>>(from[i])); };
-      if (walk.step(1) != 0) {
-        for (std::int64_t i = 0; i < n; ++i) to[i] = f(to[i], element(i));
-      } else {
-        A a = *to;
-        for (std::int64_t i = 0; i < n; ++i) a = f(a, element(i));
-        *to = a;
-      }
+/// One result per row, or per set of rows.
+template <class F, class T>
+void fold_rows(const Loops& loops, const T* x, T* y, double count) {
+  using C = Compute<T>;
+  using A = typename F::template Kept<C>;
+  const std::int64_t n = loops.folded.row().extent;
+  for_each_point(loops.kept.passes(), [&](const auto& kept) {
+    A a = F::template start<A>;
+    for_each_point(loops.folded.around_row(), [&](const auto& at) {
+      const T* const row = x + kept[0] + at[0];
+      a = F{}(a, fold<F>(n, [row](std::int64_t i) { return static_cast<C>(row[i]); }));
     });
-    const auto out = y.as<T>();
-    for (std::size_t i = 0; i < out.size(); ++i)
-      out[i] = static_cast<T>(static_cast<Compute<T>>(finish(into[i])));
+    y[kept[1]] = static_cast<T>(static_cast<C>(finished<F>(a, count)));
   });
 }
 
-void sum_kernel(const KernelCall& call) {
-  reduce(call, Sum{}, [](auto a) { return a; });
+/// A row of results per set of rows, strip by strip.
+template <class F, class T>
+void fold_columns(const Loops& loops, const T* x, T* y, double count) {
+  using C = Compute<T>;
+  using A = typename F::template Kept<C>;
+  constexpr std::int64_t strip = 256;
+  const std::int64_t width = loops.kept.row().extent;
+  for_each_row(loops.kept, [&](const auto& kept) {
+    for (std::int64_t start = 0; start < width; start += strip) {
+      const std::int64_t n = std::min(strip, width - start);
+      std::array<A, strip> a;
+      a.fill(F::template start<A>);
+      A* const into = a.data();
+      for_each_point(loops.folded.passes(), [&](const auto& at) {
+        const T* const row = x + kept[0] + start + at[0];
+        for (std::int64_t i = 0; i < n; ++i) into[i] = F{}(into[i], static_cast<A>(static_cast<C>(row[i])));
+      });
+      T* const to = y + kept[1] + start;
+      for (std::int64_t i = 0; i < n; ++i)
+        to[i] = static_cast<T>(static_cast<C>(finished<F>(into[i], count)));
+    }
+  });
 }
+
+/// Folds with F. Where that is a sum, the result is divided by `count`.
+template <class F>
+void reduce(const KernelCall& call, double count = 1) {
+  visit_number(call.operands[0].dtype, [&]<class T>(std::type_identity<T>) {
+    vectorized([loops = Loops(call.attributes, call.operands[0].shape), count,
+                x = call.operands[0].as<T>().data(), y = call.results[0].as<T>().data()] {
+      loops.folds_rows ? fold_rows<F>(loops, x, y, count) : fold_columns<F>(loops, x, y, count);
+    });
+  });
+}
+
+void sum_kernel(const KernelCall& call) { reduce<Sum>(call); }
 
 /// Divides by the global count, so that partial results add up to the mean.
 void mean_kernel(const KernelCall& call) {
   double count = 1;
   for (std::size_t l = 0; l < call.rule.loops.size(); ++l)
     if (call.rule.loops[l].kind == LoopKind::sum) count *= static_cast<double>(call.box.loops[l].size);
-  reduce(call, Sum{}, [count](auto a) { return static_cast<decltype(a)>(a / count); });
+  reduce<Sum>(call, count);
 }
 
-void max_kernel(const KernelCall& call) {
-  reduce(call, Largest{}, [](auto a) { return a; });
-}
+void max_kernel(const KernelCall& call) { reduce<Largest>(call); }
 
-/// dx = dy where x is the largest, else 0.
+/// dx = dy where x is the largest, else 0. Along a row y and dy go along, or stand still.
 void max_gradient_kernel(const KernelCall& call) {
   const TensorView &dy = call.operands[0], &x = call.operands[1], &y = call.operands[2];
-  const Walk walk =
-      walk_over(x.shape, std::vector{strides_of(x.shape), reduced_strides(call.attributes, x.shape)});
-  const std::int64_t n = walk.row_length(), step = walk.step(1);
   visit_floating(x.dtype, [&]<class T>(std::type_identity<T>) {
-    for_each_row(walk, [&](const Shape& at) {
-      T* const to = call.results[0].as<T>().data() + at[0];
-      const T* const from = x.as<T>().data() + at[0];
-      const T* const largest = y.as<T>().data() + at[1];
-      const T* const gradient = dy.as<T>().data() + at[1];
-      for (std::int64_t i = 0; i < n; ++i) to[i] = from[i] == largest[i * step] ? gradient[i * step] : T(0);
+    vectorized([walk = reduction_walk(call.attributes, x.shape), to = call.results[0].as<T>().data(),
+                from = x.as<T>().data(), largest = y.as<T>().data(), gradient = dy.as<T>().data()] {
+      const Pass<2> row = walk.row();
+      for_each_row(walk, [=](const auto& at) {
+        const T *const values = from + at[0], *const best = largest + at[1], *const g = gradient + at[1];
+        T* const out = to + at[0];
+        const T still_best = *best, still_g = *g;
+        if (row.strides[1] == 0)
+          for (std::int64_t i = 0; i < row.extent; ++i) out[i] = values[i] == still_best ? still_g : T(0);
+        else
+          for (std::int64_t i = 0; i < row.extent; ++i) out[i] = values[i] == best[i] ? g[i] : T(0);
+      });
     });
   });
 }
@@ -202,6 +236,7 @@ std::vector<OpDef> reduce() {
   return {{
               .name = "reduce_sum",
               .doc = "y = sum of x over `dims`",
+              .attributes = {"dims", "keep"},
               .rule_for = rule_with("+"),
               .linear = "{0}",
               .infer = infer_number,
@@ -212,6 +247,7 @@ std::vector<OpDef> reduce() {
           {
               .name = "reduce_mean",
               .doc = "y = mean of x over `dims`",
+              .attributes = {"dims", "keep"},
               .rule_for = rule_with("+"),
               .linear = "{0}",
               .infer = infer_floating,
@@ -222,6 +258,7 @@ std::vector<OpDef> reduce() {
           {
               .name = "reduce_max",
               .doc = "y = largest of x over `dims`; the gradient goes to every position that is the largest",
+              .attributes = {"dims", "keep"},
               .rule_for = rule_with(">"),
               .infer = infer_number,
               .gradient = max_gradient,
@@ -231,6 +268,7 @@ std::vector<OpDef> reduce() {
           {
               .name = "reduce_max_grad",
               .doc = "dx = dy where x = y, else 0",
+              .attributes = {"dims", "keep"},
               .rule_for = max_gradient_rule,
               .linear = "{0}",
               .infer = infer_max_gradient,

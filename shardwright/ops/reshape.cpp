@@ -124,6 +124,41 @@ std::vector<Type> infer_flatten(const Call& call) {
   return {{x.dtype, std::move(shape)}};
 }
 
+/// Per dim of `shape` whether `dims` names it. Throws: Error if there are none or one is named twice.
+std::vector<bool> named_dims(const Attributes& attributes, const Shape& shape) {
+  const std::vector<std::int64_t> dims = attributes.integers("dims");
+  std::vector<bool> named(shape.size());
+  for (std::int64_t d : dims) {
+    if (named[dim_of(d, shape)]) throw error("dims={} names dim {} twice", to_text(dims), d);
+    named[dim_of(d, shape)] = true;
+  }
+  if (dims.empty()) throw error("dims should say which; write for example (dims=[0])");
+  return named;
+}
+
+std::vector<Type> infer_squeeze(const Call& call) {
+  check_count(call, 1);
+  const Type& x = call.operands[0];
+  const std::vector<bool> goes = named_dims(call.attributes, x.shape);
+  Type y{x.dtype, {}};
+  for (std::size_t d = 0; d < x.shape.size(); ++d) {
+    if (goes[d] && x.shape[d] != 1) throw error("dim {} of {} is {} and not 1", d, to_text(x), x.shape[d]);
+    if (!goes[d]) y.shape.push_back(x.shape[d]);
+  }
+  return {y};
+}
+
+/// `dims` are those of the result.
+std::vector<Type> infer_expand_dims(const Call& call) {
+  check_count(call, 1);
+  const Type& x = call.operands[0];
+  Type y{x.dtype, Shape(x.shape.size() + call.attributes.integers("dims").size(), 1)};
+  const std::vector<bool> comes = named_dims(call.attributes, y.shape);
+  for (std::size_t d = 0, from = 0; d < y.shape.size(); ++d)
+    if (!comes[d]) y.shape[d] = x.shape[from++];
+  return {y};
+}
+
 std::vector<ValueId> gradient(Gradient& g) {
   return {g.call("reshape", {g.dy()}, {{"shape", g.type(g.in(0)).shape}})};
 }
@@ -149,6 +184,7 @@ std::vector<OpDef> reshape() {
   return {{
               .name = "reshape",
               .doc = "the elements of x in the same order, as `shape`",
+              .attributes = {"shape"},
               .rule_for = rule_with(infer_reshape),
               .linear = "{0}",
               .infer = infer_reshape,
@@ -168,12 +204,37 @@ std::vector<OpDef> reshape() {
           {
               .name = "flatten",
               .doc = "dims from `start` on made into one",
+              .attributes = {"start"},
               .rule_for = rule_with(infer_flatten),
               .linear = "{0}",
               .infer = infer_flatten,
               .gradient = gradient,
               .kernel = kernel,
               .samples = {"f32[4,6,2]", "f32[2,6,2] (start=0)"},
+              .is_alias = true,
+          },
+          {
+              .name = "squeeze",
+              .doc = "x without the dims `dims`, which are of size 1",
+              .attributes = {"dims"},
+              .rule_for = rule_with(infer_squeeze),
+              .linear = "{0}",
+              .infer = infer_squeeze,
+              .gradient = gradient,
+              .kernel = kernel,
+              .samples = {"f32[4,1,6] (dims=[1])", "f32[1,6,1] (dims=[-1,0])"},
+              .is_alias = true,
+          },
+          {
+              .name = "expand_dims",
+              .doc = "x with dims of size 1 put in, so that they are dims `dims` of y",
+              .attributes = {"dims"},
+              .rule_for = rule_with(infer_expand_dims),
+              .linear = "{0}",
+              .infer = infer_expand_dims,
+              .gradient = gradient,
+              .kernel = kernel,
+              .samples = {"f32[4,6] (dims=[1])", "f32[6] (dims=[0,-1])"},
               .is_alias = true,
           }};
 }

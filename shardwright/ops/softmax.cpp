@@ -3,11 +3,15 @@
 //   y = e^(x - m) / s,  log y = x - m - log s,   m = max x,  s = sum e^(x - m)
 //   dx = y (dy - sum dy y)          and for log_softmax     dx = dy - e^y sum dy
 
+#include <algorithm>
+#include <array>
 #include <cmath>
-#include <limits>
 
+#include "shardwright/base/vectorize.h"
 #include "shardwright/graph/builder.h"
 #include "shardwright/ops/dims.h"
+#include "shardwright/ops/fold.h"
+#include "shardwright/ops/math.h"
 #include "shardwright/ops/types.h"
 
 namespace shardwright::ops {
@@ -33,72 +37,153 @@ std::vector<Type> infer(const Call& call) {
   return {std::move(type)};
 }
 
-/// Calls `f(start)` for every line along the softmax dim; element c of it stands at start + c * step.
-struct Lines {
-  std::int64_t length = 1;
-  std::int64_t step = 1;
-  std::int64_t count = 1;
+Lines lines_of(const KernelCall& call) {
+  const Shape& shape = call.operands[0].shape;
+  return {shape, dim_of(call.attributes.integer("dim", -1), shape)};
+}
 
-  explicit Lines(const KernelCall& call) {
-    const Shape& shape = call.operands[0].shape;
-    const std::size_t d = dim_of(call.attributes.integer("dim", -1), shape);
-    length = shape[d];
-    step = strides_of(shape)[d];
-    count = length == 0 ? 0 : element_count(shape) / length;
-  }
-  template <class F>
-  void for_each(F f) const {
-    for (std::int64_t i = 0; i < count; ++i) f(i / step * step * length + i % step);
-  }
-};
+/// Where elements are stored as they are computed, e^(x - m) waits in the result for its sum.
+template <bool is_log, class T>
+constexpr bool keeps_exponentials = !is_log && std::is_same_v<T, Compute<T>>;
 
-/// x: the line's elements, y: where the result goes. The result may overwrite the operand.
+/// One line whose elements are neighbours. The result may overwrite the operand.
+template <bool is_log, class T>
+void softmax_row(const T* x, T* y, std::int64_t length) {
+  using C = Compute<T>;
+  const C largest = fold<Largest>(length, [x](std::int64_t c) { return static_cast<C>(x[c]); });
+  const auto power = [x, largest](std::int64_t c) { return math::exp(static_cast<C>(x[c]) - largest); };
+  double sum = 0;
+  if constexpr (keeps_exponentials<is_log, T>) {
+#pragma GCC ivdep
+    for (std::int64_t c = 0; c < length; ++c) y[c] = power(c);
+    sum = fold<Sum>(length, [y](std::int64_t c) { return y[c]; });
+  } else {
+    sum = fold<Sum>(length, power);
+  }
+  const C log_sum = largest + static_cast<C>(std::log(sum)), scale = static_cast<C>(1 / sum);
+#pragma GCC ivdep
+  for (std::int64_t c = 0; c < length; ++c)
+    if constexpr (is_log)
+      y[c] = static_cast<T>(static_cast<C>(x[c]) - log_sum);
+    else
+      y[c] = static_cast<T>((keeps_exponentials<is_log, T> ? static_cast<C>(y[c]) : power(c)) * scale);
+}
+
+/// How many lines that stand side by side are computed together.
+constexpr std::int64_t side_by_side = 128;
+
+/// `count` lines that stand side by side, `step` from element to element of each.
+template <bool is_log, class T>
+void softmax_columns(const T* x, T* y, std::int64_t length, std::int64_t step, std::int64_t count) {
+  using C = Compute<T>;
+  std::array<C, side_by_side> most, scales;
+  std::array<double, side_by_side> sums{};
+  most.fill(Largest::start<C>);
+  C *const largest = most.data(), *const scale = scales.data();
+  double* const sum = sums.data();
+  for (std::int64_t c = 0; c < length; ++c)
+    for (std::int64_t i = 0; i < count; ++i)
+      largest[i] = Largest{}(largest[i], static_cast<C>(x[c * step + i]));
+  const auto power = [=](std::int64_t at, std::int64_t i) {
+    return math::exp(static_cast<C>(x[at]) - largest[i]);
+  };
+  for (std::int64_t c = 0; c < length; ++c) {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < count; ++i) {
+      const C p = power(c * step + i, i);
+      if constexpr (keeps_exponentials<is_log, T>) y[c * step + i] = p;
+      sum[i] += static_cast<double>(p);
+    }
+  }
+  for (std::int64_t i = 0; i < count; ++i)
+    scale[i] = is_log ? largest[i] + static_cast<C>(std::log(sum[i])) : static_cast<C>(1 / sum[i]);
+  for (std::int64_t c = 0; c < length; ++c) {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t at = c * step + i;
+      if constexpr (is_log)
+        y[at] = static_cast<T>(static_cast<C>(x[at]) - scale[i]);
+      else
+        y[at] =
+            static_cast<T>((keeps_exponentials<is_log, T> ? static_cast<C>(y[at]) : power(at, i)) * scale[i]);
+    }
+  }
+}
+
 template <bool is_log>
 void kernel(const KernelCall& call) {
-  const Lines lines(call);
   visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
-    using C = Compute<T>;
-    const auto in = call.operands[0].as<T>();
-    const auto out = call.results[0].as<T>();
-    lines.for_each([&](std::int64_t start) {
-      const T* const x = in.data() + start;
-      T* const y = out.data() + start;
-      C largest = -std::numeric_limits<C>::infinity();
-      for (std::int64_t c = 0; c < lines.length; ++c)
-        largest = std::max(largest, static_cast<C>(x[c * lines.step]));
-      double sum = 0;
-      for (std::int64_t c = 0; c < lines.length; ++c)
-        sum += std::exp(static_cast<C>(x[c * lines.step]) - largest);
-      const C log_sum = largest + static_cast<C>(std::log(sum));
-      const C scale = static_cast<C>(1 / sum);
-      for (std::int64_t c = 0; c < lines.length; ++c) {
-        const C v = static_cast<C>(x[c * lines.step]);
-        y[c * lines.step] = static_cast<T>(is_log ? v - log_sum : std::exp(v - largest) * scale);
+    vectorized([lines = lines_of(call), x = call.operands[0].as<T>().data(),
+                y = call.results[0].as<T>().data()] {
+      for (std::int64_t o = 0; o < lines.outer; ++o) {
+        const std::int64_t start = o * lines.length * lines.inner;
+        if (lines.inner == 1)
+          softmax_row<is_log>(x + start, y + start, lines.length);
+        else
+          for (std::int64_t at = start, left = lines.inner; left > 0;
+               at += side_by_side, left -= side_by_side)
+            softmax_columns<is_log>(x + at, y + at, lines.length, lines.inner, std::min(side_by_side, left));
       }
     });
   });
 }
 
+template <bool is_log, class C>
+C addend(C dy, C y) {
+  return is_log ? dy : dy * y;
+}
+
+template <bool is_log, class C>
+C derivative(C dy, C y, C total) {
+  return is_log ? dy - math::exp(y) * total : y * (dy - total);
+}
+
+template <bool is_log, class T>
+void gradient_row(const T* dy, const T* y, T* dx, std::int64_t length) {
+  using C = Compute<T>;
+  const C total = static_cast<C>(fold<Sum>(length, [dy, y](std::int64_t c) {
+    return addend<is_log>(static_cast<C>(dy[c]), static_cast<C>(y[c]));
+  }));
+#pragma GCC ivdep
+  for (std::int64_t c = 0; c < length; ++c)
+    dx[c] = static_cast<T>(derivative<is_log>(static_cast<C>(dy[c]), static_cast<C>(y[c]), total));
+}
+
+template <bool is_log, class T>
+void gradient_columns(const T* dy, const T* y, T* dx, std::int64_t length, std::int64_t step,
+                      std::int64_t count) {
+  using C = Compute<T>;
+  std::array<double, side_by_side> sums{};
+  double* const sum = sums.data();
+  for (std::int64_t c = 0; c < length; ++c)
+    for (std::int64_t i = 0; i < count; ++i)
+      sum[i] += static_cast<double>(
+          addend<is_log>(static_cast<C>(dy[c * step + i]), static_cast<C>(y[c * step + i])));
+  for (std::int64_t c = 0; c < length; ++c) {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t at = c * step + i;
+      dx[at] = static_cast<T>(
+          derivative<is_log>(static_cast<C>(dy[at]), static_cast<C>(y[at]), static_cast<C>(sum[i])));
+    }
+  }
+}
+
 template <bool is_log>
 void gradient_kernel(const KernelCall& call) {
-  const Lines lines(call);
   visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
-    using C = Compute<T>;
-    const auto gradients = call.operands[0].as<T>(), results = call.operands[1].as<T>();
-    const auto out = call.results[0].as<T>();
-    lines.for_each([&](std::int64_t start) {
-      const auto dy = [&](std::int64_t c) {
-        return static_cast<C>(gradients[static_cast<std::size_t>(start + c * lines.step)]);
-      };
-      const auto y = [&](std::int64_t c) {
-        return static_cast<C>(results[static_cast<std::size_t>(start + c * lines.step)]);
-      };
-      double sum = 0;
-      for (std::int64_t c = 0; c < lines.length; ++c) sum += is_log ? dy(c) : dy(c) * y(c);
-      const C total = static_cast<C>(sum);
-      for (std::int64_t c = 0; c < lines.length; ++c)
-        out[static_cast<std::size_t>(start + c * lines.step)] =
-            static_cast<T>(is_log ? dy(c) - std::exp(y(c)) * total : y(c) * (dy(c) - total));
+    vectorized([lines = lines_of(call), dy = call.operands[0].as<T>().data(),
+                y = call.operands[1].as<T>().data(), dx = call.results[0].as<T>().data()] {
+      for (std::int64_t o = 0; o < lines.outer; ++o) {
+        const std::int64_t start = o * lines.length * lines.inner;
+        if (lines.inner == 1)
+          gradient_row<is_log>(dy + start, y + start, dx + start, lines.length);
+        else
+          for (std::int64_t at = start, left = lines.inner; left > 0;
+               at += side_by_side, left -= side_by_side)
+            gradient_columns<is_log>(dy + at, y + at, dx + at, lines.length, lines.inner,
+                                     std::min(side_by_side, left));
+      }
     });
   });
 }
@@ -111,6 +196,7 @@ std::vector<OpDef> family(const std::string& name, std::string doc, std::string 
   return {{
               .name = name,
               .doc = std::move(doc),
+              .attributes = {"dim"},
               .rule_for = rule,
               .infer = infer<1>,
               .gradient = gradient,
@@ -121,6 +207,7 @@ std::vector<OpDef> family(const std::string& name, std::string doc, std::string 
           {
               .name = name + "_grad",
               .doc = std::move(gradient_doc),
+              .attributes = {"dim"},
               .rule_for = gradient_rule,
               .linear = "{0}",
               .infer = infer<2>,

@@ -6,12 +6,14 @@ namespace shardwright::ops {
 namespace {
 
 OpDef step(std::string name, std::string doc, StepKind kind, Reduction reduction = Reduction::sum) {
-  return {.name = std::move(name),
-          .doc = std::move(doc),
-          .rule = "... -> ...",
-          .kind = OpKind::step,
-          .step = kind,
-          .reduction = reduction};
+  OpDef op{.name = std::move(name),
+           .doc = std::move(doc),
+           .rule = "... -> ...",
+           .kind = OpKind::step,
+           .step = kind,
+           .reduction = reduction};
+  if (kind == StepKind::all_reduce || kind == StepKind::mask) op.overwrites = {0};
+  return op;
 }
 
 }  // namespace
@@ -25,7 +27,8 @@ std::vector<OpDef> steps() {
           step("all_reduce.sum", "sum partials", StepKind::all_reduce, Reduction::sum),
           step("all_reduce.max", "largest of partials", StepKind::all_reduce, Reduction::max),
           step("permute", "reorder or swap axes", StepKind::permute),
-          step("exchange", "any layout to any other", StepKind::exchange)};
+          step("exchange", "any layout to any other", StepKind::exchange),
+          step("halo", "fetch what windows reach of the neighbours' parts", StepKind::halo)};
 }
 
 }  // namespace shardwright::ops

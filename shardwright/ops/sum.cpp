@@ -4,6 +4,7 @@
 #include <array>
 
 #include "shardwright/graph/builder.h"
+#include "shardwright/ops/block.h"
 #include "shardwright/ops/types.h"
 
 namespace shardwright::ops {
@@ -26,21 +27,31 @@ std::vector<Type> infer(const Call& call) {
   return {common_type(call, call.operands.size())};
 }
 
-/// Block by block, so that the sum is kept in the compute type and the result may overwrite any operand.
-void kernel(const KernelCall& call) {
-  visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
-    const auto y = call.results[0].as<T>();
-    std::array<Compute<T>, 512> block;
-    for (std::size_t start = 0; start < y.size(); start += block.size()) {
-      const std::size_t n = std::min(block.size(), y.size() - start);
-      block.fill(0);
-      for (const TensorView& operand : call.operands) {
-        const T* const x = operand.as<T>().data() + start;
-        for (std::size_t i = 0; i < n; ++i) block[i] += static_cast<Compute<T>>(x[i]);
-      }
-      for (std::size_t i = 0; i < n; ++i) y[start + i] = static_cast<T>(block[i]);
-    }
-  });
+/// Strip by strip, so that the sum is kept in the compute type and the result may overwrite any operand.
+template <class T>
+void add_up(const ElementBlock& block) {
+  using C = Compute<T>;
+  constexpr std::int64_t strip = 512;
+  std::array<C, strip> sum;
+  for (std::int64_t start = 0; start < block.count; start += strip) {
+    const std::int64_t n = std::min(strip, block.count - start);
+    for (std::size_t k = 0; k < block.operands.size(); ++k)
+      vectorized([to = sum.data(), x = block.operand<T>(k) + start, n, is_first = k == 0] {
+        for (std::int64_t i = 0; i < n; ++i)
+          to[i] = is_first ? static_cast<C>(x[i]) : to[i] + static_cast<C>(x[i]);
+      });
+    vectorized([y = block.result<T>(0) + start, from = sum.data(), n] {
+      for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<T>(from[i]);
+    });
+  }
+}
+
+/// Two addends need no sum beside the result.
+BlockKernel block(const Call& call) {
+  if (call.operands.size() == 2) return floating_elements<2>(call, [](auto a, auto b) { return a + b; });
+  BlockKernel kernel;
+  visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) { kernel = add_up<T>; });
+  return kernel;
 }
 
 }  // namespace
@@ -53,7 +64,7 @@ std::vector<OpDef> sum() {
       .linear_for = linear,
       .infer = infer,
       .gradient = [](Gradient& g) { return std::vector<ValueId>(g.operand_count(), g.dy()); },
-      .kernel = kernel,
+      .block = block,
       .samples = {"f32[4,6]", "f32[4,6], f32[4,6]", "f32[2,6,4], f32[2,6,4], f32[2,6,4]"},
       .overwrites = {0},
   }};

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "shardwright/graph/op.h"
@@ -82,14 +83,21 @@ void visit_number(DType dtype, F&& f) {
 template <class T>
 using Accumulator = std::conditional_t<FloatingElement<T>, double, std::int64_t>;
 
-/// The integers in an i32 or i64 tensor.
-inline std::vector<std::int64_t> integers_in(const TensorView& t) {
-  std::vector<std::int64_t> out;
-  if (t.dtype == DType::i32)
-    out.assign(t.as<std::int32_t>().begin(), t.as<std::int32_t>().end());
-  else
-    out.assign(t.as<std::int64_t>().begin(), t.as<std::int64_t>().end());
-  return out;
-}
+/// The elements of an i32 or i64 tensor.
+class Integers {
+ public:
+  explicit Integers(const TensorView& t)
+      : size_(t.size()),
+        narrow_(t.dtype == DType::i32 ? t.as<std::int32_t>().data() : nullptr),
+        wide_(t.dtype == DType::i32 ? nullptr : t.as<std::int64_t>().data()) {}
+
+  std::int64_t size() const { return size_; }
+  std::int64_t operator[](std::int64_t i) const { return narrow_ ? narrow_[i] : wide_[i]; }
+
+ private:
+  std::int64_t size_;
+  const std::int32_t* narrow_;
+  const std::int64_t* wide_;
+};
 
 }  // namespace shardwright::ops

@@ -1,131 +1,14 @@
 // Element-wise functions of one operand. Each is one row: its value, and its derivative told by x or by y.
-//
-// The gradient of NAME is the operator NAME_grad(dy, x or y) = dy f'(x), linear in dy. Told by y where
-// possible: then x need not be kept for the backward, and y often is anyway.
 
 #include <cmath>
+#include <limits>
 #include <numbers>
 
-#include "shardwright/graph/builder.h"
-#include "shardwright/ops/types.h"
+#include "shardwright/ops/elementwise.h"
+#include "shardwright/ops/math.h"
 
 namespace shardwright::ops {
 namespace {
-
-/// y = f(x)
-template <class F>
-void map(const KernelCall& call, F f) {
-  visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
-    const auto x = call.operands[0].as<T>();
-    const auto y = call.results[0].as<T>();
-    for (std::size_t i = 0; i < y.size(); ++i) y[i] = static_cast<T>(f(static_cast<Compute<T>>(x[i])));
-  });
-}
-
-/// dx = dy d(x or y)
-template <class D>
-void map_gradient(const KernelCall& call, D derivative) {
-  visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
-    const auto dy = call.operands[0].as<T>();
-    const auto at = call.operands[1].as<T>();
-    const auto dx = call.results[0].as<T>();
-    for (std::size_t i = 0; i < dx.size(); ++i)
-      dx[i] = static_cast<T>(static_cast<Compute<T>>(dy[i]) * derivative(static_cast<Compute<T>>(at[i])));
-  });
-}
-
-OpDef elementwise(OpDef op, std::size_t operands) {
-  op.rule = operands == 1 ? "... -> ..." : "..., ... -> ...";
-  op.overwrites = {0};
-  if (!op.infer) op.infer = [operands](const Call& c) { return std::vector{common_type(c, operands)}; };
-  return op;
-}
-
-enum class ToldBy { x, y };
-
-/// The function `name` and its NAME_grad. `domain` is where samples lie: `>0`, `!=0` or anything.
-template <class F, class D>
-std::vector<OpDef> function(const std::string& name, std::string doc, F, D, ToldBy told_by,
-                            const std::string& domain = "") {
-  const auto gradient = [name, told_by](Gradient& g) {
-    const ValueId at = told_by == ToldBy::x ? g.in(0) : g.out();
-    return std::vector{g.call(name + "_grad", {g.dy(), at}, g.attributes())};
-  };
-  return {elementwise({.name = name,
-                       .doc = std::move(doc),
-                       .gradient = gradient,
-                       .kernel = [](const KernelCall& c) { map(c, F{}); },
-                       .samples = {fmt::format("f32[4,6]{}", domain), fmt::format("f32[2,6,4]{}", domain)}},
-                      1),
-          elementwise({.name = name + "_grad",
-                       .doc = fmt::format("dx = dy times the derivative of {}, told by {}", name,
-                                          told_by == ToldBy::x ? "x" : "y"),
-                       .linear = "{0}",
-                       .kernel = [](const KernelCall& c) { map_gradient(c, D{}); },
-                       .samples = {fmt::format("f32[4,6], f32[4,6]{}", domain)}},
-                      2)};
-}
-
-// ---- gelu: y = x P(X <= x), X standard normal ----
-
-constexpr auto gelu_exact = [](auto x) {
-  using C = decltype(x);
-  return x * C(0.5) * (C(1) + std::erf(x * (std::numbers::sqrt2_v<C> / 2)));
-};
-
-constexpr auto gelu_exact_derivative = [](auto x) {
-  using C = decltype(x);
-  const C density =
-      std::exp(x * x * C(-0.5)) * (std::numbers::inv_sqrtpi_v<C> * std::numbers::sqrt2_v<C> / 2);
-  return C(0.5) * (C(1) + std::erf(x * (std::numbers::sqrt2_v<C> / 2))) + x * density;
-};
-
-/// tanh of the inner polynomial sqrt(2 / pi) (x + 0.044715 x^3), and that polynomial's derivative.
-template <class C>
-struct GeluInner {
-  C tanh, slope;
-  explicit GeluInner(C x) {
-    const C c = std::numbers::sqrt2_v<C> * std::numbers::inv_sqrtpi_v<C>;
-    tanh = std::tanh(c * (x + C(0.044715) * x * x * x));
-    slope = c * (C(1) + C(3 * 0.044715) * x * x);
-  }
-};
-
-constexpr auto gelu_tanh = [](auto x) {
-  using C = decltype(x);
-  return C(0.5) * x * (C(1) + GeluInner<C>(x).tanh);
-};
-
-constexpr auto gelu_tanh_derivative = [](auto x) {
-  using C = decltype(x);
-  const GeluInner<C> in(x);
-  return C(0.5) * (C(1) + in.tanh) + C(0.5) * x * (C(1) - in.tanh * in.tanh) * in.slope;
-};
-
-bool uses_tanh(const Attributes& attributes) {
-  const std::string form = attributes.text("approximate", "none");
-  if (form != "none" && form != "tanh") throw error("approximate={} is unknown; write none or tanh", form);
-  return form == "tanh";
-}
-
-std::vector<OpDef> gelu() {
-  auto ops = function("gelu", "y = x P(X <= x) for a standard normal X; approximate=tanh for the tanh form",
-                      gelu_exact, gelu_exact_derivative, ToldBy::x);
-  for (OpDef& op : ops) {
-    op.infer = [infer = op.infer](const Call& c) {
-      uses_tanh(c.attributes);
-      return infer(c);
-    };
-    op.samples.push_back(op.samples[0] + " (approximate=tanh)");
-  }
-  ops[0].kernel = [](const KernelCall& c) {
-    uses_tanh(c.attributes) ? map(c, gelu_tanh) : map(c, gelu_exact);
-  };
-  ops[1].kernel = [](const KernelCall& c) {
-    uses_tanh(c.attributes) ? map_gradient(c, gelu_tanh_derivative) : map_gradient(c, gelu_exact_derivative);
-  };
-  return ops;
-}
 
 // ---- functions whose gradient is an operator that there is already ----
 
@@ -135,11 +18,11 @@ std::vector<ValueId> square_gradient(Gradient& g) {  // dx = 2 dy x
 
 std::vector<OpDef> plain_functions() {
   using Values = std::vector<ValueId>;
-  const auto scale_kernel = [](const KernelCall& c) {
-    map(c, [f = c.attributes.number("factor", 1)](auto x) { return x * static_cast<decltype(x)>(f); });
+  const auto scale_block = [](const Call& c) {
+    return map(c, [f = c.attributes.number("factor", 1)](auto x) { return x * static_cast<decltype(x)>(f); });
   };
-  const auto shift_kernel = [](const KernelCall& c) {
-    map(c, [v = c.attributes.number("value", 0)](auto x) { return x + static_cast<decltype(x)>(v); });
+  const auto shift_block = [](const Call& c) {
+    return map(c, [v = c.attributes.number("value", 0)](auto x) { return x + static_cast<decltype(x)>(v); });
   };
   return {
       elementwise({.name = "exp",
@@ -148,7 +31,7 @@ std::vector<OpDef> plain_functions() {
                        [](Gradient& g) {
                          return Values{g.call("mul", {g.dy(), g.out()})};
                        },
-                   .kernel = [](const KernelCall& c) { map(c, [](auto x) { return std::exp(x); }); },
+                   .block = [](const Call& c) { return map(c, [](auto x) { return math::exp(x); }); },
                    .samples = {"f32[4,6]"}},
                   1),
       elementwise({.name = "log",
@@ -157,45 +40,107 @@ std::vector<OpDef> plain_functions() {
                        [](Gradient& g) {
                          return Values{g.call("div", {g.dy(), g.in(0)})};
                        },
-                   .kernel = [](const KernelCall& c) { map(c, [](auto x) { return std::log(x); }); },
+                   .block = [](const Call& c) { return map(c, [](auto x) { return math::log(x); }); },
                    .samples = {"f32[4,6]>0"}},
                   1),
       elementwise({.name = "neg",
                    .doc = "y = -x",
                    .linear = "{0}",
                    .gradient = [](Gradient& g) { return Values{g.call("neg", {g.dy()})}; },
-                   .kernel = [](const KernelCall& c) { map(c, [](auto x) { return -x; }); },
+                   .block = [](const Call& c) { return map(c, [](auto x) { return -x; }); },
                    .samples = {"f32[4,6]"}},
                   1),
       elementwise({.name = "square",
                    .doc = "y = x^2",
                    .gradient = square_gradient,
-                   .kernel = [](const KernelCall& c) { map(c, [](auto x) { return x * x; }); },
+                   .block = [](const Call& c) { return map(c, [](auto x) { return x * x; }); },
                    .samples = {"f32[4,6]"}},
-                  1),
-      elementwise({.name = "sign",
-                   .doc = "y = -1, 0 or 1; no gradient flows",
-                   .gradient = [](Gradient&) { return Values{ValueId{}}; },
-                   .kernel =
-                       [](const KernelCall& c) {
-                         map(c, [](auto x) { return static_cast<decltype(x)>((x > 0) - (x < 0)); });
-                       },
-                   .samples = {"f32[4,6]!=0"}},
                   1),
       elementwise({.name = "scale",
                    .doc = "y = factor x",
+                   .attributes = {"factor"},
                    .linear = "{0}",
                    .gradient = [](Gradient& g) { return Values{g.call("scale", {g.dy()}, g.attributes())}; },
-                   .kernel = scale_kernel,
+                   .block = scale_block,
                    .samples = {"f32[4,6] (factor=0.5)"}},
                   1),
       elementwise({.name = "shift",
                    .doc = "y = x + value",
+                   .attributes = {"value"},
                    .gradient = [](Gradient& g) { return Values{g.dy()}; },
-                   .kernel = shift_kernel,
+                   .block = shift_block,
                    .samples = {"f32[4,6] (value=2.5)"}},
                   1),
   };
+}
+
+/// A step function: its derivative is 0 wherever there is one.
+template <class F>
+OpDef steps(std::string name, std::string doc, F f) {
+  return elementwise({.name = std::move(name),
+                      .doc = std::move(doc),
+                      .gradient = [](Gradient&) { return std::vector<ValueId>{ValueId{}}; },
+                      .block = [f](const Call& c) { return map(c, f); },
+                      .samples = {"f32[4,6]"}},
+                     1);
+}
+
+// ---- functions with attributes ----
+
+/// x^p; x and x^2, the factors of x^2 and x^3 and of their derivatives, without logarithms.
+template <class C>
+C to_the(C x, double p) {
+  return p == 1 ? x : p == 2 ? x * x : static_cast<C>(std::pow(x, static_cast<C>(p)));
+}
+
+std::vector<OpDef> power() {
+  const auto exponent = [](const Attributes& a) { return a.number("exponent", 1); };
+  return function_with(
+      "power", "y = x^exponent, a constant", {"exponent"},
+      [exponent](const Attributes& a) {
+        return [p = exponent(a)](auto x) { return p == 3 ? x * x * x : to_the(x, p); };
+      },
+      [exponent](const Attributes& a) {
+        return [p = exponent(a)](auto x) { return static_cast<decltype(x)>(p) * to_the(x, p - 1); };
+      },
+      ToldBy::x, {"f32[4,6] (exponent=3)", "f32[2,6,4]>0 (exponent=-1.5)"});
+}
+
+struct Limits {
+  double min, max;
+  explicit Limits(const Attributes& a)
+      : min(a.number("min", -std::numeric_limits<double>::infinity())),
+        max(a.number("max", std::numeric_limits<double>::infinity())) {
+    if (min > max) throw error("min={} is above max={}", min, max);
+  }
+};
+
+/// The gradient flows where x is between the limits or on one.
+std::vector<OpDef> clip() {
+  auto ops = function_with(
+      "clip", "y = x, but at least min and at most max; either may be missing", {"max", "min"},
+      [](const Attributes& a) {
+        return [limits = Limits(a)](auto x) {
+          using C = decltype(x);
+          const auto least = static_cast<C>(limits.min), most = static_cast<C>(limits.max);
+          const C from_below = x < least ? least : x;
+          return from_below > most ? most : from_below;
+        };
+      },
+      [](const Attributes& a) {
+        return [limits = Limits(a)](auto x) {
+          using C = decltype(x);
+          const bool is_between = (x >= static_cast<C>(limits.min)) & (x <= static_cast<C>(limits.max));
+          return is_between ? C(1) : C(0);
+        };
+      },
+      ToldBy::x, {"f32[4,6] (min=-1, max=0.75)", "f32[2,6,4] (min=0.5)", "f32[4,6] (max=1.5)"});
+  for (OpDef& op : ops)
+    op.infer = [infer = op.infer](const Call& c) {
+      Limits{c.attributes};
+      return infer(c);
+    };
+  return ops;
 }
 
 }  // namespace
@@ -203,15 +148,14 @@ std::vector<OpDef> plain_functions() {
 std::vector<OpDef> unary() {
   std::vector<OpDef> all = plain_functions();
   const auto add = [&](std::vector<OpDef> ops) { all.insert(all.end(), ops.begin(), ops.end()); };
-  add(gelu());
   add(function(
       "relu", "y = x where x > 0, else 0", [](auto x) { return x < 0 ? 0 : x; },
       [](auto y) { return static_cast<decltype(y)>(y > 0); }, ToldBy::y, "!=0"));
   add(function(
-      "tanh", "y = hyperbolic tangent of x", [](auto x) { return std::tanh(x); },
+      "tanh", "y = hyperbolic tangent of x", [](auto x) { return math::tanh(x); },
       [](auto y) { return 1 - y * y; }, ToldBy::y));
   add(function(
-      "sigmoid", "y = 1 / (1 + e^-x)", [](auto x) { return 1 / (1 + std::exp(-x)); },
+      "sigmoid", "y = 1 / (1 + e^-x)", [](auto x) { return math::sigmoid(x); },
       [](auto y) { return y * (1 - y); }, ToldBy::y));
   add(function(
       "sqrt", "y = square root of x", [](auto x) { return std::sqrt(x); },
@@ -225,6 +169,25 @@ std::vector<OpDef> unary() {
   add(function(
       "abs", "y = x without its sign", [](auto x) { return std::abs(x); },
       [](auto x) { return static_cast<decltype(x)>((x > 0) - (x < 0)); }, ToldBy::x, "!=0"));
+  add(function(
+      "sin", "y = sine of x", [](auto x) { return std::sin(x); }, [](auto x) { return std::cos(x); },
+      ToldBy::x));
+  add(function(
+      "cos", "y = cosine of x", [](auto x) { return std::cos(x); }, [](auto x) { return -std::sin(x); },
+      ToldBy::x));
+  add(function(
+      "erf", "y = error function of x", [](auto x) { return math::erf(x); },
+      [](auto x) { return 2 * std::numbers::inv_sqrtpi_v<decltype(x)> * math::exp(-x * x); }, ToldBy::x));
+  add(power());
+  add(clip());
+  add({steps("sign", "y = -1, 0 or 1; no gradient flows",
+             [](auto x) { return static_cast<decltype(x)>((x > 0) - (x < 0)); }),
+       steps("floor", "y = largest integer that is at most x; no gradient flows",
+             [](auto x) { return std::floor(x); }),
+       steps("ceil", "y = smallest integer that is at least x; no gradient flows",
+             [](auto x) { return std::ceil(x); }),
+       steps("round", "y = nearest integer, of two the even one; no gradient flows",
+             [](auto x) { return std::nearbyint(x); })});
   return all;
 }
 

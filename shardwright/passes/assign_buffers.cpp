@@ -1,10 +1,14 @@
 // Every value gets a place in one arena, whose size is thereby known before anything runs.
 //
-// Values that share memory form a buffer: a reshape and its operand; an element-wise result and an operand
-// that dies there; the new value of an update and its leaf, when nobody reads the old one later. A buffer
-// lives from its first definition to its last use; leaves live for ever. Buffers are placed largest first at
-// the lowest offset that is free over their whole life (greedy by size; within a few per cent of optimal on
-// such intervals: Pisarchyk and Lee, 2020).
+// Values that share memory form a buffer: a reshape and its operand; a point-wise result and an operand that
+// dies there; the new value of an update and its leaf, when nobody reads the old one later. A buffer lives from
+// its first definition to its last use; leaves live for ever. Buffers are placed largest first at the lowest
+// offset that is free over their whole life (greedy by size; within a few per cent of optimal on such
+// intervals: Pisarchyk and Lee, 2020).
+//
+// Time is counted in fusions, because nodes that run together take turns block by block: all that one of them
+// reads or writes is alive during all of them. What only they use passes from one to the next in the cache and
+// gets no place.
 
 #include <algorithm>
 #include <limits>
@@ -24,8 +28,8 @@ std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 struct Buffer {
   std::int64_t bytes = 0;
-  int begin = for_ever;  // node index of the first definition
-  int end = -1;          // node index of the last use
+  int begin = for_ever;  // time of the first definition
+  int end = -1;          // time of the last use
   bool is_leaf = false;
   std::int64_t offset = 0;
 };
@@ -33,12 +37,15 @@ struct Buffer {
 class Assignment {
  public:
   explicit Assignment(const Graph& graph)
-      : graph_(graph), buffer_of_(graph.values.size()), buffers_(graph.values.size()) {
+      : graph_(graph),
+        users_(users_of(graph)),
+        fusions_(fusions_of(graph)),
+        buffer_of_(graph.values.size()),
+        buffers_(graph.values.size()) {
     std::iota(buffer_of_.begin(), buffer_of_.end(), 0);
+    for (std::size_t f = 0; f < fusions_.size(); ++f)
+      times_.resize(at(fusions_[f].end.index), static_cast<int>(f));
     for (std::size_t v = 0; v < graph.values.size(); ++v) measure({static_cast<int>(v)});
-    for (NodeId id : graph.node_ids())
-      for (ValueId v : graph.node(id).operands)
-        buffers_[at(v.index)].end = std::max(buffers_[at(v.index)].end, id.index);
     for (ValueId v : graph.outputs) buffers_[at(v.index)].end = for_ever;
     for (const Update& u : graph.updates) buffers_[at(u.value.index)].end = for_ever;
   }
@@ -49,15 +56,20 @@ class Assignment {
     for (NodeId id : graph_.node_ids()) {
       const Node& node = graph_.node(id);
       if (node.op->is_alias) join_alias(node);
-      for (std::size_t r = 0; r < node.op->overwrites.size() && r < node.results.size(); ++r)
-        if (can_overwrite(id, r)) join(node.operands[at(node.op->overwrites[r])], node.results[r]);
+      for (ValueId result : node.results)
+        for (ValueId operand : operands_of(fusion_of(id)))
+          if (can_overwrite(operand, id, result)) {
+            join(operand, result);
+            break;
+          }
     }
   }
 
   Program place(Program program) {
     std::vector<int> order;
     for (std::size_t b = 0; b < buffers_.size(); ++b)
-      if (root(static_cast<int>(b)) == static_cast<int>(b)) order.push_back(static_cast<int>(b));
+      if (root(static_cast<int>(b)) == static_cast<int>(b) && in_memory({static_cast<int>(b)}))
+        order.push_back(static_cast<int>(b));
     std::stable_sort(order.begin(), order.end(),
                      [&](int a, int b) { return buffers_[at(a)].bytes > buffers_[at(b)].bytes; });
     std::vector<int> placed;  // by offset
@@ -72,16 +84,21 @@ class Assignment {
     }
     program.offsets.clear();
     for (std::size_t v = 0; v < buffer_of_.size(); ++v)
-      program.offsets.push_back(buffers_[at(root(static_cast<int>(v)))].offset);
+      program.offsets.push_back(
+          in_memory({static_cast<int>(v)}) ? buffers_[at(root(static_cast<int>(v)))].offset : no_place);
     return program;
   }
 
  private:
+  int time(NodeId id) const { return times_[at(id.index)]; }
+  const Fusion& fusion_of(NodeId id) const { return fusions_[at(time(id))]; }
+
   void measure(ValueId v) {
     const Value& value = graph_.value(v);
     Buffer& b = buffers_[at(v.index)];
     b.bytes = (std::max<std::int64_t>(value.type.bytes(), 1) + alignment - 1) / alignment * alignment;
-    b.begin = b.end = value.producer.index;
+    b.begin = b.end = time(value.producer);
+    for (NodeId user : users_[at(v.index)]) b.end = std::max(b.end, time(user));
     const OpKind kind = graph_.node(value.producer).op->kind;
     if (kind == OpKind::input) b.begin = -1;  // filled before the first node
     if (kind == OpKind::parameter || kind == OpKind::state) {
@@ -89,6 +106,21 @@ class Assignment {
       b.begin = -1;
       b.end = for_ever;
     }
+  }
+
+  /// Some value of the program is read beyond the fusion that makes it.
+  bool in_memory(ValueId v) const {
+    const Buffer& b = buffers_[at(v.index)];
+    return b.is_leaf || b.end > b.begin || fusions_[at(std::max(b.begin, 0))].size() == 1;
+  }
+
+  /// What a fusion reads of values that it does not make.
+  std::vector<ValueId> operands_of(const Fusion& fusion) const {
+    std::vector<ValueId> out;
+    for (NodeId id = fusion.begin; id < fusion.end; id = {id.index + 1})
+      for (ValueId v : graph_.node(id).operands)
+        if (graph_.value(v).producer < fusion.begin) out.push_back(v);
+    return out;
   }
 
   int root(int b) const {
@@ -110,38 +142,41 @@ class Assignment {
     buffer_of_[at(b)] = a;
   }
 
-  int last_reader(ValueId v) const {
-    int last = -1;
-    for (NodeId id : graph_.node_ids())
-      for (ValueId o : graph_.node(id).operands)
-        if (o == v) last = id.index;
-    return last;
-  }
-
   bool has_alias(ValueId v) const {
     for (const Node& node : graph_.nodes)
       if (node.op->is_alias && node.operands.front() == v) return true;
     return false;
   }
 
-  /// The new value may be written where the old one stands: nobody reads the old one after that, and the node
-  /// that writes either does not read it or overwrites it element by element.
+  /// The new value may be written where the old one stands: nobody reads the old one after that.
   bool can_replace(const Update& u) const {
     if (buffers_[at(root(u.value.index))].is_leaf) return false;  // it lies in another leaf's place
     const NodeId writer = graph_.value(u.value).producer;
     const Node& node = graph_.node(writer);
-    const int last = last_reader(u.leaf);
     if (node.op->kind != OpKind::compute && node.op->kind != OpKind::step) return false;
     if (graph_.value(u.leaf).type != graph_.value(u.value).type || node.op->is_alias || has_alias(u.leaf))
       return false;
     if (std::find(graph_.outputs.begin(), graph_.outputs.end(), u.leaf) != graph_.outputs.end()) return false;
     for (const Update& other : graph_.updates)
       if (other.value == u.leaf) return false;  // another leaf takes the old value at the end of the step
-    if (last < writer.index) return true;
-    const std::size_t r = at(graph_.value(u.value).result);
-    return last == writer.index && r < node.op->overwrites.size() &&
-           node.operands[at(node.op->overwrites[r])] == u.leaf &&
-           std::count(node.operands.begin(), node.operands.end(), u.leaf) == 1;
+    return std::all_of(users_[at(u.leaf.index)].begin(), users_[at(u.leaf.index)].end(), [&](NodeId reader) {
+      return time(reader) < time(writer) ||
+             (time(reader) == time(writer) && reads_before_write(reader, u.leaf, writer, u.value));
+    });
+  }
+
+  /// Within one fusion: every element of `operand` that `reader` reads has been read before `writer` writes
+  /// that element of `result` in its place.
+  bool reads_before_write(NodeId reader, ValueId operand, NodeId writer, ValueId result) const {
+    const Node& node = graph_.node(reader);
+    if (reader > writer) return false;
+    if (node.op->block) return graph_.value(operand).type.shape == graph_.value(result).type.shape;
+    // Not point-wise: only the operator itself can say so.
+    const std::size_t r = at(graph_.value(result).result);
+    return reader == writer && r < node.op->overwrites.size() &&
+           at(node.op->overwrites[r]) < node.operands.size() &&
+           node.operands[at(node.op->overwrites[r])] == operand &&
+           std::count(node.operands.begin(), node.operands.end(), operand) == 1;
   }
 
   void join_alias(const Node& node) {
@@ -151,17 +186,21 @@ class Assignment {
     join(from, to);
   }
 
-  bool can_overwrite(NodeId id, std::size_t result) {
-    const Node& node = graph_.node(id);
-    const int o = node.op->overwrites[result];
-    if (o >= static_cast<int>(node.operands.size())) return false;
-    const ValueId from = node.operands[at(o)], to = node.results[result];
-    if (graph_.value(from).type != graph_.value(to).type) return false;
-    const Buffer& dying = buffer(from);
-    // Several operands of one node may share a buffer only if it is not the one overwritten.
-    int reads = 0;
-    for (ValueId v : node.operands) reads += root(v.index) == root(from.index);
-    return reads == 1 && !dying.is_leaf && !buffer(to).is_leaf && dying.end == id.index;
+  /// `result` of `writer` may take the place of `operand`, which dies in the same fusion.
+  bool can_overwrite(ValueId operand, NodeId writer, ValueId result) {
+    if (graph_.value(operand).type != graph_.value(result).type || !in_memory(result)) return false;
+    const Buffer& dying = buffer(operand);
+    if (dying.is_leaf || buffer(result).is_leaf || dying.end != time(writer)) return false;
+    // All values in that buffer that the fusion reads must have been read by then, and none may be written.
+    const Fusion& fusion = fusion_of(writer);
+    for (NodeId reader = fusion.begin; reader < fusion.end; reader = {reader.index + 1}) {
+      for (ValueId v : graph_.node(reader).results)
+        if (root(v.index) == root(operand.index)) return false;
+      for (ValueId v : graph_.node(reader).operands)
+        if (root(v.index) == root(operand.index) && !reads_before_write(reader, v, writer, result))
+          return false;
+    }
+    return true;
   }
 
   std::int64_t lowest_free(const Buffer& buffer, const std::vector<int>& placed) const {
@@ -176,6 +215,9 @@ class Assignment {
   }
 
   const Graph& graph_;
+  std::vector<std::vector<NodeId>> users_;  // by value
+  std::vector<Fusion> fusions_;
+  std::vector<int> times_;      // by node: the number of its fusion
   std::vector<int> buffer_of_;  // union-find over values
   std::vector<Buffer> buffers_;
 };

@@ -20,7 +20,7 @@ Program cancel_steps(Program program, const PassContext&) {
       above = graph.value(v).producer;
     }
   }
-  program.graph = rebuild(graph, std::vector<bool>(graph.nodes.size(), true), replacement);
+  program.graph = rebuild(graph, graph.node_ids(), replacement);
   return program;
 }
 

@@ -7,8 +7,6 @@
 namespace shardwright {
 namespace {
 
-using Observer = std::function<void(const Pass&, const Program&)>;
-
 Redistributor redistributor_for(const Graph& graph, const Cluster& cluster) {
   std::vector<MeshCost> costs;
   for (const Mesh& mesh : graph.meshes) costs.push_back(mesh_cost(cluster, mesh));
@@ -24,18 +22,18 @@ PlannedGraph completed(const Graph& graph, const Plan& plan) {
   return out;
 }
 
-Program compile(const PlannedGraph& planned, const Cluster& cluster, const Observer& after) {
+Program compile(const PlannedGraph& planned, const Cluster& cluster, const AfterPass& after) {
   Graph graph = planned.graph;
   Redistributor redistributor = redistributor_for(graph, cluster);
   complete(graph, redistributor, planned.update_layouts);
   return optimize(lower(graph, redistributor), {redistributor}, after);
 }
 
-Program compile(const Graph& graph, const Plan& plan, const Observer& after) {
+Program compile(const Graph& graph, const Plan& plan, const AfterPass& after) {
   return compile(apply(plan, graph), cluster_called(plan.cluster), after);
 }
 
-Program compile(const PlannedGraph& planned, const Observer& after) {
+Program compile(const PlannedGraph& planned, const AfterPass& after) {
   if (planned.graph.meshes.empty()) throw error("the graph names no mesh");
   return compile(planned, cluster_called(fmt::format("cpu:{}", planned.graph.meshes[0].size())), after);
 }

@@ -1,8 +1,6 @@
 // From a graph and a plan to the program that runs: apply, complete, lower, optimize.
 #pragma once
 
-#include <functional>
-
 #include "shardwright/graph/graph.h"
 #include "shardwright/lower/program.h"
 #include "shardwright/passes/optimize.h"
@@ -15,14 +13,11 @@ PlannedGraph completed(const Graph& graph, const Plan& plan);
 
 /// `after` (if any) sees the program after each pass.
 /// Throws: Error if the plan does not fit the graph.
-Program compile(const Graph& graph, const Plan& plan,
-                const std::function<void(const Pass&, const Program&)>& after = {});
+Program compile(const Graph& graph, const Plan& plan, const AfterPass& after = {});
 
 /// The same for a graph that already carries meshes, strategies and layouts (read from its text form); without
 /// a cluster for cpu:N.
-Program compile(const PlannedGraph& planned, const Cluster& cluster,
-                const std::function<void(const Pass&, const Program&)>& after = {});
-Program compile(const PlannedGraph& planned,
-                const std::function<void(const Pass&, const Program&)>& after = {});
+Program compile(const PlannedGraph& planned, const Cluster& cluster, const AfterPass& after = {});
+Program compile(const PlannedGraph& planned, const AfterPass& after = {});
 
 }  // namespace shardwright

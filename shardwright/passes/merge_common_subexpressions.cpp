@@ -45,7 +45,7 @@ Program merge_common_subexpressions(Program program, const PassContext&) {
     for (std::size_t i = 0; i < node.results.size(); ++i)
       replacement[static_cast<std::size_t>(node.results[i].index)] = graph.node(it->second).results[i];
   }
-  program.graph = rebuild(graph, keep, replacement);
+  program.graph = rebuild(graph, kept(keep), replacement);
   return program;
 }
 

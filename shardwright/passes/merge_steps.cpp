@@ -15,16 +15,13 @@ struct Chain {
 };
 
 Chain chain_up_from(const Graph& graph, NodeId last, const std::vector<std::vector<NodeId>>& users,
-                    const std::vector<bool>& is_kept_value, Redistributor& redistributor) {
+                    const std::vector<bool>& is_held, Redistributor& redistributor) {
   Chain chain;
   for (NodeId id = last; graph.node(id).op->kind == OpKind::step;) {
-    const Step step = step_of(graph, graph.node(id));
-    chain.seconds +=
-        redistributor.find(step.from, step.to, graph.value(graph.node(id).results[0]).global_type()).seconds;
+    chain.seconds += redistribution_of(graph, graph.node(id), redistributor).seconds;
     chain.nodes.push_back(id);
     const ValueId v = graph.node(id).operands.front();
-    if (users[static_cast<std::size_t>(v.index)].size() > 1 ||
-        is_kept_value[static_cast<std::size_t>(v.index)])
+    if (users[static_cast<std::size_t>(v.index)].size() > 1 || is_held[static_cast<std::size_t>(v.index)])
       break;
     id = graph.value(v).producer;
   }
@@ -37,13 +34,11 @@ Chain chain_up_from(const Graph& graph, NodeId last, const std::vector<std::vect
 Program merge_steps(Program program, const PassContext& context) {
   Graph& graph = program.graph;
   const auto users = users_of(graph);
-  std::vector<bool> is_kept_value(graph.values.size(), false);
-  for (ValueId v : graph.outputs) is_kept_value[static_cast<std::size_t>(v.index)] = true;
-  for (const Update& u : graph.updates) is_kept_value[static_cast<std::size_t>(u.value.index)] = true;
+  const std::vector<bool> is_held = held_values(graph);
 
   for (NodeId id : graph.node_ids()) {
     if (graph.node(id).op->kind != OpKind::step) continue;
-    const Chain chain = chain_up_from(graph, id, users, is_kept_value, context.redistributor);
+    const Chain chain = chain_up_from(graph, id, users, is_held, context.redistributor);
     if (chain.nodes.size() < 2) continue;
     const ValueId from = graph.node(chain.nodes.front()).operands.front();
     const Value& to = graph.value(graph.node(id).results.front());

@@ -1,32 +1,39 @@
 #include "shardwright/passes/optimize.h"
 
 #include <array>
+#include <chrono>
 
 #include "shardwright/graph/verify.h"
 
 namespace shardwright {
 
 std::span<const Pass> all_passes() {
-  static const std::array<Pass, 5> passes{{
+  static const std::array<Pass, 10> passes{{
+      {"drop_identities", drop_identities},
       {"merge_common_subexpressions", merge_common_subexpressions},
       {"cancel_steps", cancel_steps},
       {"merge_steps", merge_steps},
       {"drop_dead_nodes", drop_dead_nodes},
+      {"bypass_steps", bypass_steps},
+      {"fuse_pointwise", fuse_pointwise},
+      {"merge_gathers", merge_gathers},
       {"assign_buffers", assign_buffers},
+      {"start_transfers", start_transfers},
   }};
   return passes;
 }
 
-Program optimize(Program program, const PassContext& context,
-                 const std::function<void(const Pass&, const Program&)>& after) {
+Program optimize(Program program, const PassContext& context, const AfterPass& after) {
   for (const Pass& pass : all_passes()) {
+    const auto start = std::chrono::steady_clock::now();
     program = pass.run(std::move(program), context);
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
     try {
       verify(program.graph);
     } catch (const Error& e) {
       throw InternalError(fmt::format("after pass {}: {}", pass.name, e.what()));
     }
-    if (after) after(pass, program);
+    if (after) after(pass, program, taken.count());
   }
   return program;
 }

@@ -19,6 +19,8 @@ struct Pass {
   Program (*run)(Program, const PassContext&);
 };
 
+/// Takes out nodes whose result is their operand.
+Program drop_identities(Program program, const PassContext& context);
 /// Merges nodes that compute the same from the same operands.
 Program merge_common_subexpressions(Program program, const PassContext& context);
 /// A step that leads back to a layout in which the value already exists is replaced by that.
@@ -27,14 +29,24 @@ Program cancel_steps(Program program, const PassContext& context);
 Program merge_steps(Program program, const PassContext& context);
 /// Drops nodes that nothing needs.
 Program drop_dead_nodes(Program program, const PassContext& context);
-/// Gives every value its place in the arena.
+/// A step that only other steps read is left out where these cost less from its operand.
+Program bypass_steps(Program program, const PassContext& context);
+/// Lets chains of point-wise nodes run together, also behind a node that makes its result by rows.
+Program fuse_pointwise(Program program, const PassContext& context);
+/// Small all_gathers over the same axes run as one.
+Program merge_gathers(Program program, const PassContext& context);
+/// Gives every value that lies in memory its place in the arena.
 Program assign_buffers(Program program, const PassContext& context);
+/// Lets transfers start before the nodes that wait for them.
+Program start_transfers(Program program, const PassContext& context);
 
 /// All passes, in their order.
 std::span<const Pass> all_passes();
 
-/// Runs all passes; the graph is verified after each. `after` (if any) sees the program after each pass.
-Program optimize(Program program, const PassContext& context,
-                 const std::function<void(const Pass&, const Program&)>& after = {});
+/// Sees the program after a pass, and how long that took.
+using AfterPass = std::function<void(const Pass&, const Program&, double seconds)>;
+
+/// Runs all passes; the graph is verified after each.
+Program optimize(Program program, const PassContext& context, const AfterPass& after = {});
 
 }  // namespace shardwright

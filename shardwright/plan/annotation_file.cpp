@@ -1,4 +1,4 @@
-// Annotations as JSON (commands.md): the keys are node names and "dataset".
+// Annotations as JSON (commands.md): the keys are names of operators and parameters, and "dataset".
 
 #include <algorithm>
 
@@ -98,8 +98,8 @@ Annotation annotation_of(const Json& json, const std::vector<std::string>& keys)
       throw error("\"stage\" {}: pipeline stages are not available yet; leave it out", short_text(value));
   }
   out.device_matrix = device_matrix_of(json);
-  if (out.in.empty() && (json.empty() || json.contains("out") || json.contains("device_matrix")))
-    throw error("needs \"in\"");
+  if (out.in.empty() && out.out.empty() && (json.empty() || out.device_matrix))
+    throw error("needs \"in\", or \"out\" if it is a parameter");
   check_one_kind(out);
   return out;
 }

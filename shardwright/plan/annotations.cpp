@@ -33,6 +33,15 @@ std::string to_text(const std::vector<TensorSplit>& splits) {
   return out + (splits.size() == 1 ? ",)" : ")");
 }
 
+Annotations merged(Annotations weaker, const Annotations& stronger) {
+  for (const auto& [name, annotation] : stronger.nodes) weaker.nodes[name] = annotation;
+  if (stronger.dataset || !stronger.dataset_word.empty()) {
+    weaker.dataset = stronger.dataset;
+    weaker.dataset_word = stronger.dataset_word;
+  }
+  return weaker;
+}
+
 std::string_view name_of(Parallel mode) { return mode_names[static_cast<std::size_t>(mode)]; }
 
 Parallel parallel_called(std::string_view name) {

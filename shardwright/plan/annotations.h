@@ -25,16 +25,19 @@ struct TensorSplit {
   std::vector<std::int64_t> parts;
   std::vector<std::vector<std::string>> axes;
   bool is_by_axes = false;
+  bool operator==(const TensorSplit&) const = default;
 };
 
+/// Of an operator: how its inputs are split and, optionally, its result. Of a parameter: only `out`, how it lies.
 struct Annotation {
   std::optional<Mesh> device_matrix;  // for splits by axes
   std::vector<TensorSplit> in;
   std::vector<TensorSplit> out;
+  bool operator==(const Annotation&) const = default;
 };
 
 struct Annotations {
-  std::map<std::string, Annotation> nodes;  // by node name
+  std::map<std::string, Annotation> nodes;  // by name of operator or parameter
   std::optional<Annotation> dataset;        // per input, in the order of the graph's inputs (`in`)
   std::string dataset_word;                 // `full_batch`, `data_parallel`, or empty
 };
@@ -48,6 +51,9 @@ std::string to_text(const std::vector<TensorSplit>& splits);
 Annotations parse_annotations(std::string_view json, std::string_view where);
 Annotations load_annotations(const std::string& path);
 
+/// Both together: what `stronger` says of an operator, a parameter or the dataset replaces what `weaker` says of it.
+Annotations merged(Annotations weaker, const Annotations& stronger);
+
 /// `full_batch`, `data_parallel`, or splits such as `((4, 1), (4,))`, added to `annotations`.
 void set_dataset_strategy(Annotations& annotations, const std::string& text);
 
@@ -57,7 +63,7 @@ std::string_view name_of(Parallel mode);
 /// Throws: Error that lists the modes.
 Parallel parallel_called(std::string_view name);
 
-/// Throws: Error with near names if an annotated operator does not exist.
+/// Throws: Error with near names if what is annotated does not exist, or if `in` or `out` is missing or too much.
 void check_names(const Graph& graph, const Annotations& annotations);
 
 /// Meshes, strategies and layouts that the annotations ask for on `devices` devices. In semi_auto_parallel,

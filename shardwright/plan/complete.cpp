@@ -70,6 +70,7 @@ class Completion {
     const NodeLayouts layouts = layouts_of(rule(id), *node.strategy);
     for (std::size_t i = 0; i < node.operands.size(); ++i) {
       auto& known = existing_[at(node.operands[i].index)];
+      if (layouts.operands[i].has_halo()) continue;  // nothing leads away from it
       if (std::find(known.begin(), known.end(), layouts.operands[i]) == known.end())
         known.push_back(layouts.operands[i]);
     }

@@ -2,6 +2,7 @@
 // meshes, refined from all device matrices that are named.
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "shardwright/graph/op.h"
@@ -83,7 +84,7 @@ Strategy batch_strategy(const Graph& graph, const Node& node, const std::vector<
   return whole(rule);
 }
 
-/// An input or a parameter is no operator: its first user is what the user can annotate.
+/// An input is no operator: its first user is what can be annotated.
 std::string near_operators(const Graph& graph, const std::string& name,
                            const std::vector<std::string>& known) {
   for (const Node& node : graph.nodes)
@@ -103,42 +104,71 @@ class ConstraintMaker {
 
   Constraints make() {
     const bool uses_annotations = mode_ == Parallel::semi_auto_parallel || mode_ == Parallel::auto_parallel;
-    if (uses_annotations) collect_nodes();
+    if (uses_annotations) collect_operators();
+    if (uses_annotations) collect_parameters();
     if (annotations_.dataset) collect_data();
     if (mode_ == Parallel::data_parallel) check_batch();
     if (matrices_.empty()) matrices_.push_back(batch_mesh());
     common_ = unify(matrices_);
     out_.meshes = common_.meshes;
     for (std::size_t i = 0; i < nodes_.size(); ++i) fix_node(i);
-    fix_data();
+    for (std::size_t i = 0; i < leaves_.size(); ++i) fix_leaf(i);
+    if (!annotations_.dataset) fix_data();
     if (mode_ == Parallel::semi_auto_parallel) fix_rest();
     return std::move(out_);
   }
 
  private:
-  void collect_nodes() {
+  /// What is said of `node`, or nullptr.
+  const Annotation* annotation_of(NodeId id) const {
+    const auto it = annotations_.nodes.find(graph_.name_of(id));
+    return it == annotations_.nodes.end() ? nullptr : &it->second;
+  }
+
+  void collect_operators() {
     check_names(graph_, annotations_);
     for (NodeId id : graph_.node_ids()) {  // in graph order, whatever the order of the file
-      const auto it = annotations_.nodes.find(graph_.name_of(id));
-      if (it == annotations_.nodes.end() || graph_.node(id).phase != Phase::forward || it->second.in.empty())
-        continue;
+      const Node& node = graph_.node(id);
+      const Annotation* const annotation = annotation_of(id);
+      if (!annotation || annotation->in.empty() || node.phase != Phase::forward) continue;
       try {
-        splits_.push_back(split_of_node(graph_, graph_.node(id), it->second, devices_));
+        splits_.push_back(split_of_node(graph_, node, *annotation, devices_));
       } catch (const Error& e) {
-        throw with_context(e, it->first);
+        throw with_context(e, graph_.name_of(id));
       }
       matrices_.push_back(splits_.back().mesh);
       nodes_.push_back(id);
     }
   }
 
+  void add_leaf(ValueId v, LocalSplit split) {
+    matrices_.push_back(split.mesh);
+    leaves_.push_back({v, std::move(split)});
+  }
+
+  void collect_parameters() {
+    for (NodeId id : graph_.node_ids()) {
+      const Node& node = graph_.node(id);
+      const Annotation* const annotation = annotation_of(id);
+      if (!annotation || node.op->kind != OpKind::parameter) continue;
+      try {
+        add_leaf(node.results[0], split_of_leaf(graph_, node, *annotation, devices_, "the parameter"));
+      } catch (const Error& e) {
+        throw with_context(e, graph_.name_of(id));
+      }
+    }
+  }
+
   void collect_data() {
+    std::vector<LocalSplit> splits;
     try {
-      data_ = splits_of_data(graph_, *annotations_.dataset, devices_);
+      splits = splits_of_data(graph_, *annotations_.dataset, devices_);
     } catch (const Error& e) {
       throw with_context(e, "dataset strategy " + to_text(annotations_.dataset->in));
     }
-    for (const LocalSplit& s : data_) matrices_.push_back(s.mesh);
+    auto next = splits.begin();
+    for (const Node& node : graph_.nodes)
+      if (node.op->kind == OpKind::input) add_leaf(node.results[0], std::move(*next++));
   }
 
   /// Data parallelism is asked for by name, so it never turns into something else silently.
@@ -184,29 +214,31 @@ class ConstraintMaker {
     }
   }
 
+  void fix_leaf(std::size_t i) {
+    const auto& [v, split] = leaves_[i];
+    const std::size_t matrix = nodes_.size() + i;
+    Layout layout = replicated(split.loops.size());
+    for (std::size_t d = 0; d < split.loops.size(); ++d)
+      layout.dims[d] = translate(split.loops[d], common_.axes_of[matrix]);
+    layout.mesh = layout.used().empty() ? 0 : common_.mesh_of[matrix];
+    out_.layouts[v] = layout;
+  }
+
+  /// By the word for it; without one the data come as their first user wants them.
   void fix_data() {
-    std::size_t next = 0;
+    if (annotations_.dataset_word.empty()) return;
     for (const Node& node : graph_.nodes) {
       if (node.op->kind != OpKind::input) continue;
-      const ValueId v = node.results.front();
-      const Shape& shape = graph_.value(v).type.shape;
-      Layout layout = replicated(shape.size());
-      if (annotations_.dataset) {
-        const std::size_t i = nodes_.size() + next;
-        for (std::size_t d = 0; d < shape.size(); ++d)
-          layout.dims[d] = translate(data_[next].loops[d], common_.axes_of[i]);
-        layout.mesh = layout.used().empty() ? 0 : common_.mesh_of[i];
-        ++next;
-      } else if (annotations_.dataset_word == "data_parallel") {
-        if (!shape.empty()) layout.dims[0] = out_.meshes[0].all_axes();
-        if (!shape.empty() && shape[0] % devices_)
+      const Value& v = graph_.value(node.results.front());
+      Layout layout = replicated(v.type.shape.size());
+      if (annotations_.dataset_word == "data_parallel" && !v.type.shape.empty()) {
+        layout.dims[0] = out_.meshes[0].all_axes();
+        if (v.type.shape[0] % devices_)
           throw error(
               "dataset strategy data_parallel: the batch of %{} is {} and cannot be split over {} devices",
-              graph_.value(v).name, shape[0], devices_);
-      } else if (annotations_.dataset_word.empty()) {
-        continue;  // the data come as their first user wants them
+              v.name, v.type.shape[0], devices_);
       }
-      out_.layouts[v] = layout;
+      out_.layouts[node.results.front()] = layout;
     }
   }
 
@@ -241,24 +273,40 @@ class ConstraintMaker {
   int devices_;
   Parallel mode_;
   Constraints out_;
-  std::vector<NodeId> nodes_;       // annotated
-  std::vector<LocalSplit> splits_;  // of annotated nodes
-  std::vector<LocalSplit> data_;    // of inputs
-  std::vector<Mesh> matrices_;      // of annotated nodes, then of inputs
+  struct Leaf {
+    ValueId value;
+    LocalSplit split;
+  };
+  std::vector<NodeId> nodes_;       // annotated operators
+  std::vector<LocalSplit> splits_;  // theirs
+  std::vector<Leaf> leaves_;        // annotated parameters and inputs
+  std::vector<Mesh> matrices_;      // of operators, then of leaves
   CommonMeshes common_;
 };
 
 }  // namespace
 
 void check_names(const Graph& graph, const Annotations& annotations) {
+  std::map<std::string, OpKind> kinds;  // of what can be annotated
+  for (const Node& node : graph.nodes)
+    if (node.phase == Phase::forward &&
+        (node.op->kind == OpKind::compute || node.op->kind == OpKind::parameter))
+      kinds.emplace(graph.value(node.results.front()).name, node.op->kind);
   std::vector<std::string> known;
-  for (NodeId id : graph.node_ids())
-    if (graph.node(id).op->kind == OpKind::compute && graph.node(id).phase == Phase::forward)
-      known.push_back(graph.name_of(id));
-  for (const auto& [name, annotation] : annotations.nodes)
-    if (std::find(known.begin(), known.end(), name) == known.end())
-      throw error("annotation of '{}': the network has no such operator{}", name,
+  for (const auto& [name, kind] : kinds) known.push_back(name);
+  for (const auto& [name, annotation] : annotations.nodes) {
+    const auto it = kinds.find(name);
+    if (it == kinds.end())
+      throw error("annotation of '{}': the network has no such operator or parameter{}", name,
                   near_operators(graph, name, known));
+    const bool is_parameter = it->second == OpKind::parameter;
+    if (is_parameter && (!annotation.in.empty() || annotation.out.size() != 1))
+      throw error(
+          "annotation of '{}': a parameter has no inputs; say how it lies with \"out\", a list of one entry",
+          name);
+    if (!is_parameter && annotation.in.empty() && !annotation.out.empty())
+      throw error("annotation of '{}': needs \"in\" beside \"out\"", name);
+  }
 }
 
 Constraints constraints_of(const Graph& graph, const Annotations& annotations, int devices, Parallel mode) {

@@ -152,18 +152,25 @@ LocalSplit split_of_node(const Graph& graph, const Node& node, const Annotation&
   return out;
 }
 
+LocalSplit split_of_leaf(const Graph& graph, const Node& leaf, const Annotation& annotation, int devices,
+                         std::string_view who) {
+  check_matrix(annotation.device_matrix, devices);
+  const Rule rule = rule_of(graph, leaf);
+  LoopSplits splits(rule, devices, annotation.device_matrix);
+  splits.learn(rule.results[0], graph.value(leaf.results[0]).type.shape, annotation.out.front(), who);
+  return splits.finish(to_text(annotation.out));
+}
+
 std::vector<LocalSplit> splits_of_data(const Graph& graph, const Annotation& dataset, int devices) {
-  check_matrix(dataset.device_matrix, devices);
   std::vector<LocalSplit> out;
   for (const Node& node : graph.nodes) {
     if (node.op->kind != OpKind::input) continue;
-    const Value& v = graph.value(node.results.front());
+    const std::string& name = graph.value(node.results.front()).name;
     if (out.size() >= dataset.in.size())
-      throw error("has {} entries but the network has more inputs (%{})", dataset.in.size(), v.name);
-    const Rule rule = rule_of(graph, node);
-    LoopSplits splits(rule, devices, dataset.device_matrix);
-    splits.learn(rule.results[0], v.type.shape, dataset.in[out.size()], "input %" + v.name);
-    out.push_back(splits.finish(to_text(dataset.in)));
+      throw error("has {} entries but the network has more inputs (%{})", dataset.in.size(), name);
+    out.push_back(split_of_leaf(
+        graph, node, {.device_matrix = dataset.device_matrix, .in = {}, .out = {dataset.in[out.size()]}},
+        devices, "input %" + name));
   }
   if (out.size() < dataset.in.size())
     throw error("has {} entries but the network has {} inputs", dataset.in.size(), out.size());

@@ -1,5 +1,5 @@
 // What one annotation says by itself: how a device matrix of its own lies behind the loop dims of an operator, or
-// behind the dims of an input. constraints.cpp brings all of them onto common meshes.
+// behind the dims of a leaf. constraints.cpp brings all of them onto common meshes.
 #pragma once
 
 #include <vector>
@@ -18,6 +18,10 @@ struct LocalSplit {
 /// The split of `node` that `annotation` asks for on `devices` devices.
 /// Throws: Error for each thing that cannot be, with both values.
 LocalSplit split_of_node(const Graph& graph, const Node& node, const Annotation& annotation, int devices);
+
+/// The split of a leaf's value that `annotation` asks for with its only `out`; `who` names the leaf in errors.
+LocalSplit split_of_leaf(const Graph& graph, const Node& leaf, const Annotation& annotation, int devices,
+                         std::string_view who);
 
 /// The data's splits, one per input in the order of the graph.
 std::vector<LocalSplit> splits_of_data(const Graph& graph, const Annotation& dataset, int devices);

@@ -78,7 +78,7 @@ std::map<std::string, std::string> leaf_layouts(const Graph& graph, const std::v
         const Rule rule = rule_of(graph, graph.node(user));
         layout = layouts_of(rule, choices[at(user.index)].strategy)
                      .operands[static_cast<std::size_t>(it - operands.begin())];
-        layout = reduced(std::move(layout));
+        layout = without_halo(reduced(std::move(layout)));
         break;
       }
     }
@@ -207,6 +207,8 @@ class Application {
     const ValueId v = graph.find(planned.name);
     Node& node = graph.node(graph.value(v).producer);
     if (node.op->kind != OpKind::compute) throw error("is not an operator");
+    if (!planned.kind.empty() && planned.kind != node.op->name)
+      throw error("is {} here but {} in the plan", node.op->name, planned.kind);
     if (planned.mesh < 0 || planned.mesh >= static_cast<int>(plan_.meshes.size()))
       throw error("there is no mesh {}", planned.mesh);
     const Mesh& mesh = plan_.meshes[at(planned.mesh)];

@@ -21,7 +21,7 @@ struct Constraints {
   std::vector<Mesh> meshes;                         // the plan's; [0] is the one that annotations refine
   std::vector<std::optional<Strategy>> strategies;  // per node
   std::vector<std::string> reasons;                 // per node, why it is fixed
-  std::map<ValueId, Layout> layouts;                // of inputs (dataset strategy) and results (out_strategy)
+  std::map<ValueId, Layout> layouts;                // of inputs, parameters and results (out_strategy)
 };
 
 struct Problem {

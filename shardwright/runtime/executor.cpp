@@ -39,16 +39,48 @@ Executor::Executor(const Program& program, Backend& backend, Communicator& commu
           program.rank_count());
   arena_ = communicator.allocate(program.arena_bytes, backend);
   place_values();
-  for (const Node& node : program.graph.nodes) {
+  for (const Fusion& fusion : fusions_of(program.graph)) {
+    const Node& node = program.graph.node(fusion.begin);
     const std::size_t before = actions_.size();
     try {
-      prepare(node);
+      prepare(fusion);
     } catch (const Error& e) {
       throw with_node(e, node);
     }
     if (actions_.size() > before) actions_.back().node = &node;
   }
+  start_early();
   prepare_updates();
+}
+
+/// Transfers that start above the node that waits for them get an action of their own there.
+void Executor::start_early() {
+  if (program_.starts.empty()) return;
+  std::vector<std::vector<Action>> starts(program_.graph.nodes.size());
+  const auto index_of = [&](const Action& a) {
+    return static_cast<std::size_t>(a.node - program_.graph.nodes.data());
+  };
+  for (Action& a : actions_) {
+    if (a.transfer < 0) continue;
+    const NodeId start = program_.starts[index_of(a)];
+    if (at(start.index) == index_of(a)) continue;
+    a.part = Action::Part::finish;
+    starts[at(start.index)].push_back(
+        {.kernel = {}, .transfer = a.transfer, .part = Action::Part::start, .node = a.node});
+  }
+  std::vector<Action> all;
+  std::size_t next = 0;
+  for (Action& a : actions_) {
+    for (; next <= index_of(a); ++next)
+      std::move(starts[next].begin(), starts[next].end(), std::back_inserter(all));
+    all.push_back(std::move(a));
+  }
+  actions_ = std::move(all);
+  int started = 0;
+  for (Action& a : actions_) {
+    started += (a.part == Action::Part::start) - (a.part == Action::Part::finish);
+    a.is_hiding = started > 0;
+  }
 }
 
 void Executor::place_values() {
@@ -59,49 +91,66 @@ void Executor::place_values() {
     boxes_.push_back(shardwright::box(layout, graph.meshes[at(layout.mesh)], value.global_type().shape,
                                       communicator_.rank()));
     const std::int64_t offset = program_.offsets[v];
-    views_.push_back({value.type.dtype, boxes_.back().extent, arena_.data() + offset});
+    views_.push_back({value.type.dtype, boxes_.back().extent, nullptr});
+    if (offset == no_place) continue;
+    views_.back().data = arena_.data() + offset;
     require(offset >= 0 && offset + bytes_of(views_.back()) <= program_.arena_bytes &&
                 offset % static_cast<std::int64_t>(size_of(value.type.dtype)) == 0,
             "%{} lies at {} in an arena of {} bytes", value.name, offset, program_.arena_bytes);
   }
 }
 
-void Executor::prepare(const Node& node) {
+void Executor::prepare(const Fusion& fusion) {
+  const Node& node = program_.graph.node(fusion.begin);
   switch (node.op->kind) {
-    case OpKind::compute: return prepare_compute(node);
-    case OpKind::step: return prepare_step(node);
+    case OpKind::compute: return node.op->is_alias ? prepare_alias(node) : prepare_compute(fusion);
+    case OpKind::step: return prepare_steps(fusion);
     default: return;  // leaves stand in the arena
   }
 }
 
-void Executor::prepare_step(const Node& node) {
+void Executor::prepare_steps(const Fusion& fusion) {
+  std::vector<BoundTransfer> bound;
+  for (NodeId id = fusion.begin; id < fusion.end; id = {id.index + 1})
+    bound.push_back(bind_step(program_.graph.node(id)));
+  const BoundTransfer& first = bound.front();
+  if (first.transfer.group.size() == 1 && first.from == first.to &&
+      first.transfer.from_shape == first.transfer.to_shape && !first.transfer.clears)
+    return;
+  actions_.push_back({.kernel = {}, .transfer = communicator_.prepare(bound)});
+}
+
+BoundTransfer Executor::bind_step(const Node& node) {
   const Graph& graph = program_.graph;
   const TensorView& from = view(node.operands[0]);
-  const TensorView& to = view(node.results[0]);
-  const Transfer transfer =
-      transfer_of(step_of(graph, node), graph.meshes, graph.value(node.results[0]).global_type().shape,
-                  communicator_.rank());
-  if (transfer.group.size() == 1 && from.data == to.data && from.shape == to.shape && !transfer.clears)
-    return;
+  Transfer transfer = transfer_of(step_of(graph, node), graph.meshes,
+                                  graph.value(node.results[0]).global_type().shape, communicator_.rank());
   if (transfer.group.size() > 1) {
     ++traffic_.collectives[name_of(transfer.kind)];
     traffic_.bytes +=
         received(transfer, communicator_.rank(), static_cast<std::int64_t>(size_of(from.dtype)));
   }
-  const int transfer_number = communicator_.prepare(transfer, from.dtype);
-  actions_.push_back({.kernel = {}, .transfer = transfer_number, .from = from.data, .to = to.data});
+  return {std::move(transfer), from.dtype, from.data, view(node.results[0]).data};
 }
 
-void Executor::prepare_compute(const Node& node) {
+void Executor::prepare_alias(const Node& node) {
+  const TensorView& from = view(node.operands[0]);
+  const TensorView& to = view(node.results[0]);
+  if (from.data != to.data)
+    actions_.push_back(
+        {.kernel = {}, .from = from.data, .to = to.data, .bytes = static_cast<std::size_t>(bytes_of(to))});
+}
+
+void Executor::prepare_compute(const Fusion& fusion) {
+  std::vector<FusedCall> calls;
+  for (NodeId id = fusion.begin; id < fusion.end; id = {id.index + 1})
+    calls.push_back(bind(program_.graph.node(id)));
+  actions_.push_back({.kernel = backend_.prepare(calls)});
+}
+
+/// The call of `node` on this rank. What it refers to lives as long as the executor.
+FusedCall Executor::bind(const Node& node) {
   const Graph& graph = program_.graph;
-  if (node.op->is_alias) {
-    const TensorView& from = view(node.operands[0]);
-    const TensorView& to = view(node.results[0]);
-    if (from.data != to.data)
-      actions_.push_back(
-          {.kernel = {}, .from = from.data, .to = to.data, .bytes = static_cast<std::size_t>(bytes_of(to))});
-    return;
-  }
   BoundCall& call = calls_.emplace_back();
   std::vector<Type> operands, results;
   for (ValueId v : node.operands) {
@@ -117,8 +166,10 @@ void Executor::prepare_compute(const Node& node) {
   call.rule = rule_of(graph, node);
   const Strategy strategy = node.strategy.value_or(whole(call.rule));
   call.loops = loop_box(call.rule, strategy, graph.meshes[at(strategy.mesh)], communicator_.rank());
-  const KernelCall kernel_call{call.operands, call.results, call.attributes, call.rule, call.loops};
-  actions_.push_back({.kernel = backend_.prepare(*node.op, kernel_call)});
+  return {*node.op,
+          {call.operands, call.results, call.attributes, call.rule, call.loops},
+          node.operands,
+          node.results};
 }
 
 /// All leaves change at once: a value that lies in another leaf is set aside before that leaf is written.
@@ -152,10 +203,15 @@ void Executor::prepare_updates() {
 void Executor::run(const Action& action) {
   if (action.kernel)
     action.kernel();
-  else if (action.transfer >= 0)
-    communicator_.run(action.transfer, action.from, action.to);
-  else
+  else if (action.transfer < 0)
     std::memcpy(action.to, action.from, action.bytes);
+  else if (action.part == Action::Part::whole)
+    communicator_.run(action.transfer);
+  else if (action.part == Action::Part::start)
+    communicator_.start(action.transfer);
+  else
+    communicator_.finish(action.transfer);
+  if (action.is_hiding) communicator_.progress();
 }
 
 void Executor::run() {

@@ -1,4 +1,4 @@
-// One rank's program, ready to run: an arena, and one prepared kernel or transfer per node.
+// One rank's program, ready to run: an arena, and one prepared kernel or transfer per node (or fusion).
 //
 // Shapes come from layouts and boxes, never from local types, so unequal shards need nothing special. All
 // decisions are taken by the constructor; a step walks over a flat list and allocates nothing.
@@ -49,10 +49,12 @@ class Executor {
     Rule rule;
     LoopBox loops;
   };
-  /// A kernel if `kernel` is set; else a transfer if `transfer` >= 0; else a copy of `bytes`.
+  /// A kernel if `kernel` is set; else a transfer, or an end of it, if `transfer` >= 0; else a copy of `bytes`.
   struct Action {
     PreparedKernel kernel;
     int transfer = -1;
+    enum class Part { whole, start, finish } part = Part::whole;
+    bool is_hiding = false;  // transfers have been started and not finished
     const std::byte* from = nullptr;
     std::byte* to = nullptr;
     std::size_t bytes = 0;
@@ -60,9 +62,13 @@ class Executor {
   };
 
   void place_values();
-  void prepare(const Node& node);
-  void prepare_step(const Node& node);
-  void prepare_compute(const Node& node);
+  void prepare(const Fusion& fusion);
+  void prepare_steps(const Fusion& fusion);
+  BoundTransfer bind_step(const Node& node);
+  void prepare_alias(const Node& node);
+  void prepare_compute(const Fusion& fusion);
+  FusedCall bind(const Node& node);
+  void start_early();
   void prepare_updates();
   void run(const Action& action);
   Error with_node(const Error& e, const Node& node) const;

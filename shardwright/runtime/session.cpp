@@ -108,6 +108,7 @@ struct Session::State {
   void run(int index);
   void guarded(int index, void (State::*work)(int));
   void record(int index, Failure f);
+  std::int64_t largest_gather() const;
   void gather(ValueId v, Tensor& whole);
   void collect_statistics();
   void take_largest_statistics();
@@ -200,6 +201,13 @@ void Session::State::run(int index) {
   self.executor->update();
 }
 
+std::int64_t Session::State::largest_gather() const {
+  std::int64_t bytes = 1;
+  for (const auto* values : {&program.graph.outputs, &kept})
+    for (ValueId v : *values) bytes = std::max(bytes, program.graph.value(v).global_type().bytes());
+  return bytes;
+}
+
 /// Brings the whole of a value here, parts of which are in other processes. All processes do so.
 void Session::State::gather(ValueId v, Tensor& whole) {
   Rank& self = ranks.front();
@@ -212,15 +220,17 @@ void Session::State::gather(ValueId v, Tensor& whole) {
     std::copy_n(part.data, bytes, whole.bytes().data());
     return;
   }
+  if (room.bytes() == 0) room = self.communicator->allocate(largest_gather(), *self.backend);
   const auto [it, is_new] = gathers.try_emplace(v.index, -1);
   if (is_new) {
     const Step step{
         .kind = StepKind::exchange, .axes = {}, .from = layout, .to = replicated(value.type.shape.size())};
-    it->second = self.communicator->prepare(
-        transfer_of(step, graph.meshes, value.global_type().shape, self.communicator->rank()), part.dtype);
+    const BoundTransfer bound{
+        transfer_of(step, graph.meshes, value.global_type().shape, self.communicator->rank()), part.dtype,
+        part.data, room.data()};
+    it->second = self.communicator->prepare({&bound, 1});
   }
-  if (room.bytes() < bytes) room = self.communicator->allocate(bytes, *self.backend);
-  self.communicator->run(it->second, part.data, room.data());
+  self.communicator->run(it->second);
   std::copy_n(room.data(), bytes, whole.bytes().data());
 }
 
@@ -270,16 +280,17 @@ void Session::State::take_largest_statistics() {
   Step step{.kind = StepKind::all_reduce, .axes = {0}, .from = replicated(1), .to = replicated(1)};
   step.reduction = Reduction::max;
   step.from.max = all[0].all_axes();
-  const int transfer =
-      self.communicator->prepare(transfer_of(step, all, {count}, self.communicator->rank()), DType::i64);
   const Memory memory = self.communicator->allocate(count * 8, *self.backend);
+  const BoundTransfer bound{transfer_of(step, all, {count}, self.communicator->rank()), DType::i64,
+                            memory.data(), memory.data()};
+  const int transfer = self.communicator->prepare({&bound, 1});
   auto* most = reinterpret_cast<std::int64_t*>(memory.data());
   most[0] = statistics.bytes_communicated_per_step;
   for (std::size_t k = 0; k < kinds.size(); ++k) {
     const auto it = statistics.collectives_per_step.find(std::string(name_of(kinds[k])));
     most[k + 1] = it == statistics.collectives_per_step.end() ? 0 : it->second;
   }
-  self.communicator->run(transfer, memory.data(), memory.data());
+  self.communicator->run(transfer);
   statistics.bytes_communicated_per_step = most[0];
   for (std::size_t k = 0; k < kinds.size(); ++k)
     if (most[k + 1] > 0)

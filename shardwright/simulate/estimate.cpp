@@ -1,21 +1,35 @@
 #include "shardwright/simulate/estimate.h"
 
 #include <algorithm>
+#include <set>
 
 #include "shardwright/passes/compile.h"
 
 namespace shardwright {
 namespace {
 
-double compute_seconds(const Graph& graph, const Node& node, const Cluster& cluster) {
-  const Rule rule = rule_of(graph, node);
-  double share = 1;  // of the loop space that one device computes
+/// One device's share of the loop space of `node`.
+double share_of(const Graph& graph, const Node& node) {
+  double share = 1;
   const Mesh& mesh = graph.meshes[static_cast<std::size_t>(node.strategy->mesh)];
   for (const Axes& axes : node.strategy->loops) share /= mesh.count(axes);
+  return share;
+}
+
+/// Nodes that run together move each value between cache and memory once, and those only they use never.
+double compute_seconds(const Program& program, const Fusion& fusion, const Cluster& cluster) {
+  const Graph& graph = program.graph;
+  double flops = 0;
+  std::set<ValueId> moved;
+  for (NodeId id = fusion.begin; id < fusion.end; id = {id.index + 1}) {
+    const Node& node = graph.node(id);
+    flops += flops_of(*node.op, rule_of(graph, node)) * share_of(graph, node);
+    for (const auto& values : {node.operands, node.results}) moved.insert(values.begin(), values.end());
+  }
   std::int64_t bytes = 0;
-  for (ValueId v : node.operands) bytes += graph.value(v).type.bytes();
-  for (ValueId v : node.results) bytes += graph.value(v).type.bytes();
-  return std::max(flops_of(*node.op, rule) * share / cluster.flops_per_second,
+  for (ValueId v : moved)
+    if (program.offsets[static_cast<std::size_t>(v.index)] != no_place) bytes += graph.value(v).type.bytes();
+  return std::max(flops / cluster.flops_per_second,
                   static_cast<double>(bytes) / cluster.memory_bytes_per_second);
 }
 
@@ -32,18 +46,21 @@ Estimate estimate(const Program& program, const Cluster& cluster) {
   Redistributor redistributor(graph.meshes, costs, {.even_only = true});
 
   Estimate out{.arena_bytes = program.arena_bytes};
-  for (const Node& node : graph.nodes) {
+  for (const Fusion& fusion : fusions_of(graph)) {
+    const Node& node = graph.node(fusion.begin);
     const Value& first = graph.value(node.results.front());
     if (node.op->kind == OpKind::parameter) out.parameter_bytes += first.type.bytes();
     if (node.op->kind == OpKind::state) out.state_bytes += first.type.bytes();
-    if (node.op->kind == OpKind::compute) out.compute_seconds += compute_seconds(graph, node, cluster);
-    if (node.op->kind != OpKind::step) continue;
-    const Step step = step_of(graph, node);
-    if (is_local(step.kind)) continue;
-    const Redistribution& r = redistributor.find(step.from, step.to, first.global_type());
-    out.communication_seconds += r.seconds;
-    out.bytes_communicated += r.bytes;
-    ++out.collectives[std::string(name_of(step.kind))];
+    if (node.op->kind == OpKind::compute) out.compute_seconds += compute_seconds(program, fusion, cluster);
+    if (node.op->kind != OpKind::step || is_local(*node.op->step)) continue;
+    for (NodeId id = fusion.begin; id < fusion.end; id = {id.index + 1}) {
+      const Step step = step_of(graph, graph.node(id));
+      const Redistribution& r = redistribution_of(graph, graph.node(id), redistributor);
+      out.communication_seconds += r.seconds;
+      if (id != fusion.begin) out.communication_seconds -= redistributor.latency(step);  // they start as one
+      out.bytes_communicated += r.bytes;
+      ++out.collectives[std::string(name_of(step.kind))];
+    }
   }
   return out;
 }

@@ -86,6 +86,24 @@ INSTANTIATE_TEST_SUITE_P(Networks, Backward,
 %y = matmul %x, %w
 %ce = softmax_cross_entropy %y, %t
 %loss = reduce_mean %ce)"},
+                                         Case{"cross_entropy_in_terms", R"(
+%x = input f64[4, 3]
+%t = input i32[4]
+%w = param f64[3, 3]
+%y = matmul %x, %w
+%most = reduce_max %y (dims=[1])
+%fixed = stop_gradient %most
+%terms = cross_entropy_terms %y, %t, %fixed
+%ce = cross_entropy_of_terms %terms
+%loss = reduce_mean %ce)"},
+                                         Case{"batch_norm_by_the_moments_of_its_batch", R"(
+%w = param f64[4, 3, 2]
+%gamma = param f64[3]
+%beta = param f64[3]
+%m = batch_moments %w
+%y = batch_norm %w, %gamma, %beta, %m
+%a = tanh %y
+%loss = reduce_mean %a)"},
                                          Case{"a_parameter_used_twice", R"(
 %x = input f64[4, 3]
 %w = param f64[3, 3]

@@ -6,10 +6,13 @@
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <set>
 #include <sstream>
 
 #include "shardwright/base/text.h"
+#include "shardwright/graph/text.h"
+#include "shardwright/passes/optimize.h"
 #include "tests/support/scratch.h"
 
 namespace shardwright {
@@ -176,13 +179,24 @@ TEST(Plan, document_has_the_documented_keys) {
 
 TEST(Lower, writes_the_program_after_each_pass) {
   const std::string folder = scratch_folder() + "/passes";
-  ASSERT_EQ(run({"lower", "matmul_chain", "--devices", "4", "--dump-passes", folder}).status, 0);
-  int files = 0;
+  const Outcome lowered = run({"lower", "matmul_chain", "--devices", "4", "--dump-passes", folder});
+  ASSERT_EQ(lowered.status, 0);
+  std::set<std::string> files;
+  std::string last;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    ++files;
-    EXPECT_TRUE(read_bytes(entry.path().string()).starts_with("mesh [dp=4]")) << entry.path();
+    files.insert(entry.path().filename().string());
+    const std::string text = read_bytes(entry.path().string());
+    EXPECT_TRUE(std::regex_search(text, std::regex("^# [a-z_]+: [0-9.]+ ms\nmesh "))) << text;
+    // A dump can be read again, and prints as it was but for the comments.
+    const std::string program = std::regex_replace(text, std::regex("#[^\n]*\n"), "");
+    EXPECT_EQ(to_text(parse_graph(text)), program) << entry.path();
+    EXPECT_NE(lowered.err.find(" ms  " + entry.path().string() + "\n"), std::string::npos) << lowered.err;
+    if (text.starts_with("# start_transfers")) last = text;
   }
-  EXPECT_GT(files, 2);
+  ASSERT_EQ(files.size(), all_passes().size());
+  for (std::size_t i = 0; i < files.size(); ++i)
+    EXPECT_TRUE(files.contains(fmt::format("{:02}_{}.txt", i + 1, all_passes()[i].name)));
+  EXPECT_NE(last.find(" starts in front of %"), std::string::npos) << last;
 }
 
 TEST(Show, text_of_a_network_can_be_read_again) {

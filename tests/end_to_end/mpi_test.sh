@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Training over processes gives the losses of threads, and ends as it should: mpi_test.sh TEST PROGRAM [MPI_TESTS]
-# With SHARDWRIGHT_FULL=1 more plans are compared.
+# `train --runtime mpi` gives the losses of threads, and ends as it should: mpi_test.sh TEST PROGRAM [MPI_TESTS]
+# That every plan trains over processes as on one device, reference_test.cpp shows in mpi_tests.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 program=$2
+mpi_tests=$(realpath "${3:-$2}")
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
@@ -13,59 +14,36 @@ fail() {
   exit 1
 }
 
-# Plans of the reference networks, for 2 and 8 devices.
-reference=tests/reference
-ffn="ffn --data $reference/ffn.safetensors --init $reference/ffn.safetensors --optimizer momentum --lr 0.05"
-three_layer="three_layer --data $reference/three_layer_sgd.safetensors --lr 0.05"
-mae="three_layer_mae --data $reference/three_layer_mae.safetensors --optimizer momentum --lr 0.01 --momentum 0.1"
-chain="matmul_chain --data $reference/matmul_chain.safetensors --optimizer adam"
-plans=(
-  "$ffn --parallel data_parallel"
-  "$ffn --annotate $scratch/ffn_N.json"
-  "$three_layer --annotate $scratch/three_layer_N.json --optimizer-parallel 1"
-  "$mae --parallel auto_parallel"
-  "$chain --annotate $scratch/chain_N.json --optimizer-parallel 3"
-)
-if [[ ${SHARDWRIGHT_FULL:-} ]]; then
-  plans+=("$ffn --annotate $scratch/ffn_N.json --optimizer-parallel 3" "$three_layer --parallel data_parallel"
-    "$mae --parallel data_parallel --optimizer-parallel 1" "$chain --parallel data_parallel --precision bf16")
-fi
-for n in 2 4 8; do
-  cat >"$scratch/ffn_$n.json" <<<"{\"dense1.matmul\": {\"in\": [[2, $((n / 2))], [$((n / 2)), 1]]},
-    \"dense3.matmul\": {\"in\": [[1, $n], [$n, 1]]}}"
-  cat >"$scratch/three_layer_$n.json" <<<"{\"dense1.matmul\": {\"in\": [[1, 1], [1, $n]]},
-    \"relu1\": {\"in\": [[$n, 1]]}, \"dense2.matmul\": {\"in\": [[2, 1], [1, $((n / 2))]]}}"
-  cat >"$scratch/chain_$n.json" <<<"{\"matmul1\": {\"in\": [[1, 1], [1, $n]]},
-    \"matmul2\": {\"in\": [[1, $n], [$n, 1]]}}"
-done
+# losses WORDS...: the lines of the steps
+losses() { "$program" train "$@" --json --steps 5 | grep '"step"'; }
 
-# losses COMMAND...: the lines of its steps
-losses() { "$@" --json --steps 5 | grep '"step"'; }
-
+# same_losses N: to the last digit, of annotations and of a plan file.
 same_losses() {
-  local plan n words
-  for n in "$@"; do
-    for plan in "${plans[@]}"; do
-      read -ra words <<<"${plan//_N/_$n} --devices $n"
-      losses "$program" train "${words[@]}" >"$scratch/threads"
-      losses "$program" train "${words[@]}" --runtime mpi >"$scratch/mpi"
-      diff "$scratch/threads" "$scratch/mpi" || fail "the losses differ: train ${words[*]}"
-    done
+  local n=$1 plan=$scratch/plan.json words
+  cat >"$scratch/annotations.json" <<<"{\"dense1.matmul\": {\"in\": [[2, $((n / 2))], [$((n / 2)), 1]]},
+    \"dense3.matmul\": {\"in\": [[1, $n], [$n, 1]]}}"
+  local plan_words="--annotate $scratch/annotations.json --optimizer-parallel 3"
+  # shellcheck disable=SC2086 # words
+  "$program" plan ffn --devices "$n" $plan_words -o "$plan" >"$scratch/out"
+  for words in "--devices $n $plan_words" "--plan $plan"; do
+    words+=" --data tests/reference/ffn.safetensors --init tests/reference/ffn.safetensors"
+    # shellcheck disable=SC2086
+    losses ffn $words >"$scratch/threads"
+    # shellcheck disable=SC2086
+    losses ffn $words --runtime mpi >"$scratch/mpi"
+    [[ $(wc -l <"$scratch/threads") == 5 ]] || fail "no losses: train ffn $words"
+    diff "$scratch/threads" "$scratch/mpi" || fail "the losses differ: train ffn $words"
   done
 }
 
-# The hosts sum in another order than threads, so losses agree to six digits.
-two_hosts() {
-  local plan words
-  for plan in "${plans[@]}"; do
-    read -ra words <<<"${plan//_N/_4} --devices 4"
-    losses "$program" train "${words[@]}" >"$scratch/threads"
-    losses tests/support/net/hosts.sh 2 2 "$(realpath "$program")" train "${words[@]}" --runtime mpi >"$scratch/mpi"
-    paste -d ' ' <(tr -dc '0-9.\n:e-' <"$scratch/threads" | cut -d: -f3) \
-      <(tr -dc '0-9.\n:e-' <"$scratch/mpi" | cut -d: -f3) |
-      awk '{ d = $1 - $2; if (d < 0) d = -d; if (NF != 2 || d > 1e-5 * $1) exit 1; n++ } END { exit n != 5 }' ||
-      fail "the losses differ: train ${words[*]}: $(paste "$scratch/threads" "$scratch/mpi")"
-  done
+# on_hosts HOSTS RANKS_PER_HOST FILTER: tests of mpi_tests on hosts that are network namespaces.
+on_hosts() {
+  if ((EUID != 0)) || ! ip netns add "swtest$$" 2>/dev/null; then
+    echo "skipped: hosts are network namespaces, which only root can make"
+    exit 77
+  fi
+  ip netns del "swtest$$"
+  tests/support/net/hosts.sh "$1" "$2" "$mpi_tests" --gtest_brief=1 --gtest_filter="$3"
 }
 
 # expect_end STATUS LINE SECONDS COMMAND...: ends so soon with this status, and says this line and nothing else.
@@ -135,18 +113,10 @@ interrupted() {
 case $1 in
   same_losses_2) same_losses 2 ;;
   same_losses_8) same_losses 8 ;;
-  contract_on_two_hosts | losses_on_two_hosts)
-    if ((EUID != 0)) || ! ip netns add "swtest$$" 2>/dev/null; then
-      echo "skipped: hosts are network namespaces, which only root can make"
-      exit 77
-    fi
-    ip netns del "swtest$$"
-    if [[ $1 == losses_on_two_hosts ]]; then
-      two_hosts
-    else
-      # Across hosts a rank learns of a failure by being ended, not by an Error.
-      tests/support/net/hosts.sh 2 3 "$(realpath "$3")" --gtest_brief=1 --gtest_filter='*Contract*:*barrier*'
-    fi
-    ;;
+  # Across hosts a rank learns of a failure by being ended, not by an Error.
+  contract_on_two_hosts) on_hosts 2 3 '*Contract*:*barrier*' ;;
+  losses_on_four_hosts_of_1) on_hosts 4 1 'EndToEnd*' ;;
+  losses_on_four_hosts_of_2) on_hosts 4 2 'EndToEnd*' ;;
+  hidden_between_hosts) rate=1gbit on_hosts 2 1 'Hosts*' ;;
   *) "$1" ;;
 esac

@@ -90,7 +90,7 @@ TEST(Rewrite, replaces_values_through_chains) {
   std::vector<ValueId> replacement(g.values.size());
   replacement[static_cast<std::size_t>(g.find("b").index)] = g.find("a");
   replacement[static_cast<std::size_t>(g.find("a").index)] = g.find("x");
-  const Graph out = without_dead_nodes(rebuild(g, std::vector<bool>(g.nodes.size(), true), replacement));
+  const Graph out = without_dead_nodes(rebuild(g, g.node_ids(), replacement));
   EXPECT_NO_THROW(verify(out));
   EXPECT_EQ(to_text(out), R"(%x = input f32[4]
 %w = param f32[4]

@@ -72,7 +72,7 @@ TEST(Text, of_planned_graphs_and_programs_comes_back) {
       r.optimizer_parallel = level;
       const Plan plan = make_plan(graph, r);
       expect_round_trip(apply(plan, graph).graph);
-      compile(graph, plan, [&](const Pass& pass, const Program& p) {
+      compile(graph, plan, [&](const Pass& pass, const Program& p, double) {
         SCOPED_TRACE(pass.name);
         expect_round_trip(p.graph);
       });
@@ -85,7 +85,7 @@ TEST(Text, names_the_line_and_what_is_wrong) {
   };
   const std::vector<Case> cases = {
       {"%x = input f32[4]\n%y = relo %x",
-       "line 2: operator 'relo' does not exist (did you mean relu or gelu?)"},
+       "line 2: operator 'relo' does not exist (did you mean relu or elu?)"},
       {"%y = relu %x", "line 1: %x is not defined above"},
       {"%x = input f32[4]\n%x = relu %x", "line 2: %x is defined twice"},
       {"%x = input f32[4]\n%y = relu %x : f32[5]", "line 2: %y is f32[4] but f32[5] is written"},

@@ -99,5 +99,38 @@ output %y
   EXPECT_EQ(error_of([&] { verify(g); }), "y: all_gather gives f32[4, 8] but f32[4, 9] is written");
 }
 
+TEST(Verify, names_steps_that_cannot_run_as_one) {
+  const char* const program = R"(mesh [dp=2, tp=2]
+%a = input f32[2, 4] as [4, 4] [dp, -]
+%b = input f32[2, 4] as [4, 4] [tp, -]
+%c = input f32[2, 4] as [4, 8] [dp, tp]
+%1 = all_gather %a dim 0 over dp : f32[4, 4] as [4, 4] [-, -]
+%2 = all_gather %b dim 0 over tp : f32[4, 4] as [4, 4] [-, -]
+%3 = all_gather %c dim 0 over dp : f32[4, 4] as [4, 8] [-, tp]
+%4 = all_gather %3 dim 1 over tp : f32[4, 8] as [4, 8] [-, -]
+%5 = slice %1 dim 0 over dp : f32[2, 4] as [4, 4] [dp, -]
+%6 = slice %2 dim 0 over dp : f32[2, 4] as [4, 4] [dp, -]
+output %4
+output %5
+output %6
+)";
+  const std::vector<Case> cases = {
+      {"2: all_gather over tp cannot run as one with all_gather over dp above it",
+       [](Graph& g) { node_of(g, "2").is_fused = true; }},
+      {"4: it runs as one with %3 and cannot read it",
+       [](Graph& g) {
+         node_of(g, "4").is_fused = true;
+         node_of(g, "4").attributes = node_of(g, "3").attributes;
+       }},
+      {"6: slice moves nothing between ranks and cannot be fused",
+       [](Graph& g) { node_of(g, "6").is_fused = true; }},
+  };
+  for (const Case& c : cases) {
+    Graph g = parse_graph(program);
+    c.spoil(g);
+    EXPECT_EQ(error_of([&] { verify(g); }), c.message);
+  }
+}
+
 }  // namespace
 }  // namespace shardwright

@@ -1,4 +1,5 @@
-// The contract of communicators over MPI: every process runs all tests, each as its own rank.
+// Tests over MPI, the contract of communicators and training runs: every process runs all tests, each as its
+// own rank.
 
 #include <gtest/gtest.h>
 
@@ -15,10 +16,18 @@ MpiProcess& this_process() {
 
 }  // namespace
 
+int most_ranks() { return this_process().size(); }
+
 void on_each_rank(int ranks, const std::function<void(Communicator&)>& work) {
   MpiProcess& process = this_process();
   if (process.size() < ranks) GTEST_SKIP() << "needs " << ranks << " ranks, there are " << process.size();
   if (const auto communicator = process.communicator(ranks)) work(*communicator);
+}
+
+std::unique_ptr<Session> session_of(Program program, SessionOptions options) {
+  auto communicator = this_process().communicator(program.rank_count());
+  if (!communicator) return nullptr;
+  return std::make_unique<Session>(std::move(program), std::move(communicator), options);
 }
 
 }  // namespace shardwright

@@ -50,11 +50,32 @@ std::vector<Case> cases_where(bool (*applies)(const OpDef&, const Sample&)) {
   return cases;
 }
 
+TEST(OperatorAttributes, are_each_in_a_sample) {
+  for (const OpDef& op : all_ops()) {
+    if (op.kind != OpKind::compute) continue;
+    std::set<std::string> sampled;
+    for (const std::string& sample : op.samples)
+      for (const auto& [name, value] : parse_sample(sample).attributes) sampled.insert(name);
+    EXPECT_EQ(sampled, std::set<std::string>(op.attributes.begin(), op.attributes.end())) << op.name;
+  }
+}
+
 bool overwrites(const OpDef& op, const Sample&) { return !op.overwrites.empty(); }
 
-/// A gradient flows through the result. That of stop_gradient is not its derivative, on purpose.
+// The gradient is not the partial derivative, and why.
+const std::set<std::string> other_gradient_by_intent = {
+    "stop_gradient",
+    "batch_norm",  // that of x goes through the moments as well (tests/ops/batch_norm_test.cpp)
+};
+
+// Operands to which none flows, and why.
+const std::set<std::pair<std::string, std::size_t>> constant_by_intent = {
+    {"attention", 3},  // a mask says who sees whom
+};
+
+/// A gradient flows through the result.
 bool is_differentiable(const OpDef& op, const Sample& sample) {
-  if (!op.gradient || op.name == "stop_gradient") return false;
+  if (!op.gradient || other_gradient_by_intent.contains(op.name)) return false;
   std::vector<Type> operands;
   for (const auto& operand : sample.operands) operands.push_back(operand.type);
   return is_floating(infer(op, {operands, {}, sample.attributes})[0].dtype);
@@ -127,7 +148,7 @@ TEST_P(Contract, writes_every_element_of_its_results) {
       std::fill(t.bytes().begin(), t.bytes().end(), static_cast<std::byte>(garbage));
       views.push_back(t.view());
     }
-    op().kernel({in_views, views, s.attributes, rule, box});
+    run_kernel(op(), {in_views, views, s.attributes, rule, box});
     return out;
   };
   EXPECT_EQ(run_over(0), run_over(1));
@@ -150,7 +171,7 @@ TEST_P(ContractInPlace, may_overwrite_the_operands_it_says) {
     const bool fits = Type{operand.dtype, operand.shape} == out[i].type();
     out_views.push_back(fits ? operand : out[i].view());
   }
-  op().kernel({in_views, out_views, s.attributes, rule, box});
+  run_kernel(op(), {in_views, out_views, s.attributes, rule, box});
   for (std::size_t i = 0; i < out.size(); ++i)
     EXPECT_EQ(0, std::memcmp(out_views[i].data, want[i].bytes().data(), want[i].bytes().size()))
         << "result " << i;
@@ -229,13 +250,15 @@ TEST_P(ContractGradient, is_that_of_central_differences) {
   leaves["dy"] = draw({{{type}}, {}}, Values::reals, 3)[0];
   const std::vector<double> cotangent = to_doubles(leaves["dy"]);
   const ValueId dy = builder.leaf(OpKind::input, "dy", type);
-  Gradient gradient(builder, graph.value(y).producer, {dy});
+  std::vector<ValueId> of_results(graph.node(graph.value(y).producer).results.size());
+  of_results[0] = dy;
+  Gradient gradient(builder, graph.value(y).producer, of_results);
   const std::vector<ValueId> found = op().gradient(gradient);
   ASSERT_EQ(found.size(), in.size());
   verify(graph);
   const std::vector<Tensor> values = evaluate(graph, leaves);
   for (std::size_t i = 0; i < in.size(); ++i) {
-    const bool is_wanted = in[i].dtype() == DType::f64;
+    const bool is_wanted = in[i].dtype() == DType::f64 && !constant_by_intent.contains({op().name, i});
     if (found[i].is_valid()) {
       ASSERT_EQ(graph.value(found[i]).type, in[i].type()) << "operand " << i;
     }
@@ -405,12 +428,17 @@ INSTANTIATE_TEST_SUITE_P(Ops, ContractInPlace, testing::ValuesIn(cases_where(ove
 INSTANTIATE_TEST_SUITE_P(Ops, ContractGradient, testing::ValuesIn(cases_where(is_differentiable)),
                          name_of_case);
 
+TEST(Ops, have_names_of_their_own) {
+  std::set<std::string> names;
+  for (const OpDef& op : all_ops()) EXPECT_TRUE(names.insert(op.name).second) << op.name;
+}
+
 TEST(Ops, have_samples_and_a_doc) {
   for (const OpDef& op : all_ops()) {
     if (op.kind != OpKind::compute) continue;
     EXPECT_FALSE(op.samples.empty()) << op.name;
     EXPECT_FALSE(op.doc.empty()) << op.name;
-    EXPECT_TRUE(op.kernel) << op.name;
+    EXPECT_NE(op.kernel != nullptr, op.block != nullptr) << op.name;
   }
 }
 

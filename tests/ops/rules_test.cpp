@@ -49,6 +49,22 @@ const std::vector<Case> cases = {
     {"softmax_grad", "f32[2,6], f32[2,6]", "i0 +0"},
     {"softmax_cross_entropy", "f32[6,4], i32[6]<4", "i0"},
     {"softmax_cross_entropy_grad", "f32[6], f32[6,4], i32[6]<4", "i0 +0"},
+    {"layer_norm", "f32[6,2,4], f32[2,4], f32[2,4]", "i0 +0"},
+    {"layer_norm_grad", "f32[2,6,4], f32[2,6,4], f32[4]", "i0 i1 +0"},
+    {"rms_norm", "f32[2,6,4], f32[4]", "i0 i1 +0"},
+    {"group_norm", "f32[2,6,4], f32[6], f32[6] (groups=3)", "i0 +0"},
+    // Any dim: statistics are summed before they are used, and so are the terms of a cross entropy.
+    {"batch_moments", "f32[6,4,2,2]", "i0 c i2 i3"},
+    {"batch_norm", "f32[6,4,2,2], f32[4], f32[4], f32[2,4]", "i0 c i2 i3 +0"},
+    {"batch_norm_grad", "f32[4,6], f32[4,6], f32[6], f32[2,6], f32[6], f32[6]", "i0 c +0 +1"},
+    {"cross_entropy_terms", "f32[4,6], i32[4]<6, f32[4]", "i0 c"},
+    // A table by rows, columns or indices.
+    {"gather", "f32[12,4], i32[2,6]<12", "v e0 i0 i1 +0"},
+    {"unsorted_segment_sum", "f32[2,6,4], i32[2,6]<6 (count=12)", "i0 i1 e0 v +0"},
+    {"scatter_add", "f32[12,4], i32[6]<12, f32[6,4]", "v e0 +0"},
+    // Batch, heads with those of k and v, queries, and features of v.
+    {"attention", "f32[2,4,6,4], f32[2,2,6,4], f32[2,2,6,8]", "b h s e +0"},
+    {"rotary", "f32[2,2,6,4]", "i0 i1 s +0"},
     // Moves of data.
     {"transpose", "f32[2,6,4] (dims=[1,2,0])", "i0 i1 i2 +0"},
     {"reshape", "f32[4,6] (shape=[2,2,6])", "i0 i2 +0"},

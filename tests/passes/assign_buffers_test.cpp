@@ -1,4 +1,4 @@
-// The arena of whole programs, checked by walking through them with the bytes that each value owns.
+// The arena of whole programs (tests/support/walk.h), and where their transfers start.
 
 #include <gtest/gtest.h>
 
@@ -11,146 +11,16 @@
 #include "shardwright/plan/complete.h"
 #include "tests/support/program.h"
 #include "tests/support/transformer.h"
+#include "tests/support/walk.h"
 
 namespace shardwright {
 namespace {
 
-std::size_t at(ValueId v) { return static_cast<std::size_t>(v.index); }
-
-/// Runs the program on paper: each byte of the arena remembers which value was last written there, and every
-/// read, also by the outputs and updates at the end, must find the value that it wants.
-class Walk {
- public:
-  explicit Walk(const Program& p)
-      : p_(p), owner_(static_cast<std::size_t>(p.arena_bytes / grain), -1), content_(p.graph.values.size()) {
-    for (std::size_t v = 0; v < content_.size(); ++v) content_[v] = static_cast<int>(v);
-  }
-
-  /// What is wrong, or nothing.
-  std::string run() {
-    if (p_.offsets.size() != p_.graph.values.size()) return "values without a place";
-    for (const Value& v : p_.graph.values)
-      if (is_leaf(v)) write(id_of(v));
-    for (NodeId id : p_.graph.node_ids()) {
-      const Node& node = p_.graph.node(id);
-      if (node.op->kind != OpKind::compute && node.op->kind != OpKind::step) continue;
-      for (ValueId v : node.operands) read(v, "read by " + p_.graph.name_of(id));
-      // While it writes results a node still reads its operands: they may lie in one place only where the
-      // operator says so, or where it moves nothing.
-      for (std::size_t r = 0; r < node.results.size(); ++r)
-        for (std::size_t o = 0; o < node.operands.size(); ++o)
-          if (overlap(node.results[r], node.operands[o]) && !may_share(node, r, o))
-            note(fmt::format("%{} is written over operand %{}", name(node.results[r]),
-                             name(node.operands[o])));
-      for (std::size_t r = 0; r < node.results.size(); ++r) {
-        const bool is_same = node.op->is_alias && offset(node.results[r]) == offset(node.operands[0]);
-        if (is_same) content_[at(node.results[r])] = content_[at(node.operands[0])];
-        if (!is_same) write(node.results[r]);
-      }
-    }
-    for (ValueId v : p_.graph.outputs) read(v, "an output");
-    for (const Update& u : p_.graph.updates) {
-      read(u.value, "the new value of %" + name(u.leaf));
-      // In place of the leaf, or elsewhere and copied later: never across its borders, nor in another leaf.
-      if (overlap(u.leaf, u.value) && offset(u.leaf) != offset(u.value))
-        note("a new value half over its leaf");
-    }
-    for (const Value& v : p_.graph.values) {
-      if (!is_kept(v) || is_updated(id_of(v))) continue;
-      read(id_of(v), "kept for the next step");
-    }
-    for (const Value& a : p_.graph.values)
-      for (const Value& b : p_.graph.values)
-        if (&a != &b && is_kept(a) && is_kept(b) && overlap(id_of(a), id_of(b)))
-          note(fmt::format("%{} and %{} are kept in one place", a.name, b.name));
-    return wrong_;
-  }
-
-  /// Largest sum of the bytes of values that are alive at one node, aliases and values in place counted once.
-  std::int64_t peak() const {
-    const int n = static_cast<int>(p_.graph.nodes.size());
-    std::vector<int> last(p_.graph.values.size(), -1);
-    for (NodeId id : p_.graph.node_ids())
-      for (ValueId v : p_.graph.node(id).operands) last[at(v)] = id.index;
-    for (ValueId v : p_.graph.outputs) last[at(v)] = n;
-    for (const Update& u : p_.graph.updates) last[at(u.value)] = n;
-    std::int64_t most = 0;
-    for (int i = 0; i < n; ++i) {
-      std::map<std::int64_t, std::int64_t> by_offset;
-      for (const Value& v : p_.graph.values) {
-        const bool is_alive = is_kept(v) || (v.producer.index <= i && last[at(id_of(v))] >= i) ||
-                              v.producer.index == i || (is_leaf(v) && last[at(id_of(v))] >= i);
-        if (!is_alive) continue;
-        auto& bytes = by_offset[offset(id_of(v))];
-        bytes = std::max(bytes, rounded(v));
-      }
-      std::int64_t sum = 0;
-      for (const auto& [o, bytes] : by_offset) sum += bytes;
-      most = std::max(most, sum);
-    }
-    return most;
-  }
-
- private:
-  static constexpr std::int64_t grain = 8;
-
-  ValueId id_of(const Value& v) const { return {static_cast<int>(&v - p_.graph.values.data())}; }
-  const std::string& name(ValueId v) const { return p_.graph.value(v).name; }
-  std::int64_t offset(ValueId v) const { return p_.offsets[at(v)]; }
-  std::int64_t rounded(const Value& v) const { return (v.type.bytes() + 63) / 64 * 64; }
-  OpKind kind(const Value& v) const { return p_.graph.node(v.producer).op->kind; }
-  bool is_leaf(const Value& v) const { return is_kept(v) || kind(v) == OpKind::input; }
-  bool is_kept(const Value& v) const { return kind(v) == OpKind::parameter || kind(v) == OpKind::state; }
-  bool is_updated(ValueId v) const {
-    return std::any_of(p_.graph.updates.begin(), p_.graph.updates.end(),
-                       [&](const Update& u) { return u.leaf == v; });
-  }
-
-  bool overlap(ValueId a, ValueId b) const {
-    return offset(a) < offset(b) + p_.graph.value(b).type.bytes() &&
-           offset(b) < offset(a) + p_.graph.value(a).type.bytes();
-  }
-
-  bool may_share(const Node& node, std::size_t r, std::size_t o) const {
-    if (offset(node.results[r]) != offset(node.operands[o])) return false;
-    if (node.op->is_alias) return o == 0;
-    return r < node.op->overwrites.size() && node.op->overwrites[r] == static_cast<int>(o) &&
-           p_.graph.value(node.results[r]).type == p_.graph.value(node.operands[o]).type &&
-           std::count(node.operands.begin(), node.operands.end(), node.operands[o]) == 1;
-  }
-
-  template <class F>
-  void for_each_grain(ValueId v, F use) {
-    const std::int64_t end = offset(v) + p_.graph.value(v).type.bytes();
-    if (offset(v) < 0 || end > p_.arena_bytes) return note("%" + name(v) + " lies outside the arena");
-    for (std::int64_t b = offset(v); b < end; b += grain) use(owner_[static_cast<std::size_t>(b / grain)]);
-  }
-
-  void write(ValueId v) {
-    for_each_grain(v, [&](int& owner) { owner = content_[at(v)]; });
-  }
-
-  void read(ValueId v, const std::string& what) {
-    for_each_grain(v, [&](int& owner) {
-      if (owner != content_[at(v)])
-        note(fmt::format("%{}, {}, was overwritten by %{}", name(v), what,
-                         owner < 0 ? "nothing" : name(ValueId{owner})));
-    });
-  }
-
-  void note(const std::string& what) {
-    if (wrong_.empty()) wrong_ = what;
-  }
-
-  const Program& p_;
-  std::vector<int> owner_;    // per grain of the arena the value written last
-  std::vector<int> content_;  // per value the one whose content it is: its own, or of what it is an alias
-  std::string wrong_;
-};
+using testing::Walk;
 
 void expect_sound(const Program& p, const std::string& what, double slack = 1.3) {
   EXPECT_EQ(Walk(p).run(), "") << what;
-  for (std::int64_t o : p.offsets) EXPECT_EQ(o % 64, 0) << what;
+  for (std::int64_t o : p.offsets) EXPECT_TRUE(o == no_place || o % 64 == 0) << what;
   const std::int64_t peak = Walk(p).peak();
   EXPECT_GE(p.arena_bytes, peak) << what;
   EXPECT_LE(static_cast<double>(p.arena_bytes), slack * static_cast<double>(peak)) << what;
@@ -276,6 +146,97 @@ update %b <- %n
 )");
   EXPECT_EQ(Walk(p).run(), "");
   EXPECT_NE(place(p, "a"), place(p, "b"));
+}
+
+/// The node in front of which the step that makes `name` starts.
+std::string start_of(const Program& p, std::string_view name) {
+  const NodeId step = p.graph.value(p.graph.find(name)).producer;
+  return p.graph.name_of(p.starts[static_cast<std::size_t>(step.index)]);
+}
+
+Program started(std::string_view text) {
+  Redistributor redistributor({{{"dp", 2}}});
+  return start_transfers(assigned(text), {redistributor});
+}
+
+TEST(StartTransfers, starts_where_the_operand_is_ready) {
+  const Program p = started(R"(mesh [dp=2]
+%x = input f32[4, 8] as [8, 8] [dp, -]
+%w = param f32[4, 8] as [8, 8] [dp, -]
+%a = matmul %x, %x (transpose_a=true) {k: dp} : f32[8, 8] as [8, 8] [-, -] sum(dp)
+%b = exp %x {i0: dp} : f32[4, 8] as [8, 8] [dp, -]
+%c = tanh %b {i0: dp} : f32[4, 8] as [8, 8] [dp, -]
+%1 = all_reduce.sum %a over dp : f32[8, 8] as [8, 8] [-, -]
+%2 = all_gather %w dim 0 over dp : f32[8, 8] as [8, 8] [-, -]
+%3 = all_gather %c dim 0 over dp : f32[8, 8] as [8, 8] [-, -]
+%y = sum %1, %2, %3 {} : f32[8, 8] as [8, 8] [-, -]
+output %y
+)");
+  EXPECT_EQ(Walk(p).run(), "");
+  EXPECT_EQ(place(p, "1"), place(p, "a"));
+  EXPECT_EQ(start_of(p, "1"), "b");
+  EXPECT_EQ(start_of(p, "2"), "x");  // a parameter is ready from the beginning
+  EXPECT_EQ(start_of(p, "3"), "1");  // at once: the node above moves nothing of its own
+}
+
+// Peers write the result of an all_reduce as soon as it is started, so its memory must be free by then.
+TEST(StartTransfers, waits_until_the_place_of_a_sum_is_free) {
+  Program p = testing::program_of(R"(mesh [dp=2]
+%x = input f32[8, 8] as [16, 8] [dp, -]
+%a = matmul %x, %x (transpose_a=true) {k: dp} : f32[8, 8] as [8, 8] [-, -] sum(dp)
+%b = exp %x {i0: dp} : f32[8, 8] as [16, 8] [dp, -]
+%c = tanh %b {i0: dp} : f32[8, 8] as [16, 8] [dp, -]
+%1 = all_reduce.sum %a over dp : f32[8, 8] as [8, 8] [-, -]
+output %1
+output %c
+)");
+  Redistributor redistributor(p.graph.meshes[0]);
+  EXPECT_EQ(start_of(start_transfers(p, {redistributor}), "1"), "b");
+  testing::share_place(p, "1", "x");
+  EXPECT_EQ(start_of(start_transfers(p, {redistributor}), "1"), "c");
+  testing::share_place(p, "1", "c");
+  EXPECT_EQ(start_of(start_transfers(p, {redistributor}), "1"), "1");
+}
+
+TEST(StartTransfers, many_start_early_in_the_networks) {
+  for (const char* model : {"ffn", "three_layer_mae", "matmul_chain"})
+    for (int level : {0, 1, 3}) {
+      Model m = build_model(model);
+      add_train_step(m.graph, m.loss, {.name = "adam", .attributes = {{"rate", 0.01}}});
+      const Program p = compile(m.graph, make_plan(m.graph, {.model = model,
+                                                             .devices = 4,
+                                                             .parallel = Parallel::data_parallel,
+                                                             .optimizer_parallel = level}));
+      int steps = 0, early = 0;
+      for (const Fusion& f : fusions_of(p.graph)) {
+        if (p.graph.node(f.begin).op->kind != OpKind::step) continue;
+        ++steps;
+        early += p.starts[static_cast<std::size_t>(f.begin.index)] < f.begin;
+      }
+      EXPECT_GE(3 * early, steps) << model << " level " << level;
+    }
+}
+
+TEST(AssignBuffers, sees_a_transfer_that_is_disturbed) {  // the checker itself
+  Program p = testing::program_of(R"(mesh [dp=2]
+%x = input f32[8, 8] as [16, 8] [dp, -]
+%a = matmul %x, %x (transpose_a=true) {k: dp} : f32[8, 8] as [8, 8] [-, -] sum(dp)
+%b = exp %x {i0: dp} : f32[8, 8] as [16, 8] [dp, -]
+%1 = all_reduce.sum %a over dp : f32[8, 8] as [8, 8] [-, -]
+output %1
+)");
+  p.starts = p.graph.node_ids();
+  p.starts[3] = NodeId{2};
+  EXPECT_EQ(Walk(p).run(), "");
+  Program wrong = p;
+  testing::share_place(wrong, "b", "a");
+  EXPECT_EQ(Walk(wrong).run(), "%b is written while %1 is on its way");
+  wrong = p;
+  testing::share_place(wrong, "1", "x");
+  EXPECT_EQ(Walk(wrong).run(), "%x is read while %1 is on its way");
+  wrong = p;
+  wrong.starts[3] = NodeId{1};
+  EXPECT_EQ(Walk(wrong).run(), "%a, wanted when 1 starts, was overwritten by %nothing");
 }
 
 TEST(AssignBuffers, sees_a_value_that_is_overwritten) {  // the checker itself

@@ -140,6 +140,132 @@ output %2
   EXPECT_EQ(after(merge_steps, text + "output %1\n"), text + "output %1\n");
 }
 
+// Every user of the sum takes a slice: it is made sliced, once per layout. The phases are no reason for two.
+TEST(BypassSteps, reduces_straight_into_the_slices_that_are_wanted) {
+  EXPECT_EQ(after(bypass_steps, R"(mesh [tp=2]
+%x = input f32[4, 2] as [4, 4] [-, tp]
+%w = param f32[2, 4] as [4, 4] [tp, -]
+%1 = matmul %x, %w {k: tp} : f32[4, 4] as [4, 4] [-, -] sum(tp)
+%2 = all_reduce.sum %1 over tp : f32[4, 4] as [4, 4] [-, -]
+%3 = slice %2 dim 0 over tp : f32[2, 4] as [4, 4] [tp, -]
+%y = exp %3 {i0: tp} : f32[2, 4] as [4, 4] [tp, -]
+backward:
+%4 = slice %2 dim 0 over tp : f32[2, 4] as [4, 4] [tp, -]
+%z = mul %4, %y {i0: tp} : f32[2, 4] as [4, 4] [tp, -]
+output %z
+)"),
+            R"(mesh [tp=2]
+%x = input f32[4, 2] as [4, 4] [-, tp]
+%w = param f32[2, 4] as [4, 4] [tp, -]
+%1 = matmul %x, %w {k: tp} : f32[4, 4] as [4, 4] [-, -] sum(tp)
+%3 = reduce_scatter %1 dim 0 over tp : f32[2, 4] as [4, 4] [tp, -]
+%y = exp %3 {i0: tp} : f32[2, 4] as [4, 4] [tp, -]
+backward:
+%z = mul %3, %y {i0: tp} : f32[2, 4] as [4, 4] [tp, -]
+output %z
+)");
+}
+
+// A slice that nobody reads, such as merge_steps leaves behind, has no price: with it the sum would stay.
+TEST(BypassSteps, does_not_price_dead_readers) {
+  Program p{.graph = parse_graph(R"(mesh [tp=2]
+%x = input f32[4, 2] as [4, 4] [-, tp]
+%w = param f32[2, 4] as [4, 4] [tp, -]
+%1 = matmul %x, %w {k: tp} : f32[4, 4] as [4, 4] [-, -] sum(tp)
+%2 = all_reduce.sum %1 over tp : f32[4, 4] as [4, 4] [-, -]
+%3 = slice %2 dim 0 over tp : f32[2, 4] as [4, 4] [tp, -]
+%dead = slice %2 dim 1 over tp : f32[4, 2] as [4, 4] [-, tp]
+%y = exp %3 {i0: tp} : f32[2, 4] as [4, 4] [tp, -]
+backward:
+%4 = slice %2 dim 0 over tp : f32[2, 4] as [4, 4] [tp, -]
+%z = mul %4, %y {i0: tp} : f32[2, 4] as [4, 4] [tp, -]
+output %z
+)"),
+            .offsets = {}};
+  Redistributor redistributor(p.graph.meshes[0], {.even_only = true});
+  const std::string text = to_text(optimize(std::move(p), {redistributor}).graph);
+  EXPECT_NE(text.find("reduce_scatter"), std::string::npos) << text;
+  EXPECT_EQ(text.find("all_reduce"), std::string::npos) << text;
+}
+
+TEST(BypassSteps, keeps_a_sum_that_is_read_whole_or_sliced_twice) {
+  const std::string text = R"(mesh [tp=2]
+%x = input f32[4, 2] as [4, 4] [-, tp]
+%w = param f32[2, 4] as [4, 4] [tp, -]
+%1 = matmul %x, %w {k: tp} : f32[4, 4] as [4, 4] [-, -] sum(tp)
+%2 = all_reduce.sum %1 over tp : f32[4, 4] as [4, 4] [-, -]
+%3 = slice %2 dim 0 over tp : f32[2, 4] as [4, 4] [tp, -]
+)";
+  // Two reduce_scatters move as much as the all_reduce, and start twice.
+  const std::string twice = text + R"(%4 = slice %2 dim 1 over tp : f32[4, 2] as [4, 4] [-, tp]
+output %3
+output %4
+)";
+  EXPECT_EQ(after(bypass_steps, twice), twice);
+  const std::string whole = text + R"(%y = exp %2 {} : f32[4, 4] as [4, 4] [-, -]
+output %3
+output %y
+)";
+  EXPECT_EQ(after(bypass_steps, whole), whole);
+  const std::string handed_out = text + R"(%4 = slice %2 dim 0 over tp : f32[2, 4] as [4, 4] [tp, -]
+output %2
+output %3
+output %4
+)";
+  EXPECT_EQ(after(bypass_steps, handed_out), handed_out);
+}
+
+// %a is gathered with %b, in front of what reads it first; %c is not there yet, %d is large.
+TEST(MergeGathers, gathers_together_what_is_ready_together) {
+  EXPECT_EQ(after(merge_gathers, R"(mesh [dp=2]
+%a = param f32[2, 4] as [4, 4] [dp, -]
+%b = param f32[4] as [8] [dp]
+%d = param f32[100000] as [200000] [dp]
+%1 = all_gather %a dim 0 over dp : f32[4, 4] as [4, 4] [-, -]
+%y = exp %1 {} : f32[4, 4] as [4, 4] [-, -]
+%2 = all_gather %b dim 0 over dp : f32[8] as [8] [-]
+%4 = all_gather %d dim 0 over dp : f32[200000] as [200000] [-]
+%c = exp %b {i0: dp} : f32[4] as [8] [dp]
+%3 = all_gather %c dim 0 over dp : f32[8] as [8] [-]
+%z = add %2, %3 {} : f32[8] as [8] [-]
+output %y
+output %z
+output %4
+)"),
+            R"(mesh [dp=2]
+%a = param f32[2, 4] as [4, 4] [dp, -]
+%b = param f32[4] as [8] [dp]
+%d = param f32[100000] as [200000] [dp]
+%1 = all_gather %a dim 0 over dp : f32[4, 4] as [4, 4] [-, -]
++ %2 = all_gather %b dim 0 over dp : f32[8] as [8] [-]
+%y = exp %1 {} : f32[4, 4] as [4, 4] [-, -]
+%4 = all_gather %d dim 0 over dp : f32[200000] as [200000] [-]
+%c = exp %b {i0: dp} : f32[4] as [8] [dp]
+%3 = all_gather %c dim 0 over dp : f32[8] as [8] [-]
+%z = add %2, %3 {} : f32[8] as [8] [-]
+output %y
+output %z
+output %4
+)");
+}
+
+TEST(MergeGathers, keeps_phases_axes_and_chains_apart) {
+  const std::string text = R"(mesh [dp=2, tp=2]
+%a = param f32[2, 4] as [4, 4] [dp, -]
+%b = param f32[2, 4] as [4, 4] [tp, -]
+%c = param f32[1, 4] as [4, 4] [dp.tp, -]
+%1 = all_gather %a dim 0 over dp : f32[4, 4] as [4, 4] [-, -]
+%2 = all_gather %b dim 0 over tp : f32[4, 4] as [4, 4] [-, -]
+%y = add %1, %2 {} : f32[4, 4] as [4, 4] [-, -]
+backward:
+%3 = all_gather %c dim 0 over tp : f32[2, 4] as [4, 4] [dp, -]
+%4 = all_gather %3 dim 0 over dp : f32[4, 4] as [4, 4] [-, -]
+%z = add %4, %y {} : f32[4, 4] as [4, 4] [-, -]
+output %z
+)";
+  EXPECT_EQ(after(merge_gathers, text), text);
+}
+
 TEST(DropDeadNodes, drops_steps_nobody_reads) {
   EXPECT_EQ(after(drop_dead_nodes, R"(mesh [tp=2]
 %x = input f32[2, 4] as [4, 4] [tp, -]

@@ -218,8 +218,8 @@ TEST(PropagationAnnotations, that_conflict_are_errors_that_name_the_operator) {
   EXPECT_EQ(error(R"({"dense1.matmul": {"in": [[2, 32], [32, 1]]}})", 64),
             "dense1.matmul: dim 1 of input 0 has size 784 and cannot be split evenly into 32");
   EXPECT_EQ(error(R"({"dens1.matmul": {"in": [[2, 4], [4, 1]]}})"),
-            "annotation of 'dens1.matmul': the network has no such operator (did you mean dense1.matmul or "
-            "dense2.matmul?)");
+            "annotation of 'dens1.matmul': the network has no such operator or parameter (did you mean "
+            "dense1.matmul or dense2.matmul?)");
 }
 
 // Neighbours that lie as the fixed one does need no communication, so none is inserted.

@@ -14,6 +14,7 @@
 
 #include "shardwright/layout/sharded_tensor.h"
 #include "shardwright/runtime/backend/cpu/cpu.h"
+#include "tests/support/allocations.h"
 #include "tests/support/on_each_rank.h"
 
 namespace shardwright {
@@ -95,6 +96,11 @@ struct Buffer {
   Memory memory;
 };
 
+int prepare(Communicator& self, const Transfer& t, DType dtype, const std::byte* from, std::byte* to) {
+  const BoundTransfer bound{t, dtype, from, to};
+  return self.prepare({&bound, 1});
+}
+
 /// Runs all steps on every rank, twice, and compares with what `apply` says after each.
 void expect_as_applied(const std::vector<Step>& steps, const std::vector<Mesh>& meshes, const Type& type,
                        bool in_place) {
@@ -107,15 +113,16 @@ void expect_as_applied(const std::vector<Step>& steps, const std::vector<Mesh>& 
     std::deque<Buffer> held;
     held.emplace_back(self, want[0][r].type());
     held[0].fill(want[0][r]);
+    const auto is_here = [&](std::size_t s) { return in_place && steps[s].kind == StepKind::all_reduce; };
     for (std::size_t s = 0; s < steps.size(); ++s) {
-      prepared.push_back(self.prepare(transfer_of(steps[s], meshes, type.shape, self.rank()), type.dtype));
       held.emplace_back(self, want[s + 1][r].type());
+      prepared.push_back(prepare(self, transfer_of(steps[s], meshes, type.shape, self.rank()), type.dtype,
+                                 held[is_here(s) ? s + 1 : s].data(), held[s + 1].data()));
     }
     for (int round = 0; round < 2; ++round)
       for (std::size_t s = 0; s < steps.size(); ++s) {
-        const bool here = in_place && steps[s].kind == StepKind::all_reduce;
-        if (here) held[s + 1].fill(held[s].tensor());
-        self.run(prepared[s], held[here ? s + 1 : s].data(), held[s + 1].data());
+        if (is_here(s)) held[s + 1].fill(held[s].tensor());
+        self.run(prepared[s]);
         EXPECT_EQ(held[s + 1].tensor(), want[s + 1][r])
             << "rank " << r << " after " << to_text(steps[s], meshes);
       }
@@ -177,17 +184,159 @@ TEST(CommunicatorContract, sums_are_the_same_bits_on_every_rank) {
                     .from = layout_of("[a]", meshes[0]),
                     .to = layout_of("[-]", meshes[0])};
   on_each_rank(4, [&](Communicator& self) {
-    const int summed = self.prepare(transfer_of(sum, meshes, {1000}, self.rank()), DType::f32);
-    const int gathered = self.prepare(transfer_of(gather, meshes, {4000}, self.rank()), DType::f32);
     const Buffer own(self, {DType::f32, {1000}}), all(self, {DType::f32, {4000}});
+    const int summed =
+        prepare(self, transfer_of(sum, meshes, {1000}, self.rank()), DType::f32, own.data(), own.data());
+    const int gathered =
+        prepare(self, transfer_of(gather, meshes, {4000}, self.rank()), DType::f32, own.data(), all.data());
     auto* addend = reinterpret_cast<float*>(own.data());
     for (std::size_t i = 0; i < 1000; ++i)
       addend[i] = std::pow(10.0F, static_cast<float>(self.rank())) / static_cast<float>(i + 3);
-    self.run(summed, own.data(), own.data());
-    self.run(gathered, own.data(), all.data());
+    self.run(summed);
+    self.run(gathered);
     for (std::size_t r = 0; r < 4; ++r)
       EXPECT_EQ(std::memcmp(all.data() + r * 4000, own.data(), 4000), 0)
           << "rank " << self.rank() << ", " << r;
+  });
+}
+
+/// Sums, gathers and scatters of `count` elements per rank over all of 4 ranks, with what they should give.
+struct Mixed {
+  Mixed(Communicator& self, std::int64_t elements)
+      : count(elements), rank(self.rank()), memory(self, {DType::f32, {12 * count}}) {
+    const Layout partial = layout_of("[-] sum(a)", meshes[0]), whole = layout_of("[-]", meshes[0]);
+    const Layout sharded = layout_of("[a]", meshes[0]);
+    const auto bind = [&](Step step, float* from, float* to) {
+      step.axes = {0};
+      return BoundTransfer{transfer_of(step, meshes, {4 * count}, rank), DType::f32,
+                           reinterpret_cast<std::byte*>(from), reinterpret_cast<std::byte*>(to)};
+    };
+    all.push_back(bind({.kind = StepKind::all_reduce, .from = partial, .to = whole}, sum(), sum()));
+    all.push_back(bind({.kind = StepKind::all_gather, .dim_from = 0, .from = sharded, .to = whole}, part(),
+                       gathered()));
+    all.push_back(bind({.kind = StepKind::reduce_scatter, .dim_from = 0, .from = partial, .to = sharded},
+                       gathered(), scattered()));
+  }
+
+  float* sum() const { return reinterpret_cast<float*>(memory.data()); }
+  float* part() const { return sum() + 4 * count; }
+  float* gathered() const { return sum() + 5 * count; }
+  float* scattered() const { return sum() + 9 * count; }
+
+  void fill(int round) const {
+    for (std::int64_t i = 0; i < 4 * count; ++i) sum()[i] = static_cast<float>(i % 13 + rank * round);
+    for (std::int64_t i = 0; i < count; ++i) part()[i] = static_cast<float>(rank * count + i + round);
+  }
+  void expect_sum_and_gathered(int round) const {
+    for (std::int64_t i = 0; i < 4 * count; ++i) {
+      ASSERT_EQ(sum()[i], static_cast<float>(4 * (i % 13) + 6 * round)) << "rank " << rank << ", " << i;
+      ASSERT_EQ(gathered()[i], static_cast<float>(i + round)) << "rank " << rank << ", " << i;
+    }
+  }
+  void expect_scattered(int round) const {
+    for (std::int64_t i = 0; i < count; ++i)
+      ASSERT_EQ(scattered()[i], static_cast<float>(4 * (rank * count + i + round))) << rank << ", " << i;
+  }
+
+  std::vector<Mesh> meshes{{{{"a", 4}}}};
+  std::int64_t count;
+  int rank;
+  Buffer memory;
+  std::vector<BoundTransfer> all;
+};
+
+TEST(CommunicatorContract, many_may_be_started_before_the_first_is_finished) {
+  on_each_rank(4, [](Communicator& self) {
+    std::deque<Mixed> sets;
+    std::vector<int> prepared;
+    for (std::int64_t count : {1, 100, 3000}) {
+      const Mixed& set = sets.emplace_back(self, count);
+      for (const BoundTransfer& t : set.all) prepared.push_back(self.prepare({&t, 1}));
+    }
+    for (int round = 0; round < 30; ++round) {
+      if ((round + self.rank()) % 7 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      for (std::size_t s = 0; s < sets.size(); ++s) {
+        sets[s].fill(round);
+        self.start(prepared[3 * s]);
+        self.start(prepared[3 * s + 1]);
+        if (round % 2) self.progress();
+      }
+      for (std::size_t s = 0; s < sets.size(); ++s) {
+        self.finish(prepared[3 * s]);
+        self.finish(prepared[3 * s + 1]);
+        sets[s].expect_sum_and_gathered(round);
+        self.run(prepared[3 * s + 2]);
+        sets[s].expect_scattered(round);
+      }
+    }
+  });
+}
+
+TEST(CommunicatorContract, transfers_finish_in_another_order_than_they_started) {
+  on_each_rank(4, [](Communicator& self) {
+    const Mixed set(self, 700), other(self, 5);
+    std::vector<int> prepared;
+    for (const Mixed* s : {&set, &other})
+      for (const std::size_t kind : {0, 1}) prepared.push_back(self.prepare({&s->all[kind], 1}));
+    for (int round = 0; round < 10; ++round) {
+      set.fill(round);
+      other.fill(round);
+      for (int number : prepared) self.start(number);
+      for (std::size_t i : {3, 0, 2, 1}) self.finish(prepared[i]);
+      set.expect_sum_and_gathered(round);
+      other.expect_sum_and_gathered(round);
+    }
+  });
+}
+
+// A rank that starts and finishes, and never asks for progress, starts each transfer as one that is new.
+TEST(CommunicatorContract, running_a_transfer_again_and_again_allocates_nothing) {
+  on_each_rank(4, [](Communicator& self) {
+    const Mixed set(self, 5);
+    const int sum = self.prepare({&set.all[0], 1});
+    set.fill(0);
+    self.run(sum);
+    const std::int64_t before = testing::allocations_of_this_thread();
+    for (int i = 0; i < 1000; ++i) self.run(sum);
+    EXPECT_EQ(testing::allocations_of_this_thread(), before) << "rank " << self.rank();
+  });
+}
+
+TEST(CommunicatorContract, transfers_of_one_group_run_as_one) {
+  on_each_rank(4, [](Communicator& self) {
+    const Mixed small(self, 5), large(self, 700);
+    std::vector<int> merged;
+    for (std::size_t kind : {0, 1, 2}) {
+      const BoundTransfer both[] = {small.all[kind], large.all[kind]};
+      merged.push_back(self.prepare(both));
+    }
+    for (int round = 0; round < 5; ++round) {
+      for (const Mixed* set : {&small, &large}) set->fill(round);
+      for (int number : merged) self.run(number);
+      for (const Mixed* set : {&small, &large}) {
+        set->expect_sum_and_gathered(round);
+        set->expect_scattered(round);
+      }
+    }
+  });
+}
+
+// The last rank comes only when all others have started: a start that waited for it would never return.
+TEST(CommunicatorContract, start_does_not_wait_for_a_late_rank) {
+  on_each_rank(4, [&](Communicator& self) {
+    const Mixed set(self, 1000);
+    std::vector<int> prepared;
+    for (const BoundTransfer& t : set.all) prepared.push_back(self.prepare({&t, 1}));
+    set.fill(1);
+    self.barrier();
+    if (self.rank() == 3) self.barrier();
+    self.start(prepared[0]);
+    self.start(prepared[1]);
+    self.progress();
+    if (self.rank() != 3) self.barrier();
+    self.finish(prepared[0]);
+    self.finish(prepared[1]);
+    set.expect_sum_and_gathered(1);
   });
 }
 
@@ -225,6 +374,43 @@ TEST(Communicator, a_failing_rank_stops_all_with_its_message) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
 }
 
+// Whether the others are at work on the sum, asleep or not yet there, they hear of it, and so does a later start.
+TEST(Communicator, a_rank_that_fails_with_transfers_on_their_way_stops_all) {
+  for (const bool at_once : {true, false})
+    on_each_rank(4, [&](Communicator& self) {
+      const Mixed set(self, 1000);
+      std::vector<int> prepared;
+      for (const BoundTransfer& t : set.all) prepared.push_back(self.prepare({&t, 1}));
+      set.fill(1);
+      const auto expect_told = [&](const char* call, const auto& run) {
+        try {
+          run();
+          ADD_FAILURE() << call << ": rank " << self.rank() << " went on";
+        } catch (const Error& e) {
+          EXPECT_EQ(e.kind(), ErrorKind::peer) << call;
+          EXPECT_STREQ(e.what(), "rank 2 failed: disk full") << call;
+        }
+      };
+      if (self.rank() == 2) {
+        self.barrier();
+        self.start(prepared[0]);
+        self.start(prepared[1]);
+        if (!at_once) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        EXPECT_TRUE(self.fail("disk full"));
+      } else {
+        // Rank 2 never works on its part nor closes, so nobody can finish. Calls before that may be told already.
+        expect_told("start, finish", [&] {
+          self.barrier();
+          self.start(prepared[0]);
+          self.start(prepared[1]);
+          self.finish(prepared[1]);
+        });
+        expect_told("finish", [&] { self.finish(prepared[0]); });
+      }
+      expect_told("start", [&] { self.start(prepared[2]); });
+    });
+}
+
 TEST(Communicator, ranks_that_run_different_transfers_are_told) {
   const std::vector<Mesh> meshes{{{{"a", 2}}}};
   const Step step{.kind = StepKind::all_gather,
@@ -234,9 +420,20 @@ TEST(Communicator, ranks_that_run_different_transfers_are_told) {
                   .to = layout_of("[-]", meshes[0])};
   on_each_rank(2, [&](Communicator& self) {
     const Transfer t = transfer_of(step, meshes, {4}, self.rank());
-    const int first = self.prepare(t, DType::f32), second = self.prepare(t, DType::f32);
     const Buffer from(self, {DType::f32, {2}}), to(self, {DType::f32, {4}});
-    EXPECT_THROW(self.run(self.rank() == 0 ? first : second, from.data(), to.data()), InternalError);
+    const int first = prepare(self, t, DType::f32, from.data(), to.data());
+    const int second = prepare(self, t, DType::f32, from.data(), to.data());
+    if (self.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    try {
+      self.run(self.rank() == 0 ? first : second);
+      ADD_FAILURE() << "rank " << self.rank() << " went on";
+    } catch (const InternalError& e) {  // the second to come
+      EXPECT_EQ(self.rank(), 1);
+      EXPECT_TRUE(self.fail("another transfer"));
+    } catch (const Error& e) {
+      EXPECT_EQ(self.rank(), 0);
+      EXPECT_STREQ(e.what(), "rank 1 failed: another transfer");
+    }
   });
 }
 

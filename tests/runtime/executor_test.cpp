@@ -2,8 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <functional>
 #include <thread>
 
+#include "shardwright/passes/optimize.h"
 #include "shardwright/runtime/backend/cpu/cpu.h"
 #include "shardwright/runtime/communicator/threads.h"
 #include "tests/support/allocations.h"
@@ -102,6 +106,69 @@ update %w <- %w2
     executor.update();
     EXPECT_EQ(executor.view(p.graph.find("w")).as<float>()[1], 3);
   });
+}
+
+/// The CPU's kernels, with something done before each.
+class Observed final : public Backend {
+ public:
+  explicit Observed(std::function<void(const OpDef&)> before) : before_(std::move(before)) {}
+
+  std::string_view name() const override { return cpu_->name(); }
+  void enter_thread() override { cpu_->enter_thread(); }
+  Memory allocate(std::int64_t bytes) override { return cpu_->allocate(bytes); }
+  PreparedKernel prepare(std::span<const FusedCall> calls) override {
+    return PreparedKernel([this, &op = calls.front().op, kernel = cpu_->prepare(calls)] {
+      before_(op);
+      kernel();
+    });
+  }
+
+ private:
+  std::unique_ptr<Backend> cpu_ = cpu_backend();
+  std::function<void(const OpDef&)> before_;
+};
+
+// A slow rank, so slow that it does not go on before the others have computed what stands between the start of
+// the sum and its use: they do not wait for it there.
+TEST(Executor, computes_while_a_rank_is_late) {
+  Program p = program_of(R"(
+mesh [dp=3]
+%x = input f32[4, 8] as [12, 8] [dp, -]
+%a = matmul %x, %x (transpose_a=true) {k: dp} : f32[8, 8] as [8, 8] [-, -] sum(dp)
+%b = exp %x {i0: dp} : f32[4, 8] as [12, 8] [dp, -]
+%1 = all_reduce.sum %a over dp : f32[8, 8] as [8, 8] [-, -]
+%c = tanh %1 {} : f32[8, 8] as [8, 8] [-, -]
+output %b
+output %c
+)");
+  testing::share_place(p, "1", "a");
+  Redistributor redistributor(p.graph.meshes[0]);
+  p = start_transfers(std::move(p), {redistributor});
+  std::atomic<int> computed{0};  // ranks that have computed %b
+  std::atomic<bool> is_late_over{false};
+  auto communicators = thread_communicators(3);
+  std::vector<std::jthread> threads;
+  for (auto& communicator : communicators)
+    threads.emplace_back([&] {
+      const bool is_late = communicator->rank() == 1;
+      const auto before = [&](const OpDef& op) {
+        if (op.name == "exp") ++computed;
+        EXPECT_TRUE(op.name != "tanh" || is_late_over);
+        if (!is_late || op.name != "matmul") return;
+        const auto start = std::chrono::steady_clock::now();
+        while (computed < 2 && std::chrono::steady_clock::now() - start < std::chrono::seconds(20))
+          std::this_thread::yield();
+        EXPECT_EQ(computed, 2) << "the others wait for this rank";
+        is_late_over = true;
+      };
+      Observed backend(before);
+      Executor executor(p, backend, *communicator);
+      const auto x = executor.view(p.graph.find("x")).as<float>();
+      std::fill_n(x.data(), 32, 1.0F);
+      executor.run();
+      EXPECT_EQ(executor.view(p.graph.find("1")).as<float>()[0], 12);
+      communicator->barrier();
+    });
 }
 
 TEST(Executor, refuses_a_program_without_buffers) {

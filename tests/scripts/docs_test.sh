@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # What the documents show is true: runs each command of their ```console blocks (behind `$ `) and compares what it
 # prints; a line `...` stands for the rest. C++ blocks of the README and of docs/add-an-operator.md are files.
-# Usage: tests/scripts/docs_test.sh FOLDER that holds shardwright and tests/toy_shardwright
+# Usage: tests/scripts/docs_test.sh FOLDER that holds shardwright, tests/toy_shardwright and examples/
 set -uo pipefail
-export PATH="$1:$1/tests:$PATH"
+export PATH="$1:$1/tests:$1/examples:$PATH"
 unset DATA_PATH
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT

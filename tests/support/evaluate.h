@@ -23,6 +23,9 @@ std::vector<Tensor> run_kernel(const OpDef& op, std::span<const Tensor> operands
                                std::span<const Type> results, const Attributes& attributes, const Rule& rule,
                                const LoopBox& box);
 
+/// Runs the reference kernel, whichever facet has it.
+void run_kernel(const OpDef& op, const KernelCall& call);
+
 /// The box of all loop dims whole.
 LoopBox whole_box(const Rule& rule);
 

@@ -1,14 +1,22 @@
-// Where the contract of communicators runs: on threads in shardwright_tests, on processes in mpi_tests.
+// Where tests that need several ranks run: on threads in shardwright_tests, on processes in mpi_tests.
 #pragma once
 
 #include <functional>
+#include <memory>
 
 #include "shardwright/runtime/communicator/communicator.h"
+#include "shardwright/runtime/session.h"
 
 namespace shardwright {
+
+/// How many ranks there can be: as many as mpirun has started, or any number of threads.
+int most_ranks();
 
 /// Runs `work` with a communicator for each of `ranks` ranks. Every rank has its own call; what `work`
 /// captures may or may not be shared between them. Skips the test if there are not so many ranks.
 void on_each_rank(int ranks, const std::function<void(Communicator&)>& work);
+
+/// A session of `program` on ranks 0 to N-1; null on a process whose rank is not among them.
+std::unique_ptr<Session> session_of(Program program, SessionOptions options);
 
 }  // namespace shardwright

@@ -1,3 +1,4 @@
+#include <limits>
 #include <thread>
 
 #include "shardwright/runtime/communicator/threads.h"
@@ -5,10 +6,16 @@
 
 namespace shardwright {
 
+int most_ranks() { return std::numeric_limits<int>::max(); }
+
 void on_each_rank(int ranks, const std::function<void(Communicator&)>& work) {
   auto communicators = thread_communicators(ranks);
   std::vector<std::jthread> threads;
   for (auto& rank : communicators) threads.emplace_back([&] { work(*rank); });
+}
+
+std::unique_ptr<Session> session_of(Program program, SessionOptions options) {
+  return std::make_unique<Session>(std::move(program), options);
 }
 
 }  // namespace shardwright

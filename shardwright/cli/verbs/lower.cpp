@@ -10,17 +10,30 @@
 namespace shardwright::verbs {
 namespace {
 
-/// Writes the program after each pass to DIR/NN_pass.txt.
-std::function<void(const Pass&, const Program&)> dumper(const std::string& directory) {
+/// The program with the pass's time in its first line, and with which transfers start early in its last ones.
+std::string dump_of(const Pass& pass, const Program& program, double seconds) {
+  const Graph& graph = program.graph;
+  std::string out = fmt::format("# {}: {:.3f} ms\n{}", pass.name, seconds * 1e3, to_text(graph));
+  for (std::size_t i = 0; i < program.starts.size(); ++i)
+    if (const NodeId node{static_cast<int>(i)}; program.starts[i] < node && !graph.node(node).is_fused)
+      out += fmt::format("# %{} starts in front of %{}\n", graph.name_of(node),
+                         graph.name_of(program.starts[i]));
+  return out;
+}
+
+/// Writes the program after each pass to DIR/NN_pass.txt, and the times of all to the terminal.
+AfterPass dumper(const std::string& directory, Terminal& terminal) {
   if (directory.empty()) return {};
   std::error_code failed;
   std::filesystem::create_directories(directory, failed);
-  return [directory, number = 0](const Pass& pass, const Program& program) mutable {
-    const std::string path = fmt::format("{}/{:02}_{}.txt", directory, ++number, pass.name);
-    std::ofstream out(path);
-    out << to_text(program.graph);
-    if (!out) throw io_error("{}: cannot be written", path);
-  };
+  return
+      [directory, &terminal, number = 0](const Pass& pass, const Program& program, double seconds) mutable {
+        const std::string path = fmt::format("{}/{:02}_{}.txt", directory, ++number, pass.name);
+        std::ofstream out(path);
+        out << dump_of(pass, program, seconds);
+        if (!out) throw io_error("{}: cannot be written", path);
+        terminal.err << fmt::format("{:9.3f} ms  {}\n", seconds * 1e3, path);
+      };
 }
 
 /// A graph that says itself how it is split leaves nothing to plan.
@@ -36,7 +49,7 @@ void check_no_planning(const Arguments& arguments, const Model& model) {
 
 int run(const Arguments& arguments, Terminal& terminal) {
   Model model = model_of(arguments, terminal);
-  const auto dump = dumper(arguments.text("--dump-passes"));
+  const auto dump = dumper(arguments.text("--dump-passes"), terminal);
   const bool is_text = is_planned(model.graph);
   if (is_text) check_no_planning(arguments, model);
   if (!is_text && !arguments.has("--forward"))
@@ -54,7 +67,7 @@ std::vector<Verb> lower() {
   std::vector<Flag> flags =
       planning_flags({{"--layouts", "", "with meshes, strategies and layouts: can be read again", ""},
                       {"--forward", "", "only the forward phase", ""},
-                      {"--dump-passes", "DIR", "write the program after each pass", ""}});
+                      {"--dump-passes", "DIR", "write the program after each pass, and its time", ""}});
   for (Flag& f : optimizer_flags()) flags.push_back(std::move(f));
   return {{.name = "lower",
            .doc = "print the program that every rank runs: every collective visible",

@@ -9,8 +9,8 @@ namespace shardwright::models {
 namespace {
 
 struct Form {
-  std::vector<TensorSplit> first;
-  std::vector<TensorSplit> second;
+  std::vector<Split> first;
+  std::vector<Split> second;
 };
 
 Form form_called(const std::string& name) {

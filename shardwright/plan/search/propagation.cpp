@@ -152,7 +152,7 @@ class Propagation {
         suggest(rule.results[at(e.result)], reduced(choice(e.node).layouts.operands[at(e.operand)]));
     }
     for (std::size_t i = 0; i < node.operands.size(); ++i)
-      if (const Layout* data = data_layout(node.operands[i])) suggest(rule.operands[i], *data);
+      if (const Layout* data = leaf_layout(node.operands[i])) suggest(rule.operands[i], *data);
     if (!used_axes(together).empty()) add(n, rule, together);
   }
 
@@ -179,11 +179,13 @@ class Propagation {
     return c;
   }
 
+  bool is_parameter(ValueId v) const {
+    return graph_.node(graph_.value(v).producer).op->kind == OpKind::parameter;
+  }
+
   bool keeps_parameters_whole(const Node& node, const Candidate& c) const {
     for (std::size_t i = 0; i < node.operands.size(); ++i) {
-      const bool is_parameter =
-          graph_.node(graph_.value(node.operands[i]).producer).op->kind == OpKind::parameter;
-      if (is_parameter && !c.layouts.operands[i].is_replicated()) return false;
+      if (is_parameter(node.operands[i]) && !c.layouts.operands[i].is_replicated()) return false;
     }
     return true;
   }
@@ -204,10 +206,11 @@ class Propagation {
     }
   }
 
-  const Layout* data_layout(ValueId v) const {
+  /// How a leaf lies, if that is fixed or seeded.
+  const Layout* leaf_layout(ValueId v) const {
     const auto own = data_.find(v);
     if (own != data_.end()) return &own->second;
-    if (graph_.node(graph_.value(v).producer).op->kind != OpKind::input) return nullptr;
+    if (graph_.node(graph_.value(v).producer).op->kind == OpKind::compute) return nullptr;
     const auto asked = problem_.constraints.layouts.find(v);
     return asked == problem_.constraints.layouts.end() ? nullptr : &asked->second;
   }
@@ -251,7 +254,7 @@ class Propagation {
     }
     const Node& node = graph_.nodes[at(n)];
     for (std::size_t i = 0; i < node.operands.size(); ++i) {
-      if (const Layout* data = data_layout(node.operands[i]))
+      if (const Layout* data = leaf_layout(node.operands[i]))
         add(*data, c.layouts.operands[i], node.operands[i]);
       if (const Layout* other = nearest_at_other_users(n, node.operands[i], c.layouts.operands[i]))
         add(*other, c.layouts.operands[i], node.operands[i]);
@@ -263,7 +266,7 @@ class Propagation {
   /// Of a parameter, or of data that come as their users want them: the layout nearest to `to` in which
   /// another decided node reads it. All users count alike, whichever stands first.
   const Layout* nearest_at_other_users(int n, ValueId v, const Layout& to) {
-    if (graph_.node(graph_.value(v).producer).op->kind == OpKind::compute || data_layout(v)) return nullptr;
+    if (graph_.node(graph_.value(v).producer).op->kind == OpKind::compute || leaf_layout(v)) return nullptr;
     const Layout* nearest = nullptr;
     std::pair<double, double> least;
     for (int m : nodes_) {
@@ -324,7 +327,7 @@ class Propagation {
         if (e.is_incoming && !is_decided(e.node)) misses_operand = true;
         if (!e.is_incoming && is_decided(e.node)) is_from_behind = true;
       }
-      for (ValueId v : graph_.nodes[at(n)].operands) has_decided = has_decided || data_layout(v);
+      for (ValueId v : graph_.nodes[at(n)].operands) has_decided = has_decided || leaf_layout(v);
       if (!has_decided) continue;
       (misses_operand && !is_from_behind ? out.waiting : out.ready).push_back(n);
     }
@@ -406,8 +409,8 @@ class Propagation {
     }
     for (std::size_t i = 0; i < graph_.nodes[at(n)].operands.size(); ++i) {
       const ValueId v = graph_.nodes[at(n)].operands[i];
-      if (const Layout* data = data_layout(v))
-        say("from data", graph_.value(v).name, *data, c.layouts.operands[i], v);
+      if (const Layout* data = leaf_layout(v))
+        say(is_parameter(v) ? "from" : "from data", graph_.value(v).name, *data, c.layouts.operands[i], v);
     }
     return out.empty() ? "nothing leads there" : out;
   }

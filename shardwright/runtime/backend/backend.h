@@ -30,6 +30,15 @@ struct Memory {
   std::int64_t bytes() const { return owner.get_deleter().bytes; }
 };
 
+/// A call of a fusion. Values with ids that `results` of an earlier call name pass from call to call; those whose
+/// view has no data are never in memory. Without ids, every operand is in memory.
+struct FusedCall {
+  const OpDef& op;
+  KernelCall call;
+  std::span<const ValueId> operands = {};
+  std::span<const ValueId> results = {};
+};
+
 /// One call, ready to run any number of times. Allocates nothing when it runs.
 class PreparedKernel {
  public:
@@ -60,9 +69,14 @@ class Backend {
   /// Memory aligned to 64 bytes; holds zeros. Throws: Error of kind memory.
   virtual Memory allocate(std::int64_t bytes) = 0;
 
-  /// What `call` refers to must outlive the kernel; the contents of the tensors are not looked at.
-  /// Throws: Error if the operator cannot run here.
-  virtual PreparedKernel prepare(const OpDef& op, const KernelCall& call) = 0;
+  /// Calls that run together: the first one any, the others point-wise over the elements of its results.
+  /// What they refer to must outlive the kernel; the contents of the tensors are not looked at.
+  /// Throws: Error if an operator cannot run here.
+  virtual PreparedKernel prepare(std::span<const FusedCall> calls) = 0;
+  PreparedKernel prepare(const OpDef& op, const KernelCall& call) {
+    const FusedCall one{op, call};
+    return prepare(std::span(&one, 1));
+  }
 };
 
 }  // namespace shardwright

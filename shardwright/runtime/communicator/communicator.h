@@ -1,21 +1,32 @@
 // How the ranks of a running program talk: whole collectives, one object per rank.
 //
 // A communicator executes transfers (layout/transfer.h); it knows nothing of layouts or programs. Everything
-// that needs looking up is done by `prepare`, so that `run` only waits and moves bytes. Sums are taken in the
+// that needs looking up is done by `prepare`, so that running only waits and moves bytes. Sums are taken in the
 // order of the ranks in the group, host by host if there are several: results are the same bits on every rank
 // and in every run.
 //
-// All members of a group prepare and run the same transfers in the same order. One implementation per engine:
-// threads of one process, and processes under MPI; later NCCL.
+// A transfer is started when its operand is ready and finished when its result is wanted; what lies between
+// hides it. All members of a group prepare, start and finish the same transfers, each in one order. One
+// implementation per engine: threads of one process, and processes under MPI; later NCCL.
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 
 #include "shardwright/layout/transfer.h"
 #include "shardwright/runtime/backend/backend.h"
 
 namespace shardwright {
+
+/// A transfer, and where this rank holds its operand and its result. They do not overlap, except that an
+/// all_reduce or a mask may work in place (`from == to`).
+struct BoundTransfer {
+  Transfer transfer;
+  DType dtype = DType::f32;
+  const std::byte* from = nullptr;
+  std::byte* to = nullptr;
+};
 
 class Communicator {
  public:
@@ -29,16 +40,28 @@ class Communicator {
   /// the same order. Throws: Error of kind memory.
   virtual Memory allocate(std::int64_t bytes, Backend& backend) { return backend.allocate(bytes); }
 
-  /// A number by which `run` knows this transfer.
-  virtual int prepare(const Transfer& transfer, DType dtype) = 0;
+  /// Transfers of one group that run as one: its members meet once for all of them. Returns a number by which
+  /// the other functions know them.
+  virtual int prepare(std::span<const BoundTransfer> transfers) = 0;
 
-  /// Executes a prepared transfer: `from` is this rank's operand, `to` takes its result. They do not overlap,
-  /// except that an all_reduce or a mask may work in place (`from == to`). On return nobody reads
-  /// `from` any more. Neither locks nor allocates.
-  /// Throws: Error of kind peer if a rank has failed.
-  virtual void run(int prepared, const std::byte* from, std::byte* to) = 0;
+  /// Says that the operands are ready; waits for nobody. Until `finish` returns the operands are not written,
+  /// and results of an all_reduce neither read nor written: peers may be at work on them.
+  /// Throws: Error of kind peer if a rank is known to have failed; InternalError if a peer has started another
+  /// transfer instead.
+  virtual void start(int prepared) = 0;
+  /// Moves on what has been started, as far as that needs no waiting. Where nothing moves by itself (MPI
+  /// between hosts), only as much is hidden as there are calls of this. Looks for no failure.
+  virtual void progress() = 0;
+  /// Returns when the results are there and nobody reads this rank's operands any more. Neither locks nor
+  /// allocates. Throws: Error of kind peer if a rank has failed.
+  virtual void finish(int prepared) = 0;
 
-  /// Returns when every rank has called it. Throws: as `run`.
+  void run(int prepared) {
+    start(prepared);
+    finish(prepared);
+  }
+
+  /// Returns when every rank has called it. Throws: as `finish`.
   virtual void barrier() = 0;
 
   /// Tells all ranks that this one stops. From now on every waiting and every later call on any rank throws

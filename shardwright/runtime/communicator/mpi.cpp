@@ -1,89 +1,48 @@
-// The parts of a reduction: `wanted` boxes, one per rank. On each other host one rank, the helper, sums its
-// host's operands over the box and sends them to the rank that wants it; an all_reduce cuts the flat elements
-// into as many boxes as ranks, and sends the results back through the helpers. On its host nobody but the
-// helper (or the wanting rank) touches a box, so results may be the operands.
-
 #include "shardwright/runtime/communicator/mpi.h"
 
 #include <mpi.h>
+#include <sched.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstring>
+#include <deque>
 #include <exception>
 #include <map>
 
-#include "shardwright/runtime/communicator/shared.h"
+#include "shardwright/runtime/communicator/between_hosts.h"
 
 namespace shardwright {
 namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-constexpr int tag_group = 1, tag_pieces = 2, tag_move = 3, tag_sum = 4, tag_result = 5;
+constexpr int tag_offset = 1, tag_network = 2;
 
-/// Begins each rank's share of the control window; the groups that the rank has made follow.
+/// Begins each rank's share of the control window. Behind it lie the groups that the rank has made, and from
+/// the end downwards the meetings.
 struct alignas(64) Control {
-  static constexpr std::size_t bytes = std::size_t{1} << 20;
+  static constexpr std::size_t bytes = std::size_t{1} << 22;
 
   std::atomic<int> failure{0};  // of the host's first rank: 1 while the message is written, then 2
   char message[1000] = {};
-  alignas(64) std::atomic<std::size_t> used{0};  // bytes of groups
+  alignas(64) std::atomic<std::size_t> groups{0};  // how many
+  std::size_t meeting_bytes = 0;
 
-  std::byte* groups() { return reinterpret_cast<std::byte*>(this + 1); }
-};
-
-/// What crosses the network between two ranks in one transfer.
-struct Message {
-  int rank = 0;
-  std::vector<Piece> pieces;
-  std::vector<std::byte> bytes;
+  Group& group(std::size_t i) { return reinterpret_cast<Group*>(this + 1)[i]; }
+  std::byte* end() { return reinterpret_cast<std::byte*>(this) + bytes; }
+  bool has_room(std::size_t more) const {
+    return sizeof(Control) + groups * sizeof(Group) + meeting_bytes + more <= bytes;
+  }
 };
 
 struct Prepared {
-  SharedTransfer shared;  // of the members on this host
-  bool crosses_hosts = false;
-  std::vector<Message> sends;     // of moves
-  std::vector<Message> receives;  // of moves
-  // Of reductions:
-  Piece wanted;                 // the box that this rank reduces over all hosts
-  std::vector<Message> helped;  // boxes wanted on other hosts, by whom
-  std::vector<Message> sums;    // of `wanted`, by host; `rank` is the helper there
-  std::size_t own_host = 0;     // among `sums`
-  std::vector<std::byte> result;
+  SharedTransfer shared;                 // of the members on this host
+  std::vector<NetworkTransfer> network;  // by part; none if all members are on this host
 };
-
-std::size_t element_total(const std::vector<Piece>& pieces) {
-  std::int64_t n = 0;
-  for (const Piece& p : pieces) n += element_count(p.extent);
-  return static_cast<std::size_t>(n);
-}
-
-std::vector<std::int64_t> to_numbers(const std::vector<Piece>& pieces) {
-  std::vector<std::int64_t> out;
-  for (const Piece& p : pieces) {
-    out.insert(out.end(), {static_cast<std::int64_t>(p.extent.size()), p.from_offset, p.to_offset});
-    for (const Shape* s : {&p.extent, &p.from_strides, &p.to_strides})
-      out.insert(out.end(), s->begin(), s->end());
-  }
-  return out;
-}
-
-std::vector<Piece> from_numbers(const std::vector<std::int64_t>& numbers) {
-  std::vector<Piece> out;
-  for (auto n = numbers.begin(); n != numbers.end();) {
-    const std::int64_t dims = *n++;
-    Piece& p = out.emplace_back();
-    p.from_offset = *n++;
-    p.to_offset = *n++;
-    for (Shape* s : {&p.extent, &p.from_strides, &p.to_strides}) {
-      s->assign(n, n + dims);
-      n += dims;
-    }
-  }
-  return out;
-}
 
 /// Memory shared by the ranks of a host.
 struct Window {
@@ -102,6 +61,7 @@ Window make_window(MPI_Comm host, std::size_t bytes) {
   Window out;
   std::byte* own = nullptr;
   MPI_Win_allocate_shared(static_cast<MPI_Aint>(rounded), 1, MPI_INFO_NULL, host, &own, &out.window);
+  madvise(aligned(own), bytes, MADV_HUGEPAGE);  // a wish; refusing it is fine
   std::memset(own, 0, rounded);
   int ranks = 0;
   MPI_Comm_size(host, &ranks);
@@ -133,12 +93,17 @@ class Mpi final : public Communicator {
     MPI_Barrier(host_);
     for (int r = 0; r < size_; ++r)
       if (is_here(r)) here_.push_back(r);
-    everyone_here_ = here_.size() > 1 ? &group(here_) : nullptr;
+    everyone_here_ = here_.size() > 1 ? membership_of(here_).group : nullptr;
   }
 
   ~Mpi() override {
     // Freeing needs all ranks; after a failure they do not come, and the run ends anyway.
-    if (std::uncaught_exceptions() > 0 || has_failed()) return;
+    if (std::uncaught_exceptions() > 0 || has_failed()) {
+      // Nor can messages to and from ranks that are gone be ended for certain: their buffers stay as the windows do.
+      [[maybe_unused]] const auto* kept = new std::deque<Prepared>(std::move(prepared_));
+      return;
+    }
+    for (auto& [ranks, network] : networks_) MPI_Comm_free(&network.members);
     for (MPI_Win& window : windows_) MPI_Win_free(&window);
     MPI_Comm_free(&host_);
     MPI_Comm_free(&all_);
@@ -166,44 +131,70 @@ class Mpi final : public Communicator {
     if (!control.failure.compare_exchange_strong(none, 1)) return false;
     fmt::format_to_n(control.message, sizeof control.message - 1, "rank {} failed: {}", rank_, message);
     control.failure = 2;
-    for (int r : here_) {
-      Control& made = *controls_[at(r)];
-      for (std::size_t offset = 0; offset < made.used;) {
-        auto& group = *reinterpret_cast<Group*>(made.groups() + offset);
-        group.fail();
-        offset += Group::bytes(group.posted().size());
-      }
-    }
+    for (int r : here_)
+      for (std::size_t i = 0; i < controls_[at(r)]->groups; ++i) controls_[at(r)]->group(i).fail();
     return true;
   }
 
-  int prepare(const Transfer& t, DType dtype) override {
+  int prepare(std::span<const BoundTransfer> transfers) override {
+    const std::vector<int>& ranks = transfers.front().transfer.group;
     std::vector<int> members;
-    for (int r : t.group)
+    for (int r : ranks)
       if (is_here(r)) members.push_back(r);
     const auto self = std::find(members.begin(), members.end(), rank_);
     require(self != members.end(), "rank {} is not in the group of its transfer", rank_);
     const auto position = static_cast<std::size_t>(self - members.begin());
-    Prepared p;
-    p.crosses_hosts = members.size() < t.group.size();
-    Group* met = members.size() > 1 ? &group(members) : nullptr;
-    p.shared = shared_transfer(t, dtype, met, std::move(members), position);
-    if (met) p.shared.order = orders_[met]++;
-    if (p.crosses_hosts) t.reduces ? prepare_reduction(p, t) : prepare_move(p, t);
-    prepared_.push_back(std::move(p));
+    Membership* membership = members.size() > 1 ? &membership_of(members) : nullptr;
+    Meeting* meeting = membership ? &new_meeting(members, transfers.size()) : nullptr;
+    Prepared& p =
+        prepared_.emplace_back(SharedTransfer(transfers, membership, meeting, members, position, memory_),
+                               std::vector<NetworkTransfer>());
+    if (members.size() < ranks.size())
+      for (std::size_t i = 0; i < transfers.size(); ++i)
+        p.network.emplace_back(network_of(ranks), transfers[i].transfer, p.shared.parts()[i]);
+    started_.reserve(prepared_.size());
     return static_cast<int>(prepared_.size()) - 1;
   }
 
-  void run(int prepared, const std::byte* from, std::byte* to) override {
+  void start(int prepared) override {
+    check(!has_failed());
     Prepared& p = prepared_[at(prepared)];
-    check(open(p.shared, memory_, from, to));
-    if (!p.crosses_hosts)
-      work(p.shared, to);
-    else if (p.shared.reduce)
-      reduce_over_hosts(p, to);
-    else
-      move_between_hosts(p, from, to);
-    check(close(p.shared));
+    p.shared.start();
+    for (std::size_t i = 0; i < p.network.size(); ++i) p.network[i].start(p.shared.parts()[i]);
+    if (!p.network.empty() || p.shared.can_work_early()) started_.add(prepared);
+  }
+
+  /// MPI takes a few microseconds to look at its sockets, and then one fragment of 128 KiB from each. So it is
+  /// asked seldom between short kernels, and several times behind a long one.
+  void progress() override {
+    constexpr auto pause = std::chrono::microseconds(50);
+    constexpr int fragments = 8;
+    const auto now = std::chrono::steady_clock::now();
+    if (started_.is_empty() || now - last_progress_ < pause) return;
+    last_progress_ = now;
+    for (int i = 0; i < fragments && !started_.is_empty(); ++i) advance_all();
+  }
+
+  void finish(int prepared) override {
+    Prepared& p = prepared_[at(prepared)];
+    if (p.network.empty()) {
+      check(p.shared.open());
+      p.shared.work();
+      started_.erase(prepared);
+    } else {
+      for (int tries = 0; started_.contains(prepared); ++tries) {
+        advance_all();
+        check(!has_failed());
+        if (tries > 100) sched_yield();
+      }
+      for (std::size_t i = 0; i < p.network.size(); ++i) {
+        SharedPart& part = p.shared.parts()[i];
+        if (!part.reduce) work(part);
+        p.network[i].finish(part);
+      }
+      p.shared.leave();
+    }
+    check(p.shared.close());
   }
 
  private:
@@ -218,6 +209,23 @@ class Mpi final : public Communicator {
     throw Error(first_control().message, ErrorKind::peer);
   }
 
+  void advance_all() {
+    started_.move_on([&](int prepared) { return advance(prepared_[at(prepared)]); });
+  }
+
+  /// Goes on as far as possible; true if only `finish` is left.
+  static bool advance(Prepared& p) {
+    const bool has_opened = p.shared.has_opened();
+    if (p.network.empty()) {
+      if (has_opened) p.shared.work();
+      return has_opened;
+    }
+    bool is_done = has_opened;
+    for (std::size_t i = 0; i < p.network.size(); ++i)
+      is_done = p.network[i].advance(p.shared.parts()[i], has_opened) && is_done;
+    return is_done;
+  }
+
   /// Of values by rank on this host: by rank among all, null for other hosts.
   std::vector<std::byte*> by_rank(const std::vector<std::byte*>& here) const {
     std::vector<std::byte*> out(at(size_), nullptr);
@@ -227,181 +235,59 @@ class Mpi final : public Communicator {
     return out;
   }
 
-  /// The group of exactly these ranks, all of this host. The first makes it and tells the others where.
-  Group& group(const std::vector<int>& ranks) {
-    Group*& found = groups_[ranks];
-    if (found) return *found;
-    Control& made = *controls_[at(ranks[0])];
+  /// What the first of `ranks`, all of this host, has made in its control window: all see it there.
+  template <class T, class F>
+  T& made_by_first(const std::vector<int>& ranks, F make) {
+    auto* window = reinterpret_cast<std::byte*>(controls_[at(ranks[0])]);
     std::uint64_t offset = 0;
-    if (ranks[0] != rank_) {
-      MPI_Recv(&offset, 1, MPI_UINT64_T, ranks[0], tag_group, all_, MPI_STATUS_IGNORE);
-      found = reinterpret_cast<Group*>(made.groups() + offset);
-      return *found;
+    if (ranks[0] == rank_) {
+      offset = static_cast<std::uint64_t>(make(*controls_[at(rank_)]) - window);
+      for (int r : ranks)
+        if (r != rank_) MPI_Send(&offset, 1, MPI_UINT64_T, r, tag_offset, all_);
+    } else {
+      MPI_Recv(&offset, 1, MPI_UINT64_T, ranks[0], tag_offset, all_, MPI_STATUS_IGNORE);
     }
-    offset = made.used;
-    const std::size_t bytes = Group::bytes(ranks.size());
-    require(offset + bytes + sizeof(Control) <= Control::bytes, "rank {} is in too many groups", rank_);
-    found = &Group::make(made.groups() + offset, ranks.size());
-    made.used = offset + bytes;
-    if (has_failed()) found->fail();
-    for (int r : ranks)
-      if (r != rank_) MPI_Send(&offset, 1, MPI_UINT64_T, r, tag_group, all_);
-    return *found;
+    return *reinterpret_cast<T*>(window + offset);
   }
 
-  /// Sends each rank of `out` its pieces, and receives pieces from each rank of `in`.
-  void exchange(const std::vector<Message>& out, std::vector<Message>& in, std::size_t element_bytes) {
-    std::vector<std::vector<std::int64_t>> numbers;
-    for (const Message& m : out) numbers.push_back(to_numbers(m.pieces));
-    for (std::size_t i = 0; i < out.size(); ++i)
-      MPI_Isend(numbers[i].data(), static_cast<int>(numbers[i].size()), MPI_INT64_T, out[i].rank, tag_pieces,
-                all_, &requests_.emplace_back());
-    for (Message& m : in) {
-      MPI_Status status;
-      int count = 0;
-      MPI_Probe(m.rank, tag_pieces, all_, &status);
-      MPI_Get_count(&status, MPI_INT64_T, &count);
-      std::vector<std::int64_t> received(at(count));
-      MPI_Recv(received.data(), count, MPI_INT64_T, m.rank, tag_pieces, all_, MPI_STATUS_IGNORE);
-      m.pieces = from_numbers(received);
-      m.bytes.resize(element_total(m.pieces) * element_bytes);
-    }
-    wait();
-  }
-
-  void prepare_move(Prepared& p, const Transfer& t) {
-    for (int r : t.group) {
-      if (is_here(r)) continue;
-      Message m{.rank = r};
-      for (const Piece& piece : t.pieces)
-        if (piece.source == r) m.pieces.push_back(piece);
-      m.bytes.resize(element_total(m.pieces) * p.shared.element_bytes);
-      p.receives.push_back(std::move(m));
-      p.sends.push_back({.rank = r});
-    }
-    exchange(p.receives, p.sends, p.shared.element_bytes);
-    for (auto* messages : {&p.receives, &p.sends})
-      std::erase_if(*messages, [](const Message& m) { return m.bytes.empty(); });
-  }
-
-  void prepare_reduction(Prepared& p, const Transfer& t) {
-    const auto position_of = [&](int r) {
-      return std::find(t.group.begin(), t.group.end(), r) - t.group.begin();
-    };
-    p.wanted = t.pieces.front();
-    if (t.kind == StepKind::all_reduce) {
-      const Range part = cut(p.shared.count, static_cast<std::int64_t>(t.group.size()), position_of(rank_));
-      p.wanted = {.from_offset = part.begin,
-                  .to_offset = part.begin,
-                  .extent = {part.end - part.begin},
-                  .from_strides = {1},
-                  .to_strides = {1}};
-    }
-    std::map<int, std::vector<int>> hosts;  // members by the first rank of their host
-    for (int r : t.group) hosts[first_of_host_[at(r)]].push_back(r);
-    const auto helper = [&](int host, int wanting) {
-      const std::vector<int>& members = hosts[host];
-      return members[static_cast<std::size_t>(position_of(wanting)) % members.size()];
-    };
-    const int own = first_of_host_[at(rank_)];
-    std::vector<Message> asked;
-    for (const auto& [host, members] : hosts) {
-      if (host == own) p.own_host = p.sums.size();
-      p.sums.push_back({.rank = host == own ? rank_ : helper(host, rank_), .pieces = {p.wanted}});
-      p.sums.back().bytes.resize(element_total({p.wanted}) * p.shared.element_bytes);
-      if (host != own) asked.push_back(p.sums.back());
-    }
-    for (int r : t.group)
-      if (!is_here(r) && helper(own, r) == rank_) p.helped.push_back({.rank = r});
-    exchange(asked, p.helped, p.shared.element_bytes);
-    p.result.resize(p.sums.front().bytes.size());
-    p.shared.operands.resize(std::max(p.shared.operands.size(), p.sums.size()));
-  }
-
-  void send(const std::vector<std::byte>& bytes, int rank, int tag) {
-    for_each_chunk(bytes.size(), [&](std::size_t begin, int count) {
-      MPI_Isend(bytes.data() + begin, count, MPI_BYTE, rank, tag, all_, &requests_.emplace_back());
+  /// The group of exactly these ranks, all of this host.
+  Membership& membership_of(const std::vector<int>& ranks) {
+    Membership& membership = memberships_[ranks];
+    if (membership.group) return membership;
+    membership.group = &made_by_first<Group>(ranks, [&](Control& control) {
+      require(control.has_room(sizeof(Group)), "rank {} is in too many groups", rank_);
+      auto* group = new (&control.group(control.groups)) Group(ranks.size());
+      ++control.groups;
+      if (has_failed()) group->fail();
+      return reinterpret_cast<std::byte*>(group);
     });
-  }
-  void receive(std::vector<std::byte>& bytes, int rank, int tag) {
-    for_each_chunk(bytes.size(), [&](std::size_t begin, int count) {
-      MPI_Irecv(bytes.data() + begin, count, MPI_BYTE, rank, tag, all_, &requests_.emplace_back());
-    });
-  }
-  /// MPI counts in int.
-  template <class F>
-  static void for_each_chunk(std::size_t bytes, F use) {
-    constexpr std::size_t chunk = std::size_t{1} << 30;
-    for (std::size_t begin = 0; begin < bytes; begin += chunk)
-      use(begin, static_cast<int>(std::min(chunk, bytes - begin)));
-  }
-  void wait() {
-    MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE);
-    requests_.clear();
+    return membership;
   }
 
-  static void pack(Message& m, const std::byte* from, std::size_t element_bytes) {
-    std::byte* packed = m.bytes.data();
-    for (const Piece& piece : m.pieces)
-      for_each_run(piece, [&](std::int64_t f, std::int64_t, std::int64_t n) {
-        const std::size_t bytes = static_cast<std::size_t>(n) * element_bytes;
-        std::memcpy(packed, from + static_cast<std::size_t>(f) * element_bytes, bytes);
-        packed += bytes;
-      });
-  }
-
-  static void unpack(const std::vector<Piece>& pieces, const std::byte* packed, std::byte* to,
-                     std::size_t element_bytes) {
-    for (const Piece& piece : pieces)
-      for_each_run(piece, [&](std::int64_t, std::int64_t t, std::int64_t n) {
-        const std::size_t bytes = static_cast<std::size_t>(n) * element_bytes;
-        std::memcpy(to + static_cast<std::size_t>(t) * element_bytes, packed, bytes);
-        packed += bytes;
-      });
-  }
-
-  void move_between_hosts(Prepared& p, const std::byte* from, std::byte* to) {
-    for (Message& m : p.receives) receive(m.bytes, m.rank, tag_move);
-    for (Message& m : p.sends) {
-      pack(m, from, p.shared.element_bytes);
-      send(m.bytes, m.rank, tag_move);
-    }
-    work(p.shared, to);
-    wait();
-    for (const Message& m : p.receives) unpack(m.pieces, m.bytes.data(), to, p.shared.element_bytes);
-  }
-
-  /// The operands of this host, reduced over the message's box.
-  static void reduce_here(SharedTransfer& t, Message& m) {
-    t.operands.resize(t.from.size());
-    std::byte* packed = m.bytes.data();
-    for_each_run(m.pieces.front(), [&](std::int64_t f, std::int64_t, std::int64_t n) {
-      t.reduce_run(f, packed, n);
-      packed += static_cast<std::size_t>(n) * t.element_bytes;
+  Meeting& new_meeting(const std::vector<int>& ranks, std::size_t parts) {
+    return made_by_first<Meeting>(ranks, [&](Control& control) {
+      const std::size_t bytes = Meeting::bytes(ranks.size(), parts);
+      require(control.has_room(bytes), "rank {} has prepared too many transfers", rank_);
+      control.meeting_bytes += bytes;
+      return reinterpret_cast<std::byte*>(new (control.end() - control.meeting_bytes) Meeting);
     });
   }
 
-  void reduce_over_hosts(Prepared& p, std::byte* to) {
-    SharedTransfer& t = p.shared;
-    for (Message& m : p.sums)
-      if (m.rank != rank_) receive(m.bytes, m.rank, tag_sum);
-    for (Message& m : p.helped) {
-      reduce_here(t, m);
-      send(m.bytes, m.rank, tag_sum);
+  /// The network between exactly these ranks.
+  Network& network_of(const std::vector<int>& ranks) {
+    Network& network = networks_[ranks];
+    if (network.members != MPI_COMM_NULL) return network;
+    MPI_Group everyone = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
+    MPI_Comm_group(all_, &everyone);
+    MPI_Group_incl(everyone, static_cast<int>(ranks.size()), ranks.data(), &some);
+    MPI_Comm_create_group(all_, some, tag_network, &network.members);
+    MPI_Group_free(&some);
+    MPI_Group_free(&everyone);
+    for (int r : ranks) {
+      if (r == rank_) network.self = static_cast<int>(network.hosts.size());
+      network.hosts.push_back(first_of_host_[at(r)]);
     }
-    reduce_here(t, p.sums[p.own_host]);
-    wait();
-    t.operands.resize(p.sums.size());
-    for (std::size_t h = 0; h < p.sums.size(); ++h) t.operands[h] = p.sums[h].bytes.data();
-    t.reduce(t.operands, p.result.data(), static_cast<std::int64_t>(p.result.size() / t.element_bytes));
-    if (t.kind != StepKind::all_reduce) return unpack({p.wanted}, p.result.data(), to, t.element_bytes);
-    for (Message& m : p.helped) receive(m.bytes, m.rank, tag_result);
-    for (const Message& m : p.sums)
-      if (m.rank != rank_) send(p.result, m.rank, tag_result);
-    for (std::byte* result : t.to) unpack({p.wanted}, p.result.data(), result, t.element_bytes);
-    wait();
-    for (const Message& m : p.helped)
-      for (std::byte* result : t.to) unpack(m.pieces, m.bytes.data(), result, t.element_bytes);
+    return network;
   }
 
   MPI_Comm all_;
@@ -413,11 +299,12 @@ class Mpi final : public Communicator {
   std::vector<Control*> controls_;  // by rank, null for other hosts
   std::vector<MPI_Win> windows_;
   SharedMemory memory_;
-  std::map<std::vector<int>, Group*> groups_;
+  std::map<std::vector<int>, Membership> memberships_;
+  std::map<std::vector<int>, Network> networks_;
   Group* everyone_here_ = nullptr;
-  std::map<const Group*, int> orders_;  // how many transfers each group has prepared
-  std::vector<Prepared> prepared_;
-  std::vector<MPI_Request> requests_;
+  std::deque<Prepared> prepared_;  // a deque, because requests of MPI point into it
+  std::chrono::steady_clock::time_point last_progress_;
+  Started started_;  // of which something is left to do before they are finished
 };
 
 }  // namespace

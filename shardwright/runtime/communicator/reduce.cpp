@@ -7,6 +7,8 @@
 #include <array>
 #include <utility>
 
+#include "shardwright/base/vectorize.h"
+
 namespace shardwright {
 namespace {
 
@@ -32,13 +34,15 @@ const T* elements(const std::byte* data, std::int64_t begin) {
 template <Reduction reduction, class T, class First, class Out, std::size_t... q>
 void combine_each(const First* first, const std::array<const T*, at_once>& more, Out* out, std::int64_t n,
                   std::index_sequence<q...>) {
-  using C = Compute<T>;
+  vectorized([=] {
+    using C = Compute<T>;
 #pragma GCC ivdep  // `out` may be an operand, but then element by element
-  for (std::int64_t i = 0; i < n; ++i) {
-    C x = static_cast<C>(first[i]);
-    ((x = combine<C, reduction>(x, static_cast<C>(more[q][i]))), ...);
-    out[i] = static_cast<Out>(x);
-  }
+    for (std::int64_t i = 0; i < n; ++i) {
+      C x = static_cast<C>(first[i]);
+      ((x = combine<C, reduction>(x, static_cast<C>(more[q][i]))), ...);
+      out[i] = static_cast<Out>(x);
+    }
+  });
 }
 
 template <Reduction reduction, class T, class First, class Out>

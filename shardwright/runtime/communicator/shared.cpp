@@ -8,37 +8,58 @@
 namespace shardwright {
 namespace {
 
-void move(const SharedTransfer& t, std::byte* to) {
-  for (const Piece& piece : t.pieces) {
-    const std::byte* from = t.from[static_cast<std::size_t>(piece.source)];
-    if (from != to) copy_piece(piece, from, to, t.element_bytes);
+void move(const SharedPart& p, std::byte* to) {
+  for (const Piece& piece : p.pieces) {
+    const std::byte* from = p.from[static_cast<std::size_t>(piece.source)];
+    if (from != to) copy_piece(piece, from, to, p.element_bytes);
   }
 }
 
 /// All operands have one shape, so the runs of one piece are those of all.
-void reduce_scatter(SharedTransfer& t, std::byte* to) {
-  for_each_run(t.pieces.front(), [&](std::int64_t f, std::int64_t at, std::int64_t n) {
-    t.reduce_run(f, to + static_cast<std::size_t>(at) * t.element_bytes, n);
+void reduce_scatter(SharedPart& p, std::byte* to) {
+  for_each_run(p.pieces.front(), [&](std::int64_t f, std::int64_t at, std::int64_t n) {
+    p.reduce_run(f, to + static_cast<std::size_t>(at) * p.element_bytes, n);
   });
 }
 
 /// This rank's part of the elements: sums it into its own result, block by block, and copies the block
 /// into the others' while it is in the cache. Nobody else touches these elements, so results may be the
 /// operands.
-void all_reduce(SharedTransfer& t) {
+void all_reduce(SharedPart& p) {
   constexpr std::int64_t line = 64, block = 4096;  // elements; ranks meet between cache lines
-  const auto n = static_cast<std::int64_t>(t.members.size());
-  const Range lines = cut((t.count + line - 1) / line, n, static_cast<std::int64_t>(t.position));
-  const std::int64_t end = std::min(lines.end * line, t.count);
+  const auto n = static_cast<std::int64_t>(p.to.size());
+  const Range lines = cut((p.count + line - 1) / line, n, static_cast<std::int64_t>(p.position));
+  const std::int64_t end = std::min(lines.end * line, p.count);
   for (std::int64_t at = lines.begin * line; at < end; at += block) {
     const std::int64_t count = std::min(block, end - at);
-    const std::size_t offset = static_cast<std::size_t>(at) * t.element_bytes;
-    std::byte* own = t.to[t.position] + offset;
-    t.reduce_run(at, own, count);
-    for (std::size_t q = 0; q < t.to.size(); ++q)
-      if (q != t.position)
-        std::memcpy(t.to[q] + offset, own, static_cast<std::size_t>(count) * t.element_bytes);
+    const std::size_t offset = static_cast<std::size_t>(at) * p.element_bytes;
+    std::byte* own = p.to[p.position] + offset;
+    p.reduce_run(at, own, count);
+    for (std::size_t q = 0; q < p.to.size(); ++q)
+      if (q != p.position)
+        std::memcpy(p.to[q] + offset, own, static_cast<std::size_t>(count) * p.element_bytes);
   }
+}
+
+SharedPart part_of(const BoundTransfer& bound, const std::vector<int>& members, std::size_t position) {
+  const Transfer& t = bound.transfer;
+  SharedPart out{.kind = t.kind, .position = position, .pieces = {}, .from = {}, .to = {}};
+  if (t.reduces) out.reduce = reduce_of(bound.dtype, t.reduction);
+  out.clears = t.clears;
+  out.element_bytes = size_of(bound.dtype);
+  out.count = element_count(t.to_shape);
+  out.from.resize(members.size());
+  out.to.resize(members.size());
+  out.from[position] = bound.from;
+  out.to[position] = bound.to;
+  out.operands.resize(members.size());
+  for (Piece piece : t.pieces) {
+    const auto source = std::find(members.begin(), members.end(), piece.source);
+    if (source == members.end()) continue;  // it comes over the network
+    piece.source = static_cast<int>(source - members.begin());
+    out.pieces.push_back(std::move(piece));
+  }
+  return out;
 }
 
 }  // namespace
@@ -58,76 +79,110 @@ Place SharedMemory::place(int self, const std::byte* data) const {
   return {};
 }
 
-Group& Group::make(void* memory, std::size_t size) {
-  auto* group = new (memory) Group(size);
-  std::uninitialized_default_construct_n(group->posted().data(), size);
-  return *group;
+std::uint64_t Group::arrive(Arrivals& arrivals) {
+  const std::uint64_t before = arrivals.fetch_add(1, std::memory_order_acq_rel);
+  if ((before + 1) % size_ == 0) events_.add(2);
+  return before / size_ + 1;  // nobody comes again before all have come
 }
 
-bool Group::meet() {
-  const std::uint32_t now = phase_.load();
-  if (now & 1U) return false;
-  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 < size_) {
-    phase_.wait_while(now);
-  } else {
-    arrived_.store(0, std::memory_order_relaxed);
-    phase_.add(2);
+bool Group::wait(const Arrivals& arrivals, std::uint64_t round) {
+  for (;;) {
+    const std::uint32_t seen = events_.load();
+    if (seen & 1U) return false;
+    if (have_all_come(arrivals, round)) return true;
+    events_.wait_while(seen);
   }
-  return (phase_.load() & 1U) == 0;
 }
 
-void SharedTransfer::reduce_run(std::int64_t from_element, std::byte* out, std::int64_t n) {
+bool Group::agrees(std::uint64_t count, int order) {
+  constexpr int order_bits = 24;
+  const std::uint64_t mine = count << order_bits | static_cast<std::uint64_t>(order);
+  std::atomic<std::uint64_t>& entry = started_[count % started_.size()];
+  std::uint64_t there = entry.load(std::memory_order_relaxed);
+  while (there >> order_bits < count)
+    if (entry.compare_exchange_weak(there, mine, std::memory_order_relaxed)) return true;
+  return there >> order_bits > count || there == mine;
+}
+
+std::size_t Meeting::bytes(std::size_t members, std::size_t parts) {
+  const std::size_t bytes = sizeof(Meeting) + members * parts * sizeof(Buffers);
+  return (bytes + alignof(Meeting) - 1) / alignof(Meeting) * alignof(Meeting);
+}
+
+void SharedPart::reduce_run(std::int64_t from_element, std::byte* out, std::int64_t n) {
   const std::size_t offset = static_cast<std::size_t>(from_element) * element_bytes;
-  for (std::size_t q = 0; q < operands.size(); ++q) operands[q] = from[q] + offset;
-  reduce(operands, out, n);
+  for (std::size_t q = 0; q < from.size(); ++q) operands[q] = from[q] + offset;
+  reduce(std::span(operands).first(from.size()), out, n);
 }
 
-SharedTransfer shared_transfer(const Transfer& t, DType dtype, Group* group, std::vector<int> members,
-                               std::size_t position) {
-  SharedTransfer out{.group = group, .members = std::move(members), .position = position, .kind = t.kind};
-  if (t.reduces) out.reduce = reduce_of(dtype, t.reduction);
-  out.clears = t.clears;
-  out.element_bytes = size_of(dtype);
-  out.count = element_count(t.to_shape);
-  out.from.resize(out.members.size());
-  out.to.resize(out.members.size());
-  out.operands.resize(out.members.size());
-  for (Piece piece : t.pieces) {
-    const auto source = std::find(out.members.begin(), out.members.end(), piece.source);
-    if (source == out.members.end()) continue;  // it comes over the network
-    piece.source = static_cast<int>(source - out.members.begin());
-    out.pieces.push_back(std::move(piece));
-  }
-  return out;
+void work(SharedPart& p) {
+  std::byte* to = p.to[p.position];
+  if (p.clears)
+    std::memset(to, 0, static_cast<std::size_t>(p.count) * p.element_bytes);
+  else if (p.kind == StepKind::all_reduce)
+    all_reduce(p);
+  else if (p.reduce)
+    reduce_scatter(p, to);
+  else
+    move(p, to);
 }
 
-bool open(SharedTransfer& t, const SharedMemory& memory, const std::byte* from, std::byte* to) {
-  t.from[t.position] = from;
-  t.to[t.position] = to;
-  if (!t.group) return true;
-  const auto posted = t.group->posted();
-  posted[t.position] = {memory.place(t.self(), from), memory.place(t.self(), to), t.order};
-  if (!t.group->meet()) return false;
-  for (std::size_t q = 0; q < posted.size(); ++q) {
-    require(posted[q].order == t.order, "a rank runs transfer {} of its group while a peer runs {}", t.order,
-            posted[q].order);
-    t.from[q] = memory.address(t.members[q], posted[q].from);
-    t.to[q] = memory.address(t.members[q], posted[q].to);
+SharedTransfer::SharedTransfer(std::span<const BoundTransfer> transfers, Membership* membership,
+                               Meeting* meeting, std::vector<int> members, std::size_t position,
+                               const SharedMemory& memory)
+    : membership_(membership), meeting_(meeting), members_(std::move(members)), memory_(&memory) {
+  for (const BoundTransfer& t : transfers) {
+    parts_.push_back(part_of(t, members_, position));
+    is_all_reduce_ = is_all_reduce_ && t.transfer.kind == StepKind::all_reduce;
   }
+  if (!membership) return;
+  order_ = membership->prepared++;
+  const int self = members_[position];
+  for (std::size_t p = 0; p < transfers.size(); ++p)
+    meeting->buffers()[p * members_.size() + position] = {memory.place(self, transfers[p].from),
+                                                          memory.place(self, transfers[p].to)};
+}
+
+void SharedTransfer::start() {
+  has_worked_ = false;
+  if (!membership_) return;
+  require(membership_->group->agrees(++membership_->started, order_),
+          "a rank starts transfer {} of its group while a peer starts another", order_);
+  round_ = membership_->group->arrive(meeting_->started);
+}
+
+void SharedTransfer::learn_addresses() {
+  knows_addresses_ = true;
+  for (std::size_t p = 0; p < parts_.size(); ++p)
+    for (std::size_t q = 0; q < members_.size(); ++q) {
+      const Meeting::Buffers& buffers = meeting_->buffers()[p * members_.size() + q];
+      parts_[p].from[q] = memory_->address(members_[q], buffers.from);
+      parts_[p].to[q] = memory_->address(members_[q], buffers.to);
+    }
+}
+
+bool SharedTransfer::has_opened() {
+  if (!membership_) return true;
+  if (!membership_->group->have_all_come(meeting_->started, round_)) return false;
+  if (!knows_addresses_) learn_addresses();
   return true;
 }
 
-void work(SharedTransfer& t, std::byte* to) {
-  if (t.clears)
-    std::memset(to, 0, static_cast<std::size_t>(t.count) * t.element_bytes);
-  else if (t.kind == StepKind::all_reduce)
-    all_reduce(t);
-  else if (t.reduce)
-    reduce_scatter(t, to);
-  else
-    move(t, to);
+bool SharedTransfer::open() {
+  return !membership_ || (membership_->group->wait(meeting_->started, round_) && has_opened());
 }
 
-bool close(SharedTransfer& t) { return !t.group || t.group->meet(); }
+void SharedTransfer::work() {
+  if (has_worked_) return;
+  for (SharedPart& part : parts_) shardwright::work(part);
+  leave();
+}
+
+void SharedTransfer::leave() {
+  has_worked_ = true;
+  if (membership_) membership_->group->arrive(meeting_->done);
+}
+
+bool SharedTransfer::close() { return !membership_ || membership_->group->wait(meeting_->done, round_); }
 
 }  // namespace shardwright

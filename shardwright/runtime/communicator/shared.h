@@ -1,20 +1,24 @@
 // Transfers between ranks that read each other's memory: threads of a process, or processes of a host.
 //
-// A transfer is: post where the operand lies, meet, read what is wanted straight from the peers, meet again.
-// An all_reduce is split by elements: each rank sums one part of the flat buffer over all operands and writes
-// it into all results, so every element is read and written once per rank and in-place work is safe. That is
-// 9 to 14 times faster than MPI_Allreduce inside one host.
+// A transfer is: say that the operand is ready, wait until all have said so, read what is wanted straight from
+// the peers, wait until all have read. An all_reduce is split by elements: each rank sums one part of the flat
+// buffer over all operands and writes it into all results, so every element is read and written once per rank
+// and in-place work is safe. That is 9 to 14 times faster than MPI_Allreduce inside one host.
 //
-// What ranks post are places, which mean the same in all processes; SharedMemory turns them into addresses.
+// Each transfer has counters of its own, so that a rank may start many before it finishes the first. Ranks tell
+// where their operands lie once, as places, which mean the same in all processes; SharedMemory turns them into
+// addresses.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "shardwright/layout/transfer.h"
+#include "shardwright/runtime/communicator/communicator.h"
 #include "shardwright/runtime/communicator/reduce.h"
 #include "shardwright/runtime/communicator/wait.h"
 
@@ -48,68 +52,140 @@ class SharedMemory {
   std::vector<Region> regions_;
 };
 
-/// What a rank shows its group. Aligned so that ranks do not share cache lines.
-struct alignas(64) Posted {
-  Place from;
-  Place to;
-  int order = 0;  // which of the group's transfers this is
-};
+/// Arrivals of a group's members, of all rounds together.
+using Arrivals = std::atomic<std::uint64_t>;
 
-/// A set of ranks that meet. It lies in memory that all of them see, and its members' posts behind it.
+/// A set of ranks that meet. It lies in memory that all of them see.
 class Group {
  public:
-  /// Bytes that a group of `size` members takes, aligned to 64.
-  static std::size_t bytes(std::size_t size) { return sizeof(Group) + size * sizeof(Posted); }
-  /// Makes a group in `memory`, which outlives it.
-  static Group& make(void* memory, std::size_t size);
-
-  std::span<Posted> posted() { return {reinterpret_cast<Posted*>(this + 1), size_}; }
-  /// Returns once all members have called it; false if a rank has failed.
-  bool meet();
-  /// From now on nobody waits.
-  void fail() { phase_.set_bits(1); }
-
- private:
   explicit Group(std::size_t size) : size_(size) {}
 
+  std::size_t size() const { return size_; }
+
+  /// Says that this member has come, and returns which round that is. The last to come wakes who waits.
+  std::uint64_t arrive(Arrivals& arrivals);
+  bool have_all_come(const Arrivals& arrivals, std::uint64_t round) const {
+    return arrivals.load(std::memory_order_acquire) >= round * size_;
+  }
+  /// Returns once all members have come; false if a rank has failed.
+  bool wait(const Arrivals& arrivals, std::uint64_t round);
+  bool meet() { return wait(met_, arrive(met_)); }
+
+  /// Whether nobody is known to have started another transfer than `order` as the group's `count`-th.
+  bool agrees(std::uint64_t count, int order);
+
+  /// From now on nobody waits.
+  void fail() { events_.set_bits(1); }
+  bool has_failed() const { return events_.load() & 1U; }
+
+ private:
   std::size_t size_;
-  alignas(64) std::atomic<std::uint32_t> arrived_{0};
-  alignas(64) Awaited phase_;  // counts meetings by twos; odd once a rank has failed
+  alignas(64) Arrivals met_{0};
+  alignas(64) Awaited events_;  // counts by twos whenever all have come somewhere; odd once a rank has failed
+  alignas(64) std::array<std::atomic<std::uint64_t>, 64> started_{};  // by count: count and order of the last
 };
 
-/// One member's side of a transfer, ready to run.
-struct SharedTransfer {
-  Group* group = nullptr;    // none if nobody else takes part
-  std::vector<int> members;  // as SharedMemory numbers them
-  std::size_t position = 0;  // of this rank among the members
-  int order = 0;             // how many transfers the group prepared before
+/// A group as one of its members knows it.
+struct Membership {
+  Group* group = nullptr;
+  int prepared = 0;
+  std::uint64_t started = 0;
+};
+
+/// Where the members of a group meet for one transfer; where their operands lie stands behind it.
+struct alignas(64) Meeting {
+  struct Buffers {
+    Place from;
+    Place to;
+  };
+  Arrivals started{0};
+  Arrivals done{0};
+
+  static std::size_t bytes(std::size_t members, std::size_t parts);
+  /// By part, then by member.
+  Buffers* buffers() { return reinterpret_cast<Buffers*>(this + 1); }
+};
+
+/// One of the tensors that a transfer moves.
+struct SharedPart {
   StepKind kind = StepKind::slice;
+  std::size_t position = 0;   // of this rank among the members
   std::vector<Piece> pieces;  // sources are positions
   Reduce reduce = nullptr;
   bool clears = false;
   std::size_t element_bytes = 1;
-  std::int64_t count = 0;  // elements of the result
+  std::int64_t count = 0;                    // elements of the result
+  std::vector<const std::byte*> from;        // by member, known once all have started
+  std::vector<std::byte*> to;                // likewise
+  std::vector<const std::byte*> operands{};  // room for those of a sum
 
-  // While it runs: the members' addresses, and room for a sum's operands.
-  std::vector<const std::byte*> from;
-  std::vector<std::byte*> to;
-  std::vector<const std::byte*> operands;
-
-  int self() const { return members[position]; }
   /// `count` elements of all operands from element `from_element` on, reduced into `out`.
   void reduce_run(std::int64_t from_element, std::byte* out, std::int64_t n);
 };
 
-/// `t` for a member of `group` (null if alone), whose members SharedMemory knows as `members`.
-SharedTransfer shared_transfer(const Transfer& t, DType dtype, Group* group, std::vector<int> members,
-                               std::size_t position);
+/// Takes this rank's part of the work, once the addresses are known.
+void work(SharedPart& part);
 
-/// Shows the others this rank's buffers and learns theirs. False if a rank has failed.
-/// Throws: InternalError if a peer runs another transfer.
-bool open(SharedTransfer& t, const SharedMemory& memory, const std::byte* from, std::byte* to);
-/// Between `open` and `close`: takes this rank's part of the work.
-void work(SharedTransfer& t, std::byte* to);
-/// Waits until nobody reads this rank's operand any more. False if a rank has failed.
-bool close(SharedTransfer& t);
+/// The transfers that a rank has started and may move on before it finishes them, by number, each once.
+class Started {
+ public:
+  /// Room for all that are prepared, so that starting does not allocate.
+  void reserve(std::size_t prepared) { numbers_.reserve(prepared); }
+
+  bool is_empty() const { return numbers_.empty(); }
+  bool contains(int prepared) const {
+    return std::find(numbers_.begin(), numbers_.end(), prepared) != numbers_.end();
+  }
+  void add(int prepared) { numbers_.push_back(prepared); }
+  void erase(int prepared) { std::erase(numbers_, prepared); }
+  /// Moves on each; those for which `move_on` returns true are done.
+  template <class F>
+  void move_on(F move_on) {
+    std::erase_if(numbers_, move_on);
+  }
+
+ private:
+  std::vector<int> numbers_;
+};
+
+/// One member's side of a transfer.
+class SharedTransfer {
+ public:
+  /// `members` are those of `membership` (null if alone), as `memory` numbers them; it outlives the transfer.
+  /// `meeting` is where they meet.
+  SharedTransfer(std::span<const BoundTransfer> transfers, Membership* membership, Meeting* meeting,
+                 std::vector<int> members, std::size_t position, const SharedMemory& memory);
+
+  std::vector<SharedPart>& parts() { return parts_; }
+
+  /// Throws: InternalError if a peer has started another transfer.
+  void start();
+  /// Whether all members have started; if so the addresses are known.
+  bool has_opened();
+  /// Waits for that. False if a rank has failed.
+  bool open();
+  /// After opening: takes this rank's part of the work, unless it has done so, and says that it is done.
+  void work();
+  /// Says so where the work is done otherwise.
+  void leave();
+  /// Whether the work may be done at any time after `start`: results of an all_reduce are not in use then.
+  bool can_work_early() const { return is_all_reduce_; }
+  /// Waits until nobody reads this rank's operands any more. False if a rank has failed.
+  bool close();
+
+ private:
+  void learn_addresses();
+
+  std::vector<SharedPart> parts_;
+  Membership* membership_;
+  Meeting* meeting_;
+  std::vector<int> members_;
+  const SharedMemory* memory_;
+  int order_ = 0;  // how many transfers the group prepared before
+  std::uint64_t round_ = 0;
+  bool is_all_reduce_ = true;  // all parts are
+  bool knows_addresses_ = false;
+  bool has_worked_ = false;
+};
 
 }  // namespace shardwright

@@ -1,6 +1,7 @@
 #include "shardwright/runtime/communicator/threads.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -10,16 +11,12 @@
 namespace shardwright {
 namespace {
 
-/// A group and its memory.
+/// A group, and where its members meet for each of their transfers.
 struct OwnedGroup {
-  struct alignas(64) Line {
-    std::byte bytes[64];
-  };
-  explicit OwnedGroup(std::size_t size)
-      : lines(Group::bytes(size) / sizeof(Line)), group(Group::make(lines.data(), size)) {}
+  explicit OwnedGroup(std::size_t size) : group(size) {}
 
-  std::vector<Line> lines;
-  Group& group;
+  Group group;
+  std::deque<std::vector<Meeting>> meetings;  // each with its buffers behind it
 };
 
 /// What the communicators of one process share.
@@ -28,12 +25,16 @@ class Hub {
   /// The group of exactly these ranks.
   Group& group(const std::vector<int>& ranks) {
     const std::lock_guard lock(mutex_);
-    std::unique_ptr<OwnedGroup>& owned = groups_[ranks];
-    if (!owned) {
-      owned = std::make_unique<OwnedGroup>(ranks.size());
-      if (!failure_.empty()) owned->group.fail();
-    }
-    return owned->group;
+    return owned(ranks).group;
+  }
+
+  /// Where these ranks meet for the transfer that they prepare as their `order`-th.
+  Meeting& meeting(const std::vector<int>& ranks, int order, std::size_t parts) {
+    const std::lock_guard lock(mutex_);
+    std::deque<std::vector<Meeting>>& meetings = owned(ranks).meetings;
+    if (static_cast<std::size_t>(order) == meetings.size())
+      meetings.emplace_back(Meeting::bytes(ranks.size(), parts) / sizeof(Meeting));
+    return meetings[static_cast<std::size_t>(order)].front();
   }
 
   bool fail(int rank, std::string_view message) {
@@ -50,6 +51,15 @@ class Hub {
   }
 
  private:
+  OwnedGroup& owned(const std::vector<int>& ranks) {
+    std::unique_ptr<OwnedGroup>& group = groups_[ranks];
+    if (!group) {
+      group = std::make_unique<OwnedGroup>(ranks.size());
+      if (!failure_.empty()) group->group.fail();
+    }
+    return *group;
+  }
+
   std::mutex mutex_;  // guards both
   std::map<std::vector<int>, std::unique_ptr<OwnedGroup>> groups_;
   std::string failure_;
@@ -68,21 +78,45 @@ class Threads final : public Communicator {
   void barrier() override { check(all_->meet()); }
   bool fail(std::string message) override { return hub_->fail(rank_, message); }
 
-  int prepare(const Transfer& t, DType dtype) override {
-    const auto self = std::find(t.group.begin(), t.group.end(), rank_);
-    require(self != t.group.end(), "rank {} is not in the group of its transfer", rank_);
-    Group* group = t.group.size() > 1 ? &hub_->group(t.group) : nullptr;
-    prepared_.push_back(
-        shared_transfer(t, dtype, group, t.group, static_cast<std::size_t>(self - t.group.begin())));
-    if (group) prepared_.back().order = orders_[group]++;
+  int prepare(std::span<const BoundTransfer> transfers) override {
+    const std::vector<int>& ranks = transfers.front().transfer.group;
+    const auto self = std::find(ranks.begin(), ranks.end(), rank_);
+    require(self != ranks.end(), "rank {} is not in the group of its transfer", rank_);
+    Membership* membership = nullptr;
+    Meeting* meeting = nullptr;
+    if (ranks.size() > 1) {
+      membership = &memberships_[ranks];
+      if (!membership->group) membership->group = &hub_->group(ranks);
+      meeting = &hub_->meeting(ranks, membership->prepared, transfers.size());
+    }
+    prepared_.emplace_back(transfers, membership, meeting, ranks,
+                           static_cast<std::size_t>(self - ranks.begin()), memory_);
+    started_.reserve(prepared_.size());
     return static_cast<int>(prepared_.size()) - 1;
   }
 
-  void run(int prepared, const std::byte* from, std::byte* to) override {
+  void start(int prepared) override {
+    check(!all_->has_failed());
     SharedTransfer& t = prepared_[static_cast<std::size_t>(prepared)];
-    check(open(t, memory_, from, to));
-    work(t, to);
-    check(close(t));
+    t.start();
+    if (t.can_work_early()) started_.add(prepared);
+  }
+
+  void progress() override {
+    started_.move_on([&](int prepared) {
+      SharedTransfer& t = prepared_[static_cast<std::size_t>(prepared)];
+      if (!t.has_opened()) return false;
+      t.work();
+      return true;
+    });
+  }
+
+  void finish(int prepared) override {
+    SharedTransfer& t = prepared_[static_cast<std::size_t>(prepared)];
+    check(t.open());
+    t.work();
+    started_.erase(prepared);
+    check(t.close());
   }
 
  private:
@@ -95,9 +129,10 @@ class Threads final : public Communicator {
   int rank_;
   int size_;
   Group* all_;
-  SharedMemory memory_;                 // without regions: threads see the same addresses
-  std::map<const Group*, int> orders_;  // how many transfers each group has prepared
+  SharedMemory memory_;  // without regions: threads see the same addresses
+  std::map<std::vector<int>, Membership> memberships_;
   std::vector<SharedTransfer> prepared_;
+  Started started_;  // whose work may be done before they are finished
 };
 
 }  // namespace

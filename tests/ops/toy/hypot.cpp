@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "shardwright/graph/builder.h"
+#include "shardwright/ops/block.h"
 #include "shardwright/ops/types.h"
 
 namespace shardwright::ops {
@@ -18,13 +19,8 @@ std::vector<ValueId> gradient(Gradient& g) {  // da = dy a / y, db = dy b / y
   return {g.call("mul", {scaled, g.in(0)}), g.call("mul", {scaled, g.in(1)})};
 }
 
-void kernel(const KernelCall& call) {
-  visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
-    const auto a = call.operands[0].as<T>(), b = call.operands[1].as<T>();
-    const auto y = call.results[0].as<T>();
-    for (std::size_t i = 0; i < y.size(); ++i)
-      y[i] = static_cast<T>(std::hypot(static_cast<Compute<T>>(a[i]), static_cast<Compute<T>>(b[i])));
-  });
+BlockKernel block(const Call& call) {
+  return floating_elements<2>(call, [](auto a, auto b) { return std::hypot(a, b); });
 }
 
 }  // namespace
@@ -36,7 +32,7 @@ std::vector<OpDef> hypot() {
       .rule = "..., ... -> ...",
       .infer = infer,
       .gradient = gradient,
-      .kernel = kernel,
+      .block = block,
       .samples = {"f32[4,6]!=0, f32[4,6]", "f32[12], f32[12]!=0"},
       .overwrites = {0},
   }};

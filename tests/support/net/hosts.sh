@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs a command under mpirun on hosts that are network namespaces: hosts.sh HOSTS RANKS_PER_HOST COMMAND...
-# Needs root, no sshd: mpirun reaches a host through this script (--agent NAME ADDRESS COMMAND...), which enters
-# its network and its own host name. Everything is named after this process and removed at the end.
+# With rate=1gbit (as tc writes it) in the environment no host sends faster. Needs root, no sshd: mpirun reaches a
+# host through this script (--agent NAME ADDRESS COMMAND...), which enters its network and its own host name.
+# Everything is named after this process and removed at the end.
 set -euo pipefail
 
 if [[ $1 == --agent ]]; then
@@ -34,6 +35,10 @@ for ((i = 0; i < hosts; ++i)); do
   ip -n "$name-$i" addr add "10.77.0.$((10 + i))/24" dev eth0
   ip -n "$name-$i" link set eth0 up
   ip -n "$name-$i" link set lo up
+  if [[ ${rate:-} ]]; then
+    ip netns exec "$name-$i" tc qdisc add dev eth0 root handle 1: htb default 1
+    ip netns exec "$name-$i" tc class add dev eth0 parent 1: classid 1:1 htb rate "$rate" quantum 60000
+  fi
   echo "10.77.0.$((10 + i)) slots=$ranks" >>"$hostfile"
 done
 

@@ -4,24 +4,26 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <cstring>
 
-#include "shardwright/runtime/backend/cpu/product.h"
+#include "shardwright/runtime/backend/cpu/rows.h"
 
 namespace shardwright {
 namespace {
 
-/// Operators with a kernel of their own here. An empty kernel means "not for this call".
-struct OwnKernel {
-  std::string_view op;
-  PreparedKernel (*prepare)(const KernelCall&);
-};
-constexpr std::array own_kernels{
-    OwnKernel{"matmul", cpu::matmul},
-    OwnKernel{"outer_product", cpu::outer_product},
-};
+/// An operator's reference kernel as a head: all rows at once.
+cpu::Rows reference_rows(const FusedCall& c) {
+  const KernelCall& call = c.call;
+  const std::int64_t columns = call.results[0].shape.empty() ? 1 : call.results[0].shape.back();
+  const std::int64_t count = columns == 0 ? 0 : call.results[0].size() / columns;
+  std::vector<TensorView> results(call.results.begin(), call.results.end());
+  const auto make = [&op = c.op, call, results](std::int64_t, std::int64_t, std::byte* y) mutable {
+    results[0].data = y;
+    op.kernel({call.operands, results, call.attributes, call.rule, call.box});
+  };
+  return {.count = count, .panel = count, .make = make};
+}
 
 class Cpu final : public Backend {
  public:
@@ -41,12 +43,16 @@ class Cpu final : public Backend {
     return {{data, {[](std::byte* d, std::int64_t) { std::free(d); }, bytes}}};
   }
 
-  PreparedKernel prepare(const OpDef& op, const KernelCall& call) override {
-    for (const OwnKernel& own : own_kernels)
-      if (own.op == op.name)
-        if (PreparedKernel kernel = own.prepare(call)) return kernel;
-    if (!op.kernel) throw error("operator {} has no kernel", op.name);
-    return PreparedKernel([kernel = op.kernel, call] { kernel(call); });
+  PreparedKernel prepare(std::span<const FusedCall> calls) override {
+    const FusedCall& first = calls.front();
+    if (first.op.block) return cpu::pointwise(calls);
+    if (!first.op.kernel) throw error("operator {} has no kernel", first.op.name);
+    cpu::Rows rows = cpu::product_rows(first);
+    if (calls.size() > 1) return cpu::pointwise(calls, rows ? std::move(rows) : reference_rows(first));
+    if (rows)
+      return PreparedKernel(
+          [rows = std::move(rows), y = first.call.results[0].data] { rows.make(0, rows.count, y); });
+    return PreparedKernel([kernel = first.op.kernel, call = first.call] { kernel(call); });
   }
 };
 

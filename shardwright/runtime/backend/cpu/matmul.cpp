@@ -1,25 +1,13 @@
 // matmul and outer_product as batches of dense products.
 
+#include <algorithm>
+
 #include "shardwright/runtime/backend/cpu/product.h"
 
 namespace shardwright::cpu {
 namespace {
 
-PreparedKernel product(const KernelCall& call, Product p) {
-  if (p.batch == 0 || p.m == 0 || p.n == 0 || p.k == 0) return {};
-  p.a = call.operands[0].data;
-  p.b = call.operands[1].data;
-  p.y = call.results[0].data;
-  switch (call.results[0].dtype) {
-    case DType::f32: return product_f32(p);
-    case DType::f64: return product_f64(p);
-    default: return {};
-  }
-}
-
-}  // namespace
-
-PreparedKernel matmul(const KernelCall& call) {
+Product matmul(const KernelCall& call) {
   const Shape& a = call.operands[0].shape;
   const Shape& b = call.operands[1].shape;
   Product p{.transpose_a = call.attributes.flag("transpose_a"),
@@ -33,14 +21,35 @@ PreparedKernel matmul(const KernelCall& call) {
     p.m *= p.batch;
     p.batch = 1;
   }
-  return product(call, p);
+  return p;
 }
 
-PreparedKernel outer_product(const KernelCall& call) {
+Product outer_product(const KernelCall& call) {
   const Shape& a = call.operands[0].shape;
   Product p{.m = a.back(), .n = call.operands[1].shape.back(), .k = 1, .transpose_a = true};
   for (std::size_t d = 0; d + 1 < a.size(); ++d) p.k *= a[d];
-  return product(call, p);
+  return p;
+}
+
+}  // namespace
+
+std::int64_t Product::panel_rows(std::int64_t bytes) const {
+  constexpr std::int64_t fewest = 32, tile = 16;  // fewer rows leave the product's registers idle
+  return std::max(fewest, panel_bytes / (n * bytes) / tile * tile);
+}
+
+Rows product_rows(const FusedCall& fused) {
+  const KernelCall& call = fused.call;
+  if (fused.op.name != "matmul" && fused.op.name != "outer_product") return {};
+  Product p = fused.op.name == "matmul" ? matmul(call) : outer_product(call);
+  if (p.batch == 0 || p.m == 0 || p.n == 0 || p.k == 0) return {};
+  p.a = call.operands[0].data;
+  p.b = call.operands[1].data;
+  switch (call.results[0].dtype) {
+    case DType::f32: return product_f32(p);
+    case DType::f64: return product_f64(p);
+    default: return {};
+  }
 }
 
 }  // namespace shardwright::cpu

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "shardwright/runtime/backend/backend.h"
+#include "shardwright/runtime/backend/cpu/rows.h"
 
 namespace shardwright::cpu {
 
@@ -17,17 +17,15 @@ struct Product {
   bool transpose_a = false;
   bool transpose_b = false;
   bool shares_b = false;
-  std::byte* a = nullptr;
-  std::byte* b = nullptr;
-  std::byte* y = nullptr;
+  const std::byte* a = nullptr;
+  const std::byte* b = nullptr;
+
+  /// Rows of all matrices that make a panel of elements of `bytes` bytes.
+  std::int64_t panel_rows(std::int64_t bytes) const;
 };
 
 /// No dim may be 0.
-PreparedKernel product_f32(const Product& p);
-PreparedKernel product_f64(const Product& p);
-
-/// No kernel if the call is not for them (16-bit and integer types, empty tensors).
-PreparedKernel matmul(const KernelCall& call);
-PreparedKernel outer_product(const KernelCall& call);
+Rows product_f32(const Product& p);
+Rows product_f64(const Product& p);
 
 }  // namespace shardwright::cpu

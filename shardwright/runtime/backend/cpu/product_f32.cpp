@@ -7,22 +7,27 @@
 
 #include <oneapi/dnnl/dnnl.hpp>
 
+#include <algorithm>
 #include <array>
+#include <memory>
 
 #include "shardwright/runtime/backend/cpu/product.h"
+#include "shardwright/runtime/backend/cpu/scratch.h"
 
 namespace shardwright::cpu {
 namespace {
 
-float* floats(std::byte* data) { return reinterpret_cast<float*>(data); }
+const float* floats(const std::byte* data) { return reinterpret_cast<const float*>(data); }
 
-PreparedKernel one(const Product& p) {
-  return PreparedKernel([p] {
-    const auto status =
-        dnnl_sgemm(p.transpose_a ? 'T' : 'N', p.transpose_b ? 'T' : 'N', p.m, p.n, p.k, 1.0F, floats(p.a),
-                   p.transpose_a ? p.m : p.k, floats(p.b), p.transpose_b ? p.k : p.n, 0.0F, floats(p.y), p.n);
+Rows one(const Product& p) {
+  const auto make = [p](std::int64_t first, std::int64_t n, std::byte* y) {
+    const float* const a = floats(p.a) + (p.transpose_a ? first : first * p.k);
+    const auto status = dnnl_sgemm(p.transpose_a ? 'T' : 'N', p.transpose_b ? 'T' : 'N', n, p.n, p.k, 1.0F, a,
+                                   p.transpose_a ? p.m : p.k, floats(p.b), p.transpose_b ? p.k : p.n, 0.0F,
+                                   reinterpret_cast<float*>(y), p.n);
     require(status == dnnl_success, "dnnl_sgemm says {}", static_cast<int>(status));
-  });
+  };
+  return {.count = p.m, .panel = p.panel_rows(sizeof(float)), .make = make};
 }
 
 dnnl::memory::desc matrices(std::int64_t batch, std::int64_t rows, std::int64_t columns, bool is_transposed) {
@@ -31,29 +36,39 @@ dnnl::memory::desc matrices(std::int64_t batch, std::int64_t rows, std::int64_t 
   return {{batch, rows, columns}, dnnl::memory::data_type::f32, strides};
 }
 
-/// A primitive with its arguments bound.
+/// A primitive for `p.batch` matrices, run on any such run of them.
 class Batch {
  public:
   explicit Batch(const Product& p)
-      : engine_(dnnl::engine::kind::cpu, 0), stream_(engine_), what_(described(p, engine_)) {
+      : p_(p), engine_(dnnl::engine::kind::cpu, 0), stream_(engine_), what_(described(p, engine_)) {
     primitive_ = dnnl::matmul(what_);
-    scratch_.resize(what_.scratchpad_desc().get_size() + alignment);
-    const auto misaligned = reinterpret_cast<std::uintptr_t>(scratch_.data()) % alignment;
-    bound_ = {dnnl::memory(what_.src_desc(), engine_, p.a), dnnl::memory(what_.weights_desc(), engine_, p.b),
-              dnnl::memory(what_.dst_desc(), engine_, p.y),
-              dnnl::memory(what_.scratchpad_desc(), engine_, scratch_.data() + alignment - misaligned)};
+    scratch_ = Scratch(what_.scratchpad_desc().get_size());
+    bound_ = {dnnl::memory(what_.src_desc(), engine_, nullptr),
+              dnnl::memory(what_.weights_desc(), engine_, nullptr),
+              dnnl::memory(what_.dst_desc(), engine_, nullptr),
+              dnnl::memory(what_.scratchpad_desc(), engine_, scratch_.data())};
     constexpr std::array<int, 4> names{DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD};
     for (std::size_t i = 0; i < names.size(); ++i) arguments_[i] = {names[i], bound_[i].get()};
   }
 
-  void operator()() const {
+  /// Matrices from `first` on.
+  void run(std::int64_t first, std::byte* y) const {
+    const auto offset = [first](std::int64_t elements) {
+      return static_cast<std::size_t>(first * elements) * sizeof(float);
+    };
+    bind(0, p_.a + offset(p_.m * p_.k));
+    bind(1, p_.b + (p_.shares_b ? 0 : offset(p_.k * p_.n)));
+    bind(2, y);
     const auto status = dnnl_primitive_execute(primitive_.get(), stream_.get(),
                                                static_cast<int>(arguments_.size()), arguments_.data());
     require(status == dnnl_success, "oneDNN matmul says {}", static_cast<int>(status));
   }
 
  private:
-  static constexpr std::size_t alignment = 64;
+  void bind(std::size_t i, const std::byte* data) const {
+    dnnl_memory_set_data_handle(bound_[i].get(),
+                                const_cast<std::byte*>(data));  // NOLINT: it reads operands only
+  }
 
   static dnnl::matmul::primitive_desc described(const Product& p, const dnnl::engine& engine) {
     dnnl::primitive_attr attributes;
@@ -64,17 +79,35 @@ class Batch {
     return {product, attributes, engine};
   }
 
+  Product p_;
   dnnl::engine engine_;
   dnnl::stream stream_;
   dnnl::matmul::primitive_desc what_;
   dnnl::matmul primitive_;
-  std::vector<std::byte> scratch_;
+  Scratch scratch_;
   std::array<dnnl::memory, 4> bound_;
   std::array<dnnl_exec_arg_t, 4> arguments_{};
 };
 
+/// As many matrices at a time as make a panel and divide the batch; all of them, when all rows are wanted.
+Rows many(const Product& p) {
+  std::int64_t chunk = std::clamp<std::int64_t>(p.panel_rows(sizeof(float)) / p.m, 1, p.batch);
+  while (p.batch % chunk != 0) --chunk;
+  const auto all = std::make_shared<Batch>(p);
+  Product part = p;
+  part.batch = chunk;
+  const auto some = chunk == p.batch ? all : std::make_shared<Batch>(part);
+  const auto make = [=, m = p.m, n = p.n, count = p.batch](std::int64_t first, std::int64_t rows,
+                                                           std::byte* y) {
+    if (rows == count * m) return all->run(0, y);
+    const auto step = static_cast<std::size_t>(chunk * m * n) * sizeof(float);
+    for (std::int64_t q = first / m; q < (first + rows) / m; q += chunk, y += step) some->run(q, y);
+  };
+  return {.count = p.batch * p.m, .panel = chunk * p.m, .make = make};
+}
+
 }  // namespace
 
-PreparedKernel product_f32(const Product& p) { return p.batch == 1 ? one(p) : PreparedKernel(Batch(p)); }
+Rows product_f32(const Product& p) { return p.batch == 1 ? one(p) : many(p); }
 
 }  // namespace shardwright::cpu

@@ -5,9 +5,10 @@
 // tile never contracts to fused multiply-adds: results do not depend on the split of m and n nor on the CPU.
 
 #include <algorithm>
-#include <vector>
+#include <memory>
 
 #include "shardwright/runtime/backend/cpu/product.h"
+#include "shardwright/runtime/backend/cpu/scratch.h"
 
 namespace shardwright::cpu {
 namespace {
@@ -61,38 +62,46 @@ void pack(const Matrix& m, std::int64_t k, std::int64_t n, std::int64_t padded, 
 class Blocked {
  public:
   explicit Blocked(const Product& p)
-      : p_(p), strip_(depth * rows), scratch_(depth * width + alignment), tile_(fastest()) {}
+      : p_(p),
+        strip_(depth * rows * sizeof(double)),
+        panels_(depth * width * sizeof(double)),
+        tile_(fastest()) {}
 
-  void operator()() {
-    const auto address = reinterpret_cast<std::uintptr_t>(scratch_.data()) / sizeof(double) % alignment;
-    panels_ = scratch_.data() + (alignment - address) % alignment;
+  /// Rows [first, first + n) of all matrices, one below the other.
+  void run(std::int64_t first, std::int64_t n, double* y) const {
     const auto* a = reinterpret_cast<const double*>(p_.a);
     const auto* b = reinterpret_cast<const double*>(p_.b);
-    auto* y = reinterpret_cast<double*>(p_.y);
-    for (std::int64_t q = 0; q < p_.batch; ++q) {
-      const Matrix left{a + q * p_.m * p_.k, p_.transpose_a ? 1 : p_.k, p_.transpose_a ? p_.m : 1};
+    while (n > 0) {
+      const std::int64_t q = first / p_.m, i = first % p_.m, height = std::min(n, p_.m - i);
+      Matrix left{a + q * p_.m * p_.k, p_.transpose_a ? 1 : p_.k, p_.transpose_a ? p_.m : 1};
+      left.data = left.at(i, 0);
       const Matrix right{b + (p_.shares_b ? 0 : q * p_.k * p_.n), p_.transpose_b ? 1 : p_.n,
                          p_.transpose_b ? p_.k : 1};
       for (std::int64_t j = 0; j < p_.n; j += width)
-        for (std::int64_t l = 0; l < p_.k; l += depth) block(left, right, j, l, y + q * p_.m * p_.n);
+        for (std::int64_t l = 0; l < p_.k; l += depth) block(left, right, height, j, l, y);
+      first += height;
+      n -= height;
+      y += height * p_.n;
     }
   }
 
  private:
-  static constexpr std::int64_t alignment = 64 / sizeof(double);
-
-  /// Adds what k in [l, l + depth) contributes to columns [j, j + width) of y; the first l stores.
-  void block(const Matrix& a, const Matrix& b, std::int64_t j, std::int64_t l, double* y) {
+  /// Adds what k in [l, l + depth) contributes to columns [j, j + width) of y: [m, n]; the first l stores.
+  void block(const Matrix& a, const Matrix& b, std::int64_t m, std::int64_t j, std::int64_t l,
+             double* y) const {
+    auto* const panels =
+        reinterpret_cast<double*>(panels_.data());                 // packed b: [strip of columns][k, columns]
+    auto* const strip = reinterpret_cast<double*>(strip_.data());  // packed a: [k, rows]
     const std::int64_t k = std::min(depth, p_.k - l), n = std::min(width, p_.n - j);
     for (std::int64_t c = 0; c < n; c += columns)
       pack({b.at(l, j + c), b.row_stride, b.column_stride}, k, std::min(columns, n - c), columns,
-           panels_ + c * depth);
-    for (std::int64_t i = 0; i < p_.m; i += rows) {
-      const std::int64_t height = std::min(rows, p_.m - i);
-      pack({a.at(i, l), a.column_stride, a.row_stride}, k, height, rows, strip_.data());
+           panels + c * depth);
+    for (std::int64_t i = 0; i < m; i += rows) {
+      const std::int64_t height = std::min(rows, m - i);
+      pack({a.at(i, l), a.column_stride, a.row_stride}, k, height, rows, strip);
       for (std::int64_t c = 0; c < n; c += columns) {
         Tile tile;
-        tile_(strip_.data(), panels_ + c * depth, k, tile);
+        tile_(strip, panels + c * depth, k, tile);
         store(tile, height, std::min(columns, n - c), l > 0, y + i * p_.n + j + c);
       }
     }
@@ -104,14 +113,19 @@ class Blocked {
   }
 
   Product p_;
-  std::vector<double> strip_;    // packed a: [k, rows]
-  std::vector<double> scratch_;  // packed b, and room to align it
-  double* panels_ = nullptr;     // [strip of columns][k, columns]
+  Scratch strip_;
+  Scratch panels_;
   Multiply tile_;
 };
 
 }  // namespace
 
-PreparedKernel product_f64(const Product& p) { return PreparedKernel(Blocked(p)); }
+Rows product_f64(const Product& p) {
+  const auto make = [blocked = std::make_shared<Blocked>(p)](std::int64_t first, std::int64_t n,
+                                                             std::byte* y) {
+    blocked->run(first, n, reinterpret_cast<double*>(y));
+  };
+  return {.count = p.batch * p.m, .panel = p.panel_rows(sizeof(double)), .make = make};
+}
 
 }  // namespace shardwright::cpu

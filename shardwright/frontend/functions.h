@@ -1,0 +1,31 @@
+// Functions of traced values that are several operators' work: each adds a few nodes, and what they need of rules,
+// gradients and splits is theirs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "shardwright/frontend/trace.h"
+
+namespace shardwright {
+
+/// The values, of one type, side by side along a new dim `dim` of the result.
+Traced stack(const std::vector<Traced>& values, std::int64_t dim);
+
+struct ReducedDims {
+  std::vector<std::int64_t> dims;  // empty = all
+  bool keep = false;               // leave them as dims of size 1
+};
+
+/// Mean of (x - mean)^2 over the dims; `ddof` is taken off the count that it is divided by.
+Traced variance(Traced x, const ReducedDims& over, std::int64_t ddof = 0);
+
+/// x / sqrt(max(sum of x^2 over `dim`, epsilon))
+Traced l2_normalize(Traced x, std::int64_t dim = -1, double epsilon = 1e-12);
+
+/// Dropout for training: `name` tells this one's mask from others', `seed` one run's from another's. The mask is
+/// another in every step: it depends on the count of steps done (autodiff/train_step.h).
+Traced dropout(Traced x, const std::string& name, double rate, std::int64_t seed = 0);
+
+}  // namespace shardwright

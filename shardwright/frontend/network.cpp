@@ -1,0 +1,64 @@
+#include "shardwright/frontend/network.h"
+
+#include "shardwright/simulate/estimate.h"
+
+namespace shardwright {
+namespace {
+
+/// Throws: Error if the options ask for something that the plan has decided otherwise.
+Plan loaded_plan(const TrainOptions& options, const Graph& graph) {
+  if (!options.annotation_file.empty() || !options.dataset_strategy.empty() ||
+      !options.dataset_layouts.empty())
+    throw error("plan_file {}: the plan has decided how operators and data are split; leave out the others",
+                options.plan_file);
+  Plan plan = load_plan(options.plan_file);
+  if (options.devices != plan.devices)
+    throw error("plan_file {}: the plan is for {} devices but there are {}", options.plan_file, plan.devices,
+                options.devices);
+  apply(plan, graph);  // refuses a plan for another network
+  return plan;
+}
+
+}  // namespace
+
+OptimizerChoice sgd(double rate) { return {"sgd", {{"rate", rate}}}; }
+OptimizerChoice momentum(double rate, double momentum) {
+  return {"momentum", {{"rate", rate}, {"momentum", momentum}}};
+}
+OptimizerChoice adam(double rate) { return {"adam", {{"rate", rate}}}; }
+OptimizerChoice adamw(double rate, double weight_decay) {
+  return {"adamw", {{"rate", rate}, {"weight_decay", weight_decay}}};
+}
+
+PlannedNetwork plan_network(const ForwardFunction& forward, const InputTypes& inputs,
+                            const OptimizerChoice& optimizer, const TrainOptions& options) {
+  Trace trace(options.precision);
+  std::vector<Traced> values;
+  for (const auto& [name, type] : inputs) values.push_back(trace.input(name, type));
+  const LossAndAux result = forward(values);
+  Graph& graph = trace.graph();
+  graph.outputs = {result.loss.id};
+  for (const Traced& t : result.aux) graph.outputs.push_back(t.id);
+  add_train_step(graph, result.loss.id, optimizer);
+  if (!options.plan_file.empty()) {
+    Plan plan = loaded_plan(options, graph);
+    return {std::move(graph), std::move(plan)};
+  }
+
+  PlanRequest request{.model = "traced network",
+                      .devices = options.devices,
+                      .search = options.search,
+                      .annotations = trace.annotations(),
+                      .optimizer_parallel = options.optimizer_parallel,
+                      .price = step_seconds};
+  request.parallel = options.devices == 1 ? Parallel::stand_alone : options.parallel;
+  if (!options.annotation_file.empty())
+    request.annotations = merged(std::move(request.annotations), load_annotations(options.annotation_file));
+  if (!options.dataset_strategy.empty()) set_dataset_strategy(request.annotations, options.dataset_strategy);
+  if (!options.dataset_layouts.empty())
+    request.annotations.dataset = annotation_of("dataset", options.dataset_layouts);
+  Plan plan = make_plan(graph, request);
+  return {std::move(graph), std::move(plan)};
+}
+
+}  // namespace shardwright

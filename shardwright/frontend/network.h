@@ -1,0 +1,59 @@
+// A network written in C++ as graph and plan: a forward function, an optimizer and how to parallelise. TrainStep
+// (frontend/train_step.h) runs what is made here.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "shardwright/autodiff/train_step.h"
+#include "shardwright/frontend/operator.h"
+#include "shardwright/frontend/trace.h"
+#include "shardwright/plan/plan.h"
+
+namespace shardwright {
+
+/// What a forward function returns: the scalar that is minimised, and values that are wanted beside it.
+struct LossAndAux {
+  Traced loss;
+  std::vector<Traced> aux = {};
+};
+
+using ForwardFunction = std::function<LossAndAux(const std::vector<Traced>&)>;
+/// Name and type of each input; types are of whole batches.
+using InputTypes = std::vector<std::pair<std::string, Type>>;
+
+/// Optimizers under the seeds' names.
+OptimizerChoice sgd(double rate);
+OptimizerChoice momentum(double rate, double momentum);
+OptimizerChoice adam(double rate);
+OptimizerChoice adamw(double rate, double weight_decay = 0.01);
+
+/// What decides about an operator, strongest first: the plan file, the annotation file, `shard` in code, the search.
+struct TrainOptions {
+  int devices = 1;
+  Parallel parallel = Parallel::auto_parallel;  // ignored on one device
+  std::string search = "propagation";
+  std::string plan_file = "";        // as --plan; it decides everything, and must be for this network
+  std::string annotation_file = "";  // as --annotate; what it names replaces what code says of it
+  std::string dataset_strategy =
+      "";  // as --dataset-strategy; empty: data come as their first user wants them
+  std::vector<Split> dataset_layouts = {};  // instead of it: a layout per input
+  int optimizer_parallel = 0;
+  std::uint64_t seed = 1;        // of the initial parameters
+  DType precision = DType::f32;  // of the parameters
+};
+
+/// Traced, differentiated and planned.
+struct PlannedNetwork {
+  Graph graph;
+  Plan plan;
+};
+
+/// Throws: Error as tracing and planning do.
+PlannedNetwork plan_network(const ForwardFunction& forward, const InputTypes& inputs,
+                            const OptimizerChoice& optimizer, const TrainOptions& options = {});
+
+}  // namespace shardwright

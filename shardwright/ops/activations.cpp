@@ -1,0 +1,174 @@
+// Activations: gelu, silu, elu, softplus and the piecewise linear ones. Defined as in PyTorch, at the kinks too.
+
+#include <cmath>
+#include <numbers>
+
+#include "shardwright/ops/elementwise.h"
+#include "shardwright/ops/math.h"
+
+namespace shardwright::ops {
+namespace {
+
+// ---- gelu: y = x P(X <= x), X standard normal ----
+
+constexpr auto gelu_exact = [](auto x) {
+  using C = decltype(x);
+  return x * C(0.5) * (C(1) + math::erf(x * (std::numbers::sqrt2_v<C> / 2)));
+};
+
+constexpr auto gelu_exact_derivative = [](auto x) {
+  using C = decltype(x);
+  const C density =
+      math::exp(x * x * C(-0.5)) * (std::numbers::inv_sqrtpi_v<C> * std::numbers::sqrt2_v<C> / 2);
+  return C(0.5) * (C(1) + math::erf(x * (std::numbers::sqrt2_v<C> / 2))) + x * density;
+};
+
+/// The tanh form takes P = (1 + tanh u) / 2 = sigmoid(2u) with u = sqrt(2 / pi) (x + 0.044715 x^3).
+template <class C>
+struct GeluInner {
+  C probability, slope;  // P, and d 2u / dx
+  explicit GeluInner(C x) {
+    const C c = 2 * std::numbers::sqrt2_v<C> * std::numbers::inv_sqrtpi_v<C>;
+    probability = math::sigmoid(c * (x + C(0.044715) * x * x * x));
+    slope = c * (C(1) + C(3 * 0.044715) * x * x);
+  }
+};
+
+constexpr auto gelu_tanh = [](auto x) { return x * GeluInner<decltype(x)>(x).probability; };
+
+constexpr auto gelu_tanh_derivative = [](auto x) {
+  const GeluInner<decltype(x)> in(x);
+  return in.probability + x * in.probability * (1 - in.probability) * in.slope;
+};
+
+bool uses_tanh(const Attributes& attributes) {
+  const std::string form = attributes.text("approximate", "none");
+  if (form != "none" && form != "tanh") throw error("approximate={} is unknown; write none or tanh", form);
+  return form == "tanh";
+}
+
+std::vector<OpDef> gelu() {
+  auto ops = function("gelu", "y = x P(X <= x) for a standard normal X; approximate=tanh for the tanh form",
+                      gelu_exact, gelu_exact_derivative, ToldBy::x);
+  for (OpDef& op : ops) {
+    op.attributes = {"approximate"};
+    op.infer = [infer = op.infer](const Call& c) {
+      uses_tanh(c.attributes);
+      return infer(c);
+    };
+    op.samples.push_back(op.samples[0] + " (approximate=tanh)");
+  }
+  ops[0].block = [](const Call& c) {
+    return uses_tanh(c.attributes) ? map(c, gelu_tanh) : map(c, gelu_exact);
+  };
+  ops[1].block = [](const Call& c) {
+    return uses_tanh(c.attributes) ? map_gradient(c, gelu_tanh_derivative)
+                                   : map_gradient(c, gelu_exact_derivative);
+  };
+  return ops;
+}
+
+// ---- smooth ----
+
+/// y = x s with s = sigmoid(x)
+std::vector<OpDef> silu() {
+  return function(
+      "silu", "y = x / (1 + e^-x)", [](auto x) { return x * math::sigmoid(x); },
+      [](auto x) {
+        const auto s = math::sigmoid(x);
+        return s * (1 + x * (1 - s));
+      },
+      ToldBy::x);
+}
+
+std::vector<OpDef> softplus() {
+  return function(
+      "softplus", "y = log(1 + e^x)", [](auto x) { return math::softplus(x); },
+      [](auto x) { return math::sigmoid(x); }, ToldBy::x);
+}
+
+std::vector<OpDef> elu() {
+  const auto alpha = [](const Attributes& a) { return a.number("alpha", 1); };
+  return function_with(
+      "elu", "y = x where x > 0, else alpha (e^x - 1); alpha is 1 if not given", {"alpha"},
+      [alpha](const Attributes& a) {
+        return [k = alpha(a)](auto x) {
+          const auto below = static_cast<decltype(x)>(k) * math::expm1(x);
+          return x > 0 ? x : below;
+        };
+      },
+      [alpha](const Attributes& a) {
+        return [k = alpha(a)](auto x) {
+          using C = decltype(x);
+          const C below = static_cast<C>(k) * math::exp(x);
+          return x > 0 ? C(1) : below;
+        };
+      },
+      ToldBy::x, {"f32[4,6]!=0", "f32[2,6,4] (alpha=0.5)"});
+}
+
+// ---- piecewise linear ----
+
+std::vector<OpDef> leaky_relu() {
+  const auto slope = [](const Attributes& a) { return a.number("slope", 0.01); };
+  return function_with(
+      "leaky_relu", "y = x where x > 0, else slope x; slope is 0.01 if not given", {"slope"},
+      [slope](const Attributes& a) {
+        return [k = slope(a)](auto x) { return x > 0 ? x : x * static_cast<decltype(x)>(k); };
+      },
+      [slope](const Attributes& a) {
+        return [k = slope(a)](auto x) { return static_cast<decltype(x)>(x > 0 ? 1 : k); };
+      },
+      ToldBy::x, {"f32[4,6]!=0", "f32[2,6,4]!=0 (slope=0.25)"});
+}
+
+/// Where the line is neither 0 nor 1, so that y tells the derivative.
+std::vector<OpDef> hard_sigmoid() {
+  const auto slope = [](const Attributes& a) { return a.number("slope", 1.0 / 6); };
+  return function_with(
+      "hard_sigmoid",
+      "y = slope x + shift, cut off below 0 and above 1; slope 1/6 and shift 0.5 if not given",
+      {"shift", "slope"},
+      [slope](const Attributes& a) {
+        return [k = slope(a), b = a.number("shift", 0.5)](auto x) {
+          using C = decltype(x);
+          const C y = static_cast<C>(k) * x + static_cast<C>(b);
+          const C from_below = y < 0 ? C(0) : y;
+          return from_below > 1 ? C(1) : from_below;
+        };
+      },
+      [slope](const Attributes& a) {
+        return [k = slope(a)](auto y) {
+          using C = decltype(y);
+          return (y > 0) & (y < 1) ? static_cast<C>(k) : C(0);
+        };
+      },
+      ToldBy::y, {"f32[4,6]", "f32[2,6,4] (slope=0.75, shift=0.4)"});
+}
+
+std::vector<OpDef> hard_swish() {
+  return function(
+      "hard_swish", "y = x min(max(x + 3, 0), 6) / 6",
+      [](auto x) {
+        using C = decltype(x);
+        const C from_below = x + 3 < 0 ? C(0) : x + 3;
+        return x * (from_below > 6 ? C(6) : from_below) / 6;
+      },
+      [](auto x) {
+        using C = decltype(x);
+        const C below_three = x < -3 ? C(0) : x / 3 + C(0.5);
+        return x >= 3 ? C(1) : below_three;
+      },
+      ToldBy::x);
+}
+
+}  // namespace
+
+std::vector<OpDef> activations() {
+  std::vector<OpDef> all;
+  for (auto family : {gelu, silu, softplus, elu, leaky_relu, hard_sigmoid, hard_swish})
+    for (OpDef& op : family()) all.push_back(std::move(op));
+  return all;
+}
+
+}  // namespace shardwright::ops

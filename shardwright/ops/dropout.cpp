@@ -1,0 +1,102 @@
+// Dropout: every element is 0 with probability `rate`, and divided by 1 - rate else.
+//
+// Whether an element is kept is a function of the seed, the name, the count of steps done (operand 1, f32[], as the
+// optimizers have it) and the element's index in the global tensor: the same on every plan, another in every step.
+// So y is linear in x, nothing is kept for the backward, and the gradient of dropout is the same dropout of dy.
+
+#include "shardwright/base/random.h"
+#include "shardwright/base/vectorize.h"
+#include "shardwright/graph/builder.h"
+#include "shardwright/ops/strided.h"
+#include "shardwright/ops/types.h"
+
+namespace shardwright::ops {
+namespace {
+
+std::vector<Type> infer(const Call& call) {
+  check_count(call, 2);
+  const Type& x = call.operands[0];
+  check_floating(x.dtype);
+  if (call.operands[1] != Type{DType::f32, {}})
+    throw error("operand 1 is {} but must be the count of steps, f32[]", to_text(call.operands[1]));
+  const double rate = call.attributes.number("rate", 0.5);
+  if (!(rate >= 0 && rate < 1)) throw error("rate is {} but should be at least 0 and less than 1", rate);
+  call.attributes.integer("seed", 0);
+  call.attributes.text("name", "");
+  return {x};
+}
+
+std::vector<ValueId> gradient(Gradient& g) {
+  return {g.call("dropout", {g.dy(), g.in(1)}, g.attributes()), ValueId{}};
+}
+
+/// The numbers of one step.
+RandomStream stream(const KernelCall& call) {
+  const auto seed = static_cast<std::uint64_t>(call.attributes.integer("seed", 0));
+  const auto step = static_cast<std::uint64_t>(call.operands[1].as<float>()[0]);
+  const Attribute* name = call.attributes.find("name");
+  return {splitmix64(seed + splitmix64(step)), name ? std::get<std::string>(*name) : std::string_view()};
+}
+
+/// Loops over the local elements (0) and their indices in the global tensor (1).
+struct Indices {
+  Walk<2> walk;
+  std::int64_t first = 0;
+
+  explicit Indices(const LoopBox& box) {
+    std::int64_t local = 1, global = 1;
+    for (std::size_t d = box.loops.size(); d-- > 0;) {
+      const auto [offset, extent, size] = box.loops[d];
+      walk.surround({extent, {local, global}});
+      first += offset * global;
+      local *= extent;
+      global *= size;
+    }
+  }
+};
+
+void kernel(const KernelCall& call) {
+  const double rate = call.attributes.number("rate", 0.5);
+  // An element is kept if its number, of 53 bits, is at least the rate's.
+  const auto threshold = static_cast<std::uint64_t>(rate * 0x1p53);
+  visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
+    using C = Compute<T>;
+    vectorized([=, random = stream(call), indices = Indices(call.box), x = call.operands[0].as<T>().data(),
+                y = call.results[0].as<T>().data()] {
+      const auto scale = static_cast<C>(1 / (1 - rate));
+      const Pass<2> row = indices.walk.row();
+      for_each_row(indices.walk, [=](const auto& at) {
+        const auto index = static_cast<std::uint64_t>(indices.first + at[1]);
+        const auto step = static_cast<std::uint64_t>(row.strides[1]);
+        const T* const from = x + at[0];
+        T* const to = y + at[0];
+#pragma GCC ivdep
+        for (std::int64_t i = 0; i < row.extent; ++i) {
+          const bool is_kept = random.bits(index + static_cast<std::uint64_t>(i) * step) >> 11 >= threshold;
+          const C kept = static_cast<C>(from[i]) * scale;
+          to[i] = static_cast<T>(is_kept ? kept : C(0));
+        }
+      });
+    });
+  });
+}
+
+}  // namespace
+
+std::vector<OpDef> dropout() {
+  return {{
+      .name = "dropout",
+      .doc =
+          "y = 0 with probability `rate`, else x / (1 - rate); operands x and the count of steps done, f32[]",
+      .attributes = {"name", "rate", "seed"},
+      .rule = "..., . -> ...",
+      .linear = "{0}",
+      .infer = infer,
+      .gradient = gradient,
+      .kernel = kernel,
+      .samples = {"f32[4,6], f32[]<5 (rate=0.5)", "f32[2,6,12], f32[]<9 (rate=0.25, seed=7, name=hidden)"},
+      .overwrites = {0},
+  }};
+}
+
+}  // namespace shardwright::ops

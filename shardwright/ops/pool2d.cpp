@@ -1,0 +1,279 @@
+// Pooling over windows of the two last dims of [batch, channels, rows, columns]: the largest, and the mean.
+//
+//   max_pool2d  y = the largest x in the window; of equal ones the first gets the gradient (as PyTorch)
+//   avg_pool2d  y = the sum of the window / its size; with count_pads=false / what of it lies inside
+//
+// All dims may be split; rows and columns by way of halos where windows overlap.
+
+#include <cmath>
+#include <limits>
+
+#include "shardwright/base/vectorize.h"
+#include "shardwright/graph/builder.h"
+#include "shardwright/ops/sliding.h"
+
+namespace shardwright::ops {
+namespace {
+
+std::array<Spatial, 2> window_of(const Attributes& a) {
+  const auto kernel = numbers<2>(a, "kernel", 1, 1);
+  return spatial_of(a, kernel[0], kernel[1]);
+}
+
+std::vector<Type> infer(const Call& call) {
+  check_count(call, 1);
+  check_floating(call.operands[0].dtype);
+  check_images(call, 0, "[batch, channels, rows, columns]");
+  Shape y = call.operands[0].shape;
+  const auto spatial = window_of(call.attributes);
+  for (std::size_t d = 0; d < 2; ++d) {
+    const Spatial& s = spatial[d];
+    if (s.before > s.reach() || s.after > s.reach())
+      throw error("a pad of {} is not smaller than the window, which reaches over {}",
+                  std::max(s.before, s.after), s.reach() + 1);
+    if (y[2 + d] + s.before + s.after <= s.reach())
+      throw error("a window that reaches over {} is larger than {} with its pads", s.reach() + 1, y[2 + d]);
+    y[2 + d] = s.out(y[2 + d]);
+  }
+  return {{call.operands[0].dtype, std::move(y)}};
+}
+
+std::string rule(const Call& call) {
+  const auto s = window_of(call.attributes);
+  return fmt::format("b c h{} w{} -> b c h w", s[0].reads(), s[1].reads());
+}
+
+/// Operands of a gradient: dy and, of max_pool2d, x.
+std::vector<Type> infer_gradient(const Call& call, bool has_x) {
+  check_count(call, has_x ? 2 : 1);
+  check_floating(call.operands[0].dtype);
+  check_images(call, 0, "[batch, channels, rows, columns]");
+  Shape dx = call.operands[0].shape;
+  const auto size = size_of_input(call, window_of(call.attributes), dx);
+  std::copy(size.begin(), size.end(), dx.begin() + 2);
+  if (has_x && call.operands[1] != Type{call.operands[0].dtype, dx})
+    throw error("operand 1 is {} but must be {}", to_text(call.operands[1]),
+                to_text(Type{call.operands[0].dtype, dx}));
+  return {{call.operands[0].dtype, std::move(dx)}};
+}
+
+/// Inputs that share an output with one: those that its windows reach.
+std::string neighbourhood(const Spatial& s) { return fmt::format("~(1 1 {} {})", -s.reach(), s.reach()); }
+
+std::string rule_max_gradient(const Call& call) {
+  const auto s = window_of(call.attributes);
+  return fmt::format("b c h{} w{}, b c h{} w{} -> b c h w", s[0].is_read(), s[1].is_read(),
+                     neighbourhood(s[0]), neighbourhood(s[1]));
+}
+
+std::string rule_avg_gradient(const Call& call) {
+  const auto s = window_of(call.attributes);
+  return fmt::format("b c h{} w{} -> b c h w", s[0].is_read(), s[1].is_read());
+}
+
+Attributes with_size(Gradient& g) {
+  Attributes out = g.attributes();
+  const Shape& x = g.type(g.in(0)).shape;
+  out.set("size", std::vector<std::int64_t>{x[2], x[3]});
+  return out;
+}
+
+// ---- kernels ----
+
+/// Calls `use(row, column)` for each input position that output (q, j) reads.
+template <class F>
+void for_each_input(const Local& rows, const Local& columns, std::int64_t q, std::int64_t j, F use) {
+  for (std::int64_t kh = 0; kh < rows.kernel; ++kh) {
+    const std::int64_t p = rows.input(q, kh);
+    if (p < 0 || p >= rows.in) continue;
+    for (std::int64_t kw = 0; kw < columns.kernel; ++kw) {
+      const std::int64_t c = columns.input(j, kw);
+      if (c >= 0 && c < columns.in) use(p, c);
+    }
+  }
+}
+
+void max_kernel(const KernelCall& call) {
+  const Shape &xs = call.operands[0].shape, &ys = call.results[0].shape;
+  const auto s = window_of(call.attributes);
+  const Local rows = with_window_of_inputs(s[0], call, "h", xs[2]);
+  const Local columns = with_window_of_inputs(s[1], call, "w", xs[3]);
+  visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
+    const T* const x = call.operands[0].as<T>().data();
+    T* y = call.results[0].as<T>().data();
+    for (std::int64_t plane = 0; plane < ys[0] * ys[1]; ++plane)
+      for (std::int64_t q = 0; q < ys[2]; ++q)
+        for (std::int64_t j = 0; j < ys[3]; ++j) {
+          auto most = -std::numeric_limits<Compute<T>>::infinity();
+          for_each_input(rows, columns, q, j, [&](std::int64_t p, std::int64_t c) {
+            const auto v = static_cast<Compute<T>>(x[(plane * xs[2] + p) * xs[3] + c]);
+            if (v > most || v != v) most = v;
+          });
+          *y++ = static_cast<T>(most);
+        }
+  });
+}
+
+/// The outputs that touch this rank's part of the inputs, of which dy is a window; x reaches as far as they do.
+void max_gradient_kernel(const KernelCall& call) {
+  const Shape &ys = call.operands[0].shape, &xs = call.operands[1].shape, &ds = call.results[0].shape;
+  const auto s = window_of(call.attributes);
+  const std::array<const char*, 2> loops{"h", "w"};
+  std::array<Local, 2> reads{};          // of x
+  std::array<std::int64_t, 2> inside{};  // where the own part begins in x
+  for (std::size_t d = 0; d < 2; ++d) {
+    const LoopBox::Part& part = call.loop(loops[d]);
+    const std::int64_t x_begin = window_begin(part.offset, 1, 1, -s[d].reach());
+    reads[d] = local(s[d], xs[2 + d], ys[2 + d], x_begin,
+                     window_begin(part.offset, 1, s[d].stride, s[d].before - s[d].reach()));
+    inside[d] = part.offset - x_begin;
+  }
+  visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
+    const T *dy = call.operands[0].as<T>().data(), *const x = call.operands[1].as<T>().data();
+    T* const dx = call.results[0].as<T>().data();
+    std::fill_n(dx, call.results[0].size(), T(0));
+    for (std::int64_t plane = 0; plane < ys[0] * ys[1]; ++plane)
+      for (std::int64_t q = 0; q < ys[2]; ++q)
+        for (std::int64_t j = 0; j < ys[3]; ++j, ++dy) {
+          auto most = -std::numeric_limits<Compute<T>>::infinity();
+          std::int64_t row = -1, column = -1;
+          for_each_input(reads[0], reads[1], q, j, [&](std::int64_t p, std::int64_t c) {
+            const auto v = static_cast<Compute<T>>(x[(plane * xs[2] + p) * xs[3] + c]);
+            if (row >= 0 && !(v > most) && v == v) return;
+            most = v;
+            row = p;
+            column = c;
+          });
+          const std::int64_t p = row - inside[0], c = column - inside[1];
+          if (row < 0 || p < 0 || p >= ds[2] || c < 0 || c >= ds[3]) continue;
+          T& to = dx[(plane * ds[2] + p) * ds[3] + c];
+          to = static_cast<T>(static_cast<Compute<T>>(to) + static_cast<Compute<T>>(*dy));
+        }
+  });
+}
+
+/// How many inputs output q (global) counts in a dim of size `in`.
+std::int64_t counted(const Spatial& s, std::int64_t q, std::int64_t in, bool pads) {
+  if (pads) return s.kernel;
+  std::int64_t n = 0;
+  for (std::int64_t k = 0; k < s.kernel; ++k) {
+    const std::int64_t p = q * s.stride + k * s.dilation - s.before;
+    n += p >= 0 && p < in;
+  }
+  return n;
+}
+
+void avg_kernel(const KernelCall& call) {
+  const Shape &xs = call.operands[0].shape, &ys = call.results[0].shape;
+  const auto s = window_of(call.attributes);
+  const bool pads = call.attributes.flag("count_pads", true);
+  const Local rows = with_window_of_inputs(s[0], call, "h", xs[2]);
+  const Local columns = with_window_of_inputs(s[1], call, "w", xs[3]);
+  visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
+    const T* const x = call.operands[0].as<T>().data();
+    T* y = call.results[0].as<T>().data();
+    for (std::int64_t plane = 0; plane < ys[0] * ys[1]; ++plane)
+      for (std::int64_t q = 0; q < ys[2]; ++q)
+        for (std::int64_t j = 0; j < ys[3]; ++j) {
+          Compute<T> sum{};
+          std::int64_t n = 0;  // the window that this rank got ends only where the image does
+          for_each_input(rows, columns, q, j, [&](std::int64_t p, std::int64_t c) {
+            sum += static_cast<Compute<T>>(x[(plane * xs[2] + p) * xs[3] + c]);
+            ++n;
+          });
+          if (pads) n = rows.kernel * columns.kernel;
+          *y++ = static_cast<T>(sum / static_cast<Compute<T>>(n));
+        }
+  });
+}
+
+void avg_gradient_kernel(const KernelCall& call) {
+  const Shape &ys = call.operands[0].shape, &ds = call.results[0].shape;
+  const auto s = window_of(call.attributes);
+  const auto size = numbers<2>(call.attributes, "size", 1, 1);
+  const bool pads = call.attributes.flag("count_pads", true);
+  const Local rows = with_window_of_outputs(s[0], call, "h", ys[2]);
+  const Local columns = with_window_of_outputs(s[1], call, "w", ys[3]);
+  const std::int64_t first_q =
+      window_begin(call.loop("h").offset, 1, s[0].stride, s[0].before - s[0].reach());
+  const std::int64_t first_j =
+      window_begin(call.loop("w").offset, 1, s[1].stride, s[1].before - s[1].reach());
+  visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
+    const T* dy = call.operands[0].as<T>().data();
+    T* const dx = call.results[0].as<T>().data();
+    std::fill_n(dx, call.results[0].size(), T(0));
+    for (std::int64_t plane = 0; plane < ys[0] * ys[1]; ++plane)
+      for (std::int64_t q = 0; q < ys[2]; ++q)
+        for (std::int64_t j = 0; j < ys[3]; ++j, ++dy) {
+          const std::int64_t n =
+              counted(s[0], first_q + q, size[0], pads) * counted(s[1], first_j + j, size[1], pads);
+          const auto share = static_cast<Compute<T>>(*dy) / static_cast<Compute<T>>(n);
+          for_each_input(rows, columns, q, j, [&](std::int64_t p, std::int64_t c) {
+            T& to = dx[(plane * ds[2] + p) * ds[3] + c];
+            to = static_cast<T>(static_cast<Compute<T>>(to) + share);
+          });
+        }
+  });
+}
+
+/// One operation per element of a window.
+std::vector<std::string> attributes(std::vector<std::string> more) {
+  for (const char* name : {"kernel", "strides", "dilations", "pads"}) more.emplace_back(name);
+  return more;
+}
+
+}  // namespace
+
+std::vector<OpDef> pool2d() {
+  using Values = std::vector<ValueId>;
+  return {
+      {.name = "max_pool2d",
+       .doc = "y = the largest x in each window",
+       .attributes = attributes({}),
+       .rule_for = rule,
+       .infer = infer,
+       .gradient =
+           [](Gradient& g) {
+             return Values{g.call("max_pool2d_grad", {g.dy(), g.in(0)}, with_size(g))};
+           },
+       .kernel = max_kernel,
+       .samples = {"f32[2,2,12,6] (kernel=[2, 2], strides=[2, 2])",
+                   "f32[2,2,12,12] (kernel=[3, 3], pads=[1, 1, 1, 1], strides=[2, 2])",
+                   "f32[2,2,12,6] (dilations=[2, 1], kernel=[2, 3], pads=[1, 1, 1, 1])"}},
+      {.name = "max_pool2d_grad",
+       .doc = "the gradient of max_pool2d, of spatial size `size`, from dy and x",
+       .attributes = attributes({"size"}),
+       .rule_for = rule_max_gradient,
+       .linear = "{0}",
+       .infer = [](const Call& c) { return infer_gradient(c, true); },
+       .kernel = max_gradient_kernel,
+       .samples =
+           {"f32[2,2,6,3], f32[2,2,12,6] (kernel=[2, 2], size=[12, 6], strides=[2, 2])",
+            "f32[2,2,6,6], f32[2,2,12,12] (kernel=[3, 3], pads=[1, 1, 1, 1], size=[12, 12], strides=[2, 2])",
+            "f32[2,2,12,6], f32[2,2,12,6] (dilations=[2, 1], kernel=[2, 3], pads=[1, 1, 1, 1], size=[12, "
+            "6])"}},
+      {.name = "avg_pool2d",
+       .doc = "y = the mean of x in each window",
+       .attributes = attributes({"count_pads"}),
+       .rule_for = rule,
+       .linear = "{0}",
+       .infer = infer,
+       .gradient = [](Gradient& g) { return Values{g.call("avg_pool2d_grad", {g.dy()}, with_size(g))}; },
+       .kernel = avg_kernel,
+       .samples = {"f32[2,2,12,6] (kernel=[2, 2], strides=[2, 2])",
+                   "f32[2,2,12,12] (kernel=[3, 3], pads=[1, 1, 1, 1], strides=[2, 2])",
+                   "f32[2,2,12,6] (count_pads=false, dilations=[1, 2], kernel=[3, 2], pads=[1, 1, 1, 1])"}},
+      {.name = "avg_pool2d_grad",
+       .doc = "the gradient of avg_pool2d, of spatial size `size`, from dy",
+       .attributes = attributes({"count_pads", "size"}),
+       .rule_for = rule_avg_gradient,
+       .linear = "{0}",
+       .infer = [](const Call& c) { return infer_gradient(c, false); },
+       .kernel = avg_gradient_kernel,
+       .samples = {"f32[2,2,6,3] (kernel=[2, 2], size=[12, 6], strides=[2, 2])",
+                   "f32[2,2,6,6] (kernel=[3, 3], pads=[1, 1, 1, 1], size=[12, 12], strides=[2, 2])",
+                   "f32[2,2,12,6] (count_pads=false, dilations=[1, 2], kernel=[3, 2], pads=[1, 1, 1, 1], "
+                   "size=[12, 6])"}}};
+}
+
+}  // namespace shardwright::ops

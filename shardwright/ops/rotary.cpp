@@ -1,0 +1,100 @@
+// Rotary position embedding: each pair of elements of a row turns by an angle that grows with its position.
+//
+//   (a, b) -> (a cos t - b sin t, a sin t + b cos t),  t = s base^(-2 i / d)
+//
+// x is [..., s, d]. Pair i is (x[i], x[i + d/2]), as LLaMA's weights have it, or with `interleaved` (x[2i], x[2i+1]).
+// s is the position in the whole sequence, whatever part of it this rank holds. The gradient turns back.
+
+#include <array>
+#include <cmath>
+
+#include "shardwright/base/vectorize.h"
+#include "shardwright/graph/builder.h"
+#include "shardwright/ops/types.h"
+
+namespace shardwright::ops {
+namespace {
+
+constexpr std::int64_t most_pairs = 1024;
+
+std::vector<Type> infer(const Call& call) {
+  const Type type = common_type(call, 1);
+  if (type.shape.size() < 2) throw error("x is {} but needs a sequence and a feature dim", to_text(type));
+  const std::int64_t features = type.shape.back();
+  if (features % 2 != 0 || features > 2 * most_pairs)
+    throw error("x is {} but its last dim should be even and at most {}", to_text(type), 2 * most_pairs);
+  if (const double base = call.attributes.number("base", 10000); !(base > 0))
+    throw error("base is {} but must be positive; write for example (base=10000)", base);
+  return {type};
+}
+
+void kernel(const KernelCall& call) {
+  const std::int64_t features = call.loop("d").extent, pairs = features / 2;
+  const LoopBox::Part& sequence = call.loop("s");
+  const bool is_interleaved = call.attributes.flag("interleaved");
+  const double base = call.attributes.number("base", 10000);
+  const double sign = call.attributes.flag("inverse") ? -1 : 1;
+  const std::int64_t plane = sequence.extent * features;
+  const std::int64_t planes = plane == 0 ? 0 : call.operands[0].size() / plane;
+  visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
+    using C = Compute<T>;
+    std::array<double, most_pairs> rates;
+    std::array<C, most_pairs> cosines, sines;
+    for (std::int64_t i = 0; i < pairs; ++i)
+      rates[static_cast<std::size_t>(i)] =
+          std::pow(base, -2 * static_cast<double>(i) / static_cast<double>(features));
+    for (std::int64_t s = 0; s < sequence.extent; ++s) {
+      for (std::size_t i = 0; i < static_cast<std::size_t>(pairs); ++i) {
+        const double angle = static_cast<double>(sequence.offset + s) * rates[i];
+        cosines[i] = static_cast<C>(std::cos(angle));
+        sines[i] = static_cast<C>(sign * std::sin(angle));
+      }
+      vectorized([=, step = is_interleaved ? std::int64_t{2} : std::int64_t{1},
+                  apart = is_interleaved ? std::int64_t{1} : pairs, cosine = cosines.data(),
+                  sine = sines.data(), from = call.operands[0].as<T>().data() + s * features,
+                  to = call.results[0].as<T>().data() + s * features] {
+        for (std::int64_t p = 0; p < planes; ++p) {
+          const T* const x = from + p * plane;
+          T* const y = to + p * plane;
+#pragma GCC ivdep
+          for (std::int64_t i = 0; i < pairs; ++i) {
+            const C a = static_cast<C>(x[i * step]), b = static_cast<C>(x[i * step + apart]);
+            y[i * step] = static_cast<T>(a * cosine[i] - b * sine[i]);
+            y[i * step + apart] = static_cast<T>(a * sine[i] + b * cosine[i]);
+          }
+        }
+      });
+    }
+  });
+}
+
+std::vector<ValueId> gradient(Gradient& g) {
+  Attributes attributes = g.attributes();
+  attributes.set("inverse", !attributes.flag("inverse"));
+  return {g.call("rotary", {g.dy()}, std::move(attributes))};
+}
+
+}  // namespace
+
+std::vector<OpDef> rotary() {
+  return {{
+      .name = "rotary",
+      .doc = "pairs of elements of x[..., s, d] turned by s base^(-2 i / d); `inverse` turns back",
+      .attributes = {"base", "interleaved", "inverse"},
+      .rule = "... s d^ -> ... s d^",
+      .linear = "{0}",
+      .infer = infer,
+      .flops =
+          [](const Rule& rule) {
+            double n = 3;
+            for (const LoopDim& l : rule.loops) n *= static_cast<double>(l.size);
+            return n;
+          },
+      .gradient = gradient,
+      .kernel = kernel,
+      .samples = {"f32[6,4]", "f32[2,3,6,4] (base=100, interleaved=true)", "f32[2,6,4] (inverse=true)"},
+      .overwrites = {0},
+  }};
+}
+
+}  // namespace shardwright::ops

@@ -1,0 +1,111 @@
+// Operators whose kernel slides over the two last dims of [batch, channels, rows, columns]: convolution, pooling.
+//
+// Attributes: strides, dilations [2], pads [top, left, bottom, right]. A part of the outputs reads a window of the
+// inputs and a part of the inputs is read by a window of the outputs; rules say so, and kernels find by their loop
+// box where the window that they got begins.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+#include <variant>
+
+#include "shardwright/ops/types.h"
+
+namespace shardwright::ops {
+
+/// One spatial dim: output position q and tap k meet at input position q stride + k dilation - before.
+struct Spatial {
+  std::int64_t stride = 1, dilation = 1, before = 0, after = 0, kernel = 1;
+
+  std::int64_t reach() const { return (kernel - 1) * dilation; }
+  std::int64_t out(std::int64_t in) const { return (in + before + after - reach() - 1) / stride + 1; }
+  /// What outputs read of the input, and what inputs are read by of the output.
+  std::string reads() const { return fmt::format("~({} 1 {} {})", stride, -before, reach() - before); }
+  std::string is_read() const { return fmt::format("~(1 {} {} {})", stride, before - reach(), before); }
+};
+
+/// The numbers of attribute `name`, or `otherwise` for each if it is not there. Allocates nothing.
+template <std::size_t count>
+std::array<std::int64_t, count> numbers(const Attributes& a, const char* name, std::int64_t least,
+                                        std::int64_t otherwise) {
+  std::array<std::int64_t, count> out;
+  out.fill(otherwise);
+  if (const Attribute* given = a.find(name)) {
+    const auto* list = std::get_if<std::vector<std::int64_t>>(given);
+    if (!list || list->size() != count)
+      throw error("{}={} but must be {} integers", name, to_text(*given), count);
+    std::copy(list->begin(), list->end(), out.begin());
+  }
+  for (std::int64_t n : out)
+    if (n < least) throw error("{} has {} but starts at {}", name, n, least);
+  return out;
+}
+
+inline std::array<Spatial, 2> spatial_of(const Attributes& a, std::int64_t kh, std::int64_t kw) {
+  const auto strides = numbers<2>(a, "strides", 1, 1), dilations = numbers<2>(a, "dilations", 1, 1);
+  const auto pads = numbers<4>(a, "pads", 0, 0);  // top, left, bottom, right
+  return {Spatial{strides[0], dilations[0], pads[0], pads[2], kh},
+          Spatial{strides[1], dilations[1], pads[1], pads[3], kw}};
+}
+
+inline void check_images(const Call& call, std::size_t operand, const char* what) {
+  if (call.operands[operand].shape.size() != 4)
+    throw error("operand {} is {} but must be {}", operand, to_text(call.operands[operand]), what);
+}
+
+/// Attribute `size` of a gradient: the spatial size of what the window slid over to give dims 2 and 3 of `out`.
+inline std::array<std::int64_t, 2> size_of_input(const Call& call, const std::array<Spatial, 2>& spatial,
+                                                 const Shape& out) {
+  const auto size = numbers<2>(call.attributes, "size", 1, 1);
+  for (std::size_t d = 0; d < 2; ++d)
+    if (spatial[d].out(size[d]) != out[2 + d])
+      throw error("size={} does not give the {} of dim {}", size[d], out[2 + d], 2 + d);
+  return size;
+}
+
+/// A spatial dim on one rank: output position q (local) and tap k meet at input position
+/// q stride + k dilation + shift (local), if that lies in [0, in).
+struct Local {
+  std::int64_t stride, dilation, kernel, in, out, shift;
+
+  std::int64_t input(std::int64_t q, std::int64_t k) const { return q * stride + k * dilation + shift; }
+  /// Output positions that tap `k` joins to input positions in [begin, end).
+  Range outputs(std::int64_t k, std::int64_t begin, std::int64_t end) const {
+    const auto first = [&](std::int64_t position) {  // the first output whose input is at least `position`
+      const std::int64_t distance = position - input(0, k);
+      return distance <= 0 ? 0 : std::min((distance + stride - 1) / stride, out);
+    };
+    const std::int64_t from = first(begin);
+    return {from, std::max(from, first(end))};
+  }
+};
+
+/// First position of a window, as layouts cut it.
+inline std::int64_t window_begin(std::int64_t part_begin, std::int64_t num, std::int64_t den,
+                                 std::int64_t low) {
+  const std::int64_t n = part_begin * num + low;
+  return n <= 0 ? 0 : (n + den - 1) / den;
+}
+
+/// Where rank's parts lie: `out_begin` and `in_begin` are global positions of the first local ones.
+inline Local local(const Spatial& s, std::int64_t in, std::int64_t out, std::int64_t in_begin,
+                   std::int64_t out_begin) {
+  return {s.stride, s.dilation, s.kernel, in, out, out_begin * s.stride - s.before - in_begin};
+}
+
+/// The part of outputs [q, ...) is this rank's and its inputs are a window, or the other way round.
+inline Local with_window_of_inputs(const Spatial& s, const KernelCall& call, const char* loop,
+                                   std::int64_t in) {
+  const LoopBox::Part& part = call.loop(loop);
+  return local(s, in, part.extent, window_begin(part.offset, s.stride, 1, -s.before), part.offset);
+}
+inline Local with_window_of_outputs(const Spatial& s, const KernelCall& call, const char* loop,
+                                    std::int64_t out) {
+  const LoopBox::Part& part = call.loop(loop);
+  return local(s, part.extent, out, part.offset,
+               window_begin(part.offset, 1, s.stride, s.before - s.reach()));
+}
+
+}  // namespace shardwright::ops

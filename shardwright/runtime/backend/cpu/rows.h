@@ -1,0 +1,31 @@
+// A result that can be made some rows at a time: what stands before a chain of point-wise calls.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "shardwright/runtime/backend/backend.h"
+
+namespace shardwright::cpu {
+
+/// The result seen as a matrix: its last dim is a row.
+struct Rows {
+  std::int64_t count = 0;
+  std::int64_t panel = 0;  // how many to make at a time, so that they are still in the cache afterwards
+  /// Writes rows [first, first + n) to `y`: all, or a panel that begins at a multiple of `panel`. Allocates nothing.
+  std::function<void(std::int64_t first, std::int64_t n, std::byte* y)> make;
+
+  explicit operator bool() const { return static_cast<bool>(make); }
+};
+
+/// Bytes of a panel: a quarter of a core's second-level cache, beside what the product packs and the chain reads.
+constexpr std::int64_t panel_bytes = std::int64_t{1} << 19;
+
+/// The product behind a matmul or outer_product; nothing if it is not for us (16-bit and integer types, empty
+/// tensors).
+Rows product_rows(const FusedCall& call);
+
+/// Point-wise calls that run block by block, behind `head` if there is one: then the first call is the head's.
+PreparedKernel pointwise(std::span<const FusedCall> calls, Rows head = {});
+
+}  // namespace shardwright::cpu
