@@ -7,6 +7,7 @@
 //   Traced y = matmul1(x, weight);
 #pragma once
 
+#include <concepts>
 #include <initializer_list>
 #include <optional>
 #include <string>
@@ -90,8 +91,9 @@ class Operator {
   Operator& shard(const std::vector<Split>& in, const std::vector<Split>& out = {});
 
   /// Adds the call to the trace of its operands. At least one operand must be a traced value.
-  Traced operator()(const Operand& a) const { return call({a}); }
-  Traced operator()(const Operand& a, const Operand& b) const { return call({a, b}); }
+  Traced operator()(const std::convertible_to<Operand> auto&... operands) const {
+    return call({operands...});
+  }
 
   const std::string& name() const { return name_; }
 

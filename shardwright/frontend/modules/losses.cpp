@@ -1,20 +1,6 @@
-#include "shardwright/frontend/modules.h"
-
-#include <cmath>
+#include "shardwright/frontend/modules/losses.h"
 
 namespace shardwright {
-
-Dense::Dense(const std::string& name, std::int64_t in, std::int64_t out, Options options)
-    : matmul(shardwright::matmul(name + ".matmul")),
-      add(shardwright::add(name + ".add")),
-      weight{name + ".weight", {in, out}, uniform(1 / std::sqrt(static_cast<double>(in)))},
-      bias{name + ".bias", {out}, uniform(1 / std::sqrt(static_cast<double>(in)))},
-      has_bias(options.bias) {}
-
-Traced Dense::operator()(Traced x) const {
-  const Traced y = matmul(x, weight);
-  return has_bias ? add(y, bias) : y;
-}
 
 Traced CrossEntropyLoss::operator()(Traced logits, Traced labels) const {
   Trace& trace = *logits.trace;

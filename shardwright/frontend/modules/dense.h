@@ -1,0 +1,29 @@
+// Dense layers.
+#pragma once
+
+#include <string>
+
+#include "shardwright/frontend/operator.h"
+
+namespace shardwright {
+
+/// y = x w + b. Parameters `NAME.weight` (in, out) and `NAME.bias`; operators `NAME.matmul` and `NAME.add`.
+/// Both start uniform in +-1/sqrt(in).
+struct Dense {
+  struct Options {
+    bool bias = true;
+  };
+  Dense(const std::string& name, std::int64_t in, std::int64_t out) : Dense(name, in, out, Options{}) {}
+  Dense(const std::string& name, std::int64_t in, std::int64_t out, Options options);
+
+  /// Shapes: x [..., in] -> [..., out]
+  Traced operator()(Traced x) const;
+
+  Operator matmul;
+  Operator add;
+  Parameter weight;
+  Parameter bias;
+  bool has_bias;
+};
+
+}  // namespace shardwright

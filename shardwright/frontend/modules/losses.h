@@ -1,0 +1,27 @@
+// Losses: scalars that training minimises.
+#pragma once
+
+#include <string_view>
+
+#include "shardwright/frontend/trace.h"
+
+namespace shardwright {
+
+/// Mean over the batch of the cross entropy of softmax(logits) and integer labels.
+/// Shapes: logits [batch, classes], labels [batch] -> scalar
+struct CrossEntropyLoss {
+  Traced operator()(Traced logits, Traced labels) const;
+};
+
+/// Mean of |x - y|, and of (x - y)^2, over all elements.
+struct MeanAbsoluteError {
+  Traced operator()(Traced x, Traced y) const;
+};
+struct MeanSquaredError {
+  Traced operator()(Traced x, Traced y) const;
+};
+
+/// The loss called `name`, as --loss names it. Throws: Error that lists them.
+Traced loss_called(std::string_view name, Traced prediction, Traced label);
+
+}  // namespace shardwright
