@@ -6,21 +6,17 @@
 
 #include <cstdlib>
 #include <iostream>
-#include <optional>
-#include <sstream>
 
-#include "shardwright/autodiff/train_step.h"
-#include "shardwright/base/random.h"
-#include "shardwright/cli/training_data.h"
-#include "shardwright/frontend/model.h"
-#include "shardwright/graph/op.h"
-#include "shardwright/passes/compile.h"
 #include "shardwright/runtime/safetensors.h"
-#include "shardwright/runtime/session.h"
 #include "tests/support/on_each_rank.h"
+#include "tests/support/training_run.h"
 
 namespace shardwright {
 namespace {
+
+using testing::difference;
+using testing::Outcome;
+using testing::TrainingRun;
 
 struct Reference {
   std::string name;
@@ -31,131 +27,23 @@ struct Reference {
   double weight_tolerance = 1e-4;  // of the weights in f32
   std::string annotations;         // the seeds', for 8 devices
   std::vector<int> devices{2, 4, 8};
+
+  TrainingRun run(DType precision) const { return {model, file, optimizer, precision}; }
 };
 void PrintTo(const Reference& r, std::ostream* out) { *out << r.name; }
 
-std::string path_of(const std::string& file) { return "tests/reference/" + file + ".safetensors"; }
-
-struct Outcome {
-  std::vector<double> losses;
-  std::map<std::string, std::vector<double>> weights;
-  SessionStatistics statistics;
-};
-
-/// The train step of the model, ready to be planned.
-Model train_model(const Reference& r, DType precision) {
-  Model model = build_model(r.model, {.global_batch = std::nullopt, .precision = precision, .loss = ""});
-  add_train_step(model.graph, model.loss, r.optimizer);
-  return model;
-}
-
-/// Nothing if this process has none of the program's ranks.
-std::optional<Outcome> run(const Reference& r, const Model& model, Program program) {
-  const auto session = session_of(std::move(program), {.seed = 7});
-  if (!session) return std::nullopt;
-  std::ostringstream notices;
-  const TrainingData data = training_data(model, r.file.empty() ? "" : path_of(r.file), "", 7, notices);
-  if (!r.file.empty())
-    for (const auto& [name, value] : initial_parameters(model.graph, path_of(r.file)))
-      session->set(name, value);
-  Outcome out{.losses = {}, .weights = {}, .statistics = session->statistics()};
-  const std::int64_t steps = data.batches_per_epoch ? data.batches_per_epoch : 8;
-  for (std::int64_t step = 0; step < steps; ++step)
-    out.losses.push_back(to_doubles(session->step(data.batch(step))[0])[0]);
-  for (const Node& node : model.graph.nodes)
-    if (node.op->kind == OpKind::parameter) {
-      const std::string& name = model.graph.value(node.results[0]).name;
-      out.weights[name] = to_doubles(session->get(name));
-    }
-  return out;
-}
-
-std::optional<Outcome> run_planned(const Reference& r, DType precision, PlanRequest request) {
-  const Model model = train_model(r, precision);
-  request.model = r.model;
-  return run(r, model, compile(model.graph, make_plan(model.graph, request)));
-}
-
 std::optional<Outcome> run_alone(const Reference& r, DType precision) {
-  return run_planned(r, precision, {.devices = 1, .parallel = Parallel::stand_alone});
+  return testing::run_alone(r.run(precision));
 }
-
-/// Largest difference relative to the largest magnitude.
-double difference(const std::vector<double>& a, const std::vector<double>& b) {
-  double most = 0, scale = 1e-30;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    most = std::max(most, std::abs(a[i] - b[i]));
-    scale = std::max(scale, std::abs(b[i]));
-  }
-  return a.size() == b.size() ? most / scale : 1e30;
+std::optional<Outcome> run_planned(const Reference& r, DType precision, PlanRequest request) {
+  return testing::run_planned(r.run(precision), std::move(request));
 }
-
-/// Where both are: rank 0 has part in every run.
-void expect_same(const std::optional<Outcome>& have, const std::optional<Outcome>& want, double tolerance,
-                 double weight_tolerance) {
-  if (!have || !want) return;
-  ASSERT_EQ(have->losses.size(), want->losses.size());
-  for (std::size_t s = 0; s < want->losses.size(); ++s)
-    EXPECT_NEAR(have->losses[s], want->losses[s], tolerance * std::abs(want->losses[s])) << "step " << s;
-  for (const auto& [name, values] : want->weights)
-    EXPECT_LE(difference(have->weights.at(name), values), weight_tolerance) << name;
-}
-
-/// As names, the way a plan file says it.
-PlannedOperator planned(const Graph& graph, NodeId id, const Rule& rule, const Strategy& strategy,
-                        const Mesh& mesh) {
-  PlannedOperator out{.name = graph.name_of(id), .kind = graph.node(id).op->name};
-  const auto add = [&](const std::string& key, const Axes& axes) {
-    std::vector<std::string> names;
-    for (int a : axes) names.push_back(mesh.axes[static_cast<std::size_t>(a)].name);
-    if (!names.empty()) out.strategy.emplace_back(key, names);
-  };
-  for (std::size_t l = 0; l < rule.loops.size(); ++l) add(rule.loops[l].name, strategy.loops[l]);
-  for (std::size_t g = 0; g < rule.linear.size(); ++g) add(fmt::format("+{}", g), strategy.linear[g]);
-  return out;
-}
-
-/// A random factorisation of `devices` into axes, and random legal strategies of all forward nodes.
-/// Leaves lie as their first user wants them. It has been through its file's text.
-Plan random_plan(const Graph& graph, int devices, std::uint64_t seed) {
-  const RandomStream stream(seed, "plan");
-  std::uint64_t next = 0;
-  const auto below = [&](std::size_t n) {
-    return static_cast<std::size_t>(stream.below(next++, static_cast<std::int64_t>(n)));
-  };
-  Mesh mesh;
-  for (int rest = devices; rest > 1;) {
-    int size = 2 + static_cast<int>(below(static_cast<std::size_t>(rest) - 1));
-    while (rest % size) --size;
-    if (size == 1) size = rest;
-    mesh.axes.push_back({fmt::format("a{}", mesh.axes.size()), size});
-    rest /= size;
-  }
-  Plan plan{.fingerprint = fingerprint_of(graph),
-            .devices = devices,
-            .cluster = fmt::format("cpu:{}", devices),
-            .parallel = "auto_parallel",
-            .meshes = {mesh}};
-  for (NodeId id : graph.node_ids()) {
-    const Node& node = graph.node(id);
-    if (node.op->kind != OpKind::compute || node.phase != Phase::forward) continue;
-    const Rule rule = rule_of(graph, node);
-    const auto all = legal_strategies(rule, mesh, {.linear = true, .all_orders = true});
-    const Strategy& strategy = all[below(all.size())];
-    plan.operators.push_back(planned(graph, id, rule, strategy, mesh));
-    const NodeLayouts layouts = layouts_of(rule, strategy);
-    for (std::size_t i = 0; i < node.operands.size(); ++i) {
-      const Value& v = graph.value(node.operands[i]);
-      if (graph.node(v.producer).op->kind != OpKind::compute)
-        plan.layouts.emplace(v.name, to_text(reduced(layouts.operands[i]), mesh));
-    }
-  }
-  return parse_plan(to_json(plan), "random plan");
-}
-
 std::optional<Outcome> run_random(const Reference& r, DType precision, int devices, std::uint64_t seed) {
-  const Model model = train_model(r, precision);
-  return run(r, model, compile(model.graph, random_plan(model.graph, devices, seed)));
+  return testing::run_random(r.run(precision), devices, seed);
+}
+void expect_same(const std::optional<Outcome>& have, const std::optional<Outcome>& want, double losses,
+                 double weights) {
+  testing::expect_same(have, want, {losses, weights});
 }
 
 class References : public ::testing::TestWithParam<Reference> {
@@ -174,11 +62,8 @@ class ReferencesOfPyTorch : public References {};
 TEST_P(ReferencesOfPyTorch, losses_of_one_device_are_the_same) {
   const std::optional<Outcome> have = run_alone(r(), DType::f32);
   if (!have) return;  // another process has it
-  const SafetensorsFile file = SafetensorsFile::open(path_of(r().file));
-  const std::vector<double> want = to_doubles(file.read("loss"));
-  ASSERT_EQ(have->losses.size(), want.size());
-  for (std::size_t s = 0; s < want.size(); ++s)
-    EXPECT_NEAR(have->losses[s], want[s], r().tolerance * std::abs(want[s])) << "step " << s;
+  testing::expect_losses_of_reference(*have, r().run(DType::f32), r().tolerance);
+  const SafetensorsFile file = SafetensorsFile::open(testing::path_of_reference(r().file));
   for (const std::string& name : file.names())
     if (name.starts_with("final.")) {
       EXPECT_LE(difference(have->weights.at(name.substr(6)), to_doubles(file.read(name))),

@@ -1,0 +1,15 @@
+// Plans drawn at random, for tests that any legal plan computes the same.
+#pragma once
+
+#include <cstdint>
+
+#include "shardwright/plan/plan.h"
+
+namespace shardwright::testing {
+
+/// A random factorisation of `devices` into axes, and random legal strategies (partial operands and all orders of axes
+/// included) of all forward nodes of `graph`. Leaves lie as their first user wants them. It has been through its
+/// file's text.
+Plan random_plan(const Graph& graph, int devices, std::uint64_t seed);
+
+}  // namespace shardwright::testing

@@ -1,0 +1,91 @@
+#include "tests/support/training_run.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "shardwright/cli/training_data.h"
+#include "shardwright/graph/op.h"
+#include "shardwright/passes/compile.h"
+#include "shardwright/runtime/safetensors.h"
+#include "tests/support/on_each_rank.h"
+#include "tests/support/random_plan.h"
+
+namespace shardwright::testing {
+namespace {
+
+/// The train step of the model, ready to be planned.
+Model train_model(const TrainingRun& run) {
+  Model model = build_model(run.model, {.global_batch = {}, .precision = run.precision, .loss = ""});
+  add_train_step(model.graph, model.loss, run.optimizer);
+  return model;
+}
+
+std::optional<Outcome> run_program(const TrainingRun& run, const Model& model, Program program) {
+  const auto session = session_of(std::move(program), {.seed = 7});
+  if (!session) return std::nullopt;
+  const std::string path = run.file.empty() ? "" : path_of_reference(run.file);
+  std::ostringstream notices;
+  const TrainingData data = training_data(model, path, "", 7, notices);
+  if (!path.empty())
+    for (const auto& [name, value] : initial_parameters(model.graph, path)) session->set(name, value);
+  Outcome out{.losses = {}, .weights = {}, .statistics = session->statistics()};
+  const std::int64_t steps = data.batches_per_epoch ? data.batches_per_epoch : 8;
+  for (std::int64_t step = 0; step < steps; ++step)
+    out.losses.push_back(to_doubles(session->step(data.batch(step))[0])[0]);
+  for (const Node& node : model.graph.nodes)
+    if (node.op->kind == OpKind::parameter) {
+      const std::string& name = model.graph.value(node.results[0]).name;
+      out.weights[name] = to_doubles(session->get(name));
+    }
+  return out;
+}
+
+}  // namespace
+
+std::string path_of_reference(const std::string& file) { return "tests/reference/" + file + ".safetensors"; }
+
+std::optional<Outcome> run_alone(const TrainingRun& run) {
+  return run_planned(run, {.devices = 1, .parallel = Parallel::stand_alone});
+}
+
+std::optional<Outcome> run_planned(const TrainingRun& run, PlanRequest request) {
+  const Model model = train_model(run);
+  request.model = run.model;
+  return run_program(run, model, compile(model.graph, make_plan(model.graph, request)));
+}
+
+std::optional<Outcome> run_random(const TrainingRun& run, int devices, std::uint64_t seed) {
+  const Model model = train_model(run);
+  return run_program(run, model, compile(model.graph, random_plan(model.graph, devices, seed)));
+}
+
+double difference(const std::vector<double>& a, const std::vector<double>& b) {
+  double most = 0, scale = 1e-30;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    most = std::max(most, std::abs(a[i] - b[i]));
+    scale = std::max(scale, std::abs(b[i]));
+  }
+  return a.size() == b.size() ? most / scale : 1e30;
+}
+
+void expect_losses_of_reference(const Outcome& have, const TrainingRun& run, double losses) {
+  const std::vector<double> want =
+      to_doubles(SafetensorsFile::open(path_of_reference(run.file)).read("loss"));
+  ASSERT_EQ(have.losses.size(), want.size());
+  for (std::size_t s = 0; s < want.size(); ++s)
+    EXPECT_NEAR(have.losses[s], want[s], losses * std::abs(want[s])) << "step " << s;
+}
+
+void expect_same(const std::optional<Outcome>& have, const std::optional<Outcome>& want,
+                 const Tolerance& tolerance) {
+  if (!have || !want) return;
+  ASSERT_EQ(have->losses.size(), want->losses.size());
+  for (std::size_t s = 0; s < want->losses.size(); ++s)
+    EXPECT_NEAR(have->losses[s], want->losses[s], tolerance.losses * std::abs(want->losses[s]))
+        << "step " << s;
+  for (const auto& [name, values] : want->weights)
+    EXPECT_LE(difference(have->weights.at(name), values), tolerance.weights) << name;
+}
+
+}  // namespace shardwright::testing

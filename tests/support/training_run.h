@@ -1,0 +1,52 @@
+// Whole training runs for tests: a model by name with an optimizer, on one device or under a plan, from the tensors of
+// a reference (tests/reference) or from initial values and synthetic data of its own.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shardwright/autodiff/train_step.h"
+#include "shardwright/frontend/model.h"
+#include "shardwright/plan/plan.h"
+#include "shardwright/runtime/session.h"
+
+namespace shardwright::testing {
+
+struct TrainingRun {
+  std::string model;  // as on the command line
+  std::string file;   // tests/reference/FILE.safetensors; empty: synthetic data, initial values of seed 7
+  OptimizerChoice optimizer;
+  DType precision = DType::f32;
+};
+
+struct Outcome {
+  std::vector<double> losses;                          // of every step, before its update
+  std::map<std::string, std::vector<double>> weights;  // after the last step, by name
+  SessionStatistics statistics;
+};
+
+std::string path_of_reference(const std::string& file);
+
+/// The steps of the reference, or 8, on one device, under the plan that `request` makes (its model is set), or under
+/// random_plan. Nothing if this process has none of the ranks (tests/support/on_each_rank.h).
+std::optional<Outcome> run_alone(const TrainingRun& run);
+std::optional<Outcome> run_planned(const TrainingRun& run, PlanRequest request);
+std::optional<Outcome> run_random(const TrainingRun& run, int devices, std::uint64_t seed);
+
+/// Largest difference relative to the largest magnitude of `b`.
+double difference(const std::vector<double>& a, const std::vector<double>& b);
+
+/// Each loss within `losses` of the reference's in the same file, relative.
+void expect_losses_of_reference(const Outcome& have, const TrainingRun& run, double losses);
+
+struct Tolerance {
+  double losses = 0;   // relative to each
+  double weights = 0;  // relative to the largest element of each
+};
+/// Expects the same where both are: rank 0 has part in every run.
+void expect_same(const std::optional<Outcome>& have, const std::optional<Outcome>& want,
+                 const Tolerance& tolerance);
+
+}  // namespace shardwright::testing
