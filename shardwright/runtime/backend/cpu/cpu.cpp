@@ -7,7 +7,9 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "shardwright/runtime/backend/cpu/convolution.h"
 #include "shardwright/runtime/backend/cpu/rows.h"
+#include "shardwright/runtime/backend/cpu/scratch.h"
 
 namespace shardwright {
 namespace {
@@ -52,8 +54,12 @@ class Cpu final : public Backend {
     if (rows)
       return PreparedKernel(
           [rows = std::move(rows), y = first.call.results[0].data] { rows.make(0, rows.count, y); });
+    if (PreparedKernel kernel = cpu::convolution_by_columns(first, workspace_)) return kernel;
     return PreparedKernel([kernel = first.op.kernel, call = first.call] { kernel(call); });
   }
+
+ private:
+  cpu::Workspace workspace_;
 };
 
 }  // namespace

@@ -28,4 +28,10 @@ struct Product {
 Rows product_f32(const Product& p);
 Rows product_f64(const Product& p);
 
+/// One matrix product (`p.batch` is 1) now, for kernels that know their operands only when they run. Memory for
+/// packing: of f64 `packing_bytes_f64` at `packing`.
+void multiply_f32(const Product& p, std::byte* y);
+void multiply_f64(const Product& p, std::byte* y, std::byte* packing);
+extern const std::int64_t packing_bytes_f64;
+
 }  // namespace shardwright::cpu

@@ -19,14 +19,17 @@ namespace {
 
 const float* floats(const std::byte* data) { return reinterpret_cast<const float*>(data); }
 
+/// Rows [first, first + n) of one matrix.
+void multiply_rows(const Product& p, std::int64_t first, std::int64_t n, std::byte* y) {
+  const float* const a = floats(p.a) + (p.transpose_a ? first : first * p.k);
+  const auto status = dnnl_sgemm(p.transpose_a ? 'T' : 'N', p.transpose_b ? 'T' : 'N', n, p.n, p.k, 1.0F, a,
+                                 p.transpose_a ? p.m : p.k, floats(p.b), p.transpose_b ? p.k : p.n, 0.0F,
+                                 reinterpret_cast<float*>(y), p.n);
+  require(status == dnnl_success, "dnnl_sgemm says {}", static_cast<int>(status));
+}
+
 Rows one(const Product& p) {
-  const auto make = [p](std::int64_t first, std::int64_t n, std::byte* y) {
-    const float* const a = floats(p.a) + (p.transpose_a ? first : first * p.k);
-    const auto status = dnnl_sgemm(p.transpose_a ? 'T' : 'N', p.transpose_b ? 'T' : 'N', n, p.n, p.k, 1.0F, a,
-                                   p.transpose_a ? p.m : p.k, floats(p.b), p.transpose_b ? p.k : p.n, 0.0F,
-                                   reinterpret_cast<float*>(y), p.n);
-    require(status == dnnl_success, "dnnl_sgemm says {}", static_cast<int>(status));
-  };
+  const auto make = [p](std::int64_t first, std::int64_t n, std::byte* y) { multiply_rows(p, first, n, y); };
   return {.count = p.m, .panel = p.panel_rows(sizeof(float)), .make = make};
 }
 
@@ -107,6 +110,8 @@ Rows many(const Product& p) {
 }
 
 }  // namespace
+
+void multiply_f32(const Product& p, std::byte* y) { multiply_rows(p, 0, p.m, y); }
 
 Rows product_f32(const Product& p) { return p.batch == 1 ? one(p) : many(p); }
 

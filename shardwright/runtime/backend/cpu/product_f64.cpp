@@ -61,10 +61,11 @@ void pack(const Matrix& m, std::int64_t k, std::int64_t n, std::int64_t padded, 
 
 class Blocked {
  public:
-  explicit Blocked(const Product& p)
+  /// Packs in the `packing_bytes_f64` bytes at `packing`.
+  Blocked(const Product& p, std::byte* packing)
       : p_(p),
-        strip_(depth * rows * sizeof(double)),
-        panels_(depth * width * sizeof(double)),
+        panels_(reinterpret_cast<double*>(packing)),
+        strip_(panels_ + depth * width),
         tile_(fastest()) {}
 
   /// Rows [first, first + n) of all matrices, one below the other.
@@ -89,19 +90,16 @@ class Blocked {
   /// Adds what k in [l, l + depth) contributes to columns [j, j + width) of y: [m, n]; the first l stores.
   void block(const Matrix& a, const Matrix& b, std::int64_t m, std::int64_t j, std::int64_t l,
              double* y) const {
-    auto* const panels =
-        reinterpret_cast<double*>(panels_.data());                 // packed b: [strip of columns][k, columns]
-    auto* const strip = reinterpret_cast<double*>(strip_.data());  // packed a: [k, rows]
     const std::int64_t k = std::min(depth, p_.k - l), n = std::min(width, p_.n - j);
     for (std::int64_t c = 0; c < n; c += columns)
       pack({b.at(l, j + c), b.row_stride, b.column_stride}, k, std::min(columns, n - c), columns,
-           panels + c * depth);
+           panels_ + c * depth);
     for (std::int64_t i = 0; i < m; i += rows) {
       const std::int64_t height = std::min(rows, m - i);
-      pack({a.at(i, l), a.column_stride, a.row_stride}, k, height, rows, strip);
+      pack({a.at(i, l), a.column_stride, a.row_stride}, k, height, rows, strip_);
       for (std::int64_t c = 0; c < n; c += columns) {
         Tile tile;
-        tile_(strip, panels + c * depth, k, tile);
+        tile_(strip_, panels_ + c * depth, k, tile);
         store(tile, height, std::min(columns, n - c), l > 0, y + i * p_.n + j + c);
       }
     }
@@ -113,17 +111,23 @@ class Blocked {
   }
 
   Product p_;
-  Scratch strip_;
-  Scratch panels_;
+  double* panels_;  // packed b: [strip of columns][k, columns]
+  double* strip_;   // packed a: [k, rows]
   Multiply tile_;
 };
 
 }  // namespace
 
+const std::int64_t packing_bytes_f64 = depth * (width + rows) * static_cast<std::int64_t>(sizeof(double));
+
+void multiply_f64(const Product& p, std::byte* y, std::byte* packing) {
+  Blocked(p, packing).run(0, p.m, reinterpret_cast<double*>(y));
+}
+
 Rows product_f64(const Product& p) {
-  const auto make = [blocked = std::make_shared<Blocked>(p)](std::int64_t first, std::int64_t n,
-                                                             std::byte* y) {
-    blocked->run(first, n, reinterpret_cast<double*>(y));
+  const auto packing = std::make_shared<Scratch>(static_cast<std::size_t>(packing_bytes_f64));
+  const auto make = [p, packing](std::int64_t first, std::int64_t n, std::byte* y) {
+    Blocked(p, packing->data()).run(first, n, reinterpret_cast<double*>(y));
   };
   return {.count = p.batch * p.m, .panel = p.panel_rows(sizeof(double)), .make = make};
 }

@@ -23,4 +23,20 @@ class Scratch {
   std::unique_ptr<std::byte, Free> bytes_;
 };
 
+/// Memory that the kernels of a rank use in turns: as much as the one that asks for most. It moves when more is
+/// asked for, so kernels ask where it is when they run.
+class Workspace {
+ public:
+  void reserve(std::size_t bytes) {
+    if (bytes <= size_) return;
+    memory_ = Scratch(bytes);
+    size_ = bytes;
+  }
+  std::byte* data() const { return memory_.data(); }
+
+ private:
+  Scratch memory_;
+  std::size_t size_ = 0;
+};
+
 }  // namespace shardwright::cpu

@@ -1,0 +1,104 @@
+// The CPU backend's convolutions against the reference kernels: whole, and what every rank computes of a split.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "shardwright/layout/sharded_tensor.h"
+#include "shardwright/runtime/backend/cpu/cpu.h"
+#include "tests/support/compare.h"
+#include "tests/support/evaluate.h"
+#include "tests/support/samples.h"
+
+namespace shardwright {
+namespace {
+
+struct Case {
+  const char* name;
+  const char* op;
+  const char* sample;
+};
+
+const std::vector<Case> cases{
+    {"forward", "conv2d", "f32[4,6,12,7], f32[12,6,3,3] (pads=[1, 1, 1, 1])"},
+    {"forward_strided", "conv2d", "f32[2,12,12,9], f32[6,12,3,3] (pads=[1, 1, 1, 1], strides=[2, 2])"},
+    {"forward_dilated", "conv2d", "f32[2,8,12,13], f32[6,8,3,2] (dilations=[2, 3], pads=[2, 0, 1, 4])"},
+    {"forward_grouped", "conv2d", "f32[2,24,6,6], f32[36,4,3,3] (groups=6, pads=[1, 1, 1, 1])"},
+    {"forward_pointwise", "conv2d", "f32[4,18,6,5], f32[12,18,1,1] (strides=[2, 1])"},
+    {"forward_in_strips", "conv2d", "f32[2,36,4,70], f32[2,36,5,5] (pads=[2, 2, 2, 2])"},
+    {"forward_per_channel", "conv2d", "f32[2,6,12,6], f32[6,1,3,3] (groups=6, pads=[1, 1, 1, 1])"},
+    {"data", "conv2d_data_grad", "f32[4,12,12,7], f32[12,6,3,3] (pads=[1, 1, 1, 1], size=[12, 7])"},
+    {"data_strided", "conv2d_data_grad",
+     "f32[2,6,6,5], f32[6,12,3,3] (pads=[1, 1, 1, 1], size=[12, 9], strides=[2, 2])"},
+    {"data_dilated", "conv2d_data_grad",
+     "f32[2,6,11,14], f32[6,8,3,2] (dilations=[2, 3], pads=[2, 0, 1, 4], size=[12, 13])"},
+    {"data_grouped", "conv2d_data_grad",
+     "f32[2,36,6,6], f32[36,4,3,3] (groups=6, pads=[1, 1, 1, 1], size=[6, 6])"},
+    {"data_in_strips", "conv2d_data_grad", "f32[2,2,4,70], f32[2,36,5,5] (pads=[2, 2, 2, 2], size=[4, 70])"},
+    {"data_skipped_pixels", "conv2d_data_grad",
+     "f32[2,6,4,4], f32[6,12,1,1] (size=[12, 11], strides=[3, 3])"},
+    {"weight", "conv2d_weight_grad", "f32[4,6,12,7], f32[4,12,12,7] (kernel=[3, 3], pads=[1, 1, 1, 1])"},
+    {"weight_strided", "conv2d_weight_grad",
+     "f32[2,12,12,9], f32[2,6,6,5] (kernel=[3, 3], pads=[1, 1, 1, 1], strides=[2, 2])"},
+    {"weight_dilated", "conv2d_weight_grad",
+     "f32[2,8,12,13], f32[2,6,11,14] (dilations=[2, 3], kernel=[3, 2], pads=[2, 0, 1, 4])"},
+    {"weight_grouped", "conv2d_weight_grad",
+     "f32[2,24,6,6], f32[2,36,6,6] (groups=6, kernel=[3, 3], pads=[1, 1, 1, 1])"},
+    {"weight_in_strips", "conv2d_weight_grad",
+     "f32[2,36,4,70], f32[2,2,4,70] (kernel=[5, 5], pads=[2, 2, 2, 2])"},
+};
+
+const std::vector<Mesh> meshes{{{{"a", 1}}}, {{{"a", 2}}}, {{{"a", 3}}}, {{{"a", 2}, {"b", 2}}}};
+
+class CpuConvolutions : public ::testing::TestWithParam<Case> {
+ protected:
+  /// What the backend makes of the part `box`, run twice.
+  Tensor prepared(const OpDef& op, std::vector<Tensor> in, const Type& result, const Attributes& attributes,
+                  const Rule& rule, const LoopBox& box) {
+    Tensor out(result);
+    std::fill(out.bytes().begin(), out.bytes().end(), std::byte{1});
+    std::vector<TensorView> operands;
+    for (Tensor& t : in) operands.push_back(t.view());
+    const std::vector<TensorView> results{out.view()};
+    const PreparedKernel kernel = backend_->prepare(op, {operands, results, attributes, rule, box});
+    for (int run = 0; run < 2; ++run) kernel();
+    return out;
+  }
+
+  std::unique_ptr<Backend> backend_ = cpu_backend();
+};
+
+TEST_P(CpuConvolutions, equal_the_reference_on_every_rank_of_every_split) {
+  const OpDef& op = find_op(GetParam().op);
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const Sample s = with_floating(parse_sample(GetParam().sample), dtype);
+    const std::vector<Tensor> in = draw(s, Values::integers, 1);
+    const std::vector<Type> types = types_of(in), whole = infer(op, {types, {}, s.attributes});
+    const Rule rule = rule_of(op, {types, whole, s.attributes});
+    for (const Mesh& mesh : meshes)
+      for (const Strategy& strategy : legal_strategies(rule, mesh)) {
+        const NodeLayouts layouts = layouts_of(rule, strategy);
+        const bool is_split = std::any_of(strategy.loops.begin(), strategy.loops.end(),
+                                          [](const Axes& a) { return !a.empty(); });
+        for (int r = 0; r < (is_split ? mesh.size() : 1); ++r) {
+          SCOPED_TRACE(fmt::format("{} {} {} rank {}", name_of(dtype), to_text(mesh),
+                                   to_text(strategy, rule, mesh), r));
+          std::vector<Tensor> part;
+          for (std::size_t i = 0; i < in.size(); ++i)
+            part.push_back(take(in[i], box(layouts.operands[i], mesh, in[i].shape(), r)));
+          const Type result{dtype, box(layouts.results[0], mesh, whole[0].shape, r).extent};
+          const LoopBox loops = loop_box(rule, strategy, mesh, r);
+          const Attributes local =
+              op.localize ? op.localize({types_of(part), std::span(&result, 1), s.attributes}) : s.attributes;
+          const Tensor want = run_kernel(op, part, {&result, 1}, local, rule, loops)[0];
+          ASSERT_TRUE(is_close(prepared(op, part, result, local, rule, loops), want));
+        }
+      }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CpuConvolutions, ::testing::ValuesIn(cases),
+                         [](const auto& each) { return each.param.name; });
+
+}  // namespace
+}  // namespace shardwright
