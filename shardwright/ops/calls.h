@@ -28,12 +28,15 @@ inline ValueId shifted(Builder& builder, ValueId x, double by) {
 }
 
 /// The loss of softmax(logits) against one label per row, in steps that reduce over the classes: they may be split
-/// like any other dim, and no rank ever holds a row that it has only part of.
-inline ValueId cross_entropy(Builder& builder, ValueId logits, ValueId labels, std::string_view name = "") {
-  const ValueId most = builder.call("reduce_max", {logits}, {{"dims", std::vector<std::int64_t>{-1}}});
-  const ValueId fixed = builder.call("stop_gradient", {most});
-  const ValueId terms = builder.call("cross_entropy_terms", {logits, labels, fixed});
-  return builder.call("cross_entropy_of_terms", {terms}, {}, name);
+/// like any other dim, and no rank ever holds a row that it has only part of. The node called `name` is the one that
+/// reads logits and labels; the loss is `name.loss`.
+/// Shapes: logits [..., classes], labels [...] -> [...]
+inline ValueId cross_entropy(Builder& builder, ValueId logits, ValueId labels, const std::string& name) {
+  const std::vector<std::int64_t> classes{-1};
+  const ValueId largest = builder.call("reduce_max", {logits}, {{"dims", classes}}, name + ".largest");
+  const ValueId shift = builder.call("stop_gradient", {largest}, {}, name + ".shift");
+  const ValueId terms = builder.call("cross_entropy_terms", {logits, labels, shift}, {}, name);
+  return builder.call("cross_entropy_of_terms", {terms}, {}, name + ".loss");
 }
 
 /// What a batch norm of training reads and keeps; `mean` and `variance` are states, [channels].

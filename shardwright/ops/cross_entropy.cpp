@@ -1,6 +1,11 @@
-// Cross entropy of softmax(logits) against one label per row: loss = log sum e^logits - logits[label].
+// Cross entropy of softmax in steps between which classes that are split over devices are reduced: a max, two sums.
 //
-//   dlogits = dy (softmax(logits) - one_hot(label))
+//   m = max x;  terms = (sum e^(x - m), x[label] - m);  loss = log terms[0] - terms[1]
+//   dx = dterms[0] e^(x - m) + dterms[1] one_hot(label),  dterms = (dloss / terms[0], -dloss)
+//
+// `cross_entropy` (ops/calls.h) adds them. A rank reads the classes that it holds and no others, and the backward
+// needs no communication at all. m only keeps numbers small: the loss does not depend on it, so that the caller
+// stops the gradient there, and what reaches m is written for its own sake.
 
 #include <cmath>
 
@@ -12,27 +17,40 @@
 namespace shardwright::ops {
 namespace {
 
-void check_logits_and_labels(const Call& call, std::size_t logits) {
-  check_floating(call.operands[logits].dtype);
-  check_integer(call.operands[logits + 1].dtype);
-  const Shape& shape = call.operands[logits].shape;
-  if (shape.empty()) throw error("logits need a dim of classes but are {}", to_text(call.operands[logits]));
-  const Shape rows(shape.begin(), shape.end() - 1);
-  if (call.operands[logits + 1].shape != rows)
-    throw error("logits {} need labels of shape {} but they are {}", to_text(call.operands[logits]),
-                to_text(rows), to_text(call.operands[logits + 1]));
+/// Operands logits [..., c], labels [...] and largest [...] from `first` on.
+void check_logits(const Call& call, std::size_t first) {
+  const Type &logits = call.operands[first], &labels = call.operands[first + 1];
+  check_floating(logits.dtype);
+  check_integer(labels.dtype);
+  check_same_dtype(call, first, first + 2);
+  if (logits.shape.empty()) throw error("logits need a dim of classes but are {}", to_text(logits));
+  const Shape rows(logits.shape.begin(), logits.shape.end() - 1);
+  if (labels.shape != rows)
+    throw error("logits {} need labels of shape {} but they are {}", to_text(logits), to_text(rows),
+                to_text(labels));
+  if (call.operands[first + 2].shape != rows)
+    throw error("logits {} need their largest of shape {} but it is {}", to_text(logits), to_text(rows),
+                to_text(call.operands[first + 2]));
 }
 
-std::vector<Type> infer(const Call& call) {
-  check_count(call, 2);
-  check_logits_and_labels(call, 0);
-  return {{call.operands[0].dtype, call.operands[1].shape}};
+Shape two_of(const Shape& rows) {
+  Shape shape = rows;
+  shape.insert(shape.begin(), 2);
+  return shape;
 }
 
-std::vector<Type> infer_gradient(const Call& call) {
+std::vector<Type> infer_terms(const Call& call) {
   check_count(call, 3);
-  check_logits_and_labels(call, 1);
+  check_logits(call, 0);
+  return {{call.operands[0].dtype, two_of(call.operands[1].shape)}};
+}
+
+std::vector<Type> infer_terms_gradient(const Call& call) {
+  check_count(call, 4);
+  check_logits(call, 1);
   check_same_dtype(call, 0, 1);
+  if (call.operands[0].shape.empty() || call.operands[0].shape[0] != 2)
+    throw error("terms are {} but their first dim should be 2", to_text(call.operands[0]));
   return {call.operands[1]};
 }
 
@@ -49,68 +67,119 @@ std::int64_t global_row(const KernelCall& call, std::size_t labels, std::int64_t
   return global;
 }
 
-/// The labels of all rows. Throws: Error on one that is no class.
-Integers labels_in(const KernelCall& call, std::size_t operand, std::int64_t classes) {
-  const Integers labels(call.operands[operand]);
-  for (std::int64_t r = 0; r < labels.size(); ++r)
-    if (labels[r] < 0 || labels[r] >= classes)
-      throw error("the label of row {} is {} but there are {} classes: 0 to {}", global_row(call, operand, r),
-                  labels[r], classes, classes - 1);
-  return labels;
-}
+/// A label as this rank sees it: the class it is among its own, or -1.
+struct Labels {
+  Integers labels;
+  LoopBox::Part classes;
 
-template <class T, class C = Compute<T>>
-C largest_of(const T* x, std::int64_t classes) {
-  return fold<Largest>(classes, [x](std::int64_t c) { return static_cast<C>(x[c]); });
-}
+  /// Throws: Error on a label that is no class.
+  Labels(const KernelCall& call, std::size_t operand)
+      : labels(call.operands[operand]), classes(call.loop("c")) {
+    for (std::int64_t r = 0; r < labels.size(); ++r)
+      if (labels[r] < 0 || labels[r] >= classes.size)
+        throw error("the label of row {} is {} but there are {} classes: 0 to {}",
+                    global_row(call, operand, r), labels[r], classes.size, classes.size - 1);
+  }
 
-void kernel(const KernelCall& call) {
-  const std::int64_t classes = call.operands[0].shape.back();
-  const Integers labels = labels_in(call, 1, classes);
+  std::int64_t operator[](std::int64_t r) const {
+    const std::int64_t at = labels[r] - classes.offset;
+    return at >= 0 && at < classes.extent ? at : -1;
+  }
+};
+
+void terms_kernel(const KernelCall& call) {
+  require(call.results[0].shape[0] == 2, "terms in {} rows", call.results[0].shape[0]);
+  const Labels labels(call, 1);
   visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
     using C = Compute<T>;
-    vectorized([labels, classes, logits = call.operands[0].as<T>().data(),
-                loss = call.results[0].as<T>().data()] {
-      for (std::int64_t r = 0; r < labels.size(); ++r) {
+    vectorized([labels, rows = labels.labels.size(), classes = labels.classes.extent,
+                logits = call.operands[0].as<T>().data(), largest = call.operands[2].as<T>().data(),
+                terms = call.results[0].as<T>().data()] {
+      for (std::int64_t r = 0; r < rows; ++r) {
         const T* const x = logits + r * classes;
-        const C largest = largest_of(x, classes);
-        const double sum = fold<Sum>(
-            classes, [x, largest](std::int64_t c) { return math::exp(static_cast<C>(x[c]) - largest); });
-        loss[r] = static_cast<T>(static_cast<C>(std::log(sum)) + (largest - static_cast<C>(x[labels[r]])));
+        const C m = static_cast<C>(largest[r]);
+        terms[r] = static_cast<T>(static_cast<C>(
+            fold<Sum>(classes, [x, m](std::int64_t c) { return math::exp(static_cast<C>(x[c]) - m); })));
+        const std::int64_t label = labels[r];
+        terms[rows + r] = label < 0 ? T(0) : static_cast<T>(static_cast<C>(x[label]) - m);
       }
     });
   });
 }
 
-/// Where elements are stored as they are computed, e^(x - m) waits in the result for its sum.
-void gradient_kernel(const KernelCall& call) {
-  const std::int64_t classes = call.operands[1].shape.back();
-  const Integers labels = labels_in(call, 2, classes);
+void terms_gradient_kernel(const KernelCall& call) {
+  require(call.operands[0].shape[0] == 2, "terms in {} rows", call.operands[0].shape[0]);
+  const Labels labels(call, 2);
   visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
     using C = Compute<T>;
-    constexpr bool keeps = std::is_same_v<T, C>;
-    vectorized([labels, classes, dy = call.operands[0].as<T>().data(),
-                logits = call.operands[1].as<T>().data(), dx = call.results[0].as<T>().data()] {
-      for (std::int64_t r = 0; r < labels.size(); ++r) {
+    vectorized([labels, rows = labels.labels.size(), classes = labels.classes.extent,
+                dterms = call.operands[0].as<T>().data(), logits = call.operands[1].as<T>().data(),
+                largest = call.operands[3].as<T>().data(), dx = call.results[0].as<T>().data()] {
+      for (std::int64_t r = 0; r < rows; ++r) {
         const T* const x = logits + r * classes;
         T* const to = dx + r * classes;
-        const C largest = largest_of(x, classes), gradient = static_cast<C>(dy[r]);
-        const auto power = [x, largest](std::int64_t c) { return math::exp(static_cast<C>(x[c]) - largest); };
+        const C m = static_cast<C>(largest[r]), factor = static_cast<C>(dterms[r]);
         const std::int64_t label = labels[r];
-        const C of_label = power(label);
-        double sum = 0;
-        if constexpr (keeps) {
-#pragma GCC ivdep
-          for (std::int64_t c = 0; c < classes; ++c) to[c] = power(c);
-          sum = fold<Sum>(classes, [to](std::int64_t c) { return to[c]; });
-        } else {
-          sum = fold<Sum>(classes, power);
-        }
-        const C scale = static_cast<C>(1 / sum);
+        const C of_label =
+            label < 0 ? C(0)
+                      : factor * math::exp(static_cast<C>(x[label]) - m) + static_cast<C>(dterms[rows + r]);
 #pragma GCC ivdep
         for (std::int64_t c = 0; c < classes; ++c)
-          to[c] = static_cast<T>(gradient * ((keeps ? static_cast<C>(to[c]) : power(c)) * scale));
-        to[label] = static_cast<T>(gradient * (of_label * scale - 1));
+          to[c] = static_cast<T>(factor * math::exp(static_cast<C>(x[c]) - m));
+        if (label >= 0) to[label] = static_cast<T>(of_label);
+      }
+    });
+  });
+}
+
+/// dm = -(dterms[0] terms[0] + dterms[1]).
+std::vector<ValueId> terms_gradient(Gradient& g) {
+  const ValueId dx = g.call("cross_entropy_terms_grad", {g.dy(), g.in(0), g.in(1), g.in(2)});
+  return {dx, {}, g.call("cross_entropy_shift_grad", {g.dy(), g.out()})};
+}
+
+std::vector<Type> infer_rows(const Call& call, std::size_t count, std::size_t terms) {
+  check_count(call, count);
+  const Type& type = call.operands[terms];
+  check_floating(type.dtype);
+  if (type.shape.empty() || type.shape[0] != 2)
+    throw error("terms are {} but their first dim should be 2", to_text(type));
+  return {{type.dtype, Shape(type.shape.begin() + 1, type.shape.end())}};
+}
+
+/// y[r] = f(terms[0, r], terms[1, r], other[0, r], other[1, r]), `other` being as `terms`.
+template <class F>
+void by_rows(const KernelCall& call, std::size_t terms, std::size_t other, F f) {
+  require(call.operands[terms].shape[0] == 2, "terms in {} rows", call.operands[terms].shape[0]);
+  visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
+    using C = Compute<T>;
+    vectorized([f, rows = call.results[0].size(), t = call.operands[terms].as<T>().data(),
+                o = call.operands[other].as<T>().data(), y = call.results[0].as<T>().data()] {
+      for (std::int64_t r = 0; r < rows; ++r)
+        y[r] = static_cast<T>(f(static_cast<C>(t[r]), static_cast<C>(t[rows + r]), static_cast<C>(o[r]),
+                                static_cast<C>(o[rows + r])));
+    });
+  });
+}
+
+void shift_gradient_kernel(const KernelCall& call) {
+  by_rows(call, 1, 0, [](auto sum, auto, auto dsum, auto dlabel) { return -(dsum * sum + dlabel); });
+}
+
+void loss_kernel(const KernelCall& call) {
+  by_rows(call, 0, 0, [](auto sum, auto label, auto, auto) { return math::log(sum) - label; });
+}
+
+void loss_gradient_kernel(const KernelCall& call) {
+  require(call.results[0].shape[0] == 2, "terms in {} rows", call.results[0].shape[0]);
+  visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
+    using C = Compute<T>;
+    vectorized([rows = call.operands[0].size(), dy = call.operands[0].as<T>().data(),
+                terms = call.operands[1].as<T>().data(), d = call.results[0].as<T>().data()] {
+      for (std::int64_t r = 0; r < rows; ++r) {
+        const C g = static_cast<C>(dy[r]);
+        d[r] = static_cast<T>(g / static_cast<C>(terms[r]));
+        d[rows + r] = static_cast<T>(-g);
       }
     });
   });
@@ -119,29 +188,63 @@ void gradient_kernel(const KernelCall& call) {
 }  // namespace
 
 std::vector<OpDef> cross_entropy() {
-  return {{
-              .name = "softmax_cross_entropy",
-              .doc = "loss[...] = log of the sum of e^logits[..., c] - logits[..., label]",
-              .rule = "... c^, ... -> ...",
-              .infer = infer,
-              .gradient =
-                  [](Gradient& g) {
-                    const ValueId d = g.call("softmax_cross_entropy_grad", {g.dy(), g.in(0), g.in(1)});
-                    return std::vector{d, ValueId{}};
-                  },
-              .kernel = kernel,
-              .samples = {"f32[6,4], i32[6]<4", "f32[2,6,4], i32[2,6]<4", "f32[4,6], i64[4]<6"},
-          },
-          {
-              .name = "softmax_cross_entropy_grad",
-              .doc = "dlogits = dy (softmax(logits) - one_hot(label))",
-              .rule = "..., ... c^, ... -> ... c^",
-              .linear = "{0}",
-              .infer = infer_gradient,
-              .kernel = gradient_kernel,
-              .samples = {"f32[6], f32[6,4], i32[6]<4", "f32[2,6], f32[2,6,4], i32[2,6]<4"},
-              .overwrites = {1},
-          }};
+  return {
+      {
+          .name = "cross_entropy_terms",
+          .doc = "y[0, ...] = sum of e^(x[..., c] - largest) and y[1, ...] = x[..., label] - largest",
+          .rule = "... c+, ..., ... -> t^ ...",
+          .infer = infer_terms,
+          .gradient = terms_gradient,
+          .kernel = terms_kernel,
+          .samples = {"f32[4,6], i32[4]<6, f32[4]", "f32[2,6,12], i64[2,6]<12, f32[2,6]"},
+      },
+      {
+          .name = "cross_entropy_terms_grad",
+          .doc = "dx = dy[0] e^(x - largest) + dy[1] one_hot(label)",
+          .rule = "t^ ..., ... c, ..., ... -> ... c",
+          .linear = "{0}",
+          .infer = infer_terms_gradient,
+          .kernel = terms_gradient_kernel,
+          .samples = {"f32[2,4], f32[4,6], i32[4]<6, f32[4]",
+                      "f32[2,2,6], f32[2,6,12], i64[2,6]<12, f32[2,6]"},
+          .overwrites = {1},
+      },
+      {
+          .name = "cross_entropy_shift_grad",
+          .doc = "y = -(dterms[0] terms[0] + dterms[1])",
+          .rule = "t^ ..., t^ ... -> ...",
+          .linear = "{0}",
+          .infer = [](const Call& call) { return infer_rows(call, 2, 1); },
+          .kernel = shift_gradient_kernel,
+          .samples = {"f32[2,4], f32[2,4]", "f32[2,2,6], f32[2,2,6]"},
+      },
+      {
+          .name = "cross_entropy_of_terms",
+          .doc = "loss = log terms[0] - terms[1]",
+          .rule = "t^ ... -> ...",
+          .infer = [](const Call& call) { return infer_rows(call, 1, 0); },
+          .gradient =
+              [](Gradient& g) {
+                return std::vector{g.call("cross_entropy_of_terms_grad", {g.dy(), g.in(0)})};
+              },
+          .kernel = loss_kernel,
+          .samples = {"f32[2,6]>0", "f32[2,2,6]>0"},
+      },
+      {
+          .name = "cross_entropy_of_terms_grad",
+          .doc = "dterms = (dy / terms[0], -dy)",
+          .rule = "..., t^ ... -> t^ ...",
+          .linear = "{0}",
+          .infer =
+              [](const Call& call) {
+                infer_rows(call, 2, 1);
+                check_same_dtype(call, 0, 1);
+                return std::vector{call.operands[1]};
+              },
+          .kernel = loss_gradient_kernel,
+          .samples = {"f32[6], f32[2,6]>0", "f32[2,6], f32[2,2,6]>0"},
+      },
+  };
 }
 
 }  // namespace shardwright::ops

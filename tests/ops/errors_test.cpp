@@ -38,10 +38,10 @@ const std::vector<Case> cases = {
     {"reduce_mean", "i32[4]", "reduce_mean: i32 is not a floating type; cast the operand first"},
     {"sum", "", "sum: has no operands but takes at least 1"},
     {"softmax", "f32[4] (dim=3)", "softmax: dim 3 does not exist in [4], which has 1 dims"},
-    {"softmax_cross_entropy", "f32[6,4], f32[6]",
-     "softmax_cross_entropy: f32 is neither i32 nor i64; cast the operand first"},
-    {"softmax_cross_entropy", "f32[6,4], i32[4]",
-     "softmax_cross_entropy: logits f32[6, 4] need labels of shape [6] but they are i32[4]"},
+    {"cross_entropy_terms", "f32[6,4], f32[6], f32[6]",
+     "cross_entropy_terms: f32 is neither i32 nor i64; cast the operand first"},
+    {"cross_entropy_terms", "f32[6,4], i32[4], f32[6]",
+     "cross_entropy_terms: logits f32[6, 4] need labels of shape [6] but they are i32[4]"},
     {"layer_norm", "f32[4,6], f32[4], f32[4]",
      "layer_norm: gamma is f32[4] but should have the last dims of x, which is f32[4, 6]"},
     {"group_norm", "f32[4,6], f32[6], f32[6] (groups=4)",
@@ -111,9 +111,10 @@ TEST(OpErrors, name_what_was_written_and_what_to_do) {
 
 TEST(OpErrors, name_a_label_that_is_no_class) {
   const std::vector<Tensor> in{Tensor({DType::f32, {3, 4}}),
-                               make_tensor({DType::i32, {3}}, std::vector<double>{0, 4, 1})};
+                               make_tensor({DType::i32, {3}}, std::vector<double>{0, 4, 1}),
+                               Tensor({DType::f32, {3}})};
   try {
-    evaluate(find_op("softmax_cross_entropy"), in, {});
+    evaluate(find_op("cross_entropy_terms"), in, {});
     ADD_FAILURE() << "the label is taken";
   } catch (const Error& e) {
     EXPECT_STREQ(e.what(), "the label of row 1 is 4 but there are 4 classes: 0 to 3");
@@ -121,15 +122,16 @@ TEST(OpErrors, name_a_label_that_is_no_class) {
 }
 
 TEST(OpErrors, count_the_rows_of_the_whole_batch) {
-  const OpDef& op = find_op("softmax_cross_entropy");
-  const std::vector<Type> whole{{DType::f32, {6, 2, 4}}, {DType::i32, {6, 2}}};
+  const OpDef& op = find_op("cross_entropy_terms");
+  const std::vector<Type> whole{{DType::f32, {6, 2, 4}}, {DType::i32, {6, 2}}, {DType::f32, {6, 2}}};
   const Rule rule = rule_of(op, {whole, infer(op, {whole, {}, {}}), {}});
   LoopBox box = whole_box(rule);
   box.loops[static_cast<std::size_t>(rule.loop("i0"))] = {3, 3, 6};  // rows 3 to 5 of 6
   const std::vector<Tensor> in{Tensor({DType::f32, {3, 2, 4}}),
-                               make_tensor({DType::i32, {3, 2}}, std::vector<double>{0, 0, 0, -1, 0, 0})};
+                               make_tensor({DType::i32, {3, 2}}, std::vector<double>{0, 0, 0, -1, 0, 0}),
+                               Tensor({DType::f32, {3, 2}})};
   try {
-    run_kernel(op, in, std::vector<Type>{{DType::f32, {3, 2}}}, {}, rule, box);
+    run_kernel(op, in, std::vector<Type>{{DType::f32, {2, 3, 2}}}, {}, rule, box);
     ADD_FAILURE() << "the label is taken";
   } catch (const Error& e) {
     EXPECT_STREQ(e.what(), "the label of row 9 is -1 but there are 4 classes: 0 to 3");

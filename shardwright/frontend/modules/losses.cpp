@@ -1,11 +1,13 @@
 #include "shardwright/frontend/modules/losses.h"
 
+#include "shardwright/ops/calls.h"
+
 namespace shardwright {
 
 Traced CrossEntropyLoss::operator()(Traced logits, Traced labels) const {
   Trace& trace = *logits.trace;
-  return trace.call("reduce_mean",
-                    {trace.call("softmax_cross_entropy", {logits, labels}, {}, "cross_entropy")}, {}, "loss");
+  const Traced of_rows{&trace, cross_entropy(trace.builder(), logits.id, labels.id, "cross_entropy")};
+  return trace.call("reduce_mean", {of_rows}, {}, "loss");
 }
 
 Traced MeanAbsoluteError::operator()(Traced x, Traced y) const {

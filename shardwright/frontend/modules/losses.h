@@ -8,7 +8,7 @@
 namespace shardwright {
 
 /// Mean over the batch of the cross entropy of softmax(logits) and integer labels.
-/// Shapes: logits [batch, classes], labels [batch] -> scalar
+/// Shapes: logits [..., classes], labels [...] -> scalar. The classes may be split.
 struct CrossEntropyLoss {
   Traced operator()(Traced logits, Traced labels) const;
 };
