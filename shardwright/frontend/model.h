@@ -23,6 +23,7 @@ struct Model {
   ValueId loss;
   Annotations annotations;  // its own, if it has any
   int classes = 0;          // labels are integers below this; 0: labels are numbers
+  std::int64_t tokens = 0;  // of sequences in a batch; 0: its inputs are no sequences
   bool wants_mnist = false;
 };
 

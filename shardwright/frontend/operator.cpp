@@ -47,6 +47,12 @@ Operator& Operator::shard(const std::vector<Split>& in, const std::vector<Split>
   return *this;
 }
 
+Operator Operator::with(std::string attribute, Attribute value) const {
+  Operator out = *this;
+  out.attributes_.set(std::move(attribute), std::move(value));
+  return out;
+}
+
 Traced Operator::call(const std::vector<Operand>& operands) const {
   Trace* trace = nullptr;
   for (const Operand& o : operands)
@@ -71,5 +77,25 @@ Operator add(std::string name) { return {"add", std::move(name)}; }
 Operator multiply(std::string name) { return {"mul", std::move(name)}; }
 Operator softmax(std::string name) { return {"softmax", std::move(name)}; }
 Operator flatten(std::string name) { return {"flatten", std::move(name)}; }
+
+Operator gelu(std::string name, std::string approximate) {
+  return {"gelu", std::move(name), {{"approximate", std::move(approximate)}}};
+}
+Operator silu(std::string name) { return {"silu", std::move(name)}; }
+Operator swiglu(std::string name) { return {"swiglu", std::move(name)}; }
+Operator layer_norm(std::string name, double epsilon) {
+  return {"layer_norm", std::move(name), {{"epsilon", epsilon}}};
+}
+Operator rms_norm(std::string name, double epsilon) {
+  return {"rms_norm", std::move(name), {{"epsilon", epsilon}}};
+}
+Operator rotary(std::string name) { return {"rotary", std::move(name)}; }
+Operator attention(std::string name, Attributes attributes) {
+  return {"attention", std::move(name), std::move(attributes)};
+}
+Operator gather(std::string name) { return {"gather", std::move(name)}; }
+Operator transpose(std::string name, std::vector<std::int64_t> dims) {
+  return {"transpose", std::move(name), {{"dims", std::move(dims)}}};
+}
 
 }  // namespace shardwright

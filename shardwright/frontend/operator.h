@@ -95,6 +95,9 @@ class Operator {
     return call({operands...});
   }
 
+  /// The same operator with one more attribute: one that its operands decide.
+  Operator with(std::string attribute, Attribute value) const;
+
   const std::string& name() const { return name_; }
 
  private:
@@ -116,5 +119,19 @@ Operator multiply(std::string name);
 Operator softmax(std::string name);
 /// [batch, ...] -> [batch, rest]
 Operator flatten(std::string name);
+
+/// Those of transformers. `approximate` is that of gelu: `tanh`, or `sigmoid` for the fast one.
+Operator gelu(std::string name, std::string approximate);
+Operator silu(std::string name);
+Operator swiglu(std::string name);
+Operator layer_norm(std::string name, double epsilon);
+Operator rms_norm(std::string name, double epsilon);
+Operator rotary(std::string name);
+/// Causal attention over [batch, heads, sequence, features].
+Operator attention(std::string name, Attributes attributes);
+/// Rows of a table by index.
+Operator gather(std::string name);
+/// `dims[d]` is the operand's dim that becomes dim d.
+Operator transpose(std::string name, std::vector<std::int64_t> dims);
 
 }  // namespace shardwright

@@ -41,29 +41,56 @@ constexpr auto gelu_tanh_derivative = [](auto x) {
   return in.probability + x * in.probability * (1 - in.probability) * in.slope;
 };
 
-bool uses_tanh(const Attributes& attributes) {
+/// The sigmoid form ("fast gelu") takes P = sigmoid(1.702 x) (Hendrycks and Gimpel 2016).
+constexpr auto gelu_sigmoid = [](auto x) {
+  using C = decltype(x);
+  return x * math::sigmoid(C(1.702) * x);
+};
+
+constexpr auto gelu_sigmoid_derivative = [](auto x) {
+  using C = decltype(x);
+  const C probability = math::sigmoid(C(1.702) * x);
+  return probability * (C(1) + C(1.702) * x * (C(1) - probability));
+};
+
+enum class GeluForm { none, tanh, sigmoid };
+
+GeluForm gelu_form(const Attributes& attributes) {
   const std::string form = attributes.text("approximate", "none");
-  if (form != "none" && form != "tanh") throw error("approximate={} is unknown; write none or tanh", form);
-  return form == "tanh";
+  if (form == "none") return GeluForm::none;
+  if (form == "tanh") return GeluForm::tanh;
+  if (form == "sigmoid") return GeluForm::sigmoid;
+  throw error("approximate={} is unknown; write none, tanh or sigmoid", form);
 }
 
 std::vector<OpDef> gelu() {
-  auto ops = function("gelu", "y = x P(X <= x) for a standard normal X; approximate=tanh for the tanh form",
-                      gelu_exact, gelu_exact_derivative, ToldBy::x);
+  auto ops =
+      function("gelu", "y = x P(X <= x) for a standard normal X; approximate=tanh or sigmoid for those forms",
+               gelu_exact, gelu_exact_derivative, ToldBy::x);
   for (OpDef& op : ops) {
     op.attributes = {"approximate"};
     op.infer = [infer = op.infer](const Call& c) {
-      uses_tanh(c.attributes);
+      gelu_form(c.attributes);
       return infer(c);
     };
     op.samples.push_back(op.samples[0] + " (approximate=tanh)");
+    op.samples.push_back(op.samples[0] + " (approximate=sigmoid)");
   }
   ops[0].block = [](const Call& c) {
-    return uses_tanh(c.attributes) ? map(c, gelu_tanh) : map(c, gelu_exact);
+    switch (gelu_form(c.attributes)) {
+      case GeluForm::tanh: return map(c, gelu_tanh);
+      case GeluForm::sigmoid: return map(c, gelu_sigmoid);
+      case GeluForm::none: break;
+    }
+    return map(c, gelu_exact);
   };
   ops[1].block = [](const Call& c) {
-    return uses_tanh(c.attributes) ? map_gradient(c, gelu_tanh_derivative)
-                                   : map_gradient(c, gelu_exact_derivative);
+    switch (gelu_form(c.attributes)) {
+      case GeluForm::tanh: return map_gradient(c, gelu_tanh_derivative);
+      case GeluForm::sigmoid: return map_gradient(c, gelu_sigmoid_derivative);
+      case GeluForm::none: break;
+    }
+    return map_gradient(c, gelu_exact_derivative);
   };
   return ops;
 }

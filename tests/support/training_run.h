@@ -19,6 +19,7 @@ struct TrainingRun {
   std::string file;   // tests/reference/FILE.safetensors; empty: synthetic data, initial values of seed 7
   OptimizerChoice optimizer;
   DType precision = DType::f32;
+  std::int64_t steps = 0;  // 0: those of the reference, or 8
 };
 
 struct Outcome {
@@ -29,16 +30,16 @@ struct Outcome {
 
 std::string path_of_reference(const std::string& file);
 
-/// The steps of the reference, or 8, on one device, under the plan that `request` makes (its model is set), or under
+/// Its steps on one device, under the plan that `request` makes (its model is set), or under
 /// random_plan. Nothing if this process has none of the ranks (tests/support/on_each_rank.h).
 std::optional<Outcome> run_alone(const TrainingRun& run);
 std::optional<Outcome> run_planned(const TrainingRun& run, PlanRequest request);
 std::optional<Outcome> run_random(const TrainingRun& run, int devices, std::uint64_t seed);
 
-/// Largest difference relative to the largest magnitude of `b`.
+/// Largest difference relative to the largest magnitude of `b`, which counts as 1e-6 at least.
 double difference(const std::vector<double>& a, const std::vector<double>& b);
 
-/// Each loss within `losses` of the reference's in the same file, relative.
+/// Expects each loss within `losses`, relative, of the one in the reference's file.
 void expect_losses_of_reference(const Outcome& have, const TrainingRun& run, double losses);
 
 struct Tolerance {

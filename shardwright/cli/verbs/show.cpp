@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
@@ -16,7 +17,23 @@ struct Summary {
   int tensors = 0;
   std::int64_t parameters = 0;
   double flops = 0;
+  double flops_between_activations = 0;  // of the forward pass
 };
+
+/// Some loop dim is in no result: the operator sums over it, or does what is as much work.
+bool contracts(const Rule& rule) {
+  std::vector<bool> is_left(rule.loops.size(), false);
+  for (const RuleTensor& t : rule.results)
+    for (const std::vector<int>& loops : t.dims)
+      for (int l : loops) is_left[static_cast<std::size_t>(l)] = true;
+  return std::find(is_left.begin(), is_left.end(), false) != is_left.end();
+}
+
+bool reads_parameter(const Graph& graph, const Node& node) {
+  return std::any_of(node.operands.begin(), node.operands.end(), [&](ValueId v) {
+    return graph.node(graph.value(v).producer).op->kind == OpKind::parameter;
+  });
+}
 
 Summary summary_of(const Graph& graph) {
   Summary s;
@@ -25,11 +42,48 @@ Summary summary_of(const Graph& graph) {
       ++s.tensors;
       s.parameters += element_count(graph.value(node.results[0]).type.shape);
     } else if (node.op->kind == OpKind::compute) {
+      const Rule rule = rule_of(graph, node);
+      const double flops = flops_of(*node.op, rule);
       ++s.operators;
-      s.flops += flops_of(*node.op, rule_of(graph, node));
+      s.flops += flops;
+      if (node.phase == Phase::forward && contracts(rule) && !reads_parameter(graph, node))
+        s.flops_between_activations += flops;
     }
   }
   return s;
+}
+
+/// Of a training step, by the usual count: forward a multiplication and an addition for each parameter, and what is
+/// summed over without one, which is attention; backward twice as much.
+double flops_per_token(const Summary& s, std::int64_t tokens) {
+  return 6 * static_cast<double>(s.parameters) +
+         3 * s.flops_between_activations / static_cast<double>(tokens);
+}
+
+std::string summary_text(const Model& model, const Summary& s) {
+  std::string out = fmt::format("{}: {} operators, {} parameters in {} tensors, {:.4g} flops\n", model.name,
+                                s.operators, s.parameters, s.tensors, s.flops);
+  if (model.tokens > 0) {
+    const double all = flops_per_token(s, model.tokens),
+                 of_parameters = 6 * static_cast<double>(s.parameters);
+    out +=
+        fmt::format("training: {:.4g} flops a token, 6 for each parameter and {:.4g} between activations\n",
+                    all, all - of_parameters);
+  }
+  return out;
+}
+
+nlohmann::json summary_json(const Model& model, const Summary& s) {
+  nlohmann::json out{{"model", model.name},
+                     {"operators", s.operators},
+                     {"parameters", s.parameters},
+                     {"tensors", s.tensors},
+                     {"flops", s.flops}};
+  if (model.tokens > 0) {
+    out["tokens"] = model.tokens;
+    out["flops_per_token"] = flops_per_token(s, model.tokens);
+  }
+  return out;
 }
 
 nlohmann::json node_json(const Graph& graph, const Node& node) {
@@ -64,19 +118,15 @@ int run(const Arguments& arguments, Terminal& terminal) {
   const Graph graph =
       shows_layouts && !is_planned(model.graph) ? planned_graph(arguments, model) : model.graph;
   const Summary s = summary_of(graph);
+  const bool is_short = arguments.has("--summary");
   if (arguments.has("--json")) {
-    nlohmann::json out{{"model", model.name},
-                       {"parameters", s.parameters},
-                       {"flops", s.flops},
-                       {"nodes", nlohmann::json::array()}};
-    for (const Node& node : graph.nodes) out["nodes"].push_back(node_json(graph, node));
+    nlohmann::json out = summary_json(model, s);
+    if (!is_short)
+      for (const Node& node : graph.nodes) out["nodes"].push_back(node_json(graph, node));
     terminal.out << out.dump() << "\n";
-    return 0;
+  } else {
+    terminal.out << (is_short ? summary_text(model, s) : to_text(graph, {.layouts = shows_layouts}));
   }
-  if (!arguments.has("--summary")) terminal.out << to_text(graph, {.layouts = shows_layouts});
-  if (arguments.has("--summary"))
-    terminal.out << fmt::format("{}: {} operators, {} parameters in {} tensors, {:.4g} flops\n", model.name,
-                                s.operators, s.parameters, s.tensors, s.flops);
   return 0;
 }
 

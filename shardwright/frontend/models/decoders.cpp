@@ -1,0 +1,132 @@
+// Decoder language models: the families llama and gpt with sizes by keys, and the models that are members of them.
+
+#include <limits>
+
+#include "shardwright/frontend/model.h"
+#include "shardwright/frontend/modules.h"
+
+namespace shardwright::models {
+namespace {
+
+/// A member of a family: its sizes, which keys override. An ffn or kv_heads of 0 follows from the others.
+struct Member {
+  std::string name;
+  std::string doc;
+  DecoderOptions options;
+  std::int64_t batch = 4;
+};
+
+DecoderOptions sizes_of(const ModelArguments& arguments, const DecoderOptions& member) {
+  DecoderOptions o = member;
+  o.layers = arguments.integer("layers", member.layers);
+  o.hidden = arguments.integer("hidden", member.hidden);
+  o.heads = arguments.integer("heads", member.heads);
+  o.kv_heads = arguments.integer("kv_heads", member.kv_heads ? member.kv_heads : o.heads);
+  o.ffn = arguments.integer("ffn", member.ffn ? member.ffn : 4 * o.hidden);
+  o.vocabulary = arguments.integer("vocab", member.vocabulary);
+  o.sequence = arguments.integer("seq", member.sequence);
+  if (o.vocabulary > std::numeric_limits<std::int32_t>::max())
+    throw error("vocab={}: tokens are i32, there can be {}", o.vocabulary,
+                std::numeric_limits<std::int32_t>::max());
+  return o;
+}
+
+/// The loss is the mean over all tokens.
+Model build(const ModelArguments& arguments, const Member& member) {
+  if (!arguments.loss.empty() && arguments.loss != "cross_entropy")
+    throw error("loss '{}' is not possible: a decoder scores classes, its loss is cross_entropy",
+                arguments.loss);
+  const Decoder decoder(sizes_of(arguments, member.options));
+  Trace trace(arguments.precision);
+  const Type tokens{DType::i32, {arguments.integer("batch", member.batch), decoder.options.sequence}};
+  const Traced input = trace.input("input", tokens), label = trace.input("label", tokens);
+  const Traced scores = decoder(input);
+  Model model = finish_model(trace, CrossEntropyLoss{}(scores, label), scores);
+  model.classes = static_cast<int>(decoder.options.vocabulary);
+  model.tokens = element_count(tokens.shape);
+  return model;
+}
+
+ModelDef definition(const Member& member) {
+  const DecoderOptions& o = member.options;
+  std::map<std::string, std::string> keys{
+      {"layers", std::to_string(o.layers)},    {"hidden", std::to_string(o.hidden)},
+      {"heads", std::to_string(o.heads)},      {"ffn", o.ffn ? std::to_string(o.ffn) : "4*hidden"},
+      {"vocab", std::to_string(o.vocabulary)}, {"seq", std::to_string(o.sequence)},
+      {"batch", std::to_string(member.batch)}};
+  if (o.activation == Activation::swiglu)
+    keys["kv_heads"] = o.kv_heads ? std::to_string(o.kv_heads) : "heads";
+  return {.name = member.name,
+          .doc = member.doc,
+          .keys = std::move(keys),
+          .build = [member](const ModelArguments& a) { return build(a, member); }};
+}
+
+struct Sizes {
+  std::int64_t layers, hidden, heads, kv_heads, ffn, vocabulary, sequence;
+};
+
+DecoderOptions with_sizes(DecoderOptions o, const Sizes& s) {
+  o.layers = s.layers;
+  o.hidden = s.hidden;
+  o.heads = s.heads;
+  o.kv_heads = s.kv_heads;
+  o.ffn = s.ffn;
+  o.vocabulary = s.vocabulary;
+  o.sequence = s.sequence;
+  return o;
+}
+
+DecoderOptions llama(const Sizes& sizes) { return with_sizes({}, sizes); }
+
+DecoderOptions baichuan2(const Sizes& sizes, Positions positions) {
+  return with_sizes({.positions = positions, .epsilon = 1e-6}, sizes);
+}
+
+DecoderOptions qwen(const Sizes& sizes) { return with_sizes({.epsilon = 1e-6, .qkv_bias = true}, sizes); }
+
+DecoderOptions gpt(const Sizes& sizes) {
+  return with_sizes({.positions = Positions::learned,
+                     .activation = Activation::gelu,
+                     .layer_norm = true,
+                     .qkv_bias = true,
+                     .bias = true,
+                     .tied_head = true},
+                    sizes);
+}
+
+DecoderOptions pangualpha(const Sizes& sizes) {
+  DecoderOptions o = gpt(sizes);
+  o.activation = Activation::fast_gelu;
+  o.query_layer = true;
+  return o;
+}
+
+}  // namespace
+
+std::vector<ModelDef> decoders() {
+  const std::vector<Member> members{
+      {"llama", "decoder with RMS norm, rotary positions, swiglu and grouped heads",
+       llama({4, 512, 8, 0, 1376, 8192, 256})},
+      {"gpt", "decoder as GPT-2: layer norm, learned positions, gelu, biases, the head tied to the embedding",
+       gpt({4, 512, 8, 0, 0, 8192, 256})},
+      {"llama2-7b", "LLaMA2 7B", llama({32, 4096, 32, 0, 11008, 32000, 4096}), 8},
+      {"llama2-13b", "LLaMA2 13B", llama({40, 5120, 40, 0, 13824, 32000, 4096}), 16},
+      {"llama2-70b", "LLaMA2 70B: eight heads of keys and values",
+       llama({80, 8192, 64, 8, 28672, 32000, 4096}), 1},
+      {"baichuan2-7b", "Baichuan2 7B", baichuan2({32, 4096, 32, 0, 11008, 125696, 4096}, Positions::rotary),
+       8},
+      {"baichuan2-13b", "Baichuan2 13B: ALiBi instead of rotary positions",
+       baichuan2({40, 5120, 40, 0, 13696, 125696, 4096}, Positions::alibi), 8},
+      {"qwen-7b", "Qwen 7B: biases of queries, keys and values", qwen({32, 4096, 32, 0, 11008, 151936, 8192}),
+       2},
+      {"qwen-14b", "Qwen 14B", qwen({40, 5120, 40, 0, 13696, 152064, 8192}), 2},
+      {"pangualpha-2.6b", "PanguAlpha 2.6B: fast gelu, and a last layer that asks with learned queries",
+       pangualpha({32, 2560, 32, 0, 0, 40000, 1024}), 16},
+      {"pangualpha-13b", "PanguAlpha 13B", pangualpha({40, 5120, 40, 0, 0, 40000, 1024}), 8}};
+  std::vector<ModelDef> out;
+  for (const Member& m : members) out.push_back(definition(m));
+  return out;
+}
+
+}  // namespace shardwright::models

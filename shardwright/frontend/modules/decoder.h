@@ -1,0 +1,78 @@
+// Decoders: tokens to the scores of the next token, through layers of causal attention and feed-forward networks, each
+// with a norm in front and a sum with what went in behind.
+//
+//   x = x + attention(norm1(x));  x = x + ffn(norm2(x))
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "shardwright/frontend/modules/embedding.h"
+#include "shardwright/frontend/modules/feed_forward.h"
+#include "shardwright/frontend/modules/norms.h"
+#include "shardwright/frontend/modules/self_attention.h"
+
+namespace shardwright {
+
+/// swiglu is gated; fast_gelu is gelu in its sigmoid form, gelu in its tanh form.
+enum class Activation : std::uint8_t { swiglu, gelu, fast_gelu };
+
+struct DecoderOptions {
+  std::int64_t layers = 4, hidden = 512, heads = 8, kv_heads = 8, ffn = 1376;
+  std::int64_t vocabulary = 8192, sequence = 256;
+  Positions positions = Positions::rotary;
+  Activation activation = Activation::swiglu;
+  bool layer_norm = false;   // else RMS norm
+  double epsilon = 1e-5;     // of the norms
+  bool qkv_bias = false;     // of queries, keys and values
+  bool bias = false;         // of the other dense layers
+  bool tied_head = false;    // the head is the embedding's table
+  bool query_layer = false;  // the last layer asks with learned queries, one a position, instead of its own x
+};
+
+/// Modules NAME.norm1, NAME.attention, NAME.norm2 and NAME.ffn, operators NAME.add1 and NAME.add2.
+/// Shapes: [batch, sequence, hidden] -> the same
+struct DecoderLayer {
+  DecoderLayer(const std::string& name, const DecoderOptions& options);
+  Traced operator()(Traced x) const;
+  /// With queries that are not made of x.
+  Traced operator()(Traced queries, Traced x) const;
+
+  using Norm = std::variant<RmsNorm, LayerNorm>;
+  using Network = std::variant<GatedFeedForward, PlainFeedForward>;
+  Norm norm1;
+  SelfAttention attention;
+  Operator add1;
+  Norm norm2;
+  Network ffn;
+  Operator add2;
+
+ private:
+  Traced after_attention(Traced x, Traced attended) const;
+};
+
+/// Modules `embedding`, `layers.0`, ..., `norm` and `head`; where they are learned, parameters `positions.weight` and
+/// `queries.weight` (sequence, hidden).
+struct Decoder {
+  /// Throws: Error where sizes do not fit each other.
+  explicit Decoder(const DecoderOptions& options);
+
+  /// Shapes: tokens [batch, sequence] -> scores [batch, sequence, vocabulary]
+  Traced operator()(Traced tokens) const;
+
+  DecoderOptions options;
+  Embedding embedding;
+  Parameter positions;
+  Operator add_positions;
+  std::vector<DecoderLayer> layers;
+  Parameter queries;
+  Operator repeat_queries;
+  DecoderLayer::Norm norm;
+  std::optional<Dense> head;  // none if it is tied
+  Operator tied_head;
+};
+
+}  // namespace shardwright

@@ -1,0 +1,23 @@
+#include "shardwright/frontend/modules/feed_forward.h"
+
+namespace shardwright {
+
+PlainFeedForward::PlainFeedForward(const std::string& name, std::int64_t width, std::int64_t inner,
+                                   Operator activation_of, const Dense::Options& options)
+    : up(name + ".up", width, inner, options),
+      activation(std::move(activation_of)),
+      down(name + ".down", inner, width, options) {}
+
+GatedFeedForward::GatedFeedForward(const std::string& name, std::int64_t width, std::int64_t inner,
+                                   const Dense::Options& options)
+    : gate(name + ".gate", width, inner, options),
+      up(name + ".up", width, inner, options),
+      swiglu(shardwright::swiglu(name + ".swiglu")),
+      down(name + ".down", inner, width, options) {}
+
+Traced GatedFeedForward::operator()(Traced x) const {
+  const Traced gates = gate(x);
+  return down(swiglu(gates, up(x)));
+}
+
+}  // namespace shardwright

@@ -1,0 +1,63 @@
+#include "shardwright/frontend/modules/self_attention.h"
+
+namespace shardwright {
+namespace {
+
+const std::vector<std::int64_t> heads_outside{0, 2, 1, 3};
+
+/// Features of a head. Throws: Error if there can be no such heads.
+std::int64_t features_of(std::int64_t width, const SelfAttention::Options& options) {
+  const std::int64_t heads = options.heads, kv_heads = options.kv_heads;
+  if (heads < 1 || width % heads != 0) throw error("heads={}: should divide the width {}", heads, width);
+  if (kv_heads < 1 || heads % kv_heads != 0)
+    throw error("kv_heads={}: should divide heads={}", kv_heads, heads);
+  const std::int64_t features = width / heads;
+  if (options.positions == Positions::rotary && features % 2 != 0)
+    throw error("heads={}: leaves {} features of {} to a head, rotary positions need an even number", heads,
+                features, width);
+  return features;
+}
+
+Attributes attributes_of(const SelfAttention::Options& options) {
+  Attributes out;
+  if (options.is_causal) out.set("causal", true);
+  if (options.positions == Positions::alibi) out.set("alibi", true);
+  return out;
+}
+
+}  // namespace
+
+SelfAttention::Heads::Heads(const std::string& name, std::int64_t width, std::int64_t heads,
+                            std::int64_t of_each, const Options& options)
+    : dense(name, width, heads * of_each, {.bias = options.qkv_bias, .start = options.start}),
+      split("reshape", name + ".split"),
+      transpose(shardwright::transpose(name + ".transpose", heads_outside)),
+      count(heads),
+      features(of_each) {}
+
+Traced SelfAttention::Heads::operator()(Traced x) const {
+  const Shape shape = x.type().shape;
+  const Traced heads = transpose(split.with("shape", Shape{shape[0], shape[1], count, features})(dense(x)));
+  return rotary ? (*rotary)(heads) : heads;
+}
+
+SelfAttention::SelfAttention(const std::string& name, std::int64_t width, const Options& options)
+    : q(name + ".q", width, options.heads, features_of(width, options), options),
+      k(name + ".k", width, options.kv_heads, q.features, options),
+      v(name + ".v", width, options.kv_heads, q.features, options),
+      attend(attention(name + ".attend", attributes_of(options))),
+      transpose(shardwright::transpose(name + ".transpose", heads_outside)),
+      join("reshape", name + ".join"),
+      o(name + ".o", width, width, {.bias = options.out_bias, .start = options.start}) {
+  if (options.positions != Positions::rotary) return;
+  q.rotary = rotary(name + ".q.rotary");
+  k.rotary = rotary(name + ".k.rotary");
+}
+
+Traced SelfAttention::operator()(Traced queries, Traced x) const {
+  const Traced of_queries = q(queries), keys = k(x), values = v(x);
+  const Traced y = transpose(attend(of_queries, keys, values));
+  return o(join.with("shape", queries.type().shape)(y));
+}
+
+}  // namespace shardwright

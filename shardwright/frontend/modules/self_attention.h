@@ -1,0 +1,57 @@
+// Attention of a sequence to itself, with its four products.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "shardwright/frontend/modules/dense.h"
+
+namespace shardwright {
+
+/// How an attention knows where its elements stand: not at all (they are told by what enters the network), by turning
+/// queries and keys, or by a bias that grows with the distance.
+enum class Positions : std::uint8_t { learned, rotary, alibi };
+
+/// Dense layers NAME.q, NAME.k, NAME.v and NAME.o, and between them the operator NAME.attend.
+struct SelfAttention {
+  struct Options {
+    std::int64_t heads = 1;
+    std::int64_t kv_heads = 1;  // of keys and values, each for heads / kv_heads of the queries
+    Positions positions = Positions::learned;
+    bool is_causal = true;
+    bool qkv_bias = false;
+    bool out_bias = false;
+    std::optional<Initializer> start = {};  // of the weights, as of Dense
+  };
+  /// Throws: Error if the heads do not divide the width, or the heads of keys those of queries.
+  SelfAttention(const std::string& name, std::int64_t width, const Options& options);
+
+  /// Shapes: x [batch, sequence, width] -> the same
+  Traced operator()(Traced x) const { return (*this)(x, x); }
+  /// Queries made of something else, keys and values of x.
+  Traced operator()(Traced queries, Traced x) const;
+
+  /// Operators NAME.matmul, NAME.add, NAME.split, NAME.transpose and NAME.rotary.
+  struct Heads {
+    Heads(const std::string& name, std::int64_t width, std::int64_t count, std::int64_t features,
+          const Options& options);
+    /// Shapes: x [batch, sequence, width] -> [batch, count, sequence, features]
+    Traced operator()(Traced x) const;
+
+    Dense dense;
+    Operator split;
+    Operator transpose;
+    std::optional<Operator> rotary;
+    std::int64_t count;
+    std::int64_t features;
+  };
+
+  Heads q, k, v;
+  Operator attend;
+  Operator transpose;
+  Operator join;
+  Dense o;
+};
+
+}  // namespace shardwright
