@@ -27,11 +27,28 @@ Traced variance(Traced x, const ReducedDims& over, std::int64_t ddof) {
                     {{"factor", static_cast<double>(count) / static_cast<double>(count - ddof)}});
 }
 
-Traced l2_normalize(Traced x, std::int64_t dim, double epsilon) {
+Traced l2_normalize(Traced x, std::int64_t dim, double epsilon, const std::string& name) {
   Trace& trace = *x.trace;
-  const Traced sum = trace.call("reduce_sum", {trace.call("square", {x})},
-                                {{"dims", std::vector<std::int64_t>{dim}}, {"keep", true}});
-  return trace.call("mul", {x, trace.call("rsqrt", {trace.call("clip", {sum}, {{"min", epsilon}})})});
+  const std::vector<std::int64_t> dims{dim};
+  const Traced squares = trace.call("square", {x}, {}, name + ".squares");
+  const Traced sum = trace.call("reduce_sum", {squares}, {{"dims", dims}, {"keep", true}}, name + ".sum");
+  const Traced clipped = trace.call("clip", {sum}, {{"min", epsilon}}, name + ".clip");
+  return trace.call("mul", {x, trace.call("rsqrt", {clipped}, {}, name + ".rsqrt")}, {}, name);
+}
+
+Traced batch_norm_by(Traced x, const ChannelNorm& norm, std::string_view name) {
+  Trace& trace = *x.trace;
+  const std::size_t rank = x.type().shape.size();
+  if (rank < 2) throw error("{} has no dim of channels to norm", to_text(x.type()));
+  const Traced deviation = trace.call("shift", {norm.variance}, {{"value", norm.epsilon}});
+  const Traced slope = trace.call("mul", {norm.gamma, trace.call("rsqrt", {deviation})});
+  const Traced offset = trace.call("sub", {norm.beta, trace.call("mul", {norm.mean, slope})});
+  std::vector<std::int64_t> behind;  // the dims behind that of channels
+  for (std::size_t d = 2; d < rank; ++d) behind.push_back(static_cast<std::int64_t>(d) - 1);
+  const auto expanded = [&](Traced v) {
+    return behind.empty() ? v : trace.call("expand_dims", {v}, {{"dims", behind}});
+  };
+  return trace.call("add", {trace.call("mul", {x, expanded(slope)}), expanded(offset)}, {}, name);
 }
 
 Traced dropout(Traced x, const std::string& name, double rate, std::int64_t seed) {

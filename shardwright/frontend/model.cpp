@@ -10,8 +10,10 @@
 namespace shardwright {
 namespace {
 
-std::int64_t positive(const std::string& key, const std::string& text) {
+std::int64_t positive(const std::string& key, const std::string& text,
+                      std::int64_t most = std::numeric_limits<std::int64_t>::max()) {
   const auto n = to_integer(text);
+  if (n && *n > most) throw error("{}={}: should be at most {}", key, text, most);
   if (!n || *n < 1) throw error("{}={}: should be an integer from 1 on", key, text);
   return *n;
 }
@@ -55,9 +57,10 @@ const ModelDef& find_model(std::string_view name) {
 
 }  // namespace
 
-std::int64_t ModelArguments::integer(const std::string& key, std::int64_t otherwise) const {
+std::int64_t ModelArguments::integer(const std::string& key, std::int64_t otherwise,
+                                     std::int64_t most) const {
   const auto it = keys.find(key);
-  return it == keys.end() ? otherwise : positive(key, it->second);
+  return it == keys.end() ? otherwise : positive(key, it->second, most);
 }
 
 std::vector<std::int64_t> ModelArguments::widths(const std::string& otherwise) const {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <span>
@@ -34,8 +35,9 @@ class ModelArguments {
   DType precision = DType::f32;
   std::string loss;  // empty: the model's own
 
-  /// The value of `key`. Throws: Error if it is not an integer >= 1.
-  std::int64_t integer(const std::string& key, std::int64_t otherwise) const;
+  /// The value of `key`. Throws: Error if it is not an integer from 1 to `most`.
+  std::int64_t integer(const std::string& key, std::int64_t otherwise,
+                       std::int64_t most = std::numeric_limits<std::int64_t>::max()) const;
   /// `784-512-10`. Throws: Error if there are fewer than two numbers, or one below 1.
   std::vector<std::int64_t> widths(const std::string& otherwise) const;
   std::string text(const std::string& key, const std::string& otherwise) const;

@@ -10,11 +10,13 @@
 //   };
 #pragma once
 
+#include "shardwright/frontend/modules/convolution.h"     // IWYU pragma: export
 #include "shardwright/frontend/modules/decoder.h"         // IWYU pragma: export
 #include "shardwright/frontend/modules/dense.h"           // IWYU pragma: export
 #include "shardwright/frontend/modules/embedding.h"       // IWYU pragma: export
 #include "shardwright/frontend/modules/feed_forward.h"    // IWYU pragma: export
 #include "shardwright/frontend/modules/losses.h"          // IWYU pragma: export
 #include "shardwright/frontend/modules/norms.h"           // IWYU pragma: export
+#include "shardwright/frontend/modules/resnet.h"          // IWYU pragma: export
 #include "shardwright/frontend/modules/self_attention.h"  // IWYU pragma: export
 #include "shardwright/frontend/operator.h"                // IWYU pragma: export

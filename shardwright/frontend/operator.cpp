@@ -53,17 +53,17 @@ Operator Operator::with(std::string attribute, Attribute value) const {
   return out;
 }
 
-Traced Operator::call(const std::vector<Operand>& operands) const {
+std::vector<Traced> Operator::call(const std::vector<Operand>& operands) const {
   Trace* trace = nullptr;
   for (const Operand& o : operands)
     if (o.trace()) trace = o.trace();
   if (!trace) throw error("{}: needs a traced value among its operands", name_);
   std::vector<Traced> values;
   for (const Operand& o : operands) values.push_back(o.in(*trace));
-  const Traced result = trace->call(op_, values, attributes_, name_);
+  std::vector<Traced> results = trace->call_all(op_, values, attributes_, name_);
   if (annotation_ != Annotation{})
-    trace->annotations().nodes[trace->graph().value(result.id).name] = annotation_;
-  return result;
+    trace->annotations().nodes[trace->graph().value(results.front().id).name] = annotation_;
+  return results;
 }
 
 Operator matmul(std::string name, Attributes attributes) {

@@ -63,17 +63,22 @@ class DeviceLayout {
   Mesh mesh_;
 };
 
-/// What an operator is applied to: a traced value or a parameter.
+/// What an operator is applied to: a traced value, a parameter or a state.
 class Operand {
  public:
   Operand(Traced value) : value_(value) {}
   Operand(const Parameter& parameter) : parameter_(&parameter) {}
+  Operand(const State& state) : state_(&state) {}
   Trace* trace() const { return value_.trace; }
-  Traced in(Trace& trace) const { return parameter_ ? trace.parameter(*parameter_) : value_; }
+  Traced in(Trace& trace) const {
+    if (parameter_) return trace.parameter(*parameter_);
+    return state_ ? trace.state(*state_) : value_;
+  }
 
  private:
   Traced value_;
   const Parameter* parameter_ = nullptr;
+  const State* state_ = nullptr;
 };
 
 /// What is said of the tensors of `who` as one annotation.
@@ -92,6 +97,10 @@ class Operator {
 
   /// Adds the call to the trace of its operands. At least one operand must be a traced value.
   Traced operator()(const std::convertible_to<Operand> auto&... operands) const {
+    return call({operands...}).front();
+  }
+  /// The same for operators of several results.
+  std::vector<Traced> all(const std::convertible_to<Operand> auto&... operands) const {
     return call({operands...});
   }
 
@@ -101,7 +110,7 @@ class Operator {
   const std::string& name() const { return name_; }
 
  private:
-  Traced call(const std::vector<Operand>& operands) const;
+  std::vector<Traced> call(const std::vector<Operand>& operands) const;
   std::string op_;
   std::string name_;
   Attributes attributes_;

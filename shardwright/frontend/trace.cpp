@@ -8,10 +8,14 @@ Traced Trace::input(std::string_view name, Type type) {
   return {this, builder_.leaf(OpKind::input, name, std::move(type))};
 }
 
-Traced Trace::parameter(const Parameter& p) {
-  const auto known = parameters_.find(p.name);
-  if (known != parameters_.end()) {
-    if (known->second.object != &p)
+Traced Trace::parameter(const Parameter& p) { return leaf(OpKind::parameter, &p, p); }
+
+Traced Trace::state(const State& s) { return leaf(OpKind::state, &s, {s.name, s.shape, s.initializer}); }
+
+Traced Trace::leaf(OpKind kind, const void* object, const Parameter& p) {
+  const auto known = leaves_.find(p.name);
+  if (known != leaves_.end()) {
+    if (known->second.object != object)
       throw error("two parameters are called '{}'; give each its own name, or use one object to share it",
                   p.name);
     return {this, known->second.value};
@@ -20,19 +24,27 @@ Traced Trace::parameter(const Parameter& p) {
   if (p.initializer.name == "uniform" || p.initializer.name == "normal")
     attributes.set("scale", p.initializer.scale);
   if (p.initializer.shift != 0) attributes.set("shift", p.initializer.shift);
-  const ValueId v = builder_.leaf(OpKind::parameter, p.name, {precision_, p.shape}, std::move(attributes));
-  parameters_[p.name] = {&p, v};
+  const ValueId v = builder_.leaf(kind, p.name, {precision_, p.shape}, std::move(attributes));
+  leaves_[p.name] = {object, v};
   return {this, v};
 }
 
 Traced Trace::call(std::string_view op, const std::vector<Traced>& operands, Attributes attributes,
                    std::string_view name) {
+  return call_all(op, operands, std::move(attributes), name).front();
+}
+
+std::vector<Traced> Trace::call_all(std::string_view op, const std::vector<Traced>& operands,
+                                    Attributes attributes, std::string_view name) {
   std::vector<ValueId> ids;
   for (const Traced& t : operands) {
     if (t.trace != this) throw error("{}: its operands come from two traces", name.empty() ? op : name);
     ids.push_back(t.id);
   }
-  return {this, builder_.call(op, std::move(ids), std::move(attributes), name)};
+  std::vector<Traced> results;
+  for (ValueId v : builder_.call_all(find_op(op), std::move(ids), std::move(attributes), name))
+    results.push_back({this, v});
+  return results;
 }
 
 }  // namespace shardwright

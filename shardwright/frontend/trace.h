@@ -44,9 +44,16 @@ struct Parameter {
   Initializer initializer;
 };
 
+/// What a module keeps from step to step without training it, such as running statistics.
+struct State {
+  std::string name;
+  Shape shape;
+  Initializer initializer;
+};
+
 class Trace {
  public:
-  /// `precision` is the type of parameters.
+  /// `precision` is the type of parameters and states.
   explicit Trace(DType precision = DType::f32) : precision_(precision), builder_(graph_) {}
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
@@ -58,20 +65,28 @@ class Trace {
 
   Traced input(std::string_view name, Type type);
   Traced parameter(const Parameter& p);
+  Traced state(const State& s);
   Traced call(std::string_view op, const std::vector<Traced>& operands, Attributes attributes = {},
               std::string_view name = "");
+  /// The same for operators of several results.
+  std::vector<Traced> call_all(std::string_view op, const std::vector<Traced>& operands,
+                               Attributes attributes = {}, std::string_view name = "");
+  /// After the step, `state` holds `value`.
+  void update(Traced state, Traced value) { graph_.updates.push_back({state.id, value.id}); }
 
  private:
+  Traced leaf(OpKind kind, const void* object, const Parameter& p);
+
   DType precision_;
   Graph graph_;
   Builder builder_;
   Annotations annotations_;
 
   struct Used {
-    const Parameter* object;  // the same object is the same parameter
+    const void* object;  // the same object is the same parameter
     ValueId value;
   };
-  std::map<std::string, Used> parameters_;
+  std::map<std::string, Used> leaves_;
 };
 
 }  // namespace shardwright

@@ -27,15 +27,22 @@ inline ValueId shifted(Builder& builder, ValueId x, double by) {
   return builder.call("shift", {x}, {{"value", by}});
 }
 
-/// The loss of softmax(logits) against one label per row, in steps that reduce over the classes: they may be split
-/// like any other dim, and no rank ever holds a row that it has only part of. The node called `name` is the one that
-/// reads logits and labels; the loss is `name.loss`.
-/// Shapes: logits [..., classes], labels [...] -> [...]
-inline ValueId cross_entropy(Builder& builder, ValueId logits, ValueId labels, const std::string& name) {
+/// What the loss of softmax(logits) against one label per row is made of: the sum of e^(x - largest x), and x[label] -
+/// largest x. They are steps that reduce over the classes: these may be split like any other dim, and no rank ever
+/// holds a row that it has only part of.
+/// Shapes: logits [..., classes], labels [...] -> [2, ...]
+inline ValueId cross_entropy_terms(Builder& builder, ValueId logits, ValueId labels,
+                                   const std::string& name) {
   const std::vector<std::int64_t> classes{-1};
   const ValueId largest = builder.call("reduce_max", {logits}, {{"dims", classes}}, name + ".largest");
   const ValueId shift = builder.call("stop_gradient", {largest}, {}, name + ".shift");
-  const ValueId terms = builder.call("cross_entropy_terms", {logits, labels, shift}, {}, name);
+  return builder.call("cross_entropy_terms", {logits, labels, shift}, {}, name);
+}
+
+/// The loss of these terms. The node called `name` is the one that reads logits and labels; the loss is `name.loss`.
+/// Shapes: logits [..., classes], labels [...] -> [...]
+inline ValueId cross_entropy(Builder& builder, ValueId logits, ValueId labels, const std::string& name) {
+  const ValueId terms = cross_entropy_terms(builder, logits, labels, name);
   return builder.call("cross_entropy_of_terms", {terms}, {}, name + ".loss");
 }
 

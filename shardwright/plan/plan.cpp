@@ -59,28 +59,35 @@ PlannedOperator planned_operator(const Graph& graph, NodeId id, const Choice& ch
   return out;
 }
 
-/// Leaves lie as their first forward user wants them, unless data have a layout of their own.
+/// Which forward node reads `v` first, and as which operand; an invalid id if none does.
+std::pair<NodeId, std::size_t> first_forward_user(const Graph& graph, ValueId v) {
+  for (NodeId user : graph.node_ids()) {
+    const auto& operands = graph.node(user).operands;
+    const auto it = std::find(operands.begin(), operands.end(), v);
+    if (it != operands.end() && graph.node(user).phase == Phase::forward)
+      return {user, static_cast<std::size_t>(it - operands.begin())};
+  }
+  return {};
+}
+
+/// Leaves lie as their first forward user wants them, unless data have a layout of their own. States that no forward
+/// node reads are the optimizer's, and lie as their parameter does.
 std::map<std::string, std::string> leaf_layouts(const Graph& graph, const std::vector<Choice>& choices,
                                                 const Constraints& constraints, int optimizer_parallel) {
   std::map<std::string, std::string> out;
   for (const Node& node : graph.nodes) {
-    if (node.op->kind != OpKind::input && node.op->kind != OpKind::parameter) continue;
+    if (node.op->kind == OpKind::compute || node.op->kind == OpKind::step) continue;
     const ValueId v = node.results.front();
+    const auto [user, operand] = first_forward_user(graph, v);
+    if (node.op->kind == OpKind::state && !user.is_valid()) continue;
     Layout layout = replicated(graph.value(v).type.shape.size());
     const auto asked = constraints.layouts.find(v);
     if (asked != constraints.layouts.end()) {
       layout = asked->second;
-    } else {
-      for (NodeId user : graph.node_ids()) {
-        const auto& operands = graph.node(user).operands;
-        const auto it = std::find(operands.begin(), operands.end(), v);
-        if (it == operands.end() || graph.node(user).phase != Phase::forward) continue;
-        const Rule rule = rule_of(graph, graph.node(user));
-        layout = layouts_of(rule, choices[at(user.index)].strategy)
-                     .operands[static_cast<std::size_t>(it - operands.begin())];
-        layout = without_halo(reduced(std::move(layout)));
-        break;
-      }
+    } else if (user.is_valid()) {
+      const Rule rule = rule_of(graph, graph.node(user));
+      layout = layouts_of(rule, choices[at(user.index)].strategy).operands[operand];
+      layout = without_halo(reduced(std::move(layout)));
     }
     if (node.op->kind == OpKind::parameter && optimizer_parallel >= 3)
       layout = shard_over_replicas(layout, constraints.meshes[at(layout.mesh)], graph.value(v).type.shape);

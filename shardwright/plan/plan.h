@@ -43,7 +43,7 @@ struct Plan {
   std::string compared;                       // what the search looked at; told, not kept in the file
   std::vector<Mesh> meshes;
   std::vector<PlannedOperator> operators;      // forward operators
-  std::map<std::string, std::string> layouts;  // of inputs and parameters: how they are stored
+  std::map<std::string, std::string> layouts;  // of inputs, parameters, modules' states: how they lie
   int optimizer_parallel = 0;                  // 1 state, 2 + gradients, 3 + weights sharded over replicas
 };
 

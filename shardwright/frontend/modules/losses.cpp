@@ -10,6 +10,21 @@ Traced CrossEntropyLoss::operator()(Traced logits, Traced labels) const {
   return trace.call("reduce_mean", {of_rows}, {}, "loss");
 }
 
+CrossEntropyAndTop1::Result CrossEntropyAndTop1::operator()(Traced logits, Traced labels) const {
+  using Dims = std::vector<std::int64_t>;
+  Trace& trace = *logits.trace;
+  const Traced terms{&trace, cross_entropy_terms(trace.builder(), logits.id, labels.id, "cross_entropy")};
+  const Traced of_rows = trace.call("cross_entropy_of_terms", {terms}, {}, "cross_entropy.loss");
+  // x[label] - largest x, which is 0 where the label has the largest
+  const Traced behind =
+      trace.call("strided_slice", {terms}, {{"dims", Dims{0}}, {"starts", Dims{1}}}, "top1.behind");
+  const DType dtype = behind.type().dtype;
+  const Traced zero{&trace, constant(trace.builder(), dtype, 0)};
+  const Traced hits = trace.call("cast", {trace.call("equal", {behind, zero}, {}, "top1.is_label")},
+                                 {{"to", std::string(name_of(dtype))}}, "top1.hits");
+  return {trace.call("reduce_mean", {of_rows}, {}, "loss"), trace.call("reduce_mean", {hits}, {}, "top1")};
+}
+
 Traced MeanAbsoluteError::operator()(Traced x, Traced y) const {
   return x.trace->call("mean_absolute_error", {x, y}, {}, "loss");
 }

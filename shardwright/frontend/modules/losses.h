@@ -13,6 +13,14 @@ struct CrossEntropyLoss {
   Traced operator()(Traced logits, Traced labels) const;
 };
 
+/// The same, and the share of rows whose label has the largest logit.
+struct CrossEntropyAndTop1 {
+  struct Result {
+    Traced loss, top1;
+  };
+  Result operator()(Traced logits, Traced labels) const;
+};
+
 /// Mean of |x - y|, and of (x - y)^2, over all elements.
 struct MeanAbsoluteError {
   Traced operator()(Traced x, Traced y) const;
