@@ -2,44 +2,17 @@
 //
 //   gather                 y[p.., i.., e..] = table[p.., x[i..], e..]
 //   unsorted_segment_sum   y[p.., v, e..] = sum of data[p.., i.., e..] over all i with ids[i] = v
-//   scatter_add            y = x + unsorted_segment_sum(updates, indices)
 //
 // `dim` (default 0) is the table's dim v. A rank that holds part of the table's rows takes the indices that lie in
 // its own range: rows of others come out as zeros, so that the parts add up, or are theirs to add.
 
 #include <algorithm>
 
-#include "shardwright/base/vectorize.h"
 #include "shardwright/graph/builder.h"
-#include "shardwright/ops/dims.h"
-#include "shardwright/ops/types.h"
+#include "shardwright/ops/indexed_rows.h"
 
 namespace shardwright::ops {
 namespace {
-
-/// The dims of a table [p.., v, e..] and of rows [p.., i.., e..] as text, `mark`ed at v and i.
-struct Names {
-  std::string table, rows, indices;
-};
-
-Names names_of(std::size_t table_rank, std::size_t index_rank, std::size_t dim, std::string_view v_mark,
-               std::string_view i_mark) {
-  std::vector<std::string> table, rows, indices;
-  for (std::size_t d = 0; d < dim; ++d) table.push_back(fmt::format("p{}", d));
-  rows = table;
-  table.push_back(fmt::format("v{}", v_mark));
-  for (std::size_t d = 0; d < index_rank; ++d) indices.push_back(loop_name(d, i_mark));
-  rows.insert(rows.end(), indices.begin(), indices.end());
-  for (std::size_t d = dim + 1; d < table_rank; ++d) {
-    table.push_back(fmt::format("e{}", d - dim - 1));
-    rows.push_back(table.back());
-  }
-  return {tensor_text(table), tensor_text(rows), tensor_text(indices)};
-}
-
-std::size_t dim_in_table(const Call& call, const Shape& table) {
-  return dim_of(call.attributes.integer("dim", 0), table);
-}
 
 /// The table's dim v among as many dims as its rows tell: `rows` less the dims of the indices, and v.
 std::size_t dim_among_rows(const Call& call) {
@@ -49,13 +22,6 @@ std::size_t dim_among_rows(const Call& call) {
                 to_text(ids));
   const std::size_t rank = rows.shape.size() - ids.shape.size() + 1;
   return dim_of(call.attributes.integer("dim", 0), Shape(rank, 1));
-}
-
-Shape shape_of_rows(const Shape& table, const Shape& indices, std::size_t dim) {
-  Shape shape(table.begin(), table.begin() + static_cast<std::ptrdiff_t>(dim));
-  shape.insert(shape.end(), indices.begin(), indices.end());
-  shape.insert(shape.end(), table.begin() + static_cast<std::ptrdiff_t>(dim) + 1, table.end());
-  return shape;
 }
 
 std::string gather_rule(const Call& call) {
@@ -99,58 +65,6 @@ std::vector<Type> infer_segment(const Call& call) {
   return {{data.dtype, std::move(shape)}};
 }
 
-std::string scatter_rule(const Call& call) {
-  check_count(call, 3);
-  const Shape& table = call.operands[0].shape;
-  const Names n = names_of(table.size(), call.operands[1].shape.size(), dim_in_table(call, table), "", "^");
-  return fmt::format("{}, {}, {} -> {}", n.table, n.indices, n.rows, n.table);
-}
-
-std::vector<Type> infer_scatter(const Call& call) {
-  check_count(call, 3);
-  const Type &x = call.operands[0], &indices = call.operands[1], &updates = call.operands[2];
-  check_number(x.dtype);
-  check_integer(indices.dtype);
-  check_same_dtype(call, 0, 2);
-  const Shape wanted = shape_of_rows(x.shape, indices.shape, dim_in_table(call, x.shape));
-  if (updates.shape != wanted)
-    throw error("updates are {} but x {} at indices {} needs {}", to_text(updates), to_text(x),
-                to_text(indices), to_text(wanted));
-  return {x};
-}
-
-/// A table as `outer` blocks of v rows of `inner` elements, and the indices with this rank's part of v.
-struct Rows {
-  std::int64_t outer = 1, inner = 1;
-  LoopBox::Part v;
-  Integers indices;
-
-  Rows(const KernelCall& call, const TensorView& table, std::size_t dim, const TensorView& indices_of)
-      : v(call.loop("v")), indices(indices_of) {
-    const std::span<const std::int64_t> shape = table.shape;
-    outer = element_count(shape.first(dim));
-    inner = element_count(shape.subspan(dim + 1));
-  }
-
-  /// Where row i lies in this rank's part, or -1 if another has it.
-  std::int64_t operator[](std::int64_t i) const {
-    const std::int64_t at = indices[i] - v.offset;
-    return at >= 0 && at < v.extent ? at : -1;
-  }
-};
-
-/// Throws: Error on an index outside the table.
-void check_range(const Rows& rows) {
-  for (std::int64_t i = 0; i < rows.indices.size(); ++i)
-    if (rows.indices[i] < 0 || rows.indices[i] >= rows.v.size)
-      throw error("an index is {} but there are {} rows: 0 to {}", rows.indices[i], rows.v.size,
-                  rows.v.size - 1);
-}
-
-std::size_t dim_of_kernel(const KernelCall& call, const TensorView& table) {
-  return dim_of(call.attributes.integer("dim", 0), table.shape);
-}
-
 void gather_kernel(const KernelCall& call) {
   const Rows rows(call, call.operands[0], dim_of_kernel(call, call.operands[0]), call.operands[1]);
   check_range(rows);
@@ -168,23 +82,6 @@ void gather_kernel(const KernelCall& call) {
   });
 }
 
-/// table[index] += data, row by row.
-template <class T>
-void add_rows(const Rows& rows, const T* data, T* table) {
-  vectorized([rows, data, table] {
-    const T* from = data;
-    for (std::int64_t o = 0; o < rows.outer; ++o)
-      for (std::int64_t i = 0; i < rows.indices.size(); ++i, from += rows.inner) {
-        const std::int64_t at = rows[i];
-        if (at < 0) continue;
-        T* const to = table + (o * rows.v.extent + at) * rows.inner;
-#pragma GCC ivdep
-        for (std::int64_t e = 0; e < rows.inner; ++e)
-          to[e] = static_cast<T>(static_cast<Compute<T>>(to[e]) + static_cast<Compute<T>>(from[e]));
-      }
-  });
-}
-
 void segment_kernel(const KernelCall& call) {
   const Rows rows(call, call.results[0], dim_of_kernel(call, call.results[0]), call.operands[1]);
   check_range(rows);
@@ -192,17 +89,6 @@ void segment_kernel(const KernelCall& call) {
     const auto y = call.results[0].as<T>();
     std::fill(y.begin(), y.end(), T(0));
     add_rows(rows, call.operands[0].as<T>().data(), y.data());
-  });
-}
-
-void scatter_kernel(const KernelCall& call) {
-  const Rows rows(call, call.operands[0], dim_of_kernel(call, call.operands[0]), call.operands[1]);
-  check_range(rows);
-  visit_number(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
-    const auto x = call.operands[0].as<T>();
-    T* const y = call.results[0].as<T>().data();
-    if (x.data() != y) std::copy(x.begin(), x.end(), y);
-    add_rows(rows, call.operands[2].as<T>().data(), y);
   });
 }
 
@@ -223,10 +109,6 @@ std::vector<ValueId> gather_gradient(Gradient& g) {
 std::vector<ValueId> segment_gradient(Gradient& g) {
   const std::int64_t dim = g.attributes().integer("dim", 0);
   return {g.call("gather", {g.dy(), g.in(1)}, {{"dim", dim}}), {}};
-}
-
-std::vector<ValueId> scatter_gradient(Gradient& g) {
-  return {g.dy(), {}, g.call("gather", {g.dy(), g.in(1)}, g.attributes())};
 }
 
 }  // namespace
@@ -259,18 +141,6 @@ std::vector<OpDef> gather() {
           .kernel = segment_kernel,
           .samples = {"f32[6,4], i32[6]<12 (count=12)", "f32[2,6,4], i64[2,6]<6 (count=6)",
                       "f32[4,6,2], i32[6]<4 (dim=1, count=4)"},
-      },
-      {
-          .name = "scatter_add",
-          .doc = "y = x with updates[p.., i.., e..] added to x[p.., indices[i..], e..]",
-          .attributes = {"dim"},
-          .rule_for = scatter_rule,
-          .linear = "{0,2}",
-          .infer = infer_scatter,
-          .gradient = scatter_gradient,
-          .kernel = scatter_kernel,
-          .samples = {"f32[12,4], i32[6]<12, f32[6,4]", "f32[4,6,2], i64[2]<6, f32[4,2,2] (dim=1)"},
-          .overwrites = {0},
       }};
 }
 
