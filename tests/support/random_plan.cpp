@@ -65,7 +65,7 @@ Plan random_plan(const Graph& graph, int devices, std::uint64_t seed) {
     for (std::size_t i = 0; i < node.operands.size(); ++i) {
       const Value& v = graph.value(node.operands[i]);
       if (graph.node(v.producer).op->kind != OpKind::compute)
-        plan.layouts.emplace(v.name, to_text(reduced(layouts.operands[i]), mesh));
+        plan.layouts.emplace(v.name, to_text(without_halo(reduced(layouts.operands[i])), mesh));
     }
   }
   return parse_plan(to_json(plan), "random plan");

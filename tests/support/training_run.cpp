@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "shardwright/cli/training_data.h"
@@ -21,21 +22,33 @@ Model train_model(const TrainingRun& run) {
   return model;
 }
 
+/// Whether the forward reads it: the optimizer's states only the update reads.
+bool is_state_of_module(const Graph& graph, const Node& leaf) {
+  if (leaf.op->kind != OpKind::state) return false;
+  const ValueId v = leaf.results.front();
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& user) {
+    return user.phase == Phase::forward &&
+           std::find(user.operands.begin(), user.operands.end(), v) != user.operands.end();
+  });
+}
+
 std::optional<Outcome> run_program(const TrainingRun& run, const Model& model, Program program) {
   const auto session = session_of(std::move(program), {.seed = 7});
   if (!session) return std::nullopt;
-  const std::string path = run.file.empty() ? "" : path_of_reference(run.file);
+  const std::string reference = run.file.empty() ? "" : path_of_reference(run.file);
+  const bool has_data = !run.file.empty() && SafetensorsFile::open(reference).has("input");
+  const std::string path = has_data ? reference : "";
   std::ostringstream notices;
   const TrainingData data = training_data(model, path, "", 7, notices);
   if (!path.empty())
     for (const auto& [name, value] : initial_parameters(model.graph, path)) session->set(name, value);
   Outcome out{.losses = {}, .weights = {}, .statistics = session->statistics()};
-  const std::int64_t all = data.batches_per_epoch ? data.batches_per_epoch : 8;
+  const std::int64_t all = run.file.empty() ? 8 : SafetensorsFile::open(reference).type("loss").shape.front();
   const std::int64_t steps = run.steps ? run.steps : all;
   for (std::int64_t step = 0; step < steps; ++step)
     out.losses.push_back(to_doubles(session->step(data.batch(step))[0])[0]);
   for (const Node& node : model.graph.nodes)
-    if (node.op->kind == OpKind::parameter) {
+    if (node.op->kind == OpKind::parameter || is_state_of_module(model.graph, node)) {
       const std::string& name = model.graph.value(node.results[0]).name;
       out.weights[name] = to_doubles(session->get(name));
     }

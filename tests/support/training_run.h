@@ -1,5 +1,5 @@
 // Whole training runs for tests: a model by name with an optimizer, on one device or under a plan, from the tensors of
-// a reference (tests/reference) or from initial values and synthetic data of its own.
+// a reference (tests/reference), or from initial values and synthetic data of seed 7 where it holds none.
 #pragma once
 
 #include <map>
@@ -16,7 +16,7 @@ namespace shardwright::testing {
 
 struct TrainingRun {
   std::string model;  // as on the command line
-  std::string file;   // tests/reference/FILE.safetensors; empty: synthetic data, initial values of seed 7
+  std::string file;   // tests/reference/FILE.safetensors; empty: none
   OptimizerChoice optimizer;
   DType precision = DType::f32;
   std::int64_t steps = 0;  // 0: those of the reference, or 8
@@ -24,7 +24,7 @@ struct TrainingRun {
 
 struct Outcome {
   std::vector<double> losses;                          // of every step, before its update
-  std::map<std::string, std::vector<double>> weights;  // after the last step, by name
+  std::map<std::string, std::vector<double>> weights;  // and modules' states after the last step, by name
   SessionStatistics statistics;
 };
 

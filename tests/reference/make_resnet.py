@@ -1,0 +1,77 @@
+#!/usr/bin/python3
+"""Training runs of torchvision's residual networks in f64, as an outside reference.
+
+Needs Debian's python3-torchvision. Each file holds the loss of every step, before its update, and a few final
+values. Initial weights and batches are not stored: they are those that Shardwright makes of a seed, made again by counted.py.
+"""
+import math, os
+import numpy as np, torch, torchvision
+from torch import nn
+import torch.nn.functional as F
+
+import counted
+from make_reference import HERE, save
+
+SEED = 7
+
+
+def initial(model):
+    """As Shardwright starts them (frontend/modules): convolutions normal, by their fan-out; dense layers uniform."""
+    for name, p in model.named_parameters():
+        if p.dim() == 4:
+            values = counted.normal(SEED, name, tuple(p.shape), math.sqrt(2 / (p.shape[0] * p.shape[2] * p.shape[3])))
+        elif name == 'fc.weight':  # stored as (in, out)
+            values = counted.uniform(SEED, name, tuple(p.shape)[::-1], 1 / math.sqrt(p.shape[1])).T
+        elif name == 'fc.bias':
+            values = counted.uniform(SEED, name, tuple(p.shape), 1 / math.sqrt(model.fc.in_features))
+        else:  # of norms
+            values = np.full(tuple(p.shape), 1.0 if name.endswith('weight') else 0.0)
+        with torch.no_grad():
+            p.copy_(torch.from_numpy(np.ascontiguousarray(values)))
+
+
+def run(file, model, image, batch, rate, steps=5, classes=10):
+    model = model.double().train()
+    initial(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9)
+    losses = []
+    for step in range(steps):
+        x, y = counted.images(SEED, step, (batch, 3, image, image), classes)
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(torch.from_numpy(x)), torch.from_numpy(y))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    kept = {'final.' + name: b.numpy() for name, b in model.named_buffers() if name.startswith('bn1.running')}
+    kept['final.fc.bias'] = model.fc.bias.detach().numpy()
+    save(os.path.join(HERE, file + '.safetensors'), {'loss': np.array(losses), **kept},
+         {'network': f'{image} x {image} pixels, {model.conv1.out_channels} channels first', 'batch': batch, 'seed': SEED,
+          'loss': 'cross_entropy (mean)', 'optimizer': 'momentum', 'lr': rate, 'momentum': 0.9,
+          'made by': f'torchvision {torchvision.__version__}, f64'})
+    print(file, losses)
+
+
+def narrowed(model, width):
+    """The same network with `width` channels where there were 64."""
+    scaled = lambda n: n if n == 3 else n * width // 64
+    for parent in list(model.modules()):
+        for name, m in list(parent.named_children()):
+            if isinstance(m, nn.Conv2d):
+                setattr(parent, name, nn.Conv2d(scaled(m.in_channels), scaled(m.out_channels), m.kernel_size, m.stride,
+                                                m.padding, bias=False))
+            elif isinstance(m, nn.BatchNorm2d):
+                setattr(parent, name, nn.BatchNorm2d(scaled(m.num_features)))
+            elif isinstance(m, nn.Linear):
+                setattr(parent, name, nn.Linear(scaled(m.in_features), m.out_features))
+    return model
+
+
+def main():
+    torch.set_num_threads(1)
+    of = torchvision.models
+    run('resnet18', narrowed(of.resnet18(num_classes=10), 8), image=32, batch=8, rate=0.02)
+    run('resnet50', of.resnet50(num_classes=10), image=64, batch=8, rate=0.001)
+
+
+if __name__ == '__main__':
+    main()
