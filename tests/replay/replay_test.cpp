@@ -66,6 +66,7 @@ const std::vector<Case> cases{
     {"03_layouts", ""},
     {"04_dense_matmul", ""},
     {"05_functional_sharding", ""},
+    {"06_high_resolution", ""},
 };
 
 std::string printed(const std::string& command) {
