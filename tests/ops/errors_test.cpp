@@ -20,7 +20,7 @@ const std::vector<Case> cases = {
     {"exp", "f32[4], f32[4]", "exp: has 2 operands but takes 1"},
     {"relu_grad", "f32[4], f32[6]",
      "relu_grad: operand 1 is f32[6] but operand 0 is f32[4]; they must be equal"},
-    {"gelu", "f32[4] (approximate=fast)", "gelu: approximate=fast is unknown; write none or tanh"},
+    {"gelu", "f32[4] (approximate=fast)", "gelu: approximate=fast is unknown; write none, tanh or sigmoid"},
     {"add", "f32[4,6], f32[5]",
      "add: f32[4, 6] and f32[5] do not broadcast: right-aligned, dims must be equal or 1"},
     {"add", "f32[4], f64[4]", "add: operands 0 and 1 are f32[4] and f64[4]; cast one"},
