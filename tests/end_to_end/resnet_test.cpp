@@ -21,7 +21,7 @@ const TrainingRun resnet18{.model = "resnet18:image=32,width=8,batch=8",
                            .precision = DType::f64};
 const TrainingRun resnet50{.model = "resnet50:image=64,batch=8",
                            .file = "resnet50",
-                           .optimizer = {"momentum", {{"rate", 0.001}, {"momentum", 0.9}}},
+                           .optimizer = {"momentum", {{"rate", 0.0001}, {"momentum", 0.9}}},
                            .precision = DType::f64};
 
 /// Channels of the layers split in turn: outputs over the devices, then inputs, as the weights of a decoder are.
