@@ -173,6 +173,10 @@ const std::vector<Reference> references{
               .file = "",
               .optimizer = {"adam", {{"rate", 0.01}}},
               .devices = {3, 6}},
+    Reference{.name = "dense_net",
+              .model = "dense_net:batch=8,widths=64-16-32",
+              .file = "",
+              .optimizer = {"momentum", {{"rate", 0.01}, {"momentum", 0.9}}}},
     Reference{
         .name = "ffn_6", .model = "ffn:batch=48", .file = "", .optimizer = ffn_optimizer, .devices = {3, 6}}};
 
