@@ -112,6 +112,15 @@ TEST(Train, prints_json_lines_and_nothing_else) {
   EXPECT_GT(summary.at("bytes_communicated_per_step"), 0);
 }
 
+TEST(Train, tells_scalar_outputs_beside_the_loss) {
+  const std::string model = "face:classes=8,features=4,batch=8,image=32,width=2,scale=1,backbone=resnet18";
+  const Outcome o = run({"train", model, "--devices", "2", "--steps", "2", "--json"});
+  ASSERT_EQ(o.status, 0) << o.err;
+  const double hits = 8 * documents(o.out)[1].at("top1").get<double>();
+  EXPECT_EQ(hits, std::round(hits));
+  EXPECT_NE(run({"train", model, "--steps", "1"}).out.find(", top1 is "), std::string::npos);
+}
+
 TEST(Train, median_of_fewer_steps_than_are_left_out_is_that_of_the_last) {
   for (const char* steps : {"1", "3", "4"}) {
     const Outcome o = run({"train", "matmul_chain", "--steps", steps, "--json"});

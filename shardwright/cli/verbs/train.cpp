@@ -43,7 +43,20 @@ Length length_of(const Arguments& arguments, const TrainingData& data) {
   return {std::min(arguments.integer("--steps", of_epochs), of_epochs), per_epoch};  // what ends first
 }
 
-double loss_of(const Tensor& t) { return to_doubles(t).front(); }
+/// What a step has told: its loss, and other scalars that the network has as outputs, such as a share of hits.
+struct Told {
+  double loss = 0;
+  std::vector<std::pair<std::string, double>> others;
+};
+
+Told told_by(const Session& session, const std::vector<Tensor>& outputs) {
+  Told told{.loss = to_doubles(outputs.front()).front(), .others = {}};
+  const Graph& graph = session.program().graph;
+  for (std::size_t i = 1; i < outputs.size(); ++i)
+    if (outputs[i].shape().empty())
+      told.others.emplace_back(graph.value(graph.outputs[i]).name, to_doubles(outputs[i]).front());
+  return told;
+}
 
 class Reporter {
  public:
@@ -53,22 +66,25 @@ class Reporter {
         is_json_(arguments.has("--json")),
         every_(arguments.integer("--log-every", is_json_ || length.steps <= 20 ? 1 : 10)) {}
 
-  void step(std::int64_t step, double loss, double seconds) {
-    if (!std::isfinite(loss) && !has_warned_) {
+  void step(std::int64_t step, const Told& told, double seconds) {
+    if (!std::isfinite(told.loss) && !has_warned_) {
       has_warned_ = true;
       terminal_.err << fmt::format("the loss of step {} is {} (null in JSON): try a lower --lr\n", step,
-                                   loss);
+                                   told.loss);
     }
     seconds_.push_back(seconds);
     if (step % every_ != 0 && step + 1 != length_.steps) return;
     if (is_json_) {
-      terminal_.out << nlohmann::ordered_json{{"step", step}, {"loss", loss}}.dump() << "\n" << std::flush;
+      nlohmann::ordered_json line{{"step", step}, {"loss", told.loss}};
+      for (const auto& [name, value] : told.others) line[name] = value;
+      terminal_.out << line.dump() << "\n" << std::flush;
       return;
     }
     const std::int64_t epoch = length_.steps_per_epoch ? step / length_.steps_per_epoch : 0;
     const std::int64_t in_epoch = length_.steps_per_epoch ? step % length_.steps_per_epoch : step;
-    terminal_.out << fmt::format("epoch: {}, step: {}, loss is {:.8g}\n", epoch, in_epoch, loss)
-                  << std::flush;
+    terminal_.out << fmt::format("epoch: {}, step: {}, loss is {:.8g}", epoch, in_epoch, told.loss);
+    for (const auto& [name, value] : told.others) terminal_.out << fmt::format(", {} is {:.4g}", name, value);
+    terminal_.out << "\n" << std::flush;
   }
 
   void summary(const Session& session) {
@@ -159,8 +175,8 @@ int train_with(Session& session, Training& training) {
     if (is_interrupted()) return interrupted_status;
     const auto batch = training.data.batch(step);
     const auto start = std::chrono::steady_clock::now();
-    const double loss = loss_of(session.step(batch).front());
-    training.reporter.step(step, loss,
+    const Told told = told_by(session, session.step(batch));
+    training.reporter.step(step, told,
                            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
   training.reporter.summary(session);
