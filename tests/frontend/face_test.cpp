@@ -44,16 +44,16 @@ TEST(Face, no_device_holds_a_row_of_logits) {
   EXPECT_LT(program.arena_bytes, classes * static_cast<std::int64_t>(sizeof(float)));
 }
 
-TEST(Face, losses_do_not_depend_on_the_plan) {
+TEST(Face, losses_are_pytorchs_and_do_not_depend_on_the_plan) {
   const testing::TrainingRun run{
       .model = "face:classes=64,features=8,batch=8,image=32,width=4,scale=8,backbone=resnet18",
-      .file = "",
+      .file = "face",
       .optimizer = {"momentum", {{"rate", 0.01}, {"momentum", 0.9}}},
       .precision = DType::f64};
   const Annotations by_classes = load_annotations("examples/annotations/face_classes.json");
   const auto alone = testing::run_alone(run);
   const testing::Tolerance tolerance{.losses = 1e-9, .weights = 1e-7};
-  EXPECT_LT(alone->losses.back(), alone->losses.front());
+  testing::expect_losses_of_reference(*alone, run, 1e-7);
   testing::expect_same(testing::run_planned(run, {.devices = 8, .annotations = by_classes}), alone,
                        tolerance);
   testing::expect_same(testing::run_random(run, 4, 1), alone, tolerance);

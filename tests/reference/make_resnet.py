@@ -15,19 +15,36 @@ from make_reference import HERE, save
 SEED = 7
 
 
+class Cosines(nn.Module):
+    """The head of the face classifier, in place of `fc`: an embedding, and its cosines with each class, scaled."""
+
+    def __init__(self, inputs, features, classes, scale):
+        super().__init__()
+        self.embedding, self.classes, self.scale = nn.Linear(inputs, features), nn.Linear(features, classes, bias=False), scale
+
+    def forward(self, x):
+        return self.scale * F.linear(F.normalize(self.embedding(x)), F.normalize(self.classes.weight))
+
+
 def initial(model):
-    """As Shardwright starts them (frontend/modules): convolutions normal, by their fan-out; dense layers uniform."""
-    for name, p in model.named_parameters():
-        if p.dim() == 4:
-            values = counted.normal(SEED, name, tuple(p.shape), math.sqrt(2 / (p.shape[0] * p.shape[2] * p.shape[3])))
-        elif name == 'fc.weight':  # stored as (in, out)
-            values = counted.uniform(SEED, name, tuple(p.shape)[::-1], 1 / math.sqrt(p.shape[1])).T
-        elif name == 'fc.bias':
-            values = counted.uniform(SEED, name, tuple(p.shape), 1 / math.sqrt(model.fc.in_features))
-        else:  # of norms
-            values = np.full(tuple(p.shape), 1.0 if name.endswith('weight') else 0.0)
+    """As Shardwright starts them (frontend/modules): convolutions normal, by their fan-out; dense layers uniform, stored as
+    (in, out), the classes of a face classifier normal; norms 1 and 0, as torch does."""
+    def start(parameter, values):
         with torch.no_grad():
-            p.copy_(torch.from_numpy(np.ascontiguousarray(values)))
+            parameter.copy_(torch.from_numpy(np.ascontiguousarray(values)))
+
+    for name, m in model.named_modules():
+        name = name.replace('fc.', '')
+        if isinstance(m, nn.Conv2d):
+            deviation = math.sqrt(2 / (m.out_channels * m.kernel_size[0] * m.kernel_size[1]))
+            start(m.weight, counted.normal(SEED, name + '.weight', tuple(m.weight.shape), deviation))
+        elif isinstance(m, nn.Linear):
+            shape, bound = (m.in_features, m.out_features), 1 / math.sqrt(m.in_features)
+            if m.bias is None:
+                start(m.weight, counted.normal(SEED, name + '.weight', shape, 0.01).T)
+            else:
+                start(m.weight, counted.uniform(SEED, name + '.weight', shape, bound).T)
+                start(m.bias, counted.uniform(SEED, name + '.bias', tuple(m.bias.shape), bound))
 
 
 def run(file, model, image, batch, rate, steps=5, classes=10):
@@ -43,7 +60,8 @@ def run(file, model, image, batch, rate, steps=5, classes=10):
         optimizer.step()
         losses.append(loss.item())
     kept = {'final.' + name: b.numpy() for name, b in model.named_buffers() if name.startswith('bn1.running')}
-    kept['final.fc.bias'] = model.fc.bias.detach().numpy()
+    kept.update({'final.' + name.replace('fc.embedding', 'embedding'): b.detach().numpy()
+                 for name, b in model.named_parameters() if name.startswith('fc') and name.endswith('bias')})
     save(os.path.join(HERE, file + '.safetensors'), {'loss': np.array(losses), **kept},
          {'network': f'{image} x {image} pixels, {model.conv1.out_channels} channels first', 'batch': batch, 'seed': SEED,
           'loss': 'cross_entropy (mean)', 'optimizer': 'momentum', 'lr': rate, 'momentum': 0.9,
@@ -70,6 +88,9 @@ def main():
     torch.set_num_threads(1)
     of = torchvision.models
     run('resnet18', narrowed(of.resnet18(num_classes=10), 8), image=32, batch=8, rate=0.02)
+    face = narrowed(of.resnet18(num_classes=10), 4)
+    face.fc = Cosines(32, features=8, classes=64, scale=8)
+    run('face', face, image=32, batch=8, rate=0.01, classes=64)
     # A larger rate multiplies the difference that the last digit makes a hundredfold in every step.
     run('resnet50', of.resnet50(num_classes=10), image=64, batch=8, rate=0.0001)
 
