@@ -8,7 +8,7 @@ for group in "${@:-build}"; do
   case $group in
     build)
       packages+=(g++ cmake ninja-build ccache)
-      packages+=(libfmt-dev libcli11-dev nlohmann-json3-dev libdnnl-dev zlib1g-dev)
+      packages+=(libfmt-dev libcli11-dev nlohmann-json3-dev libyaml-cpp-dev libdnnl-dev zlib1g-dev)
       packages+=(libopenmpi-dev openmpi-bin)
       ;;
     tests) packages+=(libgtest-dev) ;;

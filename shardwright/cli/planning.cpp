@@ -15,8 +15,9 @@ namespace {
 /// The cluster that was asked for. Throws: Error unless it has `devices` devices.
 std::string cluster_of(const Arguments& arguments, int devices) {
   const Cluster cluster = cluster_called(arguments.text("--cluster"));
-  if (cluster.devices != devices)
-    throw error("--cluster {} has {} devices but the plan is for {}", cluster.name, cluster.devices, devices);
+  if (cluster.devices() != devices)
+    throw error("--cluster {} has {} devices but the plan is for {}", cluster.name, cluster.devices(),
+                devices);
   return cluster.name;
 }
 
@@ -32,7 +33,9 @@ DType precision_of(const Arguments& arguments) {
 std::vector<Flag> planning_flags(std::vector<Flag> more) {
   std::vector<Flag> flags{
       {"--devices", "N", "number of devices", ""},
-      {"--cluster", "C", "the machine: cpu:N (default: cpu:DEVICES)", ""},
+      {"--cluster", "C",
+       "the machine: PRESET:N, PRESET:NODESxPER_NODE or a YAML file (see clusters; default: cpu:DEVICES)",
+       ""},
       {"--parallel", "MODE", "stand_alone, data_parallel, semi_auto_parallel or auto_parallel", ""},
       {"--search", "NAME", "search of auto_parallel: propagation or exhaustive", ""},
       {"--plan", "FILE", "use a saved plan", ""},
@@ -90,10 +93,9 @@ OptimizerChoice optimizer_of(const Arguments& arguments) {
 
 int devices_of(const Arguments& arguments) {
   if (arguments.has("--plan")) return load_plan(arguments.text("--plan")).devices;
-  const std::string cluster = arguments.text("--cluster");
-  const auto colon = cluster.find(':');
-  const auto of_cluster = colon == std::string::npos ? std::nullopt : to_integer(cluster.substr(colon + 1));
-  return static_cast<int>(arguments.integer("--devices", of_cluster.value_or(1), 1, 4096));
+  const int of_cluster =
+      arguments.has("--cluster") ? cluster_called(arguments.text("--cluster")).devices() : 1;
+  return static_cast<int>(arguments.integer("--devices", of_cluster, 1, most_devices));
 }
 
 Plan plan_of(const Arguments& arguments, const Model& model, const Graph& graph) {

@@ -1,22 +1,94 @@
 #include "shardwright/cost/cluster.h"
 
+#include <algorithm>
+
 #include "shardwright/base/text.h"
+#include "shardwright/cost/cluster_file.h"
 
 namespace shardwright {
+namespace {
+
+const ClusterPreset& preset_called(std::string_view name, std::string_view whole) {
+  std::vector<std::string> known;
+  for (const ClusterPreset& p : cluster_presets()) {
+    if (p.cluster.name == name) return p;
+    known.push_back(p.cluster.name);
+  }
+  throw error("cluster '{}' is unknown{}; there are {}, and files that end in .yaml", whole,
+              near_names(name, known), join(known, ", "));
+}
+
+struct Size {
+  int nodes, devices_per_node;
+};
+
+/// `16`, as nodes of at most `most` devices each, or `2x8`.
+Size size_of(std::string_view text, int most, std::string_view name) {
+  const auto number = [&](std::string_view part) {
+    const auto n = to_integer(part);
+    if (!n || *n < 1 || *n > most_devices)
+      throw error("cluster '{}': write {}:N or {}:NODESxPER_NODE with numbers from 1 to {}", name,
+                  name.substr(0, name.find(':')), name.substr(0, name.find(':')), most_devices);
+    return static_cast<int>(*n);
+  };
+  if (const std::size_t x = text.find('x'); x != text.npos) {
+    const Size size{number(text.substr(0, x)), number(text.substr(x + 1))};
+    if (size.nodes > most_devices / size.devices_per_node)
+      throw error("cluster '{}' has more than {} devices", name, most_devices);
+    return size;
+  }
+  const int devices = number(text);
+  int per_node = std::min(devices, most);
+  while (devices % per_node != 0) --per_node;
+  return {devices / per_node, per_node};
+}
+
+/// Link levels of nodes of this many devices: those that still join something, then the one between nodes.
+std::vector<LinkLevel> links_for(const Cluster& cluster, const std::vector<LinkLevel>& all) {
+  std::vector<LinkLevel> out;
+  int joined = 1;
+  for (std::size_t i = 0; i + 1 < all.size() && (out.empty() || joined < cluster.devices_per_node); ++i) {
+    out.push_back(all[i]);
+    joined = out.back().devices = std::min(all[i].devices, cluster.devices_per_node);
+  }
+  if (cluster.nodes > 1) out.push_back(all.back());
+  out.back().devices = cluster.devices();
+  return out;
+}
+
+}  // namespace
+
+double PeakFlops::of(DType dtype) const {
+  const double rate = dtype == DType::f64    ? f64
+                      : dtype == DType::bf16 ? bf16
+                      : dtype == DType::f16  ? f16
+                                             : f32;
+  return rate > 0 ? rate : f32;
+}
 
 Cluster cluster_called(std::string_view name) {
+  if (name.ends_with(".yaml") || name.ends_with(".yml")) return load_cluster(std::string(name));
   const std::size_t colon = name.find(':');
-  if (name.substr(0, colon) != "cpu") throw error("cluster '{}' is unknown; there is cpu:N", name);
-  const auto n = to_integer(colon == std::string_view::npos ? "" : name.substr(colon + 1));
-  if (!n || *n < 1 || *n > 4096) throw error("cluster '{}': write cpu:N with N from 1 to 4096", name);
-  // Threads on one host: a barrier costs about 5 us with more ranks than cores, a core copies 20 GB/s.
-  return {.name = std::string(name),
-          .devices = static_cast<int>(*n),
-          .link = {.latency_seconds = 5e-6, .seconds_per_byte = 5e-11}};
+  const Cluster& one = preset_called(name.substr(0, colon), name).cluster;
+  Cluster cluster = one;
+  const Size size = size_of(colon == name.npos ? "" : name.substr(colon + 1), one.devices_per_node, name);
+  cluster.name = name;
+  cluster.nodes = size.nodes;
+  cluster.devices_per_node = size.devices_per_node;
+  cluster.links = links_for(cluster, one.links);
+  return cluster;
 }
 
 MeshCost mesh_cost(const Cluster& cluster, const Mesh& mesh) {
-  return {std::vector<LinkCost>(mesh.axes.size(), cluster.link), 1 / cluster.memory_bytes_per_second};
+  MeshCost cost{.axes = {}, .copy_seconds_per_byte = 1 / cluster.memory_bytes_per_second};
+  for (int a = 0; a < mesh.axis_count(); ++a) {
+    const int block = mesh.stride_of(a) * mesh.size_of(a);  // of neighbouring ranks: no group reaches beyond
+    const auto level = std::find_if(cluster.links.begin(), cluster.links.end() - 1,
+                                    [block](const LinkLevel& l) { return l.devices % block == 0; });
+    cost.axes.push_back(
+        {.latency_seconds = level->latency_seconds, .seconds_per_byte = 1 / level->bytes_per_second});
+  }
+  return cost;
 }
 
 }  // namespace shardwright

@@ -1,28 +1,67 @@
-// A cluster: the machine that a plan is for. Devices, their speed and memory, and the links between them.
+// A cluster: the machine that a plan is for. Nodes of devices, their speed and memory, and the links between them.
+//
+// Ranks are numbered node by node, so devices that a fast link joins are neighbours. Text: a preset with the number
+// of devices, `a100-80g:16`, or of nodes and devices in each, `a100-80g:2x8`; or a YAML file (cluster_file.h).
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "shardwright/base/dtype.h"
 #include "shardwright/layout/mesh.h"
 #include "shardwright/layout/redistribution.h"
 
 namespace shardwright {
 
-struct Cluster {
-  std::string name = "cpu:1";
-  int devices = 1;
-  double flops_per_second = 1.5e11;         // of one device, 32-bit floats
-  double memory_bytes_per_second = 1.4e10;  // of one device
-  LinkCost link;                            // between any two devices
+/// That a cluster may have.
+constexpr int most_devices = 1 << 20;
+
+/// What joins blocks of neighbouring devices.
+struct LinkLevel {
+  std::string kind;             // nvlink, infiniband, ...
+  int devices = 1;              // in a block
+  double latency_seconds = 0;   // of one message
+  double bytes_per_second = 1;  // that a device receives while all devices communicate
 };
 
-/// The cluster called `name`: `cpu:N` (figures measured on a 2-core host, one device a core).
-/// Throws: Error if there is no such cluster or N is not in 1..4096.
+/// Peak rates of one device for matrix products.
+struct PeakFlops {
+  double f64 = 0, f32 = 0, bf16 = 0, f16 = 0;
+
+  /// Floating-point operations per second. What a device has no unit for runs at the rate of f32.
+  double of(DType dtype) const;
+};
+
+struct Cluster {
+  std::string name;  // as the user wrote it
+  int nodes = 1;
+  int devices_per_node = 1;
+  PeakFlops flops_per_second;          // of one device
+  double memory_bytes_per_second = 1;  // of one device
+  std::int64_t memory_bytes = 0;       // of one device
+  std::int64_t reserved_bytes = 0;     // of these, what driver and runtime take
+  double kernel_seconds = 0;           // to start a kernel
+  std::vector<LinkLevel> links;        // innermost first; the last joins all devices
+
+  int devices() const { return nodes * devices_per_node; }
+};
+
+/// A kind of machine that is sold in any number.
+struct ClusterPreset {
+  Cluster cluster;  // one node; `name` is the preset's, the last link joins nodes
+  std::string doc;  // what it is, and the source of its figures
+};
+std::span<const ClusterPreset> cluster_presets();
+
+/// The cluster called `name`: `PRESET:N`, `PRESET:NODESxPER_NODE` or a file that ends in .yaml or .yml. N devices
+/// fill nodes evenly, as few as possible.
+/// Throws: Error if there is no such preset or file, or the numbers are none or too large.
 Cluster cluster_called(std::string_view name);
 
-/// What each axis of `mesh` costs to communicate over.
+/// What each axis of `mesh` costs to communicate over: the fastest link that joins all its ranks.
 MeshCost mesh_cost(const Cluster& cluster, const Mesh& mesh);
 
 }  // namespace shardwright

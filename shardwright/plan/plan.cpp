@@ -137,8 +137,8 @@ Plan draft(const Graph& graph, const PlanRequest& request) {
   plan.optimizer_parallel = request.optimizer_parallel;
   if (request.parallel == Parallel::auto_parallel) plan.search = find_search(request.search).name;
   const Cluster cluster = cluster_called(plan.cluster);
-  if (cluster.devices != request.devices)
-    throw error("cluster {} has {} devices but --devices says {}", plan.cluster, cluster.devices,
+  if (cluster.devices() != request.devices)
+    throw error("cluster {} has {} devices but --devices says {}", plan.cluster, cluster.devices(),
                 request.devices);
   return plan;
 }

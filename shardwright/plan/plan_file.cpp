@@ -97,7 +97,7 @@ Plan head_of(const Json& json) {
   member(json, "fingerprint");
   plan.devices = integer_of(member(json, "devices"), "devices", 1, 4096);
   plan.cluster = text_or(json, "cluster", fmt::format("cpu:{}", plan.devices));
-  if (const int n = cluster_called(plan.cluster).devices; n != plan.devices)
+  if (const int n = cluster_called(plan.cluster).devices(); n != plan.devices)
     throw error("\"cluster\" {} has {} devices but \"devices\" is {}", plan.cluster, n, plan.devices);
   plan.parallel = name_of(parallel_called(text_or(json, "parallel", "auto_parallel")));
   plan.search = text_or(json, "search", "");

@@ -19,18 +19,19 @@ double share_of(const Graph& graph, const Node& node) {
 /// Nodes that run together move each value between cache and memory once, and those only they use never.
 double compute_seconds(const Program& program, const Fusion& fusion, const Cluster& cluster) {
   const Graph& graph = program.graph;
-  double flops = 0;
+  double seconds = 0;
   std::set<ValueId> moved;
   for (NodeId id = fusion.begin; id < fusion.end; id = {id.index + 1}) {
     const Node& node = graph.node(id);
-    flops += flops_of(*node.op, rule_of(graph, node)) * share_of(graph, node);
+    seconds += flops_of(*node.op, rule_of(graph, node)) * share_of(graph, node) /
+               cluster.flops_per_second.of(graph.value(node.results.front()).type.dtype);
     for (const auto& values : {node.operands, node.results}) moved.insert(values.begin(), values.end());
   }
   std::int64_t bytes = 0;
   for (ValueId v : moved)
     if (program.offsets[static_cast<std::size_t>(v.index)] != no_place) bytes += graph.value(v).type.bytes();
-  return std::max(flops / cluster.flops_per_second,
-                  static_cast<double>(bytes) / cluster.memory_bytes_per_second);
+  return cluster.kernel_seconds +
+         std::max(seconds, static_cast<double>(bytes) / cluster.memory_bytes_per_second);
 }
 
 }  // namespace

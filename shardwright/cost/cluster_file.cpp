@@ -1,0 +1,134 @@
+#include "shardwright/cost/cluster_file.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "shardwright/base/text.h"
+
+namespace shardwright {
+namespace {
+
+/// `80GB`, `5us`, `2039 GB/s`: a number from 0 on, a prefix and `unit`, or the number alone.
+double quantity(std::string_view key, std::string_view text, std::string_view unit) {
+  std::string_view rest = trim(text);
+  if (rest.ends_with(unit)) rest.remove_suffix(unit.size());
+  constexpr std::string_view prefixes = "num kMGTP";
+  const std::size_t at = rest.empty() ? prefixes.npos : prefixes.find(rest.back());
+  const int thousands = at == prefixes.npos ? 0 : static_cast<int>(at) - 3;
+  if (at != prefixes.npos) rest.remove_suffix(1);
+  const auto number = to_number(trim(rest));
+  if (!number || !std::isfinite(*number) || *number < 0)
+    throw error("{}: '{}' should be a quantity{}, for example 5G{}", key, text,
+                unit.empty() ? "" : fmt::format(" in {}", unit), unit);
+  const double scale = std::pow(1e3, std::abs(thousands));
+  return thousands < 0 ? *number / scale : *number * scale;  // 5 / 1e6 is 5e-6, 5 * 1e-6 is not
+}
+
+/// A map of `known` keys.
+class Fields {
+ public:
+  Fields(const YAML::Node& node, std::string where, const std::vector<std::string>& known)
+      : node_(node), where_(std::move(where)) {
+    if (!node.IsMap()) throw error("{} should be a map of keys", where_.empty() ? "the file" : where_);
+    for (const auto& entry : node)
+      if (const std::string key = entry.first.Scalar();
+          std::find(known.begin(), known.end(), key) == known.end())
+        throw error("{} is unknown{}; there are {}", name(key), near_names(key, known), join(known, ", "));
+  }
+
+  bool has(const std::string& key) const { return static_cast<bool>(node_[key]); }
+  YAML::Node at(const std::string& key) const {
+    if (!has(key)) throw error("{} is missing", name(key));
+    return node_[key];
+  }
+  std::string text(const std::string& key) const {
+    const YAML::Node value = at(key);
+    if (!value.IsScalar()) throw error("{} should be one value", name(key));
+    return value.Scalar();
+  }
+  double quantity(const std::string& key, std::string_view unit) const {
+    return shardwright::quantity(name(key), text(key), unit);
+  }
+  double quantity_or(const std::string& key, std::string_view unit, double otherwise) const {
+    return has(key) ? quantity(key, unit) : otherwise;
+  }
+  double positive(const std::string& key, std::string_view unit) const {
+    const double q = quantity(key, unit);
+    if (q == 0) throw error("{} should be above 0", name(key));
+    return q;
+  }
+  int count(const std::string& key) const {
+    const std::string value = text(key);
+    const auto n = to_integer(value);
+    if (!n || *n < 1 || *n > most_devices)
+      throw error("{}: '{}' should be an integer from 1 to {}", name(key), value, most_devices);
+    return static_cast<int>(*n);
+  }
+  std::string name(const std::string& key) const { return where_.empty() ? key : where_ + "." + key; }
+
+ private:
+  YAML::Node node_;
+  std::string where_;
+};
+
+PeakFlops flops_of(const YAML::Node& node) {
+  const Fields fields(node, "flops", {"f64", "f32", "bf16", "fp16"});
+  return {.f64 = fields.quantity_or("f64", "", 0),
+          .f32 = fields.positive("f32", ""),
+          .bf16 = fields.quantity_or("bf16", "", 0),
+          .f16 = fields.quantity_or("fp16", "", 0)};
+}
+
+/// `all` devices in the last level; each level's block is made of whole blocks of the one before.
+std::vector<LinkLevel> links_of(const YAML::Node& node, int all) {
+  if (!node.IsSequence() || node.size() == 0) throw error("links should be a list of at least one level");
+  std::vector<LinkLevel> out;
+  for (std::size_t i = 0; i < node.size(); ++i) {
+    const Fields fields(node[i], fmt::format("links[{}]", i), {"kind", "devices", "latency", "bandwidth"});
+    const bool is_last = i + 1 == node.size();
+    LinkLevel level{.kind = fields.text("kind"),
+                    .devices = is_last && !fields.has("devices") ? all : fields.count("devices"),
+                    .latency_seconds = fields.quantity("latency", "s"),
+                    .bytes_per_second = fields.positive("bandwidth", "B/s")};
+    const int inner = out.empty() ? 1 : out.back().devices;
+    if (is_last && level.devices != all)
+      throw error("links[{}].devices: the last link joins all {} devices, not {}", i, all, level.devices);
+    if (level.devices % inner != 0)
+      throw error("links[{}].devices: blocks of {} are not made of blocks of {}", i, level.devices, inner);
+    out.push_back(std::move(level));
+  }
+  return out;
+}
+
+Cluster cluster_of(const YAML::Node& node, const std::string& path) {
+  const Fields fields(node, "",
+                      {"nodes", "devices_per_node", "memory", "reserved", "memory_bandwidth", "flops",
+                       "kernel_overhead", "links"});
+  Cluster c{
+      .name = path, .nodes = fields.count("nodes"), .devices_per_node = fields.count("devices_per_node")};
+  if (c.nodes > most_devices / c.devices_per_node)
+    throw error("nodes: there are more than {} devices", most_devices);
+  c.flops_per_second = flops_of(fields.at("flops"));
+  c.memory_bytes_per_second = fields.positive("memory_bandwidth", "B/s");
+  c.memory_bytes = std::llround(fields.positive("memory", "B"));
+  c.reserved_bytes = std::llround(fields.quantity_or("reserved", "B", 0));
+  c.kernel_seconds = fields.quantity_or("kernel_overhead", "s", 0);
+  c.links = links_of(fields.at("links"), c.devices());
+  return c;
+}
+
+}  // namespace
+
+Cluster load_cluster(const std::string& path) try {
+  if (!std::filesystem::is_regular_file(path)) throw io_error("cannot be read");
+  return cluster_of(YAML::LoadFile(path), path);
+} catch (const YAML::Exception& e) {
+  throw error("{}: line {}: {}", path, e.mark.line + 1, e.msg);
+} catch (const Error& e) {
+  throw with_context(e, path);
+}
+
+}  // namespace shardwright

@@ -1,0 +1,26 @@
+// Clusters as YAML files.
+//
+//   nodes: 2
+//   devices_per_node: 8
+//   memory: 80GB                                 # of one device
+//   reserved: 2GB                                # of it, for driver and runtime; 0 if left out
+//   memory_bandwidth: 2039GB/s
+//   flops: {f64: 9.7T, f32: 19.5T, bf16: 312T, fp16: 312T}  # f32 must be there; others run at its rate if left out
+//   kernel_overhead: 5us                         # 0 if left out
+//   links:                                       # innermost first; the last joins all devices
+//     - {kind: nvlink, devices: 8, latency: 5us, bandwidth: 300GB/s}
+//     - {kind: infiniband, latency: 10us, bandwidth: 25GB/s}
+//
+// Bandwidths are per device in one direction. Prefixes n u m k M G T P are powers of ten.
+#pragma once
+
+#include <string>
+
+#include "shardwright/cost/cluster.h"
+
+namespace shardwright {
+
+/// Throws: Error naming the file and the key that is unknown, missing or not what it should be.
+Cluster load_cluster(const std::string& path);
+
+}  // namespace shardwright

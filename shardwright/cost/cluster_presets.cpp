@@ -1,0 +1,114 @@
+// Kinds of machines by name. Rates are peaks, from public sheets; links count one direction, per device.
+
+#include "shardwright/cost/cluster.h"
+
+namespace shardwright {
+namespace {
+
+constexpr double tera = 1e12, giga = 1e9;
+constexpr std::int64_t gigabyte = 1'000'000'000, reserved_on_accelerators = 2 * gigabyte;
+
+/// Figures measured on a 2-core host with AVX-512, one device a core: products by oneDNN, a core's share of memory; a
+/// barrier of threads costs about 5 us with more ranks than cores, and a core copies 20 GB/s.
+ClusterPreset cpu() {
+  return {
+      {.name = "cpu",
+       .devices_per_node = most_devices,  // all on one host
+       .flops_per_second = {.f64 = 0.075 * tera, .f32 = 0.15 * tera, .bf16 = 0.08 * tera, .f16 = 0.08 * tera},
+       .memory_bytes_per_second = 14 * giga,
+       .memory_bytes = 8 * gigabyte,
+       .links = {{"memory", most_devices, 5e-6, 20 * giga}, {"ethernet", most_devices, 50e-6, 1.25 * giga}}},
+      "threads of a host, a core each, measured; between hosts 10 Gb/s"};
+}
+
+/// NVIDIA V100 Tensor Core GPU datasheet (2020), SXM2; DGX-1 with V100: NVLink 300 GB/s both directions together, four
+/// 100 Gb/s adapters for eight devices. No unit for bf16.
+ClusterPreset v100() {
+  return {{.name = "v100-32g",
+           .devices_per_node = 8,
+           .flops_per_second = {.f64 = 7.8 * tera, .f32 = 15.7 * tera, .bf16 = 0, .f16 = 125 * tera},
+           .memory_bytes_per_second = 900 * giga,
+           .memory_bytes = 32 * gigabyte,
+           .reserved_bytes = reserved_on_accelerators,
+           .kernel_seconds = 5e-6,
+           .links = {{"nvlink", 8, 5e-6, 150 * giga}, {"infiniband", 8, 10e-6, 6.25 * giga}}},
+          "NVIDIA V100 SXM2 32 GB, 8 to a node (DGX-1); NVIDIA's data sheets"};
+}
+
+/// NVIDIA A100 80GB datasheet (2021), SXM4, without sparsity; f32 outside tensor cores, as frameworks have it by
+/// default. DGX A100: NVLink 600 GB/s both directions together, a 200 Gb/s adapter for each device.
+ClusterPreset a100() {
+  return {{.name = "a100-80g",
+           .devices_per_node = 8,
+           .flops_per_second = {.f64 = 9.7 * tera, .f32 = 19.5 * tera, .bf16 = 312 * tera, .f16 = 312 * tera},
+           .memory_bytes_per_second = 2039 * giga,
+           .memory_bytes = 80 * gigabyte,
+           .reserved_bytes = reserved_on_accelerators,
+           .kernel_seconds = 5e-6,
+           .links = {{"nvlink", 8, 5e-6, 300 * giga}, {"infiniband", 8, 10e-6, 25 * giga}}},
+          "NVIDIA A100 SXM4 80 GB, 8 to a node (DGX A100); NVIDIA's data sheets"};
+}
+
+/// NVIDIA H100 and H200 datasheets (2023), SXM, without sparsity. DGX H100: NVLink 900 GB/s both directions together, a
+/// 400 Gb/s adapter for each device.
+ClusterPreset hopper(std::string name, std::int64_t gigabytes, double memory_bytes_per_second,
+                     std::string doc) {
+  return {
+      {.name = std::move(name),
+       .devices_per_node = 8,
+       .flops_per_second = {.f64 = 34 * tera, .f32 = 67 * tera, .bf16 = 989.4 * tera, .f16 = 989.4 * tera},
+       .memory_bytes_per_second = memory_bytes_per_second,
+       .memory_bytes = gigabytes * gigabyte,
+       .reserved_bytes = reserved_on_accelerators,
+       .kernel_seconds = 5e-6,
+       .links = {{"nvlink", 8, 5e-6, 450 * giga}, {"infiniband", 8, 10e-6, 50 * giga}}},
+      std::move(doc)};
+}
+
+/// Huawei, Ascend 910 at Hot Chips 31 (2019): 256 Tflop/s of f16, 1.2 TB/s of memory, three links of 30 GB/s to the
+/// others of its four, 100 Gb/s Ethernet. Atlas 800 (model 9000) white paper: two groups of four to a node, joined by
+/// PCIe 4.0; 32 GB. f32 and f64 run in the vector unit; the f32 rate is what is left of f16's 128 lanes.
+ClusterPreset ascend910a() {
+  return {{.name = "ascend910a",
+           .devices_per_node = 8,
+           .flops_per_second = {.f64 = 0, .f32 = 8 * tera, .bf16 = 0, .f16 = 256 * tera},
+           .memory_bytes_per_second = 1200 * giga,
+           .memory_bytes = 32 * gigabyte,
+           .reserved_bytes = reserved_on_accelerators,
+           .kernel_seconds = 10e-6,
+           .links = {{"hccs", 4, 10e-6, 90 * giga},
+                     {"pcie", 8, 10e-6, 32 * giga},
+                     {"roce", 8, 20e-6, 12.5 * giga}}},
+          "Huawei Ascend 910 32 GB, 8 to a node in two groups (Atlas 800-9000); Hot Chips 31, Huawei's white "
+          "paper"};
+}
+
+/// Huawei, Atlas 800T A2 training server, technical white paper (2023): 313 Tflop/s of f16 and bf16, 78 of f32, 64 GB
+/// with 1.6 TB/s, every two of eight joined (392 GB/s both directions together), 200 Gb/s Ethernet for each.
+ClusterPreset ascend910b() {
+  return {{.name = "ascend910b",
+           .devices_per_node = 8,
+           .flops_per_second = {.f64 = 0, .f32 = 78 * tera, .bf16 = 313 * tera, .f16 = 313 * tera},
+           .memory_bytes_per_second = 1600 * giga,
+           .memory_bytes = 64 * gigabyte,
+           .reserved_bytes = reserved_on_accelerators,
+           .kernel_seconds = 10e-6,
+           .links = {{"hccs", 8, 10e-6, 196 * giga}, {"roce", 8, 20e-6, 25 * giga}}},
+          "Huawei Ascend 910B 64 GB, 8 to a node (Atlas 800T A2); Huawei's white paper"};
+}
+
+}  // namespace
+
+std::span<const ClusterPreset> cluster_presets() {
+  static const std::vector<ClusterPreset> presets{
+      cpu(),
+      v100(),
+      a100(),
+      hopper("h100", 80, 3350 * giga, "NVIDIA H100 SXM 80 GB, 8 to a node (DGX H100); NVIDIA's data sheet"),
+      hopper("h200", 141, 4800 * giga, "NVIDIA H200 SXM 141 GB, 8 to a node; NVIDIA's data sheet"),
+      ascend910a(),
+      ascend910b()};
+  return presets;
+}
+
+}  // namespace shardwright

@@ -1,0 +1,97 @@
+#include "shardwright/cost/cluster.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "shardwright/cost/cluster_file.h"
+#include "tests/support/scratch.h"
+
+namespace shardwright {
+namespace {
+
+Mesh mesh(std::string_view text) {
+  Scanner in(text);
+  return parse_mesh(in);
+}
+
+std::vector<double> gigabytes_per_second(const Cluster& cluster, std::string_view text) {
+  std::vector<double> out;
+  for (const LinkCost& link : mesh_cost(cluster, mesh(text)).axes)
+    out.push_back(std::round(10e-9 / link.seconds_per_byte) / 10);
+  return out;
+}
+
+using Rates = std::vector<double>;
+
+TEST(Cluster, fills_nodes_evenly) {
+  struct Case {
+    const char* name;
+    int nodes, per_node;
+  };
+  for (const Case& c : {Case{"a100-80g:1", 1, 1},
+                        {"a100-80g:8", 1, 8},
+                        {"a100-80g:16", 2, 8},
+                        {"a100-80g:12", 2, 6},
+                        {"a100-80g:13", 13, 1},
+                        {"a100-80g:4x2", 4, 2},
+                        {"h100:16384", 2048, 8},
+                        {"cpu:96", 1, 96}}) {
+    SCOPED_TRACE(c.name);
+    const Cluster cluster = cluster_called(c.name);
+    EXPECT_EQ(cluster.nodes, c.nodes);
+    EXPECT_EQ(cluster.devices_per_node, c.per_node);
+    EXPECT_EQ(cluster.links.back().devices, cluster.devices());
+  }
+}
+
+TEST(Cluster, gives_each_axis_the_link_that_its_ranks_share) {
+  const Cluster two_nodes = cluster_called("a100-80g:2x8");
+  EXPECT_EQ(gigabytes_per_second(two_nodes, "mesh [dp=2, tp=8]"), (Rates{25, 300}));
+  EXPECT_EQ(gigabytes_per_second(two_nodes, "mesh [dp=4, sp=2, tp=2]"), (Rates{25, 300, 300}));
+  EXPECT_EQ(gigabytes_per_second(two_nodes, "mesh [tp=16]"), (Rates{25}));
+  // Blocks of 3 straddle nodes of 8.
+  EXPECT_EQ(gigabytes_per_second(cluster_called("a100-80g:3x8"), "mesh [dp=8, tp=3]"), (Rates{25, 25}));
+  EXPECT_EQ(gigabytes_per_second(cluster_called("ascend910a:2x8"), "mesh [dp=2, sp=2, tp=4]"),
+            (Rates{12.5, 32, 90}));
+}
+
+TEST(Cluster, runs_types_without_a_unit_at_the_rate_of_f32) {
+  const Cluster v100 = cluster_called("v100-32g:8");
+  EXPECT_EQ(v100.flops_per_second.of(DType::bf16), v100.flops_per_second.of(DType::f32));
+  EXPECT_EQ(v100.flops_per_second.of(DType::f16), 125e12);
+}
+
+TEST(Cluster, is_read_from_a_file_as_it_is_from_a_preset) {
+  const std::string path = scratch_folder() + "/two.yaml";
+  write_bytes(path, R"(
+nodes: 2
+devices_per_node: 8
+memory: 80GB
+reserved: 2000 MB
+memory_bandwidth: 2039GB/s
+flops: {f64: 9.7T, f32: 19.5T, bf16: 312T, fp16: 312e12}
+kernel_overhead: 5us
+links:
+  - {kind: nvlink, devices: 8, latency: 5us, bandwidth: 300GB/s}
+  - {kind: infiniband, latency: 0.01ms, bandwidth: 25GB/s}
+)");
+  const Cluster file = cluster_called(path), preset = cluster_called("a100-80g:2x8");
+  EXPECT_EQ(file.devices(), preset.devices());
+  EXPECT_EQ(file.memory_bytes, preset.memory_bytes);
+  EXPECT_EQ(file.reserved_bytes, preset.reserved_bytes);
+  EXPECT_DOUBLE_EQ(file.memory_bytes_per_second, preset.memory_bytes_per_second);
+  EXPECT_DOUBLE_EQ(file.kernel_seconds, preset.kernel_seconds);
+  for (DType t : {DType::f64, DType::f32, DType::bf16, DType::f16})
+    EXPECT_DOUBLE_EQ(file.flops_per_second.of(t), preset.flops_per_second.of(t));
+  ASSERT_EQ(file.links.size(), preset.links.size());
+  for (std::size_t i = 0; i < file.links.size(); ++i) {
+    EXPECT_EQ(file.links[i].kind, preset.links[i].kind);
+    EXPECT_EQ(file.links[i].devices, preset.links[i].devices);
+    EXPECT_DOUBLE_EQ(file.links[i].latency_seconds, preset.links[i].latency_seconds);
+    EXPECT_DOUBLE_EQ(file.links[i].bytes_per_second, preset.links[i].bytes_per_second);
+  }
+}
+
+}  // namespace
+}  // namespace shardwright
