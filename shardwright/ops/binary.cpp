@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "shardwright/ops/elementwise.h"
+#include "shardwright/ops/wrapping.h"
 
 namespace shardwright::ops {
 namespace {
@@ -22,7 +23,9 @@ std::vector<Type> infer_floating(const Call& call) {
 
 template <class F>
 std::function<BlockKernel(const Call&)> of_numbers(F f) {
-  return [f](const Call& call) { return number_elements<2>(call, f); };
+  return [f](const Call& call) {
+    return number_elements<2>(call, [f](auto a, auto b) { return wrapping(a, b, f); });
+  };
 }
 
 template <class F>
@@ -107,7 +110,7 @@ std::vector<OpDef> binary() {
               .gradient = Facet([](Gradient& g) {
                 return select_gradient(g, g.call("sub", {g.in(0), g.in(1)}));
               }),
-              .block = of_numbers(largest),
+              .block = [=](const Call& c) { return number_elements<2>(c, largest); },
               .samples = {"f32[4,6], f32[4,6]", "f32[4,6], f32[6]"}}),
       binary({.name = "minimum",
               .doc = "y = the smaller of a and b; where they are equal, the gradient goes to b",
@@ -115,7 +118,7 @@ std::vector<OpDef> binary() {
               .gradient = Facet([](Gradient& g) {
                 return select_gradient(g, g.call("sub", {g.in(1), g.in(0)}));
               }),
-              .block = of_numbers(smallest),
+              .block = [=](const Call& c) { return number_elements<2>(c, smallest); },
               .samples = {"f32[4,6], f32[4,6]", "f32[4,6], f32[6]"}}),
       binary({.name = "pow",
               .doc = "y = a ^ b; b has a gradient only where a > 0",

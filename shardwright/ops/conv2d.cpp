@@ -36,7 +36,7 @@ std::vector<Type> infer(const Call& call) {
                  "[channels out, channels in, kernel rows, kernel columns]");
   const Shape &x = call.operands[0].shape, &w = call.operands[1].shape;
   const std::int64_t groups = groups_of(call.attributes);
-  if (x[1] != w[1] * groups || w[0] % groups != 0)
+  if (x[1] % groups != 0 || x[1] / groups != w[1] || w[0] % groups != 0)
     throw error("{} channels in {} groups do not fit a weight of {}", x[1], groups, to_text(w));
   const auto spatial = spatial_of(call.attributes, w[2], w[3]);
   Shape y{x[0], w[0], spatial[0].out(x[2]), spatial[1].out(x[3])};

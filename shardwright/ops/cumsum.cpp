@@ -8,6 +8,7 @@
 #include "shardwright/graph/builder.h"
 #include "shardwright/ops/dims.h"
 #include "shardwright/ops/types.h"
+#include "shardwright/ops/wrapping.h"
 
 namespace shardwright::ops {
 namespace {
@@ -55,7 +56,7 @@ void sum_lines(const T* x, T* y, std::int64_t length, std::int64_t step, std::in
       T* const to = y + i * step + start;
       for (std::int64_t c = 0; c < n; ++c) {
         const auto before = sum[c];
-        sum[c] += static_cast<Accumulator<T>>(static_cast<C>(from[c]));
+        sum[c] = wrapping_sum(before, static_cast<Accumulator<T>>(static_cast<C>(from[c])));
         to[c] = static_cast<T>(static_cast<C>(exclusive ? before : sum[c]));
       }
     }

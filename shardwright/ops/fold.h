@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "shardwright/ops/types.h"
+#include "shardwright/ops/wrapping.h"
 
 namespace shardwright::ops {
 
@@ -21,7 +22,7 @@ struct Sum {
   static constexpr A start = A(0);
   template <class A>
   A operator()(A a, A b) const {
-    return a + b;
+    return wrapping_sum(a, b);
   }
 };
 

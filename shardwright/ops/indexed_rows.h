@@ -12,6 +12,7 @@
 #include "shardwright/base/vectorize.h"
 #include "shardwright/ops/dims.h"
 #include "shardwright/ops/types.h"
+#include "shardwright/ops/wrapping.h"
 
 namespace shardwright::ops {
 
@@ -90,7 +91,8 @@ void add_rows(const Rows& rows, const T* data, T* table) {
         T* const to = table + (o * rows.v.extent + at) * rows.inner;
 #pragma GCC ivdep
         for (std::int64_t e = 0; e < rows.inner; ++e)
-          to[e] = static_cast<T>(static_cast<Compute<T>>(to[e]) + static_cast<Compute<T>>(from[e]));
+          to[e] =
+              static_cast<T>(wrapping_sum(static_cast<Compute<T>>(to[e]), static_cast<Compute<T>>(from[e])));
       }
   });
 }
