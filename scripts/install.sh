@@ -10,8 +10,9 @@ for group in "${@:-build}"; do
       packages+=(g++ cmake ninja-build ccache)
       packages+=(libfmt-dev libcli11-dev nlohmann-json3-dev libyaml-cpp-dev libdnnl-dev zlib1g-dev)
       packages+=(libopenmpi-dev openmpi-bin)
+      packages+=(libonnx-dev libprotobuf-dev protobuf-compiler) # CMake finds protobuf only with its compiler
       ;;
-    tests) packages+=(libgtest-dev) ;;
+    tests) packages+=(libgtest-dev python3-torch python3-torchvision python3-onnx) ;;
     checks) packages+=(clang-format shellcheck) ;;
     tidy) packages+=(clang-tidy-16 libomp-16-dev) ;; # clang cannot read GCC's omp.h
     peers) packages+=(python3-torch python3-numpy libopenblas0-openmp) ;;

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "shardwright/base/text.h"
+#include "shardwright/frontend/onnx/importer.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/text.h"
 
@@ -16,6 +17,32 @@ std::int64_t positive(const std::string& key, const std::string& text,
   if (n && *n > most) throw error("{}={}: should be at most {}", key, text, most);
   if (!n || *n < 1) throw error("{}={}: should be an integer from 1 on", key, text);
   return *n;
+}
+
+std::map<std::string, std::string> parse_keys(std::string_view text) {
+  std::map<std::string, std::string> keys;
+  for (std::string_view part : split(text, ',')) {
+    const std::size_t eq = part.find('=');
+    if (eq == std::string_view::npos || eq == 0) throw error("'{}' should be key=value", part);
+    if (!keys.emplace(part.substr(0, eq), part.substr(eq + 1)).second)
+      throw error("key '{}' is given twice", part.substr(0, eq));
+  }
+  return keys;
+}
+
+/// The keys behind the model's name or file.
+ModelArguments arguments_of(const std::string& spec, const ModelOptions& options) {
+  ModelArguments arguments{.keys = {}, .precision = options.precision, .loss = options.loss};
+  const std::size_t colon = spec.find(':');
+  if (colon != std::string::npos) arguments.keys = parse_keys(std::string_view(spec).substr(colon + 1));
+  return arguments;
+}
+
+Model model_of_onnx(const std::string& spec, const ModelOptions& options) {
+  Model model =
+      import_onnx(spec.substr(0, spec.find(':')), arguments_of(spec, options), options.global_batch);
+  model.name = spec;
+  return model;
 }
 
 /// The forward graph as it stands in a file; its first output is the loss.
@@ -32,17 +59,6 @@ std::string file_text(const std::string& path) {
   std::ostringstream text;
   text << in.rdbuf();
   return text.str();
-}
-
-std::map<std::string, std::string> parse_keys(std::string_view text) {
-  std::map<std::string, std::string> keys;
-  for (std::string_view part : split(text, ',')) {
-    const std::size_t eq = part.find('=');
-    if (eq == std::string_view::npos || eq == 0) throw error("'{}' should be key=value", part);
-    if (!keys.emplace(part.substr(0, eq), part.substr(eq + 1)).second)
-      throw error("key '{}' is given twice", part.substr(0, eq));
-  }
-  return keys;
 }
 
 const ModelDef& find_model(std::string_view name) {
@@ -79,10 +95,10 @@ std::string ModelArguments::text(const std::string& key, const std::string& othe
 Model build_model(const std::string& spec, const ModelOptions& options, std::string_view input) try {
   if (spec == "-") return model_of_text(spec, input);
   if (spec.ends_with(".graph")) return model_of_text(spec, file_text(spec));
-  const std::size_t colon = spec.find(':');
-  const ModelDef& def = find_model(spec.substr(0, colon));
-  ModelArguments arguments{.keys = {}, .precision = options.precision, .loss = options.loss};
-  if (colon != std::string::npos) arguments.keys = parse_keys(std::string_view(spec).substr(colon + 1));
+  if (spec.ends_with(".onnx") || spec.find(".onnx:") != std::string::npos)
+    return model_of_onnx(spec, options);
+  const ModelDef& def = find_model(spec.substr(0, spec.find(':')));
+  ModelArguments arguments = arguments_of(spec, options);
   std::vector<std::string> known;
   for (const auto& [key, value] : def.keys) known.push_back(key);
   for (const auto& [key, value] : arguments.keys)
@@ -93,7 +109,10 @@ Model build_model(const std::string& spec, const ModelOptions& options, std::str
   model.name = spec;
   return model;
 } catch (const Error& e) {
-  if (std::string_view(e.what()).starts_with("model '") || e.kind() == ErrorKind::io) throw;
+  const std::string_view what = e.what();
+  if (what.starts_with("model '") || what.starts_with(spec.substr(0, spec.find(':')) + ":") ||
+      e.kind() == ErrorKind::io)
+    throw;
   throw with_context(e, spec);
 }
 

@@ -17,6 +17,9 @@
 
 namespace shardwright {
 
+/// The value that a parameter or state starts with, read when it is asked for. Throws: Error of kind io.
+using InitialValue = std::function<Tensor()>;
+
 /// A network with its loss, not yet differentiated. Output 0 of the graph is the loss, 1 the prediction.
 struct Model {
   std::string name;  // as the user wrote it
@@ -26,6 +29,7 @@ struct Model {
   int classes = 0;          // labels are integers below this; 0: labels are numbers
   std::int64_t tokens = 0;  // of sequences in a batch; 0: its inputs are no sequences
   bool wants_mnist = false;
+  std::map<std::string, InitialValue> initial;  // by name; others start as their leaves say
 };
 
 /// What stands behind the model's name, and what flags change.
@@ -59,7 +63,8 @@ struct ModelOptions {
   std::string loss;
 };
 
-/// The model that `spec` names: `name:key=value,...`, a `.graph` file, or `-` for `input` (a graph as text).
+/// The model that `spec` names: `name:key=value,...`, a `.graph` file, an `.onnx` file (`FILE:dim=size,...` where it
+/// leaves sizes open), or `-` for `input` (a graph as text).
 /// Throws: Error on an unknown model or key, or a value that is no number.
 Model build_model(const std::string& spec, const ModelOptions& options = {}, std::string_view input = "");
 

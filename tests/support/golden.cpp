@@ -1,6 +1,7 @@
 #include "tests/support/golden.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <regex>
@@ -9,6 +10,7 @@
 #include "shardwright/base/text.h"
 #include "shardwright/cli/verb.h"
 #include "shardwright/runtime/safetensors.h"
+#include "tests/support/onnx_text.h"
 
 namespace shardwright {
 namespace {
@@ -61,7 +63,10 @@ void write_tensors(const std::string& name, std::string_view text) {
 
 void write(const GoldenFile& file) {
   if (file.kind == "tensors") return write_tensors(file.name, file.text);
-  std::ofstream(file.name, std::ios::binary) << (file.kind == "bytes" ? bytes_of(file.text) : file.text);
+  const std::string bytes = file.kind == "bytes"  ? bytes_of(file.text)
+                            : file.kind == "onnx" ? onnx_of_text(file.text)
+                                                  : file.text;
+  std::ofstream(file.name, std::ios::binary) << bytes;
 }
 
 std::string without_times(const std::string& text) {
@@ -146,12 +151,12 @@ Golden parse_golden(std::string_view text) {
   out.want = sections.back().text;
   sections.pop_back();
   for (std::size_t i = 1; i < sections.size(); ++i) {
-    if (sections[i].kind == "file" || sections[i].kind == "bytes" || sections[i].kind == "tensors")
+    if (std::ranges::count(std::array{"file", "bytes", "tensors", "onnx"}, sections[i].kind) > 0)
       out.files.push_back(sections[i]);
     else if (sections[i].kind.empty() && i + 1 == sections.size())
       out.input = sections[i].text;
     else
-      throw error("section '{}' is unknown; there are file, bytes, tensors", sections[i].kind);
+      throw error("section '{}' is unknown; there are file, bytes, tensors, onnx", sections[i].kind);
   }
   return out;
 }

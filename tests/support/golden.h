@@ -7,6 +7,7 @@
 //   ---- file a.json                       a file of this text
 //   ---- bytes weights.safetensors         a file of these bytes: \xHH, \\, and line ends do not count
 //   ---- tensors data.safetensors          a safetensors file of zeros, one `name f32[2, 3]` per line
+//   ---- onnx model.onnx                   an ONNX model, its messages in protobuf's text form
 //   ----                                   what standard input holds; may be missing
 //   ----                                   what is printed
 //
@@ -22,7 +23,7 @@
 namespace shardwright {
 
 struct GoldenFile {
-  std::string kind;  // file, bytes, tensors
+  std::string kind;  // file, bytes, tensors, onnx
   std::string name;
   std::string text;
 };

@@ -131,7 +131,7 @@ class Reporter {
 struct Training {
   TrainingData data;
   Length length;
-  std::map<std::string, Tensor> initial;
+  std::map<std::string, InitialValue> initial;
   Program program;
   Reporter reporter;
   std::uint64_t seed = 1;
@@ -147,8 +147,10 @@ Training prepare(const Arguments& arguments, Terminal& terminal) {
   TrainingData data =
       training_data(model, arguments.text("--data"), data_path ? data_path : "", seed, notices);
   const Length length = length_of(arguments, data);
-  std::map<std::string, Tensor> initial;
-  if (arguments.has("--init")) initial = initial_parameters(model.graph, arguments.text("--init"));
+  std::map<std::string, InitialValue> initial = std::move(model.initial);
+  if (arguments.has("--init"))
+    for (auto& [name, value] : initial_parameters(model.graph, arguments.text("--init")))
+      initial[name] = [value = std::move(value)] { return value; };
 
   Reporter reporter(arguments, length, terminal);
   Program program = compile(model.graph, plan);
@@ -169,7 +171,7 @@ void catch_interrupts() {
 }
 
 int train_with(Session& session, Training& training) {
-  for (const auto& [name, value] : training.initial) session.set(name, value);
+  for (const auto& [name, value] : training.initial) session.set(name, value());
   catch_interrupts();
   for (std::int64_t step = 0; step < training.length.steps; ++step) {
     if (is_interrupted()) return interrupted_status;

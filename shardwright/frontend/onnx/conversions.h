@@ -1,0 +1,31 @@
+// From operators of ONNX to ours, by family: a conversion reads a node and adds the calls that do its work.
+//
+// What a conversion does not read of a node (an attribute) or does not give (a result) is refused by the importer, so
+// a conversion only says what it can do. `docs/onnx.md` has the table for users.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "shardwright/frontend/onnx/node.h"
+
+namespace shardwright::onnx_operators {
+
+struct Conversion {
+  std::string_view op;  // as ONNX calls it
+  void (*convert)(OnnxNode&);
+};
+
+std::vector<Conversion> elementwise();  // arithmetic, activations, comparisons
+std::vector<Conversion> shapes();       // what moves elements, and what is known of shapes
+std::vector<Conversion> constants();    // what makes values of nothing
+std::vector<Conversion> reductions();   // sums, maxima, softmax, positions
+std::vector<Conversion> layers();       // products, convolution, pooling, norms, dropout
+
+/// All of them, sorted by name.
+const std::vector<Conversion>& all();
+
+/// The conversion of `op`. Throws: Error with near names.
+const Conversion& find(std::string_view op);
+
+}  // namespace shardwright::onnx_operators

@@ -1,0 +1,200 @@
+// ONNX operators of single elements, operands broadcast as in numpy.
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "shardwright/frontend/onnx/conversions.h"
+#include "shardwright/frontend/onnx/tensors.h"
+
+namespace shardwright::onnx_operators {
+namespace {
+
+/// The same operator under our name.
+struct Renamed {
+  std::string_view onnx;
+  std::string_view ours;
+};
+constexpr Renamed renamed[] = {
+    {"Abs", "abs"},
+    {"Add", "add"},
+    {"And", "logical_and"},
+    {"Ceil", "ceil"},
+    {"Cos", "cos"},
+    {"Equal", "equal"},
+    {"Erf", "erf"},
+    {"Exp", "exp"},
+    {"Floor", "floor"},
+    {"Greater", "greater"},
+    {"GreaterOrEqual", "greater_equal"},
+    {"HardSwish", "hard_swish"},
+    {"Less", "less"},
+    {"LessOrEqual", "less_equal"},
+    {"Log", "log"},
+    {"Mul", "mul"},
+    {"Neg", "neg"},
+    {"Not", "logical_not"},
+    {"Or", "logical_or"},
+    {"PRelu", "prelu"},
+    {"Reciprocal", "reciprocal"},
+    {"Relu", "relu"},
+    {"Round", "round"},
+    {"Sigmoid", "sigmoid"},
+    {"Sign", "sign"},
+    {"Sin", "sin"},
+    {"Softplus", "softplus"},
+    {"Sqrt", "sqrt"},
+    {"Sub", "sub"},
+    {"Tanh", "tanh"},
+    {"Where", "where"},
+};
+
+void rename(OnnxNode& n) {
+  const auto it = std::ranges::find(renamed, n.op(), &Renamed::onnx);
+  std::vector<ValueId> operands;
+  for (std::size_t i = 0; i < n.input_count(); ++i) operands.push_back(n.in(i));
+  n.give(n.main(it->ours, std::move(operands)));
+}
+
+/// The number that operand `i` is everywhere, if it is known and the other operand has the result's type.
+std::optional<double> number_beside(const OnnxNode& n, std::size_t i) {
+  const Type& other = n.type(1 - i);
+  if (n.input_count() != 2 || !is_floating(other.dtype) || n.is_known(1 - i)) return std::nullopt;
+  if (n.shape(i).size() > other.shape.size()) return std::nullopt;
+  return n.known_number(i);
+}
+
+void add(OnnxNode& n) {
+  for (std::size_t i : {1, 0})
+    if (const auto number = number_beside(n, i))
+      return n.give(n.main("shift", {n.in(1 - i)}, {{"value", *number}}));
+  rename(n);
+}
+
+void subtract(OnnxNode& n) {
+  if (const auto number = number_beside(n, 1))
+    return n.give(n.main("shift", {n.in(0)}, {{"value", -*number}}));
+  rename(n);
+}
+
+void multiply(OnnxNode& n) {
+  for (std::size_t i : {1, 0})
+    if (const auto number = number_beside(n, i))
+      return n.give(n.main("scale", {n.in(1 - i)}, {{"factor", *number}}));
+  rename(n);
+}
+
+void identity(OnnxNode& n) { n.give(n.in(0)); }
+
+ValueId cast(OnnxNode& n, ValueId x, DType to) {
+  if (n.type_of(x).dtype == to) return x;
+  return n.call("cast", {x}, {{"to", std::string(name_of(to))}});
+}
+
+/// All floating types are the model's precision.
+void convert_type(OnnxNode& n) {
+  const DType to = dtype_of_onnx(static_cast<std::int32_t>(n.integer("to", 0)));
+  n.give(cast(n, n.in(0), is_floating(to) ? n.precision() : to));
+}
+
+// ---- division ----
+
+/// a / b of integers, by way of f64, as which numbers of shapes are exact.
+ValueId quotient(OnnxNode& n) {
+  return n.call("div", {cast(n, n.in(0), DType::f64), cast(n, n.in(1), DType::f64)});
+}
+
+void divide(OnnxNode& n) {
+  const DType dtype = n.type(0).dtype;
+  if (const auto number = number_beside(n, 1); number && *number != 0)
+    return n.give(n.main("scale", {n.in(0)}, {{"factor", 1 / *number}}));
+  if (is_floating(dtype)) return n.give(n.main("div", {n.in(0), n.in(1)}));
+  n.give(cast(n, quotient(n), dtype));  // towards 0
+}
+
+/// The remainder with the sign of b.
+void modulo(OnnxNode& n) {
+  const DType dtype = n.type(0).dtype;
+  if (n.integer("fmod", 0) != 0 || is_floating(dtype))
+    throw error("only of integers and with fmod=0 is supported");
+  const ValueId whole = cast(n, n.call("floor", {quotient(n)}), dtype);
+  n.give(n.main("sub", {n.in(0), n.call("mul", {whole, n.in(1)})}));
+}
+
+// ---- powers ----
+
+void power(OnnxNode& n) {
+  const auto exponent = n.known_number(1);
+  if (exponent && *exponent == 2) return n.give(n.main("square", {n.in(0)}));
+  if (exponent) return n.give(n.main("power", {n.in(0)}, {{"exponent", *exponent}}));
+  n.give(n.main("pow", {n.in(0), n.in(1)}));
+}
+
+// ---- several operands ----
+
+/// op(op(a, b), c) and so on.
+ValueId chain(OnnxNode& n, std::string_view op) {
+  ValueId y = n.in(0);
+  for (std::size_t i = 1; i < n.input_count(); ++i)
+    y = i + 1 == n.input_count() ? n.main(op, {y, n.in(i)}) : n.call(op, {y, n.in(i)});
+  return y;
+}
+
+void largest(OnnxNode& n) { n.give(chain(n, "maximum")); }
+void smallest(OnnxNode& n) { n.give(chain(n, "minimum")); }
+void sum(OnnxNode& n) { n.give(chain(n, "add")); }
+void mean(OnnxNode& n) {
+  const double count = static_cast<double>(n.input_count());
+  n.give(n.call("scale", {chain(n, "add")}, {{"factor", 1 / count}}));
+}
+
+// ---- activations ----
+
+/// Of what begins at 0, the derivative at 0 is relu's: ReLU6 is exported so.
+void clip(OnnxNode& n) {
+  double min = n.number("min", -std::numeric_limits<double>::infinity());
+  double max = n.number("max", std::numeric_limits<double>::infinity());
+  if (n.has(1)) min = n.number_of(1);
+  if (n.has(2)) max = n.number_of(2);
+  Attributes limits;
+  const bool is_relu = min == 0 && max > 0;
+  if (std::isfinite(min) && !is_relu) limits.set("min", min);
+  if (std::isfinite(max)) limits.set("max", max);
+  const ValueId x = is_relu ? n.call("relu", {n.in(0)}) : n.in(0);
+  n.give(limits.empty() ? x : n.main("clip", {x}, std::move(limits)));
+}
+
+void leaky_relu(OnnxNode& n) {
+  n.give(n.main("leaky_relu", {n.in(0)}, {{"slope", n.number("alpha", 0.01)}}));
+}
+void elu(OnnxNode& n) { n.give(n.main("elu", {n.in(0)}, {{"alpha", n.number("alpha", 1)}})); }
+void hard_sigmoid(OnnxNode& n) {
+  n.give(n.main("hard_sigmoid", {n.in(0)},
+                {{"slope", n.number("alpha", 0.2)}, {"shift", n.number("beta", 0.5)}}));
+}
+
+}  // namespace
+
+std::vector<Conversion> elementwise() {
+  std::vector<Conversion> all{{"Cast", convert_type},
+                              {"Clip", clip},
+                              {"Div", divide},
+                              {"Elu", elu},
+                              {"HardSigmoid", hard_sigmoid},
+                              {"Identity", identity},
+                              {"LeakyRelu", leaky_relu},
+                              {"Max", largest},
+                              {"Mean", mean},
+                              {"Min", smallest},
+                              {"Mod", modulo},
+                              {"Pow", power},
+                              {"Sum", sum}};
+  for (const Renamed& r : renamed)
+    all.push_back({r.onnx, r.onnx == "Add"   ? add
+                           : r.onnx == "Sub" ? subtract
+                           : r.onnx == "Mul" ? multiply
+                                             : rename});
+  return all;
+}
+
+}  // namespace shardwright::onnx_operators

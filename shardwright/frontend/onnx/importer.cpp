@@ -1,0 +1,178 @@
+#include "shardwright/frontend/onnx/importer.h"
+
+#include "shardwright/base/error.h"
+#include "shardwright/base/text.h"
+#include "shardwright/frontend/modules/losses.h"
+#include "shardwright/frontend/onnx/constant_folding.h"
+#include "shardwright/frontend/onnx/conversions.h"
+#include "shardwright/frontend/onnx/input_sizes.h"
+#include "shardwright/frontend/onnx/limits.h"
+#include "shardwright/frontend/onnx/node.h"
+#include "shardwright/frontend/onnx/reading.h"
+#include "shardwright/frontend/onnx/tensors.h"
+#include "shardwright/frontend/onnx/values.h"
+
+namespace shardwright {
+namespace {
+
+class Importer {
+ public:
+  Importer(const OnnxFile& file, const ModelArguments& arguments)
+      : file_(file), arguments_(arguments), trace_(arguments.precision), values_(file, trace_) {}
+
+  Model import(std::optional<std::int64_t> global_batch) {
+    add_inputs(global_batch);
+    for (const onnx::NodeProto& node : file_.model->graph().node()) add(node);
+    return finish();
+  }
+
+ private:
+  void add_inputs(std::optional<std::int64_t> global_batch) {
+    std::vector<const onnx::ValueInfoProto*> inputs;  // older files list initializers among them
+    for (const auto& input : file_.model->graph().input())
+      if (!values_.is_initializer(input.name())) inputs.push_back(&input);
+    const std::vector<Type> types =
+        input_types(inputs, {.path = file_.path, .keys = arguments_.keys, .global_batch = global_batch});
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const Type type = in_precision(types[i], trace_.precision());
+      const std::string& name = inputs[i]->name();
+      values_.define(name, {.type = type});  // checks the name first
+      values_.at(name).id = trace_.input(graph_name(name), type).id;
+    }
+  }
+
+  void add(const onnx::NodeProto& proto) try {
+    if (proto.input_size() + proto.output_size() > limits::values_of_a_node)
+      throw error("has {} inputs and {} outputs; at most {} are read", proto.input_size(),
+                  proto.output_size(), limits::values_of_a_node);
+    if (!proto.domain().empty() && proto.domain() != "ai.onnx")
+      throw error("operator '{}.{}' is not supported; there are ONNX's own", printable(proto.domain()),
+                  printable(proto.op_type()));
+    const auto& conversion = onnx_operators::find(proto.op_type());
+    std::vector<Known> results;
+    try {
+      results = converted(proto, conversion);
+    } catch (const Error& e) {
+      throw with_context(e, proto.op_type());
+    }
+    for (int i = 0; i < proto.output_size(); ++i) {
+      if (proto.output(i).empty()) continue;
+      const auto at = static_cast<std::size_t>(i);
+      values_.define(proto.output(i),
+                     at < results.size() ? std::move(results[at]) : Known{.is_missing = true});
+    }
+  } catch (const Error& e) {
+    throw with_context(e, fmt::format("node '{}'", printable(name_of(proto))));
+  }
+
+  std::vector<Known> converted(const onnx::NodeProto& proto, const onnx_operators::Conversion& conversion) {
+    if (is_known(proto))
+      if (auto results = computed_now(proto, conversion)) return std::move(*results);
+    OnnxNode node(proto, file_.opset, values_,
+                  {.builder = trace_.builder(),
+                   .enter = [this](Known& value) { return values_.enter(value); },
+                   .enter_state = [this](const std::string& name) { return values_.enter_state(name); },
+                   .enter_constant = [this](const auto& t) { return values_.enter_constant(t); }});
+    conversion.convert(node);
+    node.check_attributes_read();
+    for (const Known& result : node.results()) check_limits(result.type.shape, result.constant ? 0 : 1);
+    return std::move(node.results());
+  }
+
+  bool is_known(const onnx::NodeProto& proto) {
+    for (const std::string& name : proto.input())
+      if (!name.empty() && !values_.at(name).constant) return false;
+    return true;
+  }
+
+  /// The results of a node of known operands; nothing if they are too large or need more than operands.
+  std::optional<std::vector<Known>> computed_now(const onnx::NodeProto& proto,
+                                                 const onnx_operators::Conversion& conversion) {
+    Graph graph;
+    Builder builder(graph);
+    KnownLeaves leaves;
+    const auto enter = [&](const std::shared_ptr<const Tensor>& tensor) {
+      const ValueId v = builder.leaf(OpKind::input, builder.unique("") + "_", tensor->type());
+      leaves[v] = tensor;
+      return v;
+    };
+    OnnxNode node(proto, file_.opset, values_,
+                  {.builder = builder,
+                   .enter = [&](Known& value) { return enter(value.constant); },
+                   .enter_state = [&](const std::string& name) { return enter(values_.at(name).constant); },
+                   .enter_constant = enter});
+    conversion.convert(node);
+    node.check_attributes_read();
+    std::vector<ValueId> wanted;
+    for (const Known& result : node.results()) {
+      check_limits(result.type.shape, 0);
+      if (result.id.is_valid()) wanted.push_back(result.id);
+    }
+    if (!graph.updates.empty()) return std::nullopt;
+    auto tensors = computed(graph, leaves, wanted, budget_);
+    if (!tensors) return std::nullopt;
+    std::size_t next = 0;
+    for (Known& result : node.results()) {
+      if (!result.id.is_valid()) continue;
+      result.id = {};
+      result.constant = std::make_shared<const Tensor>(std::move((*tensors)[next++]));
+    }
+    return std::move(node.results());
+  }
+
+  Model finish() {
+    const auto& graph = file_.model->graph();
+    if (graph.output_size() == 0) throw error("the graph has no output");
+    const std::string& name = graph.output(0).name();
+    if (!values_.has(name)) throw error("its output '{}' is made by no node", printable(name));
+    Known& output = values_.at(name);
+    if (output.is_missing) throw error("its output '{}' is a result that is not supported", printable(name));
+    const Traced prediction{&trace_, values_.enter(output)};
+    const Traced loss = arguments_.loss.empty() ? own_loss(name, prediction) : added_loss(name, prediction);
+    const int classes =
+        arguments_.loss == "cross_entropy" ? static_cast<int>(prediction.type().shape.back()) : 0;
+    Model model = finish_model(trace_, loss, prediction);  // takes over the graph
+    model.classes = classes;
+    model.initial = std::move(values_.initial());
+    return model;
+  }
+
+  static Traced own_loss(const std::string& name, Traced output) {
+    if (!output.type().shape.empty() || !is_floating(output.type().dtype))
+      throw error("its output '{}' is {} and no loss; give one by --loss, such as --loss cross_entropy",
+                  printable(name), to_text(output.type()));
+    return output;
+  }
+
+  Traced added_loss(const std::string& name, Traced prediction) {
+    const Type type = prediction.type();
+    const bool has_classes = arguments_.loss == "cross_entropy";
+    if (!is_floating(type.dtype) || (has_classes && type.shape.size() < 2))
+      throw error("its output '{}' is {}, which --loss {} cannot take", printable(name), to_text(type),
+                  arguments_.loss);
+    if (has_classes && type.shape.back() > INT32_MAX)
+      throw error("its output '{}' has {} classes", printable(name), type.shape.back());
+    Type of_label = type;
+    if (has_classes) of_label = {DType::i32, Shape(type.shape.begin(), type.shape.end() - 1)};
+    return loss_called(arguments_.loss, prediction, trace_.input("label", of_label));
+  }
+
+  const OnnxFile& file_;
+  const ModelArguments& arguments_;
+  Trace trace_;
+  Values values_;
+  std::int64_t budget_ = limits::computed_elements;
+};
+
+}  // namespace
+
+Model import_onnx(const std::string& path, const ModelArguments& arguments,
+                  std::optional<std::int64_t> global_batch) try {
+  const OnnxFile file = read_onnx(path);
+  return Importer(file, arguments).import(global_batch);
+} catch (const Error& e) {
+  if (std::string_view(e.what()).starts_with(path + ":")) throw;
+  throw with_context(e, path);
+}
+
+}  // namespace shardwright

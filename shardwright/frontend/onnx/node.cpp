@@ -1,0 +1,160 @@
+#include "shardwright/frontend/onnx/node.h"
+
+#include <cstdlib>
+
+#include "shardwright/base/error.h"
+#include "shardwright/frontend/onnx/limits.h"
+
+namespace shardwright {
+namespace {
+
+using onnx::AttributeProto;
+
+/// A float was a decimal number once, such as 1e-5: the double that is nearest to that number, not to the float.
+double as_written(float x) { return std::strtod(fmt::format("{}", x).c_str(), nullptr); }
+
+}  // namespace
+
+std::string name_of(const onnx::NodeProto& node) {
+  if (!node.name().empty()) return node.name();
+  return node.output_size() > 0 ? node.output(0) : std::string();
+}
+
+OnnxNode::OnnxNode(const onnx::NodeProto& proto, std::int64_t opset, Values& values, Target target)
+    : proto_(proto),
+      opset_(opset),
+      values_(values),
+      target_(std::move(target)),
+      name_(values.node_name(name_of(proto))) {}
+
+Known& OnnxNode::known(std::size_t i) const {
+  if (!has(i)) throw error("input {} is left out but is needed", i);
+  const std::string& name = proto_.input(static_cast<int>(i));
+  Known& value = values_.at(name);
+  if (value.is_missing)
+    throw error("its input '{}' is a result that is not supported: only the first ones of that node are made",
+                printable(name));
+  return value;
+}
+
+ValueId OnnxNode::state(std::size_t i) const {
+  known(i);
+  return target_.enter_state(proto_.input(static_cast<int>(i)));
+}
+
+std::shared_ptr<const Tensor> OnnxNode::constant(std::size_t i) const {
+  auto elements = values_.elements(known(i));
+  if (!elements)
+    throw error(
+        "its input '{}' depends on the model's inputs, which is not supported; it should be a constant",
+        printable(proto_.input(static_cast<int>(i))));
+  return elements;
+}
+
+std::vector<std::int64_t> OnnxNode::integers_of(std::size_t i) const {
+  const auto tensor = constant(i);
+  if (tensor->shape().size() > 1 || (tensor->dtype() != DType::i64 && tensor->dtype() != DType::i32))
+    throw error("input {} is {} but should be a list of integers", i, to_text(tensor->type()));
+  const Tensor wide = convert(*tensor, DType::i64);
+  const auto numbers = wide.as<std::int64_t>();
+  return {numbers.begin(), numbers.end()};
+}
+
+double OnnxNode::number_of(std::size_t i) const {
+  const auto tensor = constant(i);
+  if (tensor->size() != 1) throw error("input {} is {} but should be one number", i, to_text(tensor->type()));
+  return to_doubles(*tensor).front();
+}
+
+std::optional<double> OnnxNode::known_number(std::size_t i) const {
+  const Known& value = known(i);
+  if (!value.constant || value.constant->size() != 1) return std::nullopt;
+  return to_doubles(*value.constant).front();
+}
+
+const AttributeProto* OnnxNode::attribute(std::string_view name, int type) const {
+  asked_for_.emplace(name);
+  for (const AttributeProto& a : proto_.attribute())
+    if (a.name() == name) {
+      if (a.type() != type)
+        throw error("attribute '{}' is of type {} but should be of type {}", name,
+                    AttributeProto::AttributeType_Name(a.type()),
+                    AttributeProto::AttributeType_Name(static_cast<AttributeProto::AttributeType>(type)));
+      return &a;
+    }
+  return nullptr;
+}
+
+bool OnnxNode::has_attribute(std::string_view name) const {
+  for (const AttributeProto& a : proto_.attribute())
+    if (a.name() == name) return true;
+  return false;
+}
+
+std::int64_t OnnxNode::integer(std::string_view name, std::int64_t otherwise) const {
+  const AttributeProto* a = attribute(name, AttributeProto::INT);
+  return a ? a->i() : otherwise;
+}
+
+double OnnxNode::number(std::string_view name, double otherwise) const {
+  const AttributeProto* a = attribute(name, AttributeProto::FLOAT);
+  return a ? as_written(a->f()) : otherwise;
+}
+
+std::string OnnxNode::text(std::string_view name, std::string_view otherwise) const {
+  const AttributeProto* a = attribute(name, AttributeProto::STRING);
+  return a ? a->s() : std::string(otherwise);
+}
+
+std::vector<std::int64_t> OnnxNode::integers(std::string_view name,
+                                             std::vector<std::int64_t> otherwise) const {
+  const AttributeProto* a = attribute(name, AttributeProto::INTS);
+  return a ? std::vector<std::int64_t>{a->ints().begin(), a->ints().end()} : otherwise;
+}
+
+const onnx::TensorProto* OnnxNode::tensor(std::string_view name) const {
+  const AttributeProto* a = attribute(name, AttributeProto::TENSOR);
+  return a ? &a->t() : nullptr;
+}
+
+std::vector<std::int64_t> OnnxNode::integers_of(std::size_t i, std::string_view attribute) const {
+  return has(i) ? integers_of(i) : integers(attribute);
+}
+
+std::int64_t OnnxNode::dim(std::int64_t dim, std::size_t rank) const {
+  const auto n = static_cast<std::int64_t>(rank);
+  if (dim < -n || dim >= n) throw error("axis {} does not exist among {} dims", dim, n);
+  return dim < 0 ? dim + n : dim;
+}
+
+void OnnxNode::check_attributes_read() const {
+  for (const AttributeProto& a : proto_.attribute())
+    if (!asked_for_.contains(a.name())) throw error("attribute '{}' is not supported", printable(a.name()));
+}
+
+ValueId OnnxNode::main(std::string_view op, std::vector<ValueId> operands, Attributes attributes) {
+  return target_.builder.call(op, std::move(operands), std::move(attributes), name_);
+}
+
+ValueId OnnxNode::call(std::string_view op, std::vector<ValueId> operands, Attributes attributes) {
+  return target_.builder.call(op, std::move(operands), std::move(attributes),
+                              fmt::format("{}.{}", name_, op));
+}
+
+std::vector<ValueId> OnnxNode::main_all(std::string_view op, std::vector<ValueId> operands,
+                                        Attributes attributes) {
+  return target_.builder.call_all(find_op(op), std::move(operands), std::move(attributes), name_);
+}
+
+ValueId OnnxNode::constant(Tensor tensor) const {
+  return target_.enter_constant(std::make_shared<const Tensor>(std::move(tensor)));
+}
+
+void OnnxNode::give(ValueId v) { results_.push_back({.type = type_of(v), .id = v}); }
+
+void OnnxNode::give(Tensor constant) {
+  results_.push_back(
+      {.type = constant.type(), .constant = std::make_shared<const Tensor>(std::move(constant))});
+}
+
+}  // namespace shardwright

@@ -1,0 +1,73 @@
+// The values of an ONNX graph by name, while it is imported: what is known of each, and how it gets into the graph.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_map>
+
+#include "shardwright/frontend/model.h"
+#include "shardwright/frontend/onnx/reading.h"
+#include "shardwright/frontend/trace.h"
+
+namespace shardwright {
+
+/// A value of the model. It enters the graph when something that is computed there needs it.
+struct Known {
+  Type type;
+  ValueId id;                              // in the graph, once it is there
+  std::shared_ptr<const Tensor> constant;  // its elements, if they do not depend on inputs or parameters
+  const onnx::TensorProto* parameter = nullptr;  // a floating initializer: trained, or kept by a batch norm
+  bool is_missing = false;                       // a result that conversion does not make
+};
+
+class Values {
+ public:
+  /// Takes over the initializers. Throws: Error naming one that is given twice or is not as it says.
+  Values(const OnnxFile& file, Trace& trace);
+
+  Trace& trace() { return trace_; }
+  DType precision() const { return trace_.precision(); }
+
+  /// Throws: Error if there is a value called `name`.
+  void define(const std::string& name, Known value);
+  bool has(const std::string& name) const { return values_.contains(name); }
+  /// Throws: Error if there is none (yet).
+  Known& at(const std::string& name);
+  bool is_initializer(const std::string& name) const { return initializers_.contains(name); }
+
+  /// The value in the graph: a parameter, a constant's leaf, or what it is already.
+  ValueId enter(Known& value);
+  /// A floating initializer or constant as a state, which training does not change.
+  ValueId enter_state(const std::string& name);
+  /// A constant in the graph: a `fill` if all its elements are one, else a state that keeps what it starts with.
+  ValueId enter_constant(const std::shared_ptr<const Tensor>& constant);
+  /// The elements of a value, if it is a constant or an initializer of at most limits::constant_elements.
+  std::shared_ptr<const Tensor> elements(const Known& value) const;
+
+  /// `wanted` as the graph's text can write it, and as no leaf of the model is called.
+  std::string node_name(const std::string& wanted) const;
+  std::map<std::string, InitialValue>& initial() { return initial_; }
+
+ private:
+  ValueId leaf(OpKind kind, const std::string& name, const Type& type);
+  InitialValue initial_value(const onnx::TensorProto& tensor) const;
+
+  const OnnxFile& file_;
+  Trace& trace_;
+  std::unordered_map<std::string, Known> values_;
+  std::set<std::string> initializers_;
+  std::set<std::string> reserved_;  // names of leaves, as the graph writes them
+  std::map<std::string, InitialValue> initial_;
+  int constants_ = 0;  // how many are in the graph
+};
+
+/// `name` with `_` for what the text form of graphs has not in names.
+std::string graph_name(const std::string& name);
+
+/// The type in the graph: all floating types are the model's precision.
+Type in_precision(Type type, DType precision);
+
+}  // namespace shardwright

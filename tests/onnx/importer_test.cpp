@@ -1,0 +1,150 @@
+// What an imported model holds: names, initial values, sizes. Errors are goldens (tests/golden/errors/onnx_*), graphs too
+// (tests/golden/show/onnx_*); losses are compared with PyTorch's by networks_test.py and operators_test.py.
+
+#include "shardwright/frontend/onnx/importer.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "shardwright/graph/op.h"
+#include "shardwright/graph/text.h"
+#include "shardwright/graph/verify.h"
+#include "tests/support/onnx_text.h"
+#include "tests/support/scratch.h"
+
+namespace shardwright {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string head = "ir_version: 7 opset_import { version: 13 }\n";
+
+/// An input x of [batch, 4].
+const std::string input =
+    R"(input { name: "x" type { tensor_type { elem_type: 1 shape { dim { dim_param: "batch" } dim { dim_value: 4 } } } } })";
+
+/// y = x w with one initializer `w`, whose fields are `fields`.
+std::string product(const std::string& fields) {
+  return head + "graph {" + input + "initializer { name: \"w\" " + fields + "}" +
+         R"(node { op_type: "MatMul" name: "product" input: "x" input: "w" output: "y" } output { name: "y" } })";
+}
+
+struct Imported {
+  std::string folder = scratch_folder();
+
+  std::string write(const std::string& text) const {
+    const std::string path = folder + "/m.onnx";
+    write_bytes(path, onnx_of_text(text));
+    return path;
+  }
+  Model load(const std::string& text,
+             const ModelOptions& options = {.global_batch = 2, .loss = "mean_squared_error"}) const {
+    return build_model(write(text), options);
+  }
+};
+
+TEST(Onnx, initializers_are_parameters_of_their_names_and_values) {
+  const Imported at;
+  const Model model = at.load(product("data_type: 1 dims: 4 dims: 1 float_data: [1, 2, 3, 4.5]"));
+  const Value& w = model.graph.value(model.graph.find("w"));
+  EXPECT_EQ(w.type, (Type{DType::f32, {4, 1}}));
+  EXPECT_EQ(model.graph.node(w.producer).op->kind, OpKind::parameter);
+  EXPECT_EQ(to_doubles(model.initial.at("w")()), (std::vector<double>{1, 2, 3, 4.5}));
+}
+
+TEST(Onnx, floating_types_become_the_precision) {
+  const Imported at;
+  // 1.5 and -2 as f16, in the list that the format has for them.
+  const Model model = at.load(product("data_type: 10 dims: 4 dims: 1 int32_data: [15872, 49152, 0, 15360]"),
+                              {.global_batch = 2, .precision = DType::f64, .loss = "mean_squared_error"});
+  EXPECT_EQ(model.graph.value(model.graph.find("x")).type.dtype, DType::f64);
+  const Tensor w = model.initial.at("w")();
+  EXPECT_EQ(w.type(), (Type{DType::f64, {4, 1}}));
+  EXPECT_EQ(to_doubles(w), (std::vector<double>{1.5, -2, 0, 1}));
+}
+
+const std::string external =
+    R"(data_type: 1 dims: 4 dims: 1 data_location: EXTERNAL
+       external_data { key: "location" value: "weights/w.bin" } external_data { key: "offset" value: "4" })";
+
+std::string floats(const std::vector<float>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
+}
+
+TEST(Onnx, external_data_are_read_when_they_are_asked_for) {
+  const Imported at;
+  fs::create_directories(at.folder + "/weights");
+  write_bytes(at.folder + "/weights/w.bin", floats({9, 1, 2, 3, 4}));
+  const Model model = at.load(product(external));
+  EXPECT_EQ(to_doubles(model.initial.at("w")()), (std::vector<double>{1, 2, 3, 4}));
+  write_bytes(at.folder + "/weights/w.bin", floats({9, 8, 7, 6, 5}));
+  EXPECT_EQ(to_doubles(model.initial.at("w")()), (std::vector<double>{8, 7, 6, 5}));
+  write_bytes(at.folder + "/weights/w.bin", floats({9}));
+  EXPECT_NE(error_of([&] { model.initial.at("w")(); }).find("needs 16 bytes from offset 4 on"),
+            std::string::npos);
+}
+
+TEST(Onnx, links_of_external_data_must_stay_inside_the_folder) {
+  const Imported at;
+  fs::create_directories(at.folder + "/weights");
+  write_bytes(at.folder + "/real.bin", floats({9, 1, 2, 3, 4}));
+  fs::create_symlink(at.folder + "/real.bin", at.folder + "/weights/w.bin");
+  EXPECT_EQ(to_doubles(at.load(product(external)).initial.at("w")()), (std::vector<double>{1, 2, 3, 4}));
+
+  const std::string outside = at.folder + ".outside";
+  write_bytes(outside, floats({9, 1, 2, 3, 4}));
+  fs::remove(at.folder + "/weights/w.bin");
+  fs::create_symlink(outside, at.folder + "/weights/w.bin");
+  EXPECT_NE(error_of([&] { at.load(product(external)); }).find("is a link to outside the model's folder"),
+            std::string::npos);
+  fs::remove(outside);
+}
+
+TEST(Onnx, a_pipe_beside_the_model_is_not_waited_for) {
+  const Imported at;
+  fs::create_directories(at.folder + "/weights");
+  ASSERT_EQ(::mkfifo((at.folder + "/weights/w.bin").c_str(), 0600), 0);
+  EXPECT_NE(error_of([&] { at.load(product(external)); }).find("is no file"), std::string::npos);
+}
+
+TEST(Onnx, what_show_prints_is_the_same_graph) {
+  const Imported at;
+  const Model model = at.load(product("data_type: 1 dims: 4 dims: 1 float_data: [1, 2, 3, 4]"));
+  verify(model.graph);
+  EXPECT_EQ(to_text(parse_graph(to_text(model.graph))), to_text(model.graph));
+}
+
+/// A length as the format writes it: 7 bits a byte, the last without the eighth.
+std::string varint(std::size_t n) {
+  std::string out;
+  for (; n > 0x7f; n >>= 7) out += static_cast<char>((n & 0x7fU) | 0x80U);
+  return out + static_cast<char>(n);
+}
+
+/// Field 7 of the model is its graph.
+std::string with_graph(const std::string& graph) { return "\x3a" + varint(graph.size()) + graph; }
+
+TEST(Onnx, nested_messages_end_in_an_error) {
+  const Imported at;
+  std::string graph;
+  for (int depth = 0; depth < 600; ++depth) {
+    static constexpr char tags[] = {'\x32', '\x2a',
+                                    '\x0a'};  // an attribute's graph, a node's attribute, a graph's node
+    graph = tags[depth % 3] + varint(graph.size()) + graph;
+  }
+  write_bytes(at.folder + "/m.onnx", with_graph(graph));
+  EXPECT_NE(error_of([&] { build_model(at.folder + "/m.onnx"); }).find("nested more than 32 deep"),
+            std::string::npos);
+}
+
+TEST(Onnx, empty_messages_are_counted_before_they_are_made) {
+  const Imported at;
+  std::string graph;  // 5 million nodes of two bytes each would be more than a gigabyte
+  for (int i = 0; i < 5'000'000; ++i) graph += std::string("\x0a\x00", 2);
+  write_bytes(at.folder + "/m.onnx", with_graph(graph));
+  EXPECT_NE(error_of([&] { build_model(at.folder + "/m.onnx"); }).find("more than 4000000 nodes"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace shardwright
