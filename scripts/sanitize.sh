@@ -12,6 +12,8 @@ cmake --preset "$preset" >&2
 # runs the tests, too, to list them. Containers may forbid to switch that off, and then mostly need not.
 fixed=()
 setarch -R true 2>/dev/null && fixed=(setarch -R)
-"${fixed[@]}" ninja -C "build/$preset" shardwright_tests >&2
+targets=(shardwright_tests)
+[[ $preset == asan ]] && targets+=(onnx_fuzz)
+"${fixed[@]}" ninja -C "build/$preset" "${targets[@]}" >&2
 OMP_NUM_THREADS=1 "${fixed[@]}" \
   ctest --test-dir "build/$preset" --output-on-failure --no-label-summary -j2 "$@"
