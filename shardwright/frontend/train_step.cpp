@@ -2,6 +2,7 @@
 
 #include "shardwright/frontend/report.h"
 #include "shardwright/passes/compile.h"
+#include "shardwright/runtime/backend/cpu/cpu.h"
 #include "shardwright/runtime/session.h"
 
 namespace shardwright {
@@ -20,7 +21,7 @@ TrainStep::TrainStep(const ForwardFunction& forward, const InputTypes& inputs,
   for (const auto& [name, type] : inputs) state_->inputs.push_back(name);
   PlannedNetwork network = plan_network(forward, inputs, optimizer, options);
   state_->plan = std::move(network.plan);
-  Program program = compile(network.graph, state_->plan);
+  Program program = compile(network.graph, state_->plan, {.formats = cpu_formats});
   state_->estimate = estimate(program, cluster_called(state_->plan.cluster));
   state_->session = std::make_unique<Session>(std::move(program), SessionOptions{.seed = options.seed});
 }

@@ -38,6 +38,7 @@ std::vector<Fusion> fusions_of(const Graph& graph) {
 
 bool lie_alike(const Value& a, const Value& b) {
   if (a.global_type().shape != b.global_type().shape || a.type.shape != b.type.shape) return false;
+  if (a.format != b.format) return false;
   if (!a.layout || !b.layout) return a.layout.has_value() == b.layout.has_value();
   return a.layout->dims == b.layout->dims && a.layout->mesh == b.layout->mesh;
 }

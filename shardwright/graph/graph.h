@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "shardwright/base/attributes.h"
+#include "shardwright/base/format.h"
 #include "shardwright/base/id.h"
 #include "shardwright/base/tensor.h"
 #include "shardwright/layout/layout.h"
@@ -34,6 +35,7 @@ struct Value {
   std::vector<ValueId> gradient_of;
   std::optional<Layout> layout;  // asked for (in a planned graph) or true (in a program)
   Shape global_shape;            // in a program: the shape of the whole tensor
+  Format format;                 // in a program: how its elements lie in memory
 
   /// The whole tensor, whatever the level.
   Type global_type() const { return layout && !global_shape.empty() ? Type{type.dtype, global_shape} : type; }
@@ -85,7 +87,7 @@ struct Fusion {
 /// All nodes of a program, in their order.
 std::vector<Fusion> fusions_of(const Graph& graph);
 
-/// Two values lie in equal boxes on every rank.
+/// Two values lie in equal boxes on every rank, in the same format.
 bool lie_alike(const Value& a, const Value& b);
 
 /// Global types of a node's operands and results.

@@ -65,9 +65,7 @@ class Printer {
     const Value& v = graph_.value(node.results[0]);
     out_ += " " + to_text(v.type);
     add_attributes(node);
-    if (!options_.layouts || !v.layout) return;
-    if (!v.global_shape.empty()) out_ += " as " + to_text(v.global_shape);
-    out_ += " " + layout_text(*v.layout);
+    add_place(v);
   }
 
   void add_compute(const Node& node) {
@@ -96,14 +94,19 @@ class Printer {
     for (std::size_t i = 0; i < node.results.size(); ++i) {
       const Value& v = graph_.value(node.results[i]);
       out_ += (i ? ", " : " : ") + to_text(v.type);
-      if (options_.layouts && v.layout) {
-        if (!v.global_shape.empty()) out_ += " as " + to_text(v.global_shape);
-        out_ += " " + layout_text(*v.layout);
-      }
+      add_place(v);
       if (!options_.gradients || v.gradient_of.empty()) continue;
       out_ += " grad";
       for (ValueId of : v.gradient_of) out_ += " %" + graph_.value(of).name;
     }
+  }
+
+  /// How the value lies in memory and on the mesh.
+  void add_place(const Value& v) {
+    if (!v.format.is_row_major()) out_ += " in " + to_text(v.format);
+    if (!options_.layouts || !v.layout) return;
+    if (!v.global_shape.empty()) out_ += " as " + to_text(v.global_shape);
+    out_ += " " + layout_text(*v.layout);
   }
 
   const Graph& graph_;
@@ -243,7 +246,7 @@ class Parser {
       check_shape(results[0].type.shape);
       node.attributes = parse_attributes(in);
       check_attributes(op, node.attributes);
-      parse_as(in, results[0]);
+      parse_place(in, results[0]);
     }
     for (Value& v : results) parse_result(in, v, &v == &results[0] ? ":" : ",", op.kind == OpKind::compute);
     finish(std::move(node), std::move(results));
@@ -278,7 +281,8 @@ class Parser {
     return s;
   }
 
-  void parse_as(Scanner& in, Value& v) {
+  void parse_place(Scanner& in, Value& v) {
+    if (in.accept("in")) v.format = parse_format(in.name("a format"));
     if (in.accept("as")) v.global_shape = parse_shape(in);
     if (in.peek("[")) v.layout = parse_layout_here(in);
   }
@@ -286,7 +290,7 @@ class Parser {
   void parse_result(Scanner& in, Value& v, std::string_view mark, bool is_inferred) {
     if (in.accept(mark)) {
       const Type expected = std::exchange(v.type, parse_type(in));
-      parse_as(in, v);
+      parse_place(in, v);
       if (is_inferred && !v.layout && v.type != expected)
         throw error("%{} is {} but {} is written", v.name, to_text(expected), to_text(v.type));
     }

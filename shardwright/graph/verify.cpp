@@ -27,6 +27,12 @@ void check_layout(const Graph& graph, const Value& v) {
                 to_text(shape), to_text(local), to_text(v.type.shape));
 }
 
+void check_format(const Value& v) {
+  if (!fits(v.format, v.type.shape))
+    throw error("%{}: {} cannot lie in {}: blocks divide their dim", v.name, to_text(v.type),
+                to_text(v.format));
+}
+
 void check_operands(const Graph& graph, NodeId id) {
   const Node& node = graph.node(id);
   for (ValueId v : node.operands) {
@@ -120,6 +126,7 @@ void verify(const Graph& graph) {
   for (const Value& v : graph.values) {
     if (!names.insert(v.name).second) throw error("%{} is defined twice", v.name);
     check_layout(graph, v);
+    check_format(v);
   }
   Phase phase = Phase::forward;
   for (NodeId id : graph.node_ids()) {
@@ -151,6 +158,8 @@ void verify(const Graph& graph) {
     if (graph.value(u.leaf).type != graph.value(u.value).type)
       throw error("update %{}: it is {} but the new value is {}", graph.value(u.leaf).name,
                   to_text(graph.value(u.leaf).type), to_text(graph.value(u.value).type));
+    if (graph.value(u.leaf).format != graph.value(u.value).format)
+      throw error("update %{}: it and its new value lie in different formats", graph.value(u.leaf).name);
   }
 }
 

@@ -26,6 +26,31 @@ const Redistribution& redistribution_of(const Graph& graph, const Node& node, Re
   return redistributor.find(*from.layout, *to.layout, to.global_type());
 }
 
+Box box_of(const Graph& graph, ValueId v, int rank) {
+  const Value& value = graph.value(v);
+  const Layout layout = value.layout.value_or(replicated(value.type.shape.size()));
+  return box(layout, graph.meshes[static_cast<std::size_t>(layout.mesh)], value.global_type().shape, rank);
+}
+
+LocalCall local_call(const Graph& graph, const Node& node, int rank) {
+  LocalCall out;
+  std::vector<Type> operands, results;
+  const auto add = [&](ValueId v, auto& views, auto& formats, auto& types) {
+    const Value& value = graph.value(v);
+    views.push_back({value.type.dtype, box_of(graph, v, rank).extent, nullptr});
+    formats.push_back(value.format);
+    types.push_back({value.type.dtype, views.back().shape});
+  };
+  for (ValueId v : node.operands) add(v, out.operands, out.operand_formats, operands);
+  for (ValueId v : node.results) add(v, out.results, out.result_formats, results);
+  out.attributes =
+      node.op->localize ? node.op->localize({operands, results, node.attributes}) : node.attributes;
+  out.rule = rule_of(graph, node);
+  const Strategy strategy = node.strategy.value_or(whole(out.rule));
+  out.loops = loop_box(out.rule, strategy, graph.meshes[static_cast<std::size_t>(strategy.mesh)], rank);
+  return out;
+}
+
 void set_step(Node& node, const Step& step, std::span<const Mesh> meshes) {
   node.op = &op_of(step.kind, step.reduction);
   node.attributes = {};

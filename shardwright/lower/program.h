@@ -40,6 +40,23 @@ Step step_of(const Graph& graph, const Node& node);
 /// The redistribution between the layouts of a step node's operand and result: its price.
 const Redistribution& redistribution_of(const Graph& graph, const Node& node, Redistributor& redistributor);
 
+/// What the kernel of a node is told on one rank, and in which formats its tensors lie. They have no memory yet.
+struct LocalCall {
+  std::vector<TensorView> operands;
+  std::vector<TensorView> results;
+  std::vector<Format> operand_formats;
+  std::vector<Format> result_formats;
+  Attributes attributes;
+  Rule rule;
+  LoopBox loops;
+
+  KernelCall call() const { return {operands, results, attributes, rule, loops}; }
+};
+LocalCall local_call(const Graph& graph, const Node& node, int rank);
+
+/// What `rank` holds of a value.
+Box box_of(const Graph& graph, ValueId v, int rank);
+
 /// Makes `node` the step node of `step`: operator and attributes.
 void set_step(Node& node, const Step& step, std::span<const Mesh> meshes);
 

@@ -18,6 +18,7 @@
 
 #include "shardwright/base/vectorize.h"
 #include "shardwright/graph/builder.h"
+#include "shardwright/ops/batch_norm.h"
 #include "shardwright/ops/dims.h"
 #include "shardwright/ops/fold.h"
 
@@ -48,14 +49,6 @@ struct Planes {
     pixels = element_count(std::span<const std::int64_t>(x.shape).subspan(2));
   }
 };
-
-/// How many elements of the whole batch there are per channel.
-double count_of(const KernelCall& call) {
-  double count = 1;
-  for (std::size_t l = 0; l < call.rule.loops.size(); ++l)
-    if (call.rule.loops[l].name.front() == 'i') count *= static_cast<double>(call.box.loops[l].size);
-  return count;
-}
 
 /// The elements of a small tensor of any floating type.
 class Doubles {
@@ -89,7 +82,7 @@ struct Statistics {
   Statistics(const KernelCall& call, std::size_t operand)
       : moments(call.operands[operand]),
         channels(call.operands[operand].shape[1]),
-        epsilon(call.attributes.number("epsilon", 1e-5)) {}
+        epsilon(call.attributes.number("epsilon", batch_norm_epsilon)) {}
 
   double mean(std::int64_t c) const { return moments[c]; }
   double scale(std::int64_t c) const {
@@ -99,7 +92,7 @@ struct Statistics {
 };
 
 void check_epsilon(const Call& call) {
-  if (const double e = call.attributes.number("epsilon", 1e-5); !(e > 0))
+  if (const double e = call.attributes.number("epsilon", batch_norm_epsilon); !(e > 0))
     throw error("epsilon is {} but must be positive; write for example (epsilon=1e-5)", e);
 }
 
@@ -142,7 +135,7 @@ void moments_kernel(const KernelCall& call) {
   require(call.results[0].shape[0] == 2, "moments in {} rows", call.results[0].shape[0]);
   visit_floating(call.operands[0].dtype, [&]<class T>(std::type_identity<T>) {
     using C = Compute<T>;
-    vectorized([planes = Planes(call.operands[0]), count = count_of(call),
+    vectorized([planes = Planes(call.operands[0]), count = batch_norm_count(call),
                 x = call.operands[0].as<T>().data(), y = call.results[0].as<double>().data()] {
       const auto value = [x](std::int64_t i, std::int64_t) {
         return static_cast<double>(static_cast<C>(x[i]));
@@ -268,7 +261,7 @@ void gradient_kernel(const KernelCall& call) {
   require(call.operands[3].shape[0] == 2, "moments in {} rows", call.operands[3].shape[0]);
   visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
     using C = Compute<T>;
-    vectorized([planes = Planes(call.operands[1]), of = Statistics(call, 3), count = count_of(call),
+    vectorized([planes = Planes(call.operands[1]), of = Statistics(call, 3), count = batch_norm_count(call),
                 dy = call.operands[0].as<T>().data(), x = call.operands[1].as<T>().data(),
                 gamma = call.operands[2].as<T>().data(), dgamma = call.operands[4].as<T>().data(),
                 dbeta = call.operands[5].as<T>().data(), dx = call.results[0].as<T>().data()] {
@@ -351,6 +344,7 @@ std::vector<OpDef> batch_norm() {
           .kernel = norm_kernel,
           .samples = {"f32[4,6], f32[6], f32[6], f32[2,6]",
                       "f32[6,4,2,3], f32[4], f32[4], f32[2,4] (epsilon=0.5)"},
+          .is_made_by_rows = true,
           .overwrites = {0},
       },
       {

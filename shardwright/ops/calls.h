@@ -17,6 +17,9 @@ inline ValueId constant(auto& builder, DType dtype, double value) {
                       {{"shape", Shape{}}, {"value", value}, {"dtype", std::string(name_of(dtype))}});
 }
 
+/// The same elements in another memory format, which passes choose.
+inline const OpDef& reformat_op() { return find_op("reformat"); }
+
 /// The element-wise sum of values of one type.
 inline ValueId sum_of(Builder& builder, std::vector<ValueId> addends) {
   return builder.call("sum", std::move(addends));

@@ -287,7 +287,8 @@ std::vector<OpDef> conv2d() {
            .samples = {"f32[6,4,12,6], f32[6,6,12,6] (kernel=[3, 3], pads=[1, 1, 1, 1])",
                        "f32[2,2,12,12], f32[2,4,6,6] (kernel=[3, 3], pads=[1, 1, 1, 1], strides=[2, 2])",
                        "f32[2,2,12,6], f32[2,2,12,6] (dilations=[2, 1], kernel=[3, 1], pads=[2, 0, 2, 0])",
-                       "f32[2,4,6,6], f32[2,6,6,6] (groups=2, kernel=[3, 3], pads=[1, 1, 1, 1])"}}};
+                       "f32[2,4,6,6], f32[2,6,6,6] (groups=2, kernel=[3, 3], pads=[1, 1, 1, 1])"},
+           .is_made_by_rows = true}};
 }
 
 }  // namespace shardwright::ops

@@ -15,11 +15,6 @@
 namespace shardwright::ops {
 namespace {
 
-std::array<Spatial, 2> window_of(const Attributes& a) {
-  const auto kernel = numbers<2>(a, "kernel", 1, 1);
-  return spatial_of(a, kernel[0], kernel[1]);
-}
-
 std::vector<Type> infer(const Call& call) {
   check_count(call, 1);
   check_floating(call.operands[0].dtype);
@@ -118,16 +113,8 @@ void max_kernel(const KernelCall& call) {
 void max_gradient_kernel(const KernelCall& call) {
   const Shape &ys = call.operands[0].shape, &xs = call.operands[1].shape, &ds = call.results[0].shape;
   const auto s = window_of(call.attributes);
-  const std::array<const char*, 2> loops{"h", "w"};
-  std::array<Local, 2> reads{};          // of x
-  std::array<std::int64_t, 2> inside{};  // where the own part begins in x
-  for (std::size_t d = 0; d < 2; ++d) {
-    const LoopBox::Part& part = call.loop(loops[d]);
-    const std::int64_t x_begin = window_begin(part.offset, 1, 1, -s[d].reach());
-    reads[d] = local(s[d], xs[2 + d], ys[2 + d], x_begin,
-                     window_begin(part.offset, 1, s[d].stride, s[d].before - s[d].reach()));
-    inside[d] = part.offset - x_begin;
-  }
+  const Touched rows = touched(s[0], call, "h", xs[2], ys[2]),
+                columns = touched(s[1], call, "w", xs[3], ys[3]);
   visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
     const T *dy = call.operands[0].as<T>().data(), *const x = call.operands[1].as<T>().data();
     T* const dx = call.results[0].as<T>().data();
@@ -137,30 +124,19 @@ void max_gradient_kernel(const KernelCall& call) {
         for (std::int64_t j = 0; j < ys[3]; ++j, ++dy) {
           auto most = -std::numeric_limits<Compute<T>>::infinity();
           std::int64_t row = -1, column = -1;
-          for_each_input(reads[0], reads[1], q, j, [&](std::int64_t p, std::int64_t c) {
+          for_each_input(rows.reads, columns.reads, q, j, [&](std::int64_t p, std::int64_t c) {
             const auto v = static_cast<Compute<T>>(x[(plane * xs[2] + p) * xs[3] + c]);
             if (row >= 0 && !(v > most) && v == v) return;
             most = v;
             row = p;
             column = c;
           });
-          const std::int64_t p = row - inside[0], c = column - inside[1];
+          const std::int64_t p = row - rows.inside, c = column - columns.inside;
           if (row < 0 || p < 0 || p >= ds[2] || c < 0 || c >= ds[3]) continue;
           T& to = dx[(plane * ds[2] + p) * ds[3] + c];
           to = static_cast<T>(static_cast<Compute<T>>(to) + static_cast<Compute<T>>(*dy));
         }
   });
-}
-
-/// How many inputs output q (global) counts in a dim of size `in`.
-std::int64_t counted(const Spatial& s, std::int64_t q, std::int64_t in, bool pads) {
-  if (pads) return s.kernel;
-  std::int64_t n = 0;
-  for (std::int64_t k = 0; k < s.kernel; ++k) {
-    const std::int64_t p = q * s.stride + k * s.dilation - s.before;
-    n += p >= 0 && p < in;
-  }
-  return n;
 }
 
 void avg_kernel(const KernelCall& call) {
@@ -194,10 +170,7 @@ void avg_gradient_kernel(const KernelCall& call) {
   const bool pads = call.attributes.flag("count_pads", true);
   const Local rows = with_window_of_outputs(s[0], call, "h", ys[2]);
   const Local columns = with_window_of_outputs(s[1], call, "w", ys[3]);
-  const std::int64_t first_q =
-      window_begin(call.loop("h").offset, 1, s[0].stride, s[0].before - s[0].reach());
-  const std::int64_t first_j =
-      window_begin(call.loop("w").offset, 1, s[1].stride, s[1].before - s[1].reach());
+  const std::int64_t first_q = first_output(s[0], call, "h"), first_j = first_output(s[1], call, "w");
   visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
     const T* dy = call.operands[0].as<T>().data();
     T* const dx = call.results[0].as<T>().data();

@@ -95,6 +95,11 @@ inline Local local(const Spatial& s, std::int64_t in, std::int64_t out, std::int
   return {s.stride, s.dilation, s.kernel, in, out, out_begin * s.stride - s.before - in_begin};
 }
 
+/// The first output that reads this rank's part of the inputs.
+inline std::int64_t first_output(const Spatial& s, const KernelCall& call, const char* loop) {
+  return window_begin(call.loop(loop).offset, 1, s.stride, s.before - s.reach());
+}
+
 /// The part of outputs [q, ...) is this rank's and its inputs are a window, or the other way round.
 inline Local with_window_of_inputs(const Spatial& s, const KernelCall& call, const char* loop,
                                    std::int64_t in) {
@@ -104,8 +109,37 @@ inline Local with_window_of_inputs(const Spatial& s, const KernelCall& call, con
 inline Local with_window_of_outputs(const Spatial& s, const KernelCall& call, const char* loop,
                                     std::int64_t out) {
   const LoopBox::Part& part = call.loop(loop);
-  return local(s, part.extent, out, part.offset,
-               window_begin(part.offset, 1, s.stride, s.before - s.reach()));
+  return local(s, part.extent, out, part.offset, first_output(s, call, loop));
+}
+
+/// The window of pooling.
+inline std::array<Spatial, 2> window_of(const Attributes& a) {
+  const auto kernel = numbers<2>(a, "kernel", 1, 1);
+  return spatial_of(a, kernel[0], kernel[1]);
+}
+
+/// The outputs that touch this rank's part of the inputs, and the inputs that these read: the part begins at
+/// `inside` of them.
+struct Touched {
+  Local reads;
+  std::int64_t inside;
+};
+inline Touched touched(const Spatial& s, const KernelCall& call, const char* loop, std::int64_t in,
+                       std::int64_t out) {
+  const LoopBox::Part& part = call.loop(loop);
+  const std::int64_t begin = window_begin(part.offset, 1, 1, -s.reach());
+  return {local(s, in, out, begin, first_output(s, call, loop)), part.offset - begin};
+}
+
+/// How many inputs output q (global) counts in a dim of size `in`.
+inline std::int64_t counted(const Spatial& s, std::int64_t q, std::int64_t in, bool pads) {
+  if (pads) return s.kernel;
+  std::int64_t n = 0;
+  for (std::int64_t k = 0; k < s.kernel; ++k) {
+    const std::int64_t p = q * s.stride + k * s.dilation - s.before;
+    n += p >= 0 && p < in;
+  }
+  return n;
 }
 
 }  // namespace shardwright::ops

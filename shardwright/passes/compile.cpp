@@ -22,20 +22,20 @@ PlannedGraph completed(const Graph& graph, const Plan& plan) {
   return out;
 }
 
-Program compile(const PlannedGraph& planned, const Cluster& cluster, const AfterPass& after) {
+Program compile(const PlannedGraph& planned, const Cluster& cluster, const CompileOptions& options) {
   Graph graph = planned.graph;
   Redistributor redistributor = redistributor_for(graph, cluster);
   complete(graph, redistributor, planned.update_layouts);
-  return optimize(lower(graph, redistributor), {redistributor}, after);
+  return optimize(lower(graph, redistributor), {redistributor, options.formats}, options.after);
 }
 
-Program compile(const Graph& graph, const Plan& plan, const AfterPass& after) {
-  return compile(apply(plan, graph), cluster_called(plan.cluster), after);
+Program compile(const Graph& graph, const Plan& plan, const CompileOptions& options) {
+  return compile(apply(plan, graph), cluster_called(plan.cluster), options);
 }
 
-Program compile(const PlannedGraph& planned, const AfterPass& after) {
+Program compile(const PlannedGraph& planned, const CompileOptions& options) {
   if (planned.graph.meshes.empty()) throw error("the graph names no mesh");
-  return compile(planned, cluster_called(fmt::format("cpu:{}", planned.graph.meshes[0].size())), after);
+  return compile(planned, cluster_called(fmt::format("cpu:{}", planned.graph.meshes[0].size())), options);
 }
 
 }  // namespace shardwright

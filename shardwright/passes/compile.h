@@ -11,13 +11,17 @@ namespace shardwright {
 /// The graph with the plan's strategies and layouts, and those of backward and update that follow from them.
 PlannedGraph completed(const Graph& graph, const Plan& plan);
 
-/// `after` (if any) sees the program after each pass.
+struct CompileOptions {
+  AfterPass after = {};    // sees the program after each pass
+  FormatsOf formats = {};  // of the backend that the program is for; none: everything is row-major
+};
+
 /// Throws: Error if the plan does not fit the graph.
-Program compile(const Graph& graph, const Plan& plan, const AfterPass& after = {});
+Program compile(const Graph& graph, const Plan& plan, const CompileOptions& options = {});
 
 /// The same for a graph that already carries meshes, strategies and layouts (read from its text form); without
 /// a cluster for cpu:N.
-Program compile(const PlannedGraph& planned, const Cluster& cluster, const AfterPass& after = {});
-Program compile(const PlannedGraph& planned, const AfterPass& after = {});
+Program compile(const PlannedGraph& planned, const Cluster& cluster, const CompileOptions& options = {});
+Program compile(const PlannedGraph& planned, const CompileOptions& options = {});
 
 }  // namespace shardwright

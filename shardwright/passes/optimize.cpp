@@ -8,13 +8,14 @@
 namespace shardwright {
 
 std::span<const Pass> all_passes() {
-  static const std::array<Pass, 10> passes{{
+  static const std::array<Pass, 11> passes{{
       {"drop_identities", drop_identities},
       {"merge_common_subexpressions", merge_common_subexpressions},
       {"cancel_steps", cancel_steps},
       {"merge_steps", merge_steps},
       {"drop_dead_nodes", drop_dead_nodes},
       {"bypass_steps", bypass_steps},
+      {"choose_formats", choose_formats},
       {"fuse_pointwise", fuse_pointwise},
       {"merge_gathers", merge_gathers},
       {"assign_buffers", assign_buffers},

@@ -7,11 +7,13 @@
 
 #include "shardwright/layout/redistribution.h"
 #include "shardwright/lower/program.h"
+#include "shardwright/passes/formats.h"
 
 namespace shardwright {
 
 struct PassContext {
   Redistributor& redistributor;
+  FormatsOf formats = {};  // of the backend that the program is for; none: everything is row-major
 };
 
 struct Pass {
@@ -31,6 +33,8 @@ Program merge_steps(Program program, const PassContext& context);
 Program drop_dead_nodes(Program program, const PassContext& context);
 /// A step that only other steps read is left out where these cost less from its operand.
 Program bypass_steps(Program program, const PassContext& context);
+/// Lets values lie in the memory formats that the backend's kernels like.
+Program choose_formats(Program program, const PassContext& context);
 /// Lets chains of point-wise nodes run together, also behind a node that makes its result by rows.
 Program fuse_pointwise(Program program, const PassContext& context);
 /// Small all_gathers over the same axes run as one.

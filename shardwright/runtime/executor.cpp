@@ -87,9 +87,7 @@ void Executor::place_values() {
   const Graph& graph = program_.graph;
   for (std::size_t v = 0; v < graph.values.size(); ++v) {
     const Value& value = graph.values[v];
-    const Layout layout = value.layout.value_or(replicated(value.type.shape.size()));
-    boxes_.push_back(shardwright::box(layout, graph.meshes[at(layout.mesh)], value.global_type().shape,
-                                      communicator_.rank()));
+    boxes_.push_back(box_of(graph, {static_cast<int>(v)}, communicator_.rank()));
     const std::int64_t offset = program_.offsets[v];
     views_.push_back({value.type.dtype, boxes_.back().extent, nullptr});
     if (offset == no_place) continue;
@@ -150,26 +148,10 @@ void Executor::prepare_compute(const Fusion& fusion) {
 
 /// The call of `node` on this rank. What it refers to lives as long as the executor.
 FusedCall Executor::bind(const Node& node) {
-  const Graph& graph = program_.graph;
-  BoundCall& call = calls_.emplace_back();
-  std::vector<Type> operands, results;
-  for (ValueId v : node.operands) {
-    call.operands.push_back(view(v));
-    operands.push_back({view(v).dtype, view(v).shape});
-  }
-  for (ValueId v : node.results) {
-    call.results.push_back(view(v));
-    results.push_back({view(v).dtype, view(v).shape});
-  }
-  call.attributes =
-      node.op->localize ? node.op->localize({operands, results, node.attributes}) : node.attributes;
-  call.rule = rule_of(graph, node);
-  const Strategy strategy = node.strategy.value_or(whole(call.rule));
-  call.loops = loop_box(call.rule, strategy, graph.meshes[at(strategy.mesh)], communicator_.rank());
-  return {*node.op,
-          {call.operands, call.results, call.attributes, call.rule, call.loops},
-          node.operands,
-          node.results};
+  LocalCall& call = calls_.emplace_back(local_call(program_.graph, node, communicator_.rank()));
+  for (std::size_t i = 0; i < node.operands.size(); ++i) call.operands[i] = view(node.operands[i]);
+  for (std::size_t r = 0; r < node.results.size(); ++r) call.results[r] = view(node.results[r]);
+  return {*node.op, call.call(), node.operands, node.results, call.operand_formats, call.result_formats};
 }
 
 /// All leaves change at once: a value that lies in another leaf is set aside before that leaf is written.

@@ -41,14 +41,6 @@ class Executor {
   const Traffic& traffic() const { return traffic_; }
 
  private:
-  /// What a KernelCall refers to.
-  struct BoundCall {
-    std::vector<TensorView> operands;
-    std::vector<TensorView> results;
-    Attributes attributes;
-    Rule rule;
-    LoopBox loops;
-  };
   /// A kernel if `kernel` is set; else a transfer, or an end of it, if `transfer` >= 0; else a copy of `bytes`.
   struct Action {
     PreparedKernel kernel;
@@ -79,7 +71,7 @@ class Executor {
   Memory arena_;
   std::vector<TensorView> views_;  // by value
   std::vector<Box> boxes_;         // by value
-  std::deque<BoundCall> calls_;    // a deque, because kernels refer to its elements
+  std::deque<LocalCall> calls_;    // a deque, because kernels refer to its elements
   std::vector<Action> actions_;
   std::vector<Action> updates_;
   Memory staging_;

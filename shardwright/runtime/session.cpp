@@ -30,17 +30,38 @@ bool gives(const Program& program, ValueId v, int rank) {
   return mesh.index_along(rank, mesh.all_axes().without(layout.used())) == 0;
 }
 
+/// Lets `fill` write a tensor row-major, wherever that is, and brings it to `view`, which lies in `format`.
+template <class F>
+void fill_row_major(const TensorView& view, const Format& format, F fill) {
+  if (format.is_row_major()) return fill(view);
+  Tensor copy({view.dtype, view.shape});
+  fill(copy.view());
+  reformat(copy.bytes().data(), {}, view.data, format, view.shape, size_of(view.dtype));
+}
+
 /// A value's way between the whole tensor and one rank's arena.
 struct Part {
   Piece in;
   Piece out;
-  std::byte* local = nullptr;
-  std::size_t element_bytes = 1;
+  TensorView local;
+  Format format;
   bool gives = false;
 
-  void take(const Tensor& whole) const { copy_piece(in, whole.bytes().data(), local, element_bytes); }
+  void take(const Tensor& whole) const {
+    fill_row_major(local, format, [&](const TensorView& view) {
+      copy_piece(in, whole.bytes().data(), view.data, size_of(view.dtype));
+    });
+  }
   void give(Tensor& whole) const {
-    if (gives) copy_piece(out, local, whole.bytes().data(), element_bytes);
+    if (!gives) return;
+    const std::size_t element_bytes = size_of(local.dtype);
+    Tensor copy;
+    if (!format.is_row_major()) {
+      copy = Tensor({local.dtype, local.shape});
+      reformat(local.data, format, copy.bytes().data(), {}, local.shape, element_bytes);
+    }
+    copy_piece(out, format.is_row_major() ? local.data : copy.bytes().data(), whole.bytes().data(),
+               element_bytes);
   }
 };
 
@@ -49,8 +70,8 @@ Part part_of(const Program& program, const Executor& executor, ValueId v, int ra
   const TensorView& view = executor.view(v);
   return {.in = from_whole(whole, executor.box(v)),
           .out = to_whole(whole, executor.box(v)),
-          .local = view.data,
-          .element_bytes = size_of(view.dtype),
+          .local = view,
+          .format = program.graph.value(v).format,
           .gives = gives(program, v, rank)};
 }
 
@@ -83,9 +104,11 @@ struct Session::State {
   std::vector<ValueId> kept;  // parameters and states
   std::vector<Rank> ranks;    // those in this process
 
-  // If the caller drives: transfers that bring whole values here, by value, and room for the largest.
+  // If the caller drives: transfers that bring whole values here, by value, and room for the largest; and for the
+  // row-major copy of a part that lies in another format.
   std::map<int, int> gathers;
   Memory room;
+  Memory row_major;
 
   // A round is the preparation, then each step. Who raises `round` owns the tensors below until `done`
   // follows.
@@ -184,8 +207,10 @@ void Session::State::prepare(int index) {
   for (ValueId v : kept) {
     const Value& value = graph.value(v);
     const Shape whole = value.global_type().shape;
-    initialize(self.executor->view(v), self.executor->box(v),
-               {value.name, graph.node(value.producer).attributes, whole}, options.seed);
+    fill_row_major(self.executor->view(v), value.format, [&](const TensorView& view) {
+      initialize(view, self.executor->box(v), {value.name, graph.node(value.producer).attributes, whole},
+                 options.seed);
+    });
   }
 }
 
@@ -216,20 +241,24 @@ void Session::State::gather(ValueId v, Tensor& whole) {
   const TensorView& part = self.executor->view(v);
   const auto bytes = static_cast<std::int64_t>(whole.bytes().size());
   const Layout layout = value.layout.value_or(replicated(value.type.shape.size()));
-  if (layout == replicated(value.type.shape.size())) {
-    std::copy_n(part.data, bytes, whole.bytes().data());
-    return;
-  }
+  const auto to_row_major = [&](std::byte* to) {
+    reformat(part.data, value.format, to, {}, part.shape, size_of(part.dtype));
+  };
+  if (layout == replicated(value.type.shape.size())) return to_row_major(whole.bytes().data());
   if (room.bytes() == 0) room = self.communicator->allocate(largest_gather(), *self.backend);
+  const bool is_row_major = value.format.is_row_major();
+  if (!is_row_major && row_major.bytes() == 0)
+    row_major = self.communicator->allocate(largest_gather(), *self.backend);
   const auto [it, is_new] = gathers.try_emplace(v.index, -1);
   if (is_new) {
     const Step step{
         .kind = StepKind::exchange, .axes = {}, .from = layout, .to = replicated(value.type.shape.size())};
     const BoundTransfer bound{
         transfer_of(step, graph.meshes, value.global_type().shape, self.communicator->rank()), part.dtype,
-        part.data, room.data()};
+        is_row_major ? part.data : row_major.data(), room.data()};
     it->second = self.communicator->prepare({&bound, 1});
   }
+  if (!is_row_major) to_row_major(row_major.data());
   self.communicator->run(it->second);
   std::copy_n(room.data(), bytes, whole.bytes().data());
 }

@@ -72,10 +72,10 @@ TEST(Text, of_planned_graphs_and_programs_comes_back) {
       r.optimizer_parallel = level;
       const Plan plan = make_plan(graph, r);
       expect_round_trip(apply(plan, graph).graph);
-      compile(graph, plan, [&](const Pass& pass, const Program& p, double) {
-        SCOPED_TRACE(pass.name);
-        expect_round_trip(p.graph);
-      });
+      compile(graph, plan, {.after = [&](const Pass& pass, const Program& p, double) {
+                SCOPED_TRACE(pass.name);
+                expect_round_trip(p.graph);
+              }});
     }
 }
 

@@ -4,11 +4,9 @@
 
 #include <algorithm>
 
-#include "shardwright/layout/sharded_tensor.h"
 #include "shardwright/runtime/backend/cpu/cpu.h"
 #include "tests/support/compare.h"
-#include "tests/support/evaluate.h"
-#include "tests/support/samples.h"
+#include "tests/support/rank_parts.h"
 
 namespace shardwright {
 namespace {
@@ -48,52 +46,26 @@ const std::vector<Case> cases{
      "f32[2,36,4,70], f32[2,2,4,70] (kernel=[5, 5], pads=[2, 2, 2, 2])"},
 };
 
-const std::vector<Mesh> meshes{{{{"a", 1}}}, {{{"a", 2}}}, {{{"a", 3}}}, {{{"a", 2}, {"b", 2}}}};
-
-class CpuConvolutions : public ::testing::TestWithParam<Case> {
- protected:
-  /// What the backend makes of the part `box`, run twice.
-  Tensor prepared(const OpDef& op, std::vector<Tensor> in, const Type& result, const Attributes& attributes,
-                  const Rule& rule, const LoopBox& box) {
-    Tensor out(result);
-    std::fill(out.bytes().begin(), out.bytes().end(), std::byte{1});
-    std::vector<TensorView> operands;
-    for (Tensor& t : in) operands.push_back(t.view());
-    const std::vector<TensorView> results{out.view()};
-    const PreparedKernel kernel = backend_->prepare(op, {operands, results, attributes, rule, box});
-    for (int run = 0; run < 2; ++run) kernel();
-    return out;
-  }
-
-  std::unique_ptr<Backend> backend_ = cpu_backend();
-};
+class CpuConvolutions : public ::testing::TestWithParam<Case> {};
 
 TEST_P(CpuConvolutions, equal_the_reference_on_every_rank_of_every_split) {
   const OpDef& op = find_op(GetParam().op);
+  const std::unique_ptr<Backend> backend = cpu_backend();
   for (const DType dtype : {DType::f32, DType::f64}) {
-    const Sample s = with_floating(parse_sample(GetParam().sample), dtype);
-    const std::vector<Tensor> in = draw(s, Values::integers, 1);
-    const std::vector<Type> types = types_of(in), whole = infer(op, {types, {}, s.attributes});
-    const Rule rule = rule_of(op, {types, whole, s.attributes});
-    for (const Mesh& mesh : meshes)
-      for (const Strategy& strategy : legal_strategies(rule, mesh)) {
-        const NodeLayouts layouts = layouts_of(rule, strategy);
-        const bool is_split = std::any_of(strategy.loops.begin(), strategy.loops.end(),
-                                          [](const Axes& a) { return !a.empty(); });
-        for (int r = 0; r < (is_split ? mesh.size() : 1); ++r) {
-          SCOPED_TRACE(fmt::format("{} {} {} rank {}", name_of(dtype), to_text(mesh),
-                                   to_text(strategy, rule, mesh), r));
-          std::vector<Tensor> part;
-          for (std::size_t i = 0; i < in.size(); ++i)
-            part.push_back(take(in[i], box(layouts.operands[i], mesh, in[i].shape(), r)));
-          const Type result{dtype, box(layouts.results[0], mesh, whole[0].shape, r).extent};
-          const LoopBox loops = loop_box(rule, strategy, mesh, r);
-          const Attributes local =
-              op.localize ? op.localize({types_of(part), std::span(&result, 1), s.attributes}) : s.attributes;
-          const Tensor want = run_kernel(op, part, {&result, 1}, local, rule, loops)[0];
-          ASSERT_TRUE(is_close(prepared(op, part, result, local, rule, loops), want));
-        }
-      }
+    SCOPED_TRACE(name_of(dtype));
+    for_each_rank_part(op, with_floating(parse_sample(GetParam().sample), dtype), [&](const RankPart& part) {
+      SCOPED_TRACE(part.where);
+      std::vector<Tensor> in = part.operands;
+      Tensor out(part.results[0]);
+      std::fill(out.bytes().begin(), out.bytes().end(), std::byte{1});
+      std::vector<TensorView> operands;
+      for (Tensor& t : in) operands.push_back(t.view());
+      const std::vector<TensorView> results{out.view()};
+      const PreparedKernel kernel =
+          backend->prepare(op, {operands, results, part.attributes, part.rule, part.loops});
+      for (int run = 0; run < 2; ++run) kernel();
+      ASSERT_TRUE(is_close(out, reference(op, part)[0]));
+    });
   }
 }
 

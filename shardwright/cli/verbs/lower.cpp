@@ -6,6 +6,7 @@
 #include "shardwright/cli/planning.h"
 #include "shardwright/graph/text.h"
 #include "shardwright/passes/compile.h"
+#include "shardwright/runtime/backend/cpu/cpu.h"
 
 namespace shardwright::verbs {
 namespace {
@@ -54,8 +55,9 @@ int run(const Arguments& arguments, Terminal& terminal) {
   if (is_text) check_no_planning(arguments, model);
   if (!is_text && !arguments.has("--forward"))
     add_train_step(model.graph, model.loss, optimizer_of(arguments));
-  const Program program = is_text ? compile(PlannedGraph{model.graph, {}}, dump)
-                                  : compile(model.graph, plan_of(arguments, model, model.graph), dump);
+  const CompileOptions options{.after = dump, .formats = cpu_formats};
+  const Program program = is_text ? compile(PlannedGraph{model.graph, {}}, options)
+                                  : compile(model.graph, plan_of(arguments, model, model.graph), options);
   const bool is_full = arguments.has("--layouts");
   terminal.out << to_text(program.graph, {.layouts = is_full, .gradients = is_full});
   return 0;

@@ -6,6 +6,7 @@
 #include "shardwright/cost/cluster.h"
 #include "shardwright/frontend/report.h"
 #include "shardwright/passes/compile.h"
+#include "shardwright/runtime/backend/cpu/cpu.h"
 
 namespace shardwright::verbs {
 namespace {
@@ -40,7 +41,8 @@ int run(const Arguments& arguments, Terminal& terminal) {
     completed(model.graph, plan);  // with it every node has its strategy
     plan.search_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
-  const Estimate e = estimate(compile(model.graph, plan), cluster_called(plan.cluster));
+  const Estimate e =
+      estimate(compile(model.graph, plan, {.formats = cpu_formats}), cluster_called(plan.cluster));
   if (arguments.has("-o")) save_plan(plan, arguments.text("-o"));
   if (arguments.has("--json"))
     terminal.out << document(plan, e) << "\n";

@@ -18,6 +18,7 @@
 #include "shardwright/cost/cluster.h"
 #include "shardwright/frontend/report.h"
 #include "shardwright/passes/compile.h"
+#include "shardwright/runtime/backend/cpu/cpu.h"
 #include "shardwright/runtime/communicator/mpi.h"
 #include "shardwright/runtime/launcher.h"
 #include "shardwright/runtime/session.h"
@@ -153,7 +154,7 @@ Training prepare(const Arguments& arguments, Terminal& terminal) {
       initial[name] = [value = std::move(value)] { return value; };
 
   Reporter reporter(arguments, length, terminal);
-  Program program = compile(model.graph, plan);
+  Program program = compile(model.graph, plan, {.formats = cpu_formats});
   terminal.err << notices.str();
   if (!arguments.has("--json"))
     terminal.out << plan_table(plan, estimate(program, cluster_called(plan.cluster)));

@@ -31,12 +31,22 @@ struct Memory {
 };
 
 /// A call of a fusion. Values with ids that `results` of an earlier call name pass from call to call; those whose
-/// view has no data are never in memory. Without ids, every operand is in memory.
+/// view has no data are never in memory. Without ids, every operand is in memory; without formats, all are
+/// row-major.
 struct FusedCall {
   const OpDef& op;
   KernelCall call;
   std::span<const ValueId> operands = {};
   std::span<const ValueId> results = {};
+  std::span<const Format> operand_formats = {};
+  std::span<const Format> result_formats = {};
+
+  Format operand_format(std::size_t i) const {
+    return i < operand_formats.size() ? operand_formats[i] : Format{};
+  }
+  Format result_format(std::size_t i) const {
+    return i < result_formats.size() ? result_formats[i] : Format{};
+  }
 };
 
 /// One call, ready to run any number of times. Allocates nothing when it runs.

@@ -11,40 +11,17 @@
 #include <algorithm>
 
 #include "shardwright/base/vectorize.h"
-#include "shardwright/ops/sliding.h"
 #include "shardwright/runtime/backend/cpu/convolution.h"
 #include "shardwright/runtime/backend/cpu/product.h"
 
 namespace shardwright::cpu {
 namespace {
 
-enum class Kind { forward, data_gradient, weight_gradient };
-
-struct Geometry {
-  ops::Local rows, columns;
-  std::int64_t batch, groups, in, out;  // channels of one group
-
-  std::int64_t taps() const { return in * rows.kernel * columns.kernel; }
-  std::int64_t row_count() const { return batch * rows.out; }
-};
-
-Geometry geometry_of(const KernelCall& call, Kind kind) {
-  const bool has_x = kind != Kind::data_gradient;
-  const Shape& x = has_x ? call.operands[0].shape : call.results[0].shape;
-  const Shape& w = kind == Kind::weight_gradient ? call.results[0].shape : call.operands[1].shape;
-  const auto spatial = ops::spatial_of(call.attributes, w[2], w[3]);
-  const auto local = [&](std::size_t d, const char* loop) {
-    return has_x ? ops::with_window_of_inputs(spatial[d], call, loop, x[2 + d])
-                 : ops::with_window_of_outputs(spatial[d], call, loop, call.operands[0].shape[2 + d]);
-  };
-  const std::int64_t groups = w[1] == 0 ? 0 : x[1] / w[1];
-  return {local(0, "h"), local(1, "w"), x[0], groups, w[1], groups == 0 ? 0 : w[0] / groups};
-}
-
 /// Calls `use(column row, output row within the strip, first image row, kw)` for all taps and output rows [begin,
 /// end); the image row is -1 where the tap lies outside the image.
 template <class F>
-void for_each_row(const Geometry& g, std::int64_t group, std::int64_t begin, std::int64_t end, F use) {
+void for_each_row(const ConvolutionGeometry& g, std::int64_t group, std::int64_t begin, std::int64_t end,
+                  F use) {
   for (std::int64_t i = 0; i < g.in; ++i)
     for (std::int64_t kh = 0; kh < g.rows.kernel; ++kh)
       for (std::int64_t kw = 0; kw < g.columns.kernel; ++kw) {
@@ -59,8 +36,8 @@ void for_each_row(const Geometry& g, std::int64_t group, std::int64_t begin, std
 
 /// columns = what the outputs in rows [begin, end) read of x.
 template <class T>
-void gather(const Geometry& g, std::int64_t group, std::int64_t begin, std::int64_t end, const T* x,
-            T* columns) {
+void gather(const ConvolutionGeometry& g, std::int64_t group, std::int64_t begin, std::int64_t end,
+            const T* x, T* columns) {
   const std::int64_t width = g.columns.out, n = (end - begin) * width;
   vectorized([=] {
     for_each_row(g, group, begin, end,
@@ -77,8 +54,8 @@ void gather(const Geometry& g, std::int64_t group, std::int64_t begin, std::int6
 
 /// Adds columns to the input pixels that they came from.
 template <class T>
-void scatter(const Geometry& g, std::int64_t group, std::int64_t begin, std::int64_t end, const T* columns,
-             T* x) {
+void scatter(const ConvolutionGeometry& g, std::int64_t group, std::int64_t begin, std::int64_t end,
+             const T* columns, T* x) {
   const std::int64_t width = g.columns.out, n = (end - begin) * width;
   vectorized([=] {
     for_each_row(g, group, begin, end,
@@ -95,7 +72,8 @@ void scatter(const Geometry& g, std::int64_t group, std::int64_t begin, std::int
 
 /// Calls `copy(row of the image tensor, row of the strip matrix)` for the `out` channels of rows [begin, end).
 template <class F>
-void for_each_output(const Geometry& g, std::int64_t group, std::int64_t begin, std::int64_t end, F copy) {
+void for_each_output(const ConvolutionGeometry& g, std::int64_t group, std::int64_t begin, std::int64_t end,
+                     F copy) {
   for (std::int64_t o = 0; o < g.out; ++o)
     for (std::int64_t r = begin; r < end; ++r)
       copy(((r / g.rows.out * g.groups + group) * g.out + o) * g.rows.out + r % g.rows.out,
@@ -110,12 +88,11 @@ void multiply(const Product& p, double* y, std::byte* packing) {
 template <class T>
 class ByColumns {
  public:
-  ByColumns(const KernelCall& call, Kind kind, Workspace& workspace)
-      : g_(geometry_of(call, kind)),
+  ByColumns(const KernelCall& call, ConvolutionKind kind, Workspace& workspace)
+      : g_(convolution_geometry(call, kind)),
         kind_(kind),
         first_(call.operands[0].as<T>().data()),
         second_(call.operands[1].as<T>().data()),
-        result_(call.results[0].as<T>().data()),
         result_size_(call.results[0].size()),
         workspace_(&workspace) {
     const std::int64_t row = g_.taps() * g_.columns.out * static_cast<std::int64_t>(sizeof(T));
@@ -125,11 +102,11 @@ class ByColumns {
     workspace.reserve(static_cast<std::size_t>(packing()) + static_cast<std::size_t>(elements) * sizeof(T));
   }
 
-  void operator()() const {
-    if (kind_ != Kind::forward) std::fill_n(result_, result_size_, T(0));
+  void run(T* result) const {
+    if (kind_ != ConvolutionKind::forward) std::fill_n(result, result_size_, T(0));
     for (std::int64_t group = 0; group < g_.groups; ++group)
       for (std::int64_t begin = 0; begin < g_.row_count(); begin += strip_)
-        run(group, begin, std::min(begin + strip_, g_.row_count()));
+        run(group, begin, std::min(begin + strip_, g_.row_count()), result);
   }
 
  private:
@@ -137,7 +114,7 @@ class ByColumns {
 
   static std::int64_t packing() { return sizeof(T) == sizeof(double) ? packing_bytes_f64 : 0; }
 
-  void run(std::int64_t group, std::int64_t begin, std::int64_t end) const {
+  void run(std::int64_t group, std::int64_t begin, std::int64_t end, T* result) const {
     std::byte* const packing_memory = workspace_->data();
     const std::int64_t n = (end - begin) * g_.columns.out, k = g_.taps(), width = g_.columns.out;
     T* const columns = reinterpret_cast<T*>(packing_memory + packing());  // [k, n]
@@ -150,23 +127,23 @@ class ByColumns {
                      .a = reinterpret_cast<const std::byte*>(a),
                      .b = reinterpret_cast<const std::byte*>(b)};
     };
-    if (kind_ == Kind::forward) {
+    if (kind_ == ConvolutionKind::forward) {
       gather(g_, group, begin, end, first_, columns);
       multiply(product(g_.out, n, k, second_ + weight, columns), strip, packing_memory);
-      for_each_output(g_, group, begin, end, [=, y = result_](std::int64_t image, std::int64_t row) {
+      for_each_output(g_, group, begin, end, [=, y = result](std::int64_t image, std::int64_t row) {
         std::copy_n(strip + row * width, width, y + image * width);
       });
       return;
     }
-    const T* const dy = kind_ == Kind::data_gradient ? first_ : second_;
+    const T* const dy = kind_ == ConvolutionKind::data_gradient ? first_ : second_;
     for_each_output(g_, group, begin, end, [=](std::int64_t image, std::int64_t row) {
       std::copy_n(dy + image * width, width, strip + row * width);
     });
-    if (kind_ == Kind::data_gradient) {
+    if (kind_ == ConvolutionKind::data_gradient) {
       Product p = product(k, n, g_.out, second_ + weight, strip);
       p.transpose_a = true;
       multiply(p, columns, packing_memory);
-      scatter(g_, group, begin, end, columns, result_);
+      scatter(g_, group, begin, end, columns, result);
       return;
     }
     gather(g_, group, begin, end, first_, columns);
@@ -174,39 +151,35 @@ class ByColumns {
     Product p = product(g_.out, k, n, strip, columns);
     p.transpose_b = true;
     multiply(p, share, packing_memory);
-    T* const dw = result_ + weight;
+    T* const dw = result + weight;
     for (std::int64_t i = 0; i < g_.out * k; ++i) dw[i] += share[i];
   }
 
-  Geometry g_;
-  Kind kind_;
+  ConvolutionGeometry g_;
+  ConvolutionKind kind_;
   const T* first_;
   const T* second_;
-  T* result_;
   std::int64_t result_size_;
   Workspace* workspace_;
   std::int64_t strip_ = 0;  // rows at a time
 };
 
-std::optional<Kind> kind_of(std::string_view op) {
-  if (op == "conv2d") return Kind::forward;
-  if (op == "conv2d_data_grad") return Kind::data_gradient;
-  if (op == "conv2d_weight_grad") return Kind::weight_gradient;
-  return {};
-}
-
 }  // namespace
 
-PreparedKernel convolution_by_columns(const FusedCall& fused, Workspace& workspace) {
+Rows convolution_by_columns(const FusedCall& fused, Workspace& workspace) {
   constexpr std::int64_t fewest = 16;  // multiplications per element of a column
-  const auto kind = kind_of(fused.op.name);
+  const auto kind = convolution_kind(fused.op.name);
   if (!kind) return {};
   const KernelCall& call = fused.call;
-  const Geometry g = geometry_of(call, *kind);
-  if (g.batch * g.groups * g.in * g.out * g.rows.out * g.columns.out == 0 || g.in * g.out < fewest) return {};
+  const ConvolutionGeometry g = convolution_geometry(call, *kind);
+  if (g.is_empty() || g.in * g.out < fewest) return {};
+  const auto rows = [&]<class T>(std::type_identity<T>) {
+    return all_at_once(
+        [by = ByColumns<T>(call, *kind, workspace)](std::byte* y) { by.run(reinterpret_cast<T*>(y)); });
+  };
   switch (call.results[0].dtype) {
-    case DType::f32: return PreparedKernel(ByColumns<float>(call, *kind, workspace));
-    case DType::f64: return PreparedKernel(ByColumns<double>(call, *kind, workspace));
+    case DType::f32: return rows(std::type_identity<float>{});
+    case DType::f64: return rows(std::type_identity<double>{});
     default: return {};
   }
 }

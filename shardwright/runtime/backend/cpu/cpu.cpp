@@ -7,7 +7,9 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "shardwright/runtime/backend/cpu/blocked.h"
 #include "shardwright/runtime/backend/cpu/convolution.h"
+#include "shardwright/runtime/backend/cpu/reformat.h"
 #include "shardwright/runtime/backend/cpu/rows.h"
 #include "shardwright/runtime/backend/cpu/scratch.h"
 
@@ -25,6 +27,24 @@ cpu::Rows reference_rows(const FusedCall& c) {
     op.kernel({call.operands, results, call.attributes, call.rule, call.box});
   };
   return {.count = count, .panel = count, .make = make};
+}
+
+bool is_row_major(const FusedCall& call) {
+  const auto is = [](const Format& f) { return f.is_row_major(); };
+  return std::all_of(call.operand_formats.begin(), call.operand_formats.end(), is) &&
+         std::all_of(call.result_formats.begin(), call.result_formats.end(), is);
+}
+
+/// Point-wise calls take elements in any order, if all have their own: what is stretched has not.
+Formats pointwise_formats(const KernelCall& call) {
+  Formats out{.takes_any = true};
+  for (const TensorView& t : call.operands) {
+    const bool is_whole = t.shape == call.results[0].shape;
+    if (!is_whole && t.size() != 1) return {};
+    out.operands.push_back(is_whole ? std::optional<Format>() : Format{});
+  }
+  out.results.resize(call.results.size());
+  return out;
 }
 
 class Cpu final : public Backend {
@@ -47,22 +67,41 @@ class Cpu final : public Backend {
 
   PreparedKernel prepare(std::span<const FusedCall> calls) override {
     const FusedCall& first = calls.front();
-    if (first.op.block) return cpu::pointwise(calls);
+    if (first.op.block) return cpu::pointwise(calls, panels_);
     if (!first.op.kernel) throw error("operator {} has no kernel", first.op.name);
-    cpu::Rows rows = cpu::product_rows(first);
-    if (calls.size() > 1) return cpu::pointwise(calls, rows ? std::move(rows) : reference_rows(first));
-    if (rows)
-      return PreparedKernel(
-          [rows = std::move(rows), y = first.call.results[0].data] { rows.make(0, rows.count, y); });
-    if (PreparedKernel kernel = cpu::convolution_by_columns(first, workspace_)) return kernel;
-    return PreparedKernel([kernel = first.op.kernel, call = first.call] { kernel(call); });
+    if (PreparedKernel kernel = cpu::blocked_normalization(first)) return kernel;
+    if (PreparedKernel kernel = cpu::blocked_pooling(first)) return kernel;
+    cpu::Rows rows = rows_of(first);
+    if (calls.size() > 1) return cpu::pointwise(calls, panels_, std::move(rows));
+    return PreparedKernel(
+        [rows = std::move(rows), y = first.call.results[0].data] { rows.make(0, rows.count, y); });
   }
 
  private:
-  cpu::Workspace workspace_;
+  /// The fastest kernel for a call: those that know formats, then those that are row-major, then the reference.
+  cpu::Rows rows_of(const FusedCall& call) {
+    if (cpu::Rows rows = cpu::blocked_convolution(call, workspace_)) return rows;
+    if (cpu::Rows rows = cpu::blocked_batch_norm_rows(call)) return rows;
+    if (cpu::Rows rows = cpu::reformat_rows(call, workspace_)) return rows;
+    if (!is_row_major(call))
+      return cpu::in_row_major(call, workspace_, [this](const FusedCall& c) { return rows_of(c); });
+    if (cpu::Rows rows = cpu::product_rows(call)) return rows;
+    if (cpu::Rows rows = cpu::convolution_by_columns(call, workspace_)) return rows;
+    return reference_rows(call);
+  }
+
+  cpu::Workspace workspace_;  // of the kernel that runs
+  cpu::Workspace panels_;     // of a chain whose head it is
 };
 
 }  // namespace
+
+Formats cpu_formats(const OpDef& op, const KernelCall& call) {
+  if (op.block) return pointwise_formats(call);
+  if (const auto formats = cpu::normalization_formats(op, call)) return *formats;
+  if (const auto formats = cpu::pooling_formats(op, call)) return *formats;
+  return cpu::convolution_formats(op, call);
+}
 
 std::unique_ptr<Backend> cpu_backend() { return std::make_unique<Cpu>(); }
 

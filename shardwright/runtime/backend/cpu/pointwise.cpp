@@ -86,7 +86,8 @@ struct Instruction {
 
 class Chain {
  public:
-  Chain(std::span<const FusedCall> calls, Rows head) : head_(std::move(head)) {
+  Chain(std::span<const FusedCall> calls, Workspace& panels, Rows head)
+      : head_(std::move(head)), panels_(&panels) {
     const KernelCall& first = calls.front().call;
     shape_ = first.results.front().shape;
     count_ = element_count(shape_);
@@ -106,7 +107,10 @@ class Chain {
     const std::int64_t columns = head_.count == 0 ? 0 : count_ / head_.count;
     for (std::int64_t row = 0; row < head_.count; row += panel_rows_) {
       const std::int64_t rows = std::min(panel_rows_, head_.count - row), begin = row * columns;
-      if (panel_.data() != nullptr) places_[at(head_place_)].origin = begin;
+      if (uses_panel_) {
+        places_[at(head_place_)].base = panels_->data();
+        places_[at(head_place_)].origin = begin;
+      }
       head_.make(row, rows, address(head_place_, begin));
       run(begin, begin + rows * columns);
     }
@@ -197,8 +201,8 @@ class Chain {
     if (place.base == nullptr) place.base = free_result();
     if (place.base != nullptr) return;
     const std::int64_t columns = head_.count == 0 ? 0 : count_ / head_.count;
-    panel_ = Scratch(static_cast<std::size_t>(panel_rows_ * columns) * place.element_bytes);
-    place.base = panel_.data();
+    panels_->reserve(static_cast<std::size_t>(panel_rows_ * columns) * place.element_bytes);
+    uses_panel_ = true;
   }
 
   /// Memory of a result that is written when the head's value has been read for the last time, and where nothing
@@ -302,13 +306,14 @@ class Chain {
   std::vector<Instruction> instructions_;
   Scratch blocks_;
   std::vector<std::byte*> block_data_;
-  Scratch panel_;
+  Workspace* panels_;
+  bool uses_panel_ = false;  // for the rows of the head
 };
 
 }  // namespace
 
-PreparedKernel pointwise(std::span<const FusedCall> calls, Rows head) {
-  return PreparedKernel(Chain(calls, std::move(head)));
+PreparedKernel pointwise(std::span<const FusedCall> calls, Workspace& panels, Rows head) {
+  return PreparedKernel(Chain(calls, panels, std::move(head)));
 }
 
 }  // namespace shardwright::cpu

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "shardwright/runtime/backend/backend.h"
+#include "shardwright/runtime/backend/cpu/scratch.h"
 
 namespace shardwright::cpu {
 
@@ -18,6 +19,14 @@ struct Rows {
   explicit operator bool() const { return static_cast<bool>(make); }
 };
 
+/// Rows of a result that can only be made whole: `make(y)`.
+template <class F>
+Rows all_at_once(F make) {
+  return {.count = 1, .panel = 1, .make = [make = std::move(make)](std::int64_t, std::int64_t, std::byte* y) {
+            make(y);
+          }};
+}
+
 /// Bytes of a panel: a quarter of a core's second-level cache, beside what the product packs and the chain reads.
 constexpr std::int64_t panel_bytes = std::int64_t{1} << 19;
 
@@ -25,7 +34,8 @@ constexpr std::int64_t panel_bytes = std::int64_t{1} << 19;
 /// tensors).
 Rows product_rows(const FusedCall& call);
 
-/// Point-wise calls that run block by block, behind `head` if there is one: then the first call is the head's.
-PreparedKernel pointwise(std::span<const FusedCall> calls, Rows head = {});
+/// Point-wise calls that run block by block, behind `head` if there is one: then the first call is the head's. What
+/// the head makes goes to `panels` if it has no place of its own.
+PreparedKernel pointwise(std::span<const FusedCall> calls, Workspace& panels, Rows head = {});
 
 }  // namespace shardwright::cpu

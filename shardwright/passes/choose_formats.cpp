@@ -1,0 +1,258 @@
+// Lets values lie in the memory formats that fast kernels like, with as few bytes put into another format as possible.
+//
+// The backend says per call what its kernel takes (passes/formats.h). Some calls fix the formats of their values;
+// others take any one format for several of them: these nodes choose, parameters and states among them, so that
+// weights and what the optimizer keeps lie for ever as the kernels want them. What comes from outside and goes there
+// is row-major.
+//
+// Each node chooses the format that leaves the fewest bytes to be put into another one between it and its neighbours:
+// in the first round as far as they have chosen, then in two more rounds, in the opposite order and in this one.
+// Then `reformat` nodes are put where a user wants another format than the value has.
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "shardwright/graph/rewrite.h"
+#include "shardwright/ops/calls.h"
+#include "shardwright/passes/optimize.h"
+
+namespace shardwright {
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+/// A value and where it is wanted or made: the format there is the node's common one, unless it is fixed.
+struct End {
+  NodeId node;
+  std::optional<Format> fixed;
+};
+
+class Chooser {
+ public:
+  Chooser(const Graph& graph, const FormatsOf& formats_of)
+      : graph_(graph), common_(graph.nodes.size()), ends_(graph.values.size()) {
+    for (NodeId id : graph.node_ids()) {
+      formats_.push_back(formats(id, formats_of));
+      if (!is_free(id)) common_[at(id.index)] = Format{};
+    }
+    for (NodeId id : graph.node_ids()) {
+      const Node& node = graph.node(id);
+      const Formats& f = formats_[at(id.index)];
+      for (std::size_t i = 0; i < node.operands.size(); ++i)
+        ends_[at(node.operands[i].index)].push_back({id, f.operands[i]});
+    }
+    for (const Update& u : graph.updates) {  // the new value goes where the leaf lies
+      ends_[at(u.value.index)].push_back({graph.value(u.leaf).producer, {}});
+      ends_[at(u.leaf.index)].push_back({graph.value(u.value).producer, made(u.value).fixed});
+    }
+    for (ValueId v : graph.outputs) ends_[at(v.index)].push_back({graph.value(v).producer, Format{}});
+  }
+
+  void choose() {
+    std::vector<NodeId> order;
+    for (NodeId id : graph_.node_ids())
+      if (is_free(id)) order.push_back(id);
+    for (int round = 0; round < 3; ++round) {
+      for (NodeId id : order) common_[at(id.index)] = best(id);
+      std::reverse(order.begin(), order.end());
+    }
+  }
+
+  /// The format in which `v` is made.
+  Format format_of(ValueId v) const { return chosen(made(v)).value_or(Format{}); }
+  /// The format in which `id` takes operand `i`.
+  Format wanted(NodeId id, std::size_t i) const {
+    return chosen({id, formats_[at(id.index)].operands[i]}).value_or(Format{});
+  }
+
+ private:
+  Formats formats(NodeId id, const FormatsOf& formats_of) const {
+    const Node& node = graph_.node(id);
+    Formats out;
+    const bool is_kept = node.op->kind == OpKind::parameter || node.op->kind == OpKind::state;
+    if (is_kept ||
+        (node.op->step && *node.op->step == StepKind::all_reduce)) {  // any order of elements will do
+      out.operands.resize(node.operands.size());
+      out.results.resize(node.results.size());
+      out.takes_any = true;
+      return out;
+    }
+    if (node.op->kind == OpKind::compute) out = formats_of(*node.op, local_call(graph_, node, 0).call());
+    if (out.operands.empty() && out.results.empty()) return row_major(node);
+    require(out.operands.size() == node.operands.size() && out.results.size() == node.results.size(),
+            "formats of {} are for another call", graph_.name_of(id));
+    for (std::size_t i = 0; i < node.operands.size(); ++i)
+      if (out.operands[i] && !can_lie(graph_.value(node.operands[i]), *out.operands[i]))
+        return row_major(node);
+    for (std::size_t r = 0; r < node.results.size(); ++r)
+      if (out.results[r] && !can_lie(graph_.value(node.results[r]), *out.results[r])) return row_major(node);
+    return out;
+  }
+
+  static Formats row_major(const Node& node) {
+    Formats out;
+    out.operands.assign(node.operands.size(), Format{});
+    out.results.assign(node.results.size(), Format{});
+    return out;
+  }
+
+  bool is_free(NodeId id) const {
+    const Formats& f = formats_[at(id.index)];
+    const auto is_open = [](const auto& format) { return !format; };
+    return std::any_of(f.operands.begin(), f.operands.end(), is_open) ||
+           std::any_of(f.results.begin(), f.results.end(), is_open);
+  }
+
+  End made(ValueId v) const {
+    const Value& value = graph_.value(v);
+    return {value.producer, formats_[at(value.producer.index)].results[at(value.result)]};
+  }
+  std::optional<Format> chosen(const End& end) const {
+    return end.fixed ? end.fixed : common_[at(end.node.index)];
+  }
+
+  /// Calls `use(value, other end)` for every neighbour of the values of `id` that lie in its common format.
+  template <class F>
+  void for_each_neighbour(NodeId id, F use) const {
+    const Node& node = graph_.node(id);
+    const Formats& f = formats_[at(id.index)];
+    for (std::size_t i = 0; i < node.operands.size(); ++i)
+      if (!f.operands[i]) use(node.operands[i], made(node.operands[i]));
+    for (std::size_t r = 0; r < node.results.size(); ++r)
+      if (!f.results[r])
+        for (const End& end : ends_[at(node.results[r].index)]) use(node.results[r], end);
+  }
+
+  /// Every rank's part of the value can lie in `format`.
+  bool can_lie(const Value& value, const Format& format) const {
+    if (!fits(format, value.type.shape)) return false;
+    if (!value.layout || format.is_row_major()) return true;
+    const Mesh& mesh = graph_.meshes[at(value.layout->mesh)];
+    for (std::size_t d = 0; d < value.type.shape.size(); ++d)
+      if (value.global_type().shape[d] % (mesh.count(value.layout->dims[d]) * format.block_of(d)) != 0)
+        return false;
+    return true;
+  }
+
+  std::vector<Format> candidates(NodeId id) const {
+    std::vector<Format> out = formats_[at(id.index)].common;
+    if (formats_[at(id.index)].takes_any)
+      for_each_neighbour(id, [&](ValueId, const End& end) {
+        if (const auto format = chosen(end)) out.push_back(*format);
+      });
+    out.emplace_back();
+    for_each_neighbour(id, [&](ValueId v, const End&) {
+      std::erase_if(out, [&](const Format& f) { return !can_lie(graph_.value(v), f); });
+    });
+    return out;
+  }
+
+  std::int64_t bytes_to_move(NodeId id, const Format& format) const {
+    std::int64_t bytes = 0;
+    for_each_neighbour(id, [&](ValueId v, const End& end) {
+      const auto other = chosen(end);
+      if (other && *other != format && end.node != id) bytes += graph_.value(v).type.bytes();
+    });
+    return bytes;
+  }
+
+  Format best(NodeId id) const {
+    const std::vector<Format> all = candidates(id);
+    return *std::min_element(all.begin(), all.end(), [&](const Format& a, const Format& b) {
+      return bytes_to_move(id, a) < bytes_to_move(id, b);
+    });
+  }
+
+  const Graph& graph_;
+  std::vector<Formats> formats_;               // by node
+  std::vector<std::optional<Format>> common_;  // by node: what it has chosen
+  std::vector<std::vector<End>> ends_;         // by value: where it is wanted
+};
+
+/// Writes the chosen formats into the graph and puts reformat nodes between those that disagree.
+class Writer {
+ public:
+  Writer(const Graph& graph, const Chooser& chooser) : out_(graph), chooser_(chooser) {
+    for (const Value& v : graph.values) names_.insert(v.name);
+    for (std::size_t v = 0; v < graph.values.size(); ++v)
+      out_.values[v].format = chooser.format_of({static_cast<int>(v)});
+  }
+
+  Graph run(const Graph& graph) {
+    for (NodeId id : graph.node_ids()) {
+      for (std::size_t i = 0; i < graph.node(id).operands.size(); ++i) {
+        const ValueId v = in_format(graph.node(id).operands[i], chooser_.wanted(id, i), graph.node(id).phase);
+        out_.node(id).operands[i] = v;
+      }
+      order_.push_back(id);
+      for (ValueId v : graph.node(id).results) hand_out(v);
+    }
+    return rebuild(out_, order_, std::vector<ValueId>(out_.values.size()));
+  }
+
+ private:
+  /// Outputs are row-major, and a new value lies as its leaf.
+  void hand_out(ValueId made) {
+    const Phase phase = out_.node(out_.value(made).producer).phase;
+    for (ValueId& v : out_.outputs)
+      if (v == made) v = in_format(v, {}, phase);
+    for (Update& u : out_.updates)
+      if (u.value == made) u.value = in_format(made, out_.value(u.leaf).format, phase);
+  }
+
+  /// The value in `format`, made at the end of `order_` if it is not there. Each phase makes its own, rather than
+  /// keep one alive in between.
+  ValueId in_format(ValueId v, const Format& format, Phase phase) {
+    if (out_.value(v).format == format) return v;
+    const auto [it, is_new] = made_.try_emplace({v, to_text(format), phase});
+    if (!is_new) return it->second;
+    const NodeId id{static_cast<int>(out_.nodes.size())};
+    it->second = {static_cast<int>(out_.values.size())};
+    Value value = out_.value(v);
+    value.name =
+        fresh_name(fmt::format("{}.{}", value.name, format.is_row_major() ? "plain" : to_text(format)));
+    value.producer = id;
+    value.result = 0;
+    value.format = format;
+    Node node{
+        .op = &reformat_op(), .operands = {v}, .results = {it->second}, .attributes = {}, .phase = phase};
+    if (value.layout) node.strategy = strategy_of(*value.layout);
+    out_.values.push_back(std::move(value));
+    out_.nodes.push_back(std::move(node));
+    order_.push_back(id);
+    return it->second;
+  }
+
+  /// Each dim as it lies; one with a halo is not cut evenly and counts as whole.
+  static Strategy strategy_of(const Layout& layout) {
+    Strategy out{.loops = layout.dims, .linear = {layout.sum}, .mesh = layout.mesh};
+    for (std::size_t d = 0; d < layout.windows.size(); ++d)
+      if (layout.windows[d].loop > 0) out.loops[d] = {};
+    if (used_axes(out).empty()) out.mesh = 0;
+    return out;
+  }
+
+  std::string fresh_name(std::string name) {
+    while (!names_.insert(name).second) name += "_";
+    return name;
+  }
+
+  Graph out_;
+  const Chooser& chooser_;
+  std::set<std::string> names_;
+  std::vector<NodeId> order_;
+  std::map<std::tuple<ValueId, std::string, Phase>, ValueId> made_;
+};
+
+}  // namespace
+
+Program choose_formats(Program program, const PassContext& context) {
+  if (!context.formats) return program;
+  Chooser chooser(program.graph, context.formats);
+  chooser.choose();
+  program.graph = Writer(program.graph, chooser).run(program.graph);
+  return program;
+}
+
+}  // namespace shardwright
