@@ -17,7 +17,7 @@ namespace {
 
 /// The train step of the model, ready to be planned.
 Model train_model(const TrainingRun& run) {
-  Model model = build_model(run.model, {.global_batch = {}, .precision = run.precision, .loss = ""});
+  Model model = build_model(run.model, {.global_batch = {}, .precision = run.precision, .loss = run.loss});
   add_train_step(model.graph, model.loss, run.optimizer);
   return model;
 }
@@ -38,6 +38,7 @@ std::optional<Outcome> run_program(const TrainingRun& run, const Model& model, P
   const std::string reference = run.file.empty() ? "" : path_of_reference(run.file);
   const bool has_data = !run.file.empty() && SafetensorsFile::open(reference).has("input");
   const std::string path = has_data ? reference : "";
+  for (const auto& [name, value] : model.initial) session->set(name, value());
   std::ostringstream notices;
   const TrainingData data = training_data(model, path, "", 7, notices);
   if (!path.empty())

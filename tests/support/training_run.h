@@ -20,6 +20,7 @@ struct TrainingRun {
   OptimizerChoice optimizer;
   DType precision = DType::f32;
   std::int64_t steps = 0;  // 0: those of the reference, or 8
+  std::string loss = "";   // as --loss
 };
 
 struct Outcome {

@@ -14,6 +14,8 @@ namespace shardwright::onnx_operators {
 struct Conversion {
   std::string_view op;  // as ONNX calls it
   void (*convert)(OnnxNode&);
+  bool is_linear =
+      true;  // its work grows with its operands and results, so that constants may be computed at once
 };
 
 std::vector<Conversion> elementwise();  // arithmetic, activations, comparisons

@@ -31,6 +31,8 @@ class Importer {
     std::vector<const onnx::ValueInfoProto*> inputs;  // older files list initializers among them
     for (const auto& input : file_.model->graph().input())
       if (!values_.is_initializer(input.name())) inputs.push_back(&input);
+    if (std::ssize(inputs) > limits::values_of_a_node)
+      throw error("has {} inputs but at most {} are read", inputs.size(), limits::values_of_a_node);
     const std::vector<Type> types =
         input_types(inputs, {.path = file_.path, .keys = arguments_.keys, .global_batch = global_batch});
     for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -66,7 +68,7 @@ class Importer {
   }
 
   std::vector<Known> converted(const onnx::NodeProto& proto, const onnx_operators::Conversion& conversion) {
-    if (is_known(proto))
+    if (conversion.is_linear && is_known(proto))
       if (auto results = computed_now(proto, conversion)) return std::move(*results);
     OnnxNode node(proto, file_.opset, values_,
                   {.builder = trace_.builder(),
@@ -109,7 +111,7 @@ class Importer {
       if (result.id.is_valid()) wanted.push_back(result.id);
     }
     if (!graph.updates.empty()) return std::nullopt;
-    auto tensors = computed(graph, leaves, wanted, budget_);
+    auto tensors = computed(graph, leaves, wanted, values_.budget());
     if (!tensors) return std::nullopt;
     std::size_t next = 0;
     for (Known& result : node.results()) {
@@ -161,7 +163,6 @@ class Importer {
   const ModelArguments& arguments_;
   Trace trace_;
   Values values_;
-  std::int64_t budget_ = limits::computed_elements;
 };
 
 }  // namespace

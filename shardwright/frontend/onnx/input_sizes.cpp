@@ -26,6 +26,9 @@ const onnx::TypeProto::Tensor& tensor_type(const onnx::ValueInfoProto& input) {
 std::optional<std::string> open_name(const onnx::ValueInfoProto& input, int d) {
   const Dimension& dim = tensor_type(input).shape().dim(d);
   if (dim.has_dim_value()) return std::nullopt;
+  if (dim.dim_param().size() > limits::name_bytes)
+    throw error("the name of dim {} has {} bytes but at most {} are read", d, dim.dim_param().size(),
+                limits::name_bytes);
   return dim.dim_param().empty() ? fmt::format("{}.{}", input.name(), d) : dim.dim_param();
 }
 

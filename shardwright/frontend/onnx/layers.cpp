@@ -248,17 +248,17 @@ void dropout(OnnxNode& n) {
 }  // namespace
 
 std::vector<Conversion> layers() {
-  return {{"AveragePool", average_pool},
-          {"BatchNormalization", batch_normalization},
-          {"Conv", conv},
+  return {{"AveragePool", average_pool, false},
+          {"BatchNormalization", batch_normalization, false},
+          {"Conv", conv, false},
           {"Dropout", dropout},
-          {"Gemm", gemm},
-          {"GlobalAveragePool", global_average_pool},
-          {"GlobalMaxPool", global_max_pool},
-          {"InstanceNormalization", instance_normalization},
-          {"LayerNormalization", layer_normalization},
-          {"MatMul", matmul},
-          {"MaxPool", max_pool}};
+          {"Gemm", gemm, false},
+          {"GlobalAveragePool", global_average_pool, false},
+          {"GlobalMaxPool", global_max_pool, false},
+          {"InstanceNormalization", instance_normalization, false},
+          {"LayerNormalization", layer_normalization, false},
+          {"MatMul", matmul, false},
+          {"MaxPool", max_pool, false}};
 }
 
 }  // namespace shardwright::onnx_operators

@@ -8,9 +8,9 @@
 namespace shardwright::limits {
 
 constexpr std::int64_t file_bytes = (std::int64_t{1} << 31) - 1;  // protobuf's own; weights may lie outside
-constexpr std::int64_t messages = 4'000'000;  // of the file: nodes, names, attributes, ...
+constexpr std::int64_t messages = 2'000'000;  // of the file: nodes, names, attributes, ...
 constexpr std::int64_t nodes = 200'000;
-constexpr std::int64_t values_of_a_node = 4'096;  // inputs and outputs
+constexpr std::int64_t values_of_a_node = 512;  // inputs and outputs
 constexpr std::size_t rank = 12;
 constexpr std::int64_t elements = std::int64_t{1} << 40;  // of a tensor
 constexpr std::int64_t constant_elements = std::int64_t{1}

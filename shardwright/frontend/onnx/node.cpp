@@ -147,12 +147,14 @@ std::vector<ValueId> OnnxNode::main_all(std::string_view op, std::vector<ValueId
 }
 
 ValueId OnnxNode::constant(Tensor tensor) const {
+  values_.spend(tensor.size());
   return target_.enter_constant(std::make_shared<const Tensor>(std::move(tensor)));
 }
 
 void OnnxNode::give(ValueId v) { results_.push_back({.type = type_of(v), .id = v}); }
 
 void OnnxNode::give(Tensor constant) {
+  values_.spend(constant.size());
   results_.push_back(
       {.type = constant.type(), .constant = std::make_shared<const Tensor>(std::move(constant))});
 }

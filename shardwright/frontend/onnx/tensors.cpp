@@ -16,12 +16,6 @@ namespace fs = std::filesystem;
 
 // ---- external data ----
 
-struct Extent {
-  fs::path path;
-  std::int64_t offset = 0;
-  std::int64_t bytes = 0;
-};
-
 /// The file that `location` names. Throws: Error unless it is a regular file inside `folder`, links followed.
 fs::path inside(const fs::path& folder, const std::string& location) {
   const fs::path relative(location);
@@ -61,7 +55,7 @@ Extent extent_of(const onnx::TensorProto& tensor, std::int64_t bytes, const fs::
       throw error("external data has a key '{}', which is unknown", printable(entry.key()));
   }
   if (length && *length != bytes) throw error("needs {} bytes but its external data has {}", bytes, *length);
-  Extent extent{inside(folder, location), offset, bytes};
+  Extent extent{inside(folder, location), offset, bytes, 0};
   std::error_code none;
   const std::uintmax_t size = fs::file_size(extent.path, none);
   if (none) throw io_error("external data '{}' cannot be read", printable(location));
@@ -69,6 +63,7 @@ Extent extent_of(const onnx::TensorProto& tensor, std::int64_t bytes, const fs::
   if (offset > all || bytes > all - offset)
     throw error("needs {} bytes from offset {} on, but its external data '{}' has {}", bytes, offset,
                 printable(location), all);
+  extent.file_bytes = all;
   return extent;
 }
 
@@ -170,6 +165,12 @@ Type checked_type(const onnx::TensorProto& tensor, const fs::path& folder) {
                 listed(tensor, type.dtype));
   }
   return type;
+}
+
+std::optional<Extent> external_extent(const onnx::TensorProto& tensor, const fs::path& folder) {
+  if (!is_external(tensor)) return std::nullopt;
+  const Type type{dtype_of_onnx(tensor.data_type()), {tensor.dims().begin(), tensor.dims().end()}};
+  return extent_of(tensor, type.bytes(), folder);
 }
 
 Tensor read_tensor(const onnx::TensorProto& tensor, const fs::path& folder) {

@@ -1,7 +1,9 @@
 // Tensors of an ONNX file: initializers and constants, whose elements lie in the file or beside it.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 
 #include "shardwright/base/tensor.h"
 #include "shardwright/frontend/onnx/messages.h"
@@ -15,6 +17,16 @@ DType dtype_of_onnx(std::int32_t type);
 /// Throws: Error if the shape is over the limits, the bytes do not match it, or external data is not a part of a file
 /// inside `folder`.
 Type checked_type(const onnx::TensorProto& tensor, const std::filesystem::path& folder);
+
+/// Where an external tensor lies.
+struct Extent {
+  std::filesystem::path path;
+  std::int64_t offset = 0;
+  std::int64_t bytes = 0;
+  std::int64_t file_bytes = 0;
+};
+/// Nothing if the tensor is in the file itself. Throws: Error as checked_type does.
+std::optional<Extent> external_extent(const onnx::TensorProto& tensor, const std::filesystem::path& folder);
 
 /// The elements. Throws: Error as checked_type does.
 Tensor read_tensor(const onnx::TensorProto& tensor, const std::filesystem::path& folder);

@@ -47,22 +47,43 @@ Type in_precision(Type type, DType precision) {
 
 Values::Values(const OnnxFile& file, Trace& trace) : file_(file), trace_(trace), reserved_{"label"} {
   for (const onnx::TensorProto& tensor : file.model->graph().initializer()) try {
-      const Type type = in_precision(checked_type(tensor, file.folder), precision());
-      Known known{.type = type};
-      if (is_floating(type.dtype))
-        known.parameter = &tensor;
-      else if (element_count(type.shape) <= limits::constant_elements)
-        known.constant = std::make_shared<const Tensor>(read_tensor(tensor, file.folder));
-      else
-        throw error("{} has more than {} elements, which is not supported for a tensor that is not trained",
-                    to_text(type), limits::constant_elements);
-      define(tensor.name(), std::move(known));
+      define(tensor.name(), known(tensor));
       initializers_.insert(tensor.name());
       reserved_.insert(graph_name(tensor.name()));
     } catch (const Error& e) {
       throw with_context(e, fmt::format("initializer '{}'", printable(tensor.name())));
     }
   for (const auto& input : file.model->graph().input()) reserved_.insert(graph_name(input.name()));
+}
+
+/// Tensors of one external file have no bytes in common: a small file does not become many large tensors.
+Known Values::known(const onnx::TensorProto& tensor) {
+  const Type type = checked_type(tensor, file_.folder);
+  if (const auto extent = external_extent(tensor, file_.folder)) {
+    std::int64_t& used = external_[extent->path.string()];
+    used += extent->bytes;
+    if (used > extent->file_bytes)
+      throw error("external data '{}' has {} bytes, less than its tensors need: they overlap",
+                  printable(extent->path.filename().string()), extent->file_bytes);
+  }
+  Known known{.type = in_precision(type, precision())};
+  if (is_floating(type.dtype)) {
+    known.parameter = &tensor;
+    return known;
+  }
+  if (element_count(type.shape) > limits::constant_elements)
+    throw error("{} has more than {} elements, which is not supported for a tensor that is not trained",
+                to_text(type), limits::constant_elements);
+  spend(element_count(type.shape));
+  known.constant = std::make_shared<const Tensor>(read_tensor(tensor, file_.folder));
+  return known;
+}
+
+void Values::spend(std::int64_t elements) {
+  if (elements > budget_)
+    throw error("more than {} elements would be computed while the model is loaded",
+                limits::computed_elements);
+  budget_ -= elements;
 }
 
 void Values::define(const std::string& name, Known value) {
@@ -136,11 +157,12 @@ ValueId Values::enter_constant(const std::shared_ptr<const Tensor>& constant) {
   return id;
 }
 
-std::shared_ptr<const Tensor> Values::elements(const Known& value) const {
+std::shared_ptr<const Tensor> Values::elements(const Known& value) {
   if (value.constant || !value.parameter) return value.constant;
   if (element_count(value.type.shape) > limits::constant_elements)
     throw error("'{}' is {}; a value that must be known has at most {} elements",
                 printable(value.parameter->name()), to_text(value.type), limits::constant_elements);
+  spend(element_count(value.type.shape));
   return std::make_shared<const Tensor>(initial_value(*value.parameter)());
 }
 

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "shardwright/frontend/model.h"
+#include "shardwright/frontend/onnx/limits.h"
 #include "shardwright/frontend/onnx/reading.h"
 #include "shardwright/frontend/trace.h"
 
@@ -44,8 +45,12 @@ class Values {
   ValueId enter_state(const std::string& name);
   /// A constant in the graph: a `fill` if all its elements are one, else a state that keeps what it starts with.
   ValueId enter_constant(const std::shared_ptr<const Tensor>& constant);
+  /// Counts elements that are computed or read while loading, which cost time and memory beside the file's.
+  /// Throws: Error over limits::computed_elements in all.
+  void spend(std::int64_t elements);
+  std::int64_t& budget() { return budget_; }
   /// The elements of a value, if it is a constant or an initializer of at most limits::constant_elements.
-  std::shared_ptr<const Tensor> elements(const Known& value) const;
+  std::shared_ptr<const Tensor> elements(const Known& value);
 
   /// `wanted` as the graph's text can write it, and as no leaf of the model is called.
   std::string node_name(const std::string& wanted) const;
@@ -54,6 +59,7 @@ class Values {
  private:
   ValueId leaf(OpKind kind, const std::string& name, const Type& type);
   InitialValue initial_value(const onnx::TensorProto& tensor) const;
+  Known known(const onnx::TensorProto& tensor);
 
   const OnnxFile& file_;
   Trace& trace_;
@@ -62,6 +68,8 @@ class Values {
   std::set<std::string> reserved_;  // names of leaves, as the graph writes them
   std::map<std::string, InitialValue> initial_;
   int constants_ = 0;  // how many are in the graph
+  std::int64_t budget_ = limits::computed_elements;
+  std::map<std::string, std::int64_t> external_;  // bytes of each file that tensors have
 };
 
 /// `name` with `_` for what the text form of graphs has not in names.
