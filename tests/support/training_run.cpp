@@ -8,6 +8,7 @@
 #include "shardwright/cli/training_data.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/passes/compile.h"
+#include "shardwright/runtime/backend/cpu/cpu.h"
 #include "shardwright/runtime/safetensors.h"
 #include "tests/support/on_each_rank.h"
 #include "tests/support/random_plan.h"
@@ -67,12 +68,14 @@ std::optional<Outcome> run_alone(const TrainingRun& run) {
 std::optional<Outcome> run_planned(const TrainingRun& run, PlanRequest request) {
   const Model model = train_model(run);
   request.model = run.model;
-  return run_program(run, model, compile(model.graph, make_plan(model.graph, request)));
+  return run_program(run, model,
+                     compile(model.graph, make_plan(model.graph, request), {.formats = cpu_formats}));
 }
 
 std::optional<Outcome> run_random(const TrainingRun& run, int devices, std::uint64_t seed) {
   const Model model = train_model(run);
-  return run_program(run, model, compile(model.graph, random_plan(model.graph, devices, seed)));
+  return run_program(run, model,
+                     compile(model.graph, random_plan(model.graph, devices, seed), {.formats = cpu_formats}));
 }
 
 double difference(const std::vector<double>& a, const std::vector<double>& b) {

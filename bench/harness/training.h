@@ -1,0 +1,62 @@
+// Training steps measured against the same steps in another framework, which gets our weights and batches.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "bench/harness/measure.h"
+#include "bench/harness/peer.h"
+#include "shardwright/runtime/session.h"
+
+namespace shardwright {
+
+using Batch = std::map<std::string, Tensor>;
+
+/// Normal numbers for floating inputs, integers below `classes` for the others.
+std::vector<Batch> random_batches(const Graph& graph, std::int64_t classes, std::uint64_t seed);
+
+struct StepTime {
+  double seconds = 0;
+  double cpu_seconds = 0;  // without those in which another process had the core
+};
+
+/// Steps over the batches in turns.
+class Steps {
+ public:
+  Steps(Session& session, const std::vector<Batch>& batches) : session_(session), batches_(batches) {}
+
+  double loss() { return static_cast<double>(step().front().as<float>().front()); }
+  /// Medians of `steps`. The first steps of a round fill the caches again and do not count.
+  StepTime run(int steps);
+
+ private:
+  std::vector<Tensor> step() { return session_.step(batches_[next_++ % batches_.size()]); }
+
+  Session& session_;
+  const std::vector<Batch>& batches_;
+  std::size_t next_ = 0;
+};
+
+struct AgainstPeer {
+  Comparison time;
+  Spread cpu_ratio;
+  std::int64_t peak_bytes = 0;  // resident, of the peer
+};
+
+struct PeerOptions {
+  std::string script;              // of bench/peers
+  std::vector<std::string> words;  // behind the file with weights and batches
+  int steps = 1;                   // of a turn
+  int rounds = 15;
+  double tolerance = 1e-4;  // of the first losses, relative
+};
+
+/// Trains both in turns. Nothing if the peer is not installed. Throws: Error if the first losses differ.
+std::optional<AgainstPeer> against_peer(Session& session, const std::vector<Batch>& batches,
+                                        const PeerOptions& options);
+
+/// The most memory that a process of its own has resident while it does `work`, in bytes.
+std::int64_t peak_bytes_of(const std::function<void()>& work);
+
+}  // namespace shardwright
