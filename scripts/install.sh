@@ -15,7 +15,7 @@ for group in "${@:-build}"; do
     tests) packages+=(libgtest-dev python3-torch python3-torchvision python3-onnx) ;;
     checks) packages+=(clang-format shellcheck) ;;
     tidy) packages+=(clang-tidy-16 libomp-16-dev) ;; # clang cannot read GCC's omp.h
-    peers) packages+=(python3-torch python3-numpy libopenblas0-openmp) ;;
+    peers) packages+=(python3-torch python3-torchvision python3-numpy libopenblas0-openmp) ;;
     *)
       echo "install.sh: group '$group' is unknown; there are build, tests, checks, tidy, peers" >&2
       exit 2

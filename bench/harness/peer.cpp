@@ -1,9 +1,11 @@
 #include "bench/harness/peer.h"
 
+#include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <fstream>
 #include <string_view>
 #include <utility>
 
@@ -44,6 +46,15 @@ Peer::~Peer() {
   std::fclose(to_);  // the script ends with its input
   std::fclose(from_);
   waitpid(child_, nullptr, 0);
+}
+
+std::int64_t Peer::peak_bytes() const {
+  std::ifstream status(fmt::format("/proc/{}/status", child_));
+  std::string word;
+  std::int64_t kilobytes = 0;
+  while (status >> word)
+    if (word == "VmHWM:") status >> kilobytes;
+  return kilobytes * 1024;
 }
 
 std::vector<Peer::Step> Peer::run(int steps) {

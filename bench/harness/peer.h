@@ -25,6 +25,9 @@ class Peer {
   Peer(Peer&& other) noexcept;
   Peer& operator=(Peer&&) = delete;
 
+  /// The most memory that it has had resident, in bytes.
+  std::int64_t peak_bytes() const;
+
   /// Throws: Error of kind peer if the script has ended.
   std::vector<Step> run(int steps);
 

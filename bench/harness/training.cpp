@@ -14,21 +14,20 @@
 namespace shardwright {
 namespace {
 
-constexpr int warming = 3;  // steps that do not count
-
-StepTime median_of(const std::vector<StepTime>& steps) {
+/// Of all steps but the first `warming`.
+StepTime median_of(const std::vector<StepTime>& steps, int warming) {
   std::vector<double> seconds, cpu;
-  for (std::size_t i = warming; i < steps.size(); ++i) {
-    seconds.push_back(steps[i].seconds);
-    cpu.push_back(steps[i].cpu_seconds);
+  for (auto s = steps.begin() + warming; s != steps.end(); ++s) {
+    seconds.push_back(s->seconds);
+    cpu.push_back(s->cpu_seconds);
   }
   return {spread_of(seconds).median, spread_of(cpu).median};
 }
 
-StepTime run(Peer& peer, int steps) {
+StepTime run(Peer& peer, int steps, int warming) {
   std::vector<StepTime> times;
   for (const Peer::Step& s : peer.run(steps + warming)) times.push_back({s.seconds, s.cpu_seconds});
-  return median_of(times);
+  return median_of(times, warming);
 }
 
 Batch batch_of(const Graph& graph, std::int64_t classes, std::uint64_t seed) {
@@ -38,8 +37,8 @@ Batch batch_of(const Graph& graph, std::int64_t classes, std::uint64_t seed) {
   for (const Node& node : graph.nodes) {
     if (node.op->kind != OpKind::input) continue;
     const Value& value = graph.value(node.results.front());
-    Tensor& t = out[value.name] = Tensor(value.type);
-    if (value.type.dtype == DType::f32)
+    Tensor& t = out[value.name] = Tensor(value.global_type());
+    if (t.dtype() == DType::f32)
       for (float& e : t.as<float>()) e = static_cast<float>(random.normal(next++));
     else
       for (std::int32_t& e : t.as<std::int32_t>())
@@ -70,10 +69,10 @@ std::string file_for_peer(const Session& session, const std::vector<Batch>& batc
 }
 
 /// Both sides do the same work: the same weights and batches give the same losses.
-void check_losses(Steps& ours, Peer& peer, double tolerance) {
-  for (const Peer::Step& theirs : peer.run(3)) {
+void check_losses(Steps& ours, Peer& peer, int count) {
+  for (const Peer::Step& theirs : peer.run(count)) {
     const double loss = ours.loss();
-    if (!(std::abs(loss - theirs.loss) <= tolerance * theirs.loss))
+    if (!(std::abs(loss - theirs.loss) <= 1e-4 * theirs.loss))
       throw error("the loss is {} but the peer's is {}", loss, theirs.loss);
   }
 }
@@ -86,14 +85,14 @@ std::vector<Batch> random_batches(const Graph& graph, std::int64_t classes, std:
   return out;
 }
 
-StepTime Steps::run(int steps) {
+StepTime Steps::run(int steps, int warming) {
   std::vector<StepTime> times;
   for (int i = 0; i < steps + warming; ++i) {
     const double cpu = cpu_seconds_now();
     const double seconds = seconds_per_call(1, [&] { step(); });
     times.push_back({seconds, cpu_seconds_now() - cpu});
   }
-  return median_of(times);
+  return median_of(times, warming);
 }
 
 std::optional<AgainstPeer> against_peer(Session& session, const std::vector<Batch>& batches,
@@ -105,18 +104,18 @@ std::optional<AgainstPeer> against_peer(Session& session, const std::vector<Batc
   std::filesystem::remove(file);
   if (!peer) return {};
   Steps ours(session, batches);
-  check_losses(ours, *peer, options.tolerance);
+  check_losses(ours, *peer, options.compared);
   AgainstPeer out;
   std::vector<double> cpu_ratios;
   StepTime last;
   out.time = interleaved(
       options.rounds,
       [&] {
-        last = ours.run(options.steps);
+        last = ours.run(options.steps, options.warming);
         return last.seconds;
       },
       [&] {
-        const StepTime theirs = run(*peer, options.steps);
+        const StepTime theirs = run(*peer, options.steps, options.warming);
         cpu_ratios.push_back(last.cpu_seconds / theirs.cpu_seconds);
         return theirs.seconds;
       });

@@ -27,8 +27,8 @@ class Steps {
   Steps(Session& session, const std::vector<Batch>& batches) : session_(session), batches_(batches) {}
 
   double loss() { return static_cast<double>(step().front().as<float>().front()); }
-  /// Medians of `steps`. The first steps of a round fill the caches again and do not count.
-  StepTime run(int steps);
+  /// Medians of `steps` behind `warming` ones, which fill the caches again and do not count.
+  StepTime run(int steps, int warming = 3);
 
  private:
   std::vector<Tensor> step() { return session_.step(batches_[next_++ % batches_.size()]); }
@@ -48,8 +48,9 @@ struct PeerOptions {
   std::string script;              // of bench/peers
   std::vector<std::string> words;  // behind the file with weights and batches
   int steps = 1;                   // of a turn
+  int warming = 3;                 // before them
   int rounds = 15;
-  double tolerance = 1e-4;  // of the first losses, relative
+  int compared = 3;  // losses that must agree within 1e-4, from the first on
 };
 
 /// Trains both in turns. Nothing if the peer is not installed. Throws: Error if the first losses differ.

@@ -1,33 +1,10 @@
 """Training steps of a dense network in PyTorch: ffn.py FILE CORE RATE MOMENTUM
 
-FILE is a safetensors file with the initial weights (`init.denseN.weight` as (in, out), `init.denseN.bias`) and the
-batches (`input` [batches, batch, width], `label` [batches, batch]). Says `ready`; then for each line with a number
-of steps trains so many and answers a line of seconds, CPU seconds and loss for each. A step is forward, loss,
-backward, optimizer and the loss as a number; the batches are in memory before.
+Its weights are `init.denseN.weight` as (in, out) and `init.denseN.bias`; the rest is in training.py.
 """
-import json
-import os
-import struct
 import sys
-import time
 
-import pytorch
-
-
-def load(path, torch):
-    import numpy
-    kinds = {'F32': numpy.float32, 'I32': numpy.int32}
-    with open(path, 'rb') as file:
-        header = json.loads(file.read(struct.unpack('<Q', file.read(8))[0]))
-        data = file.read()
-    tensors = {}
-    for name, entry in header.items():
-        if name == '__metadata__':
-            continue
-        begin, end = entry['data_offsets']
-        array = numpy.frombuffer(data[begin:end], kinds[entry['dtype']]).reshape(entry['shape'])
-        tensors[name] = torch.from_numpy(array.copy())
-    return tensors
+import training
 
 
 def network(tensors, torch):
@@ -43,29 +20,5 @@ def network(tensors, torch):
     return torch.nn.Sequential(*layers[:-1])
 
 
-def main(path, core, rate, momentum):
-    os.sched_setaffinity(0, [int(core)])
-    torch = pytorch.set_up()
-    tensors = load(path, torch)
-    net = network(tensors, torch)
-    batches = list(zip(tensors['input'], tensors['label'].long()))
-    optimizer = torch.optim.SGD(net.parameters(), lr=float(rate), momentum=float(momentum), foreach=True)
-    print('ready', flush=True)
-    done = 0
-    for line in iter(sys.stdin.readline, ''):
-        lines = []
-        for _ in range(int(line)):
-            start, cpu_start = time.perf_counter(), time.thread_time()
-            x, y = batches[done % len(batches)]
-            done += 1
-            optimizer.zero_grad(set_to_none=True)
-            loss = torch.nn.functional.cross_entropy(net(x), y)
-            loss.backward()
-            optimizer.step()
-            loss = loss.item()
-            lines.append(f'{time.perf_counter() - start} {time.thread_time() - cpu_start} {loss}')
-        print('\n'.join(lines), flush=True)
-
-
 if __name__ == '__main__':
-    main(*sys.argv[1:])
+    training.run(network, *sys.argv[1:])
