@@ -22,14 +22,14 @@ std::vector<bool> needing_gradients(const Graph& graph) {
 
 class Backward {
  public:
-  Backward(Graph& graph, ValueId loss)
-      : graph_(graph),
-        builder_(graph),
-        needs_(needing_gradients(graph)),
-        contributions_(graph.values.size()),
-        node_count_(static_cast<int>(graph.nodes.size())) {
+  Backward(Builder& builder, ValueId loss)
+      : graph_(builder.graph()),
+        builder_(builder),
+        needs_(needing_gradients(graph_)),
+        contributions_(graph_.values.size()),
+        node_count_(static_cast<int>(graph_.nodes.size())) {
     builder_.set_phase(Phase::backward);
-    contribute(loss, constant(builder_, graph.value(loss).type.dtype, 1));
+    contribute(loss, constant(builder_, graph_.value(loss).type.dtype, 1));
   }
 
   std::map<ValueId, ValueId> run() {
@@ -44,6 +44,7 @@ class Backward {
         differentiate(id);
       }
     }
+    builder_.set_forward({});
     return of_parameters;
   }
 
@@ -87,7 +88,7 @@ class Backward {
   }
 
   Graph& graph_;
-  Builder builder_;
+  Builder& builder_;
   std::vector<bool> needs_;
   std::vector<std::vector<ValueId>> contributions_;  // per forward value
   int node_count_;                                   // of the forward phase
@@ -95,11 +96,16 @@ class Backward {
 
 }  // namespace
 
+std::map<ValueId, ValueId> add_backward(Builder& builder, ValueId loss) {
+  const Value& value = builder.graph().value(loss);
+  if (!value.type.shape.empty() || !is_floating(value.type.dtype))
+    throw error("the loss %{} is {}; it should be a floating scalar", value.name, to_text(value.type));
+  return Backward(builder, loss).run();
+}
+
 std::map<ValueId, ValueId> add_backward(Graph& graph, ValueId loss) {
-  const Type& type = graph.value(loss).type;
-  if (!type.shape.empty() || !is_floating(type.dtype))
-    throw error("the loss %{} is {}; it should be a floating scalar", graph.value(loss).name, to_text(type));
-  return Backward(graph, loss).run();
+  Builder builder(graph);
+  return add_backward(builder, loss);
 }
 
 }  // namespace shardwright

@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "shardwright/graph/builder.h"
 #include "shardwright/graph/graph.h"
 
 namespace shardwright {
@@ -14,5 +15,7 @@ namespace shardwright {
 /// it differentiates; each gradient the value it belongs to.
 /// Throws: Error if the loss is not a floating scalar, or a needed operator has no gradient.
 std::map<ValueId, ValueId> add_backward(Graph& graph, ValueId loss);
+/// The same by a builder that goes on to add what follows.
+std::map<ValueId, ValueId> add_backward(Builder& builder, ValueId loss);
 
 }  // namespace shardwright

@@ -43,23 +43,24 @@ const OpDef& optimizer_called(std::string_view name) {
 
 void add_train_step(Graph& graph, ValueId loss, const OptimizerChoice& optimizer) {
   const OpDef& op = optimizer_called(optimizer.name);
-  const std::map<ValueId, ValueId> gradients = add_backward(graph, loss);
+  graph.nodes.reserve(4 * graph.nodes.size());  // about what it will be
+  graph.values.reserve(5 * graph.values.size());
+  Builder builder(graph);
+  const std::map<ValueId, ValueId> gradients = add_backward(builder, loss);
   if (gradients.empty()) throw error("the loss %{} depends on no parameter", graph.value(loss).name);
 
-  Builder builder(graph);
   builder.set_phase(Phase::update);
   const ValueId count = op.optimizer->counts_steps ? step_count(builder) : existing_step_count(graph);
   if (count.is_valid()) graph.updates.push_back({count, shifted(builder, count, 1)});
   for (const auto& [parameter, gradient] : gradients) {
-    const Value weight = graph.value(parameter);
+    const std::string name = graph.value(parameter).name;
+    const Type type = graph.value(parameter).type;
     std::vector<ValueId> operands{parameter, gradient};
     for (const std::string& state : op.optimizer->states)
-      operands.push_back(
-          builder.leaf(OpKind::state, weight.name + "." + state, weight.type, {{"init", "zeros"}}));
+      operands.push_back(builder.leaf(OpKind::state, name + "." + state, type, {{"init", "zeros"}}));
     const std::vector<ValueId> states(operands.begin() + 2, operands.end());
     if (op.optimizer->counts_steps) operands.push_back(count);
-    const auto results =
-        builder.call_all(op, std::move(operands), optimizer.attributes, weight.name + ".new");
+    const auto results = builder.call_all(op, std::move(operands), optimizer.attributes, name + ".new");
     graph.updates.push_back({parameter, results.front()});
     for (std::size_t i = 0; i < states.size(); ++i) graph.updates.push_back({states[i], results[i + 1]});
   }

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "shardwright/graph/graph.h"
@@ -33,15 +34,34 @@ class Builder {
   void set_phase(Phase phase) { phase_ = phase; }
   void set_forward(NodeId forward) { forward_ = forward; }
 
-  /// `name`, or `name_2`, `name_3`, ... if it is taken.
-  std::string unique(std::string_view name);
-
  private:
+  NodeId add(const OpDef& op, std::vector<ValueId> operands, Attributes attributes, std::string_view name);
+  /// A value with a free name enters the graph.
+  ValueId add(Value value);
+  /// `name`, or `name_2`, `name_3`, ... if it is taken; a number for an empty one.
+  std::string free_name(std::string_view name);
+
+  // Values by name: only their ids are kept, for a graph may have many thousands.
+  struct HashOfName {
+    using is_transparent = void;
+    const Graph* graph;
+    std::size_t operator()(std::string_view name) const { return std::hash<std::string_view>()(name); }
+    std::size_t operator()(ValueId v) const { return (*this)(graph->value(v).name); }
+  };
+  struct SameName {
+    using is_transparent = void;
+    const Graph* graph;
+    bool operator()(ValueId a, ValueId b) const { return a == b; }
+    bool operator()(std::string_view name, ValueId v) const { return name == graph->value(v).name; }
+  };
+
   Graph& graph_;
   Phase phase_ = Phase::forward;
   NodeId forward_;
-  std::unordered_map<std::string, int> names_;
+  std::unordered_set<ValueId, HashOfName, SameName> names_;
+  std::unordered_map<std::string, int> repeats_;  // how many values wanted a name that was taken
   int next_number_ = 1;
+  std::vector<Type> operand_types_;  // of the call that is being added; kept for its memory
 };
 
 /// What an operator's `gradient` sees: the node, the gradients of its results, and a way to add calls.

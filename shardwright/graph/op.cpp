@@ -1,6 +1,7 @@
 #include "shardwright/graph/op.h"
 
 #include <algorithm>
+#include <map>
 #include <unordered_map>
 
 #include "shardwright/base/text.h"
@@ -42,9 +43,12 @@ const OpDef& find_op(std::string_view name) {
 }
 
 const OpDef& op_of(OpKind kind) {
-  for (const OpDef& op : all_ops())
-    if (op.kind == kind) return op;
-  throw InternalError("no operator of this kind");
+  static const auto by_kind = [] {
+    std::map<OpKind, const OpDef*> table;
+    for (const OpDef& op : all_ops()) table.emplace(op.kind, &op);
+    return table;
+  }();
+  return *by_kind.at(kind);
 }
 
 const OpDef& op_of(StepKind step, Reduction reduction) {

@@ -3,6 +3,8 @@
 // `transpose_a` / `transpose_b` say that the operand stands as [..., k, m] / [..., n, k]. Batch dims are
 // equal, or b has none: then it is shared by the whole batch.
 
+#include <algorithm>
+
 #include "shardwright/graph/builder.h"
 #include "shardwright/graph/op.h"
 
@@ -19,12 +21,26 @@ std::string rule(const Call& call) {
                      tb ? "n k+" : "k+ n");
 }
 
+/// k is the same in both, and so are the batch dims, unless b has none.
+bool fits(const Call& call) {
+  const Shape &a = call.operands[0].shape, &b = call.operands[1].shape;
+  if (a.size() < 2 || b.size() < 2) return false;
+  const std::int64_t k = a[a.size() - (call.attributes.flag("transpose_a") ? 2 : 1)];
+  return k == b[b.size() - (call.attributes.flag("transpose_b") ? 1 : 2)] &&
+         (b.size() == 2 || std::equal(a.begin(), a.end() - 2, b.begin(), b.end() - 2));
+}
+
+/// Told without the rule where all is well: graphs have many products.
 std::vector<Type> infer(const Call& call) {
   if (call.operands.size() != 2) throw error("has {} operands but takes 2", call.operands.size());
   if (call.operands[0].dtype != call.operands[1].dtype)
     throw error("operands are {} and {}; cast one", to_text(call.operands[0]), to_text(call.operands[1]));
-  const std::vector<Shape> shapes{call.operands[0].shape, call.operands[1].shape};
-  return {{call.operands[0].dtype, result_shapes(bind_rule(rule(call), "", shapes, {}))[0]}};
+  const Shape &a = call.operands[0].shape, &b = call.operands[1].shape;
+  if (!fits(call)) bind_rule(rule(call), "", std::vector{a, b}, {});  // says what does not
+  Shape y = a;
+  y[a.size() - 2] = a[a.size() - (call.attributes.flag("transpose_a") ? 1 : 2)];
+  y.back() = b[b.size() - (call.attributes.flag("transpose_b") ? 2 : 1)];
+  return {{call.operands[0].dtype, std::move(y)}};
 }
 
 double flops(const Rule& r) {
@@ -58,6 +74,14 @@ std::string outer_rule(const Call& call) {
   std::string leading;
   for (std::size_t d = 0; d + 1 < call.operands[0].shape.size(); ++d) leading += fmt::format("i{}+ ", d);
   return fmt::format("{}k, {}n -> k n", leading, leading);
+}
+
+std::vector<Type> infer_outer(const Call& call) {
+  if (call.operands.size() != 2) throw error("has {} operands but takes 2", call.operands.size());
+  const Shape &a = call.operands[0].shape, &b = call.operands[1].shape;
+  const bool is_fit = !a.empty() && !b.empty() && std::equal(a.begin(), a.end() - 1, b.begin(), b.end() - 1);
+  if (!is_fit) bind_rule(outer_rule(call), "", std::vector{a, b}, {});  // says what does not fit
+  return {{call.operands[0].dtype, {a.back(), b.back()}}};
 }
 
 std::vector<ValueId> outer_gradient(Gradient& g) {  // y = sum a^T b: da = b dy^T, db = a dy
@@ -136,6 +160,7 @@ std::vector<OpDef> matmul() {
           .doc = "y[k, n] = sum over all leading dims of a[..., k] b[..., n]: a weight's gradient",
           .rule_for = outer_rule,
           .linear = "{0} {1}",
+          .infer = infer_outer,
           .flops = flops,
           .gradient = outer_gradient,
           .kernel = outer_kernel,

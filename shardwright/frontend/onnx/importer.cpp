@@ -94,7 +94,7 @@ class Importer {
     Builder builder(graph);
     KnownLeaves leaves;
     const auto enter = [&](const std::shared_ptr<const Tensor>& tensor) {
-      const ValueId v = builder.leaf(OpKind::input, builder.unique("") + "_", tensor->type());
+      const ValueId v = builder.leaf(OpKind::input, fmt::format("{}_", leaves.size() + 1), tensor->type());
       leaves[v] = tensor;
       return v;
     };
