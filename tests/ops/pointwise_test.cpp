@@ -118,7 +118,8 @@ TEST(PointwiseFunctions, are_those_of_pytorch) {
     SCOPED_TRACE(c.op + to_text(c.attributes));
     EXPECT_TRUE(
         is_close(evaluate(find_op(c.op), std::vector{doubles(x)}, c.attributes)[0], doubles(c.y), 1e-14));
-    if (!c.dx.empty()) EXPECT_TRUE(is_close(derivative(c), doubles(c.dx), 1e-14));
+    if (c.dx.empty()) continue;
+    EXPECT_TRUE(is_close(derivative(c), doubles(c.dx), 1e-14));
   }
 }
 
