@@ -33,6 +33,13 @@ const std::vector<int>& cores() {
   return all;
 }
 
+void keep_on(const std::vector<int>& some) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (int c : some) CPU_SET(c, &set);
+  sched_setaffinity(0, sizeof set, &set);
+}
+
 }  // namespace
 
 int run_bench(int argc, char** argv, const std::function<void(const BenchOptions&)>& bench) try {
@@ -56,12 +63,11 @@ double cpu_seconds_now() {
 int pin(int core) {
   const int count = static_cast<int>(cores().size());
   const int chosen = cores()[static_cast<std::size_t>(count - 1 - core % count)];
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(chosen, &set);
-  sched_setaffinity(0, sizeof set, &set);
+  keep_on({chosen});
   return chosen;
 }
+
+void unpin() { keep_on(cores()); }
 
 Spread spread_of(std::vector<double> values) {
   require(!values.empty(), "there is nothing to take a median of");

@@ -48,6 +48,8 @@ int calls_within(double seconds, F call) {
 /// Keeps the calling thread, and those that it starts, on a core: the last one is core 0, the one before is 1,
 /// and so on round, because the first core has most of the system's own work. Returns the core's number.
 int pin(int core = 0);
+/// Lets the calling thread run everywhere again: processes that it starts may use all cores.
+void unpin();
 
 struct Spread {
   double low = 0;  // first quartile

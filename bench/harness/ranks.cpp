@@ -87,6 +87,7 @@ void run_rank(std::size_t shared_bytes, const TeamWork& work) {
 }
 
 void run_mpi(int ranks, const BenchOptions& options) {
+  unpin();
   const int status = launch({.ranks = ranks, .words = options.words, .is_interrupted = [] { return false; }});
   if (status != 0) throw error("mpirun with {} ranks ended with status {}", ranks, status);
 }
