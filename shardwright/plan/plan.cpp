@@ -136,10 +136,6 @@ Plan draft(const Graph& graph, const PlanRequest& request) {
   plan.parallel = name_of(request.parallel);
   plan.optimizer_parallel = request.optimizer_parallel;
   if (request.parallel == Parallel::auto_parallel) plan.search = find_search(request.search).name;
-  const Cluster cluster = cluster_called(plan.cluster);
-  if (cluster.devices() != request.devices)
-    throw error("cluster {} has {} devices but --devices says {}", plan.cluster, cluster.devices(),
-                request.devices);
   return plan;
 }
 
@@ -159,6 +155,9 @@ Plan make_plan(const Graph& graph, const PlanRequest& request) {
   const auto start = std::chrono::steady_clock::now();
   Plan plan = draft(graph, request);
   const Cluster cluster = cluster_called(plan.cluster);
+  if (cluster.devices() != request.devices)
+    throw error("cluster {} has {} devices but --devices says {}", plan.cluster, cluster.devices(),
+                request.devices);
   check_names(graph, request.annotations);  // also where the mode has no use for them
   const Constraints constraints =
       request.parallel == Parallel::stand_alone
