@@ -24,20 +24,7 @@ std::size_t dim_among_rows(const Call& call) {
   return dim_of(call.attributes.integer("dim", 0), Shape(rank, 1));
 }
 
-std::string gather_rule(const Call& call) {
-  check_count(call, 2);
-  const Shape& table = call.operands[0].shape;
-  const Names n = names_of(table.size(), call.operands[1].shape.size(), dim_in_table(call, table), "+", "");
-  return fmt::format("{}, {} -> {}", n.table, n.indices, n.rows);
-}
-
-std::vector<Type> infer_gather(const Call& call) {
-  check_count(call, 2);
-  const Type &table = call.operands[0], &indices = call.operands[1];
-  check_number(table.dtype);
-  check_integer(indices.dtype);
-  return {{table.dtype, shape_of_rows(table.shape, indices.shape, dim_in_table(call, table.shape))}};
-}
+std::string gather_rule(const Call& call) { return rule_of_rows(call, ""); }
 
 std::string segment_rule(const Call& call) {
   check_count(call, 2);
@@ -122,7 +109,7 @@ std::vector<OpDef> gather() {
           .attributes = {"dim"},
           .rule_for = gather_rule,
           .linear = "{0}",
-          .infer = infer_gather,
+          .infer = infer_rows,
           .flops = flops,
           .gradient = gather_gradient,
           .kernel = gather_kernel,

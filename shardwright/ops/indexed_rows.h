@@ -47,6 +47,24 @@ inline Shape shape_of_rows(const Shape& table, const Shape& indices, std::size_t
   return shape;
 }
 
+/// Rule and type of operators that take a table and indices and give the table's rows there. `i_mark`ed indices must
+/// stay whole.
+inline std::string rule_of_rows(const Call& call, std::string_view i_mark) {
+  check_count(call, 2);
+  const Shape& table = call.operands[0].shape;
+  const Names n =
+      names_of(table.size(), call.operands[1].shape.size(), dim_in_table(call, table), "+", i_mark);
+  return fmt::format("{}, {} -> {}", n.table, n.indices, n.rows);
+}
+
+inline std::vector<Type> infer_rows(const Call& call) {
+  check_count(call, 2);
+  const Type &table = call.operands[0], &indices = call.operands[1];
+  check_number(table.dtype);
+  check_integer(indices.dtype);
+  return {{table.dtype, shape_of_rows(table.shape, indices.shape, dim_in_table(call, table.shape))}};
+}
+
 /// A table as `outer` blocks of v rows of `inner` elements, and the indices with this rank's part of v.
 struct Rows {
   std::int64_t outer = 1, inner = 1;

@@ -61,20 +61,7 @@ void scatter_add_kernel(const KernelCall& call) {
 // ---- gradients ----
 
 /// Operands dy and indices; the result is that of the updates.
-std::string updates_rule(const Call& call) {
-  check_count(call, 2);
-  const Shape& table = call.operands[0].shape;
-  const Names n = names_of(table.size(), call.operands[1].shape.size(), dim_in_table(call, table), "+", "^");
-  return fmt::format("{}, {} -> {}", n.table, n.indices, n.rows);
-}
-
-std::vector<Type> infer_updates(const Call& call) {
-  check_count(call, 2);
-  const Type &dy = call.operands[0], &indices = call.operands[1];
-  check_number(dy.dtype);
-  check_integer(indices.dtype);
-  return {{dy.dtype, shape_of_rows(dy.shape, indices.shape, dim_in_table(call, dy.shape))}};
-}
+std::string updates_rule(const Call& call) { return rule_of_rows(call, "^"); }
 
 /// Whether a later index is the same as index i.
 bool is_overwritten(const Rows& rows, std::int64_t i) {
@@ -138,7 +125,7 @@ std::vector<OpDef> scatter() {
               .attributes = {"dim"},
               .rule_for = updates_rule,
               .linear = "{0}",
-              .infer = infer_updates,
+              .infer = infer_rows,
               .kernel = updates_kernel,
               .samples = {"f32[12,4], i32[6]<2", "f32[4,6,2], i64[4]<2 (dim=1)"},
           },
