@@ -167,17 +167,23 @@ Plan make_plan(const Graph& graph, const PlanRequest& request) {
   std::vector<MeshCost> costs;
   for (const Mesh& mesh : plan.meshes) costs.push_back(mesh_cost(cluster, mesh));
   Redistributor redistributor(plan.meshes, costs, {.even_only = true});
-  Problem problem{&graph, constraints, &redistributor, request.parallel == Parallel::data_parallel};
+  Problem problem{.graph = &graph,
+                  .cluster = &cluster,
+                  .constraints = constraints,
+                  .redistributor = &redistributor,
+                  .parameters_stay_whole = request.parallel == Parallel::data_parallel};
   if (request.price)
     problem.price = [&](const std::vector<Strategy>& strategies) {
       std::vector<Choice> choices;
       for (const Strategy& s : strategies) choices.push_back({s, {}});
       return request.price(apply(with_choices(plan, graph, constraints, choices), graph), cluster);
     };
-  const SearchResult found = find_search(plan.search.empty() ? "propagation" : plan.search).run(problem);
+  const SearchResult found =
+      find_search(plan.search.empty() ? "propagation" : plan.search).run(problem, request.options);
   if (found.status == SearchStatus::infeasible) throw Infeasible(fmt::format("no plan: {}", found.violation));
   plan.status = name_of(found.status);
   plan.compared = found.compared;
+  plan.log = found.log;
   plan.lower_bound_seconds = found.lower_bound_seconds;
   plan = with_choices(std::move(plan), graph, constraints, found.choices);
   plan.search_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

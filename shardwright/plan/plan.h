@@ -41,6 +41,7 @@ struct Plan {
   double search_seconds = 0;
   std::optional<double> lower_bound_seconds;  // of a step, where the search proved one
   std::string compared;                       // what the search looked at; told, not kept in the file
+  std::vector<std::string> log;               // each choice of the search with its costs; the same
   std::vector<Mesh> meshes;
   std::vector<PlannedOperator> operators;      // forward operators
   std::map<std::string, std::string> layouts;  // of inputs, parameters, modules' states: how they lie
@@ -60,6 +61,7 @@ struct PlanRequest {
   std::string cluster;  // empty: cpu:devices
   Parallel parallel = Parallel::auto_parallel;
   std::string search = "propagation";
+  SearchOptions options;
   Annotations annotations;
   int optimizer_parallel = 0;
   /// Seconds of a step of the planned graph; for searches that price whole plans (simulate/estimate.h).

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "shardwright/base/error.h"
+#include "shardwright/cost/cluster.h"
 #include "shardwright/graph/graph.h"
 #include "shardwright/layout/redistribution.h"
 
@@ -26,6 +27,7 @@ struct Constraints {
 
 struct Problem {
   const Graph* graph = nullptr;
+  const Cluster* cluster = nullptr;
   Constraints constraints;
   Redistributor* redistributor = nullptr;  // prices, for constraints.meshes
   bool parameters_stay_whole = false;      // data parallelism: no weight is sharded
@@ -33,6 +35,25 @@ struct Problem {
   /// Seconds of a step under these choices (per node). It lowers the whole step and times the program, so that
   /// no search carries a second model of it; searches that need no whole price do not call it. May be empty.
   std::function<double(const std::vector<Strategy>&)> price;
+};
+
+/// By what a search ranks: symbols (elements of tensors, as the described system does), or seconds and bytes.
+enum class Costs { symbolic, seconds };
+/// In which order operators are decided: from the last to the first, heaviest first, or as suits the problem.
+enum class SearchOrder { automatic, topology, weight };
+
+/// What the user asks of a search; each takes from it what it knows.
+struct SearchOptions {
+  Costs costs = Costs::seconds;
+  SearchOrder order = SearchOrder::automatic;
+  double mem_coeff = 0.1;                  // above 0: higher shards weights, lower shards the batch
+  bool fold_layers = true;                 // plan repeated layers once
+  bool is_described = false;               // with the limits of the system that the seeds describe
+  bool fully_use_devices = false;          // a strategy uses all devices, or none
+  bool elementwise_follow = false;         // what reads a point-wise operator takes its split
+  std::optional<std::int64_t> memory_cap;  // bytes of one device
+  int micro_batches = 1;
+  bool writes_log = false;  // fill SearchResult::log
 };
 
 /// Nothing satisfies what is asked, though it is asked correctly.
@@ -53,16 +74,18 @@ struct Choice {
 struct SearchResult {
   SearchStatus status = SearchStatus::infeasible;
   std::string violation;                      // infeasible: what cannot be satisfied
+  std::vector<Mesh> meshes;                   // of the choices; empty: those of the constraints
   std::vector<Choice> choices;                // per node; only those of forward compute nodes count
   std::optional<double> lower_bound_seconds;  // no plan is faster, where the search can prove that
   std::string compared;                       // what was looked at, in words; may be empty
+  std::vector<std::string> log;               // each choice with its costs, a line each
 };
 
 struct Searcher {
   std::string name;
   std::vector<std::string> aliases;
   std::string doc;  // one line
-  SearchResult (*run)(const Problem&);
+  SearchResult (*run)(const Problem&, const SearchOptions&);
 };
 
 /// Every search there is; written by CMake from the files in plan/search/.

@@ -86,7 +86,9 @@ Found search(Graph graph, Constraints constraints) {
   for (const Mesh& m : constraints.meshes) costs.push_back(uniform_cost(m));
   Redistributor redistributor(constraints.meshes, costs, {.even_only = true});
   Found out{std::move(graph), std::move(constraints), {}};
-  out.result = find_search("propagation").run({&out.graph, out.constraints, &redistributor});
+  out.result =
+      find_search("propagation")
+          .run({.graph = &out.graph, .constraints = out.constraints, .redistributor = &redistributor}, {});
   return out;
 }
 

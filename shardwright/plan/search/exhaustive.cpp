@@ -50,15 +50,14 @@ Space space_of(const Problem& problem) {
   return out;
 }
 
-SearchResult run(const Problem& problem) {
+SearchResult run(const Problem& problem, const SearchOptions&) {
   const Space space = space_of(problem);
   if (space.size() > most_plans)
     return {.status = SearchStatus::infeasible,
             .violation = fmt::format(
                 "exhaustive search would compare {:.3g} plans, at most {:.0f} are sensible; annotate "
                 "operators or use another search",
-                space.size(), most_plans),
-            .choices = {}};
+                space.size(), most_plans)};
   require(static_cast<bool>(problem.price), "exhaustive search needs a price");
 
   std::vector<Strategy> current(problem.graph->nodes.size());
@@ -80,8 +79,7 @@ SearchResult run(const Problem& problem) {
     if (i == 0) break;
   }
 
-  SearchResult out{
-      .status = SearchStatus::optimal, .violation = {}, .choices = {}, .lower_bound_seconds = least};
+  SearchResult out{.status = SearchStatus::optimal, .violation = {}, .lower_bound_seconds = least};
   out.compared = fmt::format("compared {} plans: {:.3g} to {:.3g} s a step", compared, least, most);
   out.choices.resize(problem.graph->nodes.size());
   for (std::size_t i = 0; i < space.nodes.size(); ++i) {

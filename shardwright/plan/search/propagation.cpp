@@ -427,7 +427,7 @@ class Propagation {
   bool has_fixed_ = false;
 };
 
-SearchResult run(const Problem& problem) { return Propagation(problem).run(); }
+SearchResult run(const Problem& problem, const SearchOptions&) { return Propagation(problem).run(); }
 
 }  // namespace
 
