@@ -58,6 +58,11 @@ std::vector<LinkLevel> links_for(const Cluster& cluster, const std::vector<LinkL
 
 }  // namespace
 
+std::string_view name_of(WorkKind kind) {
+  constexpr std::array<std::string_view, 3> names{"contraction", "convolution", "streaming"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
 double PeakFlops::of(DType dtype) const {
   const double rate = dtype == DType::f64    ? f64
                       : dtype == DType::bf16 ? bf16

@@ -4,6 +4,7 @@
 // of devices, `a100-80g:16`, or of nodes and devices in each, `a100-80g:2x8`; or a YAML file (cluster_file.h).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -35,6 +36,16 @@ struct PeakFlops {
   double of(DType dtype) const;
 };
 
+/// What limits a kernel (compute.h reads it off its rule).
+enum class WorkKind : std::uint8_t { contraction, convolution, streaming };
+std::string_view name_of(WorkKind kind);
+
+/// How much of a peak rate kernels of one kind reach: best * w / (w + half) for work of w seconds at the peak.
+struct Efficiency {
+  double best = 1;
+  double half_seconds = 0;
+};
+
 struct Cluster {
   std::string name;  // as the user wrote it
   int nodes = 1;
@@ -44,9 +55,12 @@ struct Cluster {
   std::int64_t memory_bytes = 0;       // of one device
   std::int64_t reserved_bytes = 0;     // of these, what driver and runtime take
   double kernel_seconds = 0;           // to start a kernel
-  std::vector<LinkLevel> links;        // innermost first; the last joins all devices
+  std::array<Efficiency, 3> efficiency{
+      {{0.75, 20e-6}, {0.55, 20e-6}, {0.8, 5e-6}}};  // per kind of work; docs/cost-model.md
+  std::vector<LinkLevel> links;                      // innermost first; the last joins all devices
 
   int devices() const { return nodes * devices_per_node; }
+  const Efficiency& efficiency_of(WorkKind kind) const { return efficiency[static_cast<std::size_t>(kind)]; }
 };
 
 /// A kind of machine that is sold in any number.

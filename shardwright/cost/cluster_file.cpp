@@ -60,6 +60,11 @@ class Fields {
     if (q == 0) throw error("{} should be above 0", name(key));
     return q;
   }
+  double share(const std::string& key) const {
+    const double q = quantity(key, "");
+    if (q > 1) throw error("{} should be at most 1", name(key));
+    return q;
+  }
   int count(const std::string& key) const {
     const std::string value = text(key);
     const auto n = to_integer(value);
@@ -80,6 +85,20 @@ PeakFlops flops_of(const YAML::Node& node) {
           .f32 = fields.positive("f32", ""),
           .bf16 = fields.quantity_or("bf16", "", 0),
           .f16 = fields.quantity_or("fp16", "", 0)};
+}
+
+/// Per kind of work; what is left out keeps its default.
+std::array<Efficiency, 3> efficiency_of(const YAML::Node& node, std::array<Efficiency, 3> out) {
+  const Fields kinds(node, "efficiency", {"contraction", "convolution", "streaming"});
+  for (const WorkKind kind : {WorkKind::contraction, WorkKind::convolution, WorkKind::streaming}) {
+    const std::string name(name_of(kind));
+    if (!kinds.has(name)) continue;
+    const Fields fields(kinds.at(name), kinds.name(name), {"best", "half"});
+    Efficiency& e = out[static_cast<std::size_t>(kind)];
+    e = {.best = fields.share("best"), .half_seconds = fields.quantity_or("half", "s", 0)};
+    if (e.best == 0) throw error("{} should be above 0", fields.name("best"));
+  }
+  return out;
 }
 
 /// `all` devices in the last level; each level's block is made of whole blocks of the one before.
@@ -106,7 +125,7 @@ std::vector<LinkLevel> links_of(const YAML::Node& node, int all) {
 Cluster cluster_of(const YAML::Node& node, const std::string& path) {
   const Fields fields(node, "",
                       {"nodes", "devices_per_node", "memory", "reserved", "memory_bandwidth", "flops",
-                       "kernel_overhead", "links"});
+                       "kernel_overhead", "efficiency", "links"});
   Cluster c{
       .name = path, .nodes = fields.count("nodes"), .devices_per_node = fields.count("devices_per_node")};
   if (c.nodes > most_devices / c.devices_per_node)
@@ -116,6 +135,7 @@ Cluster cluster_of(const YAML::Node& node, const std::string& path) {
   c.memory_bytes = std::llround(fields.positive("memory", "B"));
   c.reserved_bytes = std::llround(fields.quantity_or("reserved", "B", 0));
   c.kernel_seconds = fields.quantity_or("kernel_overhead", "s", 0);
+  if (fields.has("efficiency")) c.efficiency = efficiency_of(fields.at("efficiency"), c.efficiency);
   c.links = links_of(fields.at("links"), c.devices());
   return c;
 }

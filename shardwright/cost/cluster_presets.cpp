@@ -17,6 +17,7 @@ ClusterPreset cpu() {
        .flops_per_second = {.f64 = 0.075 * tera, .f32 = 0.15 * tera, .bf16 = 0.08 * tera, .f16 = 0.08 * tera},
        .memory_bytes_per_second = 14 * giga,
        .memory_bytes = 8 * gigabyte,
+       .efficiency = {{{0.95, 0.5e-6}, {0.95, 0.5e-6}, {1, 0.2e-6}}},
        .links = {{"memory", most_devices, 5e-6, 20 * giga}, {"ethernet", most_devices, 50e-6, 1.25 * giga}}},
       "threads of a host, a core each, measured; between hosts 10 Gb/s"};
 }

@@ -1,0 +1,57 @@
+#include "shardwright/cost/compute.h"
+
+#include <algorithm>
+
+namespace shardwright {
+namespace {
+
+bool has_loop(const RuleTensor& tensor, int loop) {
+  return std::any_of(tensor.dims.begin(), tensor.dims.end(), [loop](const std::vector<int>& dim) {
+    return std::find(dim.begin(), dim.end(), loop) != dim.end();
+  });
+}
+
+bool is_reduced(const Rule& rule, int loop) {
+  return std::any_of(rule.results.begin(), rule.results.end(),
+                     [loop](const RuleTensor& t) { return !has_loop(t, loop); });
+}
+
+/// `a` has a loop dim that `b` lacks.
+bool has_more(const RuleTensor& a, const RuleTensor& b) {
+  for (const auto& dim : a.dims)
+    for (int loop : dim)
+      if (!has_loop(b, loop)) return true;
+  return false;
+}
+
+/// Of two operands a dim is reduced, and either has a dim of its own: every element is used more than once.
+bool contracts(const Rule& rule, const RuleTensor& a, const RuleTensor& b) {
+  for (int l = 0; l < static_cast<int>(rule.loops.size()); ++l)
+    if (has_loop(a, l) && has_loop(b, l) && is_reduced(rule, l)) return has_more(a, b) && has_more(b, a);
+  return false;
+}
+
+double seconds_at(double peak_seconds, const Efficiency& efficiency) {
+  return (peak_seconds + efficiency.half_seconds) / efficiency.best;
+}
+
+}  // namespace
+
+WorkKind work_kind(const Rule& rule) {
+  const bool slides = std::any_of(rule.operands.begin(), rule.operands.end(),
+                                  [](const RuleTensor& t) { return !t.windows.empty(); });
+  for (std::size_t a = 0; a < rule.operands.size(); ++a)
+    for (std::size_t b = a + 1; b < rule.operands.size(); ++b)
+      if (contracts(rule, rule.operands[a], rule.operands[b]))
+        return slides ? WorkKind::convolution : WorkKind::contraction;
+  return WorkKind::streaming;
+}
+
+double compute_seconds(const Work& work, const Cluster& cluster) {
+  const double flops = work.flops / cluster.flops_per_second.of(work.dtype);
+  const double bytes = work.bytes / cluster.memory_bytes_per_second;
+  return cluster.kernel_seconds + std::max(seconds_at(flops, cluster.efficiency_of(work.kind)),
+                                           seconds_at(bytes, cluster.efficiency_of(WorkKind::streaming)));
+}
+
+}  // namespace shardwright

@@ -1,0 +1,31 @@
+// Seconds that one device takes for one kernel: a roofline whose two roofs are reached only by large work.
+//
+//   seconds = kernel_seconds + max(time at the peak of flops, time at the bandwidth of memory)
+//   time    = (w + half) / best        w: seconds of the work at the peak, which is thus best * w / (w + half) of it
+//
+// `best` and `half` are the cluster's, per class of work (Cluster::efficiency). The class is read off the rule, so
+// that no operator is named: where flops grow faster than data the tensor units work, all else streams memory.
+// How well this fits measurements: docs/cost-model.md.
+#pragma once
+
+#include "shardwright/cost/cluster.h"
+#include "shardwright/layout/rule.h"
+
+namespace shardwright {
+
+/// What one device does in one kernel.
+struct Work {
+  WorkKind kind = WorkKind::streaming;
+  double flops = 0;
+  double bytes = 0;  // read and written
+  DType dtype = DType::f32;
+};
+
+/// contraction: some loop dim is reduced of two operands, each of which has a dim that the other lacks; convolution:
+/// the same where windows slide over an operand; streaming: all other work.
+WorkKind work_kind(const Rule& rule);
+
+/// Allocates nothing.
+double compute_seconds(const Work& work, const Cluster& cluster);
+
+}  // namespace shardwright

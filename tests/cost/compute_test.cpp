@@ -1,0 +1,50 @@
+#include "shardwright/cost/compute.h"
+
+#include <gtest/gtest.h>
+
+namespace shardwright {
+namespace {
+
+WorkKind kind_of(std::string_view rule, const std::vector<Shape>& operands,
+                 const std::vector<Shape>& results = {}) {
+  return work_kind(bind_rule(rule, "", operands, results));
+}
+
+TEST(WorkKind, is_read_off_the_rule) {
+  using enum WorkKind;
+  EXPECT_EQ(kind_of("m k+, k+ n -> m n", {{4, 8}, {8, 6}}), contraction);
+  EXPECT_EQ(kind_of("b+ k, b+ n -> k n", {{4, 8}, {4, 6}}), contraction);
+  EXPECT_EQ(
+      kind_of("b (h r) s d^, b h t^ d^, b h t^ e -> b (h r) s e", {{2, 4, 6, 8}, {2, 4, 6, 8}, {2, 4, 6, 8}}),
+      contraction);
+  EXPECT_EQ(
+      kind_of("b c+ h~(1 1 -1 1) w, o c+ kh^ w -> b o h w", {{2, 4, 8, 8}, {6, 4, 3, 8}}, {{2, 6, 8, 8}}),
+      convolution);
+  EXPECT_EQ(kind_of("b c h~(2 1 0 1) -> b c h", {{2, 4, 8}}, {{2, 4, 4}}), streaming);
+  EXPECT_EQ(kind_of("m n, m n -> m n", {{4, 8}, {4, 8}}), streaming);
+  // A sum over both operands, but every element is used once: a norm's gradient, a matrix times a vector.
+  EXPECT_EQ(kind_of("m+ n, m+ n -> n", {{4, 8}, {4, 8}}), streaming);
+  EXPECT_EQ(kind_of("m k+, k+ -> m", {{4, 8}, {8}}), streaming);
+  // Rows of a table: the reduced dim is the table's alone.
+  EXPECT_EQ(kind_of("b, v+ h -> b h", {{4}, {16, 8}}), streaming);
+}
+
+TEST(ComputeSeconds, of_large_work_is_at_the_share_of_the_peak_that_is_reached) {
+  Cluster cluster = cluster_called("v100-32g:1");
+  cluster.efficiency = {{{0.5, 0}, {0.25, 0}, {0.5, 0}}};
+  cluster.kernel_seconds = 0;
+  EXPECT_DOUBLE_EQ(compute_seconds({WorkKind::contraction, 125e12, 0, DType::f16}, cluster), 2);
+  EXPECT_DOUBLE_EQ(compute_seconds({WorkKind::convolution, 125e12, 0, DType::f16}, cluster), 4);
+  EXPECT_DOUBLE_EQ(compute_seconds({WorkKind::contraction, 15.7e12, 0, DType::f32}, cluster), 2);
+  EXPECT_DOUBLE_EQ(compute_seconds({WorkKind::contraction, 1, 900e9, DType::f32}, cluster), 2);
+}
+
+TEST(ComputeSeconds, of_work_of_half_seconds_are_twice_those_at_the_best_rate) {
+  Cluster cluster = cluster_called("v100-32g:1");
+  cluster.efficiency = {{{0.5, 1e-3}, {1, 0}, {1, 0}}};
+  cluster.kernel_seconds = 7e-6;
+  EXPECT_DOUBLE_EQ(compute_seconds({WorkKind::contraction, 125e9, 0, DType::f16}, cluster), 7e-6 + 4e-3);
+}
+
+}  // namespace
+}  // namespace shardwright
