@@ -28,6 +28,10 @@ DType precision_of(const Arguments& arguments) {
   return *dtype;
 }
 
+ModelOptions model_options(const Origin& origin) {
+  return {.global_batch = origin.global_batch, .precision = origin.precision, .loss = origin.loss};
+}
+
 }  // namespace
 
 std::vector<Flag> planning_flags(std::vector<Flag> more) {
@@ -60,13 +64,34 @@ std::vector<Flag> optimizer_flags() {
 }
 
 Model model_of(const Arguments& arguments, Terminal& terminal) {
-  ModelOptions options{
-      .global_batch = std::nullopt, .precision = precision_of(arguments), .loss = arguments.text("--loss")};
-  if (arguments.has("--global-batch")) options.global_batch = arguments.integer("--global-batch", 0);
   const std::string spec = arguments.positionals.empty() ? "-" : arguments.positionals[0];
   std::string input;
   if (spec == "-") input.assign(std::istreambuf_iterator<char>(terminal.in), {});
-  return build_model(spec, options, input);
+  return build_model(spec, model_options(origin_of(arguments)), input);
+}
+
+Origin origin_of(const Arguments& arguments) {
+  Origin out{.precision = precision_of(arguments),
+             .loss = arguments.text("--loss"),
+             .optimizer = optimizer_of(arguments)};
+  if (arguments.has("--global-batch")) out.global_batch = arguments.integer("--global-batch", 0);
+  return out;
+}
+
+bool is_plan_file(const std::string& spec) { return spec.ends_with(".json"); }
+
+PlannedModel planned_model(const std::string& path) {
+  Plan plan = load_plan(path);
+  if (plan.model == "-")
+    throw error("{}: its network came from standard input; save it as NAME.graph and plan that", path);
+  try {
+    Model model = build_model(plan.model, model_options(plan.origin));
+    add_train_step(model.graph, model.loss, plan.origin.optimizer);
+    apply(plan, model.graph);  // refuses another network
+    return {std::move(model), std::move(plan)};
+  } catch (const Error& e) {
+    throw with_context(e, fmt::format("{}: the network that it was made for", path));
+  }
 }
 
 OptimizerChoice optimizer_of(const Arguments& arguments) {
@@ -112,9 +137,12 @@ Plan plan_of(const Arguments& arguments, const Model& model, const Graph& graph)
                   arguments.text("--plan"), plan.devices);
     if (arguments.has("--cluster")) plan.cluster = cluster_of(arguments, plan.devices);
     apply(plan, graph);  // refuses a plan for another network
+    plan.model = model.name;
+    plan.origin = origin_of(arguments);
     return plan;
   }
   PlanRequest request{.model = model.name,
+                      .origin = origin_of(arguments),
                       .cluster = arguments.text("--cluster"),
                       .annotations = model.annotations,
                       .price = step_seconds};

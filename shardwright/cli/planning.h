@@ -25,6 +25,20 @@ OptimizerChoice optimizer_of(const Arguments& arguments);
 /// How many devices the plan will be for.
 int devices_of(const Arguments& arguments);
 
+/// What the flags say of the network; plan files keep it.
+Origin origin_of(const Arguments& arguments);
+
+/// `spec` is a plan file, not a model.
+bool is_plan_file(const std::string& spec);
+
+/// A plan file and the network that it was made for, with its train step.
+struct PlannedModel {
+  Model model;
+  Plan plan;
+};
+/// Throws: Error if the file is no plan, or its network cannot be made again or is another one now.
+PlannedModel planned_model(const std::string& path);
+
 /// A plan that was loaded or made, for `graph`.
 Plan plan_of(const Arguments& arguments, const Model& model, const Graph& graph);
 

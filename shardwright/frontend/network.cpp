@@ -46,6 +46,7 @@ PlannedNetwork plan_network(const ForwardFunction& forward, const InputTypes& in
   }
 
   PlanRequest request{.model = "traced network",
+                      .origin = {.precision = options.precision, .optimizer = optimizer},
                       .devices = options.devices,
                       .search = options.search,
                       .annotations = trace.annotations(),

@@ -47,8 +47,11 @@ PlannedOperator planned_operator(const Graph& graph, NodeId id, const Choice& ch
   const Rule rule = rule_of(graph, node);
   const Strategy& s = choice.strategy;
   const Mesh& mesh = constraints.meshes[at(s.mesh)];
-  PlannedOperator out{
-      .name = graph.name_of(id), .kind = node.op->name, .mesh = s.mesh, .reason = choice.reason};
+  PlannedOperator out{.name = graph.name_of(id),
+                      .kind = node.op->name,
+                      .mesh = s.mesh,
+                      .reason = choice.reason,
+                      .is_fixed = constraints.strategies[at(id.index)].has_value()};
   for (std::size_t l = 0; l < rule.loops.size(); ++l)
     if (!s.loops[l].empty()) out.strategy.emplace_back(rule.loops[l].name, names_of(s.loops[l], mesh));
   for (std::size_t g = 0; g < rule.linear.size(); ++g)
@@ -131,7 +134,10 @@ Plan draft(const Graph& graph, const PlanRequest& request) {
     throw error(
         "parallel mode stand_alone is for 1 device but there are {}; use data_parallel or auto_parallel",
         request.devices);
-  Plan plan{.model = request.model, .fingerprint = fingerprint_of(graph), .devices = request.devices};
+  Plan plan{.model = request.model,
+            .origin = request.origin,
+            .fingerprint = fingerprint_of(graph),
+            .devices = request.devices};
   plan.cluster = request.cluster.empty() ? fmt::format("cpu:{}", request.devices) : request.cluster;
   plan.parallel = name_of(request.parallel);
   plan.optimizer_parallel = request.optimizer_parallel;

@@ -11,12 +11,21 @@
 #include <string>
 #include <vector>
 
+#include "shardwright/autodiff/train_step.h"
 #include "shardwright/cost/cluster.h"
 #include "shardwright/graph/graph.h"
 #include "shardwright/plan/annotations.h"
 #include "shardwright/plan/problem.h"
 
 namespace shardwright {
+
+/// What a network is made of besides its model: with both, a plan file is enough to make it again.
+struct Origin {
+  std::optional<std::int64_t> global_batch;  // empty: the model's own
+  DType precision = DType::f32;
+  std::string loss;  // empty: the model's own
+  OptimizerChoice optimizer;
+};
 
 struct PlannedOperator {
   std::string name;
@@ -27,11 +36,13 @@ struct PlannedOperator {
   std::vector<std::vector<std::int64_t>> in;  // parts per input dim, as in the seeds; told, not obeyed
   std::string out;                            // layout that the result is brought into, or empty
   std::string reason;                         // told, not obeyed
+  bool is_fixed = false;                      // by annotations or the mode; told, not obeyed
   bool operator==(const PlannedOperator&) const = default;
 };
 
 struct Plan {
-  std::string model;        // as the user named it
+  std::string model;  // as the user named it
+  Origin origin;
   std::string fingerprint;  // of the forward graph that the plan is for
   int devices = 1;
   std::string cluster;
@@ -57,6 +68,7 @@ struct PlannedGraph {
 /// What is asked of planning.
 struct PlanRequest {
   std::string model;
+  Origin origin = {};
   int devices = 1;
   std::string cluster;  // empty: cpu:devices
   Parallel parallel = Parallel::auto_parallel;

@@ -1,6 +1,7 @@
 // Plans as JSON. Keys of the format stand in the order in which a person reads them.
 
 #include <fstream>
+#include <set>
 
 #include "shardwright/base/text.h"
 #include "shardwright/cost/cluster.h"
@@ -58,6 +59,49 @@ Mesh mesh_of(const Json& json, const char* key) {
   return mesh;
 }
 
+Json optimizer_json(const OptimizerChoice& optimizer) {
+  Json out{{"name", optimizer.name}};
+  for (const auto& [name, value] : optimizer.attributes)
+    std::visit([&, key = name](const auto& v) { out[key] = v; }, value);
+  return out;
+}
+
+OptimizerChoice optimizer_of(const Json& json) {
+  if (!json.is_object()) throw kind_error("optimizer", "an object with a name and settings", json);
+  OptimizerChoice out{.name = text_or(json, "name", "sgd")};
+  const std::vector<std::string>& settings = optimizer_called(out.name).attributes;
+  for (const auto& [name, value] : json.items()) {
+    if (name == "name") continue;
+    if (std::find(settings.begin(), settings.end(), name) == settings.end())
+      throw error("\"{}\" is no setting of optimizer {}", name, out.name);
+    out.attributes.set(name, member_or(json, name.c_str(), "a number", 0.0));
+  }
+  return out;
+}
+
+Json origin_json(const Origin& origin) {
+  Json out = Json::object();
+  if (origin.global_batch) out["global_batch"] = *origin.global_batch;
+  out["precision"] = name_of(origin.precision);
+  if (!origin.loss.empty()) out["loss"] = origin.loss;
+  out["optimizer"] = optimizer_json(origin.optimizer);
+  return out;
+}
+
+/// What is not said is as it is without flags.
+Origin origin_of(const Json& json) {
+  if (!json.is_object()) throw kind_error("made_from", "an object", json);
+  Origin out{.loss = text_or(json, "loss", "")};
+  if (json.contains("global_batch"))
+    out.global_batch = member_or(json, "global_batch", "an integer", std::int64_t{0});
+  const auto dtype = dtype_of(text_or(json, "precision", "f32"));
+  if (!dtype || !is_floating(*dtype))
+    throw kind_error("precision", "f32, f64, bf16 or f16", json.at("precision"));
+  out.precision = *dtype;
+  if (json.contains("optimizer")) out.optimizer = optimizer_of(json.at("optimizer"));
+  return out;
+}
+
 Json operator_json(const PlannedOperator& op) {
   Json out{{"name", op.name}, {"kind", op.kind}};
   Json strategy = Json::object();
@@ -66,6 +110,7 @@ Json operator_json(const PlannedOperator& op) {
   if (op.mesh > 0) out["mesh"] = op.mesh;
   out["in"] = op.in;
   if (!op.out.empty()) out["out"] = op.out;
+  if (op.is_fixed) out["fixed"] = true;
   out["reason"] = op.reason;
   return out;
 }
@@ -84,6 +129,7 @@ PlannedOperator operator_of(const Json& json) {
     if (json.contains("mesh")) op.mesh = integer_of(json.at("mesh"), "mesh", 0, 100);
     op.in = member_or(json, "in", "lists of integers", op.in);
     op.out = text_or(json, "out", "");
+    op.is_fixed = member_or(json, "fixed", "true or false", false);
     op.reason = text_or(json, "reason", "");
   } catch (const Error& e) {
     throw with_context(e, op.name);
@@ -93,7 +139,9 @@ PlannedOperator operator_of(const Json& json) {
 
 /// All of the plan but its operators and layouts.
 Plan head_of(const Json& json) {
-  Plan plan{.model = text_or(json, "model", ""), .fingerprint = text_or(json, "fingerprint", "")};
+  Plan plan{.model = text_or(json, "model", "")};
+  if (json.contains("made_from")) plan.origin = origin_of(json.at("made_from"));
+  plan.fingerprint = text_or(json, "fingerprint", "");
   member(json, "fingerprint");
   plan.devices = integer_of(member(json, "devices"), "devices", 1, 4096);
   plan.cluster = text_or(json, "cluster", fmt::format("cpu:{}", plan.devices));
@@ -118,6 +166,7 @@ Plan head_of(const Json& json) {
 std::string to_json(const Plan& plan) {
   Json out{{"format", format_version},
            {"model", plan.model},
+           {"made_from", origin_json(plan.origin)},
            {"fingerprint", plan.fingerprint},
            {"devices", plan.devices},
            {"cluster", plan.cluster},
@@ -144,11 +193,11 @@ Plan parse_plan(std::string_view text, std::string_view where) try {
                 format_version);
   Plan plan = head_of(json);
   member(json, "operators");
+  std::set<std::string> names;
   for (const Json& op : member_or(json, "operators", "a list", std::vector<Json>{})) {
     plan.operators.push_back(operator_of(op));
-    for (std::size_t i = 0; i + 1 < plan.operators.size(); ++i)
-      if (plan.operators[i].name == plan.operators.back().name)
-        throw error("operator {} stands twice", plan.operators[i].name);
+    const std::string& name = plan.operators.back().name;
+    if (!names.insert(name).second) throw error("operator {} stands twice", name);
   }
   plan.layouts = member_or(json, "layouts", "an object of names and layouts", plan.layouts);
   return plan;

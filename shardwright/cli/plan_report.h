@@ -1,0 +1,13 @@
+// What `plan` and `estimate` print: the plan and what a step of it takes, as a table or as one JSON document.
+#pragma once
+
+#include "shardwright/cli/verb.h"
+#include "shardwright/frontend/model.h"
+#include "shardwright/plan/plan.h"
+
+namespace shardwright {
+
+/// `model` has its train step. With `--json` the document, else the table.
+void report(const Arguments& arguments, const Model& model, const Plan& plan, Terminal& terminal);
+
+}  // namespace shardwright
