@@ -8,6 +8,7 @@
 #include "shardwright/cost/cluster.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/text.h"
+#include "shardwright/plan/contradictions.h"
 
 namespace shardwright {
 namespace {
@@ -184,6 +185,7 @@ Plan make_plan(const Graph& graph, const PlanRequest& request) {
       for (const Strategy& s : strategies) choices.push_back({s, {}});
       return request.price(apply(with_choices(plan, graph, constraints, choices), graph), cluster);
     };
+  check_no_contradiction(problem, request.options);
   const SearchResult found =
       find_search(plan.search.empty() ? "propagation" : plan.search).run(problem, request.options);
   if (found.status == SearchStatus::infeasible) throw Infeasible(fmt::format("no plan: {}", found.violation));

@@ -12,6 +12,15 @@ std::string_view name_of(SearchStatus status) {
   return names[static_cast<std::size_t>(status)];
 }
 
+bool heeds(const Searcher& search, Setting setting) {
+  return std::find(search.ignores.begin(), search.ignores.end(), setting) == search.ignores.end();
+}
+
+bool is_all_or_nothing(const Strategy& strategy, const Mesh& mesh) {
+  const Axes used = used_axes(strategy);
+  return used.empty() || mesh.count(used) == mesh.size();
+}
+
 const Searcher& find_search(std::string_view name) {
   std::vector<std::string> known;
   for (const Searcher& s : all_search()) {

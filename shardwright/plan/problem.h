@@ -25,6 +25,9 @@ struct Constraints {
   std::map<ValueId, Layout> layouts;                // of inputs, parameters and results (out_strategy)
 };
 
+/// A price from here on is of a plan that does not fit into memory; it grows with what is missing.
+constexpr double unfit_seconds = 1e9;
+
 struct Problem {
   const Graph* graph = nullptr;
   const Cluster* cluster = nullptr;
@@ -56,6 +59,18 @@ struct SearchOptions {
   bool writes_log = false;  // fill SearchResult::log
 };
 
+/// The members of SearchOptions by which a user tells searches apart: each search heeds some of them.
+enum class Setting {
+  costs,
+  order,
+  mem_coeff,
+  fold_layers,
+  described,
+  fully_use_devices,
+  elementwise_follow,
+  log
+};
+
 /// Nothing satisfies what is asked, though it is asked correctly.
 class Infeasible : public Error {
  public:
@@ -84,9 +99,15 @@ struct SearchResult {
 struct Searcher {
   std::string name;
   std::vector<std::string> aliases;
-  std::string doc;  // one line
+  std::string doc;               // one line
+  std::vector<Setting> ignores;  // settings that it has no use for; asking for one of them is an error
   SearchResult (*run)(const Problem&, const SearchOptions&);
 };
+
+bool heeds(const Searcher& search, Setting setting);
+
+/// The strategy splits nothing, or over all devices of its mesh.
+bool is_all_or_nothing(const Strategy& strategy, const Mesh& mesh);
 
 /// Every search there is; written by CMake from the files in plan/search/.
 std::span<const Searcher> all_search();

@@ -40,6 +40,38 @@ TEST(Exhaustive, keeps_what_the_user_fixed) {
   EXPECT_EQ(plan.operators[0].reason, "annotated");
 }
 
+TEST(Exhaustive, fully_use_devices_compares_only_what_uses_all_or_none) {
+  // On [dp=2, tp=2] each axis goes to m, k, n or nowhere, and not both to m or to n: 16 - 2 strategies of the
+  // matmul, 9 - 2 of the loss; of them 7 and 2 use both axes, and one uses none.
+  const Graph graph = chain("matmul_chain:batch=2,widths=4-2");
+  const auto parts = [&](const SearchOptions& options) {
+    return make_plan(graph, {.devices = 4, .search = "exhaustive", .options = options, .price = step_seconds})
+        .compared;
+  };
+  EXPECT_TRUE(parts({}).starts_with("compared 98 plans")) << parts({});
+  EXPECT_TRUE(parts({.fully_use_devices = true}).starts_with("compared 24 plans"))
+      << parts({.fully_use_devices = true});
+}
+
+TEST(Exhaustive, takes_the_fastest_plan_that_fits) {
+  const Graph graph = chain("matmul_chain:batch=8");
+  const auto plan = [&](const std::function<double(double)>& price) {
+    return make_plan(graph,
+                     {.devices = 2, .search = "exhaustive", .price = [&](const auto& p, const auto& c) {
+                        return price(step_seconds(p, c));
+                      }});
+  };
+  const Plan all = plan([](double s) { return s; });
+  const double fastest = seconds(graph, all);
+  const Plan others = plan([&](double s) { return s > fastest ? s : unfit_seconds * 2; });
+  EXPECT_GT(seconds(graph, others), fastest);
+  EXPECT_NE(others.compared.find(", of which "), std::string::npos) << others.compared;
+  EXPECT_EQ(all.compared.find("fit"), std::string::npos) << all.compared;
+  // Where nothing fits, what misses least.
+  const Plan none = plan([&](double s) { return unfit_seconds * (s > fastest ? 2 : 1); });
+  EXPECT_DOUBLE_EQ(seconds(graph, none), fastest);
+}
+
 TEST(Exhaustive, refuses_what_it_cannot_compare) {
   EXPECT_THROW(make_plan(chain("ffn"), {.devices = 8, .search = "exhaustive", .price = step_seconds}), Error);
 }

@@ -81,21 +81,22 @@ struct Found {
   }
 };
 
-Found search(Graph graph, Constraints constraints) {
+Found search(Graph graph, Constraints constraints, const SearchOptions& options = {}) {
   std::vector<MeshCost> costs;
   for (const Mesh& m : constraints.meshes) costs.push_back(uniform_cost(m));
   Redistributor redistributor(constraints.meshes, costs, {.even_only = true});
   Found out{std::move(graph), std::move(constraints), {}};
   out.result =
       find_search("propagation")
-          .run({.graph = &out.graph, .constraints = out.constraints, .redistributor = &redistributor}, {});
+          .run({.graph = &out.graph, .constraints = out.constraints, .redistributor = &redistributor},
+               options);
   return out;
 }
 
-Found search(Graph graph, const Case& c) {
+Found search(Graph graph, const Case& c, const SearchOptions& options = {}) {
   Constraints constraints =
       constraints_of(graph, parse_annotations(c.annotations, "test"), c.devices, Parallel::auto_parallel);
-  return search(std::move(graph), std::move(constraints));
+  return search(std::move(graph), std::move(constraints), options);
 }
 
 /// The same graph with its nodes in another order in which operands still come first.
@@ -163,6 +164,63 @@ TEST_P(Propagation, keeps_what_it_found) {
 
 INSTANTIATE_TEST_SUITE_P(Plan, Propagation, ::testing::ValuesIn(cases),
                          [](const auto& c) { return c.param.name; });
+
+bool uses_some(const Found& found, NodeId id) {
+  const Strategy& s = found.result.choices[static_cast<std::size_t>(id.index)].strategy;
+  return !is_all_or_nothing(s, found.constraints.meshes[static_cast<std::size_t>(s.mesh)]);
+}
+
+TEST(PropagationSettings, fully_use_devices_leaves_no_strategy_that_uses_some) {
+  const auto using_some = [](const SearchOptions& options) {
+    int count = 0;
+    for (const char* in : {"[[1, 8], [8, 1]]", "[[2, 4], [4, 1]]"}) {
+      const Case c{"", "ffn", fmt::format(R"({{"dense1.matmul": {{"in": {}}}}})", in), 8};
+      const Found found = search(graph_of(c), c, options);
+      for (NodeId id : found.graph.node_ids())
+        count += found.graph.node(id).op->kind == OpKind::compute && uses_some(found, id);
+    }
+    return count;
+  };
+  EXPECT_EQ(using_some({.fully_use_devices = true}), 0);
+  EXPECT_GT(using_some({}), 0);
+}
+
+/// How many values that a point-wise operator makes are redistributed for a reader.
+int redistributed(const Found& found) {
+  std::vector<MeshCost> costs;
+  for (const Mesh& m : found.constraints.meshes) costs.push_back(uniform_cost(m));
+  Redistributor redistributor(found.constraints.meshes, costs, {.even_only = true});
+  const auto layouts = [&](NodeId id) {
+    return layouts_of(rule_of(found.graph, found.graph.node(id)),
+                      found.result.choices[static_cast<std::size_t>(id.index)].strategy);
+  };
+  int count = 0;
+  for (NodeId id : found.graph.node_ids()) {
+    const Node& node = found.graph.node(id);
+    if (node.op->kind != OpKind::compute) continue;
+    for (std::size_t i = 0; i < node.operands.size(); ++i) {
+      const Value& v = found.graph.value(node.operands[i]);
+      if (!found.graph.node(v.producer).op->block) continue;
+      const Layout has = layouts(v.producer).results[static_cast<std::size_t>(v.result)];
+      count += !redistributor.find(has, layouts(id).operands[i], v.type).steps.empty();
+    }
+  }
+  return count;
+}
+
+TEST(PropagationSettings, elementwise_follow_reads_point_wise_results_as_they_lie) {
+  const char* const annotations =
+      R"({"dense1.matmul": {"in": [[8, 1], [1, 1]]}, "dense2.matmul": {"in": [[1, 8], [8, 1]]},
+          "dense4.matmul": {"in": [[8, 1], [1, 1]]}})";
+  const Case c{"", "ffn", annotations, 8};
+  EXPECT_GT(redistributed(search(graph_of(c), c)), 0);
+  const Found found = search(graph_of(c), c, {.elementwise_follow = true});
+  EXPECT_EQ(redistributed(found), 0);
+  for (NodeId id : found.graph.node_ids())
+    if (const auto& fixed = found.constraints.strategies[static_cast<std::size_t>(id.index)]) {
+      EXPECT_EQ(found.result.choices[static_cast<std::size_t>(id.index)].strategy, *fixed);
+    }
+}
 
 /// A network of 12 nodes that share data and parameters at random.
 std::string random_network(unsigned seed) {

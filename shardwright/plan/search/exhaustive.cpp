@@ -3,7 +3,8 @@
 //
 //   best = argmin over (s_1, ..., s_n) in C_1 x ... x C_n of price(s_1, ..., s_n)
 //
-// C_i are the legal strategies of node i without partial operands; a fixed node has one. Ties go to the first
+// C_i are the legal strategies of node i without partial operands; a fixed node has one; with
+// fully_use_devices only those that use all devices or none. Ties go to the first
 // in the order of the candidates. Complexity: product of |C_i| lowerings; refused above `most_plans`.
 
 #include <algorithm>
@@ -28,7 +29,7 @@ struct Space {
   }
 };
 
-Space space_of(const Problem& problem) {
+Space space_of(const Problem& problem, const SearchOptions& options) {
   const Graph& graph = *problem.graph;
   Space out;
   for (NodeId id : graph.node_ids()) {
@@ -43,6 +44,7 @@ Space space_of(const Problem& problem) {
     const Rule rule = rule_of(graph, node);
     for (std::size_t m = 0; m < problem.constraints.meshes.size(); ++m)
       for (Strategy& s : legal_strategies(rule, problem.constraints.meshes[m], {.linear = false})) {
+        if (options.fully_use_devices && !is_all_or_nothing(s, problem.constraints.meshes[m])) continue;
         s.mesh = used_axes(s).empty() ? 0 : static_cast<int>(m);
         if (m == 0 || s.mesh > 0) candidates.push_back(std::move(s));
       }
@@ -50,8 +52,8 @@ Space space_of(const Problem& problem) {
   return out;
 }
 
-SearchResult run(const Problem& problem, const SearchOptions&) {
-  const Space space = space_of(problem);
+SearchResult run(const Problem& problem, const SearchOptions& options) {
+  const Space space = space_of(problem, options);
   if (space.size() > most_plans)
     return {.status = SearchStatus::infeasible,
             .violation = fmt::format(
@@ -63,7 +65,7 @@ SearchResult run(const Problem& problem, const SearchOptions&) {
   std::vector<Strategy> current(problem.graph->nodes.size());
   std::vector<std::size_t> choice(space.nodes.size(), 0), best;
   double least = 0, most = 0;
-  int compared = 0;
+  int compared = 0, unfit = 0;
   for (;;) {  // an odometer over the candidates
     for (std::size_t i = 0; i < choice.size(); ++i)
       current[static_cast<std::size_t>(space.nodes[i])] = space.candidates[i][choice[i]];
@@ -72,7 +74,10 @@ SearchResult run(const Problem& problem, const SearchOptions&) {
       least = seconds;
       best = choice;
     }
-    most = std::max(most, seconds);
+    if (seconds < unfit_seconds)
+      most = std::max(most, seconds);
+    else
+      ++unfit;
     ++compared;
     std::size_t i = choice.size();
     while (i > 0 && ++choice[i - 1] == space.candidates[i - 1].size()) choice[--i] = 0;
@@ -80,7 +85,8 @@ SearchResult run(const Problem& problem, const SearchOptions&) {
   }
 
   SearchResult out{.status = SearchStatus::optimal, .violation = {}, .lower_bound_seconds = least};
-  out.compared = fmt::format("compared {} plans: {:.3g} to {:.3g} s a step", compared, least, most);
+  out.compared = fmt::format("compared {} plans{}: {:.3g} to {:.3g} s a step", compared,
+                             unfit ? fmt::format(", of which {} do not fit", unfit) : "", least, most);
   out.choices.resize(problem.graph->nodes.size());
   for (std::size_t i = 0; i < space.nodes.size(); ++i) {
     const auto n = static_cast<std::size_t>(space.nodes[i]);
@@ -97,6 +103,8 @@ std::vector<Searcher> exhaustive() {
   return {{.name = "exhaustive",
            .aliases = {},
            .doc = "compare every combination of strategies (small networks)",
+           .ignores = {Setting::costs, Setting::order, Setting::mem_coeff, Setting::fold_layers,
+                       Setting::described, Setting::elementwise_follow, Setting::log},
            .run = run}};
 }
 

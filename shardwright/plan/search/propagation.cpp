@@ -28,6 +28,9 @@ std::size_t at(int i) { return static_cast<std::size_t>(i); }
 /// On meshes of at most so many axes all strategies are listed; their number grows as (loop dims + 1)^axes.
 constexpr int most_listed_axes = 3;
 
+/// The price of a redistribution that the user does not want: above all that are real.
+constexpr double unwanted_seconds = 1e3;
+
 struct Candidate {
   Strategy strategy;
   NodeLayouts layouts;
@@ -48,8 +51,9 @@ struct Edge {
 
 class Propagation {
  public:
-  explicit Propagation(const Problem& problem)
+  Propagation(const Problem& problem, const SearchOptions& options)
       : problem_(problem),
+        options_(options),
         graph_(*problem.graph),
         chosen_(graph_.nodes.size(), -1),
         is_fixed_(graph_.nodes.size(), false),
@@ -116,6 +120,7 @@ class Propagation {
   }
 
   void add(int n, const Rule& rule, const Strategy& s) {
+    if (options_.fully_use_devices && !is_all_or_nothing(s, problem_.constraints.meshes[at(s.mesh)])) return;
     auto& all = candidates_[at(n)];
     Candidate c = candidate(graph_.nodes[at(n)], rule, s);
     const bool is_known =
@@ -231,6 +236,13 @@ class Propagation {
     return seconds;
   }
 
+  /// Elementwise follow: what a point-wise operator has made is read as it lies, whatever else that costs.
+  double unwanted(const Layout& from, const Layout& to, ValueId v) {
+    const bool is_pointwise = static_cast<bool>(graph_.node(graph_.value(v).producer).op->block);
+    if (!options_.elementwise_follow || !is_pointwise) return 0;
+    return problem_.redistributor->find(from, to, graph_.value(v).type).steps.empty() ? 0 : unwanted_seconds;
+  }
+
   /// The layout in which the producer offers the value: as asked for, or reduced.
   Layout offered(const Candidate& producer, const Edge& e) const {
     const auto asked = problem_.constraints.layouts.find(e.value);
@@ -242,7 +254,7 @@ class Propagation {
   Price price(int n, const Candidate& c) {
     double moves = 0, copies = 0;
     const auto add = [&](const Layout& from, const Layout& to, ValueId v) {
-      moves += communication(from, to, v);
+      moves += communication(from, to, v) + unwanted(from, to, v);
       copies += local_copies(from, to, v);
     };
     for (const Edge& e : edges_[at(n)]) {
@@ -416,6 +428,7 @@ class Propagation {
   }
 
   const Problem& problem_;
+  const SearchOptions& options_;
   const Graph& graph_;
   std::vector<int> nodes_;  // forward compute nodes
   std::vector<int> chosen_;
@@ -427,7 +440,9 @@ class Propagation {
   bool has_fixed_ = false;
 };
 
-SearchResult run(const Problem& problem, const SearchOptions&) { return Propagation(problem).run(); }
+SearchResult run(const Problem& problem, const SearchOptions& options) {
+  return Propagation(problem, options).run();
+}
 
 }  // namespace
 
@@ -435,6 +450,8 @@ std::vector<Searcher> propagation() {
   return {{.name = "propagation",
            .aliases = {"sharding_propagation"},
            .doc = "spread the strategies of the fixed operators with the fewest redistributions",
+           .ignores = {Setting::costs, Setting::order, Setting::mem_coeff, Setting::fold_layers,
+                       Setting::described, Setting::log},
            .run = run}};
 }
 
