@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "shardwright/cli/planning.h"
 #include "shardwright/cost/cluster.h"
 #include "shardwright/frontend/report.h"
 #include "shardwright/passes/compile.h"
@@ -37,6 +38,7 @@ std::string document(const Plan& plan, const Estimate& e) {
 void report(const Arguments& arguments, const Model& model, const Plan& plan, Terminal& terminal) {
   const Estimate e =
       estimate(compile(model.graph, plan, {.formats = cpu_formats}), cluster_called(plan.cluster));
+  check_memory(arguments, e);
   if (arguments.has("--json"))
     terminal.out << document(plan, e) << "\n";
   else

@@ -8,6 +8,7 @@
 namespace shardwright {
 
 /// `model` has its train step. With `--json` the document, else the table.
+/// Throws: Infeasible if the plan takes more memory than the flags allow.
 void report(const Arguments& arguments, const Model& model, const Plan& plan, Terminal& terminal);
 
 }  // namespace shardwright

@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <istream>
 #include <iterator>
+#include <ostream>
 
 #include "shardwright/base/text.h"
+#include "shardwright/cli/search_settings.h"
 #include "shardwright/cost/cluster.h"
+#include "shardwright/frontend/report.h"
 #include "shardwright/graph/op.h"
-#include "shardwright/simulate/estimate.h"
+#include "shardwright/passes/compile.h"
 
 namespace shardwright {
 namespace {
@@ -32,6 +35,17 @@ ModelOptions model_options(const Origin& origin) {
   return {.global_batch = origin.global_batch, .precision = origin.precision, .loss = origin.loss};
 }
 
+/// Prices plans: seconds of a step, or how far they are from fitting into `cap` bytes of each device.
+std::function<double(const PlannedGraph&, const Cluster&)> price_within(std::optional<MemoryCap> cap) {
+  if (!cap) return step_seconds;
+  return [cap](const PlannedGraph& planned, const Cluster& cluster) {
+    const Estimate e = estimate(compile(planned, cluster), cluster);
+    return e.arena_bytes <= cap->bytes
+               ? e.step_seconds()
+               : unfit_seconds * (1 + static_cast<double>(e.arena_bytes - cap->bytes));
+  };
+}
+
 }  // namespace
 
 std::vector<Flag> planning_flags(std::vector<Flag> more) {
@@ -48,7 +62,8 @@ std::vector<Flag> planning_flags(std::vector<Flag> more) {
       {"--dataset-strategy", "S", "full_batch, data_parallel or splits such as ((4,1),(4,))", ""},
       {"--precision", "TYPE", "f32, f64, bf16 or fp16", ""},
       {"--optimizer-parallel", "LEVEL", "shard over replicas: 1 state, 2 + gradients, 3 + weights", ""}};
-  flags.insert(flags.end(), more.begin(), more.end());
+  for (const std::vector<Flag>& others : {search_flags(), more})
+    flags.insert(flags.end(), others.begin(), others.end());
   return flags;
 }
 
@@ -123,14 +138,20 @@ int devices_of(const Arguments& arguments) {
   return static_cast<int>(arguments.integer("--devices", of_cluster, 1, most_devices));
 }
 
-Plan plan_of(const Arguments& arguments, const Model& model, const Graph& graph) {
+std::vector<std::string> splitting_flags() {
+  std::vector<std::string> out{"--search", "--annotate", "--dataset-strategy", "--optimizer-parallel",
+                               "--parallel"};
+  for (std::string& flag : setting_flags()) out.push_back(std::move(flag));
+  return out;
+}
+
+Plan plan_of(const Arguments& arguments, const Model& model, const Graph& graph, Terminal& terminal) {
   if (is_planned(graph))
     throw error("{} says itself how it is split ({}): lower it, or take out its mesh, strategies and layouts",
                 model.name, to_text(graph.meshes.front()));
   if (arguments.has("--plan")) {
     Plan plan = load_plan(arguments.text("--plan"));
-    for (const char* flag :
-         {"--search", "--annotate", "--dataset-strategy", "--optimizer-parallel", "--parallel"})
+    for (const std::string& flag : splitting_flags())
       if (arguments.has(flag)) throw error("{} and --plan exclude each other: the plan has decided it", flag);
     if (arguments.integer("--devices", plan.devices) != plan.devices)
       throw error("--devices {} but the plan {} is for {}", arguments.text("--devices"),
@@ -145,11 +166,13 @@ Plan plan_of(const Arguments& arguments, const Model& model, const Graph& graph)
                       .origin = origin_of(arguments),
                       .cluster = arguments.text("--cluster"),
                       .annotations = model.annotations,
-                      .price = step_seconds};
+                      .price = price_within(memory_cap_of(arguments))};
   request.devices = devices_of(arguments);
   request.parallel =
       parallel_called(arguments.text("--parallel", request.devices == 1 ? "stand_alone" : "auto_parallel"));
-  request.search = find_search(arguments.text("--search", "propagation")).name;
+  const Searcher& search = find_search(arguments.text("--search", "propagation"));
+  request.search = search.name;
+  request.options = search_options_of(arguments, search, request.parallel);
   request.optimizer_parallel = static_cast<int>(arguments.integer("--optimizer-parallel", 0, 0, 3));
   if (arguments.has("--annotate")) {
     const Annotations of_file = load_annotations(arguments.text("--annotate"));
@@ -160,7 +183,25 @@ Plan plan_of(const Arguments& arguments, const Model& model, const Graph& graph)
   }
   if (arguments.has("--dataset-strategy"))
     set_dataset_strategy(request.annotations, arguments.text("--dataset-strategy"));
-  return make_plan(graph, request);
+  Plan plan = make_plan(graph, request);
+  for (const std::string& line : plan.log) terminal.err << line << "\n";
+  return plan;
+}
+
+void check_memory(const Arguments& arguments, const Estimate& e) {
+  const auto cap = memory_cap_of(arguments);
+  if (!cap || e.arena_bytes <= cap->bytes) return;
+  std::vector<std::pair<std::int64_t, std::string>> parts{
+      {e.parameter_bytes, "parameters"},
+      {e.state_bytes, "optimizer state"},
+      {e.arena_bytes - e.parameter_bytes - e.state_bytes, "activations, gradients and buffers"}};
+  std::sort(parts.rbegin(), parts.rend());
+  std::vector<std::string> told;
+  for (const auto& [bytes, name] : parts)
+    if (bytes > 0) told.push_back(fmt::format("{} {}", bytes_text(bytes), name));
+  throw Infeasible(fmt::format("the plan takes {} of each device, {} more than {} {} allows: {}",
+                               bytes_text(e.arena_bytes), bytes_text(e.arena_bytes - cap->bytes), cap->flag,
+                               arguments.text(cap->flag), join(told, ", ")));
 }
 
 bool is_planned(const Graph& graph) { return !graph.meshes.empty(); }

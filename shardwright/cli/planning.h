@@ -8,6 +8,7 @@
 #include "shardwright/cli/verb.h"
 #include "shardwright/frontend/model.h"
 #include "shardwright/plan/plan.h"
+#include "shardwright/simulate/estimate.h"
 
 namespace shardwright {
 
@@ -39,8 +40,15 @@ struct PlannedModel {
 /// Throws: Error if the file is no plan, or its network cannot be made again or is another one now.
 PlannedModel planned_model(const std::string& path);
 
-/// A plan that was loaded or made, for `graph`.
-Plan plan_of(const Arguments& arguments, const Model& model, const Graph& graph);
+/// The flags that say how to split. What says so itself, a saved plan or a planned graph, excludes them.
+std::vector<std::string> splitting_flags();
+
+/// A plan that was loaded or made, for `graph`; what its search has to tell goes to the terminal's `err`.
+Plan plan_of(const Arguments& arguments, const Model& model, const Graph& graph, Terminal& terminal);
+
+/// Throws: Infeasible if what was planned takes more of a device's memory than --memory-cap or --device-memory
+/// leave, saying by how much and what takes most.
+void check_memory(const Arguments& arguments, const Estimate& estimate);
 
 /// The graph itself says how it is planned: it has mesh lines.
 bool is_planned(const Graph& graph);

@@ -19,7 +19,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
   if (is_plan_file(arguments.positionals[0])) return report_file(arguments, terminal);
   Model model = model_of(arguments, terminal);
   add_train_step(model.graph, model.loss, optimizer_of(arguments));
-  report(arguments, model, plan_of(arguments, model, model.graph), terminal);
+  report(arguments, model, plan_of(arguments, model, model.graph, terminal), terminal);
   return 0;
 }
 

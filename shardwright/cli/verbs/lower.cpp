@@ -42,8 +42,9 @@ void check_no_planning(const Arguments& arguments, const Model& model) {
   const Mesh& mesh = model.graph.meshes.front();
   if (arguments.integer("--devices", mesh.size()) != mesh.size())
     throw error("--devices {} but {} has {}", arguments.text("--devices"), model.name, to_text(mesh));
-  for (const char* flag : {"--plan", "--annotate", "--parallel", "--search", "--dataset-strategy",
-                           "--optimizer-parallel", "--cluster"})
+  std::vector<std::string> flags = splitting_flags();
+  flags.insert(flags.end(), {"--plan", "--cluster"});
+  for (const std::string& flag : flags)
     if (arguments.has(flag))
       throw error("{}: {} says itself how it is split ({})", flag, model.name, to_text(mesh));
 }
@@ -56,8 +57,9 @@ int run(const Arguments& arguments, Terminal& terminal) {
   if (!is_text && !arguments.has("--forward"))
     add_train_step(model.graph, model.loss, optimizer_of(arguments));
   const CompileOptions options{.after = dump, .formats = cpu_formats};
-  const Program program = is_text ? compile(PlannedGraph{model.graph, {}}, options)
-                                  : compile(model.graph, plan_of(arguments, model, model.graph), options);
+  const Program program =
+      is_text ? compile(PlannedGraph{model.graph, {}}, options)
+              : compile(model.graph, plan_of(arguments, model, model.graph, terminal), options);
   const bool is_full = arguments.has("--layouts");
   terminal.out << to_text(program.graph, {.layouts = is_full, .gradients = is_full});
   return 0;

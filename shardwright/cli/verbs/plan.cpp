@@ -11,13 +11,13 @@ int run(const Arguments& arguments, Terminal& terminal) {
   const auto start = std::chrono::steady_clock::now();
   Model model = model_of(arguments, terminal);
   add_train_step(model.graph, model.loss, optimizer_of(arguments));
-  Plan plan = plan_of(arguments, model, model.graph);
+  Plan plan = plan_of(arguments, model, model.graph, terminal);
   if (!arguments.has("--plan")) {
     completed(model.graph, plan);  // with it every node has its strategy
     plan.search_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
+  report(arguments, model, plan, terminal);  // refuses what does not fit
   if (arguments.has("-o")) save_plan(plan, arguments.text("-o"));
-  report(arguments, model, plan, terminal);
   return 0;
 }
 

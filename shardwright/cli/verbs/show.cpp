@@ -98,8 +98,8 @@ nlohmann::json node_json(const Graph& graph, const Node& node) {
 }
 
 /// The graph with the plan's strategies, and the layout of every value: as produced, outputs as handed out.
-Graph planned_graph(const Arguments& arguments, const Model& model) {
-  PlannedGraph planned = completed(model.graph, plan_of(arguments, model, model.graph));
+Graph planned_graph(const Arguments& arguments, const Model& model, Terminal& terminal) {
+  PlannedGraph planned = completed(model.graph, plan_of(arguments, model, model.graph, terminal));
   Graph& graph = planned.graph;
   for (const Node& node : graph.nodes) {
     if (!node.strategy) continue;
@@ -116,7 +116,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
   if (arguments.has("--train")) add_train_step(model.graph, model.loss, optimizer_of(arguments));
   const bool shows_layouts = arguments.has("--layouts");
   const Graph graph =
-      shows_layouts && !is_planned(model.graph) ? planned_graph(arguments, model) : model.graph;
+      shows_layouts && !is_planned(model.graph) ? planned_graph(arguments, model, terminal) : model.graph;
   const Summary s = summary_of(graph);
   const bool is_short = arguments.has("--summary");
   if (arguments.has("--json")) {

@@ -142,7 +142,7 @@ Training prepare(const Arguments& arguments, Terminal& terminal) {
   Model model = model_of(arguments, terminal);
   const auto seed = static_cast<std::uint64_t>(arguments.integer("--seed", 1, 0));
   add_train_step(model.graph, model.loss, optimizer_of(arguments));
-  const Plan plan = plan_of(arguments, model, model.graph);
+  const Plan plan = plan_of(arguments, model, model.graph, terminal);
   const char* data_path = std::getenv("DATA_PATH");
   std::ostringstream notices;  // told once nothing can be wrong any more
   TrainingData data =
@@ -155,9 +155,10 @@ Training prepare(const Arguments& arguments, Terminal& terminal) {
 
   Reporter reporter(arguments, length, terminal);
   Program program = compile(model.graph, plan, {.formats = cpu_formats});
+  const Estimate expected = estimate(program, cluster_called(plan.cluster));
+  check_memory(arguments, expected);
   terminal.err << notices.str();
-  if (!arguments.has("--json"))
-    terminal.out << plan_table(plan, estimate(program, cluster_called(plan.cluster)));
+  if (!arguments.has("--json")) terminal.out << plan_table(plan, expected);
   return {std::move(data), length, std::move(initial), std::move(program), std::move(reporter), seed};
 }
 
