@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "shardwright/base/text.h"
+#include "shardwright/cli/config.h"
 #include "shardwright/cli/verb.h"
 #include "shardwright/plan/problem.h"
 
@@ -106,7 +107,7 @@ int run_verb(const std::vector<std::string>& words, Terminal& terminal) {
   Arguments arguments = arguments_of(verb, app, parsed);
   arguments.words = words;
   try {
-    return verb.run(arguments, terminal);
+    return verb.run(arguments.has("--config") ? with_config(arguments) : arguments, terminal);
   } catch (const Infeasible& e) {
     // Whoever reads JSON gets a last document, too.
     if (arguments.has("--json"))

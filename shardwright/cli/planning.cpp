@@ -57,6 +57,7 @@ std::vector<Flag> planning_flags(std::vector<Flag> more) {
       {"--parallel", "MODE", "stand_alone, data_parallel, semi_auto_parallel or auto_parallel", ""},
       {"--search", "NAME", "search of auto_parallel: propagation or exhaustive", ""},
       {"--plan", "FILE", "use a saved plan", ""},
+      {"--config", "FILE", "YAML of a model suite: what it says and no flag does", ""},
       {"--annotate", "FILE", "strategies of single operators and parameters, as JSON", ""},
       {"--global-batch", "B", "samples per step on all devices together", "--batch-size"},
       {"--dataset-strategy", "S", "full_batch, data_parallel or splits such as ((4,1),(4,))", ""},
@@ -138,6 +139,15 @@ int devices_of(const Arguments& arguments) {
   return static_cast<int>(arguments.integer("--devices", of_cluster, 1, most_devices));
 }
 
+Parallel mode_of(const Arguments& arguments) {
+  return parallel_called(
+      arguments.text("--parallel", devices_of(arguments) == 1 ? "stand_alone" : "auto_parallel"));
+}
+
+const Searcher& search_of(const Arguments& arguments) {
+  return find_search(arguments.text("--search", "propagation"));
+}
+
 std::vector<std::string> splitting_flags() {
   std::vector<std::string> out{"--search", "--annotate", "--dataset-strategy", "--optimizer-parallel",
                                "--parallel"};
@@ -145,45 +155,59 @@ std::vector<std::string> splitting_flags() {
   return out;
 }
 
+namespace {
+
+Plan loaded_plan(const Arguments& arguments, const Model& model, const Graph& graph) {
+  Plan plan = load_plan(arguments.text("--plan"));
+  for (const std::string& flag : splitting_flags())
+    if (arguments.has(flag)) throw error("{} and --plan exclude each other: the plan has decided it", flag);
+  if (arguments.integer("--devices", plan.devices) != plan.devices)
+    throw error("--devices {} but the plan {} is for {}", arguments.text("--devices"),
+                arguments.text("--plan"), plan.devices);
+  if (arguments.has("--cluster")) plan.cluster = cluster_of(arguments, plan.devices);
+  apply(plan, graph);  // refuses a plan for another network
+  plan.model = model.name;
+  plan.origin = origin_of(arguments);
+  return plan;
+}
+
+Annotations annotations_of(const Arguments& arguments, const Model& model, Parallel mode) {
+  Annotations out = model.annotations;
+  if (arguments.has("--annotate")) {
+    const Annotations of_file = load_annotations(arguments.text("--annotate"));
+    if (!of_file.nodes.empty() && mode == Parallel::data_parallel)
+      throw error("--annotate {} and --parallel data_parallel exclude each other; use semi_auto_parallel",
+                  arguments.text("--annotate"));
+    out = merged(std::move(out), of_file);
+  }
+  if (arguments.has("--dataset-strategy")) set_dataset_strategy(out, arguments.text("--dataset-strategy"));
+  return out;
+}
+
+Plan made_plan(const Arguments& arguments, const Model& model, const Graph& graph) {
+  PlanRequest request{.model = model.name,
+                      .origin = origin_of(arguments),
+                      .cluster = arguments.text("--cluster"),
+                      .price = price_within(memory_cap_of(arguments))};
+  request.devices = devices_of(arguments);
+  request.parallel = mode_of(arguments);
+  const Searcher& search = search_of(arguments);
+  request.search = search.name;
+  request.options = search_options_of(arguments, search, request.parallel);
+  request.optimizer_parallel = static_cast<int>(arguments.integer("--optimizer-parallel", 0, 0, 3));
+  request.annotations = annotations_of(arguments, model, request.parallel);
+  return make_plan(graph, request);
+}
+
+}  // namespace
+
 Plan plan_of(const Arguments& arguments, const Model& model, const Graph& graph, Terminal& terminal) {
   if (is_planned(graph))
     throw error("{} says itself how it is split ({}): lower it, or take out its mesh, strategies and layouts",
                 model.name, to_text(graph.meshes.front()));
-  if (arguments.has("--plan")) {
-    Plan plan = load_plan(arguments.text("--plan"));
-    for (const std::string& flag : splitting_flags())
-      if (arguments.has(flag)) throw error("{} and --plan exclude each other: the plan has decided it", flag);
-    if (arguments.integer("--devices", plan.devices) != plan.devices)
-      throw error("--devices {} but the plan {} is for {}", arguments.text("--devices"),
-                  arguments.text("--plan"), plan.devices);
-    if (arguments.has("--cluster")) plan.cluster = cluster_of(arguments, plan.devices);
-    apply(plan, graph);  // refuses a plan for another network
-    plan.model = model.name;
-    plan.origin = origin_of(arguments);
-    return plan;
-  }
-  PlanRequest request{.model = model.name,
-                      .origin = origin_of(arguments),
-                      .cluster = arguments.text("--cluster"),
-                      .annotations = model.annotations,
-                      .price = price_within(memory_cap_of(arguments))};
-  request.devices = devices_of(arguments);
-  request.parallel =
-      parallel_called(arguments.text("--parallel", request.devices == 1 ? "stand_alone" : "auto_parallel"));
-  const Searcher& search = find_search(arguments.text("--search", "propagation"));
-  request.search = search.name;
-  request.options = search_options_of(arguments, search, request.parallel);
-  request.optimizer_parallel = static_cast<int>(arguments.integer("--optimizer-parallel", 0, 0, 3));
-  if (arguments.has("--annotate")) {
-    const Annotations of_file = load_annotations(arguments.text("--annotate"));
-    if (!of_file.nodes.empty() && request.parallel == Parallel::data_parallel)
-      throw error("--annotate {} and --parallel data_parallel exclude each other; use semi_auto_parallel",
-                  arguments.text("--annotate"));
-    request.annotations = merged(std::move(request.annotations), of_file);
-  }
-  if (arguments.has("--dataset-strategy"))
-    set_dataset_strategy(request.annotations, arguments.text("--dataset-strategy"));
-  Plan plan = make_plan(graph, request);
+  Plan plan =
+      arguments.has("--plan") ? loaded_plan(arguments, model, graph) : made_plan(arguments, model, graph);
+  for (const std::string& notice : arguments.notices) terminal.err << notice << "\n";
   for (const std::string& line : plan.log) terminal.err << line << "\n";
   return plan;
 }

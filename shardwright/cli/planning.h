@@ -26,6 +26,10 @@ OptimizerChoice optimizer_of(const Arguments& arguments);
 /// How many devices the plan will be for.
 int devices_of(const Arguments& arguments);
 
+/// How it will be planned, and by which search where one is asked for.
+Parallel mode_of(const Arguments& arguments);
+const Searcher& search_of(const Arguments& arguments);
+
 /// What the flags say of the network; plan files keep it.
 Origin origin_of(const Arguments& arguments);
 

@@ -24,7 +24,8 @@ class Arguments {
  public:
   std::map<std::string, std::string> flags;
   std::vector<std::string> positionals;
-  std::vector<std::string> words;  // the whole command line, from the verb on
+  std::vector<std::string> words;    // the whole command line, from the verb on
+  std::vector<std::string> notices;  // to be told beside what was planned, a line each
 
   bool has(const std::string& flag) const { return flags.contains(flag); }
   std::string text(const std::string& flag, const std::string& otherwise = "") const;

@@ -129,6 +129,16 @@ TEST(Train, median_of_fewer_steps_than_are_left_out_is_that_of_the_last) {
   }
 }
 
+TEST(Train, takes_a_configuration_file) {
+  const std::string path = scratch_folder() + "/c.yaml";
+  std::ofstream(path)
+      << "parallel: {parallel_mode: 0, auto_pipeline: True}\nrunner_config: {batch_size: 3}\n";
+  const Outcome o = run({"train", "matmul_chain", "--devices", "4", "--steps", "1", "--config", path});
+  ASSERT_EQ(o.status, 0) << o.err;
+  EXPECT_NE(o.out.find("data_parallel"), o.out.npos) << o.out;
+  EXPECT_TRUE(o.err.starts_with("config " + path + ": auto_pipeline is not active yet\n")) << o.err;
+}
+
 TEST(Train, prints_the_lines_of_the_seeds) {
   const Outcome o = run({"train", "matmul_chain", "--steps", "2"});
   ASSERT_EQ(o.status, 0) << o.err;

@@ -1,0 +1,421 @@
+#include "shardwright/cli/config_file.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <filesystem>
+#include <set>
+
+#include "shardwright/base/text.h"
+
+namespace shardwright {
+namespace {
+
+constexpr std::int64_t most = 1LL << 40;
+
+using Names = std::vector<std::string>;
+
+// Keys that are read are marked in the functions below; the others of these lists are known and passed over.
+const Names& top_keys() {
+  static const Names names{"autotune_per_step",
+                           "auto_trans_ckpt",
+                           "auto_tune",
+                           "batch_size",
+                           "calculate_per_token_loss",
+                           "callbacks",
+                           "context",
+                           "data_simplification",
+                           "do_eval",
+                           "enable_mindio_ttp_save_ckpt",
+                           "eval_callbacks",
+                           "eval_dataset",
+                           "eval_dataset_task",
+                           "eval_epoch_interval",
+                           "eval_step_interval",
+                           "filepath_prefix",
+                           "generation",
+                           "gradient_accumulation_steps",
+                           "grouped_lr_schedule",
+                           "ignore_data_skip",
+                           "init_start_profile",
+                           "layer_decay",
+                           "layer_scale",
+                           "load_checkpoint",
+                           "load_ckpt_async",
+                           "load_ckpt_format",
+                           "lr_scale",
+                           "lr_scale_factor",
+                           "lr_schedule",
+                           "metric",
+                           "micro_batch_interleave_num",
+                           "model",
+                           "moe_config",
+                           "monitor_config",
+                           "only_save_strategy",
+                           "optimizer",
+                           "output_dir",
+                           "parallel",
+                           "parallel_config",
+                           "print_separate_loss",
+                           "processor",
+                           "profile",
+                           "profile_communication",
+                           "profile_memory",
+                           "profile_output",
+                           "profile_rank_ids",
+                           "profile_start_step",
+                           "profile_stop_step",
+                           "profiler_level",
+                           "recompute_config",
+                           "remote_save_url",
+                           "remove_redundancy",
+                           "resume_training",
+                           "run_mode",
+                           "runner_config",
+                           "runner_wrapper",
+                           "seed",
+                           "src_strategy_path_or_dir",
+                           "swap_config",
+                           "train_dataset",
+                           "train_dataset_task",
+                           "trainer",
+                           "transform_process_num",
+                           "use_graceful_exit",
+                           "use_legacy",
+                           "use_parallel"};
+  return names;
+}
+
+const Names& parallel_keys() {
+  static const Names names{"all_reduce_fusion_config",
+                           "auto_pipeline",
+                           "comm_fusion",
+                           "communi_parallel_mode",
+                           "dataset_strategy",
+                           "device_num",
+                           "elementwise_op_strategy_follow",
+                           "enable_alltoall",
+                           "enable_parallel_optimizer",
+                           "force_fp32_communication",
+                           "full_batch",
+                           "fully_use_devices",
+                           "global_rank",
+                           "gradient_fp32_sync",
+                           "gradients_mean",
+                           "group_ckpt_save_file",
+                           "loss_repeated_mean",
+                           "parallel_mode",
+                           "parallel_optimizer_config",
+                           "parameter_broadcast",
+                           "pipeline_config",
+                           "pipeline_result_broadcast",
+                           "pipeline_stages",
+                           "search_mode",
+                           "strategy_ckpt_config",
+                           "strategy_ckpt_load_file",
+                           "strategy_ckpt_save_file"};
+  return names;
+}
+
+const Names& parallel_config_keys() {
+  static const Names names{"context_parallel",
+                           "context_parallel_algo",
+                           "data_parallel",
+                           "expert_parallel",
+                           "gradient_accumulation_steps",
+                           "gradient_aggregation_group",
+                           "mem_coeff",
+                           "micro_batch_num",
+                           "model_parallel",
+                           "optimizer_shard",
+                           "pipeline_stage",
+                           "recompute",
+                           "select_recompute",
+                           "seq_split_num",
+                           "ulysses_degree_in_cp",
+                           "use_seq_parallel",
+                           "vocab_emb_dp"};
+  return names;
+}
+
+const Names& runner_keys() {
+  static const Names names{"batch_size",
+                           "epochs",
+                           "global_batch_size",
+                           "gradient_accumulation_steps",
+                           "has_trained_epoches",
+                           "has_trained_steps",
+                           "image_size",
+                           "initial_epoch",
+                           "mini_batch_size",
+                           "num_classes",
+                           "per_epoch_size",
+                           "per_batch_size",
+                           "sink_mode",
+                           "sink_size",
+                           "stop_step"};
+  return names;
+}
+
+const Names& optimizer_keys() {
+  static const Names names{"gradient_accumulation_shard", "optimizer_level", "optimizer_weight_shard_size",
+                           "parallel_optimizer_threshold"};
+  return names;
+}
+
+/// A map of keys. Absent, null and `None` are the same.
+class Section {
+ public:
+  /// `known` empty: the keys are another part's.
+  Section(const YAML::Node& node, std::string name, const Names& known = {})
+      : node_(node), name_(std::move(name)) {
+    if (!node.IsDefined() || node.IsNull()) return;
+    if (!node.IsMap()) throw error("{} should be a map of keys", name_.empty() ? "the file" : name_);
+    std::set<std::string> seen;
+    for (const auto& entry : node) {
+      const std::string key = entry.first.Scalar();
+      if (!seen.insert(key).second) throw error("{} is given twice", path_of(key));
+      if (!known.empty() && std::find(known.begin(), known.end(), key) == known.end())
+        throw error("{} is unknown{}", path_of(key), near_names(key, known));
+    }
+  }
+
+  bool has(const std::string& key) const {
+    if (!node_.IsDefined() || !node_.IsMap()) return false;
+    const YAML::Node value = node_[key];
+    return value.IsDefined() && !value.IsNull() && !(value.IsScalar() && value.Scalar() == "None");
+  }
+  YAML::Node at(const std::string& key) const { return has(key) ? node_[key] : YAML::Node(); }
+  Section section(const std::string& key, const Names& known = {}) const {
+    return Section(at(key), path_of(key), known);
+  }
+
+  std::optional<std::string> text(const std::string& key) const {
+    if (!has(key)) return std::nullopt;
+    if (!node_[key].IsScalar()) throw error("{} should be one value", path_of(key));
+    return node_[key].Scalar();
+  }
+  std::optional<bool> flag(const std::string& key) const {
+    const auto value = text(key);
+    if (!value) return std::nullopt;
+    bool out = false;
+    if (!YAML::convert<bool>::decode(node_[key], out))
+      throw error("{}: '{}' should be True or False", path_of(key), *value);
+    return out;
+  }
+  bool is_on(const std::string& key) const { return flag(key).value_or(false); }
+  std::optional<std::int64_t> count(const std::string& key) const {
+    const auto value = text(key);
+    if (!value) return std::nullopt;
+    const auto n = to_integer(*value);
+    if (!n || *n < 1 || *n > most)
+      throw error("{}: '{}' should be an integer from 1 on", path_of(key), *value);
+    return n;
+  }
+  std::optional<double> positive(const std::string& key) const {
+    const auto value = text(key);
+    if (!value) return std::nullopt;
+    const auto x = to_number(*value);
+    if (!x || *x <= 0) throw error("{}: '{}' should be a number above 0", path_of(key), *value);
+    return x;
+  }
+  std::string path_of(const std::string& key) const { return name_.empty() ? key : name_ + "." + key; }
+
+ private:
+  YAML::Node node_;
+  std::string name_;
+};
+
+/// One of two places where the same may stand, or both if they agree.
+struct Place {
+  const Section& section;
+  std::string key;
+};
+std::optional<std::int64_t> agreed(const std::vector<Place>& places) {
+  std::optional<std::int64_t> out;
+  std::string where;
+  for (const auto& [section, key] : places) {
+    const auto n = section.count(key);
+    if (!n) continue;
+    if (out && *out != *n)
+      throw error("{} is {} but {} is {}; they should say the same", where, *out, section.path_of(key), *n);
+    out = n;
+    where = section.path_of(key);
+  }
+  return out;
+}
+
+std::optional<Parallel> mode_of(const Section& parallel) {
+  const auto value = parallel.text("parallel_mode");
+  if (!value) return std::nullopt;
+  std::string name = *value;
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); });
+  constexpr std::array modes{Parallel::data_parallel, Parallel::semi_auto_parallel, Parallel::auto_parallel,
+                             Parallel::stand_alone};
+  for (std::size_t i = 0; i < modes.size(); ++i) {
+    const bool has_number = modes[i] != Parallel::stand_alone;
+    if (name == name_of(modes[i]) || (has_number && name == std::to_string(i))) return modes[i];
+  }
+  throw error(
+      "{}: '{}' should be 0 (data_parallel), 1 (semi_auto_parallel), 2 (auto_parallel) or stand_alone",
+      parallel.path_of("parallel_mode"), *value);
+}
+
+/// `[[8, 1], [8]]` as `((8, 1), (8,))`.
+std::string splits_of(const YAML::Node& list, const std::string& where) {
+  std::vector<TensorSplit> out;
+  for (const YAML::Node& input : list) {
+    if (!input.IsSequence() || input.size() == 0)
+      throw error("{} should be full_batch, data_parallel or a list with a list of integers for each input",
+                  where);
+    TensorSplit& split = out.emplace_back();
+    for (const YAML::Node& parts : input) {
+      const auto n = parts.IsScalar() ? to_integer(parts.Scalar()) : std::nullopt;
+      if (!n || *n < 1) throw error("{}: parts of a dim should be integers from 1 on", where);
+      split.parts.push_back(*n);
+    }
+  }
+  return to_text(out);
+}
+
+void read_dataset(Config& c, const Section& parallel) {
+  const std::string where = parallel.path_of("dataset_strategy");
+  const YAML::Node strategy = parallel.at("dataset_strategy");
+  if (strategy.IsSequence()) c.dataset_strategy = splits_of(strategy, where);
+  if (strategy.IsMap()) splits_of(strategy, where);  // says what it should be
+  if (strategy.IsScalar()) c.dataset_strategy = strategy.Scalar();
+  const std::string& word = c.dataset_strategy;
+  if (strategy.IsScalar() && word != "full_batch" && word != "data_parallel")
+    throw error("{}: '{}' should be full_batch, data_parallel or a list of splits", where, word);
+
+  const auto full = parallel.flag("full_batch");
+  if (full && !word.empty() && *full != (word == "full_batch"))
+    throw error("{} is {} but {} is {}; full_batch: True is the same as dataset_strategy: full_batch",
+                parallel.path_of("full_batch"), *full ? "True" : "False", where, word);
+  c.is_full_batch = full.value_or(word == "full_batch");
+  if (full && word.empty()) c.dataset_strategy = *full ? "full_batch" : "data_parallel";
+}
+
+void read_optimizer_parallel(Config& c, const Section& parallel, const Section& parallel_config) {
+  const Section settings = parallel.section("parallel_optimizer_config", optimizer_keys());
+  const std::string level = settings.text("optimizer_level").value_or("level1");
+  const Names levels{"level1", "level2", "level3"};
+  const auto it = std::find(levels.begin(), levels.end(), level);
+  if (it == levels.end())
+    throw error("{}: '{}' should be level1, level2 or level3", settings.path_of("optimizer_level"), level);
+  const auto shard = parallel_config.flag("optimizer_shard");
+  if (!parallel.flag("enable_parallel_optimizer").value_or(shard.value_or(false))) return;
+  c.optimizer_parallel = it - levels.begin() + 1;
+  if (settings.is_on("gradient_accumulation_shard"))
+    c.optimizer_parallel = std::max<std::int64_t>(2, c.optimizer_parallel);
+  for (const char* key : {"parallel_optimizer_threshold", "optimizer_weight_shard_size"})
+    if (settings.text(key).value_or("-1") != "-1") c.inactive.push_back(key);
+}
+
+/// What the batch is multiplied with.
+void read_batch(Config& c, const Section& top, const Section& parallel, const Section& parallel_config) {
+  const Section runner = top.section("runner_config", runner_keys());
+  c.batch_size = agreed({{runner, "batch_size"}, {top, "batch_size"}});
+  // The runner's batch size takes the place of the dataset's.
+  if (!c.batch_size) c.batch_size = top.section("train_dataset").count("batch_size");
+  c.epochs = runner.count("epochs");
+  const std::string steps = "gradient_accumulation_steps";
+  c.accumulation = agreed({{runner, steps}, {top, steps}, {parallel_config, steps}}).value_or(1);
+  c.interleave = top.count("micro_batch_interleave_num").value_or(1);
+  c.data_parallel = parallel_config.count("data_parallel").value_or(1);
+  c.micro_batches = parallel_config.count("micro_batch_num").value_or(1);
+  c.stages = agreed({{parallel_config, "pipeline_stage"}, {parallel, "pipeline_stages"}}).value_or(1);
+}
+
+void check_batch(Config& c) {
+  if (c.mode == Parallel::stand_alone) {  // the rest of the file is for more than one device
+    c.is_full_batch = false;
+    c.stages = 1;
+  }
+  if (c.stages > 1 && c.micro_batches < c.stages)
+    throw error("parallel_config.micro_batch_num is {} but there are {} stages; each needs a micro-batch",
+                c.micro_batches, c.stages);
+  if (c.mode != Parallel::data_parallel || !c.is_full_batch) return;
+  throw error(
+      "parallel.full_batch is True but parallel.parallel_mode is data_parallel, which splits the batch");
+}
+
+/// What is asked for and not there yet.
+void note_inactive(Config& c, const Section& top, const Section& parallel, const Section& parallel_config) {
+  const auto note = [&](const std::string& key, auto is_asked) {
+    if (is_asked) c.inactive.push_back(key);
+  };
+  const auto above_1 = [](const Section& section, const std::string& key) {
+    return section.count(key).value_or(1) > 1;
+  };
+  note("gradient_accumulation_steps", c.accumulation > 1 && c.stages == 1);
+  note("micro_batch_interleave_num", c.interleave > 1);
+  const Section recompute = top.section("recompute_config");
+  for (const Section* section : {&recompute, &parallel_config})
+    for (const char* key : {"recompute", "select_recompute"}) {
+      const YAML::Node value = section->at(key);
+      note(key, value.IsSequence() || value.IsMap() || (value.IsScalar() && section->is_on(key)));
+    }
+  if (c.mode == Parallel::stand_alone) return;
+  note("auto_pipeline", parallel.is_on("auto_pipeline"));
+  note("pipeline_stage", c.stages > 1);
+  note("comm_fusion", parallel.has("comm_fusion"));
+  const Section files =
+      parallel.section("strategy_ckpt_config", {"load_file", "only_trainable_params", "save_file"});
+  for (const char* key : {"strategy_ckpt_load_file", "strategy_ckpt_save_file"})
+    note(key, !parallel.text(key).value_or("").empty());
+  for (const char* key : {"load_file", "save_file"}) note(key, !files.text(key).value_or("").empty());
+  note("expert_parallel", above_1(parallel_config, "expert_parallel"));
+  // A search finds these; without one, annotations say them.
+  if (c.mode != Parallel::semi_auto_parallel) return;
+  for (const char* key : {"model_parallel", "context_parallel"}) note(key, above_1(parallel_config, key));
+  note("use_seq_parallel", parallel_config.is_on("use_seq_parallel"));
+}
+
+Config config_of(const YAML::Node& node) {
+  const Section top(node, "", top_keys());
+  if (!node.IsMap()) throw error("the file should be a map of keys");
+  const Section parallel = top.section("parallel", parallel_keys());
+  const Section parallel_config = top.section("parallel_config", parallel_config_keys());
+  Config c;
+  c.mode = mode_of(parallel);
+  if (const auto use = top.flag("use_parallel"); use && !*use) c.mode = Parallel::stand_alone;
+  c.devices = parallel.count("device_num");
+  c.search = parallel.text("search_mode").value_or("");
+  c.mem_coeff = parallel_config.positive("mem_coeff");
+  c.fully_use_devices = parallel.flag("fully_use_devices");
+  c.elementwise_follow = parallel.flag("elementwise_op_strategy_follow");
+  read_dataset(c, parallel);
+  read_optimizer_parallel(c, parallel, parallel_config);
+  read_batch(c, top, parallel, parallel_config);
+  check_batch(c);
+  note_inactive(c, top, parallel, parallel_config);
+  return c;
+}
+
+}  // namespace
+
+Config load_config(const std::string& path) try {
+  if (!std::filesystem::is_regular_file(path)) throw io_error("cannot be read");
+  return config_of(YAML::LoadFile(path));
+} catch (const YAML::Exception& e) {
+  throw error("config {}: line {}: {}", path, e.mark.line + 1, e.msg);
+} catch (const Error& e) {
+  throw with_context(e, "config " + path);
+}
+
+std::optional<std::int64_t> global_batch(const Config& c, std::int64_t devices) {
+  if (!c.batch_size) return std::nullopt;
+  std::int64_t out = *c.batch_size;
+  for (const std::int64_t factor : {c.is_full_batch ? c.data_parallel : devices, c.interleave,
+                                    c.stages > 1 ? c.micro_batches : c.accumulation}) {
+    if (out > most / factor) throw error("the global batch would be above {} samples", most);
+    out *= factor;
+  }
+  return out;
+}
+
+}  // namespace shardwright
