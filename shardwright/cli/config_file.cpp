@@ -165,6 +165,18 @@ const Names& optimizer_keys() {
   return names;
 }
 
+/// Near names among `known`, or the section in which `key` stands.
+std::string near_keys(const std::string& key, const Names& known) {
+  const std::vector<std::pair<std::string, const Names*>> sections{
+      {"parallel", &parallel_keys()},
+      {"parallel_config", &parallel_config_keys()},
+      {"runner_config", &runner_keys()}};
+  for (const auto& [name, keys] : sections)
+    if (std::find(keys->begin(), keys->end(), key) != keys->end())
+      return fmt::format(" (did you mean {}.{}?)", name, key);
+  return near_names(key, known);
+}
+
 /// A map of keys. Absent, null and `None` are the same.
 class Section {
  public:
@@ -178,7 +190,7 @@ class Section {
       const std::string key = entry.first.Scalar();
       if (!seen.insert(key).second) throw error("{} is given twice", path_of(key));
       if (!known.empty() && std::find(known.begin(), known.end(), key) == known.end())
-        throw error("{} is unknown{}", path_of(key), near_names(key, known));
+        throw error("{} is unknown{}", path_of(key), near_keys(key, known));
     }
   }
 
