@@ -188,6 +188,7 @@ class Section {
     std::set<std::string> seen;
     for (const auto& entry : node) {
       const std::string key = entry.first.Scalar();
+      if (key.empty()) throw error("{}: a key should be a name", name_.empty() ? "the file" : name_);
       if (!seen.insert(key).second) throw error("{} is given twice", path_of(key));
       if (!known.empty() && std::find(known.begin(), known.end(), key) == known.end())
         throw error("{} is unknown{}", path_of(key), near_keys(key, known));
@@ -278,11 +279,15 @@ std::optional<Parallel> mode_of(const Section& parallel) {
 
 /// `[[8, 1], [8]]` as `((8, 1), (8,))`.
 std::string splits_of(const YAML::Node& list, const std::string& where) {
-  std::vector<TensorSplit> out;
-  for (const YAML::Node& input : list) {
-    if (!input.IsSequence() || input.size() == 0)
+  const auto check = [&](const YAML::Node& node) {
+    if (!node.IsSequence() || node.size() == 0)
       throw error("{} should be full_batch, data_parallel or a list with a list of integers for each input",
                   where);
+  };
+  std::vector<TensorSplit> out;
+  check(list);
+  for (const YAML::Node& input : list) {
+    check(input);
     TensorSplit& split = out.emplace_back();
     for (const YAML::Node& parts : input) {
       const auto n = parts.IsScalar() ? to_integer(parts.Scalar()) : std::nullopt;
@@ -296,12 +301,14 @@ std::string splits_of(const YAML::Node& list, const std::string& where) {
 void read_dataset(Config& c, const Section& parallel) {
   const std::string where = parallel.path_of("dataset_strategy");
   const YAML::Node strategy = parallel.at("dataset_strategy");
-  if (strategy.IsSequence()) c.dataset_strategy = splits_of(strategy, where);
-  if (strategy.IsMap()) splits_of(strategy, where);  // says what it should be
-  if (strategy.IsScalar()) c.dataset_strategy = strategy.Scalar();
-  const std::string& word = c.dataset_strategy;
-  if (strategy.IsScalar() && word != "full_batch" && word != "data_parallel")
-    throw error("{}: '{}' should be full_batch, data_parallel or a list of splits", where, word);
+  std::string& word = c.dataset_strategy;
+  if (strategy.IsScalar()) {
+    word = strategy.Scalar();
+    if (word != "full_batch" && word != "data_parallel")
+      throw error("{}: '{}' should be full_batch, data_parallel or a list of splits", where, word);
+  } else if (strategy.IsDefined() && !strategy.IsNull()) {
+    word = splits_of(strategy, where);
+  }
 
   const auto full = parallel.flag("full_batch");
   if (full && !word.empty() && *full != (word == "full_batch"))
