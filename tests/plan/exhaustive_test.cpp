@@ -2,6 +2,7 @@
 
 #include "shardwright/autodiff/train_step.h"
 #include "shardwright/frontend/model.h"
+#include "shardwright/graph/text.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/simulate/estimate.h"
 
@@ -51,6 +52,27 @@ TEST(Exhaustive, fully_use_devices_compares_only_what_uses_all_or_none) {
   EXPECT_TRUE(parts({}).starts_with("compared 98 plans")) << parts({});
   EXPECT_TRUE(parts({.fully_use_devices = true}).starts_with("compared 24 plans"))
       << parts({.fully_use_devices = true});
+}
+
+TEST(Exhaustive, elementwise_follow_leaves_out_what_is_redistributed) {
+  // One axis of 2: the matmul has m, k, n or none, relu two dims or none, the mean two dims (both summed) or none.
+  // relu is read as it lies if the mean has the same split: 3 pairs of 9, each with 4 matmuls.
+  Graph graph = parse_graph(R"(
+%x = input f32[2, 4]
+%w = param f32[4, 2]
+%y = matmul %x, %w
+%z = relu %y
+%loss = reduce_mean %z
+output %loss
+)");
+  add_train_step(graph, graph.outputs.front(), {});
+  const auto compared = [&](const SearchOptions& options) {
+    return make_plan(graph, {.devices = 2, .search = "exhaustive", .options = options, .price = step_seconds})
+        .compared;
+  };
+  EXPECT_TRUE(compared({}).starts_with("compared 36 plans")) << compared({});
+  EXPECT_TRUE(compared({.elementwise_follow = true}).starts_with("compared 12 plans"))
+      << compared({.elementwise_follow = true});
 }
 
 TEST(Exhaustive, takes_the_fastest_plan_that_fits) {

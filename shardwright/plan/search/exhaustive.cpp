@@ -3,14 +3,16 @@
 //
 //   best = argmin over (s_1, ..., s_n) in C_1 x ... x C_n of price(s_1, ..., s_n)
 //
-// C_i are the legal strategies of node i without partial operands; a fixed node has one; with
-// fully_use_devices only those that use all devices or none. Ties go to the first
-// in the order of the candidates. Complexity: product of |C_i| lowerings; refused above `most_plans`.
+// C_i are the legal strategies of node i without partial operands, with fully_use_devices only those that use all
+// devices or none; a fixed node has one. With elementwise_follow combinations that redistribute a point-wise
+// operator's result are left out. Ties go to the first in the order of the candidates.
+// Complexity: product of |C_i| lowerings; refused above `most_plans`.
 
 #include <algorithm>
 
 #include "shardwright/base/error.h"
 #include "shardwright/graph/op.h"
+#include "shardwright/plan/contradictions.h"
 #include "shardwright/plan/problem.h"
 
 namespace shardwright::search {
@@ -52,8 +54,83 @@ Space space_of(const Problem& problem, const SearchOptions& options) {
   return out;
 }
 
+class Exhaustive {
+ public:
+  Exhaustive(const Problem& problem, const SearchOptions& options, Space space)
+      : problem_(problem),
+        options_(options),
+        space_(std::move(space)),
+        current_(problem.graph->nodes.size()),
+        choice_(space_.nodes.size(), 0) {}
+
+  SearchResult run() {
+    do {
+      for (std::size_t i = 0; i < choice_.size(); ++i)
+        current_[at(space_.nodes[i])] = &space_.candidates[i][choice_[i]];
+      if (is_wanted()) compare();
+    } while (advance());
+    if (compared_ == 0)
+      return {.status = SearchStatus::infeasible,
+              .violation = "every combination redistributes the result of a point-wise operator"};
+    return result();
+  }
+
+ private:
+  static std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+  bool is_wanted() const {
+    return !options_.elementwise_follow ||
+           !unfollowed(problem_, [&](NodeId id) { return current_[at(id.index)]; });
+  }
+
+  void compare() {
+    std::vector<Strategy> strategies(current_.size());
+    for (int n : space_.nodes) strategies[at(n)] = *current_[at(n)];
+    const double seconds = problem_.price(strategies);
+    if (compared_ == 0 || seconds < least_) {
+      least_ = seconds;
+      best_ = choice_;
+    }
+    if (seconds < unfit_seconds)
+      most_ = std::max(most_, seconds);
+    else
+      ++unfit_;
+    ++compared_;
+  }
+
+  /// To the next combination, as an odometer; false behind the last.
+  bool advance() {
+    std::size_t i = choice_.size();
+    while (i > 0 && ++choice_[i - 1] == space_.candidates[i - 1].size()) choice_[--i] = 0;
+    return i > 0;
+  }
+
+  SearchResult result() const {
+    SearchResult out{.status = SearchStatus::optimal, .violation = {}, .lower_bound_seconds = least_};
+    out.compared = fmt::format("compared {} plans{}: {:.3g} to {:.3g} s a step", compared_,
+                               unfit_ ? fmt::format(", of which {} do not fit", unfit_) : "", least_, most_);
+    out.choices.resize(current_.size());
+    for (std::size_t i = 0; i < space_.nodes.size(); ++i) {
+      const std::size_t n = at(space_.nodes[i]);
+      const bool is_fixed = problem_.constraints.strategies[n].has_value();
+      out.choices[n] = {space_.candidates[i][best_[i]], is_fixed
+                                                            ? problem_.constraints.reasons[n]
+                                                            : "part of the cheapest of all combinations"};
+    }
+    return out;
+  }
+
+  const Problem& problem_;
+  const SearchOptions& options_;
+  const Space space_;
+  std::vector<const Strategy*> current_;  // per node of the graph
+  std::vector<std::size_t> choice_, best_;
+  double least_ = 0, most_ = 0;
+  int compared_ = 0, unfit_ = 0;
+};
+
 SearchResult run(const Problem& problem, const SearchOptions& options) {
-  const Space space = space_of(problem, options);
+  Space space = space_of(problem, options);
   if (space.size() > most_plans)
     return {.status = SearchStatus::infeasible,
             .violation = fmt::format(
@@ -61,40 +138,7 @@ SearchResult run(const Problem& problem, const SearchOptions& options) {
                 "operators or use another search",
                 space.size(), most_plans)};
   require(static_cast<bool>(problem.price), "exhaustive search needs a price");
-
-  std::vector<Strategy> current(problem.graph->nodes.size());
-  std::vector<std::size_t> choice(space.nodes.size(), 0), best;
-  double least = 0, most = 0;
-  int compared = 0, unfit = 0;
-  for (;;) {  // an odometer over the candidates
-    for (std::size_t i = 0; i < choice.size(); ++i)
-      current[static_cast<std::size_t>(space.nodes[i])] = space.candidates[i][choice[i]];
-    const double seconds = problem.price(current);
-    if (compared == 0 || seconds < least) {
-      least = seconds;
-      best = choice;
-    }
-    if (seconds < unfit_seconds)
-      most = std::max(most, seconds);
-    else
-      ++unfit;
-    ++compared;
-    std::size_t i = choice.size();
-    while (i > 0 && ++choice[i - 1] == space.candidates[i - 1].size()) choice[--i] = 0;
-    if (i == 0) break;
-  }
-
-  SearchResult out{.status = SearchStatus::optimal, .violation = {}, .lower_bound_seconds = least};
-  out.compared = fmt::format("compared {} plans{}: {:.3g} to {:.3g} s a step", compared,
-                             unfit ? fmt::format(", of which {} do not fit", unfit) : "", least, most);
-  out.choices.resize(problem.graph->nodes.size());
-  for (std::size_t i = 0; i < space.nodes.size(); ++i) {
-    const auto n = static_cast<std::size_t>(space.nodes[i]);
-    const bool is_fixed = problem.constraints.strategies[n].has_value();
-    out.choices[n] = {space.candidates[i][best[i]],
-                      is_fixed ? problem.constraints.reasons[n] : "part of the cheapest of all combinations"};
-  }
-  return out;
+  return Exhaustive(problem, options, std::move(space)).run();
 }
 
 }  // namespace
@@ -104,7 +148,7 @@ std::vector<Searcher> exhaustive() {
            .aliases = {},
            .doc = "compare every combination of strategies (small networks)",
            .ignores = {Setting::costs, Setting::order, Setting::mem_coeff, Setting::fold_layers,
-                       Setting::described, Setting::elementwise_follow, Setting::log},
+                       Setting::described, Setting::log},
            .run = run}};
 }
 
