@@ -42,7 +42,7 @@ void report(const Arguments& arguments, const Model& model, const Plan& plan, Te
   if (arguments.has("--json"))
     terminal.out << document(plan, e) << "\n";
   else
-    terminal.out << plan_table(plan, e);
+    terminal.out << plan_table(plan, e, Explainer(model.graph, plan).shares());
 }
 
 }  // namespace shardwright

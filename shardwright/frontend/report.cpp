@@ -3,12 +3,108 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <map>
 
 #include "shardwright/base/text.h"
 
 namespace shardwright {
 namespace {
+
+/// What is said of one neighbour: `from relu1: no communication`.
+struct Remark {
+  std::string whom;  // empty: it is about no neighbour
+  std::string text;
+};
+
+std::vector<Remark> remarks_of(std::string_view reason) {
+  constexpr std::string_view nothing = ": no communication", changed = ", changed to move less in all";
+  const bool has_changed = reason.ends_with(changed);
+  if (has_changed) reason.remove_suffix(changed.size());
+  std::vector<Remark> out;
+  for (std::string_view text : split(reason, ';')) {
+    text = trim(text);
+    if (!text.ends_with(nothing)) {
+      out.push_back({"", std::string(text)});
+      continue;
+    }
+    text.remove_suffix(nothing.size());
+    for (std::string_view direction : {"from ", "to ", "data "})
+      if (text.starts_with(direction)) text.remove_prefix(direction.size());
+    out.push_back({std::string(text), ""});
+  }
+  if (has_changed) out.push_back({"", std::string(changed.substr(2))});
+  return out;
+}
+
+/// `other` as seen from `name`: without the leading parts that both have, perhaps with other numbers.
+std::string relative(std::string_view other, std::string_view name) {
+  for (;;) {
+    const std::size_t dot = other.find('.'), same = name.find('.');
+    if (dot == other.npos || same == name.npos) break;
+    if (without_numbers(std::string(other.substr(0, dot))) !=
+        without_numbers(std::string(name.substr(0, same))))
+      break;
+    other.remove_prefix(dot + 1);
+    name.remove_prefix(same + 1);
+  }
+  return std::string(other);
+}
+
+/// Operators with equal keys differ in numbers of their names only.
+std::string key_of(const PlannedOperator& op, const OperatorShare& share) {
+  std::string out =
+      fmt::format("{}|{}|{}|{}|{}|{}", op.kind, strategy_text(op), op.mesh, op.out, op.is_fixed, share.call);
+  for (const Remark& r : remarks_of(op.reason)) out += "|" + without_numbers(r.text);
+  return out;
+}
+
+std::string collectives_text(const OperatorCost& cost) {
+  std::string out;
+  for (const Traffic& t : cost.traffic) {
+    out += fmt::format("{}{}{} {}", out.empty() ? "" : ", ", t.count > 1 ? fmt::format("{} ", t.count) : "",
+                       name_of(t.kind), bytes_text(t.bytes));
+    if (!t.axes.empty()) out += " over " + t.axes;
+    out += fmt::format(" {}", name_of(t.phase));
+  }
+  return out;
+}
+
+std::string operator_table(const Plan& plan, const std::vector<OperatorShare>& shares) {
+  double seconds = 0, bytes = 0;
+  for (const OperatorShare& s : shares) {
+    seconds += s.cost.seconds();
+    bytes += static_cast<double>(s.cost.bytes());
+  }
+  Rows rows{{"operator", "strategy", "parts of inputs", "time", "memory", "collectives; why"}};
+  for (const FoldedName& row : table_rows(plan, shares)) {
+    double row_seconds = 0, row_bytes = 0;
+    for (std::size_t i : row.members) {
+      row_seconds += shares[i].cost.seconds();
+      row_bytes += static_cast<double>(shares[i].cost.bytes());
+    }
+    const std::size_t typical = row.members[row.members.size() / 2];
+    const PlannedOperator& op = plan.operators[typical];
+    const std::string collectives = collectives_text(shares[typical].cost), reason = compact_reason(op);
+    rows.push_back({row.name, strategy_text(op), integers_text(op.in), percent_text(row_seconds, seconds),
+                    percent_text(row_bytes, bytes),
+                    collectives + (collectives.empty() || reason.empty() ? "" : "; ") + reason});
+  }
+  return aligned(rows, {.begin = 3, .end = 5});
+}
+
+std::string totals(const Estimate& e) {
+  std::string collectives;
+  for (const auto& [kind, count] : e.collectives)
+    collectives += fmt::format("{}{} {}", collectives.empty() ? "" : ", ", count, kind);
+  return fmt::format(
+      "per device: {} parameters, {} optimizer state, {} in all\n"
+      "per step: {} compute, {} communication; {} received by a device{}{}\n",
+      bytes_text(e.parameter_bytes), bytes_text(e.state_bytes), bytes_text(e.arena_bytes),
+      seconds_text(e.compute_seconds), seconds_text(e.communication_seconds),
+      bytes_text(e.bytes_communicated), collectives.empty() ? "" : " in ", collectives);
+}
+
+}  // namespace
 
 std::string strategy_text(const PlannedOperator& op) {
   std::string out;
@@ -17,62 +113,55 @@ std::string strategy_text(const PlannedOperator& op) {
   return "{" + out + "}";
 }
 
-std::string integers_text(const PlannedOperator& op) {
-  std::vector<TensorSplit> splits;
-  for (const auto& parts : op.in) {
-    TensorSplit s;
-    s.parts = parts;
-    splits.push_back(std::move(s));
-  }
-  return to_text(splits);
+std::string percent_text(double part, double whole) {
+  return whole > 0 ? fmt::format("{:.1f}%", 100 * part / whole) : "-";
 }
 
-using Row = std::array<std::string, 4>;
-
-std::string aligned(const std::vector<Row>& rows) {
-  std::array<std::size_t, 4> width{};
-  for (const Row& row : rows)
-    for (std::size_t c = 0; c + 1 < row.size(); ++c) width[c] = std::max(width[c], row[c].size());
-  std::string out;
-  for (const Row& row : rows)
-    out += fmt::format("  {:{}}  {:{}}  {:{}}  {}\n", row[0], width[0], row[1], width[1], row[2], width[2],
-                       row[3]);
+std::vector<FoldedName> table_rows(const Plan& plan, const std::vector<OperatorShare>& shares) {
+  std::map<std::string, std::vector<std::size_t>> alike;
+  for (std::size_t i = 0; i < plan.operators.size(); ++i)
+    alike[key_of(plan.operators[i], shares[i])].push_back(i);
+  std::vector<FoldedName> out;
+  for (const auto& [key, members] : alike) {
+    std::vector<std::string> names;
+    for (std::size_t i : members) names.push_back(plan.operators[i].name);
+    for (FoldedName& row : folded(names)) {
+      for (std::size_t& m : row.members) m = members[m];
+      out.push_back(std::move(row));
+    }
+  }
+  std::ranges::sort(out, {}, [](const FoldedName& row) { return row.members.front(); });
   return out;
 }
 
-}  // namespace
-
-std::string bytes_text(std::int64_t bytes) {
-  const auto b = static_cast<double>(bytes);
-  if (bytes < 1000) return fmt::format("{} B", bytes);
-  if (bytes < 1000000) return fmt::format("{:.1f} KB", b / 1e3);
-  if (bytes < 1000000000) return fmt::format("{:.1f} MB", b / 1e6);
-  return fmt::format("{:.2f} GB", b / 1e9);
+std::string compact_reason(const PlannedOperator& op) {
+  std::vector<std::string> whom;
+  std::string rest;
+  for (const Remark& r : remarks_of(op.reason)) {
+    const std::string name = relative(r.whom, op.name);
+    if (r.whom.empty())
+      rest += (rest.empty() ? "" : "; ") + r.text;
+    else if (std::ranges::find(whom, name) == whom.end())
+      whom.push_back(name);
+  }
+  const std::string follows = whom.empty() ? "" : "follows " + join(whom, ", ");
+  std::string out = follows + (follows.empty() || rest.empty() ? "" : "; ") + rest;
+  if (!op.out.empty()) out += "; result " + op.out;
+  return out;
 }
 
-std::string plan_table(const Plan& plan, const Estimate& e) {
+std::string plan_table(const Plan& plan, const Estimate& e, const std::vector<OperatorShare>& shares) {
   std::string out =
       fmt::format("plan of {} on {} device{}, {}{}\n", plan.model, plan.devices, plan.devices == 1 ? "" : "s",
                   plan.parallel, plan.search.empty() ? "" : ", search " + plan.search);
   for (const Mesh& mesh : plan.meshes)
     if (mesh.axis_count() > 0) out += to_text(mesh) + "\n";
-  std::vector<Row> rows{{"operator", "strategy", "parts of inputs", "why"}};
-  for (const PlannedOperator& op : plan.operators)
-    rows.push_back({op.name, strategy_text(op), integers_text(op),
-                    op.reason + (op.out.empty() ? "" : "; result " + op.out)});
-  if (plan.devices > 1) out += aligned(rows);
+  if (plan.devices > 1) out += operator_table(plan, shares);
   const bool is_split = std::any_of(plan.operators.begin(), plan.operators.end(),
                                     [](const PlannedOperator& op) { return !op.strategy.empty(); });
   if (plan.devices > 1 && !is_split) out += "nothing is split: every device does the whole work\n";
   if (!plan.compared.empty()) out += plan.compared + "\n";
-  std::string collectives;
-  for (const auto& [kind, count] : e.collectives)
-    collectives += fmt::format("{}{} {}", collectives.empty() ? "" : ", ", count, kind);
-  out += fmt::format("per device: {} parameters, {} optimizer state, {} in all\n",
-                     bytes_text(e.parameter_bytes), bytes_text(e.state_bytes), bytes_text(e.arena_bytes));
-  out += fmt::format("per step: {} received by a device{}{}\n", bytes_text(e.bytes_communicated),
-                     collectives.empty() ? "" : " in ", collectives);
-  return out;
+  return out + totals(e);
 }
 
 }  // namespace shardwright

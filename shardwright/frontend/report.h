@@ -3,15 +3,26 @@
 
 #include <string>
 
+#include "shardwright/frontend/table.h"
 #include "shardwright/plan/plan.h"
 #include "shardwright/simulate/estimate.h"
+#include "shardwright/simulate/explain.h"
 
 namespace shardwright {
 
-/// Operators with their splits and why; then meshes, memory and communication per step.
-std::string plan_table(const Plan& plan, const Estimate& estimate);
+/// A row per operator, or for all of a kind in repeated layers: how it is split, its share of time and memory, the
+/// collectives that it causes, and why; then what a step takes. Shares are per planned operator.
+std::string plan_table(const Plan& plan, const Estimate& estimate, const std::vector<OperatorShare>& shares);
 
-/// `12.3 KB`
-std::string bytes_text(std::int64_t bytes);
+/// The table's rows: what each is called, and which planned operators it stands for.
+std::vector<FoldedName> table_rows(const Plan& plan, const std::vector<OperatorShare>& shares);
+
+/// What made the search choose; neighbours that cause no communication are followed: `follows relu1; to norm: ...`.
+std::string compact_reason(const PlannedOperator& op);
+
+/// `12.3%`
+std::string percent_text(double part, double whole);
+
+std::string strategy_text(const PlannedOperator& op);
 
 }  // namespace shardwright

@@ -11,6 +11,7 @@ struct TrainStep::State {
   Plan plan;
   std::vector<std::string> inputs;
   Estimate estimate;
+  Graph graph;
   std::unique_ptr<Session> session;
   std::vector<Tensor> aux;
 };
@@ -23,6 +24,7 @@ TrainStep::TrainStep(const ForwardFunction& forward, const InputTypes& inputs,
   state_->plan = std::move(network.plan);
   Program program = compile(network.graph, state_->plan, {.formats = cpu_formats});
   state_->estimate = estimate(program, cluster_called(state_->plan.cluster));
+  state_->graph = std::move(network.graph);
   state_->session = std::make_unique<Session>(std::move(program), SessionOptions{.seed = options.seed});
 }
 
@@ -47,6 +49,8 @@ void TrainStep::set_parameter(std::string_view name, const Tensor& value) {
   state_->session->set(name, value);
 }
 const Plan& TrainStep::plan() const { return state_->plan; }
-std::string TrainStep::explain() const { return plan_table(state_->plan, state_->estimate); }
+std::string TrainStep::explain() const {
+  return plan_table(state_->plan, state_->estimate, Explainer(state_->graph, state_->plan).shares());
+}
 
 }  // namespace shardwright

@@ -7,6 +7,7 @@
 
 #include "shardwright/graph/op.h"
 #include "shardwright/plan/annotations.h"
+#include "shardwright/plan/batch.h"
 #include "shardwright/plan/local_split.h"
 
 namespace shardwright {
@@ -45,43 +46,6 @@ CommonMeshes unify(const std::vector<Mesh>& matrices) {
   for (std::size_t i = 0; i < matrices.size(); ++i)
     out.axes_of.push_back(refined[at(out.mesh_of[i])].axes_of[place[i]]);
   return out;
-}
-
-/// Which dims of each value carry the batch: dim 0 of the inputs, and what rules make of it.
-std::vector<std::vector<bool>> batch_dims(const Graph& graph) {
-  std::vector<std::vector<bool>> is_batch(graph.values.size());
-  for (const Node& node : graph.nodes) {
-    if (node.phase != Phase::forward) break;
-    for (ValueId v : node.results) is_batch[at(v.index)].assign(graph.value(v).type.shape.size(), false);
-    if (node.op->kind == OpKind::input && !graph.value(node.results[0]).type.shape.empty())
-      is_batch[at(node.results[0].index)][0] = true;
-    if (node.op->kind != OpKind::compute) continue;
-    const Rule rule = rule_of(graph, node);
-    std::vector<bool> loops(rule.loops.size(), false);
-    for (std::size_t i = 0; i < node.operands.size(); ++i)
-      for (std::size_t d = 0; d < rule.operands[i].dims.size(); ++d)
-        if (is_batch[at(node.operands[i].index)][d] && !rule.operands[i].dims[d].empty())
-          loops[at(rule.operands[i].dims[d][0])] = true;
-    for (std::size_t i = 0; i < node.results.size(); ++i)
-      for (std::size_t d = 0; d < rule.results[i].dims.size(); ++d)
-        if (!rule.results[i].dims[d].empty() && loops[at(rule.results[i].dims[d][0])])
-          is_batch[at(node.results[i].index)][d] = true;
-  }
-  return is_batch;
-}
-
-/// The split of the batch over all devices, or nothing at all where the batch does not divide.
-Strategy batch_strategy(const Graph& graph, const Node& node, const std::vector<std::vector<bool>>& is_batch,
-                        const Mesh& mesh) {
-  const Rule rule = rule_of(graph, node);
-  for (std::size_t i = 0; i < node.operands.size(); ++i)
-    for (std::size_t d = 0; d < rule.operands[i].dims.size(); ++d) {
-      if (!is_batch[at(node.operands[i].index)][d] || rule.operands[i].dims[d].empty()) continue;
-      Strategy s = whole(rule);
-      s.loops[at(rule.operands[i].dims[d][0])] = mesh.all_axes();
-      if (!violation(rule, s, mesh)) return s;
-    }
-  return whole(rule);
 }
 
 /// An input is no operator: its first user is what can be annotated.

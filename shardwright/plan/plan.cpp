@@ -9,6 +9,7 @@
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/text.h"
 #include "shardwright/plan/contradictions.h"
+#include "shardwright/plan/leaves.h"
 
 namespace shardwright {
 namespace {
@@ -63,17 +64,6 @@ PlannedOperator planned_operator(const Graph& graph, NodeId id, const Choice& ch
   return out;
 }
 
-/// Which forward node reads `v` first, and as which operand; an invalid id if none does.
-std::pair<NodeId, std::size_t> first_forward_user(const Graph& graph, ValueId v) {
-  for (NodeId user : graph.node_ids()) {
-    const auto& operands = graph.node(user).operands;
-    const auto it = std::find(operands.begin(), operands.end(), v);
-    if (it != operands.end() && graph.node(user).phase == Phase::forward)
-      return {user, static_cast<std::size_t>(it - operands.begin())};
-  }
-  return {};
-}
-
 /// Leaves lie as their first forward user wants them, unless data have a layout of their own. States that no forward
 /// node reads are the optimizer's, and lie as their parameter does.
 std::map<std::string, std::string> leaf_layouts(const Graph& graph, const std::vector<Choice>& choices,
@@ -82,19 +72,18 @@ std::map<std::string, std::string> leaf_layouts(const Graph& graph, const std::v
   for (const Node& node : graph.nodes) {
     if (node.op->kind == OpKind::compute || node.op->kind == OpKind::step) continue;
     const ValueId v = node.results.front();
-    const auto [user, operand] = first_forward_user(graph, v);
-    if (node.op->kind == OpKind::state && !user.is_valid()) continue;
+    const Reader reader = first_forward_reader(graph, v);
+    if (node.op->kind == OpKind::state && !reader.node.is_valid()) continue;
     Layout layout = replicated(graph.value(v).type.shape.size());
     const auto asked = constraints.layouts.find(v);
     if (asked != constraints.layouts.end()) {
       layout = asked->second;
-    } else if (user.is_valid()) {
-      const Rule rule = rule_of(graph, graph.node(user));
-      layout = layouts_of(rule, choices[at(user.index)].strategy).operands[operand];
-      layout = without_halo(reduced(std::move(layout)));
+    } else if (reader.node.is_valid()) {
+      const Rule rule = rule_of(graph, graph.node(reader.node));
+      layout = stored(layouts_of(rule, choices[at(reader.node.index)].strategy).operands[reader.operand]);
     }
-    if (node.op->kind == OpKind::parameter && optimizer_parallel >= 3)
-      layout = shard_over_replicas(layout, constraints.meshes[at(layout.mesh)], graph.value(v).type.shape);
+    if (node.op->kind == OpKind::parameter)
+      layout = weight_layout(layout, constraints.meshes, graph.value(v).type.shape, optimizer_parallel);
     out[graph.value(v).name] = text_of(layout, constraints.meshes);
   }
   return out;
@@ -108,18 +97,6 @@ Constraints stand_alone(const Graph& graph) {
 }
 
 }  // namespace
-
-Layout shard_over_replicas(const Layout& layout, const Mesh& mesh, const Shape& shape) {
-  Layout out = layout;
-  for (int a : mesh.all_axes().without(layout.used()))
-    for (std::size_t d = 0; d < shape.size(); ++d) {
-      const Axes wider = out.dims[d].with({a});
-      if (mesh.size_of(a) == 1 || shape[d] % mesh.count(wider)) continue;
-      out.dims[d] = wider;
-      break;
-    }
-  return out;
-}
 
 std::string fingerprint_of(const Graph& graph) {
   std::string text = to_text(graph, {.layouts = false, .gradients = false});
@@ -263,8 +240,7 @@ class Application {
       if (!node.op->optimizer) continue;
       const ValueId weight = node.operands.front();
       Layout layout = graph.value(weight).layout.value_or(replicated(graph.value(weight).type.shape.size()));
-      if (plan_.optimizer_parallel >= 1)
-        layout = shard_over_replicas(layout, plan_.meshes[at(layout.mesh)], graph.value(weight).type.shape);
+      layout = state_layout(layout, plan_.meshes, graph.value(weight).type.shape, plan_.optimizer_parallel);
       for (std::size_t i = 0; i < node.op->optimizer->states.size(); ++i)
         graph.value(node.operands[2 + i]).layout = layout;
       out_.update_layouts[weight] = layout;

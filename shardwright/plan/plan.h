@@ -97,7 +97,4 @@ Plan parse_plan(std::string_view json, std::string_view where);
 Plan load_plan(const std::string& path);
 void save_plan(const Plan& plan, const std::string& path);
 
-/// `layout`, sharded over the axes that it leaves unused as far as they divide: dim 0 first.
-Layout shard_over_replicas(const Layout& layout, const Mesh& mesh, const Shape& shape);
-
 }  // namespace shardwright

@@ -7,6 +7,7 @@
 #include "shardwright/lower/spmd.h"
 #include "shardwright/passes/optimize.h"
 #include "shardwright/plan/complete.h"
+#include "shardwright/plan/leaves.h"
 #include "shardwright/plan/plan.h"
 #include "tests/support/transformer.h"
 

@@ -17,6 +17,7 @@
 #include "shardwright/cli/training_data.h"
 #include "shardwright/cost/cluster.h"
 #include "shardwright/frontend/report.h"
+#include "shardwright/frontend/table.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/runtime/backend/cpu/cpu.h"
 #include "shardwright/runtime/communicator/mpi.h"
@@ -158,7 +159,8 @@ Training prepare(const Arguments& arguments, Terminal& terminal) {
   const Estimate expected = estimate(program, cluster_called(plan.cluster));
   check_memory(arguments, expected);
   terminal.err << notices.str();
-  if (!arguments.has("--json")) terminal.out << plan_table(plan, expected);
+  if (!arguments.has("--json"))
+    terminal.out << plan_table(plan, expected, Explainer(model.graph, plan).shares());
   return {std::move(data), length, std::move(initial), std::move(program), std::move(reporter), seed};
 }
 

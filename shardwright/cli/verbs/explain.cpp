@@ -1,0 +1,100 @@
+#include <nlohmann/json.hpp>
+#include <ostream>
+#include <regex>
+
+#include "shardwright/base/text.h"
+#include "shardwright/cli/plan_report.h"
+#include "shardwright/cli/planning.h"
+#include "shardwright/frontend/explanation.h"
+
+namespace shardwright::verbs {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json candidate_json(const Explanation& e, const Candidate& c, const Mesh& mesh) {
+  Json strategy = Json::object(), in = Json::array();
+  for (std::size_t l = 0; l < e.rule.loops.size(); ++l)
+    for (int a : c.strategy.loops[l])
+      strategy[e.rule.loops[l].name].push_back(mesh.axes[static_cast<std::size_t>(a)].name);
+  for (const RuleTensor& tensor : e.rule.operands) in.push_back(integers_of(tensor, c.strategy, mesh));
+  return {{"strategy", strategy},
+          {"in", in},
+          {"compute_seconds", c.cost.compute_seconds},
+          {"communication_seconds", c.cost.communication_seconds},
+          {"redistribution_seconds", c.cost.redistribution_seconds},
+          {"seconds", c.cost.seconds()},
+          {"memory_bytes", {{"weights", c.cost.weight_bytes}, {"results", c.cost.kept_bytes}}}};
+}
+
+Json explanation_json(const Explanation& e, const Plan& plan) {
+  Json out{{"operator", e.planned.name}, {"kind", e.planned.kind}, {"fixed", e.planned.is_fixed},
+           {"reason", e.planned.reason}, {"choice", e.choice},     {"data_parallel", nullptr}};
+  if (e.data_parallel) out["data_parallel"] = *e.data_parallel;
+  for (const Candidate& c : e.candidates)
+    out["candidates"].push_back(candidate_json(e, c, plan.meshes[static_cast<std::size_t>(c.strategy.mesh)]));
+  out["left_out"] = e.left_out;
+  out["why"] = join(why(e, plan), "; ");
+  return out;
+}
+
+Json heavy_json(const Heavy& h, const Plan& plan) {
+  const Explanation& e = h.explanation;
+  const auto candidate = [&](const Candidate& c) {
+    return candidate_json(e, c, plan.meshes[static_cast<std::size_t>(c.strategy.mesh)]);
+  };
+  return {{"operators", h.row.name},
+          {"count", h.row.members.size()},
+          {"time_share", h.time_share},
+          {"memory_share", h.memory_share},
+          {"each", candidate(e.candidates[e.choice])},
+          {"second_best", h.other ? candidate(e.candidates[*h.other]) : Json(nullptr)}};
+}
+
+/// The plan as `plan` prints it, then where most goes.
+void explain_all(const Arguments& arguments, const PlannedModel& made, Terminal& terminal) {
+  report(arguments, made.model, made.plan, terminal);
+  Explainer explainer(made.model.graph, made.plan);
+  const std::vector<Heavy> heavy = heaviest(explainer);
+  if (!arguments.has("--json")) {
+    terminal.out << heaviest_table(heavy, made.plan);
+    return;
+  }
+  Json list = Json::array();
+  for (const Heavy& h : heavy) list.push_back(heavy_json(h, made.plan));
+  terminal.out << Json{{"heaviest", list}}.dump() << "\n";
+}
+
+/// A row of the table, `layers.0-79.norm1`, stands for its first operator.
+std::string operator_of_row(const std::string& name) {
+  static const std::regex numbers("([0-9]+)[-,][0-9,-]*");
+  return std::regex_replace(name, numbers, "$1");
+}
+
+int run(const Arguments& arguments, Terminal& terminal) {
+  const PlannedModel made = planned_model(arguments.positionals[0]);
+  if (arguments.positionals.size() == 1) {
+    explain_all(arguments, made, terminal);
+    return 0;
+  }
+  const Explanation e =
+      Explainer(made.model.graph, made.plan).explain(operator_of_row(arguments.positionals[1]));
+  if (arguments.has("--json"))
+    terminal.out << explanation_json(e, made.plan).dump() << "\n";
+  else
+    terminal.out << explanation_table(e, made.plan);
+  return 0;
+}
+
+}  // namespace
+
+std::vector<Verb> explain() {
+  return {{.name = "explain",
+           .doc = "say why a plan is what it is: all candidates of an operator, or where time and memory go",
+           .positionals = {"PLAN", "[OP]"},
+           .flags = {{"--json", "", "one JSON document", ""}},
+           .example = "shardwright explain plan.json dense1.matmul",
+           .run = run}};
+}
+
+}  // namespace shardwright::verbs

@@ -1,0 +1,182 @@
+#include "shardwright/simulate/explain.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
+
+#include "shardwright/base/text.h"
+#include "shardwright/graph/op.h"
+#include "shardwright/passes/compile.h"
+#include "shardwright/plan/candidates.h"
+#include "shardwright/plan/complete.h"
+#include "shardwright/plan/leaves.h"
+#include "shardwright/plan/neighbourhood.h"
+
+namespace shardwright {
+
+/// An operator among its neighbours, and which leaves follow its strategy.
+struct Surroundings {
+  Neighbourhood near;
+  Rule rule;
+  std::vector<bool> leaf_follows;  // per operand
+};
+
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+/// Does the plan keep operand `i` where its strategy reads it, and for no other operator's sake?
+bool leaf_follows(const Graph& graph, NodeId id, std::size_t i, const Rule& rule, int level) {
+  const Node& node = graph.node(id);
+  const ValueId v = node.operands[i];
+  const OpKind kind = graph.node(graph.value(v).producer).op->kind;
+  if (kind == OpKind::compute) return false;
+  const Reader reader = first_forward_reader(graph, v);
+  if (reader.node != id || reader.operand != i) return false;
+  Layout layout = stored(layouts_of(rule, *node.strategy).operands[i]);
+  if (kind == OpKind::parameter)
+    layout = weight_layout(layout, graph.meshes, graph.value(v).type.shape, level);
+  return graph.value(v).layout == layout;
+}
+
+Surroundings surroundings_of(const Graph& graph, NodeId id, int level) {
+  const Node& node = graph.node(id);
+  Surroundings out{.near = neighbourhood_of(graph, id), .rule = rule_of(graph, node), .leaf_follows = {}};
+  for (std::size_t i = 0; i < node.operands.size(); ++i)
+    out.leaf_follows.push_back(leaf_follows(graph, id, i, out.rule, level));
+  return out;
+}
+
+/// The neighbourhood with `strategy` in place of the plan's, and what follows from it.
+Graph with_strategy(const Surroundings& here, const Strategy& strategy, int level,
+                    Redistributor& redistributor) {
+  Graph graph = here.near.graph;
+  for (NodeId id : graph.node_ids())
+    if (here.near.is_own[at(id.index)]) graph.node(id).strategy.reset();
+  Node& node = graph.node(here.near.node);
+  node.strategy = strategy;
+  const NodeLayouts layouts = layouts_of(here.rule, strategy);
+  for (std::size_t i = 0; i < node.operands.size(); ++i) {
+    if (!here.leaf_follows[i]) continue;
+    Value& leaf = graph.value(node.operands[i]);
+    leaf.layout = stored(layouts.operands[i]);
+    if (graph.node(leaf.producer).op->kind == OpKind::parameter)
+      leaf.layout = weight_layout(*leaf.layout, graph.meshes, leaf.type.shape, level);
+  }
+  std::map<ValueId, Layout> update_layouts;
+  for (const Node& update : graph.nodes) {
+    if (!update.op->optimizer) continue;
+    const Value& weight = graph.value(update.operands[0]);
+    const Layout state = state_layout(*weight.layout, graph.meshes, weight.type.shape, level);
+    for (std::size_t i = 0; i < update.op->optimizer->states.size(); ++i)
+      graph.value(update.operands[2 + i]).layout = state;
+    update_layouts[update.operands[0]] = state;
+  }
+  complete(graph, redistributor, update_layouts);
+  return graph;
+}
+
+/// Seconds rounded to picoseconds: sums of equal things are equal.
+double rounded(double seconds) { return std::round(seconds * 1e12); }
+
+Redistributor redistributor_for(const Graph& graph, const Cluster& cluster) {
+  std::vector<MeshCost> costs;
+  for (const Mesh& mesh : graph.meshes) costs.push_back(mesh_cost(cluster, mesh));
+  return Redistributor(graph.meshes, costs, {.even_only = true});
+}
+
+/// Equal for nodes that do the same work.
+std::string call_text(const Graph& graph, const Node& node) {
+  std::string out = node.op->name + to_text(node.attributes);
+  for (const auto& types : {operand_types(graph, node), result_types(graph, node)})
+    for (const Type& type : types) out += " " + to_text(type);
+  return out;
+}
+
+const PlannedOperator& operator_called(const Plan& plan, std::string_view name) {
+  std::vector<std::string> known, inside;
+  for (const PlannedOperator& op : plan.operators) {
+    if (op.name == name) return op;
+    known.push_back(op.name);
+    if (op.name.starts_with(std::string(name) + ".") && inside.size() < 5) inside.push_back(op.name);
+  }
+  if (!inside.empty()) throw error("'{}' is no operator; there are {}", name, join(inside, ", "));
+  throw error("the plan has no operator '{}'{}", name, near_names(name, known));
+}
+
+}  // namespace
+
+Explainer::Explainer(const Graph& graph, Plan plan)
+    : plan_(std::move(plan)),
+      cluster_(cluster_called(plan_.cluster)),
+      graph_(completed(graph, plan_).graph),
+      redistributor_(redistributor_for(graph_, cluster_)),
+      is_batch_(batch_dims(graph_)) {}
+
+Candidate Explainer::priced(const Surroundings& here, const Strategy& strategy) {
+  const Graph graph = with_strategy(here, strategy, plan_.optimizer_parallel, redistributor_);
+  Candidate out{.strategy = strategy, .cost = {}};
+  double most_reduced = 0, most_moved = 0;
+  for (const CostItem& item : cost_items(graph, redistributor_, cluster_)) {
+    const bool counts = item.kind == CostItem::Kind::compute ? here.near.is_own[at(item.node.index)]
+                                                             : here.near.is_touched[at(item.value.index)];
+    const bool is_made_outside =
+        item.kind == CostItem::Kind::kept && !item.reader.is_valid() && item.node != here.near.node;
+    if (!counts || is_made_outside) continue;
+    add(out.cost, item);
+    if (item.kind != CostItem::Kind::transfer) continue;
+    double& most = item.is_reduction ? most_reduced : most_moved;
+    if (item.seconds <= most) continue;
+    most = item.seconds;
+    (item.is_reduction ? out.most_reduced : out.most_moved) = graph.value(item.value).name;
+  }
+  return out;
+}
+
+Explanation Explainer::explain(std::string_view name, std::size_t most) {
+  const PlannedOperator& planned = operator_called(plan_, name);
+  const NodeId id = graph_.value(graph_.find(planned.name)).producer;
+  const Surroundings here = surroundings_of(graph_, id, plan_.optimizer_parallel);
+  const Strategy& choice = *graph_.node(id).strategy;
+  const Strategy by_batch = batch_strategy(graph_, graph_.node(id), is_batch_, graph_.meshes[0]);
+
+  Explanation out{.planned = planned, .rule = here.rule, .candidates = {}};
+  Candidates candidates = candidates_of(here.rule, graph_.meshes, choice);
+  for (const Strategy& s : candidates.strategies) out.candidates.push_back(priced(here, s));
+  std::ranges::stable_sort(out.candidates, {}, [&](const Candidate& c) {
+    return std::tuple(rounded(c.cost.seconds()), c.strategy != choice, c.cost.bytes());
+  });
+  out.left_out = candidates.left_out;
+  std::vector<Candidate> listed;
+  for (Candidate& c : out.candidates) {
+    const bool is_choice = c.strategy == choice;
+    const bool is_by_batch = c.strategy == by_batch && !used_axes(by_batch).empty();
+    if (listed.size() >= most && !is_choice && !is_by_batch) {
+      ++out.left_out;
+      continue;
+    }
+    if (is_choice) out.choice = listed.size();
+    if (is_by_batch) out.data_parallel = listed.size();
+    listed.push_back(std::move(c));
+  }
+  out.candidates = std::move(listed);
+  return out;
+}
+
+std::vector<OperatorShare> Explainer::shares() {
+  std::vector<OperatorCost> costs = operator_costs(graph_, redistributor_, cluster_);
+  std::map<std::string, NodeId> nodes;
+  for (NodeId id : graph_.node_ids()) nodes[graph_.name_of(id)] = id;
+  std::map<std::string, int> calls;
+  std::vector<OperatorShare> out;
+  for (const PlannedOperator& op : plan_.operators) {
+    const NodeId id = nodes.at(op.name);
+    const auto [call, is_new] =
+        calls.emplace(call_text(graph_, graph_.node(id)), static_cast<int>(calls.size()));
+    out.push_back({std::move(costs[at(id.index)]), call->second});
+  }
+  return out;
+}
+
+}  // namespace shardwright

@@ -1,0 +1,117 @@
+// Two candidates of one operator differ by as much as the two whole steps do.
+#include "shardwright/simulate/explain.h"
+
+#include <gtest/gtest.h>
+
+#include "shardwright/frontend/model.h"
+#include "shardwright/graph/op.h"
+#include "shardwright/passes/compile.h"
+#include "shardwright/plan/leaves.h"
+#include "shardwright/simulate/estimate.h"
+
+namespace shardwright {
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+struct Case {
+  std::string name;
+  std::string model;
+  std::string optimizer = "sgd";
+  int devices = 4;
+  int optimizer_parallel = 0;
+  std::string dataset = {};
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
+
+class Explained : public testing::TestWithParam<Case> {};
+
+struct Step {
+  Graph graph;
+  Plan plan;
+};
+
+Step step_of(const Case& c) {
+  Model model = build_model(c.model);
+  add_train_step(model.graph, model.loss, {.name = c.optimizer, .attributes = {{"rate", 0.01}}});
+  Annotations annotations = model.annotations;
+  if (!c.dataset.empty()) set_dataset_strategy(annotations, c.dataset);
+  Plan plan = make_plan(model.graph, {.model = c.model,
+                                      .devices = c.devices,
+                                      .annotations = annotations,
+                                      .optimizer_parallel = c.optimizer_parallel});
+  return {std::move(model.graph), std::move(plan)};
+}
+
+/// `plan` with another strategy of one operator, its leaves as a new plan would lay them.
+Plan changed(const Step& step, const Explanation& explanation, const Strategy& strategy) {
+  Plan plan = step.plan;
+  const Mesh& mesh = plan.meshes[at(strategy.mesh)];
+  for (PlannedOperator& op : plan.operators) {
+    if (op.name != explanation.planned.name) continue;
+    op.mesh = strategy.mesh;
+    op.strategy.clear();
+    for (std::size_t l = 0; l < strategy.loops.size(); ++l) {
+      std::vector<std::string> axes;
+      for (int a : strategy.loops[l]) axes.push_back(mesh.axes[at(a)].name);
+      if (!axes.empty()) op.strategy.emplace_back(explanation.rule.loops[l].name, axes);
+    }
+  }
+  const ValueId v = step.graph.find(explanation.planned.name);
+  const NodeId id = step.graph.value(v).producer;
+  const NodeLayouts layouts = layouts_of(explanation.rule, strategy);
+  const Node& node = step.graph.node(id);
+  for (std::size_t i = 0; i < node.operands.size(); ++i) {
+    const Value& operand = step.graph.value(node.operands[i]);
+    const OpKind kind = step.graph.node(operand.producer).op->kind;
+    if (kind == OpKind::compute || first_forward_reader(step.graph, node.operands[i]).node != id) continue;
+    Layout layout = layouts.operands[i];
+    if (kind == OpKind::parameter && plan.optimizer_parallel == 3)
+      layout = shard_over_replicas(layout, plan.meshes[at(layout.mesh)], operand.type.shape);
+    if (operand.name != "input" || plan.layouts.at("input") == "[dp, -]")
+      plan.layouts[operand.name] = to_text(layout, plan.meshes[at(layout.mesh)]);
+  }
+  return plan;
+}
+
+/// Before passes: no kernels are fused and no transfers joined.
+double whole_seconds(const Step& step, const Plan& plan, const Cluster& cluster) {
+  const Graph graph = completed(step.graph, plan).graph;
+  Redistributor redistributor(graph.meshes, {mesh_cost(cluster, graph.meshes[0])}, {.even_only = true});
+  double seconds = 0;
+  for (const CostItem& item : cost_items(graph, redistributor, cluster)) seconds += item.seconds;
+  return seconds;
+}
+
+TEST_P(Explained, candidates_differ_as_whole_steps_do) {
+  const Step step = step_of(GetParam());
+  Explainer explainer(step.graph, step.plan);
+  int compared = 0;
+  for (const PlannedOperator& op : step.plan.operators) {
+    const Explanation e = explainer.explain(op.name, 1000);
+    const double base = whole_seconds(step, step.plan, explainer.cluster());
+    for (const Candidate& c : e.candidates) {
+      const double whole = whole_seconds(step, changed(step, e, c.strategy), explainer.cluster()) - base;
+      const double near = c.cost.seconds() - e.candidates[e.choice].cost.seconds();
+      EXPECT_NEAR(near, whole, 1e-12)
+          << op.name << " " << to_text(c.strategy, e.rule, step.plan.meshes[at(c.strategy.mesh)]);
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, 10);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Small, Explained,
+    testing::Values(Case{"chain", "matmul_chain:widths=16-32-16-8,batch=16"},
+                    Case{"ffn", "ffn:widths=32-16-16-8,batch=16"}, Case{"adam", "three_layer", "adam"},
+                    Case{"level_1", "matmul_chain:widths=16-32-16", "adam", 4, 1},
+                    Case{"level_3", "matmul_chain:widths=16-32-16", "adam", 4, 3},
+                    Case{"two_axes", "matmul_chain:batch=2,widths=16-32-16-8", "momentum", 8},
+                    Case{"decoder", "llama:layers=1,hidden=16,heads=2,ffn=32,vocab=32,seq=8,batch=2", "adam"},
+                    Case{"gpt", "gpt:layers=1,hidden=16,heads=2,vocab=32,seq=8,batch=2"}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace shardwright
