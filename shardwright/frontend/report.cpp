@@ -10,29 +10,39 @@
 namespace shardwright {
 namespace {
 
-/// What is said of one neighbour: `from relu1: no communication`.
+/// What a reason says of one neighbour: `from relu1: all_gather(dim 1, tp)`; or of none.
 struct Remark {
-  std::string whom;  // empty: it is about no neighbour
+  std::string direction;  // from, to, or empty
+  std::string whom;
   std::string text;
 };
 
+Remark remark_of(std::string_view text) {
+  for (std::string_view direction : {"from", "to"}) {
+    const std::size_t colon = text.find(": ");
+    if (!text.starts_with(std::string(direction) + " ") || colon == text.npos) continue;
+    std::string_view whom = text.substr(direction.size() + 1, colon - direction.size() - 1);
+    if (whom.starts_with("data ")) whom.remove_prefix(5);
+    return {std::string(direction), std::string(whom), std::string(text.substr(colon + 2))};
+  }
+  return {"", "", std::string(text)};
+}
+
 std::vector<Remark> remarks_of(std::string_view reason) {
-  constexpr std::string_view nothing = ": no communication", changed = ", changed to move less in all";
+  constexpr std::string_view changed = ", changed to move less in all";
   const bool has_changed = reason.ends_with(changed);
   if (has_changed) reason.remove_suffix(changed.size());
   std::vector<Remark> out;
   for (std::string_view text : split(reason, ';')) {
-    text = trim(text);
-    if (!text.ends_with(nothing)) {
-      out.push_back({"", std::string(text)});
-      continue;
-    }
-    text.remove_suffix(nothing.size());
-    for (std::string_view direction : {"from ", "to ", "data "})
-      if (text.starts_with(direction)) text.remove_prefix(direction.size());
-    out.push_back({std::string(text), ""});
+    Remark remark = remark_of(trim(text));
+    // A redistribution has several steps.
+    if (remark.direction.empty() && !out.empty() && !out.back().direction.empty() &&
+        remark.text.ends_with(")"))
+      out.back().text += "; " + remark.text;
+    else
+      out.push_back(std::move(remark));
   }
-  if (has_changed) out.push_back({"", std::string(changed.substr(2))});
+  if (has_changed) out.push_back({"", "", std::string(changed.substr(2))});
   return out;
 }
 
@@ -54,7 +64,8 @@ std::string relative(std::string_view other, std::string_view name) {
 std::string key_of(const PlannedOperator& op, const OperatorShare& share) {
   std::string out =
       fmt::format("{}|{}|{}|{}|{}|{}", op.kind, strategy_text(op), op.mesh, op.out, op.is_fixed, share.call);
-  for (const Remark& r : remarks_of(op.reason)) out += "|" + without_numbers(r.text);
+  for (const Remark& r : remarks_of(op.reason))
+    if (r.text != "no communication") out += "|" + without_numbers(r.direction + r.whom + r.text);
   return out;
 }
 
@@ -135,17 +146,22 @@ std::vector<FoldedName> table_rows(const Plan& plan, const std::vector<OperatorS
 }
 
 std::string compact_reason(const PlannedOperator& op) {
-  std::vector<std::string> whom;
-  std::string rest;
+  std::vector<std::pair<std::string, std::vector<std::string>>> clauses{
+      {"follows", {}}, {"redistributes", {}}, {"redistributed for", {}}, {"", {}}};
   for (const Remark& r : remarks_of(op.reason)) {
-    const std::string name = relative(r.whom, op.name);
-    if (r.whom.empty())
-      rest += (rest.empty() ? "" : "; ") + r.text;
-    else if (std::ranges::find(whom, name) == whom.end())
-      whom.push_back(name);
+    const std::size_t clause = r.direction.empty()            ? 3
+                               : r.text == "no communication" ? 0
+                               : r.direction == "from"        ? 1
+                                                              : 2;
+    std::vector<std::string>& said = clauses[clause].second;
+    std::string text = clause == 3 ? r.text : relative(r.whom, op.name);
+    if (std::ranges::find(said, text) == said.end()) said.push_back(std::move(text));
   }
-  const std::string follows = whom.empty() ? "" : "follows " + join(whom, ", ");
-  std::string out = follows + (follows.empty() || rest.empty() ? "" : "; ") + rest;
+  std::string out;
+  for (const auto& [what, said] : clauses)
+    if (!said.empty())
+      out +=
+          fmt::format("{}{}{}{}", out.empty() ? "" : "; ", what, what.empty() ? "" : " ", join(said, ", "));
   if (!op.out.empty()) out += "; result " + op.out;
   return out;
 }
