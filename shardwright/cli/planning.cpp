@@ -8,9 +8,8 @@
 #include "shardwright/base/text.h"
 #include "shardwright/cli/search_settings.h"
 #include "shardwright/cost/cluster.h"
-#include "shardwright/frontend/report.h"
+#include "shardwright/frontend/memory_limit.h"
 #include "shardwright/graph/op.h"
-#include "shardwright/passes/compile.h"
 
 namespace shardwright {
 namespace {
@@ -33,17 +32,6 @@ DType precision_of(const Arguments& arguments) {
 
 ModelOptions model_options(const Origin& origin) {
   return {.global_batch = origin.global_batch, .precision = origin.precision, .loss = origin.loss};
-}
-
-/// Prices plans: seconds of a step, or how far they are from fitting into `cap` bytes of each device.
-std::function<double(const PlannedGraph&, const Cluster&)> price_within(std::optional<MemoryCap> cap) {
-  if (!cap) return step_seconds;
-  return [cap](const PlannedGraph& planned, const Cluster& cluster) {
-    const Estimate e = estimate(compile(planned, cluster), cluster);
-    return e.arena_bytes <= cap->bytes
-               ? e.step_seconds()
-               : unfit_seconds * (1 + static_cast<double>(e.arena_bytes - cap->bytes));
-  };
 }
 
 }  // namespace
@@ -185,15 +173,14 @@ Annotations annotations_of(const Arguments& arguments, const Model& model, Paral
 }
 
 Plan made_plan(const Arguments& arguments, const Model& model, const Graph& graph) {
-  PlanRequest request{.model = model.name,
-                      .origin = origin_of(arguments),
-                      .cluster = arguments.text("--cluster"),
-                      .price = price_within(memory_cap_of(arguments))};
+  PlanRequest request{
+      .model = model.name, .origin = origin_of(arguments), .cluster = arguments.text("--cluster")};
   request.devices = devices_of(arguments);
   request.parallel = mode_of(arguments);
   const Searcher& search = search_of(arguments);
   request.search = search.name;
   request.options = search_options_of(arguments, search, request.parallel);
+  request.price = price_within(request.options.memory_cap);
   request.optimizer_parallel = static_cast<int>(arguments.integer("--optimizer-parallel", 0, 0, 3));
   request.annotations = annotations_of(arguments, model, request.parallel);
   return make_plan(graph, request);
@@ -212,20 +199,9 @@ Plan plan_of(const Arguments& arguments, const Model& model, const Graph& graph,
   return plan;
 }
 
-void check_memory(const Arguments& arguments, const Estimate& e) {
-  const auto cap = memory_cap_of(arguments);
-  if (!cap || e.arena_bytes <= cap->bytes) return;
-  std::vector<std::pair<std::int64_t, std::string>> parts{
-      {e.parameter_bytes, "parameters"},
-      {e.state_bytes, "optimizer state"},
-      {e.arena_bytes - e.parameter_bytes - e.state_bytes, "activations, gradients and buffers"}};
-  std::sort(parts.rbegin(), parts.rend());
-  std::vector<std::string> told;
-  for (const auto& [bytes, name] : parts)
-    if (bytes > 0) told.push_back(fmt::format("{} {}", bytes_text(bytes), name));
-  throw Infeasible(fmt::format("the plan takes {} of each device, {} more than {} {} allows: {}",
-                               bytes_text(e.arena_bytes), bytes_text(e.arena_bytes - cap->bytes), cap->flag,
-                               arguments.text(cap->flag), join(told, ", ")));
+void check_memory(const Arguments& arguments, const Estimate& estimate) {
+  if (const auto cap = memory_cap_of(arguments))
+    check_memory(estimate, cap->bytes, fmt::format("{} {}", cap->flag, arguments.text(cap->flag)));
 }
 
 bool is_planned(const Graph& graph) { return !graph.meshes.empty(); }

@@ -1,6 +1,6 @@
 #include "shardwright/frontend/network.h"
 
-#include "shardwright/simulate/estimate.h"
+#include "shardwright/frontend/memory_limit.h"
 
 namespace shardwright {
 namespace {
@@ -49,9 +49,10 @@ PlannedNetwork plan_network(const ForwardFunction& forward, const InputTypes& in
                       .origin = {.precision = options.precision, .optimizer = optimizer},
                       .devices = options.devices,
                       .search = options.search,
+                      .options = options.search_options,
                       .annotations = trace.annotations(),
                       .optimizer_parallel = options.optimizer_parallel,
-                      .price = step_seconds};
+                      .price = price_within(options.search_options.memory_cap)};
   request.parallel = options.devices == 1 ? Parallel::stand_alone : options.parallel;
   if (!options.annotation_file.empty())
     request.annotations = merged(std::move(request.annotations), load_annotations(options.annotation_file));

@@ -1,5 +1,6 @@
 #include "shardwright/frontend/train_step.h"
 
+#include "shardwright/frontend/memory_limit.h"
 #include "shardwright/frontend/report.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/runtime/backend/cpu/cpu.h"
@@ -24,6 +25,8 @@ TrainStep::TrainStep(const ForwardFunction& forward, const InputTypes& inputs,
   state_->plan = std::move(network.plan);
   Program program = compile(network.graph, state_->plan, {.formats = cpu_formats});
   state_->estimate = estimate(program, cluster_called(state_->plan.cluster));
+  if (const auto cap = options.search_options.memory_cap)
+    check_memory(state_->estimate, *cap, "memory_cap " + bytes_text(*cap));
   state_->graph = std::move(network.graph);
   state_->session = std::make_unique<Session>(std::move(program), SessionOptions{.seed = options.seed});
 }

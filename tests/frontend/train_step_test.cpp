@@ -78,6 +78,15 @@ TEST(TrainStep, data_by_layout) {
   expect_same(losses(std::move(step)), losses(step_of(Net{}, {})));
 }
 
+TEST(TrainStep, settings_of_the_search_reach_it) {
+  Net net;
+  net.dense1.matmul.shard({{2, 1}, {1, 1}});
+  EXPECT_NO_THROW(step_of(net, {.devices = 4}));
+  EXPECT_THROW(step_of(net, {.devices = 4, .search_options = {.fully_use_devices = true}}), Error);
+  EXPECT_NO_THROW(step_of(net, {.devices = 4, .search_options = {.memory_cap = 1 << 20}}));
+  EXPECT_THROW(step_of(net, {.devices = 4, .search_options = {.memory_cap = 1 << 10}}), Infeasible);
+}
+
 TEST(TrainStep, auxiliary_values_are_whole) {
   TrainStep step = step_of(Net{}, {.devices = 4, .parallel = Parallel::data_parallel});
   step(random_images(0), random_labels(0));

@@ -1,0 +1,21 @@
+// A limit of each device's memory: what a search pays for going beyond it, and the refusal of a plan that does.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string_view>
+
+#include "shardwright/plan/plan.h"
+#include "shardwright/simulate/estimate.h"
+
+namespace shardwright {
+
+/// What PlanRequest::price wants: seconds of a step, or, from unfit_seconds on, how far it is from fitting into `bytes`.
+std::function<double(const PlannedGraph&, const Cluster&)> price_within(std::optional<std::int64_t> bytes);
+
+/// Throws: Infeasible if a step takes more than `bytes` of a device, saying by how much and what takes most. `limit` is
+/// how the user said it: `--memory-cap 60GB`.
+void check_memory(const Estimate& estimate, std::int64_t bytes, std::string_view limit);
+
+}  // namespace shardwright
