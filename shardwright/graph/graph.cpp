@@ -13,11 +13,10 @@ std::string_view name_of(Phase phase) {
 }
 
 ValueId Graph::find(std::string_view name) const {
-  std::vector<std::string> known;
-  for (std::size_t i = 0; i < values.size(); ++i) {
+  for (std::size_t i = 0; i < values.size(); ++i)
     if (values[i].name == name) return {static_cast<int>(i)};
-    known.push_back(values[i].name);
-  }
+  std::vector<std::string> known;
+  for (const Value& v : values) known.push_back(v.name);
   throw error("'{}' is not in the graph{}", name, near_names(name, known));
 }
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <tuple>
+#include <unordered_map>
 
+#include "shardwright/base/random.h"
 #include "shardwright/graph/op.h"
 
 namespace shardwright {
@@ -16,82 +18,168 @@ using DimLoops = std::vector<std::vector<int>>;  // per tensor dim the loop dims
 
 Axes common(const Axes& a, const Axes& b) { return a.without(a.without(b)); }
 
+/// Numbers of things that are equal: the first gets 0, the next that differs 1, ...
+template <class T, class Hash = std::hash<T>>
+class Numbers {
+ public:
+  int of(const T& thing) {
+    const auto [it, is_new] = numbers_.try_emplace(thing, static_cast<int>(things_.size()));
+    if (is_new) things_.push_back(&it->first);
+    return it->second;
+  }
+  const T& operator[](int n) const { return *things_[at(n)]; }
+
+ private:
+  std::unordered_map<T, int, Hash> numbers_;
+  std::vector<const T*> things_;  // keys of a map stay where they are
+};
+
+using Key = std::vector<int>;
+struct KeyHash {
+  std::size_t operator()(const Key& key) const {
+    std::uint64_t h = key.size();
+    for (int n : key) h = splitmix64(h ^ static_cast<std::uint64_t>(n));
+    return h;
+  }
+};
+struct StrategyKey {
+  int call = 0;
+  Strategy strategy;
+  bool operator==(const StrategyKey&) const = default;
+};
+struct StrategyKeyHash {
+  std::size_t operator()(const StrategyKey& key) const {
+    const Strategy& s = key.strategy;
+    const std::size_t loops = std::hash<Layout>()(Layout{.dims = s.loops, .mesh = s.mesh});
+    return splitmix64(loops ^ std::hash<Layout>()(Layout{.dims = s.linear, .mesh = key.call}));
+  }
+};
+
+/// One call under one strategy, and the numbers of the layouts that follow. Many nodes share one.
+struct Form {
+  Strategy strategy;
+  std::vector<int> operands;
+  std::vector<int> results;
+};
+
 class Completion {
  public:
-  Completion(Graph& graph, Redistributor& redistributor, const std::map<ValueId, Layout>& update_layouts)
+  Completion(Graph& graph, Redistributor& redistributor, const std::map<ValueId, Layout>& update_layouts,
+             const Calls& calls)
       : graph_(graph),
         redistributor_(redistributor),
         update_layouts_(update_layouts),
-        rules_(graph.nodes.size()),
-        layouts_(graph.values.size()),
-        existing_(graph.values.size()) {}
+        calls_(calls),
+        form_of_(graph.nodes.size(), -1),
+        layouts_(graph.values.size(), -1),
+        passed_on_(graph.values.size(), -1),
+        existing_(graph.values.size()),
+        is_added_(graph.values.size(), false) {}
 
   void run() {
     lay_out_states();
-    for (NodeId id : graph_.node_ids()) {
-      const Node& node = graph_.node(id);
+    for (const Node& node : graph_.nodes)
+      if (is_gradient_sum(node))
+        for (ValueId v : node.operands) is_added_[at(v.index)] = true;
+    for (int n = 0; n < static_cast<int>(graph_.nodes.size()); ++n) {
+      const NodeId id{n};
+      Node& node = graph_.node(id);
       if (node.op->kind != OpKind::compute) {
         const ValueId v = node.results.front();
         if (!graph_.value(v).layout) graph_.value(v).layout = replicated(graph_.value(v).type.shape.size());
-        settle(v, *graph_.value(v).layout);
+        settle(v, layout_numbers_.of(*graph_.value(v).layout));
         continue;
       }
-      rules_[at(id.index)] = rule_of(graph_, node);
-      if (!node.strategy) graph_.node(id).strategy = choose(id);
-      settle_node(id);
+      const int form = node.strategy ? form_for(id, *node.strategy) : choose(id);
+      if (!node.strategy) node.strategy = forms_[at(form)].strategy;
+      settle_node(id, form);
     }
   }
 
  private:
-  const Rule& rule(NodeId id) const { return rules_[at(id.index)]; }
+  const Rule& rule(NodeId id) const { return calls_.rule(id); }
+  const Layout& layout(ValueId v) const { return layout_numbers_[layouts_[at(v.index)]]; }
 
-  Strategy choose(NodeId id) {
+  bool is_gradient_sum(const Node& node) const {
+    return node.phase == Phase::backward && !node.forward.is_valid() && node.operands.size() > 1 &&
+           node.op->kind == OpKind::compute && !graph_.value(node.results.front()).gradient_of.empty();
+  }
+
+  /// The form in which `id` takes `strategy`. Throws: Error if that is not legal.
+  int form_for(NodeId id, const Strategy& strategy) {
+    const auto [it, is_new] =
+        known_forms_.try_emplace({calls_.of(id), strategy}, static_cast<int>(forms_.size()));
+    if (!is_new) return it->second;
+    if (const auto why = violation(rule(id), strategy, redistributor_.meshes()[at(strategy.mesh)]))
+      throw error("{}: {}", graph_.name_of(id), *why);
+    Form form{.strategy = strategy, .operands = {}, .results = {}};
+    const NodeLayouts layouts = layouts_of(rule(id), strategy);
+    for (const Layout& l : layouts.operands) form.operands.push_back(layout_numbers_.of(l));
+    for (const Layout& l : layouts.results) form.results.push_back(layout_numbers_.of(l));
+    forms_.push_back(std::move(form));
+    return it->second;
+  }
+
+  int choose(NodeId id) {
     const Node& node = graph_.node(id);
     if (node.phase == Phase::forward)
       throw error("{}: has no strategy; {{}} is that of a whole one", graph_.name_of(id));
     if (node.op->optimizer) return of_update(id);
     if (node.forward.is_valid()) return inherited(id);
-    const Value& result = graph_.value(node.results.front());
-    if (node.phase == Phase::backward && !result.gradient_of.empty() && node.operands.size() > 1)
-      return of_gradient_sum(id);
-    return whole(rule(id));
+    if (is_gradient_sum(node)) return of_gradient_sum(id);
+    return form_for(id, whole(rule(id)));
   }
 
-  void settle(ValueId v, const Layout& layout) {
+  void settle(ValueId v, int layout) {
     layouts_[at(v.index)] = layout;
-    existing_[at(v.index)] = {layout};
+    if (is_added_[at(v.index)]) existing_[at(v.index)] = {layout};
   }
 
-  void settle_node(NodeId id) {
+  void settle_node(NodeId id, int number) {
     const Node& node = graph_.node(id);
-    const Mesh& mesh = redistributor_.meshes()[at(node.strategy->mesh)];
-    if (const auto why = violation(rule(id), *node.strategy, mesh))
-      throw error("{}: {}", graph_.name_of(id), *why);
-    const NodeLayouts layouts = layouts_of(rule(id), *node.strategy);
+    const Form& form = forms_[at(number)];
+    form_of_[at(id.index)] = number;
     for (std::size_t i = 0; i < node.operands.size(); ++i) {
+      if (!is_added_[at(node.operands[i].index)]) continue;
       auto& known = existing_[at(node.operands[i].index)];
-      if (layouts.operands[i].has_halo()) continue;  // nothing leads away from it
-      if (std::find(known.begin(), known.end(), layouts.operands[i]) == known.end())
-        known.push_back(layouts.operands[i]);
+      if (layout_numbers_[form.operands[i]].has_halo()) continue;  // nothing leads away from it
+      if (std::find(known.begin(), known.end(), form.operands[i]) == known.end())
+        known.push_back(form.operands[i]);
     }
-    for (std::size_t i = 0; i < node.results.size(); ++i) settle(node.results[i], layouts.results[i]);
+    for (std::size_t i = 0; i < node.results.size(); ++i) settle(node.results[i], form.results[i]);
   }
 
   // ---- backward nodes ----
 
-  /// Loop dims of `forward` behind the dims of `v`, if v is one of its values, their gradients, or computed
-  /// from those by other nodes that differentiate it.
-  DimLoops loops_behind(ValueId v, NodeId forward) const {
+  /// Where the loop dims behind the dims of `v` are to be found, if v is one of the values of `forward`, their
+  /// gradients, or computed from those by other nodes that differentiate it.
+  enum Source { nowhere, an_operand, a_result, passed_on };
+  struct Behind {
+    Source source = nowhere;
+    int index = 0;
+  };
+
+  Behind behind(ValueId v, NodeId forward) const {
     const Node& node = graph_.node(forward);
     for (std::size_t i = 0; i < node.operands.size(); ++i)
-      if (node.operands[i] == v) return rule(forward).operands[i].dims;
+      if (node.operands[i] == v) return {an_operand, static_cast<int>(i)};
     const Value& value = graph_.value(v);
     for (std::size_t i = 0; i < node.results.size(); ++i)
       if (node.results[i] == v || is_gradient_of(value, node.results[i]))
-        return rule(forward).results[i].dims;
-    const auto known = passed_on_.find(v);
-    return known != passed_on_.end() && graph_.node(value.producer).forward == forward ? known->second
-                                                                                       : DimLoops{};
+        return {a_result, static_cast<int>(i)};
+    if (passed_on_[at(v.index)] >= 0 && graph_.node(value.producer).forward == forward)
+      return {passed_on, passed_on_[at(v.index)]};
+    return {};
+  }
+
+  const DimLoops& loops_of(const Behind& behind, NodeId forward) const {
+    static const DimLoops none;
+    switch (behind.source) {
+      case an_operand: return rule(forward).operands[at(behind.index)].dims;
+      case a_result: return rule(forward).results[at(behind.index)].dims;
+      case passed_on: return passed_[at(behind.index)];
+      default: return none;
+    }
   }
 
   static bool is_gradient_of(const Value& gradient, ValueId v) {
@@ -99,40 +187,66 @@ class Completion {
            gradient.gradient_of.end();
   }
 
-  Strategy inherited(NodeId id) {
+  /// Per operand, then per result, of a backward node.
+  std::vector<Behind> all_behind(const Node& node) const {
+    std::vector<Behind> out;
+    out.reserve(node.operands.size() + node.results.size());
+    for (ValueId v : node.operands) out.push_back(behind(v, node.forward));
+    // Dims that only the result has (a broadcast's) are those of the operand whose gradient it is.
+    for (ValueId v : node.results) {
+      Behind found;
+      for (ValueId of : graph_.value(v).gradient_of)
+        if (loops_of(found, node.forward).empty()) found = behind(of, node.forward);
+      out.push_back(found);
+    }
+    return out;
+  }
+
+  /// What an inherited strategy is, and what it tells the nodes behind.
+  struct Inheritance {
+    int form = 0;
+    std::vector<int> passed;  // per result, into passed_
+  };
+
+  int inherited(NodeId id) {
+    const Node& node = graph_.node(id);
+    const std::vector<Behind> found = all_behind(node);
+    Key key{calls_.of(id), form_of_[at(node.forward.index)], calls_.of(node.forward)};
+    for (const Behind& b : found) key.push_back(b.index * 4 + b.source);
+    auto it = known_inheritances_.find(key);
+    if (it == known_inheritances_.end())
+      it = known_inheritances_.emplace(std::move(key), inheritance(id, found)).first;
+    for (std::size_t i = 0; i < node.results.size(); ++i)
+      passed_on_[at(node.results[i].index)] = it->second.passed[i];
+    return it->second.form;
+  }
+
+  Inheritance inheritance(NodeId id, const std::vector<Behind>& found) {
     const Node& node = graph_.node(id);
     const Rule& own = rule(id);
     std::vector<int> source(own.loops.size(), no_loop);  // per own loop dim, that of the forward node
-    for (std::size_t i = 0; i < node.operands.size(); ++i) {
-      const DimLoops behind = loops_behind(node.operands[i], node.forward);
-      if (behind.size() != own.operands[i].dims.size()) continue;
-      for (std::size_t d = 0; d < behind.size(); ++d) {
-        const auto& mine = own.operands[i].dims[d];
-        for (std::size_t k = 0; mine.size() == behind[d].size() && k < mine.size(); ++k)
-          if (source[at(mine[k])] == no_loop) source[at(mine[k])] = behind[d][k];
+    const auto learn = [&](const RuleTensor& tensor, const DimLoops& dims) {
+      for (std::size_t d = 0; dims.size() == tensor.dims.size() && d < dims.size(); ++d) {
+        const auto& mine = tensor.dims[d];
+        for (std::size_t k = 0; mine.size() == dims[d].size() && k < mine.size(); ++k)
+          if (source[at(mine[k])] == no_loop) source[at(mine[k])] = dims[d][k];
       }
-    }
-    // Dims that only the result has (a broadcast's) are those of the operand whose gradient it is.
-    for (std::size_t i = 0; i < node.results.size(); ++i) {
-      DimLoops behind;
-      for (ValueId of : graph_.value(node.results[i]).gradient_of)
-        if (behind.empty()) behind = loops_behind(of, node.forward);
-      if (behind.size() != own.results[i].dims.size()) continue;
-      for (std::size_t d = 0; d < behind.size(); ++d) {
-        const auto& mine = own.results[i].dims[d];
-        for (std::size_t k = 0; mine.size() == behind[d].size() && k < mine.size(); ++k)
-          if (source[at(mine[k])] == no_loop) source[at(mine[k])] = behind[d][k];
-      }
-    }
-    for (std::size_t i = 0; i < node.results.size(); ++i) {
-      DimLoops passed;
-      for (const auto& mine : own.results[i].dims) {
-        auto& loops = passed.emplace_back();
+    };
+    for (std::size_t i = 0; i < node.operands.size(); ++i)
+      learn(own.operands[i], loops_of(found[i], node.forward));
+    for (std::size_t i = 0; i < node.results.size(); ++i)
+      learn(own.results[i], loops_of(found[node.operands.size() + i], node.forward));
+    Inheritance out{.form = form_for(id, restricted(id, source)), .passed = {}};
+    for (const RuleTensor& result : own.results) {
+      DimLoops dims;
+      for (const auto& mine : result.dims) {
+        auto& loops = dims.emplace_back();
         for (int l : mine) loops.push_back(source[at(l)]);
       }
-      passed_on_[node.results[i]] = std::move(passed);
+      out.passed.push_back(static_cast<int>(passed_.size()));
+      passed_.push_back(std::move(dims));
     }
-    return restricted(id, source);
+    return out;
   }
 
   Strategy restricted(NodeId id, const std::vector<int>& source) const {
@@ -154,25 +268,37 @@ class Completion {
   /// Seconds from the nearest existing layout of `v` to `to`.
   double cheapest(ValueId v, const Layout& to) {
     double best = -1;
-    for (const Layout& from : existing_[at(v.index)]) {
-      const double s = redistributor_.find(from, to, graph_.value(v).type).seconds;
+    for (int from : existing_[at(v.index)]) {
+      const double s = redistributor_.find(layout_numbers_[from], to, graph_.value(v).type).seconds;
       if (best < 0 || s < best) best = s;
     }
     return best;
   }
 
-  Strategy of_gradient_sum(NodeId id) {
+  int of_gradient_sum(NodeId id) {
+    const Node& node = graph_.node(id);
+    Key key{calls_.of(id), layouts_[at(graph_.value(node.results.front()).gradient_of.front().index)]};
+    for (ValueId v : node.operands) {
+      key.push_back(-layouts_[at(v.index)] - 1);
+      key.insert(key.end(), existing_[at(v.index)].begin(), existing_[at(v.index)].end());
+    }
+    const auto it = known_sums_.find(key);
+    if (it != known_sums_.end()) return it->second;
+    return known_sums_[std::move(key)] = form_for(id, gradient_sum(id));
+  }
+
+  Strategy gradient_sum(NodeId id) {
     const Node& node = graph_.node(id);
     const Value& result = graph_.value(node.results.front());
-    const Layout goal = reduced(layouts_[at(result.gradient_of.front().index)]);
-    Axes partial = layouts_[at(node.operands.front().index)].sum;
+    const Layout goal = reduced(layout(result.gradient_of.front()));
+    const Layout& first = layout(node.operands.front());
+    Axes partial = first.sum;
     std::vector<Layout> candidates{goal};
     bool is_one_mesh = true;
     for (ValueId v : node.operands) {
-      const Layout& layout = layouts_[at(v.index)];
-      partial = common(partial, layout.sum);
-      is_one_mesh = is_one_mesh && layout.mesh == layouts_[at(node.operands.front().index)].mesh;
-      candidates.push_back(reduced(layout));
+      partial = common(partial, layout(v).sum);
+      is_one_mesh = is_one_mesh && layout(v).mesh == first.mesh;
+      candidates.push_back(reduced(layout(v)));
     }
     std::optional<Strategy> best;
     std::tuple<double, std::int64_t, int> best_price{};
@@ -181,10 +307,9 @@ class Completion {
       s.mesh = dims.mesh;
       for (std::size_t d = 0; d < dims.dims.size(); ++d)
         s.loops[at(rule(id).results[0].dims[d][0])] = dims.dims[d];
-      const int addends_mesh = layouts_[at(node.operands.front().index)].mesh;
-      if (is_one_mesh && (dims.used().empty() || dims.mesh == addends_mesh)) {
+      if (is_one_mesh && (dims.used().empty() || dims.mesh == first.mesh)) {
         s.linear[0] = partial.without(dims.used());
-        if (!s.linear[0].empty()) s.mesh = addends_mesh;
+        if (!s.linear[0].empty()) s.mesh = first.mesh;
       }
       const Mesh& mesh = redistributor_.meshes()[at(s.mesh)];
       if (violation(rule(id), s, mesh)) continue;
@@ -206,8 +331,8 @@ class Completion {
     int collectives = 0;
     for (std::size_t i = 0; i < node.operands.size(); ++i) {
       seconds += cheapest(node.operands[i], layouts.operands[i]);
-      collectives += redistributor_.find(layouts_[at(node.operands[i].index)], layouts.operands[i], type)
-                         .collective_count();
+      collectives +=
+          redistributor_.find(layout(node.operands[i]), layouts.operands[i], type).collective_count();
     }
     const Redistribution& on = redistributor_.find(layouts.results[0], goal, type);
     const Mesh& mesh = redistributor_.mesh_of(layouts.results[0]);
@@ -229,32 +354,49 @@ class Completion {
     }
   }
 
-  Strategy of_update(NodeId id) {
+  int of_update(NodeId id) {
     const Node& node = graph_.node(id);
     const ValueId weight = node.operands.front();
     const auto asked = update_layouts_.find(weight);
     const ValueId state = node.op->optimizer->states.empty() ? weight : node.operands[2];
-    const Layout& layout = asked != update_layouts_.end() ? asked->second : *graph_.value(state).layout;
+    const int number =
+        asked != update_layouts_.end() ? layout_numbers_.of(asked->second) : layouts_[at(state.index)];
+    const auto [it, is_new] = known_updates_.try_emplace(Key{calls_.of(id), number}, -1);
+    if (!is_new) return it->second;
+    const Layout& layout = layout_numbers_[number];
     Strategy s = whole(rule(id));
     s.mesh = layout.mesh;
     for (std::size_t d = 0; d < layout.dims.size(); ++d)
       s.loops[at(rule(id).operands[0].dims[d][0])] = layout.dims[d];
-    return s;
+    return it->second = form_for(id, s);
   }
 
   Graph& graph_;
   Redistributor& redistributor_;
   const std::map<ValueId, Layout>& update_layouts_;
-  std::vector<Rule> rules_;
-  std::vector<Layout> layouts_;                // in which each value is produced
-  std::vector<std::vector<Layout>> existing_;  // in which it will exist, as lowering shares them
-  std::map<ValueId, DimLoops> passed_on_;      // of backward values: loop dims of their forward node
+  const Calls& calls_;
+  std::vector<Form> forms_;
+  std::unordered_map<StrategyKey, int, StrategyKeyHash> known_forms_;
+  Numbers<Layout> layout_numbers_;
+  std::vector<int> form_of_;                // per node
+  std::vector<int> layouts_;                // in which each value is produced
+  std::vector<DimLoops> passed_;            // loop dims of the forward node behind the dims of a result
+  std::vector<int> passed_on_;              // per value, into passed_
+  std::vector<std::vector<int>> existing_;  // layouts in which it will exist, as lowering shares them
+  std::vector<bool> is_added_;              // per value: a gradient that is added to others
+  std::unordered_map<Key, Inheritance, KeyHash> known_inheritances_;
+  std::unordered_map<Key, int, KeyHash> known_sums_, known_updates_;
 };
 
 }  // namespace
 
+void complete(Graph& graph, Redistributor& redistributor, const std::map<ValueId, Layout>& update_layouts,
+              const Calls& calls) {
+  Completion(graph, redistributor, update_layouts, calls).run();
+}
+
 void complete(Graph& graph, Redistributor& redistributor, const std::map<ValueId, Layout>& update_layouts) {
-  Completion(graph, redistributor, update_layouts).run();
+  complete(graph, redistributor, update_layouts, Calls(graph));
 }
 
 }  // namespace shardwright

@@ -11,6 +11,7 @@
 
 #include <map>
 
+#include "shardwright/graph/calls.h"
 #include "shardwright/graph/graph.h"
 #include "shardwright/layout/redistribution.h"
 
@@ -20,7 +21,11 @@ namespace shardwright {
 /// whose leaves have layouts. `update_layouts`: per parameter the layout of its update where that is not the
 /// layout of its first state, or, without states, of the parameter itself.
 /// Throws: Error if a forward strategy is missing or illegal.
+/// Cost: O(nodes); what is worked out for one node serves all that stand alike.
 void complete(Graph& graph, Redistributor& redistributor,
               const std::map<ValueId, Layout>& update_layouts = {});
+/// The same where `calls` of the graph are known.
+void complete(Graph& graph, Redistributor& redistributor, const std::map<ValueId, Layout>& update_layouts,
+              const Calls& calls);
 
 }  // namespace shardwright

@@ -14,6 +14,17 @@ Reader first_forward_reader(const Graph& graph, ValueId v) {
   return {};
 }
 
+std::vector<Reader> first_forward_readers(const Graph& graph) {
+  std::vector<Reader> out(graph.values.size());
+  for (int n = 0; n < static_cast<int>(graph.nodes.size()); ++n) {
+    const Node& node = graph.nodes[static_cast<std::size_t>(n)];
+    for (std::size_t i = 0; node.phase == Phase::forward && i < node.operands.size(); ++i)
+      if (Reader& first = out[static_cast<std::size_t>(node.operands[i].index)]; !first.node.is_valid())
+        first = {{n}, i};
+  }
+  return out;
+}
+
 Layout stored(Layout read) { return without_halo(reduced(std::move(read))); }
 
 Layout shard_over_replicas(const Layout& layout, const Mesh& mesh, const Shape& shape) {

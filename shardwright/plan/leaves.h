@@ -5,6 +5,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "shardwright/graph/graph.h"
 
@@ -16,6 +17,8 @@ struct Reader {
   std::size_t operand = 0;
 };
 Reader first_forward_reader(const Graph& graph, ValueId v);
+/// The same of every value.
+std::vector<Reader> first_forward_readers(const Graph& graph);
 
 /// The layout in which a leaf lies that is read in `read`: neither partial nor with a halo.
 Layout stored(Layout read);

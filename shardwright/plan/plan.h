@@ -84,12 +84,23 @@ struct PlanRequest {
 /// Throws: Error when nothing satisfies what is asked, naming what does not fit.
 Plan make_plan(const Graph& graph, const PlanRequest& request);
 
+/// A plan, and the graph with the strategies of all its nodes: forward, backward and update.
+struct Planned {
+  Plan plan;
+  PlannedGraph planned;
+};
+Planned make_planned(Graph graph, const PlanRequest& request);
+
 /// What identifies the network of `graph`: a hash of its forward nodes and types.
 std::string fingerprint_of(const Graph& graph);
 
 /// Writes strategies and layouts of `plan` onto `graph`.
 /// Throws: Error if the plan is for another network, names what does not exist, or is not legal.
-PlannedGraph apply(const Plan& plan, const Graph& graph);
+PlannedGraph apply(const Plan& plan, Graph graph);
+
+/// Lays out the optimizer's states: as their parameter; from optimizer parallel level 1 on also sharded over its
+/// replicas.
+void shard_states(PlannedGraph& planned, const std::vector<Mesh>& meshes, int optimizer_parallel);
 
 /// JSON with the keys of commands.md. A plan of another format version is refused.
 std::string to_json(const Plan& plan);

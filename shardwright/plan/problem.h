@@ -12,6 +12,7 @@
 
 #include "shardwright/base/error.h"
 #include "shardwright/cost/cluster.h"
+#include "shardwright/graph/calls.h"
 #include "shardwright/graph/graph.h"
 #include "shardwright/layout/redistribution.h"
 
@@ -30,6 +31,7 @@ constexpr double unfit_seconds = 1e9;
 
 struct Problem {
   const Graph* graph = nullptr;
+  const Calls* calls = nullptr;  // of the graph
   const Cluster* cluster = nullptr;
   Constraints constraints;
   Redistributor* redistributor = nullptr;  // prices, for constraints.meshes
@@ -90,6 +92,7 @@ struct SearchResult {
   SearchStatus status = SearchStatus::infeasible;
   std::string violation;                      // infeasible: what cannot be satisfied
   std::vector<Mesh> meshes;                   // of the choices; empty: those of the constraints
+  std::map<ValueId, Layout> layouts;          // the constraints', in these meshes
   std::vector<Choice> choices;                // per node; only those of forward compute nodes count
   std::optional<double> lower_bound_seconds;  // no plan is faster, where the search can prove that
   std::string compared;                       // what was looked at, in words; may be empty

@@ -1,0 +1,117 @@
+// A plan in names becomes strategies and layouts of a graph.
+
+#include <unordered_map>
+
+#include "shardwright/graph/op.h"
+#include "shardwright/plan/leaves.h"
+#include "shardwright/plan/plan.h"
+
+namespace shardwright {
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+/// A layout in which a value is kept. Throws: Error if it is none, or does not fit `shape`.
+Layout layout_of(const std::string& text, const std::vector<Mesh>& meshes, const Shape& shape) {
+  const std::size_t mark = text.find('@');
+  const auto mesh = mark == std::string::npos ? 0 : to_integer(text.substr(mark + 1)).value_or(-1);
+  if (mesh < 0 || mesh >= static_cast<std::int64_t>(meshes.size()))
+    throw error("layout '{}': there is no such mesh", text);
+  Scanner in(std::string_view(text).substr(0, mark), "layout");
+  Layout out = parse_layout(in, meshes[at(static_cast<int>(mesh))]);
+  if (!in.at_end()) in.fail("the end of the layout");
+  if (out.is_partial()) throw error("layout '{}' is partial; a kept value is not", text);
+  if (!out.used().empty()) out.mesh = static_cast<int>(mesh);
+  check(out, meshes[at(out.mesh)], shape);
+  if (!is_even(out, meshes[at(out.mesh)], shape))
+    throw error("layout '{}' cannot cut {} evenly", text, to_text(shape));
+  return out;
+}
+
+class Application {
+ public:
+  Application(const Plan& plan, Graph graph)
+      : plan_(plan), out_{.graph = std::move(graph), .update_layouts = {}} {}
+
+  PlannedGraph run() {
+    const std::string fingerprint = fingerprint_of(out_.graph);
+    if (fingerprint != plan_.fingerprint)
+      throw error("the plan is for '{}' ({}), not for this network ({}): other sizes, batch or layers",
+                  plan_.model, plan_.fingerprint, fingerprint);
+    out_.graph.meshes = plan_.meshes;
+    for (std::size_t v = 0; v < out_.graph.values.size(); ++v)
+      values_.emplace(out_.graph.values[v].name, static_cast<int>(v));
+    for (const PlannedOperator& op : plan_.operators) {
+      try {
+        apply_operator(op);
+      } catch (const Error& e) {
+        throw with_context(e, fmt::format("plan: {}", op.name));
+      }
+    }
+    for (const auto& [name, text] : plan_.layouts) apply_layout(name, text);
+    shard_states(out_, plan_.meshes, plan_.optimizer_parallel);
+    return std::move(out_);
+  }
+
+ private:
+  void apply_operator(const PlannedOperator& planned) {
+    Graph& graph = out_.graph;
+    const ValueId v = called(planned.name);
+    Node& node = graph.node(graph.value(v).producer);
+    if (node.op->kind != OpKind::compute) throw error("is not an operator");
+    if (!planned.kind.empty() && planned.kind != node.op->name)
+      throw error("is {} here but {} in the plan", node.op->name, planned.kind);
+    if (planned.mesh < 0 || planned.mesh >= static_cast<int>(plan_.meshes.size()))
+      throw error("there is no mesh {}", planned.mesh);
+    const Mesh& mesh = plan_.meshes[at(planned.mesh)];
+    const Rule rule = rule_of(graph, node);
+    std::string text;
+    for (const auto& [loop, axes] : planned.strategy)
+      text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", loop, axes.empty() ? "-" : join(axes, "."));
+    text = "{" + text + "}";
+    Scanner in(text, "strategy");
+    Strategy s = parse_strategy(in, rule, mesh);
+    s.mesh = used_axes(s).empty() ? 0 : planned.mesh;
+    if (const auto why = violation(rule, s, mesh)) throw Error(*why);
+    node.strategy = s;
+    if (!planned.out.empty())
+      graph.value(v).layout = layout_of(planned.out, plan_.meshes, graph.value(v).type.shape);
+  }
+
+  void apply_layout(const std::string& name, const std::string& text) try {
+    Graph& graph = out_.graph;
+    Value& v = graph.value(called(name));
+    if (graph.node(v.producer).op->kind == OpKind::compute) throw error("it is not a leaf");
+    v.layout = layout_of(text, plan_.meshes, v.type.shape);
+  } catch (const Error& e) {
+    throw with_context(e, fmt::format("plan: layout of {}", name));
+  }
+
+  ValueId called(const std::string& name) const {
+    const auto it = values_.find(name);
+    return it == values_.end() ? out_.graph.find(name) : ValueId{it->second};
+  }
+
+  const Plan& plan_;
+  PlannedGraph out_;
+  std::unordered_map<std::string_view, int> values_;  // by name
+};
+
+}  // namespace
+
+void shard_states(PlannedGraph& planned, const std::vector<Mesh>& meshes, int optimizer_parallel) {
+  Graph& graph = planned.graph;
+  for (const Node& node : graph.nodes) {
+    if (!node.op->optimizer) continue;
+    const ValueId weight = node.operands.front();
+    Layout layout = graph.value(weight).layout.value_or(replicated(graph.value(weight).type.shape.size()));
+    layout = state_layout(layout, meshes, graph.value(weight).type.shape, optimizer_parallel);
+    for (std::size_t i = 0; i < node.op->optimizer->states.size(); ++i)
+      graph.value(node.operands[2 + i]).layout = layout;
+    planned.update_layouts[weight] = layout;
+  }
+}
+
+PlannedGraph apply(const Plan& plan, Graph graph) { return Application(plan, std::move(graph)).run(); }
+
+}  // namespace shardwright
