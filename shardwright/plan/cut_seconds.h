@@ -1,0 +1,76 @@
+// What cuts cost in seconds: the work of a part and of its backward, collectives over the axis at hand, reductions of
+// parameters' gradients, and memory at a price.
+//
+// An axis is decided before the more inner ones, which will share the work among the devices inside it too. So a
+// device's work, and what it sends over this axis, are 1 / inner of what they are after the cuts so far: whether the
+// inner axes shard a tensor or reduce it in steps (reduce_scatter inside, all_reduce across, all_gather inside), only
+// that part crosses. The sum over all axes is then what the whole collective moves.
+#pragma once
+
+#include <vector>
+
+#include "shardwright/cost/cluster.h"
+#include "shardwright/cost/compute.h"
+#include "shardwright/plan/cut_tables.h"
+
+namespace shardwright {
+
+/// One axis of the mesh, as it is priced.
+struct AxisLevel {
+  Halving halving;
+  double inner = 1;  // devices inside
+  LinkCost link;
+};
+
+/// What weighs how much; all else weighs 1.
+struct CutWeights {
+  double gradients = 1;  // reducing parameters' gradients, which may hide behind the backward
+  double memory = 0;     // seconds per byte of a device
+};
+
+/// Of a whole plan.
+struct CutTotals {
+  double compute = 0;
+  double activations = 0;  // communication of values and their gradients, seconds
+  double gradients = 0;    // of parameters' gradients
+  double memory = 0;       // bytes of a device
+
+  /// Seconds of a step, if a share `overlap` of the gradients' communication may run beside the backward.
+  double seconds(double overlap) const;
+};
+
+class CutSeconds {
+ public:
+  CutSeconds(const CutProblem& problem, const Calls& calls, const Cluster& cluster);
+
+  /// For the next axis. `problem` must live as long as what is returned.
+  CutPrices prices(const CutProblem& problem, const AxisLevel& level, const CutWeights& weights) const;
+
+  /// Forward, backward and, of parameters that `part` owns, update of one node of `part`, cut along `loop` too.
+  double compute(const CutProblem& problem, int part, int loop, const AxisLevel& level) const;
+  double reduce(const CutProblem& problem, const CutValue& parameter, Cut gradient, const AxisLevel& level,
+                Joined joined) const;
+  double move(Cut from, Cut to, double bytes, const AxisLevel& level, Joined joined) const;
+  /// Bytes of a device for one node of `part`: its parameters with gradients and states, and its results.
+  double memory(const CutProblem& problem, int part, int loop, const AxisLevel& level) const;
+
+  /// Compute and memory of the finished problem.
+  CutTotals totals(const CutProblem& problem) const;
+
+ private:
+  struct PartWork {
+    std::vector<Work> works;    // forward first, then backward
+    double bytes = 0;           // of the forward
+    std::vector<int> owned;     // operands that are parameters and lie as this part wants them
+    std::vector<bool> is_kept;  // per result: the backward may need it
+  };
+  /// Bytes of all operands and results on a device.
+  double tensor_bytes(const CutProblem& problem, int part, int loop, int parts) const;
+
+  const Cluster* cluster_;
+  double states_ = 0;  // of the optimizer, per parameter
+  bool is_training_ = false;
+  std::vector<PartWork> works_;
+};
+
+}  // namespace shardwright

@@ -1,0 +1,75 @@
+// The minimum of a sum of tables over choices of one and of two variables.
+//
+//   minimize  sum over v of a_v(x_v) + sum over pairs of b_uv(x_u, x_v),   x_v in {0, .., n_v - 1}
+//
+// By elimination of variables (Bertele and Brioschi 1972): a variable with at most two neighbours is replaced by a
+// table over them, min over x_v. Exact where that goes through to the end, as in chains, trees, and the series and
+// parallel branches of networks. Where it does not, the variable with the most neighbours is fixed to what looks best,
+// and afterwards single variables change while that lowers the sum.
+// Cost: O(variables * n^3).
+#pragma once
+
+#include <span>
+#include <vector>
+
+namespace shardwright {
+
+class TableSum {
+ public:
+  /// A variable with so many choices, all free of charge so far. Variables are numbered from 0 on.
+  int add_variable(int choices);
+  int size() const { return static_cast<int>(variables_.size()); }
+  int choices_of(int v) const { return variables_[static_cast<std::size_t>(v)].choices; }
+
+  /// a_v.
+  std::span<double> single(int v) {
+    return {numbers_.data() + place_of(v), static_cast<std::size_t>(choices_of(v))};
+  }
+  std::span<const double> single(int v) const {
+    return {numbers_.data() + place_of(v), static_cast<std::size_t>(choices_of(v))};
+  }
+  /// Adds `table`, of x_u times choices of v plus x_v, to b_uv. For u = v its diagonal counts.
+  void add(int u, int v, std::span<const double> table);
+
+  struct Minimum {
+    std::vector<int> choices;  // per variable
+    double value = 0;
+    bool is_proven = false;  // elimination went through to the end
+  };
+  Minimum minimum() const;
+
+  /// The sum if all are as `choices` says.
+  double value(std::span<const int> choices) const;
+  /// The sum as a function of one variable, the others being as `choices` says; without what does not depend on it.
+  std::vector<double> along(int v, std::span<const int> choices) const;
+
+ private:
+  friend class Elimination;
+  struct Variable {
+    int choices = 0;
+    int place = 0;           // of a_v in numbers_
+    std::vector<int> pairs;  // into pairs_
+  };
+  struct Pair {
+    int u = 0, v = 0;
+    int place = 0;  // of b_uv in numbers_, [x_u][x_v]
+  };
+  std::size_t place_of(int v) const {
+    return static_cast<std::size_t>(variables_[static_cast<std::size_t>(v)].place);
+  }
+  int new_place(int count);
+  int pair_of(int u, int v) const;
+  int connect(int u, int v);
+  /// Where b(x_v = i, x_other = j) stands.
+  std::size_t entry(const Pair& pair, int v, int i, int j) const {
+    return static_cast<std::size_t>(pair.place +
+                                    (pair.u == v ? i * choices_of(pair.v) + j : j * choices_of(pair.v) + i));
+  }
+  int other(const Pair& pair, int v) const { return pair.u == v ? pair.v : pair.u; }
+
+  std::vector<Variable> variables_;
+  std::vector<Pair> pairs_;
+  std::vector<double> numbers_;  // of all tables
+};
+
+}  // namespace shardwright
