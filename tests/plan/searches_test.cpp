@@ -6,6 +6,7 @@
 #include "shardwright/base/text.h"
 #include "shardwright/frontend/model.h"
 #include "shardwright/graph/op.h"
+#include "shardwright/graph/text.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/simulate/estimate.h"
 
@@ -106,6 +107,84 @@ TEST_P(Fixed, is_kept_by_every_search_under_every_setting) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Plan, Fixed, testing::ValuesIn(cases), [](const auto& c) { return c.param.name; });
+
+/// The network with its plan, for `annotations`.
+PlannedGraph planned(const Graph& graph, const Searcher& search, const SearchOptions& options,
+                     const char* annotations) {
+  return apply(make_plan(graph, {.devices = 4,
+                                 .search = search.name,
+                                 .options = options,
+                                 .annotations = parse_annotations(annotations, "test"),
+                                 .price = step_seconds}),
+               graph);
+}
+
+/// How many forward operators use some devices of their mesh.
+int using_some(const Graph& graph) {
+  int count = 0;
+  for (const Node& node : graph.nodes)
+    count += node.strategy &&
+             !is_all_or_nothing(*node.strategy, graph.meshes[static_cast<std::size_t>(node.strategy->mesh)]);
+  return count;
+}
+
+TEST(Searches, that_heed_fully_use_devices_leave_none_out) {
+  const Graph graph = chain();
+  const char* const annotations = R"({"matmul1": {"in": [[1, 2], [2, 2]]}})";
+  int some = 0;
+  for (const Searcher& search : all_search()) {
+    if (!heeds(search, Setting::fully_use_devices)) continue;
+    EXPECT_EQ(using_some(planned(graph, search, {.fully_use_devices = true}, annotations).graph), 0)
+        << search.name;
+    some += using_some(planned(graph, search, {}, annotations).graph);
+  }
+  EXPECT_GT(some, 0);  // else the setting would have nothing to do here
+}
+
+/// How many results of point-wise operators are redistributed for a forward reader.
+int redistributed(const Graph& graph) {
+  std::vector<MeshCost> costs;
+  for (const Mesh& m : graph.meshes) costs.push_back(uniform_cost(m));
+  Redistributor redistributor(graph.meshes, costs, {.even_only = true});
+  const auto layouts = [&](NodeId id) {
+    return layouts_of(rule_of(graph, graph.node(id)), *graph.node(id).strategy);
+  };
+  int count = 0;
+  for (NodeId id : graph.node_ids()) {
+    const Node& node = graph.node(id);
+    if (!node.strategy || node.phase != Phase::forward) continue;
+    for (std::size_t i = 0; i < node.operands.size(); ++i) {
+      const Value& v = graph.value(node.operands[i]);
+      if (!graph.node(v.producer).op->block) continue;
+      const Layout has = layouts(v.producer).results[static_cast<std::size_t>(v.result)];
+      count += !redistributor.find(has, layouts(id).operands[i], v.type).steps.empty();
+    }
+  }
+  return count;
+}
+
+TEST(Searches, that_heed_elementwise_follow_read_point_wise_results_as_they_lie) {
+  Graph graph = parse_graph(R"(
+%x = input f32[16, 16]
+%w = param f32[16, 16]
+%u = param f32[16, 16]
+%a = matmul %x, %w
+%b = relu %a
+%c = matmul %b, %u
+%loss = reduce_mean %c
+output %loss
+)");
+  add_train_step(graph, graph.outputs.front(), {});
+  const char* const annotations = R"({"a": {"in": [[4, 1], [1, 1]]}, "c": {"in": [[1, 4], [4, 1]]}})";
+  int some = 0;
+  for (const Searcher& search : all_search()) {
+    if (!heeds(search, Setting::elementwise_follow)) continue;
+    EXPECT_EQ(redistributed(planned(graph, search, {.elementwise_follow = true}, annotations).graph), 0)
+        << search.name;
+    some += redistributed(planned(graph, search, {}, annotations).graph);
+  }
+  EXPECT_GT(some, 0);
+}
 
 TEST(Searches, plan_for_devices_that_divide_nothing) {
   for (const Searcher& search : all_search())
