@@ -13,8 +13,8 @@ namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-std::string strategy_text(const Explanation& e, const Candidate& c, const Plan& plan) {
-  return to_text(c.strategy, e.rule, plan.meshes[at(c.strategy.mesh)]);
+std::string strategy_text(const Explanation& e, const Candidate& c) {
+  return to_text(c.strategy, e.rule, e.meshes[at(c.strategy.mesh)]);
 }
 
 /// One of the parts of a candidate's time, and the tensor that has most of it.
@@ -45,25 +45,25 @@ bool takes_as_long(const Candidate& a, const Candidate& b) {
   return std::abs(a.cost.seconds() - b.cost.seconds()) <= 1e-3 * a.cost.seconds();
 }
 
-std::string against(const Explanation& e, const Candidate& other, std::string_view what, const Plan& plan) {
+std::string against(const Explanation& e, const Candidate& other, std::string_view what) {
   const Candidate& chosen = e.candidates[e.choice];
   if (takes_as_long(chosen, other)) {
     const std::int64_t more = other.cost.bytes() - chosen.cost.bytes();
     const std::string memory = more == 0 ? ""
                                          : fmt::format(", with {} {}", bytes_text(std::abs(more)),
                                                        more > 0 ? "more memory" : "less memory");
-    return fmt::format("{} {}, takes as long{}", what, strategy_text(e, other, plan), memory);
+    return fmt::format("{} {}, takes as long{}", what, strategy_text(e, other), memory);
   }
-  return fmt::format("{} {}, takes {} more: {}", what, strategy_text(e, other, plan),
+  return fmt::format("{} {}, takes {} more: {}", what, strategy_text(e, other),
                      seconds_text(other.cost.seconds() - chosen.cost.seconds()),
                      deciding_part(chosen, other));
 }
 
 /// The plan has it though another one takes less time here.
-std::string not_the_fastest(const Explanation& e, const Plan& plan) {
+std::string not_the_fastest(const Explanation& e) {
   const Candidate &chosen = e.candidates[e.choice], &best = e.candidates.front();
   std::string out =
-      fmt::format("with its neighbours as planned, {} would take {} less: {}", strategy_text(e, best, plan),
+      fmt::format("with its neighbours as planned, {} would take {} less: {}", strategy_text(e, best),
                   seconds_text(chosen.cost.seconds() - best.cost.seconds()), deciding_part(best, chosen));
   const std::int64_t more = best.cost.bytes() - chosen.cost.bytes();
   if (more > 0) out += fmt::format("; but {} more memory", bytes_text(more));
@@ -85,14 +85,14 @@ std::vector<std::string> why(const Explanation& e, const Plan& plan) {
   std::vector<std::string> out;
   if (e.planned.is_fixed || !is_fastest) out.push_back(who_chose(e, plan));
   if (!is_fastest) {
-    out.push_back(not_the_fastest(e, plan));
+    out.push_back(not_the_fastest(e));
     return out;
   }
   out.emplace_back("the fastest here");
   const Candidate& next = e.candidates[e.choice == 0 ? 1 : 0];
-  out.push_back(against(e, next, "the next best,", plan));
+  out.push_back(against(e, next, "the next best,"));
   if (e.data_parallel && *e.data_parallel != e.choice && &e.candidates[*e.data_parallel] != &next)
-    out.push_back(against(e, e.candidates[*e.data_parallel], "data parallel,", plan));
+    out.push_back(against(e, e.candidates[*e.data_parallel], "data parallel,"));
   return out;
 }
 
@@ -106,8 +106,8 @@ std::string explanation_table(const Explanation& e, const Plan& plan) {
     const Candidate& c = e.candidates[i];
     std::vector<std::vector<std::int64_t>> in;
     for (const RuleTensor& tensor : e.rule.operands)
-      in.push_back(integers_of(tensor, c.strategy, plan.meshes[at(c.strategy.mesh)]));
-    rows.push_back({(i == e.choice ? "* " : "  ") + strategy_text(e, c, plan), integers_text(in),
+      in.push_back(integers_of(tensor, c.strategy, e.meshes[at(c.strategy.mesh)]));
+    rows.push_back({(i == e.choice ? "* " : "  ") + strategy_text(e, c), integers_text(in),
                     seconds_text(c.cost.compute_seconds), seconds_text(c.cost.communication_seconds),
                     seconds_text(c.cost.redistribution_seconds), bytes_text(c.cost.bytes()),
                     seconds_text(c.cost.seconds())});
@@ -160,7 +160,7 @@ std::vector<Heavy> heaviest(Explainer& explainer) {
   return out;
 }
 
-std::string heaviest_table(const std::vector<Heavy>& heavy, const Plan& plan) {
+std::string heaviest_table(const std::vector<Heavy>& heavy) {
   Rows rows{{"most time or memory", "time", "memory", "would take", "and keep", "if it were"}};
   const auto change = [](double now, double then, const std::string& text) {
     return now == then ? "the same" : (then > now ? "+" : "-") + text;
@@ -175,7 +175,7 @@ std::string heaviest_table(const std::vector<Heavy>& heavy, const Plan& plan) {
                             seconds_text(std::abs(then.cost.seconds() - now.cost.seconds())));
     rows.back()[4] = change(static_cast<double>(now.cost.bytes()), static_cast<double>(then.cost.bytes()),
                             bytes_text(std::abs(then.cost.bytes() - now.cost.bytes())));
-    rows.back()[5] = strategy_text(e, then, plan) + (h.row.members.size() > 1 ? ", each" : "");
+    rows.back()[5] = strategy_text(e, then) + (h.row.members.size() > 1 ? ", each" : "");
   }
   return aligned(rows, {.begin = 1, .end = 5});
 }

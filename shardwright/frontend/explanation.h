@@ -25,6 +25,6 @@ struct Heavy {
   std::optional<std::size_t> other;  // the fastest candidate but the plan's
 };
 std::vector<Heavy> heaviest(Explainer& explainer);
-std::string heaviest_table(const std::vector<Heavy>& heavy, const Plan& plan);
+std::string heaviest_table(const std::vector<Heavy>& heavy);
 
 }  // namespace shardwright

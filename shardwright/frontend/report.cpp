@@ -69,15 +69,44 @@ std::string key_of(const PlannedOperator& op, const OperatorShare& share) {
   return out;
 }
 
-std::string collectives_text(const OperatorCost& cost) {
-  std::string out;
-  for (const Traffic& t : cost.traffic) {
-    out += fmt::format("{}{}{} {}", out.empty() ? "" : ", ", t.count > 1 ? fmt::format("{} ", t.count) : "",
-                       name_of(t.kind), bytes_text(t.bytes));
-    if (!t.axes.empty()) out += " over " + t.axes;
-    out += fmt::format(" {}", name_of(t.phase));
+/// Of one kind in one phase, whatever their axes.
+std::vector<Traffic> merged(const std::vector<Traffic>& traffic) {
+  std::vector<Traffic> out;
+  for (const Traffic& t : traffic) {
+    const auto same = std::ranges::find_if(
+        out, [&](const Traffic& other) { return other.kind == t.kind && other.phase == t.phase; });
+    if (same == out.end()) {
+      out.push_back(t);
+      continue;
+    }
+    same->count += t.count;
+    same->bytes += t.bytes;
+    if (same->axes.find(t.axes) == std::string::npos) same->axes += "." + t.axes;
   }
+  std::ranges::stable_sort(out, std::ranges::greater(), &Traffic::bytes);
   return out;
+}
+
+/// The largest two, and how many more there are.
+std::string collectives_text(const OperatorCost& cost) {
+  const std::vector<Traffic> all = merged(cost.traffic);
+  std::string out;
+  for (std::size_t i = 0; i < std::min<std::size_t>(2, all.size()); ++i)
+    out += fmt::format("{}{}{} {}{} {}", out.empty() ? "" : ", ",
+                       all[i].count > 1 ? fmt::format("{} ", all[i].count) : "", name_of(all[i].kind),
+                       bytes_text(all[i].bytes), all[i].axes.empty() ? "" : " over " + all[i].axes,
+                       name_of(all[i].phase));
+  if (all.size() > 2) out += fmt::format(", {} more", all.size() - 2);
+  return out;
+}
+
+/// Collectives and reason, as much of the reason as fits beside columns `width` wide; at least its beginning.
+std::string remark_text(const std::string& collectives, const std::string& reason, std::size_t width) {
+  constexpr std::size_t line = 120, least = 32;
+  const std::size_t used = width + collectives.size() + 2;
+  const std::size_t room = std::max(least, line - std::min(line, used));
+  return collectives + (collectives.empty() || reason.empty() ? "" : "; ") +
+         (reason.size() <= room ? reason : reason.substr(0, room - 3) + "...");
 }
 
 std::string operator_table(const Plan& plan, const std::vector<OperatorShare>& shares) {
@@ -86,20 +115,24 @@ std::string operator_table(const Plan& plan, const std::vector<OperatorShare>& s
     seconds += s.cost.seconds();
     bytes += static_cast<double>(s.cost.bytes());
   }
-  Rows rows{{"operator", "strategy", "parts of inputs", "time", "memory", "collectives; why"}};
+  Rows rows{{"operator", "strategy", "parts of inputs", "time", "memory"}};
+  std::vector<std::size_t> typical;  // per row an operator from its middle
   for (const FoldedName& row : table_rows(plan, shares)) {
     double row_seconds = 0, row_bytes = 0;
     for (std::size_t i : row.members) {
       row_seconds += shares[i].cost.seconds();
       row_bytes += static_cast<double>(shares[i].cost.bytes());
     }
-    const std::size_t typical = row.members[row.members.size() / 2];
-    const PlannedOperator& op = plan.operators[typical];
-    const std::string collectives = collectives_text(shares[typical].cost), reason = compact_reason(op);
+    typical.push_back(row.members[row.members.size() / 2]);
+    const PlannedOperator& op = plan.operators[typical.back()];
     rows.push_back({row.name, strategy_text(op), integers_text(op.in), percent_text(row_seconds, seconds),
-                    percent_text(row_bytes, bytes),
-                    collectives + (collectives.empty() || reason.empty() ? "" : "; ") + reason});
+                    percent_text(row_bytes, bytes)});
   }
+  const std::size_t width = width_of(rows);
+  for (std::size_t r = 1; r < rows.size(); ++r)
+    rows[r].push_back(remark_text(collectives_text(shares[typical[r - 1]].cost),
+                                  compact_reason(plan.operators[typical[r - 1]]), width));
+  rows[0].emplace_back("collectives; why");
   return aligned(rows, {.begin = 3, .end = 5});
 }
 

@@ -78,12 +78,23 @@ std::string name_of(const std::string& pattern, const Family& family) {
   return out;
 }
 
+std::vector<std::size_t> widths_of(const Rows& rows) {
+  std::vector<std::size_t> out(rows.front().size(), 0);
+  for (const auto& row : rows)
+    for (std::size_t c = 0; c < row.size(); ++c) out[c] = std::max(out[c], row[c].size());
+  return out;
+}
+
 }  // namespace
 
+std::size_t width_of(const Rows& rows) {
+  std::size_t out = 0;
+  for (std::size_t width : widths_of(rows)) out += 2 + width;
+  return out;
+}
+
 std::string aligned(const Rows& rows, const NumberColumns& numbers) {
-  std::vector<std::size_t> width(rows.front().size(), 0);
-  for (const auto& row : rows)
-    for (std::size_t c = 0; c < row.size(); ++c) width[c] = std::max(width[c], row[c].size());
+  const std::vector<std::size_t> width = widths_of(rows);
   std::string out;
   for (const auto& row : rows) {
     std::string line = " ";

@@ -16,6 +16,8 @@ struct NumberColumns {
   std::size_t end = 0;
 };
 std::string aligned(const Rows& rows, const NumberColumns& numbers);
+/// Of the lines that `aligned` makes.
+std::size_t width_of(const Rows& rows);
 
 /// `12.3 KB`
 std::string bytes_text(std::int64_t bytes);

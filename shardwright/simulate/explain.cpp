@@ -9,6 +9,7 @@
 #include "shardwright/graph/op.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/plan/candidates.h"
+#include "shardwright/plan/coarse.h"
 #include "shardwright/plan/complete.h"
 #include "shardwright/plan/leaves.h"
 #include "shardwright/plan/neighbourhood.h"
@@ -77,6 +78,9 @@ Graph with_strategy(const Surroundings& here, const Strategy& strategy, int leve
   return graph;
 }
 
+/// On meshes of more axes, those that are always together become one.
+constexpr int many_axes = 3;
+
 /// Seconds rounded to picoseconds: sums of equal things are equal.
 double rounded(double seconds) { return std::round(seconds * 1e12); }
 
@@ -110,7 +114,7 @@ const PlannedOperator& operator_called(const Plan& plan, std::string_view name) 
 Explainer::Explainer(const Graph& graph, Plan plan)
     : plan_(std::move(plan)),
       cluster_(cluster_called(plan_.cluster)),
-      graph_(completed(graph, plan_).graph),
+      graph_(on_few_axes(completed(graph, plan_).graph, many_axes)),
       redistributor_(redistributor_for(graph_, cluster_)),
       is_batch_(batch_dims(graph_)) {}
 
@@ -141,7 +145,7 @@ Explanation Explainer::explain(std::string_view name, std::size_t most) {
   const Strategy& choice = *graph_.node(id).strategy;
   const Strategy by_batch = batch_strategy(graph_, graph_.node(id), is_batch_, graph_.meshes[0]);
 
-  Explanation out{.planned = planned, .rule = here.rule, .candidates = {}};
+  Explanation out{.planned = planned, .rule = here.rule, .meshes = graph_.meshes, .candidates = {}};
   Candidates candidates = candidates_of(here.rule, graph_.meshes, choice);
   for (const Strategy& s : candidates.strategies) out.candidates.push_back(priced(here, s));
   std::ranges::stable_sort(out.candidates, {}, [&](const Candidate& c) {

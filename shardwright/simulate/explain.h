@@ -25,6 +25,7 @@ struct Candidate {
 struct Explanation {
   PlannedOperator planned;
   Rule rule;
+  std::vector<Mesh> meshes;  // of the candidates: the plan\'s, or with joined axes (plan/coarse.h)
   std::vector<Candidate>
       candidates;          // fastest first; of equal ones the planned one, then that of least memory
   std::size_t choice = 0;  // the plan's, in `candidates`

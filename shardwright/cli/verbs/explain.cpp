@@ -16,7 +16,8 @@ Json candidate_json(const Explanation& e, const Candidate& c, const Mesh& mesh) 
   Json strategy = Json::object(), in = Json::array();
   for (std::size_t l = 0; l < e.rule.loops.size(); ++l)
     for (int a : c.strategy.loops[l])
-      strategy[e.rule.loops[l].name].push_back(mesh.axes[static_cast<std::size_t>(a)].name);
+      for (std::string_view axis : split(mesh.axes[static_cast<std::size_t>(a)].name, '.'))
+        strategy[e.rule.loops[l].name].push_back(axis);
   for (const RuleTensor& tensor : e.rule.operands) in.push_back(integers_of(tensor, c.strategy, mesh));
   return {{"strategy", strategy},
           {"in", in},
@@ -32,16 +33,16 @@ Json explanation_json(const Explanation& e, const Plan& plan) {
            {"reason", e.planned.reason}, {"choice", e.choice},     {"data_parallel", nullptr}};
   if (e.data_parallel) out["data_parallel"] = *e.data_parallel;
   for (const Candidate& c : e.candidates)
-    out["candidates"].push_back(candidate_json(e, c, plan.meshes[static_cast<std::size_t>(c.strategy.mesh)]));
+    out["candidates"].push_back(candidate_json(e, c, e.meshes[static_cast<std::size_t>(c.strategy.mesh)]));
   out["left_out"] = e.left_out;
   out["why"] = join(why(e, plan), "; ");
   return out;
 }
 
-Json heavy_json(const Heavy& h, const Plan& plan) {
+Json heavy_json(const Heavy& h) {
   const Explanation& e = h.explanation;
   const auto candidate = [&](const Candidate& c) {
-    return candidate_json(e, c, plan.meshes[static_cast<std::size_t>(c.strategy.mesh)]);
+    return candidate_json(e, c, e.meshes[static_cast<std::size_t>(c.strategy.mesh)]);
   };
   return {{"operators", h.row.name},
           {"count", h.row.members.size()},
@@ -57,11 +58,11 @@ void explain_all(const Arguments& arguments, const PlannedModel& made, Terminal&
   Explainer explainer(made.model.graph, made.plan);
   const std::vector<Heavy> heavy = heaviest(explainer);
   if (!arguments.has("--json")) {
-    terminal.out << heaviest_table(heavy, made.plan);
+    terminal.out << heaviest_table(heavy);
     return;
   }
   Json list = Json::array();
-  for (const Heavy& h : heavy) list.push_back(heavy_json(h, made.plan));
+  for (const Heavy& h : heavy) list.push_back(heavy_json(h));
   terminal.out << Json{{"heaviest", list}}.dump() << "\n";
 }
 
