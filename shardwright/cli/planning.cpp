@@ -34,6 +34,12 @@ ModelOptions model_options(const Origin& origin) {
   return {.global_batch = origin.global_batch, .precision = origin.precision, .loss = origin.loss};
 }
 
+std::vector<std::string> names_of_searches() {
+  std::vector<std::string> out;
+  for (const Searcher& search : all_search()) out.push_back(search.name);
+  return out;
+}
+
 }  // namespace
 
 std::vector<Flag> planning_flags(std::vector<Flag> more) {
@@ -43,7 +49,7 @@ std::vector<Flag> planning_flags(std::vector<Flag> more) {
        "the machine: PRESET:N, PRESET:NODESxPER_NODE or a YAML file (see clusters; default: cpu:DEVICES)",
        ""},
       {"--parallel", "MODE", "stand_alone, data_parallel, semi_auto_parallel or auto_parallel", ""},
-      {"--search", "NAME", "search of auto_parallel: propagation or exhaustive", ""},
+      {"--search", "NAME", "search of auto_parallel: " + join(names_of_searches(), ", "), ""},
       {"--plan", "FILE", "use a saved plan", ""},
       {"--config", "FILE", "YAML of a model suite: what it says and no flag does", ""},
       {"--annotate", "FILE", "strategies of single operators and parameters, as JSON", ""},
