@@ -63,6 +63,12 @@ bool names_axes(const Constraints& c) {
                      [](const auto& l) { return !l.second.is_replicated(); });
 }
 
+Mesh link_mesh(const Cluster& cluster) {
+  Mesh out;
+  for (int n : levels_of(cluster)) out.axes.push_back({"", n});
+  return out;
+}
+
 std::vector<int> primes_of(int n) {
   std::vector<int> out;
   for (int p = 2; p * p <= n; ++p)

@@ -23,6 +23,9 @@ bool names_axes(const Constraints& constraints);
 /// so many axes.
 std::vector<std::vector<int>> ladders_of(const Cluster& cluster);
 
+/// An axis per link level of `cluster`, the slowest outermost.
+Mesh link_mesh(const Cluster& cluster);
+
 /// `constraints` on a finer mesh 0: of every axis its prime parts, outermost first, as far as a mesh has room for
 /// them, or, if it has not, the axis. The parts of axis x are called `x/0`, `x/1`.
 Constraints on_finer_mesh(const Constraints& constraints, const Mesh& mesh);

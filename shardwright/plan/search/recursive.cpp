@@ -23,6 +23,7 @@
 #include "shardwright/graph/op.h"
 #include "shardwright/plan/axes.h"
 #include "shardwright/plan/cut_seconds.h"
+#include "shardwright/plan/symbolic.h"
 
 namespace shardwright::search {
 namespace {
@@ -65,7 +66,9 @@ struct Solution {
     CutTables tables;
     std::vector<int> chosen;
   };
-  std::vector<Level> levels;  // per axis
+  std::vector<Level> levels;                                   // per axis
+  std::vector<std::vector<SymbolicCosts::Decision>> symbolic;  // per axis, where symbolic costs decided
+  std::vector<std::string> log;
 };
 
 class Recursion {
@@ -77,21 +80,39 @@ class Recursion {
         fold_(
             fold(*problem.graph, calls_,
                  {.is_on = options.fold_layers, .labels = labels_of(*problem.graph, problem.constraints)})) {
+    if (options.is_described) check_described();
     collect_ladders();
     seconds_.emplace(ladders_.front().cuts, calls_, *problem.cluster);
   }
 
-  SearchResult run() { return result_of(best_solution()); }
+  SearchResult run() {
+    const Solution best = options_.costs == Costs::symbolic ? symbolic_solution() : best_solution();
+    SearchResult out = result_of(best);
+    if (options_.writes_log) out.log = options_.costs == Costs::symbolic ? best.log : log_of(best);
+    return out;
+  }
 
  private:
+  void check_described() const {
+    constexpr int most = 1024;
+    const int n = problem_.cluster->devices();
+    if (n > most || (n & (n - 1)))
+      throw Infeasible(fmt::format(
+          "--described: the described system plans for 1 to {} devices and powers of two, not {}; "
+          "without --described any number will do",
+          most, n));
+  }
+
   // ---- ladders: the sequences of axes that are tried ----
 
   void collect_ladders() {
     const Constraints& asked = problem_.constraints;
-    if (names_axes(asked)) {
-      add_ladder(on_finer_mesh(asked, asked.meshes[0]));
-      if (ladders_.front().constraints.meshes[0].axis_count() > asked.meshes[0].axis_count())
-        add_ladder(asked);
+    if (names_axes(asked) || options_.costs == Costs::symbolic) {
+      const Mesh mesh = names_axes(asked) ? asked.meshes[0] : link_mesh(*problem_.cluster);
+      Constraints finest = on_finer_mesh(asked, mesh);
+      const bool is_finer = finest.meshes[0].axis_count() > mesh.axis_count();
+      if (options_.costs == Costs::seconds && is_finer) add_ladder(asked);
+      add_ladder(std::move(finest));
       return;
     }
     for (const std::vector<int>& sizes : ladders_of(*problem_.cluster)) {
@@ -122,7 +143,8 @@ class Recursion {
     CutHistory history = no_history(ladder.cuts);
     CutTotals sums;
     for (const AxisLevel& level : ladder.levels) {
-      const CutPrices prices = seconds_->prices(out.problem, level, weights);
+      CutPrices prices = seconds_->prices(out.problem, level, weights);
+      prices.is_followed = [this](const CutValue& v) { return is_followed(v); };
       CutTables tables = tables_of(out.problem, choices(out.problem, level.halving), prices, history);
       TableSum::Minimum least = tables.sum.minimum();
       CutHistory after = history_of(out.problem, tables, least.choices, history);
@@ -140,6 +162,107 @@ class Recursion {
     out.totals = seconds_->totals(out.problem);
     out.totals.activations = sums.activations;
     out.totals.gradients = sums.gradients;
+    return out;
+  }
+
+  /// Main operators by symbolic costs, one after the other; the others by what they have to move then.
+  Solution symbolic_solution() const {
+    const Ladder& ladder = ladders_.front();
+    Solution out{.ladder = &ladder, .problem = ladder.cuts, .totals = {}, .levels = {}};
+    const SymbolicCosts costs(ladder.cuts, problem_.cluster->devices(), options_);
+    CutHistory history = no_history(ladder.cuts);
+    for (const AxisLevel& level : ladder.levels) {
+      std::vector<std::vector<int>> choices = this->choices(out.problem, level.halving);
+      auto decisions = costs.decide(out.problem, level.halving, choices);
+      for (const SymbolicCosts::Decision& d : decisions) {
+        if (!out.problem.part(d.part).fixed) choices[at(d.part)] = {d.costs[d.chosen].loop};
+        tell(out, d);
+      }
+      CutTables tables =
+          tables_of(out.problem, std::move(choices), following_prices(out.problem, level), history);
+      TableSum::Minimum least = tables.sum.minimum();
+      history = history_of(out.problem, tables, least.choices, history);
+      for (int p = 0; p < out.problem.size(); ++p)
+        out.problem.cut(p, tables.loop(p, least.choices), level.halving);
+      out.levels.push_back({std::move(tables), std::move(least.choices)});
+      out.symbolic.push_back(std::move(decisions));
+    }
+    return out;
+  }
+
+  /// In elements that move. Work counts little, so that it is shared where that moves nothing.
+  CutPrices following_prices(const CutProblem& problem, const AxisLevel& level) const {
+    const double n = level.halving.parts;
+    const auto move = [n](Cut from, Cut to, double bytes, Joined joined) {
+      if (joined == Joined::reorders) return bytes / n;
+      if (from == to || to == partial_cut || from == not_cut) return 0.0;
+      if (from == partial_cut) return bytes * (to == not_cut ? 2 : 1) * (n - 1) / n;
+      return bytes * (n - 1) / n / (to == not_cut ? 1 : n);
+    };
+    return {.axis = level.halving.axis,
+            .own =
+                [&problem, n](int part, int loop) {
+                  constexpr double of_work = 1e-3;
+                  return of_work * problem.result_elements(part, 0) / (loop == no_loop_dim ? 1 : n);
+                },
+            .move = move,
+            .reduce =
+                [this, &problem, move](const CutValue& v, Cut gradient, Joined joined) {
+                  const CutUse& owner = v.uses.front();
+                  return options_.mem_coeff *
+                         move(gradient, not_cut, problem.operand_elements(owner.part, owner.operand), joined);
+                },
+            .is_followed = [this](const CutValue& v) { return is_followed(v); }};
+  }
+
+  /// Notes the lines of a choice, and which mem_coeff would have cut the batch instead of nothing (seed 003).
+  void tell(Solution& solution, const SymbolicCosts::Decision& d) const {
+    if (!options_.writes_log) return;
+    const std::string& name = problem_.graph->name_of(solution.problem.part(d.part).example);
+    for (std::string& line : told(name, d.costs, d.chosen)) solution.log.push_back(std::move(line));
+    const auto batch =
+        std::find_if(d.costs.begin(), d.costs.end(), [](const CutCost& c) { return c.name == "I"; });
+    if (!d.costs[d.chosen].name.empty() || batch == d.costs.end() || batch->loop == no_loop_dim) return;
+    solution.log.push_back(fmt::format("To cut the I-axis instead, choose a mem_coeff a little above {:.6g}",
+                                       batch->total() * options_.mem_coeff / d.costs[d.chosen].total()));
+  }
+
+  bool is_followed(const CutValue& v) const {
+    const Node& producer = problem_.graph->node(problem_.graph->value(v.example).producer);
+    return options_.elementwise_follow && producer.op->block;
+  }
+
+  /// Choices by seconds, told as the others are: of every main operator with all others as they were chosen.
+  std::vector<std::string> log_of(const Solution& s) const {
+    std::vector<std::string> out;
+    CutProblem problem = s.ladder->cuts;
+    for (std::size_t a = 0; a < s.levels.size(); ++a) {
+      const Solution::Level& level = s.levels[a];
+      for (int p = problem.size(); p-- > 0;) {
+        const CutPart& part = problem.part(p);
+        if (work_kind(*part.rule) == WorkKind::streaming) continue;
+        std::vector<CutCost> costs;
+        const std::vector<double> totals = level.tables.sum.along(p, level.chosen);
+        const std::vector<int>& loops = level.tables.choices[at(p)];
+        std::size_t chosen = 0;
+        const auto add = [&](std::size_t i) {
+          const double own = seconds_->compute(problem, p, loops[i], s.ladder->levels[a]);
+          if (static_cast<int>(i) == level.chosen[at(p)]) chosen = costs.size();
+          costs.push_back({.name = loops[i] == no_loop_dim ? "" : part.rule->loops[at(loops[i])].name,
+                           .loop = loops[i],
+                           .own = own,
+                           .redistribution = totals[i] / part.count - own});
+        };
+        for (std::size_t i = 0; i < loops.size(); ++i)
+          if (loops[i] != no_loop_dim) add(i);
+        for (std::size_t i = 0; i < loops.size(); ++i)
+          if (loops[i] == no_loop_dim) add(i);
+        for (std::string& line : told(problem_.graph->name_of(part.example), costs, chosen))
+          out.push_back(std::move(line));
+      }
+      for (int p = 0; p < problem.size(); ++p)
+        problem.cut(p, level.tables.loop(p, level.chosen), s.ladder->levels[a].halving);
+    }
     return out;
   }
 
@@ -274,6 +397,7 @@ class Recursion {
   /// Per axis what was cut, and what the next best would cost more.
   std::string reason_of(const Solution& s, int p, const JoinedMesh& named) const {
     const CutPart& part = s.problem.part(p);
+    if (!s.symbolic.empty()) return symbolic_reason_of(s, p);
     std::string out;
     for (int a = 0; a < named.mesh.axis_count(); ++a) {
       const auto first = std::find(named.axis_of.begin(), named.axis_of.end(), a) - named.axis_of.begin();
@@ -297,6 +421,19 @@ class Recursion {
                          rest.empty() ? ", the only way" : " (" + rest + ")");
     }
     return out;
+  }
+
+  static std::string symbolic_reason_of(const Solution& s, int p) {
+    for (const auto& decisions : s.symbolic)  // the first halving stands for all
+      for (const SymbolicCosts::Decision& d : decisions) {
+        if (d.part != p) continue;
+        std::string out = "symbolic costs of the first halving:";
+        for (const CutCost& c : d.costs)
+          if (c.name.empty() || c.loop != no_loop_dim)
+            out += fmt::format(" {} {:.4g}", c.name.empty() ? "whole" : c.name, c.total());
+        return out;
+      }
+    return "follows what it reads and what reads it";
   }
 
   /// `tp` where most of the work that the axis shares shards parameters, else `dp`; numbered where there are more.

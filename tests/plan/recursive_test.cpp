@@ -1,0 +1,135 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <random>
+
+#include "shardwright/autodiff/train_step.h"
+#include "shardwright/base/text.h"
+#include "shardwright/frontend/model.h"
+#include "shardwright/graph/text.h"
+#include "shardwright/passes/compile.h"
+#include "shardwright/plan/plan.h"
+#include "shardwright/simulate/estimate.h"
+#include "tests/support/training_run.h"
+
+namespace shardwright {
+namespace {
+
+double seconds(const Graph& graph, const Plan& plan) {
+  return estimate(compile(graph, plan), cluster_called(plan.cluster)).step_seconds();
+}
+
+/// A network of one to three products with activations and sums between, of sizes from 8 to 2048.
+Graph drawn_network(unsigned seed) {
+  std::mt19937 random(seed);
+  const auto size = [&] { return 8 << (random() % 9); };
+  const int batch = size();
+  int width = size();
+  std::string text = fmt::format("%x = input f32[{}, {}]\n", batch, width);
+  std::string last = "x";
+  const int layers = 1 + static_cast<int>(random() % 3);
+  for (int l = 0; l < layers; ++l) {
+    const bool is_residual = random() % 3 == 0;
+    const int next = is_residual ? width : size();
+    text += fmt::format("%w{} = param f32[{}, {}] (init=normal)\n", l, width, next);
+    text += fmt::format("%m{} = matmul %{}, %w{}\n", l, last, l);
+    if (is_residual && l > 0)
+      text += fmt::format("%y{} = add %m{}, %{}\n", l, l, last);
+    else if (layers < 3)
+      text += fmt::format("%y{} = relu %m{}\n", l, l);
+    last = text.find(fmt::format("%y{} ", l)) == std::string::npos ? fmt::format("m{}", l)
+                                                                   : fmt::format("y{}", l);
+    width = next;
+  }
+  Graph graph = parse_graph(text + fmt::format("%loss = reduce_mean %{}\noutput %loss\n", last));
+  add_train_step(graph, graph.find("loss"), {});
+  return graph;
+}
+
+/// Against the least of all plans. Both price the same way in the end: by lowering the whole step.
+TEST(Recursive, comes_near_the_best_of_all_plans_of_small_networks) {
+  double sum = 0, worst = 1;
+  int count = 0;
+  for (unsigned seed = 0; seed < 24; ++seed) {
+    const Graph graph = drawn_network(seed);
+    for (const char* cluster : {"cpu:2", "a100-80g:2", "a100-80g:2x1"}) {
+      const int devices = 2;
+      PlanRequest request{
+          .devices = devices, .cluster = cluster, .search = "exhaustive", .price = step_seconds};
+      Plan best;
+      try {
+        best = make_plan(graph, request);
+      } catch (const Infeasible&) {
+        continue;  // too many plans to compare
+      }
+      request.search = "recursive";
+      const double ratio = seconds(graph, make_plan(graph, request)) / seconds(graph, best);
+      EXPECT_GE(ratio, 1 - 1e-9) << "seed " << seed << " on " << cluster;
+      sum += ratio;
+      if (ratio > worst) {
+        worst = ratio;
+        RecordProperty("worst", fmt::format("{:.3f} seed {} on {}", ratio, seed, cluster));
+      }
+      ++count;
+    }
+  }
+  ASSERT_GT(count, 40);
+  std::printf("mean %.3f, worst %.3f of %d networks\n", sum / count, worst, count);
+  EXPECT_LE(sum / count, 1.2);
+}
+
+TEST(Recursive, folded_layers_take_the_plan_of_unfolded_ones) {
+  Model m = build_model("llama:layers=8,hidden=256,heads=8,vocab=512,seq=64,batch=8");
+  add_train_step(m.graph, m.loss, {});
+  PlanRequest request{.devices = 8, .cluster = "a100-80g:8", .search = "recursive"};
+  const double folded = seconds(m.graph, make_plan(m.graph, request));
+  request.options.fold_layers = false;
+  const double whole = seconds(m.graph, make_plan(m.graph, request));
+  EXPECT_NEAR(folded / whole, 1, 0.02);
+}
+
+TEST(Recursive, any_number_of_devices_will_do) {
+  Model m = build_model("ffn:batch=420,widths=420-840-420");
+  add_train_step(m.graph, m.loss, {});
+  for (int devices : {3, 5, 6, 7, 12, 20, 35}) {
+    const Plan plan = make_plan(m.graph, {.devices = devices, .search = "recursive"});
+    int ranks = 1;
+    for (const Axis& axis : plan.meshes[0].axes) ranks *= axis.size;
+    EXPECT_EQ(ranks, devices);
+    EXPECT_LT(seconds(m.graph, plan), seconds(m.graph, make_plan(m.graph, {.devices = 1})) * 1.0001)
+        << devices;
+  }
+}
+
+TEST(Recursive, raises_the_price_of_memory_until_a_plan_fits) {
+  Model m = build_model("ffn:batch=4096,widths=1024-1024-1024-16");
+  add_train_step(m.graph, m.loss, {});
+  PlanRequest request{.devices = 8, .cluster = "a100-80g:8", .search = "recursive"};
+  const auto bytes = [&] { return compile(m.graph, make_plan(m.graph, request)).arena_bytes; };
+  const std::int64_t freely = bytes();
+  request.options.memory_cap = freely * 2 / 3;
+  EXPECT_LT(bytes(), freely);
+}
+
+/// The devices that `plan` makes parts of dim `dim` of operand `operand` of the operator called `name`.
+std::int64_t parts(const Plan& plan, const std::string& name, std::size_t operand, std::size_t dim) {
+  for (const PlannedOperator& op : plan.operators)
+    if (op.name == name) return op.in[operand][dim];
+  throw error("no operator {}", name);
+}
+
+TEST(Recursive, mem_coeff_moves_from_data_to_tensor_parallelism) {
+  Model m = build_model("matmul_chain:widths=1024-1024-1024-1024,batch=1024");
+  add_train_step(m.graph, m.loss, {});
+  const auto rows = [&](double mem_coeff) {
+    PlanRequest request{.devices = 8, .cluster = "a100-80g:8", .search = "recursive"};
+    request.options.mem_coeff = mem_coeff;
+    return parts(make_plan(m.graph, request), "matmul2", 0, 0);
+  };
+  EXPECT_EQ(rows(0.001), 8);
+  EXPECT_LT(rows(1000), 8);
+}
+
+}  // namespace
+}  // namespace shardwright
