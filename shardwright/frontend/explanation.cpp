@@ -14,7 +14,9 @@ namespace {
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 std::string strategy_text(const Explanation& e, const Candidate& c) {
-  return to_text(c.strategy, e.rule, e.meshes[at(c.strategy.mesh)]);
+  std::string out = to_text(c.strategy, e.rule, e.meshes[at(c.strategy.mesh)]);
+  std::ranges::replace(out, '/', '.');  // of joined axes the plan's own
+  return out;
 }
 
 /// One of the parts of a candidate's time, and the tensor that has most of it.

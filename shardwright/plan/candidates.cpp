@@ -89,6 +89,8 @@ Candidates candidates_of(const Rule& rule, std::span<const Mesh> meshes, const S
   }
   Candidates out;
   for (auto& [parts, s] : nearest) out.strategies.push_back(std::move(s));
+  std::ranges::stable_sort(out.strategies, {}, [&](const Strategy& s) { return difference(s, planned); });
+  if (out.strategies.size() > most) out.strategies.resize(most);
   out.left_out = static_cast<int>(all.size() - out.strategies.size());
   return out;
 }

@@ -38,7 +38,7 @@ Graph on_few_axes(Graph graph, int most) {
     for (Axis& axis : few.mesh.axes) axis.name.clear();
     for (int a = 0; a < mesh.axis_count(); ++a) {
       std::string& name = few.mesh.axes[at(few.axis_of[at(a)])].name;
-      name += (name.empty() ? "" : ".") + mesh.axes[at(a)].name;
+      name += (name.empty() ? "" : "/") + mesh.axes[at(a)].name;
     }
     for_each_list(graph, m, [&](Axes& axes) { axes = joined(axes, few); });
     graph.meshes[at(m)] = few.mesh;

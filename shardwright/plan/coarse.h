@@ -7,7 +7,7 @@
 namespace shardwright {
 
 /// Joins axes of those meshes of `graph` that have more than `most` of them. A joined axis is called after all its
-/// parts, outermost first: `dp.sp`.
+/// parts, outermost first: `dp/sp`.
 Graph on_few_axes(Graph graph, int most);
 
 }  // namespace shardwright

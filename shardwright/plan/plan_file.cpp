@@ -143,7 +143,7 @@ Plan head_of(const Json& json) {
   if (json.contains("made_from")) plan.origin = origin_of(json.at("made_from"));
   plan.fingerprint = text_or(json, "fingerprint", "");
   member(json, "fingerprint");
-  plan.devices = integer_of(member(json, "devices"), "devices", 1, 4096);
+  plan.devices = integer_of(member(json, "devices"), "devices", 1, most_devices);
   plan.cluster = text_or(json, "cluster", fmt::format("cpu:{}", plan.devices));
   if (const int n = cluster_called(plan.cluster).devices(); n != plan.devices)
     throw error("\"cluster\" {} has {} devices but \"devices\" is {}", plan.cluster, n, plan.devices);

@@ -15,17 +15,33 @@
 #include "shardwright/plan/neighbourhood.h"
 
 namespace shardwright {
-
-/// An operator among its neighbours, and which leaves follow its strategy.
-struct Surroundings {
-  Neighbourhood near;
-  Rule rule;
-  std::vector<bool> leaf_follows;  // per operand
-};
-
 namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+/// On meshes of more axes, those that are always together become one.
+constexpr int many_axes = 3;
+/// So many candidates are priced; fewer where paths between layouts are long to search.
+constexpr std::size_t most_priced = 256, most_priced_on_many_axes = 16;
+
+Redistributor redistributor_for(const Graph& graph, const Cluster& cluster) {
+  std::vector<MeshCost> costs;
+  for (const Mesh& mesh : graph.meshes) costs.push_back(mesh_cost(cluster, mesh));
+  return Redistributor(graph.meshes, costs, {.even_only = true});
+}
+
+/// An operator among its neighbours.
+struct Surroundings {
+  Neighbourhood near;  // on few axes
+  Rule rule;
+  std::vector<bool> leaf_follows;  // per operand: it lies where the operator reads it
+  Redistributor redistributor;
+
+  const std::vector<Mesh>& meshes() const { return near.graph.meshes; }
+  bool has_many_axes() const {
+    return std::ranges::any_of(meshes(), [](const Mesh& m) { return m.axis_count() > many_axes; });
+  }
+};
 
 /// Does the plan keep operand `i` where its strategy reads it, and for no other operator's sake?
 bool leaf_follows(const Graph& graph, NodeId id, std::size_t i, const Rule& rule, int level) {
@@ -41,17 +57,19 @@ bool leaf_follows(const Graph& graph, NodeId id, std::size_t i, const Rule& rule
   return graph.value(v).layout == layout;
 }
 
-Surroundings surroundings_of(const Graph& graph, NodeId id, int level) {
+Surroundings surroundings_of(const Graph& graph, NodeId id, int level, const Cluster& cluster) {
   const Node& node = graph.node(id);
-  Surroundings out{.near = neighbourhood_of(graph, id), .rule = rule_of(graph, node), .leaf_follows = {}};
+  Neighbourhood near = neighbourhood_of(graph, id);
+  near.graph = on_few_axes(std::move(near.graph), many_axes);
+  Redistributor redistributor = redistributor_for(near.graph, cluster);
+  Surroundings out{std::move(near), rule_of(graph, node), {}, std::move(redistributor)};
   for (std::size_t i = 0; i < node.operands.size(); ++i)
     out.leaf_follows.push_back(leaf_follows(graph, id, i, out.rule, level));
   return out;
 }
 
 /// The neighbourhood with `strategy` in place of the plan's, and what follows from it.
-Graph with_strategy(const Surroundings& here, const Strategy& strategy, int level,
-                    Redistributor& redistributor) {
+Graph with_strategy(Surroundings& here, const Strategy& strategy, int level) {
   Graph graph = here.near.graph;
   for (NodeId id : graph.node_ids())
     if (here.near.is_own[at(id.index)]) graph.node(id).strategy.reset();
@@ -74,21 +92,32 @@ Graph with_strategy(const Surroundings& here, const Strategy& strategy, int leve
       graph.value(update.operands[2 + i]).layout = state;
     update_layouts[update.operands[0]] = state;
   }
-  complete(graph, redistributor, update_layouts);
+  complete(graph, here.redistributor, update_layouts);
   return graph;
 }
 
-/// On meshes of more axes, those that are always together become one.
-constexpr int many_axes = 3;
+Candidate priced(Surroundings& here, const Strategy& strategy, int level, const Cluster& cluster) {
+  const Graph graph = with_strategy(here, strategy, level);
+  Candidate out{.strategy = strategy, .cost = {}};
+  double most_reduced = 0, most_moved = 0;
+  for (const CostItem& item : cost_items(graph, here.redistributor, cluster)) {
+    const bool counts = item.kind == CostItem::Kind::compute ? here.near.is_own[at(item.node.index)]
+                                                             : here.near.is_touched[at(item.value.index)];
+    const bool is_made_outside =
+        item.kind == CostItem::Kind::kept && !item.reader.is_valid() && item.node != here.near.node;
+    if (!counts || is_made_outside) continue;
+    add(out.cost, item);
+    if (item.kind != CostItem::Kind::transfer) continue;
+    double& most = item.is_reduction ? most_reduced : most_moved;
+    if (item.seconds <= most) continue;
+    most = item.seconds;
+    (item.is_reduction ? out.most_reduced : out.most_moved) = graph.value(item.value).name;
+  }
+  return out;
+}
 
 /// Seconds rounded to picoseconds: sums of equal things are equal.
 double rounded(double seconds) { return std::round(seconds * 1e12); }
-
-Redistributor redistributor_for(const Graph& graph, const Cluster& cluster) {
-  std::vector<MeshCost> costs;
-  for (const Mesh& mesh : graph.meshes) costs.push_back(mesh_cost(cluster, mesh));
-  return Redistributor(graph.meshes, costs, {.even_only = true});
-}
 
 /// Equal for nodes that do the same work.
 std::string call_text(const Graph& graph, const Node& node) {
@@ -114,40 +143,22 @@ const PlannedOperator& operator_called(const Plan& plan, std::string_view name) 
 Explainer::Explainer(const Graph& graph, Plan plan)
     : plan_(std::move(plan)),
       cluster_(cluster_called(plan_.cluster)),
-      graph_(on_few_axes(completed(graph, plan_).graph, many_axes)),
+      graph_(completed(graph, plan_).graph),
       redistributor_(redistributor_for(graph_, cluster_)),
       is_batch_(batch_dims(graph_)) {}
-
-Candidate Explainer::priced(const Surroundings& here, const Strategy& strategy) {
-  const Graph graph = with_strategy(here, strategy, plan_.optimizer_parallel, redistributor_);
-  Candidate out{.strategy = strategy, .cost = {}};
-  double most_reduced = 0, most_moved = 0;
-  for (const CostItem& item : cost_items(graph, redistributor_, cluster_)) {
-    const bool counts = item.kind == CostItem::Kind::compute ? here.near.is_own[at(item.node.index)]
-                                                             : here.near.is_touched[at(item.value.index)];
-    const bool is_made_outside =
-        item.kind == CostItem::Kind::kept && !item.reader.is_valid() && item.node != here.near.node;
-    if (!counts || is_made_outside) continue;
-    add(out.cost, item);
-    if (item.kind != CostItem::Kind::transfer) continue;
-    double& most = item.is_reduction ? most_reduced : most_moved;
-    if (item.seconds <= most) continue;
-    most = item.seconds;
-    (item.is_reduction ? out.most_reduced : out.most_moved) = graph.value(item.value).name;
-  }
-  return out;
-}
 
 Explanation Explainer::explain(std::string_view name, std::size_t most) {
   const PlannedOperator& planned = operator_called(plan_, name);
   const NodeId id = graph_.value(graph_.find(planned.name)).producer;
-  const Surroundings here = surroundings_of(graph_, id, plan_.optimizer_parallel);
-  const Strategy& choice = *graph_.node(id).strategy;
-  const Strategy by_batch = batch_strategy(graph_, graph_.node(id), is_batch_, graph_.meshes[0]);
+  const int level = plan_.optimizer_parallel;
+  Surroundings here = surroundings_of(graph_, id, level, cluster_);
+  const Strategy choice = *here.near.graph.node(here.near.node).strategy;
+  const Strategy by_batch = batch_strategy(graph_, graph_.node(id), is_batch_, here.meshes()[0]);
 
-  Explanation out{.planned = planned, .rule = here.rule, .meshes = graph_.meshes, .candidates = {}};
-  Candidates candidates = candidates_of(here.rule, graph_.meshes, choice);
-  for (const Strategy& s : candidates.strategies) out.candidates.push_back(priced(here, s));
+  Explanation out{.planned = planned, .rule = here.rule, .meshes = here.meshes(), .candidates = {}};
+  Candidates candidates = candidates_of(here.rule, here.meshes(), choice,
+                                        here.has_many_axes() ? most_priced_on_many_axes : most_priced);
+  for (const Strategy& s : candidates.strategies) out.candidates.push_back(priced(here, s, level, cluster_));
   std::ranges::stable_sort(out.candidates, {}, [&](const Candidate& c) {
     return std::tuple(rounded(c.cost.seconds()), c.strategy != choice, c.cost.bytes());
   });

@@ -25,7 +25,7 @@ struct Candidate {
 struct Explanation {
   PlannedOperator planned;
   Rule rule;
-  std::vector<Mesh> meshes;  // of the candidates: the plan\'s, or with joined axes (plan/coarse.h)
+  std::vector<Mesh> meshes;  // of the candidates: the plan's, or with joined axes (plan/coarse.h)
   std::vector<Candidate>
       candidates;          // fastest first; of equal ones the planned one, then that of least memory
   std::size_t choice = 0;  // the plan's, in `candidates`
@@ -38,8 +38,6 @@ struct OperatorShare {
   OperatorCost cost;
   int call = 0;
 };
-
-struct Surroundings;  // an operator among its neighbours
 
 /// Answers questions about one plan.
 class Explainer {
@@ -59,11 +57,8 @@ class Explainer {
   std::vector<OperatorShare> shares();
 
  private:
-  Candidate priced(const Surroundings& here, const Strategy& strategy);
-
   Plan plan_;
   Cluster cluster_;
-  std::map<ValueId, Layout> update_layouts_;
   Graph graph_;
   Redistributor redistributor_;
   BatchDims is_batch_;

@@ -19,9 +19,9 @@ output %y
 
 TEST(OnFewAxes, joins_neighbours_that_are_always_together) {
   const std::string joined = text(3);
-  EXPECT_NE(joined.find("mesh [a.b=4, c=2, d=2]"), joined.npos) << joined;
-  EXPECT_NE(joined.find("{m: a.b, k: d}"), joined.npos) << joined;
-  EXPECT_NE(joined.find("[a.b, d]"), joined.npos) << joined;
+  EXPECT_NE(joined.find("mesh [a/b=4, c=2, d=2]"), joined.npos) << joined;
+  EXPECT_NE(joined.find("{m: a/b, k: d}"), joined.npos) << joined;
+  EXPECT_NE(joined.find("[a/b, d]"), joined.npos) << joined;
 }
 
 TEST(OnFewAxes, leaves_meshes_of_few_axes_as_they_are) {

@@ -16,7 +16,7 @@ Json candidate_json(const Explanation& e, const Candidate& c, const Mesh& mesh) 
   Json strategy = Json::object(), in = Json::array();
   for (std::size_t l = 0; l < e.rule.loops.size(); ++l)
     for (int a : c.strategy.loops[l])
-      for (std::string_view axis : split(mesh.axes[static_cast<std::size_t>(a)].name, '.'))
+      for (std::string_view axis : split(mesh.axes[static_cast<std::size_t>(a)].name, '/'))
         strategy[e.rule.loops[l].name].push_back(axis);
   for (const RuleTensor& tensor : e.rule.operands) in.push_back(integers_of(tensor, c.strategy, mesh));
   return {{"strategy", strategy},
