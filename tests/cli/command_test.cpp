@@ -243,5 +243,28 @@ TEST(Data, digits_are_drawn_and_trained_on) {
   EXPECT_EQ(documents(o.out).size(), 5u);  // 2 epochs of 2 batches of 32, and the summary
 }
 
+TEST(Explain, tells_as_data_what_its_tables_tell) {
+  const std::string path = scratch_folder() + "/p.json";
+  ASSERT_EQ(run({"plan", "three_layer", "--devices", "4", "-o", path}).status, 0);
+  const Outcome one = run({"explain", path, "dense2.matmul", "--json"});
+  const std::vector<json> of_one = documents(one.out);
+  ASSERT_EQ(of_one.size(), 1U) << one.err;
+  const json& candidates = of_one[0]["candidates"];
+  EXPECT_EQ(candidates.size(), 4U);  // not split, m, k or n over the only axis
+  EXPECT_EQ(candidates[of_one[0]["choice"].get<std::size_t>()]["strategy"], json::parse(R"({"m": ["dp"]})"));
+  for (const json& c : candidates)
+    EXPECT_DOUBLE_EQ(c["seconds"].get<double>(), c["compute_seconds"].get<double>() +
+                                                     c["communication_seconds"].get<double>() +
+                                                     c["redistribution_seconds"].get<double>());
+
+  const std::vector<json> of_all = documents(run({"explain", path, "--json"}).out);
+  ASSERT_EQ(of_all.size(), 2U);
+  EXPECT_EQ(of_all[0], documents(run({"estimate", path, "--json"}).out)[0]);
+  std::size_t operators = 0;
+  for (const json& row : of_all[1]["rows"]) operators += row["count"].get<std::size_t>();
+  EXPECT_EQ(operators, of_all[0]["operators"].size());
+  EXPECT_FALSE(of_all[1]["heaviest"].empty());
+}
+
 }  // namespace
 }  // namespace shardwright

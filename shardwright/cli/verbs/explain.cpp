@@ -6,6 +6,7 @@
 #include "shardwright/cli/plan_report.h"
 #include "shardwright/cli/planning.h"
 #include "shardwright/frontend/explanation.h"
+#include "shardwright/frontend/report.h"
 
 namespace shardwright::verbs {
 namespace {
@@ -52,6 +53,34 @@ Json heavy_json(const Heavy& h) {
           {"second_best", h.other ? candidate(e.candidates[*h.other]) : Json(nullptr)}};
 }
 
+/// The table's rows: sums over all operators of a row, collectives and reason of the one in its middle.
+Json rows_json(const Plan& plan, const std::vector<OperatorShare>& shares) {
+  Json out = Json::array();
+  for (const FoldedName& row : table_rows(plan, shares)) {
+    double seconds = 0;
+    std::int64_t bytes = 0;
+    for (std::size_t i : row.members) {
+      seconds += shares[i].cost.seconds();
+      bytes += shares[i].cost.bytes();
+    }
+    const std::size_t typical = row.members[row.members.size() / 2];
+    Json collectives = Json::array();
+    for (const Traffic& t : shares[typical].cost.traffic)
+      collectives.push_back({{"kind", name_of(t.kind)},
+                             {"axes", t.axes},
+                             {"phase", name_of(t.phase)},
+                             {"count", t.count},
+                             {"bytes", t.bytes}});
+    out.push_back({{"operators", row.name},
+                   {"count", row.members.size()},
+                   {"seconds", seconds},
+                   {"memory_bytes", bytes},
+                   {"collectives", collectives},
+                   {"reason", plan.operators[typical].reason}});
+  }
+  return out;
+}
+
 /// The plan as `plan` prints it, then where most goes.
 void explain_all(const Arguments& arguments, const PlannedModel& made, Terminal& terminal) {
   report(arguments, made.model, made.plan, terminal);
@@ -63,7 +92,7 @@ void explain_all(const Arguments& arguments, const PlannedModel& made, Terminal&
   }
   Json list = Json::array();
   for (const Heavy& h : heavy) list.push_back(heavy_json(h));
-  terminal.out << Json{{"heaviest", list}}.dump() << "\n";
+  terminal.out << Json{{"rows", rows_json(made.plan, explainer.shares())}, {"heaviest", list}}.dump() << "\n";
 }
 
 /// A row of the table, `layers.0-79.norm1`, stands for its first operator.
