@@ -96,6 +96,13 @@ Graph with_strategy(Surroundings& here, const Strategy& strategy, int level) {
   return graph;
 }
 
+/// Gradients are called after their values: names of their own are numbers.
+std::string spoken_name(const Graph& graph, ValueId v) {
+  const Value& value = graph.value(v);
+  return value.gradient_of.empty() ? value.name
+                                   : "the gradient of " + graph.value(value.gradient_of.back()).name;
+}
+
 Candidate priced(Surroundings& here, const Strategy& strategy, int level, const Cluster& cluster) {
   const Graph graph = with_strategy(here, strategy, level);
   Candidate out{.strategy = strategy, .cost = {}};
@@ -111,7 +118,7 @@ Candidate priced(Surroundings& here, const Strategy& strategy, int level, const 
     double& most = item.is_reduction ? most_reduced : most_moved;
     if (item.seconds <= most) continue;
     most = item.seconds;
-    (item.is_reduction ? out.most_reduced : out.most_moved) = graph.value(item.value).name;
+    (item.is_reduction ? out.most_reduced : out.most_moved) = spoken_name(graph, item.value);
   }
   return out;
 }
