@@ -8,26 +8,52 @@
 #include "shardwright/frontend/report.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/runtime/backend/cpu/cpu.h"
+#include "shardwright/simulate/evaluate.h"
 
 namespace shardwright {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
+/// Of a batch, what a step learns from: tokens of sequences, or else samples; nothing where there are no data.
+std::optional<std::int64_t> units_of_a_batch(const Model& model) {
+  if (model.tokens > 0) return model.tokens;
+  for (const Node& node : model.graph.nodes)
+    if (node.op->kind == OpKind::input) {
+      const Shape& shape = model.graph.value(node.results.front()).type.shape;
+      return shape.empty() ? 1 : shape.front();
+    }
+  return std::nullopt;
+}
+
+Json memory_json(const Estimate& e) {
+  Json out;
+  for (std::size_t k = 0; k < memory_kinds; ++k)
+    out[std::string(name_of(static_cast<MemoryKind>(k)))] = e.memory.bytes[k];
+  out["arena"] = e.arena_bytes;
+  return out;
+}
+
 /// The plan's document with what it is expected to take.
-std::string document(const Plan& plan, const Estimate& e) {
-  nlohmann::ordered_json out = nlohmann::ordered_json::parse(to_json(plan));
+std::string document(const Model& model, const Plan& plan, const Evaluation& evaluation) {
+  const Estimate& e = evaluation.estimate;
+  Json out = Json::parse(to_json(plan));
   out["step_seconds"] = e.step_seconds();
-  out["tokens_per_second"] = nullptr;  // no model of tokens yet
-  out["mfu"] = nullptr;                // the cluster cpu has no peak to speak of
+  out["compute_seconds"] = e.compute_seconds;
+  out["communication_seconds"] = e.communication_seconds;
+  out["exposed_communication_seconds"] = e.exposed_communication_seconds;
+  const auto units = units_of_a_batch(model);
+  out["tokens_per_second"] = units ? Json(static_cast<double>(*units) / e.step_seconds()) : nullptr;
+  out["mfu"] = e.mfu();
   const auto bound = plan.lower_bound_seconds;
-  out["lower_bound_seconds"] = bound ? nlohmann::ordered_json(*bound) : nullptr;
-  out["gap"] = bound ? nlohmann::ordered_json(e.step_seconds() / *bound - 1) : nullptr;
+  out["lower_bound_seconds"] = bound ? Json(*bound) : nullptr;
+  out["gap"] = bound ? Json(e.step_seconds() / *bound - 1) : nullptr;
   out["stages"] = 1;
   out["micro_batches"] = 1;
   out["schedule"] = nullptr;
   out["recompute"] = "none";
-  out["memory_bytes"] = {
-      {"parameters", e.parameter_bytes}, {"optimizer_state", e.state_bytes}, {"arena", e.arena_bytes}};
-  out["fits"] = true;
+  out["memory_bytes"] = memory_json(e);
+  out["fits"] = evaluation.fits();
   out["collectives_per_step"] = e.collectives;
   out["bytes_communicated_per_step"] = e.bytes_communicated;
   return out.dump();
@@ -36,13 +62,13 @@ std::string document(const Plan& plan, const Estimate& e) {
 }  // namespace
 
 void report(const Arguments& arguments, const Model& model, const Plan& plan, Terminal& terminal) {
-  const Estimate e =
-      estimate(compile(model.graph, plan, {.formats = cpu_formats}), cluster_called(plan.cluster));
-  check_memory(arguments, e);
+  const Evaluation evaluation =
+      evaluate(compile(model.graph, plan, {.formats = cpu_formats}), cluster_called(plan.cluster));
+  check_memory(arguments, evaluation.estimate);
   if (arguments.has("--json"))
-    terminal.out << document(plan, e) << "\n";
+    terminal.out << document(model, plan, evaluation) << "\n";
   else
-    terminal.out << plan_table(plan, e, Explainer(model.graph, plan).shares());
+    terminal.out << plan_table(plan, evaluation.estimate, Explainer(model.graph, plan).shares());
 }
 
 }  // namespace shardwright

@@ -56,6 +56,31 @@ std::vector<LinkLevel> links_for(const Cluster& cluster, const std::vector<LinkL
   return out;
 }
 
+/// Ranks `stride` apart that lie in one block of `devices`, counted from the start of a group of `size`; 0 if groups
+/// and blocks straddle each other.
+int ranks_within(int devices, int stride, int size) {
+  if (devices % (stride * size) == 0) return size;
+  return stride * size % devices == 0 && devices % stride == 0 ? devices / stride : 0;
+}
+
+/// The levels of links that join `size` ranks `stride` apart, outermost first.
+std::vector<GroupLink> levels_of(const Cluster& cluster, int stride, int size) {
+  std::vector<GroupLink> out;
+  int joined = 0;
+  for (const LinkLevel& level : cluster.links) {
+    const int ranks = ranks_within(level.devices, stride, size);
+    if (ranks <= joined || (ranks == 1 && size > 1)) continue;
+    const LinkCost link{.start_seconds = level.start_seconds,
+                        .seconds_per_byte = 1 / (level.bytes_per_second * cluster.link_efficiency),
+                        .latency_seconds = level.latency_seconds,
+                        .wiring = level.wiring,
+                        .devices = level.devices};
+    out.insert(out.begin(), {ranks / std::max(joined, 1), link});
+    joined = ranks;
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string_view name_of(WorkKind kind) {
@@ -85,13 +110,10 @@ Cluster cluster_called(std::string_view name) {
 }
 
 MeshCost mesh_cost(const Cluster& cluster, const Mesh& mesh) {
-  MeshCost cost{.axes = {}, .copy_seconds_per_byte = 1 / cluster.memory_bytes_per_second};
+  MeshCost cost{.axes = {}, .levels = {}, .copy_seconds_per_byte = 1 / cluster.memory_bytes_per_second};
   for (int a = 0; a < mesh.axis_count(); ++a) {
-    const int block = mesh.stride_of(a) * mesh.size_of(a);  // of neighbouring ranks: no group reaches beyond
-    const auto level = std::find_if(cluster.links.begin(), cluster.links.end() - 1,
-                                    [block](const LinkLevel& l) { return l.devices % block == 0; });
-    cost.axes.push_back(
-        {.latency_seconds = level->latency_seconds, .seconds_per_byte = 1 / level->bytes_per_second});
+    cost.levels.push_back(levels_of(cluster, mesh.stride_of(a), mesh.size_of(a)));
+    cost.axes.push_back(cost.levels.back().front().link);
   }
   return cost;
 }

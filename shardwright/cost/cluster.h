@@ -24,8 +24,10 @@ constexpr int most_devices = 1 << 20;
 struct LinkLevel {
   std::string kind;             // nvlink, infiniband, ...
   int devices = 1;              // in a block
-  double latency_seconds = 0;   // of one message
+  double latency_seconds = 0;   // of a round of messages
   double bytes_per_second = 1;  // that a device receives while all devices communicate
+  double start_seconds = 0;     // of a collective, beside its messages
+  Wiring wiring = Wiring::switched;
 };
 
 /// Peak rates of one device for matrix products.
@@ -56,8 +58,10 @@ struct Cluster {
   std::int64_t reserved_bytes = 0;     // of these, what driver and runtime take
   double kernel_seconds = 0;           // to start a kernel
   std::array<Efficiency, 3> efficiency{
-      {{0.75, 20e-6}, {0.55, 20e-6}, {0.8, 5e-6}}};  // per kind of work; docs/cost-model.md
+      {{0.7, 20e-6}, {0.5, 20e-6}, {0.75, 15e-6}}};  // per kind of work; docs/cost-model.md
   std::vector<LinkLevel> links;                      // innermost first; the last joins all devices
+  double link_efficiency = 0.75;                     // of a link's bandwidth, what collectives reach
+  double overlap = 0.9;  // of communication, what runs beside compute without slowing it
 
   int devices() const { return nodes * devices_per_node; }
   const Efficiency& efficiency_of(WorkKind kind) const { return efficiency[static_cast<std::size_t>(kind)]; }
@@ -75,7 +79,8 @@ std::span<const ClusterPreset> cluster_presets();
 /// Throws: Error if there is no such preset or file, or the numbers are none or too large.
 Cluster cluster_called(std::string_view name);
 
-/// What each axis of `mesh` costs to communicate over: the fastest link that joins all its ranks.
+/// What each axis of `mesh` costs to communicate over: the fastest link that joins all its ranks, and the levels of
+/// links inside it.
 MeshCost mesh_cost(const Cluster& cluster, const Mesh& mesh);
 
 }  // namespace shardwright

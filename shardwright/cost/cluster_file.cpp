@@ -65,6 +65,10 @@ class Fields {
     if (q > 1) throw error("{} should be at most 1", name(key));
     return q;
   }
+  double positive_share(const std::string& key) const {
+    if (share(key) == 0) throw error("{} should be above 0", name(key));
+    return share(key);
+  }
   int count(const std::string& key) const {
     const std::string value = text(key);
     const auto n = to_integer(value);
@@ -95,10 +99,17 @@ std::array<Efficiency, 3> efficiency_of(const YAML::Node& node, std::array<Effic
     if (!kinds.has(name)) continue;
     const Fields fields(kinds.at(name), kinds.name(name), {"best", "half"});
     Efficiency& e = out[static_cast<std::size_t>(kind)];
-    e = {.best = fields.share("best"), .half_seconds = fields.quantity_or("half", "s", 0)};
-    if (e.best == 0) throw error("{} should be above 0", fields.name("best"));
+    e = {.best = fields.positive_share("best"), .half_seconds = fields.quantity_or("half", "s", 0)};
   }
   return out;
+}
+
+Wiring wiring_of(const Fields& fields) {
+  if (!fields.has("wiring")) return Wiring::switched;
+  const std::string text = fields.text("wiring");
+  for (const Wiring w : {Wiring::switched, Wiring::mesh, Wiring::cube})
+    if (text == name_of(w)) return w;
+  throw error("{}: '{}' should be switched, mesh or cube", fields.name("wiring"), text);
 }
 
 /// `all` devices in the last level; each level's block is made of whole blocks of the one before.
@@ -106,12 +117,15 @@ std::vector<LinkLevel> links_of(const YAML::Node& node, int all) {
   if (!node.IsSequence() || node.size() == 0) throw error("links should be a list of at least one level");
   std::vector<LinkLevel> out;
   for (std::size_t i = 0; i < node.size(); ++i) {
-    const Fields fields(node[i], fmt::format("links[{}]", i), {"kind", "devices", "latency", "bandwidth"});
+    const Fields fields(node[i], fmt::format("links[{}]", i),
+                        {"kind", "devices", "latency", "bandwidth", "start", "wiring"});
     const bool is_last = i + 1 == node.size();
     LinkLevel level{.kind = fields.text("kind"),
                     .devices = is_last && !fields.has("devices") ? all : fields.count("devices"),
                     .latency_seconds = fields.quantity("latency", "s"),
-                    .bytes_per_second = fields.positive("bandwidth", "B/s")};
+                    .bytes_per_second = fields.positive("bandwidth", "B/s"),
+                    .start_seconds = fields.quantity_or("start", "s", 0),
+                    .wiring = wiring_of(fields)};
     const int inner = out.empty() ? 1 : out.back().devices;
     if (is_last && level.devices != all)
       throw error("links[{}].devices: the last link joins all {} devices, not {}", i, all, level.devices);
@@ -125,7 +139,7 @@ std::vector<LinkLevel> links_of(const YAML::Node& node, int all) {
 Cluster cluster_of(const YAML::Node& node, const std::string& path) {
   const Fields fields(node, "",
                       {"nodes", "devices_per_node", "memory", "reserved", "memory_bandwidth", "flops",
-                       "kernel_overhead", "efficiency", "links"});
+                       "kernel_overhead", "efficiency", "links", "link_efficiency", "overlap"});
   Cluster c{
       .name = path, .nodes = fields.count("nodes"), .devices_per_node = fields.count("devices_per_node")};
   if (c.nodes > most_devices / c.devices_per_node)
@@ -136,6 +150,8 @@ Cluster cluster_of(const YAML::Node& node, const std::string& path) {
   c.reserved_bytes = std::llround(fields.quantity_or("reserved", "B", 0));
   c.kernel_seconds = fields.quantity_or("kernel_overhead", "s", 0);
   if (fields.has("efficiency")) c.efficiency = efficiency_of(fields.at("efficiency"), c.efficiency);
+  if (fields.has("link_efficiency")) c.link_efficiency = fields.positive_share("link_efficiency");
+  if (fields.has("overlap")) c.overlap = fields.share("overlap");
   c.links = links_of(fields.at("links"), c.devices());
   return c;
 }

@@ -8,11 +8,15 @@
 //   flops: {f64: 9.7T, f32: 19.5T, bf16: 312T, fp16: 312T}  # f32 must be there; others run at its rate if left out
 //   kernel_overhead: 5us                         # 0 if left out
 //   efficiency:                                  # per kind of work; each may be left out
-//     contraction: {best: 0.75, half: 20us}      # of the peak; seconds of work at which half of it is reached
+//     contraction: {best: 0.7, half: 20us}       # of the peak; seconds of work at which half of it is reached
 //   links:                                       # innermost first; the last joins all devices
 //     - {kind: nvlink, devices: 8, latency: 5us, bandwidth: 300GB/s}
 //     - {kind: infiniband, latency: 10us, bandwidth: 25GB/s}
+//   link_efficiency: 0.75                        # of bandwidth, what collectives reach
+//   overlap: 0.9                                 # of communication, what runs beside compute
 //
+// A link may say what starting a collective costs beside its messages, `start: 40us`, and how devices are joined,
+// `wiring: switched` (the default), mesh or cube (layout/collective.h).
 // Bandwidths are per device in one direction. Prefixes n u m k M G T P are powers of ten.
 #pragma once
 

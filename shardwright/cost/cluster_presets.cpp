@@ -8,18 +8,25 @@ namespace {
 constexpr double tera = 1e12, giga = 1e9;
 constexpr std::int64_t gigabyte = 1'000'000'000, reserved_on_accelerators = 2 * gigabyte;
 
-/// Figures measured on a 2-core host with AVX-512, one device a core: products by oneDNN, a core's share of memory; a
-/// barrier of threads costs about 5 us with more ranks than cores, and a core copies 20 GB/s.
+/// What a collective costs beside its messages, as frameworks start them: measured on V100 and A100 (docs/cost-model.md).
+constexpr double collective_start = 40e-6;
+
+/// Figures measured on a 2-core host with AVX-512, one device a core: products by oneDNN, a core's share of memory. Ranks
+/// read each other's memory after a barrier, about 5 us with more ranks than cores, and a core copies 20 GB/s. What
+/// communicates is the core that computes, so that nothing overlaps.
 ClusterPreset cpu() {
-  return {
-      {.name = "cpu",
-       .devices_per_node = most_devices,  // all on one host
-       .flops_per_second = {.f64 = 0.075 * tera, .f32 = 0.15 * tera, .bf16 = 0.08 * tera, .f16 = 0.08 * tera},
-       .memory_bytes_per_second = 14 * giga,
-       .memory_bytes = 8 * gigabyte,
-       .efficiency = {{{0.95, 0.5e-6}, {0.95, 0.5e-6}, {1, 0.2e-6}}},
-       .links = {{"memory", most_devices, 5e-6, 20 * giga}, {"ethernet", most_devices, 50e-6, 1.25 * giga}}},
-      "threads of a host, a core each, measured; between hosts 10 Gb/s"};
+  return {{.name = "cpu",
+           .devices_per_node = most_devices,  // all on one host
+           .flops_per_second =
+               {.f64 = 0.0875 * tera, .f32 = 0.175 * tera, .bf16 = 0.09 * tera, .f16 = 0.09 * tera},
+           .memory_bytes_per_second = 14 * giga,
+           .memory_bytes = 8 * gigabyte,
+           .efficiency = {{{0.87, 0.3e-6}, {0.97, 0.3e-6}, {1, 0.2e-6}}},
+           .links = {{"memory", most_devices, 0, 20 * giga, 5e-6},
+                     {"ethernet", most_devices, 50e-6, 1.25 * giga}},
+           .link_efficiency = 1,
+           .overlap = 0},
+          "threads of a host, a core each, measured; between hosts 10 Gb/s"};
 }
 
 /// NVIDIA V100 Tensor Core GPU datasheet (2020), SXM2; DGX-1 with V100: NVLink 300 GB/s both directions together, four
@@ -32,7 +39,8 @@ ClusterPreset v100() {
            .memory_bytes = 32 * gigabyte,
            .reserved_bytes = reserved_on_accelerators,
            .kernel_seconds = 5e-6,
-           .links = {{"nvlink", 8, 5e-6, 150 * giga}, {"infiniband", 8, 10e-6, 6.25 * giga}}},
+           .links = {{"nvlink", 8, 10e-6, 150 * giga, collective_start, Wiring::cube},
+                     {"infiniband", 8, 15e-6, 6.25 * giga, collective_start}}},
           "NVIDIA V100 SXM2 32 GB, 8 to a node (DGX-1); NVIDIA's data sheets"};
 }
 
@@ -46,7 +54,8 @@ ClusterPreset a100() {
            .memory_bytes = 80 * gigabyte,
            .reserved_bytes = reserved_on_accelerators,
            .kernel_seconds = 5e-6,
-           .links = {{"nvlink", 8, 5e-6, 300 * giga}, {"infiniband", 8, 10e-6, 25 * giga}}},
+           .links = {{"nvlink", 8, 5e-6, 300 * giga, collective_start},
+                     {"infiniband", 8, 10e-6, 25 * giga, collective_start}}},
           "NVIDIA A100 SXM4 80 GB, 8 to a node (DGX A100); NVIDIA's data sheets"};
 }
 
@@ -62,7 +71,8 @@ ClusterPreset hopper(std::string name, std::int64_t gigabytes, double memory_byt
        .memory_bytes = gigabytes * gigabyte,
        .reserved_bytes = reserved_on_accelerators,
        .kernel_seconds = 5e-6,
-       .links = {{"nvlink", 8, 5e-6, 450 * giga}, {"infiniband", 8, 10e-6, 50 * giga}}},
+       .links = {{"nvlink", 8, 5e-6, 450 * giga, collective_start},
+                 {"infiniband", 8, 10e-6, 50 * giga, collective_start}}},
       std::move(doc)};
 }
 
@@ -77,9 +87,9 @@ ClusterPreset ascend910a() {
            .memory_bytes = 32 * gigabyte,
            .reserved_bytes = reserved_on_accelerators,
            .kernel_seconds = 10e-6,
-           .links = {{"hccs", 4, 10e-6, 90 * giga},
-                     {"pcie", 8, 10e-6, 32 * giga},
-                     {"roce", 8, 20e-6, 12.5 * giga}}},
+           .links = {{"hccs", 4, 10e-6, 90 * giga, collective_start, Wiring::mesh},
+                     {"pcie", 8, 10e-6, 32 * giga, collective_start},
+                     {"roce", 8, 20e-6, 12.5 * giga, collective_start}}},
           "Huawei Ascend 910 32 GB, 8 to a node in two groups (Atlas 800-9000); Hot Chips 31, Huawei's white "
           "paper"};
 }
@@ -94,7 +104,8 @@ ClusterPreset ascend910b() {
            .memory_bytes = 64 * gigabyte,
            .reserved_bytes = reserved_on_accelerators,
            .kernel_seconds = 10e-6,
-           .links = {{"hccs", 8, 10e-6, 196 * giga}, {"roce", 8, 20e-6, 25 * giga}}},
+           .links = {{"hccs", 8, 10e-6, 196 * giga, collective_start, Wiring::mesh},
+                     {"roce", 8, 20e-6, 25 * giga, collective_start}}},
           "Huawei Ascend 910B 64 GB, 8 to a node (Atlas 800T A2); Huawei's white paper"};
 }
 

@@ -13,10 +13,6 @@ namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-constexpr std::array<std::string_view, 9> step_names{"slice",      "mask",           "all_gather",
-                                                     "all_to_all", "reduce_scatter", "all_reduce",
-                                                     "permute",    "exchange",       "halo"};
-
 std::int64_t volume(const Shape& extent) { return element_count(extent); }
 
 /// Bytes that the busiest rank receives, and from how many others, when each rank fills its box of `to` from
@@ -50,6 +46,26 @@ Traffic exchange_traffic(const Mesh& from_mesh, const Layout& from, const Mesh& 
     worst.peers = std::max(worst.peers, static_cast<int>(peers));
   }
   return worst;
+}
+
+/// What a rank holds of a step over `ranks`, told by what it receives: of parts that are not equal the largest.
+double bytes_held(const Step& step, int ranks) {
+  const auto received = static_cast<double>(step.bytes);
+  if (step.kind == StepKind::permute || ranks == 1) return received;
+  return received * ranks / (ranks - 1) / (step.kind == StepKind::all_reduce ? 2 : 1);
+}
+
+/// Seconds of a step over `axes` of which a rank holds `bytes`.
+double price(StepKind kind, double bytes, const Axes& axes, const Mesh& mesh, const MeshCost& cost) {
+  std::array<GroupLink, 4 * Axes::max_size> group;
+  std::size_t n = 0;
+  for (int a : axes.sorted()) {
+    if (cost.levels.empty())
+      group[n++] = {mesh.size_of(a), cost.axes[at(a)]};
+    else
+      for (const GroupLink& level : cost.levels[at(a)]) group[n++] = level;
+  }
+  return collective_seconds(kind, bytes, {group.data(), n});
 }
 
 /// Calls `use` with every ordered selection of at least one of `axes`.
@@ -113,12 +129,7 @@ class Neighbours {
       // The constant keeps a path from taking two local steps where one does.
       step.seconds = 1e-9 + static_cast<double>(to_bytes) * cost_.copy_seconds_per_byte;
     } else {
-      double latency = 0, per_byte = 0;
-      for (int a : step.axes) {
-        latency = std::max(latency, cost_.axes[at(a)].latency_seconds);
-        per_byte = std::max(per_byte, cost_.axes[at(a)].seconds_per_byte);
-      }
-      step.seconds = latency + static_cast<double>(step.bytes) * per_byte;
+      step.seconds = price(step.kind, bytes_held(step, mesh_.count(step.axes)), step.axes, mesh_, cost_);
     }
     out_.push_back(std::move(step));
   }
@@ -250,8 +261,6 @@ double slowest(const MeshCost& cost, double LinkCost::*what) {
 
 }  // namespace
 
-std::string_view name_of(StepKind kind) { return step_names[static_cast<std::size_t>(kind)]; }
-
 int Redistribution::collective_count() const {
   return static_cast<int>(
       std::count_if(steps.begin(), steps.end(), [](const Step& s) { return !is_local(s.kind); }));
@@ -294,9 +303,8 @@ std::size_t Redistributor::KeyHash::operator()(const Key& key) const {
 }
 
 double Redistributor::latency(const Step& step) const {
-  double worst = 0;
-  for (int a : step.axes) worst = std::max(worst, costs_[at(step.from.mesh)].axes[at(a)].latency_seconds);
-  return worst;
+  const std::size_t mesh = at(step.from.mesh);
+  return price(step.kind, 0, step.axes, meshes_[mesh], costs_[mesh]);
 }
 
 const Redistribution& Redistributor::find(const Layout& from, const Layout& to, const Type& type) {
@@ -315,15 +323,10 @@ Redistribution Redistributor::with_halo(const Layout& from, const Layout& to, co
   Redistribution out = find(from, plain, type);
   const Traffic traffic = exchange_traffic(mesh_of(to), plain, mesh_of(to), to, type);
   Step step{.kind = StepKind::halo, .axes = {}, .from = plain, .to = to, .bytes = traffic.bytes};
-  double latency = 0, per_byte = 0;
   for (std::size_t d = 0; d < to.dims.size(); ++d)
     if (to.windows[d].loop > 0) step.axes = step.axes.with(to.dims[d]);
-  for (int a : step.axes) {
-    const LinkCost& link = costs_[at(to.mesh)].axes[at(a)];
-    latency = std::max(latency, link.latency_seconds);
-    per_byte = std::max(per_byte, link.seconds_per_byte);
-  }
-  step.seconds = latency + static_cast<double>(step.bytes) * per_byte;
+  step.seconds =
+      price(step.kind, static_cast<double>(step.bytes), step.axes, mesh_of(to), costs_[at(to.mesh)]);
   out.bytes += step.bytes;
   out.seconds += step.seconds;
   out.steps.push_back(std::move(step));
@@ -368,17 +371,18 @@ Redistribution Redistributor::search(const Layout& from, const Layout& to, const
     // An exchange goes from anything to anything, so it is of use at the start, or as soon as partials are reduced.
     const bool is_start = layout == from || reached[layout].last.from.is_partial();
     if (!is_start || layout.is_partial() || layout == whole_target) continue;
-    // At least one latency: not worth a look if the target is as near already.
-    const double latency = slowest(costs_[mesh], &LinkCost::latency_seconds);
+    // It has to start at least: not worth a look if the target is as near already.
+    const double start = slowest(costs_[mesh], &LinkCost::start_seconds);
     const auto known = reached.find(whole_target);
-    if (known != reached.end() && known->second.seconds <= seconds + latency) continue;
+    if (known != reached.end() && known->second.seconds <= seconds + start) continue;
     const Mesh& to_mesh = mesh_of(whole_target);
     const Traffic traffic = exchange_traffic(mesh_of(layout), layout, to_mesh, whole_target, type);
     // What every rank has already is sliced, however long copying takes; ranks need not meet for that.
     if (traffic.bytes == 0 && &to_mesh == &meshes_[mesh]) continue;
     Step step{
         .kind = StepKind::exchange, .axes = {}, .from = layout, .to = whole_target, .bytes = traffic.bytes};
-    step.seconds = (traffic.peers + 1) * latency +
+    step.seconds = (traffic.peers + 1) * start +
+                   traffic.peers * slowest(costs_[mesh], &LinkCost::latency_seconds) +
                    static_cast<double>(traffic.bytes) * slowest(costs_[mesh], &LinkCost::seconds_per_byte);
     const double total = seconds + step.seconds;
     offer(total, std::move(step));

@@ -10,9 +10,9 @@
 //   permute      reorder axes, swap equal axes  exchange        any layout to any, also of another mesh
 //   halo         fetch what windows reach of the neighbours' parts: the last step to a layout with a halo
 //
-// Price of a step: latency of its slowest axis + bytes that a rank receives over that axis's bandwidth; an
-// all_reduce counts 2 (n-1)/n. An exchange pays one latency per peer more, so that it wins only where no
-// short sequence of collectives does the work. A path slices only over axes that the target uses.
+// Price of a step: collective.h, of the bytes that a rank holds before it (all_gather, permute: after it; the largest
+// rank's). An exchange starts once and once more per peer, so that it wins only where no short sequence of collectives
+// does the work. A path slices only over axes that the target uses.
 #pragma once
 
 #include <cstdint>
@@ -22,24 +22,10 @@
 #include <vector>
 
 #include "shardwright/base/tensor.h"
+#include "shardwright/layout/collective.h"
 #include "shardwright/layout/layout.h"
 
 namespace shardwright {
-
-enum class StepKind : std::uint8_t {
-  slice,
-  mask,
-  all_gather,
-  all_to_all,
-  reduce_scatter,
-  all_reduce,
-  permute,
-  exchange,
-  halo
-};
-std::string_view name_of(StepKind kind);
-/// slice and mask move nothing between ranks.
-inline bool is_local(StepKind kind) { return kind == StepKind::slice || kind == StepKind::mask; }
 
 struct Step {
   StepKind kind = StepKind::slice;
@@ -64,19 +50,15 @@ struct Redistribution {
 std::string to_text(const Redistribution& r, std::span<const Mesh> meshes);
 std::string to_text(const Step& step, std::span<const Mesh> meshes);
 
-/// What one axis of a mesh costs to communicate over.
-struct LinkCost {
-  double latency_seconds = 1e-5;
-  double seconds_per_byte = 1e-10;
-};
-
 /// Prices of one mesh's axes, and of a local copy.
 struct MeshCost {
-  std::vector<LinkCost> axes;
+  std::vector<LinkCost> axes;  // the slowest link that ranks along the axis need
+  /// Per axis the levels of links that it crosses, outermost first; none: those of one level, its link's.
+  std::vector<std::vector<GroupLink>> levels = {};
   double copy_seconds_per_byte = 1e-12;
 };
 
-/// Every axis the same: 10 us and 10 GB/s, for where no cluster is known.
+/// Every axis the same: 10 us to start and 10 GB/s, for where no cluster is known.
 MeshCost uniform_cost(const Mesh& mesh);
 
 struct RedistributorOptions {

@@ -34,6 +34,9 @@ double change(const CutPart& part, int loop) {
   return goes_on ? 0 : share;
 }
 
+/// Of a collective over one axis, however little it moves.
+double latency_of(const AxisLevel& level) { return level.link.start_seconds + level.link.latency_seconds; }
+
 }  // namespace
 
 double CutTotals::seconds(double overlap) const {
@@ -128,10 +131,10 @@ double CutSeconds::memory(const CutProblem& problem, int p, int loop, const Axis
 
 double CutSeconds::move(Cut from, Cut to, double bytes, const AxisLevel& level, Joined joined) const {
   const double n = level.halving.parts, whole = bytes / level.inner;
-  if (joined == Joined::reorders) return level.link.latency_seconds + whole / n * level.link.seconds_per_byte;
+  if (joined == Joined::reorders) return latency_of(level) + whole / n * level.link.seconds_per_byte;
   if (from == to || to == partial_cut) return 0;
   if (from == not_cut) return whole / n * 2 / cluster_->memory_bytes_per_second;  // a copy of one's own part
-  const double latency = joined == Joined::yes ? 0 : level.link.latency_seconds;
+  const double latency = joined == Joined::yes ? 0 : latency_of(level);
   const double over_link = whole * (n - 1) / n * level.link.seconds_per_byte;
   if (from == partial_cut) return latency + over_link * (to == not_cut ? 2 : 1);
   return latency + (to == not_cut ? over_link : over_link / n);

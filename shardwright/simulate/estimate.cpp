@@ -1,38 +1,233 @@
 #include "shardwright/simulate/estimate.h"
 
 #include <algorithm>
-#include <set>
+#include <deque>
+#include <unordered_map>
 
+#include "shardwright/cost/compute.h"
 #include "shardwright/passes/compile.h"
 
 namespace shardwright {
 namespace {
 
-/// One device's share of the loop space of `node`.
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+/// What the rule of a call says of its work; the same for all calls of an operator with equal types.
+struct CallWork {
+  double flops = 0;  // on all devices
+  WorkKind kind = WorkKind::streaming;
+};
+
+class CallWorks {
+ public:
+  const CallWork& of(const Graph& graph, const Node& node) {
+    Key key{node.op, operand_types(graph, node), result_types(graph, node), node.attributes};
+    const auto known = works_.find(key);
+    if (known != works_.end()) return known->second;
+    const Rule rule = rule_of(*node.op, {key.operands, key.results, key.attributes});
+    return works_.emplace(std::move(key), CallWork{flops_of(*node.op, rule), work_kind(rule)}).first->second;
+  }
+
+ private:
+  struct Key {
+    const OpDef* op;
+    std::vector<Type> operands, results;
+    Attributes attributes;
+    bool operator==(const Key&) const = default;
+  };
+  struct KeyHash {
+    std::size_t operator()(const Key& key) const {
+      std::size_t h = std::hash<const OpDef*>()(key.op);
+      for (const auto* types : {&key.operands, &key.results})
+        for (const Type& t : *types)
+          for (std::int64_t d : t.shape) h = h * 1000003 + static_cast<std::size_t>(d);
+      return h;
+    }
+  };
+  std::unordered_map<Key, CallWork, KeyHash> works_;
+};
+
+/// One device's share of the loop space of `node`; without a strategy nothing is split.
 double share_of(const Graph& graph, const Node& node) {
+  if (!node.strategy) return 1;
   double share = 1;
-  const Mesh& mesh = graph.meshes[static_cast<std::size_t>(node.strategy->mesh)];
+  const Mesh& mesh = graph.meshes[at(node.strategy->mesh)];
   for (const Axes& axes : node.strategy->loops) share /= mesh.count(axes);
   return share;
 }
 
-/// Nodes that run together move each value between cache and memory once, and those only they use never.
-double compute_seconds(const Program& program, const Fusion& fusion, const Cluster& cluster) {
-  const Graph& graph = program.graph;
-  double seconds = 0;
-  std::set<ValueId> moved;
-  for (NodeId id = fusion.begin; id < fusion.end; id = {id.index + 1}) {
-    const Node& node = graph.node(id);
-    seconds += flops_of(*node.op, rule_of(graph, node)) * share_of(graph, node) /
-               cluster.flops_per_second.of(graph.value(node.results.front()).type.dtype);
-    for (const auto& values : {node.operands, node.results}) moved.insert(values.begin(), values.end());
+/// Seconds of compute, fusion by fusion.
+class Compute {
+ public:
+  Compute(const Program& program, const Cluster& cluster)
+      : program_(program), graph_(program.graph), cluster_(cluster) {}
+
+  /// Nodes that run together move each value between cache and memory once, and those only they use never. The first
+  /// decides by its rule what limits them: the others are point-wise.
+  double seconds(const Fusion& fusion) {
+    if (is_free(fusion)) return 0;
+    Work work{.dtype = dtype_of(graph_.node(fusion.begin))};
+    moved_.clear();
+    for (NodeId id = fusion.begin; id < fusion.end; ++id.index) {
+      const Node& node = graph_.node(id);
+      const CallWork& call = works_.of(graph_, node);
+      if (id == fusion.begin) work.kind = call.kind;
+      if (call.kind != WorkKind::streaming)
+        peak_seconds_ += call.flops / cluster_.flops_per_second.of(dtype_of(node)) / program_.rank_count();
+      const double flops = call.flops * share_of(graph_, node);
+      work.flops += flops;
+      work.bytes += bytes_moved(node, flops);
+    }
+    return compute_seconds(work, cluster_);
   }
-  std::int64_t bytes = 0;
-  for (ValueId v : moved)
-    if (program.offsets[static_cast<std::size_t>(v.index)] != no_place) bytes += graph.value(v).type.bytes();
-  return cluster.kernel_seconds +
-         std::max(seconds, static_cast<double>(bytes) / cluster.memory_bytes_per_second);
-}
+
+  double peak_seconds() const { return peak_seconds_; }
+
+ private:
+  std::int64_t place(ValueId v) const { return program_.offsets[at(v.index)]; }
+  DType dtype_of(const Node& node) const { return graph_.value(node.results.front()).type.dtype; }
+
+  /// An operand seen otherwise, where it lies.
+  bool is_free(const Fusion& fusion) const {
+    const Node& node = graph_.node(fusion.begin);
+    return fusion.size() == 1 && node.op->is_alias &&
+           place(node.operands.front()) == place(node.results.front());
+  }
+
+  /// What `node` reads and writes that no node before it in its fusion has. No operand is read more often than there
+  /// are operations: of a table, only some rows.
+  double bytes_moved(const Node& node, double flops) {
+    double bytes = 0;
+    const auto add = [&](ValueId v, double most) {
+      if (place(v) == no_place || std::find(moved_.begin(), moved_.end(), v) != moved_.end()) return;
+      moved_.push_back(v);
+      bytes += std::min(static_cast<double>(graph_.value(v).type.bytes()), most);
+    };
+    for (ValueId v : node.operands) add(v, flops * static_cast<double>(size_of(graph_.value(v).type.dtype)));
+    for (ValueId v : node.results) add(v, static_cast<double>(graph_.value(v).type.bytes()));
+    return bytes;
+  }
+
+  const Program& program_;
+  const Graph& graph_;
+  const Cluster& cluster_;
+  CallWorks works_;
+  std::vector<ValueId> moved_;
+  double peak_seconds_ = 0;
+};
+
+/// Transfers one at a time, in the order in which they start; but one that compute waits for comes first.
+class Transfers {
+ public:
+  explicit Transfers(double overlap) : overlap_(overlap) {}
+
+  void start(NodeId step, double seconds) { queue_.push_back({step, seconds}); }
+
+  /// While compute works.
+  void run_beside(double seconds) {
+    double left = seconds * overlap_;
+    while (!queue_.empty() && left > 0) {
+      const double done = std::min(left, queue_.front().seconds);
+      left -= done;
+      queue_.front().seconds -= done;
+      if (queue_.front().seconds > 0) break;
+      queue_.pop_front();
+    }
+  }
+
+  /// Seconds until `step` is done.
+  double wait_for(NodeId step) {
+    const auto open =
+        std::find_if(queue_.begin(), queue_.end(), [step](const Open& o) { return o.step == step; });
+    if (open == queue_.end()) return 0;
+    const double seconds = open->seconds;
+    queue_.erase(open);
+    return seconds;
+  }
+
+ private:
+  struct Open {
+    NodeId step;
+    double seconds;
+  };
+  std::deque<Open> queue_;
+  double overlap_;
+};
+
+bool is_transfer(const Node& node) { return node.op->kind == OpKind::step && !is_local(*node.op->step); }
+
+/// Walks a program and adds up what its nodes take.
+class Walk {
+ public:
+  Walk(const Program& program, const Cluster& cluster)
+      : program_(program),
+        graph_(program.graph),
+        compute_(program, cluster),
+        transfers_(cluster.overlap),
+        redistributor_(graph_.meshes, costs_of(graph_, cluster), {.even_only = true}),
+        starting_(graph_.nodes.size()) {}
+
+  Estimate run() {
+    const std::vector<Fusion> fusions = fusions_of(graph_);
+    for (const Fusion& f : fusions)
+      if (is_transfer(graph_.node(f.begin))) starting_[at(start_of(f).index)].push_back(f);
+    for (const Fusion& f : fusions) {
+      for (const Fusion& transfer : starting_[at(f.begin.index)]) start(transfer);
+      visit(f);
+    }
+    out_.peak_seconds = compute_.peak_seconds();
+    out_.arena_bytes = program_.arena_bytes;
+    out_.memory = memory_use(program_);
+    return out_;
+  }
+
+ private:
+  static std::vector<MeshCost> costs_of(const Graph& graph, const Cluster& cluster) {
+    std::vector<MeshCost> costs;
+    for (const Mesh& mesh : graph.meshes) costs.push_back(mesh_cost(cluster, mesh));
+    return costs;
+  }
+
+  NodeId start_of(const Fusion& f) const {
+    return program_.starts.empty() ? f.begin : program_.starts[at(f.begin.index)];
+  }
+
+  void start(const Fusion& transfer) {
+    double seconds = 0;
+    for (NodeId id = transfer.begin; id < transfer.end; ++id.index) {
+      const Node& node = graph_.node(id);
+      const Redistribution& r = redistribution_of(graph_, node, redistributor_);
+      seconds += r.seconds;
+      if (id != transfer.begin)
+        seconds -= redistributor_.latency(step_of(graph_, node));  // they start as one
+      out_.bytes_communicated += r.bytes;
+      ++out_.collectives[std::string(name_of(*node.op->step))];
+    }
+    out_.communication_seconds += seconds;
+    transfers_.start(transfer.begin, seconds);
+  }
+
+  void visit(const Fusion& f) {
+    const Node& node = graph_.node(f.begin);
+    const std::int64_t bytes = graph_.value(node.results.front()).type.bytes();
+    if (node.op->kind == OpKind::parameter) out_.parameter_bytes += bytes;
+    if (node.op->kind == OpKind::state) out_.state_bytes += bytes;
+    if (node.op->kind == OpKind::compute) {
+      const double seconds = compute_.seconds(f);
+      out_.compute_seconds += seconds;
+      transfers_.run_beside(seconds);
+    }
+    if (is_transfer(node)) out_.exposed_communication_seconds += transfers_.wait_for(f.begin);
+  }
+
+  const Program& program_;
+  const Graph& graph_;
+  Compute compute_;
+  Transfers transfers_;
+  Redistributor redistributor_;
+  std::vector<std::vector<Fusion>> starting_;  // by node, the transfers that start in front of it
+  Estimate out_;
+};
 
 }  // namespace
 
@@ -40,30 +235,6 @@ double step_seconds(const PlannedGraph& planned, const Cluster& cluster) {
   return estimate(compile(planned, cluster), cluster).step_seconds();
 }
 
-Estimate estimate(const Program& program, const Cluster& cluster) {
-  const Graph& graph = program.graph;
-  std::vector<MeshCost> costs;
-  for (const Mesh& mesh : graph.meshes) costs.push_back(mesh_cost(cluster, mesh));
-  Redistributor redistributor(graph.meshes, costs, {.even_only = true});
-
-  Estimate out{.arena_bytes = program.arena_bytes};
-  for (const Fusion& fusion : fusions_of(graph)) {
-    const Node& node = graph.node(fusion.begin);
-    const Value& first = graph.value(node.results.front());
-    if (node.op->kind == OpKind::parameter) out.parameter_bytes += first.type.bytes();
-    if (node.op->kind == OpKind::state) out.state_bytes += first.type.bytes();
-    if (node.op->kind == OpKind::compute) out.compute_seconds += compute_seconds(program, fusion, cluster);
-    if (node.op->kind != OpKind::step || is_local(*node.op->step)) continue;
-    for (NodeId id = fusion.begin; id < fusion.end; id = {id.index + 1}) {
-      const Step step = step_of(graph, graph.node(id));
-      const Redistribution& r = redistribution_of(graph, graph.node(id), redistributor);
-      out.communication_seconds += r.seconds;
-      if (id != fusion.begin) out.communication_seconds -= redistributor.latency(step);  // they start as one
-      out.bytes_communicated += r.bytes;
-      ++out.collectives[std::string(name_of(step.kind))];
-    }
-  }
-  return out;
-}
+Estimate estimate(const Program& program, const Cluster& cluster) { return Walk(program, cluster).run(); }
 
 }  // namespace shardwright

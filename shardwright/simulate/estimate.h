@@ -1,4 +1,9 @@
 // What a program will take on a cluster, node by node: the program itself is the model of the step.
+//
+// Two streams run beside each other. Compute runs the nodes in their order; communication runs the transfers in the
+// order in which they may start (Program::starts), one at a time, and one that is waited for first. While compute works for t seconds, transfers get
+// overlap * t seconds of their work done (Cluster::overlap); where a node waits for its transfer, what is left of it
+// is exposed. A step takes compute + exposed communication.
 #pragma once
 
 #include <cstdint>
@@ -8,21 +13,28 @@
 #include "shardwright/cost/cluster.h"
 #include "shardwright/lower/program.h"
 #include "shardwright/plan/plan.h"
+#include "shardwright/simulate/memory.h"
 
 namespace shardwright {
 
 struct Estimate {
-  double compute_seconds = 0;        // roofline: flops or bytes touched, whichever takes longer
-  double communication_seconds = 0;  // not overlapped
-  std::int64_t parameter_bytes = 0;  // per device
+  double compute_seconds = 0;                // cost/compute.h, kernel by kernel
+  double communication_seconds = 0;          // of all transfers
+  double exposed_communication_seconds = 0;  // of these, what compute waits for
+  double peak_seconds = 0;                   // that all devices together at their peak take for the products
+  std::int64_t parameter_bytes = 0;          // per device
   std::int64_t state_bytes = 0;
   std::int64_t arena_bytes = 0;            // everything
+  MemoryUse memory;                        // the same, by kind
   std::map<std::string, int> collectives;  // per step and rank, by kind
   std::int64_t bytes_communicated = 0;     // received per step by one rank
 
-  double step_seconds() const { return compute_seconds + communication_seconds; }
+  double step_seconds() const { return compute_seconds + exposed_communication_seconds; }
+  /// Share of the peak that contractions and convolutions reach over the whole step: model flops utilisation.
+  double mfu() const { return peak_seconds / step_seconds(); }
 };
 
+/// Cost: linear in the nodes; rules are read once per different call.
 Estimate estimate(const Program& program, const Cluster& cluster);
 
 /// Seconds of a step of a planned graph: lowered, optimized and timed. What PlanRequest::price wants.

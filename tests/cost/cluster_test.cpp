@@ -18,7 +18,7 @@ Mesh mesh(std::string_view text) {
 std::vector<double> gigabytes_per_second(const Cluster& cluster, std::string_view text) {
   std::vector<double> out;
   for (const LinkCost& link : mesh_cost(cluster, mesh(text)).axes)
-    out.push_back(std::round(10e-9 / link.seconds_per_byte) / 10);
+    out.push_back(std::round(10e-9 / link.seconds_per_byte / cluster.link_efficiency) / 10);
   return out;
 }
 
@@ -56,6 +56,25 @@ TEST(Cluster, gives_each_axis_the_link_that_its_ranks_share) {
             (Rates{12.5, 32, 90}));
 }
 
+TEST(Cluster, finds_the_levels_of_links_inside_an_axis) {
+  const auto ranks = [](const char* cluster, std::string_view text) {
+    std::vector<std::vector<int>> out;
+    for (const auto& levels : mesh_cost(cluster_called(cluster), mesh(text)).levels) {
+      out.emplace_back();
+      for (const GroupLink& level : levels) out.back().push_back(level.ranks);
+    }
+    return out;
+  };
+  using Ranks = std::vector<std::vector<int>>;
+  EXPECT_EQ(ranks("a100-80g:2x8", "mesh [dp=16]"), (Ranks{{2, 8}}));
+  EXPECT_EQ(ranks("a100-80g:2x8", "mesh [dp=8, tp=2]"), (Ranks{{2, 4}, {2}}));
+  EXPECT_EQ(ranks("a100-80g:2x8", "mesh [dp=2, tp=8]"), (Ranks{{2}, {8}}));
+  EXPECT_EQ(ranks("ascend910a:2x8", "mesh [dp=16]"), (Ranks{{2, 2, 4}}));
+  // Blocks of 3 straddle nodes of 8: only the link between nodes joins them all.
+  EXPECT_EQ(ranks("a100-80g:3x8", "mesh [dp=8, tp=3]"), (Ranks{{8}, {3}}));
+  EXPECT_EQ(ranks("a100-80g:2x8", "mesh [dp=16, one=1]"), (Ranks{{2, 8}, {1}}));
+}
+
 TEST(Cluster, runs_types_without_a_unit_at_the_rate_of_f32) {
   const Cluster v100 = cluster_called("v100-32g:8");
   EXPECT_EQ(v100.flops_per_second.of(DType::bf16), v100.flops_per_second.of(DType::f32));
@@ -73,8 +92,8 @@ memory_bandwidth: 2039GB/s
 flops: {f64: 9.7T, f32: 19.5T, bf16: 312T, fp16: 312e12}
 kernel_overhead: 5us
 links:
-  - {kind: nvlink, devices: 8, latency: 5us, bandwidth: 300GB/s}
-  - {kind: infiniband, latency: 0.01ms, bandwidth: 25GB/s}
+  - {kind: nvlink, devices: 8, latency: 5us, bandwidth: 300GB/s, start: 40us, wiring: switched}
+  - {kind: infiniband, latency: 0.01ms, bandwidth: 25GB/s, start: 40us}
 )");
   const Cluster file = cluster_called(path), preset = cluster_called("a100-80g:2x8");
   EXPECT_EQ(file.devices(), preset.devices());
@@ -90,6 +109,7 @@ links:
     EXPECT_EQ(file.links[i].devices, preset.links[i].devices);
     EXPECT_DOUBLE_EQ(file.links[i].latency_seconds, preset.links[i].latency_seconds);
     EXPECT_DOUBLE_EQ(file.links[i].bytes_per_second, preset.links[i].bytes_per_second);
+    EXPECT_DOUBLE_EQ(file.links[i].start_seconds, preset.links[i].start_seconds);
   }
 }
 

@@ -103,7 +103,7 @@ TEST(Recursive, any_number_of_devices_will_do) {
 }
 
 TEST(Recursive, raises_the_price_of_memory_until_a_plan_fits) {
-  Model m = build_model("ffn:batch=4096,widths=1024-1024-1024-16");
+  Model m = build_model("ffn:batch=2048,widths=2048-2048-2048-16");
   add_train_step(m.graph, m.loss, {});
   PlanRequest request{.devices = 8, .cluster = "a100-80g:8", .search = "recursive"};
   const auto bytes = [&] { return compile(m.graph, make_plan(m.graph, request)).arena_bytes; };

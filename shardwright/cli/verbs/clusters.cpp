@@ -15,7 +15,14 @@ nlohmann::json json_of(const Cluster& c) {
     links.push_back({{"kind", l.kind},
                      {"devices", l.devices},
                      {"latency_seconds", l.latency_seconds},
-                     {"bytes_per_second", l.bytes_per_second}});
+                     {"bytes_per_second", l.bytes_per_second},
+                     {"start_seconds", l.start_seconds},
+                     {"wiring", name_of(l.wiring)}});
+  nlohmann::json efficiency;
+  for (const WorkKind kind : {WorkKind::contraction, WorkKind::convolution, WorkKind::streaming}) {
+    const Efficiency& e = c.efficiency_of(kind);
+    efficiency[name_of(kind)] = {{"best", e.best}, {"half_seconds", e.half_seconds}};
+  }
   const auto rate = [&](DType t) { return c.flops_per_second.of(t); };
   return {{"name", c.name},
           {"nodes", c.nodes},
@@ -29,6 +36,9 @@ nlohmann::json json_of(const Cluster& c) {
           {"reserved_bytes", c.reserved_bytes},
           {"memory_bytes_per_second", c.memory_bytes_per_second},
           {"kernel_seconds", c.kernel_seconds},
+          {"efficiency", efficiency},
+          {"link_efficiency", c.link_efficiency},
+          {"overlap", c.overlap},
           {"links", std::move(links)}};
 }
 
@@ -39,8 +49,9 @@ std::string table_of(const Cluster& c) {
                   tera(DType::f32), tera(DType::bf16), tera(DType::f16), tera(DType::f64),
                   static_cast<double>(c.memory_bytes) / 1e9, c.memory_bytes_per_second / 1e9);
   for (const LinkLevel& l : c.links)
-    out += fmt::format("    {}: blocks of {}, {:g} GB/s per device, {:g} us\n", l.kind, l.devices,
-                       l.bytes_per_second / 1e9, l.latency_seconds * 1e6);
+    out += fmt::format("    {}: blocks of {}, {:g} GB/s per device, {:g} us a message, {:g} us to start\n",
+                       l.kind, l.devices, l.bytes_per_second / 1e9, l.latency_seconds * 1e6,
+                       l.start_seconds * 1e6);
   return out;
 }
 

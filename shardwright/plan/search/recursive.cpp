@@ -325,7 +325,7 @@ class Recursion {
     return a.totals.seconds(overlap()) < b.totals.seconds(overlap()) * least;
   }
 
-  double overlap() const { return 0; }
+  double overlap() const { return problem_.cluster->overlap; }
 
   Solution best_solution() const {
     const double coeff = options_.mem_coeff / neutral_mem_coeff;

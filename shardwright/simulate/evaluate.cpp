@@ -1,0 +1,16 @@
+#include "shardwright/simulate/evaluate.h"
+
+#include "shardwright/passes/compile.h"
+
+namespace shardwright {
+
+Evaluation evaluate(const Program& program, const Cluster& cluster, const EvaluateOptions& options) {
+  return {.estimate = estimate(program, cluster),
+          .cap_bytes = options.memory_cap.value_or(cluster.memory_bytes - cluster.reserved_bytes)};
+}
+
+Evaluation evaluate(const PlannedGraph& planned, const Cluster& cluster, const EvaluateOptions& options) {
+  return evaluate(compile(planned, cluster), cluster, options);
+}
+
+}  // namespace shardwright

@@ -1,0 +1,29 @@
+// Prices and checks a plan without knowing who made it: searches, annotations and hands are judged alike.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "shardwright/simulate/estimate.h"
+
+namespace shardwright {
+
+struct EvaluateOptions {
+  std::optional<std::int64_t>
+      memory_cap;  // bytes of one device; none: the cluster's memory, less what is reserved
+};
+
+struct Evaluation {
+  Estimate estimate;
+  std::int64_t cap_bytes = 0;
+
+  bool fits() const { return estimate.arena_bytes <= cap_bytes; }
+  /// By how much it does not fit; estimate.memory names the largest consumers.
+  std::int64_t excess_bytes() const { return fits() ? 0 : estimate.arena_bytes - cap_bytes; }
+};
+
+Evaluation evaluate(const Program& program, const Cluster& cluster, const EvaluateOptions& options = {});
+/// Lowers and optimizes it first.
+Evaluation evaluate(const PlannedGraph& planned, const Cluster& cluster, const EvaluateOptions& options = {});
+
+}  // namespace shardwright

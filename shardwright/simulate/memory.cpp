@@ -1,0 +1,161 @@
+#include "shardwright/simulate/memory.h"
+
+#include <algorithm>
+#include <limits>
+#include <unordered_map>
+
+#include "shardwright/graph/op.h"
+#include "shardwright/graph/rewrite.h"
+
+namespace shardwright {
+namespace {
+
+constexpr std::size_t told_consumers = 5;
+constexpr int for_ever = std::numeric_limits<int>::max();
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+bool is_collective(const Node& node) { return node.op->kind == OpKind::step && !is_local(*node.op->step); }
+
+/// What each value is for.
+class Kinds {
+ public:
+  explicit Kinds(const Graph& graph)
+      : graph_(graph),
+        users_(users_of(graph)),
+        is_parameter_(graph.values.size()),
+        is_gradient_(graph.values.size()) {
+    for (const Node& node : graph.nodes)
+      for (ValueId v : node.results) {
+        // Steps and aliases leave a value what it is.
+        const bool passes_on = node.op->kind == OpKind::step || node.op->is_alias;
+        const std::size_t from = passes_on ? at(node.operands.front().index) : 0;
+        is_parameter_[at(v.index)] = node.op->kind == OpKind::parameter || (passes_on && is_parameter_[from]);
+        is_gradient_[at(v.index)] = is_parameters_gradient(v) || (passes_on && is_gradient_[from]);
+      }
+  }
+
+  MemoryKind of(ValueId v) const {
+    const Node& producer = graph_.node(graph_.value(v).producer);
+    if (producer.op->kind == OpKind::parameter) return MemoryKind::parameters;
+    if (producer.op->kind == OpKind::state) return MemoryKind::optimizer_state;
+    if (is_gradient_[at(v.index)]) return MemoryKind::gradients;
+    if (is_parameter_[at(v.index)]) return MemoryKind::communication;
+    if (producer.phase == Phase::forward &&
+        has_user(v, [](const Node& n) { return n.phase != Phase::forward; }))
+      return MemoryKind::activations;
+    if (is_collective(producer) || has_user(v, is_collective)) return MemoryKind::communication;
+    return MemoryKind::workspace;
+  }
+
+ private:
+  bool is_parameters_gradient(ValueId v) const {
+    const auto& of = graph_.value(v).gradient_of;
+    return std::any_of(of.begin(), of.end(), [this](ValueId x) { return is_parameter_[at(x.index)]; });
+  }
+  template <class F>
+  bool has_user(ValueId v, F is_so) const {
+    const auto& users = users_[at(v.index)];
+    return std::any_of(users.begin(), users.end(), [&](NodeId u) { return is_so(graph_.node(u)); });
+  }
+
+  const Graph& graph_;
+  std::vector<std::vector<NodeId>> users_;
+  std::vector<bool> is_parameter_;  // or a copy of one
+  std::vector<bool> is_gradient_;   // of a parameter
+};
+
+/// From the first to the last fusion, by number, that a value is there for; -1: before the first.
+struct Life {
+  int begin = -1;
+  int end = -1;
+  bool is_alive(int time) const { return begin <= time && time <= end; }
+};
+
+std::vector<Life> lives_of(const Graph& graph) {
+  std::vector<int> times;  // by node
+  const std::vector<Fusion> fusions = fusions_of(graph);
+  for (std::size_t f = 0; f < fusions.size(); ++f)
+    times.resize(at(fusions[f].end.index), static_cast<int>(f));
+  std::vector<Life> lives(graph.values.size());
+  for (NodeId id : graph.node_ids()) {
+    const Node& node = graph.node(id);
+    const int time = times[at(id.index)];
+    const bool is_kept = node.op->kind == OpKind::parameter || node.op->kind == OpKind::state;
+    for (ValueId v : node.operands) lives[at(v.index)].end = std::max(lives[at(v.index)].end, time);
+    for (ValueId v : node.results)
+      lives[at(v.index)] = {is_kept || node.op->kind == OpKind::input ? -1 : time, is_kept ? for_ever : time};
+  }
+  for (ValueId v : graph.outputs) lives[at(v.index)].end = for_ever;
+  for (const Update& u : graph.updates) lives[at(u.value.index)].end = for_ever;
+  return lives;
+}
+
+std::int64_t place_bytes(const Value& value) {
+  constexpr std::int64_t alignment = 64;
+  return (std::max<std::int64_t>(value.type.bytes(), 1) + alignment - 1) / alignment * alignment;
+}
+
+/// The fusion at which most bytes are alive.
+int peak_of(const Program& program, const std::vector<Life>& lives) {
+  int last = 0;
+  for (const Life& life : lives) last = std::max(last, life.begin);
+  std::vector<std::vector<int>> begin(at(last + 2)), end(at(last + 3));  // by time + 1
+  for (std::size_t v = 0; v < lives.size(); ++v) {
+    if (program.offsets[v] == no_place) continue;
+    begin[at(lives[v].begin + 1)].push_back(static_cast<int>(v));
+    if (lives[v].end <= last) end[at(lives[v].end + 2)].push_back(static_cast<int>(v));
+  }
+  std::unordered_map<std::int64_t, int> holders;  // by offset: values that are alive there
+  std::int64_t bytes = 0, most = -1;
+  int peak = -1;
+  for (int time = -1; time <= last; ++time) {
+    const auto size = [&](int v) { return place_bytes(program.graph.values[at(v)]); };
+    for (int v : end[at(time + 1)])
+      if (--holders[program.offsets[at(v)]] == 0) bytes -= size(v);
+    for (int v : begin[at(time + 1)])
+      if (++holders[program.offsets[at(v)]] == 1) bytes += size(v);
+    if (bytes <= most) continue;
+    most = bytes;
+    peak = time;
+  }
+  return peak;
+}
+
+}  // namespace
+
+std::string_view name_of(MemoryKind kind) {
+  constexpr std::array<std::string_view, memory_kinds> names{"parameters",  "optimizer_state", "gradients",
+                                                             "activations", "communication",   "workspace"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
+MemoryUse memory_use(const Program& program) {
+  const Graph& graph = program.graph;
+  const Kinds kinds(graph);
+  const std::vector<Life> lives = lives_of(graph);
+  const int peak = peak_of(program, lives);
+
+  std::unordered_map<std::int64_t, MemoryConsumer> places;  // by offset
+  for (std::size_t v = 0; v < lives.size(); ++v) {
+    if (!lives[v].is_alive(peak) || program.offsets[v] == no_place) continue;
+    const ValueId id{static_cast<int>(v)};
+    const MemoryConsumer here{graph.value(id).name, kinds.of(id), place_bytes(graph.value(id))};
+    const auto [known, is_new] = places.emplace(program.offsets[v], here);
+    if (!is_new && here.kind < known->second.kind) known->second = here;
+  }
+  MemoryUse out;
+  out.bytes[static_cast<std::size_t>(MemoryKind::workspace)] = program.arena_bytes;
+  for (const auto& [offset, place] : places) {
+    out.bytes[static_cast<std::size_t>(MemoryKind::workspace)] -= place.bytes;
+    out.bytes[static_cast<std::size_t>(place.kind)] += place.bytes;
+    out.largest.push_back(place);
+  }
+  std::sort(out.largest.begin(), out.largest.end(), [](const MemoryConsumer& a, const MemoryConsumer& b) {
+    return a.bytes != b.bytes ? a.bytes > b.bytes : a.name < b.name;
+  });
+  out.largest.resize(std::min(out.largest.size(), told_consumers));
+  return out;
+}
+
+}  // namespace shardwright

@@ -1,0 +1,45 @@
+// What lies in a program's arena when it is fullest, by what it is for.
+//
+// Every value has its place and its life from the node that makes it to the last that reads it (assign_buffers). Values
+// of one place count once, as what the most lasting of them is; the peak is the node at which most bytes are alive.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shardwright/lower/program.h"
+
+namespace shardwright {
+
+/// In order of precedence where values share a place.
+enum class MemoryKind : std::uint8_t {
+  parameters,
+  optimizer_state,  // and other states that are kept from step to step
+  gradients,        // of parameters
+  activations,      // of the forward, read by the backward
+  communication,    // what collectives read and make, gathered parameters included
+  workspace         // all else, and what lies idle between the others
+};
+constexpr std::size_t memory_kinds = 6;
+std::string_view name_of(MemoryKind kind);
+
+struct MemoryConsumer {
+  std::string name;  // of a value
+  MemoryKind kind = MemoryKind::workspace;
+  std::int64_t bytes = 0;
+};
+
+/// Bytes of one device. All kinds together are the arena.
+struct MemoryUse {
+  std::array<std::int64_t, memory_kinds> bytes{};
+  std::vector<MemoryConsumer> largest;  // at the peak, the largest first, a few
+
+  std::int64_t of(MemoryKind kind) const { return bytes[static_cast<std::size_t>(kind)]; }
+};
+
+MemoryUse memory_use(const Program& program);
+
+}  // namespace shardwright

@@ -1,0 +1,178 @@
+#include "shardwright/simulate/estimate.h"
+
+#include <gtest/gtest.h>
+
+#include "shardwright/autodiff/train_step.h"
+#include "shardwright/frontend/model.h"
+#include "shardwright/passes/compile.h"
+#include "tests/support/program.h"
+
+namespace shardwright {
+namespace {
+
+using testing::program_of;
+
+/// A flop or a byte in memory takes a second of two devices, a byte of a collective too; nothing has to start.
+Cluster plain_cluster(double overlap) {
+  return {.name = "plain",
+          .devices_per_node = 2,
+          .flops_per_second = {.f32 = 1},
+          .memory_bytes_per_second = 1,
+          .efficiency = {},
+          .links = {{.kind = "wire", .devices = 2}},
+          .link_efficiency = 1,
+          .overlap = overlap};
+}
+
+/// The transfer of `result` may start in front of the node that makes `early`.
+void start_early(Program& p, std::string_view result, std::string_view early) {
+  if (p.starts.empty()) p.starts = p.graph.node_ids();
+  p.starts[static_cast<std::size_t>(p.graph.value(p.graph.find(result)).producer.index)] =
+      p.graph.value(p.graph.find(early)).producer;
+}
+
+// One all_reduce of 40 bytes, 40 s, and two relus of 10 elements, 80 s each.
+const char* const reduced = R"(
+mesh [tp=2]
+%x = input f32[10] as [10] [-]
+%z = input f32[10] as [10] [-]
+%g = mask %z over tp : f32[10] as [10] [-] sum(tp)
+%a = relu %x : f32[10] as [10] [-]
+%b = relu %a : f32[10] as [10] [-]
+%r = all_reduce.sum %g over tp : f32[10] as [10] [-]
+output %b
+output %r
+)";
+
+TEST(Estimate, exposes_what_has_not_run_beside_compute) {
+  Program p = program_of(reduced);
+  EXPECT_DOUBLE_EQ(estimate(p, plain_cluster(1)).compute_seconds, 160);
+  EXPECT_DOUBLE_EQ(estimate(p, plain_cluster(1)).communication_seconds, 40);
+  EXPECT_DOUBLE_EQ(estimate(p, plain_cluster(1)).exposed_communication_seconds,
+                   40);  // starts where it is waited for
+  start_early(p, "r", "b");
+  EXPECT_DOUBLE_EQ(estimate(p, plain_cluster(1)).exposed_communication_seconds, 0);
+  EXPECT_DOUBLE_EQ(estimate(p, plain_cluster(1)).step_seconds(), 160);
+  EXPECT_DOUBLE_EQ(estimate(p, plain_cluster(0.25)).exposed_communication_seconds, 20);  // a quarter of 80 s
+  EXPECT_DOUBLE_EQ(estimate(p, plain_cluster(0)).exposed_communication_seconds, 40);
+  start_early(p, "r", "a");
+  EXPECT_DOUBLE_EQ(estimate(p, plain_cluster(0.125)).exposed_communication_seconds, 20);  // of 160 s
+}
+
+TEST(Estimate, runs_one_transfer_at_a_time_but_first_what_is_waited_for) {
+  Program p = program_of(R"(
+mesh [tp=2]
+%x = input f32[1] as [1] [-]
+%z = input f32[10] as [10] [-]
+%g = mask %z over tp : f32[10] as [10] [-] sum(tp)
+%h = mask %z over tp : f32[10] as [10] [-] sum(tp)
+%a = relu %x : f32[1] as [1] [-]
+%now = all_reduce.sum %h over tp : f32[10] as [10] [-]
+%b = relu %a : f32[1] as [1] [-]
+%later = all_reduce.sum %g over tp : f32[10] as [10] [-]
+output %b
+output %now
+output %later
+)");
+  start_early(p, "later", "a");
+  // Each relu takes 8 s, in which `later` gets on by 8 of its 40 s; `now` does not wait for the rest.
+  EXPECT_DOUBLE_EQ(estimate(p, plain_cluster(1)).exposed_communication_seconds, 40 + 40 - 2 * 8);
+}
+
+TEST(Estimate, reads_of_a_table_no_more_than_the_rows_that_are_asked_for) {
+  const Program p = program_of(R"(
+mesh [tp=1]
+%ids = input i32[2] as [2] [-]
+%table = param f32[1000, 4] as [1000, 4] [-, -]
+%y = gather %table, %ids (dim=0) {} : f32[2, 4] as [2, 4] [-, -]
+output %y
+)");
+  Cluster one = plain_cluster(0);
+  one.devices_per_node = 1;
+  EXPECT_LT(estimate(p, one).compute_seconds, 200);
+}
+
+TEST(Estimate, takes_nothing_for_an_operand_seen_otherwise) {
+  Program p = program_of(R"(
+mesh [tp=2]
+%x = input f32[4] as [4] [-]
+%y = reshape %x (shape=[2, 2]) {} : f32[2, 2] as [2, 2] [-, -]
+output %y
+)");
+  EXPECT_GT(estimate(p, plain_cluster(0)).compute_seconds, 0);  // at a place of its own it is copied
+  testing::share_place(p, "y", "x");
+  EXPECT_EQ(estimate(p, plain_cluster(0)).compute_seconds, 0);
+}
+
+TEST(Estimate, knows_how_much_of_the_peak_is_reached) {
+  // 2 * 4 * 8 * 6 flops on two devices of 1 flop/s: 192 s at the peak; reading and writing takes longer.
+  const Program p = program_of(R"(
+mesh [tp=2]
+%x = input f32[2, 8] as [4, 8] [tp, -]
+%w = param f32[8, 6] as [8, 6] [-, -]
+%y = matmul %x, %w {m: tp} : f32[2, 6] as [4, 6] [tp, -]
+output %y
+)");
+  const Estimate e = estimate(p, plain_cluster(0));
+  EXPECT_DOUBLE_EQ(e.peak_seconds, 192);
+  EXPECT_DOUBLE_EQ(e.compute_seconds, 4 * (16 + 48 + 12));
+  EXPECT_DOUBLE_EQ(e.mfu(), 192.0 / 304);
+}
+
+/// A train step of `model` as compiled for `devices`.
+Program compiled(const std::string& model, int devices, const std::string& optimizer, int level = 0) {
+  Model m = build_model(model);
+  add_train_step(m.graph, m.loss, {.name = optimizer, .attributes = {{"rate", 0.01}}});
+  return compile(m.graph, make_plan(m.graph, {.model = model,
+                                              .devices = devices,
+                                              .parallel = Parallel::data_parallel,
+                                              .optimizer_parallel = level}));
+}
+
+TEST(MemoryUse, of_all_kinds_is_the_arena) {
+  for (const char* model :
+       {"ffn", "three_layer_mae", "llama:layers=2,hidden=32,heads=4,ffn=64,vocab=64,seq=16,batch=4"})
+    for (int level : {0, 1, 3}) {
+      const Program p = compiled(model, 4, "adam", level);
+      const MemoryUse use = memory_use(p);
+      std::int64_t sum = 0;
+      for (std::int64_t bytes : use.bytes) {
+        EXPECT_GE(bytes, 0) << model;
+        sum += bytes;
+      }
+      EXPECT_EQ(sum, p.arena_bytes) << model << " level " << level;
+    }
+}
+
+TEST(MemoryUse, counts_what_each_value_is_for) {
+  // 64 rows of 32 -> 64 -> 16 on one device, f32: weights 32*64 + 64*16, with adam two states each and a step count.
+  const MemoryUse use = memory_use(compiled("ffn:widths=32-64-16,batch=64", 1, "adam"));
+  const std::int64_t weights = 4 * (32 * 64 + 64 + 64 * 16 + 16);
+  EXPECT_EQ(use.of(MemoryKind::parameters), weights);
+  EXPECT_GE(use.of(MemoryKind::optimizer_state), 2 * weights);
+  EXPECT_LE(use.of(MemoryKind::optimizer_state), 2 * weights + 4 * 64);
+  // The backward reads the data, their labels and the hidden layer, or what relu has made of it.
+  EXPECT_GE(use.of(MemoryKind::activations), 4 * 64 * (32 + 64));
+  EXPECT_EQ(use.of(MemoryKind::communication), 0);
+}
+
+TEST(MemoryUse, sees_optimizer_state_shrink_when_replicas_share_it) {
+  const auto states = [](int level) {
+    return static_cast<double>(memory_use(compiled("ffn:widths=64-64-64,batch=64", 4, "adam", level))
+                                   .of(MemoryKind::optimizer_state));
+  };
+  EXPECT_NEAR(states(1) / states(0), 0.25, 0.02);
+}
+
+TEST(MemoryUse, names_the_largest_consumers) {
+  const MemoryUse use = memory_use(compiled("ffn:widths=512-64-16,batch=8", 1, "sgd"));
+  ASSERT_FALSE(use.largest.empty());
+  EXPECT_EQ(use.largest[0].name, "dense1.weight");
+  EXPECT_EQ(use.largest[0].kind, MemoryKind::parameters);
+  EXPECT_EQ(use.largest[0].bytes, 4 * 512 * 64);
+  for (std::size_t i = 1; i < use.largest.size(); ++i)
+    EXPECT_GE(use.largest[i - 1].bytes, use.largest[i].bytes);
+}
+
+}  // namespace
+}  // namespace shardwright
