@@ -62,9 +62,8 @@ std::string document(const Model& model, const Plan& plan, const Evaluation& eva
 }  // namespace
 
 void report(const Arguments& arguments, const Model& model, const Plan& plan, Terminal& terminal) {
-  const Evaluation evaluation =
-      evaluate(compile(model.graph, plan, {.formats = cpu_formats}), cluster_called(plan.cluster));
-  check_memory(arguments, evaluation.estimate);
+  const Evaluation evaluation = evaluation_of(arguments, compile(model.graph, plan, {.formats = cpu_formats}),
+                                              cluster_called(plan.cluster));
   if (arguments.has("--json"))
     terminal.out << document(model, plan, evaluation) << "\n";
   else

@@ -205,9 +205,12 @@ Plan plan_of(const Arguments& arguments, const Model& model, const Graph& graph,
   return plan;
 }
 
-void check_memory(const Arguments& arguments, const Estimate& estimate) {
-  if (const auto cap = memory_cap_of(arguments))
-    check_memory(estimate, cap->bytes, fmt::format("{} {}", cap->flag, arguments.text(cap->flag)));
+Evaluation evaluation_of(const Arguments& arguments, const Program& program, const Cluster& cluster) {
+  const auto cap = memory_cap_of(arguments);
+  if (!cap) return evaluate(program, cluster);
+  Evaluation out = evaluate(program, cluster, {.memory_cap = cap->bytes});
+  check_memory(out, fmt::format("{} {}", cap->flag, arguments.text(cap->flag)));
+  return out;
 }
 
 bool is_planned(const Graph& graph) { return !graph.meshes.empty(); }

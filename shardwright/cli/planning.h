@@ -8,7 +8,7 @@
 #include "shardwright/cli/verb.h"
 #include "shardwright/frontend/model.h"
 #include "shardwright/plan/plan.h"
-#include "shardwright/simulate/estimate.h"
+#include "shardwright/simulate/evaluate.h"
 
 namespace shardwright {
 
@@ -50,9 +50,9 @@ std::vector<std::string> splitting_flags();
 /// A plan that was loaded or made, for `graph`; what its search has to tell goes to the terminal's `err`.
 Plan plan_of(const Arguments& arguments, const Model& model, const Graph& graph, Terminal& terminal);
 
-/// Throws: Infeasible if what was planned takes more of a device's memory than --memory-cap or --device-memory
-/// leave, saying by how much and what takes most.
-void check_memory(const Arguments& arguments, const Estimate& estimate);
+/// What a step of `program` takes. Throws: Infeasible if that is more of a device's memory than --memory-cap or
+/// --device-memory allow, saying by how much and what takes most.
+Evaluation evaluation_of(const Arguments& arguments, const Program& program, const Cluster& cluster);
 
 /// The graph itself says how it is planned: it has mesh lines.
 bool is_planned(const Graph& graph);

@@ -7,15 +7,15 @@
 #include <string_view>
 
 #include "shardwright/plan/plan.h"
-#include "shardwright/simulate/estimate.h"
+#include "shardwright/simulate/evaluate.h"
 
 namespace shardwright {
 
 /// What PlanRequest::price wants: seconds of a step, or, from unfit_seconds on, how far it is from fitting into `bytes`.
 std::function<double(const PlannedGraph&, const Cluster&)> price_within(std::optional<std::int64_t> bytes);
 
-/// Throws: Infeasible if a step takes more than `bytes` of a device, saying by how much and what takes most. `limit` is
-/// how the user said it: `--memory-cap 60GB`.
-void check_memory(const Estimate& estimate, std::int64_t bytes, std::string_view limit);
+/// Throws: Infeasible if a step does not fit, saying by how much and what takes most. `limit` is what the user said of
+/// memory: `--memory-cap 60GB`.
+void check_memory(const Evaluation& evaluation, std::string_view limit);
 
 }  // namespace shardwright

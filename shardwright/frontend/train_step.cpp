@@ -24,9 +24,10 @@ TrainStep::TrainStep(const ForwardFunction& forward, const InputTypes& inputs,
   PlannedNetwork network = plan_network(forward, inputs, optimizer, options);
   state_->plan = std::move(network.plan);
   Program program = compile(network.graph, state_->plan, {.formats = cpu_formats});
-  state_->estimate = estimate(program, cluster_called(state_->plan.cluster));
-  if (const auto cap = options.search_options.memory_cap)
-    check_memory(state_->estimate, *cap, "memory_cap " + bytes_text(*cap));
+  const auto cap = options.search_options.memory_cap;
+  const Evaluation evaluation = evaluate(program, cluster_called(state_->plan.cluster), {.memory_cap = cap});
+  if (cap) check_memory(evaluation, "memory_cap " + bytes_text(*cap));
+  state_->estimate = evaluation.estimate;
   state_->graph = std::move(network.graph);
   state_->session = std::make_unique<Session>(std::move(program), SessionOptions{.seed = options.seed});
 }

@@ -156,8 +156,7 @@ Training prepare(const Arguments& arguments, Terminal& terminal) {
 
   Reporter reporter(arguments, length, terminal);
   Program program = compile(model.graph, plan, {.formats = cpu_formats});
-  const Estimate expected = estimate(program, cluster_called(plan.cluster));
-  check_memory(arguments, expected);
+  const Estimate expected = evaluation_of(arguments, program, cluster_called(plan.cluster)).estimate;
   terminal.err << notices.str();
   if (!arguments.has("--json"))
     terminal.out << plan_table(plan, expected, Explainer(model.graph, plan).shares());
