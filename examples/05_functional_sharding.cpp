@@ -50,7 +50,7 @@ int main() {
     return LossAndAux{loss_fn(logits, target), {logits}};
   };
   TrainStep train_step(forward, {{"image", data.type("image")}, {"label", data.type("label")}},
-                       momentum(0.02, 0.9), {.devices = 8});
+                       momentum(0.02, 0.9), {.devices = 8, .search = "propagation"});
   fmt::print("{}", train_step.explain());
   int i = 0;
   for (const Batch& batch : data.epoch(0)) {

@@ -37,7 +37,7 @@ int main() {
     return LossAndAux{CrossEntropyLoss{}(net(image), label)};
   };
   TrainStep train_step(forward, {{"image", images}, {"label", labels}}, momentum(0.01, 0.9),
-                       {.devices = 4, .dataset_strategy = "((1, 1, 4, 1), (1,))"});
+                       {.devices = 4, .search = "propagation", .dataset_strategy = "((1, 1, 4, 1), (1,))"});
   fmt::print("{}", train_step.explain());
   for (int step = 0; step <= 20; ++step) {
     const Batch batch = data.at_step(step % 4);

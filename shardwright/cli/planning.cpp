@@ -139,7 +139,7 @@ Parallel mode_of(const Arguments& arguments) {
 }
 
 const Searcher& search_of(const Arguments& arguments) {
-  return find_search(arguments.text("--search", "propagation"));
+  return find_search(arguments.text("--search", PlanRequest{}.search));
 }
 
 std::vector<std::string> splitting_flags() {
@@ -178,7 +178,7 @@ Annotations annotations_of(const Arguments& arguments, const Model& model, Paral
   return out;
 }
 
-Plan made_plan(const Arguments& arguments, const Model& model, const Graph& graph) {
+PlanRequest request_of(const Arguments& arguments, const Model& model) {
   PlanRequest request{
       .model = model.name, .origin = origin_of(arguments), .cluster = arguments.text("--cluster")};
   request.devices = devices_of(arguments);
@@ -189,20 +189,35 @@ Plan made_plan(const Arguments& arguments, const Model& model, const Graph& grap
   request.price = price_within(request.options.memory_cap);
   request.optimizer_parallel = static_cast<int>(arguments.integer("--optimizer-parallel", 0, 0, 3));
   request.annotations = annotations_of(arguments, model, request.parallel);
-  return make_plan(graph, request);
+  return request;
+}
+
+void check_not_planned(const Model& model, const Graph& graph) {
+  if (is_planned(graph))
+    throw error("{} says itself how it is split ({}): lower it, or take out its mesh, strategies and layouts",
+                model.name, to_text(graph.meshes.front()));
+}
+
+void tell(const Arguments& arguments, const Plan& plan, Terminal& terminal) {
+  for (const std::string& notice : arguments.notices) terminal.err << notice << "\n";
+  for (const std::string& line : plan.log) terminal.err << line << "\n";
 }
 
 }  // namespace
 
 Plan plan_of(const Arguments& arguments, const Model& model, const Graph& graph, Terminal& terminal) {
-  if (is_planned(graph))
-    throw error("{} says itself how it is split ({}): lower it, or take out its mesh, strategies and layouts",
-                model.name, to_text(graph.meshes.front()));
-  Plan plan =
-      arguments.has("--plan") ? loaded_plan(arguments, model, graph) : made_plan(arguments, model, graph);
-  for (const std::string& notice : arguments.notices) terminal.err << notice << "\n";
-  for (const std::string& line : plan.log) terminal.err << line << "\n";
+  check_not_planned(model, graph);
+  Plan plan = arguments.has("--plan") ? loaded_plan(arguments, model, graph)
+                                      : make_plan(graph, request_of(arguments, model));
+  tell(arguments, plan, terminal);
   return plan;
+}
+
+Planned planned_of(const Arguments& arguments, const Model& model, Graph graph, Terminal& terminal) {
+  check_not_planned(model, graph);
+  Planned out = make_planned(std::move(graph), request_of(arguments, model));
+  tell(arguments, out.plan, terminal);
+  return out;
 }
 
 Evaluation evaluation_of(const Arguments& arguments, const Program& program, const Cluster& cluster) {

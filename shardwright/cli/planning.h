@@ -49,6 +49,8 @@ std::vector<std::string> splitting_flags();
 
 /// A plan that was loaded or made, for `graph`; what its search has to tell goes to the terminal's `err`.
 Plan plan_of(const Arguments& arguments, const Model& model, const Graph& graph, Terminal& terminal);
+/// A plan that was made, with the strategies of all nodes of `graph`.
+Planned planned_of(const Arguments& arguments, const Model& model, Graph graph, Terminal& terminal);
 
 /// What a step of `program` takes. Throws: Infeasible if that is more of a device's memory than --memory-cap or
 /// --device-memory allow, saying by how much and what takes most.

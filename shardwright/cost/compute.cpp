@@ -47,6 +47,12 @@ WorkKind work_kind(const Rule& rule) {
   return WorkKind::streaming;
 }
 
+double bytes_read(double bytes, double touched, double row) {
+  constexpr double line = 64;
+  if (touched >= bytes) return bytes;
+  return std::min(bytes, touched * std::max(1.0, line / row));
+}
+
 double compute_seconds(const Work& work, const Cluster& cluster) {
   const double flops = work.flops / cluster.flops_per_second.of(work.dtype);
   const double bytes = work.bytes / cluster.memory_bytes_per_second;

@@ -20,8 +20,7 @@ std::vector<int> levels_of(const Cluster& cluster) {
 }
 
 /// The ways to cut one level in two; of many the most even ones.
-std::vector<std::pair<int, int>> halves_of(int n) {
-  constexpr std::size_t most = 5;
+std::vector<std::pair<int, int>> halves_of(int n, std::size_t most) {
   std::vector<std::pair<int, int>> out;
   for (int a = 2; a <= n / 2; ++a)
     if (n % a == 0) out.emplace_back(a, n / a);
@@ -78,11 +77,11 @@ std::vector<int> primes_of(int n) {
   return out;
 }
 
-std::vector<std::vector<int>> ladders_of(const Cluster& cluster) {
+std::vector<std::vector<int>> ladders_of(const Cluster& cluster, std::size_t ways) {
   const std::vector<int> levels = levels_of(cluster);
   std::vector<std::vector<int>> out{levels};
   for (std::size_t l = levels.size(); l-- > 0;)
-    for (const auto& [outer, inner] : halves_of(levels[l])) {
+    for (const auto& [outer, inner] : halves_of(levels[l], l + 1 == levels.size() ? ways : ways / 2)) {
       std::vector<int> ladder = levels;
       ladder[l] = outer;
       ladder.insert(ladder.begin() + static_cast<std::ptrdiff_t>(l) + 1, inner);

@@ -19,9 +19,10 @@ namespace shardwright {
 bool names_axes(const Constraints& constraints);
 
 /// The sequences of axes along which `cluster` may be cut, those of fewer axes first: its link levels as they are
-/// (2 nodes of 8 are 2, 8), one of them in two, and all in prime parts as far as a mesh should have
+/// (2 nodes of 8 are 2, 8), one of them in two (the innermost in at most `ways` ways, an outer one in
+/// half as many), and all in prime parts as far as a mesh should have
 /// so many axes.
-std::vector<std::vector<int>> ladders_of(const Cluster& cluster);
+std::vector<std::vector<int>> ladders_of(const Cluster& cluster, std::size_t ways);
 
 /// An axis per link level of `cluster`, the slowest outermost.
 Mesh link_mesh(const Cluster& cluster);

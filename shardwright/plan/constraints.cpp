@@ -90,6 +90,7 @@ class ConstraintMaker {
   }
 
   void collect_operators() {
+    if (annotations_.nodes.empty()) return;
     check_names(graph_, annotations_);
     for (NodeId id : graph_.node_ids()) {  // in graph order, whatever the order of the file
       const Node& node = graph_.node(id);
@@ -111,6 +112,7 @@ class ConstraintMaker {
   }
 
   void collect_parameters() {
+    if (annotations_.nodes.empty()) return;
     for (NodeId id : graph_.node_ids()) {
       const Node& node = graph_.node(id);
       const Annotation* const annotation = annotation_of(id);
@@ -251,6 +253,7 @@ class ConstraintMaker {
 }  // namespace
 
 void check_names(const Graph& graph, const Annotations& annotations) {
+  if (annotations.nodes.empty()) return;
   std::map<std::string, OpKind> kinds;  // of what can be annotated
   for (const Node& node : graph.nodes)
     if (node.phase == Phase::forward &&

@@ -10,18 +10,23 @@ namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-double bytes_of(const Graph& graph, const Node& node) {
+/// No operand is read more often than there are operations: of a table only some rows.
+double bytes_of(const Graph& graph, const Node& node, double flops) {
   double bytes = 0;
-  for (const auto* values : {&node.operands, &node.results})
-    for (ValueId v : *values) bytes += static_cast<double>(graph.value(v).type.bytes());
+  for (ValueId v : node.operands) {
+    const Type& type = graph.value(v).type;
+    bytes += std::min(static_cast<double>(type.bytes()), flops * static_cast<double>(size_of(type.dtype)));
+  }
+  for (ValueId v : node.results) bytes += static_cast<double>(graph.value(v).type.bytes());
   return bytes;
 }
 
 Work work_of(const Graph& graph, NodeId id, const Rule& rule) {
   const Node& node = graph.node(id);
+  const double flops = flops_of(*node.op, rule);
   return {.kind = work_kind(rule),
-          .flops = flops_of(*node.op, rule),
-          .bytes = bytes_of(graph, node),
+          .flops = flops,
+          .bytes = bytes_of(graph, node, flops),
           .dtype = graph.value(node.results.front()).type.dtype};
 }
 
@@ -34,8 +39,12 @@ double change(const CutPart& part, int loop) {
   return goes_on ? 0 : share;
 }
 
-/// Of a collective over one axis, however little it moves.
-double latency_of(const AxisLevel& level) { return level.link.start_seconds + level.link.latency_seconds; }
+/// What a collective pays once, however many axes it runs over.
+double start_of(const AxisLevel& level) {
+  double start = 0;
+  for (const GroupLink& g : level.group) start = std::max(start, g.link.start_seconds);
+  return start;
+}
 
 }  // namespace
 
@@ -63,41 +72,69 @@ CutSeconds::CutSeconds(const CutProblem& problem, const Calls& calls, const Clus
     const NodeId forward = node.forward.is_valid() ? node.forward : id;
     const int p = problem.part_of(forward);
     if (p < 0 || problem.part(p).example != forward) continue;
-    works_[at(p)].works.push_back(work(id));
-    if (forward == id) works_[at(p)].bytes = works_[at(p)].works.back().bytes;
+    if (!node.op->is_alias)
+      works_[at(p)].works.push_back(work(id));  // an operand seen otherwise takes no time
+    if (forward == id)
+      works_[at(p)].bytes = work(id).bytes;
+    else
+      keep(works_[at(p)], graph, id);
   }
   for (const CutValue& v : problem.values()) {
     is_training_ = is_training_ || (v.is_parameter && v.has_gradient);
+    double reads = 0;
+    for (const CutUse& use : v.uses) reads += use.count / v.count;
+    for (const CutUse& use : v.uses)
+      if (auto& kept = works_[at(use.part)].kept; !kept.empty() && v.producer >= 0)
+        kept[at(use.operand)] /= reads;
     if (v.is_parameter && !v.uses.empty())
       works_[at(v.uses.front().part)].owned.push_back(v.uses.front().operand);
   }
 }
 
-double CutSeconds::tensor_bytes(const CutProblem& problem, int p, int loop, int parts) const {
+/// Marks what of its forward node's operands and results the backward node `id` reads.
+void CutSeconds::keep(PartWork& part, const Graph& graph, NodeId id) {
+  const Node& forward = graph.node(graph.node(id).forward);
+  part.kept.resize(forward.operands.size(), 0);
+  for (ValueId v : graph.node(id).operands) {
+    for (std::size_t i = 0; i < forward.operands.size(); ++i)
+      if (forward.operands[i] == v && graph.node(graph.value(v).producer).op->kind == OpKind::compute)
+        part.kept[i] = 1;
+    for (std::size_t i = 0; i < forward.results.size(); ++i)
+      if (forward.results[i] == v) part.kept_results.push_back(static_cast<int>(i));
+  }
+}
+
+double CutSeconds::bytes_moved(const CutProblem& problem, int p, int loop, int parts, double flops) const {
   const Graph& graph = problem.graph();
-  const Node& node = graph.node(problem.part(p).example);
+  const CutPart& part = problem.part(p);
+  const Node& node = graph.node(part.example);
   const auto size = [&](ValueId v) { return static_cast<double>(size_of(graph.value(v).type.dtype)); };
   double bytes = 0;
   for (std::size_t i = 0; i < node.operands.size(); ++i) {
-    const int operand = static_cast<int>(i);
-    bytes += problem.operand_elements(p, operand) * size(node.operands[i]) /
-             (problem.operand_cut(p, operand, loop) >= 0 ? parts : 1);
+    const Cut cut = problem.operand_cut(p, static_cast<int>(i), loop);
+    const auto& dims = part.rule->operands[i].dims;
+    double row = size(node.operands[i]);
+    for (int l : dims.empty() ? std::vector<int>{} : dims.back())
+      row *= static_cast<double>(part.rule->loops[at(l)].size) / part.parts[at(l)];
+    if (cut >= 0 && cut + 1 == static_cast<Cut>(dims.size())) row /= parts;
+    const double held = part.operands[i] * size(node.operands[i]) / (cut >= 0 ? parts : 1);
+    bytes += bytes_read(held, flops * size(node.operands[i]), row);
   }
-  for (std::size_t i = 0; i < node.results.size(); ++i) {
-    const int result = static_cast<int>(i);
-    bytes += problem.result_elements(p, result) * size(node.results[i]) /
-             (problem.result_cut(p, result, loop) >= 0 ? parts : 1);
-  }
+  for (std::size_t i = 0; i < node.results.size(); ++i)
+    bytes += part.results[i] * size(node.results[i]) /
+             (problem.result_cut(p, static_cast<int>(i), loop) >= 0 ? parts : 1);
   return bytes;
 }
 
 double CutSeconds::compute(const CutProblem& problem, int p, int loop, const AxisLevel& level) const {
   const PartWork& part = works_[at(p)];
-  double share = 1 / level.inner;
+  double share = 1;
   for (int n : problem.part(p).parts) share /= n;
   if (loop != no_loop_dim) share /= level.halving.parts;
+  const double flops = part.works.empty() ? 0 : part.works.front().flops * share;
   const double of_bytes =
-      part.bytes > 0 ? tensor_bytes(problem, p, loop, level.halving.parts) / part.bytes / level.inner : 1;
+      bytes_moved(problem, p, loop, level.halving.parts, flops) / part.bytes / level.inner;
+  share /= level.inner;
   double seconds = 0;
   for (Work w : part.works) {
     w.flops *= share;
@@ -123,21 +160,27 @@ double CutSeconds::memory(const CutProblem& problem, int p, int loop, const Axis
   for (int i : works_[at(p)].owned)
     bytes += (is_training_ ? 2 + states_ : 1) * problem.operand_elements(p, i) * size(node.operands[at(i)]) /
              (problem.operand_cut(p, i, loop) >= 0 ? level.halving.parts : 1);
-  for (std::size_t i = 0; is_training_ && i < node.results.size(); ++i)
-    bytes += problem.result_elements(p, static_cast<int>(i)) * size(node.results[i]) /
-             (problem.result_cut(p, static_cast<int>(i), loop) >= 0 ? level.halving.parts : 1);
+  const PartWork& part = works_[at(p)];
+  for (std::size_t i = 0; i < part.kept.size(); ++i)
+    if (part.kept[i] > 0)
+      bytes += part.kept[i] * problem.operand_elements(p, static_cast<int>(i)) * size(node.operands[i]) /
+               (problem.operand_cut(p, static_cast<int>(i), loop) >= 0 ? level.halving.parts : 1);
+  for (int i : part.kept_results)  // a partial result is reduced, and scattered, before it is kept
+    bytes += problem.result_elements(p, i) * size(node.results[at(i)]) /
+             (problem.result_cut(p, i, loop) != not_cut ? level.halving.parts : 1);
   return bytes / level.inner;
 }
 
 double CutSeconds::move(Cut from, Cut to, double bytes, const AxisLevel& level, Joined joined) const {
   const double n = level.halving.parts, whole = bytes / level.inner;
-  if (joined == Joined::reorders) return latency_of(level) + whole / n * level.link.seconds_per_byte;
+  if (joined == Joined::reorders) return collective_seconds(StepKind::permute, whole / n, level.group);
   if (from == to || to == partial_cut) return 0;
   if (from == not_cut) return whole / n * 2 / cluster_->memory_bytes_per_second;  // a copy of one's own part
-  const double latency = joined == Joined::yes ? 0 : latency_of(level);
-  const double over_link = whole * (n - 1) / n * level.link.seconds_per_byte;
-  if (from == partial_cut) return latency + over_link * (to == not_cut ? 2 : 1);
-  return latency + (to == not_cut ? over_link : over_link / n);
+  const bool is_partial = from == partial_cut, is_whole = to == not_cut;
+  const StepKind kind = is_partial ? (is_whole ? StepKind::all_reduce : StepKind::reduce_scatter)
+                                   : (is_whole ? StepKind::all_gather : StepKind::all_to_all);
+  const double held = kind == StepKind::all_to_all ? whole / n : whole;
+  return collective_seconds(kind, held, level.group) - (joined == Joined::yes ? start_of(level) : 0);
 }
 
 double CutSeconds::reduce(const CutProblem& problem, const CutValue& v, Cut gradient, const AxisLevel& level,

@@ -18,8 +18,8 @@ namespace shardwright {
 /// One axis of the mesh, as it is priced.
 struct AxisLevel {
   Halving halving;
-  double inner = 1;  // devices inside
-  LinkCost link;
+  double inner = 1;                   // devices inside
+  std::vector<GroupLink> group = {};  // the links that it crosses, outermost first
 };
 
 /// What weighs how much; all else weighs 1.
@@ -51,7 +51,8 @@ class CutSeconds {
   double reduce(const CutProblem& problem, const CutValue& parameter, Cut gradient, const AxisLevel& level,
                 Joined joined) const;
   double move(Cut from, Cut to, double bytes, const AxisLevel& level, Joined joined) const;
-  /// Bytes of a device for one node of `part`: its parameters with gradients and states, and its results.
+  /// Bytes of a device for one node of `part`: its parameters with gradients and states, and what is kept of its
+  /// operands and results until its backward has read them.
   double memory(const CutProblem& problem, int part, int loop, const AxisLevel& level) const;
 
   /// Compute and memory of the finished problem.
@@ -59,13 +60,15 @@ class CutSeconds {
 
  private:
   struct PartWork {
-    std::vector<Work> works;    // forward first, then backward
-    double bytes = 0;           // of the forward
-    std::vector<int> owned;     // operands that are parameters and lie as this part wants them
-    std::vector<bool> is_kept;  // per result: the backward may need it
+    std::vector<Work> works;        // forward first, then backward
+    double bytes = 0;               // of the forward
+    std::vector<int> owned;         // operands that are parameters and lie as this part wants them
+    std::vector<int> kept_results;  // read by its backward
+    std::vector<double> kept;  // per operand, the part of it that is kept for its backward alone: 1 / readers
   };
-  /// Bytes of all operands and results on a device.
-  double tensor_bytes(const CutProblem& problem, int part, int loop, int parts) const;
+  static void keep(PartWork& part, const Graph& graph, NodeId id);
+  /// Bytes that the forward of `part`, of `flops` on a device, reads and writes there.
+  double bytes_moved(const CutProblem& problem, int part, int loop, int parts, double flops) const;
 
   const Cluster* cluster_;
   double states_ = 0;  // of the optimizer, per parameter

@@ -72,7 +72,7 @@ struct PlanRequest {
   int devices = 1;
   std::string cluster;  // empty: cpu:devices
   Parallel parallel = Parallel::auto_parallel;
-  std::string search = "propagation";
+  std::string search = "recursive";
   SearchOptions options;
   Annotations annotations;
   int optimizer_parallel = 0;

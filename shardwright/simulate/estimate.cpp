@@ -98,13 +98,19 @@ class Compute {
   /// are operations: of a table, only some rows.
   double bytes_moved(const Node& node, double flops) {
     double bytes = 0;
-    const auto add = [&](ValueId v, double most) {
-      if (place(v) == no_place || std::find(moved_.begin(), moved_.end(), v) != moved_.end()) return;
+    const auto is_new = [&](ValueId v) {
+      if (place(v) == no_place || std::find(moved_.begin(), moved_.end(), v) != moved_.end()) return false;
       moved_.push_back(v);
-      bytes += std::min(static_cast<double>(graph_.value(v).type.bytes()), most);
+      return true;
     };
-    for (ValueId v : node.operands) add(v, flops * static_cast<double>(size_of(graph_.value(v).type.dtype)));
-    for (ValueId v : node.results) add(v, static_cast<double>(graph_.value(v).type.bytes()));
+    for (ValueId v : node.operands) {
+      const Type& type = graph_.value(v).type;
+      const auto size = static_cast<double>(size_of(type.dtype));
+      const double row = size * static_cast<double>(type.shape.empty() ? 1 : type.shape.back());
+      if (is_new(v)) bytes += bytes_read(static_cast<double>(type.bytes()), flops * size, row);
+    }
+    for (ValueId v : node.results)
+      if (is_new(v)) bytes += static_cast<double>(graph_.value(v).type.bytes());
     return bytes;
   }
 

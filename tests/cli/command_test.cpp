@@ -94,7 +94,8 @@ TEST(Train, annotations_of_unknown_operators_are_errors_on_one_device_too) {
 }
 
 TEST(Train, prints_json_lines_and_nothing_else) {
-  const Outcome o = run({"train", "matmul_chain", "--devices", "4", "--steps", "5", "--json"});
+  const Outcome o =
+      run({"train", "matmul_chain", "--devices", "4", "--search", "propagation", "--steps", "5", "--json"});
   ASSERT_EQ(o.status, 0) << o.err;
   const std::vector<json> lines = documents(o.out);
   ASSERT_EQ(lines.size(), 6u);
@@ -198,7 +199,8 @@ TEST(Plan, document_has_the_documented_keys) {
 
 TEST(Lower, writes_the_program_after_each_pass) {
   const std::string folder = scratch_folder() + "/passes";
-  const Outcome lowered = run({"lower", "matmul_chain", "--devices", "4", "--dump-passes", folder});
+  const Outcome lowered =
+      run({"lower", "matmul_chain", "--devices", "4", "--search", "propagation", "--dump-passes", folder});
   ASSERT_EQ(lowered.status, 0);
   std::set<std::string> files;
   std::string last;
@@ -245,7 +247,7 @@ TEST(Data, digits_are_drawn_and_trained_on) {
 
 TEST(Explain, tells_as_data_what_its_tables_tell) {
   const std::string path = scratch_folder() + "/p.json";
-  ASSERT_EQ(run({"plan", "three_layer", "--devices", "4", "-o", path}).status, 0);
+  ASSERT_EQ(run({"plan", "three_layer", "--devices", "4", "--search", "propagation", "-o", path}).status, 0);
   const Outcome one = run({"explain", path, "dense2.matmul", "--json"});
   const std::vector<json> of_one = documents(one.out);
   ASSERT_EQ(of_one.size(), 1U) << one.err;

@@ -137,7 +137,9 @@ TEST(Shard, leaves_no_node_in_the_program) {
 }
 
 TEST(Shard, what_is_free_is_found) {
-  const Plan plan = planned(with({.parameters = {{"dense1.weight", {1, 8}}}}), {.devices = 8}).plan;
+  const Plan plan =
+      planned(with({.parameters = {{"dense1.weight", {1, 8}}}}), {.devices = 8, .search = "propagation"})
+          .plan;
   EXPECT_EQ(planned_operator(plan, "block.dense1.matmul").in, (Parts{{1, 1}, {1, 8}}));
   EXPECT_EQ(planned_operator(plan, "block.dense1.matmul").reason,
             "from block.dense1.weight: no communication");
@@ -273,8 +275,10 @@ TEST(Reshard, is_one_value_in_one_layout) {
 // ---- who decides: plan file, annotation file, code, search ----
 
 TEST(Precedence, code_beats_the_search) {
-  EXPECT_EQ(planned_operator(planned(plain, {.devices = 8}).plan, "block.dense1.matmul").in,
-            (Parts{{8, 1}, {1, 1}}));
+  EXPECT_EQ(
+      planned_operator(planned(plain, {.devices = 8, .search = "propagation"}).plan, "block.dense1.matmul")
+          .in,
+      (Parts{{8, 1}, {1, 1}}));
   const Plan plan = planned(with({.in = {{1, 8}}}), {.devices = 8}).plan;
   EXPECT_EQ(planned_operator(plan, "region.in0").in, (Parts{{1, 8}}));
   EXPECT_EQ(plan.layouts.at("x"), "[-, x0]");

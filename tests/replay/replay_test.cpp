@@ -33,6 +33,7 @@ const std::vector<Case> cases{
     {"ffn_dp8_adam_weights",
      "ffn --devices 8 --parallel data_parallel --optimizer adam --optimizer-parallel 3"},
     {"ffn_auto4", "ffn --devices 4"},
+    {"ffn_propagation4", "ffn --devices 4 --search propagation"},
     {"ffn_auto8_wide", "ffn:batch=8,widths=784-4096-4096-10 --devices 8"},
     {"ffn_auto6", "ffn:batch=32,widths=768-384-96-12 --devices 6"},
     {"ffn_annotated8", "ffn --devices 8 --annotate examples/annotations/ffn_seed000.json"},

@@ -1,20 +1,33 @@
 #include <chrono>
 
+#include "shardwright/autodiff/train_step.h"
 #include "shardwright/cli/plan_report.h"
 #include "shardwright/cli/planning.h"
-#include "shardwright/passes/compile.h"
 
 namespace shardwright::verbs {
 namespace {
 
-int run(const Arguments& arguments, Terminal& terminal) {
+/// A new plan. Its time counts from the model's parameters to the strategy of every node: forward, backward and update.
+Plan searched(const Arguments& arguments, Model& model, Terminal& terminal) {
   const auto start = std::chrono::steady_clock::now();
-  Model model = model_of(arguments, terminal);
+  model = model_of(arguments, terminal);
   add_train_step(model.graph, model.loss, optimizer_of(arguments));
-  Plan plan = plan_of(arguments, model, model.graph, terminal);
-  if (!arguments.has("--plan")) {
-    completed(model.graph, plan);  // with it every node has its strategy
-    plan.search_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const std::chrono::duration<double> building = std::chrono::steady_clock::now() - start;
+  Graph graph = model.graph;  // the report wants one of its own
+  Plan plan = planned_of(arguments, model, std::move(graph), terminal).plan;
+  plan.search_seconds += building.count();
+  return plan;
+}
+
+int run(const Arguments& arguments, Terminal& terminal) {
+  Model model;
+  Plan plan;
+  if (arguments.has("--plan")) {
+    model = model_of(arguments, terminal);
+    add_train_step(model.graph, model.loss, optimizer_of(arguments));
+    plan = plan_of(arguments, model, model.graph, terminal);
+  } else {
+    plan = searched(arguments, model, terminal);
   }
   report(arguments, model, plan, terminal);  // refuses what does not fit
   if (arguments.has("-o")) save_plan(plan, arguments.text("-o"));

@@ -17,13 +17,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <limits>
 
 #include "shardwright/base/random.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/plan/axes.h"
-#include "shardwright/plan/cut_seconds.h"
-#include "shardwright/plan/symbolic.h"
+#include "shardwright/plan/cut_solution.h"
 
 namespace shardwright::search {
 namespace {
@@ -49,27 +49,9 @@ std::vector<std::uint64_t> labels_of(const Graph& graph, const Constraints& cons
   return out;
 }
 
-/// The axes that the machine is cut along, outermost first.
-struct Ladder {
-  Constraints constraints;  // on these axes
-  CutProblem cuts;          // before the first
-  std::vector<AxisLevel> levels;
-};
+constexpr int most_parts_for_all = 60;  // of a network for which more ladders are tried
 /// More axes must be worth it: a plan on more of them has to be faster by this share.
 constexpr double worth_an_axis = 0.02;
-
-struct Solution {
-  const Ladder* ladder = nullptr;
-  CutProblem problem;
-  CutTotals totals;
-  struct Level {
-    CutTables tables;
-    std::vector<int> chosen;
-  };
-  std::vector<Level> levels;                                   // per axis
-  std::vector<std::vector<SymbolicCosts::Decision>> symbolic;  // per axis, where symbolic costs decided
-  std::vector<std::string> log;
-};
 
 class Recursion {
  public:
@@ -82,13 +64,13 @@ class Recursion {
                  {.is_on = options.fold_layers, .labels = labels_of(*problem.graph, problem.constraints)})) {
     if (options.is_described) check_described();
     collect_ladders();
-    seconds_.emplace(ladders_.front().cuts, calls_, *problem.cluster);
+    seconds_.emplace(*ladders_.front().cuts, calls_, *problem.cluster);
   }
 
   SearchResult run() {
     const Solution best = options_.costs == Costs::symbolic ? symbolic_solution() : best_solution();
-    SearchResult out = result_of(best);
-    if (options_.writes_log) out.log = options_.costs == Costs::symbolic ? best.log : log_of(best);
+    SearchResult out = result_of(problem_, best, *seconds_);
+    if (options_.writes_log) out.log = options_.costs == Costs::symbolic ? best.log : log_of(best, *seconds_);
     return out;
   }
 
@@ -115,13 +97,19 @@ class Recursion {
       add_ladder(std::move(finest));
       return;
     }
-    for (const std::vector<int>& sizes : ladders_of(*problem_.cluster)) {
+    const bool is_small = fold_.size() <= most_parts_for_all;
+    for (const std::vector<int>& sizes : ladders_of(*problem_.cluster, is_small ? 5 : 2)) {
       Constraints on_ladder = asked;
       on_ladder.meshes[0] = {};
       for (std::size_t a = 0; a < sizes.size(); ++a)
         on_ladder.meshes[0].axes.push_back({fmt::format("/{}", a), sizes[a]});
       add_ladder(std::move(on_ladder));
     }
+  }
+
+  static std::vector<GroupLink> group_of(const MeshCost& cost, int axis, const Mesh& mesh) {
+    if (!cost.levels.empty() && !cost.levels[at(axis)].empty()) return cost.levels[at(axis)];
+    return {{mesh.size_of(axis), cost.axes[at(axis)]}};
   }
 
   void add_ladder(Constraints constraints) {
@@ -131,16 +119,18 @@ class Recursion {
     for (int a = 0; a < mesh.axis_count(); ++a)
       levels.push_back({.halving = {a, mesh.size_of(a)},
                         .inner = static_cast<double>(mesh.stride_of(a)),
-                        .link = cost.axes[at(a)]});
-    CutProblem cuts(*problem_.graph, calls_, fold_, constraints);
-    ladders_.push_back({std::move(constraints), std::move(cuts), std::move(levels)});
+                        .group = group_of(cost, a, mesh)});
+    // Where no axis is named, what is fixed reads the same on every ladder.
+    if (problems_.empty() || names_axes(constraints))
+      problems_.emplace_back(*problem_.graph, calls_, fold_, constraints);
+    ladders_.push_back({std::move(constraints), &problems_.back(), std::move(levels)});
   }
 
   // ---- solutions ----
 
   Solution solve(const Ladder& ladder, const CutWeights& weights) const {
-    Solution out{.ladder = &ladder, .problem = ladder.cuts, .totals = {}, .levels = {}};
-    CutHistory history = no_history(ladder.cuts);
+    Solution out{.ladder = &ladder, .problem = *ladder.cuts, .weights = weights};
+    CutHistory history = no_history(*ladder.cuts);
     CutTotals sums;
     for (const AxisLevel& level : ladder.levels) {
       CutPrices prices = seconds_->prices(out.problem, level, weights);
@@ -168,9 +158,9 @@ class Recursion {
   /// Main operators by symbolic costs, one after the other; the others by what they have to move then.
   Solution symbolic_solution() const {
     const Ladder& ladder = ladders_.front();
-    Solution out{.ladder = &ladder, .problem = ladder.cuts, .totals = {}, .levels = {}};
-    const SymbolicCosts costs(ladder.cuts, problem_.cluster->devices(), options_);
-    CutHistory history = no_history(ladder.cuts);
+    Solution out{.ladder = &ladder, .problem = *ladder.cuts};
+    const SymbolicCosts costs(*ladder.cuts, problem_.cluster->devices(), options_);
+    CutHistory history = no_history(*ladder.cuts);
     for (const AxisLevel& level : ladder.levels) {
       std::vector<std::vector<int>> choices = this->choices(out.problem, level.halving);
       auto decisions = costs.decide(out.problem, level.halving, choices);
@@ -230,40 +220,6 @@ class Recursion {
   bool is_followed(const CutValue& v) const {
     const Node& producer = problem_.graph->node(problem_.graph->value(v.example).producer);
     return options_.elementwise_follow && producer.op->block;
-  }
-
-  /// Choices by seconds, told as the others are: of every main operator with all others as they were chosen.
-  std::vector<std::string> log_of(const Solution& s) const {
-    std::vector<std::string> out;
-    CutProblem problem = s.ladder->cuts;
-    for (std::size_t a = 0; a < s.levels.size(); ++a) {
-      const Solution::Level& level = s.levels[a];
-      for (int p = problem.size(); p-- > 0;) {
-        const CutPart& part = problem.part(p);
-        if (work_kind(*part.rule) == WorkKind::streaming) continue;
-        std::vector<CutCost> costs;
-        const std::vector<double> totals = level.tables.sum.along(p, level.chosen);
-        const std::vector<int>& loops = level.tables.choices[at(p)];
-        std::size_t chosen = 0;
-        const auto add = [&](std::size_t i) {
-          const double own = seconds_->compute(problem, p, loops[i], s.ladder->levels[a]);
-          if (static_cast<int>(i) == level.chosen[at(p)]) chosen = costs.size();
-          costs.push_back({.name = loops[i] == no_loop_dim ? "" : part.rule->loops[at(loops[i])].name,
-                           .loop = loops[i],
-                           .own = own,
-                           .redistribution = totals[i] / part.count - own});
-        };
-        for (std::size_t i = 0; i < loops.size(); ++i)
-          if (loops[i] != no_loop_dim) add(i);
-        for (std::size_t i = 0; i < loops.size(); ++i)
-          if (loops[i] == no_loop_dim) add(i);
-        for (std::string& line : told(problem_.graph->name_of(part.example), costs, chosen))
-          out.push_back(std::move(line));
-      }
-      for (int p = 0; p < problem.size(); ++p)
-        problem.cut(p, level.tables.loop(p, level.chosen), s.ladder->levels[a].halving);
-    }
-    return out;
   }
 
   /// Of reducing the gradients of all parameters along one axis.
@@ -327,148 +283,47 @@ class Recursion {
 
   double overlap() const { return problem_.cluster->overlap; }
 
+  /// Bytes get a price: filling the memory costs as much as a step, or 16 or 256; then the least price in between that
+  /// still makes the plan fit.
+  void make_fit(Solution& best, double gradients) const {
+    const auto consider = [&](const Ladder& ladder, double price) {
+      Solution s = solve(ladder, {.gradients = gradients, .memory = price});
+      const bool does_fit = fits(s);
+      if (is_better(s, best)) best = std::move(s);
+      return does_fit;
+    };
+    const double step = best.totals.seconds(overlap()) / static_cast<double>(cap());
+    double too_low = step / 16, enough = step;
+    while (enough <= step * 256 && !consider(ladders_.front(), enough)) {
+      too_low = enough;
+      enough *= 16;
+    }
+    if (!fits(best)) consider(ladders_.back(), enough);
+    for (int i = 0; i < 3 && fits(best); ++i) {
+      const double between = std::sqrt(too_low * enough);
+      (consider(*best.ladder, between) ? enough : too_low) = between;
+    }
+  }
+
   Solution best_solution() const {
     const double coeff = options_.mem_coeff / neutral_mem_coeff;
     std::optional<Solution> best;
-    const auto consider = [&](const Ladder& ladder, const CutWeights& weights) {
-      if (Solution s = solve(ladder, weights); !best || is_better(s, *best)) best = std::move(s);
+    const auto consider = [&](const Ladder& ladder, double gradients) {
+      if (Solution s = solve(ladder, {.gradients = gradients}); !best || is_better(s, *best)) best = std::move(s);
     };
-    for (const Ladder& ladder : ladders_) {
-      consider(ladder, {.gradients = coeff});
-      if (overlap() > 0) consider(ladder, {.gradients = coeff * 0.1});
-    }
-    // Filling the memory costs as much as a step, times 1/16, 1, 16, ...
-    const double unit = best->totals.seconds(overlap()) / static_cast<double>(cap());
-    for (double price = unit / 16; !fits(*best) && price <= unit * 256; price *= 16) {
-      const Ladder* const likely = best->ladder;
-      consider(ladders_.front(), {.gradients = coeff, .memory = price});
-      if (likely != &ladders_.front()) consider(*likely, {.gradients = coeff, .memory = price});
-      if (likely != &ladders_.back() && !fits(*best))
-        consider(ladders_.back(), {.gradients = coeff, .memory = price});
-    }
+    // Where the backward hides the reductions of gradients, only what is left of them counts; perhaps it cannot.
+    const double hidden = coeff * (1 - overlap());
+    for (const Ladder& ladder : ladders_) consider(ladder, hidden);
+    if (hidden < coeff) consider(*best->ladder, coeff);
+    if (!fits(*best)) make_fit(*best, hidden);
     return std::move(*best);
-  }
-
-  // ---- what is told ----
-
-  SearchResult result_of(const Solution& s) const {
-    const Graph& graph = *problem_.graph;
-    const Constraints& constraints = s.ladder->constraints;
-    std::vector<Axes> lists;
-    for (const CutPart& part : s.problem.parts())
-      for (const Axes& axes : part.strategy.loops) lists.push_back(axes);
-    for (const auto& [v, layout] : constraints.layouts)
-      if (layout.mesh == 0)
-        for (const Axes& axes : layout.dims) lists.push_back(axes);
-    JoinedMesh named = joined_axes(constraints.meshes[0], lists);
-    if (!names_axes(problem_.constraints)) name_axes(named, s);
-
-    SearchResult out{.status = SearchStatus::feasible, .meshes = constraints.meshes};
-    out.meshes[0] = named.mesh;
-    out.layouts = constraints.layouts;
-    for (auto& [v, layout] : out.layouts)
-      if (layout.mesh == 0)
-        for (Axes& axes : layout.dims) axes = joined(axes, named);
-    std::vector<Choice> of_part;
-    for (std::size_t p = 0; p < s.problem.parts().size(); ++p)
-      of_part.push_back(choice_of(s, static_cast<int>(p), named));
-    out.choices.resize(graph.nodes.size());
-    for (NodeId id : graph.node_ids()) {
-      const int p = s.problem.part_of(id);
-      if (p >= 0) out.choices[at(id.index)] = of_part[at(p)];
-    }
-    return out;
-  }
-
-  Choice choice_of(const Solution& s, int p, const JoinedMesh& named) const {
-    const CutPart& part = s.problem.part(p);
-    if (part.fixed) {
-      Strategy strategy = *part.fixed;
-      if (strategy.mesh == 0)
-        for (auto* list : {&strategy.loops, &strategy.linear})
-          for (Axes& axes : *list) axes = joined(axes, named);
-      return {strategy, s.ladder->constraints.reasons[at(part.example.index)]};
-    }
-    Choice out{part.strategy, reason_of(s, p, named)};
-    for (Axes& axes : out.strategy.loops) axes = joined(axes, named);
-    return out;
-  }
-
-  /// Per axis what was cut, and what the next best would cost more.
-  std::string reason_of(const Solution& s, int p, const JoinedMesh& named) const {
-    const CutPart& part = s.problem.part(p);
-    if (!s.symbolic.empty()) return symbolic_reason_of(s, p);
-    std::string out;
-    for (int a = 0; a < named.mesh.axis_count(); ++a) {
-      const auto first = std::find(named.axis_of.begin(), named.axis_of.end(), a) - named.axis_of.begin();
-      const Solution::Level& level = s.levels[static_cast<std::size_t>(first)];
-      const std::vector<int>& loops = level.tables.choices[at(p)];
-      const int chosen = level.chosen[at(p)];
-      const std::vector<double> seconds = level.tables.sum.along(p, level.chosen);
-      const auto name = [&](int choice) {
-        const int l = loops[at(choice)];
-        return l == no_loop_dim ? std::string("whole") : part.rule->loops[at(l)].name;
-      };
-      std::vector<std::pair<double, int>> others;
-      for (std::size_t i = 0; i < loops.size(); ++i)
-        if (static_cast<int>(i) != chosen)
-          others.emplace_back((seconds[i] - seconds[at(chosen)]) / part.count, static_cast<int>(i));
-      std::sort(others.begin(), others.end());
-      std::string rest;
-      for (std::size_t i = 0; i < others.size() && i < 2; ++i)
-        rest += fmt::format("{}{} {:+.2g} ms", i ? ", " : "", name(others[i].second), others[i].first * 1e3);
-      out += fmt::format("{}{}: {}{}", out.empty() ? "" : "; ", named.mesh.axes[at(a)].name, name(chosen),
-                         rest.empty() ? ", the only way" : " (" + rest + ")");
-    }
-    return out;
-  }
-
-  static std::string symbolic_reason_of(const Solution& s, int p) {
-    for (const auto& decisions : s.symbolic)  // the first halving stands for all
-      for (const SymbolicCosts::Decision& d : decisions) {
-        if (d.part != p) continue;
-        std::string out = "symbolic costs of the first halving:";
-        for (const CutCost& c : d.costs)
-          if (c.name.empty() || c.loop != no_loop_dim)
-            out += fmt::format(" {} {:.4g}", c.name.empty() ? "whole" : c.name, c.total());
-        return out;
-      }
-    return "follows what it reads and what reads it";
-  }
-
-  /// `tp` where most of the work that the axis shares shards parameters, else `dp`; numbered where there are more.
-  void name_axes(JoinedMesh& named, const Solution& s) const {
-    const Graph& graph = *problem_.graph;
-    std::vector<double> of_weights(named.mesh.axes.size(), 0), of_batch(named.mesh.axes.size(), 0);
-    for (std::size_t p = 0; p < s.problem.parts().size(); ++p) {
-      const CutPart& part = s.problem.parts()[p];
-      const Node& node = graph.node(part.example);
-      const double flops = flops_of(*node.op, *part.rule) * part.count;
-      for (std::size_t l = 0; l < part.strategy.loops.size(); ++l)
-        for (int a : joined(part.strategy.loops[l], named)) {
-          bool shards_weights = false;
-          for (std::size_t i = 0; i < node.operands.size(); ++i)
-            shards_weights =
-                shards_weights ||
-                (graph.node(graph.value(node.operands[i]).producer).op->kind == OpKind::parameter &&
-                 s.problem.operand_cut(static_cast<int>(p), static_cast<int>(i), static_cast<int>(l)) >= 0);
-          (shards_weights ? of_weights : of_batch)[at(a)] += flops;
-        }
-    }
-    std::map<std::string, int> count, next;
-    std::vector<std::string> names;
-    for (std::size_t a = 0; a < named.mesh.axes.size(); ++a) {
-      names.push_back(of_weights[a] > of_batch[a] ? "tp" : of_batch[a] > 0 ? "dp" : "idle");
-      ++count[names.back()];
-    }
-    for (std::size_t a = 0; a < names.size(); ++a)
-      named.mesh.axes[a].name = count[names[a]] > 1 ? names[a] + std::to_string(next[names[a]]++) : names[a];
   }
 
   const Problem& problem_;
   const SearchOptions& options_;
   const Calls& calls_;
   Fold fold_;
+  std::deque<CutProblem> problems_;
   std::vector<Ladder> ladders_;
   std::optional<CutSeconds> seconds_;
 };
