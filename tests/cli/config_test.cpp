@@ -112,6 +112,21 @@ TEST(Config, stands_for_flags) {
                                                             {"--global-batch", "8"}}));
 }
 
+TEST(Config, hands_on_settings_that_the_search_heeds) {
+  const char* const yaml =
+      "parallel: {parallel_mode: 2, search_mode: recursive_programming}\nparallel_config: {mem_coeff: 4.5}\n";
+  EXPECT_EQ(given(yaml, {{"--devices", "4"}}).flags, (Values{{"--devices", "4"},
+                                                             {"--parallel", "auto_parallel"},
+                                                             {"--search", "recursive"},
+                                                             {"--mem-coeff", "4.5"}}));
+  // Another search has no use for it, which is told and no error.
+  const Arguments other = given(yaml, {{"--devices", "4"}, {"--search", "propagation"}});
+  EXPECT_FALSE(other.has("--mem-coeff"));
+  ASSERT_EQ(other.notices.size(), 1U);
+  EXPECT_TRUE(other.notices[0].ends_with(": mem_coeff is no setting of search propagation"))
+      << other.notices[0];
+}
+
 TEST(Config, is_weaker_than_flags) {
   const Values flags{{"--devices", "4"},
                      {"--parallel", "auto_parallel"},
