@@ -117,6 +117,9 @@ std::string explanation_table(const Explanation& e, const Plan& plan) {
   rows.front().front() = "  strategy";
   out += aligned(rows, {.begin = 2, .end = 7});
   if (e.left_out > 0) out += fmt::format("  and {} more that are slower or split alike\n", e.left_out);
+  if (e.overlap > 0)
+    out += fmt::format("  communication counts in full; up to {:.0f}% of it may run beside compute\n",
+                       100 * e.overlap);
   return out + fmt::format("* {}\n", join(why(e, plan), ";\n  "));
 }
 

@@ -136,16 +136,28 @@ std::string operator_table(const Plan& plan, const std::vector<OperatorShare>& s
   return aligned(rows, {.begin = 3, .end = 5});
 }
 
+/// `optimizer state`
+std::string words_of(MemoryKind kind) {
+  std::string out(name_of(kind));
+  std::ranges::replace(out, '_', ' ');
+  return out;
+}
+
 std::string totals(const Estimate& e) {
+  std::string out = "per device:";
+  for (std::size_t k = 0; k < memory_kinds; ++k)
+    out += fmt::format(" {} {},", bytes_text(e.memory.bytes[k]), words_of(static_cast<MemoryKind>(k)));
+  out += fmt::format(" {} in all\nper step: {}: {} compute", bytes_text(e.arena_bytes),
+                     seconds_text(e.step_seconds()), seconds_text(e.compute_seconds));
+  const double beside = e.communication_seconds - e.exposed_communication_seconds;
+  if (e.communication_seconds > 0)
+    out += fmt::format(", {} communication", seconds_text(e.exposed_communication_seconds));
+  if (beside > 1e-9) out += fmt::format(" and {} more beside compute", seconds_text(beside));
   std::string collectives;
   for (const auto& [kind, count] : e.collectives)
     collectives += fmt::format("{}{} {}", collectives.empty() ? "" : ", ", count, kind);
-  return fmt::format(
-      "per device: {} parameters, {} optimizer state, {} in all\n"
-      "per step: {} compute, {} communication; {} received by a device{}{}\n",
-      bytes_text(e.parameter_bytes), bytes_text(e.state_bytes), bytes_text(e.arena_bytes),
-      seconds_text(e.compute_seconds), seconds_text(e.communication_seconds),
-      bytes_text(e.bytes_communicated), collectives.empty() ? "" : " in ", collectives);
+  return out + fmt::format("; {} received by a device{}{}\n", bytes_text(e.bytes_communicated),
+                           collectives.empty() ? "" : " in ", collectives);
 }
 
 }  // namespace

@@ -162,7 +162,11 @@ Explanation Explainer::explain(std::string_view name, std::size_t most) {
   const Strategy choice = *here.near.graph.node(here.near.node).strategy;
   const Strategy by_batch = batch_strategy(graph_, graph_.node(id), is_batch_, here.meshes()[0]);
 
-  Explanation out{.planned = planned, .rule = here.rule, .meshes = here.meshes(), .candidates = {}};
+  Explanation out{.planned = planned,
+                  .rule = here.rule,
+                  .meshes = here.meshes(),
+                  .candidates = {},
+                  .overlap = cluster_.overlap};
   Candidates candidates = candidates_of(here.rule, here.meshes(), choice,
                                         here.has_many_axes() ? most_priced_on_many_axes : most_priced);
   for (const Strategy& s : candidates.strategies) out.candidates.push_back(priced(here, s, level, cluster_));

@@ -31,6 +31,8 @@ struct Explanation {
   std::size_t choice = 0;  // the plan's, in `candidates`
   std::optional<std::size_t> data_parallel;
   int left_out = 0;  // candidates that are not listed
+  double overlap =
+      0;  // of communication, what may run beside compute (Cluster::overlap); prices leave it out
 };
 
 /// What a planned operator costs, and which call it makes (equal numbers: the same operator on the same types).

@@ -5,7 +5,9 @@
 
 #include "shardwright/frontend/model.h"
 #include "shardwright/graph/op.h"
+#include "shardwright/lower/spmd.h"
 #include "shardwright/passes/compile.h"
+#include "shardwright/passes/optimize.h"
 #include "shardwright/plan/leaves.h"
 #include "shardwright/simulate/estimate.h"
 
@@ -76,13 +78,11 @@ Plan changed(const Step& step, const Explanation& explanation, const Strategy& s
   return plan;
 }
 
-/// Before passes: no kernels are fused and no transfers joined.
+/// Of a step without the passes that fuse kernels and join transfers.
 double whole_seconds(const Step& step, const Plan& plan, const Cluster& cluster) {
   const Graph graph = completed(step.graph, plan).graph;
   Redistributor redistributor(graph.meshes, {mesh_cost(cluster, graph.meshes[0])}, {.even_only = true});
-  double seconds = 0;
-  for (const CostItem& item : cost_items(graph, redistributor, cluster)) seconds += item.seconds;
-  return seconds;
+  return estimate(assign_buffers(lower(graph, redistributor), {redistributor}), cluster).step_seconds();
 }
 
 TEST_P(Explained, candidates_differ_as_whole_steps_do) {
