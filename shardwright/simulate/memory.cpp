@@ -65,6 +65,27 @@ class Kinds {
   std::vector<bool> is_gradient_;   // of a parameter
 };
 
+bool is_numbered(const Value& value) {
+  return value.name.find_first_not_of("0123456789") == std::string::npos;
+}
+
+/// The name that a user knows: a numbered copy is called after what it is a copy of, or what it is reduced to.
+std::string told_name(const Graph& graph, const std::vector<std::vector<NodeId>>& users, ValueId v) {
+  ValueId known = v;
+  while (is_numbered(graph.value(known))) {
+    const Node& producer = graph.node(graph.value(known).producer);
+    if (producer.op->kind != OpKind::step && !producer.op->is_alias) break;
+    known = producer.operands.front();
+  }
+  for (NodeId user : users[at(v.index)])
+    if (is_numbered(graph.value(known)) && graph.node(user).op->kind == OpKind::step)
+      known = graph.node(user).results.front();
+  const Value& value = graph.value(known);
+  if (is_numbered(value) && !value.gradient_of.empty())
+    return fmt::format("the gradient of {}", graph.value(value.gradient_of.front()).name);
+  return value.name;
+}
+
 /// From the first to the last fusion, by number, that a value is there for; -1: before the first.
 struct Life {
   int begin = -1;
@@ -136,25 +157,33 @@ MemoryUse memory_use(const Program& program) {
   const std::vector<Life> lives = lives_of(graph);
   const int peak = peak_of(program, lives);
 
-  std::unordered_map<std::int64_t, MemoryConsumer> places;  // by offset
+  struct Place {
+    ValueId value;
+    MemoryKind kind;
+    std::int64_t bytes;
+  };
+  std::unordered_map<std::int64_t, Place> places;  // by offset
   for (std::size_t v = 0; v < lives.size(); ++v) {
     if (!lives[v].is_alive(peak) || program.offsets[v] == no_place) continue;
     const ValueId id{static_cast<int>(v)};
-    const MemoryConsumer here{graph.value(id).name, kinds.of(id), place_bytes(graph.value(id))};
+    const Place here{id, kinds.of(id), place_bytes(graph.value(id))};
     const auto [known, is_new] = places.emplace(program.offsets[v], here);
     if (!is_new && here.kind < known->second.kind) known->second = here;
   }
   MemoryUse out;
+  std::vector<Place> largest;
   out.bytes[static_cast<std::size_t>(MemoryKind::workspace)] = program.arena_bytes;
   for (const auto& [offset, place] : places) {
     out.bytes[static_cast<std::size_t>(MemoryKind::workspace)] -= place.bytes;
     out.bytes[static_cast<std::size_t>(place.kind)] += place.bytes;
-    out.largest.push_back(place);
+    largest.push_back(place);
   }
-  std::sort(out.largest.begin(), out.largest.end(), [](const MemoryConsumer& a, const MemoryConsumer& b) {
-    return a.bytes != b.bytes ? a.bytes > b.bytes : a.name < b.name;
+  std::sort(largest.begin(), largest.end(), [](const Place& a, const Place& b) {
+    return a.bytes != b.bytes ? a.bytes > b.bytes : a.value < b.value;
   });
-  out.largest.resize(std::min(out.largest.size(), told_consumers));
+  largest.resize(std::min(largest.size(), told_consumers));
+  const auto users = users_of(graph);
+  for (const Place& p : largest) out.largest.push_back({told_name(graph, users, p.value), p.kind, p.bytes});
   return out;
 }
 

@@ -27,7 +27,7 @@ constexpr std::size_t memory_kinds = 6;
 std::string_view name_of(MemoryKind kind);
 
 struct MemoryConsumer {
-  std::string name;  // of a value
+  std::string name;  // of a value, or of the one that it is a copy of
   MemoryKind kind = MemoryKind::workspace;
   std::int64_t bytes = 0;
 };
