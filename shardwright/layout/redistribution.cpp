@@ -31,7 +31,9 @@ std::int64_t parts_touched(std::int64_t n, std::int64_t parts, std::int64_t begi
 Traffic exchange_traffic(const Mesh& from_mesh, const Layout& from, const Mesh& to_mesh, const Layout& to,
                          const Type& type) {
   Traffic worst;
-  for (int r = 0; r < from_mesh.size(); ++r) {
+  constexpr int most_ranks = 1024;  // are looked at; of more ranks some, evenly spread
+  const int step = std::max(1, from_mesh.size() / most_ranks);
+  for (int r = 0; r < from_mesh.size(); r += step) {
     const Box want = box(to, to_mesh, type.shape, r);
     const std::int64_t wanted = volume(want.extent);
     const std::int64_t held = volume(intersect(want, box(from, from_mesh, type.shape, r)).extent);
@@ -259,6 +261,61 @@ double slowest(const MeshCost& cost, double LinkCost::*what) {
   return worst;
 }
 
+/// Axes that two layouts of one mesh have together, side by side, as one.
+struct JoinedAxes {
+  Mesh mesh;
+  MeshCost cost;
+  std::vector<Axes> axes_of;  // per joined axis
+
+  JoinedAxes(const Mesh& whole, const MeshCost& prices, const Layout& a, const Layout& b)
+      : cost{.axes = {}, .levels = {}, .copy_seconds_per_byte = prices.copy_seconds_per_byte} {
+    for (int x = 0; x < whole.axis_count(); ++x) {
+      if (!a.used().contains(x) && !b.used().contains(x)) continue;
+      if (!axes_of.empty() && stand_together(a, last(), x) && stand_together(b, last(), x)) {
+        axes_of.back().push_back(x);
+        mesh.axes.back().size *= whole.size_of(x);
+      } else {
+        axes_of.push_back({x});
+        mesh.axes.push_back(whole.axes[at(x)]);
+        cost.axes.push_back(prices.axes[at(x)]);
+        cost.levels.emplace_back();
+      }
+      if (prices.levels.empty())
+        cost.levels.back().push_back({whole.size_of(x), prices.axes[at(x)]});
+      else
+        cost.levels.back().insert(cost.levels.back().end(), prices.levels[at(x)].begin(),
+                                  prices.levels[at(x)].end());
+    }
+  }
+
+  Layout layout(const Layout& whole) const {
+    Layout out{.dims = {}};
+    for (const Axes& axes : whole.dims) out.dims.push_back(joined(axes));
+    out.sum = joined(whole.sum);
+    out.max = joined(whole.max);
+    return out;
+  }
+
+ private:
+  int last() const { return axes_of.back()[axes_of.back().size() - 1]; }
+
+  static bool stand_together(const Layout& layout, int x, int y) {
+    for (const Axes& axes : layout.dims)
+      for (int i = 0; i < axes.size(); ++i)
+        if (axes[i] == x || axes[i] == y) return axes[i] == x && i + 1 < axes.size() && axes[i + 1] == y;
+    return layout.sum.contains(x) == layout.sum.contains(y) &&
+           layout.max.contains(x) == layout.max.contains(y);
+  }
+
+  Axes joined(const Axes& axes) const {
+    Axes out;
+    for (int a : axes)
+      for (std::size_t j = 0; j < axes_of.size(); ++j)
+        if (axes_of[j][0] == a) out.push_back(static_cast<int>(j));
+    return out;
+  }
+};
+
 }  // namespace
 
 int Redistribution::collective_count() const {
@@ -311,7 +368,8 @@ const Redistribution& Redistributor::find(const Layout& from, const Layout& to, 
   Key key{from, to, type.shape, size_of(type.dtype)};
   const auto known = found_.find(key);
   if (known != found_.end()) return known->second;
-  Redistribution r = from.has_halo() || to.has_halo() ? with_halo(from, to, type) : search(from, to, type);
+  Redistribution r =
+      from.has_halo() || to.has_halo() ? with_halo(from, to, type) : on_few_axes(from, to, type);
   return found_.emplace(std::move(key), std::move(r)).first->second;
 }
 
@@ -330,6 +388,24 @@ Redistribution Redistributor::with_halo(const Layout& from, const Layout& to, co
   out.bytes += step.bytes;
   out.seconds += step.seconds;
   out.steps.push_back(std::move(step));
+  return out;
+}
+
+/// The search on a mesh in which axes are one that both layouts have together or not at all. Axes that neither has are
+/// none: paths over many axes are many.
+Redistribution Redistributor::on_few_axes(const Layout& from, const Layout& to, const Type& type) const {
+  constexpr int few = 3;
+  const int m = from.used().empty() ? to.mesh : from.mesh;
+  const Mesh& mesh = meshes_[at(m)];
+  const bool is_one_mesh = to.used().empty() || to.mesh == m;
+  if (mesh.axis_count() <= few || !is_one_mesh) return search(from, to, type);
+  const JoinedAxes joined(mesh, costs_[at(m)], from, to);
+  const Redistributor small({joined.mesh}, {joined.cost}, options_);
+  Redistribution out = small.search(joined.layout(from), joined.layout(to), type);
+  for (Step& step : out.steps) {
+    step.axes = translate(step.axes, joined.axes_of);
+    for (Layout* layout : {&step.from, &step.to}) *layout = translate(*layout, joined.axes_of, m);
+  }
   return out;
 }
 

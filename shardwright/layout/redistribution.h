@@ -94,6 +94,7 @@ class Redistributor {
     std::size_t operator()(const Key& key) const;
   };
   Redistribution search(const Layout& from, const Layout& to, const Type& type) const;
+  Redistribution on_few_axes(const Layout& from, const Layout& to, const Type& type) const;
   Redistribution with_halo(const Layout& from, const Layout& to, const Type& type);
 
   std::vector<Mesh> meshes_;

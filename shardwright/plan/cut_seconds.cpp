@@ -171,16 +171,18 @@ double CutSeconds::memory(const CutProblem& problem, int p, int loop, const Axis
   return bytes / level.inner;
 }
 
-double CutSeconds::move(Cut from, Cut to, double bytes, const AxisLevel& level, Joined joined) const {
+MovePrices CutSeconds::moves(double bytes, const AxisLevel& level) const {
   const double n = level.halving.parts, whole = bytes / level.inner;
-  if (joined == Joined::reorders) return collective_seconds(StepKind::permute, whole / n, level.group);
-  if (from == to || to == partial_cut) return 0;
-  if (from == not_cut) return whole / n * 2 / cluster_->memory_bytes_per_second;  // a copy of one's own part
-  const bool is_partial = from == partial_cut, is_whole = to == not_cut;
-  const StepKind kind = is_partial ? (is_whole ? StepKind::all_reduce : StepKind::reduce_scatter)
-                                   : (is_whole ? StepKind::all_gather : StepKind::all_to_all);
-  const double held = kind == StepKind::all_to_all ? whole / n : whole;
-  return collective_seconds(kind, held, level.group) - (joined == Joined::yes ? start_of(level) : 0);
+  const auto seconds = [&](StepKind kind, double held) {
+    return collective_seconds(kind, held, level.group);
+  };
+  return {.all_reduce = seconds(StepKind::all_reduce, whole),
+          .reduce_scatter = seconds(StepKind::reduce_scatter, whole),
+          .all_gather = seconds(StepKind::all_gather, whole),
+          .all_to_all = seconds(StepKind::all_to_all, whole / n),
+          .slice = whole / n * 2 / cluster_->memory_bytes_per_second,  // a copy of one's own part
+          .reorder = seconds(StepKind::permute, whole / n),
+          .start = start_of(level)};
 }
 
 double CutSeconds::reduce(const CutProblem& problem, const CutValue& v, Cut gradient, const AxisLevel& level,
@@ -188,8 +190,8 @@ double CutSeconds::reduce(const CutProblem& problem, const CutValue& v, Cut grad
   if (gradient != partial_cut) return 0;
   const CutUse& owner = v.uses.front();
   const auto size = static_cast<double>(size_of(problem.graph().value(v.example).type.dtype));
-  return move(partial_cut, not_cut, problem.operand_elements(owner.part, owner.operand) * size, level,
-              joined);
+  return moves(problem.operand_elements(owner.part, owner.operand) * size, level)
+      .of(partial_cut, not_cut, joined);
 }
 
 CutPrices CutSeconds::prices(const CutProblem& problem, const AxisLevel& level,
@@ -203,8 +205,7 @@ CutPrices CutSeconds::prices(const CutProblem& problem, const AxisLevel& level,
                 return weights.memory > 0 ? seconds + weights.memory * memory(problem, part, loop, level)
                                           : seconds;
               },
-          .move = [this, level](Cut from, Cut to, double bytes,
-                                Joined joined) { return move(from, to, bytes, level, joined); },
+          .moves = [this, level](double bytes) { return moves(bytes, level); },
           .reduce =
               [this, &problem, level, weights](const CutValue& v, Cut gradient, Joined joined) {
                 return weights.gradients * reduce(problem, v, gradient, level, joined);

@@ -50,7 +50,7 @@ class CutSeconds {
   double compute(const CutProblem& problem, int part, int loop, const AxisLevel& level) const;
   double reduce(const CutProblem& problem, const CutValue& parameter, Cut gradient, const AxisLevel& level,
                 Joined joined) const;
-  double move(Cut from, Cut to, double bytes, const AxisLevel& level, Joined joined) const;
+  MovePrices moves(double bytes, const AxisLevel& level) const;
   /// Bytes of a device for one node of `part`: its parameters with gradients and states, and what is kept of its
   /// operands and results until its backward has read them.
   double memory(const CutProblem& problem, int part, int loop, const AxisLevel& level) const;

@@ -117,13 +117,14 @@ class Tables {
   void add_other_user(const CutValue& v, std::size_t u, const End& first) {
     if (problem_.part(v.uses[u].part).is_elsewhere) return;
     const End other = user_end(v.uses[u]);
+    const MovePrices moves = prices_.moves(std::max(first.bytes, other.bytes));
     table_.clear();
     for (std::size_t i = 0; i < first.cuts.size(); ++i)
       for (std::size_t j = 0; j < other.cuts.size(); ++j) {
         const Joined join = joined(1 + u, {first.cuts[i], other.cuts[j], other.gradients[j]});
-        double price = prices_.move(first.cuts[i], other.cuts[j], std::max(first.bytes, other.bytes), join);
+        double price = moves.of(first.cuts[i], other.cuts[j], join);
         if (v.has_gradient && other.gradients[j] != first.gradients[i])
-          price += prices_.move(other.gradients[j], first.cuts[i], other.bytes, join);
+          price += moves.of(other.gradients[j], first.cuts[i], join);
         table_.push_back(price * v.uses[u].count);
       }
     out_.sum.add(v.uses.front().part, v.uses[u].part, table_);
@@ -133,18 +134,19 @@ class Tables {
     const Cut from = asked_cut(v, prices_.axis);
     for (std::size_t u = 0; u < v.uses.size(); ++u) {
       const End end = user_end(v.uses[u]);
+      const MovePrices moves = prices_.moves(end.bytes);
       const auto single = out_.sum.single(v.uses[u].part);
       for (std::size_t i = 0; i < end.cuts.size(); ++i)
-        single[i] += way_price(1 + u, {from, end.cuts[i], end.gradients[i]}, end.bytes) * v.uses[u].count;
+        single[i] += way_price(1 + u, {from, end.cuts[i], end.gradients[i]}, moves) * v.uses[u].count;
     }
   }
 
   // ---- values between parts ----
 
   /// Of one way, forward and, where there is a gradient, back.
-  double way_price(std::size_t way, const CutEnds& ends, double bytes) const {
-    double price = prices_.move(ends.from, ends.to, bytes, forward(way, ends));
-    if (has_gradient()) price += prices_.move(ends.gradient, reduced(ends.from), bytes, backward(way, ends));
+  double way_price(std::size_t way, const CutEnds& ends, const MovePrices& moves) const {
+    double price = moves.of(ends.from, ends.to, forward(way, ends));
+    if (has_gradient()) price += moves.of(ends.gradient, reduced(ends.from), backward(way, ends));
     return price;
   }
   bool has_gradient() const { return problem_.values()[value_].has_gradient; }
@@ -152,10 +154,11 @@ class Tables {
   void add_value(const CutValue& v) {
     const End from = producer_end(v);
     if (v.uses.empty() && !v.asked) {
+      const MovePrices moves = prices_.moves(from.bytes);
       const auto single = out_.sum.single(v.producer);
       for (std::size_t i = 0; i < from.cuts.size(); ++i) {
         const CutEnds ends{from.cuts[i], reduced(from.cuts[i]), not_cut};
-        single[i] += prices_.move(ends.from, ends.to, from.bytes, joined(0, ends)) * v.count;
+        single[i] += moves.of(ends.from, ends.to, joined(0, ends)) * v.count;
       }
       return;
     }
@@ -172,12 +175,12 @@ class Tables {
       const CutUse& use = v.uses[u];
       if (problem_.part(use.part).is_elsewhere) continue;
       const End to = user_end(use);
-      const double bytes = std::max(from.bytes, to.bytes);
+      const MovePrices moves = prices_.moves(std::max(from.bytes, to.bytes));
       const bool is_followed = prices_.is_followed(v);
       table_.clear();
       for (Cut has : from.cuts)
         for (std::size_t j = 0; j < to.cuts.size(); ++j) {
-          double price = way_price(1 + u, {has, to.cuts[j], to.gradients[j]}, bytes);
+          double price = way_price(1 + u, {has, to.cuts[j], to.gradients[j]}, moves);
           if (is_followed && to.cuts[j] != reduced(has)) price += forbidden;
           table_.push_back(price * use.count);
         }
@@ -209,12 +212,13 @@ class Tables {
       bytes = std::max(bytes, ends.back().bytes);
     }
     const std::vector<SharedForm> forms = out_.forms[value_] = shared_forms(v, from, ends);
+    const MovePrices moves = prices_.moves(bytes);
     const int hub = out_.shared[value_] = out_.sum.add_variable(static_cast<int>(forms.size()));
     table_.clear();
     for (Cut has : from.cuts)
       for (const SharedForm& s : forms)
         table_.push_back(v.count *
-                         way_price(0, {has, s.cut, s.is_gradient_partial ? partial_cut : s.cut}, bytes));
+                         way_price(0, {has, s.cut, s.is_gradient_partial ? partial_cut : s.cut}, moves));
     out_.sum.add(v.producer, hub, table_);
     const bool is_followed = prices_.is_followed(v);
     for (std::size_t u = 0; u < v.uses.size(); ++u) {
@@ -222,7 +226,7 @@ class Tables {
       table_.clear();
       for (const SharedForm& s : forms)
         for (std::size_t j = 0; j < ends[u].cuts.size(); ++j) {
-          double price = from_shared(1 + u, s, ends[u].cuts[j], ends[u].gradients[j], bytes);
+          double price = from_shared(1 + u, s, ends[u].cuts[j], ends[u].gradients[j], moves);
           if (is_followed && ends[u].cuts[j] != s.cut) price += forbidden;
           table_.push_back(price * v.uses[u].count);
         }
@@ -231,12 +235,13 @@ class Tables {
   }
 
   /// Of taking it as one user wants it, and of bringing that user's gradient into the form in which all are added.
-  double from_shared(std::size_t way, const SharedForm& s, Cut to, Cut gradient, double bytes) const {
+  double from_shared(std::size_t way, const SharedForm& s, Cut to, Cut gradient,
+                     const MovePrices& moves) const {
     const CutEnds ends{s.cut, to, gradient};
-    const double price = prices_.move(s.cut, to, bytes, forward(way, ends));
+    const double price = moves.of(s.cut, to, forward(way, ends));
     if (!has_gradient()) return price;
-    if (!s.is_gradient_partial) return price + prices_.move(gradient, s.cut, bytes, backward(way, ends));
-    return price + (gradient >= 0 ? prices_.move(gradient, not_cut, bytes, joined(way, ends)) : 0);
+    if (!s.is_gradient_partial) return price + moves.of(gradient, s.cut, backward(way, ends));
+    return price + (gradient >= 0 ? moves.of(gradient, not_cut, joined(way, ends)) : 0);
   }
 
   const CutProblem& problem_;

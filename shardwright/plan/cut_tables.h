@@ -40,11 +40,28 @@ CutHistory no_history(const CutProblem& problem);
 /// moves) putting the parts of a dim in order that a more major axis has left.
 enum class Joined { no, yes, reorders };
 
+/// What moving a tensor of one size costs along an axis, by what is done.
+struct MovePrices {
+  double all_reduce = 0, reduce_scatter = 0, all_gather = 0, all_to_all = 0;
+  double slice = 0;
+  double reorder = 0;  // Joined::reorders
+  double start = 0;    // of a collective; what runs as one pays it once
+
+  double of(Cut from, Cut to, Joined joined) const {
+    if (joined == Joined::reorders) return reorder;
+    if (from == to || to == partial_cut) return 0;
+    if (from == not_cut) return slice;
+    const double collective = from == partial_cut ? (to == not_cut ? all_reduce : reduce_scatter)
+                                                  : (to == not_cut ? all_gather : all_to_all);
+    return joined == Joined::yes ? collective - start : collective;
+  }
+};
+
 /// What is paid along the axis at hand.
 struct CutPrices {
   int axis = 0;
-  std::function<double(int part, int loop)> own;                       // of a part that cuts `loop`
-  std::function<double(Cut from, Cut to, double bytes, Joined)> move;  // of a tensor that is so large uncut
+  std::function<double(int part, int loop)> own;  // of a part that cuts `loop`
+  std::function<MovePrices(double bytes)> moves;  // of a tensor that is so large uncut
   std::function<double(const CutValue& parameter, Cut gradient, Joined)> reduce;  // of its gradient, per node
   std::function<bool(const CutValue&)> is_followed;  // its users must take it as it is
 };

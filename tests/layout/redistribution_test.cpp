@@ -483,5 +483,52 @@ TEST(Redistribution, of_four_axes_and_four_dims_is_found_soon) {
   fmt::print("slowest of 20 finds: {:.1f} ms\n", worst);
 }
 
+/// Axes in some order, each on a dim, partial (where that may be), or unused. Neighbours often go together.
+Layout drawn_layout(const Mesh& mesh, const Shape& shape, testing::Draw& draw, bool may_be_partial) {
+  Layout out = replicated(shape.size());
+  int place = 0;
+  for (int a = 0; a < mesh.axis_count(); ++a) {
+    const int places = static_cast<int>(shape.size()) + 1 + (may_be_partial ? 1 : 0);
+    if (a == 0 || draw.below(2) == 0) place = draw.below(places);
+    const auto dims = static_cast<int>(shape.size());
+    if (place < dims)
+      out.dims[static_cast<std::size_t>(place)].push_back(a);
+    else if (place > dims)
+      out.sum.push_back(a);
+  }
+  return out;
+}
+
+TEST(Redistribution, of_many_axes_is_right_and_found_at_once) {
+  const Mesh mesh = mesh_of("mesh [a=2, b=2, c=2, d=2, e=2, f=2]");
+  const Type type{DType::f64, {64, 64}};
+  const Tensor whole = testing::counting(type);
+  Redistributor redistributor{mesh};
+  testing::Draw draw(1);
+  for (int i = 0; i < 200; ++i) {
+    const Pair p{drawn_layout(mesh, type.shape, draw, true), drawn_layout(mesh, type.shape, draw, false)};
+    if (p.from == p.to) continue;
+    const Redistribution& r = redistributor.find(p.from, p.to, type);
+    ASSERT_EQ(wrong_with(r, {mesh}, p, whole), "")
+        << told(p, {mesh}, type.shape) << ": " << to_text(r, redistributor.meshes());
+    ASSERT_LE(r.bytes, bytes_of_gathering_all(p.from, mesh, type)) << told(p, {mesh}, type.shape);
+  }
+}
+
+TEST(Redistribution, of_axes_that_go_together_is_that_of_one_axis) {
+  const Mesh many = mesh_of("mesh [a=2, b=2, c=2, d=2]"), one = mesh_of("mesh [a=16]");
+  const Type type{DType::f32, {64, 64}};
+  Redistributor of_many{many}, of_one{one};
+  const auto layout = [](const std::string& text, const Mesh& mesh) {
+    Scanner in(text, "test");
+    return parse_layout(in, mesh);
+  };
+  const Redistribution& r = of_many.find(layout("[a.b.c.d, -]", many), layout("[-, a.b.c.d]", many), type);
+  const Redistribution& want = of_one.find(layout("[a, -]", one), layout("[-, a]", one), type);
+  EXPECT_EQ(r.steps.size(), 1U);
+  EXPECT_DOUBLE_EQ(r.seconds, want.seconds);
+  EXPECT_EQ(r.bytes, want.bytes);
+}
+
 }  // namespace
 }  // namespace shardwright

@@ -49,7 +49,7 @@ std::vector<std::uint64_t> labels_of(const Graph& graph, const Constraints& cons
   return out;
 }
 
-constexpr int most_parts_for_all = 60;  // of a network for which more ladders are tried
+constexpr int few_parts = 60, many_parts = 800;  // of a network; the fewer, the more ladders are tried
 /// More axes must be worth it: a plan on more of them has to be faster by this share.
 constexpr double worth_an_axis = 0.02;
 
@@ -97,8 +97,8 @@ class Recursion {
       add_ladder(std::move(finest));
       return;
     }
-    const bool is_small = fold_.size() <= most_parts_for_all;
-    for (const std::vector<int>& sizes : ladders_of(*problem_.cluster, is_small ? 5 : 2)) {
+    const std::size_t ways = fold_.size() <= few_parts ? 5 : fold_.size() <= many_parts ? 2 : 0;
+    for (const std::vector<int>& sizes : ladders_of(*problem_.cluster, ways)) {
       Constraints on_ladder = asked;
       on_ladder.meshes[0] = {};
       for (std::size_t a = 0; a < sizes.size(); ++a)
@@ -183,26 +183,29 @@ class Recursion {
   /// In elements that move. Work counts little, so that it is shared where that moves nothing.
   CutPrices following_prices(const CutProblem& problem, const AxisLevel& level) const {
     const double n = level.halving.parts;
-    const auto move = [n](Cut from, Cut to, double bytes, Joined joined) {
-      if (joined == Joined::reorders) return bytes / n;
-      if (from == to || to == partial_cut || from == not_cut) return 0.0;
-      if (from == partial_cut) return bytes * (to == not_cut ? 2 : 1) * (n - 1) / n;
-      return bytes * (n - 1) / n / (to == not_cut ? 1 : n);
+    const auto moves = [n](double bytes) {
+      const double others = bytes * (n - 1) / n;
+      return MovePrices{.all_reduce = 2 * others,
+                        .reduce_scatter = others,
+                        .all_gather = others,
+                        .all_to_all = others / n,
+                        .reorder = bytes / n};
     };
-    return {.axis = level.halving.axis,
-            .own =
-                [&problem, n](int part, int loop) {
-                  constexpr double of_work = 1e-3;
-                  return of_work * problem.result_elements(part, 0) / (loop == no_loop_dim ? 1 : n);
-                },
-            .move = move,
-            .reduce =
-                [this, &problem, move](const CutValue& v, Cut gradient, Joined joined) {
-                  const CutUse& owner = v.uses.front();
-                  return options_.mem_coeff *
-                         move(gradient, not_cut, problem.operand_elements(owner.part, owner.operand), joined);
-                },
-            .is_followed = [this](const CutValue& v) { return is_followed(v); }};
+    return {
+        .axis = level.halving.axis,
+        .own =
+            [&problem, n](int part, int loop) {
+              constexpr double of_work = 1e-3;
+              return of_work * problem.result_elements(part, 0) / (loop == no_loop_dim ? 1 : n);
+            },
+        .moves = moves,
+        .reduce =
+            [this, &problem, moves](const CutValue& v, Cut gradient, Joined joined) {
+              const CutUse& owner = v.uses.front();
+              return options_.mem_coeff *
+                     moves(problem.operand_elements(owner.part, owner.operand)).of(gradient, not_cut, joined);
+            },
+        .is_followed = [this](const CutValue& v) { return is_followed(v); }};
   }
 
   /// Notes the lines of a choice, and which mem_coeff would have cut the batch instead of nothing (seed 003).
@@ -273,10 +276,17 @@ class Recursion {
   }
   bool fits(const Solution& s) const { return s.totals.memory <= static_cast<double>(cap()); }
 
+  /// Of plans that do not fit: the least memory where a cap was asked for; else the reader weighs time against memory,
+  /// and so does this.
+  double misfit(const Solution& s) const {
+    if (options_.memory_cap) return s.totals.memory;
+    return s.totals.seconds(overlap()) * s.totals.memory * s.totals.memory;
+  }
+
   /// What fits comes first, then what is faster. `b` is on fewer axes, or on the same.
   bool is_better(const Solution& a, const Solution& b) const {
     if (fits(a) != fits(b)) return fits(a);
-    if (!fits(a) && a.totals.memory != b.totals.memory) return a.totals.memory < b.totals.memory;
+    if (!fits(a)) return misfit(a) < misfit(b);
     const double least = a.ladder == b.ladder ? 1 : 1 - worth_an_axis;
     return a.totals.seconds(overlap()) < b.totals.seconds(overlap()) * least;
   }
@@ -293,6 +303,11 @@ class Recursion {
       return does_fit;
     };
     const double step = best.totals.seconds(overlap()) / static_cast<double>(cap());
+    const double whole = seconds_->totals(*ladders_.front().cuts).memory;
+    if (whole / problem_.cluster->devices() > static_cast<double>(cap())) {  // nothing can fit
+      consider(ladders_.front(), step);
+      return;
+    }
     double too_low = step / 16, enough = step;
     while (enough <= step * 256 && !consider(ladders_.front(), enough)) {
       too_low = enough;
@@ -309,7 +324,8 @@ class Recursion {
     const double coeff = options_.mem_coeff / neutral_mem_coeff;
     std::optional<Solution> best;
     const auto consider = [&](const Ladder& ladder, double gradients) {
-      if (Solution s = solve(ladder, {.gradients = gradients}); !best || is_better(s, *best)) best = std::move(s);
+      if (Solution s = solve(ladder, {.gradients = gradients}); !best || is_better(s, *best))
+        best = std::move(s);
     };
     // Where the backward hides the reductions of gradients, only what is left of them counts; perhaps it cannot.
     const double hidden = coeff * (1 - overlap());
