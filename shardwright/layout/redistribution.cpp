@@ -261,6 +261,55 @@ double slowest(const MeshCost& cost, double LinkCost::*what) {
   return worst;
 }
 
+/// It starts with each peer.
+double exchange_seconds(const Traffic& traffic, const MeshCost& cost) {
+  return (traffic.peers + 1) * slowest(cost, &LinkCost::start_seconds) +
+         traffic.peers * slowest(cost, &LinkCost::latency_seconds) +
+         static_cast<double>(traffic.bytes) * slowest(cost, &LinkCost::seconds_per_byte);
+}
+
+/// A path without a search, for layouts that differ in so many axes that one would take minutes: reduce what is partial,
+/// exchange, and leave the addends that the target wants.
+Redistribution direct(const Mesh& mesh, const MeshCost& cost, const Layout& from, const Layout& to,
+                      const Type& type) {
+  Redistribution out;
+  Layout now = from;
+  const auto add = [&](Step step, Layout next, double seconds) {
+    step.from = now;
+    step.to = now = std::move(next);
+    step.seconds = seconds;
+    out.bytes += step.bytes;
+    out.seconds += seconds;
+    out.steps.push_back(std::move(step));
+  };
+  const std::int64_t held = element_count(largest_local_shape(from, mesh, type.shape)) *
+                            static_cast<std::int64_t>(size_of(type.dtype));
+  for (const Reduction reduction : {Reduction::sum, Reduction::max}) {
+    const Axes axes = reduction == Reduction::sum ? now.sum : now.max;
+    if (axes.empty()) continue;
+    Layout next = now;
+    (reduction == Reduction::sum ? next.sum : next.max) = {};
+    if (next.used().empty()) next.mesh = 0;
+    add({.kind = StepKind::all_reduce,
+         .axes = axes,
+         .reduction = reduction,
+         .bytes = 2 * (held - held / mesh.count(axes))},
+        std::move(next), price(StepKind::all_reduce, static_cast<double>(held), axes, mesh, cost));
+  }
+  if (now != reduced(to)) {
+    const Traffic traffic = exchange_traffic(mesh, now, mesh, reduced(to), type);
+    add({.kind = StepKind::exchange, .axes = {}, .bytes = traffic.bytes}, reduced(to),
+        exchange_seconds(traffic, cost));
+  }
+  for (int a : to.sum) {
+    Layout next = now;
+    next.sum = now.sum.with({a}).sorted();
+    add({.kind = StepKind::mask, .axes = {a}}, std::move(next),
+        static_cast<double>(held) * cost.copy_seconds_per_byte);
+  }
+  return out;
+}
+
 /// Axes that two layouts of one mesh have together, side by side, as one.
 struct JoinedAxes {
   Mesh mesh;
@@ -400,8 +449,12 @@ Redistribution Redistributor::on_few_axes(const Layout& from, const Layout& to, 
   const bool is_one_mesh = to.used().empty() || to.mesh == m;
   if (mesh.axis_count() <= few || !is_one_mesh) return search(from, to, type);
   const JoinedAxes joined(mesh, costs_[at(m)], from, to);
-  const Redistributor small({joined.mesh}, {joined.cost}, options_);
-  Redistribution out = small.search(joined.layout(from), joined.layout(to), type);
+  constexpr int most = 5;  // the number of paths grows faster than the factorial
+  const bool is_searched = joined.mesh.axis_count() <= most || !to.max.empty();
+  const Layout small_from = joined.layout(from), small_to = joined.layout(to);
+  Redistribution out =
+      is_searched ? Redistributor({joined.mesh}, {joined.cost}, options_).search(small_from, small_to, type)
+                  : direct(joined.mesh, joined.cost, small_from, small_to, type);
   for (Step& step : out.steps) {
     step.axes = translate(step.axes, joined.axes_of);
     for (Layout* layout : {&step.from, &step.to}) *layout = translate(*layout, joined.axes_of, m);
@@ -457,9 +510,7 @@ Redistribution Redistributor::search(const Layout& from, const Layout& to, const
     if (traffic.bytes == 0 && &to_mesh == &meshes_[mesh]) continue;
     Step step{
         .kind = StepKind::exchange, .axes = {}, .from = layout, .to = whole_target, .bytes = traffic.bytes};
-    step.seconds = (traffic.peers + 1) * start +
-                   traffic.peers * slowest(costs_[mesh], &LinkCost::latency_seconds) +
-                   static_cast<double>(traffic.bytes) * slowest(costs_[mesh], &LinkCost::seconds_per_byte);
+    step.seconds = exchange_seconds(traffic, costs_[mesh]);
     const double total = seconds + step.seconds;
     offer(total, std::move(step));
   }

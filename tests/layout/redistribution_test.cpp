@@ -500,12 +500,12 @@ Layout drawn_layout(const Mesh& mesh, const Shape& shape, testing::Draw& draw, b
 }
 
 TEST(Redistribution, of_many_axes_is_right_and_found_at_once) {
-  const Mesh mesh = mesh_of("mesh [a=2, b=2, c=2, d=2, e=2, f=2]");
-  const Type type{DType::f64, {64, 64}};
+  const Mesh mesh = mesh_of("mesh [a=2, b=2, c=2, d=2, e=2, f=2, g=2, h=2]");
+  const Type type{DType::f64, {256, 256}};
   const Tensor whole = testing::counting(type);
   Redistributor redistributor{mesh};
   testing::Draw draw(1);
-  for (int i = 0; i < 200; ++i) {
+  for (int i = 0; i < 60; ++i) {
     const Pair p{drawn_layout(mesh, type.shape, draw, true), drawn_layout(mesh, type.shape, draw, false)};
     if (p.from == p.to) continue;
     const Redistribution& r = redistributor.find(p.from, p.to, type);
