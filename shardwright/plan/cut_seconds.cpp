@@ -100,7 +100,9 @@ void CutSeconds::keep(PartWork& part, const Graph& graph, NodeId id) {
       if (forward.operands[i] == v && graph.node(graph.value(v).producer).op->kind == OpKind::compute)
         part.kept[i] = 1;
     for (std::size_t i = 0; i < forward.results.size(); ++i)
-      if (forward.results[i] == v) part.kept_results.push_back(static_cast<int>(i));
+      if (const int r = static_cast<int>(i);
+          forward.results[i] == v && std::count(part.kept_results.begin(), part.kept_results.end(), r) == 0)
+        part.kept_results.push_back(r);
   }
 }
 

@@ -8,7 +8,7 @@ namespace {
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// Of what must not be.
-constexpr double forbidden = 1e12;
+constexpr double forbidden = 1e6;
 
 Cut reduced(Cut cut) { return cut == partial_cut ? not_cut : cut; }
 
@@ -18,7 +18,7 @@ Cut asked_cut(const CutValue& v, int axis) {
   return not_cut;
 }
 
-/// `cut`, if the collective stays in a dim that a more major axis was moved in, else no dim.
+/// The cut stays in a dim that a more major axis has left or come to.
 bool is_disordered(Cut from, Cut to, std::uint32_t moved) {
   return from == to && from >= 0 && (moved >> from & 1U);
 }
@@ -100,11 +100,13 @@ class Tables {
 
   // ---- leaves ----
 
-  /// A leaf lies as its first user wants it; other users move it, and their gradients to the first's.
+  /// A leaf lies as asked, or as its first user wants it; other users move it, and their gradients to the first's.
   void add_leaf(const CutValue& v) {
     if (v.uses.empty() || problem_.part(v.uses.front().part).is_elsewhere) return;
-    if (v.asked) add_asked(v);
-    if (!v.is_parameter) return;
+    if (v.asked) {
+      add_asked(v);
+      return;
+    }
     const End first = user_end(v.uses.front());
     const auto single = out_.sum.single(v.uses.front().part);
     for (std::size_t i = 0; i < first.cuts.size() && v.has_gradient; ++i) {
@@ -213,14 +215,15 @@ class Tables {
     }
     const std::vector<SharedForm> forms = out_.forms[value_] = shared_forms(v, from, ends);
     const MovePrices moves = prices_.moves(bytes);
+    const bool is_followed = prices_.is_followed(v) && !v.asked;
     const int hub = out_.shared[value_] = out_.sum.add_variable(static_cast<int>(forms.size()));
     table_.clear();
     for (Cut has : from.cuts)
       for (const SharedForm& s : forms)
-        table_.push_back(v.count *
-                         way_price(0, {has, s.cut, s.is_gradient_partial ? partial_cut : s.cut}, moves));
+        table_.push_back((is_followed && s.cut != reduced(has) ? forbidden : 0) +
+                         v.count *
+                             way_price(0, {has, s.cut, s.is_gradient_partial ? partial_cut : s.cut}, moves));
     out_.sum.add(v.producer, hub, table_);
-    const bool is_followed = prices_.is_followed(v);
     for (std::size_t u = 0; u < v.uses.size(); ++u) {
       if (problem_.part(v.uses[u].part).is_elsewhere) continue;
       table_.clear();
@@ -267,7 +270,7 @@ CutTables tables_of(const CutProblem& problem, std::vector<std::vector<int>> cho
 }
 
 CutHistory history_of(const CutProblem& problem, const CutTables& tables, const std::vector<int>& chosen,
-                      const CutHistory& before) {
+                      const CutHistory& before, int axis) {
   CutHistory out = before;
   for (std::size_t i = 0; i < out.size(); ++i) {
     const CutValue& v = problem.values()[i];
@@ -283,7 +286,10 @@ CutHistory history_of(const CutProblem& problem, const CutTables& tables, const 
       return CutEnds{from, problem.operand_cut(use.part, use.operand, loop),
                      problem.gradient_cut(use.part, use.operand, loop)};
     };
-    if (v.producer < 0 && !v.uses.empty()) from = ends(v.uses.front()).to;
+    if (v.producer < 0 && v.asked)
+      from = asked_cut(v, axis);
+    else if (v.producer < 0 && !v.uses.empty())
+      from = ends(v.uses.front()).to;
     if (v.producer >= 0 && tables.shared[i] < 0) pass(0, {from, reduced(from), not_cut});
     if (tables.shared[i] >= 0) {
       const SharedForm& s = tables.forms[i][at(chosen[at(tables.shared[i])])];

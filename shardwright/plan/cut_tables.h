@@ -88,8 +88,8 @@ struct CutTables {
 CutTables tables_of(const CutProblem& problem, std::vector<std::vector<int>> choices, const CutPrices& prices,
                     const CutHistory& before);
 
-/// What `chosen` means for every value, after `before`.
+/// What `chosen` means for every value along `axis`, after `before`.
 CutHistory history_of(const CutProblem& problem, const CutTables& tables, const std::vector<int>& chosen,
-                      const CutHistory& before);
+                      const CutHistory& before, int axis);
 
 }  // namespace shardwright

@@ -129,15 +129,38 @@ class Recursion {
   // ---- solutions ----
 
   Solution solve(const Ladder& ladder, const CutWeights& weights) const {
+    return all_or_nothing(
+        [&](const std::vector<bool>& is_whole) { return solve(ladder, weights, is_whole); });
+  }
+
+  /// What --fully-use-devices asks for: parts that cannot be cut along all axes stay whole, and the search starts again.
+  template <class Solve>
+  Solution all_or_nothing(Solve solve) const {
+    std::vector<bool> is_whole(at(ladders_.front().cuts->size()), false);
+    for (;;) {
+      Solution out = solve(is_whole);
+      bool is_done = true;
+      for (int p = 0; options_.fully_use_devices && p < out.problem.size(); ++p) {
+        const CutPart& part = out.problem.part(p);
+        if (part.fixed || is_all_or_nothing(part.strategy, out.ladder->constraints.meshes[0])) continue;
+        is_whole[at(p)] = true;
+        is_done = false;
+      }
+      if (is_done) return out;
+    }
+  }
+
+  Solution solve(const Ladder& ladder, const CutWeights& weights, const std::vector<bool>& is_whole) const {
     Solution out{.ladder = &ladder, .problem = *ladder.cuts, .weights = weights};
     CutHistory history = no_history(*ladder.cuts);
     CutTotals sums;
     for (const AxisLevel& level : ladder.levels) {
       CutPrices prices = seconds_->prices(out.problem, level, weights);
       prices.is_followed = [this](const CutValue& v) { return is_followed(v); };
-      CutTables tables = tables_of(out.problem, choices(out.problem, level.halving), prices, history);
+      CutTables tables =
+          tables_of(out.problem, choices(out.problem, level.halving, is_whole), prices, history);
       TableSum::Minimum least = tables.sum.minimum();
-      CutHistory after = history_of(out.problem, tables, least.choices, history);
+      CutHistory after = history_of(out.problem, tables, least.choices, history, level.halving.axis);
       const double reductions = gradient_seconds(out.problem, level, history, after);
       double own = 0;
       for (int p = 0; p < out.problem.size(); ++p)
@@ -157,12 +180,16 @@ class Recursion {
 
   /// Main operators by symbolic costs, one after the other; the others by what they have to move then.
   Solution symbolic_solution() const {
+    return all_or_nothing([&](const std::vector<bool>& is_whole) { return symbolic_solution(is_whole); });
+  }
+
+  Solution symbolic_solution(const std::vector<bool>& is_whole) const {
     const Ladder& ladder = ladders_.front();
     Solution out{.ladder = &ladder, .problem = *ladder.cuts};
     const SymbolicCosts costs(*ladder.cuts, problem_.cluster->devices(), options_);
     CutHistory history = no_history(*ladder.cuts);
     for (const AxisLevel& level : ladder.levels) {
-      std::vector<std::vector<int>> choices = this->choices(out.problem, level.halving);
+      std::vector<std::vector<int>> choices = this->choices(out.problem, level.halving, is_whole);
       auto decisions = costs.decide(out.problem, level.halving, choices);
       for (const SymbolicCosts::Decision& d : decisions) {
         if (!out.problem.part(d.part).fixed) choices[at(d.part)] = {d.costs[d.chosen].loop};
@@ -171,7 +198,7 @@ class Recursion {
       CutTables tables =
           tables_of(out.problem, std::move(choices), following_prices(out.problem, level), history);
       TableSum::Minimum least = tables.sum.minimum();
-      history = history_of(out.problem, tables, least.choices, history);
+      history = history_of(out.problem, tables, least.choices, history, level.halving.axis);
       for (int p = 0; p < out.problem.size(); ++p)
         out.problem.cut(p, tables.loop(p, least.choices), level.halving);
       out.levels.push_back({std::move(tables), std::move(least.choices)});
@@ -231,7 +258,7 @@ class Recursion {
     double seconds = 0;
     for (std::size_t i = 0; i < after.size(); ++i) {
       const CutValue& v = problem.values()[i];
-      if (!v.is_parameter || !v.has_gradient || v.uses.empty()) continue;
+      if (!v.is_parameter || !v.has_gradient || v.uses.empty() || v.asked) continue;
       const Joined joined = before[i][1].last == after[i][1].last ? Joined::yes : Joined::no;
       seconds +=
           v.uses.front().count * seconds_->reduce(problem, v, after[i][1].last.gradient, level, joined);
@@ -239,10 +266,12 @@ class Recursion {
     return seconds;
   }
 
-  std::vector<std::vector<int>> choices(const CutProblem& problem, const Halving& halving) const {
+  std::vector<std::vector<int>> choices(const CutProblem& problem, const Halving& halving,
+                                        const std::vector<bool>& is_whole) const {
     std::vector<std::vector<int>> out;
     for (std::size_t p = 0; p < problem.parts().size(); ++p) {
       out.push_back(problem.choices(static_cast<int>(p), halving));
+      if (!problem.parts()[p].fixed && is_whole[p]) out.back() = {no_loop_dim};
       if (!problem.parts()[p].fixed && problem_.parameters_stay_whole)
         keep_parameters(problem, static_cast<int>(p), out.back());
       if (!problem.parts()[p].fixed && options_.fully_use_devices)
@@ -293,8 +322,8 @@ class Recursion {
 
   double overlap() const { return problem_.cluster->overlap; }
 
-  /// Bytes get a price: filling the memory costs as much as a step, or 16 or 256; then the least price in between that
-  /// still makes the plan fit.
+  /// Bytes get a price: filling the memory costs as much as a step, or 16 or 256; then lower ones in between, in case a
+  /// faster plan still fits.
   void make_fit(Solution& best, double gradients) const {
     const auto consider = [&](const Ladder& ladder, double price) {
       Solution s = solve(ladder, {.gradients = gradients, .memory = price});
@@ -309,7 +338,7 @@ class Recursion {
       return;
     }
     double too_low = step / 16, enough = step;
-    while (enough <= step * 256 && !consider(ladders_.front(), enough)) {
+    for (int i = 0; i < 3 && !consider(ladders_.front(), enough); ++i) {
       too_low = enough;
       enough *= 16;
     }
