@@ -449,7 +449,7 @@ Redistribution Redistributor::on_few_axes(const Layout& from, const Layout& to, 
   const bool is_one_mesh = to.used().empty() || to.mesh == m;
   if (mesh.axis_count() <= few || !is_one_mesh) return search(from, to, type);
   const JoinedAxes joined(mesh, costs_[at(m)], from, to);
-  constexpr int most = 5;  // the number of paths grows faster than the factorial
+  constexpr int most = 4;  // the number of paths grows faster than the factorial
   const bool is_searched = joined.mesh.axis_count() <= most || !to.max.empty();
   const Layout small_from = joined.layout(from), small_to = joined.layout(to);
   Redistribution out =
