@@ -90,16 +90,6 @@ std::vector<std::string> symbolic_reasons_of(const Solution& s) {
   return out;
 }
 
-bool shards_a_parameter(const CutProblem& problem, int p, int loop) {
-  const Graph& graph = problem.graph();
-  const Node& node = graph.node(problem.part(p).example);
-  for (std::size_t i = 0; i < node.operands.size(); ++i)
-    if (graph.node(graph.value(node.operands[i]).producer).op->kind == OpKind::parameter &&
-        problem.operand_cut(p, static_cast<int>(i), loop) >= 0)
-      return true;
-  return false;
-}
-
 /// `tp` where most of the work that the axis shares shards parameters, else `dp`; numbered where there are more.
 void name_axes(JoinedMesh& mesh, const CutProblem& problem) {
   std::vector<double> of_weights(mesh.mesh.axes.size(), 0), of_batch(mesh.mesh.axes.size(), 0);
@@ -108,7 +98,7 @@ void name_axes(JoinedMesh& mesh, const CutProblem& problem) {
     const double flops = flops_of(*problem.graph().node(part.example).op, *part.rule) * part.count;
     for (int l = 0; l < static_cast<int>(part.strategy.loops.size()); ++l)
       for (int a : joined(part.strategy.loops[at(l)], mesh))
-        (shards_a_parameter(problem, p, l) ? of_weights : of_batch)[at(a)] += flops;
+        (problem.shards_a_parameter(p, l) ? of_weights : of_batch)[at(a)] += flops;
   }
   std::map<std::string, int> count, next;
   std::vector<std::string> names;

@@ -171,6 +171,15 @@ Cut CutProblem::result_cut(int p, int result, int loop) const {
   return dim < 0 ? partial_cut : dim;
 }
 
+bool CutProblem::shards_a_parameter(int p, int loop) const {
+  const Node& node = graph_->node(part(p).example);
+  for (std::size_t i = 0; i < node.operands.size(); ++i)
+    if (graph_->node(graph_->value(node.operands[i]).producer).op->kind == OpKind::parameter &&
+        operand_cut(p, static_cast<int>(i), loop) >= 0)
+      return true;
+  return false;
+}
+
 double CutProblem::extent(int p, int loop) const {
   return static_cast<double>(part(p).rule->loops[at(loop)].size) / part(p).parts[at(loop)];
 }

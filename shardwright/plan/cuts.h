@@ -80,6 +80,9 @@ class CutProblem {
   Cut gradient_cut(int part, int operand, int loop) const;
   Cut result_cut(int part, int result, int loop) const;
 
+  /// Cutting `loop` shards an operand that is a parameter.
+  bool shards_a_parameter(int part, int loop) const;
+
   /// Elements that a device holds after the cuts so far.
   double operand_elements(int part, int operand) const {
     return this->part(part).operands[static_cast<std::size_t>(operand)];

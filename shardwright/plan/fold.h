@@ -5,7 +5,7 @@
 // the calls that recur at equal distances; a run is cut into periods where the fewest values cross. Its first and its
 // last period may differ from the others, since they see the ends of the network; those between them are one class
 // per place. What is planned per class is planned once, so the work does not grow with depth.
-// Cost: O(nodes).
+// Cost: O(nodes * distinct calls), and the square of a period for its cut.
 #pragma once
 
 #include <cstdint>

@@ -230,17 +230,29 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+/// A plan, and what stands behind its names.
+struct Decided {
+  Plan plan;
+  Decisions decisions;
+  std::map<ValueId, Layout> leaves;
+};
+
+Decided decide(const Graph& graph, const Calls& calls, const PlanRequest& request, Plan plan,
+               const Cluster& cluster) {
+  Decisions decisions = search(graph, calls, request, cluster, plan);
+  auto leaves =
+      leaf_layouts(graph, calls, decisions.constraints, decisions.choices, request.optimizer_parallel);
+  plan = with_decisions(std::move(plan), graph, calls, decisions, leaves);
+  return {std::move(plan), std::move(decisions), std::move(leaves)};
+}
+
 }  // namespace
 
 Plan make_plan(const Graph& graph, const PlanRequest& request) {
   const auto start = std::chrono::steady_clock::now();
   Plan plan = draft(graph, request);
   const Cluster cluster = cluster_for(plan, request.devices);
-  const Calls calls(graph);
-  const Decisions decided = search(graph, calls, request, cluster, plan);
-  plan = with_decisions(
-      std::move(plan), graph, calls, decided,
-      leaf_layouts(graph, calls, decided.constraints, decided.choices, request.optimizer_parallel));
+  plan = decide(graph, Calls(graph), request, std::move(plan), cluster).plan;
   plan.search_seconds = seconds_since(start);
   return plan;
 }
@@ -250,15 +262,12 @@ Planned make_planned(Graph graph, const PlanRequest& request) {
   Plan plan = draft(graph, request);
   const Cluster cluster = cluster_for(plan, request.devices);
   const Calls calls(graph);
-  const Decisions decided = search(graph, calls, request, cluster, plan);
-  const auto leaves =
-      leaf_layouts(graph, calls, decided.constraints, decided.choices, request.optimizer_parallel);
-  plan = with_decisions(std::move(plan), graph, calls, decided, leaves);
-  PlannedGraph planned = written(std::move(graph), decided, leaves, request.optimizer_parallel);
+  Decided made = decide(graph, calls, request, std::move(plan), cluster);
+  PlannedGraph planned = written(std::move(graph), made.decisions, made.leaves, request.optimizer_parallel);
   Redistributor redistributor = redistributor_for(planned.graph.meshes, cluster);
   complete(planned.graph, redistributor, planned.update_layouts, calls);
-  plan.search_seconds = seconds_since(start);
-  return {std::move(plan), std::move(planned)};
+  made.plan.search_seconds = seconds_since(start);
+  return {std::move(made.plan), std::move(planned)};
 }
 
 }  // namespace shardwright

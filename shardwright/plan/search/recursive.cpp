@@ -273,24 +273,12 @@ class Recursion {
       out.push_back(problem.choices(static_cast<int>(p), halving));
       if (!problem.parts()[p].fixed && is_whole[p]) out.back() = {no_loop_dim};
       if (!problem.parts()[p].fixed && problem_.parameters_stay_whole)
-        keep_parameters(problem, static_cast<int>(p), out.back());
+        std::erase_if(out.back(),
+                      [&](int loop) { return problem.shards_a_parameter(static_cast<int>(p), loop); });
       if (!problem.parts()[p].fixed && options_.fully_use_devices)
         use_all(problem.parts()[p], halving, out.back());
     }
     return out;
-  }
-
-  void keep_parameters(const CutProblem& problem, int part, std::vector<int>& choices) const {
-    const Node& node = problem.graph().node(problem.part(part).example);
-    std::erase_if(choices, [&](int loop) {
-      for (std::size_t i = 0; i < node.operands.size(); ++i) {
-        const NodeId producer = problem.graph().value(node.operands[i]).producer;
-        if (problem.graph().node(producer).op->kind == OpKind::parameter &&
-            problem.operand_cut(part, static_cast<int>(i), loop) >= 0)
-          return true;
-      }
-      return false;
-    });
   }
 
   /// A part that was cut goes on being cut; one that was not never is.
