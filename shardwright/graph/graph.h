@@ -49,10 +49,12 @@ struct Node {
   Phase phase = Phase::forward;
   NodeId forward;  // backward: the node that this one differentiates
   std::optional<Strategy> strategy;
-  bool is_fused = false;  // in a program: runs together with the node before it, block by block
+  bool is_fused = false;       // in a program: runs together with the node before it, block by block
+  bool is_recomputed = false;  // backward: does again what a forward node has done, instead of keeping it
 };
 
-/// After the step `leaf` (a parameter or state) holds `value`.
+/// After the step `leaf` (a parameter or state) holds `value`; an accumulator, or a state whose value the forward
+/// makes, after each micro-batch.
 struct Update {
   ValueId leaf;
   ValueId value;
@@ -62,6 +64,7 @@ struct Graph {
   std::vector<Node> nodes;
   std::vector<Value> values;
   std::vector<ValueId> outputs;
+  std::vector<ValueId> sends;  // what other stages receive, one for each of their `receive` leaves
   std::vector<Update> updates;
   std::vector<Mesh> meshes;  // empty in a plain graph
 

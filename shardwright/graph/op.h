@@ -64,10 +64,12 @@ using BlockKernel = std::function<void(const ElementBlock&)>;
 
 enum class OpKind {
   compute,
-  input,      // no operands: a batch
-  parameter,  // no operands: kept from step to step, trained
-  state,      // no operands: kept from step to step, the optimizer's
-  step        // a redistribution step; the runtime executes it, it has no kernel
+  input,        // no operands: a batch
+  parameter,    // no operands: kept from step to step, trained
+  state,        // no operands: kept from step to step, the optimizer's
+  accumulator,  // no operands: kept from micro-batch to micro-batch, zero before the first; may be partial
+  receive,      // no operands: comes from another stage
+  step          // a redistribution step; the runtime executes it, it has no kernel
 };
 
 /// What the optimizer operators declare: operands are weight, gradient, then the states, then the step count

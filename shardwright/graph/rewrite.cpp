@@ -14,6 +14,7 @@ std::vector<std::vector<NodeId>> users_of(const Graph& graph) {
 std::vector<bool> held_values(const Graph& graph) {
   std::vector<bool> held(graph.values.size(), false);
   for (ValueId v : graph.outputs) held[static_cast<std::size_t>(v.index)] = true;
+  for (ValueId v : graph.sends) held[static_cast<std::size_t>(v.index)] = true;
   for (const Update& u : graph.updates) held[static_cast<std::size_t>(u.value.index)] = true;
   return held;
 }
@@ -58,6 +59,7 @@ Graph rebuild(const Graph& graph, std::span<const NodeId> nodes, const std::vect
   }
   const auto moved = [&](ValueId v) { return new_value[static_cast<std::size_t>(resolve(v).index)]; };
   for (ValueId v : graph.outputs) out.outputs.push_back(moved(v));
+  for (ValueId v : graph.sends) out.sends.push_back(moved(v));
   for (const Update& u : graph.updates) out.updates.push_back({moved(u.leaf), moved(u.value)});
   return out;
 }
@@ -72,6 +74,7 @@ std::vector<bool> live_nodes(const Graph& graph) {
     open.push_back(id);
   };
   for (ValueId v : graph.outputs) need(v);
+  for (ValueId v : graph.sends) need(v);
   for (const Update& u : graph.updates) {
     need(u.leaf);
     need(u.value);

@@ -25,6 +25,7 @@ class Printer {
       add(node);
     }
     for (ValueId v : graph_.outputs) out_ += fmt::format("output %{}\n", graph_.value(v).name);
+    for (ValueId v : graph_.sends) out_ += fmt::format("send %{}\n", graph_.value(v).name);
     for (const Update& u : graph_.updates)
       out_ += fmt::format("update %{} <- %{}\n", graph_.value(u.leaf).name, graph_.value(u.value).name);
     return std::move(out_);
@@ -39,6 +40,7 @@ class Printer {
 
   void add(const Node& node) {
     if (node.is_fused) out_ += "+ ";
+    if (node.is_recomputed) out_ += "recomputed ";
     for (std::size_t i = 0; i < node.results.size(); ++i)
       out_ += fmt::format("{}%{}", i ? ", " : "", graph_.value(node.results[i]).name);
     out_ += fmt::format(" = {}", node.op->name);
@@ -148,6 +150,8 @@ class Parser {
       in.expect(":");
     } else if (in.accept("output")) {
       parse_output(in);
+    } else if (in.accept("send")) {
+      graph_.sends.push_back(use(in));
     } else if (in.accept("update")) {
       if (in.accept(":")) {
         phase_ = Phase::update;
@@ -219,7 +223,7 @@ class Parser {
   }
 
   void parse_node(Scanner& in) {
-    const bool is_fused = in.accept("+");
+    const bool is_fused = in.accept("+"), is_recomputed = in.accept("recomputed");
     std::vector<std::string> names;
     do {
       in.expect("%");
@@ -230,6 +234,7 @@ class Parser {
     const OpDef& op = find_op(in.name("an operator"));
     Node node{.op = &op, .operands = {}, .results = {}, .attributes = {}, .phase = phase_};
     node.is_fused = is_fused;
+    node.is_recomputed = is_recomputed;
     std::vector<Value> results(names.size());
     for (std::size_t i = 0; i < names.size(); ++i) results[i].name = names[i];
     if (op.kind == OpKind::compute || op.kind == OpKind::step) {

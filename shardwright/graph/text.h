@@ -9,12 +9,14 @@
 //   update:
 //   %w2 = sgd %w, %dw (rate=0.1) : f32[8, 6]
 //   output %y [-, -]
+//   send %y
 //   update %w <- %w2
 //
 // Types of compute nodes may be left out: they are inferred, and checked where they are written. Steps read
 // `%2 = all_gather %1 dim 0 over tp`. `@1` behind a strategy or layout means the second mesh. In the full
 // form of a program each value says what it is a part of: `: f32[2, 6] as [4, 6] [tp, -]`. A node that runs
-// together with the one above it is marked: `+ %3 = relu %2`.
+// together with the one above it is marked: `+ %3 = relu %2`; one that does again what a forward node has done:
+// `recomputed %3 = relu %2`.
 #pragma once
 
 #include <string>

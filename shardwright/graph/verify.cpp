@@ -135,7 +135,10 @@ void verify(const Graph& graph) {
       throw error("{}: a {} node stands behind the {} phase", graph.name_of(id), name_of(node.phase),
                   name_of(phase));
     phase = node.phase;
-    if (node.op->kind != OpKind::compute && node.op->kind != OpKind::step)
+    if (node.is_recomputed && node.phase != Phase::backward)
+      throw error("{}: only the backward recomputes", graph.name_of(id));
+    if (node.op->kind != OpKind::compute && node.op->kind != OpKind::step &&
+        node.op->kind != OpKind::accumulator)
       check_kept(graph, node.results.front(), node.op->name);
     check_operands(graph, id);
     check_results(graph, id);
@@ -146,6 +149,10 @@ void verify(const Graph& graph) {
     if (!exists(graph, v)) throw error("an output does not exist");
     check_kept(graph, v, "an output");
   }
+  for (ValueId v : graph.sends) {
+    if (!exists(graph, v)) throw error("a value that is sent does not exist");
+    check_kept(graph, v, "sent to another stage");
+  }
   std::set<ValueId> updated;
   for (const Update& u : graph.updates) {
     if (!exists(graph, u.leaf) || !exists(graph, u.value))
@@ -153,8 +160,9 @@ void verify(const Graph& graph) {
     if (!updated.insert(u.leaf).second)
       throw error("update %{}: it is updated twice", graph.value(u.leaf).name);
     const OpKind kind = graph.node(graph.value(u.leaf).producer).op->kind;
-    if (kind != OpKind::parameter && kind != OpKind::state)
-      throw error("update %{}: only parameters and states can be updated", graph.value(u.leaf).name);
+    if (kind != OpKind::parameter && kind != OpKind::state && kind != OpKind::accumulator)
+      throw error("update %{}: only parameters and states can be updated",
+                  graph.value(u.leaf).name);
     if (graph.value(u.leaf).type != graph.value(u.value).type)
       throw error("update %{}: it is {} but the new value is {}", graph.value(u.leaf).name,
                   to_text(graph.value(u.leaf).type), to_text(graph.value(u.value).type));

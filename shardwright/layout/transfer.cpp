@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <numeric>
 
 namespace shardwright {
@@ -71,6 +72,65 @@ Transfer transfer_of(const Step& step, std::span<const Mesh> meshes, const Shape
     done.push_back(from);
     t.pieces.push_back(piece_of(q, region, from, to));
   }
+  return t;
+}
+
+Transfer shifted(Transfer transfer, int first_rank) {
+  for (int& rank : transfer.group) rank += first_rank;
+  for (Piece& piece : transfer.pieces) piece.source += first_rank;
+  return transfer;
+}
+
+namespace {
+
+/// From whom `rank` takes which part: the holders in turn, so that replicas share the giving.
+std::vector<Piece> pieces_for(const Placement& from, const Placement& to, const Shape& shape, int rank) {
+  std::vector<Piece> out;
+  if (!to.has(rank)) return out;
+  const Box own = to.box_on(rank, shape);
+  const int count = from.mesh->size();
+  const int start =
+      from.has(rank) ? rank - from.first_rank : (rank - to.first_rank) * count / to.mesh->size();
+  std::vector<Box> done;  // boxes of sources already used; replicas hold the same
+  for (int i = 0; i < count; ++i) {
+    const int source = from.first_rank + (start + i) % count;
+    const Box there = from.box_on(source, shape);
+    const Box region = intersect(there, own);
+    if (is_empty(region) || std::find(done.begin(), done.end(), there) != done.end()) continue;
+    done.push_back(there);
+    out.push_back(piece_of(source, region, there, own));
+  }
+  return out;
+}
+
+}  // namespace
+
+Transfer transfer_between(const Placement& from, const Placement& to, const Shape& shape, int rank) {
+  const auto joined = [&](const Placement& p, std::vector<int>& ranks) {
+    for (int r = 0; r < p.mesh->size(); ++r) ranks.push_back(p.first_rank + r);
+  };
+  std::vector<int> ranks;
+  joined(from, ranks);
+  joined(to, ranks);
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  std::map<int, int> head;  // union-find over the ranks
+  for (int r : ranks) head[r] = r;
+  const auto find = [&](int r) {
+    while (head[r] != r) r = head[r];
+    return r;
+  };
+  Transfer t{.kind = StepKind::exchange, .group = {}, .pieces = {}, .from_shape = {}, .to_shape = {}};
+  for (int r : ranks)
+    for (Piece& piece : pieces_for(from, to, shape, r)) {
+      const int a = find(r), b = find(piece.source);
+      head[std::max(a, b)] = std::min(a, b);
+      if (r == rank) t.pieces.push_back(std::move(piece));
+    }
+  for (int r : ranks)
+    if (find(r) == find(rank)) t.group.push_back(r);
+  if (from.has(rank)) t.from_shape = from.box_on(rank, shape).extent;
+  if (to.has(rank)) t.to_shape = to.box_on(rank, shape).extent;
   return t;
 }
 

@@ -26,7 +26,8 @@ struct Piece {
 
 struct Transfer {
   StepKind kind = StepKind::slice;
-  std::vector<int> group;     // ranks that take part, ascending; only oneself for local steps
+  std::vector<int> group;  // ranks that take part, ascending; only oneself for local steps
+  int channel = 0;         // members start the transfers of one channel in one order, whatever else they do
   std::vector<Piece> pieces;  // moving steps: together they fill the result once.
                               // reducing steps: one piece per member of the group, over the same box
   bool reduces = false;
@@ -38,6 +39,24 @@ struct Transfer {
 
 /// The transfer of `step` on `rank` for a tensor of global shape `shape`.
 Transfer transfer_of(const Step& step, std::span<const Mesh> meshes, const Shape& shape, int rank);
+
+/// The transfer of ranks of a stage: `first_rank` is the stage's first among all ranks.
+Transfer shifted(Transfer transfer, int first_rank);
+
+/// Where a tensor lies: in a layout, on a mesh whose ranks begin at `first_rank`.
+struct Placement {
+  const Mesh* mesh = nullptr;
+  Layout layout;
+  int first_rank = 0;
+
+  bool has(int rank) const { return rank >= first_rank && rank < first_rank + mesh->size(); }
+  Box box_on(int rank, const Shape& shape) const { return box(layout, *mesh, shape, rank - first_rank); }
+};
+
+/// What `rank` takes part in when a tensor of global shape `shape` moves from one placement to another, whose ranks
+/// are others or the same. The group is who gives to whom, directly or over others; a rank that neither gives nor
+/// takes has a group of its own. Neither layout is partial.
+Transfer transfer_between(const Placement& from, const Placement& to, const Shape& shape, int rank);
 
 /// Copies `piece` of elements of `element_bytes` bytes; rows that are contiguous on both sides in one go.
 void copy_piece(const Piece& piece, const std::byte* from, std::byte* to, std::size_t element_bytes);

@@ -29,31 +29,34 @@ OpDef leaf(std::string name, std::string doc, OpKind kind, std::vector<std::stri
 }
 
 const std::vector<std::string> start{"init", "scale", "shift"};  // runtime/initial.h
+const std::vector<std::string> trained{"init", "scale", "shift", "comm_fusion"};
 
 }  // namespace
 
 std::vector<OpDef> leaves() {
-  return {
-      leaf("input", "a batch, or a part of one", OpKind::input),
-      leaf("param", "a trained parameter; init, scale and shift say how it starts", OpKind::parameter, start),
-      leaf("state", "a value that the optimizer keeps from step to step", OpKind::state, start),
-      {
-          .name = "fill",
-          .doc = "y = value everywhere",
-          .attributes = {"dtype", "shape", "value"},
-          .rule = "-> ...",
-          .infer = fill_type,
-          .gradient = [](Gradient&) { return std::vector<ValueId>{}; },
-          .localize =
-              [](const Call& local) {
-                Attributes a = local.attributes;
-                a.set("shape", local.results[0].shape);
-                return a;
-              },
-          .kernel = fill_kernel,
-          .samples = {"(shape=[6, 4], value=2.5)", "(shape=[], value=1)",
-                      "(dtype=f64, shape=[6], value=2.5)"},
-      }};
+  return {leaf("input", "a batch, or a part of one", OpKind::input),
+          leaf("param", "a trained parameter; init, scale and shift say how it starts", OpKind::parameter,
+               trained),
+          leaf("state", "a value that the optimizer keeps from step to step", OpKind::state, start),
+          leaf("accumulator", "a sum over micro-batches, zero before the first", OpKind::accumulator),
+          leaf("receive", "a value that another stage sends", OpKind::receive),
+          {
+              .name = "fill",
+              .doc = "y = value everywhere",
+              .attributes = {"dtype", "shape", "value"},
+              .rule = "-> ...",
+              .infer = fill_type,
+              .gradient = [](Gradient&) { return std::vector<ValueId>{}; },
+              .localize =
+                  [](const Call& local) {
+                    Attributes a = local.attributes;
+                    a.set("shape", local.results[0].shape);
+                    return a;
+                  },
+              .kernel = fill_kernel,
+              .samples = {"(shape=[6, 4], value=2.5)", "(shape=[], value=1)",
+                          "(dtype=f64, shape=[6], value=2.5)"},
+          }};
 }
 
 }  // namespace shardwright::ops

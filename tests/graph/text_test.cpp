@@ -32,6 +32,7 @@ void expect_round_trip(const Graph& graph) {
   ASSERT_EQ(again.values.size(), graph.values.size());
   EXPECT_EQ(again.meshes, graph.meshes);
   EXPECT_EQ(again.outputs, graph.outputs);
+  EXPECT_EQ(again.sends, graph.sends);
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node &a = graph.nodes[i], &b = again.nodes[i];
     EXPECT_EQ(a.op, b.op);
@@ -39,6 +40,7 @@ void expect_round_trip(const Graph& graph) {
     EXPECT_EQ(a.results, b.results);
     EXPECT_EQ(a.attributes, b.attributes) << to_text(a.attributes);
     EXPECT_EQ(a.phase, b.phase);
+    EXPECT_EQ(a.is_recomputed, b.is_recomputed);
     EXPECT_EQ(a.forward, b.forward);
     EXPECT_EQ(a.strategy, b.strategy);
   }
@@ -56,6 +58,25 @@ TEST(Text, of_graphs_comes_back) {
   for (const char* model : {"ffn", "three_layer", "three_layer_mae", "matmul_chain"})
     for (const char* optimizer : {"sgd", "momentum", "adam"})
       expect_round_trip(train_graph(model, optimizer));
+}
+
+TEST(Text, of_stages_and_recomputed_nodes_comes_back) {
+  const Graph graph = parse_graph(R"(mesh [dp=2]
+%x = receive f32[4, 8] [dp, -]
+%w = param f32[8, 8] [-, -]
+%h = matmul %x, %w {m: dp}
+%y = relu %h {i0: dp}
+backward:
+%dy = receive f32[4, 8] grad %y
+recomputed %h2 = matmul %x, %w of %h {m: dp}
+%acc = accumulator f32[8, 8] [-, -] sum(dp)
+send %y
+)");
+  expect_round_trip(graph);
+  ASSERT_EQ(graph.sends.size(), 1);
+  EXPECT_EQ(graph.value(graph.sends[0]).name, "y");
+  EXPECT_TRUE(graph.node(graph.value(graph.find("h2")).producer).is_recomputed);
+  EXPECT_FALSE(graph.node(graph.value(graph.find("h")).producer).is_recomputed);
 }
 
 TEST(Text, of_planned_graphs_and_programs_comes_back) {

@@ -76,6 +76,58 @@ TEST(Transfer, takes_from_itself_what_it_has) {
   }
 }
 
+/// Joins the pieces of every taker from what the givers hold, and compares with what it should hold.
+void expect_moves(const Placement& from, const Placement& to, const Shape& shape, int ranks) {
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (!from.has(rank) && !to.has(rank)) continue;
+    const Transfer t = transfer_between(from, to, shape, rank);
+    for (int q : t.group) ASSERT_EQ(transfer_between(from, to, shape, q).group, t.group);
+    ASSERT_TRUE(std::binary_search(t.group.begin(), t.group.end(), rank));
+    if (!to.has(rank)) {
+      EXPECT_TRUE(t.pieces.empty());
+      continue;
+    }
+    const Box own = to.box_on(rank, shape);
+    std::vector<int> written(static_cast<std::size_t>(element_count(own.extent)), 0);
+    for (const Piece& p : t.pieces) {
+      ASSERT_TRUE(std::binary_search(t.group.begin(), t.group.end(), p.source));
+      const Box there = from.box_on(p.source, shape);
+      const auto read = elements(p, true), write = elements(p, false);
+      for (std::size_t e = 0; e < read.size(); ++e) {
+        ++written[static_cast<std::size_t>(write[e])];
+        // The same element of the whole tensor on both sides.
+        std::int64_t at_source = read[e], at_own = write[e];
+        for (std::size_t d = shape.size(); d-- > 0;) {
+          EXPECT_EQ(there.offset[d] + at_source % there.extent[d], own.offset[d] + at_own % own.extent[d]);
+          at_source /= there.extent[d];
+          at_own /= own.extent[d];
+        }
+      }
+    }
+    for (int n : written) ASSERT_EQ(n, 1);
+  }
+}
+
+TEST(Transfer, between_placements_fills_each_result_exactly_once) {
+  Draw draw(5);
+  for (int i = 0; i < 300; ++i) {
+    const Mesh a = draw.mesh(2), b = draw.mesh(3);
+    const Shape shape = draw.from(std::vector<Shape>{{8, 8}, {5, 7}, {3, 4, 5}, {1, 2}, {}});
+    const Placement from{&a, draw.layout(a, shape.size(), {.sum = false}), draw.below(3)};
+    const Placement to{&b, draw.layout(b, shape.size(), {.sum = false}),
+                       from.first_rank + draw.below(a.size() + 1)};
+    SCOPED_TRACE(fmt::format("draw {}", i));
+    expect_moves(from, to, shape, 64);
+  }
+}
+
+TEST(Transfer, between_equal_meshes_joins_each_rank_with_its_own) {
+  const Mesh mesh = mesh_of("mesh [dp=2, tp=2]");
+  const Placement from{&mesh, layout_of("[dp, -]", mesh), 0}, to{&mesh, layout_of("[dp, -]", mesh), 4};
+  for (int r = 4; r < 8; ++r)
+    EXPECT_EQ(transfer_between(from, to, {8, 8}, r).group, (std::vector<int>{r - 4, r}));
+}
+
 TEST(Transfer, runs_are_as_long_as_both_sides_allow) {
   const auto runs = [](const Piece& p) {
     int count = 0;
