@@ -68,7 +68,7 @@ TEST(Text, of_stages_and_recomputed_nodes_comes_back) {
 %y = relu %h {i0: dp}
 backward:
 %dy = receive f32[4, 8] grad %y
-recomputed %h2 = matmul %x, %w of %h {m: dp}
+recomputed %h2 = matmul %x, %w {m: dp} of %h
 %acc = accumulator f32[8, 8] [-, -] sum(dp)
 send %y
 )");
