@@ -68,6 +68,7 @@ class Printer {
     out_ += " " + to_text(v.type);
     add_attributes(node);
     add_place(v);
+    add_gradient_of(v);
   }
 
   void add_compute(const Node& node) {
@@ -97,10 +98,14 @@ class Printer {
       const Value& v = graph_.value(node.results[i]);
       out_ += (i ? ", " : " : ") + to_text(v.type);
       add_place(v);
-      if (!options_.gradients || v.gradient_of.empty()) continue;
-      out_ += " grad";
-      for (ValueId of : v.gradient_of) out_ += " %" + graph_.value(of).name;
+      add_gradient_of(v);
     }
+  }
+
+  void add_gradient_of(const Value& v) {
+    if (!options_.gradients || v.gradient_of.empty()) return;
+    out_ += " grad";
+    for (ValueId of : v.gradient_of) out_ += " %" + graph_.value(of).name;
   }
 
   /// How the value lies in memory and on the mesh.
