@@ -4,6 +4,7 @@
 #include <set>
 
 #include "shardwright/graph/op.h"
+#include "shardwright/layout/uneven.h"
 
 namespace shardwright {
 namespace {
@@ -77,7 +78,12 @@ void check_strategy(const Graph& graph, NodeId id) {
     throw error("{}: the strategy is on mesh {} but there are {} meshes", graph.name_of(id),
                 node.strategy->mesh, graph.meshes.size());
   const Mesh& mesh = graph.meshes[static_cast<std::size_t>(node.strategy->mesh)];
-  if (const auto why = violation(rule_of(graph, node), *node.strategy, mesh))
+  const Rule rule = rule_of(graph, node);
+  // Updates may be cut unevenly, and stand in the backward of a program if they are fused to a gradient.
+  const bool is_program = !graph.value(node.results.front()).global_shape.empty();
+  const bool may_be_uneven = node.phase == Phase::update || is_program;
+  if (const auto why = may_be_uneven ? violation_but_uneven(rule, *node.strategy, mesh)
+                                     : violation(rule, *node.strategy, mesh))
     throw error("{}: {}", graph.name_of(id), *why);
 }
 
@@ -161,8 +167,7 @@ void verify(const Graph& graph) {
       throw error("update %{}: it is updated twice", graph.value(u.leaf).name);
     const OpKind kind = graph.node(graph.value(u.leaf).producer).op->kind;
     if (kind != OpKind::parameter && kind != OpKind::state && kind != OpKind::accumulator)
-      throw error("update %{}: only parameters and states can be updated",
-                  graph.value(u.leaf).name);
+      throw error("update %{}: only parameters and states can be updated", graph.value(u.leaf).name);
     if (graph.value(u.leaf).type != graph.value(u.value).type)
       throw error("update %{}: it is {} but the new value is {}", graph.value(u.leaf).name,
                   to_text(graph.value(u.leaf).type), to_text(graph.value(u.value).type));

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "shardwright/layout/uneven.h"
+
 namespace shardwright {
 
 bool Layout::is_replicated() const {
@@ -62,8 +64,12 @@ Box intersect(const Box& a, const Box& b) {
 bool is_even(const Layout& layout, const Mesh& mesh, const Shape& shape) {
   if (layout.has_halo()) return false;
   for (std::size_t d = 0; d < shape.size(); ++d)
-    if (shape[d] % mesh.count(layout.dims[d])) return false;
+    if (is_cut_unevenly(layout, mesh, shape, d)) return false;
   return true;
+}
+
+bool is_cut_unevenly(const Layout& layout, const Mesh& mesh, const Shape& shape, std::size_t d) {
+  return shape[d] % mesh.count(layout.dims[d]) != 0;
 }
 
 Shape local_shape(const Layout& layout, const Mesh& mesh, const Shape& shape) {

@@ -8,6 +8,8 @@
 #include <map>
 #include <queue>
 
+#include "shardwright/layout/uneven.h"
+
 namespace shardwright {
 namespace {
 
@@ -122,7 +124,7 @@ class Neighbours {
 
   void add(Step step, Layout to) {
     to.mesh = to.used().empty() ? 0 : mesh_index();
-    if (even_only_ && !is_even(to, mesh_, type_.shape)) return;
+    if (even_only_ && !is_even_enough(to)) return;
     step.from = *from_;
     const std::int64_t to_bytes = bytes_of(to);
     step.bytes = received(step, to, to_bytes);
@@ -134,6 +136,18 @@ class Neighbours {
       step.seconds = price(step.kind, bytes_held(step, mesh_.count(step.axes)), step.axes, mesh_, cost_);
     }
     out_.push_back(std::move(step));
+  }
+
+  /// Every dim is cut evenly, or on the way to the cut of a target that is not.
+  bool is_even_enough(const Layout& to) const {
+    if (is_even(to, mesh_, type_.shape)) return true;
+    if (is_target_elsewhere()) return false;
+    for (std::size_t d = 0; d < to.dims.size(); ++d) {
+      const Axes &axes = to.dims[d], &wanted = target_.dims[d];
+      const bool leads_there = axes.size() <= wanted.size() && axes == wanted.prefix(axes.size());
+      if (is_cut_unevenly(to, mesh_, type_.shape, d) && !leads_there) return false;
+    }
+    return true;
   }
 
   int mesh_index() const { return from_->used().empty() ? target_.mesh : from_->mesh; }

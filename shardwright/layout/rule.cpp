@@ -189,7 +189,7 @@ std::int64_t product(const Rule& rule, const std::vector<int>& loops) {
   return n;
 }
 
-/// Windows that read exactly their part of the dim are none.
+/// Windows that read exactly their part of the dim are none; but of an uneven part they would read another.
 void settle_windows(const Rule& rule, RuleTensor& tensor, const Shape& shape) {
   bool is_any = false;
   for (std::size_t d = 0; d < tensor.windows.size(); ++d) {
@@ -200,10 +200,8 @@ void settle_windows(const Rule& rule, RuleTensor& tensor, const Shape& shape) {
     if (is_plain) w = {};
     is_any = is_any || !is_plain;
   }
-  if (is_any)
-    tensor.shape = shape;
-  else
-    tensor.windows.clear();
+  if (!tensor.windows.empty()) tensor.shape = shape;
+  if (!is_any) tensor.windows.clear();
 }
 
 std::vector<std::vector<int>> read_groups(std::string_view text) {

@@ -1,5 +1,7 @@
 #include "shardwright/layout/strategy.h"
 
+#include "shardwright/layout/uneven.h"
+
 #include <algorithm>
 #include <numeric>
 #include <set>
@@ -104,7 +106,10 @@ NodeLayouts layouts_of(const Rule& rule, const Strategy& strategy) {
   return out;
 }
 
-std::optional<std::string> violation(const Rule& rule, const Strategy& strategy, const Mesh& mesh) {
+namespace {
+
+std::optional<std::string> violation_of(const Rule& rule, const Strategy& strategy, const Mesh& mesh,
+                                        bool is_uneven_allowed) {
   if (strategy.loops.size() != rule.loops.size() || strategy.linear.size() != rule.linear.size())
     return fmt::format("the strategy is for {} loop dims but the operator has {}", strategy.loops.size(),
                        rule.loops.size());
@@ -118,7 +123,7 @@ std::optional<std::string> violation(const Rule& rule, const Strategy& strategy,
     const int parts = mesh.count(strategy.loops[l]);
     if (parts > 1 && dim.kind == LoopKind::whole)
       return fmt::format("dim {} (size {}) must stay whole but is split into {}", dim.name, dim.size, parts);
-    if (dim.size % parts)
+    if (dim.size % parts && !is_uneven_allowed)
       return fmt::format("dim {} of size {} cannot be split evenly into {}", dim.name, dim.size, parts);
   }
   for (const auto* side : {&rule.operands, &rule.results})
@@ -127,6 +132,33 @@ std::optional<std::string> violation(const Rule& rule, const Strategy& strategy,
   for (const RuleTensor& tensor : rule.operands)
     if (auto why = window_violation(rule, strategy, mesh, tensor)) return why;
   return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::string> violation(const Rule& rule, const Strategy& strategy, const Mesh& mesh) {
+  return violation_of(rule, strategy, mesh, false);
+}
+
+bool may_be_cut_unevenly(const Rule& rule) {
+  const auto is_plain = [](const RuleTensor& tensor) {
+    return tensor.shape.empty() &&  // it never had windows
+           std::all_of(tensor.dims.begin(), tensor.dims.end(),
+                       [](const auto& loops) { return loops.size() <= 1; });
+  };
+  const auto has_all = [&](const RuleTensor& tensor) {
+    std::set<int> loops;
+    for (const auto& dim : tensor.dims) loops.insert(dim.begin(), dim.end());
+    return loops.size() == rule.loops.size();
+  };
+  return std::all_of(rule.operands.begin(), rule.operands.end(), is_plain) &&
+         std::all_of(rule.results.begin(), rule.results.end(), is_plain) &&
+         std::any_of(rule.operands.begin(), rule.operands.end(), has_all);
+}
+
+std::optional<std::string> violation_but_uneven(const Rule& rule, const Strategy& strategy,
+                                                const Mesh& mesh) {
+  return violation_of(rule, strategy, mesh, may_be_cut_unevenly(rule));
 }
 
 std::vector<Strategy> legal_strategies(const Rule& rule, const Mesh& mesh, const StrategyOptions& options) {

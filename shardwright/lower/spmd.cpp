@@ -5,6 +5,7 @@
 
 #include "shardwright/graph/builder.h"
 #include "shardwright/graph/op.h"
+#include "shardwright/layout/uneven.h"
 
 namespace shardwright {
 namespace {
@@ -83,8 +84,7 @@ class Lowering {
     const Mesh& mesh = out_.meshes[at(layout.mesh)];
     Value v{.name = name_for(logical, layout), .type = from.type, .producer = producer, .result = result};
     check(layout, mesh, from.type.shape);
-    v.type.shape = layout.has_halo() ? largest_local_shape(layout, mesh, from.type.shape)
-                                     : local_shape(layout, mesh, from.type.shape);
+    v.type.shape = largest_local_shape(layout, mesh, from.type.shape);
     v.layout = layout;
     v.global_shape = from.type.shape;
     for (ValueId of : from.gradient_of) v.gradient_of.push_back(copies_[at(of.index)].front().value);
@@ -110,7 +110,7 @@ class Lowering {
     phase_ = node.phase;
     require(node.strategy.has_value(), "{} has no strategy", graph_.name_of(id));
     const Rule rule = rule_of(graph_, node);
-    if (const auto why = violation(rule, *node.strategy, out_.meshes[at(node.strategy->mesh)]))
+    if (const auto why = violation_but_uneven(rule, *node.strategy, out_.meshes[at(node.strategy->mesh)]))
       throw Error(*why);
     const NodeLayouts layouts = layouts_of(rule, *node.strategy);
     for (std::size_t i = 0; i < node.operands.size(); ++i)

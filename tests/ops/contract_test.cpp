@@ -15,6 +15,7 @@
 #include "shardwright/graph/text.h"
 #include "shardwright/graph/verify.h"
 #include "shardwright/layout/sharded_tensor.h"
+#include "shardwright/layout/uneven.h"
 #include "tests/support/compare.h"
 #include "tests/support/evaluate.h"
 #include "tests/support/samples.h"
@@ -312,7 +313,7 @@ Joined run_sharded(const OpDef& op, const Rule& rule, const Strategy& strategy, 
     for (const auto& parts : held) operands.push_back(parts[static_cast<std::size_t>(r)]);
     std::vector<Type> results = whole_types;
     for (std::size_t i = 0; i < results.size(); ++i)
-      results[i].shape = local_shape(layouts.results[i], mesh, whole_types[i].shape);
+      results[i].shape = box(layouts.results[i], mesh, whole_types[i].shape, r).extent;
     const std::vector<Type> types = types_of(operands);
     const Attributes local = op.localize ? op.localize({types, results, attributes}) : attributes;
     auto out = run_kernel(op, operands, results, local, rule, loop_box(rule, strategy, mesh, r));
@@ -347,6 +348,22 @@ TEST_P(Contract, is_right_under_every_legal_strategy) {
         EXPECT_TRUE(agree(run_sharded(op(), rule, strategy, mesh, in, s.attributes), want, tolerance));
       }
   }
+}
+
+/// Of what an operator may be cut unevenly: each dim alone, some ranks without a part of it.
+TEST_P(Contract, is_right_where_it_may_be_cut_unevenly) {
+  const Sample s = sample();
+  const Rule rule = bound_rule(op(), s);
+  const std::vector<Tensor> in = draw(s, Values::integers, 4);
+  const std::vector<Tensor> want = evaluate(op(), in, s.attributes);
+  for (const Mesh& mesh : {Mesh{{{"a", 3}}}, Mesh{{{"a", 4}}}, Mesh{{{"a", 7}}}})
+    for (std::size_t l = 0; l < rule.loops.size(); ++l) {
+      Strategy strategy = whole(rule);
+      strategy.loops[l] = {0};
+      if (violation_but_uneven(rule, strategy, mesh) || !violation(rule, strategy, mesh)) continue;
+      SCOPED_TRACE(fmt::format("{} {}", to_text(mesh), to_text(strategy, rule, mesh)));
+      EXPECT_TRUE(agree(run_sharded(op(), rule, strategy, mesh, in, s.attributes), want, 1e-12));
+    }
 }
 
 /// A whole dim is a promise broken to the planner if splitting it would be right.
