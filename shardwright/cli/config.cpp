@@ -1,5 +1,7 @@
 #include "shardwright/cli/config.h"
 
+#include <utility>
+
 #include "shardwright/cli/config_file.h"
 #include "shardwright/cli/planning.h"
 
@@ -44,9 +46,19 @@ class Flags {
           path_, devices);
     if (mode == Parallel::stand_alone) return;
     if (!config_.dataset_strategy.empty()) add("--dataset-strategy", config_.dataset_strategy);
-    if (config_.optimizer_parallel > 0)
-      add("--optimizer-parallel", fmt::format("{}", config_.optimizer_parallel));
+    if (config_.optimizer_parallel > 0) add("--optimizer-parallel", optimizer_parallel());
     if (mode == Parallel::auto_parallel) add_search();
+  }
+
+  std::string optimizer_parallel() const {
+    std::string out = fmt::format("{}", config_.optimizer_parallel);
+    char separator = ':';
+    const auto add_setting = [&](std::string_view key, const std::optional<std::int64_t>& value) {
+      if (value) out += fmt::format("{}{}={}", std::exchange(separator, ','), key, *value);
+    };
+    add_setting("threshold", config_.optimizer_threshold);
+    add_setting("group", config_.optimizer_group);
+    return out;
   }
 
   void add_search() {

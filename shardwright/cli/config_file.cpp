@@ -330,8 +330,16 @@ void read_optimizer_parallel(Config& c, const Section& parallel, const Section& 
   c.optimizer_parallel = it - levels.begin() + 1;
   if (settings.is_on("gradient_accumulation_shard"))
     c.optimizer_parallel = std::max<std::int64_t>(2, c.optimizer_parallel);
-  for (const char* key : {"parallel_optimizer_threshold", "optimizer_weight_shard_size"})
-    if (settings.text(key).value_or("-1") != "-1") c.inactive.push_back(key);
+  const auto setting = [&](const char* key, std::int64_t least) -> std::optional<std::int64_t> {
+    const auto value = settings.text(key);
+    if (!value || *value == "-1") return std::nullopt;
+    const auto n = to_integer(*value);
+    if (!n || *n < least || *n > most)
+      throw error("{}: '{}' should be an integer from {} on, or -1", settings.path_of(key), *value, least);
+    return n;
+  };
+  if (const auto kib = setting("parallel_optimizer_threshold", 0)) c.optimizer_threshold = *kib * 1024;
+  c.optimizer_group = setting("optimizer_weight_shard_size", 1);
 }
 
 /// What the batch is multiplied with.

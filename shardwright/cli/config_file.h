@@ -23,9 +23,11 @@ struct Config {
   std::string search;                   // parallel.search_mode
   std::optional<double> mem_coeff;
   std::optional<bool> fully_use_devices;
-  std::optional<bool> elementwise_follow;  // parallel.elementwise_op_strategy_follow
-  std::string dataset_strategy;            // as --dataset-strategy takes it
-  std::int64_t optimizer_parallel = 0;     // level
+  std::optional<bool> elementwise_follow;           // parallel.elementwise_op_strategy_follow
+  std::string dataset_strategy;                     // as --dataset-strategy takes it
+  std::int64_t optimizer_parallel = 0;              // level
+  std::optional<std::int64_t> optimizer_threshold;  // bytes
+  std::optional<std::int64_t> optimizer_group;
   std::optional<std::int64_t> epochs;
 
   std::optional<std::int64_t> batch_size;  // of the file; see global_batch

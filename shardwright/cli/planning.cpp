@@ -56,7 +56,9 @@ std::vector<Flag> planning_flags(std::vector<Flag> more) {
       {"--global-batch", "B", "samples per step on all devices together", "--batch-size"},
       {"--dataset-strategy", "S", "full_batch, data_parallel or splits such as ((4,1),(4,))", ""},
       {"--precision", "TYPE", "f32, f64, bf16 or fp16", ""},
-      {"--optimizer-parallel", "LEVEL", "shard over replicas: 1 state, 2 + gradients, 3 + weights", ""}};
+      {"--optimizer-parallel", "LEVEL[:threshold=BYTES,group=G]",
+       "shard over replicas, or G of them: 1 state, 2 + gradients, 3 + weights; not what is below 64KiB",
+       ""}};
   for (const std::vector<Flag>& others : {search_flags(), more})
     flags.insert(flags.end(), others.begin(), others.end());
   return flags;
@@ -142,6 +144,36 @@ const Searcher& search_of(const Arguments& arguments) {
   return find_search(arguments.text("--search", PlanRequest{}.search));
 }
 
+OptimizerParallel optimizer_parallel_of(const Arguments& arguments) {
+  const std::string flag = "--optimizer-parallel", given = arguments.text(flag, "0");
+  const std::size_t colon = given.find(':');
+  OptimizerParallel out;
+  const auto level = to_integer(given.substr(0, colon));
+  if (!level || *level < 0 || *level > 3)
+    throw error("{} {}: should be LEVEL or LEVEL:threshold=BYTES,group=G, the level 0, 1, 2 or 3", flag,
+                given);
+  out.level = static_cast<int>(*level);
+  if (colon == std::string::npos) return out;
+  for (std::string_view part : split(std::string_view(given).substr(colon + 1), ',')) {
+    const std::size_t equals = part.find('=');
+    const std::string_view key = part.substr(0, equals);
+    const std::string_view value = equals == part.npos ? "" : part.substr(equals + 1);
+    if (key == "threshold") {
+      const auto bytes = value == "0" ? std::optional<std::int64_t>(0) : to_bytes(value);
+      if (!bytes) throw error("{} {}: the threshold should be bytes, such as 64KiB or 0", flag, given);
+      out.threshold = *bytes;
+    } else if (key == "group") {
+      const auto group = to_integer(value);
+      if (!group || *group < 1 || *group > most_devices)
+        throw error("{} {}: the group should be how many replicas share a state, from 1 on", flag, given);
+      out.group = static_cast<int>(*group);
+    } else {
+      throw error("{} {}: '{}' is unknown; there are threshold=BYTES and group=G", flag, given, key);
+    }
+  }
+  return out;
+}
+
 std::vector<std::string> splitting_flags() {
   std::vector<std::string> out{"--search", "--annotate", "--dataset-strategy", "--optimizer-parallel",
                                "--parallel"};
@@ -187,7 +219,7 @@ PlanRequest request_of(const Arguments& arguments, const Model& model) {
   request.search = search.name;
   request.options = search_options_of(arguments, search, request.parallel);
   request.price = price_within(request.options.memory_cap);
-  request.optimizer_parallel = static_cast<int>(arguments.integer("--optimizer-parallel", 0, 0, 3));
+  request.optimizer_parallel = optimizer_parallel_of(arguments);
   request.annotations = annotations_of(arguments, model, request.parallel);
   return request;
 }

@@ -41,10 +41,10 @@ struct TrainOptions {
   std::string annotation_file = "";   // as --annotate; what it names replaces what code says of it
   std::string dataset_strategy =
       "";  // as --dataset-strategy; empty: data come as their first user wants them
-  std::vector<Split> dataset_layouts = {};  // instead of it: a layout per input
-  int optimizer_parallel = 0;
-  std::uint64_t seed = 1;        // of the initial parameters
-  DType precision = DType::f32;  // of the parameters
+  std::vector<Split> dataset_layouts = {};    // instead of it: a layout per input
+  OptimizerParallel optimizer_parallel = {};  // as --optimizer-parallel
+  std::uint64_t seed = 1;                     // of the initial parameters
+  DType precision = DType::f32;               // of the parameters
 };
 
 /// Traced, differentiated and planned.

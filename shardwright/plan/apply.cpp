@@ -3,7 +3,7 @@
 #include <unordered_map>
 
 #include "shardwright/graph/op.h"
-#include "shardwright/plan/leaves.h"
+#include "shardwright/plan/groups.h"
 #include "shardwright/plan/plan.h"
 
 namespace shardwright {
@@ -11,8 +11,10 @@ namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-/// A layout in which a value is kept. Throws: Error if it is none, or does not fit `shape`.
-Layout layout_of(const std::string& text, const std::vector<Mesh>& meshes, const Shape& shape) {
+/// A layout in which a value is kept: what is read where it lies is cut evenly.
+/// Throws: Error if it is none, or does not fit `shape`.
+Layout layout_of(const std::string& text, const std::vector<Mesh>& meshes, const Shape& shape,
+                 bool may_be_uneven = false) {
   const std::size_t mark = text.find('@');
   const auto mesh = mark == std::string::npos ? 0 : to_integer(text.substr(mark + 1)).value_or(-1);
   if (mesh < 0 || mesh >= static_cast<std::int64_t>(meshes.size()))
@@ -23,7 +25,7 @@ Layout layout_of(const std::string& text, const std::vector<Mesh>& meshes, const
   if (out.is_partial()) throw error("layout '{}' is partial; a kept value is not", text);
   if (!out.used().empty()) out.mesh = static_cast<int>(mesh);
   check(out, meshes[at(out.mesh)], shape);
-  if (!is_even(out, meshes[at(out.mesh)], shape))
+  if (!may_be_uneven && !is_even(out, meshes[at(out.mesh)], shape))
     throw error("layout '{}' cannot cut {} evenly", text, to_text(shape));
   return out;
 }
@@ -49,6 +51,7 @@ class Application {
       }
     }
     for (const auto& [name, text] : plan_.layouts) apply_layout(name, text);
+    check_groups();
     shard_states(out_, plan_.meshes, plan_.optimizer_parallel);
     return std::move(out_);
   }
@@ -82,9 +85,21 @@ class Application {
     Graph& graph = out_.graph;
     Value& v = graph.value(called(name));
     if (graph.node(v.producer).op->kind == OpKind::compute) throw error("it is not a leaf");
-    v.layout = layout_of(text, plan_.meshes, v.type.shape);
+    const bool is_parameter = graph.node(v.producer).op->kind == OpKind::parameter;
+    v.layout = layout_of(text, plan_.meshes, v.type.shape, is_parameter);
   } catch (const Error& e) {
     throw with_context(e, fmt::format("plan: layout of {}", name));
+  }
+
+  /// Weights of level 3 say themselves how they are shared.
+  void check_groups() const {
+    const OptimizerParallel& options = plan_.optimizer_parallel;
+    if (options.level != 1 && options.level != 2) return;
+    for (const Node& node : out_.graph.nodes) {
+      const Value& v = out_.graph.value(node.results.front());
+      if (node.op->kind == OpKind::parameter && v.layout && v.type.bytes() >= options.threshold)
+        check_group(*v.layout, plan_.meshes[at(v.layout->mesh)], options.group, v.name);
+    }
   }
 
   ValueId called(const std::string& name) const {
@@ -99,13 +114,14 @@ class Application {
 
 }  // namespace
 
-void shard_states(PlannedGraph& planned, const std::vector<Mesh>& meshes, int optimizer_parallel) {
+void shard_states(PlannedGraph& planned, const std::vector<Mesh>& meshes,
+                  const OptimizerParallel& optimizer_parallel) {
   Graph& graph = planned.graph;
   for (const Node& node : graph.nodes) {
     if (!node.op->optimizer) continue;
     const ValueId weight = node.operands.front();
     Layout layout = graph.value(weight).layout.value_or(replicated(graph.value(weight).type.shape.size()));
-    layout = state_layout(layout, meshes, graph.value(weight).type.shape, optimizer_parallel);
+    layout = state_layout(layout, meshes, graph.value(weight).type, optimizer_parallel);
     for (std::size_t i = 0; i < node.op->optimizer->states.size(); ++i)
       graph.value(node.operands[2 + i]).layout = layout;
     planned.update_layouts[weight] = layout;

@@ -7,6 +7,8 @@
 
 #include "shardwright/base/random.h"
 #include "shardwright/graph/op.h"
+#include "shardwright/layout/uneven.h"
+#include "shardwright/plan/update_wishes.h"
 
 namespace shardwright {
 namespace {
@@ -78,6 +80,7 @@ class Completion {
 
   void run() {
     lay_out_states();
+    wishes_ = update_wishes(graph_, update_layouts_);
     for (const Node& node : graph_.nodes)
       if (is_gradient_sum(node))
         for (ValueId v : node.operands) is_added_[at(v.index)] = true;
@@ -110,7 +113,10 @@ class Completion {
     const auto [it, is_new] =
         known_forms_.try_emplace({calls_.of(id), strategy}, static_cast<int>(forms_.size()));
     if (!is_new) return it->second;
-    if (const auto why = violation(rule(id), strategy, redistributor_.meshes()[at(strategy.mesh)]))
+    const Mesh& mesh = redistributor_.meshes()[at(strategy.mesh)];
+    const bool is_update = graph_.node(id).phase == Phase::update;
+    if (const auto why =
+            is_update ? violation_but_uneven(rule(id), strategy, mesh) : violation(rule(id), strategy, mesh))
       throw error("{}: {}", graph_.name_of(id), *why);
     Form form{.strategy = strategy, .operands = {}, .results = {}};
     const NodeLayouts layouts = layouts_of(rule(id), strategy);
@@ -127,6 +133,7 @@ class Completion {
     if (node.op->optimizer) return of_update(id);
     if (node.forward.is_valid()) return inherited(id);
     if (is_gradient_sum(node)) return of_gradient_sum(id);
+    if (node.phase == Phase::update) return beside_update(id);
     return form_for(id, whole(rule(id)));
   }
 
@@ -337,7 +344,7 @@ class Completion {
     const Redistribution& on = redistributor_.find(layouts.results[0], goal, type);
     const Mesh& mesh = redistributor_.mesh_of(layouts.results[0]);
     return {std::round((seconds + on.seconds) * 1e12),
-            element_count(local_shape(layouts.results[0], mesh, type.shape)),
+            element_count(largest_local_shape(layouts.results[0], mesh, type.shape)),
             collectives + on.collective_count()};
   }
 
@@ -356,11 +363,7 @@ class Completion {
 
   int of_update(NodeId id) {
     const Node& node = graph_.node(id);
-    const ValueId weight = node.operands.front();
-    const auto asked = update_layouts_.find(weight);
-    const ValueId state = node.op->optimizer->states.empty() ? weight : node.operands[2];
-    const int number =
-        asked != update_layouts_.end() ? layout_numbers_.of(asked->second) : layouts_[at(state.index)];
+    const int number = layout_numbers_.of(layout_of_update(graph_, node, update_layouts_));
     const auto [it, is_new] = known_updates_.try_emplace(Key{calls_.of(id), number}, -1);
     if (!is_new) return it->second;
     const Layout& layout = layout_numbers_[number];
@@ -369,6 +372,30 @@ class Completion {
     for (std::size_t d = 0; d < layout.dims.size(); ++d)
       s.loops[at(rule(id).operands[0].dims[d][0])] = layout.dims[d];
     return it->second = form_for(id, s);
+  }
+
+  /// What updates compute beside them: where they want what it reads or makes, else whole.
+  int beside_update(NodeId id) {
+    const Node& node = graph_.node(id);
+    Strategy s = strategy_of_wishes(node, rule(id), wishes_).value_or(sum_of_partials(id));
+    const Mesh& mesh = redistributor_.meshes()[at(s.mesh)];
+    return form_for(id, violation_but_uneven(rule(id), s, mesh) ? whole(rule(id)) : s);
+  }
+
+  /// A sum of scalars stays partial over all axes over which an addend is: the others are masked, which moves nothing,
+  /// and the sum is reduced once. Addends of other meshes than the first partial one's are reduced before.
+  Strategy sum_of_partials(NodeId id) const {
+    const Node& node = graph_.node(id);
+    Strategy s = whole(rule(id));
+    const bool is_sum = rule(id).linear.size() == 1 && rule(id).linear[0].size() == node.operands.size();
+    if (!is_sum || !graph_.value(node.results.front()).type.shape.empty()) return s;
+    for (ValueId v : node.operands) {
+      const Layout& addend = layout(v);
+      if (addend.sum.empty() || (!s.linear[0].empty() && addend.mesh != s.mesh)) continue;
+      s.mesh = addend.mesh;
+      s.linear[0] = s.linear[0].with(addend.sum.without(s.linear[0])).sorted();
+    }
+    return s;
   }
 
   Graph& graph_;
@@ -386,6 +413,7 @@ class Completion {
   std::vector<bool> is_added_;              // per value: a gradient that is added to others
   std::unordered_map<Key, Inheritance, KeyHash> known_inheritances_;
   std::unordered_map<Key, int, KeyHash> known_sums_, known_updates_;
+  std::map<ValueId, Layout> wishes_;  // of the update
 };
 
 }  // namespace

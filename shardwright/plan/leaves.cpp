@@ -1,6 +1,7 @@
 #include "shardwright/plan/leaves.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace shardwright {
 
@@ -27,25 +28,68 @@ std::vector<Reader> first_forward_readers(const Graph& graph) {
 
 Layout stored(Layout read) { return without_halo(reduced(std::move(read))); }
 
-Layout shard_over_replicas(const Layout& layout, const Mesh& mesh, const Shape& shape) {
+int replicas_that_share(int replicas, int group) {
+  return group == 0 || group >= replicas ? replicas : std::gcd(replicas, group);
+}
+
+Axes axes_that_share(const Layout& layout, const Mesh& mesh, int group) {
+  const Axes unused = mesh.all_axes().without(layout.used());
+  int left = replicas_that_share(mesh.count(unused), group);
+  Axes out;
+  for (int i = unused.size(); i-- > 0;) {
+    const int size = mesh.size_of(unused[i]);
+    if (size == 1 || left % size) continue;
+    out.push_back(unused[i]);
+    left /= size;
+  }
+  return out.sorted();
+}
+
+Layout shard_over(const Layout& layout, const Axes& more, const Mesh& mesh, const Shape& shape) {
   Layout out = layout;
-  for (int a : mesh.all_axes().without(layout.used()))
-    for (std::size_t d = 0; d < shape.size(); ++d) {
-      const Axes wider = out.dims[d].with({a});
-      if (mesh.size_of(a) == 1 || shape[d] % mesh.count(wider)) continue;
-      out.dims[d] = wider;
-      break;
-    }
+  const auto of_one_rank = [&](std::size_t d) {
+    const std::int64_t parts = mesh.count(out.dims[d]);
+    return (shape[d] + parts - 1) / parts;
+  };
+  for (int a : more) {
+    std::size_t dim = shape.size();
+    for (std::size_t d = shape.size(); d-- > 0;)
+      if (shape[d] % mesh.count(out.dims[d].with({a})) == 0) dim = d;
+    if (dim == shape.size())
+      for (std::size_t d = 0; d < shape.size(); ++d)
+        if (of_one_rank(d) > (dim == shape.size() ? 1 : of_one_rank(dim))) dim = d;
+    if (dim < shape.size()) out.dims[dim].push_back(a);
+  }
   return out;
 }
 
-Layout weight_layout(const Layout& read, std::span<const Mesh> meshes, const Shape& shape, int level) {
-  return level >= 3 ? shard_over_replicas(read, meshes[static_cast<std::size_t>(read.mesh)], shape) : read;
+namespace {
+
+Layout shared_among_replicas(const Layout& layout, std::span<const Mesh> meshes, const Type& type,
+                             const OptimizerParallel& options) {
+  if (type.bytes() < options.threshold) return layout;
+  const Mesh& mesh = meshes[static_cast<std::size_t>(layout.mesh)];
+  return shard_over(layout, axes_that_share(layout, mesh, options.group), mesh, type.shape);
 }
 
-Layout state_layout(const Layout& weight, std::span<const Mesh> meshes, const Shape& shape, int level) {
-  return level >= 1 ? shard_over_replicas(weight, meshes[static_cast<std::size_t>(weight.mesh)], shape)
-                    : weight;
+}  // namespace
+
+Layout weight_layout(const Layout& read, std::span<const Mesh> meshes, const Type& type,
+                     const OptimizerParallel& options) {
+  return options.level >= 3 ? shared_among_replicas(read, meshes, type, options) : read;
+}
+
+Layout state_layout(const Layout& weight, std::span<const Mesh> meshes, const Type& type,
+                    const OptimizerParallel& options) {
+  // A weight of level 3 is shared already.
+  return options.level == 1 || options.level == 2 ? shared_among_replicas(weight, meshes, type, options)
+                                                  : weight;
+}
+
+std::optional<Layout> accumulator_layout(const Layout& weight, std::span<const Mesh> meshes, const Type& type,
+                                         const OptimizerParallel& options) {
+  if (options.level < 2) return std::nullopt;
+  return state_layout(weight, meshes, type, options);
 }
 
 }  // namespace shardwright

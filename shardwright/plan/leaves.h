@@ -1,15 +1,26 @@
 // How leaves lie: inputs, parameters, and the optimizer's states.
 //
 // A leaf lies as its first forward reader wants it, a state as its parameter does. Optimizer parallelism shards them
-// further, over the axes along which they would be repeated: states from level 1 on, weights from level 3 on.
+// further, over the axes along which they would be repeated: states from level 1 on, accumulated gradients from level
+// 2 on, weights from level 3 on. What no axis divides is cut unevenly, at the floors that all layouts cut at.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "shardwright/graph/graph.h"
 
 namespace shardwright {
+
+/// What is sharded over replicas, and how far.
+struct OptimizerParallel {
+  int level = 0;                   // 1 state, 2 + accumulated gradients, 3 + weights
+  std::int64_t threshold = 65536;  // bytes of the whole parameter; a smaller one stays as it is
+  int group = 0;                   // at most so many replicas share a state between them; 0: all
+  bool operator==(const OptimizerParallel&) const = default;
+};
 
 /// Who reads a value, and as which operand.
 struct Reader {
@@ -23,11 +34,26 @@ std::vector<Reader> first_forward_readers(const Graph& graph);
 /// The layout in which a leaf lies that is read in `read`: neither partial nor with a halo.
 Layout stored(Layout read);
 
-/// `layout`, sharded over the axes that it leaves unused as far as they divide: dim 0 first.
-Layout shard_over_replicas(const Layout& layout, const Mesh& mesh, const Shape& shape);
+/// How many of `replicas` share a state: all of them, or the most that divide them and `group`.
+int replicas_that_share(int replicas, int group);
 
-/// A parameter's and its states' layout at a level of optimizer parallelism.
-Layout weight_layout(const Layout& read, std::span<const Mesh> meshes, const Shape& shape, int level);
-Layout state_layout(const Layout& weight, std::span<const Mesh> meshes, const Shape& shape, int level);
+/// The axes that `layout` leaves unused and over which its replicas share a state, ascending: the minor ones, so that
+/// neighbours share. Axes are taken whole.
+Axes axes_that_share(const Layout& layout, const Mesh& mesh, int group);
+
+/// `layout`, sharded over `more` axes: of the dims that an axis divides the first, else unevenly the dim of which there
+/// is most.
+Layout shard_over(const Layout& layout, const Axes& more, const Mesh& mesh, const Shape& shape);
+
+/// A parameter's and its states' layout. `type` is that of the whole parameter.
+Layout weight_layout(const Layout& read, std::span<const Mesh> meshes, const Type& type,
+                     const OptimizerParallel& options);
+Layout state_layout(const Layout& weight, std::span<const Mesh> meshes, const Type& type,
+                    const OptimizerParallel& options);
+
+/// In which layout the gradients of a parameter are accumulated: its state's from level 2 on, else that in which they
+/// come out.
+std::optional<Layout> accumulator_layout(const Layout& weight, std::span<const Mesh> meshes, const Type& type,
+                                         const OptimizerParallel& options);
 
 }  // namespace shardwright

@@ -9,6 +9,7 @@
 #include "shardwright/graph/op.h"
 #include "shardwright/plan/complete.h"
 #include "shardwright/plan/contradictions.h"
+#include "shardwright/plan/groups.h"
 #include "shardwright/plan/leaves.h"
 
 namespace shardwright {
@@ -71,7 +72,8 @@ std::vector<PlannedOperator> planned_operators(const Graph& graph, const Calls& 
 /// Leaves lie as their first forward user wants them, unless data have a layout of their own. States that no forward
 /// node reads are the optimizer's, and lie as their parameter does.
 std::map<ValueId, Layout> leaf_layouts(const Graph& graph, const Calls& calls, const Constraints& constraints,
-                                       const std::vector<Choice>& choices, int optimizer_parallel) {
+                                       const std::vector<Choice>& choices,
+                                       const OptimizerParallel& optimizer_parallel) {
   const std::vector<Reader> readers = first_forward_readers(graph);
   std::map<ValueId, Layout> out;
   for (const Node& node : graph.nodes) {
@@ -89,7 +91,7 @@ std::map<ValueId, Layout> leaf_layouts(const Graph& graph, const Calls& calls, c
       layout = stored(layouts.operands[reader.operand]);
     }
     if (node.op->kind == OpKind::parameter)
-      layout = weight_layout(layout, constraints.meshes, graph.value(v).type.shape, optimizer_parallel);
+      layout = weight_layout(layout, constraints.meshes, graph.value(v).type, optimizer_parallel);
     out.emplace_hint(out.end(), v, std::move(layout));
   }
   return out;
@@ -123,6 +125,17 @@ std::string fingerprint_of(const Graph& graph) {
 
 namespace {
 
+/// Throws: Error unless groups are of equal size.
+void check(const OptimizerParallel& options, int devices) {
+  if (options.level < 0 || options.level > 3)
+    throw error("optimizer parallel level {}: there are 0, 1, 2 and 3", options.level);
+  if (options.threshold < 0)
+    throw error("optimizer parallel threshold {}: should be bytes from 0 on", options.threshold);
+  if (options.group < 0 || (options.group > 0 && devices % options.group))
+    throw error("optimizer parallel group {}: should divide the {} devices; 0 is all replicas", options.group,
+                devices);
+}
+
 /// The plan before anything is chosen.
 Plan draft(const Graph& graph, const PlanRequest& request) {
   if (request.parallel == Parallel::stand_alone && request.devices > 1)
@@ -136,6 +149,7 @@ Plan draft(const Graph& graph, const PlanRequest& request) {
   plan.cluster = request.cluster.empty() ? fmt::format("cpu:{}", request.devices) : request.cluster;
   plan.parallel = name_of(request.parallel);
   plan.optimizer_parallel = request.optimizer_parallel;
+  check(request.optimizer_parallel, request.devices);
   if (request.parallel == Parallel::auto_parallel) plan.search = find_search(request.search).name;
   return plan;
 }
@@ -145,6 +159,25 @@ struct Decisions {
   Constraints constraints;  // with the meshes of the choices
   std::vector<Choice> choices;
 };
+
+/// `decided` on meshes whose axes are cut where groups of optimizer parallelism need it.
+Decisions with_groups(Decisions decided, const Graph& graph, const Calls& calls,
+                      const OptimizerParallel& options) {
+  if (options.level == 0 || options.group == 0) return decided;
+  std::vector<Layout> weights;
+  for (const auto& [v, layout] : leaf_layouts(graph, calls, decided.constraints, decided.choices, {}))
+    if (graph.node(graph.value(v).producer).op->kind == OpKind::parameter &&
+        graph.value(v).type.bytes() >= options.threshold)
+      weights.push_back(layout);
+  CutMeshes cut = cut_for_groups(decided.constraints.meshes, weights, options.group);
+  for (Choice& choice : decided.choices) choice.strategy = translate(choice.strategy, cut);
+  for (auto& [v, layout] : decided.constraints.layouts)
+    layout = translate(layout, cut.axes_of[at(layout.mesh)], layout.mesh);
+  for (auto& strategy : decided.constraints.strategies)
+    if (strategy) strategy = translate(*strategy, cut);
+  decided.constraints.meshes = std::move(cut.meshes);
+  return decided;
+}
 
 /// `plan` with what was decided.
 Plan with_decisions(Plan plan, const Graph& graph, const Calls& calls, const Decisions& decided,
@@ -158,7 +191,7 @@ Plan with_decisions(Plan plan, const Graph& graph, const Calls& calls, const Dec
 
 /// The same as applying the plan in names.
 PlannedGraph written(Graph graph, const Decisions& decided, const std::map<ValueId, Layout>& leaves,
-                     int optimizer_parallel) {
+                     const OptimizerParallel& optimizer_parallel) {
   PlannedGraph out{.graph = std::move(graph), .update_layouts = {}};
   out.graph.meshes = decided.constraints.meshes;
   for (std::size_t n = 0; n < out.graph.nodes.size(); ++n) {
@@ -206,6 +239,7 @@ Decisions search(const Graph& graph, const Calls& calls, const PlanRequest& requ
     problem.price = [&](const std::vector<Strategy>& strategies) {
       Decisions tried{.constraints = out.constraints, .choices = {}};
       for (const Strategy& s : strategies) tried.choices.push_back({s, {}});
+      tried = with_groups(std::move(tried), graph, calls, request.optimizer_parallel);
       const auto leaves =
           leaf_layouts(graph, calls, tried.constraints, tried.choices, request.optimizer_parallel);
       return request.price(written(graph, tried, leaves, request.optimizer_parallel), cluster);
@@ -239,7 +273,8 @@ struct Decided {
 
 Decided decide(const Graph& graph, const Calls& calls, const PlanRequest& request, Plan plan,
                const Cluster& cluster) {
-  Decisions decisions = search(graph, calls, request, cluster, plan);
+  Decisions decisions =
+      with_groups(search(graph, calls, request, cluster, plan), graph, calls, request.optimizer_parallel);
   auto leaves =
       leaf_layouts(graph, calls, decisions.constraints, decisions.choices, request.optimizer_parallel);
   plan = with_decisions(std::move(plan), graph, calls, decisions, leaves);

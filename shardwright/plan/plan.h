@@ -15,6 +15,7 @@
 #include "shardwright/cost/cluster.h"
 #include "shardwright/graph/graph.h"
 #include "shardwright/plan/annotations.h"
+#include "shardwright/plan/leaves.h"
 #include "shardwright/plan/problem.h"
 
 namespace shardwright {
@@ -56,7 +57,7 @@ struct Plan {
   std::vector<Mesh> meshes;
   std::vector<PlannedOperator> operators;      // forward operators
   std::map<std::string, std::string> layouts;  // of inputs, parameters, modules' states: how they lie
-  int optimizer_parallel = 0;                  // 1 state, 2 + gradients, 3 + weights sharded over replicas
+  OptimizerParallel optimizer_parallel;
 };
 
 /// A graph with a plan written onto it.
@@ -75,7 +76,7 @@ struct PlanRequest {
   std::string search = "recursive";
   SearchOptions options;
   Annotations annotations;
-  int optimizer_parallel = 0;
+  OptimizerParallel optimizer_parallel = {};
   /// Seconds of a step of the planned graph; for searches that price whole plans (simulate/estimate.h).
   std::function<double(const PlannedGraph&, const Cluster&)> price = {};
 };
@@ -100,7 +101,8 @@ PlannedGraph apply(const Plan& plan, Graph graph);
 
 /// Lays out the optimizer's states: as their parameter; from optimizer parallel level 1 on also sharded over its
 /// replicas.
-void shard_states(PlannedGraph& planned, const std::vector<Mesh>& meshes, int optimizer_parallel);
+void shard_states(PlannedGraph& planned, const std::vector<Mesh>& meshes,
+                  const OptimizerParallel& optimizer_parallel);
 
 /// JSON with the keys of commands.md. A plan of another format version is refused.
 std::string to_json(const Plan& plan);

@@ -157,7 +157,7 @@ Plan head_of(const Json& json) {
   for (const Mesh& mesh : plan.meshes)
     if (mesh.size() != plan.devices)
       throw error("{} has {} ranks but \"devices\" is {}", to_text(mesh), mesh.size(), plan.devices);
-  if (json.contains("zero")) plan.optimizer_parallel = integer_of(json.at("zero"), "zero", 0, 3);
+  plan.optimizer_parallel = optimizer_parallel_of(json);
   return plan;
 }
 
@@ -178,7 +178,11 @@ std::string to_json(const Plan& plan) {
   Json more = Json::array();
   for (std::size_t m = 1; m < plan.meshes.size(); ++m) more.push_back(mesh_json(plan.meshes[m]));
   if (!more.empty()) out["more_meshes"] = more;
-  out["zero"] = plan.optimizer_parallel;
+  out["zero"] = plan.optimizer_parallel.level;
+  if (plan.optimizer_parallel.level > 0) {
+    out["zero_threshold"] = plan.optimizer_parallel.threshold;
+    if (plan.optimizer_parallel.group > 0) out["zero_group"] = plan.optimizer_parallel.group;
+  }
   out["operators"] = Json::array();
   for (const PlannedOperator& op : plan.operators) out["operators"].push_back(operator_json(op));
   out["layouts"] = plan.layouts;

@@ -44,7 +44,8 @@ struct Surroundings {
 };
 
 /// Does the plan keep operand `i` where its strategy reads it, and for no other operator's sake?
-bool leaf_follows(const Graph& graph, NodeId id, std::size_t i, const Rule& rule, int level) {
+bool leaf_follows(const Graph& graph, NodeId id, std::size_t i, const Rule& rule,
+                  const OptimizerParallel& shared) {
   const Node& node = graph.node(id);
   const ValueId v = node.operands[i];
   const OpKind kind = graph.node(graph.value(v).producer).op->kind;
@@ -52,24 +53,24 @@ bool leaf_follows(const Graph& graph, NodeId id, std::size_t i, const Rule& rule
   const Reader reader = first_forward_reader(graph, v);
   if (reader.node != id || reader.operand != i) return false;
   Layout layout = stored(layouts_of(rule, *node.strategy).operands[i]);
-  if (kind == OpKind::parameter)
-    layout = weight_layout(layout, graph.meshes, graph.value(v).type.shape, level);
+  if (kind == OpKind::parameter) layout = weight_layout(layout, graph.meshes, graph.value(v).type, shared);
   return graph.value(v).layout == layout;
 }
 
-Surroundings surroundings_of(const Graph& graph, NodeId id, int level, const Cluster& cluster) {
+Surroundings surroundings_of(const Graph& graph, NodeId id, const OptimizerParallel& shared,
+                             const Cluster& cluster) {
   const Node& node = graph.node(id);
   Neighbourhood near = neighbourhood_of(graph, id);
   near.graph = on_few_axes(std::move(near.graph), many_axes);
   Redistributor redistributor = redistributor_for(near.graph, cluster);
   Surroundings out{std::move(near), rule_of(graph, node), {}, std::move(redistributor)};
   for (std::size_t i = 0; i < node.operands.size(); ++i)
-    out.leaf_follows.push_back(leaf_follows(graph, id, i, out.rule, level));
+    out.leaf_follows.push_back(leaf_follows(graph, id, i, out.rule, shared));
   return out;
 }
 
 /// The neighbourhood with `strategy` in place of the plan's, and what follows from it.
-Graph with_strategy(Surroundings& here, const Strategy& strategy, int level) {
+Graph with_strategy(Surroundings& here, const Strategy& strategy, const OptimizerParallel& shared) {
   Graph graph = here.near.graph;
   for (NodeId id : graph.node_ids())
     if (here.near.is_own[at(id.index)]) graph.node(id).strategy.reset();
@@ -81,13 +82,13 @@ Graph with_strategy(Surroundings& here, const Strategy& strategy, int level) {
     Value& leaf = graph.value(node.operands[i]);
     leaf.layout = stored(layouts.operands[i]);
     if (graph.node(leaf.producer).op->kind == OpKind::parameter)
-      leaf.layout = weight_layout(*leaf.layout, graph.meshes, leaf.type.shape, level);
+      leaf.layout = weight_layout(*leaf.layout, graph.meshes, leaf.type, shared);
   }
   std::map<ValueId, Layout> update_layouts;
   for (const Node& update : graph.nodes) {
     if (!update.op->optimizer) continue;
     const Value& weight = graph.value(update.operands[0]);
-    const Layout state = state_layout(*weight.layout, graph.meshes, weight.type.shape, level);
+    const Layout state = state_layout(*weight.layout, graph.meshes, weight.type, shared);
     for (std::size_t i = 0; i < update.op->optimizer->states.size(); ++i)
       graph.value(update.operands[2 + i]).layout = state;
     update_layouts[update.operands[0]] = state;
@@ -103,8 +104,9 @@ std::string spoken_name(const Graph& graph, ValueId v) {
                                    : "the gradient of " + graph.value(value.gradient_of.back()).name;
 }
 
-Candidate priced(Surroundings& here, const Strategy& strategy, int level, const Cluster& cluster) {
-  const Graph graph = with_strategy(here, strategy, level);
+Candidate priced(Surroundings& here, const Strategy& strategy, const OptimizerParallel& shared,
+                 const Cluster& cluster) {
+  const Graph graph = with_strategy(here, strategy, shared);
   Candidate out{.strategy = strategy, .cost = {}};
   double most_reduced = 0, most_moved = 0;
   for (const CostItem& item : cost_items(graph, here.redistributor, cluster)) {
@@ -157,8 +159,8 @@ Explainer::Explainer(const Graph& graph, Plan plan)
 Explanation Explainer::explain(std::string_view name, std::size_t most) {
   const PlannedOperator& planned = operator_called(plan_, name);
   const NodeId id = graph_.value(graph_.find(planned.name)).producer;
-  const int level = plan_.optimizer_parallel;
-  Surroundings here = surroundings_of(graph_, id, level, cluster_);
+  const OptimizerParallel& shared = plan_.optimizer_parallel;
+  Surroundings here = surroundings_of(graph_, id, shared, cluster_);
   const Strategy choice = *here.near.graph.node(here.near.node).strategy;
   const Strategy by_batch = batch_strategy(graph_, graph_.node(id), is_batch_, here.meshes()[0]);
 
@@ -169,7 +171,7 @@ Explanation Explainer::explain(std::string_view name, std::size_t most) {
                   .overlap = cluster_.overlap};
   Candidates candidates = candidates_of(here.rule, here.meshes(), choice,
                                         here.has_many_axes() ? most_priced_on_many_axes : most_priced);
-  for (const Strategy& s : candidates.strategies) out.candidates.push_back(priced(here, s, level, cluster_));
+  for (const Strategy& s : candidates.strategies) out.candidates.push_back(priced(here, s, shared, cluster_));
   std::ranges::stable_sort(out.candidates, {}, [&](const Candidate& c) {
     return std::tuple(rounded(c.cost.seconds()), c.strategy != choice, c.cost.bytes());
   });

@@ -176,12 +176,6 @@ TEST(Config, tells_what_is_not_active_yet) {
       {"parallel: {strategy_ckpt_save_file: s.ckpt}", {"strategy_ckpt_save_file"}},
       {"parallel: {strategy_ckpt_save_file: ''}", {}},
       {"parallel: {strategy_ckpt_config: {load_file: s.json, only_trainable_params: False}}", {"load_file"}},
-      {"parallel: {enable_parallel_optimizer: True, parallel_optimizer_config: "
-       "{parallel_optimizer_threshold: 64}}",
-       {"parallel_optimizer_threshold"}},
-      {"parallel: {enable_parallel_optimizer: False, parallel_optimizer_config: "
-       "{parallel_optimizer_threshold: 64}}",
-       {}},
       // A search finds what else would have to be annotated.
       {"parallel: {parallel_mode: 2}\nparallel_config: {model_parallel: 4, use_seq_parallel: True}", {}},
       {"parallel: {parallel_mode: 1}\nparallel_config: {model_parallel: 4, use_seq_parallel: True}",
@@ -203,6 +197,24 @@ TEST(Config, levels_of_optimizer_parallelism) {
             2);
   EXPECT_EQ(level("{}", "parallel_config: {optimizer_shard: True}"), 1);
   EXPECT_EQ(level("{enable_parallel_optimizer: False}", "parallel_config: {optimizer_shard: True}"), 0);
+}
+
+// The threshold of these files is in KiB; -1 is what there is without the key.
+TEST(Config, threshold_and_group_of_optimizer_parallelism) {
+  const auto flag = [](const char* settings) {
+    return given(fmt::format("parallel: {{parallel_mode: 0, enable_parallel_optimizer: True, "
+                             "parallel_optimizer_config: {}}}\n",
+                             settings),
+                 {{"--devices", "8"}})
+        .text("--optimizer-parallel");
+  };
+  EXPECT_EQ(flag("{parallel_optimizer_threshold: 64}"), "1:threshold=65536");
+  EXPECT_EQ(flag("{parallel_optimizer_threshold: 0, optimizer_weight_shard_size: 2}"),
+            "1:threshold=0,group=2");
+  EXPECT_EQ(flag("{optimizer_level: level3, optimizer_weight_shard_size: 4}"), "3:group=4");
+  EXPECT_EQ(flag("{optimizer_weight_shard_size: -1}"), "1");
+  EXPECT_THROW(flag("{parallel_optimizer_threshold: -2}"), Error);
+  EXPECT_THROW(flag("{optimizer_weight_shard_size: 0}"), Error);
 }
 
 TEST(Config, of_the_examples_is_read_whole) {

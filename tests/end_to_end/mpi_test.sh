@@ -22,7 +22,7 @@ same_losses() {
   local n=$1 plan=$scratch/plan.json words
   cat >"$scratch/annotations.json" <<<"{\"dense1.matmul\": {\"in\": [[2, $((n / 2))], [$((n / 2)), 1]]},
     \"dense3.matmul\": {\"in\": [[1, $n], [$n, 1]]}}"
-  local plan_words="--annotate $scratch/annotations.json --optimizer-parallel 3"
+  local plan_words="--annotate $scratch/annotations.json --optimizer-parallel 3:threshold=0"
   # shellcheck disable=SC2086 # words
   "$program" plan ffn --devices "$n" $plan_words -o "$plan" >"$scratch/out"
   for words in "--devices $n $plan_words" "--plan $plan"; do

@@ -88,8 +88,9 @@ TEST_P(References, optimizer_parallel_agrees_with_one_device) {
     for (int level : {1, 2, 3}) {
       SCOPED_TRACE(fmt::format("level {} on {} devices", level, devices));
       expect_same(
-          run_planned(r(), DType::f32,
-                      {.devices = devices, .parallel = Parallel::data_parallel, .optimizer_parallel = level}),
+          run_planned(
+              r(), DType::f32,
+              {.devices = devices, .parallel = Parallel::data_parallel, .optimizer_parallel = {level, 0}}),
           want, 1e-4, r().weight_tolerance);
     }
 }
@@ -106,7 +107,7 @@ TEST_P(ReferencesOfSeeds, annotations_agree_with_one_device) {
       expect_same(
           run_planned(
               r(), DType::f32,
-              {.devices = 8, .parallel = mode, .annotations = annotations, .optimizer_parallel = level}),
+              {.devices = 8, .parallel = mode, .annotations = annotations, .optimizer_parallel = {level, 0}}),
           want, 1e-4, r().weight_tolerance);
     }
 }

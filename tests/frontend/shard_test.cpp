@@ -250,7 +250,7 @@ TEST(Shard, random_layouts_are_kept_and_keep_the_losses) {
         with({.in = {random("in")},
               .out = {random("out")},
               .parameters = {{"dense1.weight", random("w1")}, {"dense2.weight", random("w2")}}});
-    const TrainOptions options{.devices = 8, .optimizer_parallel = static_cast<int>(seed % 3)};
+    const TrainOptions options{.devices = 8, .optimizer_parallel = {static_cast<int>(seed % 3), 0}};
     const PlannedNetwork network = planned(body, options);
     EXPECT_EQ(lowered_layout(network, "region.in0"), want["in"]);
     EXPECT_EQ(lowered_layout(network, "region.out0"), want["out"]);

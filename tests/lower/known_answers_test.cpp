@@ -30,7 +30,7 @@ Program program_of(const Case& c) {
   for (const Node& node : t.graph.nodes) {
     if (!node.op->optimizer || c.optimizer_parallel == 0) continue;
     Value& weight = t.graph.value(node.operands[0]);
-    const Layout sharded = shard_over_replicas(*weight.layout, c.split.mesh, weight.type.shape);
+    const Layout sharded = state_layout(*weight.layout, {{c.split.mesh}}, weight.type, {1, 0});
     for (std::size_t i = 0; i < node.op->optimizer->states.size(); ++i)
       t.graph.value(node.operands[2 + i]).layout = sharded;
     if (c.optimizer_parallel >= 3) weight.layout = sharded;

@@ -44,7 +44,7 @@ TEST(AssignBuffers, keeps_every_value_until_its_last_read) {
                                 .devices = c.devices,
                                 .parallel = c.devices == 1 ? Parallel::stand_alone : Parallel::auto_parallel,
                                 .annotations = parse_annotations(c.annotations, "test"),
-                                .optimizer_parallel = level});
+                                .optimizer_parallel = {level, 0}});
         expect_sound(compile(m.graph, plan),
                      fmt::format("{} {} on {} level {}", c.model, optimizer, c.devices, level));
       }
@@ -206,7 +206,7 @@ TEST(StartTransfers, many_start_early_in_the_networks) {
       const Program p = compile(m.graph, make_plan(m.graph, {.model = model,
                                                              .devices = 4,
                                                              .parallel = Parallel::data_parallel,
-                                                             .optimizer_parallel = level}));
+                                                             .optimizer_parallel = {level, 0}}));
       int steps = 0, early = 0;
       for (const Fusion& f : fusions_of(p.graph)) {
         if (p.graph.node(f.begin).op->kind != OpKind::step) continue;

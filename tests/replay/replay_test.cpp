@@ -29,9 +29,9 @@ struct Case {
 const std::vector<Case> cases{
     {"ffn_dp2", "ffn --devices 2 --parallel data_parallel"},
     {"ffn_dp4_adam_state",
-     "ffn --devices 4 --parallel data_parallel --optimizer adam --optimizer-parallel 1"},
+     "ffn --devices 4 --parallel data_parallel --optimizer adam --optimizer-parallel 1:threshold=0"},
     {"ffn_dp8_adam_weights",
-     "ffn --devices 8 --parallel data_parallel --optimizer adam --optimizer-parallel 3"},
+     "ffn --devices 8 --parallel data_parallel --optimizer adam --optimizer-parallel 3:threshold=0"},
     {"ffn_auto4", "ffn --devices 4"},
     {"ffn_propagation4", "ffn --devices 4 --search propagation"},
     {"ffn_auto8_wide", "ffn:batch=8,widths=784-4096-4096-10 --devices 8"},
@@ -44,10 +44,10 @@ const std::vector<Case> cases{
     {"three_layer_layouts8", "three_layer --devices 8 --annotate examples/annotations/layouts.json"},
     {"three_layer_layouts8_adam_state",
      "three_layer --devices 8 --annotate examples/annotations/layouts.json --optimizer adam "
-     "--optimizer-parallel 1"},
+     "--optimizer-parallel 1:threshold=0"},
     {"three_layer_layouts8_adam_weights",
      "three_layer --devices 8 --annotate examples/annotations/layouts.json --optimizer adam "
-     "--optimizer-parallel 3"},
+     "--optimizer-parallel 3:threshold=0"},
     {"three_layer_seed001",
      "three_layer --devices 8 --parallel semi_auto_parallel --annotate "
      "examples/annotations/three_layer_seed001.json"},
@@ -60,7 +60,8 @@ const std::vector<Case> cases{
     {"dense_matmul_reid4", "dense_matmul:form=reid --devices 4"},
     {"dense_matmul_dlrm4", "dense_matmul:form=dlrm --devices 4"},
     {"dense_matmul_transformer4", "dense_matmul:form=transformer --devices 4"},
-    {"dense_matmul_transformer4_weights", "dense_matmul:form=transformer --devices 4 --optimizer-parallel 3"},
+    {"dense_matmul_transformer4_weights",
+     "dense_matmul:form=transformer --devices 4 --optimizer-parallel 3:threshold=0"},
     {"00_first_steps", ""},
     {"01_ffn_propagation", ""},
     {"02_three_layer_mae", ""},

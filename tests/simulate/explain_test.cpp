@@ -43,7 +43,7 @@ Step step_of(const Case& c) {
   Plan plan = make_plan(model.graph, {.model = c.model,
                                       .devices = c.devices,
                                       .annotations = annotations,
-                                      .optimizer_parallel = c.optimizer_parallel});
+                                      .optimizer_parallel = {c.optimizer_parallel, 0}});
   return {std::move(model.graph), std::move(plan)};
 }
 
@@ -70,8 +70,8 @@ Plan changed(const Step& step, const Explanation& explanation, const Strategy& s
     const OpKind kind = step.graph.node(operand.producer).op->kind;
     if (kind == OpKind::compute || first_forward_reader(step.graph, node.operands[i]).node != id) continue;
     Layout layout = layouts.operands[i];
-    if (kind == OpKind::parameter && plan.optimizer_parallel == 3)
-      layout = shard_over_replicas(layout, plan.meshes[at(layout.mesh)], operand.type.shape);
+    if (kind == OpKind::parameter)
+      layout = weight_layout(layout, plan.meshes, operand.type, plan.optimizer_parallel);
     if (operand.name != "input" || plan.layouts.at("input") == "[dp, -]")
       plan.layouts[operand.name] = to_text(layout, plan.meshes[at(layout.mesh)]);
   }
