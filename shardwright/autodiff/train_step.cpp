@@ -7,6 +7,7 @@
 #include "shardwright/graph/builder.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/ops/calls.h"
+#include "shardwright/ops/clip_norm.h"
 
 namespace shardwright {
 
@@ -20,6 +21,17 @@ ValueId existing_step_count(const Graph& graph) {
     if (node.op->kind == OpKind::state && graph.value(node.results.front()).name == counting_state)
       return node.results.front();
   return {};
+}
+
+/// By parameter.
+std::map<ValueId, ValueId> with_clipped_norm(Builder& builder, std::map<ValueId, ValueId> gradients,
+                                             double most) {
+  std::vector<ValueId> all;
+  for (const auto& [parameter, gradient] : gradients) all.push_back(gradient);
+  all = clipped(builder, std::move(all), most);
+  auto next = all.begin();
+  for (auto& [parameter, gradient] : gradients) gradient = *next++;
+  return gradients;
 }
 
 }  // namespace
@@ -46,12 +58,13 @@ void add_train_step(Graph& graph, ValueId loss, const OptimizerChoice& optimizer
   graph.nodes.reserve(4 * graph.nodes.size());  // about what it will be
   graph.values.reserve(5 * graph.values.size());
   Builder builder(graph);
-  const std::map<ValueId, ValueId> gradients = add_backward(builder, loss);
+  std::map<ValueId, ValueId> gradients = add_backward(builder, loss);
   if (gradients.empty()) throw error("the loss %{} depends on no parameter", graph.value(loss).name);
 
   builder.set_phase(Phase::update);
   const ValueId count = op.optimizer->counts_steps ? step_count(builder) : existing_step_count(graph);
   if (count.is_valid()) graph.updates.push_back({count, shifted(builder, count, 1)});
+  if (optimizer.clip_norm > 0) gradients = with_clipped_norm(builder, gradients, optimizer.clip_norm);
   for (const auto& [parameter, gradient] : gradients) {
     const std::string name = graph.value(parameter).name;
     const Type type = graph.value(parameter).type;

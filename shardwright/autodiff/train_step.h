@@ -14,6 +14,7 @@ namespace shardwright {
 struct OptimizerChoice {
   std::string name = "sgd";
   Attributes attributes{{"rate", 0.01}};
+  double clip_norm = 0;  // above 0: gradients are scaled so that their norm all together is at most this
 };
 
 /// The optimizer operator called `name`. Throws: Error that lists them.

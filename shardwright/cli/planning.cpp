@@ -72,6 +72,7 @@ std::vector<Flag> optimizer_flags() {
           {"--beta1", "X", "of adam and adamw (default 0.9)", ""},
           {"--beta2", "X", "of adam and adamw (default 0.999)", ""},
           {"--epsilon", "X", "of adam and adamw (default 1e-8)", ""},
+          {"--clip-norm", "X", "scale gradients so that their norm all together is at most X", ""},
           {"--loss", "NAME", "cross_entropy, mean_squared_error or mean_absolute_error", ""}};
 }
 
@@ -125,6 +126,9 @@ OptimizerChoice optimizer_of(const Arguments& arguments) {
       throw error("{} {}: should be below 1", flag, arguments.text(flag));
     out.attributes.set(attribute, at_least_0(flag, 0));
   }
+  if (arguments.has("--clip-norm")) out.clip_norm = arguments.number("--clip-norm", 0);
+  if (arguments.has("--clip-norm") && out.clip_norm <= 0)
+    throw error("--clip-norm {}: should be a number above 0", arguments.text("--clip-norm"));
   return out;
 }
 

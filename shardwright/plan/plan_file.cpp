@@ -61,6 +61,7 @@ Mesh mesh_of(const Json& json, const char* key) {
 
 Json optimizer_json(const OptimizerChoice& optimizer) {
   Json out{{"name", optimizer.name}};
+  if (optimizer.clip_norm > 0) out["clip_norm"] = optimizer.clip_norm;
   for (const auto& [name, value] : optimizer.attributes)
     std::visit([&, key = name](const auto& v) { out[key] = v; }, value);
   return out;
@@ -69,9 +70,11 @@ Json optimizer_json(const OptimizerChoice& optimizer) {
 OptimizerChoice optimizer_of(const Json& json) {
   if (!json.is_object()) throw kind_error("optimizer", "an object with a name and settings", json);
   OptimizerChoice out{.name = text_or(json, "name", "sgd")};
+  out.clip_norm = member_or(json, "clip_norm", "a number", 0.0);
+  if (out.clip_norm < 0) throw kind_error("clip_norm", "a number from 0 on", json.at("clip_norm"));
   const std::vector<std::string>& settings = optimizer_called(out.name).attributes;
   for (const auto& [name, value] : json.items()) {
-    if (name == "name") continue;
+    if (name == "name" || name == "clip_norm") continue;
     if (std::find(settings.begin(), settings.end(), name) == settings.end())
       throw error("\"{}\" is no setting of optimizer {}", name, out.name);
     out.attributes.set(name, member_or(json, name.c_str(), "a number", 0.0));
@@ -135,6 +138,20 @@ PlannedOperator operator_of(const Json& json) {
     throw with_context(e, op.name);
   }
   return op;
+}
+
+/// Without a threshold every parameter is large enough: so were plans made before there was one.
+OptimizerParallel optimizer_parallel_of(const Json& json) {
+  OptimizerParallel out;
+  if (json.contains("zero")) out.level = integer_of(json.at("zero"), "zero", 0, 3);
+  if (out.level > 0) out.threshold = 0;
+  if (json.contains("zero_threshold")) {
+    out.threshold = member_or(json, "zero_threshold", "bytes", std::int64_t{0});
+    if (out.threshold < 0) throw kind_error("zero_threshold", "bytes from 0 on", json.at("zero_threshold"));
+  }
+  if (json.contains("zero_group"))
+    out.group = integer_of(json.at("zero_group"), "zero_group", 0, most_devices);
+  return out;
 }
 
 /// All of the plan but its operators and layouts.

@@ -1,0 +1,90 @@
+// Optimizer parallelism and clipping by the global norm change no loss: every level, with tensors that no axis divides,
+// in groups and beside tensor parallelism. In shardwright_tests devices are threads, in mpi_tests processes.
+
+#include <gtest/gtest.h>
+
+#include "tests/support/on_each_rank.h"
+#include "tests/support/training_run.h"
+
+namespace shardwright {
+namespace {
+
+using testing::TrainingRun;
+
+struct Case {
+  std::string name;
+  OptimizerChoice optimizer;
+};
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+class SharedStates : public ::testing::TestWithParam<Case> {
+ protected:
+  /// Layers of 13, 11, 7 and 5: a bias of 5 over 8 devices leaves some of them nothing.
+  TrainingRun run() const {
+    return {.model = "ffn:widths=13-11-7-5,batch=24",
+            .file = {},
+            .optimizer = GetParam().optimizer,
+            .precision = DType::f64,
+            .steps = 4};
+  }
+};
+
+constexpr testing::Tolerance digits{.losses = 1e-9, .weights = 1e-8};
+
+TEST_P(SharedStates, of_dims_that_no_axis_divides_give_the_losses_of_one_device) {
+  const auto alone = testing::run_alone(run());
+  for (int devices : {2, 3, 4, 6, 8})
+    for (int level : {1, 2, 3}) {
+      if (devices > most_ranks()) continue;
+      SCOPED_TRACE(fmt::format("level {} on {} devices", level, devices));
+      testing::expect_same(testing::run_planned(run(), {.devices = devices,
+                                                        .parallel = Parallel::data_parallel,
+                                                        .optimizer_parallel = {level, 0}}),
+                           alone, digits);
+    }
+}
+
+TEST_P(SharedStates, of_groups_give_the_losses_of_one_device) {
+  const auto alone = testing::run_alone(run());
+  for (int group : {2, 4})
+    for (int level : {1, 3}) {
+      if (most_ranks() < 8) continue;
+      SCOPED_TRACE(fmt::format("level {}, groups of {}", level, group));
+      testing::expect_same(testing::run_planned(run(), {.devices = 8,
+                                                        .parallel = Parallel::data_parallel,
+                                                        .optimizer_parallel = {level, 0, group}}),
+                           alone, digits);
+    }
+}
+
+const Attributes slow{{"rate", 0.05}};
+
+INSTANTIATE_TEST_SUITE_P(EndToEnd, SharedStates,
+                         ::testing::Values(Case{"sgd", {"sgd", slow}}, Case{"momentum", {"momentum", slow}},
+                                           Case{"adam", {"adam", slow}}, Case{"adamw", {"adamw", slow}},
+                                           Case{"sgd_clipped", {"sgd", slow, 0.1}},
+                                           Case{"adamw_clipped", {"adamw", slow, 0.1}}),
+                         [](const auto& tested) { return tested.param.name; });
+
+/// Weights that are split by a plan are shared further over what replicas they have.
+TEST(EndToEndSharedStates, beside_tensor_parallelism_give_the_losses_of_one_device) {
+  if (most_ranks() < 8) GTEST_SKIP() << "needs 8 ranks, there are " << most_ranks();
+  const TrainingRun run{.model = "ffn:widths=20-12-10-6,batch=24",
+                        .file = {},
+                        .optimizer = {"adam", slow, 0.2},
+                        .precision = DType::f64,
+                        .steps = 4};
+  const Annotations split = parse_annotations(
+      R"({"dense1.matmul": {"in": [[4, 1], [1, 2]]}, "dense2.matmul": {"in": [[4, 2], [2, 1]]}})", "test");
+  const auto alone = testing::run_alone(run);
+  for (const OptimizerParallel& options :
+       std::vector<OptimizerParallel>{{1, 0}, {3, 0}, {1, 0, 2}, {3, 0, 2}, {1, 500}}) {
+    SCOPED_TRACE(fmt::format("level {}, group {}", options.level, options.group));
+    testing::expect_same(
+        testing::run_planned(run, {.devices = 8, .annotations = split, .optimizer_parallel = options}), alone,
+        digits);
+  }
+}
+
+}  // namespace
+}  // namespace shardwright
