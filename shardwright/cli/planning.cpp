@@ -10,6 +10,7 @@
 #include "shardwright/cost/cluster.h"
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/graph/op.h"
+#include "shardwright/plan/annotation_patterns.h"
 
 namespace shardwright {
 namespace {
@@ -204,7 +205,7 @@ Plan loaded_plan(const Arguments& arguments, const Model& model, const Graph& gr
 Annotations annotations_of(const Arguments& arguments, const Model& model, Parallel mode) {
   Annotations out = model.annotations;
   if (arguments.has("--annotate")) {
-    const Annotations of_file = load_annotations(arguments.text("--annotate"));
+    const Annotations of_file = without_patterns(load_annotations(arguments.text("--annotate")), model.graph);
     if (!of_file.nodes.empty() && mode == Parallel::data_parallel)
       throw error("--annotate {} and --parallel data_parallel exclude each other; use semi_auto_parallel",
                   arguments.text("--annotate"));

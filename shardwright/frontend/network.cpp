@@ -1,6 +1,7 @@
 #include "shardwright/frontend/network.h"
 
 #include "shardwright/frontend/memory_limit.h"
+#include "shardwright/plan/annotation_patterns.h"
 
 namespace shardwright {
 namespace {
@@ -55,7 +56,8 @@ PlannedNetwork plan_network(const ForwardFunction& forward, const InputTypes& in
                       .price = price_within(options.search_options.memory_cap)};
   request.parallel = options.devices == 1 ? Parallel::stand_alone : options.parallel;
   if (!options.annotation_file.empty())
-    request.annotations = merged(std::move(request.annotations), load_annotations(options.annotation_file));
+    request.annotations = merged(std::move(request.annotations),
+                                 without_patterns(load_annotations(options.annotation_file), graph));
   if (!options.dataset_strategy.empty()) set_dataset_strategy(request.annotations, options.dataset_strategy);
   if (!options.dataset_layouts.empty())
     request.annotations.dataset = annotation_of("dataset", options.dataset_layouts);

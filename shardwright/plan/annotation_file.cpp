@@ -86,7 +86,14 @@ std::optional<Mesh> device_matrix_of(const Json& json) {
   return mesh;
 }
 
-Annotation annotation_of(const Json& json, const std::vector<std::string>& keys) {
+bool uses_axes(const Annotation& annotation) {
+  const auto is_by_axes = [](const TensorSplit& s) { return s.is_by_axes; };
+  return std::ranges::any_of(annotation.in, is_by_axes) || std::ranges::any_of(annotation.out, is_by_axes);
+}
+
+/// `matrix` is that of the file, for axis names where an entry has none of its own.
+Annotation annotation_of(const Json& json, const std::vector<std::string>& keys,
+                         const std::optional<Mesh>& matrix) {
   if (!json.is_object()) throw error("should be an object with \"in\", not {}", short_text(json));
   Annotation out;
   for (const auto& [key, value] : json.items()) {
@@ -98,6 +105,7 @@ Annotation annotation_of(const Json& json, const std::vector<std::string>& keys)
       throw error("\"stage\" {}: pipeline stages are not available yet; leave it out", short_text(value));
   }
   out.device_matrix = device_matrix_of(json);
+  if (!out.device_matrix && uses_axes(out)) out.device_matrix = matrix;
   if (out.in.empty() && out.out.empty() && (json.empty() || out.device_matrix))
     throw error("needs \"in\", or \"out\" if it is a parameter");
   check_one_kind(out);
@@ -110,16 +118,18 @@ Annotations parse_annotations(std::string_view text, std::string_view where) try
   Annotations out;
   const Json json = parse_json(text);
   if (!json.is_object()) throw error("should be an object of node names");
+  const std::optional<Mesh> matrix = device_matrix_of(json);
   for (const auto& [name, value] : json.items()) {
+    if (name == "device_matrix" || name == "names") continue;
     try {
       if (name == "dataset" && value.is_string())
         set_dataset_strategy(out, value);
       else if (name == "dataset" && value.is_array())
-        out.dataset = annotation_of(Json{{"in", value}}, {"in"});
+        out.dataset = annotation_of(Json{{"in", value}}, {"in"}, matrix);
       else if (name == "dataset")
-        out.dataset = annotation_of(value, {"in", "device_matrix", "names"});
+        out.dataset = annotation_of(value, {"in", "device_matrix", "names"}, matrix);
       else
-        out.nodes[name] = annotation_of(value, {"in", "out", "device_matrix", "names", "stage"});
+        out.nodes[name] = annotation_of(value, {"in", "out", "device_matrix", "names", "stage"}, matrix);
     } catch (const Error& e) {
       throw with_context(e, name);
     }

@@ -33,6 +33,16 @@ struct DecoderOptions {
   bool query_layer = false;  // the last layer asks with learned queries, one a position, instead of its own x
 };
 
+/// How a decoder is split over devices, as tensor parallelism is known: the batch over `data` devices; heads, the inner
+/// features of the feed-forward networks and the vocabulary over `tensor` devices.
+struct DecoderSplit {
+  int data = 1;
+  int tensor = 1;
+  bool sequence =
+      false;  // norms and sums between the networks by sequence over the `tensor` devices, which else
+              // repeat them: an all_reduce becomes a reduce_scatter and an all_gather
+};
+
 /// Modules NAME.norm1, NAME.attention, NAME.norm2 and NAME.ffn, operators NAME.add1 and NAME.add2.
 /// Shapes: [batch, sequence, hidden] -> the same
 struct DecoderLayer {
@@ -59,6 +69,9 @@ struct DecoderLayer {
 struct Decoder {
   /// Throws: Error where sizes do not fit each other.
   explicit Decoder(const DecoderOptions& options);
+
+  /// Annotates its operators. They are checked against sizes and devices when the network is planned.
+  void shard(const DecoderSplit& split);
 
   /// Shapes: tokens [batch, sequence] -> scores [batch, sequence, vocabulary]
   Traced operator()(Traced tokens) const;

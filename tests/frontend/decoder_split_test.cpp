@@ -1,0 +1,138 @@
+// Tensor and sequence parallelism of decoders, asked for with one call or by patterns in a file: the collectives that
+// design.md knows, and the losses of one device.
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "shardwright/autodiff/train_step.h"
+#include "shardwright/frontend/modules.h"
+#include "shardwright/graph/op.h"
+#include "shardwright/passes/compile.h"
+#include "shardwright/plan/annotation_patterns.h"
+#include "tests/support/training_run.h"
+
+namespace shardwright {
+namespace {
+
+using Counts = std::map<std::string, int>;
+
+const DecoderOptions small{
+    .layers = 2, .hidden = 32, .heads = 8, .kv_heads = 8, .ffn = 48, .vocabulary = 64, .sequence = 16};
+const std::string llama = "llama:layers=2,hidden=32,heads=8,ffn=48,vocab=64,seq=16,batch=8";
+const std::string gpt = "gpt:layers=2,hidden=32,heads=8,ffn=48,vocab=64,seq=16,batch=8";
+
+DecoderOptions as_gpt(DecoderOptions o) {
+  o.positions = Positions::learned;
+  o.activation = Activation::gelu;
+  o.layer_norm = o.qkv_bias = o.bias = o.tied_head = true;
+  return o;
+}
+
+/// What the module's annotations are: the model of that name has the same operators.
+Annotations annotations_of(const DecoderOptions& options, const DecoderSplit& split) {
+  Decoder decoder(options);
+  decoder.shard(split);
+  Trace trace;
+  decoder(trace.input("input", {DType::i32, {8, options.sequence}}));
+  return trace.annotations();
+}
+
+Program program_of(const std::string& name, int devices, const Annotations& annotations) {
+  Model model = build_model(name);
+  add_train_step(model.graph, model.loss, {.name = "adam", .attributes = {{"rate", 0.01}}});
+  return compile(
+      model.graph,
+      make_plan(model.graph,
+                {.model = name, .devices = devices, .search = "propagation", .annotations = annotations}));
+}
+
+Counts collectives(const Program& p, Phase phase) {
+  Counts out;
+  for (const Node& node : p.graph.nodes)
+    if (node.phase == phase && node.op->step && !is_local(*node.op->step))
+      ++out[std::string(name_of(*node.op->step))];
+  return out;
+}
+
+// The embedding, and per layer behind the attention and behind the network; the cross entropy reduces its largest and
+// its two sums.
+TEST(DecoderSplit, reduces_behind_every_network) {
+  const Program p = program_of(llama, 4, annotations_of(small, {.tensor = 4}));
+  EXPECT_EQ(collectives(p, Phase::forward), (Counts{{"all_reduce", 7}}));
+  EXPECT_EQ(collectives(p, Phase::backward), (Counts{{"all_reduce", 5}}));
+  EXPECT_EQ(collectives(p, Phase::update), Counts{});
+}
+
+TEST(DecoderSplit, by_sequence_scatters_and_gathers_instead) {
+  const Program p = program_of(llama, 4, annotations_of(small, {.tensor = 4, .sequence = true}));
+  EXPECT_EQ(collectives(p, Phase::forward),
+            (Counts{{"all_reduce", 2}, {"all_gather", 5}, {"reduce_scatter", 5}}));
+  EXPECT_EQ(collectives(p, Phase::backward), (Counts{{"all_gather", 5}, {"reduce_scatter", 5}}));
+}
+
+TEST(DecoderSplit, by_sequence_holds_parts_of_what_is_between_the_networks) {
+  const Program p = program_of(llama, 8, annotations_of(small, {.data = 2, .tensor = 4, .sequence = true}));
+  for (const char* name : {"layers.0.norm1", "layers.0.add1", "layers.1.add2", "norm"}) {
+    const Value& v = p.graph.value(p.graph.find(name));
+    EXPECT_EQ(v.type.shape, (Shape{4, 4, 32})) << name;
+    EXPECT_EQ(v.global_shape, (Shape{8, 16, 32})) << name;
+  }
+}
+
+struct Case {
+  std::string name;
+  std::string model;
+  DecoderOptions options;
+  DecoderSplit split;
+};
+
+class SplitDecoders : public ::testing::TestWithParam<Case> {};
+
+TEST_P(SplitDecoders, have_the_losses_of_one_device) {
+  const testing::TrainingRun run{.model = GetParam().model,
+                                 .file = {},
+                                 .optimizer = {"adam", {{"rate", 0.003}}},
+                                 .precision = DType::f64,
+                                 .steps = 4};
+  const DecoderSplit& split = GetParam().split;
+  const auto alone = testing::run_alone(run);
+  for (const char* search : {"propagation", "recursive"}) {
+    SCOPED_TRACE(search);
+    testing::expect_same(
+        testing::run_planned(run, {.devices = split.data * split.tensor,
+                                   .search = search,
+                                   .annotations = annotations_of(GetParam().options, split)}),
+        alone, {.losses = 1e-9, .weights = 1e-7});
+  }
+}
+
+DecoderOptions with_few_keys(DecoderOptions o) {
+  o.kv_heads = 2;
+  return o;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    EndToEnd, SplitDecoders,
+    ::testing::Values(Case{"llama_tensor", llama, small, {.data = 2, .tensor = 4}},
+                      Case{"llama_sequence", llama, small, {.data = 2, .tensor = 4, .sequence = true}},
+                      Case{"llama_few_keys",
+                           llama + ",kv_heads=2",
+                           with_few_keys(small),
+                           {.data = 1, .tensor = 4, .sequence = true}},
+                      Case{"gpt_sequence", gpt, as_gpt(small), {.data = 2, .tensor = 2, .sequence = true}}),
+    [](const auto& tested) { return tested.param.name; });
+
+TEST(DecoderSplit, is_the_same_by_patterns_in_a_file) {
+  const Annotations of_file = load_annotations("examples/annotations/llama_sequence_parallel.json");
+  const Model model = build_model(llama);
+  const Annotations named = without_patterns(of_file, model.graph);
+  const Annotations of_module = annotations_of(small, {.data = 2, .tensor = 4, .sequence = true});
+  EXPECT_EQ(named.nodes.size(), of_module.nodes.size());
+  for (const Phase phase : {Phase::forward, Phase::backward, Phase::update})
+    EXPECT_EQ(collectives(program_of(llama, 8, named), phase),
+              collectives(program_of(llama, 8, of_module), phase));
+}
+
+}  // namespace
+}  // namespace shardwright
