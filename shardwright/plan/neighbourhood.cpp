@@ -82,6 +82,21 @@ class Extraction {
         is_touched_[at(node.operands[i].index)] = true;
       touch(node.results);
     }
+    touch_beside_updates();
+  }
+
+  /// What the update computes of these gradients (clipping).
+  void touch_beside_updates() {
+    for (NodeId id : graph_.node_ids()) {
+      const Node& node = graph_.node(id);
+      if (node.phase != Phase::update || node.op->kind != OpKind::compute || node.op->optimizer) continue;
+      const bool reads_gradient = std::any_of(node.operands.begin(), node.operands.end(), [&](ValueId v) {
+        return touches(v) && !graph_.value(v).gradient_of.empty();
+      });
+      if (!reads_gradient) continue;
+      is_own_[at(id.index)] = true;
+      touch(node.results);
+    }
   }
 
   bool is_near(const Node& node) const {

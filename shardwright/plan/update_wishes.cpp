@@ -15,7 +15,8 @@ Layout layout_of_update(const Graph& graph, const Node& node, const std::map<Val
 
 std::map<ValueId, Layout> update_wishes(const Graph& graph, const std::map<ValueId, Layout>& asked) {
   std::map<ValueId, Layout> out;
-  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend() && node->phase == Phase::update; ++node) {
+  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
+    if (node->phase != Phase::update) continue;
     if (node->op->optimizer) {
       out.emplace(node->operands[1], layout_of_update(graph, *node, asked));
       continue;

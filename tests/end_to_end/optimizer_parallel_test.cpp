@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+
+#include "shardwright/runtime/safetensors.h"
 #include "tests/support/on_each_rank.h"
 #include "tests/support/training_run.h"
 
@@ -65,6 +69,64 @@ INSTANTIATE_TEST_SUITE_P(EndToEnd, SharedStates,
                                            Case{"sgd_clipped", {"sgd", slow, 0.1}},
                                            Case{"adamw_clipped", {"adamw", slow, 0.1}}),
                          [](const auto& tested) { return tested.param.name; });
+
+// ---- clipping ----
+
+const OptimizerChoice clipped{"momentum", {{"rate", 0.2}, {"momentum", 0.9}}, 0.8};
+
+TrainingRun clipped_run(const OptimizerChoice& optimizer) {
+  return {
+      .model = "ffn:widths=24-16-10,batch=16", .file = "ffn_clipped", .optimizer = optimizer, .precision = DType::f64};
+}
+
+void expect_clipped_as_pytorch_does(const std::optional<testing::Outcome>& have) {
+  if (!have) return;  // another process has it
+  testing::expect_losses_of_reference(*have, clipped_run(clipped), 1e-9);
+  const SafetensorsFile file = SafetensorsFile::open(testing::path_of_reference("ffn_clipped"));
+  for (const auto& [name, values] : have->weights)
+    EXPECT_LE(testing::difference(values, to_doubles(file.read("final." + name))), 1e-9) << name;
+}
+
+TEST(EndToEndClipping, gives_the_losses_of_pytorch_under_every_level) {
+  expect_clipped_as_pytorch_does(testing::run_alone(clipped_run(clipped)));
+  for (int devices : {2, 4, 8})
+    for (const OptimizerParallel& options :
+         std::vector<OptimizerParallel>{{0}, {1, 0}, {1, 200}, {2, 0}, {3, 0}}) {
+      if (devices > most_ranks()) continue;
+      SCOPED_TRACE(
+          fmt::format("level {} from {} bytes on {} devices", options.level, options.threshold, devices));
+      expect_clipped_as_pytorch_does(testing::run_planned(
+          clipped_run(clipped),
+          {.devices = devices, .parallel = Parallel::data_parallel, .optimizer_parallel = options}));
+    }
+}
+
+TEST(EndToEndClipping, is_of_the_norm_of_all_gradients_however_weights_are_split) {
+  if (most_ranks() < 4) GTEST_SKIP() << "needs 4 ranks, there are " << most_ranks();
+  for (const char* split :
+       {R"({"dense1.matmul": {"in": [[2, 1], [1, 2]]}, "dense2.matmul": {"in": [[2, 2], [2, 1]]}})",
+        R"({"dense1.matmul": {"in": [[1, 4], [4, 1]]}})"}) {
+    SCOPED_TRACE(split);
+    expect_clipped_as_pytorch_does(testing::run_planned(
+        clipped_run(clipped), {.devices = 4, .annotations = parse_annotations(split, "test")}));
+  }
+}
+
+/// Most steps of the reference were clipped, and not all.
+TEST(Clipping, of_the_reference_changes_its_losses) {
+  const std::vector<double> norms =
+      to_doubles(SafetensorsFile::open(testing::path_of_reference("ffn_clipped")).read("norm"));
+  const auto above =
+      std::count_if(norms.begin(), norms.end(), [](double n) { return n > clipped.clip_norm; });
+  EXPECT_GT(above, 0);
+  EXPECT_LT(above, static_cast<std::ptrdiff_t>(norms.size()));
+  OptimizerChoice unclipped = clipped;
+  unclipped.clip_norm = 0;
+  const auto with = testing::run_alone(clipped_run(clipped)),
+             without = testing::run_alone(clipped_run(unclipped));
+  if (!with) return;
+  EXPECT_GT(std::abs(with->losses.back() - without->losses.back()), 0.01);
+}
 
 /// Weights that are split by a plan are shared further over what replicas they have.
 TEST(EndToEndSharedStates, beside_tensor_parallelism_give_the_losses_of_one_device) {

@@ -24,6 +24,7 @@ struct Case {
   int optimizer_parallel = 0;
   std::string dataset = {};
   std::size_t every = 1;  // of so many candidates one is compared
+  double clip_norm = 0;
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
@@ -37,7 +38,7 @@ struct Step {
 
 Step step_of(const Case& c) {
   Model model = build_model(c.model);
-  add_train_step(model.graph, model.loss, {.name = c.optimizer, .attributes = {{"rate", 0.01}}});
+  add_train_step(model.graph, model.loss, {c.optimizer, {{"rate", 0.01}}, c.clip_norm});
   Annotations annotations = model.annotations;
   if (!c.dataset.empty()) set_dataset_strategy(annotations, c.dataset);
   Plan plan = make_plan(model.graph, {.model = c.model,
@@ -111,6 +112,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"ffn", "ffn:widths=32-16-16-8,batch=16"}, Case{"adam", "three_layer", "adam"},
         Case{"level_1", "matmul_chain:widths=16-32-16", "adam", 4, 1},
         Case{"level_3", "matmul_chain:widths=16-32-16", "adam", 4, 3},
+        Case{"clipped", "matmul_chain:widths=16-32-16", "adam", 4, 1, {}, 1, 0.5},
         Case{"two_axes", "matmul_chain:batch=2,widths=16-32-16-8", "momentum", 8},
         Case{
             "decoder", "llama:layers=1,hidden=16,heads=2,ffn=32,vocab=32,seq=8,batch=2", "adam", 4, 0, {}, 5},
