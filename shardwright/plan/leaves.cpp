@@ -81,9 +81,9 @@ Layout weight_layout(const Layout& read, std::span<const Mesh> meshes, const Typ
 
 Layout state_layout(const Layout& weight, std::span<const Mesh> meshes, const Type& type,
                     const OptimizerParallel& options) {
-  // A weight of level 3 is shared already.
-  return options.level == 1 || options.level == 2 ? shared_among_replicas(weight, meshes, type, options)
-                                                  : weight;
+  // A weight of level 3 is shared already: another time would take more replicas than a group has.
+  const bool is_shared = options.level >= 3 && options.group > 0;
+  return options.level == 0 || is_shared ? weight : shared_among_replicas(weight, meshes, type, options);
 }
 
 std::optional<Layout> accumulator_layout(const Layout& weight, std::span<const Mesh> meshes, const Type& type,

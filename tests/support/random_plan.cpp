@@ -68,6 +68,7 @@ Plan random_plan(const Graph& graph, int devices, std::uint64_t seed) {
         plan.layouts.emplace(v.name, to_text(without_halo(reduced(layouts.operands[i])), mesh));
     }
   }
+  plan.optimizer_parallel = {static_cast<int>(dice.below(4)), 0};
   return parse_plan(to_json(plan), "random plan");
 }
 
