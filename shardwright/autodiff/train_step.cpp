@@ -23,15 +23,13 @@ ValueId existing_step_count(const Graph& graph) {
   return {};
 }
 
-/// By parameter.
-std::map<ValueId, ValueId> with_clipped_norm(Builder& builder, std::map<ValueId, ValueId> gradients,
-                                             double most) {
+/// What gradients are scaled with; invalid if they are taken as they are.
+ValueId factor_of(Builder& builder, const std::map<ValueId, ValueId>& gradients,
+                  const OptimizerChoice& optimizer) {
+  if (optimizer.clip_norm <= 0) return {};
   std::vector<ValueId> all;
   for (const auto& [parameter, gradient] : gradients) all.push_back(gradient);
-  all = clipped(builder, std::move(all), most);
-  auto next = all.begin();
-  for (auto& [parameter, gradient] : gradients) gradient = *next++;
-  return gradients;
+  return clip_factor(builder, all, optimizer.clip_norm);
 }
 
 }  // namespace
@@ -58,17 +56,18 @@ void add_train_step(Graph& graph, ValueId loss, const OptimizerChoice& optimizer
   graph.nodes.reserve(4 * graph.nodes.size());  // about what it will be
   graph.values.reserve(5 * graph.values.size());
   Builder builder(graph);
-  std::map<ValueId, ValueId> gradients = add_backward(builder, loss);
+  const std::map<ValueId, ValueId> gradients = add_backward(builder, loss);
   if (gradients.empty()) throw error("the loss %{} depends on no parameter", graph.value(loss).name);
 
   builder.set_phase(Phase::update);
   const ValueId count = op.optimizer->counts_steps ? step_count(builder) : existing_step_count(graph);
   if (count.is_valid()) graph.updates.push_back({count, shifted(builder, count, 1)});
-  if (optimizer.clip_norm > 0) gradients = with_clipped_norm(builder, gradients, optimizer.clip_norm);
+  const ValueId factor = factor_of(builder, gradients, optimizer);
   for (const auto& [parameter, gradient] : gradients) {
     const std::string name = graph.value(parameter).name;
     const Type type = graph.value(parameter).type;
-    std::vector<ValueId> operands{parameter, gradient};
+    std::vector<ValueId> operands{parameter,
+                                  factor.is_valid() ? scaled(builder, gradient, factor) : gradient};
     for (const std::string& state : op.optimizer->states)
       operands.push_back(builder.leaf(OpKind::state, name + "." + state, type, {{"init", "zeros"}}));
     const std::vector<ValueId> states(operands.begin() + 2, operands.end());

@@ -18,20 +18,22 @@ inline ValueId in_dtype(Builder& builder, ValueId x, DType to) {
   return builder.call("cast", {x}, {{"to", std::string(name_of(to))}});
 }
 
-/// Gradients whose norm all together is at most `most`.
-inline std::vector<ValueId> clipped(Builder& builder, std::vector<ValueId> gradients, double most) {
+/// What gradients are scaled with, so that their norm all together is at most `most`.
+inline ValueId clip_factor(Builder& builder, const std::vector<ValueId>& gradients, double most) {
   std::vector<ValueId> squares;
   for (ValueId g : gradients) squares.push_back(builder.call("sum_of_squares", {g}));
   const bool is_wide = std::any_of(squares.begin(), squares.end(),
                                    [&](ValueId s) { return builder.type(s).dtype == DType::f64; });
   for (ValueId& s : squares) s = in_dtype(builder, s, is_wide ? DType::f64 : DType::f32);
-  const ValueId sum = sum_of(builder, std::move(squares));
-  const ValueId norm = builder.call("sqrt", {sum}, {}, "gradients.norm");
+  const ValueId norm = builder.call("sqrt", {sum_of(builder, std::move(squares))}, {}, "gradients.norm");
   const ValueId inverse = builder.call("reciprocal", {shifted(builder, norm, 1e-6)});
   const ValueId ratio = builder.call("scale", {inverse}, {{"factor", most}});
-  const ValueId factor = builder.call("clip", {ratio}, {{"max", 1.0}}, "gradients.factor");
-  for (ValueId& g : gradients) g = builder.call("mul", {g, in_dtype(builder, factor, builder.type(g).dtype)});
-  return gradients;
+  return builder.call("clip", {ratio}, {{"max", 1.0}}, "gradients.factor");
+}
+
+/// `x` times a scalar.
+inline ValueId scaled(Builder& builder, ValueId x, ValueId factor) {
+  return builder.call("mul", {x, in_dtype(builder, factor, builder.type(x).dtype)});
 }
 
 }  // namespace shardwright

@@ -75,8 +75,10 @@ INSTANTIATE_TEST_SUITE_P(EndToEnd, SharedStates,
 const OptimizerChoice clipped{"momentum", {{"rate", 0.2}, {"momentum", 0.9}}, 0.8};
 
 TrainingRun clipped_run(const OptimizerChoice& optimizer) {
-  return {
-      .model = "ffn:widths=24-16-10,batch=16", .file = "ffn_clipped", .optimizer = optimizer, .precision = DType::f64};
+  return {.model = "ffn:widths=24-16-10,batch=16",
+          .file = "ffn_clipped",
+          .optimizer = optimizer,
+          .precision = DType::f64};
 }
 
 void expect_clipped_as_pytorch_does(const std::optional<testing::Outcome>& have) {
