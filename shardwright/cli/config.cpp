@@ -47,6 +47,7 @@ class Flags {
     if (mode == Parallel::stand_alone) return;
     if (!config_.dataset_strategy.empty()) add("--dataset-strategy", config_.dataset_strategy);
     if (config_.optimizer_parallel > 0) add("--optimizer-parallel", optimizer_parallel());
+    if (!config_.comm_fusion.empty()) add("--comm-fusion", config_.comm_fusion);
     if (mode == Parallel::auto_parallel) add_search();
   }
 

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "shardwright/base/text.h"
+#include "shardwright/plan/comm_fusion.h"
 
 namespace shardwright {
 namespace {
@@ -342,6 +343,67 @@ void read_optimizer_parallel(Config& c, const Section& parallel, const Section& 
   c.optimizer_group = setting("optimizer_weight_shard_size", 1);
 }
 
+std::vector<std::int64_t> integers_of(const YAML::Node& list, const std::string& where) {
+  if (!list.IsSequence()) throw error("{} should be a list of integers", where);
+  std::vector<std::int64_t> out;
+  for (const YAML::Node& entry : list) {
+    const auto n = entry.IsScalar() ? to_integer(entry.Scalar()) : std::nullopt;
+    if (!n) throw error("{} should be a list of integers", where);
+    out.push_back(*n);
+  }
+  return out;
+}
+
+BucketLimit index_limit_of(const YAML::Node& list, const std::string& where) {
+  std::vector<std::int64_t> indices = integers_of(list, where);
+  try {
+    return index_limit(std::move(indices));
+  } catch (const Error& e) {
+    throw with_context(e, where);
+  }
+}
+
+BucketLimit size_limit_of(const Section& section) {
+  const auto config = section.text("config");
+  if (!config) throw error("{} is missing; it should be a number of megabytes", section.path_of("config"));
+  try {
+    return parse_bucket_limit("size:" + *config);
+  } catch (const Error& e) {
+    throw with_context(e, section.path_of("config"));
+  }
+}
+
+/// `{mode: size, config: 32}`
+BucketLimit limit_of(const Section& section) {
+  const auto mode = section.text("mode");
+  if (!mode) throw error("{} is missing; it should be auto, size or index", section.path_of("mode"));
+  if (*mode == "index") return index_limit_of(section.at("config"), section.path_of("config"));
+  if (*mode == "size") return size_limit_of(section);
+  if (*mode != "auto") throw error("{}: '{}' should be auto, size or index", section.path_of("mode"), *mode);
+  if (const auto config = section.text("config"))
+    throw error("{} is {} but mode auto has none; leave it out", section.path_of("config"), *config);
+  return {};
+}
+
+void read_comm_fusion(Config& c, const Section& parallel) {
+  const std::string old = "all_reduce_fusion_config";
+  const std::vector<std::pair<std::string, std::string>> kinds{
+      {"allreduce", "all_reduce"}, {"allgather", "all_gather"}, {"reducescatter", "reduce_scatter"}};
+  if (!parallel.has("comm_fusion") && !parallel.has(old)) return;
+  CommFusion fusion;
+  const Section settings =
+      parallel.section("comm_fusion", {"openstate", "allreduce", "allgather", "reducescatter"});
+  for (const auto& [key, kind] : kinds)
+    if (settings.has(key)) set_limit(fusion, kind, limit_of(settings.section(key, {"mode", "config"})));
+  if (parallel.has(old)) {
+    if (settings.has("allreduce"))
+      throw error("{} and {} exclude each other", parallel.path_of(old), settings.path_of("allreduce"));
+    fusion.all_reduce = index_limit_of(parallel.at(old), parallel.path_of(old));
+  }
+  if (!settings.flag("openstate").value_or(true)) fusion = parse_comm_fusion("none");
+  c.comm_fusion = to_text(fusion);
+}
+
 /// What the batch is multiplied with.
 void read_batch(Config& c, const Section& top, const Section& parallel, const Section& parallel_config) {
   const Section runner = top.section("runner_config", runner_keys());
@@ -389,7 +451,6 @@ void note_inactive(Config& c, const Section& top, const Section& parallel, const
   if (c.mode == Parallel::stand_alone) return;
   note("auto_pipeline", parallel.is_on("auto_pipeline"));
   note("pipeline_stage", c.stages > 1);
-  note("comm_fusion", parallel.has("comm_fusion"));
   const Section files =
       parallel.section("strategy_ckpt_config", {"load_file", "only_trainable_params", "save_file"});
   for (const char* key : {"strategy_ckpt_load_file", "strategy_ckpt_save_file"})
@@ -417,6 +478,7 @@ Config config_of(const YAML::Node& node) {
   c.elementwise_follow = parallel.flag("elementwise_op_strategy_follow");
   read_dataset(c, parallel);
   read_optimizer_parallel(c, parallel, parallel_config);
+  read_comm_fusion(c, parallel);
   read_batch(c, top, parallel, parallel_config);
   check_batch(c);
   note_inactive(c, top, parallel, parallel_config);

@@ -58,8 +58,9 @@ std::vector<Flag> planning_flags(std::vector<Flag> more) {
       {"--dataset-strategy", "S", "full_batch, data_parallel or splits such as ((4,1),(4,))", ""},
       {"--precision", "TYPE", "f32, f64, bf16 or fp16", ""},
       {"--optimizer-parallel", "LEVEL[:threshold=BYTES,group=G]",
-       "shard over replicas, or G of them: 1 state, 2 + gradients, 3 + weights; not what is below 64KiB",
-       ""}};
+       "shard over replicas, or G of them: 1 state, 2 + gradients, 3 + weights; not what is below 64KiB", ""},
+      {"--comm-fusion", "WHICH",
+       "collectives that run as one: auto, none, size:MB, index:I,J,... or COLLECTIVE=...;...", ""}};
   for (const std::vector<Flag>& others : {search_flags(), more})
     flags.insert(flags.end(), others.begin(), others.end());
   return flags;
@@ -179,6 +180,10 @@ OptimizerParallel optimizer_parallel_of(const Arguments& arguments) {
   return out;
 }
 
+CommFusion comm_fusion_of(const Arguments& arguments) {
+  return parse_comm_fusion(arguments.text("--comm-fusion", "auto"));
+}
+
 std::vector<std::string> splitting_flags() {
   std::vector<std::string> out{"--search", "--annotate", "--dataset-strategy", "--optimizer-parallel",
                                "--parallel"};
@@ -192,6 +197,8 @@ Plan loaded_plan(const Arguments& arguments, const Model& model, const Graph& gr
   Plan plan = load_plan(arguments.text("--plan"));
   for (const std::string& flag : splitting_flags())
     if (arguments.has(flag)) throw error("{} and --plan exclude each other: the plan has decided it", flag);
+  if (arguments.has("--comm-fusion"))
+    throw error("--comm-fusion and --plan exclude each other: the plan has decided it");
   if (arguments.integer("--devices", plan.devices) != plan.devices)
     throw error("--devices {} but the plan {} is for {}", arguments.text("--devices"),
                 arguments.text("--plan"), plan.devices);
@@ -226,6 +233,7 @@ PlanRequest request_of(const Arguments& arguments, const Model& model) {
   request.price = price_within(request.options.memory_cap);
   request.optimizer_parallel = optimizer_parallel_of(arguments);
   request.annotations = annotations_of(arguments, model, request.parallel);
+  request.comm_fusion = comm_fusion_of(arguments);
   return request;
 }
 
@@ -235,9 +243,15 @@ void check_not_planned(const Model& model, const Graph& graph) {
                 model.name, to_text(graph.meshes.front()));
 }
 
-void tell(const Arguments& arguments, const Plan& plan, Terminal& terminal) {
+void tell(const Arguments& arguments, const Plan& plan, const Graph& graph, Terminal& terminal) {
   for (const std::string& notice : arguments.notices) terminal.err << notice << "\n";
   for (const std::string& line : plan.log) terminal.err << line << "\n";
+  const auto gradients = std::count_if(graph.nodes.begin(), graph.nodes.end(),
+                                       [](const Node& node) { return node.op->optimizer.has_value(); });
+  for (std::int64_t index : plan.comm_fusion.all_reduce.indices)
+    if (gradients > 0 && index >= gradients)
+      terminal.err << fmt::format("communication fusion: index {} is ignored: there are {} gradients\n",
+                                  index, gradients);
 }
 
 }  // namespace
@@ -246,14 +260,14 @@ Plan plan_of(const Arguments& arguments, const Model& model, const Graph& graph,
   check_not_planned(model, graph);
   Plan plan = arguments.has("--plan") ? loaded_plan(arguments, model, graph)
                                       : make_plan(graph, request_of(arguments, model));
-  tell(arguments, plan, terminal);
+  tell(arguments, plan, graph, terminal);
   return plan;
 }
 
 Planned planned_of(const Arguments& arguments, const Model& model, Graph graph, Terminal& terminal) {
   check_not_planned(model, graph);
   Planned out = make_planned(std::move(graph), request_of(arguments, model));
-  tell(arguments, out.plan, terminal);
+  tell(arguments, out.plan, out.planned.graph, terminal);
   return out;
 }
 

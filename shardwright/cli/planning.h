@@ -33,6 +33,9 @@ const Searcher& search_of(const Arguments& arguments);
 /// `LEVEL[:threshold=BYTES,group=G]`. Throws: Error that says what it should be.
 OptimizerParallel optimizer_parallel_of(const Arguments& arguments);
 
+/// Which collectives run as one.
+CommFusion comm_fusion_of(const Arguments& arguments);
+
 /// What the flags say of the network; plan files keep it.
 Origin origin_of(const Arguments& arguments);
 

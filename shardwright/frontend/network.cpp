@@ -31,6 +31,20 @@ OptimizerChoice adamw(double rate, double weight_decay) {
   return {"adamw", {{"rate", rate}, {"weight_decay", weight_decay}}};
 }
 
+namespace {
+
+/// Throws: Error if a mistake is in it, or both forms are used.
+CommFusion comm_fusion_of(const TrainOptions& options) {
+  CommFusion out = parse_comm_fusion(options.comm_fusion);
+  if (options.all_reduce_fusion_config.empty()) return out;
+  if (options.comm_fusion != TrainOptions{}.comm_fusion)
+    throw error("comm_fusion {} and all_reduce_fusion_config exclude each other", options.comm_fusion);
+  out.all_reduce = index_limit(options.all_reduce_fusion_config);
+  return out;
+}
+
+}  // namespace
+
 PlannedNetwork plan_network(const ForwardFunction& forward, const InputTypes& inputs,
                             const OptimizerChoice& optimizer, const TrainOptions& options) {
   Trace trace(options.precision);
@@ -53,11 +67,13 @@ PlannedNetwork plan_network(const ForwardFunction& forward, const InputTypes& in
                       .options = options.search_options,
                       .annotations = trace.annotations(),
                       .optimizer_parallel = options.optimizer_parallel,
+                      .comm_fusion = comm_fusion_of(options),
                       .price = price_within(options.search_options.memory_cap)};
   request.parallel = options.devices == 1 ? Parallel::stand_alone : options.parallel;
   if (!options.annotation_file.empty())
     request.annotations = merged(std::move(request.annotations),
                                  without_patterns(load_annotations(options.annotation_file), graph));
+  for (const auto& [name, number] : options.fusion_numbers) request.annotations.comm_fusion[name] = number;
   if (!options.dataset_strategy.empty()) set_dataset_strategy(request.annotations, options.dataset_strategy);
   if (!options.dataset_layouts.empty())
     request.annotations.dataset = annotation_of("dataset", options.dataset_layouts);

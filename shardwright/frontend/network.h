@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,8 +44,12 @@ struct TrainOptions {
       "";  // as --dataset-strategy; empty: data come as their first user wants them
   std::vector<Split> dataset_layouts = {};    // instead of it: a layout per input
   OptimizerParallel optimizer_parallel = {};  // as --optimizer-parallel
-  std::uint64_t seed = 1;                     // of the initial parameters
-  DType precision = DType::f32;               // of the parameters
+  std::string comm_fusion = "auto";           // as --comm-fusion
+  /// Of parameters or whole modules, as "comm_fusion" in annotations.
+  std::map<std::string, int> fusion_numbers = {};
+  std::vector<std::int64_t> all_reduce_fusion_config = {};  // the old form of comm_fusion `index`
+  std::uint64_t seed = 1;                                   // of the initial parameters
+  DType precision = DType::f32;                             // of the parameters
 };
 
 /// Traced, differentiated and planned.

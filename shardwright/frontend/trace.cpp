@@ -10,7 +10,9 @@ Traced Trace::input(std::string_view name, Type type) {
 
 Traced Trace::parameter(const Parameter& p) { return leaf(OpKind::parameter, &p, p); }
 
-Traced Trace::state(const State& s) { return leaf(OpKind::state, &s, {s.name, s.shape, s.initializer}); }
+Traced Trace::state(const State& s) {
+  return leaf(OpKind::state, &s, {.name = s.name, .shape = s.shape, .initializer = s.initializer});
+}
 
 Traced Trace::leaf(OpKind kind, const void* object, const Parameter& p) {
   const auto known = leaves_.find(p.name);
@@ -20,6 +22,7 @@ Traced Trace::leaf(OpKind kind, const void* object, const Parameter& p) {
                   p.name);
     return {this, known->second.value};
   }
+  if (p.comm_fusion) annotations_.comm_fusion[p.name] = *p.comm_fusion;
   Attributes attributes{{"init", p.initializer.name}};
   if (p.initializer.name == "uniform" || p.initializer.name == "normal")
     attributes.set("scale", p.initializer.scale);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,6 +43,8 @@ struct Parameter {
   std::string name;
   Shape shape;
   Initializer initializer;
+  /// Collectives of parameters of one number run as one, those of 0 alone; none: as the plan's limits say.
+  std::optional<int> comm_fusion = {};
 };
 
 /// What a module keeps from step to step without training it, such as running statistics.

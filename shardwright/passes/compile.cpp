@@ -26,7 +26,8 @@ Program compile(const PlannedGraph& planned, const Cluster& cluster, const Compi
   Graph graph = planned.graph;
   Redistributor redistributor = redistributor_for(graph, cluster);
   complete(graph, redistributor, planned.update_layouts);
-  return optimize(lower(graph, redistributor), {redistributor, options.formats}, options.after);
+  return optimize(lower(graph, redistributor), {redistributor, options.formats, planned.comm_fusion},
+                  options.after);
 }
 
 Program compile(const Graph& graph, const Plan& plan, const CompileOptions& options) {

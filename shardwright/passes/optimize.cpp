@@ -17,7 +17,7 @@ std::span<const Pass> all_passes() {
       {"bypass_steps", bypass_steps},
       {"choose_formats", choose_formats},
       {"fuse_pointwise", fuse_pointwise},
-      {"merge_gathers", merge_gathers},
+      {"fuse_collectives", fuse_collectives},
       {"assign_buffers", assign_buffers},
       {"start_transfers", start_transfers},
   }};

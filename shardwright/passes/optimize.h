@@ -8,12 +8,14 @@
 #include "shardwright/layout/redistribution.h"
 #include "shardwright/lower/program.h"
 #include "shardwright/passes/formats.h"
+#include "shardwright/plan/comm_fusion.h"
 
 namespace shardwright {
 
 struct PassContext {
   Redistributor& redistributor;
   FormatsOf formats = {};  // of the backend that the program is for; none: everything is row-major
+  CommFusion fusion = {};
 };
 
 struct Pass {
@@ -37,8 +39,8 @@ Program bypass_steps(Program program, const PassContext& context);
 Program choose_formats(Program program, const PassContext& context);
 /// Lets chains of point-wise nodes run together, also behind a node that makes its result by rows.
 Program fuse_pointwise(Program program, const PassContext& context);
-/// Small all_gathers over the same axes run as one.
-Program merge_gathers(Program program, const PassContext& context);
+/// Lets collectives over the same axes run as one: sums of gradients, and gathers.
+Program fuse_collectives(Program program, const PassContext& context);
 /// Gives every value that lies in memory its place in the arena.
 Program assign_buffers(Program program, const PassContext& context);
 /// Lets transfers start before the nodes that wait for them.

@@ -4,6 +4,7 @@
 
 #include "shardwright/base/text.h"
 #include "shardwright/plan/annotations.h"
+#include "shardwright/plan/comm_fusion.h"
 #include "shardwright/plan/json_text.h"
 
 namespace shardwright {
@@ -112,6 +113,24 @@ Annotation annotation_of(const Json& json, const std::vector<std::string>& keys,
   return out;
 }
 
+int fusion_number_of(const Json& json) {
+  if (!json.is_number_integer() || json < 0 || json > most_fusion_number)
+    throw error("\"comm_fusion\" {} should be an integer from 0 to {}; 0 is never with others",
+                short_text(json), most_fusion_number);
+  return json;
+}
+
+/// What is said of the node, operator, parameter or module called `name`.
+void add_named(Annotations& out, const std::string& name, Json json, const std::optional<Mesh>& matrix) {
+  if (json.is_object() && json.contains("comm_fusion")) {
+    out.comm_fusion[name] = fusion_number_of(json.at("comm_fusion"));
+    json.erase("comm_fusion");
+    if (json.empty()) return;
+  }
+  out.nodes[name] =
+      annotation_of(json, {"in", "out", "device_matrix", "names", "stage", "comm_fusion"}, matrix);
+}
+
 }  // namespace
 
 Annotations parse_annotations(std::string_view text, std::string_view where) try {
@@ -129,7 +148,7 @@ Annotations parse_annotations(std::string_view text, std::string_view where) try
       else if (name == "dataset")
         out.dataset = annotation_of(value, {"in", "device_matrix", "names"}, matrix);
       else
-        out.nodes[name] = annotation_of(value, {"in", "out", "device_matrix", "names", "stage"}, matrix);
+        add_named(out, name, value, matrix);
     } catch (const Error& e) {
       throw with_context(e, name);
     }

@@ -150,6 +150,7 @@ Plan draft(const Graph& graph, const PlanRequest& request) {
   plan.parallel = name_of(request.parallel);
   plan.optimizer_parallel = request.optimizer_parallel;
   check(request.optimizer_parallel, request.devices);
+  plan.comm_fusion = with_parameters(request.comm_fusion, graph, request.annotations.comm_fusion);
   if (request.parallel == Parallel::auto_parallel) plan.search = find_search(request.search).name;
   return plan;
 }
@@ -191,8 +192,8 @@ Plan with_decisions(Plan plan, const Graph& graph, const Calls& calls, const Dec
 
 /// The same as applying the plan in names.
 PlannedGraph written(Graph graph, const Decisions& decided, const std::map<ValueId, Layout>& leaves,
-                     const OptimizerParallel& optimizer_parallel) {
-  PlannedGraph out{.graph = std::move(graph), .update_layouts = {}};
+                     const Plan& plan) {
+  PlannedGraph out{.graph = std::move(graph), .update_layouts = {}, .comm_fusion = plan.comm_fusion};
   out.graph.meshes = decided.constraints.meshes;
   for (std::size_t n = 0; n < out.graph.nodes.size(); ++n) {
     Node& node = out.graph.nodes[n];
@@ -203,7 +204,7 @@ PlannedGraph written(Graph graph, const Decisions& decided, const std::map<Value
     if (asked != decided.constraints.layouts.end()) out.graph.value(v).layout = asked->second;
   }
   for (const auto& [v, layout] : leaves) out.graph.value(v).layout = layout;
-  shard_states(out, out.graph.meshes, optimizer_parallel);
+  shard_states(out, out.graph.meshes, plan.optimizer_parallel);
   return out;
 }
 
@@ -242,7 +243,7 @@ Decisions search(const Graph& graph, const Calls& calls, const PlanRequest& requ
       tried = with_groups(std::move(tried), graph, calls, request.optimizer_parallel);
       const auto leaves =
           leaf_layouts(graph, calls, tried.constraints, tried.choices, request.optimizer_parallel);
-      return request.price(written(graph, tried, leaves, request.optimizer_parallel), cluster);
+      return request.price(written(graph, tried, leaves, plan), cluster);
     };
   check_no_contradiction(problem, request.options);
   SearchResult found =
@@ -298,7 +299,7 @@ Planned make_planned(Graph graph, const PlanRequest& request) {
   const Cluster cluster = cluster_for(plan, request.devices);
   const Calls calls(graph);
   Decided made = decide(graph, calls, request, std::move(plan), cluster);
-  PlannedGraph planned = written(std::move(graph), made.decisions, made.leaves, request.optimizer_parallel);
+  PlannedGraph planned = written(std::move(graph), made.decisions, made.leaves, made.plan);
   Redistributor redistributor = redistributor_for(planned.graph.meshes, cluster);
   complete(planned.graph, redistributor, planned.update_layouts, calls);
   made.plan.search_seconds = seconds_since(start);

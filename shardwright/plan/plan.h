@@ -15,6 +15,7 @@
 #include "shardwright/cost/cluster.h"
 #include "shardwright/graph/graph.h"
 #include "shardwright/plan/annotations.h"
+#include "shardwright/plan/comm_fusion.h"
 #include "shardwright/plan/leaves.h"
 #include "shardwright/plan/problem.h"
 
@@ -58,12 +59,14 @@ struct Plan {
   std::vector<PlannedOperator> operators;      // forward operators
   std::map<std::string, std::string> layouts;  // of inputs, parameters, modules' states: how they lie
   OptimizerParallel optimizer_parallel;
+  CommFusion comm_fusion;
 };
 
 /// A graph with a plan written onto it.
 struct PlannedGraph {
   Graph graph;
   std::map<ValueId, Layout> update_layouts;  // per parameter, where it differs from its state's
+  CommFusion comm_fusion = {};
 };
 
 /// What is asked of planning.
@@ -77,6 +80,7 @@ struct PlanRequest {
   SearchOptions options;
   Annotations annotations;
   OptimizerParallel optimizer_parallel = {};
+  CommFusion comm_fusion = {};  // without parameters: annotations name those
   /// Seconds of a step of the planned graph; for searches that price whole plans (simulate/estimate.h).
   std::function<double(const PlannedGraph&, const Cluster&)> price = {};
 };

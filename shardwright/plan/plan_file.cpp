@@ -154,6 +154,23 @@ OptimizerParallel optimizer_parallel_of(const Json& json) {
   return out;
 }
 
+Json fusion_json(const CommFusion& fusion) {
+  if (fusion.parameters.empty()) return to_text(fusion);
+  return {{"limits", to_text(fusion)}, {"parameters", fusion.parameters}};
+}
+
+CommFusion fusion_of(const Json& json) {
+  if (json.is_string()) return parse_comm_fusion(json.get<std::string>());
+  if (!json.is_object()) throw kind_error("comm_fusion", "a text such as auto, or an object", json);
+  CommFusion out = parse_comm_fusion(text_or(json, "limits", "auto"));
+  if (json.contains("parameters") && !json.at("parameters").is_object())
+    throw kind_error("parameters", "an object of parameters and integers", json.at("parameters"));
+  if (json.contains("parameters"))
+    for (const auto& [name, number] : json.at("parameters").items())
+      out.parameters[name] = integer_of(number, name.c_str(), 0, most_fusion_number);
+  return out;
+}
+
 /// All of the plan but its operators and layouts.
 Plan head_of(const Json& json) {
   Plan plan{.model = text_or(json, "model", "")};
@@ -175,6 +192,7 @@ Plan head_of(const Json& json) {
     if (mesh.size() != plan.devices)
       throw error("{} has {} ranks but \"devices\" is {}", to_text(mesh), mesh.size(), plan.devices);
   plan.optimizer_parallel = optimizer_parallel_of(json);
+  if (json.contains("comm_fusion")) plan.comm_fusion = fusion_of(json.at("comm_fusion"));
   return plan;
 }
 
@@ -200,6 +218,7 @@ std::string to_json(const Plan& plan) {
     out["zero_threshold"] = plan.optimizer_parallel.threshold;
     if (plan.optimizer_parallel.group > 0) out["zero_group"] = plan.optimizer_parallel.group;
   }
+  out["comm_fusion"] = fusion_json(plan.comm_fusion);
   out["operators"] = Json::array();
   for (const PlannedOperator& op : plan.operators) out["operators"].push_back(operator_json(op));
   out["layouts"] = plan.layouts;

@@ -172,7 +172,7 @@ TEST(Config, tells_what_is_not_active_yet) {
       {"micro_batch_interleave_num: 2", {"micro_batch_interleave_num"}},
       {"recompute_config: {recompute: True, select_recompute: False}", {"recompute"}},
       {"recompute_config: {select_recompute: [2, 2]}", {"select_recompute"}},
-      {"parallel: {comm_fusion: {openstate: True}}", {"comm_fusion"}},
+      {"parallel: {comm_fusion: {openstate: True}}", {}},
       {"parallel: {strategy_ckpt_save_file: s.ckpt}", {"strategy_ckpt_save_file"}},
       {"parallel: {strategy_ckpt_save_file: ''}", {}},
       {"parallel: {strategy_ckpt_config: {load_file: s.json, only_trainable_params: False}}", {"load_file"}},
@@ -182,6 +182,24 @@ TEST(Config, tells_what_is_not_active_yet) {
        {"model_parallel", "use_seq_parallel"}},
   };
   for (const auto& [yaml, inactive] : cases) EXPECT_EQ(config(yaml).inactive, inactive) << yaml;
+}
+
+TEST(Config, which_collectives_run_as_one) {
+  const std::vector<std::pair<const char*, const char*>> cases{
+      {"{}", ""},
+      {"{comm_fusion: {openstate: True}}", "auto"},
+      {"{comm_fusion: {openstate: False, allreduce: {mode: size, config: 3}}}", "none"},
+      {"{comm_fusion: {allreduce: {mode: auto, config: None}}}", "auto"},
+      {"{comm_fusion: {allreduce: {mode: size, config: 32}, allgather: {mode: size, config: 16}}}",
+       "all_reduce=size:32;all_gather=size:16;reduce_scatter=auto"},
+      {"{comm_fusion: {allreduce: {mode: index, config: [1, 3]}, reducescatter: {mode: size, config: 0}}}",
+       "all_reduce=index:1,3;all_gather=auto;reduce_scatter=size:0"},
+      {"{all_reduce_fusion_config: [20, 35]}", "all_reduce=index:20,35;all_gather=auto;reduce_scatter=auto"}};
+  for (const auto& [parallel, fusion] : cases)
+    EXPECT_EQ(config(fmt::format("parallel: {}\n", parallel)).comm_fusion, fusion) << parallel;
+  EXPECT_EQ(given("parallel: {parallel_mode: 0, all_reduce_fusion_config: [1]}", {{"--devices", "2"}})
+                .text("--comm-fusion"),
+            "all_reduce=index:1;all_gather=auto;reduce_scatter=auto");
 }
 
 TEST(Config, levels_of_optimizer_parallelism) {

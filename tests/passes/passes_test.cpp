@@ -215,57 +215,6 @@ output %4
   EXPECT_EQ(after(bypass_steps, handed_out), handed_out);
 }
 
-// %a is gathered with %b, in front of what reads it first; %c is not there yet, %d is large.
-TEST(MergeGathers, gathers_together_what_is_ready_together) {
-  EXPECT_EQ(after(merge_gathers, R"(mesh [dp=2]
-%a = param f32[2, 4] as [4, 4] [dp, -]
-%b = param f32[4] as [8] [dp]
-%d = param f32[100000] as [200000] [dp]
-%1 = all_gather %a dim 0 over dp : f32[4, 4] as [4, 4] [-, -]
-%y = exp %1 {} : f32[4, 4] as [4, 4] [-, -]
-%2 = all_gather %b dim 0 over dp : f32[8] as [8] [-]
-%4 = all_gather %d dim 0 over dp : f32[200000] as [200000] [-]
-%c = exp %b {i0: dp} : f32[4] as [8] [dp]
-%3 = all_gather %c dim 0 over dp : f32[8] as [8] [-]
-%z = add %2, %3 {} : f32[8] as [8] [-]
-output %y
-output %z
-output %4
-)"),
-            R"(mesh [dp=2]
-%a = param f32[2, 4] as [4, 4] [dp, -]
-%b = param f32[4] as [8] [dp]
-%d = param f32[100000] as [200000] [dp]
-%1 = all_gather %a dim 0 over dp : f32[4, 4] as [4, 4] [-, -]
-+ %2 = all_gather %b dim 0 over dp : f32[8] as [8] [-]
-%y = exp %1 {} : f32[4, 4] as [4, 4] [-, -]
-%4 = all_gather %d dim 0 over dp : f32[200000] as [200000] [-]
-%c = exp %b {i0: dp} : f32[4] as [8] [dp]
-%3 = all_gather %c dim 0 over dp : f32[8] as [8] [-]
-%z = add %2, %3 {} : f32[8] as [8] [-]
-output %y
-output %z
-output %4
-)");
-}
-
-TEST(MergeGathers, keeps_phases_axes_and_chains_apart) {
-  const std::string text = R"(mesh [dp=2, tp=2]
-%a = param f32[2, 4] as [4, 4] [dp, -]
-%b = param f32[2, 4] as [4, 4] [tp, -]
-%c = param f32[1, 4] as [4, 4] [dp.tp, -]
-%1 = all_gather %a dim 0 over dp : f32[4, 4] as [4, 4] [-, -]
-%2 = all_gather %b dim 0 over tp : f32[4, 4] as [4, 4] [-, -]
-%y = add %1, %2 {} : f32[4, 4] as [4, 4] [-, -]
-backward:
-%3 = all_gather %c dim 0 over tp : f32[2, 4] as [4, 4] [dp, -]
-%4 = all_gather %3 dim 0 over dp : f32[4, 4] as [4, 4] [-, -]
-%z = add %4, %y {} : f32[4, 4] as [4, 4] [-, -]
-output %z
-)";
-  EXPECT_EQ(after(merge_gathers, text), text);
-}
-
 TEST(DropDeadNodes, drops_steps_nobody_reads) {
   EXPECT_EQ(after(drop_dead_nodes, R"(mesh [tp=2]
 %x = input f32[2, 4] as [4, 4] [tp, -]

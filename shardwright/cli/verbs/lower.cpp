@@ -58,7 +58,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
     add_train_step(model.graph, model.loss, optimizer_of(arguments));
   const CompileOptions options{.after = dump, .formats = cpu_formats};
   const Program program =
-      is_text ? compile(PlannedGraph{model.graph, {}}, options)
+      is_text ? compile(PlannedGraph{model.graph, {}, comm_fusion_of(arguments)}, options)
               : compile(model.graph, plan_of(arguments, model, model.graph, terminal), options);
   const bool is_full = arguments.has("--layouts");
   terminal.out << to_text(program.graph, {.layouts = is_full, .gradients = is_full});

@@ -1,0 +1,82 @@
+#include "shardwright/passes/parameter_steps.h"
+
+#include "shardwright/graph/op.h"
+
+namespace shardwright {
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+bool is_sum(const Node& node) {
+  return (node.op->step == StepKind::all_reduce || node.op->step == StepKind::reduce_scatter) &&
+         node.op->reduction == Reduction::sum;
+}
+
+class ParameterSteps {
+ public:
+  explicit ParameterSteps(const Graph& graph)
+      : graph_(graph), found_(graph.nodes.size()), is_seen_(graph.nodes.size(), false) {}
+
+  std::vector<ValueId> run() {
+    for (const Node& node : graph_.nodes)
+      if (node.op->optimizer) follow_gradient(node.operands[1], source(node.operands[0]));
+    for (const Node& node : graph_.nodes)
+      if (node.op->kind == OpKind::step) mark_direct(node);
+    for (const Update& u : graph_.updates)
+      if (kind(u.leaf) == OpKind::parameter) mark_gathers(u.value, u.leaf);
+    return found_;
+  }
+
+ private:
+  const Node& producer(ValueId v) const { return graph_.node(graph_.value(v).producer); }
+  OpKind kind(ValueId v) const { return producer(v).op->kind; }
+  static bool passes_on(const Node& node) { return node.op->kind == OpKind::step || node.op->is_alias; }
+
+  /// What `v` is a copy of.
+  ValueId source(ValueId v) const {
+    while (passes_on(producer(v))) v = producer(v).operands.front();
+    return v;
+  }
+
+  void follow_gradient(ValueId gradient, ValueId parameter) {
+    std::vector<ValueId> open{gradient};
+    while (!open.empty()) {
+      const NodeId id = graph_.value(open.back()).producer;
+      open.pop_back();
+      if (is_seen_[at(id.index)]) continue;
+      is_seen_[at(id.index)] = true;
+      const Node& node = graph_.node(id);
+      if (is_sum(node)) found_[at(id.index)] = parameter;
+      if (!passes_on(node) && !node.op->block) continue;
+      const std::int64_t elements = element_count(graph_.value(node.results.front()).global_type().shape);
+      for (ValueId v : node.operands)
+        if (element_count(graph_.value(v).global_type().shape) == elements) open.push_back(v);
+    }
+  }
+
+  /// Where values say themselves what they are.
+  void mark_direct(const Node& node) {
+    const ValueId result = node.results.front(), from = source(node.operands.front());
+    ValueId& found = found_[at(graph_.value(result).producer.index)];
+    if (node.op->step == StepKind::all_gather && kind(from) == OpKind::parameter) found = from;
+    if (!is_sum(node) || found.is_valid()) return;
+    for (ValueId of : graph_.value(result).gradient_of)
+      if (kind(source(of)) == OpKind::parameter) found = source(of);
+  }
+
+  void mark_gathers(ValueId v, ValueId parameter) {
+    for (; passes_on(producer(v)); v = producer(v).operands.front())
+      if (producer(v).op->step == StepKind::all_gather)
+        found_[at(graph_.value(v).producer.index)] = parameter;
+  }
+
+  const Graph& graph_;
+  std::vector<ValueId> found_;  // by node
+  std::vector<bool> is_seen_;   // by node
+};
+
+}  // namespace
+
+std::vector<ValueId> parameter_steps(const Graph& graph) { return ParameterSteps(graph).run(); }
+
+}  // namespace shardwright

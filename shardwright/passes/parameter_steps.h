@@ -1,0 +1,17 @@
+// Which steps move parameters: those that reduce a parameter's gradient, and those that gather its weight.
+//
+// They are found from where they end. What an optimizer's node takes as gradient is followed upwards, through steps
+// and point-wise nodes that keep the number of elements (an accumulator, a clipping factor): the sums on that way are
+// the gradient's. A gather of a parameter, or of what will be one after the step, is the weight's.
+#pragma once
+
+#include <vector>
+
+#include "shardwright/graph/graph.h"
+
+namespace shardwright {
+
+/// Per node the parameter whose gradient it reduces or whose weight it gathers; invalid for all others.
+std::vector<ValueId> parameter_steps(const Graph& graph);
+
+}  // namespace shardwright

@@ -1,0 +1,64 @@
+// Communication fusion: which collectives of parameters run as one.
+//
+// Per kind of collective one limit, in the words of --comm-fusion:
+//
+//   auto         as many as starting them together pays for, at most 64 MB (passes/fuse_collectives.cpp)
+//   none         each on its own
+//   size:MB      in the order in which gradients become ready, until the next would exceed MB; `size:0` is none
+//   index:I,J    gradients 0 to I are one bucket, I+1 to J the next, the rest the last (all_reduce only)
+//
+// A parameter with a number of its own leaves that aside: equal numbers run as one, 0 always alone.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shardwright/graph/graph.h"
+
+namespace shardwright {
+
+/// That a parameter may have.
+constexpr int most_fusion_number = 1'000'000;
+
+struct BucketLimit {
+  enum class Mode : std::uint8_t { automatic, none, size, index };
+  Mode mode = Mode::automatic;
+  std::int64_t megabytes = 64;             // of 2^20 bytes
+  std::vector<std::int64_t> indices = {};  // last gradient of each bucket but the last
+
+  std::int64_t bytes() const { return megabytes << 20; }
+  bool operator==(const BucketLimit&) const = default;
+};
+
+struct CommFusion {
+  BucketLimit all_reduce = {};
+  BucketLimit all_gather = {};
+  BucketLimit reduce_scatter = {};
+  std::map<std::string, int> parameters = {};  // by name: the number of its bucket, 0: none
+
+  bool operator==(const CommFusion&) const = default;
+};
+
+/// `size:16`
+std::string to_text(const BucketLimit& limit);
+/// `auto`, or where kinds differ `all_reduce=size:16;all_gather=none;reduce_scatter=auto`. Without parameters.
+std::string to_text(const CommFusion& fusion);
+
+/// Throws: Error that says what would be right.
+BucketLimit parse_bucket_limit(std::string_view text);
+/// What `to_text` gives; kinds that are not named are auto. `index` alone is meant for all_reduce.
+CommFusion parse_comm_fusion(std::string_view text);
+/// `limit` for the collective called `kind`. Throws: Error if there is no such kind, or it has no such mode.
+void set_limit(CommFusion& fusion, std::string_view kind, BucketLimit limit);
+
+/// `fusion` with the numbers of parameters; a name is a parameter's, or a module's and means all of its parameters. A
+/// longer name wins. Throws: Error with near names if there is neither.
+CommFusion with_parameters(CommFusion fusion, const Graph& graph, const std::map<std::string, int>& numbers);
+
+/// The buckets of the old `all_reduce_fusion_config`. Throws: Error unless `indices` increase from 0 on.
+BucketLimit index_limit(std::vector<std::int64_t> indices);
+
+}  // namespace shardwright

@@ -1,0 +1,300 @@
+// Which collectives run as one, in which order, and that nothing else changes.
+
+#include <gtest/gtest.h>
+
+#include "shardwright/frontend/model.h"
+#include "shardwright/graph/text.h"
+#include "shardwright/graph/verify.h"
+#include "shardwright/passes/compile.h"
+#include "shardwright/passes/parameter_steps.h"
+#include "shardwright/simulate/estimate.h"
+#include "tests/support/walk.h"
+
+namespace shardwright {
+namespace {
+
+std::string fused(std::string_view text, std::string_view fusion = "auto",
+                  const std::map<std::string, int>& numbers = {}) {
+  Program p{.graph = parse_graph(text), .offsets = {}};
+  Redistributor redistributor(p.graph.meshes[0], {.even_only = true});
+  const CommFusion how = with_parameters(parse_comm_fusion(fusion), p.graph, numbers);
+  p = fuse_collectives(std::move(p), {redistributor, {}, how});
+  verify(p.graph);
+  return to_text(p.graph);
+}
+
+TEST(FuseCollectives, gathers_together_what_is_ready_together) {
+  // %a is gathered with %b, in front of what reads it first; %c is not there yet, %d is large.
+  const std::string text = R"(mesh [dp=2]
+%a = param f32[2, 4] as [4, 4] [dp, -]
+%b = param f32[4] as [8] [dp]
+%d = param f32[100000] as [200000] [dp]
+%1 = all_gather %a dim 0 over dp : f32[4, 4] as [4, 4] [-, -]
+%y = exp %1 {} : f32[4, 4] as [4, 4] [-, -]
+%2 = all_gather %b dim 0 over dp : f32[8] as [8] [-]
+%4 = all_gather %d dim 0 over dp : f32[200000] as [200000] [-]
+%c = exp %b {i0: dp} : f32[4] as [8] [dp]
+%3 = all_gather %c dim 0 over dp : f32[8] as [8] [-]
+%z = add %2, %3 {} : f32[8] as [8] [-]
+output %y
+output %z
+output %4
+)";
+  EXPECT_EQ(fused(text), R"(mesh [dp=2]
+%a = param f32[2, 4] as [4, 4] [dp, -]
+%b = param f32[4] as [8] [dp]
+%d = param f32[100000] as [200000] [dp]
+%1 = all_gather %a dim 0 over dp : f32[4, 4] as [4, 4] [-, -]
++ %2 = all_gather %b dim 0 over dp : f32[8] as [8] [-]
+%y = exp %1 {} : f32[4, 4] as [4, 4] [-, -]
+%4 = all_gather %d dim 0 over dp : f32[200000] as [200000] [-]
+%c = exp %b {i0: dp} : f32[4] as [8] [dp]
+%3 = all_gather %c dim 0 over dp : f32[8] as [8] [-]
+%z = add %2, %3 {} : f32[8] as [8] [-]
+output %y
+output %z
+output %4
+)");
+  EXPECT_EQ(fused(text, "none"), text);
+  // By size the large one joins: 800,064 bytes.
+  EXPECT_NE(fused(text, "size:1").find("+ %4 = all_gather %d"), std::string::npos);
+}
+
+TEST(FuseCollectives, keeps_phases_axes_and_chains_of_gathers_apart) {
+  const std::string text = R"(mesh [dp=2, tp=2]
+%a = param f32[2, 4] as [4, 4] [dp, -]
+%b = param f32[2, 4] as [4, 4] [tp, -]
+%c = param f32[1, 4] as [4, 4] [dp.tp, -]
+%1 = all_gather %a dim 0 over dp : f32[4, 4] as [4, 4] [-, -]
+%2 = all_gather %b dim 0 over tp : f32[4, 4] as [4, 4] [-, -]
+%y = add %1, %2 {} : f32[4, 4] as [4, 4] [-, -]
+backward:
+%3 = all_gather %c dim 0 over tp : f32[2, 4] as [4, 4] [dp, -]
+%4 = all_gather %3 dim 0 over dp : f32[4, 4] as [4, 4] [-, -]
+%z = add %4, %y {} : f32[4, 4] as [4, 4] [-, -]
+output %z
+)";
+  EXPECT_EQ(fused(text), text);
+  EXPECT_EQ(fused(text, "size:1"), text);
+}
+
+// Gradients behind accumulators: %dw1 is added up last, so it ends the bucket, though its update stood first; what
+// the second bucket waits for is not in the way of the first.
+TEST(FuseCollectives, reduces_accumulated_gradients_in_the_order_in_which_they_come) {
+  const std::string text = R"(mesh [dp=2]
+%x = input f32[2, 4] as [4, 4] [dp, -]
+%w1 = param f32[4, 4] as [4, 4] [-, -]
+%w2 = param f32[4, 4] as [4, 4] [-, -]
+%w3 = param f32[4, 4] as [4, 4] [-, -]
+backward:
+%g3 = matmul %x, %x (transpose_a=true) {k: dp} : f32[4, 4] as [4, 4] [-, -] sum(dp)
+%g2 = matmul %x, %x (transpose_a=true) {k: dp} : f32[4, 4] as [4, 4] [-, -] sum(dp)
+%g1 = matmul %x, %x (transpose_a=true) {k: dp} : f32[4, 4] as [4, 4] [-, -] sum(dp)
+update:
+%a1 = accumulator f32[4, 4] as [4, 4] [-, -] sum(dp)
+%s1 = add %a1, %g1 {+0: dp} : f32[4, 4] as [4, 4] [-, -] sum(dp)
+%r1 = all_reduce.sum %s1 over dp : f32[4, 4] as [4, 4] [-, -]
+%n1 = sgd %w1, %r1 (rate=0.1) {} : f32[4, 4] as [4, 4] [-, -]
+%a2 = accumulator f32[4, 4] as [4, 4] [-, -] sum(dp)
+%s2 = add %a2, %g2 {+0: dp} : f32[4, 4] as [4, 4] [-, -] sum(dp)
+%r2 = all_reduce.sum %s2 over dp : f32[4, 4] as [4, 4] [-, -]
+%n2 = sgd %w2, %r2 (rate=0.1) {} : f32[4, 4] as [4, 4] [-, -]
+%a3 = accumulator f32[4, 4] as [4, 4] [-, -] sum(dp)
+%s3 = add %a3, %g3 {+0: dp} : f32[4, 4] as [4, 4] [-, -] sum(dp)
+%r3 = all_reduce.sum %s3 over dp : f32[4, 4] as [4, 4] [-, -]
+%n3 = sgd %w3, %r3 (rate=0.1) {} : f32[4, 4] as [4, 4] [-, -]
+update %w1 <- %n1
+update %w2 <- %n2
+update %w3 <- %n3
+)";
+  const std::string got = fused(text, "index:1");
+  const std::string want = R"(update:
+%a3 = accumulator f32[4, 4] as [4, 4] [-, -] sum(dp)
+%s3 = add %a3, %g3 {+0: dp} : f32[4, 4] as [4, 4] [-, -] sum(dp)
+%a2 = accumulator f32[4, 4] as [4, 4] [-, -] sum(dp)
+%s2 = add %a2, %g2 {+0: dp} : f32[4, 4] as [4, 4] [-, -] sum(dp)
+%r3 = all_reduce.sum %s3 over dp : f32[4, 4] as [4, 4] [-, -]
++ %r2 = all_reduce.sum %s2 over dp : f32[4, 4] as [4, 4] [-, -]
+%n2 = sgd %w2, %r2 (rate=0.1) {} : f32[4, 4] as [4, 4] [-, -]
+%n3 = sgd %w3, %r3 (rate=0.1) {} : f32[4, 4] as [4, 4] [-, -]
+%a1 = accumulator f32[4, 4] as [4, 4] [-, -] sum(dp)
+%s1 = add %a1, %g1 {+0: dp} : f32[4, 4] as [4, 4] [-, -] sum(dp)
+%r1 = all_reduce.sum %s1 over dp : f32[4, 4] as [4, 4] [-, -]
+%n1 = sgd %w1, %r1 (rate=0.1) {} : f32[4, 4] as [4, 4] [-, -]
+update %w1)";
+  EXPECT_NE(got.find(want), std::string::npos) << got;
+}
+
+// A gradient of two axes is reduced in two steps, and the norm by which all are scaled waits for all: nothing may wait
+// for itself.
+TEST(FuseCollectives, fuses_no_sum_with_one_that_waits_for_it) {
+  const std::string text = R"(mesh [dp=2, tp=2]
+%x = input f32[2, 4] as [4, 4] [dp, -]
+%w1 = param f32[4, 4] as [4, 4] [-, -]
+%w2 = param f32[2, 4] as [4, 4] [tp, -]
+backward:
+%g1 = matmul %x, %x (transpose_a=true) {k: dp} : f32[4, 4] as [4, 4] [-, -] sum(dp)
+%g2 = matmul %x, %x (transpose_a=true) {k: dp} : f32[4, 4] as [4, 4] [-, -] sum(dp)
+update:
+%r1 = all_reduce.sum %g1 over dp : f32[4, 4] as [4, 4] [-, -]
+%h2 = mul %g2, %r1 {+0: dp} : f32[4, 4] as [4, 4] [-, -] sum(dp)
+%r2 = all_reduce.sum %h2 over dp : f32[4, 4] as [4, 4] [-, -]
+%n1 = sgd %w1, %r2 (rate=0.1) {} : f32[4, 4] as [4, 4] [-, -]
+update %w1 <- %n1
+)";
+  for (const char* fusion : {"auto", "size:64", "index:7"})
+    EXPECT_EQ(fused(text, fusion).find("+ "), std::string::npos) << fused(text, fusion);
+}
+
+TEST(FuseCollectives, gathers_new_weights_together_and_reduces_their_gradients_so) {
+  const std::string text = R"(mesh [dp=2]
+%x = input f32[2, 4] as [4, 4] [dp, -]
+%v1 = param f32[4, 4] as [4, 4] [-, -]
+%v2 = param f32[4, 4] as [4, 4] [-, -]
+backward:
+%g2 = matmul %x, %x (transpose_a=true) {k: dp} : f32[4, 4] as [4, 4] [-, -] sum(dp)
+%g1 = matmul %x, %x (transpose_a=true) {k: dp} : f32[4, 4] as [4, 4] [-, -] sum(dp)
+update:
+%w1 = slice %v1 dim 0 over dp : f32[2, 4] as [4, 4] [dp, -]
+%r1 = reduce_scatter %g1 dim 0 over dp : f32[2, 4] as [4, 4] [dp, -]
+%n1 = sgd %w1, %r1 (rate=0.1) {i0: dp} : f32[2, 4] as [4, 4] [dp, -]
+%w2 = slice %v2 dim 0 over dp : f32[2, 4] as [4, 4] [dp, -]
+%r2 = reduce_scatter %g2 dim 0 over dp : f32[2, 4] as [4, 4] [dp, -]
+%n2 = sgd %w2, %r2 (rate=0.1) {i0: dp} : f32[2, 4] as [4, 4] [dp, -]
+%new1 = all_gather %n1 dim 0 over dp : f32[4, 4] as [4, 4] [-, -]
+%new2 = all_gather %n2 dim 0 over dp : f32[4, 4] as [4, 4] [-, -]
+update %v1 <- %new1
+update %v2 <- %new2
+)";
+  const std::string sums =
+                        "%r2 = reduce_scatter %g2 dim 0 over dp : f32[2, 4] as [4, 4] [dp, -]\n"
+                        "+ %r1 = reduce_scatter %g1 dim 0 over dp",
+                    gathers =
+                        "%new2 = all_gather %n2 dim 0 over dp : f32[4, 4] as [4, 4] [-, -]\n"
+                        "+ %new1 = all_gather %n1 dim 0 over dp";
+  for (const char* fusion : {"auto", "size:1", "reduce_scatter=size:1;all_gather=none"}) {
+    const std::string got = fused(text, fusion);
+    EXPECT_NE(got.find(sums), std::string::npos) << got;
+    EXPECT_EQ(got.find(gathers) != std::string::npos,
+              std::string_view(fusion).find("none") == std::string::npos)
+        << got;
+  }
+  EXPECT_EQ(fused(text, "none").find("+ "), std::string::npos);
+}
+
+// ---- of whole networks ----
+
+Program program_of(const std::string& model, const std::string& fusion, const PlanRequest& more = {},
+                   const OptimizerChoice& optimizer = {"sgd", {{"rate", 0.01}}}) {
+  Model m = build_model(model);
+  add_train_step(m.graph, m.loss, optimizer);
+  PlanRequest request = more;
+  request.parallel = Parallel::data_parallel;
+  request.devices = std::max(2, request.devices);
+  request.comm_fusion = parse_comm_fusion(fusion);
+  return compile(m.graph, make_plan(m.graph, request));
+}
+
+/// The parameters of each bucket of collectives of `kind` in the update, in their order.
+std::string buckets(const Program& p, StepKind kind) {
+  const std::vector<ValueId> parameters = parameter_steps(p.graph);
+  std::string out;
+  for (NodeId id : p.graph.node_ids()) {
+    const Node& node = p.graph.node(id);
+    if (node.op->step != kind || node.phase != Phase::update) continue;
+    if (!out.empty()) out += node.is_fused ? " " : " | ";
+    const ValueId parameter = parameters[static_cast<std::size_t>(id.index)];
+    out += parameter.is_valid() ? p.graph.value(parameter).name : "?";
+  }
+  return out;
+}
+
+struct BucketCase {
+  std::string name, fusion, want;
+  std::string annotations = "{}";
+};
+void PrintTo(const BucketCase& c, std::ostream* out) { *out << c.name; }
+
+class Buckets : public ::testing::TestWithParam<BucketCase> {};
+
+// Bytes: dense1 1,605,632 + 2,048, dense2 524,288 + 1,024, dense3 131,072 + 512, dense4 32,768 + 256, dense5 2,600.
+TEST_P(Buckets, of_the_ffn) {
+  const Program p =
+      program_of("ffn", GetParam().fusion, {.annotations = parse_annotations(GetParam().annotations, "")});
+  EXPECT_EQ(buckets(p, StepKind::all_reduce), GetParam().want);
+  EXPECT_EQ(testing::Walk(p).run(), "");
+}
+
+const std::string each =
+    "dense5.bias | dense5.weight | dense4.bias | dense4.weight | dense3.bias | dense3.weight | dense2.bias | "
+    "dense2.weight | dense1.bias | dense1.weight";
+const std::string but_the_last =
+    "dense5.bias dense5.weight dense4.bias dense4.weight dense3.bias dense3.weight dense2.bias dense2.weight "
+    "dense1.bias";
+
+INSTANTIATE_TEST_SUITE_P(
+    FuseCollectives, Buckets,
+    ::testing::Values(
+        BucketCase{"none", "none", each}, BucketCase{"size_0", "size:0", each},
+        BucketCase{"size_1", "size:1", but_the_last + " | dense1.weight"},
+        BucketCase{"size_2", "size:2", but_the_last + " | dense1.weight"},
+        BucketCase{"size_3", "size:3", but_the_last + " dense1.weight"},
+        BucketCase{"index", "index:1,3",
+                   "dense5.bias dense5.weight | dense4.bias dense4.weight | dense3.bias dense3.weight "
+                   "dense2.bias dense2.weight dense1.bias dense1.weight"},
+        BucketCase{"index_of_the_first", "index:0",
+                   "dense5.bias | " + but_the_last.substr(12) + " dense1.weight"},
+        BucketCase{"index_beyond", "index:9,12", but_the_last + " dense1.weight"},
+        BucketCase{"index_of_none", "index:12", but_the_last + " dense1.weight"},
+        // From the end: dense1.weight takes more than half as long as starting it, dense2.weight more than twice.
+        BucketCase{
+            "auto", "auto",
+            "dense5.bias dense5.weight dense4.bias dense4.weight dense3.bias dense3.weight dense2.bias | "
+            "dense2.weight dense1.bias | dense1.weight"},
+        BucketCase{"other_kinds", "all_gather=size:9;reduce_scatter=size:9;all_reduce=none", each},
+        BucketCase{"numbers", "none",
+                   "dense5.bias dense5.weight | dense4.bias | dense4.weight | dense3.weight | dense3.bias "
+                   "dense2.bias dense2.weight | dense1.bias | dense1.weight",
+                   R"({"dense5": {"comm_fusion": 3}, "dense3.bias": {"comm_fusion": 2},
+                       "dense2": {"comm_fusion": 2}})"},
+        BucketCase{
+            "numbers_beside_size", "size:64",
+            "dense5.weight dense2.weight | dense5.bias dense4.bias dense4.weight dense3.bias dense3.weight "
+            "dense2.bias dense1.bias dense1.weight",
+            R"({"dense5.weight": {"comm_fusion": 7}, "dense2.weight": {"comm_fusion": 7}})"}),
+    [](const auto& c) { return c.param.name; });
+
+// In every mode the transfers of all buckets but the last start within the backward.
+TEST(FuseCollectives, starts_a_bucket_when_its_last_gradient_is_ready) {
+  const Program p = program_of("ffn", "index:1,3");
+  std::vector<std::string> starts;
+  for (NodeId id : p.graph.node_ids()) {
+    const Node& node = p.graph.node(id);
+    if (node.op->step != StepKind::all_reduce || node.phase != Phase::update || node.is_fused) continue;
+    const NodeId start = p.starts[static_cast<std::size_t>(id.index)];
+    // The node above it makes the last gradient of the bucket.
+    NodeId last = id;
+    while (p.graph.node({last.index + 1}).is_fused) ++last.index;
+    NodeId made = p.graph.value(p.graph.node(last).operands.front()).producer;
+    EXPECT_EQ(start.index, made.index + 1) << p.graph.name_of(id);
+    starts.push_back(std::string(name_of(p.graph.node(start).phase)));
+  }
+  EXPECT_EQ(starts, (std::vector<std::string>{"backward", "backward", "update"}));
+}
+
+// What is exposed falls against one bucket at the end of the backward, and against all collectives one by one.
+TEST(FuseCollectives, exposes_less_by_itself_than_one_bucket_or_none) {
+  for (const char* cluster : {"a100-80g:8", "a100-80g:2x8"}) {
+    const Cluster c = cluster_called(cluster);
+    const auto exposed = [&](const std::string& fusion) {
+      return estimate(program_of("ffn:batch=64", fusion, {.devices = c.devices(), .cluster = cluster}), c)
+          .exposed_communication_seconds;
+    };
+    const double by_itself = exposed("auto");
+    EXPECT_LT(by_itself, 0.8 * exposed("size:64")) << cluster;
+    EXPECT_LT(by_itself, 0.8 * exposed("none")) << cluster;
+  }
+}
+
+}  // namespace
+}  // namespace shardwright
