@@ -123,6 +123,22 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"gpt_sequence", gpt, as_gpt(small), {.data = 2, .tensor = 2, .sequence = true}}),
     [](const auto& tested) { return tested.param.name; });
 
+TEST(EndToEndDecoderSplit, with_shared_states_and_clipping_has_the_losses_of_one_device) {
+  const testing::TrainingRun run{.model = llama,
+                                 .file = {},
+                                 .optimizer = {"adamw", {{"rate", 0.003}}, 0.3},
+                                 .precision = DType::f64,
+                                 .steps = 4};
+  const auto alone = testing::run_alone(run);
+  for (const OptimizerParallel& options : std::vector<OptimizerParallel>{{1, 0}, {3, 0}, {3, 0, 2}}) {
+    SCOPED_TRACE(fmt::format("level {}, group {}", options.level, options.group));
+    PlanRequest request{.devices = 8,
+                        .annotations = annotations_of(small, {.data = 4, .tensor = 2, .sequence = true}),
+                        .optimizer_parallel = options};
+    testing::expect_same(testing::run_planned(run, request), alone, {.losses = 1e-9, .weights = 1e-7});
+  }
+}
+
 TEST(DecoderSplit, is_the_same_by_patterns_in_a_file) {
   const Annotations of_file = load_annotations("examples/annotations/llama_sequence_parallel.json");
   const Model model = build_model(llama);
