@@ -47,7 +47,24 @@ Batch batch_of(const Graph& graph, std::int64_t classes, std::uint64_t seed) {
   return out;
 }
 
-/// The session's initial weights and the batches.
+}  // namespace
+
+std::vector<Batch> random_batches(const Graph& graph, std::int64_t classes, std::uint64_t seed) {
+  std::vector<Batch> out;
+  for (std::uint64_t i = 0; i < 8; ++i) out.push_back(batch_of(graph, classes, seed + i));
+  return out;
+}
+
+StepTime Steps::run(int steps, int warming) {
+  std::vector<StepTime> times;
+  for (int i = 0; i < steps + warming; ++i) {
+    const double cpu = cpu_seconds_now();
+    const double seconds = seconds_per_call(1, [&] { step(); });
+    times.push_back({seconds, cpu_seconds_now() - cpu});
+  }
+  return median_of(times, warming);
+}
+
 std::string file_for_peer(const Session& session, const std::vector<Batch>& batches) {
   std::map<std::string, Tensor> tensors;
   for (const Node& node : session.program().graph.nodes)
@@ -68,31 +85,11 @@ std::string file_for_peer(const Session& session, const std::vector<Batch>& batc
   return path;
 }
 
-/// Both sides do the same work: the same weights and batches give the same losses.
-void check_losses(Steps& ours, Peer& peer, int count) {
-  for (const Peer::Step& theirs : peer.run(count)) {
-    const double loss = ours.loss();
-    if (!(std::abs(loss - theirs.loss) <= 1e-4 * theirs.loss))
-      throw error("the loss is {} but the peer's is {}", loss, theirs.loss);
-  }
-}
-
-}  // namespace
-
-std::vector<Batch> random_batches(const Graph& graph, std::int64_t classes, std::uint64_t seed) {
-  std::vector<Batch> out;
-  for (std::uint64_t i = 0; i < 8; ++i) out.push_back(batch_of(graph, classes, seed + i));
-  return out;
-}
-
-StepTime Steps::run(int steps, int warming) {
-  std::vector<StepTime> times;
-  for (int i = 0; i < steps + warming; ++i) {
-    const double cpu = cpu_seconds_now();
-    const double seconds = seconds_per_call(1, [&] { step(); });
-    times.push_back({seconds, cpu_seconds_now() - cpu});
-  }
-  return median_of(times, warming);
+void check_losses(const std::vector<double>& ours, Peer& peer) {
+  const std::vector<Peer::Step> theirs = peer.run(static_cast<int>(ours.size()));
+  for (std::size_t i = 0; i < ours.size(); ++i)
+    if (!(std::abs(ours[i] - theirs[i].loss) <= 1e-4 * theirs[i].loss))
+      throw error("the loss is {} but the peer's is {}", ours[i], theirs[i].loss);
 }
 
 std::optional<AgainstPeer> against_peer(Session& session, const std::vector<Batch>& batches,
@@ -104,7 +101,9 @@ std::optional<AgainstPeer> against_peer(Session& session, const std::vector<Batc
   std::filesystem::remove(file);
   if (!peer) return {};
   Steps ours(session, batches);
-  check_losses(ours, *peer, options.compared);
+  std::vector<double> losses;
+  for (int i = 0; i < options.compared; ++i) losses.push_back(ours.loss());
+  check_losses(losses, *peer);
   AgainstPeer out;
   std::vector<double> cpu_ratios;
   StepTime last;

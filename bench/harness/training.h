@@ -57,6 +57,13 @@ struct PeerOptions {
 std::optional<AgainstPeer> against_peer(Session& session, const std::vector<Batch>& batches,
                                         const PeerOptions& options);
 
+/// A safetensors file with the initial weights of `session` and the batches, for a script of bench/peers.
+std::string file_for_peer(const Session& session, const std::vector<Batch>& batches);
+
+/// Both sides do the same work: the same weights and batches give the peer the same losses within 1e-4.
+/// Throws: Error if they do not.
+void check_losses(const std::vector<double>& ours, Peer& peer);
+
 /// The most memory that a process of its own has resident while it does `work`, in bytes.
 std::int64_t peak_bytes_of(const std::function<void()>& work);
 
