@@ -2,7 +2,8 @@
 //
 // Values that share memory form a buffer: a reshape and its operand; a point-wise result and an operand that
 // dies there; the new value of an update and its leaf, when nobody reads the old one later. A buffer lives from
-// its first definition to its last use; leaves live for ever. Buffers are placed largest first at the lowest
+// its first definition to its last use, that of a gather which runs ahead of its use from where it starts; leaves live
+// for ever. Buffers are placed largest first at the lowest
 // offset that is free over their whole life (greedy by size; within a few per cent of optimal on such
 // intervals: Pisarchyk and Lee, 2020).
 //
@@ -36,18 +37,19 @@ struct Buffer {
 
 class Assignment {
  public:
-  explicit Assignment(const Graph& graph)
-      : graph_(graph),
-        users_(users_of(graph)),
-        fusions_(fusions_of(graph)),
-        buffer_of_(graph.values.size()),
-        buffers_(graph.values.size()) {
+  explicit Assignment(const Program& program)
+      : graph_(program.graph),
+        starts_(program.starts),
+        users_(users_of(graph_)),
+        fusions_(fusions_of(graph_)),
+        buffer_of_(graph_.values.size()),
+        buffers_(graph_.values.size()) {
     std::iota(buffer_of_.begin(), buffer_of_.end(), 0);
     for (std::size_t f = 0; f < fusions_.size(); ++f)
       times_.resize(at(fusions_[f].end.index), static_cast<int>(f));
-    for (std::size_t v = 0; v < graph.values.size(); ++v) measure({static_cast<int>(v)});
-    for (ValueId v : graph.outputs) buffers_[at(v.index)].end = for_ever;
-    for (const Update& u : graph.updates) buffers_[at(u.value.index)].end = for_ever;
+    for (std::size_t v = 0; v < graph_.values.size(); ++v) measure({static_cast<int>(v)});
+    for (ValueId v : graph_.outputs) buffers_[at(v.index)].end = for_ever;
+    for (const Update& u : graph_.updates) buffers_[at(u.value.index)].end = for_ever;
   }
 
   void share() {
@@ -98,6 +100,7 @@ class Assignment {
     Buffer& b = buffers_[at(v.index)];
     b.bytes = (std::max<std::int64_t>(value.type.bytes(), 1) + alignment - 1) / alignment * alignment;
     b.begin = b.end = time(value.producer);
+    if (!starts_.empty()) b.begin = time(starts_[at(value.producer.index)]);
     for (NodeId user : users_[at(v.index)]) b.end = std::max(b.end, time(user));
     const OpKind kind = graph_.node(value.producer).op->kind;
     if (kind == OpKind::input) b.begin = -1;  // filled before the first node
@@ -191,6 +194,7 @@ class Assignment {
     if (graph_.value(operand).type != graph_.value(result).type || !in_memory(result)) return false;
     const Buffer& dying = buffer(operand);
     if (dying.is_leaf || buffer(result).is_leaf || dying.end != time(writer)) return false;
+    if (buffers_[at(result.index)].begin < time(writer)) return false;  // it is on its way before
     // All values in that buffer that the fusion reads must have been read by then, and none may be written.
     const Fusion& fusion = fusion_of(writer);
     for (NodeId reader = fusion.begin; reader < fusion.end; reader = {reader.index + 1}) {
@@ -215,6 +219,7 @@ class Assignment {
   }
 
   const Graph& graph_;
+  const std::vector<NodeId>& starts_;       // of gathers that run ahead of their use
   std::vector<std::vector<NodeId>> users_;  // by value
   std::vector<Fusion> fusions_;
   std::vector<int> times_;      // by node: the number of its fusion
@@ -225,7 +230,7 @@ class Assignment {
 }  // namespace
 
 Program assign_buffers(Program program, const PassContext&) {
-  Assignment assignment(program.graph);
+  Assignment assignment(program);
   assignment.share();
   Program out = program;
   out.arena_bytes = 0;

@@ -8,7 +8,7 @@
 // gathered in memory before they are used.
 //
 // A bucket of the forward or backward stands in front of the first node that reads one of its results; what is not
-// ready by then stays out. Nothing else moves. The update is put in order of readiness: what came out of the backward
+// ready by then stays out. Nothing else moves but weights, which stand in front of the bucket that gathers them. The update is put in order of readiness: what came out of the backward
 // first is reduced and used first, so that updates run while later buckets are on their way.
 //
 // Nothing of the update waits for itself: the collectives of a bucket have the same number of other such collectives
@@ -220,7 +220,7 @@ class Fuser {
     }
     if (limit.mode == Mode::none || (limit.mode == Mode::size && limit.megabytes == 0))
       return {Filling::alone};
-    if (!is_parameters(id)) return {Filling::small};
+    if (!is_parameters(id)) return {Filling::small, 1};
     if (limit.mode == Mode::size) return {Filling::bytes};
     if (limit.mode == Mode::index) {
       const auto& ends = limit.indices;
@@ -243,7 +243,8 @@ class Fuser {
   /// In the update what stands in the way moves; elsewhere a bucket stands behind what it reads, in its phase.
   int ready(NodeId id) const {
     if (node(id).phase == Phase::update) return 0;
-    int f = fusion_of_[at(producer(node(id).operands.front()).index)] + 1;
+    const NodeId from = producer(node(id).operands.front());
+    int f = is_leaf(node(from)) ? 0 : fusion_of_[at(from.index)] + 1;
     while (phase(at(f)) < node(id).phase) ++f;
     return f;
   }
@@ -343,11 +344,17 @@ class Fuser {
     out.erase(std::unique(out.begin(), out.end()), out.end());
     return out;
   }
-  /// States, and what an update needs that waits for no gradient (a weight's slice): earlier it would only take memory.
+  /// A collective of a bucket reads it.
+  bool is_in_bucket(ValueId v) const {
+    const auto& users = users_[at(v.index)];
+    return std::any_of(users.begin(), users.end(), [this](NodeId id) { return bucket_of_.contains(id); });
+  }
+  /// States, weights that a bucket gathers, and what an update needs that waits for no gradient (a weight's slice):
+  /// earlier it would only take memory.
   bool goes_along(const Unit& u) const {
     const Node& first = node(u.nodes.front());
+    if (is_leaf(first)) return first.phase == Phase::update || is_in_bucket(first.results.front());
     if (first.phase != Phase::update || u.is_bucket) return false;
-    if (is_leaf(first)) return true;
     if ((first.op->step && !is_local(*first.op->step)) || u.readiness > backward_) return false;
     return std::all_of(u.nodes.begin(), u.nodes.end(), [&](NodeId id) {
       return std::all_of(node(id).operands.begin(), node(id).operands.end(), [&](ValueId v) {

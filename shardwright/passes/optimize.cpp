@@ -8,7 +8,7 @@
 namespace shardwright {
 
 std::span<const Pass> all_passes() {
-  static const std::array<Pass, 11> passes{{
+  static const std::array<Pass, 12> passes{{
       {"drop_identities", drop_identities},
       {"merge_common_subexpressions", merge_common_subexpressions},
       {"cancel_steps", cancel_steps},
@@ -18,6 +18,7 @@ std::span<const Pass> all_passes() {
       {"choose_formats", choose_formats},
       {"fuse_pointwise", fuse_pointwise},
       {"fuse_collectives", fuse_collectives},
+      {"prefetch_gathers", prefetch_gathers},
       {"assign_buffers", assign_buffers},
       {"start_transfers", start_transfers},
   }};

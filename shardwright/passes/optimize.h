@@ -41,6 +41,8 @@ Program choose_formats(Program program, const PassContext& context);
 Program fuse_pointwise(Program program, const PassContext& context);
 /// Lets collectives over the same axes run as one: sums of gradients, and gathers.
 Program fuse_collectives(Program program, const PassContext& context);
+/// Lets gathers of weights start ahead of their use.
+Program prefetch_gathers(Program program, const PassContext& context);
 /// Gives every value that lies in memory its place in the arena.
 Program assign_buffers(Program program, const PassContext& context);
 /// Lets transfers start before the nodes that wait for them.

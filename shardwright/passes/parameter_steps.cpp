@@ -79,4 +79,15 @@ class ParameterSteps {
 
 std::vector<ValueId> parameter_steps(const Graph& graph) { return ParameterSteps(graph).run(); }
 
+std::vector<bool> gathers_of_weights(const Graph& graph) {
+  const std::vector<ValueId> parameters = parameter_steps(graph);
+  std::vector<bool> out;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    out.push_back(parameters[i].is_valid() && node.op->step == StepKind::all_gather &&
+                  node.phase != Phase::update);
+  }
+  return out;
+}
+
 }  // namespace shardwright

@@ -14,4 +14,7 @@ namespace shardwright {
 /// Per node the parameter whose gradient it reduces or whose weight it gathers; invalid for all others.
 std::vector<ValueId> parameter_steps(const Graph& graph);
 
+/// Per node whether it gathers a weight for the forward or backward. Its result has its place from where it starts.
+std::vector<bool> gathers_of_weights(const Graph& graph);
+
 }  // namespace shardwright

@@ -2,12 +2,13 @@
 // the nodes in between hide it. The arena stays as it is: a transfer starts behind the last node that writes
 // where its operand lies, and that of an all_reduce also behind the last that uses the memory of its result,
 // since peers may write there from then on. In place, as gradients are reduced, that is where the operand was
-// computed.
+// computed. Gathers of weights start where prefetch_gathers says, because their place is free from there on.
 
 #include <algorithm>
 
 #include "shardwright/graph/op.h"
 #include "shardwright/passes/optimize.h"
+#include "shardwright/passes/parameter_steps.h"
 
 namespace shardwright {
 namespace {
@@ -19,10 +20,12 @@ class Starts {
 
   /// By node.
   std::vector<NodeId> find() const {
-    std::vector<NodeId> starts = graph_.node_ids();
+    const std::vector<bool> is_ahead = gathers_of_weights(graph_);
+    std::vector<NodeId> starts = program_.starts.empty() ? graph_.node_ids() : program_.starts;
     for (auto fusion = fusions_.begin(); fusion != fusions_.end(); ++fusion) {
       const OpDef& op = *graph_.node(fusion->begin).op;
       if (op.kind != OpKind::step || is_local(*op.step)) continue;
+      if (is_ahead[static_cast<std::size_t>(fusion->begin.index)] && !program_.starts.empty()) continue;
       auto start = fusion;
       while (start != fusions_.begin() && lets_pass(*std::prev(start), *fusion)) --start;
       for (NodeId id = fusion->begin; id < fusion->end; ++id.index)

@@ -6,6 +6,7 @@
 
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/rewrite.h"
+#include "shardwright/passes/parameter_steps.h"
 
 namespace shardwright {
 namespace {
@@ -93,7 +94,9 @@ struct Life {
   bool is_alive(int time) const { return begin <= time && time <= end; }
 };
 
-std::vector<Life> lives_of(const Graph& graph) {
+std::vector<Life> lives_of(const Program& program) {
+  const Graph& graph = program.graph;
+  const std::vector<bool> is_ahead = gathers_of_weights(graph);
   std::vector<int> times;  // by node
   const std::vector<Fusion> fusions = fusions_of(graph);
   for (std::size_t f = 0; f < fusions.size(); ++f)
@@ -102,10 +105,13 @@ std::vector<Life> lives_of(const Graph& graph) {
   for (NodeId id : graph.node_ids()) {
     const Node& node = graph.node(id);
     const int time = times[at(id.index)];
+    const bool starts_ahead = is_ahead[at(id.index)] && !program.starts.empty();
+    const int begin = starts_ahead ? times[at(program.starts[at(id.index)].index)] : time;
     const bool is_kept = node.op->kind == OpKind::parameter || node.op->kind == OpKind::state;
     for (ValueId v : node.operands) lives[at(v.index)].end = std::max(lives[at(v.index)].end, time);
     for (ValueId v : node.results)
-      lives[at(v.index)] = {is_kept || node.op->kind == OpKind::input ? -1 : time, is_kept ? for_ever : time};
+      lives[at(v.index)] = {is_kept || node.op->kind == OpKind::input ? -1 : begin,
+                            is_kept ? for_ever : time};
   }
   for (ValueId v : graph.outputs) lives[at(v.index)].end = for_ever;
   for (const Update& u : graph.updates) lives[at(u.value.index)].end = for_ever;
@@ -154,7 +160,7 @@ std::string_view name_of(MemoryKind kind) {
 MemoryUse memory_use(const Program& program) {
   const Graph& graph = program.graph;
   const Kinds kinds(graph);
-  const std::vector<Life> lives = lives_of(graph);
+  const std::vector<Life> lives = lives_of(program);
   const int peak = peak_of(program, lives);
 
   struct Place {

@@ -9,6 +9,7 @@
 #include "shardwright/lower/spmd.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/plan/complete.h"
+#include "shardwright/simulate/estimate.h"
 #include "tests/support/program.h"
 #include "tests/support/transformer.h"
 #include "tests/support/walk.h"
@@ -177,6 +178,56 @@ output %y
   EXPECT_EQ(start_of(p, "1"), "b");
   EXPECT_EQ(start_of(p, "2"), "x");  // a parameter is ready from the beginning
   EXPECT_EQ(start_of(p, "3"), "1");  // at once: the node above moves nothing of its own
+}
+
+// One bucket ahead: while %y1 is computed the second gather is on its way, and the third is not. Its place is its own
+// from there on, and the first's can be taken after that.
+TEST(PrefetchGathers, starts_behind_the_gather_before) {
+  const std::string_view text = R"(mesh [dp=2]
+%x = input f32[8, 8] as [16, 8] [dp, -]
+%w1 = param f32[4, 8] as [8, 8] [dp, -]
+%1 = all_gather %w1 dim 0 over dp : f32[8, 8] as [8, 8] [-, -]
+%y1 = matmul %x, %1 {m: dp} : f32[8, 8] as [16, 8] [dp, -]
+%z1 = exp %y1 {i0: dp} : f32[8, 8] as [16, 8] [dp, -]
+%w2 = param f32[4, 8] as [8, 8] [dp, -]
+%2 = all_gather %w2 dim 0 over dp : f32[8, 8] as [8, 8] [-, -]
+%y2 = matmul %z1, %2 {m: dp} : f32[8, 8] as [16, 8] [dp, -]
+backward:
+%3 = all_gather %w2 dim 0 over dp : f32[8, 8] as [8, 8] [-, -]
+%y3 = matmul %y2, %3 {m: dp} : f32[8, 8] as [16, 8] [dp, -]
+output %y3
+)";
+  Program p{.graph = parse_graph(text), .offsets = {}};
+  Redistributor redistributor(p.graph.meshes[0]);
+  const PassContext context{redistributor};
+  p = start_transfers(assign_buffers(prefetch_gathers(std::move(p), context), context), context);
+  EXPECT_EQ(start_of(p, "1"), "x");
+  EXPECT_EQ(start_of(p, "2"), "y1");
+  EXPECT_EQ(start_of(p, "3"), "y2");
+  EXPECT_EQ(Walk(p).run(), "");
+  EXPECT_NE(place(p, "2"), place(p, "1"));
+  EXPECT_NE(place(p, "3"), place(p, "2"));
+  EXPECT_EQ(place(p, "3"), place(p, "1"));
+  Program wrong = p;
+  testing::share_place(wrong, "2", "y1");
+  EXPECT_EQ(Walk(wrong).run(), "%y1 is written while %2 is on its way");
+}
+
+TEST(PrefetchGathers, hides_gathers_of_weights_for_little_memory) {
+  const Cluster cluster = cluster_called("a100-80g:2x8");
+  Model m = build_model("llama:layers=4,hidden=512,heads=8,vocab=8192,seq=256,batch=32");
+  add_train_step(m.graph, m.loss, {.name = "sgd", .attributes = {{"rate", 0.01}}});
+  Program p = compile(m.graph, make_plan(m.graph, {.devices = 16,
+                                                   .cluster = cluster.name,
+                                                   .parallel = Parallel::data_parallel,
+                                                   .optimizer_parallel = {3, 0}}));
+  const double ahead = estimate(p, cluster).exposed_communication_seconds;
+  Redistributor redistributor(p.graph.meshes[0]);
+  Program late = p;
+  late.starts = late.graph.node_ids();
+  late = start_transfers(assign_buffers(late, {redistributor}), {redistributor});
+  EXPECT_LT(ahead, 0.2 * estimate(late, cluster).exposed_communication_seconds);
+  EXPECT_LT(static_cast<double>(p.arena_bytes), 1.06 * static_cast<double>(late.arena_bytes));
 }
 
 // Peers write the result of an all_reduce as soon as it is started, so its memory must be free by then.

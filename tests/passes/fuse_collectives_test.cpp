@@ -41,9 +41,9 @@ output %z
 output %4
 )";
   EXPECT_EQ(fused(text), R"(mesh [dp=2]
+%d = param f32[100000] as [200000] [dp]
 %a = param f32[2, 4] as [4, 4] [dp, -]
 %b = param f32[4] as [8] [dp]
-%d = param f32[100000] as [200000] [dp]
 %1 = all_gather %a dim 0 over dp : f32[4, 4] as [4, 4] [-, -]
 + %2 = all_gather %b dim 0 over dp : f32[8] as [8] [-]
 %y = exp %1 {} : f32[4, 4] as [4, 4] [-, -]

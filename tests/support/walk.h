@@ -106,7 +106,10 @@ class Walk {
     for (int i = 0; i < n; ++i) {
       std::map<std::int64_t, std::int64_t> by_offset;
       for (const Value& v : p_.graph.values) {
-        const int born = time_of(v.producer), dies = last[at(id_of(v))];
+        const NodeId from = v.producer;
+        const bool starts_ahead = !p_.starts.empty() && is_ahead(p_.graph.node(from));
+        const int born = time_of(starts_ahead ? p_.starts[static_cast<std::size_t>(from.index)] : from),
+                  dies = last[at(id_of(v))];
         const bool is_alive =
             is_kept(v) || (born <= i && dies >= i) || born == i || (is_leaf(v) && dies >= i);
         if (!is_alive || offset(id_of(v)) == no_place) continue;
@@ -177,12 +180,21 @@ class Walk {
     }
   }
 
+  /// A gather of a parameter in front of the update: it writes its result while it runs.
+  bool is_ahead(const Node& step) const {
+    if (step.op->step != StepKind::all_gather || step.phase == Phase::update) return false;
+    const Node* from = &step;
+    while (from->op->kind == OpKind::step || from->op->is_alias)
+      from = &p_.graph.node(p_.graph.value(from->operands[0]).producer);
+    return from->op->kind == OpKind::parameter;
+  }
+
   /// While a transfer runs nobody writes its operand, and peers write the result of an all_reduce.
   void check_started(const Node& node) {
     if (node.op->is_alias && offset(node.results[0]) == offset(node.operands[0])) return;
     for (NodeId step : started_) {
       const Node& running = p_.graph.node(step);
-      const bool is_sum = running.op->step == StepKind::all_reduce;
+      const bool is_sum = running.op->step == StepKind::all_reduce || is_ahead(running);
       for (ValueId v : node.results)
         if (overlap(v, running.operands[0]) || (is_sum && overlap(v, running.results[0])))
           note(fmt::format("%{} is written while %{} is on its way", name(v), name(running.results[0])));

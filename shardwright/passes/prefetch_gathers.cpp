@@ -1,0 +1,45 @@
+// Weights that lie sharded are gathered ahead of their use: while the nodes between two gathers run, the second is on
+// its way. Its result needs memory from then on, so only one bucket is ahead of the one in use: a gather starts behind
+// the gather before it, across the border of forward and backward too. More ahead hides hardly more.
+//
+// Here is only said where it starts; assign_buffers keeps its place free from there on.
+
+#include <algorithm>
+
+#include "shardwright/graph/op.h"
+#include "shardwright/passes/optimize.h"
+#include "shardwright/passes/parameter_steps.h"
+
+namespace shardwright {
+namespace {
+
+/// Behind what makes the operands of `gathers`; leaves are there before the first node.
+NodeId ready(const Graph& graph, const Fusion& gathers) {
+  NodeId out{0};
+  for (NodeId id = gathers.begin; id < gathers.end; ++id.index) {
+    const NodeId producer = graph.value(graph.node(id).operands.front()).producer;
+    const OpKind kind = graph.node(producer).op->kind;
+    if (kind == OpKind::compute || kind == OpKind::step) out = std::max(out, NodeId{producer.index + 1});
+  }
+  return out;
+}
+
+}  // namespace
+
+Program prefetch_gathers(Program program, const PassContext&) {
+  const Graph& graph = program.graph;
+  const std::vector<bool> is_ahead = gathers_of_weights(graph);
+  program.starts = graph.node_ids();
+  NodeId behind_last{0};
+  for (const Fusion& f : fusions_of(graph)) {
+    if (!is_ahead[static_cast<std::size_t>(f.begin.index)]) continue;
+    NodeId start = std::min(f.begin, std::max(behind_last, ready(graph, f)));
+    while (graph.node(start).is_fused) ++start.index;
+    for (NodeId id = f.begin; id < f.end; ++id.index)
+      program.starts[static_cast<std::size_t>(id.index)] = start;
+    behind_last = f.end;
+  }
+  return program;
+}
+
+}  // namespace shardwright
