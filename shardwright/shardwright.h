@@ -13,6 +13,7 @@
 #include "shardwright/autodiff/train_step.h"  // IWYU pragma: export
 #include "shardwright/frontend/model.h"       // IWYU pragma: export
 #include "shardwright/frontend/modules.h"     // IWYU pragma: export
+#include "shardwright/frontend/recompute.h"   // IWYU pragma: export
 #include "shardwright/frontend/shard.h"       // IWYU pragma: export
 #include "shardwright/frontend/train_step.h"  // IWYU pragma: export
 #include "shardwright/passes/compile.h"       // IWYU pragma: export

@@ -38,6 +38,7 @@ class Flags {
     if (config_.devices && !arguments_.has("--cluster"))
       add("--devices", fmt::format("{}", *config_.devices));
     if (config_.mode) add("--parallel", std::string(name_of(*config_.mode)));
+    if (!config_.recompute.empty()) add("--recompute", config_.recompute);
     const Parallel mode = mode_of(arguments_);
     const int devices = devices_of(arguments_);
     if (mode == Parallel::stand_alone && config_.mode == mode && devices > 1)

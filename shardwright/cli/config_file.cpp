@@ -404,6 +404,35 @@ void read_comm_fusion(Config& c, const Section& parallel) {
   c.comm_fusion = to_text(fusion);
 }
 
+/// `recompute: True` is full, `select_recompute: True` selected; lists of layers per stage are not read yet.
+void read_recompute(Config& c, const Section& top, const Section& parallel_config) {
+  const Section settings = top.section("recompute_config");
+  const auto is_on = [&](const char* key) {
+    bool out = false;
+    for (const Section* section : {&settings, &parallel_config}) {
+      const YAML::Node value = section->at(key);
+      if (value.IsSequence() || value.IsMap())
+        c.inactive.emplace_back(key);
+      else
+        out = section->is_on(key) || out;
+    }
+    return out;
+  };
+  const auto with_options = [&](const std::string& mode, const char* key) {
+    const bool usual = mode == "full";
+    Names options;
+    if (settings.flag(key).value_or(usual) != usual)
+      options.push_back(fmt::format("communication={}", !usual));
+    if (settings.is_on("recompute_slice_activation")) options.emplace_back("shard_kept=true");
+    return mode + (options.empty() ? "" : ":") + join(options, ",");
+  };
+  const bool is_selected = is_on("select_recompute");
+  if (is_on("recompute"))
+    c.recompute = with_options("full", "mp_comm_recompute");
+  else if (is_selected)
+    c.recompute = with_options("selected", "select_comm_recompute");
+}
+
 /// What the batch is multiplied with.
 void read_batch(Config& c, const Section& top, const Section& parallel, const Section& parallel_config) {
   const Section runner = top.section("runner_config", runner_keys());
@@ -433,7 +462,7 @@ void check_batch(Config& c) {
 }
 
 /// What is asked for and not there yet.
-void note_inactive(Config& c, const Section& top, const Section& parallel, const Section& parallel_config) {
+void note_inactive(Config& c, const Section& parallel, const Section& parallel_config) {
   const auto note = [&](const std::string& key, auto is_asked) {
     if (is_asked) c.inactive.push_back(key);
   };
@@ -442,12 +471,6 @@ void note_inactive(Config& c, const Section& top, const Section& parallel, const
   };
   note("gradient_accumulation_steps", c.accumulation > 1 && c.stages == 1);
   note("micro_batch_interleave_num", c.interleave > 1);
-  const Section recompute = top.section("recompute_config");
-  for (const Section* section : {&recompute, &parallel_config})
-    for (const char* key : {"recompute", "select_recompute"}) {
-      const YAML::Node value = section->at(key);
-      note(key, value.IsSequence() || value.IsMap() || (value.IsScalar() && section->is_on(key)));
-    }
   if (c.mode == Parallel::stand_alone) return;
   note("auto_pipeline", parallel.is_on("auto_pipeline"));
   note("pipeline_stage", c.stages > 1);
@@ -480,8 +503,9 @@ Config config_of(const YAML::Node& node) {
   read_optimizer_parallel(c, parallel, parallel_config);
   read_comm_fusion(c, parallel);
   read_batch(c, top, parallel, parallel_config);
+  read_recompute(c, top, parallel_config);
   check_batch(c);
-  note_inactive(c, top, parallel, parallel_config);
+  note_inactive(c, parallel, parallel_config);
   return c;
 }
 

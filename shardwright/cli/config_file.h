@@ -29,6 +29,7 @@ struct Config {
   std::optional<std::int64_t> optimizer_threshold;  // bytes
   std::optional<std::int64_t> optimizer_group;
   std::string comm_fusion;  // as --comm-fusion takes it; empty: not said
+  std::string recompute;    // as --recompute takes it, or empty
   std::optional<std::int64_t> epochs;
 
   std::optional<std::int64_t> batch_size;  // of the file; see global_batch

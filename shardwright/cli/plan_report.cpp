@@ -51,7 +51,6 @@ std::string document(const Model& model, const Plan& plan, const Evaluation& eva
   out["stages"] = 1;
   out["micro_batches"] = 1;
   out["schedule"] = nullptr;
-  out["recompute"] = "none";
   out["memory_bytes"] = memory_json(e);
   out["fits"] = evaluation.fits();
   out["collectives_per_step"] = e.collectives;
@@ -67,7 +66,8 @@ void report(const Arguments& arguments, const Model& model, const Plan& plan, Te
   if (arguments.has("--json"))
     terminal.out << document(model, plan, evaluation) << "\n";
   else
-    terminal.out << plan_table(plan, evaluation.estimate, Explainer(model.graph, plan).shares());
+    terminal.out << plan_table(plan, evaluation.estimate, Explainer(model.graph, plan).shares())
+                 << recompute_text(model.graph, plan, evaluation.estimate);
 }
 
 }  // namespace shardwright

@@ -60,7 +60,8 @@ std::vector<Flag> planning_flags(std::vector<Flag> more) {
       {"--optimizer-parallel", "LEVEL[:threshold=BYTES,group=G]",
        "shard over replicas, or G of them: 1 state, 2 + gradients, 3 + weights; not what is below 64KiB", ""},
       {"--comm-fusion", "WHICH",
-       "collectives that run as one: auto, none, size:MB, index:I,J,... or COLLECTIVE=...;...", ""}};
+       "collectives that run as one: auto, none, size:MB, index:I,J,... or COLLECTIVE=...;...", ""},
+      {"--recompute", "WHAT", "compute again in the backward: none, selected, full or MODULE,...", ""}};
   for (const std::vector<Flag>& others : {search_flags(), more})
     flags.insert(flags.end(), others.begin(), others.end());
   return flags;
@@ -103,6 +104,7 @@ PlannedModel planned_model(const std::string& path) {
     Model model = build_model(plan.model, model_options(plan.origin));
     add_train_step(model.graph, model.loss, plan.origin.optimizer);
     apply(plan, model.graph);  // refuses another network
+    check(plan.recompute, model.graph);
     return {std::move(model), std::move(plan)};
   } catch (const Error& e) {
     throw with_context(e, fmt::format("{}: the network that it was made for", path));
@@ -184,6 +186,10 @@ CommFusion comm_fusion_of(const Arguments& arguments) {
   return parse_comm_fusion(arguments.text("--comm-fusion", "auto"));
 }
 
+Recompute recompute_of(const Arguments& arguments) {
+  return parse_recompute(arguments.text("--recompute", "none"));
+}
+
 std::vector<std::string> splitting_flags() {
   std::vector<std::string> out{"--search", "--annotate", "--dataset-strategy", "--optimizer-parallel",
                                "--parallel"};
@@ -195,15 +201,16 @@ namespace {
 
 Plan loaded_plan(const Arguments& arguments, const Model& model, const Graph& graph) {
   Plan plan = load_plan(arguments.text("--plan"));
-  for (const std::string& flag : splitting_flags())
+  std::vector<std::string> decided = splitting_flags();
+  for (const char* flag : {"--comm-fusion", "--recompute"}) decided.emplace_back(flag);
+  for (const std::string& flag : decided)
     if (arguments.has(flag)) throw error("{} and --plan exclude each other: the plan has decided it", flag);
-  if (arguments.has("--comm-fusion"))
-    throw error("--comm-fusion and --plan exclude each other: the plan has decided it");
   if (arguments.integer("--devices", plan.devices) != plan.devices)
     throw error("--devices {} but the plan {} is for {}", arguments.text("--devices"),
                 arguments.text("--plan"), plan.devices);
   if (arguments.has("--cluster")) plan.cluster = cluster_of(arguments, plan.devices);
   apply(plan, graph);  // refuses a plan for another network
+  check(plan.recompute, graph);
   plan.model = model.name;
   plan.origin = origin_of(arguments);
   return plan;
@@ -232,6 +239,7 @@ PlanRequest request_of(const Arguments& arguments, const Model& model) {
   request.options = search_options_of(arguments, search, request.parallel);
   request.price = price_within(request.options.memory_cap);
   request.optimizer_parallel = optimizer_parallel_of(arguments);
+  request.recompute = recompute_of(arguments);
   request.annotations = annotations_of(arguments, model, request.parallel);
   request.comm_fusion = comm_fusion_of(arguments);
   return request;

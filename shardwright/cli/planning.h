@@ -35,6 +35,8 @@ OptimizerParallel optimizer_parallel_of(const Arguments& arguments);
 
 /// Which collectives run as one.
 CommFusion comm_fusion_of(const Arguments& arguments);
+/// What --recompute says.
+Recompute recompute_of(const Arguments& arguments);
 
 /// What the flags say of the network; plan files keep it.
 Origin origin_of(const Arguments& arguments);

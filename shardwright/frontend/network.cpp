@@ -12,11 +12,15 @@ Plan loaded_plan(const TrainOptions& options, const Graph& graph) {
       !options.dataset_layouts.empty())
     throw error("plan_file {}: the plan has decided how operators and data are split; leave out the others",
                 options.plan_file);
+  if (options.recompute != "none")
+    throw error("plan_file {}: the plan has decided what is recomputed; leave out recompute",
+                options.plan_file);
   Plan plan = load_plan(options.plan_file);
   if (options.devices != plan.devices)
     throw error("plan_file {}: the plan is for {} devices but there are {}", options.plan_file, plan.devices,
                 options.devices);
   apply(plan, graph);  // refuses a plan for another network
+  check(plan.recompute, graph);
   return plan;
 }
 
@@ -68,6 +72,7 @@ PlannedNetwork plan_network(const ForwardFunction& forward, const InputTypes& in
                       .annotations = trace.annotations(),
                       .optimizer_parallel = options.optimizer_parallel,
                       .comm_fusion = comm_fusion_of(options),
+                      .recompute = parse_recompute(options.recompute),
                       .price = price_within(options.search_options.memory_cap)};
   request.parallel = options.devices == 1 ? Parallel::stand_alone : options.parallel;
   if (!options.annotation_file.empty())

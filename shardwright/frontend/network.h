@@ -48,8 +48,9 @@ struct TrainOptions {
   /// Of parameters or whole modules, as "comm_fusion" in annotations.
   std::map<std::string, int> fusion_numbers = {};
   std::vector<std::int64_t> all_reduce_fusion_config = {};  // the old form of comm_fusion `index`
-  std::uint64_t seed = 1;                                   // of the initial parameters
-  DType precision = DType::f32;                             // of the parameters
+  std::string recompute = "none";  // as --recompute, beside what annotations and code say of modules
+  std::uint64_t seed = 1;          // of the initial parameters
+  DType precision = DType::f32;    // of the parameters
 };
 
 /// Traced, differentiated and planned.

@@ -6,6 +6,9 @@
 #include <map>
 
 #include "shardwright/base/text.h"
+#include "shardwright/cost/cluster.h"
+#include "shardwright/passes/compile.h"
+#include "shardwright/runtime/backend/cpu/cpu.h"
 
 namespace shardwright {
 namespace {
@@ -150,6 +153,7 @@ std::string totals(const Estimate& e) {
   out += fmt::format(" {} in all\nper step: {}: {} compute", bytes_text(e.arena_bytes),
                      seconds_text(e.step_seconds()), seconds_text(e.compute_seconds));
   const double beside = e.communication_seconds - e.exposed_communication_seconds;
+  if (e.recompute_seconds > 0) out += fmt::format(" ({} of it recompute)", seconds_text(e.recompute_seconds));
   if (e.communication_seconds > 0)
     out += fmt::format(", {} communication", seconds_text(e.exposed_communication_seconds));
   if (beside > 1e-9) out += fmt::format(" and {} more beside compute", seconds_text(beside));
@@ -223,6 +227,24 @@ std::string plan_table(const Plan& plan, const Estimate& e, const std::vector<Op
   if (plan.devices > 1 && !is_split) out += "nothing is split: every device does the whole work\n";
   if (!plan.compared.empty()) out += plan.compared + "\n";
   return out + totals(e);
+}
+
+std::string recompute_text(const Graph& graph, const Plan& plan, const Estimate& e) {
+  if (!plan.recompute.is_on()) return "";
+  Plan other = plan;
+  other.recompute = {};
+  const Estimate without =
+      estimate(compile(graph, other, {.formats = cpu_formats}), cluster_called(plan.cluster));
+  std::vector<std::string> what;
+  if (plan.recompute.mode != RecomputeMode::none) what.emplace_back(name_of(plan.recompute.mode));
+  for (const RecomputedModule& m : plan.recompute.modules) what.push_back((m.is_on ? "" : "not ") + m.module);
+  std::string modules;
+  for (const FoldedName& name : folded(what)) modules += (modules.empty() ? "" : ", ") + name.name;
+  return fmt::format(
+      "recompute {}: {} activations instead of {}, {} in all instead of {}; {} per step instead of {}\n",
+      modules, bytes_text(e.memory.of(MemoryKind::activations)),
+      bytes_text(without.memory.of(MemoryKind::activations)), bytes_text(e.arena_bytes),
+      bytes_text(without.arena_bytes), seconds_text(e.step_seconds()), seconds_text(without.step_seconds()));
 }
 
 }  // namespace shardwright

@@ -14,6 +14,9 @@ namespace shardwright {
 /// collectives that it causes, and why; then what a step takes. Shares are per planned operator.
 std::string plan_table(const Plan& plan, const Estimate& estimate, const std::vector<OperatorShare>& shares);
 
+/// One line: what recompute saves and what it costs, against the same plan without it; nothing if there is none.
+std::string recompute_text(const Graph& graph, const Plan& plan, const Estimate& estimate);
+
 /// The table's rows: what each is called, and which planned operators it stands for.
 std::vector<FoldedName> table_rows(const Plan& plan, const std::vector<OperatorShare>& shares);
 

@@ -54,7 +54,8 @@ void TrainStep::set_parameter(std::string_view name, const Tensor& value) {
 }
 const Plan& TrainStep::plan() const { return state_->plan; }
 std::string TrainStep::explain() const {
-  return plan_table(state_->plan, state_->estimate, Explainer(state_->graph, state_->plan).shares());
+  return plan_table(state_->plan, state_->estimate, Explainer(state_->graph, state_->plan).shares()) +
+         recompute_text(state_->graph, state_->plan, state_->estimate);
 }
 
 }  // namespace shardwright

@@ -1,5 +1,5 @@
-// Operators whose result is their operand: what they say is said to the planner or to autodiff. A pass takes them
-// out of programs.
+// Operators whose result is their operand: what they say is said to the planner or to autodiff, and a pass takes them
+// out of programs; but for `keep`, which stays, since it says something of memory.
 
 #include <cstring>
 
@@ -14,6 +14,12 @@ BlockKernel block(const Call& call) {
     if (b.operands[0] != b.results[0])
       std::memcpy(b.results[0], b.operands[0], static_cast<std::size_t>(b.count) * bytes);
   };
+}
+
+void copy(const KernelCall& call) {
+  const TensorView &x = call.operands[0], &y = call.results[0];
+  if (x.data != y.data && x.size() > 0)
+    std::memcpy(y.data, x.data, static_cast<std::size_t>(x.size()) * size_of(x.dtype));
 }
 
 OpDef identity(std::string name, std::string doc, std::function<std::vector<ValueId>(Gradient&)> gradient) {
@@ -37,6 +43,13 @@ std::vector<OpDef> identities() {
       // For values that cancel out, such as the maximum that a softmax subtracts.
       identity("stop_gradient", "y = x, without a gradient",
                [](Gradient&) { return std::vector<ValueId>{ValueId{}}; }),
+      {.name = "keep",
+       .doc = "y = x, kept for a backward that recomputes: its redistributions are not shared with x",
+       .rule = "... -> ...",
+       .linear = "{0}",
+       .kernel = copy,
+       .samples = {"f32[6,4]"},
+       .is_alias = true},
   };
 }
 

@@ -1,6 +1,7 @@
 #include "shardwright/passes/compile.h"
 
 #include "shardwright/cost/cluster.h"
+#include "shardwright/lower/recompute.h"
 #include "shardwright/lower/spmd.h"
 #include "shardwright/plan/complete.h"
 
@@ -26,6 +27,7 @@ Program compile(const PlannedGraph& planned, const Cluster& cluster, const Compi
   Graph graph = planned.graph;
   Redistributor redistributor = redistributor_for(graph, cluster);
   complete(graph, redistributor, planned.update_layouts);
+  graph = with_recompute(graph, planned.recompute, redistributor);
   return optimize(lower(graph, redistributor), {redistributor, options.formats, planned.comm_fusion},
                   options.after);
 }

@@ -1,4 +1,4 @@
-// From a graph and a plan to the program that runs: apply, complete, lower, optimize.
+// From a graph and a plan to the program that runs: apply, complete, recompute, lower, optimize.
 #pragma once
 
 #include "shardwright/graph/graph.h"

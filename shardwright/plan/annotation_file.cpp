@@ -1,4 +1,5 @@
-// Annotations as JSON (commands.md): the keys are names of operators and parameters, and "dataset".
+// Annotations as JSON (commands.md): the keys are names of operators, parameters and modules,
+// and "dataset".
 
 #include <algorithm>
 
@@ -6,6 +7,7 @@
 #include "shardwright/plan/annotations.h"
 #include "shardwright/plan/comm_fusion.h"
 #include "shardwright/plan/json_text.h"
+#include "shardwright/plan/recompute_json.h"
 
 namespace shardwright {
 namespace {
@@ -127,8 +129,13 @@ void add_named(Annotations& out, const std::string& name, Json json, const std::
     json.erase("comm_fusion");
     if (json.empty()) return;
   }
-  out.nodes[name] =
-      annotation_of(json, {"in", "out", "device_matrix", "names", "stage", "comm_fusion"}, matrix);
+  if (json.is_object() && json.contains("recompute")) {
+    out.recompute.push_back(recomputed_module(name, json.at("recompute")));
+    json.erase("recompute");
+    if (json.empty()) return;
+  }
+  out.nodes[name] = annotation_of(
+      json, {"in", "out", "device_matrix", "names", "stage", "comm_fusion", "recompute"}, matrix);
 }
 
 }  // namespace

@@ -40,6 +40,7 @@ Annotations merged(Annotations weaker, const Annotations& stronger) {
     weaker.dataset = stronger.dataset;
     weaker.dataset_word = stronger.dataset_word;
   }
+  weaker.recompute = with_modules({.modules = std::move(weaker.recompute)}, stronger.recompute).modules;
   return weaker;
 }
 

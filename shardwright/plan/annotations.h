@@ -14,6 +14,7 @@
 
 #include "shardwright/graph/graph.h"
 #include "shardwright/plan/problem.h"
+#include "shardwright/plan/recompute.h"
 
 namespace shardwright {
 
@@ -37,10 +38,11 @@ struct Annotation {
 };
 
 struct Annotations {
-  std::map<std::string, Annotation> nodes;      // by name of operator or parameter
-  std::optional<Annotation> dataset;            // per input, in the order of the graph's inputs (`in`)
-  std::string dataset_word;                     // `full_batch`, `data_parallel`, or empty
-  std::map<std::string, int> comm_fusion = {};  // by name of parameter or module (comm_fusion.h)
+  std::map<std::string, Annotation> nodes;       // by name of operator or parameter
+  std::optional<Annotation> dataset;             // per input, in the order of the graph's inputs (`in`)
+  std::string dataset_word;                      // `full_batch`, `data_parallel`, or empty
+  std::map<std::string, int> comm_fusion = {};   // by name of parameter or module (comm_fusion.h)
+  std::vector<RecomputedModule> recompute = {};  // modules of operators
 };
 
 /// `(2, 4)`, `(mp, (sp, dp))`: as the seeds write it.

@@ -33,7 +33,11 @@ Layout layout_of(const std::string& text, const std::vector<Mesh>& meshes, const
 class Application {
  public:
   Application(const Plan& plan, Graph graph)
-      : plan_(plan), out_{.graph = std::move(graph), .update_layouts = {}, .comm_fusion = plan.comm_fusion} {}
+      : plan_(plan),
+        out_{.graph = std::move(graph),
+             .update_layouts = {},
+             .comm_fusion = plan.comm_fusion,
+             .recompute = plan.recompute} {}
 
   PlannedGraph run() {
     const std::string fingerprint = fingerprint_of(out_.graph);

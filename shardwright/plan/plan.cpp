@@ -151,6 +151,8 @@ Plan draft(const Graph& graph, const PlanRequest& request) {
   plan.optimizer_parallel = request.optimizer_parallel;
   check(request.optimizer_parallel, request.devices);
   plan.comm_fusion = with_parameters(request.comm_fusion, graph, request.annotations.comm_fusion);
+  plan.recompute = with_modules(request.recompute, request.annotations.recompute);
+  check(plan.recompute, graph);
   if (request.parallel == Parallel::auto_parallel) plan.search = find_search(request.search).name;
   return plan;
 }
@@ -193,7 +195,10 @@ Plan with_decisions(Plan plan, const Graph& graph, const Calls& calls, const Dec
 /// The same as applying the plan in names.
 PlannedGraph written(Graph graph, const Decisions& decided, const std::map<ValueId, Layout>& leaves,
                      const Plan& plan) {
-  PlannedGraph out{.graph = std::move(graph), .update_layouts = {}, .comm_fusion = plan.comm_fusion};
+  PlannedGraph out{.graph = std::move(graph),
+                   .update_layouts = {},
+                   .comm_fusion = plan.comm_fusion,
+                   .recompute = plan.recompute};
   out.graph.meshes = decided.constraints.meshes;
   for (std::size_t n = 0; n < out.graph.nodes.size(); ++n) {
     Node& node = out.graph.nodes[n];

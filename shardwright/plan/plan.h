@@ -18,6 +18,7 @@
 #include "shardwright/plan/comm_fusion.h"
 #include "shardwright/plan/leaves.h"
 #include "shardwright/plan/problem.h"
+#include "shardwright/plan/recompute.h"
 
 namespace shardwright {
 
@@ -60,6 +61,7 @@ struct Plan {
   std::map<std::string, std::string> layouts;  // of inputs, parameters, modules' states: how they lie
   OptimizerParallel optimizer_parallel;
   CommFusion comm_fusion;
+  Recompute recompute;
 };
 
 /// A graph with a plan written onto it.
@@ -67,6 +69,7 @@ struct PlannedGraph {
   Graph graph;
   std::map<ValueId, Layout> update_layouts;  // per parameter, where it differs from its state's
   CommFusion comm_fusion = {};
+  Recompute recompute = {};
 };
 
 /// What is asked of planning.
@@ -81,6 +84,7 @@ struct PlanRequest {
   Annotations annotations;
   OptimizerParallel optimizer_parallel = {};
   CommFusion comm_fusion = {};  // without parameters: annotations name those
+  Recompute recompute = {};     // beside what the annotations say of modules
   /// Seconds of a step of the planned graph; for searches that price whole plans (simulate/estimate.h).
   std::function<double(const PlannedGraph&, const Cluster&)> price = {};
 };

@@ -7,6 +7,7 @@
 #include "shardwright/cost/cluster.h"
 #include "shardwright/plan/json_text.h"
 #include "shardwright/plan/plan.h"
+#include "shardwright/plan/recompute_json.h"
 
 namespace shardwright {
 namespace {
@@ -193,6 +194,7 @@ Plan head_of(const Json& json) {
       throw error("{} has {} ranks but \"devices\" is {}", to_text(mesh), mesh.size(), plan.devices);
   plan.optimizer_parallel = optimizer_parallel_of(json);
   if (json.contains("comm_fusion")) plan.comm_fusion = fusion_of(json.at("comm_fusion"));
+  if (json.contains("recompute")) plan.recompute = recompute_of(json.at("recompute"));
   return plan;
 }
 
@@ -219,6 +221,7 @@ std::string to_json(const Plan& plan) {
     if (plan.optimizer_parallel.group > 0) out["zero_group"] = plan.optimizer_parallel.group;
   }
   out["comm_fusion"] = fusion_json(plan.comm_fusion);
+  out["recompute"] = recompute_json(plan.recompute);
   out["operators"] = Json::array();
   for (const PlannedOperator& op : plan.operators) out["operators"].push_back(operator_json(op));
   out["layouts"] = plan.layouts;

@@ -72,7 +72,7 @@ class Compute {
       const Node& node = graph_.node(id);
       const CallWork& call = works_.of(graph_, node);
       if (id == fusion.begin) work.kind = call.kind;
-      if (call.kind != WorkKind::streaming)
+      if (call.kind != WorkKind::streaming && !node.is_recomputed)
         peak_seconds_ += call.flops / cluster_.flops_per_second.of(dtype_of(node)) / program_.rank_count();
       const double flops = call.flops * share_of(graph_, node);
       work.flops += flops;
@@ -221,6 +221,7 @@ class Walk {
     if (node.op->kind == OpKind::compute) {
       const double seconds = compute_.seconds(f);
       out_.compute_seconds += seconds;
+      if (node.is_recomputed) out_.recompute_seconds += seconds;
       transfers_.run_beside(seconds);
     }
     if (is_transfer(node)) out_.exposed_communication_seconds += transfers_.wait_for(f.begin);

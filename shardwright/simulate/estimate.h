@@ -19,10 +19,11 @@ namespace shardwright {
 
 struct Estimate {
   double compute_seconds = 0;                // cost/compute.h, kernel by kernel
+  double recompute_seconds = 0;              // of these, what the forward has computed already
   double communication_seconds = 0;          // of all transfers
   double exposed_communication_seconds = 0;  // of these, what compute waits for
-  double peak_seconds = 0;                   // that all devices together at their peak take for the products
-  std::int64_t parameter_bytes = 0;          // per device
+  double peak_seconds = 0;  // that all devices together at their peak take for the products, none done again
+  std::int64_t parameter_bytes = 0;  // per device
   std::int64_t state_bytes = 0;
   std::int64_t arena_bytes = 0;            // everything
   MemoryUse memory;                        // the same, by kind

@@ -7,6 +7,7 @@
 
 #include "shardwright/base/text.h"
 #include "shardwright/graph/op.h"
+#include "shardwright/lower/recompute.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/plan/candidates.h"
 #include "shardwright/plan/coarse.h"
@@ -193,15 +194,16 @@ Explanation Explainer::explain(std::string_view name, std::size_t most) {
 }
 
 std::vector<OperatorShare> Explainer::shares() {
-  std::vector<OperatorCost> costs = operator_costs(graph_, redistributor_, cluster_);
+  const Graph graph = with_recompute(graph_, plan_.recompute, redistributor_);
+  std::vector<OperatorCost> costs = operator_costs(graph, redistributor_, cluster_);
   std::map<std::string, NodeId> nodes;
-  for (NodeId id : graph_.node_ids()) nodes[graph_.name_of(id)] = id;
+  for (NodeId id : graph.node_ids()) nodes[graph.name_of(id)] = id;
   std::map<std::string, int> calls;
   std::vector<OperatorShare> out;
   for (const PlannedOperator& op : plan_.operators) {
     const NodeId id = nodes.at(op.name);
     const auto [call, is_new] =
-        calls.emplace(call_text(graph_, graph_.node(id)), static_cast<int>(calls.size()));
+        calls.emplace(call_text(graph, graph.node(id)), static_cast<int>(calls.size()));
     out.push_back({std::move(costs[at(id.index)]), call->second});
   }
   return out;

@@ -49,6 +49,16 @@ void check_no_planning(const Arguments& arguments, const Model& model) {
       throw error("{}: {} says itself how it is split ({})", flag, model.name, to_text(mesh));
 }
 
+/// It does not say which collectives run as one, and what is recomputed.
+PlannedGraph planned_text(const Arguments& arguments, const Model& model) {
+  const Recompute recompute = recompute_of(arguments);
+  check(recompute, model.graph);
+  return {.graph = model.graph,
+          .update_layouts = {},
+          .comm_fusion = comm_fusion_of(arguments),
+          .recompute = recompute};
+}
+
 int run(const Arguments& arguments, Terminal& terminal) {
   Model model = model_of(arguments, terminal);
   const auto dump = dumper(arguments.text("--dump-passes"), terminal);
@@ -58,7 +68,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
     add_train_step(model.graph, model.loss, optimizer_of(arguments));
   const CompileOptions options{.after = dump, .formats = cpu_formats};
   const Program program =
-      is_text ? compile(PlannedGraph{model.graph, {}, comm_fusion_of(arguments)}, options)
+      is_text ? compile(planned_text(arguments, model), options)
               : compile(model.graph, plan_of(arguments, model, model.graph, terminal), options);
   const bool is_full = arguments.has("--layouts");
   terminal.out << to_text(program.graph, {.layouts = is_full, .gradients = is_full});

@@ -159,7 +159,8 @@ Training prepare(const Arguments& arguments, Terminal& terminal) {
   const Estimate expected = evaluation_of(arguments, program, cluster_called(plan.cluster)).estimate;
   terminal.err << notices.str();
   if (!arguments.has("--json"))
-    terminal.out << plan_table(plan, expected, Explainer(model.graph, plan).shares());
+    terminal.out << plan_table(plan, expected, Explainer(model.graph, plan).shares())
+                 << recompute_text(model.graph, plan, expected);
   return {std::move(data), length, std::move(initial), std::move(program), std::move(reporter), seed};
 }
 

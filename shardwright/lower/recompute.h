@@ -1,0 +1,33 @@
+// Recompute: what the forward made and the backward reads is dropped and made again, by copies of the forward's nodes
+// in the backward. A graph whose nodes all have strategies becomes another such graph, before communication is
+// inserted; so lowering, the passes, the memory planner and the estimate see ordinary nodes.
+//
+//   forward:   %h = relu %z          backward:  recomputed %h.again = relu %z
+//              %y = matmul %h, %w               %dw = matmul %dy, %h.again
+//
+// Region by region (plan/recompute.h). A value of a region is kept if a node outside of it reads it, in the forward of
+// another region or in the backward, and if it is held beyond the step; all other values that the region's backward
+// reads, and what these are made of, are copied. A copy stands immediately before the first node that needs it.
+// Operators are copied with their attributes and strategies; randomness is counter-based, so it comes out the same.
+//
+// A kept value that was redistributed for the forward would be kept in its gathered form, too, because lowering shares
+// it; so the backward reads it through `keep`, an alias that only the backward redistributes: in the layout in which it
+// was made, or sharded over all axes along which it is replicated (shard_kept). Without communication what collectives
+// made is kept as it is.
+//
+// selected: an operator that streams memory (cost/compute.h) is computed again if that drops more than it needs kept
+// besides, and if it reads at most four times what it drops. What stands behind the last contraction of the forward
+// is kept: its backward follows at once.
+#pragma once
+
+#include "shardwright/graph/graph.h"
+#include "shardwright/layout/redistribution.h"
+#include "shardwright/plan/recompute.h"
+
+namespace shardwright {
+
+/// `graph` is complete (plan/complete.h); `redistributor` is made for its meshes.
+/// Cost: O(nodes) beside the regions'.
+Graph with_recompute(const Graph& graph, const Recompute& recompute, Redistributor& redistributor);
+
+}  // namespace shardwright
