@@ -64,7 +64,8 @@ class Decision {
 
   /// The layout in which the backward of `region` finds the kept value `v`, where that is not simply as it is.
   std::optional<Layout> layout_of_kept(ValueId v, const RecomputeRegion& region) {
-    if (graph_.node(producer(v)).op->kind != OpKind::compute) return std::nullopt;
+    const OpKind kind = graph_.node(producer(v)).op->kind;
+    if (kind == OpKind::parameter || kind == OpKind::state) return std::nullopt;  // they stay as they are
     const Layout base = stored(made_in(v));
     const Shape& shape = graph_.value(v).type.shape;
     if (region.options.shard_kept) {
@@ -104,7 +105,10 @@ class Decision {
     return *layouts;
   }
 
-  Layout made_in(ValueId v) { return layouts_of_node(producer(v)).results[at(graph_.value(v).result)]; }
+  Layout made_in(ValueId v) {
+    if (graph_.node(producer(v)).op->kind != OpKind::compute) return *graph_.value(v).layout;
+    return layouts_of_node(producer(v)).results[at(graph_.value(v).result)];
+  }
 
   /// Some forward node wants it in a layout that takes a collective.
   bool is_communicated(ValueId v, const Layout& from) {
@@ -142,7 +146,6 @@ class Decision {
 
   double local_bytes(ValueId v) {
     const Type& type = graph_.value(v).type;
-    if (graph_.node(producer(v)).op->kind != OpKind::compute) return static_cast<double>(type.bytes());
     const Layout layout = stored(made_in(v));
     const Shape local = largest_local_shape(layout, graph_.meshes[at(layout.mesh)], type.shape);
     return static_cast<double>(Type{type.dtype, local}.bytes());

@@ -202,6 +202,22 @@ TEST(Config, which_collectives_run_as_one) {
             "all_reduce=index:1;all_gather=auto;reduce_scatter=auto");
 }
 
+TEST(Config, recompute_and_its_options) {
+  const std::vector<std::pair<const char*, const char*>> cases{
+      {"recompute_config: {recompute: False}", ""},
+      {"recompute_config: {recompute: True, select_recompute: True}", "full"},
+      {"parallel_config: {recompute: True}", "full"},
+      {"recompute_config: {recompute: True, mp_comm_recompute: True}", "full"},
+      {"recompute_config: {recompute: True, mp_comm_recompute: False, recompute_slice_activation: True}",
+       "full:communication=false,shard_kept=true"},
+      {"recompute_config: {select_recompute: True}", "selected"},
+      {"recompute_config: {select_recompute: True, select_comm_recompute: True}",
+       "selected:communication=true"},
+      {"recompute_config: {recompute: [2, 2], mp_comm_recompute: False}", ""},
+  };
+  for (const auto& [yaml, recompute] : cases) EXPECT_EQ(config(yaml).recompute, recompute) << yaml;
+}
+
 TEST(Config, levels_of_optimizer_parallelism) {
   const auto level = [](const char* parallel, const char* other = "") {
     return config(fmt::format("parallel: {}\n{}\n", parallel, other)).optimizer_parallel;

@@ -1,7 +1,7 @@
 // Any legal plan computes the same. Random strategies (partial operands included) for every forward node,
 // random storage of parameters and inputs, random layouts of the optimizer's state, on meshes of 2x2, 2x3 and
 // 2x2x2 devices: losses and weights after a step equal those of the whole network on one device. No pass makes the
-// communication of any of them dearer, and their buffers and transfers do not disturb each other.
+// communication of any of them dearer, with recompute or without, and their buffers and transfers do not disturb each other.
 
 #include <gtest/gtest.h>
 
@@ -11,6 +11,7 @@
 #include "shardwright/autodiff/train_step.h"
 #include "shardwright/base/random.h"
 #include "shardwright/graph/rewrite.h"
+#include "shardwright/lower/recompute.h"
 #include "shardwright/lower/spmd.h"
 #include "shardwright/passes/optimize.h"
 #include "shardwright/plan/complete.h"
@@ -66,8 +67,8 @@ struct FuzzCase {
 };
 void PrintTo(const FuzzCase& c, std::ostream* out) { *out << c.name; }
 
-void fuzz(const FuzzCase& c, std::uint64_t seed) {
-  SCOPED_TRACE(fmt::format("seed {}", seed));
+void fuzz(const FuzzCase& c, std::uint64_t seed, const std::string& recompute = "none") {
+  SCOPED_TRACE(fmt::format("seed {}, recompute {}", seed, recompute));
   Dice dice(seed);
   testing::TransformerSizes sizes = c.sizes;
   sizes.is_tied = seed % 2 == 0;
@@ -95,6 +96,7 @@ void fuzz(const FuzzCase& c, std::uint64_t seed) {
   Redistributor redistributor(c.mesh, {.even_only = true});
   Graph planned = graph;
   complete(planned, redistributor);
+  planned = with_recompute(planned, parse_recompute(recompute), redistributor);
   double before = std::numeric_limits<double>::infinity();
   const auto price = [&](const Pass& pass, const Program& p, double) {
     const double now = communication_seconds(p.graph, redistributor);
@@ -126,6 +128,18 @@ TEST_P(Fuzz, random_plans_compute_the_same) {
   const int plans = std::getenv("SHARDWRIGHT_FULL") ? 40 : 6;
   for (int seed = 0; seed < plans && !HasFatalFailure(); ++seed)
     fuzz(GetParam(), static_cast<std::uint64_t>(seed));
+}
+
+TEST_P(Fuzz, random_plans_with_recompute_compute_the_same) {
+  const std::vector<std::string> all{"full",
+                                     "full:communication=false",
+                                     "full:shard_kept=true",
+                                     "selected",
+                                     "selected:communication=true,shard_kept=true",
+                                     "layer0.attention,layer0.ffn:communication=false,shard_kept=true"};
+  const std::size_t plans = std::getenv("SHARDWRIGHT_FULL") ? 36 : all.size();
+  for (std::size_t seed = 0; seed < plans && !HasFatalFailure(); ++seed)
+    fuzz(GetParam(), 100 + seed, all[seed % all.size()]);
 }
 
 constexpr testing::TransformerSizes by_two{
