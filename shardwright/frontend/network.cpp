@@ -71,9 +71,9 @@ PlannedNetwork plan_network(const ForwardFunction& forward, const InputTypes& in
                       .options = options.search_options,
                       .annotations = trace.annotations(),
                       .optimizer_parallel = options.optimizer_parallel,
-                      .comm_fusion = comm_fusion_of(options),
                       .recompute = parse_recompute(options.recompute),
                       .price = price_within(options.search_options.memory_cap)};
+  request.comm_fusion = comm_fusion_of(options);
   request.parallel = options.devices == 1 ? Parallel::stand_alone : options.parallel;
   if (!options.annotation_file.empty())
     request.annotations = merged(std::move(request.annotations),
