@@ -190,12 +190,11 @@ class Recomputation {
 
   /// Lets node `id` of out_, which reads for the backward of `region`, read what is there then.
   void read_again(NodeId id, const RecomputeRegion* region) {
-    for (std::size_t i = 0; i < out_.node(id).operands.size(); ++i) {
-      const ValueId v = out_.node(id).operands[i];
-      if (graph_.node(producer(v)).phase != Phase::forward) continue;
-      const ValueId again = decision_.is_kept(v) ? kept(v, region) : copied(v);
-      out_.node(id).operands[i] = again;
-    }
+    std::vector<ValueId> operands = out_.node(id).operands;  // what is added meanwhile moves nodes
+    for (ValueId& v : operands)
+      if (graph_.node(producer(v)).phase == Phase::forward)
+        v = decision_.is_kept(v) ? kept(v, region) : copied(v);
+    out_.node(id).operands = std::move(operands);
   }
 
   std::string fresh_name(const std::string& name, std::string_view suffix) {

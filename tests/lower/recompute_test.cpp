@@ -14,6 +14,7 @@
 #include "shardwright/passes/compile.h"
 #include "shardwright/plan/complete.h"
 #include "shardwright/simulate/estimate.h"
+#include "shardwright/simulate/explain.h"
 #include "tests/support/transformer.h"
 #include "tests/support/walk.h"
 
@@ -22,12 +23,12 @@ namespace {
 
 const char* const llama = "llama:layers=8,hidden=32,heads=4,ffn=48,vocab=32,seq=16,batch=4";
 
-struct Planned1 {
+struct Training {
   Graph graph;
   Plan plan;
 };
 
-Planned1 planned(const std::string& name, const std::string& recompute, PlanRequest request = {}) {
+Training planned(const std::string& name, const std::string& recompute, PlanRequest request = {}) {
   Model model = build_model(name);
   add_train_step(model.graph, model.loss, {});
   request.model = name;
@@ -37,7 +38,7 @@ Planned1 planned(const std::string& name, const std::string& recompute, PlanRequ
   return {std::move(model.graph), std::move(plan)};
 }
 
-Graph recomputed(const Planned1& p) {
+Graph recomputed(const Training& p) {
   const PlannedGraph planned = completed(p.graph, p.plan);
   Redistributor redistributor(planned.graph.meshes.front(), {.even_only = true});
   return with_recompute(planned.graph, planned.recompute, redistributor);
@@ -55,12 +56,12 @@ bool has_copy(const Graph& graph, const std::string& name) {
   return std::find(all.begin(), all.end(), name) != all.end();
 }
 
-Estimate estimated(const Planned1& p) {
+Estimate estimated(const Training& p) {
   return estimate(compile(p.graph, p.plan), cluster_called(p.plan.cluster));
 }
 
 TEST(Recompute, nothing_asked_changes_nothing) {
-  const Planned1 p = planned("ffn", "none");
+  const Training p = planned("ffn", "none");
   EXPECT_EQ(recomputed(p).nodes.size(), p.graph.nodes.size());
 }
 
@@ -118,7 +119,7 @@ TEST(Recompute, results_that_others_read_are_kept) {
 }
 
 TEST(Recompute, what_is_said_not_to_be_recomputed_is_kept) {
-  Planned1 p = planned(llama, "full");
+  Training p = planned(llama, "full");
   p.plan.recompute =
       with_modules(p.plan.recompute, {{.module = "layers.1", .nodes = {}, .is_on = false},
                                       {.module = "layers.*.norm2", .nodes = {}, .is_on = false}});
@@ -175,7 +176,7 @@ TEST(Recompute, selected_leaves_statistics) {
 }
 
 TEST(Recompute, running_statistics_are_updated_once) {
-  const Planned1 p = planned("resnet18:width=16,image=32,batch=4", "full");
+  const Training p = planned("resnet18:width=16,image=32,batch=4", "full");
   const Graph graph = recomputed(p);
   EXPECT_TRUE(has_copy(graph, "layer1.0.bn1.norm"));
   EXPECT_EQ(graph.updates.size(), p.graph.updates.size());
@@ -209,12 +210,24 @@ TEST(Recompute, work_done_again_takes_time_but_is_no_useful_work) {
   EXPECT_EQ(none.recompute_seconds, 0);
 }
 
-// ---- communication ----
+/// An operator's share has what is done again of it, and nothing that is not kept.
+TEST(Recompute, shares_of_operators_count_it) {
+  const auto share = [](const char* recompute, const std::string& name) {
+    const Training p = planned(llama, recompute);
+    const std::vector<OperatorShare> shares = Explainer(p.graph, p.plan).shares();
+    for (std::size_t i = 0; i < shares.size(); ++i)
+      if (p.plan.operators[i].name == name) return shares[i].cost;
+    throw error("there is no {}", name);
+  };
+  const OperatorCost none = share("none", "layers.3.ffn.gate.matmul"),
+                     full = share("full", "layers.3.ffn.gate.matmul");
+  EXPECT_GT(none.kept_bytes, 0);
+  EXPECT_EQ(full.kept_bytes, 0);
+  EXPECT_GT(full.compute_seconds, 1.2 * none.compute_seconds);
+  EXPECT_EQ(share("full", "layers.3.add2").compute_seconds, share("none", "layers.3.add2").compute_seconds);
+}
 
-struct Split {
-  Graph graph;
-  Redistributor redistributor;
-};
+// ---- communication ----
 
 /// Two layers over four devices of tp, with sequence parallelism or without.
 Graph transformer(bool is_sequence_parallel) {
