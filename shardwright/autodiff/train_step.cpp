@@ -15,13 +15,16 @@ namespace {
 
 constexpr std::string_view counting_state = "optimizer.step";
 
-/// The state that counts the steps done; invalid if there is none.
+}  // namespace
+
 ValueId existing_step_count(const Graph& graph) {
   for (const Node& node : graph.nodes)
     if (node.op->kind == OpKind::state && graph.value(node.results.front()).name == counting_state)
       return node.results.front();
   return {};
 }
+
+namespace {
 
 /// What gradients are scaled with; invalid if they are taken as they are.
 ValueId factor_of(Builder& builder, const std::map<ValueId, ValueId>& gradients,

@@ -24,6 +24,9 @@ const OpDef& optimizer_called(std::string_view name);
 /// step (dropout) reads it, and add_train_step lets it count.
 ValueId step_count(Builder& builder);
 
+/// That state, or an invalid id.
+ValueId existing_step_count(const Graph& graph);
+
 /// Adds backward and update nodes to `graph`. Outputs become the loss, then what the outputs were.
 /// Every parameter that the loss depends on is updated; its states are leaves called `weight.momentum`.
 /// Throws: Error if `name` is no optimizer, or as add_backward does.

@@ -39,6 +39,7 @@ class Flags {
       add("--devices", fmt::format("{}", *config_.devices));
     if (config_.mode) add("--parallel", std::string(name_of(*config_.mode)));
     if (!config_.recompute.empty()) add("--recompute", config_.recompute);
+    add_pipelining();
     const Parallel mode = mode_of(arguments_);
     const int devices = devices_of(arguments_);
     if (mode == Parallel::stand_alone && config_.mode == mode && devices > 1)
@@ -50,6 +51,18 @@ class Flags {
     if (config_.optimizer_parallel > 0) add("--optimizer-parallel", optimizer_parallel());
     if (!config_.comm_fusion.empty()) add("--comm-fusion", config_.comm_fusion);
     if (mode == Parallel::auto_parallel) add_search();
+  }
+
+  void add_pipelining() {
+    const bool is_said =
+        arguments_.has("--stages") || arguments_.has("--accumulate") || arguments_.has("--plan");
+    if (is_said) return;
+    if (config_.stages > 1) {
+      add("--stages", fmt::format("{}", config_.stages));
+      add("--micro-batches", fmt::format("{}", config_.micro_batches));
+    } else if (config_.accumulation > 1) {
+      add("--accumulate", fmt::format("{}", config_.accumulation));
+    }
   }
 
   std::string optimizer_parallel() const {

@@ -469,11 +469,9 @@ void note_inactive(Config& c, const Section& parallel, const Section& parallel_c
   const auto above_1 = [](const Section& section, const std::string& key) {
     return section.count(key).value_or(1) > 1;
   };
-  note("gradient_accumulation_steps", c.accumulation > 1 && c.stages == 1);
   note("micro_batch_interleave_num", c.interleave > 1);
   if (c.mode == Parallel::stand_alone) return;
   note("auto_pipeline", parallel.is_on("auto_pipeline"));
-  note("pipeline_stage", c.stages > 1);
   const Section files =
       parallel.section("strategy_ckpt_config", {"load_file", "only_trainable_params", "save_file"});
   for (const char* key : {"strategy_ckpt_load_file", "strategy_ckpt_save_file"})

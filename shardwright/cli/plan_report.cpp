@@ -43,14 +43,16 @@ std::string document(const Model& model, const Plan& plan, const Evaluation& eva
   out["communication_seconds"] = e.communication_seconds;
   out["exposed_communication_seconds"] = e.exposed_communication_seconds;
   const auto units = units_of_a_batch(model);
-  out["tokens_per_second"] = units ? Json(static_cast<double>(*units) / e.step_seconds()) : nullptr;
+  out["tokens_per_second"] =
+      units ? Json(static_cast<double>(*units * plan.pipelining.micro_batches) / e.step_seconds()) : nullptr;
   out["mfu"] = e.mfu();
   const auto bound = plan.lower_bound_seconds;
   out["lower_bound_seconds"] = bound ? Json(*bound) : nullptr;
   out["gap"] = bound ? Json(e.step_seconds() / *bound - 1) : nullptr;
-  out["stages"] = 1;
-  out["micro_batches"] = 1;
-  out["schedule"] = nullptr;
+  out["stages"] = plan.pipelining.stages;
+  out["micro_batches"] = plan.pipelining.micro_batches;
+  out["schedule"] = plan.stages.empty() ? Json(nullptr) : Json(name_of(plan.pipelining.schedule));
+  out["bubble_fraction"] = e.bubble_seconds / e.step_seconds();
   out["memory_bytes"] = memory_json(e);
   out["fits"] = evaluation.fits();
   out["collectives_per_step"] = e.collectives;
@@ -61,13 +63,12 @@ std::string document(const Model& model, const Plan& plan, const Evaluation& eva
 }  // namespace
 
 void report(const Arguments& arguments, const Model& model, const Plan& plan, Terminal& terminal) {
-  const Evaluation evaluation = evaluation_of(arguments, compile(model.graph, plan, {.formats = cpu_formats}),
-                                              cluster_called(plan.cluster));
+  const Evaluation evaluation = evaluation_of(
+      arguments, compile_pipeline(model.graph, plan, {.formats = cpu_formats}), cluster_called(plan.cluster));
   if (arguments.has("--json"))
     terminal.out << document(model, plan, evaluation) << "\n";
   else
-    terminal.out << plan_table(plan, evaluation.estimate, Explainer(model.graph, plan).shares())
-                 << recompute_text(model.graph, plan, evaluation.estimate);
+    terminal.out << step_table(model.graph, plan, evaluation.estimate);
 }
 
 }  // namespace shardwright

@@ -31,8 +31,18 @@ DType precision_of(const Arguments& arguments) {
   return *dtype;
 }
 
-ModelOptions model_options(const Origin& origin) {
-  return {.global_batch = origin.global_batch, .precision = origin.precision, .loss = origin.loss};
+ModelOptions model_options(const Origin& origin, int micro_batches = 1) {
+  return {.global_batch = origin.global_batch,
+          .precision = origin.precision,
+          .loss = origin.loss,
+          .micro_batches = micro_batches};
+}
+
+Model model_for(const Arguments& arguments, Terminal& terminal, int micro_batches) {
+  const std::string spec = arguments.positionals.empty() ? "-" : arguments.positionals[0];
+  std::string input;
+  if (spec == "-") input.assign(std::istreambuf_iterator<char>(terminal.in), {});
+  return build_model(spec, model_options(origin_of(arguments), micro_batches), input);
 }
 
 std::vector<std::string> names_of_searches() {
@@ -57,6 +67,11 @@ std::vector<Flag> planning_flags(std::vector<Flag> more) {
       {"--global-batch", "B", "samples per step on all devices together", "--batch-size"},
       {"--dataset-strategy", "S", "full_batch, data_parallel or splits such as ((4,1),(4,))", ""},
       {"--precision", "TYPE", "f32, f64, bf16 or fp16", ""},
+      {"--stages", "N", "pipeline stages, each on its part of the devices", ""},
+      {"--micro-batches", "COUNT",
+       "parts of the batch that run through the stages (default: as many as stages)", ""},
+      {"--schedule", "NAME", "order of micro-batches in a stage: gpipe or 1f1b (default)", ""},
+      {"--accumulate", "N", "on one stage: parts of the batch whose gradients are added up", ""},
       {"--optimizer-parallel", "LEVEL[:threshold=BYTES,group=G]",
        "shard over replicas, or G of them: 1 state, 2 + gradients, 3 + weights; not what is below 64KiB", ""},
       {"--comm-fusion", "WHICH",
@@ -80,10 +95,33 @@ std::vector<Flag> optimizer_flags() {
 }
 
 Model model_of(const Arguments& arguments, Terminal& terminal) {
-  const std::string spec = arguments.positionals.empty() ? "-" : arguments.positionals[0];
-  std::string input;
-  if (spec == "-") input.assign(std::istreambuf_iterator<char>(terminal.in), {});
-  return build_model(spec, model_options(origin_of(arguments)), input);
+  return model_for(arguments, terminal, pipelining_of(arguments).micro_batches);
+}
+
+Model whole_model_of(const Arguments& arguments, Terminal& terminal) {
+  return model_for(arguments, terminal, 1);
+}
+
+Pipelining pipelining_of(const Arguments& arguments) {
+  if (arguments.has("--plan")) return load_plan(arguments.text("--plan")).pipelining;
+  Pipelining out;
+  const Annotations annotations =
+      arguments.has("--annotate") ? load_annotations(arguments.text("--annotate")) : Annotations{};
+  for (const auto& [name, stage] : annotations.stages) out.stages = std::max(out.stages, stage + 1);
+  const int annotated = out.stages;
+  out.stages = static_cast<int>(arguments.integer("--stages", out.stages, 1, most_devices));
+  if (annotated > out.stages)
+    throw error("--stages {} but {} speaks of stage {}", out.stages, arguments.text("--annotate"),
+                annotated - 1);
+  for (const std::string flag : {"--micro-batches", "--schedule"})
+    if (out.stages == 1 && arguments.has(flag))
+      throw error("{} is for several stages; add --stages N, or use --accumulate for one", flag);
+  if (out.stages > 1 && arguments.has("--accumulate"))
+    throw error("--accumulate is for one stage; with --stages use --micro-batches");
+  const std::string flag = out.stages > 1 ? "--micro-batches" : "--accumulate";
+  out.micro_batches = static_cast<int>(arguments.integer(flag, out.stages, 1, most_micro_batches));
+  if (arguments.has("--schedule")) out.schedule = schedule_called(arguments.text("--schedule"));
+  return out;
 }
 
 Origin origin_of(const Arguments& arguments) {
@@ -101,9 +139,9 @@ PlannedModel planned_model(const std::string& path) {
   if (plan.model == "-")
     throw error("{}: its network came from standard input; save it as NAME.graph and plan that", path);
   try {
-    Model model = build_model(plan.model, model_options(plan.origin));
+    Model model = build_model(plan.model, model_options(plan.origin, plan.pipelining.micro_batches));
     add_train_step(model.graph, model.loss, plan.origin.optimizer);
-    apply(plan, model.graph);  // refuses another network
+    check_fits(plan, model.graph);
     check(plan.recompute, model.graph);
     return {std::move(model), std::move(plan)};
   } catch (const Error& e) {
@@ -191,7 +229,8 @@ Recompute recompute_of(const Arguments& arguments) {
 }
 
 std::vector<std::string> splitting_flags() {
-  std::vector<std::string> out{"--search", "--annotate", "--dataset-strategy", "--optimizer-parallel",
+  std::vector<std::string> out{"--search",  "--annotate",      "--dataset-strategy", "--optimizer-parallel",
+                               "--stages",  "--micro-batches", "--schedule",         "--accumulate",
                                "--parallel"};
   for (std::string& flag : setting_flags()) out.push_back(std::move(flag));
   return out;
@@ -209,7 +248,7 @@ Plan loaded_plan(const Arguments& arguments, const Model& model, const Graph& gr
     throw error("--devices {} but the plan {} is for {}", arguments.text("--devices"),
                 arguments.text("--plan"), plan.devices);
   if (arguments.has("--cluster")) plan.cluster = cluster_of(arguments, plan.devices);
-  apply(plan, graph);  // refuses a plan for another network
+  check_fits(plan, graph);
   check(plan.recompute, graph);
   plan.model = model.name;
   plan.origin = origin_of(arguments);
@@ -239,6 +278,7 @@ PlanRequest request_of(const Arguments& arguments, const Model& model) {
   request.options = search_options_of(arguments, search, request.parallel);
   request.price = price_within(request.options.memory_cap);
   request.optimizer_parallel = optimizer_parallel_of(arguments);
+  request.pipelining = pipelining_of(arguments);
   request.recompute = recompute_of(arguments);
   request.annotations = annotations_of(arguments, model, request.parallel);
   request.comm_fusion = comm_fusion_of(arguments);
@@ -279,10 +319,10 @@ Planned planned_of(const Arguments& arguments, const Model& model, Graph graph, 
   return out;
 }
 
-Evaluation evaluation_of(const Arguments& arguments, const Program& program, const Cluster& cluster) {
+Evaluation evaluation_of(const Arguments& arguments, const Pipeline& pipeline, const Cluster& cluster) {
   const auto cap = memory_cap_of(arguments);
-  if (!cap) return evaluate(program, cluster);
-  Evaluation out = evaluate(program, cluster, {.memory_cap = cap->bytes});
+  if (!cap) return evaluate(pipeline, cluster);
+  Evaluation out = evaluate(pipeline, cluster, {.memory_cap = cap->bytes});
   check_memory(out, fmt::format("{} {}", cap->flag, arguments.text(cap->flag)));
   return out;
 }

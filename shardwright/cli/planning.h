@@ -17,8 +17,15 @@ std::vector<Flag> planning_flags(std::vector<Flag> more = {});
 /// The flags that choose optimizer and loss.
 std::vector<Flag> optimizer_flags();
 
-/// The model with the flags that change it (batch, precision, loss). `-` is read from the terminal.
+/// How the flags, or the plan that they name, cut network and batch.
+/// Throws: Error on flags that contradict each other.
+Pipelining pipelining_of(const Arguments& arguments);
+
+/// The model with the flags that change it (batch, precision, loss), of one micro-batch. `-` is read from the terminal.
 Model model_of(const Arguments& arguments, Terminal& terminal);
+
+/// The same of the whole batch: what data are for.
+Model whole_model_of(const Arguments& arguments, Terminal& terminal);
 
 /// Throws: Error on a flag that the optimizer does not have.
 OptimizerChoice optimizer_of(const Arguments& arguments);
@@ -62,7 +69,7 @@ Planned planned_of(const Arguments& arguments, const Model& model, Graph graph, 
 
 /// What a step of `program` takes. Throws: Infeasible if that is more of a device's memory than --memory-cap or
 /// --device-memory allow, saying by how much and what takes most.
-Evaluation evaluation_of(const Arguments& arguments, const Program& program, const Cluster& cluster);
+Evaluation evaluation_of(const Arguments& arguments, const Pipeline& pipeline, const Cluster& cluster);
 
 /// The graph itself says how it is planned: it has mesh lines.
 bool is_planned(const Graph& graph);

@@ -96,7 +96,36 @@ double PeakFlops::of(DType dtype) const {
   return rate > 0 ? rate : f32;
 }
 
+namespace {
+
+/// `devices` neighbouring devices of `cluster`: within one node, or whole nodes.
+Cluster part_of(Cluster cluster, int devices) {
+  const bool is_in_node = devices <= cluster.devices_per_node;
+  cluster.nodes = is_in_node ? 1 : devices / cluster.devices_per_node;
+  if (is_in_node) cluster.devices_per_node = devices;
+  const auto last = std::find_if(cluster.links.begin(), cluster.links.end(),
+                                 [devices](const LinkLevel& level) { return level.devices >= devices; });
+  if (last == cluster.links.end()) return cluster;
+  last->devices = devices;
+  cluster.links.erase(last + 1, cluster.links.end());
+  return cluster;
+}
+
+}  // namespace
+
 Cluster cluster_called(std::string_view name) {
+  if (const std::size_t mark = name.rfind('#'); mark != name.npos) {
+    const Cluster whole = cluster_called(name.substr(0, mark));
+    const auto devices = to_integer(name.substr(mark + 1));
+    const int per_node = whole.devices_per_node;
+    if (!devices || *devices < 1 || *devices > whole.devices() ||
+        (*devices > per_node && *devices % per_node))
+      throw error(
+          "cluster '{}': '#' should be followed by a number of devices of one node, or of whole nodes", name);
+    Cluster part = part_of(whole, static_cast<int>(*devices));
+    part.name = name;
+    return part;
+  }
   if (name.ends_with(".yaml") || name.ends_with(".yml")) return load_cluster(std::string(name));
   const std::size_t colon = name.find(':');
   const Cluster& one = preset_called(name.substr(0, colon), name).cluster;

@@ -75,7 +75,7 @@ struct ClusterPreset {
 std::span<const ClusterPreset> cluster_presets();
 
 /// The cluster called `name`: `PRESET:N`, `PRESET:NODESxPER_NODE` or a file that ends in .yaml or .yml. N devices
-/// fill nodes evenly, as few as possible.
+/// fill nodes evenly, as few as possible. With `#K` behind, K neighbouring devices of it.
 /// Throws: Error if there is no such preset or file, or the numbers are none or too large.
 Cluster cluster_called(std::string_view name);
 

@@ -92,7 +92,9 @@ std::string ModelArguments::text(const std::string& key, const std::string& othe
   return it == keys.end() ? otherwise : it->second;
 }
 
-Model build_model(const std::string& spec, const ModelOptions& options, std::string_view input) try {
+namespace {
+
+Model built(const std::string& spec, const ModelOptions& options, std::string_view input) {
   if (spec == "-") return model_of_text(spec, input);
   if (spec.ends_with(".graph")) return model_of_text(spec, file_text(spec));
   if (spec.ends_with(".onnx") || spec.find(".onnx:") != std::string::npos)
@@ -107,6 +109,34 @@ Model build_model(const std::string& spec, const ModelOptions& options, std::str
   if (options.global_batch) arguments.keys["batch"] = std::to_string(*options.global_batch);
   Model model = def.build(arguments);
   model.name = spec;
+  return model;
+}
+
+/// Samples of a batch: dim 0 of the first input that has dims.
+std::int64_t batch_of(const Model& model) {
+  for (const Node& node : model.graph.nodes) {
+    const Shape& shape = model.graph.value(node.results.front()).type.shape;
+    if (node.op->kind == OpKind::input && !shape.empty()) return shape.front();
+  }
+  throw error("it has no input with a batch to cut into micro-batches");
+}
+
+}  // namespace
+
+Model build_model(const std::string& spec, const ModelOptions& options, std::string_view input) try {
+  if (options.micro_batches == 1) return built(spec, options, input);
+  if (spec == "-" || spec.ends_with(".graph"))
+    throw error("a graph as text has fixed shapes and cannot be cut into micro-batches; use 1");
+  const std::int64_t batch = batch_of(built(spec, options, input));
+  if (batch % options.micro_batches)
+    throw error(
+        "a batch of {} cannot be cut into {} micro-batches; choose a --global-batch that is a multiple of {}",
+        batch, options.micro_batches, options.micro_batches);
+  ModelOptions of_one = options;
+  of_one.global_batch = batch / options.micro_batches;
+  Model model = built(spec, of_one, input);
+  if (batch_of(model) != *of_one.global_batch)
+    throw error("its batch of {} is fixed and cannot be cut into micro-batches", batch);
   return model;
 } catch (const Error& e) {
   const std::string_view what = e.what();

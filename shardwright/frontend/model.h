@@ -61,6 +61,7 @@ struct ModelOptions {
   std::optional<std::int64_t> global_batch;  // overrides `batch=`
   DType precision = DType::f32;
   std::string loss;
+  int micro_batches = 1;  // the model is for one of so many parts of the batch
 };
 
 /// The model that `spec` names: `name:key=value,...`, a `.graph` file, an `.onnx` file (`FILE:dim=size,...` where it

@@ -19,9 +19,22 @@ Plan loaded_plan(const TrainOptions& options, const Graph& graph) {
   if (options.devices != plan.devices)
     throw error("plan_file {}: the plan is for {} devices but there are {}", options.plan_file, plan.devices,
                 options.devices);
-  apply(plan, graph);  // refuses a plan for another network
+  check_fits(plan, graph);
   check(plan.recompute, graph);
   return plan;
+}
+
+Pipelining pipelining_of(const TrainOptions& options) {
+  return options.plan_file.empty() ? options.pipelining : load_plan(options.plan_file).pipelining;
+}
+
+Type of_micro_batch(const std::string& name, Type type, int micro_batches) {
+  if (micro_batches == 1) return type;
+  if (type.shape.empty() || type.shape[0] % micro_batches)
+    throw error("input '{}' is {} and cannot be cut into {} micro-batches along dim 0", name, to_text(type),
+                micro_batches);
+  type.shape[0] /= micro_batches;
+  return type;
 }
 
 }  // namespace
@@ -53,7 +66,9 @@ PlannedNetwork plan_network(const ForwardFunction& forward, const InputTypes& in
                             const OptimizerChoice& optimizer, const TrainOptions& options) {
   Trace trace(options.precision);
   std::vector<Traced> values;
-  for (const auto& [name, type] : inputs) values.push_back(trace.input(name, type));
+  const int micro_batches = pipelining_of(options).micro_batches;
+  for (const auto& [name, type] : inputs)
+    values.push_back(trace.input(name, of_micro_batch(name, type, micro_batches)));
   const LossAndAux result = forward(values);
   Graph& graph = trace.graph();
   graph.outputs = {result.loss.id};
@@ -74,11 +89,13 @@ PlannedNetwork plan_network(const ForwardFunction& forward, const InputTypes& in
                       .recompute = parse_recompute(options.recompute),
                       .price = price_within(options.search_options.memory_cap)};
   request.comm_fusion = comm_fusion_of(options);
+  request.pipelining = options.pipelining;
   request.parallel = options.devices == 1 ? Parallel::stand_alone : options.parallel;
   if (!options.annotation_file.empty())
     request.annotations = merged(std::move(request.annotations),
                                  without_patterns(load_annotations(options.annotation_file), graph));
   for (const auto& [name, number] : options.fusion_numbers) request.annotations.comm_fusion[name] = number;
+  for (const auto& [name, stage] : options.stages) request.annotations.stages[name] = stage;
   if (!options.dataset_strategy.empty()) set_dataset_strategy(request.annotations, options.dataset_strategy);
   if (!options.dataset_layouts.empty())
     request.annotations.dataset = annotation_of("dataset", options.dataset_layouts);

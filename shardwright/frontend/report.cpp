@@ -157,6 +157,7 @@ std::string totals(const Estimate& e) {
   if (e.communication_seconds > 0)
     out += fmt::format(", {} communication", seconds_text(e.exposed_communication_seconds));
   if (beside > 1e-9) out += fmt::format(" and {} more beside compute", seconds_text(beside));
+  if (e.bubble_seconds > 0) out += fmt::format(", {} bubble", seconds_text(e.bubble_seconds));
   std::string collectives;
   for (const auto& [kind, count] : e.collectives)
     collectives += fmt::format("{}{} {}", collectives.empty() ? "" : ", ", count, kind);
@@ -229,12 +230,48 @@ std::string plan_table(const Plan& plan, const Estimate& e, const std::vector<Op
   return out + totals(e);
 }
 
+namespace {
+
+/// `2 stages, 4 micro-batches, 1f1b`
+std::string pipelining_text(const Pipelining& p) {
+  if (p.stages == 1) return fmt::format("{} micro-batches, whose gradients are added up", p.micro_batches);
+  return fmt::format("{} stages, {} micro-batch{}, {}", p.stages, p.micro_batches,
+                     p.micro_batches == 1 ? "" : "es", name_of(p.schedule));
+}
+
+}  // namespace
+
+std::string step_table(const Graph& graph, const Plan& plan, const Estimate& e) {
+  StagedGraph parts = staged(graph, plan);
+  if (plan.stages.empty()) {
+    const std::string out = plan_table(plan, e, Explainer(parts.stages[0], plan).shares());
+    const std::string note =
+        plan.pipelining.micro_batches > 1 ? pipelining_text(plan.pipelining) + "\n" : std::string();
+    return out + note + recompute_text(graph, plan, e);
+  }
+  std::string out = fmt::format("plan of {} on {} devices, {}, {}\n", plan.model, plan.devices,
+                                pipelining_text(plan.pipelining), plan.parallel);
+  int first = 0;
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    const Plan& stage = plan.stages[s];
+    out += fmt::format("stage {} on devices {}-{}: {} operators, {} to {}\n", s, first,
+                       first + stage.devices - 1, stage.operators.size(), stage.operators.front().name,
+                       stage.operators.back().name);
+    first += stage.devices;
+    for (const Mesh& mesh : stage.meshes)
+      if (mesh.axis_count() > 0) out += to_text(mesh) + "\n";
+    if (stage.devices > 1) out += operator_table(stage, Explainer(parts.stages[s], stage).shares());
+  }
+  return out + totals(e) + recompute_text(graph, plan, e);
+}
+
 std::string recompute_text(const Graph& graph, const Plan& plan, const Estimate& e) {
   if (!plan.recompute.is_on()) return "";
   Plan other = plan;
   other.recompute = {};
+  for (Plan& stage : other.stages) stage.recompute = {};
   const Estimate without =
-      estimate(compile(graph, other, {.formats = cpu_formats}), cluster_called(plan.cluster));
+      estimate(compile_pipeline(graph, other, {.formats = cpu_formats}), cluster_called(plan.cluster));
   std::vector<std::string> what;
   if (plan.recompute.mode != RecomputeMode::none) what.emplace_back(name_of(plan.recompute.mode));
   for (const RecomputedModule& m : plan.recompute.modules) what.push_back((m.is_on ? "" : "not ") + m.module);

@@ -17,6 +17,9 @@ std::string plan_table(const Plan& plan, const Estimate& estimate, const std::ve
 /// One line: what recompute saves and what it costs, against the same plan without it; nothing if there is none.
 std::string recompute_text(const Graph& graph, const Plan& plan, const Estimate& estimate);
 
+/// The plan of a step, stage by stage, and what it takes; `graph` is the train step of one micro-batch.
+std::string step_table(const Graph& graph, const Plan& plan, const Estimate& estimate);
+
 /// The table's rows: what each is called, and which planned operators it stands for.
 std::vector<FoldedName> table_rows(const Plan& plan, const std::vector<OperatorShare>& shares);
 

@@ -23,7 +23,7 @@ TrainStep::TrainStep(const ForwardFunction& forward, const InputTypes& inputs,
   for (const auto& [name, type] : inputs) state_->inputs.push_back(name);
   PlannedNetwork network = plan_network(forward, inputs, optimizer, options);
   state_->plan = std::move(network.plan);
-  Program program = compile(network.graph, state_->plan, {.formats = cpu_formats});
+  Pipeline program = compile_pipeline(network.graph, state_->plan, {.formats = cpu_formats});
   const auto cap = options.search_options.memory_cap;
   const Evaluation evaluation = evaluate(program, cluster_called(state_->plan.cluster), {.memory_cap = cap});
   if (cap) check_memory(evaluation, "memory_cap " + bytes_text(*cap));
@@ -53,9 +53,6 @@ void TrainStep::set_parameter(std::string_view name, const Tensor& value) {
   state_->session->set(name, value);
 }
 const Plan& TrainStep::plan() const { return state_->plan; }
-std::string TrainStep::explain() const {
-  return plan_table(state_->plan, state_->estimate, Explainer(state_->graph, state_->plan).shares()) +
-         recompute_text(state_->graph, state_->plan, state_->estimate);
-}
+std::string TrainStep::explain() const { return step_table(state_->graph, state_->plan, state_->estimate); }
 
 }  // namespace shardwright

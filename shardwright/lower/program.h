@@ -1,6 +1,9 @@
-// A program: what every rank runs in one step. The same graph type as the network, with local shapes, a
+// A program: what every rank of a stage runs in one step. The same graph type as the network, with local shapes, a
 // layout on every value, and redistribution steps as ordinary nodes; and the place of every value in one
 // arena.
+//
+// Forward and backward run once per micro-batch, the update once. Micro-batches that are alive at the same time have a
+// slot each, for what the backward reads of the forward.
 //
 // What lowering emits is what the runtime executes, the simulator times, the memory planner sizes and the
 // verifier proves. There is no second model of the training step.
@@ -26,6 +29,17 @@ struct Program {
   /// is never in memory. Empty until buffers are assigned.
   std::vector<std::int64_t> offsets;
   std::int64_t arena_bytes = 0;
+
+  int micro_batches = 1;
+  int slots = 1;
+  std::vector<bool> in_slot;  // per value: every slot has one, `slot_bytes` further on; empty = none
+  std::int64_t slot_bytes = 0;
+
+  std::int64_t offset(ValueId v, int slot = 0) const {
+    const auto i = static_cast<std::size_t>(v.index);
+    return offsets[i] == no_place || in_slot.empty() || !in_slot[i] ? offsets[i]
+                                                                    : offsets[i] + slot * slot_bytes;
+  }
 
   /// Per node: of a step the node in front of which its transfer starts, itself or one above; of any other
   /// itself. Empty means that nothing starts early.

@@ -51,6 +51,7 @@ class Lowering {
       out_.updates.push_back({copies_[at(u.leaf.index)].front().value, obtain(u.value, layout)});
     }
     for (ValueId v : graph_.outputs) out_.outputs.push_back(obtain(v, output_layout(v)));
+    for (ValueId v : graph_.sends) out_.sends.push_back(obtain(v, output_layout(v)));
     return {.graph = std::move(out_), .offsets = {}};
   }
 
@@ -61,8 +62,15 @@ class Lowering {
     return reduced(copies_[at(v.index)].front().layout);
   }
 
-  bool is_output(ValueId v) const {
-    return std::find(graph_.outputs.begin(), graph_.outputs.end(), v) != graph_.outputs.end();
+  bool leaves(ValueId v) const {
+    return std::find(graph_.outputs.begin(), graph_.outputs.end(), v) != graph_.outputs.end() ||
+           std::find(graph_.sends.begin(), graph_.sends.end(), v) != graph_.sends.end();
+  }
+
+  const Update* update_by(ValueId v) const {
+    const auto it = std::find_if(graph_.updates.begin(), graph_.updates.end(),
+                                 [v](const Update& u) { return u.value == v; });
+    return it == graph_.updates.end() ? nullptr : &*it;
   }
 
   std::string fresh_name() {
@@ -125,8 +133,11 @@ class Lowering {
     out_.nodes.push_back(std::move(node));
     for (std::size_t i = 0; i < logical.size(); ++i) {
       copies_[at(logical[i].index)].push_back({layouts.results[i], results[i], phase_});
-      if (graph_.value(logical[i]).layout || is_output(logical[i]))
+      if (graph_.value(logical[i]).layout || leaves(logical[i]))
         obtain(logical[i], output_layout(logical[i]));
+      // A state that the forward changes is there for the next micro-batch.
+      if (const Update* u = update_by(logical[i]); u && phase_ != Phase::update)
+        obtain(logical[i], *graph_.value(u->leaf).layout);
     }
   }
 

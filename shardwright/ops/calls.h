@@ -20,14 +20,15 @@ inline ValueId constant(auto& builder, DType dtype, double value) {
 /// The same elements in another memory format, which passes choose.
 inline const OpDef& reformat_op() { return find_op("reformat"); }
 
+inline const OpDef& sum_op() { return find_op("sum"); }
 /// The element-wise sum of values of one type.
 inline ValueId sum_of(Builder& builder, std::vector<ValueId> addends) {
   return builder.call("sum", std::move(addends));
 }
 
 /// `x + by`.
-inline ValueId shifted(Builder& builder, ValueId x, double by) {
-  return builder.call("shift", {x}, {{"value", by}});
+inline ValueId shifted(Builder& builder, ValueId x, double by, std::string_view name = "") {
+  return builder.call("shift", {x}, {{"value", by}}, name);
 }
 
 /// What the loss of softmax(logits) against one label per row is made of: the sum of e^(x - largest x), and x[label] -

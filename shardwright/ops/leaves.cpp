@@ -39,7 +39,8 @@ std::vector<OpDef> leaves() {
                trained),
           leaf("state", "a value that the optimizer keeps from step to step", OpKind::state, start),
           leaf("accumulator", "a sum over micro-batches, zero before the first", OpKind::accumulator),
-          leaf("receive", "a value that another stage sends", OpKind::receive),
+          leaf("receive", "a value that another stage sends; once: before the first micro-batch",
+               OpKind::receive, {"once"}),
           {
               .name = "fill",
               .doc = "y = value everywhere",

@@ -7,6 +7,10 @@
 // offset that is free over their whole life (greedy by size; within a few per cent of optimal on such
 // intervals: Pisarchyk and Lee, 2020).
 //
+// Micro-batches that are alive at the same time have a slot each, for the buffers that live from the forward into the
+// backward; all others serve every micro-batch in turn. What is sent stays until its receivers have it (runtime/flows.h):
+// of the forward until the backward, of the backward until the next one.
+//
 // Time is counted in fusions, because nodes that run together take turns block by block: all that one of them
 // reads or writes is alive during all of them. What only they use passes from one to the next in the cache and
 // gets no place.
@@ -30,7 +34,9 @@ std::size_t at(int i) { return static_cast<std::size_t>(i); }
 struct Buffer {
   std::int64_t bytes = 0;
   int begin = for_ever;  // time of the first definition
-  int end = -1;          // time of the last use
+  int end = -1;          // time of the last use, outside of the program too
+  int made = for_ever;   // by a node, or before all of them
+  int last_read = -1;    // by a node
   bool is_leaf = false;
   std::int64_t offset = 0;
 };
@@ -38,18 +44,22 @@ struct Buffer {
 class Assignment {
  public:
   explicit Assignment(const Program& program)
-      : graph_(program.graph),
+      : program_(program),
+        graph_(program.graph),
         starts_(program.starts),
         users_(users_of(graph_)),
         fusions_(fusions_of(graph_)),
         buffer_of_(graph_.values.size()),
         buffers_(graph_.values.size()) {
+    const Graph& graph = graph_;
     std::iota(buffer_of_.begin(), buffer_of_.end(), 0);
     for (std::size_t f = 0; f < fusions_.size(); ++f)
       times_.resize(at(fusions_[f].end.index), static_cast<int>(f));
-    for (std::size_t v = 0; v < graph_.values.size(); ++v) measure({static_cast<int>(v)});
-    for (ValueId v : graph_.outputs) buffers_[at(v.index)].end = for_ever;
-    for (const Update& u : graph_.updates) buffers_[at(u.value.index)].end = for_ever;
+    backward_ = first_time(Phase::backward);
+    for (std::size_t v = 0; v < graph.values.size(); ++v) measure({static_cast<int>(v)});
+    for (ValueId v : graph.sends) keep_until_received(v);
+    for (ValueId v : graph.outputs) buffers_[at(v.index)].end = for_ever;
+    for (const Update& u : graph.updates) buffers_[at(u.value.index)].end = for_ever;
   }
 
   void share() {
@@ -74,10 +84,12 @@ class Assignment {
         order.push_back(static_cast<int>(b));
     std::stable_sort(order.begin(), order.end(),
                      [&](int a, int b) { return buffers_[at(a)].bytes > buffers_[at(b)].bytes; });
+    if (program.slots > 1) place_slots(program, order);
     std::vector<int> placed;  // by offset
     for (int b : order) {
+      if (is_in_slot(buffers_[at(b)])) continue;
       Buffer& buffer = buffers_[at(b)];
-      buffer.offset = lowest_free(buffer, placed);
+      buffer.offset = lowest_free(buffer, placed, program.slots * program.slot_bytes);
       program.arena_bytes = std::max(program.arena_bytes, buffer.offset + buffer.bytes);
       const auto where = std::upper_bound(placed.begin(), placed.end(), b, [&](int x, int y) {
         return buffers_[at(x)].offset < buffers_[at(y)].offset;
@@ -85,6 +97,9 @@ class Assignment {
       placed.insert(where, b);
     }
     program.offsets.clear();
+    program.in_slot.clear();
+    for (std::size_t v = 0; v < buffer_of_.size() && program.slots > 1; ++v)
+      program.in_slot.push_back(is_in_slot(buffers_[at(root(static_cast<int>(v)))]));
     for (std::size_t v = 0; v < buffer_of_.size(); ++v)
       program.offsets.push_back(
           in_memory({static_cast<int>(v)}) ? buffers_[at(root(static_cast<int>(v)))].offset : no_place);
@@ -92,6 +107,41 @@ class Assignment {
   }
 
  private:
+  /// The first fusion of a phase or of those behind it.
+  int first_time(Phase phase) const {
+    const auto it = std::find_if(fusions_.begin(), fusions_.end(),
+                                 [&](const Fusion& f) { return graph_.node(f.begin).phase >= phase; });
+    return static_cast<int>(it - fusions_.begin());
+  }
+
+  void keep_until_received(ValueId v) {
+    Buffer& b = buffers_[at(v.index)];
+    if (graph_.node(graph_.value(v).producer).phase == Phase::forward) {
+      b.end = std::max(b.end, backward_);
+      b.last_read = std::max(b.last_read, backward_);
+    } else {
+      b.begin = program_.micro_batches > 1 ? -1 : b.begin;
+      b.end = for_ever;
+    }
+  }
+
+  /// Read by the backward of the micro-batch whose forward makes it.
+  bool is_in_slot(const Buffer& b) const {
+    return program_.slots > 1 && !b.is_leaf && b.made < backward_ && b.last_read >= backward_;
+  }
+
+  /// All of them are alive between forward and backward, so they lie side by side.
+  void place_slots(Program& program, const std::vector<int>& order) {
+    program.slot_bytes = 0;
+    for (int b : order) {
+      Buffer& buffer = buffers_[at(b)];
+      if (!is_in_slot(buffer)) continue;
+      buffer.offset = program.slot_bytes;
+      program.slot_bytes += buffer.bytes;
+    }
+    program.arena_bytes = program.slots * program.slot_bytes;
+  }
+
   int time(NodeId id) const { return times_[at(id.index)]; }
   const Fusion& fusion_of(NodeId id) const { return fusions_[at(time(id))]; }
 
@@ -99,12 +149,15 @@ class Assignment {
     const Value& value = graph_.value(v);
     Buffer& b = buffers_[at(v.index)];
     b.bytes = (std::max<std::int64_t>(value.type.bytes(), 1) + alignment - 1) / alignment * alignment;
-    b.begin = b.end = time(value.producer);
+    b.begin = b.end = b.last_read = time(value.producer);
     if (!starts_.empty()) b.begin = time(starts_[at(value.producer.index)]);
-    for (NodeId user : users_[at(v.index)]) b.end = std::max(b.end, time(user));
+    for (NodeId user : users_[at(v.index)]) b.end = b.last_read = std::max(b.end, time(user));
     const OpKind kind = graph_.node(value.producer).op->kind;
+    b.made = kind == OpKind::input ? -1 : time(value.producer);
     if (kind == OpKind::input) b.begin = -1;  // filled before the first node
-    if (kind == OpKind::parameter || kind == OpKind::state) {
+    const bool stays =
+        kind == OpKind::receive && graph_.node(value.producer).attributes.integer("once", 0) == 1;
+    if (kind == OpKind::parameter || kind == OpKind::state || kind == OpKind::accumulator || stays) {
       b.is_leaf = true;
       b.begin = -1;
       b.end = for_ever;
@@ -140,6 +193,8 @@ class Assignment {
     const Buffer& from = buffers_[at(b)];
     to.begin = std::min(to.begin, from.begin);
     to.end = std::max(to.end, from.end);
+    to.made = std::min(to.made, from.made);
+    to.last_read = std::max(to.last_read, from.last_read);
     to.bytes = std::max(to.bytes, from.bytes);
     to.is_leaf = to.is_leaf || from.is_leaf;
     buffer_of_[at(b)] = a;
@@ -207,8 +262,8 @@ class Assignment {
     return true;
   }
 
-  std::int64_t lowest_free(const Buffer& buffer, const std::vector<int>& placed) const {
-    std::int64_t offset = 0;
+  std::int64_t lowest_free(const Buffer& buffer, const std::vector<int>& placed, std::int64_t from) const {
+    std::int64_t offset = from;
     for (int p : placed) {
       const Buffer& other = buffers_[at(p)];
       if (other.end < buffer.begin || buffer.end < other.begin) continue;
@@ -218,10 +273,12 @@ class Assignment {
     return offset;
   }
 
+  const Program& program_;
   const Graph& graph_;
   const std::vector<NodeId>& starts_;       // of gathers that run ahead of their use
   std::vector<std::vector<NodeId>> users_;  // by value
   std::vector<Fusion> fusions_;
+  int backward_ = 0;            // when the backward begins
   std::vector<int> times_;      // by node: the number of its fusion
   std::vector<int> buffer_of_;  // union-find over values
   std::vector<Buffer> buffers_;

@@ -46,7 +46,8 @@ class Chooser {
       ends_[at(u.value.index)].push_back({graph.value(u.leaf).producer, {}});
       ends_[at(u.leaf.index)].push_back({graph.value(u.value).producer, made(u.value).fixed});
     }
-    for (ValueId v : graph.outputs) ends_[at(v.index)].push_back({graph.value(v).producer, Format{}});
+    for (const auto* values : {&graph.outputs, &graph.sends})
+      for (ValueId v : *values) ends_[at(v.index)].push_back({graph.value(v).producer, Format{}});
   }
 
   void choose() {
@@ -70,7 +71,11 @@ class Chooser {
   Formats formats(NodeId id, const FormatsOf& formats_of) const {
     const Node& node = graph_.node(id);
     Formats out;
-    const bool is_kept = node.op->kind == OpKind::parameter || node.op->kind == OpKind::state;
+    const OpKind kind = node.op->kind;
+    const bool is_kept = kind == OpKind::parameter || kind == OpKind::state || kind == OpKind::accumulator;
+    const bool is_sent =
+        std::find(graph_.sends.begin(), graph_.sends.end(), node.results.front()) != graph_.sends.end();
+    if (is_kept && is_sent) return row_major(node);
     if (is_kept ||
         (node.op->step && *node.op->step == StepKind::all_reduce)) {  // any order of elements will do
       out.operands.resize(node.operands.size());
@@ -195,8 +200,9 @@ class Writer {
   /// Outputs are row-major, and a new value lies as its leaf.
   void hand_out(ValueId made) {
     const Phase phase = out_.node(out_.value(made).producer).phase;
-    for (ValueId& v : out_.outputs)
-      if (v == made) v = in_format(v, {}, phase);
+    for (auto* values : {&out_.outputs, &out_.sends})
+      for (ValueId& v : *values)
+        if (v == made) v = in_format(v, {}, phase);
     for (Update& u : out_.updates)
       if (u.value == made) u.value = in_format(made, out_.value(u.leaf).format, phase);
   }

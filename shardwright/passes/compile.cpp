@@ -23,13 +23,50 @@ PlannedGraph completed(const Graph& graph, const Plan& plan) {
   return out;
 }
 
-Program compile(const PlannedGraph& planned, const Cluster& cluster, const CompileOptions& options) {
+namespace {
+
+/// How many micro-batches a program works on, in how many slots.
+struct MicroBatches {
+  int count = 1;
+  int slots = 1;
+};
+
+Program compiled(const PlannedGraph& planned, const Cluster& cluster, const MicroBatches& micro_batches,
+                 const CompileOptions& options) {
   Graph graph = planned.graph;
   Redistributor redistributor = redistributor_for(graph, cluster);
   complete(graph, redistributor, planned.update_layouts);
   graph = with_recompute(graph, planned.recompute, redistributor);
-  return optimize(lower(graph, redistributor), {redistributor, options.formats, planned.comm_fusion},
-                  options.after);
+  Program program = lower(graph, redistributor);
+  program.micro_batches = micro_batches.count;
+  program.slots = micro_batches.slots;
+  return optimize(std::move(program), {redistributor, options.formats, planned.comm_fusion}, options.after);
+}
+
+}  // namespace
+
+Program compile(const PlannedGraph& planned, const Cluster& cluster, const CompileOptions& options) {
+  return compiled(planned, cluster, {}, options);
+}
+
+Pipeline compile_pipeline(const Graph& graph, const Plan& plan, const CompileOptions& options) {
+  StagedGraph parts = staged(graph, plan);
+  Pipeline out;
+  out.pipelining = plan.pipelining;
+  out.crossings = std::move(parts.crossings);
+  out.outputs = std::move(parts.outputs);
+  for (int s = 0; s < static_cast<int>(parts.stages.size()); ++s) {
+    const Plan& of_stage = plan.stages.empty() ? plan : plan.stages[static_cast<std::size_t>(s)];
+    const MicroBatches micro_batches{plan.pipelining.micro_batches, slots_of(plan.pipelining, s)};
+    try {
+      out.stages.push_back(compiled(apply(of_stage, std::move(parts.stages[static_cast<std::size_t>(s)])),
+                                    cluster_called(of_stage.cluster), micro_batches, options));
+    } catch (const Error& e) {
+      if (plan.stages.empty()) throw;
+      throw with_context(e, fmt::format("stage {}", s));
+    }
+  }
+  return out;
 }
 
 Program compile(const Graph& graph, const Plan& plan, const CompileOptions& options) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "shardwright/graph/graph.h"
+#include "shardwright/lower/pipeline.h"
 #include "shardwright/lower/program.h"
 #include "shardwright/passes/optimize.h"
 #include "shardwright/plan/plan.h"
@@ -23,5 +24,9 @@ Program compile(const Graph& graph, const Plan& plan, const CompileOptions& opti
 /// a cluster for cpu:N.
 Program compile(const PlannedGraph& planned, const Cluster& cluster, const CompileOptions& options = {});
 Program compile(const PlannedGraph& planned, const CompileOptions& options = {});
+
+/// The step that the cluster runs: `graph`, a train step or network of one micro-batch, cut and compiled stage by stage.
+/// Throws: Error if the plan does not fit the graph.
+Pipeline compile_pipeline(const Graph& graph, const Plan& plan, const CompileOptions& options = {});
 
 }  // namespace shardwright

@@ -98,7 +98,7 @@ class Fuser {
     const bool has_sums = std::any_of(fusions_.begin(), fusions_.end(), [this](const Fusion& f) {
       return node(f.begin).phase == Phase::update && is_sum(f.begin);
     });
-    if (buckets_.empty() && !has_sums) return graph_;
+    if ((buckets_.empty() && !has_sums) || waits_for_stages()) return graph_;
     for (std::size_t f = 0; f < fusions_.size();) {
       std::size_t end = f;
       while (end < fusions_.size() && phase(end) == phase(f)) ++end;
@@ -118,6 +118,14 @@ class Fuser {
   using Key = std::tuple<const OpDef*, int, Axes, Phase, DType, int, Filling, std::int64_t>;
 
   const Node& node(NodeId id) const { return graph_.node(id); }
+
+  /// An update that receives from other stages (a norm of all gradients, a tied weight's gradient) keeps its order: what
+  /// it sends stands before what it waits for, though nothing here depends on that.
+  bool waits_for_stages() const {
+    return std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [](const Node& n) {
+      return n.op->kind == OpKind::receive && n.phase == Phase::update;
+    });
+  }
   Phase phase(std::size_t fusion) const { return node(fusions_[fusion].begin).phase; }
   NodeId producer(ValueId v) const { return graph_.value(v).producer; }
   bool is_gather(NodeId id) const { return node(id).op->step == StepKind::all_gather; }

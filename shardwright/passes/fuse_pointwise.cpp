@@ -6,7 +6,8 @@
 // The pass emits the nodes anew, in their order. Each emitted node that may start a chain takes along every
 // user of its results that can be computed by then, with the point-wise nodes that these need beside it; so
 // fused nodes stand together in a valid order by construction. Two things bound what is taken along:
-// - A node moves up within its phase only; updates may move into the backward. That shortens lifetimes.
+// - A node moves up within its phase only; updates may move into the backward, which shortens lifetimes,
+//   unless there are several micro-batches or stages.
 // - A new value that may be written over its leaf waits for all who read the old one. If these readers are
 //   ready, they are emitted first: a weight's gradient lets the product that still needs the weight pass.
 
@@ -22,10 +23,22 @@ constexpr std::size_t longest = 32;  // nodes run together: their blocks must fi
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
+/// What other stages send in the update comes when the backward is over.
+bool is_of_pipeline(const Graph& graph) {
+  return !graph.sends.empty() || std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
+    return node.op->kind == OpKind::receive;
+  });
+}
+
 class Fuser {
  public:
-  explicit Fuser(const Graph& graph)
-      : graph_(graph), users_(users_of(graph)), needs_(graph.nodes.size()), emitted_(graph.nodes.size()) {
+  explicit Fuser(const Program& program)
+      : graph_(program.graph),
+        has_one_backward_(program.micro_batches == 1 && !is_of_pipeline(program.graph)),
+        users_(users_of(graph_)),
+        needs_(graph_.nodes.size()),
+        emitted_(graph_.nodes.size()) {
+    const Graph& graph = graph_;
     for (NodeId id : graph.node_ids())
       for (ValueId v : graph.node(id).operands) needs_[at(id.index)].push_back(graph.value(v).producer);
     for (const Update& u : graph.updates) {
@@ -62,7 +75,9 @@ class Fuser {
     const Node& node = graph_.node(id);
     const Phase phase = graph_.node(leader).phase;
     if (!node.op->block || is_emitted(id)) return false;
-    if (node.phase != phase && !(node.phase == Phase::update && phase == Phase::backward)) return false;
+    if (node.phase != phase &&
+        !(has_one_backward_ && node.phase == Phase::update && phase == Phase::backward))
+      return false;
     return std::all_of(node.results.begin(), node.results.end(),
                        [&](ValueId v) { return lie_alike(graph_.value(v), first_result(leader)); });
   }
@@ -146,6 +161,7 @@ class Fuser {
   }
 
   const Graph& graph_;
+  bool has_one_backward_;
   std::vector<std::vector<NodeId>> users_;  // by value
   std::vector<std::vector<NodeId>> needs_;  // by node: what must be emitted before it
   std::vector<bool> emitted_;               // by node
@@ -155,7 +171,7 @@ class Fuser {
 }  // namespace
 
 Program fuse_pointwise(Program program, const PassContext&) {
-  program.graph = Fuser(program.graph).run();
+  program.graph = Fuser(program).run();
   return program;
 }
 

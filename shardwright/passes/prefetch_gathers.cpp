@@ -34,6 +34,9 @@ Program prefetch_gathers(Program program, const PassContext&) {
   for (const Fusion& f : fusions_of(graph)) {
     if (!is_ahead[static_cast<std::size_t>(f.begin.index)]) continue;
     NodeId start = std::min(f.begin, std::max(behind_last, ready(graph, f)));
+    // Other micro-batches may come between forward and backward.
+    if (program.micro_batches > 1)
+      while (graph.node(start).phase != graph.node(f.begin).phase) ++start.index;
     while (graph.node(start).is_fused) ++start.index;
     for (NodeId id = f.begin; id < f.end; ++id.index)
       program.starts[static_cast<std::size_t>(id.index)] = start;

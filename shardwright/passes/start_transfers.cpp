@@ -37,6 +37,13 @@ class Starts {
  private:
   /// The transfers of `steps` may be on their way while these nodes run.
   bool lets_pass(const Fusion& fusion, const Fusion& steps) const {
+    // Another micro-batch's forward may lie between; but the update follows the last backward.
+    if (program_.micro_batches > 1 && graph_.node(steps.begin).phase == Phase::backward &&
+        graph_.node(fusion.begin).phase == Phase::forward)
+      return false;
+    if (program_.micro_batches > 1 && graph_.node(steps.begin).phase == Phase::update &&
+        graph_.node(fusion.begin).phase == Phase::forward)
+      return false;
     for (NodeId id = steps.begin; id < steps.end; ++id.index)
       if (!lets_pass(fusion, graph_.node(id))) return false;
     return true;
@@ -60,6 +67,7 @@ class Starts {
 
   /// Leaves are there before the first node, and an alias in its operand's place does nothing.
   bool does_nothing(const Node& node) const {
+    if (node.op->kind == OpKind::receive) return false;  // that is where it arrives
     if (node.op->kind != OpKind::compute && node.op->kind != OpKind::step) return true;
     return node.op->is_alias && offset(node.results.front()) == offset(node.operands.front());
   }

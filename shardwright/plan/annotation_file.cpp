@@ -104,8 +104,6 @@ Annotation annotation_of(const Json& json, const std::vector<std::string>& keys,
       throw error("key \"{}\" is unknown{}; there are {}", key, near_names(key, keys), join(keys, ", "));
     if (key == "in") out.in = splits_of(value, key);
     if (key == "out") out.out = splits_of(value, key);
-    if (key == "stage" && value != 0)
-      throw error("\"stage\" {}: pipeline stages are not available yet; leave it out", short_text(value));
   }
   out.device_matrix = device_matrix_of(json);
   if (!out.device_matrix && uses_axes(out)) out.device_matrix = matrix;
@@ -122,11 +120,22 @@ int fusion_number_of(const Json& json) {
   return json;
 }
 
+int stage_of(const Json& json) {
+  if (!json.is_number_integer() || json < 0 || json >= most_devices)
+    throw error("\"stage\" {} should be an integer from 0 on", short_text(json));
+  return json;
+}
+
 /// What is said of the node, operator, parameter or module called `name`.
 void add_named(Annotations& out, const std::string& name, Json json, const std::optional<Mesh>& matrix) {
   if (json.is_object() && json.contains("comm_fusion")) {
     out.comm_fusion[name] = fusion_number_of(json.at("comm_fusion"));
     json.erase("comm_fusion");
+    if (json.empty()) return;
+  }
+  if (json.is_object() && json.contains("stage")) {
+    out.stages[name] = stage_of(json.at("stage"));
+    json.erase("stage");
     if (json.empty()) return;
   }
   if (json.is_object() && json.contains("recompute")) {

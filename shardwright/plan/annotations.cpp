@@ -36,6 +36,7 @@ std::string to_text(const std::vector<TensorSplit>& splits) {
 Annotations merged(Annotations weaker, const Annotations& stronger) {
   for (const auto& [name, annotation] : stronger.nodes) weaker.nodes[name] = annotation;
   for (const auto& [name, number] : stronger.comm_fusion) weaker.comm_fusion[name] = number;
+  for (const auto& [name, stage] : stronger.stages) weaker.stages[name] = stage;
   if (stronger.dataset || !stronger.dataset_word.empty()) {
     weaker.dataset = stronger.dataset;
     weaker.dataset_word = stronger.dataset_word;

@@ -43,6 +43,7 @@ struct Annotations {
   std::string dataset_word;                      // `full_batch`, `data_parallel`, or empty
   std::map<std::string, int> comm_fusion = {};   // by name of parameter or module (comm_fusion.h)
   std::vector<RecomputedModule> recompute = {};  // modules of operators
+  std::map<std::string, int> stages = {};        // of operators and modules (`layers.0`), by name
 };
 
 /// `(2, 4)`, `(mp, (sp, dp))`: as the seeds write it.

@@ -130,6 +130,15 @@ void shard_states(PlannedGraph& planned, const std::vector<Mesh>& meshes,
       graph.value(node.operands[2 + i]).layout = layout;
     planned.update_layouts[weight] = layout;
   }
+  for (const Node& node : graph.nodes) {
+    if (node.op->kind != OpKind::accumulator) continue;
+    Value& sum = graph.value(node.results.front());
+    if (sum.gradient_of.empty()) continue;  // of a weight of another stage
+    const Value& weight = graph.value(sum.gradient_of.front());
+    const Layout whole = replicated(weight.type.shape.size());
+    if (graph.node(weight.producer).op->kind == OpKind::parameter)
+      sum.layout = accumulator_layout(weight.layout.value_or(whole), meshes, weight.type, optimizer_parallel);
+  }
 }
 
 PlannedGraph apply(const Plan& plan, Graph graph) { return Application(plan, std::move(graph)).run(); }

@@ -9,12 +9,18 @@ std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 }  // namespace
 
+bool brings_samples(const Node& node) {
+  return node.op->kind == OpKind::input ||
+         (node.op->kind == OpKind::receive && node.phase == Phase::forward &&
+          node.attributes.integer("once", 0) == 0);
+}
+
 BatchDims batch_dims(const Graph& graph) {
   BatchDims is_batch(graph.values.size());
   for (const Node& node : graph.nodes) {
     if (node.phase != Phase::forward) break;
     for (ValueId v : node.results) is_batch[at(v.index)].assign(graph.value(v).type.shape.size(), false);
-    if (node.op->kind == OpKind::input && !graph.value(node.results[0]).type.shape.empty())
+    if (brings_samples(node) && !graph.value(node.results[0]).type.shape.empty())
       is_batch[at(node.results[0].index)][0] = true;
     if (node.op->kind != OpKind::compute) continue;
     const Rule rule = rule_of(graph, node);

@@ -7,6 +7,9 @@
 
 namespace shardwright {
 
+/// A leaf whose dim 0 is the batch: an input, or what another stage's forward makes of one.
+bool brings_samples(const Node& node);
+
 /// Per value and dim whether it carries the batch.
 using BatchDims = std::vector<std::vector<bool>>;
 

@@ -5,6 +5,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "shardwright/autodiff/accumulate.h"
 #include "shardwright/base/random.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/layout/uneven.h"
@@ -89,7 +90,8 @@ class Completion {
       Node& node = graph_.node(id);
       if (node.op->kind != OpKind::compute) {
         const ValueId v = node.results.front();
-        if (!graph_.value(v).layout) graph_.value(v).layout = replicated(graph_.value(v).type.shape.size());
+        if (node.op->kind == OpKind::accumulator) continue;  // lies as what it adds up
+        if (!graph_.value(v).layout) graph_.value(v).layout = leaf_layout(node);
         settle(v, layout_numbers_.of(*graph_.value(v).layout));
         continue;
       }
@@ -103,8 +105,15 @@ class Completion {
   const Rule& rule(NodeId id) const { return calls_.rule(id); }
   const Layout& layout(ValueId v) const { return layout_numbers_[layouts_[at(v.index)]]; }
 
+  /// A gradient is received as the value lies whose gradient it is.
+  Layout leaf_layout(const Node& node) const {
+    const Value& v = graph_.value(node.results.front());
+    if (node.op->kind != OpKind::receive || v.gradient_of.empty()) return replicated(v.type.shape.size());
+    return without_halo(reduced(layout(v.gradient_of.front())));
+  }
+
   bool is_gradient_sum(const Node& node) const {
-    return node.phase == Phase::backward && !node.forward.is_valid() && node.operands.size() > 1 &&
+    return node.phase != Phase::forward && !node.forward.is_valid() && node.operands.size() > 1 &&
            node.op->kind == OpKind::compute && !graph_.value(node.results.front()).gradient_of.empty();
   }
 
@@ -114,7 +123,7 @@ class Completion {
         known_forms_.try_emplace({calls_.of(id), strategy}, static_cast<int>(forms_.size()));
     if (!is_new) return it->second;
     const Mesh& mesh = redistributor_.meshes()[at(strategy.mesh)];
-    const bool is_update = graph_.node(id).phase == Phase::update;
+    const bool is_update = graph_.node(id).phase == Phase::update || is_accumulation(graph_, graph_.node(id));
     if (const auto why =
             is_update ? violation_but_uneven(rule(id), strategy, mesh) : violation(rule(id), strategy, mesh))
       throw error("{}: {}", graph_.name_of(id), *why);
@@ -128,6 +137,7 @@ class Completion {
 
   int choose(NodeId id) {
     const Node& node = graph_.node(id);
+    if (is_accumulation(graph_, node)) return of_accumulation(id);
     if (node.phase == Phase::forward)
       throw error("{}: has no strategy; {{}} is that of a whole one", graph_.name_of(id));
     if (node.op->optimizer) return of_update(id);
@@ -280,6 +290,22 @@ class Completion {
       if (best < 0 || s < best) best = s;
     }
     return best;
+  }
+
+  /// The sum lies as the gradient comes out, even if that is partial; the accumulator lies as the sum does.
+  int of_accumulation(NodeId id) {
+    const Node& node = graph_.node(id);
+    Value& accumulator = graph_.value(node.operands[0]);
+    const Layout from = accumulator.layout ? *accumulator.layout : without_halo(layout(node.operands[1]));
+    Strategy s = whole(rule(id));
+    s.mesh = from.mesh;
+    for (std::size_t d = 0; d < from.dims.size(); ++d)
+      s.loops[at(rule(id).results[0].dims[d][0])] = from.dims[d];
+    s.linear[0] = from.sum;
+    const int form = form_for(id, s);
+    accumulator.layout = layout_numbers_[forms_[at(form)].results[0]];
+    settle(node.operands[0], forms_[at(form)].results[0]);
+    return form;
   }
 
   int of_gradient_sum(NodeId id) {

@@ -151,7 +151,7 @@ class ConstraintMaker {
   std::optional<std::pair<std::string, std::int64_t>> batch_of_data() const {
     for (const Node& node : graph_.nodes) {
       const Value& v = graph_.value(node.results.front());
-      if (node.op->kind == OpKind::input && !v.type.shape.empty()) return {{v.name, v.type.shape[0]}};
+      if (brings_samples(node) && !v.type.shape.empty()) return {{v.name, v.type.shape[0]}};
     }
     return std::nullopt;
   }
@@ -212,7 +212,7 @@ class ConstraintMaker {
   Mesh batch_mesh() const {
     std::int64_t dp = devices_;
     for (const Node& node : graph_.nodes) {
-      if (mode_ != Parallel::auto_parallel || node.op->kind != OpKind::input) continue;
+      if (mode_ != Parallel::auto_parallel || !brings_samples(node)) continue;
       const Shape& shape = graph_.value(node.results.front()).type.shape;
       if (!shape.empty()) dp = std::gcd(dp, shape[0]);
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "shardwright/autodiff/accumulate.h"
 #include "shardwright/base/random.h"
 #include "shardwright/cost/cluster.h"
 #include "shardwright/graph/calls.h"
@@ -11,6 +12,7 @@
 #include "shardwright/plan/contradictions.h"
 #include "shardwright/plan/groups.h"
 #include "shardwright/plan/leaves.h"
+#include "shardwright/plan/pipeline_plan.h"
 
 namespace shardwright {
 namespace {
@@ -81,6 +83,10 @@ std::map<ValueId, Layout> leaf_layouts(const Graph& graph, const Calls& calls, c
     const ValueId v = node.results.front();
     const Reader& reader = readers[at(v.index)];
     if (node.op->kind == OpKind::state && !reader.node.is_valid()) continue;
+    // What the backward receives or adds up follows from what it does (complete.h).
+    if ((node.op->kind == OpKind::receive && node.phase != Phase::forward) ||
+        node.op->kind == OpKind::accumulator)
+      continue;
     Layout layout = replicated(graph.value(v).type.shape.size());
     const auto asked = constraints.layouts.find(v);
     if (asked != constraints.layouts.end()) {
@@ -149,10 +155,11 @@ Plan draft(const Graph& graph, const PlanRequest& request) {
   plan.cluster = request.cluster.empty() ? fmt::format("cpu:{}", request.devices) : request.cluster;
   plan.parallel = name_of(request.parallel);
   plan.optimizer_parallel = request.optimizer_parallel;
+  plan.pipelining = request.pipelining;
   check(request.optimizer_parallel, request.devices);
   plan.comm_fusion = with_parameters(request.comm_fusion, graph, request.annotations.comm_fusion);
   plan.recompute = with_modules(request.recompute, request.annotations.recompute);
-  check(plan.recompute, graph);
+  if (!request.is_of_stage) check(plan.recompute, graph);
   if (request.parallel == Parallel::auto_parallel) plan.search = find_search(request.search).name;
   return plan;
 }
@@ -287,13 +294,28 @@ Decided decide(const Graph& graph, const Calls& calls, const PlanRequest& reques
   return {std::move(plan), std::move(decisions), std::move(leaves)};
 }
 
+Plan decide_for(const Graph& graph, const PlanRequest& request, Plan plan, const Cluster& cluster) {
+  return decide(graph, Calls(graph), request, std::move(plan), cluster).plan;
+}
+
+Plan decide_accumulated(const Graph& graph, const PlanRequest& request, Plan plan, const Cluster& cluster) {
+  plan.fingerprint = fingerprint_of(graph);
+  return decide_for(graph, request, std::move(plan), cluster);
+}
+
 }  // namespace
 
 Plan make_plan(const Graph& graph, const PlanRequest& request) {
   const auto start = std::chrono::steady_clock::now();
   Plan plan = draft(graph, request);
   const Cluster cluster = cluster_for(plan, request.devices);
-  plan = decide(graph, Calls(graph), request, std::move(plan), cluster).plan;
+  if (const int stages = stages_asked(request); stages > 1)
+    plan = with_stages(std::move(plan), graph, request, stages);
+  else if (plan.pipelining.micro_batches > 1)
+    plan = decide_accumulated(accumulated(graph, plan.pipelining.micro_batches), request, std::move(plan),
+                              cluster);
+  else
+    plan = decide_for(graph, request, std::move(plan), cluster);
   plan.search_seconds = seconds_since(start);
   return plan;
 }

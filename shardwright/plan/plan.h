@@ -19,6 +19,8 @@
 #include "shardwright/plan/leaves.h"
 #include "shardwright/plan/problem.h"
 #include "shardwright/plan/recompute.h"
+#include "shardwright/plan/schedule.h"
+#include "shardwright/plan/stages.h"
 
 namespace shardwright {
 
@@ -62,6 +64,8 @@ struct Plan {
   OptimizerParallel optimizer_parallel;
   CommFusion comm_fusion;
   Recompute recompute;
+  Pipelining pipelining;
+  std::vector<Plan> stages;  // of several: each for its part of the network and of the devices, in order
 };
 
 /// A graph with a plan written onto it.
@@ -85,11 +89,13 @@ struct PlanRequest {
   OptimizerParallel optimizer_parallel = {};
   CommFusion comm_fusion = {};  // without parameters: annotations name those
   Recompute recompute = {};     // beside what the annotations say of modules
+  Pipelining pipelining = {};   // annotations of stages say how many there are if this does not
+  bool is_of_stage = false;     // what is said of modules may be said of other stages'
   /// Seconds of a step of the planned graph; for searches that price whole plans (simulate/estimate.h).
   std::function<double(const PlannedGraph&, const Cluster&)> price = {};
 };
 
-/// Plans `graph` (a network or a whole train step).
+/// Plans `graph` (a network or a whole train step, of one micro-batch), each stage on its own.
 /// Throws: Error when nothing satisfies what is asked, naming what does not fit.
 Plan make_plan(const Graph& graph, const PlanRequest& request);
 
@@ -100,12 +106,18 @@ struct Planned {
 };
 Planned make_planned(Graph graph, const PlanRequest& request);
 
+/// `graph` cut as the plan says, for its micro-batches. Throws: Error if an operator has no stage, or two.
+StagedGraph staged(const Graph& graph, const Plan& plan);
+
 /// What identifies the network of `graph`: a hash of its forward nodes and types.
 std::string fingerprint_of(const Graph& graph);
 
 /// Writes strategies and layouts of `plan` onto `graph`.
 /// Throws: Error if the plan is for another network, names what does not exist, or is not legal.
 PlannedGraph apply(const Plan& plan, Graph graph);
+
+/// Throws: Error as applying the plan, stage by stage, does. `graph`: a network or train step of one micro-batch.
+void check_fits(const Plan& plan, const Graph& graph);
 
 /// Lays out the optimizer's states: as their parameter; from optimizer parallel level 1 on also sharded over its
 /// replicas.

@@ -186,35 +186,83 @@ Plan head_of(const Json& json) {
   plan.search = text_or(json, "search", "");
   plan.status = text_or(json, "status", "feasible");
   plan.search_seconds = member_or(json, "search_seconds", "a number", 0.0);
+  plan.pipelining.micro_batches =
+      integer_of(json.value("micro_batches", Json(1)), "micro_batches", 1, most_micro_batches);
+  if (json.contains("schedule") && !json.at("schedule").is_null())
+    plan.pipelining.schedule = schedule_called(text_or(json, "schedule", ""));
+  plan.optimizer_parallel = optimizer_parallel_of(json);
+  if (json.contains("comm_fusion")) plan.comm_fusion = fusion_of(json.at("comm_fusion"));
+  if (json.contains("recompute")) plan.recompute = recompute_of(json.at("recompute"));
+  if (json.contains("stage_plans")) return plan;  // they say which meshes there are
   plan.meshes.push_back(mesh_of(member(json, "mesh"), "mesh"));
   for (const Json& mesh : member_or(json, "more_meshes", "a list", std::vector<Json>{}))
     plan.meshes.push_back(mesh_of(mesh, "more_meshes"));
   for (const Mesh& mesh : plan.meshes)
     if (mesh.size() != plan.devices)
       throw error("{} has {} ranks but \"devices\" is {}", to_text(mesh), mesh.size(), plan.devices);
-  plan.optimizer_parallel = optimizer_parallel_of(json);
-  if (json.contains("comm_fusion")) plan.comm_fusion = fusion_of(json.at("comm_fusion"));
-  if (json.contains("recompute")) plan.recompute = recompute_of(json.at("recompute"));
   return plan;
 }
 
-}  // namespace
+/// The plans of stages, without their operators, which say themselves where they belong.
+void read_stages(Plan& plan, const Json& json) {
+  int devices = 0;
+  for (const Json& stage : member_or(json, "stage_plans", "a list", std::vector<Json>{})) try {
+      plan.stages.push_back(head_of(stage));
+      Plan& of_stage = plan.stages.back();
+      of_stage.layouts = member_or(stage, "layouts", "an object of names and layouts", of_stage.layouts);
+      of_stage.pipelining = {};
+      of_stage.optimizer_parallel = plan.optimizer_parallel;
+      of_stage.comm_fusion = plan.comm_fusion;
+      of_stage.recompute = plan.recompute;
+      devices += of_stage.devices;
+    } catch (const Error& e) {
+      throw with_context(e, fmt::format("stage {}", plan.stages.size() - 1));
+    }
+  if (plan.stages.size() < 2) throw error("\"stage_plans\" should hold a plan for each of several stages");
+  if (devices != plan.devices)
+    throw error("the stages have {} devices but \"devices\" is {}", devices, plan.devices);
+  plan.pipelining.stages = static_cast<int>(plan.stages.size());
+}
 
-std::string to_json(const Plan& plan) {
-  Json out{{"format", format_version},
-           {"model", plan.model},
-           {"made_from", origin_json(plan.origin)},
-           {"fingerprint", plan.fingerprint},
+Plan& stage_of(Plan& plan, const Json& op) {
+  const Json stage = op.is_object() && op.contains("stage") ? op.at("stage") : Json("missing");
+  return plan.stages[static_cast<std::size_t>(integer_of(stage, "stage", 0, plan.pipelining.stages - 1))];
+}
+
+/// All of the plan but its operators, layouts and stages.
+Json head_json(const Plan& plan) {
+  Json out{{"fingerprint", plan.fingerprint},
            {"devices", plan.devices},
            {"cluster", plan.cluster},
            {"parallel", plan.parallel},
            {"search", plan.search},
            {"status", plan.status},
-           {"search_seconds", plan.search_seconds},
-           {"mesh", mesh_json(plan.meshes.front())}};
+           {"search_seconds", plan.search_seconds}};
+  if (plan.meshes.empty()) return out;
+  out["mesh"] = mesh_json(plan.meshes.front());
   Json more = Json::array();
   for (std::size_t m = 1; m < plan.meshes.size(); ++m) more.push_back(mesh_json(plan.meshes[m]));
   if (!more.empty()) out["more_meshes"] = more;
+  return out;
+}
+
+Json stage_json(const Plan& stage) {
+  Json out = head_json(stage);
+  out["layouts"] = stage.layouts;
+  return out;
+}
+
+}  // namespace
+
+std::string to_json(const Plan& plan) {
+  Json out{{"format", format_version}, {"model", plan.model}, {"made_from", origin_json(plan.origin)}};
+  out.update(head_json(plan));
+  if (plan.pipelining.micro_batches > 1) out["micro_batches"] = plan.pipelining.micro_batches;
+  if (!plan.stages.empty()) {
+    out["schedule"] = name_of(plan.pipelining.schedule);
+    out["stage_plans"] = Json::array();
+    for (const Plan& stage : plan.stages) out["stage_plans"].push_back(stage_json(stage));
+  }
   out["zero"] = plan.optimizer_parallel.level;
   if (plan.optimizer_parallel.level > 0) {
     out["zero_threshold"] = plan.optimizer_parallel.threshold;
@@ -224,6 +272,11 @@ std::string to_json(const Plan& plan) {
   out["recompute"] = recompute_json(plan.recompute);
   out["operators"] = Json::array();
   for (const PlannedOperator& op : plan.operators) out["operators"].push_back(operator_json(op));
+  for (std::size_t s = 0; s < plan.stages.size(); ++s)
+    for (const PlannedOperator& op : plan.stages[s].operators) {
+      out["operators"].push_back(operator_json(op));
+      out["operators"].back()["stage"] = s;
+    }
   out["layouts"] = plan.layouts;
   return out.dump(1);
 }
@@ -235,11 +288,14 @@ Plan parse_plan(std::string_view text, std::string_view where) try {
     throw error("has plan format {} but this version reads {}; plan again", short_text(json.at("format")),
                 format_version);
   Plan plan = head_of(json);
+  if (json.contains("stage_plans")) read_stages(plan, json);
   member(json, "operators");
   std::set<std::string> names;
   for (const Json& op : member_or(json, "operators", "a list", std::vector<Json>{})) {
-    plan.operators.push_back(operator_of(op));
-    const std::string& name = plan.operators.back().name;
+    std::vector<PlannedOperator>& operators =
+        plan.stages.empty() ? plan.operators : stage_of(plan, op).operators;
+    operators.push_back(operator_of(op));
+    const std::string& name = operators.back().name;
     if (!names.insert(name).second) throw error("operator {} stands twice", name);
   }
   plan.layouts = member_or(json, "layouts", "an object of names and layouts", plan.layouts);

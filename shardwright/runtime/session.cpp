@@ -14,6 +14,7 @@
 #include "shardwright/runtime/communicator/threads.h"
 #include "shardwright/runtime/communicator/wait.h"
 #include "shardwright/runtime/executor.h"
+#include "shardwright/runtime/gather.h"
 #include "shardwright/runtime/initial.h"
 #include "shardwright/runtime/whole.h"
 
@@ -39,49 +40,62 @@ void fill_row_major(const TensorView& view, const Format& format, F fill) {
   reformat(copy.bytes().data(), {}, view.data, format, view.shape, size_of(view.dtype));
 }
 
-/// A value's way between the whole tensor and one rank's arena.
+/// A value's way between the whole tensor (of one micro-batch) and one rank's arena.
 struct Part {
   Piece in;
   Piece out;
-  TensorView local;
   Format format;
   bool gives = false;
 
-  void take(const Tensor& whole) const {
-    fill_row_major(local, format, [&](const TensorView& view) {
-      copy_piece(in, whole.bytes().data(), view.data, size_of(view.dtype));
-    });
+  void take(const std::byte* whole, const TensorView& local) const {
+    fill_row_major(local, format,
+                   [&](const TensorView& view) { copy_piece(in, whole, view.data, size_of(view.dtype)); });
   }
-  void give(Tensor& whole) const {
+  void give(const TensorView& local, std::byte* whole) const {
     if (!gives) return;
     const std::size_t element_bytes = size_of(local.dtype);
-    Tensor copy;
-    if (!format.is_row_major()) {
-      copy = Tensor({local.dtype, local.shape});
-      reformat(local.data, format, copy.bytes().data(), {}, local.shape, element_bytes);
-    }
-    copy_piece(out, format.is_row_major() ? local.data : copy.bytes().data(), whole.bytes().data(),
-               element_bytes);
+    if (format.is_row_major()) return copy_piece(out, local.data, whole, element_bytes);
+    copy_piece(out, row_major(local).bytes().data(), whole, element_bytes);
+  }
+  Tensor row_major(const TensorView& local) const {
+    Tensor copy({local.dtype, local.shape});
+    reformat(local.data, format, copy.bytes().data(), {}, local.shape, size_of(local.dtype));
+    return copy;
   }
 };
 
-Part part_of(const Program& program, const Executor& executor, ValueId v, int rank) {
+Part part_of(const Program& program, const Executor& executor, ValueId v, int rank_of_stage) {
   const Shape whole = program.graph.value(v).global_type().shape;
-  const TensorView& view = executor.view(v);
   return {.in = from_whole(whole, executor.box(v)),
           .out = to_whole(whole, executor.box(v)),
-          .local = view,
           .format = program.graph.value(v).format,
-          .gives = gives(program, v, rank)};
+          .gives = gives(program, v, rank_of_stage)};
 }
+
+/// A value of one stage, and the tensor outside that it is a part of.
+struct Port {
+  ValueId value;
+  std::size_t outside = 0;  // among the inputs' names, or the outputs
+  Part part;
+  double sum = 0;                 // of a scalar output: over the micro-batches
+  std::vector<Tensor> kept = {};  // of another output, if other processes have parts too: by micro-batch
+};
 
 /// What one thread owns. Destroyed only when all threads have ended, because peers read its arena.
 struct Rank {
+  int stage = 0;
+  std::vector<Task> tasks;
   std::unique_ptr<Communicator> communicator;
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Executor> executor;
-  std::vector<Part> inputs;   // in the order of State::inputs
-  std::vector<Part> outputs;  // in the order of the graph's outputs
+  std::vector<Port> inputs;
+  std::vector<Port> outputs;
+};
+
+/// A parameter or state, in the stages that have it.
+struct Kept {
+  std::string name;
+  std::vector<std::pair<int, ValueId>> places;
 };
 
 struct Failure {
@@ -96,19 +110,14 @@ enum class Driver { threads, caller };
 }  // namespace
 
 struct Session::State {
-  Program program;
+  Pipeline pipeline;
   Driver driver;
   SessionOptions options;
   SessionStatistics statistics;
-  std::vector<ValueId> inputs;
-  std::vector<ValueId> kept;  // parameters and states
-  std::vector<Rank> ranks;    // those in this process
-
-  // If the caller drives: transfers that bring whole values here, by value, and room for the largest; and for the
-  // row-major copy of a part that lies in another format.
-  std::map<int, int> gathers;
-  Memory room;
-  Memory row_major;
+  std::vector<std::pair<std::string, Type>> inputs;  // types of one micro-batch
+  std::vector<Kept> kept;
+  std::vector<Rank> ranks;       // those in this process
+  std::optional<Gather> gather;  // if the caller drives
 
   // A round is the preparation, then each step. Who raises `round` owns the tensors below until `done`
   // follows.
@@ -122,7 +131,7 @@ struct Session::State {
   std::optional<Failure> failure;
   std::vector<std::jthread> threads;  // last: they use all of the above
 
-  State(Program p, std::vector<std::unique_ptr<Communicator>> communicators, Driver d, SessionOptions o);
+  State(Pipeline p, std::vector<std::unique_ptr<Communicator>> communicators, Driver d, SessionOptions o);
   ~State();
   void stop_threads();
   void find_leaves();
@@ -131,19 +140,26 @@ struct Session::State {
   void run(int index);
   void guarded(int index, void (State::*work)(int));
   void record(int index, Failure f);
-  std::int64_t largest_gather() const;
-  void gather(ValueId v, Tensor& whole);
+  const Program& program_of(const Rank& rank) const { return pipeline.stage(rank.stage); }
+  int local_rank(const Rank& rank) const {
+    return rank.communicator->rank() - pipeline.first_rank(rank.stage);
+  }
+  std::int64_t largest_value() const;
+  void take_inputs(Rank& self, int micro_batch);
+  void give_outputs(Rank& self, int micro_batch);
+  void give(Rank& self, Port& port, int micro_batch);
+  void gather_outputs(Rank& self);
   void collect_statistics();
   void take_largest_statistics();
-  ValueId kept_value(std::string_view name) const;
+  const Kept& kept_value(std::string_view name) const;
   void throw_failure();
   void check_usable();
   void bind(const std::map<std::string, Tensor>& batch);
 };
 
-Session::State::State(Program p, std::vector<std::unique_ptr<Communicator>> communicators, Driver d,
+Session::State::State(Pipeline p, std::vector<std::unique_ptr<Communicator>> communicators, Driver d,
                       SessionOptions o)
-    : program(std::move(p)), driver(d), options(o) {
+    : pipeline(std::move(p)), driver(d), options(o) {
   find_leaves();
   ranks.resize(communicators.size());
   for (std::size_t i = 0; i < ranks.size(); ++i) ranks[i].communicator = std::move(communicators[i]);
@@ -171,18 +187,26 @@ void Session::State::stop_threads() {
 }
 
 void Session::State::find_leaves() {
-  const Graph& graph = program.graph;
-  for (const Node& node : graph.nodes) {
-    if (node.op->kind == OpKind::input) inputs.push_back(node.results[0]);
-    if (node.op->kind == OpKind::parameter || node.op->kind == OpKind::state) kept.push_back(node.results[0]);
+  const auto add = [](auto& list, auto one) {
+    const auto same = [&](const auto& other) { return std::get<0>(other) == std::get<0>(one); };
+    if (std::none_of(list.begin(), list.end(), same)) list.push_back(std::move(one));
+  };
+  for (int s = 0; s < pipeline.stage_count(); ++s) {
+    const Graph& graph = pipeline.stage(s).graph;
+    for (const Node& node : graph.nodes) {
+      const ValueId v = node.results[0];
+      const Value& value = graph.value(v);
+      if (node.op->kind == OpKind::input) add(inputs, std::pair{value.name, value.global_type()});
+      if (node.op->kind != OpKind::parameter && node.op->kind != OpKind::state) continue;
+      const auto same =
+          std::find_if(kept.begin(), kept.end(), [&](const Kept& k) { return k.name == value.name; });
+      if (same == kept.end())
+        kept.push_back({value.name, {{s, v}}});
+      else
+        same->places.emplace_back(s, v);
+    }
   }
-  std::vector<ValueId> outside = graph.outputs;
-  outside.insert(outside.end(), inputs.begin(), inputs.end());
-  outside.insert(outside.end(), kept.begin(), kept.end());
-  for (ValueId v : outside)
-    require(!graph.value(v).layout || !graph.value(v).layout->is_partial(),
-            "%{} is partial, but leaves and outputs of a program are not", graph.value(v).name);
-  for (ValueId v : graph.outputs) outputs.emplace_back(graph.value(v).global_type());
+  for (const auto& output : pipeline.outputs) outputs.emplace_back(pipeline.output_type(output));
 }
 
 /// The life of one rank's thread.
@@ -197,70 +221,116 @@ void Session::State::drive(int index, const std::stop_token& stop) {
 
 void Session::State::prepare(int index) {
   Rank& self = ranks[at(index)];
-  const Graph& graph = program.graph;
   const int rank = self.communicator->rank();
+  self.stage = pipeline.stage_of(rank);
+  self.tasks = tasks_of(pipeline.pipelining, self.stage);
+  const Program& program = program_of(self);
+  const Graph& graph = program.graph;
   self.backend = cpu_backend();
   self.backend->enter_thread();
-  self.executor = std::make_unique<Executor>(program, *self.backend, *self.communicator);
-  for (ValueId v : inputs) self.inputs.push_back(part_of(program, *self.executor, v, rank));
-  for (ValueId v : graph.outputs) self.outputs.push_back(part_of(program, *self.executor, v, rank));
-  for (ValueId v : kept) {
+  self.executor =
+      std::make_unique<Executor>(program, *self.backend, *self.communicator, stage_rank(pipeline, rank));
+  for (const Node& node : graph.nodes) {
+    if (node.op->kind != OpKind::input) continue;
+    const ValueId v = node.results[0];
+    const auto name = std::find_if(inputs.begin(), inputs.end(),
+                                   [&](const auto& input) { return input.first == graph.value(v).name; });
+    self.inputs.push_back({v, static_cast<std::size_t>(name - inputs.begin()),
+                           part_of(program, *self.executor, v, local_rank(self))});
+  }
+  for (std::size_t o = 0; o < pipeline.outputs.size(); ++o) {
+    if (pipeline.outputs[o].stage != self.stage) continue;
+    const ValueId v = graph.outputs[at(pipeline.outputs[o].index)];
+    self.outputs.push_back({v, o, part_of(program, *self.executor, v, local_rank(self))});
+  }
+  for (const Node& node : graph.nodes) {
+    if (node.op->kind != OpKind::parameter && node.op->kind != OpKind::state) continue;
+    const ValueId v = node.results[0];
     const Value& value = graph.value(v);
     const Shape whole = value.global_type().shape;
     fill_row_major(self.executor->view(v), value.format, [&](const TensorView& view) {
-      initialize(view, self.executor->box(v), {value.name, graph.node(value.producer).attributes, whole},
-                 options.seed);
+      initialize(view, self.executor->box(v), {value.name, node.attributes, whole}, options.seed);
     });
   }
 }
 
 void Session::State::run(int index) {
   Rank& self = ranks[at(index)];
-  for (std::size_t i = 0; i < batch.size(); ++i) self.inputs[i].take(*batch[i]);
-  self.executor->run();
-  for (std::size_t i = 0; i < outputs.size(); ++i)
-    if (driver == Driver::caller)
-      gather(program.graph.outputs[i], outputs[i]);
-    else
-      self.outputs[i].give(outputs[i]);
-  self.executor->update();
-}
-
-std::int64_t Session::State::largest_gather() const {
-  std::int64_t bytes = 1;
-  for (const auto* values : {&program.graph.outputs, &kept})
-    for (ValueId v : *values) bytes = std::max(bytes, program.graph.value(v).global_type().bytes());
-  return bytes;
-}
-
-/// Brings the whole of a value here, parts of which are in other processes. All processes do so.
-void Session::State::gather(ValueId v, Tensor& whole) {
-  Rank& self = ranks.front();
-  const Graph& graph = program.graph;
-  const Value& value = graph.value(v);
-  const TensorView& part = self.executor->view(v);
-  const auto bytes = static_cast<std::int64_t>(whole.bytes().size());
-  const Layout layout = value.layout.value_or(replicated(value.type.shape.size()));
-  const auto to_row_major = [&](std::byte* to) {
-    reformat(part.data, value.format, to, {}, part.shape, size_of(part.dtype));
-  };
-  if (layout == replicated(value.type.shape.size())) return to_row_major(whole.bytes().data());
-  if (room.bytes() == 0) room = self.communicator->allocate(largest_gather(), *self.backend);
-  const bool is_row_major = value.format.is_row_major();
-  if (!is_row_major && row_major.bytes() == 0)
-    row_major = self.communicator->allocate(largest_gather(), *self.backend);
-  const auto [it, is_new] = gathers.try_emplace(v.index, -1);
-  if (is_new) {
-    const Step step{
-        .kind = StepKind::exchange, .axes = {}, .from = layout, .to = replicated(value.type.shape.size())};
-    const BoundTransfer bound{
-        transfer_of(step, graph.meshes, value.global_type().shape, self.communicator->rank()), part.dtype,
-        is_row_major ? part.data : row_major.data(), room.data()};
-    it->second = self.communicator->prepare({&bound, 1});
+  Executor& executor = *self.executor;
+  executor.begin();
+  executor.expect(self.tasks.front());
+  for (std::size_t t = 0; t < self.tasks.size(); ++t) {
+    const Task& task = self.tasks[t];
+    if (t + 1 < self.tasks.size()) executor.expect(self.tasks[t + 1]);
+    if (task.phase == Phase::forward) take_inputs(self, task.micro_batch);
+    executor.run(task);
+    if (task.phase == Phase::forward) give_outputs(self, task.micro_batch);
   }
-  if (!is_row_major) to_row_major(row_major.data());
-  self.communicator->run(it->second);
-  std::copy_n(room.data(), bytes, whole.bytes().data());
+  executor.run_update();
+  if (driver == Driver::caller) gather_outputs(self);
+  executor.update();
+}
+
+void Session::State::take_inputs(Rank& self, int micro_batch) {
+  for (const Port& input : self.inputs) {
+    const Tensor& whole = *batch[input.outside];
+    const bool is_cut = whole.type() != inputs[input.outside].second;
+    const std::int64_t bytes = inputs[input.outside].second.bytes();
+    input.part.take(whole.bytes().data() + (is_cut ? micro_batch * bytes : 0),
+                    self.executor->view(input.value, self.executor->slot_of(micro_batch)));
+  }
+}
+
+void Session::State::give_outputs(Rank& self, int micro_batch) {
+  for (Port& port : self.outputs) give(self, port, micro_batch);
+}
+
+void Session::State::give(Rank& self, Port& port, int micro_batch) {
+  const TensorView view = self.executor->view(port.value, self.executor->slot_of(micro_batch));
+  Tensor& whole = outputs[port.outside];
+  const int count = pipeline.micro_batches();
+  if (whole.shape().empty() && count > 1) {  // the mean
+    if (micro_batch == 0) port.sum = 0;
+    Tensor one(whole.type());
+    std::copy_n(view.data, one.bytes().size(), one.bytes().data());
+    port.sum += to_doubles(one).front() / count;
+    if (micro_batch + 1 < count) return;
+    visit(view.dtype, [&]<class T>(std::type_identity<T>) {
+      *reinterpret_cast<T*>(view.data) = static_cast<T>(static_cast<Compute<T>>(port.sum));
+    });
+  }
+  if (driver == Driver::caller) {
+    port.kept.resize(static_cast<std::size_t>(whole.shape().empty() ? 1 : count));
+    port.kept[static_cast<std::size_t>(whole.shape().empty() ? 0 : micro_batch)] = port.part.row_major(view);
+    return;
+  }
+  const auto bytes = static_cast<std::int64_t>(whole.bytes().size()) / (whole.shape().empty() ? 1 : count);
+  port.part.give(view, whole.bytes().data() + (whole.shape().empty() ? 0 : micro_batch * bytes));
+}
+
+/// Brings the whole outputs here, parts of which are in other processes. All processes do so.
+void Session::State::gather_outputs(Rank& self) {
+  for (std::size_t o = 0; o < outputs.size(); ++o) {
+    const auto [stage, index] = pipeline.outputs[o];
+    const ValueId v = pipeline.stage(stage).graph.outputs[at(index)];
+    const auto port =
+        std::find_if(self.outputs.begin(), self.outputs.end(), [&](const Port& p) { return p.outside == o; });
+    const int count = outputs[o].shape().empty() ? 1 : pipeline.micro_batches();
+    const std::size_t bytes = outputs[o].bytes().size() / static_cast<std::size_t>(count);
+    for (std::size_t m = 0; m < static_cast<std::size_t>(count); ++m)
+      (*gather)(stage, v, port == self.outputs.end() ? nullptr : port->kept[m].bytes().data(),
+                outputs[o].bytes().data() + m * bytes);
+  }
+}
+
+std::int64_t Session::State::largest_value() const {
+  std::int64_t bytes = 1;
+  for (const Tensor& t : outputs) bytes = std::max(bytes, t.type().bytes());
+  for (const Kept& k : kept) {
+    const auto [stage, v] = k.places.front();
+    bytes = std::max(bytes, pipeline.stage(stage).graph.value(v).global_type().bytes());
+  }
+  return bytes;
 }
 
 /// Nothing may escape: what goes wrong is told to the peers and kept for the caller.
@@ -288,8 +358,8 @@ void Session::State::record(int index, Failure f) {
 }
 
 void Session::State::collect_statistics() {
-  statistics.arena_bytes = program.arena_bytes;
   for (const Rank& rank : ranks) {
+    statistics.arena_bytes = std::max(statistics.arena_bytes, program_of(rank).arena_bytes);
     const Traffic& traffic = rank.executor->traffic();
     statistics.bytes_communicated_per_step = std::max(statistics.bytes_communicated_per_step, traffic.bytes);
     for (const auto& [kind, count] : traffic.collectives) {
@@ -299,13 +369,13 @@ void Session::State::collect_statistics() {
   }
 }
 
-/// Of all ranks, by an all_reduce. All have the same program, so they have the same kinds of steps in it.
+/// Of all ranks, by an all_reduce.
 void Session::State::take_largest_statistics() {
-  constexpr std::array kinds{StepKind::all_gather, StepKind::all_to_all, StepKind::reduce_scatter,
-                             StepKind::all_reduce, StepKind::permute,    StepKind::exchange};
-  constexpr auto count = static_cast<std::int64_t>(kinds.size()) + 1;
+  constexpr std::array<std::string_view, 8> kinds{"all_gather", "all_to_all", "reduce_scatter", "all_reduce",
+                                                  "permute",    "exchange",   "send",           "receive"};
+  constexpr auto count = static_cast<std::int64_t>(kinds.size()) + 2;
   Rank& self = ranks.front();
-  const std::vector<Mesh> all{Mesh{{{"all", program.rank_count()}}}};
+  const std::vector<Mesh> all{Mesh{{{"all", pipeline.rank_count()}}}};
   Step step{.kind = StepKind::all_reduce, .axes = {0}, .from = replicated(1), .to = replicated(1)};
   step.reduction = Reduction::max;
   step.from.max = all[0].all_axes();
@@ -315,22 +385,24 @@ void Session::State::take_largest_statistics() {
   const int transfer = self.communicator->prepare({&bound, 1});
   auto* most = reinterpret_cast<std::int64_t*>(memory.data());
   most[0] = statistics.bytes_communicated_per_step;
+  most[1] = statistics.arena_bytes;
   for (std::size_t k = 0; k < kinds.size(); ++k) {
-    const auto it = statistics.collectives_per_step.find(std::string(name_of(kinds[k])));
-    most[k + 1] = it == statistics.collectives_per_step.end() ? 0 : it->second;
+    const auto it = statistics.collectives_per_step.find(std::string(kinds[k]));
+    most[k + 2] = it == statistics.collectives_per_step.end() ? 0 : it->second;
   }
   self.communicator->run(transfer);
   statistics.bytes_communicated_per_step = most[0];
+  statistics.arena_bytes = most[1];
   for (std::size_t k = 0; k < kinds.size(); ++k)
-    if (most[k + 1] > 0)
-      statistics.collectives_per_step[std::string(name_of(kinds[k]))] = static_cast<int>(most[k + 1]);
+    if (most[k + 2] > 0)
+      statistics.collectives_per_step[std::string(kinds[k])] = static_cast<int>(most[k + 2]);
 }
 
-ValueId Session::State::kept_value(std::string_view name) const {
+const Kept& Session::State::kept_value(std::string_view name) const {
   std::vector<std::string> known;
-  for (ValueId v : kept) {
-    if (program.graph.value(v).name == name) return v;
-    known.push_back(program.graph.value(v).name);
+  for (const Kept& k : kept) {
+    if (k.name == name) return k;
+    known.push_back(k.name);
   }
   throw error("there is no parameter or state '{}'{}", name, near_names(name, known));
 }
@@ -350,14 +422,14 @@ void Session::State::check_usable() {
 void Session::State::bind(const std::map<std::string, Tensor>& tensors) {
   std::vector<std::string> known;
   batch.clear();
-  for (ValueId v : inputs) {
-    const Value& value = program.graph.value(v);
-    known.push_back(value.name);
-    const auto it = tensors.find(value.name);
-    if (it == tensors.end()) throw error("input '{}' is missing from the batch", value.name);
-    if (it->second.type() != value.global_type())
-      throw error("input '{}' is {} but the batch has {}", value.name, to_text(value.global_type()),
-                  to_text(it->second.type()));
+  for (const auto& [name, type] : inputs) {
+    known.push_back(name);
+    const auto it = tensors.find(name);
+    if (it == tensors.end()) throw error("input '{}' is missing from the batch", name);
+    Type whole = type;
+    if (!whole.shape.empty()) whole.shape[0] *= pipeline.micro_batches();
+    if (it->second.type() != whole && it->second.type() != type)
+      throw error("input '{}' is {} but the batch has {}", name, to_text(whole), to_text(it->second.type()));
     batch.push_back(&it->second);
   }
   if (tensors.size() == inputs.size()) return;
@@ -366,46 +438,57 @@ void Session::State::bind(const std::map<std::string, Tensor>& tensors) {
       throw error("there is no input '{}'{}", name, near_names(name, known));
 }
 
-Session::Session(Program program, SessionOptions options) {
-  auto communicators = thread_communicators(program.rank_count());
-  state_ = std::make_unique<State>(std::move(program), std::move(communicators), Driver::threads, options);
+Session::Session(Pipeline pipeline, SessionOptions options) {
+  auto communicators = thread_communicators(pipeline.rank_count());
+  state_ = std::make_unique<State>(std::move(pipeline), std::move(communicators), Driver::threads, options);
   state_->throw_failure();
   state_->collect_statistics();
 }
-Session::Session(Program program, std::unique_ptr<Communicator> communicator, SessionOptions options) {
+Session::Session(Pipeline pipeline, std::unique_ptr<Communicator> communicator, SessionOptions options) {
   std::vector<std::unique_ptr<Communicator>> communicators;
   communicators.push_back(std::move(communicator));
-  state_ = std::make_unique<State>(std::move(program), std::move(communicators), Driver::caller, options);
+  state_ = std::make_unique<State>(std::move(pipeline), std::move(communicators), Driver::caller, options);
   state_->throw_failure();
   state_->collect_statistics();
   state_->take_largest_statistics();
+  Rank& self = state_->ranks.front();
+  state_->gather.emplace(state_->pipeline, *self.communicator, *self.backend, state_->largest_value());
 }
 Session::~Session() = default;
 Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;
 
-const Program& Session::program() const { return state_->program; }
+const Pipeline& Session::pipeline() const { return state_->pipeline; }
+const Program& Session::program() const { return state_->pipeline.stages.front(); }
 const SessionStatistics& Session::statistics() const { return state_->statistics; }
 
 void Session::set(std::string_view name, const Tensor& whole) {
   State& s = *state_;
   s.check_usable();
-  const ValueId v = s.kept_value(name);
-  if (whole.type() != s.program.graph.value(v).global_type())
-    throw error("'{}' is {} but is set to {}", name, to_text(s.program.graph.value(v).global_type()),
-                to_text(whole.type()));
-  for (const Rank& r : s.ranks) part_of(s.program, *r.executor, v, r.communicator->rank()).take(whole);
+  for (const auto& [stage, v] : s.kept_value(name).places) {
+    const Program& program = s.pipeline.stage(stage);
+    const Type type = program.graph.value(v).global_type();
+    if (whole.type() != type)
+      throw error("'{}' is {} but is set to {}", name, to_text(type), to_text(whole.type()));
+    for (const Rank& r : s.ranks)
+      if (r.stage == stage)
+        part_of(program, *r.executor, v, s.local_rank(r)).take(whole.bytes().data(), r.executor->view(v));
+  }
 }
 
 Tensor Session::get(std::string_view name) const {
   State& s = *state_;
   s.check_usable();
-  const ValueId v = s.kept_value(name);
-  Tensor whole(s.program.graph.value(v).global_type());
-  if (s.driver == Driver::caller)
-    s.gather(v, whole);
-  else
-    for (const Rank& r : s.ranks) part_of(s.program, *r.executor, v, r.communicator->rank()).give(whole);
+  const auto [stage, v] = s.kept_value(name).places.front();
+  const Program& program = s.pipeline.stage(stage);
+  Tensor whole(program.graph.value(v).global_type());
+  for (const Rank& r : s.ranks) {
+    const Part part = r.stage == stage ? part_of(program, *r.executor, v, s.local_rank(r)) : Part{};
+    if (s.driver == Driver::threads && r.stage == stage) part.give(r.executor->view(v), whole.bytes().data());
+    if (s.driver == Driver::threads) continue;
+    const Tensor own = r.stage == stage ? part.row_major(r.executor->view(v)) : Tensor();
+    (*s.gather)(stage, v, r.stage == stage ? own.bytes().data() : nullptr, whole.bytes().data());
+  }
   return whole;
 }
 

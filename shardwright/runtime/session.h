@@ -1,4 +1,4 @@
-// A program running on virtual devices in this process: one thread, arena and communicator per rank; or one
+// A pipeline of programs running on virtual devices in this process: one thread, arena and communicator per rank; or one
 // of its ranks, the others being in other processes.
 //
 // Users speak of whole tensors; each rank takes and gives its own part, by the layout that the program says.
@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "shardwright/lower/program.h"
+#include "shardwright/lower/pipeline.h"
 #include "shardwright/runtime/communicator/communicator.h"
 
 namespace shardwright {
@@ -31,17 +31,19 @@ struct SessionStatistics {
 
 class Session {
  public:
-  /// Starts the ranks, prepares the program on each and fills parameters and states with their initial
+  /// Starts the ranks, prepares its program on each and fills parameters and states with their initial
   /// values. Throws: Error if a node cannot be prepared; `rank R: ` says where.
-  explicit Session(Program program, SessionOptions options = {});
+  explicit Session(Pipeline pipeline, SessionOptions options = {});
   /// Runs only the rank of `communicator`, on the calling thread. All processes make the same calls with the
   /// same arguments, and each gets whole tensors. After a failure, the errors of all ranks but the first that
   /// failed are of kind peer.
-  Session(Program program, std::unique_ptr<Communicator> communicator, SessionOptions options = {});
+  Session(Pipeline pipeline, std::unique_ptr<Communicator> communicator, SessionOptions options = {});
   ~Session();
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
 
+  const Pipeline& pipeline() const;
+  /// The only stage's, or the first's.
   const Program& program() const;
   const SessionStatistics& statistics() const;
 
@@ -52,7 +54,9 @@ class Session {
   Tensor get(std::string_view name) const;
 
   /// Runs one step on `batch`: a whole tensor per input, by name. Returns the whole outputs, in the order of
-  /// the graph's outputs. Parameters and states hold their new values afterwards.
+  /// the graph's outputs. With several micro-batches an input is the whole batch, or, if it has the size of one,
+  /// goes to each; scalar outputs are means over them, others stand side by side along dim 0. Parameters and states
+  /// hold their new values afterwards.
   /// Throws: Error before anything runs if an input is missing, unknown or of another type; an Error that
   /// starts with `rank R: ` if a rank failed.
   std::vector<Tensor> step(const std::map<std::string, Tensor>& batch);

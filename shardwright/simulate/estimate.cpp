@@ -181,7 +181,7 @@ class Walk {
       for (const Fusion& transfer : starting_[at(f.begin.index)]) start(transfer);
       visit(f);
     }
-    out_.peak_seconds = compute_.peak_seconds();
+    out_.peak_seconds = compute_.peak_seconds() * program_.micro_batches;
     out_.arena_bytes = program_.arena_bytes;
     out_.memory = memory_use(program_);
     return out_;
@@ -200,31 +200,43 @@ class Walk {
 
   void start(const Fusion& transfer) {
     double seconds = 0;
+    const int times = times_of(transfer);
     for (NodeId id = transfer.begin; id < transfer.end; ++id.index) {
       const Node& node = graph_.node(id);
       const Redistribution& r = redistribution_of(graph_, node, redistributor_);
       seconds += r.seconds;
       if (id != transfer.begin)
         seconds -= redistributor_.latency(step_of(graph_, node));  // they start as one
-      out_.bytes_communicated += r.bytes;
-      ++out_.collectives[std::string(name_of(*node.op->step))];
+      out_.bytes_communicated += times * r.bytes;
+      out_.collectives[std::string(name_of(*node.op->step))] += times;
     }
-    out_.communication_seconds += seconds;
+    out_.communication_seconds += times * seconds;
     transfers_.start(transfer.begin, seconds);
+  }
+
+  /// How often a step does it.
+  int times_of(const Fusion& f) const {
+    return graph_.node(f.begin).phase == Phase::update ? 1 : program_.micro_batches;
   }
 
   void visit(const Fusion& f) {
     const Node& node = graph_.node(f.begin);
+    const int times = times_of(f);
+    double& phase = out_.phase_seconds[static_cast<std::size_t>(node.phase)];
     const std::int64_t bytes = graph_.value(node.results.front()).type.bytes();
     if (node.op->kind == OpKind::parameter) out_.parameter_bytes += bytes;
     if (node.op->kind == OpKind::state) out_.state_bytes += bytes;
     if (node.op->kind == OpKind::compute) {
       const double seconds = compute_.seconds(f);
-      out_.compute_seconds += seconds;
-      if (node.is_recomputed) out_.recompute_seconds += seconds;
+      out_.compute_seconds += times * seconds;
+      if (node.is_recomputed) out_.recompute_seconds += times * seconds;
+      phase += seconds;
       transfers_.run_beside(seconds);
     }
-    if (is_transfer(node)) out_.exposed_communication_seconds += transfers_.wait_for(f.begin);
+    if (!is_transfer(node)) return;
+    const double seconds = transfers_.wait_for(f.begin);
+    out_.exposed_communication_seconds += times * seconds;
+    phase += seconds;
   }
 
   const Program& program_;
@@ -237,6 +249,90 @@ class Walk {
 };
 
 }  // namespace
+
+namespace {
+
+/// The tasks of all stages in time.
+class Timeline {
+ public:
+  Timeline(const Pipeline& pipeline, const std::vector<Estimate>& stages, const Cluster& cluster)
+      : pipeline_(pipeline), stages_(stages), cluster_(cluster), ends_(stages.size()), free_(stages.size()) {
+    for (auto& of_stage : ends_) of_stage.assign(2, std::vector<double>(at(pipeline.micro_batches()), -1));
+  }
+
+  /// When each stage has done its tasks.
+  std::vector<double> run() {
+    std::vector<std::vector<Task>> tasks;
+    for (int s = 0; s < pipeline_.stage_count(); ++s) tasks.push_back(tasks_of(pipeline_.pipelining, s));
+    std::vector<std::size_t> next(tasks.size(), 0);
+    for (bool goes_on = true; std::exchange(goes_on, false);)
+      for (std::size_t s = 0; s < tasks.size(); ++s)
+        while (next[s] < tasks[s].size() && run(static_cast<int>(s), tasks[s][next[s]])) {
+          ++next[s];
+          goes_on = true;
+        }
+    return free_;
+  }
+
+ private:
+  /// False if something that the task receives has not been sent.
+  bool run(int stage, const Task& task) {
+    double start = free_[at(stage)];
+    for (const Crossing& c : pipeline_.crossings) {
+      if (c.to != stage || pipeline_.time_of(c) != CrossingTime::micro_batch) continue;
+      if (pipeline_.phase_of(c) != task.phase) continue;
+      const double sent = ends_[at(c.from)][static_cast<std::size_t>(task.phase)][at(task.micro_batch)];
+      if (sent < 0) return false;
+      start = std::max(start, sent + seconds(c));
+    }
+    const double end = start + stages_[at(stage)].phase_seconds[static_cast<std::size_t>(task.phase)];
+    ends_[at(stage)][static_cast<std::size_t>(task.phase)][at(task.micro_batch)] = free_[at(stage)] = end;
+    return true;
+  }
+
+  double seconds(const Crossing& c) const {
+    const LinkLevel& link = cluster_.links.back();
+    const auto bytes =
+        static_cast<double>(pipeline_.stage(c.to).graph.value(pipeline_.received(c)).type.bytes());
+    return link.start_seconds + link.latency_seconds +
+           bytes / (link.bytes_per_second * cluster_.link_efficiency);
+  }
+
+  const Pipeline& pipeline_;
+  const std::vector<Estimate>& stages_;
+  const Cluster& cluster_;
+  std::vector<std::vector<std::vector<double>>> ends_;  // by stage, phase and micro-batch; -1: not yet
+  std::vector<double> free_;                            // by stage
+};
+
+}  // namespace
+
+Estimate estimate(const Pipeline& pipeline, const Cluster& cluster) {
+  if (pipeline.stage_count() == 1) return estimate(pipeline.stage(0), cluster);
+  std::vector<Estimate> stages;
+  for (const Program& program : pipeline.stages)
+    stages.push_back(
+        estimate(program, cluster_called(fmt::format("{}#{}", cluster.name, program.rank_count()))));
+  std::vector<double> ends = Timeline(pipeline, stages, cluster).run();
+  const auto update = static_cast<std::size_t>(Phase::update);
+  for (std::size_t s = 0; s < ends.size(); ++s) ends[s] += stages[s].phase_seconds[update];
+  const auto longest = std::max_element(
+      stages.begin(), stages.end(),
+      [](const Estimate& a, const Estimate& b) { return a.step_seconds() < b.step_seconds(); });
+  const auto largest =
+      std::max_element(stages.begin(), stages.end(),
+                       [](const Estimate& a, const Estimate& b) { return a.arena_bytes < b.arena_bytes; });
+  Estimate out = *longest;
+  out.bubble_seconds = *std::max_element(ends.begin(), ends.end()) - out.step_seconds();
+  out.parameter_bytes = largest->parameter_bytes;
+  out.state_bytes = largest->state_bytes;
+  out.arena_bytes = largest->arena_bytes;
+  out.memory = largest->memory;
+  out.peak_seconds = 0;
+  for (int s = 0; s < pipeline.stage_count(); ++s)
+    out.peak_seconds += stages[at(s)].peak_seconds * pipeline.stage(s).rank_count() / pipeline.rank_count();
+  return out;
+}
 
 double step_seconds(const PlannedGraph& planned, const Cluster& cluster) {
   return estimate(compile(planned, cluster), cluster).step_seconds();

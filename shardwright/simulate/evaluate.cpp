@@ -4,8 +4,8 @@
 
 namespace shardwright {
 
-Evaluation evaluate(const Program& program, const Cluster& cluster, const EvaluateOptions& options) {
-  return {.estimate = estimate(program, cluster),
+Evaluation evaluate(const Pipeline& pipeline, const Cluster& cluster, const EvaluateOptions& options) {
+  return {.estimate = estimate(pipeline, cluster),
           .cap_bytes = options.memory_cap.value_or(cluster.memory_bytes - cluster.reserved_bytes)};
 }
 

@@ -22,7 +22,7 @@ struct Evaluation {
   std::int64_t excess_bytes() const { return fits() ? 0 : estimate.arena_bytes - cap_bytes; }
 };
 
-Evaluation evaluate(const Program& program, const Cluster& cluster, const EvaluateOptions& options = {});
+Evaluation evaluate(const Pipeline& pipeline, const Cluster& cluster, const EvaluateOptions& options = {});
 /// Lowers and optimizes it first.
 Evaluation evaluate(const PlannedGraph& planned, const Cluster& cluster, const EvaluateOptions& options = {});
 

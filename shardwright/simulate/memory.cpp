@@ -118,9 +118,12 @@ std::vector<Life> lives_of(const Program& program) {
   return lives;
 }
 
-std::int64_t place_bytes(const Value& value) {
+/// In all slots that it has.
+std::int64_t place_bytes(const Program& program, int v) {
   constexpr std::int64_t alignment = 64;
-  return (std::max<std::int64_t>(value.type.bytes(), 1) + alignment - 1) / alignment * alignment;
+  const std::int64_t bytes = std::max<std::int64_t>(program.graph.values[at(v)].type.bytes(), 1);
+  const bool is_in_slot = !program.in_slot.empty() && program.in_slot[at(v)];
+  return (bytes + alignment - 1) / alignment * alignment * (is_in_slot ? program.slots : 1);
 }
 
 /// The fusion at which most bytes are alive.
@@ -137,7 +140,7 @@ int peak_of(const Program& program, const std::vector<Life>& lives) {
   std::int64_t bytes = 0, most = -1;
   int peak = -1;
   for (int time = -1; time <= last; ++time) {
-    const auto size = [&](int v) { return place_bytes(program.graph.values[at(v)]); };
+    const auto size = [&](int v) { return place_bytes(program, v); };
     for (int v : end[at(time + 1)])
       if (--holders[program.offsets[at(v)]] == 0) bytes -= size(v);
     for (int v : begin[at(time + 1)])
@@ -172,7 +175,7 @@ MemoryUse memory_use(const Program& program) {
   for (std::size_t v = 0; v < lives.size(); ++v) {
     if (!lives[v].is_alive(peak) || program.offsets[v] == no_place) continue;
     const ValueId id{static_cast<int>(v)};
-    const Place here{id, kinds.of(id), place_bytes(graph.value(id))};
+    const Place here{id, kinds.of(id), place_bytes(program, id.index)};
     const auto [known, is_new] = places.emplace(program.offsets[v], here);
     if (!is_new && here.kind < known->second.kind) known->second = here;
   }

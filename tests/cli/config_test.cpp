@@ -61,7 +61,8 @@ runner_config: {batch_size: 2, gradient_accumulation_steps: 3}
 )");
   EXPECT_EQ(read.mode, Parallel::stand_alone);
   EXPECT_EQ(global_batch(read, 1), 6);
-  EXPECT_EQ(read.inactive, std::vector<std::string>{"gradient_accumulation_steps"});
+  EXPECT_EQ(read.inactive, std::vector<std::string>{});
+  EXPECT_EQ(read.accumulation, 3);
 }
 
 TEST(Config, modes_are_numbers_or_names) {
@@ -165,10 +166,10 @@ TEST(Config, tells_what_is_not_active_yet) {
   const std::vector<std::pair<const char*, std::vector<std::string>>> cases{
       {"parallel: {auto_pipeline: True}", {"auto_pipeline"}},
       {"parallel: {auto_pipeline: False}", {}},
-      {"parallel_config: {pipeline_stage: 2, micro_batch_num: 4}", {"pipeline_stage"}},
+      {"parallel_config: {pipeline_stage: 2, micro_batch_num: 4}", {}},
       {"parallel_config: {pipeline_stage: 1, micro_batch_num: 4, vocab_emb_dp: True}", {}},
-      {"gradient_accumulation_steps: 2", {"gradient_accumulation_steps"}},
-      {"parallel_config: {gradient_accumulation_steps: 2}", {"gradient_accumulation_steps"}},
+      {"gradient_accumulation_steps: 2", {}},
+      {"parallel_config: {gradient_accumulation_steps: 2}", {}},
       {"micro_batch_interleave_num: 2", {"micro_batch_interleave_num"}},
       {"recompute_config: {recompute: True, select_recompute: False}", {}},
       {"recompute_config: {select_recompute: [2, 2]}", {"select_recompute"}},

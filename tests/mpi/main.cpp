@@ -24,7 +24,7 @@ void on_each_rank(int ranks, const std::function<void(Communicator&)>& work) {
   if (const auto communicator = process.communicator(ranks)) work(*communicator);
 }
 
-std::unique_ptr<Session> session_of(Program program, SessionOptions options) {
+std::unique_ptr<Session> session_of(Pipeline program, SessionOptions options) {
   auto communicator = this_process().communicator(program.rank_count());
   if (!communicator) return nullptr;
   return std::make_unique<Session>(std::move(program), std::move(communicator), options);

@@ -17,6 +17,6 @@ int most_ranks();
 void on_each_rank(int ranks, const std::function<void(Communicator&)>& work);
 
 /// A session of `program` on ranks 0 to N-1; null on a process whose rank is not among them.
-std::unique_ptr<Session> session_of(Program program, SessionOptions options);
+std::unique_ptr<Session> session_of(Pipeline program, SessionOptions options);
 
 }  // namespace shardwright

@@ -14,7 +14,7 @@ void on_each_rank(int ranks, const std::function<void(Communicator&)>& work) {
   for (auto& rank : communicators) threads.emplace_back([&] { work(*rank); });
 }
 
-std::unique_ptr<Session> session_of(Program program, SessionOptions options) {
+std::unique_ptr<Session> session_of(Pipeline program, SessionOptions options) {
   return std::make_unique<Session>(std::move(program), options);
 }
 

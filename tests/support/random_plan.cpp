@@ -1,5 +1,7 @@
 #include "tests/support/random_plan.h"
 
+#include <set>
+
 #include "shardwright/base/random.h"
 #include "shardwright/graph/op.h"
 
@@ -70,6 +72,50 @@ Plan random_plan(const Graph& graph, int devices, std::uint64_t seed) {
   }
   plan.optimizer_parallel = {static_cast<int>(dice.below(4)), 0};
   return parse_plan(to_json(plan), "random plan");
+}
+
+Plan random_pipeline(const Graph& graph, int devices, int micro_batches, std::uint64_t seed) {
+  Dice dice(seed);
+  std::vector<NodeId> operators;
+  for (NodeId id : graph.node_ids())
+    if (graph.node(id).op->kind == OpKind::compute && graph.node(id).phase == Phase::forward)
+      operators.push_back(id);
+  const int most = std::min(devices, 4);
+  Plan plan{.fingerprint = fingerprint_of(graph),
+            .devices = devices,
+            .cluster = fmt::format("cpu:{}", devices),
+            .parallel = "auto_parallel"};
+  plan.optimizer_parallel = {static_cast<int>(dice.below(4)), 0};
+  plan.pipelining = {dice.below(2) ? Schedule::gpipe : Schedule::one_forward_one_backward,
+                     1 + static_cast<int>(dice.below(static_cast<std::size_t>(most))), micro_batches};
+  const int stages = plan.pipelining.stages;
+  if (stages == 1) {
+    Plan one = random_plan(graph, devices, seed);
+    one.pipelining = plan.pipelining;
+    return one;
+  }
+  // Cuts after random operators; what only makes constants goes to every stage.
+  std::set<std::size_t> cuts;
+  while (cuts.size() + 1 < static_cast<std::size_t>(stages))
+    cuts.insert(1 + dice.below(operators.size() - 1));
+  std::vector<int> stage_of(graph.nodes.size(), 0);
+  for (std::size_t i = 0; i < operators.size(); ++i)
+    stage_of[static_cast<std::size_t>(operators[i].index)] =
+        static_cast<int>(std::distance(cuts.begin(), cuts.upper_bound(i)));
+  const StagedGraph parts = split_into_stages(graph, stage_of, stages, micro_batches);
+  int left = devices;
+  for (int s = 0; s < stages; ++s) {
+    const int rest = stages - s - 1;
+    const int own =
+        rest == 0 ? left : 1 + static_cast<int>(dice.below(static_cast<std::size_t>(left - rest)));
+    left -= own;
+    Plan stage =
+        random_plan(parts.stages[static_cast<std::size_t>(s)], own, seed + static_cast<std::uint64_t>(s));
+    stage.cluster = fmt::format("cpu:{}#{}", devices, own);
+    stage.optimizer_parallel = plan.optimizer_parallel;
+    plan.stages.push_back(std::move(stage));
+  }
+  return parse_plan(to_json(plan), "random pipeline");
 }
 
 }  // namespace shardwright::testing

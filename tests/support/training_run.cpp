@@ -17,8 +17,10 @@ namespace shardwright::testing {
 namespace {
 
 /// The train step of the model, ready to be planned.
-Model train_model(const TrainingRun& run) {
-  Model model = build_model(run.model, {.global_batch = {}, .precision = run.precision, .loss = run.loss});
+Model train_model(const TrainingRun& run, int micro_batches = 1) {
+  Model model = build_model(
+      run.model,
+      {.global_batch = {}, .precision = run.precision, .loss = run.loss, .micro_batches = micro_batches});
   add_train_step(model.graph, model.loss, run.optimizer);
   return model;
 }
@@ -33,7 +35,7 @@ bool is_state_of_module(const Graph& graph, const Node& leaf) {
   });
 }
 
-std::optional<Outcome> run_program(const TrainingRun& run, const Model& model, Program program) {
+std::optional<Outcome> run_program(const TrainingRun& run, const Model& model, Pipeline program) {
   const auto session = session_of(std::move(program), {.seed = 7});
   if (!session) return std::nullopt;
   const std::string reference = run.file.empty() ? "" : path_of_reference(run.file);
@@ -66,16 +68,25 @@ std::optional<Outcome> run_alone(const TrainingRun& run) {
 }
 
 std::optional<Outcome> run_planned(const TrainingRun& run, PlanRequest request) {
-  const Model model = train_model(run);
   request.model = run.model;
-  return run_program(run, model,
-                     compile(model.graph, make_plan(model.graph, request), {.formats = cpu_formats}));
+  const Model model = train_model(run, request.pipelining.micro_batches);
+  return run_program(
+      run, train_model(run),
+      compile_pipeline(model.graph, make_plan(model.graph, request), {.formats = cpu_formats}));
 }
 
 std::optional<Outcome> run_random(const TrainingRun& run, int devices, std::uint64_t seed) {
   const Model model = train_model(run);
   return run_program(run, model,
                      compile(model.graph, random_plan(model.graph, devices, seed), {.formats = cpu_formats}));
+}
+
+std::optional<Outcome> run_random_pipeline(const TrainingRun& run, int devices, int micro_batches,
+                                           std::uint64_t seed) {
+  const Model model = train_model(run, micro_batches);
+  return run_program(run, train_model(run),
+                     compile_pipeline(model.graph, random_pipeline(model.graph, devices, micro_batches, seed),
+                                      {.formats = cpu_formats}));
 }
 
 double difference(const std::vector<double>& a, const std::vector<double>& b) {

@@ -36,6 +36,9 @@ std::string path_of_reference(const std::string& file);
 std::optional<Outcome> run_alone(const TrainingRun& run);
 std::optional<Outcome> run_planned(const TrainingRun& run, PlanRequest request);
 std::optional<Outcome> run_random(const TrainingRun& run, int devices, std::uint64_t seed);
+/// Under random_pipeline.
+std::optional<Outcome> run_random_pipeline(const TrainingRun& run, int devices, int micro_batches,
+                                           std::uint64_t seed);
 
 /// Largest difference relative to the largest magnitude of `b`, which counts as 1e-6 at least.
 double difference(const std::vector<double>& a, const std::vector<double>& b);

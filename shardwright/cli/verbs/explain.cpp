@@ -82,17 +82,45 @@ Json rows_json(const Plan& plan, const std::vector<OperatorShare>& shares) {
 }
 
 /// The plan as `plan` prints it, then where most goes.
+/// A plan that can be explained, and what it is for: the whole, or one stage's.
+struct Part {
+  Graph graph;
+  Plan plan;
+};
+
+std::vector<Part> parts_of(const PlannedModel& made) {
+  StagedGraph parts = staged(made.model.graph, made.plan);
+  std::vector<Part> out;
+  for (std::size_t s = 0; s < parts.stages.size(); ++s)
+    out.push_back({std::move(parts.stages[s]), made.plan.stages.empty() ? made.plan : made.plan.stages[s]});
+  return out;
+}
+
 void explain_all(const Arguments& arguments, const PlannedModel& made, Terminal& terminal) {
   report(arguments, made.model, made.plan, terminal);
-  Explainer explainer(made.model.graph, made.plan);
-  const std::vector<Heavy> heavy = heaviest(explainer);
-  if (!arguments.has("--json")) {
-    terminal.out << heaviest_table(heavy);
-    return;
+  const std::vector<Part> parts = parts_of(made);
+  for (std::size_t s = 0; s < parts.size(); ++s) {
+    Explainer explainer(parts[s].graph, parts[s].plan);
+    const std::vector<Heavy> heavy = heaviest(explainer);
+    if (!arguments.has("--json")) {
+      if (parts.size() > 1) terminal.out << fmt::format("stage {}\n", s);
+      terminal.out << heaviest_table(heavy);
+      continue;
+    }
+    Json list = Json::array();
+    for (const Heavy& h : heavy) list.push_back(heavy_json(h));
+    Json out{{"rows", rows_json(parts[s].plan, explainer.shares())}, {"heaviest", list}};
+    if (parts.size() > 1) out["stage"] = s;
+    terminal.out << out.dump() << "\n";
   }
-  Json list = Json::array();
-  for (const Heavy& h : heavy) list.push_back(heavy_json(h));
-  terminal.out << Json{{"rows", rows_json(made.plan, explainer.shares())}, {"heaviest", list}}.dump() << "\n";
+}
+
+/// The part that has the operator called `name`; the first if none has.
+const Part& part_with(const std::vector<Part>& parts, const std::string& name) {
+  for (const Part& part : parts)
+    for (const PlannedOperator& op : part.plan.operators)
+      if (op.name == name) return part;
+  return parts.front();
 }
 
 /// A row of the table, `layers.0-79.norm1`, stands for its first operator.
@@ -107,12 +135,14 @@ int run(const Arguments& arguments, Terminal& terminal) {
     explain_all(arguments, made, terminal);
     return 0;
   }
-  const Explanation e =
-      Explainer(made.model.graph, made.plan).explain(operator_of_row(arguments.positionals[1]));
+  const std::vector<Part> parts = parts_of(made);
+  const std::string name = operator_of_row(arguments.positionals[1]);
+  const Part& part = part_with(parts, name);
+  const Explanation e = Explainer(part.graph, part.plan).explain(name);
   if (arguments.has("--json"))
-    terminal.out << explanation_json(e, made.plan).dump() << "\n";
+    terminal.out << explanation_json(e, part.plan).dump() << "\n";
   else
-    terminal.out << explanation_table(e, made.plan);
+    terminal.out << explanation_table(e, part.plan);
   return 0;
 }
 

@@ -67,11 +67,16 @@ int run(const Arguments& arguments, Terminal& terminal) {
   if (!is_text && !arguments.has("--forward"))
     add_train_step(model.graph, model.loss, optimizer_of(arguments));
   const CompileOptions options{.after = dump, .formats = cpu_formats};
-  const Program program =
+  const Pipeline pipeline =
       is_text ? compile(planned_text(arguments, model), options)
-              : compile(model.graph, plan_of(arguments, model, model.graph, terminal), options);
+              : compile_pipeline(model.graph, plan_of(arguments, model, model.graph, terminal), options);
   const bool is_full = arguments.has("--layouts");
-  terminal.out << to_text(program.graph, {.layouts = is_full, .gradients = is_full});
+  for (int s = 0; s < pipeline.stage_count(); ++s) {
+    if (pipeline.stage_count() > 1)
+      terminal.out << fmt::format("# stage {}, ranks {} to {}\n", s, pipeline.first_rank(s),
+                                  pipeline.first_rank(s + 1) - 1);
+    terminal.out << to_text(pipeline.stage(s).graph, {.layouts = is_full, .gradients = is_full});
+  }
   return 0;
 }
 

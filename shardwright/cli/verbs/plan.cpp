@@ -14,7 +14,10 @@ Plan searched(const Arguments& arguments, Model& model, Terminal& terminal) {
   add_train_step(model.graph, model.loss, optimizer_of(arguments));
   const std::chrono::duration<double> building = std::chrono::steady_clock::now() - start;
   Graph graph = model.graph;  // the report wants one of its own
-  Plan plan = planned_of(arguments, model, std::move(graph), terminal).plan;
+  const Pipelining pipelining = pipelining_of(arguments);
+  Plan plan = pipelining.stages * pipelining.micro_batches > 1
+                  ? plan_of(arguments, model, graph, terminal)
+                  : planned_of(arguments, model, std::move(graph), terminal).plan;
   plan.search_seconds += building.count();
   return plan;
 }

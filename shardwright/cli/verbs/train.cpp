@@ -53,10 +53,9 @@ struct Told {
 
 Told told_by(const Session& session, const std::vector<Tensor>& outputs) {
   Told told{.loss = to_doubles(outputs.front()).front(), .others = {}};
-  const Graph& graph = session.program().graph;
   for (std::size_t i = 1; i < outputs.size(); ++i)
     if (outputs[i].shape().empty())
-      told.others.emplace_back(graph.value(graph.outputs[i]).name, to_doubles(outputs[i]).front());
+      told.others.emplace_back(session.pipeline().output_name(i), to_doubles(outputs[i]).front());
   return told;
 }
 
@@ -91,7 +90,7 @@ class Reporter {
 
   void summary(const Session& session) {
     const SessionStatistics& s = session.statistics();
-    const int devices = session.program().rank_count();
+    const int devices = session.pipeline().rank_count();
     if (is_json_) {
       terminal_.out << nlohmann::ordered_json{{"summary",
                                                {{"steps", seconds_.size()},
@@ -134,20 +133,22 @@ struct Training {
   TrainingData data;
   Length length;
   std::map<std::string, InitialValue> initial;
-  Program program;
+  Pipeline program;
   Reporter reporter;
   std::uint64_t seed = 1;
 };
 
 Training prepare(const Arguments& arguments, Terminal& terminal) {
   Model model = model_of(arguments, terminal);
+  const bool is_cut = pipelining_of(arguments).micro_batches > 1;  // else it is the same, and read once
+  const Model whole = is_cut ? whole_model_of(arguments, terminal) : model;
   const auto seed = static_cast<std::uint64_t>(arguments.integer("--seed", 1, 0));
   add_train_step(model.graph, model.loss, optimizer_of(arguments));
   const Plan plan = plan_of(arguments, model, model.graph, terminal);
   const char* data_path = std::getenv("DATA_PATH");
   std::ostringstream notices;  // told once nothing can be wrong any more
   TrainingData data =
-      training_data(model, arguments.text("--data"), data_path ? data_path : "", seed, notices);
+      training_data(whole, arguments.text("--data"), data_path ? data_path : "", seed, notices);
   const Length length = length_of(arguments, data);
   std::map<std::string, InitialValue> initial = std::move(model.initial);
   if (arguments.has("--init"))
@@ -155,12 +156,10 @@ Training prepare(const Arguments& arguments, Terminal& terminal) {
       initial[name] = [value = std::move(value)] { return value; };
 
   Reporter reporter(arguments, length, terminal);
-  Program program = compile(model.graph, plan, {.formats = cpu_formats});
+  Pipeline program = compile_pipeline(model.graph, plan, {.formats = cpu_formats});
   const Estimate expected = evaluation_of(arguments, program, cluster_called(plan.cluster)).estimate;
   terminal.err << notices.str();
-  if (!arguments.has("--json"))
-    terminal.out << plan_table(plan, expected, Explainer(model.graph, plan).shares())
-                 << recompute_text(model.graph, plan, expected);
+  if (!arguments.has("--json")) terminal.out << step_table(model.graph, plan, expected);
   return {std::move(data), length, std::move(initial), std::move(program), std::move(reporter), seed};
 }
 

@@ -6,7 +6,8 @@
 // and in every run.
 //
 // A transfer is started when its operand is ready and finished when its result is wanted; what lies between
-// hides it. All members of a group prepare, start and finish the same transfers, each in one order. One
+// hides it. All members of a group prepare, start and finish the same transfers, each in one order (those of different
+// channels of a group in any). One
 // implementation per engine: threads of one process, and processes under MPI; later NCCL.
 #pragma once
 
@@ -20,7 +21,8 @@
 namespace shardwright {
 
 /// A transfer, and where this rank holds its operand and its result. They do not overlap, except that an
-/// all_reduce or a mask may work in place (`from == to`).
+/// all_reduce or a mask may work in place (`from == to`). A rank that gives or takes nothing has no operand or result:
+/// who only gives need not be waited for, and who only takes does not wait for others that take.
 struct BoundTransfer {
   Transfer transfer;
   DType dtype = DType::f32;

@@ -93,7 +93,7 @@ class Mpi final : public Communicator {
     MPI_Barrier(host_);
     for (int r = 0; r < size_; ++r)
       if (is_here(r)) here_.push_back(r);
-    everyone_here_ = here_.size() > 1 ? membership_of(here_).group : nullptr;
+    everyone_here_ = here_.size() > 1 ? membership_of({here_}).group : nullptr;
   }
 
   ~Mpi() override {
@@ -144,7 +144,8 @@ class Mpi final : public Communicator {
     const auto self = std::find(members.begin(), members.end(), rank_);
     require(self != members.end(), "rank {} is not in the group of its transfer", rank_);
     const auto position = static_cast<std::size_t>(self - members.begin());
-    Membership* membership = members.size() > 1 ? &membership_of(members) : nullptr;
+    const GroupKey key{members, transfers.front().transfer.channel};
+    Membership* membership = members.size() > 1 ? &membership_of(key) : nullptr;
     Meeting* meeting = membership ? &new_meeting(members, transfers.size()) : nullptr;
     Prepared& p =
         prepared_.emplace_back(SharedTransfer(transfers, membership, meeting, members, position, memory_),
@@ -256,8 +257,9 @@ class Mpi final : public Communicator {
   }
 
   /// The group of exactly these ranks, all of this host.
-  Membership& membership_of(const std::vector<int>& ranks) {
-    Membership& membership = memberships_[ranks];
+  Membership& membership_of(const GroupKey& key) {
+    const std::vector<int>& ranks = key.ranks;
+    Membership& membership = memberships_[key];
     if (membership.group) return membership;
     membership.group = &made_by_first<Group>(ranks, [&](Control& control) {
       require(control.has_room(sizeof(Group)), "rank {} is in too many groups", rank_);
@@ -304,7 +306,7 @@ class Mpi final : public Communicator {
   std::vector<Control*> controls_;  // by rank, null for other hosts
   std::vector<MPI_Win> windows_;
   SharedMemory memory_;
-  std::map<std::vector<int>, Membership> memberships_;
+  std::map<GroupKey, Membership> memberships_;
   std::map<std::vector<int>, Network> networks_;
   Group* everyone_here_ = nullptr;
   std::deque<Prepared> prepared_;  // a deque, because requests of MPI point into it

@@ -70,6 +70,7 @@ void SharedMemory::add(std::vector<std::byte*> begins, std::size_t bytes) {
 
 Place SharedMemory::place(int self, const std::byte* data) const {
   const auto address = reinterpret_cast<std::uintptr_t>(data);
+  if (!data) return {};
   if (regions_.empty()) return {.offset = address};
   for (std::size_t r = 0; r < regions_.size(); ++r) {
     const auto begin = reinterpret_cast<std::uintptr_t>(regions_[r].begins[static_cast<std::size_t>(self)]);
@@ -134,6 +135,8 @@ SharedTransfer::SharedTransfer(std::span<const BoundTransfer> transfers, Members
   for (const BoundTransfer& t : transfers) {
     parts_.push_back(part_of(t, members_, position));
     is_all_reduce_ = is_all_reduce_ && t.transfer.kind == StepKind::all_reduce;
+    takes_ = takes_ || t.to != nullptr;
+    gives_ = gives_ || t.from != nullptr;
   }
   if (!membership) return;
   order_ = membership->prepared++;
@@ -149,6 +152,7 @@ void SharedTransfer::start() {
   require(membership_->group->agrees(++membership_->started, order_),
           "a rank starts transfer {} of its group while a peer starts another", order_);
   round_ = membership_->group->arrive(meeting_->started);
+  if (!takes_) leave();
 }
 
 void SharedTransfer::learn_addresses() {
@@ -179,10 +183,12 @@ void SharedTransfer::work() {
 }
 
 void SharedTransfer::leave() {
-  has_worked_ = true;
+  if (std::exchange(has_worked_, true)) return;
   if (membership_) membership_->group->arrive(meeting_->done);
 }
 
-bool SharedTransfer::close() { return !membership_ || membership_->group->wait(meeting_->done, round_); }
+bool SharedTransfer::close() {
+  return !membership_ || !gives_ || membership_->group->wait(meeting_->done, round_);
+}
 
 }  // namespace shardwright

@@ -85,6 +85,13 @@ class Group {
   alignas(64) std::array<std::atomic<std::uint64_t>, 64> started_{};  // by count: count and order of the last
 };
 
+/// Which group: its ranks, and the channel on which they start transfers in an order of their own.
+struct GroupKey {
+  std::vector<int> ranks;
+  int channel = 0;
+  auto operator<=>(const GroupKey&) const = default;
+};
+
 /// A group as one of its members knows it.
 struct Membership {
   Group* group = nullptr;
@@ -183,7 +190,9 @@ class SharedTransfer {
   const SharedMemory* memory_;
   int order_ = 0;  // how many transfers the group prepared before
   std::uint64_t round_ = 0;
-  bool is_all_reduce_ = true;  // all parts are
+  bool is_all_reduce_ = true;
+  bool takes_ = false;  // something
+  bool gives_ = false;  // all parts are
   bool knows_addresses_ = false;
   bool has_worked_ = false;
 };

@@ -22,18 +22,18 @@ struct OwnedGroup {
 /// What the communicators of one process share.
 class Hub {
  public:
-  /// The group of exactly these ranks.
-  Group& group(const std::vector<int>& ranks) {
+  /// The group of exactly these ranks on a channel.
+  Group& group(const GroupKey& key) {
     const std::lock_guard lock(mutex_);
-    return owned(ranks).group;
+    return owned(key).group;
   }
 
   /// Where these ranks meet for the transfer that they prepare as their `order`-th.
-  Meeting& meeting(const std::vector<int>& ranks, int order, std::size_t parts) {
+  Meeting& meeting(const GroupKey& key, int order, std::size_t parts) {
     const std::lock_guard lock(mutex_);
-    std::deque<std::vector<Meeting>>& meetings = owned(ranks).meetings;
+    std::deque<std::vector<Meeting>>& meetings = owned(key).meetings;
     if (static_cast<std::size_t>(order) == meetings.size())
-      meetings.emplace_back(Meeting::bytes(ranks.size(), parts) / sizeof(Meeting));
+      meetings.emplace_back(Meeting::bytes(key.ranks.size(), parts) / sizeof(Meeting));
     return meetings[static_cast<std::size_t>(order)].front();
   }
 
@@ -41,7 +41,7 @@ class Hub {
     const std::lock_guard lock(mutex_);
     if (!failure_.empty()) return false;
     failure_ = fmt::format("rank {} failed: {}", rank, message);
-    for (auto& [ranks, owned] : groups_) owned->group.fail();
+    for (auto& [key, owned] : groups_) owned->group.fail();
     return true;
   }
 
@@ -51,17 +51,17 @@ class Hub {
   }
 
  private:
-  OwnedGroup& owned(const std::vector<int>& ranks) {
-    std::unique_ptr<OwnedGroup>& group = groups_[ranks];
+  OwnedGroup& owned(const GroupKey& key) {
+    std::unique_ptr<OwnedGroup>& group = groups_[key];
     if (!group) {
-      group = std::make_unique<OwnedGroup>(ranks.size());
+      group = std::make_unique<OwnedGroup>(key.ranks.size());
       if (!failure_.empty()) group->group.fail();
     }
     return *group;
   }
 
   std::mutex mutex_;  // guards both
-  std::map<std::vector<int>, std::unique_ptr<OwnedGroup>> groups_;
+  std::map<GroupKey, std::unique_ptr<OwnedGroup>> groups_;
   std::string failure_;
 };
 
@@ -70,7 +70,7 @@ class Threads final : public Communicator {
   Threads(std::shared_ptr<Hub> hub, int rank, int size) : hub_(std::move(hub)), rank_(rank), size_(size) {
     std::vector<int> all(static_cast<std::size_t>(size));
     std::iota(all.begin(), all.end(), 0);
-    all_ = &hub_->group(all);
+    all_ = &hub_->group({all});
   }
 
   int rank() const override { return rank_; }
@@ -85,9 +85,10 @@ class Threads final : public Communicator {
     Membership* membership = nullptr;
     Meeting* meeting = nullptr;
     if (ranks.size() > 1) {
-      membership = &memberships_[ranks];
-      if (!membership->group) membership->group = &hub_->group(ranks);
-      meeting = &hub_->meeting(ranks, membership->prepared, transfers.size());
+      const GroupKey key{ranks, transfers.front().transfer.channel};
+      membership = &memberships_[key];
+      if (!membership->group) membership->group = &hub_->group(key);
+      meeting = &hub_->meeting(key, membership->prepared, transfers.size());
     }
     prepared_.emplace_back(transfers, membership, meeting, ranks,
                            static_cast<std::size_t>(self - ranks.begin()), memory_);
@@ -130,7 +131,7 @@ class Threads final : public Communicator {
   int size_;
   Group* all_;
   SharedMemory memory_;  // without regions: threads see the same addresses
-  std::map<std::vector<int>, Membership> memberships_;
+  std::map<GroupKey, Membership> memberships_;
   std::vector<SharedTransfer> prepared_;
   Started started_;  // whose work may be done before they are finished
 };

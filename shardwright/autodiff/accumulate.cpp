@@ -1,0 +1,250 @@
+#include "shardwright/autodiff/accumulate.h"
+
+#include <algorithm>
+#include <map>
+
+#include "shardwright/autodiff/train_step.h"
+#include "shardwright/graph/builder.h"
+#include "shardwright/graph/op.h"
+#include "shardwright/ops/calls.h"
+
+namespace shardwright {
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+/// Copies a graph node by node, with more nodes in between.
+class Copy {
+ public:
+  explicit Copy(const Graph& from)
+      : from_(from),
+        values_(from.values.size()),
+        accumulated_(from.values.size()),
+        nodes_(from.nodes.size()) {
+    out_.meshes = from.meshes;
+  }
+
+  ValueId of(ValueId v) const { return values_[at(v.index)]; }
+  /// Where the update reads `v`, it reads `instead`.
+  void accumulate(ValueId v, ValueId instead) { accumulated_[at(v.index)] = instead; }
+
+  /// Where forward and backward read `v`, they read `instead`.
+  void replace_before_update(ValueId v, ValueId instead) {
+    counter_ = v;
+    micro_counter_ = instead;
+  }
+
+  void add(NodeId id, Phase phase) {
+    Node node = from_.node(id);
+    node.phase = phase;
+    for (ValueId& v : node.operands) {
+      const ValueId sum = accumulated_[at(v.index)];
+      v = phase == Phase::update && sum.is_valid()  ? sum
+          : v == counter_ && phase != Phase::update ? micro_counter_
+                                                    : of(v);
+    }
+    if (node.forward.is_valid()) node.forward = nodes_[at(node.forward.index)];
+    std::vector<Value> results;
+    for (ValueId v : node.results) {
+      Value value = from_.value(v);
+      for (ValueId& of_value : value.gradient_of) of_value = of(of_value);
+      results.push_back(std::move(value));
+    }
+    const std::vector<ValueId> old = node.results;
+    nodes_[at(id.index)] = {static_cast<int>(out_.nodes.size())};
+    const std::vector<ValueId> fresh = add(std::move(node), std::move(results));
+    for (std::size_t r = 0; r < old.size(); ++r) values_[at(old[r].index)] = fresh[r];
+  }
+
+  std::vector<ValueId> add(Node node, std::vector<Value> results) {
+    const NodeId id{static_cast<int>(out_.nodes.size())};
+    node.results.clear();
+    for (std::size_t r = 0; r < results.size(); ++r) {
+      results[r].producer = id;
+      results[r].result = static_cast<int>(r);
+      node.results.push_back({static_cast<int>(out_.values.size())});
+      out_.values.push_back(std::move(results[r]));
+    }
+    out_.nodes.push_back(std::move(node));
+    return out_.nodes.back().results;
+  }
+
+  Graph finish() {
+    for (ValueId v : from_.outputs) out_.outputs.push_back(of(v));
+    for (const Update& u : from_.updates) out_.updates.push_back({of(u.leaf), of(u.value)});
+    return std::move(out_);
+  }
+
+  Graph& graph() { return out_; }
+
+ private:
+  const Graph& from_;
+  Graph out_;
+  std::vector<ValueId> values_;       // by value of `from_`
+  std::vector<ValueId> accumulated_;  // the same, where there is a sum
+  std::vector<NodeId> nodes_;
+  ValueId counter_, micro_counter_;
+};
+
+class Accumulation {
+ public:
+  Accumulation(const Graph& graph, int micro_batches, const std::vector<int>& stages)
+      : graph_(graph), micro_batches_(micro_batches), stages_(stages), copy_(graph) {}
+
+  Graph run() {
+    find_gradients();
+    counter_ = read_before_update(existing_step_count(graph_));
+    std::vector<NodeId> sums;  // of what several stages contribute: they wait for the update
+    bool is_update = false;
+    for (NodeId id : graph_.node_ids()) {
+      const Node& node = graph_.node(id);
+      if (node.phase == Phase::update && !std::exchange(is_update, true))
+        for (NodeId sum : sums) copy_.add(sum, Phase::update);
+      if (is_late_[at(id.index)]) {
+        sums.push_back(id);
+        continue;
+      }
+      copy_.add(id, node.phase);
+      if (is_seed(id)) scale_seed(node);
+      if (node.results.front() == counter_) count_micro_batches();
+      for (ValueId v : node.results)
+        if (const auto it = of_parameter_.find(v); it != of_parameter_.end()) accumulate(v, it->second);
+    }
+    Graph out = copy_.finish();
+    out.updates.insert(out.updates.end(), updates_.begin(), updates_.end());
+    return out;
+  }
+
+ private:
+  bool is_parameter(ValueId v) const {
+    return graph_.node(graph_.value(v).producer).op->kind == OpKind::parameter;
+  }
+
+  /// `v`, if forward or backward read it.
+  ValueId read_before_update(ValueId v) const {
+    for (const Node& node : graph_.nodes)
+      if (node.phase != Phase::update &&
+          std::find(node.operands.begin(), node.operands.end(), v) != node.operands.end())
+        return v;
+    return {};
+  }
+
+  void count_micro_batches() {
+    Builder builder(copy_.graph());
+    const std::string name = "optimizer.micro_batches";
+    const ValueId count = builder.leaf(OpKind::state, name, graph_.value(counter_).type, {{"init", "zeros"}});
+    copy_.replace_before_update(counter_, shifted(builder, count, 0, name + ".now"));
+    updates_.push_back({count, shifted(builder, count, 1, name + ".next")});
+  }
+
+  /// Values that differ from micro-batch to micro-batch, as far as they come from inputs.
+  std::vector<bool> find_changing() const {
+    std::vector<bool> changing(graph_.values.size());
+    for (const Node& node : graph_.nodes) {
+      bool changes = node.op->kind == OpKind::input;
+      for (ValueId v : node.operands) changes = changes || changing[at(v.index)];
+      for (ValueId v : node.results) changing[at(v.index)] = changes;
+    }
+    return changing;
+  }
+
+  void find_gradients() {
+    is_late_.assign(graph_.nodes.size(), false);
+    const std::vector<bool> changing = find_changing();
+    for (NodeId id : graph_.node_ids()) {
+      if (graph_.node(id).phase != Phase::update) continue;
+      for (ValueId v : graph_.node(id).operands) {
+        const Value& value = graph_.value(v);
+        if (graph_.node(value.producer).phase == Phase::update || !changing[at(v.index)]) continue;
+        const auto parameter = std::find_if(value.gradient_of.begin(), value.gradient_of.end(),
+                                            [this](ValueId p) { return is_parameter(p); });
+        if (parameter == value.gradient_of.end())
+          throw error("%{} is read by the update and is no gradient, so it cannot be had of {} micro-batches",
+                      value.name, micro_batches_);
+        add_gradient(v, *parameter);
+      }
+    }
+  }
+
+  void add_gradient(ValueId v, ValueId parameter) {
+    const NodeId producer = graph_.value(v).producer;
+    const Node& node = graph_.node(producer);
+    if (node.forward.is_valid() || !are_apart(node.operands)) {
+      of_parameter_.emplace(v, parameter);
+      return;
+    }
+    is_late_[at(producer.index)] = true;
+    for (ValueId addend : node.operands) of_parameter_.emplace(addend, parameter);
+  }
+
+  /// Addends of a gradient that different stages compute.
+  bool are_apart(const std::vector<ValueId>& addends) const {
+    if (stages_.empty()) return false;
+    const auto stage = [this](ValueId v) {
+      const NodeId forward = graph_.node(graph_.value(v).producer).forward;
+      return forward.is_valid() ? stages_[at(forward.index)] : -1;
+    };
+    return std::any_of(addends.begin(), addends.end(),
+                       [&](ValueId v) { return stage(v) != stage(addends.front()); });
+  }
+
+  bool is_seed(NodeId id) const {
+    const Node& node = graph_.node(id);
+    const auto& of = graph_.value(node.results.front()).gradient_of;
+    return node.phase == Phase::backward && node.operands.empty() &&
+           std::find(of.begin(), of.end(), graph_.outputs.front()) != of.end();
+  }
+
+  /// The seed of a whole batch is 1.
+  void scale_seed(const Node& seed) {
+    Graph& graph = copy_.graph();
+    graph.nodes.back().attributes.set("value", seed.attributes.number("value", 1) / micro_batches_);
+  }
+
+  std::string free_name(const std::string& name) {
+    const int count = ++repeats_[name];
+    return count == 1 ? name : fmt::format("{}_{}", name, count);
+  }
+
+  void accumulate(ValueId gradient, ValueId parameter) {
+    const std::string& name = graph_.value(parameter).name;
+    const Type& type = graph_.value(gradient).type;
+    const ValueId fresh = copy_.of(gradient), weight = copy_.of(parameter);
+    const ValueId leaf =
+        copy_
+            .add({.op = &op_of(OpKind::accumulator), .phase = Phase::backward},
+                 {{.name = free_name(name + ".accumulator"), .type = type, .gradient_of = {weight}}})
+            .front();
+    const ValueId sum =
+        copy_
+            .add({.op = &sum_op(), .operands = {leaf, fresh}, .phase = Phase::backward},
+                 {{.name = free_name(name + ".accumulated"), .type = type, .gradient_of = {weight}}})
+            .front();
+    copy_.accumulate(gradient, sum);
+    updates_.push_back({leaf, sum});
+  }
+
+  const Graph& graph_;
+  int micro_batches_;
+  const std::vector<int>& stages_;
+  Copy copy_;
+  std::map<ValueId, ValueId> of_parameter_;  // what is accumulated, and whose gradient it is
+  std::vector<bool> is_late_;                // per node: sums that the update makes
+  std::vector<Update> updates_;
+  ValueId counter_;  // of the steps done, if the forward reads it
+  std::map<std::string, int> repeats_;
+};
+
+}  // namespace
+
+Graph accumulated(const Graph& graph, int micro_batches, const std::vector<int>& stages) {
+  if (micro_batches == 1) return graph;
+  return Accumulation(graph, micro_batches, stages).run();
+}
+
+bool is_accumulation(const Graph& graph, const Node& node) {
+  return !node.operands.empty() &&
+         graph.node(graph.value(node.operands.front()).producer).op->kind == OpKind::accumulator;
+}
+
+}  // namespace shardwright

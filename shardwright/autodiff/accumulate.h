@@ -1,0 +1,31 @@
+// Gradients of several micro-batches become those of the whole batch: the train step of one micro-batch, run M times,
+// adds up what the update reads.
+//
+// The loss of a micro-batch is a mean over its samples, so the seed of the backward is 1/M instead of 1. Behind each
+// gradient of a parameter stands an accumulator, a leaf that is zero before the first micro-batch:
+//
+//   %w.accumulator = accumulator f32[8, 6]
+//   %w.accumulated = sum %w.accumulator, %dw
+//   update %w.accumulator <- %w.accumulated
+//
+// and the update reads `w.accumulated`. It may stay partial: what is added up is reduced once, by the update.
+//
+// What differs from step to step (dropout) differs from micro-batch to micro-batch: instead of the steps done it reads the
+// micro-batches done, a state that the forward counts, in a copy that the backward finds unchanged.
+#pragma once
+
+#include <vector>
+
+#include "shardwright/graph/graph.h"
+
+namespace shardwright {
+
+/// `graph` (a whole train step) for `micro_batches` of its batches; unchanged for one. `stages`: per forward node its
+/// stage, or empty. A gradient that several stages contribute to is accumulated in each and summed by the update.
+/// Throws: Error if the update reads what is no gradient and differs from micro-batch to micro-batch.
+Graph accumulated(const Graph& graph, int micro_batches, const std::vector<int>& stages = {});
+
+/// `node` adds to an accumulator, which is its operand 0.
+bool is_accumulation(const Graph& graph, const Node& node);
+
+}  // namespace shardwright

@@ -1,0 +1,58 @@
+// A whole step of the cluster: the programs of the stages, on neighbouring ranks, and how they are strung together.
+//
+// A network that is not cut has one stage. Stage s runs its tasks (plan/schedule.h), then its update; what crosses
+// between stages is sent where it is made and received where it is read. Everything that a rank does in a step, and in
+// which order, follows from this.
+#pragma once
+
+#include <vector>
+
+#include "shardwright/layout/transfer.h"
+#include "shardwright/lower/program.h"
+#include "shardwright/plan/schedule.h"
+#include "shardwright/plan/stages.h"
+
+namespace shardwright {
+
+/// When a crossing happens.
+enum class CrossingTime {
+  step,         // before the first micro-batch: parameters and states
+  micro_batch,  // with each
+  update        // in the update
+};
+
+struct Pipeline {
+  std::vector<Program> stages;
+  std::vector<Crossing> crossings;
+  std::vector<StagedGraph::Output> outputs;
+  Pipelining pipelining;
+
+  Pipeline() = default;
+  /// One stage.
+  Pipeline(Program program);  // NOLINT(google-explicit-constructor): a program is a pipeline of one stage
+
+  int rank_count() const;
+  int stage_count() const { return static_cast<int>(stages.size()); }
+  int micro_batches() const { return pipelining.micro_batches; }
+  int first_rank(int stage) const;
+  int stage_of(int rank) const;
+  const Program& stage(int s) const { return stages[static_cast<std::size_t>(s)]; }
+
+  ValueId sent(const Crossing& c) const;
+  ValueId received(const Crossing& c) const;
+  CrossingTime time_of(const Crossing& c) const;
+  /// Of a crossing with each micro-batch.
+  Phase phase_of(const Crossing& c) const;
+  /// What `rank` takes part in.
+  Transfer transfer_of(const Crossing& c, int rank) const;
+
+  /// The type of an output of the whole step: scalars are means over the micro-batches, other values stand side by side
+  /// along dim 0.
+  Type output_type(const StagedGraph::Output& output) const;
+  const std::string& output_name(std::size_t i) const;
+};
+
+/// How a value of `stage` lies on the ranks of the pipeline.
+Placement placement_of(const Pipeline& pipeline, int stage, ValueId v);
+
+}  // namespace shardwright

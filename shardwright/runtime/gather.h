@@ -1,0 +1,30 @@
+// Whole values for every process of a run: each rank gives the part that it holds.
+#pragma once
+
+#include <map>
+
+#include "shardwright/lower/pipeline.h"
+#include "shardwright/runtime/backend/backend.h"
+#include "shardwright/runtime/communicator/communicator.h"
+
+namespace shardwright {
+
+class Gather {
+ public:
+  /// `largest`: bytes of the largest whole value. All ranks make theirs at the same time.
+  Gather(const Pipeline& pipeline, Communicator& communicator, Backend& backend, std::int64_t largest);
+
+  /// Brings the whole of value `v` of `stage` to `whole`. `part`: what this rank holds of it, row-major; of ranks of
+  /// other stages nothing. All ranks do so at the same time.
+  void operator()(int stage, ValueId v, const std::byte* part, std::byte* whole);
+
+ private:
+  const Pipeline& pipeline_;
+  Communicator& communicator_;
+  Mesh everyone_;
+  Memory part_;
+  Memory whole_;
+  std::map<std::pair<int, int>, int> transfers_;  // by stage and value
+};
+
+}  // namespace shardwright

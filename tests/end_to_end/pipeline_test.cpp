@@ -1,0 +1,121 @@
+// Networks trained in stages and micro-batches, on virtual devices: the losses of one device with the same
+// micro-batches, and, where no operator looks at a whole batch, of one device with the batch as it is.
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "tests/support/training_run.h"
+
+namespace shardwright {
+namespace {
+
+using testing::TrainingRun;
+
+struct PipelineCase {
+  std::string name;
+  TrainingRun run;
+  bool has_batch_statistics = false;  // batch norm looks at a micro-batch
+};
+void PrintTo(const PipelineCase& c, std::ostream* out) { *out << c.name; }
+
+class Pipelines : public ::testing::TestWithParam<PipelineCase> {};
+
+TEST_P(Pipelines, losses_are_those_of_one_device) {
+  const TrainingRun& run = GetParam().run;
+  const auto alone = testing::run_alone(run);
+  std::map<int, std::optional<testing::Outcome>> in_parts;
+  const auto expect = [&](const std::string& what, PlanRequest request) {
+    SCOPED_TRACE(what);
+    const int parts = request.pipelining.micro_batches;
+    if (GetParam().has_batch_statistics && parts > 1 && !in_parts.contains(parts))
+      in_parts[parts] = testing::run_planned(
+          run, {.devices = 1, .parallel = Parallel::stand_alone, .pipelining = {.micro_batches = parts}});
+    testing::expect_same(testing::run_planned(run, request),
+                         in_parts.contains(parts) ? in_parts.at(parts) : alone,
+                         {.losses = 1e-9, .weights = 1e-7});
+  };
+  const auto gpipe = Schedule::gpipe, alternating = Schedule::one_forward_one_backward;
+  expect("accumulation",
+         {.devices = 1, .parallel = Parallel::stand_alone, .pipelining = {.micro_batches = 4}});
+  expect("accumulation on 2",
+         {.devices = 2, .parallel = Parallel::data_parallel, .pipelining = {.micro_batches = 2}});
+  expect("2 stages, one batch", {.devices = 2, .pipelining = {alternating, 2, 1}});
+  expect("2 stages, 1f1b", {.devices = 2, .pipelining = {alternating, 2, 4}});
+  expect("2 stages, gpipe", {.devices = 2, .pipelining = {gpipe, 2, 4}});
+  expect("4 stages, 1f1b", {.devices = 4, .pipelining = {alternating, 4, 4}});
+  expect("4 stages of 2, gpipe", {.devices = 8, .pipelining = {gpipe, 4, 4}});
+  expect("2 stages of 4, 1f1b",
+         {.devices = 8, .parallel = Parallel::data_parallel, .pipelining = {alternating, 2, 2}});
+  expect("2 stages of 4, sharded states",
+         {.devices = 8, .optimizer_parallel = {1, 0}, .pipelining = {alternating, 2, 4}});
+  expect("2 stages of 4, sharded gradients", {.devices = 8,
+                                              .parallel = Parallel::data_parallel,
+                                              .optimizer_parallel = {2, 0},
+                                              .pipelining = {gpipe, 2, 2}});
+  expect("2 stages of 4, sharded weights", {.devices = 8,
+                                            .parallel = Parallel::data_parallel,
+                                            .optimizer_parallel = {3, 0},
+                                            .pipelining = {alternating, 2, 2}});
+}
+
+const OptimizerChoice adam_slow{"adam", {{"rate", 0.001}}};
+
+INSTANTIATE_TEST_SUITE_P(
+    EndToEnd, Pipelines,
+    ::testing::Values(
+        PipelineCase{"ffn",
+                     {.model = "ffn:batch=32,widths=48-32-32-24-10",
+                      .optimizer = adam_slow,
+                      .precision = DType::f64,
+                      .steps = 5}},
+        PipelineCase{"ffn_clipped",
+                     {.model = "ffn:batch=32,widths=48-32-32-24-10",
+                      .optimizer = {"momentum", {{"rate", 0.1}, {"momentum", 0.9}}, 0.5},
+                      .precision = DType::f64,
+                      .steps = 5}},
+        PipelineCase{"resnet18",
+                     {.model = "resnet18:image=32,width=8,batch=8",
+                      .file = "resnet18",
+                      .optimizer = {"momentum", {{"rate", 0.0002}, {"momentum", 0.9}}},
+                      .precision = DType::f64,
+                      .steps = 3},
+                     true},
+        PipelineCase{"llama",
+                     {.model = "llama:layers=4,hidden=32,heads=4,kv_heads=2,ffn=64,vocab=48,seq=8,batch=8",
+                      .optimizer = adam_slow,
+                      .precision = DType::f64,
+                      .steps = 5}},
+        PipelineCase{"gpt_tied",
+                     {.model = "gpt:layers=4,hidden=32,heads=4,vocab=48,seq=8,batch=8",
+                      .optimizer = adam_slow,
+                      .precision = DType::f64,
+                      .steps = 5}}),
+    [](const auto& tested) { return tested.param.name; });
+
+/// Any cut, any numbers of devices, any strategies: the run ends, and with one device's losses. Seeds are printed.
+class RandomPipelines : public ::testing::TestWithParam<int> {};
+
+void expect_random_pipelines(int first, int count) {
+  const TrainingRun run{
+      .model = "ffn:batch=24,widths=12-12-8-6", .optimizer = adam_slow, .precision = DType::f64, .steps = 2};
+  const auto alone = testing::run_alone(run);
+  for (int seed = first; seed < first + count; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    const int devices = 1 + seed % 8;
+    const int micro_batches = std::array{1, 2, 3, 4, 6}[static_cast<std::size_t>(seed) % 5];
+    testing::expect_same(
+        testing::run_random_pipeline(run, devices, micro_batches, static_cast<std::uint64_t>(seed)), alone,
+        {.losses = 1e-9, .weights = 1e-7});
+  }
+}
+
+TEST_P(RandomPipelines, end_with_the_losses_of_one_device) { expect_random_pipelines(GetParam(), 40); }
+INSTANTIATE_TEST_SUITE_P(EndToEnd, RandomPipelines, ::testing::Range(0, 160, 40));
+
+class SlowRandomPipelines : public RandomPipelines {};
+TEST_P(SlowRandomPipelines, end_with_the_losses_of_one_device) { expect_random_pipelines(GetParam(), 100); }
+INSTANTIATE_TEST_SUITE_P(Slow, SlowRandomPipelines, ::testing::Range(1000, 2000, 100));
+
+}  // namespace
+}  // namespace shardwright

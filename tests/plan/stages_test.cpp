@@ -1,0 +1,120 @@
+#include "shardwright/plan/stages.h"
+
+#include <gtest/gtest.h>
+
+#include "shardwright/autodiff/train_step.h"
+#include "shardwright/base/error.h"
+#include "shardwright/cost/cluster.h"
+#include "shardwright/frontend/model.h"
+#include "shardwright/graph/calls.h"
+#include "shardwright/graph/text.h"
+#include "shardwright/graph/verify.h"
+#include "shardwright/plan/stage_cut.h"
+
+namespace shardwright {
+namespace {
+
+Model train_model(const std::string& spec, const OptimizerChoice& optimizer = {}) {
+  Model model = build_model(spec);
+  add_train_step(model.graph, model.loss, optimizer);
+  return model;
+}
+
+std::vector<int> stages_by_name(const Graph& graph, const std::map<std::string, int>& asked, int stages) {
+  return asked_stages(graph, asked, stages);
+}
+
+TEST(Stages, each_is_a_graph_of_its_own) {
+  const Model model = train_model("matmul_chain:widths=8-8-8,batch=4");
+  const StagedGraph parts =
+      split_into_stages(model.graph, stages_by_name(model.graph, {{"matmul1", 0}, {"matmul2", 1}}, 2), 2, 2);
+  ASSERT_EQ(parts.stages.size(), 2);
+  for (const Graph& g : parts.stages) verify(g);
+  EXPECT_EQ(to_text(parts.stages[0]), R"(%input = input f32[4, 8]
+%w1 = param f32[8, 8] (init=normal, scale=0.1)
+%matmul1 = matmul %input, %w1 : f32[4, 8]
+backward:
+%4 = receive f32[4, 8] grad %matmul1
+%6 = matmul %4, %w1 (transpose_b=true) of %matmul1 : f32[4, 8]
+%7 = matmul %input, %4 (transpose_a=true) of %matmul1 : f32[8, 8] grad %w1
+%w1.accumulator = accumulator f32[8, 8] grad %w1
+%w1.accumulated = sum %w1.accumulator, %7 : f32[8, 8] grad %w1
+update:
+%w1.new = sgd %w1, %w1.accumulated (rate=0.01) : f32[8, 8]
+send %matmul1
+update %w1 <- %w1.new
+update %w1.accumulator <- %w1.accumulated
+)");
+  ASSERT_EQ(parts.crossings.size(), 2);
+  EXPECT_EQ(parts.crossings[0], (Crossing{0, 1, 0, "matmul1"}));
+  EXPECT_EQ(parts.crossings[1], (Crossing{1, 0, 0, "4"}));
+  ASSERT_EQ(parts.outputs.size(), 2);
+  EXPECT_EQ(parts.outputs[0].stage, 1);
+}
+
+/// The weight lives where it is first read; its gradient is accumulated where it is made and crosses once.
+TEST(Stages, a_tied_weight_crosses_once_a_step_and_its_gradient_back) {
+  const Model model = train_model("gpt:layers=2,hidden=8,heads=2,vocab=12,seq=4,batch=2");
+  const auto parts = split_into_stages(
+      model.graph, stages_by_name(model.graph, {{"layers.0", 0}, {"layers.1", 1}}, 2), 2, 2);
+  int of_weight = 0, gradients = 0;
+  for (const Crossing& c : parts.crossings) {
+    const Graph& to = parts.stages[static_cast<std::size_t>(c.to)];
+    const Value& received = to.value(to.find(c.receive));
+    if (received.type.shape != Shape{12, 8}) continue;
+    const Node& node = to.node(received.producer);
+    if (node.attributes.integer("once", 0) == 1)
+      ++of_weight;
+    else
+      gradients += node.phase == Phase::update ? 1 : 100;
+  }
+  EXPECT_EQ(of_weight, 1);
+  EXPECT_EQ(gradients, 1);
+}
+
+TEST(Stages, every_stage_counts_its_own_steps_and_reads_its_own_inputs) {
+  const Model model = train_model("ffn:widths=8-8-8-8,batch=4", {"adam", {{"rate", 0.1}}});
+  const auto parts = split_into_stages(
+      model.graph, stages_by_name(model.graph, {{"dense1", 0}, {"dense2", 1}, {"dense3", 2}}, 3), 3, 1);
+  for (const Graph& g : parts.stages) EXPECT_NO_THROW(g.find("optimizer.step"));
+  EXPECT_NO_THROW(parts.stages[2].find("label"));
+  EXPECT_THROW(parts.stages[0].find("label"), Error);
+  for (const Crossing& c : parts.crossings) EXPECT_NE(c.receive, "optimizer.step");
+}
+
+TEST(Stages, an_even_cut_shares_the_work_and_keeps_layers_whole) {
+  const Model model =
+      build_model("llama:layers=8,hidden=64,heads=4,kv_heads=4,ffn=128,vocab=64,seq=16,batch=4");
+  const std::vector<int> stage_of = even_stages(model.graph, Calls(model.graph), cluster_called("cpu:4"), 4);
+  std::map<std::string, std::set<int>> of_layer;
+  std::vector<int> operators(4, 0);
+  int before = 0;
+  for (NodeId id : model.graph.node_ids()) {
+    if (model.graph.node(id).op->kind != OpKind::compute || model.graph.node(id).operands.empty()) continue;
+    const int stage = stage_of[static_cast<std::size_t>(id.index)];
+    EXPECT_GE(stage, before);
+    before = stage;
+    ++operators[static_cast<std::size_t>(stage)];
+  }
+  for (int n : operators) EXPECT_GT(n, static_cast<int>(model.graph.nodes.size()) / 10);
+  EXPECT_THROW(even_stages(model.graph, Calls(model.graph), cluster_called("cpu:4"), 100000), Error);
+}
+
+TEST(Stages, asked_for_must_exist_and_follow_each_other) {
+  const Model model = build_model("ffn:widths=8-8-8,batch=4");
+  const auto why = [&](const std::map<std::string, int>& asked, int stages) {
+    try {
+      asked_stages(model.graph, asked, stages);
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(why({{"dense1", 0}, {"dense2", 1}}, 2), "");
+  EXPECT_NE(why({{"dense1", 1}, {"dense2", 0}}, 2).find("stages follow each other"), std::string::npos);
+  EXPECT_NE(why({{"dense1", 0}, {"danse2", 1}}, 2).find("no such operator or module"), std::string::npos);
+  EXPECT_NE(why({{"dense1", 0}, {"dense2", 2}}, 3).find("stage 1 of 3 has no operator"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace shardwright
