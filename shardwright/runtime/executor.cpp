@@ -259,8 +259,11 @@ TensorView Executor::view(ValueId v, int slot) const {
   return out;
 }
 
+bool Executor::is_left_out(const Action& action, int micro_batch) const {
+  return (action.is_last && micro_batch + 1 < program_.micro_batches) || (action.is_first && micro_batch > 0);
+}
+
 void Executor::run(const Action& action, int micro_batch) {
-  if (action.is_last && micro_batch + 1 < program_.micro_batches) return;
   if (action.kernel)
     action.kernel();
   else if (action.flow >= 0)
@@ -273,11 +276,40 @@ void Executor::run(const Action& action, int micro_batch) {
     communicator_.start(action.transfer);
   else
     communicator_.finish(action.transfer);
-  if (action.is_hiding) communicator_.progress();
+}
+
+Activity Executor::activity_of(const Action& action) const {
+  if (action.kernel) return Activity::kernel;
+  if (action.flow >= 0) return flows_.all()[at(action.flow)].is_send ? Activity::send : Activity::receive;
+  if (action.transfer < 0) return Activity::copy;
+  if (action.part == Action::Part::whole) return Activity::transfer;
+  return action.part == Action::Part::start ? Activity::start : Activity::finish;
+}
+
+void Executor::run_recorded(const Action& action, int micro_batch) {
+  const auto node = static_cast<int>(action.node - program_.graph.nodes.data());
+  TraceEvent event{.what = action.flow >= 0 ? action.flow : node,
+                   .micro_batch = micro_batch,
+                   .activity = activity_of(action),
+                   .phase = action.place};
+  recorder_->time(event, [&] { run(action, micro_batch); });
+  if (!action.is_hiding) return;
+  event.activity = Activity::progress;
+  recorder_->time(event, [&] { communicator_.progress(); });
+}
+
+void Executor::record(Recorder* recorder) {
+  recorder_ = recorder;
+  flows_.record(recorder);
+  if (!recorder) return;
+  std::size_t actions = 0, flows = flows_.all().size();
+  for (const auto& phases : tasks_) actions = std::max(actions, phases[0].size() + phases[1].size());
+  const auto micro_batches = static_cast<std::size_t>(program_.micro_batches);
+  constexpr std::size_t tasks = 4;  // a micro-batch's, and what goes in and out
+  recorder->reserve(micro_batches * (2 * actions + 2 * flows + tasks) + 2 * update_phase_.size() + tasks);
 }
 
 void Executor::run_flow(const Action& action, int micro_batch) {
-  if (action.is_first && micro_batch > 0) return;
   const Flow& flow = flows_.all()[at(action.flow)];
   const int number = flow.time == CrossingTime::micro_batch ? micro_batch : 0;
   if (flow.is_send)
@@ -289,7 +321,16 @@ void Executor::run_flow(const Action& action, int micro_batch) {
 void Executor::run(const Actions& actions, int micro_batch) {
   const Action* current = nullptr;
   try {
-    for (const Action& action : actions) run(*(current = &action), micro_batch);
+    for (const Action& action : actions) {
+      current = &action;
+      if (is_left_out(action, micro_batch)) continue;
+      if (recorder_) [[unlikely]] {
+        run_recorded(action, micro_batch);
+        continue;
+      }
+      run(action, micro_batch);
+      if (action.is_hiding) communicator_.progress();
+    }
   } catch (const Error& e) {
     if (e.kind() == ErrorKind::peer) throw;
     throw with_node(e, *current->node);

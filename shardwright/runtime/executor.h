@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "shardwright/runtime/backend/backend.h"
 #include "shardwright/runtime/communicator/communicator.h"
 #include "shardwright/runtime/flows.h"
+#include "shardwright/runtime/trace.h"
 
 namespace shardwright {
 
@@ -41,6 +43,9 @@ class Executor {
   void expect(const Task& task) { flows_.expect(CrossingTime::micro_batch, task.phase, task.micro_batch); }
   /// A whole step of one micro-batch that receives nothing, up to the update of the leaves.
   void run();
+  /// What runs from now on is recorded there; null: nowhere. Room for a step is made.
+  void record(Recorder* recorder);
+
   /// Parameters and states take their new values. Outputs are read before.
   void update();
 
@@ -50,6 +55,10 @@ class Executor {
   TensorView view(ValueId v, int slot = 0) const;
   const Box& box(ValueId v) const { return boxes_[static_cast<std::size_t>(v.index)]; }
   const Traffic& traffic() const { return traffic_; }
+  /// All that this rank holds.
+  std::span<const std::byte> arena() const {
+    return {arena_.data(), static_cast<std::size_t>(program_.arena_bytes)};
+  }
 
  private:
   /// A kernel if `kernel` is set; else a transfer, or an end of it, if `transfer` >= 0; else a copy of `bytes`.
@@ -84,8 +93,11 @@ class Executor {
   FusedCall bind(const Node& node);
   void start_early();
   void prepare_updates();
+  bool is_left_out(const Action& action, int micro_batch) const;
   void run(const Action& action, int micro_batch);
   void run_flow(const Action& action, int micro_batch);
+  void run_recorded(const Action& action, int micro_batch);
+  Activity activity_of(const Action& action) const;
   int local_rank() const { return communicator_.rank() - first_rank_; }
   Error with_node(const Error& e, const Node& node) const;
 
@@ -106,6 +118,7 @@ class Executor {
   std::vector<TensorView> accumulators_;
   Memory staging_;
   Traffic traffic_;
+  Recorder* recorder_ = nullptr;
 };
 
 }  // namespace shardwright

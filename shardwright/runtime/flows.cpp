@@ -57,13 +57,34 @@ void Flows::expect(CrossingTime time, Phase phase, int micro_batch) {
     const Flow& flow = flows_[f];
     if (flow.is_send || flow.time != time) continue;
     if (time == CrossingTime::micro_batch && flow.phase != phase) continue;
-    communicator_.start(transfers_[f][at(micro_batch)]);
+    start_receive(f, micro_batch);
   }
 }
 
+void Flows::start_receive(std::size_t f, int micro_batch) {
+  const auto start = [&] { communicator_.start(transfers_[f][at(micro_batch)]); };
+  if (!recorder_) [[likely]]
+    return start();
+  recorder_->time({.what = static_cast<int>(f),
+                   .micro_batch = micro_batch,
+                   .activity = Activity::expect,
+                   .phase = flows_[f].phase},
+                  start);
+}
+
+void Flows::finish_send(std::size_t f, int micro_batch) {
+  const auto finish = [&] { communicator_.finish(transfers_[f][at(micro_batch)]); };
+  if (!recorder_) [[likely]]
+    return finish();
+  recorder_->time({.what = static_cast<int>(f),
+                   .micro_batch = micro_batch,
+                   .activity = Activity::sent,
+                   .phase = flows_[f].phase},
+                  finish);
+}
+
 void Flows::finish_sends_until(std::size_t f, int micro_batch) {
-  while (finished_[f] < std::min(started_[f], micro_batch + 1))
-    communicator_.finish(transfers_[f][at(finished_[f]++)]);
+  while (finished_[f] < std::min(started_[f], micro_batch + 1)) finish_send(f, finished_[f]++);
 }
 
 void Flows::make_room_for(const Task& task) {

@@ -11,6 +11,7 @@
 
 #include "shardwright/lower/pipeline.h"
 #include "shardwright/runtime/communicator/communicator.h"
+#include "shardwright/runtime/trace.h"
 
 namespace shardwright {
 
@@ -52,7 +53,12 @@ class Flows {
   /// The same at the end of a phase of the step.
   void finish_sends(CrossingTime time);
 
+  /// Where receives that begin and sends that end are recorded; null: nowhere.
+  void record(Recorder* recorder) { recorder_ = recorder; }
+
  private:
+  void start_receive(std::size_t f, int micro_batch);
+  void finish_send(std::size_t f, int micro_batch);
   void finish_sends_until(std::size_t f, int micro_batch);
 
   std::vector<Flow> flows_;
@@ -60,6 +66,7 @@ class Flows {
   int slots_;
   std::vector<std::vector<int>> transfers_;  // by flow and micro-batch; of others one
   std::vector<int> started_, finished_;      // by flow: sends in this step
+  Recorder* recorder_ = nullptr;
 };
 
 }  // namespace shardwright

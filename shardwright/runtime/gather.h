@@ -1,7 +1,10 @@
 // Whole values for every process of a run: each rank gives the part that it holds.
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <span>
+#include <vector>
 
 #include "shardwright/lower/pipeline.h"
 #include "shardwright/runtime/backend/backend.h"
@@ -26,5 +29,13 @@ class Gather {
   Memory whole_;
   std::map<std::pair<int, int>, int> transfers_;  // by stage and value
 };
+
+/// Of numbers that each rank has as many of, the sums or the largest over all ranks, on all of them. All ranks do so at
+/// the same time.
+std::vector<std::int64_t> reduced(Communicator& communicator, Backend& backend,
+                                  std::span<const std::int64_t> own, Reduction reduction);
+/// The numbers of every rank, by rank. They may be of different lengths.
+std::vector<std::vector<std::int64_t>> gathered(Communicator& communicator, Backend& backend,
+                                                std::span<const std::int64_t> own);
 
 }  // namespace shardwright

@@ -90,6 +90,8 @@ struct Rank {
   std::unique_ptr<Executor> executor;
   std::vector<Port> inputs;
   std::vector<Port> outputs;
+  Recorder recorder;
+  std::int64_t first_recorded = 0;  // when all ranks were about to begin the first recorded step
 };
 
 /// A parameter or state, in the stages that have it.
@@ -123,11 +125,13 @@ struct Session::State {
   // follows.
   std::vector<const Tensor*> batch;
   std::vector<Tensor> outputs;
+  bool is_recording = false;
+  int steps = 0;  // that have begun before
   Awaited round;
   std::atomic<std::uint32_t> busy{0};  // ranks that have not finished the round
   Awaited done;                        // rounds finished
 
-  std::mutex mutex;  // guards failure
+  mutable std::mutex mutex;  // guards failure
   std::optional<Failure> failure;
   std::vector<std::jthread> threads;  // last: they use all of the above
 
@@ -138,6 +142,10 @@ struct Session::State {
   void drive(int index, const std::stop_token& stop);
   void prepare(int index);
   void run(int index);
+  template <class F>
+  void timed(Rank& self, const TraceEvent& event, F work);
+  void run_tasks(Rank& self);
+  void run_task(Rank& self, const Task& task);
   void guarded(int index, void (State::*work)(int));
   void record(int index, Failure f);
   const Program& program_of(const Rank& rank) const { return pipeline.stage(rank.stage); }
@@ -145,6 +153,9 @@ struct Session::State {
     return rank.communicator->rank() - pipeline.first_rank(rank.stage);
   }
   std::int64_t largest_value() const;
+  bool is_wanted(std::size_t output) const {
+    return !options.only_scalars || pipeline.output_type(pipeline.outputs[output]).shape.empty();
+  }
   void take_inputs(Rank& self, int micro_batch);
   void give_outputs(Rank& self, int micro_batch);
   void give(Rank& self, Port& port, int micro_batch);
@@ -153,7 +164,7 @@ struct Session::State {
   void take_largest_statistics();
   const Kept& kept_value(std::string_view name) const;
   void throw_failure();
-  void check_usable();
+  void check_usable() const;
   void bind(const std::map<std::string, Tensor>& batch);
 };
 
@@ -206,7 +217,10 @@ void Session::State::find_leaves() {
         same->places.emplace_back(s, v);
     }
   }
-  for (const auto& output : pipeline.outputs) outputs.emplace_back(pipeline.output_type(output));
+  for (std::size_t o = 0; o < pipeline.outputs.size(); ++o) {
+    const Type type = pipeline.output_type(pipeline.outputs[o]);
+    outputs.emplace_back(is_wanted(o) ? type : Type{type.dtype, {0}});
+  }
 }
 
 /// The life of one rank's thread.
@@ -239,7 +253,7 @@ void Session::State::prepare(int index) {
                            part_of(program, *self.executor, v, local_rank(self))});
   }
   for (std::size_t o = 0; o < pipeline.outputs.size(); ++o) {
-    if (pipeline.outputs[o].stage != self.stage) continue;
+    if (pipeline.outputs[o].stage != self.stage || !is_wanted(o)) continue;
     const ValueId v = graph.outputs[at(pipeline.outputs[o].index)];
     self.outputs.push_back({v, o, part_of(program, *self.executor, v, local_rank(self))});
   }
@@ -256,19 +270,48 @@ void Session::State::prepare(int index) {
 
 void Session::State::run(int index) {
   Rank& self = ranks[at(index)];
+  self.executor->record(is_recording ? &self.recorder : nullptr);
+  if (!is_recording) return run_tasks(self);
+  // Where clocks differ, all are set by this moment.
+  if (self.recorder.events().empty()) {
+    self.communicator->barrier();
+    self.first_recorded = Recorder::now();
+  }
+  self.recorder.time({.what = steps, .activity = Activity::step}, [&] { run_tasks(self); });
+}
+
+/// Runs `work`, and records it if steps are recorded.
+template <class F>
+void Session::State::timed(Rank& self, const TraceEvent& event, F work) {
+  if (!is_recording) return work();
+  self.recorder.time(event, work);
+}
+
+void Session::State::run_tasks(Rank& self) {
   Executor& executor = *self.executor;
   executor.begin();
   executor.expect(self.tasks.front());
   for (std::size_t t = 0; t < self.tasks.size(); ++t) {
     const Task& task = self.tasks[t];
     if (t + 1 < self.tasks.size()) executor.expect(self.tasks[t + 1]);
-    if (task.phase == Phase::forward) take_inputs(self, task.micro_batch);
-    executor.run(task);
-    if (task.phase == Phase::forward) give_outputs(self, task.micro_batch);
+    TraceEvent event{.micro_batch = task.micro_batch, .activity = Activity::task, .phase = task.phase};
+    timed(self, event, [&] { run_task(self, task); });
   }
-  executor.run_update();
-  if (driver == Driver::caller) gather_outputs(self);
-  executor.update();
+  timed(self, {.activity = Activity::task, .phase = Phase::update}, [&] {
+    executor.run_update();
+    if (driver == Driver::caller)
+      timed(self, {.activity = Activity::outputs, .phase = Phase::update}, [&] { gather_outputs(self); });
+    executor.update();
+  });
+}
+
+void Session::State::run_task(Rank& self, const Task& task) {
+  if (task.phase == Phase::backward) return self.executor->run(task);
+  TraceEvent event{.micro_batch = task.micro_batch, .activity = Activity::inputs};
+  timed(self, event, [&] { take_inputs(self, task.micro_batch); });
+  self.executor->run(task);
+  event.activity = Activity::outputs;
+  timed(self, event, [&] { give_outputs(self, task.micro_batch); });
 }
 
 void Session::State::take_inputs(Rank& self, int micro_batch) {
@@ -311,6 +354,7 @@ void Session::State::give(Rank& self, Port& port, int micro_batch) {
 /// Brings the whole outputs here, parts of which are in other processes. All processes do so.
 void Session::State::gather_outputs(Rank& self) {
   for (std::size_t o = 0; o < outputs.size(); ++o) {
+    if (!is_wanted(o)) continue;
     const auto [stage, index] = pipeline.outputs[o];
     const ValueId v = pipeline.stage(stage).graph.outputs[at(index)];
     const auto port =
@@ -373,24 +417,12 @@ void Session::State::collect_statistics() {
 void Session::State::take_largest_statistics() {
   constexpr std::array<std::string_view, 8> kinds{"all_gather", "all_to_all", "reduce_scatter", "all_reduce",
                                                   "permute",    "exchange",   "send",           "receive"};
-  constexpr auto count = static_cast<std::int64_t>(kinds.size()) + 2;
-  Rank& self = ranks.front();
-  const std::vector<Mesh> all{Mesh{{{"all", pipeline.rank_count()}}}};
-  Step step{.kind = StepKind::all_reduce, .axes = {0}, .from = replicated(1), .to = replicated(1)};
-  step.reduction = Reduction::max;
-  step.from.max = all[0].all_axes();
-  const Memory memory = self.communicator->allocate(count * 8, *self.backend);
-  const BoundTransfer bound{transfer_of(step, all, {count}, self.communicator->rank()), DType::i64,
-                            memory.data(), memory.data()};
-  const int transfer = self.communicator->prepare({&bound, 1});
-  auto* most = reinterpret_cast<std::int64_t*>(memory.data());
-  most[0] = statistics.bytes_communicated_per_step;
-  most[1] = statistics.arena_bytes;
-  for (std::size_t k = 0; k < kinds.size(); ++k) {
-    const auto it = statistics.collectives_per_step.find(std::string(kinds[k]));
-    most[k + 2] = it == statistics.collectives_per_step.end() ? 0 : it->second;
+  std::vector<std::int64_t> most{statistics.bytes_communicated_per_step, statistics.arena_bytes};
+  for (std::string_view kind : kinds) {
+    const auto it = statistics.collectives_per_step.find(std::string(kind));
+    most.push_back(it == statistics.collectives_per_step.end() ? 0 : it->second);
   }
-  self.communicator->run(transfer);
+  most = reduced(*ranks.front().communicator, *ranks.front().backend, most, Reduction::max);
   statistics.bytes_communicated_per_step = most[0];
   statistics.arena_bytes = most[1];
   for (std::size_t k = 0; k < kinds.size(); ++k)
@@ -414,7 +446,7 @@ void Session::State::throw_failure() {
   throw Error(failure->message, failure->kind);
 }
 
-void Session::State::check_usable() {
+void Session::State::check_usable() const {
   const std::lock_guard lock(mutex);
   if (failure) throw Error(fmt::format("the session has stopped; {}", failure->message), failure->kind);
 }
@@ -492,12 +524,62 @@ Tensor Session::get(std::string_view name) const {
   return whole;
 }
 
+void Session::record(bool is_on) { state_->is_recording = is_on; }
+
+StepTrace Session::trace() const {
+  const State& s = *state_;
+  s.check_usable();
+  StepTrace out;
+  if (s.driver == Driver::threads) {
+    for (const Rank& r : s.ranks) out.ranks.push_back(r.recorder.events());
+    return out;
+  }
+  const Rank& self = s.ranks.front();
+  std::vector<std::int64_t> own = packed(self.recorder.events());
+  own.insert(own.begin(), {clock_name(), self.first_recorded});
+  const auto all = gathered(*self.communicator, *self.backend, own);
+  for (const auto& numbers : all) {
+    out.ranks.push_back(unpacked(std::span(numbers).subspan(2)));
+    if (numbers[0] == all[0][0]) continue;  // the clock of rank 0
+    for (TraceEvent& e : out.ranks.back()) {
+      e.begin += all[0][1] - numbers[1];
+      e.end += all[0][1] - numbers[1];
+    }
+  }
+  return out;
+}
+
+MemoryMarks Session::memory_marks() const {
+  const State& s = *state_;
+  s.check_usable();
+  MemoryMarks out;
+  for (int r = 0; r < s.pipeline.rank_count(); ++r)
+    out.planned.push_back(s.pipeline.stage(s.pipeline.stage_of(r)).arena_bytes);
+  const auto measured = [](const Rank& rank) {
+    const auto arena = rank.executor->arena();
+    return resident_bytes(arena.data(), static_cast<std::int64_t>(arena.size()));
+  };
+  if (s.driver == Driver::threads) {
+    for (const Rank& r : s.ranks) out.measured.push_back(measured(r));
+    out.processes.push_back(most_bytes_of_process());
+    return out;
+  }
+  const Rank& self = s.ranks.front();
+  const std::array<std::int64_t, 2> own{measured(self), most_bytes_of_process()};
+  for (const auto& numbers : gathered(*self.communicator, *self.backend, own)) {
+    out.measured.push_back(numbers[0]);
+    out.processes.push_back(numbers[1]);
+  }
+  return out;
+}
+
 std::vector<Tensor> Session::step(const std::map<std::string, Tensor>& batch) {
   State& s = *state_;
   s.check_usable();
   s.bind(batch);
   if (s.driver == Driver::caller) {
     s.guarded(0, &State::run);
+    ++s.steps;
     s.throw_failure();
     return s.outputs;
   }
@@ -505,6 +587,7 @@ std::vector<Tensor> Session::step(const std::map<std::string, Tensor>& batch) {
   const std::uint32_t number = s.done.load();
   s.round.add(1);
   s.done.wait_while(number);
+  ++s.steps;
   s.throw_failure();
   return s.outputs;
 }

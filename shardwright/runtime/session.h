@@ -15,11 +15,14 @@
 
 #include "shardwright/lower/pipeline.h"
 #include "shardwright/runtime/communicator/communicator.h"
+#include "shardwright/runtime/memory_marks.h"
+#include "shardwright/runtime/trace.h"
 
 namespace shardwright {
 
 struct SessionOptions {
-  std::uint64_t seed = 0;  // of the initial values
+  std::uint64_t seed = 0;     // of the initial values
+  bool only_scalars = false;  // other outputs stay on the devices; `step` returns no elements for them
 };
 
 /// Per rank; of the rank that has most.
@@ -60,6 +63,13 @@ class Session {
   /// Throws: Error before anything runs if an input is missing, unknown or of another type; an Error that
   /// starts with `rank R: ` if a rank failed.
   std::vector<Tensor> step(const std::map<std::string, Tensor>& batch);
+
+  /// Whether steps from now on are recorded.
+  void record(bool is_on);
+  /// The steps that have been recorded, on one clock. All processes ask at the same time.
+  StepTrace trace() const;
+  /// Likewise, of all ranks and processes.
+  MemoryMarks memory_marks() const;
 
  private:
   struct State;

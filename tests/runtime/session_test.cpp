@@ -109,6 +109,24 @@ TEST(Session, parameters_change_after_the_step) {
   }
 }
 
+TEST(Session, outputs_that_nobody_wants_stay_on_the_devices) {
+  const Tensor x = counting({DType::f32, {4, 8}});
+  const char* const text = R"(
+mesh [tp=2]
+%x = input f32[4, 4] as [4, 8] [-, tp]
+%1 = reduce_sum %x (dims=[0, 1]) {i1: tp} : f32[] as [] [] sum(tp)
+%y = all_reduce.sum %1 over tp : f32[] as [] []
+output %y
+output %x
+)";
+  for (const bool only_scalars : {false, true}) {
+    Session session(program_of(text), {.only_scalars = only_scalars});
+    const std::vector<Tensor> out = session.step({{"x", x}});
+    EXPECT_EQ(to_doubles(out.at(0)), (std::vector<double>{496}));
+    EXPECT_EQ(out.at(1), only_scalars ? Tensor({DType::f32, {0}}) : x);
+  }
+}
+
 TEST(Session, an_output_is_the_value_before_the_update) {
   Session session(program_of(R"(
 mesh [dp=2]

@@ -47,6 +47,30 @@ Formats pointwise_formats(const KernelCall& call) {
   return out;
 }
 
+constexpr std::int64_t huge_page = std::int64_t{1} << 21;
+
+std::size_t in_huge_pages(std::int64_t bytes) {
+  return static_cast<std::size_t>((bytes + huge_page - 1) / huge_page * huge_page);
+}
+
+Error no_memory(std::int64_t bytes) {
+  return Error(fmt::format("no memory for {} bytes", bytes), ErrorKind::memory);
+}
+
+/// Pages of the operating system: zeros, which take no memory before they are touched.
+Memory allocate_pages(std::int64_t bytes) {
+  const std::size_t rounded = in_huge_pages(bytes), step = static_cast<std::size_t>(huge_page);
+  void* all = mmap(nullptr, rounded + step, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (all == MAP_FAILED) throw no_memory(bytes);
+  auto* begin = static_cast<std::byte*>(all);
+  const std::size_t before = (step - reinterpret_cast<std::uintptr_t>(begin) % step) % step;
+  if (before > 0) munmap(begin, before);
+  if (before < step) munmap(begin + before + rounded, step - before);
+  std::byte* data = begin + before;
+  madvise(data, rounded, MADV_HUGEPAGE);  // a wish; refusing it is fine
+  return {{data, {[](std::byte* d, std::int64_t n) { munmap(d, in_huge_pages(n)); }, bytes}}};
+}
+
 class Cpu final : public Backend {
  public:
   std::string_view name() const override { return "cpu"; }
@@ -54,13 +78,11 @@ class Cpu final : public Backend {
   void enter_thread() override { omp_set_num_threads(1); }
 
   Memory allocate(std::int64_t bytes) override {
-    constexpr std::int64_t line = 64, huge_page = std::int64_t{1} << 21;
-    const std::int64_t alignment = bytes < huge_page ? line : huge_page;
-    const auto rounded =
-        static_cast<std::size_t>((std::max(bytes, line) + alignment - 1) / alignment * alignment);
-    auto* data = static_cast<std::byte*>(std::aligned_alloc(static_cast<std::size_t>(alignment), rounded));
-    if (!data) throw Error(fmt::format("no memory for {} bytes", bytes), ErrorKind::memory);
-    if (alignment == huge_page) madvise(data, rounded, MADV_HUGEPAGE);  // a wish; refusing it is fine
+    if (bytes >= huge_page) return allocate_pages(bytes);
+    constexpr std::int64_t line = 64;
+    const auto rounded = static_cast<std::size_t>((std::max(bytes, line) + line - 1) / line * line);
+    auto* data = static_cast<std::byte*>(std::aligned_alloc(line, rounded));
+    if (!data) throw no_memory(bytes);
     std::memset(data, 0, rounded);
     return {{data, {[](std::byte* d, std::int64_t) { std::free(d); }, bytes}}};
   }
