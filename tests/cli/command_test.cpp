@@ -122,6 +122,40 @@ TEST(Train, tells_scalar_outputs_beside_the_loss) {
   EXPECT_NE(run({"train", model, "--steps", "1"}).out.find(", top1 is "), std::string::npos);
 }
 
+TEST(Train, traces_two_steps) {
+  const std::string path = scratch_folder() + "/trace.json";
+  for (const auto& [steps, traced] : std::vector<std::pair<std::string, std::vector<std::string>>>{
+           {"1", {"step 0"}}, {"3", {"step 1", "step 2"}}, {"8", {"step 3", "step 4"}}}) {
+    const Outcome o = run({"train", "matmul_chain", "--devices", "2", "--parallel", "data_parallel",
+                           "--steps", steps, "--trace", path, "--json"});
+    ASSERT_EQ(o.status, 0) << o.err;
+    std::vector<std::string> names;
+    const json trace = json::parse(read_bytes(path));
+    for (const json& event : trace.at("traceEvents"))
+      if (event.at("name").get<std::string>().starts_with("step ")) names.push_back(event.at("name"));
+    std::vector<std::string> want = traced;  // by both ranks
+    want.insert(want.end(), traced.begin(), traced.end());
+    EXPECT_EQ(names, want);
+    const json summary = documents(o.out).back().at("summary");
+    EXPECT_GT(summary.at("exposed_communication_seconds"), 0);
+    EXPECT_EQ(summary.at("bubble_fraction"), 0);
+  }
+}
+
+TEST(Train, tells_planned_and_measured_memory_but_no_times_that_it_has_not_measured) {
+  const json summary =
+      documents(run({"train", "matmul_chain", "--devices", "2", "--steps", "2", "--json"}).out)
+          .back()["summary"];
+  const json& memory = summary.at("peak_memory_bytes");
+  const json arenas(2, summary.at("arena_bytes_per_device"));
+  EXPECT_EQ(memory.at("planned"), arenas);
+  EXPECT_EQ(memory.at("measured"), arenas);
+  EXPECT_EQ(memory.at("processes").size(), 1u);
+  EXPECT_GT(memory.at("processes")[0], 2 * arenas[0].get<std::int64_t>());
+  EXPECT_FALSE(summary.contains("bubble_fraction"));
+  EXPECT_FALSE(summary.contains("exposed_communication_seconds"));
+}
+
 TEST(Train, median_of_fewer_steps_than_are_left_out_is_that_of_the_last) {
   for (const char* steps : {"1", "3", "4"}) {
     const Outcome o = run({"train", "matmul_chain", "--steps", steps, "--json"});

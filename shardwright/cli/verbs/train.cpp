@@ -23,6 +23,7 @@
 #include "shardwright/runtime/communicator/mpi.h"
 #include "shardwright/runtime/launcher.h"
 #include "shardwright/runtime/session.h"
+#include "shardwright/runtime/trace_file.h"
 
 namespace shardwright::verbs {
 namespace {
@@ -88,26 +89,34 @@ class Reporter {
     terminal_.out << "\n" << std::flush;
   }
 
-  void summary(const Session& session) {
+  void summary(const Session& session, const MemoryMarks& memory, const std::optional<TraceFigures>& traced) {
     const SessionStatistics& s = session.statistics();
     const int devices = session.pipeline().rank_count();
     if (is_json_) {
-      terminal_.out << nlohmann::ordered_json{{"summary",
-                                               {{"steps", seconds_.size()},
-                                                {"devices", devices},
-                                                {"median_step_seconds", median_seconds()},
-                                                {"arena_bytes_per_device", s.arena_bytes},
-                                                {"collectives_per_step", s.collectives_per_step},
-                                                {"bytes_communicated_per_step",
-                                                 s.bytes_communicated_per_step}}}}
-                           .dump()
-                    << "\n";
+      nlohmann::ordered_json summary{
+          {"steps", seconds_.size()},
+          {"devices", devices},
+          {"median_step_seconds", median_seconds()},
+          {"arena_bytes_per_device", s.arena_bytes},
+          {"collectives_per_step", s.collectives_per_step},
+          {"bytes_communicated_per_step", s.bytes_communicated_per_step},
+          {"peak_memory_bytes",
+           {{"planned", memory.planned}, {"measured", memory.measured}, {"processes", memory.processes}}}};
+      if (traced) {
+        summary["exposed_communication_seconds"] = traced->exposed_communication_seconds;
+        summary["bubble_fraction"] = traced->bubble_fraction;
+      }
+      terminal_.out << nlohmann::ordered_json{{"summary", summary}}.dump() << "\n";
       return;
     }
     terminal_.out << fmt::format(
         "{} steps on {} device{}, {:.3g} ms a step, {} in each device's arena, {} received a step\n",
         seconds_.size(), devices, devices == 1 ? "" : "s", median_seconds() * 1e3, bytes_text(s.arena_bytes),
         bytes_text(s.bytes_communicated_per_step));
+    if (traced)
+      terminal_.out << fmt::format(
+          "traced: {:.3g} ms of a step is communication that is waited for, {} is bubble\n",
+          traced->exposed_communication_seconds * 1e3, percent_text(traced->bubble_fraction, 1));
   }
 
  private:
@@ -136,7 +145,14 @@ struct Training {
   Pipeline program;
   Reporter reporter;
   std::uint64_t seed = 1;
+  std::string trace_path;
 };
+
+/// The fourth step, when caches are warm, and the fifth; of fewer the last two.
+bool is_traced(std::int64_t step, const Length& length) {
+  const std::int64_t first = std::clamp<std::int64_t>(length.steps - 2, 0, 3);
+  return step >= first && step < first + 2;
+}
 
 Training prepare(const Arguments& arguments, Terminal& terminal) {
   Model model = model_of(arguments, terminal);
@@ -155,12 +171,15 @@ Training prepare(const Arguments& arguments, Terminal& terminal) {
     for (auto& [name, value] : initial_parameters(model.graph, arguments.text("--init")))
       initial[name] = [value = std::move(value)] { return value; };
 
+  const std::string trace_path = arguments.text("--trace");
   Reporter reporter(arguments, length, terminal);
   Pipeline program = compile_pipeline(model.graph, plan, {.formats = cpu_formats});
   const Estimate expected = evaluation_of(arguments, program, cluster_called(plan.cluster)).estimate;
+  if (!trace_path.empty() && launched_rank().value_or(0) == 0) require_writable(trace_path);
   terminal.err << notices.str();
   if (!arguments.has("--json")) terminal.out << step_table(model.graph, plan, expected);
-  return {std::move(data), length, std::move(initial), std::move(program), std::move(reporter), seed};
+  return {std::move(data),     length, std::move(initial), std::move(program),
+          std::move(reporter), seed,   trace_path};
 }
 
 /// From here on an interrupt ends the training between two steps; a second one ends it at once.
@@ -179,12 +198,20 @@ int train_with(Session& session, Training& training) {
   for (std::int64_t step = 0; step < training.length.steps; ++step) {
     if (is_interrupted()) return interrupted_status;
     const auto batch = training.data.batch(step);
+    session.record(!training.trace_path.empty() && is_traced(step, training.length));
     const auto start = std::chrono::steady_clock::now();
     const Told told = told_by(session, session.step(batch));
     training.reporter.step(step, told,
                            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
-  training.reporter.summary(session);
+  const MemoryMarks memory = session.memory_marks();
+  std::optional<TraceFigures> figures;
+  if (!training.trace_path.empty()) {
+    const StepTrace trace = session.trace();
+    figures = figures_of(session.pipeline(), trace);
+    if (launched_rank().value_or(0) == 0) write_trace(training.trace_path, session.pipeline(), trace, memory);
+  }
+  training.reporter.summary(session, memory, figures);
   return 0;
 }
 
@@ -217,7 +244,8 @@ int run_rank(const Arguments& arguments, Terminal& terminal) {
     return user_error_status;
   }
   try {
-    Session session(training->program, process.communicator(process.size()), {.seed = training->seed});
+    Session session(training->program, process.communicator(process.size()),
+                    {.seed = training->seed, .only_scalars = true});
     return train_with(session, *training);
   } catch (const Error& e) {
     end_all(process, e.what(), e.kind() != ErrorKind::peer, user_error_status);
@@ -241,7 +269,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
   if (runtime == "mpi") return run_mpi(arguments, terminal);
   if (runtime != "threads") throw error("--runtime {}: there are threads, mpi", runtime);
   Training training = prepare(arguments, terminal);
-  Session session(training.program, {.seed = training.seed});
+  Session session(training.program, {.seed = training.seed, .only_scalars = true});
   return train_with(session, training);
 }
 
@@ -257,6 +285,10 @@ std::vector<Verb> train() {
                       {"--seed", "S", "of initial parameters, data order and synthetic data (default 1)", ""},
                       {"--log-every", "K", "print every K-th loss", ""},
                       {"--runtime", "R", "threads: virtual devices in this process; mpi: a process each", ""},
+                      {"--trace", "FILE",
+                       "what every rank does in the fourth and fifth step (of fewer the last two), for "
+                       "ui.perfetto.dev",
+                       ""},
                       {"--json", "", "JSON lines: one per loss, then the summary", ""}});
   for (Flag& f : optimizer_flags()) flags.push_back(std::move(f));
   return {{.name = "train",
