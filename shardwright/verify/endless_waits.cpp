@@ -1,0 +1,178 @@
+// No cycle of waits: the step is played, instruction by instruction, with nothing computed.
+//
+// A start waits for nobody. A finish waits until all members of the group have started, then, if the rank gives
+// something, until all that take have taken theirs (runtime/communicator/shared.h; other engines wait for less). What
+// has happened once is never undone, so the order in which ranks are let on does not matter: either all come to their
+// end, whatever the speed of each, or the ranks that cannot move wait for one another.
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "shardwright/verify/violation.h"
+
+namespace shardwright {
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+/// A transfer that a group runs once.
+struct Meeting {
+  int members = 0;
+  int started = 0;
+  int taken = 0;             // members that take nothing, and those that have taken
+  std::vector<int> waiting;  // ranks
+};
+
+class Play {
+ public:
+  Play(const std::vector<RankInstructions>& ranks, const Pipeline& pipeline)
+      : ranks_(ranks), pipeline_(pipeline), next_(ranks.size()), has_taken_(ranks.size()) {}
+
+  Violations find() {
+    for (const RankInstructions& rank : ranks_) meet(rank);
+    if (!out_.empty()) return std::move(out_);
+    std::vector<int> ready;
+    for (int r = 0; r < static_cast<int>(ranks_.size()); ++r) ready.push_back(r);
+    while (!ready.empty()) {
+      const int rank = ready.back();
+      ready.pop_back();
+      run(rank, ready);
+    }
+    for (std::size_t r = 0; r < ranks_.size(); ++r)
+      if (next_[r] < ranks_[r].instructions.size()) {
+        report_cycle(static_cast<int>(r));
+        break;
+      }
+    return std::move(out_);
+  }
+
+ private:
+  /// Gives every start and finish of a rank its meeting: the group's transfers are counted as they start.
+  void meet(const RankInstructions& rank) {
+    std::vector<std::vector<int>*> meetings_of;  // by transfer: those of its group
+    std::vector<int*> counts;
+    std::map<std::vector<int>*, int> started;
+    for (const PreparedTransfer& t : rank.transfers) {
+      meetings_of.push_back(&groups_[{t.group(), t.channel()}]);
+      counts.push_back(&started[meetings_of.back()]);
+    }
+    const int slots = pipeline_.stage(rank.stage).slots;
+    std::map<std::pair<int, int>, std::pair<int, Instruction>> open;  // by transfer and copy: on its way
+    std::vector<int>& own = meeting_of_.emplace_back(rank.instructions.size(), -1);
+    for (std::size_t i = 0; i < rank.instructions.size(); ++i) {
+      const Instruction& instruction = rank.instructions[i];
+      if (instruction.act != Act::start && instruction.act != Act::finish) continue;
+      const PreparedTransfer& t = rank.transfer(instruction);
+      const std::pair copy{instruction.what,
+                           t.crossing >= 0 ? instruction.micro_batch : instruction.micro_batch % slots};
+      const auto on_its_way = open.find(copy);
+      if (instruction.act == Act::start) {
+        if (on_its_way != open.end()) return report(rank, instruction, "it has not been finished before");
+        std::vector<int>& meetings = *meetings_of[at(instruction.what)];
+        const int number = (*counts[at(instruction.what)])++;
+        if (at(number) == meetings.size()) {
+          meetings.push_back(static_cast<int>(meetings_.size()));
+          meetings_.push_back({.members = static_cast<int>(t.group().size()), .waiting = {}});
+        }
+        own[i] = meetings[at(number)];
+        open[copy] = {own[i], instruction};
+      } else {
+        if (on_its_way == open.end() || on_its_way->second.second.micro_batch != instruction.micro_batch)
+          return report(rank, instruction, "it has not been started");
+        own[i] = on_its_way->second.first;
+        open.erase(on_its_way);
+      }
+    }
+    if (!open.empty()) report(rank, open.begin()->second.second, "it is never finished");
+  }
+
+  void report(const RankInstructions& rank, const Instruction& i, std::string_view why) {
+    out_.push_back(violation("rank {}: {}: {}", rank.rank, to_text(rank, i, pipeline_), why));
+  }
+
+  /// Lets a rank on as far as it comes.
+  void run(int r, std::vector<int>& ready) {
+    const RankInstructions& rank = ranks_[at(r)];
+    for (std::size_t& i = next_[at(r)]; i < rank.instructions.size(); ++i) {
+      const Instruction& instruction = rank.instructions[i];
+      if (meeting_of_[at(r)][i] < 0) continue;
+      Meeting& meeting = meetings_[at(meeting_of_[at(r)][i])];
+      const PreparedTransfer& t = rank.transfer(instruction);
+      if (instruction.act == Act::start) {
+        meeting.taken += t.takes() ? 0 : 1;
+        if (++meeting.started == meeting.members) wake(meeting, ready);
+        continue;
+      }
+      if (!may_finish(r, meeting, t, ready)) {
+        meeting.waiting.push_back(r);
+        return;
+      }
+    }
+  }
+
+  bool may_finish(int r, Meeting& meeting, const PreparedTransfer& t, std::vector<int>& ready) {
+    if (meeting.started < meeting.members) return false;
+    if (t.takes() && !has_taken_[at(r)]) {
+      has_taken_[at(r)] = true;
+      if (++meeting.taken == meeting.members) wake(meeting, ready);
+    }
+    if (t.gives() && meeting.taken < meeting.members) return false;
+    has_taken_[at(r)] = false;
+    return true;
+  }
+
+  static void wake(Meeting& meeting, std::vector<int>& ready) {
+    ready.insert(ready.end(), meeting.waiting.begin(), meeting.waiting.end());
+    meeting.waiting.clear();
+  }
+
+  const Instruction& current(int r) const { return ranks_[at(r)].instructions[next_[at(r)]]; }
+
+  /// A member of the group that `r` waits for. All members start it some time, because their transfers match.
+  int awaited_by(int r) const {
+    const int meeting = meeting_of_[at(r)][next_[at(r)]];
+    const bool is_open = meetings_[at(meeting)].started == meetings_[at(meeting)].members;
+    for (int q : ranks_[at(r)].transfer(current(r)).group()) {
+      const std::vector<int>& own = meeting_of_[at(q)];
+      const auto first = std::find(own.begin(), own.end(), meeting);
+      const auto last = std::find(first == own.end() ? first : first + 1, own.end(), meeting);
+      const auto wanted = is_open ? last : first;
+      if (q != r && next_[at(q)] <= static_cast<std::size_t>(wanted - own.begin()) &&
+          next_[at(q)] < own.size())
+        return q;
+    }
+    return r;
+  }
+
+  void report_cycle(int r) {
+    std::set<int> seen;
+    while (seen.insert(r).second) r = awaited_by(r);  // now on the cycle
+    std::string text;
+    const int begin = r;
+    do {
+      const int q = awaited_by(r);
+      text += fmt::format("{}rank {}: {} waits for rank {}", text.empty() ? "" : ", but ", r,
+                          to_text(ranks_[at(r)], current(r), pipeline_), q);
+      r = q;
+    } while (r != begin);
+    out_.push_back({text + ": nobody can go on"});
+  }
+
+  const std::vector<RankInstructions>& ranks_;
+  const Pipeline& pipeline_;
+  std::vector<std::size_t> next_;  // by rank: instruction
+  std::vector<bool> has_taken_;    // by rank: its part of the transfer that it is finishing
+  std::map<std::pair<std::vector<int>, int>, std::vector<int>> groups_;  // meetings in their order
+  std::vector<Meeting> meetings_;
+  std::vector<std::vector<int>> meeting_of_;  // by rank and instruction
+  Violations out_;
+};
+
+}  // namespace
+
+Violations endless_waits(const std::vector<RankInstructions>& ranks, const Pipeline& pipeline) {
+  return Play(ranks, pipeline).find();
+}
+
+}  // namespace shardwright

@@ -1,0 +1,384 @@
+// The arena holds what is read from it.
+//
+// The step of a rank is played on a map of its arena that says of every byte which value was written there last, and
+// for which micro-batch. Whatever is read must still be there, whole. That finds two values alive in one place, slots
+// that are too few, a transfer that starts before its operand is made or is finished after its result is read, and
+// what is overwritten while it is on its way. Nothing is taken from assign_buffers, which reasons with lives instead.
+//
+// Bytes are those of the rank that holds most; ranks of a stage whose lists are the same are played once.
+
+#include <algorithm>
+#include <map>
+
+#include "shardwright/graph/op.h"
+#include "shardwright/verify/violation.h"
+
+namespace shardwright {
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+/// Who wrote a byte: a number for each write; 0 is nobody.
+using Stamp = std::int64_t;
+
+/// The last writer of every byte, as ranges.
+class ByteMap {
+ public:
+  explicit ByteMap(std::int64_t bytes) { writers_[0] = 0, writers_[bytes] = 0; }
+
+  void write(std::int64_t begin, std::int64_t end, Stamp stamp) {
+    if (begin == end) return;
+    split(end);
+    const auto first = split(begin);
+    writers_.erase(std::next(first), writers_.find(end));
+    first->second = stamp;
+  }
+  /// Whether all of it was written by `stamp`.
+  bool holds(std::int64_t begin, std::int64_t end, Stamp stamp) const {
+    auto it = std::prev(writers_.upper_bound(begin));
+    for (; it != writers_.end() && it->first < end; ++it)
+      if (it->second != stamp) return false;
+    return true;
+  }
+  /// Somebody else's write in a range that `stamp` does not hold.
+  Stamp intruder(std::int64_t begin, std::int64_t end, Stamp stamp) const {
+    for (auto it = std::prev(writers_.upper_bound(begin)); it != writers_.end() && it->first < end; ++it)
+      if (it->second != stamp) return it->second;
+    return 0;
+  }
+
+ private:
+  std::map<std::int64_t, Stamp>::iterator split(std::int64_t where) {
+    const auto it = std::prev(writers_.upper_bound(where));
+    return it->first == where ? it : writers_.emplace_hint(std::next(it), where, it->second);
+  }
+
+  std::map<std::int64_t, Stamp> writers_;  // by where a range begins
+};
+
+class Arena {
+ public:
+  Arena(const RankInstructions& rank, const Pipeline& pipeline)
+      : rank_(rank),
+        pipeline_(pipeline),
+        program_(pipeline.stage(rank.stage)),
+        graph_(program_.graph),
+        bytes_(program_.arena_bytes),
+        written_(graph_.values.size(), std::vector<Written>(at(program_.slots))),
+        transfers_checked_(rank.transfers.size()),
+        writers_{{}} {
+    for (const Fusion& f : fusions_of(graph_)) fusions_.emplace(f.begin.index, f);
+  }
+
+  Violations find() {
+    if (!fits()) return std::move(out_);
+    for (const Node& node : graph_.nodes)
+      if (node.op->kind == OpKind::parameter || node.op->kind == OpKind::state)
+        write(node.results.front(), 0);
+    for (const Instruction& i : rank_.instructions) {
+      now_ = &i;
+      run(i);
+      if (!out_.empty()) return std::move(out_);
+    }
+    for (const Node& node : graph_.nodes)  // the next step reads them
+      if (node.op->kind == OpKind::parameter || node.op->kind == OpKind::state) read(node.results.front(), 0);
+    return std::move(out_);
+  }
+
+ private:
+  struct Written {
+    Stamp stamp = 0;
+    int micro_batch = -1;
+  };
+  struct Writer {
+    ValueId value;
+    int micro_batch = 0;
+  };
+
+  bool in_memory(ValueId v) const { return program_.offset(v) != no_place; }
+  std::int64_t size(ValueId v) const { return graph_.value(v).type.bytes(); }
+  const std::string& name(ValueId v) const { return graph_.value(v).name; }
+  const Node& producer(ValueId v) const { return graph_.node(graph_.value(v).producer); }
+  int slot(ValueId v, int micro_batch) const {
+    const bool has_slots = !program_.in_slot.empty() && program_.in_slot[at(v.index)];
+    return has_slots ? micro_batch % program_.slots : 0;
+  }
+  std::int64_t begin(ValueId v, int micro_batch) const { return program_.offset(v, slot(v, micro_batch)); }
+  std::int64_t end(ValueId v, int micro_batch) const { return begin(v, micro_batch) + size(v); }
+  Written& written(ValueId v, int micro_batch) { return written_[at(v.index)][at(slot(v, micro_batch))]; }
+
+  template <class... A>
+  void bad(fmt::format_string<A...> text, A&&... a) {
+    const std::string when = now_ ? to_text(rank_, *now_, pipeline_) : "before the step";
+    out_.push_back(violation("rank {}: {}: {}", rank_.rank, when, fmt::format(text, std::forward<A>(a)...)));
+  }
+
+  /// Every place lies in the arena.
+  bool fits() {
+    if (program_.offsets.size() != graph_.values.size()) {
+      bad("values have no places");
+      return false;
+    }
+    for (std::size_t v = 0; v < graph_.values.size() && out_.empty(); ++v) {
+      const ValueId id{static_cast<int>(v)};
+      if (!in_memory(id)) continue;
+      for (int m = 0; m < program_.slots; ++m)
+        if (begin(id, m) < 0 || end(id, m) > program_.arena_bytes) {
+          bad("%{} lies at {} to {} in an arena of {} bytes", name(id), begin(id, m), end(id, m),
+              program_.arena_bytes);
+          break;
+        }
+    }
+    return out_.empty();
+  }
+
+  /// Kept from micro-batch to micro-batch.
+  static bool stays(const Node& node) {
+    return node.op->kind == OpKind::parameter || node.op->kind == OpKind::state ||
+           node.op->kind == OpKind::accumulator ||
+           (node.op->kind == OpKind::receive && node.attributes.integer("once", 0) == 1);
+  }
+
+  void write(ValueId v, int micro_batch) { write(v, micro_batch, micro_batch); }
+  /// In the slot of micro-batch `place` what is of `micro_batch`.
+  void write(ValueId v, int place, int micro_batch) {
+    if (!in_memory(v)) return;
+    const Stamp stamp = static_cast<Stamp>(writers_.size());
+    writers_.push_back({v, micro_batch});
+    bytes_.write(begin(v, place), end(v, place), stamp);
+    written(v, place) = {stamp, micro_batch};
+  }
+
+  /// Of a value that is another one seen otherwise, that one: it is there as soon as that is.
+  ValueId source(ValueId v) const {
+    while (producer(v).op->is_alias) {
+      const ValueId from = producer(v).operands.front();
+      if (program_.offset(from) != program_.offset(v) || size(v) > size(from)) break;
+      v = from;
+    }
+    return v;
+  }
+
+  void read(ValueId v, int micro_batch) { read(v, micro_batch, micro_batch); }
+  void read(ValueId v, int place, int micro_batch) {
+    v = source(v);
+    if (!in_memory(v)) return bad("reads %{}, which is never in memory", name(v));
+    const Written& w = written(v, place);
+    if (w.stamp == 0) return bad("reads %{} before it is there", name(v));
+    if (w.micro_batch != micro_batch && !stays(producer(v)))
+      return bad("reads %{} of micro-batch {}", name(v), w.micro_batch);
+    expect_intact(v, place, w.stamp, "reads");
+  }
+
+  void expect_intact(ValueId v, int micro_batch, Stamp stamp, std::string_view what) {
+    const std::int64_t from = begin(v, micro_batch), to = end(v, micro_batch);
+    if (bytes_.holds(from, to, stamp)) return;
+    const Writer& other = writers_[static_cast<std::size_t>(bytes_.intruder(from, to, stamp))];
+    bad("{} %{} but %{} has been written over it", what, name(v),
+        other.value.is_valid() ? name(other.value) : "nothing");
+  }
+
+  bool overlap(ValueId a, ValueId b, int micro_batch) const {
+    return in_memory(a) && in_memory(b) && begin(a, micro_batch) < end(b, micro_batch) &&
+           begin(b, micro_batch) < end(a, micro_batch);
+  }
+  bool same_place(ValueId a, ValueId b, int micro_batch) const {
+    return begin(a, micro_batch) == begin(b, micro_batch) && size(a) == size(b);
+  }
+
+  void run(const Instruction& i) {
+    switch (i.act) {
+      case Act::start: return start(i);
+      case Act::finish: return finish(i);
+      case Act::compute: return compute(fusions_.at(i.what), i.micro_batch);
+      case Act::clear:
+        for (const Node& node : graph_.nodes)
+          if (node.op->kind == OpKind::accumulator) write(node.results.front(), 0);
+        return;
+      case Act::fill:
+        for (const Node& node : graph_.nodes)
+          if (node.op->kind == OpKind::input) write(node.results.front(), i.micro_batch);
+        return;
+      case Act::hand_out:
+        for (ValueId v : graph_.outputs)
+          if (producer(v).phase == Phase::forward) read(v, i.micro_batch);
+        return;
+      case Act::replace: return replace(static_cast<Phase>(i.what), i.micro_batch);
+    }
+  }
+
+  /// The result of an all_reduce is written by its peers from the start on.
+  static bool is_in_place(const Part& part) { return part.transfer.kind == StepKind::all_reduce; }
+
+  /// What crosses in the update is of the last micro-batch.
+  int micro_batch_of(const PreparedTransfer& t, const Instruction& i) const {
+    if (t.crossing < 0) return i.micro_batch;
+    const Crossing& c = pipeline_.crossings[at(t.crossing)];
+    return pipeline_.time_of(c) == CrossingTime::update ? program_.micro_batches - 1 : i.micro_batch;
+  }
+
+  void start(const Instruction& i) {
+    const PreparedTransfer& t = rank_.transfer(i);
+    const int m = i.micro_batch;
+    if (!transfers_checked_[at(i.what)]) check_places(t, m);
+    transfers_checked_[at(i.what)] = true;
+    for (const Part& part : t.parts)
+      if (part.from.is_valid()) read(part.from, m, micro_batch_of(t, i));
+    for (const Part& part : t.parts)
+      if (part.from.is_valid()) on_its_way_[{i.what, m}].push_back(written(source(part.from), m).stamp);
+    for (const Part& part : t.parts)
+      if (is_in_place(part)) write(part.to, m);
+  }
+
+  /// Operands and results do not overlap, except that all_reduce and mask may work in place.
+  void check_places(const PreparedTransfer& t, int micro_batch) {
+    for (const Part& a : t.parts)
+      for (const Part& b : t.parts) {
+        if (!a.to.is_valid()) continue;
+        if (b.from.is_valid() && overlap(a.to, b.from, micro_batch)) {
+          const bool may = &a == &b && same_place(a.to, b.from, micro_batch) &&
+                           (is_in_place(a) || a.transfer.kind == StepKind::mask);
+          if (!may) return bad("%{} is written where %{} is read", name(a.to), name(b.from));
+        }
+        if (&a != &b && b.to.is_valid() && overlap(a.to, b.to, micro_batch))
+          return bad("%{} and %{} are written to one place", name(a.to), name(b.to));
+      }
+  }
+
+  void finish(const Instruction& i) {
+    const PreparedTransfer& t = rank_.transfer(i);
+    const int m = i.micro_batch;
+    const auto open = on_its_way_.find({i.what, m});
+    std::size_t next = 0;
+    for (const Part& part : t.parts) {
+      if (part.from.is_valid()) {
+        if (open == on_its_way_.end()) return bad("it has not been started");
+        const Stamp stamp = open->second[next++];
+        const bool is_gone = part.to.is_valid() && overlap(part.from, part.to, m);
+        if (!is_gone) expect_intact(part.from, m, stamp, "gives");
+      }
+      if (!part.to.is_valid()) continue;
+      if (is_in_place(part)) expect_intact(part.to, m, written(part.to, m).stamp, "makes");
+    }
+    for (const Part& part : t.parts)
+      if (part.to.is_valid() && !is_in_place(part)) write(part.to, m, micro_batch_of(t, i));
+    if (open != on_its_way_.end()) on_its_way_.erase(open);
+  }
+
+  void compute(const Fusion& fusion, int micro_batch) {
+    const Node& first = graph_.node(fusion.begin);
+    if (first.op->kind == OpKind::receive) return write(first.results.front(), micro_batch);
+    if (first.op->is_alias || first.op->kind == OpKind::step) return alias(fusion, micro_batch);
+    for (NodeId id = fusion.begin; id < fusion.end; ++id.index)
+      for (ValueId v : graph_.node(id).operands)
+        if (graph_.value(v).producer < fusion.begin) read(v, micro_batch);
+    check_turns(fusion, micro_batch);
+    for (NodeId id = fusion.begin; id < fusion.end; ++id.index)
+      for (ValueId v : graph_.node(id).results) write(v, micro_batch);
+  }
+
+  /// The same bytes under another name, or a copy of them.
+  void alias(const Fusion& fusion, int micro_batch) {
+    for (NodeId id = fusion.begin; id < fusion.end; ++id.index) {
+      const ValueId from = graph_.node(id).operands.front(), to = graph_.node(id).results.front();
+      if (source(to) != to) continue;  // nothing is done
+      read(from, micro_batch);
+      if (!in_memory(to)) continue;
+      if (graph_.node(id).op->kind == OpKind::step)  // the result is there already
+        written(to, micro_batch) = {written(source(from), micro_batch).stamp, micro_batch};
+      else if (overlap(from, to, micro_batch))
+        bad("%{} overlaps %{}, of which it is a copy", name(to), name(from));
+      else
+        write(to, micro_batch);
+    }
+  }
+
+  /// Nodes that run together take turns block by block: what one writes, the others read only if they make it so.
+  void check_turns(const Fusion& fusion, int micro_batch) {
+    for (NodeId r = fusion.begin; r < fusion.end; ++r.index)
+      for (ValueId operand : graph_.node(r).operands) {
+        if (!in_memory(operand)) continue;
+        const NodeId maker = graph_.value(operand).producer;
+        for (NodeId w = fusion.begin; w < fusion.end; ++w.index)
+          for (ValueId result : graph_.node(w).results)
+            if (result != operand && overlap(operand, result, micro_batch) &&
+                !may_take_turns(r, operand, maker, w, result, micro_batch))
+              return bad("%{} writes where %{} still reads %{}", name(result), graph_.name_of(r),
+                         name(operand));
+      }
+  }
+
+  /// `reader` has read every element of `operand` before `writer` writes `result` there, or `operand` is made later.
+  bool may_take_turns(NodeId reader, ValueId operand, NodeId maker, NodeId writer, ValueId result,
+                      int micro_batch) const {
+    if (!same_place(operand, result, micro_batch)) return false;
+    if (writer < maker) return true;
+    if (writer < reader) return false;
+    const Node& node = graph_.node(reader);
+    if (node.op->block) return graph_.value(operand).type.shape == graph_.value(result).type.shape;
+    const std::size_t r = at(graph_.value(result).result);
+    if (writer != reader || r >= node.op->overwrites.size()) return false;
+    const auto place = std::find(node.operands.begin(), node.operands.end(), operand);
+    return place - node.operands.begin() == node.op->overwrites[r] &&
+           std::count(node.operands.begin(), node.operands.end(), operand) == 1;
+  }
+
+  /// Leaves that change behind a phase: at the end of the step all at once.
+  void replace(Phase phase, int micro_batch) {
+    std::vector<const Update*> copies;
+    for (const Update& u : graph_.updates) {
+      const Phase of = program_.micro_batches == 1 ? Phase::update : producer(u.value).phase;
+      if (of != phase) continue;
+      read(u.value, 0, micro_batch);
+      if (begin(u.value, 0) == begin(u.leaf, 0))
+        written(u.leaf, 0) = written(u.value, 0);
+      else if (phase == Phase::update)
+        copies.push_back(&u);
+      else
+        write(u.leaf, 0);
+    }
+    for (const Update* u : copies) write(u->leaf, 0);
+  }
+
+  const RankInstructions& rank_;
+  const Pipeline& pipeline_;
+  const Program& program_;
+  const Graph& graph_;
+  ByteMap bytes_;
+  std::vector<std::vector<Written>> written_;                     // by value and slot
+  std::map<int, Fusion> fusions_;                                 // by first node
+  std::map<std::pair<int, int>, std::vector<Stamp>> on_its_way_;  // operands, by transfer and micro-batch
+  std::vector<bool> transfers_checked_;
+  std::vector<Writer> writers_;  // by stamp
+  const Instruction* now_ = nullptr;
+  Violations out_;
+};
+
+/// The arena of both ranks goes through the same.
+bool are_alike(const RankInstructions& a, const RankInstructions& b) {
+  const auto same = [](const PreparedTransfer& x, const PreparedTransfer& y) {
+    return x.node == y.node && x.crossing == y.crossing &&
+           std::equal(x.parts.begin(), x.parts.end(), y.parts.begin(), y.parts.end(),
+                      [](const Part& p, const Part& q) {
+                        return p.from == q.from && p.to == q.to && p.transfer.kind == q.transfer.kind;
+                      });
+  };
+  return a.stage == b.stage && a.instructions == b.instructions &&
+         std::equal(a.transfers.begin(), a.transfers.end(), b.transfers.begin(), b.transfers.end(), same);
+}
+
+}  // namespace
+
+Violations overwritten_values(const std::vector<RankInstructions>& ranks, const Pipeline& pipeline) {
+  std::vector<const RankInstructions*> played;
+  for (const RankInstructions& rank : ranks) {
+    if (std::any_of(played.begin(), played.end(), [&](const auto* p) { return are_alike(*p, rank); }))
+      continue;
+    played.push_back(&rank);
+    Violations out = Arena(rank, pipeline).find();
+    if (!out.empty()) return out;
+  }
+  return {};
+}
+
+}  // namespace shardwright

@@ -1,0 +1,57 @@
+#include "shardwright/verify/verify.h"
+
+#include <algorithm>
+#include <set>
+
+namespace shardwright {
+namespace {
+
+Proof count(const std::vector<RankInstructions>& ranks, const Pipeline& pipeline) {
+  Proof out{.ranks = static_cast<int>(ranks.size()),
+            .stages = pipeline.stage_count(),
+            .micro_batches = pipeline.micro_batches()};
+  std::set<std::pair<std::vector<int>, int>> groups;
+  for (const RankInstructions& rank : ranks) {
+    out.instructions += static_cast<std::int64_t>(rank.instructions.size());
+    for (const PreparedTransfer& t : rank.transfers) {
+      if (!t.moves_between_ranks()) continue;
+      groups.insert({t.group(), t.channel()});
+      out.transfers += t.group().front() == rank.rank;
+    }
+  }
+  out.groups = static_cast<int>(groups.size());
+  for (const Program& program : pipeline.stages) {
+    out.values += static_cast<std::int64_t>(program.graph.values.size());
+    out.arena_bytes = std::max(out.arena_bytes, program.arena_bytes);
+  }
+  return out;
+}
+
+void check_cap(const Pipeline& pipeline, const ArenaCap& cap) {
+  for (int s = 0; s < pipeline.stage_count(); ++s) {
+    const std::int64_t bytes = pipeline.stage(s).arena_bytes;
+    if (bytes > cap.bytes)
+      throw error("rank {}: its arena takes {} bytes but {} allows {}", pipeline.first_rank(s), bytes,
+                  cap.name, cap.bytes);
+  }
+}
+
+}  // namespace
+
+Violations violations(const std::vector<RankInstructions>& ranks, const Pipeline& pipeline) {
+  Violations out = mismatches(ranks, pipeline);
+  if (out.empty()) out = endless_waits(ranks, pipeline);
+  if (out.empty()) out = incomplete_layouts(pipeline);
+  if (out.empty()) out = overwritten_values(ranks, pipeline);
+  return out;
+}
+
+Proof prove(const Pipeline& pipeline, const std::optional<ArenaCap>& cap) {
+  const std::vector<RankInstructions> ranks = instructions_of(pipeline);
+  const Violations found = violations(ranks, pipeline);
+  if (!found.empty()) throw error("{}", found.front().text);
+  if (cap) check_cap(pipeline, *cap);
+  return count(ranks, pipeline);
+}
+
+}  // namespace shardwright

@@ -1,0 +1,41 @@
+// Proof before launch: that a step of a pipeline cannot hang, mix up its transfers or lose what it has computed.
+//
+// The instructions of every rank are written down (instructions.h) and checked against each other (violation.h), on one
+// machine, before any rank is started or any memory allocated. The order: transfers match, nobody waits for ever,
+// layouts are complete, the arena holds what is read from it, and it is below the cap.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "shardwright/verify/violation.h"
+
+namespace shardwright {
+
+/// What was proven, in numbers.
+struct Proof {
+  int ranks = 0;
+  int stages = 0;
+  int micro_batches = 0;
+  int groups = 0;                 // of ranks that communicate, each channel for itself
+  std::int64_t transfers = 0;     // between ranks, prepared by all of them
+  std::int64_t instructions = 0;  // of all ranks in a step
+  std::int64_t values = 0;        // of all stages
+  std::int64_t arena_bytes = 0;   // the largest
+};
+
+/// All that the first kind of proof that fails finds; nothing if all hold. `ranks` are instructions_of(pipeline), or
+/// what is to be judged instead.
+Violations violations(const std::vector<RankInstructions>& ranks, const Pipeline& pipeline);
+
+/// A limit of the arena of each rank, and what the user calls it: `--memory-cap 60GB`.
+struct ArenaCap {
+  std::int64_t bytes = 0;
+  std::string_view name;
+};
+
+/// Throws: Error with the first violation.
+Proof prove(const Pipeline& pipeline, const std::optional<ArenaCap>& cap = std::nullopt);
+
+}  // namespace shardwright

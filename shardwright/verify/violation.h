@@ -1,0 +1,35 @@
+// What is wrong with the instructions of ranks, in one line that names ranks, instructions and graph nodes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "shardwright/verify/instructions.h"
+
+namespace shardwright {
+
+struct Violation {
+  std::string text;
+};
+using Violations = std::vector<Violation>;
+
+template <class... A>
+Violation violation(fmt::format_string<A...> text, A&&... a) {
+  return {fmt::format(text, std::forward<A>(a)...)};
+}
+
+/// The transfers of every group match: all members prepare the same ones in one order, start the same ones in one
+/// order, and what one takes is what the other holds, box by box.
+Violations mismatches(const std::vector<RankInstructions>& ranks, const Pipeline& pipeline);
+
+/// Every transfer that is started is finished, and no rank waits for ever. The transfers of all groups match.
+Violations endless_waits(const std::vector<RankInstructions>& ranks, const Pipeline& pipeline);
+
+/// Every value of every stage lies in exactly one complete layout, and redistribution steps lead from one to the other.
+Violations incomplete_layouts(const Pipeline& pipeline);
+
+/// What an instruction reads is there: made before, for this micro-batch, and not written over since. What transfers
+/// on their way read and write nobody else writes.
+Violations overwritten_values(const std::vector<RankInstructions>& ranks, const Pipeline& pipeline);
+
+}  // namespace shardwright

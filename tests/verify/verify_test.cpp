@@ -1,0 +1,239 @@
+// Correct pipelines are proven; one whose communication has been changed on one rank is not, whatever was changed.
+
+#include "shardwright/verify/verify.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "shardwright/base/random.h"
+#include "tests/support/drawn_pipeline.h"
+
+namespace shardwright {
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+class DrawnPipelines : public ::testing::TestWithParam<int> {};
+
+TEST_P(DrawnPipelines, are_proven) {
+  constexpr int each = 25;
+  for (int seed = GetParam() * each; seed < (GetParam() + 1) * each; ++seed) {
+    const testing::DrawnPipeline drawn = testing::drawn_pipeline(static_cast<std::uint64_t>(seed));
+    SCOPED_TRACE(drawn.what);
+    try {
+      const Proof proof = prove(drawn.pipeline);
+      EXPECT_EQ(proof.ranks, drawn.pipeline.rank_count());
+    } catch (const std::exception& e) {
+      ADD_FAILURE() << e.what();
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Verify, DrawnPipelines, ::testing::Range(0, 10));
+
+/// Changes one thing in what one rank communicates. Every kind of change makes another program, by construction:
+/// `try_to` says false where what was drawn would not.
+class Mutation {
+ public:
+  Mutation(RankInstructions& rank, const Pipeline& pipeline, std::uint64_t seed)
+      : rank_(rank), pipeline_(pipeline), stream_(seed, "mutation") {
+    for (std::size_t i = 0; i < rank.instructions.size(); ++i) {
+      const Instruction& instruction = rank.instructions[i];
+      if (instruction.act != Act::start && instruction.act != Act::finish) continue;
+      if (rank.transfer(instruction).moves_between_ranks()) communicating_.push_back(i);
+    }
+  }
+
+  bool is_possible() const { return !communicating_.empty(); }
+
+  /// Says what it has changed.
+  std::string apply() {
+    using Kind = std::pair<const char*, bool (Mutation::*)()>;
+    const std::array<Kind, 12> kinds{{{"dropped", &Mutation::drop},
+                                      {"dropped for all micro-batches", &Mutation::drop_all},
+                                      {"swapped with another of its group", &Mutation::swap_starts},
+                                      {"finished before it starts", &Mutation::swap_with_finish},
+                                      {"of another micro-batch", &Mutation::move_to_another_micro_batch},
+                                      {"resized", &Mutation::resize},
+                                      {"a piece changed", &Mutation::change_piece},
+                                      {"of another group", &Mutation::regroup},
+                                      {"on another channel", &Mutation::change_channel},
+                                      {"of another type", &Mutation::change_type},
+                                      {"of another kind", &Mutation::change_kind},
+                                      {"from another peer", &Mutation::change_peer}}};
+    for (;;) {
+      const Kind& kind = kinds[at(below(static_cast<int>(kinds.size())))];
+      chosen_ = communicating_[at(below(static_cast<int>(communicating_.size())))];
+      const std::string what = to_text(rank_, instruction(), pipeline_);
+      if ((this->*kind.second)()) return fmt::format("{}: {}", what, kind.first);
+    }
+  }
+
+ private:
+  int below(int n) { return static_cast<int>(stream_.below(next_++, n)); }
+  Instruction& instruction() { return rank_.instructions[chosen_]; }
+  PreparedTransfer& transfer() { return rank_.transfers[at(instruction().what)]; }
+  Part& part() { return transfer().parts[at(below(static_cast<int>(transfer().parts.size())))]; }
+  template <class F>
+  bool change_all(F change) {
+    for (Part& p : transfer().parts) change(p.transfer);
+    return true;
+  }
+
+  bool drop() {
+    rank_.instructions.erase(rank_.instructions.begin() + static_cast<std::ptrdiff_t>(chosen_));
+    return true;
+  }
+  bool drop_all() {
+    const int what = instruction().what;
+    std::erase_if(rank_.instructions, [&](const Instruction& i) {
+      return (i.act == Act::start || i.act == Act::finish) && i.what == what;
+    });
+    return true;
+  }
+  /// Starts of one group on one channel: their order is what the group's members share. The order of starts of
+  /// different groups is free, because a start waits for nobody.
+  bool swap_starts() {
+    if (instruction().act != Act::start) return false;
+    const std::size_t other = communicating_[at(below(static_cast<int>(communicating_.size())))];
+    Instruction& b = rank_.instructions[other];
+    const PreparedTransfer &s = transfer(), &t = rank_.transfer(b);
+    if (b.act != Act::start || b == instruction() || s.group() != t.group() || s.channel() != t.channel())
+      return false;
+    std::swap(instruction(), b);
+    return true;
+  }
+  bool swap_with_finish() {
+    if (instruction().act != Act::start) return false;
+    const Instruction wanted{Act::finish, instruction().what, instruction().micro_batch};
+    const auto finish = std::find(rank_.instructions.begin() + static_cast<std::ptrdiff_t>(chosen_),
+                                  rank_.instructions.end(), wanted);
+    if (finish == rank_.instructions.end()) return false;
+    std::iter_swap(rank_.instructions.begin() + static_cast<std::ptrdiff_t>(chosen_), finish);
+    return true;
+  }
+  bool move_to_another_micro_batch() {
+    ++instruction().micro_batch;
+    return true;
+  }
+  bool resize() {
+    Part& p = part();
+    Shape& shape =
+        p.from.is_valid() && (!p.to.is_valid() || below(2)) ? p.transfer.from_shape : p.transfer.to_shape;
+    if (shape.empty())
+      shape.push_back(2);
+    else
+      shape[at(below(static_cast<int>(shape.size())))] += 1;
+    return true;
+  }
+  bool change_piece() {
+    std::vector<Piece>& pieces = part().transfer.pieces;
+    if (pieces.empty()) return false;
+    Piece& piece = pieces[at(below(static_cast<int>(pieces.size())))];
+    switch (piece.extent.empty() ? 0 : below(4)) {
+      case 0: pieces.erase(pieces.begin() + (&piece - pieces.data())); return true;
+      case 1: piece.to_offset += 1; return true;
+      case 2: piece.from_offset += 1; return true;
+      default: piece.extent[at(below(static_cast<int>(piece.extent.size())))] -= 1; return true;
+    }
+  }
+  bool regroup() {
+    std::vector<int> group = transfer().group();
+    const int member = below(static_cast<int>(group.size()));
+    const int stranger = below(pipeline_.rank_count());
+    if (below(2))
+      group.erase(group.begin() + member);
+    else if (std::find(group.begin(), group.end(), stranger) != group.end())
+      return false;
+    else
+      group.insert(std::upper_bound(group.begin(), group.end(), stranger), stranger);
+    return change_all([&](Transfer& t) { t.group = group; });
+  }
+  bool change_channel() {
+    const int other = transfer().channel() + 1 + below(3);
+    return change_all([&](Transfer& t) { t.channel = other; });
+  }
+  bool change_type() {
+    DType& dtype = part().dtype;
+    dtype = dtype == DType::f32 ? DType::i32 : DType::f32;
+    return true;
+  }
+  bool change_kind() {
+    if (transfer().parts.front().transfer.reduces && below(2)) {
+      Transfer& t = part().transfer;
+      t.reduction = t.reduction == Reduction::sum ? Reduction::max : Reduction::sum;
+      return true;
+    }
+    const StepKind kind =
+        transfer().kind() == StepKind::all_gather ? StepKind::all_to_all : StepKind::all_gather;
+    return change_all([&](Transfer& t) { t.kind = kind; });
+  }
+  /// Another rank that holds the same box gives the same elements: that would be the same program.
+  bool change_peer() {
+    const Part& chosen = part();
+    std::vector<Piece>& pieces =
+        transfer().parts[static_cast<std::size_t>(&chosen - transfer().parts.data())].transfer.pieces;
+    if (pieces.empty()) return false;
+    Piece& piece = pieces[at(below(static_cast<int>(pieces.size())))];
+    const int other = below(pipeline_.rank_count());
+    if (other == piece.source || box_given(chosen, other) == box_given(chosen, piece.source)) return false;
+    piece.source = other;
+    return true;
+  }
+  std::optional<Box> box_given(const Part& p, int rank) const {
+    if (std::find(p.transfer.group.begin(), p.transfer.group.end(), rank) == p.transfer.group.end())
+      return std::nullopt;
+    if (p.transfer.reduces) return Box{{rank}, {1}};  // every rank's addend is its own
+    int stage = rank_.stage;
+    ValueId v = p.from;
+    if (!v.is_valid()) {
+      const Crossing& c = pipeline_.crossings[at(p.transfer.channel - 1)];
+      stage = c.from;
+      v = pipeline_.sent(c);
+    }
+    if (pipeline_.stage_of(rank) != stage) return std::nullopt;
+    return box_of(pipeline_.stage(stage).graph, v, rank - pipeline_.first_rank(stage));
+  }
+
+  RankInstructions& rank_;
+  const Pipeline& pipeline_;
+  RandomStream stream_;
+  std::uint64_t next_ = 0;
+  std::size_t chosen_ = 0;
+  std::vector<std::size_t> communicating_;
+};
+
+class Mutations : public ::testing::TestWithParam<int> {};
+
+TEST_P(Mutations, are_found) {
+  constexpr int pipelines = 8, each = 20;
+  int tried = 0;
+  for (int seed = GetParam() * pipelines; seed < (GetParam() + 1) * pipelines; ++seed) {
+    const testing::DrawnPipeline drawn = testing::drawn_pipeline(static_cast<std::uint64_t>(seed));
+    SCOPED_TRACE(drawn.what);
+    std::vector<RankInstructions> ranks = instructions_of(drawn.pipeline);
+    ASSERT_TRUE(violations(ranks, drawn.pipeline).empty());
+    for (int m = 0; m < each; ++m) {
+      RankInstructions& changed = ranks[at(m) % ranks.size()];
+      const RankInstructions correct = changed;
+      Mutation mutation(changed, drawn.pipeline, static_cast<std::uint64_t>(seed * each + m));
+      if (!mutation.is_possible()) continue;
+      const std::string what = mutation.apply();
+      const Violations found = violations(ranks, drawn.pipeline);
+      ++tried;
+      EXPECT_FALSE(found.empty()) << "rank " << changed.rank << ": " << what;
+      if (!found.empty()) {
+        EXPECT_EQ(found.front().text.find('\n'), std::string::npos);
+        EXPECT_NE(found.front().text.find("rank "), std::string::npos) << found.front().text;
+      }
+      changed = correct;
+    }
+  }
+  EXPECT_GE(tried, 3 * each);
+}
+
+INSTANTIATE_TEST_SUITE_P(Verify, Mutations, ::testing::Range(0, 6));
+
+}  // namespace
+}  // namespace shardwright

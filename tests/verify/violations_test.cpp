@@ -1,0 +1,172 @@
+// Each kind of violation on a program small enough to see why, with the line that it prints.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "shardwright/base/error.h"
+#include "shardwright/verify/verify.h"
+#include "tests/support/program.h"
+
+namespace shardwright {
+namespace {
+
+using testing::program_of;
+
+const char* const two_sums = R"(
+mesh [a=2, b=2]
+%x = input f32[4] as [4] [-]
+%p = mask %x over a : f32[4] as [4] [-] sum(a)
+%q = mask %x over b : f32[4] as [4] [-] sum(b)
+%u = all_reduce.sum %p over a : f32[4] as [4] [-]
+%v = all_reduce.sum %q over b : f32[4] as [4] [-]
+%w = add %u, %v {} : f32[4] as [4] [-]
+output %w
+)";
+
+/// Changes the instructions of ranks and says what is found first.
+template <class F>
+std::string found(const Pipeline& pipeline, F change) {
+  std::vector<RankInstructions> ranks = instructions_of(pipeline);
+  change(ranks);
+  const Violations out = violations(ranks, pipeline);
+  return out.empty() ? "nothing" : out.front().text;
+}
+std::string found(const Pipeline& pipeline) {
+  return found(pipeline, [](auto&) {});
+}
+
+/// Where `rank` starts the transfer that makes `name`; its finish follows.
+std::size_t start_of(const RankInstructions& rank, const Pipeline& pipeline, std::string_view name) {
+  const auto it = std::find_if(rank.instructions.begin(), rank.instructions.end(), [&](const Instruction& i) {
+    return i.act == Act::start &&
+           pipeline.stage(rank.stage).graph.value(rank.transfer(i).parts.front().to).name == name;
+  });
+  return static_cast<std::size_t>(it - rank.instructions.begin());
+}
+
+PreparedTransfer& transfer_called(RankInstructions& rank, const Pipeline& pipeline, std::string_view name) {
+  const Instruction& i = rank.instructions[start_of(rank, pipeline, name)];
+  return rank.transfers[static_cast<std::size_t>(i.what)];
+}
+
+TEST(Violations, a_correct_program_has_none) { EXPECT_EQ(found(program_of(two_sums)), "nothing"); }
+
+TEST(Violations, a_rank_of_another_size) {
+  const Pipeline p = program_of(two_sums);
+  EXPECT_EQ(
+      found(p,
+            [&](auto& ranks) { transfer_called(ranks[2], p, "u").parts.front().transfer.from_shape = {8}; }),
+      "rank 2: all_reduce.sum %u over a f32[8] of ranks 0,2 but rank 0: all_reduce.sum %u over a f32[4] of "
+      "ranks 0,2 (shapes differ)");
+}
+
+TEST(Violations, a_rank_that_leaves_one_out) {
+  const Pipeline p = program_of(two_sums);
+  EXPECT_EQ(
+      found(p,
+            [&](auto& ranks) {
+              auto& list = ranks[3].instructions;
+              const auto start = list.begin() + static_cast<std::ptrdiff_t>(start_of(ranks[3], p, "v"));
+              list.erase(start, start + 2);
+            }),
+      "rank 2: start all_reduce.sum %v over b f32[4] of ranks 2,3 but rank 3: nothing more of this group");
+}
+
+TEST(Violations, groups_that_differ) {
+  const Pipeline p = program_of(two_sums);
+  EXPECT_EQ(
+      found(p,
+            [&](auto& ranks) {
+              transfer_called(ranks[1], p, "u").parts.front().transfer.group = {1, 2};
+            }),
+      "rank 1: all_reduce.sum %u over a f32[4] of ranks 1,2 but rank 2: all_reduce.sum %u over a f32[4] of "
+      "ranks 0,2");
+}
+
+// Every group sees its transfers in one order, and still everybody waits.
+TEST(Violations, a_cycle_of_waits) {
+  const Pipeline p = program_of(two_sums);
+  EXPECT_EQ(
+      found(p,
+            [&](auto& ranks) {
+              for (std::size_t r : {1, 2}) {
+                auto& list = ranks[r].instructions;
+                std::swap_ranges(list.begin() + static_cast<std::ptrdiff_t>(start_of(ranks[r], p, "u")),
+                                 list.begin() + static_cast<std::ptrdiff_t>(start_of(ranks[r], p, "u")) + 2,
+                                 list.begin() + static_cast<std::ptrdiff_t>(start_of(ranks[r], p, "v")));
+              }
+            }),
+      "rank 0: finish all_reduce.sum %u over a f32[4] of ranks 0,2 waits for rank 2, but rank 2: finish "
+      "all_reduce.sum %v over b f32[4] of ranks 2,3 waits for rank 3, but rank 3: finish all_reduce.sum %u "
+      "over "
+      "a f32[4] of ranks 1,3 waits for rank 1, but rank 1: finish all_reduce.sum %v over b f32[4] of ranks "
+      "0,1 "
+      "waits for rank 0: nobody can go on");
+}
+
+TEST(Violations, two_values_in_one_place) {
+  Program p = program_of(two_sums);
+  testing::share_place(p, "v", "u");
+  EXPECT_EQ(found(p), "rank 0: %w = add: reads %u but %v has been written over it");
+}
+
+TEST(Violations, a_value_beyond_the_arena) {
+  Program p = program_of(two_sums);
+  p.arena_bytes -= 64;
+  EXPECT_EQ(found(p), "rank 0: before the step: %w lies at 320 to 336 in an arena of 320 bytes");
+}
+
+TEST(Violations, a_transfer_that_starts_before_its_operand_is_made) {
+  Program p = program_of(two_sums);
+  p.starts = p.graph.node_ids();
+  const NodeId node = p.graph.value(p.graph.find("u")).producer;
+  p.starts[static_cast<std::size_t>(node.index)] = p.graph.value(p.graph.find("p")).producer;
+  EXPECT_EQ(found(p),
+            "rank 0: start all_reduce.sum %u over a f32[4] of ranks 0,2: reads %p before it is there");
+}
+
+TEST(Violations, what_is_on_its_way_is_written_over) {
+  Program p = program_of(two_sums);
+  testing::share_place(p, "v", "p");
+  p.starts = p.graph.node_ids();
+  EXPECT_EQ(found(p), "nothing");
+  const auto keep_on_its_way = [&](auto& ranks) {
+    for (RankInstructions& rank : ranks) {
+      auto& list = rank.instructions;
+      const auto finish = list.begin() + static_cast<std::ptrdiff_t>(start_of(rank, p, "u")) + 1;
+      std::rotate(finish, finish + 1, finish + 3);  // behind %v
+    }
+  };
+  EXPECT_EQ(found(p, keep_on_its_way),
+            "rank 0: finish all_reduce.sum %u over a f32[4] of ranks 0,2: gives %p but %v has been written "
+            "over it");
+}
+
+TEST(Violations, partials_that_no_step_reduces) {
+  Program p = program_of(two_sums);
+  const Value& other = p.graph.value(p.graph.find("q"));
+  p.graph.value(p.graph.find("p")).layout->sum = other.layout->sum;
+  EXPECT_EQ(found(p),
+            "stage 0: %u = all_reduce.sum of %p: the partials that are gone are not those that it reduces");
+}
+
+TEST(Violations, a_local_shape_that_its_layout_does_not_give) {
+  Program p = program_of(two_sums);
+  p.graph.value(p.graph.find("w")).type.shape = {2};
+  EXPECT_EQ(found(p), "stage 0: %w f32[2]: its layout [-] of [4] gives [4]");
+}
+
+TEST(Prove, names_the_rank_whose_arena_is_beyond_the_cap) {
+  const Pipeline p = program_of(two_sums);
+  EXPECT_EQ(prove(p, ArenaCap{384, "--memory-cap 384"}).arena_bytes, 384);
+  try {
+    prove(p, ArenaCap{100, "--memory-cap 100"});
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "rank 0: its arena takes 384 bytes but --memory-cap 100 allows 100");
+  }
+}
+
+}  // namespace
+}  // namespace shardwright
