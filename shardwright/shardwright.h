@@ -21,3 +21,4 @@
 #include "shardwright/runtime/dataset.h"      // IWYU pragma: export
 #include "shardwright/runtime/session.h"      // IWYU pragma: export
 #include "shardwright/simulate/estimate.h"    // IWYU pragma: export
+#include "shardwright/verify/verify.h"        // IWYU pragma: export

@@ -5,6 +5,7 @@
 #include "shardwright/passes/compile.h"
 #include "shardwright/runtime/backend/cpu/cpu.h"
 #include "shardwright/runtime/session.h"
+#include "shardwright/verify/verify.h"
 
 namespace shardwright {
 
@@ -27,6 +28,7 @@ TrainStep::TrainStep(const ForwardFunction& forward, const InputTypes& inputs,
   const auto cap = options.search_options.memory_cap;
   const Evaluation evaluation = evaluate(program, cluster_called(state_->plan.cluster), {.memory_cap = cap});
   if (cap) check_memory(evaluation, "memory_cap " + bytes_text(*cap));
+  prove(program);
   state_->estimate = evaluation.estimate;
   state_->graph = std::move(network.graph);
   state_->session = std::make_unique<Session>(std::move(program), SessionOptions{.seed = options.seed});

@@ -24,6 +24,7 @@
 #include "shardwright/runtime/launcher.h"
 #include "shardwright/runtime/session.h"
 #include "shardwright/runtime/trace_file.h"
+#include "shardwright/verify/verify.h"
 
 namespace shardwright::verbs {
 namespace {
@@ -176,6 +177,7 @@ Training prepare(const Arguments& arguments, Terminal& terminal) {
   Pipeline program = compile_pipeline(model.graph, plan, {.formats = cpu_formats});
   const Estimate expected = evaluation_of(arguments, program, cluster_called(plan.cluster)).estimate;
   if (!trace_path.empty() && launched_rank().value_or(0) == 0) require_writable(trace_path);
+  prove(program);
   terminal.err << notices.str();
   if (!arguments.has("--json")) terminal.out << step_table(model.graph, plan, expected);
   return {std::move(data),     length, std::move(initial), std::move(program),

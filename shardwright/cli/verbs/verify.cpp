@@ -1,0 +1,79 @@
+#include "shardwright/verify/verify.h"
+
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include "shardwright/base/error.h"
+#include "shardwright/cli/planning.h"
+#include "shardwright/frontend/table.h"
+#include "shardwright/passes/compile.h"
+#include "shardwright/runtime/backend/cpu/cpu.h"
+
+namespace shardwright::verbs {
+namespace {
+
+void tell(const Proof& p, bool is_json, Terminal& terminal) {
+  if (is_json) {
+    terminal.out << nlohmann::ordered_json{{"proven", true},
+                                           {"ranks", p.ranks},
+                                           {"stages", p.stages},
+                                           {"micro_batches", p.micro_batches},
+                                           {"groups", p.groups},
+                                           {"transfers", p.transfers},
+                                           {"instructions", p.instructions},
+                                           {"values", p.values},
+                                           {"arena_bytes", p.arena_bytes}}
+                        .dump()
+                 << "\n";
+    return;
+  }
+  const auto count = [](std::int64_t n, std::string_view what) {
+    return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+  };
+  terminal.out << fmt::format(
+      "proven for {} in {}: {} on {} match, nobody waits for ever, {} lie whole, and what is read is there "
+      "({}; "
+      "largest arena {})\n",
+      count(p.ranks, "rank"), count(p.stages, "stage"), count(p.transfers, "transfer"),
+      count(p.groups, "group"), count(p.values, "value"), count(p.instructions, "instruction"),
+      bytes_text(p.arena_bytes));
+}
+
+int report(const Arguments& arguments, const Model& model, const Plan& plan, Terminal& terminal) {
+  const Pipeline pipeline = compile_pipeline(model.graph, plan, {.formats = cpu_formats});
+  evaluation_of(arguments, pipeline, cluster_called(plan.cluster));  // the cap, and what takes most
+  tell(prove(pipeline), arguments.has("--json"), terminal);
+  return 0;
+}
+
+/// A plan file decides everything.
+int verify_file(const Arguments& arguments, Terminal& terminal) {
+  const std::string& path = arguments.positionals[0];
+  for (const auto& [flag, value] : arguments.flags)
+    if (flag != "--json" && flag != "--memory-cap" && flag != "--device-memory")
+      throw error("{}: the plan {} has decided it; plan again, with -o", flag, path);
+  const PlannedModel made = planned_model(path);
+  return report(arguments, made.model, made.plan, terminal);
+}
+
+int run(const Arguments& arguments, Terminal& terminal) {
+  if (is_plan_file(arguments.positionals[0])) return verify_file(arguments, terminal);
+  Model model = model_of(arguments, terminal);
+  add_train_step(model.graph, model.loss, optimizer_of(arguments));
+  return report(arguments, model, plan_of(arguments, model, model.graph, terminal), terminal);
+}
+
+}  // namespace
+
+std::vector<Verb> verify() {
+  std::vector<Flag> flags = planning_flags({{"--json", "", "one JSON document", ""}});
+  for (Flag& f : optimizer_flags()) flags.push_back(std::move(f));
+  return {{.name = "verify",
+           .doc = "prove that a step cannot hang or mix up its transfers, before anything runs",
+           .positionals = {"PLAN|MODEL"},
+           .flags = std::move(flags),
+           .example = "shardwright verify plan.json",
+           .run = run}};
+}
+
+}  // namespace shardwright::verbs
