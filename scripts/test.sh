@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds everything and runs the tests: scripts/test.sh [--full] [arguments of ctest]
-# --full adds the slow tests and whole tables where otherwise a sample of their rows runs.
+# --full adds the slow tests and whole tables where otherwise a sample of their rows runs, and draws other combinations
+# each time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,7 +9,8 @@ select=(--label-exclude slow)
 if [[ ${1:-} == --full ]]; then
   shift
   select=()
-  export SHARDWRIGHT_FULL=1
+  export SHARDWRIGHT_FULL=1 SHARDWRIGHT_SEED=${SHARDWRIGHT_SEED:-$(date +%s)}
+  echo "SHARDWRIGHT_SEED=$SHARDWRIGHT_SEED"
 fi
 
 scripts/install.sh build tests

@@ -12,7 +12,9 @@
 // first is reduced and used first, so that updates run while later buckets are on their way.
 //
 // Nothing of the update waits for itself: the collectives of a bucket have the same number of other such collectives
-// on the longest way to them (their depth).
+// on the longest way to them (their depth). Nor do stages wait for each other: what stands in front of a receive of the
+// update (a norm of all gradients, a tied weight's gradient) stays in front of it, because what another stage needs may
+// be sent there, though nothing in this stage's graph depends on that (rounds).
 
 #include <algorithm>
 #include <cmath>
@@ -71,6 +73,7 @@ struct Unit {
   bool is_along = false;  // stands in front of its first reader
   int rank = 0;           // among units that are equally urgent
   int waits_for = 0;
+  int round = 0;
   int readiness = 0;
   std::vector<int> users;  // units
 };
@@ -85,6 +88,7 @@ class Fuser {
         parameters_(parameter_steps(graph)),
         fusion_of_(graph.nodes.size()),
         depths_(graph.nodes.size()),
+        rounds_(graph.nodes.size()),
         readiness_(graph.nodes.size()) {
     for (std::size_t f = 0; f < fusions_.size(); ++f)
       for (NodeId id = fusions_[f].begin; id < fusions_[f].end; ++id.index)
@@ -98,7 +102,7 @@ class Fuser {
     const bool has_sums = std::any_of(fusions_.begin(), fusions_.end(), [this](const Fusion& f) {
       return node(f.begin).phase == Phase::update && is_sum(f.begin);
     });
-    if ((buckets_.empty() && !has_sums) || waits_for_stages()) return graph_;
+    if (buckets_.empty() && !has_sums) return graph_;
     for (std::size_t f = 0; f < fusions_.size();) {
       std::size_t end = f;
       while (end < fusions_.size() && phase(end) == phase(f)) ++end;
@@ -115,37 +119,40 @@ class Fuser {
     Filling filling;
     std::int64_t number = 0;  // buckets of other numbers are apart
   };
-  using Key = std::tuple<const OpDef*, int, Axes, Phase, DType, int, Filling, std::int64_t>;
+  using Key = std::tuple<const OpDef*, int, Axes, Phase, DType, int, int, Filling, std::int64_t>;
 
   const Node& node(NodeId id) const { return graph_.node(id); }
 
-  /// An update that receives from other stages (a norm of all gradients, a tied weight's gradient) keeps its order: what
-  /// it sends stands before what it waits for, though nothing here depends on that.
-  bool waits_for_stages() const {
-    return std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [](const Node& n) {
-      return n.op->kind == OpKind::receive && n.phase == Phase::update;
-    });
-  }
   Phase phase(std::size_t fusion) const { return node(fusions_[fusion].begin).phase; }
   NodeId producer(ValueId v) const { return graph_.value(v).producer; }
   bool is_gather(NodeId id) const { return node(id).op->step == StepKind::all_gather; }
   bool is_parameters(NodeId id) const { return parameters_[at(id.index)].is_valid(); }
   bool is_sum(NodeId id) const { return is_parameters(id) && !is_gather(id); }
   bool may_join(NodeId id) const { return is_parameters(id) || is_gather(id); }
+  bool is_sent(ValueId v) const {
+    return std::find(graph_.sends.begin(), graph_.sends.end(), v) != graph_.sends.end();
+  }
   static bool is_leaf(const Node& n) { return n.op->kind != OpKind::compute && n.op->kind != OpKind::step; }
 
-  /// How many collectives that may join others stand above a fusion, and which fusion before the update comes last.
+  static bool is_received_in_update(const Node& n) {
+    return n.op->kind == OpKind::receive && n.phase == Phase::update;
+  }
+
+  /// How many collectives that may join others stand above a fusion, which receive of the update (from 1 on) and which
+  /// fusion before the update come last above it.
   void measure(const Fusion& f) {
-    int depth = 0, readiness = 0;
+    int depth = 0, round = is_received_in_update(node(f.begin)) ? ++receives_ : 0, readiness = 0;
     for (NodeId id = f.begin; id < f.end; ++id.index)
       for (ValueId v : node(id).operands) {
         const NodeId from = producer(v);
         if (from >= f.begin) continue;
         depth = std::max(depth, depths_[at(from.index)] + may_join(from));
+        round = std::max(round, rounds_[at(from.index)]);
         readiness = std::max(readiness, readiness_behind(from));
       }
     for (NodeId id = f.begin; id < f.end; ++id.index) {
       depths_[at(id.index)] = depth;
+      rounds_[at(id.index)] = round;
       readiness_[at(id.index)] = readiness;
     }
   }
@@ -198,6 +205,7 @@ class Fuser {
                   node(id).phase,
                   graph_.value(node(id).results.front()).type.dtype,
                   is_update ? depths_[at(id.index)] : 0,
+                  rounds_[at(id.index)],
                   filling,
                   number};
     Bucket& bucket = open[key];
@@ -330,13 +338,18 @@ class Fuser {
 
   void set_readiness(Unit& unit) const {
     unit.readiness = 0;
-    for (NodeId id : unit.nodes) unit.readiness = std::max(unit.readiness, readiness_[at(id.index)]);
+    for (NodeId id : unit.nodes) {
+      unit.round = std::max(unit.round, rounds_[at(id.index)]);
+      unit.readiness = std::max(unit.readiness, readiness_[at(id.index)]);
+    }
     const bool is_read = std::any_of(unit.nodes.begin(), unit.nodes.end(), [this](NodeId id) {
-      return !node(id).op->step || !users_[at(node(id).results.front().index)].empty();
+      const ValueId made = node(id).results.front();
+      return !node(id).op->step || !users_[at(made.index)].empty() || is_sent(made);
     });
     if (is_read) return;
     // A new weight, for the next step: waited for behind all else.
     unit.rank = unit.readiness;
+    unit.round = receives_;
     unit.readiness = std::numeric_limits<int>::max();
   }
 
@@ -375,14 +388,16 @@ class Fuser {
   /// The most urgent first of those whose operands are there.
   void add_phase(int begin, int end) {
     make_units(begin, end);
-    using Place = std::tuple<int, int, int>;  // readiness, rank, unit
+    using Place = std::tuple<int, int, int, int>;  // round, readiness, rank, unit
     std::priority_queue<Place, std::vector<Place>, std::greater<>> next;
-    const auto offer = [&](int u) { next.emplace(units_[at(u)].readiness, units_[at(u)].rank, u); };
+    const auto offer = [&](int u) {
+      next.emplace(units_[at(u)].round, units_[at(u)].readiness, units_[at(u)].rank, u);
+    };
     std::vector<bool> is_added(units_.size(), false);
     for (std::size_t u = 0; u < units_.size(); ++u)
       if (units_[u].waits_for == 0 && !units_[u].is_along) offer(static_cast<int>(u));
     while (!next.empty()) {
-      const int u = std::get<2>(next.top());
+      const int u = std::get<3>(next.top());
       next.pop();
       add_along(u, is_added);
       for (int user : units_[at(u)].users) {
@@ -422,7 +437,9 @@ class Fuser {
   std::vector<Fusion> fusions_;
   std::vector<ValueId> parameters_;  // by node
   std::vector<int> fusion_of_;       // by node
+  int receives_ = 0;                 // of the update
   std::vector<int> depths_;          // by node
+  std::vector<int> rounds_;          // by node
   std::vector<int> readiness_;       // by node: the last fusion before the update that it waits for, and 1
   int backward_ = 0;                 // the first fusion behind the forward
   std::int64_t gradients_ = 0;       // that have been counted

@@ -10,9 +10,11 @@ namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-bool has_value(const Graph& graph, const std::string& name) {
-  return std::any_of(graph.values.begin(), graph.values.end(),
-                     [&](const Value& v) { return v.name == name; });
+/// Made in the part, not received by it.
+bool has_value(const Graph& part, const std::string& name) {
+  return std::any_of(part.values.begin(), part.values.end(), [&](const Value& v) {
+    return v.name == name && part.node(v.producer).op->kind != OpKind::receive;
+  });
 }
 
 /// What the annotations of the whole network say of one stage's part.

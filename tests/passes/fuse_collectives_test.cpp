@@ -8,6 +8,7 @@
 #include "shardwright/passes/compile.h"
 #include "shardwright/passes/parameter_steps.h"
 #include "shardwright/simulate/estimate.h"
+#include "shardwright/verify/verify.h"
 #include "tests/support/walk.h"
 
 namespace shardwright {
@@ -294,6 +295,22 @@ TEST(FuseCollectives, exposes_less_by_itself_than_one_bucket_or_none) {
     EXPECT_LT(by_itself, 0.8 * exposed("size:64")) << cluster;
     EXPECT_LT(by_itself, 0.8 * exposed("none")) << cluster;
   }
+}
+
+/// What is sent for the norm of all stages' gradients is sent before the answer is waited for.
+TEST(FuseCollectives, fuses_in_updates_that_wait_for_other_stages) {
+  Model m = build_model("ffn:widths=64-64-64-64-10,batch=16");
+  OptimizerChoice optimizer{"adam", {{"rate", 0.01}}};
+  optimizer.clip_norm = 1.0;
+  add_train_step(m.graph, m.loss, optimizer);
+  const Pipeline pipeline = compile_pipeline(m.graph, make_plan(m.graph, {.model = "ffn",
+                                                                          .devices = 4,
+                                                                          .parallel = Parallel::data_parallel,
+                                                                          .pipelining = {.stages = 2}}));
+  for (const Program& p : pipeline.stages)
+    EXPECT_TRUE(std::any_of(p.graph.nodes.begin(), p.graph.nodes.end(),
+                            [](const Node& n) { return n.phase == Phase::update && n.is_fused; }));
+  EXPECT_NO_THROW(prove(pipeline));
 }
 
 }  // namespace

@@ -53,7 +53,9 @@ TEST(Schedule, is_complete_and_keeps_to_its_slots) {
           EXPECT_EQ(forwards, count);
           EXPECT_EQ(backwards, count);
           EXPECT_EQ(most, slots_of(p, s));
-          if (schedule == Schedule::one_forward_one_backward) EXPECT_LE(most, stages - s);
+          if (schedule == Schedule::one_forward_one_backward) {
+            EXPECT_LE(most, stages - s);
+          }
         }
 }
 

@@ -75,7 +75,9 @@ void expect_nested(const std::vector<Span>& spans) {
   for (const Span& span : spans) {
     EXPECT_LE(span.begin, span.end) << span.name;
     while (!open.empty() && open.back()->end <= span.begin) open.pop_back();
-    if (!open.empty()) EXPECT_LE(span.end, open.back()->end) << span.name << " in " << open.back()->name;
+    if (!open.empty()) {
+      EXPECT_LE(span.end, open.back()->end) << span.name << " in " << open.back()->name;
+    }
     open.push_back(&span);
   }
 }

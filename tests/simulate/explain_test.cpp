@@ -117,7 +117,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{
             "decoder", "llama:layers=1,hidden=16,heads=2,ffn=32,vocab=32,seq=8,batch=2", "adam", 4, 0, {}, 5},
         Case{"gpt", "gpt:layers=1,hidden=16,heads=2,vocab=32,seq=8,batch=2", "sgd", 4, 0, {}, 5}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& tested) { return tested.param.name; });
 
 }  // namespace
 }  // namespace shardwright

@@ -1,5 +1,6 @@
 #include "tests/support/random_plan.h"
 
+#include <array>
 #include <set>
 
 #include "shardwright/base/random.h"
@@ -88,10 +89,17 @@ Plan random_pipeline(const Graph& graph, int devices, int micro_batches, std::ui
   plan.optimizer_parallel = {static_cast<int>(dice.below(4)), 0};
   plan.pipelining = {dice.below(2) ? Schedule::gpipe : Schedule::one_forward_one_backward,
                      1 + static_cast<int>(dice.below(static_cast<std::size_t>(most))), micro_batches};
+  constexpr std::array recomputes{"none", "selected", "full", "full:communication=false",
+                                  "full:shard_kept=true"};
+  constexpr std::array fusions{"auto", "none", "size:1", "index:0,2"};
+  plan.recompute = parse_recompute(recomputes[dice.below(recomputes.size())]);
+  plan.comm_fusion = parse_comm_fusion(fusions[dice.below(fusions.size())]);
   const int stages = plan.pipelining.stages;
   if (stages == 1) {
     Plan one = random_plan(graph, devices, seed);
     one.pipelining = plan.pipelining;
+    one.recompute = plan.recompute;
+    one.comm_fusion = plan.comm_fusion;
     return one;
   }
   // Cuts after random operators; what only makes constants goes to every stage.
@@ -113,6 +121,8 @@ Plan random_pipeline(const Graph& graph, int devices, int micro_batches, std::ui
         random_plan(parts.stages[static_cast<std::size_t>(s)], own, seed + static_cast<std::uint64_t>(s));
     stage.cluster = fmt::format("cpu:{}#{}", devices, own);
     stage.optimizer_parallel = plan.optimizer_parallel;
+    stage.recompute = plan.recompute;
+    stage.comm_fusion = plan.comm_fusion;
     plan.stages.push_back(std::move(stage));
   }
   return parse_plan(to_json(plan), "random pipeline");

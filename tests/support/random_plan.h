@@ -13,7 +13,7 @@ namespace shardwright::testing {
 Plan random_plan(const Graph& graph, int devices, std::uint64_t seed);
 
 /// Random stages, as many as fit, on random numbers of the devices, each under a plan as above (one level of optimizer
-/// parallelism for all); a random schedule for `micro_batches`. `graph` is a train step of one micro-batch.
+/// parallelism, of recompute and of fusion for all); a random schedule for `micro_batches`. `graph` is a train step of one micro-batch.
 Plan random_pipeline(const Graph& graph, int devices, int micro_batches, std::uint64_t seed);
 
 }  // namespace shardwright::testing

@@ -8,8 +8,10 @@
 #include "shardwright/cli/training_data.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/passes/compile.h"
+#include "shardwright/plan/annotation_patterns.h"
 #include "shardwright/runtime/backend/cpu/cpu.h"
 #include "shardwright/runtime/safetensors.h"
+#include "shardwright/verify/verify.h"
 #include "tests/support/on_each_rank.h"
 #include "tests/support/random_plan.h"
 
@@ -36,6 +38,7 @@ bool is_state_of_module(const Graph& graph, const Node& leaf) {
 }
 
 std::optional<Outcome> run_program(const TrainingRun& run, const Model& model, Pipeline program) {
+  prove(program);  // as before every launch
   const auto session = session_of(std::move(program), {.seed = 7});
   if (!session) return std::nullopt;
   const std::string reference = run.file.empty() ? "" : path_of_reference(run.file);
@@ -70,6 +73,7 @@ std::optional<Outcome> run_alone(const TrainingRun& run) {
 std::optional<Outcome> run_planned(const TrainingRun& run, PlanRequest request) {
   request.model = run.model;
   const Model model = train_model(run, request.pipelining.micro_batches);
+  request.annotations = without_patterns(request.annotations, model.graph);
   return run_program(
       run, train_model(run),
       compile_pipeline(model.graph, make_plan(model.graph, request), {.formats = cpu_formats}));

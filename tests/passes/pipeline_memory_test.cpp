@@ -1,0 +1,55 @@
+// What micro-batches that are alive take in the arenas of stages.
+
+#include <gtest/gtest.h>
+
+#include "shardwright/frontend/model.h"
+#include "shardwright/passes/compile.h"
+
+namespace shardwright {
+namespace {
+
+constexpr int stages = 4;
+
+/// A decoder layer on each of four ranks; micro-batches of 2 samples.
+Pipeline compiled(Schedule schedule, int micro_batches) {
+  const std::string model =
+      fmt::format("llama:layers=4,hidden=64,heads=4,ffn=128,vocab=128,seq=32,batch={}", 2 * micro_batches);
+  Model m = build_model(model, {.global_batch = {}, .loss = "", .micro_batches = micro_batches});
+  add_train_step(m.graph, m.loss, {.name = "adamw", .attributes = {{"rate", 0.01}}});
+  m.graph.outputs.resize(1);  // the loss; scores of all micro-batches are kept for the caller
+  return compile_pipeline(m.graph, make_plan(m.graph, {.model = model,
+                                                       .devices = stages,
+                                                       .parallel = Parallel::data_parallel,
+                                                       .pipelining = {schedule, stages, micro_batches}}));
+}
+
+std::vector<std::int64_t> arenas(const Pipeline& pipeline) {
+  std::vector<std::int64_t> out;
+  for (const Program& p : pipeline.stages) out.push_back(p.arena_bytes);
+  return out;
+}
+
+TEST(PipelineMemory, of_1f1b_holds_no_more_micro_batches_than_stages_behind) {
+  const Pipeline eight = compiled(Schedule::one_forward_one_backward, 8);
+  for (int s = 0; s < stages; ++s) {
+    EXPECT_EQ(eight.stage(s).slots, stages - s);
+    // The last stage's only one needs no place of its own.
+    EXPECT_GE(eight.stage(s).slot_bytes, s + 1 < stages ? 2 * 32 * 64 * 4 : 0) << "less than a layer's input";
+  }
+  EXPECT_EQ(arenas(compiled(Schedule::one_forward_one_backward, 16)), arenas(eight));
+}
+
+TEST(PipelineMemory, of_gpipe_holds_all_micro_batches) {
+  const Pipeline eight = compiled(Schedule::gpipe, 8), nine = compiled(Schedule::gpipe, 9);
+  for (int s = 0; s < stages; ++s) {
+    EXPECT_EQ(eight.stage(s).slots, 8);
+    EXPECT_EQ(nine.stage(s).arena_bytes, eight.stage(s).arena_bytes + eight.stage(s).slot_bytes);
+  }
+  const Pipeline alternating = compiled(Schedule::one_forward_one_backward, 8);
+  for (int s = 0; s + 1 < stages; ++s)
+    EXPECT_EQ(eight.stage(s).arena_bytes - alternating.stage(s).arena_bytes,
+              (8 - (stages - s)) * eight.stage(s).slot_bytes);
+}
+
+}  // namespace
+}  // namespace shardwright
