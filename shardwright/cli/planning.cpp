@@ -247,7 +247,10 @@ Plan loaded_plan(const Arguments& arguments, const Model& model, const Graph& gr
   if (arguments.integer("--devices", plan.devices) != plan.devices)
     throw error("--devices {} but the plan {} is for {}", arguments.text("--devices"),
                 arguments.text("--plan"), plan.devices);
-  if (arguments.has("--cluster")) plan.cluster = cluster_of(arguments, plan.devices);
+  if (arguments.has("--cluster")) {
+    plan.cluster = cluster_of(arguments, plan.devices);
+    for (Plan& stage : plan.stages) stage.cluster = part_name(plan.cluster, stage.devices);
+  }
   check_fits(plan, graph);
   check(plan.recompute, graph);
   plan.model = model.name;

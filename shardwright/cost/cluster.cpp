@@ -22,6 +22,13 @@ struct Size {
   int nodes, devices_per_node;
 };
 
+/// Nodes of at most `most` devices each: filled evenly, as few as possible.
+Size even_size(int devices, int most) {
+  int per_node = std::min(devices, most);
+  while (devices % per_node != 0) --per_node;
+  return {devices / per_node, per_node};
+}
+
 /// `16`, as nodes of at most `most` devices each, or `2x8`.
 Size size_of(std::string_view text, int most, std::string_view name) {
   const auto number = [&](std::string_view part) {
@@ -37,10 +44,7 @@ Size size_of(std::string_view text, int most, std::string_view name) {
       throw error("cluster '{}' has more than {} devices", name, most_devices);
     return size;
   }
-  const int devices = number(text);
-  int per_node = std::min(devices, most);
-  while (devices % per_node != 0) --per_node;
-  return {devices / per_node, per_node};
+  return even_size(number(text), most);
 }
 
 /// Link levels of nodes of this many devices: those that still join something, then the one between nodes.
@@ -98,35 +102,37 @@ double PeakFlops::of(DType dtype) const {
 
 namespace {
 
-/// `devices` neighbouring devices of `cluster`: within one node, or whole nodes.
+/// `devices` neighbouring devices of `cluster`. Links that would join no whole number of what is within are left out.
 Cluster part_of(Cluster cluster, int devices) {
-  const bool is_in_node = devices <= cluster.devices_per_node;
-  cluster.nodes = is_in_node ? 1 : devices / cluster.devices_per_node;
-  if (is_in_node) cluster.devices_per_node = devices;
-  const auto last = std::find_if(cluster.links.begin(), cluster.links.end(),
-                                 [devices](const LinkLevel& level) { return level.devices >= devices; });
-  if (last == cluster.links.end()) return cluster;
-  last->devices = devices;
-  cluster.links.erase(last + 1, cluster.links.end());
+  const int whole_node = cluster.devices_per_node;
+  const auto [nodes, per_node] = even_size(devices, whole_node);
+  cluster.nodes = nodes;
+  cluster.devices_per_node = per_node;
+  std::vector<LinkLevel> links;
+  for (LinkLevel level : cluster.links) {
+    level.devices = std::min(level.devices, level.devices <= whole_node ? per_node : devices);
+    while (!links.empty() && level.devices % links.back().devices != 0) links.pop_back();
+    if (!links.empty() && links.back().devices == level.devices) continue;
+    links.push_back(level);
+  }
+  cluster.links = std::move(links);
   return cluster;
 }
 
 }  // namespace
 
 Cluster cluster_called(std::string_view name) {
+  if (name.ends_with(".yaml") || name.ends_with(".yml")) return load_cluster(std::string(name));
   if (const std::size_t mark = name.rfind('#'); mark != name.npos) {
     const Cluster whole = cluster_called(name.substr(0, mark));
     const auto devices = to_integer(name.substr(mark + 1));
-    const int per_node = whole.devices_per_node;
-    if (!devices || *devices < 1 || *devices > whole.devices() ||
-        (*devices > per_node && *devices % per_node))
-      throw error(
-          "cluster '{}': '#' should be followed by a number of devices of one node, or of whole nodes", name);
+    if (!devices || *devices < 1 || *devices > whole.devices())
+      throw error("cluster '{}': '#' should be followed by a number of its devices, 1 to {}", name,
+                  whole.devices());
     Cluster part = part_of(whole, static_cast<int>(*devices));
     part.name = name;
     return part;
   }
-  if (name.ends_with(".yaml") || name.ends_with(".yml")) return load_cluster(std::string(name));
   const std::size_t colon = name.find(':');
   const Cluster& one = preset_called(name.substr(0, colon), name).cluster;
   Cluster cluster = one;
@@ -137,6 +143,8 @@ Cluster cluster_called(std::string_view name) {
   cluster.links = links_for(cluster, one.links);
   return cluster;
 }
+
+std::string part_name(std::string_view name, int devices) { return fmt::format("{}#{}", name, devices); }
 
 MeshCost mesh_cost(const Cluster& cluster, const Mesh& mesh) {
   MeshCost cost{.axes = {}, .levels = {}, .copy_seconds_per_byte = 1 / cluster.memory_bytes_per_second};

@@ -79,6 +79,9 @@ std::span<const ClusterPreset> cluster_presets();
 /// Throws: Error if there is no such preset or file, or the numbers are none or too large.
 Cluster cluster_called(std::string_view name);
 
+/// The name of `devices` neighbouring devices of the cluster called `name`.
+std::string part_name(std::string_view name, int devices);
+
 /// What each axis of `mesh` costs to communicate over: the fastest link that joins all its ranks, and the levels of
 /// links inside it.
 MeshCost mesh_cost(const Cluster& cluster, const Mesh& mesh);

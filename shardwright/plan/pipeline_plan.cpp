@@ -53,9 +53,9 @@ Plan with_stages(Plan plan, const Graph& graph, const PlanRequest& request, int 
   if (plan.devices % stages)
     throw error("{} devices cannot be shared evenly by {} stages", plan.devices, stages);
   const int devices = plan.devices / stages;
-  const std::string cluster = fmt::format("{}#{}", plan.cluster, devices);
+  const std::string cluster = part_name(plan.cluster, devices);
   const std::vector<int> stage_of = request.annotations.stages.empty()
-                                        ? even_stages(graph, Calls(graph), cluster_called(cluster), stages)
+                                        ? even_stages(graph, Calls(graph), cluster_called(plan.cluster), stages)
                                         : asked_stages(graph, request.annotations.stages, stages);
   plan.pipelining.stages = stages;
   const StagedGraph parts = split_into_stages(graph, stage_of, stages, plan.pipelining.micro_batches);

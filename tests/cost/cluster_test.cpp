@@ -45,6 +45,36 @@ TEST(Cluster, fills_nodes_evenly) {
   }
 }
 
+TEST(Cluster, has_parts_of_any_number_of_devices) {
+  struct Case {
+    const char* name;
+    int nodes, per_node;
+    Rates links;
+  };
+  for (const Case& c : {Case{"a100-80g:3x8#8", 1, 8, {300}},
+                        {"a100-80g:3x8#4", 1, 4, {300}},
+                        {"a100-80g:3x8#16", 2, 8, {300, 25}},
+                        {"a100-80g:3x8#12", 2, 6, {300, 25}},
+                        {"a100-80g:3x8#1", 1, 1, {300}},
+                        {"a100-80g:3x8#24", 3, 8, {300, 25}},
+                        {"ascend910a:2x8#6", 1, 6, {32}},
+                        {"cpu:16#10", 1, 10, {}}}) {
+    SCOPED_TRACE(c.name);
+    const Cluster part = cluster_called(c.name);
+    EXPECT_EQ(part.name, c.name);
+    EXPECT_EQ(part.nodes, c.nodes);
+    EXPECT_EQ(part.devices_per_node, c.per_node);
+    EXPECT_EQ(part.links.back().devices, part.devices());
+    Rates rates;
+    for (const LinkLevel& level : part.links) rates.push_back(std::round(level.bytes_per_second / 1e8) / 10);
+    if (!c.links.empty()) {
+      EXPECT_EQ(rates, c.links);
+    }
+  }
+  for (const char* none : {"a100-80g:3x8#25", "a100-80g:8#0", "a100-80g:8#x"})
+    EXPECT_THROW(cluster_called(none), Error) << none;
+}
+
 TEST(Cluster, gives_each_axis_the_link_that_its_ranks_share) {
   const Cluster two_nodes = cluster_called("a100-80g:2x8");
   EXPECT_EQ(gigabytes_per_second(two_nodes, "mesh [dp=2, tp=8]"), (Rates{25, 300}));

@@ -119,7 +119,7 @@ Plan random_pipeline(const Graph& graph, int devices, int micro_batches, std::ui
     left -= own;
     Plan stage =
         random_plan(parts.stages[static_cast<std::size_t>(s)], own, seed + static_cast<std::uint64_t>(s));
-    stage.cluster = fmt::format("cpu:{}#{}", devices, own);
+    stage.cluster = part_name(plan.cluster, own);
     stage.optimizer_parallel = plan.optimizer_parallel;
     stage.recompute = plan.recompute;
     stage.comm_fusion = plan.comm_fusion;
