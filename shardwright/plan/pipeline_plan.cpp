@@ -54,9 +54,10 @@ Plan with_stages(Plan plan, const Graph& graph, const PlanRequest& request, int 
     throw error("{} devices cannot be shared evenly by {} stages", plan.devices, stages);
   const int devices = plan.devices / stages;
   const std::string cluster = part_name(plan.cluster, devices);
-  const std::vector<int> stage_of = request.annotations.stages.empty()
-                                        ? even_stages(graph, Calls(graph), cluster_called(plan.cluster), stages)
-                                        : asked_stages(graph, request.annotations.stages, stages);
+  const std::vector<int> stage_of =
+      request.annotations.stages.empty()
+          ? even_stages(graph, Calls(graph), cluster_called(plan.cluster), stages)
+          : asked_stages(graph, request.annotations.stages, stages);
   plan.pipelining.stages = stages;
   const StagedGraph parts = split_into_stages(graph, stage_of, stages, plan.pipelining.micro_batches);
   check_names(graph, request.annotations);

@@ -311,8 +311,7 @@ Estimate estimate(const Pipeline& pipeline, const Cluster& cluster) {
   if (pipeline.stage_count() == 1) return estimate(pipeline.stage(0), cluster);
   std::vector<Estimate> stages;
   for (const Program& program : pipeline.stages)
-    stages.push_back(
-        estimate(program, cluster_called(part_name(cluster.name, program.rank_count()))));
+    stages.push_back(estimate(program, cluster_called(part_name(cluster.name, program.rank_count()))));
   std::vector<double> ends = Timeline(pipeline, stages, cluster).run();
   const auto update = static_cast<std::size_t>(Phase::update);
   for (std::size_t s = 0; s < ends.size(); ++s) ends[s] += stages[s].phase_seconds[update];
