@@ -248,11 +248,7 @@ class Walk {
   Estimate out_;
 };
 
-}  // namespace
-
-namespace {
-
-/// The tasks of all stages in time.
+/// The tasks of all stages in time, and what crosses before and behind them.
 class Timeline {
  public:
   Timeline(const Pipeline& pipeline, const std::vector<Estimate>& stages, const Cluster& cluster)
@@ -260,8 +256,10 @@ class Timeline {
     for (auto& of_stage : ends_) of_stage.assign(2, std::vector<double>(at(pipeline.micro_batches()), -1));
   }
 
-  /// When each stage has done its tasks.
+  /// When each stage has done its step.
   std::vector<double> run() {
+    for (const Crossing& c : pipeline_.crossings)
+      if (pipeline_.time_of(c) == CrossingTime::step) free_[at(c.to)] += seconds(c);
     std::vector<std::vector<Task>> tasks;
     for (int s = 0; s < pipeline_.stage_count(); ++s) tasks.push_back(tasks_of(pipeline_.pipelining, s));
     std::vector<std::size_t> next(tasks.size(), 0);
@@ -271,6 +269,11 @@ class Timeline {
           ++next[s];
           goes_on = true;
         }
+    for (const Crossing& c : pipeline_.crossings)
+      if (pipeline_.time_of(c) == CrossingTime::update)
+        free_[at(c.to)] = std::max(free_[at(c.to)], free_[at(c.from)] + seconds(c));
+    for (std::size_t s = 0; s < stages_.size(); ++s)
+      free_[s] += stages_[s].phase_seconds[static_cast<std::size_t>(Phase::update)];
     return free_;
   }
 
@@ -312,9 +315,7 @@ Estimate estimate(const Pipeline& pipeline, const Cluster& cluster) {
   std::vector<Estimate> stages;
   for (const Program& program : pipeline.stages)
     stages.push_back(estimate(program, cluster_called(part_name(cluster.name, program.rank_count()))));
-  std::vector<double> ends = Timeline(pipeline, stages, cluster).run();
-  const auto update = static_cast<std::size_t>(Phase::update);
-  for (std::size_t s = 0; s < ends.size(); ++s) ends[s] += stages[s].phase_seconds[update];
+  const std::vector<double> ends = Timeline(pipeline, stages, cluster).run();
   const auto longest = std::max_element(
       stages.begin(), stages.end(),
       [](const Estimate& a, const Estimate& b) { return a.step_seconds() < b.step_seconds(); });
