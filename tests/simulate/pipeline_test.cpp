@@ -57,5 +57,14 @@ TEST(PipelineEstimate, counts_what_crosses) {
   EXPECT_NEAR(seconds_of_links("llama:ffn=64," + sizes, clipped), 3, 1e-3);
 }
 
+/// On a link that takes a second for the table: to the other stage in front of the step, and back as a gradient.
+TEST(PipelineEstimate, counts_tied_weights) {
+  const Pipeline p = compiled("gpt:layers=2,hidden=32,heads=2,vocab=4096,seq=8,batch=4", {.stages = 2}, sgd);
+  Cluster cluster = cluster_called("cpu:2");
+  const double fast = estimate(p, cluster).step_seconds();
+  cluster.links.back().bytes_per_second = 4096 * 32 * 4 / cluster.link_efficiency;
+  EXPECT_NEAR(estimate(p, cluster).step_seconds() - fast, 2, 0.05);
+}
+
 }  // namespace
 }  // namespace shardwright
