@@ -31,6 +31,7 @@ Json memory_json(const Estimate& e) {
   for (std::size_t k = 0; k < memory_kinds; ++k)
     out[std::string(name_of(static_cast<MemoryKind>(k)))] = e.memory.bytes[k];
   out["arena"] = e.arena_bytes;
+  for (const Estimate& stage : e.stages) out["stages"].push_back(memory_json(stage));
   return out;
 }
 

@@ -331,6 +331,7 @@ Estimate estimate(const Pipeline& pipeline, const Cluster& cluster) {
   out.peak_seconds = 0;
   for (int s = 0; s < pipeline.stage_count(); ++s)
     out.peak_seconds += stages[at(s)].peak_seconds * pipeline.stage(s).rank_count() / pipeline.rank_count();
+  out.stages = std::move(stages);
   return out;
 }
 

@@ -1,15 +1,16 @@
 // What a program will take on a cluster, node by node: the program itself is the model of the step.
 //
 // Two streams run beside each other. Compute runs the nodes in their order; communication runs the transfers in the
-// order in which they may start (Program::starts), one at a time, and one that is waited for first. While compute works for t seconds, transfers get
-// overlap * t seconds of their work done (Cluster::overlap); where a node waits for its transfer, what is left of it
-// is exposed. A step takes compute + exposed communication.
+// order in which they may start (Program::starts), one at a time, and one that is waited for first. While compute works
+// for t seconds, transfers get overlap * t seconds of their work done (Cluster::overlap); where a node waits for its
+// transfer, what is left of it is exposed. A step takes compute + exposed communication.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "shardwright/cost/cluster.h"
 #include "shardwright/lower/pipeline.h"
@@ -34,6 +35,7 @@ struct Estimate {
   MemoryUse memory;                        // the same, by kind
   std::map<std::string, int> collectives;  // per step and rank, by kind
   std::int64_t bytes_communicated = 0;     // received per step by one rank
+  std::vector<Estimate> stages;            // of several: each for itself
 
   double step_seconds() const { return compute_seconds + exposed_communication_seconds + bubble_seconds; }
   /// Share of the peak that contractions and convolutions reach over the whole step: model flops utilisation.

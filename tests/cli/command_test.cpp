@@ -231,6 +231,24 @@ TEST(Plan, document_has_the_documented_keys) {
     for (const char* key : {"name", "kind", "strategy", "in"}) EXPECT_TRUE(op.contains(key)) << op;
 }
 
+TEST(Plan, document_tells_what_each_stage_takes) {
+  const json o = documents(run({"plan", "ffn", "--devices", "4", "--stages", "2", "--json"}).out)[0];
+  const json& memory = o["memory_bytes"];
+  ASSERT_EQ(memory["stages"].size(), 2U);
+  std::int64_t largest = 0;
+  for (const json& stage : memory["stages"]) {
+    std::int64_t sum = 0;
+    for (const auto& [kind, bytes] : stage.items())
+      if (kind != "arena") sum += bytes.get<std::int64_t>();
+    EXPECT_EQ(stage["arena"], sum);
+    largest = std::max(largest, sum);
+  }
+  EXPECT_EQ(memory["arena"], largest);
+  for (const char* key :
+       {"stages", "micro_batches", "schedule", "stage_plans", "recompute", "bubble_fraction"})
+    EXPECT_TRUE(o.contains(key)) << key;
+}
+
 TEST(Lower, writes_the_program_after_each_pass) {
   const std::string folder = scratch_folder() + "/passes";
   const Outcome lowered = run({"lower", "matmul_chain", "--devices", "4", "--search", "propagation",
