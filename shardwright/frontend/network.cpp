@@ -15,6 +15,10 @@ Plan loaded_plan(const TrainOptions& options, const Graph& graph) {
   if (options.recompute != "none")
     throw error("plan_file {}: the plan has decided what is recomputed; leave out recompute",
                 options.plan_file);
+  if (options.pipelining != Pipelining{} || !options.stages.empty())
+    throw error(
+        "plan_file {}: the plan has decided stages and micro-batches; leave out pipelining and stages",
+        options.plan_file);
   Plan plan = load_plan(options.plan_file);
   if (options.devices != plan.devices)
     throw error("plan_file {}: the plan is for {} devices but there are {}", options.plan_file, plan.devices,
@@ -25,7 +29,9 @@ Plan loaded_plan(const TrainOptions& options, const Graph& graph) {
 }
 
 Pipelining pipelining_of(const TrainOptions& options) {
-  return options.plan_file.empty() ? options.pipelining : load_plan(options.plan_file).pipelining;
+  if (!options.plan_file.empty()) return load_plan(options.plan_file).pipelining;
+  check(options.pipelining);
+  return options.pipelining;
 }
 
 Type of_micro_batch(const std::string& name, Type type, int micro_batches) {

@@ -48,8 +48,9 @@ struct TrainOptions {
   /// Of parameters or whole modules, as "comm_fusion" in annotations.
   std::map<std::string, int> fusion_numbers = {};
   std::vector<std::int64_t> all_reduce_fusion_config = {};  // the old form of comm_fusion `index`
-  std::string recompute = "none";          // as --recompute, beside what annotations and code say of modules
-  Pipelining pipelining = {};              // inputs are whole batches, which are cut along dim 0
+  std::string recompute = "none";  // as --recompute, beside what annotations and code say of modules
+  /// Inputs are whole batches, which are cut along dim 0; the loss should be a mean over samples (docs/pipeline.md).
+  Pipelining pipelining = {};
   std::map<std::string, int> stages = {};  // of modules and operators (`layers.0`), by name; else an even cut
   std::uint64_t seed = 1;                  // of the initial parameters
   DType precision = DType::f32;            // of the parameters

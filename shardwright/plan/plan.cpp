@@ -152,6 +152,7 @@ Plan draft(const Graph& graph, const PlanRequest& request) {
             .origin = request.origin,
             .fingerprint = fingerprint_of(graph),
             .devices = request.devices};
+  check(request.pipelining);
   plan.cluster = request.cluster.empty() ? fmt::format("cpu:{}", request.devices) : request.cluster;
   plan.parallel = name_of(request.parallel);
   plan.optimizer_parallel = request.optimizer_parallel;

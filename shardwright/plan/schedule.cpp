@@ -4,11 +4,17 @@
 #include <array>
 
 #include "shardwright/base/error.h"
+#include "shardwright/cost/cluster.h"
 
 namespace shardwright {
 namespace {
 
 constexpr std::array<std::string_view, 2> names{"gpipe", "1f1b"};
+
+void check(std::string_view what, int count, int most) {
+  if (count < 1 || count > most)
+    throw error("pipelining: {} {} but there should be from 1 to {}", count, what, most);
+}
 
 /// Forwards before the first backward.
 int warm_up_of(const Pipelining& p, int stage) {
@@ -24,6 +30,11 @@ Schedule schedule_called(std::string_view name) {
   for (std::size_t i = 0; i < names.size(); ++i)
     if (names[i] == name) return static_cast<Schedule>(i);
   throw error("schedule '{}' does not exist; there are gpipe, 1f1b", name);
+}
+
+void check(const Pipelining& p) {
+  check("stages", p.stages, most_devices);
+  check("micro-batches", p.micro_batches, most_micro_batches);
 }
 
 std::vector<Task> tasks_of(const Pipelining& p, int stage) {

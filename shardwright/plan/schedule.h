@@ -32,11 +32,17 @@ struct Task {
 
 constexpr int most_micro_batches = 1 << 16;
 
+/// The loss of a batch is the mean of its micro-batches' losses: that of the whole batch if the loss is a mean over
+/// samples. Of a loss that is a sum, loss and gradients are 1/micro_batches of the whole batch's.
 struct Pipelining {
   Schedule schedule = Schedule::one_forward_one_backward;
   int stages = 1;
   int micro_batches = 1;
+  bool operator==(const Pipelining&) const = default;
 };
+
+/// Throws: Error unless there are stages and micro-batches, and not too many.
+void check(const Pipelining& p);
 
 /// The tasks of `stage`, in order. Each phase takes the micro-batches in their order.
 std::vector<Task> tasks_of(const Pipelining& p, int stage);

@@ -319,6 +319,24 @@ TEST(Precedence, a_plan_file_leaves_nothing_to_ask_for) {
   EXPECT_EQ(
       error_of([&] { planned(plain, {.devices = 8, .plan_file = path, .dataset_strategy = "full_batch"}); }),
       "plan_file " + path + ": the plan has decided how operators and data are split; leave out the others");
+  const std::string of_stages =
+      "plan_file " + path +
+      ": the plan has decided stages and micro-batches; leave out pipelining and stages";
+  EXPECT_EQ(error_of([&] {
+              planned(plain, {.devices = 8, .plan_file = path, .pipelining = {.micro_batches = 2}});
+            }),
+            of_stages);
+  EXPECT_EQ(error_of([&] {
+              planned(plain, {.devices = 8, .plan_file = path, .stages = {{"region", 0}}});
+            }),
+            of_stages);
+}
+
+TEST(Precedence, there_are_stages_and_micro_batches) {
+  EXPECT_EQ(error_of([&] { planned(plain, {.devices = 8, .pipelining = {.micro_batches = 0}}); }),
+            "pipelining: 0 micro-batches but there should be from 1 to 65536");
+  EXPECT_EQ(error_of([&] { planned(plain, {.devices = 8, .pipelining = {.stages = -1}}); }),
+            "pipelining: -1 stages but there should be from 1 to 1048576");
 }
 
 }  // namespace
