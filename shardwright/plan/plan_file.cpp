@@ -290,13 +290,12 @@ Plan parse_plan(std::string_view text, std::string_view where) try {
   Plan plan = head_of(json);
   if (json.contains("stage_plans")) read_stages(plan, json);
   member(json, "operators");
-  std::set<std::string> names;
+  std::set<std::pair<const Plan*, std::string>> names;  // stages may have constants in common
   for (const Json& op : member_or(json, "operators", "a list", std::vector<Json>{})) {
-    std::vector<PlannedOperator>& operators =
-        plan.stages.empty() ? plan.operators : stage_of(plan, op).operators;
-    operators.push_back(operator_of(op));
-    const std::string& name = operators.back().name;
-    if (!names.insert(name).second) throw error("operator {} stands twice", name);
+    Plan& of = plan.stages.empty() ? plan : stage_of(plan, op);
+    of.operators.push_back(operator_of(op));
+    const std::string& name = of.operators.back().name;
+    if (!names.emplace(&of, name).second) throw error("operator {} stands twice", name);
   }
   plan.layouts = member_or(json, "layouts", "an object of names and layouts", plan.layouts);
   return plan;
