@@ -11,6 +11,7 @@
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/plan/annotation_patterns.h"
+#include "shardwright/plan/pipeline_plan.h"
 
 namespace shardwright {
 namespace {
@@ -107,12 +108,9 @@ Pipelining pipelining_of(const Arguments& arguments) {
   Pipelining out;
   const Annotations annotations =
       arguments.has("--annotate") ? load_annotations(arguments.text("--annotate")) : Annotations{};
-  for (const auto& [name, stage] : annotations.stages) out.stages = std::max(out.stages, stage + 1);
-  const int annotated = out.stages;
-  out.stages = static_cast<int>(arguments.integer("--stages", out.stages, 1, most_devices));
-  if (annotated > out.stages)
-    throw error("--stages {} but {} speaks of stage {}", out.stages, arguments.text("--annotate"),
-                annotated - 1);
+  std::optional<int> asked;
+  if (arguments.has("--stages")) asked = static_cast<int>(arguments.integer("--stages", 1, 1, most_devices));
+  out.stages = stages_asked(asked, annotations);
   for (const std::string flag : {"--micro-batches", "--schedule"})
     if (out.stages == 1 && arguments.has(flag))
       throw error("{} is for several stages; add --stages N, or use --accumulate for one", flag);

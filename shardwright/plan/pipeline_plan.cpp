@@ -39,14 +39,14 @@ Annotations annotations_of(const Annotations& all, const Graph& whole, const Gra
 
 }  // namespace
 
-int stages_asked(const PlanRequest& request) {
-  int of_annotations = 0;
-  for (const auto& [name, stage] : request.annotations.stages)
-    of_annotations = std::max(of_annotations, stage + 1);
-  if (request.pipelining.stages > 1 && of_annotations > request.pipelining.stages)
-    throw error("annotations speak of stage {} but {} stages are asked for", of_annotations - 1,
-                request.pipelining.stages);
-  return std::max({1, request.pipelining.stages, of_annotations});
+int stages_asked(std::optional<int> asked, const Annotations& annotations) {
+  int stages = 1;
+  for (const auto& [name, stage] : annotations.stages) {
+    stages = std::max(stages, stage + 1);
+    if (stages > asked.value_or(stages))
+      throw error("annotations: '{}' is in stage {} but there are {}, from stage 0 on", name, stage, *asked);
+  }
+  return asked.value_or(stages);
 }
 
 Plan with_stages(Plan plan, const Graph& graph, const PlanRequest& request, int stages) {

@@ -1,12 +1,15 @@
 // Plans of several stages: who does what, then a plan for each stage as for a network of its own.
 #pragma once
 
+#include <optional>
+
 #include "shardwright/plan/plan.h"
 
 namespace shardwright {
 
-/// The stages that annotations or the request ask for; 1 if nobody asks.
-int stages_asked(const PlanRequest& request);
+/// The stages that are asked for, or that `annotations` speak of; 1 if nobody asks.
+/// Throws: Error if annotations speak of one beyond what is asked for.
+int stages_asked(std::optional<int> asked, const Annotations& annotations);
 
 /// `plan`, which says for what network and devices, with the plans of its stages. `stages`: see stages_asked.
 /// Throws: Error where the devices or the samples do not divide, or as planning a stage does.

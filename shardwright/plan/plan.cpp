@@ -310,7 +310,9 @@ Plan make_plan(const Graph& graph, const PlanRequest& request) {
   const auto start = std::chrono::steady_clock::now();
   Plan plan = draft(graph, request);
   const Cluster cluster = cluster_for(plan, request.devices);
-  if (const int stages = stages_asked(request); stages > 1)
+  const int asked = request.pipelining.stages;
+  if (const int stages = stages_asked(asked > 1 ? std::optional(asked) : std::nullopt, request.annotations);
+      stages > 1)
     plan = with_stages(std::move(plan), graph, request, stages);
   else if (plan.pipelining.micro_batches > 1)
     plan = decide_accumulated(accumulated(graph, plan.pipelining.micro_batches), request, std::move(plan),
