@@ -39,8 +39,8 @@ std::vector<OpDef> leaves() {
                trained),
           leaf("state", "a value that the optimizer keeps from step to step", OpKind::state, start),
           leaf("accumulator", "a sum over micro-batches, zero before the first", OpKind::accumulator),
-          leaf("receive", "a value that another stage sends; once: before the first micro-batch",
-               OpKind::receive, {"once"}),
+          leaf("receive", "a value of another stage; once: of all micro-batches; batch: its dims, if not 0",
+               OpKind::receive, {"once", "batch"}),
           {
               .name = "fill",
               .doc = "y = value everywhere",

@@ -7,12 +7,26 @@ namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
+constexpr std::string_view batch_attribute = "batch";
+
 }  // namespace
 
-bool brings_samples(const Node& node) {
-  return node.op->kind == OpKind::input ||
-         (node.op->kind == OpKind::receive && node.phase == Phase::forward &&
-          node.attributes.integer("once", 0) == 0);
+std::vector<std::size_t> batch_dims_of_leaf(const Graph& graph, const Node& leaf) {
+  const bool comes_with_each = leaf.op->kind == OpKind::receive && leaf.phase == Phase::forward &&
+                               leaf.attributes.integer("once", 0) == 0;
+  if (leaf.op->kind != OpKind::input && !comes_with_each) return {};
+  if (graph.value(leaf.results[0]).type.shape.empty()) return {};
+  if (!leaf.attributes.find(batch_attribute)) return {0};
+  const auto dims = leaf.attributes.integers(batch_attribute);
+  return {dims.begin(), dims.end()};
+}
+
+Attributes attributes_of_batch(const std::vector<bool>& is_batch) {
+  std::vector<std::int64_t> dims;
+  for (std::size_t d = 0; d < is_batch.size(); ++d)
+    if (is_batch[d]) dims.push_back(static_cast<std::int64_t>(d));
+  if (is_batch.empty() || dims == std::vector<std::int64_t>{0}) return {};
+  return {{std::string(batch_attribute), dims}};
 }
 
 BatchDims batch_dims(const Graph& graph) {
@@ -20,8 +34,7 @@ BatchDims batch_dims(const Graph& graph) {
   for (const Node& node : graph.nodes) {
     if (node.phase != Phase::forward) break;
     for (ValueId v : node.results) is_batch[at(v.index)].assign(graph.value(v).type.shape.size(), false);
-    if (brings_samples(node) && !graph.value(node.results[0]).type.shape.empty())
-      is_batch[at(node.results[0].index)][0] = true;
+    for (std::size_t d : batch_dims_of_leaf(graph, node)) is_batch[at(node.results[0].index)][d] = true;
     if (node.op->kind != OpKind::compute) continue;
     const Rule rule = rule_of(graph, node);
     std::vector<bool> loops(rule.loops.size(), false);

@@ -7,13 +7,17 @@
 
 namespace shardwright {
 
-/// A leaf whose dim 0 is the batch: an input, or what another stage's forward makes of one.
-bool brings_samples(const Node& node);
+/// Of the result of a leaf, the dims that carry the batch: dim 0 of an input; those of the whole network in what another
+/// stage's forward sends.
+std::vector<std::size_t> batch_dims_of_leaf(const Graph& graph, const Node& leaf);
+
+/// How a `receive` leaf says so.
+Attributes attributes_of_batch(const std::vector<bool>& is_batch);
 
 /// Per value and dim whether it carries the batch.
 using BatchDims = std::vector<std::vector<bool>>;
 
-/// Dim 0 of the inputs, and what rules make of it. Only forward values have dims.
+/// Those of leaves, and what rules make of them. Only forward values have dims.
 BatchDims batch_dims(const Graph& graph);
 
 /// The split of the batch over all axes of `mesh`, or nothing at all where the batch does not divide.

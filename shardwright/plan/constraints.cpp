@@ -147,11 +147,11 @@ class ConstraintMaker {
           batch->second, batch->first, devices_, devices_));
   }
 
-  /// Name and dim 0 of the first input that has dims.
+  /// Name and samples of the first leaf that brings any.
   std::optional<std::pair<std::string, std::int64_t>> batch_of_data() const {
     for (const Node& node : graph_.nodes) {
       const Value& v = graph_.value(node.results.front());
-      if (brings_samples(node) && !v.type.shape.empty()) return {{v.name, v.type.shape[0]}};
+      for (std::size_t d : batch_dims_of_leaf(graph_, node)) return {{v.name, v.type.shape[d]}};
     }
     return std::nullopt;
   }
@@ -212,9 +212,9 @@ class ConstraintMaker {
   Mesh batch_mesh() const {
     std::int64_t dp = devices_;
     for (const Node& node : graph_.nodes) {
-      if (mode_ != Parallel::auto_parallel || !brings_samples(node)) continue;
-      const Shape& shape = graph_.value(node.results.front()).type.shape;
-      if (!shape.empty()) dp = std::gcd(dp, shape[0]);
+      if (mode_ != Parallel::auto_parallel) break;
+      for (std::size_t d : batch_dims_of_leaf(graph_, node))
+        dp = std::gcd(dp, graph_.value(node.results.front()).type.shape[d]);
     }
     Mesh mesh;
     if (dp > 1) mesh.axes.push_back({"dp", static_cast<int>(dp)});

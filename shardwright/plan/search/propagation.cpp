@@ -18,6 +18,7 @@
 #include <tuple>
 
 #include "shardwright/graph/op.h"
+#include "shardwright/plan/batch.h"
 #include "shardwright/plan/problem.h"
 
 namespace shardwright::search {
@@ -202,11 +203,14 @@ class Propagation {
   void seed_by_batch() {
     const Mesh& mesh = problem_.constraints.meshes[0];
     for (const Node& node : graph_.nodes) {
-      if (node.op->kind != OpKind::input) continue;
+      const std::vector<std::size_t> dims = batch_dims_of_leaf(graph_, node);
+      if (node.op->kind != OpKind::input && dims.empty()) continue;
       const Shape& shape = graph_.value(node.results[0]).type.shape;
       Layout layout = replicated(shape.size());
-      for (int a = 0; !shape.empty() && a < mesh.axis_count(); ++a)
-        if (shape[0] % (mesh.count(layout.dims[0]) * mesh.size_of(a)) == 0) layout.dims[0].push_back(a);
+      for (int a = 0; !dims.empty() && a < mesh.axis_count(); ++a) {
+        Axes& axes = layout.dims[dims.front()];
+        if (shape[dims.front()] % (mesh.count(axes) * mesh.size_of(a)) == 0) axes.push_back(a);
+      }
       data_[node.results[0]] = layout;
     }
   }
