@@ -20,30 +20,27 @@ class Copy {
       : from_(from),
         values_(from.values.size()),
         accumulated_(from.values.size()),
+        before_update_(from.values.size()),
         nodes_(from.nodes.size()) {
     out_.meshes = from.meshes;
   }
 
   ValueId of(ValueId v) const { return values_[at(v.index)]; }
+  NodeId of(NodeId id) const { return nodes_[at(id.index)]; }
   /// Where the update reads `v`, it reads `instead`.
   void accumulate(ValueId v, ValueId instead) { accumulated_[at(v.index)] = instead; }
 
   /// Where forward and backward read `v`, they read `instead`.
-  void replace_before_update(ValueId v, ValueId instead) {
-    counter_ = v;
-    micro_counter_ = instead;
-  }
+  void replace_before_update(ValueId v, ValueId instead) { before_update_[at(v.index)] = instead; }
 
   void add(NodeId id, Phase phase) {
     Node node = from_.node(id);
     node.phase = phase;
     for (ValueId& v : node.operands) {
-      const ValueId sum = accumulated_[at(v.index)];
-      v = phase == Phase::update && sum.is_valid()  ? sum
-          : v == counter_ && phase != Phase::update ? micro_counter_
-                                                    : of(v);
+      const ValueId instead = (phase == Phase::update ? accumulated_ : before_update_)[at(v.index)];
+      v = instead.is_valid() ? instead : of(v);
     }
-    if (node.forward.is_valid()) node.forward = nodes_[at(node.forward.index)];
+    if (node.forward.is_valid()) node.forward = of(node.forward);
     std::vector<Value> results;
     for (ValueId v : node.results) {
       Value value = from_.value(v);
@@ -80,10 +77,10 @@ class Copy {
  private:
   const Graph& from_;
   Graph out_;
-  std::vector<ValueId> values_;       // by value of `from_`
-  std::vector<ValueId> accumulated_;  // the same, where there is a sum
+  std::vector<ValueId> values_;         // by value of `from_`
+  std::vector<ValueId> accumulated_;    // the same, where there is a sum
+  std::vector<ValueId> before_update_;  // what forward and backward read instead, where there is something
   std::vector<NodeId> nodes_;
-  ValueId counter_, micro_counter_;
 };
 
 class Accumulation {
@@ -91,9 +88,9 @@ class Accumulation {
   Accumulation(const Graph& graph, int micro_batches, const std::vector<int>& stages)
       : graph_(graph), micro_batches_(micro_batches), stages_(stages), copy_(graph) {}
 
-  Graph run() {
+  Accumulated run() {
     find_gradients();
-    counter_ = read_before_update(existing_step_count(graph_));
+    find_moved();
     std::vector<NodeId> sums;  // of what several stages contribute: they wait for the update
     bool is_update = false;
     for (NodeId id : graph_.node_ids()) {
@@ -106,13 +103,14 @@ class Accumulation {
       }
       copy_.add(id, node.phase);
       if (is_seed(id)) scale_seed(node);
-      if (node.results.front() == counter_) count_micro_batches();
+      if (is_moved_[at(node.results.front().index)]) read_copy_of(node.results.front());
       for (ValueId v : node.results)
         if (const auto it = of_parameter_.find(v); it != of_parameter_.end()) accumulate(v, it->second);
     }
     Graph out = copy_.finish();
     out.updates.insert(out.updates.end(), updates_.begin(), updates_.end());
-    return out;
+    std::vector<int> stages = stages_of(out);
+    return {std::move(out), std::move(stages)};
   }
 
  private:
@@ -120,28 +118,56 @@ class Accumulation {
     return graph_.node(graph_.value(v).producer).op->kind == OpKind::parameter;
   }
 
-  /// `v`, if forward or backward read it.
-  ValueId read_before_update(ValueId v) const {
-    for (const Node& node : graph_.nodes)
-      if (node.phase != Phase::update &&
-          std::find(node.operands.begin(), node.operands.end(), v) != node.operands.end())
-        return v;
-    return {};
+  bool is_read_before_update(ValueId v, ValueId next) const {
+    return std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [&](const Node& node) {
+      const auto has = [](const std::vector<ValueId>& list, ValueId x) {
+        return std::find(list.begin(), list.end(), x) != list.end();
+      };
+      return node.phase != Phase::update && has(node.operands, v) && !has(node.results, next);
+    });
   }
 
-  void count_micro_batches() {
+  /// States that move on with each micro-batch and are read for more than to make their next value.
+  void find_moved() {
+    is_moved_.assign(graph_.values.size(), false);
+    counter_ = existing_step_count(graph_);
+    if (counter_.is_valid()) is_moved_[at(counter_.index)] = is_read_before_update(counter_, {});
+    for (const Update& u : graph_.updates)
+      if (graph_.node(graph_.value(u.value).producer).phase == Phase::forward)
+        is_moved_[at(u.leaf.index)] = is_read_before_update(u.leaf, u.value);
+  }
+
+  /// Forward and backward of a micro-batch find the state `v` as it was before that forward.
+  void read_copy_of(ValueId v) {
     Builder builder(copy_.graph());
-    const std::string name = "optimizer.micro_batches";
-    const ValueId count = builder.leaf(OpKind::state, name, graph_.value(counter_).type, {{"init", "zeros"}});
-    copy_.replace_before_update(counter_, shifted(builder, count, 0, name + ".now"));
-    updates_.push_back({count, shifted(builder, count, 1, name + ".next")});
+    ValueId moved = copy_.of(v);
+    if (v == counter_) {
+      moved =
+          builder.leaf(OpKind::state, "optimizer.micro_batches", graph_.value(v).type, {{"init", "zeros"}});
+      updates_.push_back({moved, shifted(builder, moved, 1, "optimizer.micro_batches.next")});
+    }
+    const std::string name = copy_.graph().value(moved).name + ".now";
+    copy_.replace_before_update(v, shifted(builder, moved, 0, name));
   }
 
-  /// Values that differ from micro-batch to micro-batch, as far as they come from inputs.
+  /// Of all nodes of `out`.
+  std::vector<int> stages_of(const Graph& out) const {
+    if (stages_.empty()) return {};
+    std::vector<int> stages(out.nodes.size(), -1);
+    for (NodeId id : graph_.node_ids()) stages[at(copy_.of(id).index)] = stages_[at(id.index)];
+    for (NodeId id : out.node_ids())
+      for (ValueId v : out.node(id).operands)
+        if (int& of_new = stages[at(out.value(v).producer.index)]; of_new < 0) of_new = stages[at(id.index)];
+    return stages;
+  }
+
+  /// Values that differ from micro-batch to micro-batch, as far as they come from inputs; and all gradients, which are
+  /// a micro-batch's share even where they are the same for each.
   std::vector<bool> find_changing() const {
     std::vector<bool> changing(graph_.values.size());
-    for (const Node& node : graph_.nodes) {
-      bool changes = node.op->kind == OpKind::input;
+    for (NodeId id : graph_.node_ids()) {
+      const Node& node = graph_.node(id);
+      bool changes = node.op->kind == OpKind::input || is_seed(id);
       for (ValueId v : node.operands) changes = changes || changing[at(v.index)];
       for (ValueId v : node.results) changing[at(v.index)] = changes;
     }
@@ -231,14 +257,15 @@ class Accumulation {
   std::map<ValueId, ValueId> of_parameter_;  // what is accumulated, and whose gradient it is
   std::vector<bool> is_late_;                // per node: sums that the update makes
   std::vector<Update> updates_;
-  ValueId counter_;  // of the steps done, if the forward reads it
+  ValueId counter_;             // of the steps done
+  std::vector<bool> is_moved_;  // per value
   std::map<std::string, int> repeats_;
 };
 
 }  // namespace
 
-Graph accumulated(const Graph& graph, int micro_batches, const std::vector<int>& stages) {
-  if (micro_batches == 1) return graph;
+Accumulated accumulated(const Graph& graph, int micro_batches, const std::vector<int>& stages) {
+  if (micro_batches == 1) return {graph, stages};
   return Accumulation(graph, micro_batches, stages).run();
 }
 

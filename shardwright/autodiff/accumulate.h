@@ -10,8 +10,9 @@
 //
 // and the update reads `w.accumulated`. It may stay partial: what is added up is reduced once, by the update.
 //
-// What differs from step to step (dropout) differs from micro-batch to micro-batch: instead of the steps done it reads the
-// micro-batches done, a state that the forward counts, in a copy that the backward finds unchanged.
+// What differs from step to step (dropout) differs from micro-batch to micro-batch: instead of the steps done it reads
+// the micro-batches done, a state that the forward counts. Such states, which the forward itself moves on, are read in
+// a copy, `s.now`: by the time of a micro-batch's backward later forwards may have moved them on.
 #pragma once
 
 #include <vector>
@@ -20,10 +21,15 @@
 
 namespace shardwright {
 
+struct Accumulated {
+  Graph graph;
+  std::vector<int> stages;  // per node of `graph`; a new forward node has the stage of what reads it first
+};
+
 /// `graph` (a whole train step) for `micro_batches` of its batches; unchanged for one. `stages`: per forward node its
 /// stage, or empty. A gradient that several stages contribute to is accumulated in each and summed by the update.
 /// Throws: Error if the update reads what is no gradient and differs from micro-batch to micro-batch.
-Graph accumulated(const Graph& graph, int micro_batches, const std::vector<int>& stages = {});
+Accumulated accumulated(const Graph& graph, int micro_batches, const std::vector<int>& stages = {});
 
 /// `node` adds to an accumulator, which is its operand 0.
 bool is_accumulation(const Graph& graph, const Node& node);

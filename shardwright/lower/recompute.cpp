@@ -49,6 +49,7 @@ class Decision {
         if (!region_of(v) || is_read_outside(v) || keeps_communicated(v)) is_kept_[at(v.index)] = true;
     for (const RecomputeRegion& region : regions_)
       for (NodeId id : region.kept) keep_results(id);
+    keep_what_moves_on();
     select();
   }
 
@@ -84,6 +85,13 @@ class Decision {
 
   void keep_results(NodeId id) {
     for (ValueId v : graph_.node(id).results) is_kept_[at(v.index)] = true;
+  }
+
+  /// What reads a state that the forward changes: the backward may find it changed.
+  void keep_what_moves_on() {
+    for (const Update& u : graph_.updates)
+      if (graph_.node(producer(u.value)).phase == Phase::forward)
+        for (NodeId reader : users_[at(u.leaf.index)]) keep_results(reader);
   }
 
   /// By the forward of another region, or by the backward or update of anything else.

@@ -6,9 +6,10 @@
 //              %y = matmul %h, %w               %dw = matmul %dy, %h.again
 //
 // Region by region (plan/recompute.h). A value of a region is kept if a node outside of it reads it, in the forward of
-// another region or in the backward, and if it is held beyond the step; all other values that the region's backward
-// reads, and what these are made of, are copied. A copy stands immediately before the first node that needs it.
-// Operators are copied with their attributes and strategies; randomness is counter-based, so it comes out the same.
+// another region or in the backward, if it is held beyond the step, and if it is made of a state that the forward
+// changes; all other values that the region's backward reads, and what these are made of, are copied. A copy stands
+// immediately before the first node that needs it. Operators are copied with their attributes and strategies;
+// randomness is counter-based, so it comes out the same.
 //
 // A kept value that was redistributed for the forward would be kept in its gathered form, too, because lowering shares
 // it; so the backward reads it through `keep`, an alias that only the backward redistributes: in the layout in which it

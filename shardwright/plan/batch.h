@@ -7,8 +7,8 @@
 
 namespace shardwright {
 
-/// Of the result of a leaf, the dims that carry the batch: dim 0 of an input; those of the whole network in what another
-/// stage's forward sends.
+/// The dims of a leaf's result that carry the batch: dim 0 of an input; of what another stage's forward sends, those
+/// that do so in the whole network.
 std::vector<std::size_t> batch_dims_of_leaf(const Graph& graph, const Node& leaf);
 
 /// How a `receive` leaf says so.

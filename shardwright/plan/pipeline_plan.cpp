@@ -59,7 +59,7 @@ Plan with_stages(Plan plan, const Graph& graph, const PlanRequest& request, int 
           ? even_stages(graph, Calls(graph), cluster_called(plan.cluster), stages)
           : asked_stages(graph, request.annotations.stages, stages);
   plan.pipelining.stages = stages;
-  const StagedGraph parts = split_into_stages(graph, stage_of, stages, plan.pipelining.micro_batches);
+  const StagedGraph parts = cut_into_stages(graph, stage_of, stages, plan.pipelining.micro_batches);
   check_names(graph, request.annotations);
   for (const Graph& part : parts.stages) {
     PlanRequest of_stage = request;
@@ -91,7 +91,7 @@ void check_fits(const Plan& plan, const Graph& graph) {
 }
 
 StagedGraph staged(const Graph& graph, const Plan& plan) {
-  if (plan.stages.empty()) return split_into_stages(graph, {}, 1, plan.pipelining.micro_batches);
+  if (plan.stages.empty()) return cut_into_stages(graph, {}, 1, plan.pipelining.micro_batches);
   std::map<std::string, int> stages;
   std::vector<int> stage_of(graph.nodes.size(), -1);
   for (int s = 0; s < static_cast<int>(plan.stages.size()); ++s)
@@ -104,8 +104,14 @@ StagedGraph staged(const Graph& graph, const Plan& plan) {
       throw error("plan: {} is in no stage; it is for another network, or was changed", graph.name_of(id));
     stage_of[at(id.index)] = it->second;
   }
-  return split_into_stages(graph, stage_of, static_cast<int>(plan.stages.size()),
-                           plan.pipelining.micro_batches);
+  StagedGraph out =
+      cut_into_stages(graph, stage_of, static_cast<int>(plan.stages.size()), plan.pipelining.micro_batches);
+  for (int s = 0; s < static_cast<int>(plan.stages.size()); ++s)
+    for (const PlannedOperator& op : plan.stages[at(s)].operators)
+      if (stages.at(op.name) != s && !has_value(out.stages[at(s)], op.name))
+        throw error("plan: {} is in stage {} and in stage {}; only constants are made in several", op.name,
+                    stages.at(op.name), s);
+  return out;
 }
 
 }  // namespace shardwright

@@ -315,8 +315,8 @@ Plan make_plan(const Graph& graph, const PlanRequest& request) {
       stages > 1)
     plan = with_stages(std::move(plan), graph, request, stages);
   else if (plan.pipelining.micro_batches > 1)
-    plan = decide_accumulated(accumulated(graph, plan.pipelining.micro_batches), request, std::move(plan),
-                              cluster);
+    plan = decide_accumulated(accumulated(graph, plan.pipelining.micro_batches).graph, request,
+                              std::move(plan), cluster);
   else
     plan = decide_for(graph, request, std::move(plan), cluster);
   plan.search_seconds = seconds_since(start);

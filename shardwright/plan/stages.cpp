@@ -5,6 +5,7 @@
 
 #include "shardwright/autodiff/accumulate.h"
 #include "shardwright/graph/op.h"
+#include "shardwright/plan/batch.h"
 
 namespace shardwright {
 namespace {
@@ -29,6 +30,7 @@ class Assignment {
       if (is_accumulation(graph, node)) stages_[at(producer(node.operands[0]).index)] = stages_[at(id.index)];
     }
     place_leaves(stages_, Phase::update);
+    place_unread();
   }
 
   std::vector<int> result() { return std::move(stages_); }
@@ -77,6 +79,13 @@ class Assignment {
     }
   }
 
+  /// What nobody reads in a step lies where its next value is made.
+  void place_unread() {
+    for (const Update& u : graph_.updates)
+      if (stage(u.leaf) == everywhere && !is_free_[at(u.leaf.index)])
+        stages_[at(producer(u.leaf).index)] = stage(u.value);
+  }
+
   int derived(const Node& node) const {
     if (is_accumulation(graph_, node)) return stage(node.operands[1]);
     if (node.forward.is_valid() && stages_[at(node.forward.index)] != everywhere)
@@ -119,26 +128,28 @@ std::vector<std::vector<bool>> needed(const Graph& graph, const std::vector<int>
   return out;
 }
 
-class Splitting {
+class Cutting {
  public:
-  Splitting(const Graph& graph, std::vector<int> stage_of, int stages)
+  Cutting(const Graph& graph, std::vector<int> stage_of, int stages)
       : graph_(graph),
         stage_of_(std::move(stage_of)),
         stages_(stages),
-        needed_(needed(graph, stage_of_, stages)) {}
+        needed_(needed(graph, stage_of_, stages)),
+        batch_dims_(batch_dims(graph)) {}
 
   StagedGraph run() {
+    check_updates();
     find_crossings();
     for (int s = 0; s < stages_; ++s) out_.stages.push_back(graph_of(s));
     for (const auto& [key, index] : crossings_) {
       const auto& [v, to] = key;
-      const int from = stage_of_[at(graph_.value(v).producer.index)];
+      const int from = stage(v);
       Graph& sender = out_.stages[at(from)];
       out_.crossings.push_back({from, to, static_cast<int>(sender.sends.size()), graph_.value(v).name});
       sender.sends.push_back(values_[at(from)][at(v.index)]);
     }
     for (ValueId v : graph_.outputs) {
-      int s = stage_of_[at(graph_.value(v).producer.index)];
+      int s = stage(v);
       if (s == everywhere) s = stages_ - 1;
       out_.outputs.push_back({s, static_cast<int>(out_.stages[at(s)].outputs.size())});
       require(values_[at(s)][at(v.index)].is_valid(), "output %{} is in no stage", graph_.value(v).name);
@@ -148,6 +159,19 @@ class Splitting {
   }
 
  private:
+  int stage(ValueId v) const { return stage_of_[at(graph_.value(v).producer.index)]; }
+
+  /// What a state holds next is made where it is kept.
+  void check_updates() const {
+    for (const Update& u : graph_.updates) {
+      const int kept = stage(u.leaf), made = stage(u.value);
+      if (kept != everywhere && made != everywhere && kept != made)
+        throw error(
+            "state %{} is read in stage {} but its next value %{} is made in stage {}; give both one stage",
+            graph_.value(u.leaf).name, kept, graph_.value(u.value).name, made);
+    }
+  }
+
   /// In which phase a value is received: what is accumulated when all of it is there.
   Phase phase_of(ValueId v) const {
     const Node& node = graph_.node(graph_.value(v).producer);
@@ -158,6 +182,13 @@ class Splitting {
   bool stays(ValueId v) const {
     const OpKind kind = graph_.node(graph_.value(v).producer).op->kind;
     return kind == OpKind::parameter || kind == OpKind::state;
+  }
+
+  /// What the stage that receives `v` is told of it.
+  Attributes attributes_of_received(ValueId v) const {
+    if (stays(v)) return {{"once", std::int64_t{1}}};
+    if (phase_of(v) != Phase::forward) return {};
+    return attributes_of_batch(batch_dims_[at(v.index)]);
   }
 
   void find_crossings() {
@@ -204,12 +235,11 @@ class Splitting {
       const auto [first, last] = received_.equal_range({s, n});
       for (auto it = first; it != last; ++it) {
         const ValueId received = add_value(it->second, 0);
-        out.nodes.push_back(
-            {.op = &op_of(OpKind::receive),
-             .operands = {},
-             .results = {received},
-             .attributes = stays(it->second) ? Attributes{{"once", std::int64_t{1}}} : Attributes{},
-             .phase = phase_of(it->second)});
+        out.nodes.push_back({.op = &op_of(OpKind::receive),
+                             .operands = {},
+                             .results = {received},
+                             .attributes = attributes_of_received(it->second),
+                             .phase = phase_of(it->second)});
       }
       if (n == static_cast<int>(graph_.nodes.size()) || !needed_[at(s)][at(n)]) continue;
       Node node = graph_.nodes[at(n)];
@@ -233,6 +263,7 @@ class Splitting {
   std::vector<int> stage_of_;
   int stages_;
   std::vector<std::vector<bool>> needed_;             // by stage, by node
+  BatchDims batch_dims_;                              // of the whole network
   std::map<std::pair<ValueId, int>, int> crossings_;  // value and where it is received
   std::multimap<std::pair<int, int>, ValueId>
       received_;                              // by stage and the node in front of which it arrives
@@ -242,17 +273,16 @@ class Splitting {
 
 }  // namespace
 
-StagedGraph split_into_stages(const Graph& graph, const std::vector<int>& stage_of_node, int stages,
-                              int micro_batches) {
-  std::vector<int> of_accumulated = stage_of_node;
-  const Graph whole = accumulated(graph, micro_batches, stages > 1 ? stage_of_node : std::vector<int>{});
-  of_accumulated.resize(whole.nodes.size(), everywhere);
+StagedGraph cut_into_stages(const Graph& graph, const std::vector<int>& stage_of_node, int stages,
+                            int micro_batches) {
+  const Accumulated whole =
+      accumulated(graph, micro_batches, stages > 1 ? stage_of_node : std::vector<int>{});
   if (stages == 1) {
-    StagedGraph out{.stages = {whole}, .crossings = {}, .outputs = {}};
-    for (int i = 0; i < static_cast<int>(whole.outputs.size()); ++i) out.outputs.push_back({0, i});
+    StagedGraph out{.stages = {whole.graph}, .crossings = {}, .outputs = {}};
+    for (int i = 0; i < static_cast<int>(whole.graph.outputs.size()); ++i) out.outputs.push_back({0, i});
     return out;
   }
-  return Splitting(whole, Assignment(whole, of_accumulated).result(), stages).run();
+  return Cutting(whole.graph, Assignment(whole.graph, whole.stages).result(), stages).run();
 }
 
 }  // namespace shardwright

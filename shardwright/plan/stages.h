@@ -38,8 +38,9 @@ struct StagedGraph {
 
 /// Cuts `graph`, a network or a train step, by the stages of its forward nodes (others are not looked at), for
 /// `micro_batches` of its batches (autodiff/accumulate.h).
-/// Throws: Error if a stage has no operator, or an operator reads a later stage's result.
-StagedGraph split_into_stages(const Graph& graph, const std::vector<int>& stage_of_node, int stages,
-                              int micro_batches);
+/// Throws: Error if a stage has no operator, an operator reads a later stage's result, or a state takes its next value
+/// from another stage than the one that reads it.
+StagedGraph cut_into_stages(const Graph& graph, const std::vector<int>& stage_of_node, int stages,
+                            int micro_batches);
 
 }  // namespace shardwright

@@ -23,7 +23,7 @@ update:
 output %loss
 update %w <- %w2
 )");
-  const Graph all = accumulated(graph, 4);
+  const Graph all = accumulated(graph, 4).graph;
   verify(all);
   EXPECT_EQ(to_text(all), R"(%x = input f32[4]
 %w = param f32[4]
@@ -41,7 +41,67 @@ output %loss
 update %w <- %w2
 update %w.accumulator <- %w.accumulated
 )");
-  EXPECT_EQ(to_text(accumulated(graph, 1)), to_text(graph));
+  EXPECT_EQ(to_text(accumulated(graph, 1).graph), to_text(graph));
+}
+
+/// By the time of a backward another forward may have moved %s on; %n is read only to make its next value.
+TEST(Accumulate, reads_a_state_that_the_forward_moves_on_in_a_copy) {
+  const Graph graph = parse_graph(R"(%x = input f32[4]
+%w = param f32[4]
+%s = state f32[4]
+%n = state f32[4]
+%y = mul %x, %w
+%z = div %y, %s
+%s.new = add %s, %z
+%n.new = add %n, %z
+%loss = reduce_sum %z
+backward:
+%1 = fill (dtype=f32, shape=[], value=1) grad %loss
+%2 = broadcast %1 (shape=[4]) of %loss : f32[4] grad %z
+%3 = div %2, %s of %z : f32[4] grad %y
+%4 = mul %3, %x of %y : f32[4] grad %w
+update:
+%w2 = sgd %w, %4 (rate=0.5)
+output %loss
+update %s <- %s.new
+update %n <- %n.new
+update %w <- %w2
+)");
+  const Accumulated all = accumulated(graph, 4, {0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 0, 0, 0});
+  verify(all.graph);
+  const std::string text = to_text(all.graph);
+  EXPECT_NE(text.find(R"(%s = state f32[4]
+%s.now = shift %s (value=0.0) : f32[4]
+%n = state f32[4]
+%y = mul %x, %w : f32[4]
+%z = div %y, %s.now : f32[4]
+%s.new = add %s.now, %z : f32[4]
+%n.new = add %n, %z : f32[4]
+)"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("%3 = div %2, %s.now of %z"), std::string::npos) << text;
+  const auto stage_of = [&](const char* name) {
+    return all.stages.at(static_cast<std::size_t>(all.graph.value(all.graph.find(name)).producer.index));
+  };
+  EXPECT_EQ(stage_of("y"), 0);
+  EXPECT_EQ(stage_of("s.now"), 1);
+  EXPECT_EQ(stage_of("z"), 1);
+}
+
+/// Its seed is a micro-batch's share of the whole batch's.
+TEST(Accumulate, adds_up_gradients_that_no_input_changes) {
+  const Graph graph = parse_graph(R"(%w = param f32[4]
+%loss = reduce_sum %w
+backward:
+%1 = fill (dtype=f32, shape=[], value=1) grad %loss
+%2 = broadcast %1 (shape=[4]) of %loss : f32[4] grad %w
+update:
+%w2 = sgd %w, %2 (rate=0.5)
+output %loss
+update %w <- %w2
+)");
+  EXPECT_NE(to_text(accumulated(graph, 4).graph).find("%w2 = sgd %w, %w.accumulated"), std::string::npos);
 }
 
 TEST(Accumulate, refuses_an_update_by_what_is_no_gradient) {

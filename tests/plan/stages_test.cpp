@@ -9,6 +9,7 @@
 #include "shardwright/graph/calls.h"
 #include "shardwright/graph/text.h"
 #include "shardwright/graph/verify.h"
+#include "shardwright/plan/plan.h"
 #include "shardwright/plan/stage_cut.h"
 
 namespace shardwright {
@@ -27,7 +28,7 @@ std::vector<int> stages_by_name(const Graph& graph, const std::map<std::string, 
 TEST(Stages, each_is_a_graph_of_its_own) {
   const Model model = train_model("matmul_chain:widths=8-8-8,batch=4");
   const StagedGraph parts =
-      split_into_stages(model.graph, stages_by_name(model.graph, {{"matmul1", 0}, {"matmul2", 1}}, 2), 2, 2);
+      cut_into_stages(model.graph, stages_by_name(model.graph, {{"matmul1", 0}, {"matmul2", 1}}, 2), 2, 2);
   ASSERT_EQ(parts.stages.size(), 2);
   for (const Graph& g : parts.stages) verify(g);
   EXPECT_EQ(to_text(parts.stages[0]), R"(%input = input f32[4, 8]
@@ -55,8 +56,8 @@ update %w1.accumulator <- %w1.accumulated
 /// The weight lives where it is first read; its gradient is accumulated where it is made and crosses once.
 TEST(Stages, a_tied_weight_crosses_once_a_step_and_its_gradient_back) {
   const Model model = train_model("gpt:layers=2,hidden=8,heads=2,vocab=12,seq=4,batch=2");
-  const auto parts = split_into_stages(
-      model.graph, stages_by_name(model.graph, {{"layers.0", 0}, {"layers.1", 1}}, 2), 2, 2);
+  const auto parts =
+      cut_into_stages(model.graph, stages_by_name(model.graph, {{"layers.0", 0}, {"layers.1", 1}}, 2), 2, 2);
   int of_weight = 0, gradients = 0;
   for (const Crossing& c : parts.crossings) {
     const Graph& to = parts.stages[static_cast<std::size_t>(c.to)];
@@ -74,12 +75,113 @@ TEST(Stages, a_tied_weight_crosses_once_a_step_and_its_gradient_back) {
 
 TEST(Stages, every_stage_counts_its_own_steps_and_reads_its_own_inputs) {
   const Model model = train_model("ffn:widths=8-8-8-8,batch=4", {"adam", {{"rate", 0.1}}});
-  const auto parts = split_into_stages(
+  const auto parts = cut_into_stages(
       model.graph, stages_by_name(model.graph, {{"dense1", 0}, {"dense2", 1}, {"dense3", 2}}, 3), 3, 1);
   for (const Graph& g : parts.stages) EXPECT_NO_THROW(g.find("optimizer.step"));
   EXPECT_NO_THROW(parts.stages[2].find("label"));
   EXPECT_THROW(parts.stages[0].find("label"), Error);
   for (const Crossing& c : parts.crossings) EXPECT_NE(c.receive, "optimizer.step");
+}
+
+std::string why_not_cut(const Graph& graph, const std::map<std::string, int>& asked, int micro_batches) {
+  try {
+    cut_into_stages(graph, stages_by_name(graph, asked, 2), 2, micro_batches);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+/// %mean is a state that the forward makes, %kept one that nothing reads.
+Graph network_with_states() {
+  return parse_graph(R"(%x = input f32[4, 8]
+%w = param f32[8, 8]
+%mean = state f32[8]
+%kept = state f32[4, 8]
+%a = matmul %x, %w
+%b = div %a, %mean
+%c = tanh %b
+%new = reduce_mean %c (dims=[0])
+%loss = reduce_mean %c
+output %loss
+update %mean <- %new
+update %kept <- %c
+)");
+}
+
+TEST(Stages, a_state_takes_its_next_value_from_its_own_stage) {
+  for (int micro_batches : {1, 2}) {
+    EXPECT_EQ(why_not_cut(network_with_states(), {{"a", 0}, {"b", 1}}, micro_batches), "");
+    EXPECT_EQ(
+        why_not_cut(network_with_states(), {{"a", 0}, {"new", 1}, {"loss", 0}}, micro_batches),
+        "state %mean is read in stage 0 but its next value %new is made in stage 1; give both one stage");
+  }
+}
+
+TEST(Stages, a_state_that_nothing_reads_is_kept_where_it_is_made) {
+  const Graph graph = network_with_states();
+  const auto parts = cut_into_stages(graph, stages_by_name(graph, {{"a", 0}, {"b", 1}}, 2), 2, 2);
+  EXPECT_THROW(parts.stages[0].find("kept"), Error);
+  EXPECT_NO_THROW(parts.stages[1].find("kept"));
+  EXPECT_EQ(parts.stages[1].updates.size(), 2U);
+}
+
+TEST(Stages, a_received_value_has_its_batch_where_the_whole_network_has_it) {
+  const Graph graph = parse_graph(R"(%x = input f32[4, 12, 8]
+%t = param f32[12, 8]
+%time_major = transpose %x (dims=[1, 0, 2])
+%table = tanh %t
+%in_front = tanh %x
+%a = tanh %time_major
+%b = tanh %table
+%c = tanh %in_front
+output %a
+output %b
+output %c
+)");
+  const auto parts = cut_into_stages(
+      graph,
+      stages_by_name(graph, {{"time_major", 0}, {"table", 0}, {"in_front", 0}, {"a", 1}, {"b", 1}, {"c", 1}},
+                     2),
+      2, 1);
+  EXPECT_EQ(to_text(parts.stages[1]), R"(%time_major = receive f32[12, 4, 8] (batch=[1])
+%a = tanh %time_major : f32[12, 4, 8]
+%table = receive f32[12, 8] (batch=[])
+%b = tanh %table : f32[12, 8]
+%in_front = receive f32[4, 12, 8]
+%c = tanh %in_front : f32[4, 12, 8]
+output %a
+output %b
+output %c
+)");
+  PlanRequest request{.model = "time major", .devices = 8};
+  request.annotations.stages = {{"time_major", 0}, {"table", 0}, {"in_front", 0},
+                                {"a", 1},          {"b", 1},     {"c", 1}};
+  for (Parallel parallel : {Parallel::data_parallel, Parallel::semi_auto_parallel}) {
+    request.parallel = parallel;
+    const Plan plan = make_plan(graph, request);
+    ASSERT_EQ(plan.stages.size(), 2U);
+    EXPECT_EQ(plan.stages[1].layouts.at("time_major"), "[-, dp, -]");
+    EXPECT_EQ(plan.stages[1].layouts.at("in_front"), "[dp, -, -]");
+    if (parallel == Parallel::semi_auto_parallel) {
+      EXPECT_EQ(plan.stages[1].layouts.at("table"), "[-, -]");
+    }
+  }
+}
+
+TEST(Stages, a_plan_puts_an_operator_into_one_stage) {
+  const Graph graph = network_with_states();
+  PlanRequest request{.model = "two", .devices = 2};
+  request.annotations.stages = {{"a", 0}, {"b", 1}};
+  Plan plan = make_plan(graph, request);
+  plan.stages[1].operators.push_back(plan.stages[0].operators.front());
+  plan = parse_plan(to_json(plan), "plan");
+  try {
+    staged(graph, plan);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "plan: a is in stage 0 and in stage 1; only constants are made in several");
+  }
 }
 
 TEST(Stages, an_even_cut_shares_the_work_and_keeps_layers_whole) {

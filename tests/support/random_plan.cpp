@@ -96,7 +96,7 @@ Plan random_pipeline(const Graph& graph, int devices, int micro_batches, std::ui
   plan.comm_fusion = parse_comm_fusion(fusions[dice.below(fusions.size())]);
   const int stages = plan.pipelining.stages;
   if (stages == 1) {
-    Plan one = random_plan(graph, devices, seed);
+    Plan one = random_plan(cut_into_stages(graph, {}, 1, micro_batches).stages.front(), devices, seed);
     one.pipelining = plan.pipelining;
     one.recompute = plan.recompute;
     one.comm_fusion = plan.comm_fusion;
@@ -110,7 +110,7 @@ Plan random_pipeline(const Graph& graph, int devices, int micro_batches, std::ui
   for (std::size_t i = 0; i < operators.size(); ++i)
     stage_of[static_cast<std::size_t>(operators[i].index)] =
         static_cast<int>(std::distance(cuts.begin(), cuts.upper_bound(i)));
-  const StagedGraph parts = split_into_stages(graph, stage_of, stages, micro_batches);
+  const StagedGraph parts = cut_into_stages(graph, stage_of, stages, micro_batches);
   int left = devices;
   for (int s = 0; s < stages; ++s) {
     const int rest = stages - s - 1;
