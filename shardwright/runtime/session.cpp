@@ -329,18 +329,16 @@ void Session::State::give_outputs(Rank& self, int micro_batch) {
 }
 
 void Session::State::give(Rank& self, Port& port, int micro_batch) {
-  const TensorView view = self.executor->view(port.value, self.executor->slot_of(micro_batch));
+  TensorView view = self.executor->view(port.value, self.executor->slot_of(micro_batch));
   Tensor& whole = outputs[port.outside];
   const int count = pipeline.micro_batches();
-  if (whole.shape().empty() && count > 1) {  // the mean
+  Tensor mean;  // not in the value's place: a backward may read that
+  if (whole.shape().empty() && count > 1) {
     if (micro_batch == 0) port.sum = 0;
-    Tensor one(whole.type());
-    std::copy_n(view.data, one.bytes().size(), one.bytes().data());
-    port.sum += to_doubles(one).front() / count;
+    port.sum += to_doubles(port.part.row_major(view)).front();
     if (micro_batch + 1 < count) return;
-    visit(view.dtype, [&]<class T>(std::type_identity<T>) {
-      *reinterpret_cast<T*>(view.data) = static_cast<T>(static_cast<Compute<T>>(port.sum));
-    });
+    mean = make_tensor(whole.type(), std::array{port.sum / count});
+    view = mean.view();
   }
   if (driver == Driver::caller) {
     port.kept.resize(static_cast<std::size_t>(whole.shape().empty() ? 1 : count));

@@ -5,6 +5,10 @@
 
 #include <array>
 
+#include "shardwright/graph/text.h"
+#include "shardwright/passes/compile.h"
+#include "tests/support/on_each_rank.h"
+#include "tests/support/program.h"
 #include "tests/support/training_run.h"
 
 namespace shardwright {
@@ -92,6 +96,63 @@ INSTANTIATE_TEST_SUITE_P(
                       .precision = DType::f64,
                       .steps = 5}}),
     [](const auto& tested) { return tested.param.name; });
+
+/// The root of a mean, whose gradient reads the root, and a count; ten micro-batches of two rows, and the same of the
+/// whole batch.
+const char* const root_of_ten_parts = R"(%x = input f64[2, 3]
+%v = param f64[3] (init=normal)
+%w = param f64[3] (init=normal)
+%1 = add %x, %v
+%2 = mul %1, %w
+%3 = square %2
+%4 = reduce_mean %3 (dims=[0, 1])
+%loss = sqrt %4
+%none = scale %loss (factor=0)
+%one = shift %none (value=1)
+%count = cast %one (to=i32)
+output %count
+)";
+const char* const root_of_the_whole = R"(%x = input f64[10, 2, 3]
+%v = param f64[3] (init=normal)
+%w = param f64[3] (init=normal)
+%1 = add %x, %v
+%2 = mul %1, %w
+%3 = square %2
+%4 = reduce_mean %3 (dims=[1, 2])
+%5 = sqrt %4
+%loss = reduce_mean %5 (dims=[0])
+%none = scale %loss (factor=0)
+%one = shift %none (value=1)
+%count = cast %one (to=i32)
+output %count
+)";
+
+/// Loss, count, and both parameters after each of two steps; nothing if this process has no part in it.
+std::vector<std::vector<double>> trained(const char* text, const Shape& batch, const PlanRequest& request) {
+  Graph graph = parse_graph(text);
+  add_train_step(graph, graph.find("loss"), {"sgd", {{"rate", 0.1}}});
+  const auto session = session_of(compile_pipeline(graph, make_plan(graph, request)), {.seed = 7});
+  std::vector<std::vector<double>> out;
+  for (int step = 0; session && step < 2; ++step) {
+    for (const Tensor& t : session->step({{"x", testing::counting({DType::f64, batch})}}))
+      out.push_back(to_doubles(t));
+    for (const char* name : {"v", "w"}) out.push_back(to_doubles(session->get(name)));
+  }
+  return out;
+}
+
+TEST(MeansOfMicroBatches, leave_what_the_backward_reads) {
+  const auto want = trained(root_of_the_whole, {10, 2, 3}, {});
+  for (const int stages : {1, 2}) {
+    SCOPED_TRACE(stages);
+    const auto have =
+        trained(root_of_ten_parts, {20, 3}, {.devices = stages, .pipelining = {Schedule::gpipe, stages, 10}});
+    if (want.empty() || have.empty()) continue;
+    ASSERT_EQ(have.size(), want.size());
+    for (std::size_t i = 0; i < want.size(); ++i)
+      EXPECT_LE(testing::difference(have[i], want[i]), 1e-12) << i;
+  }
+}
 
 /// Any cut, any numbers of devices, any strategies: the run ends, and with one device's losses. Seeds are printed.
 class RandomPipelines : public ::testing::TestWithParam<int> {};
