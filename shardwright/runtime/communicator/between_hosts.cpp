@@ -12,10 +12,10 @@ std::size_t at(int i) { return static_cast<std::size_t>(i); }
 // What a message of a transfer holds; its tag is the transfer's plus this.
 constexpr int boxes = 0, moved = 1, sum = 2, result = 3, kinds = 4;
 
-std::size_t element_total(const std::vector<Piece>& pieces) {
+std::size_t packed_bytes(const std::vector<Piece>& pieces, std::size_t element_bytes) {
   std::int64_t n = 0;
   for (const Piece& p : pieces) n += element_count(p.extent);
-  return static_cast<std::size_t>(n);
+  return static_cast<std::size_t>(n) * element_bytes;
 }
 
 std::vector<std::int64_t> to_numbers(const std::vector<Piece>& pieces) {
@@ -51,24 +51,24 @@ void for_each_chunk(std::size_t bytes, F use) {
     use(begin, static_cast<int>(std::min(chunk, bytes - begin)));
 }
 
-void pack(const std::vector<Piece>& pieces, const std::byte* from, std::byte* packed,
-          std::size_t element_bytes) {
-  for (const Piece& piece : pieces)
-    for_each_run(piece, [&](std::int64_t f, std::int64_t, std::int64_t n) {
-      const std::size_t bytes = static_cast<std::size_t>(n) * element_bytes;
-      std::memcpy(packed, from + static_cast<std::size_t>(f) * element_bytes, bytes);
-      packed += bytes;
-    });
+/// Both return where the next piece begins among the packed.
+std::byte* pack(const Piece& piece, const std::byte* from, std::byte* packed, std::size_t element_bytes) {
+  for_each_run(piece, [&](std::int64_t f, std::int64_t, std::int64_t n) {
+    const std::size_t bytes = static_cast<std::size_t>(n) * element_bytes;
+    std::memcpy(packed, from + static_cast<std::size_t>(f) * element_bytes, bytes);
+    packed += bytes;
+  });
+  return packed;
 }
 
-void unpack(const std::vector<Piece>& pieces, const std::byte* packed, std::byte* to,
-            std::size_t element_bytes) {
-  for (const Piece& piece : pieces)
-    for_each_run(piece, [&](std::int64_t, std::int64_t t, std::int64_t n) {
-      const std::size_t bytes = static_cast<std::size_t>(n) * element_bytes;
-      std::memcpy(to + static_cast<std::size_t>(t) * element_bytes, packed, bytes);
-      packed += bytes;
-    });
+const std::byte* unpack(const Piece& piece, const std::byte* packed, std::byte* to,
+                        std::size_t element_bytes) {
+  for_each_run(piece, [&](std::int64_t, std::int64_t t, std::int64_t n) {
+    const std::size_t bytes = static_cast<std::size_t>(n) * element_bytes;
+    std::memcpy(to + static_cast<std::size_t>(t) * element_bytes, packed, bytes);
+    packed += bytes;
+  });
+  return packed;
 }
 
 /// The operands of this host, reduced over the box.
@@ -107,7 +107,7 @@ void NetworkTransfer::exchange(const std::vector<Message>& out, std::vector<Mess
     std::vector<std::int64_t> received(at(count));
     MPI_Recv(received.data(), count, MPI_INT64_T, m.member, tag_ + boxes, members_, MPI_STATUS_IGNORE);
     m.pieces = from_numbers(received);
-    m.bytes.resize(element_total(m.pieces) * element_bytes);
+    m.bytes.resize(packed_bytes(m.pieces, element_bytes));
   }
   MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE);
   requests_.clear();
@@ -119,7 +119,7 @@ void NetworkTransfer::prepare_move(const Network& network, const Transfer& t, st
     Message m{.member = q, .pieces = {}, .bytes = {}};
     for (const Piece& piece : t.pieces)
       if (piece.source == t.group[at(q)]) m.pieces.push_back(piece);
-    m.bytes.resize(element_total(m.pieces) * element_bytes);
+    m.bytes.resize(packed_bytes(m.pieces, element_bytes));
     receives_.push_back(std::move(m));
     sends_.push_back({.member = q, .pieces = {}, .bytes = {}});
   }
@@ -149,7 +149,7 @@ void NetworkTransfer::prepare_reduction(const Network& network, const Transfer& 
   for (const auto& [host, there] : members) {
     if (host == own) own_host_ = sums_.size();
     sums_.push_back({.member = host == own ? self_ : helper(host, self_), .pieces = {wanted_}, .bytes = {}});
-    sums_.back().bytes.resize(element_total({wanted_}) * part.element_bytes);
+    sums_.back().bytes.resize(packed_bytes({wanted_}, part.element_bytes));
     if (host != own) asked.push_back(sums_.back());
   }
   for (int q = 0; q < static_cast<int>(t.group.size()); ++q)
@@ -185,7 +185,9 @@ void NetworkTransfer::start(const SharedPart& part) {
   stage_ = part.reduce ? Stage::opening : Stage::collecting;
   for (Message& m : receives_) receive(m.bytes, m.member, moved);
   for (Message& m : sends_) {
-    pack(m.pieces, part.from[part.position], m.bytes.data(), part.element_bytes);
+    std::byte* packed = m.bytes.data();
+    for (const Piece& piece : m.pieces)
+      packed = pack(piece, part.from[part.position], packed, part.element_bytes);
     send(m.bytes, m.member, moved);
   }
   for (Message& m : sums_)
@@ -206,7 +208,7 @@ void NetworkTransfer::combine(SharedPart& part) {
   for (Message& m : helped_) receive(m.bytes, m.member, result);
   for (const Message& m : sums_)
     if (m.member != self_) send(result_, m.member, result);
-  for (std::byte* to : part.to) unpack({wanted_}, result_.data(), to, part.element_bytes);
+  for (std::byte* to : part.to) unpack(wanted_, result_.data(), to, part.element_bytes);
 }
 
 bool NetworkTransfer::advance(SharedPart& part, bool has_opened) {
@@ -221,7 +223,7 @@ bool NetworkTransfer::advance(SharedPart& part, bool has_opened) {
   if (stage_ == Stage::returning && have_come()) {
     if (part.kind == StepKind::all_reduce)
       for (const Message& m : helped_)
-        for (std::byte* to : part.to) unpack(m.pieces, m.bytes.data(), to, part.element_bytes);
+        for (std::byte* to : part.to) unpack(m.pieces.front(), m.bytes.data(), to, part.element_bytes);
     stage_ = Stage::done;
   }
   return stage_ == Stage::done;
@@ -229,8 +231,11 @@ bool NetworkTransfer::advance(SharedPart& part, bool has_opened) {
 
 void NetworkTransfer::finish(SharedPart& part) {
   std::byte* to = part.to[part.position];
-  for (const Message& m : receives_) unpack(m.pieces, m.bytes.data(), to, part.element_bytes);
-  if (part.kind == StepKind::reduce_scatter) unpack({wanted_}, result_.data(), to, part.element_bytes);
+  for (const Message& m : receives_) {
+    const std::byte* packed = m.bytes.data();
+    for (const Piece& piece : m.pieces) packed = unpack(piece, packed, to, part.element_bytes);
+  }
+  if (part.kind == StepKind::reduce_scatter) unpack(wanted_, result_.data(), to, part.element_bytes);
 }
 
 }  // namespace shardwright
