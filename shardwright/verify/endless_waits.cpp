@@ -1,9 +1,11 @@
 // No cycle of waits: the step is played, instruction by instruction, with nothing computed.
 //
 // A start waits for nobody. A finish waits until all members of the group have started, then, if the rank gives
-// something, until all that take have taken theirs (runtime/communicator/shared.h; other engines wait for less). What
-// has happened once is never undone, so the order in which ranks are let on does not matter: either all come to their
-// end, whatever the speed of each, or the ranks that cannot move wait for one another.
+// something, until all that take have taken theirs (runtime/communicator/shared.h). Messages between hosts wait for no
+// more than that, because a rank that waits for anything moves on all that it has started
+// (runtime/communicator/mpi.cpp). What has happened once is never undone, so the order in which ranks are let on does
+// not matter: either all come to their end, whatever the speed of each, or the ranks that cannot move wait for one
+// another.
 
 #include <algorithm>
 #include <map>

@@ -117,6 +117,7 @@ case $1 in
   contract_on_two_hosts) on_hosts 2 3 '*Contract*:*barrier*' ;;
   losses_on_four_hosts_of_1) on_hosts 4 1 'EndToEnd*' ;;
   losses_on_four_hosts_of_2) on_hosts 4 2 'EndToEnd*' ;;
-  hidden_between_hosts) rate=1gbit on_hosts 2 1 'Hosts*' ;;
+  hidden_between_hosts) rate=1gbit on_hosts 2 1 'Hosts.kernels*' ;;
+  stages_on_two_hosts) on_hosts 2 2 'Hosts.stages*' ;;
   *) "$1" ;;
 esac

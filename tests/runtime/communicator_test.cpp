@@ -340,6 +340,51 @@ TEST(CommunicatorContract, start_does_not_wait_for_a_late_rank) {
   });
 }
 
+/// Ranks 0 and 1 are neighbours, 3 and 4 likewise; on two hosts each pair has one of its own. Rank 0 sends to 3, then sums
+/// with 1, which waits for what 4 sends before it sums with 3, which waits for what 0 sends.
+TEST(CommunicatorContract, what_has_been_started_arrives_while_its_sender_waits_for_a_neighbour) {
+  constexpr std::int64_t count = 1 << 20;
+  const auto move = [](int rank, int from, int to, int channel) {
+    Transfer t{.kind = StepKind::exchange,
+               .group = {std::min(from, to), std::max(from, to)},
+               .from_shape = {count},
+               .to_shape = {count}};
+    if (rank == to) t.pieces = {{.source = from, .extent = {count}, .from_strides = {1}, .to_strides = {1}}};
+    t.channel = channel;
+    return t;
+  };
+  on_each_rank(6, [&](Communicator& self) {
+    const int rank = self.rank();
+    const Buffer moved(self, {DType::f32, {count}}), summed(self, {DType::f32, {1}});
+    if (rank % 3 == 2) return;
+    const bool sends = rank == 0 || rank == 4;
+    const int first = rank % 3 == 0 ? 0 : 4, second = rank % 3 == 0 ? 3 : 1;
+    const int crossing = prepare(self, move(rank, first, second, 1), DType::f32,
+                                 sends ? moved.data() : nullptr, sends ? nullptr : moved.data());
+    const std::vector<Mesh> meshes{{{{"a", 2}}}};
+    const Step step{.kind = StepKind::all_reduce,
+                    .axes = {0},
+                    .from = layout_of("[-] sum(a)", meshes[0]),
+                    .to = layout_of("[-]", meshes[0])};
+    const Transfer sum = shifted(transfer_of(step, meshes, {1}, rank % 3), rank / 3 * 3);
+    const int neighbours = prepare(self, sum, DType::f32, summed.data(), summed.data());
+    auto* const elements = reinterpret_cast<float*>(moved.data());
+    auto* const own = reinterpret_cast<float*>(summed.data());
+    for (int round = 1; round <= 3; ++round) {
+      if (sends) std::fill_n(elements, count, static_cast<float>(round));
+      *own = 1;
+      self.start(crossing);
+      if (!sends) {
+        self.finish(crossing);
+        EXPECT_EQ(std::count(elements, elements + count, static_cast<float>(round)), count);
+      }
+      self.run(neighbours);
+      EXPECT_EQ(*own, 2);
+      if (sends) self.finish(crossing);
+    }
+  });
+}
+
 /// Nobody leaves a barrier before the last one has come to it, by the clock that all processes of a host share.
 TEST(Communicator, barrier_lets_nobody_pass_before_all_have_come) {
   const std::vector<Mesh> meshes{{{{"a", 3}}}};

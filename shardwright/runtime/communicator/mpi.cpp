@@ -20,7 +20,7 @@ namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-constexpr int tag_offset = 1, tag_network = 2;
+constexpr int tag_offset = 1, tag_network = 2, tag_none = 3;
 
 /// Begins each rank's share of the control window. Behind it lie the groups that the rank has made, and from
 /// the end downwards the meetings.
@@ -120,7 +120,11 @@ class Mpi final : public Communicator {
   }
 
   void barrier() override {
-    if (everyone_here_) check(everyone_here_->meet());
+    if (everyone_here_) {
+      const std::uint64_t round = everyone_here_->arrive();
+      attend([&] { return everyone_here_->have_all_come(round); });
+      check(everyone_here_->wait(round));
+    }
     if (at(size_) == here_.size()) return;
     MPI_Barrier(all_);
   }
@@ -184,15 +188,12 @@ class Mpi final : public Communicator {
   void finish(int prepared) override {
     Prepared& p = prepared_[at(prepared)];
     if (p.network.empty()) {
+      attend([&] { return p.shared.has_opened(); });
       check(p.shared.open());
       p.shared.work();
       started_.erase(prepared);
     } else {
-      for (int tries = 0; started_.contains(prepared); ++tries) {
-        advance_all();
-        check(!has_failed());
-        if (tries > 100) sched_yield();
-      }
+      attend([&] { return !started_.contains(prepared); });
       for (std::size_t i = 0; i < p.network.size(); ++i) {
         SharedPart& part = p.shared.parts()[i];
         if (!part.reduce) work(part);
@@ -200,6 +201,7 @@ class Mpi final : public Communicator {
       }
       p.shared.leave();
     }
+    attend([&] { return p.shared.has_closed(); });
     check(p.shared.close());
   }
 
@@ -217,6 +219,21 @@ class Mpi final : public Communicator {
 
   void advance_all() {
     started_.move_on([&](int prepared) { return advance(prepared_[at(prepared)]); });
+  }
+
+  /// Waits, if there are other hosts, and looks after messages meanwhile. They move only while MPI is called, and even
+  /// one that counts as sent may still lie in a queue of this process; a rank elsewhere may need it to let on the
+  /// neighbour that this one waits for. So only where there is no network, a rank may sleep.
+  template <class F>
+  void attend(F is_over) {
+    if (networks_.empty()) return;
+    for (int tries = 0; !is_over(); ++tries) {
+      int has_come = 0;
+      MPI_Iprobe(MPI_ANY_SOURCE, tag_none, all_, &has_come, MPI_STATUS_IGNORE);
+      advance_all();
+      check(!has_failed());
+      if (tries > 100) sched_yield();
+    }
   }
 
   /// Goes on as far as possible; true if only `finish` is left.

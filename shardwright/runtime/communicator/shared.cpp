@@ -187,6 +187,10 @@ void SharedTransfer::leave() {
   if (membership_) membership_->group->arrive(meeting_->done);
 }
 
+bool SharedTransfer::has_closed() const {
+  return !membership_ || !gives_ || membership_->group->have_all_come(meeting_->done, round_);
+}
+
 bool SharedTransfer::close() {
   return !membership_ || !gives_ || membership_->group->wait(meeting_->done, round_);
 }

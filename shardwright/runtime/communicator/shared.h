@@ -69,7 +69,10 @@ class Group {
   }
   /// Returns once all members have come; false if a rank has failed.
   bool wait(const Arrivals& arrivals, std::uint64_t round);
-  bool meet() { return wait(met_, arrive(met_)); }
+  /// All members, wherever they are.
+  std::uint64_t arrive() { return arrive(met_); }
+  bool have_all_come(std::uint64_t round) const { return have_all_come(met_, round); }
+  bool wait(std::uint64_t round) { return wait(met_, round); }
 
   /// Whether nobody is known to have started another transfer than `order` as the group's `count`-th.
   bool agrees(std::uint64_t count, int order);
@@ -177,7 +180,9 @@ class SharedTransfer {
   void leave();
   /// Whether the work may be done at any time after `start`: results of an all_reduce are not in use then.
   bool can_work_early() const { return is_all_reduce_; }
-  /// Waits until nobody reads this rank's operands any more. False if a rank has failed.
+  /// Whether nobody reads this rank's operands any more.
+  bool has_closed() const;
+  /// Waits for that. False if a rank has failed.
   bool close();
 
  private:

@@ -75,7 +75,7 @@ class Threads final : public Communicator {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  void barrier() override { check(all_->meet()); }
+  void barrier() override { check(all_->wait(all_->arrive())); }
   bool fail(std::string message) override { return hub_->fail(rank_, message); }
 
   int prepare(std::span<const BoundTransfer> transfers) override {
