@@ -302,6 +302,22 @@ TEST(CommunicatorContract, running_a_transfer_again_and_again_allocates_nothing)
   });
 }
 
+// As a crossing is prepared for every micro-batch. Sums hold a copy for each host that takes part, and their result.
+TEST(CommunicatorContract, transfers_that_run_in_turn_share_their_memory) {
+  on_each_rank(4, [](Communicator& self) {
+    constexpr std::int64_t count = 1 << 16;
+    const Mixed set(self, count);
+    const std::int64_t before = testing::bytes_allocated_by_this_thread();
+    for (std::size_t kind : {0, 1, 2})
+      for (int m = 0; m < 50; ++m) {
+        const int prepared = self.prepare({&set.all[kind], 1});
+        self.run(prepared);
+      }
+    constexpr std::int64_t whole = 4 * count * 4;  // bytes of the largest tensor
+    EXPECT_LE(testing::bytes_allocated_by_this_thread() - before, 10 * whole) << "rank " << self.rank();
+  });
+}
+
 TEST(CommunicatorContract, transfers_of_one_group_run_as_one) {
   on_each_rank(4, [](Communicator& self) {
     const Mixed small(self, 5), large(self, 700);

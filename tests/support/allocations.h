@@ -6,5 +6,7 @@
 namespace shardwright::testing {
 
 std::int64_t allocations_of_this_thread();
+/// In bytes, given back or not.
+std::int64_t bytes_allocated_by_this_thread();
 
 }  // namespace shardwright::testing

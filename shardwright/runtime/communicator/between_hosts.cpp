@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
+#include <utility>
 
 namespace shardwright {
 namespace {
@@ -83,8 +83,21 @@ void reduce_here(SharedPart& part, const Piece& box, std::byte* packed) {
 
 bool Network::is_here(int member) const { return hosts[at(member)] == hosts[at(self)]; }
 
-NetworkTransfer::NetworkTransfer(Network& network, const Transfer& t, const SharedPart& part)
-    : members_(network.members), self_(network.self), tag_(kinds * network.prepared++) {
+std::vector<std::byte> MessageBuffers::take(std::size_t bytes) {
+  std::vector<std::vector<std::byte>>& fitting = free_[bytes];
+  if (fitting.empty()) return std::vector<std::byte>(bytes);
+  std::vector<std::byte> out = std::move(fitting.back());
+  fitting.pop_back();
+  return out;
+}
+
+void MessageBuffers::give_back(std::vector<std::byte>& buffer) {
+  if (!buffer.empty()) free_[buffer.size()].push_back(std::exchange(buffer, {}));
+}
+
+NetworkTransfer::NetworkTransfer(Network& network, MessageBuffers& buffers, const Transfer& t,
+                                 const SharedPart& part)
+    : buffers_(&buffers), members_(network.members), self_(network.self), tag_(kinds * network.prepared++) {
   if (t.reduces)
     prepare_reduction(network, t, part);
   else
@@ -107,7 +120,7 @@ void NetworkTransfer::exchange(const std::vector<Message>& out, std::vector<Mess
     std::vector<std::int64_t> received(at(count));
     MPI_Recv(received.data(), count, MPI_INT64_T, m.member, tag_ + boxes, members_, MPI_STATUS_IGNORE);
     m.pieces = from_numbers(received);
-    m.bytes.resize(packed_bytes(m.pieces, element_bytes));
+    m.size = packed_bytes(m.pieces, element_bytes);
   }
   MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE);
   requests_.clear();
@@ -116,16 +129,16 @@ void NetworkTransfer::exchange(const std::vector<Message>& out, std::vector<Mess
 void NetworkTransfer::prepare_move(const Network& network, const Transfer& t, std::size_t element_bytes) {
   for (int q = 0; q < static_cast<int>(t.group.size()); ++q) {
     if (network.is_here(q)) continue;
-    Message m{.member = q, .pieces = {}, .bytes = {}};
+    Message m{.member = q};
     for (const Piece& piece : t.pieces)
       if (piece.source == t.group[at(q)]) m.pieces.push_back(piece);
-    m.bytes.resize(packed_bytes(m.pieces, element_bytes));
+    m.size = packed_bytes(m.pieces, element_bytes);
     receives_.push_back(std::move(m));
-    sends_.push_back({.member = q, .pieces = {}, .bytes = {}});
+    sends_.push_back({.member = q});
   }
   exchange(receives_, sends_, element_bytes);
   for (auto* messages : {&receives_, &sends_})
-    std::erase_if(*messages, [](const Message& m) { return m.bytes.empty(); });
+    std::erase_if(*messages, [](const Message& m) { return m.size == 0; });
 }
 
 void NetworkTransfer::prepare_reduction(const Network& network, const Transfer& t, const SharedPart& part) {
@@ -148,16 +161,15 @@ void NetworkTransfer::prepare_reduction(const Network& network, const Transfer& 
   std::vector<Message> asked;
   for (const auto& [host, there] : members) {
     if (host == own) own_host_ = sums_.size();
-    sums_.push_back({.member = host == own ? self_ : helper(host, self_), .pieces = {wanted_}, .bytes = {}});
-    sums_.back().bytes.resize(packed_bytes({wanted_}, part.element_bytes));
+    sums_.push_back({.member = host == own ? self_ : helper(host, self_),
+                     .pieces = {wanted_},
+                     .size = packed_bytes({wanted_}, part.element_bytes)});
     if (host != own) asked.push_back(sums_.back());
   }
   for (int q = 0; q < static_cast<int>(t.group.size()); ++q)
-    if (!network.is_here(q) && helper(own, q) == self_)
-      helped_.push_back({.member = q, .pieces = {}, .bytes = {}});
+    if (!network.is_here(q) && helper(own, q) == self_) helped_.push_back({.member = q});
   exchange(asked, helped_, part.element_bytes);
-  result_.resize(sums_.front().bytes.size());
-  for (const Message& m : sums_) operands_.push_back(m.bytes.data());
+  operands_.resize(sums_.size());
 }
 
 void NetworkTransfer::send(const std::vector<std::byte>& bytes, int member, int what) {
@@ -183,19 +195,26 @@ bool NetworkTransfer::have_come() {
 
 void NetworkTransfer::start(const SharedPart& part) {
   stage_ = part.reduce ? Stage::opening : Stage::collecting;
-  for (Message& m : receives_) receive(m.bytes, m.member, moved);
+  for (Message& m : receives_) {
+    take_buffer(m);
+    receive(m.bytes, m.member, moved);
+  }
   for (Message& m : sends_) {
+    take_buffer(m);
     std::byte* packed = m.bytes.data();
     for (const Piece& piece : m.pieces)
       packed = pack(piece, part.from[part.position], packed, part.element_bytes);
     send(m.bytes, m.member, moved);
   }
-  for (Message& m : sums_)
+  for (Message& m : sums_) {
+    take_buffer(m);
     if (m.member != self_) receive(m.bytes, m.member, sum);
+  }
 }
 
 void NetworkTransfer::send_sums(SharedPart& part) {
   for (Message& m : helped_) {
+    take_buffer(m);
     reduce_here(part, m.pieces.front(), m.bytes.data());
     send(m.bytes, m.member, sum);
   }
@@ -203,6 +222,8 @@ void NetworkTransfer::send_sums(SharedPart& part) {
 }
 
 void NetworkTransfer::combine(SharedPart& part) {
+  for (std::size_t i = 0; i < sums_.size(); ++i) operands_[i] = sums_[i].bytes.data();
+  result_ = buffers_->take(sums_.front().size);
   part.reduce(operands_, result_.data(), static_cast<std::int64_t>(result_.size() / part.element_bytes));
   if (part.kind != StepKind::all_reduce) return;
   for (Message& m : helped_) receive(m.bytes, m.member, result);
@@ -224,6 +245,8 @@ bool NetworkTransfer::advance(SharedPart& part, bool has_opened) {
     if (part.kind == StepKind::all_reduce)
       for (const Message& m : helped_)
         for (std::byte* to : part.to) unpack(m.pieces.front(), m.bytes.data(), to, part.element_bytes);
+    for (auto* messages : {&sends_, &sums_, &helped_})
+      for (Message& m : *messages) buffers_->give_back(m.bytes);
     stage_ = Stage::done;
   }
   return stage_ == Stage::done;
@@ -231,11 +254,13 @@ bool NetworkTransfer::advance(SharedPart& part, bool has_opened) {
 
 void NetworkTransfer::finish(SharedPart& part) {
   std::byte* to = part.to[part.position];
-  for (const Message& m : receives_) {
+  for (Message& m : receives_) {
     const std::byte* packed = m.bytes.data();
     for (const Piece& piece : m.pieces) packed = unpack(piece, packed, to, part.element_bytes);
+    buffers_->give_back(m.bytes);
   }
   if (part.kind == StepKind::reduce_scatter) unpack(wanted_, result_.data(), to, part.element_bytes);
+  buffers_->give_back(result_);
 }
 
 }  // namespace shardwright

@@ -13,6 +13,7 @@
 #include <mpi.h>
 
 #include <cstddef>
+#include <map>
 #include <vector>
 
 #include "shardwright/layout/transfer.h"
@@ -30,10 +31,22 @@ struct Network {
   bool is_here(int member) const;
 };
 
+/// Memory for messages that are on their way. What comes back is used again, so that a transfer prepared for many
+/// micro-batches takes no more than those of them that are on their way at the same time.
+class MessageBuffers {
+ public:
+  std::vector<std::byte> take(std::size_t bytes);
+  /// Leaves `buffer` empty.
+  void give_back(std::vector<std::byte>& buffer);
+
+ private:
+  std::map<std::size_t, std::vector<std::vector<std::byte>>> free_;  // by size
+};
+
 class NetworkTransfer {
  public:
-  /// All members construct theirs at the same time, in one order.
-  NetworkTransfer(Network& network, const Transfer& t, const SharedPart& part);
+  /// All members construct theirs at the same time, in one order. `buffers` outlives the transfer.
+  NetworkTransfer(Network& network, MessageBuffers& buffers, const Transfer& t, const SharedPart& part);
 
   /// Before that the operand of this rank is ready.
   void start(const SharedPart& part);
@@ -46,8 +59,9 @@ class NetworkTransfer {
  private:
   struct Message {
     int member = 0;
-    std::vector<Piece> pieces;
-    std::vector<std::byte> bytes;
+    std::vector<Piece> pieces = {};
+    std::size_t size = 0;               // in bytes
+    std::vector<std::byte> bytes = {};  // only while it is on its way
   };
   enum class Stage { opening, collecting, returning, done };
 
@@ -59,7 +73,9 @@ class NetworkTransfer {
   void send(const std::vector<std::byte>& bytes, int member, int what);
   void receive(std::vector<std::byte>& bytes, int member, int what);
   bool have_come();
+  void take_buffer(Message& m) { m.bytes = buffers_->take(m.size); }
 
+  MessageBuffers* buffers_;
   MPI_Comm members_;
   int self_;
   int tag_;

@@ -156,7 +156,7 @@ class Mpi final : public Communicator {
                                std::vector<NetworkTransfer>());
     if (members.size() < ranks.size())
       for (std::size_t i = 0; i < transfers.size(); ++i)
-        p.network.emplace_back(network_of(ranks), transfers[i].transfer, p.shared.parts()[i]);
+        p.network.emplace_back(network_of(ranks), buffers_, transfers[i].transfer, p.shared.parts()[i]);
     started_.reserve(prepared_.size());
     return static_cast<int>(prepared_.size()) - 1;
   }
@@ -326,6 +326,7 @@ class Mpi final : public Communicator {
   std::map<GroupKey, Membership> memberships_;
   std::map<std::vector<int>, Network> networks_;
   Group* everyone_here_ = nullptr;
+  MessageBuffers buffers_;
   std::deque<Prepared> prepared_;  // a deque, because requests of MPI point into it
   std::chrono::steady_clock::time_point last_progress_;
   Started started_;  // of which something is left to do before they are finished
