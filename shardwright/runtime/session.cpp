@@ -468,6 +468,22 @@ void Session::State::bind(const std::map<std::string, Tensor>& tensors) {
       throw error("there is no input '{}'{}", name, near_names(name, known));
 }
 
+std::size_t most_transfers(const Pipeline& pipeline) {
+  constexpr std::size_t statistics = 100;  // a few, by all ranks
+  std::size_t most = 0, gathered = pipeline.outputs.size();
+  for (int s = 0; s < pipeline.stage_count(); ++s) {
+    const Program& program = pipeline.stage(s);
+    std::size_t steps = 0, flows = 0;
+    for (const Node& node : program.graph.nodes) {
+      steps += node.op->kind == OpKind::step;
+      gathered += node.op->kind == OpKind::parameter || node.op->kind == OpKind::state;
+    }
+    for (const Crossing& c : pipeline.crossings) flows += c.from == s || c.to == s;
+    most = std::max(most, steps * at(program.slots) + flows * at(pipeline.micro_batches()));
+  }
+  return most + gathered + statistics;
+}
+
 Session::Session(Pipeline pipeline, SessionOptions options) {
   auto communicators = thread_communicators(pipeline.rank_count());
   state_ = std::make_unique<State>(std::move(pipeline), std::move(communicators), Driver::threads, options);

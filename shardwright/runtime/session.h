@@ -32,6 +32,9 @@ struct SessionStatistics {
   std::int64_t bytes_communicated_per_step = 0;     // received
 };
 
+/// How many transfers a session of `pipeline` prepares on a rank, at most.
+std::size_t most_transfers(const Pipeline& pipeline);
+
 class Session {
  public:
   /// Starts the ranks, prepares its program on each and fills parameters and states with their initial

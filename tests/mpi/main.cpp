@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "shardwright/runtime/communicator/mpi.h"
+#include "tests/mpi/on_each_process.h"
 #include "tests/support/on_each_rank.h"
 
 namespace shardwright {
@@ -19,13 +20,17 @@ MpiProcess& this_process() {
 int most_ranks() { return this_process().size(); }
 
 void on_each_rank(int ranks, const std::function<void(Communicator&)>& work) {
+  on_each_process(ranks, 10000, work);
+}
+
+void on_each_process(int ranks, std::size_t transfers, const std::function<void(Communicator&)>& work) {
   MpiProcess& process = this_process();
   if (process.size() < ranks) GTEST_SKIP() << "needs " << ranks << " ranks, there are " << process.size();
-  if (const auto communicator = process.communicator(ranks)) work(*communicator);
+  if (const auto communicator = process.communicator(ranks, transfers)) work(*communicator);
 }
 
 std::unique_ptr<Session> session_of(Pipeline program, SessionOptions options) {
-  auto communicator = this_process().communicator(program.rank_count());
+  auto communicator = this_process().communicator(program.rank_count(), most_transfers(program));
   if (!communicator) return nullptr;
   return std::make_unique<Session>(std::move(program), std::move(communicator), options);
 }

@@ -11,6 +11,7 @@
 #include "shardwright/runtime/backend/cpu/cpu.h"
 #include "shardwright/runtime/communicator/threads.h"
 #include "shardwright/runtime/executor.h"
+#include "shardwright/runtime/session.h"
 #include "tests/support/drawn_pipeline.h"
 
 namespace shardwright {
@@ -155,8 +156,10 @@ TEST_P(ExecutedInstructions, are_those_that_are_verified) {
     std::vector<std::jthread> threads;
     for (auto& r : recordings) threads.emplace_back([&] { run_step(pipeline, *r); });
   }
-  for (std::size_t r = 0; r < ranks.size(); ++r)
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
     EXPECT_EQ(recorded(*recordings[r]), expected(ranks[r], pipeline)) << "rank " << r;
+    EXPECT_LE(recordings[r]->prepared.size(), most_transfers(pipeline)) << "rank " << r;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Runtime, ExecutedInstructions, ::testing::Range(0, 40));

@@ -246,7 +246,8 @@ int run_rank(const Arguments& arguments, Terminal& terminal) {
     return user_error_status;
   }
   try {
-    Session session(training->program, process.communicator(process.size()),
+    Session session(training->program,
+                    process.communicator(process.size(), most_transfers(training->program)),
                     {.seed = training->seed, .only_scalars = true});
     return train_with(session, *training);
   } catch (const Error& e) {

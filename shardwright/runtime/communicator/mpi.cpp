@@ -25,8 +25,9 @@ constexpr int tag_offset = 1, tag_network = 2, tag_none = 3;
 /// Begins each rank's share of the control window. Behind it lie the groups that the rank has made, and from
 /// the end downwards the meetings.
 struct alignas(64) Control {
-  static constexpr std::size_t bytes = std::size_t{1} << 22;
+  explicit Control(std::size_t b) : bytes(b) {}
 
+  std::size_t bytes;            // of the share
   std::atomic<int> failure{0};  // of the host's first rank: 1 while the message is written, then 2
   char message[1000] = {};
   alignas(64) std::atomic<std::size_t> groups{0};  // how many
@@ -62,7 +63,6 @@ Window make_window(MPI_Comm host, std::size_t bytes) {
   std::byte* own = nullptr;
   MPI_Win_allocate_shared(static_cast<MPI_Aint>(rounded), 1, MPI_INFO_NULL, host, &own, &out.window);
   madvise(aligned(own), bytes, MADV_HUGEPAGE);  // a wish; refusing it is fine
-  std::memset(own, 0, rounded);
   int ranks = 0;
   MPI_Comm_size(host, &ranks);
   for (int r = 0; r < ranks; ++r) {
@@ -77,7 +77,7 @@ Window make_window(MPI_Comm host, std::size_t bytes) {
 
 class Mpi final : public Communicator {
  public:
-  explicit Mpi(MPI_Comm all) : all_(all) {
+  Mpi(MPI_Comm all, std::size_t transfers) : all_(all), transfers_(transfers) {
     MPI_Comm_rank(all_, &rank_);
     MPI_Comm_size(all_, &size_);
     MPI_Comm_split_type(all_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &host_);
@@ -85,11 +85,16 @@ class Mpi final : public Communicator {
     MPI_Bcast(&first, 1, MPI_INT, 0, host_);
     first_of_host_.resize(at(size_));
     MPI_Allgather(&first, 1, MPI_INT, first_of_host_.data(), 1, MPI_INT, all_);
-    const Window control = make_window(host_, Control::bytes);
+    int here = 0;
+    MPI_Comm_size(host_, &here);
+    constexpr std::size_t groups = 1000;
+    const std::size_t bytes =
+        sizeof(Control) + groups * sizeof(Group) + transfers * Meeting::bytes(at(here), 1);
+    const Window control = make_window(host_, bytes);
     windows_.push_back(control.window);
     const std::vector<std::byte*> begins = by_rank(control.begins);
     for (std::byte* begin : begins) controls_.push_back(reinterpret_cast<Control*>(begin));
-    new (controls_[at(rank_)]) Control;
+    new (controls_[at(rank_)]) Control(bytes);
     MPI_Barrier(host_);
     for (int r = 0; r < size_; ++r)
       if (is_here(r)) here_.push_back(r);
@@ -116,7 +121,9 @@ class Mpi final : public Communicator {
     const Window window = make_window(host_, static_cast<std::size_t>(bytes));
     windows_.push_back(window.window);
     memory_.add(by_rank(window.begins), static_cast<std::size_t>(bytes));
-    return {{by_rank(window.begins)[at(rank_)], {[](std::byte*, std::int64_t) {}, bytes}}};
+    std::byte* own = by_rank(window.begins)[at(rank_)];
+    std::memset(own, 0, static_cast<std::size_t>(bytes));
+    return {{own, {[](std::byte*, std::int64_t) {}, bytes}}};
   }
 
   void barrier() override {
@@ -258,18 +265,22 @@ class Mpi final : public Communicator {
     return out;
   }
 
-  /// What the first of `ranks`, all of this host, has made in its control window: all see it there.
+  /// What the first of `ranks`, all of this host, has made in its control window: all see it there. `make` returns null
+  /// if there is no room left.
   template <class T, class F>
   T& made_by_first(const std::vector<int>& ranks, F make) {
     auto* window = reinterpret_cast<std::byte*>(controls_[at(ranks[0])]);
-    std::uint64_t offset = 0;
+    std::uint64_t offset = 0;  // none
     if (ranks[0] == rank_) {
-      offset = static_cast<std::uint64_t>(make(*controls_[at(rank_)]) - window);
+      if (std::byte* made = make(*controls_[at(rank_)])) offset = static_cast<std::uint64_t>(made - window);
       for (int r : ranks)
         if (r != rank_) MPI_Send(&offset, 1, MPI_UINT64_T, r, tag_offset, all_);
     } else {
       MPI_Recv(&offset, 1, MPI_UINT64_T, ranks[0], tag_offset, all_, MPI_STATUS_IGNORE);
     }
+    if (offset == 0)
+      throw error("rank {} has no room for more than {} transfers; ask for a communicator with room for more",
+                  ranks[0], transfers_);
     return *reinterpret_cast<T*>(window + offset);
   }
 
@@ -278,8 +289,8 @@ class Mpi final : public Communicator {
     const std::vector<int>& ranks = key.ranks;
     Membership& membership = memberships_[key];
     if (membership.group) return membership;
-    membership.group = &made_by_first<Group>(ranks, [&](Control& control) {
-      require(control.has_room(sizeof(Group)), "rank {} is in too many groups", rank_);
+    membership.group = &made_by_first<Group>(ranks, [&](Control& control) -> std::byte* {
+      if (!control.has_room(sizeof(Group))) return nullptr;
       auto* group = new (&control.group(control.groups)) Group(ranks.size());
       ++control.groups;
       if (has_failed()) group->fail();
@@ -289,9 +300,9 @@ class Mpi final : public Communicator {
   }
 
   Meeting& new_meeting(const std::vector<int>& ranks, std::size_t parts) {
-    return made_by_first<Meeting>(ranks, [&](Control& control) {
+    return made_by_first<Meeting>(ranks, [&](Control& control) -> std::byte* {
       const std::size_t bytes = Meeting::bytes(ranks.size(), parts);
-      require(control.has_room(bytes), "rank {} has prepared too many transfers", rank_);
+      if (!control.has_room(bytes)) return nullptr;
       control.meeting_bytes += bytes;
       return reinterpret_cast<std::byte*>(new (control.end() - control.meeting_bytes) Meeting);
     });
@@ -315,6 +326,7 @@ class Mpi final : public Communicator {
   }
 
   MPI_Comm all_;
+  std::size_t transfers_;  // for which there is room
   MPI_Comm host_ = MPI_COMM_NULL;
   int rank_ = 0;
   int size_ = 0;
@@ -355,11 +367,11 @@ int MpiProcess::size() const {
   return size;
 }
 
-std::unique_ptr<Communicator> MpiProcess::communicator(int size) {
+std::unique_ptr<Communicator> MpiProcess::communicator(int size, std::size_t transfers) {
   MPI_Comm some = MPI_COMM_NULL;
   MPI_Comm_split(MPI_COMM_WORLD, rank() < size ? 0 : MPI_UNDEFINED, rank(), &some);
   if (some == MPI_COMM_NULL) return nullptr;
-  return std::make_unique<Mpi>(some);
+  return std::make_unique<Mpi>(some, transfers);
 }
 
 std::optional<std::string> MpiProcess::first_error(const std::optional<std::string>& own) {

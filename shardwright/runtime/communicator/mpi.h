@@ -31,9 +31,10 @@ class MpiProcess {
   int rank() const;
   int size() const;
 
-  /// A communicator of the first `size` ranks, which all ranks ask for at the same time; null on the others.
+  /// A communicator of the first `size` ranks, which all ranks ask for at the same time; null on the others. There is
+  /// room for `transfers` that each rank prepares with others of its host; one more throws an Error on all its members.
   /// When a rank fails, those on its host are told; `end_all` ends the rest.
-  std::unique_ptr<Communicator> communicator(int size);
+  std::unique_ptr<Communicator> communicator(int size, std::size_t transfers = 10000);
 
   /// What the lowest rank that has an error says, on all ranks; nothing if none has one.
   std::optional<std::string> first_error(const std::optional<std::string>& own);
