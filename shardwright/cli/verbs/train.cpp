@@ -138,7 +138,10 @@ class Reporter {
   bool has_warned_ = false;
 };
 
-/// All that is known before ranks start. Every rank of an MPI run works it out for itself.
+/// Of an MPI run, the rank that does what one is enough for.
+bool is_first_rank() { return launched_rank().value_or(0) == 0; }
+
+/// All that is known before ranks start. Every rank of an MPI run works it out for itself; the first proves it.
 struct Training {
   TrainingData data;
   Length length;
@@ -176,8 +179,10 @@ Training prepare(const Arguments& arguments, Terminal& terminal) {
   Reporter reporter(arguments, length, terminal);
   Pipeline program = compile_pipeline(model.graph, plan, {.formats = cpu_formats});
   const Estimate expected = evaluation_of(arguments, program, cluster_called(plan.cluster)).estimate;
-  if (!trace_path.empty() && launched_rank().value_or(0) == 0) require_writable(trace_path);
-  prove(program);
+  if (is_first_rank()) {
+    if (!trace_path.empty()) require_writable(trace_path);
+    prove(program);
+  }
   terminal.err << notices.str();
   if (!arguments.has("--json")) terminal.out << step_table(model.graph, plan, expected);
   return {std::move(data),     length, std::move(initial), std::move(program),
@@ -211,7 +216,7 @@ int train_with(Session& session, Training& training) {
   if (!training.trace_path.empty()) {
     const StepTrace trace = session.trace();
     figures = figures_of(session.pipeline(), trace);
-    if (launched_rank().value_or(0) == 0) write_trace(training.trace_path, session.pipeline(), trace, memory);
+    if (is_first_rank()) write_trace(training.trace_path, session.pipeline(), trace, memory);
   }
   training.reporter.summary(session, memory, figures);
   return 0;
@@ -239,7 +244,10 @@ int run_rank(const Arguments& arguments, Terminal& terminal) {
     training.emplace(prepare(arguments, terminal));
   } catch (const Error& e) {
     own_error = e.what();
+  } catch (const std::exception& e) {
+    end_all(process, e.what(), true, internal_fault_status);  // others may be waiting for what this rank says
   }
+  // Nobody passes before the first rank has proven the step.
   if (const auto error = process.first_error(own_error)) {
     // Said before anybody leaves: a rank that ends with an error makes mpirun end the others.
     terminal.err << fmt::format("shardwright: {}\n", *error) << std::flush;
