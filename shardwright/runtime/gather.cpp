@@ -51,24 +51,36 @@ std::vector<std::int64_t> reduced(Communicator& communicator, Backend& backend,
 
 std::vector<std::vector<std::int64_t>> gathered(Communicator& communicator, Backend& backend,
                                                 std::span<const std::int64_t> own) {
-  const auto ranks = static_cast<std::size_t>(communicator.size());
-  const auto self = static_cast<std::size_t>(communicator.rank());
-  std::vector<std::int64_t> sizes(ranks);
-  sizes[self] = static_cast<std::int64_t>(own.size());
+  constexpr std::int64_t at_once = 8192;  // of each rank
+  const int ranks = communicator.size(), self = communicator.rank();
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(ranks));
+  sizes[static_cast<std::size_t>(self)] = static_cast<std::int64_t>(own.size());
   sizes = reduced(communicator, backend, sizes, Reduction::sum);
-  std::size_t begin = 0, all = 0;
-  for (std::size_t r = 0; r < ranks; ++r) {
-    if (r < self) begin += static_cast<std::size_t>(sizes[r]);
-    all += static_cast<std::size_t>(sizes[r]);
-  }
-  std::vector<std::int64_t> numbers(all);
-  std::copy(own.begin(), own.end(), numbers.begin() + static_cast<std::ptrdiff_t>(begin));
-  numbers = reduced(communicator, backend, numbers, Reduction::sum);
-  std::vector<std::vector<std::int64_t>> out;
-  auto next = numbers.begin();
-  for (std::int64_t size : sizes) {
-    out.emplace_back(next, next + size);
-    next += size;
+  const std::int64_t most = *std::max_element(sizes.begin(), sizes.end());
+  const std::int64_t chunk = std::clamp<std::int64_t>(most, 1, at_once);
+
+  const Mesh everyone{{{"all", ranks}}}, first{{{"all", 1}}};
+  Layout parts = replicated(1);
+  parts.dims[0] = {0};
+  const Shape shape{ranks * chunk};
+  const Transfer transfer = transfer_between({&everyone, parts, 0}, {&first, replicated(1), 0}, shape, self);
+  const Memory part = communicator.allocate(chunk * 8, backend);
+  const Memory all = communicator.allocate(self == 0 ? ranks * chunk * 8 : 8, backend);
+  const BoundTransfer bound{transfer, DType::i64, part.data(), self == 0 ? all.data() : nullptr};
+  const int prepared = communicator.prepare({&bound, 1});
+
+  std::vector<std::vector<std::int64_t>> out(self == 0 ? sizes.size() : 0);
+  for (std::int64_t begin = 0; begin < most; begin += chunk) {
+    const std::span<const std::int64_t> rest =
+        own.subspan(std::min(own.size(), static_cast<std::size_t>(begin)));
+    const std::size_t count = std::min(rest.size(), static_cast<std::size_t>(chunk));
+    std::copy_n(rest.begin(), count, reinterpret_cast<std::int64_t*>(part.data()));
+    communicator.run(prepared);
+    for (std::size_t r = 0; r < out.size(); ++r) {
+      const auto* next =
+          reinterpret_cast<const std::int64_t*>(all.data()) + static_cast<std::int64_t>(r) * chunk;
+      out[r].insert(out[r].end(), next, next + std::clamp<std::int64_t>(sizes[r] - begin, 0, chunk));
+    }
   }
   return out;
 }

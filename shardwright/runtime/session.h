@@ -69,9 +69,9 @@ class Session {
 
   /// Whether steps from now on are recorded.
   void record(bool is_on);
-  /// The steps that have been recorded, on one clock. All processes ask at the same time.
+  /// The steps that have been recorded, on one clock. All processes ask at the same time, and that of rank 0 gets them.
   StepTrace trace() const;
-  /// Likewise, of all ranks and processes.
+  /// Likewise; what is planned all processes get.
   MemoryMarks memory_marks() const;
 
  private:

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <fstream>
 #include <functional>
-#include <map>
 #include <string>
 
 namespace shardwright {
@@ -11,19 +10,13 @@ namespace {
 
 constexpr std::size_t numbers_per_event = 4;
 
-struct Interval {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-
-  double seconds() const { return static_cast<double>(end - begin) * 1e-9; }
-};
-
 bool is_exposed(Activity a) {
   return a == Activity::transfer || a == Activity::finish || a == Activity::progress;
 }
 bool is_bubble(Activity a) { return a == Activity::receive || a == Activity::sent; }
 
-/// Of each step, from the first rank's begin to the last one's end.
+}  // namespace
+
 std::map<int, Interval> steps_of(const StepTrace& trace) {
   std::map<int, Interval> out;
   for (const auto& events : trace.ranks)
@@ -35,8 +28,6 @@ std::map<int, Interval> steps_of(const StepTrace& trace) {
     }
   return out;
 }
-
-}  // namespace
 
 TraceFigures figures_of(const Pipeline& pipeline, const StepTrace& trace) {
   const std::map<int, Interval> steps = steps_of(trace);

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -71,6 +72,15 @@ class Recorder {
 struct StepTrace {
   std::vector<std::vector<TraceEvent>> ranks;
 };
+
+struct Interval {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+
+  double seconds() const { return static_cast<double>(end - begin) * 1e-9; }
+};
+/// Of each recorded step, by its number: from the first rank's begin to the last one's end.
+std::map<int, Interval> steps_of(const StepTrace& trace);
 
 /// Of recorded steps.
 struct TraceFigures {

@@ -154,15 +154,8 @@ class Transfers {
 };
 
 /// Where a rank is done before the others are, or begins after them. It may begin the next step meanwhile.
-void add_idle(std::vector<Span>& spans, const StepTrace& trace, const std::vector<TraceEvent>& own) {
-  std::map<int, std::pair<std::int64_t, std::int64_t>> steps;
-  for (const auto& events : trace.ranks)
-    for (const TraceEvent& e : events) {
-      if (e.activity != Activity::step) continue;
-      auto& [begin, end] = steps.try_emplace(e.what, e.begin, e.end).first->second;
-      begin = std::min(begin, e.begin);
-      end = std::max(end, e.end);
-    }
+void add_idle(std::vector<Span>& spans, const std::map<int, Interval>& steps,
+              const std::vector<TraceEvent>& own) {
   std::int64_t since = 0;
   const auto add = [&](std::int64_t begin, std::int64_t end) {
     begin = std::max(begin, since);
@@ -173,9 +166,9 @@ void add_idle(std::vector<Span>& spans, const StepTrace& trace, const std::vecto
     if (e.activity != Activity::step) continue;
     add(since, std::min(until, e.begin));
     since = std::max(since, until);
-    add(steps[e.what].first, e.begin);
+    add(steps.at(e.what).begin, e.begin);
     since = e.end;
-    until = steps[e.what].second;
+    until = steps.at(e.what).end;
   }
   add(since, until);
 }
@@ -235,6 +228,7 @@ class Arrows {
 }  // namespace
 
 Tracks tracks_of(const Pipeline& pipeline, const StepTrace& trace) {
+  const std::map<int, Interval> steps = steps_of(trace);
   Tracks out;
   Arrows arrows;
   std::map<int, int> communication;
@@ -249,7 +243,7 @@ Tracks tracks_of(const Pipeline& pipeline, const StepTrace& trace) {
       if (auto span = compute_span(reader, e)) compute.spans.push_back(std::move(*span));
       transfers.add(reader, e);
     }
-    if (pipeline.stage_count() > 1) add_idle(compute.spans, trace, events);
+    if (pipeline.stage_count() > 1) add_idle(compute.spans, steps, events);
     // What ends last has been recorded last, and contains what began with it.
     std::ranges::reverse(compute.spans);
     std::ranges::stable_sort(compute.spans, [](const Span& a, const Span& b) {
