@@ -89,6 +89,7 @@ class Arena {
   struct Written {
     Stamp stamp = 0;
     int micro_batch = -1;
+    bool is_on_its_way = false;  // peers write it until its transfer is finished
   };
   struct Writer {
     ValueId value;
@@ -164,7 +165,7 @@ class Arena {
     v = source(v);
     if (!in_memory(v)) return bad("reads %{}, which is never in memory", name(v));
     const Written& w = written(v, place);
-    if (w.stamp == 0) return bad("reads %{} before it is there", name(v));
+    if (w.stamp == 0 || w.is_on_its_way) return bad("reads %{} before it is there", name(v));
     if (w.micro_batch != micro_batch && !stays(producer(v)))
       return bad("reads %{} of micro-batch {}", name(v), w.micro_batch);
     expect_intact(v, place, w.stamp, "reads");
@@ -227,7 +228,10 @@ class Arena {
     for (const Part& part : t.parts)
       if (part.from.is_valid()) on_its_way_[{i.what, m}].push_back(written(source(part.from), m).stamp);
     for (const Part& part : t.parts)
-      if (is_in_place(part)) write(part.to, m);
+      if (is_in_place(part)) {
+        write(part.to, m);
+        written(part.to, m).is_on_its_way = true;
+      }
   }
 
   /// Operands and results do not overlap, except that all_reduce and mask may work in place.
@@ -258,7 +262,9 @@ class Arena {
         if (!is_gone) expect_intact(part.from, m, stamp, "gives");
       }
       if (!part.to.is_valid()) continue;
-      if (is_in_place(part)) expect_intact(part.to, m, written(part.to, m).stamp, "makes");
+      if (!is_in_place(part)) continue;
+      expect_intact(part.to, m, written(part.to, m).stamp, "makes");
+      written(part.to, m).is_on_its_way = false;
     }
     for (const Part& part : t.parts)
       if (part.to.is_valid() && !is_in_place(part)) write(part.to, m, micro_batch_of(t, i));

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "shardwright/base/random.h"
+#include "shardwright/graph/op.h"
 #include "tests/support/drawn_pipeline.h"
 
 namespace shardwright {
@@ -50,10 +51,11 @@ class Mutation {
   /// Says what it has changed.
   std::string apply() {
     using Kind = std::pair<const char*, bool (Mutation::*)()>;
-    const std::array<Kind, 12> kinds{{{"dropped", &Mutation::drop},
+    const std::array<Kind, 13> kinds{{{"dropped", &Mutation::drop},
                                       {"dropped for all micro-batches", &Mutation::drop_all},
                                       {"swapped with another of its group", &Mutation::swap_starts},
                                       {"finished before it starts", &Mutation::swap_with_finish},
+                                      {"finished below its first reader", &Mutation::finish_late},
                                       {"of another micro-batch", &Mutation::move_to_another_micro_batch},
                                       {"resized", &Mutation::resize},
                                       {"a piece changed", &Mutation::change_piece},
@@ -112,6 +114,25 @@ class Mutation {
     if (finish == rank_.instructions.end()) return false;
     std::iter_swap(rank_.instructions.begin() + static_cast<std::ptrdiff_t>(chosen_), finish);
     return true;
+  }
+  bool finish_late() {
+    if (instruction().act != Act::finish) return false;
+    const auto finish = rank_.instructions.begin() + static_cast<std::ptrdiff_t>(chosen_);
+    const auto reader = std::find_if(finish, rank_.instructions.end(), [&](const Instruction& i) {
+      return i.act == Act::compute && i.micro_batch == finish->micro_batch && reads_result(i, transfer());
+    });
+    if (reader == rank_.instructions.end()) return false;
+    std::rotate(finish, finish + 1, reader + 1);
+    return true;
+  }
+  /// Aliases are not asked: they read nothing.
+  bool reads_result(const Instruction& i, const PreparedTransfer& t) const {
+    const Graph& graph = pipeline_.stage(rank_.stage).graph;
+    const Node& node = graph.node({i.what});
+    return !node.op->is_alias && node.op->kind == OpKind::compute &&
+           std::any_of(t.parts.begin(), t.parts.end(), [&](const Part& p) {
+             return std::find(node.operands.begin(), node.operands.end(), p.to) != node.operands.end();
+           });
   }
   bool move_to_another_micro_batch() {
     ++instruction().micro_batch;

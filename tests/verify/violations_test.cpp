@@ -126,6 +126,16 @@ TEST(Violations, a_transfer_that_starts_before_its_operand_is_made) {
             "rank 0: start all_reduce.sum %u over a f32[4] of ranks 0,2: reads %p before it is there");
 }
 
+TEST(Violations, a_result_that_is_read_while_it_is_on_its_way) {
+  const Pipeline p = program_of(two_sums);
+  const auto finish_behind_the_reader = [&](auto& ranks) {
+    auto& list = ranks[0].instructions;
+    const auto finish = list.begin() + static_cast<std::ptrdiff_t>(start_of(ranks[0], p, "v")) + 1;
+    std::iter_swap(finish, finish + 1);
+  };
+  EXPECT_EQ(found(p, finish_behind_the_reader), "rank 0: %w = add: reads %v before it is there");
+}
+
 TEST(Violations, what_is_on_its_way_is_written_over) {
   Program p = program_of(two_sums);
   testing::share_place(p, "v", "p");
