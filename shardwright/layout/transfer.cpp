@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 #include <numeric>
+#include <optional>
 
 namespace shardwright {
 namespace {
@@ -40,11 +41,11 @@ std::vector<int> group_of(const Step& step, std::span<const Mesh> meshes, int ra
   return group;
 }
 
-bool is_empty(const Box& b) {
-  return std::any_of(b.extent.begin(), b.extent.end(), [](auto e) { return e == 0; });
-}
-
 }  // namespace
+
+bool is_empty(const Box& box) {
+  return std::any_of(box.extent.begin(), box.extent.end(), [](auto e) { return e == 0; });
+}
 
 Transfer transfer_of(const Step& step, std::span<const Mesh> meshes, const Shape& shape, int rank) {
   const Mesh& from_mesh = meshes[static_cast<std::size_t>(step.from.mesh)];
@@ -83,55 +84,92 @@ Transfer shifted(Transfer transfer, int first_rank) {
 
 namespace {
 
-/// From whom `rank` takes which part: the holders in turn, so that replicas share the giving.
-std::vector<Piece> pieces_for(const Placement& from, const Placement& to, const Shape& shape, int rank) {
-  std::vector<Piece> out;
-  if (!to.has(rank)) return out;
-  const Box own = to.box_on(rank, shape);
-  const int count = from.mesh->size();
-  const int start =
-      from.has(rank) ? rank - from.first_rank : (rank - to.first_rank) * count / to.mesh->size();
-  std::vector<Box> done;  // boxes of sources already used; replicas hold the same
-  for (int i = 0; i < count; ++i) {
-    const int source = from.first_rank + (start + i) % count;
-    const Box there = from.box_on(source, shape);
-    const Box region = intersect(there, own);
-    if (is_empty(region) || std::find(done.begin(), done.end(), there) != done.end()) continue;
-    done.push_back(there);
-    out.push_back(piece_of(source, region, there, own));
+/// A part of a tensor and who holds it, ascending.
+struct HeldBox {
+  Box box;
+  std::vector<int> ranks;
+};
+
+std::vector<HeldBox> held_boxes(const Placement& p, const Shape& shape) {
+  std::map<std::pair<Shape, Shape>, std::size_t> known;
+  std::vector<HeldBox> out;
+  for (int rank = p.first_rank; p.has(rank); ++rank) {
+    Box box = p.box_on(rank, shape);
+    if (is_empty(box)) continue;
+    const auto [place, is_new] = known.try_emplace({box.offset, box.extent}, out.size());
+    if (is_new) out.push_back({std::move(box), {}});
+    out[place->second].ranks.push_back(rank);
   }
+  return out;
+}
+
+/// From whom a rank that wants `own` takes which part: of the holders the first from `start` on, and around.
+std::vector<Piece> pieces_from(const std::vector<HeldBox>& held, int start, const Box& own) {
+  std::vector<Piece> out;
+  for (const HeldBox& there : held) {
+    const Box region = intersect(there.box, own);
+    if (is_empty(region)) continue;
+    const auto next = std::lower_bound(there.ranks.begin(), there.ranks.end(), start);
+    out.push_back(piece_of(next == there.ranks.end() ? there.ranks.front() : *next, region, there.box, own));
+  }
+  const auto wraps = [start](const Piece& p) { return std::pair(p.source < start, p.source); };
+  std::sort(out.begin(), out.end(), [&](const Piece& a, const Piece& b) { return wraps(a) < wraps(b); });
+  return out;
+}
+
+/// Ranks that are joined, directly or over others. Each set has its lowest rank as head.
+class Groups {
+ public:
+  void add(int rank) { head_.try_emplace(rank, rank); }
+  void join(int a, int b) {
+    a = head(a), b = head(b);
+    head_[std::max(a, b)] = std::min(a, b);
+  }
+  int head(int rank) {
+    int& above = head_.at(rank);
+    return above == rank ? rank : above = head(above);
+  }
+
+ private:
+  std::map<int, int> head_;
+};
+
+/// With the pieces of rank `only`, or of all.
+std::map<int, Transfer> transfers(const Placement& from, const Placement& to, const Shape& shape,
+                                  std::optional<int> only) {
+  std::map<int, Transfer> out;
+  Groups groups;
+  for (const Placement* p : {&from, &to})
+    for (int rank = p->first_rank; p->has(rank); ++rank) {
+      out[rank].kind = StepKind::exchange;
+      groups.add(rank);
+      (p == &from ? out[rank].from_shape : out[rank].to_shape) = p->box_on(rank, shape).extent;
+    }
+  const std::vector<HeldBox> held = held_boxes(from, shape);
+  for (int rank = to.first_rank; to.has(rank); ++rank) {
+    // Takers begin with different holders, so that replicas share the giving.
+    const int start = from.has(rank)
+                          ? rank
+                          : from.first_rank + (rank - to.first_rank) * from.mesh->size() / to.mesh->size();
+    std::vector<Piece> pieces = pieces_from(held, start, to.box_on(rank, shape));
+    for (const Piece& piece : pieces) groups.join(rank, piece.source);
+    if (rank == only.value_or(rank)) out[rank].pieces = std::move(pieces);
+  }
+  std::map<int, std::vector<int>> members;  // by head
+  for (const auto& [rank, transfer] : out) members[groups.head(rank)].push_back(rank);
+  for (auto& [rank, transfer] : out) transfer.group = members[groups.head(rank)];
   return out;
 }
 
 }  // namespace
 
+std::map<int, Transfer> transfers_between(const Placement& from, const Placement& to, const Shape& shape) {
+  return transfers(from, to, shape, std::nullopt);
+}
+
 Transfer transfer_between(const Placement& from, const Placement& to, const Shape& shape, int rank) {
-  const auto joined = [&](const Placement& p, std::vector<int>& ranks) {
-    for (int r = 0; r < p.mesh->size(); ++r) ranks.push_back(p.first_rank + r);
-  };
-  std::vector<int> ranks;
-  joined(from, ranks);
-  joined(to, ranks);
-  std::sort(ranks.begin(), ranks.end());
-  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
-  std::map<int, int> head;  // union-find over the ranks
-  for (int r : ranks) head[r] = r;
-  const auto find = [&](int r) {
-    while (head[r] != r) r = head[r];
-    return r;
-  };
-  Transfer t{.kind = StepKind::exchange, .group = {}, .pieces = {}, .from_shape = {}, .to_shape = {}};
-  for (int r : ranks)
-    for (Piece& piece : pieces_for(from, to, shape, r)) {
-      const int a = find(r), b = find(piece.source);
-      head[std::max(a, b)] = std::min(a, b);
-      if (r == rank) t.pieces.push_back(std::move(piece));
-    }
-  for (int r : ranks)
-    if (find(r) == find(rank)) t.group.push_back(r);
-  if (from.has(rank)) t.from_shape = from.box_on(rank, shape).extent;
-  if (to.has(rank)) t.to_shape = to.box_on(rank, shape).extent;
-  return t;
+  require(from.has(rank) || to.has(rank), "rank {} has no part in what moves", rank);
+  return std::move(transfers(from, to, shape, rank).at(rank));
 }
 
 void copy_piece(const Piece& piece, const std::byte* from, std::byte* to, std::size_t element_bytes) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -53,9 +54,16 @@ struct Placement {
   Box box_on(int rank, const Shape& shape) const { return box(layout, *mesh, shape, rank - first_rank); }
 };
 
-/// What `rank` takes part in when a tensor of global shape `shape` moves from one placement to another, whose ranks
-/// are others or the same. The group is who gives to whom, directly or over others; a rank that neither gives nor
-/// takes has a group of its own. Neither layout is partial.
+/// No element lies in it.
+bool is_empty(const Box& box);
+
+/// What the ranks of both placements take part in when a tensor of global shape `shape` moves from one to the other;
+/// the ranks are others or the same. The group is who gives to whom, directly or over others; a rank that neither gives
+/// nor takes has a group of its own. Neither layout is partial.
+/// Cost: O(ranks of `to` * boxes of `from`), and the pieces.
+std::map<int, Transfer> transfers_between(const Placement& from, const Placement& to, const Shape& shape);
+
+/// What `rank`, of one of them, takes part in. Costs as much as all.
 Transfer transfer_between(const Placement& from, const Placement& to, const Shape& shape, int rank);
 
 /// Copies `piece` of elements of `element_bytes` bytes; rows that are contiguous on both sides in one go.

@@ -24,36 +24,40 @@ int Pipeline::stage_of(int rank) const {
   return s;
 }
 
-ValueId Pipeline::sent(const Crossing& c) const {
-  return stage(c.from).graph.sends[static_cast<std::size_t>(c.send)];
-}
-
-ValueId Pipeline::received(const Crossing& c) const { return stage(c.to).graph.find(c.receive); }
-
-Phase Pipeline::phase_of(const Crossing& c) const {
-  const Graph& graph = stage(c.to).graph;
-  return graph.node(graph.value(received(c)).producer).phase;
-}
-
-CrossingTime Pipeline::time_of(const Crossing& c) const {
-  const Graph& graph = stage(c.from).graph;
-  const Node& node = graph.node(graph.value(sent(c)).producer);
-  if (node.op->kind == OpKind::parameter || node.op->kind == OpKind::state) return CrossingTime::step;
-  return phase_of(c) == Phase::update ? CrossingTime::update : CrossingTime::micro_batch;
+void Pipeline::connect(const Crossing& c) {
+  const Graph &giver = stage(c.from).graph, &taker = stage(c.to).graph;
+  PlacedCrossing out{.channel = 1 + static_cast<int>(crossings.size()),
+                     .from = c.from,
+                     .to = c.to,
+                     .sent = giver.sends[static_cast<std::size_t>(c.send)],
+                     .received = taker.find(c.receive)};
+  out.phase = taker.node(taker.value(out.received).producer).phase;
+  const OpKind kind = giver.node(giver.value(out.sent).producer).op->kind;
+  if (kind == OpKind::parameter || kind == OpKind::state)
+    out.time = CrossingTime::step;
+  else if (out.phase == Phase::update)
+    out.time = CrossingTime::update;
+  crossings.push_back(out);
 }
 
 Placement placement_of(const Pipeline& pipeline, int stage, ValueId v) {
   const Graph& graph = pipeline.stage(stage).graph;
   const Value& value = graph.value(v);
-  const Layout layout = value.layout.value_or(replicated(value.type.shape.size()));
+  const Layout layout = layout_of(value);
   return {&graph.meshes[static_cast<std::size_t>(layout.mesh)], layout, pipeline.first_rank(stage)};
 }
 
-Transfer Pipeline::transfer_of(const Crossing& c, int rank) const {
-  const ValueId from = sent(c), to = received(c);
-  Transfer out = transfer_between(placement_of(*this, c.from, from), placement_of(*this, c.to, to),
-                                  stage(c.to).graph.value(to).global_type().shape, rank);
-  out.channel = 1 + static_cast<int>(&c - crossings.data());
+std::map<int, Transfer> Pipeline::transfers_of(const PlacedCrossing& c) const {
+  auto out = transfers_between(placement_of(*this, c.from, c.sent), placement_of(*this, c.to, c.received),
+                               stage(c.to).graph.value(c.received).global_type().shape);
+  for (auto& [rank, transfer] : out) transfer.channel = c.channel;
+  return out;
+}
+
+Transfer Pipeline::transfer_of(const PlacedCrossing& c, int rank) const {
+  Transfer out = transfer_between(placement_of(*this, c.from, c.sent), placement_of(*this, c.to, c.received),
+                                  stage(c.to).graph.value(c.received).global_type().shape, rank);
+  out.channel = c.channel;
   return out;
 }
 

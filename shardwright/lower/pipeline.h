@@ -5,6 +5,7 @@
 // which order, follows from this.
 #pragma once
 
+#include <map>
 #include <vector>
 
 #include "shardwright/layout/transfer.h"
@@ -21,9 +22,20 @@ enum class CrossingTime {
   update        // in the update
 };
 
+/// A crossing between the programs of two stages.
+struct PlacedCrossing {
+  int channel = 0;   // of its transfers: 1, 2, ...; those of steps are on 0
+  int from = 0;      // stage
+  int to = 0;        // stage
+  ValueId sent;      // of `from`
+  ValueId received;  // of `to`
+  CrossingTime time = CrossingTime::micro_batch;
+  Phase phase = Phase::forward;  // in which it is received
+};
+
 struct Pipeline {
   std::vector<Program> stages;
-  std::vector<Crossing> crossings;
+  std::vector<PlacedCrossing> crossings;
   std::vector<StagedGraph::Output> outputs;
   Pipelining pipelining;
 
@@ -38,13 +50,11 @@ struct Pipeline {
   int stage_of(int rank) const;
   const Program& stage(int s) const { return stages[static_cast<std::size_t>(s)]; }
 
-  ValueId sent(const Crossing& c) const;
-  ValueId received(const Crossing& c) const;
-  CrossingTime time_of(const Crossing& c) const;
-  /// Of a crossing with each micro-batch.
-  Phase phase_of(const Crossing& c) const;
-  /// What `rank` takes part in.
-  Transfer transfer_of(const Crossing& c, int rank) const;
+  /// Adds a crossing between stages that are there.
+  void connect(const Crossing& c);
+  /// What the ranks of both stages take part in, and one of them.
+  std::map<int, Transfer> transfers_of(const PlacedCrossing& c) const;
+  Transfer transfer_of(const PlacedCrossing& c, int rank) const;
 
   /// The type of an output of the whole step: scalars are means over the micro-batches, other values stand side by side
   /// along dim 0.

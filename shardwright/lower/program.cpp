@@ -26,9 +26,11 @@ const Redistribution& redistribution_of(const Graph& graph, const Node& node, Re
   return redistributor.find(*from.layout, *to.layout, to.global_type());
 }
 
+Layout layout_of(const Value& value) { return value.layout.value_or(replicated(value.type.shape.size())); }
+
 Box box_of(const Graph& graph, ValueId v, int rank) {
   const Value& value = graph.value(v);
-  const Layout layout = value.layout.value_or(replicated(value.type.shape.size()));
+  const Layout layout = layout_of(value);
   return box(layout, graph.meshes[static_cast<std::size_t>(layout.mesh)], value.global_type().shape, rank);
 }
 

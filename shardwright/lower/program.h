@@ -68,6 +68,9 @@ struct LocalCall {
 };
 LocalCall local_call(const Graph& graph, const Node& node, int rank);
 
+/// Of a value of a program; without one it is whole on every rank.
+Layout layout_of(const Value& value);
+
 /// What `rank` holds of a value.
 Box box_of(const Graph& graph, ValueId v, int rank);
 

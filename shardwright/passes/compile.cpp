@@ -53,7 +53,6 @@ Pipeline compile_pipeline(const Graph& graph, const Plan& plan, const CompileOpt
   StagedGraph parts = staged(graph, plan);
   Pipeline out;
   out.pipelining = plan.pipelining;
-  out.crossings = std::move(parts.crossings);
   out.outputs = std::move(parts.outputs);
   for (int s = 0; s < static_cast<int>(parts.stages.size()); ++s) {
     const Plan& of_stage = plan.stages.empty() ? plan : plan.stages[static_cast<std::size_t>(s)];
@@ -66,6 +65,7 @@ Pipeline compile_pipeline(const Graph& graph, const Plan& plan, const CompileOpt
       throw with_context(e, fmt::format("stage {}", s));
     }
   }
+  for (const Crossing& c : parts.crossings) out.connect(c);
   return out;
 }
 

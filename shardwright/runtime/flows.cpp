@@ -12,12 +12,12 @@ std::size_t at(int i) { return static_cast<std::size_t>(i); }
 StageRank stage_rank(const Pipeline& pipeline, int rank) {
   const int stage = pipeline.stage_of(rank);
   StageRank out{.first_rank = pipeline.first_rank(stage), .flows = {}};
-  for (const Crossing& c : pipeline.crossings) {
+  for (const PlacedCrossing& c : pipeline.crossings) {
     if (c.from != stage && c.to != stage) continue;
-    Flow flow{.value = c.from == stage ? pipeline.sent(c) : pipeline.received(c),
+    Flow flow{.value = c.from == stage ? c.sent : c.received,
               .is_send = c.from == stage,
-              .time = pipeline.time_of(c),
-              .phase = pipeline.phase_of(c),
+              .time = c.time,
+              .phase = c.phase,
               .dtype = {},
               .transfer = pipeline.transfer_of(c, rank)};
     flow.dtype = pipeline.stage(stage).graph.value(flow.value).type.dtype;

@@ -26,7 +26,7 @@ std::size_t at(int i) { return static_cast<std::size_t>(i); }
 /// Among ranks that hold the same part of a value, the one that gives it.
 bool gives(const Program& program, ValueId v, int rank) {
   const Value& value = program.graph.value(v);
-  const Layout layout = value.layout.value_or(replicated(value.type.shape.size()));
+  const Layout layout = layout_of(value);
   const Mesh& mesh = program.graph.meshes[at(layout.mesh)];
   return mesh.index_along(rank, mesh.all_axes().without(layout.used())) == 0;
 }

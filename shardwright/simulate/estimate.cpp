@@ -258,8 +258,8 @@ class Timeline {
 
   /// When each stage has done its step.
   std::vector<double> run() {
-    for (const Crossing& c : pipeline_.crossings)
-      if (pipeline_.time_of(c) == CrossingTime::step) free_[at(c.to)] += seconds(c);
+    for (const PlacedCrossing& c : pipeline_.crossings)
+      if (c.time == CrossingTime::step) free_[at(c.to)] += seconds(c);
     std::vector<std::vector<Task>> tasks;
     for (int s = 0; s < pipeline_.stage_count(); ++s) tasks.push_back(tasks_of(pipeline_.pipelining, s));
     std::vector<std::size_t> next(tasks.size(), 0);
@@ -269,8 +269,8 @@ class Timeline {
           ++next[s];
           goes_on = true;
         }
-    for (const Crossing& c : pipeline_.crossings)
-      if (pipeline_.time_of(c) == CrossingTime::update)
+    for (const PlacedCrossing& c : pipeline_.crossings)
+      if (c.time == CrossingTime::update)
         free_[at(c.to)] = std::max(free_[at(c.to)], free_[at(c.from)] + seconds(c));
     for (std::size_t s = 0; s < stages_.size(); ++s)
       free_[s] += stages_[s].phase_seconds[static_cast<std::size_t>(Phase::update)];
@@ -281,9 +281,8 @@ class Timeline {
   /// False if something that the task receives has not been sent.
   bool run(int stage, const Task& task) {
     double start = free_[at(stage)];
-    for (const Crossing& c : pipeline_.crossings) {
-      if (c.to != stage || pipeline_.time_of(c) != CrossingTime::micro_batch) continue;
-      if (pipeline_.phase_of(c) != task.phase) continue;
+    for (const PlacedCrossing& c : pipeline_.crossings) {
+      if (c.to != stage || c.time != CrossingTime::micro_batch || c.phase != task.phase) continue;
       const double sent = ends_[at(c.from)][static_cast<std::size_t>(task.phase)][at(task.micro_batch)];
       if (sent < 0) return false;
       start = std::max(start, sent + seconds(c));
@@ -293,10 +292,9 @@ class Timeline {
     return true;
   }
 
-  double seconds(const Crossing& c) const {
+  double seconds(const PlacedCrossing& c) const {
     const LinkLevel& link = cluster_.links.back();
-    const auto bytes =
-        static_cast<double>(pipeline_.stage(c.to).graph.value(pipeline_.received(c)).type.bytes());
+    const auto bytes = static_cast<double>(pipeline_.stage(c.to).graph.value(c.received).type.bytes());
     return link.start_seconds + link.latency_seconds +
            bytes / (link.bytes_per_second * cluster_.link_efficiency);
   }

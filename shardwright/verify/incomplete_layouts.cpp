@@ -12,12 +12,6 @@
 namespace shardwright {
 namespace {
 
-Layout layout_of(const Value& v) { return v.layout.value_or(replicated(v.type.shape.size())); }
-
-bool is_empty(const Box& b) {
-  return std::any_of(b.extent.begin(), b.extent.end(), [](auto e) { return e == 0; });
-}
-
 /// What is wrong with the boxes that the ranks hold; empty if nothing.
 std::string fault_of_boxes(const Layout& layout, const Mesh& mesh, const Shape& shape) {
   std::map<std::pair<Shape, Shape>, int> ranks_of;  // by box

@@ -38,11 +38,18 @@ class StepTransfers {
   std::map<Key, std::vector<std::optional<Transfer>>> known_;
 };
 
+/// By crossing and rank.
+using CrossingTransfers = std::vector<std::map<int, Transfer>>;
+
 /// What one rank does, in the order of the executor's actions.
 class Derivation {
  public:
-  Derivation(const Pipeline& pipeline, int rank, StepTransfers& steps)
-      : pipeline_(pipeline), program_(pipeline.stage(pipeline.stage_of(rank))), steps_(steps) {
+  /// Takes the rank's transfers out of `crossings`.
+  Derivation(const Pipeline& pipeline, int rank, StepTransfers& steps, CrossingTransfers& crossings)
+      : pipeline_(pipeline),
+        program_(pipeline.stage(pipeline.stage_of(rank))),
+        steps_(steps),
+        crossings_(crossings) {
     out_.rank = rank;
     out_.stage = pipeline.stage_of(rank);
     first_rank_ = pipeline.first_rank(out_.stage);
@@ -94,17 +101,16 @@ class Derivation {
 
   void prepare_flows() {
     for (std::size_t i = 0; i < pipeline_.crossings.size(); ++i) {
-      const Crossing& c = pipeline_.crossings[i];
+      const PlacedCrossing& c = pipeline_.crossings[i];
       if (c.from != out_.stage && c.to != out_.stage) continue;
       Flow flow{.transfer = static_cast<int>(out_.transfers.size()),
                 .is_send = c.from == out_.stage,
-                .time = pipeline_.time_of(c),
-                .phase = pipeline_.phase_of(c),
-                .value = {}};
-      flow.value = flow.is_send ? pipeline_.sent(c) : pipeline_.received(c);
+                .time = c.time,
+                .phase = c.phase,
+                .value = c.from == out_.stage ? c.sent : c.received};
       Part part{.from = {}, .to = {}, .dtype = program_.graph.value(flow.value).type.dtype, .transfer = {}};
       (flow.is_send ? part.from : part.to) = flow.value;
-      part.transfer = pipeline_.transfer_of(c, out_.rank);
+      part.transfer = std::move(crossings_[i].at(out_.rank));
       if (part.transfer.group.size() < 2) continue;
       PreparedTransfer transfer{.node = {}, .crossing = static_cast<int>(i), .over = {}, .parts = {}};
       transfer.copies = flow.time == CrossingTime::micro_batch ? program_.micro_batches : 1;
@@ -274,6 +280,7 @@ class Derivation {
   const Pipeline& pipeline_;
   const Program& program_;
   StepTransfers& steps_;
+  CrossingTransfers& crossings_;
   int first_rank_ = 0;
   std::vector<Flow> flows_;
   std::vector<Action> actions_;
@@ -301,11 +308,13 @@ bool PreparedTransfer::takes() const {
 
 std::vector<RankInstructions> instructions_of(const Pipeline& pipeline) {
   std::vector<RankInstructions> out;
+  CrossingTransfers crossings;
+  for (const PlacedCrossing& c : pipeline.crossings) crossings.push_back(pipeline.transfers_of(c));
   for (int s = 0; s < pipeline.stage_count(); ++s) {
     StepTransfers steps(pipeline.stage(s));
     const int first = pipeline.first_rank(s);
     for (int rank = first; rank < first + pipeline.stage(s).rank_count(); ++rank)
-      out.push_back(Derivation(pipeline, rank, steps).run());
+      out.push_back(Derivation(pipeline, rank, steps, crossings).run());
   }
   return out;
 }

@@ -38,10 +38,6 @@ std::optional<Box> region_at(std::int64_t offset, const Shape& strides, const Sh
   return offset == 0 ? std::optional(out) : std::nullopt;
 }
 
-bool is_empty(const Box& b) {
-  return std::any_of(b.extent.begin(), b.extent.end(), [](auto e) { return e == 0; });
-}
-
 class Matching {
  public:
   Matching(const std::vector<RankInstructions>& ranks, const Pipeline& pipeline)

@@ -214,8 +214,8 @@ class Arena {
   /// What crosses in the update is of the last micro-batch.
   int micro_batch_of(const PreparedTransfer& t, const Instruction& i) const {
     if (t.crossing < 0) return i.micro_batch;
-    const Crossing& c = pipeline_.crossings[at(t.crossing)];
-    return pipeline_.time_of(c) == CrossingTime::update ? program_.micro_batches - 1 : i.micro_batch;
+    const CrossingTime time = pipeline_.crossings[at(t.crossing)].time;
+    return time == CrossingTime::update ? program_.micro_batches - 1 : i.micro_batch;
   }
 
   void start(const Instruction& i) {

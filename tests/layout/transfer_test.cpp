@@ -121,6 +121,23 @@ TEST(Transfer, between_placements_fills_each_result_exactly_once) {
   }
 }
 
+TEST(Transfer, of_one_rank_is_that_of_all) {
+  const Mesh a = mesh_of("mesh [dp=2, tp=3]"), b = mesh_of("mesh [dp=4]");
+  const Placement from{&a, layout_of("[tp, -]", a), 0}, to{&b, layout_of("[-, dp]", b), 3};
+  const auto all = transfers_between(from, to, {7, 8});
+  ASSERT_EQ(all.size(), 7U);
+  for (const auto& [rank, transfer] : all) {
+    const Transfer one = transfer_between(from, to, {7, 8}, rank);
+    EXPECT_EQ(one.group, transfer.group);
+    ASSERT_EQ(one.pieces.size(), transfer.pieces.size());
+    for (std::size_t p = 0; p < one.pieces.size(); ++p) {
+      EXPECT_EQ(one.pieces[p].source, transfer.pieces[p].source);
+      EXPECT_EQ(one.pieces[p].from_offset, transfer.pieces[p].from_offset);
+      EXPECT_EQ(one.pieces[p].to_offset, transfer.pieces[p].to_offset);
+    }
+  }
+}
+
 TEST(Transfer, between_equal_meshes_joins_each_rank_with_its_own) {
   const Mesh mesh = mesh_of("mesh [dp=2, tp=2]");
   const Placement from{&mesh, layout_of("[dp, -]", mesh), 0}, to{&mesh, layout_of("[dp, -]", mesh), 4};

@@ -209,9 +209,9 @@ class Mutation {
     int stage = rank_.stage;
     ValueId v = p.from;
     if (!v.is_valid()) {
-      const Crossing& c = pipeline_.crossings[at(p.transfer.channel - 1)];
+      const PlacedCrossing& c = pipeline_.crossings[at(p.transfer.channel - 1)];
       stage = c.from;
-      v = pipeline_.sent(c);
+      v = c.sent;
     }
     if (pipeline_.stage_of(rank) != stage) return std::nullopt;
     return box_of(pipeline_.stage(stage).graph, v, rank - pipeline_.first_rank(stage));
