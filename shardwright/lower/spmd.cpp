@@ -26,9 +26,15 @@ class Lowering {
         redistributor_(redistributor),
         copies_(graph.values.size()),
         new_node_(graph.nodes.size()),
-        is_named_(graph.values.size(), false) {
+        is_named_(graph.values.size(), false),
+        leaves_(graph.values.size(), false),
+        leaf_of_(graph.values.size()) {
     out_.meshes = graph.meshes;
     for (const Value& v : graph.values) names_.insert(v.name);
+    for (const auto* values : {&graph.outputs, &graph.sends})
+      for (ValueId v : *values) leaves_[at(v.index)] = true;
+    for (const Update& u : graph.updates)
+      if (ValueId& leaf = leaf_of_[at(u.value.index)]; !leaf.is_valid()) leaf = u.leaf;
   }
 
   Program run() {
@@ -60,17 +66,6 @@ class Lowering {
   Layout output_layout(ValueId v) const {
     if (graph_.value(v).layout) return *graph_.value(v).layout;
     return reduced(copies_[at(v.index)].front().layout);
-  }
-
-  bool leaves(ValueId v) const {
-    return std::find(graph_.outputs.begin(), graph_.outputs.end(), v) != graph_.outputs.end() ||
-           std::find(graph_.sends.begin(), graph_.sends.end(), v) != graph_.sends.end();
-  }
-
-  const Update* update_by(ValueId v) const {
-    const auto it = std::find_if(graph_.updates.begin(), graph_.updates.end(),
-                                 [v](const Update& u) { return u.value == v; });
-    return it == graph_.updates.end() ? nullptr : &*it;
   }
 
   std::string fresh_name() {
@@ -133,11 +128,11 @@ class Lowering {
     out_.nodes.push_back(std::move(node));
     for (std::size_t i = 0; i < logical.size(); ++i) {
       copies_[at(logical[i].index)].push_back({layouts.results[i], results[i], phase_});
-      if (graph_.value(logical[i]).layout || leaves(logical[i]))
+      if (graph_.value(logical[i]).layout || leaves_[at(logical[i].index)])
         obtain(logical[i], output_layout(logical[i]));
       // A state that the forward changes is there for the next micro-batch.
-      if (const Update* u = update_by(logical[i]); u && phase_ != Phase::update)
-        obtain(logical[i], *graph_.value(u->leaf).layout);
+      const ValueId leaf = leaf_of_[at(logical[i].index)];
+      if (leaf.is_valid() && phase_ != Phase::update) obtain(logical[i], *graph_.value(leaf).layout);
     }
   }
 
@@ -180,6 +175,8 @@ class Lowering {
   std::vector<std::vector<Copy>> copies_;  // per logical value, the original first
   std::vector<NodeId> new_node_;
   std::vector<bool> is_named_;
+  std::vector<bool> leaves_;      // per logical value: it is an output or sent
+  std::vector<ValueId> leaf_of_;  // per logical value: the first that it updates
   Phase phase_ = Phase::forward;
   std::set<std::string> names_;  // of the logical values
   int next_name_ = 1;
