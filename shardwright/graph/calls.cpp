@@ -22,6 +22,11 @@ std::uint64_t hash_of(const Attribute& attribute) {
   return h;
 }
 
+/// Of the whole tensor, as rules know it.
+const Shape& shape_of(const Value& v) {
+  return v.layout && !v.global_shape.empty() ? v.global_shape : v.type.shape;
+}
+
 /// Attributes are equal or not; two that differ may share a hash.
 class Keys {
  public:
@@ -29,7 +34,7 @@ class Keys {
     types_.reserve(graph.values.size());
     for (const Value& v : graph.values) {
       auto h = static_cast<std::uint64_t>(v.type.dtype);
-      for (std::int64_t n : v.type.shape) h = mixed(h, static_cast<std::uint64_t>(n));
+      for (std::int64_t n : shape_of(v)) h = mixed(h, static_cast<std::uint64_t>(n));
       types_.push_back(h);
     }
   }
@@ -51,8 +56,10 @@ class Keys {
  private:
   bool have_equal_types(const std::vector<ValueId>& a, const std::vector<ValueId>& b) const {
     if (a.size() != b.size()) return false;
-    for (std::size_t i = 0; i < a.size(); ++i)
-      if (a[i] != b[i] && graph_.value(a[i]).type != graph_.value(b[i]).type) return false;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      const Value &x = graph_.value(a[i]), &y = graph_.value(b[i]);
+      if (a[i] != b[i] && (x.type.dtype != y.type.dtype || shape_of(x) != shape_of(y))) return false;
+    }
     return true;
   }
 

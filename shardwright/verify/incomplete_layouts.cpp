@@ -51,8 +51,10 @@ std::string fault_of_step(const Graph& graph, const Node& node) {
   const Layout from = layout_of(operand), to = layout_of(result);
   if (operand.global_type() != result.global_type())
     return fmt::format("a step from {} to {}", to_text(operand.global_type()), to_text(result.global_type()));
-  if (from.mesh != to.mesh) return "";  // axes of different meshes do not compare; nothing is partial there
   const StepKind kind = *node.op->step;
+  const bool is_elsewhere = from.mesh != to.mesh && !from.used().empty() && !to.used().empty();
+  if (is_elsewhere || kind == StepKind::exchange)  // axes of different meshes do not compare
+    return from.is_partial() || to.is_partial() ? "what is partial cannot go there" : "";
   const bool reduces = kind == StepKind::all_reduce || kind == StepKind::reduce_scatter;
   const Axes axes = step_of(graph, node).axes.sorted();
   const Axes gone_sum = from.sum.without(to.sum), gone_max = from.max.without(to.max);
@@ -60,8 +62,9 @@ std::string fault_of_step(const Graph& graph, const Node& node) {
   const Axes& other = node.op->reduction == Reduction::sum ? gone_max : gone_sum;
   if (reduces ? gone != axes || !other.empty() : !gone_sum.empty() || !gone_max.empty())
     return "the partials that are gone are not those that it reduces";
-  const bool makes = !to.sum.without(from.sum).empty() || !to.max.without(from.max).empty();
-  if (makes && kind != StepKind::mask) return "it makes a partial value of a whole one";
+  if (to.sum.without(from.sum) != (kind == StepKind::mask ? axes : Axes{}) ||
+      !to.max.without(from.max).empty())
+    return "the partials that are new are not those that it makes";
   return "";
 }
 

@@ -42,6 +42,7 @@ Violations violations(const std::vector<RankInstructions>& ranks, const Pipeline
   Violations out = mismatches(ranks, pipeline);
   if (out.empty()) out = endless_waits(ranks, pipeline);
   if (out.empty()) out = incomplete_layouts(pipeline);
+  if (out.empty()) out = broken_rules(pipeline);
   if (out.empty()) out = overwritten_values(ranks, pipeline);
   return out;
 }

@@ -28,6 +28,10 @@ Violations endless_waits(const std::vector<RankInstructions>& ranks, const Pipel
 /// Every value of every stage lies in exactly one complete layout, and redistribution steps lead from one to the other.
 Violations incomplete_layouts(const Pipeline& pipeline);
 
+/// Every operator of every stage reads and makes the layouts of its rule and strategy, every leaf is replaced by what
+/// lies as it does, and what is kept, handed out or sent is not partial.
+Violations broken_rules(const Pipeline& pipeline);
+
 /// What an instruction reads is there: made before, for this micro-batch, and not written over since. What transfers
 /// on their way read and write nobody else writes.
 Violations overwritten_values(const std::vector<RankInstructions>& ranks, const Pipeline& pipeline);

@@ -225,6 +225,82 @@ class Mutation {
   std::vector<std::size_t> communicating_;
 };
 
+/// Changes the layouts of a stage, everywhere alike: instructions follow, and nothing but rules can tell.
+class LayoutMutation {
+ public:
+  LayoutMutation(Pipeline& pipeline, std::uint64_t seed) : stream_(seed, "layouts"), pipeline_(pipeline) {}
+
+  /// Says what it has changed; nothing if what was drawn does not allow it.
+  std::string apply() {
+    Graph& graph = pipeline_.stages[at(below(pipeline_.stage_count()))].graph;
+    return below(2) ? leave_out_a_reduction(graph) : exchange_axes(graph);
+  }
+
+ private:
+  int below(int n) { return static_cast<int>(stream_.below(next_++, n)); }
+
+  /// Who reads the sum reads an addend of it instead.
+  std::string leave_out_a_reduction(Graph& graph) {
+    const int first = below(static_cast<int>(graph.nodes.size()));
+    for (std::size_t n = at(first); n < graph.nodes.size(); ++n) {
+      const Node& node = graph.nodes[n];
+      if (!node.op->step || *node.op->step != StepKind::all_reduce) continue;
+      const ValueId whole = node.results.front(), addend = node.operands.front();
+      for (Node& reader : graph.nodes)
+        std::replace(reader.operands.begin(), reader.operands.end(), whole, addend);
+      std::replace(graph.outputs.begin(), graph.outputs.end(), whole, addend);
+      for (Update& u : graph.updates)
+        if (u.value == whole) u.value = addend;
+      if (std::find(graph.sends.begin(), graph.sends.end(), whole) != graph.sends.end()) return "";
+      return fmt::format("%{} left out", graph.value(whole).name);
+    }
+    return "";
+  }
+
+  /// One axis instead of another of the same size: shapes stay.
+  std::string exchange_axes(Graph& graph) {
+    Value& v = graph.values[at(below(static_cast<int>(graph.values.size())))];
+    const Mesh& mesh = graph.meshes[at(v.layout->mesh)];
+    for (Axes& axes : v.layout->dims)
+      for (int a : axes)
+        for (int b : mesh.all_axes().without(v.layout->used())) {
+          if (mesh.size_of(a) != mesh.size_of(b) || mesh.size_of(a) == 1) continue;
+          Axes other;
+          for (int c : axes) other.push_back(c == a ? b : c);
+          axes = other;
+          return fmt::format("%{} over {} instead of {}", v.name, mesh.axes[at(b)].name,
+                             mesh.axes[at(a)].name);
+        }
+    return "";
+  }
+
+  RandomStream stream_;
+  std::uint64_t next_ = 0;
+  Pipeline& pipeline_;
+};
+
+class LayoutMutations : public ::testing::TestWithParam<int> {};
+
+TEST_P(LayoutMutations, are_found) {
+  constexpr int pipelines = 10, each = 20;
+  int tried = 0;
+  for (int seed = GetParam() * pipelines; seed < (GetParam() + 1) * pipelines; ++seed) {
+    const testing::DrawnPipeline drawn = testing::drawn_pipeline(static_cast<std::uint64_t>(seed));
+    SCOPED_TRACE(drawn.what);
+    for (int m = 0; m < each; ++m) {
+      Pipeline changed = drawn.pipeline;
+      const std::string what = LayoutMutation(changed, static_cast<std::uint64_t>(seed * each + m)).apply();
+      if (what.empty()) continue;
+      ++tried;
+      const Violations found = violations(instructions_of(changed), changed);
+      EXPECT_FALSE(found.empty()) << what;
+    }
+  }
+  EXPECT_GE(tried, each);
+}
+
+INSTANTIATE_TEST_SUITE_P(Verify, LayoutMutations, ::testing::Range(0, 4));
+
 class Mutations : public ::testing::TestWithParam<int> {};
 
 TEST_P(Mutations, are_found) {
