@@ -222,6 +222,7 @@ class Matching {
       if (v.is_valid() && graph.value(v).type.dtype != part.dtype)
         return fmt::format("is {} but {} moves", shardwright::name_of(graph.value(v).type.dtype),
                            shardwright::name_of(part.dtype));
+    if (std::string why = fault_of_formats(part, graph); !why.empty()) return why;
     const std::optional<Box>& own = given.at(m.rank->rank);
     if (own && t.from_shape != own->extent)
       return fmt::format("gives {} but holds {}", to_text(t.from_shape), to_text(own->extent));
@@ -231,6 +232,19 @@ class Matching {
       return fmt::format("takes {} but holds {}", to_text(t.to_shape), to_text(wanted.extent));
     if (t.clears) return t.pieces.empty() ? "" : "is cleared and yet takes";
     return fault_of_pieces(t, wanted, given);
+  }
+
+  /// Pieces are cut out of row-major tensors. A sum of whole ones may have its elements in any order, but one.
+  static std::string fault_of_formats(const Part& part, const Graph& graph) {
+    if (part.transfer.kind == StepKind::all_reduce) {
+      const bool is_one = graph.value(part.from).format == graph.value(part.to).format;
+      return is_one ? "" : "and its operand lie in different formats";
+    }
+    for (ValueId v : {part.from, part.to})
+      if (v.is_valid() && !graph.value(v).format.is_row_major())
+        return fmt::format("moves in pieces but %{} lies in {}", graph.value(v).name,
+                           to_text(graph.value(v).format));
+    return "";
   }
 
   static std::string fault_of_pieces(const Transfer& t, const Box& wanted,

@@ -206,6 +206,37 @@ TEST(Violations, a_leaf_whose_new_value_lies_otherwise) {
   EXPECT_EQ(found(p), "stage 0: %w lies in [-, a] but its new value %v in [-, b]");
 }
 
+TEST(Violations, an_output_that_is_made_after_it_is_handed_out) {
+  Program p = program_of(a_step);
+  p.graph.outputs.push_back(p.graph.find("s"));
+  EXPECT_EQ(found(p), "rank 0: hand out outputs: reads %s before it is there");
+}
+
+const char* const a_gather = R"(
+mesh [a=2]
+%x = input f32[4, 4] as [8, 4] [a, -]
+%y = all_gather %x dim 0 over a : f32[8, 4] as [8, 4] [-, -]
+%p = mask %y over a : f32[8, 4] as [8, 4] [-, -] sum(a)
+%z = all_reduce.sum %p over a : f32[8, 4] as [8, 4] [-, -]
+output %y
+)";
+
+TEST(Violations, pieces_of_a_tensor_in_blocks) {
+  Program p = program_of(a_gather);
+  EXPECT_EQ(found(p), "nothing");
+  p.graph.value(p.graph.find("x")).format = parse_format("aB4b");
+  EXPECT_EQ(found(p),
+            "rank 0: all_gather %y over a f32[4, 4] of ranks 0,1: %y moves in pieces but %x lies in aB4b");
+}
+
+TEST(Violations, a_sum_in_another_format_than_its_addends) {
+  Program p = program_of(a_gather);
+  p.graph.value(p.graph.find("z")).format = parse_format("aB4b");
+  EXPECT_EQ(found(p),
+            "rank 0: all_reduce.sum %z over a f32[8, 4] of ranks 0,1: %z and its operand lie in different "
+            "formats");
+}
+
 TEST(Violations, an_output_that_is_partial) {
   Program p = program_of(a_step);
   p.graph.outputs.push_back(p.graph.find("g"));
