@@ -42,12 +42,14 @@ std::function<double(const PlannedGraph&, const Cluster&)> price_within(std::opt
   };
 }
 
+std::string misfit_text(const Evaluation& e, std::string_view limit) {
+  return fmt::format("the plan takes {} of each device, {} more than {} allows: {}; the largest are {}",
+                     bytes_text(e.estimate.arena_bytes), bytes_text(e.excess_bytes()), limit,
+                     kinds_text(e.estimate), consumers_text(e.estimate.memory));
+}
+
 void check_memory(const Evaluation& e, std::string_view limit) {
-  if (e.fits()) return;
-  throw Infeasible(
-      fmt::format("the plan takes {} of each device, {} more than {} allows: {}; the largest are {}",
-                  bytes_text(e.estimate.arena_bytes), bytes_text(e.excess_bytes()), limit,
-                  kinds_text(e.estimate), consumers_text(e.estimate.memory)));
+  if (!e.fits()) throw Infeasible(misfit_text(e, limit));
 }
 
 }  // namespace shardwright

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "shardwright/plan/plan.h"
@@ -13,6 +14,9 @@ namespace shardwright {
 
 /// What PlanRequest::price wants: seconds of a step, or, from unfit_seconds on, how far it is from fitting into `bytes`.
 std::function<double(const PlannedGraph&, const Cluster&)> price_within(std::optional<std::int64_t> bytes);
+
+/// Of a step that does not fit: by how much, and what takes most. `limit` allows less: `a device of a100-80g:8`.
+std::string misfit_text(const Evaluation& evaluation, std::string_view limit);
 
 /// Throws: Infeasible if a step does not fit, saying by how much and what takes most. `limit` is what the user said of
 /// memory: `--memory-cap 60GB`.

@@ -27,15 +27,6 @@ Proof count(const std::vector<RankInstructions>& ranks, const Pipeline& pipeline
   return out;
 }
 
-void check_cap(const Pipeline& pipeline, const ArenaCap& cap) {
-  for (int s = 0; s < pipeline.stage_count(); ++s) {
-    const std::int64_t bytes = pipeline.stage(s).arena_bytes;
-    if (bytes > cap.bytes)
-      throw error("rank {}: its arena takes {} bytes but {} allows {}", pipeline.first_rank(s), bytes,
-                  cap.name, cap.bytes);
-  }
-}
-
 }  // namespace
 
 Violations violations(const std::vector<RankInstructions>& ranks, const Pipeline& pipeline) {
@@ -47,11 +38,10 @@ Violations violations(const std::vector<RankInstructions>& ranks, const Pipeline
   return out;
 }
 
-Proof prove(const Pipeline& pipeline, const std::optional<ArenaCap>& cap) {
+Proof prove(const Pipeline& pipeline) {
   const std::vector<RankInstructions> ranks = instructions_of(pipeline);
   const Violations found = violations(ranks, pipeline);
   if (!found.empty()) throw error("{}", found.front().text);
-  if (cap) check_cap(pipeline, *cap);
   return count(ranks, pipeline);
 }
 

@@ -2,12 +2,11 @@
 //
 // The instructions of every rank are written down (instructions.h) and checked against each other (violation.h), on one
 // machine, before any rank is started or any memory allocated. The order: transfers match, nobody waits for ever,
-// layouts are complete, the arena holds what is read from it, and it is below the cap.
+// layouts are complete and those of the rules, the arena holds what is read from it. That it is not too large is
+// seen in its size (frontend/memory_limit.h).
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <string_view>
 
 #include "shardwright/verify/violation.h"
 
@@ -29,13 +28,7 @@ struct Proof {
 /// what is to be judged instead.
 Violations violations(const std::vector<RankInstructions>& ranks, const Pipeline& pipeline);
 
-/// A limit of the arena of each rank, and what the user calls it: `--memory-cap 60GB`.
-struct ArenaCap {
-  std::int64_t bytes = 0;
-  std::string_view name;
-};
-
 /// Throws: Error with the first violation.
-Proof prove(const Pipeline& pipeline, const std::optional<ArenaCap>& cap = std::nullopt);
+Proof prove(const Pipeline& pipeline);
 
 }  // namespace shardwright

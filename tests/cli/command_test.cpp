@@ -93,6 +93,20 @@ TEST(Train, annotations_of_unknown_operators_are_errors_on_one_device_too) {
   EXPECT_EQ(run({"train", "ffn", "--steps", "1", "--annotate", path}).status, 2);
 }
 
+TEST(Train, tells_that_the_plan_is_too_large_for_the_cluster_and_runs_it) {
+  const std::string path = scratch_folder() + "/small.yaml";
+  std::ofstream(path) << "nodes: 1\ndevices_per_node: 2\nmemory: 1MB\nmemory_bandwidth: 10GB/s\n"
+                         "flops: {f32: 1T}\nlinks:\n  - {kind: wire, latency: 5us, bandwidth: 1GB/s}\n";
+  const Outcome o = run({"train", "ffn", "--cluster", path, "--steps", "1"});
+  EXPECT_EQ(o.status, 0) << o.err;
+  EXPECT_NE(o.err.find("more than a device of " + path + " allows"), o.err.npos) << o.err;
+  const Outcome proven = run({"verify", "ffn", "--cluster", path, "--json"});
+  EXPECT_EQ(proven.status, 0);
+  EXPECT_NE(proven.err.find("more than a device of " + path + " allows"), proven.err.npos) << proven.err;
+  EXPECT_EQ(documents(proven.out)[0]["fits"], false);
+  EXPECT_EQ(run({"verify", "ffn", "--cluster", path, "--memory-cap", "1MB"}).status, 2);
+}
+
 TEST(Train, prints_json_lines_and_nothing_else) {
   const Outcome o =
       run({"train", "matmul_chain", "--devices", "4", "--search", "propagation", "--steps", "5", "--json"});

@@ -16,6 +16,7 @@
 #include "shardwright/cli/planning.h"
 #include "shardwright/cli/training_data.h"
 #include "shardwright/cost/cluster.h"
+#include "shardwright/frontend/memory_limit.h"
 #include "shardwright/frontend/report.h"
 #include "shardwright/frontend/table.h"
 #include "shardwright/passes/compile.h"
@@ -178,13 +179,16 @@ Training prepare(const Arguments& arguments, Terminal& terminal) {
   const std::string trace_path = arguments.text("--trace");
   Reporter reporter(arguments, length, terminal);
   Pipeline program = compile_pipeline(model.graph, plan, {.formats = cpu_formats});
-  const Estimate expected = evaluation_of(arguments, program, cluster_called(plan.cluster)).estimate;
+  const Evaluation expected = evaluation_of(arguments, program, cluster_called(plan.cluster));
+  if (!expected.fits())
+    notices << misfit_text(expected, fmt::format("a device of {}", plan.cluster))
+            << "; it runs here all the same\n";
   if (is_first_rank()) {
     if (!trace_path.empty()) require_writable(trace_path);
     prove(program);
   }
   terminal.err << notices.str();
-  if (!arguments.has("--json")) terminal.out << step_table(model.graph, plan, expected);
+  if (!arguments.has("--json")) terminal.out << step_table(model.graph, plan, expected.estimate);
   return {std::move(data),     length, std::move(initial), std::move(program),
           std::move(reporter), seed,   trace_path};
 }

@@ -5,6 +5,8 @@
 
 #include "shardwright/base/error.h"
 #include "shardwright/cli/planning.h"
+#include "shardwright/cost/cluster.h"
+#include "shardwright/frontend/memory_limit.h"
 #include "shardwright/frontend/table.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/runtime/backend/cpu/cpu.h"
@@ -12,7 +14,7 @@
 namespace shardwright::verbs {
 namespace {
 
-void tell(const Proof& p, bool is_json, Terminal& terminal) {
+void tell(const Proof& p, const Evaluation& evaluation, bool is_json, Terminal& terminal) {
   if (is_json) {
     terminal.out << nlohmann::ordered_json{{"proven", true},
                                            {"ranks", p.ranks},
@@ -22,7 +24,9 @@ void tell(const Proof& p, bool is_json, Terminal& terminal) {
                                            {"transfers", p.transfers},
                                            {"instructions", p.instructions},
                                            {"values", p.values},
-                                           {"arena_bytes", p.arena_bytes}}
+                                           {"arena_bytes", p.arena_bytes},
+                                           {"cap_bytes", evaluation.cap_bytes},
+                                           {"fits", evaluation.fits()}}
                         .dump()
                  << "\n";
     return;
@@ -32,17 +36,19 @@ void tell(const Proof& p, bool is_json, Terminal& terminal) {
   };
   terminal.out << fmt::format(
       "proven for {} in {}: {} on {} match, nobody waits for ever, {} lie whole, and what is read is there "
-      "({}; "
-      "largest arena {})\n",
+      "({}; largest arena {} of {})\n",
       count(p.ranks, "rank"), count(p.stages, "stage"), count(p.transfers, "transfer"),
       count(p.groups, "group"), count(p.values, "value"), count(p.instructions, "instruction"),
-      bytes_text(p.arena_bytes));
+      bytes_text(p.arena_bytes), bytes_text(evaluation.cap_bytes));
 }
 
 int report(const Arguments& arguments, const Model& model, const Plan& plan, Terminal& terminal) {
   const Pipeline pipeline = compile_pipeline(model.graph, plan, {.formats = cpu_formats});
-  evaluation_of(arguments, pipeline, cluster_called(plan.cluster));  // the cap, and what takes most
-  tell(prove(pipeline), arguments.has("--json"), terminal);
+  const Evaluation evaluation = evaluation_of(arguments, pipeline, cluster_called(plan.cluster));
+  const Proof proof = prove(pipeline);
+  if (!evaluation.fits())
+    terminal.err << misfit_text(evaluation, fmt::format("a device of {}", plan.cluster)) << "\n";
+  tell(proof, evaluation, arguments.has("--json"), terminal);
   return 0;
 }
 
