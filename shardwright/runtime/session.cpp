@@ -478,7 +478,7 @@ std::size_t most_transfers(const Pipeline& pipeline) {
       steps += node.op->kind == OpKind::step;
       gathered += node.op->kind == OpKind::parameter || node.op->kind == OpKind::state;
     }
-    for (const Crossing& c : pipeline.crossings) flows += c.from == s || c.to == s;
+    for (const PlacedCrossing& c : pipeline.crossings) flows += c.from == s || c.to == s;
     most = std::max(most, steps * at(program.slots) + flows * at(pipeline.micro_batches()));
   }
   return most + gathered + statistics;
