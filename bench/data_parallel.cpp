@@ -48,7 +48,7 @@ std::vector<Case> cases(const BenchOptions& options) {
              {},
              {}}};
   return {{"ffn", "ffn:batch=", "ffn", "momentum", "0.01", 1024, 10, 8, 21, 0.85, 0.9},
-          {"decoder", decoder, "decoder", "adamw", "3e-4", 4, 8192, 1, 9, 0.85, 0.95},
+          {"decoder", decoder, "decoder", "adamw", "3e-4", 4, 8192, 1, 15, 0.85, 0.95},
           {"resnet50 64x64",
            "resnet50:image=64,classes=1000,batch=",
            "resnet50",
@@ -69,7 +69,7 @@ std::vector<Case> cases(const BenchOptions& options) {
            8,
            1000,
            1,
-           5,
+           11,
            {},
            0.95,
            false}};
