@@ -36,6 +36,19 @@ same_losses() {
   done
 }
 
+# The first rank writes the events of all.
+traces() {
+  local rank trace=$scratch/step.json
+  "$program" train ffn --devices 4 --stages 2 --micro-batches 2 --steps 3 --runtime mpi --json --trace "$trace" \
+    >"$scratch/out" 2>"$scratch/err" || fail "$(cat "$scratch/err")"
+  grep -q '"bubble_fraction":0\.[0-9]' "$scratch/out" || fail "no bubbles: $(tail -n 1 "$scratch/out")"
+  for rank in 0 1 2 3; do
+    grep -q "rank $rank (stage $((rank / 2))) compute" "$trace" || fail "rank $rank is not in the trace"
+  done
+  # Of the two steps that are recorded.
+  [[ $(grep -c '"name":"backward 1"' "$trace") == 8 ]] || fail "a rank's tasks are missing"
+}
+
 # on_hosts HOSTS RANKS_PER_HOST FILTER: tests of mpi_tests on hosts that are network namespaces.
 on_hosts() {
   if ((EUID != 0)) || ! ip netns add "swtest$$" 2>/dev/null; then
