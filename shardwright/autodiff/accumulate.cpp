@@ -21,6 +21,7 @@ class Copy {
         values_(from.values.size()),
         accumulated_(from.values.size()),
         before_update_(from.values.size()),
+        kept_(from.values.size()),
         nodes_(from.nodes.size()) {
     out_.meshes = from.meshes;
   }
@@ -32,6 +33,9 @@ class Copy {
 
   /// Where forward and backward read `v`, they read `instead`.
   void replace_before_update(ValueId v, ValueId instead) { before_update_[at(v.index)] = instead; }
+
+  /// Where a leaf takes `v`, it takes `instead`.
+  void keep(ValueId v, ValueId instead) { kept_[at(v.index)] = instead; }
 
   void add(NodeId id, Phase phase) {
     Node node = from_.node(id);
@@ -67,12 +71,15 @@ class Copy {
   }
 
   Graph finish() {
-    for (ValueId v : from_.outputs) out_.outputs.push_back(of(v));
-    for (const Update& u : from_.updates) out_.updates.push_back({of(u.leaf), of(u.value)});
+    const auto or_else = [this](ValueId instead, ValueId v) { return instead.is_valid() ? instead : of(v); };
+    for (ValueId v : from_.outputs) out_.outputs.push_back(or_else(before_update_[at(v.index)], v));
+    for (const Update& u : from_.updates)
+      out_.updates.push_back({of(u.leaf), or_else(kept_[at(u.value.index)], u.value)});
     return std::move(out_);
   }
 
   Graph& graph() { return out_; }
+  const Graph& graph() const { return out_; }
 
  private:
   const Graph& from_;
@@ -80,6 +87,7 @@ class Copy {
   std::vector<ValueId> values_;         // by value of `from_`
   std::vector<ValueId> accumulated_;    // the same, where there is a sum
   std::vector<ValueId> before_update_;  // what forward and backward read instead, where there is something
+  std::vector<ValueId> kept_;           // what leaves take instead
   std::vector<NodeId> nodes_;
 };
 
@@ -105,6 +113,8 @@ class Accumulation {
       if (is_seed(id)) scale_seed(node);
       if (is_moved_[at(node.results.front().index)]) read_copy_of(node.results.front());
       for (ValueId v : node.results)
+        if (is_read_as_well_[at(v.index)]) keep_copy_of(v);
+      for (ValueId v : node.results)
         if (const auto it = of_parameter_.find(v); it != of_parameter_.end()) accumulate(v, it->second);
     }
     Graph out = copy_.finish();
@@ -127,14 +137,31 @@ class Accumulation {
     });
   }
 
-  /// States that move on with each micro-batch and are read for more than to make their next value.
+  bool is_output(ValueId v) const {
+    return std::find(graph_.outputs.begin(), graph_.outputs.end(), v) != graph_.outputs.end();
+  }
+
+  /// Somebody else has part in the memory of what a state holds next.
+  bool is_read_as_well(ValueId next) const {
+    const Node& made = graph_.node(graph_.value(next).producer);
+    const auto takers = std::count_if(graph_.updates.begin(), graph_.updates.end(),
+                                      [next](const Update& u) { return u.value == next; });
+    return made.op->kind != OpKind::compute || made.op->is_alias || takers > 1 ||
+           is_read_before_update(next, {});
+  }
+
+  /// States that move on with each micro-batch: those that are read for more than to make their next value, and next
+  /// values that are read. In the backward of a micro-batch the state may hold what later ones have made.
   void find_moved() {
     is_moved_.assign(graph_.values.size(), false);
+    is_read_as_well_.assign(graph_.values.size(), false);
     counter_ = existing_step_count(graph_);
     if (counter_.is_valid()) is_moved_[at(counter_.index)] = is_read_before_update(counter_, {});
     for (const Update& u : graph_.updates)
-      if (graph_.node(graph_.value(u.value).producer).phase == Phase::forward)
-        is_moved_[at(u.leaf.index)] = is_read_before_update(u.leaf, u.value);
+      if (graph_.node(graph_.value(u.value).producer).phase == Phase::forward) {
+        is_moved_[at(u.leaf.index)] = is_read_before_update(u.leaf, u.value) || is_output(u.leaf);
+        is_read_as_well_[at(u.value.index)] = is_read_as_well(u.value);
+      }
   }
 
   /// Forward and backward of a micro-batch find the state `v` as it was before that forward.
@@ -146,18 +173,40 @@ class Accumulation {
           builder.leaf(OpKind::state, "optimizer.micro_batches", graph_.value(v).type, {{"init", "zeros"}});
       updates_.push_back({moved, shifted(builder, moved, 1, "optimizer.micro_batches.next")});
     }
-    const std::string name = copy_.graph().value(moved).name + ".now";
-    copy_.replace_before_update(v, shifted(builder, moved, 0, name));
+    copy_.replace_before_update(v,
+                                shifted(builder, moved, 0, unused(copy_.graph().value(moved).name + ".now")));
+  }
+
+  void keep_copy_of(ValueId next) {
+    Builder builder(copy_.graph());
+    copy_.keep(next, shifted(builder, copy_.of(next), 0, unused(graph_.value(next).name + ".kept")));
+  }
+
+  std::string unused(std::string name) const {
+    const auto has_name = [&name](const Value& v) { return v.name == name; };
+    const auto& old = graph_.values;
+    const auto& fresh = copy_.graph().values;
+    while (std::any_of(old.begin(), old.end(), has_name) || std::any_of(fresh.begin(), fresh.end(), has_name))
+      name += "_";
+    return name;
   }
 
   /// Of all nodes of `out`.
   std::vector<int> stages_of(const Graph& out) const {
     if (stages_.empty()) return {};
     std::vector<int> stages(out.nodes.size(), -1);
-    for (NodeId id : graph_.node_ids()) stages[at(copy_.of(id).index)] = stages_[at(id.index)];
+    std::vector<bool> is_new(out.nodes.size(), true);
+    for (NodeId id : graph_.node_ids()) {
+      stages[at(copy_.of(id).index)] = stages_[at(id.index)];
+      is_new[at(copy_.of(id).index)] = false;
+    }
     for (NodeId id : out.node_ids())
       for (ValueId v : out.node(id).operands)
         if (int& of_new = stages[at(out.value(v).producer.index)]; of_new < 0) of_new = stages[at(id.index)];
+    for (NodeId id : out.node_ids())  // what only leaves take
+      if (const Node& node = out.node(id);
+          is_new[at(id.index)] && stages[at(id.index)] < 0 && !node.operands.empty())
+        stages[at(id.index)] = stages[at(out.value(node.operands.front()).producer.index)];
     return stages;
   }
 
@@ -257,8 +306,9 @@ class Accumulation {
   std::map<ValueId, ValueId> of_parameter_;  // what is accumulated, and whose gradient it is
   std::vector<bool> is_late_;                // per node: sums that the update makes
   std::vector<Update> updates_;
-  ValueId counter_;             // of the steps done
-  std::vector<bool> is_moved_;  // per value
+  ValueId counter_;                    // of the steps done
+  std::vector<bool> is_moved_;         // per value
+  std::vector<bool> is_read_as_well_;  // per value that a leaf takes
   std::map<std::string, int> repeats_;
 };
 

@@ -130,7 +130,8 @@ Model build_model(const std::string& spec, const ModelOptions& options, std::str
   const std::int64_t batch = batch_of(built(spec, options, input));
   if (batch % options.micro_batches)
     throw error(
-        "a batch of {} cannot be cut into {} micro-batches; choose a --global-batch that is a multiple of {}",
+        "a batch of {} cannot be cut into {} micro-batches; choose another number of them, or a "
+        "--global-batch that is a multiple of {}",
         batch, options.micro_batches, options.micro_batches);
   ModelOptions of_one = options;
   of_one.global_batch = batch / options.micro_batches;

@@ -28,6 +28,17 @@ void check_layout(const Graph& graph, const Value& v) {
                 to_text(shape), to_text(local), to_text(v.type.shape));
 }
 
+/// Dims of a received value along which a batch lies.
+void check_batch(const Graph& graph, const Node& node) {
+  if (node.op->kind != OpKind::receive || !node.attributes.find("batch")) return;
+  const Value& v = graph.value(node.results.front());
+  const auto rank = static_cast<std::int64_t>(v.type.shape.size());
+  const auto dims = node.attributes.integers("batch");
+  for (std::int64_t d : dims)
+    if (d < 0 || d >= rank || std::count(dims.begin(), dims.end(), d) > 1)
+      throw error("%{}: batch {} should name dims of {}, each once", v.name, d, to_text(v.type));
+}
+
 void check_format(const Value& v) {
   if (!fits(v.format, v.type.shape))
     throw error("%{}: {} cannot lie in {}: blocks divide their dim", v.name, to_text(v.type),
@@ -148,6 +159,7 @@ void verify(const Graph& graph) {
       check_kept(graph, node.results.front(), node.op->name);
     check_operands(graph, id);
     check_results(graph, id);
+    check_batch(graph, node);
     check_strategy(graph, id);
     check_fused(graph, id);
   }

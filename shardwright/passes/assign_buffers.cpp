@@ -1,11 +1,11 @@
 // Every value gets a place in one arena, whose size is thereby known before anything runs.
 //
-// Values that share memory form a buffer: a reshape and its operand; a point-wise result and an operand that
-// dies there; the new value of an update and its leaf, when nobody reads the old one later. A buffer lives from
-// its first definition to its last use, that of a gather which runs ahead of its use from where it starts; leaves live
-// for ever. Buffers are placed largest first at the lowest
-// offset that is free over their whole life (greedy by size; within a few per cent of optimal on such
-// intervals: Pisarchyk and Lee, 2020).
+// Values that share memory form a buffer: a reshape and its operand; a point-wise result and an operand that dies
+// there; the new value of an update and its leaf, when nobody reads the old one later (nor, with micro-batches, the new
+// one: autodiff/accumulate.cpp copies it then). A buffer lives from its first definition to its last use, that of a
+// gather which runs ahead of its use from where it starts; leaves live for ever. Buffers are placed largest first at the
+// lowest offset that is free over their whole life (greedy by size; within a few per cent of optimal on such intervals:
+// Pisarchyk and Lee, 2020).
 //
 // Micro-batches that are alive at the same time have a slot each, for the buffers that live from the forward into the
 // backward; all others serve every micro-batch in turn. What is sent stays until its receivers have it (runtime/flows.h):

@@ -106,12 +106,23 @@ class Assignment {
   std::vector<bool> is_free_;  // per value
 };
 
-/// Which nodes each stage has: its own, and those everywhere that they need.
+/// Which nodes each stage has: its own, and those everywhere that they need. What no other needs, and what is handed
+/// out, the last has.
 std::vector<std::vector<bool>> needed(const Graph& graph, const std::vector<int>& stage_of, int stages) {
   std::vector<std::vector<bool>> out(at(stages), std::vector<bool>(graph.nodes.size()));
   for (int s = 0; s < stages; ++s) {
     std::vector<bool>& need = out[at(s)];
-    for (std::size_t n = 0; n < stage_of.size(); ++n) need[n] = stage_of[n] == s;
+    const auto is_unneeded = [&](std::size_t n) {
+      return stage_of[n] == everywhere &&
+             std::none_of(out.begin(), out.end(), [n](const auto& other) { return other[n]; });
+    };
+    const bool is_last = s == stages - 1;
+    for (std::size_t n = 0; n < stage_of.size(); ++n)
+      need[n] = stage_of[n] == s || (is_last && is_unneeded(n));
+    for (ValueId v : graph.outputs) {
+      const std::size_t n = at(graph.value(v).producer.index);
+      if (is_last && stage_of[n] == everywhere) need[n] = true;
+    }
     for (bool changes = true; std::exchange(changes, false);) {
       for (int n = static_cast<int>(graph.nodes.size()); n-- > 0;)
         for (ValueId v : graph.nodes[at(n)].operands) {

@@ -34,8 +34,8 @@ class Gather {
 /// the same time.
 std::vector<std::int64_t> reduced(Communicator& communicator, Backend& backend,
                                   std::span<const std::int64_t> own, Reduction reduction);
-/// The numbers of every rank, by rank, on rank 0; on others nothing. They may be of different lengths. What this takes
-/// does not grow with them. All ranks do so at the same time.
+/// The numbers of every rank, by rank, on rank 0; on others nothing. They may be of different lengths. The memory
+/// that ranks share for it does not grow with them. All ranks do so at the same time.
 std::vector<std::vector<std::int64_t>> gathered(Communicator& communicator, Backend& backend,
                                                 std::span<const std::int64_t> own);
 

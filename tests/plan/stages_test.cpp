@@ -126,6 +126,35 @@ TEST(Stages, a_state_that_nothing_reads_is_kept_where_it_is_made) {
   EXPECT_EQ(parts.stages[1].updates.size(), 2U);
 }
 
+/// A constant that stage 0 reads is handed out, nobody reads another, an input or a counter.
+TEST(Stages, the_last_has_what_no_other_needs) {
+  const Graph graph = parse_graph(R"(%x = input f32[4, 8]
+%unread = input f32[4]
+%w = param f32[8, 8]
+%v = param f32[8, 8]
+%count = state f32[]
+%c = fill (shape=[8], value=2.0) : f32[8]
+%alone = fill (shape=[3], value=1.0) : f32[3]
+%a = matmul %x, %w
+%b = mul %a, %c
+%d = matmul %b, %v
+%loss = reduce_mean %d
+%next = shift %count (value=1.0)
+output %loss
+output %c
+output %unread
+update %count <- %next
+)");
+  const auto parts = cut_into_stages(graph, stages_by_name(graph, {{"a", 0}, {"d", 1}}, 2), 2, 1);
+  EXPECT_NO_THROW(parts.stages[0].find("c"));
+  for (const char* name : {"c", "alone", "unread", "count", "next"})
+    EXPECT_NO_THROW(parts.stages[1].find(name)) << name;
+  for (const char* name : {"alone", "unread", "count"})
+    EXPECT_THROW(parts.stages[0].find(name), Error) << name;
+  EXPECT_EQ(parts.outputs.size(), 3U);
+  EXPECT_EQ(parts.stages[1].updates.size(), 1U);
+}
+
 TEST(Stages, a_received_value_has_its_batch_where_the_whole_network_has_it) {
   const Graph graph = parse_graph(R"(%x = input f32[4, 12, 8]
 %t = param f32[12, 8]

@@ -87,7 +87,7 @@ class Mpi final : public Communicator {
     MPI_Allgather(&first, 1, MPI_INT, first_of_host_.data(), 1, MPI_INT, all_);
     int here = 0;
     MPI_Comm_size(host_, &here);
-    constexpr std::size_t groups = 1000;
+    const std::size_t groups = 1000 + transfers;  // what crosses between stages has one each
     const std::size_t bytes =
         sizeof(Control) + groups * sizeof(Group) + transfers * Meeting::bytes(at(here), 1);
     const Window control = make_window(host_, bytes);
