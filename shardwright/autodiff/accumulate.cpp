@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <unordered_set>
 
 #include "shardwright/autodiff/train_step.h"
 #include "shardwright/graph/builder.h"
@@ -94,7 +95,9 @@ class Copy {
 class Accumulation {
  public:
   Accumulation(const Graph& graph, int micro_batches, const std::vector<int>& stages)
-      : graph_(graph), micro_batches_(micro_batches), stages_(stages), copy_(graph) {}
+      : graph_(graph), micro_batches_(micro_batches), stages_(stages), copy_(graph) {
+    for (const Value& v : graph.values) names_.insert(v.name);
+  }
 
   Accumulated run() {
     find_gradients();
@@ -173,22 +176,20 @@ class Accumulation {
           builder.leaf(OpKind::state, "optimizer.micro_batches", graph_.value(v).type, {{"init", "zeros"}});
       updates_.push_back({moved, shifted(builder, moved, 1, "optimizer.micro_batches.next")});
     }
-    copy_.replace_before_update(v,
-                                shifted(builder, moved, 0, unused(copy_.graph().value(moved).name + ".now")));
+    copy_.replace_before_update(
+        v, shifted(builder, moved, 0, free_name(copy_.graph().value(moved).name + ".now")));
   }
 
   void keep_copy_of(ValueId next) {
     Builder builder(copy_.graph());
-    copy_.keep(next, shifted(builder, copy_.of(next), 0, unused(graph_.value(next).name + ".kept")));
+    copy_.keep(next, shifted(builder, copy_.of(next), 0, free_name(graph_.value(next).name + ".kept")));
   }
 
-  std::string unused(std::string name) const {
-    const auto has_name = [&name](const Value& v) { return v.name == name; };
-    const auto& old = graph_.values;
-    const auto& fresh = copy_.graph().values;
-    while (std::any_of(old.begin(), old.end(), has_name) || std::any_of(fresh.begin(), fresh.end(), has_name))
-      name += "_";
-    return name;
+  /// `name`, or `name_2` and so on if there is one.
+  std::string free_name(const std::string& name) {
+    std::string out = name;
+    for (int n = 2; !names_.insert(out).second; ++n) out = fmt::format("{}_{}", name, n);
+    return out;
   }
 
   /// Of all nodes of `out`.
@@ -276,11 +277,6 @@ class Accumulation {
     graph.nodes.back().attributes.set("value", seed.attributes.number("value", 1) / micro_batches_);
   }
 
-  std::string free_name(const std::string& name) {
-    const int count = ++repeats_[name];
-    return count == 1 ? name : fmt::format("{}_{}", name, count);
-  }
-
   void accumulate(ValueId gradient, ValueId parameter) {
     const std::string& name = graph_.value(parameter).name;
     const Type& type = graph_.value(gradient).type;
@@ -306,10 +302,10 @@ class Accumulation {
   std::map<ValueId, ValueId> of_parameter_;  // what is accumulated, and whose gradient it is
   std::vector<bool> is_late_;                // per node: sums that the update makes
   std::vector<Update> updates_;
-  ValueId counter_;                    // of the steps done
-  std::vector<bool> is_moved_;         // per value
-  std::vector<bool> is_read_as_well_;  // per value that a leaf takes
-  std::map<std::string, int> repeats_;
+  ValueId counter_;                        // of the steps done
+  std::vector<bool> is_moved_;             // per value
+  std::vector<bool> is_read_as_well_;      // per value that a leaf takes
+  std::unordered_set<std::string> names_;  // of values, old and new
 };
 
 }  // namespace

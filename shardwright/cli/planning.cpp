@@ -130,8 +130,6 @@ Origin origin_of(const Arguments& arguments) {
   return out;
 }
 
-bool is_plan_file(const std::string& spec) { return spec.ends_with(".json"); }
-
 PlannedModel planned_model(const std::string& path) {
   Plan plan = load_plan(path);
   if (plan.model == "-")
@@ -311,6 +309,21 @@ Plan plan_of(const Arguments& arguments, const Model& model, const Graph& graph,
                                       : make_plan(graph, request_of(arguments, model));
   tell(arguments, plan, graph, terminal);
   return plan;
+}
+
+PlannedModel planned_positional(const Arguments& arguments, const std::vector<std::string>& open,
+                                Terminal& terminal) {
+  const std::string& name = arguments.positionals[0];
+  if (name.ends_with(".json")) {
+    for (const auto& [flag, value] : arguments.flags)
+      if (std::find(open.begin(), open.end(), flag) == open.end())
+        throw error("{}: the plan {} has decided it; plan again, with -o", flag, name);
+    return planned_model(name);
+  }
+  Model model = model_of(arguments, terminal);
+  add_train_step(model.graph, model.loss, optimizer_of(arguments));
+  Plan plan = plan_of(arguments, model, model.graph, terminal);
+  return {std::move(model), std::move(plan)};
 }
 
 Planned planned_of(const Arguments& arguments, const Model& model, Graph graph, Terminal& terminal) {

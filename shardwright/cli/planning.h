@@ -48,9 +48,6 @@ Recompute recompute_of(const Arguments& arguments);
 /// What the flags say of the network; plan files keep it.
 Origin origin_of(const Arguments& arguments);
 
-/// `spec` is a plan file, not a model.
-bool is_plan_file(const std::string& spec);
-
 /// A plan file and the network that it was made for, with its train step.
 struct PlannedModel {
   Model model;
@@ -58,6 +55,10 @@ struct PlannedModel {
 };
 /// Throws: Error if the file is no plan, or its network cannot be made again or is another one now.
 PlannedModel planned_model(const std::string& path);
+/// The first positional, PLAN|MODEL: such a file (.json), or a model with its train step, planned as the flags say. A
+/// file has decided everything but `open` flags. Throws: Error on others.
+PlannedModel planned_positional(const Arguments& arguments, const std::vector<std::string>& open,
+                                Terminal& terminal);
 
 /// The flags that say how to split. What says so itself, a saved plan or a planned graph, excludes them.
 std::vector<std::string> splitting_flags();

@@ -146,10 +146,10 @@ void Executor::prepare_receive(const Node& node) {
   }
 }
 
-/// What a flow adds to a step.
+/// What a flow that is received adds to a step.
 void Executor::count(const Flow& flow) {
   const int times = flow.time == CrossingTime::micro_batch ? program_.micro_batches : 1;
-  traffic_.collectives[flow.is_send ? "send" : "receive"] += times;
+  traffic_.collectives["receive"] += times;
   const auto element_bytes = static_cast<std::int64_t>(size_of(flow.dtype));
   for (const Piece& piece : flow.transfer.pieces)
     traffic_.bytes += times * element_count(piece.extent) * element_bytes;

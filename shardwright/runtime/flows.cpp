@@ -57,34 +57,26 @@ void Flows::expect(CrossingTime time, Phase phase, int micro_batch) {
     const Flow& flow = flows_[f];
     if (flow.is_send || flow.time != time) continue;
     if (time == CrossingTime::micro_batch && flow.phase != phase) continue;
-    start_receive(f, micro_batch);
+    run(Activity::expect, f, micro_batch);
   }
 }
 
-void Flows::start_receive(std::size_t f, int micro_batch) {
-  const auto start = [&] { communicator_.start(transfers_[f][at(micro_batch)]); };
+void Flows::run(Activity activity, std::size_t f, int micro_batch) {
+  const int transfer = transfers_[f][at(micro_batch)];
+  const auto run = [&] {
+    activity == Activity::expect ? communicator_.start(transfer) : communicator_.finish(transfer);
+  };
   if (!recorder_) [[likely]]
-    return start();
+    return run();
   recorder_->time({.what = static_cast<int>(f),
                    .micro_batch = micro_batch,
-                   .activity = Activity::expect,
+                   .activity = activity,
                    .phase = flows_[f].phase},
-                  start);
-}
-
-void Flows::finish_send(std::size_t f, int micro_batch) {
-  const auto finish = [&] { communicator_.finish(transfers_[f][at(micro_batch)]); };
-  if (!recorder_) [[likely]]
-    return finish();
-  recorder_->time({.what = static_cast<int>(f),
-                   .micro_batch = micro_batch,
-                   .activity = Activity::sent,
-                   .phase = flows_[f].phase},
-                  finish);
+                  run);
 }
 
 void Flows::finish_sends_until(std::size_t f, int micro_batch) {
-  while (finished_[f] < std::min(started_[f], micro_batch + 1)) finish_send(f, finished_[f]++);
+  while (finished_[f] < std::min(started_[f], micro_batch + 1)) run(Activity::sent, f, finished_[f]++);
 }
 
 void Flows::make_room_for(const Task& task) {

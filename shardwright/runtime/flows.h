@@ -57,8 +57,8 @@ class Flows {
   void record(Recorder* recorder) { recorder_ = recorder; }
 
  private:
-  void start_receive(std::size_t f, int micro_batch);
-  void finish_send(std::size_t f, int micro_batch);
+  /// Begins or ends the transfer of flow `f`, and records that.
+  void run(Activity activity, std::size_t f, int micro_batch);
   void finish_sends_until(std::size_t f, int micro_batch);
 
   std::vector<Flow> flows_;

@@ -42,7 +42,9 @@ void tell(const Proof& p, const Evaluation& evaluation, bool is_json, Terminal& 
       bytes_text(p.arena_bytes), bytes_text(evaluation.cap_bytes));
 }
 
-int report(const Arguments& arguments, const Model& model, const Plan& plan, Terminal& terminal) {
+int run(const Arguments& arguments, Terminal& terminal) {
+  const auto [model, plan] =
+      planned_positional(arguments, {"--json", "--memory-cap", "--device-memory"}, terminal);
   const Pipeline pipeline = compile_pipeline(model.graph, plan, {.formats = cpu_formats});
   const Evaluation evaluation = evaluation_of(arguments, pipeline, cluster_called(plan.cluster));
   const Proof proof = prove(pipeline);
@@ -50,23 +52,6 @@ int report(const Arguments& arguments, const Model& model, const Plan& plan, Ter
     terminal.err << misfit_text(evaluation, fmt::format("a device of {}", plan.cluster)) << "\n";
   tell(proof, evaluation, arguments.has("--json"), terminal);
   return 0;
-}
-
-/// A plan file decides everything.
-int verify_file(const Arguments& arguments, Terminal& terminal) {
-  const std::string& path = arguments.positionals[0];
-  for (const auto& [flag, value] : arguments.flags)
-    if (flag != "--json" && flag != "--memory-cap" && flag != "--device-memory")
-      throw error("{}: the plan {} has decided it; plan again, with -o", flag, path);
-  const PlannedModel made = planned_model(path);
-  return report(arguments, made.model, made.plan, terminal);
-}
-
-int run(const Arguments& arguments, Terminal& terminal) {
-  if (is_plan_file(arguments.positionals[0])) return verify_file(arguments, terminal);
-  Model model = model_of(arguments, terminal);
-  add_train_step(model.graph, model.loss, optimizer_of(arguments));
-  return report(arguments, model, plan_of(arguments, model, model.graph, terminal), terminal);
 }
 
 }  // namespace
