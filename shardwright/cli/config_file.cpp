@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <filesystem>
 #include <set>
 
+#include "shardwright/base/file.h"
 #include "shardwright/base/text.h"
 #include "shardwright/plan/comm_fusion.h"
 
@@ -510,11 +510,11 @@ Config config_of(const YAML::Node& node) {
 }  // namespace
 
 Config load_config(const std::string& path) try {
-  if (!std::filesystem::is_regular_file(path)) throw io_error("cannot be read");
-  return config_of(YAML::LoadFile(path));
+  return config_of(YAML::Load(read_file(path, most_settings_bytes)));
 } catch (const YAML::Exception& e) {
   throw error("config {}: line {}: {}", path, e.mark.line + 1, e.msg);
 } catch (const Error& e) {
+  if (e.kind() == ErrorKind::io) throw io_error("config {}", e.what());  // it names the file
   throw with_context(e, "config " + path);
 }
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 
+#include "shardwright/base/file.h"
 #include "shardwright/base/text.h"
 
 namespace shardwright {
@@ -159,11 +159,11 @@ Cluster cluster_of(const YAML::Node& node, const std::string& path) {
 }  // namespace
 
 Cluster load_cluster(const std::string& path) try {
-  if (!std::filesystem::is_regular_file(path)) throw io_error("cannot be read");
-  return cluster_of(YAML::LoadFile(path), path);
+  return cluster_of(YAML::Load(read_file(path, most_settings_bytes)), path);
 } catch (const YAML::Exception& e) {
   throw error("{}: line {}: {}", path, e.mark.line + 1, e.msg);
 } catch (const Error& e) {
+  if (e.kind() == ErrorKind::io) throw;  // it names the file
   throw with_context(e, path);
 }
 

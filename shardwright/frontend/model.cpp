@@ -1,8 +1,6 @@
 #include "shardwright/frontend/model.h"
 
-#include <fstream>
-#include <sstream>
-
+#include "shardwright/base/file.h"
 #include "shardwright/base/text.h"
 #include "shardwright/frontend/onnx/importer.h"
 #include "shardwright/graph/op.h"
@@ -53,14 +51,6 @@ Model model_of_text(const std::string& name, std::string_view text) {
   return model;
 }
 
-std::string file_text(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) throw io_error("{}: cannot be read", path);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
 const ModelDef& find_model(std::string_view name) {
   std::vector<std::string> known;
   for (const ModelDef& m : all_models()) {
@@ -96,7 +86,7 @@ namespace {
 
 Model built(const std::string& spec, const ModelOptions& options, std::string_view input) {
   if (spec == "-") return model_of_text(spec, input);
-  if (spec.ends_with(".graph")) return model_of_text(spec, file_text(spec));
+  if (spec.ends_with(".graph")) return model_of_text(spec, read_file(spec));
   if (spec.ends_with(".onnx") || spec.find(".onnx:") != std::string::npos)
     return model_of_onnx(spec, options);
   const ModelDef& def = find_model(spec.substr(0, spec.find(':')));

@@ -1,9 +1,6 @@
 #include "shardwright/plan/json_text.h"
 
-#include <filesystem>
-#include <fstream>
 #include <set>
-#include <sstream>
 
 #include "shardwright/base/error.h"
 
@@ -31,14 +28,6 @@ std::string short_text(const Json& value) {
   constexpr std::size_t longest = 60;
   std::string text = value.dump(-1, ' ', true);
   return text.size() > longest ? text.substr(0, longest) + "..." : text;
-}
-
-std::string read_json_file(const std::string& path) {
-  std::ifstream in(path);
-  if (!in || std::filesystem::is_directory(path)) throw io_error("{}: cannot be read", path);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
 }
 
 }  // namespace shardwright

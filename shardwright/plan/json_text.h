@@ -16,7 +16,4 @@ Json parse_json(std::string_view text);
 /// `value` on one line and not too long.
 std::string short_text(const Json& value);
 
-/// The whole file. Throws: Error if it cannot be read.
-std::string read_json_file(const std::string& path);
-
 }  // namespace shardwright

@@ -1,8 +1,8 @@
 // Plans as JSON. Keys of the format stand in the order in which a person reads them.
 
-#include <fstream>
 #include <set>
 
+#include "shardwright/base/file.h"
 #include "shardwright/base/text.h"
 #include "shardwright/cost/cluster.h"
 #include "shardwright/plan/json_text.h"
@@ -303,12 +303,8 @@ Plan parse_plan(std::string_view text, std::string_view where) try {
   throw with_context(e, where);
 }
 
-Plan load_plan(const std::string& path) { return parse_plan(read_json_file(path), path); }
+Plan load_plan(const std::string& path) { return parse_plan(read_file(path), path); }
 
-void save_plan(const Plan& plan, const std::string& path) {
-  std::ofstream out(path);
-  out << to_json(plan) << "\n";
-  if (!out) throw io_error("{}: cannot be written", path);
-}
+void save_plan(const Plan& plan, const std::string& path) { write_file(path, to_json(plan) + "\n"); }
 
 }  // namespace shardwright

@@ -201,8 +201,12 @@ void write_digits(const std::string& directory, const DigitsOptions& options) {
   for (const std::int64_t count : {options.train, options.test})
     if (count < 1 || count > most) throw error("digits: {} images asked for, must be 1 to {}", count, most);
   const MnistWriteOptions write{.gzip = options.gzip};
-  write_mnist(directory, MnistPart::train, draw_digits(options.train, options.seed, MnistPart::train), write);
-  write_mnist(directory, MnistPart::test, draw_digits(options.test, options.seed, MnistPart::test), write);
+  std::vector<NewFile> files;
+  for (const auto& [part, count] :
+       {std::pair(MnistPart::train, options.train), {MnistPart::test, options.test}})
+    for (NewFile& file : written_mnist(directory, part, draw_digits(count, options.seed, part), write))
+      files.push_back(std::move(file));
+  for (NewFile& file : files) file.keep();
 }
 
 }  // namespace shardwright

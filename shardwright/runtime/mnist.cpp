@@ -1,5 +1,6 @@
 #include "shardwright/runtime/mnist.h"
 
+#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -10,7 +11,7 @@
 #include <memory>
 #include <optional>
 
-#include "shardwright/base/error.h"
+#include "shardwright/base/file.h"
 
 namespace shardwright {
 namespace {
@@ -38,12 +39,17 @@ PartNames names_of(MnistPart part) {
 
 /// The file called `name` or `name`.gz in the folder or in its `train` or `test`.
 std::string find_file(const std::string& directory, std::string_view folder, std::string_view name) {
-  if (!fs::is_directory(directory))
+  std::error_code why;
+  const fs::file_status status = fs::status(directory, why);
+  if (status.type() == fs::file_type::not_found)
     throw io_error("{}: no such folder; name the one that holds MNIST", directory);
+  if (why) throw io_error("{}: cannot be read: {}", directory, why.message());
+  if (!fs::is_directory(status)) throw io_error("{}: is no folder; name the one that holds MNIST", directory);
   for (const fs::path& place : {fs::path(directory), fs::path(directory) / folder})
     for (const std::string_view ending : {"", ".gz"}) {
       std::string path = (place / fmt::format("{}{}", name, ending)).string();
-      if (fs::is_regular_file(path)) return path;
+      if (fs::is_regular_file(path, why)) return path;
+      if (why == std::errc::permission_denied) throw io_error("{}: cannot be read: {}", path, why.message());
     }
   throw io_error("{}: has no {}, neither plain nor .gz, nor has {}/{}", directory, name, directory, folder);
 }
@@ -56,10 +62,11 @@ using GzipFile = std::unique_ptr<gzFile_s, Close>;
 /// Reads a plain or gzip file to its end, in the order in which the format has its parts.
 class IdxFile {
  public:
-  explicit IdxFile(std::string path) : path_(std::move(path)), file_(gzopen(path_.c_str(), "rb")) {
-    if (!file_) throw io_error("{}: cannot be opened: {}", path_, std::strerror(errno));
+  explicit IdxFile(std::string path)
+      : path_(std::move(path)), bytes_(readable_bytes(path_)), file_(gzopen(path_.c_str(), "rb")) {
+    if (!file_) throw unreadable(path_, errno);
     gzbuffer(file_.get(), 1U << 17U);
-    if (path_.ends_with(".gz") && gzdirect(file_.get()) && fs::file_size(path_) > 0)
+    if (path_.ends_with(".gz") && gzdirect(file_.get()) && bytes_ > 0)
       throw io_error("{}: is not gzip, as its name says", path_);
   }
 
@@ -85,11 +92,10 @@ class IdxFile {
     if (type.shape[0] > largest_count)
       throw io_error("{}: claims {} {}, at most {} are read; damaged, or not MNIST", path_, type.shape[0],
                      what, largest_count);
-    const auto in_file = static_cast<std::int64_t>(fs::file_size(path_));
-    const std::int64_t at_most = gzdirect(file_.get()) ? in_file : in_file * largest_gzip_ratio;
+    const std::int64_t at_most = gzdirect(file_.get()) ? bytes_ : bytes_ * largest_gzip_ratio;
     if (type.bytes() > at_most)
       throw io_error("{}: claims {} {}, which its {} bytes cannot hold; truncated or damaged", path_,
-                     type.shape[0], what, in_file);
+                     type.shape[0], what, bytes_);
     if (type.shape[0] == 0) throw io_error("{}: holds no {}", path_, what);
     Tensor t(std::move(type));
     fill(t.bytes(), what);
@@ -122,6 +128,7 @@ class IdxFile {
   }
 
   std::string path_;
+  std::int64_t bytes_;
   GzipFile file_;
 };
 
@@ -148,32 +155,34 @@ Tensor read_labels(IdxFile& file) {
 }
 
 /// Writes `path`, or `path`.gz: the words of the header, then the data.
-void write_idx(std::string path, std::initializer_list<std::int64_t> header, std::span<const std::byte> data,
-               const MnistWriteOptions& options) {
+NewFile written_idx(std::string path, std::initializer_list<std::int64_t> header,
+                    std::span<const std::byte> data, const MnistWriteOptions& options) {
   if (options.gzip) path += ".gz";
+  NewFile out(path);
   std::string start;
   for (const std::int64_t word : header)
     for (const unsigned shift : {24U, 16U, 8U, 0U}) start.push_back(static_cast<char>(word >> shift & 0xff));
-  // "T" writes without compression.
-  gzFile file = gzopen(path.c_str(), options.gzip ? "wb6" : "wbT");
-  if (!file) throw io_error("{}: cannot be written: {}", path, std::strerror(errno));
+  if (!options.gzip) {
+    out.write(start);
+    out.write(data);
+    return out;
+  }
+  gzFile file = gzdopen(::dup(out.descriptor()), "wb6");
+  if (!file) throw unwritable(path, errno);
   std::size_t written = gzfwrite(start.data(), 1, start.size(), file);
   written += gzfwrite(data.data(), 1, data.size(), file);
-  if (gzclose(file) != Z_OK || written != start.size() + data.size()) {
-    const std::string why = std::strerror(errno);
-    fs::remove(path);
-    throw io_error("{}: cannot be written: {}", path, why);
-  }
+  if (gzclose(file) != Z_OK || written != start.size() + data.size()) throw unwritable(path, errno);
+  return out;
 }
 
 /// Makes the folder. Throws: Error if one of the part's files is in it already.
 void prepare_folder(const std::string& directory, const PartNames& names) {
   std::error_code bad;
   fs::create_directories(directory, bad);
-  if (!fs::is_directory(directory)) throw io_error("{}: cannot be made: {}", directory, bad.message());
+  if (bad) throw io_error("{}: cannot be made: {}", directory, bad.message());
   for (const std::string_view name : {names.images, names.labels})
     for (const std::string_view ending : {"", ".gz"})
-      if (const std::string path = fmt::format("{}/{}{}", directory, name, ending); fs::exists(path))
+      if (const std::string path = fmt::format("{}/{}{}", directory, name, ending); fs::exists(path, bad))
         throw io_error("{}: is there already; remove it or choose another folder", path);
 }
 
@@ -190,18 +199,25 @@ Mnist read_mnist(const std::string& directory, MnistPart part) {
   return data;
 }
 
-void write_mnist(const std::string& directory, MnistPart part, const Mnist& data,
-                 const MnistWriteOptions& options) {
+std::vector<NewFile> written_mnist(const std::string& directory, MnistPart part, const Mnist& data,
+                                   const MnistWriteOptions& options) {
   const std::int64_t count = data.labels.size();
   require(data.images.type() == Type{DType::u8, {count, side, side, 1}}, "images are {}",
           to_text(data.images.type()));
   require(data.labels.type() == Type{DType::u8, {count}}, "labels are {}", to_text(data.labels.type()));
   const PartNames names = names_of(part);
   prepare_folder(directory, names);
-  write_idx(fmt::format("{}/{}", directory, names.images), {images_magic, count, side, side},
-            data.images.bytes(), options);
-  write_idx(fmt::format("{}/{}", directory, names.labels), {labels_magic, count}, data.labels.bytes(),
-            options);
+  std::vector<NewFile> out;
+  out.push_back(written_idx(fmt::format("{}/{}", directory, names.images), {images_magic, count, side, side},
+                            data.images.bytes(), options));
+  out.push_back(written_idx(fmt::format("{}/{}", directory, names.labels), {labels_magic, count},
+                            data.labels.bytes(), options));
+  return out;
+}
+
+void write_mnist(const std::string& directory, MnistPart part, const Mnist& data,
+                 const MnistWriteOptions& options) {
+  for (NewFile& file : written_mnist(directory, part, data, options)) file.keep();
 }
 
 }  // namespace shardwright

@@ -9,7 +9,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "shardwright/base/file.h"
 #include "shardwright/base/tensor.h"
 
 namespace shardwright {
@@ -30,7 +32,11 @@ struct MnistWriteOptions {
   bool gzip = false;
 };
 
-/// Writes the two files of one part. Throws: Error if one of them is there already, plain or .gz.
+/// The two files of one part, written and still to be kept: all that belong together, or none.
+/// Throws: Error if one of them is there already, plain or .gz.
+std::vector<NewFile> written_mnist(const std::string& directory, MnistPart part, const Mnist& data,
+                                   const MnistWriteOptions& options = {});
+/// Writes and keeps them.
 void write_mnist(const std::string& directory, MnistPart part, const Mnist& data,
                  const MnistWriteOptions& options = {});
 

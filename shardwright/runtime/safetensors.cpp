@@ -2,14 +2,10 @@
 // overlap). Whatever a file holds, the memory used is bounded by a small multiple of its own length.
 #include "shardwright/runtime/safetensors.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cerrno>
-#include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -18,6 +14,7 @@
 #include <utility>
 
 #include "shardwright/base/error.h"
+#include "shardwright/base/file.h"
 #include "shardwright/base/text.h"
 
 namespace shardwright {
@@ -92,18 +89,8 @@ json parse_header(const std::string& path, std::string_view text) {
 
 std::ifstream open_for_reading(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
-  if (!in) throw io_error("{}: cannot be opened: {}", path, std::strerror(errno));
+  if (!in) throw unreadable(path, errno);
   return in;
-}
-
-std::int64_t file_bytes(const std::string& path) {
-  std::error_code bad;
-  const auto status = std::filesystem::status(path, bad);
-  if (!std::filesystem::exists(status)) throw io_error("{}: no such file", path);
-  if (!std::filesystem::is_regular_file(status)) throw io_error("{}: is not a regular file", path);
-  const auto bytes = std::filesystem::file_size(path, bad);
-  if (bad) throw io_error("{}: has no size: {}", path, bad.message());
-  return static_cast<std::int64_t>(bytes);
 }
 
 std::string read_header(const std::string& path, std::int64_t bytes_in_file) {
@@ -112,7 +99,7 @@ std::string read_header(const std::string& path, std::int64_t bytes_in_file) {
   std::ifstream in = open_for_reading(path);
   std::uint64_t length = 0;
   in.read(reinterpret_cast<char*>(&length), sizeof length);
-  if (!in) throw io_error("{}: cannot be read: {}", path, std::strerror(errno));
+  if (!in) throw unreadable(path, errno);
   if (length > static_cast<std::uint64_t>(largest_header_bytes))
     throw io_error("{}: header of {} bytes, at most {} are allowed; not a safetensors file", path, length,
                    largest_header_bytes);
@@ -120,7 +107,7 @@ std::string read_header(const std::string& path, std::int64_t bytes_in_file) {
     throw io_error("{}: header of {} bytes, but only {} follow; truncated", path, length, bytes_in_file - 8);
   std::string text(length, '\0');
   in.read(text.data(), static_cast<std::streamsize>(length));
-  if (!in) throw io_error("{}: cannot be read: {}", path, std::strerror(errno));
+  if (!in) throw unreadable(path, errno);
   if (!text.starts_with('{'))
     throw io_error("{}: header does not start with '{{'; not a safetensors file", path);
   return text;
@@ -280,7 +267,7 @@ class SafetensorsHeader {
 SafetensorsFile SafetensorsFile::open(const std::string& path) {
   SafetensorsFile file;
   file.path_ = path;
-  const std::int64_t bytes_in_file = file_bytes(path);
+  const std::int64_t bytes_in_file = readable_bytes(path);
   const std::string text = read_header(path, bytes_in_file);
   file.data_start_ = 8 + static_cast<std::int64_t>(text.size());
   SafetensorsHeader(file, bytes_in_file - file.data_start_).take(parse_header(path, text));
@@ -341,22 +328,12 @@ void write_safetensors(const std::string& path, const std::map<std::string, Tens
                            [](const NamedTensor& t) { return size_of(t.tensor->dtype()); });
   const std::string header = header_text(path, order, metadata);
 
-  const std::string unfinished = fmt::format("{}.{}.unfinished", path, ::getpid());
-  std::ofstream out(unfinished, std::ios::binary | std::ios::trunc);
+  NewFile out(path);
   const std::uint64_t length = header.size();
-  out.write(reinterpret_cast<const char*>(&length), sizeof length);
-  out.write(header.data(), static_cast<std::streamsize>(header.size()));
-  for (const NamedTensor& t : order)
-    out.write(reinterpret_cast<const char*>(t.tensor->bytes().data()),
-              static_cast<std::streamsize>(t.tensor->bytes().size()));
-  out.close();
-  std::error_code bad;
-  if (out) std::filesystem::rename(unfinished, path, bad);
-  if (!out || bad) {
-    const std::string why = bad ? bad.message() : std::strerror(errno);
-    std::filesystem::remove(unfinished, bad);
-    throw io_error("{}: cannot be written: {}", path, why);
-  }
+  out.write(std::as_bytes(std::span(&length, 1)));
+  out.write(header);
+  for (const NamedTensor& t : order) out.write(t.tensor->bytes());
+  out.keep();
 }
 
 }  // namespace shardwright

@@ -55,7 +55,7 @@ class SafetensorsFile {
   std::map<std::string, std::string> metadata_;
 };
 
-/// Writes beside `path` and renames, so that a reader sees the old file or the new one and nothing between.
+/// Writes as NewFile does: a reader sees the old file or the new one and nothing between.
 /// Tensors of wide elements come first, which aligns them all. Throws: Error of kind io.
 void write_safetensors(const std::string& path, const std::map<std::string, Tensor>& tensors,
                        const std::map<std::string, std::string>& metadata = {});

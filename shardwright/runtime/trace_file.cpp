@@ -1,13 +1,10 @@
 #include "shardwright/runtime/trace_file.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "shardwright/base/error.h"
+#include "shardwright/base/file.h"
 
 namespace shardwright {
 namespace {
@@ -103,17 +100,9 @@ std::string trace_text(const Pipeline& pipeline, const StepTrace& trace, const M
   return std::move(lines).text();
 }
 
-void require_writable(const std::string& path) {
-  std::ofstream out(path, std::ios::app);
-  if (!out) throw io_error("{}: cannot be written: {}", path, std::strerror(errno));
-}
-
 void write_trace(const std::string& path, const Pipeline& pipeline, const StepTrace& trace,
                  const MemoryMarks& memory) {
-  std::ofstream out(path, std::ios::trunc);
-  out << trace_text(pipeline, trace, memory);
-  out.close();
-  if (!out) throw io_error("{}: cannot be written: {}", path, std::strerror(errno));
+  write_file(path, trace_text(pipeline, trace, memory));
 }
 
 }  // namespace shardwright

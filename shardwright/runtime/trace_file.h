@@ -56,8 +56,7 @@ Tracks tracks_of(const Pipeline& pipeline, const StepTrace& trace);
 /// The text of the file. Times are in microseconds from the first event on.
 std::string trace_text(const Pipeline& pipeline, const StepTrace& trace, const MemoryMarks& memory);
 
-/// Throws: Error of kind io if nothing can be written there. What is there stays.
-void require_writable(const std::string& path);
+/// Throws: Error of kind io.
 void write_trace(const std::string& path, const Pipeline& pipeline, const StepTrace& trace,
                  const MemoryMarks& memory);
 

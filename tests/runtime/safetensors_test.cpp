@@ -156,8 +156,9 @@ INSTANTIATE_TEST_SUITE_P(All, SafetensorsDefect, testing::ValuesIn(defects),
 
 TEST(Safetensors, says_that_a_file_is_missing_or_a_folder) {
   const std::string folder = scratch_folder();
-  EXPECT_EQ(error_of([&] { SafetensorsFile::open(folder + "/no"); }), folder + "/no: no such file");
-  EXPECT_EQ(error_of([&] { SafetensorsFile::open(folder); }), folder + ": is not a regular file");
+  EXPECT_EQ(error_of([&] { SafetensorsFile::open(folder + "/no"); }),
+            folder + "/no: cannot be read: No such file or directory");
+  EXPECT_EQ(error_of([&] { SafetensorsFile::open(folder); }), folder + ": cannot be read: Is a directory");
 }
 
 TEST(Safetensors, notices_that_a_file_shrank_after_it_was_opened) {

@@ -1,8 +1,7 @@
 #include <filesystem>
-#include <fstream>
 #include <ostream>
 
-#include "shardwright/base/error.h"
+#include "shardwright/base/file.h"
 #include "shardwright/cli/planning.h"
 #include "shardwright/graph/text.h"
 #include "shardwright/passes/compile.h"
@@ -27,12 +26,11 @@ AfterPass dumper(const std::string& directory, Terminal& terminal) {
   if (directory.empty()) return {};
   std::error_code failed;
   std::filesystem::create_directories(directory, failed);
+  if (failed) throw io_error("{}: cannot be made: {}", directory, failed.message());
   return
       [directory, &terminal, number = 0](const Pass& pass, const Program& program, double seconds) mutable {
         const std::string path = fmt::format("{}/{:02}_{}.txt", directory, ++number, pass.name);
-        std::ofstream out(path);
-        out << dump_of(pass, program, seconds);
-        if (!out) throw io_error("{}: cannot be written", path);
+        write_file(path, dump_of(pass, program, seconds));
         terminal.err << fmt::format("{:9.3f} ms  {}\n", seconds * 1e3, path);
       };
 }

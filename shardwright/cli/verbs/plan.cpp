@@ -1,6 +1,8 @@
 #include <chrono>
+#include <ostream>
 
 #include "shardwright/autodiff/train_step.h"
+#include "shardwright/base/file.h"
 #include "shardwright/cli/plan_report.h"
 #include "shardwright/cli/planning.h"
 
@@ -23,6 +25,7 @@ Plan searched(const Arguments& arguments, Model& model, Terminal& terminal) {
 }
 
 int run(const Arguments& arguments, Terminal& terminal) {
+  if (arguments.has("-o")) require_writable(arguments.text("-o"));  // before a long search
   Model model;
   Plan plan;
   if (arguments.has("--plan")) {
@@ -33,6 +36,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
     plan = searched(arguments, model, terminal);
   }
   report(arguments, model, plan, terminal);  // refuses what does not fit
+  terminal.out << std::flush;                // in front of the plan, where that goes to /dev/stdout
   if (arguments.has("-o")) save_plan(plan, arguments.text("-o"));
   return 0;
 }

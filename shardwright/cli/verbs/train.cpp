@@ -12,7 +12,7 @@
 #include <sstream>
 #include <thread>
 
-#include "shardwright/base/error.h"
+#include "shardwright/base/file.h"
 #include "shardwright/cli/planning.h"
 #include "shardwright/cli/training_data.h"
 #include "shardwright/cost/cluster.h"

@@ -6,9 +6,10 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <fstream>
 
-#include "shardwright/base/error.h"
+#include "shardwright/base/file.h"
 #include "shardwright/frontend/onnx/limits.h"
 
 namespace shardwright {
@@ -68,19 +69,15 @@ class Survey {
 template <class F>
 bool with_stream(const std::string& path, F use) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) throw io_error("{}: cannot be read", path);
+  if (!file) throw unreadable(path, errno);
   pb::io::IstreamInputStream bytes(&file);
   pb::io::CodedInputStream in(&bytes);
   return use(in);
 }
 
 std::shared_ptr<const onnx::ModelProto> parsed(const std::string& path) {
-  namespace fs = std::filesystem;
-  std::error_code none;
-  if (!fs::is_regular_file(path, none)) throw io_error("{}: cannot be read", path);
-  const auto size = fs::file_size(path, none);
-  if (none) throw io_error("{}: cannot be read", path);
-  if (size > static_cast<std::uintmax_t>(limits::file_bytes))
+  const std::int64_t size = readable_bytes(path);
+  if (size > limits::file_bytes)
     throw error("the file has {} bytes but at most {} are read; keep weights as external data", size,
                 limits::file_bytes);
   auto model = std::make_shared<onnx::ModelProto>();
