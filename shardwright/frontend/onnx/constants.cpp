@@ -22,6 +22,7 @@ Tensor in_graph(const OnnxNode& n, const Tensor& t) {
   return is_floating(t.dtype()) ? convert(t, n.precision()) : t;
 }
 
+/// An attribute, which is in the model's file.
 Tensor read_small(const OnnxNode& n, const onnx::TensorProto& tensor) {
   const Type type = checked_type(tensor, {});
   if (element_count(type.shape) > limits::constant_elements)
@@ -32,10 +33,7 @@ Tensor read_small(const OnnxNode& n, const onnx::TensorProto& tensor) {
 
 void constant(OnnxNode& n) {
   if (n.has_attribute("value")) {
-    const onnx::TensorProto& tensor = *n.tensor("value");
-    if (tensor.data_location() == onnx::TensorProto::EXTERNAL)
-      throw error("attribute 'value' is external data, which only initializers may be");
-    return n.give(read_small(n, tensor));
+    return n.give(read_small(n, *n.tensor("value")));
   }
   if (n.has_attribute("value_int")) {
     Tensor t({DType::i64, {}});

@@ -4,6 +4,7 @@
 
 #include "shardwright/base/error.h"
 #include "shardwright/frontend/onnx/limits.h"
+#include "shardwright/frontend/onnx/tensors.h"
 
 namespace shardwright {
 namespace {
@@ -114,6 +115,8 @@ std::vector<std::int64_t> OnnxNode::integers(std::string_view name,
 
 const onnx::TensorProto* OnnxNode::tensor(std::string_view name) const {
   const AttributeProto* a = attribute(name, AttributeProto::TENSOR);
+  if (a && is_external(a->t()))
+    throw error("attribute '{}' is external data, which only initializers may be", name);
   return a ? &a->t() : nullptr;
 }
 

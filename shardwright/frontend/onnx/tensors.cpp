@@ -1,10 +1,11 @@
 #include "shardwright/frontend/onnx/tensors.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <fstream>
 #include <optional>
 
-#include "shardwright/base/error.h"
+#include "shardwright/base/file.h"
 #include "shardwright/base/text.h"
 #include "shardwright/frontend/onnx/limits.h"
 #include "shardwright/frontend/onnx/reading.h"
@@ -25,7 +26,7 @@ fs::path inside(const fs::path& folder, const std::string& location) {
   std::error_code none;
   const fs::path home = fs::canonical(folder.empty() ? "." : folder, none);
   const fs::path file = fs::canonical(home / relative, none);
-  if (none) throw io_error("external data '{}' cannot be read", printable(location));
+  if (none) throw io_error("external data '{}' cannot be read: {}", printable(location), none.message());
   const auto [end, rest] = std::mismatch(home.begin(), home.end(), file.begin(), file.end());
   if (end != home.end())
     throw error("external data '{}' is a link to outside the model's folder", printable(location));
@@ -56,10 +57,7 @@ Extent extent_of(const onnx::TensorProto& tensor, std::int64_t bytes, const fs::
   }
   if (length && *length != bytes) throw error("needs {} bytes but its external data has {}", bytes, *length);
   Extent extent{inside(folder, location), offset, bytes, 0};
-  std::error_code none;
-  const std::uintmax_t size = fs::file_size(extent.path, none);
-  if (none) throw io_error("external data '{}' cannot be read", printable(location));
-  const auto all = static_cast<std::int64_t>(size);
+  const std::int64_t all = readable_bytes(extent.path.string());
   if (offset > all || bytes > all - offset)
     throw error("needs {} bytes from offset {} on, but its external data '{}' has {}", bytes, offset,
                 printable(location), all);
@@ -71,7 +69,7 @@ void read_extent(const Extent& extent, std::span<std::byte> to) {
   std::ifstream in(extent.path, std::ios::binary);
   in.seekg(extent.offset);
   in.read(reinterpret_cast<char*>(to.data()), static_cast<std::streamsize>(to.size()));
-  if (!in) throw io_error("external data '{}' cannot be read", extent.path.filename().string());
+  if (!in) throw unreadable(extent.path.string(), errno);
 }
 
 // ---- data in the file ----
@@ -112,16 +110,16 @@ void read_list(const onnx::TensorProto& tensor, Tensor& out) {
   });
 }
 
-bool is_external(const onnx::TensorProto& tensor) {
-  return tensor.data_location() == onnx::TensorProto::EXTERNAL;
-}
-
 /// A byte that is neither 0 nor 1 is no bool.
 void make_booleans(std::span<std::byte> bytes) {
   for (std::byte& b : bytes) b = b == std::byte{0} ? std::byte{0} : std::byte{1};
 }
 
 }  // namespace
+
+bool is_external(const onnx::TensorProto& tensor) {
+  return tensor.data_location() == onnx::TensorProto::EXTERNAL;
+}
 
 DType dtype_of_onnx(std::int32_t type) {
   switch (type) {

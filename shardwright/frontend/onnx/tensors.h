@@ -18,6 +18,9 @@ DType dtype_of_onnx(std::int32_t type);
 /// inside `folder`.
 Type checked_type(const onnx::TensorProto& tensor, const std::filesystem::path& folder);
 
+/// Whether its elements lie in another file.
+bool is_external(const onnx::TensorProto& tensor);
+
 /// Where an external tensor lies.
 struct Extent {
   std::filesystem::path path;
