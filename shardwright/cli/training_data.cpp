@@ -1,6 +1,8 @@
 #include "shardwright/cli/training_data.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <ostream>
 
@@ -20,19 +22,73 @@ std::map<std::string, Type> inputs_of(const Graph& graph) {
   return out;
 }
 
-/// In the type that the model takes. Throws: Error if that is an integer type which cannot hold a value.
-Tensor converted(const Tensor& t, DType dtype, const std::string& path, const std::string& name) {
-  if (t.dtype() == dtype) return t;
-  const std::vector<double> values = to_doubles(t);
-  if (is_floating(dtype)) return convert(t, dtype);
-  Tensor out;
+/// Whether all bits of no exponent are set, which are those of NaN and infinity.
+template <class Bits>
+bool exponents_are_finite(std::span<const std::byte> bytes, Bits exponent) {
+  std::size_t odd = 0;  // counted, because a loop that ends early is no vector code
+  for (std::size_t i = 0; i < bytes.size(); i += sizeof(Bits)) {
+    Bits bits;
+    std::memcpy(&bits, bytes.data() + i, sizeof bits);
+    odd += (bits & exponent) == exponent;
+  }
+  return odd == 0;
+}
+
+bool is_finite(const Tensor& t) {
+  switch (t.dtype()) {
+    case DType::f32: return exponents_are_finite<std::uint32_t>(t.bytes(), 0x7f800000U);
+    case DType::f64: return exponents_are_finite<std::uint64_t>(t.bytes(), 0x7ff0000000000000U);
+    case DType::f16: return exponents_are_finite<std::uint16_t>(t.bytes(), 0x7c00U);
+    case DType::bf16: return exponents_are_finite<std::uint16_t>(t.bytes(), 0x7f80U);
+    default: return true;
+  }
+}
+
+/// `[0, 3]`; nothing for a scalar.
+std::string element_text(const Shape& shape, std::size_t index) {
+  if (shape.empty()) return "";
+  Shape place;
+  const Shape strides = strides_of(shape);
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    place.push_back(static_cast<std::int64_t>(index) / strides[d] % shape[d]);
+  return fmt::format(" at {}", to_text(place));
+}
+
+/// Throws: Error that names the first element for which `is_odd`, if there is one.
+template <class F>
+void refuse(const std::vector<double>& values, const Shape& shape, const std::string& where,
+            std::string_view why, F is_odd) {
+  const auto odd = std::find_if(values.begin(), values.end(), is_odd);
+  if (odd != values.end())
+    throw error("{} holds {}{}{}", where, *odd,
+                element_text(shape, static_cast<std::size_t>(odd - values.begin())), why);
+}
+
+bool is_integer_of(double x, DType dtype) {
+  bool is_held = false;
   visit(dtype, [&]<class T>(std::type_identity<T>) {
-    for (double x : values)
-      if (!(x >= static_cast<double>(std::numeric_limits<T>::lowest()) &&
-            x <= static_cast<double>(std::numeric_limits<T>::max()) && x == std::trunc(x)))
-        throw error("{}: '{}' holds {}, which {} cannot hold", path, name, x, name_of(dtype));
-    out = convert(t, dtype);
+    is_held = x >= static_cast<double>(std::numeric_limits<T>::lowest()) &&
+              x <= static_cast<double>(std::numeric_limits<T>::max()) && x == std::trunc(x);
   });
+  return is_held;
+}
+
+/// In the type that the model takes. Infinity stays, because a mask may be made of it.
+/// Throws: Error that begins with `where` if that type cannot hold a number, or if one is NaN.
+Tensor converted(const Tensor& t, DType dtype, const std::string& where) {
+  const bool was_finite = is_finite(t);
+  if (!was_finite)
+    refuse(to_doubles(t), t.shape(), where, "; nothing can be learnt from that",
+           [](double x) { return std::isnan(x); });
+  if (t.dtype() == dtype) return t;
+  const std::string why = fmt::format(", which {} cannot hold", name_of(dtype));
+  if (!is_floating(dtype))
+    refuse(to_doubles(t), t.shape(), where, why, [&](double x) { return !is_integer_of(x, dtype); });
+  Tensor out = convert(t, dtype);
+  if (is_floating(dtype) && !is_finite(out) && was_finite)
+    refuse(to_doubles(t), t.shape(), where, why, [&](double x) {
+      return !is_finite(make_tensor({dtype, {}}, std::span(&x, 1)));
+    });
   return out;
 }
 
@@ -58,10 +114,12 @@ TrainingData from_file(const Model& model, const std::string& path) {
               [file, inputs, steps](std::int64_t step) {
                 std::map<std::string, Tensor> out;
                 for (const auto& [name, type] : inputs)
-                  out[name] = converted(file.read_slice(name, step % steps), type.dtype, file.path(), name);
+                  out[name] = converted(file.read_slice(name, step % steps), type.dtype,
+                                        fmt::format("{}: '{}' of step {}", file.path(), name, step % steps));
                 return out;
               },
-          .batches_per_epoch = steps};
+          .batches_per_epoch = steps,
+          .source = path};
 }
 
 TrainingData from_mnist(const Model& model, const std::string& directory, std::uint64_t seed) try {
@@ -128,9 +186,20 @@ std::map<std::string, Tensor> initial_parameters(const Graph& graph, const std::
     if (file.type(name).shape != v.type.shape)
       throw error("{}: '{}' is {} but the model has {}", path, name, to_text(file.type(name).shape),
                   to_text(v.type.shape));
-    out[v.name] = convert(file.read(name), v.type.dtype);
+    out[v.name] = converted(file.read(name), v.type.dtype, fmt::format("{}: '{}'", path, name));
   }
   return out;
+}
+
+std::string infinity_in(const std::map<std::string, Tensor>& tensors) {
+  for (const auto& [name, t] : tensors) {
+    if (is_finite(t)) continue;
+    const std::vector<double> values = to_doubles(t);
+    const auto odd = std::find_if(values.begin(), values.end(), [](double x) { return !std::isfinite(x); });
+    return fmt::format("'{}' holds {}{}", name, *odd,
+                       element_text(t.shape(), static_cast<std::size_t>(odd - values.begin())));
+  }
+  return "";
 }
 
 }  // namespace shardwright

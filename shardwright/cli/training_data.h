@@ -15,6 +15,7 @@ namespace shardwright {
 struct TrainingData {
   std::function<std::map<std::string, Tensor>(std::int64_t step)> batch;  // by input name, whole tensors
   std::int64_t batches_per_epoch = 0;                                     // 0: without end
+  std::string source = {};                                                // the file, if it is one
 };
 
 /// `--data` (a folder with MNIST, or a safetensors file), else `data_path` for models that want MNIST, else
@@ -24,7 +25,10 @@ TrainingData training_data(const Model& model, const std::string& data, const st
                            std::uint64_t seed, std::ostream& notices);
 
 /// Initial values from a file: a tensor per parameter, named after it, with or without `init.` in front.
-/// Throws: Error on a missing or misshapen parameter.
+/// Throws: Error on a missing or misshapen parameter, or one that holds NaN.
 std::map<std::string, Tensor> initial_parameters(const Graph& graph, const std::string& path);
+
+/// Where the first of `tensors` that is not finite has which number, `'input' holds inf at [0, 3]`; empty if all are.
+std::string infinity_in(const std::map<std::string, Tensor>& tensors);
 
 }  // namespace shardwright
