@@ -121,6 +121,17 @@ std::string one_line(std::string text) {
   return text;
 }
 
+/// Ends with an error, behind what has been printed before.
+int fail(Terminal& terminal, std::string_view kind, const char* what, int status) {
+  try {
+    terminal.out << std::flush;
+  } catch (const std::exception&) {  // the first error is the one to tell
+  }
+  // In one go, so that lines of several processes do not mix.
+  terminal.err << fmt::format("shardwright: {}{}\n", kind, one_line(what));
+  return status;
+}
+
 }  // namespace
 
 std::string Arguments::text(const std::string& flag, const std::string& otherwise) const {
@@ -146,14 +157,13 @@ double Arguments::number(const std::string& flag, double otherwise) const {
 }
 
 int run_command(const std::vector<std::string>& words, Terminal& terminal) try {
-  return run_verb(words, terminal);
+  const int status = run_verb(words, terminal);
+  terminal.out << std::flush;  // a last chance to say that it cannot be written
+  return status;
 } catch (const Error& e) {
-  // In one go, so that lines of several processes do not mix.
-  terminal.err << fmt::format("shardwright: {}\n", one_line(e.what()));
-  return user_error;
+  return fail(terminal, "", e.what(), user_error);
 } catch (const std::exception& e) {
-  terminal.err << fmt::format("shardwright: internal fault: {}\n", one_line(e.what()));
-  return internal_fault;
+  return fail(terminal, "internal fault: ", e.what(), internal_fault);
 }
 
 void interrupt() { interrupted = true; }

@@ -1,14 +1,21 @@
+#include <csignal>
 #include <iostream>
 #include <ostream>
 
+#include "shardwright/cli/standard_output.h"
 #include "shardwright/cli/verb.h"
 #include "shardwright/runtime/launcher.h"
 
 int main(int argc, char** argv) {
+  shardwright::take_standard_descriptors();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of its writing
   std::ios::sync_with_stdio(false);
-  // Under mpirun all ranks come to the same words, and the first says them.
+  // Of processes that are started together all come to the same words, and the first says them.
   std::ostream nowhere(nullptr);
   const bool speaks = shardwright::launched_rank().value_or(0) == 0;
-  shardwright::Terminal terminal{std::cin, speaks ? std::cout : nowhere, speaks ? std::cerr : nowhere};
+  shardwright::StandardOutput buffer;
+  std::ostream out(&buffer);
+  out.exceptions(std::ios::badbit);
+  shardwright::Terminal terminal{std::cin, speaks ? out : nowhere, speaks ? std::cerr : nowhere};
   return shardwright::run_command({argv + 1, argv + argc}, terminal);
 }

@@ -1,0 +1,50 @@
+#include "shardwright/cli/standard_output.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "shardwright/base/file.h"
+
+namespace shardwright {
+
+void take_standard_descriptors() {
+  for (int number = 0; number <= 2; ++number)
+    if (::fcntl(number, F_GETFD) < 0)
+      // In the direction that is of no use, so that using it fails; what goes to a closed stderr is lost anyway.
+      ::open("/dev/null", number == 1 ? O_RDONLY : O_WRONLY);
+}
+
+StandardOutput::StandardOutput() { setp(buffer_.data(), buffer_.data() + buffer_.size()); }
+
+StandardOutput::int_type StandardOutput::overflow(int_type c) {
+  drain();
+  if (traits_type::eq_int_type(c, traits_type::eof())) return traits_type::not_eof(c);
+  return sputc(traits_type::to_char_type(c));
+}
+
+int StandardOutput::sync() {
+  drain();
+  return 0;
+}
+
+void StandardOutput::drain() {
+  const char* from = pbase();
+  const char* end = pptr();
+  setp(buffer_.data(), buffer_.data() + buffer_.size());  // what cannot be written is not tried again
+  while (from != end) {
+    const ssize_t n = ::write(STDOUT_FILENO, from, static_cast<std::size_t>(end - from));
+    if (n >= 0) {
+      from += n;
+    } else if (errno == EAGAIN) {
+      pollfd writable{.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
+      ::poll(&writable, 1, -1);
+    } else if (errno != EINTR) {
+      throw unwritable("standard output", errno);
+    }
+  }
+}
+
+}  // namespace shardwright
