@@ -4,7 +4,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <iostream>
 #include <mutex>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -88,7 +90,10 @@ void run_rank(std::size_t shared_bytes, const TeamWork& work) {
 
 void run_mpi(int ranks, const BenchOptions& options) {
   unpin();
-  const int status = launch({.ranks = ranks, .words = options.words, .is_interrupted = [] { return false; }});
+  const int status = launch({.ranks = ranks,
+                             .words = options.words,
+                             .interrupts = [] { return 0; },
+                             .output = [](std::string_view text) { std::cout << text << std::flush; }});
   if (status != 0) throw error("mpirun with {} ranks ended with status {}", ranks, status);
 }
 

@@ -1,21 +1,19 @@
 // The command line: words to arguments (CLI11), errors to one line and an exit status.
 
 #include <CLI/CLI.hpp>
-#include <atomic>
 #include <nlohmann/json.hpp>
 
 #include "shardwright/base/text.h"
 #include "shardwright/cli/config.h"
 #include "shardwright/cli/verb.h"
 #include "shardwright/plan/problem.h"
+#include "shardwright/runtime/launcher.h"
 
 namespace shardwright {
 namespace {
 
 constexpr int user_error = 2;
 constexpr int internal_fault = 70;
-
-std::atomic<bool> interrupted = false;
 
 struct Parsed {
   std::map<std::string, std::string> values;
@@ -79,6 +77,18 @@ const Verb& find_verb(const std::string& name) {
   throw error("verb '{}' does not exist{}; there are {}", name, near_names(name, known), join(known, ", "));
 }
 
+/// Copies of this program that do not join would each do everything, over each other's files.
+void check_alone(const Verb& verb) {
+  if (const auto other = other_launcher())
+    throw error(
+        "{} has started several copies of this program ({}={}), which would each do everything; start one "
+        "process, or train with Open MPI's mpirun",
+        other->name, other->variable, other->rank);
+  if (launched_ranks() > 1 && !verb.joins_mpirun)
+    throw error("{} runs in one process, but mpirun has started {}; leave mpirun away", verb.name,
+                launched_ranks());
+}
+
 int run_verb(const std::vector<std::string>& words, Terminal& terminal) {
   if (words.empty() || words[0] == "--help" || words[0] == "-h") {
     (words.empty() ? terminal.err : terminal.out) << overview();
@@ -105,6 +115,7 @@ int run_verb(const std::vector<std::string>& words, Terminal& terminal) {
     throw Error(e.what());
   }
   Arguments arguments = arguments_of(verb, app, parsed);
+  check_alone(verb);
   arguments.words = words;
   try {
     return verb.run(arguments.has("--config") ? with_config(arguments) : arguments, terminal);
@@ -165,8 +176,5 @@ int run_command(const std::vector<std::string>& words, Terminal& terminal) try {
 } catch (const std::exception& e) {
   return fail(terminal, "internal fault: ", e.what(), internal_fault);
 }
-
-void interrupt() { interrupted = true; }
-bool is_interrupted() { return interrupted; }
 
 }  // namespace shardwright

@@ -2,6 +2,7 @@
 #include <iostream>
 #include <ostream>
 
+#include "shardwright/cli/interrupts.h"
 #include "shardwright/cli/standard_output.h"
 #include "shardwright/cli/verb.h"
 #include "shardwright/runtime/launcher.h"
@@ -12,7 +13,8 @@ int main(int argc, char** argv) {
   std::ios::sync_with_stdio(false);
   // Of processes that are started together all come to the same words, and the first says them.
   std::ostream nowhere(nullptr);
-  const bool speaks = shardwright::launched_rank().value_or(0) == 0;
+  const bool speaks = shardwright::rank_of_process() == 0;
+  shardwright::catch_interrupts({.is_quiet = !speaks, .is_rank = shardwright::launched_rank().has_value()});
   shardwright::StandardOutput buffer;
   std::ostream out(&buffer);
   out.exceptions(std::ios::badbit);

@@ -49,6 +49,7 @@ struct Verb {
   std::vector<Flag> flags;
   std::string example;
   int (*run)(const Arguments& arguments, Terminal& terminal);  // returns the exit status
+  bool joins_mpirun = false;  // as a rank; others would do everything once in each process
 };
 
 /// Every verb there is; written by CMake from the files in cli/verbs/.
@@ -57,9 +58,5 @@ std::span<const Verb> all_verbs();
 /// Runs one command line (without the program's name) and returns its exit status: 0; 2 after a user's error,
 /// told in one line on `err`; 70 after an internal fault; 130 when interrupted.
 int run_command(const std::vector<std::string>& words, Terminal& terminal);
-
-/// Asks the running command to stop (the signal handler's part). It then ends with status 130.
-void interrupt();
-bool is_interrupted();
 
 }  // namespace shardwright

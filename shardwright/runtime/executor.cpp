@@ -324,6 +324,8 @@ void Executor::run(const Actions& actions, int micro_batch) {
     for (const Action& action : actions) {
       current = &action;
       if (is_left_out(action, micro_batch)) continue;
+      if (stop_ && stop_->load(std::memory_order_relaxed)) [[unlikely]]
+        throw error("interrupted");
       if (recorder_) [[unlikely]] {
         run_recorded(action, micro_batch);
         continue;

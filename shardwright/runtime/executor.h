@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -45,6 +46,9 @@ class Executor {
   void run();
   /// What runs from now on is recorded there; null: nowhere. Room for a step is made.
   void record(Recorder* recorder);
+
+  /// Once `stop` is true, what runs ends between two actions with an Error.
+  void stop_when(const std::atomic<bool>* stop) { stop_ = stop; }
 
   /// Parameters and states take their new values. Outputs are read before.
   void update();
@@ -119,6 +123,7 @@ class Executor {
   Memory staging_;
   Traffic traffic_;
   Recorder* recorder_ = nullptr;
+  const std::atomic<bool>* stop_ = nullptr;
 };
 
 }  // namespace shardwright

@@ -32,21 +32,30 @@ void Gather::operator()(int stage, ValueId v, const std::byte* part, std::byte* 
   std::memcpy(whole, whole_.data(), static_cast<std::size_t>(type.bytes()));
 }
 
-std::vector<std::int64_t> reduced(Communicator& communicator, Backend& backend,
-                                  std::span<const std::int64_t> own, Reduction reduction) {
+Reduced::Reduced(Communicator& communicator, Backend& backend, std::size_t count, Reduction reduction)
+    : communicator_(communicator),
+      memory_(
+          communicator.allocate(static_cast<std::int64_t>(std::max<std::size_t>(1, count)) * 8, backend)) {
   const std::vector<Mesh> all{Mesh{{{"all", communicator.size()}}}};
   Step step{.kind = StepKind::all_reduce, .axes = {0}, .from = replicated(1), .to = replicated(1)};
   step.reduction = reduction;
   (reduction == Reduction::max ? step.from.max : step.from.sum) = all[0].all_axes();
-  const auto count = static_cast<std::int64_t>(own.size());
-  const Memory memory = communicator.allocate(std::max<std::int64_t>(1, count) * 8, backend);
-  const BoundTransfer bound{transfer_of(step, all, {count}, communicator.rank()), DType::i64, memory.data(),
-                            memory.data()};
-  const int transfer = communicator.prepare({&bound, 1});
-  auto* numbers = reinterpret_cast<std::int64_t*>(memory.data());
+  const Shape shape{static_cast<std::int64_t>(count)};
+  const BoundTransfer bound{transfer_of(step, all, shape, communicator.rank()), DType::i64, memory_.data(),
+                            memory_.data()};
+  transfer_ = communicator.prepare({&bound, 1});
+}
+
+std::vector<std::int64_t> Reduced::operator()(std::span<const std::int64_t> own) {
+  auto* numbers = reinterpret_cast<std::int64_t*>(memory_.data());
   std::copy(own.begin(), own.end(), numbers);
-  communicator.run(transfer);
-  return {numbers, numbers + count};
+  communicator_.run(transfer_);
+  return {numbers, numbers + own.size()};
+}
+
+std::vector<std::int64_t> reduced(Communicator& communicator, Backend& backend,
+                                  std::span<const std::int64_t> own, Reduction reduction) {
+  return Reduced(communicator, backend, own.size(), reduction)(own);
 }
 
 std::vector<std::vector<std::int64_t>> gathered(Communicator& communicator, Backend& backend,

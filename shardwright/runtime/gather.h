@@ -30,8 +30,19 @@ class Gather {
   std::map<std::pair<int, int>, int> transfers_;  // by stage and value
 };
 
-/// Of numbers that each rank has as many of, the sums or the largest over all ranks, on all of them. All ranks do so at
-/// the same time.
+/// Of numbers that each rank has as many of, the sums or the largest over all ranks, on all of them; as often as wanted.
+/// All ranks make theirs and use it at the same time.
+class Reduced {
+ public:
+  Reduced(Communicator& communicator, Backend& backend, std::size_t count, Reduction reduction);
+  std::vector<std::int64_t> operator()(std::span<const std::int64_t> own);
+
+ private:
+  Communicator& communicator_;
+  Memory memory_;
+  int transfer_;
+};
+/// Once.
 std::vector<std::int64_t> reduced(Communicator& communicator, Backend& backend,
                                   std::span<const std::int64_t> own, Reduction reduction);
 /// The numbers of every rank, by rank, on rank 0; on others nothing. They may be of different lengths. The memory

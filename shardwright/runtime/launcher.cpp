@@ -7,10 +7,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
+#include <chrono>
 #include <climits>
 #include <csignal>
 #include <cstdlib>
+#include <exception>
 #include <regex>
 
 #include "shardwright/base/error.h"
@@ -46,8 +50,10 @@ std::vector<std::string> mpirun_words(const Launch& launch) {
 }
 
 /// Runs in the child; does not return.
-[[noreturn]] void become(std::vector<std::string> words, int error_pipe) {
+[[noreturn]] void become(std::vector<std::string> words, int output_pipe, int error_pipe) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
+  setpgid(0, 0);  // Ctrl-C is for the parent: mpirun would kill the ranks at once
+  dup2(output_pipe, STDOUT_FILENO);
   dup2(error_pipe, STDERR_FILENO);
   dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);  // mpirun would read what a calling script reads from
   std::vector<char*> pointers;
@@ -65,53 +71,159 @@ void show(const std::string& text) {
   }
 }
 
-/// Shows what comes from `pipe` until it ends; passes an interrupt on to `child`.
-void relay(int pipe, pid_t child, const std::function<bool()>& is_interrupted) {
-  MpirunMessages messages;
-  std::string pending;
-  bool is_told = false;
-  for (;;) {
-    if (!is_told && is_interrupted()) is_told = kill(child, SIGTERM) == 0;
-    pollfd readable{.fd = pipe, .events = POLLIN, .revents = 0};
-    if (poll(&readable, 1, 100) <= 0) continue;
+/// mpirun, and what comes from it.
+class Relay {
+ public:
+  Relay(const Launch& launch, pid_t child, int output, int errors)
+      : launch_(launch), child_(child), pipes_{pollfd{output, POLLIN, 0}, pollfd{errors, POLLIN, 0}} {}
+
+  /// Shows what comes until it ends, and passes interrupts on. Throws: what the output throws.
+  void run() {
+    while (pipes_[0].fd >= 0 || pipes_[1].fd >= 0) {
+      pass_on_interrupts();
+      if (poll(pipes_.data(), pipes_.size(), 100) <= 0) continue;
+      if (pipes_[0].revents != 0) take(pipes_[0], [this](std::string_view text) { print(text); });
+      if (pipes_[1].revents != 0) take(pipes_[1], [this](std::string_view text) { add_errors(text); });
+    }
+    show_error(messages_.finish() + pending_);
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  template <class F>
+  static void take(pollfd& pipe, F use) {
     std::array<char, 4096> buffer{};
-    const ssize_t n = read(pipe, buffer.data(), buffer.size());
-    if (n < 0) continue;
-    if (n == 0) break;
-    pending.append(buffer.data(), static_cast<std::size_t>(n));
-    for (std::size_t end = pending.find('\n'); end != std::string::npos; end = pending.find('\n')) {
-      const std::string shown = messages.take(std::string_view(pending).substr(0, end));
-      pending.erase(0, end + 1);
-      if (!is_told) show(shown);
+    const ssize_t n = read(pipe.fd, buffer.data(), buffer.size());
+    if (n > 0) return use({buffer.data(), static_cast<std::size_t>(n)});
+    if (n < 0 && errno == EINTR) return;
+    ::close(pipe.fd);
+    pipe.fd = -1;  // poll leaves it out
+  }
+
+  /// Again and again, because mpirun loses what comes before the ranks are there. The third interrupt ends them.
+  void pass_on_interrupts() {
+    constexpr auto pause = std::chrono::milliseconds(200);
+    const auto now = std::chrono::steady_clock::now();
+    const int wanted = launch_.interrupts();
+    if (wanted == 0 || (wanted == passed_on_ && now - last_passed_on_ < pause)) return;
+    if (passed_on_ >= 3) return;  // asked again, mpirun would leave before the ranks have ended
+    constexpr std::array signals{SIGUSR1, SIGUSR2, SIGTERM};
+    kill(child_, signals[static_cast<std::size_t>(std::min(wanted, 3) - 1)]);
+    passed_on_ = wanted;
+    last_passed_on_ = now;
+  }
+
+  void print(std::string_view text) {
+    if (failure_) return;
+    try {
+      launch_.output(text);
+    } catch (...) {
+      failure_ = std::current_exception();
+      kill(child_, SIGTERM);
     }
   }
-  if (!is_told) show(messages.finish() + pending);
+
+  void add_errors(std::string_view text) {
+    pending_.append(text);
+    for (std::size_t end = pending_.find('\n'); end != std::string::npos; end = pending_.find('\n')) {
+      const std::string shown = messages_.take(std::string_view(pending_).substr(0, end));
+      pending_.erase(0, end + 1);
+      show_error(shown);
+    }
+  }
+
+  /// What mpirun says of ranks that were told to end is left out.
+  void show_error(const std::string& text) const {
+    if (!failure_ && (passed_on_ == 0 || text.starts_with("shardwright: "))) show(text);
+  }
+
+  const Launch& launch_;
+  pid_t child_;
+  std::array<pollfd, 2> pipes_;
+  MpirunMessages messages_;
+  std::string pending_;
+  int passed_on_ = 0;
+  std::chrono::steady_clock::time_point last_passed_on_;
+  std::exception_ptr failure_;
+};
+
+std::optional<int> number_in(const char* variable) {
+  const char* value = std::getenv(variable);
+  const auto number = value ? to_integer(value) : std::nullopt;
+  if (!number || *number < 0 || *number > INT_MAX) return std::nullopt;
+  return static_cast<int>(*number);
 }
+
+/// How a launcher tells its processes which of how many they are.
+struct LauncherVariables {
+  std::string_view name;
+  const char* rank;
+  const char* size;
+  const char* needed = nullptr;  // without it, rank 0 is alone
+};
+
+// A batch job's script has a rank and a number of tasks, too, but is in no step.
+constexpr std::array other_launchers{
+    LauncherVariables{"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID"},
+    LauncherVariables{"srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_ID"},
+    LauncherVariables{"jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"},
+    LauncherVariables{"flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE"},
+    LauncherVariables{"MVAPICH's mpirun", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},
+    LauncherVariables{"another MPI's mpiexec", "PMI_RANK", "PMI_SIZE"},
+    LauncherVariables{"torchrun", "RANK", "WORLD_SIZE"},
+};
+// These do not say how many there are.
+constexpr std::array launchers_without_size{LauncherVariables{"PALS' mpiexec", "PALS_RANKID", nullptr},
+                                            LauncherVariables{"a PMIx launcher", "PMIX_RANK", nullptr}};
 
 }  // namespace
 
-std::optional<int> launched_rank() {
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK"})
-    if (const char* value = std::getenv(name))
-      if (const auto rank = to_integer(value)) return static_cast<int>(*rank);
+std::optional<int> launched_rank() { return number_in("OMPI_COMM_WORLD_RANK"); }
+
+int launched_ranks() { return launched_rank() ? number_in("OMPI_COMM_WORLD_SIZE").value_or(1) : 1; }
+
+std::optional<OtherLauncher> other_launcher() {
+  if (launched_rank()) return std::nullopt;  // mpirun itself may have been started by srun
+  for (const LauncherVariables& launcher : other_launchers) {
+    const auto rank = number_in(launcher.rank), size = number_in(launcher.size);
+    if (!rank || !size || (*rank == 0 && launcher.needed && !std::getenv(launcher.needed))) continue;
+    if (*size > 1) return OtherLauncher{launcher.name, launcher.rank, *rank};
+    return std::nullopt;  // it says that there is one
+  }
+  for (const LauncherVariables& launcher : launchers_without_size)
+    if (const auto rank = number_in(launcher.rank)) return OtherLauncher{launcher.name, launcher.rank, *rank};
   return std::nullopt;
 }
 
+int rank_of_process() {
+  if (const auto rank = launched_rank()) return *rank;
+  const auto other = other_launcher();
+  return other ? other->rank : 0;
+}
+
 int launch(const Launch& launch) {
-  std::array<int, 2> ends{};
-  if (pipe(ends.data()) != 0) throw io_error("mpirun: there is no pipe for its messages");
+  std::array<int, 2> output{}, errors{};
+  if (pipe2(output.data(), O_CLOEXEC) != 0 || pipe2(errors.data(), O_CLOEXEC) != 0)
+    throw io_error("mpirun: there is no pipe for its messages");
   const pid_t child = fork();
   if (child < 0) throw io_error("mpirun: no process can be started");
-  if (child == 0) {
-    ::close(ends[0]);
-    become(mpirun_words(launch), ends[1]);
+  if (child == 0) become(mpirun_words(launch), output[1], errors[1]);
+  ::close(output[1]);
+  ::close(errors[1]);
+  Relay relay(launch, child, output[0], errors[0]);
+  const auto wait_for = [&] {
+    int status = 0;
+    while (waitpid(child, &status, 0) < 0) {
+    }
+    return status;
+  };
+  try {
+    relay.run();
+  } catch (...) {
+    wait_for();
+    throw;
   }
-  ::close(ends[1]);
-  relay(ends[0], child, launch.is_interrupted);
-  ::close(ends[0]);
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0) {
-  }
+  const int status = wait_for();
   if (WIFSIGNALED(status)) return 128 + WTERMSIG(status);
   if (WEXITSTATUS(status) == 127)
     throw io_error("mpirun is not installed; scripts/install.sh build installs it");

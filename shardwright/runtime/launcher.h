@@ -12,17 +12,31 @@
 
 namespace shardwright {
 
-/// Of this process in an MPI run, if mpirun or srun has started it.
+/// Of this process, if Open MPI's mpirun has started it, and of how many.
 std::optional<int> launched_rank();
+int launched_ranks();
+
+/// Something else that has started several copies of this program, none of which can join the others.
+struct OtherLauncher {
+  std::string_view name;
+  std::string_view variable;  // that tells the rank
+  int rank = 0;               // of this copy
+};
+std::optional<OtherLauncher> other_launcher();
+
+/// Among processes that were started together, whoever did; 0 if this one is alone.
+int rank_of_process();
 
 struct Launch {
   int ranks = 1;
-  std::vector<std::string> words;        // of this program's command line, without its name
-  std::function<bool()> is_interrupted;  // the user wants to stop; asked now and then
+  std::vector<std::string> words;                // of this program's command line, without its name
+  std::function<int()> interrupts;               // how often the user has wanted to stop; asked now and then
+  std::function<void(std::string_view)> output;  // takes what the ranks print; may throw
 };
 
-/// Runs this program as so many processes under mpirun; returns mpirun's exit status.
-/// Throws: Error of kind io if mpirun cannot be started.
+/// Runs this program as so many processes under mpirun; returns mpirun's exit status. Interrupts are passed on to the
+/// ranks, the first as SIGUSR1, the second as SIGUSR2, and the third one ends them.
+/// Throws: Error of kind io if mpirun cannot be started; what `output` throws, once the ranks have ended.
 int launch(const Launch& launch);
 
 /// Turns what mpirun writes to stderr into what the user sees.

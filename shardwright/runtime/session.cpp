@@ -118,8 +118,9 @@ struct Session::State {
   SessionStatistics statistics;
   std::vector<std::pair<std::string, Type>> inputs;  // types of one micro-batch
   std::vector<Kept> kept;
-  std::vector<Rank> ranks;       // those in this process
-  std::optional<Gather> gather;  // if the caller drives
+  std::vector<Rank> ranks;         // those in this process
+  std::optional<Gather> gather;    // if the caller drives
+  std::optional<Reduced> largest;  // likewise: the largest of a number of each rank
 
   // A round is the preparation, then each step. Who raises `round` owns the tensors below until `done`
   // follows.
@@ -244,6 +245,7 @@ void Session::State::prepare(int index) {
   self.backend->enter_thread();
   self.executor =
       std::make_unique<Executor>(program, *self.backend, *self.communicator, stage_rank(pipeline, rank));
+  self.executor->stop_when(options.stop);
   for (const Node& node : graph.nodes) {
     if (node.op->kind != OpKind::input) continue;
     const ValueId v = node.results[0];
@@ -499,6 +501,7 @@ Session::Session(Pipeline pipeline, std::unique_ptr<Communicator> communicator, 
   state_->take_largest_statistics();
   Rank& self = state_->ranks.front();
   state_->gather.emplace(state_->pipeline, *self.communicator, *self.backend, state_->largest_value());
+  state_->largest.emplace(*self.communicator, *self.backend, 1, Reduction::max);
 }
 Session::~Session() = default;
 Session::Session(Session&&) noexcept = default;
@@ -536,6 +539,14 @@ Tensor Session::get(std::string_view name) const {
     (*s.gather)(stage, v, r.stage == stage ? own.bytes().data() : nullptr, whole.bytes().data());
   }
   return whole;
+}
+
+bool Session::any(bool own) {
+  State& s = *state_;
+  s.check_usable();
+  if (s.driver == Driver::threads) return own;
+  const std::array<std::int64_t, 1> number{own};
+  return (*s.largest)(number).front() != 0;
 }
 
 void Session::record(bool is_on) { state_->is_recording = is_on; }

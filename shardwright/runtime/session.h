@@ -6,6 +6,7 @@
 // and the step throws that rank's error; a session that failed cannot be used again.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -23,6 +24,7 @@ namespace shardwright {
 struct SessionOptions {
   std::uint64_t seed = 0;     // of the initial values
   bool only_scalars = false;  // other outputs stay on the devices; `step` returns no elements for them
+  const std::atomic<bool>* stop = nullptr;  // once it is true, a step fails between two of its nodes
 };
 
 /// Per rank; of the rank that has most.
@@ -66,6 +68,9 @@ class Session {
   /// Throws: Error before anything runs if an input is missing, unknown or of another type; an Error that
   /// starts with `rank R: ` if a rank failed.
   std::vector<Tensor> step(const std::map<std::string, Tensor>& batch);
+
+  /// Whether `own` is true in any of the processes. All of them ask at the same time.
+  bool any(bool own);
 
   /// Whether steps from now on are recorded.
   void record(bool is_on);

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
@@ -13,6 +14,7 @@
 #include "shardwright/base/text.h"
 #include "shardwright/graph/text.h"
 #include "shardwright/passes/optimize.h"
+#include "shardwright/runtime/safetensors.h"
 #include "tests/support/scratch.h"
 
 namespace shardwright {
@@ -186,6 +188,82 @@ TEST(Train, takes_a_configuration_file) {
   ASSERT_EQ(o.status, 0) << o.err;
   EXPECT_NE(o.out.find("data_parallel"), o.out.npos) << o.out;
   EXPECT_TRUE(o.err.starts_with("config " + path + ": auto_pipeline is not active yet\n")) << o.err;
+}
+
+/// What training a small network on these numbers says: of input f32[steps, 2, 3] and labels i32[steps, 2].
+class Numbers : public testing::Test {
+ protected:
+  std::string path_ = scratch_folder() + "/d.safetensors";
+
+  Outcome train(const Tensor& input, const Tensor& label, const std::vector<std::string>& more = {}) {
+    write_safetensors(path_, {{"input", input}, {"label", label}});
+    std::vector<std::string> words{
+        "train", "ffn:widths=3-2,batch=2", "--loss", "cross_entropy", "--data", path_, "--json", "--lr",
+        "0.1"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  }
+  static Tensor input(std::size_t at = 0, double odd = 0, DType dtype = DType::f32) {
+    std::vector<double> numbers(12, 0.5);
+    numbers[at] = odd;
+    return make_tensor({dtype, {2, 2, 3}}, numbers);
+  }
+  static Tensor label(std::vector<double> numbers = {0, 1, 1, 0}, DType dtype = DType::i32) {
+    return make_tensor({dtype, {2, 2}}, numbers);
+  }
+};
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+
+TEST_F(Numbers, nan_in_the_data_is_an_error_before_its_step) {
+  for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
+    const Outcome o = train(input(10, nan, dtype), label());
+    EXPECT_EQ(o.status, 2);
+    EXPECT_EQ(o.err, "shardwright: " + path_ +
+                         ": 'input' of step 1 holds nan at [1, 1]; nothing can be learnt from that\n");
+    EXPECT_EQ(documents(o.out).size(), 1U);  // step 0
+  }
+  EXPECT_EQ(train(input(), label()).status, 0);
+}
+
+TEST_F(Numbers, what_a_type_cannot_hold_is_named_with_its_place) {
+  EXPECT_EQ(train(input(), label({0, 2.5, 1, 0}, DType::f32)).err,
+            "shardwright: " + path_ + ": 'label' of step 0 holds 2.5 at [1], which i32 cannot hold\n");
+  EXPECT_EQ(train(input(), label({0, infinity, 1, 0}, DType::f32)).err,
+            "shardwright: " + path_ + ": 'label' of step 0 holds inf at [1], which i32 cannot hold\n");
+  EXPECT_EQ(train(input(3, 1e300, DType::f64), label()).err,
+            "shardwright: " + path_ + ": 'input' of step 0 holds 1e+300 at [1, 0], which f32 cannot hold\n");
+}
+
+TEST_F(Numbers, a_loss_that_is_not_finite_is_laid_to_what_made_it_so) {
+  EXPECT_EQ(train(input(1, infinity), label()).err, "the loss of step 0 is nan (null in JSON): " + path_ +
+                                                        ": 'input' holds inf at [0, 1] in this step\n");
+  EXPECT_NE(train(input(0, 1e38), label(), {"--lr", "1e38", "--steps", "9"}).err.find("try a lower --lr"),
+            std::string::npos);
+  const std::string init = scratch_folder() + "/init.safetensors";
+  const Tensor bias({DType::f32, {2}});
+  const auto with = [&](double odd) {
+    const std::vector<double> weights{0, 0, 0, odd, 0, 0};
+    write_safetensors(init,
+                      {{"dense1.weight", make_tensor({DType::f32, {3, 2}}, weights)}, {"dense1.bias", bias}});
+    return train(input(), label(), {"--init", init});
+  };
+  EXPECT_EQ(with(0).err, "");
+  EXPECT_EQ(with(nan).err, "shardwright: " + init +
+                               ": 'dense1.weight' holds nan at [1, 1]; nothing can be learnt from that\n");
+  EXPECT_EQ(with(nan).status, 2);
+  EXPECT_EQ(with(infinity).err,
+            "the loss of step 0 is nan (null in JSON): " + init + ": 'dense1.weight' holds inf at [1, 1]\n");
+}
+
+TEST_F(Numbers, an_infinite_number_that_does_no_harm_trains) {
+  write_safetensors(path_, {{"x", make_tensor({DType::f32, {1, 2}}, std::vector<double>{1, -infinity})}});
+  const Outcome o = run({"train", "-", "--data", path_, "--json"},
+                        "%x = input f32[2]\n%w = param f32[2] (init=ones)\n%1 = relu %x\n%2 = mul %1, %w\n"
+                        "%loss = reduce_sum %2\noutput %loss\n");
+  EXPECT_EQ(o.status, 0) << o.err;
+  EXPECT_EQ(o.err, "");
 }
 
 TEST(Train, prints_the_lines_of_the_seeds) {

@@ -111,16 +111,83 @@ killed_rank() {
   grep -q '^shardwright: rank 2 on .* was ended by signal 9' "$scratch/err" || fail "$(cat "$scratch/err")"
 }
 
-interrupted() {
-  "$program" train ffn --devices 4 --steps 1000000 --json --runtime mpi >"$scratch/out" 2>"$scratch/err" &
-  local run=$! rc=0
-  for ((i = 0; i < 200; ++i)); do
-    [[ -s $scratch/out ]] && break
-    sleep 0.1
+# wait_for FILE WORD: until WORD stands there.
+wait_for() {
+  for ((i = 0; i < 1000; ++i)); do
+    grep -qs "$2" "$1" && return
+    sleep 0.02
   done
+  fail "no '$2' in: $(cat "$1")"
+}
+
+# ends_as LINE: the run ends soon with status 130 and this last line, and takes its processes along.
+ends_as() {
+  local rc=0 ranks
+  ranks=$(pgrep -P "$(pgrep -P "$run")")
+  SECONDS=0
   kill -TERM "$run"
   wait "$run" || rc=$?
-  [[ $rc == 130 ]] || fail "exit status $rc: $(cat "$scratch/err")"
+  [[ $rc == 130 && $SECONDS -le 10 ]] || fail "exit status $rc after $SECONDS s: $(cat "$scratch/err")"
+  # shellcheck disable=SC2053 # the line is a pattern
+  [[ $(tail -n 1 "$scratch/err") == $1 ]] || fail "not '$1' but: $(cat "$scratch/err")"
+  # One that has ended and that nobody has asked about yet is a zombie.
+  ! ps -o stat= -p "${ranks//$'\n'/,}" | grep -v Z || fail "ranks live on"
+}
+
+# All ranks end behind the same step.
+interrupted() {
+  "$program" train ffn --devices 4 --steps 1000000 --json --runtime mpi >"$scratch/out" 2>"$scratch/err" &
+  run=$!
+  wait_for "$scratch/out" step
+  ends_as "shardwright: interrupted: stopped after step *"
+  [[ $(tail -n 1 "$scratch/out") == "{\"step\":$(grep -o '[0-9]*$' "$scratch/err" | tail -n 1),"* ]] ||
+    fail "$(cat "$scratch/err") behind $(tail -n 1 "$scratch/out")"
+}
+
+# mpirun loses signals before the ranks are there.
+interrupted_early() {
+  local wait rc
+  for wait in 0 0.05 0.2 0.4; do
+    "$program" train ffn --devices 4 --steps 1000000 --json --runtime mpi >"$scratch/out" 2>"$scratch/err" &
+    run=$! rc=0
+    sleep "$wait"
+    SECONDS=0
+    kill -TERM "$run"
+    wait "$run" || rc=$?
+    # The shell's copy of itself dies of the signal.
+    [[ $rc == 130 || $rc == 143 ]] || fail "exit status $rc: $(cat "$scratch/err")"
+    ((SECONDS <= 10)) || fail "it took $SECONDS s to end"
+  done
+}
+
+interrupted_twice() {
+  "$program" train "matmul_chain:widths=512$(printf -- '-512%.0s' {1..40}),batch=3072" --devices 2 \
+    --parallel data_parallel --steps 20 --json --runtime mpi >"$scratch/out" 2>"$scratch/err" &
+  run=$!
+  wait_for "$scratch/out" step
+  kill -TERM "$run"
+  wait_for "$scratch/err" "finishing step"
+  ends_as "shardwright: rank *: interrupted: stopped within step *"
+}
+
+# Output that cannot be written ends all ranks.
+output() {
+  expect_end 2 "shardwright: standard output: cannot be written: No space left on device" 20 \
+    bash -c "'$program' train ffn --devices 2 --steps 1000000 --json --runtime mpi >/dev/full"
+}
+
+# Under mpirun a training joins, whether it is told to or not; other verbs are no runs of many processes.
+joins_mpirun() {
+  local start=(mpirun -n 2 --oversubscribe --allow-run-as-root "$program")
+  "${start[@]}" train ffn --devices 2 --steps 3 --json >"$scratch/out" 2>"$scratch/err" || fail "$(cat "$scratch/err")"
+  [[ $(grep -c '"step"' "$scratch/out") == 3 ]] || fail "$(cat "$scratch/out")"
+  "${start[@]}" plan ffn --devices 2 >"$scratch/out" 2>"$scratch/err" && fail "two processes planned"
+  [[ $(grep -c "shardwright: plan runs in one process, but mpirun has started 2" "$scratch/err") == 1 ]] ||
+    fail "$(cat "$scratch/err")"
+  "${start[@]}" train ffn --devices 2 --runtime threads >"$scratch/out" 2>"$scratch/err" && fail "threads ran twice"
+  [[ $(grep -c "shardwright: --runtime threads is one process, but mpirun has started 2" "$scratch/err") == 1 ]] ||
+    fail "$(cat "$scratch/err")"
+  mpirun -n 1 --allow-run-as-root "$program" plan ffn --devices 2 >"$scratch/out" || fail "one process did not plan"
 }
 
 case $1 in

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <thread>
 
@@ -257,6 +258,35 @@ output %y
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
   EXPECT_EQ(message_of([&] { session.step(batch); }),
             "the session has stopped; rank 1: %1 = fail: the sky fell");
+}
+
+std::atomic<bool> asked_to_stop = false;
+
+/// An operator during which somebody asks for an end, on the rank whose part of `i0` starts at 1.
+const OpDef& interrupted_op() {
+  static const OpDef op{
+      .name = "interrupted", .doc = "y = x", .rule = "... -> ...", .kernel = [](const KernelCall& call) {
+        if (call.loop("i0").offset == 1) asked_to_stop = true;
+      }};
+  return op;
+}
+
+TEST(Session, stops_between_nodes_where_it_is_asked_to) {
+  Program p = program_of(R"(
+mesh [dp=4]
+%x = input f32[1, 2] as [4, 2] [dp, -]
+%1 = fill (shape=[4, 2], value=2) {i0: dp} : f32[1, 2] as [4, 2] [dp, -]
+%y = all_gather %1 dim 0 over dp : f32[4, 2] as [4, 2] [-, -]
+output %y
+)");
+  Node& node = p.graph.node({1});
+  node.op = &interrupted_op();
+  node.operands = {p.graph.find("x")};
+  node.attributes = {};
+  Session session(std::move(p), {.stop = &asked_to_stop});
+  const std::map<std::string, Tensor> batch{{"x", counting({DType::f32, {4, 2}})}};
+  const std::string message = message_of([&] { session.step(batch); });
+  EXPECT_NE(message.find(": interrupted"), std::string::npos) << message;
 }
 
 TEST(Session, a_leaf_that_cannot_be_filled_is_named) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -11,8 +10,10 @@
 #include <ostream>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include "shardwright/base/file.h"
+#include "shardwright/cli/interrupts.h"
 #include "shardwright/cli/planning.h"
 #include "shardwright/cli/training_data.h"
 #include "shardwright/cost/cluster.h"
@@ -32,7 +33,6 @@ namespace {
 
 constexpr int user_error_status = 2;
 constexpr int internal_fault_status = 70;
-constexpr int interrupted_status = 130;
 
 struct Length {
   std::int64_t steps = 0;
@@ -71,11 +71,6 @@ class Reporter {
         every_(arguments.integer("--log-every", is_json_ || length.steps <= 20 ? 1 : 10)) {}
 
   void step(std::int64_t step, const Told& told, double seconds) {
-    if (!std::isfinite(told.loss) && !has_warned_) {
-      has_warned_ = true;
-      terminal_.err << fmt::format("the loss of step {} is {} (null in JSON): try a lower --lr\n", step,
-                                   told.loss);
-    }
     seconds_.push_back(seconds);
     if (step % every_ != 0 && step + 1 != length_.steps) return;
     if (is_json_) {
@@ -136,11 +131,20 @@ class Reporter {
   bool is_json_;
   std::int64_t every_;
   std::vector<double> seconds_;
-  bool has_warned_ = false;
 };
 
 /// Of an MPI run, the rank that does what one is enough for.
 bool is_first_rank() { return launched_rank().value_or(0) == 0; }
+
+/// What to look at when a loss is not finite: the learning rate only if it has changed anything yet.
+std::string likely_cause(const TrainingData& data, const std::map<std::string, Tensor>& batch,
+                         const std::string& infinite_parameter, std::int64_t step) {
+  if (const std::string infinity = infinity_in(batch); !infinity.empty())
+    return fmt::format("{}{}{} in this step", data.source, data.source.empty() ? "" : ": ", infinity);
+  if (!infinite_parameter.empty()) return infinite_parameter;
+  if (step == 0) return "nothing has been updated yet, so the data or the initial values are too large";
+  return "try a lower --lr";
+}
 
 /// All that is known before ranks start. Every rank of an MPI run works it out for itself; the first proves it.
 struct Training {
@@ -151,6 +155,7 @@ struct Training {
   Reporter reporter;
   std::uint64_t seed = 1;
   std::string trace_path;
+  std::string infinite_parameter;  // of --init, and where
 };
 
 /// The fourth step, when caches are warm, and the fifth; of fewer the last two.
@@ -172,9 +177,13 @@ Training prepare(const Arguments& arguments, Terminal& terminal) {
       training_data(whole, arguments.text("--data"), data_path ? data_path : "", seed, notices);
   const Length length = length_of(arguments, data);
   std::map<std::string, InitialValue> initial = std::move(model.initial);
-  if (arguments.has("--init"))
-    for (auto& [name, value] : initial_parameters(model.graph, arguments.text("--init")))
-      initial[name] = [value = std::move(value)] { return value; };
+  std::string infinite_parameter;
+  if (arguments.has("--init")) {
+    auto parameters = initial_parameters(model.graph, arguments.text("--init"));
+    if (const std::string infinity = infinity_in(parameters); !infinity.empty())
+      infinite_parameter = fmt::format("{}: {}", arguments.text("--init"), infinity);
+    for (auto& [name, value] : parameters) initial[name] = [value = std::move(value)] { return value; };
+  }
 
   const std::string trace_path = arguments.text("--trace");
   Reporter reporter(arguments, length, terminal);
@@ -188,33 +197,51 @@ Training prepare(const Arguments& arguments, Terminal& terminal) {
     prove(program);
   }
   terminal.err << notices.str();
-  if (!arguments.has("--json")) terminal.out << step_table(model.graph, plan, expected.estimate);
+  if (!arguments.has("--json"))
+    terminal.out << step_table(model.graph, plan, expected.estimate) << std::flush;
   return {std::move(data),     length, std::move(initial), std::move(program),
-          std::move(reporter), seed,   trace_path};
+          std::move(reporter), seed,   trace_path,         std::move(infinite_parameter)};
 }
 
-/// From here on an interrupt ends the training between two steps; a second one ends it at once.
-void catch_interrupts() {
-  const auto handler = [](int signal) {
-    interrupt();
-    std::signal(signal, SIG_DFL);
-  };
-  std::signal(SIGINT, handler);
-  std::signal(SIGTERM, handler);
-}
-
-int train_with(Session& session, Training& training) {
-  for (const auto& [name, value] : training.initial) session.set(name, value());
-  catch_interrupts();
-  for (std::int64_t step = 0; step < training.length.steps; ++step) {
-    if (is_interrupted()) return interrupted_status;
-    const auto batch = training.data.batch(step);
-    session.record(!training.trace_path.empty() && is_traced(step, training.length));
-    const auto start = std::chrono::steady_clock::now();
-    const Told told = told_by(session, session.step(batch));
-    training.reporter.step(step, told,
-                           std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+/// One step, told. Throws: what the session throws; after a second interrupt, that this step was stopped.
+void run_step(Session& session, Training& training, std::int64_t step, bool& has_warned, Terminal& terminal) {
+  const auto batch = training.data.batch(step);
+  session.record(!training.trace_path.empty() && is_traced(step, training.length));
+  const auto start = std::chrono::steady_clock::now();
+  Told told;
+  try {
+    told = told_by(session, session.step(batch));
+  } catch (const Error& e) {
+    if (!stops_at_once()) throw;
+    throw Error(fmt::format("interrupted: stopped within step {}", step), e.kind());
   }
+  if (!std::isfinite(told.loss) && !std::exchange(has_warned, true))
+    terminal.err << fmt::format("the loss of step {} is {} (null in JSON): {}\n", step, told.loss,
+                                likely_cause(training.data, batch, training.infinite_parameter, step));
+  training.reporter.step(step, told,
+                         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+}
+
+struct Run {
+  std::int64_t steps = 0;
+  bool is_interrupted = false;
+};
+
+/// An interrupt ends it behind the step that runs, on all ranks behind the same one.
+Run run_steps(Session& session, Training& training, Terminal& terminal) {
+  const Patience patience(2);
+  Run out;
+  bool has_warned = false;
+  for (;; ++out.steps) {
+    out.is_interrupted = session.any(interrupts() > 0);
+    if (out.is_interrupted || out.steps == training.length.steps) return out;
+    step_begins(out.steps);
+    run_step(session, training, out.steps, has_warned, terminal);
+    step_ends();
+  }
+}
+
+void tell_figures(Session& session, Training& training) {
   const MemoryMarks memory = session.memory_marks();
   std::optional<TraceFigures> figures;
   if (!training.trace_path.empty()) {
@@ -223,7 +250,17 @@ int train_with(Session& session, Training& training) {
     if (is_first_rank()) write_trace(training.trace_path, session.pipeline(), trace, memory);
   }
   training.reporter.summary(session, memory, figures);
-  return 0;
+}
+
+int train_with(Session& session, Training& training, Terminal& terminal) {
+  for (const auto& [name, value] : training.initial) session.set(name, value());
+  const Run run = run_steps(session, training, terminal);
+  if (run.steps == training.length.steps) tell_figures(session, training);
+  if (!run.is_interrupted) return 0;
+  terminal.err << (run.steps == 0
+                       ? std::string("shardwright: interrupted: stopped before the first step\n")
+                       : fmt::format("shardwright: interrupted: stopped after step {}\n", run.steps - 1));
+  return interrupted_status;
 }
 
 /// Says why this rank failed and ends the run, unless the rank that failed first is about to do so.
@@ -260,10 +297,11 @@ int run_rank(const Arguments& arguments, Terminal& terminal) {
   try {
     Session session(training->program,
                     process.communicator(process.size(), most_transfers(training->program)),
-                    {.seed = training->seed, .only_scalars = true});
-    return train_with(session, *training);
+                    {.seed = training->seed, .only_scalars = true, .stop = &stops_at_once()});
+    return train_with(session, *training, terminal);
   } catch (const Error& e) {
-    end_all(process, e.what(), e.kind() != ErrorKind::peer, user_error_status);
+    end_all(process, e.what(), e.kind() != ErrorKind::peer,
+            stops_at_once() ? interrupted_status : user_error_status);
   } catch (const std::exception& e) {
     end_all(process, e.what(), true, internal_fault_status);
   }
@@ -273,19 +311,32 @@ int run_mpi(const Arguments& arguments, Terminal& terminal) {
   if (arguments.positionals[0] == "-")
     throw error("--runtime mpi cannot read the model from standard input; give a name or a file");
   if (launched_rank()) return run_rank(arguments, terminal);
-  catch_interrupts();
+  const int ranks = devices_of(arguments);
+  const Patience patience(3);  // the third interrupt ends mpirun
   const int status =
-      launch({.ranks = devices_of(arguments), .words = arguments.words, .is_interrupted = is_interrupted});
-  return is_interrupted() ? interrupted_status : status;
+      launch({.ranks = ranks, .words = arguments.words, .interrupts = interrupts, .output = [&](auto text) {
+                terminal.out << text << std::flush;
+              }});
+  return status != 0 && interrupts() > 0 ? interrupted_status : status;
 }
 
 int run(const Arguments& arguments, Terminal& terminal) {
-  const std::string runtime = arguments.text("--runtime", "threads");
+  const int launched = launched_ranks();
+  const std::string runtime = arguments.text("--runtime", launched > 1 ? "mpi" : "threads");
   if (runtime == "mpi") return run_mpi(arguments, terminal);
   if (runtime != "threads") throw error("--runtime {}: there are threads, mpi", runtime);
+  if (launched > 1)
+    throw error("--runtime threads is one process, but mpirun has started {}; leave one of them away",
+                launched);
   Training training = prepare(arguments, terminal);
-  Session session(training.program, {.seed = training.seed, .only_scalars = true});
-  return train_with(session, training);
+  Session session(training.program, {.seed = training.seed, .only_scalars = true, .stop = &stops_at_once()});
+  try {
+    return train_with(session, training, terminal);
+  } catch (const Error& e) {
+    if (!stops_at_once()) throw;
+    terminal.err << fmt::format("shardwright: {}\n", e.what());
+    return interrupted_status;
+  }
 }
 
 }  // namespace
@@ -311,7 +362,8 @@ std::vector<Verb> train() {
            .positionals = {"MODEL"},
            .flags = std::move(flags),
            .example = "shardwright train ffn --devices 8 --optimizer momentum --lr 0.05 --steps 100",
-           .run = run}};
+           .run = run,
+           .joins_mpirun = true}};
 }
 
 }  // namespace shardwright::verbs

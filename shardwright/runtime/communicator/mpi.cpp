@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <csignal>
 #include <cstring>
 #include <deque>
 #include <exception>
@@ -349,8 +348,6 @@ class Mpi final : public Communicator {
 MpiProcess::MpiProcess() {
   int provided = 0;
   MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
 }
 
 MpiProcess::~MpiProcess() { MPI_Finalize(); }

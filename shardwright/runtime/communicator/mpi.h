@@ -21,7 +21,7 @@ namespace shardwright {
 /// This process as a rank of an MPI run, from joining to leaving. One per process; used by one thread.
 class MpiProcess {
  public:
-  /// Joins. From here on SIGINT and SIGTERM end the process, so that mpirun can stop it at any time.
+  /// Joins. Handlers of signals stay as they are.
   MpiProcess();
   /// Leaves when all others leave.
   ~MpiProcess();
