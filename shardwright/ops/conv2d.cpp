@@ -69,8 +69,11 @@ std::vector<Type> infer_data(const Call& call) {
   check_operands(call, "[batch, channels out, rows, columns]",
                  "[channels out, channels in, kernel rows, kernel columns]");
   const Shape &dy = call.operands[0].shape, &w = call.operands[1].shape;
+  const std::int64_t groups = groups_of(call.attributes);
+  if (dy[1] != w[0] || w[0] % groups != 0)
+    throw error("{} channels in {} groups do not fit a weight of {}", dy[1], groups, to_text(w));
   const auto size = size_of_input(call, spatial_of(call.attributes, w[2], w[3]), dy);
-  return {{call.operands[0].dtype, {dy[0], w[1] * groups_of(call.attributes), size[0], size[1]}}};
+  return {{call.operands[0].dtype, {dy[0], element_count(Shape{w[1], groups}), size[0], size[1]}}};
 }
 
 std::string rule_data(const Call& call) {
@@ -84,6 +87,8 @@ std::string rule_data(const Call& call) {
 std::vector<Type> infer_weight(const Call& call) {
   check_operands(call, "[batch, channels in, rows, columns]", "[batch, channels out, rows, columns]");
   const Shape &x = call.operands[0].shape, &dy = call.operands[1].shape;
+  if (const std::int64_t groups = groups_of(call.attributes); x[1] % groups != 0 || dy[1] % groups != 0)
+    throw error("{} and {} channels are not {} groups each", x[1], dy[1], groups);
   const auto kernel = numbers<2>(call.attributes, "kernel", 1, 1);
   const auto s = spatial_of(call.attributes, kernel[0], kernel[1]);
   for (std::size_t d = 0; d < 2; ++d)
@@ -263,7 +268,9 @@ std::vector<OpDef> conv2d() {
                        "f32[2,2,12,6], f32[2,2,3,1] (dilations=[2, 1], pads=[2, 0, 2, 0])",
                        "f32[2,4,6,6], f32[6,2,3,3] (groups=2, pads=[1, 1, 1, 1])",
                        "f32[2,2,13,7], f32[2,2,2,2] (pads=[0, 1, 0, 0], strides=[2, 1])",
-                       "f32[2,2,12,6], f32[2,2,1,1] (strides=[2, 1])"}},
+                       "f32[2,2,12,6], f32[2,2,1,1] (strides=[2, 1])",
+                       "f32[2,2,18,12], f32[4,2,2,3] (pads=[1, 1, 0, 1], strides=[3, 7])",
+                       "f32[2,2,12,12], f32[2,2,2,1] (dilations=[2, 1], pads=[1, 0, 1, 0], strides=[4, 5])"}},
           {.name = "conv2d_data_grad",
            .doc = "the gradient of conv2d's operand 0, of spatial size `size`, from dy and the weight",
            .attributes = with("size"),
@@ -275,7 +282,10 @@ std::vector<OpDef> conv2d() {
            .samples = {"f32[6,6,12,6], f32[6,4,3,3] (pads=[1, 1, 1, 1], size=[12, 6])",
                        "f32[2,4,6,6], f32[4,2,3,3] (pads=[1, 1, 1, 1], size=[12, 12], strides=[2, 2])",
                        "f32[2,2,12,6], f32[2,2,3,1] (dilations=[2, 1], pads=[2, 0, 2, 0], size=[12, 6])",
-                       "f32[2,6,6,6], f32[6,2,3,3] (groups=2, pads=[1, 1, 1, 1], size=[6, 6])"}},
+                       "f32[2,6,6,6], f32[6,2,3,3] (groups=2, pads=[1, 1, 1, 1], size=[6, 6])",
+                       "f32[2,4,6,2], f32[4,2,2,3] (pads=[1, 1, 0, 1], size=[18, 12], strides=[3, 7])",
+                       "f32[2,2,3,3], f32[2,2,2,1] (dilations=[2, 1], pads=[1, 0, 1, 0], size=[12, 12], "
+                       "strides=[4, 5])"}},
           {.name = "conv2d_weight_grad",
            .doc = "the gradient of conv2d's weight, of spatial size `kernel`, from x and dy",
            .attributes = with("kernel"),
@@ -287,7 +297,10 @@ std::vector<OpDef> conv2d() {
            .samples = {"f32[6,4,12,6], f32[6,6,12,6] (kernel=[3, 3], pads=[1, 1, 1, 1])",
                        "f32[2,2,12,12], f32[2,4,6,6] (kernel=[3, 3], pads=[1, 1, 1, 1], strides=[2, 2])",
                        "f32[2,2,12,6], f32[2,2,12,6] (dilations=[2, 1], kernel=[3, 1], pads=[2, 0, 2, 0])",
-                       "f32[2,4,6,6], f32[2,6,6,6] (groups=2, kernel=[3, 3], pads=[1, 1, 1, 1])"},
+                       "f32[2,4,6,6], f32[2,6,6,6] (groups=2, kernel=[3, 3], pads=[1, 1, 1, 1])",
+                       "f32[2,2,18,12], f32[2,4,6,2] (kernel=[2, 3], pads=[1, 1, 0, 1], strides=[3, 7])",
+                       "f32[2,2,12,12], f32[2,2,3,3] (dilations=[2, 1], kernel=[2, 1], pads=[1, 0, 1, 0], "
+                       "strides=[4, 5])"},
            .is_made_by_rows = true}};
 }
 

@@ -18,6 +18,7 @@ namespace {
 std::vector<Type> infer(const Call& call) {
   check_count(call, 1);
   check_floating(call.operands[0].dtype);
+  call.attributes.flag("count_pads");
   check_images(call, 0, "[batch, channels, rows, columns]");
   Shape y = call.operands[0].shape;
   const auto spatial = window_of(call.attributes);
@@ -42,6 +43,7 @@ std::string rule(const Call& call) {
 std::vector<Type> infer_gradient(const Call& call, bool has_x) {
   check_count(call, has_x ? 2 : 1);
   check_floating(call.operands[0].dtype);
+  call.attributes.flag("count_pads");
   check_images(call, 0, "[batch, channels, rows, columns]");
   Shape dx = call.operands[0].shape;
   const auto size = size_of_input(call, window_of(call.attributes), dx);
@@ -212,7 +214,8 @@ std::vector<OpDef> pool2d() {
        .kernel = max_kernel,
        .samples = {"f32[2,2,12,6] (kernel=[2, 2], strides=[2, 2])",
                    "f32[2,2,12,12] (kernel=[3, 3], pads=[1, 1, 1, 1], strides=[2, 2])",
-                   "f32[2,2,12,6] (dilations=[2, 1], kernel=[2, 3], pads=[1, 1, 1, 1])"}},
+                   "f32[2,2,12,6] (dilations=[2, 1], kernel=[2, 3], pads=[1, 1, 1, 1])",
+                   "f32[2,2,18,12] (kernel=[2, 3], pads=[1, 1, 0, 1], strides=[3, 7])"}},
       {.name = "max_pool2d_grad",
        .doc = "the gradient of max_pool2d, of spatial size `size`, from dy and x",
        .attributes = attributes({"size"}),
@@ -224,7 +227,9 @@ std::vector<OpDef> pool2d() {
            {"f32[2,2,6,3], f32[2,2,12,6] (kernel=[2, 2], size=[12, 6], strides=[2, 2])",
             "f32[2,2,6,6], f32[2,2,12,12] (kernel=[3, 3], pads=[1, 1, 1, 1], size=[12, 12], strides=[2, 2])",
             "f32[2,2,12,6], f32[2,2,12,6] (dilations=[2, 1], kernel=[2, 3], pads=[1, 1, 1, 1], size=[12, "
-            "6])"}},
+            "6])",
+            "f32[2,2,6,2], f32[2,2,18,12] (kernel=[2, 3], pads=[1, 1, 0, 1], size=[18, 12], strides=[3, "
+            "7])"}},
       {.name = "avg_pool2d",
        .doc = "y = the mean of x in each window",
        .attributes = attributes({"count_pads"}),
@@ -235,7 +240,10 @@ std::vector<OpDef> pool2d() {
        .kernel = avg_kernel,
        .samples = {"f32[2,2,12,6] (kernel=[2, 2], strides=[2, 2])",
                    "f32[2,2,12,12] (kernel=[3, 3], pads=[1, 1, 1, 1], strides=[2, 2])",
-                   "f32[2,2,12,6] (count_pads=false, dilations=[1, 2], kernel=[3, 2], pads=[1, 1, 1, 1])"}},
+                   "f32[2,2,12,6] (count_pads=false, dilations=[1, 2], kernel=[3, 2], pads=[1, 1, 1, 1])",
+                   "f32[2,2,18,12] (kernel=[2, 3], pads=[1, 1, 0, 1], strides=[3, 7])",
+                   "f32[2,2,12,12] (count_pads=false, dilations=[2, 1], kernel=[2, 1], pads=[1, 0, 1, 0], "
+                   "strides=[4, 5])"}},
       {.name = "avg_pool2d_grad",
        .doc = "the gradient of avg_pool2d, of spatial size `size`, from dy",
        .attributes = attributes({"count_pads", "size"}),
@@ -246,7 +254,10 @@ std::vector<OpDef> pool2d() {
        .samples = {"f32[2,2,6,3] (kernel=[2, 2], size=[12, 6], strides=[2, 2])",
                    "f32[2,2,6,6] (kernel=[3, 3], pads=[1, 1, 1, 1], size=[12, 12], strides=[2, 2])",
                    "f32[2,2,12,6] (count_pads=false, dilations=[1, 2], kernel=[3, 2], pads=[1, 1, 1, 1], "
-                   "size=[12, 6])"}}};
+                   "size=[12, 6])",
+                   "f32[2,2,6,2] (kernel=[2, 3], pads=[1, 1, 0, 1], size=[18, 12], strides=[3, 7])",
+                   "f32[2,2,3,3] (count_pads=false, dilations=[2, 1], kernel=[2, 1], pads=[1, 0, 1, 0], "
+                   "size=[12, 12], strides=[4, 5])"}}};
 }
 
 }  // namespace shardwright::ops

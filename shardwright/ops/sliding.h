@@ -20,11 +20,18 @@ struct Spatial {
   std::int64_t stride = 1, dilation = 1, before = 0, after = 0, kernel = 1;
 
   std::int64_t reach() const { return (kernel - 1) * dilation; }
-  std::int64_t out(std::int64_t in) const { return (in + before + after - reach() - 1) / stride + 1; }
+  /// Output positions; 0 where the kernel is larger than the input with its pads.
+  std::int64_t out(std::int64_t in) const {
+    const std::int64_t places = in + before + after - reach();
+    return places < 1 ? 0 : (places - 1) / stride + 1;
+  }
   /// What outputs read of the input, and what inputs are read by of the output.
   std::string reads() const { return fmt::format("~({} 1 {} {})", stride, -before, reach() - before); }
   std::string is_read() const { return fmt::format("~(1 {} {} {})", stride, before - reach(), before); }
 };
+
+/// The largest number of an attribute, and size of a kernel: sums and products of two of them fit in 64 bits.
+constexpr std::int64_t most_of_window = std::int64_t{1} << 31;
 
 /// The numbers of attribute `name`, or `otherwise` for each if it is not there. Allocates nothing.
 template <std::size_t count>
@@ -39,13 +46,16 @@ std::array<std::int64_t, count> numbers(const Attributes& a, const char* name, s
     std::copy(list->begin(), list->end(), out.begin());
   }
   for (std::int64_t n : out)
-    if (n < least) throw error("{} has {} but starts at {}", name, n, least);
+    if (n < least || n > most_of_window)
+      throw error("{} has {} but each should be from {} to {}", name, n, least, most_of_window);
   return out;
 }
 
 inline std::array<Spatial, 2> spatial_of(const Attributes& a, std::int64_t kh, std::int64_t kw) {
   const auto strides = numbers<2>(a, "strides", 1, 1), dilations = numbers<2>(a, "dilations", 1, 1);
   const auto pads = numbers<4>(a, "pads", 0, 0);  // top, left, bottom, right
+  if (kh < 1 || kw < 1 || kh > most_of_window || kw > most_of_window)
+    throw error("a kernel of {} x {} should be from 1 to {} each way", kh, kw, most_of_window);
   return {Spatial{strides[0], dilations[0], pads[0], pads[2], kh},
           Spatial{strides[1], dilations[1], pads[1], pads[3], kw}};
 }
