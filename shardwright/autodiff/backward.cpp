@@ -82,9 +82,15 @@ class Backward {
     if (!op.gradient) throw error("{}: operator {} has no gradient", graph_.name_of(id), op.name);
     builder_.set_forward(id);
     Gradient g(builder_, id, std::move(dy));
-    const std::vector<ValueId> flows = op.gradient(g);
+    const std::vector<ValueId> flows = gradients_of(g, op, id);
     for (std::size_t i = 0; i < operands.size() && i < flows.size(); ++i)
       if (flows[i].is_valid() && needs_[at(operands[i])]) contribute(operands[i], flows[i]);
+  }
+
+  std::vector<ValueId> gradients_of(Gradient& g, const OpDef& op, NodeId id) const try {
+    return op.gradient(g);
+  } catch (const Error& e) {
+    throw with_context(e, fmt::format("the gradient of {} = {}", graph_.name_of(id), op.name));
   }
 
   Graph& graph_;

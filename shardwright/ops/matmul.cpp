@@ -1,46 +1,63 @@
 // Batched matrix product: y[..., m, n] = sum over k of a[..., m, k] * b[..., k, n].
 //
-// `transpose_a` / `transpose_b` say that the operand stands as [..., k, m] / [..., n, k]. Batch dims are
-// equal, or b has none: then it is shared by the whole batch.
+// `transpose_a` / `transpose_b` say that the operand stands as [..., k, m] / [..., n, k]. Batch dims broadcast as in
+// numpy: an operand that lacks one, or has a 1 there, is shared by the batch, and its gradient is the sum over it.
 
 #include <algorithm>
+#include <numeric>
+#include <span>
 
 #include "shardwright/graph/builder.h"
-#include "shardwright/graph/op.h"
+#include "shardwright/ops/calls.h"
+#include "shardwright/ops/dims.h"
+#include "shardwright/ops/product_batch.h"
+#include "shardwright/ops/types.h"
 
 namespace shardwright::ops {
 namespace {
 
-std::string rule(const Call& call) {
-  const bool ta = call.attributes.flag("transpose_a");
-  const bool tb = call.attributes.flag("transpose_b");
-  for (const Type& t : call.operands)
-    if (t.shape.size() < 2) throw error("operands need at least 2 dims but one is {}", to_text(t));
-  const bool shares_b = call.operands.size() == 2 && call.operands[1].shape.size() == 2;
-  return fmt::format("... {}, {}{} -> ... m n", ta ? "k+ m" : "m k+", shares_b ? "" : "... ",
-                     tb ? "n k+" : "k+ n");
+/// The batch dims of the result.
+Shape batch_of(const Call& call) {
+  const std::span<const std::int64_t> a = call.operands[0].shape, b = call.operands[1].shape;
+  auto batch = broadcast_shape(a.first(a.size() - 2), b.first(b.size() - 2));
+  if (!batch)
+    throw error("the batches of {} and {} do not broadcast: right-aligned, dims must be equal or 1",
+                to_text(call.operands[0]), to_text(call.operands[1]));
+  return std::move(*batch);
 }
 
-/// k is the same in both, and so are the batch dims, unless b has none.
-bool fits(const Call& call) {
-  const Shape &a = call.operands[0].shape, &b = call.operands[1].shape;
-  if (a.size() < 2 || b.size() < 2) return false;
-  const std::int64_t k = a[a.size() - (call.attributes.flag("transpose_a") ? 2 : 1)];
-  return k == b[b.size() - (call.attributes.flag("transpose_b") ? 1 : 2)] &&
-         (b.size() == 2 || std::equal(a.begin(), a.end() - 2, b.begin(), b.end() - 2));
-}
-
-/// Told without the rule where all is well: graphs have many products.
+/// Told without the rule: graphs have many products.
 std::vector<Type> infer(const Call& call) {
-  if (call.operands.size() != 2) throw error("has {} operands but takes 2", call.operands.size());
+  check_count(call, 2);
   if (call.operands[0].dtype != call.operands[1].dtype)
     throw error("operands are {} and {}; cast one", to_text(call.operands[0]), to_text(call.operands[1]));
+  for (const Type& t : call.operands)
+    if (t.shape.size() < 2) throw error("operands need at least 2 dims but one is {}", to_text(t));
   const Shape &a = call.operands[0].shape, &b = call.operands[1].shape;
-  if (!fits(call)) bind_rule(rule(call), "", std::vector{a, b}, {});  // says what does not
-  Shape y = a;
-  y[a.size() - 2] = a[a.size() - (call.attributes.flag("transpose_a") ? 1 : 2)];
-  y.back() = b[b.size() - (call.attributes.flag("transpose_b") ? 2 : 1)];
+  const bool ta = call.attributes.flag("transpose_a"), tb = call.attributes.flag("transpose_b");
+  const std::int64_t k = a[a.size() - (ta ? 2 : 1)], k_of_b = b[b.size() - (tb ? 1 : 2)];
+  if (k != k_of_b) throw error("dim k is {} in operand 0 but {} in operand 1", k, k_of_b);
+  Shape y = batch_of(call);
+  y.push_back(a[a.size() - (ta ? 1 : 2)]);
+  y.push_back(b[b.size() - (tb ? 2 : 1)]);
   return {{call.operands[0].dtype, std::move(y)}};
+}
+
+/// An operand's dims: of `batch` those that it has, 1 where it is stretched, and those of its matrices.
+std::string side(const Shape& shape, const Shape& batch, std::string_view matrix) {
+  std::string out;
+  const std::size_t own = shape.size() - 2, extra = batch.size() - own;
+  for (std::size_t d = 0; d < own; ++d)
+    out += (shape[d] == batch[extra + d] ? loop_name(extra + d) : "1") + " ";
+  return out.append(matrix);
+}
+
+std::string rule(const Call& call) {
+  infer(call);  // says what does not fit
+  const bool ta = call.attributes.flag("transpose_a"), tb = call.attributes.flag("transpose_b");
+  const Shape batch = batch_of(call);
+  return fmt::format("{}, {} -> ... m n", side(call.operands[0].shape, batch, ta ? "k+ m" : "m k+"),
+                     side(call.operands[1].shape, batch, tb ? "n k+" : "k+ n"));
 }
 
 double flops(const Rule& r) {
@@ -49,8 +66,15 @@ double flops(const Rule& r) {
   return n;
 }
 
+ValueId transposed(Gradient& g, ValueId matrices) {
+  std::vector<std::int64_t> dims(g.type(matrices).shape.size());
+  std::iota(dims.begin(), dims.end(), 0);
+  std::swap(dims.back(), dims[dims.size() - 2]);
+  return g.call("transpose", {matrices}, {{"dims", dims}});
+}
+
 /// With A' = a or its transpose: dA' = dy B'^T and dB' = A'^T dy, each written so that it comes out as
-/// stored.
+/// stored, and summed over the batch dims along which its operand is stretched.
 std::vector<ValueId> gradient(Gradient& g) {
   const bool ta = g.attributes().flag("transpose_a");
   const bool tb = g.attributes().flag("transpose_b");
@@ -61,13 +85,13 @@ std::vector<ValueId> gradient(Gradient& g) {
     return g.call("matmul", {x, y}, std::move(attributes));
   };
   const ValueId a = g.in(0), b = g.in(1), dy = g.dy();
-  const ValueId da = ta ? product(b, dy, tb, true) : product(dy, b, false, !tb);
-  const std::size_t batch = g.type(a).shape.size() - 2;
-  if (batch == 0 || g.type(b).shape.size() > 2)
-    return {da, tb ? product(dy, a, true, ta) : product(a, dy, !ta, false)};
-  // b is shared by the batch, so its gradient sums over the batch dims too.
-  if (ta) throw error("a batched product with a shared b has no gradient with transpose_a=true");
-  return {da, tb ? g.call("outer_product", {dy, a}) : g.call("outer_product", {a, dy})};
+  const ValueId da =
+      unbroadcast(g, ta ? product(b, dy, tb, true) : product(dy, b, false, !tb), g.type(a).shape);
+  if (g.type(a).shape.size() == 2 || g.type(b).shape.size() > 2)
+    return {da, unbroadcast(g, tb ? product(dy, a, true, ta) : product(a, dy, !ta, false), g.type(b).shape)};
+  // b is one matrix, so that its gradient is one product too, whose sum runs over the batch as well.
+  const ValueId rows = ta ? transposed(g, a) : a;
+  return {da, tb ? g.call("outer_product", {dy, rows}) : g.call("outer_product", {rows, dy})};
 }
 
 std::string outer_rule(const Call& call) {
@@ -114,59 +138,63 @@ void kernel(const KernelCall& call) {
   const Shape& bs = call.operands[1].shape;
   const std::int64_t m = as[as.size() - (ta ? 1 : 2)], k = as[as.size() - (ta ? 2 : 1)];
   const std::int64_t n = bs[bs.size() - (tb ? 2 : 1)];
-  const std::int64_t batch = m * n == 0 ? 0 : call.results[0].size() / (m * n);
-  const std::int64_t b_step = bs.size() == 2 ? 0 : k * n;
+  const Walk<3> batch = product_batch(call.results[0].shape, as, bs);
   visit(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
     const auto a = call.operands[0].as<T>();
     const auto b = call.operands[1].as<T>();
     const auto y = call.results[0].as<T>();
-    for (std::int64_t q = 0; q < batch; ++q)
+    for_each_point(batch.passes(), [&](const auto& at) {
       for (std::int64_t i = 0; i < m; ++i)
         for (std::int64_t j = 0; j < n; ++j) {
           Compute<T> sum{};
           for (std::int64_t l = 0; l < k; ++l) {
-            const std::int64_t ai = q * m * k + (ta ? l * m + i : i * k + l);
-            const std::int64_t bi = q * b_step + (tb ? j * k + l : l * n + j);
+            const std::int64_t ai = at[1] * m * k + (ta ? l * m + i : i * k + l);
+            const std::int64_t bi = at[2] * k * n + (tb ? j * k + l : l * n + j);
             sum += static_cast<Compute<T>>(a[static_cast<std::size_t>(ai)]) *
                    static_cast<Compute<T>>(b[static_cast<std::size_t>(bi)]);
           }
-          y[static_cast<std::size_t>(q * m * n + i * n + j)] = static_cast<T>(sum);
+          y[static_cast<std::size_t>(at[0] * m * n + i * n + j)] = static_cast<T>(sum);
         }
+    });
   });
 }
 
 }  // namespace
 
 std::vector<OpDef> matmul() {
-  return {
-      {
-          .name = "matmul",
-          .doc = "y[..., m, n] = sum_k a[..., m, k] b[..., k, n]",
-          .attributes = {"transpose_a", "transpose_b"},
-          .rule_for = rule,
-          .linear = "{0} {1}",
-          .infer = infer,
-          .flops = flops,
-          .gradient = gradient,
-          .kernel = kernel,
-          .samples = {"f32[4,6], f32[6,12]", "f32[6,4], f32[6,12] (transpose_a=true)",
-                      "f32[4,6], f32[12,6] (transpose_b=true)",
-                      "f32[6,4], f32[12,6] (transpose_a=true, transpose_b=true)", "f32[2,4,6], f32[2,6,4]",
-                      "f32[2,4,6], f32[2,4,6] (transpose_b=true)", "f32[2,6,4], f32[4,6]"},
-          .is_made_by_rows = true,
-      },
-      {
-          .name = "outer_product",
-          .doc = "y[k, n] = sum over all leading dims of a[..., k] b[..., n]: a weight's gradient",
-          .rule_for = outer_rule,
-          .linear = "{0} {1}",
-          .infer = infer_outer,
-          .flops = flops,
-          .gradient = outer_gradient,
-          .kernel = outer_kernel,
-          .samples = {"f32[2,6,4], f32[2,6,12]", "f32[6,4], f32[6,2]"},
-          .is_made_by_rows = true,
-      }};
+  return {{
+              .name = "matmul",
+              .doc = "y[..., m, n] = sum_k a[..., m, k] b[..., k, n]",
+              .attributes = {"transpose_a", "transpose_b"},
+              .rule_for = rule,
+              .linear = "{0} {1}",
+              .infer = infer,
+              .flops = flops,
+              .gradient = gradient,
+              .kernel = kernel,
+              .samples = {"f32[4,6], f32[6,12]", "f32[6,4], f32[6,12] (transpose_a=true)",
+                          "f32[4,6], f32[12,6] (transpose_b=true)",
+                          "f32[6,4], f32[12,6] (transpose_a=true, transpose_b=true)",
+                          "f32[2,4,6], f32[2,6,4]", "f32[2,4,6], f32[2,4,6] (transpose_b=true)",
+                          "f32[2,6,4], f32[4,6]", "f32[2,6,4], f32[6,12] (transpose_a=true)",
+                          "f32[6,2,4], f32[12,2] (transpose_a=true, transpose_b=true)",
+                          "f32[2,1,4,6], f32[1,3,6,2]", "f32[4,6], f32[2,6,4]",
+                          "f32[6,4], f32[2,1,12,6] (transpose_a=true, transpose_b=true)",
+                          "f32[2,3,6,4], f32[3,6,2] (transpose_a=true)", "f32[2,6,4], f32[1,4,6]"},
+              .is_made_by_rows = true,
+          },
+          {
+              .name = "outer_product",
+              .doc = "y[k, n] = sum over all leading dims of a[..., k] b[..., n]: a weight's gradient",
+              .rule_for = outer_rule,
+              .linear = "{0} {1}",
+              .infer = infer_outer,
+              .flops = flops,
+              .gradient = outer_gradient,
+              .kernel = outer_kernel,
+              .samples = {"f32[2,6,4], f32[2,6,12]", "f32[6,4], f32[6,2]"},
+              .is_made_by_rows = true,
+          }};
 }
 
 }  // namespace shardwright::ops

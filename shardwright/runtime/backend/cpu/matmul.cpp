@@ -1,7 +1,9 @@
 // matmul and outer_product as batches of dense products.
 
 #include <algorithm>
+#include <memory>
 
+#include "shardwright/ops/product_batch.h"
 #include "shardwright/runtime/backend/cpu/product.h"
 
 namespace shardwright::cpu {
@@ -22,6 +24,31 @@ Product matmul(const KernelCall& call) {
     p.batch = 1;
   }
   return p;
+}
+
+/// An operand is used for several matrices of the result, other than one b for all.
+bool stretches(const KernelCall& call) {
+  const Shape &a = call.operands[0].shape, &b = call.operands[1].shape;
+  return a.size() < call.results[0].shape.size() ||
+         (b.size() > 2 && !std::equal(a.begin(), a.end() - 2, b.begin(), b.end() - 2));
+}
+
+/// One product after the other, `p` being all of them but their places.
+Rows stretched(Product p, const KernelCall& call) {
+  const bool is_double = call.results[0].dtype == DType::f64;
+  const std::int64_t bytes = is_double ? 8 : 4;
+  p.batch = 1;
+  const auto packing = std::make_shared<Scratch>(static_cast<std::size_t>(is_double ? packing_bytes_f64 : 0));
+  const auto walk = ops::product_batch(call.results[0].shape, call.operands[0].shape, call.operands[1].shape);
+  return all_at_once([=](std::byte* y) {
+    ops::for_each_point(walk.passes(), [&](const auto& at) {
+      Product one = p;
+      one.a += at[1] * p.m * p.k * bytes;
+      one.b += at[2] * p.k * p.n * bytes;
+      std::byte* const to = y + at[0] * p.m * p.n * bytes;
+      is_double ? multiply_f64(one, to, packing->data()) : multiply_f32(one, to);
+    });
+  });
 }
 
 Product outer_product(const KernelCall& call) {
@@ -45,11 +72,10 @@ Rows product_rows(const FusedCall& fused) {
   if (p.batch == 0 || p.m == 0 || p.n == 0 || p.k == 0) return {};
   p.a = call.operands[0].data;
   p.b = call.operands[1].data;
-  switch (call.results[0].dtype) {
-    case DType::f32: return product_f32(p);
-    case DType::f64: return product_f64(p);
-    default: return {};
-  }
+  const DType dtype = call.results[0].dtype;
+  if (dtype != DType::f32 && dtype != DType::f64) return {};
+  if (fused.op.name == "matmul" && stretches(call)) return stretched(p, call);
+  return dtype == DType::f32 ? product_f32(p) : product_f64(p);
 }
 
 }  // namespace shardwright::cpu
