@@ -16,13 +16,20 @@ std::vector<Shape> shapes_of(std::span<const Type> types) {
   return out;
 }
 
-std::vector<Type> inferred(const OpDef& op, const Call& call) try {
+std::vector<Type> types_of(const OpDef& op, const Call& call) {
   if (op.infer) return op.infer(call);
   const std::string text = op.rule_for ? op.rule_for(call) : op.rule;
   std::vector<Type> out;
   for (Shape& shape : result_shapes(bind_rule(text, "", shapes_of(call.operands), {})))
     out.push_back({call.operands[0].dtype, std::move(shape)});
   return out;
+}
+
+/// A point-wise kernel reads its attributes when it is made: what it would refuse is refused here.
+std::vector<Type> inferred(const OpDef& op, const Call& call) try {
+  std::vector<Type> types = types_of(op, call);
+  if (op.block && !call.attributes.empty()) op.block({call.operands, types, call.attributes});
+  return types;
 } catch (const Error& e) {
   throw with_context(e, op.name);
 }

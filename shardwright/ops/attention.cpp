@@ -34,6 +34,8 @@ void check_heads(const Call& call, std::size_t first, std::size_t mask) {
   if (call.operands.size() != mask && call.operands.size() != mask + 1)
     throw error("has {} operands but takes {}, and a mask", call.operands.size(), mask);
   check_floating(call.operands[0].dtype);
+  for (const char* flag : {"alibi", "causal"}) call.attributes.flag(flag);  // each of its kind
+  call.attributes.number("scale", 1);
   for (std::size_t i = 1; i < call.operands.size(); ++i) check_same_dtype(call, 0, i);
   const Type &q = call.operands[first], &k = call.operands[first + 1], &v = call.operands[first + 2];
   for (const Type* t : {&q, &k, &v})

@@ -293,7 +293,8 @@ std::vector<Type> infer_running(const Call& call) {
     throw error("running mean and variance are {} and {} but should be equal, of one dim", to_text(mean),
                 to_text(call.operands[1]));
   check_channels(call, 2, {mean.dtype, {1, mean.shape[0]}}, true);
-  if (call.attributes.number("count", 0) < 1)
+  call.attributes.number("momentum", 0.1);
+  if (!(call.attributes.number("count", 0) >= 1))
     throw error("count is {} but should say of how many elements the moments are",
                 call.attributes.number("count", 0));
   return {mean, mean};

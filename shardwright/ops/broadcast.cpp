@@ -13,6 +13,7 @@ std::vector<Type> infer(const Call& call) {
   check_count(call, 1);
   const Type& x = call.operands[0];
   Shape shape = call.attributes.integers("shape");
+  element_count(shape);  // none is negative
   if (broadcast_shape(x.shape, shape) != shape)
     throw error("{} does not broadcast to shape={}: right-aligned, its dims must be equal to those or 1",
                 to_text(x), to_text(shape));

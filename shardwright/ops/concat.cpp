@@ -63,7 +63,8 @@ std::vector<Type> infer_concat(const Call& call) {
     if (but_dim != y.shape)
       throw error("operands 0 and {} are {} and {}; all dims but dim {} must be equal", i,
                   to_text(call.operands[0]), to_text(x), dim);
-    y.shape[dim] += x.shape[dim];
+    if (__builtin_add_overflow(y.shape[dim], x.shape[dim], &y.shape[dim]))
+      throw error("dim {} would have more elements than fit in 63 bits", dim);
   }
   return {y};
 }

@@ -17,7 +17,10 @@ void fill_kernel(const KernelCall& call) {
 std::vector<Type> fill_type(const Call& call) {
   const auto dtype = dtype_of(call.attributes.text("dtype", "f32"));
   if (!dtype) throw error("dtype {} is unknown", call.attributes.text("dtype", ""));
-  return {{*dtype, call.attributes.integers("shape")}};
+  call.attributes.number("value", 0);
+  Shape shape = call.attributes.integers("shape");
+  element_count(shape);  // none is negative
+  return {{*dtype, std::move(shape)}};
 }
 
 OpDef leaf(std::string name, std::string doc, OpKind kind, std::vector<std::string> attributes = {}) {

@@ -17,7 +17,10 @@ namespace {
 std::vector<bool> reduced_dims(const Attributes& attributes, const Shape& shape) {
   const std::vector<std::int64_t> dims = attributes.integers("dims");
   std::vector<bool> out(shape.size(), dims.empty());
-  for (std::int64_t d : dims) out[dim_of(d, shape)] = true;
+  for (std::int64_t d : dims) {
+    if (out[dim_of(d, shape)]) throw error("dims={} names dim {} twice", to_text(dims), dim_of(d, shape));
+    out[dim_of(d, shape)] = true;
+  }
   return out;
 }
 
@@ -203,6 +206,11 @@ std::vector<Type> infer_max_gradient(const Call& call) {
   check_floating(call.operands[1].dtype);
   check_same_dtype(call, 0, 1);
   check_same_dtype(call, 1, 2);
+  const Shape reduced = reduced_shape(call.attributes, call.operands[1].shape);
+  for (std::size_t i : {0, 2})
+    if (call.operands[i].shape != reduced)
+      throw error("operand {} is {} but {} is reduced to {}", i, to_text(call.operands[i]),
+                  to_text(call.operands[1]), to_text(reduced));
   return {call.operands[1]};
 }
 

@@ -23,6 +23,7 @@ std::vector<Type> infer(const Call& call) {
   const std::int64_t features = type.shape.back();
   if (features % 2 != 0 || features > 2 * most_pairs)
     throw error("x is {} but its last dim should be even and at most {}", to_text(type), 2 * most_pairs);
+  for (const char* flag : {"interleaved", "inverse"}) call.attributes.flag(flag);  // each of its kind
   if (const double base = call.attributes.number("base", 10000); !(base > 0))
     throw error("base is {} but must be positive; write for example (base=10000)", base);
   return {type};

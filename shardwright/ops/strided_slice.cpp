@@ -68,7 +68,8 @@ std::vector<Range> ranges_of_slice(const Call& call) {
     if (stop <= start)
       throw error("nothing of dim {} of {} is from {} to {}", d, to_text(call.operands[0]), starts[i],
                   stops[i]);
-    ranges[d] = {start, steps[i], (stop - start - 1) / steps[i] + 1};
+    const std::int64_t count = (stop - start - 1) / steps[i] + 1;
+    ranges[d] = {start, count == 1 ? 1 : steps[i], count};  // a step to nowhere may be of any length
   }
   return ranges;
 }
@@ -149,7 +150,8 @@ struct Placed {
   Placed(const TensorView& small, const TensorView& large, RangeOf range_of) {
     std::int64_t small_stride = 1, large_stride = 1;
     for (std::size_t d = small.shape.size(); d-- > 0;) {
-      const Range range = range_of(d);
+      Range range = range_of(d);
+      if (range.count == 1) range.step = 1;  // it may be of any length
       const std::int64_t count = small.shape[d], last = range.start + (count - 1) * range.step;
       require(count == range.count && last < large.shape[d], "dim {} of {} does not lie in {}", d,
               to_text(small.shape), to_text(large.shape));
@@ -225,6 +227,7 @@ void slice_kernel(const KernelCall& call) {
 
 std::vector<Type> infer_pad(const Call& call) {
   Type y = call.operands.empty() ? Type{} : call.operands[0];
+  call.attributes.number("value", 0);
   ranges_of_pad(call, &y.shape);
   return {y};
 }
