@@ -92,7 +92,8 @@ std::vector<Flag> optimizer_flags() {
           {"--beta2", "X", "of adam and adamw (default 0.999)", ""},
           {"--epsilon", "X", "of adam and adamw (default 1e-8)", ""},
           {"--clip-norm", "X", "scale gradients so that their norm all together is at most X", ""},
-          {"--loss", "NAME", "cross_entropy, mean_squared_error or mean_absolute_error", ""}};
+          {"--loss", "NAME", "cross_entropy, binary_cross_entropy, mean_squared_error or mean_absolute_error",
+           ""}};
 }
 
 Model model_of(const Arguments& arguments, Terminal& terminal) {

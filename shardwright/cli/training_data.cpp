@@ -145,20 +145,27 @@ TrainingData from_mnist(const Model& model, const std::string& directory, std::u
   throw with_context(e, fmt::format("MNIST for model '{}'", model.name));
 }
 
-/// A network without an input called label learns nothing from one; it gets inputs all the same.
+/// A network without an input called label learns nothing from one; it gets inputs all the same. One that has its loss
+/// itself may take classes by any name.
 TrainingData synthetic(const Model& model, std::uint64_t seed) {
   SyntheticTask task{.inputs = inputs_of(model.graph), .label_type = {}, .seed = seed};
+  task.vocabulary = model.classes;
   const auto label = task.inputs.find("label");
-  const bool has_label = label != task.inputs.end();
+  const bool has_label = label != task.inputs.end() && !model.classes.contains("label");
   if (task.inputs.empty()) return {.batch = [](std::int64_t) { return std::map<std::string, Tensor>{}; }};
   const Shape& first = task.inputs.begin()->second.shape;
   task.label_type = has_label ? label->second : Type{DType::i32, {first.empty() ? 1 : first[0]}};
-  if (model.classes > 0) task.classes = model.classes;
-  if (has_label) task.inputs.erase(label);
+  if (model.labels.classes > 0) task.classes = model.labels.classes;
+  if (!has_label && !model.classes.empty()) task.classes = model.classes.begin()->second;
+  task.label_is_share = model.labels.are_shares;
+  if (has_label)
+    task.inputs.erase(label);
+  else
+    task.label.clear();  // no input is called so
   const SyntheticData data(std::move(task));
   return {.batch = [data, has_label](std::int64_t step) {
     Batch b = data.at_step(step);
-    if (!has_label) b.columns.erase("label");
+    if (!has_label) b.columns.erase("");
     return std::map<std::string, Tensor>(b.columns.begin(), b.columns.end());
   }};
 }

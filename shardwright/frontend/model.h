@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "shardwright/frontend/modules/losses.h"
 #include "shardwright/frontend/trace.h"
 #include "shardwright/plan/annotations.h"
 
@@ -25,8 +26,10 @@ struct Model {
   std::string name;  // as the user wrote it
   Graph graph;
   ValueId loss;
-  Annotations annotations;  // its own, if it has any
-  int classes = 0;          // labels are integers below this; 0: labels are numbers
+  Annotations annotations;                           // its own, if it has any
+  Labels labels = {};                                // of the input called label
+  std::map<std::string, std::int64_t> classes = {};  // integers of other inputs are below theirs
+  std::vector<std::string> notices = {};             // what to tell who trains it, a line each
   std::int64_t tokens = 0;  // of sequences in a batch; 0: its inputs are no sequences
   bool wants_mnist = false;
   std::map<std::string, InitialValue> initial;  // by name; others start as their leaves say

@@ -1,8 +1,12 @@
 // Cross entropy of sigmoid(logit) and a target in [0, 1], element by element:
 //
-//   y = -target log s - (1 - target) log(1 - s) = softplus(logit) - logit target,  s = sigmoid(logit)
+//   y = -target log s - (1 - target) log(1 - s) = log(1 + e^-|logit|) + (logit > 0) logit - logit target,
+//   s = sigmoid(logit)
 //
-// in the form that no logit makes infinite. Means and sums over it are left to the caller.
+// in the form that no logit makes infinite, and in which what is left of a large logit that is right is not lost to
+// rounding. Means and sums over it are left to the caller.
+
+#include <cmath>
 
 #include "shardwright/ops/elementwise.h"
 #include "shardwright/ops/math.h"
@@ -24,7 +28,8 @@ std::vector<OpDef> sigmoid_cross_entropy() {
                        .block =
                            [](const Call& c) {
                              return floating_elements<2>(c, [](auto logit, auto target) {
-                               return math::softplus(logit) - logit * target;
+                               const auto far = logit > 0 ? logit * (1 - target) : -logit * target;
+                               return far + math::log1p(math::exp(-std::abs(logit)));
                              });
                            },
                        .samples = {"f32[4,6], f32[4,6]", "f32[12], f32[12]"}},

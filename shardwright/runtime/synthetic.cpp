@@ -192,7 +192,8 @@ Tensor SyntheticData::linear_label(const Batch& inputs, std::int64_t step) const
     const double factor = noise(map, 2 * j + 1) / std::sqrt(addends);
     for (std::size_t r = 0; r < batch; ++r) label[r * width + j / addends] += factor * features[r * row + at];
   }
-  return filled(type, [&](std::size_t i) { return label[i]; });
+  const bool is_share = task_.label_is_share;
+  return filled(type, [&](std::size_t i) { return is_share ? double(label[i] > 0) : label[i]; });
 }
 
 }  // namespace shardwright

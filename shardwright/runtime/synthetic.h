@@ -6,7 +6,8 @@
 //   i32 [batch]        i32                 a random class c; every other element is congruent to c
 //   i32 [batch, seq]   i32 [batch, seq]    next of a sequence x' = (a x + b) mod classes, now and then
 //                                          broken by a random element
-//   f32                any                 a fixed random linear map of the inputs, plus noise
+//   f32                any                 a fixed random linear map of the inputs, plus noise; of shares: 1 where it is
+//                                          positive, else 0
 //
 // Every element is a pure function of seed, step and its global index: it depends on no plan, and steps can
 // be made in any order.
@@ -29,7 +30,8 @@ struct SyntheticTask {
   Type label_type;
   std::int64_t classes = 10;  // an integer label is below it
   std::map<std::string, std::int64_t>
-      vocabulary;  // integer elements of an input are below it; else `classes`
+      vocabulary;               // integer elements of an input are below it; else `classes`
+  bool label_is_share = false;  // a label of numbers is from 0 to 1
   std::uint64_t seed = 1;
 };
 

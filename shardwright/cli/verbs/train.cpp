@@ -173,6 +173,7 @@ Training prepare(const Arguments& arguments, Terminal& terminal) {
   const Plan plan = plan_of(arguments, model, model.graph, terminal);
   const char* data_path = std::getenv("DATA_PATH");
   std::ostringstream notices;  // told once nothing can be wrong any more
+  for (const std::string& notice : whole.notices) notices << notice << "\n";
   TrainingData data =
       training_data(whole, arguments.text("--data"), data_path ? data_path : "", seed, notices);
   const Length length = length_of(arguments, data);

@@ -42,7 +42,7 @@ Model build(const ModelArguments& arguments, const Member& member) {
   const Traced input = trace.input("input", tokens), label = trace.input("label", tokens);
   const Traced scores = decoder(input);
   Model model = finish_model(trace, CrossEntropyLoss{}(scores, label), scores);
-  model.classes = static_cast<int>(decoder.options.vocabulary);
+  model.labels.classes = decoder.options.vocabulary;
   model.tokens = element_count(tokens.shape);
   return model;
 }

@@ -3,6 +3,7 @@
 
 #include "shardwright/frontend/model.h"
 #include "shardwright/frontend/modules.h"
+#include "shardwright/frontend/modules/losses.h"
 
 namespace shardwright::models {
 namespace {
@@ -18,17 +19,16 @@ Model build_stack(const ModelArguments& arguments, const DenseStack& stack) {
   const std::vector<std::int64_t> widths = arguments.widths(stack.widths);
   const std::int64_t batch = arguments.integer("batch", 32);
   const std::string loss = arguments.loss.empty() ? stack.loss : arguments.loss;
-  const bool has_classes = loss == "cross_entropy";
   Trace trace(arguments.precision);
   Traced x = trace.input("input", {trace.precision(), {batch, widths.front()}});
-  const Traced label = has_classes ? trace.input("label", {DType::i32, {batch}})
-                                   : trace.input("label", {trace.precision(), {batch, widths.back()}});
+  const Labels labels = labels_of(loss, {trace.precision(), {batch, widths.back()}});
+  const Traced label = trace.input("label", labels.type);
   for (std::size_t i = 1; i < widths.size(); ++i) {
     x = Dense(fmt::format("dense{}", i), widths[i - 1], widths[i], {.bias = stack.bias})(x);
     if (i + 1 < widths.size()) x = relu(fmt::format("relu{}", i))(x);
   }
   Model model = finish_model(trace, loss_called(loss, x, label), x);
-  model.classes = has_classes ? static_cast<int>(widths.back()) : 0;
+  model.labels = labels;
   model.wants_mnist = widths.front() == 784 && (widths.back() == 10 || widths.back() == 1);
   return model;
 }
@@ -36,15 +36,18 @@ Model build_stack(const ModelArguments& arguments, const DenseStack& stack) {
 Model build_chain(const ModelArguments& arguments) {
   const std::vector<std::int64_t> widths = arguments.widths("24-32-40");
   const std::int64_t batch = arguments.integer("batch", 16);
+  const std::string loss = arguments.loss.empty() ? "mean_squared_error" : arguments.loss;
   Trace trace(arguments.precision);
   Traced x = trace.input("input", {trace.precision(), {batch, widths.front()}});
-  const Traced label = trace.input("label", {trace.precision(), {batch, widths.back()}});
+  const Labels labels = labels_of(loss, {trace.precision(), {batch, widths.back()}});
+  const Traced label = trace.input("label", labels.type);
   for (std::size_t i = 1; i < widths.size(); ++i) {
     const Parameter weight{fmt::format("w{}", i), {widths[i - 1], widths[i]}, normal(0.1)};
     x = matmul(fmt::format("matmul{}", i))(x, weight);
   }
-  return finish_model(
-      trace, loss_called(arguments.loss.empty() ? "mean_squared_error" : arguments.loss, x, label), x);
+  Model model = finish_model(trace, loss_called(loss, x, label), x);
+  model.labels = labels;
+  return model;
 }
 
 ModelDef stack(std::string name, std::string doc, const DenseStack& s) {

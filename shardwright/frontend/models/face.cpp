@@ -33,7 +33,7 @@ Model build(const ModelArguments& arguments) {
       "scale", {cosine}, {{"factor", static_cast<double>(arguments.integer("scale", 64))}}, "logits");
   const auto [loss, top1] = CrossEntropyAndTop1{}(logits, label);
   Model model = finish_model(trace, loss, top1);
-  model.classes = static_cast<int>(classes);
+  model.labels.classes = classes;
   return model;
 }
 

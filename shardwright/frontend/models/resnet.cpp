@@ -15,12 +15,13 @@ Model build(const std::string& name, const ModelArguments& arguments) {
   options.width = arguments.integer("width", 64, ResNet::most_width);
   Trace trace(arguments.precision);
   const Traced input = trace.input("input", {trace.precision(), {batch, 3, image, image}});
-  const Traced label = trace.input("label", {DType::i32, {batch}});
+  const std::string loss = arguments.loss.empty() ? "cross_entropy" : arguments.loss;
+  const Labels labels = labels_of(loss, {trace.precision(), {batch, classes}});
+  const Traced label = trace.input("label", labels.type);
   const ResNet trunk(options);
   const Traced logits = Dense("fc", trunk.features(), classes)(trunk(input));
-  const std::string loss = arguments.loss.empty() ? "cross_entropy" : arguments.loss;
   Model model = finish_model(trace, loss_called(loss, logits, label), logits);
-  model.classes = static_cast<int>(classes);
+  model.labels = labels;
   return model;
 }
 

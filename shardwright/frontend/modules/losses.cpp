@@ -33,12 +33,29 @@ Traced MeanSquaredError::operator()(Traced x, Traced y) const {
   return x.trace->call("mean_squared_error", {x, y}, {}, "loss");
 }
 
+Traced BinaryCrossEntropyLoss::operator()(Traced logits, Traced targets) const {
+  Trace& trace = *logits.trace;
+  const Traced of_elements =
+      trace.call("sigmoid_cross_entropy", {logits, targets}, {}, "binary_cross_entropy");
+  return trace.call("reduce_mean", {of_elements}, {}, "loss");
+}
+
+Labels labels_of(std::string_view name, const Type& prediction) {
+  const Shape& shape = prediction.shape;
+  if (name != "cross_entropy") return {.type = prediction, .are_shares = name == "binary_cross_entropy"};
+  if (shape.empty()) throw error("cross_entropy of {} has no classes", to_text(prediction));
+  return {.type = {DType::i32, Shape(shape.begin(), shape.end() - 1)}, .classes = shape.back()};
+}
+
 Traced loss_called(std::string_view name, Traced prediction, Traced label) {
+  if (name == "binary_cross_entropy") return BinaryCrossEntropyLoss{}(prediction, label);
   if (name == "cross_entropy") return CrossEntropyLoss{}(prediction, label);
   if (name == "mean_absolute_error") return MeanAbsoluteError{}(prediction, label);
   if (name == "mean_squared_error") return MeanSquaredError{}(prediction, label);
-  throw error("loss '{}' does not exist; there are cross_entropy, mean_absolute_error, mean_squared_error",
-              name);
+  throw error(
+      "loss '{}' does not exist; there are binary_cross_entropy, cross_entropy, mean_absolute_error, "
+      "mean_squared_error",
+      name);
 }
 
 }  // namespace shardwright

@@ -1,6 +1,7 @@
 // Losses: scalars that training minimises.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 #include "shardwright/frontend/trace.h"
@@ -28,6 +29,21 @@ struct MeanAbsoluteError {
 struct MeanSquaredError {
   Traced operator()(Traced x, Traced y) const;
 };
+
+/// Mean over all elements of the cross entropy of sigmoid(logits) and targets from 0 to 1.
+struct BinaryCrossEntropyLoss {
+  Traced operator()(Traced logits, Traced targets) const;
+};
+
+/// What a loss compares predictions with.
+struct Labels {
+  Type type;
+  std::int64_t classes = 0;  // they are integers below this; 0: they are numbers
+  bool are_shares = false;   // they are numbers from 0 to 1
+};
+/// Those of the loss called `name` for predictions of this type: classes for the cross entropy over the last dim,
+/// else numbers of the same shape.
+Labels labels_of(std::string_view name, const Type& prediction);
 
 /// The loss called `name`, as --loss names it. Throws: Error that lists them.
 Traced loss_called(std::string_view name, Traced prediction, Traced label);

@@ -23,6 +23,7 @@ std::vector<Conversion> shapes();       // what moves elements, and what is know
 std::vector<Conversion> constants();    // what makes values of nothing
 std::vector<Conversion> reductions();   // sums, maxima, softmax, positions
 std::vector<Conversion> layers();       // products, convolution, pooling, norms, dropout
+std::vector<Conversion> losses();       // what is compared with labels
 
 /// All of them, sorted by name.
 const std::vector<Conversion>& all();

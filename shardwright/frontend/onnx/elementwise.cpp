@@ -121,6 +121,30 @@ void modulo(OnnxNode& n) {
   n.give(n.main("sub", {n.in(0), n.call("mul", {whole, n.in(1)})}));
 }
 
+// ---- logarithms ----
+
+/// The node that makes `v`, if it is a call of `op`.
+const Node* call_of(OnnxNode& n, ValueId v, std::string_view op) {
+  const Graph& graph = n.builder().graph();
+  const Node& node = graph.node(graph.value(v).producer);
+  return node.op->name == op ? &node : nullptr;
+}
+
+/// Of a sigmoid s(x), and of 1 - s(x) = s(-x), which cross entropies of two classes are exported with, the logarithm
+/// is -log(1 + e^-x), and of the other -log(1 + e^x): no x makes these infinite.
+void logarithm(OnnxNode& n) {
+  const ValueId x = n.in(0);
+  if (const Node* sigmoid = call_of(n, x, "sigmoid"))
+    return n.give(n.main("neg", {n.call("softplus", {n.call("neg", {sigmoid->operands[0]})})}));
+  const Node* difference = call_of(n, x, "sub");
+  const Node* one = difference ? call_of(n, difference->operands[0], "fill") : nullptr;
+  const Node* sigmoid = one ? call_of(n, difference->operands[1], "sigmoid") : nullptr;
+  if (!sigmoid || one->attributes.number("value", 0) != 1) return rename(n);
+  const ValueId y = n.main("neg", {n.call("softplus", {sigmoid->operands[0]})});
+  if (n.type_of(y) != n.type_of(x)) return rename(n);  // the 1 is of a larger shape
+  n.give(y);
+}
+
 // ---- powers ----
 
 void power(OnnxNode& n) {
@@ -193,6 +217,7 @@ std::vector<Conversion> elementwise() {
     all.push_back({r.onnx, r.onnx == "Add"   ? add
                            : r.onnx == "Sub" ? subtract
                            : r.onnx == "Mul" ? multiply
+                           : r.onnx == "Log" ? logarithm
                                              : rename});
   return all;
 }

@@ -1,5 +1,7 @@
 #include "shardwright/frontend/onnx/importer.h"
 
+#include <algorithm>
+
 #include "shardwright/base/error.h"
 #include "shardwright/base/text.h"
 #include "shardwright/frontend/modules/losses.h"
@@ -73,7 +75,8 @@ class Importer {
     OnnxNode node(proto, file_.opset, values_,
                   {.builder = trace_.builder(),
                    .enter = [this](Known& value) { return values_.enter(value); },
-                   .enter_state = [this](const std::string& name) { return values_.enter_state(name); },
+                   .enter_state = [this](const std::string& name,
+                                         StateUse use) { return values_.enter_state(name, use); },
                    .enter_constant = [this](const auto& t) { return values_.enter_constant(t); }});
     conversion.convert(node);
     node.check_attributes_read();
@@ -98,11 +101,12 @@ class Importer {
       leaves[v] = tensor;
       return v;
     };
-    OnnxNode node(proto, file_.opset, values_,
-                  {.builder = builder,
-                   .enter = [&](Known& value) { return enter(value.constant); },
-                   .enter_state = [&](const std::string& name) { return enter(values_.at(name).constant); },
-                   .enter_constant = enter});
+    OnnxNode node(
+        proto, file_.opset, values_,
+        {.builder = builder,
+         .enter = [&](Known& value) { return enter(value.constant); },
+         .enter_state = [&](const std::string& name, StateUse) { return enter(values_.at(name).constant); },
+         .enter_constant = enter});
     conversion.convert(node);
     node.check_attributes_read();
     std::vector<ValueId> wanted;
@@ -130,13 +134,43 @@ class Importer {
     Known& output = values_.at(name);
     if (output.is_missing) throw error("its output '{}' is a result that is not supported", printable(name));
     const Traced prediction{&trace_, values_.enter(output)};
-    const Traced loss = arguments_.loss.empty() ? own_loss(name, prediction) : added_loss(name, prediction);
-    const int classes =
-        arguments_.loss == "cross_entropy" ? static_cast<int>(prediction.type().shape.back()) : 0;
+    Labels labels;
+    if (!arguments_.loss.empty()) labels = checked_labels(name, prediction.type());
+    const Traced loss = arguments_.loss.empty()
+                            ? own_loss(name, prediction)
+                            : loss_called(arguments_.loss, prediction, trace_.input("label", labels.type));
     Model model = finish_model(trace_, loss, prediction);  // takes over the graph
-    model.classes = classes;
+    model.labels = std::move(labels);
+    for (const auto& input : graph.input())
+      if (const std::int64_t classes = values_.classes_of(values_.at(input.name()).id); classes > 0)
+        model.classes[graph_name(input.name())] = classes;
+    if (arguments_.loss.empty())
+      model.notices.push_back(fmt::format("no --loss: its first output '{}' is the loss", printable(name)));
+    if (auto warning = warning_of_inference(); !warning.empty()) model.notices.push_back(std::move(warning));
+    for (std::string& notice : model.notices) notice.insert(0, file_.path + ": ");
     model.initial = std::move(values_.initial());
     return model;
+  }
+
+  /// What tells that the file was exported as the network is outside of training; empty if nothing does. What was
+  /// left out without a trace, such as dropout, cannot be told.
+  std::string warning_of_inference() const {
+    std::vector<std::string> signs;
+    for (const auto& [op, count] : values_.inactive())
+      signs.push_back(fmt::format("{} {} as outside of training", count, op));
+    const auto& initializers = file_.model->graph().initializer();
+    // PyTorch's exporter names so the weights of convolutions that it has merged with the batch norms behind them.
+    const auto folded =
+        std::ranges::find_if(initializers, [](const auto& t) { return t.name().starts_with("onnx::Conv_"); });
+    if (folded != initializers.end() && file_.model->producer_name() == "pytorch")
+      signs.push_back(
+          fmt::format("a convolution of weight '{}', merged with its batch norm", printable(folded->name())));
+    if (signs.empty()) return "";
+    return fmt::format(
+        "it has {}: it seems to be exported for inference, and is trained as it stands; to train the network "
+        "as its "
+        "framework does, export it with training=TrainingMode.TRAINING and do_constant_folding=False",
+        join(signs, " and "));
   }
 
   static Traced own_loss(const std::string& name, Traced output) {
@@ -146,17 +180,18 @@ class Importer {
     return output;
   }
 
-  Traced added_loss(const std::string& name, Traced prediction) {
-    const Type type = prediction.type();
-    const bool has_classes = arguments_.loss == "cross_entropy";
-    if (!is_floating(type.dtype) || (has_classes && type.shape.size() < 2))
-      throw error("its output '{}' is {}, which --loss {} cannot take", printable(name), to_text(type),
+  /// Of the loss that was asked for.
+  Labels checked_labels(const std::string& name, const Type& output) const {
+    if (is_floating(output.dtype) && output.shape.empty())
+      throw error("its output '{}' is a scalar, the loss itself; leave out --loss {}", printable(name),
                   arguments_.loss);
-    if (has_classes && type.shape.back() > INT32_MAX)
-      throw error("its output '{}' has {} classes", printable(name), type.shape.back());
-    Type of_label = type;
-    if (has_classes) of_label = {DType::i32, Shape(type.shape.begin(), type.shape.end() - 1)};
-    return loss_called(arguments_.loss, prediction, trace_.input("label", of_label));
+    const bool has_classes = arguments_.loss == "cross_entropy";
+    if (!is_floating(output.dtype) || (has_classes && output.shape.size() < 2))
+      throw error("its output '{}' is {}, which --loss {} cannot take", printable(name), to_text(output),
+                  arguments_.loss);
+    if (has_classes && output.shape.back() > INT32_MAX)
+      throw error("its output '{}' has {} classes", printable(name), output.shape.back());
+    return labels_of(arguments_.loss, output);
   }
 
   const OnnxFile& file_;

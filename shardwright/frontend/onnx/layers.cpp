@@ -40,17 +40,7 @@ void matmul(OnnxNode& n) {
   const bool a_is_vector = a.size() == 1, b_is_vector = b.size() == 1;
   if (a_is_vector) a.insert(a.begin(), 1);
   if (b_is_vector) b.push_back(1);
-  ValueId left = reshaped(n, n.in(0), a), right = reshaped(n, n.in(1), b);
-  if (b.size() > 2 && !std::equal(a.begin(), a.end() - 2, b.begin(), b.end() - 2)) {
-    const auto batch = broadcast_shape(std::span(a).first(a.size() - 2), std::span(b).first(b.size() - 2));
-    if (!batch) throw error("the batches of {} and {} do not broadcast", to_text(a), to_text(b));
-    for (auto [shape, value] : {std::pair{&a, &left}, std::pair{&b, &right}}) {
-      Shape whole = *batch;
-      whole.insert(whole.end(), shape->end() - 2, shape->end());
-      if (whole != *shape) *value = n.call("broadcast", {*value}, {{"shape", whole}});
-    }
-  }
-  const ValueId y = n.main("matmul", {left, right});
+  const ValueId y = n.main("matmul", {reshaped(n, n.in(0), a), reshaped(n, n.in(1), b)});
   Shape shape = n.type_of(y).shape;
   if (b_is_vector) shape.pop_back();
   if (a_is_vector) shape.erase(shape.end() - (b_is_vector ? 1 : 2));
@@ -205,12 +195,15 @@ void batch_normalization(OnnxNode& n) {
   for (std::size_t i = 1; i < 5; ++i)
     if (n.shape(i) != Shape{n.shape(0)[1]})
       throw error("input {} is {} but x has {} channels", i, to_text(n.shape(i)), n.shape(0)[1]);
-  if (!trains) return n.give(normalized(n, epsilon));
+  if (!trains) {
+    n.tell_inactive();
+    return n.give(normalized(n, epsilon));
+  }
   n.give(batch_norm(n.builder(), n.in(0),
                     {.gamma = n.in(1),
                      .beta = n.in(2),
-                     .mean = n.state(3),
-                     .variance = n.state(4),
+                     .mean = n.state(3, StateUse::moved),
+                     .variance = n.state(4, StateUse::moved),
                      .epsilon = epsilon,
                      .momentum = 1 - momentum},
                     n.name()));
@@ -240,6 +233,7 @@ void dropout(OnnxNode& n) {
   const std::int64_t seed = n.integer("seed", 0);
   const double rate = n.has(1) ? n.number_of(1) : attribute_rate;
   const bool trains = n.opset() < 12 || (n.has(2) && n.number_of(2) != 0);
+  if (!trains && rate != 0) n.tell_inactive();
   if (!trains || rate == 0) return n.give(n.in(0));
   n.give(n.main("dropout", {n.in(0), step_count(n.builder())},
                 {{"name", n.name()}, {"rate", rate}, {"seed", seed}}));

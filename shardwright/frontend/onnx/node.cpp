@@ -38,9 +38,19 @@ Known& OnnxNode::known(std::size_t i) const {
   return value;
 }
 
-ValueId OnnxNode::state(std::size_t i) const {
+ValueId OnnxNode::state(std::size_t i, StateUse use) const {
   known(i);
-  return target_.enter_state(proto_.input(static_cast<int>(i)));
+  return target_.enter_state(proto_.input(static_cast<int>(i)), use);
+}
+
+ValueId OnnxNode::untrained(std::size_t i) const { return known(i).parameter ? state(i) : in(i); }
+
+void OnnxNode::tell_classes(ValueId labels, std::int64_t classes) {
+  const Graph& graph = target_.builder.graph();
+  const Node* node = &graph.node(graph.value(labels).producer);
+  for (; node->operands.size() == 1; node = &graph.node(graph.value(labels).producer))
+    labels = node->operands.front();
+  values_.tell_classes(labels, classes);
 }
 
 std::shared_ptr<const Tensor> OnnxNode::constant(std::size_t i) const {

@@ -22,7 +22,7 @@ class OnnxNode {
   struct Target {
     Builder& builder;
     std::function<ValueId(Known&)> enter;
-    std::function<ValueId(const std::string&)> enter_state;
+    std::function<ValueId(const std::string&, StateUse)> enter_state;
     std::function<ValueId(const std::shared_ptr<const Tensor>&)> enter_constant;
   };
   OnnxNode(const onnx::NodeProto& proto, std::int64_t opset, Values& values, Target target);
@@ -46,7 +46,13 @@ class OnnxNode {
   const Shape& shape(std::size_t i) const { return type(i).shape; }
   /// The input in the graph.
   ValueId in(std::size_t i) const { return target_.enter(known(i)); }
-  ValueId state(std::size_t i) const;
+  ValueId state(std::size_t i, StateUse use = StateUse::read) const;
+  /// The input in the graph, not trained if it is an initializer.
+  ValueId untrained(std::size_t i) const;
+  /// Says that `labels`, and what they are made of, are integers below `classes`.
+  void tell_classes(ValueId labels, std::int64_t classes);
+  /// Says that the node does what it does outside of training.
+  void tell_inactive() const { values_.tell_inactive(op()); }
   /// The elements of an input that must be known. Throws: Error if they depend on the model's inputs.
   bool is_known(std::size_t i) const { return known(i).constant != nullptr; }
   std::shared_ptr<const Tensor> constant(std::size_t i) const;

@@ -118,8 +118,9 @@ ValueId Values::leaf(OpKind kind, const std::string& name, const Type& type) {
 ValueId Values::enter(Known& value) {
   if (value.id.is_valid()) return value.id;
   if (value.parameter) {
-    value.id = leaf(OpKind::parameter, value.parameter->name(), value.type);
-    initial_[graph_name(value.parameter->name())] = initial_value(*value.parameter);
+    const std::string name = value.parameter->name() + (value.state.is_valid() ? ".trained" : "");
+    value.id = leaf(OpKind::parameter, name, value.type);
+    initial_[graph_name(name)] = initial_value(*value.parameter);
   } else {
     require(value.constant != nullptr, "a value is neither in the graph nor known");
     value.id = enter_constant(value.constant);
@@ -127,19 +128,25 @@ ValueId Values::enter(Known& value) {
   return value.id;
 }
 
-ValueId Values::enter_state(const std::string& name) {
+ValueId Values::enter_state(const std::string& name, StateUse use) {
   Known& value = at(name);
-  if (value.id.is_valid())
-    throw error("'{}' is used as a running statistic and elsewhere, which is not supported", printable(name));
+  if (value.state.is_valid()) {
+    if (use == StateUse::moved || value.use == StateUse::moved)
+      throw error("'{}' is used as a running statistic and elsewhere, which is not supported",
+                  printable(name));
+    return value.state;
+  }
   if (value.parameter) {
-    value.id = leaf(OpKind::state, name, value.type);
-    initial_[graph_name(name)] = initial_value(*value.parameter);
+    const std::string own = name + (value.id.is_valid() ? ".state" : "");
+    value.state = leaf(OpKind::state, own, value.type);
+    initial_[graph_name(own)] = initial_value(*value.parameter);
   } else if (value.constant) {
-    value.id = enter_constant(value.constant);
+    value.state = enter_constant(value.constant);
   } else {
     throw error("'{}' is computed but should be an initializer", printable(name));
   }
-  return value.id;
+  value.use = use;
+  return value.state;
 }
 
 ValueId Values::enter_constant(const std::shared_ptr<const Tensor>& constant) {

@@ -15,10 +15,15 @@
 
 namespace shardwright {
 
+/// What becomes of a value that training does not change: the node only reads it, or moves it as it trains.
+enum class StateUse { read, moved };
+
 /// A value of the model. It enters the graph when something that is computed there needs it.
 struct Known {
   Type type;
   ValueId id;                              // in the graph, once it is there
+  ValueId state;                           // the same as a state; exporters make equal initializers one
+  StateUse use = StateUse::read;           // of the state
   std::shared_ptr<const Tensor> constant;  // its elements, if they do not depend on inputs or parameters
   const onnx::TensorProto* parameter = nullptr;  // a floating initializer: trained, or kept by a batch norm
   bool is_missing = false;                       // a result that conversion does not make
@@ -41,8 +46,9 @@ class Values {
 
   /// The value in the graph: a parameter, a constant's leaf, or what it is already.
   ValueId enter(Known& value);
-  /// A floating initializer or constant as a state, which training does not change.
-  ValueId enter_state(const std::string& name);
+  /// A floating initializer or constant as a state, which training does not change. What one node moves no other may
+  /// use. Throws: Error if one does.
+  ValueId enter_state(const std::string& name, StateUse use);
   /// A constant in the graph: a `fill` if all its elements are one, else a state that keeps what it starts with.
   ValueId enter_constant(const std::shared_ptr<const Tensor>& constant);
   /// Counts elements that are computed or read while loading, which cost time and memory beside the file's.
@@ -55,6 +61,13 @@ class Values {
   /// `wanted` as the graph's text can write it, and as no leaf of the model is called.
   std::string node_name(const std::string& wanted) const;
   std::map<std::string, InitialValue>& initial() { return initial_; }
+  /// Says that the integers of `v` are below `classes`.
+  void tell_classes(ValueId v, std::int64_t classes) { classes_[v] = classes; }
+  /// 0 if nothing says so.
+  std::int64_t classes_of(ValueId v) const { return classes_.contains(v) ? classes_.at(v) : 0; }
+  /// Counts nodes that do what they do outside of training, by operator.
+  void tell_inactive(const std::string& op) { ++inactive_[op]; }
+  const std::map<std::string, int>& inactive() const { return inactive_; }
 
  private:
   ValueId leaf(OpKind kind, const std::string& name, const Type& type);
@@ -67,7 +80,9 @@ class Values {
   std::set<std::string> initializers_;
   std::set<std::string> reserved_;  // names of leaves, as the graph writes them
   std::map<std::string, InitialValue> initial_;
-  int constants_ = 0;  // how many are in the graph
+  std::map<ValueId, std::int64_t> classes_;
+  std::map<std::string, int> inactive_;  // by operator
+  int constants_ = 0;                    // how many are in the graph
   std::int64_t budget_ = limits::computed_elements;
   std::map<std::string, std::int64_t> external_;  // bytes of each file that tensors have
 };
