@@ -150,6 +150,8 @@ TrainingData from_mnist(const Model& model, const std::string& directory, std::u
 TrainingData synthetic(const Model& model, std::uint64_t seed) {
   SyntheticTask task{.inputs = inputs_of(model.graph), .label_type = {}, .seed = seed};
   task.vocabulary = model.classes;
+  if (!model.classes.empty())  // what other integers stand for, nothing says: they stay few
+    for (const auto& [name, type] : task.inputs) task.vocabulary.try_emplace(name, SyntheticTask{}.classes);
   const auto label = task.inputs.find("label");
   const bool has_label = label != task.inputs.end() && !model.classes.contains("label");
   if (task.inputs.empty()) return {.batch = [](std::int64_t) { return std::map<std::string, Tensor>{}; }};

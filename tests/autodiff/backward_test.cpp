@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "shardwright/base/random.h"
+#include "shardwright/graph/builder.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/text.h"
 #include "shardwright/graph/verify.h"
@@ -213,6 +214,16 @@ TEST(BackwardGraph, needs_a_floating_scalar) {
             "the loss %loss is i32[]; it should be a floating scalar");
   EXPECT_EQ(error("%w = param f32[3]\n%m = sgd %w, %w (rate=0.1)\n%loss = reduce_sum %m"),
             "m: operator sgd has no gradient");
+}
+
+TEST(BackwardGraph, an_error_of_a_gradient_names_its_node) {
+  OpDef op = find_op("exp");
+  op.gradient = [](Gradient&) -> std::vector<ValueId> { throw error("x is of no use"); };
+  Graph graph;
+  Builder builder(graph);
+  const ValueId w = builder.leaf(OpKind::parameter, "w", {DType::f32, {}});
+  const ValueId y = builder.call_all(op, {w}, {}, "y")[0];
+  EXPECT_EQ(error_of([&] { add_backward(graph, y); }), "the gradient of y = exp: x is of no use");
 }
 
 }  // namespace

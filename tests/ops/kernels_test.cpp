@@ -310,6 +310,17 @@ TEST_P(Kernels, broadcast_along_any_dims) {
   }
 }
 
+TEST_P(Kernels, sigmoid_cross_entropy_keeps_what_is_left_of_large_logits) {
+  const Doubles logits{20, -20, 1000, -1000, 1000, -1000}, targets{1, 0, 1, 0, 0, 0.5};
+  const Doubles want{2.061153620e-9, 2.061153620e-9, 0, 0, 1000, 500};
+  for (DType dtype : {DType::f32, DType::f64}) {
+    const Type type{dtype, {6}};
+    const Doubles got =
+        to_doubles(run("sigmoid_cross_entropy", {make_tensor(type, logits), make_tensor(type, targets)}));
+    for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-6 * want[i]) << i;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Levels, Kernels, each_level(), name_of_level);
 
 }  // namespace

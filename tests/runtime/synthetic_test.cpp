@@ -140,6 +140,19 @@ TEST(Synthetic, integer_inputs_tell_the_class_and_stay_in_their_vocabulary) {
   EXPECT_GT(seen.size(), 100U);
 }
 
+TEST(Synthetic, a_label_of_shares_is_0_or_1) {
+  const Batch batch = SyntheticData({.inputs = {{"x", {DType::f32, {50, 3}}}},
+                                     .label_type = {DType::f32, {50, 2}},
+                                     .label_is_share = true})
+                          .at_step(0);
+  float ones = 0;
+  for (const float label : batch["label"].as<float>()) {
+    EXPECT_TRUE(label == 0 || label == 1) << label;
+    ones += label;
+  }
+  EXPECT_TRUE(ones > 20 && ones < 80) << ones;
+}
+
 TEST(Synthetic, integer_inputs_of_a_real_label_do_not_have_to_be_ordered) {
   SyntheticTask task{.inputs = {{"ids", {DType::i32, {50, 2}}}, {"x", {DType::f32, {50, 3}}}},
                      .label_type = {DType::f32, {50}}};

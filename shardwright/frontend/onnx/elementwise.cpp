@@ -84,7 +84,7 @@ void multiply(OnnxNode& n) {
   rename(n);
 }
 
-void identity(OnnxNode& n) { n.give(n.in(0)); }
+void identity(OnnxNode& n) { n.give_input(0); }
 
 ValueId cast(OnnxNode& n, ValueId x, DType to) {
   if (n.type_of(x).dtype == to) return x;

@@ -180,9 +180,10 @@ void global_max_pool(OnnxNode& n) { pool_all(n, "reduce_max"); }
 /// By the running statistics, as outside of training.
 ValueId normalized(OnnxNode& n, double epsilon) {
   const std::size_t rank = n.shape(0).size();
+  const ValueId gamma = n.in(1), beta = n.in(2);  // first: they keep their names
   const ValueId spread = n.call("shift", {n.state(4)}, {{"value", epsilon}});
-  const ValueId scale = n.call("mul", {n.in(1), n.call("rsqrt", {spread})});
-  const ValueId shift = n.call("sub", {n.in(2), n.call("mul", {n.state(3), scale})});
+  const ValueId scale = n.call("mul", {gamma, n.call("rsqrt", {spread})});
+  const ValueId shift = n.call("sub", {beta, n.call("mul", {n.state(3), scale})});
   return n.main("add", {n.call("mul", {n.in(0), per_channel(n, scale, rank)}), per_channel(n, shift, rank)});
 }
 

@@ -166,6 +166,12 @@ ValueId OnnxNode::constant(Tensor tensor) const {
 
 void OnnxNode::give(ValueId v) { results_.push_back({.type = type_of(v), .id = v}); }
 
+void OnnxNode::give_input(std::size_t i) {
+  const Known& value = known(i);
+  if (!value.parameter) return give(in(i));
+  results_.push_back({.type = value.type, .alias = value.parameter->name()});
+}
+
 void OnnxNode::give(Tensor constant) {
   values_.spend(constant.size());
   results_.push_back(

@@ -92,6 +92,8 @@ class OnnxNode {
   /// Gives the next result.
   void give(ValueId v);
   void give(Tensor constant);
+  /// Input `i` is the next result: an initializer stays one, so that a batch norm may keep it as a statistic.
+  void give_input(std::size_t i);
   std::vector<Known>& results() { return results_; }
 
  private:

@@ -100,7 +100,7 @@ Known& Values::at(const std::string& name) {
   if (it == values_.end())
     throw error("the value '{}' is not made by any node before; nodes must stand in order, without cycles",
                 printable(name));
-  return it->second;
+  return it->second.alias.empty() ? it->second : values_.at(it->second.alias);
 }
 
 InitialValue Values::initial_value(const onnx::TensorProto& tensor) const {

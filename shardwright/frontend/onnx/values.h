@@ -27,6 +27,7 @@ struct Known {
   std::shared_ptr<const Tensor> constant;  // its elements, if they do not depend on inputs or parameters
   const onnx::TensorProto* parameter = nullptr;  // a floating initializer: trained, or kept by a batch norm
   bool is_missing = false;                       // a result that conversion does not make
+  std::string alias = {};                        // it is the initializer of this name
 };
 
 class Values {
@@ -40,7 +41,7 @@ class Values {
   /// Throws: Error if there is a value called `name`.
   void define(const std::string& name, Known value);
   bool has(const std::string& name) const { return values_.contains(name); }
-  /// Throws: Error if there is none (yet).
+  /// The value called `name`, or the initializer that it is. Throws: Error if there is none (yet).
   Known& at(const std::string& name);
   bool is_initializer(const std::string& name) const { return initializers_.contains(name); }
 
