@@ -325,7 +325,8 @@ int fuzz(const Options& options) {
   getrusage(RUSAGE_SELF, &usage);
   fmt::print("{} models, {} of them loaded, {:.0f} a second, {} MB at most\n", count, loaded,
              static_cast<double>(count) / seconds(), usage.ru_maxrss / 1024);
-  fs::remove_all(options.keep);
+  for (const fs::path& made : {fs::path(path), options.keep / "weights.bin"}) fs::remove(made);
+  if (fs::is_empty(options.keep)) fs::remove(options.keep);  // it may be a folder of the user's
   return 0;
 }
 
