@@ -7,6 +7,7 @@
 #include "shardwright/autodiff/train_step.h"
 #include "shardwright/graph/builder.h"
 #include "shardwright/graph/op.h"
+#include "shardwright/graph/rewrite.h"
 #include "shardwright/ops/calls.h"
 
 namespace shardwright {
@@ -95,7 +96,11 @@ class Copy {
 class Accumulation {
  public:
   Accumulation(const Graph& graph, int micro_batches, const std::vector<int>& stages)
-      : graph_(graph), micro_batches_(micro_batches), stages_(stages), copy_(graph) {
+      : graph_(graph),
+        users_(users_of(graph)),
+        micro_batches_(micro_batches),
+        stages_(stages),
+        copy_(graph) {
     for (const Value& v : graph.values) names_.insert(v.name);
   }
 
@@ -131,12 +136,13 @@ class Accumulation {
     return graph_.node(graph_.value(v).producer).op->kind == OpKind::parameter;
   }
 
+  /// By another node than the one that makes `next`.
   bool is_read_before_update(ValueId v, ValueId next) const {
-    return std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [&](const Node& node) {
-      const auto has = [](const std::vector<ValueId>& list, ValueId x) {
-        return std::find(list.begin(), list.end(), x) != list.end();
-      };
-      return node.phase != Phase::update && has(node.operands, v) && !has(node.results, next);
+    const std::vector<NodeId>& readers = users_[at(v.index)];
+    return std::any_of(readers.begin(), readers.end(), [&](NodeId id) {
+      const Node& node = graph_.node(id);
+      return node.phase != Phase::update &&
+             std::find(node.results.begin(), node.results.end(), next) == node.results.end();
     });
   }
 
@@ -245,7 +251,8 @@ class Accumulation {
   void add_gradient(ValueId v, ValueId parameter) {
     const NodeId producer = graph_.value(v).producer;
     const Node& node = graph_.node(producer);
-    if (node.forward.is_valid() || !are_apart(node.operands)) {
+    // What the backward reads as well (a parameter of the size of what it is added to has its gradient) cannot wait.
+    if (node.op != &sum_op() || is_read_before_update(v, {}) || !are_apart(node.operands)) {
       of_parameter_.emplace(v, parameter);
       return;
     }
@@ -296,6 +303,7 @@ class Accumulation {
   }
 
   const Graph& graph_;
+  std::vector<std::vector<NodeId>> users_;  // per value
   int micro_batches_;
   const std::vector<int>& stages_;
   Copy copy_;

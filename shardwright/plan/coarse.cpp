@@ -15,9 +15,12 @@ void for_each_list(Graph& graph, int mesh, Use use) {
     for (auto* lists : {&node.strategy->loops, &node.strategy->linear})
       for (Axes& axes : *lists) use(axes);
   }
-  for (Value& v : graph.values)
-    if (v.layout && v.layout->mesh == mesh)
-      for (Axes& axes : v.layout->dims) use(axes);
+  for (Value& v : graph.values) {
+    if (!v.layout || v.layout->mesh != mesh) continue;
+    for (Axes& axes : v.layout->dims) use(axes);
+    use(v.layout->sum);
+    use(v.layout->max);
+  }
 }
 
 /// Axes of which any two may become one.

@@ -10,7 +10,6 @@ namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-/// No operand is read more often than there are operations: of a table only some rows.
 double bytes_of(const Graph& graph, const Node& node, double flops) {
   double bytes = 0;
   for (ValueId v : node.operands) {
@@ -19,15 +18,6 @@ double bytes_of(const Graph& graph, const Node& node, double flops) {
   }
   for (ValueId v : node.results) bytes += static_cast<double>(graph.value(v).type.bytes());
   return bytes;
-}
-
-Work work_of(const Graph& graph, NodeId id, const Rule& rule) {
-  const Node& node = graph.node(id);
-  const double flops = flops_of(*node.op, rule);
-  return {.kind = work_kind(rule),
-          .flops = flops,
-          .bytes = bytes_of(graph, node, flops),
-          .dtype = graph.value(node.results.front()).type.dtype};
 }
 
 /// A part goes on as along the axis before, unless another way is worth it: plans on fewer axes are easier to read, and
@@ -48,6 +38,14 @@ double start_of(const AxisLevel& level) {
 
 }  // namespace
 
+Work work_of(const Graph& graph, const Node& node, const Rule& rule) {
+  const double flops = flops_of(*node.op, rule);
+  return {.kind = work_kind(rule),
+          .flops = flops,
+          .bytes = bytes_of(graph, node, flops),
+          .dtype = graph.value(node.results.front()).type.dtype};
+}
+
 double CutTotals::seconds(double overlap) const {
   // Two thirds of a training step's compute are its backward, and a gradient cannot hide behind its own computation.
   const double beside = overlap * compute * 2 / 3;
@@ -61,7 +59,7 @@ CutSeconds::CutSeconds(const CutProblem& problem, const Calls& calls, const Clus
   std::vector<bool> is_known(at(calls.size()), false);
   const auto work = [&](NodeId id) {
     const int call = calls.of(id);
-    if (!is_known[at(call)]) of_call[at(call)] = work_of(graph, id, calls.rule(call));
+    if (!is_known[at(call)]) of_call[at(call)] = work_of(graph, graph.node(id), calls.rule(call));
     is_known[at(call)] = true;
     return of_call[at(call)];
   };

@@ -39,6 +39,10 @@ struct CutTotals {
   double seconds(double overlap) const;
 };
 
+/// Of one kernel of its own on the whole tensors of `node`. No operand is read more often than there are operations: of
+/// a table only some rows.
+Work work_of(const Graph& graph, const Node& node, const Rule& rule);
+
 class CutSeconds {
  public:
   CutSeconds(const CutProblem& problem, const Calls& calls, const Cluster& cluster);

@@ -56,7 +56,8 @@ Plan with_stages(Plan plan, const Graph& graph, const PlanRequest& request, int 
   const std::string cluster = part_name(plan.cluster, devices);
   const std::vector<int> stage_of =
       request.annotations.stages.empty()
-          ? even_stages(graph, Calls(graph), cluster_called(plan.cluster), stages)
+          ? even_stages(graph, Calls(graph), cluster_called(plan.cluster),
+                        {.stages = stages, .micro_batches = plan.pipelining.micro_batches})
           : asked_stages(graph, request.annotations.stages, stages);
   plan.pipelining.stages = stages;
   const StagedGraph parts = cut_into_stages(graph, stage_of, stages, plan.pipelining.micro_batches);

@@ -7,6 +7,7 @@
 #include "shardwright/base/text.h"
 #include "shardwright/cost/compute.h"
 #include "shardwright/graph/op.h"
+#include "shardwright/plan/cut_seconds.h"
 #include "shardwright/plan/problem.h"
 
 namespace shardwright {
@@ -18,87 +19,144 @@ bool is_forward_operator(const Node& node) {
   return node.phase == Phase::forward && node.op->kind == OpKind::compute;
 }
 
-/// The forward operators in their order, and what would cross in front of each.
+/// The forward operators in their order, without constants, and what would cross in front of each.
 struct Line {
   std::vector<NodeId> nodes;
-  std::vector<double> seconds;      // of the first so many nodes, all together
-  std::vector<std::int64_t> bytes;  // that cross in front of each
+  std::vector<double> seconds;  // of the first so many nodes, all together
+  std::vector<double> bytes;    // that cross in front of each, there and back
 };
 
-Line line_of(const Graph& graph, const Calls& calls, const Cluster& cluster) {
+/// Per node the forward operator whose stage does it; invalid for what costs nothing.
+std::vector<NodeId> doers_of(const Graph& graph) {
+  std::vector<NodeId> doers(graph.nodes.size());
+  std::vector<NodeId> first_reader(graph.values.size());
+  for (NodeId id : graph.node_ids()) {
+    const Node& node = graph.node(id);
+    if (node.op->kind != OpKind::compute || node.operands.empty()) continue;  // constants are everybody's own
+    NodeId& doer = doers[at(id.index)];
+    const ValueId first = node.operands.front();
+    if (node.phase == Phase::forward)
+      doer = id;
+    else if (node.forward.is_valid())
+      doer = node.forward;
+    else if (first_reader[at(first.index)].is_valid())  // the update of a parameter
+      doer = first_reader[at(first.index)];
+    else
+      doer = doers[at(graph.value(first).producer.index)];
+    if (node.phase != Phase::forward) continue;
+    for (ValueId v : node.operands)
+      if (NodeId& reader = first_reader[at(v.index)]; !reader.is_valid()) reader = id;
+  }
+  return doers;
+}
+
+/// Per node the seconds of a micro-batch that its forward operator's stage takes.
+std::vector<double> seconds_of(const Graph& graph, const Calls& calls, const Cluster& cluster,
+                               int micro_batches) {
+  const std::vector<NodeId> doers = doers_of(graph);
+  std::vector<double> of_call(at(calls.size()), -1), out(graph.nodes.size(), 0);
+  for (NodeId id : graph.node_ids()) {
+    const Node& node = graph.node(id);
+    if (!doers[at(id.index)].is_valid() || node.op->is_alias) continue;
+    double& seconds = of_call[at(calls.of(id))];
+    if (seconds < 0) seconds = compute_seconds(work_of(graph, node, calls.rule(id)), cluster);
+    out[at(doers[at(id.index)].index)] += node.phase == Phase::update ? seconds / micro_batches : seconds;
+  }
+  return out;
+}
+
+/// Per value the bytes that cross where it does: its own, and its gradient's.
+std::vector<double> crossing_bytes(const Graph& graph) {
+  std::vector<double> out;
+  for (const Value& v : graph.values) out.push_back(static_cast<double>(v.type.bytes()));
+  std::vector<bool> has_gradient(graph.values.size(), false);
+  for (const Value& v : graph.values)
+    for (ValueId of : v.gradient_of) has_gradient[at(of.index)] = true;
+  for (std::size_t v = 0; v < out.size(); ++v)
+    if (has_gradient[v]) out[v] *= 2;
+  return out;
+}
+
+Line line_of(const Graph& graph, const Calls& calls, const Cluster& cluster, int micro_batches) {
+  const std::vector<double> seconds = seconds_of(graph, calls, cluster, micro_batches);
+  const std::vector<double> bytes = crossing_bytes(graph);
   Line out;
   std::vector<int> place(graph.values.size(), -1), last(graph.values.size(), -1);
   out.seconds.push_back(0);
+  std::vector<bool> is_constant(graph.values.size(), false);  // every stage makes its own
   for (NodeId id : graph.node_ids()) {
     const Node& node = graph.node(id);
     if (!is_forward_operator(node)) continue;
+    if (std::ranges::all_of(node.operands, [&](ValueId v) { return is_constant[at(v.index)]; })) {
+      for (ValueId v : node.results) is_constant[at(v.index)] = true;
+      continue;
+    }
     const int here = static_cast<int>(out.nodes.size());
     out.nodes.push_back(id);
-    Work work{.dtype = graph.value(node.results.front()).type.dtype};
-    work.kind = work_kind(calls.rule(id));
-    work.flops = flops_of(*node.op, calls.rule(id));
-    for (ValueId v : node.operands) {
-      last[at(v.index)] = here;
-      work.bytes += static_cast<double>(graph.value(v).type.bytes());
-    }
-    for (ValueId v : node.results) {
-      if (!node.operands.empty()) place[at(v.index)] = here;  // every stage makes its own constants
-      work.bytes += static_cast<double>(graph.value(v).type.bytes());
-    }
-    out.seconds.push_back(out.seconds.back() + compute_seconds(work, cluster));
+    out.seconds.push_back(out.seconds.back() + seconds[at(id.index)]);
+    for (ValueId v : node.operands) last[at(v.index)] = here;
+    for (ValueId v : node.results) place[at(v.index)] = here;
   }
-  std::vector<std::int64_t> change(out.nodes.size() + 1, 0);
+  std::vector<double> change(out.nodes.size() + 1, 0);
   for (std::size_t v = 0; v < place.size(); ++v) {
     if (place[v] < 0 || last[v] <= place[v]) continue;
-    change[at(place[v] + 1)] += graph.values[v].type.bytes();
-    change[at(last[v] + 1)] -= graph.values[v].type.bytes();
+    change[at(place[v] + 1)] += bytes[v];
+    change[at(last[v] + 1)] -= bytes[v];
   }
   out.bytes.resize(out.nodes.size());
   std::partial_sum(change.begin(), change.end() - 1, out.bytes.begin());
   return out;
 }
 
-/// Where the fewest bytes cross: all places with as few as the 8th for each stage has.
-std::vector<int> narrow_places(const Line& line, int stages) {
-  std::vector<int> places(line.nodes.size() - 1);
-  std::iota(places.begin(), places.end(), 1);
-  std::vector<std::int64_t> bytes;
-  for (int p : places) bytes.push_back(line.bytes[at(p)]);
-  const std::size_t enough = std::min(bytes.size() - 1, static_cast<std::size_t>(8 * (stages - 1)));
-  std::nth_element(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(enough), bytes.end());
-  const std::int64_t most = bytes[enough];
-  std::erase_if(places, [&](int p) { return line.bytes[at(p)] > most; });
-  return places;
+/// Where cuts are tried: anywhere in a short network; in a long one in front of the operator where the fewest bytes cross,
+/// in each of many equal shares of the work.
+std::vector<int> places_of(const Line& line, int stages) {
+  const std::size_t shares = std::max<std::size_t>(256, 8 * at(stages));
+  std::vector<int> all(line.nodes.size() - 1), out;
+  std::iota(all.begin(), all.end(), 1);
+  if (all.size() <= shares) return all;
+  std::size_t share = 0;
+  for (int p : all) {
+    const auto of_p =
+        static_cast<std::size_t>(line.seconds[at(p)] / line.seconds.back() * static_cast<double>(shares));
+    if (out.empty() || of_p != share)
+      out.push_back(p);
+    else if (line.bytes[at(p)] < line.bytes[at(out.back())])
+      out.back() = p;
+    share = of_p;
+  }
+  return out.size() + 1 < at(stages) ? all : out;  // nearly all of the work may be in one place
 }
 
 }  // namespace
 
-std::vector<int> even_stages(const Graph& graph, const Calls& calls, const Cluster& cluster, int stages) {
-  const Line line = line_of(graph, calls, cluster);
+std::vector<int> even_stages(const Graph& graph, const Calls& calls, const Cluster& cluster,
+                             const StageNumbers& numbers) {
+  const int stages = numbers.stages;
+  const Line line = line_of(graph, calls, cluster, numbers.micro_batches);
   if (line.nodes.size() < at(stages))
     throw Infeasible(fmt::format("{} stages: the network has {} operators; ask for fewer stages", stages,
                                  line.nodes.size()));
   std::vector<int> stage_of(graph.nodes.size(), 0);
   if (stages == 1) return stage_of;
-  std::vector<int> cuts = narrow_places(line, stages);
+  std::vector<int> cuts = places_of(line, stages);
   cuts.insert(cuts.begin(), 0);
   cuts.push_back(static_cast<int>(line.nodes.size()));
-  const double bandwidth =
-      cluster.links.empty() ? cluster.memory_bytes_per_second : cluster.links.back().bytes_per_second;
-  const auto seconds = [&](int from, int to) {
-    const double received = static_cast<double>(line.bytes[at(from)]) / bandwidth;
-    return line.seconds[at(to)] - line.seconds[at(from)] + (from > 0 ? received : 0);
-  };
+  const double bandwidth = cluster.links.empty()
+                               ? cluster.memory_bytes_per_second
+                               : cluster.links.back().bytes_per_second * cluster.link_efficiency;
+  const auto work = [&](int i, int j) { return line.seconds[at(cuts[at(j)])] - line.seconds[at(cuts[at(i)])]; };
   constexpr double never = std::numeric_limits<double>::infinity();
   const int n = static_cast<int>(cuts.size());
   // slowest[s][i]: of the first s + 1 stages, which end at cut i.
   std::vector<std::vector<double>> slowest(at(stages), std::vector<double>(at(n), never));
   std::vector<std::vector<int>> before(at(stages), std::vector<int>(at(n), 0));
-  for (int i = 1; i < n; ++i) slowest[0][at(i)] = seconds(0, cuts[at(i)]);
+  for (int i = 1; i < n; ++i) slowest[0][at(i)] = work(0, i);
   for (int s = 1; s < stages; ++s)
     for (int i = s + 1; i < n; ++i)
-      for (int j = s; j < i; ++j) {
-        const double both = std::max(slowest[at(s - 1)][at(j)], seconds(cuts[at(j)], cuts[at(i)]));
+      for (int j = i; j-- > s && work(j, i) < slowest[at(s)][at(i)];) {
+        const double received = line.bytes[at(cuts[at(j)])] / bandwidth;
+        const double both = std::max(slowest[at(s - 1)][at(j)], work(j, i) + received);
         if (both >= slowest[at(s)][at(i)]) continue;
         slowest[at(s)][at(i)] = both;
         before[at(s)][at(i)] = j;

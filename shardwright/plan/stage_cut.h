@@ -1,8 +1,9 @@
 // Which forward node belongs to which stage, where the plan does not say so.
 //
-// An even cut keeps the nodes in their order and cuts where little crosses: of all ways to put S - 1 cuts, the one whose
-// slowest stage, with what it receives, is fastest. Cuts are tried where the fewest bytes cross, at least a few for each
-// stage, so that layers stay together.
+// An even cut keeps the nodes in their order: of all ways to put S - 1 cuts, the one whose slowest stage is fastest. A
+// stage takes the time of the forward and backward of its operators, its share of the update, and of what it receives.
+// In a long network cuts are tried where the fewest bytes cross within each small share of the work, so that layers stay
+// together.
 #pragma once
 
 #include <map>
@@ -15,10 +16,16 @@
 
 namespace shardwright {
 
-/// Per node of `graph` its stage; only those of forward operators count.
+struct StageNumbers {
+  int stages = 1;
+  int micro_batches = 1;
+};
+
+/// Per node of `graph` its stage; only those of forward operators count. `graph`: a network or a train step.
 /// Throws: Infeasible if the network has fewer operators than stages.
-/// Cost: O(places^2 * stages) for the places that are tried.
-std::vector<int> even_stages(const Graph& graph, const Calls& calls, const Cluster& cluster, int stages);
+/// Cost: O(nodes + places^2) for the places that are tried, at least 256 and 8 for each stage.
+std::vector<int> even_stages(const Graph& graph, const Calls& calls, const Cluster& cluster,
+                             const StageNumbers& numbers);
 
 /// The same from the stages of some operators and modules, by name (`layers.0` is everything called `layers.0.`...).
 /// What is not named belongs to the stage of what it reads, or of what reads it first.

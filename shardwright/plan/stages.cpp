@@ -46,8 +46,10 @@ class Assignment {
 
   /// Constants, states whose next value depends on nothing but themselves, and what is computed from these.
   void find_free() {
+    const std::vector<Origin> origins = find_origins();
     for (const Update& u : graph_.updates)
-      if (graph_.node(producer(u.leaf)).op->kind == OpKind::state && depends_only_on(u.value, u.leaf))
+      if (graph_.node(producer(u.leaf)).op->kind == OpKind::state &&
+          origins[at(u.value.index)].is_within(u.leaf))
         is_free_[at(u.leaf.index)] = true;
     for (const Node& node : graph_.nodes) {
       if (is_leaf(node)) continue;
@@ -56,12 +58,24 @@ class Assignment {
     }
   }
 
-  bool depends_only_on(ValueId v, ValueId leaf) const {
-    if (v == leaf) return true;
-    const Node& node = graph_.node(producer(v));
-    return !is_leaf(node) && node.operands.size() <= 2 &&
-           std::all_of(node.operands.begin(), node.operands.end(),
-                       [&](ValueId operand) { return depends_only_on(operand, leaf); });
+  /// The leaves that a value is computed from: none, one, or more than one.
+  struct Origin {
+    ValueId leaf;
+    bool is_mixed = false;
+    bool is_within(ValueId other) const { return !is_mixed && (!leaf.is_valid() || leaf == other); }
+    void add(const Origin& other) {
+      is_mixed = is_mixed || other.is_mixed || (leaf.is_valid() && !other.is_within(leaf));
+      if (!leaf.is_valid()) leaf = other.leaf;
+    }
+  };
+  std::vector<Origin> find_origins() const {
+    std::vector<Origin> out(graph_.values.size());
+    for (const Node& node : graph_.nodes) {
+      Origin of_node{is_leaf(node) ? node.results.front() : ValueId{}};
+      for (ValueId v : node.operands) of_node.add(out[at(v.index)]);
+      for (ValueId v : node.results) out[at(v.index)] = of_node;
+    }
+    return out;
   }
 
   /// Parameters and states go to their first reader, up to phase `last`; inputs are everywhere.

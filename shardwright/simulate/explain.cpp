@@ -70,9 +70,17 @@ Surroundings surroundings_of(const Graph& graph, NodeId id, const OptimizerParal
   return out;
 }
 
+/// Leaves of the backward lie as follows from what it does (plan/complete.h).
+bool follows_backward(const Graph& graph, const Node& leaf) {
+  return leaf.op->kind == OpKind::accumulator ||
+         (leaf.op->kind == OpKind::receive && leaf.phase == Phase::backward &&
+          !graph.value(leaf.results.front()).gradient_of.empty());
+}
+
 /// The neighbourhood with `strategy` in place of the plan's, and what follows from it.
 Graph with_strategy(Surroundings& here, const Strategy& strategy, const OptimizerParallel& shared) {
-  Graph graph = here.near.graph;
+  PlannedGraph planned{.graph = here.near.graph, .update_layouts = {}};
+  Graph& graph = planned.graph;
   for (NodeId id : graph.node_ids())
     if (here.near.is_own[at(id.index)]) graph.node(id).strategy.reset();
   Node& node = graph.node(here.near.node);
@@ -85,17 +93,11 @@ Graph with_strategy(Surroundings& here, const Strategy& strategy, const Optimize
     if (graph.node(leaf.producer).op->kind == OpKind::parameter)
       leaf.layout = weight_layout(*leaf.layout, graph.meshes, leaf.type, shared);
   }
-  std::map<ValueId, Layout> update_layouts;
-  for (const Node& update : graph.nodes) {
-    if (!update.op->optimizer) continue;
-    const Value& weight = graph.value(update.operands[0]);
-    const Layout state = state_layout(*weight.layout, graph.meshes, weight.type, shared);
-    for (std::size_t i = 0; i < update.op->optimizer->states.size(); ++i)
-      graph.value(update.operands[2 + i]).layout = state;
-    update_layouts[update.operands[0]] = state;
-  }
-  complete(graph, here.redistributor, update_layouts);
-  return graph;
+  for (const Node& leaf : graph.nodes)
+    if (follows_backward(graph, leaf)) graph.value(leaf.results.front()).layout.reset();
+  shard_states(planned, graph.meshes, shared);
+  complete(graph, here.redistributor, planned.update_layouts);
+  return std::move(graph);
 }
 
 /// Gradients are called after their values: names of their own are numbers.

@@ -216,7 +216,7 @@ TEST(Stages, a_plan_puts_an_operator_into_one_stage) {
 TEST(Stages, an_even_cut_shares_the_work_and_keeps_layers_whole) {
   const Model model =
       build_model("llama:layers=8,hidden=64,heads=4,kv_heads=4,ffn=128,vocab=64,seq=16,batch=4");
-  const std::vector<int> stage_of = even_stages(model.graph, Calls(model.graph), cluster_called("cpu:4"), 4);
+  const std::vector<int> stage_of = even_stages(model.graph, Calls(model.graph), cluster_called("cpu:4"), {.stages = 4});
   std::map<std::string, std::set<int>> of_layer;
   std::vector<int> operators(4, 0);
   int before = 0;
@@ -228,7 +228,7 @@ TEST(Stages, an_even_cut_shares_the_work_and_keeps_layers_whole) {
     ++operators[static_cast<std::size_t>(stage)];
   }
   for (int n : operators) EXPECT_GT(n, static_cast<int>(model.graph.nodes.size()) / 10);
-  EXPECT_THROW(even_stages(model.graph, Calls(model.graph), cluster_called("cpu:4"), 100000), Error);
+  EXPECT_THROW(even_stages(model.graph, Calls(model.graph), cluster_called("cpu:4"), {.stages = 100000}), Error);
 }
 
 TEST(Stages, asked_for_must_exist_and_follow_each_other) {
