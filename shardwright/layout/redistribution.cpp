@@ -275,9 +275,10 @@ double slowest(const MeshCost& cost, double LinkCost::*what) {
   return worst;
 }
 
-/// It starts with each peer.
-double exchange_seconds(const Traffic& traffic, const MeshCost& cost) {
-  return (traffic.peers + 1) * slowest(cost, &LinkCost::start_seconds) +
+/// On one mesh it starts once more with each peer, so that known collectives win where they do the work. Between meshes
+/// there are none but to gather, and it is one all_to_all of uneven parts.
+double exchange_seconds(const Traffic& traffic, const MeshCost& cost, bool is_one_mesh) {
+  return (is_one_mesh ? traffic.peers + 1 : 1) * slowest(cost, &LinkCost::start_seconds) +
          traffic.peers * slowest(cost, &LinkCost::latency_seconds) +
          static_cast<double>(traffic.bytes) * slowest(cost, &LinkCost::seconds_per_byte);
 }
@@ -313,7 +314,7 @@ Redistribution direct(const Mesh& mesh, const MeshCost& cost, const Layout& from
   if (now != reduced(to)) {
     const Traffic traffic = exchange_traffic(mesh, now, mesh, reduced(to), type);
     add({.kind = StepKind::exchange, .axes = {}, .bytes = traffic.bytes}, reduced(to),
-        exchange_seconds(traffic, cost));
+        exchange_seconds(traffic, cost, true));
   }
   for (int a : to.sum) {
     Layout next = now;
@@ -524,7 +525,7 @@ Redistribution Redistributor::search(const Layout& from, const Layout& to, const
     if (traffic.bytes == 0 && &to_mesh == &meshes_[mesh]) continue;
     Step step{
         .kind = StepKind::exchange, .axes = {}, .from = layout, .to = whole_target, .bytes = traffic.bytes};
-    step.seconds = exchange_seconds(traffic, costs_[mesh]);
+    step.seconds = exchange_seconds(traffic, costs_[mesh], &to_mesh == &meshes_[mesh]);
     const double total = seconds + step.seconds;
     offer(total, std::move(step));
   }

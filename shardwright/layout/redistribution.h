@@ -11,8 +11,8 @@
 //   halo         fetch what windows reach of the neighbours' parts: the last step to a layout with a halo
 //
 // Price of a step: collective.h, of the bytes that a rank holds before it (all_gather, permute: after it; the largest
-// rank's). An exchange starts once and once more per peer, so that it wins only where no short sequence of collectives
-// does the work. A path slices only over axes that the target uses.
+// rank's). An exchange starts once, and on one mesh once more per peer, so that there it wins only where no short
+// sequence of collectives does the work. A path slices only over axes that the target uses.
 #pragma once
 
 #include <cstdint>

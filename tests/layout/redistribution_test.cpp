@@ -443,6 +443,17 @@ TEST(Redistribution, across_meshes_without_refinement_is_one_exchange) {
   EXPECT_EQ(text("[a, -] sum(b)"), "reduce_scatter(dim 0, b); exchange([a.b, -] to [c, d])");
 }
 
+/// Also of small tensors: there is no way but to gather all.
+TEST(Redistribution, across_meshes_without_refinement_moves_only_what_is_wanted) {
+  const std::vector<Mesh> meshes{mesh_of("mesh [a=3, b=2]"), mesh_of("mesh [c=2, d=3]")};
+  Redistributor redistributor(meshes, {uniform_cost(meshes[0]), uniform_cost(meshes[1])});
+  Layout to = layout_of("[c, d]", meshes[1]);
+  to.mesh = 1;
+  const Redistribution& r = redistributor.find(layout_of("[a, b]", meshes[0]), to, {DType::f32, {12, 12}});
+  EXPECT_EQ(to_text(r, meshes), "exchange([a, b] to [c, d])");
+  EXPECT_LE(r.bytes, 96);  // a slice
+}
+
 // The layouts of 2x2x2 and of 8 devices are one redistribution on their refinement.
 TEST(Redistribution, across_refined_meshes_needs_no_exchange) {
   const std::vector<Mesh> given{mesh_of("mesh [dp=2, sp=2, mp=2]"), mesh_of("mesh [tp=8]")};
