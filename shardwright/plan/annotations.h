@@ -71,7 +71,7 @@ Parallel parallel_called(std::string_view name);
 void check_names(const Graph& graph, const Annotations& annotations);
 
 /// Meshes, strategies and layouts that the annotations ask for on `devices` devices. In semi_auto_parallel,
-/// operators without annotation get the split of the batch.
+/// operators without annotation get the split of the batch, but for those that only see an operand otherwise.
 /// Throws: Error for each thing that cannot be, naming the operator and both values.
 Constraints constraints_of(const Graph& graph, const Annotations& annotations, int devices, Parallel mode);
 

@@ -222,12 +222,15 @@ class ConstraintMaker {
     return mesh;
   }
 
+  /// An operand seen otherwise (reshape) has no work to split: it lies as the operators around it want it, which the search
+  /// finds.
   void fix_rest() {
     const auto is_batch = batch_dims(graph_);
     for (NodeId id : graph_.node_ids()) {
       const Node& node = graph_.node(id);
       auto& strategy = out_.strategies[at(id.index)];
-      if (node.phase != Phase::forward || node.op->kind != OpKind::compute || strategy) continue;
+      if (node.phase != Phase::forward || node.op->kind != OpKind::compute || node.op->is_alias || strategy)
+        continue;
       strategy = batch_strategy(graph_, node, is_batch, out_.meshes[0]);
       out_.reasons[at(id.index)] = used_axes(*strategy).empty() ? "not annotated, and no batch to split"
                                                                 : "not annotated: the batch is split";
