@@ -33,6 +33,12 @@ bool has_window(const Rule& rule, int loop) {
   return false;
 }
 
+/// Also one whose windows are single elements: its weight has dims for them.
+bool is_convolution(const Rule& rule) {
+  constexpr std::size_t dims_of_a_matrix = 2;
+  return work_kind(rule) == WorkKind::convolution || rule.operands[1].dims.size() > dims_of_a_matrix;
+}
+
 /// The role of a loop dim in y = a b.
 std::string role_of(const Rule& rule, int loop) {
   if (!has_loop(rule.results[0], loop)) return "K";
@@ -59,6 +65,11 @@ std::int64_t micro_batch(const Graph& graph, int micro_batches) {
     if (node.op->kind == OpKind::input && !shape.empty()) return shape[0] / std::max(1, micro_batches);
   }
   return 1;
+}
+
+/// The tensor is as it was before the first cut.
+bool is_uncut(double elements, const Shape& shape) {
+  return elements == static_cast<double>(element_count(shape));
 }
 
 /// A main operator's result, seen through the operators between.
@@ -167,7 +178,7 @@ std::vector<CutCost> SymbolicCosts::own_costs(const CutProblem& problem, int p, 
   const Graph& graph = problem.graph();
   const Node& node = graph.node(part.example);
   const double share = (halving.parts - 1.0) / halving.parts;
-  const bool slides = work_kind(rule) == WorkKind::convolution;
+  const bool slides = is_convolution(rule);
   const auto cost_of = [&](int loop) {
     double cost = 0;
     for (std::size_t i = 0; i < rule.operands.size(); ++i) {
@@ -188,15 +199,21 @@ std::vector<CutCost> SymbolicCosts::own_costs(const CutProblem& problem, int p, 
       if (!other.empty() && role_of(rule, l) == other && part.parts[at(l)] > 1) return true;
     return false;
   };
+  const auto is_left_out = [&](int l) {  // a convolution is cut by its batch alone
+    const std::vector<int>& batch = rule.operands[0].dims.front();
+    return options_.is_described && slides && (batch.empty() || l != batch.front());
+  };
   std::vector<CutCost> out;
   double least = impossible;
   for (const char* role : {"Batch", "I", "J", "K"}) {
     CutCost cost{.name = role, .own = impossible};
     bool exists = false;
     for (int l = 0; l < static_cast<int>(rule.loops.size()); ++l) {
-      if (role_of(rule, l) != role || has_window(rule, l) || rule.loops[at(l)].kind == LoopKind::whole)
+      if (role_of(rule, l) != role || has_window(rule, l) || rule.loops[at(l)].kind == LoopKind::whole ||
+          is_left_out(l))
         continue;
       exists = true;
+      if (options_.is_described) least = std::min(least, cost_of(l));  // whether or not it can be cut
       const bool can = std::find(choices.begin(), choices.end(), l) != choices.end() && !is_forbidden(l);
       if (!can || cost.own < impossible) continue;  // the first that can be cut stands for the role
       cost.loop = l;
@@ -221,9 +238,12 @@ double SymbolicCosts::redistribution(const CutProblem& problem, int p, int loop,
     const Graph& graph = problem.graph();
     const Node& producer = graph.node(problem.part(edge.producer).example);
     const Node& user = graph.node(problem.part(edge.user).example);
-    if (options_.is_described && graph.value(producer.results[0]).type.shape !=
-                                     graph.value(user.operands[at(edge.operand)]).type.shape)
-      continue;
+    const double elements =
+        edge.user == p ? problem.operand_elements(p, edge.operand) : problem.result_elements(p, 0);
+    const Shape& made = graph.value(producer.results[0]).type.shape;
+    const Shape& read = graph.value(user.operands[at(edge.operand)]).type.shape;
+    // There the operator's own part is compared with the neighbour's whole tensor: once one is cut, moving is free.
+    if (options_.is_described && (made != read || !is_uncut(elements, made))) continue;
     const int producer_loop = edge.producer == p ? loop : *decided[at(other)];
     const int user_loop = edge.user == p ? loop : *decided[at(other)];
     const Cut result = problem.result_cut(edge.producer, 0, producer_loop);
@@ -231,8 +251,7 @@ double SymbolicCosts::redistribution(const CutProblem& problem, int p, int loop,
     for (std::size_t d = 0; d < edge.dim_of.size(); ++d)
       if (result >= 0 && edge.dim_of[d] == result) has = static_cast<Cut>(d);
     if (has == problem.operand_cut(edge.user, edge.operand, user_loop)) continue;
-    cost += redistribution_weight *
-            (edge.user == p ? problem.operand_elements(p, edge.operand) : problem.result_elements(p, 0));
+    cost += redistribution_weight * elements;
   }
   return cost;
 }
