@@ -23,30 +23,15 @@ PlannedGraph completed(const Graph& graph, const Plan& plan) {
   return out;
 }
 
-namespace {
-
-/// How many micro-batches a program works on, in how many slots.
-struct MicroBatches {
-  int count = 1;
-  int slots = 1;
-};
-
-Program compiled(const PlannedGraph& planned, const Cluster& cluster, const MicroBatches& micro_batches,
-                 const CompileOptions& options) {
+Program compile(const PlannedGraph& planned, const Cluster& cluster, const CompileOptions& options) {
   Graph graph = planned.graph;
   Redistributor redistributor = redistributor_for(graph, cluster);
   complete(graph, redistributor, planned.update_layouts);
   graph = with_recompute(graph, planned.recompute, redistributor);
   Program program = lower(graph, redistributor);
-  program.micro_batches = micro_batches.count;
-  program.slots = micro_batches.slots;
+  program.micro_batches = planned.micro_batches.count;
+  program.slots = planned.micro_batches.slots;
   return optimize(std::move(program), {redistributor, options.formats, planned.comm_fusion}, options.after);
-}
-
-}  // namespace
-
-Program compile(const PlannedGraph& planned, const Cluster& cluster, const CompileOptions& options) {
-  return compiled(planned, cluster, {}, options);
 }
 
 Pipeline compile_pipeline(const Graph& graph, const Plan& plan, const CompileOptions& options) {
@@ -56,10 +41,10 @@ Pipeline compile_pipeline(const Graph& graph, const Plan& plan, const CompileOpt
   out.outputs = std::move(parts.outputs);
   for (int s = 0; s < static_cast<int>(parts.stages.size()); ++s) {
     const Plan& of_stage = plan.stages.empty() ? plan : plan.stages[static_cast<std::size_t>(s)];
-    const MicroBatches micro_batches{plan.pipelining.micro_batches, slots_of(plan.pipelining, s)};
     try {
-      out.stages.push_back(compiled(apply(of_stage, std::move(parts.stages[static_cast<std::size_t>(s)])),
-                                    cluster_called(of_stage.cluster), micro_batches, options));
+      PlannedGraph planned = apply(of_stage, std::move(parts.stages[static_cast<std::size_t>(s)]));
+      planned.micro_batches = {plan.pipelining.micro_batches, slots_of(plan.pipelining, s)};
+      out.stages.push_back(compile(planned, cluster_called(of_stage.cluster), options));
     } catch (const Error& e) {
       if (plan.stages.empty()) throw;
       throw with_context(e, fmt::format("stage {}", s));

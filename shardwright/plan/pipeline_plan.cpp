@@ -64,6 +64,8 @@ Plan with_stages(Plan plan, const Graph& graph, const PlanRequest& request, int 
   check_names(graph, request.annotations);
   for (const Graph& part : parts.stages) {
     PlanRequest of_stage = request;
+    of_stage.micro_batches = {plan.pipelining.micro_batches,
+                              slots_of(plan.pipelining, static_cast<int>(plan.stages.size()))};
     of_stage.devices = devices;
     of_stage.cluster = cluster;
     of_stage.pipelining = {};

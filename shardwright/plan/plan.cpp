@@ -202,11 +202,12 @@ Plan with_decisions(Plan plan, const Graph& graph, const Calls& calls, const Dec
 
 /// The same as applying the plan in names.
 PlannedGraph written(Graph graph, const Decisions& decided, const std::map<ValueId, Layout>& leaves,
-                     const Plan& plan) {
+                     const Plan& plan, const MicroBatches& micro_batches) {
   PlannedGraph out{.graph = std::move(graph),
                    .update_layouts = {},
                    .comm_fusion = plan.comm_fusion,
-                   .recompute = plan.recompute};
+                   .recompute = plan.recompute,
+                   .micro_batches = micro_batches};
   out.graph.meshes = decided.constraints.meshes;
   for (std::size_t n = 0; n < out.graph.nodes.size(); ++n) {
     Node& node = out.graph.nodes[n];
@@ -234,6 +235,15 @@ Redistributor redistributor_for(const std::vector<Mesh>& meshes, const Cluster& 
   return Redistributor(meshes, costs, {.even_only = true});
 }
 
+/// What a search has found under `constraints`.
+Decisions taken(Constraints constraints, SearchResult found) {
+  if (!found.meshes.empty()) {
+    constraints.meshes = std::move(found.meshes);
+    constraints.layouts = std::move(found.layouts);
+  }
+  return {std::move(constraints), std::move(found.choices)};
+}
+
 /// Lets the search choose, and tells in `plan` how that went.
 Decisions search(const Graph& graph, const Calls& calls, const PlanRequest& request, const Cluster& cluster,
                  Plan& plan) {
@@ -250,13 +260,12 @@ Decisions search(const Graph& graph, const Calls& calls, const PlanRequest& requ
                   .redistributor = &redistributor,
                   .parameters_stay_whole = request.parallel == Parallel::data_parallel};
   if (request.price)
-    problem.price = [&](const std::vector<Strategy>& strategies) {
-      Decisions tried{.constraints = out.constraints, .choices = {}};
-      for (const Strategy& s : strategies) tried.choices.push_back({s, {}});
-      tried = with_groups(std::move(tried), graph, calls, request.optimizer_parallel);
+    problem.price = [&](const SearchResult& tried) {
+      const Decisions decided =
+          with_groups(taken(out.constraints, tried), graph, calls, request.optimizer_parallel);
       const auto leaves =
-          leaf_layouts(graph, calls, tried.constraints, tried.choices, request.optimizer_parallel);
-      return request.price(written(graph, tried, leaves, plan), cluster);
+          leaf_layouts(graph, calls, decided.constraints, decided.choices, request.optimizer_parallel);
+      return request.price(written(graph, decided, leaves, plan, request.micro_batches), cluster);
     };
   check_no_contradiction(problem, request.options);
   SearchResult found =
@@ -266,12 +275,7 @@ Decisions search(const Graph& graph, const Calls& calls, const PlanRequest& requ
   plan.compared = std::move(found.compared);
   plan.log = std::move(found.log);
   plan.lower_bound_seconds = found.lower_bound_seconds;
-  if (!found.meshes.empty()) {
-    out.constraints.meshes = std::move(found.meshes);
-    out.constraints.layouts = std::move(found.layouts);
-  }
-  out.choices = std::move(found.choices);
-  return out;
+  return taken(std::move(out.constraints), std::move(found));
 }
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -299,8 +303,9 @@ Plan decide_for(const Graph& graph, const PlanRequest& request, Plan plan, const
   return decide(graph, Calls(graph), request, std::move(plan), cluster).plan;
 }
 
-Plan decide_accumulated(const Graph& graph, const PlanRequest& request, Plan plan, const Cluster& cluster) {
+Plan decide_accumulated(const Graph& graph, PlanRequest request, Plan plan, const Cluster& cluster) {
   plan.fingerprint = fingerprint_of(graph);
+  request.micro_batches = {plan.pipelining.micro_batches, slots_of(plan.pipelining, 0)};
   return decide_for(graph, request, std::move(plan), cluster);
 }
 
@@ -329,7 +334,8 @@ Planned make_planned(Graph graph, const PlanRequest& request) {
   const Cluster cluster = cluster_for(plan, request.devices);
   const Calls calls(graph);
   Decided made = decide(graph, calls, request, std::move(plan), cluster);
-  PlannedGraph planned = written(std::move(graph), made.decisions, made.leaves, made.plan);
+  PlannedGraph planned =
+      written(std::move(graph), made.decisions, made.leaves, made.plan, request.micro_batches);
   Redistributor redistributor = redistributor_for(planned.graph.meshes, cluster);
   complete(planned.graph, redistributor, planned.update_layouts, calls);
   made.plan.search_seconds = seconds_since(start);

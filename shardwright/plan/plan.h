@@ -74,6 +74,7 @@ struct PlannedGraph {
   std::map<ValueId, Layout> update_layouts;  // per parameter, where it differs from its state's
   CommFusion comm_fusion = {};
   Recompute recompute = {};
+  MicroBatches micro_batches = {};
 };
 
 /// What is asked of planning.
@@ -91,6 +92,8 @@ struct PlanRequest {
   Recompute recompute = {};     // beside what the annotations say of modules
   Pipelining pipelining = {};   // annotations of stages say how many there are if this does not
   bool is_of_stage = false;     // what is said of modules may be said of other stages'
+  MicroBatches micro_batches =
+      {};  // of the graph, where it is a stage or accumulates; planning says so itself
   /// Seconds of a step of the planned graph; for searches that price whole plans (simulate/estimate.h).
   std::function<double(const PlannedGraph&, const Cluster&)> price = {};
 };

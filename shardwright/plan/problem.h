@@ -26,6 +26,26 @@ struct Constraints {
   std::map<ValueId, Layout> layouts;                // of inputs, parameters and results (out_strategy)
 };
 
+enum class SearchStatus { optimal, feasible, infeasible, timeout };
+std::string_view name_of(SearchStatus status);
+
+/// One forward node's choice and why it was made, in words.
+struct Choice {
+  Strategy strategy;
+  std::string reason;
+};
+
+struct SearchResult {
+  SearchStatus status = SearchStatus::infeasible;
+  std::string violation;                      // infeasible: what cannot be satisfied
+  std::vector<Mesh> meshes;                   // of the choices; empty: those of the constraints
+  std::map<ValueId, Layout> layouts;          // the constraints', in these meshes
+  std::vector<Choice> choices;                // per node; only those of forward compute nodes count
+  std::optional<double> lower_bound_seconds;  // no plan is faster, where the search can prove that
+  std::string compared;                       // what was looked at, in words; may be empty
+  std::vector<std::string> log;               // each choice with its costs, a line each
+};
+
 /// A price from here on is of a plan that does not fit into memory; it grows with what is missing.
 constexpr double unfit_seconds = 1e9;
 
@@ -37,9 +57,9 @@ struct Problem {
   Redistributor* redistributor = nullptr;  // prices, for constraints.meshes
   bool parameters_stay_whole = false;      // data parallelism: no weight is sharded
 
-  /// Seconds of a step under these choices (per node). It lowers the whole step and times the program, so that
+  /// Seconds of a step under these choices, on their meshes. It lowers the whole step and times the program, so that
   /// no search carries a second model of it; searches that need no whole price do not call it. May be empty.
-  std::function<double(const std::vector<Strategy>&)> price;
+  std::function<double(const SearchResult&)> price;
 };
 
 /// By what a search ranks: symbols (elements of tensors, as the described system does), or seconds and bytes.
@@ -77,26 +97,6 @@ enum class Setting {
 class Infeasible : public Error {
  public:
   using Error::Error;
-};
-
-enum class SearchStatus { optimal, feasible, infeasible, timeout };
-std::string_view name_of(SearchStatus status);
-
-/// One forward node's choice and why it was made, in words.
-struct Choice {
-  Strategy strategy;
-  std::string reason;
-};
-
-struct SearchResult {
-  SearchStatus status = SearchStatus::infeasible;
-  std::string violation;                      // infeasible: what cannot be satisfied
-  std::vector<Mesh> meshes;                   // of the choices; empty: those of the constraints
-  std::map<ValueId, Layout> layouts;          // the constraints', in these meshes
-  std::vector<Choice> choices;                // per node; only those of forward compute nodes count
-  std::optional<double> lower_bound_seconds;  // no plan is faster, where the search can prove that
-  std::string compared;                       // what was looked at, in words; may be empty
-  std::vector<std::string> log;               // each choice with its costs, a line each
 };
 
 struct Searcher {

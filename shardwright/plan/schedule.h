@@ -41,6 +41,12 @@ struct Pipelining {
   bool operator==(const Pipelining&) const = default;
 };
 
+/// How many micro-batches a program works on, in how many slots.
+struct MicroBatches {
+  int count = 1;
+  int slots = 1;
+};
+
 /// Throws: Error unless there are stages and micro-batches, and not too many.
 void check(const Pipelining& p);
 

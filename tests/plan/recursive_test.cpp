@@ -6,6 +6,7 @@
 
 #include "shardwright/autodiff/train_step.h"
 #include "shardwright/base/text.h"
+#include "shardwright/frontend/memory_limit.h"
 #include "shardwright/frontend/model.h"
 #include "shardwright/graph/text.h"
 #include "shardwright/passes/compile.h"
@@ -110,6 +111,55 @@ TEST(Recursive, raises_the_price_of_memory_until_a_plan_fits) {
   const std::int64_t freely = bytes();
   request.options.memory_cap = freely * 2 / 3;
   EXPECT_LT(bytes(), freely);
+}
+
+/// The bytes of the plan under `cap`, judged by its program.
+std::int64_t bytes_under(const Graph& graph, std::optional<std::int64_t> cap) {
+  PlanRequest request{.devices = 4, .search = "recursive"};
+  request.options.memory_cap = cap;
+  request.price = price_within(cap);
+  return compile(graph, make_plan(graph, request)).arena_bytes;
+}
+
+/// What fits without a cap stays as it is; else no more memory than without one; and what a lower cap finds, a higher
+/// one finds too.
+void expect_monotone(const Graph& graph, const std::string& what) {
+  const std::int64_t freely = bytes_under(graph, {});
+  EXPECT_EQ(bytes_under(graph, freely), freely) << what;
+  std::int64_t least_found = freely;
+  for (const double share : {0.5, 0.7, 0.8, 0.9, 0.97}) {
+    const auto cap = static_cast<std::int64_t>(share * static_cast<double>(freely));
+    const std::int64_t bytes = bytes_under(graph, cap);
+    EXPECT_LE(bytes, freely) << what << " " << share;
+    if (least_found <= cap) {
+      EXPECT_LE(bytes, cap) << what << " " << share << ": a plan of " << least_found;
+    }
+    least_found = std::min(least_found, bytes);
+  }
+}
+
+TEST(MemoryCap, never_raises_memory_nor_hides_a_plan_that_fits) {
+  for (unsigned seed = 0; seed < 12; ++seed)
+    expect_monotone(drawn_network(seed), fmt::format("seed {}", seed));
+  Model m = build_model("llama:layers=2,hidden=64,heads=4,ffn=172,vocab=512,seq=32");
+  add_train_step(m.graph, m.loss, {"adam", {{"rate", 0.01}}});
+  expect_monotone(m.graph, "llama");
+}
+
+TEST(MemoryCap, of_a_stage_counts_its_slots) {
+  Model m = build_model("llama:layers=4,hidden=64,heads=4,ffn=172,vocab=64,seq=64,batch=8");
+  add_train_step(m.graph, m.loss, {});
+  PlanRequest request{.devices = 4, .search = "recursive", .pipelining = {Schedule::gpipe, 2, 8}};
+  std::vector<std::int64_t> seen;
+  request.price = [&](const PlannedGraph& planned, const Cluster& cluster) {
+    seen.push_back(compile(planned, cluster).arena_bytes);
+    return 1.0;
+  };
+  request.options.memory_cap = 1;
+  const Plan plan = make_plan(m.graph, request);
+  const Pipeline pipeline = compile_pipeline(m.graph, plan);
+  ASSERT_EQ(seen.size(), 2U);
+  for (int s = 0; s < 2; ++s) EXPECT_EQ(seen[static_cast<std::size_t>(s)], pipeline.stage(s).arena_bytes);
 }
 
 /// The devices that `plan` makes parts of dim `dim` of operand `operand` of the operator called `name`.

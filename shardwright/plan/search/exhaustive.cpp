@@ -84,9 +84,10 @@ class Exhaustive {
   }
 
   void compare() {
-    std::vector<Strategy> strategies(current_.size());
-    for (int n : space_.nodes) strategies[at(n)] = *current_[at(n)];
-    const double seconds = problem_.price(strategies);
+    SearchResult tried;
+    tried.choices.resize(current_.size());
+    for (int n : space_.nodes) tried.choices[at(n)].strategy = *current_[at(n)];
+    const double seconds = problem_.price(tried);
     if (compared_ == 0 || seconds < least_) {
       least_ = seconds;
       best_ = choice_;

@@ -13,7 +13,9 @@
 //
 // Several ladders of axes are tried (axes.h), from whole link levels down to prime parts, and the simplest plan wins
 // that no other beats clearly.
-// A plan that does not fit the memory is searched again at a price per byte, raised until it does.
+// A plan that does not fit the device is searched again at a price per byte, raised until it does. Under a cap that the
+// user sets, plans are judged by the memory of the programs that they become: that of the search without a cap, then, if
+// it does not fit, plans at prices per byte that do not depend on the cap, so that a lower cap never finds more.
 
 #include <algorithm>
 #include <cmath>
@@ -68,10 +70,14 @@ class Recursion {
   }
 
   SearchResult run() {
-    const Solution best = options_.costs == Costs::symbolic ? symbolic_solution() : best_solution();
-    SearchResult out = result_of(problem_, best, *seconds_);
-    if (options_.writes_log) out.log = options_.costs == Costs::symbolic ? best.log : log_of(best, *seconds_);
-    return out;
+    if (options_.costs == Costs::symbolic) {
+      const Solution found = symbolic_solution();
+      SearchResult out = result_of(problem_, found, *seconds_);
+      if (options_.writes_log) out.log = found.log;
+      return out;
+    }
+    const Solution best = best_solution();
+    return options_.memory_cap ? within_cap(best) : told_result(best);
   }
 
  private:
@@ -288,15 +294,11 @@ class Recursion {
     std::erase_if(choices, [is_cut](int loop) { return (loop == no_loop_dim) == is_cut; });
   }
 
-  std::int64_t cap() const {
-    return options_.memory_cap.value_or(problem_.cluster->memory_bytes - problem_.cluster->reserved_bytes);
-  }
+  std::int64_t cap() const { return problem_.cluster->memory_bytes - problem_.cluster->reserved_bytes; }
   bool fits(const Solution& s) const { return s.totals.memory <= static_cast<double>(cap()); }
 
-  /// Of plans that do not fit: the least memory where a cap was asked for; else the reader weighs time against memory,
-  /// and so does this.
+  /// Of plans that do not fit: the reader weighs time against memory, and so does this.
   double misfit(const Solution& s) const {
-    if (options_.memory_cap) return s.totals.memory;
     return s.totals.seconds(overlap()) * s.totals.memory * s.totals.memory;
   }
 
@@ -350,6 +352,62 @@ class Recursion {
     if (hidden < coeff) consider(*best->ladder, coeff);
     if (!fits(*best)) make_fit(*best, hidden);
     return std::move(*best);
+  }
+
+  SearchResult told_result(const Solution& s) const {
+    SearchResult out = result_of(problem_, s, *seconds_);
+    if (options_.writes_log) out.log = log_of(s, *seconds_);
+    return out;
+  }
+
+  /// Seconds of the program, or, where it does not fit, unfit_seconds and more. Without a price the search's own figures.
+  double judged(const Solution& s, const SearchResult& result) const {
+    if (problem_.price) return problem_.price(result);
+    const double excess = s.totals.memory - static_cast<double>(*options_.memory_cap);
+    return excess <= 0 ? s.totals.seconds(overlap()) : unfit_seconds * (1 + excess);
+  }
+
+  static bool is_same(const SearchResult& a, const SearchResult& b) {
+    return a.meshes == b.meshes &&
+           std::equal(a.choices.begin(), a.choices.end(), b.choices.begin(), b.choices.end(),
+                      [](const Choice& x, const Choice& y) { return x.strategy == y.strategy; });
+  }
+
+  /// Of `freely`, the plan without a cap, and then sparing ones, fastest first, the first that fits; else that of least
+  /// memory.
+  SearchResult within_cap(const Solution& freely) const {
+    std::vector<SearchResult> results{told_result(freely)};
+    double least = judged(freely, results.front());
+    if (least < unfit_seconds) return std::move(results.front());
+    std::size_t best = 0;
+    for (const Solution& s : sparing_solutions(freely)) {
+      SearchResult result = told_result(s);
+      if (std::ranges::any_of(results, [&](const SearchResult& r) { return is_same(r, result); })) continue;
+      const double price = judged(s, result);
+      if (price < unfit_seconds) return result;
+      results.push_back(std::move(result));
+      if (price >= least) continue;
+      least = price;
+      best = results.size() - 1;
+    }
+    return std::move(results[best]);
+  }
+
+  /// Plans at prices per byte, from little to more than all time is worth, on all ladders; of a large network, whose
+  /// programs take long to make, fewer: on the ladder of `freely` and that of most axes.
+  std::vector<Solution> sparing_solutions(const Solution& freely) const {
+    const double worth = freely.totals.seconds(overlap()) / freely.totals.memory;
+    const bool is_large = problem_.graph->nodes.size() > 2000;
+    const double step = is_large ? 4 : 2;
+    std::vector<const Ladder*> ladders{freely.ladder};
+    for (const Ladder& ladder : ladders_)
+      if (&ladder != freely.ladder && (!is_large || &ladder == &ladders_.back())) ladders.push_back(&ladder);
+    std::vector<Solution> out;
+    for (const Ladder* ladder : ladders)
+      for (double price = 1.0 / 64; price <= 256; price *= step)
+        out.push_back(solve(*ladder, {.gradients = freely.weights.gradients, .memory = price * worth}));
+    std::ranges::stable_sort(out, {}, [&](const Solution& s) { return s.totals.seconds(overlap()); });
+    return out;
   }
 
   const Problem& problem_;
