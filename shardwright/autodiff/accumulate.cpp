@@ -96,11 +96,7 @@ class Copy {
 class Accumulation {
  public:
   Accumulation(const Graph& graph, int micro_batches, const std::vector<int>& stages)
-      : graph_(graph),
-        users_(users_of(graph)),
-        micro_batches_(micro_batches),
-        stages_(stages),
-        copy_(graph) {
+      : graph_(graph), users_(users_of(graph)), micro_batches_(micro_batches), stages_(stages), copy_(graph) {
     for (const Value& v : graph.values) names_.insert(v.name);
   }
 

@@ -145,7 +145,9 @@ std::vector<int> even_stages(const Graph& graph, const Calls& calls, const Clust
   const double bandwidth = cluster.links.empty()
                                ? cluster.memory_bytes_per_second
                                : cluster.links.back().bytes_per_second * cluster.link_efficiency;
-  const auto work = [&](int i, int j) { return line.seconds[at(cuts[at(j)])] - line.seconds[at(cuts[at(i)])]; };
+  const auto work = [&](int i, int j) {
+    return line.seconds[at(cuts[at(j)])] - line.seconds[at(cuts[at(i)])];
+  };
   constexpr double never = std::numeric_limits<double>::infinity();
   const int n = static_cast<int>(cuts.size());
   // slowest[s][i]: of the first s + 1 stages, which end at cut i.

@@ -154,6 +154,36 @@ TEST(MeansOfMicroBatches, leave_what_the_backward_reads) {
   }
 }
 
+/// A parameter of the size of one sample has the gradient of what it is added to, which two stages read and the backward
+/// goes on with.
+const char* const position_of_one_sample = R"(%x = input f64[1, 3]
+%v = param f64[1, 3] (init=normal)
+%w = param f64[3] (init=normal)
+%a = mul %x, %w
+%b = add %a, %v
+%c = square %b
+%d = add %c, %b
+%e = square %d
+%loss = reduce_mean %e
+output %loss
+)";
+
+TEST(OneSample, may_have_the_size_of_a_parameter) {
+  std::string of_four = position_of_one_sample;
+  of_four.replace(of_four.find("f64[1, 3]"), 9, "f64[4, 3]");
+  const auto want = trained(of_four.c_str(), {4, 3}, {});
+  for (const char* first_of_last : {"c", "d", "e"}) {
+    SCOPED_TRACE(first_of_last);
+    PlanRequest request{.devices = 2, .pipelining = {Schedule::one_forward_one_backward, 2, 4}};
+    request.annotations.stages = {{"a", 0}, {first_of_last, 1}};
+    const auto have = trained(position_of_one_sample, {4, 3}, request);
+    if (want.empty() || have.empty()) continue;
+    ASSERT_EQ(have.size(), want.size());
+    for (std::size_t i = 0; i < want.size(); ++i)
+      EXPECT_LE(testing::difference(have[i], want[i]), 1e-12) << i;
+  }
+}
+
 /// Any cut, any numbers of devices, any strategies: the run ends, and with one device's losses. Seeds are printed.
 class RandomPipelines : public ::testing::TestWithParam<int> {};
 

@@ -15,6 +15,8 @@
 namespace shardwright {
 namespace {
 
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
 Model train_model(const std::string& spec, const OptimizerChoice& optimizer = {}) {
   Model model = build_model(spec);
   add_train_step(model.graph, model.loss, optimizer);
@@ -216,7 +218,8 @@ TEST(Stages, a_plan_puts_an_operator_into_one_stage) {
 TEST(Stages, an_even_cut_shares_the_work_and_keeps_layers_whole) {
   const Model model =
       build_model("llama:layers=8,hidden=64,heads=4,kv_heads=4,ffn=128,vocab=64,seq=16,batch=4");
-  const std::vector<int> stage_of = even_stages(model.graph, Calls(model.graph), cluster_called("cpu:4"), {.stages = 4});
+  const std::vector<int> stage_of =
+      even_stages(model.graph, Calls(model.graph), cluster_called("cpu:4"), {.stages = 4});
   std::map<std::string, std::set<int>> of_layer;
   std::vector<int> operators(4, 0);
   int before = 0;
@@ -228,7 +231,36 @@ TEST(Stages, an_even_cut_shares_the_work_and_keeps_layers_whole) {
     ++operators[static_cast<std::size_t>(stage)];
   }
   for (int n : operators) EXPECT_GT(n, static_cast<int>(model.graph.nodes.size()) / 10);
-  EXPECT_THROW(even_stages(model.graph, Calls(model.graph), cluster_called("cpu:4"), {.stages = 100000}), Error);
+  EXPECT_THROW(even_stages(model.graph, Calls(model.graph), cluster_called("cpu:4"), {.stages = 100000}),
+               Error);
+}
+
+/// Little crosses between the narrow products, all of which are at one end; nearly all work is in the wide ones.
+TEST(Stages, an_even_cut_is_where_the_work_is) {
+  std::string widths = "8";
+  for (int i = 0; i < 20; ++i) widths += i < 12 ? "-8" : "-512";
+  const Model model = train_model("matmul_chain:batch=64,widths=" + widths);
+  const std::vector<int> stage_of = even_stages(model.graph, Calls(model.graph), cluster_called("cpu:2"),
+                                                {.stages = 2, .micro_batches = 2});
+  int wide = 0;
+  for (int i = 14; i <= 20; ++i) {
+    const ValueId v = model.graph.find(fmt::format("matmul{}", i));
+    wide += stage_of[static_cast<std::size_t>(model.graph.value(v).producer.index)];
+  }
+  EXPECT_GE(wide, 3);
+  EXPECT_LE(wide, 4);
+}
+
+/// The places of a long network are cut where the fewest bytes cross among those near.
+TEST(Stages, an_even_cut_of_a_long_network_keeps_layers_whole) {
+  const Model model = train_model("llama:layers=64,hidden=16,heads=2,ffn=32,vocab=16,seq=8,batch=4");
+  const std::vector<int> stage_of =
+      even_stages(model.graph, Calls(model.graph), cluster_called("cpu:4"), {.stages = 4});
+  std::vector<int> operators(4, 0);
+  for (NodeId id : model.graph.node_ids())
+    if (const Node& node = model.graph.node(id); node.phase == Phase::forward && !node.operands.empty())
+      ++operators[at(stage_of[at(id.index)])];
+  for (int n : operators) EXPECT_NEAR(n, operators[1], operators[1] / 5);
 }
 
 TEST(Stages, asked_for_must_exist_and_follow_each_other) {
