@@ -73,11 +73,11 @@ std::string key_of(const PlannedOperator& op, const OperatorShare& share) {
 }
 
 /// Of one kind in one phase, whatever their axes.
-std::vector<Traffic> merged(const std::vector<Traffic>& traffic) {
-  std::vector<Traffic> out;
-  for (const Traffic& t : traffic) {
+std::vector<CollectiveTraffic> merged(const std::vector<CollectiveTraffic>& traffic) {
+  std::vector<CollectiveTraffic> out;
+  for (const CollectiveTraffic& t : traffic) {
     const auto same = std::ranges::find_if(
-        out, [&](const Traffic& other) { return other.kind == t.kind && other.phase == t.phase; });
+        out, [&](const CollectiveTraffic& other) { return other.kind == t.kind && other.phase == t.phase; });
     if (same == out.end()) {
       out.push_back(t);
       continue;
@@ -86,13 +86,13 @@ std::vector<Traffic> merged(const std::vector<Traffic>& traffic) {
     same->bytes += t.bytes;
     if (same->axes.find(t.axes) == std::string::npos) same->axes += "." + t.axes;
   }
-  std::ranges::stable_sort(out, std::ranges::greater(), &Traffic::bytes);
+  std::ranges::stable_sort(out, std::ranges::greater(), &CollectiveTraffic::bytes);
   return out;
 }
 
 /// The largest two, and how many more there are.
 std::string collectives_text(const OperatorCost& cost) {
-  const std::vector<Traffic> all = merged(cost.traffic);
+  const std::vector<CollectiveTraffic> all = merged(cost.traffic);
   std::string out;
   for (std::size_t i = 0; i < std::min<std::size_t>(2, all.size()); ++i)
     out += fmt::format("{}{}{} {}{} {}", out.empty() ? "" : ", ",

@@ -194,7 +194,7 @@ void add(OperatorCost& cost, const CostItem& item) {
   if (item.kind == CostItem::Kind::kept) cost.kept_bytes += item.bytes;
   if (item.kind != CostItem::Kind::transfer) return;
   (item.is_reduction ? cost.communication_seconds : cost.redistribution_seconds) += item.seconds;
-  for (Traffic& t : cost.traffic) {
+  for (CollectiveTraffic& t : cost.traffic) {
     if (t.kind != item.traffic.kind || t.axes != item.traffic.axes || t.phase != item.traffic.phase) continue;
     t.count += item.traffic.count;
     t.bytes += item.traffic.bytes;

@@ -19,14 +19,14 @@
 namespace shardwright {
 
 /// Collectives of one kind over the same axes in one phase.
-struct Traffic {
+struct CollectiveTraffic {
   StepKind kind = StepKind::all_reduce;
   std::string axes;
   Phase phase = Phase::forward;
   int count = 0;
   std::int64_t bytes = 0;  // received by one rank
 
-  bool operator==(const Traffic&) const = default;
+  bool operator==(const CollectiveTraffic&) const = default;
 };
 
 struct OperatorCost {
@@ -35,7 +35,7 @@ struct OperatorCost {
   double redistribution_seconds = 0;  // changes of layout
   std::int64_t weight_bytes = 0;      // parameters, their gradients and states
   std::int64_t kept_bytes = 0;        // results that the backward reads
-  std::vector<Traffic> traffic = {};
+  std::vector<CollectiveTraffic> traffic = {};
 
   double seconds() const { return compute_seconds + communication_seconds + redistribution_seconds; }
   std::int64_t bytes() const { return weight_bytes + kept_bytes; }
@@ -49,8 +49,8 @@ struct CostItem {
   enum class Kind { compute, transfer, weight, kept } kind = Kind::compute;
   bool is_reduction = false;  // of a transfer
   double seconds = 0;
-  std::int64_t bytes = 0;  // of memory
-  Traffic traffic = {};    // of a transfer
+  std::int64_t bytes = 0;          // of memory
+  CollectiveTraffic traffic = {};  // of a transfer
 };
 
 /// Of `graph`, which is complete (plan/complete.h).

@@ -65,7 +65,7 @@ Json rows_json(const Plan& plan, const std::vector<OperatorShare>& shares) {
     }
     const std::size_t typical = row.members[row.members.size() / 2];
     Json collectives = Json::array();
-    for (const Traffic& t : shares[typical].cost.traffic)
+    for (const CollectiveTraffic& t : shares[typical].cost.traffic)
       collectives.push_back({{"kind", name_of(t.kind)},
                              {"axes", t.axes},
                              {"phase", name_of(t.phase)},
