@@ -6,6 +6,7 @@
 #include "shardwright/base/text.h"
 #include "shardwright/graph/builder.h"
 #include "shardwright/graph/op.h"
+#include "shardwright/graph/verify.h"
 #include "shardwright/ops/calls.h"
 #include "shardwright/ops/clip_norm.h"
 
@@ -81,6 +82,7 @@ void add_train_step(Graph& graph, ValueId loss, const OptimizerChoice& optimizer
   }
   graph.outputs.erase(std::remove(graph.outputs.begin(), graph.outputs.end(), loss), graph.outputs.end());
   graph.outputs.insert(graph.outputs.begin(), loss);
+  check_bytes(graph);
 }
 
 }  // namespace shardwright

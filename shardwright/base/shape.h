@@ -11,7 +11,7 @@ namespace shardwright {
 
 using Shape = std::vector<std::int64_t>;
 
-/// Number of elements; 1 for a scalar. Throws: Error if the product does not fit in 63 bits.
+/// Number of elements; 1 for a scalar. Throws: Error beyond 2^53 of them (so bytes fit, too) or 32 dims.
 std::int64_t element_count(std::span<const std::int64_t> shape);
 
 /// Row-major strides in elements.

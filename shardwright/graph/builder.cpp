@@ -37,6 +37,7 @@ NodeId Builder::add(const OpDef& op, std::vector<ValueId> operands, Attributes a
   std::vector<Type> results;
   try {
     results = infer(op, {std::span(operand_types_).first(operands.size()), {}, attributes});
+    for (const Type& type : results) element_count(type.shape);  // none is too large
   } catch (const Error& e) {
     if (name.empty()) throw;
     throw with_context(e, name);
@@ -70,6 +71,7 @@ std::vector<ValueId> Builder::call_all(const OpDef& op, std::vector<ValueId> ope
 
 ValueId Builder::leaf(OpKind kind, std::string_view name, Type type, Attributes attributes) {
   if (names_.contains(name)) throw error("the name '{}' is given twice", name);
+  element_count(type.shape);  // it is not too large
   const NodeId id{static_cast<int>(graph_.nodes.size())};
   const ValueId v = add({.name = std::string(name), .type = std::move(type), .producer = id});
   graph_.nodes.push_back({.op = &op_of(kind),

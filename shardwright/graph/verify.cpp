@@ -47,6 +47,10 @@ void check_format(const Value& v) {
 
 void check_operands(const Graph& graph, NodeId id) {
   const Node& node = graph.node(id);
+  if (node.op->kind != OpKind::compute &&
+      (node.results.size() != 1 || node.operands.size() != (node.op->kind == OpKind::step ? 1 : 0)))
+    throw error("{}: {} has {} operands and {} results", graph.name_of(id), node.op->name,
+                node.operands.size(), node.results.size());
   for (ValueId v : node.operands) {
     if (!exists(graph, v)) throw error("{}: an operand does not exist", graph.name_of(id));
     if (graph.value(v).producer >= id)
@@ -186,6 +190,41 @@ void verify(const Graph& graph) {
     if (graph.value(u.leaf).format != graph.value(u.value).format)
       throw error("update %{}: it and its new value lie in different formats", graph.value(u.leaf).name);
   }
+}
+
+void check_bytes(const Graph& graph) {
+  constexpr std::int64_t most = std::int64_t{1} << 60;
+  std::int64_t all = 0;
+  for (const Value& v : graph.values) {
+    const std::int64_t bytes = v.global_type().bytes();
+    if (bytes > most - all)
+      throw error("%{}: with {} the values of the graph are more than {} bytes (2^60) together", v.name,
+                  to_text(v.global_type()), most);
+    all += bytes;
+  }
+}
+
+void check_is_network(const Graph& graph) {
+  const auto refuse = [](const std::string& name, const std::string& what) {
+    throw error(
+        "%{} {}: only programs have that; a network holds inputs, parameters, states and operators of the "
+        "forward, and its train step is made for it",
+        name, what);
+  };
+  for (NodeId id : graph.node_ids()) {
+    const Node& node = graph.node(id);
+    const Value& v = graph.value(node.results.front());
+    if (node.op->kind == OpKind::step || node.op->kind == OpKind::accumulator ||
+        node.op->kind == OpKind::receive || node.op->optimizer)
+      refuse(v.name, fmt::format("= {}", node.op->name));
+    if (node.phase != Phase::forward) refuse(v.name, fmt::format("is in the {}", name_of(node.phase)));
+    if (node.is_fused) refuse(v.name, "is fused ('+')");
+    if (!v.format.is_row_major()) refuse(v.name, fmt::format("lies in {}", to_text(v.format)));
+  }
+  for (ValueId v : graph.sends) refuse(graph.value(v).name, "is sent");
+  for (const Update& u : graph.updates)
+    if (graph.node(graph.value(u.leaf).producer).op->kind != OpKind::state)
+      refuse(graph.value(u.leaf).name, "is updated");
 }
 
 }  // namespace shardwright

@@ -10,4 +10,12 @@ namespace shardwright {
 /// strategies, layouts that fit.
 void verify(const Graph& graph);
 
+/// Sums of sizes pass here: what a plan is expected to take, and arenas, are small multiples of this.
+/// Throws: Error if the values of `graph`, whole, are more than 2^60 bytes together.
+void check_bytes(const Graph& graph);
+
+/// Throws: Error that names what only a train step or a program holds: other phases than the forward, optimizers,
+/// accumulators, collectives and other steps, what is sent, received or fused, new values of parameters.
+void check_is_network(const Graph& graph);
+
 }  // namespace shardwright

@@ -19,7 +19,9 @@ Axes Layout::used() const {
 Layout replicated(std::size_t rank) { return {.dims = std::vector<Axes>(rank), .sum = {}, .max = {}}; }
 
 Range cut(std::int64_t n, std::int64_t parts, std::int64_t index) {
-  return {index * n / parts, (index + 1) * n / parts};
+  // floor(i * n / parts), without the product, which may not fit
+  const auto at = [&](std::int64_t i) { return n / parts * i + n % parts * i / parts; };
+  return {at(index), at(index + 1)};
 }
 
 Range Window::of(std::int64_t n, std::int64_t parts, std::int64_t index) const {
@@ -98,6 +100,7 @@ void check(const Layout& layout, const Mesh& mesh, const Shape& shape) {
                 to_text(shape), shape.size());
   Axes seen;
   for (int a : layout.used()) {
+    if (a >= mesh.axis_count()) throw error("a layout with axis {} of {}", a, to_text(mesh));
     if (seen.contains(a))
       throw error("axis '{}' is used twice in layout {}", mesh.axes[static_cast<std::size_t>(a)].name,
                   to_text(layout, mesh));
@@ -145,6 +148,10 @@ Window parse_window(Scanner& in) {
     *n = in.integer("a number of the window");
   in.expect(")");
   if (w.loop < 1 || w.num < 1 || w.den < 1) throw error("window {}: sizes start at 1", to_text(w));
+  constexpr std::int64_t most = std::int64_t{1} << 53;  // of a dim; and of where a window ends in it
+  if (w.loop > most / w.num || w.den > most || std::max(w.low, w.high) > most ||
+      std::min(w.low, w.high) < -most)
+    throw error("window {}: it reaches further than a tensor does", to_text(w));
   return w;
 }
 
@@ -184,8 +191,13 @@ Layout parse_layout(Scanner& in, const Mesh& mesh) {
   const auto partial = [&](std::string_view reduction, Axes& axes) {
     if (!in.accept(reduction)) return;
     in.expect("(");
-    do axes.push_back(mesh.axis(in.name("an axis")));
-    while (in.accept(","));
+    do {
+      const int axis = mesh.axis(in.name("an axis"));
+      if (axes.contains(axis))
+        throw error("axis '{}' is used twice in '{}'", mesh.axes[static_cast<std::size_t>(axis)].name,
+                    reduction);
+      axes.push_back(axis);
+    } while (in.accept(","));
     in.expect(")");
     axes = axes.sorted();
   };

@@ -13,7 +13,8 @@ constexpr std::int64_t max_ranks = 1 << 20;
 bool Axes::contains(int axis) const { return std::find(begin(), end(), axis) != end(); }
 
 void Axes::push_back(int axis) {
-  require(size_ < max_size && axis >= 0 && axis < 256, "axis {} does not fit into a list of {}", axis, size_);
+  require(axis >= 0 && axis < 256, "there is no axis {}", axis);
+  if (size_ == max_size) throw error("an axis is used twice: a mesh has {} at most", max_size);
   index_[size_++] = static_cast<std::uint8_t>(axis);
 }
 

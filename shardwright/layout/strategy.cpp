@@ -115,6 +115,7 @@ std::optional<std::string> violation_of(const Rule& rule, const Strategy& strate
                        rule.loops.size());
   Axes seen;
   for (int a : used_axes(strategy)) {
+    if (a >= mesh.axis_count()) return fmt::format("there is no axis {} in {}", a, to_text(mesh));
     if (seen.contains(a)) return fmt::format("axis '{}' is used twice", mesh.axes[at(a)].name);
     seen.push_back(a);
   }

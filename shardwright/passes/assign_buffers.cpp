@@ -139,6 +139,10 @@ class Assignment {
       buffer.offset = program.slot_bytes;
       program.slot_bytes += buffer.bytes;
     }
+    constexpr std::int64_t most = std::int64_t{1} << 61;
+    if (program.slot_bytes > most / program.slots)
+      throw error("{} micro-batches of {} bytes are alive at once, more than {} bytes (2^61) together",
+                  program.slots, program.slot_bytes, most);
     program.arena_bytes = program.slots * program.slot_bytes;
   }
 

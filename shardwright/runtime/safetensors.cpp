@@ -231,13 +231,10 @@ class SafetensorsHeader {
     return out;
   }
 
-  std::int64_t bytes_of(const std::string& name, const Type& type) const {
-    std::int64_t bytes = static_cast<std::int64_t>(size_of(type.dtype));
-    for (const std::int64_t extent : type.shape)
-      if (__builtin_mul_overflow(bytes, extent, &bytes))
-        throw tensor_error(name, "has shape {}: more bytes than fit in 63 bits",
-                           printable(to_text(type.shape)));
-    return bytes;
+  std::int64_t bytes_of(const std::string& name, const Type& type) const try {
+    return type.bytes();
+  } catch (const Error& e) {
+    throw tensor_error(name, "has {}", e.what());
   }
 
   /// Sorted by place, each tensor begins where the one before ends, and the last ends with the file.

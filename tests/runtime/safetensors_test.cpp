@@ -129,7 +129,8 @@ const Defect defects[] = {
     {"beyond_63_bits", one_tensor(R"({"dtype":"F32","shape":[9223372036854775808],"data_offsets":[0,4]})", 4),
      "tensor 'w' has 9223372036854775808 in its shape, must be an integer from 0 to 2^63-1"},
     {"overflow", one_tensor(R"({"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,4]})", 4),
-     "tensor 'w' has shape [4294967296, 4294967296]: more bytes than fit in 63 bits"},
+     "tensor 'w' has shape [4294967296, 4294967296]: more than 9007199254740992 elements (2^53), the "
+     "most that a tensor can have"},
     {"one_offset", one_tensor(R"({"dtype":"F32","shape":[1],"data_offsets":[4]})", 4),
      "tensor 'w' has 1 data_offsets, must have 2"},
     {"backward", one_tensor(R"({"dtype":"F32","shape":[1],"data_offsets":[4,0]})", 4),
