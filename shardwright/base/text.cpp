@@ -118,8 +118,10 @@ std::string_view Scanner::rest() {
 void Scanner::fail(std::string_view wanted) {
   skip_blanks();
   const std::string_view found = text_.substr(at_, 20);
-  if (found.empty()) throw error("{}: expected {} at the end of '{}'", what_, wanted, text_);
-  throw error("{}: expected {} at '{}' in '{}'", what_, wanted, found, text_);
+  constexpr std::size_t longest = 200;
+  const std::string text(text_.size() > longest ? std::string(text_.substr(0, longest)) + "..." : text_);
+  if (found.empty()) throw error("{}: expected {} at the end of '{}'", what_, wanted, text);
+  throw error("{}: expected {} at '{}' in '{}'", what_, wanted, found, text);
 }
 
 Shape parse_shape(Scanner& in) {
@@ -145,6 +147,7 @@ Attributes parse_attributes(Scanner& in) {
   if (!in.accept("(")) return out;
   do {
     std::string name = in.name("an attribute");
+    if (out.find(name)) throw error("attribute '{}' is given twice", name);
     in.expect("=");
     out.set(std::move(name), parse_attribute(in));
   } while (in.accept(","));
@@ -192,8 +195,11 @@ std::optional<double> to_number(std::string_view text) {
 }
 
 std::string near_names(std::string_view name, std::span<const std::string> known) {
+  constexpr std::size_t longest = 200;  // of what a person may have mistyped
   std::vector<std::pair<std::size_t, std::string>> ranked;
+  if (name.size() > longest) return "";
   for (const std::string& k : known) {
+    if (k.size() > 2 * longest) continue;
     const std::size_t d = edit_distance(name, k);
     if (d <= std::max<std::size_t>(2, name.size() / 3)) ranked.emplace_back(d, k);
   }

@@ -38,8 +38,8 @@ TensorSplit split_of(const Json& json) {
     out.is_by_axes = is_by_axes;
     if (is_by_axes)
       out.axes.push_back(axes_of(dim));
-    else if (dim.is_number_integer())
-      out.parts.push_back(dim);
+    else if (const auto parts = integer_in(dim))
+      out.parts.push_back(*parts);
     else
       throw error("{}: the number of parts should be an integer, not {}", short_text(json), short_text(dim));
   }
@@ -82,9 +82,10 @@ std::optional<Mesh> device_matrix_of(const Json& json) {
                 short_text(names));
   Mesh mesh;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    if (!sizes[i].is_number_integer() || !names[i].is_string())
+    const auto size = integer_in(sizes[i]);
+    if (!size || !names[i].is_string())
       throw error("\"device_matrix\" should hold integers and \"names\" words");
-    mesh.axes.push_back({names[i], axis_size(names[i].get<std::string>(), sizes[i].get<std::int64_t>())});
+    mesh.axes.push_back({names[i], axis_size(names[i].get<std::string>(), *size)});
   }
   check(mesh);
   return mesh;
@@ -100,9 +101,8 @@ Annotation annotation_of(const Json& json, const std::vector<std::string>& keys,
                          const std::optional<Mesh>& matrix) {
   if (!json.is_object()) throw error("should be an object with \"in\", not {}", short_text(json));
   Annotation out;
+  check_keys(json, keys);
   for (const auto& [key, value] : json.items()) {
-    if (std::ranges::find(keys, key) == keys.end())
-      throw error("key \"{}\" is unknown{}; there are {}", key, near_names(key, keys), join(keys, ", "));
     if (key == "in") out.in = splits_of(value, key);
     if (key == "out") out.out = splits_of(value, key);
   }
@@ -115,16 +115,18 @@ Annotation annotation_of(const Json& json, const std::vector<std::string>& keys,
 }
 
 int fusion_number_of(const Json& json) {
-  if (!json.is_number_integer() || json < 0 || json > most_fusion_number)
+  const auto number = integer_in(json);
+  if (!number || *number < 0 || *number > most_fusion_number)
     throw error("\"comm_fusion\" {} should be an integer from 0 to {}; 0 is never with others",
                 short_text(json), most_fusion_number);
-  return json;
+  return static_cast<int>(*number);
 }
 
 int stage_of(const Json& json) {
-  if (!json.is_number_integer() || json < 0 || json >= most_devices)
-    throw error("\"stage\" {} should be an integer from 0 on", short_text(json));
-  return json;
+  const auto stage = integer_in(json);
+  if (!stage || *stage < 0 || *stage >= most_devices)
+    throw error("\"stage\" {} should be an integer from 0 to {}", short_text(json), most_devices - 1);
+  return static_cast<int>(*stage);
 }
 
 /// What is said of the node, operator, parameter or module called `name`.

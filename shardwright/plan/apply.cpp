@@ -1,5 +1,7 @@
 // A plan in names becomes strategies and layouts of a graph.
 
+#include <fmt/ranges.h>
+
 #include <unordered_map>
 
 #include "shardwright/graph/op.h"
@@ -73,16 +75,31 @@ class Application {
     const Mesh& mesh = plan_.meshes[at(planned.mesh)];
     const Rule rule = rule_of(graph, node);
     std::string text;
-    for (const auto& [loop, axes] : planned.strategy)
+    for (const auto& [loop, axes] : planned.strategy) {
+      for (const std::string& axis : axes) mesh.axis(axis);  // there is one of that name
       text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", loop, axes.empty() ? "-" : join(axes, "."));
+    }
     text = "{" + text + "}";
     Scanner in(text, "strategy");
     Strategy s = parse_strategy(in, rule, mesh);
     s.mesh = used_axes(s).empty() ? 0 : planned.mesh;
     if (const auto why = violation(rule, s, mesh)) throw Error(*why);
+    check_told(planned, rule, s, mesh);
     node.strategy = s;
     if (!planned.out.empty())
       graph.value(v).layout = layout_of(planned.out, plan_.meshes, graph.value(v).type.shape);
+  }
+
+  /// What is told of the strategy is true: somebody has edited one of the two.
+  static void check_told(const PlannedOperator& planned, const Rule& rule, const Strategy& s,
+                         const Mesh& mesh) {
+    if (planned.in.empty()) return;
+    std::vector<std::vector<std::int64_t>> in;
+    for (const RuleTensor& tensor : rule.operands) in.push_back(integers_of(tensor, s, mesh));
+    if (in != planned.in)
+      throw error(
+          "\"in\" is {} but the strategy {} cuts the inputs into {}; leave \"in\" out or let it follow",
+          planned.in, to_text(s, rule, mesh), in);
   }
 
   void apply_layout(const std::string& name, const std::string& text) try {

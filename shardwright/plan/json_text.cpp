@@ -1,14 +1,19 @@
 #include "shardwright/plan/json_text.h"
 
+#include <algorithm>
+#include <limits>
 #include <set>
 
 #include "shardwright/base/error.h"
+#include "shardwright/base/text.h"
 
 namespace shardwright {
 
 Json parse_json(std::string_view text) {
   std::vector<std::set<std::string>> keys;  // of the objects that are open
-  const auto check = [&](int, Json::parse_event_t event, Json& parsed) {
+  const auto check = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    constexpr int deepest = 32;
+    if (depth > deepest) throw error("is nested more than {} deep", deepest);
     if (event == Json::parse_event_t::object_start) keys.emplace_back();
     if (event == Json::parse_event_t::object_end) keys.pop_back();
     if (event == Json::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second)
@@ -22,6 +27,30 @@ Json parse_json(std::string_view text) {
     const std::size_t place = why.find("at line");
     throw error("not valid JSON {}", place == why.npos ? why : why.substr(place));
   }
+}
+
+std::optional<std::int64_t> integer_in(const Json& value) {
+  if (!value.is_number_integer()) return std::nullopt;
+  if (value.is_number_unsigned() &&
+      value.get<std::uint64_t>() > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+    return std::nullopt;
+  return value.get<std::int64_t>();
+}
+
+std::optional<double> number_in(const Json& value) {
+  return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;  // there is no NaN in JSON
+}
+
+void check_keys(const Json& object, const std::vector<std::string>& known) {
+  for (const auto& [key, value] : object.items())
+    if (std::find(known.begin(), known.end(), key) == known.end())
+      throw error("key \"{}\" is unknown{}; there are {}", key, near_names(key, known), join(known, ", "));
+}
+
+void check_keys(const Json& object, std::string_view where, const std::vector<std::string>& known) try {
+  check_keys(object, known);
+} catch (const Error& e) {
+  throw with_context(e, fmt::format("\"{}\"", where));
 }
 
 std::string short_text(const Json& value) {

@@ -1,5 +1,7 @@
 // Plans as JSON. Keys of the format stand in the order in which a person reads them.
 
+#include <algorithm>
+#include <limits>
 #include <set>
 
 #include "shardwright/base/file.h"
@@ -39,22 +41,55 @@ T member_or(const Json& json, const char* key, std::string_view kind, T otherwis
   throw kind_error(key, kind, json.at(key));
 }
 
+double number_or(const Json& json, const char* key, double otherwise) {
+  if (!json.contains(key)) return otherwise;
+  const auto number = number_in(json.at(key));
+  if (!number) throw kind_error(key, "a number", json.at(key));
+  return *number;
+}
+
 std::string text_or(const Json& json, const char* key, std::string otherwise) {
   return member_or(json, key, "a text", std::move(otherwise));
 }
 
-int integer_of(const Json& json, const char* key, std::int64_t least, std::int64_t most) {
-  if (!json.is_number_integer() || json.get<std::int64_t>() < least || json.get<std::int64_t>() > most)
+std::int64_t long_of(const Json& json, const char* key, std::int64_t least, std::int64_t most) {
+  const auto n = integer_in(json);
+  if (!n || *n < least || *n > most)
     throw kind_error(key, fmt::format("an integer from {} to {}", least, most), json);
-  return json.get<int>();
+  return *n;
+}
+
+int integer_of(const Json& json, const char* key, int least, int most) {
+  return static_cast<int>(long_of(json, key, least, most));
+}
+
+constexpr std::int64_t most_bytes = std::int64_t{1} << 53;
+
+/// Parts of each dim of each input.
+std::vector<std::vector<std::int64_t>> splits_of(const Json& json, const char* key) {
+  const auto lists = [&](bool ok) {
+    if (!ok) throw kind_error(key, "a list of integers for each input", json);
+  };
+  std::vector<std::vector<std::int64_t>> out;
+  lists(json.is_array());
+  for (const Json& input : json) {
+    lists(input.is_array());
+    out.emplace_back();
+    for (const Json& parts : input) {
+      lists(integer_in(parts).has_value());
+      out.back().push_back(*integer_in(parts));
+    }
+  }
+  return out;
 }
 
 Mesh mesh_of(const Json& json, const char* key) {
   if (!json.is_object()) throw kind_error(key, "an object of axis names and sizes", json);
   Mesh mesh;
   for (const auto& [name, size] : json.items()) {
-    if (!size.is_number_integer()) throw kind_error(name, "the integer size of an axis", size);
-    mesh.axes.push_back({name, axis_size(name, size.get<std::int64_t>())});
+    const auto n = integer_in(size);
+    if (!n) throw kind_error(name, "the integer size of an axis", size);
+    mesh.axes.push_back({name, axis_size(name, *n)});
   }
   check(mesh);
   return mesh;
@@ -71,14 +106,14 @@ Json optimizer_json(const OptimizerChoice& optimizer) {
 OptimizerChoice optimizer_of(const Json& json) {
   if (!json.is_object()) throw kind_error("optimizer", "an object with a name and settings", json);
   OptimizerChoice out{.name = text_or(json, "name", "sgd")};
-  out.clip_norm = member_or(json, "clip_norm", "a number", 0.0);
+  out.clip_norm = number_or(json, "clip_norm", 0.0);
   if (out.clip_norm < 0) throw kind_error("clip_norm", "a number from 0 on", json.at("clip_norm"));
   const std::vector<std::string>& settings = optimizer_called(out.name).attributes;
   for (const auto& [name, value] : json.items()) {
     if (name == "name" || name == "clip_norm") continue;
     if (std::find(settings.begin(), settings.end(), name) == settings.end())
       throw error("\"{}\" is no setting of optimizer {}", name, out.name);
-    out.attributes.set(name, member_or(json, name.c_str(), "a number", 0.0));
+    out.attributes.set(name, number_or(json, name.c_str(), 0.0));
   }
   return out;
 }
@@ -95,9 +130,11 @@ Json origin_json(const Origin& origin) {
 /// What is not said is as it is without flags.
 Origin origin_of(const Json& json) {
   if (!json.is_object()) throw kind_error("made_from", "an object", json);
+  check_keys(json, "made_from", {"global_batch", "precision", "loss", "optimizer"});
   Origin out{.loss = text_or(json, "loss", "")};
   if (json.contains("global_batch"))
-    out.global_batch = member_or(json, "global_batch", "an integer", std::int64_t{0});
+    out.global_batch =
+        long_of(json.at("global_batch"), "global_batch", 1, std::numeric_limits<std::int64_t>::max());
   const auto dtype = dtype_of(text_or(json, "precision", "f32"));
   if (!dtype || !is_floating(*dtype))
     throw kind_error("precision", "f32, f64, bf16 or f16", json.at("precision"));
@@ -124,6 +161,7 @@ PlannedOperator operator_of(const Json& json) {
   PlannedOperator op{.name = member(json, "name").is_string() ? json.at("name").get<std::string>() : ""};
   if (op.name.empty()) throw kind_error("name", "the name of an operator", json.at("name"));
   try {
+    check_keys(json, {"name", "kind", "strategy", "mesh", "in", "out", "fixed", "reason", "stage"});
     op.kind = text_or(json, "kind", "");
     if (!member(json, "strategy").is_object())
       throw kind_error("strategy", "an object of loop dims", json.at("strategy"));
@@ -131,7 +169,7 @@ PlannedOperator operator_of(const Json& json) {
       op.strategy.emplace_back(loop, member_or(json.at("strategy"), loop.c_str(), "a list of axis names",
                                                std::vector<std::string>{}));
     if (json.contains("mesh")) op.mesh = integer_of(json.at("mesh"), "mesh", 0, 100);
-    op.in = member_or(json, "in", "lists of integers", op.in);
+    if (json.contains("in")) op.in = splits_of(json.at("in"), "in");
     op.out = text_or(json, "out", "");
     op.is_fixed = member_or(json, "fixed", "true or false", false);
     op.reason = text_or(json, "reason", "");
@@ -146,10 +184,10 @@ OptimizerParallel optimizer_parallel_of(const Json& json) {
   OptimizerParallel out;
   if (json.contains("zero")) out.level = integer_of(json.at("zero"), "zero", 0, 3);
   if (out.level > 0) out.threshold = 0;
-  if (json.contains("zero_threshold")) {
-    out.threshold = member_or(json, "zero_threshold", "bytes", std::int64_t{0});
-    if (out.threshold < 0) throw kind_error("zero_threshold", "bytes from 0 on", json.at("zero_threshold"));
-  }
+  for (const char* key : {"zero_threshold", "zero_group"})
+    if (out.level == 0 && json.contains(key)) throw error("\"{}\" needs a \"zero\" from 1 on", key);
+  if (json.contains("zero_threshold"))
+    out.threshold = long_of(json.at("zero_threshold"), "zero_threshold", 0, most_bytes);
   if (json.contains("zero_group"))
     out.group = integer_of(json.at("zero_group"), "zero_group", 0, most_devices);
   return out;
@@ -163,6 +201,7 @@ Json fusion_json(const CommFusion& fusion) {
 CommFusion fusion_of(const Json& json) {
   if (json.is_string()) return parse_comm_fusion(json.get<std::string>());
   if (!json.is_object()) throw kind_error("comm_fusion", "a text such as auto, or an object", json);
+  check_keys(json, "comm_fusion", {"limits", "parameters"});
   CommFusion out = parse_comm_fusion(text_or(json, "limits", "auto"));
   if (json.contains("parameters") && !json.at("parameters").is_object())
     throw kind_error("parameters", "an object of parameters and integers", json.at("parameters"));
@@ -170,6 +209,53 @@ CommFusion fusion_of(const Json& json) {
     for (const auto& [name, number] : json.at("parameters").items())
       out.parameters[name] = integer_of(number, name.c_str(), 0, most_fusion_number);
   return out;
+}
+
+const Json& list_of(const Json& json, const char* key) {
+  if (!json.is_array()) throw kind_error(key, "a list", json);
+  return json;
+}
+
+const std::vector<std::string>& stage_keys() {
+  static const std::vector<std::string> keys{"fingerprint", "devices",       "cluster", "parallel",
+                                             "search",      "status",        "mesh",    "more_meshes",
+                                             "layouts",     "search_seconds"};
+  return keys;
+}
+
+/// Of a whole plan: what is read, and what `--json` tells of it besides (docs/plan-format.md).
+const std::vector<std::string>& plan_keys() {
+  static const std::vector<std::string> keys = [] {
+    std::vector<std::string> out{"format",
+                                 "model",
+                                 "made_from",
+                                 "schedule",
+                                 "micro_batches",
+                                 "stage_plans",
+                                 "zero",
+                                 "zero_threshold",
+                                 "zero_group",
+                                 "comm_fusion",
+                                 "recompute",
+                                 "operators",
+                                 "step_seconds",
+                                 "compute_seconds",
+                                 "communication_seconds",
+                                 "exposed_communication_seconds",
+                                 "tokens_per_second",
+                                 "mfu",
+                                 "lower_bound_seconds",
+                                 "gap",
+                                 "stages",
+                                 "bubble_fraction",
+                                 "memory_bytes",
+                                 "fits",
+                                 "collectives_per_step",
+                                 "bytes_communicated_per_step"};
+    out.insert(out.end(), stage_keys().begin(), stage_keys().end());
+    return out;
+  }();
+  return keys;
 }
 
 /// All of the plan but its operators and layouts.
@@ -185,18 +271,27 @@ Plan head_of(const Json& json) {
   plan.parallel = name_of(parallel_called(text_or(json, "parallel", "auto_parallel")));
   plan.search = text_or(json, "search", "");
   plan.status = text_or(json, "status", "feasible");
-  plan.search_seconds = member_or(json, "search_seconds", "a number", 0.0);
+  plan.search_seconds = number_or(json, "search_seconds", 0.0);
   plan.pipelining.micro_batches =
       integer_of(json.value("micro_batches", Json(1)), "micro_batches", 1, most_micro_batches);
-  if (json.contains("schedule") && !json.at("schedule").is_null())
+  if (json.contains("schedule") && !json.at("schedule").is_null()) {
+    if (!json.contains("stage_plans"))
+      throw error("\"schedule\" is {} but there are no \"stage_plans\"", short_text(json.at("schedule")));
     plan.pipelining.schedule = schedule_called(text_or(json, "schedule", ""));
+  }
   plan.optimizer_parallel = optimizer_parallel_of(json);
   if (json.contains("comm_fusion")) plan.comm_fusion = fusion_of(json.at("comm_fusion"));
   if (json.contains("recompute")) plan.recompute = recompute_of(json.at("recompute"));
-  if (json.contains("stage_plans")) return plan;  // they say which meshes there are
+  if (json.contains("stage_plans")) {  // they say which meshes there are
+    for (const char* key : {"mesh", "more_meshes"})
+      if (json.contains(key))
+        throw error("\"{}\" and \"stage_plans\" exclude each other: each stage has its own", key);
+    return plan;
+  }
   plan.meshes.push_back(mesh_of(member(json, "mesh"), "mesh"));
-  for (const Json& mesh : member_or(json, "more_meshes", "a list", std::vector<Json>{}))
-    plan.meshes.push_back(mesh_of(mesh, "more_meshes"));
+  if (json.contains("more_meshes"))
+    for (const Json& mesh : list_of(json.at("more_meshes"), "more_meshes"))
+      plan.meshes.push_back(mesh_of(mesh, "more_meshes"));
   for (const Mesh& mesh : plan.meshes)
     if (mesh.size() != plan.devices)
       throw error("{} has {} ranks but \"devices\" is {}", to_text(mesh), mesh.size(), plan.devices);
@@ -205,8 +300,11 @@ Plan head_of(const Json& json) {
 
 /// The plans of stages, without their operators, which say themselves where they belong.
 void read_stages(Plan& plan, const Json& json) {
-  int devices = 0;
-  for (const Json& stage : member_or(json, "stage_plans", "a list", std::vector<Json>{})) try {
+  std::int64_t devices = 0;
+  int number = 0;
+  for (const Json& stage : list_of(json.at("stage_plans"), "stage_plans")) try {
+      if (!stage.is_object()) throw error("should be an object, not {}", short_text(stage));
+      check_keys(stage, stage_keys());
       plan.stages.push_back(head_of(stage));
       Plan& of_stage = plan.stages.back();
       of_stage.layouts = member_or(stage, "layouts", "an object of names and layouts", of_stage.layouts);
@@ -215,8 +313,9 @@ void read_stages(Plan& plan, const Json& json) {
       of_stage.comm_fusion = plan.comm_fusion;
       of_stage.recompute = plan.recompute;
       devices += of_stage.devices;
+      ++number;
     } catch (const Error& e) {
-      throw with_context(e, fmt::format("stage {}", plan.stages.size() - 1));
+      throw with_context(e, fmt::format("stage {}", number));
     }
   if (plan.stages.size() < 2) throw error("\"stage_plans\" should hold a plan for each of several stages");
   if (devices != plan.devices)
@@ -287,17 +386,27 @@ Plan parse_plan(std::string_view text, std::string_view where) try {
   if (json.at("format") != format_version)
     throw error("has plan format {} but this version reads {}; plan again", short_text(json.at("format")),
                 format_version);
+  check_keys(json, plan_keys());
   Plan plan = head_of(json);
   if (json.contains("stage_plans")) read_stages(plan, json);
-  member(json, "operators");
+  if (json.contains("stages") && json.at("stages") != plan.pipelining.stages)
+    throw error("\"stages\" is {} but {}", short_text(json.at("stages")),
+                plan.stages.empty() ? "there are no \"stage_plans\""
+                                    : fmt::format("\"stage_plans\" holds {} plans", plan.stages.size()));
   std::set<std::pair<const Plan*, std::string>> names;  // stages may have constants in common
-  for (const Json& op : member_or(json, "operators", "a list", std::vector<Json>{})) {
+  for (const Json& op : list_of(member(json, "operators"), "operators")) {
+    if (op.is_object() && op.contains("stage") && plan.stages.empty())
+      throw error("an operator has the \"stage\" {} but there are no \"stage_plans\"",
+                  short_text(op.at("stage")));
     Plan& of = plan.stages.empty() ? plan : stage_of(plan, op);
     of.operators.push_back(operator_of(op));
     const std::string& name = of.operators.back().name;
     if (!names.emplace(&of, name).second) throw error("operator {} stands twice", name);
   }
   plan.layouts = member_or(json, "layouts", "an object of names and layouts", plan.layouts);
+  if (!plan.stages.empty() && !plan.layouts.empty())
+    throw error("\"layouts\" of {} stands beside \"stage_plans\"; it should stand in that of its stage",
+                plan.layouts.begin()->first);
   return plan;
 } catch (const Error& e) {
   throw with_context(e, where);

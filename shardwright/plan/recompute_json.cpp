@@ -7,13 +7,6 @@
 namespace shardwright {
 namespace {
 
-void check_keys(const Json& json, const std::vector<std::string>& keys) {
-  for (const auto& [key, value] : json.items())
-    if (std::find(keys.begin(), keys.end(), key) == keys.end())
-      throw error("\"recompute\": key \"{}\" is unknown{}; there are {}", key, near_names(key, keys),
-                  join(keys, ", "));
-}
-
 bool flag_or(const Json& json, const char* key, bool otherwise) {
   const auto it = json.find(key);
   if (it == json.end()) return otherwise;
@@ -55,7 +48,7 @@ RecomputedModule module_of(const Json& json) {
   if (!json.is_object() || !json.contains("module"))
     throw error("\"recompute\": {} should be a module's name, or an object with \"module\"",
                 short_text(json));
-  check_keys(json, {"module", "nodes", "communication", "shard_kept", "on"});
+  check_keys(json, "recompute", {"module", "nodes", "communication", "shard_kept", "on"});
   RecomputedModule out{.module = text_or(json, "module", ""), .nodes = {}, .options = options_of(json, {})};
   out.is_on = flag_or(json, "on", true);
   try {
@@ -91,7 +84,7 @@ Recompute recompute_of(const Json& json) {
   if (!json.is_object())
     throw error("\"recompute\" should be none, selected, full or a list of modules, not {}",
                 short_text(json));
-  check_keys(json, {"mode", "communication", "shard_kept", "modules"});
+  check_keys(json, "recompute", {"mode", "communication", "shard_kept", "modules"});
   Recompute out = parse_recompute(text_or(json, "mode", "none"));
   if (!out.modules.empty())
     throw error("\"recompute\": \"mode\" {} should be none, selected or full", short_text(json.at("mode")));
@@ -108,7 +101,7 @@ RecomputedModule recomputed_module(const std::string& name, const Json& json) {
   }
   if (!json.is_object())
     throw error("\"recompute\" should be true, false or an object of options, not {}", short_text(json));
-  check_keys(json, {"communication", "shard_kept"});
+  check_keys(json, "recompute", {"communication", "shard_kept"});
   out.options = options_of(json, {});
   return out;
 }
