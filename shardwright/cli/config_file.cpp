@@ -1,14 +1,11 @@
 #include "shardwright/cli/config_file.h"
 
-#include <yaml-cpp/yaml.h>
-
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <set>
 
-#include "shardwright/base/file.h"
 #include "shardwright/base/text.h"
+#include "shardwright/cost/yaml_text.h"
 #include "shardwright/plan/comm_fusion.h"
 
 namespace shardwright {
@@ -186,11 +183,9 @@ class Section {
       : node_(node), name_(std::move(name)) {
     if (!node.IsDefined() || node.IsNull()) return;
     if (!node.IsMap()) throw error("{} should be a map of keys", name_.empty() ? "the file" : name_);
-    std::set<std::string> seen;
     for (const auto& entry : node) {
       const std::string key = entry.first.Scalar();
       if (key.empty()) throw error("{}: a key should be a name", name_.empty() ? "the file" : name_);
-      if (!seen.insert(key).second) throw error("{} is given twice", path_of(key));
       if (!known.empty() && std::find(known.begin(), known.end(), key) == known.end())
         throw error("{} is unknown{}", path_of(key), near_keys(key, known));
     }
@@ -510,9 +505,9 @@ Config config_of(const YAML::Node& node) {
 }  // namespace
 
 Config load_config(const std::string& path) try {
-  return config_of(YAML::Load(read_file(path, most_settings_bytes)));
+  return config_of(load_yaml(path));
 } catch (const YAML::Exception& e) {
-  throw error("config {}: line {}: {}", path, e.mark.line + 1, e.msg);
+  throw error("{}: line {}: {}", "config " + path, e.mark.line + 1, e.msg);
 } catch (const Error& e) {
   if (e.kind() == ErrorKind::io) throw io_error("config {}", e.what());  // it names the file
   throw with_context(e, "config " + path);

@@ -1,12 +1,10 @@
 #include "shardwright/cost/cluster_file.h"
 
-#include <yaml-cpp/yaml.h>
-
 #include <algorithm>
 #include <cmath>
 
-#include "shardwright/base/file.h"
 #include "shardwright/base/text.h"
+#include "shardwright/cost/yaml_text.h"
 
 namespace shardwright {
 namespace {
@@ -24,7 +22,19 @@ double quantity(std::string_view key, std::string_view text, std::string_view un
     throw error("{}: '{}' should be a quantity{}, for example 5G{}", key, text,
                 unit.empty() ? "" : fmt::format(" in {}", unit), unit);
   const double scale = std::pow(1e3, std::abs(thousands));
-  return thousands < 0 ? *number / scale : *number * scale;  // 5 / 1e6 is 5e-6, 5 * 1e-6 is not
+  const double out = thousands < 0 ? *number / scale : *number * scale;  // 5 / 1e6 is 5e-6, 5 * 1e-6 is not
+  constexpr double most = 1e30;  // of bytes, flops and seconds, so that products of them are numbers
+  if (out > most || (out > 0 && out < 1 / most))
+    throw error("{}: '{}' should be 0, or from 1e-30 to 1e30", key, text);
+  return out;
+}
+
+/// Whole bytes.
+std::int64_t bytes_in(std::string_view key, std::string_view text, double quantity) {
+  constexpr double most = 0x1p60;
+  if (quantity > most)
+    throw error("{}: '{}' should be at most {} bytes", key, text, static_cast<std::int64_t>(most));
+  return std::llround(quantity);
 }
 
 /// A map of `known` keys.
@@ -146,8 +156,12 @@ Cluster cluster_of(const YAML::Node& node, const std::string& path) {
     throw error("nodes: there are more than {} devices", most_devices);
   c.flops_per_second = flops_of(fields.at("flops"));
   c.memory_bytes_per_second = fields.positive("memory_bandwidth", "B/s");
-  c.memory_bytes = std::llround(fields.positive("memory", "B"));
-  c.reserved_bytes = std::llround(fields.quantity_or("reserved", "B", 0));
+  c.memory_bytes = bytes_in("memory", fields.text("memory"), fields.positive("memory", "B"));
+  if (fields.has("reserved"))
+    c.reserved_bytes = bytes_in("reserved", fields.text("reserved"), fields.quantity("reserved", "B"));
+  if (c.reserved_bytes >= c.memory_bytes)
+    throw error("reserved: '{}' leaves nothing of the memory, which is '{}'", fields.text("reserved"),
+                fields.text("memory"));
   c.kernel_seconds = fields.quantity_or("kernel_overhead", "s", 0);
   if (fields.has("efficiency")) c.efficiency = efficiency_of(fields.at("efficiency"), c.efficiency);
   if (fields.has("link_efficiency")) c.link_efficiency = fields.positive_share("link_efficiency");
@@ -159,7 +173,7 @@ Cluster cluster_of(const YAML::Node& node, const std::string& path) {
 }  // namespace
 
 Cluster load_cluster(const std::string& path) try {
-  return cluster_of(YAML::Load(read_file(path, most_settings_bytes)), path);
+  return cluster_of(load_yaml(path), path);
 } catch (const YAML::Exception& e) {
   throw error("{}: line {}: {}", path, e.mark.line + 1, e.msg);
 } catch (const Error& e) {
