@@ -5,6 +5,8 @@
 #include "shardwright/frontend/onnx/importer.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/text.h"
+#include "shardwright/graph/verify.h"
+#include "shardwright/runtime/initial.h"
 
 namespace shardwright {
 namespace {
@@ -47,6 +49,10 @@ Model model_of_onnx(const std::string& spec, const ModelOptions& options) {
 Model model_of_text(const std::string& name, std::string_view text) {
   Model model{.name = name, .graph = parse_graph(text)};
   if (model.graph.outputs.empty()) throw error("the graph has no output");
+  if (model.graph.meshes.empty()) check_is_network(model.graph);
+  for (const Node& node : model.graph.nodes)
+    if (node.op->kind == OpKind::parameter || node.op->kind == OpKind::state)
+      check_start(model.graph.value(node.results.front()).name, node.attributes);
   model.loss = model.graph.outputs.front();
   return model;
 }

@@ -138,6 +138,7 @@ class Parser {
       }
     }
     verify(graph_);
+    check_bytes(graph_);
     return std::move(graph_);
   }
 
@@ -179,28 +180,32 @@ class Parser {
     return it->second;
   }
 
-  const Mesh& mesh(int index) const {
+  const Mesh& mesh(std::int64_t index) const {
     if (graph_.meshes.empty())
       throw error("layouts and strategies need a mesh; write for example mesh [dp=2] in the first line");
-    if (index < 0 || index >= static_cast<int>(graph_.meshes.size()))
+    if (index < 0 || index >= static_cast<std::int64_t>(graph_.meshes.size()))
       throw error("there is no mesh {}: {} mesh lines stand above", index, graph_.meshes.size());
     return graph_.meshes[static_cast<std::size_t>(index)];
   }
 
-  /// The k of `@k` behind the brackets that start here, or 0: which mesh the axes inside belong to.
-  static int mesh_behind(Scanner ahead, std::string_view open, std::string_view close) {
-    ahead.expect(open);
-    while (!ahead.accept(close)) {
-      if (ahead.peek("~"))
-        parse_window(ahead);
-      else if (ahead.peek_name())
-        ahead.name("a word");
-      else if (!ahead.accept(",") && !ahead.accept(":") && !ahead.accept("+") && !ahead.accept("-"))
-        ahead.fail("axes");
+  static void skip_axes(Scanner& in, std::string_view open, std::string_view close) {
+    in.expect(open);
+    while (!in.accept(close)) {
+      if (in.peek("~"))
+        parse_window(in);
+      else if (in.peek_name())
+        in.name("a word");
+      else if (!in.accept(",") && !in.accept(":") && !in.accept("+") && !in.accept("-"))
+        in.fail("axes");
     }
+  }
+
+  /// The k of `@k` behind the brackets that start here, or 0: which mesh the axes inside belong to.
+  static std::int64_t mesh_behind(Scanner ahead, std::string_view open, std::string_view close) {
+    skip_axes(ahead, open, close);
     for (std::string_view partial : {"sum", "max"})
-      if (ahead.accept(partial)) return mesh_behind(ahead, "(", ")");
-    return ahead.accept("@") ? static_cast<int>(ahead.integer("a mesh")) : 0;
+      if (ahead.accept(partial)) skip_axes(ahead, "(", ")");
+    return ahead.accept("@") ? ahead.integer("a mesh") : 0;
   }
 
   static void skip_mesh(Scanner& in) {
@@ -208,10 +213,10 @@ class Parser {
   }
 
   Layout parse_layout_here(Scanner& in) {
-    const int index = mesh_behind(in, "[", "]");
+    const std::int64_t index = mesh_behind(in, "[", "]");
     Layout layout = parse_layout(in, mesh(index));
     skip_mesh(in);
-    layout.mesh = layout.used().empty() ? 0 : index;
+    layout.mesh = layout.used().empty() ? 0 : static_cast<int>(index);
     return layout;
   }
 
@@ -242,6 +247,8 @@ class Parser {
     node.is_recomputed = is_recomputed;
     std::vector<Value> results(names.size());
     for (std::size_t i = 0; i < names.size(); ++i) results[i].name = names[i];
+    if (op.kind != OpKind::compute && names.size() != 1)
+      throw error("{} has 1 result but {} are named", op.name, names.size());
     if (op.kind == OpKind::compute || op.kind == OpKind::step) {
       if (in.peek("%")) {
         do node.operands.push_back(use(in));
@@ -254,6 +261,7 @@ class Parser {
     } else {
       results[0].type = parse_type(in);
       check_shape(results[0].type.shape);
+      if (in.peek("%")) throw error("{} has no operands", op.name);
       node.attributes = parse_attributes(in);
       check_attributes(op, node.attributes);
       parse_place(in, results[0]);
@@ -263,8 +271,10 @@ class Parser {
   }
 
   void parse_step(Scanner& in, Node& node, std::vector<Value>& results) {
+    if (node.operands.size() != 1)
+      throw error("{} has 1 operand but {} are named", node.op->name, node.operands.size());
     // Most steps keep the local shape; those that do not write the new one.
-    if (!node.operands.empty()) results[0].type = graph_.value(node.operands[0]).type;
+    results[0].type = graph_.value(node.operands[0]).type;
     if (in.accept("dim")) node.attributes.set("dim", in.integer("a dim"));
     if (in.accept("to")) node.attributes.set("to", in.integer("a dim"));
     if (in.accept("over")) node.attributes.set("over", in.name("axes"));
@@ -284,22 +294,26 @@ class Parser {
   }
 
   Strategy parse_strategy_here(Scanner& in, const Rule& rule) {
-    const int index = mesh_behind(in, "{", "}");
+    const std::int64_t index = mesh_behind(in, "{", "}");
     Strategy s = parse_strategy(in, rule, mesh(index));
     skip_mesh(in);
-    s.mesh = used_axes(s).empty() ? 0 : index;
+    s.mesh = used_axes(s).empty() ? 0 : static_cast<int>(index);
     return s;
   }
 
   void parse_place(Scanner& in, Value& v) {
     if (in.accept("in")) v.format = parse_format(in.name("a format"));
-    if (in.accept("as")) v.global_shape = parse_shape(in);
+    if (in.accept("as")) {
+      v.global_shape = parse_shape(in);
+      check_shape(v.global_shape);
+    }
     if (in.peek("[")) v.layout = parse_layout_here(in);
   }
 
   void parse_result(Scanner& in, Value& v, std::string_view mark, bool is_inferred) {
     if (in.accept(mark)) {
       const Type expected = std::exchange(v.type, parse_type(in));
+      check_shape(v.type.shape);
       parse_place(in, v);
       if (is_inferred && !v.layout && v.type != expected)
         throw error("%{} is {} but {} is written", v.name, to_text(expected), to_text(v.type));

@@ -1,5 +1,6 @@
 #include "shardwright/runtime/initial.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "shardwright/base/random.h"
@@ -31,15 +32,24 @@ void with_values(const Leaf& leaf, std::uint64_t seed, F fill) {
       return shift + scale * x;
     });
   }
-  static const std::vector<std::string> known{"zeros",   "ones",   "constant",
-                                              "uniform", "normal", "truncated_normal"};
-  throw error("{}: init={} is unknown{}; there are {}", leaf.name, init, near_names(init, known),
-              join(known, ", "));
+  require(false, "{} starts as {}", leaf.name, init);
 }
 
 }  // namespace
 
+void check_start(std::string_view name, const Attributes& attributes) try {
+  static const std::vector<std::string> known{"zeros",   "ones",   "constant",
+                                              "uniform", "normal", "truncated_normal"};
+  const std::string init = attributes.text("init", "zeros");
+  if (std::find(known.begin(), known.end(), init) == known.end())
+    throw error("init={} is unknown{}; there are {}", init, near_names(init, known), join(known, ", "));
+  for (const char* number : {"value", "scale", "shift"}) attributes.number(number, 0);
+} catch (const Error& e) {
+  throw with_context(e, name);
+}
+
 void initialize(const TensorView& part, const Box& where, const Leaf& leaf, std::uint64_t seed) {
+  check_start(leaf.name, leaf.attributes);
   const Piece piece = from_whole(leaf.global_shape, where);
   visit(part.dtype, [&]<class T>(std::type_identity<T>) {
     T* out = part.as<T>().data();

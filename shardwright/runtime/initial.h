@@ -23,6 +23,9 @@ struct Leaf {
   const Shape& global_shape;
 };
 
+/// Throws: Error if `attributes` say no way to start, or one that does not exist.
+void check_start(std::string_view name, const Attributes& attributes);
+
 /// Fills `part`, which is the part `where` of the leaf.
 /// Throws: Error on an unknown `init`.
 void initialize(const TensorView& part, const Box& where, const Leaf& leaf, std::uint64_t seed);
