@@ -67,8 +67,9 @@ void refuse(const std::vector<double>& values, const Shape& shape, const std::st
 bool is_integer_of(double x, DType dtype) {
   bool is_held = false;
   visit(dtype, [&]<class T>(std::type_identity<T>) {
+    // The largest integer of 64 bits is 2^63 as a double, one too many.
     is_held = x >= static_cast<double>(std::numeric_limits<T>::lowest()) &&
-              x <= static_cast<double>(std::numeric_limits<T>::max()) && x == std::trunc(x);
+              x < std::ldexp(1.0, std::numeric_limits<T>::digits) && x == std::trunc(x);
   });
   return is_held;
 }
