@@ -127,9 +127,13 @@ int run_verb(const std::vector<std::string>& words, Terminal& terminal) {
   }
 }
 
+/// What a file holds stands in messages, however long it is and whatever its characters.
 std::string one_line(std::string text) {
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return text;
+  constexpr std::size_t longest = 2000;
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; },
+      ' ');
+  return text.size() > longest ? text.substr(0, longest) + "..." : text;
 }
 
 /// Ends with an error, behind what has been printed before.
