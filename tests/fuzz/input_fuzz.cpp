@@ -1,0 +1,346 @@
+// Changes the files that users write and gives them to commands: every one must do, or end in one line and status 2,
+// quickly and in bounded memory.
+//
+//   input_fuzz [--seconds N] [--kind graph|plan|annotations|config|cluster] [--seed S] [--keep FOLDER]
+//   input_fuzz --kind KIND FILE      gives one file to the commands, as the fuzzer does
+//
+// Files are those of the goldens, the examples and plans that are made at the start. They are changed as texts and as
+// JSON (tests/support/changed_text.h); what commands still take is changed further. Each file is planned, lowered and
+// proven; where what comes out is small, it is trained for a step. A fault is another status, more than one line of
+// error, more than 10 seconds, a signal, or more memory than is allowed; the file that made it is kept.
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "shardwright/base/error.h"
+#include "shardwright/base/file.h"
+#include "shardwright/base/text.h"
+#include "shardwright/cli/verb.h"
+#include "tests/support/changed_text.h"
+#include "tests/support/golden.h"
+
+// Read by the address sanitizer when it starts: memory is bounded, and a file that asks for more is a fault.
+extern "C" const char* __asan_default_options() {  // NOLINT(bugprone-reserved-identifier): its name
+  return "hard_rss_limit_mb=3000:max_allocation_size_mb=2000:allocator_may_return_null=1:detect_leaks=0";
+}
+
+namespace shardwright {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::below;
+using testing::Random;
+using Words = std::vector<std::string>;
+
+constexpr int slowest_seconds = 10;
+
+// ---- what a command does with a file ----
+
+struct Run {
+  int status = 0;
+  std::string out;
+};
+
+class Fault : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Throws: Fault unless the command does what it should, or ends in one line.
+Run run(const Words& words) {
+  std::istringstream in;
+  std::ostringstream out, err;
+  Terminal terminal{in, out, err};
+  const auto start = std::chrono::steady_clock::now();
+  const int status = run_command(words, terminal);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const std::string told = err.str(), command = join(words, " ");
+  if (status != 0 && status != 2) throw Fault(fmt::format("{}: status {}: {}", command, status, told));
+  const std::size_t at = told.find("shardwright: ");
+  if (status == 2 && (at == std::string::npos || told.find('\n', at) + 1 != told.size()))
+    throw Fault(fmt::format("{}: not one line of error: {}", command, told));
+  if (status == 2 && told.size() - at > 2100)
+    throw Fault(fmt::format("{}: a line of {} bytes", command, told.size() - at));
+  if (seconds > slowest_seconds) throw Fault(fmt::format("{}: took {:.1f} seconds", command, seconds));
+  return {status, out.str()};
+}
+
+Words operator+(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+/// Proves the step of `words` and, where it is small, runs it. Whether it could be proven.
+bool prove_and_train(const Words& words) {
+  const Run proven = run(Words{"verify"} + words + Words{"--json"});
+  if (proven.status != 0) return false;
+  const auto proof = nlohmann::json::parse(proven.out);
+  if (proof.at("arena_bytes").get<double>() < 1e6 && proof.at("ranks").get<int>() <= 8 &&
+      proof.at("instructions").get<double>() < 3000)
+    run(Words{"train"} + words + Words{"--steps", "1", "--json"});
+  return true;
+}
+
+const std::string network = "ffn:widths=16-16-8,batch=16";
+
+bool try_graph(const std::string& path) {
+  if (run({"show", path}).status != 0) return false;
+  run({"lower", path, "--layouts"});
+  bool is_proven = false;
+  for (const char* devices : {"1", "4"})
+    is_proven = prove_and_train({path, "--devices", devices}) || is_proven;
+  return is_proven;
+}
+
+bool try_plan(const std::string& path) {
+  if (run({"estimate", path}).status != 0) return false;
+  run({"verify", path});
+  const std::string model = nlohmann::json::parse(read_file(path)).at("model");
+  run({"lower", model, "--plan", path, "--layouts"});
+  if (model.starts_with("ffn")) run({"train", model, "--plan", path, "--steps", "1", "--json"});
+  return true;
+}
+
+bool try_annotations(const std::string& path) {
+  bool is_taken = false;
+  for (const char* mode : {"semi_auto_parallel", "auto_parallel"})
+    is_taken =
+        prove_and_train({network, "--devices", "8", "--parallel", mode, "--annotate", path}) || is_taken;
+  return is_taken;
+}
+
+bool try_config(const std::string& path) {
+  return prove_and_train({network, "--config", path, "--devices", "8"});
+}
+
+bool try_cluster(const std::string& path) {
+  const bool is_taken = run({"clusters", path}).status == 0;
+  run({"plan", network, "--cluster", path, "--json"});
+  return is_taken;
+}
+
+// ---- seeds ----
+
+struct Kind {
+  std::string name;
+  std::string extension;
+  bool (*try_file)(const std::string& path);
+};
+
+const std::vector<Kind>& kinds() {
+  static const std::vector<Kind> all{{"graph", ".graph", try_graph},
+                                     {"plan", ".json", try_plan},
+                                     {"annotations", ".json", try_annotations},
+                                     {"config", ".yaml", try_config},
+                                     {"cluster", ".yaml", try_cluster}};
+  return all;
+}
+
+/// What a golden's file is; empty if it is none that is changed here.
+std::string kind_of(const Golden& golden, const std::string& name, const std::string& text) {
+  const auto is_used_as = [&](const std::string& flag) {
+    return std::any_of(golden.commands.begin(), golden.commands.end(), [&](const std::string& command) {
+      return command.find(flag + " " + name) != std::string::npos;
+    });
+  };
+  if (name.ends_with(".graph")) return "graph";
+  if (is_used_as("--annotate")) return "annotations";
+  if (is_used_as("--config")) return "config";
+  if (is_used_as("--cluster")) return "cluster";
+  return name.ends_with(".json") && text.find("\"fingerprint\"") != std::string::npos ? "plan" : "";
+}
+
+using Seeds = std::map<std::string, Words>;  // by kind
+
+void add_goldens(Seeds& seeds) {
+  for (const auto& entry : fs::recursive_directory_iterator("tests/golden")) {
+    if (entry.path().extension() != ".test") continue;
+    const Golden golden = parse_golden(read_file(entry.path()));
+    for (const GoldenFile& file : golden.files)
+      if (const std::string kind = kind_of(golden, file.name, file.text);
+          !kind.empty() && file.kind == "file")
+        seeds[kind].push_back(file.text);
+    if (golden.input.find(" = ") != std::string::npos) seeds["graph"].push_back(golden.input);
+  }
+}
+
+void add_examples(Seeds& seeds) {
+  const std::pair<const char*, const char*> folders[] = {
+      {"examples/graphs", "graph"}, {"examples/annotations", "annotations"}, {"examples/config", "config"}};
+  for (const auto& [folder, kind] : folders)
+    for (const auto& entry : fs::directory_iterator(folder)) seeds[kind].push_back(read_file(entry.path()));
+}
+
+/// Networks of every family as graphs, and plans of them.
+void add_made(Seeds& seeds, const std::string& path) {
+  const std::string models[] = {network, "matmul_chain:widths=16-32-16,batch=16",
+                                "llama:layers=2,hidden=16,heads=2,kv_heads=1,ffn=16,vocab=16,seq=4,batch=8",
+                                "resnet18:image=32,width=4,batch=4"};
+  for (const std::string& model : models) {
+    seeds["graph"].push_back(run({"show", model}).out);
+    for (const Words& how :
+         {Words{"--search", "propagation"}, Words{"--stages", "2"},
+          Words{"--accumulate", "2", "--optimizer", "adamw", "--optimizer-parallel", "2:threshold=0"}}) {
+      run(Words{"plan", model, "--devices", "4", "-o", path} + how);
+      seeds["plan"].push_back(read_file(path));
+    }
+  }
+}
+
+Seeds all_seeds(const std::string& path) {
+  Seeds seeds;
+  add_goldens(seeds);
+  add_examples(seeds);
+  add_made(seeds, path);
+  for (auto& [kind, texts] : seeds) std::sort(texts.begin(), texts.end());
+  for (const Kind& kind : kinds())
+    if (seeds[kind.name].empty())
+      throw error("no files of kind {}: run from the root of the repository", kind.name);
+  return seeds;
+}
+
+// ---- the fuzzer ----
+
+struct Options {
+  double seconds = 60;
+  std::string kind;  // empty: all
+  std::uint64_t seed = std::random_device{}();
+  fs::path keep = fs::temp_directory_path() / fmt::format("input_fuzz.{}", ::getpid());
+  std::string file;
+};
+
+/// The fault that the file ends in; empty if there is none.
+std::string fault_of(const Kind& kind, const std::string& path, bool& is_taken) {
+  alarm(6 * slowest_seconds);  // ends the process; the file is there
+  try {
+    is_taken = kind.try_file(path);
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+  alarm(0);
+  return "";
+}
+
+std::string changed(Random& random, const Kind& kind, const std::string& text) {
+  const bool is_json = kind.extension == ".json" && random() % 4 != 0;
+  return is_json ? testing::changed_json(random, text) : testing::changed_text(random, text);
+}
+
+int fuzz(const Options& options) {
+  constexpr std::size_t most_texts = 500, longest = 200000;
+  fs::create_directories(options.keep);
+  Seeds texts = all_seeds(options.keep / "made.json");
+  std::vector<Kind> used = kinds();
+  std::erase_if(used, [&](const Kind& k) { return !options.kind.empty() && k.name != options.kind; });
+  if (used.empty())
+    throw error("--kind {}: there are graph, plan, annotations, config, cluster", options.kind);
+  fmt::print("input_fuzz: seed {}; the file at work is in {}\n", options.seed, options.keep.string());
+  std::fflush(stdout);
+
+  Random random(options.seed);
+  const auto start = std::chrono::steady_clock::now();
+  const auto seconds = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  Seeds taken_texts;
+  std::map<std::string, std::pair<std::int64_t, std::int64_t>> counts;  // files, and those that were taken
+  for (std::size_t i = 0; seconds() < options.seconds; ++i) {
+    const Kind& kind = used[i % used.size()];
+    Words &seeds = texts.at(kind.name), &of_kind = taken_texts[kind.name];
+    const bool is_seed =
+        i / used.size() < seeds.size();  // first each as it is, then mostly those that are taken
+    const Words& from = of_kind.empty() || random() % 5 == 0 ? seeds : of_kind;
+    const std::string text =
+        is_seed ? seeds[i / used.size()] : changed(random, kind, from[below(random, from.size())]);
+    const std::string path = options.keep / (kind.name + kind.extension);
+    std::ofstream(path, std::ios::binary) << text;
+    bool is_taken = false;
+    const std::string fault = fault_of(kind, path, is_taken);
+    if (!fault.empty()) {
+      fmt::print(stderr, "input_fuzz: fault: {}\n  kept as {}\n", fault, path);
+      return 1;
+    }
+    auto& [count, taken] = counts[kind.name];
+    ++count;
+    if (!is_taken) continue;
+    ++taken;
+    if (text.size() < longest && of_kind.size() < most_texts)
+      of_kind.push_back(text);
+    else if (text.size() < longest)
+      of_kind[below(random, most_texts)] = text;
+  }
+  struct rusage usage {};
+  getrusage(RUSAGE_SELF, &usage);
+  for (const auto& [kind, count] : counts)
+    fmt::print("{}: {} files, {} of them taken\n", kind, count.first, count.second);
+  fmt::print("{} MB at most\n", usage.ru_maxrss / 1024);
+  fs::remove_all(options.keep);
+  return 0;
+}
+
+/// The whole process may take so much; the address sanitizer needs its room and has a limit of its own.
+void limit_memory() {
+#ifndef __SANITIZE_ADDRESS__
+  const struct rlimit most { .rlim_cur = rlim_t{4} << 30, .rlim_max = rlim_t{4} << 30 };
+  setrlimit(RLIMIT_AS, &most);
+#endif
+}
+
+Options options_of(const Words& words) {
+  Options out;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const auto value = [&] {
+      if (i + 1 == words.size()) throw error("{} needs a value", words[i]);
+      return words[++i];
+    };
+    if (words[i] == "--seconds")
+      out.seconds = to_number(value()).value_or(60);
+    else if (words[i] == "--seed")
+      out.seed = static_cast<std::uint64_t>(to_integer(value()).value_or(1));
+    else if (words[i] == "--kind")
+      out.kind = value();
+    else if (words[i] == "--keep")
+      out.keep = value();
+    else
+      out.file = words[i];
+  }
+  return out;
+}
+
+int run_fuzzer(const Words& words) {
+  const Options options = options_of(words);
+  limit_memory();
+  if (options.file.empty()) return fuzz(options);
+  for (const Kind& kind : kinds()) {
+    if (kind.name != options.kind) continue;
+    bool is_taken = false;
+    const std::string fault = fault_of(kind, options.file, is_taken);
+    fmt::print("{}\n", fault.empty() ? is_taken ? "taken" : "refused" : fault);
+    return fault.empty() ? 0 : 1;
+  }
+  throw error("{}: say what it is with --kind", options.file);
+}
+
+}  // namespace
+}  // namespace shardwright
+
+int main(int argc, char** argv) {
+  try {
+    return shardwright::run_fuzzer({argv + 1, argv + argc});
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "input_fuzz: {}\n", e.what());
+    return 2;
+  }
+}
