@@ -70,8 +70,12 @@ std::string fault_of_step(const Graph& graph, const Node& node) {
   return "";
 }
 
-void check_stage(const Program& program, int stage, Violations& out) {
+void check_stage(const Pipeline& pipeline, int stage, Violations& out) {
+  const Program& program = pipeline.stage(stage);
   const Graph& graph = program.graph;
+  std::set<ValueId> received;
+  for (const PlacedCrossing& c : pipeline.crossings)
+    if (c.to == stage) received.insert(c.received);
   std::map<std::pair<Layout, Shape>, std::string> known;
   for (const Value& v : graph.values) {
     const auto bad = [&](const std::string& why) {
@@ -100,6 +104,8 @@ void check_stage(const Program& program, int stage, Violations& out) {
   }
   for (NodeId id : graph.node_ids()) {
     const Node& node = graph.node(id);
+    if (node.op->kind == OpKind::receive && !received.contains(node.results.front()))
+      out.push_back(violation("stage {}: %{} is received but nobody sends it", stage, graph.name_of(id)));
     if (node.op->kind != OpKind::step) continue;
     const std::string why = fault_of_step(graph, node);
     if (!why.empty())
@@ -112,7 +118,7 @@ void check_stage(const Program& program, int stage, Violations& out) {
 
 Violations incomplete_layouts(const Pipeline& pipeline) {
   Violations out;
-  for (int s = 0; s < pipeline.stage_count(); ++s) check_stage(pipeline.stage(s), s, out);
+  for (int s = 0; s < pipeline.stage_count(); ++s) check_stage(pipeline, s, out);
   return out;
 }
 

@@ -230,8 +230,26 @@ class Matching {
     const Box wanted = box_on(m, part.to);
     if (t.to_shape != wanted.extent)
       return fmt::format("takes {} but holds {}", to_text(t.to_shape), to_text(wanted.extent));
+    if (t.kind == StepKind::all_reduce && own && *own != wanted)  // sums whole operands, wherever they lie
+      return fmt::format("sums {} where {} should be", to_text(own->extent), to_text(wanted.extent));
     if (t.clears) return t.pieces.empty() ? "" : "is cleared and yet takes";
+    if (std::string why = fault_of_addends(part, m); !why.empty()) return why;
     return fault_of_pieces(t, wanted, given);
+  }
+
+  /// What is partial and not reduced stays with those who hold the same addend.
+  std::string fault_of_addends(const Part& part, const Member& m) const {
+    if (!part.from.is_valid() || part.transfer.reduces) return "";
+    const Graph& graph = pipeline_.stage(m.rank->stage).graph;
+    const Layout from = layout_of(graph.value(part.from));
+    if (!from.is_partial()) return "";
+    const Mesh& mesh = graph.meshes[at(from.mesh)];
+    const Axes partial = from.sum.with(from.max);
+    const int first = pipeline_.first_rank(m.rank->stage);
+    for (const Piece& piece : part.transfer.pieces)
+      if (mesh.index_along(piece.source - first, partial) != mesh.index_along(m.rank->rank - first, partial))
+        return fmt::format("takes an addend of rank {} for its own", piece.source);
+    return "";
   }
 
   /// Pieces are cut out of row-major tensors. A sum of whole ones may have its elements in any order, but one.

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <set>
 
+#include "shardwright/graph/op.h"
+#include "shardwright/graph/verify.h"
+
 namespace shardwright {
 namespace {
 
@@ -27,6 +30,45 @@ Proof count(const std::vector<RankInstructions>& ranks, const Pipeline& pipeline
   return out;
 }
 
+/// What instructions are derived from: well-formed graphs, and crossings from what one stage sends to what another
+/// receives.
+void check_form(const Pipeline& pipeline) {
+  for (int s = 0; s < pipeline.stage_count(); ++s) try {
+      const Program& program = pipeline.stage(s);
+      verify(program.graph);
+      for (std::size_t n = 0; n < program.starts.size(); ++n)
+        if (program.starts.size() != program.graph.nodes.size() || program.starts[n].index < 0 ||
+            program.starts[n].index > static_cast<int>(n))
+          throw error("node {} of {} starts at {}", n, program.graph.nodes.size(), program.starts[n].index);
+      if (!program.in_slot.empty() && program.in_slot.size() != program.graph.values.size())
+        throw error("{} of {} values are in slots or not", program.in_slot.size(),
+                    program.graph.values.size());
+    } catch (const Error& e) {
+      throw with_context(e, fmt::format("stage {}", s));
+    }
+  std::set<std::pair<int, ValueId>> received;
+  for (const PlacedCrossing& c : pipeline.crossings) {
+    const auto is_stage = [&](int s) { return s >= 0 && s < pipeline.stage_count(); };
+    if (!is_stage(c.from) || !is_stage(c.to) || c.from == c.to)
+      throw error("a crossing from stage {} to {} of {}", c.from, c.to, pipeline.stage_count());
+    const Graph &from = pipeline.stage(c.from).graph, &to = pipeline.stage(c.to).graph;
+    const auto exists = [](const Graph& graph, ValueId v) {
+      return v.is_valid() && v.index < static_cast<int>(graph.values.size());
+    };
+    if (!exists(from, c.sent) || !exists(to, c.received))
+      throw error("a crossing from stage {} to {} of a value that does not exist", c.from, c.to);
+    const Value &sent = from.value(c.sent), &taken = to.value(c.received);
+    if (std::find(from.sends.begin(), from.sends.end(), c.sent) == from.sends.end())
+      throw error("stage {}: %{} is not sent but stage {} receives it as %{}", c.from, sent.name, c.to,
+                  taken.name);
+    if (to.node(taken.producer).op->kind != OpKind::receive || sent.global_type() != taken.global_type())
+      throw error("stage {}: %{} {} cannot receive %{} {} of stage {}", c.to, taken.name,
+                  to_text(taken.global_type()), sent.name, to_text(sent.global_type()), c.from);
+    if (!received.emplace(c.to, c.received).second)
+      throw error("stage {}: %{} is received twice", c.to, taken.name);
+  }
+}
+
 }  // namespace
 
 Violations violations(const std::vector<RankInstructions>& ranks, const Pipeline& pipeline) {
@@ -39,6 +81,7 @@ Violations violations(const std::vector<RankInstructions>& ranks, const Pipeline
 }
 
 Proof prove(const Pipeline& pipeline) {
+  check_form(pipeline);
   const std::vector<RankInstructions> ranks = instructions_of(pipeline);
   const Violations found = violations(ranks, pipeline);
   if (!found.empty()) throw error("{}", found.front().text);

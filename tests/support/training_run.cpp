@@ -16,16 +16,16 @@
 #include "tests/support/random_plan.h"
 
 namespace shardwright::testing {
-namespace {
 
-/// The train step of the model, ready to be planned.
-Model train_model(const TrainingRun& run, int micro_batches = 1) {
+Model train_model(const TrainingRun& run, int micro_batches) {
   Model model = build_model(
       run.model,
       {.global_batch = {}, .precision = run.precision, .loss = run.loss, .micro_batches = micro_batches});
   add_train_step(model.graph, model.loss, run.optimizer);
   return model;
 }
+
+namespace {
 
 /// Whether the forward reads it: the optimizer's states only the update reads.
 bool is_state_of_module(const Graph& graph, const Node& leaf) {
@@ -65,6 +65,10 @@ std::optional<Outcome> run_program(const TrainingRun& run, const Model& model, P
 }  // namespace
 
 std::string path_of_reference(const std::string& file) { return "tests/reference/" + file + ".safetensors"; }
+
+std::optional<Outcome> run_pipeline(const TrainingRun& run, Pipeline program) {
+  return run_program(run, train_model(run), std::move(program));
+}
 
 std::optional<Outcome> run_alone(const TrainingRun& run) {
   return run_planned(run, {.devices = 1, .parallel = Parallel::stand_alone});

@@ -40,6 +40,11 @@ std::optional<Outcome> run_random(const TrainingRun& run, int devices, std::uint
 std::optional<Outcome> run_random_pipeline(const TrainingRun& run, int devices, int micro_batches,
                                            std::uint64_t seed);
 
+/// The train step of the model for one of so many micro-batches, ready to be planned.
+Model train_model(const TrainingRun& run, int micro_batches = 1);
+/// A program of it that somebody else has made: proven, and then run.
+std::optional<Outcome> run_pipeline(const TrainingRun& run, Pipeline program);
+
 /// Largest difference relative to the largest magnitude of `b`, which counts as 1e-6 at least.
 double difference(const std::vector<double>& a, const std::vector<double>& b);
 

@@ -243,10 +243,73 @@ TEST(Violations, an_output_that_is_partial) {
   EXPECT_EQ(found(p), "stage 0: %g is an output but partial: [-, b] sum(a)");
 }
 
+TEST(Violations, an_addend_of_another_rank) {
+  const Program p = program_of(R"(
+mesh [a=2, b=2]
+%x = input f32[2] as [4] [a]
+%p = mask %x over b : f32[2] as [4] [a] sum(b)
+%g = all_gather %p dim 0 over a.b : f32[4] as [4] [-] sum(b)
+%s = all_reduce.sum %g over b : f32[4] as [4] [-]
+output %s
+)");
+  EXPECT_EQ(
+      found(p),
+      "rank 1: all_gather %g over a.b f32[2] of ranks 0,1,2,3: %g takes an addend of rank 2 for its own");
+}
+
+TEST(Violations, a_sum_that_lies_otherwise_than_its_addends) {
+  const Program p = program_of(R"(
+mesh [a=2, b=2]
+%x = input f32[4] as [4] [-]
+%p = mask %x over a : f32[4] as [4] [-] sum(a)
+%u = all_reduce.sum %p over a : f32[2] as [4] [b]
+output %u
+)");
+  EXPECT_EQ(found(p),
+            "rank 0: all_reduce.sum %u over a f32[4] of ranks 0,2: %u sums [4] where [2] should be");
+}
+
+TEST(Violations, a_value_that_nobody_sends) {
+  const Program p = program_of(R"(
+mesh [a=2]
+%x = receive f32[4] as [4] [-]
+%y = relu %x {} : f32[4] as [4] [-]
+output %y
+)");
+  EXPECT_EQ(found(p), "stage 0: %x is received but nobody sends it");
+}
+
 TEST(Violations, a_local_shape_that_its_layout_does_not_give) {
   Program p = program_of(two_sums);
   p.graph.value(p.graph.find("w")).type.shape = {2};
   EXPECT_EQ(found(p), "stage 0: %w f32[2]: its layout [-] of [4] gives [4]");
+}
+
+/// What `prove` says of a pipeline whose form is wrong.
+template <class F>
+std::string refused(F change) {
+  Pipeline pipeline = program_of(a_step);
+  change(pipeline);
+  try {
+    prove(pipeline);
+    return "nothing";
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
+
+TEST(Prove, refuses_what_is_no_program) {
+  EXPECT_EQ(refused([](Pipeline&) {}), "nothing");
+  EXPECT_EQ(refused([](Pipeline& p) { p.stages[0].graph.nodes[3].is_fused = true; }),
+            "stage 0: g: matmul is not point-wise and cannot be fused");
+  EXPECT_EQ(refused([](Pipeline& p) { p.stages[0].starts = {{5}}; }), "stage 0: node 0 of 6 starts at 5");
+  EXPECT_EQ(refused([](Pipeline& p) { p.crossings.push_back({.from = 0, .to = 1}); }),
+            "a crossing from stage 0 to 1 of 1");
+  EXPECT_EQ(refused([](Pipeline& p) {
+              p.stages.push_back(p.stages[0]);
+              p.crossings.push_back({.from = 0, .to = 1, .sent = {0}, .received = {0}});
+            }),
+            "stage 0: %x is not sent but stage 1 receives it as %x");
 }
 
 TEST(Prove, says_what_is_wrong_first) {
