@@ -1,6 +1,7 @@
 #include "shardwright/graph/builder.h"
 
 #include "shardwright/base/error.h"
+#include "shardwright/graph/verify.h"
 
 namespace shardwright {
 
@@ -24,6 +25,7 @@ std::string Builder::free_name(std::string_view name) {
 }
 
 ValueId Builder::add(Value value) {
+  check_room(graph_);
   const ValueId id{static_cast<int>(graph_.values.size())};
   graph_.values.push_back(std::move(value));
   names_.insert(id);

@@ -326,6 +326,7 @@ class Parser {
   void finish(Node node, std::vector<Value> results) {
     const NodeId id{static_cast<int>(graph_.nodes.size())};
     for (std::size_t i = 0; i < results.size(); ++i) {
+      check_room(graph_);
       const ValueId v{static_cast<int>(graph_.values.size())};
       results[i].producer = id;
       results[i].result = static_cast<int>(i);

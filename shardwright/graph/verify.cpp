@@ -192,6 +192,10 @@ void verify(const Graph& graph) {
   }
 }
 
+void check_room(const Graph& graph) {
+  if (graph.values.size() >= most_values) throw error("the network has more than {} values", most_values);
+}
+
 void check_bytes(const Graph& graph) {
   constexpr std::int64_t most = std::int64_t{1} << 60;
   std::int64_t all = 0;

@@ -10,6 +10,11 @@ namespace shardwright {
 /// strategies, layouts that fit.
 void verify(const Graph& graph);
 
+/// Values of a graph that a network or file may make: what has more layers than that does not end.
+constexpr std::size_t most_values = std::size_t{1} << 21;
+/// Throws: Error if there is no room for one more.
+void check_room(const Graph& graph);
+
 /// Sums of sizes pass here: what a plan is expected to take, and arenas, are small multiples of this.
 /// Throws: Error if the values of `graph`, whole, are more than 2^60 bytes together.
 void check_bytes(const Graph& graph);

@@ -113,7 +113,11 @@ OptimizerChoice optimizer_of(const Json& json) {
     if (name == "name" || name == "clip_norm") continue;
     if (std::find(settings.begin(), settings.end(), name) == settings.end())
       throw error("\"{}\" is no setting of optimizer {}", name, out.name);
-    out.attributes.set(name, number_or(json, name.c_str(), 0.0));
+    const double number = number_or(json, name.c_str(), 0.0);
+    const bool is_share = name.starts_with("beta");  // as the flags say
+    if (number < 0 || (is_share && number >= 1))
+      throw kind_error(name, is_share ? "a number from 0 to below 1" : "a number from 0 on", value);
+    out.attributes.set(name, number);
   }
   return out;
 }

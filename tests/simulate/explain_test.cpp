@@ -55,6 +55,7 @@ Plan changed(const Step& step, const Explanation& explanation, const Strategy& s
   for (PlannedOperator& op : plan.operators) {
     if (op.name != explanation.planned.name) continue;
     op.mesh = strategy.mesh;
+    op.in.clear();
     op.strategy.clear();
     for (std::size_t l = 0; l < strategy.loops.size(); ++l) {
       std::vector<std::string> axes;

@@ -18,7 +18,7 @@ struct Member {
 
 DecoderOptions sizes_of(const ModelArguments& arguments, const DecoderOptions& member) {
   DecoderOptions o = member;
-  o.layers = arguments.integer("layers", member.layers);
+  o.layers = arguments.integer("layers", member.layers, 10000);
   o.hidden = arguments.integer("hidden", member.hidden);
   o.heads = arguments.integer("heads", member.heads);
   o.kv_heads = arguments.integer("kv_heads", member.kv_heads ? member.kv_heads : o.heads);
