@@ -63,7 +63,7 @@ int integer_of(const Json& json, const char* key, int least, int most) {
   return static_cast<int>(long_of(json, key, least, most));
 }
 
-constexpr std::int64_t most_bytes = std::int64_t{1} << 53;
+constexpr std::int64_t most_of_all = std::numeric_limits<std::int64_t>::max();
 
 /// Parts of each dim of each input.
 std::vector<std::vector<std::int64_t>> splits_of(const Json& json, const char* key) {
@@ -137,8 +137,7 @@ Origin origin_of(const Json& json) {
   check_keys(json, "made_from", {"global_batch", "precision", "loss", "optimizer"});
   Origin out{.loss = text_or(json, "loss", "")};
   if (json.contains("global_batch"))
-    out.global_batch =
-        long_of(json.at("global_batch"), "global_batch", 1, std::numeric_limits<std::int64_t>::max());
+    out.global_batch = long_of(json.at("global_batch"), "global_batch", 1, most_of_all);
   const auto dtype = dtype_of(text_or(json, "precision", "f32"));
   if (!dtype || !is_floating(*dtype))
     throw kind_error("precision", "f32, f64, bf16 or f16", json.at("precision"));
@@ -191,7 +190,7 @@ OptimizerParallel optimizer_parallel_of(const Json& json) {
   for (const char* key : {"zero_threshold", "zero_group"})
     if (out.level == 0 && json.contains(key)) throw error("\"{}\" needs a \"zero\" from 1 on", key);
   if (json.contains("zero_threshold"))
-    out.threshold = long_of(json.at("zero_threshold"), "zero_threshold", 0, most_bytes);
+    out.threshold = long_of(json.at("zero_threshold"), "zero_threshold", 0, most_of_all);
   if (json.contains("zero_group"))
     out.group = integer_of(json.at("zero_group"), "zero_group", 0, most_devices);
   return out;
