@@ -306,6 +306,25 @@ class Timeline {
   std::vector<double> free_;                            // by stage
 };
 
+/// Adds to each stage what the rank of it that receives most gets from other stages.
+void add_crossings(std::vector<Estimate>& stages, const Pipeline& pipeline) {
+  std::vector<std::int64_t> received(at(pipeline.rank_count()), 0);
+  for (const PlacedCrossing& c : pipeline.crossings) {
+    const int times = c.time == CrossingTime::micro_batch ? pipeline.micro_batches() : 1;
+    const auto size =
+        static_cast<std::int64_t>(size_of(pipeline.stage(c.to).graph.value(c.received).type.dtype));
+    stages[at(c.to)].collectives["receive"] += times;
+    for (const auto& [rank, transfer] : pipeline.transfers_of(c)) {
+      if (pipeline.stage_of(rank) != c.to) continue;
+      for (const Piece& piece : transfer.pieces)
+        received[at(rank)] += times * element_count(piece.extent) * size;
+    }
+  }
+  for (int s = 0; s < pipeline.stage_count(); ++s)
+    stages[at(s)].bytes_communicated += *std::max_element(received.begin() + pipeline.first_rank(s),
+                                                          received.begin() + pipeline.first_rank(s + 1));
+}
+
 }  // namespace
 
 Estimate estimate(const Pipeline& pipeline, const Cluster& cluster) {
@@ -313,6 +332,7 @@ Estimate estimate(const Pipeline& pipeline, const Cluster& cluster) {
   std::vector<Estimate> stages;
   for (const Program& program : pipeline.stages)
     stages.push_back(estimate(program, cluster_called(part_name(cluster.name, program.rank_count()))));
+  add_crossings(stages, pipeline);
   const std::vector<double> ends = Timeline(pipeline, stages, cluster).run();
   const auto longest = std::max_element(
       stages.begin(), stages.end(),
@@ -326,6 +346,11 @@ Estimate estimate(const Pipeline& pipeline, const Cluster& cluster) {
   out.state_bytes = largest->state_bytes;
   out.arena_bytes = largest->arena_bytes;
   out.memory = largest->memory;
+  for (const Estimate& stage : stages) {  // of the rank with most, as the runtime counts
+    out.bytes_communicated = std::max(out.bytes_communicated, stage.bytes_communicated);
+    for (const auto& [kind, count] : stage.collectives)
+      out.collectives[kind] = std::max(out.collectives[kind], count);
+  }
   out.peak_seconds = 0;
   for (int s = 0; s < pipeline.stage_count(); ++s)
     out.peak_seconds += stages[at(s)].peak_seconds * pipeline.stage(s).rank_count() / pipeline.rank_count();
