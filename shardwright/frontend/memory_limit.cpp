@@ -48,6 +48,10 @@ std::string misfit_text(const Evaluation& e, std::string_view limit) {
                      kinds_text(e.estimate), consumers_text(e.estimate.memory));
 }
 
+std::string misfit_notice(const Evaluation& e, std::string_view cluster) {
+  return e.fits() ? "" : misfit_text(e, fmt::format("a device of {}", cluster)) + "\n";
+}
+
 void check_memory(const Evaluation& e, std::string_view limit) {
   if (!e.fits()) throw Infeasible(misfit_text(e, limit));
 }

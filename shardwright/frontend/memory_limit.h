@@ -18,6 +18,9 @@ std::function<double(const PlannedGraph&, const Cluster&)> price_within(std::opt
 /// Of a step that does not fit: by how much, and what takes most. `limit` allows less: `a device of a100-80g:8`.
 std::string misfit_text(const Evaluation& evaluation, std::string_view limit);
 
+/// A line that says so of the devices of `cluster`, with its end; empty if the step fits. What every verb tells last.
+std::string misfit_notice(const Evaluation& evaluation, std::string_view cluster);
+
 /// Throws: Infeasible if a step does not fit, saying by how much and what takes most. `limit` is what the user said of
 /// memory: `--memory-cap 60GB`.
 void check_memory(const Evaluation& evaluation, std::string_view limit);

@@ -4,9 +4,11 @@
 
 namespace shardwright {
 
+std::int64_t usable_bytes(const Cluster& cluster) { return cluster.memory_bytes - cluster.reserved_bytes; }
+
 Evaluation evaluate(const Pipeline& pipeline, const Cluster& cluster, const EvaluateOptions& options) {
   return {.estimate = estimate(pipeline, cluster),
-          .cap_bytes = options.memory_cap.value_or(cluster.memory_bytes - cluster.reserved_bytes)};
+          .cap_bytes = options.memory_cap.value_or(usable_bytes(cluster))};
 }
 
 Evaluation evaluate(const PlannedGraph& planned, const Cluster& cluster, const EvaluateOptions& options) {

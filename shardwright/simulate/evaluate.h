@@ -8,6 +8,9 @@
 
 namespace shardwright {
 
+/// Of each device's memory, what a plan may use: all but what driver and runtime have.
+std::int64_t usable_bytes(const Cluster& cluster);
+
 struct EvaluateOptions {
   std::optional<std::int64_t>
       memory_cap;  // bytes of one device; none: the cluster's memory, less what is reserved
