@@ -146,7 +146,17 @@ std::string words_of(MemoryKind kind) {
   return out;
 }
 
-std::string totals(const Estimate& e) {
+/// `throughput: 51.2 thousand tokens a second, 38.1% of what the devices can compute (MFU)`
+std::string throughput_text(const Estimate& e, const BatchSize& batch) {
+  if (e.step_seconds() <= 0) return "";
+  const double rate = static_cast<double>(batch.count) / e.step_seconds();
+  return fmt::format(
+      "throughput: {}{} of the devices' peak (MFU)\n",
+      batch.count > 0 ? fmt::format("{:.{}f} {} a second, ", rate, rate < 100 ? 1 : 0, batch.unit) : "",
+      percent_text(e.mfu(), 1));
+}
+
+std::string totals(const Estimate& e, const BatchSize& batch) {
   std::string out = "per device:";
   for (std::size_t k = 0; k < memory_kinds; ++k)
     out += fmt::format(" {} {},", bytes_text(e.memory.bytes[k]), words_of(static_cast<MemoryKind>(k)));
@@ -161,8 +171,10 @@ std::string totals(const Estimate& e) {
   std::string collectives;
   for (const auto& [kind, count] : e.collectives)
     collectives += fmt::format("{}{} {}", collectives.empty() ? "" : ", ", count, kind);
-  return out + fmt::format("; {} received by a device{}{}\n", bytes_text(e.bytes_communicated),
-                           collectives.empty() ? "" : " in ", collectives);
+  return out +
+         fmt::format("; {} received by a device{}{}\n", bytes_text(e.bytes_communicated),
+                     collectives.empty() ? "" : " in ", collectives) +
+         throughput_text(e, batch);
 }
 
 }  // namespace
@@ -216,7 +228,22 @@ std::string compact_reason(const PlannedOperator& op) {
   return out;
 }
 
-std::string plan_table(const Plan& plan, const Estimate& e, const std::vector<OperatorShare>& shares) {
+BatchSize batch_size_of(const Graph& graph, const Plan& plan, std::int64_t tokens) {
+  if (tokens > 0) return {tokens * plan.pipelining.micro_batches, "tokens"};
+  for (const Node& node : graph.nodes) {
+    const Shape& shape = graph.value(node.results.front()).type.shape;
+    if (node.op->kind == OpKind::input && !shape.empty())
+      return {shape.front() * plan.pipelining.micro_batches, "samples"};
+  }
+  return {};
+}
+
+namespace {
+
+/// A row per operator, or for all of a kind in repeated layers: how it is split, its share of time and memory, the
+/// collectives that it causes, and why; then what a step takes. Shares are per planned operator.
+std::string plan_table(const Plan& plan, const Estimate& e, const BatchSize& batch,
+                       const std::vector<OperatorShare>& shares) {
   std::string out =
       fmt::format("plan of {} on {} device{}, {}{}\n", plan.model, plan.devices, plan.devices == 1 ? "" : "s",
                   plan.parallel, plan.search.empty() ? "" : ", search " + plan.search);
@@ -227,10 +254,8 @@ std::string plan_table(const Plan& plan, const Estimate& e, const std::vector<Op
                                     [](const PlannedOperator& op) { return !op.strategy.empty(); });
   if (plan.devices > 1 && !is_split) out += "nothing is split: every device does the whole work\n";
   if (!plan.compared.empty()) out += plan.compared + "\n";
-  return out + totals(e);
+  return out + totals(e, batch);
 }
-
-namespace {
 
 /// `2 stages, 4 micro-batches, 1f1b`
 std::string pipelining_text(const Pipelining& p) {
@@ -241,10 +266,10 @@ std::string pipelining_text(const Pipelining& p) {
 
 }  // namespace
 
-std::string step_table(const Graph& graph, const Plan& plan, const Estimate& e) {
+std::string step_table(const Graph& graph, const Plan& plan, const Estimate& e, const BatchSize& batch) {
   StagedGraph parts = staged(graph, plan);
   if (plan.stages.empty()) {
-    const std::string out = plan_table(plan, e, Explainer(parts.stages[0], plan).shares());
+    const std::string out = plan_table(plan, e, batch, Explainer(parts.stages[0], plan).shares());
     const std::string note =
         plan.pipelining.micro_batches > 1 ? pipelining_text(plan.pipelining) + "\n" : std::string();
     return out + note + recompute_text(graph, plan, e);
@@ -262,7 +287,7 @@ std::string step_table(const Graph& graph, const Plan& plan, const Estimate& e) 
       if (mesh.axis_count() > 0) out += to_text(mesh) + "\n";
     if (stage.devices > 1) out += operator_table(stage, Explainer(parts.stages[s], stage).shares());
   }
-  return out + totals(e) + recompute_text(graph, plan, e);
+  return out + totals(e, batch) + recompute_text(graph, plan, e);
 }
 
 std::string recompute_text(const Graph& graph, const Plan& plan, const Estimate& e) {

@@ -10,15 +10,20 @@
 
 namespace shardwright {
 
-/// A row per operator, or for all of a kind in repeated layers: how it is split, its share of time and memory, the
-/// collectives that it causes, and why; then what a step takes. Shares are per planned operator.
-std::string plan_table(const Plan& plan, const Estimate& estimate, const std::vector<OperatorShare>& shares);
-
 /// One line: what recompute saves and what it costs, against the same plan without it; nothing if there is none.
 std::string recompute_text(const Graph& graph, const Plan& plan, const Estimate& estimate);
 
+/// What a step learns from: the tokens of its sequences or else its samples, on all devices; 0 where there are no data.
+struct BatchSize {
+  std::int64_t count = 0;
+  std::string unit;  // `tokens`
+};
+/// Of a step of `plan`; `graph` is the train step of one micro-batch, which has so many tokens.
+BatchSize batch_size_of(const Graph& graph, const Plan& plan, std::int64_t tokens = 0);
+
 /// The plan of a step, stage by stage, and what it takes; `graph` is the train step of one micro-batch.
-std::string step_table(const Graph& graph, const Plan& plan, const Estimate& estimate);
+std::string step_table(const Graph& graph, const Plan& plan, const Estimate& estimate,
+                       const BatchSize& batch);
 
 /// The table's rows: what each is called, and which planned operators it stands for.
 std::vector<FoldedName> table_rows(const Plan& plan, const std::vector<OperatorShare>& shares);

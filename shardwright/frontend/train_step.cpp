@@ -55,6 +55,9 @@ void TrainStep::set_parameter(std::string_view name, const Tensor& value) {
   state_->session->set(name, value);
 }
 const Plan& TrainStep::plan() const { return state_->plan; }
-std::string TrainStep::explain() const { return step_table(state_->graph, state_->plan, state_->estimate); }
+std::string TrainStep::explain() const {
+  return step_table(state_->graph, state_->plan, state_->estimate,
+                    batch_size_of(state_->graph, state_->plan));
+}
 
 }  // namespace shardwright
