@@ -16,9 +16,14 @@ struct Member {
   std::int64_t batch = 4;
 };
 
+constexpr std::int64_t most_layers = 4096;
+
 DecoderOptions sizes_of(const ModelArguments& arguments, const DecoderOptions& member) {
   DecoderOptions o = member;
-  o.layers = arguments.integer("layers", member.layers, 10000);
+  o.layers = arguments.integer("layers", member.layers);
+  if (o.layers > most_layers)
+    throw error("layers={}: at most {} are read: each is about 23 operators, and planning more takes hours",
+                o.layers, most_layers);
   o.hidden = arguments.integer("hidden", member.hidden);
   o.heads = arguments.integer("heads", member.heads);
   o.kv_heads = arguments.integer("kv_heads", member.kv_heads ? member.kv_heads : o.heads);
