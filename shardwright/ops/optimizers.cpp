@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "shardwright/ops/block.h"
+#include "shardwright/ops/optimizer_defaults.h"
 #include "shardwright/ops/types.h"
 
 namespace shardwright::ops {
@@ -74,7 +75,7 @@ BlockKernel sgd_block(const Call& call) {
 template <bool is_nesterov>
 BlockKernel momentum_block(const Call& call) {
   const double weight_decay = call.attributes.number("weight_decay", 0);
-  const double momentum = call.attributes.number("momentum", 0.9);
+  const double momentum = call.attributes.number("momentum", default_setting("momentum", "momentum"));
   return floating_block(call, [=, rate = Rate(call)]<class C>(std::type_identity<C>, const ElementBlock& b) {
     const auto r = static_cast<C>(rate.in(b)), decay = static_cast<C>(weight_decay);
     const auto keep = static_cast<C>(momentum);
@@ -95,9 +96,11 @@ BlockKernel momentum_block(const Call& call) {
 /// Weight decay: adam adds weight_decay w to g; adamw (decoupled) first takes w = (1 - rate weight_decay) w.
 template <bool is_decoupled>
 BlockKernel adam_block(const Call& call) {
-  const double beta1 = call.attributes.number("beta1", 0.9), beta2 = call.attributes.number("beta2", 0.999);
-  const double weight_decay = call.attributes.number("weight_decay", is_decoupled ? 0.01 : 0);
-  const double least = call.attributes.number("epsilon", 1e-8);
+  const auto setting = [&call](std::string_view name) {
+    return call.attributes.number(name, default_setting(is_decoupled ? "adamw" : "adam", name));
+  };
+  const double beta1 = setting("beta1"), beta2 = setting("beta2");
+  const double weight_decay = setting("weight_decay"), least = setting("epsilon");
   return floating_block(
       call, [=, rate_of = Rate(call)]<class C>(std::type_identity<C>, const ElementBlock& b) {
         const double t = static_cast<double>(b.operand<float>(4)[0]) + 1, rate = rate_of.in(b);
