@@ -54,6 +54,8 @@ Model model_of_text(const std::string& name, std::string_view text) {
     if (node.op->kind == OpKind::parameter || node.op->kind == OpKind::state)
       check_start(model.graph.value(node.results.front()).name, node.attributes);
   model.loss = model.graph.outputs.front();
+  model.own = ModelOptions{
+      .global_batch = batch_of(model), .precision = model.graph.value(model.loss).type.dtype, .loss = {}};
   return model;
 }
 
@@ -110,22 +112,23 @@ Model built(const std::string& spec, const ModelOptions& options, std::string_vi
   return model;
 }
 
-/// Samples of a batch: dim 0 of the first input that has dims.
-std::int64_t batch_of(const Model& model) {
+}  // namespace
+
+std::optional<std::int64_t> batch_of(const Model& model) {
   for (const Node& node : model.graph.nodes) {
     const Shape& shape = model.graph.value(node.results.front()).type.shape;
     if (node.op->kind == OpKind::input && !shape.empty()) return shape.front();
   }
-  throw error("it has no input with a batch to cut into micro-batches");
+  return std::nullopt;
 }
-
-}  // namespace
 
 Model build_model(const std::string& spec, const ModelOptions& options, std::string_view input) try {
   if (options.micro_batches == 1) return built(spec, options, input);
   if (spec == "-" || spec.ends_with(".graph"))
     throw error("a graph as text has fixed shapes and cannot be cut into micro-batches; use 1");
-  const std::int64_t batch = batch_of(built(spec, options, input));
+  const std::optional<std::int64_t> whole = batch_of(built(spec, options, input));
+  if (!whole) throw error("it has no input with a batch to cut into micro-batches");
+  const std::int64_t batch = *whole;
   if (batch % options.micro_batches)
     throw error(
         "a batch of {} cannot be cut into {} micro-batches; choose another number of them, or a "
@@ -134,7 +137,7 @@ Model build_model(const std::string& spec, const ModelOptions& options, std::str
   ModelOptions of_one = options;
   of_one.global_batch = batch / options.micro_batches;
   Model model = built(spec, of_one, input);
-  if (batch_of(model) != *of_one.global_batch)
+  if (batch_of(model) != of_one.global_batch)
     throw error("its batch of {} is fixed and cannot be cut into micro-batches", batch);
   return model;
 } catch (const Error& e) {

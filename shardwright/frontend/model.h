@@ -21,6 +21,13 @@ namespace shardwright {
 /// The value that a parameter or state starts with, read when it is asked for. Throws: Error of kind io.
 using InitialValue = std::function<Tensor()>;
 
+struct ModelOptions {
+  std::optional<std::int64_t> global_batch;  // overrides `batch=`
+  DType precision = DType::f32;
+  std::string loss;
+  int micro_batches = 1;  // the model is for one of so many parts of the batch
+};
+
 /// A network with its loss, not yet differentiated. Output 0 of the graph is the loss, 1 the prediction.
 struct Model {
   std::string name;  // as the user wrote it
@@ -33,6 +40,8 @@ struct Model {
   std::int64_t tokens = 0;  // of sequences in a batch; 0: its inputs are no sequences
   bool wants_mnist = false;
   std::map<std::string, InitialValue> initial;  // by name; others start as their leaves say
+  std::optional<ModelOptions>
+      own;  // of a graph as text: batch and precision that it says itself, whatever options say
 };
 
 /// What stands behind the model's name, and what flags change.
@@ -60,17 +69,13 @@ struct ModelDef {
 /// Every model there is; written by CMake from the files in frontend/models/.
 std::span<const ModelDef> all_models();
 
-struct ModelOptions {
-  std::optional<std::int64_t> global_batch;  // overrides `batch=`
-  DType precision = DType::f32;
-  std::string loss;
-  int micro_batches = 1;  // the model is for one of so many parts of the batch
-};
-
 /// The model that `spec` names: `name:key=value,...`, a `.graph` file, an `.onnx` file (`FILE:dim=size,...` where it
 /// leaves sizes open), or `-` for `input` (a graph as text).
 /// Throws: Error on an unknown model or key, or a value that is no number.
 Model build_model(const std::string& spec, const ModelOptions& options = {}, std::string_view input = "");
+
+/// Samples of its batch: dim 0 of the first input that has dims; nothing if there is none.
+std::optional<std::int64_t> batch_of(const Model& model);
 
 /// What a network's file does at its end: marks loss and prediction as outputs and takes over the trace.
 Model finish_model(Trace& trace, Traced loss, Traced prediction);
