@@ -1,6 +1,7 @@
 // The command line: words to arguments (CLI11), errors to one line and an exit status.
 
 #include <CLI/CLI.hpp>
+#include <new>
 #include <nlohmann/json.hpp>
 
 #include "shardwright/base/text.h"
@@ -16,9 +17,8 @@ constexpr int user_error = 2;
 constexpr int internal_fault = 70;
 
 struct Parsed {
-  std::map<std::string, std::string> values;
+  std::map<std::string, std::vector<std::string>> values;  // of each time that the flag is given
   std::map<std::string, bool> switches;
-  std::vector<std::string> positionals;
 };
 
 void declare(CLI::App& app, const Verb& verb, Parsed& parsed) {
@@ -31,19 +31,52 @@ void declare(CLI::App& app, const Verb& verb, Parsed& parsed) {
   for (const Flag& flag : verb.flags) {
     const std::string names = flag.alias.empty() ? flag.name : flag.name + "," + flag.alias;
     if (flag.value.empty())
-      app.add_flag(names, parsed.switches[flag.name], flag.doc);
+      app.add_flag(names, parsed.switches[flag.name], flag.doc)->disable_flag_override();
     else
       app.add_option(names, parsed.values[flag.name], flag.doc)
           ->type_name(flag.value)
-          ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+          ->expected(1)
+          ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   }
 }
 
-Arguments arguments_of(const Verb& verb, const CLI::App& app, Parsed& parsed) {
+/// Under which of its two names a flag is given, time by time.
+std::vector<std::string> names_given(const Flag& flag, const std::vector<std::string>& words) {
+  std::vector<std::string> out;
+  for (const std::string& word : words) {
+    const std::string name = word.substr(0, word.find('='));
+    if (name == flag.name || name == flag.alias) out.push_back(name);
+  }
+  return out;
+}
+
+/// The value of a flag, which may be given twice if it says the same.
+std::string one_value(const std::vector<std::string>& names, const Flag& flag,
+                      const std::vector<std::string>& values) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (trim(values[i]).empty()) throw error("{} '{}': should be {}", names[i], values[i], flag.value);
+    if (values[i] != values[0])
+      throw error("{} {} and {} {} are the same flag with two values; give one", names[0], values[0],
+                  names[i], values[i]);
+  }
+  return values.front();
+}
+
+Arguments arguments_of(const Verb& verb, const CLI::App& app, const std::vector<std::string>& words,
+                       const Parsed& parsed) {
   Arguments out;
+  out.words = words;
   for (const Flag& flag : verb.flags) {
     if (app.count(flag.name) == 0) continue;
-    out.flags[flag.name] = flag.value.empty() ? "true" : parsed.values[flag.name];
+    if (flag.value.empty()) {
+      out.flags[flag.name] = "true";
+      continue;
+    }
+    const std::vector<std::string>& values = parsed.values.at(flag.name);
+    std::vector<std::string> names = names_given(flag, words);
+    if (names.size() != values.size()) names.assign(values.size(), flag.name);
+    out.flags[flag.name] = one_value(names, flag, values);
+    out.names[flag.name] = names.front();
   }
   for (const std::string& word : app.remaining()) {
     if (word.size() > 1 && word[0] == '-' && !to_number(word)) {
@@ -89,6 +122,16 @@ void check_alone(const Verb& verb) {
                 launched_ranks());
 }
 
+/// `--devices: 1 required N missing`: the flag's name is all that is of use.
+Error mismatch(const Verb& verb, const std::vector<std::string>& words, const std::string& what) {
+  const std::string name = what.substr(0, what.find(':'));
+  for (const Flag& flag : verb.flags)
+    for (const std::string& word : words)
+      if (flag.value.empty() && word.starts_with(flag.name + "="))
+        return error("{}: {} is a switch and takes no value", word, flag.name);
+  return error("{} needs a value; see shardwright {} --help", name, verb.name);
+}
+
 int run_verb(const std::vector<std::string>& words, Terminal& terminal) {
   if (words.empty() || words[0] == "--help" || words[0] == "-h") {
     (words.empty() ? terminal.err : terminal.out) << overview();
@@ -108,18 +151,19 @@ int run_verb(const std::vector<std::string>& words, Terminal& terminal) {
     terminal.out << app.help();
     return 0;
   } catch (const CLI::ArgumentMismatch& e) {
-    // `--devices: 1 required N missing`: the flag's name is all that is of use.
-    const std::string name = std::string(e.what()).substr(0, std::string_view(e.what()).find(':'));
-    throw error("{} needs a value; see shardwright {} --help", name, verb.name);
+    throw mismatch(verb, words, e.what());
   } catch (const CLI::ParseError& e) {
     throw Error(e.what());
   }
-  Arguments arguments = arguments_of(verb, app, parsed);
+  Arguments arguments = arguments_of(verb, app, words, parsed);
   check_alone(verb);
-  arguments.words = words;
+  if (arguments.has("--config")) arguments = with_config(std::move(arguments));
   try {
-    return verb.run(arguments.has("--config") ? with_config(arguments) : arguments, terminal);
+    const int status = verb.run(arguments, terminal);
+    if (status == 0) arguments.check_heeded(terminal.err);
+    return status;
   } catch (const Infeasible& e) {
+    arguments.tell_notices(terminal.err);
     // Whoever reads JSON gets a last document, too.
     if (arguments.has("--json"))
       terminal.out << nlohmann::ordered_json{{"status", "infeasible"}, {"reason", e.what()}}.dump() << "\n";
@@ -149,34 +193,15 @@ int fail(Terminal& terminal, std::string_view kind, const char* what, int status
 
 }  // namespace
 
-std::string Arguments::text(const std::string& flag, const std::string& otherwise) const {
-  const auto it = flags.find(flag);
-  return it == flags.end() ? otherwise : it->second;
-}
-
-std::int64_t Arguments::integer(const std::string& flag, std::int64_t otherwise, std::int64_t least,
-                                std::int64_t most) const {
-  if (!has(flag)) return otherwise;
-  const auto n = to_integer(text(flag));
-  if (!n || *n < least || *n > most)
-    throw error("{} {}: should be an integer from {} on{}", flag, text(flag), least,
-                most == 1LL << 40 ? "" : fmt::format(", at most {}", most));
-  return *n;
-}
-
-double Arguments::number(const std::string& flag, double otherwise) const {
-  if (!has(flag)) return otherwise;
-  const auto x = to_number(text(flag));
-  if (!x) throw error("{} {}: should be a number", flag, text(flag));
-  return *x;
-}
-
 int run_command(const std::vector<std::string>& words, Terminal& terminal) try {
   const int status = run_verb(words, terminal);
   terminal.out << std::flush;  // a last chance to say that it cannot be written
   return status;
 } catch (const Error& e) {
   return fail(terminal, "", e.what(), user_error);
+} catch (const std::bad_alloc&) {
+  const std::string what = fmt::format("out of memory: '{}' needs more than there is here", join(words, " "));
+  return fail(terminal, "", what.c_str(), user_error);
 } catch (const std::exception& e) {
   return fail(terminal, "internal fault: ", e.what(), internal_fault);
 }

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "shardwright/base/text.h"
 #include "shardwright/cli/config_file.h"
 #include "shardwright/cli/planning.h"
 
@@ -15,23 +16,66 @@ class Flags {
 
   Arguments run() {
     for (const std::string& key : config_.inactive) notice(fmt::format("{} is not active yet", key));
-    if (!arguments_.has("--plan")) add_planning();  // a saved plan has decided it
+    for (const std::string& text : config_.idle) notice(text);
+    if (arguments_.has("--plan"))
+      compare_with(load_plan(arguments_.text("--plan")));
+    else
+      add_planning();
     try {
       if (const auto batch = global_batch(config_, devices_of(arguments_)))
         add("--global-batch", fmt::format("{}", *batch));
     } catch (const Error& e) {
       throw with_context(e, "config " + path_);
     }
-    // Synthetic data have no end, so that epochs are of use only with data.
-    if (config_.epochs && arguments_.has("--data") && !arguments_.has("--steps"))
-      add("--epochs", fmt::format("{}", *config_.epochs));
+    add_epochs();
+    arguments_.heed_none();  // here flags were only looked at
+    arguments_.heed("--config");
     return std::move(arguments_);
   }
 
  private:
-  void add(const std::string& flag, const std::string& value) { arguments_.flags.emplace(flag, value); }
+  void add(const std::string& flag, const std::string& value) {
+    if (arguments_.flags.emplace(flag, value).second) arguments_.of_config.insert(flag);
+  }
   void notice(const std::string& text) {
     arguments_.notices.push_back(fmt::format("config {}: {}", path_, text));
+  }
+
+  /// Synthetic data have no end, so that epochs are of use only with data; other verbs do not train.
+  void add_epochs() {
+    if (!config_.epochs || arguments_.words.empty() || arguments_.words[0] != "train") return;
+    if (arguments_.has("--data") && !arguments_.has("--steps"))
+      add("--epochs", fmt::format("{}", *config_.epochs));
+    else
+      notice(fmt::format("runner_config.epochs has no effect: {}",
+                         arguments_.has("--steps") ? "--steps says when to end" : "there is no --data"));
+  }
+
+  /// A saved plan has decided how to split; where the file says otherwise, that is told.
+  void compare_with(const Plan& plan) {
+    const auto compare = [&](std::string_view key, const std::string& said, const std::string& decided) {
+      if (!said.empty() && said != decided)
+        notice(fmt::format("{} is {} but the plan {} has {}, which counts", key, said,
+                           arguments_.text("--plan"), decided.empty() ? "none" : decided));
+    };
+    const auto number = [](std::int64_t n) { return fmt::format("{}", n); };
+    if (config_.devices) compare("device_num", number(*config_.devices), number(plan.devices));
+    if (config_.mode) compare("parallel_mode", std::string(name_of(*config_.mode)), plan.parallel);
+    if (!config_.search.empty() && config_.mode == Parallel::auto_parallel)
+      compare("search_mode", find_search(config_.search).name, plan.search);
+    if (config_.stages > 1) compare("pipeline_stage", number(config_.stages), number(plan.pipelining.stages));
+    const std::int64_t parts = config_.stages > 1 ? config_.micro_batches : config_.accumulation;
+    if (parts > 1)
+      compare(config_.stages > 1 ? "micro_batch_num" : "gradient_accumulation_steps", number(parts),
+              number(plan.pipelining.micro_batches));
+    if (config_.optimizer_parallel > 0)
+      compare("enable_parallel_optimizer: level", number(config_.optimizer_parallel),
+              number(plan.optimizer_parallel.level));
+    if (!config_.comm_fusion.empty())
+      compare("comm_fusion", to_text(parse_comm_fusion(config_.comm_fusion)), to_text(plan.comm_fusion));
+    if (!config_.recompute.empty())
+      compare("recompute", std::string(name_of(parse_recompute(config_.recompute).mode)),
+              std::string(name_of(plan.recompute.mode)));
   }
 
   void add_planning() {
@@ -46,22 +90,47 @@ class Flags {
       throw error(
           "config {}: without parallelism there is 1 device, but there are {}; set use_parallel to True",
           path_, devices);
-    if (mode == Parallel::stand_alone) return;
+    if (mode == Parallel::stand_alone) return tell_left_out(splitting_keys(), "there is 1 device");
     if (!config_.dataset_strategy.empty()) add("--dataset-strategy", config_.dataset_strategy);
     if (config_.optimizer_parallel > 0) add("--optimizer-parallel", optimizer_parallel());
     if (!config_.comm_fusion.empty()) add("--comm-fusion", config_.comm_fusion);
-    if (mode == Parallel::auto_parallel) add_search();
+    if (mode == Parallel::auto_parallel)
+      add_search();
+    else
+      tell_left_out(search_keys(), fmt::format("{} does not search", name_of(mode)));
+  }
+
+  /// What the file says of a search, by key.
+  std::vector<std::string> search_keys() const {
+    std::vector<std::string> out;
+    if (!config_.search.empty()) out.emplace_back("search_mode");
+    if (config_.mem_coeff) out.emplace_back("mem_coeff");
+    if (config_.fully_use_devices) out.emplace_back("fully_use_devices");
+    if (config_.elementwise_follow) out.emplace_back("elementwise_op_strategy_follow");
+    return out;
+  }
+
+  /// What it says of more than one device.
+  std::vector<std::string> splitting_keys() const {
+    std::vector<std::string> out = search_keys();
+    if (!config_.dataset_strategy.empty()) out.emplace_back("dataset_strategy");
+    if (config_.optimizer_parallel > 0) out.emplace_back("enable_parallel_optimizer");
+    if (!config_.comm_fusion.empty()) out.emplace_back("comm_fusion");
+    return out;
+  }
+
+  void tell_left_out(const std::vector<std::string>& keys, std::string_view why) {
+    if (!keys.empty())
+      notice(fmt::format("{} {} no effect: {}", join(keys, ", "), keys.size() == 1 ? "has" : "have", why));
   }
 
   void add_pipelining() {
-    const bool is_said =
-        arguments_.has("--stages") || arguments_.has("--accumulate") || arguments_.has("--plan");
-    if (is_said) return;
+    if (arguments_.has("--stages") || arguments_.has("--micro-batches")) return;
     if (config_.stages > 1) {
       add("--stages", fmt::format("{}", config_.stages));
       add("--micro-batches", fmt::format("{}", config_.micro_batches));
     } else if (config_.accumulation > 1) {
-      add("--accumulate", fmt::format("{}", config_.accumulation));
+      add("--micro-batches", fmt::format("{}", config_.accumulation));
     }
   }
 

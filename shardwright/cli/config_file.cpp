@@ -465,6 +465,15 @@ void note_inactive(Config& c, const Section& parallel, const Section& parallel_c
     return section.count(key).value_or(1) > 1;
   };
   note("micro_batch_interleave_num", c.interleave > 1);
+  if (c.stages == 1 && c.micro_batches > 1)
+    c.idle.push_back(
+        fmt::format("micro_batch_num {} has no effect: there is one stage, which takes "
+                    "gradient_accumulation_steps",
+                    c.micro_batches));
+  if (c.stages > 1 && c.accumulation > 1)
+    c.idle.push_back(
+        fmt::format("gradient_accumulation_steps {} has no effect: {} stages take micro_batch_num",
+                    c.accumulation, c.stages));
   if (c.mode == Parallel::stand_alone) return;
   note("auto_pipeline", parallel.is_on("auto_pipeline"));
   const Section files =

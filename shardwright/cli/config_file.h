@@ -41,6 +41,8 @@ struct Config {
   std::int64_t micro_batches = 1;  // parallel_config.micro_batch_num
 
   std::vector<std::string> inactive;  // keys that ask for what there is not yet
+  std::vector<std::string>
+      idle;  // what says something that has no effect beside the rest, and why: a line each
 };
 
 /// Throws: Error that names file and key if it is no YAML, a key is unknown or given twice, a value is of another type,

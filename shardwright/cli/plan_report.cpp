@@ -5,6 +5,7 @@
 
 #include "shardwright/cli/planning.h"
 #include "shardwright/cost/cluster.h"
+#include "shardwright/frontend/memory_limit.h"
 #include "shardwright/frontend/report.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/runtime/backend/cpu/cpu.h"
@@ -14,17 +15,6 @@ namespace shardwright {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-/// Of a batch, what a step learns from: tokens of sequences, or else samples; nothing where there are no data.
-std::optional<std::int64_t> units_of_a_batch(const Model& model) {
-  if (model.tokens > 0) return model.tokens;
-  for (const Node& node : model.graph.nodes)
-    if (node.op->kind == OpKind::input) {
-      const Shape& shape = model.graph.value(node.results.front()).type.shape;
-      return shape.empty() ? 1 : shape.front();
-    }
-  return std::nullopt;
-}
 
 Json memory_json(const Estimate& e) {
   Json out;
@@ -36,16 +26,15 @@ Json memory_json(const Estimate& e) {
 }
 
 /// The plan's document with what it is expected to take.
-std::string document(const Model& model, const Plan& plan, const Evaluation& evaluation) {
+std::string document(const Plan& plan, const Evaluation& evaluation, const BatchSize& batch) {
   const Estimate& e = evaluation.estimate;
   Json out = Json::parse(to_json(plan));
   out["step_seconds"] = e.step_seconds();
   out["compute_seconds"] = e.compute_seconds;
   out["communication_seconds"] = e.communication_seconds;
   out["exposed_communication_seconds"] = e.exposed_communication_seconds;
-  const auto units = units_of_a_batch(model);
   out["tokens_per_second"] =
-      units ? Json(static_cast<double>(*units * plan.pipelining.micro_batches) / e.step_seconds()) : nullptr;
+      batch.count > 0 ? Json(static_cast<double>(batch.count) / e.step_seconds()) : nullptr;
   out["mfu"] = e.mfu();
   const auto bound = plan.lower_bound_seconds;
   out["lower_bound_seconds"] = bound ? Json(*bound) : nullptr;
@@ -66,10 +55,15 @@ std::string document(const Model& model, const Plan& plan, const Evaluation& eva
 void report(const Arguments& arguments, const Model& model, const Plan& plan, Terminal& terminal) {
   const Evaluation evaluation = evaluation_of(
       arguments, compile_pipeline(model.graph, plan, {.formats = cpu_formats}), cluster_called(plan.cluster));
-  if (arguments.has("--json"))
-    terminal.out << document(model, plan, evaluation) << "\n";
+  const BatchSize batch = batch_size_of(model.graph, plan, model.tokens);
+  const std::string misfit = misfit_notice(evaluation, plan.cluster);
+  const bool is_json = arguments.is_on("--json");
+  arguments.check_heeded(terminal.err);
+  if (is_json)
+    terminal.out << document(plan, evaluation, batch) << "\n";
   else
-    terminal.out << step_table(model.graph, plan, evaluation.estimate);
+    terminal.out << step_table(model.graph, plan, evaluation.estimate, batch);
+  (is_json ? terminal.err : terminal.out) << misfit;
 }
 
 }  // namespace shardwright

@@ -25,25 +25,14 @@ std::string cluster_of(const Arguments& arguments, int devices) {
   return cluster.name;
 }
 
-DType precision_of(const Arguments& arguments) {
-  const std::string name = arguments.text("--precision", "f32");
-  const auto dtype = dtype_of(name == "fp16" ? "f16" : name);
-  if (!dtype || !is_floating(*dtype)) throw error("--precision {}: there are f32, f64, bf16, fp16", name);
-  return *dtype;
-}
-
-ModelOptions model_options(const Origin& origin, int micro_batches = 1) {
-  return {.global_batch = origin.global_batch,
-          .precision = origin.precision,
-          .loss = origin.loss,
-          .micro_batches = micro_batches};
-}
-
 Model model_for(const Arguments& arguments, Terminal& terminal, int micro_batches) {
   const std::string spec = arguments.positionals.empty() ? "-" : arguments.positionals[0];
   std::string input;
   if (spec == "-") input.assign(std::istreambuf_iterator<char>(terminal.in), {});
-  return build_model(spec, model_options(origin_of(arguments), micro_batches), input);
+  Model model = build_model(spec, model_options(origin_of(arguments), micro_batches), input);
+  origin_of(arguments, model);  // what the flags say is so
+  for (const char* flag : {"--precision", "--global-batch", "--loss"}) arguments.heed(flag);
+  return model;
 }
 
 std::vector<std::string> names_of_searches() {
@@ -70,9 +59,10 @@ std::vector<Flag> planning_flags(std::vector<Flag> more) {
       {"--precision", "TYPE", "f32, f64, bf16 or fp16", ""},
       {"--stages", "N", "pipeline stages, each on its part of the devices", ""},
       {"--micro-batches", "COUNT",
-       "parts of the batch that run through the stages (default: as many as stages)", ""},
+       "parts of the batch that run through the stages, or on one stage one after the other, their gradients "
+       "added up (default: as many as stages)",
+       "--accumulate"},
       {"--schedule", "NAME", "order of micro-batches in a stage: gpipe or 1f1b (default)", ""},
-      {"--accumulate", "N", "on one stage: parts of the batch whose gradients are added up", ""},
       {"--optimizer-parallel", "LEVEL[:threshold=BYTES,group=G]",
        "shard over replicas, or G of them: 1 state, 2 + gradients, 3 + weights; not what is below 64KiB", ""},
       {"--comm-fusion", "WHICH",
@@ -83,20 +73,9 @@ std::vector<Flag> planning_flags(std::vector<Flag> more) {
   return flags;
 }
 
-std::vector<Flag> optimizer_flags() {
-  return {{"--optimizer", "NAME", "sgd, momentum, adam or adamw", ""},
-          {"--lr", "X", "learning rate (default 0.01)", ""},
-          {"--momentum", "X", "of momentum (default 0.9)", ""},
-          {"--weight-decay", "X", "added to the gradient; decoupled in adamw", ""},
-          {"--beta1", "X", "of adam and adamw (default 0.9)", ""},
-          {"--beta2", "X", "of adam and adamw (default 0.999)", ""},
-          {"--epsilon", "X", "of adam and adamw (default 1e-8)", ""},
-          {"--clip-norm", "X", "scale gradients so that their norm all together is at most X", ""},
-          {"--loss", "NAME", "cross_entropy, binary_cross_entropy, mean_squared_error or mean_absolute_error",
-           ""}};
-}
-
 Model model_of(const Arguments& arguments, Terminal& terminal) {
+  // The model is for one micro-batch, of which there are as many as stages if no flag says it.
+  arguments.heed(arguments.has("--micro-batches") ? "--micro-batches" : "--stages");
   return model_for(arguments, terminal, pipelining_of(arguments).micro_batches);
 }
 
@@ -104,7 +83,8 @@ Model whole_model_of(const Arguments& arguments, Terminal& terminal) {
   return model_for(arguments, terminal, 1);
 }
 
-Pipelining pipelining_of(const Arguments& arguments) {
+Pipelining pipelining_of(const Arguments& given) {
+  const Arguments arguments = given;  // reading this copy heeds nothing
   if (arguments.has("--plan")) return load_plan(arguments.text("--plan")).pipelining;
   Pipelining out;
   const Annotations annotations =
@@ -112,22 +92,11 @@ Pipelining pipelining_of(const Arguments& arguments) {
   std::optional<int> asked;
   if (arguments.has("--stages")) asked = static_cast<int>(arguments.integer("--stages", 1, 1, most_devices));
   out.stages = stages_asked(asked, annotations);
-  for (const std::string flag : {"--micro-batches", "--schedule"})
-    if (out.stages == 1 && arguments.has(flag))
-      throw error("{} is for several stages; add --stages N, or use --accumulate for one", flag);
-  if (out.stages > 1 && arguments.has("--accumulate"))
-    throw error("--accumulate is for one stage; with --stages use --micro-batches");
-  const std::string flag = out.stages > 1 ? "--micro-batches" : "--accumulate";
-  out.micro_batches = static_cast<int>(arguments.integer(flag, out.stages, 1, most_micro_batches));
+  if (out.stages == 1 && arguments.has("--schedule"))
+    throw error("--schedule is the order of micro-batches in several stages; add --stages N");
+  out.micro_batches =
+      static_cast<int>(arguments.integer("--micro-batches", out.stages, 1, most_micro_batches));
   if (arguments.has("--schedule")) out.schedule = schedule_called(arguments.text("--schedule"));
-  return out;
-}
-
-Origin origin_of(const Arguments& arguments) {
-  Origin out{.precision = precision_of(arguments),
-             .loss = arguments.text("--loss"),
-             .optimizer = optimizer_of(arguments)};
-  if (arguments.has("--global-batch")) out.global_batch = arguments.integer("--global-batch", 0);
   return out;
 }
 
@@ -144,31 +113,6 @@ PlannedModel planned_model(const std::string& path) {
   } catch (const Error& e) {
     throw with_context(e, fmt::format("{}: the network that it was made for", path));
   }
-}
-
-OptimizerChoice optimizer_of(const Arguments& arguments) {
-  OptimizerChoice out{.name = arguments.text("--optimizer", "sgd"), .attributes = {}};
-  const auto at_least_0 = [&](const std::string& flag, double otherwise) {
-    const double x = arguments.number(flag, otherwise);
-    if (x < 0) throw error("{} {}: should be a number from 0 on", flag, arguments.text(flag));
-    return x;
-  };
-  out.attributes.set("rate", at_least_0("--lr", 0.01));
-  const std::vector<std::string>& settings = optimizer_called(out.name).attributes;
-  for (const std::string attribute : {"momentum", "weight_decay", "beta1", "beta2", "epsilon"}) {
-    std::string flag = "--" + attribute;
-    std::replace(flag.begin(), flag.end(), '_', '-');
-    if (!arguments.has(flag)) continue;
-    if (std::find(settings.begin(), settings.end(), attribute) == settings.end())
-      throw error("{} is no setting of optimizer {}", flag, out.name);
-    if (flag.starts_with("--beta") && at_least_0(flag, 0) >= 1)
-      throw error("{} {}: should be below 1", flag, arguments.text(flag));
-    out.attributes.set(attribute, at_least_0(flag, 0));
-  }
-  if (arguments.has("--clip-norm")) out.clip_norm = arguments.number("--clip-norm", 0);
-  if (arguments.has("--clip-norm") && out.clip_norm <= 0)
-    throw error("--clip-norm {}: should be a number above 0", arguments.text("--clip-norm"));
-  return out;
 }
 
 int devices_of(const Arguments& arguments) {
@@ -226,9 +170,8 @@ Recompute recompute_of(const Arguments& arguments) {
 }
 
 std::vector<std::string> splitting_flags() {
-  std::vector<std::string> out{"--search",  "--annotate",      "--dataset-strategy", "--optimizer-parallel",
-                               "--stages",  "--micro-batches", "--schedule",         "--accumulate",
-                               "--parallel"};
+  std::vector<std::string> out{"--search", "--annotate",      "--dataset-strategy", "--optimizer-parallel",
+                               "--stages", "--micro-batches", "--schedule",         "--parallel"};
   for (std::string& flag : setting_flags()) out.push_back(std::move(flag));
   return out;
 }
@@ -240,7 +183,8 @@ Plan loaded_plan(const Arguments& arguments, const Model& model, const Graph& gr
   std::vector<std::string> decided = splitting_flags();
   for (const char* flag : {"--comm-fusion", "--recompute"}) decided.emplace_back(flag);
   for (const std::string& flag : decided)
-    if (arguments.has(flag)) throw error("{} and --plan exclude each other: the plan has decided it", flag);
+    if (arguments.has(flag))
+      throw error("{} and --plan exclude each other: the plan has decided it", arguments.called(flag));
   if (arguments.integer("--devices", plan.devices) != plan.devices)
     throw error("--devices {} but the plan {} is for {}", arguments.text("--devices"),
                 arguments.text("--plan"), plan.devices);
@@ -251,7 +195,7 @@ Plan loaded_plan(const Arguments& arguments, const Model& model, const Graph& gr
   check_fits(plan, graph);
   check(plan.recompute, graph);
   plan.model = model.name;
-  plan.origin = origin_of(arguments);
+  plan.origin = origin_of(arguments, model);
   return plan;
 }
 
@@ -268,9 +212,26 @@ Annotations annotations_of(const Arguments& arguments, const Model& model, Paral
   return out;
 }
 
+/// Flags that are right and have nothing to do in this mode, or on so few devices.
+void tell_idle(const Arguments& arguments, const PlanRequest& request) {
+  std::vector<std::string> flags{"--search"};
+  std::string why = fmt::format("{} does not search", name_of(request.parallel));
+  const bool is_alone = request.devices == request.pipelining.stages;
+  if (is_alone) {
+    why = request.devices == 1 ? "there is 1 device" : "each stage has 1 device";
+    for (const char* flag : {"--dataset-strategy", "--optimizer-parallel", "--comm-fusion"})
+      flags.emplace_back(flag);
+    for (std::string& flag : setting_flags()) flags.push_back(std::move(flag));
+    const Annotations& a = request.annotations;
+    if (a.recompute.empty() && a.stages.empty()) flags.emplace_back("--annotate");
+  }
+  if (request.parallel != Parallel::auto_parallel || is_alone)
+    for (const std::string& flag : flags) arguments.idle(flag, why);
+}
+
 PlanRequest request_of(const Arguments& arguments, const Model& model) {
   PlanRequest request{
-      .model = model.name, .origin = origin_of(arguments), .cluster = arguments.text("--cluster")};
+      .model = model.name, .origin = origin_of(arguments, model), .cluster = arguments.text("--cluster")};
   request.devices = devices_of(arguments);
   request.parallel = mode_of(arguments);
   const Searcher& search = search_of(arguments);
@@ -279,9 +240,11 @@ PlanRequest request_of(const Arguments& arguments, const Model& model) {
   request.price = price_within(request.options.memory_cap);
   request.optimizer_parallel = optimizer_parallel_of(arguments);
   request.pipelining = pipelining_of(arguments);
+  for (const char* flag : {"--stages", "--schedule"}) arguments.heed(flag);
   request.recompute = recompute_of(arguments);
   request.annotations = annotations_of(arguments, model, request.parallel);
   request.comm_fusion = comm_fusion_of(arguments);
+  tell_idle(arguments, request);
   return request;
 }
 
@@ -292,7 +255,7 @@ void check_not_planned(const Model& model, const Graph& graph) {
 }
 
 void tell(const Arguments& arguments, const Plan& plan, const Graph& graph, Terminal& terminal) {
-  for (const std::string& notice : arguments.notices) terminal.err << notice << "\n";
+  arguments.tell_notices(terminal.err);
   for (const std::string& line : plan.log) terminal.err << line << "\n";
   const auto gradients = std::count_if(graph.nodes.begin(), graph.nodes.end(),
                                        [](const Node& node) { return node.op->optimizer.has_value(); });
@@ -304,8 +267,22 @@ void tell(const Arguments& arguments, const Plan& plan, const Graph& graph, Term
 
 }  // namespace
 
+namespace {
+
+/// Before a silence of minutes.
+void tell_if_large(const Graph& graph, Terminal& terminal) {
+  constexpr std::size_t large = 100000;
+  if (graph.nodes.size() > large)
+    terminal.err << fmt::format("{} nodes in a step: planning and pricing them may take minutes\n",
+                                graph.nodes.size())
+                 << std::flush;
+}
+
+}  // namespace
+
 Plan plan_of(const Arguments& arguments, const Model& model, const Graph& graph, Terminal& terminal) {
   check_not_planned(model, graph);
+  tell_if_large(graph, terminal);
   Plan plan = arguments.has("--plan") ? loaded_plan(arguments, model, graph)
                                       : make_plan(graph, request_of(arguments, model));
   tell(arguments, plan, graph, terminal);
@@ -318,7 +295,7 @@ PlannedModel planned_positional(const Arguments& arguments, const std::vector<st
   if (name.ends_with(".json")) {
     for (const auto& [flag, value] : arguments.flags)
       if (std::find(open.begin(), open.end(), flag) == open.end())
-        throw error("{}: the plan {} has decided it; plan again, with -o", flag, name);
+        throw error("{}: the plan {} has decided it; plan again, with -o", arguments.called(flag), name);
     return planned_model(name);
   }
   Model model = model_of(arguments, terminal);
@@ -329,6 +306,7 @@ PlannedModel planned_positional(const Arguments& arguments, const std::vector<st
 
 Planned planned_of(const Arguments& arguments, const Model& model, Graph graph, Terminal& terminal) {
   check_not_planned(model, graph);
+  tell_if_large(graph, terminal);
   Planned out = make_planned(std::move(graph), request_of(arguments, model));
   tell(arguments, out.plan, out.planned.graph, terminal);
   return out;
@@ -336,10 +314,20 @@ Planned planned_of(const Arguments& arguments, const Model& model, Graph graph, 
 
 Evaluation evaluation_of(const Arguments& arguments, const Pipeline& pipeline, const Cluster& cluster) {
   const auto cap = memory_cap_of(arguments);
-  if (!cap) return evaluate(pipeline, cluster);
-  Evaluation out = evaluate(pipeline, cluster, {.memory_cap = cap->bytes});
-  check_memory(out, fmt::format("{} {}", cap->flag, arguments.text(cap->flag)));
+  Evaluation out =
+      evaluate(pipeline, cluster, {.memory_cap = cap ? std::optional(cap->bytes) : std::nullopt});
+  if (cap) check_memory(out, fmt::format("{} {}", cap->flag, arguments.text(cap->flag)));
+  // A plan that keeps to the cap may still be more than the cluster's devices have; --device-memory says what they have.
+  if (cap && !arguments.has("--device-memory"))
+    out.cap_bytes = std::min(out.cap_bytes, usable_bytes(cluster));
   return out;
+}
+
+void tell_if_long(std::int64_t many, std::string_view what, std::string_view costs, Terminal& terminal) {
+  constexpr std::int64_t few = 1024;
+  if (many > few)
+    terminal.err << fmt::format("{} {}, each of which {}: this may take minutes\n", many, what, costs)
+                 << std::flush;
 }
 
 bool is_planned(const Graph& graph) { return !graph.meshes.empty(); }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "shardwright/autodiff/train_step.h"
+#include "shardwright/cli/origin.h"
 #include "shardwright/cli/verb.h"
 #include "shardwright/frontend/model.h"
 #include "shardwright/plan/plan.h"
@@ -14,10 +15,7 @@ namespace shardwright {
 
 /// The PLANNING flags of commands.md that there are so far, then `more`.
 std::vector<Flag> planning_flags(std::vector<Flag> more = {});
-/// The flags that choose optimizer and loss.
-std::vector<Flag> optimizer_flags();
-
-/// How the flags, or the plan that they name, cut network and batch.
+/// How the flags, or the plan that they name, cut network and batch. Heeds no flag: who uses it does.
 /// Throws: Error on flags that contradict each other.
 Pipelining pipelining_of(const Arguments& arguments);
 
@@ -26,9 +24,6 @@ Model model_of(const Arguments& arguments, Terminal& terminal);
 
 /// The same of the whole batch: what data are for.
 Model whole_model_of(const Arguments& arguments, Terminal& terminal);
-
-/// Throws: Error on a flag that the optimizer does not have.
-OptimizerChoice optimizer_of(const Arguments& arguments);
 
 /// How many devices the plan will be for.
 int devices_of(const Arguments& arguments);
@@ -44,9 +39,6 @@ OptimizerParallel optimizer_parallel_of(const Arguments& arguments);
 CommFusion comm_fusion_of(const Arguments& arguments);
 /// What --recompute says.
 Recompute recompute_of(const Arguments& arguments);
-
-/// What the flags say of the network; plan files keep it.
-Origin origin_of(const Arguments& arguments);
 
 /// A plan file and the network that it was made for, with its train step.
 struct PlannedModel {
@@ -68,9 +60,12 @@ Plan plan_of(const Arguments& arguments, const Model& model, const Graph& graph,
 /// A plan that was made, with the strategies of all nodes of `graph`.
 Planned planned_of(const Arguments& arguments, const Model& model, Graph graph, Terminal& terminal);
 
-/// What a step of `program` takes. Throws: Infeasible if that is more of a device's memory than --memory-cap or
-/// --device-memory allow, saying by how much and what takes most.
+/// What a step of `program` takes, judged by the memory of a device: the cluster's, and --memory-cap or --device-memory.
+/// Throws: Infeasible if that is more than the flags allow, saying by how much and what takes most.
 Evaluation evaluation_of(const Arguments& arguments, const Pipeline& pipeline, const Cluster& cluster);
+
+/// A line on the terminal's `err` where what comes takes minutes: `many` of `what`, each of which `costs`.
+void tell_if_long(std::int64_t many, std::string_view what, std::string_view costs, Terminal& terminal);
 
 /// The graph itself says how it is planned: it has mesh lines.
 bool is_planned(const Graph& graph);

@@ -48,7 +48,7 @@ std::vector<std::string> searches_that_heed(Setting setting) {
 }
 
 /// A setting that would do nothing is the user's mistake. On one device there is nothing to search anyway.
-void check_heeded(const Arguments& arguments, const Searcher& search, Parallel mode) {
+void check_settings(const Arguments& arguments, const Searcher& search, Parallel mode) {
   if (mode == Parallel::stand_alone) return;
   for (const auto& [setting, flag] : settings()) {
     if (!arguments.has(flag.name)) continue;
@@ -109,7 +109,7 @@ std::optional<MemoryCap> memory_cap_of(const Arguments& arguments) {
 SearchOptions search_options_of(const Arguments& arguments, const Searcher& search, Parallel mode) {
   SearchOptions out;
   if (const auto cap = memory_cap_of(arguments)) out.memory_cap = cap->bytes;
-  check_heeded(arguments, search, mode);
+  check_settings(arguments, search, mode);
   out.mem_coeff = arguments.number("--mem-coeff", out.mem_coeff);
   if (out.mem_coeff <= 0)
     throw error("--mem-coeff {}: should be a number above 0", arguments.text("--mem-coeff"));
@@ -120,10 +120,10 @@ SearchOptions search_options_of(const Arguments& arguments, const Searcher& sear
     out.order = orders[word_of(arguments, "--search-order", {"topology", "weight"})];
   }
   out.fold_layers = word_of(arguments, "--fold-layers", {"1", "0"}) == 0;
-  out.is_described = arguments.has("--described");
+  out.is_described = arguments.is_on("--described");
   out.fully_use_devices = word_of(arguments, "--fully-use-devices", {"0", "1"}) == 1;
   out.elementwise_follow = word_of(arguments, "--elementwise-follow", {"0", "1"}) == 1;
-  out.writes_log = arguments.has("--log-search");
+  out.writes_log = arguments.is_on("--log-search");
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include <iosfwd>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,20 +21,45 @@ struct Flag {
 };
 
 /// What the user wrote, by flag name.
+///
+/// No flag is taken and ignored: who reads a value or a switch *heeds* the flag, `has` only asks whether it is there.
+/// What nobody has heeded when a verb is about to print or write has no effect, and that is the user's mistake; where
+/// only the circumstances leave a flag nothing to do (one device), whoever knows says so with `idle`, and it is told.
 class Arguments {
  public:
   std::map<std::string, std::string> flags;
   std::vector<std::string> positionals;
-  std::vector<std::string> words;    // the whole command line, from the verb on
-  std::vector<std::string> notices;  // to be told beside what was planned, a line each
+  std::vector<std::string> words;            // the whole command line, from the verb on
+  mutable std::vector<std::string> notices;  // to be told beside what was planned, a line each
+  std::set<std::string> of_config;           // flags that the file of --config stands for
+  std::map<std::string, std::string> names;  // of flags that are given under another name: that name
 
   bool has(const std::string& flag) const { return flags.contains(flag); }
+  /// Of a switch.
+  bool is_on(const std::string& flag) const;
   std::string text(const std::string& flag, const std::string& otherwise = "") const;
   /// Throws: Error if it is not an integer in [least, most].
   std::int64_t integer(const std::string& flag, std::int64_t otherwise, std::int64_t least = 1,
                        std::int64_t most = 1LL << 40) const;
   /// Throws: Error if it is not a finite number.
   double number(const std::string& flag, double otherwise) const;
+
+  /// The flag has its effect.
+  void heed(const std::string& flag) const { heeded_.insert(flag); }
+  void heed_all() const;
+  void heed_none() const { heeded_.clear(); }
+  /// The flag, if it is there, has nothing to do, and that is no mistake: `why` becomes a notice.
+  void idle(const std::string& flag, std::string_view why) const;
+  /// To be called when everything that is asked for is known, and before anything is printed or written: tells the
+  /// notices. Throws: Error that names a flag that nobody has heeded; one of --config is only told.
+  void check_heeded(std::ostream& err) const;
+  void tell_notices(std::ostream& err) const;
+
+  /// `--batch-size`, as the user wrote it, or `config c.yaml: --global-batch`: as messages name a flag.
+  std::string called(const std::string& flag) const;
+
+ private:
+  mutable std::set<std::string> heeded_;  // a record of reading, which changes nothing
 };
 
 struct Terminal {

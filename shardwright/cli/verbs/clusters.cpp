@@ -58,7 +58,7 @@ std::string table_of(const Cluster& c) {
 int run(const Arguments& arguments, Terminal& terminal) {
   if (!arguments.positionals.empty()) {
     const Cluster c = cluster_called(arguments.positionals[0]);
-    if (arguments.has("--json"))
+    if (arguments.is_on("--json"))
       terminal.out << json_of(c).dump() << "\n";
     else
       terminal.out << fmt::format("{}: {} nodes of {} devices\n{}", c.name, c.nodes, c.devices_per_node,
@@ -66,7 +66,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
     return 0;
   }
   for (const ClusterPreset& p : cluster_presets()) {
-    if (arguments.has("--json"))
+    if (arguments.is_on("--json"))
       terminal.out << nlohmann::json{{"name", p.cluster.name}, {"doc", p.doc}}.dump() << "\n";
     else
       terminal.out << fmt::format("{}:N\n    {}\n", p.cluster.name, p.doc);

@@ -17,7 +17,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
   options.train = arguments.integer("--train", options.train);
   options.test = arguments.integer("--test", options.test);
   options.seed = static_cast<std::uint64_t>(arguments.integer("--seed", 1, 0));
-  options.gzip = arguments.has("--gzip");
+  options.gzip = arguments.is_on("--gzip");
   write_digits(arguments.text("--out"), options);
   terminal.err << fmt::format("drew {} + {} digits into {}\n", options.train, options.test,
                               arguments.text("--out"));

@@ -102,7 +102,7 @@ void explain_all(const Arguments& arguments, const PlannedModel& made, Terminal&
   for (std::size_t s = 0; s < parts.size(); ++s) {
     Explainer explainer(parts[s].graph, parts[s].plan);
     const std::vector<Heavy> heavy = heaviest(explainer);
-    if (!arguments.has("--json")) {
+    if (!arguments.is_on("--json")) {
       if (parts.size() > 1) terminal.out << fmt::format("stage {}\n", s);
       terminal.out << heaviest_table(heavy);
       continue;
@@ -139,7 +139,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
   const std::string name = operator_of_row(arguments.positionals[1]);
   const Part& part = part_with(parts, name);
   const Explanation e = Explainer(part.graph, part.plan).explain(name);
-  if (arguments.has("--json"))
+  if (arguments.is_on("--json"))
     terminal.out << explanation_json(e, part.plan).dump() << "\n";
   else
     terminal.out << explanation_table(e, part.plan);

@@ -94,7 +94,7 @@ int show_parts(const Arguments& arguments, Terminal& terminal) {
   const Layout layout = layout_of(arguments.text("--map"), mesh, 0);
   const Shape shape = shape_of(arguments);
   check(layout, mesh, shape);
-  if (!arguments.has("--json")) {
+  if (!arguments.is_on("--json")) {
     terminal.out << picture(layout, mesh, shape);
     return 0;
   }
@@ -155,7 +155,7 @@ int show_redistribution(const Arguments& arguments, Terminal& terminal) {
   for (const Mesh& mesh : meshes) costs.push_back(uniform_cost(mesh));
   Redistributor redistributor(meshes, costs);
   const Redistribution& r = redistributor.find(from, to, {DType::f32, shape});
-  if (arguments.has("--json")) {
+  if (arguments.is_on("--json")) {
     nlohmann::ordered_json steps = nlohmann::ordered_json::array();
     for (const Step& step : r.steps) steps.push_back(step_json(step, meshes));
     terminal.out << nlohmann::ordered_json{{"steps", steps}, {"bytes_per_rank", r.bytes}}.dump() << "\n";

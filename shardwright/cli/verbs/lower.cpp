@@ -1,8 +1,12 @@
 #include <filesystem>
+#include <optional>
 #include <ostream>
 
 #include "shardwright/base/file.h"
 #include "shardwright/cli/planning.h"
+#include "shardwright/cli/search_settings.h"
+#include "shardwright/cost/cluster.h"
+#include "shardwright/frontend/memory_limit.h"
 #include "shardwright/graph/text.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/runtime/backend/cpu/cpu.h"
@@ -57,24 +61,50 @@ PlannedGraph planned_text(const Arguments& arguments, const Model& model) {
           .recompute = recompute};
 }
 
+/// What is lowered: planned now, or as the graph says itself.
+struct Request {
+  Model model;
+  std::optional<PlannedGraph> text;
+  Plan plan;  // of a model that does not say itself how it is split
+  std::string cluster;
+};
+
+Request request_of(const Arguments& arguments, Terminal& terminal) {
+  Request out{.model = model_of(arguments, terminal), .text = {}, .plan = {}, .cluster = {}};
+  if (is_planned(out.model.graph)) {
+    check_no_planning(arguments, out.model);
+    out.text = planned_text(arguments, out.model);
+    out.cluster = fmt::format("cpu:{}", out.model.graph.meshes.front().size());
+    return out;
+  }
+  if (!arguments.is_on("--forward")) add_train_step(out.model.graph, out.model.loss, optimizer_of(arguments));
+  out.plan = plan_of(arguments, out.model, out.model.graph, terminal);
+  out.cluster = out.plan.cluster;
+  arguments.idle("--schedule", "programs do not tell the order of micro-batches");
+  if (!arguments.has("--forward")) return out;
+  arguments.idle("--recompute", "there is no backward");
+  if (optimizer_parallel_of(arguments).level < 3)
+    arguments.idle("--optimizer-parallel", "there is no update");
+  return out;
+}
+
 int run(const Arguments& arguments, Terminal& terminal) {
-  Model model = model_of(arguments, terminal);
-  const auto dump = dumper(arguments.text("--dump-passes"), terminal);
-  const bool is_text = is_planned(model.graph);
-  if (is_text) check_no_planning(arguments, model);
-  if (!is_text && !arguments.has("--forward"))
-    add_train_step(model.graph, model.loss, optimizer_of(arguments));
-  const CompileOptions options{.after = dump, .formats = cpu_formats};
-  const Pipeline pipeline =
-      is_text ? compile(planned_text(arguments, model), options)
-              : compile_pipeline(model.graph, plan_of(arguments, model, model.graph, terminal), options);
-  const bool is_full = arguments.has("--layouts");
+  Request request = request_of(arguments, terminal);
+  const bool is_full = arguments.is_on("--layouts");
+  const std::string directory = arguments.text("--dump-passes");
+  memory_cap_of(arguments);  // judged below
+  arguments.check_heeded(terminal.err);
+  const CompileOptions options{.after = dumper(directory, terminal), .formats = cpu_formats};
+  const Pipeline pipeline = request.text ? compile(std::move(*request.text), options)
+                                         : compile_pipeline(request.model.graph, request.plan, options);
+  const Evaluation evaluation = evaluation_of(arguments, pipeline, cluster_called(request.cluster));
   for (int s = 0; s < pipeline.stage_count(); ++s) {
     if (pipeline.stage_count() > 1)
       terminal.out << fmt::format("# stage {}, ranks {} to {}\n", s, pipeline.first_rank(s),
                                   pipeline.first_rank(s + 1) - 1);
     terminal.out << to_text(pipeline.stage(s).graph, {.layouts = is_full, .gradients = is_full});
   }
+  terminal.err << misfit_notice(evaluation, request.cluster);
   return 0;
 }
 

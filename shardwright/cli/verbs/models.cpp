@@ -11,7 +11,7 @@ namespace {
 
 int run(const Arguments& arguments, Terminal& terminal) {
   for (const ModelDef& model : all_models()) {
-    if (arguments.has("--json")) {
+    if (arguments.is_on("--json")) {
       terminal.out << nlohmann::json{{"name", model.name}, {"doc", model.doc}, {"keys", model.keys}}.dump()
                    << "\n";
       continue;

@@ -25,7 +25,8 @@ Plan searched(const Arguments& arguments, Model& model, Terminal& terminal) {
 }
 
 int run(const Arguments& arguments, Terminal& terminal) {
-  if (arguments.has("-o")) require_writable(arguments.text("-o"));  // before a long search
+  const std::string path = arguments.text("-o");
+  if (!path.empty()) require_writable(path);  // before a long search
   Model model;
   Plan plan;
   if (arguments.has("--plan")) {
@@ -37,7 +38,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
   }
   report(arguments, model, plan, terminal);  // refuses what does not fit
   terminal.out << std::flush;                // in front of the plan, where that goes to /dev/stdout
-  if (arguments.has("-o")) save_plan(plan, arguments.text("-o"));
+  if (!path.empty()) save_plan(plan, path);
   return 0;
 }
 

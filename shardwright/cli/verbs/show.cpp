@@ -86,20 +86,39 @@ nlohmann::json summary_json(const Model& model, const Summary& s) {
   return out;
 }
 
-nlohmann::json node_json(const Graph& graph, const Node& node) {
-  std::vector<std::string> operands, types;
+nlohmann::json node_json(const Graph& graph, const Node& node, bool has_layouts) {
+  std::vector<std::string> operands, types, layouts;
   for (ValueId v : node.operands) operands.push_back(graph.value(v).name);
   for (ValueId v : node.results) types.push_back(to_text(graph.value(v).type));
-  return {{"name", graph.value(node.results[0]).name},
-          {"kind", node.op->name},
-          {"phase", name_of(node.phase)},
-          {"operands", operands},
-          {"types", types}};
+  nlohmann::json out{{"name", graph.value(node.results[0]).name},
+                     {"kind", node.op->name},
+                     {"phase", name_of(node.phase)},
+                     {"operands", operands},
+                     {"types", types}};
+  if (!has_layouts) return out;
+  for (ValueId v : node.results) {
+    const Layout layout = layout_of(graph.value(v));
+    layouts.push_back(to_text(layout, graph.meshes[static_cast<std::size_t>(layout.mesh)]));
+  }
+  out["layouts"] = layouts;
+  return out;
 }
 
 /// The graph with the plan's strategies, and the layout of every value: as produced, outputs as handed out.
 Graph planned_graph(const Arguments& arguments, const Model& model, Terminal& terminal) {
-  PlannedGraph planned = completed(model.graph, plan_of(arguments, model, model.graph, terminal));
+  // These choose among plans or say how one runs; strategies and layouts do not show it.
+  for (const char* flag : {"--comm-fusion", "--recompute", "--schedule"})
+    arguments.idle(flag, "strategies and layouts do not tell of it");
+  if (!arguments.has("--train") && optimizer_parallel_of(arguments).level < 3)
+    arguments.idle("--optimizer-parallel", "there is no update; add --train");
+  if (mode_of(arguments) != Parallel::auto_parallel)
+    for (const char* flag : {"--memory-cap", "--device-memory"})
+      arguments.idle(flag, "no search heeds it, and memory is not shown");
+  const Plan plan = plan_of(arguments, model, model.graph, terminal);
+  if (!plan.stages.empty())
+    throw error("--layouts shows one graph but the plan has {} stages; lower prints the program of each",
+                plan.stages.size());
+  PlannedGraph planned = completed(model.graph, plan);
   Graph& graph = planned.graph;
   for (const Node& node : graph.nodes) {
     if (!node.strategy) continue;
@@ -113,16 +132,18 @@ Graph planned_graph(const Arguments& arguments, const Model& model, Terminal& te
 
 int run(const Arguments& arguments, Terminal& terminal) {
   Model model = model_of(arguments, terminal);
-  if (arguments.has("--train")) add_train_step(model.graph, model.loss, optimizer_of(arguments));
-  const bool shows_layouts = arguments.has("--layouts");
-  const Graph graph =
-      shows_layouts && !is_planned(model.graph) ? planned_graph(arguments, model, terminal) : model.graph;
+  if (arguments.is_on("--train")) add_train_step(model.graph, model.loss, optimizer_of(arguments));
+  const bool is_short = arguments.is_on("--summary"), is_json = arguments.is_on("--json");
+  if (is_short) arguments.idle("--precision", "counts do not depend on it");
+  const bool shows_layouts = !is_short && arguments.is_on("--layouts");  // counts have none
+  const bool is_text = is_planned(model.graph);
+  const Graph graph = shows_layouts && !is_text ? planned_graph(arguments, model, terminal) : model.graph;
+  arguments.check_heeded(terminal.err);
   const Summary s = summary_of(graph);
-  const bool is_short = arguments.has("--summary");
-  if (arguments.has("--json")) {
+  if (is_json) {
     nlohmann::json out = summary_json(model, s);
     if (!is_short)
-      for (const Node& node : graph.nodes) out["nodes"].push_back(node_json(graph, node));
+      for (const Node& node : graph.nodes) out["nodes"].push_back(node_json(graph, node, shows_layouts));
     terminal.out << out.dump() << "\n";
   } else {
     terminal.out << (is_short ? summary_text(model, s) : to_text(graph, {.layouts = shows_layouts}));

@@ -67,7 +67,7 @@ class Reporter {
   Reporter(const Arguments& arguments, const Length& length, Terminal& terminal)
       : length_(length),
         terminal_(terminal),
-        is_json_(arguments.has("--json")),
+        is_json_(arguments.is_on("--json")),
         every_(arguments.integer("--log-every", is_json_ || length.steps <= 20 ? 1 : 10)) {}
 
   void step(std::int64_t step, const Told& told, double seconds) {
@@ -86,7 +86,9 @@ class Reporter {
     terminal_.out << "\n" << std::flush;
   }
 
-  void summary(const Session& session, const MemoryMarks& memory, const std::optional<TraceFigures>& traced) {
+  /// `misfit` is the last line, wherever lines for people go.
+  void summary(const Session& session, const MemoryMarks& memory, const std::optional<TraceFigures>& traced,
+               const std::string& misfit) {
     const SessionStatistics& s = session.statistics();
     const int devices = session.pipeline().rank_count();
     if (is_json_) {
@@ -104,6 +106,7 @@ class Reporter {
         summary["bubble_fraction"] = traced->bubble_fraction;
       }
       terminal_.out << nlohmann::ordered_json{{"summary", summary}}.dump() << "\n";
+      terminal_.err << misfit;
       return;
     }
     terminal_.out << fmt::format(
@@ -114,6 +117,7 @@ class Reporter {
       terminal_.out << fmt::format(
           "traced: {:.3g} ms of a step is communication that is waited for, {} is bubble\n",
           traced->exposed_communication_seconds * 1e3, percent_text(traced->bubble_fraction, 1));
+    terminal_.out << misfit;
   }
 
  private:
@@ -156,6 +160,7 @@ struct Training {
   std::uint64_t seed = 1;
   std::string trace_path;
   std::string infinite_parameter;  // of --init, and where
+  std::string misfit;  // a line, if the plan is too large for the devices that it is for
 };
 
 /// The fourth step, when caches are warm, and the fifth; of fewer the last two.
@@ -190,18 +195,21 @@ Training prepare(const Arguments& arguments, Terminal& terminal) {
   Reporter reporter(arguments, length, terminal);
   Pipeline program = compile_pipeline(model.graph, plan, {.formats = cpu_formats});
   const Evaluation expected = evaluation_of(arguments, program, cluster_called(plan.cluster));
-  if (!expected.fits())
-    notices << misfit_text(expected, fmt::format("a device of {}", plan.cluster))
-            << "; it runs here all the same\n";
+  const std::string misfit = misfit_notice(expected, plan.cluster);
+  notices << misfit;  // now, and when it has run
+  arguments.check_heeded(terminal.err);
+  tell_if_long(program.rank_count(), "devices", "is a thread here", terminal);
   if (is_first_rank()) {
     if (!trace_path.empty()) require_writable(trace_path);
     prove(program);
   }
   terminal.err << notices.str();
   if (!arguments.has("--json"))
-    terminal.out << step_table(model.graph, plan, expected.estimate) << std::flush;
-  return {std::move(data),     length, std::move(initial), std::move(program),
-          std::move(reporter), seed,   trace_path,         std::move(infinite_parameter)};
+    terminal.out << step_table(model.graph, plan, expected.estimate,
+                               batch_size_of(model.graph, plan, model.tokens))
+                 << std::flush;
+  return {std::move(data), length, std::move(initial), std::move(program), std::move(reporter), seed,
+          trace_path,      std::move(infinite_parameter), misfit};
 }
 
 /// One step, told. Throws: what the session throws; after a second interrupt, that this step was stopped.
@@ -250,7 +258,7 @@ void tell_figures(Session& session, Training& training) {
     figures = figures_of(session.pipeline(), trace);
     if (is_first_rank()) write_trace(training.trace_path, session.pipeline(), trace, memory);
   }
-  training.reporter.summary(session, memory, figures);
+  training.reporter.summary(session, memory, figures, training.misfit);
 }
 
 int train_with(Session& session, Training& training, Terminal& terminal) {
@@ -312,6 +320,7 @@ int run_mpi(const Arguments& arguments, Terminal& terminal) {
   if (arguments.positionals[0] == "-")
     throw error("--runtime mpi cannot read the model from standard input; give a name or a file");
   if (launched_rank()) return run_rank(arguments, terminal);
+  arguments.heed_all();  // every rank will say what it heeds
   const int ranks = devices_of(arguments);
   const Patience patience(3);  // the third interrupt ends mpirun
   const int status =

@@ -47,10 +47,12 @@ int run(const Arguments& arguments, Terminal& terminal) {
       planned_positional(arguments, {"--json", "--memory-cap", "--device-memory"}, terminal);
   const Pipeline pipeline = compile_pipeline(model.graph, plan, {.formats = cpu_formats});
   const Evaluation evaluation = evaluation_of(arguments, pipeline, cluster_called(plan.cluster));
+  const bool is_json = arguments.is_on("--json");
+  arguments.check_heeded(terminal.err);
+  tell_if_long(pipeline.rank_count(), "ranks", "is proven", terminal);
   const Proof proof = prove(pipeline);
-  if (!evaluation.fits())
-    terminal.err << misfit_text(evaluation, fmt::format("a device of {}", plan.cluster)) << "\n";
-  tell(proof, evaluation, arguments.has("--json"), terminal);
+  terminal.err << misfit_notice(evaluation, plan.cluster);
+  tell(proof, evaluation, is_json, terminal);
   return 0;
 }
 
