@@ -2,9 +2,11 @@
 #include "shardwright/cli/verb.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cmath>
 #include <fstream>
+#include <iostream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -410,6 +412,119 @@ TEST(Explain, tells_as_data_what_its_tables_tell) {
   for (const json& row : of_all[1]["rows"]) operators += row["count"].get<std::size_t>();
   EXPECT_EQ(operators, of_all[0]["operators"].size());
   EXPECT_FALSE(of_all[1]["heaviest"].empty());
+}
+
+/// What people read at the end of `text`.
+std::string last_line(const std::string& text) {
+  const std::string all(trim(text));
+  return all.substr(all.rfind('\n') + 1);
+}
+
+TEST(Plan, last_line_says_when_it_does_not_fit_the_devices_whatever_the_verb) {
+  const std::string path = scratch_folder() + "/small.yaml";
+  std::ofstream(path) << "nodes: 1\ndevices_per_node: 2\nmemory: 1MB\nmemory_bandwidth: 10GB/s\n"
+                         "flops: {f32: 1T}\nlinks:\n  - {kind: wire, latency: 5us, bandwidth: 1GB/s}\n";
+  const std::string sentence = "more than a device of " + path + " allows: ";
+  for (const std::string verb : {"plan", "estimate", "lower", "train"}) {
+    std::vector<std::string> words{verb, "ffn", "--cluster", path};
+    if (verb == "train") words.insert(words.end(), {"--steps", "1"});
+    const Outcome o = run(words);
+    EXPECT_EQ(o.status, 0) << o.err;
+    EXPECT_NE(last_line(verb == "lower" ? o.err : o.out).find(sentence), std::string::npos) << verb << o.out;
+    if (verb == "lower") {
+      EXPECT_EQ(o.out.find(sentence), std::string::npos);
+      continue;
+    }
+    words.emplace_back("--json");
+    const Outcome json = run(words);
+    documents(json.out);
+    EXPECT_NE(last_line(json.err).find(sentence), std::string::npos) << verb << json.err;
+    words.back() = "--device-memory";  // they have more
+    words.emplace_back("1GB");
+    EXPECT_EQ(run(words).out.find("more than"), std::string::npos) << verb;
+  }
+  // A cap that is more than there is does not make room.
+  EXPECT_NE(last_line(run({"plan", "ffn", "--cluster", path, "--memory-cap", "1GB"}).out).find(sentence),
+            std::string::npos);
+}
+
+TEST(Plan, table_and_document_tell_one_throughput) {
+  for (const auto& [model, unit] : std::vector<std::pair<std::string, std::string>>{
+           {"ffn", "samples"}, {"llama:layers=1,hidden=64,heads=4,ffn=64,vocab=64,seq=16", "tokens"}}) {
+    const std::vector<std::string> words{"plan", model, "--devices", "2", "--micro-batches", "2"};
+    std::vector<std::string> with_json = words;
+    with_json.emplace_back("--json");
+    const json document = documents(run(with_json).out)[0];
+    EXPECT_NE(run(words).out.find(fmt::format("throughput: {:.0f} {} a second, {:.1f}% of the devices' peak",
+                                              document["tokens_per_second"].get<double>(), unit,
+                                              100 * document["mfu"].get<double>())),
+              std::string::npos)
+        << run(words).out;
+  }
+}
+
+TEST(Estimate, counts_what_train_measures_that_a_device_receives) {
+  const std::string chain = "matmul_chain:widths=16-32-24-16,batch=16";
+  const std::string tied = "gpt:layers=2,hidden=32,heads=4,vocab=64,seq=16,batch=8";
+  for (const std::vector<std::string>& flags : std::vector<std::vector<std::string>>{
+           {chain, "--devices", "2", "--stages", "2"},
+           {chain, "--devices", "2", "--stages", "2", "--micro-batches", "4", "--schedule", "gpipe"},
+           {chain, "--devices", "4", "--stages", "2", "--parallel", "data_parallel"},
+           {chain, "--devices", "3", "--stages", "3", "--micro-batches", "4", "--precision", "f64"},
+           {chain, "--devices", "4", "--parallel", "data_parallel", "--micro-batches", "2"},
+           {tied, "--devices", "4", "--stages", "2", "--micro-batches", "2", "--optimizer", "adam"},
+           {tied, "--devices", "2", "--stages", "2", "--clip-norm", "1"}}) {
+    std::vector<std::string> estimate{"estimate"}, train{"train"};
+    estimate.insert(estimate.end(), flags.begin(), flags.end());
+    train.insert(train.end(), flags.begin(), flags.end());
+    estimate.emplace_back("--json");
+    train.insert(train.end(), {"--steps", "1", "--json"});
+    const Outcome expected = run(estimate), got = run(train);
+    ASSERT_EQ(expected.status + got.status, 0) << expected.err << got.err;
+    const json e = documents(expected.out)[0], measured = documents(got.out).back()["summary"];
+    for (const char* key : {"bytes_communicated_per_step", "collectives_per_step"})
+      EXPECT_EQ(e[key], measured[key]) << join(flags, " ");
+  }
+}
+
+TEST(Train, micro_batches_without_stages_accumulate) {
+  const auto losses = [](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"train", "ffn", "--devices", "2", "--steps", "3", "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome o = run(words);
+    EXPECT_EQ(o.status, 0) << o.err;
+    return o.out.substr(0, o.out.find("{\"summary\""));
+  };
+  EXPECT_EQ(losses({"--micro-batches", "4"}), losses({"--accumulate", "4"}));
+  EXPECT_EQ(losses({"--stages", "1", "--micro-batches", "1"}), losses({}));
+  EXPECT_EQ(losses({"--stages", "2", "--accumulate", "4"}),
+            losses({"--stages", "2", "--micro-batches", "4"}));
+}
+
+TEST(Plan, sizes_that_would_take_hours_are_refused_before_anything_is_built) {
+  for (const std::string verb : {"plan", "show", "train"}) {
+    const Outcome o = run({verb, "llama2-70b:layers=200000"});
+    EXPECT_EQ(o.status, 2);
+    EXPECT_EQ(o.err,
+              "shardwright: llama2-70b:layers=200000: layers=200000: at most 4096 are read: each is about 23 "
+              "operators, and planning more takes hours\n");
+  }
+  EXPECT_EQ(run({"show", "llama:layers=4096,hidden=64,ffn=64", "--summary"}).status, 0);
+}
+
+TEST(CommandDeathTest, memory_that_runs_out_is_no_internal_fault) {
+  const auto with_little_memory = [] {
+    long pages = 0;  // that this process has already
+    std::ifstream("/proc/self/statm") >> pages;
+    const auto bytes = static_cast<rlim_t>(pages) * static_cast<rlim_t>(getpagesize()) + (30UL << 20);
+    const rlimit little{bytes, bytes};
+    setrlimit(RLIMIT_AS, &little);
+    const Outcome o = run({"show", "llama:layers=4096,hidden=64,ffn=64", "--summary"});
+    std::cerr << o.err;
+    std::_Exit(o.status);
+  };
+  EXPECT_EXIT(with_little_memory(), testing::ExitedWithCode(2),
+              "shardwright: out of memory: 'show llama:layers=4096");
 }
 
 }  // namespace

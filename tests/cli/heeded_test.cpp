@@ -1,0 +1,323 @@
+// No flag is taken and ignored: every flag of every verb, beside command lines of all kinds, changes what the command
+// prints or writes, or is told on standard error.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "shardwright/base/text.h"
+#include "shardwright/cli/verb.h"
+#include "tests/support/scratch.h"
+
+namespace shardwright {
+namespace {
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+struct Outcome {
+  int status = 0;
+  std::string out;  // with the files that were written, without what differs from run to run
+  std::string err;
+};
+
+class Heeded : public testing::Test {
+ protected:
+  Heeded() : folder_(scratch_folder()) {
+    old_ = fs::current_path();
+    fs::current_path(folder_);
+    write_bytes("a.json", R"({"matmul1": {"in": [[2, 1], [1, 1]]}})");
+    write_bytes("c.yaml", "parallel: {parallel_mode: 0}\n");
+    write_bytes(
+        "two.graph",
+        "%input = input f32[8, 16]\n%label = input f32[8, 16]\n%w1 = param f32[16, 16] (init=normal)\n"
+        "%matmul1 = matmul %input, %w1\n%loss = mean_squared_error %matmul1, %label\noutput %loss\n");
+    write_bytes("split.graph",
+                "mesh [tp=2]\n%x = input f32[4, 8]\n%w = param f32[8, 2]\n%y = matmul %x, %w {m: tp}\n"
+                "%z = reduce_sum %y {}\noutput %z\n");
+    EXPECT_EQ(run({"plan", model, "--devices", "2", "-o", "p.json"}).status, 0);
+    EXPECT_EQ(run({"plan", model, "--devices", "2", "-o", "q.json"}).status, 0);
+  }
+  ~Heeded() override { fs::current_path(old_); }
+
+  static Outcome run(const Words& words) {
+    fs::remove_all("written");
+    fs::create_directory("written");
+    std::istringstream in;
+    std::ostringstream out, err;
+    Terminal terminal{in, out, err};
+    const int status = run_command(words, terminal);
+    std::string all = out.str();
+    for (const auto& entry : fs::recursive_directory_iterator("written"))
+      if (entry.is_regular_file())
+        all += entry.path().string() + (words[0] == "data" ? read_bytes(entry.path().string()) : "");
+    static const std::regex varying(
+        R"re("(search_seconds|median_step_seconds|processes)": ?(\[[^\]]*\]|[^,}]*)|, [^,]* ms a step)re");
+    return {status, std::regex_replace(all, varying, ""), err.str()};
+  }
+
+  /// A value that is not the usual one, for most models.
+  static std::string value_of(const std::string& flag) {
+    static const std::map<std::string, std::string> values{{"--devices", "4"},
+                                                           {"--cluster", "a100-80g:2"},
+                                                           {"--parallel", "data_parallel"},
+                                                           {"--search", "propagation"},
+                                                           {"--plan", "p.json"},
+                                                           {"--config", "c.yaml"},
+                                                           {"--annotate", "a.json"},
+                                                           {"--global-batch", "24"},
+                                                           {"--dataset-strategy", "full_batch"},
+                                                           {"--precision", "f64"},
+                                                           {"--stages", "2"},
+                                                           {"--micro-batches", "4"},
+                                                           {"--schedule", "gpipe"},
+                                                           {"--optimizer-parallel", "1:threshold=0"},
+                                                           {"--comm-fusion", "size:1"},
+                                                           {"--recompute", "full"},
+                                                           {"--mem-coeff", "7"},
+                                                           {"--costs", "symbolic"},
+                                                           {"--search-order", "weight"},
+                                                           {"--fold-layers", "0"},
+                                                           {"--fully-use-devices", "1"},
+                                                           {"--elementwise-follow", "1"},
+                                                           {"--memory-cap", "2KB"},
+                                                           {"--device-memory", "2KB"},
+                                                           {"--optimizer", "adam"},
+                                                           {"--lr", "0.5"},
+                                                           {"--momentum", "0.25"},
+                                                           {"--weight-decay", "0.25"},
+                                                           {"--beta1", "0.5"},
+                                                           {"--beta2", "0.5"},
+                                                           {"--epsilon", "0.25"},
+                                                           {"--clip-norm", "0.001"},
+                                                           {"--loss", "mean_absolute_error"},
+                                                           {"-o", "written/p.json"},
+                                                           {"--dump-passes", "written"},
+                                                           {"--trace", "written/t.json"},
+                                                           {"--data", "missing.safetensors"},
+                                                           {"--init", "missing.safetensors"},
+                                                           {"--steps", "4"},
+                                                           {"--epochs", "2"},
+                                                           {"--seed", "7"},
+                                                           {"--log-every", "3"},
+                                                           {"--runtime", "none"},
+                                                           {"--out", "written/other"},
+                                                           {"--train", "9"},
+                                                           {"--test", "9"},
+                                                           {"--device-matrix", "4,2"},
+                                                           {"--names", "x,y"},
+                                                           {"--map", "b,a"},
+                                                           {"--from", "b,None"},
+                                                           {"--to", "b,None"},
+                                                           {"--to-device-matrix", "4,2"},
+                                                           {"--to-names", "c,d"},
+                                                           {"--shape", "16,16"}};
+    const auto it = values.find(flag);
+    EXPECT_NE(it, values.end()) << "a value for " << flag << " is missing in this test";
+    return it == values.end() ? "" : it->second;
+  }
+
+  static bool has(const Words& words, const std::string& word) {
+    return std::find(words.begin(), words.end(), word) != words.end();
+  }
+
+  /// A choice among plans may come to the plan that there is without it, and a proof says little of what it proves;
+  /// but where there is nothing to choose, on one device each, that is told.
+  static bool may_come_to_the_same(const Flag& flag, const Words& words) {
+    static const std::set<std::string> always{"--cluster", "--parallel", "--config",
+                                              "--plan",    "--devices",  "--recompute"};
+    static const std::set<std::string> choices{
+        "--dataset-strategy",  "--comm-fusion", "--mem-coeff", "--costs",
+        "--search-order",      "--fold-layers", "--described", "--fully-use-devices",
+        "--elementwise-follow"};
+    static const std::set<std::string> of_a_proof{"--lr", "--weight-decay", "--loss", "--schedule"};
+    // Where a graph says how it is split, that includes fusion; memory is judged in all verbs but show.
+    if (has(words, "split.graph")) return flag.name != "--precision";
+    const bool is_alone = !has(words, "--devices") || has(words, "--stages");
+    if (has(words, "--summary") && flag.name == "--loss") return true;  // as many operators
+    return always.contains(flag.name) || (choices.contains(flag.name) && !is_alone) ||
+           (words[0] == "show" && flag.name.find("memory") != flag.name.npos && !is_alone) ||
+           (words[0] == "verify" && of_a_proof.contains(flag.name));
+  }
+
+  /// With the flag the command tells something, or does something else. Returns whether it was so.
+  static bool check(const Flag& flag, const Words& words, const Outcome& without) {
+    if (has(words, flag.name)) return false;
+    Words with = words;
+    with.push_back(flag.name);
+    if (!flag.value.empty()) with.push_back(value_of(flag.name));
+    const Outcome outcome = run(with);
+    const bool is_told = outcome.err.find(flag.name) != std::string::npos ||
+                         (outcome.status == 2 && std::ranges::count(outcome.err, '\n') == 1);
+    const bool is_loud = is_told || outcome.out != without.out || outcome.err != without.err;
+    EXPECT_TRUE(is_loud || may_come_to_the_same(flag, words)) << "silence: " << join(with, " ");
+    const bool is_refused = outcome.status == 2 && outcome.out.find("infeasible") == std::string::npos;
+    if (is_refused) EXPECT_EQ(outcome.out, "") << join(with, " ") << " prints before it refuses";
+    EXPECT_TRUE(outcome.status == 0 || outcome.status == 2) << join(with, " ") << ": " << outcome.err;
+    return is_loud;
+  }
+
+  inline static const std::string model = "matmul_chain:widths=16-16-16-16,batch=8";
+  std::string folder_;
+  fs::path old_;
+};
+
+/// Command lines that work, by verb: other modes, a graph as text, one device, a saved plan.
+std::vector<Words> command_lines(const std::string& verb, const std::string& model) {
+  if (verb == "models") return {{verb}};
+  if (verb == "clusters") return {{verb}, {verb, "h100:8"}};
+  if (verb == "data") return {{verb, "digits", "--out", "written", "--train", "8", "--test", "8"}};
+  if (verb == "layout")
+    return {
+        {verb, "--device-matrix", "2,4", "--names", "a,b", "--map", "a,b", "--shape", "8,8"},
+        {verb, "--device-matrix", "2,4", "--names", "a,b", "--from", "a,b", "--to", "b,a", "--shape", "8,8"}};
+  if (verb == "explain") return {{verb, "p.json"}, {verb, "p.json", "matmul1"}};
+  std::vector<Words> out;
+  std::vector<Words> kinds{{model},
+                           {model, "--devices", "2"},
+                           {model, "--devices", "2", "--parallel", "data_parallel"},
+                           {model, "--devices", "4", "--search", "exhaustive"},
+                           {model, "--devices", "2", "--stages", "2"},
+                           {model, "--micro-batches", "2"},
+                           {model, "--plan", "q.json"},
+                           {"two.graph", "--devices", "2"}};
+  if (verb == "estimate" || verb == "verify") kinds.push_back({"p.json"});
+  for (Words& kind : kinds) {
+    if (verb == "show" && std::find(kind.begin(), kind.end(), "--stages") != kind.end()) continue;
+    Words words{verb};
+    words.insert(words.end(), kind.begin(), kind.end());
+    if (verb == "train") words.insert(words.end(), {"--steps", "3", "--json"});
+    if (verb == "plan" || verb == "estimate") words.emplace_back("--json");
+    // What only says how a plan runs is told of by text that has the plan.
+    if (verb == "show") words.emplace_back("--layouts");
+    out.push_back(std::move(words));
+  }
+  if (verb == "lower") {
+    out.push_back({verb, "split.graph"});
+    out.push_back({verb, model, "--devices", "2", "--forward"});
+  }
+  if (verb == "show") {
+    out.push_back({verb, model});
+    out.push_back({verb, model, "--train"});
+    out.push_back({verb, model, "--summary"});
+    out.push_back({verb, "split.graph"});
+    out.push_back({verb, "two.graph"});
+    out.push_back({verb, model, "--devices", "2", "--layouts", "--json"});
+  }
+  return out;
+}
+
+using EndToEndHeeded = Heeded;  // it trains a little, and takes long
+
+TEST_F(EndToEndHeeded, every_flag_of_every_verb_has_an_effect_or_is_told) {
+  for (const Verb& verb : all_verbs()) {
+    std::set<std::string> loud;
+    for (const Words& words : command_lines(verb.name, model)) {
+      const Outcome without = run(words);
+      EXPECT_EQ(without.status, 0) << join(words, " ") << ": " << without.err;
+      for (const Flag& flag : verb.flags)
+        if (check(flag, words, without) || has(words, flag.name)) loud.insert(flag.name);
+    }
+    for (const Flag& flag : verb.flags)
+      EXPECT_TRUE(loud.contains(flag.name)) << verb.name << " " << flag.name << " never has an effect";
+  }
+}
+
+/// What else a flag may be given with: nothing is lost without a word.
+TEST_F(Heeded, what_a_graph_as_text_says_itself_may_be_repeated_but_not_changed) {
+  for (const char* verb : {"plan", "train", "lower", "show", "estimate", "verify"}) {
+    EXPECT_EQ(run({verb, "two.graph", "--precision", "f32", "--batch-size", "8"}).status, 0) << verb;
+    EXPECT_EQ(run({verb, "two.graph", "--precision", "f64"}).err,
+              "shardwright: --precision f64 but two.graph, a graph as text, has f32\n");
+    EXPECT_EQ(run({verb, "two.graph", "--batch-size", "64"}).err,
+              "shardwright: --batch-size 64 but two.graph, a graph as text, has 8\n");
+    EXPECT_EQ(run({verb, "two.graph", "--loss", "cross_entropy"}).err,
+              "shardwright: --loss cross_entropy but two.graph, a graph as text, has a loss of its own\n");
+  }
+}
+
+TEST_F(Heeded, a_plan_says_of_which_precision_batch_loss_and_optimizer_its_network_is) {
+  ASSERT_EQ(run({"plan", model, "--devices", "2", "--optimizer", "adam", "--lr", "0.05", "--clip-norm", "2",
+                 "--precision", "f64", "-o", "r.json"})
+                .status,
+            0);
+  for (const char* verb : {"train", "plan", "lower", "estimate", "verify"}) {
+    const auto with = [&](const Words& more) {
+      Words words{verb, model, "--plan", "r.json"};
+      words.insert(words.end(), more.begin(), more.end());
+      return run(words);
+    };
+    EXPECT_EQ(with({}).status, 0) << with({}).err;
+    EXPECT_EQ(with({"--optimizer", "adam", "--lr", "0.05", "--clip-norm", "2", "--precision", "f64",
+                    "--batch-size", "8", "--loss", "mean_squared_error", "--beta1", "0.9"})
+                  .status,
+              0)
+        << verb;
+    for (const auto& [flag, value, decided] : std::vector<std::tuple<std::string, std::string, std::string>>{
+             {"--optimizer", "sgd", "adam"},
+             {"--lr", "0.1", "0.05"},
+             {"--clip-norm", "1", "2"},
+             {"--beta2", "0.5", "0.999"},
+             {"--precision", "f32", "f64"},
+             {"--batch-size", "16", "8"},
+             {"--loss", "mean_absolute_error", "a loss of its own"}})
+      EXPECT_EQ(with({flag, value}).err,
+                fmt::format("shardwright: {} {} but the plan r.json is for {}\n", flag, value, decided))
+          << verb;
+  }
+  const auto losses = [](const Words& more) {
+    Words words{"train", model, "--steps", "3", "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const std::string out = run(words).out;
+    return out.substr(0, out.find("{\"summary\""));
+  };
+  EXPECT_EQ(losses({"--plan", "r.json"}), losses({"--devices", "2", "--optimizer", "adam", "--lr", "0.05",
+                                                  "--clip-norm", "2", "--precision", "f64"}));
+  EXPECT_NE(losses({"--plan", "r.json"}), losses({"--plan", "p.json"}));
+  write_bytes("batch.yaml", "runner_config: {batch_size: 8}\n");
+  EXPECT_EQ(run({"train", model, "--plan", "r.json", "--config", "batch.yaml"}).err,
+            "shardwright: config batch.yaml: --global-batch 16 but the plan r.json is for 8\n");
+  write_bytes("mode.yaml", "parallel: {parallel_mode: 0, device_num: 4}\n");
+  const std::string err = run({"estimate", model, "--plan", "r.json", "--config", "mode.yaml"}).err;
+  EXPECT_NE(err.find("parallel_mode is data_parallel but the plan r.json has auto_parallel"), err.npos)
+      << err;
+  EXPECT_NE(err.find("device_num is 4 but the plan r.json has 2"), err.npos) << err;
+}
+
+TEST_F(Heeded, numbers_that_are_none_and_flags_with_two_values_are_errors_of_one_line) {
+  for (const Words& flags : std::vector<Words>{{"--lr", "nan"},
+                                               {"--lr", "1e400"},
+                                               {"--lr", ""},
+                                               {"--lr", "inf"},
+                                               {"--steps", "9999999999999999999"},
+                                               {"--steps", "1e3"},
+                                               {"--memory-cap", "1e30B"},
+                                               {"--memory-cap", "-1GB"},
+                                               {"--devices", "08"},
+                                               {"--devices", "+8"},
+                                               {"--batch-size", "0"},
+                                               {"--plan", ""},
+                                               {"--plan", " "},
+                                               {"--seed", "1", "--seed", "2"},
+                                               {"--micro-batches", "2", "--accumulate", "4"},
+                                               {"--json=false"}}) {
+    Words words{"train", model};
+    words.insert(words.end(), flags.begin(), flags.end());
+    const Outcome o = run(words);
+    EXPECT_EQ(o.status, 2) << join(words, " ");
+    EXPECT_EQ(o.out, "");
+    EXPECT_EQ(std::ranges::count(o.err, '\n'), 1) << o.err;
+    EXPECT_NE(o.err.find(flags[0].substr(0, flags[0].find('='))), o.err.npos) << o.err;
+  }
+  EXPECT_EQ(
+      run({"plan", model, "--batch-size", "8", "--global-batch", "16"}).err,
+      "shardwright: --batch-size 8 and --global-batch 16 are the same flag with two values; give one\n");
+  EXPECT_EQ(run({"plan", model, "--batch-size", "8", "--global-batch", "8"}).status, 0);
+}
+
+}  // namespace
+}  // namespace shardwright
