@@ -43,10 +43,10 @@ class Flags {
 
   /// Synthetic data have no end, so that epochs are of use only with data; other verbs do not train.
   void add_epochs() {
-    if (!config_.epochs || arguments_.words.empty() || arguments_.words[0] != "train") return;
+    if (!config_.epochs) return;
     if (arguments_.has("--data") && !arguments_.has("--steps"))
       add("--epochs", fmt::format("{}", *config_.epochs));
-    else
+    else if (!arguments_.words.empty() && arguments_.words[0] == "train")
       notice(fmt::format("runner_config.epochs has no effect: {}",
                          arguments_.has("--steps") ? "--steps says when to end" : "there is no --data"));
   }
