@@ -93,8 +93,6 @@ std::string ModelArguments::text(const std::string& key, const std::string& othe
 namespace {
 
 Model built(const std::string& spec, const ModelOptions& options, std::string_view input) {
-  if (!options.loss.empty() && (spec == "-" || spec.ends_with(".graph")))
-    throw error("a graph as text has its loss itself; leave out --loss {}", options.loss);
   if (spec == "-") return model_of_text(spec, input);
   if (spec.ends_with(".graph")) return model_of_text(spec, read_file(spec));
   if (spec.ends_with(".onnx") || spec.find(".onnx:") != std::string::npos)

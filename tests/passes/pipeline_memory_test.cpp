@@ -4,6 +4,7 @@
 
 #include "shardwright/frontend/model.h"
 #include "shardwright/passes/compile.h"
+#include "shardwright/plan/annotation_patterns.h"
 
 namespace shardwright {
 namespace {
@@ -17,9 +18,15 @@ Pipeline compiled(Schedule schedule, int micro_batches) {
   Model m = build_model(model, {.global_batch = {}, .loss = "", .micro_batches = micro_batches});
   add_train_step(m.graph, m.loss, {.name = "adamw", .attributes = {{"rate", 0.01}}});
   m.graph.outputs.resize(1);  // the loss; scores of all micro-batches are kept for the caller
+  // An even cut would weigh updates by how many micro-batches share one.
+  const Annotations layers = parse_annotations(
+      R"({"layers.0": {"stage": 0}, "layers.1": {"stage": 1}, "layers.2": {"stage": 2},
+          "layers.3": {"stage": 3}})",
+      "layers");
   return compile_pipeline(m.graph, make_plan(m.graph, {.model = model,
                                                        .devices = stages,
                                                        .parallel = Parallel::data_parallel,
+                                                       .annotations = without_patterns(layers, m.graph),
                                                        .pipelining = {schedule, stages, micro_batches}}));
 }
 

@@ -160,7 +160,7 @@ struct Training {
   std::uint64_t seed = 1;
   std::string trace_path;
   std::string infinite_parameter;  // of --init, and where
-  std::string misfit;  // a line, if the plan is too large for the devices that it is for
+  std::string misfit;              // a line, if the plan is too large for the devices that it is for
 };
 
 /// The fourth step, when caches are warm, and the fifth; of fewer the last two.
@@ -208,8 +208,15 @@ Training prepare(const Arguments& arguments, Terminal& terminal) {
     terminal.out << step_table(model.graph, plan, expected.estimate,
                                batch_size_of(model.graph, plan, model.tokens))
                  << std::flush;
-  return {std::move(data), length, std::move(initial), std::move(program), std::move(reporter), seed,
-          trace_path,      std::move(infinite_parameter), misfit};
+  return {std::move(data),
+          length,
+          std::move(initial),
+          std::move(program),
+          std::move(reporter),
+          seed,
+          trace_path,
+          std::move(infinite_parameter),
+          misfit};
 }
 
 /// One step, told. Throws: what the session throws; after a second interrupt, that this step was stopped.
