@@ -6,6 +6,7 @@
 
 #include "shardwright/base/text.h"
 #include "shardwright/cli/config.h"
+#include "shardwright/cli/origin.h"
 #include "shardwright/cli/verb.h"
 #include "shardwright/plan/problem.h"
 #include "shardwright/runtime/launcher.h"
@@ -157,6 +158,10 @@ int run_verb(const std::vector<std::string>& words, Terminal& terminal) {
   }
   Arguments arguments = arguments_of(verb, app, words, parsed);
   check_alone(verb);
+  if (arguments.has("--plan")) {
+    saved_plan(arguments);  // one for all who copy the arguments
+    arguments.heed_none();
+  }
   if (arguments.has("--config")) arguments = with_config(std::move(arguments));
   try {
     const int status = verb.run(arguments, terminal);

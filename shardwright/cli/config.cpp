@@ -18,7 +18,7 @@ class Flags {
     for (const std::string& key : config_.inactive) notice(fmt::format("{} is not active yet", key));
     for (const std::string& text : config_.idle) notice(text);
     if (arguments_.has("--plan"))
-      compare_with(load_plan(arguments_.text("--plan")));
+      compare_with(saved_plan(arguments_));
     else
       add_planning();
     try {
@@ -41,14 +41,13 @@ class Flags {
     arguments_.notices.push_back(fmt::format("config {}: {}", path_, text));
   }
 
-  /// Synthetic data have no end, so that epochs are of use only with data; other verbs do not train.
+  /// Other verbs do not train; whether the data have an end is seen when they are read.
   void add_epochs() {
-    if (!config_.epochs) return;
-    if (arguments_.has("--data") && !arguments_.has("--steps"))
+    if (!config_.epochs || arguments_.words.empty() || arguments_.words[0] != "train") return;
+    if (arguments_.has("--steps"))
+      notice("runner_config.epochs has no effect: --steps says when to end");
+    else
       add("--epochs", fmt::format("{}", *config_.epochs));
-    else if (!arguments_.words.empty() && arguments_.words[0] == "train")
-      notice(fmt::format("runner_config.epochs has no effect: {}",
-                         arguments_.has("--steps") ? "--steps says when to end" : "there is no --data"));
   }
 
   /// A saved plan has decided how to split; where the file says otherwise, that is told.
@@ -62,7 +61,7 @@ class Flags {
     if (config_.devices) compare("device_num", number(*config_.devices), number(plan.devices));
     if (config_.mode) compare("parallel_mode", std::string(name_of(*config_.mode)), plan.parallel);
     if (!config_.search.empty() && config_.mode == Parallel::auto_parallel)
-      compare("search_mode", find_search(config_.search).name, plan.search);
+      compare("search_mode", search_name(), plan.search);
     if (config_.stages > 1) compare("pipeline_stage", number(config_.stages), number(plan.pipelining.stages));
     const std::int64_t parts = config_.stages > 1 ? config_.micro_batches : config_.accumulation;
     if (parts > 1)
@@ -76,6 +75,12 @@ class Flags {
     if (!config_.recompute.empty())
       compare("recompute", std::string(name_of(parse_recompute(config_.recompute).mode)),
               std::string(name_of(plan.recompute.mode)));
+    std::vector<std::string> left_out = search_keys();
+    std::erase(left_out, "search_mode");  // compared above
+    if (!config_.dataset_strategy.empty()) left_out.emplace_back("dataset_strategy");
+    if (config_.optimizer_threshold) left_out.emplace_back("parallel_optimizer_threshold");
+    if (config_.optimizer_group) left_out.emplace_back("optimizer_weight_shard_size");
+    tell_left_out(left_out, fmt::format("the plan {} has decided it", arguments_.text("--plan")));
   }
 
   void add_planning() {
@@ -125,13 +130,9 @@ class Flags {
   }
 
   void add_pipelining() {
-    if (arguments_.has("--stages") || arguments_.has("--micro-batches")) return;
-    if (config_.stages > 1) {
-      add("--stages", fmt::format("{}", config_.stages));
-      add("--micro-batches", fmt::format("{}", config_.micro_batches));
-    } else if (config_.accumulation > 1) {
-      add("--micro-batches", fmt::format("{}", config_.accumulation));
-    }
+    if (config_.stages > 1) add("--stages", fmt::format("{}", config_.stages));
+    const std::int64_t parts = config_.stages > 1 ? config_.micro_batches : config_.accumulation;
+    if (parts > 1) add("--micro-batches", fmt::format("{}", parts));
   }
 
   std::string optimizer_parallel() const {
@@ -157,10 +158,11 @@ class Flags {
                   *config_.elementwise_follow ? "1" : "0");
   }
 
-  void add_search_name() try {
-    if (!config_.search.empty() && !arguments_.has("--search"))
-      add("--search", find_search(config_.search).name);
-  } catch (const Error& e) {
+  void add_search_name() {
+    if (!config_.search.empty() && !arguments_.has("--search")) add("--search", search_name());
+  }
+
+  std::string search_name() const try { return find_search(config_.search).name; } catch (const Error& e) {
     throw with_context(e, fmt::format("config {}: parallel.search_mode", path_));
   }
 

@@ -220,7 +220,9 @@ class Section {
     if (!value) return std::nullopt;
     const auto n = to_integer(*value);
     if (!n || *n < 1 || *n > most)
-      throw error("{}: '{}' should be an integer from 1 on", path_of(key), *value);
+      throw error(
+          "{}: '{}' should be an integer from 1 on{}", path_of(key), *value,
+          to_number(*value).value_or(0) > static_cast<double>(most) ? fmt::format(", at most {}", most) : "");
     return n;
   }
   std::optional<double> positive(const std::string& key) const {

@@ -29,13 +29,13 @@ void say(std::string_view text) {
   [[maybe_unused]] const ssize_t may_fail = ::write(STDERR_FILENO, text.data(), text.size());
 }
 
-void say_which_step() {
+void say_which_step(std::int64_t step) {
   if (is_answered.exchange(true)) return;
   constexpr std::string_view before = "shardwright: interrupted: finishing step ";
   constexpr std::string_view after = "; once more stops at once\n";
   std::array<char, 128> text{};
   char* end = std::copy(before.begin(), before.end(), text.begin());
-  end = std::to_chars(end, text.end(), current_step.load()).ptr;
+  end = std::to_chars(end, text.end(), step).ptr;
   end = std::copy(after.begin(), after.end(), end);
   say({text.data(), static_cast<std::size_t>(end - text.data())});
 }
@@ -60,7 +60,8 @@ void handle(int signal) {
     ::_exit(interrupted_status);
   }
   if (number == 1 && !speaks) is_answered = true;
-  if (number == 1 && current_step >= 0) say_which_step();
+  const std::int64_t step = current_step;  // once: it may end meanwhile
+  if (number == 1 && step >= 0) say_which_step(step);
   if (number >= 2) at_once = true;
   errno = code;
 }
@@ -92,7 +93,7 @@ Patience::~Patience() {
 
 void step_begins(std::int64_t step) {
   current_step = step;
-  if (count > 0) say_which_step();
+  if (count > 0) say_which_step(step);
 }
 
 void step_ends() { current_step = -1; }

@@ -104,6 +104,12 @@ void check_agrees(const Arguments& arguments, const Origin& asked, const Origin&
 
 }  // namespace
 
+const Plan& saved_plan(const Arguments& arguments) {
+  const std::string path = arguments.text("--plan");
+  if (!arguments.plan) arguments.plan = std::make_shared<const Plan>(load_plan(path));
+  return *arguments.plan;
+}
+
 std::vector<Flag> optimizer_flags() {
   const auto usual = [](std::string_view optimizer, std::string_view setting) {
     return fmt::format(" (default {})", default_setting(optimizer, setting));
@@ -133,11 +139,9 @@ namespace {
 /// `decided`, with what it leaves to the model filled in where a flag says it: a flag may repeat that, too.
 Origin with_own(const Arguments& arguments, const Plan& plan, Origin decided, const Origin& asked) {
   const std::string spec = arguments.positionals.empty() ? "-" : arguments.positionals[0];
-  if (plan.model != spec) {  // the fingerprint says whether it fits
+  if (plan.model != spec)  // the fingerprint says whether it fits
     decided.global_batch = asked.global_batch;
-    return decided;
-  }
-  if (arguments.has("--global-batch") && !decided.global_batch)
+  else if (arguments.has("--global-batch") && !decided.global_batch)
     decided.global_batch = batch_of(build_model(spec, model_options(decided)));
   if (!arguments.has("--loss") || !decided.loss.empty() || spec == "-") return decided;
   Origin with_loss = decided;
@@ -153,16 +157,15 @@ Origin with_own(const Arguments& arguments, const Plan& plan, Origin decided, co
 Origin origin_of(const Arguments& given) {
   const Arguments arguments = given;  // reading this copy heeds nothing
   if (!arguments.has("--plan")) return with_flags(arguments, Origin{});
-  const std::string path = arguments.text("--plan");
-  const Plan plan = load_plan(path);
-  if (plan.model.empty()) return with_flags(arguments, Origin{});  // by hand, for whatever network it fits
+  const Plan& plan = saved_plan(arguments);
+  if (plan.model.empty()) return with_flags(arguments, plan.origin);  // by hand, for whatever network it fits
   const std::string spec = arguments.positionals.empty() ? "-" : arguments.positionals[0];
   Origin decided = plan.origin;
   // Of another MODEL, the batch is part of what the fingerprint compares.
   if (plan.model != spec) decided.global_batch.reset();
   const Origin asked = with_flags(arguments, decided);
   check_agrees(arguments, asked, with_own(arguments, plan, decided, asked),
-               fmt::format("the plan {} is for", path));
+               fmt::format("the plan {} is for", arguments.text("--plan")));
   return asked;
 }
 

@@ -11,6 +11,10 @@
 
 namespace shardwright {
 
+/// The plan that --plan names, read once for a command: another process may replace the file meanwhile.
+/// Throws: Error as load_plan does.
+const Plan& saved_plan(const Arguments& arguments);
+
 /// The flags that choose optimizer and loss.
 std::vector<Flag> optimizer_flags();
 

@@ -1,10 +1,12 @@
 #include "shardwright/cli/planning.h"
 
 #include <algorithm>
+#include <array>
 #include <istream>
-#include <iterator>
 #include <ostream>
+#include <set>
 
+#include "shardwright/base/file.h"
 #include "shardwright/base/text.h"
 #include "shardwright/cli/search_settings.h"
 #include "shardwright/cost/cluster.h"
@@ -25,12 +27,31 @@ std::string cluster_of(const Arguments& arguments, int devices) {
   return cluster.name;
 }
 
+/// All of it. Throws: Error if it cannot be read, or is longer than any file that is.
+std::string text_from(std::istream& in) {
+  std::string text;
+  std::array<char, 1 << 16> chunk{};
+  while (in.read(chunk.data(), chunk.size()) || in.gcount() > 0) {
+    text.append(chunk.data(), static_cast<std::size_t>(in.gcount()));
+    if (static_cast<std::int64_t>(text.size()) > most_text_bytes)
+      throw io_error("standard input: cannot be read: more than {} bytes", most_text_bytes);
+  }
+  if (in.bad()) throw io_error("standard input: cannot be read");
+  return text;
+}
+
 Model model_for(const Arguments& arguments, Terminal& terminal, int micro_batches) {
   const std::string spec = arguments.positionals.empty() ? "-" : arguments.positionals[0];
   std::string input;
-  if (spec == "-") input.assign(std::istreambuf_iterator<char>(terminal.in), {});
+  if (spec == "-") input = text_from(terminal.in);
   Model model = build_model(spec, model_options(origin_of(arguments), micro_batches), input);
   origin_of(arguments, model);  // what the flags say is so
+  if (micro_batches > 1 && model.has_uneven_loss)
+    arguments.notices.push_back(
+        fmt::format("{}: its loss sums or weighs its labels, so the mean over {} micro-batches is another "
+                    "number than that of the "
+                    "whole batch",
+                    spec, micro_batches));
   for (const char* flag : {"--precision", "--global-batch", "--loss"}) arguments.heed(flag);
   return model;
 }
@@ -85,7 +106,7 @@ Model whole_model_of(const Arguments& arguments, Terminal& terminal) {
 
 Pipelining pipelining_of(const Arguments& given) {
   const Arguments arguments = given;  // reading this copy heeds nothing
-  if (arguments.has("--plan")) return load_plan(arguments.text("--plan")).pipelining;
+  if (arguments.has("--plan")) return saved_plan(arguments).pipelining;
   Pipelining out;
   const Annotations annotations =
       arguments.has("--annotate") ? load_annotations(arguments.text("--annotate")) : Annotations{};
@@ -116,7 +137,7 @@ PlannedModel planned_model(const std::string& path) {
 }
 
 int devices_of(const Arguments& arguments) {
-  if (arguments.has("--plan")) return load_plan(arguments.text("--plan")).devices;
+  if (arguments.has("--plan")) return saved_plan(arguments).devices;
   const int of_cluster =
       arguments.has("--cluster") ? cluster_called(arguments.text("--cluster")).devices() : 1;
   return static_cast<int>(arguments.integer("--devices", of_cluster, 1, most_devices));
@@ -132,7 +153,8 @@ const Searcher& search_of(const Arguments& arguments) {
 }
 
 OptimizerParallel optimizer_parallel_of(const Arguments& arguments) {
-  const std::string flag = "--optimizer-parallel", given = arguments.text(flag, "0");
+  const std::string given = arguments.text("--optimizer-parallel", "0");
+  const std::string flag = arguments.called("--optimizer-parallel");
   const std::size_t colon = given.find(':');
   OptimizerParallel out;
   const auto level = to_integer(given.substr(0, colon));
@@ -141,10 +163,13 @@ OptimizerParallel optimizer_parallel_of(const Arguments& arguments) {
                 given);
   out.level = static_cast<int>(*level);
   if (colon == std::string::npos) return out;
+  if (out.level == 0) throw error("{} {}: level 0 shards nothing, so it has no settings", flag, given);
+  std::set<std::string_view> keys;
   for (std::string_view part : split(std::string_view(given).substr(colon + 1), ',')) {
     const std::size_t equals = part.find('=');
     const std::string_view key = part.substr(0, equals);
     const std::string_view value = equals == part.npos ? "" : part.substr(equals + 1);
+    if (!keys.insert(key).second) throw error("{} {}: '{}' is given twice", flag, given, key);
     if (key == "threshold") {
       const auto bytes = value == "0" ? std::optional<std::int64_t>(0) : to_bytes(value);
       if (!bytes) throw error("{} {}: the threshold should be bytes, such as 64KiB or 0", flag, given);
@@ -179,21 +204,25 @@ std::vector<std::string> splitting_flags() {
 namespace {
 
 Plan loaded_plan(const Arguments& arguments, const Model& model, const Graph& graph) {
-  Plan plan = load_plan(arguments.text("--plan"));
+  Plan plan = saved_plan(arguments);
+  const std::string path = arguments.text("--plan");
   std::vector<std::string> decided = splitting_flags();
   for (const char* flag : {"--comm-fusion", "--recompute"}) decided.emplace_back(flag);
   for (const std::string& flag : decided)
     if (arguments.has(flag))
-      throw error("{} and --plan exclude each other: the plan has decided it", arguments.called(flag));
+      throw error("{}: the plan {} has decided it; plan again, with -o", arguments.called(flag), path);
   if (arguments.integer("--devices", plan.devices) != plan.devices)
-    throw error("--devices {} but the plan {} is for {}", arguments.text("--devices"),
-                arguments.text("--plan"), plan.devices);
+    throw error("--devices {} but the plan {} is for {}", arguments.text("--devices"), path, plan.devices);
   if (arguments.has("--cluster")) {
     plan.cluster = cluster_of(arguments, plan.devices);
     for (Plan& stage : plan.stages) stage.cluster = part_name(plan.cluster, stage.devices);
   }
-  check_fits(plan, graph);
-  check(plan.recompute, graph);
+  try {
+    check_fits(plan, graph);
+    check(plan.recompute, graph);
+  } catch (const Error& e) {
+    throw with_context(e, path);
+  }
   plan.model = model.name;
   plan.origin = origin_of(arguments, model);
   return plan;
@@ -264,10 +293,6 @@ void tell(const Arguments& arguments, const Plan& plan, const Graph& graph, Term
       terminal.err << fmt::format("communication fusion: index {} is ignored: there are {} gradients\n",
                                   index, gradients);
 }
-
-}  // namespace
-
-namespace {
 
 /// Before a silence of minutes.
 void tell_if_large(const Graph& graph, Terminal& terminal) {

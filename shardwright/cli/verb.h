@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <iosfwd>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -12,6 +13,8 @@
 #include <vector>
 
 namespace shardwright {
+
+struct Plan;
 
 struct Flag {
   std::string name;   // `--devices`
@@ -33,6 +36,7 @@ class Arguments {
   mutable std::vector<std::string> notices;  // to be told beside what was planned, a line each
   std::set<std::string> of_config;           // flags that the file of --config stands for
   std::map<std::string, std::string> names;  // of flags that are given under another name: that name
+  mutable std::shared_ptr<const Plan> plan;  // of --plan, once it is read: see saved_plan
 
   bool has(const std::string& flag) const { return flags.contains(flag); }
   /// Of a switch.

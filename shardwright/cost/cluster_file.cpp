@@ -157,6 +157,7 @@ Cluster cluster_of(const YAML::Node& node, const std::string& path) {
   c.flops_per_second = flops_of(fields.at("flops"));
   c.memory_bytes_per_second = fields.positive("memory_bandwidth", "B/s");
   c.memory_bytes = bytes_in("memory", fields.text("memory"), fields.positive("memory", "B"));
+  if (c.memory_bytes < 1) throw error("memory: '{}' should be at least 1 byte", fields.text("memory"));
   if (fields.has("reserved"))
     c.reserved_bytes = bytes_in("reserved", fields.text("reserved"), fields.quantity("reserved", "B"));
   if (c.reserved_bytes >= c.memory_bytes)

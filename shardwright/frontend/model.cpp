@@ -120,6 +120,19 @@ std::optional<std::int64_t> batch_of(const Model& model) {
   return std::nullopt;
 }
 
+namespace {
+
+/// Throws: Error that says what the batch is of, where the user has asked for another.
+Model of_micro_batch(const std::string& spec, const ModelOptions& options, std::string_view input) try {
+  Model model = built(spec, options, input);
+  if (batch_of(model) != options.global_batch) throw error("its batch is fixed");
+  return model;
+} catch (const Error& e) {
+  throw Error(fmt::format("{}, as micro-batches of {} need it", e.what(), *options.global_batch), e.kind());
+}
+
+}  // namespace
+
 Model build_model(const std::string& spec, const ModelOptions& options, std::string_view input) try {
   if (options.micro_batches == 1) return built(spec, options, input);
   if (spec == "-" || spec.ends_with(".graph"))
@@ -134,10 +147,7 @@ Model build_model(const std::string& spec, const ModelOptions& options, std::str
         batch, options.micro_batches, options.micro_batches);
   ModelOptions of_one = options;
   of_one.global_batch = batch / options.micro_batches;
-  Model model = built(spec, of_one, input);
-  if (batch_of(model) != of_one.global_batch)
-    throw error("its batch of {} is fixed and cannot be cut into micro-batches", batch);
-  return model;
+  return of_micro_batch(spec, of_one, input);
 } catch (const Error& e) {
   const std::string_view what = e.what();
   if (what.starts_with("model '") || what.starts_with(spec.substr(0, spec.find(':')) + ":") ||

@@ -37,6 +37,8 @@ struct Model {
   Labels labels = {};                                // of the input called label
   std::map<std::string, std::int64_t> classes = {};  // integers of other inputs are below theirs
   std::vector<std::string> notices = {};             // what to tell who trains it, a line each
+  bool has_uneven_loss =
+      false;                // it sums, weighs or leaves out: the mean over micro-batches is another number
   std::int64_t tokens = 0;  // of sequences in a batch; 0: its inputs are no sequences
   bool wants_mnist = false;
   std::map<std::string, InitialValue> initial;  // by name; others start as their leaves say

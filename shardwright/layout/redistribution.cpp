@@ -520,12 +520,14 @@ Redistribution Redistributor::search(const Layout& from, const Layout& to, const
     const auto known = reached.find(whole_target);
     if (known != reached.end() && known->second.seconds <= seconds + start) continue;
     const Mesh& to_mesh = mesh_of(whole_target);
+    const bool is_one_mesh =
+        whole_target.used().empty() || at(whole_target.mesh) == static_cast<std::size_t>(mesh);
     const Traffic traffic = exchange_traffic(mesh_of(layout), layout, to_mesh, whole_target, type);
     // What every rank has already is sliced, however long copying takes; ranks need not meet for that.
-    if (traffic.bytes == 0 && &to_mesh == &meshes_[mesh]) continue;
+    if (traffic.bytes == 0 && is_one_mesh) continue;
     Step step{
         .kind = StepKind::exchange, .axes = {}, .from = layout, .to = whole_target, .bytes = traffic.bytes};
-    step.seconds = exchange_seconds(traffic, costs_[mesh], &to_mesh == &meshes_[mesh]);
+    step.seconds = exchange_seconds(traffic, costs_[mesh], is_one_mesh);
     const double total = seconds + step.seconds;
     offer(total, std::move(step));
   }

@@ -16,7 +16,9 @@ namespace {
 class Starts {
  public:
   explicit Starts(const Program& program)
-      : program_(program), graph_(program.graph), fusions_(fusions_of(program.graph)) {}
+      : program_(program), graph_(program.graph), fusions_(fusions_of(program.graph)) {
+    for (const Value& value : graph_.values) bytes_.push_back(value.type.bytes());  // asked for very often
+  }
 
   /// By node.
   std::vector<NodeId> find() const {
@@ -61,7 +63,8 @@ class Starts {
   bool overlap(ValueId a, ValueId b) const {
     const std::int64_t x = offset(a), y = offset(b);
     if (x == no_place || y == no_place) return false;
-    return x < y + graph_.value(b).type.bytes() && y < x + graph_.value(a).type.bytes();
+    return x < y + bytes_[static_cast<std::size_t>(b.index)] &&
+           y < x + bytes_[static_cast<std::size_t>(a.index)];
   }
   std::int64_t offset(ValueId v) const { return program_.offsets[static_cast<std::size_t>(v.index)]; }
 
@@ -82,6 +85,7 @@ class Starts {
   const Program& program_;
   const Graph& graph_;
   std::vector<Fusion> fusions_;
+  std::vector<std::int64_t> bytes_;  // by value
 };
 
 }  // namespace

@@ -222,8 +222,8 @@ class ConstraintMaker {
     return mesh;
   }
 
-  /// An operand seen otherwise (reshape) has no work to split: it lies as the operators around it want it, which the search
-  /// finds.
+  /// An operand seen otherwise (reshape) has no work to split: it lies as the operators around it want it,
+  /// which the search finds.
   void fix_rest() {
     const auto is_batch = batch_dims(graph_);
     for (NodeId id : graph_.node_ids()) {

@@ -8,20 +8,37 @@
 #include "shardwright/base/text.h"
 
 namespace shardwright {
+namespace {
+
+/// Before anything is kept: putting a key into an object takes the library longer the more there are.
+void check_sizes_and_keys(std::string_view text) {
+  constexpr int deepest = 32;
+  constexpr std::size_t most_keys = 65536;
+  std::vector<std::set<std::string>> keys;  // per depth, of the object that is open there
+  const auto check = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    const auto inside = static_cast<std::size_t>(depth);
+    if (event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start) {
+      if (depth >= deepest) throw error("is nested more than {} deep", deepest);
+      keys.resize(inside + 1);
+      keys.emplace_back();
+    }
+    if (event == Json::parse_event_t::key) {
+      if (!keys.at(inside).insert(parsed.get<std::string>()).second)
+        throw error("key {} stands twice in one object", short_text(parsed));
+      if (keys.at(inside).size() > most_keys)
+        throw error("an object has more than {} keys, which is the most that are read", most_keys);
+    }
+    return false;  // nothing is kept
+  };
+  [[maybe_unused]] const Json nothing = Json::parse(text, check);
+}
+
+}  // namespace
 
 Json parse_json(std::string_view text) {
-  std::vector<std::set<std::string>> keys;  // of the objects that are open
-  const auto check = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    constexpr int deepest = 32;
-    if (depth > deepest) throw error("is nested more than {} deep", deepest);
-    if (event == Json::parse_event_t::object_start) keys.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second)
-      throw error("key {} stands twice in one object", short_text(parsed));
-    return true;
-  };
   try {
-    return Json::parse(text, check);
+    check_sizes_and_keys(text);
+    return Json::parse(text);
   } catch (const Json::exception& e) {
     const std::string_view why = e.what();  // `[json...] parse error at line 1, column 2: ...`
     const std::size_t place = why.find("at line");

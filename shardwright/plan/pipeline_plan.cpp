@@ -90,7 +90,11 @@ void check_fits(const Plan& plan, const Graph& graph) {
     throw error("the plan is for '{}' ({}), not for this network ({}): other sizes, batch or layers",
                 plan.model, plan.fingerprint, fingerprint);
   StagedGraph parts = staged(graph, plan);
-  for (std::size_t s = 0; s < plan.stages.size(); ++s) apply(plan.stages[s], std::move(parts.stages[s]));
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) try {
+      apply(plan.stages[s], std::move(parts.stages[s]));
+    } catch (const Error& e) {
+      throw with_context(e, fmt::format("stage {}", s));
+    }
 }
 
 StagedGraph staged(const Graph& graph, const Plan& plan) {

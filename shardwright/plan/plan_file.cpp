@@ -1,12 +1,12 @@
 // Plans as JSON. Keys of the format stand in the order in which a person reads them.
 
 #include <algorithm>
-#include <limits>
 #include <set>
 
 #include "shardwright/base/file.h"
 #include "shardwright/base/text.h"
 #include "shardwright/cost/cluster.h"
+#include "shardwright/plan/json_fields.h"
 #include "shardwright/plan/json_text.h"
 #include "shardwright/plan/plan.h"
 #include "shardwright/plan/recompute_json.h"
@@ -21,49 +21,6 @@ Json mesh_json(const Mesh& mesh) {
   for (const Axis& a : mesh.axes) out[a.name] = a.size;
   return out;
 }
-
-Error kind_error(std::string_view key, std::string_view kind, const Json& value) {
-  return error("\"{}\" should be {}, not {}", key, kind, short_text(value));
-}
-
-const Json& member(const Json& json, const char* key) {
-  const auto it = json.find(key);
-  if (it == json.end()) throw error("has no \"{}\"", key);
-  return *it;
-}
-
-/// The member `key`, or `otherwise` where there is none. Throws: Error that says what it should be.
-template <class T>
-T member_or(const Json& json, const char* key, std::string_view kind, T otherwise) try {
-  const auto it = json.find(key);
-  return it == json.end() ? otherwise : it->get<T>();
-} catch (const Json::exception&) {
-  throw kind_error(key, kind, json.at(key));
-}
-
-double number_or(const Json& json, const char* key, double otherwise) {
-  if (!json.contains(key)) return otherwise;
-  const auto number = number_in(json.at(key));
-  if (!number) throw kind_error(key, "a number", json.at(key));
-  return *number;
-}
-
-std::string text_or(const Json& json, const char* key, std::string otherwise) {
-  return member_or(json, key, "a text", std::move(otherwise));
-}
-
-std::int64_t long_of(const Json& json, const char* key, std::int64_t least, std::int64_t most) {
-  const auto n = integer_in(json);
-  if (!n || *n < least || *n > most)
-    throw kind_error(key, fmt::format("an integer from {} to {}", least, most), json);
-  return *n;
-}
-
-int integer_of(const Json& json, const char* key, int least, int most) {
-  return static_cast<int>(long_of(json, key, least, most));
-}
-
-constexpr std::int64_t most_of_all = std::numeric_limits<std::int64_t>::max();
 
 /// Parts of each dim of each input.
 std::vector<std::vector<std::int64_t>> splits_of(const Json& json, const char* key) {
@@ -261,6 +218,20 @@ const std::vector<std::string>& plan_keys() {
   return keys;
 }
 
+/// The name of the search, which may stand there as an alias; empty where none was asked for.
+std::string search_of(const Json& json) {
+  const std::string name = text_or(json, "search", "");
+  return name.empty() ? "" : find_search(name).name;
+}
+
+std::string status_of(const Json& json) {
+  const std::string status = text_or(json, "status", std::string(name_of(SearchStatus::feasible)));
+  for (const SearchStatus s :
+       {SearchStatus::optimal, SearchStatus::feasible, SearchStatus::infeasible, SearchStatus::timeout})
+    if (status == name_of(s)) return status;
+  throw kind_error("status", "optimal, feasible, infeasible or timeout", json.at("status"));
+}
+
 /// All of the plan but its operators and layouts.
 Plan head_of(const Json& json) {
   Plan plan{.model = text_or(json, "model", "")};
@@ -272,8 +243,8 @@ Plan head_of(const Json& json) {
   if (const int n = cluster_called(plan.cluster).devices(); n != plan.devices)
     throw error("\"cluster\" {} has {} devices but \"devices\" is {}", plan.cluster, n, plan.devices);
   plan.parallel = name_of(parallel_called(text_or(json, "parallel", "auto_parallel")));
-  plan.search = text_or(json, "search", "");
-  plan.status = text_or(json, "status", "feasible");
+  plan.search = search_of(json);
+  plan.status = status_of(json);
   plan.search_seconds = number_or(json, "search_seconds", 0.0);
   plan.pipelining.micro_batches =
       integer_of(json.value("micro_batches", Json(1)), "micro_batches", 1, most_micro_batches);
@@ -310,6 +281,11 @@ void read_stages(Plan& plan, const Json& json) {
       check_keys(stage, stage_keys());
       plan.stages.push_back(head_of(stage));
       Plan& of_stage = plan.stages.back();
+      const std::string cluster = part_name(plan.cluster, of_stage.devices);
+      if (stage.contains("cluster") && of_stage.cluster != cluster)
+        throw kind_error("cluster", fmt::format("{}, as the plan is for {}", cluster, plan.cluster),
+                         stage.at("cluster"));
+      of_stage.cluster = cluster;
       of_stage.layouts = member_or(stage, "layouts", "an object of names and layouts", of_stage.layouts);
       of_stage.pipelining = {};
       of_stage.optimizer_parallel = plan.optimizer_parallel;

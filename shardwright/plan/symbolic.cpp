@@ -33,10 +33,13 @@ bool has_window(const Rule& rule, int loop) {
   return false;
 }
 
-/// Also one whose windows are single elements: its weight has dims for them.
+/// Also one whose windows are single elements: its weight has dims for them, which are never cut.
 bool is_convolution(const Rule& rule) {
   constexpr std::size_t dims_of_a_matrix = 2;
-  return work_kind(rule) == WorkKind::convolution || rule.operands[1].dims.size() > dims_of_a_matrix;
+  if (work_kind(rule) == WorkKind::convolution) return true;
+  const std::vector<std::vector<int>>& dims = rule.operands[1].dims;
+  return dims.size() > dims_of_a_matrix && !dims.back().empty() &&
+         rule.loops[at(dims.back().front())].kind == LoopKind::whole;
 }
 
 /// The role of a loop dim in y = a b.

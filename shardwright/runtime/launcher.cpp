@@ -205,6 +205,7 @@ int launch(const Launch& launch) {
   std::array<int, 2> output{}, errors{};
   if (pipe2(output.data(), O_CLOEXEC) != 0 || pipe2(errors.data(), O_CLOEXEC) != 0)
     throw io_error("mpirun: there is no pipe for its messages");
+  std::signal(SIGCHLD, SIG_DFL);  // where a parent had it ignored, how a child ended is lost
   const pid_t child = fork();
   if (child < 0) throw io_error("mpirun: no process can be started");
   if (child == 0) become(mpirun_words(launch), output[1], errors[1]);
@@ -213,8 +214,7 @@ int launch(const Launch& launch) {
   Relay relay(launch, child, output[0], errors[0]);
   const auto wait_for = [&] {
     int status = 0;
-    while (waitpid(child, &status, 0) < 0) {
-    }
+    while (waitpid(child, &status, 0) < 0) require(errno == EINTR, "mpirun cannot be waited for");
     return status;
   };
   try {

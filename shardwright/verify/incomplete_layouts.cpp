@@ -1,6 +1,6 @@
 // Every value lies in one layout, whose boxes on all ranks are the whole tensor: every element in exactly one part
-// (in windows' halos in more, and in none where strides pass it by), and every part on as many ranks as the layout replicates it or has addends of it. Steps
-// take away the partials that they reduce, and no others.
+// (in windows' halos in more, and in none where strides pass it by), and every part on as many ranks as the layout
+// replicates it or has addends of it. Steps take away the partials that they reduce, and no others.
 
 #include <algorithm>
 #include <map>

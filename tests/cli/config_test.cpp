@@ -78,9 +78,11 @@ TEST(Config, modes_are_numbers_or_names) {
     EXPECT_EQ(config(fmt::format("parallel: {{parallel_mode: {}}}\n", text)).mode, mode) << text;
 }
 
-Arguments given(const std::string& yaml, std::map<std::string, std::string> flags) {
+Arguments given(const std::string& yaml, std::map<std::string, std::string> flags,
+                const std::string& verb = "plan") {
   flags["--config"] = file_of(yaml);
   Arguments out;
+  out.words = {verb};
   out.flags = std::move(flags);
   out = with_config(std::move(out));
   out.flags.erase("--config");
@@ -147,12 +149,21 @@ TEST(Config, is_weaker_than_flags) {
                     {"--global-batch", "8"}}));
 }
 
-TEST(Config, epochs_need_data_that_end) {
-  const auto epochs = [](Values flags) { return given(all, std::move(flags)).text("--epochs"); };
-  EXPECT_EQ(epochs({{"--devices", "4"}}), "");
+TEST(Config, epochs_are_of_training_and_count_where_no_steps_do) {
+  const auto epochs = [](Values flags) { return given(all, std::move(flags), "train").text("--epochs"); };
+  EXPECT_EQ(given(all, {{"--devices", "4"}}).text("--epochs"), "");
+  EXPECT_EQ(epochs({{"--devices", "4"}}), "3");
   EXPECT_EQ(epochs({{"--devices", "4"}, {"--data", "d"}}), "3");
   EXPECT_EQ(epochs({{"--devices", "4"}, {"--data", "d"}, {"--steps", "2"}}), "");
   EXPECT_EQ(epochs({{"--devices", "4"}, {"--data", "d"}, {"--epochs", "1"}}), "1");
+}
+
+/// Each of the two keys counts where no flag says it.
+TEST(Config, a_flag_of_the_pipeline_leaves_the_other_key) {
+  const char* const yaml =
+      "parallel: {parallel_mode: 2}\nparallel_config: {pipeline_stage: 2, micro_batch_num: 8}\n";
+  EXPECT_EQ(given(yaml, {{"--devices", "4"}, {"--micro-batches", "4"}}).text("--stages"), "2");
+  EXPECT_EQ(given(yaml, {{"--devices", "4"}, {"--stages", "4"}}).text("--micro-batches"), "8");
 }
 
 TEST(Config, says_how_many_devices_where_no_flag_does) {

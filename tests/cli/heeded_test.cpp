@@ -10,6 +10,8 @@
 #include <sstream>
 
 #include "shardwright/base/text.h"
+#include "shardwright/cli/origin.h"
+#include "shardwright/cli/planning.h"
 #include "shardwright/cli/verb.h"
 #include "tests/support/scratch.h"
 
@@ -156,7 +158,9 @@ class Heeded : public testing::Test {
     const bool is_loud = is_told || outcome.out != without.out || outcome.err != without.err;
     EXPECT_TRUE(is_loud || may_come_to_the_same(flag, words)) << "silence: " << join(with, " ");
     const bool is_refused = outcome.status == 2 && outcome.out.find("infeasible") == std::string::npos;
-    if (is_refused) EXPECT_EQ(outcome.out, "") << join(with, " ") << " prints before it refuses";
+    if (is_refused) {
+      EXPECT_EQ(outcome.out, "") << join(with, " ") << " prints before it refuses";
+    }
     EXPECT_TRUE(outcome.status == 0 || outcome.status == 2) << join(with, " ") << ": " << outcome.err;
     return is_loud;
   }
@@ -286,6 +290,31 @@ TEST_F(Heeded, a_plan_says_of_which_precision_batch_loss_and_optimizer_its_netwo
   EXPECT_NE(err.find("parallel_mode is data_parallel but the plan r.json has auto_parallel"), err.npos)
       << err;
   EXPECT_NE(err.find("device_num is 4 but the plan r.json has 2"), err.npos) << err;
+}
+
+/// Another process may replace the file while a command runs.
+TEST_F(Heeded, a_plan_is_read_once_for_a_command) {
+  ASSERT_EQ(run({"plan", model, "--devices", "4", "--lr", "0.5", "-o", "four.json"}).status, 0);
+  Arguments arguments;
+  arguments.positionals = {model};
+  arguments.flags["--plan"] = "p.json";
+  EXPECT_EQ(devices_of(arguments), 2);
+  fs::copy_file("four.json", "p.json", fs::copy_options::overwrite_existing);
+  EXPECT_EQ(devices_of(arguments), 2);
+  EXPECT_EQ(origin_of(arguments).optimizer.attributes.number("rate", 0.01), 0.01);
+}
+
+/// One that is written by hand need not name its network, but may say how it is trained.
+TEST_F(Heeded, a_plan_without_a_model_keeps_its_settings) {
+  ASSERT_EQ(run({"plan", model, "--devices", "2", "--lr", "0.5", "-o", "p.json"}).status, 0);
+  std::string text = read_bytes("p.json");
+  const std::size_t at = text.find("\"model\""), end = text.find('\n', at);
+  text.erase(at, end - at);
+  write_bytes("p.json", text);
+  Arguments arguments;
+  arguments.positionals = {model};
+  arguments.flags["--plan"] = "p.json";
+  EXPECT_EQ(origin_of(arguments).optimizer.attributes.number("rate", 0.01), 0.5);
 }
 
 TEST_F(Heeded, numbers_that_are_none_and_flags_with_two_values_are_errors_of_one_line) {

@@ -66,7 +66,7 @@ TEST_P(Windows, split_at_random_give_the_steps_of_one_device) {
 }
 
 INSTANTIATE_TEST_SUITE_P(EndToEnd, Windows, ::testing::Values("conv2d", "max_pool2d", "avg_pool2d"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& tested) { return std::string(tested.param); });
 
 }  // namespace
 }  // namespace shardwright::testing

@@ -114,7 +114,7 @@ def check(shardwright, name, folder):
         optimizer.step()
         want.append(value.item())
     good = True
-    for words in ([], ['--devices', '4']):
+    for words in ([], ['--devices', '4', '--parallel', 'data_parallel']):
         got, said = run(shardwright, path, data, [*words, *(['--loss', *flag] if is_added else [])])
         good = agree(f'{name} {" ".join(words)}', got, want, 1e-9, STEPS) and good
         if ("no --loss: its first output 'output' is the loss" in said) == is_added:

@@ -11,6 +11,7 @@
 #include "shardwright/graph/text.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/plan/plan.h"
+#include "shardwright/runtime/backend/cpu/cpu.h"
 #include "shardwright/simulate/estimate.h"
 #include "tests/support/training_run.h"
 
@@ -118,7 +119,7 @@ std::int64_t bytes_under(const Graph& graph, std::optional<std::int64_t> cap) {
   PlanRequest request{.devices = 4, .search = "recursive"};
   request.options.memory_cap = cap;
   request.price = price_within(cap);
-  return compile(graph, make_plan(graph, request)).arena_bytes;
+  return compile(graph, make_plan(graph, request), {.formats = cpu_formats}).arena_bytes;  // as it runs
 }
 
 /// What fits without a cap stays as it is; else no more memory than without one; and what a lower cap finds, a higher
@@ -144,6 +145,9 @@ TEST(MemoryCap, never_raises_memory_nor_hides_a_plan_that_fits) {
   Model m = build_model("llama:layers=2,hidden=64,heads=4,ffn=172,vocab=512,seq=32");
   add_train_step(m.graph, m.loss, {"adam", {{"rate", 0.01}}});
   expect_monotone(m.graph, "llama");
+  m = build_model("resnet18:image=32,width=16,batch=8");  // its weights have memory formats
+  add_train_step(m.graph, m.loss, {"adam", {{"rate", 0.01}}});
+  expect_monotone(m.graph, "resnet18");
 }
 
 TEST(MemoryCap, of_a_stage_counts_its_slots) {

@@ -5,9 +5,12 @@
 #include <ostream>
 
 #include "shardwright/cli/planning.h"
+#include "shardwright/cli/search_settings.h"
+#include "shardwright/cost/cluster.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/text.h"
 #include "shardwright/passes/compile.h"
+#include "shardwright/runtime/backend/cpu/cpu.h"
 
 namespace shardwright::verbs {
 namespace {
@@ -111,13 +114,13 @@ Graph planned_graph(const Arguments& arguments, const Model& model, Terminal& te
     arguments.idle(flag, "strategies and layouts do not tell of it");
   if (!arguments.has("--train") && optimizer_parallel_of(arguments).level < 3)
     arguments.idle("--optimizer-parallel", "there is no update; add --train");
-  if (mode_of(arguments) != Parallel::auto_parallel)
-    for (const char* flag : {"--memory-cap", "--device-memory"})
-      arguments.idle(flag, "no search heeds it, and memory is not shown");
   const Plan plan = plan_of(arguments, model, model.graph, terminal);
   if (!plan.stages.empty())
     throw error("--layouts shows one graph but the plan has {} stages; lower prints the program of each",
                 plan.stages.size());
+  if (memory_cap_of(arguments))  // the search may have found nothing that fits
+    evaluation_of(arguments, compile_pipeline(model.graph, plan, {.formats = cpu_formats}),
+                  cluster_called(plan.cluster));
   PlannedGraph planned = completed(model.graph, plan);
   Graph& graph = planned.graph;
   for (const Node& node : graph.nodes) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <ostream>
@@ -41,10 +42,14 @@ struct Length {
 
 Length length_of(const Arguments& arguments, const TrainingData& data) {
   const std::int64_t per_epoch = data.batches_per_epoch;
-  if (arguments.has("--epochs") && per_epoch == 0)
+  const bool is_endless = arguments.has("--epochs") && per_epoch == 0;
+  if (is_endless && !arguments.of_config.contains("--epochs"))
     throw error("--epochs: synthetic data has no end; use --steps");
-  if (!arguments.has("--epochs")) return {arguments.integer("--steps", 20), per_epoch};
-  const std::int64_t of_epochs = arguments.integer("--epochs", 1) * per_epoch;
+  if (is_endless) arguments.idle("--epochs", "synthetic data has no end");
+  if (is_endless || !arguments.has("--epochs")) return {arguments.integer("--steps", 20), per_epoch};
+  std::int64_t of_epochs = 0;
+  if (__builtin_mul_overflow(arguments.integer("--epochs", 1), per_epoch, &of_epochs))
+    of_epochs = std::numeric_limits<std::int64_t>::max();
   return {std::min(arguments.integer("--steps", of_epochs), of_epochs), per_epoch};  // what ends first
 }
 

@@ -22,8 +22,10 @@ DecoderOptions sizes_of(const ModelArguments& arguments, const DecoderOptions& m
   DecoderOptions o = member;
   o.layers = arguments.integer("layers", member.layers);
   if (o.layers > most_layers)
-    throw error("layers={}: at most {} are read: each is about 23 operators, and planning more takes hours",
-                o.layers, most_layers);
+    throw error(
+        "layers={}: at most {} are read, which take minutes to plan; the time grows with the square of their "
+        "number",
+        o.layers, most_layers);
   o.hidden = arguments.integer("hidden", member.hidden);
   o.heads = arguments.integer("heads", member.heads);
   o.kv_heads = arguments.integer("kv_heads", member.kv_heads ? member.kv_heads : o.heads);

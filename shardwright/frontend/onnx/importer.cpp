@@ -146,6 +146,7 @@ class Importer {
         model.classes[graph_name(input.name())] = classes;
     if (arguments_.loss.empty())
       model.notices.push_back(fmt::format("no --loss: its first output '{}' is the loss", printable(name)));
+    model.has_uneven_loss = values_.has_uneven_loss();
     if (auto warning = warning_of_inference(); !warning.empty()) model.notices.push_back(std::move(warning));
     for (std::string& notice : model.notices) notice.insert(0, file_.path + ": ");
     model.initial = std::move(values_.initial());

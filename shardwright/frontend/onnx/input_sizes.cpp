@@ -71,7 +71,7 @@ class Sizes {
     if (const auto name = open_name(first, 0))
       sizes_[*name] = batch;
     else if (shape.dim(0).dim_value() != batch)
-      throw error("--global-batch {} but the file is for {}; export it with dynamic_axes", batch,
+      throw error("a batch of {} but the file is for {}; export it with dynamic_axes", batch,
                   shape.dim(0).dim_value());
   }
 

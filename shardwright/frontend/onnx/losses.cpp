@@ -74,6 +74,7 @@ void reduce(OnnxNode& n, ValueId losses, ValueId weights) {
     throw error("attribute 'reduction={}' is not supported", printable(reduction));
   if (weights.is_valid()) losses = n.call("mul", {losses, weights});
   if (reduction == "none") return n.give(losses);
+  if (reduction == "sum" || weights.is_valid()) n.tell_uneven_loss();
   if (reduction == "sum") return n.give(n.call("reduce_sum", {losses}));
   if (!weights.is_valid()) return n.give(n.call("reduce_mean", {losses}));
   n.give(n.call("div", {n.call("reduce_sum", {losses}), n.call("reduce_sum", {weights})}));

@@ -53,6 +53,8 @@ class OnnxNode {
   void tell_classes(ValueId labels, std::int64_t classes);
   /// Says that the node does what it does outside of training.
   void tell_inactive() const { values_.tell_inactive(op()); }
+  /// Says that the node is a loss which sums, weighs or leaves out: of parts of a batch it is another number.
+  void tell_uneven_loss() const { values_.tell_uneven_loss(); }
   /// The elements of an input that must be known. Throws: Error if they depend on the model's inputs.
   bool is_known(std::size_t i) const { return known(i).constant != nullptr; }
   std::shared_ptr<const Tensor> constant(std::size_t i) const;

@@ -67,6 +67,9 @@ class Values {
   /// 0 if nothing says so.
   std::int64_t classes_of(ValueId v) const { return classes_.contains(v) ? classes_.at(v) : 0; }
   /// Counts nodes that do what they do outside of training, by operator.
+  /// A loss is not the mean over the samples that count alike.
+  void tell_uneven_loss() { has_uneven_loss_ = true; }
+  bool has_uneven_loss() const { return has_uneven_loss_; }
   void tell_inactive(const std::string& op) { ++inactive_[op]; }
   const std::map<std::string, int>& inactive() const { return inactive_; }
 
@@ -83,7 +86,8 @@ class Values {
   std::map<std::string, InitialValue> initial_;
   std::map<ValueId, std::int64_t> classes_;
   std::map<std::string, int> inactive_;  // by operator
-  int constants_ = 0;                    // how many are in the graph
+  bool has_uneven_loss_ = false;
+  int constants_ = 0;  // how many are in the graph
   std::int64_t budget_ = limits::computed_elements;
   std::map<std::string, std::int64_t> external_;  // bytes of each file that tensors have
 };
