@@ -22,8 +22,10 @@ struct ConvolutionGeometry {
 
   std::int64_t taps() const { return in * rows.kernel * columns.kernel; }
   std::int64_t row_count() const { return batch * rows.out; }
-  bool is_empty() const {
-    return batch * groups * in * out * rows.out * columns.out * rows.in * columns.in == 0;
+  bool is_empty() const {  // the product of all would be that of two tensors
+    for (const std::int64_t n : {batch, groups, in, out, rows.out, columns.out, rows.in, columns.in})
+      if (n == 0) return true;
+    return false;
   }
 };
 ConvolutionGeometry convolution_geometry(const KernelCall& call, ConvolutionKind kind);
