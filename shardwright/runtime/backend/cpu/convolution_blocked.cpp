@@ -6,6 +6,7 @@
 
 #include <oneapi/dnnl/dnnl.hpp>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 
@@ -117,9 +118,21 @@ class Convolution {
   std::array<dnnl_exec_arg_t, 4> arguments_{};
 };
 
+/// Sizes and pads that networks have. oneDNN 2.6 divides by zero for some that they have not, such as pads of a million.
+bool is_usual(const ops::Local& l) {
+  constexpr std::int64_t large = 1 << 16;
+  for (const std::int64_t n : {l.stride, l.dilation, l.kernel, l.in, l.out})
+    if (n > large) return false;
+  const std::int64_t window = (l.kernel - 1) * l.dilation + 1;
+  const std::int64_t behind = (l.out - 1) * l.stride + window - l.in + l.shift;
+  return -l.shift < window && behind < window;
+}
+
 bool is_for_us(ConvolutionKind kind, const KernelCall& call) {
+  constexpr std::int64_t most_channels = 1 << 20;
   const ConvolutionGeometry g = convolution_geometry(call, kind);
-  return call.results[0].dtype == DType::f32 && g.groups == 1 && !g.is_empty();
+  return call.results[0].dtype == DType::f32 && g.groups == 1 && !g.is_empty() && is_usual(g.rows) &&
+         is_usual(g.columns) && std::max(g.in, g.out) <= most_channels;
 }
 
 }  // namespace
