@@ -9,10 +9,8 @@ mpi_tests=$(realpath "${3:-$2}")
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-fail() {
-  echo "$*" >&2
-  exit 1
-}
+# shellcheck source=tests/end_to_end/waiting.sh
+source tests/end_to_end/waiting.sh
 
 # losses WORDS...: the lines of the steps
 losses() { "$program" train "$@" --json --steps 5 | grep '"step"'; }
@@ -109,15 +107,6 @@ killed_rank() {
   wait "$run" || rc=$?
   ((rc != 0 && SECONDS <= 10)) || fail "exit status $rc after $SECONDS s"
   grep -q '^shardwright: rank 2 on .* was ended by signal 9' "$scratch/err" || fail "$(cat "$scratch/err")"
-}
-
-# wait_for FILE WORD: until WORD stands there.
-wait_for() {
-  for ((i = 0; i < 1000; ++i)); do
-    grep -qs "$2" "$1" && return
-    sleep 0.02
-  done
-  fail "no '$2' in: $(cat "$1")"
 }
 
 # ends_as LINE: the run ends soon with status 130 and this last line, and takes its processes along.

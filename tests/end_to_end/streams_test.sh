@@ -8,10 +8,8 @@ program=$2
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-fail() {
-  echo "$*" >&2
-  exit 1
-}
+# shellcheck source=tests/end_to_end/waiting.sh
+source tests/end_to_end/waiting.sh
 
 # says STATUS LINE COMMAND...: ends with this status, and its only line on standard error is like LINE.
 says() {
@@ -135,15 +133,6 @@ interrupted_verb() {
 start() {
   "$program" train "$@" >"$scratch/out" 2>"$scratch/err" &
   run=$!
-}
-
-# wait_for FILE WORD: until WORD stands there.
-wait_for() {
-  for ((i = 0; i < 1000; ++i)); do
-    grep -qs "$2" "$1" && return
-    sleep 0.02
-  done
-  fail "no '$2' in: $(cat "$1")"
 }
 
 # ends_as LINE: the training ends soon with status 130 and this last line.

@@ -239,7 +239,8 @@ const OpDef& failing_op() {
   return op;
 }
 
-TEST(Session, a_failing_rank_stops_all_and_is_named) {
+/// On four ranks, `op` of their parts of x; then everybody gathers.
+Program with_op(const OpDef& op) {
   Program p = program_of(R"(
 mesh [dp=4]
 %x = input f32[1, 2] as [4, 2] [dp, -]
@@ -248,10 +249,14 @@ mesh [dp=4]
 output %y
 )");
   Node& node = p.graph.node({1});
-  node.op = &failing_op();
+  node.op = &op;
   node.operands = {p.graph.find("x")};
   node.attributes = {};
-  Session session(std::move(p));
+  return p;
+}
+
+TEST(Session, a_failing_rank_stops_all_and_is_named) {
+  Session session(with_op(failing_op()));
   const std::map<std::string, Tensor> batch{{"x", counting({DType::f32, {4, 2}})}};
   const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(message_of([&] { session.step(batch); }), "rank 1: %1 = fail: the sky fell");
@@ -272,18 +277,7 @@ const OpDef& interrupted_op() {
 }
 
 TEST(Session, stops_between_nodes_where_it_is_asked_to) {
-  Program p = program_of(R"(
-mesh [dp=4]
-%x = input f32[1, 2] as [4, 2] [dp, -]
-%1 = fill (shape=[4, 2], value=2) {i0: dp} : f32[1, 2] as [4, 2] [dp, -]
-%y = all_gather %1 dim 0 over dp : f32[4, 2] as [4, 2] [-, -]
-output %y
-)");
-  Node& node = p.graph.node({1});
-  node.op = &interrupted_op();
-  node.operands = {p.graph.find("x")};
-  node.attributes = {};
-  Session session(std::move(p), {.stop = &asked_to_stop});
+  Session session(with_op(interrupted_op()), {.stop = &asked_to_stop});
   const std::map<std::string, Tensor> batch{{"x", counting({DType::f32, {4, 2}})}};
   const std::string message = message_of([&] { session.step(batch); });
   EXPECT_NE(message.find(": interrupted"), std::string::npos) << message;
