@@ -17,6 +17,7 @@
 
 namespace shardwright {
 
+class Builder;
 class Gradient;
 
 /// One use of an operator, as its facets see it. Types are global.
@@ -91,7 +92,10 @@ struct OpDef {
   std::function<std::vector<Type>(const Call&)> infer;  // default: shapes from the rule, dtype of operand 0
   std::function<double(const Rule&)> flops;             // default: one per point of the loop space
   std::function<std::vector<ValueId>(Gradient&)> gradient;  // per operand; an invalid id = none flows there
-  std::function<Attributes(const Call& local)> localize;    // attributes of the local call; default: the same
+  /// The same in operators whose loop dims of these names may be split: what lowering puts in place of one whose dims
+  /// `k*` are. Adds calls with the operands and attributes of the node, returns its results.
+  std::function<std::vector<ValueId>(Builder&, std::span<const ValueId> operands, const Attributes&)> expand;
+  std::function<Attributes(const Call& local)> localize;  // attributes of the local call; default: the same
   Kernel kernel;
   /// Of a point-wise operator, whose operands broadcast (right-aligned) to the shape of its results, instead of
   /// `kernel`: makes the kernel of a block. Backends run chains of such operators block by block, while the

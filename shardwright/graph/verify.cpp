@@ -98,7 +98,7 @@ void check_strategy(const Graph& graph, NodeId id) {
   const bool is_program = !graph.value(node.results.front()).global_shape.empty();
   const bool may_be_uneven = node.phase == Phase::update || is_program;
   if (const auto why = may_be_uneven ? violation_but_uneven(rule, *node.strategy, mesh)
-                                     : violation(rule, *node.strategy, mesh))
+                                     : violation_as_asked(rule, *node.strategy, mesh))
     throw error("{}: {}", graph.name_of(id), *why);
 }
 

@@ -94,6 +94,7 @@ class Binder {
     if (word.back() == '+') kind = LoopKind::sum;
     if (word.back() == '>') kind = LoopKind::max;
     if (word.back() == '^') kind = LoopKind::whole;
+    if (word.back() == '*') kind = LoopKind::expandable;
     if (kind != LoopKind::plain) word.remove_suffix(1);
     int at = rule_.loop(word);
     if (at < 0) {

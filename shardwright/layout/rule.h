@@ -3,8 +3,8 @@
 //   matmul     ... m k+, ... k+ n -> ... m n        linear {0} {1}
 //   softmax    ... c^ -> ... c^                     reshape  b (h d) -> b h d
 //
-// Marks: `k+` is summed, `k>` max-reduced, `k^` must stay whole, `(h d)` is one tensor dim made of two loop
-// dims, `1` a dim of size one with no loop dim behind it, `...` any leading dims (named i0, i1, ... counted
+// Marks: `k+` is summed, `k>` max-reduced, `k^` must stay whole, `k*` stays whole unless a plan or an annotation splits
+// it, for then lowering expands the operator (graph/op.h), `(h d)` is one tensor dim made of two loop dims, `1` a dim of size one with no loop dim behind it, `...` any leading dims (named i0, i1, ... counted
 // from the left of the longest), `?` an operand that is not sharded at all. A loop dim that a result lacks is
 // reduced there: the result is partial over the axes that shard it. A linear group is a set of operands in
 // which the operator is jointly linear: they may be partial together, and the results then are too.
@@ -24,12 +24,15 @@
 
 namespace shardwright {
 
-enum class LoopKind : std::uint8_t { plain, sum, max, whole };
+enum class LoopKind : std::uint8_t { plain, sum, max, whole, expandable };
 
 struct LoopDim {
   std::string name;
   std::int64_t size = 1;
   LoopKind kind = LoopKind::plain;
+
+  /// Nobody splits it of his own accord.
+  bool stays_whole() const { return kind == LoopKind::whole || kind == LoopKind::expandable; }
 };
 
 /// Loop dims (by index) behind each dim of one operand or result.

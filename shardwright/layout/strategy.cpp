@@ -122,7 +122,7 @@ std::optional<std::string> violation_of(const Rule& rule, const Strategy& strate
   for (std::size_t l = 0; l < rule.loops.size(); ++l) {
     const LoopDim& dim = rule.loops[l];
     const int parts = mesh.count(strategy.loops[l]);
-    if (parts > 1 && dim.kind == LoopKind::whole)
+    if (parts > 1 && dim.stays_whole())
       return fmt::format("dim {} (size {}) must stay whole but is split into {}", dim.name, dim.size, parts);
     if (dim.size % parts && !is_uneven_allowed)
       return fmt::format("dim {} of size {} cannot be split evenly into {}", dim.name, dim.size, parts);
@@ -139,6 +139,25 @@ std::optional<std::string> violation_of(const Rule& rule, const Strategy& strate
 
 std::optional<std::string> violation(const Rule& rule, const Strategy& strategy, const Mesh& mesh) {
   return violation_of(rule, strategy, mesh, false);
+}
+
+bool needs_expansion(const Rule& rule, const Strategy& strategy) {
+  for (std::size_t l = 0; l < std::min(rule.loops.size(), strategy.loops.size()); ++l)
+    if (rule.loops[l].kind == LoopKind::expandable && !strategy.loops[l].empty()) return true;
+  return false;
+}
+
+std::optional<std::string> violation_as_asked(const Rule& rule, const Strategy& strategy, const Mesh& mesh) {
+  if (!needs_expansion(rule, strategy)) return violation(rule, strategy, mesh);
+  Rule freed = rule;
+  for (LoopDim& dim : freed.loops)
+    if (dim.kind == LoopKind::expandable) dim.kind = LoopKind::plain;
+  for (std::size_t l = 0; l < rule.loops.size(); ++l)
+    if (rule.loops[l].kind == LoopKind::expandable && !strategy.loops[l].empty())
+      for (const Axes& partial : strategy.linear)
+        if (!partial.empty())
+          return fmt::format("dim {} must stay whole where operands are partial", rule.loops[l].name);
+  return violation(freed, strategy, mesh);
 }
 
 bool may_be_cut_unevenly(const Rule& rule) {

@@ -42,6 +42,13 @@ struct StrategyOptions {
   bool all_orders = false;  // offer `dp.tp` and `tp.dp` for one dim; else only the mesh's order
 };
 
+/// As `violation`, of what a plan or an annotation asks for: it may split dims that make lowering expand the operator,
+/// though not beside partial operands.
+std::optional<std::string> violation_as_asked(const Rule& rule, const Strategy& strategy, const Mesh& mesh);
+
+/// Whether `strategy` splits such a dim.
+bool needs_expansion(const Rule& rule, const Strategy& strategy);
+
 /// Every legal strategy; the unsplit one comes first. Exponential in the number of axes: (loops + 2)^axes.
 std::vector<Strategy> legal_strategies(const Rule& rule, const Mesh& mesh,
                                        const StrategyOptions& options = {});

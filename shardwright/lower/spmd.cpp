@@ -6,6 +6,7 @@
 #include "shardwright/graph/builder.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/layout/uneven.h"
+#include "shardwright/lower/expand.h"
 
 namespace shardwright {
 namespace {
@@ -185,7 +186,8 @@ class Lowering {
 }  // namespace
 
 Program lower(const Graph& graph, Redistributor& redistributor) {
-  return Lowering(graph, redistributor).run();
+  const Graph parts = expanded(graph).graph;
+  return Lowering(parts, redistributor).run();
 }
 
 }  // namespace shardwright

@@ -50,29 +50,6 @@ struct Planes {
   }
 };
 
-/// The elements of a small tensor of any floating type.
-class Doubles {
- public:
-  explicit Doubles(const TensorView& t) : data_(t.data), dtype_(t.dtype) {}
-
-  double operator[](std::int64_t i) const {
-    switch (dtype_) {
-      case DType::f64: return at<double>(i);
-      case DType::f32: return static_cast<double>(at<float>(i));
-      case DType::f16: return static_cast<double>(static_cast<float>(at<F16>(i)));
-      default: return static_cast<double>(static_cast<float>(at<BF16>(i)));
-    }
-  }
-
- private:
-  template <class T>
-  T at(std::int64_t i) const {
-    return reinterpret_cast<const T*>(data_)[i];
-  }
-  const std::byte* data_;
-  DType dtype_;
-};
-
 /// Mean and 1 / sqrt(variance + epsilon) of each channel.
 struct Statistics {
   Doubles moments;

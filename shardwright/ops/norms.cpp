@@ -16,6 +16,7 @@
 #include "shardwright/graph/builder.h"
 #include "shardwright/ops/dims.h"
 #include "shardwright/ops/fold.h"
+#include "shardwright/ops/last_dims.h"
 
 namespace shardwright::ops {
 namespace {
@@ -43,33 +44,7 @@ Moments<C> moments_of(const T* x, std::int64_t n, double epsilon) {
   return m;
 }
 
-double epsilon_of(const Attributes& attributes) { return attributes.number("epsilon", 1e-5); }
-
-void check_epsilon(const Call& call) {
-  if (const double e = epsilon_of(call.attributes); !(e > 0))
-    throw error("epsilon is {} but must be positive; write for example (epsilon=1e-5)", e);
-}
-
 // ---- the last dims ----
-
-/// The names of the dims of x: leading i0 i1 ..., then the normalised n0^ n1^ ...
-struct LastDims {
-  std::string all, normalised;
-
-  LastDims(const Type& x, const Type& gamma) {
-    const std::size_t count = gamma.shape.size();
-    if (count == 0 || count > x.shape.size() ||
-        !std::equal(gamma.shape.begin(), gamma.shape.end(),
-                    x.shape.end() - static_cast<std::ptrdiff_t>(count)))
-      throw error("gamma is {} but should have the last dims of x, which is {}", to_text(gamma), to_text(x));
-    std::vector<std::string> dims, last;
-    for (std::size_t d = 0; d + count < x.shape.size(); ++d) dims.push_back(loop_name(d));
-    for (std::size_t d = 0; d < count; ++d) last.push_back(fmt::format("n{}^", d));
-    dims.insert(dims.end(), last.begin(), last.end());
-    all = tensor_text(dims);
-    normalised = tensor_text(last);
-  }
-};
 
 /// Operands `first` = x, then gamma, then beta where there is one.
 void check_weights(const Call& call, std::size_t first, std::size_t count) {
@@ -82,14 +57,14 @@ void check_weights(const Call& call, std::size_t first, std::size_t count) {
 template <bool is_centered>
 std::string last_rule(const Call& call) {
   check_count(call, is_centered ? 3 : 2);
-  const LastDims dims(call.operands[0], call.operands[1]);
+  const LastDims dims(call.operands[0], call.operands[1], is_centered ? "^" : "*");
   return fmt::format(is_centered ? "{0}, {1}, {1} -> {0}" : "{0}, {1} -> {0}", dims.all, dims.normalised);
 }
 
 template <bool is_centered>
 std::string last_gradient_rule(const Call& call) {
   check_count(call, 3);
-  const LastDims dims(call.operands[1], call.operands[2]);
+  const LastDims dims(call.operands[1], call.operands[2], is_centered ? "^" : "*");
   return fmt::format(is_centered ? "{0}, {0}, {1} -> {0}, {1}, {1}" : "{0}, {0}, {1} -> {0}, {1}", dims.all,
                      dims.normalised);
 }
@@ -162,9 +137,6 @@ void gradient_row(const T* dy, const T* x, G gamma, T* dx, std::int64_t n, Momen
     dx[i] = static_cast<T>((g(i) - mean.g - normal(i) * mean.gx) * m.scale);
 }
 
-/// Sums over rows are made strip by strip of this many columns, in double and on the stack.
-constexpr std::int64_t strip = 2048;
-
 template <bool is_centered>
 void last_gradient_kernel(const KernelCall& call) {
   const std::int64_t n = call.operands[2].size(), rows = n == 0 ? 0 : call.operands[1].size() / n;
@@ -201,6 +173,25 @@ void last_gradient_kernel(const KernelCall& call) {
       }
     });
   });
+}
+
+// ---- rms_norm where what it normalises is split (rms_norm_steps.cpp) ----
+
+Attributes count_attribute(Builder& builder, ValueId gamma) {
+  return {{"count", static_cast<std::int64_t>(builder.type(gamma).shape.size())}};
+}
+
+std::vector<ValueId> expand_rms_norm(Builder& builder, std::span<const ValueId> in,
+                                     const Attributes& attributes) {
+  const ValueId squares = builder.call("rms_norm_squares", {in[0]}, count_attribute(builder, in[1]));
+  return {builder.call("rms_norm_by_squares", {in[0], in[1], squares}, attributes)};
+}
+
+std::vector<ValueId> expand_rms_norm_gradient(Builder& builder, std::span<const ValueId> in,
+                                              const Attributes& attributes) {
+  const ValueId squares = builder.call("rms_norm_squares", {in[1]}, count_attribute(builder, in[2]));
+  const ValueId dot = builder.call("rms_norm_dot", {in[0], in[1], in[2]});
+  return builder.call_all(find_op("rms_norm_grad_by_sums"), {in[0], in[1], in[2], squares, dot}, attributes);
 }
 
 // ---- groups of channels ----
@@ -378,6 +369,7 @@ std::vector<OpDef> norms() {
           .infer = infer_last<false>,
           .flops = flops,
           .gradient = gradient_by("rms_norm_grad"),
+          .expand = expand_rms_norm,
           .kernel = last_kernel<false>,
           .samples = {"f32[4,6], f32[6]", "f32[2,6,4], f32[4] (epsilon=0.5)", "f32[6,2,4], f32[2,4]"},
           .overwrites = {0},
@@ -390,6 +382,7 @@ std::vector<OpDef> norms() {
           .linear = "{0}",
           .infer = infer_last_gradient<false>,
           .flops = flops,
+          .expand = expand_rms_norm_gradient,
           .kernel = last_gradient_kernel<false>,
           .samples = {"f32[4,6], f32[4,6], f32[6]", "f32[2,6,4], f32[2,6,4], f32[4] (epsilon=0.5)",
                       "f32[6,2,4], f32[6,2,4], f32[2,4]"},

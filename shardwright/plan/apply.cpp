@@ -83,7 +83,7 @@ class Application {
     Scanner in(text, "strategy");
     Strategy s = parse_strategy(in, rule, mesh);
     s.mesh = used_axes(s).empty() ? 0 : planned.mesh;
-    if (const auto why = violation(rule, s, mesh)) throw Error(*why);
+    if (const auto why = violation_as_asked(rule, s, mesh)) throw Error(*why);
     check_told(planned, rule, s, mesh);
     node.strategy = s;
     if (!planned.out.empty())

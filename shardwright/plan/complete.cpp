@@ -124,8 +124,8 @@ class Completion {
     if (!is_new) return it->second;
     const Mesh& mesh = redistributor_.meshes()[at(strategy.mesh)];
     const bool is_update = graph_.node(id).phase == Phase::update || is_accumulation(graph_, graph_.node(id));
-    if (const auto why =
-            is_update ? violation_but_uneven(rule(id), strategy, mesh) : violation(rule(id), strategy, mesh))
+    if (const auto why = is_update ? violation_but_uneven(rule(id), strategy, mesh)
+                                   : violation_as_asked(rule(id), strategy, mesh))
       throw error("{}: {}", graph_.name_of(id), *why);
     Form form{.strategy = strategy, .operands = {}, .results = {}};
     const NodeLayouts layouts = layouts_of(rule(id), strategy);
@@ -276,7 +276,7 @@ class Completion {
       if (source[l] == no_loop) continue;
       Strategy wider = out;
       wider.loops[l] = forward.loops[at(source[l])];
-      if (!violation(rule(id), wider, mesh)) out = std::move(wider);
+      if (!violation_as_asked(rule(id), wider, mesh)) out = std::move(wider);
     }
     if (used_axes(out).empty()) out.mesh = 0;
     return out;

@@ -124,7 +124,7 @@ void CutProblem::collect_values(const Fold& fold, const Constraints& constraints
 bool CutProblem::can_cut(const CutPart& part, int loop, int parts) const {
   const LoopDim& dim = part.rule->loops[at(loop)];
   const int all = part.parts[at(loop)] * parts;
-  if (dim.kind == LoopKind::whole || dim.size % all) return false;
+  if (dim.stays_whole() || dim.size % all) return false;
   for (const auto* side : {&part.rule->operands, &part.rule->results})
     for (const RuleTensor& tensor : *side)
       if (is_behind_a_whole_dim(part, tensor, loop) || breaks_a_window(tensor, loop, all)) return false;

@@ -147,7 +147,7 @@ LocalSplit split_of_node(const Graph& graph, const Node& node, const Annotation&
                  fmt::format("input {}", i));
   LocalSplit out = splits.finish(to_text(annotation.in));
   const Strategy strategy{out.loops, std::vector<Axes>(rule.linear.size()), 0};
-  if (const auto why = violation(rule, strategy, out.mesh))
+  if (const auto why = violation_as_asked(rule, strategy, out.mesh))
     throw error("strategy {}: {}", to_text(annotation.in), *why);
   return out;
 }

@@ -39,7 +39,7 @@ bool is_convolution(const Rule& rule) {
   if (work_kind(rule) == WorkKind::convolution) return true;
   const std::vector<std::vector<int>>& dims = rule.operands[1].dims;
   return dims.size() > dims_of_a_matrix && !dims.back().empty() &&
-         rule.loops[at(dims.back().front())].kind == LoopKind::whole;
+         rule.loops[at(dims.back().front())].stays_whole();
 }
 
 /// The role of a loop dim in y = a b.
@@ -212,7 +212,7 @@ std::vector<CutCost> SymbolicCosts::own_costs(const CutProblem& problem, int p, 
     CutCost cost{.name = role, .own = impossible};
     bool exists = false;
     for (int l = 0; l < static_cast<int>(rule.loops.size()); ++l) {
-      if (role_of(rule, l) != role || has_window(rule, l) || rule.loops[at(l)].kind == LoopKind::whole ||
+      if (role_of(rule, l) != role || has_window(rule, l) || rule.loops[at(l)].stays_whole() ||
           is_left_out(l))
         continue;
       exists = true;

@@ -6,6 +6,7 @@
 #include "shardwright/cost/compute.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/rewrite.h"
+#include "shardwright/lower/expand.h"
 #include "shardwright/lower/program.h"
 #include "shardwright/lower/spmd.h"
 
@@ -33,19 +34,21 @@ double kernel_seconds(const Graph& graph, const Node& node, const Cluster& clust
   return compute_seconds(work, cluster);
 }
 
-/// Lowering keeps the order of nodes and adds steps in between; so what is no step is the graph's next node.
+/// Lowering keeps the order of nodes and adds steps in between; so what is no step is the graph's next node, or the next
+/// part of one that is expanded.
 class Itemization {
  public:
   Itemization(const Graph& graph, Redistributor& redistributor, const Cluster& cluster)
       : graph_(graph),
         redistributor_(redistributor),
         cluster_(cluster),
-        program_(lower(graph, redistributor).graph),
+        expanded_(expanded(graph)),
+        program_(lower(expanded_.graph, redistributor).graph),
         users_(users_of(program_)),
         logical_(program_.nodes.size()) {
     int next = 0;
     for (NodeId id : program_.node_ids())
-      if (!is_step(id)) logical_[at(id.index)] = {next++};
+      if (!is_step(id)) logical_[at(id.index)] = expanded_.origins[at(next++)];
   }
 
   std::vector<CostItem> run() {
@@ -77,7 +80,9 @@ class Itemization {
       v = program_.node(program_.value(v).producer).operands.front();
     }
     out.node = logical_[at(program_.value(v).producer.index)];
-    out.value = graph_.node(out.node).results[at(program_.value(v).result)];
+    const std::vector<ValueId>& results = graph_.node(out.node).results;
+    const std::size_t result = at(program_.value(v).result);
+    out.value = result < results.size() ? results[result] : results.front();
     return out;
   }
 
@@ -150,6 +155,7 @@ class Itemization {
   const Graph& graph_;
   Redistributor& redistributor_;
   const Cluster& cluster_;
+  Expanded expanded_;
   Graph program_;
   std::vector<std::vector<NodeId>> users_;
   std::vector<NodeId> logical_;  // per node of the program; invalid for steps

@@ -1,5 +1,5 @@
-// Operators that need a statistic of the whole batch, or of all classes, and find it however these are split: batch
-// norm and cross entropy in terms. Nothing but their rules says where to communicate.
+// Operators that need a statistic of the whole batch, of all classes or of a row, and find it however these are split:
+// batch norm, cross entropy in terms, rms norm in steps. Nothing but their rules says where to communicate.
 
 #include <gtest/gtest.h>
 
@@ -37,6 +37,22 @@ Network normalised() {
                        .variance = builder.leaf(OpKind::state, "variance", channels, {{"init", "ones"}})};
   const ValueId y = builder.call("tanh", {batch_norm(builder, w, norm, "y")});
   n.loss = builder.call("reduce_mean", {builder.call("mul", {y, c})}, {}, "loss");
+  return n;
+}
+
+/// sum of tanh(rms_norm(x w)) c, twice: the second norm over two dims.
+Network normalised_by_rows() {
+  Network n;
+  Builder builder(n.graph);
+  const ValueId x = builder.leaf(OpKind::input, "x", {DType::f64, {4, 6, 12}});
+  const ValueId c = builder.leaf(OpKind::input, "c", {DType::f64, {4, 6, 12}});
+  const ValueId w = builder.leaf(OpKind::parameter, "w", {DType::f64, {12, 12}});
+  const ValueId gamma = builder.leaf(OpKind::parameter, "gamma", {DType::f64, {12}});
+  const ValueId wide = builder.leaf(OpKind::parameter, "wide", {DType::f64, {6, 12}});
+  const ValueId y =
+      builder.call("rms_norm", {builder.call("matmul", {x, w}), gamma}, {{"epsilon", 0.5}}, "y");
+  const ValueId z = builder.call("rms_norm", {builder.call("tanh", {y}), wide}, {}, "z");
+  n.loss = builder.call("reduce_mean", {builder.call("mul", {z, c})}, {}, "loss");
   return n;
 }
 
@@ -94,6 +110,43 @@ TEST(BatchNormSplitByBatch, reduces_moments_and_two_gradients) {
   EXPECT_EQ(collectives(p, Phase::update), Counts{});
 }
 
+TEST(RmsNormSplitByFeatures, reduces_a_sum_of_each_row_each_way) {
+  Network n;
+  Builder builder(n.graph);
+  const ValueId x = builder.leaf(OpKind::input, "x", {DType::f32, {4, 12}});
+  const ValueId w = builder.leaf(OpKind::parameter, "w", {DType::f32, {4, 12}});
+  const ValueId gamma = builder.leaf(OpKind::parameter, "gamma", {DType::f32, {12}});
+  const ValueId y = builder.call("rms_norm", {builder.call("mul", {x, w}), gamma}, {}, "y");
+  n.loss = builder.call("reduce_mean", {y}, {}, "loss");
+  split_dims_of(n.graph, 12, {{{"tp", 4}}});
+  add_train_step(n.graph, n.loss, {});
+  const Program p = program_of(n.graph);
+  using Counts = std::map<std::string, int>;
+  EXPECT_EQ(collectives(p, Phase::forward), (Counts{{"all_reduce", 2}}));  // squares, loss
+  const Counts backward = collectives(p, Phase::backward);  // dot, and squares unless they are kept
+  EXPECT_EQ(backward.size(), 1U);
+  EXPECT_LE(backward.at("all_reduce"), 2);
+  EXPECT_EQ(collectives(p, Phase::update), Counts{});
+  for (const Node& node : p.graph.nodes) EXPECT_FALSE(node.op->expand) << node.op->name;
+}
+
+TEST(RmsNormSplitByFeatures, is_nothing_that_a_search_tries) {
+  const Network n = normalised_by_rows();
+  for (const Node& node : n.graph.nodes)
+    for (const Strategy& s : legal_strategies(rule_of(n.graph, node), {{{"a", 2}, {"b", 2}}}))
+      EXPECT_FALSE(needs_expansion(rule_of(n.graph, node), s)) << node.op->name;
+}
+
+TEST(RmsNormSplitByFeatures, is_refused_where_operands_are_partial) {
+  const Mesh mesh{{{"a", 2}, {"b", 2}}};
+  Graph graph = normalised_by_rows().graph;
+  const Node& node = graph.node(graph.value(graph.find("y")).producer);
+  const Rule rule = rule_of(graph, node);
+  Scanner in("{n0: a, +0: b}", "strategy");
+  const Strategy s = parse_strategy(in, rule, mesh);
+  EXPECT_EQ(violation_as_asked(rule, s, mesh), "dim n0 must stay whole where operands are partial");
+}
+
 /// No rank holds more than its part of anything that has classes.
 TEST(CrossEntropySplitByClasses, gathers_no_row_of_a_million_classes) {
   constexpr std::int64_t rows = 16, classes = 1'000'000, ranks = 8;
@@ -110,6 +163,16 @@ TEST(CrossEntropySplitByClasses, gathers_no_row_of_a_million_classes) {
   EXPECT_EQ(collectives(p, Phase::forward), (Counts{{"all_reduce", 2}}));  // a max; both sums at once
   EXPECT_EQ(collectives(p, Phase::backward), Counts{});
   EXPECT_EQ(collectives(p, Phase::update), Counts{});
+}
+
+/// Every strategy that a plan may ask for.
+std::vector<Strategy> askable_strategies(Rule rule, const Mesh& mesh) {
+  const Rule as_it_is = rule;
+  for (LoopDim& dim : rule.loops)
+    if (dim.kind == LoopKind::expandable) dim.kind = LoopKind::plain;
+  std::vector<Strategy> out = legal_strategies(rule, mesh);
+  std::erase_if(out, [&](const Strategy& s) { return violation_as_asked(as_it_is, s, mesh).has_value(); });
+  return out;
 }
 
 struct Case {
@@ -140,7 +203,7 @@ TEST_P(Statistics, are_those_of_the_whole_under_any_plan) {
         if (node.op->kind == OpKind::input) batch[v.name] = leaves[v.name];
         continue;
       }
-      const auto all = legal_strategies(rule_of(graph, node), mesh);
+      const auto all = askable_strategies(rule_of(graph, node), mesh);
       node.strategy =
           all[static_cast<std::size_t>(dice.below(next++, static_cast<std::int64_t>(all.size())))];
     }
@@ -163,6 +226,7 @@ TEST_P(Statistics, are_those_of_the_whole_under_any_plan) {
 
 INSTANTIATE_TEST_SUITE_P(Networks, Statistics,
                          ::testing::Values(Case{"batch_norm", normalised()},
+                                           Case{"rms_norm", normalised_by_rows()},
                                            Case{"cross_entropy", classified(DType::f64, 6, 24), 24}),
                          [](const auto& c) { return c.param.name; });
 
