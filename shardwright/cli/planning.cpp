@@ -11,6 +11,7 @@
 #include "shardwright/cli/search_settings.h"
 #include "shardwright/cost/cluster.h"
 #include "shardwright/frontend/memory_limit.h"
+#include "shardwright/frontend/table.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/plan/annotation_patterns.h"
 #include "shardwright/plan/pipeline_plan.h"
@@ -283,7 +284,19 @@ void check_not_planned(const Model& model, const Graph& graph) {
                 model.name, to_text(graph.meshes.front()));
 }
 
+/// What turns out to have nothing to do only in the plan.
+void tell_idle(const Arguments& arguments, const Plan& plan, const Graph& graph) {
+  const bool has_updates = std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                                       [](const Node& node) { return node.op->optimizer.has_value(); });
+  if (!arguments.has("--optimizer-parallel") || plan.optimizer_parallel.level == 0) return;
+  if (has_updates && plan.devices > plan.pipelining.stages && !shards_states(plan, graph))
+    arguments.idle("--optimizer-parallel",
+                   fmt::format("no parameter of {} or more is repeated on several devices",
+                               bytes_text(plan.optimizer_parallel.threshold)));
+}
+
 void tell(const Arguments& arguments, const Plan& plan, const Graph& graph, Terminal& terminal) {
+  tell_idle(arguments, plan, graph);
   arguments.tell_notices(terminal.err);
   for (const std::string& line : plan.log) terminal.err << line << "\n";
   const auto gradients = std::count_if(graph.nodes.begin(), graph.nodes.end(),

@@ -158,6 +158,32 @@ void shard_states(PlannedGraph& planned, const std::vector<Mesh>& meshes,
   }
 }
 
+namespace {
+
+bool shards_a_state(const PlannedGraph& planned) {
+  const Graph& graph = planned.graph;
+  const std::vector<Reader> readers = first_forward_readers(graph);
+  for (const auto& [weight, layout] : planned.update_layouts) {
+    const Reader& reader = readers[at(weight.index)];
+    if (!reader.node.is_valid() || !graph.node(reader.node).strategy) continue;
+    const Node& node = graph.node(reader.node);
+    if (stored(layouts_of(rule_of(graph, node), *node.strategy).operands[reader.operand]) != layout)
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool shards_states(const Plan& plan, const Graph& graph) {
+  if (plan.optimizer_parallel.level == 0) return false;
+  StagedGraph parts = staged(graph, plan);
+  for (std::size_t s = 0; s < parts.stages.size(); ++s)
+    if (shards_a_state(apply(plan.stages.empty() ? plan : plan.stages[s], std::move(parts.stages[s]))))
+      return true;
+  return false;
+}
+
 PlannedGraph apply(const Plan& plan, Graph graph) { return Application(plan, std::move(graph)).run(); }
 
 }  // namespace shardwright

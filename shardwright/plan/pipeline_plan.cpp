@@ -1,7 +1,9 @@
 #include "shardwright/plan/pipeline_plan.h"
 
 #include <algorithm>
+#include <set>
 
+#include "shardwright/base/text.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/plan/stage_cut.h"
 
@@ -81,6 +83,21 @@ Plan with_stages(Plan plan, const Graph& graph, const PlanRequest& request, int 
   return plan;
 }
 
+namespace {
+
+void check_fused_parameters(const Graph& graph, const Plan& plan) {
+  if (plan.comm_fusion.parameters.empty()) return;
+  std::set<std::string> known;
+  for (const Node& node : graph.nodes)
+    if (node.op->kind == OpKind::parameter) known.insert(graph.value(node.results.front()).name);
+  for (const auto& [name, number] : plan.comm_fusion.parameters)
+    if (!known.contains(name))
+      throw error("plan: comm_fusion: there is no parameter '{}'{}", name,
+                  near_names(name, std::vector(known.begin(), known.end())));
+}
+
+}  // namespace
+
 void check_fits(const Plan& plan, const Graph& graph) {
   if (plan.stages.empty()) {
     apply(plan, staged(graph, plan).stages.front());
@@ -98,6 +115,7 @@ void check_fits(const Plan& plan, const Graph& graph) {
 }
 
 StagedGraph staged(const Graph& graph, const Plan& plan) {
+  check_fused_parameters(graph, plan);
   if (plan.stages.empty()) return cut_into_stages(graph, {}, 1, plan.pipelining.micro_batches);
   std::map<std::string, int> stages;
   std::vector<int> stage_of(graph.nodes.size(), -1);

@@ -127,6 +127,9 @@ void check_fits(const Plan& plan, const Graph& graph);
 void shard_states(PlannedGraph& planned, const std::vector<Mesh>& meshes,
                   const OptimizerParallel& optimizer_parallel);
 
+/// Whether the optimizer parallelism of `plan` shards anything: some weight's states lie otherwise than it is read.
+bool shards_states(const Plan& plan, const Graph& graph);
+
 /// JSON with the keys of commands.md. A plan of another format version is refused.
 std::string to_json(const Plan& plan);
 Plan parse_plan(std::string_view json, std::string_view where);
