@@ -140,6 +140,15 @@ void check_fused(const Graph& graph, NodeId id) {
                   graph.value(v).name, first.name);
 }
 
+/// What a node differentiates is an operator above it.
+void check_differentiated(const Graph& graph, NodeId id) {
+  const NodeId forward = graph.node(id).forward;
+  if (!forward.is_valid()) return;
+  if (forward.index >= id.index || graph.node(forward).op->kind != OpKind::compute)
+    throw error("{}: of %{}: it is no operator above, and nothing differentiates it", graph.name_of(id),
+                graph.name_of(forward));
+}
+
 }  // namespace
 
 void verify(const Graph& graph) {
@@ -162,6 +171,7 @@ void verify(const Graph& graph) {
         node.op->kind != OpKind::accumulator)
       check_kept(graph, node.results.front(), node.op->name);
     check_operands(graph, id);
+    check_differentiated(graph, id);
     check_results(graph, id);
     check_batch(graph, node);
     check_strategy(graph, id);
