@@ -36,6 +36,17 @@ std::vector<Type> inferred(const OpDef& op, const Call& call) try {
 
 }  // namespace
 
+std::vector<std::string> states_of(const OptimizerFacet& facet, const Attributes& attributes) {
+  std::vector<std::string> out = facet.states;
+  if (attributes.flag("master")) out.emplace_back(master_state);
+  return out;
+}
+
+std::span<const ValueId> state_operands(const Node& node) {
+  const std::size_t count = node.op->optimizer->states.size() + (node.attributes.flag("master") ? 1 : 0);
+  return std::span(node.operands).subspan(2, count);
+}
+
 const OpDef& find_op(std::string_view name) {
   static const auto by_name = [] {
     std::unordered_map<std::string_view, const OpDef*> table;

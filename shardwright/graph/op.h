@@ -34,6 +34,7 @@ struct KernelCall {
   const Attributes& attributes;
   const Rule& rule;
   const LoopBox& box;
+  std::byte* workspace = nullptr;  // what the operator's facet of that name asks for, aligned to 64 bytes
 
   /// Offset, extent and global size of the loop dim called `name`.
   const LoopBox::Part& loop(std::string_view name) const {
@@ -80,6 +81,13 @@ struct OptimizerFacet {
   std::vector<std::string> states;
   bool counts_steps = false;
 };
+/// The weight itself in full precision, where it is read in a shorter one.
+constexpr std::string_view master_state = "master";
+/// The states of one call: those of its facet, and behind them `master` where the call has that attribute (see
+/// ops/optimizers.cpp).
+std::vector<std::string> states_of(const OptimizerFacet& facet, const Attributes& attributes);
+/// The operands of an optimizer's node that are its states, in that order.
+std::span<const ValueId> state_operands(const Node& node);
 
 struct OpDef {
   std::string name;
@@ -97,6 +105,8 @@ struct OpDef {
   std::function<std::vector<ValueId>(Builder&, std::span<const ValueId> operands, const Attributes&)> expand;
   std::function<Attributes(const Call& local)> localize;  // attributes of the local call; default: the same
   Kernel kernel;
+  /// Bytes that the kernel needs beside its operands and results while it runs, whatever they hold before.
+  std::function<std::int64_t(const KernelCall&)> workspace;
   /// Of a point-wise operator, whose operands broadcast (right-aligned) to the shape of its results, instead of
   /// `kernel`: makes the kernel of a block. Backends run chains of such operators block by block, while the
   /// block is in the cache.

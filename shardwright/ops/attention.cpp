@@ -273,7 +273,8 @@ void forward(const Head<T>& head, T* y) {
 template <class T>
 struct Flow {
   const T *dy = nullptr, *y = nullptr;
-  T *dq = nullptr, *dk = nullptr, *dv = nullptr;
+  T* dq = nullptr;
+  Compute<T>*dk = nullptr, *dv = nullptr;
 };
 
 template <class T>
@@ -373,20 +374,67 @@ void kernel(const KernelCall& call) {
   });
 }
 
+/// dk and dv of one head of k and v: sums over many heads and queries, in the result itself or, where its type is too
+/// short for them, in the workspace until the last head that shares them has added its part.
+template <class T>
+class SharedSums {
+ public:
+  using C = Compute<T>;
+
+  SharedSums(const KernelCall& call) : call_(call), heads_(call.loop("r").extent) {}
+
+  /// Those that head `number` adds to.
+  Flow<T> of(const Head<T>& head, std::int64_t number, std::int64_t shared) const {
+    const std::int64_t dk = head.keys * head.depth, dv = head.keys * head.width;
+    Flow<T> flow;
+    if constexpr (is_short<T>) {
+      flow.dk = reinterpret_cast<C*>(call_.workspace);
+      flow.dv = flow.dk + dk;
+    } else {
+      flow.dk = result(1) + shared * dk;
+      flow.dv = result(2) + shared * dv;
+    }
+    if (number % heads_ == 0) {
+      std::fill_n(flow.dk, dk, C(0));
+      std::fill_n(flow.dv, dv, C(0));
+    }
+    return flow;
+  }
+
+  /// Behind head `number`.
+  void keep(const Head<T>& head, const Flow<T>& flow, std::int64_t number, std::int64_t shared) const {
+    if constexpr (is_short<T>) {
+      if (number % heads_ != heads_ - 1) return;
+      const std::int64_t dk = head.keys * head.depth, dv = head.keys * head.width;
+      std::copy_n(flow.dk, dk, result(1) + shared * dk);
+      std::copy_n(flow.dv, dv, result(2) + shared * dv);
+    }
+  }
+
+ private:
+  T* result(std::size_t i) const { return call_.results[i].as<T>().data(); }
+  const KernelCall& call_;
+  std::int64_t heads_;
+};
+
 void gradient_kernel(const KernelCall& call) {
   visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
-    const auto dk = call.results[1].as<T>(), dv = call.results[2].as<T>();
-    std::fill(dk.begin(), dk.end(), T(0));
-    std::fill(dv.begin(), dv.end(), T(0));
+    const SharedSums<T> sums(call);
     for_each_head<T>(call, 1, 5, [&](const Head<T>& head, std::int64_t number, std::int64_t shared) {
-      const Flow<T> flow{.dy = call.operands[0].as<T>().data() + number * head.queries * head.width,
-                         .y = call.operands[4].as<T>().data() + number * head.queries * head.width,
-                         .dq = call.results[0].as<T>().data() + number * head.queries * head.depth,
-                         .dk = dk.data() + shared * head.keys * head.depth,
-                         .dv = dv.data() + shared * head.keys * head.width};
+      Flow<T> flow = sums.of(head, number, shared);
+      flow.dy = call.operands[0].as<T>().data() + number * head.queries * head.width;
+      flow.y = call.operands[4].as<T>().data() + number * head.queries * head.width;
+      flow.dq = call.results[0].as<T>().data() + number * head.queries * head.depth;
       vectorized([head, flow] { backward(head, flow); });
+      sums.keep(head, flow, number, shared);
     });
   });
+}
+
+std::int64_t gradient_workspace(const KernelCall& call) {
+  if (size_of(call.results[0].dtype) >= sizeof(float)) return 0;
+  return call.loop("t").extent * (call.loop("d").extent + call.loop("e").extent) *
+         static_cast<std::int64_t>(sizeof(float));
 }
 
 std::vector<ValueId> gradient(Gradient& g) {
@@ -426,6 +474,7 @@ std::vector<OpDef> attention() {
           .infer = infer_gradient,
           .flops = [](const Rule& rule) { return flops(rule, 4, 2); },
           .kernel = gradient_kernel,
+          .workspace = gradient_workspace,
           .samples = {"f32[2,2,6,4], f32[2,2,6,4], f32[2,2,6,4], f32[2,2,6,4], f32[2,2,6,4] (causal=true)",
                       "f32[2,6,4,4], f32[2,6,4,2], f32[2,2,6,2], f32[2,2,6,4], f32[2,6,4,4] "
                       "(alibi=true, scale=0.5)",

@@ -75,7 +75,7 @@ void segment_kernel(const KernelCall& call) {
   visit_number(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
     const auto y = call.results[0].as<T>();
     std::fill(y.begin(), y.end(), T(0));
-    add_rows(rows, call.operands[0].as<T>().data(), y.data());
+    add_rows(rows, call.operands[0].as<T>().data(), y.data(), call.workspace);
   });
 }
 
@@ -126,6 +126,10 @@ std::vector<OpDef> gather() {
           .flops = flops,
           .gradient = segment_gradient,
           .kernel = segment_kernel,
+          .workspace =
+              [](const KernelCall& call) {
+                return bytes_to_add_rows(call, call.results[0].dtype, call.operands[1]);
+              },
           .samples = {"f32[6,4], i32[6]<12 (count=12)", "f32[2,6,4], i64[2,6]<6 (count=6)",
                       "f32[4,6,2], i32[6]<4 (dim=1, count=4)"},
       }};

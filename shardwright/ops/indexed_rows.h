@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -97,9 +98,49 @@ inline std::size_t dim_of_kernel(const KernelCall& call, const TensorView& table
   return dim_of(call.attributes.integer("dim", 0), table.shape);
 }
 
-/// table[index] += data, row by row.
+/// table[index] += data for short types, in which a row's sum must not be kept between two addends: the addends of each row of the
+/// table are sorted together in `memory`, and the row is written once.
 template <class T>
-void add_rows(const Rows& rows, const T* data, T* table) {
+void add_rows_sorted(const Rows& rows, const T* data, T* table, std::int64_t* memory) {
+  const std::int64_t count = rows.indices.size();
+  std::int64_t *const ends = memory, *const order =
+                                         memory + rows.v.extent;  // addends of row r end at ends[r]
+  std::fill_n(ends, rows.v.extent, 0);
+  for (std::int64_t i = 0; i < count; ++i)
+    if (const std::int64_t at = rows[i]; at >= 0 && at + 1 < rows.v.extent) ++ends[at + 1];
+  for (std::int64_t r = 1; r < rows.v.extent; ++r) ends[r] += ends[r - 1];  // as yet where they begin
+  for (std::int64_t i = 0; i < count; ++i)
+    if (const std::int64_t at = rows[i]; at >= 0) order[ends[at]++] = i;
+  vectorized([=, extent = rows.v.extent, outer = rows.outer, inner = rows.inner] {
+    constexpr std::int64_t strip = 512;
+    std::array<double, strip> sums;
+    double* const sum = sums.data();
+    for (std::int64_t o = 0; o < outer; ++o)
+      for (std::int64_t r = 0, begin = 0; r < extent; begin = ends[r++])
+        for (std::int64_t start = 0; begin < ends[r] && start < inner; start += strip) {
+          const std::int64_t n = std::min(strip, inner - start);
+          T* const to = table + (o * extent + r) * inner + start;
+          for (std::int64_t e = 0; e < n; ++e) sum[e] = static_cast<double>(static_cast<float>(to[e]));
+          for (std::int64_t i = begin; i < ends[r]; ++i) {
+            const T* const from = data + (o * count + order[i]) * inner + start;
+            for (std::int64_t e = 0; e < n; ++e) sum[e] += static_cast<double>(static_cast<float>(from[e]));
+          }
+          for (std::int64_t e = 0; e < n; ++e) to[e] = static_cast<T>(static_cast<float>(sum[e]));
+        }
+  });
+}
+
+/// Bytes that add_rows needs for a table [p.., v, e..] of elements of `dtype`.
+inline std::int64_t bytes_to_add_rows(const KernelCall& call, DType dtype, const TensorView& indices) {
+  if (!is_floating(dtype) || size_of(dtype) >= sizeof(float)) return 0;
+  return (call.loop("v").extent + indices.size()) * static_cast<std::int64_t>(sizeof(std::int64_t));
+}
+
+/// table[index] += data, row by row. `workspace` has bytes_to_add_rows.
+template <class T>
+void add_rows(const Rows& rows, const T* data, T* table, std::byte* workspace) {
+  if constexpr (is_short<T>)
+    return add_rows_sorted(rows, data, table, reinterpret_cast<std::int64_t*>(workspace));
   vectorized([rows, data, table] {
     const T* from = data;
     for (std::int64_t o = 0; o < rows.outer; ++o)

@@ -36,7 +36,8 @@ void check_sums(const Call& call, std::size_t first, const Type& x, const Type& 
 /// dy, x and gamma, in `dot` and in the gradient.
 void check_differentiated(const Call& call) {
   check_floating(call.operands[1].dtype);
-  for (std::size_t i = 0; i < 3; ++i) check_same_dtype(call, 1, i);
+  check_same_dtype(call, 1, 0);
+  check_weight_types(call, 1, 2, 3);
   if (call.operands[0].shape != call.operands[1].shape)
     throw error("dy is {} but x is {}; they must be equal", to_text(call.operands[0]),
                 to_text(call.operands[1]));
@@ -87,7 +88,7 @@ std::string by_squares_rule(const Call& call) {
 std::vector<Type> infer_by_squares(const Call& call) {
   check_count(call, 3);
   check_floating(call.operands[0].dtype);
-  check_same_dtype(call, 0, 1);
+  check_weight_types(call, 0, 1, 2);
   check_epsilon(call);
   LastDims(call.operands[0], call.operands[1]);
   check_sums(call, 2, call.operands[0], call.operands[1]);
@@ -133,13 +134,15 @@ void dot_kernel(const KernelCall& call) {
   const std::int64_t rows = call.results[0].size(), n = call.operands[2].size();
   visit_with_sums(
       call.operands[1].dtype, [&]<class T, class S>(std::type_identity<T>, std::type_identity<S>) {
-        using C = Compute<T>;
-        vectorized([rows, n, dy = call.operands[0].as<T>().data(), x = call.operands[1].as<T>().data(),
-                    gamma = call.operands[2].as<T>().data(), y = call.results[0].as<S>().data()] {
-          for (std::int64_t r = 0; r < rows; ++r)
-            y[r] = static_cast<S>(fold<Sum>(n, [d = dy + r * n, from = x + r * n, gamma](std::int64_t i) {
-              return static_cast<C>(d[i]) * static_cast<C>(gamma[i]) * static_cast<C>(from[i]);
-            }));
+        visit_weights<T>(call.operands[2].dtype, [&]<class G>(std::type_identity<G>) {
+          using C = Compute<T>;
+          vectorized([rows, n, dy = call.operands[0].as<T>().data(), x = call.operands[1].as<T>().data(),
+                      gamma = call.operands[2].as<G>().data(), y = call.results[0].as<S>().data()] {
+            for (std::int64_t r = 0; r < rows; ++r)
+              y[r] = static_cast<S>(fold<Sum>(n, [d = dy + r * n, from = x + r * n, gamma](std::int64_t i) {
+                return static_cast<C>(d[i]) * static_cast<C>(gamma[i]) * static_cast<C>(from[i]);
+              }));
+          });
         });
       });
 }
@@ -155,49 +158,57 @@ double count_of(const KernelCall& call, std::size_t gamma) {
 void by_squares_kernel(const KernelCall& call) {
   const std::int64_t rows = call.operands[2].size(), n = call.operands[1].size();
   visit_floating(call.operands[0].dtype, [&]<class T>(std::type_identity<T>) {
-    using C = Compute<T>;
-    vectorized([rows, n, count = count_of(call, 1), epsilon = epsilon_of(call.attributes),
-                x = call.operands[0].as<T>().data(), gamma = call.operands[1].as<T>().data(),
-                squares = Doubles(call.operands[2]), y = call.results[0].as<T>().data()] {
-      for (std::int64_t r = 0; r < rows; ++r) {
-        const C scale = static_cast<C>(1 / std::sqrt(squares[r] / count + epsilon));
+    visit_weights<T>(call.operands[1].dtype, [&]<class G>(std::type_identity<G>) {
+      using C = Compute<T>;
+      vectorized([rows, n, count = count_of(call, 1), epsilon = epsilon_of(call.attributes),
+                  x = call.operands[0].as<T>().data(), gamma = call.operands[1].as<G>().data(),
+                  squares = Doubles(call.operands[2]), y = call.results[0].as<T>().data()] {
+        for (std::int64_t r = 0; r < rows; ++r) {
+          const C scale = static_cast<C>(1 / std::sqrt(squares[r] / count + epsilon));
 #pragma GCC ivdep
-        for (std::int64_t i = 0; i < n; ++i)
-          y[r * n + i] = static_cast<T>(static_cast<C>(x[r * n + i]) * scale * static_cast<C>(gamma[i]));
-      }
+          for (std::int64_t i = 0; i < n; ++i)
+            y[r * n + i] = static_cast<T>(static_cast<C>(x[r * n + i]) * scale * static_cast<C>(gamma[i]));
+        }
+      });
     });
   });
 }
 
-void by_sums_kernel(const KernelCall& call) {
+/// T: element type of x, G: of gamma.
+template <class T, class G>
+void by_sums(const KernelCall& call) {
+  using C = Compute<T>;
   const std::int64_t rows = call.operands[3].size(), n = call.operands[2].size();
-  visit_floating(call.operands[1].dtype, [&]<class T>(std::type_identity<T>) {
-    using C = Compute<T>;
-    vectorized([rows, n, count = count_of(call, 2), epsilon = epsilon_of(call.attributes),
-                dy = call.operands[0].as<T>().data(), x = call.operands[1].as<T>().data(),
-                gamma = call.operands[2].as<T>().data(), squares = Doubles(call.operands[3]),
-                dots = Doubles(call.operands[4]), dx = call.results[0].as<T>().data(),
-                dgamma = call.results[1].as<T>().data()] {
-      std::array<double, strip> gammas;
-      double* const of_gamma = gammas.data();
-      for (std::int64_t start = 0; start < n; start += strip) {
-        const std::int64_t width = std::min(strip, n - start);
-        gammas.fill(0);
-        for (std::int64_t r = 0; r < rows; ++r) {
-          const double s = 1 / std::sqrt(squares[r] / count + epsilon);
-          const C scale = static_cast<C>(s), mean = static_cast<C>(s * dots[r] / count);
-          const std::int64_t first = r * n + start;
+  vectorized([rows, n, count = count_of(call, 2), epsilon = epsilon_of(call.attributes),
+              dy = call.operands[0].as<T>().data(), x = call.operands[1].as<T>().data(),
+              gamma = call.operands[2].as<G>().data(), squares = Doubles(call.operands[3]),
+              dots = Doubles(call.operands[4]), dx = call.results[0].as<T>().data(),
+              dgamma = call.results[1].as<G>().data()] {
+    std::array<double, strip> gammas;
+    double* const of_gamma = gammas.data();
+    for (std::int64_t start = 0; start < n; start += strip) {
+      const std::int64_t width = std::min(strip, n - start);
+      gammas.fill(0);
+      for (std::int64_t r = 0; r < rows; ++r) {
+        const double s = 1 / std::sqrt(squares[r] / count + epsilon);
+        const C scale = static_cast<C>(s), mean = static_cast<C>(s * dots[r] / count);
+        const std::int64_t first = r * n + start;
 #pragma GCC ivdep
-          for (std::int64_t i = 0; i < width; ++i) {
-            const C d = static_cast<C>(dy[first + i]), normal = static_cast<C>(x[first + i]) * scale;
-            dx[first + i] = static_cast<T>((d * static_cast<C>(gamma[start + i]) - normal * mean) * scale);
-            of_gamma[i] += static_cast<double>(d * normal);
-          }
+        for (std::int64_t i = 0; i < width; ++i) {
+          const C d = static_cast<C>(dy[first + i]), normal = static_cast<C>(x[first + i]) * scale;
+          dx[first + i] = static_cast<T>((d * static_cast<C>(gamma[start + i]) - normal * mean) * scale);
+          of_gamma[i] += static_cast<double>(d * normal);
         }
-        for (std::int64_t i = 0; i < width; ++i)
-          dgamma[start + i] = static_cast<T>(static_cast<C>(of_gamma[i]));
       }
-    });
+      for (std::int64_t i = 0; i < width; ++i)
+        dgamma[start + i] = static_cast<G>(static_cast<C>(of_gamma[i]));
+    }
+  });
+}
+
+void by_sums_kernel(const KernelCall& call) {
+  visit_floating(call.operands[1].dtype, [&]<class T>(std::type_identity<T>) {
+    visit_weights<T>(call.operands[2].dtype, [&]<class G>(std::type_identity<G>) { by_sums<T, G>(call); });
   });
 }
 
@@ -219,7 +230,7 @@ std::vector<OpDef> rms_norm_steps() {
           .doc = "y = gamma x / sqrt(squares / n + epsilon), n elements being normalised together",
           .attributes = {"epsilon"},
           .rule_for = by_squares_rule,
-          .linear = "{1}",
+          .linear = "{0} {1}",
           .infer = infer_by_squares,
           .kernel = by_squares_kernel,
           .samples = {"f32[4,6], f32[6], f32[4]>0", "f32[6,2,4], f32[2,4], f32[6]>0 (epsilon=0.5)"},
@@ -239,7 +250,7 @@ std::vector<OpDef> rms_norm_steps() {
           .doc = "gradients of rms_norm for x and gamma, from sums of x^2 and of dy x gamma",
           .attributes = {"epsilon"},
           .rule_for = by_sums_rule,
-          .linear = "{0,4}",
+          .linear = "{0,4} {1,2}",
           .infer = infer_by_sums,
           .kernel = by_sums_kernel,
           .samples = {"f32[4,6], f32[4,6], f32[6], f32[4]>0, f32[4]",

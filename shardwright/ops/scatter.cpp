@@ -55,7 +55,9 @@ void scatter_kernel(const KernelCall& call) {
 }
 
 void scatter_add_kernel(const KernelCall& call) {
-  write_rows(call, []<class T>(const Rows& rows, const T* updates, T* y) { add_rows(rows, updates, y); });
+  write_rows(call, [workspace = call.workspace]<class T>(const Rows& rows, const T* updates, T* y) {
+    add_rows(rows, updates, y, workspace);
+  });
 }
 
 // ---- gradients ----
@@ -138,6 +140,10 @@ std::vector<OpDef> scatter() {
               .infer = infer_scatter,
               .gradient = scatter_add_gradient,
               .kernel = scatter_add_kernel,
+              .workspace =
+                  [](const KernelCall& call) {
+                    return bytes_to_add_rows(call, call.results[0].dtype, call.operands[1]);
+                  },
               .samples = {"f32[12,4], i32[6]<12, f32[6,4]", "f32[4,6,2], i64[2]<6, f32[4,2,2] (dim=1)"},
               .overwrites = {0},
           }};

@@ -97,15 +97,20 @@ void gradient_kernel(const KernelCall& call) {
   const LoopBox::Part& n = call.loop("n");
   const Integers indices(call.operands[1]);
   const std::int64_t k = dy.shape.back();
+  const std::span sums(reinterpret_cast<double*>(call.workspace), static_cast<std::size_t>(n.extent));
   visit_floating(dy.dtype, [&]<class T>(std::type_identity<T>) {
     using C = Compute<T>;
     const auto from = dy.as<T>(), to = dx.as<T>();
-    std::fill(to.begin(), to.end(), T(0));
-    for (std::int64_t i = 0; i < indices.size(); ++i) {
-      const std::int64_t at = indices[i] - n.offset;
-      if (at < 0 || at >= n.extent) continue;
-      T& sum = to[static_cast<std::size_t>(i / k * n.extent + at)];
-      sum = static_cast<T>(static_cast<C>(sum) + static_cast<C>(from[static_cast<std::size_t>(i)]));
+    const std::int64_t rows = k == 0 ? 0 : indices.size() / k;
+    if (k == 0) std::fill(to.begin(), to.end(), T(0));
+    for (std::int64_t r = 0; r < rows; ++r) {
+      std::fill(sums.begin(), sums.end(), 0);
+      for (std::int64_t i = r * k; i < (r + 1) * k; ++i)
+        if (const std::int64_t at = indices[i] - n.offset; at >= 0 && at < n.extent)
+          sums[static_cast<std::size_t>(at)] +=
+              static_cast<double>(static_cast<C>(from[static_cast<std::size_t>(i)]));
+      std::transform(sums.begin(), sums.end(), to.begin() + r * n.extent,
+                     [](double sum) { return static_cast<T>(static_cast<C>(sum)); });
     }
   });
 }
@@ -132,6 +137,10 @@ std::vector<OpDef> top_k() {
           .linear = "{0}",
           .infer = infer_gradient,
           .kernel = gradient_kernel,
+          .workspace =
+              [](const KernelCall& call) {
+                return call.loop("n").extent * static_cast<std::int64_t>(sizeof(double));
+              },
           .samples = {"f32[4,6], i64[4,6]<12 (size=12)", "f32[6,4], i32[6,4]<6 (size=6)"},
       }};
 }

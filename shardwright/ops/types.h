@@ -79,9 +79,31 @@ void visit_number(DType dtype, F&& f) {
   });
 }
 
+/// Whether elements of type T are too short to hold a sum that grows (f16, bf16).
+template <class T>
+constexpr bool is_short = FloatingElement<T> && sizeof(T) < sizeof(Compute<T>);
+
 /// The type in which a long sum of elements of type T is accumulated.
 template <class T>
 using Accumulator = std::conditional_t<FloatingElement<T>, double, std::int64_t>;
+
+/// Weights are of the type of x, or f32 where that is short. Throws: Error if operands from `first` to before `end` are
+/// not, or not all of one type.
+inline void check_weight_types(const Call& call, std::size_t x, std::size_t first, std::size_t end) {
+  const DType dtype = call.operands[x].dtype, of_weights = call.operands[first].dtype;
+  if (of_weights != dtype && !(of_weights == DType::f32 && size_of(dtype) < sizeof(float)))
+    throw error("operand {} is {} but operand {} is {}; weights have its type, or f32 beside f16 and bf16",
+                first, to_text(call.operands[first]), x, to_text(call.operands[x]));
+  for (std::size_t i = first; i < end; ++i) check_same_dtype(call, first, i);
+}
+
+/// `f(std::type_identity<G>)`, G being the element type of weights beside an x of element type T.
+template <class T, class F>
+void visit_weights(DType dtype, F f) {
+  if constexpr (is_short<T>)
+    if (dtype == DType::f32) return f(std::type_identity<float>());
+  f(std::type_identity<T>());
+}
 
 /// The elements of an i32 or i64 tensor.
 class Integers {

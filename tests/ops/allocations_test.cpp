@@ -23,8 +23,10 @@ TEST(AnyKernel, allocates_nothing) {
       std::vector<TensorView> x, y;
       for (Tensor& t : in) x.push_back(t.view());
       for (Tensor& t : out) y.push_back(t.view());
+      const KernelCall bare{x, y, sample.attributes, rule, box};
+      std::vector<std::byte> workspace(op.workspace ? static_cast<std::size_t>(op.workspace(bare)) : 0);
       const std::int64_t before = testing::allocations_of_this_thread();
-      op.kernel({x, y, sample.attributes, rule, box});
+      op.kernel({x, y, sample.attributes, rule, box, workspace.data()});
       EXPECT_EQ(testing::allocations_of_this_thread() - before, 0) << op.name << " " << text;
     }
 }

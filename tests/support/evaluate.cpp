@@ -48,7 +48,11 @@ LoopBox whole_box(const Rule& rule) {
 void run_kernel(const OpDef& op, const KernelCall& call) {
   if (op.block) return run_pointwise(op, call);
   require(op.kernel != nullptr, "{} has no kernel", op.name);
-  op.kernel(call);
+  if (!op.workspace) return op.kernel(call);
+  std::vector<std::max_align_t> memory(
+      static_cast<std::size_t>(op.workspace(call)) / sizeof(std::max_align_t) + 1);
+  op.kernel({call.operands, call.results, call.attributes, call.rule, call.box,
+             reinterpret_cast<std::byte*>(memory.data())});
 }
 
 std::vector<Tensor> run_kernel(const OpDef& op, std::span<const Tensor> operands,

@@ -17,14 +17,16 @@ namespace shardwright {
 namespace {
 
 /// An operator's reference kernel as a head: all rows at once.
-cpu::Rows reference_rows(const FusedCall& c) {
+cpu::Rows reference_rows(const FusedCall& c, cpu::Workspace& workspace) {
   const KernelCall& call = c.call;
   const std::int64_t columns = call.results[0].shape.empty() ? 1 : call.results[0].shape.back();
   const std::int64_t count = columns == 0 ? 0 : call.results[0].size() / columns;
   std::vector<TensorView> results(call.results.begin(), call.results.end());
-  const auto make = [&op = c.op, call, results](std::int64_t, std::int64_t, std::byte* y) mutable {
+  if (c.op.workspace) workspace.reserve(static_cast<std::size_t>(c.op.workspace(call)));
+  const auto make = [&op = c.op, call, results, &workspace](std::int64_t, std::int64_t,
+                                                            std::byte* y) mutable {
     results[0].data = y;
-    op.kernel({call.operands, results, call.attributes, call.rule, call.box});
+    op.kernel({call.operands, results, call.attributes, call.rule, call.box, workspace.data()});
   };
   return {.count = count, .panel = count, .make = make};
 }
@@ -109,7 +111,7 @@ class Cpu final : public Backend {
       return cpu::in_row_major(call, workspace_, [this](const FusedCall& c) { return rows_of(c); });
     if (cpu::Rows rows = cpu::product_rows(call)) return rows;
     if (cpu::Rows rows = cpu::convolution_by_columns(call, workspace_)) return rows;
-    return reference_rows(call);
+    return reference_rows(call, workspace_);
   }
 
   cpu::Workspace workspace_;  // of the kernel that runs
