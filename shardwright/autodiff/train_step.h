@@ -15,6 +15,8 @@ struct OptimizerChoice {
   std::string name = "sgd";
   Attributes attributes{{"rate", 0.01}};
   double clip_norm = 0;  // above 0: gradients are scaled so that their norm all together is at most this
+  /// Gradients of parameters with a master are reduced in the type of the parameter, not of the master.
+  bool reduces_short = false;
 };
 
 /// The optimizer operator called `name`. Throws: Error that lists them.
@@ -28,7 +30,8 @@ ValueId step_count(Builder& builder);
 ValueId existing_step_count(const Graph& graph);
 
 /// Adds backward and update nodes to `graph`. Outputs become the loss, then what the outputs were.
-/// Every parameter that the loss depends on is updated; its states are leaves called `weight.momentum`.
+/// Every parameter that the loss depends on is updated; its states are leaves called `weight.momentum`. One whose
+/// attribute `master` names a longer type than its own is updated in that, as `weight.master`.
 /// Throws: Error if `name` is no optimizer, or as add_backward does.
 void add_train_step(Graph& graph, ValueId loss, const OptimizerChoice& optimizer);
 

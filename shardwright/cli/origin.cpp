@@ -26,12 +26,11 @@ bool has_setting(const std::string& optimizer, const std::string& attribute) {
   return std::find(settings.begin(), settings.end(), attribute) != settings.end();
 }
 
-DType precision_called(const Arguments& arguments) {
+Precision precision_of(const Arguments& arguments) {
   const std::string name = arguments.text("--precision");
-  const auto dtype = dtype_of(name == "fp16" ? "f16" : name);
-  if (!dtype || !is_floating(*dtype))
-    throw error("{} {}: there are f32, f64, bf16, fp16", arguments.called("--precision"), name);
-  return *dtype;
+  const auto precision = precision_called(name);
+  if (!precision) throw error("{} {}: there are {}", arguments.called("--precision"), name, known_precisions);
+  return *precision;
 }
 
 double number_of_setting(const Arguments& arguments, const SettingFlag& setting) {
@@ -62,7 +61,7 @@ OptimizerChoice with_flags(const Arguments& arguments, OptimizerChoice choice) {
 
 /// `origin` with what flags say.
 Origin with_flags(const Arguments& arguments, Origin origin) {
-  if (arguments.has("--precision")) origin.precision = precision_called(arguments);
+  if (arguments.has("--precision")) origin.precision = precision_of(arguments);
   if (arguments.has("--loss")) origin.loss = arguments.text("--loss");
   if (arguments.has("--global-batch")) origin.global_batch = arguments.integer("--global-batch", 0);
   origin.optimizer = with_flags(arguments, std::move(origin.optimizer));
@@ -73,7 +72,7 @@ Origin with_flags(const Arguments& arguments, Origin origin) {
 std::vector<std::pair<std::string, std::string>> settings_of(const Origin& o) {
   std::vector<std::pair<std::string, std::string>> out{
       {"--optimizer", o.optimizer.name},
-      {"--precision", o.precision == DType::f16 ? "fp16" : std::string(name_of(o.precision))},
+      {"--precision", to_text(o.precision)},
       {"--loss", o.loss},
       {"--global-batch", o.global_batch ? fmt::format("{}", *o.global_batch) : ""},
       {"--clip-norm", o.optimizer.clip_norm > 0 ? fmt::format("{}", o.optimizer.clip_norm) : ""}};

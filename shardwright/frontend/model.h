@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "shardwright/base/precision.h"
 #include "shardwright/frontend/modules/losses.h"
 #include "shardwright/frontend/trace.h"
 #include "shardwright/plan/annotations.h"
@@ -23,7 +24,7 @@ using InitialValue = std::function<Tensor()>;
 
 struct ModelOptions {
   std::optional<std::int64_t> global_batch;  // overrides `batch=`
-  DType precision = DType::f32;
+  Precision precision;
   std::string loss;
   int micro_batches = 1;  // the model is for one of so many parts of the batch
 };
@@ -50,7 +51,7 @@ struct Model {
 class ModelArguments {
  public:
   std::map<std::string, std::string> keys;
-  DType precision = DType::f32;
+  Precision precision;
   std::string loss;  // empty: the model's own
 
   /// The value of `key`. Throws: Error if it is not an integer from 1 to `most`.

@@ -53,7 +53,7 @@ struct TrainOptions {
   Pipelining pipelining = {};
   std::map<std::string, int> stages = {};  // of modules and operators (`layers.0`), by name; else an even cut
   std::uint64_t seed = 1;                  // of the initial parameters
-  DType precision = DType::f32;            // of the parameters
+  Precision precision = {};                // as --precision
 };
 
 /// Traced, differentiated and planned.

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "shardwright/base/precision.h"
 #include "shardwright/graph/builder.h"
 #include "shardwright/plan/annotations.h"
 
@@ -43,6 +44,8 @@ struct Parameter {
   std::string name;
   Shape shape;
   Initializer initializer;
+  /// It is kept and read in full precision whatever products are computed in: weights of norms.
+  bool is_full = false;
   /// Collectives of parameters of one number run as one, those of 0 alone; none: as the plan's limits say.
   std::optional<int> comm_fusion = {};
 };
@@ -56,15 +59,18 @@ struct State {
 
 class Trace {
  public:
-  /// `precision` is the type of parameters and states.
-  explicit Trace(DType precision = DType::f32) : precision_(precision), builder_(graph_) {}
+  explicit Trace(Precision precision = {}) : precision_(precision), builder_(graph_) {}
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
 
   Graph& graph() { return graph_; }
   Builder& builder() { return builder_; }
   Annotations& annotations() { return annotations_; }
-  DType precision() const { return precision_; }
+  /// The type of activations.
+  DType precision() const { return precision_.compute; }
+  /// That of what is kept in full precision, and of losses.
+  DType kept_precision() const { return precision_.kept(); }
+  bool is_mixed() const { return precision_.is_mixed; }
 
   Traced input(std::string_view name, Type type);
   Traced parameter(const Parameter& p);
@@ -80,7 +86,7 @@ class Trace {
  private:
   Traced leaf(OpKind kind, const void* object, const Parameter& p);
 
-  DType precision_;
+  Precision precision_;
   Graph graph_;
   Builder builder_;
   Annotations annotations_;

@@ -19,6 +19,7 @@
 #include "shardwright/base/vectorize.h"
 #include "shardwright/graph/builder.h"
 #include "shardwright/ops/batch_norm.h"
+#include "shardwright/ops/calls.h"
 #include "shardwright/ops/dims.h"
 #include "shardwright/ops/fold.h"
 
@@ -142,10 +143,8 @@ std::vector<Type> infer_norm(const Call& call) {
   check_floating(x.dtype);
   check_epsilon(call);
   pixels_text(x);
-  for (std::size_t i : {std::size_t{1}, std::size_t{2}}) {
-    check_channels(call, i, x);
-    check_same_dtype(call, 0, i);
-  }
+  for (std::size_t i : {std::size_t{1}, std::size_t{2}}) check_channels(call, i, x);
+  check_weight_types(call, 0, 1, 3);
   check_channels(call, 3, x, true);
   return {x};
 }
@@ -155,8 +154,8 @@ void norm_kernel(const KernelCall& call) {
   visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
     using C = Compute<T>;
     vectorized([planes = Planes(call.operands[0]), of = Statistics(call, 3),
-                x = call.operands[0].as<T>().data(), gamma = call.operands[1].as<T>().data(),
-                beta = call.operands[2].as<T>().data(), y = call.results[0].as<T>().data()] {
+                x = call.operands[0].as<T>().data(), gamma = Doubles(call.operands[1]),
+                beta = Doubles(call.operands[2]), y = call.results[0].as<T>().data()] {
       for (std::int64_t c = 0; c < planes.channels; ++c) {
         const C mean = static_cast<C>(of.mean(c)), shift = static_cast<C>(beta[c]);
         const C scale = static_cast<C>(of.scale(c)) * static_cast<C>(gamma[c]);
@@ -175,7 +174,8 @@ std::vector<ValueId> norm_gradient(Gradient& g) {
   const auto of_weights = g.call_all("batch_norm_weights_grad", {g.dy(), g.in(0), g.in(3)}, g.attributes());
   const ValueId dx = g.call(
       "batch_norm_grad", {g.dy(), g.in(0), g.in(1), g.in(3), of_weights[0], of_weights[1]}, g.attributes());
-  return {dx, of_weights[0], of_weights[1], {}};
+  const DType dtype = g.type(g.in(1)).dtype;
+  return {dx, cast_to(g, of_weights[0], dtype), cast_to(g, of_weights[1], dtype), {}};
 }
 
 std::string weights_rule(const Call& call) {
@@ -191,24 +191,24 @@ std::vector<Type> infer_weights(const Call& call) {
   check_same_dtype(call, 0, 1);
   pixels_text(x);
   check_channels(call, 2, x, true);
-  return std::vector<Type>(2, Type{x.dtype, {x.shape[1]}});
+  return std::vector<Type>(2, Type{x.dtype == DType::f64 ? DType::f64 : DType::f32, {x.shape[1]}});
 }
 
 void weights_kernel(const KernelCall& call) {
   require(call.operands[2].shape[0] == 2, "moments in {} rows", call.operands[2].shape[0]);
-  visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
+  visit_floating(call.operands[1].dtype, [&]<class T>(std::type_identity<T>) {
     using C = Compute<T>;
     vectorized([planes = Planes(call.operands[1]), of = Statistics(call, 2),
                 dy = call.operands[0].as<T>().data(), x = call.operands[1].as<T>().data(),
-                dgamma = call.results[0].as<T>().data(), dbeta = call.results[1].as<T>().data()] {
+                dgamma = call.results[0].as<C>().data(), dbeta = call.results[1].as<C>().data()] {
       // sum dy x^ = s sum dy (x - mean)
       const auto product = [=](std::int64_t i, std::int64_t c) {
         return static_cast<C>(dy[i]) * (static_cast<C>(x[i]) - static_cast<C>(of.mean(c)));
       };
       const auto value = [dy](std::int64_t i, std::int64_t) { return static_cast<C>(dy[i]); };
       sum_channels(planes, product, value, [=](std::int64_t c, double products, double sum) {
-        dgamma[c] = static_cast<T>(static_cast<C>(products * of.scale(c)));
-        dbeta[c] = static_cast<T>(static_cast<C>(sum));
+        dgamma[c] = static_cast<C>(products * of.scale(c));
+        dbeta[c] = static_cast<C>(sum);
       });
     });
   });
@@ -228,7 +228,6 @@ std::vector<Type> infer_gradient(const Call& call) {
   pixels_text(x);
   for (std::size_t i : {std::size_t{2}, std::size_t{4}, std::size_t{5}}) {
     check_channels(call, i, x);
-    check_same_dtype(call, 1, i);
   }
   check_channels(call, 3, x, true);
   return {x};
@@ -240,14 +239,13 @@ void gradient_kernel(const KernelCall& call) {
     using C = Compute<T>;
     vectorized([planes = Planes(call.operands[1]), of = Statistics(call, 3), count = batch_norm_count(call),
                 dy = call.operands[0].as<T>().data(), x = call.operands[1].as<T>().data(),
-                gamma = call.operands[2].as<T>().data(), dgamma = call.operands[4].as<T>().data(),
-                dbeta = call.operands[5].as<T>().data(), dx = call.results[0].as<T>().data()] {
-      const auto element = [](T v) { return static_cast<double>(static_cast<C>(v)); };
+                gamma = Doubles(call.operands[2]), dgamma = Doubles(call.operands[4]),
+                dbeta = Doubles(call.operands[5]), dx = call.results[0].as<T>().data()] {
       for (std::int64_t c = 0; c < planes.channels; ++c) {
         const double s = of.scale(c);
-        const C mean = static_cast<C>(of.mean(c)), shift = static_cast<C>(element(dbeta[c]) / count);
-        const C slope = static_cast<C>(element(dgamma[c]) * s / count);
-        const C scale = static_cast<C>(element(gamma[c]) * s);
+        const C mean = static_cast<C>(of.mean(c)), shift = static_cast<C>(dbeta[c] / count);
+        const C slope = static_cast<C>(dgamma[c] * s / count);
+        const C scale = static_cast<C>(gamma[c] * s);
         for (std::int64_t b = 0; b < planes.batch; ++b) {
           const std::int64_t at = (b * planes.channels + c) * planes.pixels;
 #pragma GCC ivdep

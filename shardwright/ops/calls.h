@@ -26,6 +26,12 @@ inline ValueId sum_of(Builder& builder, std::vector<ValueId> addends) {
   return builder.call("sum", std::move(addends));
 }
 
+/// The same elements as `dtype`; `builder` is a Builder or a Gradient.
+inline ValueId cast_to(auto& builder, ValueId x, DType dtype) {
+  if (builder.type(x).dtype == dtype) return x;
+  return builder.call("cast", {x}, {{"to", std::string(name_of(dtype))}});
+}
+
 /// `x + by`.
 inline ValueId shifted(Builder& builder, ValueId x, double by, std::string_view name = "") {
   return builder.call("shift", {x}, {{"value", by}}, name);
@@ -33,20 +39,23 @@ inline ValueId shifted(Builder& builder, ValueId x, double by, std::string_view 
 
 /// What the loss of softmax(logits) against one label per row is made of: the sum of e^(x - largest x), and x[label] -
 /// largest x. They are steps that reduce over the classes: these may be split like any other dim, and no rank ever
-/// holds a row that it has only part of.
+/// holds a row that it has only part of. `is_full`: they are of f32 at least, whatever the logits are.
 /// Shapes: logits [..., classes], labels [...] -> [2, ...]
-inline ValueId cross_entropy_terms(Builder& builder, ValueId logits, ValueId labels,
+inline ValueId cross_entropy_terms(Builder& builder, ValueId logits, ValueId labels, bool is_full,
                                    const std::string& name) {
   const std::vector<std::int64_t> classes{-1};
   const ValueId largest = builder.call("reduce_max", {logits}, {{"dims", classes}}, name + ".largest");
   const ValueId shift = builder.call("stop_gradient", {largest}, {}, name + ".shift");
-  return builder.call("cross_entropy_terms", {logits, labels, shift}, {}, name);
+  Attributes attributes;
+  if (is_full) attributes.set("full", true);
+  return builder.call("cross_entropy_terms", {logits, labels, shift}, std::move(attributes), name);
 }
 
 /// The loss of these terms. The node called `name` is the one that reads logits and labels; the loss is `name.loss`.
 /// Shapes: logits [..., classes], labels [...] -> [...]
-inline ValueId cross_entropy(Builder& builder, ValueId logits, ValueId labels, const std::string& name) {
-  const ValueId terms = cross_entropy_terms(builder, logits, labels, name);
+inline ValueId cross_entropy(Builder& builder, ValueId logits, ValueId labels, bool is_full,
+                             const std::string& name) {
+  const ValueId terms = cross_entropy_terms(builder, logits, labels, is_full, name);
   return builder.call("cross_entropy_of_terms", {terms}, {}, name + ".loss");
 }
 

@@ -41,6 +41,13 @@ std::vector<OpDef> cast() {
       .doc = "y = x in the element type `to`",
       .attributes = {"to"},
       .rule = "... -> ...",
+      .linear_for =
+          [](const Call& call) {  // where nothing is rounded
+            const DType from = call.operands[0].dtype, to = infer(call)[0].dtype;
+            const bool is_exact =
+                is_floating(from) && is_floating(to) && (from == to || size_of(to) > size_of(from));
+            return std::string(is_exact ? "{0}" : "");
+          },
       .infer = infer,
       .gradient = gradient,
       .block = block,

@@ -11,6 +11,7 @@
 
 #include "shardwright/base/vectorize.h"
 #include "shardwright/graph/builder.h"
+#include "shardwright/ops/calls.h"
 #include "shardwright/ops/fold.h"
 #include "shardwright/ops/math.h"
 
@@ -42,13 +43,15 @@ Shape two_of(const Shape& rows) {
 std::vector<Type> infer_terms(const Call& call) {
   check_count(call, 3);
   check_logits(call, 0);
-  return {{call.operands[0].dtype, two_of(call.operands[1].shape)}};
+  const DType dtype = call.operands[0].dtype;
+  const bool is_full = call.attributes.flag("full") && size_of(dtype) < sizeof(float);
+  return {{is_full ? DType::f32 : dtype, two_of(call.operands[1].shape)}};
 }
 
 std::vector<Type> infer_terms_gradient(const Call& call) {
   check_count(call, 4);
   check_logits(call, 1);
-  check_same_dtype(call, 0, 1);
+  check_weight_types(call, 1, 0, 1);
   if (call.operands[0].shape.empty() || call.operands[0].shape[0] != 2)
     throw error("terms are {} but their first dim should be 2", to_text(call.operands[0]));
   return {call.operands[1]};
@@ -90,19 +93,21 @@ struct Labels {
 void terms_kernel(const KernelCall& call) {
   require(call.results[0].shape[0] == 2, "terms in {} rows", call.results[0].shape[0]);
   const Labels labels(call, 1);
-  visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
-    using C = Compute<T>;
-    vectorized([labels, rows = labels.labels.size(), classes = labels.classes.extent,
-                logits = call.operands[0].as<T>().data(), largest = call.operands[2].as<T>().data(),
-                terms = call.results[0].as<T>().data()] {
-      for (std::int64_t r = 0; r < rows; ++r) {
-        const T* const x = logits + r * classes;
-        const C m = static_cast<C>(largest[r]);
-        terms[r] = static_cast<T>(static_cast<C>(
-            fold<Sum>(classes, [x, m](std::int64_t c) { return math::exp(static_cast<C>(x[c]) - m); })));
-        const std::int64_t label = labels[r];
-        terms[rows + r] = label < 0 ? T(0) : static_cast<T>(static_cast<C>(x[label]) - m);
-      }
+  visit_floating(call.operands[0].dtype, [&]<class T>(std::type_identity<T>) {
+    visit_weights<T>(call.results[0].dtype, [&]<class S>(std::type_identity<S>) {
+      using C = Compute<T>;
+      vectorized([labels, rows = labels.labels.size(), classes = labels.classes.extent,
+                  logits = call.operands[0].as<T>().data(), largest = call.operands[2].as<T>().data(),
+                  terms = call.results[0].as<S>().data()] {
+        for (std::int64_t r = 0; r < rows; ++r) {
+          const T* const x = logits + r * classes;
+          const C m = static_cast<C>(largest[r]);
+          terms[r] = static_cast<S>(static_cast<C>(
+              fold<Sum>(classes, [x, m](std::int64_t c) { return math::exp(static_cast<C>(x[c]) - m); })));
+          const std::int64_t label = labels[r];
+          terms[rows + r] = label < 0 ? S(0) : static_cast<S>(static_cast<C>(x[label]) - m);
+        }
+      });
     });
   });
 }
@@ -111,23 +116,25 @@ void terms_gradient_kernel(const KernelCall& call) {
   require(call.operands[0].shape[0] == 2, "terms in {} rows", call.operands[0].shape[0]);
   const Labels labels(call, 2);
   visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
-    using C = Compute<T>;
-    vectorized([labels, rows = labels.labels.size(), classes = labels.classes.extent,
-                dterms = call.operands[0].as<T>().data(), logits = call.operands[1].as<T>().data(),
-                largest = call.operands[3].as<T>().data(), dx = call.results[0].as<T>().data()] {
-      for (std::int64_t r = 0; r < rows; ++r) {
-        const T* const x = logits + r * classes;
-        T* const to = dx + r * classes;
-        const C m = static_cast<C>(largest[r]), factor = static_cast<C>(dterms[r]);
-        const std::int64_t label = labels[r];
-        const C of_label =
-            label < 0 ? C(0)
-                      : factor * math::exp(static_cast<C>(x[label]) - m) + static_cast<C>(dterms[rows + r]);
+    visit_weights<T>(call.operands[0].dtype, [&]<class S>(std::type_identity<S>) {
+      using C = Compute<T>;
+      vectorized([labels, rows = labels.labels.size(), classes = labels.classes.extent,
+                  dterms = call.operands[0].as<S>().data(), logits = call.operands[1].as<T>().data(),
+                  largest = call.operands[3].as<T>().data(), dx = call.results[0].as<T>().data()] {
+        for (std::int64_t r = 0; r < rows; ++r) {
+          const T* const x = logits + r * classes;
+          T* const to = dx + r * classes;
+          const C m = static_cast<C>(largest[r]), factor = static_cast<C>(dterms[r]);
+          const std::int64_t label = labels[r];
+          const C of_label =
+              label < 0 ? C(0)
+                        : factor * math::exp(static_cast<C>(x[label]) - m) + static_cast<C>(dterms[rows + r]);
 #pragma GCC ivdep
-        for (std::int64_t c = 0; c < classes; ++c)
-          to[c] = static_cast<T>(factor * math::exp(static_cast<C>(x[c]) - m));
-        if (label >= 0) to[label] = static_cast<T>(of_label);
-      }
+          for (std::int64_t c = 0; c < classes; ++c)
+            to[c] = static_cast<T>(factor * math::exp(static_cast<C>(x[c]) - m));
+          if (label >= 0) to[label] = static_cast<T>(of_label);
+        }
+      });
     });
   });
 }
@@ -135,7 +142,8 @@ void terms_gradient_kernel(const KernelCall& call) {
 /// dm = -(dterms[0] terms[0] + dterms[1]).
 std::vector<ValueId> terms_gradient(Gradient& g) {
   const ValueId dx = g.call("cross_entropy_terms_grad", {g.dy(), g.in(0), g.in(1), g.in(2)});
-  return {dx, {}, g.call("cross_entropy_shift_grad", {g.dy(), g.out()})};
+  const ValueId dm = g.call("cross_entropy_shift_grad", {g.dy(), g.out()});
+  return {dx, {}, cast_to(g, dm, g.type(g.in(2)).dtype)};
 }
 
 std::vector<Type> infer_rows(const Call& call, std::size_t count, std::size_t terms) {
@@ -191,12 +199,13 @@ std::vector<OpDef> cross_entropy() {
   return {
       {
           .name = "cross_entropy_terms",
-          .doc = "y[0, ...] = sum of e^(x[..., c] - largest) and y[1, ...] = x[..., label] - largest",
+          .doc = "y[0, ...] = sum of e^(x[..., c] - largest) and y[1, ...] = x[..., label] - largest; `full` in f32 at least",
+          .attributes = {"full"},
           .rule = "... c+, ..., ... -> t^ ...",
           .infer = infer_terms,
           .gradient = terms_gradient,
           .kernel = terms_kernel,
-          .samples = {"f32[4,6], i32[4]<6, f32[4]", "f32[2,6,12], i64[2,6]<12, f32[2,6]"},
+          .samples = {"f32[4,6], i32[4]<6, f32[4]", "f32[2,6,12], i64[2,6]<12, f32[2,6] (full=true)"},
       },
       {
           .name = "cross_entropy_terms_grad",

@@ -31,14 +31,16 @@ OpDef leaf(std::string name, std::string doc, OpKind kind, std::vector<std::stri
           .kind = kind};
 }
 
-const std::vector<std::string> start{"init", "value", "scale", "shift"};  // runtime/initial.h
-const std::vector<std::string> trained{"init", "value", "scale", "shift", "comm_fusion"};
+const std::vector<std::string> start{"init", "value", "scale", "shift", "as"};  // runtime/initial.h
+const std::vector<std::string> trained{"init", "value", "scale", "shift", "as", "comm_fusion", "master"};
 
 }  // namespace
 
 std::vector<OpDef> leaves() {
   return {leaf("input", "a batch, or a part of one", OpKind::input),
-          leaf("param", "a trained parameter; init, value, scale and shift say how it starts",
+          leaf("param",
+               "a trained parameter; init, value, scale and shift say how it starts, master in which type it "
+               "is updated",
                OpKind::parameter, trained),
           leaf("state", "a value that the optimizer keeps from step to step", OpKind::state, start),
           leaf("accumulator", "a sum over micro-batches, zero before the first", OpKind::accumulator),

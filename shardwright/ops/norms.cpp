@@ -46,12 +46,13 @@ Moments<C> moments_of(const T* x, std::int64_t n, double epsilon) {
 
 // ---- the last dims ----
 
-/// Operands `first` = x, then gamma, then beta where there is one.
+/// Operands from `first` = x on: dy before it, gamma, and beta where there is one, behind.
 void check_weights(const Call& call, std::size_t first, std::size_t count) {
   check_count(call, count);
   check_floating(call.operands[first].dtype);
   check_epsilon(call);
-  for (std::size_t i = 0; i < count; ++i) check_same_dtype(call, first, i);
+  for (std::size_t i = 0; i < first; ++i) check_same_dtype(call, first, i);
+  check_weight_types(call, first, first + 1, count);
 }
 
 template <bool is_centered>
@@ -97,21 +98,23 @@ template <bool is_centered>
 void last_kernel(const KernelCall& call) {
   const std::int64_t n = call.operands[1].size(), rows = n == 0 ? 0 : call.operands[0].size() / n;
   visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
-    using C = Compute<T>;
-    vectorized([n, rows, epsilon = epsilon_of(call.attributes), x = call.operands[0].as<T>().data(),
-                gamma = call.operands[1].as<T>().data(),
-                beta = call.operands[is_centered ? 2 : 1].as<T>().data(),
-                y = call.results[0].as<T>().data()] {
-      for (std::int64_t r = 0; r < rows; ++r) {
-        const T* const from = x + r * n;
-        T* const to = y + r * n;
-        const Moments<C> m = moments_of<is_centered>(from, n, epsilon);
+    visit_weights<T>(call.operands[1].dtype, [&]<class G>(std::type_identity<G>) {
+      using C = Compute<T>;
+      vectorized([n, rows, epsilon = epsilon_of(call.attributes), x = call.operands[0].as<T>().data(),
+                  gamma = call.operands[1].as<G>().data(),
+                  beta = call.operands[is_centered ? 2 : 1].as<G>().data(),
+                  y = call.results[0].as<T>().data()] {
+        for (std::int64_t r = 0; r < rows; ++r) {
+          const T* const from = x + r * n;
+          T* const to = y + r * n;
+          const Moments<C> m = moments_of<is_centered>(from, n, epsilon);
 #pragma GCC ivdep
-        for (std::int64_t i = 0; i < n; ++i) {
-          const C scaled = (static_cast<C>(from[i]) - m.mean) * m.scale * static_cast<C>(gamma[i]);
-          to[i] = static_cast<T>(is_centered ? scaled + static_cast<C>(beta[i]) : scaled);
+          for (std::int64_t i = 0; i < n; ++i) {
+            const C scaled = (static_cast<C>(from[i]) - m.mean) * m.scale * static_cast<C>(gamma[i]);
+            to[i] = static_cast<T>(is_centered ? scaled + static_cast<C>(beta[i]) : scaled);
+          }
         }
-      }
+      });
     });
   });
 }
@@ -137,41 +140,48 @@ void gradient_row(const T* dy, const T* x, G gamma, T* dx, std::int64_t n, Momen
     dx[i] = static_cast<T>((g(i) - mean.g - normal(i) * mean.gx) * m.scale);
 }
 
-template <bool is_centered>
-void last_gradient_kernel(const KernelCall& call) {
+/// T: element type of x, G: of gamma.
+template <bool is_centered, class T, class G>
+void last_gradient(const KernelCall& call) {
+  using C = Compute<T>;
   const std::int64_t n = call.operands[2].size(), rows = n == 0 ? 0 : call.operands[1].size() / n;
-  visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
-    using C = Compute<T>;
-    vectorized([n, rows, epsilon = epsilon_of(call.attributes), dy = call.operands[0].as<T>().data(),
-                x = call.operands[1].as<T>().data(), gamma = call.operands[2].as<T>().data(),
-                dx = call.results[0].as<T>().data(), dgamma = call.results[1].as<T>().data(),
-                dbeta = call.results[is_centered ? 2 : 1].as<T>().data()] {
-      std::array<double, strip> gammas, betas;
-      double *const of_gamma = gammas.data(), *const of_beta = betas.data();
-      for (std::int64_t start = 0; start < n; start += strip) {
-        const std::int64_t width = std::min(strip, n - start);
-        gammas.fill(0);
-        betas.fill(0);
-        for (std::int64_t r = 0; r < rows; ++r) {
-          const T *const g = dy + r * n, *const from = x + r * n;
-          const Moments<C> m = moments_of<is_centered>(from, n, epsilon);
-          if (start == 0)
-            gradient_row<is_centered>(
-                g, from, [gamma](std::int64_t i) { return static_cast<C>(gamma[i]); }, dx + r * n, n, m);
+  vectorized([n, rows, epsilon = epsilon_of(call.attributes), dy = call.operands[0].as<T>().data(),
+              x = call.operands[1].as<T>().data(), gamma = call.operands[2].as<G>().data(),
+              dx = call.results[0].as<T>().data(), dgamma = call.results[1].as<G>().data(),
+              dbeta = call.results[is_centered ? 2 : 1].as<G>().data()] {
+    std::array<double, strip> gammas, betas;
+    double *const of_gamma = gammas.data(), *const of_beta = betas.data();
+    for (std::int64_t start = 0; start < n; start += strip) {
+      const std::int64_t width = std::min(strip, n - start);
+      gammas.fill(0);
+      betas.fill(0);
+      for (std::int64_t r = 0; r < rows; ++r) {
+        const T *const g = dy + r * n, *const from = x + r * n;
+        const Moments<C> m = moments_of<is_centered>(from, n, epsilon);
+        if (start == 0)
+          gradient_row<is_centered>(
+              g, from, [gamma](std::int64_t i) { return static_cast<C>(gamma[i]); }, dx + r * n, n, m);
 #pragma GCC ivdep
-          for (std::int64_t i = 0; i < width; ++i) {
-            const C d = static_cast<C>(g[start + i]);
-            const C normal = (static_cast<C>(from[start + i]) - m.mean) * m.scale;
-            of_gamma[i] += static_cast<double>(d * normal);
-            if constexpr (is_centered) of_beta[i] += static_cast<double>(d);
-          }
-        }
         for (std::int64_t i = 0; i < width; ++i) {
-          dgamma[start + i] = static_cast<T>(static_cast<C>(of_gamma[i]));
-          if constexpr (is_centered) dbeta[start + i] = static_cast<T>(static_cast<C>(of_beta[i]));
+          const C d = static_cast<C>(g[start + i]);
+          const C normal = (static_cast<C>(from[start + i]) - m.mean) * m.scale;
+          of_gamma[i] += static_cast<double>(d * normal);
+          if constexpr (is_centered) of_beta[i] += static_cast<double>(d);
         }
       }
-    });
+      for (std::int64_t i = 0; i < width; ++i) {
+        dgamma[start + i] = static_cast<G>(static_cast<C>(of_gamma[i]));
+        if constexpr (is_centered) dbeta[start + i] = static_cast<G>(static_cast<C>(of_beta[i]));
+      }
+    }
+  });
+}
+
+template <bool is_centered>
+void last_gradient_kernel(const KernelCall& call) {
+  visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
+    visit_weights<T>(call.operands[2].dtype,
+                     [&]<class G>(std::type_identity<G>) { last_gradient<is_centered, T, G>(call); });
   });
 }
 
@@ -254,14 +264,14 @@ void group_kernel(const KernelCall& call) {
   visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
     using C = Compute<T>;
     vectorized([groups = Groups(call, 0), epsilon = epsilon_of(call.attributes),
-                x = call.operands[0].as<T>().data(), gamma = call.operands[1].as<T>().data(),
-                beta = call.operands[2].as<T>().data(), y = call.results[0].as<T>().data()] {
+                x = call.operands[0].as<T>().data(), gammas = Doubles(call.operands[1]),
+                betas = Doubles(call.operands[2]), y = call.results[0].as<T>().data()] {
       for (std::int64_t r = 0; r < groups.batch * groups.count; ++r) {
         const std::int64_t first = r * groups.length * groups.pixels;
         const Moments<C> m = moments_of<true>(x + first, groups.length * groups.pixels, epsilon);
         for (std::int64_t c = 0; c < groups.length; ++c) {
           const std::int64_t channel = r % groups.count * groups.length + c;
-          const C scale = m.scale * static_cast<C>(gamma[channel]), shift = static_cast<C>(beta[channel]);
+          const C scale = m.scale * static_cast<C>(gammas[channel]), shift = static_cast<C>(betas[channel]);
           const T* const from = x + first + c * groups.pixels;
           T* const to = y + first + c * groups.pixels;
 #pragma GCC ivdep
@@ -274,46 +284,52 @@ void group_kernel(const KernelCall& call) {
 }
 
 /// Group by group, so that the sums of its channels stay on the stack; in strips of channels if there are many.
-void group_gradient_kernel(const KernelCall& call) {
-  visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
-    using C = Compute<T>;
-    vectorized([groups = Groups(call, 1), epsilon = epsilon_of(call.attributes),
-                dy = call.operands[0].as<T>().data(), x = call.operands[1].as<T>().data(),
-                gamma = call.operands[2].as<T>().data(), dx = call.results[0].as<T>().data(),
-                dgamma = call.results[1].as<T>().data(), dbeta = call.results[2].as<T>().data()] {
-      const std::int64_t pixels = groups.pixels, n = groups.length * pixels;
-      std::array<double, strip> gammas, betas;
-      for (std::int64_t k = 0, width = 0; k < groups.count * groups.length; k += width) {
-        const std::int64_t group = k / groups.length, start = k % groups.length;
-        width = std::min(strip, groups.length - start);
-        gammas.fill(0);
-        betas.fill(0);
-        for (std::int64_t b = 0; b < groups.batch; ++b) {
-          const std::int64_t first = (b * groups.count + group) * n;
-          const T *const g = dy + first, *const from = x + first;
-          const Moments<C> m = moments_of<true>(from, n, epsilon);
-          if (start == 0)
-            gradient_row<true>(
-                g, from,
-                [own = gamma + group * groups.length, pixels](std::int64_t i) {
-                  return static_cast<C>(own[i / pixels]);
-                },
-                dx + first, n, m);
-          for (std::int64_t c = 0; c < width; ++c) {
-            const T *const d = g + (start + c) * pixels, *const v = from + (start + c) * pixels;
-            gammas[static_cast<std::size_t>(c)] += fold<Sum>(pixels, [d, v, m](std::int64_t i) {
-              return static_cast<C>(d[i]) * (static_cast<C>(v[i]) - m.mean) * m.scale;
-            });
-            betas[static_cast<std::size_t>(c)] +=
-                fold<Sum>(pixels, [d](std::int64_t i) { return static_cast<C>(d[i]); });
-          }
-        }
+template <class T, class G>
+void group_gradient(const KernelCall& call) {
+  using C = Compute<T>;
+  vectorized([groups = Groups(call, 1), epsilon = epsilon_of(call.attributes),
+              dy = call.operands[0].as<T>().data(), x = call.operands[1].as<T>().data(),
+              gamma = call.operands[2].as<G>().data(), dx = call.results[0].as<T>().data(),
+              dgamma = call.results[1].as<G>().data(), dbeta = call.results[2].as<G>().data()] {
+    const std::int64_t pixels = groups.pixels, n = groups.length * pixels;
+    std::array<double, strip> gammas, betas;
+    for (std::int64_t k = 0, width = 0; k < groups.count * groups.length; k += width) {
+      const std::int64_t group = k / groups.length, start = k % groups.length;
+      width = std::min(strip, groups.length - start);
+      gammas.fill(0);
+      betas.fill(0);
+      for (std::int64_t b = 0; b < groups.batch; ++b) {
+        const std::int64_t first = (b * groups.count + group) * n;
+        const T *const g = dy + first, *const from = x + first;
+        const Moments<C> m = moments_of<true>(from, n, epsilon);
+        if (start == 0)
+          gradient_row<true>(
+              g, from,
+              [own = gamma + group * groups.length, pixels](std::int64_t i) {
+                return static_cast<C>(own[i / pixels]);
+              },
+              dx + first, n, m);
         for (std::int64_t c = 0; c < width; ++c) {
-          dgamma[k + c] = static_cast<T>(static_cast<C>(gammas[static_cast<std::size_t>(c)]));
-          dbeta[k + c] = static_cast<T>(static_cast<C>(betas[static_cast<std::size_t>(c)]));
+          const T *const d = g + (start + c) * pixels, *const v = from + (start + c) * pixels;
+          gammas[static_cast<std::size_t>(c)] += fold<Sum>(pixels, [d, v, m](std::int64_t i) {
+            return static_cast<C>(d[i]) * (static_cast<C>(v[i]) - m.mean) * m.scale;
+          });
+          betas[static_cast<std::size_t>(c)] +=
+              fold<Sum>(pixels, [d](std::int64_t i) { return static_cast<C>(d[i]); });
         }
       }
-    });
+      for (std::int64_t c = 0; c < width; ++c) {
+        dgamma[k + c] = static_cast<G>(static_cast<C>(gammas[static_cast<std::size_t>(c)]));
+        dbeta[k + c] = static_cast<G>(static_cast<C>(betas[static_cast<std::size_t>(c)]));
+      }
+    }
+  });
+}
+
+void group_gradient_kernel(const KernelCall& call) {
+  visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
+    visit_weights<T>(call.operands[2].dtype,
+                     [&]<class G>(std::type_identity<G>) { group_gradient<T, G>(call); });
   });
 }
 

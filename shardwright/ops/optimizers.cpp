@@ -3,7 +3,12 @@
 // Operands: weight, gradient, states, then the count of steps done (f32[], adam and adamw only), then the
 // learning rate (f32[]) if it is no attribute. Results: the new weight and states, over the old ones.
 // All dims are free: that is what lets states be sharded. Scalars are computed in double, as PyTorch does.
+//
+// With `master` the weight stands in a short type for whoever reads it, and once more, as the last state, in the type
+// of the gradient and of the other states, in which it is updated (Micikevicius et al. 2018); the short one is what
+// the new master rounds to.
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -18,16 +23,46 @@ const OptimizerFacet no_states{.states = {}};
 const OptimizerFacet one_state{.states = {"momentum"}};
 const OptimizerFacet two_states{.states = {"moment1", "moment2"}, .counts_steps = true};
 
-/// Weight, gradient and states: the operands that are tensors of the weight's type.
-std::size_t tensors_of(const OptimizerFacet& facet) { return 2 + facet.states.size(); }
+/// Weight, gradient and states: the operands that are tensors of the weight's shape.
+std::size_t tensors_of(const OptimizerFacet& facet, const Call& call) {
+  return 2 + states_of(facet, call.attributes).size();
+}
+
+/// The call in full precision behind one with a master: this stands in the weight's place.
+struct OfMaster {
+  std::vector<Type> operands, results;
+  std::size_t master;  // operand of the outer call, result 1 less
+
+  OfMaster(const OptimizerFacet& facet, const Call& call) : master(tensors_of(facet, call) - 1) {
+    operands.assign(call.operands.begin(), call.operands.end());
+    operands[0] = operands[master];
+    operands.erase(operands.begin() + static_cast<std::ptrdiff_t>(master));
+    results.assign(call.results.begin(), call.results.end());
+    if (results.empty()) return;
+    results[0] = results.back();
+    results.pop_back();
+  }
+};
 
 std::vector<Type> infer(const OptimizerFacet& facet, const Call& call) {
-  const std::size_t tensors = tensors_of(facet), fixed = tensors + (facet.counts_steps ? 1 : 0);
+  const std::size_t tensors = tensors_of(facet, call), fixed = tensors + (facet.counts_steps ? 1 : 0);
   const bool has_rate = call.attributes.find("rate") != nullptr;
   if (call.operands.size() != fixed + (has_rate ? 0 : 1))
     throw error(
         "has {} operands but takes {}; the rate is an attribute, as in (rate=0.1), or the last operand",
         call.operands.size(), fixed + (has_rate ? 0 : 1));
+  if (call.attributes.flag("master")) {
+    const Type weight = call.operands[0];
+    check_floating(weight.dtype);
+    Attributes attributes = call.attributes;
+    attributes.set("master", false);
+    std::vector<Type> types = infer(facet, {OfMaster(facet, call).operands, {}, attributes});
+    if (types[0].shape != weight.shape)
+      throw error("the weight is {} but its master is {}", to_text(weight), to_text(types[0]));
+    types.push_back(types[0]);
+    types[0] = weight;
+    return types;
+  }
   const Type weight = common_type({call.operands.first(tensors), {}, call.attributes}, tensors);
   for (std::size_t i = tensors; i < call.operands.size(); ++i)
     if (call.operands[i] != Type{DType::f32, {}})
@@ -38,8 +73,8 @@ std::vector<Type> infer(const OptimizerFacet& facet, const Call& call) {
 std::string rule(const OptimizerFacet& facet, const Call& call) {
   std::string left, right;
   for (std::size_t i = 0; i < call.operands.size(); ++i)
-    left += fmt::format("{}{}", i ? ", " : "", i < tensors_of(facet) ? "..." : ".");
-  for (std::size_t i = 0; i <= facet.states.size(); ++i) right += i ? ", ..." : "...";
+    left += fmt::format("{}{}", i ? ", " : "", i < tensors_of(facet, call) ? "..." : ".");
+  for (std::size_t i = 1; i < tensors_of(facet, call); ++i) right += i > 1 ? ", ..." : "...";
   return left + " -> " + right;
 }
 
@@ -121,17 +156,45 @@ BlockKernel adam_block(const Call& call) {
       });
 }
 
+/// `block` on the master, and what it rounds to as the weight.
+BlockKernel with_master(const OptimizerFacet& facet, const Call& call, BlockKernel (*block)(const Call&)) {
+  constexpr std::size_t most = 8;
+  const OfMaster inner(facet, call);
+  require(call.operands.size() <= most, "{} operands", call.operands.size());
+  BlockKernel update = block({inner.operands, inner.results, call.attributes}), round;
+  visit_floating(inner.results[0].dtype, [&]<class From>(std::type_identity<From>) {
+    visit_floating(call.results[0].dtype, [&]<class To>(std::type_identity<To>) {
+      round = [](const ElementBlock& b) { convert_elements<From, To>(b.operands[0], b.results[0], b.count); };
+    });
+  });
+  return [update, round, master = inner.master](const ElementBlock& b) {
+    std::array<std::byte*, most> operands, results;
+    operands[0] = b.operands[master];
+    std::size_t count = 1;
+    for (std::size_t i = 1; i < b.operands.size(); ++i)
+      if (i != master) operands[count++] = b.operands[i];
+    results[0] = b.results.back();
+    std::copy(b.results.begin() + 1, b.results.end() - 1, results.begin() + 1);
+    update({std::span(operands).first(count), std::span(results).first(b.results.size() - 1), b.count});
+    round({b.results.last(1), b.results.first(1), b.count});
+  };
+}
+
 OpDef optimizer(std::string name, std::string doc, std::vector<std::string> attributes,
                 const OptimizerFacet& facet, BlockKernel (*block)(const Call&),
                 std::vector<std::string> samples) {
   std::vector<int> overwrites{0};
-  for (std::size_t s = 0; s < facet.states.size(); ++s) overwrites.push_back(static_cast<int>(2 + s));
+  for (std::size_t s = 0; s <= facet.states.size(); ++s) overwrites.push_back(static_cast<int>(2 + s));
+  attributes.emplace_back("master");
   return {.name = std::move(name),
           .doc = std::move(doc),
           .attributes = std::move(attributes),
           .rule_for = [facet](const Call& c) { return rule(facet, c); },
           .infer = [facet](const Call& c) { return infer(facet, c); },
-          .block = block,
+          .block =
+              [facet, block](const Call& c) {
+                return c.attributes.flag("master") ? with_master(facet, c, block) : block(c);
+              },
           .samples = std::move(samples),
           .optimizer = facet,
           .overwrites = std::move(overwrites)};
@@ -141,22 +204,25 @@ OpDef optimizer(std::string name, std::string doc, std::vector<std::string> attr
 
 std::vector<OpDef> optimizers() {
   const std::vector<std::string> of_adam{"beta1", "beta2", "epsilon", "rate", "weight_decay"};
+  const std::string with_master_adam = "bf16[4,6], f32[4,6], f32[4,6], f32[4,6]>0, f32[4,6]";
   const std::string adam = "f32[4,6], f32[4,6], f32[4,6], f32[4,6]>0, f32[]<5";
   return {
       optimizer("sgd", "w' = w - rate (g + weight_decay w)", {"rate", "weight_decay"}, no_states, sgd_block,
                 {"f32[4,6], f32[4,6] (rate=0.5)", "f32[6], f32[6] (rate=0.5, weight_decay=0.25)",
-                 "f32[4,6], f32[4,6], f32[]<3"}),
+                 "f32[4,6], f32[4,6], f32[]<3", "bf16[4,6], f32[4,6], f32[4,6] (rate=0.5, master=true)"}),
       optimizer("momentum", "m' = momentum m + g + weight_decay w; w' = w - rate m'",
                 {"momentum", "nesterov", "rate", "weight_decay"}, one_state, momentum_block,
                 {"f32[4,6], f32[4,6], f32[4,6] (rate=0.5)",
-                 "f32[6], f32[6], f32[6] (rate=0.5, momentum=0.5, weight_decay=0.25, nesterov=true)"}),
+                 "f32[6], f32[6], f32[6] (rate=0.5, momentum=0.5, weight_decay=0.25, nesterov=true)",
+                 "f16[4,6], f32[4,6], f32[4,6], f32[4,6] (rate=0.5, master=true)"}),
       optimizer("adam", "Adam with bias correction; weight_decay w is added to the gradient", of_adam,
                 two_states, adam_block<false>,
-                {adam + " (rate=0.5)",
+                {adam + " (rate=0.5)", with_master_adam + ", f32[]<5 (rate=0.5, master=true)",
                  adam + " (beta1=0.5, beta2=0.75, epsilon=0.001, rate=0.5, weight_decay=0.1)"}),
       optimizer("adamw", "Adam with bias correction; the weight decays by itself", of_adam, two_states,
                 adam_block<true>,
                 {adam + " (rate=0.5, weight_decay=0.1)",
+                 with_master_adam + ", f32[]<5, f32[]<3 (beta1=0.5, master=true)",
                  adam + ", f32[]<3 (beta1=0.5, beta2=0.75, epsilon=0.001)"}),
   };
 }

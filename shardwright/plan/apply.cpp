@@ -143,8 +143,7 @@ void shard_states(PlannedGraph& planned, const std::vector<Mesh>& meshes,
     const ValueId weight = node.operands.front();
     Layout layout = graph.value(weight).layout.value_or(replicated(graph.value(weight).type.shape.size()));
     layout = state_layout(layout, meshes, graph.value(weight).type, optimizer_parallel);
-    for (std::size_t i = 0; i < node.op->optimizer->states.size(); ++i)
-      graph.value(node.operands[2 + i]).layout = layout;
+    for (ValueId state : state_operands(node)) graph.value(state).layout = layout;
     planned.update_layouts[weight] = layout;
   }
   for (const Node& node : graph.nodes) {

@@ -144,7 +144,7 @@ class Completion {
     if (node.forward.is_valid()) return inherited(id);
     if (is_gradient_sum(node)) return of_gradient_sum(id);
     if (node.phase == Phase::update) return beside_update(id);
-    return form_for(id, whole(rule(id)));
+    return form_for(id, as_its_operand(id));
   }
 
   void settle(ValueId v, int layout) {
@@ -308,6 +308,20 @@ class Completion {
     return form;
   }
 
+  /// What is linear in its only operand lies as that does, partial too: a gradient in another type.
+  Strategy as_its_operand(NodeId id) const {
+    const Node& node = graph_.node(id);
+    Strategy out = whole(rule(id));
+    if (node.operands.size() != 1 || rule(id).linear != std::vector<std::vector<int>>{{0}}) return out;
+    const Layout from = without_halo(layout(node.operands[0]));
+    const RuleTensor& operand = rule(id).operands[0];
+    for (std::size_t d = 0; d < from.dims.size(); ++d)
+      if (operand.dims[d].size() == 1) out.loops[at(operand.dims[d][0])] = from.dims[d];
+    out.linear[0] = from.sum;
+    out.mesh = from.mesh;
+    return violation(rule(id), out, redistributor_.meshes()[at(out.mesh)]) ? whole(rule(id)) : out;
+  }
+
   int of_gradient_sum(NodeId id) {
     const Node& node = graph_.node(id);
     Key key{calls_.of(id), layouts_[at(graph_.value(node.results.front()).gradient_of.front().index)]};
@@ -380,10 +394,9 @@ class Completion {
   void lay_out_states() {
     for (const Node& node : graph_.nodes) {
       if (!node.op->optimizer) continue;
-      for (std::size_t i = 0; i < node.op->optimizer->states.size(); ++i) {
-        std::optional<Layout>& state = graph_.value(node.operands[2 + i]).layout;
-        if (!state) state = graph_.value(node.operands[0]).layout;
-      }
+      for (ValueId v : state_operands(node))
+        if (std::optional<Layout>& state = graph_.value(v).layout; !state)
+          state = graph_.value(node.operands[0]).layout;
     }
   }
 

@@ -65,7 +65,13 @@ CutSeconds::CutSeconds(const CutProblem& problem, const Calls& calls, const Clus
   };
   for (NodeId id : graph.node_ids()) {
     const Node& node = graph.node(id);
-    if (node.op->optimizer) states_ = static_cast<double>(node.op->optimizer->states.size());
+    if (node.op->optimizer) {
+      std::int64_t bytes = 0;
+      for (ValueId v : state_operands(node)) bytes += graph.value(v).type.bytes();
+      states_ = std::max(
+          states_, static_cast<double>(bytes) / static_cast<double>(std::max<std::int64_t>(
+                                                    graph.value(node.operands.front()).type.bytes(), 1)));
+    }
     if (node.op->kind != OpKind::compute || node.phase == Phase::update) continue;
     const NodeId forward = node.forward.is_valid() ? node.forward : id;
     const int p = problem.part_of(forward);

@@ -38,7 +38,7 @@ class Extraction {
  private:
   bool touches(ValueId v) const { return is_touched_[at(v.index)]; }
   bool has(ValueId v) const { return new_value_[at(v.index)].is_valid(); }
-  void touch(const std::vector<ValueId>& values) {
+  void touch(std::span<const ValueId> values) {
     for (ValueId v : values) is_touched_[at(v.index)] = true;
   }
 
@@ -78,8 +78,8 @@ class Extraction {
       const Node& node = graph_.node(id);
       if (!node.op->optimizer || !touches(node.operands[0])) continue;
       is_own_[at(id.index)] = true;
-      for (std::size_t i = 0; i < 2 + node.op->optimizer->states.size(); ++i)
-        is_touched_[at(node.operands[i].index)] = true;
+      touch(std::span(node.operands).first(2));
+      touch(state_operands(node));
       touch(node.results);
     }
     touch_beside_updates();

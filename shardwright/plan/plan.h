@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "shardwright/autodiff/train_step.h"
+#include "shardwright/base/precision.h"
 #include "shardwright/cost/cluster.h"
 #include "shardwright/graph/graph.h"
 #include "shardwright/plan/annotations.h"
@@ -27,7 +28,7 @@ namespace shardwright {
 /// What a network is made of besides its model: with both, a plan file is enough to make it again.
 struct Origin {
   std::optional<std::int64_t> global_batch;  // empty: the model's own
-  DType precision = DType::f32;
+  Precision precision;
   std::string loss;  // empty: the model's own
   OptimizerChoice optimizer;
 };

@@ -68,7 +68,7 @@ OptimizerChoice optimizer_of(const Json& json) {
   const std::vector<std::string>& settings = optimizer_called(out.name).attributes;
   for (const auto& [name, value] : json.items()) {
     if (name == "name" || name == "clip_norm") continue;
-    if (std::find(settings.begin(), settings.end(), name) == settings.end())
+    if (name == master_state || std::find(settings.begin(), settings.end(), name) == settings.end())
       throw error("\"{}\" is no setting of optimizer {}", name, out.name);
     const double number = number_or(json, name.c_str(), 0.0);
     const bool is_share = name.starts_with("beta");  // as the flags say
@@ -82,7 +82,7 @@ OptimizerChoice optimizer_of(const Json& json) {
 Json origin_json(const Origin& origin) {
   Json out = Json::object();
   if (origin.global_batch) out["global_batch"] = *origin.global_batch;
-  out["precision"] = name_of(origin.precision);
+  out["precision"] = to_text(origin.precision);
   if (!origin.loss.empty()) out["loss"] = origin.loss;
   out["optimizer"] = optimizer_json(origin.optimizer);
   return out;
@@ -95,10 +95,10 @@ Origin origin_of(const Json& json) {
   Origin out{.loss = text_or(json, "loss", "")};
   if (json.contains("global_batch"))
     out.global_batch = long_of(json.at("global_batch"), "global_batch", 1, most_of_all);
-  const auto dtype = dtype_of(text_or(json, "precision", "f32"));
-  if (!dtype || !is_floating(*dtype))
-    throw kind_error("precision", "f32, f64, bf16 or f16", json.at("precision"));
-  out.precision = *dtype;
+  const auto precision = precision_called(text_or(json, "precision", "f32"));
+  if (!precision)
+    throw kind_error("precision", fmt::format("one of {}", known_precisions), json.at("precision"));
+  out.precision = *precision;
   if (json.contains("optimizer")) out.optimizer = optimizer_of(json.at("optimizer"));
   return out;
 }

@@ -7,7 +7,7 @@ namespace shardwright {
 Layout layout_of_update(const Graph& graph, const Node& node, const std::map<ValueId, Layout>& asked) {
   const ValueId weight = node.operands.front();
   if (const auto it = asked.find(weight); it != asked.end()) return it->second;
-  const ValueId state = node.op->optimizer->states.empty() ? weight : node.operands[2];
+  const ValueId state = state_operands(node).empty() ? weight : state_operands(node).front();
   for (ValueId v : {state, weight})
     if (graph.value(v).layout) return *graph.value(v).layout;
   return replicated(graph.value(weight).type.shape.size());

@@ -15,7 +15,7 @@ template <class F>
 void with_values(const Leaf& leaf, std::uint64_t seed, F fill) {
   const std::string init = leaf.attributes.text("init", "zeros");
   const double scale = leaf.attributes.number("scale", 1), shift = leaf.attributes.number("shift", 0);
-  const RandomStream stream(seed, leaf.name);
+  const RandomStream stream(seed, leaf.attributes.text("as", std::string(leaf.name)));
   if (init == "zeros") return fill([](std::uint64_t) { return 0.0; });
   if (init == "ones") return fill([](std::uint64_t) { return 1.0; });
   if (init == "constant")
@@ -44,6 +44,7 @@ void check_start(std::string_view name, const Attributes& attributes) try {
   if (std::find(known.begin(), known.end(), init) == known.end())
     throw error("init={} is unknown{}; there are {}", init, near_names(init, known), join(known, ", "));
   for (const char* number : {"value", "scale", "shift"}) attributes.number(number, 0);
+  attributes.text("as", "");
 } catch (const Error& e) {
   throw with_context(e, name);
 }

@@ -6,6 +6,7 @@
 //   init=zeros | ones | constant | uniform | normal | truncated_normal      (zeros if absent)
 //   value   of constant                      scale   half width of uniform, standard deviation of the normals
 //   shift   is added to the random ones      (scale=1 and shift=0 if absent)
+//   as      name of the leaf whose values it starts with, in its own type (its own name if absent)
 #pragma once
 
 #include <cstdint>

@@ -164,6 +164,9 @@ struct Session::State {
   void collect_statistics();
   void take_largest_statistics();
   const Kept& kept_value(std::string_view name) const;
+  /// The value in full precision of a parameter that is read in a shorter one; nullptr of all others.
+  const Kept* master_of(std::string_view name) const;
+  void set(const Kept& value, const Tensor& whole);
   void throw_failure();
   void check_usable() const;
   void bind(const std::map<std::string, Tensor>& batch);
@@ -439,6 +442,26 @@ const Kept& Session::State::kept_value(std::string_view name) const {
   throw error("there is no parameter or state '{}'{}", name, near_names(name, known));
 }
 
+const Kept* Session::State::master_of(std::string_view name) const {
+  const auto it = std::find_if(kept.begin(), kept.end(), [&](const Kept& k) {
+    return k.name.size() > name.size() && k.name.starts_with(name) &&
+           std::string_view(k.name).substr(name.size()) == fmt::format(".{}", master_state);
+  });
+  return it == kept.end() ? nullptr : &*it;
+}
+
+void Session::State::set(const Kept& value, const Tensor& whole) {
+  for (const auto& [stage, v] : value.places) {
+    const Program& program = pipeline.stage(stage);
+    const Type type = program.graph.value(v).global_type();
+    if (whole.type() != type)
+      throw error("'{}' is {} but is set to {}", value.name, to_text(type), to_text(whole.type()));
+    for (const Rank& r : ranks)
+      if (r.stage == stage)
+        part_of(program, *r.executor, v, local_rank(r)).take(whole.bytes().data(), r.executor->view(v));
+  }
+}
+
 void Session::State::throw_failure() {
   const std::lock_guard lock(mutex);
   if (!failure) return;
@@ -514,21 +537,19 @@ const SessionStatistics& Session::statistics() const { return state_->statistics
 void Session::set(std::string_view name, const Tensor& whole) {
   State& s = *state_;
   s.check_usable();
-  for (const auto& [stage, v] : s.kept_value(name).places) {
-    const Program& program = s.pipeline.stage(stage);
-    const Type type = program.graph.value(v).global_type();
-    if (whole.type() != type)
-      throw error("'{}' is {} but is set to {}", name, to_text(type), to_text(whole.type()));
-    for (const Rank& r : s.ranks)
-      if (r.stage == stage)
-        part_of(program, *r.executor, v, s.local_rank(r)).take(whole.bytes().data(), r.executor->view(v));
-  }
+  const Kept& value = s.kept_value(name);
+  const Kept* const master = s.master_of(name);
+  if (!master) return s.set(value, whole);
+  s.set(*master, whole);
+  const auto [stage, v] = value.places.front();
+  s.set(value, convert(whole, s.pipeline.stage(stage).graph.value(v).type.dtype));
 }
 
 Tensor Session::get(std::string_view name) const {
   State& s = *state_;
   s.check_usable();
-  const auto [stage, v] = s.kept_value(name).places.front();
+  const Kept* const master = s.master_of(name);
+  const auto [stage, v] = (master ? *master : s.kept_value(name)).places.front();
   const Program& program = s.pipeline.stage(stage);
   Tensor whole(program.graph.value(v).global_type());
   for (const Rank& r : s.ranks) {

@@ -133,7 +133,7 @@ class Itemization {
     };
     if (node.op->kind == OpKind::parameter) add(CostItem::Kind::weight, node.results.front());
     if (node.op->optimizer)  // the gradient and the states
-      for (std::size_t i = 1; i < 2 + node.op->optimizer->states.size(); ++i)
+      for (std::size_t i = 1; i < 2 + state_operands(node).size(); ++i)
         items_.push_back({.node = logical_[at(id.index)],
                           .value = graph_.node(logical_[at(id.index)]).operands[i],
                           .kind = CostItem::Kind::weight,

@@ -52,7 +52,7 @@ struct Net {
     h = t.call("mul", {t.call("tanh", {drop(h, "drop1")}), factor});
     h = drop(t.call("matmul", {h, t.parameter(w2)}, {}, prefix + "second"), "drop2");
     const Traced y = t.call("mul", {t.call("matmul", {h, t.parameter(w3)}, {}, prefix + "third"), factor});
-    const Traced each = {&t, cross_entropy(t.builder(), y.id, label.id, prefix + "entropy")};
+    const Traced each = {&t, cross_entropy(t.builder(), y.id, label.id, false, prefix + "entropy")};
     return {t.call("reduce_mean", {each}), next};
   }
 

@@ -63,7 +63,8 @@ Network classified(DType dtype, std::int64_t rows, std::int64_t classes) {
   const ValueId labels = builder.leaf(OpKind::input, "labels", {DType::i32, {rows}});
   const ValueId w = builder.leaf(OpKind::parameter, "w", {dtype, {12, classes}});
   const ValueId logits = builder.call("matmul", {x, w}, {}, "logits");
-  n.loss = builder.call("reduce_mean", {cross_entropy(builder, logits, labels, "cross_entropy")}, {}, "loss");
+  n.loss = builder.call("reduce_mean", {cross_entropy(builder, logits, labels, false, "cross_entropy")}, {},
+                        "loss");
   return n;
 }
 

@@ -28,6 +28,10 @@ const std::set<std::pair<std::string, std::string>> linear_by_intent_unmarked = 
     {"cast", "{0}"},          // rounding is not linear
     {"sgd", "{0,1}"},         // a weight is never partial
     {"momentum", "{0,1,2}"},  // nor is a state
+    {"sgd", "{1,2}"},         // the same of masters
+    {"sgd", "{0,1,2}"},
+    {"momentum", "{1,2,3}"},
+    {"momentum", "{0,1,2,3}"},
 };
 
 // Whole dims that could be split on some samples, and why they are not.
@@ -163,7 +167,7 @@ TEST_P(ContractInPlace, may_overwrite_the_operands_it_says) {
   const LoopBox box = whole_box(rule);
   std::vector<Tensor> in = draw(s, Values::reals, 1);
   const std::vector<Tensor> want = evaluate(op(), in, s.attributes);
-  ASSERT_EQ(op().overwrites.size(), want.size());
+  ASSERT_GE(op().overwrites.size(), want.size());  // some calls of an operator have more results
   std::vector<Tensor> out = want;
   std::vector<TensorView> in_views, out_views;
   for (Tensor& t : in) in_views.push_back(t.view());

@@ -21,7 +21,7 @@ Model build_stack(const ModelArguments& arguments, const DenseStack& stack) {
   const std::string loss = arguments.loss.empty() ? stack.loss : arguments.loss;
   Trace trace(arguments.precision);
   Traced x = trace.input("input", {trace.precision(), {batch, widths.front()}});
-  const Labels labels = labels_of(loss, {trace.precision(), {batch, widths.back()}});
+  const Labels labels = labels_of(loss, {trace.kept_precision(), {batch, widths.back()}});
   const Traced label = trace.input("label", labels.type);
   for (std::size_t i = 1; i < widths.size(); ++i) {
     x = Dense(fmt::format("dense{}", i), widths[i - 1], widths[i], {.bias = stack.bias})(x);
@@ -39,7 +39,7 @@ Model build_chain(const ModelArguments& arguments) {
   const std::string loss = arguments.loss.empty() ? "mean_squared_error" : arguments.loss;
   Trace trace(arguments.precision);
   Traced x = trace.input("input", {trace.precision(), {batch, widths.front()}});
-  const Labels labels = labels_of(loss, {trace.precision(), {batch, widths.back()}});
+  const Labels labels = labels_of(loss, {trace.kept_precision(), {batch, widths.back()}});
   const Traced label = trace.input("label", labels.type);
   for (std::size_t i = 1; i < widths.size(); ++i) {
     const Parameter weight{fmt::format("w{}", i), {widths[i - 1], widths[i]}, normal(0.1)};

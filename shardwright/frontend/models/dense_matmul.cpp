@@ -27,7 +27,7 @@ Model build(const ModelArguments& arguments) {
   const Form form = form_called(arguments.text("form", "transformer"));
   Trace trace(arguments.precision);
   const Traced x = trace.input("input", {trace.precision(), {batch, widths[0]}});
-  const Traced label = trace.input("label", {trace.precision(), {batch, widths[2]}});
+  const Traced label = trace.input("label", {trace.kept_precision(), {batch, widths[2]}});
   const Parameter w{"w", {widths[0], widths[1]}, normal(0.1)};
   const Parameter v{"v", {widths[1], widths[2]}, normal(0.1)};
   Operator matmul1 = matmul("matmul1");

@@ -13,7 +13,7 @@ Model build(const ModelArguments& arguments) {
   const std::int64_t batch = arguments.integer("batch", 32);
   Trace trace(arguments.precision);
   const Traced input = trace.input("input", {trace.precision(), {batch, widths[0]}});
-  const Traced label = trace.input("label", {trace.precision(), {batch, widths[2]}});
+  const Traced label = trace.input("label", {trace.kept_precision(), {batch, widths[2]}});
   const Parameter table{"embedding_weight", {widths[0], widths[1]}, normal()};
   const Traced x = matmul("embedding")(input, table);
   const auto dense = [&](const std::string& name) {

@@ -16,7 +16,7 @@ Model build(const std::string& name, const ModelArguments& arguments) {
   Trace trace(arguments.precision);
   const Traced input = trace.input("input", {trace.precision(), {batch, 3, image, image}});
   const std::string loss = arguments.loss.empty() ? "cross_entropy" : arguments.loss;
-  const Labels labels = labels_of(loss, {trace.precision(), {batch, classes}});
+  const Labels labels = labels_of(loss, {trace.kept_precision(), {batch, classes}});
   const Traced label = trace.input("label", labels.type);
   const ResNet trunk(options);
   const Traced logits = Dense("fc", trunk.features(), classes)(trunk(input));

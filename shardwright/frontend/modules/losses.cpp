@@ -4,16 +4,25 @@
 
 namespace shardwright {
 
+namespace {
+
+/// In the type that losses are computed in.
+Traced in_full(Traced x) { return {x.trace, cast_to(x.trace->builder(), x.id, x.trace->kept_precision())}; }
+
+}  // namespace
+
 Traced CrossEntropyLoss::operator()(Traced logits, Traced labels) const {
   Trace& trace = *logits.trace;
-  const Traced of_rows{&trace, cross_entropy(trace.builder(), logits.id, labels.id, "cross_entropy")};
+  const Traced of_rows{
+      &trace, cross_entropy(trace.builder(), logits.id, labels.id, trace.is_mixed(), "cross_entropy")};
   return trace.call("reduce_mean", {of_rows}, {}, "loss");
 }
 
 CrossEntropyAndTop1::Result CrossEntropyAndTop1::operator()(Traced logits, Traced labels) const {
   using Dims = std::vector<std::int64_t>;
   Trace& trace = *logits.trace;
-  const Traced terms{&trace, cross_entropy_terms(trace.builder(), logits.id, labels.id, "cross_entropy")};
+  const Traced terms{&trace, cross_entropy_terms(trace.builder(), logits.id, labels.id,
+                                                 trace.is_mixed(), "cross_entropy")};
   const Traced of_rows = trace.call("cross_entropy_of_terms", {terms}, {}, "cross_entropy.loss");
   // x[label] - largest x, which is 0 where the label has the largest
   const Traced behind =
@@ -26,17 +35,17 @@ CrossEntropyAndTop1::Result CrossEntropyAndTop1::operator()(Traced logits, Trace
 }
 
 Traced MeanAbsoluteError::operator()(Traced x, Traced y) const {
-  return x.trace->call("mean_absolute_error", {x, y}, {}, "loss");
+  return x.trace->call("mean_absolute_error", {in_full(x), in_full(y)}, {}, "loss");
 }
 
 Traced MeanSquaredError::operator()(Traced x, Traced y) const {
-  return x.trace->call("mean_squared_error", {x, y}, {}, "loss");
+  return x.trace->call("mean_squared_error", {in_full(x), in_full(y)}, {}, "loss");
 }
 
 Traced BinaryCrossEntropyLoss::operator()(Traced logits, Traced targets) const {
   Trace& trace = *logits.trace;
   const Traced of_elements =
-      trace.call("sigmoid_cross_entropy", {logits, targets}, {}, "binary_cross_entropy");
+      trace.call("sigmoid_cross_entropy", {in_full(logits), in_full(targets)}, {}, "binary_cross_entropy");
   return trace.call("reduce_mean", {of_elements}, {}, "loss");
 }
 

@@ -103,16 +103,19 @@ Known& Values::at(const std::string& name) {
   return it->second.alias.empty() ? it->second : values_.at(it->second.alias);
 }
 
-InitialValue Values::initial_value(const onnx::TensorProto& tensor) const {
+InitialValue Values::initial_value(const onnx::TensorProto& tensor, DType dtype) const {
   // The file's messages live as long as somebody may ask for a tensor of them.
-  return [model = file_.model, &tensor, folder = file_.folder, dtype = precision()] {
+  return [model = file_.model, &tensor, folder = file_.folder, dtype] {
     return convert(read_tensor(tensor, folder), dtype);
   };
 }
 
 ValueId Values::leaf(OpKind kind, const std::string& name, const Type& type) {
   check_limits(type.shape, 1);
-  return trace_.builder().leaf(kind, graph_name(name), type);
+  Attributes attributes;
+  if (kind == OpKind::parameter && type.dtype != trace_.kept_precision())
+    attributes.set("master", std::string(name_of(trace_.kept_precision())));
+  return trace_.builder().leaf(kind, graph_name(name), type, std::move(attributes));
 }
 
 ValueId Values::enter(Known& value) {
@@ -120,7 +123,7 @@ ValueId Values::enter(Known& value) {
   if (value.parameter) {
     const std::string name = value.parameter->name() + (value.state.is_valid() ? ".trained" : "");
     value.id = leaf(OpKind::parameter, name, value.type);
-    initial_[graph_name(name)] = initial_value(*value.parameter);
+    initial_[graph_name(name)] = initial_value(*value.parameter, trace_.kept_precision());
   } else {
     require(value.constant != nullptr, "a value is neither in the graph nor known");
     value.id = enter_constant(value.constant);
@@ -138,8 +141,9 @@ ValueId Values::enter_state(const std::string& name, StateUse use) {
   }
   if (value.parameter) {
     const std::string own = name + (value.id.is_valid() ? ".state" : "");
-    value.state = leaf(OpKind::state, own, value.type);
-    initial_[graph_name(own)] = initial_value(*value.parameter);
+    const DType dtype = use == StateUse::moved ? trace_.kept_precision() : value.type.dtype;
+    value.state = leaf(OpKind::state, own, {dtype, value.type.shape});
+    initial_[graph_name(own)] = initial_value(*value.parameter, dtype);
   } else if (value.constant) {
     value.state = enter_constant(value.constant);
   } else {
@@ -170,7 +174,7 @@ std::shared_ptr<const Tensor> Values::elements(const Known& value) {
     throw error("'{}' is {}; a value that must be known has at most {} elements",
                 printable(value.parameter->name()), to_text(value.type), limits::constant_elements);
   spend(element_count(value.type.shape));
-  return std::make_shared<const Tensor>(initial_value(*value.parameter)());
+  return std::make_shared<const Tensor>(initial_value(*value.parameter, precision())());
 }
 
 std::string Values::node_name(const std::string& wanted) const {

@@ -37,6 +37,7 @@ class Values {
 
   Trace& trace() { return trace_; }
   DType precision() const { return trace_.precision(); }
+  bool is_mixed() const { return trace_.is_mixed(); }
 
   /// Throws: Error if there is a value called `name`.
   void define(const std::string& name, Known value);
@@ -75,7 +76,7 @@ class Values {
 
  private:
   ValueId leaf(OpKind kind, const std::string& name, const Type& type);
-  InitialValue initial_value(const onnx::TensorProto& tensor) const;
+  InitialValue initial_value(const onnx::TensorProto& tensor, DType dtype) const;
   Known known(const onnx::TensorProto& tensor);
 
   const OnnxFile& file_;
