@@ -199,7 +199,8 @@ std::vector<OpDef> cross_entropy() {
   return {
       {
           .name = "cross_entropy_terms",
-          .doc = "y[0, ...] = sum of e^(x[..., c] - largest) and y[1, ...] = x[..., label] - largest; `full` in f32 at least",
+          .doc = "y[0, ...] = sum of e^(x[..., c] - largest) and y[1, ...] = x[..., label] - largest; `full` "
+                 "in f32 at least",
           .attributes = {"full"},
           .rule = "... c+, ..., ... -> t^ ...",
           .infer = infer_terms,

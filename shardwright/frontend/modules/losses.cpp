@@ -21,8 +21,8 @@ Traced CrossEntropyLoss::operator()(Traced logits, Traced labels) const {
 CrossEntropyAndTop1::Result CrossEntropyAndTop1::operator()(Traced logits, Traced labels) const {
   using Dims = std::vector<std::int64_t>;
   Trace& trace = *logits.trace;
-  const Traced terms{&trace, cross_entropy_terms(trace.builder(), logits.id, labels.id,
-                                                 trace.is_mixed(), "cross_entropy")};
+  const Traced terms{
+      &trace, cross_entropy_terms(trace.builder(), logits.id, labels.id, trace.is_mixed(), "cross_entropy")};
   const Traced of_rows = trace.call("cross_entropy_of_terms", {terms}, {}, "cross_entropy.loss");
   // x[label] - largest x, which is 0 where the label has the largest
   const Traced behind =

@@ -84,7 +84,8 @@ void softmax_cross_entropy(OnnxNode& n) {
   check_operands(n);
   const Labels labels = labels_of(n);
   const ValueId scores = n.in(0);
-  reduce(n, cross_entropy(n.builder(), classes_last(n, scores), labels.classes, n.is_mixed(), n.name()), labels.weights);
+  reduce(n, cross_entropy(n.builder(), classes_last(n, scores), labels.classes, n.is_mixed(), n.name()),
+         labels.weights);
   if (n.gives(1)) n.give(n.call("log_softmax", {scores}, {{"dim", std::int64_t{1}}}));
 }
 
