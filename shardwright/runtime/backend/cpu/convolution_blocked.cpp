@@ -129,7 +129,11 @@ bool is_usual(const ops::Local& l) {
 }
 
 bool is_for_us(ConvolutionKind kind, const KernelCall& call) {
-  constexpr std::int64_t most_channels = 1 << 20;
+  constexpr std::int64_t most_channels = 1 << 20,
+                         most_elements = std::int64_t{1} << 31;  // its sizes are ints
+  const auto is_large = [](const TensorView& t) { return t.size() >= most_elements; };
+  if (std::any_of(call.operands.begin(), call.operands.end(), is_large) || is_large(call.results[0]))
+    return false;
   const ConvolutionGeometry g = convolution_geometry(call, kind);
   return call.results[0].dtype == DType::f32 && g.groups == 1 && !g.is_empty() && is_usual(g.rows) &&
          is_usual(g.columns) && std::max(g.in, g.out) <= most_channels;
