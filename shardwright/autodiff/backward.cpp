@@ -3,6 +3,7 @@
 #include "shardwright/graph/builder.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/ops/calls.h"
+#include "shardwright/ops/clip_norm.h"
 
 namespace shardwright {
 namespace {
@@ -22,14 +23,20 @@ std::vector<bool> needing_gradients(const Graph& graph) {
 
 class Backward {
  public:
-  Backward(Builder& builder, ValueId loss)
+  Backward(Builder& builder, ValueId loss, const BackwardOptions& options)
       : graph_(builder.graph()),
         builder_(builder),
+        options_(options),
         needs_(needing_gradients(graph_)),
         contributions_(graph_.values.size()),
         node_count_(static_cast<int>(graph_.nodes.size())) {
     builder_.set_phase(Phase::backward);
-    contribute(loss, constant(builder_, graph_.value(loss).type.dtype, 1));
+    const ValueId seed = constant(builder_, graph_.value(loss).type.dtype, 1);
+    graph_.value(seed).gradient_of.push_back(loss);
+    if (!options_.loss_scale.is_valid())
+      contributions_[at(loss)].push_back(seed);
+    else
+      contribute(loss, scaled(builder_, seed, options_.loss_scale));
   }
 
   std::map<ValueId, ValueId> run() {
@@ -39,6 +46,7 @@ class Backward {
       const OpKind kind = graph_.node(id).op->kind;
       if (kind == OpKind::parameter) {
         const ValueId p = graph_.node(id).results.front();
+        if (options_.in_master_types) cast_contributions(p);
         if (const ValueId g = gathered(p); g.is_valid()) of_parameters.emplace(p, g);
       } else if (kind == OpKind::compute) {
         differentiate(id);
@@ -65,6 +73,16 @@ class Backward {
       all = {sum};
     }
     return all.front();
+  }
+
+  void cast_contributions(ValueId parameter) {
+    const auto dtype = master_type(graph_, parameter);
+    if (!dtype) return;
+    builder_.set_forward({});
+    for (ValueId& g : contributions_[at(parameter)]) {
+      g = cast_to(builder_, g, *dtype);
+      graph_.value(g).gradient_of = {parameter};
+    }
   }
 
   void differentiate(NodeId id) {
@@ -95,6 +113,7 @@ class Backward {
 
   Graph& graph_;
   Builder& builder_;
+  const BackwardOptions& options_;
   std::vector<bool> needs_;
   std::vector<std::vector<ValueId>> contributions_;  // per forward value
   int node_count_;                                   // of the forward phase
@@ -102,11 +121,22 @@ class Backward {
 
 }  // namespace
 
-std::map<ValueId, ValueId> add_backward(Builder& builder, ValueId loss) {
+std::optional<DType> master_type(const Graph& graph, ValueId parameter) {
+  const Value& v = graph.value(parameter);
+  const std::string name = graph.node(v.producer).attributes.text("master", "");
+  if (name.empty()) return std::nullopt;
+  const auto dtype = dtype_of(name);
+  if (!dtype || !is_floating(*dtype) || size_of(*dtype) <= size_of(v.type.dtype))
+    throw error("%{} is {} but its master is {}; it should be a longer floating type", v.name,
+                to_text(v.type), name);
+  return dtype;
+}
+
+std::map<ValueId, ValueId> add_backward(Builder& builder, ValueId loss, const BackwardOptions& options) {
   const Value& value = builder.graph().value(loss);
   if (!value.type.shape.empty() || !is_floating(value.type.dtype))
     throw error("the loss %{} is {}; it should be a floating scalar", value.name, to_text(value.type));
-  return Backward(builder, loss).run();
+  return Backward(builder, loss, options).run();
 }
 
 std::map<ValueId, ValueId> add_backward(Graph& graph, ValueId loss) {

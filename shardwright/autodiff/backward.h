@@ -4,11 +4,23 @@
 #pragma once
 
 #include <map>
+#include <optional>
 
 #include "shardwright/graph/builder.h"
 #include "shardwright/graph/graph.h"
 
 namespace shardwright {
+
+/// The type in which `parameter` is updated, where that is longer than its own (attribute `master`).
+/// Throws: Error if it names none.
+std::optional<DType> master_type(const Graph& graph, ValueId parameter);
+
+struct BackwardOptions {
+  ValueId loss_scale = {};  // a scalar that all gradients are multiplied with; invalid: 1
+  /// Gradients of parameters with a master are of its type: what contributes to one is cast where it comes out, and
+  /// summed in that type.
+  bool in_master_types = false;
+};
 
 /// Adds backward nodes to `graph` and returns the gradient of each parameter that `loss` depends on.
 /// A value with several contributions gets one n-ary sum. Each backward node remembers the forward node that
@@ -16,6 +28,6 @@ namespace shardwright {
 /// Throws: Error if the loss is not a floating scalar, or a needed operator has no gradient.
 std::map<ValueId, ValueId> add_backward(Graph& graph, ValueId loss);
 /// The same by a builder that goes on to add what follows.
-std::map<ValueId, ValueId> add_backward(Builder& builder, ValueId loss);
+std::map<ValueId, ValueId> add_backward(Builder& builder, ValueId loss, const BackwardOptions& options = {});
 
 }  // namespace shardwright

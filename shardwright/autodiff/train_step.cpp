@@ -1,7 +1,7 @@
 #include "shardwright/autodiff/train_step.h"
 
 #include <algorithm>
-#include <optional>
+#include <limits>
 
 #include "shardwright/autodiff/backward.h"
 #include "shardwright/base/text.h"
@@ -28,49 +28,115 @@ ValueId existing_step_count(const Graph& graph) {
 
 namespace {
 
-/// What gradients are scaled with; invalid if they are taken as they are.
-ValueId factor_of(Builder& builder, const std::map<ValueId, ValueId>& gradients,
-                  const OptimizerChoice& optimizer) {
-  if (optimizer.clip_norm <= 0) return {};
-  std::vector<ValueId> all;
-  for (const auto& [parameter, gradient] : gradients) all.push_back(gradient);
-  return clip_factor(builder, all, optimizer.clip_norm);
-}
-
-/// The type in which `parameter` is updated, where that is another than its own.
-std::optional<DType> master_of(const Graph& graph, ValueId parameter) {
-  const Value& v = graph.value(parameter);
-  const std::string name = graph.node(v.producer).attributes.text("master", "");
-  if (name.empty()) return std::nullopt;
-  const auto dtype = dtype_of(name);
-  if (!dtype || !is_floating(*dtype) || size_of(*dtype) <= size_of(v.type.dtype))
-    throw error("%{} is {} but its master is {}; it should be a longer floating type", v.name,
-                to_text(v.type), name);
-  return dtype;
-}
-
-bool has_master(const Graph& graph, ValueId parameter) { return master_of(graph, parameter).has_value(); }
-
 /// A master starts with the values of its parameter, unrounded.
 Attributes start_of_master(const Graph& graph, ValueId parameter) {
-  Attributes out = graph.node(graph.value(parameter).producer).attributes;
   Attributes start;
-  for (const auto& [name, value] : out)
+  for (const auto& [name, value] : graph.node(graph.value(parameter).producer).attributes)
     if (name != "master" && name != "comm_fusion") start.set(name, value);
   if (start.text("as", "").empty()) start.set("as", graph.value(parameter).name);
   return start;
 }
 
-/// Brings the gradients of parameters with a master into its type.
-void cast_for_masters(Builder& builder, std::map<ValueId, ValueId>& gradients) {
-  Graph& graph = builder.graph();
-  for (auto& [parameter, gradient] : gradients) {
-    const auto master = master_of(graph, parameter);
-    if (!master) continue;
-    gradient = cast_to(builder, gradient, *master);
-    graph.value(gradient).gradient_of = {parameter};
+/// The update, parameter by parameter.
+class UpdateStep {
+ public:
+  UpdateStep(Graph& graph, const OptimizerChoice& optimizer)
+      : graph_(graph), builder_(graph), optimizer_(optimizer), op_(optimizer_called(optimizer.name)) {}
+
+  void add(ValueId loss) {
+    const LossScale& scale = optimizer_.loss_scale;
+    if (scale.is_on()) scale_ = leaf(loss_scale_state, scale.initial);
+    gradients_ =
+        add_backward(builder_, loss, {.loss_scale = scale_, .in_master_types = !optimizer_.reduces_short});
+    if (gradients_.empty()) throw error("the loss %{} depends on no parameter", graph_.value(loss).name);
+    builder_.set_phase(Phase::update);
+    for (auto& [parameter, gradient] : gradients_)
+      if (const auto dtype = master_type(graph_, parameter)) gradient = cast_to(builder_, gradient, *dtype);
+    look_at_gradients();
+    count_steps();
+    for (const auto& [parameter, gradient] : gradients_) update(parameter, gradient);
   }
-}
+
+ private:
+  ValueId leaf(std::string_view name, double start) {
+    if (start == 0) return builder_.leaf(OpKind::state, name, {DType::f32, {}}, {{"init", "zeros"}});
+    return builder_.leaf(OpKind::state, name, {DType::f32, {}}, {{"init", "constant"}, {"value", start}});
+  }
+
+  /// All gradients are there: what they are multiplied with, and whether there is an update at all.
+  void look_at_gradients() {
+    if (optimizer_.clip_norm <= 0 && !scale_.is_valid()) return;
+    std::vector<ValueId> all;
+    for (const auto& [parameter, gradient] : gradients_) all.push_back(gradient);
+    const ValueId squares = sum_of_squares(builder_, all);
+    if (scale_.is_valid()) {
+      factor_ = builder_.call("reciprocal", {scale_});
+      is_good_ =
+          builder_.call("is_finite", {cast_to(builder_, squares, DType::f32)}, {}, "gradients.are_finite");
+      move_scale();
+    }
+    if (optimizer_.clip_norm <= 0) return;
+    ValueId norm = builder_.call("sqrt", {squares}, {}, "gradients.norm");
+    if (scale_.is_valid()) norm = scaled(builder_, norm, factor_);
+    const ValueId clip = clip_factor(builder_, norm, optimizer_.clip_norm);
+    factor_ = factor_.is_valid() ? scaled(builder_, clip, factor_) : clip;
+  }
+
+  void move_scale() {
+    const LossScale& settings = optimizer_.loss_scale;
+    const ValueId good = leaf(good_steps_state, 0);
+    const Attributes attributes{{"factor", settings.factor}, {"interval", settings.interval}};
+    const auto next = builder_.call_all(find_op("next_loss_scale"), {scale_, good, is_good_}, attributes,
+                                        std::string(loss_scale_state) + ".next");
+    graph_.updates.push_back({scale_, next[0]});
+    graph_.updates.push_back({good, next[1]});
+  }
+
+  /// Steps that are not taken do not count. Then the count hangs on all gradients, so that only one stage keeps it; what
+  /// updates read is a value of the update, which that stage sends to others.
+  void count_steps() {
+    count_ = op_.optimizer->counts_steps ? step_count(builder_) : existing_step_count(graph_);
+    if (!count_.is_valid()) return;
+    const bool is_guarded = is_good_.is_valid();
+    const ValueId next = is_guarded ? builder_.call("add", {count_, is_good_}) : shifted(builder_, count_, 1);
+    graph_.updates.push_back({count_, next});
+    if (is_guarded) count_ = shifted(builder_, count_, 0, std::string(counting_state) + ".now");
+  }
+
+  void update(ValueId parameter, ValueId gradient) {
+    const std::string name = graph_.value(parameter).name;
+    const Type type = graph_.value(gradient).type;
+    Attributes attributes = optimizer_.attributes;
+    std::vector<ValueId> operands{parameter,
+                                  factor_.is_valid() ? scaled(builder_, gradient, factor_) : gradient};
+    for (const std::string& state : op_.optimizer->states)
+      operands.push_back(builder_.leaf(OpKind::state, name + "." + state, type, {{"init", "zeros"}}));
+    if (master_type(graph_, parameter)) {
+      attributes.set("master", true);
+      operands.push_back(builder_.leaf(OpKind::state, fmt::format("{}.{}", name, master_state), type,
+                                       start_of_master(graph_, parameter)));
+    }
+    const std::vector<ValueId> states(operands.begin() + 2, operands.end());
+    if (op_.optimizer->counts_steps) operands.push_back(count_);
+    if (is_good_.is_valid()) {
+      attributes.set("guarded", true);
+      operands.push_back(is_good_);
+    }
+    const auto results = builder_.call_all(op_, std::move(operands), std::move(attributes), name + ".new");
+    graph_.updates.push_back({parameter, results.front()});
+    for (std::size_t i = 0; i < states.size(); ++i) graph_.updates.push_back({states[i], results[i + 1]});
+  }
+
+  Graph& graph_;
+  Builder builder_;
+  const OptimizerChoice& optimizer_;
+  const OpDef& op_;
+  std::map<ValueId, ValueId> gradients_;
+  ValueId scale_;    // of the loss; invalid: none
+  ValueId is_good_;  // 1, or 0 where gradients have overflowed; invalid: nobody asks
+  ValueId factor_;   // of all gradients; invalid: 1
+  ValueId count_;    // of steps done
+};
 
 }  // namespace
 
@@ -79,6 +145,21 @@ ValueId step_count(Builder& builder) {
   if (!count.is_valid())
     return builder.leaf(OpKind::state, counting_state, {DType::f32, {}}, {{"init", "zeros"}});
   return count;
+}
+
+std::string to_text(const LossScale& scale) {
+  if (!scale.is_on()) return "none";
+  if (scale == dynamic_loss_scale()) return "dynamic";
+  if (scale.interval == 0) return fmt::format("{}", scale.initial);
+  return fmt::format("{} by {} every {}", scale.initial, scale.factor, scale.interval);
+}
+
+std::optional<LossScale> parse_loss_scale(std::string_view text) {
+  if (text == "none") return LossScale{};
+  if (text == "dynamic") return dynamic_loss_scale();
+  const auto number = to_number(text);
+  if (!number || !(*number > 0) || *number > std::numeric_limits<float>::max()) return std::nullopt;
+  return LossScale{.initial = *number};
 }
 
 const OpDef& optimizer_called(std::string_view name) {
@@ -92,38 +173,9 @@ const OpDef& optimizer_called(std::string_view name) {
 }
 
 void add_train_step(Graph& graph, ValueId loss, const OptimizerChoice& optimizer) {
-  const OpDef& op = optimizer_called(optimizer.name);
   graph.nodes.reserve(4 * graph.nodes.size());  // about what it will be
   graph.values.reserve(5 * graph.values.size());
-  Builder builder(graph);
-  std::map<ValueId, ValueId> gradients = add_backward(builder, loss);
-  if (gradients.empty()) throw error("the loss %{} depends on no parameter", graph.value(loss).name);
-
-  // What is cast in the backward stays partial as it came out, and is reduced in the longer type.
-  if (!optimizer.reduces_short) cast_for_masters(builder, gradients);
-  builder.set_phase(Phase::update);
-  if (optimizer.reduces_short) cast_for_masters(builder, gradients);
-  const ValueId count = op.optimizer->counts_steps ? step_count(builder) : existing_step_count(graph);
-  if (count.is_valid()) graph.updates.push_back({count, shifted(builder, count, 1)});
-  const ValueId factor = factor_of(builder, gradients, optimizer);
-  for (const auto& [parameter, gradient] : gradients) {
-    const std::string name = graph.value(parameter).name;
-    const Type type = graph.value(gradient).type;
-    Attributes attributes = optimizer.attributes;
-    if (has_master(graph, parameter)) attributes.set("master", true);
-    std::vector<ValueId> operands{parameter,
-                                  factor.is_valid() ? scaled(builder, gradient, factor) : gradient};
-    for (const std::string& state : op.optimizer->states)
-      operands.push_back(builder.leaf(OpKind::state, name + "." + state, type, {{"init", "zeros"}}));
-    if (has_master(graph, parameter))
-      operands.push_back(builder.leaf(OpKind::state, fmt::format("{}.{}", name, master_state), type,
-                                      start_of_master(graph, parameter)));
-    const std::vector<ValueId> states(operands.begin() + 2, operands.end());
-    if (op.optimizer->counts_steps) operands.push_back(count);
-    const auto results = builder.call_all(op, std::move(operands), attributes, name + ".new");
-    graph.updates.push_back({parameter, results.front()});
-    for (std::size_t i = 0; i < states.size(); ++i) graph.updates.push_back({states[i], results[i + 1]});
-  }
+  UpdateStep(graph, optimizer).add(loss);
   graph.outputs.erase(std::remove(graph.outputs.begin(), graph.outputs.end(), loss), graph.outputs.end());
   graph.outputs.insert(graph.outputs.begin(), loss);
   check_bytes(graph);

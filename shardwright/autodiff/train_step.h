@@ -1,6 +1,7 @@
 // A train step: forward, backward and optimizer update in one graph.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -10,6 +11,28 @@
 
 namespace shardwright {
 
+/// Gradients are computed of the loss times a scale, so that small ones do not vanish in a short type; a step in which
+/// one of them overflows changes no parameter and no state of the optimizer (ops/loss_scale.cpp).
+struct LossScale {
+  double initial = 0;  // 0: none
+  std::int64_t interval =
+      0;  // good steps behind which the scale grows by `factor`, as it shrinks by it; 0: it stays
+  double factor = 2;
+
+  bool is_on() const { return initial > 0; }
+  bool operator==(const LossScale&) const = default;
+};
+/// As PyTorch's GradScaler and MindSpore's DynamicLossScaleManager start.
+inline LossScale dynamic_loss_scale() { return {.initial = 65536, .interval = 2000}; }
+
+/// `none`, `dynamic`, a number that stays, or with other settings than dynamic_loss_scale's `1024 by 2 every 500`.
+std::string to_text(const LossScale& scale);
+/// Nothing if it is none of the first three.
+std::optional<LossScale> parse_loss_scale(std::string_view text);
+
+/// States of a train step with a loss scale: the scale, and how many good steps there were since it changed; f32[].
+constexpr std::string_view loss_scale_state = "loss_scale", good_steps_state = "loss_scale.good_steps";
+
 /// Which optimizer operator updates the parameters, and its attributes (rate, momentum, ...).
 struct OptimizerChoice {
   std::string name = "sgd";
@@ -17,6 +40,7 @@ struct OptimizerChoice {
   double clip_norm = 0;  // above 0: gradients are scaled so that their norm all together is at most this
   /// Gradients of parameters with a master are reduced in the type of the parameter, not of the master.
   bool reduces_short = false;
+  LossScale loss_scale = {};
 };
 
 /// The optimizer operator called `name`. Throws: Error that lists them.

@@ -44,13 +44,23 @@ double number_of_setting(const Arguments& arguments, const SettingFlag& setting)
 /// `choice` with what flags say. Another optimizer has settings of its own.
 OptimizerChoice with_flags(const Arguments& arguments, OptimizerChoice choice) {
   if (const std::string name = arguments.text("--optimizer", choice.name); name != choice.name)
-    choice = {.name = name, .clip_norm = choice.clip_norm};
+    choice = {.name = name,
+              .clip_norm = choice.clip_norm,
+              .reduces_short = choice.reduces_short,
+              .loss_scale = choice.loss_scale};
   optimizer_called(choice.name);  // it exists
   for (const SettingFlag& setting : setting_flags_of_optimizers()) {
     if (!arguments.has(setting.flag)) continue;
     if (!has_setting(choice.name, setting.attribute))
       throw error("{} is no setting of optimizer {}", setting.flag, choice.name);
     choice.attributes.set(setting.attribute, number_of_setting(arguments, setting));
+  }
+  if (arguments.has("--loss-scale")) {
+    const auto scale = parse_loss_scale(arguments.text("--loss-scale"));
+    if (!scale)
+      throw error("{} {}: should be dynamic, none or a number above 0", arguments.called("--loss-scale"),
+                  arguments.text("--loss-scale"));
+    choice.loss_scale = *scale;
   }
   if (!arguments.has("--clip-norm")) return choice;
   choice.clip_norm = arguments.number("--clip-norm", 0);
@@ -59,9 +69,17 @@ OptimizerChoice with_flags(const Arguments& arguments, OptimizerChoice choice) {
   return choice;
 }
 
+/// Without a word about it, the loss is scaled where gradients are fp16.
+void set_precision(Origin& origin, const Precision& precision) {
+  if (precision == origin.precision) return;
+  origin.precision = precision;
+  origin.optimizer.loss_scale =
+      precision == Precision::mixed(DType::f16) ? dynamic_loss_scale() : LossScale{};
+}
+
 /// `origin` with what flags say.
 Origin with_flags(const Arguments& arguments, Origin origin) {
-  if (arguments.has("--precision")) origin.precision = precision_of(arguments);
+  if (arguments.has("--precision")) set_precision(origin, precision_of(arguments));
   if (arguments.has("--loss")) origin.loss = arguments.text("--loss");
   if (arguments.has("--global-batch")) origin.global_batch = arguments.integer("--global-batch", 0);
   origin.optimizer = with_flags(arguments, std::move(origin.optimizer));
@@ -75,7 +93,8 @@ std::vector<std::pair<std::string, std::string>> settings_of(const Origin& o) {
       {"--precision", to_text(o.precision)},
       {"--loss", o.loss},
       {"--global-batch", o.global_batch ? fmt::format("{}", *o.global_batch) : ""},
-      {"--clip-norm", o.optimizer.clip_norm > 0 ? fmt::format("{}", o.optimizer.clip_norm) : ""}};
+      {"--clip-norm", o.optimizer.clip_norm > 0 ? fmt::format("{}", o.optimizer.clip_norm) : ""},
+      {"--loss-scale", to_text(o.optimizer.loss_scale)}};
   for (const auto& [flag, attribute] : setting_flags_of_optimizers())
     if (has_setting(o.optimizer.name, attribute))
       out.emplace_back(flag, fmt::format("{}", o.optimizer.attributes.number(
@@ -122,6 +141,8 @@ std::vector<Flag> optimizer_flags() {
           {"--beta2", "X", "of adam and adamw" + usual("adam", "beta2"), ""},
           {"--epsilon", "X", "of adam and adamw" + usual("adam", "epsilon"), ""},
           {"--clip-norm", "X", "scale gradients so that their norm all together is at most X", ""},
+          {"--loss-scale", "X", "dynamic, none or a number: keeps small gradients (default dynamic for fp16)",
+           ""},
           {"--loss", "NAME", "cross_entropy, binary_cross_entropy, mean_squared_error or mean_absolute_error",
            ""}};
 }
@@ -174,7 +195,8 @@ Origin origin_of(const Arguments& given, const Model& model) {
   const Arguments arguments = given;
   Origin own = out;
   own.global_batch = model.own->global_batch;
-  own.precision = model.own->precision;
+  set_precision(own, model.own->precision);
+  if (arguments.has("--loss-scale")) own.optimizer.loss_scale = out.optimizer.loss_scale;
   own.loss = "";
   check_agrees(arguments, out, own, fmt::format("{}, a graph as text, has", model.name));
   own.global_batch.reset();  // as it was asked for

@@ -12,20 +12,18 @@
 
 namespace shardwright {
 
-/// `x` in the element type `to`.
-inline ValueId in_dtype(Builder& builder, ValueId x, DType to) {
-  if (builder.type(x).dtype == to) return x;
-  return builder.call("cast", {x}, {{"to", std::string(name_of(to))}});
-}
-
-/// What gradients are scaled with, so that their norm all together is at most `most`.
-inline ValueId clip_factor(Builder& builder, const std::vector<ValueId>& gradients, double most) {
+/// The sum of all squares, a scalar.
+inline ValueId sum_of_squares(Builder& builder, const std::vector<ValueId>& gradients) {
   std::vector<ValueId> squares;
   for (ValueId g : gradients) squares.push_back(builder.call("sum_of_squares", {g}));
   const bool is_wide = std::any_of(squares.begin(), squares.end(),
                                    [&](ValueId s) { return builder.type(s).dtype == DType::f64; });
-  for (ValueId& s : squares) s = in_dtype(builder, s, is_wide ? DType::f64 : DType::f32);
-  const ValueId norm = builder.call("sqrt", {sum_of(builder, std::move(squares))}, {}, "gradients.norm");
+  for (ValueId& s : squares) s = cast_to(builder, s, is_wide ? DType::f64 : DType::f32);
+  return sum_of(builder, std::move(squares));
+}
+
+/// What gradients are scaled with, so that their norm all together is at most `most`.
+inline ValueId clip_factor(Builder& builder, ValueId norm, double most) {
   const ValueId inverse = builder.call("reciprocal", {shifted(builder, norm, 1e-6)});
   const ValueId ratio = builder.call("scale", {inverse}, {{"factor", most}});
   return builder.call("clip", {ratio}, {{"max", 1.0}}, "gradients.factor");
@@ -33,7 +31,7 @@ inline ValueId clip_factor(Builder& builder, const std::vector<ValueId>& gradien
 
 /// `x` times a scalar.
 inline ValueId scaled(Builder& builder, ValueId x, ValueId factor) {
-  return builder.call("mul", {x, in_dtype(builder, factor, builder.type(x).dtype)});
+  return builder.call("mul", {x, cast_to(builder, factor, builder.type(x).dtype)});
 }
 
 }  // namespace shardwright

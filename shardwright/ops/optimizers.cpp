@@ -1,7 +1,7 @@
 // Updates of weights: sgd, momentum, adam, adamw, with the formulas of PyTorch 1.13.
 //
-// Operands: weight, gradient, states, then the count of steps done (f32[], adam and adamw only), then the
-// learning rate (f32[]) if it is no attribute. Results: the new weight and states, over the old ones.
+// Operands: weight, gradient, states, then the count of steps done (f32[], adam and adamw only), with `guarded` a
+// number (f32[]) that is 0 where nothing is to be changed, then the learning rate (f32[]) if it is no attribute. Results: the new weight and states, over the old ones.
 // All dims are free: that is what lets states be sharded. Scalars are computed in double, as PyTorch does.
 //
 // With `master` the weight stands in a short type for whoever reads it, and once more, as the last state, in the type
@@ -28,6 +28,11 @@ std::size_t tensors_of(const OptimizerFacet& facet, const Call& call) {
   return 2 + states_of(facet, call.attributes).size();
 }
 
+/// The operand that says whether there is an update, where a call has one.
+std::size_t guard_of(const OptimizerFacet& facet, const Call& call) {
+  return tensors_of(facet, call) + (facet.counts_steps ? 1 : 0);
+}
+
 /// The call in full precision behind one with a master: this stands in the weight's place.
 struct OfMaster {
   std::vector<Type> operands, results;
@@ -45,7 +50,8 @@ struct OfMaster {
 };
 
 std::vector<Type> infer(const OptimizerFacet& facet, const Call& call) {
-  const std::size_t tensors = tensors_of(facet, call), fixed = tensors + (facet.counts_steps ? 1 : 0);
+  const std::size_t tensors = tensors_of(facet, call);
+  const std::size_t fixed = guard_of(facet, call) + (call.attributes.flag("guarded") ? 1 : 0);
   const bool has_rate = call.attributes.find("rate") != nullptr;
   if (call.operands.size() != fixed + (has_rate ? 0 : 1))
     throw error(
@@ -180,21 +186,51 @@ BlockKernel with_master(const OptimizerFacet& facet, const Call& call, BlockKern
   };
 }
 
+/// `block`, or what is there where the guard says so.
+BlockKernel with_guard(const OptimizerFacet& facet, const Call& call, BlockKernel block) {
+  constexpr std::size_t most = 8;
+  std::vector<std::size_t> bytes;  // per result of an element
+  for (const Type& t : call.results) bytes.push_back(size_of(t.dtype));
+  return [block = std::move(block), guard = guard_of(facet, call), bytes](const ElementBlock& b) {
+    if (b.operand<float>(guard)[0] == 0) {
+      for (std::size_t r = 0; r < b.results.size(); ++r) {  // result 0 is the weight, the others are states
+        const std::byte* const from = b.operands[r == 0 ? 0 : r + 1];
+        if (from != b.results[r])
+          std::copy_n(from, static_cast<std::size_t>(b.count) * bytes[r], b.results[r]);
+      }
+      return;
+    }
+    std::array<std::byte*, most> operands;
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < b.operands.size(); ++i)
+      if (i != guard) operands[count++] = b.operands[i];
+    block({std::span(operands).first(count), b.results, b.count});
+  };
+}
+
+/// The kernel of a call with whatever it has beside its formula.
+BlockKernel whole_block(const OptimizerFacet& facet, const Call& call, BlockKernel (*block)(const Call&)) {
+  if (!call.attributes.flag("guarded"))
+    return call.attributes.flag("master") ? with_master(facet, call, block) : block(call);
+  std::vector<Type> operands(call.operands.begin(), call.operands.end());
+  operands.erase(operands.begin() + static_cast<std::ptrdiff_t>(guard_of(facet, call)));
+  Attributes attributes = call.attributes;
+  attributes.set("guarded", false);
+  return with_guard(facet, call, whole_block(facet, {operands, call.results, attributes}, block));
+}
+
 OpDef optimizer(std::string name, std::string doc, std::vector<std::string> attributes,
                 const OptimizerFacet& facet, BlockKernel (*block)(const Call&),
                 std::vector<std::string> samples) {
   std::vector<int> overwrites{0};
   for (std::size_t s = 0; s <= facet.states.size(); ++s) overwrites.push_back(static_cast<int>(2 + s));
-  attributes.emplace_back("master");
+  attributes.insert(attributes.end(), {"guarded", "master"});
   return {.name = std::move(name),
           .doc = std::move(doc),
           .attributes = std::move(attributes),
           .rule_for = [facet](const Call& c) { return rule(facet, c); },
           .infer = [facet](const Call& c) { return infer(facet, c); },
-          .block =
-              [facet, block](const Call& c) {
-                return c.attributes.flag("master") ? with_master(facet, c, block) : block(c);
-              },
+          .block = [facet, block](const Call& c) { return whole_block(facet, c, block); },
           .samples = std::move(samples),
           .optimizer = facet,
           .overwrites = std::move(overwrites)};
@@ -209,20 +245,24 @@ std::vector<OpDef> optimizers() {
   return {
       optimizer("sgd", "w' = w - rate (g + weight_decay w)", {"rate", "weight_decay"}, no_states, sgd_block,
                 {"f32[4,6], f32[4,6] (rate=0.5)", "f32[6], f32[6] (rate=0.5, weight_decay=0.25)",
-                 "f32[4,6], f32[4,6], f32[]<3", "bf16[4,6], f32[4,6], f32[4,6] (rate=0.5, master=true)"}),
+                 "f32[4,6], f32[4,6], f32[]<3", "f32[4,6], f32[4,6], f32[]<2 (rate=0.5, guarded=true)",
+                 "bf16[4,6], f32[4,6], f32[4,6] (rate=0.5, master=true)"}),
       optimizer("momentum", "m' = momentum m + g + weight_decay w; w' = w - rate m'",
                 {"momentum", "nesterov", "rate", "weight_decay"}, one_state, momentum_block,
                 {"f32[4,6], f32[4,6], f32[4,6] (rate=0.5)",
                  "f32[6], f32[6], f32[6] (rate=0.5, momentum=0.5, weight_decay=0.25, nesterov=true)",
-                 "f16[4,6], f32[4,6], f32[4,6], f32[4,6] (rate=0.5, master=true)"}),
+                 "f16[4,6], f32[4,6], f32[4,6], f32[4,6] (rate=0.5, master=true)",
+                 "f32[4,6], f32[4,6], f32[4,6], f32[]<2 (rate=0.5, guarded=true)"}),
       optimizer("adam", "Adam with bias correction; weight_decay w is added to the gradient", of_adam,
                 two_states, adam_block<false>,
                 {adam + " (rate=0.5)", with_master_adam + ", f32[]<5 (rate=0.5, master=true)",
+                 adam + ", f32[]<2 (rate=0.5, guarded=true)",
                  adam + " (beta1=0.5, beta2=0.75, epsilon=0.001, rate=0.5, weight_decay=0.1)"}),
       optimizer("adamw", "Adam with bias correction; the weight decays by itself", of_adam, two_states,
                 adam_block<true>,
                 {adam + " (rate=0.5, weight_decay=0.1)",
                  with_master_adam + ", f32[]<5, f32[]<3 (beta1=0.5, master=true)",
+                 with_master_adam + ", f32[]<5, f32[]<2, f32[]<3 (guarded=true, master=true)",
                  adam + ", f32[]<3 (beta1=0.5, beta2=0.75, epsilon=0.001)"}),
   };
 }

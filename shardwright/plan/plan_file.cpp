@@ -55,8 +55,20 @@ Mesh mesh_of(const Json& json, const char* key) {
 Json optimizer_json(const OptimizerChoice& optimizer) {
   Json out{{"name", optimizer.name}};
   if (optimizer.clip_norm > 0) out["clip_norm"] = optimizer.clip_norm;
+  if (const LossScale& scale = optimizer.loss_scale; scale.is_on())
+    out["loss_scale"] = {{"initial", scale.initial}, {"interval", scale.interval}, {"factor", scale.factor}};
   for (const auto& [name, value] : optimizer.attributes)
     std::visit([&, key = name](const auto& v) { out[key] = v; }, value);
+  return out;
+}
+
+LossScale loss_scale_of(const Json& json) {
+  if (!json.is_object()) throw kind_error("loss_scale", "an object with initial, interval and factor", json);
+  check_keys(json, "loss_scale", {"initial", "interval", "factor"});
+  LossScale out{.initial = number_or(json, "initial", 0.0), .factor = number_or(json, "factor", 2.0)};
+  if (json.contains("interval")) out.interval = long_of(json.at("interval"), "interval", 0, 1LL << 40);
+  if (!(out.initial > 0)) throw kind_error("initial", "a number above 0", member(json, "initial"));
+  if (!(out.factor > 1)) throw kind_error("factor", "a number above 1", json.at("factor"));
   return out;
 }
 
@@ -65,10 +77,12 @@ OptimizerChoice optimizer_of(const Json& json) {
   OptimizerChoice out{.name = text_or(json, "name", "sgd")};
   out.clip_norm = number_or(json, "clip_norm", 0.0);
   if (out.clip_norm < 0) throw kind_error("clip_norm", "a number from 0 on", json.at("clip_norm"));
+  if (json.contains("loss_scale")) out.loss_scale = loss_scale_of(json.at("loss_scale"));
   const std::vector<std::string>& settings = optimizer_called(out.name).attributes;
   for (const auto& [name, value] : json.items()) {
-    if (name == "name" || name == "clip_norm") continue;
-    if (name == master_state || std::find(settings.begin(), settings.end(), name) == settings.end())
+    if (name == "name" || name == "clip_norm" || name == "loss_scale") continue;
+    if (name == master_state || name == "guarded" ||
+        std::find(settings.begin(), settings.end(), name) == settings.end())
       throw error("\"{}\" is no setting of optimizer {}", name, out.name);
     const double number = number_or(json, name.c_str(), 0.0);
     const bool is_share = name.starts_with("beta");  // as the flags say

@@ -22,14 +22,13 @@ class Assignment {
   Assignment(const Graph& graph, const std::vector<int>& forward)
       : graph_(graph), stages_(graph.nodes.size(), everywhere), is_free_(graph.values.size()) {
     find_free();
-    place_leaves(forward, Phase::forward);
     for (NodeId id : graph.node_ids()) {
       const Node& node = graph.node(id);
       if (is_leaf(node) || is_free(node)) continue;
       stages_[at(id.index)] = node.phase == Phase::forward ? forward[at(id.index)] : derived(node);
       if (is_accumulation(graph, node)) stages_[at(producer(node.operands[0]).index)] = stages_[at(id.index)];
+      place_leaves_of(id);
     }
-    place_leaves(stages_, Phase::update);
     place_unread();
   }
 
@@ -78,18 +77,14 @@ class Assignment {
     return out;
   }
 
-  /// Parameters and states go to their first reader, up to phase `last`; inputs are everywhere.
-  void place_leaves(const std::vector<int>& stages, Phase last) {
-    for (NodeId id : graph_.node_ids()) {
-      const Node& node = graph_.node(id);
-      if (is_leaf(node) || node.phase > last || stages[at(id.index)] == everywhere || is_free(node)) continue;
-      for (ValueId v : node.operands) {
-        const OpKind kind = graph_.node(producer(v)).op->kind;
-        int& of_leaf = stages_[at(producer(v).index)];
-        if ((kind == OpKind::parameter || kind == OpKind::state) && !is_free_[at(v.index)] &&
-            of_leaf == everywhere)
-          of_leaf = stages[at(id.index)];
-      }
+  /// Parameters and states go to their first reader; inputs are everywhere.
+  void place_leaves_of(NodeId id) {
+    for (ValueId v : graph_.node(id).operands) {
+      const OpKind kind = graph_.node(producer(v)).op->kind;
+      int& of_leaf = stages_[at(producer(v).index)];
+      if ((kind == OpKind::parameter || kind == OpKind::state) && !is_free_[at(v.index)] &&
+          of_leaf == everywhere)
+        of_leaf = stages_[at(id.index)];
     }
   }
 

@@ -96,6 +96,7 @@ class Heeded : public testing::Test {
                                                            {"--beta2", "0.5"},
                                                            {"--epsilon", "0.25"},
                                                            {"--clip-norm", "0.001"},
+                                                           {"--loss-scale", "8"},
                                                            {"--loss", "mean_absolute_error"},
                                                            {"-o", "written/p.json"},
                                                            {"--dump-passes", "written"},

@@ -59,6 +59,35 @@ struct Told {
   std::vector<std::pair<std::string, double>> others;
 };
 
+/// Of a train step with a loss scale, what became of it in the last step.
+class ScaleWatch {
+ public:
+  explicit ScaleWatch(const Pipeline& pipeline) {
+    for (const Program& stage : pipeline.stages)
+      for (const Value& v : stage.graph.values)
+        is_on_ =
+            is_on_ || (v.name == good_steps_state && stage.graph.node(v.producer).op->kind == OpKind::state);
+  }
+
+  bool is_on() const { return is_on_; }
+  double scale() const { return scale_; }
+  /// The gradients of the last step have overflowed, and nothing was updated.
+  bool has_skipped() const { return has_skipped_; }
+
+  /// Behind each step, on all ranks.
+  void look(const Session& session) {
+    if (!is_on_) return;
+    const double before = std::exchange(scale_, to_doubles(session.get(loss_scale_state)).front());
+    const double good = to_doubles(session.get(good_steps_state)).front();
+    has_skipped_ = good == 0 && (before == 0 || scale_ <= before);
+  }
+
+ private:
+  bool is_on_ = false;
+  double scale_ = 0;  // before the first step
+  bool has_skipped_ = false;
+};
+
 Told told_by(const Session& session, const std::vector<Tensor>& outputs) {
   Told told{.loss = to_doubles(outputs.front()).front(), .others = {}};
   for (std::size_t i = 1; i < outputs.size(); ++i)
@@ -75,12 +104,18 @@ class Reporter {
         is_json_(arguments.is_on("--json")),
         every_(arguments.integer("--log-every", is_json_ || length.steps <= 20 ? 1 : 10)) {}
 
-  void step(std::int64_t step, const Told& told, double seconds) {
+  void step(std::int64_t step, const Told& told, const ScaleWatch& scale, double seconds) {
     seconds_.push_back(seconds);
+    if (scale.has_skipped())
+      terminal_.err << fmt::format(
+          "step {}: gradients have overflowed and nothing was updated; the loss scale is {} now\n", step,
+          scale.scale());
     if (step % every_ != 0 && step + 1 != length_.steps) return;
     if (is_json_) {
       nlohmann::ordered_json line{{"step", step}, {"loss", told.loss}};
       for (const auto& [name, value] : told.others) line[name] = value;
+      if (scale.is_on()) line["loss_scale"] = scale.scale();
+      if (scale.has_skipped()) line["skipped"] = true;
       terminal_.out << line.dump() << "\n" << std::flush;
       return;
     }
@@ -161,6 +196,7 @@ struct Training {
   Length length;
   std::map<std::string, InitialValue> initial;
   Pipeline program;
+  ScaleWatch scale;
   Reporter reporter;
   std::uint64_t seed = 1;
   std::string trace_path;
@@ -199,6 +235,7 @@ Training prepare(const Arguments& arguments, Terminal& terminal) {
   const std::string trace_path = arguments.text("--trace");
   Reporter reporter(arguments, length, terminal);
   Pipeline program = compile_pipeline(model.graph, plan, {.formats = cpu_formats});
+  ScaleWatch scale(program);
   const Evaluation expected = evaluation_of(arguments, program, cluster_called(plan.cluster));
   const std::string misfit = misfit_notice(expected, plan.cluster);
   notices << misfit;  // now, and when it has run
@@ -217,6 +254,7 @@ Training prepare(const Arguments& arguments, Terminal& terminal) {
           length,
           std::move(initial),
           std::move(program),
+          std::move(scale),
           std::move(reporter),
           seed,
           trace_path,
@@ -239,7 +277,8 @@ void run_step(Session& session, Training& training, std::int64_t step, bool& has
   if (!std::isfinite(told.loss) && !std::exchange(has_warned, true))
     terminal.err << fmt::format("the loss of step {} is {} (null in JSON): {}\n", step, told.loss,
                                 likely_cause(training.data, batch, training.infinite_parameter, step));
-  training.reporter.step(step, told,
+  training.scale.look(session);
+  training.reporter.step(step, told, training.scale,
                          std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
 }
 
