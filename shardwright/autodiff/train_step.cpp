@@ -10,6 +10,7 @@
 #include "shardwright/graph/verify.h"
 #include "shardwright/ops/calls.h"
 #include "shardwright/ops/clip_norm.h"
+#include "shardwright/ops/loss_scale.h"
 
 namespace shardwright {
 
@@ -70,13 +71,12 @@ class UpdateStep {
     for (const auto& [parameter, gradient] : gradients_) all.push_back(gradient);
     const ValueId squares = sum_of_squares(builder_, all);
     if (scale_.is_valid()) {
-      factor_ = builder_.call("reciprocal", {scale_});
-      is_good_ =
-          builder_.call("is_finite", {cast_to(builder_, squares, DType::f32)}, {}, "gradients.are_finite");
+      factor_ = inverse_of(builder_, scale_);
+      is_good_ = is_finite(builder_, squares, "gradients.are_finite");
       move_scale();
     }
     if (optimizer_.clip_norm <= 0) return;
-    ValueId norm = builder_.call("sqrt", {squares}, {}, "gradients.norm");
+    ValueId norm = norm_of(builder_, squares);
     if (scale_.is_valid()) norm = scaled(builder_, norm, factor_);
     const ValueId clip = clip_factor(builder_, norm, optimizer_.clip_norm);
     factor_ = factor_.is_valid() ? scaled(builder_, clip, factor_) : clip;
@@ -85,9 +85,8 @@ class UpdateStep {
   void move_scale() {
     const LossScale& settings = optimizer_.loss_scale;
     const ValueId good = leaf(good_steps_state, 0);
-    const Attributes attributes{{"factor", settings.factor}, {"interval", settings.interval}};
-    const auto next = builder_.call_all(find_op("next_loss_scale"), {scale_, good, is_good_}, attributes,
-                                        std::string(loss_scale_state) + ".next");
+    const auto next = next_loss_scale(builder_, scale_, good, is_good_, settings.factor, settings.interval,
+                                      std::string(loss_scale_state) + ".next");
     graph_.updates.push_back({scale_, next[0]});
     graph_.updates.push_back({good, next[1]});
   }
@@ -98,7 +97,7 @@ class UpdateStep {
     count_ = op_.optimizer->counts_steps ? step_count(builder_) : existing_step_count(graph_);
     if (!count_.is_valid()) return;
     const bool is_guarded = is_good_.is_valid();
-    const ValueId next = is_guarded ? builder_.call("add", {count_, is_good_}) : shifted(builder_, count_, 1);
+    const ValueId next = is_guarded ? sum_of(builder_, {count_, is_good_}) : shifted(builder_, count_, 1);
     graph_.updates.push_back({count_, next});
     if (is_guarded) count_ = shifted(builder_, count_, 0, std::string(counting_state) + ".now");
   }

@@ -22,9 +22,16 @@ inline ValueId sum_of_squares(Builder& builder, const std::vector<ValueId>& grad
   return sum_of(builder, std::move(squares));
 }
 
+/// The norm that these squares are of.
+inline ValueId norm_of(Builder& builder, ValueId squares) {
+  return builder.call("sqrt", {squares}, {}, "gradients.norm");
+}
+
+inline ValueId inverse_of(Builder& builder, ValueId x) { return builder.call("reciprocal", {x}); }
+
 /// What gradients are scaled with, so that their norm all together is at most `most`.
 inline ValueId clip_factor(Builder& builder, ValueId norm, double most) {
-  const ValueId inverse = builder.call("reciprocal", {shifted(builder, norm, 1e-6)});
+  const ValueId inverse = inverse_of(builder, shifted(builder, norm, 1e-6));
   const ValueId ratio = builder.call("scale", {inverse}, {{"factor", most}});
   return builder.call("clip", {ratio}, {{"max", 1.0}}, "gradients.factor");
 }

@@ -43,23 +43,23 @@ BlockKernel next_block(const Call& call) {
 }  // namespace
 
 std::vector<OpDef> loss_scale() {
-  return {elementwise(
-              {.name = "is_finite",
-               .doc = "y = 1 where x is a finite number, else 0",
-               .block = [](const Call& c) { return map(c, [](auto x) { return decltype(x)(x - x == 0); }); },
-               .samples = {"f32[4,6]", "f32[]"}},
-              1),
-          {
-              .name = "next_loss_scale",
-              .doc = "scale and count of good steps behind one that was good (ok is 1) or overflowed (0)",
-              .attributes = {"factor", "interval", "least"},
-              .rule = "..., ..., ... -> ..., ...",
-              .infer = infer_next,
-              .block = next_block,
-              .samples = {"f32[]>0, f32[], f32[]",
-                          "f32[6]>0, f32[6], f32[6] (interval=2, factor=4, least=0.5)"},
-              .overwrites = {0, 1},
-          }};
+  return {
+      elementwise(
+          {.name = "is_finite",
+           .doc = "y = 1 where x is a finite number, else 0",
+           .block = [](const Call& c) { return map(c, [](auto x) { return decltype(x)(x - x == 0); }); },
+           .samples = {"f32[4,6]", "f32[]"}},
+          1),
+      {
+          .name = "next_loss_scale",
+          .doc = "scale and count of good steps behind one that was good (ok is 1) or overflowed (0)",
+          .attributes = {"factor", "interval", "least"},
+          .rule = "..., ..., ... -> ..., ...",
+          .infer = infer_next,
+          .block = next_block,
+          .samples = {"f32[]>0, f32[], f32[]", "f32[6]>0, f32[6], f32[6] (interval=2, factor=4, least=0.5)"},
+          .overwrites = {0, 1},
+      }};
 }
 
 }  // namespace shardwright::ops
