@@ -161,6 +161,17 @@ std::optional<LossScale> parse_loss_scale(std::string_view text) {
   return LossScale{.initial = *number};
 }
 
+bool reduces_short_called(std::string_view name) {
+  if (name != "f32" && name != "short") throw error("{}: there are f32, short", name);
+  return name == "short";
+}
+
+bool has_masters(const Graph& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
+    return node.op->kind == OpKind::parameter && node.attributes.find(master_state) != nullptr;
+  });
+}
+
 const OpDef& optimizer_called(std::string_view name) {
   std::vector<std::string> known;
   for (const OpDef& op : all_ops()) {

@@ -62,6 +62,11 @@ OptimizerChoice with_flags(const Arguments& arguments, OptimizerChoice choice) {
                   arguments.text("--loss-scale"));
     choice.loss_scale = *scale;
   }
+  if (arguments.has("--reduce-precision")) try {
+      choice.reduces_short = reduces_short_called(arguments.text("--reduce-precision"));
+    } catch (const Error& e) {
+      throw error("{} {}", arguments.called("--reduce-precision"), e.what());
+    }
   if (!arguments.has("--clip-norm")) return choice;
   choice.clip_norm = arguments.number("--clip-norm", 0);
   if (choice.clip_norm <= 0)
@@ -91,6 +96,7 @@ std::vector<std::pair<std::string, std::string>> settings_of(const Origin& o) {
   std::vector<std::pair<std::string, std::string>> out{
       {"--optimizer", o.optimizer.name},
       {"--precision", to_text(o.precision)},
+      {"--reduce-precision", o.optimizer.reduces_short ? "short" : "f32"},
       {"--loss", o.loss},
       {"--global-batch", o.global_batch ? fmt::format("{}", *o.global_batch) : ""},
       {"--clip-norm", o.optimizer.clip_norm > 0 ? fmt::format("{}", o.optimizer.clip_norm) : ""},
@@ -206,6 +212,7 @@ Origin origin_of(const Arguments& given, const Model& model) {
 OptimizerChoice optimizer_of(const Arguments& arguments) {
   for (const Flag& flag : optimizer_flags())
     if (flag.name != "--loss") arguments.heed(flag.name);
+  arguments.heed("--reduce-precision");
   return origin_of(arguments).optimizer;
 }
 

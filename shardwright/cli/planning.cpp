@@ -54,6 +54,8 @@ Model model_for(const Arguments& arguments, Terminal& terminal, int micro_batche
                     "whole batch",
                     spec, micro_batches));
   for (const char* flag : {"--precision", "--global-batch", "--loss"}) arguments.heed(flag);
+  if (!has_masters(model.graph))
+    arguments.idle("--reduce-precision", "no parameter is updated in another type than it is read in");
   return model;
 }
 
@@ -78,7 +80,9 @@ std::vector<Flag> planning_flags(std::vector<Flag> more) {
       {"--annotate", "FILE", "strategies of single operators and parameters, as JSON", ""},
       {"--global-batch", "B", "samples per step on all devices together", "--batch-size"},
       {"--dataset-strategy", "S", "full_batch, data_parallel or splits such as ((4,1),(4,))", ""},
-      {"--precision", "TYPE", "f32, f64, bf16 or fp16", ""},
+      {"--precision", "TYPE", std::string(known_precisions) + "; bf16 and fp16 update in f32", ""},
+      {"--reduce-precision", "TYPE",
+       "of gradients in mixed precision: f32 (default), or short as they come out", ""},
       {"--stages", "N", "pipeline stages, each on its part of the devices", ""},
       {"--micro-batches", "COUNT",
        "parts of the batch that run through the stages, or on one stage one after the other, their gradients "

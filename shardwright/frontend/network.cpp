@@ -66,20 +66,29 @@ CommFusion comm_fusion_of(const TrainOptions& options) {
   return out;
 }
 
+/// Either may say it.
+OptimizerChoice with_reduce_precision(OptimizerChoice optimizer, const TrainOptions& options) try {
+  optimizer.reduces_short = reduces_short_called(options.reduce_precision) || optimizer.reduces_short;
+  return optimizer;
+} catch (const Error& e) {
+  throw error("reduce_precision {}", e.what());
+}
+
 }  // namespace
 
 PlannedNetwork plan_network(const ForwardFunction& forward, const InputTypes& inputs,
-                            const OptimizerChoice& optimizer, const TrainOptions& options) {
+                            const OptimizerChoice& asked, const TrainOptions& options) {
+  const OptimizerChoice optimizer = with_reduce_precision(asked, options);
   Trace trace(options.precision);
   std::vector<Traced> values;
   const int micro_batches = pipelining_of(options).micro_batches;
   for (const auto& [name, type] : inputs)
     values.push_back(trace.input(name, of_micro_batch(name, type, micro_batches)));
   const LossAndAux result = forward(values);
-  Graph& graph = trace.graph();
+  Graph graph = std::move(trace.graph());
   graph.outputs = {result.loss.id};
   for (const Traced& t : result.aux) graph.outputs.push_back(t.id);
-  add_train_step(graph, result.loss.id, optimizer);
+  add_train_step(graph, graph.outputs.front(), optimizer);
   if (!options.plan_file.empty()) {
     Plan plan = loaded_plan(options, graph);
     return {std::move(graph), std::move(plan)};

@@ -54,6 +54,7 @@ struct TrainOptions {
   std::map<std::string, int> stages = {};  // of modules and operators (`layers.0`), by name; else an even cut
   std::uint64_t seed = 1;                  // of the initial parameters
   Precision precision = {};                // as --precision
+  std::string reduce_precision = "f32";    // as --reduce-precision
 };
 
 /// Traced, differentiated and planned.

@@ -26,6 +26,7 @@ inline ValueId sum_of(Builder& builder, std::vector<ValueId> addends) {
   return builder.call("sum", std::move(addends));
 }
 
+inline const OpDef& cast_op() { return find_op("cast"); }
 /// The same elements as `dtype`; `builder` is a Builder or a Gradient.
 inline ValueId cast_to(auto& builder, ValueId x, DType dtype) {
   if (builder.type(x).dtype == dtype) return x;

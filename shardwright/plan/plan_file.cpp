@@ -97,6 +97,7 @@ Json origin_json(const Origin& origin) {
   Json out = Json::object();
   if (origin.global_batch) out["global_batch"] = *origin.global_batch;
   out["precision"] = to_text(origin.precision);
+  if (origin.optimizer.reduces_short) out["reduce_precision"] = "short";
   if (!origin.loss.empty()) out["loss"] = origin.loss;
   out["optimizer"] = optimizer_json(origin.optimizer);
   return out;
@@ -105,7 +106,7 @@ Json origin_json(const Origin& origin) {
 /// What is not said is as it is without flags.
 Origin origin_of(const Json& json) {
   if (!json.is_object()) throw kind_error("made_from", "an object", json);
-  check_keys(json, "made_from", {"global_batch", "precision", "loss", "optimizer"});
+  check_keys(json, "made_from", {"global_batch", "precision", "reduce_precision", "loss", "optimizer"});
   Origin out{.loss = text_or(json, "loss", "")};
   if (json.contains("global_batch"))
     out.global_batch = long_of(json.at("global_batch"), "global_batch", 1, most_of_all);
@@ -114,6 +115,10 @@ Origin origin_of(const Json& json) {
     throw kind_error("precision", fmt::format("one of {}", known_precisions), json.at("precision"));
   out.precision = *precision;
   if (json.contains("optimizer")) out.optimizer = optimizer_of(json.at("optimizer"));
+  const std::string reduced = text_or(json, "reduce_precision", "f32");
+  if (reduced != "f32" && reduced != "short")
+    throw kind_error("reduce_precision", "f32 or short", json.at("reduce_precision"));
+  out.optimizer.reduces_short = reduced == "short";
   return out;
 }
 

@@ -74,6 +74,7 @@ class Heeded : public testing::Test {
                                                            {"--global-batch", "24"},
                                                            {"--dataset-strategy", "full_batch"},
                                                            {"--precision", "f64"},
+                                                           {"--reduce-precision", "short"},
                                                            {"--stages", "2"},
                                                            {"--micro-batches", "4"},
                                                            {"--schedule", "gpipe"},
@@ -137,7 +138,8 @@ class Heeded : public testing::Test {
         "--dataset-strategy",  "--comm-fusion", "--mem-coeff", "--costs",
         "--search-order",      "--fold-layers", "--described", "--fully-use-devices",
         "--elementwise-follow"};
-    static const std::set<std::string> of_a_proof{"--lr", "--weight-decay", "--loss", "--schedule"};
+    static const std::set<std::string> of_a_proof{"--lr", "--weight-decay", "--loss", "--schedule",
+                                                  "--reduce-precision"};
     // Where a graph says how it is split, that includes fusion; memory is judged in all verbs but show.
     if (has(words, "split.graph")) return flag.name != "--precision";
     const bool is_alone = !has(words, "--devices") || has(words, "--stages");
@@ -188,6 +190,7 @@ std::vector<Words> command_lines(const std::string& verb, const std::string& mod
                            {model, "--devices", "4", "--search", "exhaustive"},
                            {model, "--devices", "2", "--stages", "2"},
                            {model, "--micro-batches", "2"},
+                           {model, "--devices", "2", "--parallel", "data_parallel", "--precision", "bf16"},
                            {model, "--plan", "q.json"},
                            {"two.graph", "--devices", "2"}};
   if (verb == "estimate" || verb == "verify") kinds.push_back({"p.json"});
