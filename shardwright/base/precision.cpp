@@ -6,12 +6,14 @@
 namespace shardwright {
 namespace {
 
-const std::array<std::pair<std::string_view, Precision>, 6>& table() {
-  static const std::array<std::pair<std::string_view, Precision>, 6> precisions{
+const std::array<std::pair<std::string_view, Precision>, 8>& table() {
+  static const std::array<std::pair<std::string_view, Precision>, 8> precisions{
       {{"f32", DType::f32},
        {"f64", DType::f64},
        {"bf16", Precision::mixed(DType::bf16)},
        {"fp16", Precision::mixed(DType::f16)},
+       {"products-bf16", Precision::products_in(DType::bf16)},
+       {"products-fp16", Precision::products_in(DType::f16)},
        {"pure-bf16", DType::bf16},
        {"pure-fp16", DType::f16}}};
   return precisions;

@@ -12,15 +12,23 @@ namespace shardwright {
 /// f32, f64: everything in that type. pure-bf16, pure-fp16: everything in the short one. bf16, fp16: mixed precision
 /// (Micikevicius et al. 2018): activations, products and the weights that these read in the short type; what those
 /// weights are updated as (their master), all other parameters, what modules and optimizers keep, and losses in f32.
+/// products-bf16, products-fp16: operands and results of products in the short type, between them f32.
 struct Precision {
   DType compute = DType::f32;  // of activations and products
   bool is_mixed = false;
+  std::optional<DType> products;  // where they are computed in another type
 
   Precision() = default;
   Precision(DType all) : compute(all) {}
   static Precision mixed(DType compute) {
     Precision out(compute);
     out.is_mixed = true;
+    return out;
+  }
+
+  static Precision products_in(DType products) {
+    Precision out;
+    out.products = products;
     return out;
   }
 
@@ -33,6 +41,7 @@ struct Precision {
 std::string to_text(const Precision& precision);
 /// Nothing if there is none of this name.
 std::optional<Precision> precision_called(std::string_view name);
-constexpr std::string_view known_precisions = "f32, f64, bf16, fp16, pure-bf16, pure-fp16";
+constexpr std::string_view known_precisions =
+    "f32, f64, bf16, fp16, products-bf16, products-fp16, pure-bf16, pure-fp16";
 
 }  // namespace shardwright

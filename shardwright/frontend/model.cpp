@@ -1,8 +1,10 @@
 #include "shardwright/frontend/model.h"
 
+#include "shardwright/autodiff/backward.h"
 #include "shardwright/base/file.h"
 #include "shardwright/base/text.h"
 #include "shardwright/frontend/onnx/importer.h"
+#include "shardwright/frontend/short_products.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/text.h"
 #include "shardwright/graph/verify.h"
@@ -51,11 +53,13 @@ Model model_of_text(const std::string& name, std::string_view text) {
   if (model.graph.outputs.empty()) throw error("the graph has no output");
   if (model.graph.meshes.empty()) check_is_network(model.graph);
   for (const Node& node : model.graph.nodes)
-    if (node.op->kind == OpKind::parameter || node.op->kind == OpKind::state)
+    if (node.op->kind == OpKind::parameter || node.op->kind == OpKind::state) {
       check_start(model.graph.value(node.results.front()).name, node.attributes);
+      master_type(model.graph, node.results.front());  // it can be one
+    }
   model.loss = model.graph.outputs.front();
   model.own = ModelOptions{
-      .global_batch = batch_of(model), .precision = model.graph.value(model.loss).type.dtype, .loss = {}};
+      .global_batch = batch_of(model), .precision = precision_of(model.graph, model.loss), .loss = {}};
   return model;
 }
 
@@ -161,6 +165,8 @@ Model finish_model(Trace& trace, Traced loss, Traced prediction) {
       .name = {}, .graph = std::move(trace.graph()), .loss = loss.id, .annotations = trace.annotations()};
   model.graph.outputs = {loss.id};
   if (prediction.id != loss.id) model.graph.outputs.push_back(prediction.id);
+  model.graph = with_products_as(std::move(model.graph), trace.all_precision());
+  model.loss = model.graph.outputs.front();
   return model;
 }
 

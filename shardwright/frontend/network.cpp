@@ -1,6 +1,7 @@
 #include "shardwright/frontend/network.h"
 
 #include "shardwright/frontend/memory_limit.h"
+#include "shardwright/frontend/short_products.h"
 #include "shardwright/plan/annotation_patterns.h"
 
 namespace shardwright {
@@ -88,6 +89,7 @@ PlannedNetwork plan_network(const ForwardFunction& forward, const InputTypes& in
   Graph graph = std::move(trace.graph());
   graph.outputs = {result.loss.id};
   for (const Traced& t : result.aux) graph.outputs.push_back(t.id);
+  graph = with_products_as(std::move(graph), options.precision);
   add_train_step(graph, graph.outputs.front(), optimizer);
   if (!options.plan_file.empty()) {
     Plan plan = loaded_plan(options, graph);

@@ -71,6 +71,7 @@ class Trace {
   /// That of what is kept in full precision, and of losses.
   DType kept_precision() const { return precision_.kept(); }
   bool is_mixed() const { return precision_.is_mixed; }
+  const Precision& all_precision() const { return precision_; }
 
   Traced input(std::string_view name, Type type);
   Traced parameter(const Parameter& p);

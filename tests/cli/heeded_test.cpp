@@ -296,6 +296,30 @@ TEST_F(Heeded, a_plan_says_of_which_precision_batch_loss_and_optimizer_its_netwo
   EXPECT_NE(err.find("device_num is 4 but the plan r.json has 2"), err.npos) << err;
 }
 
+TEST_F(Heeded, a_graph_as_text_with_masters_is_its_model) {
+  write_bytes("m.graph", run({"show", model, "--precision", "bf16"}).out);
+  EXPECT_NE(read_bytes("m.graph").find("master=f32"), std::string::npos);
+  const auto losses = [](Words words, const Words& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = run(words);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.out.substr(0, outcome.out.find("{\"summary\""));
+  };
+  for (const Words& more :
+       std::vector<Words>{{"--steps", "3", "--json"},
+                          {"--steps", "3", "--json", "--devices", "2", "--optimizer", "adamw"},
+                          {"--steps", "3", "--json", "--devices", "2", "--reduce-precision", "short"}}) {
+    const std::string of_model = losses({"train", model, "--precision", "bf16"}, more);
+    EXPECT_EQ(losses({"train", "m.graph"}, more), of_model);
+    EXPECT_EQ(losses({"train", "m.graph", "--precision", "bf16"}, more), of_model);
+    EXPECT_NE(of_model,
+              losses({"train", model, "--precision", "pure-bf16"}, Words(more.begin(), more.begin() + 3)));
+  }
+  for (const char* precision : {"f32", "fp16", "pure-bf16"})
+    EXPECT_EQ(run({"train", "m.graph", "--precision", precision}).err,
+              fmt::format("shardwright: --precision {} but m.graph, a graph as text, has bf16\n", precision));
+}
+
 /// Another process may replace the file while a command runs.
 TEST_F(Heeded, a_plan_is_read_once_for_a_command) {
   ASSERT_EQ(run({"plan", model, "--devices", "4", "--lr", "0.5", "-o", "four.json"}).status, 0);

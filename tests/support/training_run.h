@@ -18,7 +18,7 @@ struct TrainingRun {
   std::string model;  // as on the command line
   std::string file;   // tests/reference/FILE.safetensors; empty: none
   OptimizerChoice optimizer;
-  DType precision = DType::f32;
+  Precision precision = {};
   std::int64_t steps = 0;  // 0: those of the reference, or 8
   std::string loss = "";   // as --loss
 };
