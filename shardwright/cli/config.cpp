@@ -75,6 +75,9 @@ class Flags {
     if (!config_.recompute.empty())
       compare("recompute", std::string(name_of(parse_recompute(config_.recompute).mode)),
               std::string(name_of(plan.recompute.mode)));
+    compare(config_.precision_key + ", --precision", config_.precision, to_text(plan.origin.precision));
+    compare("gradient_fp32_sync, --reduce-precision", config_.reduce_precision,
+            plan.origin.optimizer.reduces_short ? "short" : "f32");
     std::vector<std::string> left_out = search_keys();
     std::erase(left_out, "search_mode");  // compared above
     if (!config_.dataset_strategy.empty()) left_out.emplace_back("dataset_strategy");
@@ -88,6 +91,9 @@ class Flags {
       add("--devices", fmt::format("{}", *config_.devices));
     if (config_.mode) add("--parallel", std::string(name_of(*config_.mode)));
     if (!config_.recompute.empty()) add("--recompute", config_.recompute);
+    if (!config_.precision.empty()) add("--precision", config_.precision);
+    // In full precision there is nothing to tell: gradients are reduced so anyway.
+    if (config_.reduce_precision == "short") add("--reduce-precision", config_.reduce_precision);
     add_pipelining();
     const Parallel mode = mode_of(arguments_);
     const int devices = devices_of(arguments_);

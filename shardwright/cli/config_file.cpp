@@ -5,6 +5,7 @@
 #include <cctype>
 
 #include "shardwright/base/text.h"
+#include "shardwright/cli/config_precision.h"
 #include "shardwright/cost/yaml_text.h"
 #include "shardwright/plan/comm_fusion.h"
 
@@ -17,7 +18,8 @@ using Names = std::vector<std::string>;
 
 // Keys that are read are marked in the functions below; the others of these lists are known and passed over.
 const Names& top_keys() {
-  static const Names names{"autotune_per_step",
+  static const Names names{"amp_level",
+                           "autotune_per_step",
                            "auto_trans_ckpt",
                            "auto_tune",
                            "batch_size",
@@ -139,7 +141,8 @@ const Names& parallel_config_keys() {
 }
 
 const Names& runner_keys() {
-  static const Names names{"batch_size",
+  static const Names names{"amp_level",
+                           "batch_size",
                            "epochs",
                            "global_batch_size",
                            "gradient_accumulation_steps",
@@ -163,6 +166,22 @@ const Names& optimizer_keys() {
   return names;
 }
 
+/// Of `model.model_config`, whose other keys are the model's: the type of what is computed, of parameters, and of
+/// operators that compute in f32 here in any case. Their spelling has changed in the course of time.
+const Names& compute_keys() {
+  static const Names names{"compute_dtype"};
+  return names;
+}
+const Names& parameter_keys() {
+  static const Names names{"param_init_type", "param_init_dtype"};
+  return names;
+}
+const Names& inner_keys() {
+  static const Names names{"softmax_compute_dtype", "softmax_compute_type", "layernorm_compute_type",
+                           "layernorm_compute_dtype", "rotary_dtype"};
+  return names;
+}
+
 /// Near names among `known`, or the section in which `key` stands.
 std::string near_keys(const std::string& key, const Names& known) {
   const std::vector<std::pair<std::string, const Names*>> sections{
@@ -172,6 +191,9 @@ std::string near_keys(const std::string& key, const Names& known) {
   for (const auto& [name, keys] : sections)
     if (std::find(keys->begin(), keys->end(), key) != keys->end())
       return fmt::format(" (did you mean {}.{}?)", name, key);
+  for (const Names* keys : {&compute_keys(), &parameter_keys(), &inner_keys()})
+    if (std::find(keys->begin(), keys->end(), key) != keys->end())
+      return fmt::format(" (did you mean model.model_config.{}?)", key);
   return near_names(key, known);
 }
 
@@ -445,6 +467,44 @@ void read_batch(Config& c, const Section& top, const Section& parallel, const Se
   c.stages = agreed({{parallel_config, "pipeline_stage"}, {parallel, "pipeline_stages"}}).value_or(1);
 }
 
+/// The one of `keys` that is there. Throws: Error if two say different things.
+std::optional<PrecisionKeys::Said> said(const std::vector<Place>& places) {
+  std::optional<PrecisionKeys::Said> out;
+  for (const auto& [section, key] : places) {
+    const auto value = section.text(key);
+    if (!value) continue;
+    if (out && out->value != *value)
+      throw error("{} is {} but {} is {}; they should say the same", out->key, out->value,
+                  section.path_of(key), *value);
+    out = {section.path_of(key), *value};
+  }
+  return out;
+}
+
+/// `gradient_fp32_sync: True` is how gradients are reduced anyway.
+void read_precision(Config& c, const Section& top, const Section& parallel) {
+  const Section runner = top.section("runner_config", runner_keys());
+  const YAML::Node of_model = top.at("model");  // elsewhere it may be a name
+  const bool has_map = of_model.IsMap() && of_model["model_config"].IsMap();
+  const Section model(has_map ? of_model["model_config"] : YAML::Node(), "model.model_config");
+  const auto places = [&](const Names& keys) {
+    std::vector<Place> out;
+    for (const std::string& key : keys) out.push_back({model, key});
+    return out;
+  };
+  PrecisionKeys keys{.amp_level = said({{top, "amp_level"}, {runner, "amp_level"}}),
+                     .compute = said(places(compute_keys())),
+                     .parameters = said(places(parameter_keys()))};
+  for (const Place& place : places(inner_keys()))
+    if (auto value = said({place})) keys.inner.push_back(std::move(*value));
+  ConfigPrecision read = config_precision(keys);
+  c.precision = std::move(read.precision);
+  c.precision_key = std::move(read.key);
+  c.idle.insert(c.idle.end(), read.idle.begin(), read.idle.end());
+  if (const auto is_full = parallel.flag("gradient_fp32_sync"))
+    c.reduce_precision = *is_full ? "f32" : "short";
+}
+
 void check_batch(Config& c) {
   if (c.mode == Parallel::stand_alone) {  // the rest of the file is for more than one device
     c.is_full_batch = false;
@@ -508,6 +568,7 @@ Config config_of(const YAML::Node& node) {
   read_comm_fusion(c, parallel);
   read_batch(c, top, parallel, parallel_config);
   read_recompute(c, top, parallel_config);
+  read_precision(c, top, parallel);
   check_batch(c);
   note_inactive(c, parallel, parallel_config);
   return c;

@@ -28,8 +28,11 @@ struct Config {
   std::int64_t optimizer_parallel = 0;              // level
   std::optional<std::int64_t> optimizer_threshold;  // bytes
   std::optional<std::int64_t> optimizer_group;
-  std::string comm_fusion;  // as --comm-fusion takes it; empty: not said
-  std::string recompute;    // as --recompute takes it, or empty
+  std::string comm_fusion;       // as --comm-fusion takes it; empty: not said
+  std::string recompute;         // as --recompute takes it, or empty
+  std::string precision;         // as --precision takes it; empty: not said
+  std::string precision_key;     // that says it
+  std::string reduce_precision;  // as --reduce-precision takes it; empty: not said
   std::optional<std::int64_t> epochs;
 
   std::optional<std::int64_t> batch_size;  // of the file; see global_batch
