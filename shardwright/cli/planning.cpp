@@ -65,6 +65,19 @@ std::vector<std::string> names_of_searches() {
   return out;
 }
 
+/// Throws: Error if `plan` is of the network called `spec` as mixed precision was before it was mixed.
+void check_means_mixed(const Plan& plan, const std::string& spec, const Graph& graph) {
+  if (!plan.origin.precision.is_mixed || spec == "-" || fingerprint_of(graph) == plan.fingerprint) return;
+  const Precision pure = plan.origin.precision.compute;
+  ModelOptions options = model_options(plan.origin, plan.pipelining.micro_batches);
+  options.precision = pure;
+  if (fingerprint_of(build_model(spec, options).graph) == plan.fingerprint)
+    throw error(
+        "the plan is of a time when {0} kept everything short, as {1} does now; plan again, with --precision "
+        "{0} or {1}",
+        to_text(plan.origin.precision), to_text(pure));
+}
+
 }  // namespace
 
 std::vector<Flag> planning_flags(std::vector<Flag> more) {
@@ -132,6 +145,7 @@ PlannedModel planned_model(const std::string& path) {
     throw error("{}: its network came from standard input; save it as NAME.graph and plan that", path);
   try {
     Model model = build_model(plan.model, model_options(plan.origin, plan.pipelining.micro_batches));
+    check_means_mixed(plan, plan.model, model.graph);
     add_train_step(model.graph, model.loss, plan.origin.optimizer);
     check_fits(plan, model.graph);
     check(plan.recompute, model.graph);
@@ -223,6 +237,7 @@ Plan loaded_plan(const Arguments& arguments, const Model& model, const Graph& gr
     for (Plan& stage : plan.stages) stage.cluster = part_name(plan.cluster, stage.devices);
   }
   try {
+    check_means_mixed(plan, model.name, graph);
     check_fits(plan, graph);
     check(plan.recompute, graph);
   } catch (const Error& e) {

@@ -44,7 +44,7 @@ class Application {
   PlannedGraph run() {
     const std::string fingerprint = fingerprint_of(out_.graph);
     if (fingerprint != plan_.fingerprint)
-      throw error("the plan is for '{}' ({}), not for this network ({}): other sizes, batch or layers",
+      throw error("the plan is for '{}' ({}), not for this network ({}): other sizes, types, batch or layers",
                   plan_.model, plan_.fingerprint, fingerprint);
     out_.graph.meshes = plan_.meshes;
     for (std::size_t v = 0; v < out_.graph.values.size(); ++v)

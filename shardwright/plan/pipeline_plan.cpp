@@ -104,7 +104,7 @@ void check_fits(const Plan& plan, const Graph& graph) {
     return;
   }
   if (const std::string fingerprint = fingerprint_of(graph); fingerprint != plan.fingerprint)
-    throw error("the plan is for '{}' ({}), not for this network ({}): other sizes, batch or layers",
+    throw error("the plan is for '{}' ({}), not for this network ({}): other sizes, types, batch or layers",
                 plan.model, plan.fingerprint, fingerprint);
   StagedGraph parts = staged(graph, plan);
   for (std::size_t s = 0; s < plan.stages.size(); ++s) try {
