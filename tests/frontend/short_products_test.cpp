@@ -130,6 +130,28 @@ TEST_P(TrainedShortProducts, follow_f32_and_no_plan_changes_that) {
   }
 }
 
+TEST_P(TrainedShortProducts, random_plans_and_reductions_in_the_short_type_stay_near_one_device) {
+  testing::TrainingRun run{.model = GetParam(),
+                           .file = "",
+                           .optimizer = {"momentum", {{"rate", 0.05}, {"momentum", 0.5}}},
+                           .precision = Precision::products_in(DType::bf16),
+                           .steps = 10};
+  const auto alone = testing::run_alone(run);
+  const testing::Tolerance near{.losses = 1e-3, .weights = 2e-2};
+  for (std::uint64_t seed : {1, 2, 3}) {
+    testing::expect_same(testing::run_random(run, 4, seed), alone, near);
+    testing::expect_same(testing::run_random_pipeline(run, 4, 2, seed), alone, near);
+  }
+  for (const Precision& precision : {run.precision, Precision::mixed(DType::bf16)}) {
+    run.precision = precision;
+    run.optimizer.reduces_short = false;
+    const auto full = testing::run_alone(run);
+    run.optimizer.reduces_short = true;
+    testing::expect_same(testing::run_planned(run, {.devices = 4, .parallel = Parallel::data_parallel}), full,
+                         near);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(EndToEnd, TrainedShortProducts,
                          ::testing::Values("ffn:batch=8,widths=8-6-4", decoder));
 
