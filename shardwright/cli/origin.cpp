@@ -78,8 +78,9 @@ OptimizerChoice with_flags(const Arguments& arguments, OptimizerChoice choice) {
 void set_precision(Origin& origin, const Precision& precision) {
   if (precision == origin.precision) return;
   origin.precision = precision;
-  origin.optimizer.loss_scale =
-      precision == Precision::mixed(DType::f16) ? dynamic_loss_scale() : LossScale{};
+  const bool has_f16_gradients =
+      precision == Precision::mixed(DType::f16) || precision == Precision::products_in(DType::f16);
+  origin.optimizer.loss_scale = has_f16_gradients ? dynamic_loss_scale() : LossScale{};
 }
 
 /// `origin` with what flags say.
@@ -147,8 +148,8 @@ std::vector<Flag> optimizer_flags() {
           {"--beta2", "X", "of adam and adamw" + usual("adam", "beta2"), ""},
           {"--epsilon", "X", "of adam and adamw" + usual("adam", "epsilon"), ""},
           {"--clip-norm", "X", "scale gradients so that their norm all together is at most X", ""},
-          {"--loss-scale", "X", "dynamic, none or a number: keeps small gradients (default dynamic for fp16)",
-           ""},
+          {"--loss-scale", "X",
+           "dynamic, none or a number: keeps small gradients (default dynamic for fp16, products-fp16)", ""},
           {"--loss", "NAME", "cross_entropy, binary_cross_entropy, mean_squared_error or mean_absolute_error",
            ""}};
 }

@@ -6,6 +6,7 @@
 
 #include "shardwright/cli/config.h"
 #include "shardwright/cli/config_file.h"
+#include "shardwright/cli/origin.h"
 #include "tests/support/scratch.h"
 
 namespace shardwright {
@@ -66,16 +67,18 @@ TEST(ConfigPrecision, tells_what_is_computed_in_f32_anyway) {
                 "in float32 always"}));
 }
 
+/// What the command line becomes.
+Arguments given(const std::string& yaml, std::map<std::string, std::string> flags) {
+  const std::string path = scratch_folder() + "/c.yaml";
+  std::ofstream(path) << yaml;
+  flags["--config"] = path;
+  Arguments out;
+  out.words = {"plan"};
+  out.flags = std::move(flags);
+  return with_config(std::move(out));
+}
+
 TEST(ConfigPrecision, is_weaker_than_flags) {
-  const auto given = [](const std::string& yaml, std::map<std::string, std::string> flags) {
-    const std::string path = scratch_folder() + "/c.yaml";
-    std::ofstream(path) << yaml;
-    flags["--config"] = path;
-    Arguments out;
-    out.words = {"plan"};
-    out.flags = std::move(flags);
-    return with_config(std::move(out));
-  };
   const char* const yaml = "amp_level: O2\nparallel: {gradient_fp32_sync: False}\n";
   EXPECT_EQ(given(yaml, {}).text("--precision"), "fp16");
   EXPECT_EQ(given(yaml, {}).text("--reduce-precision"), "short");
@@ -84,6 +87,17 @@ TEST(ConfigPrecision, is_weaker_than_flags) {
   EXPECT_EQ(given(yaml, {{"--precision", "bf16"}, {"--reduce-precision", "f32"}}).text("--reduce-precision"),
             "f32");
   EXPECT_FALSE(given("parallel: {gradient_fp32_sync: True}\n", {}).has("--reduce-precision"));
+}
+
+TEST(ConfigPrecision, scales_the_loss_where_gradients_are_f16) {
+  const auto scale = [](const char* yaml) {
+    return to_text(origin_of(given(yaml, {})).optimizer.loss_scale);
+  };
+  EXPECT_EQ(scale("amp_level: O0\n"), "none");
+  EXPECT_EQ(scale("amp_level: O1\n"), "dynamic");
+  EXPECT_EQ(scale("amp_level: O2\n"), "dynamic");
+  EXPECT_EQ(scale("amp_level: O3\n"), "none");
+  EXPECT_EQ(scale("model: {model_config: {compute_dtype: bfloat16}}\n"), "none");
 }
 
 }  // namespace
