@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "shardwright/base/f16.h"
 #include "shardwright/base/vectorize.h"
 #include "shardwright/ops/types.h"
 
@@ -41,6 +42,9 @@ void for_each_element(const ElementBlock& block, F f) {
 /// y[i] = x[i] in another element type.
 template <class From, class To>
 void convert_elements(const std::byte* from, std::byte* to, std::int64_t count) {
+  if constexpr ((std::is_same_v<From, F16> && std::is_same_v<To, float>) ||
+                (std::is_same_v<From, float> && std::is_same_v<To, F16>))
+    return convert(reinterpret_cast<const From*>(from), reinterpret_cast<To*>(to), count);
   vectorized([x = reinterpret_cast<const From*>(from), y = reinterpret_cast<To*>(to), count] {
 #pragma GCC ivdep
     for (std::int64_t i = 0; i < count; ++i)
