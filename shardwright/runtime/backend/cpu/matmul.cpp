@@ -33,20 +33,29 @@ bool stretches(const KernelCall& call) {
          (b.size() > 2 && !std::equal(a.begin(), a.end() - 2, b.begin(), b.end() - 2));
 }
 
-/// One product after the other, `p` being all of them but their places.
-Rows stretched(Product p, const KernelCall& call) {
-  const bool is_double = call.results[0].dtype == DType::f64;
-  const std::int64_t bytes = is_double ? 8 : 4;
-  p.batch = 1;
+/// One product of the size of `p`, wherever its operands are.
+Multiply multiply_at(const Product& p, DType dtype, Workspace& workspace) {
+  if (dtype == DType::f16 || dtype == DType::bf16) return multiply_short(p, dtype, workspace);
+  const bool is_double = dtype == DType::f64;
   const auto packing = std::make_shared<Scratch>(static_cast<std::size_t>(is_double ? packing_bytes_f64 : 0));
+  return [=](const std::byte* a, const std::byte* b, std::byte* y) {
+    Product one = p;
+    one.a = a;
+    one.b = b;
+    is_double ? multiply_f64(one, y, packing->data()) : multiply_f32(one, y);
+  };
+}
+
+/// One product after the other, `p` being all of them but their places.
+Rows stretched(Product p, const KernelCall& call, Workspace& workspace) {
+  const DType dtype = call.results[0].dtype;
+  const auto bytes = static_cast<std::int64_t>(size_of(dtype));
+  p.batch = 1;
   const auto walk = ops::product_batch(call.results[0].shape, call.operands[0].shape, call.operands[1].shape);
-  return all_at_once([=](std::byte* y) {
+  return all_at_once([=, multiply = multiply_at(p, dtype, workspace)](std::byte* y) {
     ops::for_each_point(walk.passes(), [&](const auto& at) {
-      Product one = p;
-      one.a += at[1] * p.m * p.k * bytes;
-      one.b += at[2] * p.k * p.n * bytes;
-      std::byte* const to = y + at[0] * p.m * p.n * bytes;
-      is_double ? multiply_f64(one, to, packing->data()) : multiply_f32(one, to);
+      multiply(p.a + at[1] * p.m * p.k * bytes, p.b + at[2] * p.k * p.n * bytes,
+               y + at[0] * p.m * p.n * bytes);
     });
   });
 }
@@ -65,7 +74,7 @@ std::int64_t Product::panel_rows(std::int64_t bytes) const {
   return std::max(fewest, panel_bytes / (n * bytes) / tile * tile);
 }
 
-Rows product_rows(const FusedCall& fused) {
+Rows product_rows(const FusedCall& fused, Workspace& workspace) {
   const KernelCall& call = fused.call;
   if (fused.op.name != "matmul" && fused.op.name != "outer_product") return {};
   Product p = fused.op.name == "matmul" ? matmul(call) : outer_product(call);
@@ -73,9 +82,13 @@ Rows product_rows(const FusedCall& fused) {
   p.a = call.operands[0].data;
   p.b = call.operands[1].data;
   const DType dtype = call.results[0].dtype;
-  if (dtype != DType::f32 && dtype != DType::f64) return {};
-  if (fused.op.name == "matmul" && stretches(call)) return stretched(p, call);
-  return dtype == DType::f32 ? product_f32(p) : product_f64(p);
+  if (!is_floating(dtype)) return {};
+  if (fused.op.name == "matmul" && stretches(call)) return stretched(p, call, workspace);
+  switch (dtype) {
+    case DType::f32: return product_f32(p, workspace);
+    case DType::f64: return product_f64(p);
+    default: return product_short(p, dtype, workspace);
+  }
 }
 
 }  // namespace shardwright::cpu

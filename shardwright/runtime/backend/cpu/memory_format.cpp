@@ -4,10 +4,28 @@
 #include <numeric>
 #include <vector>
 
+#include "shardwright/base/vectorize.h"
+
 namespace shardwright::cpu {
 
-dnnl::memory::desc description_of(const Shape& shape, const Format& format) {
-  dnnl::memory::desc out(dnnl::memory::dims(shape.begin(), shape.end()), dnnl::memory::data_type::f32,
+dnnl::memory::data_type data_type_of(DType dtype) {
+  require(dtype == DType::f32 || dtype == DType::bf16, "oneDNN in {}", name_of(dtype));
+  return dtype == DType::f32 ? dnnl::memory::data_type::f32 : dnnl::memory::data_type::bf16;
+}
+
+bool multiplies_bf16() {
+  static const bool has_fast = [] {
+    const auto has = [isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa())](dnnl::cpu_isa wanted) {
+      return (isa & static_cast<unsigned>(wanted)) == static_cast<unsigned>(wanted);
+    };
+    return has(dnnl::cpu_isa::avx512_core_amx) ||
+           (has(dnnl::cpu_isa::avx512_core_bf16) && !__builtin_cpu_is("intel"));
+  }();
+  return has_fast && instruction_set() == InstructionSet::avx512;
+}
+
+dnnl::memory::desc description_of(const Shape& shape, const Format& format, DType dtype) {
+  dnnl::memory::desc out(dnnl::memory::dims(shape.begin(), shape.end()), data_type_of(dtype),
                          dnnl::memory::dims(strides_of(shape)));
   if (format.is_row_major()) return out;
   dnnl_blocking_desc_t& blocking = out.data.format_desc.blocking;
@@ -29,9 +47,8 @@ dnnl::memory::desc description_of(const Shape& shape, const Format& format) {
   return out;
 }
 
-dnnl::memory::desc any_description_of(const Shape& shape) {
-  return {dnnl::memory::dims(shape.begin(), shape.end()), dnnl::memory::data_type::f32,
-          dnnl::memory::format_tag::any};
+dnnl::memory::desc any_description_of(const Shape& shape, DType dtype) {
+  return {dnnl::memory::dims(shape.begin(), shape.end()), data_type_of(dtype), dnnl::memory::format_tag::any};
 }
 
 std::optional<Format> format_of(const dnnl::memory::desc& description) {
@@ -54,7 +71,9 @@ std::optional<Format> format_of(const dnnl::memory::desc& description) {
                               static_cast<std::uint8_t>(blocking.inner_blks[b])};
   out = parse_format(to_text(out));
   const Shape shape(d.dims, d.dims + count);
-  if (!fits(out, shape) || description != description_of(shape, out)) return {};
+  const bool is_f32 = description.data_type() == dnnl::memory::data_type::f32;
+  if (!fits(out, shape) || description != description_of(shape, out, is_f32 ? DType::f32 : DType::bf16))
+    return {};
   return out;
 }
 

@@ -10,10 +10,17 @@
 
 namespace shardwright::cpu {
 
-/// An f32 tensor in `format`.
-dnnl::memory::desc description_of(const Shape& shape, const Format& format);
-/// An f32 tensor in whatever format a primitive likes best.
-dnnl::memory::desc any_description_of(const Shape& shape);
+/// f32 and bf16, the floating types that oneDNN computes with.
+dnnl::memory::data_type data_type_of(DType dtype);
+
+/// Products and convolutions in bf16 are worth having on this machine: it has AMX, or instructions for bf16 that are
+/// faster than those for f32. Intel's without AMX are half as fast, so there bf16 goes through f32.
+bool multiplies_bf16();
+
+/// A tensor in `format`.
+dnnl::memory::desc description_of(const Shape& shape, const Format& format, DType dtype = DType::f32);
+/// A tensor in whatever format a primitive likes best.
+dnnl::memory::desc any_description_of(const Shape& shape, DType dtype = DType::f32);
 
 /// The format that a primitive has chosen. Nothing if it pads, or lies in no order of dims and blocks.
 std::optional<Format> format_of(const dnnl::memory::desc& description);

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
+#include "shardwright/base/dtype.h"
 #include "shardwright/runtime/backend/cpu/rows.h"
 
 namespace shardwright::cpu {
@@ -14,6 +16,7 @@ struct Product {
   std::int64_t m = 0;
   std::int64_t n = 0;
   std::int64_t k = 0;
+  std::int64_t stored_m = 0;  // rows of a matrix of which a transposed a is a part; 0: m
   bool transpose_a = false;
   bool transpose_b = false;
   bool shares_b = false;
@@ -25,13 +28,19 @@ struct Product {
 };
 
 /// No dim may be 0.
-Rows product_f32(const Product& p);
+Rows product_f32(const Product& p, Workspace& workspace);
 Rows product_f64(const Product& p);
+/// bf16 by oneDNN in bf16 where that is fast; else, and f16, through f32 in blocks. Sums are f32.
+Rows product_short(const Product& p, DType dtype, Workspace& workspace);
 
 /// One matrix product (`p.batch` is 1) now, for kernels that know their operands only when they run. Memory for
 /// packing: of f64 `packing_bytes_f64` at `packing`.
 void multiply_f32(const Product& p, std::byte* y);
 void multiply_f64(const Product& p, std::byte* y, std::byte* packing);
 extern const std::int64_t packing_bytes_f64;
+
+/// The same for one size and several places: `run(a, b, y)`.
+using Multiply = std::function<void(const std::byte* a, const std::byte* b, std::byte* y)>;
+Multiply multiply_short(const Product& p, DType dtype, Workspace& workspace);
 
 }  // namespace shardwright::cpu

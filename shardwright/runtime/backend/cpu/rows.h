@@ -30,9 +30,8 @@ Rows all_at_once(F make) {
 /// Bytes of a panel: a quarter of a core's second-level cache, beside what the product packs and the chain reads.
 constexpr std::int64_t panel_bytes = std::int64_t{1} << 19;
 
-/// The product behind a matmul or outer_product; nothing if it is not for us (16-bit and integer types, empty
-/// tensors).
-Rows product_rows(const FusedCall& call);
+/// The product behind a matmul or outer_product; nothing if it is not for us (integer types, empty tensors).
+Rows product_rows(const FusedCall& call, Workspace& workspace);
 
 /// Point-wise calls that run block by block, behind `head` if there is one: then the first call is the head's. What
 /// the head makes goes to `panels` if it has no place of its own.
