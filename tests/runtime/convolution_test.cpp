@@ -51,9 +51,11 @@ class CpuConvolutions : public ::testing::TestWithParam<Case> {};
 TEST_P(CpuConvolutions, equal_the_reference_on_every_rank_of_every_split) {
   const OpDef& op = find_op(GetParam().op);
   const std::unique_ptr<Backend> backend = cpu_backend();
-  for (const DType dtype : {DType::f32, DType::f64}) {
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
     SCOPED_TRACE(name_of(dtype));
-    for_each_rank_part(op, with_floating(parse_sample(GetParam().sample), dtype), [&](const RankPart& part) {
+    const int ranks = size_of(dtype) < sizeof(float) ? 1 : 4;  // splits are the same for all types
+    const Sample sample = with_floating(parse_sample(GetParam().sample), dtype);
+    const auto compare = [&](const RankPart& part) {
       SCOPED_TRACE(part.where);
       std::vector<Tensor> in = part.operands;
       Tensor out(part.results[0]);
@@ -65,7 +67,8 @@ TEST_P(CpuConvolutions, equal_the_reference_on_every_rank_of_every_split) {
           backend->prepare(op, {operands, results, part.attributes, part.rule, part.loops});
       for (int run = 0; run < 2; ++run) kernel();
       ASSERT_TRUE(is_close(out, reference(op, part)[0]));
-    });
+    };
+    for_each_rank_part(op, sample, compare, ranks);
   }
 }
 

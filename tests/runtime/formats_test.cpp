@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "shardwright/base/vectorize.h"
 #include "shardwright/runtime/backend/cpu/cpu.h"
 #include "tests/support/compare.h"
 #include "tests/support/rank_parts.h"
@@ -73,6 +74,25 @@ struct Bound {
   }
 };
 
+/// The sample with images and their weights of `dtype`; what there is once per channel stays as it is.
+Sample with_images(Sample sample, DType dtype) {
+  for (SampleOperand& o : sample.operands)
+    if (o.type.shape.size() == 4) o.type.dtype = dtype;
+  return sample;
+}
+
+/// Of one rounding of the type.
+double tolerance_of(DType dtype) { return dtype == DType::f32 ? 1e-5 : dtype == DType::f16 ? 1e-3 : 8e-3; }
+
+/// All tensors that lie in the common format can lie in this one.
+bool all_fit(const RankPart& part, const Formats& formats, const Format& common) {
+  for (std::size_t i = 0; i < formats.operands.size(); ++i)
+    if (!formats.operands[i] && !fits(common, part.operands[i].shape())) return false;
+  for (std::size_t i = 0; i < formats.results.size(); ++i)
+    if (!formats.results[i] && !fits(common, part.results[i].shape)) return false;
+  return true;
+}
+
 class CpuFormats : public ::testing::TestWithParam<Case> {
  protected:
   /// Compares the call with `common` where the backend leaves the choice.
@@ -88,46 +108,85 @@ class CpuFormats : public ::testing::TestWithParam<Case> {
     const PreparedKernel kernel = backend_->prepare({&call, 1});
     for (int run = 0; run < 2; ++run) kernel();
     for (std::size_t i = 0; i < want.size(); ++i)
-      ASSERT_TRUE(is_close(Bound::moved(out.tensors[i], out.formats[i], {}), want[i], 1e-5))
+      ASSERT_TRUE(
+          is_close(Bound::moved(out.tensors[i], out.formats[i], {}), want[i], tolerance_of(want[i].dtype())))
           << "result " << i;
     blocked_ +=
         std::any_of(out.formats.begin(), out.formats.end(), [](auto& f) { return !f.is_row_major(); }) ||
         std::any_of(in.formats.begin(), in.formats.end(), [](auto& f) { return !f.is_row_major(); });
   }
 
+  void compare_parts(const OpDef& op, const Sample& sample, int ranks) {
+    for_each_rank_part(
+        op, sample,
+        [&](const RankPart& part) {
+          SCOPED_TRACE(part.where);
+          std::vector<TensorView> operands, results;
+          for (const Tensor& t : part.operands) operands.push_back({t.dtype(), t.shape(), nullptr});
+          for (const Type& t : part.results) results.push_back({t.dtype, t.shape, nullptr});
+          const Formats formats =
+              cpu_formats(op, {operands, results, part.attributes, part.rule, part.loops});
+          std::vector<Format> common = formats.common;
+          if (formats.takes_any) common.push_back(parse_format("aBcd16b"));
+          common.emplace_back();
+          for (const Format& f : common)
+            if (all_fit(part, formats, f)) compare(op, part, formats, f);
+        },
+        ranks);
+  }
+
   std::unique_ptr<Backend> backend_ = cpu_backend();
   int blocked_ = 0;  // calls with a tensor in blocks
 };
 
-/// All tensors that lie in the common format can lie in this one.
-bool all_fit(const RankPart& part, const Formats& formats, const Format& common) {
-  for (std::size_t i = 0; i < formats.operands.size(); ++i)
-    if (!formats.operands[i] && !fits(common, part.operands[i].shape())) return false;
-  for (std::size_t i = 0; i < formats.results.size(); ++i)
-    if (!formats.results[i] && !fits(common, part.results[i].shape)) return false;
-  return true;
-}
-
 TEST_P(CpuFormats, give_what_the_reference_gives_on_every_rank_of_every_split) {
   const OpDef& op = find_op(GetParam().op);
-  for_each_rank_part(op, parse_sample(GetParam().sample), [&](const RankPart& part) {
-    SCOPED_TRACE(part.where);
-    std::vector<TensorView> operands, results;
-    for (const Tensor& t : part.operands) operands.push_back({t.dtype(), t.shape(), nullptr});
-    for (const Type& t : part.results) results.push_back({t.dtype, t.shape, nullptr});
-    const Formats formats = cpu_formats(op, {operands, results, part.attributes, part.rule, part.loops});
-    std::vector<Format> common = formats.common;
-    if (formats.takes_any) common.push_back(parse_format("aBcd16b"));
-    common.emplace_back();
-    for (const Format& f : common)
-      if (all_fit(part, formats, f)) compare(op, part, formats, f);
-  });
-  const bool has_blocks = std::string_view(GetParam().name) != "conv_odd_channels";
-  EXPECT_EQ(blocked_ > 0, has_blocks);
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const InstructionSet set : {InstructionSet::plain, best_instruction_set()}) {
+      if (dtype != DType::bf16 && set == InstructionSet::plain) continue;  // alike
+      SCOPED_TRACE(name_of(dtype));
+      use_instruction_set(set);
+      blocked_ = 0;
+      const int ranks = dtype == DType::f32 ? 4 : 1;  // splits are the same for all types
+      compare_parts(op, with_images(parse_sample(GetParam().sample), dtype), ranks);
+      use_instruction_set(best_instruction_set());
+      const bool has_blocks = std::string_view(GetParam().name) != "conv_odd_channels";
+      EXPECT_EQ(blocked_ > 0, has_blocks);
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CpuFormats, ::testing::ValuesIn(cases),
                          [](const auto& each) { return each.param.name; });
+
+/// Moving changes no bits, whatever numbers they are.
+TEST(CpuBackend, moves_every_short_number_between_formats) {
+  const OpDef& op = find_op("reformat");
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    Tensor x({dtype, {4, 32, 32, 16}});  // as many elements as 16 bits have values
+    auto* const bits = reinterpret_cast<std::uint16_t*>(x.bytes().data());
+    for (std::size_t i = 0; i < 65536; ++i) bits[i] = static_cast<std::uint16_t>(i);
+    const Format blocks = parse_format("aBcd16b");
+    const Bound in({x}, {Format{}}, {}), out({x}, {blocks}, {}), back({x}, {Format{}}, {});
+    const Attributes none;
+    const Rule rule;
+    const LoopBox loops;
+    const auto backend = cpu_backend();
+    const FusedCall there{.op = op,
+                          .call = {in.views, out.views, none, rule, loops},
+                          .operand_formats = in.formats,
+                          .result_formats = out.formats};
+    const FusedCall home{.op = op,
+                         .call = {out.views, back.views, none, rule, loops},
+                         .operand_formats = out.formats,
+                         .result_formats = back.formats};
+    std::fill_n(out.views[0].data, x.bytes().size(), std::byte{1});
+    std::fill_n(back.views[0].data, x.bytes().size(), std::byte{1});
+    backend->prepare({&there, 1})();
+    backend->prepare({&home, 1})();
+    EXPECT_TRUE(std::equal(x.bytes().begin(), x.bytes().end(), back.tensors[0].bytes().begin()));
+    EXPECT_FALSE(std::equal(x.bytes().begin(), x.bytes().end(), out.tensors[0].bytes().begin()));
+  }
+}
 
 /// What no kernel of its own can do is done on row-major copies.
 TEST(CpuBackend, runs_any_operator_in_any_format) {

@@ -8,11 +8,13 @@
 namespace shardwright {
 
 void for_each_rank_part(const OpDef& op, const Sample& sample,
-                        const std::function<void(const RankPart&)>& use) {
+                        const std::function<void(const RankPart&)>& use, int ranks) {
   const std::vector<Tensor> in = draw(sample, Values::integers, 1);
   const std::vector<Type> types = types_of(in), whole = infer(op, {types, {}, sample.attributes});
   const Rule rule = rule_of(op, {types, whole, sample.attributes});
-  for (const Mesh& mesh : {Mesh{{{"a", 1}}}, Mesh{{{"a", 2}}}, Mesh{{{"a", 3}}}, Mesh{{{"a", 2}, {"b", 2}}}})
+  for (const Mesh& mesh :
+       {Mesh{{{"a", 1}}}, Mesh{{{"a", 2}}}, Mesh{{{"a", 3}}}, Mesh{{{"a", 2}, {"b", 2}}}}) {
+    if (mesh.size() > ranks) continue;
     for (const Strategy& strategy : legal_strategies(rule, mesh)) {
       const NodeLayouts layouts = layouts_of(rule, strategy);
       const bool is_split =
@@ -31,6 +33,7 @@ void for_each_rank_part(const OpDef& op, const Sample& sample,
         use(part);
       }
     }
+  }
 }
 
 std::vector<Tensor> reference(const OpDef& op, const RankPart& part) {

@@ -20,10 +20,10 @@ struct RankPart {
   LoopBox loops;
 };
 
-/// Calls `use` for the whole call and for each rank of each legal strategy on meshes [2], [3] and [2, 2]. Operands
-/// are small integers, so that sums are exact.
+/// Calls `use` for the whole call and for each rank of each legal strategy on those of the meshes [2], [3] and [2, 2]
+/// that have at most `ranks`. Operands are small integers, so that sums are exact.
 void for_each_rank_part(const OpDef& op, const Sample& sample,
-                        const std::function<void(const RankPart&)>& use);
+                        const std::function<void(const RankPart&)>& use, int ranks = 4);
 
 /// What the reference kernel makes of the part.
 std::vector<Tensor> reference(const OpDef& op, const RankPart& part);

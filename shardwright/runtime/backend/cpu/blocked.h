@@ -22,7 +22,7 @@ std::optional<Formats> pooling_formats(const OpDef& op, const KernelCall& call);
 Rows blocked_batch_norm_rows(const FusedCall& call);
 /// The other calls of a batch norm, and those of pooling; nothing if the call is none of them or not in blocks.
 PreparedKernel blocked_normalization(const FusedCall& call);
-PreparedKernel blocked_pooling(const FusedCall& call);
+PreparedKernel blocked_pooling(const FusedCall& call, Workspace& workspace);
 
 /// An image tensor in blocks.
 struct Blocks {
@@ -39,10 +39,19 @@ int lanes_of(const Format& format);
 /// The image formats with blocks.
 std::vector<Format> image_formats();
 
-/// Calls `use.template operator()<lanes>()` with 8 or 16.
+/// Calls `use.template operator()<lanes, T>()` with 8 or 16 and the type of elements: float, F16 or BF16.
 template <class F>
-auto with_lanes(int lanes, F use) {
-  return lanes == 8 ? use.template operator()<8>() : use.template operator()<16>();
+auto with_images(int lanes, DType dtype, F use) {
+  switch (dtype) {
+    case DType::f16:
+      return lanes == 8 ? use.template operator()<8, F16>() : use.template operator()<16, F16>();
+    case DType::bf16:
+      return lanes == 8 ? use.template operator()<8, BF16>() : use.template operator()<16, BF16>();
+    default: return lanes == 8 ? use.template operator()<8, float>() : use.template operator()<16, float>();
+  }
 }
+
+/// Types of images that these kernels take.
+inline bool is_for_blocks(DType dtype) { return is_floating(dtype) && dtype != DType::f64; }
 
 }  // namespace shardwright::cpu

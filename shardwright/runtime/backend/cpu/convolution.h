@@ -36,7 +36,7 @@ Formats convolution_formats(const OpDef& op, const KernelCall& call);
 /// oneDNN's convolution, all at once. Nothing unless the call lies in blocks.
 Rows blocked_convolution(const FusedCall& call, Workspace& workspace);
 
-/// Convolution as products of matrices, row-major, f32 and f64. Nothing if the call is empty, or has so few channels
+/// Convolution as products of matrices, row-major; bf16 and f16 on copies in f32. Nothing if the call is empty, or has so few channels
 /// in a group that a product is not worth its columns.
 Rows convolution_by_columns(const FusedCall& call, Workspace& workspace);
 

@@ -1,5 +1,7 @@
-// Convolutions by oneDNN, f32, on blocks of channels: 160 to 175 GF/s a core for most layers of ResNet-50, a quarter
+// Convolutions by oneDNN on blocks of channels: in f32 160 to 175 GF/s a core for most layers of ResNet-50, a quarter
 // more than row-major.
+//
+// bf16 is computed as such where the machine multiplies it fast; elsewhere, and f16, on copies in f32.
 //
 // `convolution_formats` asks oneDNN for the formats that it likes best; the pass choose_formats lets values lie in
 // these from layer to layer. Primitives are made once; which of them a shape gets is oneDNN's choice.
@@ -10,6 +12,7 @@
 #include <array>
 #include <memory>
 
+#include "shardwright/ops/block.h"
 #include "shardwright/runtime/backend/cpu/convolution.h"
 #include "shardwright/runtime/backend/cpu/memory_format.h"
 
@@ -62,7 +65,7 @@ std::array<int, 3> arguments(ConvolutionKind kind) {
 }
 
 /// Throws: dnnl::error if oneDNN has no such convolution.
-dnnl::primitive_desc_base described(ConvolutionKind kind, const Slides& s, const Three& t) {
+dnnl::primitive_desc_base described(ConvolutionKind kind, const Slides& s, const Three& t, DType dtype) {
   const auto forward = [&](const Three& m) {
     return dnnl::convolution_forward::primitive_desc({dnnl::prop_kind::forward_training, direct, m[0], m[1],
                                                       m[2], s.strides, s.dilations, s.before, s.after},
@@ -70,7 +73,7 @@ dnnl::primitive_desc_base described(ConvolutionKind kind, const Slides& s, const
   };
   if (kind == ConvolutionKind::forward) return forward(t);
   Three any;
-  for (std::size_t i = 0; i < 3; ++i) any[i] = any_description_of(t[i].dims());
+  for (std::size_t i = 0; i < 3; ++i) any[i] = any_description_of(t[i].dims(), dtype);
   if (kind == ConvolutionKind::data_gradient)
     return dnnl::convolution_backward_data::primitive_desc(
         {direct, t[0], t[1], t[2], s.strides, s.dilations, s.before, s.after}, own_scratch(), engine(),
@@ -83,31 +86,61 @@ dnnl::primitive_desc_base described(ConvolutionKind kind, const Slides& s, const
 class Convolution {
  public:
   Convolution(ConvolutionKind kind, const dnnl::primitive_desc_base& what, const KernelCall& call,
-              Workspace& workspace)
+              DType computed, Workspace& workspace)
       : stream_(engine()), primitive_(what.get()), workspace_(&workspace) {
-    workspace.reserve(what.scratchpad_desc().get_size());
+    const DType dtype = call.results[0].dtype;
+    if (dtype != computed) stored_ = dtype;
+    std::size_t bytes = in_lines(what.scratchpad_desc().get_size());
     for (std::size_t t = 0; t < 3; ++t) {
       const int name = arguments(kind)[t], place = places(kind)[t];
       if (place < 0) made_ = t;
-      bind(t, name,
-           {what.query_md(dnnl::query::exec_arg_md, name), engine(),
-            place < 0 ? nullptr : call.operands[static_cast<std::size_t>(place)].data});
+      const auto description = what.query_md(dnnl::query::exec_arg_md, name);
+      data_[t] = place < 0 ? nullptr : call.operands[static_cast<std::size_t>(place)].data;
+      bind(t, name, {description, engine(), data_[t]});
+      if (!stored_) continue;
+      copies_[t] = {bytes, static_cast<std::int64_t>(description.get_size() / sizeof(float))};
+      bytes += in_lines(description.get_size());
     }
+    workspace.reserve(bytes);
     bind(3, DNNL_ARG_SCRATCHPAD, {what.scratchpad_desc(), engine(), nullptr});
   }
 
   void run(std::byte* made) const {
-    dnnl_memory_set_data_handle(memories_[made_].get(), made);
-    dnnl_memory_set_data_handle(memories_[3].get(), workspace_->data());
+    use(made_, made);
+    use(3, workspace_->data());
+    if (stored_) bring_copies();
     const auto status = dnnl_primitive_execute(primitive_.get(), stream_.get(),
                                                static_cast<int>(arguments_.size()), arguments_.data());
     require(status == dnnl_success, "oneDNN's convolution says {}", static_cast<int>(status));
+    if (!stored_) return;
+    const Copy& y = copies_[made_];
+    *stored_ == DType::f16 ? ops::convert_elements<float, F16>(at(y), made, y.count)
+                           : ops::convert_elements<float, BF16>(at(y), made, y.count);
   }
 
  private:
+  /// A tensor in f32, in the workspace behind what the primitive needs.
+  struct Copy {
+    std::size_t offset = 0;
+    std::int64_t count = 0;
+  };
+
+  static std::size_t in_lines(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+  std::byte* at(const Copy& copy) const { return workspace_->data() + copy.offset; }
+
   void bind(std::size_t i, int name, dnnl::memory memory) {
     memories_[i] = std::move(memory);
     arguments_[i] = {name, memories_[i].get()};
+  }
+  void use(std::size_t i, std::byte* data) const { dnnl_memory_set_data_handle(memories_[i].get(), data); }
+
+  void bring_copies() const {
+    for (std::size_t t = 0; t < copies_.size(); ++t) {
+      use(t, at(copies_[t]));
+      if (t == made_) continue;
+      *stored_ == DType::f16 ? ops::convert_elements<F16, float>(data_[t], at(copies_[t]), copies_[t].count)
+                             : ops::convert_elements<BF16, float>(data_[t], at(copies_[t]), copies_[t].count);
+    }
   }
 
   dnnl::stream stream_;
@@ -116,6 +149,9 @@ class Convolution {
   std::size_t made_ = 0;                  // which of x, weight, y
   std::array<dnnl::memory, 4> memories_;  // and the scratch memory
   std::array<dnnl_exec_arg_t, 4> arguments_{};
+  std::optional<DType> stored_;  // if oneDNN gets copies
+  std::array<std::byte*, 3> data_{};
+  std::array<Copy, 3> copies_;
 };
 
 /// Sizes and pads that networks have. oneDNN 2.6 divides by zero for some that they have not, such as pads of a million.
@@ -135,8 +171,36 @@ bool is_for_us(ConvolutionKind kind, const KernelCall& call) {
   if (std::any_of(call.operands.begin(), call.operands.end(), is_large) || is_large(call.results[0]))
     return false;
   const ConvolutionGeometry g = convolution_geometry(call, kind);
-  return call.results[0].dtype == DType::f32 && g.groups == 1 && !g.is_empty() && is_usual(g.rows) &&
+  const DType dtype = call.results[0].dtype;
+  return is_floating(dtype) && dtype != DType::f64 && g.groups == 1 && !g.is_empty() && is_usual(g.rows) &&
          is_usual(g.columns) && std::max(g.in, g.out) <= most_channels;
+}
+
+/// Formats in which oneDNN's convolution in `dtype` is fastest; nothing if it has none that we can say.
+std::optional<std::array<Format, 3>> formats_in(DType dtype, ConvolutionKind kind, const KernelCall& call) {
+  const auto place = places(kind);
+  Three any;
+  for (std::size_t t = 0; t < 3; ++t)
+    any[t] = any_description_of(
+        (place[t] < 0 ? call.results[0] : call.operands[static_cast<std::size_t>(place[t])]).shape, dtype);
+  std::array<Format, 3> out;
+  try {
+    const auto what = described(kind, Slides(convolution_geometry(call, kind)), any, dtype);
+    for (std::size_t t = 0; t < 3; ++t) {
+      const auto format = format_of(what.query_md(dnnl::query::exec_arg_md, arguments(kind)[t]));
+      if (!format) return {};
+      out[t] = *format;
+    }
+  } catch (const dnnl::error&) {
+    return {};
+  }
+  return out;
+}
+
+/// What oneDNN is to compute with. In bf16 it pads the weights of images of three channels, which no format says.
+DType computed_in(ConvolutionKind kind, const KernelCall& call) {
+  const bool is_bf16 = call.results[0].dtype == DType::bf16 && multiplies_bf16();
+  return is_bf16 && formats_in(DType::bf16, kind, call) ? DType::bf16 : DType::f32;
 }
 
 }  // namespace
@@ -144,22 +208,13 @@ bool is_for_us(ConvolutionKind kind, const KernelCall& call) {
 Formats convolution_formats(const OpDef& op, const KernelCall& call) {
   const auto kind = convolution_kind(op.name);
   if (!kind || !is_for_us(*kind, call)) return {};
-  const auto place = places(*kind);
-  Three any;
-  for (std::size_t t = 0; t < 3; ++t)
-    any[t] = any_description_of(
-        (place[t] < 0 ? call.results[0] : call.operands[static_cast<std::size_t>(place[t])]).shape);
+  const auto formats = formats_in(computed_in(*kind, call), *kind, call);
+  if (!formats) return {};
   Formats out{.operands = std::vector<std::optional<Format>>(2),
               .results = std::vector<std::optional<Format>>(1)};
-  try {
-    const auto what = described(*kind, Slides(convolution_geometry(call, *kind)), any);
-    for (std::size_t t = 0; t < 3; ++t) {
-      const auto format = format_of(what.query_md(dnnl::query::exec_arg_md, arguments(*kind)[t]));
-      if (!format) return {};
-      (place[t] < 0 ? out.results[0] : out.operands[static_cast<std::size_t>(place[t])]) = format;
-    }
-  } catch (const dnnl::error&) {
-    return {};
+  for (std::size_t t = 0; t < 3; ++t) {
+    const int place = places(*kind)[t];
+    (place < 0 ? out.results[0] : out.operands[static_cast<std::size_t>(place)]) = (*formats)[t];
   }
   return out;
 }
@@ -169,19 +224,20 @@ Rows blocked_convolution(const FusedCall& fused, Workspace& workspace) {
   if (!kind || !is_for_us(*kind, fused.call)) return {};
   const KernelCall& call = fused.call;
   const auto place = places(*kind);
+  const DType dtype = computed_in(*kind, call);
   Three tensors;
   bool is_blocked = false;
   for (std::size_t t = 0; t < 3; ++t) {
     const auto i = static_cast<std::size_t>(std::max(place[t], 0));
     const Format format = place[t] < 0 ? fused.result_format(0) : fused.operand_format(i);
-    tensors[t] = description_of((place[t] < 0 ? call.results[0] : call.operands[i]).shape, format);
+    tensors[t] = description_of((place[t] < 0 ? call.results[0] : call.operands[i]).shape, format, dtype);
     is_blocked = is_blocked || !format.is_row_major();
   }
   if (!is_blocked) return {};
   try {
-    const auto what = described(*kind, Slides(convolution_geometry(call, *kind)), tensors);
-    return all_at_once(
-        [c = std::make_shared<Convolution>(*kind, what, call, workspace)](std::byte* y) { c->run(y); });
+    const auto what = described(*kind, Slides(convolution_geometry(call, *kind)), tensors, dtype);
+    return all_at_once([c = std::make_shared<Convolution>(*kind, what, call, dtype, workspace)](
+                           std::byte* y) { c->run(y); });
   } catch (const dnnl::error&) {
     return {};  // a part whose window begins inside a stride: oneDNN knows no negative pads
   }

@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "shardwright/base/vectorize.h"
+#include "shardwright/ops/block.h"
 #include "shardwright/runtime/backend/cpu/convolution.h"
 #include "shardwright/runtime/backend/cpu/product.h"
 
@@ -88,37 +89,41 @@ void multiply(const Product& p, double* y, std::byte* packing) {
 template <class T>
 class ByColumns {
  public:
-  ByColumns(const KernelCall& call, ConvolutionKind kind, Workspace& workspace)
-      : g_(convolution_geometry(call, kind)),
-        kind_(kind),
-        first_(call.operands[0].as<T>().data()),
-        second_(call.operands[1].as<T>().data()),
-        result_size_(call.results[0].size()),
-        workspace_(&workspace) {
+  ByColumns(const KernelCall& call, ConvolutionKind kind)
+      : g_(convolution_geometry(call, kind)), kind_(kind), result_size_(call.results[0].size()) {
     const std::int64_t row = g_.taps() * g_.columns.out * static_cast<std::int64_t>(sizeof(T));
     strip_ = std::clamp<std::int64_t>(strip_bytes / std::max<std::int64_t>(row, 1), 1, g_.row_count());
-    const std::int64_t n = strip_ * g_.columns.out;
-    const std::int64_t elements = (g_.taps() + g_.out) * n + g_.out * g_.taps();
-    workspace.reserve(static_cast<std::size_t>(packing()) + static_cast<std::size_t>(elements) * sizeof(T));
   }
 
-  void run(T* result) const {
+  /// Of memory that a run needs.
+  std::size_t bytes() const {
+    const std::int64_t n = strip_ * g_.columns.out;
+    const std::int64_t elements = (g_.taps() + g_.out) * n + g_.out * g_.taps();
+    return static_cast<std::size_t>(packing()) + static_cast<std::size_t>(elements) * sizeof(T);
+  }
+
+  /// `first` and `second` are the operands.
+  void run(const T* first, const T* second, T* result, std::byte* memory) const {
     if (kind_ != ConvolutionKind::forward) std::fill_n(result, result_size_, T(0));
     for (std::int64_t group = 0; group < g_.groups; ++group)
       for (std::int64_t begin = 0; begin < g_.row_count(); begin += strip_)
-        run(group, begin, std::min(begin + strip_, g_.row_count()), result);
+        run({group, begin, std::min(begin + strip_, g_.row_count())}, first, second, result, memory);
   }
 
  private:
   static constexpr std::int64_t strip_bytes = std::int64_t{1} << 21;
 
+  struct Part {
+    std::int64_t group, begin, end;  // rows
+  };
+
   static std::int64_t packing() { return sizeof(T) == sizeof(double) ? packing_bytes_f64 : 0; }
 
-  void run(std::int64_t group, std::int64_t begin, std::int64_t end, T* result) const {
-    std::byte* const packing_memory = workspace_->data();
+  void run(const Part& part, const T* first, const T* second, T* result, std::byte* memory) const {
+    const auto [group, begin, end] = part;
     const std::int64_t n = (end - begin) * g_.columns.out, k = g_.taps(), width = g_.columns.out;
-    T* const columns = reinterpret_cast<T*>(packing_memory + packing());  // [k, n]
-    T* const strip = columns + k * n;                                     // [out, n]: y or dy
+    T* const columns = reinterpret_cast<T*>(memory + packing());  // [k, n]
+    T* const strip = columns + k * n;                             // [out, n]: y or dy
     const std::int64_t weight = group * g_.out * k;
     const auto product = [](std::int64_t m, std::int64_t n2, std::int64_t k2, const T* a, const T* b) {
       return Product{.m = m,
@@ -128,41 +133,65 @@ class ByColumns {
                      .b = reinterpret_cast<const std::byte*>(b)};
     };
     if (kind_ == ConvolutionKind::forward) {
-      gather(g_, group, begin, end, first_, columns);
-      multiply(product(g_.out, n, k, second_ + weight, columns), strip, packing_memory);
+      gather(g_, group, begin, end, first, columns);
+      multiply(product(g_.out, n, k, second + weight, columns), strip, memory);
       for_each_output(g_, group, begin, end, [=, y = result](std::int64_t image, std::int64_t row) {
         std::copy_n(strip + row * width, width, y + image * width);
       });
       return;
     }
-    const T* const dy = kind_ == ConvolutionKind::data_gradient ? first_ : second_;
+    const T* const dy = kind_ == ConvolutionKind::data_gradient ? first : second;
     for_each_output(g_, group, begin, end, [=](std::int64_t image, std::int64_t row) {
       std::copy_n(dy + image * width, width, strip + row * width);
     });
     if (kind_ == ConvolutionKind::data_gradient) {
-      Product p = product(k, n, g_.out, second_ + weight, strip);
+      Product p = product(k, n, g_.out, second + weight, strip);
       p.transpose_a = true;
-      multiply(p, columns, packing_memory);
+      multiply(p, columns, memory);
       scatter(g_, group, begin, end, columns, result);
       return;
     }
-    gather(g_, group, begin, end, first_, columns);
+    gather(g_, group, begin, end, first, columns);
     T* const share = strip + g_.out * n;  // [out, k]
     Product p = product(g_.out, k, n, strip, columns);
     p.transpose_b = true;
-    multiply(p, share, packing_memory);
+    multiply(p, share, memory);
     T* const dw = result + weight;
     for (std::int64_t i = 0; i < g_.out * k; ++i) dw[i] += share[i];
   }
 
   ConvolutionGeometry g_;
   ConvolutionKind kind_;
-  const T* first_;
-  const T* second_;
   std::int64_t result_size_;
-  Workspace* workspace_;
   std::int64_t strip_ = 0;  // rows at a time
 };
+
+template <class T>
+Rows rows_by_columns(const KernelCall& call, ConvolutionKind kind, Workspace& workspace) {
+  const ByColumns<T> by(call, kind);
+  workspace.reserve(by.bytes());
+  return all_at_once([by, &workspace, a = call.operands[0].as<T>().data(),
+                      b = call.operands[1].as<T>().data()](std::byte* y) {
+    by.run(a, b, reinterpret_cast<T*>(y), workspace.data());
+  });
+}
+
+/// On copies in f32, which lie in the workspace in front of the columns.
+template <class T>
+Rows rows_through_floats(const KernelCall& call, ConvolutionKind kind, Workspace& workspace) {
+  const ByColumns<float> by(call, kind);
+  const std::int64_t a = call.operands[0].size(), b = call.operands[1].size(), y = call.results[0].size();
+  workspace.reserve(static_cast<std::size_t>(a + b + y) * sizeof(float) + by.bytes());
+  return all_at_once(
+      [=, &workspace, from_a = call.operands[0].data, from_b = call.operands[1].data](std::byte* made) {
+        auto* const first = reinterpret_cast<float*>(workspace.data());
+        float *const second = first + a, *const result = second + b;
+        ops::convert_elements<T, float>(from_a, reinterpret_cast<std::byte*>(first), a);
+        ops::convert_elements<T, float>(from_b, reinterpret_cast<std::byte*>(second), b);
+        by.run(first, second, result, reinterpret_cast<std::byte*>(result + y));
+        ops::convert_elements<float, T>(reinterpret_cast<std::byte*>(result), made, y);
+      });
+}
 
 }  // namespace
 
@@ -173,13 +202,11 @@ Rows convolution_by_columns(const FusedCall& fused, Workspace& workspace) {
   const KernelCall& call = fused.call;
   const ConvolutionGeometry g = convolution_geometry(call, *kind);
   if (g.is_empty() || g.in * g.out < fewest) return {};
-  const auto rows = [&]<class T>(std::type_identity<T>) {
-    return all_at_once(
-        [by = ByColumns<T>(call, *kind, workspace)](std::byte* y) { by.run(reinterpret_cast<T*>(y)); });
-  };
   switch (call.results[0].dtype) {
-    case DType::f32: return rows(std::type_identity<float>{});
-    case DType::f64: return rows(std::type_identity<double>{});
+    case DType::f32: return rows_by_columns<float>(call, *kind, workspace);
+    case DType::f64: return rows_by_columns<double>(call, *kind, workspace);
+    case DType::f16: return rows_through_floats<F16>(call, *kind, workspace);
+    case DType::bf16: return rows_through_floats<BF16>(call, *kind, workspace);
     default: return {};
   }
 }

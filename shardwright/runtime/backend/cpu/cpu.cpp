@@ -94,7 +94,7 @@ class Cpu final : public Backend {
     if (first.op.block) return cpu::pointwise(calls, panels_);
     if (!first.op.kernel) throw error("operator {} has no kernel", first.op.name);
     if (PreparedKernel kernel = cpu::blocked_normalization(first)) return kernel;
-    if (PreparedKernel kernel = cpu::blocked_pooling(first)) return kernel;
+    if (PreparedKernel kernel = cpu::blocked_pooling(first, workspace_)) return kernel;
     cpu::Rows rows = rows_of(first);
     if (calls.size() > 1) return cpu::pointwise(calls, panels_, std::move(rows));
     return PreparedKernel(

@@ -16,9 +16,9 @@ namespace {
 /// By oneDNN, which takes its memory from the workspace.
 class Reorder {
  public:
-  Reorder(const Shape& shape, const Format& from, const Format& to, Workspace& workspace)
-      : from_(description_of(shape, from), engine(), nullptr),
-        to_(description_of(shape, to), engine(), nullptr),
+  Reorder(const Type& type, const Format& from, const Format& to, Workspace& workspace)
+      : from_(description_of(type.shape, from, type.dtype), engine(), nullptr),
+        to_(description_of(type.shape, to, type.dtype), engine(), nullptr),
         stream_(engine()),
         workspace_(&workspace) {
     dnnl::primitive_attr attributes;
@@ -50,11 +50,15 @@ class Reorder {
 
 using Move = std::function<void(const std::byte* from, std::byte* to)>;
 
-/// By oneDNN for f32, else by base/format.h.
+/// By oneDNN for f32 and the 16-bit types, which are all bf16 to it; else by base/format.h.
 Move mover(const Type& type, const Format& from, const Format& to, Workspace& workspace) {
-  if (type.dtype == DType::f32 && type.bytes() > 0)
-    return [r = std::make_shared<Reorder>(type.shape, from, to, workspace)](const std::byte* x,
-                                                                            std::byte* y) { r->run(x, y); };
+  const std::size_t bytes = size_of(type.dtype);
+  if (is_floating(type.dtype) && bytes <= sizeof(float) && type.bytes() > 0) {
+    const Type copied{bytes == sizeof(float) ? DType::f32 : DType::bf16, type.shape};
+    return [r = std::make_shared<Reorder>(copied, from, to, workspace)](const std::byte* x, std::byte* y) {
+      r->run(x, y);
+    };
+  }
   return [=](const std::byte* x, std::byte* y) { reformat(x, from, y, to, type.shape, size_of(type.dtype)); };
 }
 
