@@ -14,9 +14,11 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "shardwright/base/vectorize.h"
 #include "shardwright/graph/builder.h"
+#include "shardwright/ops/block.h"
 #include "shardwright/ops/fold.h"
 #include "shardwright/ops/math.h"
 
@@ -109,59 +111,50 @@ double flops(const Rule& rule, double with_d, double with_e) {
 // ---- blocks ----
 
 /// A strip of `lanes` columns of `rows` rows of to[i, f] += sum_k w[i, k] y[k, f]: the sums stay in registers.
-template <std::size_t rows, class C, class W, class T, class To>
-void add_strip(const W* w, std::int64_t step_i, std::int64_t step_k, std::int64_t count, const T* y,
-               std::int64_t step_y, To* to, std::int64_t step_to) {
+template <std::size_t rows, class C>
+void add_strip(const C* w, std::int64_t step_i, std::int64_t step_k, std::int64_t count, const C* y,
+               std::int64_t step_y, C* to, std::int64_t step_to) {
   using Lanes [[gnu::vector_size(lanes * sizeof(C)), gnu::aligned(sizeof(C))]] = C;
   Lanes sums[rows] = {};  // std::array drops the attribute of its type
   for (std::int64_t k = 0; k < count; ++k) {
     Lanes v{};
-    if constexpr (std::is_same_v<T, C>)
-      std::memcpy(&v, y + k * step_y, sizeof v);
-    else
-      for (std::int64_t l = 0; l < lanes; ++l) v[l] = static_cast<C>(y[k * step_y + l]);
+    std::memcpy(&v, y + k * step_y, sizeof v);
 #pragma GCC unroll 8
     for (std::size_t i = 0; i < rows; ++i)
-      sums[i] += static_cast<C>(w[static_cast<std::int64_t>(i) * step_i + k * step_k]) * v;
+      sums[i] += w[static_cast<std::int64_t>(i) * step_i + k * step_k] * v;
   }
   for (std::size_t i = 0; i < rows; ++i)
-    for (std::int64_t l = 0; l < lanes; ++l) {
-      To& at = to[static_cast<std::int64_t>(i) * step_to + l];
-      at = static_cast<To>(static_cast<C>(at) + sums[i][l]);
-    }
+    for (std::int64_t l = 0; l < lanes; ++l) to[static_cast<std::int64_t>(i) * step_to + l] += sums[i][l];
 }
 
 /// The same for `features` columns.
-template <std::size_t rows, class C, class W, class T, class To>
-void add_tile(const W* w, std::int64_t step_i, std::int64_t step_k, std::int64_t count, const T* y,
-              std::int64_t features, To* to) {
+template <std::size_t rows, class C>
+void add_tile(const C* w, std::int64_t step_i, std::int64_t step_k, std::int64_t count, const C* y,
+              std::int64_t features, C* to) {
   const std::int64_t in_strips = features - features % lanes;
   for (std::int64_t f = 0; f < in_strips; f += lanes)
-    add_strip<rows, C>(w, step_i, step_k, count, y + f, features, to + f, features);
+    add_strip<rows>(w, step_i, step_k, count, y + f, features, to + f, features);
   if (in_strips == features) return;
   for (std::size_t i = 0; i < rows; ++i)
     for (std::int64_t k = 0; k < count; ++k) {
-      const C v = static_cast<C>(w[static_cast<std::int64_t>(i) * step_i + k * step_k]);
-      for (std::int64_t g = in_strips; g < features; ++g) {
-        To& at = to[static_cast<std::int64_t>(i) * features + g];
-        at = static_cast<To>(static_cast<C>(at) + v * static_cast<C>(y[k * features + g]));
-      }
+      const C v = w[static_cast<std::int64_t>(i) * step_i + k * step_k];
+      for (std::int64_t g = in_strips; g < features; ++g)
+        to[static_cast<std::int64_t>(i) * features + g] += v * y[k * features + g];
     }
 }
 
 /// to[i, f] += sum_k w[i * step_i + k * step_k] y[k, f], the rows of y and `to` being `features` long.
-template <class C, class W, class T, class To>
-void add_products(const W* w, std::int64_t ni, std::int64_t step_i, std::int64_t nk, std::int64_t step_k,
-                  const T* y, std::int64_t features, To* to) {
+template <class C>
+void add_products(const C* w, std::int64_t ni, std::int64_t step_i, std::int64_t nk, std::int64_t step_k,
+                  const C* y, std::int64_t features, C* to) {
   std::int64_t i = 0;
-  for (; i + 8 <= ni; i += 8)
-    add_tile<8, C>(w + i * step_i, step_i, step_k, nk, y, features, to + i * features);
-  for (; i < ni; ++i) add_tile<1, C>(w + i * step_i, step_i, step_k, nk, y, features, to + i * features);
+  for (; i + 8 <= ni; i += 8) add_tile<8>(w + i * step_i, step_i, step_k, nk, y, features, to + i * features);
+  for (; i < ni; ++i) add_tile<1>(w + i * step_i, step_i, step_k, nk, y, features, to + i * features);
 }
 
 /// out[a, j] = sum_f x[a, f] y[j, f] for the rows of a block each. y is turned first, so that j runs fastest.
-template <class T, class C>
-void multiply_rows(const T* x, std::int64_t nx, const T* y, std::int64_t ny, std::int64_t features, C* out) {
+template <class C>
+void multiply_rows(const C* x, std::int64_t nx, const C* y, std::int64_t ny, std::int64_t features, C* out) {
   constexpr std::int64_t chunk = 64;
   std::array<C, chunk * key_block> turned;
   C* const t = turned.data();
@@ -170,19 +163,19 @@ void multiply_rows(const T* x, std::int64_t nx, const T* y, std::int64_t ny, std
   for (std::int64_t start = 0; start < features; start += chunk) {
     const std::int64_t width = std::min(chunk, features - start);
     for (std::int64_t j = 0; j < ny; ++j)
-      for (std::int64_t f = 0; f < width; ++f)
-        t[f * key_block + j] = static_cast<C>(y[j * features + start + f]);
-    add_products<C>(x + start, nx, features, width, 1, t, key_block, out);
+      for (std::int64_t f = 0; f < width; ++f) t[f * key_block + j] = y[j * features + start + f];
+    add_products(x + start, nx, features, width, 1, t, key_block, out);
   }
 }
 
-/// One head on this rank.
-template <class T>
+/// One head on this rank; the elements of its mask may be of another type.
+template <class T, class M = T>
 struct Head {
   using C = Compute<T>;
   static constexpr C never = -std::numeric_limits<C>::infinity();
 
-  const T *q = nullptr, *k = nullptr, *v = nullptr, *mask = nullptr;
+  const T *q = nullptr, *k = nullptr, *v = nullptr;
+  const M* mask = nullptr;
   std::int64_t queries = 0, keys = 0, depth = 0, width = 0;
   std::int64_t position = 0;  // of query 0 among the keys
   bool is_causal = false;
@@ -241,9 +234,8 @@ struct Running {
   }
 };
 
-template <class T>
-void forward(const Head<T>& head, T* y) {
-  using C = Compute<T>;
+template <class C, class M>
+void forward(const Head<C, M>& head, C* y) {
   std::array<C, query_block * key_block> block;
   std::array<C, query_block * most_features> kept;
   C *const s = block.data(), *const sums = kept.data();
@@ -258,34 +250,32 @@ void forward(const Head<T>& head, T* y) {
         C* const row = sums + a * head.width;
         for (std::int64_t f = 0; f < head.width; ++f) row[f] *= weight;
       }
-      add_products<C>(s, ni, key_block, std::min(key_block, head.keys - j), 1, head.v + j * head.width,
-                      head.width, sums);
+      add_products(s, ni, key_block, std::min(key_block, head.keys - j), 1, head.v + j * head.width,
+                   head.width, sums);
     }
     for (std::int64_t a = 0; a < ni; ++a) {
       const C scale = running.inverse(a);
       for (std::int64_t f = 0; f < head.width; ++f)
-        y[(i + a) * head.width + f] = static_cast<T>(sums[a * head.width + f] * scale);
+        y[(i + a) * head.width + f] = sums[a * head.width + f] * scale;
     }
   }
 }
 
 /// What flows in and out of one head; dk and dv are added to.
-template <class T>
+template <class C>
 struct Flow {
-  const T *dy = nullptr, *y = nullptr;
-  T* dq = nullptr;
-  Compute<T>*dk = nullptr, *dv = nullptr;
+  const C *dy = nullptr, *y = nullptr;
+  C *dq = nullptr, *dk = nullptr, *dv = nullptr;
 };
 
-template <class T>
-void backward(const Head<T>& head, const Flow<T>& flow) {
-  using C = Compute<T>;
+template <class C, class M>
+void backward(const Head<C, M>& head, const Flow<C>& flow) {
   std::array<C, query_block * key_block> block, gradients;
   std::array<C, query_block * most_features> kept;
   C *const p = block.data(), *const dp = gradients.data(), *const dq = kept.data();
   for (std::int64_t i = 0; i < head.queries; i += query_block) {
     const std::int64_t ni = std::min(query_block, head.queries - i), end = head.seen(i + ni - 1);
-    const T *const dy = flow.dy + i * head.width, *const y = flow.y + i * head.width;
+    const C *const dy = flow.dy + i * head.width, *const y = flow.y + i * head.width;
     Running<C> running;
     for (std::int64_t j = 0; j < end; j += key_block) {
       head.scores(i, ni, j, p);
@@ -298,21 +288,20 @@ void backward(const Head<T>& head, const Flow<T>& flow) {
       multiply_rows(dy, ni, head.v + j * head.width, nj, head.width, dp);
       for (std::int64_t a = 0; a < ni; ++a) {
         const C largest = running.largest[static_cast<std::size_t>(a)], inverse = running.inverse(a);
-        const T *const g = dy + a * head.width, *const out = y + a * head.width;
-        const C mean = static_cast<C>(fold<Sum>(
-            head.width, [g, out](std::int64_t f) { return static_cast<C>(g[f]) * static_cast<C>(out[f]); }));
+        const C *const g = dy + a * head.width, *const out = y + a * head.width;
+        const C mean =
+            static_cast<C>(fold<Sum>(head.width, [g, out](std::int64_t f) { return g[f] * out[f]; }));
         C *const row = p + a * key_block, *const drow = dp + a * key_block;
         for (std::int64_t b = 0; b < key_block; ++b) {
           row[b] = inverse > 0 ? math::exp(row[b] - largest) * inverse : C(0);
           drow[b] = row[b] * (drow[b] - mean) * head.scale;
         }
       }
-      add_products<C>(dp, ni, key_block, nj, 1, head.k + j * head.depth, head.depth, dq);
-      add_products<C>(dp, nj, 1, ni, key_block, head.q + i * head.depth, head.depth,
-                      flow.dk + j * head.depth);
-      add_products<C>(p, nj, 1, ni, key_block, dy, head.width, flow.dv + j * head.width);
+      add_products(dp, ni, key_block, nj, 1, head.k + j * head.depth, head.depth, dq);
+      add_products(dp, nj, 1, ni, key_block, head.q + i * head.depth, head.depth, flow.dk + j * head.depth);
+      add_products(p, nj, 1, ni, key_block, dy, head.width, flow.dv + j * head.width);
     }
-    for (std::int64_t e = 0; e < ni * head.depth; ++e) flow.dq[i * head.depth + e] = static_cast<T>(dq[e]);
+    std::copy_n(dq, ni * head.depth, flow.dq + i * head.depth);
   }
 }
 
@@ -365,14 +354,78 @@ void for_each_head(const KernelCall& call, std::size_t first, std::size_t mask_a
     }
 }
 
+/// Room for floats in the workspace, taken piece by piece.
+class Floats {
+ public:
+  explicit Floats(const KernelCall& call) : next_(reinterpret_cast<float*>(call.workspace)) {}
+
+  float* take(std::int64_t count) { return std::exchange(next_, next_ + count); }
+  template <class T>
+  const float* copy_of(const T* x, std::int64_t count) {
+    float* const out = take(count);
+    convert_elements<T, float>(reinterpret_cast<const std::byte*>(x), reinterpret_cast<std::byte*>(out),
+                               count);
+    return out;
+  }
+
+ private:
+  float* next_;
+};
+
+template <class T>
+void store(const float* x, std::int64_t count, T* y) {
+  convert_elements<float, T>(reinterpret_cast<const std::byte*>(x), reinterpret_cast<std::byte*>(y), count);
+}
+
+/// The head with q, k and v in floats: both kernels read them again and again.
+template <class T>
+Head<float, T> in_floats(const Head<T>& head, Floats& room) {
+  Head<float, T> out;
+  out.q = room.copy_of(head.q, head.queries * head.depth);
+  out.k = room.copy_of(head.k, head.keys * head.depth);
+  out.v = room.copy_of(head.v, head.keys * head.width);
+  out.mask = head.mask;
+  out.queries = head.queries;
+  out.keys = head.keys;
+  out.depth = head.depth;
+  out.width = head.width;
+  out.position = head.position;
+  out.is_causal = head.is_causal;
+  out.scale = head.scale;
+  out.slope = head.slope;
+  return out;
+}
+
+/// Bytes of as many floats for every feature of the keys and of the queries; none if the kernels need no copies.
+std::int64_t workspace(const KernelCall& call, std::int64_t of_keys, std::int64_t d_of_queries,
+                       std::int64_t e_of_queries) {
+  if (size_of(call.results[0].dtype) >= sizeof(float)) return 0;
+  const std::int64_t d = call.loop("d").extent, e = call.loop("e").extent;
+  return (call.loop("t").extent * (d + e) * of_keys +
+          call.loop("s").extent * (d * d_of_queries + e * e_of_queries)) *
+         static_cast<std::int64_t>(sizeof(float));
+}
+
 void kernel(const KernelCall& call) {
   visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
     T* const y = call.results[0].as<T>().data();
-    for_each_head<T>(call, 0, 3, [y](const Head<T>& head, std::int64_t number, std::int64_t) {
-      vectorized([head, to = y + number * head.queries * head.width] { forward(head, to); });
+    for_each_head<T>(call, 0, 3, [&](const Head<T>& head, std::int64_t number, std::int64_t) {
+      const std::int64_t size = head.queries * head.width;
+      T* const to = y + number * size;
+      if constexpr (is_short<T>) {
+        Floats room(call);
+        const Head<float, T> own = in_floats(head, room);
+        float* const sums = room.take(size);
+        vectorized([own, sums] { forward(own, sums); });
+        store(sums, size, to);
+      } else {
+        vectorized([head, to] { forward(head, to); });
+      }
     });
   });
 }
+
+std::int64_t kernel_workspace(const KernelCall& call) { return workspace(call, 1, 1, 1); }
 
 /// dk and dv of one head of k and v: sums over many heads and queries, in the result itself or, where its type is too
 /// short for them, in the workspace until the last head that shares them has added its part.
@@ -383,13 +436,13 @@ class SharedSums {
 
   SharedSums(const KernelCall& call) : call_(call), heads_(call.loop("r").extent) {}
 
-  /// Those that head `number` adds to.
-  Flow<T> of(const Head<T>& head, std::int64_t number, std::int64_t shared) const {
+  /// Those that head `number` adds to, the first floats of `room`.
+  Flow<C> of(const Head<T>& head, std::int64_t number, std::int64_t shared, Floats& room) const {
     const std::int64_t dk = head.keys * head.depth, dv = head.keys * head.width;
-    Flow<T> flow;
+    Flow<C> flow;
     if constexpr (is_short<T>) {
-      flow.dk = reinterpret_cast<C*>(call_.workspace);
-      flow.dv = flow.dk + dk;
+      flow.dk = room.take(dk);
+      flow.dv = room.take(dv);
     } else {
       flow.dk = result(1) + shared * dk;
       flow.dv = result(2) + shared * dv;
@@ -402,12 +455,12 @@ class SharedSums {
   }
 
   /// Behind head `number`.
-  void keep(const Head<T>& head, const Flow<T>& flow, std::int64_t number, std::int64_t shared) const {
+  void keep(const Head<T>& head, const Flow<C>& flow, std::int64_t number, std::int64_t shared) const {
     if constexpr (is_short<T>) {
       if (number % heads_ != heads_ - 1) return;
       const std::int64_t dk = head.keys * head.depth, dv = head.keys * head.width;
-      std::copy_n(flow.dk, dk, result(1) + shared * dk);
-      std::copy_n(flow.dv, dv, result(2) + shared * dv);
+      store(flow.dk, dk, result(1) + shared * dk);
+      store(flow.dv, dv, result(2) + shared * dv);
     }
   }
 
@@ -421,21 +474,31 @@ void gradient_kernel(const KernelCall& call) {
   visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
     const SharedSums<T> sums(call);
     for_each_head<T>(call, 1, 5, [&](const Head<T>& head, std::int64_t number, std::int64_t shared) {
-      Flow<T> flow = sums.of(head, number, shared);
-      flow.dy = call.operands[0].as<T>().data() + number * head.queries * head.width;
-      flow.y = call.operands[4].as<T>().data() + number * head.queries * head.width;
-      flow.dq = call.results[0].as<T>().data() + number * head.queries * head.depth;
-      vectorized([head, flow] { backward(head, flow); });
+      const std::int64_t of_q = head.queries * head.depth, of_y = head.queries * head.width;
+      const T* const dy = call.operands[0].as<T>().data() + number * of_y;
+      const T* const y = call.operands[4].as<T>().data() + number * of_y;
+      T* const dq = call.results[0].as<T>().data() + number * of_q;
+      Floats room(call);
+      Flow<Compute<T>> flow = sums.of(head, number, shared, room);
+      if constexpr (is_short<T>) {
+        const Head<float, T> own = in_floats(head, room);
+        flow.dy = room.copy_of(dy, of_y);
+        flow.y = room.copy_of(y, of_y);
+        flow.dq = room.take(of_q);
+        vectorized([own, flow] { backward(own, flow); });
+        store(flow.dq, of_q, dq);
+      } else {
+        flow.dy = dy;
+        flow.y = y;
+        flow.dq = dq;
+        vectorized([head, flow] { backward(head, flow); });
+      }
       sums.keep(head, flow, number, shared);
     });
   });
 }
 
-std::int64_t gradient_workspace(const KernelCall& call) {
-  if (size_of(call.results[0].dtype) >= sizeof(float)) return 0;
-  return call.loop("t").extent * (call.loop("d").extent + call.loop("e").extent) *
-         static_cast<std::int64_t>(sizeof(float));
-}
+std::int64_t gradient_workspace(const KernelCall& call) { return workspace(call, 2, 2, 2); }
 
 std::vector<ValueId> gradient(Gradient& g) {
   std::vector<ValueId> operands{g.dy(), g.in(0), g.in(1), g.in(2), g.out()};
@@ -459,6 +522,7 @@ std::vector<OpDef> attention() {
           .flops = [](const Rule& rule) { return flops(rule, 1, 1); },
           .gradient = gradient,
           .kernel = kernel,
+          .workspace = kernel_workspace,
           .samples = {"f32[2,4,6,4], f32[2,4,6,4], f32[2,4,6,4] (causal=true)",
                       "f32[2,6,4,2], f32[2,2,6,2], f32[2,2,6,4] (alibi=true, scale=0.5)",
                       "f32[2,6,6,2], f32[2,1,6,2], f32[2,1,6,6] (alibi=true, causal=true)",
