@@ -6,7 +6,8 @@
 // is row-major.
 //
 // Each node chooses the format that leaves the fewest bytes to be put into another one between it and its neighbours:
-// in the first round as far as they have chosen, then in two more rounds, in the opposite order and in this one.
+// in the first round as far as they have chosen, then in two more rounds, in the opposite order and in this one. Where
+// no neighbour has chosen, a node waits.
 // Then `reformat` nodes are put where a user wants another format than the value has.
 
 #include <algorithm>
@@ -55,7 +56,8 @@ class Chooser {
     for (NodeId id : graph_.node_ids())
       if (is_free(id)) order.push_back(id);
     for (int round = 0; round < 3; ++round) {
-      for (NodeId id : order) common_[at(id.index)] = best(id);
+      for (NodeId id : order)
+        if (has_chosen_neighbour(id)) common_[at(id.index)] = best(id);
       std::reverse(order.begin(), order.end());
     }
   }
@@ -127,6 +129,13 @@ class Chooser {
     for (std::size_t r = 0; r < node.results.size(); ++r)
       if (!f.results[r])
         for (const End& end : ends_[at(node.results[r].index)]) use(node.results[r], end);
+  }
+
+  /// A node that nobody tells anything waits: what it chose at random would count as its wish.
+  bool has_chosen_neighbour(NodeId id) const {
+    bool out = false;
+    for_each_neighbour(id, [&](ValueId, const End& end) { out = out || chosen(end); });
+    return out;
   }
 
   /// Every rank's part of the value can lie in `format`.

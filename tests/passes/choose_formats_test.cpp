@@ -87,6 +87,43 @@ update %m <- %m2
 )");
 }
 
+// Master and state are larger than the weight and its gradient, but have no wishes of their own.
+TEST(ChooseFormats, lets_a_master_lie_as_its_short_weight) {
+  EXPECT_EQ(chosen(R"(mesh []
+%x = input bf16[4, 6]
+%w = param bf16[6, 8] (master=f32)
+%y = matmul %x, %w
+backward:
+%dy = neg %y
+%dw = outer_product %x, %dy
+%g = cast %dw (to=f32)
+update:
+%m = state f32[6, 8]
+%a = state f32[6, 8]
+%w2, %m2, %a2 = momentum %w, %g, %m, %a (master=true, rate=0.5)
+update %w <- %w2
+update %m <- %m2
+update %a <- %a2
+)"),
+            R"(%x = input bf16[4, 6]
+%w = param bf16[6, 8] (master=f32) in ba
+%x.aB2b = reformat %x : bf16[4, 6] in aB2b
+%y = matmul %x.aB2b, %w : bf16[4, 8] in aB2b
+backward:
+%dy = neg %y : bf16[4, 8] in aB2b
+%x.aB2b_ = reformat %x : bf16[4, 6] in aB2b
+%dw = outer_product %x.aB2b_, %dy : bf16[6, 8] in ba
+%g = cast %dw (to=f32) : f32[6, 8] in ba
+update:
+%m = state f32[6, 8] in ba
+%a = state f32[6, 8] in ba
+%w2, %m2, %a2 = momentum %w, %g, %m, %a (master=true, rate=0.5) : bf16[6, 8] in ba, f32[6, 8] in ba, f32[6, 8] in ba
+update %w <- %w2
+update %m <- %m2
+update %a <- %a2
+)");
+}
+
 // An all_reduce takes elements in any order; a step that cuts a dim takes them row-major.
 TEST(ChooseFormats, lets_all_reduces_pass_and_no_other_step) {
   EXPECT_EQ(chosen(R"(mesh [tp=2]
