@@ -14,6 +14,7 @@
 
 #include "shardwright/ops/block.h"
 #include "shardwright/runtime/backend/cpu/convolution.h"
+#include "shardwright/runtime/backend/cpu/instructions.h"
 #include "shardwright/runtime/backend/cpu/memory_format.h"
 
 namespace shardwright::cpu {

@@ -4,24 +4,11 @@
 #include <numeric>
 #include <vector>
 
-#include "shardwright/base/vectorize.h"
-
 namespace shardwright::cpu {
 
 dnnl::memory::data_type data_type_of(DType dtype) {
   require(dtype == DType::f32 || dtype == DType::bf16, "oneDNN in {}", name_of(dtype));
   return dtype == DType::f32 ? dnnl::memory::data_type::f32 : dnnl::memory::data_type::bf16;
-}
-
-bool multiplies_bf16() {
-  static const bool has_fast = [] {
-    const auto has = [isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa())](dnnl::cpu_isa wanted) {
-      return (isa & static_cast<unsigned>(wanted)) == static_cast<unsigned>(wanted);
-    };
-    return has(dnnl::cpu_isa::avx512_core_amx) ||
-           (has(dnnl::cpu_isa::avx512_core_bf16) && !__builtin_cpu_is("intel"));
-  }();
-  return has_fast && instruction_set() == InstructionSet::avx512;
 }
 
 dnnl::memory::desc description_of(const Shape& shape, const Format& format, DType dtype) {

@@ -13,10 +13,6 @@ namespace shardwright::cpu {
 /// f32 and bf16, the floating types that oneDNN computes with.
 dnnl::memory::data_type data_type_of(DType dtype);
 
-/// Products and convolutions in bf16 are worth having on this machine: it has AMX, or instructions for bf16 that are
-/// faster than those for f32. Intel's without AMX are half as fast, so there bf16 goes through f32.
-bool multiplies_bf16();
-
 /// A tensor in `format`.
 dnnl::memory::desc description_of(const Shape& shape, const Format& format, DType dtype = DType::f32);
 /// A tensor in whatever format a primitive likes best.

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "shardwright/ops/block.h"
-#include "shardwright/runtime/backend/cpu/memory_format.h"
+#include "shardwright/runtime/backend/cpu/instructions.h"
 #include "shardwright/runtime/backend/cpu/product.h"
 #include "shardwright/runtime/backend/cpu/product_primitive.h"
 
@@ -128,7 +128,7 @@ Rows through_floats(const Product& p, DType dtype, Workspace& workspace) {
 
 /// One matrix, in panels or all of it. oneDNN packs b in every run: panels have enough rows to be worth that.
 Rows one_bf16(const Product& p, Workspace& workspace) {
-  constexpr std::int64_t fewest = 128;
+  constexpr std::int64_t fewest = 256;
   const std::int64_t panel = std::min(std::max(fewest, p.panel_rows(short_bytes)), p.m);
   const auto of_rows = [&](std::int64_t rows) -> std::shared_ptr<ProductPrimitive> {
     if (rows == 0) return nullptr;
