@@ -39,12 +39,11 @@ void against_pytorch(const Table& table, const BenchOptions& options, std::int64
   Session session = session_alone(batch);
   const std::vector<Batch> batches = random_batches(session.program().graph, classes, 1);
   const int steps = options.is_smoke ? 2 : batch < 256 ? 50 : 8;
-  const auto c =
-      against_peer(session, batches,
-                   {.script = "ffn.py",
-                    .words = {fmt::to_string(core), fmt::to_string(rate), fmt::to_string(momentum)},
-                    .steps = steps,
-                    .rounds = options.rounds(15)});
+  const auto c = against_peer(session, batches,
+                              {.script = "ffn.py",
+                               .words = {fmt::to_string(core), "momentum", fmt::to_string(rate)},
+                               .steps = steps,
+                               .rounds = options.rounds(15)});
   if (!c)
     return table.row({fmt::to_string(batch), time_text(Steps(session, batches).run(steps).seconds),
                       "not installed", "-", "-", "-"});

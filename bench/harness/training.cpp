@@ -24,12 +24,6 @@ StepTime median_of(const std::vector<StepTime>& steps, int warming) {
   return {spread_of(seconds).median, spread_of(cpu).median};
 }
 
-StepTime run(Peer& peer, int steps, int warming) {
-  std::vector<StepTime> times;
-  for (const Peer::Step& s : peer.run(steps + warming)) times.push_back({s.seconds, s.cpu_seconds});
-  return median_of(times, warming);
-}
-
 Batch batch_of(const Graph& graph, std::int64_t classes, std::uint64_t seed) {
   const RandomStream random(seed, "batch");
   std::uint64_t next = 0;
@@ -65,6 +59,12 @@ StepTime Steps::run(int steps, int warming) {
   return median_of(times, warming);
 }
 
+StepTime run(Peer& peer, int steps, int warming) {
+  std::vector<StepTime> times;
+  for (const Peer::Step& s : peer.run(steps + warming)) times.push_back({s.seconds, s.cpu_seconds});
+  return median_of(times, warming);
+}
+
 std::string file_for_peer(const Session& session, const std::vector<Batch>& batches) {
   std::map<std::string, Tensor> tensors;
   for (const Node& node : session.program().graph.nodes)
@@ -85,20 +85,26 @@ std::string file_for_peer(const Session& session, const std::vector<Batch>& batc
   return path;
 }
 
-void check_losses(const std::vector<double>& ours, Peer& peer) {
+void check_losses(const std::vector<double>& ours, Peer& peer, double tolerance) {
   const std::vector<Peer::Step> theirs = peer.run(static_cast<int>(ours.size()));
   for (std::size_t i = 0; i < ours.size(); ++i)
-    if (!(std::abs(ours[i] - theirs[i].loss) <= 1e-4 * theirs[i].loss))
+    if (!(std::abs(ours[i] - theirs[i].loss) <= tolerance * theirs[i].loss))
       throw error("the loss is {} but the peer's is {}", ours[i], theirs[i].loss);
+}
+
+std::optional<Peer> start_peer(const Session& session, const std::vector<Batch>& batches,
+                               const std::string& script, const std::vector<std::string>& words) {
+  const std::string file = file_for_peer(session, batches);
+  std::vector<std::string> command{"/usr/bin/python3", "bench/peers/" + script, file};
+  command.insert(command.end(), words.begin(), words.end());
+  auto peer = Peer::start(command);
+  std::filesystem::remove(file);
+  return peer;
 }
 
 std::optional<AgainstPeer> against_peer(Session& session, const std::vector<Batch>& batches,
                                         const PeerOptions& options) {
-  const std::string file = file_for_peer(session, batches);
-  std::vector<std::string> command{"/usr/bin/python3", "bench/peers/" + options.script, file};
-  command.insert(command.end(), options.words.begin(), options.words.end());
-  auto peer = Peer::start(command);
-  std::filesystem::remove(file);
+  auto peer = start_peer(session, batches, options.script, options.words);
   if (!peer) return {};
   Steps ours(session, batches);
   std::vector<double> losses;

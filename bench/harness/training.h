@@ -60,9 +60,15 @@ std::optional<AgainstPeer> against_peer(Session& session, const std::vector<Batc
 /// A safetensors file with the initial weights of `session` and the batches, for a script of bench/peers.
 std::string file_for_peer(const Session& session, const std::vector<Batch>& batches);
 
-/// Both sides do the same work: the same weights and batches give the peer the same losses within 1e-4.
+/// Both sides do the same work: the same weights and batches give the peer the same losses within `tolerance`.
 /// Throws: Error if they do not.
-void check_losses(const std::vector<double>& ours, Peer& peer);
+void check_losses(const std::vector<double>& ours, Peer& peer, double tolerance = 1e-4);
+
+/// Starts a script of bench/peers on our weights and batches. Nothing if what it needs is not installed.
+std::optional<Peer> start_peer(const Session& session, const std::vector<Batch>& batches,
+                               const std::string& script, const std::vector<std::string>& words);
+/// Medians of `steps` of a peer's steps behind `warming` ones.
+StepTime run(Peer& peer, int steps, int warming);
 
 /// The most memory that a process of its own has resident while it does `work`, in bytes.
 std::int64_t peak_bytes_of(const std::function<void()>& work);

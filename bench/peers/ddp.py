@@ -16,12 +16,6 @@ import pytorch
 import training
 
 
-def make_optimizer(torch, name, parameters, rate):
-    if name == 'momentum':
-        return torch.optim.SGD(parameters, lr=rate, momentum=0.9, foreach=True)
-    return torch.optim.AdamW(parameters, lr=rate, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1, foreach=True)
-
-
 class Rank:
     def __init__(self, torch, rank, store, path, network, ranks, optimizer, rate):
         import torch.distributed as dist
@@ -34,7 +28,7 @@ class Rank:
         labels = tensors['label'].long()[:, own]
         self.batches = [(x.contiguous() if x.dim() < 4 else x, y.reshape(-1)) for x, y in zip(tensors['input'], labels)]
         self.parallel = torch.nn.parallel.DistributedDataParallel(self.net, gradient_as_bucket_view=True)
-        self.optimizer = make_optimizer(torch, optimizer, self.net.parameters(), rate)
+        self.optimizer = training.make_optimizer(torch, optimizer, self.net.parameters(), rate)
         self.done = 0
 
     def step(self):

@@ -1,9 +1,13 @@
-"""A LLaMA-like decoder in PyTorch, for ddp.py: RMS norms, rotary positions, causal attention, gated feed-forward.
+"""A LLaMA-like decoder in PyTorch, for ddp.py, or decoder.py FILE CORE OPTIMIZER RATE [TYPE]: RMS norms, rotary
+positions, causal attention, gated feed-forward.
 
 Its weights are `init.NAME` with our names, those of dense layers as (in, out); the sizes are read off them, but for the
 heads of 64 features.
 """
 import math
+import sys
+
+import training
 
 FEATURES = 64
 
@@ -74,3 +78,7 @@ def network(tensors, torch):
             return scores.view(-1, scores.shape[-1])
 
     return Decoder()
+
+
+if __name__ == '__main__':
+    training.run(network, *sys.argv[1:])

@@ -1,4 +1,4 @@
-"""Training steps of a dense network in PyTorch: ffn.py FILE CORE RATE MOMENTUM
+"""Training steps of a dense network in PyTorch: ffn.py FILE CORE OPTIMIZER RATE [TYPE]
 
 Its weights are `init.denseN.weight` as (in, out) and `init.denseN.bias`; the rest is in training.py.
 """

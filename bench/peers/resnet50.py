@@ -1,4 +1,4 @@
-"""Training steps of torchvision's ResNet-50: resnet50.py FILE CORE RATE MOMENTUM
+"""Training steps of torchvision's ResNet-50: resnet50.py FILE CORE OPTIMIZER RATE [TYPE]
 
 Its weights are `init.NAME` with torchvision's names, that of the last layer as (in, out); the rest is in training.py.
 Tensors are channels-last, which is faster at 224x224 and makes no difference at 64x64.

@@ -1,4 +1,6 @@
-"""What peers share that train: training.run(network, FILE, CORE, RATE, MOMENTUM).
+"""What peers share that train: training.run(network, FILE, CORE, OPTIMIZER, RATE, TYPE).
+
+OPTIMIZER is momentum (0.9) or adamw; TYPE is float32, the default, or bfloat16, which is autocast.
 
 FILE is a safetensors file with the initial weights (`init.NAME`) and the batches (`input` [batches, batch, ...], `label`
 [batches, batch]); `network(tensors, torch)` makes the module. Says `ready`; then for each line with a number of steps
@@ -30,13 +32,19 @@ def load(path, torch):
     return tensors
 
 
-def run(network, path, core, rate, momentum):
+def make_optimizer(torch, name, parameters, rate):
+    if name == 'momentum':
+        return torch.optim.SGD(parameters, lr=rate, momentum=0.9, foreach=True)
+    return torch.optim.AdamW(parameters, lr=rate, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1, foreach=True)
+
+
+def run(network, path, core, optimizer, rate, dtype='float32'):
     os.sched_setaffinity(0, [int(core)])
     torch = pytorch.set_up()
     tensors = load(path, torch)
     net = network(tensors, torch)
-    batches = list(zip(tensors['input'], tensors['label'].long()))
-    optimizer = torch.optim.SGD(net.parameters(), lr=float(rate), momentum=float(momentum), foreach=True)
+    batches = [(x, y.reshape(-1)) for x, y in zip(tensors['input'], tensors['label'].long())]
+    optimizer = make_optimizer(torch, optimizer, net.parameters(), float(rate))
     del tensors
     print('ready', flush=True)
     done = 0
@@ -47,7 +55,8 @@ def run(network, path, core, rate, momentum):
             x, y = batches[done % len(batches)]
             done += 1
             optimizer.zero_grad(set_to_none=True)
-            loss = torch.nn.functional.cross_entropy(net(x), y)
+            with torch.autocast('cpu', dtype=torch.bfloat16, enabled=dtype == 'bfloat16'):
+                loss = torch.nn.functional.cross_entropy(net(x), y)
             loss.backward()
             optimizer.step()
             loss = loss.item()
