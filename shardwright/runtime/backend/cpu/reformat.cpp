@@ -5,6 +5,7 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,12 +25,16 @@ class Reorder {
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     const dnnl::reorder::primitive_desc what(from_, to_, attributes);
+    is_slow_ = std::string_view(what.impl_info_str()).starts_with("simple");
     workspace.reserve(what.scratchpad_desc().get_size());
     scratch_ = dnnl::memory(what.scratchpad_desc(), engine(), nullptr);
     primitive_ = dnnl::reorder(what);
     arguments_ = {
         {{DNNL_ARG_FROM, from_.get()}, {DNNL_ARG_TO, to_.get()}, {DNNL_ARG_SCRATCHPAD, scratch_.get()}}};
   }
+
+  /// oneDNN has no code for these formats and this type: it computes where each element lies.
+  bool is_slow() const { return is_slow_; }
 
   void run(const std::byte* from, std::byte* to) const {
     dnnl_memory_set_data_handle(from_.get(), const_cast<std::byte*>(from));  // NOLINT: it reads it only
@@ -45,19 +50,20 @@ class Reorder {
   dnnl::stream stream_;
   dnnl::reorder primitive_;
   Workspace* workspace_;
+  bool is_slow_ = false;
   std::array<dnnl_exec_arg_t, 3> arguments_{};
 };
 
 using Move = std::function<void(const std::byte* from, std::byte* to)>;
 
-/// By oneDNN for f32 and the 16-bit types, which are all bf16 to it; else by base/format.h.
+/// By oneDNN for f32 and the 16-bit types, which are all bf16 to it; else, and of 16 bits without AVX-512, by
+/// base/format.h.
 Move mover(const Type& type, const Format& from, const Format& to, Workspace& workspace) {
   const std::size_t bytes = size_of(type.dtype);
   if (is_floating(type.dtype) && bytes <= sizeof(float) && type.bytes() > 0) {
     const Type copied{bytes == sizeof(float) ? DType::f32 : DType::bf16, type.shape};
-    return [r = std::make_shared<Reorder>(copied, from, to, workspace)](const std::byte* x, std::byte* y) {
-      r->run(x, y);
-    };
+    const auto by = std::make_shared<Reorder>(copied, from, to, workspace);
+    if (!by->is_slow()) return [by](const std::byte* x, std::byte* y) { by->run(x, y); };
   }
   return [=](const std::byte* x, std::byte* y) { reformat(x, from, y, to, type.shape, size_of(type.dtype)); };
 }
