@@ -185,6 +185,16 @@ TrainingData training_data(const Model& model, const std::string& data, const st
   return synthetic(model, seed);
 }
 
+namespace {
+
+/// That in which a parameter is kept: its master's, where it has one.
+DType kept_type(const Graph& graph, const Node& parameter) {
+  const DType own = graph.value(parameter.results[0]).type.dtype;
+  return dtype_of(parameter.attributes.text("master", "")).value_or(own);
+}
+
+}  // namespace
+
 std::map<std::string, Tensor> initial_parameters(const Graph& graph, const std::string& path) {
   const SafetensorsFile file = SafetensorsFile::open(path);
   std::map<std::string, Tensor> out;
@@ -196,7 +206,10 @@ std::map<std::string, Tensor> initial_parameters(const Graph& graph, const std::
     if (file.type(name).shape != v.type.shape)
       throw error("{}: '{}' is {} but the model has {}", path, name, to_text(file.type(name).shape),
                   to_text(v.type.shape));
-    out[v.name] = converted(file.read(name), v.type.dtype, fmt::format("{}: '{}'", path, name));
+    const Tensor whole = file.read(name);
+    const std::string where = fmt::format("{}: '{}'", path, name);
+    out[v.name] = converted(whole, kept_type(graph, node), where);
+    converted(out[v.name], v.type.dtype, where);  // it can be read in its own type, too
   }
   return out;
 }

@@ -165,7 +165,12 @@ struct Session::State {
   void take_largest_statistics();
   const Kept& kept_value(std::string_view name) const;
   /// The value in full precision of a parameter that is read in a shorter one; nullptr of all others.
-  const Kept* master_of(std::string_view name) const;
+  const Kept* master_of(const Kept& value) const;
+  /// The parameter that `master` is one of; `master` itself if it is none.
+  const Kept& parameter_of(const Kept& master) const;
+  const Attributes& attributes_of(const Kept& value) const;
+  /// As users know it: a parameter that is read in a shorter type has that of its master.
+  Type type_of(const Kept& value) const;
   void set(const Kept& value, const Tensor& whole);
   void throw_failure();
   void check_usable() const;
@@ -442,23 +447,43 @@ const Kept& Session::State::kept_value(std::string_view name) const {
   throw error("there is no parameter or state '{}'{}", name, near_names(name, known));
 }
 
-const Kept* Session::State::master_of(std::string_view name) const {
-  const auto it = std::find_if(kept.begin(), kept.end(), [&](const Kept& k) {
-    return k.name.size() > name.size() && k.name.starts_with(name) &&
-           std::string_view(k.name).substr(name.size()) == fmt::format(".{}", master_state);
-  });
+const Attributes& Session::State::attributes_of(const Kept& value) const {
+  const auto [stage, v] = value.places.front();
+  const Graph& graph = pipeline.stage(stage).graph;
+  return graph.node(graph.value(v).producer).attributes;
+}
+
+const Kept* Session::State::master_of(const Kept& value) const {
+  if (attributes_of(value).text("master", "").empty()) return nullptr;
+  const std::string name = fmt::format("{}.{}", value.name, master_state);
+  const auto it = std::ranges::find_if(kept, [&](const Kept& k) { return k.name == name; });
   return it == kept.end() ? nullptr : &*it;
+}
+
+const Kept& Session::State::parameter_of(const Kept& master) const {
+  const std::string suffix = fmt::format(".{}", master_state);
+  if (!master.name.ends_with(suffix)) return master;
+  const auto name = std::string_view(master.name).substr(0, master.name.size() - suffix.size());
+  const auto it = std::ranges::find_if(kept, [&](const Kept& k) { return k.name == name; });
+  return it != kept.end() && master_of(*it) == &master ? *it : master;
+}
+
+Type Session::State::type_of(const Kept& value) const {
+  const auto [stage, v] = value.places.front();
+  Type type = pipeline.stage(stage).graph.value(v).global_type();
+  type.dtype = dtype_of(attributes_of(value).text("master", "")).value_or(type.dtype);
+  return type;
 }
 
 void Session::State::set(const Kept& value, const Tensor& whole) {
   for (const auto& [stage, v] : value.places) {
     const Program& program = pipeline.stage(stage);
-    const Type type = program.graph.value(v).global_type();
-    if (whole.type() != type)
-      throw error("'{}' is {} but is set to {}", value.name, to_text(type), to_text(whole.type()));
+    const DType dtype = program.graph.value(v).type.dtype;
+    const Tensor other = dtype == whole.dtype() ? Tensor() : convert(whole, dtype);
+    const Tensor& own = dtype == whole.dtype() ? whole : other;
     for (const Rank& r : ranks)
       if (r.stage == stage)
-        part_of(program, *r.executor, v, local_rank(r)).take(whole.bytes().data(), r.executor->view(v));
+        part_of(program, *r.executor, v, local_rank(r)).take(own.bytes().data(), r.executor->view(v));
   }
 }
 
@@ -537,19 +562,19 @@ const SessionStatistics& Session::statistics() const { return state_->statistics
 void Session::set(std::string_view name, const Tensor& whole) {
   State& s = *state_;
   s.check_usable();
-  const Kept& value = s.kept_value(name);
-  const Kept* const master = s.master_of(name);
-  if (!master) return s.set(value, whole);
-  s.set(*master, whole);
-  const auto [stage, v] = value.places.front();
-  s.set(value, convert(whole, s.pipeline.stage(stage).graph.value(v).type.dtype));
+  const Kept& value = s.parameter_of(s.kept_value(name));
+  if (const Type type = s.type_of(value); whole.type() != type)
+    throw error("'{}' is {} but is set to {}", value.name, to_text(type), to_text(whole.type()));
+  if (const Kept* const master = s.master_of(value)) s.set(*master, whole);
+  s.set(value, whole);
 }
 
 Tensor Session::get(std::string_view name) const {
   State& s = *state_;
   s.check_usable();
-  const Kept* const master = s.master_of(name);
-  const auto [stage, v] = (master ? *master : s.kept_value(name)).places.front();
+  const Kept& value = s.kept_value(name);
+  const Kept* const master = s.master_of(value);
+  const auto [stage, v] = (master ? *master : value).places.front();
   const Program& program = s.pipeline.stage(stage);
   Tensor whole(program.graph.value(v).global_type());
   for (const Rank& r : s.ranks) {
@@ -559,7 +584,8 @@ Tensor Session::get(std::string_view name) const {
     const Tensor own = r.stage == stage ? part.row_major(r.executor->view(v)) : Tensor();
     (*s.gather)(stage, v, r.stage == stage ? own.bytes().data() : nullptr, whole.bytes().data());
   }
-  return whole;
+  const DType dtype = s.type_of(value).dtype;
+  return dtype == whole.dtype() ? whole : convert(whole, dtype);
 }
 
 bool Session::any(bool own) {

@@ -255,6 +255,44 @@ output %y
   return p;
 }
 
+// What it is read as follows from it, and so is only rounded where nothing is updated.
+TEST(Session, a_parameter_is_its_master) {
+  const std::string text = R"(
+mesh [dp=2]
+%x = input bf16[4] as [4] [-]
+%w = param bf16[4] (init=ones, master=f32) as [4] [-]
+MASTER%y = add %x, %w : bf16[4] as [4] [-]
+update:
+UPDATEoutput %y
+)";
+  const auto with = [&](std::string master, std::string update) {
+    std::string out = text;
+    out.replace(out.find("MASTER"), 6, master);
+    out.replace(out.find("UPDATE"), 6, update);
+    return program_of(out);
+  };
+  const std::vector<double> values{1 + 1.0 / 1024, 2, 3, 4};
+  const Tensor whole = make_tensor({DType::f32, {4}}, values);
+  const std::map<std::string, Tensor> batch{
+      {"x", make_tensor({DType::bf16, {4}}, std::vector<double>{0, 1, 1, 1})}};
+  Session kept(with("%w.master = state f32[2] (init=ones, as=w) as [4] [dp]\n", ""));
+  for (const char* name : {"w", "w.master"}) {
+    kept.set(name, whole);
+    EXPECT_EQ(kept.get("w"), whole) << name;
+    EXPECT_EQ(to_doubles(kept.step(batch)[0]), (std::vector<double>{1, 3, 4, 5})) << name;
+    kept.set("w", make_tensor({DType::f32, {4}}, std::vector<double>(4, 0)));
+  }
+  Session frozen(with("", ""));
+  frozen.set("w", whole);
+  EXPECT_EQ(frozen.get("w"), make_tensor({DType::f32, {4}}, std::vector<double>{1, 2, 3, 4}));
+  try {
+    kept.set("w", make_tensor({DType::bf16, {4}}, values));
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(std::string(e.what()), "'w' is f32[4] but is set to bf16[4]");
+  }
+}
+
 TEST(Session, a_failing_rank_stops_all_and_is_named) {
   Session session(with_op(failing_op()));
   const std::map<std::string, Tensor> batch{{"x", counting({DType::f32, {4, 2}})}};
