@@ -182,11 +182,11 @@ const std::vector<Network>& networks() {
   return all;
 }
 
-void expect_losses_of_one_device(const Network& network, const Combination& c, DType precision) {
-  SCOPED_TRACE(fmt::format("{} {}: {}", network.name, name_of(precision), to_text(c)));
+void expect_losses_of_one_device(const Network& network, const Combination& c, Precision precision) {
+  SCOPED_TRACE(fmt::format("{} {}: {}", network.name, to_text(precision), to_text(c)));
   TrainingRun run = network.run;
   run.precision = precision;
-  run.steps = 5;
+  run.steps = precision.is_mixed ? 10 : 5;
   const int parts = network.has_batch_statistics ? c.micro_batches : 1;
   const auto alone = testing::run_planned(
       run, {.devices = 1, .parallel = Parallel::stand_alone, .pipelining = {.micro_batches = parts}});
@@ -202,8 +202,11 @@ void expect_losses_of_one_device(const Network& network, const Combination& c, D
     request.annotations = parse_annotations(network.annotations(c), network.name);
   }
   const bool is_f64 = precision == DType::f64;
-  testing::expect_same(testing::run_planned(run, request), alone,
-                       {.losses = is_f64 ? 1e-9 : 1e-4, .weights = is_f64 ? 1e-7 : 0.1});
+  testing::Tolerance tolerance{.losses = is_f64 ? 1e-9 : 1e-4, .weights = is_f64 ? 1e-7 : 0.1};
+  // What only noise moves, such as the bias of keys, differs from plan to plan. Norms of few elements amplify
+  // roundings: in PyTorch's autocast, too, weights that are 1e-5 off change the loss of such a network by up to 4e-3.
+  if (precision.is_mixed) tolerance = {.losses = network.has_batch_statistics ? 1e-2 : 1e-3, .weights = 1};
+  testing::expect_same(testing::run_planned(run, request), alone, tolerance);
 }
 
 class Combinations : public ::testing::TestWithParam<Combination> {};
@@ -262,16 +265,38 @@ Combination random_combination(std::uint64_t seed) {
 /// Others with another SHARDWRIGHT_SEED, which scripts/test.sh --full takes from the clock.
 class RandomCombinations : public ::testing::TestWithParam<int> {};
 
-TEST_P(RandomCombinations, losses_are_those_of_one_device) {
+std::uint64_t seed_of(int index) {
   const char* said = std::getenv("SHARDWRIGHT_SEED");
-  const std::uint64_t seed =
-      (said ? std::strtoull(said, nullptr, 10) : 0) + static_cast<std::uint64_t>(GetParam());
+  return (said ? std::strtoull(said, nullptr, 10) : 0) + static_cast<std::uint64_t>(index);
+}
+
+TEST_P(RandomCombinations, losses_are_those_of_one_device) {
+  const std::uint64_t seed = seed_of(GetParam());
   const Combination c = random_combination(seed);
   fmt::print("seed {}: {}\n", seed, to_text(c));
   SCOPED_TRACE(fmt::format("SHARDWRIGHT_SEED={}", seed));
   expect_in_every_network(c);
 }
 INSTANTIATE_TEST_SUITE_P(EndToEnd, RandomCombinations, ::testing::Range(0, 15));
+
+/// The same in mixed precision: one smaller network and type in turn.
+class MixedCombinations : public ::testing::TestWithParam<int> {};
+
+TEST_P(MixedCombinations, losses_are_those_of_one_device) {
+  static const std::array<std::string, 3> models{
+      "ffn:batch=32,widths=48-32-32-24-16", "resnet18:image=32,width=8,batch=32",
+      "llama:layers=4,hidden=32,heads=8,kv_heads=8,ffn=48,vocab=32,seq=8,batch=32"};
+  const std::uint64_t seed = seed_of(GetParam());
+  const auto turn = static_cast<std::size_t>(GetParam());
+  SCOPED_TRACE(fmt::format("SHARDWRIGHT_SEED={}", seed));
+  Network network = networks()[turn % models.size()];
+  network.run.model = models[turn % models.size()];
+  // Roundings are coarser, and are amplified as much.
+  if (network.has_batch_statistics) network.run.optimizer.attributes.set("rate", 0.00001);
+  const DType type = network.has_batch_statistics || turn % 2 ? DType::bf16 : DType::f16;
+  expect_losses_of_one_device(network, random_combination(1000 + seed), Precision::mixed(type));
+}
+INSTANTIATE_TEST_SUITE_P(EndToEnd, MixedCombinations, ::testing::Range(0, 12));
 
 }  // namespace
 }  // namespace shardwright
