@@ -53,7 +53,7 @@ double CutTotals::seconds(double overlap) const {
 }
 
 CutSeconds::CutSeconds(const CutProblem& problem, const Calls& calls, const Cluster& cluster)
-    : cluster_(&cluster), works_(problem.parts().size()) {
+    : cluster_(&cluster), works_(problem.parts().size()), beside_(beside_of(problem.graph())) {
   const Graph& graph = problem.graph();
   std::vector<Work> of_call(at(calls.size()));
   std::vector<bool> is_known(at(calls.size()), false);
@@ -65,13 +65,7 @@ CutSeconds::CutSeconds(const CutProblem& problem, const Calls& calls, const Clus
   };
   for (NodeId id : graph.node_ids()) {
     const Node& node = graph.node(id);
-    if (node.op->optimizer) {
-      std::int64_t bytes = 0;
-      for (ValueId v : state_operands(node)) bytes += graph.value(v).type.bytes();
-      states_ = std::max(
-          states_, static_cast<double>(bytes) / static_cast<double>(std::max<std::int64_t>(
-                                                    graph.value(node.operands.front()).type.bytes(), 1)));
-    }
+    accumulates_ = accumulates_ || node.op->kind == OpKind::accumulator;
     if (node.op->kind != OpKind::compute || node.phase == Phase::update) continue;
     const NodeId forward = node.forward.is_valid() ? node.forward : id;
     const int p = problem.part_of(forward);
@@ -84,7 +78,6 @@ CutSeconds::CutSeconds(const CutProblem& problem, const Calls& calls, const Clus
       keep(works_[at(p)], graph, id);
   }
   for (const CutValue& v : problem.values()) {
-    is_training_ = is_training_ || (v.is_parameter && v.has_gradient);
     double reads = 0;
     for (const CutUse& use : v.uses) reads += use.count / v.count;
     for (const CutUse& use : v.uses)
@@ -93,6 +86,25 @@ CutSeconds::CutSeconds(const CutProblem& problem, const Calls& calls, const Clus
     if (v.is_parameter && !v.uses.empty())
       works_[at(v.uses.front().part)].owned.push_back(v.uses.front().operand);
   }
+}
+
+std::vector<CutSeconds::Beside> CutSeconds::beside_of(const Graph& graph) {
+  std::vector<Beside> out(graph.values.size());
+  const auto size = [&](ValueId v) { return static_cast<double>(size_of(graph.value(v).type.dtype)); };
+  // The last gradient that the backward makes of a parameter is the one that is reduced.
+  for (const Node& node : graph.nodes) {
+    if (node.phase != Phase::backward) continue;
+    for (ValueId v : node.results)
+      for (ValueId of : graph.value(v).gradient_of)
+        out[at(of.index)] = {.gradient = size(v), .reduced = size(v)};
+  }
+  for (const Node& node : graph.nodes) {
+    if (!node.op->optimizer) continue;
+    Beside& beside = out[at(node.operands[0].index)];
+    beside.gradient = size(node.operands[1]);
+    for (ValueId state : state_operands(node)) beside.states += size(state);
+  }
+  return out;
 }
 
 /// Marks what of its forward node's operands and results the backward node `id` reads.
@@ -147,34 +159,41 @@ double CutSeconds::compute(const CutProblem& problem, int p, int loop, const Axi
     w.bytes *= of_bytes;
     seconds += compute_seconds(w, *cluster_);
   }
-  if (!is_training_) return seconds;
   const Node& node = problem.graph().node(problem.part(p).example);
   for (int i : part.owned) {  // the update reads weight, gradient and states, and writes weight and states
-    const auto bytes = static_cast<double>(size_of(problem.graph().value(node.operands[at(i)]).type.dtype));
+    const Beside& b = beside(node.operands[at(i)]);
+    if (b.gradient == 0) continue;
+    const auto own = static_cast<double>(size_of(problem.graph().value(node.operands[at(i)]).type.dtype));
     const double elements = problem.operand_elements(p, i) / level.inner /
                             (problem.operand_cut(p, i, loop) >= 0 ? level.halving.parts : 1);
-    seconds += compute_seconds({.bytes = (3 + 2 * states_) * elements * bytes}, *cluster_);
+    seconds += compute_seconds({.bytes = (2 * own + b.gradient + 2 * b.states) * elements}, *cluster_);
   }
   return seconds;
 }
 
-double CutSeconds::memory(const CutProblem& problem, int p, int loop, const AxisLevel& level) const {
+CutSeconds::Held CutSeconds::memory(const CutProblem& problem, int p, int loop,
+                                    const AxisLevel& level) const {
   const Graph& graph = problem.graph();
   const Node& node = graph.node(problem.part(p).example);
   const auto size = [&](ValueId v) { return static_cast<double>(size_of(graph.value(v).type.dtype)); };
-  double bytes = 0;
-  for (int i : works_[at(p)].owned)
-    bytes += (is_training_ ? 2 + states_ : 1) * problem.operand_elements(p, i) * size(node.operands[at(i)]) /
-             (problem.operand_cut(p, i, loop) >= 0 ? level.halving.parts : 1);
+  Held out;
+  for (int i : works_[at(p)].owned) {
+    const Beside& b = beside(node.operands[at(i)]);
+    const double elements = problem.operand_elements(p, i) / level.inner /
+                            (problem.operand_cut(p, i, loop) >= 0 ? level.halving.parts : 1);
+    out.owned += (size(node.operands[at(i)]) + b.states) * elements;
+    out.gradients += b.gradient * elements;
+  }
   const PartWork& part = works_[at(p)];
   for (std::size_t i = 0; i < part.kept.size(); ++i)
     if (part.kept[i] > 0)
-      bytes += part.kept[i] * problem.operand_elements(p, static_cast<int>(i)) * size(node.operands[i]) /
-               (problem.operand_cut(p, static_cast<int>(i), loop) >= 0 ? level.halving.parts : 1);
+      out.kept += part.kept[i] * problem.operand_elements(p, static_cast<int>(i)) * size(node.operands[i]) /
+                  level.inner /
+                  (problem.operand_cut(p, static_cast<int>(i), loop) >= 0 ? level.halving.parts : 1);
   for (int i : part.kept_results)  // a partial result is reduced, and scattered, before it is kept
-    bytes += problem.result_elements(p, i) * size(node.results[at(i)]) /
-             (problem.result_cut(p, i, loop) != not_cut ? level.halving.parts : 1);
-  return bytes / level.inner;
+    out.kept += problem.result_elements(p, i) * size(node.results[at(i)]) / level.inner /
+                (problem.result_cut(p, i, loop) != not_cut ? level.halving.parts : 1);
+  return out;
 }
 
 MovePrices CutSeconds::moves(double bytes, const AxisLevel& level) const {
@@ -195,8 +214,7 @@ double CutSeconds::reduce(const CutProblem& problem, const CutValue& v, Cut grad
                           Joined joined) const {
   if (gradient != partial_cut) return 0;
   const CutUse& owner = v.uses.front();
-  const auto size = static_cast<double>(size_of(problem.graph().value(v.example).type.dtype));
-  return moves(problem.operand_elements(owner.part, owner.operand) * size, level)
+  return moves(problem.operand_elements(owner.part, owner.operand) * beside(v.example).reduced, level)
       .of(partial_cut, not_cut, joined);
 }
 
@@ -208,8 +226,9 @@ CutPrices CutSeconds::prices(const CutProblem& problem, const AxisLevel& level,
                 const double work = compute(problem, part, loop, level);
                 const double seconds =
                     work * (level.halving.axis == 0 ? 1 : 1 + change(problem.part(part), loop));
-                return weights.memory > 0 ? seconds + weights.memory * memory(problem, part, loop, level)
-                                          : seconds;
+                return weights.memory > 0
+                           ? seconds + weights.memory * memory(problem, part, loop, level).all()
+                           : seconds;
               },
           .moves = [this, level](double bytes) { return moves(bytes, level); },
           .reduce =
@@ -222,11 +241,18 @@ CutPrices CutSeconds::prices(const CutProblem& problem, const AxisLevel& level,
 CutTotals CutSeconds::totals(const CutProblem& problem) const {
   const AxisLevel all{};
   CutTotals out;
+  Held held;
   for (std::size_t p = 0; p < problem.parts().size(); ++p) {
     const int part = static_cast<int>(p);
-    out.compute += problem.part(part).count * compute(problem, part, no_loop_dim, all);
-    out.memory += problem.part(part).count * memory(problem, part, no_loop_dim, all);
+    const double count = problem.part(part).count;
+    out.compute += count * compute(problem, part, no_loop_dim, all);
+    const Held own = memory(problem, part, no_loop_dim, all);
+    held.owned += count * own.owned;
+    held.gradients += count * own.gradients;
+    held.kept += count * own.kept;
   }
+  // Gradients come while the backward lets go of what the forward kept, unless earlier micro-batches have left theirs.
+  out.memory = accumulates_ ? held.all() : held.owned + std::max(held.gradients, held.kept);
   return out;
 }
 

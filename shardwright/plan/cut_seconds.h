@@ -55,14 +55,25 @@ class CutSeconds {
   double reduce(const CutProblem& problem, const CutValue& parameter, Cut gradient, const AxisLevel& level,
                 Joined joined) const;
   MovePrices moves(double bytes, const AxisLevel& level) const;
-  /// Bytes of a device for one node of `part`: its parameters with gradients and states, and what is kept of its
-  /// operands and results until its backward has read them.
-  double memory(const CutProblem& problem, int part, int loop, const AxisLevel& level) const;
+  /// Bytes of a device for one node of a part.
+  struct Held {
+    double owned = 0;      // its parameters with their states
+    double gradients = 0;  // of these
+    double kept = 0;       // of its operands and results, until its backward has read them
+    double all() const { return owned + gradients + kept; }
+  };
+  Held memory(const CutProblem& problem, int part, int loop, const AxisLevel& level) const;
 
   /// Compute and memory of the finished problem.
   CutTotals totals(const CutProblem& problem) const;
 
  private:
+  /// What stands beside a parameter in training, bytes an element.
+  struct Beside {
+    double gradient = 0;  // as the update reads it
+    double reduced = 0;   // the same as it crosses devices
+    double states = 0;    // of the optimizer
+  };
   struct PartWork {
     std::vector<Work> works;        // forward first, then backward
     double bytes = 0;               // of the forward
@@ -71,13 +82,15 @@ class CutSeconds {
     std::vector<double> kept;  // per operand, the part of it that is kept for its backward alone: 1 / readers
   };
   static void keep(PartWork& part, const Graph& graph, NodeId id);
+  static std::vector<Beside> beside_of(const Graph& graph);
+  const Beside& beside(ValueId parameter) const { return beside_[static_cast<std::size_t>(parameter.index)]; }
   /// Bytes that the forward of `part`, of `flops` on a device, reads and writes there.
   double bytes_moved(const CutProblem& problem, int part, int loop, int parts, double flops) const;
 
   const Cluster* cluster_;
-  double states_ = 0;  // of the optimizer, per parameter
-  bool is_training_ = false;
+  bool accumulates_ = false;  // gradients, over micro-batches
   std::vector<PartWork> works_;
+  std::vector<Beside> beside_;  // by value
 };
 
 }  // namespace shardwright

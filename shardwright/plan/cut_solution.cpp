@@ -33,13 +33,13 @@ Note note_of(const CutProblem& problem, int p, const Solution::Level& level, con
   const std::vector<int>& loops = level.tables.choices[at(p)];
   const std::vector<double> sums = level.tables.sum.along(p, level.chosen);
   const int chosen = level.chosen[at(p)];
-  const double bytes = seconds.memory(problem, p, loops[at(chosen)], axis);
+  const double bytes = seconds.memory(problem, p, loops[at(chosen)], axis).all();
   Note out{.chosen = name_of_loop(part, loops[at(chosen)]), .others = {}};
   std::vector<std::pair<double, Alternative>> others;
   for (std::size_t i = 0; i < loops.size(); ++i) {
     if (static_cast<int>(i) == chosen) continue;
     const double more = (sums[i] - sums[at(chosen)]) / part.count;
-    const double more_bytes = seconds.memory(problem, p, loops[i], axis) - bytes;
+    const double more_bytes = seconds.memory(problem, p, loops[i], axis).all() - bytes;
     others.push_back({more, {name_of_loop(part, loops[i]), more - weights.memory * more_bytes, more_bytes}});
   }
   std::stable_sort(others.begin(), others.end(),
