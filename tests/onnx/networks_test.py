@@ -6,7 +6,8 @@
 For each network: random weights, `torch.onnx.export` in training mode, five steps in PyTorch, and the same five steps of
 `shardwright train NETWORK.onnx` on one device, and split on four. f64 losses must agree within 1e-7, in f32 the first loss
 within 1e-5 of PyTorch's in f64, relative (of ResNet-50, PyTorch's own first loss in f32 moves by as much from run to run;
-later losses drift apart, because sums are taken in another order). --full takes the networks as torchvision has them; else
+later losses drift apart, because sums are taken in another order), in mixed precision within 2e-3,
+or the first within 5e-2 where batch norms amplify roundings. --full takes the networks as torchvision has them; else
 widths, images and depths are small. Dropout is trained with rate 0: its masks come from other random numbers than PyTorch's.
 """
 import os, sys, tempfile, time
@@ -112,7 +113,9 @@ def check(shardwright, name, full, folder):
     path, data = os.path.join(folder, f'{name}.onnx'), os.path.join(folder, f'{name}.safetensors')
     labels = np.stack([y for _, y in batches]).astype(np.int32)
     want = None
-    for precision, dtype, steps, tolerance in [('f64', np.float64, STEPS, 1e-7), ('f32', np.float32, 1, 1e-5)]:
+    has_norms = name not in ('vgg11', 'encoder', 'text')
+    for precision, dtype, steps, tolerance in [('f64', np.float64, STEPS, 1e-7), ('f32', np.float32, 1, 1e-5),
+                                               ('bf16', np.float32, 1 if has_norms else STEPS, 5e-2 if has_norms else 2e-3)]:
         net.load_state_dict(start)
         net = net.to(torch.from_numpy(np.zeros(0, dtype)).dtype)
         inputs = np.stack([x.astype(np.float32).astype(dtype) if x.dtype.kind == 'f' else x for x, _ in batches])
@@ -121,7 +124,7 @@ def check(shardwright, name, full, folder):
         save(data, {'input': inputs, 'label': labels}, {})
         want = want or train(net, inputs, labels, 'cross_entropy', rate)
         splits = [['--devices', '1'], ['--devices', '4', '--parallel', 'data_parallel'], ['--devices', '4']]
-        for split in splits if precision == 'f64' else splits[:1]:
+        for split in splits if precision == 'f64' or precision == 'bf16' and not has_norms else splits[:1]:
             begin = time.time()
             got = train_by_shardwright(shardwright, path, data, inputs, 'cross_entropy', rate, precision, split)
             title = f'{name} {precision} {" ".join(split[1::2])} {time.time() - begin:.1f} s'

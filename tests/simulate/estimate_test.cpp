@@ -120,9 +120,12 @@ output %y
 }
 
 /// A train step of `model` as compiled for `devices`.
-Program compiled(const std::string& model, int devices, const std::string& optimizer, int level = 0) {
-  Model m = build_model(model);
-  add_train_step(m.graph, m.loss, {.name = optimizer, .attributes = {{"rate", 0.01}}});
+Program compiled(const std::string& model, int devices, const std::string& optimizer, int level = 0,
+                 Precision precision = {}, bool reduces_short = false) {
+  Model m = build_model(model, {.global_batch = {}, .precision = precision, .loss = "", .micro_batches = 1});
+  add_train_step(
+      m.graph, m.loss,
+      {.name = optimizer, .attributes = {{"rate", 0.01}}, .clip_norm = 0, .reduces_short = reduces_short});
   return compile(m.graph, make_plan(m.graph, {.model = model,
                                               .devices = devices,
                                               .parallel = Parallel::data_parallel,
@@ -132,16 +135,36 @@ Program compiled(const std::string& model, int devices, const std::string& optim
 TEST(MemoryUse, of_all_kinds_is_the_arena) {
   for (const char* model :
        {"ffn", "three_layer_mae", "llama:layers=2,hidden=32,heads=4,ffn=64,vocab=64,seq=16,batch=4"})
-    for (int level : {0, 1, 3}) {
-      const Program p = compiled(model, 4, "adam", level);
-      const MemoryUse use = memory_use(p);
-      std::int64_t sum = 0;
-      for (std::int64_t bytes : use.bytes) {
-        EXPECT_GE(bytes, 0) << model;
-        sum += bytes;
+    for (int level : {0, 1, 3})
+      for (const Precision& precision : {Precision(DType::f32), Precision::mixed(DType::bf16)}) {
+        const Program p = compiled(model, 4, "adam", level, precision);
+        const MemoryUse use = memory_use(p);
+        std::int64_t sum = 0;
+        for (std::int64_t bytes : use.bytes) {
+          EXPECT_GE(bytes, 0) << model;
+          sum += bytes;
+        }
+        EXPECT_EQ(sum, p.arena_bytes) << model << " level " << level << " " << to_text(precision);
       }
-      EXPECT_EQ(sum, p.arena_bytes) << model << " level " << level;
-    }
+}
+
+// In mixed precision: a weight in 2 bytes, its master and two moments in 4 each, and a gradient as long as it is reduced.
+TEST(MemoryUse, of_mixed_precision_is_fourteen_bytes_a_parameter_and_its_gradient) {
+  const std::string model = "llama:layers=2,hidden=128,heads=4,ffn=512,vocab=2048,seq=8,batch=4";
+  const Program f32 = compiled(model, 4, "adamw");
+  const auto count = static_cast<double>(memory_use(f32).of(MemoryKind::parameters)) / 4;
+  for (const int level : {0, 1, 3})
+    for (const bool reduces_short : {false, true})
+      for (const DType type : {DType::bf16, DType::f16}) {
+        const MemoryUse use =
+            memory_use(compiled(model, 4, "adamw", level, Precision::mixed(type), reduces_short));
+        const auto bytes = [&](MemoryKind kind) { return static_cast<double>(use.of(kind)) / count; };
+        SCOPED_TRACE(fmt::format("level {}, reduced {}", level, reduces_short ? "short" : "in f32"));
+        // Norms keep 4 bytes, of which they have few.
+        EXPECT_NEAR(bytes(MemoryKind::parameters), level == 3 ? 0.5 : 2.0, 0.03);
+        EXPECT_NEAR(bytes(MemoryKind::optimizer_state), level > 0 ? 3.0 : 12.0, 0.03);
+        EXPECT_LE(bytes(MemoryKind::gradients), reduces_short ? 2.6 : 4.6);
+      }
 }
 
 TEST(MemoryUse, counts_what_each_value_is_for) {
