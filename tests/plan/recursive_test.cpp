@@ -145,6 +145,11 @@ TEST(MemoryCap, never_raises_memory_nor_hides_a_plan_that_fits) {
   Model m = build_model("llama:layers=2,hidden=64,heads=4,ffn=172,vocab=512,seq=32");
   add_train_step(m.graph, m.loss, {"adam", {{"rate", 0.01}}});
   expect_monotone(m.graph, "llama");
+  ModelOptions mixed;
+  mixed.precision = Precision::mixed(DType::bf16);
+  m = build_model("llama:layers=2,hidden=64,heads=4,ffn=172,vocab=512,seq=32", mixed);
+  add_train_step(m.graph, m.loss, {"adamw", {{"rate", 0.01}}});
+  expect_monotone(m.graph, "llama in mixed precision");
   m = build_model("resnet18:image=32,width=16,batch=8");  // its weights have memory formats
   add_train_step(m.graph, m.loss, {"adam", {{"rate", 0.01}}});
   expect_monotone(m.graph, "resnet18");
