@@ -260,8 +260,10 @@ class Accumulation {
   bool are_apart(const std::vector<ValueId>& addends) const {
     if (stages_.empty()) return false;
     const auto stage = [this](ValueId v) {
-      const NodeId forward = graph_.node(graph_.value(v).producer).forward;
-      return forward.is_valid() ? stages_[at(forward.index)] : -1;
+      const Node* node = &graph_.node(graph_.value(v).producer);
+      while (!node->forward.is_valid() && node->operands.size() == 1)  // the same in another type
+        node = &graph_.node(graph_.value(node->operands.front()).producer);
+      return node->forward.is_valid() ? stages_[at(node->forward.index)] : -1;
     };
     return std::any_of(addends.begin(), addends.end(),
                        [&](ValueId v) { return stage(v) != stage(addends.front()); });

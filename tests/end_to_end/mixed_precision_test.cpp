@@ -193,6 +193,20 @@ TEST_P(MixedPlans, gradients_reduced_short_agree_with_one_device) {
                          want, tolerance);
 }
 
+// Micro-batches are added up where they are computed; what crosses is one sum, and all activations as ever.
+TEST(EndToEndMixedPipelines, the_gradient_of_a_shared_weight_crosses_stages_once_a_step) {
+  const auto bytes = [](const Precision& precision, int micro_batches) {
+    const TrainingRun run{networks.back().model, "", networks.back().optimizer, precision, 1};
+    const auto out =
+        testing::run_planned(run, {.devices = 2,
+                                   .parallel = Parallel::data_parallel,
+                                   .pipelining = {Schedule::one_forward_one_backward, 2, micro_batches}});
+    return out ? out->statistics.bytes_communicated_per_step : 0;
+  };
+  for (const Precision& precision : {Precision(DType::f32), bf16})
+    EXPECT_NEAR(bytes(precision, 8), bytes(precision, 2), 16) << to_text(precision);  // scalars
+}
+
 INSTANTIATE_TEST_SUITE_P(EndToEnd, MixedPlans,
                          ::testing::Combine(::testing::ValuesIn(networks), ::testing::Bool()),
                          [](const auto& test) {
