@@ -36,7 +36,7 @@ class Backward {
     if (!options_.loss_scale.is_valid())
       contributions_[at(loss)].push_back(seed);
     else
-      contribute(loss, scaled(builder_, seed, options_.loss_scale));
+      contribute(loss, scaled(builder_, seed, scale_as(graph_.value(loss).type.dtype, loss)));
   }
 
   std::map<ValueId, ValueId> run() {
@@ -57,6 +57,13 @@ class Backward {
   }
 
  private:
+  /// The scale in the type of the loss, where the loss is.
+  ValueId scale_as(DType dtype, ValueId loss) {
+    const ValueId scale = cast_to(builder_, options_.loss_scale, dtype);
+    if (scale != options_.loss_scale) graph_.value(scale).gradient_of.push_back(loss);
+    return scale;
+  }
+
   void contribute(ValueId to, ValueId gradient) {
     contributions_[at(to)].push_back(gradient);
     graph_.value(gradient).gradient_of.push_back(to);

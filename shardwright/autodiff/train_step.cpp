@@ -46,7 +46,8 @@ class UpdateStep {
 
   void add(ValueId loss) {
     const LossScale& scale = optimizer_.loss_scale;
-    if (scale.is_on()) scale_ = leaf(loss_scale_state, scale.initial);
+    builder_.set_phase(Phase::backward);  // the forward is the same network with a scale and without
+    if (scale.is_on()) scale_ = leaf(loss_scale_state, first_scale(scale, graph_.value(loss)));
     gradients_ =
         add_backward(builder_, loss, {.loss_scale = scale_, .in_master_types = !optimizer_.reduces_short});
     if (gradients_.empty()) throw error("the loss %{} depends on no parameter", graph_.value(loss).name);
@@ -62,6 +63,16 @@ class UpdateStep {
   ValueId leaf(std::string_view name, double start) {
     if (start == 0) return builder_.leaf(OpKind::state, name, {DType::f32, {}}, {{"init", "zeros"}});
     return builder_.leaf(OpKind::state, name, {DType::f32, {}}, {{"init", "constant"}, {"value", start}});
+  }
+
+  /// The backward starts from the scale in the type of the loss, which may be f16 (of a model that holds its own).
+  static double first_scale(const LossScale& scale, const Value& loss) {
+    constexpr double most = 65504, power_below = 32768;
+    if (loss.type.dtype != DType::f16 || scale.initial <= most) return scale.initial;
+    if (scale.interval == 0)
+      throw error("the loss %{} is f16, which holds no scale of {}; give at most {}", loss.name,
+                  scale.initial, most);
+    return power_below;
   }
 
   /// All gradients are there: what they are multiplied with, and whether there is an update at all.
@@ -153,12 +164,20 @@ std::string to_text(const LossScale& scale) {
   return fmt::format("{} by {} every {}", scale.initial, scale.factor, scale.interval);
 }
 
+bool is_loss_scale(double scale) { return scale >= least_loss_scale && scale <= most_loss_scale; }
+
 std::optional<LossScale> parse_loss_scale(std::string_view text) {
   if (text == "none") return LossScale{};
   if (text == "dynamic") return dynamic_loss_scale();
-  const auto number = to_number(text);
-  if (!number || !(*number > 0) || *number > std::numeric_limits<float>::max()) return std::nullopt;
-  return LossScale{.initial = *number};
+  const std::vector<std::string_view> words = split(text, ' ');
+  const auto number = to_number(words.front());
+  if (!number || !is_loss_scale(*number)) return std::nullopt;
+  if (words.size() == 1) return LossScale{.initial = *number};
+  if (words.size() != 5 || words[1] != "by" || words[3] != "every") return std::nullopt;
+  const auto factor = to_number(words[2]);
+  const auto interval = to_integer(words[4]);
+  if (!factor || !(*factor > 1) || !interval || *interval < 1) return std::nullopt;
+  return LossScale{.initial = *number, .interval = *interval, .factor = *factor};
 }
 
 bool reduces_short_called(std::string_view name) {

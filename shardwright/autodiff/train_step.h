@@ -25,9 +25,13 @@ struct LossScale {
 /// As PyTorch's GradScaler and MindSpore's DynamicLossScaleManager start.
 inline LossScale dynamic_loss_scale() { return {.initial = 65536, .interval = 2000}; }
 
+/// Scales that f32 holds, and whose inverse it does.
+constexpr double least_loss_scale = 1e-30, most_loss_scale = 1e30;
+bool is_loss_scale(double scale);
+
 /// `none`, `dynamic`, a number that stays, or with other settings than dynamic_loss_scale's `1024 by 2 every 500`.
 std::string to_text(const LossScale& scale);
-/// Nothing if it is none of the first three.
+/// Nothing if it is none of these.
 std::optional<LossScale> parse_loss_scale(std::string_view text);
 
 /// States of a train step with a loss scale: the scale, and how many good steps there were since it changed; f32[].

@@ -78,6 +78,8 @@ class Flags {
     compare(config_.precision_key + ", --precision", config_.precision, to_text(plan.origin.precision));
     compare("gradient_fp32_sync, --reduce-precision", config_.reduce_precision,
             plan.origin.optimizer.reduces_short ? "short" : "f32");
+    compare("runner_wrapper.scale_sense, --loss-scale", config_.loss_scale,
+            to_text(plan.origin.optimizer.loss_scale));
     std::vector<std::string> left_out = search_keys();
     std::erase(left_out, "search_mode");  // compared above
     if (!config_.dataset_strategy.empty()) left_out.emplace_back("dataset_strategy");
@@ -94,6 +96,7 @@ class Flags {
     if (!config_.precision.empty()) add("--precision", config_.precision);
     // In full precision there is nothing to tell: gradients are reduced so anyway.
     if (config_.reduce_precision == "short") add("--reduce-precision", config_.reduce_precision);
+    if (!config_.loss_scale.empty()) add("--loss-scale", config_.loss_scale);
     add_pipelining();
     const Parallel mode = mode_of(arguments_);
     const int devices = devices_of(arguments_);

@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 
+#include "shardwright/autodiff/train_step.h"
 #include "shardwright/base/text.h"
 #include "shardwright/cli/config_precision.h"
 #include "shardwright/cost/yaml_text.h"
@@ -485,8 +486,8 @@ std::optional<PrecisionKeys::Said> said(const std::vector<Place>& places) {
 void read_precision(Config& c, const Section& top, const Section& parallel) {
   const Section runner = top.section("runner_config", runner_keys());
   const YAML::Node of_model = top.at("model");  // elsewhere it may be a name
-  const bool has_map = of_model.IsMap() && of_model["model_config"].IsMap();
-  const Section model(has_map ? of_model["model_config"] : YAML::Node(), "model.model_config");
+  const YAML::Node settings = of_model.IsMap() ? Section(of_model, "model").at("model_config") : YAML::Node();
+  const Section model(settings.IsMap() ? settings : YAML::Node(), "model.model_config");
   const auto places = [&](const Names& keys) {
     std::vector<Place> out;
     for (const std::string& key : keys) out.push_back({model, key});
@@ -503,6 +504,36 @@ void read_precision(Config& c, const Section& top, const Section& parallel) {
   c.idle.insert(c.idle.end(), read.idle.begin(), read.idle.end());
   if (const auto is_full = parallel.flag("gradient_fp32_sync"))
     c.reduce_precision = *is_full ? "f32" : "short";
+}
+
+std::string scale_text(double scale, const std::string& key) {
+  if (!is_loss_scale(scale)) throw error("{}: {} should be from 1e-30 to 1e30", key, scale);
+  return fmt::format("{}", scale);
+}
+
+/// `runner_wrapper.scale_sense`: a number that stays, or a cell that moves it or lets it stay.
+void read_loss_scale(Config& c, const Section& top) {
+  const Section wrapper = top.section("runner_wrapper");
+  if (!wrapper.at("scale_sense").IsMap()) {
+    if (const auto scale = wrapper.positive("scale_sense"))
+      c.loss_scale = scale_text(*scale, wrapper.path_of("scale_sense"));
+    return;
+  }
+  const Section cell =
+      wrapper.section("scale_sense", {"type", "loss_scale_value", "scale_factor", "scale_window"});
+  const std::string type = cell.text("type").value_or("");
+  if (type != "DynamicLossScaleUpdateCell" && type != "FixedLossScaleUpdateCell")
+    throw error("{}: '{}' should be DynamicLossScaleUpdateCell or FixedLossScaleUpdateCell",
+                cell.path_of("type"), type);
+  const auto value = cell.positive("loss_scale_value");
+  if (!value) throw error("{} is missing; write for example 65536", cell.path_of("loss_scale_value"));
+  c.loss_scale = scale_text(*value, cell.path_of("loss_scale_value"));
+  if (type.starts_with("Fixed")) return;
+  const double factor = cell.positive("scale_factor").value_or(2);
+  if (factor <= 1) throw error("{}: {} should be above 1", cell.path_of("scale_factor"), factor);
+  const LossScale scale{
+      .initial = *value, .interval = cell.count("scale_window").value_or(1000), .factor = factor};
+  c.loss_scale = to_text(scale);
 }
 
 void check_batch(Config& c) {
@@ -569,6 +600,7 @@ Config config_of(const YAML::Node& node) {
   read_batch(c, top, parallel, parallel_config);
   read_recompute(c, top, parallel_config);
   read_precision(c, top, parallel);
+  read_loss_scale(c, top);
   check_batch(c);
   note_inactive(c, parallel, parallel_config);
   return c;

@@ -33,6 +33,7 @@ struct Config {
   std::string precision;         // as --precision takes it; empty: not said
   std::string precision_key;     // that says it
   std::string reduce_precision;  // as --reduce-precision takes it; empty: not said
+  std::string loss_scale;        // as --loss-scale; empty: not said
   std::optional<std::int64_t> epochs;
 
   std::optional<std::int64_t> batch_size;  // of the file; see global_batch

@@ -58,8 +58,8 @@ OptimizerChoice with_flags(const Arguments& arguments, OptimizerChoice choice) {
   if (arguments.has("--loss-scale")) {
     const auto scale = parse_loss_scale(arguments.text("--loss-scale"));
     if (!scale)
-      throw error("{} {}: should be dynamic, none or a number above 0", arguments.called("--loss-scale"),
-                  arguments.text("--loss-scale"));
+      throw error("{} {}: should be dynamic, none or a number from 1e-30 to 1e30",
+                  arguments.called("--loss-scale"), arguments.text("--loss-scale"));
     choice.loss_scale = *scale;
   }
   if (arguments.has("--reduce-precision")) try {
@@ -210,11 +210,11 @@ Origin origin_of(const Arguments& given, const Model& model) {
   return own;
 }
 
-OptimizerChoice optimizer_of(const Arguments& arguments) {
+OptimizerChoice optimizer_of(const Arguments& arguments, const Model& model) {
   for (const Flag& flag : optimizer_flags())
     if (flag.name != "--loss") arguments.heed(flag.name);
   arguments.heed("--reduce-precision");
-  return origin_of(arguments).optimizer;
+  return origin_of(arguments, model).optimizer;
 }
 
 }  // namespace shardwright

@@ -27,7 +27,7 @@ Origin origin_of(const Arguments& arguments);
 Origin origin_of(const Arguments& arguments, const Model& model);
 
 /// The optimizer of it. Throws: Error on a flag that the optimizer does not have.
-OptimizerChoice optimizer_of(const Arguments& arguments);
+OptimizerChoice optimizer_of(const Arguments& arguments, const Model& model);
 
 ModelOptions model_options(const Origin& origin, int micro_batches = 1);
 

@@ -356,7 +356,7 @@ PlannedModel planned_positional(const Arguments& arguments, const std::vector<st
     return planned_model(name);
   }
   Model model = model_of(arguments, terminal);
-  add_train_step(model.graph, model.loss, optimizer_of(arguments));
+  add_train_step(model.graph, model.loss, optimizer_of(arguments, model));
   Plan plan = plan_of(arguments, model, model.graph, terminal);
   return {std::move(model), std::move(plan)};
 }

@@ -36,9 +36,14 @@ inline ValueId clip_factor(Builder& builder, ValueId norm, double most) {
   return builder.call("clip", {ratio}, {{"max", 1.0}}, "gradients.factor");
 }
 
-/// `x` times a scalar.
+/// `x` times a scalar, which a short type may not hold (the inverse of a loss scale): then the product is made in the
+/// scalar's.
 inline ValueId scaled(Builder& builder, ValueId x, ValueId factor) {
-  return builder.call("mul", {x, cast_to(builder, factor, builder.type(x).dtype)});
+  const DType dtype = builder.type(x).dtype;
+  if (size_of(dtype) >= size_of(builder.type(factor).dtype))
+    return builder.call("mul", {x, cast_to(builder, factor, dtype)});
+  return cast_to(builder, builder.call("mul", {cast_to(builder, x, builder.type(factor).dtype), factor}),
+                 dtype);
 }
 
 }  // namespace shardwright

@@ -2,7 +2,7 @@
 // in which one overflows is not taken. Scalars, each the same on every rank.
 //
 //   is_finite         ok = 1 if x is a finite number, else 0
-//   next_loss_scale   good' = ok ? good + 1 : 0;  scale' = ok ? scale : max(scale / factor, least)
+//   next_loss_scale   good' = ok ? good + 1 : 0;  scale' = ok ? scale : min(scale, max(scale / factor, least))
 //                     and with good' = interval:  good' = 0, scale' = scale factor
 //
 // interval=0 keeps the scale as it is, and counts good steps.
@@ -32,7 +32,7 @@ BlockKernel next_block(const Call& call) {
       const bool is_good = ok > 0, is_fixed = interval == 0;
       const C count = is_good ? good + 1 : C(0);
       const bool grows = !is_fixed && count >= static_cast<C>(interval);
-      const C smaller = std::max(scale / static_cast<C>(factor), static_cast<C>(least));
+      const C smaller = std::min(scale, std::max(scale / static_cast<C>(factor), static_cast<C>(least)));
       const C next = grows ? scale * static_cast<C>(factor) : is_good || is_fixed ? scale : smaller;
       // One that leaves its range would make every later step overflow.
       return std::array<C, 2>{next - next == 0 ? next : scale, grows ? C(0) : count};

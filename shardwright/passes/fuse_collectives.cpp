@@ -371,12 +371,16 @@ class Fuser {
     return std::any_of(users.begin(), users.end(), [this](NodeId id) { return bucket_of_.contains(id); });
   }
   /// States, weights that a bucket gathers, and what an update needs that waits for no gradient (a weight's slice):
-  /// earlier it would only take memory.
+  /// earlier it would only take memory. What another stage waits for does not: its answer may be what all else here waits
+  /// for.
   bool goes_along(const Unit& u) const {
     const Node& first = node(u.nodes.front());
     if (is_leaf(first)) return first.phase == Phase::update || is_in_bucket(first.results.front());
     if (first.phase != Phase::update || u.is_bucket) return false;
     if ((first.op->step && !is_local(*first.op->step)) || u.readiness > backward_) return false;
+    for (NodeId id : u.nodes)
+      for (ValueId v : node(id).results)
+        if (is_sent(v)) return false;
     return std::all_of(u.nodes.begin(), u.nodes.end(), [&](NodeId id) {
       return std::all_of(node(id).operands.begin(), node(id).operands.end(), [&](ValueId v) {
         const int above = unit_of_[at(producer(v).index)];

@@ -67,7 +67,14 @@ class Fuser {
                        [&](NodeId n) { return is_emitted(n); });
   }
   /// A leaf, or a constant: needs nothing and may stand anywhere before its users.
-  bool is_leaf(NodeId id) const { return needs_[at(id.index)].empty() && !graph_.node(id).op->block; }
+  bool is_leaf(NodeId id) const {
+    return needs_[at(id.index)].empty() && !graph_.node(id).op->block && !is_awaited(id);
+  }
+  /// Another stage may wait for what stands above it before it sends this, so that it moves up to nobody.
+  bool is_awaited(NodeId id) const {
+    const Node& node = graph_.node(id);
+    return node.op->kind == OpKind::receive && node.phase == Phase::update;
+  }
   const Value& first_result(NodeId id) const { return graph_.value(graph_.node(id).results.front()); }
 
   /// `id` is point-wise over the elements of `leader`, and may move up to it.
@@ -111,7 +118,7 @@ class Fuser {
         const std::vector<NodeId>& needs = needs_[at(user.index)];
         const bool can_pass = std::all_of(needs.begin(), needs.end(), [&](NodeId n) {
           return n == id || is_emitted(n) || is_leaf(n) ||
-                 (is_ready(n) && graph_.node(n).phase == graph_.node(id).phase);
+                 (is_ready(n) && !is_awaited(n) && graph_.node(n).phase == graph_.node(id).phase);
         });
         if (!can_pass) continue;
         for (NodeId n : needs)

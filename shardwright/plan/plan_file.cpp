@@ -67,7 +67,8 @@ LossScale loss_scale_of(const Json& json) {
   check_keys(json, "loss_scale", {"initial", "interval", "factor"});
   LossScale out{.initial = number_or(json, "initial", 0.0), .factor = number_or(json, "factor", 2.0)};
   if (json.contains("interval")) out.interval = long_of(json.at("interval"), "interval", 0, 1LL << 40);
-  if (!(out.initial > 0)) throw kind_error("initial", "a number above 0", member(json, "initial"));
+  if (!is_loss_scale(out.initial))
+    throw kind_error("initial", "a number from 1e-30 to 1e30", member(json, "initial"));
   if (!(out.factor > 1)) throw kind_error("factor", "a number above 1", json.at("factor"));
   return out;
 }
@@ -110,7 +111,10 @@ Origin origin_of(const Json& json) {
   Origin out{.loss = text_or(json, "loss", "")};
   if (json.contains("global_batch"))
     out.global_batch = long_of(json.at("global_batch"), "global_batch", 1, most_of_all);
-  const auto precision = precision_called(text_or(json, "precision", "f32"));
+  std::string name = text_or(json, "precision", "f32");
+  if (name == "f16")
+    name = "fp16";  // as files said before it was mixed; what they are for says why they are refused
+  const auto precision = precision_called(name);
   if (!precision)
     throw kind_error("precision", fmt::format("one of {}", known_precisions), json.at("precision"));
   out.precision = *precision;

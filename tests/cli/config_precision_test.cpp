@@ -100,5 +100,25 @@ TEST(ConfigPrecision, scales_the_loss_where_gradients_are_f16) {
   EXPECT_EQ(scale("model: {model_config: {compute_dtype: bfloat16}}\n"), "none");
 }
 
+TEST(ConfigPrecision, reads_how_the_loss_is_scaled) {
+  const auto scale = [](const std::string& sense) {
+    return to_text(origin_of(given("amp_level: O2\nrunner_wrapper: {type: MFTrainOneStepCell, scale_sense: " +
+                                       sense + "}\n",
+                                   {}))
+                       .optimizer.loss_scale);
+  };
+  EXPECT_EQ(scale("1024"), "1024");
+  EXPECT_EQ(scale("{type: FixedLossScaleUpdateCell, loss_scale_value: 128}"), "128");
+  EXPECT_EQ(scale("{type: DynamicLossScaleUpdateCell, loss_scale_value: 65536, scale_window: 2000}"),
+            "dynamic");
+  EXPECT_EQ(
+      scale("{type: DynamicLossScaleUpdateCell, loss_scale_value: 4096, scale_factor: 4, scale_window: 50}"),
+      "4096 by 4 every 50");
+  for (const char* wrong : {"0", "{type: Other, loss_scale_value: 1}", "{type: FixedLossScaleUpdateCell}",
+                            "{type: DynamicLossScaleUpdateCell, loss_scale_value: 8, scale_factor: 1}",
+                            "{type: DynamicLossScaleUpdateCell, loss_scale_value: 8, window: 3}"})
+    EXPECT_THROW(scale(wrong), Error) << wrong;
+}
+
 }  // namespace
 }  // namespace shardwright

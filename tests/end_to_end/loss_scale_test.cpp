@@ -18,7 +18,7 @@ namespace shardwright {
 namespace {
 
 constexpr std::int64_t batch_size = 8;
-const std::string network = "ffn:widths=6-8-4,batch=8";
+const std::string network = "ffn:widths=6-8-8-4,batch=8";
 
 struct Case {
   std::string name;
@@ -28,12 +28,14 @@ struct Case {
   OptimizerParallel optimizer_parallel = {};
   std::string optimizer = "adamw";
   double clip_norm = 0;
+  bool reduces_short = false;
 };
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 OptimizerChoice optimizer_of(const Case& c, const LossScale& scale) {
   OptimizerChoice out{.name = c.optimizer, .attributes = {{"rate", 0.05}}, .clip_norm = c.clip_norm};
   out.loss_scale = scale;
+  out.reduces_short = c.reduces_short;
   return out;
 }
 
@@ -66,7 +68,8 @@ Batch overflowing_batch(std::uint64_t step) {
   return out;
 }
 
-const std::vector<std::string> parameters{"dense1.weight", "dense1.bias", "dense2.weight", "dense2.bias"};
+const std::vector<std::string> parameters{"dense1.weight", "dense1.bias",   "dense2.weight",
+                                          "dense2.bias",   "dense3.weight", "dense3.bias"};
 
 std::vector<Tensor> parameters_of(const Session& session) {
   std::vector<Tensor> out;
@@ -146,6 +149,16 @@ INSTANTIATE_TEST_SUITE_P(
              .devices = 4,
              .pipelining = {.stages = 2, .micro_batches = 2},
              .clip_norm = 0.5},
+        Case{.name = "stages_of_copies_clipped",
+             .devices = 4,
+             .parallel = Parallel::data_parallel,
+             .pipelining = {.stages = 2, .micro_batches = 2},
+             .clip_norm = 0.5},
+        Case{.name = "short_and_clipped",
+             .devices = 4,
+             .pipelining = {.stages = 4, .micro_batches = 2},
+             .clip_norm = 0.5,
+             .reduces_short = true},
         Case{.name = "level_1",
              .devices = 4,
              .parallel = Parallel::data_parallel,
@@ -160,8 +173,11 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(LossScale, is_read_as_it_is_written) {
   for (const char* text : {"none", "dynamic", "1024", "0.5"})
     EXPECT_EQ(to_text(parse_loss_scale(text).value()), text);
-  EXPECT_EQ(to_text(LossScale{.initial = 8, .interval = 10, .factor = 4}), "8 by 4 every 10");
-  for (const char* text : {"0", "-1", "nan", "inf", "1e300", "Dynamic", ""})
+  const LossScale other{.initial = 8, .interval = 10, .factor = 4};
+  EXPECT_EQ(to_text(other), "8 by 4 every 10");
+  EXPECT_EQ(parse_loss_scale(to_text(other)), other);
+  for (const char* text :
+       {"0", "-1", "nan", "inf", "1e300", "Dynamic", "", "8 by 1 every 2", "8 by 2 every 0", "8 by 2"})
     EXPECT_FALSE(parse_loss_scale(text)) << text;
 }
 

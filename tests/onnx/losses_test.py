@@ -3,7 +3,7 @@
 
   losses_test.py SHARDWRIGHT [CASE ...]
 
-Three steps in f64, on one device and on four. The class weights of a loss must stay as they are; logits are large in some
+Three steps in f64, on one device and on four, and in mixed precision. The class weights of a loss must stay as they are; logits are large in some
 cases, where a loss that is computed step by step would be infinite.
 """
 import json, os, subprocess, sys, tempfile
@@ -80,8 +80,8 @@ class Net(nn.Module):
         return self.loss(scores, *target) if self.loss else scores * self.scale
 
 
-def run(shardwright, path, data, words):
-    command = [shardwright, 'train', path, '--data', data, '--precision', 'f64', '--steps', str(STEPS), '--json',
+def run(shardwright, path, data, words, precision='f64'):
+    command = [shardwright, 'train', path, '--data', data, '--precision', precision, '--steps', str(STEPS), '--json',
                '--optimizer', 'momentum', '--lr', str(RATE), '--momentum', str(MOMENTUM), *words]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
@@ -120,6 +120,10 @@ def check(shardwright, name, folder):
         if ("no --loss: its first output 'output' is the loss" in said) == is_added:
             print(f'    said {said!r}')
             good = False
+    if not name.endswith('large') and name != 'large_scores':  # of scores in 8 bits these are something else
+        for precision, more in (('bf16', []), ('fp16', ['--loss-scale', '64'])):
+            got, _ = run(shardwright, path, data, [*more, *(['--loss', *flag] if is_added else [])], precision)
+            good = agree(f'{name} {precision}', got, want, 2e-2, STEPS) and good
     return good
 
 

@@ -77,7 +77,8 @@ Request request_of(const Arguments& arguments, Terminal& terminal) {
     out.cluster = fmt::format("cpu:{}", out.model.graph.meshes.front().size());
     return out;
   }
-  if (!arguments.is_on("--forward")) add_train_step(out.model.graph, out.model.loss, optimizer_of(arguments));
+  if (!arguments.is_on("--forward"))
+    add_train_step(out.model.graph, out.model.loss, optimizer_of(arguments, out.model));
   out.plan = plan_of(arguments, out.model, out.model.graph, terminal);
   out.cluster = out.plan.cluster;
   arguments.idle("--schedule", "programs do not tell the order of micro-batches");

@@ -13,7 +13,7 @@ namespace {
 Plan searched(const Arguments& arguments, Model& model, Terminal& terminal) {
   const auto start = std::chrono::steady_clock::now();
   model = model_of(arguments, terminal);
-  add_train_step(model.graph, model.loss, optimizer_of(arguments));
+  add_train_step(model.graph, model.loss, optimizer_of(arguments, model));
   const std::chrono::duration<double> building = std::chrono::steady_clock::now() - start;
   Graph graph = model.graph;  // the report wants one of its own
   const Pipelining pipelining = pipelining_of(arguments);
@@ -31,7 +31,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
   Plan plan;
   if (arguments.has("--plan")) {
     model = model_of(arguments, terminal);
-    add_train_step(model.graph, model.loss, optimizer_of(arguments));
+    add_train_step(model.graph, model.loss, optimizer_of(arguments, model));
     plan = plan_of(arguments, model, model.graph, terminal);
   } else {
     plan = searched(arguments, model, terminal);

@@ -64,9 +64,12 @@ class ScaleWatch {
  public:
   explicit ScaleWatch(const Pipeline& pipeline) {
     for (const Program& stage : pipeline.stages)
-      for (const Value& v : stage.graph.values)
-        is_on_ =
-            is_on_ || (v.name == good_steps_state && stage.graph.node(v.producer).op->kind == OpKind::state);
+      for (const Value& v : stage.graph.values) {
+        const Node& node = stage.graph.node(v.producer);
+        if (v.name != loss_scale_state || node.op->kind != OpKind::state) continue;
+        is_on_ = true;
+        scale_ = node.attributes.number("value", 0);
+      }
   }
 
   bool is_on() const { return is_on_; }
@@ -79,12 +82,12 @@ class ScaleWatch {
     if (!is_on_) return;
     const double before = std::exchange(scale_, to_doubles(session.get(loss_scale_state)).front());
     const double good = to_doubles(session.get(good_steps_state)).front();
-    has_skipped_ = good == 0 && (before == 0 || scale_ <= before);
+    has_skipped_ = good == 0 && scale_ <= before;
   }
 
  private:
   bool is_on_ = false;
-  double scale_ = 0;  // before the first step
+  double scale_ = 0;
   bool has_skipped_ = false;
 };
 
@@ -215,7 +218,7 @@ Training prepare(const Arguments& arguments, Terminal& terminal) {
   const bool is_cut = pipelining_of(arguments).micro_batches > 1;  // else it is the same, and read once
   const Model whole = is_cut ? whole_model_of(arguments, terminal) : model;
   const auto seed = static_cast<std::uint64_t>(arguments.integer("--seed", 1, 0));
-  add_train_step(model.graph, model.loss, optimizer_of(arguments));
+  add_train_step(model.graph, model.loss, optimizer_of(arguments, model));
   const Plan plan = plan_of(arguments, model, model.graph, terminal);
   const char* data_path = std::getenv("DATA_PATH");
   std::ostringstream notices;  // told once nothing can be wrong any more
@@ -277,9 +280,9 @@ void run_step(Session& session, Training& training, std::int64_t step, bool& has
   if (!std::isfinite(told.loss) && !std::exchange(has_warned, true))
     terminal.err << fmt::format("the loss of step {} is {} (null in JSON): {}\n", step, told.loss,
                                 likely_cause(training.data, batch, training.infinite_parameter, step));
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   training.scale.look(session);
-  training.reporter.step(step, told, training.scale,
-                         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  training.reporter.step(step, told, training.scale, seconds.count());
 }
 
 struct Run {

@@ -6,6 +6,7 @@
 
 #include "shardwright/frontend/onnx/conversions.h"
 #include "shardwright/frontend/onnx/tensors.h"
+#include "shardwright/ops/calls.h"
 
 namespace shardwright::onnx_operators {
 namespace {
@@ -49,11 +50,22 @@ constexpr Renamed renamed[] = {
     {"Where", "where"},
 };
 
+/// All inputs in the graph; floating ones, where one is a loss in f32 and others are short, in f32.
+std::vector<ValueId> operands_of(OnnxNode& n) {
+  std::vector<ValueId> out;
+  bool is_full = false;
+  for (std::size_t i = 0; i < n.input_count(); ++i) {
+    out.push_back(n.in(i));
+    is_full = is_full || n.type_of(out.back()).dtype == DType::f32;
+  }
+  for (ValueId& v : out)
+    if (n.is_mixed() && is_full && is_floating(n.type_of(v).dtype)) v = cast_to(n.builder(), v, DType::f32);
+  return out;
+}
+
 void rename(OnnxNode& n) {
   const auto it = std::ranges::find(renamed, n.op(), &Renamed::onnx);
-  std::vector<ValueId> operands;
-  for (std::size_t i = 0; i < n.input_count(); ++i) operands.push_back(n.in(i));
-  n.give(n.main(it->ours, std::move(operands)));
+  n.give(n.main(it->ours, operands_of(n)));
 }
 
 /// The number that operand `i` is everywhere, if it is known and the other operand has the result's type.

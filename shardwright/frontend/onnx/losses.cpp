@@ -72,7 +72,10 @@ void reduce(OnnxNode& n, ValueId losses, ValueId weights) {
   const std::string reduction = n.text("reduction", "mean");
   if (reduction != "mean" && reduction != "sum" && reduction != "none")
     throw error("attribute 'reduction={}' is not supported", printable(reduction));
-  if (weights.is_valid()) losses = n.call("mul", {losses, weights});
+  if (weights.is_valid()) {
+    weights = cast_to(n.builder(), weights, n.type_of(losses).dtype);
+    losses = n.call("mul", {losses, weights});
+  }
   if (reduction == "none") return n.give(losses);
   if (reduction == "sum" || weights.is_valid()) n.tell_uneven_loss();
   if (reduction == "sum") return n.give(n.call("reduce_sum", {losses}));
