@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <unordered_set>
 
 #include "shardwright/autodiff/train_step.h"
@@ -107,8 +108,10 @@ class Accumulation {
     bool is_update = false;
     for (NodeId id : graph_.node_ids()) {
       const Node& node = graph_.node(id);
-      if (node.phase == Phase::update && !std::exchange(is_update, true))
+      if (node.phase == Phase::update && !std::exchange(is_update, true)) {
+        round_sums();
         for (NodeId sum : sums) copy_.add(sum, Phase::update);
+      }
       if (is_late_[at(id.index)]) {
         sums.push_back(id);
         continue;
@@ -284,8 +287,14 @@ class Accumulation {
 
   void accumulate(ValueId gradient, ValueId parameter) {
     const std::string& name = graph_.value(parameter).name;
-    const Type& type = graph_.value(gradient).type;
-    const ValueId fresh = copy_.of(gradient), weight = copy_.of(parameter);
+    Type type = graph_.value(gradient).type;
+    const ValueId weight = copy_.of(parameter);
+    ValueId fresh = copy_.of(gradient);
+    const bool is_short = size_of(type.dtype) < sizeof(float);
+    if (is_short) {
+      type.dtype = DType::f32;
+      fresh = cast(fresh, type.dtype, Phase::backward, name + ".gradient", weight);
+    }
     const ValueId leaf =
         copy_
             .add({.op = &op_of(OpKind::accumulator), .phase = Phase::backward},
@@ -297,7 +306,25 @@ class Accumulation {
                  {{.name = free_name(name + ".accumulated"), .type = type, .gradient_of = {weight}}})
             .front();
     copy_.accumulate(gradient, sum);
+    if (is_short) short_.push_back({gradient, sum});
     updates_.push_back({leaf, sum});
+  }
+
+  /// What the update reads of sums that are kept longer than the gradients are.
+  void round_sums() {
+    for (const auto& [gradient, sum] : short_) {
+      const Value kept = copy_.graph().value(sum);
+      copy_.accumulate(gradient, cast(sum, graph_.value(gradient).type.dtype, Phase::update,
+                                      kept.name + ".short", kept.gradient_of.front()));
+    }
+  }
+
+  ValueId cast(ValueId v, DType dtype, Phase phase, const std::string& name, ValueId weight) {
+    if (!builder_) builder_.emplace(copy_.graph());
+    builder_->set_phase(phase);
+    const ValueId out = cast_to(*builder_, v, dtype, free_name(name));
+    copy_.graph().value(out).gradient_of = {weight};
+    return out;
   }
 
   const Graph& graph_;
@@ -308,6 +335,11 @@ class Accumulation {
   std::map<ValueId, ValueId> of_parameter_;  // what is accumulated, and whose gradient it is
   std::vector<bool> is_late_;                // per node: sums that the update makes
   std::vector<Update> updates_;
+  struct ShortSum {
+    ValueId gradient, sum;
+  };
+  std::vector<ShortSum> short_;            // gradients that are added up in a longer type
+  std::optional<Builder> builder_;         // of casts, once there are any
   ValueId counter_;                        // of the steps done
   std::vector<bool> is_moved_;             // per value
   std::vector<bool> is_read_as_well_;      // per value that a leaf takes

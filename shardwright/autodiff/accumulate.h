@@ -8,7 +8,8 @@
 //   %w.accumulated = sum %w.accumulator, %dw
 //   update %w.accumulator <- %w.accumulated
 //
-// and the update reads `w.accumulated`. It may stay partial: what is added up is reduced once, by the update.
+// and the update reads `w.accumulated`. It may stay partial: what is added up is reduced once, by the update. A sum of
+// short gradients is kept in f32, and rounded once, for the update.
 //
 // What differs from step to step (dropout) differs from micro-batch to micro-batch: instead of the steps done it reads
 // the micro-batches done, a state that the forward counts. Such states, which the forward itself moves on, are read in

@@ -56,6 +56,9 @@ Model model_for(const Arguments& arguments, Terminal& terminal, int micro_batche
   for (const char* flag : {"--precision", "--global-batch", "--loss"}) arguments.heed(flag);
   if (!has_masters(model.graph))
     arguments.idle("--reduce-precision", "no parameter is updated in another type than it is read in");
+  else if (micro_batches > 1 && arguments.text("--reduce-precision") == "short")
+    arguments.idle("--reduce-precision",
+                   "gradients of several micro-batches are added up in f32, and reduced so");
   return model;
 }
 

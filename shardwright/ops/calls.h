@@ -33,6 +33,11 @@ inline ValueId cast_to(auto& builder, ValueId x, DType dtype) {
   return builder.call("cast", {x}, {{"to", std::string(name_of(dtype))}});
 }
 
+/// The same under a name.
+inline ValueId cast_to(Builder& builder, ValueId x, DType dtype, std::string_view name) {
+  return builder.call("cast", {x}, {{"to", std::string(name_of(dtype))}}, name);
+}
+
 /// `x + by`.
 inline ValueId shifted(Builder& builder, ValueId x, double by, std::string_view name = "") {
   return builder.call("shift", {x}, {{"value", by}}, name);

@@ -44,6 +44,43 @@ update %w.accumulator <- %w.accumulated
   EXPECT_EQ(to_text(accumulated(graph, 1).graph), to_text(graph));
 }
 
+/// A short sum would stop growing at a few hundred micro-batches.
+TEST(Accumulate, adds_up_short_gradients_in_f32) {
+  const Graph graph = parse_graph(R"(%x = input bf16[4]
+%w = param bf16[4]
+%y = mul %x, %w
+%loss = reduce_sum %y
+backward:
+%1 = fill (dtype=bf16, shape=[], value=1) grad %loss
+%2 = broadcast %1 (shape=[4]) of %loss : bf16[4] grad %y
+%3 = mul %2, %x of %y : bf16[4] grad %w
+update:
+%w2 = sgd %w, %3 (rate=0.5)
+output %loss
+update %w <- %w2
+)");
+  const Graph all = accumulated(graph, 4).graph;
+  verify(all);
+  EXPECT_EQ(to_text(all), R"(%x = input bf16[4]
+%w = param bf16[4]
+%y = mul %x, %w : bf16[4]
+%loss = reduce_sum %y : bf16[]
+backward:
+%1 = fill (dtype=bf16, shape=[], value=0.25) : bf16[] grad %loss
+%2 = broadcast %1 (shape=[4]) of %loss : bf16[4] grad %y
+%3 = mul %2, %x of %y : bf16[4] grad %w
+%w.gradient = cast %3 (to=f32) : f32[4] grad %w
+%w.accumulator = accumulator f32[4] grad %w
+%w.accumulated = sum %w.accumulator, %w.gradient : f32[4] grad %w
+update:
+%w.accumulated.short = cast %w.accumulated (to=bf16) : bf16[4] grad %w
+%w2 = sgd %w, %w.accumulated.short (rate=0.5) : bf16[4]
+output %loss
+update %w <- %w2
+update %w.accumulator <- %w.accumulated
+)");
+}
+
 /// By the time of a backward another forward may have moved %s on; %n is read only to make its next value.
 TEST(Accumulate, reads_a_state_that_the_forward_moves_on_in_a_copy) {
   const Graph graph = parse_graph(R"(%x = input f32[4]
