@@ -77,12 +77,7 @@ std::vector<Case> cases(const BenchOptions& options) {
 
 Graph train_step(const Case& c, std::int64_t batch) {
   Model model = build_model(c.model + std::to_string(batch));
-  OptimizerChoice optimizer{c.optimizer, {{"rate", std::stod(c.rate)}}};
-  if (c.optimizer == "momentum") optimizer.attributes.set("momentum", 0.9);
-  if (c.optimizer == "adamw")
-    for (const auto& [name, value] : {std::pair{"beta2", 0.95}, {"epsilon", 1e-8}, {"weight_decay", 0.1}})
-      optimizer.attributes.set(name, value);
-  add_train_step(model.graph, model.loss, optimizer);
+  add_train_step(model.graph, model.loss, optimizer_of_peers(c.optimizer, std::stod(c.rate)));
   model.graph.outputs.resize(1);
   return std::move(model.graph);
 }

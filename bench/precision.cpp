@@ -59,12 +59,7 @@ std::vector<Case> cases(const BenchOptions& options) {
 /// All on the calling thread.
 Session session_of(const Case& c, const Precision& precision) {
   Model model = build_model(c.model, {.precision = precision});
-  OptimizerChoice optimizer{c.optimizer, {{"rate", c.rate}}};
-  if (c.optimizer == "momentum") optimizer.attributes.set("momentum", 0.9);
-  if (c.optimizer == "adamw")
-    for (const auto& [name, value] : {std::pair{"beta2", 0.95}, {"epsilon", 1e-8}, {"weight_decay", 0.1}})
-      optimizer.attributes.set(name, value);
-  add_train_step(model.graph, model.loss, optimizer);
+  add_train_step(model.graph, model.loss, optimizer_of_peers(c.optimizer, c.rate));
   model.graph.outputs.resize(1);
   Program program =
       compile(model.graph, make_plan(model.graph, {.devices = 1, .parallel = Parallel::stand_alone}),

@@ -43,6 +43,15 @@ Batch batch_of(const Graph& graph, std::int64_t classes, std::uint64_t seed) {
 
 }  // namespace
 
+OptimizerChoice optimizer_of_peers(const std::string& name, double rate) {
+  OptimizerChoice out{name, {{"rate", rate}}};
+  if (name == "momentum") out.attributes.set("momentum", 0.9);
+  if (name == "adamw")
+    for (const auto& [setting, value] : {std::pair{"beta2", 0.95}, {"epsilon", 1e-8}, {"weight_decay", 0.1}})
+      out.attributes.set(setting, value);
+  return out;
+}
+
 std::vector<Batch> random_batches(const Graph& graph, std::int64_t classes, std::uint64_t seed) {
   std::vector<Batch> out;
   for (std::uint64_t i = 0; i < 8; ++i) out.push_back(batch_of(graph, classes, seed + i));

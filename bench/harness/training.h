@@ -7,6 +7,7 @@
 
 #include "bench/harness/measure.h"
 #include "bench/harness/peer.h"
+#include "shardwright/autodiff/train_step.h"
 #include "shardwright/runtime/session.h"
 
 namespace shardwright {
@@ -15,6 +16,9 @@ using Batch = std::map<std::string, Tensor>;
 
 /// Normal numbers for floating inputs, integers below `classes` for the others.
 std::vector<Batch> random_batches(const Graph& graph, std::int64_t classes, std::uint64_t seed);
+
+/// The optimizer called `name` with the settings that bench/peers give it.
+OptimizerChoice optimizer_of_peers(const std::string& name, double rate);
 
 struct StepTime {
   double seconds = 0;

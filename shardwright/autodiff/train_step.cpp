@@ -1,7 +1,6 @@
 #include "shardwright/autodiff/train_step.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "shardwright/autodiff/backward.h"
 #include "shardwright/base/text.h"
@@ -185,10 +184,12 @@ bool reduces_short_called(std::string_view name) {
   return name == "short";
 }
 
+bool has_master(const Node& node) {
+  return node.op->kind == OpKind::parameter && node.attributes.find(master_state) != nullptr;
+}
+
 bool has_masters(const Graph& graph) {
-  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
-    return node.op->kind == OpKind::parameter && node.attributes.find(master_state) != nullptr;
-  });
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), has_master);
 }
 
 const OpDef& optimizer_called(std::string_view name) {

@@ -50,7 +50,9 @@ struct OptimizerChoice {
 /// Whether `name`, f32 or short, as --reduce-precision takes it, is the latter. Throws: Error on another.
 bool reduces_short_called(std::string_view name);
 
-/// Some parameter of it is updated in another type than it is read in.
+/// A parameter that is updated in another type than it is read in.
+bool has_master(const Node& node);
+/// There is one.
 bool has_masters(const Graph& graph);
 
 /// The optimizer operator called `name`. Throws: Error that lists them.

@@ -148,10 +148,7 @@ Graph with_products_as(Graph graph, const Precision& precision) {
 
 Precision precision_of(const Graph& graph, ValueId loss) {
   const DType of_loss = graph.value(loss).type.dtype;
-  const auto is_master = [](const Node& node) {
-    return node.op->kind == OpKind::parameter && node.attributes.find(master_state) != nullptr;
-  };
-  const auto kept = std::find_if(graph.nodes.begin(), graph.nodes.end(), is_master);
+  const auto kept = std::find_if(graph.nodes.begin(), graph.nodes.end(), has_master);
   if (kept == graph.nodes.end() || of_loss != DType::f32) return of_loss;
   const DType brief = graph.value(kept->results.front()).type.dtype;
   const auto users = users_of(graph);

@@ -21,6 +21,10 @@ Strategy of_same_dims(const Graph& graph, const Node& node, const Rule& rule, co
   return out;
 }
 
+bool is_to_expand(const Graph& graph, const Node& node) {
+  return node.op->expand && node.strategy && needs_expansion(rule_of(graph, node), *node.strategy);
+}
+
 class Expansion {
  public:
   explicit Expansion(const Graph& graph) : graph_(graph), moved_(graph.nodes.size()) {
@@ -32,7 +36,7 @@ class Expansion {
     for (NodeId id : graph_.node_ids()) {
       Node node = graph_.node(id);
       if (node.forward.is_valid()) node.forward = moved_[at(node.forward.index)];
-      if (node.op->expand && node.strategy && needs_expansion(rule_of(graph_, node), *node.strategy))
+      if (is_to_expand(graph_, node))
         expand(node);
       else
         keep(node);
@@ -82,6 +86,11 @@ class Expansion {
 };
 
 }  // namespace
+
+bool has_to_be_expanded(const Graph& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                     [&](const Node& node) { return is_to_expand(graph, node); });
+}
 
 Expanded expanded(const Graph& graph) { return Expansion(graph).run(); }
 

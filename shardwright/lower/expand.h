@@ -13,6 +13,9 @@ struct Expanded {
   std::vector<NodeId> origins;  // per node of it the node that it is, or stands for part of
 };
 
+/// Whether some operator of `graph` has to be.
+bool has_to_be_expanded(const Graph& graph);
+
 /// `graph`, whose compute nodes all have strategies, without operators of which a dim `k*` is split. Values keep their
 /// ids, names and layouts.
 Expanded expanded(const Graph& graph);

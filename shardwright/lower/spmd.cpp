@@ -186,6 +186,7 @@ class Lowering {
 }  // namespace
 
 Program lower(const Graph& graph, Redistributor& redistributor) {
+  if (!has_to_be_expanded(graph)) return Lowering(graph, redistributor).run();
   const Graph parts = expanded(graph).graph;
   return Lowering(parts, redistributor).run();
 }
