@@ -15,6 +15,7 @@
 #include "shardwright/passes/compile.h"
 #include "shardwright/runtime/backend/cpu/cpu.h"
 #include "shardwright/runtime/communicator/threads.h"
+#include "shardwright/search/planning/make_plan.h"
 
 namespace shardwright {
 namespace {

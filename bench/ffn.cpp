@@ -10,6 +10,7 @@
 #include "shardwright/frontend/model.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/runtime/communicator/threads.h"
+#include "shardwright/search/planning/make_plan.h"
 
 namespace shardwright {
 namespace {

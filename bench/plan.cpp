@@ -7,6 +7,7 @@
 #include "shardwright/autodiff/train_step.h"
 #include "shardwright/frontend/model.h"
 #include "shardwright/passes/optimize.h"
+#include "shardwright/search/planning/make_plan.h"
 
 namespace shardwright {
 namespace {

@@ -5,7 +5,7 @@
 #include "bench/harness/measure.h"
 #include "shardwright/autodiff/train_step.h"
 #include "shardwright/frontend/model.h"
-#include "shardwright/plan/plan.h"
+#include "shardwright/search/planning/make_plan.h"
 
 namespace shardwright {
 namespace {

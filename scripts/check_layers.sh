@@ -12,9 +12,12 @@ ops
 autodiff
 cost
 plan
+annotations
 lower
 passes
 simulate verify
+search
+explain
 runtime
 frontend
 cli python'

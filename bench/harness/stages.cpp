@@ -10,6 +10,7 @@
 #include "shardwright/plan/complete.h"
 #include "shardwright/runtime/backend/cpu/cpu.h"
 #include "shardwright/runtime/communicator/threads.h"
+#include "shardwright/search/planning/make_plan.h"
 
 namespace shardwright {
 

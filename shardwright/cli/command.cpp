@@ -8,8 +8,8 @@
 #include "shardwright/cli/config.h"
 #include "shardwright/cli/origin.h"
 #include "shardwright/cli/verb.h"
-#include "shardwright/plan/problem.h"
 #include "shardwright/runtime/launcher.h"
+#include "shardwright/search/planning/problem.h"
 
 namespace shardwright {
 namespace {

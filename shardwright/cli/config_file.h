@@ -12,7 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "shardwright/plan/annotations.h"
+#include "shardwright/annotations/annotations.h"
+#include "shardwright/plan/plan.h"
 
 namespace shardwright {
 

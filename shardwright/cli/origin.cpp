@@ -5,6 +5,7 @@
 #include "shardwright/base/text.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/ops/optimizer_defaults.h"
+#include "shardwright/search/planning/problem.h"
 
 namespace shardwright {
 namespace {
@@ -131,7 +132,7 @@ void check_agrees(const Arguments& arguments, const Origin& asked, const Origin&
 
 const Plan& saved_plan(const Arguments& arguments) {
   const std::string path = arguments.text("--plan");
-  if (!arguments.plan) arguments.plan = std::make_shared<const Plan>(load_plan(path));
+  if (!arguments.plan) arguments.plan = std::make_shared<const Plan>(known_plan(path));
   return *arguments.plan;
 }
 

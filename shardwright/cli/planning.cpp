@@ -6,6 +6,7 @@
 #include <ostream>
 #include <set>
 
+#include "shardwright/annotations/patterns.h"
 #include "shardwright/base/file.h"
 #include "shardwright/base/text.h"
 #include "shardwright/cli/search_settings.h"
@@ -13,8 +14,7 @@
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/frontend/table.h"
 #include "shardwright/graph/op.h"
-#include "shardwright/plan/annotation_patterns.h"
-#include "shardwright/plan/pipeline_plan.h"
+#include "shardwright/search/planning/stages_of_plan.h"
 
 namespace shardwright {
 namespace {
@@ -143,7 +143,7 @@ Pipelining pipelining_of(const Arguments& given) {
 }
 
 PlannedModel planned_model(const std::string& path) {
-  Plan plan = load_plan(path);
+  Plan plan = known_plan(path);
   if (plan.model == "-")
     throw error("{}: its network came from standard input; save it as NAME.graph and plan that", path);
   try {

@@ -8,7 +8,7 @@
 #include "shardwright/cli/origin.h"
 #include "shardwright/cli/verb.h"
 #include "shardwright/frontend/model.h"
-#include "shardwright/plan/plan.h"
+#include "shardwright/search/planning/make_plan.h"
 #include "shardwright/simulate/evaluate.h"
 
 namespace shardwright {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "shardwright/annotations/annotations.h"
 #include "shardwright/cli/verb.h"
-#include "shardwright/plan/annotations.h"
-#include "shardwright/plan/problem.h"
+#include "shardwright/search/planning/problem.h"
 
 namespace shardwright {
 

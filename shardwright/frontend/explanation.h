@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "shardwright/explain/explain.h"
 #include "shardwright/frontend/table.h"
-#include "shardwright/simulate/explain.h"
 
 namespace shardwright {
 

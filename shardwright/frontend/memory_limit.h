@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "shardwright/plan/plan.h"
+#include "shardwright/search/planning/make_plan.h"
 #include "shardwright/simulate/evaluate.h"
 
 namespace shardwright {

@@ -12,10 +12,10 @@
 #include <string_view>
 #include <vector>
 
+#include "shardwright/annotations/annotations.h"
 #include "shardwright/base/precision.h"
 #include "shardwright/frontend/modules/losses.h"
 #include "shardwright/frontend/trace.h"
-#include "shardwright/plan/annotations.h"
 
 namespace shardwright {
 

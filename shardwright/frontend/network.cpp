@@ -1,8 +1,8 @@
 #include "shardwright/frontend/network.h"
 
+#include "shardwright/annotations/patterns.h"
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/frontend/short_products.h"
-#include "shardwright/plan/annotation_patterns.h"
 
 namespace shardwright {
 namespace {
@@ -20,7 +20,7 @@ Plan loaded_plan(const TrainOptions& options, const Graph& graph) {
     throw error(
         "plan_file {}: the plan has decided stages and micro-batches; leave out pipelining and stages",
         options.plan_file);
-  Plan plan = load_plan(options.plan_file);
+  Plan plan = known_plan(options.plan_file);
   if (options.devices != plan.devices)
     throw error("plan_file {}: the plan is for {} devices but there are {}", options.plan_file, plan.devices,
                 options.devices);
@@ -30,7 +30,7 @@ Plan loaded_plan(const TrainOptions& options, const Graph& graph) {
 }
 
 Pipelining pipelining_of(const TrainOptions& options) {
-  if (!options.plan_file.empty()) return load_plan(options.plan_file).pipelining;
+  if (!options.plan_file.empty()) return known_plan(options.plan_file).pipelining;
   check(options.pipelining);
   return options.pipelining;
 }

@@ -13,6 +13,7 @@
 #include "shardwright/frontend/operator.h"
 #include "shardwright/frontend/trace.h"
 #include "shardwright/plan/plan.h"
+#include "shardwright/search/planning/problem.h"
 
 namespace shardwright {
 

@@ -3,10 +3,10 @@
 
 #include <string>
 
+#include "shardwright/explain/explain.h"
 #include "shardwright/frontend/table.h"
 #include "shardwright/plan/plan.h"
 #include "shardwright/simulate/estimate.h"
-#include "shardwright/simulate/explain.h"
 
 namespace shardwright {
 

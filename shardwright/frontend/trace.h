@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
+#include "shardwright/annotations/annotations.h"
 #include "shardwright/base/precision.h"
 #include "shardwright/graph/builder.h"
-#include "shardwright/plan/annotations.h"
 
 namespace shardwright {
 

@@ -5,9 +5,9 @@
 #include <array>
 #include <utility>
 
+#include "shardwright/base/name_pattern.h"
 #include "shardwright/base/text.h"
 #include "shardwright/graph/op.h"
-#include "shardwright/plan/annotation_patterns.h"
 
 namespace shardwright {
 namespace {

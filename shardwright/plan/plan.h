@@ -5,7 +5,6 @@
 // it onto the graph it was made for.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -15,15 +14,28 @@
 #include "shardwright/base/precision.h"
 #include "shardwright/cost/cluster.h"
 #include "shardwright/graph/graph.h"
-#include "shardwright/plan/annotations.h"
 #include "shardwright/plan/comm_fusion.h"
 #include "shardwright/plan/leaves.h"
-#include "shardwright/plan/problem.h"
 #include "shardwright/plan/recompute.h"
 #include "shardwright/plan/schedule.h"
 #include "shardwright/plan/stages.h"
 
 namespace shardwright {
+
+/// The parallel modes of the seeds.
+enum class Parallel { stand_alone, data_parallel, semi_auto_parallel, auto_parallel };
+std::string_view name_of(Parallel mode);
+/// Throws: Error that lists the modes.
+Parallel parallel_called(std::string_view name);
+
+enum class SearchStatus { optimal, feasible, infeasible, timeout };
+std::string_view name_of(SearchStatus status);
+
+/// Nothing satisfies what is asked, though it is asked correctly.
+class Infeasible : public Error {
+ public:
+  using Error::Error;
+};
 
 /// What a network is made of besides its model: with both, a plan file is enough to make it again.
 struct Origin {
@@ -77,38 +89,6 @@ struct PlannedGraph {
   Recompute recompute = {};
   MicroBatches micro_batches = {};
 };
-
-/// What is asked of planning.
-struct PlanRequest {
-  std::string model;
-  Origin origin = {};
-  int devices = 1;
-  std::string cluster;  // empty: cpu:devices
-  Parallel parallel = Parallel::auto_parallel;
-  std::string search = "recursive";
-  SearchOptions options;
-  Annotations annotations;
-  OptimizerParallel optimizer_parallel = {};
-  CommFusion comm_fusion = {};  // without parameters: annotations name those
-  Recompute recompute = {};     // beside what the annotations say of modules
-  Pipelining pipelining = {};   // annotations of stages say how many there are if this does not
-  bool is_of_stage = false;     // what is said of modules may be said of other stages'
-  MicroBatches micro_batches =
-      {};  // of the graph, where it is a stage or accumulates; planning says so itself
-  /// Seconds of a step of the planned graph; for searches that price whole plans (simulate/estimate.h).
-  std::function<double(const PlannedGraph&, const Cluster&)> price = {};
-};
-
-/// Plans `graph` (a network or a whole train step, of one micro-batch), each stage on its own.
-/// Throws: Error when nothing satisfies what is asked, naming what does not fit.
-Plan make_plan(const Graph& graph, const PlanRequest& request);
-
-/// A plan, and the graph with the strategies of all its nodes: forward, backward and update.
-struct Planned {
-  Plan plan;
-  PlannedGraph planned;
-};
-Planned make_planned(Graph graph, const PlanRequest& request);
 
 /// `graph` cut as the plan says, for its micro-batches. Throws: Error if an operator has no stage, or two.
 StagedGraph staged(const Graph& graph, const Plan& plan);

@@ -241,12 +241,6 @@ const std::vector<std::string>& plan_keys() {
   return keys;
 }
 
-/// The name of the search, which may stand there as an alias; empty where none was asked for.
-std::string search_of(const Json& json) {
-  const std::string name = text_or(json, "search", "");
-  return name.empty() ? "" : find_search(name).name;
-}
-
 std::string status_of(const Json& json) {
   const std::string status = text_or(json, "status", std::string(name_of(SearchStatus::feasible)));
   for (const SearchStatus s :
@@ -266,7 +260,7 @@ Plan head_of(const Json& json) {
   if (const int n = cluster_called(plan.cluster).devices(); n != plan.devices)
     throw error("\"cluster\" {} has {} devices but \"devices\" is {}", plan.cluster, n, plan.devices);
   plan.parallel = name_of(parallel_called(text_or(json, "parallel", "auto_parallel")));
-  plan.search = search_of(json);
+  plan.search = text_or(json, "search", "");
   plan.status = status_of(json);
   plan.search_seconds = number_or(json, "search_seconds", 0.0);
   plan.pipelining.micro_batches =

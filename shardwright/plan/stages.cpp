@@ -305,4 +305,10 @@ StagedGraph cut_into_stages(const Graph& graph, const std::vector<int>& stage_of
   return Cutting(whole.graph, Assignment(whole.graph, whole.stages).result(), stages).run();
 }
 
+bool makes(const Graph& part, std::string_view name) {
+  return std::any_of(part.values.begin(), part.values.end(), [&](const Value& v) {
+    return v.name == name && part.node(v.producer).op->kind != OpKind::receive;
+  });
+}
+
 }  // namespace shardwright

@@ -43,4 +43,7 @@ struct StagedGraph {
 StagedGraph cut_into_stages(const Graph& graph, const std::vector<int>& stage_of_node, int stages,
                             int micro_batches);
 
+/// Whether `part` makes the value called `name` itself, and does not receive it.
+bool makes(const Graph& part, std::string_view name);
+
 }  // namespace shardwright

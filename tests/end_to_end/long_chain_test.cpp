@@ -10,6 +10,7 @@
 #include "shardwright/passes/compile.h"
 #include "shardwright/runtime/backend/cpu/cpu.h"
 #include "shardwright/runtime/session.h"
+#include "shardwright/search/planning/make_plan.h"
 #include "shardwright/verify/verify.h"
 
 namespace shardwright {

@@ -6,14 +6,14 @@
 
 #include <cmath>
 
+#include "shardwright/annotations/annotations.h"
 #include "shardwright/autodiff/train_step.h"
 #include "shardwright/base/random.h"
 #include "shardwright/graph/text.h"
 #include "shardwright/passes/compile.h"
-#include "shardwright/plan/annotations.h"
-#include "shardwright/plan/plan.h"
 #include "shardwright/runtime/backend/cpu/cpu.h"
 #include "shardwright/runtime/session.h"
+#include "shardwright/search/planning/make_plan.h"
 
 namespace shardwright {
 namespace {

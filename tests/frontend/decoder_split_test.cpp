@@ -5,11 +5,11 @@
 
 #include <map>
 
+#include "shardwright/annotations/patterns.h"
 #include "shardwright/autodiff/train_step.h"
 #include "shardwright/frontend/modules.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/passes/compile.h"
-#include "shardwright/plan/annotation_patterns.h"
 #include "tests/support/training_run.h"
 
 namespace shardwright {

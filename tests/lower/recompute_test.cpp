@@ -7,14 +7,15 @@
 
 #include <algorithm>
 
+#include "shardwright/explain/explain.h"
 #include "shardwright/frontend/model.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/rewrite.h"
 #include "shardwright/graph/verify.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/plan/complete.h"
+#include "shardwright/search/planning/make_plan.h"
 #include "shardwright/simulate/estimate.h"
-#include "shardwright/simulate/explain.h"
 #include "tests/support/transformer.h"
 #include "tests/support/walk.h"
 

@@ -9,6 +9,7 @@
 #include "shardwright/lower/spmd.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/plan/complete.h"
+#include "shardwright/search/planning/make_plan.h"
 #include "shardwright/simulate/estimate.h"
 #include "tests/support/program.h"
 #include "tests/support/transformer.h"

@@ -7,6 +7,7 @@
 #include "shardwright/graph/verify.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/passes/parameter_steps.h"
+#include "shardwright/search/planning/make_plan.h"
 #include "shardwright/simulate/estimate.h"
 #include "shardwright/verify/verify.h"
 #include "tests/support/walk.h"

@@ -2,9 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "shardwright/annotations/patterns.h"
 #include "shardwright/frontend/model.h"
 #include "shardwright/passes/compile.h"
-#include "shardwright/plan/annotation_patterns.h"
+#include "shardwright/search/planning/make_plan.h"
 
 namespace shardwright {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "shardwright/base/error.h"
 #include "shardwright/passes/compile.h"
-#include "shardwright/plan/plan.h"
 #include "shardwright/runtime/backend/cpu/cpu.h"
+#include "shardwright/search/planning/make_plan.h"
 #include "tests/support/changed_text.h"
 #include "tests/support/random_plan.h"
 #include "tests/support/training_run.h"

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "shardwright/frontend/model.h"
-#include "shardwright/plan/plan.h"
+#include "shardwright/search/planning/make_plan.h"
 
 namespace shardwright {
 namespace {

@@ -7,7 +7,7 @@
 #include "shardwright/graph/op.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/plan/groups.h"
-#include "shardwright/plan/plan.h"
+#include "shardwright/search/planning/make_plan.h"
 #include "shardwright/simulate/memory.h"
 
 namespace shardwright {

@@ -9,8 +9,8 @@
 #include "shardwright/graph/calls.h"
 #include "shardwright/graph/text.h"
 #include "shardwright/graph/verify.h"
-#include "shardwright/plan/plan.h"
-#include "shardwright/plan/stage_cut.h"
+#include "shardwright/search/planning/make_plan.h"
+#include "shardwright/search/planning/stage_cut.h"
 
 namespace shardwright {
 namespace {

@@ -17,6 +17,7 @@
 #include "shardwright/runtime/executor.h"
 #include "shardwright/runtime/session.h"
 #include "shardwright/runtime/trace_file.h"
+#include "shardwright/search/planning/make_plan.h"
 #include "tests/support/allocations.h"
 #include "tests/support/program.h"
 

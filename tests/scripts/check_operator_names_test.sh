@@ -13,7 +13,7 @@ plant shardwright/layout/layout.cpp '// find_op("matmul")\npartial("sum", layout
 "$check" "$folder" || { echo "found violations where there are none" >&2; exit 1; }
 
 plant shardwright/autodiff/backward.cpp '\nbuilder_.call("sum", all);\n'
-plant shardwright/plan/search/recursive.cpp 'if (node.op->name == "matmul") {}\nauto x = builder.call_all(\n    "split", {x});\n'
+plant shardwright/search/recursive.cpp 'if (node.op->name == "matmul") {}\nauto x = builder.call_all(\n    "split", {x});\n'
 plant shardwright/runtime/session.cpp 'find_op("fill");\n'
 if found=$("$check" "$folder"); then
   echo "found nothing where there are violations" >&2
@@ -21,7 +21,7 @@ if found=$("$check" "$folder"); then
 fi
 diff - <(cut -d';' -f1 <<<"$found") <<'END'
 shardwright/autodiff/backward.cpp:2: names operator sum
-shardwright/plan/search/recursive.cpp:1: names operator matmul
-shardwright/plan/search/recursive.cpp:3: names operator split
+shardwright/search/recursive.cpp:1: names operator matmul
+shardwright/search/recursive.cpp:3: names operator split
 shardwright/runtime/session.cpp:1: names operator fill
 END

@@ -5,6 +5,7 @@
 #include "shardwright/autodiff/train_step.h"
 #include "shardwright/frontend/model.h"
 #include "shardwright/passes/compile.h"
+#include "shardwright/search/planning/make_plan.h"
 #include "tests/support/program.h"
 
 namespace shardwright {

@@ -4,6 +4,7 @@
 
 #include "shardwright/frontend/model.h"
 #include "shardwright/passes/compile.h"
+#include "shardwright/search/planning/make_plan.h"
 #include "shardwright/simulate/estimate.h"
 
 namespace shardwright {

@@ -6,8 +6,8 @@
 #include "shardwright/base/random.h"
 #include "shardwright/frontend/model.h"
 #include "shardwright/passes/compile.h"
-#include "shardwright/plan/plan.h"
 #include "shardwright/runtime/backend/cpu/cpu.h"
+#include "shardwright/search/planning/make_plan.h"
 #include "tests/support/random_plan.h"
 
 namespace shardwright::testing {

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <sstream>
 
+#include "shardwright/annotations/patterns.h"
 #include "shardwright/cli/training_data.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/passes/compile.h"
-#include "shardwright/plan/annotation_patterns.h"
 #include "shardwright/runtime/backend/cpu/cpu.h"
 #include "shardwright/runtime/safetensors.h"
 #include "shardwright/verify/verify.h"

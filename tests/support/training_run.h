@@ -9,8 +9,8 @@
 
 #include "shardwright/autodiff/train_step.h"
 #include "shardwright/frontend/model.h"
-#include "shardwright/plan/plan.h"
 #include "shardwright/runtime/session.h"
+#include "shardwright/search/planning/make_plan.h"
 
 namespace shardwright::testing {
 

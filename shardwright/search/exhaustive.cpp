@@ -1,0 +1,156 @@
+// Exhaustive search: every combination of legal strategies, each priced as a whole by lowering it and timing the
+// program. The oracle of the other searches, on graphs that are small enough.
+//
+//   best = argmin over (s_1, ..., s_n) in C_1 x ... x C_n of price(s_1, ..., s_n)
+//
+// C_i are the legal strategies of node i without partial operands, with fully_use_devices only those that use all
+// devices or none; a fixed node has one. With elementwise_follow combinations that redistribute a point-wise
+// operator's result are left out. Ties go to the first in the order of the candidates.
+// Complexity: product of |C_i| lowerings; refused above `most_plans`.
+
+#include <algorithm>
+
+#include "shardwright/base/error.h"
+#include "shardwright/graph/op.h"
+#include "shardwright/search/planning/contradictions.h"
+#include "shardwright/search/planning/problem.h"
+
+namespace shardwright::search {
+namespace {
+
+constexpr double most_plans = 20000;
+
+struct Space {
+  std::vector<int> nodes;                         // forward compute nodes
+  std::vector<std::vector<Strategy>> candidates;  // of each of them
+
+  double size() const {
+    double n = 1;
+    for (const auto& c : candidates) n *= static_cast<double>(c.size());
+    return n;
+  }
+};
+
+Space space_of(const Problem& problem, const SearchOptions& options) {
+  const Graph& graph = *problem.graph;
+  Space out;
+  for (NodeId id : graph.node_ids()) {
+    const Node& node = graph.node(id);
+    if (node.op->kind != OpKind::compute || node.phase != Phase::forward) continue;
+    out.nodes.push_back(id.index);
+    auto& candidates = out.candidates.emplace_back();
+    if (const auto& fixed = problem.constraints.strategies[static_cast<std::size_t>(id.index)]) {
+      candidates.push_back(*fixed);
+      continue;
+    }
+    const Rule rule = rule_of(graph, node);
+    for (std::size_t m = 0; m < problem.constraints.meshes.size(); ++m)
+      for (Strategy& s : legal_strategies(rule, problem.constraints.meshes[m], {.linear = false})) {
+        if (options.fully_use_devices && !is_all_or_nothing(s, problem.constraints.meshes[m])) continue;
+        s.mesh = used_axes(s).empty() ? 0 : static_cast<int>(m);
+        if (m == 0 || s.mesh > 0) candidates.push_back(std::move(s));
+      }
+  }
+  return out;
+}
+
+class Exhaustive {
+ public:
+  Exhaustive(const Problem& problem, const SearchOptions& options, Space space)
+      : problem_(problem),
+        options_(options),
+        space_(std::move(space)),
+        current_(problem.graph->nodes.size()),
+        choice_(space_.nodes.size(), 0) {}
+
+  SearchResult run() {
+    do {
+      for (std::size_t i = 0; i < choice_.size(); ++i)
+        current_[at(space_.nodes[i])] = &space_.candidates[i][choice_[i]];
+      if (is_wanted()) compare();
+    } while (advance());
+    if (compared_ == 0)
+      return {.status = SearchStatus::infeasible,
+              .violation = "every combination redistributes the result of a point-wise operator"};
+    return result();
+  }
+
+ private:
+  static std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+  bool is_wanted() const {
+    return !options_.elementwise_follow ||
+           !unfollowed(problem_, [&](NodeId id) { return current_[at(id.index)]; });
+  }
+
+  void compare() {
+    SearchResult tried;
+    tried.choices.resize(current_.size());
+    for (int n : space_.nodes) tried.choices[at(n)].strategy = *current_[at(n)];
+    const double seconds = problem_.price(tried);
+    if (compared_ == 0 || seconds < least_) {
+      least_ = seconds;
+      best_ = choice_;
+    }
+    if (seconds < unfit_seconds)
+      most_ = std::max(most_, seconds);
+    else
+      ++unfit_;
+    ++compared_;
+  }
+
+  /// To the next combination, as an odometer; false behind the last.
+  bool advance() {
+    std::size_t i = choice_.size();
+    while (i > 0 && ++choice_[i - 1] == space_.candidates[i - 1].size()) choice_[--i] = 0;
+    return i > 0;
+  }
+
+  SearchResult result() const {
+    SearchResult out{.status = SearchStatus::optimal, .violation = {}, .lower_bound_seconds = least_};
+    out.compared = fmt::format("compared {} plans{}: {:.3g} to {:.3g} s a step", compared_,
+                               unfit_ ? fmt::format(", of which {} do not fit", unfit_) : "", least_, most_);
+    out.choices.resize(current_.size());
+    for (std::size_t i = 0; i < space_.nodes.size(); ++i) {
+      const std::size_t n = at(space_.nodes[i]);
+      const bool is_fixed = problem_.constraints.strategies[n].has_value();
+      out.choices[n] = {space_.candidates[i][best_[i]], is_fixed
+                                                            ? problem_.constraints.reasons[n]
+                                                            : "part of the cheapest of all combinations"};
+    }
+    return out;
+  }
+
+  const Problem& problem_;
+  const SearchOptions& options_;
+  const Space space_;
+  std::vector<const Strategy*> current_;  // per node of the graph
+  std::vector<std::size_t> choice_, best_;
+  double least_ = 0, most_ = 0;
+  int compared_ = 0, unfit_ = 0;
+};
+
+SearchResult run(const Problem& problem, const SearchOptions& options) {
+  Space space = space_of(problem, options);
+  if (space.size() > most_plans)
+    return {.status = SearchStatus::infeasible,
+            .violation = fmt::format(
+                "exhaustive search would compare {:.3g} plans, at most {:.0f} are sensible; annotate "
+                "operators or use another search",
+                space.size(), most_plans)};
+  require(static_cast<bool>(problem.price), "exhaustive search needs a price");
+  return Exhaustive(problem, options, std::move(space)).run();
+}
+
+}  // namespace
+
+std::vector<Searcher> exhaustive() {
+  return {{.name = "exhaustive",
+           .aliases = {},
+           .doc = "compare every combination of strategies (small networks)",
+           .ignores = {Setting::costs, Setting::order, Setting::mem_coeff, Setting::fold_layers,
+                       Setting::described, Setting::log},
+           .run = run}};
+}
+
+}  // namespace shardwright::search

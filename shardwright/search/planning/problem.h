@@ -1,0 +1,108 @@
+// What a search gets and what it returns. A search knows nothing of files, commands or lowering: it sees a
+// graph with rules, meshes, prices and what is already fixed, and says which strategy each forward node
+// takes.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shardwright/annotations/constraints.h"
+#include "shardwright/cost/cluster.h"
+#include "shardwright/graph/calls.h"
+#include "shardwright/graph/graph.h"
+#include "shardwright/layout/redistribution.h"
+#include "shardwright/plan/plan.h"
+
+namespace shardwright {
+
+/// One forward node's choice and why it was made, in words.
+struct Choice {
+  Strategy strategy;
+  std::string reason;
+};
+
+struct SearchResult {
+  SearchStatus status = SearchStatus::infeasible;
+  std::string violation;                      // infeasible: what cannot be satisfied
+  std::vector<Mesh> meshes;                   // of the choices; empty: those of the constraints
+  std::map<ValueId, Layout> layouts;          // the constraints', in these meshes
+  std::vector<Choice> choices;                // per node; only those of forward compute nodes count
+  std::optional<double> lower_bound_seconds;  // no plan is faster, where the search can prove that
+  std::string compared;                       // what was looked at, in words; may be empty
+  std::vector<std::string> log;               // each choice with its costs, a line each
+};
+
+/// A price from here on is of a plan that does not fit into memory; it grows with what is missing.
+constexpr double unfit_seconds = 1e9;
+
+struct Problem {
+  const Graph* graph = nullptr;
+  const Calls* calls = nullptr;  // of the graph
+  const Cluster* cluster = nullptr;
+  Constraints constraints;
+  Redistributor* redistributor = nullptr;  // prices, for constraints.meshes
+  bool parameters_stay_whole = false;      // data parallelism: no weight is sharded
+
+  /// Seconds of a step under these choices, on their meshes. It lowers the whole step and times the program, so that
+  /// no search carries a second model of it; searches that need no whole price do not call it. May be empty.
+  std::function<double(const SearchResult&)> price;
+};
+
+/// By what a search ranks: symbols (elements of tensors, as the described system does), or seconds and bytes.
+enum class Costs { symbolic, seconds };
+/// In which order operators are decided: from the last to the first, heaviest first, or as suits the problem.
+enum class SearchOrder { automatic, topology, weight };
+
+/// What the user asks of a search; each takes from it what it knows.
+struct SearchOptions {
+  Costs costs = Costs::seconds;
+  SearchOrder order = SearchOrder::automatic;
+  double mem_coeff = 0.1;                  // above 0: higher shards weights, lower shards the batch
+  bool fold_layers = true;                 // plan repeated layers once
+  bool is_described = false;               // with the limits of the system that the seeds describe
+  bool fully_use_devices = false;          // a strategy uses all devices, or none
+  bool elementwise_follow = false;         // what reads a point-wise operator takes its split
+  std::optional<std::int64_t> memory_cap;  // bytes of one device
+  int micro_batches = 1;
+  bool writes_log = false;  // fill SearchResult::log
+};
+
+/// The members of SearchOptions by which a user tells searches apart: each search heeds some of them.
+enum class Setting {
+  costs,
+  order,
+  mem_coeff,
+  fold_layers,
+  described,
+  fully_use_devices,
+  elementwise_follow,
+  log
+};
+
+struct Searcher {
+  std::string name;
+  std::vector<std::string> aliases;
+  std::string doc;               // one line
+  std::vector<Setting> ignores;  // settings that it has no use for; asking for one of them is an error
+  SearchResult (*run)(const Problem&, const SearchOptions&);
+};
+
+bool heeds(const Searcher& search, Setting setting);
+
+/// The strategy splits nothing, or over all devices of its mesh.
+bool is_all_or_nothing(const Strategy& strategy, const Mesh& mesh);
+
+/// Every search there is; written by CMake from the files in search/.
+std::span<const Searcher> all_search();
+/// The search called `name` or by an alias. Throws: Error that lists them.
+const Searcher& find_search(std::string_view name);
+
+/// The plan in the file at `path`, its searches called by their own names.
+/// Throws: Error as load_plan does, and if there is no such search.
+Plan known_plan(const std::string& path);
+
+}  // namespace shardwright

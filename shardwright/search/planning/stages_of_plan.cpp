@@ -1,0 +1,79 @@
+#include "shardwright/search/planning/stages_of_plan.h"
+
+#include <algorithm>
+#include <set>
+
+#include "shardwright/base/text.h"
+#include "shardwright/graph/op.h"
+#include "shardwright/search/planning/stage_cut.h"
+
+namespace shardwright {
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+/// What the annotations of the whole network say of one stage's part.
+Annotations annotations_of(const Annotations& all, const Graph& whole, const Graph& stage) {
+  Annotations out = all;
+  out.stages.clear();
+  std::erase_if(out.nodes, [&](const auto& named) { return !makes(stage, named.first); });
+  out.comm_fusion.clear();
+  out.recompute.clear();
+  if (!all.dataset) return out;
+  out.dataset->in.clear();
+  std::size_t input = 0;
+  for (const Node& node : whole.nodes) {
+    if (node.op->kind != OpKind::input) continue;
+    if (input < all.dataset->in.size() && makes(stage, whole.value(node.results.front()).name))
+      out.dataset->in.push_back(all.dataset->in[input]);
+    ++input;
+  }
+  if (out.dataset->in.empty()) out.dataset.reset();
+  return out;
+}
+
+}  // namespace
+
+int stages_asked(std::optional<int> asked, const Annotations& annotations) {
+  int stages = 1;
+  for (const auto& [name, stage] : annotations.stages) {
+    stages = std::max(stages, stage + 1);
+    if (stages > asked.value_or(stages))
+      throw error("annotations: '{}' is in stage {} but there are {}, from stage 0 on", name, stage, *asked);
+  }
+  return asked.value_or(stages);
+}
+
+Plan with_stages(Plan plan, const Graph& graph, const PlanRequest& request, int stages) {
+  if (plan.devices % stages)
+    throw error("{} devices cannot be shared evenly by {} stages", plan.devices, stages);
+  const int devices = plan.devices / stages;
+  const std::string cluster = part_name(plan.cluster, devices);
+  const std::vector<int> stage_of =
+      request.annotations.stages.empty()
+          ? even_stages(graph, Calls(graph), cluster_called(plan.cluster),
+                        {.stages = stages, .micro_batches = plan.pipelining.micro_batches})
+          : asked_stages(graph, request.annotations.stages, stages);
+  plan.pipelining.stages = stages;
+  const StagedGraph parts = cut_into_stages(graph, stage_of, stages, plan.pipelining.micro_batches);
+  check_names(graph, request.annotations);
+  for (const Graph& part : parts.stages) {
+    PlanRequest of_stage = request;
+    of_stage.micro_batches = {plan.pipelining.micro_batches,
+                              slots_of(plan.pipelining, static_cast<int>(plan.stages.size()))};
+    of_stage.devices = devices;
+    of_stage.cluster = cluster;
+    of_stage.pipelining = {};
+    of_stage.is_of_stage = true;
+    of_stage.recompute = plan.recompute;
+    of_stage.comm_fusion = plan.comm_fusion;
+    std::erase_if(of_stage.comm_fusion.parameters,
+                  [&](const auto& named) { return !makes(part, named.first); });
+    of_stage.annotations = annotations_of(request.annotations, graph, part);
+    if (devices == 1) of_stage.parallel = Parallel::stand_alone;
+    plan.stages.push_back(make_plan(part, of_stage));
+  }
+  return plan;
+}
+
+}  // namespace shardwright

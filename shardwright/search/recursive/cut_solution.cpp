@@ -1,0 +1,189 @@
+#include "shardwright/search/recursive/cut_solution.h"
+
+#include <algorithm>
+#include <map>
+
+#include "shardwright/graph/op.h"
+
+namespace shardwright {
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+/// What one part would have paid along one axis for each of its choices, beyond what it pays.
+struct Alternative {
+  std::string loop;
+  double seconds = 0;
+  double bytes = 0;  // of a device
+};
+
+/// How one part chose along one axis.
+struct Note {
+  std::string chosen;
+  std::vector<Alternative> others;  // cheapest first
+};
+
+std::string name_of_loop(const CutPart& part, int loop) {
+  return loop == no_loop_dim ? "whole" : part.rule->loops[at(loop)].name;
+}
+
+Note note_of(const CutProblem& problem, int p, const Solution::Level& level, const AxisLevel& axis,
+             const CutWeights& weights, const CutSeconds& seconds) {
+  const CutPart& part = problem.part(p);
+  const std::vector<int>& loops = level.tables.choices[at(p)];
+  const std::vector<double> sums = level.tables.sum.along(p, level.chosen);
+  const int chosen = level.chosen[at(p)];
+  const double bytes = seconds.memory(problem, p, loops[at(chosen)], axis).all();
+  Note out{.chosen = name_of_loop(part, loops[at(chosen)]), .others = {}};
+  std::vector<std::pair<double, Alternative>> others;
+  for (std::size_t i = 0; i < loops.size(); ++i) {
+    if (static_cast<int>(i) == chosen) continue;
+    const double more = (sums[i] - sums[at(chosen)]) / part.count;
+    const double more_bytes = seconds.memory(problem, p, loops[i], axis).all() - bytes;
+    others.push_back({more, {name_of_loop(part, loops[i]), more - weights.memory * more_bytes, more_bytes}});
+  }
+  std::stable_sort(others.begin(), others.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (auto& [more, alternative] : others) out.others.push_back(std::move(alternative));
+  return out;
+}
+
+/// `m (n +0.12 ms, whole +3.1 ms +0.2 GB)`: what was cut, and what the next best would have cost more.
+std::string to_text(const Note& note, const CutWeights& weights) {
+  constexpr std::size_t most = 2;
+  std::string rest;
+  for (std::size_t i = 0; i < note.others.size() && i < most; ++i) {
+    const Alternative& a = note.others[i];
+    rest += fmt::format("{}{} {:+.2g} ms", i ? ", " : "", a.loop, a.seconds * 1e3);
+    if (weights.memory > 0 && a.bytes != 0) rest += fmt::format(" {:+.2g} GB", a.bytes / 1e9);
+  }
+  return note.chosen + (rest.empty() ? ", the only way" : " (" + rest + ")");
+}
+
+/// Per part the reason of its choices; of axes that were joined the first stands for all.
+std::vector<std::string> reasons_of(const Solution& s, const JoinedMesh& mesh, const CutSeconds& seconds) {
+  std::vector<std::string> out(s.problem.parts().size());
+  CutProblem problem = *s.ladder->cuts;
+  for (std::size_t a = 0; a < s.levels.size(); ++a) {
+    const Solution::Level& level = s.levels[a];
+    const bool is_first = a == 0 || mesh.axis_of[a] != mesh.axis_of[a - 1];
+    for (int p = 0; is_first && p < problem.size(); ++p) {
+      const Note note = note_of(problem, p, level, s.ladder->levels[a], s.weights, seconds);
+      out[at(p)] += fmt::format("{}{}: {}", out[at(p)].empty() ? "" : "; ",
+                                mesh.mesh.axes[at(mesh.axis_of[a])].name, to_text(note, s.weights));
+    }
+    for (int p = 0; p < problem.size(); ++p)
+      problem.cut(p, level.tables.loop(p, level.chosen), s.ladder->levels[a].halving);
+  }
+  return out;
+}
+
+std::vector<std::string> symbolic_reasons_of(const Solution& s) {
+  std::vector<std::string> out(s.problem.parts().size(), "follows what it reads and what reads it");
+  if (s.symbolic.empty()) return out;
+  for (const SymbolicCosts::Decision& d : s.symbolic.front()) {
+    std::string& reason = out[at(d.part)] = "symbolic costs of the first halving:";
+    for (const CutCost& c : d.costs)
+      if (c.name.empty() || c.loop != no_loop_dim)
+        reason += fmt::format(" {} {:.4g}", c.name.empty() ? "whole" : c.name, c.total());
+  }
+  return out;
+}
+
+/// `tp` where most of the work that the axis shares shards parameters, else `dp`; numbered where there are more.
+void name_axes(JoinedMesh& mesh, const CutProblem& problem) {
+  std::vector<double> of_weights(mesh.mesh.axes.size(), 0), of_batch(mesh.mesh.axes.size(), 0);
+  for (int p = 0; p < problem.size(); ++p) {
+    const CutPart& part = problem.part(p);
+    const double flops = flops_of(*problem.graph().node(part.example).op, *part.rule) * part.count;
+    for (int l = 0; l < static_cast<int>(part.strategy.loops.size()); ++l)
+      for (int a : joined(part.strategy.loops[at(l)], mesh))
+        (problem.shards_a_parameter(p, l) ? of_weights : of_batch)[at(a)] += flops;
+  }
+  std::map<std::string, int> count, next;
+  std::vector<std::string> names;
+  for (std::size_t a = 0; a < of_batch.size(); ++a) {
+    names.push_back(of_weights[a] > of_batch[a] ? "tp" : of_batch[a] > 0 ? "dp" : "idle");
+    ++count[names.back()];
+  }
+  for (std::size_t a = 0; a < names.size(); ++a)
+    mesh.mesh.axes[a].name = count[names[a]] > 1 ? names[a] + std::to_string(next[names[a]]++) : names[a];
+}
+
+JoinedMesh joined_mesh(const Problem& problem, const Solution& s) {
+  const Constraints& constraints = s.ladder->constraints;
+  std::vector<Axes> lists;
+  for (const CutPart& part : s.problem.parts())
+    for (const Axes& axes : part.strategy.loops) lists.push_back(axes);
+  for (const auto& [v, layout] : constraints.layouts)
+    if (layout.mesh == 0) lists.insert(lists.end(), layout.dims.begin(), layout.dims.end());
+  JoinedMesh out = joined_axes(constraints.meshes[0], lists);
+  if (!names_axes(problem.constraints)) name_axes(out, s.problem);
+  return out;
+}
+
+Strategy joined(Strategy strategy, const JoinedMesh& mesh) {
+  if (strategy.mesh != 0) return strategy;
+  for (auto* list : {&strategy.loops, &strategy.linear})
+    for (Axes& axes : *list) axes = joined(axes, mesh);
+  return strategy;
+}
+
+}  // namespace
+
+SearchResult result_of(const Problem& problem, const Solution& s, const CutSeconds& seconds) {
+  const Constraints& constraints = s.ladder->constraints;
+  const JoinedMesh mesh = joined_mesh(problem, s);
+  SearchResult out{
+      .status = SearchStatus::feasible, .meshes = constraints.meshes, .layouts = constraints.layouts};
+  out.meshes[0] = mesh.mesh;
+  for (auto& [v, layout] : out.layouts)
+    for (Axes& axes : layout.dims)
+      if (layout.mesh == 0) axes = joined(axes, mesh);
+  std::vector<std::string> reasons =
+      s.symbolic.empty() ? reasons_of(s, mesh, seconds) : symbolic_reasons_of(s);
+  std::vector<Choice> of_part;
+  for (int p = 0; p < s.problem.size(); ++p) {
+    const CutPart& part = s.problem.part(p);
+    of_part.push_back({joined(part.fixed.value_or(part.strategy), mesh),
+                       part.fixed ? constraints.reasons[at(part.example.index)] : std::move(reasons[at(p)])});
+  }
+  out.choices.resize(problem.graph->nodes.size());
+  for (NodeId id : problem.graph->node_ids())
+    if (const int p = s.problem.part_of(id); p >= 0) out.choices[at(id.index)] = of_part[at(p)];
+  return out;
+}
+
+std::vector<std::string> log_of(const Solution& s, const CutSeconds& seconds) {
+  std::vector<std::string> out;
+  CutProblem problem = *s.ladder->cuts;
+  for (std::size_t a = 0; a < s.levels.size(); ++a) {
+    const Solution::Level& level = s.levels[a];
+    for (int p = problem.size(); p-- > 0;) {
+      const CutPart& part = problem.part(p);
+      if (work_kind(*part.rule) == WorkKind::streaming) continue;
+      const std::vector<double> totals = level.tables.sum.along(p, level.chosen);
+      std::vector<CutCost> costs;
+      std::vector<int> loops = level.tables.choices[at(p)];
+      for (std::size_t i = 0; i < loops.size(); ++i) {
+        const double own = seconds.compute(problem, p, loops[i], s.ladder->levels[a]);
+        costs.push_back({.name = loops[i] == no_loop_dim ? "" : name_of_loop(part, loops[i]),
+                         .loop = loops[i],
+                         .own = own,
+                         .redistribution = totals[i] / part.count - own});
+      }
+      std::size_t chosen = at(level.chosen[at(p)]);
+      if (loops.front() == no_loop_dim) {  // leaving it whole is told last
+        std::rotate(costs.begin(), costs.begin() + 1, costs.end());
+        chosen = (chosen + costs.size() - 1) % costs.size();
+      }
+      for (std::string& line : told(problem.graph().name_of(part.example), costs, chosen))
+        out.push_back(std::move(line));
+    }
+    for (int p = 0; p < problem.size(); ++p)
+      problem.cut(p, level.tables.loop(p, level.chosen), s.ladder->levels[a].halving);
+  }
+  return out;
+}
+
+}  // namespace shardwright
