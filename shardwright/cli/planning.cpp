@@ -14,6 +14,7 @@
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/frontend/table.h"
 #include "shardwright/graph/op.h"
+#include "shardwright/runtime/backend/cpu/cpu.h"
 #include "shardwright/search/planning/stages_of_plan.h"
 
 namespace shardwright {
@@ -289,7 +290,7 @@ PlanRequest request_of(const Arguments& arguments, const Model& model) {
   const Searcher& search = search_of(arguments);
   request.search = search.name;
   request.options = search_options_of(arguments, search, request.parallel);
-  request.price = price_within(request.options.memory_cap);
+  request.formats = cpu_formats;
   request.optimizer_parallel = optimizer_parallel_of(arguments);
   request.pipelining = pipelining_of(arguments);
   for (const char* flag : {"--stages", "--schedule"}) arguments.heed(flag);

@@ -155,4 +155,10 @@ MeshCost mesh_cost(const Cluster& cluster, const Mesh& mesh) {
   return cost;
 }
 
+Redistributor redistributor_for(std::span<const Mesh> meshes, const Cluster& cluster) {
+  std::vector<MeshCost> costs;
+  for (const Mesh& mesh : meshes) costs.push_back(mesh_cost(cluster, mesh));
+  return Redistributor({meshes.begin(), meshes.end()}, std::move(costs), {.even_only = true});
+}
+
 }  // namespace shardwright

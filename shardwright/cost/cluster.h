@@ -86,4 +86,7 @@ std::string part_name(std::string_view name, int devices);
 /// links inside it.
 MeshCost mesh_cost(const Cluster& cluster, const Mesh& mesh);
 
+/// What programs on `meshes` are redistributed with and priced by: shards stay even where they can.
+Redistributor redistributor_for(std::span<const Mesh> meshes, const Cluster& cluster);
+
 }  // namespace shardwright

@@ -47,8 +47,9 @@ WorkKind work_kind(const Rule& rule) {
   return WorkKind::streaming;
 }
 
-double bytes_read(double bytes, double touched, double row) {
+double bytes_read(double bytes, double flops, double element, double row) {
   constexpr double line = 64;
+  const double touched = flops * element;
   if (touched >= bytes) return bytes;
   return std::min(bytes, touched * std::max(1.0, line / row));
 }

@@ -25,9 +25,10 @@ struct Work {
 /// the same where windows slide over an operand; streaming: all other work.
 WorkKind work_kind(const Rule& rule);
 
-/// Bytes that memory moves to read `touched` bytes of a tensor of `bytes`, in rows of `row`: where only some rows are
-/// picked, each comes in whole lines of 64 bytes.
-double bytes_read(double bytes, double touched, double row);
+/// Bytes that memory moves for a kernel of `flops` to read a tensor of `bytes`, of elements and rows of so many bytes.
+/// No tensor is read more often than there are operations: of a table only some rows, each of which comes in whole lines
+/// of 64 bytes.
+double bytes_read(double bytes, double flops, double element, double row);
 
 /// Allocates nothing.
 double compute_seconds(const Work& work, const Cluster& cluster);

@@ -25,12 +25,6 @@ constexpr int many_axes = 3;
 /// So many candidates are priced; fewer where paths between layouts are long to search.
 constexpr std::size_t most_priced = 256, most_priced_on_many_axes = 16;
 
-Redistributor redistributor_for(const Graph& graph, const Cluster& cluster) {
-  std::vector<MeshCost> costs;
-  for (const Mesh& mesh : graph.meshes) costs.push_back(mesh_cost(cluster, mesh));
-  return Redistributor(graph.meshes, costs, {.even_only = true});
-}
-
 /// An operator among its neighbours.
 struct Surroundings {
   Neighbourhood near;  // on few axes
@@ -63,7 +57,7 @@ Surroundings surroundings_of(const Graph& graph, NodeId id, const OptimizerParal
   const Node& node = graph.node(id);
   Neighbourhood near = neighbourhood_of(graph, id);
   near.graph = on_few_axes(std::move(near.graph), many_axes);
-  Redistributor redistributor = redistributor_for(near.graph, cluster);
+  Redistributor redistributor = redistributor_for(near.graph.meshes, cluster);
   Surroundings out{std::move(near), rule_of(graph, node), {}, std::move(redistributor)};
   for (std::size_t i = 0; i < node.operands.size(); ++i)
     out.leaf_follows.push_back(leaf_follows(graph, id, i, out.rule, shared));
@@ -156,7 +150,7 @@ Explainer::Explainer(const Graph& graph, Plan plan)
     : plan_(std::move(plan)),
       cluster_(cluster_called(plan_.cluster)),
       graph_(completed(graph, plan_).graph),
-      redistributor_(redistributor_for(graph_, cluster_)),
+      redistributor_(redistributor_for(graph_.meshes, cluster_)),
       is_batch_(batch_dims(graph_)) {}
 
 Explanation Explainer::explain(std::string_view name, std::size_t most) {

@@ -1,37 +1,22 @@
 #include "shardwright/explain/operator_cost.h"
 
 #include <algorithm>
-#include <set>
 
-#include "shardwright/cost/compute.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/rewrite.h"
 #include "shardwright/lower/expand.h"
 #include "shardwright/lower/program.h"
 #include "shardwright/lower/spmd.h"
+#include "shardwright/simulate/kernel_work.h"
 
 namespace shardwright {
 namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-/// As the estimate does for a kernel of its own: an alias is free, and no operand is read more often than there are
-/// operations (of a table, only some rows).
+/// Of a kernel of its own.
 double kernel_seconds(const Graph& graph, const Node& node, const Cluster& cluster) {
-  if (node.op->is_alias) return 0;
-  const Rule rule = rule_of(graph, node);
-  const Mesh& mesh = graph.meshes[at(node.strategy->mesh)];
-  Work work{.kind = work_kind(rule),
-            .flops = flops_of(*node.op, rule),
-            .dtype = graph.value(node.results.front()).type.dtype};
-  for (const Axes& axes : node.strategy->loops) work.flops /= mesh.count(axes);
-  for (ValueId v : std::set(node.operands.begin(), node.operands.end())) {
-    const Type& type = graph.value(v).type;
-    work.bytes +=
-        std::min(static_cast<double>(type.bytes()), work.flops * static_cast<double>(size_of(type.dtype)));
-  }
-  for (ValueId v : node.results) work.bytes += static_cast<double>(graph.value(v).type.bytes());
-  return compute_seconds(work, cluster);
+  return node.op->is_alias ? 0 : compute_seconds(kernel_work(graph, node, rule_of(graph, node)), cluster);
 }
 
 /// Lowering keeps the order of nodes and adds steps in between; so what is no step is the graph's next node, or the next

@@ -4,8 +4,6 @@
 
 #include "shardwright/base/text.h"
 #include "shardwright/frontend/report.h"
-#include "shardwright/passes/compile.h"
-#include "shardwright/runtime/backend/cpu/cpu.h"
 
 namespace shardwright {
 
@@ -35,16 +33,6 @@ std::string consumers_text(const MemoryUse& use) {
 }
 
 }  // namespace
-
-std::function<double(const PlannedGraph&, const Cluster&)> price_within(std::optional<std::int64_t> bytes) {
-  return [bytes](const PlannedGraph& planned, const Cluster& cluster) {
-    // As it will be compiled to run: memory formats take room, too.
-    const Evaluation e =
-        evaluate(compile(planned, cluster, {.formats = cpu_formats}), cluster, {.memory_cap = bytes});
-    return !bytes || e.fits() ? e.estimate.step_seconds()
-                              : unfit_seconds * (1 + static_cast<double>(e.excess_bytes()));
-  };
-}
 
 std::string misfit_text(const Evaluation& e, std::string_view limit) {
   return fmt::format("the plan takes {} of each device, {} more than {} allows: {}; the largest are {}",

@@ -1,8 +1,9 @@
 #include "shardwright/frontend/network.h"
 
 #include "shardwright/annotations/patterns.h"
-#include "shardwright/frontend/memory_limit.h"
 #include "shardwright/frontend/short_products.h"
+#include "shardwright/runtime/backend/cpu/cpu.h"
+#include "shardwright/search/planning/make_plan.h"
 
 namespace shardwright {
 namespace {
@@ -104,7 +105,7 @@ PlannedNetwork plan_network(const ForwardFunction& forward, const InputTypes& in
                       .annotations = trace.annotations(),
                       .optimizer_parallel = options.optimizer_parallel,
                       .recompute = parse_recompute(options.recompute),
-                      .price = price_within(options.search_options.memory_cap)};
+                      .formats = cpu_formats};
   request.comm_fusion = comm_fusion_of(options);
   request.pipelining = options.pipelining;
   request.parallel = options.devices == 1 ? Parallel::stand_alone : options.parallel;

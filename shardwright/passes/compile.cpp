@@ -6,26 +6,16 @@
 #include "shardwright/plan/complete.h"
 
 namespace shardwright {
-namespace {
-
-Redistributor redistributor_for(const Graph& graph, const Cluster& cluster) {
-  std::vector<MeshCost> costs;
-  for (const Mesh& mesh : graph.meshes) costs.push_back(mesh_cost(cluster, mesh));
-  return Redistributor(graph.meshes, costs, {.even_only = true});
-}
-
-}  // namespace
-
 PlannedGraph completed(const Graph& graph, const Plan& plan) {
   PlannedGraph out = apply(plan, graph);
-  Redistributor redistributor = redistributor_for(out.graph, cluster_called(plan.cluster));
+  Redistributor redistributor = redistributor_for(out.graph.meshes, cluster_called(plan.cluster));
   complete(out.graph, redistributor, out.update_layouts);
   return out;
 }
 
 Program compile(const PlannedGraph& planned, const Cluster& cluster, const CompileOptions& options) {
   Graph graph = planned.graph;
-  Redistributor redistributor = redistributor_for(graph, cluster);
+  Redistributor redistributor = redistributor_for(graph.meshes, cluster);
   complete(graph, redistributor, planned.update_layouts);
   graph = with_recompute(graph, planned.recompute, redistributor);
   Program program = lower(graph, redistributor);

@@ -13,7 +13,7 @@
 #include "shardwright/base/error.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/search/planning/contradictions.h"
-#include "shardwright/search/planning/problem.h"
+#include "shardwright/search/planning/judge.h"
 
 namespace shardwright::search {
 namespace {
@@ -87,15 +87,14 @@ class Exhaustive {
     SearchResult tried;
     tried.choices.resize(current_.size());
     for (int n : space_.nodes) tried.choices[at(n)].strategy = *current_[at(n)];
-    const double seconds = problem_.price(tried);
-    if (compared_ == 0 || seconds < least_) {
-      least_ = seconds;
+    const Evaluation judged = problem_.judge->evaluate(tried);
+    const double seconds = judged.estimate.step_seconds();
+    if (compared_ == 0 || is_better(judged, least_)) {
+      least_ = judged;
       best_ = choice_;
     }
-    if (seconds < unfit_seconds)
-      most_ = std::max(most_, seconds);
-    else
-      ++unfit_;
+    unfit_ += !judged.fits();
+    if (judged.fits()) most_ = std::max(most_, seconds);
     ++compared_;
   }
 
@@ -107,9 +106,12 @@ class Exhaustive {
   }
 
   SearchResult result() const {
-    SearchResult out{.status = SearchStatus::optimal, .violation = {}, .lower_bound_seconds = least_};
+    SearchResult out{.status = SearchStatus::optimal};
+    const double seconds = least_.estimate.step_seconds();
+    if (least_.fits()) out.lower_bound_seconds = seconds;
     out.compared = fmt::format("compared {} plans{}: {:.3g} to {:.3g} s a step", compared_,
-                               unfit_ ? fmt::format(", of which {} do not fit", unfit_) : "", least_, most_);
+                               unfit_ ? fmt::format(", of which {} do not fit", unfit_) : "", seconds,
+                               std::max(most_, seconds));
     out.choices.resize(current_.size());
     for (std::size_t i = 0; i < space_.nodes.size(); ++i) {
       const std::size_t n = at(space_.nodes[i]);
@@ -126,7 +128,8 @@ class Exhaustive {
   const Space space_;
   std::vector<const Strategy*> current_;  // per node of the graph
   std::vector<std::size_t> choice_, best_;
-  double least_ = 0, most_ = 0;
+  Evaluation least_;  // of `best_`
+  double most_ = 0;   // seconds, of those that fit
   int compared_ = 0, unfit_ = 0;
 };
 
@@ -138,7 +141,6 @@ SearchResult run(const Problem& problem, const SearchOptions& options) {
                 "exhaustive search would compare {:.3g} plans, at most {:.0f} are sensible; annotate "
                 "operators or use another search",
                 space.size(), most_plans)};
-  require(static_cast<bool>(problem.price), "exhaustive search needs a price");
   return Exhaustive(problem, options, std::move(space)).run();
 }
 

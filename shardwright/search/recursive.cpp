@@ -13,17 +13,18 @@
 //
 // Several ladders of axes are tried (axes.h), from whole link levels down to prime parts, and the simplest plan wins
 // that no other beats clearly.
-// A plan that does not fit the device is searched again at a price per byte, raised until it does. Under a cap that the
-// user sets, plans are judged by the memory of the programs that they become: that of the search without a cap, then, if
-// it does not fit, plans at prices per byte that do not depend on the cap, so that a lower cap never finds more.
+// Plans are judged by the memory of the programs that they become (planning/judge.h): that of the search without a limit,
+// unless it surely fits, then plans at prices per byte that do not depend on the limit, so that a lower one never finds
+// more.
 
 #include <algorithm>
 #include <cmath>
 #include <deque>
-#include <limits>
+#include <tuple>
 
 #include "shardwright/base/random.h"
 #include "shardwright/graph/op.h"
+#include "shardwright/search/planning/judge.h"
 #include "shardwright/search/recursive/axes.h"
 #include "shardwright/search/recursive/cut_solution.h"
 
@@ -66,7 +67,9 @@ class Recursion {
                  {.is_on = options.fold_layers, .labels = labels_of(*problem.graph, problem.constraints)})) {
     if (options.is_described) check_described();
     collect_ladders();
-    seconds_.emplace(*ladders_.front().cuts, calls_, *problem.cluster);
+    seconds_.emplace(*ladders_.front().cuts, calls_, *problem.cluster,
+                     Holding{.slots = problem.judge->micro_batches().slots,
+                             .sharded_level = problem.judge->optimizer_parallel_level()});
   }
 
   SearchResult run() {
@@ -76,8 +79,7 @@ class Recursion {
       if (options_.writes_log) out.log = found.log;
       return out;
     }
-    const Solution best = best_solution();
-    return options_.memory_cap ? within_cap(best) : told_result(best);
+    return within_memory(best_solution());
   }
 
  private:
@@ -294,50 +296,13 @@ class Recursion {
     std::erase_if(choices, [is_cut](int loop) { return (loop == no_loop_dim) == is_cut; });
   }
 
-  std::int64_t cap() const { return problem_.cluster->memory_bytes - problem_.cluster->reserved_bytes; }
-  bool fits(const Solution& s) const { return s.totals.memory <= static_cast<double>(cap()); }
-
-  /// Of plans that do not fit: the reader weighs time against memory, and so does this.
-  double misfit(const Solution& s) const {
-    return s.totals.seconds(overlap()) * s.totals.memory * s.totals.memory;
-  }
-
-  /// What fits comes first, then what is faster. `b` is on fewer axes, or on the same.
+  /// `b` is on fewer axes, or on the same.
   bool is_better(const Solution& a, const Solution& b) const {
-    if (fits(a) != fits(b)) return fits(a);
-    if (!fits(a)) return misfit(a) < misfit(b);
     const double least = a.ladder == b.ladder ? 1 : 1 - worth_an_axis;
     return a.totals.seconds(overlap()) < b.totals.seconds(overlap()) * least;
   }
 
   double overlap() const { return problem_.cluster->overlap; }
-
-  /// Bytes get a price: filling the memory costs as much as a step, or 16 or 256; then lower ones in between, in case a
-  /// faster plan still fits.
-  void make_fit(Solution& best, double gradients) const {
-    const auto consider = [&](const Ladder& ladder, double price) {
-      Solution s = solve(ladder, {.gradients = gradients, .memory = price});
-      const bool does_fit = fits(s);
-      if (is_better(s, best)) best = std::move(s);
-      return does_fit;
-    };
-    const double step = best.totals.seconds(overlap()) / static_cast<double>(cap());
-    const double whole = seconds_->totals(*ladders_.front().cuts).memory;
-    if (whole / problem_.cluster->devices() > static_cast<double>(cap())) {  // nothing can fit
-      consider(ladders_.front(), step);
-      return;
-    }
-    double too_low = step / 16, enough = step;
-    for (int i = 0; i < 3 && !consider(ladders_.front(), enough); ++i) {
-      too_low = enough;
-      enough *= 16;
-    }
-    if (!fits(best)) consider(ladders_.back(), enough);
-    for (int i = 0; i < 3 && fits(best); ++i) {
-      const double between = std::sqrt(too_low * enough);
-      (consider(*best.ladder, between) ? enough : too_low) = between;
-    }
-  }
 
   Solution best_solution() const {
     const double coeff = options_.mem_coeff / neutral_mem_coeff;
@@ -350,7 +315,6 @@ class Recursion {
     const double hidden = coeff * (1 - overlap());
     for (const Ladder& ladder : ladders_) consider(ladder, hidden);
     if (hidden < coeff) consider(*best->ladder, coeff);
-    if (!fits(*best)) make_fit(*best, hidden);
     return std::move(*best);
   }
 
@@ -360,53 +324,67 @@ class Recursion {
     return out;
   }
 
-  /// Seconds of the program, or, where it does not fit, unfit_seconds and more. Without a price the search's own figures.
-  double judged(const Solution& s, const SearchResult& result) const {
-    if (problem_.price) return problem_.price(result);
-    const double excess = s.totals.memory - static_cast<double>(*options_.memory_cap);
-    return excess <= 0 ? s.totals.seconds(overlap()) : unfit_seconds * (1 + excess);
+  /// Without looking: twice what it is known to hold is less than a device has.
+  bool surely_fits(const Solution& s) const {
+    return 2 * s.totals.memory < static_cast<double>(problem_.judge->cap_bytes());
   }
 
-  static bool is_same(const SearchResult& a, const SearchResult& b) {
-    return a.meshes == b.meshes &&
-           std::equal(a.choices.begin(), a.choices.end(), b.choices.begin(), b.choices.end(),
-                      [](const Choice& x, const Choice& y) { return x.strategy == y.strategy; });
-  }
-
-  /// Of `freely`, the plan without a cap, and then sparing ones, fastest first, the first that fits; else that of least
-  /// memory.
-  SearchResult within_cap(const Solution& freely) const {
-    std::vector<SearchResult> results{told_result(freely)};
-    double least = judged(freely, results.front());
-    if (least < unfit_seconds) return std::move(results.front());
-    std::size_t best = 0;
-    for (const Solution& s : sparing_solutions(freely)) {
+  /// `freely`, the plan without a limit, if it fits; else of sparing ones the fastest that does, or that of least memory.
+  SearchResult within_memory(const Solution& freely) const {
+    if (surely_fits(freely)) return told_result(freely);
+    SearchResult best = told_result(freely);
+    Evaluation judged = problem_.judge->evaluate(best);
+    double figures = freely.totals.memory;  // the search's own, of the last that was tried
+    std::int64_t bytes = judged.estimate.arena_bytes;
+    const auto does_fit = [&](const Solution& s) {
       SearchResult result = told_result(s);
-      if (std::ranges::any_of(results, [&](const SearchResult& r) { return is_same(r, result); })) continue;
-      const double price = judged(s, result);
-      if (price < unfit_seconds) return result;
-      results.push_back(std::move(result));
-      if (price >= least) continue;
-      least = price;
-      best = results.size() - 1;
-    }
-    return std::move(results[best]);
+      const Evaluation e = problem_.judge->evaluate(result);
+      figures = s.totals.memory;
+      bytes = e.estimate.arena_bytes;
+      if (e.fits() || shardwright::is_better(e, judged)) {
+        best = std::move(result);
+        judged = e;
+      }
+      return e.fits();
+    };
+    // Programs of a large network take long to make: of it only those are tried whose memory is small enough if it goes
+    // with the search's own figures.
+    const auto may_fit = [&](const Solution& s) {
+      return !is_large() ||
+             s.totals.memory * static_cast<double>(bytes) <= figures * static_cast<double>(judged.cap_bytes);
+    };
+    if (judged.fits()) return best;
+    const std::vector<Solution> sparing = sparing_solutions(freely);
+    auto next = sparing.begin();
+    while ((next = std::find_if(next, sparing.end(), may_fit)) != sparing.end() && !does_fit(*next)) ++next;
+    if (next == sparing.end())
+      does_fit(*std::ranges::min_element(sparing, {}, [](const Solution& s) { return s.totals.memory; }));
+    else
+      while (next != sparing.begin() && is_large() && does_fit(*--next)) {
+      }
+    return best;
   }
 
-  /// Plans at prices per byte, from little to more than all time is worth, on all ladders; of a large network, whose
-  /// programs take long to make, fewer: on the ladder of `freely` and that of most axes.
+  bool is_large() const { return problem_.graph->nodes.size() > 600; }
+
+  /// Plans at prices per byte, from little to more than all time is worth, fastest first; of a large network on the
+  /// ladder of `freely` and that of most axes, else on all.
   std::vector<Solution> sparing_solutions(const Solution& freely) const {
     const double worth = freely.totals.seconds(overlap()) / freely.totals.memory;
-    const bool is_large = problem_.graph->nodes.size() > 2000;
-    const double step = is_large ? 4 : 2;
     std::vector<const Ladder*> ladders{freely.ladder};
     for (const Ladder& ladder : ladders_)
-      if (&ladder != freely.ladder && (!is_large || &ladder == &ladders_.back())) ladders.push_back(&ladder);
+      if (&ladder != freely.ladder && (!is_large() || &ladder == &ladders_.back()))
+        ladders.push_back(&ladder);
     std::vector<Solution> out;
     for (const Ladder* ladder : ladders)
-      for (double price = 1.0 / 64; price <= 256; price *= step)
+      for (double price = 1.0 / 64; price <= 256; price *= 2)
         out.push_back(solve(*ladder, {.gradients = freely.weights.gradients, .memory = price * worth}));
-    std::ranges::stable_sort(out, {}, [&](const Solution& s) { return s.totals.seconds(overlap()); });
+    const auto figures = [&](const Solution& s) {
+      return std::tuple(s.totals.seconds(overlap()), s.totals.memory, s.ladder);
+    };
+    std::ranges::stable_sort(out, {}, figures);
+    const auto same = std::ranges::unique(out, {}, figures);
+    out.erase(same.begin(), same.end());
     return out;
   }
 

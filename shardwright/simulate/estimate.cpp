@@ -4,20 +4,14 @@
 #include <deque>
 #include <unordered_map>
 
-#include "shardwright/cost/compute.h"
-#include "shardwright/passes/compile.h"
+#include "shardwright/simulate/kernel_work.h"
 
 namespace shardwright {
 namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-/// What the rule of a call says of its work; the same for all calls of an operator with equal types.
-struct CallWork {
-  double flops = 0;  // on all devices
-  WorkKind kind = WorkKind::streaming;
-};
-
+/// Equal calls are read once.
 class CallWorks {
  public:
   const CallWork& of(const Graph& graph, const Node& node) {
@@ -25,7 +19,7 @@ class CallWorks {
     const auto known = works_.find(key);
     if (known != works_.end()) return known->second;
     const Rule rule = rule_of(*node.op, {key.operands, key.results, key.attributes});
-    return works_.emplace(std::move(key), CallWork{flops_of(*node.op, rule), work_kind(rule)}).first->second;
+    return works_.emplace(std::move(key), call_work(*node.op, rule)).first->second;
   }
 
  private:
@@ -47,15 +41,6 @@ class CallWorks {
   std::unordered_map<Key, CallWork, KeyHash> works_;
 };
 
-/// One device's share of the loop space of `node`; without a strategy nothing is split.
-double share_of(const Graph& graph, const Node& node) {
-  if (!node.strategy) return 1;
-  double share = 1;
-  const Mesh& mesh = graph.meshes[at(node.strategy->mesh)];
-  for (const Axes& axes : node.strategy->loops) share /= mesh.count(axes);
-  return share;
-}
-
 /// Seconds of compute, fusion by fusion.
 class Compute {
  public:
@@ -76,7 +61,8 @@ class Compute {
         peak_seconds_ += call.flops / cluster_.flops_per_second.of(dtype_of(node)) / program_.rank_count();
       const double flops = call.flops * share_of(graph_, node);
       work.flops += flops;
-      work.bytes += bytes_moved(node, flops);
+      work.bytes +=
+          bytes_moved(graph_, node, flops, moved_, [this](ValueId v) { return place(v) != no_place; });
     }
     return compute_seconds(work, cluster_);
   }
@@ -92,26 +78,6 @@ class Compute {
     const Node& node = graph_.node(fusion.begin);
     return fusion.size() == 1 && node.op->is_alias &&
            place(node.operands.front()) == place(node.results.front());
-  }
-
-  /// What `node` reads and writes that no node before it in its fusion has. No operand is read more often than there
-  /// are operations: of a table, only some rows.
-  double bytes_moved(const Node& node, double flops) {
-    double bytes = 0;
-    const auto is_new = [&](ValueId v) {
-      if (place(v) == no_place || std::find(moved_.begin(), moved_.end(), v) != moved_.end()) return false;
-      moved_.push_back(v);
-      return true;
-    };
-    for (ValueId v : node.operands) {
-      const Type& type = graph_.value(v).type;
-      const auto size = static_cast<double>(size_of(type.dtype));
-      const double row = size * static_cast<double>(type.shape.empty() ? 1 : type.shape.back());
-      if (is_new(v)) bytes += bytes_read(static_cast<double>(type.bytes()), flops * size, row);
-    }
-    for (ValueId v : node.results)
-      if (is_new(v)) bytes += static_cast<double>(graph_.value(v).type.bytes());
-    return bytes;
   }
 
   const Program& program_;
@@ -170,7 +136,7 @@ class Walk {
         graph_(program.graph),
         compute_(program, cluster),
         transfers_(cluster.overlap),
-        redistributor_(graph_.meshes, costs_of(graph_, cluster), {.even_only = true}),
+        redistributor_(redistributor_for(graph_.meshes, cluster)),
         starting_(graph_.nodes.size()) {}
 
   Estimate run() {
@@ -188,12 +154,6 @@ class Walk {
   }
 
  private:
-  static std::vector<MeshCost> costs_of(const Graph& graph, const Cluster& cluster) {
-    std::vector<MeshCost> costs;
-    for (const Mesh& mesh : graph.meshes) costs.push_back(mesh_cost(cluster, mesh));
-    return costs;
-  }
-
   NodeId start_of(const Fusion& f) const {
     return program_.starts.empty() ? f.begin : program_.starts[at(f.begin.index)];
   }
@@ -356,10 +316,6 @@ Estimate estimate(const Pipeline& pipeline, const Cluster& cluster) {
     out.peak_seconds += stages[at(s)].peak_seconds * pipeline.stage(s).rank_count() / pipeline.rank_count();
   out.stages = std::move(stages);
   return out;
-}
-
-double step_seconds(const PlannedGraph& planned, const Cluster& cluster) {
-  return estimate(compile(planned, cluster), cluster).step_seconds();
 }
 
 Estimate estimate(const Program& program, const Cluster& cluster) { return Walk(program, cluster).run(); }

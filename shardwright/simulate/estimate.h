@@ -49,7 +49,4 @@ Estimate estimate(const Program& program, const Cluster& cluster);
 /// what they receive is there; sends take the slowest link.
 Estimate estimate(const Pipeline& pipeline, const Cluster& cluster);
 
-/// Seconds of a step of a planned graph: lowered, optimized and timed. What a search ranks by.
-double step_seconds(const PlannedGraph& planned, const Cluster& cluster);
-
 }  // namespace shardwright

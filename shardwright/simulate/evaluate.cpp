@@ -1,7 +1,5 @@
 #include "shardwright/simulate/evaluate.h"
 
-#include "shardwright/passes/compile.h"
-
 namespace shardwright {
 
 std::int64_t usable_bytes(const Cluster& cluster) { return cluster.memory_bytes - cluster.reserved_bytes; }
@@ -11,8 +9,9 @@ Evaluation evaluate(const Pipeline& pipeline, const Cluster& cluster, const Eval
           .cap_bytes = options.memory_cap.value_or(usable_bytes(cluster))};
 }
 
-Evaluation evaluate(const PlannedGraph& planned, const Cluster& cluster, const EvaluateOptions& options) {
-  return evaluate(compile(planned, cluster), cluster, options);
+bool is_better(const Evaluation& a, const Evaluation& b) {
+  if (a.excess_bytes() != b.excess_bytes()) return a.excess_bytes() < b.excess_bytes();
+  return a.estimate.step_seconds() < b.estimate.step_seconds();
 }
 
 }  // namespace shardwright

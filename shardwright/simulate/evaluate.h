@@ -26,7 +26,8 @@ struct Evaluation {
 };
 
 Evaluation evaluate(const Pipeline& pipeline, const Cluster& cluster, const EvaluateOptions& options = {});
-/// Lowers and optimizes it first.
-Evaluation evaluate(const PlannedGraph& planned, const Cluster& cluster, const EvaluateOptions& options = {});
+
+/// What fits comes first, then what is faster; of what does not fit what misses least.
+bool is_better(const Evaluation& a, const Evaluation& b);
 
 }  // namespace shardwright

@@ -25,7 +25,7 @@ TEST(Exhaustive, is_never_dearer_than_propagation) {
        {"matmul_chain:batch=8", "matmul_chain:batch=4096", "matmul_chain:batch=64,widths=512-512"})
     for (int devices : {2, 4}) {
       const Graph graph = chain(model);
-      const Plan all = make_plan(graph, {.devices = devices, .search = "exhaustive", .price = step_seconds});
+      const Plan all = make_plan(graph, {.devices = devices, .search = "exhaustive"});
       const Plan some = make_plan(graph, {.devices = devices, .search = "propagation"});
       EXPECT_EQ(all.status, "optimal");
       EXPECT_LE(seconds(graph, all), seconds(graph, some)) << model << " on " << devices;
@@ -36,8 +36,7 @@ TEST(Exhaustive, is_never_dearer_than_propagation) {
 TEST(Exhaustive, keeps_what_the_user_fixed) {
   const Graph graph = chain("matmul_chain:batch=4096");
   const Annotations annotations = parse_annotations(R"({"matmul1": {"in": [[1, 2], [2, 1]]}})", "test");
-  const Plan plan = make_plan(
-      graph, {.devices = 2, .search = "exhaustive", .annotations = annotations, .price = step_seconds});
+  const Plan plan = make_plan(graph, {.devices = 2, .search = "exhaustive", .annotations = annotations});
   EXPECT_EQ(plan.operators[0].in, (std::vector<std::vector<std::int64_t>>{{1, 2}, {2, 1}}));
   EXPECT_EQ(plan.operators[0].reason, "annotated");
 }
@@ -47,8 +46,7 @@ TEST(Exhaustive, fully_use_devices_compares_only_what_uses_all_or_none) {
   // matmul, 9 - 2 of the loss; of them 7 and 2 use both axes, and one uses none.
   const Graph graph = chain("matmul_chain:batch=2,widths=4-2");
   const auto parts = [&](const SearchOptions& options) {
-    return make_plan(graph, {.devices = 4, .search = "exhaustive", .options = options, .price = step_seconds})
-        .compared;
+    return make_plan(graph, {.devices = 4, .search = "exhaustive", .options = options}).compared;
   };
   EXPECT_TRUE(parts({}).starts_with("compared 98 plans")) << parts({});
   EXPECT_TRUE(parts({.fully_use_devices = true}).starts_with("compared 24 plans"))
@@ -68,8 +66,7 @@ output %loss
 )");
   add_train_step(graph, graph.outputs.front(), {});
   const auto compared = [&](const SearchOptions& options) {
-    return make_plan(graph, {.devices = 2, .search = "exhaustive", .options = options, .price = step_seconds})
-        .compared;
+    return make_plan(graph, {.devices = 2, .search = "exhaustive", .options = options}).compared;
   };
   EXPECT_TRUE(compared({}).starts_with("compared 36 plans")) << compared({});
   EXPECT_TRUE(compared({.elementwise_follow = true}).starts_with("compared 12 plans"))
@@ -78,25 +75,26 @@ output %loss
 
 TEST(Exhaustive, takes_the_fastest_plan_that_fits) {
   const Graph graph = chain("matmul_chain:batch=8");
-  const auto plan = [&](const std::function<double(double)>& price) {
-    return make_plan(graph,
-                     {.devices = 2, .search = "exhaustive", .price = [&](const auto& p, const auto& c) {
-                        return price(step_seconds(p, c));
-                      }});
+  const auto plan = [&](std::optional<std::int64_t> cap) {
+    return make_plan(graph, {.devices = 2, .search = "exhaustive", .options = {.memory_cap = cap}});
   };
-  const Plan all = plan([](double s) { return s; });
-  const double fastest = seconds(graph, all);
-  const Plan others = plan([&](double s) { return s > fastest ? s : unfit_seconds * 2; });
-  EXPECT_GT(seconds(graph, others), fastest);
-  EXPECT_NE(others.compared.find(", of which "), std::string::npos) << others.compared;
+  const auto bytes = [&](const Plan& p) { return compile(graph, p).arena_bytes; };
+  const Plan all = plan({});
   EXPECT_EQ(all.compared.find("fit"), std::string::npos) << all.compared;
-  // Where nothing fits, what misses least.
-  const Plan none = plan([&](double s) { return unfit_seconds * (s > fastest ? 2 : 1); });
-  EXPECT_DOUBLE_EQ(seconds(graph, none), fastest);
+  const Plan others = plan(bytes(all) - 1);
+  EXPECT_LT(bytes(others), bytes(all));
+  EXPECT_GE(seconds(graph, others), seconds(graph, all));
+  EXPECT_DOUBLE_EQ(*others.lower_bound_seconds, seconds(graph, others));
+  EXPECT_NE(others.compared.find(", of which "), std::string::npos) << others.compared;
+  // Where nothing fits, what misses least; nothing is proven of what would.
+  const Plan none = plan(1);
+  EXPECT_LE(bytes(none), bytes(others));
+  EXPECT_EQ(bytes(plan(bytes(none))), bytes(none));
+  EXPECT_FALSE(none.lower_bound_seconds.has_value());
 }
 
 TEST(Exhaustive, refuses_what_it_cannot_compare) {
-  EXPECT_THROW(make_plan(chain("ffn"), {.devices = 8, .search = "exhaustive", .price = step_seconds}), Error);
+  EXPECT_THROW(make_plan(chain("ffn"), {.devices = 8, .search = "exhaustive"}), Error);
 }
 
 }  // namespace

@@ -84,8 +84,7 @@ TEST_P(Fixed, is_kept_by_every_search_under_every_setting) {
       const Plan plan = make_plan(graph, {.devices = 4,
                                           .search = search.name,
                                           .options = options,
-                                          .annotations = parse_annotations(want.annotations, "test"),
-                                          .price = step_seconds});
+                                          .annotations = parse_annotations(want.annotations, "test")});
       int seen = 0;
       for (const PlannedOperator& op : plan.operators) {
         if (op.name == want.operator_name) {
@@ -115,8 +114,7 @@ PlannedGraph planned(const Graph& graph, const Searcher& search, const SearchOpt
   return apply(make_plan(graph, {.devices = 4,
                                  .search = search.name,
                                  .options = options,
-                                 .annotations = parse_annotations(annotations, "test"),
-                                 .price = step_seconds}),
+                                 .annotations = parse_annotations(annotations, "test")}),
                graph);
 }
 
@@ -190,8 +188,7 @@ output %loss
 TEST(Searches, plan_for_devices_that_divide_nothing) {
   for (const Searcher& search : all_search())
     for (const SearchOptions& options : settings_of(search)) {
-      const Plan plan = make_plan(
-          chain(), {.devices = 7, .search = search.name, .options = options, .price = step_seconds});
+      const Plan plan = make_plan(chain(), {.devices = 7, .search = search.name, .options = options});
       for (const PlannedOperator& op : plan.operators) EXPECT_TRUE(op.strategy.empty()) << search.name;
     }
 }

@@ -1,10 +1,10 @@
 // One way to a plan: what is asked becomes constraints, a search chooses under them, the plan tells what was chosen.
 #pragma once
 
-#include <functional>
 #include <string>
 
 #include "shardwright/annotations/annotations.h"
+#include "shardwright/passes/formats.h"
 #include "shardwright/plan/plan.h"
 #include "shardwright/search/planning/problem.h"
 
@@ -26,9 +26,8 @@ struct PlanRequest {
   Pipelining pipelining = {};   // annotations of stages say how many there are if this does not
   bool is_of_stage = false;     // what is said of modules may be said of other stages'
   MicroBatches micro_batches =
-      {};  // of the graph, where it is a stage or accumulates; planning says so itself
-  /// Seconds of a step of the planned graph; for searches that price whole plans (simulate/estimate.h).
-  std::function<double(const PlannedGraph&, const Cluster&)> price = {};
+      {};                  // of the graph, where it is a stage or accumulates; planning says so itself
+  FormatsOf formats = {};  // of the backend that will run it: memory formats take room, too
 };
 
 /// Plans `graph` (a network or a whole train step, of one micro-batch), each stage on its own.

@@ -3,7 +3,6 @@
 // takes.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -36,8 +35,7 @@ struct SearchResult {
   std::vector<std::string> log;               // each choice with its costs, a line each
 };
 
-/// A price from here on is of a plan that does not fit into memory; it grows with what is missing.
-constexpr double unfit_seconds = 1e9;
+class Judge;
 
 struct Problem {
   const Graph* graph = nullptr;
@@ -47,9 +45,7 @@ struct Problem {
   Redistributor* redistributor = nullptr;  // prices, for constraints.meshes
   bool parameters_stay_whole = false;      // data parallelism: no weight is sharded
 
-  /// Seconds of a step under these choices, on their meshes. It lowers the whole step and times the program, so that
-  /// no search carries a second model of it; searches that need no whole price do not call it. May be empty.
-  std::function<double(const SearchResult&)> price;
+  const Judge* judge = nullptr;  // of whole plans
 };
 
 /// By what a search ranks: symbols (elements of tensors, as the described system does), or seconds and bytes.

@@ -5,10 +5,9 @@
 #include <numeric>
 
 #include "shardwright/base/text.h"
-#include "shardwright/cost/compute.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/search/planning/problem.h"
-#include "shardwright/search/recursive/cut_seconds.h"
+#include "shardwright/simulate/kernel_work.h"
 
 namespace shardwright {
 namespace {
@@ -59,7 +58,7 @@ std::vector<double> seconds_of(const Graph& graph, const Calls& calls, const Clu
     const Node& node = graph.node(id);
     if (!doers[at(id.index)].is_valid() || node.op->is_alias) continue;
     double& seconds = of_call[at(calls.of(id))];
-    if (seconds < 0) seconds = compute_seconds(work_of(graph, node, calls.rule(id)), cluster);
+    if (seconds < 0) seconds = compute_seconds(kernel_work(graph, node, calls.rule(id)), cluster);
     out[at(doers[at(id.index)].index)] += node.phase == Phase::update ? seconds / micro_batches : seconds;
   }
   return out;

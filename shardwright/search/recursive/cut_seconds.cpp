@@ -4,21 +4,12 @@
 #include <cmath>
 
 #include "shardwright/graph/op.h"
+#include "shardwright/simulate/kernel_work.h"
 
 namespace shardwright {
 namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
-double bytes_of(const Graph& graph, const Node& node, double flops) {
-  double bytes = 0;
-  for (ValueId v : node.operands) {
-    const Type& type = graph.value(v).type;
-    bytes += std::min(static_cast<double>(type.bytes()), flops * static_cast<double>(size_of(type.dtype)));
-  }
-  for (ValueId v : node.results) bytes += static_cast<double>(graph.value(v).type.bytes());
-  return bytes;
-}
 
 /// A part goes on as along the axis before, unless another way is worth it: plans on fewer axes are easier to read, and
 /// redistribute in fewer steps than are priced here. In shares of the part's work.
@@ -38,34 +29,31 @@ double start_of(const AxisLevel& level) {
 
 }  // namespace
 
-Work work_of(const Graph& graph, const Node& node, const Rule& rule) {
-  const double flops = flops_of(*node.op, rule);
-  return {.kind = work_kind(rule),
-          .flops = flops,
-          .bytes = bytes_of(graph, node, flops),
-          .dtype = graph.value(node.results.front()).type.dtype};
-}
-
 double CutTotals::seconds(double overlap) const {
   // Two thirds of a training step's compute are its backward, and a gradient cannot hide behind its own computation.
   const double beside = overlap * compute * 2 / 3;
   return compute + activations + std::max(gradients - beside, gradients * (1 - overlap));
 }
 
-CutSeconds::CutSeconds(const CutProblem& problem, const Calls& calls, const Cluster& cluster)
-    : cluster_(&cluster), works_(problem.parts().size()), beside_(beside_of(problem.graph())) {
+CutSeconds::CutSeconds(const CutProblem& problem, const Calls& calls, const Cluster& cluster,
+                       const Holding& holding)
+    : cluster_(&cluster),
+      holding_(holding),
+      works_(problem.parts().size()),
+      beside_(beside_of(problem.graph())) {
   const Graph& graph = problem.graph();
   std::vector<Work> of_call(at(calls.size()));
   std::vector<bool> is_known(at(calls.size()), false);
   const auto work = [&](NodeId id) {
     const int call = calls.of(id);
-    if (!is_known[at(call)]) of_call[at(call)] = work_of(graph, graph.node(id), calls.rule(call));
+    if (!is_known[at(call)]) of_call[at(call)] = kernel_work(graph, graph.node(id), calls.rule(call));
     is_known[at(call)] = true;
     return of_call[at(call)];
   };
   for (NodeId id : graph.node_ids()) {
     const Node& node = graph.node(id);
     accumulates_ = accumulates_ || node.op->kind == OpKind::accumulator;
+    if (node.op->optimizer) beside_[at(node.operands[0].index)].update = work(id);
     if (node.op->kind != OpKind::compute || node.phase == Phase::update) continue;
     const NodeId forward = node.forward.is_valid() ? node.forward : id;
     const int p = problem.part_of(forward);
@@ -136,7 +124,7 @@ double CutSeconds::bytes_moved(const CutProblem& problem, int p, int loop, int p
       row *= static_cast<double>(part.rule->loops[at(l)].size) / part.parts[at(l)];
     if (cut >= 0 && cut + 1 == static_cast<Cut>(dims.size())) row /= parts;
     const double held = part.operands[i] * size(node.operands[i]) / (cut >= 0 ? parts : 1);
-    bytes += bytes_read(held, flops * size(node.operands[i]), row);
+    bytes += bytes_read(held, flops, size(node.operands[i]), row);
   }
   for (std::size_t i = 0; i < node.results.size(); ++i)
     bytes += part.results[i] * size(node.results[i]) /
@@ -160,13 +148,16 @@ double CutSeconds::compute(const CutProblem& problem, int p, int loop, const Axi
     seconds += compute_seconds(w, *cluster_);
   }
   const Node& node = problem.graph().node(problem.part(p).example);
-  for (int i : part.owned) {  // the update reads weight, gradient and states, and writes weight and states
-    const Beside& b = beside(node.operands[at(i)]);
-    if (b.gradient == 0) continue;
-    const auto own = static_cast<double>(size_of(problem.graph().value(node.operands[at(i)]).type.dtype));
-    const double elements = problem.operand_elements(p, i) / level.inner /
-                            (problem.operand_cut(p, i, loop) >= 0 ? level.halving.parts : 1);
-    seconds += compute_seconds({.bytes = (2 * own + b.gradient + 2 * b.states) * elements}, *cluster_);
+  for (int i : part.owned) {
+    const ValueId parameter = node.operands[at(i)];
+    Work update = beside(parameter).update;
+    if (update.bytes == 0) continue;
+    const double own = problem.operand_elements(p, i) / level.inner /
+                       (problem.operand_cut(p, i, loop) >= 0 ? level.halving.parts : 1) /
+                       static_cast<double>(element_count(problem.graph().value(parameter).type.shape));
+    update.flops *= own;
+    update.bytes *= own;
+    seconds += compute_seconds(update, *cluster_);
   }
   return seconds;
 }
@@ -178,11 +169,14 @@ CutSeconds::Held CutSeconds::memory(const CutProblem& problem, int p, int loop,
   const auto size = [&](ValueId v) { return static_cast<double>(size_of(graph.value(v).type.dtype)); };
   Held out;
   for (int i : works_[at(p)].owned) {
+    const Type& type = graph.value(node.operands[at(i)]).type;
     const Beside& b = beside(node.operands[at(i)]);
     const double elements = problem.operand_elements(p, i) / level.inner /
                             (problem.operand_cut(p, i, loop) >= 0 ? level.halving.parts : 1);
-    out.owned += (size(node.operands[at(i)]) + b.states) * elements;
-    out.gradients += b.gradient * elements;
+    const double share = static_cast<double>(element_count(type.shape)) / cluster_->devices();
+    const auto held = [&](int from) { return holding_.sharded_level >= from ? share : elements; };
+    out.owned += static_cast<double>(size_of(type.dtype)) * held(3) + b.states * held(1);
+    out.gradients += b.gradient * held(2);
   }
   const PartWork& part = works_[at(p)];
   for (std::size_t i = 0; i < part.kept.size(); ++i)
@@ -193,6 +187,7 @@ CutSeconds::Held CutSeconds::memory(const CutProblem& problem, int p, int loop,
   for (int i : part.kept_results)  // a partial result is reduced, and scattered, before it is kept
     out.kept += problem.result_elements(p, i) * size(node.results[at(i)]) / level.inner /
                 (problem.result_cut(p, i, loop) != not_cut ? level.halving.parts : 1);
+  out.kept *= holding_.slots;
   return out;
 }
 

@@ -39,13 +39,16 @@ struct CutTotals {
   double seconds(double overlap) const;
 };
 
-/// Of one kernel of its own on the whole tensors of `node`. No operand is read more often than there are operations: of
-/// a table only some rows.
-Work work_of(const Graph& graph, const Node& node, const Rule& rule);
+/// What a device holds more or less of than its cuts say.
+struct Holding {
+  int slots = 1;  // micro-batches alive at once, each with what its backward reads
+  int sharded_level =
+      0;  // of optimizer parallelism: from 1 on states, 2 gradients, 3 parameters are shared by all
+};
 
 class CutSeconds {
  public:
-  CutSeconds(const CutProblem& problem, const Calls& calls, const Cluster& cluster);
+  CutSeconds(const CutProblem& problem, const Calls& calls, const Cluster& cluster, const Holding& holding);
 
   /// For the next axis. `problem` must live as long as what is returned.
   CutPrices prices(const CutProblem& problem, const AxisLevel& level, const CutWeights& weights) const;
@@ -68,11 +71,12 @@ class CutSeconds {
   CutTotals totals(const CutProblem& problem) const;
 
  private:
-  /// What stands beside a parameter in training, bytes an element.
+  /// What stands beside a parameter in training; bytes an element.
   struct Beside {
     double gradient = 0;  // as the update reads it
     double reduced = 0;   // the same as it crosses devices
     double states = 0;    // of the optimizer
+    Work update = {};     // of the whole parameter
   };
   struct PartWork {
     std::vector<Work> works;        // forward first, then backward
@@ -88,6 +92,7 @@ class CutSeconds {
   double bytes_moved(const CutProblem& problem, int part, int loop, int parts, double flops) const;
 
   const Cluster* cluster_;
+  Holding holding_;
   bool accumulates_ = false;  // gradients, over micro-batches
   std::vector<PartWork> works_;
   std::vector<Beside> beside_;  // by value

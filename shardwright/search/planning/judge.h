@@ -1,0 +1,42 @@
+// What searches are told of a plan that they try: it is lowered and optimized as it will run, timed and measured, so that
+// no search carries a second model of the step. What the program knows (slots, sharded states, recompute, memory
+// formats) the search thereby knows, too.
+#pragma once
+
+#include "shardwright/search/planning/make_plan.h"
+#include "shardwright/simulate/evaluate.h"
+
+namespace shardwright {
+
+class Judge {
+ public:
+  /// For plans of `graph` under `constraints`; `plan` says what is recomputed, fused and sharded. All must outlive it.
+  Judge(const Graph& graph, const Calls& calls, const PlanRequest& request, const Cluster& cluster,
+        const Constraints& constraints, const Plan& plan)
+      : graph_(graph),
+        calls_(calls),
+        request_(request),
+        cluster_(cluster),
+        constraints_(constraints),
+        plan_(plan) {}
+
+  /// Cost: as compiling the whole step.
+  Evaluation evaluate(const SearchResult& tried) const;
+
+  /// Bytes of a device that a plan may use: --memory-cap, else what the cluster's devices have.
+  std::int64_t cap_bytes() const;
+
+  /// What devices hold more or less of than cuts say.
+  const MicroBatches& micro_batches() const { return request_.micro_batches; }
+  int optimizer_parallel_level() const { return request_.optimizer_parallel.level; }
+
+ private:
+  const Graph& graph_;
+  const Calls& calls_;
+  const PlanRequest& request_;
+  const Cluster& cluster_;
+  const Constraints& constraints_;
+  const Plan& plan_;
+};
+
+}  // namespace shardwright

@@ -1,0 +1,48 @@
+// What the kernel of a node computes and moves: read off its rule, its types and its strategy, and priced by
+// cost/compute.h. Estimates, explanations, searches and the cut into stages all ask here.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "shardwright/cost/compute.h"
+#include "shardwright/graph/graph.h"
+#include "shardwright/graph/op.h"
+
+namespace shardwright {
+
+/// What the rule of a call says, on all devices together; the same for all calls of an operator with equal types.
+struct CallWork {
+  double flops = 0;
+  WorkKind kind = WorkKind::streaming;
+};
+CallWork call_work(const OpDef& op, const Rule& rule);
+
+/// One device's share of the loop space of `node`; without a strategy nothing is split.
+double share_of(const Graph& graph, const Node& node);
+
+/// Bytes that a kernel of `flops` reads of `v`, which lies as its type says.
+double bytes_read(const Graph& graph, ValueId v, double flops);
+
+/// What `node` of `flops` reads and writes but for values in `moved`, which it adds its own to: nodes that run together
+/// move each value between cache and memory once. `is_in_memory(v)`: what passes between them in the cache is not.
+template <class F>
+double bytes_moved(const Graph& graph, const Node& node, double flops, std::vector<ValueId>& moved,
+                   F is_in_memory) {
+  const auto is_new = [&](ValueId v) {
+    if (!is_in_memory(v) || std::find(moved.begin(), moved.end(), v) != moved.end()) return false;
+    moved.push_back(v);
+    return true;
+  };
+  double bytes = 0;
+  for (ValueId v : node.operands)
+    if (is_new(v)) bytes += bytes_read(graph, v, flops);
+  for (ValueId v : node.results)
+    if (is_new(v)) bytes += static_cast<double>(graph.value(v).type.bytes());
+  return bytes;
+}
+
+/// Of a kernel of its own on what one device holds of the tensors of `node`; none of an operand seen otherwise (alias).
+Work kernel_work(const Graph& graph, const Node& node, const Rule& rule);
+
+}  // namespace shardwright
