@@ -2,6 +2,7 @@
 
 #include "shardwright/autodiff/train_step.h"
 #include "shardwright/base/error.h"
+#include "shardwright/ops/calls.h"
 
 namespace shardwright {
 Traced stack(const std::vector<Traced>& values, std::int64_t dim) {
@@ -29,11 +30,13 @@ Traced variance(Traced x, const ReducedDims& over, std::int64_t ddof) {
 
 Traced l2_normalize(Traced x, std::int64_t dim, double epsilon, const std::string& name) {
   Trace& trace = *x.trace;
+  x.id = cast_to(trace.builder(), x.id, trace.kept_precision());
   const std::vector<std::int64_t> dims{dim};
   const Traced squares = trace.call("square", {x}, {}, name + ".squares");
   const Traced sum = trace.call("reduce_sum", {squares}, {{"dims", dims}, {"keep", true}}, name + ".sum");
   const Traced clipped = trace.call("clip", {sum}, {{"min", epsilon}}, name + ".clip");
-  return trace.call("mul", {x, trace.call("rsqrt", {clipped}, {}, name + ".rsqrt")}, {}, name);
+  const Traced y = trace.call("mul", {x, trace.call("rsqrt", {clipped}, {}, name + ".rsqrt")}, {}, name);
+  return {&trace, cast_to(trace.builder(), y.id, trace.precision())};
 }
 
 Traced batch_norm_by(Traced x, const ChannelNorm& norm, std::string_view name) {
@@ -46,6 +49,7 @@ Traced batch_norm_by(Traced x, const ChannelNorm& norm, std::string_view name) {
   std::vector<std::int64_t> behind;  // the dims behind that of channels
   for (std::size_t d = 2; d < rank; ++d) behind.push_back(static_cast<std::int64_t>(d) - 1);
   const auto expanded = [&](Traced v) {
+    v.id = cast_to(trace.builder(), v.id, x.type().dtype);
     return behind.empty() ? v : trace.call("expand_dims", {v}, {{"dims", behind}});
   };
   return trace.call("add", {trace.call("mul", {x, expanded(slope)}), expanded(offset)}, {}, name);

@@ -21,7 +21,8 @@ struct ReducedDims {
 /// Mean of (x - mean)^2 over the dims; `ddof` is taken off the count that it is divided by.
 Traced variance(Traced x, const ReducedDims& over, std::int64_t ddof = 0);
 
-/// x / sqrt(max(sum of x^2 over `dim`, epsilon)); its operators are called `name` and `name.PART`.
+/// x / sqrt(max(sum of x^2 over `dim`, epsilon)), in the type of activations, computed in that of losses; its operators
+/// are called `name` and `name.PART`.
 Traced l2_normalize(Traced x, std::int64_t dim = -1, double epsilon = 1e-12, const std::string& name = "l2");
 
 /// What a batch norm by given statistics reads: values [channels].
@@ -29,7 +30,8 @@ struct ChannelNorm {
   Traced gamma, beta, mean, variance;
   double epsilon = 1e-5;
 };
-/// gamma (x - mean) / sqrt(variance + epsilon) + beta for each channel (dim 1): batch norm as it infers.
+/// gamma (x - mean) / sqrt(variance + epsilon) + beta for each channel (dim 1): batch norm as it infers. What it reads is
+/// of the type of x or a longer one.
 Traced batch_norm_by(Traced x, const ChannelNorm& norm, std::string_view name = "");
 
 /// Dropout for training: `name` tells this one's mask from others', `seed` one run's from another's. The mask is

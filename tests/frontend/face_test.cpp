@@ -59,6 +59,25 @@ TEST(Face, losses_are_pytorchs_and_do_not_depend_on_the_plan) {
   testing::expect_same(testing::run_random(run, 4, 1), alone, tolerance);
 }
 
+// Norms of 512 features, in f32 where the rest is short. Logits are 64 times a cosine, which changes no rounding.
+TEST(Face, norms_are_whole_in_mixed_precision) {
+  testing::TrainingRun run{.model = "face:classes=1000,batch=8,backbone=resnet18",
+                           .file = "",
+                           .optimizer = {"sgd", {{"rate", 0.01}}},
+                           .precision = DType::f32,
+                           .steps = 1};
+  const auto whole = testing::run_alone(run);
+  for (const DType brief : {DType::bf16, DType::f16}) {
+    run.precision = Precision::mixed(brief);
+    const Model model = testing::train_model(run);
+    for (const char* name : {"embedding.normed.squares", "embedding.normed.sum", "embedding.normed",
+                             "classes.weight", "classes.normed.sum", "classes.normed", "cross_entropy"})
+      EXPECT_EQ(model.graph.value(model.graph.find(name)).type.dtype, DType::f32) << name;
+    EXPECT_EQ(model.graph.value(model.graph.find("classes.matmul")).type.dtype, brief);
+    testing::expect_same(testing::run_alone(run), whole, {.losses = 1e-2, .weights = 1});
+  }
+}
+
 /// Logits are the product of the input with the unit matrix.
 struct Classifier {
   Operator product = matmul("product");

@@ -153,5 +153,24 @@ TEST(Functions, normalize_lines_and_leave_zeros) {
                        tensor({2, 2}, {0.6, -0.8, 0, 0}), 1e-6));
 }
 
+// 4,096 elements of 3: a norm of 192, which short squares, sums and roots would each round.
+TEST(Functions, normalize_short_lines_with_one_rounding) {
+  for (const DType brief : {DType::bf16, DType::f16}) {
+    Trace trace(Precision::mixed(brief));
+    const Type type{brief, {2, 4096}};
+    trace.graph().outputs = {l2_normalize(trace.input("x", type)).id};
+    std::vector<double> x(2 * 4096, 3.0);
+    x[0] = 2.5;
+    const double norm = std::sqrt(4095 * 9 + 6.25);
+    const Tensor y =
+        evaluate(trace.graph(),
+                 {{"x", make_tensor(type, x)}})[static_cast<std::size_t>(trace.graph().outputs[0].index)];
+    EXPECT_EQ(y.dtype(), brief);
+    const double first = 2.5 / norm, second = 3 / norm;
+    EXPECT_EQ(to_doubles(y)[0], to_doubles(make_tensor({brief, {1}}, std::span(&first, 1)))[0]);
+    EXPECT_EQ(to_doubles(y)[1], to_doubles(make_tensor({brief, {1}}, std::span(&second, 1)))[0]);
+  }
+}
+
 }  // namespace
 }  // namespace shardwright

@@ -25,7 +25,7 @@ Model build(const ModelArguments& arguments) {
   const Traced label = trace.input("label", {DType::i32, {batch}});
   const ResNet trunk(options);
   const Traced embedded = Dense("embedding", trunk.features(), features)(trunk(input));
-  const Parameter weight{"classes.weight", {features, classes}, normal(0.01)};
+  const Parameter weight{"classes.weight", {features, classes}, normal(0.01), true};
   const Traced cosine =
       matmul("classes.matmul")(l2_normalize(embedded, 1, tiny, "embedding.normed"),
                                l2_normalize(trace.parameter(weight), 0, tiny, "classes.normed"));

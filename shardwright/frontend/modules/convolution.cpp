@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "shardwright/frontend/functions.h"
-#include "shardwright/ops/calls.h"
 
 namespace shardwright {
 namespace {
@@ -65,22 +64,11 @@ BatchNorm2d::BatchNorm2d(const std::string& name, std::int64_t channels, Options
       running_var{name + ".running_var", {channels}, ones()},
       options(o) {}
 
-namespace {
-
-/// `weights` in the type of x.
-Traced as(Traced x, Traced weights) {
-  return {x.trace, cast_to(x.trace->builder(), weights.id, x.type().dtype)};
-}
-
-}  // namespace
-
 Traced BatchNorm2d::operator()(Traced x) const {
   Trace& trace = *x.trace;
   const Traced mean = trace.state(running_mean), variance = trace.state(running_var);
   if (options.uses_running)
-    return batch_norm_by(x,
-                         {as(x, trace.parameter(weight)), as(x, trace.parameter(bias)), as(x, mean),
-                          as(x, variance), options.epsilon},
+    return batch_norm_by(x, {trace.parameter(weight), trace.parameter(bias), mean, variance, options.epsilon},
                          norm.name());
   const Shape& shape = x.type().shape;
   const std::int64_t count = element_count(shape) / shape.at(1);
