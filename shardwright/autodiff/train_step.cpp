@@ -64,7 +64,7 @@ class UpdateStep {
     return builder_.leaf(OpKind::state, name, {DType::f32, {}}, {{"init", "constant"}, {"value", start}});
   }
 
-  /// The backward starts from the scale in the type of the loss, which may be f16 (of a model that holds its own).
+  /// The backward starts from the scale in the type of the loss, which may be f16.
   static double first_scale(const LossScale& scale, const Value& loss) {
     constexpr double most = 65504, power_below = 32768;
     if (loss.type.dtype != DType::f16 || scale.initial <= most) return scale.initial;

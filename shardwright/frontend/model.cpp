@@ -3,8 +3,8 @@
 #include "shardwright/autodiff/backward.h"
 #include "shardwright/base/file.h"
 #include "shardwright/base/text.h"
+#include "shardwright/frontend/mixed_precision.h"
 #include "shardwright/frontend/onnx/importer.h"
-#include "shardwright/frontend/short_products.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/text.h"
 #include "shardwright/graph/verify.h"
@@ -165,7 +165,7 @@ Model finish_model(Trace& trace, Traced loss, Traced prediction) {
       .name = {}, .graph = std::move(trace.graph()), .loss = loss.id, .annotations = trace.annotations()};
   model.graph.outputs = {loss.id};
   if (prediction.id != loss.id) model.graph.outputs.push_back(prediction.id);
-  model.graph = with_products_as(std::move(model.graph), trace.all_precision());
+  model.graph = with_precision(std::move(model.graph), trace.all_precision());
   model.loss = model.graph.outputs.front();
   return model;
 }

@@ -1,7 +1,7 @@
 #include "shardwright/frontend/network.h"
 
 #include "shardwright/annotations/patterns.h"
-#include "shardwright/frontend/short_products.h"
+#include "shardwright/frontend/mixed_precision.h"
 #include "shardwright/runtime/backend/cpu/cpu.h"
 #include "shardwright/search/planning/make_plan.h"
 
@@ -90,7 +90,7 @@ PlannedNetwork plan_network(const ForwardFunction& forward, const InputTypes& in
   Graph graph = std::move(trace.graph());
   graph.outputs = {result.loss.id};
   for (const Traced& t : result.aux) graph.outputs.push_back(t.id);
-  graph = with_products_as(std::move(graph), options.precision);
+  graph = with_precision(std::move(graph), options.precision);
   add_train_step(graph, graph.outputs.front(), optimizer);
   if (!options.plan_file.empty()) {
     Plan plan = loaded_plan(options, graph);

@@ -10,11 +10,11 @@
 namespace shardwright {
 namespace {
 
-/// By phase, the casts of gradients to f32.
+/// By phase, the casts of gradients to f32: those of two weights and a bias, for the last bias is the loss's.
 std::pair<int, int> casts_of(const std::string& reduce_precision) {
-  Dense dense("dense", 8, 4);
+  Dense first("first", 8, 8), last("last", 8, 4);
   const auto forward = [&](const std::vector<Traced>& v) {
-    return LossAndAux{MeanSquaredError{}(dense(v[0]), v[1])};
+    return LossAndAux{MeanSquaredError{}(last(first(v[0])), v[1])};
   };
   const PlannedNetwork network =
       plan_network(forward, {{"x", {DType::bf16, {4, 8}}}, {"y", {DType::f32, {4, 4}}}}, sgd(0.1),
@@ -33,8 +33,8 @@ std::pair<int, int> casts_of(const std::string& reduce_precision) {
 }
 
 TEST(ReducePrecision, of_the_options_says_where_gradients_are_cast) {
-  EXPECT_EQ(casts_of("f32"), (std::pair{2, 0}));
-  EXPECT_EQ(casts_of("short"), (std::pair{0, 2}));
+  EXPECT_EQ(casts_of("f32"), (std::pair{3, 0}));
+  EXPECT_EQ(casts_of("short"), (std::pair{0, 3}));
   EXPECT_EQ(error_of([] { casts_of("bf16"); }), "reduce_precision bf16: there are f32, short");
 }
 

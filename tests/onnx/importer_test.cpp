@@ -11,6 +11,7 @@
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/text.h"
 #include "shardwright/graph/verify.h"
+#include "tests/support/evaluate.h"
 #include "tests/support/onnx_text.h"
 #include "tests/support/scratch.h"
 #include "tests/support/training_run.h"
@@ -147,6 +148,57 @@ TEST(Onnx, empty_messages_are_counted_before_they_are_made) {
   write_bytes(at.folder + "/m.onnx", with_graph(graph));
   EXPECT_NE(error_of([&] { build_model(at.folder + "/m.onnx"); }).find("more than 2000000 nodes"),
             std::string::npos);
+}
+
+/// x w, then its squares' sum, all in one output; x has 8192 rows.
+std::string with_own_loss() {
+  return head + "graph {" + input + R"(
+    initializer { name: "w" data_type: 1 dims: 4 dims: 4 float_data: [1,0,0,0, 0,1,0,0, 0,0,1,0, 0,0,0,1] }
+    node { op_type: "MatMul" name: "product" input: "x" input: "w" output: "y" }
+    node { op_type: "Constant" name: "c" output: "c" attribute { name: "value_float" type: FLOAT f: 0.0625 } }
+    node { op_type: "Mul" name: "squares" input: "y" input: "y" output: "s" }
+    node { op_type: "ReduceSum" name: "sum" input: "s" output: "t" attribute { name: "keepdims" type: INT i: 0 } }
+    node { op_type: "Mul" name: "loss" input: "t" input: "c" output: "l" }
+    output { name: "l" } })";
+}
+
+// 32,768 squares of 3.0625 make 307,328: f16 ends at 65504, and bf16 has no number nearer than 640 to a sixteenth of it.
+TEST(Onnx, losses_of_their_own_are_whole_in_mixed_precision) {
+  const Imported at;
+  for (const DType brief : {DType::bf16, DType::f16}) {
+    const Model model =
+        at.load(with_own_loss(), {.global_batch = 8192, .precision = Precision::mixed(brief), .loss = ""});
+    EXPECT_EQ(model.graph.value(model.graph.find("product")).type.dtype, brief);
+    EXPECT_EQ(model.graph.value(model.loss).type, (Type{DType::f32, {}}));
+    const Type x{brief, {8192, 4}};
+    std::vector<double> identity(16, 0);
+    for (std::size_t i = 0; i < 4; ++i) identity[5 * i] = 1;
+    const std::vector<Tensor> values =
+        evaluate(model.graph, {{"x", make_tensor(x, std::vector<double>(4 * 8192, 3.0625))},
+                               {"w", make_tensor({brief, {4, 4}}, identity)}});
+    EXPECT_EQ(to_doubles(values[static_cast<std::size_t>(model.loss.index)])[0],
+              3.0625 * 3.0625 * 32768 / 16);
+  }
+}
+
+/// A batch norm by the statistics in the file.
+TEST(Onnx, statistics_of_inference_are_whole_in_mixed_precision) {
+  const Imported at;
+  const std::string four = R"( data_type: 1 dims: 4 float_data: [1.001, 2.002, 3.003, 4.004] })";
+  const std::string text = head + "graph {" + input + R"(
+    initializer { name: "w" data_type: 1 dims: 4 dims: 4 float_data: [1,0,0,0, 0,1,0,0, 0,0,1,0, 0,0,0,1] }
+    initializer { name: "gamma")" +
+                           four + R"(initializer { name: "beta")" + four + R"(initializer { name: "mean")" +
+                           four + R"(initializer { name: "variance")" + four + R"(
+    node { op_type: "BatchNormalization" name: "norm" input: ["x", "gamma", "beta", "mean", "variance"] output: "n" }
+    node { op_type: "MatMul" name: "product" input: "n" input: "w" output: "y" }
+    output { name: "y" } })";
+  const Model model = at.load(
+      text, {.global_batch = 2, .precision = Precision::mixed(DType::bf16), .loss = "mean_squared_error"});
+  for (const char* name : {"gamma", "beta", "mean", "variance", "norm.shift", "norm.rsqrt", "norm.sub"})
+    EXPECT_EQ(model.graph.value(model.graph.find(name)).type, (Type{DType::f32, {4}})) << name;
+  EXPECT_EQ(model.graph.value(model.graph.find("norm")).type.dtype, DType::bf16);
+  EXPECT_NEAR(to_doubles(model.initial.at("mean")())[0], 1.001, 1e-6);
 }
 
 // The model that docs/onnx.md trains: convolutions, batch norms, dropout.

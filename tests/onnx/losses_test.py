@@ -33,6 +33,9 @@ def bits(*shape):
     return lambda g: (g.random(shape) < 0.5).astype(np.float64)
 
 
+MIX = torch.tensor(np.random.default_rng(8).standard_normal((5, 5)))
+
+
 def log_likelihood(**more):
     return lambda x, t: F.nll_loss(F.log_softmax(x, 1), t, **more)
 
@@ -58,6 +61,10 @@ EXPORTED = {
     'binary_weighted': (ROWS, bits(12, 5), lambda x, t: F.binary_cross_entropy_with_logits(
         x, t, torch.tensor(0.5, dtype=torch.float64), pos_weight=WEIGHTS)),
     'binary_by_hand': (ROWS, bits(12, 5), lambda x, t: -(t * torch.sigmoid(x).log() + (1 - t) * (1 - torch.sigmoid(x)).log()).mean()),
+    'of_product': (ROWS, classes(12), lambda x, t: F.cross_entropy(x @ MIX, t)),
+    'likelihood_of_product': (ROWS, some_ignored(12), lambda x, t: log_likelihood(weight=WEIGHTS)(x @ MIX, t)),
+    'binary_of_product': (ROWS, bits(12, 5), lambda x, t: F.binary_cross_entropy_with_logits(x @ MIX, t)),
+    'many_squares_of_product': ((8192, 5), bits(8192, 5), lambda x, t: (x @ MIX - t).square().sum() / 8192),
     'squares': (ROWS, bits(12, 5), lambda x, t: (x - t).square().mean()),
 }
 # Those that --loss adds to a network that gives scores: shape, labels, PyTorch's loss, and ours.

@@ -150,6 +150,14 @@ class Importer {
     if (auto warning = warning_of_inference(); !warning.empty()) model.notices.push_back(std::move(warning));
     for (std::string& notice : model.notices) notice.insert(0, file_.path + ": ");
     model.initial = std::move(values_.initial());
+    for (const Node& node : model.graph.nodes) {
+      const Value& leaf = model.graph.value(node.results.front());
+      if (const auto it = model.initial.find(leaf.name);
+          node.op->kind == OpKind::state && it != model.initial.end())
+        it->second = [read = std::move(it->second), dtype = leaf.type.dtype] {
+          return convert(read(), dtype);
+        };
+    }
     return model;
   }
 

@@ -54,8 +54,9 @@ Labels without_ignored(OnnxNode& n, std::int64_t ignored) {
   number.as<std::int64_t>()[0] = ignored;
   const ValueId is_ignored = n.call("equal", {labels, n.constant(convert(number, type.dtype))});
   const ValueId zero = n.constant(Tensor({type.dtype, {}}));
-  return {n.call("where", {is_ignored, zero, labels}), n.call("cast", {n.call("logical_not", {is_ignored})},
-                                                              {{"to", std::string(name_of(n.precision()))}})};
+  return {n.call("where", {is_ignored, zero, labels}),
+          n.call("cast", {n.call("logical_not", {is_ignored})},
+                 {{"to", std::string(name_of(n.kept_precision()))}})};
 }
 
 Labels labels_of(OnnxNode& n) {
@@ -63,7 +64,8 @@ Labels labels_of(OnnxNode& n) {
   Labels out{n.in(1), {}};
   if (n.has_attribute("ignore_index")) out = without_ignored(n, n.integer("ignore_index", 0));
   if (!n.has(2)) return out;
-  const ValueId of_class = n.call("gather", {n.untrained(2), out.classes});
+  const ValueId of_class =
+      cast_to(n.builder(), n.call("gather", {n.untrained(2), out.classes}), n.kept_precision());
   out.weights = out.weights.is_valid() ? n.call("mul", {of_class, out.weights}) : of_class;
   return out;
 }

@@ -30,6 +30,7 @@ class OnnxNode {
   const std::string& op() const { return proto_.op_type(); }
   std::int64_t opset() const { return opset_; }
   DType precision() const { return values_.precision(); }
+  DType kept_precision() const { return values_.kept_precision(); }
   bool is_mixed() const { return values_.is_mixed(); }
 
   // ---- operands ----

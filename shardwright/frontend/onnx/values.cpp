@@ -113,8 +113,8 @@ InitialValue Values::initial_value(const onnx::TensorProto& tensor, DType dtype)
 ValueId Values::leaf(OpKind kind, const std::string& name, const Type& type) {
   check_limits(type.shape, 1);
   Attributes attributes;
-  if (kind == OpKind::parameter && type.dtype != trace_.kept_precision())
-    attributes.set("master", std::string(name_of(trace_.kept_precision())));
+  if (kind == OpKind::parameter && type.dtype != kept_precision())
+    attributes.set("master", std::string(name_of(kept_precision())));
   return trace_.builder().leaf(kind, graph_name(name), type, std::move(attributes));
 }
 
@@ -123,7 +123,7 @@ ValueId Values::enter(Known& value) {
   if (value.parameter) {
     const std::string name = value.parameter->name() + (value.state.is_valid() ? ".trained" : "");
     value.id = leaf(OpKind::parameter, name, value.type);
-    initial_[graph_name(name)] = initial_value(*value.parameter, trace_.kept_precision());
+    initial_[graph_name(name)] = initial_value(*value.parameter, kept_precision());
   } else {
     require(value.constant != nullptr, "a value is neither in the graph nor known");
     value.id = enter_constant(value.constant);
@@ -141,9 +141,8 @@ ValueId Values::enter_state(const std::string& name, StateUse use) {
   }
   if (value.parameter) {
     const std::string own = name + (value.id.is_valid() ? ".state" : "");
-    const DType dtype = use == StateUse::moved ? trace_.kept_precision() : value.type.dtype;
-    value.state = leaf(OpKind::state, own, {dtype, value.type.shape});
-    initial_[graph_name(own)] = initial_value(*value.parameter, dtype);
+    value.state = leaf(OpKind::state, own, {kept_precision(), value.type.shape});
+    initial_[graph_name(own)] = initial_value(*value.parameter, kept_precision());
   } else if (value.constant) {
     value.state = enter_constant(value.constant);
   } else {

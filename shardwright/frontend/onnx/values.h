@@ -37,6 +37,8 @@ class Values {
 
   Trace& trace() { return trace_; }
   DType precision() const { return trace_.precision(); }
+  /// That of states and losses.
+  DType kept_precision() const { return trace_.kept_precision(); }
   bool is_mixed() const { return trace_.is_mixed(); }
 
   /// Throws: Error if there is a value called `name`.

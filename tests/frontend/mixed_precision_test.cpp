@@ -1,10 +1,12 @@
-#include "shardwright/frontend/short_products.h"
+#include "shardwright/frontend/mixed_precision.h"
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <set>
 
 #include "shardwright/cost/compute.h"
+#include "shardwright/frontend/train_step.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/text.h"
 #include "shardwright/graph/verify.h"
@@ -80,6 +82,106 @@ output %loss
 %loss = reduce_mean %s : f32[]
 output %loss
 )");
+}
+
+// Only what is behind the last product is the loss's: %r is also in front of one. Labels and parameters of the loss are
+// whole; %top is none of its nodes.
+TEST(FullLoss, is_what_lies_behind_the_last_products) {
+  const Graph before = parse_graph(R"(
+%x = input bf16[4, 4]
+%label = input bf16[4, 4]
+%w = param bf16[4, 4] (master=f32)
+%b = param bf16[4] (master=f32)
+%r = relu %x
+%y = matmul %r, %w
+%z = add %y, %b
+%s = add %z, %r
+%half = fill (dtype=bf16, shape=[], value=0.1)
+%t = mul %s, %half
+%d = sub %t, %label
+%loss = reduce_mean %d
+%top = argmax %z (dim=1)
+output %loss
+output %s
+output %top
+)");
+  EXPECT_EQ(to_text(with_full_loss(before, DType::bf16, DType::f32)), R"(%x = input bf16[4, 4]
+%label = input f32[4, 4]
+%w = param bf16[4, 4] (master=f32)
+%b = param f32[4]
+%r = relu %x : bf16[4, 4]
+%y = matmul %r, %w : bf16[4, 4]
+%y.f32 = cast %y (to=f32) : f32[4, 4]
+%z = add %y.f32, %b : f32[4, 4]
+%r.f32 = cast %r (to=f32) : f32[4, 4]
+%s = add %z, %r.f32 : f32[4, 4]
+%half = fill (dtype=f32, shape=[], value=0.1) : f32[]
+%t = mul %s, %half : f32[4, 4]
+%d = sub %t, %label : f32[4, 4]
+%loss = reduce_mean %d : f32[]
+%z.bf16 = cast %z (to=bf16) : bf16[4, 4]
+%top = argmax %z.bf16 (dim=1) : i64[4]
+output %loss
+output %s
+output %top
+)");
+}
+
+// Casts that a loss has itself are its beginning; what they make is there without them.
+TEST(FullLoss, goes_through_casts_of_its_own) {
+  const Graph before = parse_graph(R"(
+%x = input bf16[4, 4]
+%w = param bf16[4, 4] (master=f32)
+%y = matmul %x, %w
+%z = relu %y
+%1 = cast %z (to=f32)
+%2 = cast %1 (to=bf16)
+%s = add %2, %z
+%loss = reduce_mean %s
+output %loss
+)");
+  EXPECT_EQ(to_text(with_full_loss(before, DType::bf16, DType::f32)), R"(%x = input bf16[4, 4]
+%w = param bf16[4, 4] (master=f32)
+%y = matmul %x, %w : bf16[4, 4]
+%y.f32 = cast %y (to=f32) : f32[4, 4]
+%z = relu %y.f32 : f32[4, 4]
+%s = add %z, %z : f32[4, 4]
+%loss = reduce_mean %s : f32[]
+output %loss
+)");
+}
+
+// A cross entropy reads short logits and gives whole terms: no long copy of the logits is made.
+TEST(FullLoss, leaves_logits_short_where_the_loss_takes_them_so) {
+  Model m = build_model(
+      decoder,
+      {.global_batch = {}, .precision = Precision::mixed(DType::bf16), .loss = "", .micro_batches = 1});
+  const Value& terms = m.graph.value(m.graph.find("cross_entropy"));
+  EXPECT_EQ(terms.type.dtype, DType::f32);
+  EXPECT_EQ(m.graph.value(m.graph.node(terms.producer).operands[0]).type.dtype, DType::bf16);
+}
+
+/// A loss that a user writes: 8,192 squares of 9 are more than f16 can hold.
+TEST(FullLoss, of_a_function_is_whole) {
+  const Operator product = matmul("product");
+  const Parameter weight{"weight", {4, 64}, ones()};
+  const auto forward = [&](Traced x, Traced label) {
+    Trace& trace = *x.trace;
+    const Traced squares = trace.call("square", {trace.call("sub", {product(x, weight), label})});
+    const Traced sum = trace.call("reduce_sum", {squares});
+    return LossAndAux{trace.call("scale", {sum}, {{"factor", 0x1p-13}})};
+  };
+  const auto loss_in = [&](const Precision& precision) {
+    const Type of_x{precision.compute, {128, 4}}, of_label{precision.compute, {128, 64}};
+    TrainStep step(forward, {{"x", of_x}, {"label", of_label}}, sgd(0),
+                   {.devices = 2, .precision = precision});
+    return step(make_tensor(of_x, std::vector<double>(128 * 4, 0.7509765625)),  // 769 / 1024
+                make_tensor({precision.kept(), of_label.shape}, std::vector<double>(128 * 64, 0.0)));
+  };
+  const double whole = loss_in(DType::f32);
+  EXPECT_NEAR(loss_in(Precision::mixed(DType::f16)), whole, 2e-3 * whole);
+  EXPECT_NEAR(loss_in(Precision::mixed(DType::bf16)), whole, 1e-2 * whole);
+  EXPECT_FALSE(std::isfinite(loss_in(DType::f16)));
 }
 
 TEST(ShortProducts, a_graph_tells_its_precision) {
