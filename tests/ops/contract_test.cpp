@@ -19,6 +19,7 @@
 #include "tests/support/compare.h"
 #include "tests/support/evaluate.h"
 #include "tests/support/samples.h"
+#include "tests/support/sharded_call.h"
 
 namespace shardwright {
 namespace {
@@ -111,13 +112,6 @@ Rule bound_rule(const OpDef& op, const Sample& sample) {
   const std::vector<Type> types = types_of(sample);
   const std::vector<Type> results = infer(op, {types, {}, sample.attributes});
   return rule_of(op, {types, results, sample.attributes});
-}
-
-Tensor sum_of(const Tensor& a, const Tensor& b, double sign = 1) {
-  std::vector<double> x = to_doubles(a);
-  const std::vector<double> y = to_doubles(b);
-  for (std::size_t i = 0; i < x.size(); ++i) x[i] += sign * y[i];
-  return make_tensor(a.type(), x);
 }
 
 bool is_integral(const Tensor& t) {
@@ -275,57 +269,23 @@ TEST_P(ContractGradient, is_that_of_central_differences) {
 
 // ---- rules ----
 
-/// What each rank holds of `whole`; over the axes of a partial sum, random addends.
-std::vector<Tensor> spread(const Tensor& whole, const Layout& layout, const Mesh& mesh, std::uint64_t seed) {
-  if (layout.sum.empty()) return split(whole, layout, mesh);
-  std::vector<Tensor> addends;
-  Tensor first = whole;
-  for (int k = 1; k < mesh.count(layout.sum); ++k) {
-    addends.push_back(
-        draw({{{whole.type()}}, {}}, Values::integers, seed + static_cast<std::uint64_t>(k))[0]);
-    first = sum_of(first, addends.back(), -1);
-  }
-  addends.insert(addends.begin(), first);
-  std::vector<Tensor> parts;
-  for (int r = 0; r < mesh.size(); ++r)
-    parts.push_back(take(addends[static_cast<std::size_t>(mesh.index_along(r, layout.sum))],
-                         box(layout, mesh, whole.shape(), r)));
-  return parts;
-}
-
 /// The results as joined from what every rank computed.
 struct Joined {
   std::vector<Tensor> results;
   bool is_integral = true;  // all parts are, so that sums of them are exact
 };
 
-/// Each rank computes its part under `strategy`.
 /// Throws where a kernel cannot compute its part or replicas differ.
 Joined run_sharded(const OpDef& op, const Rule& rule, const Strategy& strategy, const Mesh& mesh,
                    const std::vector<Tensor>& in, const Attributes& attributes) {
   const NodeLayouts layouts = layouts_of(rule, strategy);
-  const std::vector<Type> whole_types = infer(op, {types_of(in), {}, attributes});
-  std::vector<std::vector<Tensor>> held;  // [operand][rank]
-  for (std::size_t i = 0; i < in.size(); ++i)
-    held.push_back(spread(in[i], layouts.operands[i], mesh, 100 * (i + 1)));
+  const auto made = run_on_ranks(op, rule, strategy, mesh, in, attributes);
+  const std::vector<Type> types = infer(op, {types_of(in), {}, attributes});
   Joined joined;
-  std::vector<std::vector<Tensor>> made(whole_types.size());  // [result][rank]
-  for (int r = 0; r < mesh.size(); ++r) {
-    std::vector<Tensor> operands;
-    for (const auto& parts : held) operands.push_back(parts[static_cast<std::size_t>(r)]);
-    std::vector<Type> results = whole_types;
-    for (std::size_t i = 0; i < results.size(); ++i)
-      results[i].shape = box(layouts.results[i], mesh, whole_types[i].shape, r).extent;
-    const std::vector<Type> types = types_of(operands);
-    const Attributes local = op.localize ? op.localize({types, results, attributes}) : attributes;
-    auto out = run_kernel(op, operands, results, local, rule, loop_box(rule, strategy, mesh, r));
-    for (std::size_t i = 0; i < out.size(); ++i) {
-      joined.is_integral = joined.is_integral && is_integral(out[i]);
-      made[i].push_back(std::move(out[i]));
-    }
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    joined.is_integral = joined.is_integral && std::ranges::all_of(made[i], is_integral);
+    joined.results.push_back(join(made[i], layouts.results[i], mesh, types[i].shape));
   }
-  for (std::size_t i = 0; i < made.size(); ++i)
-    joined.results.push_back(join(made[i], layouts.results[i], mesh, whole_types[i].shape));
   return joined;
 }
 
