@@ -156,6 +156,12 @@ ValueId step_count(Builder& builder) {
   return count;
 }
 
+LossScale default_loss_scale(const Precision& precision) {
+  const bool is_needed =
+      precision == Precision::mixed(DType::f16) || precision == Precision::products_in(DType::f16);
+  return is_needed ? dynamic_loss_scale() : LossScale{};
+}
+
 std::string to_text(const LossScale& scale) {
   if (!scale.is_on()) return "none";
   if (scale == dynamic_loss_scale()) return "dynamic";

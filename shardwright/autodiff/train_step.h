@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "shardwright/base/attributes.h"
+#include "shardwright/base/precision.h"
 #include "shardwright/graph/builder.h"
 #include "shardwright/graph/graph.h"
 
@@ -25,6 +26,9 @@ struct LossScale {
 /// As PyTorch's GradScaler and MindSpore's DynamicLossScaleManager start.
 inline LossScale dynamic_loss_scale() { return {.initial = 65536, .interval = 2000}; }
 
+/// What it is unless somebody says otherwise: dynamic where gradients are f16 and what they update is longer.
+LossScale default_loss_scale(const Precision& precision);
+
 /// Scales that f32 holds, and whose inverse it does.
 constexpr double least_loss_scale = 1e-30, most_loss_scale = 1e30;
 bool is_loss_scale(double scale);
@@ -33,6 +37,7 @@ bool is_loss_scale(double scale);
 std::string to_text(const LossScale& scale);
 /// Nothing if it is none of these.
 std::optional<LossScale> parse_loss_scale(std::string_view text);
+constexpr std::string_view known_loss_scales = "dynamic, none or a number from 1e-30 to 1e30";
 
 /// States of a train step with a loss scale: the scale, and how many good steps there were since it changed; f32[].
 constexpr std::string_view loss_scale_state = "loss_scale", good_steps_state = "loss_scale.good_steps";

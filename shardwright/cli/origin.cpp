@@ -59,8 +59,8 @@ OptimizerChoice with_flags(const Arguments& arguments, OptimizerChoice choice) {
   if (arguments.has("--loss-scale")) {
     const auto scale = parse_loss_scale(arguments.text("--loss-scale"));
     if (!scale)
-      throw error("{} {}: should be dynamic, none or a number from 1e-30 to 1e30",
-                  arguments.called("--loss-scale"), arguments.text("--loss-scale"));
+      throw error("{} {}: should be {}", arguments.called("--loss-scale"), arguments.text("--loss-scale"),
+                  known_loss_scales);
     choice.loss_scale = *scale;
   }
   if (arguments.has("--reduce-precision")) try {
@@ -79,9 +79,7 @@ OptimizerChoice with_flags(const Arguments& arguments, OptimizerChoice choice) {
 void set_precision(Origin& origin, const Precision& precision) {
   if (precision == origin.precision) return;
   origin.precision = precision;
-  const bool has_f16_gradients =
-      precision == Precision::mixed(DType::f16) || precision == Precision::products_in(DType::f16);
-  origin.optimizer.loss_scale = has_f16_gradients ? dynamic_loss_scale() : LossScale{};
+  origin.optimizer.loss_scale = default_loss_scale(precision);
 }
 
 /// `origin` with what flags say.

@@ -69,18 +69,30 @@ CommFusion comm_fusion_of(const TrainOptions& options) {
 }
 
 /// Either may say it.
-OptimizerChoice with_reduce_precision(OptimizerChoice optimizer, const TrainOptions& options) try {
-  optimizer.reduces_short = reduces_short_called(options.reduce_precision) || optimizer.reduces_short;
-  return optimizer;
+bool reduces_short(const OptimizerChoice& optimizer, const TrainOptions& options) try {
+  return reduces_short_called(options.reduce_precision) || optimizer.reduces_short;
 } catch (const Error& e) {
   throw error("reduce_precision {}", e.what());
+}
+
+LossScale loss_scale(const OptimizerChoice& optimizer, const TrainOptions& options) {
+  if (options.loss_scale.empty())
+    return optimizer.loss_scale.is_on() ? optimizer.loss_scale : default_loss_scale(options.precision);
+  if (const auto scale = parse_loss_scale(options.loss_scale)) return *scale;
+  throw error("loss_scale {}: should be {}", options.loss_scale, known_loss_scales);
+}
+
+OptimizerChoice with_options(OptimizerChoice optimizer, const TrainOptions& options) {
+  optimizer.reduces_short = reduces_short(optimizer, options);
+  optimizer.loss_scale = loss_scale(optimizer, options);
+  return optimizer;
 }
 
 }  // namespace
 
 PlannedNetwork plan_network(const ForwardFunction& forward, const InputTypes& inputs,
                             const OptimizerChoice& asked, const TrainOptions& options) {
-  const OptimizerChoice optimizer = with_reduce_precision(asked, options);
+  const OptimizerChoice optimizer = with_options(asked, options);
   Trace trace(options.precision);
   std::vector<Traced> values;
   const int micro_batches = pipelining_of(options).micro_batches;

@@ -54,9 +54,9 @@ struct TrainOptions {
   Pipelining pipelining = {};
   std::map<std::string, int> stages = {};  // of modules and operators (`layers.0`), by name; else an even cut
   std::uint64_t seed = 1;                  // of the initial parameters
-  /// As --precision; with fp16 an optimizer's loss_scale should be dynamic_loss_scale(), which the flag implies.
-  Precision precision = {};
-  std::string reduce_precision = "f32";  // as --reduce-precision
+  Precision precision = {};                // as --precision
+  std::string reduce_precision = "f32";    // as --reduce-precision
+  std::string loss_scale = "";             // as --loss-scale; empty: the optimizer's own, or the precision's
 };
 
 /// Traced, differentiated and planned.
