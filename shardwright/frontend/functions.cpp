@@ -49,10 +49,12 @@ Traced batch_norm_by(Traced x, const ChannelNorm& norm, std::string_view name) {
   std::vector<std::int64_t> behind;  // the dims behind that of channels
   for (std::size_t d = 2; d < rank; ++d) behind.push_back(static_cast<std::int64_t>(d) - 1);
   const auto expanded = [&](Traced v) {
-    v.id = cast_to(trace.builder(), v.id, x.type().dtype);
     return behind.empty() ? v : trace.call("expand_dims", {v}, {{"dims", behind}});
   };
-  return trace.call("add", {trace.call("mul", {x, expanded(slope)}), expanded(offset)}, {}, name);
+  const Traced full{&trace, cast_to(trace.builder(), x.id, norm.mean.type().dtype)};
+  const Traced y =
+      trace.call("add", {trace.call("mul", {full, expanded(slope)}), expanded(offset)}, {}, name);
+  return {&trace, cast_to(trace.builder(), y.id, x.type().dtype)};
 }
 
 Traced dropout(Traced x, const std::string& name, double rate, std::int64_t seed) {

@@ -30,8 +30,8 @@ struct ChannelNorm {
   Traced gamma, beta, mean, variance;
   double epsilon = 1e-5;
 };
-/// gamma (x - mean) / sqrt(variance + epsilon) + beta for each channel (dim 1): batch norm as it infers. What it reads is
-/// of the type of x or a longer one.
+/// gamma (x - mean) / sqrt(variance + epsilon) + beta for each channel (dim 1): batch norm as it infers.
+/// It is computed in the type of `norm`, which x may be shorter than.
 Traced batch_norm_by(Traced x, const ChannelNorm& norm, std::string_view name = "");
 
 /// Dropout for training: `name` tells this one's mask from others', `seed` one run's from another's. The mask is

@@ -177,18 +177,18 @@ void global_max_pool(OnnxNode& n) { pool_all(n, "reduce_max"); }
 
 // ---- norms ----
 
-/// By the running statistics, as outside of training. What is computed of these is of their type.
+/// By the running statistics, as outside of training, in their type: x may be close to a large mean.
 ValueId normalized(OnnxNode& n, double epsilon) {
-  const Type& x = n.type(0);
+  const Type x = n.type(0);
+  const std::size_t rank = x.shape.size();
   const auto kept = [&](ValueId v) { return cast_to(n.builder(), v, n.kept_precision()); };
-  const auto beside_x = [&](ValueId v) {
-    return per_channel(n, cast_to(n.builder(), v, x.dtype), x.shape.size());
-  };
   const ValueId gamma = kept(n.in(1)), beta = kept(n.in(2));  // first: they keep their names
   const ValueId spread = n.call("shift", {kept(n.state(4))}, {{"value", epsilon}});
   const ValueId scale = n.call("mul", {gamma, n.call("rsqrt", {spread})});
   const ValueId shift = n.call("sub", {beta, n.call("mul", {kept(n.state(3)), scale})});
-  return n.main("add", {n.call("mul", {n.in(0), beside_x(scale)}), beside_x(shift)});
+  const ValueId y = n.main(
+      "add", {n.call("mul", {kept(n.in(0)), per_channel(n, scale, rank)}), per_channel(n, shift, rank)});
+  return cast_to(n.builder(), y, x.dtype);
 }
 
 /// In training the node has the outputs of training (up to operator set 13) or says so.
