@@ -21,6 +21,7 @@
 
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/rewrite.h"
+#include "shardwright/passes/occupied.h"
 #include "shardwright/passes/optimize.h"
 
 namespace shardwright {
@@ -49,6 +50,7 @@ class Assignment {
         starts_(program.starts),
         users_(users_of(graph_)),
         fusions_(fusions_of(graph_)),
+        is_seen_later_(graph_.values.size(), false),
         buffer_of_(graph_.values.size()),
         buffers_(graph_.values.size()) {
     const Graph& graph = graph_;
@@ -60,6 +62,10 @@ class Assignment {
     for (ValueId v : graph.sends) keep_until_received(v);
     for (ValueId v : graph.outputs) buffers_[at(v.index)].end = for_ever;
     for (const Update& u : graph.updates) buffers_[at(u.value.index)].end = for_ever;
+    for (const Node& node : graph.nodes)
+      if (node.op->is_alias) is_seen_later_[at(node.operands.front().index)] = true;
+    for (ValueId v : graph.outputs) is_seen_later_[at(v.index)] = true;
+    for (const Update& u : graph.updates) is_seen_later_[at(u.value.index)] = true;
   }
 
   void share() {
@@ -77,7 +83,9 @@ class Assignment {
     }
   }
 
-  Program place(Program program) {
+  /// Into the program that was given.
+  void place(Program& program) {
+    program.arena_bytes = 0;
     std::vector<int> order;
     for (std::size_t b = 0; b < buffers_.size(); ++b)
       if (root(static_cast<int>(b)) == static_cast<int>(b) && in_memory({static_cast<int>(b)}))
@@ -85,16 +93,15 @@ class Assignment {
     std::stable_sort(order.begin(), order.end(),
                      [&](int a, int b) { return buffers_[at(a)].bytes > buffers_[at(b)].bytes; });
     if (program.slots > 1) place_slots(program, order);
-    std::vector<int> placed;  // by offset
+    const int last = static_cast<int>(fusions_.size());
+    Occupied occupied(last + 2);
     for (int b : order) {
-      if (is_in_slot(buffers_[at(b)])) continue;
       Buffer& buffer = buffers_[at(b)];
-      buffer.offset = lowest_free(buffer, placed, program.slots * program.slot_bytes);
+      if (is_in_slot(buffer)) continue;
+      const Lifetime life{buffer.begin + 1, std::min(buffer.end, last) + 1};
+      buffer.offset = occupied.lowest_free(life, buffer.bytes, program.slots * program.slot_bytes);
+      occupied.take(life, buffer.offset, buffer.bytes);
       program.arena_bytes = std::max(program.arena_bytes, buffer.offset + buffer.bytes);
-      const auto where = std::upper_bound(placed.begin(), placed.end(), b, [&](int x, int y) {
-        return buffers_[at(x)].offset < buffers_[at(y)].offset;
-      });
-      placed.insert(where, b);
     }
     program.offsets.clear();
     program.in_slot.clear();
@@ -103,7 +110,6 @@ class Assignment {
     for (std::size_t v = 0; v < buffer_of_.size(); ++v)
       program.offsets.push_back(
           in_memory({static_cast<int>(v)}) ? buffers_[at(root(static_cast<int>(v)))].offset : no_place);
-    return program;
   }
 
  private:
@@ -204,23 +210,15 @@ class Assignment {
     buffer_of_[at(b)] = a;
   }
 
-  bool has_alias(ValueId v) const {
-    for (const Node& node : graph_.nodes)
-      if (node.op->is_alias && node.operands.front() == v) return true;
-    return false;
-  }
-
   /// The new value may be written where the old one stands: nobody reads the old one after that.
   bool can_replace(const Update& u) const {
     if (buffers_[at(root(u.value.index))].is_leaf) return false;  // it lies in another leaf's place
     const NodeId writer = graph_.value(u.value).producer;
     const Node& node = graph_.node(writer);
     if (node.op->kind != OpKind::compute && node.op->kind != OpKind::step) return false;
-    if (graph_.value(u.leaf).type != graph_.value(u.value).type || node.op->is_alias || has_alias(u.leaf))
+    if (graph_.value(u.leaf).type != graph_.value(u.value).type || node.op->is_alias ||
+        is_seen_later_[at(u.leaf.index)])
       return false;
-    if (std::find(graph_.outputs.begin(), graph_.outputs.end(), u.leaf) != graph_.outputs.end()) return false;
-    for (const Update& other : graph_.updates)
-      if (other.value == u.leaf) return false;  // another leaf takes the old value at the end of the step
     return std::all_of(users_[at(u.leaf.index)].begin(), users_[at(u.leaf.index)].end(), [&](NodeId reader) {
       return time(reader) < time(writer) ||
              (time(reader) == time(writer) && reads_before_write(reader, u.leaf, writer, u.value));
@@ -266,22 +264,13 @@ class Assignment {
     return true;
   }
 
-  std::int64_t lowest_free(const Buffer& buffer, const std::vector<int>& placed, std::int64_t from) const {
-    std::int64_t offset = from;
-    for (int p : placed) {
-      const Buffer& other = buffers_[at(p)];
-      if (other.end < buffer.begin || buffer.end < other.begin) continue;
-      if (other.offset >= offset + buffer.bytes) break;
-      offset = std::max(offset, other.offset + other.bytes);
-    }
-    return offset;
-  }
-
   const Program& program_;
   const Graph& graph_;
   const std::vector<NodeId>& starts_;       // of gathers that run ahead of their use
   std::vector<std::vector<NodeId>> users_;  // by value
   std::vector<Fusion> fusions_;
+  // By value: by another name, or when the step is over, as an output or what another leaf then takes.
+  std::vector<bool> is_seen_later_;
   int backward_ = 0;            // when the backward begins
   std::vector<int> times_;      // by node: the number of its fusion
   std::vector<int> buffer_of_;  // union-find over values
@@ -293,9 +282,8 @@ class Assignment {
 Program assign_buffers(Program program, const PassContext&) {
   Assignment assignment(program);
   assignment.share();
-  Program out = program;
-  out.arena_bytes = 0;
-  return assignment.place(std::move(out));
+  assignment.place(program);
+  return program;
 }
 
 }  // namespace shardwright
