@@ -8,7 +8,6 @@
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/frontend/report.h"
 #include "shardwright/passes/compile.h"
-#include "shardwright/runtime/backend/cpu/cpu.h"
 #include "shardwright/simulate/evaluate.h"
 
 namespace shardwright {
@@ -53,8 +52,9 @@ std::string document(const Plan& plan, const Evaluation& evaluation, const Batch
 }  // namespace
 
 void report(const Arguments& arguments, const Model& model, const Plan& plan, Terminal& terminal) {
-  const Evaluation evaluation = evaluation_of(
-      arguments, compile_pipeline(model.graph, plan, {.formats = cpu_formats}), cluster_called(plan.cluster));
+  const Evaluation evaluation =
+      evaluation_of(arguments, compile_pipeline(model.graph, plan, compile_options_of(arguments)),
+                    cluster_called(plan.cluster));
   const BatchSize batch = batch_size_of(model.graph, plan, model.tokens);
   const std::string misfit = misfit_notice(evaluation, plan.cluster);
   const bool is_json = arguments.is_on("--json");

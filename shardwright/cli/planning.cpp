@@ -110,7 +110,8 @@ std::vector<Flag> planning_flags(std::vector<Flag> more) {
        "shard over replicas, or G of them: 1 state, 2 + gradients, 3 + weights; not what is below 64KiB", ""},
       {"--comm-fusion", "WHICH",
        "collectives that run as one: auto, none, size:MB, index:I,J,... or COLLECTIVE=...;...", ""},
-      {"--recompute", "WHAT", "compute again in the backward: none, selected, full or MODULE,...", ""}};
+      {"--recompute", "WHAT", "compute again in the backward: none, selected, full or MODULE,...", ""},
+      {"--verify-passes", "", "check the program after each step of compiling", ""}};
   for (const std::vector<Flag>& others : {search_flags(), more})
     flags.insert(flags.end(), others.begin(), others.end());
   return flags;
@@ -291,6 +292,8 @@ PlanRequest request_of(const Arguments& arguments, const Model& model) {
   request.search = search.name;
   request.options = search_options_of(arguments, search, request.parallel);
   request.formats = cpu_formats;
+  request.verifies =
+      Arguments(arguments).is_on("--verify-passes");  // a copy: it is heeded by who compiles the plan
   request.optimizer_parallel = optimizer_parallel_of(arguments);
   request.pipelining = pipelining_of(arguments);
   for (const char* flag : {"--stages", "--schedule"}) arguments.heed(flag);
@@ -371,6 +374,10 @@ Planned planned_of(const Arguments& arguments, const Model& model, Graph graph, 
   Planned out = make_planned(std::move(graph), request_of(arguments, model));
   tell(arguments, out.plan, out.planned.graph, terminal);
   return out;
+}
+
+CompileOptions compile_options_of(const Arguments& arguments) {
+  return {.formats = cpu_formats, .verifies = arguments.is_on("--verify-passes")};
 }
 
 Evaluation evaluation_of(const Arguments& arguments, const Pipeline& pipeline, const Cluster& cluster) {

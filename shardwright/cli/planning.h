@@ -8,6 +8,7 @@
 #include "shardwright/cli/origin.h"
 #include "shardwright/cli/verb.h"
 #include "shardwright/frontend/model.h"
+#include "shardwright/passes/compile.h"
 #include "shardwright/search/planning/make_plan.h"
 #include "shardwright/simulate/evaluate.h"
 
@@ -59,6 +60,9 @@ std::vector<std::string> splitting_flags();
 Plan plan_of(const Arguments& arguments, const Model& model, const Graph& graph, Terminal& terminal);
 /// A plan that was made, with the strategies of all nodes of `graph`.
 Planned planned_of(const Arguments& arguments, const Model& model, Graph graph, Terminal& terminal);
+
+/// How programs are compiled here: our own output is verified where that is asked for.
+CompileOptions compile_options_of(const Arguments& arguments);
 
 /// What a step of `program` takes, judged by the memory of a device: the cluster's, and --memory-cap or --device-memory.
 /// Throws: Infeasible if that is more than the flags allow, saying by how much and what takes most.

@@ -296,7 +296,8 @@ std::string recompute_text(const Graph& graph, const Plan& plan, const Estimate&
   other.recompute = {};
   for (Plan& stage : other.stages) stage.recompute = {};
   const Estimate without =
-      estimate(compile_pipeline(graph, other, {.formats = cpu_formats}), cluster_called(plan.cluster));
+      estimate(compile_pipeline(graph, other, {.formats = cpu_formats, .verifies = false}),
+               cluster_called(plan.cluster));
   std::vector<std::string> what;
   if (plan.recompute.mode != RecomputeMode::none) what.emplace_back(name_of(plan.recompute.mode));
   for (const RecomputedModule& m : plan.recompute.modules) what.push_back((m.is_on ? "" : "not ") + m.module);

@@ -6,6 +6,22 @@
 #include "shardwright/plan/complete.h"
 
 namespace shardwright {
+namespace {
+
+Program compiled(PlannedGraph planned, const Cluster& cluster, const CompileOptions& options) {
+  Graph graph = std::move(planned.graph);
+  Redistributor redistributor = redistributor_for(graph.meshes, cluster);
+  complete(graph, redistributor, planned.update_layouts);
+  if (planned.recompute.is_on()) graph = with_recompute(graph, planned.recompute, redistributor);
+  Program program = lower(graph, redistributor);
+  program.micro_batches = planned.micro_batches.count;
+  program.slots = planned.micro_batches.slots;
+  return optimize(std::move(program), {redistributor, options.formats, planned.comm_fusion},
+                  {.after = options.after, .verifies = options.verifies});
+}
+
+}  // namespace
+
 PlannedGraph completed(const Graph& graph, const Plan& plan) {
   PlannedGraph out = apply(plan, graph);
   Redistributor redistributor = redistributor_for(out.graph.meshes, cluster_called(plan.cluster));
@@ -14,14 +30,7 @@ PlannedGraph completed(const Graph& graph, const Plan& plan) {
 }
 
 Program compile(const PlannedGraph& planned, const Cluster& cluster, const CompileOptions& options) {
-  Graph graph = planned.graph;
-  Redistributor redistributor = redistributor_for(graph.meshes, cluster);
-  complete(graph, redistributor, planned.update_layouts);
-  graph = with_recompute(graph, planned.recompute, redistributor);
-  Program program = lower(graph, redistributor);
-  program.micro_batches = planned.micro_batches.count;
-  program.slots = planned.micro_batches.slots;
-  return optimize(std::move(program), {redistributor, options.formats, planned.comm_fusion}, options.after);
+  return compiled(planned, cluster, options);
 }
 
 Pipeline compile_pipeline(const Graph& graph, const Plan& plan, const CompileOptions& options) {
@@ -34,7 +43,7 @@ Pipeline compile_pipeline(const Graph& graph, const Plan& plan, const CompileOpt
     try {
       PlannedGraph planned = apply(of_stage, std::move(parts.stages[static_cast<std::size_t>(s)]));
       planned.micro_batches = {plan.pipelining.micro_batches, slots_of(plan.pipelining, s)};
-      out.stages.push_back(compile(planned, cluster_called(of_stage.cluster), options));
+      out.stages.push_back(compiled(std::move(planned), cluster_called(of_stage.cluster), options));
     } catch (const Error& e) {
       if (plan.stages.empty()) throw;
       throw with_context(e, fmt::format("stage {}", s));
@@ -45,7 +54,7 @@ Pipeline compile_pipeline(const Graph& graph, const Plan& plan, const CompileOpt
 }
 
 Program compile(const Graph& graph, const Plan& plan, const CompileOptions& options) {
-  return compile(apply(plan, graph), cluster_called(plan.cluster), options);
+  return compiled(apply(plan, graph), cluster_called(plan.cluster), options);
 }
 
 Program compile(const PlannedGraph& planned, const CompileOptions& options) {

@@ -15,6 +15,7 @@ PlannedGraph completed(const Graph& graph, const Plan& plan);
 struct CompileOptions {
   AfterPass after = {};    // sees the program after each pass
   FormatsOf formats = {};  // of the backend that the program is for; none: everything is row-major
+  bool verifies = true;    // the graph after each pass
 };
 
 /// Throws: Error if the plan does not fit the graph.

@@ -6,6 +6,17 @@
 #include "shardwright/graph/verify.h"
 
 namespace shardwright {
+namespace {
+
+void verify_after(const Pass& pass, const Graph& graph) {
+  try {
+    verify(graph);
+  } catch (const Error& e) {
+    throw InternalError(fmt::format("after pass {}: {}", pass.name, e.what()));
+  }
+}
+
+}  // namespace
 
 std::span<const Pass> all_passes() {
   static const std::array<Pass, 12> passes{{
@@ -25,17 +36,13 @@ std::span<const Pass> all_passes() {
   return passes;
 }
 
-Program optimize(Program program, const PassContext& context, const AfterPass& after) {
+Program optimize(Program program, const PassContext& context, const OptimizeOptions& options) {
   for (const Pass& pass : all_passes()) {
     const auto start = std::chrono::steady_clock::now();
     program = pass.run(std::move(program), context);
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-    try {
-      verify(program.graph);
-    } catch (const Error& e) {
-      throw InternalError(fmt::format("after pass {}: {}", pass.name, e.what()));
-    }
-    if (after) after(pass, program, taken.count());
+    if (options.verifies) verify_after(pass, program.graph);
+    if (options.after) options.after(pass, program, taken.count());
   }
   return program;
 }

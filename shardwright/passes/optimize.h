@@ -54,7 +54,12 @@ std::span<const Pass> all_passes();
 /// Sees the program after a pass, and how long that took.
 using AfterPass = std::function<void(const Pass&, const Program&, double seconds)>;
 
-/// Runs all passes; the graph is verified after each.
-Program optimize(Program program, const PassContext& context, const AfterPass& after = {});
+struct OptimizeOptions {
+  AfterPass after = {};
+  bool verifies = true;  // the graph after each pass; a third of the time
+};
+
+/// Runs all passes. Throws: InternalError if one leaves a graph that is none.
+Program optimize(Program program, const PassContext& context, const OptimizeOptions& options = {});
 
 }  // namespace shardwright

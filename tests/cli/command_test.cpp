@@ -18,6 +18,7 @@
 #include "shardwright/passes/optimize.h"
 #include "shardwright/runtime/safetensors.h"
 #include "tests/support/scratch.h"
+#include "tests/support/verified_command.h"
 
 namespace shardwright {
 namespace {
@@ -34,7 +35,7 @@ Outcome run(const std::vector<std::string>& words, const std::string& input = ""
   std::istringstream in(input);
   std::ostringstream out, err;
   Terminal terminal{in, out, err};
-  const int status = run_command(words, terminal);
+  const int status = testing::run_verified(words, terminal);
   return {status, out.str(), err.str()};
 }
 
@@ -193,7 +194,7 @@ TEST(Train, takes_a_configuration_file) {
 }
 
 /// What training a small network on these numbers says: of input f32[steps, 2, 3] and labels i32[steps, 2].
-class Numbers : public testing::Test {
+class Numbers : public ::testing::Test {
  protected:
   std::string path_ = scratch_folder() + "/d.safetensors";
 
@@ -523,7 +524,7 @@ TEST(CommandDeathTest, memory_that_runs_out_is_no_internal_fault) {
     std::cerr << o.err;
     std::_Exit(o.status);
   };
-  EXPECT_EXIT(with_little_memory(), testing::ExitedWithCode(2),
+  EXPECT_EXIT(with_little_memory(), ::testing::ExitedWithCode(2),
               "shardwright: out of memory: 'show llama:layers=4096");
 }
 

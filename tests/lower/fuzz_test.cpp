@@ -103,7 +103,7 @@ void fuzz(const FuzzCase& c, std::uint64_t seed, const std::string& recompute = 
     EXPECT_LE(now, before * (1 + 1e-12)) << pass.name;
     before = now;
   };
-  Program program = optimize(lower(planned, redistributor), {redistributor}, price);
+  Program program = optimize(lower(planned, redistributor), {redistributor}, {.after = price});
   EXPECT_EQ(testing::Walk(program).run(), "");
   Session session(std::move(program));
   std::map<std::string, Tensor> batch;

@@ -227,5 +227,24 @@ output %x
 )");
 }
 
+TEST(Optimize, verifies_the_graph_after_each_pass_unless_told_not_to) {
+  const std::string text = R"(mesh [tp=2]
+%x = input f32[4, 4] as [4, 4] [-, -]
+%y = exp %x {} : f32[4, 4] as [4, 4] [-, -]
+output %y [-, -]
+)";
+  Program p{.graph = parse_graph(text), .offsets = {}};
+  Redistributor redistributor(p.graph.meshes[0], {.even_only = true});
+  EXPECT_NO_THROW(optimize(p, {redistributor}));
+  p.graph.value(p.graph.find("y")).name = "x";
+  EXPECT_NO_THROW(optimize(p, {redistributor}, {.verifies = false}));
+  try {
+    optimize(p, {redistributor});
+    FAIL() << "nobody has seen two values of one name";
+  } catch (const InternalError& e) {
+    EXPECT_STREQ(e.what(), "after pass drop_identities: %x is defined twice");
+  }
+}
+
 }  // namespace
 }  // namespace shardwright

@@ -15,6 +15,7 @@
 #include "tests/replay/replay_text.h"
 #include "tests/support/golden.h"
 #include "tests/support/scratch.h"
+#include "tests/support/verified_command.h"
 
 namespace shardwright {
 namespace {
@@ -77,7 +78,7 @@ std::string printed(const std::string& command) {
   std::istringstream in;
   std::ostringstream out, err;
   Terminal terminal{in, out, err};
-  if (run_command(words, terminal) != 0) throw error("{}: {}", command, err.str());
+  if (testing::run_verified(words, terminal) != 0) throw error("{}: {}", command, err.str());
   return out.str();
 }
 
@@ -145,7 +146,7 @@ std::string replay_difference(const std::string& want, const std::string& got) {
   return out;
 }
 
-class ReplayTest : public testing::Test {
+class ReplayTest : public ::testing::Test {
  public:
   explicit ReplayTest(const Case& c) : case_(c) {}
 
@@ -185,8 +186,8 @@ TEST(Replay, a_difference_shows_its_lines_and_its_cost) {
 
 [[maybe_unused]] const bool is_registered = [] {
   for (const Case& c : cases)
-    testing::RegisterTest("replay", c.name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
-                          [&c]() -> testing::Test* { return new ReplayTest(c); });
+    ::testing::RegisterTest("replay", c.name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
+                            [&c]() -> ::testing::Test* { return new ReplayTest(c); });
   return true;
 }();
 

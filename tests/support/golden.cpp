@@ -11,6 +11,7 @@
 #include "shardwright/cli/verb.h"
 #include "shardwright/runtime/safetensors.h"
 #include "tests/support/onnx_text.h"
+#include "tests/support/verified_command.h"
 
 namespace shardwright {
 namespace {
@@ -96,9 +97,10 @@ std::string run_one(const std::string& command, const std::string& input) {
   std::istringstream in(input);
   std::ostringstream out, err;
   Terminal terminal{in, out, err};
-  const int status = run_command(words, terminal);
+  const int status = testing::run_verified(words, terminal);
   std::string printed = kept.empty() ? out.str() : lines_with(out.str(), kept);
-  const std::string told = err.str();
+  // Errors repeat the command line, and this is ours.
+  const std::string told = std::regex_replace(err.str(), std::regex(" --verify-passes"), "");
   for (std::string_view line : split(told, '\n')) {
     if (line.empty()) continue;
     const bool is_error = line.starts_with("shardwright: ");

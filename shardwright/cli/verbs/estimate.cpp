@@ -6,8 +6,8 @@ namespace shardwright::verbs {
 namespace {
 
 int run(const Arguments& arguments, Terminal& terminal) {
-  const PlannedModel made =
-      planned_positional(arguments, {"--json", "--memory-cap", "--device-memory"}, terminal);
+  const PlannedModel made = planned_positional(
+      arguments, {"--json", "--memory-cap", "--device-memory", "--verify-passes"}, terminal);
   report(arguments, made.model, made.plan, terminal);
   return 0;
 }

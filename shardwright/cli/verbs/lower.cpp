@@ -9,7 +9,6 @@
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/graph/text.h"
 #include "shardwright/passes/compile.h"
-#include "shardwright/runtime/backend/cpu/cpu.h"
 
 namespace shardwright::verbs {
 namespace {
@@ -94,8 +93,9 @@ int run(const Arguments& arguments, Terminal& terminal) {
   const bool is_full = arguments.is_on("--layouts");
   const std::string directory = arguments.text("--dump-passes");
   memory_cap_of(arguments);  // judged below
+  CompileOptions options = compile_options_of(arguments);
   arguments.check_heeded(terminal.err);
-  const CompileOptions options{.after = dumper(directory, terminal), .formats = cpu_formats};
+  options.after = dumper(directory, terminal);
   const Pipeline pipeline = request.text ? compile(std::move(*request.text), options)
                                          : compile_pipeline(request.model.graph, request.plan, options);
   const Evaluation evaluation = evaluation_of(arguments, pipeline, cluster_called(request.cluster));

@@ -10,7 +10,6 @@
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/text.h"
 #include "shardwright/passes/compile.h"
-#include "shardwright/runtime/backend/cpu/cpu.h"
 
 namespace shardwright::verbs {
 namespace {
@@ -119,7 +118,7 @@ Graph planned_graph(const Arguments& arguments, const Model& model, Terminal& te
     throw error("--layouts shows one graph but the plan has {} stages; lower prints the program of each",
                 plan.stages.size());
   if (memory_cap_of(arguments))  // the search may have found nothing that fits
-    evaluation_of(arguments, compile_pipeline(model.graph, plan, {.formats = cpu_formats}),
+    evaluation_of(arguments, compile_pipeline(model.graph, plan, compile_options_of(arguments)),
                   cluster_called(plan.cluster));
   PlannedGraph planned = completed(model.graph, plan);
   Graph& graph = planned.graph;

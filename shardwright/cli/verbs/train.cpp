@@ -22,7 +22,6 @@
 #include "shardwright/frontend/report.h"
 #include "shardwright/frontend/table.h"
 #include "shardwright/passes/compile.h"
-#include "shardwright/runtime/backend/cpu/cpu.h"
 #include "shardwright/runtime/communicator/mpi.h"
 #include "shardwright/runtime/launcher.h"
 #include "shardwright/runtime/session.h"
@@ -237,7 +236,7 @@ Training prepare(const Arguments& arguments, Terminal& terminal) {
 
   const std::string trace_path = arguments.text("--trace");
   Reporter reporter(arguments, length, terminal);
-  Pipeline program = compile_pipeline(model.graph, plan, {.formats = cpu_formats});
+  Pipeline program = compile_pipeline(model.graph, plan, compile_options_of(arguments));
   ScaleWatch scale(program);
   const Evaluation expected = evaluation_of(arguments, program, cluster_called(plan.cluster));
   const std::string misfit = misfit_notice(expected, plan.cluster);

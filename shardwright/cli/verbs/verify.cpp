@@ -9,7 +9,6 @@
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/frontend/table.h"
 #include "shardwright/passes/compile.h"
-#include "shardwright/runtime/backend/cpu/cpu.h"
 
 namespace shardwright::verbs {
 namespace {
@@ -43,9 +42,9 @@ void tell(const Proof& p, const Evaluation& evaluation, bool is_json, Terminal& 
 }
 
 int run(const Arguments& arguments, Terminal& terminal) {
-  const auto [model, plan] =
-      planned_positional(arguments, {"--json", "--memory-cap", "--device-memory"}, terminal);
-  const Pipeline pipeline = compile_pipeline(model.graph, plan, {.formats = cpu_formats});
+  const auto [model, plan] = planned_positional(
+      arguments, {"--json", "--memory-cap", "--device-memory", "--verify-passes"}, terminal);
+  const Pipeline pipeline = compile_pipeline(model.graph, plan, compile_options_of(arguments));
   const Evaluation evaluation = evaluation_of(arguments, pipeline, cluster_called(plan.cluster));
   const bool is_json = arguments.is_on("--json");
   arguments.check_heeded(terminal.err);

@@ -10,8 +10,9 @@ std::int64_t Judge::cap_bytes() const { return request_.options.memory_cap.value
 Evaluation Judge::evaluate(const SearchResult& tried) const {
   const Decisions decided = decisions_of(constraints_, tried, graph_, calls_, request_.optimizer_parallel);
   const PlannedGraph planned = written(graph_, decided, plan_, request_.micro_batches);
-  return shardwright::evaluate(compile(planned, cluster_, {.formats = request_.formats}), cluster_,
-                               {.memory_cap = cap_bytes()});
+  return shardwright::evaluate(
+      compile(planned, cluster_, {.formats = request_.formats, .verifies = request_.verifies}), cluster_,
+      {.memory_cap = cap_bytes()});
 }
 
 }  // namespace shardwright

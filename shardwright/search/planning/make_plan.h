@@ -28,6 +28,7 @@ struct PlanRequest {
   MicroBatches micro_batches =
       {};                  // of the graph, where it is a stage or accumulates; planning says so itself
   FormatsOf formats = {};  // of the backend that will run it: memory formats take room, too
+  bool verifies = true;    // programs that a search tries, after each pass
 };
 
 /// Plans `graph` (a network or a whole train step, of one micro-batch), each stage on its own.
