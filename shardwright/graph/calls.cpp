@@ -43,9 +43,7 @@ class Keys {
     std::uint64_t h = std::hash<const OpDef*>()(node.op);
     for (ValueId v : node.operands) h = mixed(h, types_[static_cast<std::size_t>(v.index)]);
     for (ValueId v : node.results) h = mixed(h + 1, types_[static_cast<std::size_t>(v.index)]);
-    for (const auto& [name, value] : node.attributes)
-      h = mixed(h, shardwright::hash_of(name) ^ hash_of(value));
-    return h;
+    return mixed(h, hash_of(node.attributes));
   }
 
   bool are_equal(const Node& a, const Node& b) const {
@@ -68,6 +66,12 @@ class Keys {
 };
 
 }  // namespace
+
+std::uint64_t hash_of(const Attributes& attributes) {
+  std::uint64_t h = 0;
+  for (const auto& [name, value] : attributes) h = mixed(h, hash_of(std::string_view(name)) ^ hash_of(value));
+  return h;
+}
 
 Calls::Calls(const Graph& graph) : call_of_(graph.nodes.size(), -1) {
   const Keys keys(graph);

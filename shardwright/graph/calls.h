@@ -2,11 +2,14 @@
 // alone (its rule, its work, the layouts of a strategy) is worked out once per call, not once per node.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "shardwright/graph/graph.h"
 
 namespace shardwright {
+
+std::uint64_t hash_of(const Attributes& attributes);
 
 class Calls {
  public:

@@ -26,7 +26,7 @@ std::vector<NodeId> kept(const std::vector<bool>& keep) {
   return out;
 }
 
-Graph rebuild(const Graph& graph, std::span<const NodeId> nodes, const std::vector<ValueId>& replacement) {
+Graph rebuild(Graph graph, std::span<const NodeId> nodes, const std::vector<ValueId>& replacement) {
   std::vector<ValueId> new_value(graph.values.size());
   std::vector<NodeId> new_node(graph.nodes.size());
   const auto resolve = [&](ValueId v) {
@@ -35,18 +35,20 @@ Graph rebuild(const Graph& graph, std::span<const NodeId> nodes, const std::vect
     return v;
   };
   Graph out;
-  out.meshes = graph.meshes;
+  out.meshes = std::move(graph.meshes);
+  out.nodes.reserve(nodes.size());
+  out.values.reserve(graph.values.size());
   for (NodeId id : nodes) {
-    Node node = graph.node(id);
+    Node node = std::move(graph.node(id));
     const NodeId fresh{static_cast<int>(out.nodes.size())};
     new_node[static_cast<std::size_t>(id.index)] = fresh;
     for (ValueId& v : node.operands) {
       const ValueId old = resolve(v);
       v = new_value[static_cast<std::size_t>(old.index)];
-      require(v.is_valid(), "{} is used by {} but gone", graph.value(old).name, graph.name_of(id));
+      require(v.is_valid(), "{} is used but gone", graph.value(old).name);
     }
     for (ValueId& v : node.results) {
-      Value value = graph.value(v);
+      Value value = std::move(graph.value(v));
       value.producer = fresh;
       for (ValueId& of : value.gradient_of) of = new_value[static_cast<std::size_t>(resolve(of).index)];
       std::erase_if(value.gradient_of, [](ValueId of) { return !of.is_valid(); });
@@ -91,8 +93,10 @@ std::vector<bool> live_nodes(const Graph& graph) {
   return live;
 }
 
-Graph without_dead_nodes(const Graph& graph) {
-  return rebuild(graph, kept(live_nodes(graph)), std::vector<ValueId>(graph.values.size()));
+Graph without_dead_nodes(Graph graph) {
+  const std::vector<NodeId> live = kept(live_nodes(graph));
+  const std::vector<ValueId> same(graph.values.size());
+  return rebuild(std::move(graph), live, same);
 }
 
 }  // namespace shardwright

@@ -13,7 +13,7 @@ std::vector<std::vector<NodeId>> users_of(const Graph& graph);
 
 /// The graph with only `nodes`, in their order, and every use of a value v replaced by `replacement[v]` where
 /// that is valid. Values nobody defines any more disappear; ids change.
-Graph rebuild(const Graph& graph, std::span<const NodeId> nodes, const std::vector<ValueId>& replacement);
+Graph rebuild(Graph graph, std::span<const NodeId> nodes, const std::vector<ValueId>& replacement);
 /// Per value whether an output, a send or an update holds it, so that it must stay whoever else reads it.
 std::vector<bool> held_values(const Graph& graph);
 /// The nodes for which `keep` is true.
@@ -23,6 +23,6 @@ std::vector<NodeId> kept(const std::vector<bool>& keep);
 std::vector<bool> live_nodes(const Graph& graph);
 
 /// The graph without nodes that nothing needs.
-Graph without_dead_nodes(const Graph& graph);
+Graph without_dead_nodes(Graph graph);
 
 }  // namespace shardwright

@@ -78,6 +78,8 @@ class Decision {
   }
 
   const Rule& rule(NodeId id) const { return calls_.rule(id); }
+  /// In their order.
+  const std::vector<NodeId>& readers(ValueId v) const { return users_[at(v.index)]; }
 
  private:
   NodeId producer(ValueId v) const { return graph_.value(v).producer; }
@@ -190,7 +192,8 @@ class Recomputation {
       order_.push_back(id);
       for (NodeId keep : keeps_behind_[at(id.index)]) order_.push_back(keep);
     }
-    return rebuild(out_, order_, std::vector<ValueId>(out_.values.size()));
+    const std::vector<ValueId> same(out_.values.size());
+    return rebuild(std::move(out_), order_, same);
   }
 
  private:
@@ -271,12 +274,9 @@ class Recomputation {
 
   /// By then the forms that the forward needs are there to start from.
   NodeId first_reader(ValueId v) const {
-    for (NodeId id{producer(v).index + 1}; at(id.index) < graph_.nodes.size(); ++id.index) {
-      const Node& node = graph_.node(id);
-      if (node.phase != Phase::forward) break;
-      if (std::find(node.operands.begin(), node.operands.end(), v) != node.operands.end()) return id;
-    }
-    return producer(v);
+    const std::vector<NodeId>& readers = decision_.readers(v);
+    const bool is_read = !readers.empty() && graph_.node(readers.front()).phase == Phase::forward;
+    return is_read ? readers.front() : producer(v);
   }
 
   /// The copies that `id` needs and that are not there yet, each behind what it needs itself.

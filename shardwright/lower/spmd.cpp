@@ -4,6 +4,7 @@
 #include <set>
 
 #include "shardwright/graph/builder.h"
+#include "shardwright/graph/calls.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/layout/uneven.h"
 #include "shardwright/lower/expand.h"
@@ -25,6 +26,7 @@ class Lowering {
   Lowering(const Graph& graph, Redistributor& redistributor)
       : graph_(graph),
         redistributor_(redistributor),
+        calls_(graph),
         copies_(graph.values.size()),
         new_node_(graph.nodes.size()),
         is_named_(graph.values.size(), false),
@@ -113,7 +115,7 @@ class Lowering {
     Node node = graph_.node(id);
     phase_ = node.phase;
     require(node.strategy.has_value(), "{} has no strategy", graph_.name_of(id));
-    const Rule rule = rule_of(graph_, node);
+    const Rule& rule = calls_.rule(id);
     if (const auto why = violation_but_uneven(rule, *node.strategy, out_.meshes[at(node.strategy->mesh)]))
       throw Error(*why);
     const NodeLayouts layouts = layouts_of(rule, *node.strategy);
@@ -172,6 +174,7 @@ class Lowering {
 
   const Graph& graph_;
   Redistributor& redistributor_;
+  const Calls calls_;
   Graph out_;
   std::vector<std::vector<Copy>> copies_;  // per logical value, the original first
   std::vector<NodeId> new_node_;

@@ -70,7 +70,7 @@ Program bypass_steps(Program program, const PassContext& context) {
             graph.node(direct.users.front()).results.front();
       }
   }
-  program.graph = rebuild(graph, kept(keep), replacement);
+  program.graph = rebuild(std::move(program.graph), kept(keep), replacement);
   return program;
 }
 

@@ -20,7 +20,8 @@ Program cancel_steps(Program program, const PassContext&) {
       above = graph.value(v).producer;
     }
   }
-  program.graph = rebuild(graph, graph.node_ids(), replacement);
+  const std::vector<NodeId> all = graph.node_ids();
+  program.graph = rebuild(std::move(program.graph), all, replacement);
   return program;
 }
 

@@ -14,6 +14,7 @@
 #include <map>
 #include <set>
 
+#include "shardwright/graph/calls.h"
 #include "shardwright/graph/rewrite.h"
 #include "shardwright/ops/calls.h"
 #include "shardwright/passes/optimize.h"
@@ -32,26 +33,21 @@ struct End {
 class Chooser {
  public:
   Chooser(const Graph& graph, const FormatsOf& formats_of)
-      : graph_(graph), common_(graph.nodes.size()), ends_(graph.values.size()) {
+      : graph_(graph), calls_(graph), alike_(at(calls_.size())), common_(graph.nodes.size()) {
+    formats_.reserve(graph.nodes.size());
     for (NodeId id : graph.node_ids()) {
       formats_.push_back(formats(id, formats_of));
-      if (!is_free(id)) common_[at(id.index)] = Format{};
+      names_blocks_ = names_blocks_ || names_a_block(formats_.back());
     }
-    for (NodeId id : graph.node_ids()) {
-      const Node& node = graph.node(id);
-      const Formats& f = formats_[at(id.index)];
-      for (std::size_t i = 0; i < node.operands.size(); ++i)
-        ends_[at(node.operands[i].index)].push_back({id, f.operands[i]});
-    }
-    for (const Update& u : graph.updates) {  // the new value goes where the leaf lies
-      ends_[at(u.value.index)].push_back({graph.value(u.leaf).producer, {}});
-      ends_[at(u.leaf.index)].push_back({graph.value(u.value).producer, made(u.value).fixed});
-    }
-    for (const auto* values : {&graph.outputs, &graph.sends})
-      for (ValueId v : *values) ends_[at(v.index)].push_back({graph.value(v).producer, Format{}});
   }
 
+  /// Unless some kernel does, everything is row-major.
+  bool names_blocks() const { return names_blocks_; }
+
   void choose() {
+    find_ends();
+    for (NodeId id : graph_.node_ids())
+      if (!is_free(id)) common_[at(id.index)] = Format{};
     std::vector<NodeId> order;
     for (NodeId id : graph_.node_ids())
       if (is_free(id)) order.push_back(id);
@@ -70,7 +66,24 @@ class Chooser {
   }
 
  private:
-  Formats formats(NodeId id, const FormatsOf& formats_of) const {
+  void find_ends() {
+    const Graph& graph = graph_;
+    ends_.resize(graph.values.size());
+    for (NodeId id : graph.node_ids()) {
+      const Node& node = graph.node(id);
+      const Formats& f = formats_[at(id.index)];
+      for (std::size_t i = 0; i < node.operands.size(); ++i)
+        ends_[at(node.operands[i].index)].push_back({id, f.operands[i]});
+    }
+    for (const Update& u : graph.updates) {  // the new value goes where the leaf lies
+      ends_[at(u.value.index)].push_back({graph.value(u.leaf).producer, {}});
+      ends_[at(u.leaf.index)].push_back({graph.value(u.value).producer, made(u.value).fixed});
+    }
+    for (const auto* values : {&graph.outputs, &graph.sends})
+      for (ValueId v : *values) ends_[at(v.index)].push_back({graph.value(v).producer, Format{}});
+  }
+
+  Formats formats(NodeId id, const FormatsOf& formats_of) {
     const Node& node = graph_.node(id);
     Formats out;
     const OpKind kind = node.op->kind;
@@ -85,7 +98,12 @@ class Chooser {
       out.takes_any = true;
       return out;
     }
-    if (node.op->kind == OpKind::compute) out = formats_of(*node.op, local_call(graph_, node, 0).call());
+    if (node.op->kind != OpKind::compute) return row_major(node);
+    std::vector<NodeId>& alike = alike_[at(calls_.of(id))];
+    for (NodeId other : alike)
+      if (lie_alike(graph_.node(other), node)) return formats_[at(other.index)];
+    alike.push_back(id);
+    out = formats_of(*node.op, local_call(graph_, node, 0).call());
     if (out.operands.empty() && out.results.empty()) return row_major(node);
     require(out.operands.size() == node.operands.size() && out.results.size() == node.results.size(),
             "formats of {} are for another call", graph_.name_of(id));
@@ -95,6 +113,25 @@ class Chooser {
     for (std::size_t r = 0; r < node.results.size(); ++r)
       if (out.results[r] && !can_lie(graph_.value(node.results[r]), *out.results[r])) return row_major(node);
     return out;
+  }
+
+  /// Two nodes of one call are split in the same way, so that each rank makes the same call.
+  bool lie_alike(const Node& a, const Node& b) const {
+    const auto same = [this](ValueId v, ValueId w) {
+      return graph_.value(v).layout == graph_.value(w).layout;
+    };
+    return a.strategy == b.strategy &&
+           std::equal(a.operands.begin(), a.operands.end(), b.operands.begin(), same) &&
+           std::equal(a.results.begin(), a.results.end(), b.results.begin(), same);
+  }
+
+  static bool names_a_block(const Formats& f) {
+    const auto is_block = [](const std::optional<Format>& format) {
+      return format && !format->is_row_major();
+    };
+    return std::any_of(f.operands.begin(), f.operands.end(), is_block) ||
+           std::any_of(f.results.begin(), f.results.end(), is_block) ||
+           std::any_of(f.common.begin(), f.common.end(), is_block);
   }
 
   static Formats row_major(const Node& node) {
@@ -179,7 +216,10 @@ class Chooser {
   }
 
   const Graph& graph_;
-  std::vector<Formats> formats_;               // by node
+  const Calls calls_;
+  std::vector<std::vector<NodeId>> alike_;  // by call: a node of each way in which its values lie
+  std::vector<Formats> formats_;            // by node
+  bool names_blocks_ = false;
   std::vector<std::optional<Format>> common_;  // by node: what it has chosen
   std::vector<std::vector<End>> ends_;         // by value: where it is wanted
 };
@@ -187,7 +227,10 @@ class Chooser {
 /// Writes the chosen formats into the graph and puts reformat nodes between those that disagree.
 class Writer {
  public:
-  Writer(const Graph& graph, const Chooser& chooser) : out_(graph), chooser_(chooser) {
+  Writer(const Graph& graph, const Chooser& chooser)
+      : out_(graph), chooser_(chooser), updates_of_(graph.values.size()) {
+    for (std::size_t u = 0; u < graph.updates.size(); ++u)
+      updates_of_[at(graph.updates[u].value.index)].push_back(u);
     for (const Value& v : graph.values) names_.insert(v.name);
     for (std::size_t v = 0; v < graph.values.size(); ++v)
       out_.values[v].format = chooser.format_of({static_cast<int>(v)});
@@ -202,7 +245,8 @@ class Writer {
       order_.push_back(id);
       for (ValueId v : graph.node(id).results) hand_out(v);
     }
-    return rebuild(out_, order_, std::vector<ValueId>(out_.values.size()));
+    const std::vector<ValueId> same(out_.values.size());
+    return rebuild(std::move(out_), order_, same);
   }
 
  private:
@@ -212,8 +256,8 @@ class Writer {
     for (auto* values : {&out_.outputs, &out_.sends})
       for (ValueId& v : *values)
         if (v == made) v = in_format(v, {}, phase);
-    for (Update& u : out_.updates)
-      if (u.value == made) u.value = in_format(made, out_.value(u.leaf).format, phase);
+    for (std::size_t u : updates_of_[at(made.index)])
+      out_.updates[u].value = in_format(made, out_.value(out_.updates[u].leaf).format, phase);
   }
 
   /// The value in `format`, made at the end of `order_` if it is not there. Each phase makes its own, rather than
@@ -255,6 +299,7 @@ class Writer {
 
   Graph out_;
   const Chooser& chooser_;
+  std::vector<std::vector<std::size_t>> updates_of_;  // by value that a leaf takes
   std::set<std::string> names_;
   std::vector<NodeId> order_;
   std::map<std::tuple<ValueId, std::string, Phase>, ValueId> made_;
@@ -265,6 +310,7 @@ class Writer {
 Program choose_formats(Program program, const PassContext& context) {
   if (!context.formats) return program;
   Chooser chooser(program.graph, context.formats);
+  if (!chooser.names_blocks()) return program;
   chooser.choose();
   program.graph = Writer(program.graph, chooser).run(program.graph);
   return program;

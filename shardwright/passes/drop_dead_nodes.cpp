@@ -4,7 +4,7 @@
 namespace shardwright {
 
 Program drop_dead_nodes(Program program, const PassContext&) {
-  program.graph = without_dead_nodes(program.graph);
+  program.graph = without_dead_nodes(std::move(program.graph));
   return program;
 }
 

@@ -22,7 +22,7 @@ Program drop_identities(Program program, const PassContext&) {
     stays[static_cast<std::size_t>(id.index)] = false;
     replacement[static_cast<std::size_t>(node.results.front().index)] = node.operands.front();
   }
-  program.graph = rebuild(graph, kept(stays), replacement);
+  program.graph = rebuild(std::move(program.graph), kept(stays), replacement);
   return program;
 }
 

@@ -78,6 +78,12 @@ struct Unit {
   std::vector<int> users;  // units
 };
 
+/// Nodes in a new order. None: as they stand.
+struct Order {
+  std::vector<NodeId> nodes;
+  std::vector<bool> is_fused;
+};
+
 class Fuser {
  public:
   Fuser(const Graph& graph, const PassContext& context)
@@ -89,29 +95,29 @@ class Fuser {
         fusion_of_(graph.nodes.size()),
         depths_(graph.nodes.size()),
         rounds_(graph.nodes.size()),
-        readiness_(graph.nodes.size()) {
+        readiness_(graph.nodes.size()),
+        made_(graph.nodes.size()) {
+    for (const Update& u : graph.updates) made_[at(producer(u.leaf).index)] = producer(u.value);
     for (std::size_t f = 0; f < fusions_.size(); ++f)
       for (NodeId id = fusions_[f].begin; id < fusions_[f].end; ++id.index)
         fusion_of_[at(id.index)] = static_cast<int>(f);
     for (const Fusion& f : fusions_) measure(f);
-    while (at(backward_) < fusions_.size() && phase(at(backward_)) == Phase::forward) ++backward_;
+    backward_ = first_of(Phase::backward);
   }
 
-  Graph run() {
+  Order run() {
     fill_buckets();
     const bool has_sums = std::any_of(fusions_.begin(), fusions_.end(), [this](const Fusion& f) {
       return node(f.begin).phase == Phase::update && is_sum(f.begin);
     });
-    if (buckets_.empty() && !has_sums) return graph_;
+    if (buckets_.empty() && !has_sums) return {};
     for (std::size_t f = 0; f < fusions_.size();) {
       std::size_t end = f;
       while (end < fusions_.size() && phase(end) == phase(f)) ++end;
       add_phase(static_cast<int>(f), static_cast<int>(end));
       f = end;
     }
-    Graph out = rebuild(graph_, order_, std::vector<ValueId>(graph_.values.size()));
-    for (std::size_t i = 0; i < order_.size(); ++i) out.nodes[i].is_fused = is_fused_[i];
-    return out;
+    return std::move(order_);
   }
 
  private:
@@ -124,6 +130,12 @@ class Fuser {
   const Node& node(NodeId id) const { return graph_.node(id); }
 
   Phase phase(std::size_t fusion) const { return node(fusions_[fusion].begin).phase; }
+  /// Where a phase begins, or those behind it.
+  int first_of(Phase wanted) const {
+    const auto it = std::partition_point(fusions_.begin(), fusions_.end(),
+                                         [&](const Fusion& f) { return node(f.begin).phase < wanted; });
+    return static_cast<int>(it - fusions_.begin());
+  }
   NodeId producer(ValueId v) const { return graph_.value(v).producer; }
   bool is_gather(NodeId id) const { return node(id).op->step == StepKind::all_gather; }
   bool is_parameters(NodeId id) const { return parameters_[at(id.index)].is_valid(); }
@@ -159,10 +171,9 @@ class Fuser {
 
   /// An accumulator is ready when the backward has added to it.
   int readiness_behind(NodeId from) const {
-    NodeId made = from;
-    if (node(from).op->kind == OpKind::accumulator)
-      for (const Update& u : graph_.updates)
-        if (u.leaf == node(from).results.front()) made = producer(u.value);
+    const NodeId made = node(from).op->kind == OpKind::accumulator && made_[at(from.index)].is_valid()
+                            ? made_[at(from.index)]
+                            : from;
     return node(made).phase != Phase::update ? fusion_of_[at(made.index)] + 1 : readiness_[at(made.index)];
   }
 
@@ -260,15 +271,12 @@ class Fuser {
   int ready(NodeId id) const {
     if (node(id).phase == Phase::update) return 0;
     const NodeId from = producer(node(id).operands.front());
-    int f = is_leaf(node(from)) ? 0 : fusion_of_[at(from.index)] + 1;
-    while (phase(at(f)) < node(id).phase) ++f;
-    return f;
+    return std::max(is_leaf(node(from)) ? 0 : fusion_of_[at(from.index)] + 1, first_of(node(id).phase));
   }
   /// The first fusion that reads the result, or the end of the phase.
   int deadline(NodeId id) const {
     if (node(id).phase == Phase::update) return std::numeric_limits<int>::max();
-    int f = fusion_of_[at(id.index)];
-    while (at(f) < fusions_.size() && phase(at(f)) == node(id).phase) ++f;
+    int f = first_of(node(id).phase == Phase::forward ? Phase::backward : Phase::update);
     for (NodeId user : users_[at(node(id).results.front().index)])
       f = std::min(f, fusion_of_[at(user.index)]);
     return f;
@@ -430,8 +438,8 @@ class Fuser {
 
   void add(const Unit& unit) {
     for (NodeId id : unit.nodes) {
-      order_.push_back(id);
-      is_fused_.push_back(unit.is_bucket ? id != unit.nodes.front() : node(id).is_fused);
+      order_.nodes.push_back(id);
+      order_.is_fused.push_back(unit.is_bucket ? id != unit.nodes.front() : node(id).is_fused);
     }
   }
 
@@ -445,20 +453,24 @@ class Fuser {
   std::vector<int> depths_;          // by node
   std::vector<int> rounds_;          // by node
   std::vector<int> readiness_;       // by node: the last fusion before the update that it waits for, and 1
+  std::vector<NodeId> made_;         // by node, of leaves that are updated: what makes the new value
   int backward_ = 0;                 // the first fusion behind the forward
   std::int64_t gradients_ = 0;       // that have been counted
   std::vector<Bucket> buckets_;      // of two collectives or more
   std::map<NodeId, int> bucket_of_;
   std::vector<Unit> units_;   // of one phase
   std::vector<int> unit_of_;  // by node; -1 in other phases
-  std::vector<NodeId> order_;
-  std::vector<bool> is_fused_;
+  Order order_;
 };
 
 }  // namespace
 
 Program fuse_collectives(Program program, const PassContext& context) {
-  program.graph = Fuser(program.graph, context).run();
+  const Order order = Fuser(program.graph, context).run();
+  if (order.nodes.empty()) return program;
+  const std::vector<ValueId> same(program.graph.values.size());
+  program.graph = rebuild(std::move(program.graph), order.nodes, same);
+  for (std::size_t i = 0; i < order.nodes.size(); ++i) program.graph.nodes[i].is_fused = order.is_fused[i];
   return program;
 }
 

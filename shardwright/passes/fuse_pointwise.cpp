@@ -30,6 +30,12 @@ bool is_of_pipeline(const Graph& graph) {
   });
 }
 
+struct Emitted {
+  NodeId node;
+  Phase phase;
+  bool is_fused;
+};
+
 class Fuser {
  public:
   explicit Fuser(const Program& program)
@@ -49,18 +55,12 @@ class Fuser {
   }
 
   /// The nodes in their new order.
-  Graph run() {
+  std::vector<Emitted> run() {
     for (NodeId id : graph_.node_ids()) emit(id, true);
-    return reordered();
+    return std::move(order_);
   }
 
  private:
-  struct Emitted {
-    NodeId node;
-    Phase phase;
-    bool is_fused;
-  };
-
   bool is_emitted(NodeId id) const { return emitted_[at(id.index)]; }
   bool is_ready(NodeId id) const {
     return std::all_of(needs_[at(id.index)].begin(), needs_[at(id.index)].end(),
@@ -156,17 +156,6 @@ class Fuser {
     return true;
   }
 
-  Graph reordered() const {
-    std::vector<NodeId> nodes;
-    for (const Emitted& e : order_) nodes.push_back(e.node);
-    Graph out = rebuild(graph_, nodes, std::vector<ValueId>(graph_.values.size()));
-    for (std::size_t i = 0; i < order_.size(); ++i) {
-      out.nodes[i].phase = order_[i].phase;
-      out.nodes[i].is_fused = order_[i].is_fused;
-    }
-    return out;
-  }
-
   const Graph& graph_;
   bool has_one_backward_;
   std::vector<std::vector<NodeId>> users_;  // by value
@@ -175,10 +164,23 @@ class Fuser {
   std::vector<Emitted> order_;
 };
 
+Graph reordered(Graph graph, const std::vector<Emitted>& order) {
+  std::vector<NodeId> nodes;
+  for (const Emitted& e : order) nodes.push_back(e.node);
+  const std::vector<ValueId> same(graph.values.size());
+  Graph out = rebuild(std::move(graph), nodes, same);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    out.nodes[i].phase = order[i].phase;
+    out.nodes[i].is_fused = order[i].is_fused;
+  }
+  return out;
+}
+
 }  // namespace
 
 Program fuse_pointwise(Program program, const PassContext&) {
-  program.graph = Fuser(program).run();
+  const std::vector<Emitted> order = Fuser(program).run();
+  program.graph = reordered(std::move(program.graph), order);
   return program;
 }
 

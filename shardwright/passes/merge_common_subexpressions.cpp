@@ -4,27 +4,42 @@
 // as a forward node that is recomputed is merged with the recomputed one, or the forward's result would be kept.
 
 #include <algorithm>
-#include <map>
-#include <tuple>
+#include <unordered_set>
 
+#include "shardwright/base/random.h"
+#include "shardwright/graph/calls.h"
 #include "shardwright/graph/rewrite.h"
 #include "shardwright/passes/optimize.h"
 
 namespace shardwright {
 namespace {
 
-/// The last: whether the backward is to make again what the forward has made.
-using Key = std::tuple<const OpDef*, std::vector<ValueId>, std::string, std::optional<Strategy>, Phase,
-                       std::string, bool>;
+struct Key {
+  const Graph* graph;
+  NodeId node;
+  std::vector<ValueId> operands;  // after merging
+  Phase phase;
+  bool is_made_again;  // in the backward, of what the forward has made
 
-std::string layouts_text(const Graph& graph, const Node& node) {
-  std::string out;
-  for (ValueId v : node.results) {
-    const Layout& l = *graph.value(v).layout;
-    out += fmt::format("{}@{};", to_text(l, graph.meshes[static_cast<std::size_t>(l.mesh)]), l.mesh);
+  bool operator==(const Key& other) const {
+    const Node &a = graph->node(node), &b = graph->node(other.node);
+    const auto lie_alike = [this](ValueId v, ValueId w) {
+      return graph->value(v).layout == graph->value(w).layout;
+    };
+    return a.op == b.op && operands == other.operands && phase == other.phase &&
+           is_made_again == other.is_made_again && a.attributes == b.attributes && a.strategy == b.strategy &&
+           std::equal(a.results.begin(), a.results.end(), b.results.begin(), b.results.end(), lie_alike);
   }
-  return out;
-}
+};
+
+struct KeyHash {
+  std::size_t operator()(const Key& key) const {
+    const Node& node = key.graph->node(key.node);
+    std::uint64_t h = hash_of(node.attributes) ^ std::hash<const OpDef*>()(node.op);
+    for (ValueId v : key.operands) h = splitmix64(h ^ static_cast<std::uint64_t>(v.index));
+    return h;
+  }
+};
 
 /// Per node whether the backward has a copy of it.
 std::vector<bool> recomputed_nodes(const Graph& graph) {
@@ -48,7 +63,7 @@ Program merge_common_subexpressions(Program program, const PassContext&) {
   std::vector<bool> keep(graph.nodes.size(), true);
   std::vector<ValueId> replacement(graph.values.size());
   const std::vector<bool> is_recomputed = recomputed_nodes(graph);
-  std::map<Key, NodeId> first;
+  std::unordered_set<Key, KeyHash> first;
   for (NodeId id : graph.node_ids()) {
     const Node& node = graph.node(id);
     if (node.op->kind != OpKind::compute && node.op->kind != OpKind::step) continue;
@@ -56,21 +71,19 @@ Program merge_common_subexpressions(Program program, const PassContext&) {
     for (ValueId& v : operands)
       if (const ValueId r = replacement[static_cast<std::size_t>(v.index)]; r.is_valid()) v = r;
     const Phase phase = node.op->kind == OpKind::step ? node.phase : Phase::forward;
-    Key key{node.op, operands, to_text(node.attributes), node.strategy, phase, layouts_text(graph, node),
-            false};
-    if (node.phase == Phase::backward && reads_forward(graph, operands)) {
+    Key key{&graph, id, std::move(operands), phase, false};
+    if (node.phase == Phase::backward && reads_forward(graph, key.operands)) {
       const auto twin = first.find(key);
-      std::get<bool>(key) =
-          node.is_recomputed ||
-          (twin != first.end() && is_recomputed[static_cast<std::size_t>(twin->second.index)]);
+      key.is_made_again = node.is_recomputed ||
+                          (twin != first.end() && is_recomputed[static_cast<std::size_t>(twin->node.index)]);
     }
-    const auto [it, is_new] = first.emplace(std::move(key), id);
+    const auto [it, is_new] = first.insert(std::move(key));
     if (is_new) continue;
     keep[static_cast<std::size_t>(id.index)] = false;
     for (std::size_t i = 0; i < node.results.size(); ++i)
-      replacement[static_cast<std::size_t>(node.results[i].index)] = graph.node(it->second).results[i];
+      replacement[static_cast<std::size_t>(node.results[i].index)] = graph.node(it->node).results[i];
   }
-  program.graph = rebuild(graph, kept(keep), replacement);
+  program.graph = rebuild(std::move(program.graph), kept(keep), replacement);
   return program;
 }
 

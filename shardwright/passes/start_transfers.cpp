@@ -5,6 +5,7 @@
 // computed. Gathers of weights start where prefetch_gathers says, because their place is free from there on.
 
 #include <algorithm>
+#include <map>
 
 #include "shardwright/graph/op.h"
 #include "shardwright/passes/optimize.h"
@@ -13,60 +14,98 @@
 namespace shardwright {
 namespace {
 
-class Starts {
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+constexpr int never = -1;
+
+/// For each byte of the arena the last fusion, by number, that has touched it.
+class LastTouch {
  public:
-  explicit Starts(const Program& program)
-      : program_(program), graph_(program.graph), fusions_(fusions_of(program.graph)) {
-    for (const Value& value : graph_.values) bytes_.push_back(value.type.bytes());  // asked for very often
+  /// By the fusion that runs now, the last so far.
+  void touch(std::int64_t begin, std::int64_t end, int fusion) {
+    auto it = pieces_.lower_bound(begin);
+    if (it != pieces_.begin() && std::prev(it)->second.end > begin) {
+      const auto before = std::prev(it);
+      if (before->second.end > end) pieces_.emplace(end, before->second);
+      before->second.end = begin;
+    }
+    while (it != pieces_.end() && it->first < end) {
+      if (it->second.end > end) pieces_.emplace(end, it->second);
+      it = pieces_.erase(it);
+    }
+    pieces_.insert_or_assign(begin, Piece{end, fusion});
   }
 
+  /// Of any byte in [begin, end).
+  int last(std::int64_t begin, std::int64_t end) const {
+    int out = never;
+    auto it = pieces_.upper_bound(begin);
+    if (it != pieces_.begin() && std::prev(it)->second.end > begin) --it;
+    for (; it != pieces_.end() && it->first < end; ++it) out = std::max(out, it->second.fusion);
+    return out;
+  }
+
+ private:
+  struct Piece {
+    std::int64_t end;
+    int fusion;
+  };
+  std::map<std::int64_t, Piece> pieces_;  // by their begin
+};
+
+/// Goes through the program once, with what has touched the arena so far.
+class Starts {
+ public:
+  explicit Starts(const Program& program) : program_(program), graph_(program.graph) {}
+
   /// By node.
-  std::vector<NodeId> find() const {
+  std::vector<NodeId> find() {
     const std::vector<bool> is_ahead = gathers_of_weights(graph_);
     std::vector<NodeId> starts = program_.starts.empty() ? graph_.node_ids() : program_.starts;
-    for (auto fusion = fusions_.begin(); fusion != fusions_.end(); ++fusion) {
-      const OpDef& op = *graph_.node(fusion->begin).op;
-      if (op.kind != OpKind::step || is_local(*op.step)) continue;
-      if (is_ahead[static_cast<std::size_t>(fusion->begin.index)] && !program_.starts.empty()) continue;
-      auto start = fusion;
-      while (start != fusions_.begin() && lets_pass(*std::prev(start), *fusion)) --start;
-      for (NodeId id = fusion->begin; id < fusion->end; ++id.index)
-        starts[static_cast<std::size_t>(id.index)] = start->begin;
+    const std::vector<Fusion> fusions = fusions_of(graph_);
+    for (int f = 0; f < static_cast<int>(fusions.size()); ++f) {
+      const Fusion& fusion = fusions[at(f)];
+      const Node& first = graph_.node(fusion.begin);
+      const bool is_transfer = first.op->kind == OpKind::step && !is_local(*first.op->step);
+      if (is_transfer && (!is_ahead[at(fusion.begin.index)] || program_.starts.empty())) {
+        const NodeId start = fusions[at(last_in_the_way(fusion) + 1)].begin;
+        for (NodeId id = fusion.begin; id < fusion.end; ++id.index) starts[at(id.index)] = start;
+      }
+      if (first.phase == Phase::forward) last_forward_ = f;
+      for (NodeId id = fusion.begin; id < fusion.end; ++id.index) run(graph_.node(id), f);
     }
     return starts;
   }
 
  private:
-  /// The transfers of `steps` may be on their way while these nodes run.
-  bool lets_pass(const Fusion& fusion, const Fusion& steps) const {
+  /// The last fusion so far beside which the transfers of `steps` may not be on their way.
+  int last_in_the_way(const Fusion& steps) const {
     // Another micro-batch's forward may lie between; but the update follows the last backward.
-    if (program_.micro_batches > 1 && graph_.node(steps.begin).phase == Phase::backward &&
-        graph_.node(fusion.begin).phase == Phase::forward)
-      return false;
-    if (program_.micro_batches > 1 && graph_.node(steps.begin).phase == Phase::update &&
-        graph_.node(fusion.begin).phase == Phase::forward)
-      return false;
-    for (NodeId id = steps.begin; id < steps.end; ++id.index)
-      if (!lets_pass(fusion, graph_.node(id))) return false;
-    return true;
-  }
-  bool lets_pass(const Fusion& fusion, const Node& step) const {
-    const ValueId from = step.operands.front(), to = step.results.front();
-    const bool needs_result = step.op->step == StepKind::all_reduce;
-    for (NodeId id = fusion.begin; id < fusion.end; ++id.index) {
-      const Node& node = graph_.node(id);
-      if (writes(node, from) || (needs_result && (writes(node, to) || reads(node, to)))) return false;
+    const bool is_behind = program_.micro_batches > 1 && graph_.node(steps.begin).phase != Phase::forward;
+    int out = is_behind ? last_forward_ : never;
+    for (NodeId id = steps.begin; id < steps.end; ++id.index) {
+      const Node& step = graph_.node(id);
+      const ValueId from = step.operands.front(), to = step.results.front();
+      out = std::max(out, last(writes_, from));
+      if (step.op->step == StepKind::all_reduce) out = std::max({out, last(writes_, to), last(reads_, to)});
     }
-    return true;
+    return out;
   }
 
-  bool overlap(ValueId a, ValueId b) const {
-    const std::int64_t x = offset(a), y = offset(b);
-    if (x == no_place || y == no_place) return false;
-    return x < y + bytes_[static_cast<std::size_t>(b.index)] &&
-           y < x + bytes_[static_cast<std::size_t>(a.index)];
+  void run(const Node& node, int fusion) {
+    if (does_nothing(node)) return;
+    for (ValueId v : node.operands) touch(reads_, v, fusion);
+    for (ValueId v : node.results) touch(writes_, v, fusion);
   }
-  std::int64_t offset(ValueId v) const { return program_.offsets[static_cast<std::size_t>(v.index)]; }
+
+  std::int64_t offset(ValueId v) const { return program_.offsets[at(v.index)]; }
+  std::int64_t end(ValueId v) const { return offset(v) + graph_.value(v).type.bytes(); }
+  int last(const LastTouch& touched, ValueId v) const {
+    return offset(v) == no_place ? never : touched.last(offset(v), end(v));
+  }
+  void touch(LastTouch& touched, ValueId v, int fusion) const {
+    if (offset(v) != no_place) touched.touch(offset(v), end(v), fusion);
+  }
 
   /// Leaves are there before the first node, and an alias in its operand's place does nothing.
   bool does_nothing(const Node& node) const {
@@ -74,18 +113,11 @@ class Starts {
     if (node.op->kind != OpKind::compute && node.op->kind != OpKind::step) return true;
     return node.op->is_alias && offset(node.results.front()) == offset(node.operands.front());
   }
-  bool writes(const Node& node, ValueId v) const { return !does_nothing(node) && touches(node.results, v); }
-  bool reads(const Node& node, ValueId v) const { return !does_nothing(node) && touches(node.operands, v); }
-  bool touches(const std::vector<ValueId>& values, ValueId v) const {
-    for (ValueId other : values)
-      if (overlap(other, v)) return true;
-    return false;
-  }
 
   const Program& program_;
   const Graph& graph_;
-  std::vector<Fusion> fusions_;
-  std::vector<std::int64_t> bytes_;  // by value
+  LastTouch writes_, reads_;
+  int last_forward_ = never;
 };
 
 }  // namespace
