@@ -5,16 +5,19 @@
 //    waves; a node whose other operands are still undecided waits while others can go on (Frontier). The
 //    choice is the legal strategy with the least (communication on the edges to decided neighbours, own
 //    reduction, local copies, work per device), then the first in lexicographic order (Price).
-// 2. Sweeps. While some node that is not fixed can change to lower the communication of all its edges, the
-// one
+// 2. Sweeps. While some node that is not fixed can change to lower the communication of all its edges, the one
 //    with the largest gain (ties: by name) changes. The sum falls each time, so this ends.
 //
 // Both see sets, never the order of nodes, so the result does not depend on the order in which operators were
 // annotated or written. After the sharding propagation of seeds 000 and 002 (docs/search.md).
-// Complexity: O(nodes * candidates * edges) look-ups of known redistributions.
+// Both follow what changes: a wave looks at the nodes beside the last one, and a change has the prices of those judged
+// again that see it. Complexity: O(nodes * candidates * edges) look-ups of known redistributions.
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <optional>
+#include <set>
 #include <tuple>
 
 #include "shardwright/graph/op.h"
@@ -60,6 +63,8 @@ class Propagation {
         is_fixed_(graph_.nodes.size(), false),
         candidates_(graph_.nodes.size()),
         edges_(graph_.nodes.size()),
+        readers_(graph_.values.size()),
+        readers_as_(graph_.values.size()),
         reasons_(graph_.nodes.size()) {}
 
   SearchResult run() {
@@ -86,6 +91,7 @@ class Propagation {
       if (node.op->kind != OpKind::compute || node.phase != Phase::forward) continue;
       nodes_.push_back(id.index);
       collect_candidates(id);
+      for (ValueId v : node.operands) readers_[at(v.index)].push_back(id.index);
       for (std::size_t i = 0; i < node.operands.size(); ++i) {
         const Value& v = graph_.value(node.operands[i]);
         if (graph_.node(v.producer).op->kind != OpKind::compute) continue;
@@ -102,7 +108,6 @@ class Propagation {
     auto& out = candidates_[at(id.index)];
     if (const auto& fixed = problem_.constraints.strategies[at(id.index)]) {
       out.push_back(candidate(node, rule, *fixed));
-      chosen_[at(id.index)] = 0;
       is_fixed_[at(id.index)] = has_fixed_ = true;
       reasons_[at(id.index)] = problem_.constraints.reasons[at(id.index)];
       return;
@@ -282,22 +287,50 @@ class Propagation {
   /// Of a parameter, or of data that come as their users want them: the layout nearest to `to` in which
   /// another decided node reads it. All users count alike, whichever stands first.
   const Layout* nearest_at_other_users(int n, ValueId v, const Layout& to) {
-    if (graph_.node(graph_.value(v).producer).op->kind == OpKind::compute || leaf_layout(v)) return nullptr;
+    if (!comes_as_wanted(v)) return nullptr;
     const Layout* nearest = nullptr;
     std::pair<double, double> least;
-    for (int m : nodes_) {
-      if (m == n || !is_decided(m)) continue;
-      const auto& operands = graph_.nodes[at(m)].operands;
-      for (std::size_t i = 0; i < operands.size(); ++i) {
-        if (operands[i] != v) continue;
-        const Layout& layout = choice(m).layouts.operands[i];
-        const std::pair price{communication(layout, to, v), local_copies(layout, to, v)};
-        if (nearest && price >= least) continue;
-        nearest = &layout;
-        least = price;
-      }
+    for (const auto& [layout, readers] : readers_as_[at(v.index)]) {
+      if (readers == 1 && is_decided(n) && reads(n, v, layout)) continue;
+      const std::pair price{communication(layout, to, v), local_copies(layout, to, v)};
+      if (nearest && price >= least) continue;
+      nearest = &layout;
+      least = price;
     }
     return nearest;
+  }
+
+  bool comes_as_wanted(ValueId v) const {
+    return graph_.node(graph_.value(v).producer).op->kind != OpKind::compute && !leaf_layout(v);
+  }
+
+  /// Calls `use(value, layout)` for what `n` reads by its choice of values that come as wanted, once for each.
+  template <class F>
+  void for_each_read(int n, F use) const {
+    const auto& operands = graph_.nodes[at(n)].operands;
+    const auto& layouts = choice(n).layouts.operands;
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      bool is_new = comes_as_wanted(operands[i]);
+      for (std::size_t j = 0; j < i; ++j)
+        is_new = is_new && (operands[j] != operands[i] || layouts[j] != layouts[i]);
+      if (is_new) use(operands[i], layouts[i]);
+    }
+  }
+
+  bool reads(int n, ValueId v, const Layout& layout) const {
+    bool out = false;
+    for_each_read(n, [&](ValueId w, const Layout& l) { out = out || (w == v && l == layout); });
+    return out;
+  }
+
+  void choose(int n, int candidate) {
+    if (is_decided(n))
+      for_each_read(n, [this](ValueId v, const Layout& layout) {
+        auto& readers = readers_as_[at(v.index)];
+        if (--readers.at(layout) == 0) readers.erase(layout);
+      });
+    chosen_[at(n)] = candidate;
+    for_each_read(n, [this](ValueId v, const Layout& layout) { ++readers_as_[at(v.index)][layout]; });
   }
 
   struct Best {
@@ -328,43 +361,46 @@ class Propagation {
 
   // ---- waves ----
 
+  /// Undecided nodes beside decided ones or fixed data, in their order.
   struct Frontier {
-    std::vector<int> ready;    // all operands that come from nodes are decided, or reached from behind
-    std::vector<int> waiting;  // some are not
+    std::set<int> ready;    // all operands that come from nodes are decided, or reached from behind
+    std::set<int> waiting;  // some are not
   };
 
-  Frontier frontier() const {
-    Frontier out;
-    for (int n : nodes_) {
-      if (is_decided(n)) continue;
-      bool has_decided = false, misses_operand = false, is_from_behind = false;
-      for (const Edge& e : edges_[at(n)]) {
-        has_decided = has_decided || is_decided(e.node);
-        if (e.is_incoming && !is_decided(e.node)) misses_operand = true;
-        if (!e.is_incoming && is_decided(e.node)) is_from_behind = true;
-      }
-      for (ValueId v : graph_.nodes[at(n)].operands) has_decided = has_decided || leaf_layout(v);
-      if (!has_decided) continue;
-      (misses_operand && !is_from_behind ? out.waiting : out.ready).push_back(n);
+  /// Puts `n` where it belongs by now.
+  void place(int n, Frontier& frontier) const {
+    frontier.ready.erase(n);
+    frontier.waiting.erase(n);
+    if (is_decided(n)) return;
+    bool has_decided = false, misses_operand = false, is_from_behind = false;
+    for (const Edge& e : edges_[at(n)]) {
+      has_decided = has_decided || is_decided(e.node);
+      if (e.is_incoming && !is_decided(e.node)) misses_operand = true;
+      if (!e.is_incoming && is_decided(e.node)) is_from_behind = true;
     }
-    return out;
+    for (ValueId v : graph_.nodes[at(n)].operands) has_decided = has_decided || leaf_layout(v);
+    if (has_decided) (misses_operand && !is_from_behind ? frontier.waiting : frontier.ready).insert(n);
   }
 
   void waves() {
+    for (int n : nodes_)
+      if (is_fixed_[at(n)]) choose(n, 0);
+    Frontier frontier;
+    for (int n : nodes_) place(n, frontier);
     for (;;) {
-      Frontier f = frontier();
-      std::vector<int>& wave = f.ready.empty() ? f.waiting : f.ready;
+      const std::set<int>& next = frontier.ready.empty() ? frontier.waiting : frontier.ready;
+      std::vector<int> wave(next.begin(), next.end());
       if (wave.empty()) wave = undecided();  // nothing leads there: each by itself
       if (wave.empty()) return;
       std::vector<int> found;
       for (int n : wave) add_suggested(n);
       for (int n : wave) found.push_back(best(n).index);
-      std::vector<std::string> why;
       for (std::size_t i = 0; i < wave.size(); ++i)
-        why.push_back(reason(wave[i], candidates_[at(wave[i])][at(found[i])]));
-      for (std::size_t i = 0; i < wave.size(); ++i) {
-        chosen_[at(wave[i])] = found[i];
-        reasons_[at(wave[i])] = why[i];
+        reasons_[at(wave[i])] = reason(wave[i], candidates_[at(wave[i])][at(found[i])]);
+      for (std::size_t i = 0; i < wave.size(); ++i) choose(wave[i], found[i]);
+      for (int n : wave) {
+        place(n, frontier);
+        for (const Edge& e : edges_[at(n)]) place(e.node, frontier);
       }
     }
   }
@@ -380,26 +416,54 @@ class Propagation {
 
   static double total(const Price& p) { return std::get<0>(p) + std::get<1>(p); }
 
+  struct Change {
+    double gain = 0;
+    int to = 0;
+  };
+
+  /// The change of `n` that gains most, if that is half a nanosecond.
+  std::optional<Change> best_change(int n) {
+    std::optional<Change> out;
+    if (is_fixed_[at(n)]) return out;
+    const double now = total(price(n, choice(n)));
+    for (std::size_t i = 0; i < candidates_[at(n)].size(); ++i) {
+      const double gain = now - total(price(n, candidates_[at(n)][i]));
+      if (gain >= 0.5 && (!out || gain > out->gain)) out = {gain, static_cast<int>(i)};
+    }
+    return out;
+  }
+
+  /// Those whose prices see whether `n` chooses as it does: neighbours, and who reads what it reads, unless two others
+  /// read that in the same layout.
+  std::set<int> witnesses(int n) const {
+    std::set<int> out{n};
+    for (const Edge& e : edges_[at(n)]) out.insert(e.node);
+    for_each_read(n, [&](ValueId v, const Layout& layout) {
+      if (readers_as_[at(v.index)].at(layout) <= 2)
+        out.insert(readers_[at(v.index)].begin(), readers_[at(v.index)].end());
+    });
+    return out;
+  }
+
   void sweeps() {
     for (int n : nodes_) add_suggested(n);
-    for (std::size_t round = 0; round < 4 * nodes_.size(); ++round) {
-      int at_node = -1, to = 0;
-      double gain = 0.5;  // half a nanosecond
-      for (int n : nodes_) {
-        if (is_fixed_[at(n)]) continue;
-        const double now = total(price(n, choice(n)));
-        for (std::size_t i = 0; i < candidates_[at(n)].size(); ++i) {
-          const double saved = now - total(price(n, candidates_[at(n)][i]));
-          const bool is_first_by_name = at_node < 0 || name(n) < name(at_node);
-          if (saved < gain || (saved == gain && !is_first_by_name)) continue;
-          gain = saved;
-          at_node = n;
-          to = static_cast<int>(i);
-        }
-      }
-      if (at_node < 0) return;
-      chosen_[at(at_node)] = to;
-      reasons_[at(at_node)] = reason(at_node, choice(at_node)) + ", changed to move less in all";
+    using Place = std::tuple<double, std::string_view, int>;  // the largest gain first, ties by name
+    std::set<Place> order;
+    std::vector<std::optional<Change>> changes(graph_.nodes.size());
+    const auto judge = [&](int n) {
+      std::optional<Change>& change = changes[at(n)];
+      if (change) order.erase({-change->gain, name(n), n});
+      change = best_change(n);
+      if (change) order.insert({-change->gain, name(n), n});
+    };
+    for (int n : nodes_) judge(n);
+    for (std::size_t round = 0; round < 4 * nodes_.size() && !order.empty(); ++round) {
+      const int n = std::get<2>(*order.begin());
+      std::set<int> to_judge = witnesses(n);
+      choose(n, changes[at(n)]->to);
+      to_judge.merge(witnesses(n));
+      reasons_[at(n)] = reason(n, choice(n)) + ", changed to move less in all";
+      for (int m : to_judge) judge(m);
     }
   }
 
@@ -439,6 +503,9 @@ class Propagation {
   std::vector<bool> is_fixed_;
   std::vector<std::vector<Candidate>> candidates_;
   std::vector<std::vector<Edge>> edges_;
+  std::vector<std::vector<int>> readers_;  // by value
+  /// By value that comes as wanted: how many decided nodes read it in which layouts.
+  std::vector<std::map<Layout, int>> readers_as_;
   std::vector<std::string> reasons_;
   std::map<ValueId, Layout> data_;  // seeded
   bool has_fixed_ = false;

@@ -21,12 +21,11 @@ std::string text_of(const Layout& layout, const std::vector<Mesh>& meshes) {
   return to_text(layout, meshes[at(layout.mesh)]) + (layout.mesh > 0 ? fmt::format("@{}", layout.mesh) : "");
 }
 
-/// What is told of one call under one choice, but for names.
-PlannedOperator told_of(const Node& node, const Rule& rule, const Choice& choice,
+/// What is told of one call under one strategy, but for names and reasons.
+PlannedOperator told_of(const Node& node, const Rule& rule, const Strategy& s,
                         const std::vector<Mesh>& meshes) {
-  const Strategy& s = choice.strategy;
   const Mesh& mesh = meshes[at(s.mesh)];
-  PlannedOperator out{.kind = node.op->name, .mesh = s.mesh, .reason = choice.reason};
+  PlannedOperator out{.kind = node.op->name, .mesh = s.mesh};
   for (std::size_t l = 0; l < rule.loops.size(); ++l)
     if (!s.loops[l].empty()) out.strategy.emplace_back(rule.loops[l].name, names_of(s.loops[l], mesh));
   for (std::size_t g = 0; g < rule.linear.size(); ++g)
@@ -39,7 +38,7 @@ std::vector<PlannedOperator> planned_operators(const Graph& graph, const Calls& 
                                                const Constraints& constraints,
                                                const std::vector<Choice>& choices) {
   struct Told {
-    const Choice* choice;
+    const Strategy* strategy;
     PlannedOperator what;
   };
   std::vector<std::vector<Told>> known(at(calls.size()));  // layers repeat themselves
@@ -49,13 +48,14 @@ std::vector<PlannedOperator> planned_operators(const Graph& graph, const Calls& 
     if (node.op->kind != OpKind::compute || node.phase != Phase::forward) continue;
     const Choice& choice = choices[at(n)];
     auto& told = known[at(calls.of({n}))];
-    auto it = std::find_if(told.begin(), told.end(), [&](const Told& t) {
-      return t.choice->strategy == choice.strategy && t.choice->reason == choice.reason;
-    });
+    auto it =
+        std::find_if(told.begin(), told.end(), [&](const Told& t) { return *t.strategy == choice.strategy; });
     if (it == told.end())
-      it = told.insert(it, {&choice, told_of(node, calls.rule(NodeId{n}), choice, constraints.meshes)});
+      it = told.insert(
+          it, {&choice.strategy, told_of(node, calls.rule(NodeId{n}), choice.strategy, constraints.meshes)});
     PlannedOperator& planned = out.emplace_back(it->what);
     planned.name = graph.name_of({n});
+    planned.reason = choice.reason;
     planned.is_fixed = constraints.strategies[at(n)].has_value();
     const auto asked = constraints.layouts.find(node.results.front());
     if (asked != constraints.layouts.end()) planned.out = text_of(asked->second, constraints.meshes);
