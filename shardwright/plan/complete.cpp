@@ -345,7 +345,9 @@ class Completion {
     for (ValueId v : node.operands) {
       partial = common(partial, layout(v).sum);
       is_one_mesh = is_one_mesh && layout(v).mesh == first.mesh;
-      candidates.push_back(reduced(layout(v)));
+      const Layout as_it_is = reduced(layout(v));
+      if (std::find(candidates.begin(), candidates.end(), as_it_is) == candidates.end())
+        candidates.push_back(as_it_is);
     }
     std::optional<Strategy> best;
     std::tuple<double, std::int64_t, int> best_price{};

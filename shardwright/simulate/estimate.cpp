@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <unordered_map>
+#include <utility>
 
 #include "shardwright/simulate/kernel_work.h"
 
@@ -91,38 +92,32 @@ class Compute {
 /// Transfers one at a time, in the order in which they start; but one that compute waits for comes first.
 class Transfers {
  public:
-  explicit Transfers(double overlap) : overlap_(overlap) {}
+  Transfers(double overlap, std::size_t nodes) : seconds_left_(nodes, 0), overlap_(overlap) {}
 
-  void start(NodeId step, double seconds) { queue_.push_back({step, seconds}); }
+  void start(NodeId step, double seconds) {
+    queue_.push_back(step);
+    seconds_left_[at(step.index)] = seconds;
+  }
 
   /// While compute works.
   void run_beside(double seconds) {
     double left = seconds * overlap_;
     while (!queue_.empty() && left > 0) {
-      const double done = std::min(left, queue_.front().seconds);
+      double& of_first = seconds_left_[at(queue_.front().index)];  // 0 if compute has waited for it
+      const double done = std::min(left, of_first);
       left -= done;
-      queue_.front().seconds -= done;
-      if (queue_.front().seconds > 0) break;
+      of_first -= done;
+      if (of_first > 0) break;
       queue_.pop_front();
     }
   }
 
   /// Seconds until `step` is done.
-  double wait_for(NodeId step) {
-    const auto open =
-        std::find_if(queue_.begin(), queue_.end(), [step](const Open& o) { return o.step == step; });
-    if (open == queue_.end()) return 0;
-    const double seconds = open->seconds;
-    queue_.erase(open);
-    return seconds;
-  }
+  double wait_for(NodeId step) { return std::exchange(seconds_left_[at(step.index)], 0); }
 
  private:
-  struct Open {
-    NodeId step;
-    double seconds;
-  };
-  std::deque<Open> queue_;
+  std::deque<NodeId> queue_;
+  std::vector<double> seconds_left_;  // by node
   double overlap_;
 };
 
@@ -135,7 +130,7 @@ class Walk {
       : program_(program),
         graph_(program.graph),
         compute_(program, cluster),
-        transfers_(cluster.overlap),
+        transfers_(cluster.overlap, graph_.nodes.size()),
         redistributor_(redistributor_for(graph_.meshes, cluster)),
         starting_(graph_.nodes.size()) {}
 
