@@ -137,7 +137,7 @@ class Accumulation {
 
   /// By another node than the one that makes `next`.
   bool is_read_before_update(ValueId v, ValueId next) const {
-    const std::vector<NodeId>& readers = users_[at(v.index)];
+    const std::span<const NodeId> readers = users_[at(v.index)];
     return std::any_of(readers.begin(), readers.end(), [&](NodeId id) {
       const Node& node = graph_.node(id);
       return node.phase != Phase::update &&
@@ -328,7 +328,7 @@ class Accumulation {
   }
 
   const Graph& graph_;
-  std::vector<std::vector<NodeId>> users_;  // per value
+  Users users_;  // per value
   int micro_batches_;
   const std::vector<int>& stages_;
   Copy copy_;

@@ -142,7 +142,7 @@ class Itemization {
   const Cluster& cluster_;
   Expanded expanded_;
   Graph program_;
-  std::vector<std::vector<NodeId>> users_;
+  Users users_;
   std::vector<NodeId> logical_;  // per node of the program; invalid for steps
   std::vector<CostItem> items_;
 };

@@ -162,7 +162,7 @@ class Retyping {
   const Graph& from_;
   DType was_, is_;
   std::vector<bool> is_changed_;  // by node
-  std::vector<std::vector<NodeId>> users_;
+  Users users_;
   std::vector<bool> held_;        // by value
   std::vector<ValueId> values_;   // by value of `from_`
   std::vector<ValueId> changed_;  // the same, in the other type

@@ -1,14 +1,19 @@
 #include "shardwright/graph/rewrite.h"
 
+#include <numeric>
+
 #include "shardwright/graph/op.h"
 
 namespace shardwright {
 
-std::vector<std::vector<NodeId>> users_of(const Graph& graph) {
-  std::vector<std::vector<NodeId>> users(graph.values.size());
+Users::Users(const Graph& graph) : begins_(graph.values.size() + 2) {
+  // Counted two places on, then summed, then filled: what was where a value's users begin is then where they end.
+  for (const Node& node : graph.nodes)
+    for (ValueId v : node.operands) ++begins_[static_cast<std::size_t>(v.index) + 2];
+  std::partial_sum(begins_.begin(), begins_.end(), begins_.begin());
+  nodes_.resize(begins_.back());
   for (NodeId id : graph.node_ids())
-    for (ValueId v : graph.node(id).operands) users[static_cast<std::size_t>(v.index)].push_back(id);
-  return users;
+    for (ValueId v : graph.node(id).operands) nodes_[begins_[static_cast<std::size_t>(v.index) + 1]++] = id;
 }
 
 std::vector<bool> held_values(const Graph& graph) {

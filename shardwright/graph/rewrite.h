@@ -8,8 +8,19 @@
 
 namespace shardwright {
 
-/// Per value the nodes that read it (a node twice if it reads twice).
-std::vector<std::vector<NodeId>> users_of(const Graph& graph);
+/// Per value the nodes that read it, in their order (a node twice if it reads twice).
+class Users {
+ public:
+  explicit Users(const Graph& graph);
+  std::span<const NodeId> operator[](std::size_t value) const {
+    return std::span(nodes_).subspan(begins_[value], begins_[value + 1] - begins_[value]);
+  }
+
+ private:
+  std::vector<std::size_t> begins_;  // per value, into nodes_; and the end
+  std::vector<NodeId> nodes_;
+};
+inline Users users_of(const Graph& graph) { return Users(graph); }
 
 /// The graph with only `nodes`, in their order, and every use of a value v replaced by `replacement[v]` where
 /// that is valid. Values nobody defines any more disappear; ids change.

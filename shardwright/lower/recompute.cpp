@@ -79,7 +79,7 @@ class Decision {
 
   const Rule& rule(NodeId id) const { return calls_.rule(id); }
   /// In their order.
-  const std::vector<NodeId>& readers(ValueId v) const { return users_[at(v.index)]; }
+  std::span<const NodeId> readers(ValueId v) const { return users_[at(v.index)]; }
 
  private:
   NodeId producer(ValueId v) const { return graph_.value(v).producer; }
@@ -164,7 +164,7 @@ class Decision {
   const Graph& graph_;
   Redistributor& redistributor_;
   Calls calls_;
-  std::vector<std::vector<NodeId>> users_;  // by value
+  Users users_;  // by value
   std::vector<RecomputeRegion> regions_;
   std::vector<int> region_of_;  // by forward node
   std::vector<bool> is_kept_;   // by value
@@ -274,7 +274,7 @@ class Recomputation {
 
   /// By then the forms that the forward needs are there to start from.
   NodeId first_reader(ValueId v) const {
-    const std::vector<NodeId>& readers = decision_.readers(v);
+    const std::span<const NodeId> readers = decision_.readers(v);
     const bool is_read = !readers.empty() && graph_.node(readers.front()).phase == Phase::forward;
     return is_read ? readers.front() : producer(v);
   }

@@ -266,8 +266,8 @@ class Assignment {
 
   const Program& program_;
   const Graph& graph_;
-  const std::vector<NodeId>& starts_;       // of gathers that run ahead of their use
-  std::vector<std::vector<NodeId>> users_;  // by value
+  const std::vector<NodeId>& starts_;  // of gathers that run ahead of their use
+  Users users_;                        // by value
   std::vector<Fusion> fusions_;
   // By value: by another name, or when the step is over, as an output or what another leaf then takes.
   std::vector<bool> is_seen_later_;

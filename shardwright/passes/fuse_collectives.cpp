@@ -445,7 +445,7 @@ class Fuser {
 
   const Graph& graph_;
   const PassContext& context_;
-  std::vector<std::vector<NodeId>> users_;  // by value
+  Users users_;  // by value
   std::vector<Fusion> fusions_;
   std::vector<ValueId> parameters_;  // by node
   std::vector<int> fusion_of_;       // by node

@@ -158,7 +158,7 @@ class Fuser {
 
   const Graph& graph_;
   bool has_one_backward_;
-  std::vector<std::vector<NodeId>> users_;  // by value
+  Users users_;                             // by value
   std::vector<std::vector<NodeId>> needs_;  // by node: what must be emitted before it
   std::vector<bool> emitted_;               // by node
   std::vector<Emitted> order_;

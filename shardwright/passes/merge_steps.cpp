@@ -14,8 +14,8 @@ struct Chain {
   double seconds = 0;
 };
 
-Chain chain_up_from(const Graph& graph, NodeId last, const std::vector<std::vector<NodeId>>& users,
-                    const std::vector<bool>& is_held, Redistributor& redistributor) {
+Chain chain_up_from(const Graph& graph, NodeId last, const Users& users, const std::vector<bool>& is_held,
+                    Redistributor& redistributor) {
   Chain chain;
   for (NodeId id = last; graph.node(id).op->kind == OpKind::step;) {
     chain.seconds += redistribution_of(graph, graph.node(id), redistributor).seconds;

@@ -61,7 +61,7 @@ class Kinds {
   }
 
   const Graph& graph_;
-  std::vector<std::vector<NodeId>> users_;
+  Users users_;
   std::vector<bool> is_parameter_;  // or a copy of one
   std::vector<bool> is_gradient_;   // of a parameter
 };
@@ -71,7 +71,7 @@ bool is_numbered(const Value& value) {
 }
 
 /// The name that a user knows: a numbered copy is called after what it is a copy of, or what it is reduced to.
-std::string told_name(const Graph& graph, const std::vector<std::vector<NodeId>>& users, ValueId v) {
+std::string told_name(const Graph& graph, const Users& users, ValueId v) {
   ValueId known = v;
   while (is_numbered(graph.value(known))) {
     const Node& producer = graph.node(graph.value(known).producer);
