@@ -4,7 +4,7 @@
 
 #include "shardwright/base/text.h"
 #include "shardwright/graph/op.h"
-#include "shardwright/ops/optimizer_defaults.h"
+#include "shardwright/ops/optimizer_settings.h"
 #include "shardwright/search/planning/problem.h"
 
 namespace shardwright {

@@ -13,7 +13,7 @@
 #include <cmath>
 
 #include "shardwright/ops/block.h"
-#include "shardwright/ops/optimizer_defaults.h"
+#include "shardwright/ops/optimizer_settings.h"
 #include "shardwright/ops/types.h"
 
 namespace shardwright::ops {
@@ -219,12 +219,13 @@ BlockKernel whole_block(const OptimizerFacet& facet, const Call& call, BlockKern
   return with_guard(facet, call, whole_block(facet, {operands, call.results, attributes}, block));
 }
 
-OpDef optimizer(std::string name, std::string doc, std::vector<std::string> attributes,
-                const OptimizerFacet& facet, BlockKernel (*block)(const Call&),
-                std::vector<std::string> samples) {
+OpDef optimizer(std::string name, std::string doc, const OptimizerFacet& facet,
+                BlockKernel (*block)(const Call&), std::vector<std::string> samples) {
   std::vector<int> overwrites{0};
   for (std::size_t s = 0; s <= facet.states.size(); ++s) overwrites.push_back(static_cast<int>(2 + s));
-  attributes.insert(attributes.end(), {"guarded", "master"});
+  std::vector<std::string> attributes{"guarded", "master"};  // these a train step sets
+  for (const OptimizerSetting& setting : optimizer_settings)
+    if (setting.optimizer == name) attributes.emplace_back(setting.name);
   return {.name = std::move(name),
           .doc = std::move(doc),
           .attributes = std::move(attributes),
@@ -239,26 +240,25 @@ OpDef optimizer(std::string name, std::string doc, std::vector<std::string> attr
 }  // namespace
 
 std::vector<OpDef> optimizers() {
-  const std::vector<std::string> of_adam{"beta1", "beta2", "epsilon", "rate", "weight_decay"};
   const std::string with_master_adam = "bf16[4,6], f32[4,6], f32[4,6], f32[4,6]>0, f32[4,6]";
   const std::string adam = "f32[4,6], f32[4,6], f32[4,6], f32[4,6]>0, f32[]<5";
   return {
-      optimizer("sgd", "w' = w - rate (g + weight_decay w)", {"rate", "weight_decay"}, no_states, sgd_block,
+      optimizer("sgd", "w' = w - rate (g + weight_decay w)", no_states, sgd_block,
                 {"f32[4,6], f32[4,6] (rate=0.5)", "f32[6], f32[6] (rate=0.5, weight_decay=0.25)",
                  "f32[4,6], f32[4,6], f32[]<3", "f32[4,6], f32[4,6], f32[]<2 (rate=0.5, guarded=true)",
                  "bf16[4,6], f32[4,6], f32[4,6] (rate=0.5, master=true)"}),
-      optimizer("momentum", "m' = momentum m + g + weight_decay w; w' = w - rate m'",
-                {"momentum", "nesterov", "rate", "weight_decay"}, one_state, momentum_block,
+      optimizer("momentum", "m' = momentum m + g + weight_decay w; w' = w - rate m'", one_state,
+                momentum_block,
                 {"f32[4,6], f32[4,6], f32[4,6] (rate=0.5)",
                  "f32[6], f32[6], f32[6] (rate=0.5, momentum=0.5, weight_decay=0.25, nesterov=true)",
                  "f16[4,6], f32[4,6], f32[4,6], f32[4,6] (rate=0.5, master=true)",
                  "f32[4,6], f32[4,6], f32[4,6], f32[]<2 (rate=0.5, guarded=true)"}),
-      optimizer("adam", "Adam with bias correction; weight_decay w is added to the gradient", of_adam,
-                two_states, adam_block<false>,
+      optimizer("adam", "Adam with bias correction; weight_decay w is added to the gradient", two_states,
+                adam_block<false>,
                 {adam + " (rate=0.5)", with_master_adam + ", f32[]<5 (rate=0.5, master=true)",
                  adam + ", f32[]<2 (rate=0.5, guarded=true)",
                  adam + " (beta1=0.5, beta2=0.75, epsilon=0.001, rate=0.5, weight_decay=0.1)"}),
-      optimizer("adamw", "Adam with bias correction; the weight decays by itself", of_adam, two_states,
+      optimizer("adamw", "Adam with bias correction; the weight decays by itself", two_states,
                 adam_block<true>,
                 {adam + " (rate=0.5, weight_decay=0.1)",
                  with_master_adam + ", f32[]<5, f32[]<3 (beta1=0.5, master=true)",

@@ -1,6 +1,5 @@
 // Plans as JSON. Keys of the format stand in the order in which a person reads them.
 
-#include <algorithm>
 #include <set>
 
 #include "shardwright/base/file.h"
@@ -8,6 +7,7 @@
 #include "shardwright/cost/cluster.h"
 #include "shardwright/plan/json_fields.h"
 #include "shardwright/plan/json_text.h"
+#include "shardwright/plan/origin_json.h"
 #include "shardwright/plan/plan.h"
 #include "shardwright/plan/recompute_json.h"
 
@@ -50,80 +50,6 @@ Mesh mesh_of(const Json& json, const char* key) {
   }
   check(mesh);
   return mesh;
-}
-
-Json optimizer_json(const OptimizerChoice& optimizer) {
-  Json out{{"name", optimizer.name}};
-  if (optimizer.clip_norm > 0) out["clip_norm"] = optimizer.clip_norm;
-  if (const LossScale& scale = optimizer.loss_scale; scale.is_on())
-    out["loss_scale"] = {{"initial", scale.initial}, {"interval", scale.interval}, {"factor", scale.factor}};
-  for (const auto& [name, value] : optimizer.attributes)
-    std::visit([&, key = name](const auto& v) { out[key] = v; }, value);
-  return out;
-}
-
-LossScale loss_scale_of(const Json& json) {
-  if (!json.is_object()) throw kind_error("loss_scale", "an object with initial, interval and factor", json);
-  check_keys(json, "loss_scale", {"initial", "interval", "factor"});
-  LossScale out{.initial = number_or(json, "initial", 0.0), .factor = number_or(json, "factor", 2.0)};
-  if (json.contains("interval")) out.interval = long_of(json.at("interval"), "interval", 0, 1LL << 40);
-  if (!is_loss_scale(out.initial))
-    throw kind_error("initial", "a number from 1e-30 to 1e30", member(json, "initial"));
-  if (!(out.factor > 1)) throw kind_error("factor", "a number above 1", json.at("factor"));
-  return out;
-}
-
-OptimizerChoice optimizer_of(const Json& json) {
-  if (!json.is_object()) throw kind_error("optimizer", "an object with a name and settings", json);
-  OptimizerChoice out{.name = text_or(json, "name", "sgd")};
-  out.clip_norm = number_or(json, "clip_norm", 0.0);
-  if (out.clip_norm < 0) throw kind_error("clip_norm", "a number from 0 on", json.at("clip_norm"));
-  if (json.contains("loss_scale")) out.loss_scale = loss_scale_of(json.at("loss_scale"));
-  const std::vector<std::string>& settings = optimizer_called(out.name).attributes;
-  for (const auto& [name, value] : json.items()) {
-    if (name == "name" || name == "clip_norm" || name == "loss_scale") continue;
-    if (name == master_state || name == "guarded" ||
-        std::find(settings.begin(), settings.end(), name) == settings.end())
-      throw error("\"{}\" is no setting of optimizer {}", name, out.name);
-    const double number = number_or(json, name.c_str(), 0.0);
-    const bool is_share = name.starts_with("beta");  // as the flags say
-    if (number < 0 || (is_share && number >= 1))
-      throw kind_error(name, is_share ? "a number from 0 to below 1" : "a number from 0 on", value);
-    out.attributes.set(name, number);
-  }
-  return out;
-}
-
-Json origin_json(const Origin& origin) {
-  Json out = Json::object();
-  if (origin.global_batch) out["global_batch"] = *origin.global_batch;
-  out["precision"] = to_text(origin.precision);
-  if (origin.optimizer.reduces_short) out["reduce_precision"] = "short";
-  if (!origin.loss.empty()) out["loss"] = origin.loss;
-  out["optimizer"] = optimizer_json(origin.optimizer);
-  return out;
-}
-
-/// What is not said is as it is without flags.
-Origin origin_of(const Json& json) {
-  if (!json.is_object()) throw kind_error("made_from", "an object", json);
-  check_keys(json, "made_from", {"global_batch", "precision", "reduce_precision", "loss", "optimizer"});
-  Origin out{.loss = text_or(json, "loss", "")};
-  if (json.contains("global_batch"))
-    out.global_batch = long_of(json.at("global_batch"), "global_batch", 1, most_of_all);
-  std::string name = text_or(json, "precision", "f32");
-  if (name == "f16")
-    name = "fp16";  // as files said before it was mixed; what they are for says why they are refused
-  const auto precision = precision_called(name);
-  if (!precision)
-    throw kind_error("precision", fmt::format("one of {}", known_precisions), json.at("precision"));
-  out.precision = *precision;
-  if (json.contains("optimizer")) out.optimizer = optimizer_of(json.at("optimizer"));
-  const std::string reduced = text_or(json, "reduce_precision", "f32");
-  if (reduced != "f32" && reduced != "short")
-    throw kind_error("reduce_precision", "f32 or short", json.at("reduce_precision"));
-  out.optimizer.reduces_short = reduced == "short";
-  return out;
 }
 
 Json operator_json(const PlannedOperator& op) {
