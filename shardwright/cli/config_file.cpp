@@ -198,73 +198,9 @@ std::string near_keys(const std::string& key, const Names& known) {
   return near_names(key, known);
 }
 
-/// A map of keys. Absent, null and `None` are the same.
-class Section {
- public:
-  /// `known` empty: the keys are another part's.
-  Section(const YAML::Node& node, std::string name, const Names& known = {})
-      : node_(node), name_(std::move(name)) {
-    if (!node.IsDefined() || node.IsNull()) return;
-    if (!node.IsMap()) throw error("{} should be a map of keys", name_.empty() ? "the file" : name_);
-    for (const auto& entry : node) {
-      const std::string key = entry.first.Scalar();
-      if (key.empty()) throw error("{}: a key should be a name", name_.empty() ? "the file" : name_);
-      if (!known.empty() && std::find(known.begin(), known.end(), key) == known.end())
-        throw error("{} is unknown{}", path_of(key), near_keys(key, known));
-    }
-  }
-
-  bool has(const std::string& key) const {
-    if (!node_.IsDefined() || !node_.IsMap()) return false;
-    const YAML::Node value = node_[key];
-    return value.IsDefined() && !value.IsNull() && !(value.IsScalar() && value.Scalar() == "None");
-  }
-  YAML::Node at(const std::string& key) const { return has(key) ? node_[key] : YAML::Node(); }
-  Section section(const std::string& key, const Names& known = {}) const {
-    return Section(at(key), path_of(key), known);
-  }
-
-  std::optional<std::string> text(const std::string& key) const {
-    if (!has(key)) return std::nullopt;
-    if (!node_[key].IsScalar()) throw error("{} should be one value", path_of(key));
-    return node_[key].Scalar();
-  }
-  std::optional<bool> flag(const std::string& key) const {
-    const auto value = text(key);
-    if (!value) return std::nullopt;
-    bool out = false;
-    if (!YAML::convert<bool>::decode(node_[key], out))
-      throw error("{}: '{}' should be True or False", path_of(key), *value);
-    return out;
-  }
-  bool is_on(const std::string& key) const { return flag(key).value_or(false); }
-  std::optional<std::int64_t> count(const std::string& key) const {
-    const auto value = text(key);
-    if (!value) return std::nullopt;
-    const auto n = to_integer(*value);
-    if (!n || *n < 1 || *n > most)
-      throw error(
-          "{}: '{}' should be an integer from 1 on{}", path_of(key), *value,
-          to_number(*value).value_or(0) > static_cast<double>(most) ? fmt::format(", at most {}", most) : "");
-    return n;
-  }
-  std::optional<double> positive(const std::string& key) const {
-    const auto value = text(key);
-    if (!value) return std::nullopt;
-    const auto x = to_number(*value);
-    if (!x || *x <= 0) throw error("{}: '{}' should be a number above 0", path_of(key), *value);
-    return x;
-  }
-  std::string path_of(const std::string& key) const { return name_.empty() ? key : name_ + "." + key; }
-
- private:
-  YAML::Node node_;
-  std::string name_;
-};
-
 /// One of two places where the same may stand, or both if they agree.
 struct Place {
-  const Section& section;
+  const YamlMap& section;
   std::string key;
 };
 std::optional<std::int64_t> agreed(const std::vector<Place>& places) {
@@ -281,7 +217,7 @@ std::optional<std::int64_t> agreed(const std::vector<Place>& places) {
   return out;
 }
 
-std::optional<Parallel> mode_of(const Section& parallel) {
+std::optional<Parallel> mode_of(const YamlMap& parallel) {
   const auto value = parallel.text("parallel_mode");
   if (!value) return std::nullopt;
   std::string name = *value;
@@ -319,7 +255,7 @@ std::string splits_of(const YAML::Node& list, const std::string& where) {
   return to_text(out);
 }
 
-void read_dataset(Config& c, const Section& parallel) {
+void read_dataset(Config& c, const YamlMap& parallel) {
   const std::string where = parallel.path_of("dataset_strategy");
   const YAML::Node strategy = parallel.at("dataset_strategy");
   std::string& word = c.dataset_strategy;
@@ -339,8 +275,8 @@ void read_dataset(Config& c, const Section& parallel) {
   if (full && word.empty()) c.dataset_strategy = *full ? "full_batch" : "data_parallel";
 }
 
-void read_optimizer_parallel(Config& c, const Section& parallel, const Section& parallel_config) {
-  const Section settings = parallel.section("parallel_optimizer_config", optimizer_keys());
+void read_optimizer_parallel(Config& c, const YamlMap& parallel, const YamlMap& parallel_config) {
+  const YamlMap settings = parallel.map("parallel_optimizer_config", optimizer_keys());
   const std::string level = settings.text("optimizer_level").value_or("level1");
   const Names levels{"level1", "level2", "level3"};
   const auto it = std::find(levels.begin(), levels.end(), level);
@@ -383,7 +319,7 @@ BucketLimit index_limit_of(const YAML::Node& list, const std::string& where) {
   }
 }
 
-BucketLimit size_limit_of(const Section& section) {
+BucketLimit size_limit_of(const YamlMap& section) {
   const auto config = section.text("config");
   if (!config) throw error("{} is missing; it should be a number of megabytes", section.path_of("config"));
   try {
@@ -394,7 +330,7 @@ BucketLimit size_limit_of(const Section& section) {
 }
 
 /// `{mode: size, config: 32}`
-BucketLimit limit_of(const Section& section) {
+BucketLimit limit_of(const YamlMap& section) {
   const auto mode = section.text("mode");
   if (!mode) throw error("{} is missing; it should be auto, size or index", section.path_of("mode"));
   if (*mode == "index") return index_limit_of(section.at("config"), section.path_of("config"));
@@ -405,16 +341,16 @@ BucketLimit limit_of(const Section& section) {
   return {};
 }
 
-void read_comm_fusion(Config& c, const Section& parallel) {
+void read_comm_fusion(Config& c, const YamlMap& parallel) {
   const std::string old = "all_reduce_fusion_config";
   const std::vector<std::pair<std::string, std::string>> kinds{
       {"allreduce", "all_reduce"}, {"allgather", "all_gather"}, {"reducescatter", "reduce_scatter"}};
   if (!parallel.has("comm_fusion") && !parallel.has(old)) return;
   CommFusion fusion;
-  const Section settings =
-      parallel.section("comm_fusion", {"openstate", "allreduce", "allgather", "reducescatter"});
+  const YamlMap settings =
+      parallel.map("comm_fusion", {"openstate", "allreduce", "allgather", "reducescatter"});
   for (const auto& [key, kind] : kinds)
-    if (settings.has(key)) set_limit(fusion, kind, limit_of(settings.section(key, {"mode", "config"})));
+    if (settings.has(key)) set_limit(fusion, kind, limit_of(settings.map(key, {"mode", "config"})));
   if (parallel.has(old)) {
     if (settings.has("allreduce"))
       throw error("{} and {} exclude each other", parallel.path_of(old), settings.path_of("allreduce"));
@@ -425,11 +361,11 @@ void read_comm_fusion(Config& c, const Section& parallel) {
 }
 
 /// `recompute: True` is full, `select_recompute: True` selected; lists of layers per stage are not read yet.
-void read_recompute(Config& c, const Section& top, const Section& parallel_config) {
-  const Section settings = top.section("recompute_config");
+void read_recompute(Config& c, const YamlMap& top, const YamlMap& parallel_config) {
+  const YamlMap settings = top.map("recompute_config");
   const auto is_on = [&](const char* key) {
     bool out = false;
-    for (const Section* section : {&settings, &parallel_config}) {
+    for (const YamlMap* section : {&settings, &parallel_config}) {
       const YAML::Node value = section->at(key);
       if (value.IsSequence() || value.IsMap())
         c.inactive.emplace_back(key);
@@ -454,11 +390,11 @@ void read_recompute(Config& c, const Section& top, const Section& parallel_confi
 }
 
 /// What the batch is multiplied with.
-void read_batch(Config& c, const Section& top, const Section& parallel, const Section& parallel_config) {
-  const Section runner = top.section("runner_config", runner_keys());
+void read_batch(Config& c, const YamlMap& top, const YamlMap& parallel, const YamlMap& parallel_config) {
+  const YamlMap runner = top.map("runner_config", runner_keys());
   c.batch_size = agreed({{runner, "batch_size"}, {top, "batch_size"}});
   // The runner's batch size takes the place of the dataset's.
-  if (!c.batch_size) c.batch_size = top.section("train_dataset").count("batch_size");
+  if (!c.batch_size) c.batch_size = top.map("train_dataset").count("batch_size");
   c.epochs = runner.count("epochs");
   const std::string steps = "gradient_accumulation_steps";
   c.accumulation = agreed({{runner, steps}, {top, steps}, {parallel_config, steps}}).value_or(1);
@@ -483,11 +419,11 @@ std::optional<PrecisionKeys::Said> said(const std::vector<Place>& places) {
 }
 
 /// `gradient_fp32_sync: True` is how gradients are reduced anyway.
-void read_precision(Config& c, const Section& top, const Section& parallel) {
-  const Section runner = top.section("runner_config", runner_keys());
+void read_precision(Config& c, const YamlMap& top, const YamlMap& parallel) {
+  const YamlMap runner = top.map("runner_config", runner_keys());
   const YAML::Node of_model = top.at("model");  // elsewhere it may be a name
-  const YAML::Node settings = of_model.IsMap() ? Section(of_model, "model").at("model_config") : YAML::Node();
-  const Section model(settings.IsMap() ? settings : YAML::Node(), "model.model_config");
+  const YAML::Node settings = of_model.IsMap() ? YamlMap(of_model, "model").at("model_config") : YAML::Node();
+  const YamlMap model(settings.IsMap() ? settings : YAML::Node(), "model.model_config");
   const auto places = [&](const Names& keys) {
     std::vector<Place> out;
     for (const std::string& key : keys) out.push_back({model, key});
@@ -512,15 +448,15 @@ std::string scale_text(double scale, const std::string& key) {
 }
 
 /// `runner_wrapper.scale_sense`: a number that stays, or a cell that moves it or lets it stay.
-void read_loss_scale(Config& c, const Section& top) {
-  const Section wrapper = top.section("runner_wrapper");
+void read_loss_scale(Config& c, const YamlMap& top) {
+  const YamlMap wrapper = top.map("runner_wrapper");
   if (!wrapper.at("scale_sense").IsMap()) {
     if (const auto scale = wrapper.positive("scale_sense"))
       c.loss_scale = scale_text(*scale, wrapper.path_of("scale_sense"));
     return;
   }
-  const Section cell =
-      wrapper.section("scale_sense", {"type", "loss_scale_value", "scale_factor", "scale_window"});
+  const YamlMap cell =
+      wrapper.map("scale_sense", {"type", "loss_scale_value", "scale_factor", "scale_window"});
   const std::string type = cell.text("type").value_or("");
   if (type != "DynamicLossScaleUpdateCell" && type != "FixedLossScaleUpdateCell")
     throw error("{}: '{}' should be DynamicLossScaleUpdateCell or FixedLossScaleUpdateCell",
@@ -550,11 +486,11 @@ void check_batch(Config& c) {
 }
 
 /// What is asked for and not there yet.
-void note_inactive(Config& c, const Section& parallel, const Section& parallel_config) {
+void note_inactive(Config& c, const YamlMap& parallel, const YamlMap& parallel_config) {
   const auto note = [&](const std::string& key, auto is_asked) {
     if (is_asked) c.inactive.push_back(key);
   };
-  const auto above_1 = [](const Section& section, const std::string& key) {
+  const auto above_1 = [](const YamlMap& section, const std::string& key) {
     return section.count(key).value_or(1) > 1;
   };
   note("micro_batch_interleave_num", c.interleave > 1);
@@ -569,8 +505,8 @@ void note_inactive(Config& c, const Section& parallel, const Section& parallel_c
                     c.accumulation, c.stages));
   if (c.mode == Parallel::stand_alone) return;
   note("auto_pipeline", parallel.is_on("auto_pipeline"));
-  const Section files =
-      parallel.section("strategy_ckpt_config", {"load_file", "only_trainable_params", "save_file"});
+  const YamlMap files =
+      parallel.map("strategy_ckpt_config", {"load_file", "only_trainable_params", "save_file"});
   for (const char* key : {"strategy_ckpt_load_file", "strategy_ckpt_save_file"})
     note(key, !parallel.text(key).value_or("").empty());
   for (const char* key : {"load_file", "save_file"}) note(key, !files.text(key).value_or("").empty());
@@ -582,10 +518,10 @@ void note_inactive(Config& c, const Section& parallel, const Section& parallel_c
 }
 
 Config config_of(const YAML::Node& node) {
-  const Section top(node, "", top_keys());
+  const YamlMap top(node, "", top_keys(), near_keys);
   if (!node.IsMap()) throw error("the file should be a map of keys");
-  const Section parallel = top.section("parallel", parallel_keys());
-  const Section parallel_config = top.section("parallel_config", parallel_config_keys());
+  const YamlMap parallel = top.map("parallel", parallel_keys());
+  const YamlMap parallel_config = top.map("parallel_config", parallel_config_keys());
   Config c;
   c.mode = mode_of(parallel);
   if (const auto use = top.flag("use_parallel"); use && !*use) c.mode = Parallel::stand_alone;

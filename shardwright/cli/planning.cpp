@@ -8,6 +8,7 @@
 
 #include "shardwright/annotations/patterns.h"
 #include "shardwright/base/file.h"
+#include "shardwright/base/quantity.h"
 #include "shardwright/base/text.h"
 #include "shardwright/cli/search_settings.h"
 #include "shardwright/cost/cluster.h"

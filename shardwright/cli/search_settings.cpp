@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
+#include "shardwright/base/quantity.h"
 #include "shardwright/base/text.h"
 
 namespace shardwright {
@@ -75,22 +75,6 @@ std::vector<std::string> setting_flags() {
   std::vector<std::string> out;
   for (const SettingFlag& s : settings()) out.push_back(s.flag.name);
   return out;
-}
-
-std::optional<std::int64_t> to_bytes(std::string_view text) {
-  std::string_view rest = trim(text);
-  if (rest.ends_with('B')) rest.remove_suffix(1);
-  const bool is_binary = rest.ends_with('i');
-  if (is_binary) rest.remove_suffix(1);
-  constexpr std::string_view prefixes = "KMGT";
-  const std::size_t at = rest.empty() ? prefixes.npos : prefixes.find(rest.back());
-  if (at != prefixes.npos) rest.remove_suffix(1);
-  const auto number = to_number(trim(rest));
-  if (!number || (is_binary && at == prefixes.npos)) return std::nullopt;
-  const double thousands = at == prefixes.npos ? 0 : static_cast<double>(at) + 1;
-  const double bytes = std::floor(*number * std::pow(is_binary ? 1024.0 : 1000.0, thousands));
-  if (bytes < 1 || bytes >= 9e18) return std::nullopt;
-  return static_cast<std::int64_t>(bytes);
 }
 
 std::optional<MemoryCap> memory_cap_of(const Arguments& arguments) {

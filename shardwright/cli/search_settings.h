@@ -31,7 +31,4 @@ struct MemoryCap {
 /// Throws: Error on a value that is no number of bytes.
 std::optional<MemoryCap> memory_cap_of(const Arguments& arguments);
 
-/// `60GB`, `1.5GiB`, `4096`: bytes, with K, M, G, T as powers of 1000 and Ki, Mi, Gi, Ti as powers of 1024.
-std::optional<std::int64_t> to_bytes(std::string_view text);
-
 }  // namespace shardwright

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "shardwright/base/quantity.h"
 #include "shardwright/base/text.h"
 #include "shardwright/cost/yaml_text.h"
 
@@ -11,22 +12,14 @@ namespace {
 
 /// `80GB`, `5us`, `2039 GB/s`: a number from 0 on, a prefix and `unit`, or the number alone.
 double quantity(std::string_view key, std::string_view text, std::string_view unit) {
-  std::string_view rest = trim(text);
-  if (rest.ends_with(unit)) rest.remove_suffix(unit.size());
-  constexpr std::string_view prefixes = "num kMGTP";
-  const std::size_t at = rest.empty() ? prefixes.npos : prefixes.find(rest.back());
-  const int thousands = at == prefixes.npos ? 0 : static_cast<int>(at) - 3;
-  if (at != prefixes.npos) rest.remove_suffix(1);
-  const auto number = to_number(trim(rest));
-  if (!number || !std::isfinite(*number) || *number < 0)
+  const auto out = to_quantity(text, unit);
+  if (!out || std::isnan(*out) || *out < 0)
     throw error("{}: '{}' should be a quantity{}, for example 5G{}", key, text,
                 unit.empty() ? "" : fmt::format(" in {}", unit), unit);
-  const double scale = std::pow(1e3, std::abs(thousands));
-  const double out = thousands < 0 ? *number / scale : *number * scale;  // 5 / 1e6 is 5e-6, 5 * 1e-6 is not
   constexpr double most = 1e30;  // of bytes, flops and seconds, so that products of them are numbers
-  if (out > most || (out > 0 && out < 1 / most))
+  if (*out > most || (*out > 0 && *out < 1 / most))
     throw error("{}: '{}' should be 0, or from 1e-30 to 1e30", key, text);
-  return out;
+  return *out;
 }
 
 /// Whole bytes.
@@ -37,27 +30,19 @@ std::int64_t bytes_in(std::string_view key, std::string_view text, double quanti
   return std::llround(quantity);
 }
 
-/// A map of `known` keys.
+/// A map of `known` keys, whose values are quantities, counts or words; what is not asked for with _or must be there.
 class Fields {
  public:
   Fields(const YAML::Node& node, std::string where, const std::vector<std::string>& known)
-      : node_(node), where_(std::move(where)) {
-    if (!node.IsMap()) throw error("{} should be a map of keys", where_.empty() ? "the file" : where_);
-    for (const auto& entry : node)
-      if (const std::string key = entry.first.Scalar();
-          std::find(known.begin(), known.end(), key) == known.end())
-        throw error("{} is unknown{}; there are {}", name(key), near_names(key, known), join(known, ", "));
-  }
+      : map_(node, std::move(where), known, [](const auto& key, const auto& all) {
+          return fmt::format("{}; there are {}", near_names(key, all), join(all, ", "));
+        }) {}
 
-  bool has(const std::string& key) const { return static_cast<bool>(node_[key]); }
-  YAML::Node at(const std::string& key) const {
-    if (!has(key)) throw error("{} is missing", name(key));
-    return node_[key];
-  }
+  bool has(const std::string& key) const { return map_.has(key); }
+  YAML::Node at(const std::string& key) const { return map_.need(key); }
   std::string text(const std::string& key) const {
-    const YAML::Node value = at(key);
-    if (!value.IsScalar()) throw error("{} should be one value", name(key));
-    return value.Scalar();
+    map_.need(key);
+    return *map_.text(key);
   }
   double quantity(const std::string& key, std::string_view unit) const {
     return shardwright::quantity(name(key), text(key), unit);
@@ -80,17 +65,15 @@ class Fields {
     return share(key);
   }
   int count(const std::string& key) const {
-    const std::string value = text(key);
-    const auto n = to_integer(value);
+    const auto n = to_integer(text(key));
     if (!n || *n < 1 || *n > most_devices)
-      throw error("{}: '{}' should be an integer from 1 to {}", name(key), value, most_devices);
+      throw error("{}: '{}' should be an integer from 1 to {}", name(key), text(key), most_devices);
     return static_cast<int>(*n);
   }
-  std::string name(const std::string& key) const { return where_.empty() ? key : where_ + "." + key; }
+  std::string name(const std::string& key) const { return map_.path_of(key); }
 
  private:
-  YAML::Node node_;
-  std::string where_;
+  YamlMap map_;
 };
 
 PeakFlops flops_of(const YAML::Node& node) {

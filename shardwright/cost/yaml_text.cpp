@@ -2,12 +2,13 @@
 
 #include <yaml-cpp/eventhandler.h>
 
+#include <algorithm>
 #include <set>
 #include <sstream>
-#include <vector>
 
 #include "shardwright/base/error.h"
 #include "shardwright/base/file.h"
+#include "shardwright/base/text.h"
 
 namespace shardwright {
 namespace {
@@ -82,6 +83,68 @@ YAML::Node load_yaml(const std::string& path) try {
   return YAML::Load(text);
 } catch (const YAML::Exception& e) {
   throw error("line {}: {}", e.mark.line + 1, e.msg);
+}
+
+YamlMap::YamlMap(const YAML::Node& node, std::string name, const std::vector<std::string>& known, Hint hint)
+    : node_(node), name_(std::move(name)), hint_(std::move(hint)) {
+  if (!node.IsDefined() || node.IsNull()) return;
+  const std::string what = name_.empty() ? "the file" : name_;
+  if (!node.IsMap()) throw error("{} should be a map of keys", what);
+  for (const auto& entry : node) {
+    const std::string key = entry.first.Scalar();
+    if (key.empty()) throw error("{}: a key should be a name", what);
+    if (!known.empty() && std::find(known.begin(), known.end(), key) == known.end())
+      throw error("{} is unknown{}", path_of(key), hint_(key, known));
+  }
+}
+
+bool YamlMap::has(const std::string& key) const {
+  if (!node_.IsDefined() || !node_.IsMap()) return false;
+  const YAML::Node value = node_[key];
+  return value.IsDefined() && !value.IsNull() && !(value.IsScalar() && value.Scalar() == "None");
+}
+
+YAML::Node YamlMap::need(const std::string& key) const {
+  if (!has(key)) throw error("{} is missing", path_of(key));
+  return node_[key];
+}
+
+std::optional<std::string> YamlMap::text(const std::string& key) const {
+  if (!has(key)) return std::nullopt;
+  if (!node_[key].IsScalar()) throw error("{} should be one value", path_of(key));
+  return node_[key].Scalar();
+}
+
+std::optional<bool> YamlMap::flag(const std::string& key) const {
+  const auto value = text(key);
+  if (!value) return std::nullopt;
+  bool out = false;
+  if (!YAML::convert<bool>::decode(node_[key], out))
+    throw error("{}: '{}' should be True or False", path_of(key), *value);
+  return out;
+}
+
+std::optional<std::int64_t> YamlMap::count(const std::string& key, std::int64_t most) const {
+  const auto value = text(key);
+  if (!value) return std::nullopt;
+  const auto n = to_integer(*value);
+  if (!n || *n < 1 || *n > most)
+    throw error(
+        "{}: '{}' should be an integer from 1 on{}", path_of(key), *value,
+        to_number(*value).value_or(0) > static_cast<double>(most) ? fmt::format(", at most {}", most) : "");
+  return n;
+}
+
+std::optional<double> YamlMap::positive(const std::string& key) const {
+  const auto value = text(key);
+  if (!value) return std::nullopt;
+  const auto x = to_number(*value);
+  if (!x || *x <= 0) throw error("{}: '{}' should be a number above 0", path_of(key), *value);
+  return x;
+}
+
+std::string YamlMap::near_keys(const std::string& key, const std::vector<std::string>& known) {
+  return near_names(key, known);
 }
 
 }  // namespace shardwright

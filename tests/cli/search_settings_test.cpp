@@ -13,16 +13,6 @@ Arguments given(std::map<std::string, std::string> flags) {
   return out;
 }
 
-TEST(Bytes, have_decimal_and_binary_units) {
-  const std::vector<std::pair<const char*, std::int64_t>> cases{
-      {"4096", 4096},         {"4096B", 4096},  {"60GB", 60'000'000'000},    {"60G", 60'000'000'000},
-      {"512MB", 512'000'000}, {"1.5KB", 1500},  {"2 TB", 2'000'000'000'000}, {"512MiB", 512 << 20},
-      {"1.5KiB", 1536},       {"1Gi", 1 << 30}, {"2TiB", 2LL << 40}};
-  for (const auto& [text, bytes] : cases) EXPECT_EQ(to_bytes(text), bytes) << text;
-  for (const char* text : {"", "B", "GB", "60XB", "60iB", "0", "-1GB", "0.5", "1e30", "nan", "60 GB GB"})
-    EXPECT_EQ(to_bytes(text), std::nullopt) << text;
-}
-
 TEST(SearchSettings, are_read_into_options) {
   const Searcher heeds_all{.name = "all"};
   const SearchOptions none = search_options_of({}, heeds_all, Parallel::auto_parallel);

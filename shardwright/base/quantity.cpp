@@ -1,0 +1,32 @@
+#include "shardwright/base/quantity.h"
+
+#include <cmath>
+
+#include "shardwright/base/text.h"
+
+namespace shardwright {
+
+std::optional<double> to_quantity(std::string_view text, std::string_view unit) {
+  std::string_view rest = trim(text);
+  if (rest.ends_with(unit)) rest.remove_suffix(unit.size());
+  const bool is_binary = rest.ends_with('i');
+  if (is_binary) rest.remove_suffix(1);
+  constexpr std::string_view prefixes = "num kMGTP";  // in the middle that of 1
+  const char last = rest.empty() || rest.back() == ' ' ? '\0' : rest.back();
+  const std::size_t at = prefixes.find(last == 'K' ? 'k' : last);
+  const int thousands = at == prefixes.npos ? 0 : static_cast<int>(at) - 3;
+  if (is_binary && thousands <= 0) return std::nullopt;
+  if (thousands != 0) rest.remove_suffix(1);
+  const auto number = to_number(trim(rest));
+  if (!number) return std::nullopt;
+  const double scale = std::pow(is_binary ? 1024.0 : 1000.0, std::abs(thousands));
+  return thousands < 0 ? *number / scale : *number * scale;  // 5 / 1e6 is 5e-6, 5 * 1e-6 is not
+}
+
+std::optional<std::int64_t> to_bytes(std::string_view text) {
+  const double bytes = std::floor(to_quantity(text, "B").value_or(0));
+  if (bytes < 1 || bytes >= 9e18) return std::nullopt;
+  return static_cast<std::int64_t>(bytes);
+}
+
+}  // namespace shardwright
