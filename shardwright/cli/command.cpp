@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "shardwright/base/text.h"
+#include "shardwright/cli/asked.h"
 #include "shardwright/cli/config.h"
-#include "shardwright/cli/origin.h"
 #include "shardwright/cli/verb.h"
 #include "shardwright/runtime/launcher.h"
 #include "shardwright/search/planning/problem.h"

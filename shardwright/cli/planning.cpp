@@ -4,13 +4,10 @@
 #include <array>
 #include <istream>
 #include <ostream>
-#include <set>
 
 #include "shardwright/annotations/patterns.h"
 #include "shardwright/base/file.h"
-#include "shardwright/base/quantity.h"
 #include "shardwright/base/text.h"
-#include "shardwright/cli/search_settings.h"
 #include "shardwright/cost/cluster.h"
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/frontend/table.h"
@@ -55,19 +52,13 @@ Model model_for(const Arguments& arguments, Terminal& terminal, int micro_batche
                     "number than that of the "
                     "whole batch",
                     spec, micro_batches));
-  for (const char* flag : {"--precision", "--global-batch", "--loss"}) arguments.heed(flag);
+  heed(arguments, {SettingPart::network});
   if (!has_masters(model.graph))
     arguments.idle("--reduce-precision", "no parameter is updated in another type than it is read in");
   else if (micro_batches > 1 && arguments.text("--reduce-precision") == "short")
     arguments.idle("--reduce-precision",
                    "gradients of several micro-batches are added up in f32, and reduced so");
   return model;
-}
-
-std::vector<std::string> names_of_searches() {
-  std::vector<std::string> out;
-  for (const Searcher& search : all_search()) out.push_back(search.name);
-  return out;
 }
 
 /// Throws: Error if `plan` is of the network called `spec` as mixed precision was before it was mixed.
@@ -87,33 +78,11 @@ void check_means_mixed(const Plan& plan, const std::string& spec, const Graph& g
 
 std::vector<Flag> planning_flags(std::vector<Flag> more) {
   std::vector<Flag> flags{
-      {"--devices", "N", "number of devices", ""},
-      {"--cluster", "C",
-       "the machine: PRESET:N, PRESET:NODESxPER_NODE or a YAML file (see clusters; default: cpu:DEVICES)",
-       ""},
-      {"--parallel", "MODE", "stand_alone, data_parallel, semi_auto_parallel or auto_parallel", ""},
-      {"--search", "NAME", "search of auto_parallel: " + join(names_of_searches(), ", "), ""},
       {"--plan", "FILE", "use a saved plan", ""},
       {"--config", "FILE", "YAML of a model suite: what it says and no flag does", ""},
       {"--annotate", "FILE", "strategies of single operators and parameters, as JSON", ""},
-      {"--global-batch", "B", "samples per step on all devices together", "--batch-size"},
-      {"--dataset-strategy", "S", "full_batch, data_parallel or splits such as ((4,1),(4,))", ""},
-      {"--precision", "TYPE", std::string(known_precisions) + "; bf16 and fp16 update in f32", ""},
-      {"--reduce-precision", "TYPE",
-       "of gradients in mixed precision: f32 (default), or short as they come out", ""},
-      {"--stages", "N", "pipeline stages, each on its part of the devices", ""},
-      {"--micro-batches", "COUNT",
-       "parts of the batch that run through the stages, or on one stage one after the other, their gradients "
-       "added up (default: as many as stages)",
-       "--accumulate"},
-      {"--schedule", "NAME", "order of micro-batches in a stage: gpipe or 1f1b (default)", ""},
-      {"--optimizer-parallel", "LEVEL[:threshold=BYTES,group=G]",
-       "shard over replicas, or G of them: 1 state, 2 + gradients, 3 + weights; not what is below 64KiB", ""},
-      {"--comm-fusion", "WHICH",
-       "collectives that run as one: auto, none, size:MB, index:I,J,... or COLLECTIVE=...;...", ""},
-      {"--recompute", "WHAT", "compute again in the backward: none, selected, full or MODULE,...", ""},
       {"--verify-passes", "", "check the program after each step of compiling", ""}};
-  for (const std::vector<Flag>& others : {search_flags(), more})
+  for (const std::vector<Flag>& others : {setting_flags(), more})
     flags.insert(flags.end(), others.begin(), others.end());
   return flags;
 }
@@ -121,28 +90,11 @@ std::vector<Flag> planning_flags(std::vector<Flag> more) {
 Model model_of(const Arguments& arguments, Terminal& terminal) {
   // The model is for one micro-batch, of which there are as many as stages if no flag says it.
   arguments.heed(arguments.has("--micro-batches") ? "--micro-batches" : "--stages");
-  return model_for(arguments, terminal, pipelining_of(arguments).micro_batches);
+  return model_for(arguments, terminal, asked_of(arguments).pipelining.micro_batches);
 }
 
 Model whole_model_of(const Arguments& arguments, Terminal& terminal) {
   return model_for(arguments, terminal, 1);
-}
-
-Pipelining pipelining_of(const Arguments& given) {
-  const Arguments arguments = given;  // reading this copy heeds nothing
-  if (arguments.has("--plan")) return saved_plan(arguments).pipelining;
-  Pipelining out;
-  const Annotations annotations =
-      arguments.has("--annotate") ? load_annotations(arguments.text("--annotate")) : Annotations{};
-  std::optional<int> asked;
-  if (arguments.has("--stages")) asked = static_cast<int>(arguments.integer("--stages", 1, 1, most_devices));
-  out.stages = stages_asked(asked, annotations);
-  if (out.stages == 1 && arguments.has("--schedule"))
-    throw error("--schedule is the order of micro-batches in several stages; add --stages N");
-  out.micro_batches =
-      static_cast<int>(arguments.integer("--micro-batches", out.stages, 1, most_micro_batches));
-  if (arguments.has("--schedule")) out.schedule = schedule_called(arguments.text("--schedule"));
-  return out;
 }
 
 PlannedModel planned_model(const std::string& path) {
@@ -162,68 +114,9 @@ PlannedModel planned_model(const std::string& path) {
 }
 
 int devices_of(const Arguments& arguments) {
-  if (arguments.has("--plan")) return saved_plan(arguments).devices;
-  const int of_cluster =
-      arguments.has("--cluster") ? cluster_called(arguments.text("--cluster")).devices() : 1;
-  return static_cast<int>(arguments.integer("--devices", of_cluster, 1, most_devices));
-}
-
-Parallel mode_of(const Arguments& arguments) {
-  return parallel_called(
-      arguments.text("--parallel", devices_of(arguments) == 1 ? "stand_alone" : "auto_parallel"));
-}
-
-const Searcher& search_of(const Arguments& arguments) {
-  return find_search(arguments.text("--search", PlanRequest{}.search));
-}
-
-OptimizerParallel optimizer_parallel_of(const Arguments& arguments) {
-  const std::string given = arguments.text("--optimizer-parallel", "0");
-  const std::string flag = arguments.called("--optimizer-parallel");
-  const std::size_t colon = given.find(':');
-  OptimizerParallel out;
-  const auto level = to_integer(given.substr(0, colon));
-  if (!level || *level < 0 || *level > 3)
-    throw error("{} {}: should be LEVEL or LEVEL:threshold=BYTES,group=G, the level 0, 1, 2 or 3", flag,
-                given);
-  out.level = static_cast<int>(*level);
-  if (colon == std::string::npos) return out;
-  if (out.level == 0) throw error("{} {}: level 0 shards nothing, so it has no settings", flag, given);
-  std::set<std::string_view> keys;
-  for (std::string_view part : split(std::string_view(given).substr(colon + 1), ',')) {
-    const std::size_t equals = part.find('=');
-    const std::string_view key = part.substr(0, equals);
-    const std::string_view value = equals == part.npos ? "" : part.substr(equals + 1);
-    if (!keys.insert(key).second) throw error("{} {}: '{}' is given twice", flag, given, key);
-    if (key == "threshold") {
-      const auto bytes = value == "0" ? std::optional<std::int64_t>(0) : to_bytes(value);
-      if (!bytes) throw error("{} {}: the threshold should be bytes, such as 64KiB or 0", flag, given);
-      out.threshold = *bytes;
-    } else if (key == "group") {
-      const auto group = to_integer(value);
-      if (!group || *group < 1 || *group > most_devices)
-        throw error("{} {}: the group should be how many replicas share a state, from 1 on", flag, given);
-      out.group = static_cast<int>(*group);
-    } else {
-      throw error("{} {}: '{}' is unknown; there are threshold=BYTES and group=G", flag, given, key);
-    }
-  }
-  return out;
-}
-
-CommFusion comm_fusion_of(const Arguments& arguments) {
-  return parse_comm_fusion(arguments.text("--comm-fusion", "auto"));
-}
-
-Recompute recompute_of(const Arguments& arguments) {
-  return parse_recompute(arguments.text("--recompute", "none"));
-}
-
-std::vector<std::string> splitting_flags() {
-  std::vector<std::string> out{"--search", "--annotate",      "--dataset-strategy", "--optimizer-parallel",
-                               "--stages", "--micro-batches", "--schedule",         "--parallel"};
-  for (std::string& flag : setting_flags()) out.push_back(std::move(flag));
-  return out;
+  arguments.heed("--plan");
+  heed(arguments, {SettingPart::machine});
+  return asked_of(arguments).devices;
 }
 
 namespace {
@@ -231,11 +124,11 @@ namespace {
 Plan loaded_plan(const Arguments& arguments, const Model& model, const Graph& graph) {
   Plan plan = saved_plan(arguments);
   const std::string path = arguments.text("--plan");
-  std::vector<std::string> decided = splitting_flags();
-  for (const char* flag : {"--comm-fusion", "--recompute"}) decided.emplace_back(flag);
-  for (const std::string& flag : decided)
+  for (const std::string& flag : decided_flags())
     if (arguments.has(flag))
       throw error("{}: the plan {} has decided it; plan again, with -o", arguments.called(flag), path);
+  if (arguments.has("--annotate"))
+    throw error("--annotate: the plan {} has decided it; plan again, with -o", path);
   if (arguments.integer("--devices", plan.devices) != plan.devices)
     throw error("--devices {} but the plan {} is for {}", arguments.text("--devices"), path, plan.devices);
   if (arguments.has("--cluster")) {
@@ -254,54 +147,30 @@ Plan loaded_plan(const Arguments& arguments, const Model& model, const Graph& gr
   return plan;
 }
 
-Annotations annotations_of(const Arguments& arguments, const Model& model, Parallel mode) {
-  Annotations out = model.annotations;
-  if (arguments.has("--annotate")) {
-    const Annotations of_file = without_patterns(load_annotations(arguments.text("--annotate")), model.graph);
-    if (!of_file.nodes.empty() && mode == Parallel::data_parallel)
-      throw error("--annotate {} and --parallel data_parallel exclude each other; use semi_auto_parallel",
-                  arguments.text("--annotate"));
-    out = merged(std::move(out), of_file);
-  }
-  if (arguments.has("--dataset-strategy")) set_dataset_strategy(out, arguments.text("--dataset-strategy"));
-  return out;
-}
-
-/// Flags that are right and have nothing to do in this mode, or on so few devices.
-void tell_idle(const Arguments& arguments, const PlanRequest& request) {
-  std::vector<std::string> flags{"--search"};
-  std::string why = fmt::format("{} does not search", name_of(request.parallel));
-  const bool is_alone = request.devices == request.pipelining.stages;
-  if (is_alone) {
-    why = request.devices == 1 ? "there is 1 device" : "each stage has 1 device";
-    for (const char* flag : {"--dataset-strategy", "--optimizer-parallel", "--comm-fusion"})
-      flags.emplace_back(flag);
-    for (std::string& flag : setting_flags()) flags.push_back(std::move(flag));
-    const Annotations& a = request.annotations;
-    if (a.recompute.empty() && a.stages.empty()) flags.emplace_back("--annotate");
-  }
-  if (request.parallel != Parallel::auto_parallel || is_alone)
-    for (const std::string& flag : flags) arguments.idle(flag, why);
+/// What the file says beside the model's own. `asked`: of the file, with patterns, and the data's.
+Annotations annotations_of(const Arguments& arguments, const Model& model, const PlanRequest& asked) {
+  const Annotations said = without_patterns(asked.annotations, model.graph);
+  if (!said.nodes.empty() && asked.parallel == Parallel::data_parallel)
+    throw error("--annotate {} and --parallel data_parallel exclude each other; use semi_auto_parallel",
+                arguments.text("--annotate"));
+  return merged(model.annotations, said);
 }
 
 PlanRequest request_of(const Arguments& arguments, const Model& model) {
-  PlanRequest request{
-      .model = model.name, .origin = origin_of(arguments, model), .cluster = arguments.text("--cluster")};
-  request.devices = devices_of(arguments);
-  request.parallel = mode_of(arguments);
-  const Searcher& search = search_of(arguments);
-  request.search = search.name;
-  request.options = search_options_of(arguments, search, request.parallel);
+  PlanRequest request = asked_of(arguments);
+  using Part = SettingPart;
+  heed(arguments, {Part::machine, Part::order, Part::split, Part::step, Part::search, Part::memory});
+  arguments.heed("--annotate");
+  request.model = model.name;
+  request.origin = origin_of(arguments, model);
   request.formats = cpu_formats;
   request.verifies =
       Arguments(arguments).is_on("--verify-passes");  // a copy: it is heeded by who compiles the plan
-  request.optimizer_parallel = optimizer_parallel_of(arguments);
-  request.pipelining = pipelining_of(arguments);
-  for (const char* flag : {"--stages", "--schedule"}) arguments.heed(flag);
-  request.recompute = recompute_of(arguments);
-  request.annotations = annotations_of(arguments, model, request.parallel);
-  request.comm_fusion = comm_fusion_of(arguments);
+  request.annotations = annotations_of(arguments, model, request);
   tell_idle(arguments, request);
+  const Annotations& a = request.annotations;
+  if (request.devices == request.pipelining.stages && a.recompute.empty() && a.stages.empty())
+    arguments.idle("--annotate", request.devices == 1 ? "there is 1 device" : "each stage has 1 device");
   return request;
 }
 

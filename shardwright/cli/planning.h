@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "shardwright/autodiff/train_step.h"
-#include "shardwright/cli/origin.h"
+#include "shardwright/cli/asked.h"
 #include "shardwright/cli/verb.h"
 #include "shardwright/frontend/model.h"
 #include "shardwright/passes/compile.h"
@@ -14,11 +14,8 @@
 
 namespace shardwright {
 
-/// The PLANNING flags of commands.md that there are so far, then `more`.
+/// The PLANNING flags of commands.md that there are so far, those of the optimizer, then `more`.
 std::vector<Flag> planning_flags(std::vector<Flag> more = {});
-/// How the flags, or the plan that they name, cut network and batch. Heeds no flag: who uses it does.
-/// Throws: Error on flags that contradict each other.
-Pipelining pipelining_of(const Arguments& arguments);
 
 /// The model with the flags that change it (batch, precision, loss), of one micro-batch. `-` is read from the terminal.
 Model model_of(const Arguments& arguments, Terminal& terminal);
@@ -28,18 +25,6 @@ Model whole_model_of(const Arguments& arguments, Terminal& terminal);
 
 /// How many devices the plan will be for.
 int devices_of(const Arguments& arguments);
-
-/// How it will be planned, and by which search where one is asked for.
-Parallel mode_of(const Arguments& arguments);
-const Searcher& search_of(const Arguments& arguments);
-
-/// `LEVEL[:threshold=BYTES,group=G]`. Throws: Error that says what it should be.
-OptimizerParallel optimizer_parallel_of(const Arguments& arguments);
-
-/// Which collectives run as one.
-CommFusion comm_fusion_of(const Arguments& arguments);
-/// What --recompute says.
-Recompute recompute_of(const Arguments& arguments);
 
 /// A plan file and the network that it was made for, with its train step.
 struct PlannedModel {
@@ -52,9 +37,6 @@ PlannedModel planned_model(const std::string& path);
 /// file has decided everything but `open` flags. Throws: Error on others.
 PlannedModel planned_positional(const Arguments& arguments, const std::vector<std::string>& open,
                                 Terminal& terminal);
-
-/// The flags that say how to split. What says so itself, a saved plan or a planned graph, excludes them.
-std::vector<std::string> splitting_flags();
 
 /// A plan that was loaded or made, for `graph`; what its search has to tell goes to the terminal's `err`.
 Plan plan_of(const Arguments& arguments, const Model& model, const Graph& graph, Terminal& terminal);

@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "shardwright/base/given.h"
+
 namespace shardwright {
 
 struct Plan;
@@ -35,7 +37,8 @@ class Arguments {
   std::vector<std::string> words;            // the whole command line, from the verb on
   mutable std::vector<std::string> notices;  // to be told beside what was planned, a line each
   std::set<std::string> of_config;           // flags that the file of --config stands for
-  std::map<std::string, std::string> names;  // of flags that are given under another name: that name
+  /// Of flags that are said under another name, that name: `--batch-size`, `config c.yaml: parallel.device_num`.
+  std::map<std::string, std::string> names;
   mutable std::shared_ptr<const Plan> plan;  // of --plan, once it is read: see saved_plan
 
   bool has(const std::string& flag) const { return flags.contains(flag); }
@@ -45,8 +48,8 @@ class Arguments {
   /// Throws: Error if it is not an integer in [least, most].
   std::int64_t integer(const std::string& flag, std::int64_t otherwise, std::int64_t least = 1,
                        std::int64_t most = 1LL << 40) const;
-  /// Throws: Error if it is not a finite number.
-  double number(const std::string& flag, double otherwise) const;
+  /// The text of a flag that is there, and what it is called.
+  Given given(const std::string& flag) const;
 
   /// The flag has its effect.
   void heed(const std::string& flag) const { heeded_.insert(flag); }
@@ -59,7 +62,7 @@ class Arguments {
   void check_heeded(std::ostream& err) const;
   void tell_notices(std::ostream& err) const;
 
-  /// `--batch-size`, as the user wrote it, or `config c.yaml: --global-batch`: as messages name a flag.
+  /// As messages name a flag: by its other name, where it was said under that.
   std::string called(const std::string& flag) const;
 
  private:

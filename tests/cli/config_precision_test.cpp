@@ -4,9 +4,9 @@
 
 #include <fstream>
 
+#include "shardwright/cli/asked.h"
 #include "shardwright/cli/config.h"
 #include "shardwright/cli/config_file.h"
-#include "shardwright/cli/origin.h"
 #include "tests/support/scratch.h"
 
 namespace shardwright {
@@ -16,6 +16,12 @@ Config config(const std::string& yaml) {
   const std::string path = scratch_folder() + "/c.yaml";
   std::ofstream(path) << yaml;
   return load_config(path);
+}
+
+std::string said(const std::string& yaml, const std::string& flag) {
+  for (const Config::Said& s : config(yaml).said)
+    if (s.flag == flag) return s.text;
+  return "";
 }
 
 TEST(ConfigPrecision, says_what_the_keys_say_together) {
@@ -43,7 +49,7 @@ TEST(ConfigPrecision, says_what_the_keys_say_together) {
 }
 
 TEST(ConfigPrecision, is_read_where_model_suites_write_it) {
-  const auto precision = [](const char* yaml) { return config(yaml).precision; };
+  const auto precision = [](const char* yaml) { return said(yaml, "--precision"); };
   EXPECT_EQ(precision("amp_level: O2\n"), "fp16");
   EXPECT_EQ(precision("runner_config: {amp_level: O3}\n"), "pure-fp16");
   EXPECT_EQ(precision("model: {model_config: {compute_dtype: 'bfloat16', param_init_type: 'float32'}}\n"),
@@ -52,13 +58,13 @@ TEST(ConfigPrecision, is_read_where_model_suites_write_it) {
             "pure-bf16");
   EXPECT_EQ(precision("model: {model_config: {num_layers: 2}}\n"), "");
   EXPECT_EQ(precision("model: llama\n"), "");
-  EXPECT_EQ(config("parallel: {gradient_fp32_sync: False}\n").reduce_precision, "short");
-  EXPECT_EQ(config("parallel: {gradient_fp32_sync: True}\n").reduce_precision, "f32");
+  EXPECT_EQ(said("parallel: {gradient_fp32_sync: False}\n", "--reduce-precision"), "short");
+  EXPECT_EQ(said("parallel: {gradient_fp32_sync: True}\n", "--reduce-precision"), "f32");
 }
 
 TEST(ConfigPrecision, tells_what_is_computed_in_f32_anyway) {
   const auto idle = [](const char* keys) {
-    return config(fmt::format("model: {{model_config: {{{}}}}}\n", keys)).idle;
+    return config(fmt::format("model: {{model_config: {{{}}}}}\n", keys)).notices;
   };
   EXPECT_TRUE(idle("softmax_compute_dtype: float32, layernorm_compute_type: float32").empty());
   EXPECT_EQ(idle("softmax_compute_dtype: float16, compute_dtype: float16"),

@@ -2,9 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
+#include <regex>
 
+#include "shardwright/cli/asked.h"
 #include "shardwright/cli/config_file.h"
+#include "shardwright/cli/config_keys.h"
 #include "tests/support/scratch.h"
 
 namespace shardwright {
@@ -18,6 +22,16 @@ std::string file_of(const std::string& yaml) {
 
 Config config(const std::string& yaml) { return load_config(file_of(yaml)); }
 
+/// What a file says of the setting of `flag`, as the flag takes it.
+std::string said(const std::string& yaml, const std::string& flag) {
+  for (const Config::Said& s : config(yaml).said)
+    if (s.flag == flag) return s.text;
+  return "";
+}
+std::optional<std::int64_t> batch_of(const std::string& yaml, std::int64_t devices) {
+  return global_batch(config(yaml).batch, devices);
+}
+
 struct BatchCase {
   bool has_pipeline, is_full_batch;
   std::int64_t want;
@@ -29,40 +43,38 @@ TEST(Config, global_batch_is_that_of_the_table) {
   for (const BatchCase& c :
        {BatchCase{false, false, 2 * 13 * 5 * 7}, BatchCase{false, true, 2 * 3 * 5 * 7},
         BatchCase{true, false, 2 * 13 * 5 * 11}, BatchCase{true, true, 2 * 3 * 5 * 11}}) {
-    const Config read = config(fmt::format(R"(
+    const std::string yaml = fmt::format(R"(
 use_parallel: True
 parallel: {{parallel_mode: 2, full_batch: {}}}
 parallel_config: {{data_parallel: 3, model_parallel: 4, pipeline_stage: {}, micro_batch_num: 11}}
 micro_batch_interleave_num: 5
 runner_config: {{batch_size: 2, gradient_accumulation_steps: 7}}
 )",
-                                           c.is_full_batch ? "True" : "False", c.has_pipeline ? 2 : 1));
-    EXPECT_EQ(global_batch(read, 13), c.want) << c.has_pipeline << c.is_full_batch;
+                                         c.is_full_batch ? "True" : "False", c.has_pipeline ? 2 : 1);
+    EXPECT_EQ(batch_of(yaml, 13), c.want) << c.has_pipeline << c.is_full_batch;
   }
 }
 
 TEST(Config, global_batch_needs_nothing_but_a_batch_size) {
-  EXPECT_EQ(global_batch(config("use_parallel: True\n"), 8), std::nullopt);
-  EXPECT_EQ(global_batch(config("runner_config: {batch_size: 4}\n"), 8), 32);
-  EXPECT_EQ(global_batch(config("batch_size: 4\n"), 8), 32);
-  EXPECT_EQ(global_batch(config("train_dataset: {batch_size: 6}\n"), 8), 48);
-  EXPECT_EQ(global_batch(config("train_dataset: {batch_size: 6}\nrunner_config: {batch_size: 4}\n"), 8), 32);
-  EXPECT_EQ(
-      global_batch(config("runner_config: {batch_size: 4}\nparallel: {dataset_strategy: full_batch}\n"), 8),
-      4);
+  EXPECT_EQ(batch_of("use_parallel: True\n", 8), std::nullopt);
+  EXPECT_EQ(batch_of("runner_config: {batch_size: 4}\n", 8), 32);
+  EXPECT_EQ(batch_of("batch_size: 4\n", 8), 32);
+  EXPECT_EQ(batch_of("train_dataset: {batch_size: 6}\n", 8), 48);
+  EXPECT_EQ(batch_of("train_dataset: {batch_size: 6}\nrunner_config: {batch_size: 4}\n", 8), 32);
+  EXPECT_EQ(batch_of("runner_config: {batch_size: 4}\nparallel: {dataset_strategy: full_batch}\n", 8), 4);
 }
 
 TEST(Config, of_one_device_has_no_pipeline_and_no_full_batch) {
-  const Config read = config(R"(
+  const char* const yaml = R"(
 use_parallel: False
 parallel: {parallel_mode: 2, full_batch: True, auto_pipeline: True}
 parallel_config: {data_parallel: 8, pipeline_stage: 4, micro_batch_num: 16}
 runner_config: {batch_size: 2, gradient_accumulation_steps: 3}
-)");
-  EXPECT_EQ(read.mode, Parallel::stand_alone);
-  EXPECT_EQ(global_batch(read, 1), 6);
-  EXPECT_EQ(read.inactive, std::vector<std::string>{});
-  EXPECT_EQ(read.accumulation, 3);
+)";
+  EXPECT_EQ(said(yaml, "--parallel"), "stand_alone");
+  EXPECT_EQ(said(yaml, "--stages"), "");
+  EXPECT_EQ(said(yaml, "--micro-batches"), "3");
+  EXPECT_EQ(batch_of(yaml, 1), 6);
 }
 
 TEST(Config, modes_are_numbers_or_names) {
@@ -75,7 +87,8 @@ TEST(Config, modes_are_numbers_or_names) {
       {"semi_auto_parallel", Parallel::semi_auto_parallel},
       {"auto_parallel", Parallel::auto_parallel}};
   for (const auto& [text, mode] : cases)
-    EXPECT_EQ(config(fmt::format("parallel: {{parallel_mode: {}}}\n", text)).mode, mode) << text;
+    EXPECT_EQ(said(fmt::format("parallel: {{parallel_mode: {}}}\n", text), "--parallel"), name_of(mode))
+        << text;
 }
 
 Arguments given(const std::string& yaml, std::map<std::string, std::string> flags,
@@ -104,49 +117,98 @@ runner_config: {batch_size: 2, epochs: 3}
 
 using Values = std::map<std::string, std::string>;
 
-TEST(Config, stands_for_flags) {
-  EXPECT_EQ(given(all, {{"--devices", "4"}}).flags, (Values{{"--devices", "4"},
-                                                            {"--parallel", "auto_parallel"},
-                                                            {"--search", "propagation"},
-                                                            {"--fully-use-devices", "1"},
-                                                            {"--elementwise-follow", "0"},
-                                                            {"--dataset-strategy", "((4, 1), (4,))"},
-                                                            {"--optimizer-parallel", "3"},
-                                                            {"--global-batch", "8"}}));
+/// What is asked for, setting by setting as its flag takes it; those of plans, and of searches `told` by hand.
+Values asked(const std::string& yaml, Values flags) {
+  const Arguments arguments = given(yaml, std::move(flags));
+  const PlanRequest request = asked_of(arguments);
+  Values out;
+  for (const SettingRow& row : all_settings())
+    if (arguments.has(row.flag) && row.print && idle_reason(row, request).empty())
+      out[row.flag] = row.print(request);
+  const SearchOptions& o = request.options;
+  if (o.mem_coeff != SearchOptions{}.mem_coeff) out["--mem-coeff"] = fmt::format("{}", o.mem_coeff);
+  if (o.fully_use_devices) out["--fully-use-devices"] = "1";
+  if (o.elementwise_follow) out["--elementwise-follow"] = "1";
+  if (const auto& dataset = request.annotations.dataset) out["--dataset-strategy"] = to_text(dataset->in);
+  if (!request.annotations.dataset_word.empty()) out["--dataset-strategy"] = request.annotations.dataset_word;
+  return out;
+}
+
+std::vector<std::string> told(const std::string& yaml, Values flags) {
+  const Arguments arguments = given(yaml, std::move(flags));
+  tell_idle(arguments, asked_of(arguments));
+  std::vector<std::string> out;
+  for (const std::string& notice : arguments.notices)
+    out.push_back(notice.substr(notice.rfind(".yaml: ") + 7));
+  return out;
+}
+
+TEST(Config, is_asked_for_as_flags_are) {
+  EXPECT_EQ(asked(all, {{"--devices", "4"}}), (Values{{"--devices", "4"},
+                                                      {"--parallel", "auto_parallel"},
+                                                      {"--search", "propagation"},
+                                                      {"--fully-use-devices", "1"},
+                                                      {"--dataset-strategy", "((4, 1), (4,))"},
+                                                      {"--optimizer-parallel", "3"},
+                                                      {"--global-batch", "8"}}));
 }
 
 TEST(Config, hands_on_settings_that_the_search_heeds) {
   const char* const yaml =
       "parallel: {parallel_mode: 2, search_mode: recursive_programming}\nparallel_config: {mem_coeff: 4.5}\n";
-  EXPECT_EQ(given(yaml, {{"--devices", "4"}}).flags, (Values{{"--devices", "4"},
-                                                             {"--parallel", "auto_parallel"},
-                                                             {"--search", "recursive"},
-                                                             {"--mem-coeff", "4.5"}}));
+  EXPECT_EQ(asked(yaml, {{"--devices", "4"}}), (Values{{"--devices", "4"},
+                                                       {"--parallel", "auto_parallel"},
+                                                       {"--search", "recursive"},
+                                                       {"--mem-coeff", "4.5"}}));
+  EXPECT_EQ(told(yaml, {{"--devices", "4"}}), std::vector<std::string>{});
   // Another search has no use for it, which is told and no error.
-  const Arguments other = given(yaml, {{"--devices", "4"}, {"--search", "propagation"}});
-  EXPECT_FALSE(other.has("--mem-coeff"));
-  ASSERT_EQ(other.notices.size(), 1U);
-  EXPECT_TRUE(other.notices[0].ends_with(": mem_coeff is no setting of search propagation"))
-      << other.notices[0];
+  EXPECT_EQ(asked(yaml, {{"--devices", "4"}, {"--search", "propagation"}}).count("--mem-coeff"), 0U);
+  EXPECT_EQ(told(yaml, {{"--devices", "4"}, {"--search", "propagation"}}),
+            std::vector<std::string>{
+                "parallel_config.mem_coeff has no effect: search propagation has no use for it"});
 }
 
 TEST(Config, is_weaker_than_flags) {
   const Values flags{{"--devices", "4"},
                      {"--parallel", "auto_parallel"},
                      {"--search", "propagation"},
-                     {"--fully-use-devices", "0"},
                      {"--elementwise-follow", "1"},
                      {"--dataset-strategy", "full_batch"},
                      {"--optimizer-parallel", "0"},
                      {"--global-batch", "64"}};
-  EXPECT_EQ(given(all, flags).flags, flags);
+  Values more = flags;
+  more["--fully-use-devices"] = "0";
+  EXPECT_EQ(asked(all, more), flags);
   // In a mode that does not search, what the file says of a search has no use.
-  EXPECT_EQ(given(all, {{"--devices", "4"}, {"--parallel", "data_parallel"}}).flags,
+  EXPECT_EQ(asked(all, {{"--devices", "4"}, {"--parallel", "data_parallel"}}),
             (Values{{"--devices", "4"},
                     {"--parallel", "data_parallel"},
                     {"--dataset-strategy", "((4, 1), (4,))"},
                     {"--optimizer-parallel", "3"},
                     {"--global-batch", "8"}}));
+}
+
+TEST(Config, an_order_in_stages_has_no_effect_in_one) {
+  const char* const yaml =
+      "parallel: {pipeline_config: {pipeline_scheduler: gpipe}}\n"
+      "parallel_config: {pipeline_stage: 2, micro_batch_num: 4}\n";
+  EXPECT_EQ(asked(yaml, {{"--devices", "4"}})["--schedule"], "gpipe");
+  EXPECT_EQ(told(yaml, {{"--devices", "4"}, {"--stages", "1"}}),
+            std::vector<std::string>{
+                "parallel.pipeline_config.pipeline_scheduler has no effect: there is one stage"});
+}
+
+/// What is for several devices is left out on one, and that is told.
+TEST(Config, of_one_device_splits_nothing) {
+  EXPECT_EQ(asked(all, {{"--devices", "1"}}),
+            (Values{{"--devices", "1"}, {"--parallel", "auto_parallel"}, {"--global-batch", "2"}}));
+  EXPECT_EQ(told(all, {{"--devices", "1"}}),
+            (std::vector<std::string>{
+                "parallel.search_mode has no effect: there is 1 device",
+                "parallel.dataset_strategy has no effect: there is 1 device",
+                "parallel.enable_parallel_optimizer (--optimizer-parallel) has no effect: there is 1 device",
+                "parallel.fully_use_devices has no effect: there is 1 device",
+                "parallel.elementwise_op_strategy_follow has no effect: there is 1 device"}));
 }
 
 TEST(Config, epochs_are_of_training_and_count_where_no_steps_do) {
@@ -178,10 +240,14 @@ TEST(Config, tells_what_is_not_active_yet) {
       {"parallel: {auto_pipeline: True}", {"auto_pipeline"}},
       {"parallel: {auto_pipeline: False}", {}},
       {"parallel_config: {pipeline_stage: 2, micro_batch_num: 4}", {}},
-      {"parallel_config: {pipeline_stage: 1, micro_batch_num: 4, vocab_emb_dp: True}", {}},
+      {"parallel_config: {pipeline_stage: 1, vocab_emb_dp: True}", {}},
       {"gradient_accumulation_steps: 2", {}},
       {"parallel_config: {gradient_accumulation_steps: 2}", {}},
       {"micro_batch_interleave_num: 2", {"micro_batch_interleave_num"}},
+      {"runner_config: {micro_batch_interleave_num: 2}", {"micro_batch_interleave_num"}},
+      {"parallel_config: {micro_batch_interleave_num: 1}", {}},
+      {"parallel: {force_fp32_communication: True}", {"force_fp32_communication"}},
+      {"parallel: {force_fp32_communication: False, group_ckpt_save_file: g.pb}", {"group_ckpt_save_file"}},
       {"recompute_config: {recompute: True, select_recompute: False}", {}},
       {"recompute_config: {select_recompute: [2, 2]}", {"select_recompute"}},
       {"parallel: {comm_fusion: {openstate: True}}", {}},
@@ -193,7 +259,23 @@ TEST(Config, tells_what_is_not_active_yet) {
       {"parallel: {parallel_mode: 1}\nparallel_config: {model_parallel: 4, use_seq_parallel: True}",
        {"model_parallel", "use_seq_parallel"}},
   };
-  for (const auto& [yaml, inactive] : cases) EXPECT_EQ(config(yaml).inactive, inactive) << yaml;
+  for (const auto& [yaml, inactive] : cases) {
+    std::vector<std::string> want;
+    for (const std::string& key : inactive) want.push_back(key + " is not active yet");
+    EXPECT_EQ(config(yaml).notices, want) << yaml;
+  }
+}
+
+TEST(Config, order_of_micro_batches) {
+  const auto schedule = [](const char* stages, const char* settings) {
+    return said(fmt::format("parallel: {{pipeline_config: {{{}}}}}\n"
+                            "parallel_config: {{pipeline_stage: {}, micro_batch_num: 4}}\n",
+                            settings, stages),
+                "--schedule");
+  };
+  EXPECT_EQ(schedule("2", "pipeline_scheduler: gpipe"), "gpipe");
+  EXPECT_EQ(schedule("2", "pipeline_interleave: False"), "");
+  EXPECT_EQ(schedule("1", "pipeline_scheduler: gpipe"), "");
 }
 
 TEST(Config, which_collectives_run_as_one) {
@@ -208,7 +290,7 @@ TEST(Config, which_collectives_run_as_one) {
        "all_reduce=index:1,3;all_gather=auto;reduce_scatter=size:0"},
       {"{all_reduce_fusion_config: [20, 35]}", "all_reduce=index:20,35;all_gather=auto;reduce_scatter=auto"}};
   for (const auto& [parallel, fusion] : cases)
-    EXPECT_EQ(config(fmt::format("parallel: {}\n", parallel)).comm_fusion, fusion) << parallel;
+    EXPECT_EQ(said(fmt::format("parallel: {}\n", parallel), "--comm-fusion"), fusion) << parallel;
   EXPECT_EQ(given("parallel: {parallel_mode: 0, all_reduce_fusion_config: [1]}", {{"--devices", "2"}})
                 .text("--comm-fusion"),
             "all_reduce=index:1;all_gather=auto;reduce_scatter=auto");
@@ -227,22 +309,22 @@ TEST(Config, recompute_and_its_options) {
        "selected:communication=true"},
       {"recompute_config: {recompute: [2, 2], mp_comm_recompute: False}", ""},
   };
-  for (const auto& [yaml, recompute] : cases) EXPECT_EQ(config(yaml).recompute, recompute) << yaml;
+  for (const auto& [yaml, recompute] : cases) EXPECT_EQ(said(yaml, "--recompute"), recompute) << yaml;
 }
 
 TEST(Config, levels_of_optimizer_parallelism) {
   const auto level = [](const char* parallel, const char* other = "") {
-    return config(fmt::format("parallel: {}\n{}\n", parallel, other)).optimizer_parallel;
+    return said(fmt::format("parallel: {}\n{}\n", parallel, other), "--optimizer-parallel");
   };
-  EXPECT_EQ(level("{enable_parallel_optimizer: False}"), 0);
-  EXPECT_EQ(level("{enable_parallel_optimizer: True}"), 1);
+  EXPECT_EQ(level("{enable_parallel_optimizer: False}"), "");
+  EXPECT_EQ(level("{enable_parallel_optimizer: True}"), "1");
   EXPECT_EQ(level("{enable_parallel_optimizer: True, parallel_optimizer_config: "
                   "{gradient_accumulation_shard: True}}"),
-            2);
+            "2");
   EXPECT_EQ(level("{enable_parallel_optimizer: True, parallel_optimizer_config: {optimizer_level: level2}}"),
-            2);
-  EXPECT_EQ(level("{}", "parallel_config: {optimizer_shard: True}"), 1);
-  EXPECT_EQ(level("{enable_parallel_optimizer: False}", "parallel_config: {optimizer_shard: True}"), 0);
+            "2");
+  EXPECT_EQ(level("{}", "parallel_config: {optimizer_shard: True}"), "1");
+  EXPECT_EQ(level("{enable_parallel_optimizer: False}", "parallel_config: {optimizer_shard: True}"), "");
 }
 
 // The threshold of these files is in KiB; -1 is what there is without the key.
@@ -254,7 +336,7 @@ TEST(Config, threshold_and_group_of_optimizer_parallelism) {
                  {{"--devices", "8"}})
         .text("--optimizer-parallel");
   };
-  EXPECT_EQ(flag("{parallel_optimizer_threshold: 64}"), "1:threshold=65536");
+  EXPECT_EQ(flag("{parallel_optimizer_threshold: 64}"), "1");
   EXPECT_EQ(flag("{parallel_optimizer_threshold: 0, optimizer_weight_shard_size: 2}"),
             "1:threshold=0,group=2");
   EXPECT_EQ(flag("{optimizer_level: level3, optimizer_weight_shard_size: 4}"), "3:group=4");
@@ -263,12 +345,35 @@ TEST(Config, threshold_and_group_of_optimizer_parallelism) {
   EXPECT_THROW(flag("{optimizer_weight_shard_size: 0}"), Error);
 }
 
+/// The table of settings names no key that a file may not have.
+TEST(Config, keys_of_the_table_are_known) {
+  const std::map<std::string, Names> sections{{"parallel", parallel_keys()},
+                                              {"parallel_config", parallel_config_keys()},
+                                              {"runner_config", runner_keys()}};
+  int keys = 0;
+  for (const SettingRow& row : all_settings()) {
+    const std::string text = row.keys + row.key;
+    const std::regex dotted("(parallel|parallel_config|runner_config)[.](\\w+)");
+    for (std::sregex_iterator it(text.begin(), text.end(), dotted), end; it != end; ++it, ++keys) {
+      const Names& known = sections.at((*it)[1]);
+      EXPECT_NE(std::find(known.begin(), known.end(), (*it)[2]), known.end()) << row.flag << " " << (*it)[0];
+    }
+  }
+  EXPECT_GT(keys, 10);
+}
+
 TEST(Config, of_the_examples_is_read_whole) {
   const Config c = load_config("examples/config/llama2_7b_auto_parallel.yaml");
-  EXPECT_EQ(c.mode, Parallel::auto_parallel);
-  EXPECT_EQ(c.search, "recursive_programming");
-  EXPECT_EQ(c.mem_coeff, 0.1);
-  EXPECT_EQ(global_batch(c, 8), 32);
+  Values all;
+  for (const Config::Said& said : c.said) all[said.flag] = said.text;
+  EXPECT_EQ(all, (Values{{"--parallel", "auto_parallel"},
+                         {"--search", "recursive_programming"},
+                         {"--mem-coeff", "0.1"},
+                         {"--dataset-strategy", "full_batch"},
+                         {"--optimizer-parallel", "1"},
+                         {"--micro-batches", "4"},
+                         {"--epochs", "2"}}));
+  EXPECT_EQ(global_batch(c.batch, 8), 32);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "shardwright/base/text.h"
-#include "shardwright/cli/origin.h"
+#include "shardwright/cli/asked.h"
 #include "shardwright/cli/planning.h"
 #include "shardwright/cli/verb.h"
 #include "tests/support/scratch.h"
@@ -290,7 +290,8 @@ TEST_F(Heeded, a_plan_says_of_which_precision_batch_loss_and_optimizer_its_netwo
   EXPECT_NE(losses({"--plan", "r.json"}), losses({"--plan", "p.json"}));
   write_bytes("batch.yaml", "runner_config: {batch_size: 8}\n");
   EXPECT_EQ(run({"train", model, "--plan", "r.json", "--config", "batch.yaml"}).err,
-            "shardwright: config batch.yaml: --global-batch 16 but the plan r.json is for 8\n");
+            "shardwright: config batch.yaml: runner_config.batch_size (--global-batch) 16 but the plan "
+            "r.json is for 8\n");
   write_bytes("mode.yaml", "parallel: {parallel_mode: 0, device_num: 4}\n");
   const std::string err = run({"estimate", model, "--plan", "r.json", "--config", "mode.yaml"}).err;
   EXPECT_NE(err.find("parallel_mode is data_parallel but the plan r.json has auto_parallel"), err.npos)

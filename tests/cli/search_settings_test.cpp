@@ -1,4 +1,4 @@
-#include "shardwright/cli/search_settings.h"
+#include "shardwright/cli/asked.h"
 
 #include <gtest/gtest.h>
 
@@ -13,9 +13,13 @@ Arguments given(std::map<std::string, std::string> flags) {
   return out;
 }
 
+SearchOptions options(std::map<std::string, std::string> flags) {
+  flags["--devices"] = "2";
+  return asked_of(given(std::move(flags))).options;
+}
+
 TEST(SearchSettings, are_read_into_options) {
-  const Searcher heeds_all{.name = "all"};
-  const SearchOptions none = search_options_of({}, heeds_all, Parallel::auto_parallel);
+  const SearchOptions none = options({});
   EXPECT_EQ(none.costs, Costs::seconds);
   EXPECT_EQ(none.order, SearchOrder::automatic);
   EXPECT_EQ(none.mem_coeff, 0.1);
@@ -23,17 +27,16 @@ TEST(SearchSettings, are_read_into_options) {
   EXPECT_FALSE(none.is_described || none.fully_use_devices || none.elementwise_follow || none.writes_log);
   EXPECT_EQ(none.memory_cap, std::nullopt);
 
-  const SearchOptions all = search_options_of(given({{"--costs", "symbolic"},
-                                                     {"--search-order", "weight"},
-                                                     {"--mem-coeff", "0.013"},
-                                                     {"--fold-layers", "0"},
-                                                     {"--described", "true"},
-                                                     {"--fully-use-devices", "1"},
-                                                     {"--elementwise-follow", "1"},
-                                                     {"--log-search", "true"},
-                                                     {"--memory-cap", "60GB"},
-                                                     {"--device-memory", "1GiB"}}),
-                                              heeds_all, Parallel::auto_parallel);
+  const SearchOptions all = options({{"--costs", "symbolic"},
+                                     {"--search-order", "weight"},
+                                     {"--mem-coeff", "0.013"},
+                                     {"--fold-layers", "0"},
+                                     {"--described", "true"},
+                                     {"--fully-use-devices", "1"},
+                                     {"--elementwise-follow", "1"},
+                                     {"--log-search", "true"},
+                                     {"--memory-cap", "60GB"},
+                                     {"--device-memory", "1GiB"}});
   EXPECT_EQ(all.costs, Costs::symbolic);
   EXPECT_EQ(all.order, SearchOrder::weight);
   EXPECT_EQ(all.mem_coeff, 0.013);
@@ -44,24 +47,30 @@ TEST(SearchSettings, are_read_into_options) {
 
 TEST(SearchSettings, that_are_none_are_errors_that_say_what_there_is) {
   const auto error = [](std::map<std::string, std::string> flags) {
-    return error_of(
-        [&] { search_options_of(given(std::move(flags)), {.name = "all"}, Parallel::auto_parallel); });
+    return error_of([&] { options(std::move(flags)); });
   };
   EXPECT_EQ(error({{"--mem-coeff", "0"}}), "--mem-coeff 0: should be a number above 0");
   EXPECT_EQ(error({{"--mem-coeff", "high"}}), "--mem-coeff high: should be a number");
   EXPECT_EQ(error({{"--costs", "bytes"}}), "--costs bytes: there are seconds, symbolic");
   EXPECT_EQ(error({{"--search-order", "first"}}), "--search-order first: there are topology, weight");
-  EXPECT_EQ(error({{"--fold-layers", "2"}}), "--fold-layers 2: there are 1, 0");
+  EXPECT_EQ(error({{"--fold-layers", "2"}}), "--fold-layers 2: there are 0, 1");
 }
 
 TEST(SearchSettings, that_a_search_ignores_are_errors) {
-  const Searcher deaf{.name = "deaf", .ignores = {Setting::fully_use_devices}};
-  const Arguments asked = given({{"--fully-use-devices", "1"}});
-  const std::string why = error_of([&] { search_options_of(asked, deaf, Parallel::auto_parallel); });
-  EXPECT_TRUE(why.starts_with("--fully-use-devices is of search ")) << why;
-  EXPECT_TRUE(why.ends_with(", not deaf")) << why;
+  std::map<std::string, std::string> flags{{"--costs", "symbolic"}, {"--search", "propagation"}};
+  const auto tell = [&](const char* devices, const char* mode) {
+    flags["--devices"] = devices;
+    flags["--parallel"] = mode;
+    const Arguments arguments = given(flags);
+    tell_idle(arguments, asked_of(arguments));
+    return arguments.notices;
+  };
+  EXPECT_EQ(error_of([&] { tell("2", "auto_parallel"); }), "--costs is of search recursive, not propagation");
+  EXPECT_EQ(error_of([&] { tell("2", "data_parallel"); }),
+            "--costs is a setting of searches, but data_parallel does not search");
   // Nothing is searched on one device, so that the same flags may stand in a run on one.
-  EXPECT_NO_THROW(search_options_of(asked, deaf, Parallel::stand_alone));
+  EXPECT_EQ(tell("1", "stand_alone"), (std::vector<std::string>{"--search has no effect: there is 1 device",
+                                                                "--costs has no effect: there is 1 device"}));
 }
 
 }  // namespace

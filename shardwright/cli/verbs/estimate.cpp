@@ -15,12 +15,10 @@ int run(const Arguments& arguments, Terminal& terminal) {
 }  // namespace
 
 std::vector<Verb> estimate() {
-  std::vector<Flag> flags = planning_flags({{"--json", "", "one JSON document", ""}});
-  for (Flag& f : optimizer_flags()) flags.push_back(std::move(f));
   return {{.name = "estimate",
            .doc = "say what a step takes: of a saved plan, or of a model as it would be planned",
            .positionals = {"PLAN|MODEL"},
-           .flags = std::move(flags),
+           .flags = planning_flags({{"--json", "", "one JSON document", ""}}),
            .example = "shardwright estimate plan.json",
            .run = run}};
 }

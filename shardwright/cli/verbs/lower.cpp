@@ -4,7 +4,6 @@
 
 #include "shardwright/base/file.h"
 #include "shardwright/cli/planning.h"
-#include "shardwright/cli/search_settings.h"
 #include "shardwright/cost/cluster.h"
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/graph/text.h"
@@ -43,7 +42,7 @@ void check_no_planning(const Arguments& arguments, const Model& model) {
   const Mesh& mesh = model.graph.meshes.front();
   if (arguments.integer("--devices", mesh.size()) != mesh.size())
     throw error("--devices {} but {} has {}", arguments.text("--devices"), model.name, to_text(mesh));
-  std::vector<std::string> flags{"--config", "--plan", "--cluster"};
+  std::vector<std::string> flags{"--annotate", "--config", "--plan", "--cluster"};
   for (std::string& flag : splitting_flags()) flags.push_back(std::move(flag));
   for (const std::string& flag : flags)
     if (arguments.has(flag))
@@ -52,12 +51,13 @@ void check_no_planning(const Arguments& arguments, const Model& model) {
 
 /// It does not say which collectives run as one, and what is recomputed.
 PlannedGraph planned_text(const Arguments& arguments, const Model& model) {
-  const Recompute recompute = recompute_of(arguments);
-  check(recompute, model.graph);
+  const PlanRequest asked = asked_of(arguments);
+  heed(arguments, {SettingPart::step});
+  check(asked.recompute, model.graph);
   return {.graph = model.graph,
           .update_layouts = {},
-          .comm_fusion = comm_fusion_of(arguments),
-          .recompute = recompute};
+          .comm_fusion = asked.comm_fusion,
+          .recompute = asked.recompute};
 }
 
 /// What is lowered: planned now, or as the graph says itself.
@@ -83,7 +83,7 @@ Request request_of(const Arguments& arguments, Terminal& terminal) {
   arguments.idle("--schedule", "programs do not tell the order of micro-batches");
   if (!arguments.has("--forward")) return out;
   arguments.idle("--recompute", "there is no backward");
-  if (optimizer_parallel_of(arguments).level < 3)
+  if (asked_of(arguments).optimizer_parallel.level < 3)
     arguments.idle("--optimizer-parallel", "there is no update");
   return out;
 }
@@ -112,15 +112,13 @@ int run(const Arguments& arguments, Terminal& terminal) {
 }  // namespace
 
 std::vector<Verb> lower() {
-  std::vector<Flag> flags =
-      planning_flags({{"--layouts", "", "with meshes, strategies and layouts: can be read again", ""},
-                      {"--forward", "", "only the forward phase", ""},
-                      {"--dump-passes", "DIR", "write the program after each pass, and its time", ""}});
-  for (Flag& f : optimizer_flags()) flags.push_back(std::move(f));
   return {{.name = "lower",
            .doc = "print the program that every rank runs: every collective visible",
            .positionals = {"[MODEL]"},
-           .flags = std::move(flags),
+           .flags = planning_flags(
+               {{"--layouts", "", "with meshes, strategies and layouts: can be read again", ""},
+                {"--forward", "", "only the forward phase", ""},
+                {"--dump-passes", "DIR", "write the program after each pass, and its time", ""}}),
            .example = "shardwright lower dense_matmul:form=reid --devices 4 --forward",
            .run = run}};
 }

@@ -16,7 +16,7 @@ Plan searched(const Arguments& arguments, Model& model, Terminal& terminal) {
   add_train_step(model.graph, model.loss, optimizer_of(arguments, model));
   const std::chrono::duration<double> building = std::chrono::steady_clock::now() - start;
   Graph graph = model.graph;  // the report wants one of its own
-  const Pipelining pipelining = pipelining_of(arguments);
+  const Pipelining pipelining = asked_of(arguments).pipelining;
   Plan plan = pipelining.stages * pipelining.micro_batches > 1
                   ? plan_of(arguments, model, graph, terminal)
                   : planned_of(arguments, model, std::move(graph), terminal).plan;
@@ -45,13 +45,11 @@ int run(const Arguments& arguments, Terminal& terminal) {
 }  // namespace
 
 std::vector<Verb> plan() {
-  std::vector<Flag> flags =
-      planning_flags({{"-o", "FILE", "save the plan", ""}, {"--json", "", "one JSON document", ""}});
-  for (Flag& f : optimizer_flags()) flags.push_back(std::move(f));
   return {{.name = "plan",
            .doc = "find how to split every operator, and say why",
            .positionals = {"MODEL"},
-           .flags = std::move(flags),
+           .flags =
+               planning_flags({{"-o", "FILE", "save the plan", ""}, {"--json", "", "one JSON document", ""}}),
            .example = "shardwright plan ffn --devices 8 -o plan.json",
            .run = run}};
 }

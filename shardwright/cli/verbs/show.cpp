@@ -5,7 +5,6 @@
 #include <ostream>
 
 #include "shardwright/cli/planning.h"
-#include "shardwright/cli/search_settings.h"
 #include "shardwright/cost/cluster.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/text.h"
@@ -111,7 +110,7 @@ Graph planned_graph(const Arguments& arguments, const Model& model, Terminal& te
   // These choose among plans or say how one runs; strategies and layouts do not show it.
   for (const char* flag : {"--comm-fusion", "--recompute", "--schedule"})
     arguments.idle(flag, "strategies and layouts do not tell of it");
-  if (!arguments.has("--train") && optimizer_parallel_of(arguments).level < 3)
+  if (!arguments.has("--train") && asked_of(arguments).optimizer_parallel.level < 3)
     arguments.idle("--optimizer-parallel", "there is no update; add --train");
   const Plan plan = plan_of(arguments, model, model.graph, terminal);
   if (!plan.stages.empty())
@@ -156,16 +155,14 @@ int run(const Arguments& arguments, Terminal& terminal) {
 }  // namespace
 
 std::vector<Verb> show() {
-  std::vector<Flag> flags =
-      planning_flags({{"--layouts", "", "with strategies, meshes and the layout of every value", ""},
-                      {"--train", "", "with the backward and update nodes", ""},
-                      {"--summary", "", "only counts", ""},
-                      {"--json", "", "one JSON document", ""}});
-  for (Flag& f : optimizer_flags()) flags.push_back(std::move(f));
   return {{.name = "show",
            .doc = "print a network as text, with a plan's flags also its layouts",
            .positionals = {"MODEL"},
-           .flags = std::move(flags),
+           .flags =
+               planning_flags({{"--layouts", "", "with strategies, meshes and the layout of every value", ""},
+                               {"--train", "", "with the backward and update nodes", ""},
+                               {"--summary", "", "only counts", ""},
+                               {"--json", "", "one JSON document", ""}}),
            .example = "shardwright show ffn --layouts --devices 8",
            .run = run}};
 }

@@ -214,7 +214,7 @@ bool is_traced(std::int64_t step, const Length& length) {
 
 Training prepare(const Arguments& arguments, Terminal& terminal) {
   Model model = model_of(arguments, terminal);
-  const bool is_cut = pipelining_of(arguments).micro_batches > 1;  // else it is the same, and read once
+  const bool is_cut = asked_of(arguments).pipelining.micro_batches > 1;  // else it is the same, and read once
   const Model whole = is_cut ? whole_model_of(arguments, terminal) : model;
   const auto seed = static_cast<std::uint64_t>(arguments.integer("--seed", 1, 0));
   add_train_step(model.graph, model.loss, optimizer_of(arguments, model));
@@ -405,25 +405,23 @@ int run(const Arguments& arguments, Terminal& terminal) {
 }  // namespace
 
 std::vector<Verb> train() {
-  std::vector<Flag> flags =
-      planning_flags({{"--data", "DIR|FILE",
-                       "MNIST's folder, or a safetensors file with input and label [steps, batch, ...]", ""},
-                      {"--init", "FILE", "initial parameters, safetensors", ""},
-                      {"--steps", "K", "how many steps (default: 20, or the epochs)", ""},
-                      {"--epochs", "E", "how often through the data", ""},
-                      {"--seed", "S", "of initial parameters, data order and synthetic data (default 1)", ""},
-                      {"--log-every", "K", "print every K-th loss", ""},
-                      {"--runtime", "R", "threads: virtual devices in this process; mpi: a process each", ""},
-                      {"--trace", "FILE",
-                       "what every rank does in the fourth and fifth step (of fewer the last two), for "
-                       "ui.perfetto.dev",
-                       ""},
-                      {"--json", "", "JSON lines: one per loss, then the summary", ""}});
-  for (Flag& f : optimizer_flags()) flags.push_back(std::move(f));
   return {{.name = "train",
            .doc = "plan a network and train it",
            .positionals = {"MODEL"},
-           .flags = std::move(flags),
+           .flags = planning_flags(
+               {{"--data", "DIR|FILE",
+                 "MNIST's folder, or a safetensors file with input and label [steps, batch, ...]", ""},
+                {"--init", "FILE", "initial parameters, safetensors", ""},
+                {"--steps", "K", "how many steps (default: 20, or the epochs)", ""},
+                {"--epochs", "E", "how often through the data", ""},
+                {"--seed", "S", "of initial parameters, data order and synthetic data (default 1)", ""},
+                {"--log-every", "K", "print every K-th loss", ""},
+                {"--runtime", "R", "threads: virtual devices in this process; mpi: a process each", ""},
+                {"--trace", "FILE",
+                 "what every rank does in the fourth and fifth step (of fewer the last two), for "
+                 "ui.perfetto.dev",
+                 ""},
+                {"--json", "", "JSON lines: one per loss, then the summary", ""}}),
            .example = "shardwright train ffn --devices 8 --optimizer momentum --lr 0.05 --steps 100",
            .run = run,
            .joins_mpirun = true}};

@@ -58,12 +58,10 @@ int run(const Arguments& arguments, Terminal& terminal) {
 }  // namespace
 
 std::vector<Verb> verify() {
-  std::vector<Flag> flags = planning_flags({{"--json", "", "one JSON document", ""}});
-  for (Flag& f : optimizer_flags()) flags.push_back(std::move(f));
   return {{.name = "verify",
            .doc = "prove that a step cannot hang or mix up its transfers, before anything runs",
            .positionals = {"PLAN|MODEL"},
-           .flags = std::move(flags),
+           .flags = planning_flags({{"--json", "", "one JSON document", ""}}),
            .example = "shardwright verify plan.json",
            .run = run}};
 }

@@ -1,0 +1,189 @@
+#include "shardwright/cli/asked.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "shardwright/base/text.h"
+#include "shardwright/search/planning/stages_of_plan.h"
+
+namespace shardwright {
+namespace {
+
+using Part = SettingPart;
+
+/// A saved plan has decided it, so it is not asked for beside one.
+bool is_decided(const SettingRow& row) {
+  return row.part == Part::order || row.part == Part::split || row.part == Part::step ||
+         row.part == Part::search;
+}
+
+/// As is_decided, and a graph that has mesh lines says it, too.
+bool is_splitting(const SettingRow& row) { return is_decided(row) && row.part != Part::step; }
+
+std::vector<std::string> flags_that(bool (*is_one)(const SettingRow&)) {
+  std::vector<std::string> out;
+  for (const SettingRow& row : all_settings())
+    if (is_one(row)) out.push_back(row.flag);
+  return out;
+}
+
+/// What flags leave open of the mode, stages and micro-batches depends on each other.
+void complete_order(const Arguments& arguments, PlanRequest& request) {
+  if (!arguments.has("--parallel"))
+    request.parallel = request.devices == 1 ? Parallel::stand_alone : Parallel::auto_parallel;
+  Pipelining& p = request.pipelining;
+  p.stages =
+      stages_asked(arguments.has("--stages") ? std::optional(p.stages) : std::nullopt, request.annotations);
+  if (p.stages == 1 && arguments.has("--schedule") && !arguments.of_config.contains("--schedule"))
+    throw error("--schedule is the order of micro-batches in several stages; add --stages N");
+  if (!arguments.has("--micro-batches")) p.micro_batches = p.stages;
+}
+
+/// A flag of searches that would do nothing is the user's mistake. On one device there is nothing to search anyway.
+void check_searches(const std::string& flag, Setting setting, const PlanRequest& request) {
+  if (request.parallel == Parallel::stand_alone) return;
+  if (request.parallel != Parallel::auto_parallel)
+    throw error("{} is a setting of searches, but {} does not search", flag, name_of(request.parallel));
+  if (heeds(find_search(request.search), setting)) return;
+  std::vector<std::string> others;
+  for (const Searcher& search : all_search())
+    if (heeds(search, setting)) others.push_back(search.name);
+  if (others.empty()) throw error("{} is no setting of search {}", flag, request.search);
+  throw error("{} is of search {}, not {}", flag, join(others, ", "), request.search);
+}
+
+}  // namespace
+
+std::vector<Flag> setting_flags() {
+  std::vector<Flag> out;
+  for (const SettingRow& row : all_settings()) out.push_back({row.flag, row.value, row.doc, row.alias});
+  return out;
+}
+
+const Plan& saved_plan(const Arguments& arguments) {
+  if (!arguments.plan)
+    arguments.plan = std::make_shared<const Plan>(known_plan(arguments.flags.at("--plan")));
+  return *arguments.plan;
+}
+
+PlanRequest asked_of(const Arguments& given) {
+  const Arguments arguments = given;  // reading this copy heeds nothing
+  const bool is_planned = arguments.has("--plan");
+  PlanRequest out = is_planned ? request_of(saved_plan(given)) : PlanRequest{};
+  const std::string spec = arguments.positionals.empty() ? "-" : arguments.positionals[0];
+  // Of another MODEL than the plan's, the batch is part of what the fingerprint compares.
+  if (is_planned && !out.model.empty() && out.model != spec) out.origin.global_batch.reset();
+  if (!is_planned && arguments.has("--annotate"))
+    out.annotations = load_annotations(arguments.text("--annotate"));
+  bool is_ordered = is_planned;
+  for (const SettingRow& row : all_settings()) {
+    if (row.part > Part::order && !std::exchange(is_ordered, true)) complete_order(arguments, out);
+    if (!arguments.has(row.flag) || (is_planned && (is_decided(row) || row.part == Part::machine))) continue;
+    // Files carry settings along for whichever plan will be made.
+    if (is_ordered && arguments.of_config.contains(row.flag) && !idle_reason(row, out).empty()) continue;
+    row.parse(out, arguments.given(row.flag));
+  }
+  return out;
+}
+
+void heed(const Arguments& arguments, std::initializer_list<SettingPart> parts) {
+  for (const SettingRow& row : all_settings())
+    if (std::find(parts.begin(), parts.end(), row.part) != parts.end()) arguments.heed(row.flag);
+}
+
+void tell_idle(const Arguments& arguments, const PlanRequest& request) {
+  for (const SettingRow& row : all_settings()) {
+    if (!arguments.has(row.flag)) continue;
+    if (row.search && !arguments.of_config.contains(row.flag)) check_searches(row.flag, *row.search, request);
+    if (const std::string why = idle_reason(row, request); !why.empty()) arguments.idle(row.flag, why);
+  }
+}
+
+std::vector<std::string> decided_flags() { return flags_that(is_decided); }
+std::vector<std::string> splitting_flags() { return flags_that(is_splitting); }
+
+ModelOptions model_options(const Origin& origin, int micro_batches) {
+  return {.global_batch = origin.global_batch,
+          .precision = origin.precision,
+          .loss = origin.loss,
+          .micro_batches = micro_batches};
+}
+
+namespace {
+
+/// Throws: Error if a flag that was given makes `asked` another than `decided`. `whose` precedes the decided value:
+/// `the plan p.json is for`.
+void check_agrees(const Arguments& arguments, const Origin& asked, const Origin& decided,
+                  const std::string& whose) {
+  for (const SettingRow& row : all_settings()) {
+    if (row.part < Part::network || !arguments.has(row.flag)) continue;
+    const std::string other = row.print({.origin = decided});
+    if (row.print({.origin = asked}) == other) continue;
+    throw error("{} {} but {} {}", arguments.called(row.flag), arguments.text(row.flag), whose,
+                !other.empty()         ? other
+                : row.flag == "--loss" ? "a loss of its own"
+                                       : "none");
+  }
+}
+
+/// `decided`, with what it leaves to the model filled in where a flag says it: a flag may repeat that, too.
+Origin with_own(const Arguments& arguments, const Plan& plan, Origin decided, const Origin& asked) {
+  const std::string spec = arguments.positionals.empty() ? "-" : arguments.positionals[0];
+  if (plan.model != spec)  // the fingerprint says whether it fits
+    decided.global_batch = asked.global_batch;
+  else if (arguments.has("--global-batch") && !decided.global_batch)
+    decided.global_batch = batch_of(build_model(spec, model_options(decided)));
+  if (!arguments.has("--loss") || !decided.loss.empty() || spec == "-") return decided;
+  Origin with_loss = decided;
+  with_loss.loss = asked.loss;
+  if (fingerprint_of(build_model(spec, model_options(with_loss)).graph) ==
+      fingerprint_of(build_model(spec, model_options(decided)).graph))
+    decided.loss = asked.loss;
+  return decided;
+}
+
+}  // namespace
+
+Origin origin_of(const Arguments& given) {
+  const Arguments arguments = given;  // reading this copy heeds nothing
+  Origin asked = asked_of(arguments).origin;
+  if (!arguments.has("--plan")) return asked;
+  const Plan& plan = saved_plan(arguments);
+  if (plan.model.empty()) return asked;  // by hand, for whatever network it fits
+  check_agrees(arguments, asked, with_own(arguments, plan, plan.origin, asked),
+               fmt::format("the plan {} is for", arguments.text("--plan")));
+  return asked;
+}
+
+Origin origin_of(const Arguments& given, const Model& model) {
+  Origin out = origin_of(given);
+  if (!model.own) return out;
+  const Arguments arguments = given;
+  Origin own = out;
+  own.global_batch = model.own->global_batch;
+  set_precision(own, model.own->precision);
+  if (arguments.has("--loss-scale")) own.optimizer.loss_scale = out.optimizer.loss_scale;
+  own.loss = "";
+  check_agrees(arguments, out, own, fmt::format("{}, a graph as text, has", model.name));
+  own.global_batch.reset();  // as it was asked for
+  return own;
+}
+
+OptimizerChoice optimizer_of(const Arguments& arguments, const Model& model) {
+  heed(arguments, {Part::update});
+  return origin_of(arguments, model).optimizer;
+}
+
+std::optional<MemoryCap> memory_cap_of(const Arguments& arguments) {
+  std::optional<MemoryCap> least;
+  for (const SettingRow& row : all_settings()) {
+    if (row.part != Part::memory || !arguments.has(row.flag)) continue;
+    PlanRequest request;
+    row.parse(request, arguments.given(row.flag));
+    const std::int64_t bytes = *request.options.memory_cap;
+    if (!least || bytes < least->bytes) least = {row.flag, bytes};
+  }
+  return least;
+}
+
+}  // namespace shardwright

@@ -1,0 +1,285 @@
+#include "shardwright/search/planning/settings.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "shardwright/base/quantity.h"
+#include "shardwright/base/text.h"
+#include "shardwright/plan/optimizer_parallel.h"
+
+namespace shardwright {
+namespace {
+
+using Part = SettingPart;
+using Rows = std::vector<SettingRow>;
+
+std::string number(std::int64_t n) { return fmt::format("{}", n); }
+
+std::string names_of_searches() {
+  std::vector<std::string> out;
+  for (const Searcher& search : all_search()) out.push_back(search.name);
+  return join(out, ", ");
+}
+
+Rows of_machine() {
+  return {
+      {.flag = "--cluster",
+       .value = "C",
+       .doc =
+           "the machine: PRESET:N, PRESET:NODESxPER_NODE or a YAML file (see clusters; default: cpu:DEVICES)",
+       .member = "cluster",
+       .parse =
+           [](PlanRequest& r, const Given& given) {
+             r.cluster = given.text;
+             r.devices = cluster_called(given.text).devices();
+           }},
+      {.flag = "--devices",
+       .value = "N",
+       .doc = "number of devices",
+       .key = "parallel.device_num",
+       .member = "devices",
+       .parse = [](PlanRequest& r,
+                   const Given& given) { r.devices = static_cast<int>(given.integer(1, most_devices)); },
+       .print = [](const PlanRequest& r) { return number(r.devices); }}};
+}
+
+Rows of_order() {
+  return {{.flag = "--parallel",
+           .value = "MODE",
+           .doc = "stand_alone, data_parallel, semi_auto_parallel or auto_parallel",
+           .part = Part::order,
+           .keys = "`parallel.parallel_mode`: 0 data_parallel, 1 semi_auto_parallel, 2 auto_parallel, or the "
+                   "name; `use_parallel: False` is stand_alone",
+           .member = "parallel",
+           .parse = [](PlanRequest& r, const Given& given) { r.parallel = parallel_called(given.text); },
+           .print = [](const PlanRequest& r) { return std::string(name_of(r.parallel)); }},
+          {.flag = "--stages",
+           .value = "N",
+           .doc = "pipeline stages, each on its part of the devices",
+           .part = Part::order,
+           .keys = "`parallel_config.pipeline_stage`, `parallel.pipeline_stages`",
+           .member = "stage_plans",
+           .parse =
+               [](PlanRequest& r, const Given& given) {
+                 r.pipelining.stages = static_cast<int>(given.integer(1, most_devices));
+               },
+           .print = [](const PlanRequest& r) { return number(r.pipelining.stages); }},
+          {.flag = "--micro-batches",
+           .value = "COUNT",
+           .doc = "parts of the batch that run through the stages, or on one stage one after the other, "
+                  "their gradients added up (default: as many as stages)",
+           .part = Part::order,
+           .alias = "--accumulate",
+           .keys = "of stages `parallel_config.micro_batch_num`; of one `gradient_accumulation_steps` of the "
+                   "file, of `runner_config` or `parallel_config`",
+           .member = "micro_batches",
+           .parse =
+               [](PlanRequest& r, const Given& given) {
+                 r.pipelining.micro_batches = static_cast<int>(given.integer(1, most_micro_batches));
+               },
+           .print = [](const PlanRequest& r) { return number(r.pipelining.micro_batches); }},
+          {.flag = "--schedule",
+           .value = "NAME",
+           .doc = "order of micro-batches in a stage: gpipe or 1f1b (default)",
+           .part = Part::order,
+           .member = "schedule",
+           .parse = [](PlanRequest& r,
+                       const Given& given) { r.pipelining.schedule = schedule_called(given.text); },
+           .print = [](const PlanRequest& r) { return std::string(name_of(r.pipelining.schedule)); }}};
+}
+
+Rows of_split() {
+  return {
+      {.flag = "--search",
+       .value = "NAME",
+       .doc = "search of auto_parallel: " + names_of_searches(),
+       .part = Part::split,
+       .key = "parallel.search_mode",
+       .member = "search",
+       .is_of_many = true,
+       .parse = [](PlanRequest& r, const Given& given) { r.search = find_search(given.text).name; },
+       .print = [](const PlanRequest& r) { return r.search; }},
+      {.flag = "--dataset-strategy",
+       .value = "S",
+       .doc = "full_batch, data_parallel or splits such as ((4,1),(4,))",
+       .part = Part::split,
+       .keys = "`parallel.dataset_strategy`: a word, or `[[4, 1], [4]]`; `parallel.full_batch: True` is "
+               "full_batch, `False` data_parallel",
+       .is_of_many = true,
+       .parse = [](PlanRequest& r, const Given& given) { set_dataset_strategy(r.annotations, given.text); }},
+      {.flag = "--optimizer-parallel",
+       .value = "LEVEL[:threshold=BYTES,group=G]",
+       .doc =
+           "shard over replicas, or G of them: 1 state, 2 + gradients, 3 + weights; not what is below 64KiB",
+       .part = Part::split,
+       .keys = "`parallel.enable_parallel_optimizer`, `parallel_config.optimizer_shard`: level 1; of "
+               "`parallel.parallel_optimizer_config` `optimizer_level: level1`, `level2`, `level3`, "
+               "`gradient_accumulation_shard`: level 2, `parallel_optimizer_threshold` in KiB, "
+               "`optimizer_weight_shard_size`: G (-1 is what there is without the key)",
+       .member = "zero, zero_threshold, zero_group",
+       .is_of_many = true,
+       .parse = [](PlanRequest& r,
+                   const Given& given) { r.optimizer_parallel = parse_optimizer_parallel(given); },
+       .print = [](const PlanRequest& r) { return to_text(r.optimizer_parallel); }}};
+}
+
+Rows of_step() {
+  return {
+      {.flag = "--comm-fusion",
+       .value = "WHICH",
+       .doc = "collectives that run as one: auto, none, size:MB, index:I,J,... or COLLECTIVE=...;...",
+       .part = Part::step,
+       .keys = "`parallel.comm_fusion`: `allreduce`, `allgather`, `reducescatter` with `mode` and `config`, "
+               "`openstate: False` is none; `parallel.all_reduce_fusion_config: [20, 35]` is index:20,35",
+       .member = "comm_fusion",
+       .is_of_many = true,
+       .parse = [](PlanRequest& r, const Given& given) { r.comm_fusion = parse_comm_fusion(given.text); },
+       .print = [](const PlanRequest& r) { return to_text(r.comm_fusion); }},
+      {.flag = "--recompute",
+       .value = "WHAT",
+       .doc = "compute again in the backward: none, selected, full or MODULE,...",
+       .part = Part::step,
+       .keys = "`recompute`, `select_recompute` of `recompute_config` or `parallel_config`: full, selected; "
+               "of `recompute_config` `mp_comm_recompute` (of full) and `select_comm_recompute`: "
+               "communication=, `recompute_slice_activation`: shard_kept=",
+       .member = "recompute",
+       .parse = [](PlanRequest& r, const Given& given) { r.recompute = parse_recompute(given.text); },
+       .print = [](const PlanRequest& r) { return to_text(r.recompute); }}};
+}
+
+/// `words`: those of false and true.
+SettingRow of_search(Setting setting, std::string flag, std::string value, std::string doc,
+                     std::function<void(SearchOptions&, const Given&)> parse, std::string key = "") {
+  return {
+      .flag = std::move(flag),
+      .value = std::move(value),
+      .doc = std::move(doc),
+      .part = Part::search,
+      .key = std::move(key),
+      .is_of_many = true,
+      .search = setting,
+      .parse = [parse = std::move(parse)](PlanRequest& r, const Given& given) { parse(r.options, given); }};
+}
+
+std::function<void(SearchOptions&, const Given&)> switched(bool SearchOptions::*member) {
+  return [member](SearchOptions& o, const Given& given) {
+    constexpr std::array<std::string_view, 2> words{"0", "1"};
+    o.*member = given.text == "true" || given.word(words) == 1;
+  };
+}
+
+Rows of_search() {
+  return {of_search(
+              Setting::mem_coeff, "--mem-coeff", "X",
+              "above 0: higher shards weights, lower shards the batch (default 0.1)",
+              [](SearchOptions& o, const Given& given) {
+                o.mem_coeff = given.number();
+                if (o.mem_coeff <= 0) throw given.wrong("should be a number above 0");
+              },
+              "parallel_config.mem_coeff"),
+          of_search(Setting::costs, "--costs", "BY", "rank by seconds (default), or by symbolic costs",
+                    [](SearchOptions& o, const Given& given) {
+                      constexpr std::array<std::string_view, 2> words{"seconds", "symbolic"};
+                      o.costs = std::array{Costs::seconds, Costs::symbolic}[given.word(words)];
+                    }),
+          of_search(Setting::order, "--search-order", "ORDER",
+                    "of symbolic costs: topology, last to first; weight, heaviest first",
+                    [](SearchOptions& o, const Given& given) {
+                      constexpr std::array<std::string_view, 2> words{"topology", "weight"};
+                      o.order = std::array{SearchOrder::topology, SearchOrder::weight}[given.word(words)];
+                    }),
+          of_search(Setting::fold_layers, "--fold-layers", "0|1", "plan repeated layers once (default 1)",
+                    switched(&SearchOptions::fold_layers)),
+          of_search(Setting::described, "--described", "",
+                    "with the limits of the system that the seeds describe",
+                    switched(&SearchOptions::is_described)),
+          of_search(Setting::fully_use_devices, "--fully-use-devices", "0|1",
+                    "strategies use all devices or none (default 0)",
+                    switched(&SearchOptions::fully_use_devices), "parallel.fully_use_devices"),
+          of_search(Setting::elementwise_follow, "--elementwise-follow", "0|1",
+                    "what reads a point-wise operator's result takes its split (default 0)",
+                    switched(&SearchOptions::elementwise_follow), "parallel.elementwise_op_strategy_follow"),
+          of_search(Setting::log, "--log-search", "", "each choice with its costs, on stderr",
+                    switched(&SearchOptions::writes_log))};
+}
+
+/// The smaller of the two counts.
+void cap_memory(PlanRequest& r, const Given& given) {
+  const auto bytes = to_bytes(given.text);
+  if (!bytes) throw given.wrong("should be a number of bytes, such as 60GB, 512MiB or 4096");
+  r.options.memory_cap = std::min(*bytes, r.options.memory_cap.value_or(*bytes));
+}
+
+Rows of_memory() {
+  return {{.flag = "--memory-cap",
+           .value = "BYTES",
+           .doc = "of each device that a plan may use, such as 60GB or 512MiB",
+           .part = Part::memory,
+           .parse = cap_memory},
+          {.flag = "--device-memory",
+           .value = "BYTES",
+           .doc = "that each device has; as --memory-cap",
+           .part = Part::memory,
+           .parse = cap_memory}};
+}
+
+}  // namespace
+
+std::string to_text(const Recompute& recompute) {
+  std::vector<std::string> modules;
+  for (const RecomputedModule& m : recompute.modules) modules.push_back(m.module);
+  if (recompute.mode == RecomputeMode::none && !modules.empty()) return join(modules, ",");
+  std::string out(name_of(recompute.mode));
+  const RecomputeOptions usual = default_options(recompute.mode);
+  char separator = ':';
+  for (const auto& [name, member] : {std::pair("communication", &RecomputeOptions::communication),
+                                     {"shard_kept", &RecomputeOptions::shard_kept}})
+    if (recompute.options.*member != usual.*member)
+      out += fmt::format("{}{}={}", std::exchange(separator, ','), name, recompute.options.*member);
+  return out;
+}
+
+std::span<const SettingRow> all_settings() {
+  static const Rows table = [] {
+    Rows out;
+    for (const Rows& part : {of_machine(), of_order(), of_split(), of_step(), of_search(), of_memory(),
+                             network_settings(), update_settings()})
+      out.insert(out.end(), part.begin(), part.end());
+    return out;
+  }();
+  return table;
+}
+
+const SettingRow* setting_of(std::string_view flag) {
+  for (const SettingRow& row : all_settings())
+    if (row.flag == flag) return &row;
+  return nullptr;
+}
+
+PlanRequest request_of(const Plan& plan) {
+  return {.model = plan.model,
+          .origin = plan.origin,
+          .devices = plan.devices,
+          .cluster = plan.cluster,
+          .parallel = parallel_called(plan.parallel),
+          .search = plan.search,
+          .optimizer_parallel = plan.optimizer_parallel,
+          .comm_fusion = plan.comm_fusion,
+          .recompute = plan.recompute,
+          .pipelining = plan.pipelining};
+}
+
+std::string idle_reason(const SettingRow& row, const PlanRequest& request) {
+  if (row.is_of_many && request.devices == request.pipelining.stages)
+    return request.devices == 1 ? "there is 1 device" : "each stage has 1 device";
+  if (row.flag == "--schedule" && request.pipelining.stages == 1) return "there is one stage";
+  if (row.part != Part::search && row.flag != "--search") return "";
+  if (request.parallel != Parallel::auto_parallel)
+    return fmt::format("{} does not search", name_of(request.parallel));
+  if (row.search && !heeds(find_search(request.search), *row.search))
+    return fmt::format("search {} has no use for it", request.search);
+  return "";
+}
+
+}  // namespace shardwright
