@@ -332,6 +332,7 @@ void ConfigReader::note_inactive() {
     if (is_asked) note(key + " is not active yet");
   };
   const auto above_1 = [&](const char* key) { return parallel_config_.count(key).value_or(1) > 1; };
+  note_if("swap_config.swap", top_.map("swap_config").is_on("swap"));
   if (mode_ == Parallel::stand_alone) return;
   for (const char* key : {"auto_pipeline", "force_fp32_communication", "pipeline_result_broadcast"})
     note_if(key, parallel_.is_on(key));
