@@ -40,16 +40,16 @@ Plan stand_alone_plan(const Graph& graph) {
 }
 
 Alone::Alone(Program program)
-    : program_(std::move(program)),
+    : pipeline_(std::move(program)),
       backend_(cpu_backend()),
       communicator_(std::move(thread_communicators(1).front())),
-      executor_(program_, *backend_, *communicator_) {
+      executor_(pipeline_, *backend_, *communicator_) {
   backend_->enter_thread();
   const RandomStream random(1, "parameters");
-  for (const Node& node : program_.graph.nodes) {
+  for (const Node& node : pipeline_.stage(0).graph.nodes) {
     if (node.op->kind != OpKind::parameter) continue;
     std::uint64_t next = 0;
-    for (float& e : executor_.view(node.results[0]).as<float>())
+    for (float& e : executor_.view(0, node.results[0]).as<float>())
       e = static_cast<float>(4 * random.uniform(next++) - 2);
   }
 }

@@ -32,7 +32,7 @@ class Alone {
   void run() { executor_.run(); }
 
  private:
-  Program program_;
+  Pipeline pipeline_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Communicator> communicator_;
   Executor executor_;

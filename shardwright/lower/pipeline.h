@@ -48,6 +48,12 @@ struct Pipeline {
   int micro_batches() const { return pipelining.micro_batches; }
   int first_rank(int stage) const;
   int stage_of(int rank) const;
+  /// Whether `rank` runs `stage`.
+  bool has(int stage, int rank) const {
+    return rank >= first_rank(stage) && rank < first_rank(stage) + this->stage(stage).rank_count();
+  }
+  /// What `rank` runs, in the order of the stages.
+  std::vector<int> stages_of(int rank) const { return {stage_of(rank)}; }
   const Program& stage(int s) const { return stages[static_cast<std::size_t>(s)]; }
 
   /// Adds a crossing between stages that are there.

@@ -8,7 +8,7 @@
 // Pisarchyk and Lee, 2020).
 //
 // Micro-batches that are alive at the same time have a slot each, for the buffers that live from the forward into the
-// backward; all others serve every micro-batch in turn. What is sent stays until its receivers have it (runtime/flows.h):
+// backward; all others serve every micro-batch in turn. What is sent stays until its receivers have it (lower/step.cpp):
 // of the forward until the backward, of the backward until the next one.
 //
 // Time is counted in fusions, because nodes that run together take turns block by block: all that one of them

@@ -1,127 +1,121 @@
-// One rank's program, ready to run: an arena, and one prepared kernel or transfer per node (or fusion).
+// One rank's step, ready to run: an arena, and what each instruction of the rank (lower/step.h) needs to be done.
 //
-// Shapes come from layouts and boxes, never from local types, so unequal shards need nothing special. All
-// decisions are taken by the constructor; a step walks over a flat list and allocates nothing.
+// The executor has no order of its own: it does what the list says. Shapes come from layouts and boxes, never from
+// local types, so unequal shards need nothing special. Kernels, transfers and copies are prepared by the constructor,
+// once per slot; a step walks over flat lists and allocates nothing.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <deque>
-#include <map>
+#include <functional>
+#include <optional>
 #include <span>
-#include <string_view>
 #include <vector>
 
-#include "shardwright/lower/program.h"
+#include "shardwright/lower/step.h"
 #include "shardwright/runtime/backend/backend.h"
 #include "shardwright/runtime/communicator/communicator.h"
-#include "shardwright/runtime/flows.h"
 #include "shardwright/runtime/trace.h"
 
 namespace shardwright {
 
-/// What one rank asks of the others in a step.
-struct Traffic {
-  std::map<std::string_view, int> collectives;  // by kind; local steps are not counted
-  std::int64_t bytes = 0;                       // received
+/// Who brings the inputs of a stage's micro-batch to the arena, and takes its outputs from there.
+struct Ports {
+  using Port = std::function<void(int stage, int micro_batch)>;
+  Port fill;      // nobody: inputs are where they should be
+  Port hand_out;  // nobody: outputs stay where they are
 };
 
 class Executor {
  public:
-  /// Prepares `program` for the rank of `communicator`. All ranks do so at the same time. Everything passed
-  /// in must outlive the executor.
+  /// Prepares the step of the rank of `communicator`. All ranks do so at the same time. Everything passed in must
+  /// outlive the executor.
   /// Throws: Error, prefixed with the name of the node.
-  Executor(const Program& program, Backend& backend, Communicator& communicator, StageRank place = {});
+  Executor(const Pipeline& pipeline, Backend& backend, Communicator& communicator, Ports ports = {});
+  Executor(Pipeline&&, Backend&, Communicator&, Ports = {}) = delete;  // it would not outlive this
 
-  /// A step is: begin, the tasks in their order, the update phase, and `update`. Inputs of a micro-batch must be in
-  /// place in its slot before its forward; what crosses stages is expected from here or from the task before.
+  /// One step.
   /// Throws: what a kernel throws, prefixed with the name of the node; Error of kind peer if a rank failed.
-  void begin();
-  void run(const Task& task);
-  void run_update();
-  /// Lets what a later task receives come while others run.
-  void expect(const Task& task) { flows_.expect(CrossingTime::micro_batch, task.phase, task.micro_batch); }
-  /// A whole step of one micro-batch that receives nothing, up to the update of the leaves.
   void run();
   /// What runs from now on is recorded there; null: nowhere. Room for a step is made.
   void record(Recorder* recorder);
-
-  /// Once `stop` is true, what runs ends between two actions with an Error.
+  /// Once `stop` is true, what runs ends between two instructions with an Error.
   void stop_when(const std::atomic<bool>* stop) { stop_ = stop; }
 
-  /// Parameters and states take their new values. Outputs are read before.
-  void update();
-
-  int slot_of(int micro_batch) const { return micro_batch % program_.slots; }
-
-  /// What this rank holds of a value, and which part of the whole that is.
-  TensorView view(ValueId v, int slot = 0) const;
-  const Box& box(ValueId v) const { return boxes_[static_cast<std::size_t>(v.index)]; }
-  const Traffic& traffic() const { return traffic_; }
+  /// What this rank holds of a value of one of its stages, and which part of the whole that is.
+  TensorView view(int stage, ValueId v, int micro_batch = 0) const;
+  const Box& box(int stage, ValueId v) const;
+  const RankStep& step() const { return step_; }
   /// All that this rank holds.
-  std::span<const std::byte> arena() const {
-    return {arena_.data(), static_cast<std::size_t>(program_.arena_bytes)};
-  }
+  std::span<const std::byte> arena() const { return {arena_.data(), static_cast<std::size_t>(arena_bytes_)}; }
 
  private:
-  /// A kernel if `kernel` is set; else a transfer, or an end of it, if `transfer` >= 0; else a copy of `bytes`.
-  struct Action {
-    PreparedKernel kernel;
-    int transfer = -1;
-    enum class Part { whole, start, finish } part = Part::whole;
-    bool is_hiding = false;        // transfers have been started and not finished
-    int flow = -1;                 // instead of `transfer`: sends or receives
-    bool is_last = false;          // only with the last micro-batch: it belongs to the update
-    bool is_first = false;         // only with the first one: the value stays for the step
-    Phase place = Phase::forward;  // in which it runs
-    const std::byte* from = nullptr;
+  /// A stage of this rank.
+  struct Held {
+    const Program* program = nullptr;
+    int rank = 0;                   // among those of the stage
+    std::byte* data = nullptr;      // where its arena begins
+    std::vector<TensorView> views;  // by value
+    std::vector<Box> boxes;         // by value
+  };
+  struct Copy {
+    const std::byte* from = nullptr;  // null: zeros
     std::byte* to = nullptr;
     std::size_t bytes = 0;
-    const Node* node = nullptr;  // for messages
   };
-
-  void place_values();
+  /// An instruction with what it needs.
+  struct Action {
+    Instruction instruction;
+    PreparedKernel kernel;       // compute
+    std::size_t first_copy = 0;  // copy, clear and replace: of `copies_`
+    std::size_t copies_end = 0;
+    const Node* node = nullptr;  // for messages
+    Phase phase = Phase::forward;
+    bool is_hiding = false;  // transfers have been started and not finished
+  };
   using Actions = std::vector<Action>;
 
-  void prepare_phases();
-  void prepare(const Fusion& fusion);
-  void prepare_receive(const Node& node);
-  void prepare_sends(const Fusion& fusion);
-  void count(const Flow& flow);
-  void run(const Actions& actions, int micro_batch);
-  void prepare_steps(const Fusion& fusion);
-  BoundTransfer bind_step(const Node& node);
-  void prepare_alias(const Node& node);
-  void prepare_compute(const Fusion& fusion);
-  FusedCall bind(const Node& node);
-  void start_early();
-  void prepare_updates();
-  bool is_left_out(const Action& action, int micro_batch) const;
-  void run(const Action& action, int micro_batch);
-  void run_flow(const Action& action, int micro_batch);
-  void run_recorded(const Action& action, int micro_batch);
-  Activity activity_of(const Action& action) const;
-  int local_rank() const { return communicator_.rank() - first_rank_; }
-  Error with_node(const Error& e, const Node& node) const;
+  void hold_stages();
+  void place_values(Held& held);
+  void prepare_transfers();
+  void prepare_sections();
+  /// Without a phase: the whole list.
+  Actions prepare(const std::vector<Instruction>& instructions, std::optional<Phase> phase, int micro_batch);
+  void prepare(Action& action, int micro_batch);
+  PreparedKernel prepare_kernel(const Instruction& i, int micro_batch);
+  FusedCall bind(int stage, const Node& node, int micro_batch);
+  void mark_hiding(Actions& actions) const;
+  void add_copy(const TensorView& from, const TensorView& to);
+  void add_replacements(int stage, Phase phase);
 
-  const Program& program_;
+  void run(const Actions& actions, int of_section);
+  void run(const Action& action, int micro_batch);
+  void run_recorded(const Action& action, int micro_batch);
+  int number_of(const Instruction& transfer, int micro_batch) const {
+    const auto t = static_cast<std::size_t>(transfer.what);
+    return numbers_[first_numbers_[t] + static_cast<std::size_t>(micro_batch % step_.transfers[t].copies)];
+  }
+  const Held& held(int stage) const { return held_[static_cast<std::size_t>(stage)]; }
+  Phase phase_of(const Instruction& i) const;
+  const Node* node_of(const Instruction& i) const;
+  Error with_node(const Error& e, const Action& action) const;
+
+  const Pipeline& pipeline_;
   Backend& backend_;
   Communicator& communicator_;
-  int first_rank_;
+  Ports ports_;
+  RankStep step_;
+  std::int64_t arena_bytes_ = 0;
   Memory arena_;
-  std::vector<TensorView> views_;  // by value
-  std::vector<Box> boxes_;         // by value
-  std::deque<LocalCall> calls_;    // a deque, because kernels refer to its elements
-  Flows flows_;
-  int slot_ = 0;                               // that is being prepared
-  Actions actions_;                            // of the phase that is being prepared
-  std::vector<std::array<Actions, 2>> tasks_;  // by slot: forward, backward
-  Actions update_phase_;
-  std::array<Actions, 3> updates_;  // of leaves, at the end of each phase
-  std::vector<TensorView> accumulators_;
-  Memory staging_;
-  Traffic traffic_;
+  std::vector<Held> held_;                  // by stage; empty of those that others run
+  std::deque<LocalCall> calls_;             // a deque, because kernels refer to its elements
+  std::vector<std::size_t> first_numbers_;  // by transfer: where those of its copies begin
+  std::vector<int> numbers_;                // the communicator's
+  std::vector<Copy> copies_;
+  std::deque<Memory> staging_;
+  Actions actions_;
+  std::vector<std::vector<Actions>> sections_;  // by slot, or one
   Recorder* recorder_ = nullptr;
   const std::atomic<bool>* stop_ = nullptr;
 };

@@ -10,6 +10,7 @@
 
 #include "shardwright/base/text.h"
 #include "shardwright/layout/transfer.h"
+#include "shardwright/lower/traffic.h"
 #include "shardwright/runtime/backend/cpu/cpu.h"
 #include "shardwright/runtime/communicator/threads.h"
 #include "shardwright/runtime/communicator/wait.h"
@@ -41,7 +42,7 @@ void fill_row_major(const TensorView& view, const Format& format, F fill) {
 }
 
 /// A value's way between the whole tensor (of one micro-batch) and one rank's arena.
-struct Part {
+struct Way {
   Piece in;
   Piece out;
   Format format;
@@ -64,27 +65,27 @@ struct Part {
   }
 };
 
-Part part_of(const Program& program, const Executor& executor, ValueId v, int rank_of_stage) {
+Way way_of(const Pipeline& pipeline, const Executor& executor, int stage, ValueId v) {
+  const Program& program = pipeline.stage(stage);
   const Shape whole = program.graph.value(v).global_type().shape;
-  return {.in = from_whole(whole, executor.box(v)),
-          .out = to_whole(whole, executor.box(v)),
+  return {.in = from_whole(whole, executor.box(stage, v)),
+          .out = to_whole(whole, executor.box(stage, v)),
           .format = program.graph.value(v).format,
-          .gives = gives(program, v, rank_of_stage)};
+          .gives = gives(program, v, executor.step().rank - pipeline.first_rank(stage))};
 }
 
-/// A value of one stage, and the tensor outside that it is a part of.
+/// A value of a stage, and the tensor outside that it is a part of.
 struct Port {
+  int stage = 0;
   ValueId value;
   std::size_t outside = 0;  // among the inputs' names, or the outputs
-  Part part;
+  Way way;
   double sum = 0;                 // of a scalar output: over the micro-batches
   std::vector<Tensor> kept = {};  // of another output, if other processes have parts too: by micro-batch
 };
 
 /// What one thread owns. Destroyed only when all threads have ended, because peers read its arena.
 struct Rank {
-  int stage = 0;
-  std::vector<Task> tasks;
   std::unique_ptr<Communicator> communicator;
   std::unique_ptr<Backend> backend;
   std::unique_ptr<Executor> executor;
@@ -143,22 +144,16 @@ struct Session::State {
   void drive(int index, const std::stop_token& stop);
   void prepare(int index);
   void run(int index);
-  template <class F>
-  void timed(Rank& self, const TraceEvent& event, F work);
-  void run_tasks(Rank& self);
-  void run_task(Rank& self, const Task& task);
+  void run_step(Rank& self);
   void guarded(int index, void (State::*work)(int));
   void record(int index, Failure f);
-  const Program& program_of(const Rank& rank) const { return pipeline.stage(rank.stage); }
-  int local_rank(const Rank& rank) const {
-    return rank.communicator->rank() - pipeline.first_rank(rank.stage);
-  }
+  void prepare_stage(Rank& self, int stage);
   std::int64_t largest_value() const;
   bool is_wanted(std::size_t output) const {
     return !options.only_scalars || pipeline.output_type(pipeline.outputs[output]).shape.empty();
   }
-  void take_inputs(Rank& self, int micro_batch);
-  void give_outputs(Rank& self, int micro_batch);
+  void take_inputs(Rank& self, int stage, int micro_batch);
+  void give_outputs(Rank& self, int stage, int micro_batch);
   void give(Rank& self, Port& port, int micro_batch);
   void gather_outputs(Rank& self);
   void collect_statistics();
@@ -244,36 +239,38 @@ void Session::State::drive(int index, const std::stop_token& stop) {
 
 void Session::State::prepare(int index) {
   Rank& self = ranks[at(index)];
-  const int rank = self.communicator->rank();
-  self.stage = pipeline.stage_of(rank);
-  self.tasks = tasks_of(pipeline.pipelining, self.stage);
-  const Program& program = program_of(self);
-  const Graph& graph = program.graph;
   self.backend = cpu_backend();
   self.backend->enter_thread();
-  self.executor =
-      std::make_unique<Executor>(program, *self.backend, *self.communicator, stage_rank(pipeline, rank));
+  self.executor = std::make_unique<Executor>(
+      pipeline, *self.backend, *self.communicator,
+      Ports{.fill = [this, &self](int stage, int micro_batch) { take_inputs(self, stage, micro_batch); },
+            .hand_out = [this, &self](int stage, int m) { give_outputs(self, stage, m); }});
   self.executor->stop_when(options.stop);
+  for (int stage : pipeline.stages_of(self.communicator->rank())) prepare_stage(self, stage);
+}
+
+void Session::State::prepare_stage(Rank& self, int stage) {
+  const Graph& graph = pipeline.stage(stage).graph;
   for (const Node& node : graph.nodes) {
     if (node.op->kind != OpKind::input) continue;
     const ValueId v = node.results[0];
     const auto name = std::find_if(inputs.begin(), inputs.end(),
                                    [&](const auto& input) { return input.first == graph.value(v).name; });
-    self.inputs.push_back({v, static_cast<std::size_t>(name - inputs.begin()),
-                           part_of(program, *self.executor, v, local_rank(self))});
+    self.inputs.push_back({stage, v, static_cast<std::size_t>(name - inputs.begin()),
+                           way_of(pipeline, *self.executor, stage, v)});
   }
   for (std::size_t o = 0; o < pipeline.outputs.size(); ++o) {
-    if (pipeline.outputs[o].stage != self.stage || !is_wanted(o)) continue;
+    if (pipeline.outputs[o].stage != stage || !is_wanted(o)) continue;
     const ValueId v = graph.outputs[at(pipeline.outputs[o].index)];
-    self.outputs.push_back({v, o, part_of(program, *self.executor, v, local_rank(self))});
+    self.outputs.push_back({stage, v, o, way_of(pipeline, *self.executor, stage, v)});
   }
   for (const Node& node : graph.nodes) {
     if (node.op->kind != OpKind::parameter && node.op->kind != OpKind::state) continue;
     const ValueId v = node.results[0];
     const Value& value = graph.value(v);
     const Shape whole = value.global_type().shape;
-    fill_row_major(self.executor->view(v), value.format, [&](const TensorView& view) {
-      initialize(view, self.executor->box(v), {value.name, node.attributes, whole}, options.seed);
+    fill_row_major(self.executor->view(stage, v), value.format, [&](const TensorView& view) {
+      initialize(view, self.executor->box(stage, v), {value.name, node.attributes, whole}, options.seed);
     });
   }
 }
@@ -281,82 +278,59 @@ void Session::State::prepare(int index) {
 void Session::State::run(int index) {
   Rank& self = ranks[at(index)];
   self.executor->record(is_recording ? &self.recorder : nullptr);
-  if (!is_recording) return run_tasks(self);
+  if (!is_recording) return run_step(self);
   // Where clocks differ, all are set by this moment.
   if (self.recorder.events().empty()) {
     self.communicator->barrier();
     self.first_recorded = Recorder::now();
   }
-  self.recorder.time({.what = steps, .activity = Activity::step}, [&] { run_tasks(self); });
+  self.recorder.time({.instruction = {.what = steps}, .activity = Activity::step}, [&] { run_step(self); });
 }
 
-/// Runs `work`, and records it if steps are recorded.
-template <class F>
-void Session::State::timed(Rank& self, const TraceEvent& event, F work) {
-  if (!is_recording) return work();
-  self.recorder.time(event, work);
+void Session::State::run_step(Rank& self) {
+  self.executor->run();
+  if (driver == Driver::threads) return;
+  if (!is_recording) return gather_outputs(self);
+  self.recorder.time(
+      {.instruction = {.act = Act::hand_out}, .activity = Activity::instruction, .phase = Phase::update},
+      [&] { gather_outputs(self); });
 }
 
-void Session::State::run_tasks(Rank& self) {
-  Executor& executor = *self.executor;
-  executor.begin();
-  executor.expect(self.tasks.front());
-  for (std::size_t t = 0; t < self.tasks.size(); ++t) {
-    const Task& task = self.tasks[t];
-    if (t + 1 < self.tasks.size()) executor.expect(self.tasks[t + 1]);
-    TraceEvent event{.micro_batch = task.micro_batch, .activity = Activity::task, .phase = task.phase};
-    timed(self, event, [&] { run_task(self, task); });
-  }
-  timed(self, {.activity = Activity::task, .phase = Phase::update}, [&] {
-    executor.run_update();
-    if (driver == Driver::caller)
-      timed(self, {.activity = Activity::outputs, .phase = Phase::update}, [&] { gather_outputs(self); });
-    executor.update();
-  });
-}
-
-void Session::State::run_task(Rank& self, const Task& task) {
-  if (task.phase == Phase::backward) return self.executor->run(task);
-  TraceEvent event{.micro_batch = task.micro_batch, .activity = Activity::inputs};
-  timed(self, event, [&] { take_inputs(self, task.micro_batch); });
-  self.executor->run(task);
-  event.activity = Activity::outputs;
-  timed(self, event, [&] { give_outputs(self, task.micro_batch); });
-}
-
-void Session::State::take_inputs(Rank& self, int micro_batch) {
+void Session::State::take_inputs(Rank& self, int stage, int micro_batch) {
   for (const Port& input : self.inputs) {
+    if (input.stage != stage) continue;
     const Tensor& whole = *batch[input.outside];
     const bool is_cut = whole.type() != inputs[input.outside].second;
     const std::int64_t bytes = inputs[input.outside].second.bytes();
-    input.part.take(whole.bytes().data() + (is_cut ? micro_batch * bytes : 0),
-                    self.executor->view(input.value, self.executor->slot_of(micro_batch)));
+    input.way.take(whole.bytes().data() + (is_cut ? micro_batch * bytes : 0),
+                   self.executor->view(stage, input.value, micro_batch));
   }
 }
 
-void Session::State::give_outputs(Rank& self, int micro_batch) {
-  for (Port& port : self.outputs) give(self, port, micro_batch);
+void Session::State::give_outputs(Rank& self, int stage, int micro_batch) {
+  for (Port& port : self.outputs)
+    if (port.stage == stage) give(self, port, micro_batch);
 }
 
 void Session::State::give(Rank& self, Port& port, int micro_batch) {
-  TensorView view = self.executor->view(port.value, self.executor->slot_of(micro_batch));
+  TensorView view = self.executor->view(port.stage, port.value, micro_batch);
   Tensor& whole = outputs[port.outside];
   const int count = pipeline.micro_batches();
   Tensor mean;  // not in the value's place: a backward may read that
   if (whole.shape().empty() && count > 1) {
     if (micro_batch == 0) port.sum = 0;
-    port.sum += to_doubles(port.part.row_major(view)).front();
+    port.sum += to_doubles(port.way.row_major(view)).front();
     if (micro_batch + 1 < count) return;
     mean = make_tensor(whole.type(), std::array{port.sum / count});
     view = mean.view();
   }
   if (driver == Driver::caller) {
     port.kept.resize(static_cast<std::size_t>(whole.shape().empty() ? 1 : count));
-    port.kept[static_cast<std::size_t>(whole.shape().empty() ? 0 : micro_batch)] = port.part.row_major(view);
+    port.kept[static_cast<std::size_t>(whole.shape().empty() ? 0 : micro_batch)] = port.way.row_major(view);
     return;
   }
   const auto bytes = static_cast<std::int64_t>(whole.bytes().size()) / (whole.shape().empty() ? 1 : count);
-  port.part.give(view, whole.bytes().data() + (whole.shape().empty() ? 0 : micro_batch * bytes));
+  port.way.give(view, whole.bytes().data() + (whole.shape().empty() ? 0 : micro_batch * bytes));
 }
 
 /// Brings the whole outputs here, parts of which are in other processes. All processes do so.
@@ -411,8 +385,9 @@ void Session::State::record(int index, Failure f) {
 
 void Session::State::collect_statistics() {
   for (const Rank& rank : ranks) {
-    statistics.arena_bytes = std::max(statistics.arena_bytes, program_of(rank).arena_bytes);
-    const Traffic& traffic = rank.executor->traffic();
+    statistics.arena_bytes =
+        std::max(statistics.arena_bytes, static_cast<std::int64_t>(rank.executor->arena().size()));
+    const Traffic traffic = traffic_of(rank.executor->step());
     statistics.bytes_communicated_per_step = std::max(statistics.bytes_communicated_per_step, traffic.bytes);
     for (const auto& [kind, count] : traffic.collectives) {
       int& most = statistics.collectives_per_step[std::string(kind)];
@@ -477,13 +452,12 @@ Type Session::State::type_of(const Kept& value) const {
 
 void Session::State::set(const Kept& value, const Tensor& whole) {
   for (const auto& [stage, v] : value.places) {
-    const Program& program = pipeline.stage(stage);
-    const DType dtype = program.graph.value(v).type.dtype;
+    const DType dtype = pipeline.stage(stage).graph.value(v).type.dtype;
     const Tensor other = dtype == whole.dtype() ? Tensor() : convert(whole, dtype);
     const Tensor& own = dtype == whole.dtype() ? whole : other;
     for (const Rank& r : ranks)
-      if (r.stage == stage)
-        part_of(program, *r.executor, v, local_rank(r)).take(own.bytes().data(), r.executor->view(v));
+      if (pipeline.has(stage, r.communicator->rank()))
+        way_of(pipeline, *r.executor, stage, v).take(own.bytes().data(), r.executor->view(stage, v));
   }
 }
 
@@ -575,14 +549,14 @@ Tensor Session::get(std::string_view name) const {
   const Kept& value = s.kept_value(name);
   const Kept* const master = s.master_of(value);
   const auto [stage, v] = (master ? *master : value).places.front();
-  const Program& program = s.pipeline.stage(stage);
-  Tensor whole(program.graph.value(v).global_type());
+  Tensor whole(s.pipeline.stage(stage).graph.value(v).global_type());
   for (const Rank& r : s.ranks) {
-    const Part part = r.stage == stage ? part_of(program, *r.executor, v, s.local_rank(r)) : Part{};
-    if (s.driver == Driver::threads && r.stage == stage) part.give(r.executor->view(v), whole.bytes().data());
+    const bool has = s.pipeline.has(stage, r.communicator->rank());
+    const Way way = has ? way_of(s.pipeline, *r.executor, stage, v) : Way{};
+    if (s.driver == Driver::threads && has) way.give(r.executor->view(stage, v), whole.bytes().data());
     if (s.driver == Driver::threads) continue;
-    const Tensor own = r.stage == stage ? part.row_major(r.executor->view(v)) : Tensor();
-    (*s.gather)(stage, v, r.stage == stage ? own.bytes().data() : nullptr, whole.bytes().data());
+    const Tensor own = has ? way.row_major(r.executor->view(stage, v)) : Tensor();
+    (*s.gather)(stage, v, has ? own.bytes().data() : nullptr, whole.bytes().data());
   }
   const DType dtype = s.type_of(value).dtype;
   return dtype == whole.dtype() ? whole : convert(whole, dtype);

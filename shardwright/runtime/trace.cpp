@@ -8,12 +8,16 @@
 namespace shardwright {
 namespace {
 
-constexpr std::size_t numbers_per_event = 4;
+constexpr std::size_t numbers_per_event = 5;
 
-bool is_exposed(Activity a) {
-  return a == Activity::transfer || a == Activity::finish || a == Activity::progress;
+enum class Wait { none, collective, stage };
+
+/// What a rank waits for in an event.
+Wait wait_of(const RankStep& step, const TraceEvent& e) {
+  if (e.activity == Activity::progress) return Wait::collective;
+  if (e.activity != Activity::instruction || e.instruction.act != Act::finish) return Wait::none;
+  return step.transfer(e.instruction).crossing < 0 ? Wait::collective : Wait::stage;
 }
-bool is_bubble(Activity a) { return a == Activity::receive || a == Activity::sent; }
 
 }  // namespace
 
@@ -22,7 +26,7 @@ std::map<int, Interval> steps_of(const StepTrace& trace) {
   for (const auto& events : trace.ranks)
     for (const TraceEvent& e : events) {
       if (e.activity != Activity::step) continue;
-      const auto [it, is_new] = out.try_emplace(e.what, Interval{e.begin, e.end});
+      const auto [it, is_new] = out.try_emplace(e.instruction.what, Interval{e.begin, e.end});
       it->second.begin = std::min(it->second.begin, e.begin);
       it->second.end = std::max(it->second.end, e.end);
     }
@@ -32,15 +36,17 @@ std::map<int, Interval> steps_of(const StepTrace& trace) {
 TraceFigures figures_of(const Pipeline& pipeline, const StepTrace& trace) {
   const std::map<int, Interval> steps = steps_of(trace);
   if (steps.empty()) return {};
+  const std::vector<RankStep> lists = steps_of(pipeline);
   TraceFigures out;
   double bubble = 0, all = 0;
-  for (const auto& events : trace.ranks) {
+  for (std::size_t rank = 0; rank < trace.ranks.size(); ++rank) {
     double exposed = 0;
-    for (const TraceEvent& e : events) {
-      if (is_exposed(e.activity)) exposed += e.seconds();
-      if (is_bubble(e.activity)) bubble += e.seconds();
+    for (const TraceEvent& e : trace.ranks[rank]) {
+      const Wait wait = wait_of(lists[rank], e);
+      if (wait == Wait::collective) exposed += e.seconds();
+      if (wait == Wait::stage) bubble += e.seconds();
       if (e.activity != Activity::step) continue;
-      const double seconds = steps.at(e.what).seconds();
+      const double seconds = steps.at(e.instruction.what).seconds();
       all += seconds;
       if (pipeline.stage_count() > 1) bubble += seconds - e.seconds();
     }
@@ -62,8 +68,11 @@ std::vector<std::int64_t> packed(std::span<const TraceEvent> events) {
   out.reserve(events.size() * numbers_per_event);
   for (const TraceEvent& e : events) {
     out.insert(out.end(), {e.begin, e.end});
-    out.push_back(static_cast<std::int64_t>(e.what) << 32 | static_cast<std::uint32_t>(e.micro_batch));
-    out.push_back(static_cast<int>(e.activity) << 8 | static_cast<int>(e.phase));
+    const Instruction& i = e.instruction;
+    out.push_back(static_cast<std::int64_t>(i.what) << 32 | static_cast<std::uint32_t>(i.micro_batch));
+    out.push_back(i.stage);
+    out.push_back(static_cast<int>(i.act) << 16 | static_cast<int>(e.activity) << 8 |
+                  static_cast<int>(e.phase));
   }
   return out;
 }
@@ -73,10 +82,12 @@ std::vector<TraceEvent> unpacked(std::span<const std::int64_t> n) {
   for (; n.size() >= numbers_per_event; n = n.subspan(numbers_per_event))
     out.push_back({.begin = n[0],
                    .end = n[1],
-                   .what = static_cast<int>(n[2] >> 32),
-                   .micro_batch = static_cast<int>(n[2] & 0xffffffff),
-                   .activity = static_cast<Activity>(n[3] >> 8),
-                   .phase = static_cast<Phase>(n[3] & 0xff)});
+                   .instruction = {.act = static_cast<Act>(n[4] >> 16),
+                                   .stage = static_cast<int>(n[3]),
+                                   .what = static_cast<int>(n[2] >> 32),
+                                   .micro_batch = static_cast<int>(n[2] & 0xffffffff)},
+                   .activity = static_cast<Activity>(n[4] >> 8 & 0xff),
+                   .phase = static_cast<Phase>(n[4] & 0xff)});
   return out;
 }
 

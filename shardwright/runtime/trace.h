@@ -11,32 +11,20 @@
 #include <span>
 #include <vector>
 
-#include "shardwright/lower/pipeline.h"
+#include "shardwright/lower/step.h"
 
 namespace shardwright {
 
 enum class Activity : std::uint8_t {
-  step,      // the whole of it; `what` is its number
-  task,      // a micro-batch's forward or backward, or the update
-  inputs,    // parts of a micro-batch's inputs are brought to the arena
-  outputs,   // and outputs out of it
-  kernel,    // of node `what`, and the ones that are fused with it
-  copy,      // likewise
-  transfer,  // collective of node `what`, begun and finished at once
-  start,     // of such a transfer; waits for nobody
-  finish,    // waits for it
-  progress,  // moves on what has been started
-  send,      // flow `what` of the rank (stage_rank) begins to go to another stage
-  sent,      // waits until it has been taken
-  expect,    // flow `what` may come
-  receive    // waits until it is there
+  step,         // the whole of it; its number stands for what the instruction is about
+  instruction,  // of the rank's list or of one of its sections
+  progress      // behind an instruction: moves on what has been started
 };
 
 struct TraceEvent {
   std::int64_t begin = 0;
   std::int64_t end = 0;
-  int what = 0;
-  int micro_batch = 0;
+  Instruction instruction;
   Activity activity = Activity::step;
   Phase phase = Phase::forward;  // in which it ran
 

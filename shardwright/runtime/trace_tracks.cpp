@@ -8,7 +8,6 @@
 #include <tuple>
 
 #include "shardwright/graph/op.h"
-#include "shardwright/runtime/flows.h"
 #include "shardwright/runtime/trace_file.h"
 
 namespace shardwright {
@@ -17,42 +16,69 @@ namespace {
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// What looks for work and finds none.
-constexpr std::int64_t shortest_progress = 1000;
+constexpr std::int64_t shortest = 1000;
 
-bool is_of_flow(Activity a) { return a >= Activity::send; }
-
-/// A rank's events, and what their numbers stand for.
+/// A rank's events, and what their instructions are about.
 class Reader {
  public:
-  Reader(const Pipeline& pipeline, int rank)
-      : graph_(pipeline.stage(pipeline.stage_of(rank)).graph), flows_(stage_rank(pipeline, rank).flows) {
-    ends_.resize(graph_.nodes.size());
-    for (const Fusion& f : fusions_of(graph_)) ends_[at(f.begin.index)] = f.end;
-  }
+  Reader(const Pipeline& pipeline, const RankStep& step) : pipeline_(pipeline), step_(step) {}
 
-  const Flow& flow(const TraceEvent& e) const { return flows_[at(e.what)]; }
+  bool is_transfer(const TraceEvent& e) const {
+    return e.activity == Activity::instruction &&
+           (e.instruction.act == Act::start || e.instruction.act == Act::finish);
+  }
+  const PreparedTransfer& transfer(const TraceEvent& e) const { return step_.transfer(e.instruction); }
+  bool crosses(const TraceEvent& e) const { return is_transfer(e) && transfer(e).crossing >= 0; }
+
+  /// `forward 2`; where a rank has several stages, of which.
+  Span run_span(const TraceEvent& e) const {
+    Span out = span(e, "schedule", name_of(e.phase));
+    if (out.micro_batch >= 0) out.name += fmt::format(" {}", out.micro_batch);
+    if (out.micro_batch >= 0 && pipeline_.stages_of(step_.rank).size() > 1)
+      out.name += fmt::format(" of stage {}", e.instruction.stage);
+    return out;
+  }
 
   Span span(const TraceEvent& e, std::string category, std::string_view verb = "") const {
     Span out{.begin = e.begin,
              .end = e.end,
              .category = std::move(category),
              .name = std::string(verb),
-             .micro_batch = e.phase == Phase::update ? -1 : e.micro_batch,
+             .micro_batch = e.phase == Phase::update ? -1 : e.instruction.micro_batch,
              .phase = e.phase};
-    if (is_of_flow(e.activity))
-      out.name += (verb.empty() ? "" : " ") + marked(graph_.value(flow(e).value).name);
-    else if (e.activity >= Activity::kernel)
-      name_after_nodes(out, e.what);
+    const Instruction& i = e.instruction;
+    if (is_transfer(e) && transfer(e).crossing < 0)
+      name_after_nodes(out, i.stage, transfer(e).node, transfer(e).parts.size());
+    else if (is_transfer(e))
+      out.name += (verb.empty() ? "" : " ") + marked(value_of(transfer(e)).name);
+    else if (i.act == Act::compute || i.act == Act::copy)
+      name_after_nodes(out, i.stage, {i.what}, size_of_fusion(i));
     return out;
   }
 
  private:
-  void name_after_nodes(Span& span, int first) const {
-    for (int n = first; n < ends_[at(first)].index; ++n) {
-      span.nodes.push_back(graph_.name_of({n}));
-      span.operators.push_back(graph_.node({n}).op->name);
+  const Graph& graph(int stage) const { return pipeline_.stage(stage).graph; }
+
+  /// What crosses, as it is called here.
+  const Value& value_of(const PreparedTransfer& t) const {
+    const Part& part = t.parts.front();
+    return part.to.is_valid() ? graph(t.to_stage).value(part.to) : graph(t.from_stage).value(part.from);
+  }
+
+  std::size_t size_of_fusion(const Instruction& i) const {
+    const std::vector<Node>& nodes = graph(i.stage).nodes;
+    std::size_t end = at(i.what) + 1;
+    while (end < nodes.size() && nodes[end].is_fused) ++end;
+    return end - at(i.what);
+  }
+
+  void name_after_nodes(Span& span, int stage, NodeId first, std::size_t count) const {
+    for (std::size_t n = 0; n < count; ++n) {
+      const NodeId id{first.index + static_cast<int>(n)};
+      span.nodes.push_back(graph(stage).name_of(id));
+      span.operators.push_back(graph(stage).node(id).op->name);
     }
-    if (graph_.node({first}).op->kind == OpKind::step)
+    if (graph(stage).node(first).op->kind == OpKind::step)
       span.name += (span.name.empty() ? "" : " ") + span.operators.front() + " ";
     else if (!span.name.empty())
       span.name += " ";
@@ -71,62 +97,58 @@ class Reader {
     return name == span.nodes[i] ? name : span.operators[i] + " " + name;
   }
 
-  const Graph& graph_;
-  std::vector<Flow> flows_;
-  std::vector<NodeId> ends_;  // by first node of a fusion
+  const Pipeline& pipeline_;
+  const RankStep& step_;
 };
 
-/// What the rank's thread does. Starts take no time worth a span.
+/// Nothing of those that take no time worth a span.
+std::optional<Span> unless_short(Span span) {
+  if (span.end - span.begin < shortest) return std::nullopt;
+  return span;
+}
+
+/// What the rank's thread does.
 std::optional<Span> compute_span(const Reader& reader, const TraceEvent& e) {
-  switch (e.activity) {
-    case Activity::step: {
-      Span out{
-          .begin = e.begin, .end = e.end, .category = "schedule", .name = fmt::format("step {}", e.what)};
-      return out;
-    }
-    case Activity::task: {
-      Span out = reader.span(e, "schedule", name_of(e.phase));
-      if (out.micro_batch >= 0) out.name += fmt::format(" {}", e.micro_batch);
-      return out;
-    }
-    case Activity::inputs: return reader.span(e, "data", "inputs");
-    case Activity::outputs: return reader.span(e, "data", "outputs");
-    case Activity::kernel: return reader.span(e, "compute");
-    case Activity::copy: return reader.span(e, "data", "copy");
-    case Activity::transfer:
-    case Activity::finish: return reader.span(e, "exposed", "wait for");
-    case Activity::progress: {
-      Span out{.begin = e.begin, .end = e.end, .category = "exposed", .name = "move transfers on"};
-      out.phase = e.phase;
-      if (e.end - e.begin < shortest_progress) return std::nullopt;
-      return out;
-    }
-    case Activity::sent: return reader.span(e, "bubble", "wait for the taking of");
-    case Activity::receive: return reader.span(e, "bubble", "wait for");
-    default: return std::nullopt;
+  if (e.activity == Activity::step) {
+    Span out{.begin = e.begin, .end = e.end, .category = "schedule"};
+    out.name = fmt::format("step {}", e.instruction.what);
+    return out;
   }
+  if (e.activity == Activity::progress) {
+    Span out{.begin = e.begin, .end = e.end, .category = "exposed", .name = "move transfers on"};
+    out.phase = e.phase;
+    return unless_short(std::move(out));
+  }
+  switch (e.instruction.act) {
+    case Act::run: return reader.run_span(e);
+    case Act::fill: return reader.span(e, "data", "inputs");
+    case Act::hand_out: return reader.span(e, "data", "outputs");
+    case Act::clear: return unless_short(reader.span(e, "data", "clear accumulators"));
+    case Act::replace: return unless_short(reader.span(e, "data", "replace leaves"));
+    case Act::compute: return reader.span(e, "compute");
+    case Act::copy: return reader.span(e, "data", "copy");
+    case Act::finish:
+      if (!reader.crosses(e)) return reader.span(e, "exposed", "wait for");
+      return reader.span(e, "bubble", reader.transfer(e).takes() ? "wait for" : "wait for the taking of");
+    case Act::start:
+    case Act::keep: break;
+  }
+  return std::nullopt;
 }
 
 /// What is on its way, from start to finish.
 class Transfers {
  public:
   void add(const Reader& reader, const TraceEvent& e) {
-    const auto key = std::tuple(is_of_flow(e.activity), e.what, is_of_flow(e.activity) ? e.micro_batch : 0);
-    switch (e.activity) {
-      case Activity::transfer: spans_.push_back(reader.span(e, "communication")); return;
-      case Activity::start:
-      case Activity::send:
-      case Activity::expect: started_[key] = e; return;
-      case Activity::finish:
-      case Activity::sent:
-      case Activity::receive: break;
-      default: return;
+    if (!reader.is_transfer(e)) return;
+    const std::pair key{e.instruction.what, e.instruction.micro_batch};
+    if (e.instruction.act == Act::start) {
+      started_[key] = e;
+      return;
     }
     const auto start = started_.find(key);
     if (start == started_.end()) return;
-    const std::string_view verb = e.activity == Activity::sent      ? "send"
-                                  : e.activity == Activity::receive ? "receive"
-                                                                    : "";
+    const std::string_view verb = !reader.crosses(e) ? "" : reader.transfer(e).takes() ? "receive" : "send";
     Span span = reader.span(e, "communication", verb);
     span.begin = start->second.begin;
     started_.erase(start);
@@ -149,7 +171,7 @@ class Transfers {
   }
 
  private:
-  std::map<std::tuple<bool, int, int>, TraceEvent> started_;
+  std::map<std::pair<int, int>, TraceEvent> started_;  // by transfer and micro-batch
   std::vector<Span> spans_;
 };
 
@@ -166,9 +188,9 @@ void add_idle(std::vector<Span>& spans, const std::map<int, Interval>& steps,
     if (e.activity != Activity::step) continue;
     add(since, std::min(until, e.begin));
     since = std::max(since, until);
-    add(steps.at(e.what).begin, e.begin);
+    add(steps.at(e.instruction.what).begin, e.begin);
     since = e.end;
-    until = steps.at(e.what).end;
+    until = steps.at(e.instruction.what).end;
   }
   add(since, until);
 }
@@ -188,15 +210,17 @@ class Arrows {
     int step = 0;  // whose event stands behind its own
     for (const TraceEvent& e : events) {
       step += e.activity == Activity::step;
-      if (e.activity != Activity::send && e.activity != Activity::receive) continue;
-      const Flow& flow = reader.flow(e);
-      const CrossingKey key{step, flow.transfer.channel, e.micro_batch};
-      if (e.activity == Activity::send) {
+      if (!reader.crosses(e)) continue;
+      const PreparedTransfer& transfer = reader.transfer(e);
+      const bool starts = e.instruction.act == Act::start;
+      if (starts ? !transfer.gives() : !transfer.takes()) continue;
+      const CrossingKey key{step, transfer.channel(), e.instruction.micro_batch};
+      if (starts) {
         sends_[key].push_back({rank, e.begin, e.end});
         continue;
       }
       std::vector<int> sources;
-      for (const Piece& piece : flow.transfer.pieces) sources.push_back(piece.source);
+      for (const Piece& piece : transfer.parts.front().transfer.pieces) sources.push_back(piece.source);
       receives_.push_back({key, {rank, e.begin, e.end}, std::move(sources), reader.span(e, "").name});
     }
   }
@@ -229,12 +253,13 @@ class Arrows {
 
 Tracks tracks_of(const Pipeline& pipeline, const StepTrace& trace) {
   const std::map<int, Interval> steps = steps_of(trace);
+  const std::vector<RankStep> lists = steps_of(pipeline);
   Tracks out;
   Arrows arrows;
   std::map<int, int> communication;
   for (int rank = 0; rank < static_cast<int>(trace.ranks.size()); ++rank) {
     const std::vector<TraceEvent>& events = trace.ranks[at(rank)];
-    const Reader reader(pipeline, rank);
+    const Reader reader(pipeline, lists[at(rank)]);
     const int stage = pipeline.stage_of(rank);
     const std::string name = fmt::format("rank {} (stage {})", rank, stage);
     Track compute{rank, stage, fmt::format("{} compute", name), {}};

@@ -28,11 +28,11 @@ struct Meeting {
 
 class Play {
  public:
-  Play(const std::vector<RankInstructions>& ranks, const Pipeline& pipeline)
+  Play(const std::vector<RankStep>& ranks, const Pipeline& pipeline)
       : ranks_(ranks), pipeline_(pipeline), next_(ranks.size()), has_taken_(ranks.size()) {}
 
   Violations find() {
-    for (const RankInstructions& rank : ranks_) meet(rank);
+    for (const RankStep& rank : ranks_) meet(rank);
     if (!out_.empty()) return std::move(out_);
     std::vector<int> ready;
     for (int r = 0; r < static_cast<int>(ranks_.size()); ++r) ready.push_back(r);
@@ -51,7 +51,7 @@ class Play {
 
  private:
   /// Gives every start and finish of a rank its meeting: the group's transfers are counted as they start.
-  void meet(const RankInstructions& rank) {
+  void meet(const RankStep& rank) {
     std::vector<std::vector<int>*> meetings_of;  // by transfer: those of its group
     std::vector<int*> counts;
     std::map<std::vector<int>*, int> started;
@@ -59,15 +59,13 @@ class Play {
       meetings_of.push_back(&groups_[{t.group(), t.channel()}]);
       counts.push_back(&started[meetings_of.back()]);
     }
-    const int slots = pipeline_.stage(rank.stage).slots;
     std::map<std::pair<int, int>, std::pair<int, Instruction>> open;  // by transfer and copy: on its way
     std::vector<int>& own = meeting_of_.emplace_back(rank.instructions.size(), -1);
     for (std::size_t i = 0; i < rank.instructions.size(); ++i) {
       const Instruction& instruction = rank.instructions[i];
       if (instruction.act != Act::start && instruction.act != Act::finish) continue;
       const PreparedTransfer& t = rank.transfer(instruction);
-      const std::pair copy{instruction.what,
-                           t.crossing >= 0 ? instruction.micro_batch : instruction.micro_batch % slots};
+      const std::pair copy{instruction.what, instruction.micro_batch % t.copies};
       const auto on_its_way = open.find(copy);
       if (instruction.act == Act::start) {
         if (on_its_way != open.end()) return report(rank, instruction, "it has not been finished before");
@@ -89,13 +87,13 @@ class Play {
     if (!open.empty()) report(rank, open.begin()->second.second, "it is never finished");
   }
 
-  void report(const RankInstructions& rank, const Instruction& i, std::string_view why) {
+  void report(const RankStep& rank, const Instruction& i, std::string_view why) {
     out_.push_back(violation("rank {}: {}: {}", rank.rank, to_text(rank, i, pipeline_), why));
   }
 
   /// Lets a rank on as far as it comes.
   void run(int r, std::vector<int>& ready) {
-    const RankInstructions& rank = ranks_[at(r)];
+    const RankStep& rank = ranks_[at(r)];
     for (std::size_t& i = next_[at(r)]; i < rank.instructions.size(); ++i) {
       const Instruction& instruction = rank.instructions[i];
       if (meeting_of_[at(r)][i] < 0) continue;
@@ -161,7 +159,7 @@ class Play {
     out_.push_back({text + ": nobody can go on"});
   }
 
-  const std::vector<RankInstructions>& ranks_;
+  const std::vector<RankStep>& ranks_;
   const Pipeline& pipeline_;
   std::vector<std::size_t> next_;  // by rank: instruction
   std::vector<bool> has_taken_;    // by rank: its part of the transfer that it is finishing
@@ -173,7 +171,7 @@ class Play {
 
 }  // namespace
 
-Violations endless_waits(const std::vector<RankInstructions>& ranks, const Pipeline& pipeline) {
+Violations endless_waits(const std::vector<RankStep>& ranks, const Pipeline& pipeline) {
   return Play(ranks, pipeline).find();
 }
 

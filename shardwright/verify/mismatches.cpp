@@ -16,7 +16,7 @@ std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// A group's transfers as one member knows them.
 struct Member {
-  const RankInstructions* rank = nullptr;
+  const RankStep* rank = nullptr;
   std::vector<int> prepared;         // transfers
   std::vector<Instruction> started;  // `what` is the place among the group's
 };
@@ -40,17 +40,17 @@ std::optional<Box> region_at(std::int64_t offset, const Shape& strides, const Sh
 
 class Matching {
  public:
-  Matching(const std::vector<RankInstructions>& ranks, const Pipeline& pipeline)
+  Matching(const std::vector<RankStep>& ranks, const Pipeline& pipeline)
       : ranks_(ranks), pipeline_(pipeline) {}
 
   Violations find() {
-    for (const RankInstructions& rank : ranks_) collect(rank);
+    for (const RankStep& rank : ranks_) collect(rank);
     for (const auto& [key, members] : groups_) compare(key, members);
     return std::move(out_);
   }
 
  private:
-  void collect(const RankInstructions& rank) {
+  void collect(const RankStep& rank) {
     std::vector<std::pair<Member*, int>> places;  // by transfer: among the group's
     for (std::size_t t = 0; t < rank.transfers.size(); ++t) {
       const PreparedTransfer& transfer = rank.transfers[t];
@@ -62,14 +62,15 @@ class Matching {
     }
     for (const Instruction& i : rank.instructions)
       if (i.act == Act::start)
-        places[at(i.what)].first->started.push_back({Act::start, places[at(i.what)].second, i.micro_batch});
+        places[at(i.what)].first->started.push_back(
+            {Act::start, 0, places[at(i.what)].second, i.micro_batch});
   }
 
   /// The transfer alone makes sense.
-  bool is_sound(const RankInstructions& rank, const PreparedTransfer& transfer) {
+  bool is_sound(const RankStep& rank, const PreparedTransfer& transfer) {
     const std::vector<int>& group = transfer.group();
     const auto bad = [&](std::string_view why) {
-      out_.push_back(violation("rank {}: {}: {}", rank.rank, to_text(transfer, pipeline_, rank.stage), why));
+      out_.push_back(violation("rank {}: {}: {}", rank.rank, to_text(transfer, pipeline_), why));
       return false;
     };
     if (!std::is_sorted(group.begin(), group.end()) ||
@@ -110,16 +111,15 @@ class Matching {
   /// What rank `r` has in place of a transfer that it does not have in the same group.
   std::string counterpart(int r, const Member& member, int transfer) const {
     const PreparedTransfer& wanted = member.rank->transfers[at(transfer)];
-    const RankInstructions& rank = ranks_[at(r)];
+    const RankStep& rank = ranks_[at(r)];
     for (const PreparedTransfer& t : rank.transfers)
-      if (t.crossing == wanted.crossing && t.node == wanted.node &&
-          (t.crossing >= 0 || rank.stage == member.rank->stage))
-        return to_text(t, pipeline_, rank.stage);
+      if (t.crossing == wanted.crossing && t.node == wanted.node && t.to_stage == wanted.to_stage)
+        return to_text(t, pipeline_);
     return "no such transfer";
   }
 
   std::string text(const Member& m, int transfer) const {
-    return to_text(m.rank->transfers[at(transfer)], pipeline_, m.rank->stage);
+    return to_text(m.rank->transfers[at(transfer)], pipeline_);
   }
 
   void disagree(const Member& a, const std::string& one, const Member& b, const std::string& other,
@@ -133,7 +133,7 @@ class Matching {
       const PreparedTransfer& a = member.rank->transfers[at(member.prepared[t])];
       const PreparedTransfer& b = first.rank->transfers[at(first.prepared[t])];
       const std::string why = difference(a, b);
-      if (why.empty() && (a.crossing >= 0 || first.rank->stage == member.rank->stage)) continue;
+      if (why.empty() && a.to_stage == b.to_stage) continue;
       return disagree(member, text(member, member.prepared[t]), first, text(first, first.prepared[t]), why);
     }
     if (first.prepared.size() == member.prepared.size()) return;
@@ -191,25 +191,26 @@ class Matching {
         const std::string why = fault(m, transfer(m), p, given);
         if (why.empty()) continue;
         out_.push_back(
-            violation("rank {}: {}: %{} {}", rank, text(m, m.prepared[t]), name_of(m, transfer(m), p), why));
+            violation("rank {}: {}: %{} {}", rank, text(m, m.prepared[t]), name_of(transfer(m), p), why));
         return;
       }
     }
   }
 
-  const std::string& name_of(const Member& m, const PreparedTransfer& t, std::size_t p) const {
+  const std::string& name_of(const PreparedTransfer& t, std::size_t p) const {
     const Part& part = t.parts[p];
-    return pipeline_.stage(m.rank->stage).graph.value(part.to.is_valid() ? part.to : part.from).name;
+    return part.to.is_valid() ? graph(t.to_stage).value(part.to).name
+                              : graph(t.from_stage).value(part.from).name;
   }
 
-  Box box_on(const Member& m, ValueId v) const {
-    return box_of(pipeline_.stage(m.rank->stage).graph, v,
-                  m.rank->rank - pipeline_.first_rank(m.rank->stage));
+  const Graph& graph(int stage) const { return pipeline_.stage(stage).graph; }
+  Box box_on(const Member& m, int stage, ValueId v) const {
+    return box_of(graph(stage), v, m.rank->rank - pipeline_.first_rank(stage));
   }
 
   std::optional<Box> box_of_operand(const Member& m, const PreparedTransfer& t, std::size_t p) const {
     const ValueId v = t.parts[p].from;
-    return v.is_valid() ? std::optional(box_on(m, v)) : std::nullopt;
+    return v.is_valid() ? std::optional(box_on(m, t.from_stage, v)) : std::nullopt;
   }
 
   /// What is wrong with what a member takes; empty if nothing.
@@ -217,35 +218,33 @@ class Matching {
                     const std::map<int, std::optional<Box>>& given) const {
     const Part& part = transfer.parts[p];
     const Transfer& t = part.transfer;
-    const Graph& graph = pipeline_.stage(m.rank->stage).graph;
-    for (ValueId v : {part.from, part.to})
-      if (v.is_valid() && graph.value(v).type.dtype != part.dtype)
-        return fmt::format("is {} but {} moves", shardwright::name_of(graph.value(v).type.dtype),
+    for (const Value* v : values_of(transfer, part))
+      if (v->type.dtype != part.dtype)
+        return fmt::format("is {} but {} moves", shardwright::name_of(v->type.dtype),
                            shardwright::name_of(part.dtype));
-    if (std::string why = fault_of_formats(part, graph); !why.empty()) return why;
+    if (std::string why = fault_of_formats(transfer, part); !why.empty()) return why;
     const std::optional<Box>& own = given.at(m.rank->rank);
     if (own && t.from_shape != own->extent)
       return fmt::format("gives {} but holds {}", to_text(t.from_shape), to_text(own->extent));
     if (!part.to.is_valid()) return t.pieces.empty() ? "" : "only gives and yet takes";
-    const Box wanted = box_on(m, part.to);
+    const Box wanted = box_on(m, transfer.to_stage, part.to);
     if (t.to_shape != wanted.extent)
       return fmt::format("takes {} but holds {}", to_text(t.to_shape), to_text(wanted.extent));
     if (t.kind == StepKind::all_reduce && own && *own != wanted)  // sums whole operands, wherever they lie
       return fmt::format("sums {} where {} should be", to_text(own->extent), to_text(wanted.extent));
     if (t.clears) return t.pieces.empty() ? "" : "is cleared and yet takes";
-    if (std::string why = fault_of_addends(part, m); !why.empty()) return why;
+    if (std::string why = fault_of_addends(transfer, part, m); !why.empty()) return why;
     return fault_of_pieces(t, wanted, given);
   }
 
   /// What is partial and not reduced stays with those who hold the same addend.
-  std::string fault_of_addends(const Part& part, const Member& m) const {
+  std::string fault_of_addends(const PreparedTransfer& t, const Part& part, const Member& m) const {
     if (!part.from.is_valid() || part.transfer.reduces) return "";
-    const Graph& graph = pipeline_.stage(m.rank->stage).graph;
-    const Layout from = layout_of(graph.value(part.from));
+    const Layout from = layout_of(graph(t.from_stage).value(part.from));
     if (!from.is_partial()) return "";
-    const Mesh& mesh = graph.meshes[at(from.mesh)];
+    const Mesh& mesh = graph(t.from_stage).meshes[at(from.mesh)];
     const Axes partial = from.sum.with(from.max);
-    const int first = pipeline_.first_rank(m.rank->stage);
+    const int first = pipeline_.first_rank(t.from_stage);
     for (const Piece& piece : part.transfer.pieces)
       if (mesh.index_along(piece.source - first, partial) != mesh.index_along(m.rank->rank - first, partial))
         return fmt::format("takes an addend of rank {} for its own", piece.source);
@@ -253,16 +252,24 @@ class Matching {
   }
 
   /// Pieces are cut out of row-major tensors. A sum of whole ones may have its elements in any order, but one.
-  static std::string fault_of_formats(const Part& part, const Graph& graph) {
+  std::string fault_of_formats(const PreparedTransfer& t, const Part& part) const {
+    const std::vector<const Value*> values = values_of(t, part);
     if (part.transfer.kind == StepKind::all_reduce) {
-      const bool is_one = graph.value(part.from).format == graph.value(part.to).format;
+      const bool is_one = values.front()->format == values.back()->format;
       return is_one ? "" : "and its operand lie in different formats";
     }
-    for (ValueId v : {part.from, part.to})
-      if (v.is_valid() && !graph.value(v).format.is_row_major())
-        return fmt::format("moves in pieces but %{} lies in {}", graph.value(v).name,
-                           to_text(graph.value(v).format));
+    for (const Value* v : values)
+      if (!v->format.is_row_major())
+        return fmt::format("moves in pieces but %{} lies in {}", v->name, to_text(v->format));
     return "";
+  }
+
+  /// What is given and what is made.
+  std::vector<const Value*> values_of(const PreparedTransfer& t, const Part& part) const {
+    std::vector<const Value*> out;
+    if (part.from.is_valid()) out.push_back(&graph(t.from_stage).value(part.from));
+    if (part.to.is_valid()) out.push_back(&graph(t.to_stage).value(part.to));
+    return out;
   }
 
   static std::string fault_of_pieces(const Transfer& t, const Box& wanted,
@@ -311,7 +318,7 @@ class Matching {
     return false;
   }
 
-  const std::vector<RankInstructions>& ranks_;
+  const std::vector<RankStep>& ranks_;
   const Pipeline& pipeline_;
   std::map<GroupKey, std::map<int, Member>> groups_;
   Violations out_;
@@ -319,7 +326,7 @@ class Matching {
 
 }  // namespace
 
-Violations mismatches(const std::vector<RankInstructions>& ranks, const Pipeline& pipeline) {
+Violations mismatches(const std::vector<RankStep>& ranks, const Pipeline& pipeline) {
   return Matching(ranks, pipeline).find();
 }
 

@@ -5,7 +5,8 @@
 // that are too few, a transfer that starts before its operand is made or is finished after its result is read, and
 // what is overwritten while it is on its way. Nothing is taken from assign_buffers, which reasons with lives instead.
 //
-// Bytes are those of the rank that holds most; ranks of a stage whose lists are the same are played once.
+// Bytes are those of the rank that holds most; ranks whose lists are the same are played once. A rank with several
+// stages has an arena for each.
 
 #include <algorithm>
 #include <map>
@@ -58,10 +59,11 @@ class ByteMap {
 
 class Arena {
  public:
-  Arena(const RankInstructions& rank, const Pipeline& pipeline)
+  Arena(const RankStep& rank, const Pipeline& pipeline, int stage)
       : rank_(rank),
         pipeline_(pipeline),
-        program_(pipeline.stage(rank.stage)),
+        stage_(stage),
+        program_(pipeline.stage(stage)),
         graph_(program_.graph),
         bytes_(program_.arena_bytes),
         written_(graph_.values.size(), std::vector<Written>(at(program_.slots))),
@@ -77,7 +79,8 @@ class Arena {
         write(node.results.front(), 0);
     for (const Instruction& i : rank_.instructions) {
       now_ = &i;
-      run(i);
+      if (i.act == Act::start || i.act == Act::finish ? is_mine(rank_.transfer(i)) : i.stage == stage_)
+        run(i);
       if (!out_.empty()) return std::move(out_);
     }
     for (const Node& node : graph_.nodes)  // the next step reads them
@@ -95,6 +98,15 @@ class Arena {
     ValueId value;
     int micro_batch = 0;
   };
+
+  bool is_mine(const PreparedTransfer& t) const { return t.from_stage == stage_ || t.to_stage == stage_; }
+  /// What a part gives and makes here.
+  ValueId from(const PreparedTransfer& t, const Part& part) const {
+    return t.from_stage == stage_ ? part.from : ValueId();
+  }
+  ValueId to(const PreparedTransfer& t, const Part& part) const {
+    return t.to_stage == stage_ ? part.to : ValueId();
+  }
 
   bool in_memory(ValueId v) const { return program_.offset(v) != no_place; }
   std::int64_t size(ValueId v) const { return graph_.value(v).type.bytes(); }
@@ -192,6 +204,8 @@ class Arena {
       case Act::start: return start(i);
       case Act::finish: return finish(i);
       case Act::compute: return compute(fusions_.at(i.what), i.micro_batch);
+      case Act::copy: return copy(graph_.node({i.what}), i.micro_batch);
+      case Act::keep: return keep(fusions_.at(i.what), i.micro_batch);
       case Act::clear:
         for (const Node& node : graph_.nodes)
           if (node.op->kind == OpKind::accumulator) write(node.results.front(), 0);
@@ -204,28 +218,24 @@ class Arena {
         for (ValueId v : graph_.outputs) read(v, i.micro_batch);
         return;
       case Act::replace: return replace(static_cast<Phase>(i.what), i.micro_batch);
+      case Act::run: return;  // steps are unrolled
     }
   }
 
   /// The result of an all_reduce is written by its peers from the start on.
   static bool is_in_place(const Part& part) { return part.transfer.kind == StepKind::all_reduce; }
 
-  /// What crosses in the update is of the last micro-batch.
-  int micro_batch_of(const PreparedTransfer& t, const Instruction& i) const {
-    if (t.crossing < 0) return i.micro_batch;
-    const CrossingTime time = pipeline_.crossings[at(t.crossing)].time;
-    return time == CrossingTime::update ? program_.micro_batches - 1 : i.micro_batch;
-  }
-
   void start(const Instruction& i) {
     const PreparedTransfer& t = rank_.transfer(i);
     const int m = i.micro_batch;
     if (!transfers_checked_[at(i.what)]) check_places(t, m);
     transfers_checked_[at(i.what)] = true;
+    std::vector<Stamp>& stamps = on_its_way_[{i.what, m}];
+    stamps.clear();
     for (const Part& part : t.parts)
-      if (part.from.is_valid()) read(part.from, m, micro_batch_of(t, i));
+      if (from(t, part).is_valid()) read(part.from, m);
     for (const Part& part : t.parts)
-      if (part.from.is_valid()) on_its_way_[{i.what, m}].push_back(written(source(part.from), m).stamp);
+      if (from(t, part).is_valid()) stamps.push_back(written(source(part.from), m).stamp);
     for (const Part& part : t.parts)
       if (is_in_place(part)) {
         write(part.to, m);
@@ -237,13 +247,13 @@ class Arena {
   void check_places(const PreparedTransfer& t, int micro_batch) {
     for (const Part& a : t.parts)
       for (const Part& b : t.parts) {
-        if (!a.to.is_valid()) continue;
-        if (b.from.is_valid() && overlap(a.to, b.from, micro_batch)) {
+        if (!to(t, a).is_valid()) continue;
+        if (from(t, b).is_valid() && overlap(a.to, b.from, micro_batch)) {
           const bool may = &a == &b && same_place(a.to, b.from, micro_batch) &&
                            (is_in_place(a) || a.transfer.kind == StepKind::mask);
           if (!may) return bad("%{} is written where %{} is read", name(a.to), name(b.from));
         }
-        if (&a != &b && b.to.is_valid() && overlap(a.to, b.to, micro_batch))
+        if (&a != &b && to(t, b).is_valid() && overlap(a.to, b.to, micro_batch))
           return bad("%{} and %{} are written to one place", name(a.to), name(b.to));
       }
   }
@@ -252,28 +262,25 @@ class Arena {
     const PreparedTransfer& t = rank_.transfer(i);
     const int m = i.micro_batch;
     const auto open = on_its_way_.find({i.what, m});
+    if (open == on_its_way_.end()) return bad("it has not been started");
     std::size_t next = 0;
     for (const Part& part : t.parts) {
-      if (part.from.is_valid()) {
-        if (open == on_its_way_.end()) return bad("it has not been started");
+      const bool makes = to(t, part).is_valid();
+      if (from(t, part).is_valid()) {
         const Stamp stamp = open->second[next++];
-        const bool is_gone = part.to.is_valid() && overlap(part.from, part.to, m);
+        const bool is_gone = makes && overlap(part.from, part.to, m);
         if (!is_gone) expect_intact(part.from, m, stamp, "gives");
       }
-      if (!part.to.is_valid()) continue;
-      if (!is_in_place(part)) continue;
+      if (!makes || !is_in_place(part)) continue;
       expect_intact(part.to, m, written(part.to, m).stamp, "makes");
       written(part.to, m).is_on_its_way = false;
     }
     for (const Part& part : t.parts)
-      if (part.to.is_valid() && !is_in_place(part)) write(part.to, m, micro_batch_of(t, i));
-    if (open != on_its_way_.end()) on_its_way_.erase(open);
+      if (to(t, part).is_valid() && !is_in_place(part)) write(part.to, m);
+    on_its_way_.erase(open);
   }
 
   void compute(const Fusion& fusion, int micro_batch) {
-    const Node& first = graph_.node(fusion.begin);
-    if (first.op->kind == OpKind::receive) return write(first.results.front(), micro_batch);
-    if (first.op->is_alias || first.op->kind == OpKind::step) return alias(fusion, micro_batch);
     for (NodeId id = fusion.begin; id < fusion.end; ++id.index)
       for (ValueId v : graph_.node(id).operands)
         if (graph_.value(v).producer < fusion.begin) read(v, micro_batch);
@@ -282,19 +289,26 @@ class Arena {
       for (ValueId v : graph_.node(id).results) write(v, micro_batch);
   }
 
-  /// The same bytes under another name, or a copy of them.
-  void alias(const Fusion& fusion, int micro_batch) {
+  void copy(const Node& node, int micro_batch) {
+    const ValueId from = node.operands.front(), to = node.results.front();
+    read(from, micro_batch);
+    if (in_memory(to) && overlap(from, to, micro_batch))
+      return bad("%{} overlaps %{}, of which it is a copy", name(to), name(from));
+    write(to, micro_batch);
+  }
+
+  /// The result of a step is its operand; of what is received, this rank holds nothing.
+  void keep(const Fusion& fusion, int micro_batch) {
     for (NodeId id = fusion.begin; id < fusion.end; ++id.index) {
-      const ValueId from = graph_.node(id).operands.front(), to = graph_.node(id).results.front();
-      if (source(to) != to) continue;  // nothing is done
-      read(from, micro_batch);
-      if (!in_memory(to)) continue;
-      if (graph_.node(id).op->kind == OpKind::step)  // the result is there already
-        written(to, micro_batch) = {written(source(from), micro_batch).stamp, micro_batch};
-      else if (overlap(from, to, micro_batch))
-        bad("%{} overlaps %{}, of which it is a copy", name(to), name(from));
-      else
+      const Node& node = graph_.node(id);
+      const ValueId to = node.results.front();
+      if (node.op->kind == OpKind::receive) {
         write(to, micro_batch);
+        continue;
+      }
+      read(node.operands.front(), micro_batch);
+      if (in_memory(to))
+        written(to, micro_batch) = {written(source(node.operands.front()), micro_batch).stamp, micro_batch};
     }
   }
 
@@ -332,8 +346,7 @@ class Arena {
   void replace(Phase phase, int micro_batch) {
     std::vector<const Update*> copies;
     for (const Update& u : graph_.updates) {
-      const Phase of = program_.micro_batches == 1 ? Phase::update : producer(u.value).phase;
-      if (of != phase) continue;
+      if (replaced_in(program_, u) != phase) continue;
       read(u.value, 0, micro_batch);
       if (begin(u.value, 0) == begin(u.leaf, 0))
         written(u.leaf, 0) = written(u.value, 0);
@@ -345,8 +358,9 @@ class Arena {
     for (const Update* u : copies) write(u->leaf, 0);
   }
 
-  const RankInstructions& rank_;
+  const RankStep& rank_;
   const Pipeline& pipeline_;
+  int stage_;
   const Program& program_;
   const Graph& graph_;
   ByteMap bytes_;
@@ -360,28 +374,30 @@ class Arena {
 };
 
 /// The arena of both ranks goes through the same.
-bool are_alike(const RankInstructions& a, const RankInstructions& b) {
+bool are_alike(const RankStep& a, const RankStep& b) {
   const auto same = [](const PreparedTransfer& x, const PreparedTransfer& y) {
-    return x.node == y.node && x.crossing == y.crossing &&
+    return x.node == y.node && x.crossing == y.crossing && x.to_stage == y.to_stage &&
            std::equal(x.parts.begin(), x.parts.end(), y.parts.begin(), y.parts.end(),
                       [](const Part& p, const Part& q) {
                         return p.from == q.from && p.to == q.to && p.transfer.kind == q.transfer.kind;
                       });
   };
-  return a.stage == b.stage && a.instructions == b.instructions &&
+  return a.instructions == b.instructions &&
          std::equal(a.transfers.begin(), a.transfers.end(), b.transfers.begin(), b.transfers.end(), same);
 }
 
 }  // namespace
 
-Violations overwritten_values(const std::vector<RankInstructions>& ranks, const Pipeline& pipeline) {
-  std::vector<const RankInstructions*> played;
-  for (const RankInstructions& rank : ranks) {
+Violations overwritten_values(const std::vector<RankStep>& ranks, const Pipeline& pipeline) {
+  std::vector<const RankStep*> played;
+  for (const RankStep& rank : ranks) {
     if (std::any_of(played.begin(), played.end(), [&](const auto* p) { return are_alike(*p, rank); }))
       continue;
     played.push_back(&rank);
-    Violations out = Arena(rank, pipeline).find();
-    if (!out.empty()) return out;
+    for (int stage : pipeline.stages_of(rank.rank)) {
+      Violations out = Arena(rank, pipeline, stage).find();
+      if (!out.empty()) return out;
+    }
   }
   return {};
 }

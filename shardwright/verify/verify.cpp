@@ -9,12 +9,12 @@
 namespace shardwright {
 namespace {
 
-Proof count(const std::vector<RankInstructions>& ranks, const Pipeline& pipeline) {
+Proof count(const std::vector<RankStep>& ranks, const Pipeline& pipeline) {
   Proof out{.ranks = static_cast<int>(ranks.size()),
             .stages = pipeline.stage_count(),
             .micro_batches = pipeline.micro_batches()};
   std::set<std::pair<std::vector<int>, int>> groups;
-  for (const RankInstructions& rank : ranks) {
+  for (const RankStep& rank : ranks) {
     out.instructions += static_cast<std::int64_t>(rank.instructions.size());
     for (const PreparedTransfer& t : rank.transfers) {
       if (!t.moves_between_ranks()) continue;
@@ -71,7 +71,13 @@ void check_form(const Pipeline& pipeline) {
 
 }  // namespace
 
-Violations violations(const std::vector<RankInstructions>& ranks, const Pipeline& pipeline) {
+std::vector<RankStep> unrolled_steps(const Pipeline& pipeline) {
+  std::vector<RankStep> out = steps_of(pipeline);
+  for (RankStep& step : out) step = unrolled(std::move(step));
+  return out;
+}
+
+Violations violations(const std::vector<RankStep>& ranks, const Pipeline& pipeline) {
   Violations out = mismatches(ranks, pipeline);
   if (out.empty()) out = endless_waits(ranks, pipeline);
   if (out.empty()) out = incomplete_layouts(pipeline);
@@ -82,7 +88,7 @@ Violations violations(const std::vector<RankInstructions>& ranks, const Pipeline
 
 Proof prove(const Pipeline& pipeline) {
   check_form(pipeline);
-  const std::vector<RankInstructions> ranks = instructions_of(pipeline);
+  const std::vector<RankStep> ranks = unrolled_steps(pipeline);
   const Violations found = violations(ranks, pipeline);
   if (!found.empty()) throw error("{}", found.front().text);
   return count(ranks, pipeline);

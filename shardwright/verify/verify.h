@@ -1,6 +1,6 @@
 // Proof before launch: that a step of a pipeline cannot hang, mix up its transfers or lose what it has computed.
 //
-// The instructions of every rank are written down (instructions.h) and checked against each other (violation.h), on one
+// The instructions of every rank are written down (lower/step.h) and checked against each other (violation.h), on one
 // machine, before any rank is started or any memory allocated. The order: transfers match, nobody waits for ever,
 // layouts are complete and those of the rules, the arena holds what is read from it. That it is not too large is
 // seen in its size (frontend/memory_limit.h).
@@ -24,9 +24,12 @@ struct Proof {
   std::int64_t arena_bytes = 0;   // the largest
 };
 
-/// All that the first kind of proof that fails finds; nothing if all hold. `ranks` are instructions_of(pipeline), or
+/// Of every rank, without sections.
+std::vector<RankStep> unrolled_steps(const Pipeline& pipeline);
+
+/// All that the first kind of proof that fails finds; nothing if all hold. `ranks` are unrolled_steps(pipeline), or
 /// what is to be judged instead.
-Violations violations(const std::vector<RankInstructions>& ranks, const Pipeline& pipeline);
+Violations violations(const std::vector<RankStep>& ranks, const Pipeline& pipeline);
 
 /// Throws: Error with the first violation.
 Proof prove(const Pipeline& pipeline);

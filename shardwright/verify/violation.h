@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "shardwright/verify/instructions.h"
+#include "shardwright/lower/step.h"
 
 namespace shardwright {
 
@@ -20,10 +20,10 @@ Violation violation(fmt::format_string<A...> text, A&&... a) {
 
 /// The transfers of every group match: all members prepare the same ones in one order, start the same ones in one
 /// order, and what one takes is what the other holds, box by box.
-Violations mismatches(const std::vector<RankInstructions>& ranks, const Pipeline& pipeline);
+Violations mismatches(const std::vector<RankStep>& ranks, const Pipeline& pipeline);
 
 /// Every transfer that is started is finished, and no rank waits for ever. The transfers of all groups match.
-Violations endless_waits(const std::vector<RankInstructions>& ranks, const Pipeline& pipeline);
+Violations endless_waits(const std::vector<RankStep>& ranks, const Pipeline& pipeline);
 
 /// Every value of every stage lies in exactly one complete layout, and redistribution steps lead from one to the other.
 Violations incomplete_layouts(const Pipeline& pipeline);
@@ -34,6 +34,6 @@ Violations broken_rules(const Pipeline& pipeline);
 
 /// What an instruction reads is there: made before, for this micro-batch, and not written over since. What transfers
 /// on their way read and write nobody else writes.
-Violations overwritten_values(const std::vector<RankInstructions>& ranks, const Pipeline& pipeline);
+Violations overwritten_values(const std::vector<RankStep>& ranks, const Pipeline& pipeline);
 
 }  // namespace shardwright

@@ -61,7 +61,7 @@ double median(std::vector<double> v) {
 TEST(Hosts, kernels_hide_most_of_a_sum) {
   on_each_rank(2, [](Communicator& self) {
     Unhurried backend;
-    const Program compute = program(false, false), late = program(true, false), early = program(true, true);
+    const Pipeline compute = program(false, false), late = program(true, false), early = program(true, true);
     Executor kernels(compute, backend, self), waits(late, backend, self), hides(early, backend, self);
     double best = 0;
     for (int attempt = 0; attempt < 3; ++attempt) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <thread>
 
+#include "shardwright/lower/traffic.h"
 #include "shardwright/passes/optimize.h"
 #include "shardwright/runtime/backend/cpu/cpu.h"
 #include "shardwright/runtime/communicator/threads.h"
@@ -35,14 +36,14 @@ update %w <- %w2
 
 /// Runs `work` with an executor per rank, each on its own thread.
 template <class F>
-void with_executors(const Program& program, F work) {
-  auto communicators = thread_communicators(program.rank_count());
+void with_executors(const Pipeline& pipeline, F work) {
+  auto communicators = thread_communicators(pipeline.rank_count());
   std::vector<std::jthread> threads;
   for (auto& communicator : communicators)
     threads.emplace_back([&] {
       const auto backend = cpu_backend();
       backend->enter_thread();
-      Executor executor(program, *backend, *communicator);
+      Executor executor(pipeline, *backend, *communicator);
       work(executor, communicator->rank());
       communicator->barrier();
     });
@@ -51,19 +52,15 @@ void with_executors(const Program& program, F work) {
 TEST(Executor, a_step_allocates_nothing) {
   with_executors(program_of(contracted), [](Executor& executor, int) {
     executor.run();  // wakes whatever initialises itself lazily
-    executor.update();
     const std::int64_t before = testing::allocations_of_this_thread();
-    for (int step = 0; step < 3; ++step) {
-      executor.run();
-      executor.update();
-    }
+    for (int step = 0; step < 3; ++step) executor.run();
     EXPECT_EQ(testing::allocations_of_this_thread() - before, 0);
   });
 }
 
 TEST(Executor, counts_what_moves_between_ranks) {
   with_executors(program_of(contracted), [](Executor& executor, int) {
-    const Traffic& t = executor.traffic();
+    const Traffic t = traffic_of(executor.step());
     EXPECT_EQ(t.collectives,
               (std::map<std::string_view, int>{{"all_gather", 1}, {"all_reduce", 1}, {"reduce_scatter", 1}}));
     // all_reduce 192 B, reduce_scatter 96 B, all_gather 96 B
@@ -81,10 +78,10 @@ update %a <- %b
 update %b <- %a
 )");
   with_executors(p, [&](Executor& executor, int) {
-    auto a = executor.view(p.graph.find("a")).as<float>(), b = executor.view(p.graph.find("b")).as<float>();
+    auto a = executor.view(0, p.graph.find("a")).as<float>(),
+         b = executor.view(0, p.graph.find("b")).as<float>();
     a[0] = 1, b[0] = 2;
     executor.run();
-    executor.update();
     EXPECT_EQ(a[0], 2);
     EXPECT_EQ(b[0], 1);
   });
@@ -102,9 +99,7 @@ update %w <- %w2
   testing::share_place(p, "w2", "w");
   with_executors(p, [&](Executor& executor, int) {
     executor.run();
-    EXPECT_EQ(executor.view(p.graph.find("w")).as<float>()[1], 3);
-    executor.update();
-    EXPECT_EQ(executor.view(p.graph.find("w")).as<float>()[1], 3);
+    EXPECT_EQ(executor.view(0, p.graph.find("w")).as<float>()[1], 3);
   });
 }
 
@@ -144,6 +139,7 @@ output %c
   testing::share_place(p, "1", "a");
   Redistributor redistributor(p.graph.meshes[0]);
   p = start_transfers(std::move(p), {redistributor});
+  const Pipeline pipeline = p;
   std::atomic<int> computed{0};  // ranks that have computed %b
   std::atomic<bool> is_late_over{false};
   auto communicators = thread_communicators(3);
@@ -162,11 +158,11 @@ output %c
         is_late_over = true;
       };
       Observed backend(before);
-      Executor executor(p, backend, *communicator);
-      const auto x = executor.view(p.graph.find("x")).as<float>();
+      Executor executor(pipeline, backend, *communicator);
+      const auto x = executor.view(0, p.graph.find("x")).as<float>();
       std::fill_n(x.data(), 32, 1.0F);
       executor.run();
-      EXPECT_EQ(executor.view(p.graph.find("1")).as<float>()[0], 12);
+      EXPECT_EQ(executor.view(0, p.graph.find("1")).as<float>()[0], 12);
       communicator->barrier();
     });
 }
@@ -174,9 +170,10 @@ output %c
 TEST(Executor, refuses_a_program_without_buffers) {
   Program p = program_of("mesh [dp=1]\n%w = param f32[2] as [2] [-]\noutput %w\n");
   p.offsets.clear();
+  const Pipeline pipeline = p;
   const auto communicators = thread_communicators(1);
   const auto backend = cpu_backend();
-  EXPECT_THROW(Executor(p, *backend, *communicators[0]), InternalError);
+  EXPECT_THROW(Executor(pipeline, *backend, *communicators[0]), InternalError);
 }
 
 }  // namespace

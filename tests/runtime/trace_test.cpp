@@ -296,7 +296,7 @@ TEST(Trace, the_first_of_ranks_of_their_own_gets_the_events_of_all) {
 }
 
 TEST(Trace, recording_allocates_nothing_while_a_step_runs) {
-  Program program = program_of(R"(
+  const Pipeline pipeline = program_of(R"(
 mesh [dp=1]
 %x = input f32[4, 8] as [4, 8] [-, -]
 %w = param f32[8, 6] as [8, 6] [-, -]
@@ -307,30 +307,28 @@ output %z
   const auto communicators = thread_communicators(1);
   const auto backend = cpu_backend();
   backend->enter_thread();
-  Executor executor(program, *backend, *communicators[0]);
+  Executor executor(pipeline, *backend, *communicators[0]);
   executor.run();
   Recorder recorder;
   executor.record(&recorder);
   const std::int64_t before = testing::allocations_of_this_thread();
   executor.run();
   EXPECT_EQ(testing::allocations_of_this_thread() - before, 0);
-  EXPECT_EQ(recorder.events().size(), 2U);
+  EXPECT_EQ(recorder.events().size(), 7U);  // three sections, inputs, outputs and two kernels
   executor.record(nullptr);
   executor.run();
-  EXPECT_EQ(recorder.events().size(), 2U);
+  EXPECT_EQ(recorder.events().size(), 7U);  // three sections, inputs, outputs and two kernels
 }
 
 TEST(Trace, events_survive_packing) {
   const std::vector<TraceEvent> events{{.begin = 1,
                                         .end = std::int64_t{1} << 60,
-                                        .what = 70000,
-                                        .micro_batch = 65535,
-                                        .activity = Activity::receive,
+                                        .instruction = {Act::replace, 4095, 70000, 65535},
+                                        .activity = Activity::progress,
                                         .phase = Phase::update},
                                        {.begin = 5,
                                         .end = 6,
-                                        .what = 0,
-                                        .micro_batch = 0,
+                                        .instruction = {Act::start, 0, 0, 0},
                                         .activity = Activity::step,
                                         .phase = Phase::forward}};
   EXPECT_EQ(unpacked(packed(events)), events);

@@ -37,7 +37,7 @@ INSTANTIATE_TEST_SUITE_P(Verify, DrawnPipelines, ::testing::Range(0, 10));
 /// `try_to` says false where what was drawn would not.
 class Mutation {
  public:
-  Mutation(RankInstructions& rank, const Pipeline& pipeline, std::uint64_t seed)
+  Mutation(RankStep& rank, const Pipeline& pipeline, std::uint64_t seed)
       : rank_(rank), pipeline_(pipeline), stream_(seed, "mutation") {
     for (std::size_t i = 0; i < rank.instructions.size(); ++i) {
       const Instruction& instruction = rank.instructions[i];
@@ -108,7 +108,8 @@ class Mutation {
   }
   bool swap_with_finish() {
     if (instruction().act != Act::start) return false;
-    const Instruction wanted{Act::finish, instruction().what, instruction().micro_batch};
+    Instruction wanted = instruction();
+    wanted.act = Act::finish;
     const auto finish = std::find(rank_.instructions.begin() + static_cast<std::ptrdiff_t>(chosen_),
                                   rank_.instructions.end(), wanted);
     if (finish == rank_.instructions.end()) return false;
@@ -127,7 +128,7 @@ class Mutation {
   }
   /// Aliases are not asked: they read nothing.
   bool reads_result(const Instruction& i, const PreparedTransfer& t) const {
-    const Graph& graph = pipeline_.stage(rank_.stage).graph;
+    const Graph& graph = pipeline_.stage(i.stage).graph;
     const Node& node = graph.node({i.what});
     return !node.op->is_alias && node.op->kind == OpKind::compute &&
            std::any_of(t.parts.begin(), t.parts.end(), [&](const Part& p) {
@@ -206,7 +207,7 @@ class Mutation {
     if (std::find(p.transfer.group.begin(), p.transfer.group.end(), rank) == p.transfer.group.end())
       return std::nullopt;
     if (p.transfer.reduces) return Box{{rank}, {1}};  // every rank's addend is its own
-    int stage = rank_.stage;
+    int stage = pipeline_.stage_of(rank_.rank);
     ValueId v = p.from;
     if (!v.is_valid()) {
       const PlacedCrossing& c = pipeline_.crossings[at(p.transfer.channel - 1)];
@@ -217,7 +218,7 @@ class Mutation {
     return box_of(pipeline_.stage(stage).graph, v, rank - pipeline_.first_rank(stage));
   }
 
-  RankInstructions& rank_;
+  RankStep& rank_;
   const Pipeline& pipeline_;
   RandomStream stream_;
   std::uint64_t next_ = 0;
@@ -292,7 +293,7 @@ TEST_P(LayoutMutations, are_found) {
       const std::string what = LayoutMutation(changed, static_cast<std::uint64_t>(seed * each + m)).apply();
       if (what.empty()) continue;
       ++tried;
-      const Violations found = violations(instructions_of(changed), changed);
+      const Violations found = violations(unrolled_steps(changed), changed);
       EXPECT_FALSE(found.empty()) << what;
     }
   }
@@ -309,11 +310,11 @@ TEST_P(Mutations, are_found) {
   for (int seed = GetParam() * pipelines; seed < (GetParam() + 1) * pipelines; ++seed) {
     const testing::DrawnPipeline drawn = testing::drawn_pipeline(static_cast<std::uint64_t>(seed));
     SCOPED_TRACE(drawn.what);
-    std::vector<RankInstructions> ranks = instructions_of(drawn.pipeline);
+    std::vector<RankStep> ranks = unrolled_steps(drawn.pipeline);
     ASSERT_TRUE(violations(ranks, drawn.pipeline).empty());
     for (int m = 0; m < each; ++m) {
-      RankInstructions& changed = ranks[at(m) % ranks.size()];
-      const RankInstructions correct = changed;
+      RankStep& changed = ranks[at(m) % ranks.size()];
+      const RankStep correct = changed;
       Mutation mutation(changed, drawn.pipeline, static_cast<std::uint64_t>(seed * each + m));
       if (!mutation.is_possible()) continue;
       const std::string what = mutation.apply();

@@ -27,7 +27,7 @@ output %w
 /// Changes the instructions of ranks and says what is found first.
 template <class F>
 std::string found(const Pipeline& pipeline, F change) {
-  std::vector<RankInstructions> ranks = instructions_of(pipeline);
+  std::vector<RankStep> ranks = unrolled_steps(pipeline);
   change(ranks);
   const Violations out = violations(ranks, pipeline);
   return out.empty() ? "nothing" : out.front().text;
@@ -37,15 +37,16 @@ std::string found(const Pipeline& pipeline) {
 }
 
 /// Where `rank` starts the transfer that makes `name`; its finish follows.
-std::size_t start_of(const RankInstructions& rank, const Pipeline& pipeline, std::string_view name) {
+std::size_t start_of(const RankStep& rank, const Pipeline& pipeline, std::string_view name) {
   const auto it = std::find_if(rank.instructions.begin(), rank.instructions.end(), [&](const Instruction& i) {
     return i.act == Act::start &&
-           pipeline.stage(rank.stage).graph.value(rank.transfer(i).parts.front().to).name == name;
+           pipeline.stage(rank.transfer(i).to_stage).graph.value(rank.transfer(i).parts.front().to).name ==
+               name;
   });
   return static_cast<std::size_t>(it - rank.instructions.begin());
 }
 
-PreparedTransfer& transfer_called(RankInstructions& rank, const Pipeline& pipeline, std::string_view name) {
+PreparedTransfer& transfer_called(RankStep& rank, const Pipeline& pipeline, std::string_view name) {
   const Instruction& i = rank.instructions[start_of(rank, pipeline, name)];
   return rank.transfers[static_cast<std::size_t>(i.what)];
 }
@@ -142,7 +143,7 @@ TEST(Violations, what_is_on_its_way_is_written_over) {
   p.starts = p.graph.node_ids();
   EXPECT_EQ(found(p), "nothing");
   const auto keep_on_its_way = [&](auto& ranks) {
-    for (RankInstructions& rank : ranks) {
+    for (RankStep& rank : ranks) {
       auto& list = rank.instructions;
       const auto finish = list.begin() + static_cast<std::ptrdiff_t>(start_of(rank, p, "u")) + 1;
       std::rotate(finish, finish + 1, finish + 3);  // behind %v

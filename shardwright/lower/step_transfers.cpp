@@ -1,0 +1,65 @@
+#include "shardwright/lower/step_transfers.h"
+
+#include "shardwright/graph/op.h"
+
+namespace shardwright {
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+}  // namespace
+
+TransfersOfRanks::TransfersOfRanks(const Pipeline& pipeline)
+    : pipeline_(pipeline), steps_(pipeline.stages.size()), crossings_(pipeline.crossings.size()) {}
+
+const Transfer& TransfersOfRanks::of_step(int stage, const Node& node, int local_rank) {
+  const Graph& graph = pipeline_.stage(stage).graph;
+  const Shape shape = graph.value(node.results.front()).global_type().shape;
+  const Step step = step_of(graph, node);
+  auto& ranks = steps_[at(stage)][{step.kind, step.reduction, step.axes, step.dim_from, step.dim_to,
+                                   step.from, step.to, shape}];
+  auto known = ranks.find(local_rank);
+  if (known == ranks.end())
+    known = ranks.emplace(local_rank, transfer_of(step, graph.meshes, shape, local_rank)).first;
+  return known->second;
+}
+
+PreparedTransfer TransfersOfRanks::of_steps(int stage, const Fusion& fusion, int rank) {
+  const Program& program = pipeline_.stage(stage);
+  const int first_rank = pipeline_.first_rank(stage);
+  const Node& first = program.graph.node(fusion.begin);
+  PreparedTransfer out{.from_stage = stage,
+                       .to_stage = stage,
+                       .node = fusion.begin,
+                       .copies = first.phase == Phase::update ? 1 : program.slots,
+                       .over = first.attributes.text("over", ""),
+                       .parts = {}};
+  for (NodeId id = fusion.begin; id < fusion.end; id = {id.index + 1}) {
+    const Node& node = program.graph.node(id);
+    out.parts.push_back({.from = node.operands[0],
+                         .to = node.results[0],
+                         .dtype = program.graph.value(node.operands[0]).type.dtype,
+                         .transfer = shifted(of_step(stage, node, rank - first_rank), first_rank)});
+  }
+  return out;
+}
+
+std::optional<PreparedTransfer> TransfersOfRanks::of_crossing(int crossing, int rank) {
+  const PlacedCrossing& c = pipeline_.crossings[at(crossing)];
+  const bool gives = pipeline_.has(c.from, rank), takes = pipeline_.has(c.to, rank);
+  if (!gives && !takes) return std::nullopt;
+  std::map<int, Transfer>& all = crossings_[at(crossing)];
+  if (all.empty()) all = pipeline_.transfers_of(c);
+  Part part{.from = gives ? c.sent : ValueId(),
+            .to = takes ? c.received : ValueId(),
+            .dtype = pipeline_.stage(c.to).graph.value(c.received).type.dtype,
+            .transfer = all.at(rank)};
+  if (part.transfer.group.size() < 2 && part.transfer.pieces.empty()) return std::nullopt;
+  PreparedTransfer out{
+      .from_stage = c.from, .to_stage = c.to, .node = {}, .crossing = crossing, .over = {}, .parts = {}};
+  out.copies = c.time == CrossingTime::micro_batch ? pipeline_.micro_batches() : 1;
+  out.parts.push_back(std::move(part));
+  return out;
+}
+
+}  // namespace shardwright

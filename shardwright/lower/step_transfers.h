@@ -1,0 +1,33 @@
+// The transfers of ranks: of step nodes and of crossings, as `lower/step` lists them.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "shardwright/lower/step.h"
+
+namespace shardwright {
+
+/// Transfers that the ranks of a pipeline take part in, each worked out once: networks repeat their layers, and ranks
+/// share their groups.
+class TransfersOfRanks {
+ public:
+  explicit TransfersOfRanks(const Pipeline& pipeline);
+
+  /// Of the steps that are fused.
+  PreparedTransfer of_steps(int stage, const Fusion& fusion, int rank);
+  /// Of a crossing; nothing if the rank neither gives nor takes.
+  std::optional<PreparedTransfer> of_crossing(int crossing, int rank);
+
+ private:
+  using StepKey = std::tuple<StepKind, Reduction, Axes, int, int, Layout, Layout, Shape>;
+
+  const Transfer& of_step(int stage, const Node& node, int local_rank);
+
+  const Pipeline& pipeline_;
+  std::vector<std::map<StepKey, std::map<int, Transfer>>> steps_;  // by stage; of each rank
+  std::vector<std::map<int, Transfer>> crossings_;                 // of each rank; empty: not asked for yet
+};
+
+}  // namespace shardwright
