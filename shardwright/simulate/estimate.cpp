@@ -5,7 +5,9 @@
 #include <unordered_map>
 #include <utility>
 
+#include "shardwright/lower/traffic.h"
 #include "shardwright/simulate/kernel_work.h"
+#include "shardwright/simulate/timeline.h"
 
 namespace shardwright {
 namespace {
@@ -92,18 +94,18 @@ class Compute {
 /// Transfers one at a time, in the order in which they start; but one that compute waits for comes first.
 class Transfers {
  public:
-  Transfers(double overlap, std::size_t nodes) : seconds_left_(nodes, 0), overlap_(overlap) {}
+  Transfers(double overlap, std::size_t transfers) : seconds_left_(transfers, 0), overlap_(overlap) {}
 
-  void start(NodeId step, double seconds) {
-    queue_.push_back(step);
-    seconds_left_[at(step.index)] = seconds;
+  void start(int transfer, double seconds) {
+    queue_.push_back(transfer);
+    seconds_left_[at(transfer)] = seconds;
   }
 
   /// While compute works.
   void run_beside(double seconds) {
     double left = seconds * overlap_;
     while (!queue_.empty() && left > 0) {
-      double& of_first = seconds_left_[at(queue_.front().index)];  // 0 if compute has waited for it
+      double& of_first = seconds_left_[at(queue_.front())];  // 0 if compute has waited for it
       const double done = std::min(left, of_first);
       left -= done;
       of_first -= done;
@@ -112,154 +114,155 @@ class Transfers {
     }
   }
 
-  /// Seconds until `step` is done.
-  double wait_for(NodeId step) { return std::exchange(seconds_left_[at(step.index)], 0); }
+  /// Seconds until it is done.
+  double wait_for(int transfer) { return std::exchange(seconds_left_[at(transfer)], 0); }
 
  private:
-  std::deque<NodeId> queue_;
-  std::vector<double> seconds_left_;  // by node
+  std::deque<int> queue_;
+  std::vector<double> seconds_left_;  // by transfer
   double overlap_;
 };
 
 bool is_transfer(const Node& node) { return node.op->kind == OpKind::step && !is_local(*node.op->step); }
 
-/// Walks a program and adds up what its nodes take.
+/// Walks over the step of a rank of one stage and adds up what its instructions take.
 class Walk {
  public:
-  Walk(const Program& program, const Cluster& cluster)
+  Walk(const Program& program, const RankStep& step, const Cluster& cluster)
       : program_(program),
         graph_(program.graph),
+        step_(step),
         compute_(program, cluster),
-        transfers_(cluster.overlap, graph_.nodes.size()),
-        redistributor_(redistributor_for(graph_.meshes, cluster)),
-        starting_(graph_.nodes.size()) {}
+        transfers_(cluster.overlap, step.transfers.size()),
+        redistributor_(redistributor_for(graph_.meshes, cluster)) {
+    for (const Fusion& f : fusions_of(graph_)) ends_.emplace(f.begin.index, f.end);
+  }
 
-  Estimate run() {
-    const std::vector<Fusion> fusions = fusions_of(graph_);
-    for (const Fusion& f : fusions)
-      if (is_transfer(graph_.node(f.begin))) starting_[at(start_of(f).index)].push_back(f);
-    for (const Fusion& f : fusions) {
-      for (const Fusion& transfer : starting_[at(f.begin.index)]) start(transfer);
-      visit(f);
-    }
+  /// Times the sections, each once: what is alike for all micro-batches takes as long.
+  Estimate run(std::vector<TimedSection>& sections) {
+    for (const Section& section : step_.sections) sections.push_back(timed(section));
+    for (const Instruction& i : step_.instructions)
+      if (i.act == Act::run) add(step_.section(i).phase, figures_[at(i.what)]);
+    for (Phase phase : {Phase::forward, Phase::backward})
+      out_.phase_seconds[static_cast<std::size_t>(phase)] /= program_.micro_batches;
+    count_transfers();
+    add_leaves();
     out_.peak_seconds = compute_.peak_seconds() * program_.micro_batches;
     out_.arena_bytes = program_.arena_bytes;
     out_.memory = memory_use(program_);
-    return out_;
+    return std::move(out_);
   }
 
  private:
-  NodeId start_of(const Fusion& f) const {
-    return program_.starts.empty() ? f.begin : program_.starts[at(f.begin.index)];
+  /// Seconds of a section.
+  struct Figures {
+    double compute = 0, recompute = 0, exposed = 0;
+  };
+
+  TimedSection timed(const Section& section) {
+    TimedSection out;
+    Figures& figures = figures_.emplace_back();
+    for (const Instruction& i : section.instructions) {
+      const bool is_transfer = i.act == Act::start || i.act == Act::finish;
+      if (is_transfer && step_.transfer(i).crossing >= 0)
+        out.crossings.push_back({out.seconds, i});
+      else
+        out.seconds += seconds_of(i, figures);
+    }
+    return out;
   }
 
-  void start(const Fusion& transfer) {
+  double seconds_of(const Instruction& i, Figures& figures) {
+    switch (i.act) {
+      case Act::start: transfers_.start(i.what, seconds_of(step_.transfer(i))); return 0;
+      case Act::finish: {
+        const double seconds = transfers_.wait_for(i.what);
+        figures.exposed += seconds;
+        return seconds;
+      }
+      case Act::compute:
+      case Act::copy: {
+        const double seconds = compute_seconds_of(i.what);
+        figures.compute += seconds;
+        if (graph_.node({i.what}).is_recomputed) figures.recompute += seconds;
+        transfers_.run_beside(seconds);
+        return seconds;
+      }
+      default: return 0;
+    }
+  }
+
+  double compute_seconds_of(int first) {
+    const auto [known, is_new] = compute_seconds_.try_emplace(first);
+    if (is_new) known->second = compute_.seconds({{first}, ends_.at(first)});
+    return known->second;
+  }
+
+  /// Of the steps that run as one: they start as one. Local ones take none.
+  double seconds_of(const PreparedTransfer& t) {
     double seconds = 0;
-    const int times = times_of(transfer);
-    for (NodeId id = transfer.begin; id < transfer.end; ++id.index) {
-      const Node& node = graph_.node(id);
-      const Redistribution& r = redistribution_of(graph_, node, redistributor_);
-      seconds += r.seconds;
-      if (id != transfer.begin)
-        seconds -= redistributor_.latency(step_of(graph_, node));  // they start as one
-      out_.bytes_communicated += times * r.bytes;
-      out_.collectives[std::string(name_of(*node.op->step))] += times;
+    for (int n = 0; n < static_cast<int>(t.parts.size()); ++n) {
+      const Node& node = graph_.node({t.node.index + n});
+      if (!is_transfer(node)) return 0;
+      seconds += redistribution_of(graph_, node, redistributor_).seconds;
+      if (n > 0) seconds -= redistributor_.latency(step_of(graph_, node));
     }
-    out_.communication_seconds += times * seconds;
-    transfers_.start(transfer.begin, seconds);
+    return seconds;
   }
 
-  /// How often a step does it.
-  int times_of(const Fusion& f) const {
-    return graph_.node(f.begin).phase == Phase::update ? 1 : program_.micro_batches;
+  void add(Phase phase, const Figures& figures) {
+    out_.compute_seconds += figures.compute;
+    out_.recompute_seconds += figures.recompute;
+    out_.exposed_communication_seconds += figures.exposed;
+    out_.phase_seconds[static_cast<std::size_t>(phase)] += figures.compute + figures.exposed;
   }
 
-  void visit(const Fusion& f) {
-    const Node& node = graph_.node(f.begin);
-    const int times = times_of(f);
-    double& phase = out_.phase_seconds[static_cast<std::size_t>(node.phase)];
-    const std::int64_t bytes = graph_.value(node.results.front()).type.bytes();
-    if (node.op->kind == OpKind::parameter) out_.parameter_bytes += bytes;
-    if (node.op->kind == OpKind::state) out_.state_bytes += bytes;
-    if (node.op->kind == OpKind::compute) {
-      const double seconds = compute_.seconds(f);
-      out_.compute_seconds += times * seconds;
-      if (node.is_recomputed) out_.recompute_seconds += times * seconds;
-      phase += seconds;
-      transfers_.run_beside(seconds);
+  void count_transfers() {
+    const std::vector<int> times = times_started(step_);
+    for (std::size_t t = 0; t < step_.transfers.size(); ++t) {
+      const PreparedTransfer& transfer = step_.transfers[t];
+      if (transfer.crossing >= 0) continue;
+      out_.communication_seconds += times[t] * seconds_of(transfer);
+      for (int n = 0; n < static_cast<int>(transfer.parts.size()); ++n) {
+        const Node& node = graph_.node({transfer.node.index + n});
+        if (!is_transfer(node)) continue;
+        out_.bytes_communicated += times[t] * redistribution_of(graph_, node, redistributor_).bytes;
+        out_.collectives[std::string(name_of(*node.op->step))] += times[t];
+      }
     }
-    if (!is_transfer(node)) return;
-    const double seconds = transfers_.wait_for(f.begin);
-    out_.exposed_communication_seconds += times * seconds;
-    phase += seconds;
+  }
+
+  void add_leaves() {
+    for (const Node& node : graph_.nodes) {
+      const OpKind kind = node.op->kind;
+      if (kind == OpKind::parameter) out_.parameter_bytes += graph_.value(node.results[0]).type.bytes();
+      if (kind == OpKind::state) out_.state_bytes += graph_.value(node.results[0]).type.bytes();
+    }
   }
 
   const Program& program_;
   const Graph& graph_;
+  const RankStep& step_;
   Compute compute_;
   Transfers transfers_;
   Redistributor redistributor_;
-  std::vector<std::vector<Fusion>> starting_;  // by node, the transfers that start in front of it
+  std::unordered_map<int, NodeId> ends_;             // of fusions, by their first node
+  std::unordered_map<int, double> compute_seconds_;  // likewise
+  std::vector<Figures> figures_;                     // by section
   Estimate out_;
 };
 
-/// The tasks of all stages in time, and what crosses before and behind them.
-class Timeline {
- public:
-  Timeline(const Pipeline& pipeline, const std::vector<Estimate>& stages, const Cluster& cluster)
-      : pipeline_(pipeline), stages_(stages), cluster_(cluster), ends_(stages.size()), free_(stages.size()) {
-    for (auto& of_stage : ends_) of_stage.assign(2, std::vector<double>(at(pipeline.micro_batches()), -1));
+/// Seconds until what crosses is on the other side.
+std::vector<double> crossing_seconds(const Pipeline& pipeline, const Cluster& cluster) {
+  const LinkLevel& link = cluster.links.back();
+  std::vector<double> out;
+  for (const PlacedCrossing& c : pipeline.crossings) {
+    const auto bytes = static_cast<double>(pipeline.stage(c.to).graph.value(c.received).type.bytes());
+    out.push_back(link.start_seconds + link.latency_seconds +
+                  bytes / (link.bytes_per_second * cluster.link_efficiency));
   }
-
-  /// When each stage has done its step.
-  std::vector<double> run() {
-    for (const PlacedCrossing& c : pipeline_.crossings)
-      if (c.time == CrossingTime::step) free_[at(c.to)] += seconds(c);
-    std::vector<std::vector<Task>> tasks;
-    for (int s = 0; s < pipeline_.stage_count(); ++s) tasks.push_back(tasks_of(pipeline_.pipelining, s));
-    std::vector<std::size_t> next(tasks.size(), 0);
-    for (bool goes_on = true; std::exchange(goes_on, false);)
-      for (std::size_t s = 0; s < tasks.size(); ++s)
-        while (next[s] < tasks[s].size() && run(static_cast<int>(s), tasks[s][next[s]])) {
-          ++next[s];
-          goes_on = true;
-        }
-    for (const PlacedCrossing& c : pipeline_.crossings)
-      if (c.time == CrossingTime::update)
-        free_[at(c.to)] = std::max(free_[at(c.to)], free_[at(c.from)] + seconds(c));
-    for (std::size_t s = 0; s < stages_.size(); ++s)
-      free_[s] += stages_[s].phase_seconds[static_cast<std::size_t>(Phase::update)];
-    return free_;
-  }
-
- private:
-  /// False if something that the task receives has not been sent.
-  bool run(int stage, const Task& task) {
-    double start = free_[at(stage)];
-    for (const PlacedCrossing& c : pipeline_.crossings) {
-      if (c.to != stage || c.time != CrossingTime::micro_batch || c.phase != task.phase) continue;
-      const double sent = ends_[at(c.from)][static_cast<std::size_t>(task.phase)][at(task.micro_batch)];
-      if (sent < 0) return false;
-      start = std::max(start, sent + seconds(c));
-    }
-    const double end = start + stages_[at(stage)].phase_seconds[static_cast<std::size_t>(task.phase)];
-    ends_[at(stage)][static_cast<std::size_t>(task.phase)][at(task.micro_batch)] = free_[at(stage)] = end;
-    return true;
-  }
-
-  double seconds(const PlacedCrossing& c) const {
-    const LinkLevel& link = cluster_.links.back();
-    const auto bytes = static_cast<double>(pipeline_.stage(c.to).graph.value(c.received).type.bytes());
-    return link.start_seconds + link.latency_seconds +
-           bytes / (link.bytes_per_second * cluster_.link_efficiency);
-  }
-
-  const Pipeline& pipeline_;
-  const std::vector<Estimate>& stages_;
-  const Cluster& cluster_;
-  std::vector<std::vector<std::vector<double>>> ends_;  // by stage, phase and micro-batch; -1: not yet
-  std::vector<double> free_;                            // by stage
-};
+  return out;
+}
 
 /// Adds to each stage what the rank of it that receives most gets from other stages.
 void add_crossings(std::vector<Estimate>& stages, const Pipeline& pipeline) {
@@ -283,12 +286,19 @@ void add_crossings(std::vector<Estimate>& stages, const Pipeline& pipeline) {
 }  // namespace
 
 Estimate estimate(const Pipeline& pipeline, const Cluster& cluster) {
-  if (pipeline.stage_count() == 1) return estimate(pipeline.stage(0), cluster);
   std::vector<Estimate> stages;
-  for (const Program& program : pipeline.stages)
-    stages.push_back(estimate(program, cluster_called(part_name(cluster.name, program.rank_count()))));
+  std::vector<TimedStep> ranks;
+  for (RankStep& step : steps_of_stages(pipeline)) {
+    TimedStep& timed = ranks.emplace_back(TimedStep{std::move(step), {}});
+    const Program& program = pipeline.stage(pipeline.stage_of(timed.step.rank));
+    const bool is_part = pipeline.stage_count() > 1;
+    stages.push_back(Walk(program, timed.step,
+                          is_part ? cluster_called(part_name(cluster.name, program.rank_count())) : cluster)
+                         .run(timed.sections));
+  }
+  if (stages.size() == 1) return std::move(stages.front());
   add_crossings(stages, pipeline);
-  const std::vector<double> ends = Timeline(pipeline, stages, cluster).run();
+  const std::vector<double> ends = ends_of(ranks, crossing_seconds(pipeline, cluster));
   const auto longest = std::max_element(
       stages.begin(), stages.end(),
       [](const Estimate& a, const Estimate& b) { return a.step_seconds() < b.step_seconds(); });
@@ -313,6 +323,8 @@ Estimate estimate(const Pipeline& pipeline, const Cluster& cluster) {
   return out;
 }
 
-Estimate estimate(const Program& program, const Cluster& cluster) { return Walk(program, cluster).run(); }
+Estimate estimate(Program program, const Cluster& cluster) {
+  return estimate(Pipeline(std::move(program)), cluster);
+}
 
 }  // namespace shardwright

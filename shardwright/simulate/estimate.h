@@ -1,4 +1,4 @@
-// What a program will take on a cluster, node by node: the program itself is the model of the step.
+// What a program will take on a cluster, instruction by instruction: the lists of its ranks (lower/step.h) are timed.
 //
 // Two streams run beside each other. Compute runs the nodes in their order; communication runs the transfers in the
 // order in which they may start (Program::starts), one at a time, and one that is waited for first. While compute works
@@ -43,7 +43,7 @@ struct Estimate {
 };
 
 /// Cost: linear in the nodes; rules are read once per different call.
-Estimate estimate(const Program& program, const Cluster& cluster);
+Estimate estimate(Program program, const Cluster& cluster);
 
 /// Of the stage that works longest; memory of the one that needs most. Stages run their tasks in their order, as soon as
 /// what they receive is there; sends take the slowest link.
