@@ -7,6 +7,7 @@
 #include "shardwright/cost/cluster.h"
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/graph/text.h"
+#include "shardwright/lower/step.h"
 #include "shardwright/passes/compile.h"
 
 namespace shardwright::verbs {
@@ -80,7 +81,8 @@ Request request_of(const Arguments& arguments, Terminal& terminal) {
     add_train_step(out.model.graph, out.model.loss, optimizer_of(arguments, out.model));
   out.plan = plan_of(arguments, out.model, out.model.graph, terminal);
   out.cluster = out.plan.cluster;
-  arguments.idle("--schedule", "programs do not tell the order of micro-batches");
+  if (!arguments.is_on("--steps"))
+    arguments.idle("--schedule", "programs do not tell the order of micro-batches; --steps does");
   if (!arguments.has("--forward")) return out;
   arguments.idle("--recompute", "there is no backward");
   if (asked_of(arguments).optimizer_parallel.level < 3)
@@ -99,7 +101,9 @@ int run(const Arguments& arguments, Terminal& terminal) {
   const Pipeline pipeline = request.text ? compile(std::move(*request.text), options)
                                          : compile_pipeline(request.model.graph, request.plan, options);
   const Evaluation evaluation = evaluation_of(arguments, pipeline, cluster_called(request.cluster));
-  for (int s = 0; s < pipeline.stage_count(); ++s) {
+  if (arguments.is_on("--steps"))
+    for (const RankStep& step : steps_of_stages(pipeline)) terminal.out << to_text(step, pipeline);
+  for (int s = 0; s < pipeline.stage_count() && !arguments.is_on("--steps"); ++s) {
     if (pipeline.stage_count() > 1)
       terminal.out << fmt::format("# stage {}, ranks {} to {}\n", s, pipeline.first_rank(s),
                                   pipeline.first_rank(s + 1) - 1);
@@ -117,6 +121,7 @@ std::vector<Verb> lower() {
            .positionals = {"[MODEL]"},
            .flags = planning_flags(
                {{"--layouts", "", "with meshes, strategies and layouts: can be read again", ""},
+                {"--steps", "", "what the first rank of every stage does in a step, in order", ""},
                 {"--forward", "", "only the forward phase", ""},
                 {"--dump-passes", "DIR", "write the program after each pass, and its time", ""}}),
            .example = "shardwright lower dense_matmul:form=reid --devices 4 --forward",
