@@ -32,8 +32,8 @@ void complete_order(const Arguments& arguments, PlanRequest& request) {
   if (!arguments.has("--parallel"))
     request.parallel = request.devices == 1 ? Parallel::stand_alone : Parallel::auto_parallel;
   Pipelining& p = request.pipelining;
-  p.stages =
-      stages_asked(arguments.has("--stages") ? std::optional(p.stages) : std::nullopt, request.annotations);
+  p.stages = stages_asked(arguments.has("--stages") ? std::optional(p.stages) : std::nullopt,
+                          p.schedule.chunks, request.annotations);
   if (p.stages == 1 && arguments.has("--schedule") && !arguments.of_config.contains("--schedule"))
     throw error("--schedule is the order of micro-batches in several stages; add --stages N");
   if (!arguments.has("--micro-batches")) p.micro_batches = p.stages;

@@ -276,13 +276,15 @@ std::string step_table(const Graph& graph, const Plan& plan, const Estimate& e, 
   }
   std::string out = fmt::format("plan of {} on {} devices, {}, {}\n", plan.model, plan.devices,
                                 pipelining_text(plan.pipelining), plan.parallel);
-  int first = 0;
+  std::vector<int> begins{0};  // of the devices of each stage
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const Plan& stage = plan.stages[s];
+    const auto group = s % static_cast<std::size_t>(plan.pipelining.stages);
+    const int first = begins[group];
     out += fmt::format("stage {} on devices {}-{}: {} operators, {} to {}\n", s, first,
                        first + stage.devices - 1, stage.operators.size(), stage.operators.front().name,
                        stage.operators.back().name);
-    first += stage.devices;
+    begins.push_back(first + stage.devices);
     for (const Mesh& mesh : stage.meshes)
       if (mesh.axis_count() > 0) out += to_text(mesh) + "\n";
     if (stage.devices > 1) out += operator_table(stage, Explainer(parts.stages[s], stage).shares());

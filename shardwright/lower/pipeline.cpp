@@ -10,18 +10,33 @@ Pipeline::Pipeline(Program program) {
   stages.push_back(std::move(program));
 }
 
-int Pipeline::rank_count() const { return first_rank(stage_count()); }
+int Pipeline::rank_count() const {
+  const int last = group_count() - 1;
+  return first_rank(last) + stage(last).rank_count();
+}
 
 int Pipeline::first_rank(int stage) const {
   int rank = 0;
-  for (int s = 0; s < stage; ++s) rank += this->stage(s).rank_count();
+  for (int group = 0; group < stage % group_count(); ++group) rank += this->stage(group).rank_count();
   return rank;
 }
 
-int Pipeline::stage_of(int rank) const {
-  int s = 0;
-  while (rank >= first_rank(s + 1)) ++s;
-  return s;
+int Pipeline::group_of(int rank) const {
+  int group = 0;
+  while (group + 1 < group_count() && rank >= first_rank(group + 1)) ++group;
+  return group;
+}
+
+std::vector<int> Pipeline::stages_of(int rank) const {
+  std::vector<int> out;
+  for (int stage = group_of(rank); stage < stage_count(); stage += group_count()) out.push_back(stage);
+  return out;
+}
+
+std::int64_t Pipeline::arena_bytes(int rank) const {
+  std::int64_t bytes = 0;
+  for (int stage : stages_of(rank)) bytes += this->stage(stage).arena_bytes;
+  return bytes;
 }
 
 void Pipeline::connect(const Crossing& c) {

@@ -34,7 +34,7 @@ struct PlacedCrossing {
 };
 
 struct Pipeline {
-  std::vector<Program> stages;
+  std::vector<Program> stages;  // of an interleaved schedule, one for each chunk
   std::vector<PlacedCrossing> crossings;
   std::vector<StagedGraph::Output> outputs;
   Pipelining pipelining;
@@ -46,14 +46,18 @@ struct Pipeline {
   int rank_count() const;
   int stage_count() const { return static_cast<int>(stages.size()); }
   int micro_batches() const { return pipelining.micro_batches; }
+  /// Groups of ranks: stage s runs on group s % groups.
+  int group_count() const { return stage_count() / pipelining.schedule.chunks; }
+  int group_of(int rank) const;
   int first_rank(int stage) const;
-  int stage_of(int rank) const;
   /// Whether `rank` runs `stage`.
   bool has(int stage, int rank) const {
     return rank >= first_rank(stage) && rank < first_rank(stage) + this->stage(stage).rank_count();
   }
   /// What `rank` runs, in the order of the stages.
-  std::vector<int> stages_of(int rank) const { return {stage_of(rank)}; }
+  std::vector<int> stages_of(int rank) const;
+  /// Bytes of the arenas of all its stages.
+  std::int64_t arena_bytes(int rank) const;
   const Program& stage(int s) const { return stages[static_cast<std::size_t>(s)]; }
 
   /// Adds a crossing between stages that are there.

@@ -32,6 +32,7 @@ struct Program {
 
   int micro_batches = 1;
   int slots = 1;
+  bool keeps_sends = false;   // what the backward sends stays in its slot until it is taken
   std::vector<bool> in_slot;  // per value: every slot has one, `slot_bytes` further on; empty = none
   std::int64_t slot_bytes = 0;
 

@@ -16,164 +16,12 @@
 #include <array>
 
 #include "shardwright/graph/op.h"
-#include "shardwright/lower/step_transfers.h"
+#include "shardwright/lower/step_sections.h"
 
 namespace shardwright {
 namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
-/// One end of a crossing.
-struct End {
-  int transfer = 0;
-  int stage = 0;
-  bool is_send = false;
-  bool has_both = false;  // ends on this rank
-  CrossingTime time = CrossingTime::micro_batch;
-  Phase received = Phase::forward;
-  ValueId value;                // of `stage`
-  Phase made = Phase::forward;  // sends
-  int started = 0;              // sends of this step
-  int finished = 0;
-};
-
-/// What a stage does for a micro-batch: instructions in the order of its nodes, by section.
-class SectionsOfStage {
- public:
-  SectionsOfStage(const Pipeline& pipeline, int stage, int rank, const std::vector<End>& ends,
-                  TransfersOfRanks& transfers, RankStep& out)
-      : program_(pipeline.stage(stage)),
-        graph_(program_.graph),
-        stage_(stage),
-        ends_(ends),
-        transfers_(transfers),
-        out_(out) {
-    for (const Fusion& fusion : fusions_of(graph_)) {
-      prepare(fusion, rank);
-      prepare_sends(fusion);
-    }
-    start_early();
-  }
-
-  /// The instructions of a phase, with the last micro-batch or with the others.
-  std::vector<Instruction> of(Phase phase, bool is_last) const {
-    std::vector<Instruction> out;
-    for (const Action& a : actions_)
-      if (a.place == phase && (is_last || !a.only_last)) out.push_back({a.act, stage_, a.what, 0});
-    return out;
-  }
-  bool differs_in_last(Phase phase) const {
-    return std::any_of(actions_.begin(), actions_.end(),
-                       [phase](const Action& a) { return a.place == phase && a.only_last; });
-  }
-
- private:
-  struct Action {
-    Act act = Act::compute;
-    int what = 0;
-    NodeId node;                   // where it stands
-    Phase place = Phase::forward;  // in which it runs
-    bool only_last = false;        // with the last micro-batch
-    bool crosses = false;
-  };
-
-  Action& add(Act act, int what, NodeId node) {
-    actions_.push_back({.act = act, .what = what, .node = node, .place = graph_.node(node).phase});
-    return actions_.back();
-  }
-
-  void prepare(const Fusion& fusion, int rank) {
-    const Node& node = graph_.node(fusion.begin);
-    const int first = fusion.begin.index;
-    switch (node.op->kind) {
-      case OpKind::compute:
-        if (!node.op->is_alias)
-          add(Act::compute, first, fusion.begin);
-        else if (program_.offset(node.operands.front()) != program_.offset(node.results.front()))
-          add(Act::copy, first, fusion.begin);
-        return;
-      case OpKind::step: return prepare_steps(fusion, rank);
-      case OpKind::receive: return prepare_receive(node, fusion.begin);
-      default: return;  // leaves stand in the arena
-    }
-  }
-
-  void prepare_receive(const Node& node, NodeId id) {
-    const auto end = std::find_if(ends_.begin(), ends_.end(), [&](const End& e) {
-      return !e.is_send && e.stage == stage_ && e.value == node.results.front();
-    });
-    if (end == ends_.end())
-      add(Act::keep, id.index, id);  // this rank holds nothing of it
-    else if (end->time != CrossingTime::step)
-      add(Act::finish, end->transfer, id).crosses = true;
-  }
-
-  void prepare_sends(const Fusion& fusion) {
-    for (const End& end : ends_) {
-      const bool is_of_stage = end.is_send && end.stage == stage_ && end.time != CrossingTime::step;
-      if (!is_of_stage) continue;
-      const NodeId producer = graph_.value(end.value).producer;
-      if (producer < fusion.begin || producer >= fusion.end) continue;
-      Action& a = add(Act::start, end.transfer, fusion.begin);
-      a.crosses = true;
-      a.only_last =
-          end.time == CrossingTime::update && program_.micro_batches > 1 && a.place != Phase::update;
-    }
-  }
-
-  void prepare_steps(const Fusion& fusion, int rank) {
-    PreparedTransfer transfer = transfers_.of_steps(stage_, fusion, rank);
-    const Part& part = transfer.parts.front();
-    const bool is_there = !transfer.moves_between_ranks() &&
-                          program_.offset(part.from) == program_.offset(part.to) &&
-                          part.transfer.from_shape == part.transfer.to_shape && !part.transfer.clears;
-    if (is_there) {
-      add(Act::keep, fusion.begin.index, fusion.begin);
-      return;
-    }
-    add(Act::finish, static_cast<int>(out_.transfers.size()), fusion.begin);
-    out_.transfers.push_back(std::move(transfer));
-  }
-
-  /// Where the transfer of a step starts: right above its finish, or where the program says.
-  NodeId start_of(const Action& finish) const {
-    return program_.starts.empty() ? finish.node : program_.starts[at(finish.node.index)];
-  }
-
-  void start_early() {
-    std::vector<std::vector<Action>> starts(graph_.nodes.size());
-    for (const Action& a : actions_) {
-      if (a.act != Act::finish || a.crosses) continue;
-      const NodeId start = start_of(a);
-      if (start == a.node) continue;
-      Action early = a;
-      early.act = Act::start;
-      early.place = graph_.node(start).phase;
-      early.only_last = early.place != a.place && program_.micro_batches > 1;
-      starts[at(start.index)].push_back(early);
-    }
-    std::vector<Action> all;
-    std::size_t next = 0;
-    for (const Action& a : actions_) {
-      for (; next <= at(a.node.index); ++next)
-        all.insert(all.end(), starts[next].begin(), starts[next].end());
-      if (a.act == Act::finish && !a.crosses && start_of(a) == a.node) {
-        all.push_back(a);
-        all.back().act = Act::start;
-      }
-      all.push_back(a);
-    }
-    actions_ = std::move(all);
-  }
-
-  const Program& program_;
-  const Graph& graph_;
-  int stage_;
-  const std::vector<End>& ends_;
-  TransfersOfRanks& transfers_;
-  RankStep& out_;
-  std::vector<Action> actions_;
-};
 
 /// What one rank does.
 class Derivation {
@@ -188,7 +36,7 @@ class Derivation {
 
   RankStep run() && {
     begin();
-    const std::vector<Task> tasks = tasks_of(pipeline_.pipelining, stages_.front());
+    const std::vector<Task> tasks = tasks_of(pipeline_.pipelining, pipeline_.group_of(out_.rank));
     for (std::size_t t = 0; t < tasks.size(); ++t) {
       if (t == 0) expect(tasks[0]);
       if (t + 1 < tasks.size()) expect(tasks[t + 1]);
@@ -205,7 +53,7 @@ class Derivation {
   };
 
   int last() const { return pipeline_.micro_batches() - 1; }
-  int stage_of(const Task&) const { return stages_.front(); }
+  int stage_of(const Task& task) const { return stages_[at(task.chunk)]; }
   void add(Act act, int stage, int what, int micro_batch) {
     out_.instructions.push_back({act, stage, what, micro_batch});
   }
@@ -264,7 +112,7 @@ class Derivation {
     const bool differs = of_stage.differs_in_last(Phase::backward);
     numbers.backward = add_backward(!differs, false);
     numbers.last_backward = differs ? add_backward(true, true) : numbers.backward;
-    updates_.push_back(of_stage.of(Phase::update, true));
+    updates_.push_back(of_stage);
   }
 
   /// Leaves that change before the update do so behind the section that makes their new values.
@@ -277,7 +125,16 @@ class Derivation {
   }
 
   void prepare_update() {
-    std::vector<Instruction> update = updates_.front();
+    std::vector<Instruction> update;
+    const std::vector<std::vector<int>> rounds = update_rounds(pipeline_);
+    int last = 0;
+    for (int stage : stages_)
+      for (int round : rounds[at(stage)]) last = std::max(last, round);
+    for (int round = 0; round <= last; ++round)
+      for (std::size_t s = 0; s < stages_.size(); ++s) {
+        const std::vector<Instruction> part = updates_[s].of_round(round, rounds[at(stages_[s])]);
+        update.insert(update.end(), part.begin(), part.end());
+      }
     for (const End& end : ends_)
       if (end.is_send && end.time == CrossingTime::update && !end.has_both)
         update.push_back({Act::finish, end.stage, end.transfer, 0});
@@ -321,12 +178,14 @@ class Derivation {
   /// Sends whose memory the task is going to write are over.
   void make_room_for(const Task& task) {
     const int stage = stage_of(task);
+    const Program& program = pipeline_.stage(stage);
+    const int kept = program.keeps_sends ? program.slots : 1;
     for (End& end : ends_) {
       if (!end.is_send || end.stage != stage || end.time != CrossingTime::micro_batch) continue;
       if (task.phase == Phase::forward && end.made == Phase::forward)
-        finish_sends_until(end, task.micro_batch - pipeline_.stage(stage).slots);
+        finish_sends_until(end, task.micro_batch - program.slots);
       if (task.phase == Phase::backward)
-        finish_sends_until(end, end.received == Phase::forward ? task.micro_batch : task.micro_batch - 1);
+        finish_sends_until(end, end.received == Phase::forward ? task.micro_batch : task.micro_batch - kept);
     }
   }
 
@@ -354,10 +213,10 @@ class Derivation {
   const Pipeline& pipeline_;
   std::vector<int> stages_;
   std::vector<End> ends_;
-  std::vector<int> accumulating_;                  // stages
-  std::vector<std::vector<Instruction>> updates_;  // of `stages_`
-  std::vector<SectionNumbers> sections_;           // by stage
-  int update_ = 0;                                 // section
+  std::vector<int> accumulating_;         // stages
+  std::vector<SectionsOfStage> updates_;  // of `stages_`
+  std::vector<SectionNumbers> sections_;  // by stage
+  int update_ = 0;                        // section
   RankStep out_;
 };
 
@@ -387,7 +246,7 @@ std::vector<RankStep> steps_of(const Pipeline& pipeline) {
 std::vector<RankStep> steps_of_stages(const Pipeline& pipeline) {
   TransfersOfRanks transfers(pipeline);
   std::vector<RankStep> out;
-  for (int stage = 0; stage < pipeline.stage_count(); ++stage)
+  for (int stage = 0; stage < pipeline.group_count(); ++stage)
     out.push_back(Derivation(pipeline, pipeline.first_rank(stage), transfers).run());
   return out;
 }

@@ -94,7 +94,7 @@ Phase replaced_in(const Program& program, const Update& update);
 std::vector<RankStep> steps_of(const Pipeline& pipeline);
 /// Of one.
 RankStep step_of(const Pipeline& pipeline, int rank);
-/// Of the first rank of every stage.
+/// Of the first rank of every stage; of an interleaved schedule, of those that share their devices.
 std::vector<RankStep> steps_of_stages(const Pipeline& pipeline);
 
 /// The same step without sections: what they hold stands where they run.

@@ -39,6 +39,7 @@ struct Buffer {
   int made = for_ever;   // by a node, or before all of them
   int last_read = -1;    // by a node
   bool is_leaf = false;
+  bool is_kept = false;  // in slots, though the backward makes it
   std::int64_t offset = 0;
 };
 
@@ -128,12 +129,14 @@ class Assignment {
     } else {
       b.begin = program_.micro_batches > 1 ? -1 : b.begin;
       b.end = for_ever;
+      b.is_kept = program_.keeps_sends;
     }
   }
 
-  /// Read by the backward of the micro-batch whose forward makes it.
+  /// Read by the backward of the micro-batch whose forward makes it, or kept until another stage has taken it.
   bool is_in_slot(const Buffer& b) const {
-    return program_.slots > 1 && !b.is_leaf && b.made < backward_ && b.last_read >= backward_;
+    if (program_.slots == 1 || b.is_leaf) return false;
+    return b.is_kept || (b.made < backward_ && b.last_read >= backward_);
   }
 
   /// All of them are alive between forward and backward, so they lie side by side.
@@ -207,6 +210,7 @@ class Assignment {
     to.last_read = std::max(to.last_read, from.last_read);
     to.bytes = std::max(to.bytes, from.bytes);
     to.is_leaf = to.is_leaf || from.is_leaf;
+    to.is_kept = to.is_kept || from.is_kept;
     buffer_of_[at(b)] = a;
   }
 

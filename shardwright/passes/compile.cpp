@@ -16,6 +16,7 @@ Program compiled(PlannedGraph planned, const Cluster& cluster, const CompileOpti
   Program program = lower(graph, redistributor);
   program.micro_batches = planned.micro_batches.count;
   program.slots = planned.micro_batches.slots;
+  program.keeps_sends = planned.micro_batches.keeps_sends;
   return optimize(std::move(program), {redistributor, options.formats, planned.comm_fusion},
                   {.after = options.after, .verifies = options.verifies});
 }
@@ -42,7 +43,7 @@ Pipeline compile_pipeline(const Graph& graph, const Plan& plan, const CompileOpt
     const Plan& of_stage = plan.stages.empty() ? plan : plan.stages[static_cast<std::size_t>(s)];
     try {
       PlannedGraph planned = apply(of_stage, std::move(parts.stages[static_cast<std::size_t>(s)]));
-      planned.micro_batches = {plan.pipelining.micro_batches, slots_of(plan.pipelining, s)};
+      planned.micro_batches = micro_batches_of(plan.pipelining, s);
       out.stages.push_back(compiled(std::move(planned), cluster_called(of_stage.cluster), options));
     } catch (const Error& e) {
       if (plan.stages.empty()) throw;

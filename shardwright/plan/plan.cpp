@@ -51,6 +51,25 @@ namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
+/// What a backward sends lies there until the stage before takes it, one for each micro-batch that is alive; others take
+/// it too late.
+void check_gradients(const StagedGraph& parts, const Pipelining& p) {
+  if (p.schedule.kind != Schedule::interleaved || p.micro_batches == 1) return;
+  for (const Crossing& c : parts.crossings) {
+    const Graph& giver = parts.stages[at(c.from)];
+    const Value& sent = giver.value(giver.sends[at(c.send)]);
+    const Graph& taker = parts.stages[at(c.to)];
+    const bool is_gradient = giver.node(sent.producer).phase == Phase::backward &&
+                             taker.node(taker.value(taker.find(c.receive)).producer).phase == Phase::backward;
+    if (is_gradient && c.from - c.to > 1)
+      throw error(
+          "{}: stage {} reads what stage {} makes, so a gradient would pass by those between (%{}); cut into "
+          "fewer "
+          "chunks, or elsewhere by annotations of \"stage\"",
+          name_of(p.schedule), c.from, c.to, sent.name);
+  }
+}
+
 void check_fused_parameters(const Graph& graph, const Plan& plan) {
   if (plan.comm_fusion.parameters.empty()) return;
   std::set<std::string> known;
@@ -97,6 +116,7 @@ StagedGraph staged(const Graph& graph, const Plan& plan) {
   }
   StagedGraph out =
       cut_into_stages(graph, stage_of, static_cast<int>(plan.stages.size()), plan.pipelining.micro_batches);
+  check_gradients(out, plan.pipelining);
   for (int s = 0; s < static_cast<int>(plan.stages.size()); ++s)
     for (const PlannedOperator& op : plan.stages[at(s)].operators)
       if (stages.at(op.name) != s && !makes(out.stages[at(s)], op.name))

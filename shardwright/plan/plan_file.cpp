@@ -240,14 +240,26 @@ void read_stages(Plan& plan, const Json& json) {
       throw with_context(e, fmt::format("stage {}", number));
     }
   if (plan.stages.size() < 2) throw error("\"stage_plans\" should hold a plan for each of several stages");
+  const int parts = static_cast<int>(plan.stages.size()), chunks = plan.pipelining.schedule.chunks;
+  if (parts % chunks || parts / chunks < 2)
+    throw error("\"schedule\" {} of several stages does not go with {} \"stage_plans\"",
+                name_of(plan.pipelining.schedule), parts);
+  plan.pipelining.stages = parts / chunks;
+  for (int s = plan.pipelining.stages; s < parts; ++s) {
+    const Plan &here = plan.stages[static_cast<std::size_t>(s)],
+               &first = plan.stages[static_cast<std::size_t>(s % plan.pipelining.stages)];
+    if (here.devices != first.devices)
+      throw error("stages {} and {} run on the same devices, but one has {} and the other {}",
+                  s % plan.pipelining.stages, s, first.devices, here.devices);
+  }
+  devices /= chunks;
   if (devices != plan.devices)
     throw error("the stages have {} devices but \"devices\" is {}", devices, plan.devices);
-  plan.pipelining.stages = static_cast<int>(plan.stages.size());
 }
 
 Plan& stage_of(Plan& plan, const Json& op) {
   const Json stage = op.is_object() && op.contains("stage") ? op.at("stage") : Json("missing");
-  return plan.stages[static_cast<std::size_t>(integer_of(stage, "stage", 0, plan.pipelining.stages - 1))];
+  return plan.stages[static_cast<std::size_t>(integer_of(stage, "stage", 0, plan.pipelining.parts() - 1))];
 }
 
 /// All of the plan but its operators, layouts and stages.

@@ -1,54 +1,98 @@
 #include "shardwright/plan/schedule.h"
 
 #include <algorithm>
-#include <array>
+
+#include <fmt/format.h>
 
 #include "shardwright/base/error.h"
+#include "shardwright/base/text.h"
 #include "shardwright/cost/cluster.h"
 
 namespace shardwright {
 namespace {
 
-constexpr std::array<std::string_view, 2> names{"gpipe", "1f1b"};
+constexpr std::string_view interleaved = "interleaved:";
 
 void check(std::string_view what, int count, int most) {
   if (count < 1 || count > most)
     throw error("pipelining: {} {} but there should be from 1 to {}", count, what, most);
 }
 
+/// How many micro-batches go through a chunk before the next chunk has its turn: S at a time, and what S does not divide
+/// goes with the first.
+int first_turn(const Pipelining& p) {
+  return p.micro_batches < p.stages ? p.micro_batches : p.stages + p.micro_batches % p.stages;
+}
+
+/// The passes of all micro-batches through the chunks of a stage, one way.
+std::vector<Task> passes_of(const Pipelining& p, Phase phase) {
+  std::vector<Task> out;
+  const int chunks = p.schedule.chunks;
+  const int turn = p.schedule.kind == Schedule::interleaved ? first_turn(p) : p.micro_batches;
+  for (int begin = 0, end = turn; begin < p.micro_batches; begin = end, end += p.stages)
+    for (int c = 0; c < chunks; ++c)
+      for (int m = begin; m < end; ++m)
+        out.push_back({phase, m, phase == Phase::forward ? c : chunks - 1 - c});
+  return out;
+}
+
 /// Forwards before the first backward.
 int warm_up_of(const Pipelining& p, int stage) {
   if (p.stages == 1) return 1;
-  return p.schedule == Schedule::gpipe ? p.micro_batches : std::min(p.micro_batches, p.stages - stage);
+  switch (p.schedule.kind) {
+    case Schedule::gpipe: return p.micro_batches;
+    case Schedule::one_forward_one_backward: return p.stages - stage;
+    case Schedule::interleaved: break;
+  }
+  return first_turn(p) * (p.schedule.chunks - 1) + 2 * (p.stages - stage - 1) + 1;
 }
 
 }  // namespace
 
-std::string_view name_of(Schedule schedule) { return names[static_cast<std::size_t>(schedule)]; }
+std::string name_of(const Schedule& schedule) {
+  if (schedule.kind == Schedule::interleaved) return fmt::format("{}{}", interleaved, schedule.chunks);
+  return schedule.kind == Schedule::gpipe ? "gpipe" : "1f1b";
+}
 
 Schedule schedule_called(std::string_view name) {
-  for (std::size_t i = 0; i < names.size(); ++i)
-    if (names[i] == name) return static_cast<Schedule>(i);
-  throw error("schedule '{}' does not exist; there are gpipe, 1f1b", name);
+  if (name == "gpipe") return Schedule::gpipe;
+  if (name == "1f1b") return Schedule::one_forward_one_backward;
+  if (name.starts_with(interleaved)) {
+    const auto chunks = to_integer(name.substr(interleaved.size()));
+    if (!chunks || *chunks < 1 || *chunks > most_devices)
+      throw error("schedule '{}': interleaved:V has V chunks per stage, from 1 to {}", name, most_devices);
+    return {Schedule::interleaved, static_cast<int>(*chunks)};
+  }
+  throw error("schedule '{}' does not exist; there are gpipe, 1f1b, interleaved:V", name);
 }
 
 void check(const Pipelining& p) {
   check("stages", p.stages, most_devices);
+  check("chunks", p.schedule.chunks, most_devices / p.stages);
   check("micro-batches", p.micro_batches, most_micro_batches);
 }
 
 std::vector<Task> tasks_of(const Pipelining& p, int stage) {
+  const std::vector<Task> forwards = passes_of(p, Phase::forward), backwards = passes_of(p, Phase::backward);
+  const auto warm_up = static_cast<std::size_t>(warm_up_of(p, stage));
   std::vector<Task> out;
-  const int warm_up = warm_up_of(p, stage);
-  int forwards = 0;
-  for (int backwards = 0; backwards < p.micro_batches; ++backwards) {
-    while (forwards < std::min(p.micro_batches, backwards + warm_up))
-      out.push_back({Phase::forward, forwards++});
-    out.push_back({Phase::backward, backwards});
+  std::size_t next = 0;
+  for (std::size_t b = 0; b < backwards.size(); ++b) {
+    while (next < std::min(forwards.size(), b + warm_up)) out.push_back(forwards[next++]);
+    out.push_back(backwards[b]);
   }
   return out;
 }
 
-int slots_of(const Pipelining& p, int stage) { return warm_up_of(p, stage); }
+MicroBatches micro_batches_of(const Pipelining& p, int part) {
+  const int chunk = part / p.stages;
+  int alive = 0, most = 0;
+  for (const Task& task : tasks_of(p, part % p.stages)) {
+    if (task.chunk != chunk) continue;
+    alive += task.phase == Phase::forward ? 1 : -1;
+    most = std::max(most, alive);
+  }
+  return {p.micro_batches, most, p.schedule.kind == Schedule::interleaved};
+}
 
 }  // namespace shardwright

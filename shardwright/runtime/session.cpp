@@ -494,7 +494,8 @@ void Session::State::bind(const std::map<std::string, Tensor>& tensors) {
 
 std::size_t most_transfers(const Pipeline& pipeline) {
   constexpr std::size_t statistics = 100;  // a few, by all ranks
-  std::size_t most = 0, gathered = pipeline.outputs.size();
+  std::size_t gathered = pipeline.outputs.size();
+  std::vector<std::size_t> prepared(at(pipeline.group_count()));
   for (int s = 0; s < pipeline.stage_count(); ++s) {
     const Program& program = pipeline.stage(s);
     std::size_t steps = 0, flows = 0;
@@ -503,9 +504,10 @@ std::size_t most_transfers(const Pipeline& pipeline) {
       gathered += node.op->kind == OpKind::parameter || node.op->kind == OpKind::state;
     }
     for (const PlacedCrossing& c : pipeline.crossings) flows += c.from == s || c.to == s;
-    most = std::max(most, steps * at(program.slots) + flows * at(pipeline.micro_batches()));
+    prepared[at(s % pipeline.group_count())] +=
+        steps * at(program.slots) + flows * at(pipeline.micro_batches());
   }
-  return most + gathered + statistics;
+  return *std::max_element(prepared.begin(), prepared.end()) + gathered + statistics;
 }
 
 Session::Session(Pipeline pipeline, SessionOptions options) {
@@ -599,8 +601,7 @@ MemoryMarks Session::memory_marks() const {
   const State& s = *state_;
   s.check_usable();
   MemoryMarks out;
-  for (int r = 0; r < s.pipeline.rank_count(); ++r)
-    out.planned.push_back(s.pipeline.stage(s.pipeline.stage_of(r)).arena_bytes);
+  for (int r = 0; r < s.pipeline.rank_count(); ++r) out.planned.push_back(s.pipeline.arena_bytes(r));
   const auto measured = [](const Rank& rank) {
     const auto arena = rank.executor->arena();
     return resident_bytes(arena.data(), static_cast<std::int64_t>(arena.size()));

@@ -60,7 +60,7 @@ std::string trace_text(const Pipeline& pipeline, const StepTrace& trace, const M
   const std::int64_t first = first_begin(trace);
   const auto microseconds = [&](std::int64_t time) { return static_cast<double>(time - first) * 1e-3; };
   Lines lines;
-  for (int s = 0; s < pipeline.stage_count(); ++s)
+  for (int s = 0; s < pipeline.group_count(); ++s)
     add_heading(lines, "process", {{"pid", s}}, fmt::format("stage {}", s), s);
   const auto place_of = [&](int track) {
     return Json{{"pid", all.tracks[static_cast<std::size_t>(track)].stage}, {"tid", track}};
@@ -94,7 +94,7 @@ std::string trace_text(const Pipeline& pipeline, const StepTrace& trace, const M
   for (std::size_t r = 0; r < memory.planned.size(); ++r)
     lines.add({{"ph", "C"},
                {"name", fmt::format("rank {} memory, bytes", r)},
-               {"pid", pipeline.stage_of(static_cast<int>(r))},
+               {"pid", pipeline.group_of(static_cast<int>(r))},
                {"ts", 0},
                {"args", {{"planned", memory.planned[r]}, {"measured", memory.measured[r]}}}});
   return std::move(lines).text();

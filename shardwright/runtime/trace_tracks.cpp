@@ -260,7 +260,7 @@ Tracks tracks_of(const Pipeline& pipeline, const StepTrace& trace) {
   for (int rank = 0; rank < static_cast<int>(trace.ranks.size()); ++rank) {
     const std::vector<TraceEvent>& events = trace.ranks[at(rank)];
     const Reader reader(pipeline, lists[at(rank)]);
-    const int stage = pipeline.stage_of(rank);
+    const int stage = pipeline.group_of(rank);
     const std::string name = fmt::format("rank {} (stage {})", rank, stage);
     Track compute{rank, stage, fmt::format("{} compute", name), {}};
     Transfers transfers;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <unordered_map>
 #include <utility>
 
@@ -125,31 +126,82 @@ class Transfers {
 
 bool is_transfer(const Node& node) { return node.op->kind == OpKind::step && !is_local(*node.op->step); }
 
-/// Walks over the step of a rank of one stage and adds up what its instructions take.
-class Walk {
+/// What prices the nodes of a stage.
+class Prices {
  public:
-  Walk(const Program& program, const RankStep& step, const Cluster& cluster)
-      : program_(program),
-        graph_(program.graph),
-        step_(step),
+  Prices(const Program& program, const Cluster& cluster)
+      : graph_(program.graph),
         compute_(program, cluster),
-        transfers_(cluster.overlap, step.transfers.size()),
         redistributor_(redistributor_for(graph_.meshes, cluster)) {
     for (const Fusion& f : fusions_of(graph_)) ends_.emplace(f.begin.index, f.end);
+  }
+
+  const Graph& graph() const { return graph_; }
+  double peak_seconds() const { return compute_.peak_seconds(); }
+
+  /// Of the fusion that begins with node `first`.
+  double compute_seconds_of(int first) {
+    const auto [known, is_new] = compute_seconds_.try_emplace(first);
+    if (is_new) known->second = compute_.seconds({{first}, ends_.at(first)});
+    return known->second;
+  }
+
+  /// Of the steps that run as one: they start as one. Local ones take none.
+  double seconds_of(const PreparedTransfer& t) {
+    double seconds = 0;
+    for (int n = 0; n < static_cast<int>(t.parts.size()); ++n) {
+      const Node& node = graph_.node({t.node.index + n});
+      if (!is_transfer(node)) return 0;
+      seconds += redistribution(node).seconds;
+      if (n > 0) seconds -= redistributor_.latency(step_of(graph_, node));
+    }
+    return seconds;
+  }
+  const Redistribution& redistribution(const Node& node) {
+    return redistribution_of(graph_, node, redistributor_);
+  }
+
+ private:
+  const Graph& graph_;
+  Compute compute_;
+  Redistributor redistributor_;
+  std::unordered_map<int, NodeId> ends_;             // of fusions, by their first node
+  std::unordered_map<int, double> compute_seconds_;  // likewise
+};
+
+/// Bytes of both, and what is largest in either.
+void add(MemoryUse& to, const MemoryUse& other) {
+  const std::size_t most = std::max(to.largest.size(), other.largest.size());
+  for (std::size_t k = 0; k < memory_kinds; ++k) to.bytes[k] += other.bytes[k];
+  to.largest.insert(to.largest.end(), other.largest.begin(), other.largest.end());
+  std::ranges::stable_sort(to.largest, std::ranges::greater(), &MemoryConsumer::bytes);
+  to.largest.resize(most);
+}
+
+/// Walks over the step of a rank and adds up what its instructions take.
+class Walk {
+ public:
+  Walk(const Pipeline& pipeline, const RankStep& step, const Cluster& cluster)
+      : pipeline_(pipeline), step_(step), transfers_(cluster.overlap, step.transfers.size()) {
+    for (int stage : pipeline.stages_of(step.rank))
+      prices_.try_emplace(stage, pipeline.stage(stage), cluster);
   }
 
   /// Times the sections, each once: what is alike for all micro-batches takes as long.
   Estimate run(std::vector<TimedSection>& sections) {
     for (const Section& section : step_.sections) sections.push_back(timed(section));
     for (const Instruction& i : step_.instructions)
-      if (i.act == Act::run) add(step_.section(i).phase, figures_[at(i.what)]);
+      if (i.act == Act::run) add_figures(step_.section(i).phase, figures_[at(i.what)]);
     for (Phase phase : {Phase::forward, Phase::backward})
-      out_.phase_seconds[static_cast<std::size_t>(phase)] /= program_.micro_batches;
+      out_.phase_seconds[static_cast<std::size_t>(phase)] /= pipeline_.micro_batches();
     count_transfers();
-    add_leaves();
-    out_.peak_seconds = compute_.peak_seconds() * program_.micro_batches;
-    out_.arena_bytes = program_.arena_bytes;
-    out_.memory = memory_use(program_);
+    for (const auto& [stage, prices] : prices_) {
+      const Program& program = pipeline_.stage(stage);
+      add_leaves(program.graph);
+      out_.peak_seconds += prices.peak_seconds() * pipeline_.micro_batches();
+      out_.arena_bytes += program.arena_bytes;
+      add(out_.memory, memory_use(program));
+    }
     return std::move(out_);
   }
 
@@ -174,7 +226,7 @@ class Walk {
 
   double seconds_of(const Instruction& i, Figures& figures) {
     switch (i.act) {
-      case Act::start: transfers_.start(i.what, seconds_of(step_.transfer(i))); return 0;
+      case Act::start: transfers_.start(i.what, prices_.at(i.stage).seconds_of(step_.transfer(i))); return 0;
       case Act::finish: {
         const double seconds = transfers_.wait_for(i.what);
         figures.exposed += seconds;
@@ -182,9 +234,10 @@ class Walk {
       }
       case Act::compute:
       case Act::copy: {
-        const double seconds = compute_seconds_of(i.what);
+        Prices& prices = prices_.at(i.stage);
+        const double seconds = prices.compute_seconds_of(i.what);
         figures.compute += seconds;
-        if (graph_.node({i.what}).is_recomputed) figures.recompute += seconds;
+        if (prices.graph().node({i.what}).is_recomputed) figures.recompute += seconds;
         transfers_.run_beside(seconds);
         return seconds;
       }
@@ -192,25 +245,7 @@ class Walk {
     }
   }
 
-  double compute_seconds_of(int first) {
-    const auto [known, is_new] = compute_seconds_.try_emplace(first);
-    if (is_new) known->second = compute_.seconds({{first}, ends_.at(first)});
-    return known->second;
-  }
-
-  /// Of the steps that run as one: they start as one. Local ones take none.
-  double seconds_of(const PreparedTransfer& t) {
-    double seconds = 0;
-    for (int n = 0; n < static_cast<int>(t.parts.size()); ++n) {
-      const Node& node = graph_.node({t.node.index + n});
-      if (!is_transfer(node)) return 0;
-      seconds += redistribution_of(graph_, node, redistributor_).seconds;
-      if (n > 0) seconds -= redistributor_.latency(step_of(graph_, node));
-    }
-    return seconds;
-  }
-
-  void add(Phase phase, const Figures& figures) {
+  void add_figures(Phase phase, const Figures& figures) {
     out_.compute_seconds += figures.compute;
     out_.recompute_seconds += figures.recompute;
     out_.exposed_communication_seconds += figures.exposed;
@@ -222,33 +257,30 @@ class Walk {
     for (std::size_t t = 0; t < step_.transfers.size(); ++t) {
       const PreparedTransfer& transfer = step_.transfers[t];
       if (transfer.crossing >= 0) continue;
-      out_.communication_seconds += times[t] * seconds_of(transfer);
+      Prices& prices = prices_.at(transfer.to_stage);
+      out_.communication_seconds += times[t] * prices.seconds_of(transfer);
       for (int n = 0; n < static_cast<int>(transfer.parts.size()); ++n) {
-        const Node& node = graph_.node({transfer.node.index + n});
+        const Node& node = prices.graph().node({transfer.node.index + n});
         if (!is_transfer(node)) continue;
-        out_.bytes_communicated += times[t] * redistribution_of(graph_, node, redistributor_).bytes;
+        out_.bytes_communicated += times[t] * prices.redistribution(node).bytes;
         out_.collectives[std::string(name_of(*node.op->step))] += times[t];
       }
     }
   }
 
-  void add_leaves() {
-    for (const Node& node : graph_.nodes) {
+  void add_leaves(const Graph& graph) {
+    for (const Node& node : graph.nodes) {
       const OpKind kind = node.op->kind;
-      if (kind == OpKind::parameter) out_.parameter_bytes += graph_.value(node.results[0]).type.bytes();
-      if (kind == OpKind::state) out_.state_bytes += graph_.value(node.results[0]).type.bytes();
+      if (kind == OpKind::parameter) out_.parameter_bytes += graph.value(node.results[0]).type.bytes();
+      if (kind == OpKind::state) out_.state_bytes += graph.value(node.results[0]).type.bytes();
     }
   }
 
-  const Program& program_;
-  const Graph& graph_;
+  const Pipeline& pipeline_;
   const RankStep& step_;
-  Compute compute_;
   Transfers transfers_;
-  Redistributor redistributor_;
-  std::unordered_map<int, NodeId> ends_;             // of fusions, by their first node
-  std::unordered_map<int, double> compute_seconds_;  // likewise
-  std::vector<Figures> figures_;                     // by section
+  std::map<int, Prices> prices_;  // by stage
+  std::vector<Figures> figures_;  // by section
   Estimate out_;
 };
 
@@ -264,23 +296,28 @@ std::vector<double> crossing_seconds(const Pipeline& pipeline, const Cluster& cl
   return out;
 }
 
-/// Adds to each stage what the rank of it that receives most gets from other stages.
-void add_crossings(std::vector<Estimate>& stages, const Pipeline& pipeline) {
+/// Adds to each group of devices what the rank of it that receives most gets from other stages.
+void add_crossings(std::vector<Estimate>& groups, const Pipeline& pipeline) {
   std::vector<std::int64_t> received(at(pipeline.rank_count()), 0);
   for (const PlacedCrossing& c : pipeline.crossings) {
+    const int group = c.to % pipeline.group_count();
+    if (group == c.from % pipeline.group_count()) continue;
     const int times = c.time == CrossingTime::micro_batch ? pipeline.micro_batches() : 1;
     const auto size =
         static_cast<std::int64_t>(size_of(pipeline.stage(c.to).graph.value(c.received).type.dtype));
-    stages[at(c.to)].collectives["receive"] += times;
+    groups[at(group)].collectives["receive"] += times;
     for (const auto& [rank, transfer] : pipeline.transfers_of(c)) {
-      if (pipeline.stage_of(rank) != c.to) continue;
+      if (!pipeline.has(c.to, rank)) continue;
       for (const Piece& piece : transfer.pieces)
         received[at(rank)] += times * element_count(piece.extent) * size;
     }
   }
-  for (int s = 0; s < pipeline.stage_count(); ++s)
-    stages[at(s)].bytes_communicated += *std::max_element(received.begin() + pipeline.first_rank(s),
-                                                          received.begin() + pipeline.first_rank(s + 1));
+  std::vector<std::int64_t> most(groups.size(), 0);
+  for (int rank = 0; rank < pipeline.rank_count(); ++rank) {
+    std::int64_t& of_group = most[at(pipeline.group_of(rank))];
+    of_group = std::max(of_group, received[at(rank)]);
+  }
+  for (std::size_t g = 0; g < groups.size(); ++g) groups[g].bytes_communicated += most[g];
 }
 
 }  // namespace
@@ -290,11 +327,11 @@ Estimate estimate(const Pipeline& pipeline, const Cluster& cluster) {
   std::vector<TimedStep> ranks;
   for (RankStep& step : steps_of_stages(pipeline)) {
     TimedStep& timed = ranks.emplace_back(TimedStep{std::move(step), {}});
-    const Program& program = pipeline.stage(pipeline.stage_of(timed.step.rank));
-    const bool is_part = pipeline.stage_count() > 1;
-    stages.push_back(Walk(program, timed.step,
-                          is_part ? cluster_called(part_name(cluster.name, program.rank_count())) : cluster)
-                         .run(timed.sections));
+    const int devices = pipeline.stage(pipeline.group_of(timed.step.rank)).rank_count();
+    const bool is_part = pipeline.group_count() > 1;
+    stages.push_back(
+        Walk(pipeline, timed.step, is_part ? cluster_called(part_name(cluster.name, devices)) : cluster)
+            .run(timed.sections));
   }
   if (stages.size() == 1) return std::move(stages.front());
   add_crossings(stages, pipeline);
@@ -317,7 +354,7 @@ Estimate estimate(const Pipeline& pipeline, const Cluster& cluster) {
       out.collectives[kind] = std::max(out.collectives[kind], count);
   }
   out.peak_seconds = 0;
-  for (int s = 0; s < pipeline.stage_count(); ++s)
+  for (int s = 0; s < pipeline.group_count(); ++s)
     out.peak_seconds += stages[at(s)].peak_seconds * pipeline.stage(s).rank_count() / pipeline.rank_count();
   out.stages = std::move(stages);
   return out;

@@ -35,7 +35,7 @@ struct Estimate {
   MemoryUse memory;                        // the same, by kind
   std::map<std::string, int> collectives;  // per step and rank, by kind
   std::int64_t bytes_communicated = 0;     // received per step by one rank
-  std::vector<Estimate> stages;            // of several: each for itself
+  std::vector<Estimate> stages;            // of several: the devices of each for themselves
 
   double step_seconds() const { return compute_seconds + exposed_communication_seconds + bubble_seconds; }
   /// Share of the peak that contractions and convolutions reach over the whole step: model flops utilisation.

@@ -15,6 +15,7 @@ Proof count(const std::vector<RankStep>& ranks, const Pipeline& pipeline) {
             .micro_batches = pipeline.micro_batches()};
   std::set<std::pair<std::vector<int>, int>> groups;
   for (const RankStep& rank : ranks) {
+    out.arena_bytes = std::max(out.arena_bytes, pipeline.arena_bytes(rank.rank));
     out.instructions += static_cast<std::int64_t>(rank.instructions.size());
     for (const PreparedTransfer& t : rank.transfers) {
       if (!t.moves_between_ranks()) continue;
@@ -23,10 +24,8 @@ Proof count(const std::vector<RankStep>& ranks, const Pipeline& pipeline) {
     }
   }
   out.groups = static_cast<int>(groups.size());
-  for (const Program& program : pipeline.stages) {
+  for (const Program& program : pipeline.stages)
     out.values += static_cast<std::int64_t>(program.graph.values.size());
-    out.arena_bytes = std::max(out.arena_bytes, program.arena_bytes);
-  }
   return out;
 }
 

@@ -97,7 +97,7 @@ TEST_P(DrawnSteps, of_one_rank_are_those_of_all) {
     const RankStep alone = step_of(pipeline_, first.rank);
     EXPECT_EQ(to_text(alone, pipeline_), to_text(all[at(first.rank)], pipeline_));
     EXPECT_EQ(to_text(first, pipeline_), to_text(all[at(first.rank)], pipeline_));
-    EXPECT_EQ(pipeline_.stage_of(first.rank), static_cast<int>(next++));
+    EXPECT_EQ(pipeline_.group_of(first.rank), static_cast<int>(next++));
   }
   for (const RankStep& step : all) {
     std::size_t prepared = 0;

@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "shardwright/frontend/model.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/search/planning/make_plan.h"
 #include "shardwright/simulate/estimate.h"
+#include "shardwright/simulate/timeline.h"
 
 namespace shardwright {
 namespace {
@@ -23,6 +26,21 @@ Pipeline compiled(const std::string& model, const Pipelining& pipelining, const 
 
 const OptimizerChoice sgd{"sgd", {{"rate", 0.01}}};
 
+/// A forward takes 1 s, a backward 2 s; what is received is read at once, and sent in the end.
+TimedStep equally_timed(RankStep step) {
+  TimedStep out{std::move(step), {}};
+  for (const Section& section : out.step.sections) {
+    TimedSection timed;
+    timed.seconds = section.phase == Phase::forward ? 1 : section.phase == Phase::backward ? 2 : 0;
+    for (const Act act : {Act::finish, Act::start})
+      for (const Instruction& i : section.instructions)
+        if (i.act == act && out.step.transfer(i).crossing >= 0)
+          timed.crossings.push_back({act == Act::start ? timed.seconds : 0, i});
+    out.sections.push_back(std::move(timed));
+  }
+  return out;
+}
+
 /// S equal stages work M of M + S - 1 turns (GPipe, Huang et al. 2019; the same for 1F1B).
 TEST(PipelineEstimate, has_the_bubbles_that_are_known) {
   for (int stages : {2, 4})
@@ -37,6 +55,38 @@ TEST(PipelineEstimate, has_the_bubbles_that_are_known) {
         const double known = (stages - 1.0) / (micro_batches + stages - 1.0);
         EXPECT_NEAR(e.bubble_seconds / e.step_seconds(), known, 0.03);
       }
+}
+
+/// Where S divides M: (S - 1) / (V M) of the time in which a stage works (Narayanan et al., 2021).
+TEST(Timeline, interleaved_chunks_shorten_the_bubble) {
+  for (int stages : {2, 3, 4})
+    for (int chunks : {1, 2, 3})
+      for (int micro_batches : {stages, 2 * stages, 3 * stages}) {
+        SCOPED_TRACE(fmt::format("{} stages of {} chunks, {} micro-batches", stages, chunks, micro_batches));
+        const Pipeline p =
+            compiled(fmt::format("ffn:batch={},widths=8-8-8-8-8-8-8-8-8-8-8-8-8", micro_batches),
+                     {{Schedule::interleaved, chunks}, stages, micro_batches}, sgd);
+        std::vector<TimedStep> ranks;
+        for (RankStep& step : steps_of_stages(p)) ranks.push_back(equally_timed(std::move(step)));
+        const std::vector<double> ends = ends_of(ranks, std::vector<double>(p.crossings.size(), 0.0));
+        const double work = 3 * chunks * micro_batches;
+        const double bubble = *std::max_element(ends.begin(), ends.end()) - work;
+        EXPECT_DOUBLE_EQ(bubble / work, (stages - 1.0) / (chunks * micro_batches));
+      }
+}
+
+TEST(PipelineEstimate, has_smaller_bubbles_with_more_chunks) {
+  double before = 1;
+  for (int chunks : {1, 2, 4}) {
+    const Pipeline p = compiled("llama:layers=16,hidden=256,heads=4,ffn=688,vocab=32,seq=64,batch=8",
+                                {{Schedule::interleaved, chunks}, 2, 8}, sgd);
+    const Estimate e = estimate(p, cluster_called("cpu:2"));
+    EXPECT_LT(e.bubble_seconds, 0.7 * before * e.step_seconds());
+    EXPECT_GT(e.bubble_seconds, 0);
+    EXPECT_EQ(e.stages.size(), 2U);
+    EXPECT_EQ(e.arena_bytes, std::max(p.arena_bytes(0), p.arena_bytes(1)));
+    before = e.bubble_seconds / e.step_seconds();
+  }
 }
 
 /// On links that take a second to start: forward and backward; then the norm of all gradients to the last stage, whose

@@ -59,6 +59,10 @@ DrawnPipeline drawn_pipeline(std::uint64_t seed) {
   if (dice.below(4) == 0) optimizer.clip_norm = 1.0;
   const bool has_any_strategies = request.devices > 1 && dice.below(3) > 0;
 
+  // Few chunks: of less than a layer, one would read past its neighbour.
+  if (stages == 2 && !has_any_strategies && dice.below(2) == 0)
+    request.pipelining.schedule = {Schedule::interleaved, 2};
+
   DrawnPipeline out{
       fmt::format("seed {}: {}, {} devices, {} stages, {} micro-batches, {}, {}, level {}{}", seed, network,
                   request.devices, stages, request.pipelining.micro_batches,

@@ -207,14 +207,14 @@ class Mutation {
     if (std::find(p.transfer.group.begin(), p.transfer.group.end(), rank) == p.transfer.group.end())
       return std::nullopt;
     if (p.transfer.reduces) return Box{{rank}, {1}};  // every rank's addend is its own
-    int stage = pipeline_.stage_of(rank_.rank);
+    int stage = rank_.transfer(rank_.instructions[chosen_]).from_stage;
     ValueId v = p.from;
     if (!v.is_valid()) {
       const PlacedCrossing& c = pipeline_.crossings[at(p.transfer.channel - 1)];
       stage = c.from;
       v = c.sent;
     }
-    if (pipeline_.stage_of(rank) != stage) return std::nullopt;
+    if (!pipeline_.has(stage, rank)) return std::nullopt;
     return box_of(pipeline_.stage(stage).graph, v, rank - pipeline_.first_rank(stage));
   }
 

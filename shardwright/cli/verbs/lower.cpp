@@ -106,7 +106,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
   for (int s = 0; s < pipeline.stage_count() && !arguments.is_on("--steps"); ++s) {
     if (pipeline.stage_count() > 1)
       terminal.out << fmt::format("# stage {}, ranks {} to {}\n", s, pipeline.first_rank(s),
-                                  pipeline.first_rank(s + 1) - 1);
+                                  pipeline.first_rank(s) + pipeline.stage(s).rank_count() - 1);
     terminal.out << to_text(pipeline.stage(s).graph, {.layouts = is_full, .gradients = is_full});
   }
   terminal.err << misfit_notice(evaluation, request.cluster);

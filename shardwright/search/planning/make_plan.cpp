@@ -106,7 +106,7 @@ Plan decide_for(const Graph& graph, const PlanRequest& request, Plan plan, const
 
 Plan decide_accumulated(const Graph& graph, PlanRequest request, Plan plan, const Cluster& cluster) {
   plan.fingerprint = fingerprint_of(graph);
-  request.micro_batches = {plan.pipelining.micro_batches, slots_of(plan.pipelining, 0)};
+  request.micro_batches = micro_batches_of(plan.pipelining, 0);
   return decide_for(graph, request, std::move(plan), cluster);
 }
 
@@ -117,8 +117,12 @@ Plan make_plan(const Graph& graph, const PlanRequest& request) {
   Plan plan = draft(graph, request);
   const Cluster cluster = cluster_for(plan, request.devices);
   const int asked = request.pipelining.stages;
-  if (const int stages = stages_asked(asked > 1 ? std::optional(asked) : std::nullopt, request.annotations);
-      stages > 1)
+  const Schedule schedule = request.pipelining.schedule;
+  const int stages =
+      stages_asked(asked > 1 ? std::optional(asked) : std::nullopt, schedule.chunks, request.annotations);
+  if (stages == 1 && schedule.kind == Schedule::interleaved)
+    throw error("schedule {} is for several stages but there is one", name_of(schedule));
+  if (stages > 1)
     plan = with_stages(std::move(plan), graph, request, stages);
   else if (plan.pipelining.micro_batches > 1)
     plan = decide_accumulated(accumulated(graph, plan.pipelining.micro_batches).graph, request,

@@ -45,48 +45,49 @@ Rows of_machine() {
 }
 
 Rows of_order() {
-  return {{.flag = "--parallel",
-           .value = "MODE",
-           .doc = "stand_alone, data_parallel, semi_auto_parallel or auto_parallel",
-           .part = Part::order,
-           .keys = "`parallel.parallel_mode`: 0 data_parallel, 1 semi_auto_parallel, 2 auto_parallel, or the "
-                   "name; `use_parallel: False` is stand_alone",
-           .member = "parallel",
-           .parse = [](PlanRequest& r, const Given& given) { r.parallel = parallel_called(given.text); },
-           .print = [](const PlanRequest& r) { return std::string(name_of(r.parallel)); }},
-          {.flag = "--stages",
-           .value = "N",
-           .doc = "pipeline stages, each on its part of the devices",
-           .part = Part::order,
-           .keys = "`parallel_config.pipeline_stage`, `parallel.pipeline_stages`",
-           .member = "stage_plans",
-           .parse =
-               [](PlanRequest& r, const Given& given) {
-                 r.pipelining.stages = static_cast<int>(given.integer(1, most_devices));
-               },
-           .print = [](const PlanRequest& r) { return number(r.pipelining.stages); }},
-          {.flag = "--micro-batches",
-           .value = "COUNT",
-           .doc = "parts of the batch that run through the stages, or on one stage one after the other, "
-                  "their gradients added up (default: as many as stages)",
-           .part = Part::order,
-           .alias = "--accumulate",
-           .keys = "of stages `parallel_config.micro_batch_num`; of one `gradient_accumulation_steps` of the "
-                   "file, of `runner_config` or `parallel_config`",
-           .member = "micro_batches",
-           .parse =
-               [](PlanRequest& r, const Given& given) {
-                 r.pipelining.micro_batches = static_cast<int>(given.integer(1, most_micro_batches));
-               },
-           .print = [](const PlanRequest& r) { return number(r.pipelining.micro_batches); }},
-          {.flag = "--schedule",
-           .value = "NAME",
-           .doc = "order of micro-batches in a stage: gpipe or 1f1b (default)",
-           .part = Part::order,
-           .member = "schedule",
-           .parse = [](PlanRequest& r,
-                       const Given& given) { r.pipelining.schedule = schedule_called(given.text); },
-           .print = [](const PlanRequest& r) { return std::string(name_of(r.pipelining.schedule)); }}};
+  return {
+      {.flag = "--parallel",
+       .value = "MODE",
+       .doc = "stand_alone, data_parallel, semi_auto_parallel or auto_parallel",
+       .part = Part::order,
+       .keys = "`parallel.parallel_mode`: 0 data_parallel, 1 semi_auto_parallel, 2 auto_parallel, or the "
+               "name; `use_parallel: False` is stand_alone",
+       .member = "parallel",
+       .parse = [](PlanRequest& r, const Given& given) { r.parallel = parallel_called(given.text); },
+       .print = [](const PlanRequest& r) { return std::string(name_of(r.parallel)); }},
+      {.flag = "--stages",
+       .value = "N",
+       .doc = "pipeline stages, each on its part of the devices",
+       .part = Part::order,
+       .keys = "`parallel_config.pipeline_stage`, `parallel.pipeline_stages`",
+       .member = "stage_plans",
+       .parse =
+           [](PlanRequest& r, const Given& given) {
+             r.pipelining.stages = static_cast<int>(given.integer(1, most_devices));
+           },
+       .print = [](const PlanRequest& r) { return number(r.pipelining.stages); }},
+      {.flag = "--micro-batches",
+       .value = "COUNT",
+       .doc = "parts of the batch that run through the stages, or on one stage one after the other, "
+              "their gradients added up (default: as many as stages)",
+       .part = Part::order,
+       .alias = "--accumulate",
+       .keys = "of stages `parallel_config.micro_batch_num`; of one `gradient_accumulation_steps` of the "
+               "file, of `runner_config` or `parallel_config`",
+       .member = "micro_batches",
+       .parse =
+           [](PlanRequest& r, const Given& given) {
+             r.pipelining.micro_batches = static_cast<int>(given.integer(1, most_micro_batches));
+           },
+       .print = [](const PlanRequest& r) { return number(r.pipelining.micro_batches); }},
+      {.flag = "--schedule",
+       .value = "NAME",
+       .doc = "order of micro-batches in a stage: gpipe, 1f1b (default) or interleaved:V, V chunks per stage",
+       .part = Part::order,
+       .member = "schedule",
+       .parse = [](PlanRequest& r,
+                   const Given& given) { r.pipelining.schedule = schedule_called(given.text); },
+       .print = [](const PlanRequest& r) { return name_of(r.pipelining.schedule); }}};
 }
 
 Rows of_split() {

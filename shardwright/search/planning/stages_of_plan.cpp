@@ -34,14 +34,18 @@ Annotations annotations_of(const Annotations& all, const Graph& whole, const Gra
 
 }  // namespace
 
-int stages_asked(std::optional<int> asked, const Annotations& annotations) {
-  int stages = 1;
-  for (const auto& [name, stage] : annotations.stages) {
-    stages = std::max(stages, stage + 1);
-    if (stages > asked.value_or(stages))
-      throw error("annotations: '{}' is in stage {} but there are {}, from stage 0 on", name, stage, *asked);
+int stages_asked(std::optional<int> asked, int chunks, const Annotations& annotations) {
+  int parts = 1;
+  for (const auto& [name, part] : annotations.stages) {
+    parts = std::max(parts, part + 1);
+    if (asked && parts > *asked * chunks)
+      throw error("annotations: '{}' is in stage {} but there are {}, from stage 0 on", name, part,
+                  *asked * chunks);
   }
-  return asked.value_or(stages);
+  if (asked || parts == 1) return asked.value_or(1);
+  if (parts % chunks)
+    throw error("annotations name {} stages but the devices of each take {} of them", parts, chunks);
+  return parts / chunks;
 }
 
 Plan with_stages(Plan plan, const Graph& graph, const PlanRequest& request, int stages) {
@@ -49,18 +53,19 @@ Plan with_stages(Plan plan, const Graph& graph, const PlanRequest& request, int 
     throw error("{} devices cannot be shared evenly by {} stages", plan.devices, stages);
   const int devices = plan.devices / stages;
   const std::string cluster = part_name(plan.cluster, devices);
+  plan.pipelining.stages = stages;
+  const int count = plan.pipelining.parts();
   const std::vector<int> stage_of =
       request.annotations.stages.empty()
           ? even_stages(graph, Calls(graph), cluster_called(plan.cluster),
-                        {.stages = stages, .micro_batches = plan.pipelining.micro_batches})
-          : asked_stages(graph, request.annotations.stages, stages);
-  plan.pipelining.stages = stages;
-  const StagedGraph parts = cut_into_stages(graph, stage_of, stages, plan.pipelining.micro_batches);
+                        {.stages = count, .micro_batches = plan.pipelining.micro_batches})
+          : asked_stages(graph, request.annotations.stages, count);
+  const StagedGraph parts = cut_into_stages(graph, stage_of, count, plan.pipelining.micro_batches);
   check_names(graph, request.annotations);
   for (const Graph& part : parts.stages) {
     PlanRequest of_stage = request;
-    of_stage.micro_batches = {plan.pipelining.micro_batches,
-                              slots_of(plan.pipelining, static_cast<int>(plan.stages.size()))};
+    of_stage.micro_batches = micro_batches_of(plan.pipelining, static_cast<int>(plan.stages.size()));
+    if (of_stage.options.memory_cap) *of_stage.options.memory_cap /= plan.pipelining.schedule.chunks;
     of_stage.devices = devices;
     of_stage.cluster = cluster;
     of_stage.pipelining = {};
