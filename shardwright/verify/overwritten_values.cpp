@@ -12,50 +12,13 @@
 #include <map>
 
 #include "shardwright/graph/op.h"
+#include "shardwright/verify/byte_map.h"
 #include "shardwright/verify/violation.h"
 
 namespace shardwright {
 namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
-/// Who wrote a byte: a number for each write; 0 is nobody.
-using Stamp = std::int64_t;
-
-/// The last writer of every byte, as ranges.
-class ByteMap {
- public:
-  explicit ByteMap(std::int64_t bytes) { writers_[0] = 0, writers_[bytes] = 0; }
-
-  void write(std::int64_t begin, std::int64_t end, Stamp stamp) {
-    if (begin == end) return;
-    split(end);
-    const auto first = split(begin);
-    writers_.erase(std::next(first), writers_.find(end));
-    first->second = stamp;
-  }
-  /// Whether all of it was written by `stamp`.
-  bool holds(std::int64_t begin, std::int64_t end, Stamp stamp) const {
-    auto it = std::prev(writers_.upper_bound(begin));
-    for (; it != writers_.end() && it->first < end; ++it)
-      if (it->second != stamp) return false;
-    return true;
-  }
-  /// Somebody else's write in a range that `stamp` does not hold.
-  Stamp intruder(std::int64_t begin, std::int64_t end, Stamp stamp) const {
-    for (auto it = std::prev(writers_.upper_bound(begin)); it != writers_.end() && it->first < end; ++it)
-      if (it->second != stamp) return it->second;
-    return 0;
-  }
-
- private:
-  std::map<std::int64_t, Stamp>::iterator split(std::int64_t where) {
-    const auto it = std::prev(writers_.upper_bound(where));
-    return it->first == where ? it : writers_.emplace_hint(std::next(it), where, it->second);
-  }
-
-  std::map<std::int64_t, Stamp> writers_;  // by where a range begins
-};
 
 class Arena {
  public:
@@ -79,8 +42,8 @@ class Arena {
         write(node.results.front(), 0);
     for (const Instruction& i : rank_.instructions) {
       now_ = &i;
-      if (i.act == Act::start || i.act == Act::finish ? is_mine(rank_.transfer(i)) : i.stage == stage_)
-        run(i);
+      const bool is_transfer = i.act == Act::start || i.act == Act::finish;
+      if (is_transfer ? is_mine(rank_.transfer(i)) : i.stage == stage_) run(i);
       if (!out_.empty()) return std::move(out_);
     }
     for (const Node& node : graph_.nodes)  // the next step reads them
@@ -152,14 +115,12 @@ class Arena {
            (node.op->kind == OpKind::receive && node.attributes.integer("once", 0) == 1);
   }
 
-  void write(ValueId v, int micro_batch) { write(v, micro_batch, micro_batch); }
-  /// In the slot of micro-batch `place` what is of `micro_batch`.
-  void write(ValueId v, int place, int micro_batch) {
+  void write(ValueId v, int micro_batch) {
     if (!in_memory(v)) return;
     const Stamp stamp = static_cast<Stamp>(writers_.size());
     writers_.push_back({v, micro_batch});
-    bytes_.write(begin(v, place), end(v, place), stamp);
-    written(v, place) = {stamp, micro_batch};
+    bytes_.write(begin(v, micro_batch), end(v, micro_batch), stamp);
+    written(v, micro_batch) = {stamp, micro_batch};
   }
 
   /// Of a value that is another one seen otherwise, that one: it is there as soon as that is.
@@ -230,12 +191,12 @@ class Arena {
     const int m = i.micro_batch;
     if (!transfers_checked_[at(i.what)]) check_places(t, m);
     transfers_checked_[at(i.what)] = true;
-    std::vector<Stamp>& stamps = on_its_way_[{i.what, m}];
-    stamps.clear();
-    for (const Part& part : t.parts)
-      if (from(t, part).is_valid()) read(part.from, m);
-    for (const Part& part : t.parts)
-      if (from(t, part).is_valid()) stamps.push_back(written(source(part.from), m).stamp);
+    std::vector<Stamp>& stamps = on_its_way_[{i.what, m}] = {};
+    for (const Part& part : t.parts) {
+      if (!from(t, part).is_valid()) continue;
+      read(part.from, m);
+      stamps.push_back(written(source(part.from), m).stamp);
+    }
     for (const Part& part : t.parts)
       if (is_in_place(part)) {
         write(part.to, m);
