@@ -31,7 +31,7 @@ std::vector<std::string> flags_that(bool (*is_one)(const SettingRow&)) {
 void complete_order(const Arguments& arguments, PlanRequest& request) {
   if (!arguments.has("--parallel"))
     request.parallel = request.devices == 1 ? Parallel::stand_alone : Parallel::auto_parallel;
-  Pipelining& p = request.pipelining;
+  Pipelining& p = request.settings.pipelining;
   p.stages = stages_asked(arguments.has("--stages") ? std::optional(p.stages) : std::nullopt,
                           p.schedule.chunks, request.annotations);
   if (p.stages == 1 && arguments.has("--schedule") && !arguments.of_config.contains("--schedule"))

@@ -65,7 +65,7 @@ Model model_for(const Arguments& arguments, Terminal& terminal, int micro_batche
 void check_means_mixed(const Plan& plan, const std::string& spec, const Graph& graph) {
   if (!plan.origin.precision.is_mixed || spec == "-" || fingerprint_of(graph) == plan.fingerprint) return;
   const Precision pure = plan.origin.precision.compute;
-  ModelOptions options = model_options(plan.origin, plan.pipelining.micro_batches);
+  ModelOptions options = model_options(plan.origin, plan.settings.pipelining.micro_batches);
   options.precision = pure;
   if (fingerprint_of(build_model(spec, options).graph) == plan.fingerprint)
     throw error(
@@ -90,7 +90,7 @@ std::vector<Flag> planning_flags(std::vector<Flag> more) {
 Model model_of(const Arguments& arguments, Terminal& terminal) {
   // The model is for one micro-batch, of which there are as many as stages if no flag says it.
   arguments.heed(arguments.has("--micro-batches") ? "--micro-batches" : "--stages");
-  return model_for(arguments, terminal, asked_of(arguments).pipelining.micro_batches);
+  return model_for(arguments, terminal, asked_of(arguments).settings.pipelining.micro_batches);
 }
 
 Model whole_model_of(const Arguments& arguments, Terminal& terminal) {
@@ -102,11 +102,11 @@ PlannedModel planned_model(const std::string& path) {
   if (plan.model == "-")
     throw error("{}: its network came from standard input; save it as NAME.graph and plan that", path);
   try {
-    Model model = build_model(plan.model, model_options(plan.origin, plan.pipelining.micro_batches));
+    Model model = build_model(plan.model, model_options(plan.origin, plan.settings.pipelining.micro_batches));
     check_means_mixed(plan, plan.model, model.graph);
     add_train_step(model.graph, model.loss, plan.origin.optimizer);
     check_fits(plan, model.graph);
-    check(plan.recompute, model.graph);
+    check(plan.settings.recompute, model.graph);
     return {std::move(model), std::move(plan)};
   } catch (const Error& e) {
     throw with_context(e, fmt::format("{}: the network that it was made for", path));
@@ -138,7 +138,7 @@ Plan loaded_plan(const Arguments& arguments, const Model& model, const Graph& gr
   try {
     check_means_mixed(plan, model.name, graph);
     check_fits(plan, graph);
-    check(plan.recompute, graph);
+    check(plan.settings.recompute, graph);
   } catch (const Error& e) {
     throw with_context(e, path);
   }
@@ -169,7 +169,7 @@ PlanRequest request_of(const Arguments& arguments, const Model& model) {
   request.annotations = annotations_of(arguments, model, request);
   tell_idle(arguments, request);
   const Annotations& a = request.annotations;
-  if (request.devices == request.pipelining.stages && a.recompute.empty() && a.stages.empty())
+  if (request.devices == request.settings.pipelining.stages && a.recompute.empty() && a.stages.empty())
     arguments.idle("--annotate", request.devices == 1 ? "there is 1 device" : "each stage has 1 device");
   return request;
 }
@@ -184,11 +184,11 @@ void check_not_planned(const Model& model, const Graph& graph) {
 void tell_idle(const Arguments& arguments, const Plan& plan, const Graph& graph) {
   const bool has_updates = std::any_of(graph.nodes.begin(), graph.nodes.end(),
                                        [](const Node& node) { return node.op->optimizer.has_value(); });
-  if (!arguments.has("--optimizer-parallel") || plan.optimizer_parallel.level == 0) return;
-  if (has_updates && plan.devices > plan.pipelining.stages && !shards_states(plan, graph))
+  if (!arguments.has("--optimizer-parallel") || plan.settings.optimizer_parallel.level == 0) return;
+  if (has_updates && plan.devices > plan.settings.pipelining.stages && !shards_states(plan, graph))
     arguments.idle("--optimizer-parallel",
                    fmt::format("no parameter of {} or more is repeated on several devices",
-                               bytes_text(plan.optimizer_parallel.threshold)));
+                               bytes_text(plan.settings.optimizer_parallel.threshold)));
 }
 
 void tell(const Arguments& arguments, const Plan& plan, const Graph& graph, Terminal& terminal) {
@@ -197,7 +197,7 @@ void tell(const Arguments& arguments, const Plan& plan, const Graph& graph, Term
   for (const std::string& line : plan.log) terminal.err << line << "\n";
   const auto gradients = std::count_if(graph.nodes.begin(), graph.nodes.end(),
                                        [](const Node& node) { return node.op->optimizer.has_value(); });
-  for (std::int64_t index : plan.comm_fusion.all_reduce.indices)
+  for (std::int64_t index : plan.settings.comm_fusion.all_reduce.indices)
     if (gradients > 0 && index >= gradients)
       terminal.err << fmt::format("communication fusion: index {} is ignored: there are {} gradients\n",
                                   index, gradients);

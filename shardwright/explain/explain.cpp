@@ -156,7 +156,7 @@ Explainer::Explainer(const Graph& graph, Plan plan)
 Explanation Explainer::explain(std::string_view name, std::size_t most) {
   const PlannedOperator& planned = operator_called(plan_, name);
   const NodeId id = graph_.value(graph_.find(planned.name)).producer;
-  const OptimizerParallel& shared = plan_.optimizer_parallel;
+  const OptimizerParallel& shared = plan_.settings.optimizer_parallel;
   Surroundings here = surroundings_of(graph_, id, shared, cluster_);
   const Strategy choice = *here.near.graph.node(here.near.node).strategy;
   const Strategy by_batch = batch_strategy(graph_, graph_.node(id), is_batch_, here.meshes()[0]);
@@ -190,7 +190,7 @@ Explanation Explainer::explain(std::string_view name, std::size_t most) {
 }
 
 std::vector<OperatorShare> Explainer::shares() {
-  const Graph graph = with_recompute(graph_, plan_.recompute, redistributor_);
+  const Graph graph = with_recompute(graph_, plan_.settings.recompute, redistributor_);
   std::vector<OperatorCost> costs = operator_costs(graph, redistributor_, cluster_);
   std::map<std::string, NodeId> nodes;
   for (NodeId id : graph.node_ids()) nodes[graph.name_of(id)] = id;

@@ -14,26 +14,21 @@ Plan loaded_plan(const TrainOptions& options, const Graph& graph) {
       !options.dataset_layouts.empty())
     throw error("plan_file {}: the plan has decided how operators and data are split; leave out the others",
                 options.plan_file);
-  if (options.recompute != "none")
-    throw error("plan_file {}: the plan has decided what is recomputed; leave out recompute",
-                options.plan_file);
-  if (options.pipelining != Pipelining{} || !options.stages.empty())
-    throw error(
-        "plan_file {}: the plan has decided stages and micro-batches; leave out pipelining and stages",
-        options.plan_file);
+  if (options.settings != Settings{} || !options.stages.empty())
+    throw error("plan_file {}: the plan has decided settings and stages; leave out both", options.plan_file);
   Plan plan = known_plan(options.plan_file);
   if (options.devices != plan.devices)
     throw error("plan_file {}: the plan is for {} devices but there are {}", options.plan_file, plan.devices,
                 options.devices);
   check_fits(plan, graph);
-  check(plan.recompute, graph);
+  check(plan.settings.recompute, graph);
   return plan;
 }
 
 Pipelining pipelining_of(const TrainOptions& options) {
-  if (!options.plan_file.empty()) return known_plan(options.plan_file).pipelining;
-  check(options.pipelining);
-  return options.pipelining;
+  if (!options.plan_file.empty()) return known_plan(options.plan_file).settings.pipelining;
+  check(options.settings.pipelining);
+  return options.settings.pipelining;
 }
 
 Type of_micro_batch(const std::string& name, Type type, int micro_batches) {
@@ -58,13 +53,13 @@ OptimizerChoice adamw(double rate, double weight_decay) {
 
 namespace {
 
-/// Throws: Error if a mistake is in it, or both forms are used.
-CommFusion comm_fusion_of(const TrainOptions& options) {
-  CommFusion out = parse_comm_fusion(options.comm_fusion);
+/// Throws: Error if a mistake is in it, or fusion is said in both forms.
+Settings settings_of(const TrainOptions& options) {
+  Settings out = options.settings;
   if (options.all_reduce_fusion_config.empty()) return out;
-  if (options.comm_fusion != TrainOptions{}.comm_fusion)
-    throw error("comm_fusion {} and all_reduce_fusion_config exclude each other", options.comm_fusion);
-  out.all_reduce = index_limit(options.all_reduce_fusion_config);
+  if (out.comm_fusion != CommFusion{})
+    throw error("comm_fusion {} and all_reduce_fusion_config exclude each other", to_text(out.comm_fusion));
+  out.comm_fusion.all_reduce = index_limit(options.all_reduce_fusion_config);
   return out;
 }
 
@@ -109,17 +104,16 @@ PlannedNetwork plan_network(const ForwardFunction& forward, const InputTypes& in
     return {std::move(graph), std::move(plan)};
   }
 
+  // Within the braces below, GCC 12 would free twice when it throws.
+  const Settings settings = settings_of(options);
   PlanRequest request{.model = "traced network",
                       .origin = {.precision = options.precision, .optimizer = optimizer},
                       .devices = options.devices,
                       .search = options.search,
                       .options = options.search_options,
                       .annotations = trace.annotations(),
-                      .optimizer_parallel = options.optimizer_parallel,
-                      .recompute = parse_recompute(options.recompute),
+                      .settings = settings,
                       .formats = cpu_formats};
-  request.comm_fusion = comm_fusion_of(options);
-  request.pipelining = options.pipelining;
   request.parallel = options.devices == 1 ? Parallel::stand_alone : options.parallel;
   if (!options.annotation_file.empty())
     request.annotations = merged(std::move(request.annotations),

@@ -43,15 +43,13 @@ struct TrainOptions {
   std::string annotation_file = "";   // as --annotate; what it names replaces what code says of it
   std::string dataset_strategy =
       "";  // as --dataset-strategy; empty: data come as their first user wants them
-  std::vector<Split> dataset_layouts = {};    // instead of it: a layout per input
-  OptimizerParallel optimizer_parallel = {};  // as --optimizer-parallel
-  std::string comm_fusion = "auto";           // as --comm-fusion
+  std::vector<Split> dataset_layouts = {};  // instead of it: a layout per input
+  /// Beside what annotations and code say of parameters and modules. For micro-batches, inputs are whole batches, which
+  /// are cut along dim 0; the loss should be a mean over samples (docs/pipeline.md).
+  Settings settings = {};
   /// Of parameters or whole modules, as "comm_fusion" in annotations.
   std::map<std::string, int> fusion_numbers = {};
   std::vector<std::int64_t> all_reduce_fusion_config = {};  // the old form of comm_fusion `index`
-  std::string recompute = "none";  // as --recompute, beside what annotations and code say of modules
-  /// Inputs are whole batches, which are cut along dim 0; the loss should be a mean over samples (docs/pipeline.md).
-  Pipelining pipelining = {};
   std::map<std::string, int> stages = {};  // of modules and operators (`layers.0`), by name; else an even cut
   std::uint64_t seed = 1;                  // of the initial parameters
   Precision precision = {};                // as --precision

@@ -229,11 +229,11 @@ std::string compact_reason(const PlannedOperator& op) {
 }
 
 BatchSize batch_size_of(const Graph& graph, const Plan& plan, std::int64_t tokens) {
-  if (tokens > 0) return {tokens * plan.pipelining.micro_batches, "tokens"};
+  if (tokens > 0) return {tokens * plan.settings.pipelining.micro_batches, "tokens"};
   for (const Node& node : graph.nodes) {
     const Shape& shape = graph.value(node.results.front()).type.shape;
     if (node.op->kind == OpKind::input && !shape.empty())
-      return {shape.front() * plan.pipelining.micro_batches, "samples"};
+      return {shape.front() * plan.settings.pipelining.micro_batches, "samples"};
   }
   return {};
 }
@@ -270,16 +270,17 @@ std::string step_table(const Graph& graph, const Plan& plan, const Estimate& e, 
   StagedGraph parts = staged(graph, plan);
   if (plan.stages.empty()) {
     const std::string out = plan_table(plan, e, batch, Explainer(parts.stages[0], plan).shares());
-    const std::string note =
-        plan.pipelining.micro_batches > 1 ? pipelining_text(plan.pipelining) + "\n" : std::string();
+    const std::string note = plan.settings.pipelining.micro_batches > 1
+                                 ? pipelining_text(plan.settings.pipelining) + "\n"
+                                 : std::string();
     return out + note + recompute_text(graph, plan, e);
   }
   std::string out = fmt::format("plan of {} on {} devices, {}, {}\n", plan.model, plan.devices,
-                                pipelining_text(plan.pipelining), plan.parallel);
+                                pipelining_text(plan.settings.pipelining), plan.parallel);
   std::vector<int> begins{0};  // of the devices of each stage
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const Plan& stage = plan.stages[s];
-    const auto group = s % static_cast<std::size_t>(plan.pipelining.stages);
+    const auto group = s % static_cast<std::size_t>(plan.settings.pipelining.stages);
     const int first = begins[group];
     out += fmt::format("stage {} on devices {}-{}: {} operators, {} to {}\n", s, first,
                        first + stage.devices - 1, stage.operators.size(), stage.operators.front().name,
@@ -293,16 +294,18 @@ std::string step_table(const Graph& graph, const Plan& plan, const Estimate& e, 
 }
 
 std::string recompute_text(const Graph& graph, const Plan& plan, const Estimate& e) {
-  if (!plan.recompute.is_on()) return "";
+  if (!plan.settings.recompute.is_on()) return "";
   Plan other = plan;
-  other.recompute = {};
-  for (Plan& stage : other.stages) stage.recompute = {};
+  other.settings.recompute = {};
+  for (Plan& stage : other.stages) stage.settings.recompute = {};
   const Estimate without =
       estimate(compile_pipeline(graph, other, {.formats = cpu_formats, .verifies = false}),
                cluster_called(plan.cluster));
   std::vector<std::string> what;
-  if (plan.recompute.mode != RecomputeMode::none) what.emplace_back(name_of(plan.recompute.mode));
-  for (const RecomputedModule& m : plan.recompute.modules) what.push_back((m.is_on ? "" : "not ") + m.module);
+  if (plan.settings.recompute.mode != RecomputeMode::none)
+    what.emplace_back(name_of(plan.settings.recompute.mode));
+  for (const RecomputedModule& m : plan.settings.recompute.modules)
+    what.push_back((m.is_on ? "" : "not ") + m.module);
   std::string modules;
   for (const FoldedName& name : folded(what)) modules += (modules.empty() ? "" : ", ") + name.name;
   return fmt::format(

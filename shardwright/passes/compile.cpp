@@ -37,13 +37,13 @@ Program compile(const PlannedGraph& planned, const Cluster& cluster, const Compi
 Pipeline compile_pipeline(const Graph& graph, const Plan& plan, const CompileOptions& options) {
   StagedGraph parts = staged(graph, plan);
   Pipeline out;
-  out.pipelining = plan.pipelining;
+  out.pipelining = plan.settings.pipelining;
   out.outputs = std::move(parts.outputs);
   for (int s = 0; s < static_cast<int>(parts.stages.size()); ++s) {
     const Plan& of_stage = plan.stages.empty() ? plan : plan.stages[static_cast<std::size_t>(s)];
     try {
       PlannedGraph planned = apply(of_stage, std::move(parts.stages[static_cast<std::size_t>(s)]));
-      planned.micro_batches = micro_batches_of(plan.pipelining, s);
+      planned.micro_batches = micro_batches_of(plan.settings.pipelining, s);
       out.stages.push_back(compiled(std::move(planned), cluster_called(of_stage.cluster), options));
     } catch (const Error& e) {
       if (plan.stages.empty()) throw;

@@ -38,8 +38,8 @@ class Application {
       : plan_(plan),
         out_{.graph = std::move(graph),
              .update_layouts = {},
-             .comm_fusion = plan.comm_fusion,
-             .recompute = plan.recompute} {}
+             .comm_fusion = plan.settings.comm_fusion,
+             .recompute = plan.settings.recompute} {}
 
   PlannedGraph run() {
     const std::string fingerprint = fingerprint_of(out_.graph);
@@ -58,7 +58,7 @@ class Application {
     }
     for (const auto& [name, text] : plan_.layouts) apply_layout(name, text);
     check_groups();
-    shard_states(out_, plan_.meshes, plan_.optimizer_parallel);
+    shard_states(out_, plan_.meshes, plan_.settings.optimizer_parallel);
     return std::move(out_);
   }
 
@@ -114,7 +114,7 @@ class Application {
 
   /// Weights of level 3 say themselves how they are shared.
   void check_groups() const {
-    const OptimizerParallel& options = plan_.optimizer_parallel;
+    const OptimizerParallel& options = plan_.settings.optimizer_parallel;
     if (options.level != 1 && options.level != 2) return;
     for (const Node& node : out_.graph.nodes) {
       const Value& v = out_.graph.value(node.results.front());
@@ -175,7 +175,7 @@ bool shards_a_state(const PlannedGraph& planned) {
 }  // namespace
 
 bool shards_states(const Plan& plan, const Graph& graph) {
-  if (plan.optimizer_parallel.level == 0) return false;
+  if (plan.settings.optimizer_parallel.level == 0) return false;
   StagedGraph parts = staged(graph, plan);
   for (std::size_t s = 0; s < parts.stages.size(); ++s)
     if (shards_a_state(apply(plan.stages.empty() ? plan : plan.stages[s], std::move(parts.stages[s]))))

@@ -71,11 +71,11 @@ void check_gradients(const StagedGraph& parts, const Pipelining& p) {
 }
 
 void check_fused_parameters(const Graph& graph, const Plan& plan) {
-  if (plan.comm_fusion.parameters.empty()) return;
+  if (plan.settings.comm_fusion.parameters.empty()) return;
   std::set<std::string> known;
   for (const Node& node : graph.nodes)
     if (node.op->kind == OpKind::parameter) known.insert(graph.value(node.results.front()).name);
-  for (const auto& [name, number] : plan.comm_fusion.parameters)
+  for (const auto& [name, number] : plan.settings.comm_fusion.parameters)
     if (!known.contains(name))
       throw error("plan: comm_fusion: there is no parameter '{}'{}", name,
                   near_names(name, std::vector(known.begin(), known.end())));
@@ -101,7 +101,7 @@ void check_fits(const Plan& plan, const Graph& graph) {
 
 StagedGraph staged(const Graph& graph, const Plan& plan) {
   check_fused_parameters(graph, plan);
-  if (plan.stages.empty()) return cut_into_stages(graph, {}, 1, plan.pipelining.micro_batches);
+  if (plan.stages.empty()) return cut_into_stages(graph, {}, 1, plan.settings.pipelining.micro_batches);
   std::map<std::string, int> stages;
   std::vector<int> stage_of(graph.nodes.size(), -1);
   for (int s = 0; s < static_cast<int>(plan.stages.size()); ++s)
@@ -114,9 +114,9 @@ StagedGraph staged(const Graph& graph, const Plan& plan) {
       throw error("plan: {} is in no stage; it is for another network, or was changed", graph.name_of(id));
     stage_of[at(id.index)] = it->second;
   }
-  StagedGraph out =
-      cut_into_stages(graph, stage_of, static_cast<int>(plan.stages.size()), plan.pipelining.micro_batches);
-  check_gradients(out, plan.pipelining);
+  StagedGraph out = cut_into_stages(graph, stage_of, static_cast<int>(plan.stages.size()),
+                                    plan.settings.pipelining.micro_batches);
+  check_gradients(out, plan.settings.pipelining);
   for (int s = 0; s < static_cast<int>(plan.stages.size()); ++s)
     for (const PlannedOperator& op : plan.stages[at(s)].operators)
       if (stages.at(op.name) != s && !makes(out.stages[at(s)], op.name))

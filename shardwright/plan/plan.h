@@ -45,6 +45,16 @@ struct Origin {
   OptimizerChoice optimizer;
 };
 
+/// How a step is done beside the strategies of its operators: asked for, and decided in the same words. The table of
+/// settings (search/planning/settings.h) reads and prints them.
+struct Settings {
+  OptimizerParallel optimizer_parallel = {};
+  CommFusion comm_fusion = {};  // where it is asked for, annotations name parameters
+  Recompute recompute = {};     // where it is asked for, annotations say of modules
+  Pipelining pipelining = {};   // where it is asked for, annotations may say how many stages
+  bool operator==(const Settings&) const = default;
+};
+
 struct PlannedOperator {
   std::string name;
   std::string kind;  // operator
@@ -74,10 +84,7 @@ struct Plan {
   std::vector<Mesh> meshes;
   std::vector<PlannedOperator> operators;      // forward operators
   std::map<std::string, std::string> layouts;  // of inputs, parameters, modules' states: how they lie
-  OptimizerParallel optimizer_parallel;
-  CommFusion comm_fusion;
-  Recompute recompute;
-  Pipelining pipelining;
+  Settings settings;
   std::vector<Plan> stages;  // of several: each for its part of the network and of the devices, in order
 };
 

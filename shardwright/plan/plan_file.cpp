@@ -189,16 +189,16 @@ Plan head_of(const Json& json) {
   plan.search = text_or(json, "search", "");
   plan.status = status_of(json);
   plan.search_seconds = number_or(json, "search_seconds", 0.0);
-  plan.pipelining.micro_batches =
+  plan.settings.pipelining.micro_batches =
       integer_of(json.value("micro_batches", Json(1)), "micro_batches", 1, most_micro_batches);
   if (json.contains("schedule") && !json.at("schedule").is_null()) {
     if (!json.contains("stage_plans"))
       throw error("\"schedule\" is {} but there are no \"stage_plans\"", short_text(json.at("schedule")));
-    plan.pipelining.schedule = schedule_called(text_or(json, "schedule", ""));
+    plan.settings.pipelining.schedule = schedule_called(text_or(json, "schedule", ""));
   }
-  plan.optimizer_parallel = optimizer_parallel_of(json);
-  if (json.contains("comm_fusion")) plan.comm_fusion = fusion_of(json.at("comm_fusion"));
-  if (json.contains("recompute")) plan.recompute = recompute_of(json.at("recompute"));
+  plan.settings.optimizer_parallel = optimizer_parallel_of(json);
+  if (json.contains("comm_fusion")) plan.settings.comm_fusion = fusion_of(json.at("comm_fusion"));
+  if (json.contains("recompute")) plan.settings.recompute = recompute_of(json.at("recompute"));
   if (json.contains("stage_plans")) {  // they say which meshes there are
     for (const char* key : {"mesh", "more_meshes"})
       if (json.contains(key))
@@ -230,27 +230,25 @@ void read_stages(Plan& plan, const Json& json) {
                          stage.at("cluster"));
       of_stage.cluster = cluster;
       of_stage.layouts = member_or(stage, "layouts", "an object of names and layouts", of_stage.layouts);
-      of_stage.pipelining = {};
-      of_stage.optimizer_parallel = plan.optimizer_parallel;
-      of_stage.comm_fusion = plan.comm_fusion;
-      of_stage.recompute = plan.recompute;
+      of_stage.settings = plan.settings;
+      of_stage.settings.pipelining = {};
       devices += of_stage.devices;
       ++number;
     } catch (const Error& e) {
       throw with_context(e, fmt::format("stage {}", number));
     }
   if (plan.stages.size() < 2) throw error("\"stage_plans\" should hold a plan for each of several stages");
-  const int parts = static_cast<int>(plan.stages.size()), chunks = plan.pipelining.schedule.chunks;
+  const int parts = static_cast<int>(plan.stages.size()), chunks = plan.settings.pipelining.schedule.chunks;
   if (parts % chunks || parts / chunks < 2)
     throw error("\"schedule\" {} of several stages does not go with {} \"stage_plans\"",
-                name_of(plan.pipelining.schedule), parts);
-  plan.pipelining.stages = parts / chunks;
-  for (int s = plan.pipelining.stages; s < parts; ++s) {
+                name_of(plan.settings.pipelining.schedule), parts);
+  plan.settings.pipelining.stages = parts / chunks;
+  for (int s = plan.settings.pipelining.stages; s < parts; ++s) {
     const Plan &here = plan.stages[static_cast<std::size_t>(s)],
-               &first = plan.stages[static_cast<std::size_t>(s % plan.pipelining.stages)];
+               &first = plan.stages[static_cast<std::size_t>(s % plan.settings.pipelining.stages)];
     if (here.devices != first.devices)
       throw error("stages {} and {} run on the same devices, but one has {} and the other {}",
-                  s % plan.pipelining.stages, s, first.devices, here.devices);
+                  s % plan.settings.pipelining.stages, s, first.devices, here.devices);
   }
   devices /= chunks;
   if (devices != plan.devices)
@@ -259,7 +257,8 @@ void read_stages(Plan& plan, const Json& json) {
 
 Plan& stage_of(Plan& plan, const Json& op) {
   const Json stage = op.is_object() && op.contains("stage") ? op.at("stage") : Json("missing");
-  return plan.stages[static_cast<std::size_t>(integer_of(stage, "stage", 0, plan.pipelining.parts() - 1))];
+  return plan
+      .stages[static_cast<std::size_t>(integer_of(stage, "stage", 0, plan.settings.pipelining.parts() - 1))];
 }
 
 /// All of the plan but its operators, layouts and stages.
@@ -290,19 +289,21 @@ Json stage_json(const Plan& stage) {
 std::string to_json(const Plan& plan) {
   Json out{{"format", format_version}, {"model", plan.model}, {"made_from", origin_json(plan.origin)}};
   out.update(head_json(plan));
-  if (plan.pipelining.micro_batches > 1) out["micro_batches"] = plan.pipelining.micro_batches;
+  if (plan.settings.pipelining.micro_batches > 1)
+    out["micro_batches"] = plan.settings.pipelining.micro_batches;
   if (!plan.stages.empty()) {
-    out["schedule"] = name_of(plan.pipelining.schedule);
+    out["schedule"] = name_of(plan.settings.pipelining.schedule);
     out["stage_plans"] = Json::array();
     for (const Plan& stage : plan.stages) out["stage_plans"].push_back(stage_json(stage));
   }
-  out["zero"] = plan.optimizer_parallel.level;
-  if (plan.optimizer_parallel.level > 0) {
-    out["zero_threshold"] = plan.optimizer_parallel.threshold;
-    if (plan.optimizer_parallel.group > 0) out["zero_group"] = plan.optimizer_parallel.group;
+  out["zero"] = plan.settings.optimizer_parallel.level;
+  if (plan.settings.optimizer_parallel.level > 0) {
+    out["zero_threshold"] = plan.settings.optimizer_parallel.threshold;
+    if (plan.settings.optimizer_parallel.group > 0)
+      out["zero_group"] = plan.settings.optimizer_parallel.group;
   }
-  out["comm_fusion"] = fusion_json(plan.comm_fusion);
-  out["recompute"] = recompute_json(plan.recompute);
+  out["comm_fusion"] = fusion_json(plan.settings.comm_fusion);
+  out["recompute"] = recompute_json(plan.settings.recompute);
   out["operators"] = Json::array();
   for (const PlannedOperator& op : plan.operators) out["operators"].push_back(operator_json(op));
   for (std::size_t s = 0; s < plan.stages.size(); ++s)
@@ -323,7 +324,7 @@ Plan parse_plan(std::string_view text, std::string_view where) try {
   check_keys(json, plan_keys());
   Plan plan = head_of(json);
   if (json.contains("stage_plans")) read_stages(plan, json);
-  if (json.contains("stages") && json.at("stages") != plan.pipelining.stages)
+  if (json.contains("stages") && json.at("stages") != plan.settings.pipelining.stages)
     throw error("\"stages\" is {} but {}", short_text(json.at("stages")),
                 plan.stages.empty() ? "there are no \"stage_plans\""
                                     : fmt::format("\"stage_plans\" holds {} plans", plan.stages.size()));

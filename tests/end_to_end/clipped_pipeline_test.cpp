@@ -21,11 +21,12 @@ TEST(EndToEndClippedPipelines, losses_are_those_of_one_device) {
          {std::array{2, 2, 1, 0}, std::array{4, 2, 4, 2}, std::array{6, 3, 2, 1}, std::array{4, 4, 4, 0}}) {
       SCOPED_TRACE(fmt::format("{} on {} devices, {} stages, {} micro-batches, level {}", model, devices,
                                stages, micro_batches, level));
-      testing::expect_same(testing::run_planned(run, {.devices = devices,
-                                                      .optimizer_parallel = {level, 0},
-                                                      .pipelining = {Schedule::one_forward_one_backward,
-                                                                     stages, micro_batches}}),
-                           alone, {.losses = 1e-9, .weights = 1e-7});
+      testing::expect_same(
+          testing::run_planned(
+              run, {.devices = devices,
+                    .settings = {.optimizer_parallel = {level, 0},
+                                 .pipelining = {Schedule::one_forward_one_backward, stages, micro_batches}}}),
+          alone, {.losses = 1e-9, .weights = 1e-7});
     }
   }
 }

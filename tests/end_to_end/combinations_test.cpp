@@ -188,15 +188,17 @@ void expect_losses_of_one_device(const Network& network, const Combination& c, P
   run.precision = precision;
   run.steps = precision.is_mixed ? 10 : 5;
   const int parts = network.has_batch_statistics ? c.micro_batches : 1;
-  const auto alone = testing::run_planned(
-      run, {.devices = 1, .parallel = Parallel::stand_alone, .pipelining = {.micro_batches = parts}});
-  PlanRequest request{.devices = 8,
-                      .parallel = Parallel::data_parallel,
-                      .optimizer_parallel = {c.level, 0},
-                      .comm_fusion = parse_comm_fusion(c.fusion),
-                      .recompute = parse_recompute(c.recompute),
-                      .pipelining = {Schedule::one_forward_one_backward, c.pp, c.micro_batches}};
-  if (c.schedule != "-") request.pipelining.schedule = schedule_called(c.schedule);
+  const auto alone = testing::run_planned(run, {.devices = 1,
+                                                .parallel = Parallel::stand_alone,
+                                                .settings = {.pipelining = {.micro_batches = parts}}});
+  PlanRequest request{
+      .devices = 8,
+      .parallel = Parallel::data_parallel,
+      .settings = {.optimizer_parallel = {c.level, 0},
+                   .comm_fusion = parse_comm_fusion(c.fusion),
+                   .recompute = parse_recompute(c.recompute),
+                   .pipelining = {Schedule::one_forward_one_backward, c.pp, c.micro_batches}}};
+  if (c.schedule != "-") request.settings.pipelining.schedule = schedule_called(c.schedule);
   if (c.tp > 1) {
     request.parallel = Parallel::auto_parallel;
     request.annotations = parse_annotations(network.annotations(c), network.name);

@@ -43,8 +43,8 @@ TEST_P(CommFusionRuns, keep_their_bits) {
     return testing::run_planned(c.run, {.devices = c.devices,
                                         .parallel = Parallel::data_parallel,
                                         .annotations = parse_annotations(annotations, ""),
-                                        .optimizer_parallel = {c.optimizer_parallel, 0},
-                                        .comm_fusion = parse_comm_fusion(fusion)});
+                                        .settings = {.optimizer_parallel = {c.optimizer_parallel, 0},
+                                                     .comm_fusion = parse_comm_fusion(fusion)}});
   };
   const auto want = run("none");
   for (const char* fusion : {"auto", "size:1", "index:0,3"}) testing::expect_same(run(fusion), want, {});

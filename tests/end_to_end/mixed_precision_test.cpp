@@ -160,11 +160,12 @@ TEST_P(MixedPlans, planned_ones_agree_with_one_device) {
       const int level = devices == 2 ? 3 : devices == 4 ? 2 : 1;
       SCOPED_TRACE(fmt::format("{} on {} devices, level {}", name_of(mode), devices, level));
       testing::expect_same(
-          testing::run_planned(
-              run(), {.devices = devices,
-                      .parallel = mode,
-                      .optimizer_parallel = {level, 0},
-                      .recompute = parse_recompute(mode == Parallel::data_parallel ? "full" : "selected")}),
+          testing::run_planned(run(),
+                               {.devices = devices,
+                                .parallel = mode,
+                                .settings = {.optimizer_parallel = {level, 0},
+                                             .recompute = parse_recompute(
+                                                 mode == Parallel::data_parallel ? "full" : "selected")}}),
           want, tolerance);
     }
 }
@@ -189,7 +190,7 @@ TEST_P(MixedPlans, gradients_reduced_short_agree_with_one_device) {
   for (const int level : {0, 2})
     testing::expect_same(testing::run_planned(is_short, {.devices = devices,
                                                          .parallel = Parallel::data_parallel,
-                                                         .optimizer_parallel = {level, 0}}),
+                                                         .settings = {.optimizer_parallel = {level, 0}}}),
                          want, tolerance);
 }
 
@@ -197,10 +198,10 @@ TEST_P(MixedPlans, gradients_reduced_short_agree_with_one_device) {
 TEST(EndToEndMixedPipelines, the_gradient_of_a_shared_weight_crosses_stages_once_a_step) {
   const auto bytes = [](const Precision& precision, int micro_batches) {
     const TrainingRun run{networks.back().model, "", networks.back().optimizer, precision, 1};
-    const auto out =
-        testing::run_planned(run, {.devices = 2,
-                                   .parallel = Parallel::data_parallel,
-                                   .pipelining = {Schedule::one_forward_one_backward, 2, micro_batches}});
+    const auto out = testing::run_planned(
+        run, {.devices = 2,
+              .parallel = Parallel::data_parallel,
+              .settings = {.pipelining = {Schedule::one_forward_one_backward, 2, micro_batches}}});
     return out ? out->statistics.bytes_communicated_per_step : 0;
   };
   for (const Precision& precision : {Precision(DType::f32), bf16})

@@ -43,7 +43,7 @@ TEST_P(SharedStates, of_dims_that_no_axis_divides_give_the_losses_of_one_device)
       SCOPED_TRACE(fmt::format("level {} on {} devices", level, devices));
       testing::expect_same(testing::run_planned(run(), {.devices = devices,
                                                         .parallel = Parallel::data_parallel,
-                                                        .optimizer_parallel = {level, 0}}),
+                                                        .settings = {.optimizer_parallel = {level, 0}}}),
                            alone, digits);
     }
 }
@@ -54,10 +54,11 @@ TEST_P(SharedStates, of_groups_give_the_losses_of_one_device) {
     for (int level : {1, 3}) {
       if (most_ranks() < 8) continue;
       SCOPED_TRACE(fmt::format("level {}, groups of {}", level, group));
-      testing::expect_same(testing::run_planned(run(), {.devices = 8,
-                                                        .parallel = Parallel::data_parallel,
-                                                        .optimizer_parallel = {level, 0, group}}),
-                           alone, digits);
+      testing::expect_same(
+          testing::run_planned(run(), {.devices = 8,
+                                       .parallel = Parallel::data_parallel,
+                                       .settings = {.optimizer_parallel = {level, 0, group}}}),
+          alone, digits);
     }
 }
 
@@ -97,9 +98,10 @@ TEST(EndToEndClipping, gives_the_losses_of_pytorch_under_every_level) {
       if (devices > most_ranks()) continue;
       SCOPED_TRACE(
           fmt::format("level {} from {} bytes on {} devices", options.level, options.threshold, devices));
-      expect_clipped_as_pytorch_does(testing::run_planned(
-          clipped_run(clipped),
-          {.devices = devices, .parallel = Parallel::data_parallel, .optimizer_parallel = options}));
+      expect_clipped_as_pytorch_does(
+          testing::run_planned(clipped_run(clipped), {.devices = devices,
+                                                      .parallel = Parallel::data_parallel,
+                                                      .settings = {.optimizer_parallel = options}}));
     }
 }
 
@@ -145,8 +147,9 @@ TEST(EndToEndSharedStates, beside_tensor_parallelism_give_the_losses_of_one_devi
        std::vector<OptimizerParallel>{{1, 0}, {3, 0}, {1, 0, 2}, {3, 0, 2}, {1, 500}}) {
     SCOPED_TRACE(fmt::format("level {}, group {}", options.level, options.group));
     testing::expect_same(
-        testing::run_planned(run, {.devices = 8, .annotations = split, .optimizer_parallel = options}), alone,
-        digits);
+        testing::run_planned(
+            run, {.devices = 8, .annotations = split, .settings = {.optimizer_parallel = options}}),
+        alone, digits);
   }
 }
 

@@ -32,7 +32,7 @@ class Recomputed : public ::testing::TestWithParam<RecomputeCase> {
   std::optional<Outcome> planned(DType precision, const std::string& recompute,
                                  PlanRequest request = {}) const {
     if (request.devices == 1) request.parallel = Parallel::stand_alone;
-    request.recompute = parse_recompute(recompute);
+    request.settings.recompute = parse_recompute(recompute);
     return testing::run_planned(c().run(precision), request);
   }
   /// The losses of one device that keeps everything.
@@ -62,11 +62,11 @@ TEST_P(Recomputed, data_parallel_and_sharded_weights) {
     expect_same_as_alone("full", {.devices = devices, .parallel = Parallel::data_parallel});
     expect_same_as_alone("full", {.devices = devices,
                                   .parallel = Parallel::data_parallel,
-                                  .optimizer_parallel = {.level = 3, .threshold = 0}});
+                                  .settings = {.optimizer_parallel = {.level = 3, .threshold = 0}}});
   }
   expect_same_as_alone("selected", {.devices = 4,
                                     .parallel = Parallel::data_parallel,
-                                    .optimizer_parallel = {.level = 3, .threshold = 0}});
+                                    .settings = {.optimizer_parallel = {.level = 3, .threshold = 0}}});
 }
 
 TEST_P(Recomputed, searched_plans) {
@@ -181,8 +181,8 @@ TEST(EndToEndRecompute, dropout_drops_the_same_again) {
   const std::vector<double> want = dropping_losses(kept_body, {});
   EXPECT_NE(want[0], want[1]);
   EXPECT_EQ(dropping_losses(recomputed_body, {}), want);
-  EXPECT_EQ(dropping_losses(kept_body, {.recompute = "full"}), want);
-  EXPECT_EQ(dropping_losses(kept_body, {.recompute = "selected"}), want);
+  EXPECT_EQ(dropping_losses(kept_body, {.settings = {.recompute = parse_recompute("full")}}), want);
+  EXPECT_EQ(dropping_losses(kept_body, {.settings = {.recompute = parse_recompute("selected")}}), want);
   for (int devices : {2, 4, 8}) {
     const std::vector<double> have = dropping_losses(recomputed_body, {.devices = devices});
     for (std::size_t i = 0; i < want.size(); ++i)
@@ -197,11 +197,11 @@ TEST(EndToEndRecompute, code_names_the_regions) {
     return n.head(recompute(n.layers[1])(x));
   };
   const Plan plan = plan_network(forward_of(net, body), inputs, adam(0.01), {.precision = DType::f64}).plan;
-  ASSERT_EQ(plan.recompute.modules.size(), 2U);
-  EXPECT_EQ(plan.recompute.modules[0].module, "first");
-  EXPECT_FALSE(plan.recompute.modules[0].options.communication);
-  EXPECT_EQ(plan.recompute.modules[1].module, "layers.1");
-  EXPECT_EQ(parse_plan(to_json(plan), "plan").recompute, plan.recompute);
+  ASSERT_EQ(plan.settings.recompute.modules.size(), 2U);
+  EXPECT_EQ(plan.settings.recompute.modules[0].module, "first");
+  EXPECT_FALSE(plan.settings.recompute.modules[0].options.communication);
+  EXPECT_EQ(plan.settings.recompute.modules[1].module, "layers.1");
+  EXPECT_EQ(parse_plan(to_json(plan), "plan").settings.recompute, plan.settings.recompute);
 }
 
 TEST(EndToEndRecompute, regions_of_code_do_not_nest) {
@@ -223,11 +223,12 @@ TEST(EndToEndRecompute, regions_of_code_do_not_nest) {
 
 TEST(EndToEndRecompute, annotations_win_over_options) {
   const DroppingNet net;
-  const Plan plan = plan_network(forward_of(net, recomputed_body), inputs, adam(0.01),
-                                 {.recompute = "full", .precision = DType::f64})
-                        .plan;
-  EXPECT_EQ(plan.recompute.mode, RecomputeMode::full);
-  EXPECT_EQ(plan.recompute.modules.size(), 3U);
+  const Plan plan =
+      plan_network(forward_of(net, recomputed_body), inputs, adam(0.01),
+                   {.settings = {.recompute = parse_recompute("full")}, .precision = DType::f64})
+          .plan;
+  EXPECT_EQ(plan.settings.recompute.mode, RecomputeMode::full);
+  EXPECT_EQ(plan.settings.recompute.modules.size(), 3U);
 }
 
 }  // namespace

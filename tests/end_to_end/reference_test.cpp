@@ -87,11 +87,11 @@ TEST_P(References, optimizer_parallel_agrees_with_one_device) {
   for (int devices : devices_here())
     for (int level : {1, 2, 3}) {
       SCOPED_TRACE(fmt::format("level {} on {} devices", level, devices));
-      expect_same(
-          run_planned(
-              r(), DType::f32,
-              {.devices = devices, .parallel = Parallel::data_parallel, .optimizer_parallel = {level, 0}}),
-          want, 1e-4, r().weight_tolerance);
+      expect_same(run_planned(r(), DType::f32,
+                              {.devices = devices,
+                               .parallel = Parallel::data_parallel,
+                               .settings = {.optimizer_parallel = {level, 0}}}),
+                  want, 1e-4, r().weight_tolerance);
     }
 }
 
@@ -104,11 +104,12 @@ TEST_P(ReferencesOfSeeds, annotations_agree_with_one_device) {
   for (Parallel mode : {Parallel::semi_auto_parallel, Parallel::auto_parallel})
     for (int level : {0, 1, 3}) {
       SCOPED_TRACE(fmt::format("{}, optimizer parallel {}", name_of(mode), level));
-      expect_same(
-          run_planned(
-              r(), DType::f32,
-              {.devices = 8, .parallel = mode, .annotations = annotations, .optimizer_parallel = {level, 0}}),
-          want, 1e-4, r().weight_tolerance);
+      expect_same(run_planned(r(), DType::f32,
+                              {.devices = 8,
+                               .parallel = mode,
+                               .annotations = annotations,
+                               .settings = {.optimizer_parallel = {level, 0}}}),
+                  want, 1e-4, r().weight_tolerance);
     }
 }
 

@@ -144,13 +144,18 @@ TEST(EndToEndTracedPipelines, masks_are_those_of_one_device) {
   const Net net;
   const Outcome want = outcome_by_parts(net, 4);
   EXPECT_NE(want.losses[0], want.losses[1]);
-  expect_same(outcome_of(net, {.pipelining = {.micro_batches = 4}}), want);
-  for (const char* recompute : {"none", "full", "selected"}) {
-    SCOPED_TRACE(recompute);
-    expect_same(outcome_of(net, {.recompute = recompute, .pipelining = {.micro_batches = 4}}), want);
-    expect_same(outcome_of(net, {.devices = 2, .recompute = recompute, .pipelining = {alternating, 2, 4}}),
+  expect_same(outcome_of(net, {.settings = {.pipelining = {.micro_batches = 4}}}), want);
+  for (const char* text : {"none", "full", "selected"}) {
+    SCOPED_TRACE(text);
+    const Recompute recompute = parse_recompute(text);
+    expect_same(outcome_of(net, {.settings = {.recompute = recompute, .pipelining = {.micro_batches = 4}}}),
                 want);
-    expect_same(outcome_of(net, {.devices = 4, .recompute = recompute, .pipelining = {gpipe, 2, 4}}), want);
+    expect_same(outcome_of(net, {.devices = 2,
+                                 .settings = {.recompute = recompute, .pipelining = {alternating, 2, 4}}}),
+                want);
+    expect_same(
+        outcome_of(net, {.devices = 4, .settings = {.recompute = recompute, .pipelining = {gpipe, 2, 4}}}),
+        want);
   }
 }
 
@@ -159,20 +164,20 @@ TEST(EndToEndTracedPipelines, a_backward_divides_by_what_its_forward_divided_by)
   const std::map<std::string, int> stages{{"first", 0}, {"second", 1}};
   const std::map<std::string, int> apart{{"first", 0}, {"divided", 1}};
   const Outcome want = outcome_by_parts(net, 4);
-  for (const char* recompute : {"none", "full", "selected"}) {
-    SCOPED_TRACE(recompute);
-    expect_same(outcome_of(net, {.recompute = recompute, .pipelining = {.micro_batches = 4}}), want);
+  for (const char* text : {"none", "full", "selected"}) {
+    SCOPED_TRACE(text);
+    const Recompute recompute = parse_recompute(text);
+    expect_same(outcome_of(net, {.settings = {.recompute = recompute, .pipelining = {.micro_batches = 4}}}),
+                want);
     for (const auto& [devices, schedule] : {std::pair{2, alternating}, {2, gpipe}, {4, alternating}}) {
-      expect_same(
-          outcome_of(
-              net,
-              {.devices = devices, .recompute = recompute, .pipelining = {schedule, 2, 4}, .stages = stages}),
-          want);
-      expect_same(
-          outcome_of(
-              net,
-              {.devices = devices, .recompute = recompute, .pipelining = {schedule, 2, 4}, .stages = apart}),
-          want);
+      expect_same(outcome_of(net, {.devices = devices,
+                                   .settings = {.recompute = recompute, .pipelining = {schedule, 2, 4}},
+                                   .stages = stages}),
+                  want);
+      expect_same(outcome_of(net, {.devices = devices,
+                                   .settings = {.recompute = recompute, .pipelining = {schedule, 2, 4}},
+                                   .stages = apart}),
+                  want);
     }
   }
 }
@@ -181,18 +186,19 @@ TEST(EndToEndTracedPipelines, a_backward_divides_by_what_its_forward_divided_by)
 TEST(EndToEndTracedPipelines, a_backward_divides_by_the_next_value_of_its_forward) {
   const Net net{.has_state = true, .by_next = true};
   const Outcome want = outcome_by_parts(net, 4);
-  expect_same(outcome_of(net, {.pipelining = {.micro_batches = 4}}), want);
+  expect_same(outcome_of(net, {.settings = {.pipelining = {.micro_batches = 4}}}), want);
   for (Schedule schedule : {alternating, gpipe})
-    expect_same(
-        outcome_of(net,
-                   {.devices = 2, .pipelining = {schedule, 2, 4}, .stages = {{"first", 0}, {"second", 1}}}),
-        want);
+    expect_same(outcome_of(net, {.devices = 2,
+                                 .settings = {.pipelining = {schedule, 2, 4}},
+                                 .stages = {{"first", 0}, {"second", 1}}}),
+                want);
 }
 
 TEST(EndToEndTracedPipelines, run_from_a_file_although_stages_share_constants) {
   const Net net;
   const std::string path = ::testing::TempDir() + "traced_pipeline.json";
-  const PlannedNetwork made = planned(forward_of(net), {.devices = 4, .pipelining = {alternating, 2, 4}});
+  const PlannedNetwork made =
+      planned(forward_of(net), {.devices = 4, .settings = {.pipelining = {alternating, 2, 4}}});
   save_plan(made.plan, path);
   const PlannedNetwork loaded = planned(forward_of(net), {.devices = 4, .plan_file = path});
   std::filesystem::remove(path);
@@ -207,7 +213,8 @@ TEST(EndToEndTracedPipelines, random_plans_have_the_losses_of_one_device) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     const int devices = 1 + seed % 8,
               micro_batches = std::array{1, 2, 3, 4}[static_cast<std::size_t>(seed) % 4];
-    const Graph graph = planned(forward_of(net), {.pipelining = {.micro_batches = micro_batches}}).graph;
+    const Graph graph =
+        planned(forward_of(net), {.settings = {.pipelining = {.micro_batches = micro_batches}}}).graph;
     const Plan plan =
         testing::random_pipeline(graph, devices, micro_batches, static_cast<std::uint64_t>(seed));
     static std::map<int, Outcome> want;

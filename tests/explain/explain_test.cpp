@@ -45,7 +45,7 @@ Step step_of(const Case& c) {
   Plan plan = make_plan(model.graph, {.model = c.model,
                                       .devices = c.devices,
                                       .annotations = annotations,
-                                      .optimizer_parallel = {c.optimizer_parallel, 0}});
+                                      .settings = {.optimizer_parallel = {c.optimizer_parallel, 0}}});
   return {std::move(model.graph), std::move(plan)};
 }
 
@@ -74,7 +74,7 @@ Plan changed(const Step& step, const Explanation& explanation, const Strategy& s
     if (kind == OpKind::compute || first_forward_reader(step.graph, node.operands[i]).node != id) continue;
     Layout layout = layouts.operands[i];
     if (kind == OpKind::parameter)
-      layout = weight_layout(layout, plan.meshes, operand.type, plan.optimizer_parallel);
+      layout = weight_layout(layout, plan.meshes, operand.type, plan.settings.optimizer_parallel);
     if (operand.name != "input" || plan.layouts.at("input") == "[dp, -]")
       plan.layouts[operand.name] = to_text(layout, plan.meshes[at(layout.mesh)]);
   }

@@ -134,7 +134,7 @@ TEST(EndToEndDecoderSplit, with_shared_states_and_clipping_has_the_losses_of_one
     SCOPED_TRACE(fmt::format("level {}, group {}", options.level, options.group));
     PlanRequest request{.devices = 8,
                         .annotations = annotations_of(small, {.data = 4, .tensor = 2, .sequence = true}),
-                        .optimizer_parallel = options};
+                        .settings = {.optimizer_parallel = options}};
     testing::expect_same(testing::run_planned(run, request), alone, {.losses = 1e-9, .weights = 1e-7});
   }
 }

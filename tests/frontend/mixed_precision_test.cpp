@@ -225,10 +225,11 @@ TEST_P(TrainedShortProducts, follow_f32_and_no_plan_changes_that) {
                          alone, {.losses = 1e-3, .weights = 2e-2});
     testing::expect_same(testing::run_planned(run, {.devices = devices}), alone,
                          {.losses = 1e-3, .weights = 2e-2});
-    testing::expect_same(testing::run_planned(run, {.devices = devices,
-                                                    .parallel = Parallel::data_parallel,
-                                                    .optimizer_parallel = {.level = 3, .threshold = 0}}),
-                         alone, {.losses = 1e-3, .weights = 2e-2});
+    testing::expect_same(
+        testing::run_planned(run, {.devices = devices,
+                                   .parallel = Parallel::data_parallel,
+                                   .settings = {.optimizer_parallel = {.level = 3, .threshold = 0}}}),
+        alone, {.losses = 1e-3, .weights = 2e-2});
   }
 }
 

@@ -250,7 +250,8 @@ TEST(Shard, random_layouts_are_kept_and_keep_the_losses) {
         with({.in = {random("in")},
               .out = {random("out")},
               .parameters = {{"dense1.weight", random("w1")}, {"dense2.weight", random("w2")}}});
-    const TrainOptions options{.devices = 8, .optimizer_parallel = {static_cast<int>(seed % 3), 0}};
+    const TrainOptions options{.devices = 8,
+                               .settings = {.optimizer_parallel = {static_cast<int>(seed % 3), 0}}};
     const PlannedNetwork network = planned(body, options);
     EXPECT_EQ(lowered_layout(network, "region.in0"), want["in"]);
     EXPECT_EQ(lowered_layout(network, "region.out0"), want["out"]);
@@ -320,10 +321,10 @@ TEST(Precedence, a_plan_file_leaves_nothing_to_ask_for) {
       error_of([&] { planned(plain, {.devices = 8, .plan_file = path, .dataset_strategy = "full_batch"}); }),
       "plan_file " + path + ": the plan has decided how operators and data are split; leave out the others");
   const std::string of_stages =
-      "plan_file " + path +
-      ": the plan has decided stages and micro-batches; leave out pipelining and stages";
+      "plan_file " + path + ": the plan has decided settings and stages; leave out both";
   EXPECT_EQ(error_of([&] {
-              planned(plain, {.devices = 8, .plan_file = path, .pipelining = {.micro_batches = 2}});
+              planned(plain,
+                      {.devices = 8, .plan_file = path, .settings = {.pipelining = {.micro_batches = 2}}});
             }),
             of_stages);
   EXPECT_EQ(error_of([&] {
@@ -333,9 +334,10 @@ TEST(Precedence, a_plan_file_leaves_nothing_to_ask_for) {
 }
 
 TEST(Precedence, there_are_stages_and_micro_batches) {
-  EXPECT_EQ(error_of([&] { planned(plain, {.devices = 8, .pipelining = {.micro_batches = 0}}); }),
-            "pipelining: 0 micro-batches but there should be from 1 to 65536");
-  EXPECT_EQ(error_of([&] { planned(plain, {.devices = 8, .pipelining = {.stages = -1}}); }),
+  EXPECT_EQ(
+      error_of([&] { planned(plain, {.devices = 8, .settings = {.pipelining = {.micro_batches = 0}}}); }),
+      "pipelining: 0 micro-batches but there should be from 1 to 65536");
+  EXPECT_EQ(error_of([&] { planned(plain, {.devices = 8, .settings = {.pipelining = {.stages = -1}}}); }),
             "pipelining: -1 stages but there should be from 1 to 1048576");
 }
 

@@ -94,18 +94,19 @@ TEST(TrainStep, which_collectives_run_as_one_reaches_the_plan_and_keeps_the_loss
   TrainOptions by_numbers = all, by_index = all, none = all;
   by_numbers.fusion_numbers = {{"dense1", 3}, {"dense1.bias", 0}};
   by_index.all_reduce_fusion_config = {1, 2};
-  none.comm_fusion = "none";
+  none.settings.comm_fusion = parse_comm_fusion("none");
   TrainStep step = step_of(net, by_numbers);
-  EXPECT_EQ(step.plan().comm_fusion.parameters,
+  EXPECT_EQ(step.plan().settings.comm_fusion.parameters,
             (std::map<std::string, int>{{"dense1.bias", 0}, {"dense1.weight", 3}, {"dense2.weight", 3}}));
   const std::vector<double> want = losses(step_of(Net{}, none));
   EXPECT_EQ(losses(std::move(step)), want);
   TrainStep indexed = step_of(Net{}, by_index);
-  EXPECT_EQ(to_text(indexed.plan().comm_fusion), "all_reduce=index:1,2;all_gather=auto;reduce_scatter=auto");
+  EXPECT_EQ(to_text(indexed.plan().settings.comm_fusion),
+            "all_reduce=index:1,2;all_gather=auto;reduce_scatter=auto");
   EXPECT_EQ(losses(std::move(indexed)), want);
-  by_index.comm_fusion = "none";
+  by_index.settings.comm_fusion = parse_comm_fusion("none");
   EXPECT_THROW(step_of(Net{}, by_index), Error);
-  by_index.comm_fusion = "auto";
+  by_index.settings.comm_fusion = {};
   by_index.all_reduce_fusion_config = {2, 1};
   EXPECT_THROW(step_of(Net{}, by_index), Error);
 }

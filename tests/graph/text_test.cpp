@@ -91,7 +91,7 @@ TEST(Text, of_planned_graphs_and_programs_comes_back) {
     for (int level : {0, 1, 3}) {
       const Graph graph = train_graph(c.model, "adam");
       PlanRequest r = request(c.model, c.devices, c.annotations);
-      r.optimizer_parallel = {level, 0};
+      r.settings.optimizer_parallel = {level, 0};
       const Plan plan = make_plan(graph, r);
       expect_round_trip(apply(plan, graph).graph);
       compile(graph, plan, {.after = [&](const Pass& pass, const Program& p, double) {

@@ -34,7 +34,7 @@ Training planned(const std::string& name, const std::string& recompute, PlanRequ
   add_train_step(model.graph, model.loss, {});
   request.model = name;
   if (request.devices == 1) request.parallel = Parallel::stand_alone;
-  request.recompute = parse_recompute(recompute);
+  request.settings.recompute = parse_recompute(recompute);
   Plan plan = make_plan(model.graph, request);
   return {std::move(model.graph), std::move(plan)};
 }
@@ -121,9 +121,9 @@ TEST(Recompute, results_that_others_read_are_kept) {
 
 TEST(Recompute, what_is_said_not_to_be_recomputed_is_kept) {
   Training p = planned(llama, "full");
-  p.plan.recompute =
-      with_modules(p.plan.recompute, {{.module = "layers.1", .nodes = {}, .is_on = false},
-                                      {.module = "layers.*.norm2", .nodes = {}, .is_on = false}});
+  p.plan.settings.recompute =
+      with_modules(p.plan.settings.recompute, {{.module = "layers.1", .nodes = {}, .is_on = false},
+                                               {.module = "layers.*.norm2", .nodes = {}, .is_on = false}});
   const Graph graph = recomputed(p);
   EXPECT_TRUE(has_copy(graph, "layers.0.norm1"));
   EXPECT_FALSE(has_copy(graph, "layers.0.norm2"));

@@ -46,7 +46,7 @@ TEST(AssignBuffers, keeps_every_value_until_its_last_read) {
                                 .devices = c.devices,
                                 .parallel = c.devices == 1 ? Parallel::stand_alone : Parallel::auto_parallel,
                                 .annotations = parse_annotations(c.annotations, "test"),
-                                .optimizer_parallel = {level, 0}});
+                                .settings = {.optimizer_parallel = {level, 0}}});
         expect_sound(compile(m.graph, plan),
                      fmt::format("{} {} on {} level {}", c.model, optimizer, c.devices, level));
       }
@@ -221,7 +221,7 @@ TEST(PrefetchGathers, hides_gathers_of_weights_for_little_memory) {
   Program p = compile(m.graph, make_plan(m.graph, {.devices = 16,
                                                    .cluster = cluster.name,
                                                    .parallel = Parallel::data_parallel,
-                                                   .optimizer_parallel = {3, 0}}));
+                                                   .settings = {.optimizer_parallel = {3, 0}}}));
   const double ahead = estimate(p, cluster).exposed_communication_seconds;
   Redistributor redistributor(p.graph.meshes[0]);
   Program late = p;
@@ -255,11 +255,12 @@ TEST(StartTransfers, many_start_early_in_the_networks) {
     for (int level : {0, 1, 3}) {
       Model m = build_model(model);
       add_train_step(m.graph, m.loss, {.name = "adam", .attributes = {{"rate", 0.01}}});
-      const Program p = compile(m.graph, make_plan(m.graph, {.model = model,
-                                                             .devices = 4,
-                                                             .parallel = Parallel::data_parallel,
-                                                             .optimizer_parallel = {level, 0},
-                                                             .comm_fusion = parse_comm_fusion("none")}));
+      const Program p =
+          compile(m.graph, make_plan(m.graph, {.model = model,
+                                               .devices = 4,
+                                               .parallel = Parallel::data_parallel,
+                                               .settings = {.optimizer_parallel = {level, 0},
+                                                            .comm_fusion = parse_comm_fusion("none")}}));
       int steps = 0, early = 0;
       for (const Fusion& f : fusions_of(p.graph)) {
         const OpDef& op = *p.graph.node(f.begin).op;

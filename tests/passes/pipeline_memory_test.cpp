@@ -24,11 +24,12 @@ Pipeline compiled(Schedule schedule, int micro_batches) {
       R"({"layers.0": {"stage": 0}, "layers.1": {"stage": 1}, "layers.2": {"stage": 2},
           "layers.3": {"stage": 3}})",
       "layers");
-  return compile_pipeline(m.graph, make_plan(m.graph, {.model = model,
-                                                       .devices = stages,
-                                                       .parallel = Parallel::data_parallel,
-                                                       .annotations = without_patterns(layers, m.graph),
-                                                       .pipelining = {schedule, stages, micro_batches}}));
+  return compile_pipeline(
+      m.graph, make_plan(m.graph, {.model = model,
+                                   .devices = stages,
+                                   .parallel = Parallel::data_parallel,
+                                   .annotations = without_patterns(layers, m.graph),
+                                   .settings = {.pipelining = {schedule, stages, micro_batches}}}));
 }
 
 std::vector<std::int64_t> arenas(const Pipeline& pipeline) {

@@ -28,16 +28,17 @@ std::vector<std::string> seeds() {
   std::vector<std::string> out;
   PlanRequest request{.model = run.model, .devices = 4};
   const auto add = [&] {
-    out.push_back(to_json(make_plan(train_model(run, request.pipelining.micro_batches).graph, request)));
+    out.push_back(
+        to_json(make_plan(train_model(run, request.settings.pipelining.micro_batches).graph, request)));
   };
   add();
-  request.optimizer_parallel = {3, 0};
-  request.recompute = parse_recompute("full");
+  request.settings.optimizer_parallel = {3, 0};
+  request.settings.recompute = parse_recompute("full");
   add();
-  request.pipelining = {.micro_batches = 2};
-  request.optimizer_parallel = {2, 0};
+  request.settings.pipelining = {.micro_batches = 2};
+  request.settings.optimizer_parallel = {2, 0};
   add();
-  request.pipelining.stages = 2;
+  request.settings.pipelining.stages = 2;
   add();
   for (const std::uint64_t seed : {1, 2, 3}) {
     out.push_back(to_json(random_plan(train_model(run).graph, 4, seed)));
@@ -50,9 +51,9 @@ std::vector<std::string> seeds() {
 std::optional<Outcome> outcome_of(const std::string& text) {
   try {
     const Plan plan = parse_plan(text, "plan.json");
-    const Model model = train_model(run, plan.pipelining.micro_batches);
+    const Model model = train_model(run, plan.settings.pipelining.micro_batches);
     check_fits(plan, model.graph);
-    check(plan.recompute, model.graph);
+    check(plan.settings.recompute, model.graph);
     return run_pipeline(run, compile_pipeline(model.graph, plan, {.formats = cpu_formats}));
   } catch (const Error& e) {
     EXPECT_EQ(std::string_view(e.what()).find('\n'), std::string_view::npos) << e.what();

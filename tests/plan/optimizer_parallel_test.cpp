@@ -115,7 +115,8 @@ Step step_of(const std::string& model, PlanRequest request) {
 }
 
 PlanRequest data_parallel(int devices, const OptimizerParallel& options) {
-  return {.devices = devices, .parallel = Parallel::data_parallel, .optimizer_parallel = options};
+  return {
+      .devices = devices, .parallel = Parallel::data_parallel, .settings = {.optimizer_parallel = options}};
 }
 
 std::string layout_of(const Program& p, const std::string& name) {
@@ -183,8 +184,8 @@ TEST(OptimizerParallel, is_kept_in_the_plan_file) {
        std::vector<OptimizerParallel>{{}, {1, 0}, {3, 4096, 2}, {2, 65536}}) {
     const Step s = step_of("ffn", data_parallel(8, options));
     const Plan read = parse_plan(to_json(s.plan), "test");
-    EXPECT_EQ(read.optimizer_parallel.level, options.level);
-    EXPECT_EQ(options.level == 0 ? OptimizerParallel{} : read.optimizer_parallel, options);
+    EXPECT_EQ(read.settings.optimizer_parallel.level, options.level);
+    EXPECT_EQ(options.level == 0 ? OptimizerParallel{} : read.settings.optimizer_parallel, options);
     EXPECT_EQ(to_json(read), to_json(s.plan));
     EXPECT_EQ(bytes_of(compile(s.graph, read), OpKind::state), bytes_of(s.program, OpKind::state));
   }
@@ -196,7 +197,7 @@ TEST(OptimizerParallel, of_plan_files_without_a_threshold_shares_everything) {
   const std::size_t at = json.find(line);
   ASSERT_NE(at, json.npos);
   json.erase(at, line.size());
-  EXPECT_EQ(parse_plan(json, "test").optimizer_parallel, (OptimizerParallel{1, 0}));
+  EXPECT_EQ(parse_plan(json, "test").settings.optimizer_parallel, (OptimizerParallel{1, 0}));
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ Network two_stages(Schedule schedule) {
   const PlanRequest request{.model = name,
                             .devices = 4,
                             .parallel = Parallel::data_parallel,
-                            .pipelining = {schedule, 2, micro_batches}};
+                            .settings = {.pipelining = {schedule, 2, micro_batches}}};
   std::ostringstream notices;
   const Model whole =
       build_model(name, {.global_batch = {}, .precision = {}, .loss = "", .micro_batches = 1});

@@ -159,7 +159,8 @@ TEST(MemoryCap, of_a_stage_counts_its_slots) {
   Model m = build_model("llama:layers=4,hidden=64,heads=4,ffn=172,vocab=64,seq=64,batch=8");
   add_train_step(m.graph, m.loss, {});
   const auto bytes = [&](std::optional<std::int64_t> cap) {
-    PlanRequest request{.devices = 4, .search = "recursive", .pipelining = {Schedule::gpipe, 2, 8}};
+    PlanRequest request{
+        .devices = 4, .search = "recursive", .settings = {.pipelining = {Schedule::gpipe, 2, 8}}};
     request.options.memory_cap = cap;
     std::int64_t most = 0;
     for (const Program& stage : compile_pipeline(m.graph, make_plan(m.graph, request)).stages)

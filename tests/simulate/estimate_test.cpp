@@ -130,7 +130,7 @@ Program compiled(const std::string& model, int devices, const std::string& optim
   return compile(m.graph, make_plan(m.graph, {.model = model,
                                               .devices = devices,
                                               .parallel = Parallel::data_parallel,
-                                              .optimizer_parallel = {level, 0}}));
+                                              .settings = {.optimizer_parallel = {level, 0}}}));
 }
 
 TEST(MemoryUse, of_all_kinds_is_the_arena) {

@@ -21,7 +21,7 @@ Pipeline compiled(const std::string& model, const Pipelining& pipelining, const 
   return compile_pipeline(m.graph, make_plan(m.graph, {.model = model,
                                                        .devices = devices ? devices : pipelining.stages,
                                                        .parallel = Parallel::data_parallel,
-                                                       .pipelining = pipelining}));
+                                                       .settings = {.pipelining = pipelining}}));
 }
 
 const OptimizerChoice sgd{"sgd", {{"rate", 0.01}}};

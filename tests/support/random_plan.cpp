@@ -71,7 +71,7 @@ Plan random_plan(const Graph& graph, int devices, std::uint64_t seed) {
         plan.layouts.emplace(v.name, to_text(without_halo(reduced(layouts.operands[i])), mesh));
     }
   }
-  plan.optimizer_parallel = {static_cast<int>(dice.below(4)), 0};
+  plan.settings.optimizer_parallel = {static_cast<int>(dice.below(4)), 0};
   return parse_plan(to_json(plan), "random plan");
 }
 
@@ -86,20 +86,21 @@ Plan random_pipeline(const Graph& graph, int devices, int micro_batches, std::ui
             .devices = devices,
             .cluster = fmt::format("cpu:{}", devices),
             .parallel = "auto_parallel"};
-  plan.optimizer_parallel = {static_cast<int>(dice.below(4)), 0};
-  plan.pipelining = {dice.below(2) ? Schedule::gpipe : Schedule::one_forward_one_backward,
-                     1 + static_cast<int>(dice.below(static_cast<std::size_t>(most))), micro_batches};
+  plan.settings.optimizer_parallel = {static_cast<int>(dice.below(4)), 0};
+  plan.settings.pipelining = {dice.below(2) ? Schedule::gpipe : Schedule::one_forward_one_backward,
+                              1 + static_cast<int>(dice.below(static_cast<std::size_t>(most))),
+                              micro_batches};
   constexpr std::array recomputes{"none", "selected", "full", "full:communication=false",
                                   "full:shard_kept=true"};
   constexpr std::array fusions{"auto", "none", "size:1", "index:0,2"};
-  plan.recompute = parse_recompute(recomputes[dice.below(recomputes.size())]);
-  plan.comm_fusion = parse_comm_fusion(fusions[dice.below(fusions.size())]);
-  const int stages = plan.pipelining.stages;
+  plan.settings.recompute = parse_recompute(recomputes[dice.below(recomputes.size())]);
+  plan.settings.comm_fusion = parse_comm_fusion(fusions[dice.below(fusions.size())]);
+  const int stages = plan.settings.pipelining.stages;
   if (stages == 1) {
     Plan one = random_plan(cut_into_stages(graph, {}, 1, micro_batches).stages.front(), devices, seed);
-    one.pipelining = plan.pipelining;
-    one.recompute = plan.recompute;
-    one.comm_fusion = plan.comm_fusion;
+    one.settings.pipelining = plan.settings.pipelining;
+    one.settings.recompute = plan.settings.recompute;
+    one.settings.comm_fusion = plan.settings.comm_fusion;
     return one;
   }
   // Cuts after random operators; what only makes constants goes to every stage.
@@ -120,9 +121,9 @@ Plan random_pipeline(const Graph& graph, int devices, int micro_batches, std::ui
     Plan stage =
         random_plan(parts.stages[static_cast<std::size_t>(s)], own, seed + static_cast<std::uint64_t>(s));
     stage.cluster = part_name(plan.cluster, own);
-    stage.optimizer_parallel = plan.optimizer_parallel;
-    stage.recompute = plan.recompute;
-    stage.comm_fusion = plan.comm_fusion;
+    stage.settings.optimizer_parallel = plan.settings.optimizer_parallel;
+    stage.settings.recompute = plan.settings.recompute;
+    stage.settings.comm_fusion = plan.settings.comm_fusion;
     plan.stages.push_back(std::move(stage));
   }
   return parse_plan(to_json(plan), "random pipeline");

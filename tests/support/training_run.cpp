@@ -76,7 +76,7 @@ std::optional<Outcome> run_alone(const TrainingRun& run) {
 
 std::optional<Outcome> run_planned(const TrainingRun& run, PlanRequest request) {
   request.model = run.model;
-  const Model model = train_model(run, request.pipelining.micro_batches);
+  const Model model = train_model(run, request.settings.pipelining.micro_batches);
   request.annotations = without_patterns(request.annotations, model.graph);
   return run_program(
       run, train_model(run),

@@ -16,7 +16,7 @@ Plan searched(const Arguments& arguments, Model& model, Terminal& terminal) {
   add_train_step(model.graph, model.loss, optimizer_of(arguments, model));
   const std::chrono::duration<double> building = std::chrono::steady_clock::now() - start;
   Graph graph = model.graph;  // the report wants one of its own
-  const Pipelining pipelining = asked_of(arguments).pipelining;
+  const Pipelining pipelining = asked_of(arguments).settings.pipelining;
   Plan plan = pipelining.stages * pipelining.micro_batches > 1
                   ? plan_of(arguments, model, graph, terminal)
                   : planned_of(arguments, model, std::move(graph), terminal).plan;

@@ -214,7 +214,8 @@ bool is_traced(std::int64_t step, const Length& length) {
 
 Training prepare(const Arguments& arguments, Terminal& terminal) {
   Model model = model_of(arguments, terminal);
-  const bool is_cut = asked_of(arguments).pipelining.micro_batches > 1;  // else it is the same, and read once
+  const bool is_cut =
+      asked_of(arguments).settings.pipelining.micro_batches > 1;  // else it is the same, and read once
   const Model whole = is_cut ? whole_model_of(arguments, terminal) : model;
   const auto seed = static_cast<std::uint64_t>(arguments.integer("--seed", 1, 0));
   add_train_step(model.graph, model.loss, optimizer_of(arguments, model));

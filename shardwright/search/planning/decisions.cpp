@@ -141,8 +141,8 @@ PlannedGraph written(Graph graph, const Decisions& decided, const Plan& plan,
                      const MicroBatches& micro_batches) {
   PlannedGraph out{.graph = std::move(graph),
                    .update_layouts = {},
-                   .comm_fusion = plan.comm_fusion,
-                   .recompute = plan.recompute,
+                   .comm_fusion = plan.settings.comm_fusion,
+                   .recompute = plan.settings.recompute,
                    .micro_batches = micro_batches};
   out.graph.meshes = decided.constraints.meshes;
   for (std::size_t n = 0; n < out.graph.nodes.size(); ++n) {
@@ -154,7 +154,7 @@ PlannedGraph written(Graph graph, const Decisions& decided, const Plan& plan,
     if (asked != decided.constraints.layouts.end()) out.graph.value(v).layout = asked->second;
   }
   for (const auto& [v, layout] : decided.leaves) out.graph.value(v).layout = layout;
-  shard_states(out, out.graph.meshes, plan.optimizer_parallel);
+  shard_states(out, out.graph.meshes, plan.settings.optimizer_parallel);
   return out;
 }
 

@@ -46,15 +46,15 @@ Plan draft(const Graph& graph, const PlanRequest& request) {
             .origin = request.origin,
             .fingerprint = fingerprint_of(graph),
             .devices = request.devices};
-  check(request.pipelining);
+  check(request.settings.pipelining);
   plan.cluster = request.cluster.empty() ? fmt::format("cpu:{}", request.devices) : request.cluster;
   plan.parallel = name_of(request.parallel);
-  plan.optimizer_parallel = request.optimizer_parallel;
-  plan.pipelining = request.pipelining;
-  check(request.optimizer_parallel, request.devices);
-  plan.comm_fusion = with_parameters(request.comm_fusion, graph, request.annotations.comm_fusion);
-  plan.recompute = with_modules(request.recompute, request.annotations.recompute);
-  if (!request.is_of_stage) check(plan.recompute, graph);
+  plan.settings = request.settings;
+  Settings& s = plan.settings;
+  check(s.optimizer_parallel, request.devices);
+  s.comm_fusion = with_parameters(std::move(s.comm_fusion), graph, request.annotations.comm_fusion);
+  s.recompute = with_modules(std::move(s.recompute), request.annotations.recompute);
+  if (!request.is_of_stage) check(s.recompute, graph);
   if (request.parallel == Parallel::auto_parallel) plan.search = find_search(request.search).name;
   return plan;
 }
@@ -91,7 +91,8 @@ Decisions search(const Graph& graph, const Calls& calls, const PlanRequest& requ
   plan.compared = std::move(found.compared);
   plan.log = std::move(found.log);
   plan.lower_bound_seconds = found.lower_bound_seconds;
-  return decisions_of(std::move(constraints), std::move(found), graph, calls, request.optimizer_parallel);
+  return decisions_of(std::move(constraints), std::move(found), graph, calls,
+                      request.settings.optimizer_parallel);
 }
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -106,7 +107,7 @@ Plan decide_for(const Graph& graph, const PlanRequest& request, Plan plan, const
 
 Plan decide_accumulated(const Graph& graph, PlanRequest request, Plan plan, const Cluster& cluster) {
   plan.fingerprint = fingerprint_of(graph);
-  request.micro_batches = micro_batches_of(plan.pipelining, 0);
+  request.micro_batches = micro_batches_of(plan.settings.pipelining, 0);
   return decide_for(graph, request, std::move(plan), cluster);
 }
 
@@ -116,16 +117,16 @@ Plan make_plan(const Graph& graph, const PlanRequest& request) {
   const auto start = std::chrono::steady_clock::now();
   Plan plan = draft(graph, request);
   const Cluster cluster = cluster_for(plan, request.devices);
-  const int asked = request.pipelining.stages;
-  const Schedule schedule = request.pipelining.schedule;
+  const int asked = request.settings.pipelining.stages;
+  const Schedule schedule = request.settings.pipelining.schedule;
   const int stages =
       stages_asked(asked > 1 ? std::optional(asked) : std::nullopt, schedule.chunks, request.annotations);
   if (stages == 1 && schedule.kind == Schedule::interleaved)
     throw error("schedule {} is for several stages but there is one", name_of(schedule));
   if (stages > 1)
     plan = with_stages(std::move(plan), graph, request, stages);
-  else if (plan.pipelining.micro_batches > 1)
-    plan = decide_accumulated(accumulated(graph, plan.pipelining.micro_batches).graph, request,
+  else if (plan.settings.pipelining.micro_batches > 1)
+    plan = decide_accumulated(accumulated(graph, plan.settings.pipelining.micro_batches).graph, request,
                               std::move(plan), cluster);
   else
     plan = decide_for(graph, request, std::move(plan), cluster);

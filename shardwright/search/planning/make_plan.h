@@ -20,11 +20,8 @@ struct PlanRequest {
   std::string search = "recursive";
   SearchOptions options;
   Annotations annotations;
-  OptimizerParallel optimizer_parallel = {};
-  CommFusion comm_fusion = {};  // without parameters: annotations name those
-  Recompute recompute = {};     // beside what the annotations say of modules
-  Pipelining pipelining = {};   // annotations of stages say how many there are if this does not
-  bool is_of_stage = false;     // what is said of modules may be said of other stages'
+  Settings settings = {};
+  bool is_of_stage = false;  // what is said of modules may be said of other stages'
   MicroBatches micro_batches =
       {};                  // of the graph, where it is a stage or accumulates; planning says so itself
   FormatsOf formats = {};  // of the backend that will run it: memory formats take room, too

@@ -63,9 +63,9 @@ Rows of_order() {
        .member = "stage_plans",
        .parse =
            [](PlanRequest& r, const Given& given) {
-             r.pipelining.stages = static_cast<int>(given.integer(1, most_devices));
+             r.settings.pipelining.stages = static_cast<int>(given.integer(1, most_devices));
            },
-       .print = [](const PlanRequest& r) { return number(r.pipelining.stages); }},
+       .print = [](const PlanRequest& r) { return number(r.settings.pipelining.stages); }},
       {.flag = "--micro-batches",
        .value = "COUNT",
        .doc = "parts of the batch that run through the stages, or on one stage one after the other, "
@@ -77,17 +77,17 @@ Rows of_order() {
        .member = "micro_batches",
        .parse =
            [](PlanRequest& r, const Given& given) {
-             r.pipelining.micro_batches = static_cast<int>(given.integer(1, most_micro_batches));
+             r.settings.pipelining.micro_batches = static_cast<int>(given.integer(1, most_micro_batches));
            },
-       .print = [](const PlanRequest& r) { return number(r.pipelining.micro_batches); }},
+       .print = [](const PlanRequest& r) { return number(r.settings.pipelining.micro_batches); }},
       {.flag = "--schedule",
        .value = "NAME",
        .doc = "order of micro-batches in a stage: gpipe, 1f1b (default) or interleaved:V, V chunks per stage",
        .part = Part::order,
        .member = "schedule",
        .parse = [](PlanRequest& r,
-                   const Given& given) { r.pipelining.schedule = schedule_called(given.text); },
-       .print = [](const PlanRequest& r) { return name_of(r.pipelining.schedule); }}};
+                   const Given& given) { r.settings.pipelining.schedule = schedule_called(given.text); },
+       .print = [](const PlanRequest& r) { return name_of(r.settings.pipelining.schedule); }}};
 }
 
 Rows of_split() {
@@ -121,8 +121,8 @@ Rows of_split() {
        .member = "zero, zero_threshold, zero_group",
        .is_of_many = true,
        .parse = [](PlanRequest& r,
-                   const Given& given) { r.optimizer_parallel = parse_optimizer_parallel(given); },
-       .print = [](const PlanRequest& r) { return to_text(r.optimizer_parallel); }}};
+                   const Given& given) { r.settings.optimizer_parallel = parse_optimizer_parallel(given); },
+       .print = [](const PlanRequest& r) { return to_text(r.settings.optimizer_parallel); }}};
 }
 
 Rows of_step() {
@@ -135,8 +135,9 @@ Rows of_step() {
                "`openstate: False` is none; `parallel.all_reduce_fusion_config: [20, 35]` is index:20,35",
        .member = "comm_fusion",
        .is_of_many = true,
-       .parse = [](PlanRequest& r, const Given& given) { r.comm_fusion = parse_comm_fusion(given.text); },
-       .print = [](const PlanRequest& r) { return to_text(r.comm_fusion); }},
+       .parse = [](PlanRequest& r,
+                   const Given& given) { r.settings.comm_fusion = parse_comm_fusion(given.text); },
+       .print = [](const PlanRequest& r) { return to_text(r.settings.comm_fusion); }},
       {.flag = "--recompute",
        .value = "WHAT",
        .doc = "compute again in the backward: none, selected, full or MODULE,...",
@@ -145,8 +146,9 @@ Rows of_step() {
                "of `recompute_config` `mp_comm_recompute` (of full) and `select_comm_recompute`: "
                "communication=, `recompute_slice_activation`: shard_kept=",
        .member = "recompute",
-       .parse = [](PlanRequest& r, const Given& given) { r.recompute = parse_recompute(given.text); },
-       .print = [](const PlanRequest& r) { return to_text(r.recompute); }}};
+       .parse = [](PlanRequest& r,
+                   const Given& given) { r.settings.recompute = parse_recompute(given.text); },
+       .print = [](const PlanRequest& r) { return to_text(r.settings.recompute); }}};
 }
 
 /// `words`: those of false and true.
@@ -265,16 +267,13 @@ PlanRequest request_of(const Plan& plan) {
           .cluster = plan.cluster,
           .parallel = parallel_called(plan.parallel),
           .search = plan.search,
-          .optimizer_parallel = plan.optimizer_parallel,
-          .comm_fusion = plan.comm_fusion,
-          .recompute = plan.recompute,
-          .pipelining = plan.pipelining};
+          .settings = plan.settings};
 }
 
 std::string idle_reason(const SettingRow& row, const PlanRequest& request) {
-  if (row.is_of_many && request.devices == request.pipelining.stages)
+  if (row.is_of_many && request.devices == request.settings.pipelining.stages)
     return request.devices == 1 ? "there is 1 device" : "each stage has 1 device";
-  if (row.flag == "--schedule" && request.pipelining.stages == 1) return "there is one stage";
+  if (row.flag == "--schedule" && request.settings.pipelining.stages == 1) return "there is one stage";
   if (row.part != Part::search && row.flag != "--search") return "";
   if (request.parallel != Parallel::auto_parallel)
     return fmt::format("{} does not search", name_of(request.parallel));

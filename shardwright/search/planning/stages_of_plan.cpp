@@ -53,26 +53,25 @@ Plan with_stages(Plan plan, const Graph& graph, const PlanRequest& request, int 
     throw error("{} devices cannot be shared evenly by {} stages", plan.devices, stages);
   const int devices = plan.devices / stages;
   const std::string cluster = part_name(plan.cluster, devices);
-  plan.pipelining.stages = stages;
-  const int count = plan.pipelining.parts();
+  plan.settings.pipelining.stages = stages;
+  const int count = plan.settings.pipelining.parts();
   const std::vector<int> stage_of =
       request.annotations.stages.empty()
           ? even_stages(graph, Calls(graph), cluster_called(plan.cluster),
-                        {.stages = count, .micro_batches = plan.pipelining.micro_batches})
+                        {.stages = count, .micro_batches = plan.settings.pipelining.micro_batches})
           : asked_stages(graph, request.annotations.stages, count);
-  const StagedGraph parts = cut_into_stages(graph, stage_of, count, plan.pipelining.micro_batches);
+  const StagedGraph parts = cut_into_stages(graph, stage_of, count, plan.settings.pipelining.micro_batches);
   check_names(graph, request.annotations);
   for (const Graph& part : parts.stages) {
     PlanRequest of_stage = request;
-    of_stage.micro_batches = micro_batches_of(plan.pipelining, static_cast<int>(plan.stages.size()));
-    if (of_stage.options.memory_cap) *of_stage.options.memory_cap /= plan.pipelining.schedule.chunks;
+    of_stage.micro_batches = micro_batches_of(plan.settings.pipelining, static_cast<int>(plan.stages.size()));
+    if (of_stage.options.memory_cap) *of_stage.options.memory_cap /= plan.settings.pipelining.schedule.chunks;
     of_stage.devices = devices;
     of_stage.cluster = cluster;
-    of_stage.pipelining = {};
     of_stage.is_of_stage = true;
-    of_stage.recompute = plan.recompute;
-    of_stage.comm_fusion = plan.comm_fusion;
-    std::erase_if(of_stage.comm_fusion.parameters,
+    of_stage.settings = plan.settings;
+    of_stage.settings.pipelining = {};
+    std::erase_if(of_stage.settings.comm_fusion.parameters,
                   [&](const auto& named) { return !makes(part, named.first); });
     of_stage.annotations = annotations_of(request.annotations, graph, part);
     if (devices == 1) of_stage.parallel = Parallel::stand_alone;
