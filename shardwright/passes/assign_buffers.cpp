@@ -21,6 +21,7 @@
 
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/rewrite.h"
+#include "shardwright/lower/kept_leaves.h"
 #include "shardwright/passes/occupied.h"
 #include "shardwright/passes/optimize.h"
 
@@ -168,9 +169,7 @@ class Assignment {
     const OpKind kind = graph_.node(value.producer).op->kind;
     b.made = kind == OpKind::input ? -1 : time(value.producer);
     if (kind == OpKind::input) b.begin = -1;  // filled before the first node
-    const bool stays =
-        kind == OpKind::receive && graph_.node(value.producer).attributes.integer("once", 0) == 1;
-    if (kind == OpKind::parameter || kind == OpKind::state || kind == OpKind::accumulator || stays) {
+    if (is_kept_leaf(graph_.node(value.producer))) {
       b.is_leaf = true;
       b.begin = -1;
       b.end = for_ever;

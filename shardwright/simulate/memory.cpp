@@ -6,6 +6,7 @@
 
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/rewrite.h"
+#include "shardwright/lower/kept_leaves.h"
 #include "shardwright/passes/parameter_steps.h"
 
 namespace shardwright {
@@ -40,6 +41,8 @@ class Kinds {
     const Node& producer = graph_.node(graph_.value(v).producer);
     if (producer.op->kind == OpKind::parameter) return MemoryKind::parameters;
     if (producer.op->kind == OpKind::state) return MemoryKind::optimizer_state;
+    if (producer.op->kind == OpKind::accumulator) return MemoryKind::gradients;
+    if (is_kept_leaf(producer)) return MemoryKind::communication;  // received once
     if (is_gradient_[at(v.index)]) return MemoryKind::gradients;
     if (is_parameter_[at(v.index)]) return MemoryKind::communication;
     if (producer.phase == Phase::forward &&
@@ -107,7 +110,7 @@ std::vector<Life> lives_of(const Program& program) {
     const int time = times[at(id.index)];
     const bool starts_ahead = is_ahead[at(id.index)] && !program.starts.empty();
     const int begin = starts_ahead ? times[at(program.starts[at(id.index)].index)] : time;
-    const bool is_kept = node.op->kind == OpKind::parameter || node.op->kind == OpKind::state;
+    const bool is_kept = is_kept_leaf(node);
     for (ValueId v : node.operands) lives[at(v.index)].end = std::max(lives[at(v.index)].end, time);
     for (ValueId v : node.results)
       lives[at(v.index)] = {is_kept || node.op->kind == OpKind::input ? -1 : begin,

@@ -12,6 +12,7 @@
 #include <map>
 
 #include "shardwright/graph/op.h"
+#include "shardwright/lower/kept_leaves.h"
 #include "shardwright/verify/byte_map.h"
 #include "shardwright/verify/violation.h"
 
@@ -108,13 +109,6 @@ class Arena {
     return out_.empty();
   }
 
-  /// Kept from micro-batch to micro-batch.
-  static bool stays(const Node& node) {
-    return node.op->kind == OpKind::parameter || node.op->kind == OpKind::state ||
-           node.op->kind == OpKind::accumulator ||
-           (node.op->kind == OpKind::receive && node.attributes.integer("once", 0) == 1);
-  }
-
   void write(ValueId v, int micro_batch) {
     if (!in_memory(v)) return;
     const Stamp stamp = static_cast<Stamp>(writers_.size());
@@ -139,7 +133,7 @@ class Arena {
     if (!in_memory(v)) return bad("reads %{}, which is never in memory", name(v));
     const Written& w = written(v, place);
     if (w.stamp == 0 || w.is_on_its_way) return bad("reads %{} before it is there", name(v));
-    if (w.micro_batch != micro_batch && !stays(producer(v)))
+    if (w.micro_batch != micro_batch && !is_kept_leaf(producer(v)))
       return bad("reads %{} of micro-batch {}", name(v), w.micro_batch);
     expect_intact(v, place, w.stamp, "reads");
   }

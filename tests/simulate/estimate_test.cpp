@@ -180,6 +180,24 @@ TEST(MemoryUse, counts_what_each_value_is_for) {
   EXPECT_EQ(use.of(MemoryKind::communication), 0);
 }
 
+/// Where gradients are accumulated, what they are accumulated in is gradients for the whole step, at any level.
+TEST(MemoryUse, counts_accumulators_as_gradients) {
+  Model m = build_model("llama:layers=2,hidden=64,heads=4,ffn=172,vocab=128,seq=64,batch=4");
+  add_train_step(m.graph, m.loss, {"adamw", {{"rate", 0.01}}});
+  for (int level : {0, 1, 2, 3}) {
+    PlanRequest request{.devices = 4, .parallel = Parallel::data_parallel};
+    request.settings.optimizer_parallel = {level, 0};
+    request.settings.pipelining.micro_batches = 4;
+    const Program p = compile_pipeline(m.graph, make_plan(m.graph, request)).stages.front();
+    std::int64_t accumulators = 0;
+    for (const Node& node : p.graph.nodes)
+      if (node.op->kind == OpKind::accumulator)
+        accumulators += p.graph.value(node.results.front()).type.bytes();
+    EXPECT_GT(accumulators, 0);
+    EXPECT_GE(memory_use(p).of(MemoryKind::gradients), accumulators) << level;
+  }
+}
+
 TEST(MemoryUse, sees_optimizer_state_shrink_when_replicas_share_it) {
   const auto states = [](int level) {
     return static_cast<double>(memory_use(compiled("ffn:widths=64-64-64,batch=64", 4, "adam", level))
