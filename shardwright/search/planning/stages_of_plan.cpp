@@ -6,11 +6,11 @@
 #include "shardwright/base/text.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/search/planning/stage_cut.h"
+#include "shardwright/simulate/evaluate.h"
 
 namespace shardwright {
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// What the annotations of the whole network say of one stage's part.
 Annotations annotations_of(const Annotations& all, const Graph& whole, const Graph& stage) {
@@ -53,6 +53,7 @@ Plan with_stages(Plan plan, const Graph& graph, const PlanRequest& request, int 
     throw error("{} devices cannot be shared evenly by {} stages", plan.devices, stages);
   const int devices = plan.devices / stages;
   const std::string cluster = part_name(plan.cluster, devices);
+  const std::int64_t usable = usable_bytes(cluster_called(cluster));
   plan.settings.pipelining.stages = stages;
   const int count = plan.settings.pipelining.parts();
   const std::vector<int> stage_of =
@@ -65,7 +66,8 @@ Plan with_stages(Plan plan, const Graph& graph, const PlanRequest& request, int 
   for (const Graph& part : parts.stages) {
     PlanRequest of_stage = request;
     of_stage.micro_batches = micro_batches_of(plan.settings.pipelining, static_cast<int>(plan.stages.size()));
-    if (of_stage.options.memory_cap) *of_stage.options.memory_cap /= plan.settings.pipelining.schedule.chunks;
+    if (const int chunks = plan.settings.pipelining.schedule.chunks; chunks > 1)  // they share a device
+      of_stage.options.memory_cap = request.options.memory_cap.value_or(usable) / chunks;
     of_stage.devices = devices;
     of_stage.cluster = cluster;
     of_stage.is_of_stage = true;
