@@ -11,7 +11,6 @@
 namespace shardwright {
 namespace {
 
-
 /// What the annotations of the whole network say of one stage's part.
 Annotations annotations_of(const Annotations& all, const Graph& whole, const Graph& stage) {
   Annotations out = all;
