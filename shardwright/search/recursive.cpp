@@ -69,7 +69,7 @@ class Recursion {
     collect_ladders();
     seconds_.emplace(*ladders_.front().cuts, calls_, *problem.cluster,
                      Holding{.slots = problem.judge->micro_batches().slots,
-                             .sharded_level = problem.judge->optimizer_parallel_level()});
+                             .sharded = problem.judge->optimizer_parallel()});
   }
 
   SearchResult run() {

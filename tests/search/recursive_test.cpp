@@ -172,6 +172,27 @@ TEST(MemoryCap, of_a_stage_counts_its_slots) {
   EXPECT_LT(bytes(freely - 1), freely);
 }
 
+/// What the threshold leaves as it is, is no reason to decide otherwise.
+TEST(MemoryCap, sees_how_far_states_are_sharded) {
+  Model m = build_model("llama:layers=12,hidden=256,heads=4,ffn=688,vocab=1024,seq=64,batch=16");
+  add_train_step(m.graph, m.loss, {"adam", {{"rate", 0.01}}});
+  const auto bytes = [&](const OptimizerParallel& sharded, std::optional<std::int64_t> cap) {
+    PlanRequest request{.devices = 8, .cluster = "a100-80g:8", .search = "recursive"};
+    request.settings.optimizer_parallel = sharded;
+    request.options.memory_cap = cap;
+    return compile(m.graph, make_plan(m.graph, request)).arena_bytes;
+  };
+  const std::int64_t freely = bytes({}, {});
+  for (const double share : {0.9, 0.7, 0.5, 0.4}) {
+    const auto cap = static_cast<std::int64_t>(share * static_cast<double>(freely));
+    const std::int64_t whole = bytes({}, cap);
+    EXPECT_EQ(bytes({.level = 3, .threshold = std::int64_t{1} << 40}, cap), whole) << share;
+    if (whole <= cap) {
+      EXPECT_LE(bytes({.level = 3, .threshold = 0, .group = 2}, cap), cap) << share;
+    }
+  }
+}
+
 /// The devices that `plan` makes parts of dim `dim` of operand `operand` of the operator called `name`.
 std::int64_t parts(const Plan& plan, const std::string& name, std::size_t operand, std::size_t dim) {
   for (const PlannedOperator& op : plan.operators)

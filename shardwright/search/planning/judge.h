@@ -28,7 +28,7 @@ class Judge {
 
   /// What devices hold more or less of than cuts say.
   const MicroBatches& micro_batches() const { return request_.micro_batches; }
-  int optimizer_parallel_level() const { return request_.settings.optimizer_parallel.level; }
+  const OptimizerParallel& optimizer_parallel() const { return request_.settings.optimizer_parallel; }
 
  private:
   const Graph& graph_;

@@ -16,8 +16,6 @@
 namespace shardwright {
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 Constraints stand_alone(const Graph& graph) {
   Constraints out{.meshes = {Mesh{}}};
   out.strategies.resize(graph.nodes.size());

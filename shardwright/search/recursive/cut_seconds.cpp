@@ -173,8 +173,13 @@ CutSeconds::Held CutSeconds::memory(const CutProblem& problem, int p, int loop,
     const Beside& b = beside(node.operands[at(i)]);
     const double elements = problem.operand_elements(p, i) / level.inner /
                             (problem.operand_cut(p, i, loop) >= 0 ? level.halving.parts : 1);
-    const double share = static_cast<double>(element_count(type.shape)) / cluster_->devices();
-    const auto held = [&](int from) { return holding_.sharded_level >= from ? share : elements; };
+    const OptimizerParallel& sharded = holding_.sharded;
+    const double copies = cluster_->devices() * elements / static_cast<double>(element_count(type.shape));
+    const double sharers = sharded.group > 0 ? std::min<double>(sharded.group, copies) : copies;
+    const bool is_small = type.bytes() < sharded.threshold;
+    const auto held = [&](int from) {
+      return sharded.level < from || is_small ? elements : elements / std::max(sharers, 1.0);
+    };
     out.owned += static_cast<double>(size_of(type.dtype)) * held(3) + b.states * held(1);
     out.gradients += b.gradient * held(2);
   }

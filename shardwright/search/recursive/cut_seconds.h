@@ -11,6 +11,7 @@
 
 #include "shardwright/cost/cluster.h"
 #include "shardwright/cost/compute.h"
+#include "shardwright/plan/leaves.h"
 #include "shardwright/search/recursive/cut_tables.h"
 
 namespace shardwright {
@@ -41,9 +42,8 @@ struct CutTotals {
 
 /// What a device holds more or less of than its cuts say.
 struct Holding {
-  int slots = 1;  // micro-batches alive at once, each with what its backward reads
-  int sharded_level =
-      0;  // of optimizer parallelism: from 1 on states, 2 gradients, 3 parameters are shared by all
+  int slots = 1;              // micro-batches alive at once, each with what its backward reads
+  OptimizerParallel sharded;  // over the devices that would hold the same of a parameter
 };
 
 class CutSeconds {
