@@ -106,7 +106,7 @@ Executor::Actions Executor::prepare(const std::vector<Instruction>& instructions
     Action& action = out.emplace_back();
     action.instruction = i;
     action.node = node_of(i);
-    action.phase = i.act == Act::run ? step_.section(i).phase : phase.value_or(phase_of(i));
+    action.phase = i.act == Act::run ? step_.section(i).phase : phase ? *phase : phase_of(i);
     try {
       prepare(action, micro_batch);
     } catch (const Error& e) {

@@ -289,6 +289,10 @@ std::vector<double> crossing_seconds(const Pipeline& pipeline, const Cluster& cl
   const LinkLevel& link = cluster.links.back();
   std::vector<double> out;
   for (const PlacedCrossing& c : pipeline.crossings) {
+    if (pipeline.first_rank(c.from) == pipeline.first_rank(c.to)) {  // chunks of the same devices
+      out.push_back(0);
+      continue;
+    }
     const auto bytes = static_cast<double>(pipeline.stage(c.to).graph.value(c.received).type.bytes());
     out.push_back(link.start_seconds + link.latency_seconds +
                   bytes / (link.bytes_per_second * cluster.link_efficiency));

@@ -17,6 +17,9 @@ class Timeline {
     for (bool goes_on = true; std::exchange(goes_on, false);)
       for (std::size_t r = 0; r < ranks_.size(); ++r)
         while (places_[r].instruction < ranks_[r].step.instructions.size() && run_next(r)) goes_on = true;
+    for (std::size_t r = 0; r < ranks_.size(); ++r)
+      require(places_[r].instruction == ranks_[r].step.instructions.size(),
+              "the step of rank {} cannot go on", ranks_[r].step.rank);
     return now_;
   }
 
