@@ -21,7 +21,7 @@ if found=$("$check" "$folder"); then
 fi
 diff - <(cut -d';' -f1 <<<"$found") <<'END'
 shardwright/autodiff/backward.cpp:2: names operator sum
+shardwright/runtime/session.cpp:1: names operator fill
 shardwright/search/recursive.cpp:1: names operator matmul
 shardwright/search/recursive.cpp:3: names operator split
-shardwright/runtime/session.cpp:1: names operator fill
 END
