@@ -167,7 +167,7 @@ void ConfigReader::read_batch() {
     throw error("parallel_config.micro_batch_num is {} but there are {} stages; each needs a micro-batch",
                 or_1(micro), stages->value);
   if (!is_pipeline && or_1(micro) > 1)
-    note(fmt::format("micro_batch_num {} has no effect: there is one stage, which takes {}", micro->value,
+    note(fmt::format("micro_batch_num {} has no effect: the file has one stage, which takes {}", micro->value,
                      steps));
   if (is_pipeline && or_1(accumulation) > 1)
     note(fmt::format("{} {} has no effect: {} stages take micro_batch_num", steps, accumulation->value,
@@ -183,9 +183,18 @@ void ConfigReader::read_batch() {
 /// `pipeline_config: {pipeline_scheduler: gpipe, pipeline_interleave: True}`
 void ConfigReader::read_schedule(bool is_pipeline) {
   const YamlMap settings = parallel_.map("pipeline_config", {"pipeline_interleave", "pipeline_scheduler"});
-  const auto name = settings.text("pipeline_scheduler");
-  if (name && is_pipeline) say("--schedule", settings, "pipeline_scheduler", *name);
-  if (is_pipeline && settings.is_on("pipeline_interleave")) note("pipeline_interleave is not active yet");
+  const std::string key = "pipeline_scheduler";
+  const auto name = settings.text(key);
+  constexpr std::array<std::string_view, 4> others{"zero_bubble_v", "seqpipe", "seqvpp", "seqsmartvpp"};
+  if (name && std::ranges::find(others, *name) != others.end())
+    note(fmt::format("{} {} is not active yet", key, *name));
+  else if (name && is_pipeline)
+    say("--schedule", settings, key, *name);
+  else if (name)
+    note(fmt::format("{} has no effect: the file has one stage", key));
+  // The file's chunks are a number of its model, which is none of ours.
+  if (settings.is_on("pipeline_interleave"))
+    note("pipeline_interleave has no effect: how many chunks a stage has, --schedule interleaved:V says");
 }
 
 void ConfigReader::read_dataset() {

@@ -16,6 +16,9 @@ Plan loaded_plan(const TrainOptions& options, const Graph& graph) {
                 options.plan_file);
   if (options.settings != Settings{} || !options.stages.empty())
     throw error("plan_file {}: the plan has decided settings and stages; leave out both", options.plan_file);
+  if (!options.fusion_numbers.empty() || !options.all_reduce_fusion_config.empty())
+    throw error("plan_file {}: the plan has decided what is fused; leave out fusion numbers",
+                options.plan_file);
   Plan plan = known_plan(options.plan_file);
   if (options.devices != plan.devices)
     throw error("plan_file {}: the plan is for {} devices but there are {}", options.plan_file, plan.devices,

@@ -248,10 +248,9 @@ TEST(Config, tells_what_is_not_active_yet) {
       {"parallel_config: {micro_batch_interleave_num: 1}", {}},
       {"parallel: {force_fp32_communication: True}", {"force_fp32_communication"}},
       {"swap_config: {swap: True}", {"swap_config.swap"}},
-      {"parallel: {pipeline_config: {pipeline_interleave: True}}", {}},
-      {"parallel: {pipeline_config: {pipeline_interleave: True}}\n"
-       "parallel_config: {pipeline_stage: 2, micro_batch_num: 4}",
-       {"pipeline_interleave"}},
+      {"parallel: {pipeline_config: {pipeline_interleave: False}}", {}},
+      {"parallel: {pipeline_config: {pipeline_scheduler: zero_bubble_v}}",
+       {"pipeline_scheduler zero_bubble_v"}},
       {"parallel: {force_fp32_communication: False, group_ckpt_save_file: g.pb}", {"group_ckpt_save_file"}},
       {"recompute_config: {recompute: True, select_recompute: False}", {}},
       {"recompute_config: {select_recompute: [2, 2]}", {"select_recompute"}},

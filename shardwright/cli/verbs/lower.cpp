@@ -47,7 +47,8 @@ void check_no_planning(const Arguments& arguments, const Model& model) {
   for (std::string& flag : splitting_flags()) flags.push_back(std::move(flag));
   for (const std::string& flag : flags)
     if (arguments.has(flag))
-      throw error("{}: {} says itself how it is split ({})", flag, model.name, to_text(mesh));
+      throw error("{}: {} says itself how it is split ({})", arguments.called(flag), model.name,
+                  to_text(mesh));
 }
 
 /// It does not say which collectives run as one, and what is recomputed.
@@ -91,8 +92,10 @@ Request request_of(const Arguments& arguments, Terminal& terminal) {
 }
 
 int run(const Arguments& arguments, Terminal& terminal) {
+  const bool lists_steps = arguments.is_on("--steps");
   Request request = request_of(arguments, terminal);
-  const bool is_full = arguments.is_on("--layouts");
+  if (lists_steps) arguments.idle("--layouts", "steps name values; without --steps their layouts are shown");
+  const bool is_full = !lists_steps && arguments.is_on("--layouts");
   const std::string directory = arguments.text("--dump-passes");
   memory_cap_of(arguments);  // judged below
   CompileOptions options = compile_options_of(arguments);
@@ -101,9 +104,9 @@ int run(const Arguments& arguments, Terminal& terminal) {
   const Pipeline pipeline = request.text ? compile(std::move(*request.text), options)
                                          : compile_pipeline(request.model.graph, request.plan, options);
   const Evaluation evaluation = evaluation_of(arguments, pipeline, cluster_called(request.cluster));
-  if (arguments.is_on("--steps"))
+  if (lists_steps)
     for (const RankStep& step : steps_of_stages(pipeline)) terminal.out << to_text(step, pipeline);
-  for (int s = 0; s < pipeline.stage_count() && !arguments.is_on("--steps"); ++s) {
+  for (int s = 0; s < pipeline.stage_count() && !lists_steps; ++s) {
     if (pipeline.stage_count() > 1)
       terminal.out << fmt::format("# stage {}, ranks {} to {}\n", s, pipeline.first_rank(s),
                                   pipeline.first_rank(s) + pipeline.stage(s).rank_count() - 1);

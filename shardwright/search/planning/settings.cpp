@@ -84,6 +84,7 @@ Rows of_order() {
        .value = "NAME",
        .doc = "order of micro-batches in a stage: gpipe, 1f1b (default) or interleaved:V, V chunks per stage",
        .part = Part::order,
+       .keys = "of several stages `parallel.pipeline_config.pipeline_scheduler`",
        .member = "schedule",
        .parse = [](PlanRequest& r,
                    const Given& given) { r.settings.pipelining.schedule = schedule_called(given.text); },
@@ -151,7 +152,6 @@ Rows of_step() {
        .print = [](const PlanRequest& r) { return to_text(r.settings.recompute); }}};
 }
 
-/// `words`: those of false and true.
 SettingRow of_search(Setting setting, std::string flag, std::string value, std::string doc,
                      std::function<void(SearchOptions&, const Given&)> parse, std::string key = "") {
   return {
@@ -165,11 +165,17 @@ SettingRow of_search(Setting setting, std::string flag, std::string value, std::
       .parse = [parse = std::move(parse)](PlanRequest& r, const Given& given) { parse(r.options, given); }};
 }
 
+/// By `0` or `1`.
 std::function<void(SearchOptions&, const Given&)> switched(bool SearchOptions::*member) {
   return [member](SearchOptions& o, const Given& given) {
     constexpr std::array<std::string_view, 2> words{"0", "1"};
-    o.*member = given.text == "true" || given.word(words) == 1;
+    o.*member = given.word(words) == 1;
   };
+}
+
+/// By a flag without a value.
+std::function<void(SearchOptions&, const Given&)> turned_on(bool SearchOptions::*member) {
+  return [member](SearchOptions& o, const Given&) { o.*member = true; };
 }
 
 Rows of_search() {
@@ -196,7 +202,7 @@ Rows of_search() {
                     switched(&SearchOptions::fold_layers)),
           of_search(Setting::described, "--described", "",
                     "with the limits of the system that the seeds describe",
-                    switched(&SearchOptions::is_described)),
+                    turned_on(&SearchOptions::is_described)),
           of_search(Setting::fully_use_devices, "--fully-use-devices", "0|1",
                     "strategies use all devices or none (default 0)",
                     switched(&SearchOptions::fully_use_devices), "parallel.fully_use_devices"),
@@ -204,7 +210,7 @@ Rows of_search() {
                     "what reads a point-wise operator's result takes its split (default 0)",
                     switched(&SearchOptions::elementwise_follow), "parallel.elementwise_op_strategy_follow"),
           of_search(Setting::log, "--log-search", "", "each choice with its costs, on stderr",
-                    switched(&SearchOptions::writes_log))};
+                    turned_on(&SearchOptions::writes_log))};
 }
 
 /// The smaller of the two counts.
