@@ -30,6 +30,7 @@ Seconds once(const Case& c) {
   PlanRequest request{.model = c.model, .cluster = c.cluster, .search = "recursive"};
   request.devices = cluster_called(c.cluster).devices();
   request.options.fold_layers = c.fold_layers;
+  request.verifies = false;  // as in commands
   make_planned(std::move(model.graph), request);
   return {built - start, seconds_now() - built};
 }

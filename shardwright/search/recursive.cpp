@@ -362,7 +362,7 @@ class Recursion {
     if (next == sparing.end())
       does_fit(*std::ranges::min_element(sparing, {}, [](const Solution& s) { return s.totals.memory; }));
     else
-      while (next != sparing.begin() && is_large() && does_fit(*--next)) {
+      while (next != sparing.begin() && is_large() && may_fit(*std::prev(next)) && does_fit(*--next)) {
       }
     return best;
   }
