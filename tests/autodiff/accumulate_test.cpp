@@ -9,20 +9,26 @@
 namespace shardwright {
 namespace {
 
-TEST(Accumulate, adds_up_what_the_update_reads_and_scales_the_seed) {
-  const Graph graph = parse_graph(R"(%x = input f32[4]
-%w = param f32[4]
+/// One weight, its gradient and its update, all of one type.
+Graph step_in(std::string_view type) {
+  return parse_graph(fmt::format(R"(%x = input {0}[4]
+%w = param {0}[4]
 %y = mul %x, %w
 %loss = reduce_sum %y
 backward:
-%1 = fill (dtype=f32, shape=[], value=1) grad %loss
-%2 = broadcast %1 (shape=[4]) of %loss : f32[4] grad %y
-%3 = mul %2, %x of %y : f32[4] grad %w
+%1 = fill (dtype={0}, shape=[], value=1) grad %loss
+%2 = broadcast %1 (shape=[4]) of %loss : {0}[4] grad %y
+%3 = mul %2, %x of %y : {0}[4] grad %w
 update:
 %w2 = sgd %w, %3 (rate=0.5)
 output %loss
 update %w <- %w2
-)");
+)",
+                                 type));
+}
+
+TEST(Accumulate, adds_up_what_the_update_reads_and_scales_the_seed) {
+  const Graph graph = step_in("f32");
   const Graph all = accumulated(graph, 4).graph;
   verify(all);
   EXPECT_EQ(to_text(all), R"(%x = input f32[4]
@@ -46,19 +52,7 @@ update %w.accumulator <- %w.accumulated
 
 /// A short sum would stop growing at a few hundred micro-batches.
 TEST(Accumulate, adds_up_short_gradients_in_f32) {
-  const Graph graph = parse_graph(R"(%x = input bf16[4]
-%w = param bf16[4]
-%y = mul %x, %w
-%loss = reduce_sum %y
-backward:
-%1 = fill (dtype=bf16, shape=[], value=1) grad %loss
-%2 = broadcast %1 (shape=[4]) of %loss : bf16[4] grad %y
-%3 = mul %2, %x of %y : bf16[4] grad %w
-update:
-%w2 = sgd %w, %3 (rate=0.5)
-output %loss
-update %w <- %w2
-)");
+  const Graph graph = step_in("bf16");
   const Graph all = accumulated(graph, 4).graph;
   verify(all);
   EXPECT_EQ(to_text(all), R"(%x = input bf16[4]
