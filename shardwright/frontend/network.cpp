@@ -9,7 +9,7 @@ namespace shardwright {
 namespace {
 
 /// Throws: Error if the options ask for something that the plan has decided otherwise.
-Plan loaded_plan(const TrainOptions& options, const Graph& graph) {
+void check_fits(const Plan& plan, const TrainOptions& options, const Graph& graph) {
   if (!options.annotation_file.empty() || !options.dataset_strategy.empty() ||
       !options.dataset_layouts.empty())
     throw error("plan_file {}: the plan has decided how operators and data are split; leave out the others",
@@ -19,17 +19,15 @@ Plan loaded_plan(const TrainOptions& options, const Graph& graph) {
   if (!options.fusion_numbers.empty() || !options.all_reduce_fusion_config.empty())
     throw error("plan_file {}: the plan has decided what is fused; leave out fusion numbers",
                 options.plan_file);
-  Plan plan = known_plan(options.plan_file);
   if (options.devices != plan.devices)
     throw error("plan_file {}: the plan is for {} devices but there are {}", options.plan_file, plan.devices,
                 options.devices);
   check_fits(plan, graph);
   check(plan.settings.recompute, graph);
-  return plan;
 }
 
-Pipelining pipelining_of(const TrainOptions& options) {
-  if (!options.plan_file.empty()) return known_plan(options.plan_file).settings.pipelining;
+Pipelining pipelining_of(const TrainOptions& options, const std::optional<Plan>& saved) {
+  if (saved) return saved->settings.pipelining;
   check(options.settings.pipelining);
   return options.settings.pipelining;
 }
@@ -93,7 +91,9 @@ PlannedNetwork plan_network(const ForwardFunction& forward, const InputTypes& in
   const OptimizerChoice optimizer = with_options(asked, options);
   Trace trace(options.precision);
   std::vector<Traced> values;
-  const int micro_batches = pipelining_of(options).micro_batches;
+  std::optional<Plan> saved;
+  if (!options.plan_file.empty()) saved = known_plan(options.plan_file);
+  const int micro_batches = pipelining_of(options, saved).micro_batches;
   for (const auto& [name, type] : inputs)
     values.push_back(trace.input(name, of_micro_batch(name, type, micro_batches)));
   const LossAndAux result = forward(values);
@@ -102,9 +102,9 @@ PlannedNetwork plan_network(const ForwardFunction& forward, const InputTypes& in
   for (const Traced& t : result.aux) graph.outputs.push_back(t.id);
   graph = with_precision(std::move(graph), options.precision);
   add_train_step(graph, graph.outputs.front(), optimizer);
-  if (!options.plan_file.empty()) {
-    Plan plan = loaded_plan(options, graph);
-    return {std::move(graph), std::move(plan)};
+  if (saved) {
+    check_fits(*saved, options, graph);
+    return {std::move(graph), std::move(*saved)};
   }
 
   // Within the braces below, GCC 12 would free twice when it throws.
