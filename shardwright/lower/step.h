@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,7 +24,8 @@ struct Part {
   ValueId from;  // what it gives; invalid: nothing
   ValueId to;    // what it makes; invalid: nothing
   DType dtype = DType::f32;
-  Transfer transfer;  // kind, group, channel, pieces and local shapes
+  std::shared_ptr<const Transfer>
+      transfer;  // kind, group, channel, pieces and local shapes; shared by equal steps
 };
 
 /// Tensors that a rank's communicator moves as one: a step node with those fused to it, or a crossing between stages.
@@ -36,9 +38,9 @@ struct PreparedTransfer {
   std::string over;    // axes of a step
   std::vector<Part> parts;
 
-  const std::vector<int>& group() const { return parts.front().transfer.group; }
-  int channel() const { return parts.front().transfer.channel; }
-  StepKind kind() const { return parts.front().transfer.kind; }
+  const std::vector<int>& group() const { return parts.front().transfer->group; }
+  int channel() const { return parts.front().transfer->channel; }
+  StepKind kind() const { return parts.front().transfer->kind; }
   bool moves_between_ranks() const { return group().size() > 1; }
   bool gives() const;
   bool takes() const;

@@ -47,7 +47,7 @@ std::string act_text(const RankStep& step, const Instruction& i, const Pipeline&
 
 std::string to_text(const PreparedTransfer& t, const Pipeline& pipeline) {
   const Part& part = t.parts.front();
-  const Transfer& transfer = part.transfer;
+  const Transfer& transfer = *part.transfer;
   const bool makes = part.to.is_valid();
   const Graph& graph = pipeline.stage(makes ? t.to_stage : t.from_stage).graph;
   const Shape& shape = part.from.is_valid() ? transfer.from_shape : transfer.to_shape;

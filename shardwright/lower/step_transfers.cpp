@@ -12,15 +12,19 @@ std::size_t at(int i) { return static_cast<std::size_t>(i); }
 TransfersOfRanks::TransfersOfRanks(const Pipeline& pipeline)
     : pipeline_(pipeline), steps_(pipeline.stages.size()), crossings_(pipeline.crossings.size()) {}
 
-const Transfer& TransfersOfRanks::of_step(int stage, const Node& node, int local_rank) {
+TransfersOfRanks::Shared TransfersOfRanks::of_step(int stage, const Node& node, int local_rank) {
   const Graph& graph = pipeline_.stage(stage).graph;
   const Shape shape = graph.value(node.results.front()).global_type().shape;
+  const int first_rank = pipeline_.first_rank(stage);
   const Step step = step_of(graph, node);
   auto& ranks = steps_[at(stage)][{step.kind, step.reduction, step.axes, step.dim_from, step.dim_to,
                                    step.from, step.to, shape}];
   auto known = ranks.find(local_rank);
   if (known == ranks.end())
-    known = ranks.emplace(local_rank, transfer_of(step, graph.meshes, shape, local_rank)).first;
+    known = ranks
+                .emplace(local_rank, std::make_shared<const Transfer>(shifted(
+                                         transfer_of(step, graph.meshes, shape, local_rank), first_rank)))
+                .first;
   return known->second;
 }
 
@@ -39,7 +43,7 @@ PreparedTransfer TransfersOfRanks::of_steps(int stage, const Fusion& fusion, int
     out.parts.push_back({.from = node.operands[0],
                          .to = node.results[0],
                          .dtype = program.graph.value(node.operands[0]).type.dtype,
-                         .transfer = shifted(of_step(stage, node, rank - first_rank), first_rank)});
+                         .transfer = of_step(stage, node, rank - first_rank)});
   }
   return out;
 }
@@ -48,13 +52,15 @@ std::optional<PreparedTransfer> TransfersOfRanks::of_crossing(int crossing, int 
   const PlacedCrossing& c = pipeline_.crossings[at(crossing)];
   const bool gives = pipeline_.has(c.from, rank), takes = pipeline_.has(c.to, rank);
   if (!gives && !takes) return std::nullopt;
-  std::map<int, Transfer>& all = crossings_[at(crossing)];
-  if (all.empty()) all = pipeline_.transfers_of(c);
+  std::map<int, Shared>& all = crossings_[at(crossing)];
+  if (all.empty())
+    for (auto& [r, transfer] : pipeline_.transfers_of(c))
+      all.emplace(r, std::make_shared<const Transfer>(std::move(transfer)));
   Part part{.from = gives ? c.sent : ValueId(),
             .to = takes ? c.received : ValueId(),
             .dtype = pipeline_.stage(c.to).graph.value(c.received).type.dtype,
             .transfer = all.at(rank)};
-  if (part.transfer.group.size() < 2 && part.transfer.pieces.empty()) return std::nullopt;
+  if (part.transfer->group.size() < 2 && part.transfer->pieces.empty()) return std::nullopt;
   PreparedTransfer out{
       .from_stage = c.from, .to_stage = c.to, .node = {}, .crossing = crossing, .over = {}, .parts = {}};
   out.copies = c.time == CrossingTime::micro_batch ? pipeline_.micro_batches() : 1;

@@ -21,13 +21,14 @@ class TransfersOfRanks {
   std::optional<PreparedTransfer> of_crossing(int crossing, int rank);
 
  private:
+  using Shared = std::shared_ptr<const Transfer>;
   using StepKey = std::tuple<StepKind, Reduction, Axes, int, int, Layout, Layout, Shape>;
 
-  const Transfer& of_step(int stage, const Node& node, int local_rank);
+  Shared of_step(int stage, const Node& node, int local_rank);
 
   const Pipeline& pipeline_;
-  std::vector<std::map<StepKey, std::map<int, Transfer>>> steps_;  // by stage; of each rank
-  std::vector<std::map<int, Transfer>> crossings_;                 // of each rank; empty: not asked for yet
+  std::vector<std::map<StepKey, std::map<int, Shared>>> steps_;  // by stage; of each rank
+  std::vector<std::map<int, Shared>> crossings_;                 // of each rank; empty: not asked for yet
 };
 
 }  // namespace shardwright

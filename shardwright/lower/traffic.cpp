@@ -43,7 +43,7 @@ Traffic traffic_of(const RankStep& step) {
       if (!part.to.is_valid()) continue;
       out.collectives[transfer.crossing >= 0 ? "receive" : name_of(transfer.kind())] += times[t];
       out.bytes +=
-          times[t] * received(part.transfer, step.rank, static_cast<std::int64_t>(size_of(part.dtype)));
+          times[t] * received(*part.transfer, step.rank, static_cast<std::int64_t>(size_of(part.dtype)));
     }
   }
   return out;

@@ -75,7 +75,7 @@ void Executor::prepare_transfers() {
       const int micro_batch = t.copies == 1 ? pipeline_.micro_batches() - 1 : copy;
       std::vector<BoundTransfer> bound;
       for (const Part& p : t.parts)
-        bound.push_back({p.transfer, p.dtype,
+        bound.push_back({*p.transfer, p.dtype,
                          p.from.is_valid() ? view(t.from_stage, p.from, micro_batch).data : nullptr,
                          p.to.is_valid() ? view(t.to_stage, p.to, micro_batch).data : nullptr});
       numbers_.push_back(communicator_.prepare(bound));

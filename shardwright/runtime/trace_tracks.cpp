@@ -220,7 +220,7 @@ class Arrows {
         continue;
       }
       std::vector<int> sources;
-      for (const Piece& piece : transfer.parts.front().transfer.pieces) sources.push_back(piece.source);
+      for (const Piece& piece : transfer.parts.front().transfer->pieces) sources.push_back(piece.source);
       receives_.push_back({key, {rank, e.begin, e.end}, std::move(sources), reader.span(e, "").name});
     }
   }

@@ -80,8 +80,8 @@ class Matching {
     if (group.front() < 0 || group.back() >= static_cast<int>(ranks_.size()))
       return bad(fmt::format("there are {} ranks", ranks_.size()));
     for (const Part& part : transfer.parts)
-      if (part.transfer.group != group || part.transfer.channel != transfer.channel() ||
-          part.transfer.kind != transfer.kind())
+      if (part.transfer->group != group || part.transfer->channel != transfer.channel() ||
+          part.transfer->kind != transfer.kind())
         return bad("what runs as one should have one kind and one group");
     return true;
   }
@@ -154,10 +154,10 @@ class Matching {
     for (std::size_t p = 0; p < a.parts.size(); ++p) {
       const Part &x = a.parts[p], &y = b.parts[p];
       if (x.dtype != y.dtype) return differ("types");
-      if (x.transfer.reduces != y.transfer.reduces) return differ("kinds");
-      if (x.transfer.reduces && x.transfer.reduction != y.transfer.reduction) return differ("reductions");
+      if (x.transfer->reduces != y.transfer->reduces) return differ("kinds");
+      if (x.transfer->reduces && x.transfer->reduction != y.transfer->reduction) return differ("reductions");
       if (a.crossing < 0 && (x.from != y.from || x.to != y.to)) return differ("values");
-      if (x.transfer.reduces && x.transfer.from_shape != y.transfer.from_shape) return differ("shapes");
+      if (x.transfer->reduces && x.transfer->from_shape != y.transfer->from_shape) return differ("shapes");
     }
     return "";
   }
@@ -217,7 +217,7 @@ class Matching {
   std::string fault(const Member& m, const PreparedTransfer& transfer, std::size_t p,
                     const std::map<int, std::optional<Box>>& given) const {
     const Part& part = transfer.parts[p];
-    const Transfer& t = part.transfer;
+    const Transfer& t = *part.transfer;
     for (const Value* v : values_of(transfer, part))
       if (v->type.dtype != part.dtype)
         return fmt::format("is {} but {} moves", shardwright::name_of(v->type.dtype),
@@ -239,13 +239,13 @@ class Matching {
 
   /// What is partial and not reduced stays with those who hold the same addend.
   std::string fault_of_addends(const PreparedTransfer& t, const Part& part, const Member& m) const {
-    if (!part.from.is_valid() || part.transfer.reduces) return "";
+    if (!part.from.is_valid() || part.transfer->reduces) return "";
     const Layout from = layout_of(graph(t.from_stage).value(part.from));
     if (!from.is_partial()) return "";
     const Mesh& mesh = graph(t.from_stage).meshes[at(from.mesh)];
     const Axes partial = from.sum.with(from.max);
     const int first = pipeline_.first_rank(t.from_stage);
-    for (const Piece& piece : part.transfer.pieces)
+    for (const Piece& piece : part.transfer->pieces)
       if (mesh.index_along(piece.source - first, partial) != mesh.index_along(m.rank->rank - first, partial))
         return fmt::format("takes an addend of rank {} for its own", piece.source);
     return "";
@@ -254,7 +254,7 @@ class Matching {
   /// Pieces are cut out of row-major tensors. A sum of whole ones may have its elements in any order, but one.
   std::string fault_of_formats(const PreparedTransfer& t, const Part& part) const {
     const std::vector<const Value*> values = values_of(t, part);
-    if (part.transfer.kind == StepKind::all_reduce) {
+    if (part.transfer->kind == StepKind::all_reduce) {
       const bool is_one = values.front()->format == values.back()->format;
       return is_one ? "" : "and its operand lie in different formats";
     }

@@ -178,7 +178,7 @@ class Arena {
   }
 
   /// The result of an all_reduce is written by its peers from the start on.
-  static bool is_in_place(const Part& part) { return part.transfer.kind == StepKind::all_reduce; }
+  static bool is_in_place(const Part& part) { return part.transfer->kind == StepKind::all_reduce; }
 
   void start(const Instruction& i) {
     const PreparedTransfer& t = rank_.transfer(i);
@@ -205,7 +205,7 @@ class Arena {
         if (!to(t, a).is_valid()) continue;
         if (from(t, b).is_valid() && overlap(a.to, b.from, micro_batch)) {
           const bool may = &a == &b && same_place(a.to, b.from, micro_batch) &&
-                           (is_in_place(a) || a.transfer.kind == StepKind::mask);
+                           (is_in_place(a) || a.transfer->kind == StepKind::mask);
           if (!may) return bad("%{} is written where %{} is read", name(a.to), name(b.from));
         }
         if (&a != &b && to(t, b).is_valid() && overlap(a.to, b.to, micro_batch))
@@ -334,7 +334,7 @@ bool are_alike(const RankStep& a, const RankStep& b) {
     return x.node == y.node && x.crossing == y.crossing && x.to_stage == y.to_stage &&
            std::equal(x.parts.begin(), x.parts.end(), y.parts.begin(), y.parts.end(),
                       [](const Part& p, const Part& q) {
-                        return p.from == q.from && p.to == q.to && p.transfer.kind == q.transfer.kind;
+                        return p.from == q.from && p.to == q.to && p.transfer->kind == q.transfer->kind;
                       });
   };
   return a.instructions == b.instructions &&

@@ -8,6 +8,7 @@
 
 #include "shardwright/base/random.h"
 #include "shardwright/graph/op.h"
+#include "tests/support/changed_transfer.h"
 #include "tests/support/drawn_pipeline.h"
 
 namespace shardwright {
@@ -79,7 +80,7 @@ class Mutation {
   Part& part() { return transfer().parts[at(below(static_cast<int>(transfer().parts.size())))]; }
   template <class F>
   bool change_all(F change) {
-    for (Part& p : transfer().parts) change(p.transfer);
+    for (Part& p : transfer().parts) change(testing::own_transfer(p));
     return true;
   }
 
@@ -141,8 +142,8 @@ class Mutation {
   }
   bool resize() {
     Part& p = part();
-    Shape& shape =
-        p.from.is_valid() && (!p.to.is_valid() || below(2)) ? p.transfer.from_shape : p.transfer.to_shape;
+    Transfer& own = testing::own_transfer(p);
+    Shape& shape = p.from.is_valid() && (!p.to.is_valid() || below(2)) ? own.from_shape : own.to_shape;
     if (shape.empty())
       shape.push_back(2);
     else
@@ -150,7 +151,7 @@ class Mutation {
     return true;
   }
   bool change_piece() {
-    std::vector<Piece>& pieces = part().transfer.pieces;
+    std::vector<Piece>& pieces = testing::own_transfer(part()).pieces;
     if (pieces.empty()) return false;
     Piece& piece = pieces[at(below(static_cast<int>(pieces.size())))];
     switch (piece.extent.empty() ? 0 : below(4)) {
@@ -182,8 +183,8 @@ class Mutation {
     return true;
   }
   bool change_kind() {
-    if (transfer().parts.front().transfer.reduces && below(2)) {
-      Transfer& t = part().transfer;
+    if (transfer().parts.front().transfer->reduces && below(2)) {
+      Transfer& t = testing::own_transfer(part());
       t.reduction = t.reduction == Reduction::sum ? Reduction::max : Reduction::sum;
       return true;
     }
@@ -193,9 +194,8 @@ class Mutation {
   }
   /// Another rank that holds the same box gives the same elements: that would be the same program.
   bool change_peer() {
-    const Part& chosen = part();
-    std::vector<Piece>& pieces =
-        transfer().parts[static_cast<std::size_t>(&chosen - transfer().parts.data())].transfer.pieces;
+    Part& chosen = part();
+    std::vector<Piece>& pieces = testing::own_transfer(chosen).pieces;
     if (pieces.empty()) return false;
     Piece& piece = pieces[at(below(static_cast<int>(pieces.size())))];
     const int other = below(pipeline_.rank_count());
@@ -204,13 +204,13 @@ class Mutation {
     return true;
   }
   std::optional<Box> box_given(const Part& p, int rank) const {
-    if (std::find(p.transfer.group.begin(), p.transfer.group.end(), rank) == p.transfer.group.end())
+    if (std::find(p.transfer->group.begin(), p.transfer->group.end(), rank) == p.transfer->group.end())
       return std::nullopt;
-    if (p.transfer.reduces) return Box{{rank}, {1}};  // every rank's addend is its own
+    if (p.transfer->reduces) return Box{{rank}, {1}};  // every rank's addend is its own
     int stage = rank_.transfer(rank_.instructions[chosen_]).from_stage;
     ValueId v = p.from;
     if (!v.is_valid()) {
-      const PlacedCrossing& c = pipeline_.crossings[at(p.transfer.channel - 1)];
+      const PlacedCrossing& c = pipeline_.crossings[at(p.transfer->channel - 1)];
       stage = c.from;
       v = c.sent;
     }

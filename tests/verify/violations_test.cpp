@@ -6,6 +6,7 @@
 
 #include "shardwright/base/error.h"
 #include "shardwright/verify/verify.h"
+#include "tests/support/changed_transfer.h"
 #include "tests/support/program.h"
 
 namespace shardwright {
@@ -57,7 +58,9 @@ TEST(Violations, a_rank_of_another_size) {
   const Pipeline p = program_of(two_sums);
   EXPECT_EQ(
       found(p,
-            [&](auto& ranks) { transfer_called(ranks[2], p, "u").parts.front().transfer.from_shape = {8}; }),
+            [&](auto& ranks) {
+              testing::own_transfer(transfer_called(ranks[2], p, "u").parts.front()).from_shape = {8};
+            }),
       "rank 2: all_reduce.sum %u over a f32[8] of ranks 0,2 but rank 0: all_reduce.sum %u over a f32[4] of "
       "ranks 0,2 (shapes differ)");
 }
@@ -79,7 +82,7 @@ TEST(Violations, groups_that_differ) {
   EXPECT_EQ(
       found(p,
             [&](auto& ranks) {
-              transfer_called(ranks[1], p, "u").parts.front().transfer.group = {1, 2};
+              testing::own_transfer(transfer_called(ranks[1], p, "u").parts.front()).group = {1, 2};
             }),
       "rank 1: all_reduce.sum %u over a f32[4] of ranks 1,2 but rank 2: all_reduce.sum %u over a f32[4] of "
       "ranks 0,2");
