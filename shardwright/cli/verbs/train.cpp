@@ -16,6 +16,7 @@
 #include "shardwright/base/file.h"
 #include "shardwright/cli/interrupts.h"
 #include "shardwright/cli/planning.h"
+#include "shardwright/cli/train_report.h"
 #include "shardwright/cli/training_data.h"
 #include "shardwright/cost/cluster.h"
 #include "shardwright/frontend/memory_limit.h"
@@ -34,11 +35,6 @@ namespace {
 constexpr int user_error_status = 2;
 constexpr int internal_fault_status = 70;
 
-struct Length {
-  std::int64_t steps = 0;
-  std::int64_t steps_per_epoch = 0;  // 0: no epochs
-};
-
 Length length_of(const Arguments& arguments, const TrainingData& data) {
   const std::int64_t per_epoch = data.batches_per_epoch;
   const bool is_endless = arguments.has("--epochs") && per_epoch == 0;
@@ -51,133 +47,6 @@ Length length_of(const Arguments& arguments, const TrainingData& data) {
     of_epochs = std::numeric_limits<std::int64_t>::max();
   return {std::min(arguments.integer("--steps", of_epochs), of_epochs), per_epoch};  // what ends first
 }
-
-/// What a step has told: its loss, and other scalars that the network has as outputs, such as a share of hits.
-struct Told {
-  double loss = 0;
-  std::vector<std::pair<std::string, double>> others;
-};
-
-/// Of a train step with a loss scale, what became of it in the last step.
-class ScaleWatch {
- public:
-  explicit ScaleWatch(const Pipeline& pipeline) {
-    for (const Program& stage : pipeline.stages)
-      for (const Value& v : stage.graph.values) {
-        const Node& node = stage.graph.node(v.producer);
-        if (v.name != loss_scale_state || node.op->kind != OpKind::state) continue;
-        is_on_ = true;
-        scale_ = node.attributes.number("value", 0);
-      }
-  }
-
-  bool is_on() const { return is_on_; }
-  double scale() const { return scale_; }
-  /// The gradients of the last step have overflowed, and nothing was updated.
-  bool has_skipped() const { return has_skipped_; }
-
-  /// Behind each step, on all ranks.
-  void look(const Session& session) {
-    if (!is_on_) return;
-    const double before = std::exchange(scale_, to_doubles(session.get(loss_scale_state)).front());
-    const double good = to_doubles(session.get(good_steps_state)).front();
-    has_skipped_ = good == 0 && scale_ <= before;
-  }
-
- private:
-  bool is_on_ = false;
-  double scale_ = 0;
-  bool has_skipped_ = false;
-};
-
-Told told_by(const Session& session, const std::vector<Tensor>& outputs) {
-  Told told{.loss = to_doubles(outputs.front()).front(), .others = {}};
-  for (std::size_t i = 1; i < outputs.size(); ++i)
-    if (outputs[i].shape().empty())
-      told.others.emplace_back(session.pipeline().output_name(i), to_doubles(outputs[i]).front());
-  return told;
-}
-
-class Reporter {
- public:
-  Reporter(const Arguments& arguments, const Length& length, Terminal& terminal)
-      : length_(length),
-        terminal_(terminal),
-        is_json_(arguments.is_on("--json")),
-        every_(arguments.integer("--log-every", is_json_ || length.steps <= 20 ? 1 : 10)) {}
-
-  void step(std::int64_t step, const Told& told, const ScaleWatch& scale, double seconds) {
-    seconds_.push_back(seconds);
-    if (scale.has_skipped())
-      terminal_.err << fmt::format(
-          "step {}: gradients have overflowed and nothing was updated; the loss scale is {} now\n", step,
-          scale.scale());
-    if (step % every_ != 0 && step + 1 != length_.steps) return;
-    if (is_json_) {
-      nlohmann::ordered_json line{{"step", step}, {"loss", told.loss}};
-      for (const auto& [name, value] : told.others) line[name] = value;
-      if (scale.is_on()) line["loss_scale"] = scale.scale();
-      if (scale.has_skipped()) line["skipped"] = true;
-      terminal_.out << line.dump() << "\n" << std::flush;
-      return;
-    }
-    const std::int64_t epoch = length_.steps_per_epoch ? step / length_.steps_per_epoch : 0;
-    const std::int64_t in_epoch = length_.steps_per_epoch ? step % length_.steps_per_epoch : step;
-    terminal_.out << fmt::format("epoch: {}, step: {}, loss is {:.8g}", epoch, in_epoch, told.loss);
-    for (const auto& [name, value] : told.others) terminal_.out << fmt::format(", {} is {:.4g}", name, value);
-    terminal_.out << "\n" << std::flush;
-  }
-
-  /// `misfit` is the last line, wherever lines for people go.
-  void summary(const Session& session, const MemoryMarks& memory, const std::optional<TraceFigures>& traced,
-               const std::string& misfit) {
-    const SessionStatistics& s = session.statistics();
-    const int devices = session.pipeline().rank_count();
-    if (is_json_) {
-      nlohmann::ordered_json summary{
-          {"steps", seconds_.size()},
-          {"devices", devices},
-          {"median_step_seconds", median_seconds()},
-          {"arena_bytes_per_device", s.arena_bytes},
-          {"collectives_per_step", s.collectives_per_step},
-          {"bytes_communicated_per_step", s.bytes_communicated_per_step},
-          {"peak_memory_bytes",
-           {{"planned", memory.planned}, {"measured", memory.measured}, {"processes", memory.processes}}}};
-      if (traced) {
-        summary["exposed_communication_seconds"] = traced->exposed_communication_seconds;
-        summary["bubble_fraction"] = traced->bubble_fraction;
-      }
-      terminal_.out << nlohmann::ordered_json{{"summary", summary}}.dump() << "\n";
-      terminal_.err << misfit;
-      return;
-    }
-    terminal_.out << fmt::format(
-        "{} steps on {} device{}, {:.3g} ms a step, {} in each device's arena, {} received a step\n",
-        seconds_.size(), devices, devices == 1 ? "" : "s", median_seconds() * 1e3, bytes_text(s.arena_bytes),
-        bytes_text(s.bytes_communicated_per_step));
-    if (traced)
-      terminal_.out << fmt::format(
-          "traced: {:.3g} ms of a step is communication that is waited for, {} is bubble\n",
-          traced->exposed_communication_seconds * 1e3, percent_text(traced->bubble_fraction, 1));
-    terminal_.out << misfit;
-  }
-
- private:
-  /// The first 3 steps warm caches and are left out.
-  double median_seconds() const {
-    std::vector<double> s(
-        seconds_.begin() + std::min<std::ptrdiff_t>(3, static_cast<std::ptrdiff_t>(seconds_.size()) - 1),
-        seconds_.end());
-    std::nth_element(s.begin(), s.begin() + static_cast<std::ptrdiff_t>(s.size() / 2), s.end());
-    return s[s.size() / 2];
-  }
-
-  Length length_;
-  Terminal& terminal_;
-  bool is_json_;
-  std::int64_t every_;
-  std::vector<double> seconds_;
-};
 
 /// Of an MPI run, the rank that does what one is enough for.
 bool is_first_rank() { return launched_rank().value_or(0) == 0; }

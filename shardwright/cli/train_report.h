@@ -1,0 +1,69 @@
+// What `train` prints: a line per step and the summary, for people or as JSON.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "shardwright/cli/verb.h"
+#include "shardwright/runtime/memory_marks.h"
+#include "shardwright/runtime/session.h"
+#include "shardwright/runtime/trace_file.h"
+
+namespace shardwright {
+
+/// Of a training.
+struct Length {
+  std::int64_t steps = 0;
+  std::int64_t steps_per_epoch = 0;  // 0: no epochs
+};
+
+/// What a step has told: its loss, and other scalars that the network has as outputs, such as a share of hits.
+struct Told {
+  double loss = 0;
+  std::vector<std::pair<std::string, double>> others;
+};
+
+Told told_by(const Session& session, const std::vector<Tensor>& outputs);
+
+/// Of a train step with a loss scale, what became of it in the last step.
+class ScaleWatch {
+ public:
+  explicit ScaleWatch(const Pipeline& pipeline);
+
+  bool is_on() const { return is_on_; }
+  double scale() const { return scale_; }
+  /// The gradients of the last step have overflowed, and nothing was updated.
+  bool has_skipped() const { return has_skipped_; }
+
+  /// Behind each step, on all ranks.
+  void look(const Session& session);
+
+ private:
+  bool is_on_ = false;
+  double scale_ = 0;
+  bool has_skipped_ = false;
+};
+
+class Reporter {
+ public:
+  Reporter(const Arguments& arguments, const Length& length, Terminal& terminal);
+
+  void step(std::int64_t step, const Told& told, const ScaleWatch& scale, double seconds);
+
+  /// `misfit` is the last line, wherever lines for people go.
+  void summary(const Session& session, const MemoryMarks& memory, const std::optional<TraceFigures>& traced,
+               const std::string& misfit);
+
+ private:
+  double median_seconds() const;
+
+  Length length_;
+  Terminal& terminal_;
+  bool is_json_;
+  std::int64_t every_;
+  std::vector<double> seconds_;
+};
+
+}  // namespace shardwright

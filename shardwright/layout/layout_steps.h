@@ -1,0 +1,29 @@
+// The layouts next to a layout: one step away, one kind of step per function. The search for a cheapest path
+// (redistribution.cpp) knows nothing of what they do.
+#pragma once
+
+#include <vector>
+
+#include "shardwright/layout/redistribution.h"
+
+namespace shardwright {
+
+/// Bytes that the busiest rank receives, and from how many others, when each rank fills its box of `to` from
+/// boxes of `from`. Exact for any boxes.
+struct Traffic {
+  std::int64_t bytes = 0;
+  int peers = 0;
+};
+
+Traffic exchange_traffic(const Mesh& from_mesh, const Layout& from, const Mesh& to_mesh, const Layout& to,
+                         const Type& type);
+
+/// Seconds of a step over `axes` of which a rank holds `bytes`.
+double step_seconds(StepKind kind, double bytes, const Axes& axes, const Mesh& mesh, const MeshCost& cost);
+
+/// Every step that leads from `from` to another layout of the same mesh, priced. Slices only over axes that `target`
+/// uses; with `even_only` to layouts that cut evenly where `target` does.
+std::vector<Step> steps_from(const Layout& from, const Layout& target, const Mesh& mesh, const MeshCost& cost,
+                             const Type& type, bool even_only);
+
+}  // namespace shardwright
