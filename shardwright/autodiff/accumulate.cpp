@@ -26,6 +26,7 @@ class Copy {
         before_update_(from.values.size()),
         kept_(from.values.size()),
         nodes_(from.nodes.size()) {
+    out_.level = from.level;
     out_.meshes = from.meshes;
   }
 

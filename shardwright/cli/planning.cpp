@@ -268,6 +268,6 @@ void tell_if_long(std::int64_t many, std::string_view what, std::string_view cos
                  << std::flush;
 }
 
-bool is_planned(const Graph& graph) { return !graph.meshes.empty(); }
+bool is_planned(const Graph& graph) { return graph.level == Level::planned; }
 
 }  // namespace shardwright

@@ -36,6 +36,7 @@ class Retyping {
         held_(held_values(from)),
         values_(from.values.size()),
         changed_(from.values.size()) {
+    out_.level = from.level;
     out_.meshes = from.meshes;
     for (const Value& v : from.values) names_.insert(v.name);
     for (const Update& u : from.updates) held_[at(u.leaf.index)] = true;

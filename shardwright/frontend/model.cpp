@@ -51,7 +51,7 @@ Model model_of_onnx(const std::string& spec, const ModelOptions& options) {
 Model model_of_text(const std::string& name, std::string_view text) {
   Model model{.name = name, .graph = parse_graph(text)};
   if (model.graph.outputs.empty()) throw error("the graph has no output");
-  if (model.graph.meshes.empty()) check_is_network(model.graph);
+  if (model.graph.level == Level::network) check_is_network(model.graph);
   for (const Node& node : model.graph.nodes)
     if (node.op->kind == OpKind::parameter || node.op->kind == OpKind::state) {
       check_start(model.graph.value(node.results.front()).name, node.attributes);

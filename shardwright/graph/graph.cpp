@@ -12,6 +12,11 @@ std::string_view name_of(Phase phase) {
   return names[static_cast<std::size_t>(phase)];
 }
 
+std::string_view name_of(Level level) {
+  constexpr std::array<std::string_view, 3> names{"network", "planned graph", "program"};
+  return names[static_cast<std::size_t>(level)];
+}
+
 ValueId Graph::find(std::string_view name) const {
   for (std::size_t i = 0; i < values.size(); ++i)
     if (values[i].name == name) return {static_cast<int>(i)};

@@ -1,6 +1,6 @@
 // The graph: nodes, values, three phases. The same type holds a single-device network, the network with a
 // plan written onto it (strategies and layouts), and the lowered program (local shapes, redistribution steps
-// as ordinary nodes). Ids are indices; nodes stand in the order in which they run.
+// as ordinary nodes): its level says which. Ids are indices; nodes stand in the order in which they run.
 #pragma once
 
 #include <optional>
@@ -26,6 +26,14 @@ using ValueId = Id<struct ValueTag>;
 enum class Phase : std::uint8_t { forward, backward, update };
 std::string_view name_of(Phase phase);
 
+/// What a graph stands for (graph/verify.h says what each may hold).
+enum class Level : std::uint8_t {
+  network,  // for one device: whole tensors, no meshes
+  planned,  // whole tensors on meshes, with the strategies and layouts that are asked for
+  program   // what every rank runs: local tensors, a layout on each, redistribution steps as nodes
+};
+std::string_view name_of(Level level);
+
 struct Value {
   std::string name;
   Type type;  // what one rank holds in a program; the whole tensor otherwise
@@ -48,6 +56,7 @@ struct Node {
   Attributes attributes;
   Phase phase = Phase::forward;
   NodeId forward;  // backward: the node that this one differentiates
+  NodeId owner;    // in a program: the operator of the planned graph whose work this is (plan/owners.h)
   std::optional<Strategy> strategy;
   bool is_fused = false;       // in a program: runs together with the node before it, block by block
   bool is_recomputed = false;  // backward: does again what a forward node has done, instead of keeping it
@@ -61,12 +70,13 @@ struct Update {
 };
 
 struct Graph {
+  Level level = Level::network;
   std::vector<Node> nodes;
   std::vector<Value> values;
   std::vector<ValueId> outputs;
   std::vector<ValueId> sends;  // what other stages receive, one for each of their `receive` leaves
   std::vector<Update> updates;
-  std::vector<Mesh> meshes;  // empty in a plain graph
+  std::vector<Mesh> meshes;  // empty in a network
 
   Node& node(NodeId id) { return nodes[static_cast<std::size_t>(id.index)]; }
   const Node& node(NodeId id) const { return nodes[static_cast<std::size_t>(id.index)]; }

@@ -39,7 +39,7 @@ Graph rebuild(Graph graph, std::span<const NodeId> nodes, const std::vector<Valu
       v = replacement[static_cast<std::size_t>(v.index)];
     return v;
   };
-  Graph out;
+  Graph out{.level = graph.level};
   out.meshes = std::move(graph.meshes);
   out.nodes.reserve(nodes.size());
   out.values.reserve(graph.values.size());

@@ -125,6 +125,8 @@ class Printer {
 
 class Parser {
  public:
+  explicit Parser(Level level) { graph_.level = level; }
+
   Graph parse(std::string_view text) {
     int line_number = 0;
     for (std::string_view line : split(text, '\n')) {
@@ -145,8 +147,11 @@ class Parser {
  private:
   void parse_line(std::string_view line) {
     Scanner in(line, "graph");
+    if (graph_.nodes.empty() && (in.accept("program") || in.accept("pipeline")))
+      throw error("a program stands here, lowered already; a network is wanted, or a planned graph");
     if (in.peek("mesh")) {
       graph_.meshes.push_back(parse_mesh(in));
+      if (graph_.level == Level::network) graph_.level = Level::planned;
       if (graph_.meshes.back().size() != graph_.meshes.front().size())
         throw error("{} has {} ranks but {} has {}", to_text(graph_.meshes.back()),
                     graph_.meshes.back().size(), to_text(graph_.meshes.front()),
@@ -348,6 +353,8 @@ std::string to_text(const Graph& graph, const TextOptions& options) {
   return Printer(graph, options).print();
 }
 
-Graph parse_graph(std::string_view text) { return Parser().parse(text); }
+Graph parse_graph(std::string_view text) { return Parser(Level::network).parse(text); }
+
+Graph parse_program_graph(std::string_view text) { return Parser(Level::program).parse(text); }
 
 }  // namespace shardwright

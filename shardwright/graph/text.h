@@ -16,7 +16,8 @@
 // `%2 = all_gather %1 dim 0 over tp`. `@1` behind a strategy or layout means the second mesh. In the full
 // form of a program each value says what it is a part of: `: f32[2, 6] as [4, 6] [tp, -]`. A node that runs
 // together with the one above it is marked: `+ %3 = relu %2`; one that does again what a forward node has done:
-// `recomputed %3 = relu %2`.
+// `recomputed %3 = relu %2`. The level is not written: a network with a mesh is planned, and who reads a program
+// (lower/program_text.h) knows that it is one.
 #pragma once
 
 #include <string>
@@ -33,7 +34,10 @@ struct TextOptions {
 
 std::string to_text(const Graph& graph, const TextOptions& options = {});
 
-/// Throws: Error that names the line.
+/// A network, or with meshes a planned graph.
+/// Throws: Error that names the line, or the value that only programs have.
 Graph parse_graph(std::string_view text);
+/// The graph of a program. Throws: Error that names the line.
+Graph parse_program_graph(std::string_view text);
 
 }  // namespace shardwright

@@ -95,8 +95,7 @@ void check_strategy(const Graph& graph, NodeId id) {
   const Mesh& mesh = graph.meshes[static_cast<std::size_t>(node.strategy->mesh)];
   const Rule rule = rule_of(graph, node);
   // Updates may be cut unevenly, and stand in the backward of a program if they are fused to a gradient.
-  const bool is_program = !graph.value(node.results.front()).global_shape.empty();
-  const bool may_be_uneven = node.phase == Phase::update || is_program;
+  const bool may_be_uneven = node.phase == Phase::update || graph.level == Level::program;
   if (const auto why = may_be_uneven ? violation_but_uneven(rule, *node.strategy, mesh)
                                      : violation_as_asked(rule, *node.strategy, mesh))
     throw error("{}: {}", graph.name_of(id), *why);
@@ -149,9 +148,30 @@ void check_differentiated(const Graph& graph, NodeId id) {
                 graph.name_of(forward));
 }
 
+/// What only a program has.
+void check_level(const Graph& graph, const Node& node) {
+  if (graph.level == Level::program) return;
+  const auto refuse = [&](const std::string& what) {
+    throw error("%{} {}: only programs have that, and this is a {}", graph.value(node.results.front()).name,
+                what, name_of(graph.level));
+  };
+  if (node.op->kind == OpKind::step) refuse(fmt::format("= {}", node.op->name));
+  if (node.is_fused) refuse("is fused ('+')");
+  for (ValueId v : node.results) {
+    const Value& value = graph.value(v);
+    if (!value.format.is_row_major()) refuse(fmt::format("lies in {}", to_text(value.format)));
+    if (!value.global_shape.empty()) refuse(fmt::format("is a part of {}", to_text(value.global_shape)));
+    if (graph.level == Level::network && value.layout)
+      throw error("%{} has a layout, but the graph has no mesh", value.name);
+  }
+  if (graph.level == Level::network && node.strategy)
+    throw error("{} has a strategy, but the graph has no mesh", graph.value(node.results.front()).name);
+}
+
 }  // namespace
 
 void verify(const Graph& graph) {
+  if (graph.level == Level::network && !graph.meshes.empty()) throw error("a network has no mesh");
   std::set<std::string_view> names;
   for (const Value& v : graph.values) {
     if (!names.insert(v.name).second) throw error("%{} is defined twice", v.name);
@@ -165,6 +185,7 @@ void verify(const Graph& graph) {
       throw error("{}: a {} node stands behind the {} phase", graph.name_of(id), name_of(node.phase),
                   name_of(phase));
     phase = node.phase;
+    check_level(graph, node);
     if (node.is_recomputed && node.phase != Phase::backward)
       throw error("{}: only the backward recomputes", graph.name_of(id));
     if (node.op->kind != OpKind::compute && node.op->kind != OpKind::step &&
@@ -228,12 +249,9 @@ void check_is_network(const Graph& graph) {
   for (NodeId id : graph.node_ids()) {
     const Node& node = graph.node(id);
     const Value& v = graph.value(node.results.front());
-    if (node.op->kind == OpKind::step || node.op->kind == OpKind::accumulator ||
-        node.op->kind == OpKind::receive || node.op->optimizer)
+    if (node.op->kind == OpKind::accumulator || node.op->kind == OpKind::receive || node.op->optimizer)
       refuse(v.name, fmt::format("= {}", node.op->name));
     if (node.phase != Phase::forward) refuse(v.name, fmt::format("is in the {}", name_of(node.phase)));
-    if (node.is_fused) refuse(v.name, "is fused ('+')");
-    if (!v.format.is_row_major()) refuse(v.name, fmt::format("lies in {}", to_text(v.format)));
   }
   for (ValueId v : graph.sends) refuse(graph.value(v).name, "is sent");
   for (const Update& u : graph.updates)

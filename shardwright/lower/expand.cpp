@@ -66,6 +66,7 @@ class Expansion {
       Node& part = out_.graph.nodes[n];
       part.strategy = of_same_dims(out_.graph, part, rule, *node.strategy);
       part.is_recomputed = node.is_recomputed;
+      part.owner = node.owner;
     }
   }
 

@@ -32,6 +32,7 @@ class Lowering {
         is_named_(graph.values.size(), false),
         leaves_(graph.values.size(), false),
         leaf_of_(graph.values.size()) {
+    out_.level = Level::program;
     out_.meshes = graph.meshes;
     for (const Value& v : graph.values) names_.insert(v.name);
     for (const auto* values : {&graph.outputs, &graph.sends})
@@ -43,10 +44,7 @@ class Lowering {
   Program run() {
     for (NodeId id : graph_.node_ids()) {
       try {
-        const OpKind kind = graph_.node(id).op->kind;
-        if (kind == OpKind::step || !graph_.value(graph_.node(id).results.front()).global_shape.empty())
-          throw error("belongs to a program, which is lowered already; lower takes a graph with strategies");
-        if (kind == OpKind::compute)
+        if (graph_.node(id).op->kind == OpKind::compute)
           add_compute(id);
         else
           add_leaf(id);
@@ -54,6 +52,7 @@ class Lowering {
         throw with_context(e, graph_.name_of(id));
       }
     }
+    owner_ = {};
     if (!graph_.updates.empty()) phase_ = Phase::update;
     for (const Update& u : graph_.updates) {
       const Layout& layout = *graph_.value(u.leaf).layout;
@@ -114,6 +113,7 @@ class Lowering {
   void add_compute(NodeId id) {
     Node node = graph_.node(id);
     phase_ = node.phase;
+    owner_ = node.owner;
     require(node.strategy.has_value(), "{} has no strategy", graph_.name_of(id));
     const Rule& rule = calls_.rule(id);
     if (const auto why = violation_but_uneven(rule, *node.strategy, out_.meshes[at(node.strategy->mesh)]))
@@ -164,6 +164,8 @@ class Lowering {
   ValueId add_step(ValueId logical, const Step& step, ValueId from) {
     Node node{.operands = {from}, .results = {}, .attributes = {}, .phase = phase_};
     set_step(node, step, out_.meshes);
+    const NodeId maker = graph_.node(graph_.value(logical).producer).owner;
+    node.owner = is_reducing(step.kind) || !owner_.is_valid() ? maker : owner_;
     const NodeId fresh{static_cast<int>(out_.nodes.size())};
     node.results = {add_value(logical, step.to, fresh, 0)};
     copies_[at(logical.index)].push_back({step.to, node.results.front(), phase_});
@@ -182,6 +184,7 @@ class Lowering {
   std::vector<bool> leaves_;      // per logical value: it is an output or sent
   std::vector<ValueId> leaf_of_;  // per logical value: the first that it updates
   Phase phase_ = Phase::forward;
+  NodeId owner_;                 // of the node whose operands are obtained
   std::set<std::string> names_;  // of the logical values
   int next_name_ = 1;
 };
@@ -189,6 +192,7 @@ class Lowering {
 }  // namespace
 
 Program lower(const Graph& graph, Redistributor& redistributor) {
+  require(graph.level == Level::planned, "a planned graph is lowered, not a {}", name_of(graph.level));
   if (!has_to_be_expanded(graph)) return Lowering(graph, redistributor).run();
   const Graph parts = expanded(graph).graph;
   return Lowering(parts, redistributor).run();

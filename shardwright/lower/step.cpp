@@ -23,15 +23,26 @@ namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
+/// What the steps of ranks share.
+struct OfAllRanks {
+  explicit OfAllRanks(const Pipeline& pipeline) : transfers(pipeline), rounds(update_rounds(pipeline)) {}
+
+  TransfersOfRanks transfers;
+  std::vector<std::vector<int>> rounds;
+};
+
 /// What one rank does.
 class Derivation {
  public:
-  Derivation(const Pipeline& pipeline, int rank, TransfersOfRanks& transfers)
-      : pipeline_(pipeline), stages_(pipeline.stages_of(rank)), sections_(pipeline.stages.size()) {
+  Derivation(const Pipeline& pipeline, int rank, OfAllRanks& shared)
+      : pipeline_(pipeline),
+        stages_(pipeline.stages_of(rank)),
+        ends_of_(pipeline.stages.size()),
+        sections_(pipeline.stages.size()) {
     out_.rank = rank;
-    prepare_crossings(transfers);
-    for (int stage : stages_) prepare_sections(stage, transfers);
-    prepare_update();
+    prepare_crossings(shared.transfers);
+    for (int stage : stages_) prepare_sections(stage, shared.transfers);
+    prepare_update(shared.rounds);
   }
 
   RankStep run() && {
@@ -73,14 +84,19 @@ class Derivation {
               .made = giver.node(giver.value(c.sent).producer).phase};
       if (gives) {
         end.is_send = true, end.stage = c.from, end.value = c.sent;
-        ends_.push_back(end);
+        add_end(end);
       }
       if (takes) {
         end.is_send = false, end.stage = c.to, end.value = c.received;
-        ends_.push_back(end);
+        add_end(end);
       }
       out_.transfers.push_back(*std::move(transfer));
     }
+  }
+
+  void add_end(const End& end) {
+    if (end.time == CrossingTime::micro_batch) ends_of_[at(end.stage)].push_back(ends_.size());
+    ends_.push_back(end);
   }
 
   int add_section(int stage, Phase phase, bool only_last, std::vector<Instruction> instructions) {
@@ -124,9 +140,8 @@ class Derivation {
     if (has_any) to.push_back({Act::replace, stage, static_cast<int>(phase), 0});
   }
 
-  void prepare_update() {
+  void prepare_update(const std::vector<std::vector<int>>& rounds) {
     std::vector<Instruction> update;
-    const std::vector<std::vector<int>> rounds = update_rounds(pipeline_);
     int last = 0;
     for (int stage : stages_)
       for (int round : rounds[at(stage)]) last = std::max(last, round);
@@ -144,8 +159,7 @@ class Derivation {
 
   void begin() {
     for (int stage : accumulating_) add(Act::clear, stage, 0, 0);
-    expect(
-        CrossingTime::step, [](const End&) { return true; }, 0);
+    expect(CrossingTime::step, 0);
     for (End& end : ends_)
       if (end.is_send && end.time == CrossingTime::step) {
         add(Act::start, end.stage, end.transfer, 0);
@@ -155,18 +169,19 @@ class Derivation {
       if (!end.is_send && end.time == CrossingTime::step) add(Act::finish, end.stage, end.transfer, 0);
   }
 
-  template <class F>
-  void expect(CrossingTime time, F is_wanted, int micro_batch) {
+  /// Lets begin what comes once a step.
+  void expect(CrossingTime time, int micro_batch) {
     for (const End& end : ends_)
-      if (!end.is_send && !end.has_both && end.time == time && is_wanted(end))
+      if (!end.is_send && !end.has_both && end.time == time)
         add(Act::start, end.stage, end.transfer, micro_batch);
   }
   /// Lets what a task receives begin.
   void expect(const Task& task) {
-    const auto is_of_task = [&](const End& e) {
-      return e.stage == stage_of(task) && e.received == task.phase;
-    };
-    expect(CrossingTime::micro_batch, is_of_task, task.micro_batch);
+    for (std::size_t e : ends_of_[at(stage_of(task))]) {
+      const End& end = ends_[e];
+      if (!end.is_send && !end.has_both && end.received == task.phase)
+        add(Act::start, end.stage, end.transfer, task.micro_batch);
+    }
   }
 
   void finish_sends_until(End& end, int micro_batch) {
@@ -180,8 +195,9 @@ class Derivation {
     const int stage = stage_of(task);
     const Program& program = pipeline_.stage(stage);
     const int kept = program.keeps_sends ? program.slots : 1;
-    for (End& end : ends_) {
-      if (!end.is_send || end.stage != stage || end.time != CrossingTime::micro_batch) continue;
+    for (std::size_t e : ends_of_[at(stage)]) {
+      End& end = ends_[e];
+      if (!end.is_send) continue;
       if (task.phase == Phase::forward && end.made == Phase::forward)
         finish_sends_until(end, task.micro_batch - program.slots);
       if (task.phase == Phase::backward)
@@ -196,14 +212,12 @@ class Derivation {
                         : task.micro_batch == last() ? numbers.last_backward
                                                      : numbers.backward;
     add(Act::run, stage, section, task.micro_batch);
-    for (End& end : ends_)
-      end.started += end.is_send && end.stage == stage && end.time == CrossingTime::micro_batch &&
-                     end.made == task.phase;
+    for (std::size_t e : ends_of_[at(stage)])
+      ends_[e].started += ends_[e].is_send && ends_[e].made == task.phase;
   }
 
   void finish() {
-    expect(
-        CrossingTime::update, [](const End&) { return true; }, last());
+    expect(CrossingTime::update, last());
     for (CrossingTime time : {CrossingTime::step, CrossingTime::micro_batch})
       for (End& end : ends_)
         if (end.is_send && end.time == time) finish_sends_until(end, last());
@@ -213,10 +227,11 @@ class Derivation {
   const Pipeline& pipeline_;
   std::vector<int> stages_;
   std::vector<End> ends_;
-  std::vector<int> accumulating_;         // stages
-  std::vector<SectionsOfStage> updates_;  // of `stages_`
-  std::vector<SectionNumbers> sections_;  // by stage
-  int update_ = 0;                        // section
+  std::vector<std::vector<std::size_t>> ends_of_;  // by stage: of what crosses with each micro-batch
+  std::vector<int> accumulating_;                  // stages
+  std::vector<SectionsOfStage> updates_;           // of `stages_`
+  std::vector<SectionNumbers> sections_;           // by stage
+  int update_ = 0;                                 // section
   RankStep out_;
 };
 
@@ -236,24 +251,24 @@ Phase replaced_in(const Program& program, const Update& update) {
 }
 
 std::vector<RankStep> steps_of(const Pipeline& pipeline) {
-  TransfersOfRanks transfers(pipeline);
+  OfAllRanks shared(pipeline);
   std::vector<RankStep> out;
   for (int rank = 0; rank < pipeline.rank_count(); ++rank)
-    out.push_back(Derivation(pipeline, rank, transfers).run());
+    out.push_back(Derivation(pipeline, rank, shared).run());
   return out;
 }
 
 std::vector<RankStep> steps_of_stages(const Pipeline& pipeline) {
-  TransfersOfRanks transfers(pipeline);
+  OfAllRanks shared(pipeline);
   std::vector<RankStep> out;
   for (int stage = 0; stage < pipeline.group_count(); ++stage)
-    out.push_back(Derivation(pipeline, pipeline.first_rank(stage), transfers).run());
+    out.push_back(Derivation(pipeline, pipeline.first_rank(stage), shared).run());
   return out;
 }
 
 RankStep step_of(const Pipeline& pipeline, int rank) {
-  TransfersOfRanks transfers(pipeline);
-  return Derivation(pipeline, rank, transfers).run();
+  OfAllRanks shared(pipeline);
+  return Derivation(pipeline, rank, shared).run();
 }
 
 RankStep unrolled(RankStep step) {

@@ -106,7 +106,10 @@ RankStep unrolled(RankStep step);
 std::string to_text(const PreparedTransfer& transfer, const Pipeline& pipeline);
 /// `start all_reduce...`, `run backward`; with its micro-batch if there are several and it has one.
 std::string to_text(const RankStep& step, const Instruction& i, const Pipeline& pipeline);
-/// The whole list, then each section.
+/// The whole list, then each section that it runs.
 std::string to_text(const RankStep& step, const Pipeline& pipeline);
+/// The step of a rank of `pipeline`, in the order that the text gives. Sections that it does not name are empty.
+/// Throws: Error that names the line.
+RankStep parse_step(std::string_view text, const Pipeline& pipeline);
 
 }  // namespace shardwright

@@ -276,6 +276,7 @@ class Writer {
     value.format = format;
     Node node{
         .op = &reformat_op(), .operands = {v}, .results = {it->second}, .attributes = {}, .phase = phase};
+    node.owner = out_.node(out_.value(v).producer).owner;
     if (value.layout) node.strategy = strategy_of(*value.layout);
     out_.values.push_back(std::move(value));
     out_.nodes.push_back(std::move(node));

@@ -47,6 +47,7 @@ class Application {
       throw error("the plan is for '{}' ({}), not for this network ({}): other sizes, types, batch or layers",
                   plan_.model, plan_.fingerprint, fingerprint);
     out_.graph.meshes = plan_.meshes;
+    out_.graph.level = Level::planned;
     for (std::size_t v = 0; v < out_.graph.values.size(); ++v)
       values_.emplace(out_.graph.values[v].name, static_cast<int>(v));
     for (const PlannedOperator& op : plan_.operators) {

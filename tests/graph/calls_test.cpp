@@ -8,7 +8,7 @@ namespace shardwright {
 namespace {
 
 TEST(Calls, of_a_program_are_told_apart_by_whole_tensors) {
-  const Graph graph = parse_graph(R"(
+  const Graph graph = parse_program_graph(R"(
 mesh [a=2]
 %x = input f32[4] as [8] [a]
 %y = input f32[4] as [4] [-]

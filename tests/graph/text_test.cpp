@@ -27,7 +27,8 @@ const char* const seed000 =
 /// Text, read again: the same text, and the same nodes, values and layouts.
 void expect_round_trip(const Graph& graph) {
   const std::string text = to_text(graph);
-  const Graph again = parse_graph(text);
+  const Graph again = graph.level == Level::program ? parse_program_graph(text) : parse_graph(text);
+  EXPECT_EQ(again.level, graph.level);
   EXPECT_EQ(to_text(again), text);
   ASSERT_EQ(again.nodes.size(), graph.nodes.size());
   ASSERT_EQ(again.values.size(), graph.values.size());
@@ -124,6 +125,12 @@ TEST(Text, names_the_line_and_what_is_wrong) {
        "line 1: graph: expected the end of the line at 'nonsense' in '%x = input "
        "f32[4] nonsense'"},
       {"output %x", "line 1: %x is not defined above"},
+      {"%x = input f32[4]\n%y = relu %x\n+ %z = exp %y",
+       "%z is fused ('+'): only programs have that, and this is a network"},
+      {"mesh [a=2]\n%x = input f32[4] [a]\n%y = all_gather %x dim 0 over a",
+       "%y = all_gather: only programs have that, and this is a planned graph"},
+      {"mesh [a=2]\n%x = input f32[2] as [4] [a]",
+       "%x is a part of [4]: only programs have that, and this is a planned graph"},
       {"%x = input f32[4]\n%a, %b = relu %x", "line 2: relu has 1 results but 2 are named"},
   };
   for (const Case& c : cases) EXPECT_EQ(error_of([&] { parse_graph(c.text); }), c.message) << c.text;

@@ -53,6 +53,7 @@ TEST(Verify, names_what_is_wrong) {
        [](Graph& g) { g.value(g.find("y")).type.dtype = DType::f64; }},
       {"y: dim m of size 4 cannot be split evenly into 3",
        [](Graph& g) {
+         g.level = Level::planned;
          g.meshes = {{{{"tp", 3}}}};
          g.value(g.find("x")).layout = g.value(g.find("w")).layout = std::nullopt;
          node_of(g, "y").strategy = Strategy{{{0}, {}, {}}, {{}, {}}, 0};
@@ -90,11 +91,11 @@ TEST(Verify, names_a_local_shape_that_its_layout_does_not_give) {
 %y = all_gather %x dim 1 over tp : f32[4, 8] as [4, 8] [-, -]
 output %y
 )";
-  EXPECT_NO_THROW(parse_graph(program));
-  Graph g = parse_graph(program);
+  EXPECT_NO_THROW(parse_program_graph(program));
+  Graph g = parse_program_graph(program);
   g.value(g.find("y")).type.shape = {4, 4};
   EXPECT_EQ(error_of([&] { verify(g); }), "%y: layout [-, -] of [4, 8] gives [4, 8] but [4, 4] is written");
-  g = parse_graph(program);
+  g = parse_program_graph(program);
   g.value(g.find("y")).global_shape = g.value(g.find("y")).type.shape = {4, 9};
   EXPECT_EQ(error_of([&] { verify(g); }), "y: all_gather gives f32[4, 8] but f32[4, 9] is written");
 }
@@ -126,7 +127,7 @@ output %6
        [](Graph& g) { node_of(g, "6").is_fused = true; }},
   };
   for (const Case& c : cases) {
-    Graph g = parse_graph(program);
+    Graph g = parse_program_graph(program);
     c.spoil(g);
     EXPECT_EQ(error_of([&] { verify(g); }), c.message);
   }

@@ -70,6 +70,7 @@ Network classified(DType dtype, std::int64_t rows, std::int64_t classes) {
 
 /// Splits every dim of `size` elements, and nothing else, over the first axis.
 void split_dims_of(Graph& graph, std::int64_t size, const Mesh& mesh) {
+  graph.level = Level::planned;
   graph.meshes = {mesh};
   for (Node& node : graph.nodes) {
     Value& v = graph.value(node.results[0]);
@@ -191,6 +192,7 @@ TEST_P(Statistics, are_those_of_the_whole_under_any_plan) {
     const Mesh mesh = seed % 2 ? Mesh{{{"a", 2}, {"b", 2}}} : Mesh{{{"a", 2}, {"b", 3}}};
     const RandomStream dice(seed, "statistics");
     Graph graph = GetParam().network.graph;
+    graph.level = Level::planned;
     graph.meshes = {mesh};
     std::uint64_t next = 0;
     Leaves leaves, batch;

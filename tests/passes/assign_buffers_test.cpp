@@ -65,7 +65,7 @@ TEST(AssignBuffers, keeps_every_value_of_transformers) {
 }
 
 Program assigned(std::string_view text) {
-  Program p{.graph = parse_graph(text), .offsets = {}};
+  Program p{.graph = parse_program_graph(text), .offsets = {}};
   Redistributor redistributor(p.graph.meshes[0]);
   return assign_buffers(std::move(p), {redistributor});
 }
@@ -198,7 +198,7 @@ backward:
 %y3 = matmul %y2, %3 {m: dp} : f32[8, 8] as [16, 8] [dp, -]
 output %y3
 )";
-  Program p{.graph = parse_graph(text), .offsets = {}};
+  Program p{.graph = parse_program_graph(text), .offsets = {}};
   Redistributor redistributor(p.graph.meshes[0]);
   const PassContext context{redistributor};
   p = start_transfers(assign_buffers(prefetch_gathers(std::move(p), context), context), context);

@@ -25,11 +25,11 @@ Formats formats_of(const OpDef& op, const KernelCall& call) {
 }
 
 std::string chosen(std::string_view text, const FormatsOf& formats = formats_of) {
-  Program p{.graph = parse_graph(text), .offsets = {}};
+  Program p{.graph = parse_program_graph(text), .offsets = {}};
   Redistributor redistributor(p.graph.meshes[0], {.even_only = true});
   p = choose_formats(std::move(p), {redistributor, formats});
   verify(p.graph);
-  EXPECT_EQ(to_text(parse_graph(to_text(p.graph))), to_text(p.graph));
+  EXPECT_EQ(to_text(parse_program_graph(to_text(p.graph))), to_text(p.graph));
   return to_text(p.graph, {.layouts = false});
 }
 

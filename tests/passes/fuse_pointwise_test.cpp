@@ -10,12 +10,12 @@ namespace shardwright {
 namespace {
 
 std::string fused(std::string_view text) {
-  Program p{.graph = parse_graph(text), .offsets = {}};
+  Program p{.graph = parse_program_graph(text), .offsets = {}};
   Redistributor redistributor(p.graph.meshes[0], {.even_only = true});
   p = fuse_pointwise(std::move(p), {redistributor});
   verify(p.graph);
   const std::string out = to_text(p.graph, {.layouts = false});
-  EXPECT_EQ(to_text(parse_graph(to_text(p.graph))), to_text(p.graph));
+  EXPECT_EQ(to_text(parse_program_graph(to_text(p.graph))), to_text(p.graph));
   return out;
 }
 
@@ -174,7 +174,7 @@ output %e
 TEST(Verify, refuses_what_cannot_run_together) {
   const auto message = [](std::string_view text) -> std::string {
     try {
-      parse_graph(text);
+      parse_program_graph(text);
     } catch (const Error& e) {
       return e.what();
     }

@@ -11,7 +11,7 @@ namespace {
 
 /// The program's text after `pass` and after dropping what is dead then.
 std::string after(Program (*pass)(Program, const PassContext&), std::string_view text) {
-  Program p{.graph = parse_graph(text), .offsets = {}};
+  Program p{.graph = parse_program_graph(text), .offsets = {}};
   Redistributor redistributor(p.graph.meshes[0], {.even_only = true});
   p = drop_dead_nodes(pass(std::move(p), {redistributor}), {redistributor});
   verify(p.graph);
@@ -168,7 +168,7 @@ output %z
 
 // A slice that nobody reads, such as merge_steps leaves behind, has no price: with it the sum would stay.
 TEST(BypassSteps, does_not_price_dead_readers) {
-  Program p{.graph = parse_graph(R"(mesh [tp=2]
+  Program p{.graph = parse_program_graph(R"(mesh [tp=2]
 %x = input f32[4, 2] as [4, 4] [-, tp]
 %w = param f32[2, 4] as [4, 4] [tp, -]
 %1 = matmul %x, %w {k: tp} : f32[4, 4] as [4, 4] [-, -] sum(tp)
@@ -233,7 +233,7 @@ TEST(Optimize, verifies_the_graph_after_each_pass_unless_told_not_to) {
 %y = exp %x {} : f32[4, 4] as [4, 4] [-, -]
 output %y [-, -]
 )";
-  Program p{.graph = parse_graph(text), .offsets = {}};
+  Program p{.graph = parse_program_graph(text), .offsets = {}};
   Redistributor redistributor(p.graph.meshes[0], {.even_only = true});
   EXPECT_NO_THROW(optimize(p, {redistributor}));
   p.graph.value(p.graph.find("y")).name = "x";

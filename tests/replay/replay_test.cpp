@@ -63,6 +63,22 @@ const std::vector<Case> cases{
     {"dense_matmul_transformer4", "dense_matmul:form=transformer --devices 4"},
     {"dense_matmul_transformer4_weights",
      "dense_matmul:form=transformer --devices 4 --optimizer-parallel 3:threshold=0"},
+    {"gpt_tp4_selected",
+     "gpt:layers=2,hidden=32,heads=4,vocab=64,seq=16,batch=8 --devices 4 --optimizer adamw --recompute "
+     "selected"},
+    {"llama_dp8_weights",
+     "llama:layers=2,hidden=32,heads=4,ffn=64,vocab=64,seq=16,batch=8 --devices 8 --parallel data_parallel "
+     "--optimizer adamw --optimizer-parallel 3:threshold=0 --recompute full"},
+    {"llama_accumulated4",
+     "llama:layers=2,hidden=32,heads=4,ffn=64,vocab=64,seq=16,batch=8 --devices 4 --accumulate 2 "
+     "--optimizer-parallel 2:threshold=0 --clip-norm 1"},
+    {"gpt_stages8",
+     "gpt:layers=4,hidden=32,heads=4,vocab=64,seq=16,batch=8 --devices 8 --stages 2 --micro-batches 4"},
+    {"llama_interleaved4",
+     "llama:layers=4,hidden=32,heads=4,ffn=64,vocab=64,seq=16,batch=8 --devices 4 --stages 2 --micro-batches "
+     "4 "
+     "--schedule interleaved:2 --precision bf16 --optimizer adamw"},
+    {"resnet18_dp4", "resnet18:width=8,image=16,batch=8 --devices 4 --optimizer momentum"},
     {"00_first_steps", ""},
     {"01_ffn_propagation", ""},
     {"02_three_layer_mae", ""},

@@ -10,7 +10,7 @@
 namespace shardwright::testing {
 
 inline Program program_of(std::string_view text) {
-  Program p{.graph = parse_graph(text), .offsets = {}};
+  Program p{.graph = parse_program_graph(text), .offsets = {}};
   for (const Value& v : p.graph.values) {
     p.offsets.push_back(p.arena_bytes);
     std::int64_t bytes = v.type.bytes();

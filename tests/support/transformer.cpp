@@ -15,6 +15,7 @@ class Maker {
  public:
   Maker(const TransformerSizes& sizes, const TransformerSplit& split, DType dtype)
       : z_(sizes), split_(split), dtype_(dtype), builder_(graph_) {
+    graph_.level = Level::planned;
     graph_.meshes = {split.mesh};
     dp_ = split.dp;
     tp_ = split.tp;

@@ -7,21 +7,16 @@
 #include "shardwright/cost/cluster.h"
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/graph/text.h"
+#include "shardwright/lower/program_text.h"
 #include "shardwright/lower/step.h"
 #include "shardwright/passes/compile.h"
 
 namespace shardwright::verbs {
 namespace {
 
-/// The program with the pass's time in its first line, and with which transfers start early in its last ones.
+/// The program with the pass's time in its first line.
 std::string dump_of(const Pass& pass, const Program& program, double seconds) {
-  const Graph& graph = program.graph;
-  std::string out = fmt::format("# {}: {:.3f} ms\n{}", pass.name, seconds * 1e3, to_text(graph));
-  for (std::size_t i = 0; i < program.starts.size(); ++i)
-    if (const NodeId node{static_cast<int>(i)}; program.starts[i] < node && !graph.node(node).is_fused)
-      out += fmt::format("# %{} starts in front of %{}\n", graph.name_of(node),
-                         graph.name_of(program.starts[i]));
-  return out;
+  return fmt::format("# {}: {:.3f} ms\n{}", pass.name, seconds * 1e3, to_text(program));
 }
 
 /// Writes the program after each pass to DIR/NN_pass.txt, and the times of all to the terminal.
@@ -106,11 +101,12 @@ int run(const Arguments& arguments, Terminal& terminal) {
   const Evaluation evaluation = evaluation_of(arguments, pipeline, cluster_called(request.cluster));
   if (lists_steps)
     for (const RankStep& step : steps_of_stages(pipeline)) terminal.out << to_text(step, pipeline);
-  for (int s = 0; s < pipeline.stage_count() && !lists_steps; ++s) {
+  if (is_full) terminal.out << to_text(pipeline);
+  for (int s = 0; s < pipeline.stage_count() && !lists_steps && !is_full; ++s) {
     if (pipeline.stage_count() > 1)
       terminal.out << fmt::format("# stage {}, ranks {} to {}\n", s, pipeline.first_rank(s),
                                   pipeline.first_rank(s) + pipeline.stage(s).rank_count() - 1);
-    terminal.out << to_text(pipeline.stage(s).graph, {.layouts = is_full, .gradients = is_full});
+    terminal.out << to_text(pipeline.stage(s).graph, {.layouts = false, .gradients = false});
   }
   terminal.err << misfit_notice(evaluation, request.cluster);
   return 0;

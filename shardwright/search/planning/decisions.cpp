@@ -144,6 +144,7 @@ PlannedGraph written(Graph graph, const Decisions& decided, const Plan& plan,
                    .comm_fusion = plan.settings.comm_fusion,
                    .recompute = plan.settings.recompute,
                    .micro_batches = micro_batches};
+  out.graph.level = Level::planned;
   out.graph.meshes = decided.constraints.meshes;
   for (std::size_t n = 0; n < out.graph.nodes.size(); ++n) {
     Node& node = out.graph.nodes[n];

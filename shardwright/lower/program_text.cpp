@@ -1,0 +1,236 @@
+#include "shardwright/lower/program_text.h"
+
+#include <algorithm>
+
+#include "shardwright/base/text.h"
+#include "shardwright/graph/text.h"
+
+namespace shardwright {
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+std::string count_text(int count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : what.ends_with("ch") ? "es" : "s");
+}
+
+/// `3 slots`. Throws: Error unless it is from 1 to `most`.
+int parse_count(Scanner& in, std::string_view what, int most) {
+  const std::int64_t count = in.integer(what);
+  if (count < 1 || count > most) throw error("{} {}s: should be from 1 to {}", count, what, most);
+  in.expect(count_text(static_cast<int>(count), what).substr(std::to_string(count).size() + 1));
+  return static_cast<int>(count);
+}
+
+std::string value_name(Scanner& in) {
+  in.expect("%");
+  return in.name("a value");
+}
+
+/// Reads line by line; the lines of graphs are left to the parser of graphs, at their places, so that errors name them.
+class Parser {
+ public:
+  explicit Parser(std::string_view text) : lines_(split(text, '\n')) {}
+
+  Pipeline parse() {
+    for (number_ = 0; number_ < lines_.size(); ++number_) {
+      const std::string_view line = trim(lines_[number_].substr(0, lines_[number_].find('#')));
+      if (line.empty()) continue;
+      if (Scanner in(line); in.accept("stage") || in.accept("program")) finish_program();
+      in_this_line([&] { parse_line(line); });
+    }
+    finish_program();
+    const int wanted = is_pipeline_ ? out_.pipelining.parts() : 1;
+    if (out_.stage_count() != wanted)
+      throw error("{} stand here but the pipeline has {}", count_text(out_.stage_count(), "program"), wanted);
+    if (!is_pipeline_) return Pipeline(std::move(out_.stages.front()));
+    for (const auto& [line, text] : strings_) {
+      number_ = line;
+      in_this_line([&] { parse_string(text); });
+    }
+    return std::move(out_);
+  }
+
+ private:
+  template <class F>
+  void in_this_line(F parse) try {
+    parse();
+  } catch (const Error& e) {
+    throw with_context(e, fmt::format("line {}", number_ + 1));
+  }
+
+  void parse_line(std::string_view line) {
+    Scanner in(line, "program");
+    if (in.accept("pipeline"))
+      parse_pipeline_head(in);
+    else if (in.accept("stage"))
+      parse_stage(in);
+    else if (in.accept("program"))
+      parse_program_head(in);
+    else if (in.accept("early"))
+      parse_early(in);
+    else if (in.peek("crossing") || in.peek("hand"))
+      return strings_.emplace_back(number_, line), void();
+    else
+      return add_graph_line(line);
+    if (!in.at_end()) in.fail("the end of the line");
+  }
+
+  void parse_pipeline_head(Scanner& in) {
+    if (is_pipeline_ || is_open_) throw error("'pipeline' stands in the first line, once");
+    is_pipeline_ = true;
+    out_.pipelining.stages = parse_count(in, "stage", most_micro_batches);
+    in.expect(",");
+    out_.pipelining.micro_batches = parse_count(in, "micro-batch", most_micro_batches);
+    in.expect(",");
+    out_.pipelining.schedule = schedule_called(trim(in.rest()));
+    check(out_.pipelining);
+  }
+
+  void parse_stage(Scanner& in) {
+    const std::int64_t stage = in.integer("a stage");
+    if (!is_pipeline_) throw error("'stage' stands in a pipeline; write 'pipeline' in the first line");
+    if (stage != out_.stage_count())
+      throw error("stage {} stands where stage {} should", stage, out_.stage_count());
+  }
+
+  void parse_program_head(Scanner& in) {
+    is_open_ = true;
+    program_ = Program{};
+    program_.micro_batches = parse_count(in, "micro-batch", most_micro_batches);
+    if (in.accept(",")) program_.slots = parse_count(in, "slot", program_.micro_batches);
+    if (!in.accept(",")) return;
+    in.expect("sends");
+    in.expect("kept");
+    program_.keeps_sends = true;
+  }
+
+  void parse_early(Scanner& in) {
+    const std::string step = value_name(in);
+    in.expect("before");
+    early_.push_back({number_, step, value_name(in)});
+  }
+
+  void add_graph_line(std::string_view line) {
+    if (!is_open_) throw error("'{}' stands above 'program', which begins a program", line);
+    graph_.append(number_ - graph_lines_, '\n');
+    graph_ += line;
+    graph_lines_ = number_;
+  }
+
+  void finish_program() {
+    if (!is_open_) return;
+    is_open_ = false;
+    program_.graph = parse_program_graph(graph_);
+    graph_.clear();
+    graph_lines_ = 0;
+    Graph& graph = program_.graph;
+    if (!early_.empty()) program_.starts = graph.node_ids();
+    const std::size_t last = number_;
+    for (const Early& e : early_) {
+      number_ = e.line;
+      in_this_line([&] {
+        const NodeId step = graph.value(graph.find(e.step)).producer;
+        const NodeId before = graph.value(graph.find(e.before)).producer;
+        if (before > step) throw error("early %{}: %{} is behind it", e.step, e.before);
+        program_.starts[at(step.index)] = before;
+      });
+    }
+    number_ = last;
+    early_.clear();
+    out_.stages.push_back(std::move(program_));
+  }
+
+  const Graph& graph_of_stage(Scanner& in) {
+    in.expect("of");
+    in.expect("stage");
+    stage_ = static_cast<int>(in.integer("a stage"));
+    if (stage_ < 0 || stage_ >= out_.stage_count())
+      throw error("there is no stage {} but 0 to {}", stage_, out_.stage_count() - 1);
+    return out_.stage(stage_).graph;
+  }
+
+  /// The index in `list` of the value called `name`.
+  static int index_in(const std::vector<ValueId>& list, const Graph& graph, const std::string& name,
+                      std::string_view what) {
+    const auto found = std::ranges::find(list, graph.find(name));
+    if (found == list.end()) throw error("%{} is not {}", name, what);
+    return static_cast<int>(found - list.begin());
+  }
+
+  void parse_string(std::string_view line) {
+    Scanner in(line, "pipeline");
+    if (in.accept("hand")) {
+      in.expect("out");
+      const std::string name = value_name(in);
+      const Graph& graph = graph_of_stage(in);
+      out_.outputs.push_back({stage_, index_in(graph.outputs, graph, name, "an output")});
+    } else {
+      in.expect("crossing");
+      Crossing c;
+      const std::string sent = value_name(in);
+      const Graph& giver = graph_of_stage(in);
+      c.from = stage_;
+      c.send = index_in(giver.sends, giver, sent, "sent");
+      in.expect("to");
+      c.receive = value_name(in);
+      const Graph& taker = graph_of_stage(in);
+      c.to = stage_;
+      if (taker.node(taker.value(taker.find(c.receive)).producer).op->kind != OpKind::receive)
+        throw error("%{} of stage {} is not received", c.receive, c.to);
+      out_.connect(c);
+    }
+    if (!in.at_end()) in.fail("the end of the line");
+  }
+
+  struct Early {
+    std::size_t line = 0;
+    std::string step, before;
+  };
+
+  std::vector<std::string_view> lines_;
+  std::size_t number_ = 0;  // of the line that is read
+  Pipeline out_;
+  bool is_pipeline_ = false;
+  bool is_open_ = false;  // a program has begun
+  Program program_;
+  std::string graph_;  // its lines, at their places
+  std::size_t graph_lines_ = 0;
+  std::vector<Early> early_;
+  std::vector<std::pair<std::size_t, std::string_view>> strings_;  // what strings the stages together
+  int stage_ = 0;
+};
+
+}  // namespace
+
+std::string to_text(const Program& program) {
+  std::string out = "program " + count_text(program.micro_batches, "micro-batch");
+  if (program.slots > 1 || program.keeps_sends) out += ", " + count_text(program.slots, "slot");
+  out += program.keeps_sends ? ", sends kept\n" : "\n";
+  const Graph& graph = program.graph;
+  out += to_text(graph);
+  for (std::size_t i = 0; i < program.starts.size(); ++i)
+    if (const NodeId node{static_cast<int>(i)}; program.starts[i] < node)
+      out += fmt::format("early %{} before %{}\n", graph.name_of(node), graph.name_of(program.starts[i]));
+  return out;
+}
+
+std::string to_text(const Pipeline& pipeline) {
+  const Pipelining& p = pipeline.pipelining;
+  if (p == Pipelining{.micro_batches = p.micro_batches}) return to_text(pipeline.stage(0));
+  std::string out = fmt::format("pipeline {}, {}, {}\n", count_text(p.stages, "stage"),
+                                count_text(p.micro_batches, "micro-batch"), name_of(p.schedule));
+  for (int s = 0; s < pipeline.stage_count(); ++s)
+    out += fmt::format("stage {}\n{}", s, to_text(pipeline.stage(s)));
+  for (const PlacedCrossing& c : pipeline.crossings)
+    out += fmt::format("crossing %{} of stage {} to %{} of stage {}\n",
+                       pipeline.stage(c.from).graph.value(c.sent).name, c.from,
+                       pipeline.stage(c.to).graph.value(c.received).name, c.to);
+  for (std::size_t i = 0; i < pipeline.outputs.size(); ++i)
+    out += fmt::format("hand out %{} of stage {}\n", pipeline.output_name(i), pipeline.outputs[i].stage);
+  return out;
+}
+
+Pipeline parse_pipeline(std::string_view text) { return Parser(text).parse(); }
+
+}  // namespace shardwright

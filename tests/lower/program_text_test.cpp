@@ -1,0 +1,118 @@
+#include "shardwright/lower/program_text.h"
+
+#include <gtest/gtest.h>
+
+#include "shardwright/graph/text.h"
+#include "shardwright/lower/step.h"
+#include "tests/support/drawn_pipeline.h"
+#include "tests/support/scratch.h"
+
+namespace shardwright {
+namespace {
+
+void expect_same(const Instruction& a, const Instruction& b, const std::string& what) {
+  EXPECT_EQ(a.act, b.act) << what;
+  EXPECT_EQ(a.what, b.what) << what;
+  EXPECT_EQ(a.micro_batch, b.micro_batch) << what;
+  if (a.act != Act::start && a.act != Act::finish) EXPECT_EQ(a.stage, b.stage) << what;
+}
+
+class ProgramText : public ::testing::TestWithParam<int> {};
+
+// What a pipeline's text says is all that its steps follow from, beside places in memory.
+TEST_P(ProgramText, of_pipelines_and_their_steps_comes_back) {
+  const testing::DrawnPipeline drawn = testing::drawn_pipeline(static_cast<std::uint64_t>(GetParam()));
+  SCOPED_TRACE(drawn.what);
+  const Pipeline& pipeline = drawn.pipeline;
+  const std::string text = to_text(pipeline);
+  const Pipeline again = parse_pipeline(text);
+  EXPECT_EQ(to_text(again), text);
+  ASSERT_EQ(again.stage_count(), pipeline.stage_count());
+  EXPECT_EQ(again.pipelining, pipeline.pipelining);
+  EXPECT_EQ(again.rank_count(), pipeline.rank_count());
+  ASSERT_EQ(again.crossings.size(), pipeline.crossings.size());
+  for (std::size_t i = 0; i < pipeline.crossings.size(); ++i) {
+    EXPECT_EQ(again.crossings[i].time, pipeline.crossings[i].time);
+    EXPECT_EQ(again.crossings[i].channel, pipeline.crossings[i].channel);
+  }
+  for (int s = 0; s < pipeline.stage_count(); ++s) {
+    EXPECT_EQ(again.stage(s).slots, pipeline.stage(s).slots);
+    EXPECT_EQ(again.stage(s).keeps_sends, pipeline.stage(s).keeps_sends);
+    for (std::size_t n = 0; n < pipeline.stage(s).starts.size(); ++n)
+      EXPECT_EQ(again.stage(s).starts.empty() ? NodeId{static_cast<int>(n)} : again.stage(s).starts[n],
+                pipeline.stage(s).starts[n]);
+  }
+  for (const RankStep& step : steps_of(pipeline)) {
+    const std::string step_text = to_text(step, pipeline);
+    const RankStep read = parse_step(step_text, pipeline);
+    EXPECT_EQ(to_text(read, pipeline), step_text);
+    ASSERT_EQ(read.instructions.size(), step.instructions.size());
+    for (std::size_t i = 0; i < step.instructions.size(); ++i)
+      expect_same(read.instructions[i], step.instructions[i], to_text(step, step.instructions[i], pipeline));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Drawn, ProgramText, ::testing::Range(0, 60));
+
+const char* const two_stages = R"(pipeline 2 stages, 2 micro-batches, 1f1b
+stage 0
+program 2 micro-batches, 2 slots
+mesh []
+%x = input f32[2, 4] as [2, 4] [-, -]
+%h = relu %x : f32[2, 4] as [2, 4] [-, -]
+send %h
+stage 1
+program 2 micro-batches
+mesh []
+%h = receive f32[2, 4] as [2, 4] [-, -]
+%y = relu %h : f32[2, 4] as [2, 4] [-, -]
+output %y
+crossing %h of stage 0 to %h of stage 1
+hand out %y of stage 1
+)";
+
+std::string changed(std::string text, const std::string& what, const std::string& to) {
+  const std::size_t begin = text.find(what);
+  EXPECT_NE(begin, text.npos) << what;
+  return text.replace(begin, what.size(), to);
+}
+
+TEST(ProgramText, names_the_line_and_what_is_wrong) {
+  ASSERT_EQ(to_text(parse_pipeline(two_stages)), two_stages);
+  struct Case {
+    std::string what, to, message;
+  };
+  const std::vector<Case> cases = {
+      {"relu %x", "relo %x", "line 6: operator 'relo' does not exist (did you mean relu or elu?)"},
+      {"2 stages", "3 stages", "2 programs stand here but the pipeline has 3"},
+      {"stage 1\n", "stage 2\n", "line 8: stage 2 stands where stage 1 should"},
+      {"program 2 micro-batches\n", "", "line 9: 'mesh []' stands above 'program', which begins a program"},
+      {"2 slots", "3 slots", "line 3: 3 slots: should be from 1 to 2"},
+      {"1f1b", "2f2b", "line 1: schedule '2f2b' does not exist; there are gpipe, 1f1b, interleaved:V"},
+      {"%h of stage 0", "%x of stage 0", "line 14: %x is not sent"},
+      {"%h of stage 0", "%q of stage 0", "line 14: 'q' is not in the graph (did you mean h or x?)"},
+      {"to %h of stage 1", "to %y of stage 1", "line 14: %y of stage 1 is not received"},
+      {"to %h of stage 1", "to %h of stage 7", "line 14: there is no stage 7 but 0 to 1"},
+      {"hand out %y", "hand out %h", "line 15: %h is not an output"},
+      {"send %h\n", "send %h\nearly %x before %h\n", "line 8: early %x: %h is behind it"},
+  };
+  for (const Case& c : cases)
+    EXPECT_EQ(error_of([&] { parse_pipeline(changed(two_stages, c.what, c.to)); }), c.message) << c.to;
+  EXPECT_EQ(error_of([] { parse_graph("program 1 micro-batch\n%x = input f32[2]"); }),
+            "line 1: a program stands here, lowered already; a network is wanted, or a planned graph");
+}
+
+TEST(StepText, names_the_line_and_what_is_wrong) {
+  const Pipeline pipeline = testing::drawn_pipeline(3).pipeline;
+  const auto message = [&](std::string_view text) { return error_of([&] { parse_step(text, pipeline); }); };
+  EXPECT_EQ(message(""), "the text holds no step; its first line should be 'rank 0'");
+  EXPECT_EQ(message("rank 99"),
+            fmt::format("line 1: there is no rank 99 but 0 to {}", pipeline.rank_count() - 1));
+  EXPECT_EQ(message("rank 0\n  jump"), "line 2: rank 0 has nothing that is called 'jump'");
+  EXPECT_EQ(message("rank 0\nsideward"), "line 2: 'sideward' is no section of rank 0");
+  EXPECT_EQ(message("rank 0\n  fill inputs, micro-batch 70000"),
+            fmt::format("line 2: there is no micro-batch '70000' but 0 to {}", pipeline.micro_batches() - 1));
+}
+
+}  // namespace
+}  // namespace shardwright
