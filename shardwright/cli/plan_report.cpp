@@ -51,8 +51,8 @@ std::string document(const Plan& plan, const Evaluation& evaluation, const Batch
 
 }  // namespace
 
-void report(const Arguments& arguments, const Model& model, const Plan& plan, Terminal& terminal) {
-  const Evaluation evaluation =
+Evaluation report(const Arguments& arguments, const Model& model, const Plan& plan, Terminal& terminal) {
+  Evaluation evaluation =
       evaluation_of(arguments, compile_pipeline(model.graph, plan, compile_options_of(arguments)),
                     cluster_called(plan.cluster));
   const BatchSize batch = batch_size_of(model.graph, plan, model.tokens);
@@ -64,6 +64,7 @@ void report(const Arguments& arguments, const Model& model, const Plan& plan, Te
   else
     terminal.out << step_table(model.graph, plan, evaluation.estimate, batch);
   (is_json ? terminal.err : terminal.out) << misfit;
+  return evaluation;
 }
 
 }  // namespace shardwright

@@ -4,11 +4,12 @@
 #include "shardwright/cli/verb.h"
 #include "shardwright/frontend/model.h"
 #include "shardwright/plan/plan.h"
+#include "shardwright/simulate/evaluate.h"
 
 namespace shardwright {
 
 /// `model` has its train step. With `--json` the document, else the table.
 /// Throws: Infeasible if the plan takes more memory than the flags allow.
-void report(const Arguments& arguments, const Model& model, const Plan& plan, Terminal& terminal);
+Evaluation report(const Arguments& arguments, const Model& model, const Plan& plan, Terminal& terminal);
 
 }  // namespace shardwright

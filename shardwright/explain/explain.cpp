@@ -189,7 +189,7 @@ Explanation Explainer::explain(std::string_view name, std::size_t most) {
   return out;
 }
 
-std::vector<OperatorShare> Explainer::shares() {
+std::vector<OperatorShare> Explainer::shares(const StageSeconds& seconds) {
   const Graph graph = with_recompute(graph_, plan_.settings.recompute, redistributor_);
   std::vector<OperatorCost> costs = operator_costs(graph, redistributor_, cluster_);
   std::map<std::string, NodeId> nodes;
@@ -200,7 +200,13 @@ std::vector<OperatorShare> Explainer::shares() {
     const NodeId id = nodes.at(op.name);
     const auto [call, is_new] =
         calls.emplace(call_text(graph, graph.node(id)), static_cast<int>(calls.size()));
-    out.push_back({std::move(costs[at(id.index)]), call->second});
+    OperatorCost& cost = costs[at(id.index)];
+    const OperatorSeconds own =
+        at(id.index) < seconds.operators.size() ? seconds.operators[at(id.index)] : OperatorSeconds{};
+    cost.compute_seconds = own.compute;
+    cost.communication_seconds = own.reduction;
+    cost.redistribution_seconds = own.redistribution;
+    out.push_back({std::move(cost), call->second});
   }
   return out;
 }

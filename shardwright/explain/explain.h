@@ -12,6 +12,7 @@
 #include "shardwright/explain/operator_cost.h"
 #include "shardwright/plan/batch.h"
 #include "shardwright/plan/plan.h"
+#include "shardwright/simulate/operator_seconds.h"
 
 namespace shardwright {
 
@@ -55,8 +56,8 @@ class Explainer {
   /// Throws: Error with near names if there is none.
   Explanation explain(std::string_view name, std::size_t most = 64);
 
-  /// Per planned operator.
-  std::vector<OperatorShare> shares();
+  /// Per planned operator; `seconds` of the plan as it runs (simulate/estimate.h), so that these add up to the step.
+  std::vector<OperatorShare> shares(const StageSeconds& seconds);
 
  private:
   Plan plan_;

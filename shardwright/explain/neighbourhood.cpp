@@ -23,6 +23,7 @@ class Extraction {
     touch_own();
     touch_gradients();
     touch_updates();
+    out_.graph.level = graph_.level;
     out_.graph.meshes = graph_.meshes;
     for (NodeId id : graph_.node_ids())
       if (is_near(graph_.node(id))) add(id);

@@ -7,6 +7,7 @@
 #include "shardwright/lower/expand.h"
 #include "shardwright/lower/program.h"
 #include "shardwright/lower/spmd.h"
+#include "shardwright/plan/owners.h"
 #include "shardwright/simulate/kernel_work.h"
 
 namespace shardwright {
@@ -61,7 +62,7 @@ class Itemization {
   Source source_of(ValueId v) const {
     Source out;
     while (is_step(program_.value(v).producer)) {
-      out.is_copy = out.is_copy || !is_reducing(program_.value(v).producer);
+      out.is_copy = out.is_copy || !is_reducing(*program_.node(program_.value(v).producer).op->step);
       v = program_.node(program_.value(v).producer).operands.front();
     }
     out.node = logical_[at(program_.value(v).producer.index)];
@@ -69,11 +70,6 @@ class Itemization {
     const std::size_t result = at(program_.value(v).result);
     out.value = result < results.size() ? results[result] : results.front();
     return out;
-  }
-
-  bool is_reducing(NodeId step) const {
-    const StepKind kind = *program_.node(step).op->step;
-    return kind == StepKind::all_reduce || kind == StepKind::reduce_scatter;
   }
 
   /// The first node of the graph that reads `v`, perhaps after further steps.
@@ -97,7 +93,7 @@ class Itemization {
          .reader = reader_of(node.results.front()),
          .value = source.value,
          .kind = CostItem::Kind::transfer,
-         .is_reduction = is_reducing(id),
+         .is_reduction = is_reducing(*node.op->step),
          .seconds = r.seconds,
          .traffic = {.kind = step.kind,
                      .axes = step.axes.empty() ? "" : to_text(step.axes, redistributor_.mesh_of(step.from)),
@@ -146,32 +142,6 @@ class Itemization {
   std::vector<NodeId> logical_;  // per node of the program; invalid for steps
   std::vector<CostItem> items_;
 };
-
-/// Per node the forward operator that it belongs to; invalid if to none.
-std::vector<NodeId> owners_of(const Graph& graph) {
-  std::vector<NodeId> owners(graph.nodes.size());
-  std::vector<NodeId> first_reader(graph.values.size());  // forward, per value
-  for (NodeId id : graph.node_ids()) {
-    const Node& node = graph.node(id);
-    NodeId& owner = owners[at(id.index)];
-    if (node.op->kind != OpKind::compute) continue;
-    if (node.phase == Phase::forward)
-      owner = id;
-    else if (node.op->optimizer)
-      owner = first_reader[at(node.operands.front().index)];
-    else if (node.forward.is_valid())
-      owner = node.forward;
-    else if (!node.operands.empty())
-      owner = owners[at(graph.value(node.operands.front()).producer.index)];
-    if (node.phase != Phase::forward) continue;
-    for (ValueId v : node.operands)
-      if (!first_reader[at(v.index)].is_valid()) first_reader[at(v.index)] = id;
-  }
-  for (NodeId id : graph.node_ids())
-    if (graph.node(id).op->kind != OpKind::compute)
-      owners[at(id.index)] = first_reader[at(graph.node(id).results.front().index)];
-  return owners;
-}
 
 }  // namespace
 

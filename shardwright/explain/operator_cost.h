@@ -1,12 +1,11 @@
 // What each operator of a plan costs in a step: its own work and what its strategy makes the program communicate.
 //
 // The program is the one that lowering makes of the planned graph, before passes: kernels that are fused later count
-// one by one here, and transfers that overlap count in full. So shares tell where time and memory go; totals are the
-// estimate's (estimate.h).
+// one by one here, and transfers that overlap count in full. So candidates can be compared one by one; what operators
+// take of a step as it runs is the estimate's (simulate/operator_seconds.h).
 //
-// To an operator belong its forward node, its backward nodes, the sums that its gradients come first in, and updates of
-// the parameters that it reads first; collectives that reduce what these make; and those that bring what they read
-// into the layout that they need.
+// To an operator belong its nodes (plan/owners.h), collectives that reduce what these make, and those that bring what
+// they read into the layout that they need.
 #pragma once
 
 #include <string>

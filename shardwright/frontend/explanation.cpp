@@ -73,7 +73,7 @@ std::string not_the_fastest(const Explanation& e) {
 }
 
 std::string who_chose(const Explanation& e, const Plan& plan) {
-  if (e.planned.is_fixed) return fmt::format("fixed: {}", e.planned.reason);
+  if (e.planned.is_fixed) return fmt::format("fixed: {}", to_text(e.planned.reason));
   return fmt::format("{} chose it: {}", plan.search.empty() ? plan.parallel : plan.search,
                      compact_reason(e.planned));
 }
@@ -138,9 +138,8 @@ void add_heaviest(std::vector<Heavy>& out, std::vector<Heavy> rows, std::size_t 
 
 }  // namespace
 
-std::vector<Heavy> heaviest(Explainer& explainer) {
+std::vector<Heavy> heaviest(Explainer& explainer, const std::vector<OperatorShare>& shares) {
   const Plan& plan = explainer.plan();
-  const std::vector<OperatorShare> shares = explainer.shares();
   double seconds = 0, bytes = 0;
   for (const OperatorShare& s : shares) {
     seconds += s.cost.seconds();

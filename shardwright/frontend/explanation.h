@@ -24,7 +24,7 @@ struct Heavy {
   Explanation explanation;           // of the one in the middle
   std::optional<std::size_t> other;  // the fastest candidate but the plan's
 };
-std::vector<Heavy> heaviest(Explainer& explainer);
+std::vector<Heavy> heaviest(Explainer& explainer, const std::vector<OperatorShare>& shares);
 std::string heaviest_table(const std::vector<Heavy>& heavy);
 
 }  // namespace shardwright

@@ -13,42 +13,6 @@
 namespace shardwright {
 namespace {
 
-/// What a reason says of one neighbour: `from relu1: all_gather(dim 1, tp)`; or of none.
-struct Remark {
-  std::string direction;  // from, to, or empty
-  std::string whom;
-  std::string text;
-};
-
-Remark remark_of(std::string_view text) {
-  for (std::string_view direction : {"from", "to"}) {
-    const std::size_t colon = text.find(": ");
-    if (!text.starts_with(std::string(direction) + " ") || colon == text.npos) continue;
-    std::string_view whom = text.substr(direction.size() + 1, colon - direction.size() - 1);
-    if (whom.starts_with("data ")) whom.remove_prefix(5);
-    return {std::string(direction), std::string(whom), std::string(text.substr(colon + 2))};
-  }
-  return {"", "", std::string(text)};
-}
-
-std::vector<Remark> remarks_of(std::string_view reason) {
-  constexpr std::string_view changed = ", changed to move less in all";
-  const bool has_changed = reason.ends_with(changed);
-  if (has_changed) reason.remove_suffix(changed.size());
-  std::vector<Remark> out;
-  for (std::string_view text : split(reason, ';')) {
-    Remark remark = remark_of(trim(text));
-    // A redistribution has several steps.
-    if (remark.direction.empty() && !out.empty() && !out.back().direction.empty() &&
-        remark.text.ends_with(")"))
-      out.back().text += "; " + remark.text;
-    else
-      out.push_back(std::move(remark));
-  }
-  if (has_changed) out.push_back({"", "", std::string(changed.substr(2))});
-  return out;
-}
-
 /// `other` as seen from `name`: without the leading parts that both have, perhaps with other numbers.
 std::string relative(std::string_view other, std::string_view name) {
   for (;;) {
@@ -67,8 +31,11 @@ std::string relative(std::string_view other, std::string_view name) {
 std::string key_of(const PlannedOperator& op, const OperatorShare& share) {
   std::string out =
       fmt::format("{}|{}|{}|{}|{}|{}", op.kind, strategy_text(op), op.mesh, op.out, op.is_fixed, share.call);
-  for (const Remark& r : remarks_of(op.reason))
-    if (r.text != "no communication") out += "|" + without_numbers(r.direction + r.whom + r.text);
+  for (const Reason::Neighbour& n : op.reason.neighbours)
+    if (!n.moves.empty())
+      out +=
+          fmt::format("|{}{}{}", static_cast<int>(n.kind), without_numbers(n.name), without_numbers(n.moves));
+  for (const std::string& note : op.reason.notes) out += "|" + without_numbers(note);
   return out;
 }
 
@@ -112,8 +79,10 @@ std::string remark_text(const std::string& collectives, const std::string& reaso
          (reason.size() <= room ? reason : reason.substr(0, room - 3) + "...");
 }
 
-std::string operator_table(const Plan& plan, const std::vector<OperatorShare>& shares) {
-  double seconds = 0, bytes = 0;
+/// Of a stage whose operators take `taken`.
+std::string operator_table(const Graph& graph, const Plan& plan, const StageSeconds& taken) {
+  const std::vector<OperatorShare> shares = Explainer(graph, plan).shares(taken);
+  double seconds = taken.others.all(), bytes = 0;
   for (const OperatorShare& s : shares) {
     seconds += s.cost.seconds();
     bytes += static_cast<double>(s.cost.bytes());
@@ -131,8 +100,11 @@ std::string operator_table(const Plan& plan, const std::vector<OperatorShare>& s
     rows.push_back({row.name, strategy_text(op), integers_text(op.in), percent_text(row_seconds, seconds),
                     percent_text(row_bytes, bytes)});
   }
-  const std::size_t width = width_of(rows);
-  for (std::size_t r = 1; r < rows.size(); ++r)
+  const std::size_t width = width_of(rows), operators = rows.size();
+  constexpr double worth_a_row = 5e-4;
+  if (taken.others.all() > worth_a_row * seconds)
+    rows.push_back({"beside operators", "", "", percent_text(taken.others.all(), seconds), ""});
+  for (std::size_t r = 1; r < operators; ++r)
     rows[r].push_back(remark_text(collectives_text(shares[typical[r - 1]].cost),
                                   compact_reason(plan.operators[typical[r - 1]]), width));
   rows[0].emplace_back("collectives; why");
@@ -208,24 +180,22 @@ std::vector<FoldedName> table_rows(const Plan& plan, const std::vector<OperatorS
 }
 
 std::string compact_reason(const PlannedOperator& op) {
-  std::vector<std::pair<std::string, std::vector<std::string>>> clauses{
-      {"follows", {}}, {"redistributes", {}}, {"redistributed for", {}}, {"", {}}};
-  for (const Remark& r : remarks_of(op.reason)) {
-    const std::size_t clause = r.direction.empty()            ? 3
-                               : r.text == "no communication" ? 0
-                               : r.direction == "from"        ? 1
-                                                              : 2;
-    std::vector<std::string>& said = clauses[clause].second;
-    std::string text = clause == 3 ? r.text : relative(r.whom, op.name);
-    if (std::ranges::find(said, text) == said.end()) said.push_back(std::move(text));
-  }
-  std::string out;
-  for (const auto& [what, said] : clauses)
-    if (!said.empty())
-      out +=
-          fmt::format("{}{}{}{}", out.empty() ? "" : "; ", what, what.empty() ? "" : " ", join(said, ", "));
-  if (!op.out.empty()) out += "; result " + op.out;
-  return out;
+  using Neighbour = Reason::Neighbour;
+  std::vector<std::string> out;
+  const auto say = [&](std::string_view what, auto is_meant) {
+    std::vector<std::string> names;
+    for (const Neighbour& n : op.reason.neighbours) {
+      std::string name = relative(n.name, op.name);
+      if (is_meant(n) && std::ranges::find(names, name) == names.end()) names.push_back(std::move(name));
+    }
+    if (!names.empty()) out.push_back(fmt::format("{} {}", what, join(names, ", ")));
+  };
+  say("follows", [](const Neighbour& n) { return n.moves.empty(); });
+  say("redistributes", [](const Neighbour& n) { return !n.moves.empty() && n.kind != Neighbour::to; });
+  say("redistributed for", [](const Neighbour& n) { return !n.moves.empty() && n.kind == Neighbour::to; });
+  if (!op.reason.notes.empty()) out.push_back(join(op.reason.notes, ", "));
+  if (!op.out.empty()) out.push_back("result " + op.out);
+  return join(out, "; ");
 }
 
 BatchSize batch_size_of(const Graph& graph, const Plan& plan, std::int64_t tokens) {
@@ -242,14 +212,13 @@ namespace {
 
 /// A row per operator, or for all of a kind in repeated layers: how it is split, its share of time and memory, the
 /// collectives that it causes, and why; then what a step takes. Shares are per planned operator.
-std::string plan_table(const Plan& plan, const Estimate& e, const BatchSize& batch,
-                       const std::vector<OperatorShare>& shares) {
+std::string plan_table(const Graph& graph, const Plan& plan, const Estimate& e, const BatchSize& batch) {
   std::string out =
       fmt::format("plan of {} on {} device{}, {}{}\n", plan.model, plan.devices, plan.devices == 1 ? "" : "s",
                   plan.parallel, plan.search.empty() ? "" : ", search " + plan.search);
   for (const Mesh& mesh : plan.meshes)
     if (mesh.axis_count() > 0) out += to_text(mesh) + "\n";
-  if (plan.devices > 1) out += operator_table(plan, shares);
+  if (plan.devices > 1) out += operator_table(graph, plan, e.operators[0]);
   const bool is_split = std::any_of(plan.operators.begin(), plan.operators.end(),
                                     [](const PlannedOperator& op) { return !op.strategy.empty(); });
   if (plan.devices > 1 && !is_split) out += "nothing is split: every device does the whole work\n";
@@ -269,7 +238,7 @@ std::string pipelining_text(const Pipelining& p) {
 std::string step_table(const Graph& graph, const Plan& plan, const Estimate& e, const BatchSize& batch) {
   StagedGraph parts = staged(graph, plan);
   if (plan.stages.empty()) {
-    const std::string out = plan_table(plan, e, batch, Explainer(parts.stages[0], plan).shares());
+    const std::string out = plan_table(parts.stages[0], plan, e, batch);
     const std::string note = plan.settings.pipelining.micro_batches > 1
                                  ? pipelining_text(plan.settings.pipelining) + "\n"
                                  : std::string();
@@ -288,7 +257,7 @@ std::string step_table(const Graph& graph, const Plan& plan, const Estimate& e, 
     begins.push_back(first + stage.devices);
     for (const Mesh& mesh : stage.meshes)
       if (mesh.axis_count() > 0) out += to_text(mesh) + "\n";
-    if (stage.devices > 1) out += operator_table(stage, Explainer(parts.stages[s], stage).shares());
+    if (stage.devices > 1) out += operator_table(parts.stages[s], stage, e.operators[s]);
   }
   return out + totals(e, batch) + recompute_text(graph, plan, e);
 }

@@ -33,6 +33,10 @@ enum class StepKind : std::uint8_t {
   halo
 };
 std::string_view name_of(StepKind kind);
+/// Adds up or compares what ranks hold.
+inline bool is_reducing(StepKind kind) {
+  return kind == StepKind::all_reduce || kind == StepKind::reduce_scatter;
+}
 /// slice and mask move nothing between ranks.
 inline bool is_local(StepKind kind) { return kind == StepKind::slice || kind == StepKind::mask; }
 

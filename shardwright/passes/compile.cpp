@@ -4,6 +4,7 @@
 #include "shardwright/lower/recompute.h"
 #include "shardwright/lower/spmd.h"
 #include "shardwright/plan/complete.h"
+#include "shardwright/plan/owners.h"
 
 namespace shardwright {
 namespace {
@@ -12,6 +13,7 @@ Program compiled(PlannedGraph planned, const Cluster& cluster, const CompileOpti
   Graph graph = std::move(planned.graph);
   Redistributor redistributor = redistributor_for(graph.meshes, cluster);
   complete(graph, redistributor, planned.update_layouts);
+  note_owners(graph);
   if (planned.recompute.is_on()) graph = with_recompute(graph, planned.recompute, redistributor);
   Program program = lower(graph, redistributor);
   program.micro_batches = planned.micro_batches.count;
@@ -59,7 +61,7 @@ Program compile(const Graph& graph, const Plan& plan, const CompileOptions& opti
 }
 
 Program compile(const PlannedGraph& planned, const CompileOptions& options) {
-  if (planned.graph.meshes.empty()) throw error("the graph names no mesh");
+  if (planned.graph.level != Level::planned) throw error("the graph names no mesh");
   return compile(planned, cluster_called(fmt::format("cpu:{}", planned.graph.meshes[0].size())), options);
 }
 

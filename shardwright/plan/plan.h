@@ -16,6 +16,7 @@
 #include "shardwright/graph/graph.h"
 #include "shardwright/plan/comm_fusion.h"
 #include "shardwright/plan/leaves.h"
+#include "shardwright/plan/reason.h"
 #include "shardwright/plan/recompute.h"
 #include "shardwright/plan/schedule.h"
 #include "shardwright/plan/stages.h"
@@ -63,7 +64,7 @@ struct PlannedOperator {
   int mesh = 0;
   std::vector<std::vector<std::int64_t>> in;  // parts per input dim, as in the seeds; told, not obeyed
   std::string out;                            // layout that the result is brought into, or empty
-  std::string reason;                         // told, not obeyed
+  Reason reason;                              // told, not obeyed
   bool is_fixed = false;                      // by annotations or the mode; told, not obeyed
   bool operator==(const PlannedOperator&) const = default;
 };

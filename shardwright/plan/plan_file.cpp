@@ -61,7 +61,7 @@ Json operator_json(const PlannedOperator& op) {
   out["in"] = op.in;
   if (!op.out.empty()) out["out"] = op.out;
   if (op.is_fixed) out["fixed"] = true;
-  out["reason"] = op.reason;
+  out["reason"] = to_text(op.reason);
   return out;
 }
 
@@ -81,7 +81,7 @@ PlannedOperator operator_of(const Json& json) {
     if (json.contains("in")) op.in = splits_of(json.at("in"), "in");
     op.out = text_or(json, "out", "");
     op.is_fixed = member_or(json, "fixed", "true or false", false);
-    op.reason = text_or(json, "reason", "");
+    op.reason = parse_reason(text_or(json, "reason", ""));
   } catch (const Error& e) {
     throw with_context(e, op.name);
   }

@@ -3,94 +3,16 @@
 #include <algorithm>
 #include <deque>
 #include <map>
-#include <unordered_map>
 #include <utility>
 
 #include "shardwright/lower/traffic.h"
-#include "shardwright/simulate/kernel_work.h"
+#include "shardwright/simulate/stage_prices.h"
 #include "shardwright/simulate/timeline.h"
 
 namespace shardwright {
 namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
-/// Equal calls are read once.
-class CallWorks {
- public:
-  const CallWork& of(const Graph& graph, const Node& node) {
-    Key key{node.op, operand_types(graph, node), result_types(graph, node), node.attributes};
-    const auto known = works_.find(key);
-    if (known != works_.end()) return known->second;
-    const Rule rule = rule_of(*node.op, {key.operands, key.results, key.attributes});
-    return works_.emplace(std::move(key), call_work(*node.op, rule)).first->second;
-  }
-
- private:
-  struct Key {
-    const OpDef* op;
-    std::vector<Type> operands, results;
-    Attributes attributes;
-    bool operator==(const Key&) const = default;
-  };
-  struct KeyHash {
-    std::size_t operator()(const Key& key) const {
-      std::size_t h = std::hash<const OpDef*>()(key.op);
-      for (const auto* types : {&key.operands, &key.results})
-        for (const Type& t : *types)
-          for (std::int64_t d : t.shape) h = h * 1000003 + static_cast<std::size_t>(d);
-      return h;
-    }
-  };
-  std::unordered_map<Key, CallWork, KeyHash> works_;
-};
-
-/// Seconds of compute, fusion by fusion.
-class Compute {
- public:
-  Compute(const Program& program, const Cluster& cluster)
-      : program_(program), graph_(program.graph), cluster_(cluster) {}
-
-  /// Nodes that run together move each value between cache and memory once, and those only they use never. The first
-  /// decides by its rule what limits them: the others are point-wise.
-  double seconds(const Fusion& fusion) {
-    if (is_free(fusion)) return 0;
-    Work work{.dtype = dtype_of(graph_.node(fusion.begin))};
-    moved_.clear();
-    for (NodeId id = fusion.begin; id < fusion.end; ++id.index) {
-      const Node& node = graph_.node(id);
-      const CallWork& call = works_.of(graph_, node);
-      if (id == fusion.begin) work.kind = call.kind;
-      if (call.kind != WorkKind::streaming && !node.is_recomputed)
-        peak_seconds_ += call.flops / cluster_.flops_per_second.of(dtype_of(node)) / program_.rank_count();
-      const double flops = call.flops * share_of(graph_, node);
-      work.flops += flops;
-      work.bytes +=
-          bytes_moved(graph_, node, flops, moved_, [this](ValueId v) { return place(v) != no_place; });
-    }
-    return compute_seconds(work, cluster_);
-  }
-
-  double peak_seconds() const { return peak_seconds_; }
-
- private:
-  std::int64_t place(ValueId v) const { return program_.offsets[at(v.index)]; }
-  DType dtype_of(const Node& node) const { return graph_.value(node.results.front()).type.dtype; }
-
-  /// An operand seen otherwise, where it lies.
-  bool is_free(const Fusion& fusion) const {
-    const Node& node = graph_.node(fusion.begin);
-    return fusion.size() == 1 && node.op->is_alias &&
-           place(node.operands.front()) == place(node.results.front());
-  }
-
-  const Program& program_;
-  const Graph& graph_;
-  const Cluster& cluster_;
-  CallWorks works_;
-  std::vector<ValueId> moved_;
-  double peak_seconds_ = 0;
-};
 
 /// Transfers one at a time, in the order in which they start; but one that compute waits for comes first.
 class Transfers {
@@ -124,51 +46,6 @@ class Transfers {
   double overlap_;
 };
 
-bool is_transfer(const Node& node) { return node.op->kind == OpKind::step && !is_local(*node.op->step); }
-
-/// What prices the nodes of a stage.
-class Prices {
- public:
-  Prices(const Program& program, const Cluster& cluster)
-      : graph_(program.graph),
-        compute_(program, cluster),
-        redistributor_(redistributor_for(graph_.meshes, cluster)) {
-    for (const Fusion& f : fusions_of(graph_)) ends_.emplace(f.begin.index, f.end);
-  }
-
-  const Graph& graph() const { return graph_; }
-  double peak_seconds() const { return compute_.peak_seconds(); }
-
-  /// Of the fusion that begins with node `first`.
-  double compute_seconds_of(int first) {
-    const auto [known, is_new] = compute_seconds_.try_emplace(first);
-    if (is_new) known->second = compute_.seconds({{first}, ends_.at(first)});
-    return known->second;
-  }
-
-  /// Of the steps that run as one: they start as one. Local ones take none.
-  double seconds_of(const PreparedTransfer& t) {
-    double seconds = 0;
-    for (int n = 0; n < static_cast<int>(t.parts.size()); ++n) {
-      const Node& node = graph_.node({t.node.index + n});
-      if (!is_transfer(node)) return 0;
-      seconds += redistribution(node).seconds;
-      if (n > 0) seconds -= redistributor_.latency(step_of(graph_, node));
-    }
-    return seconds;
-  }
-  const Redistribution& redistribution(const Node& node) {
-    return redistribution_of(graph_, node, redistributor_);
-  }
-
- private:
-  const Graph& graph_;
-  Compute compute_;
-  Redistributor redistributor_;
-  std::unordered_map<int, NodeId> ends_;             // of fusions, by their first node
-  std::unordered_map<int, double> compute_seconds_;  // likewise
-};
-
 /// Bytes of both, and what is largest in either.
 void add(MemoryUse& to, const MemoryUse& other) {
   const std::size_t most = std::max(to.largest.size(), other.largest.size());
@@ -184,7 +61,7 @@ class Walk {
   Walk(const Pipeline& pipeline, const RankStep& step, const Cluster& cluster)
       : pipeline_(pipeline), step_(step), transfers_(cluster.overlap, step.transfers.size()) {
     for (int stage : pipeline.stages_of(step.rank))
-      prices_.try_emplace(stage, pipeline.stage(stage), cluster);
+      prices_.try_emplace(stage, pipeline.stage(stage), stage, cluster);
   }
 
   /// Times the sections, each once: what is alike for all micro-batches takes as long.
@@ -192,6 +69,7 @@ class Walk {
     for (const Section& section : step_.sections) sections.push_back(timed(section));
     for (const Instruction& i : step_.instructions)
       if (i.act == Act::run) add_figures(step_.section(i).phase, figures_[at(i.what)]);
+    for (const Figures& figures : figures_) add_owned(figures);
     for (Phase phase : {Phase::forward, Phase::backward})
       out_.phase_seconds[static_cast<std::size_t>(phase)] /= pipeline_.micro_batches();
     count_transfers();
@@ -209,6 +87,8 @@ class Walk {
   /// Seconds of a section.
   struct Figures {
     double compute = 0, recompute = 0, exposed = 0;
+    std::vector<OwnedSeconds> owned = {};  // the same, by whose work it is
+    int runs = 0;
   };
 
   TimedSection timed(const Section& section) {
@@ -230,12 +110,13 @@ class Walk {
       case Act::finish: {
         const double seconds = transfers_.wait_for(i.what);
         figures.exposed += seconds;
+        if (seconds > 0) prices_.at(i.stage).share(seconds, step_.transfer(i), figures.owned);
         return seconds;
       }
       case Act::compute:
       case Act::copy: {
-        Prices& prices = prices_.at(i.stage);
-        const double seconds = prices.compute_seconds_of(i.what);
+        StagePrices& prices = prices_.at(i.stage);
+        const double seconds = prices.compute_seconds_of(i.what, figures.owned);
         figures.compute += seconds;
         if (prices.graph().node({i.what}).is_recomputed) figures.recompute += seconds;
         transfers_.run_beside(seconds);
@@ -245,11 +126,23 @@ class Walk {
     }
   }
 
-  void add_figures(Phase phase, const Figures& figures) {
+  void add_figures(Phase phase, Figures& figures) {
+    ++figures.runs;
     out_.compute_seconds += figures.compute;
     out_.recompute_seconds += figures.recompute;
     out_.exposed_communication_seconds += figures.exposed;
     out_.phase_seconds[static_cast<std::size_t>(phase)] += figures.compute + figures.exposed;
+  }
+
+  void add_owned(const Figures& figures) {
+    out_.operators.resize(at(pipeline_.stage_count()));
+    for (const OwnedSeconds& item : figures.owned) {
+      StageSeconds& stage = out_.operators[at(item.stage)];
+      if (item.owner.is_valid() && at(item.owner.index) >= stage.operators.size())
+        stage.operators.resize(at(item.owner.index) + 1);
+      OperatorSeconds& owner = item.owner.is_valid() ? stage.operators[at(item.owner.index)] : stage.others;
+      owner.*item.what += figures.runs * item.seconds;
+    }
   }
 
   void count_transfers() {
@@ -257,7 +150,7 @@ class Walk {
     for (std::size_t t = 0; t < step_.transfers.size(); ++t) {
       const PreparedTransfer& transfer = step_.transfers[t];
       if (transfer.crossing >= 0) continue;
-      Prices& prices = prices_.at(transfer.to_stage);
+      StagePrices& prices = prices_.at(transfer.to_stage);
       out_.communication_seconds += times[t] * prices.seconds_of(transfer);
       for (int n = 0; n < static_cast<int>(transfer.parts.size()); ++n) {
         const Node& node = prices.graph().node({transfer.node.index + n});
@@ -279,8 +172,8 @@ class Walk {
   const Pipeline& pipeline_;
   const RankStep& step_;
   Transfers transfers_;
-  std::map<int, Prices> prices_;  // by stage
-  std::vector<Figures> figures_;  // by section
+  std::map<int, StagePrices> prices_;  // by stage
+  std::vector<Figures> figures_;       // by section
   Estimate out_;
 };
 
@@ -358,6 +251,8 @@ Estimate estimate(const Pipeline& pipeline, const Cluster& cluster) {
       out.collectives[kind] = std::max(out.collectives[kind], count);
   }
   out.peak_seconds = 0;
+  for (int s = 0; s < pipeline.stage_count(); ++s)
+    out.operators[at(s)] = stages[at(s % pipeline.group_count())].operators[at(s)];
   for (int s = 0; s < pipeline.group_count(); ++s)
     out.peak_seconds += stages[at(s)].peak_seconds * pipeline.stage(s).rank_count() / pipeline.rank_count();
   out.stages = std::move(stages);

@@ -17,6 +17,7 @@
 #include "shardwright/lower/program.h"
 #include "shardwright/plan/plan.h"
 #include "shardwright/simulate/memory.h"
+#include "shardwright/simulate/operator_seconds.h"
 
 namespace shardwright {
 
@@ -35,6 +36,7 @@ struct Estimate {
   MemoryUse memory;                        // the same, by kind
   std::map<std::string, int> collectives;  // per step and rank, by kind
   std::int64_t bytes_communicated = 0;     // received per step by one rank
+  std::vector<StageSeconds> operators;     // by stage of the pipeline: where compute and waiting go
   std::vector<Estimate> stages;            // of several: the devices of each for themselves
 
   double step_seconds() const { return compute_seconds + exposed_communication_seconds + bubble_seconds; }

@@ -141,7 +141,7 @@ TEST(Shard, what_is_free_is_found) {
       planned(with({.parameters = {{"dense1.weight", {1, 8}}}}), {.devices = 8, .search = "propagation"})
           .plan;
   EXPECT_EQ(planned_operator(plan, "block.dense1.matmul").in, (Parts{{1, 1}, {1, 8}}));
-  EXPECT_EQ(planned_operator(plan, "block.dense1.matmul").reason,
+  EXPECT_EQ(to_text(planned_operator(plan, "block.dense1.matmul").reason),
             "from block.dense1.weight: no communication");
   EXPECT_EQ(planned_operator(plan, "block.relu1").in, (Parts{{1, 8}}));
 }

@@ -135,7 +135,7 @@ TEST_P(Propagation, chooses_legal_strategies_and_says_why) {
     const Choice& choice = found.result.choices[static_cast<std::size_t>(id.index)];
     const Mesh& mesh = found.constraints.meshes[static_cast<std::size_t>(choice.strategy.mesh)];
     EXPECT_EQ(violation(rule_of(found.graph, node), choice.strategy, mesh).value_or(""), "");
-    EXPECT_NE(choice.reason, "") << found.graph.name_of(id);
+    EXPECT_FALSE(choice.reason.is_empty()) << found.graph.name_of(id);
     if (const auto& fixed = found.constraints.strategies[static_cast<std::size_t>(id.index)]) {
       EXPECT_EQ(choice.strategy, *fixed);
     }

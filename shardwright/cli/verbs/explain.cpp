@@ -30,8 +30,8 @@ Json candidate_json(const Explanation& e, const Candidate& c, const Mesh& mesh) 
 }
 
 Json explanation_json(const Explanation& e, const Plan& plan) {
-  Json out{{"operator", e.planned.name}, {"kind", e.planned.kind}, {"fixed", e.planned.is_fixed},
-           {"reason", e.planned.reason}, {"choice", e.choice},     {"data_parallel", nullptr}};
+  Json out{{"operator", e.planned.name},          {"kind", e.planned.kind}, {"fixed", e.planned.is_fixed},
+           {"reason", to_text(e.planned.reason)}, {"choice", e.choice},     {"data_parallel", nullptr}};
   if (e.data_parallel) out["data_parallel"] = *e.data_parallel;
   for (const Candidate& c : e.candidates)
     out["candidates"].push_back(candidate_json(e, c, e.meshes[static_cast<std::size_t>(c.strategy.mesh)]));
@@ -76,7 +76,7 @@ Json rows_json(const Plan& plan, const std::vector<OperatorShare>& shares) {
                    {"seconds", seconds},
                    {"memory_bytes", bytes},
                    {"collectives", collectives},
-                   {"reason", plan.operators[typical].reason}});
+                   {"reason", to_text(plan.operators[typical].reason)}});
   }
   return out;
 }
@@ -97,11 +97,13 @@ std::vector<Part> parts_of(const PlannedModel& made) {
 }
 
 void explain_all(const Arguments& arguments, const PlannedModel& made, Terminal& terminal) {
-  report(arguments, made.model, made.plan, terminal);
+  const Estimate estimate = report(arguments, made.model, made.plan, terminal).estimate;
   const std::vector<Part> parts = parts_of(made);
   for (std::size_t s = 0; s < parts.size(); ++s) {
     Explainer explainer(parts[s].graph, parts[s].plan);
-    const std::vector<Heavy> heavy = heaviest(explainer);
+    const StageSeconds& seconds = estimate.operators[s];
+    const std::vector<OperatorShare> shares = explainer.shares(seconds);
+    const std::vector<Heavy> heavy = heaviest(explainer, shares);
     if (!arguments.is_on("--json")) {
       if (parts.size() > 1) terminal.out << fmt::format("stage {}\n", s);
       terminal.out << heaviest_table(heavy);
@@ -109,7 +111,9 @@ void explain_all(const Arguments& arguments, const PlannedModel& made, Terminal&
     }
     Json list = Json::array();
     for (const Heavy& h : heavy) list.push_back(heavy_json(h));
-    Json out{{"rows", rows_json(parts[s].plan, explainer.shares())}, {"heaviest", list}};
+    Json out{{"rows", rows_json(parts[s].plan, shares)},
+             {"other_seconds", seconds.others.all()},
+             {"heaviest", list}};
     if (parts.size() > 1) out["stage"] = s;
     terminal.out << out.dump() << "\n";
   }

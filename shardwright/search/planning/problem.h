@@ -15,13 +15,14 @@
 #include "shardwright/graph/graph.h"
 #include "shardwright/layout/redistribution.h"
 #include "shardwright/plan/plan.h"
+#include "shardwright/plan/reason.h"
 
 namespace shardwright {
 
-/// One forward node's choice and why it was made, in words.
+/// One forward node's choice and why it was made.
 struct Choice {
   Strategy strategy;
-  std::string reason;
+  Reason reason;
 };
 
 struct SearchResult {

@@ -61,16 +61,16 @@ std::string to_text(const Note& note, const CutWeights& weights) {
 }
 
 /// Per part the reason of its choices; of axes that were joined the first stands for all.
-std::vector<std::string> reasons_of(const Solution& s, const JoinedMesh& mesh, const CutSeconds& seconds) {
-  std::vector<std::string> out(s.problem.parts().size());
+std::vector<Reason> reasons_of(const Solution& s, const JoinedMesh& mesh, const CutSeconds& seconds) {
+  std::vector<Reason> out(s.problem.parts().size());
   CutProblem problem = *s.ladder->cuts;
   for (std::size_t a = 0; a < s.levels.size(); ++a) {
     const Solution::Level& level = s.levels[a];
     const bool is_first = a == 0 || mesh.axis_of[a] != mesh.axis_of[a - 1];
     for (int p = 0; is_first && p < problem.size(); ++p) {
       const Note note = note_of(problem, p, level, s.ladder->levels[a], s.weights, seconds);
-      out[at(p)] += fmt::format("{}{}: {}", out[at(p)].empty() ? "" : "; ",
-                                mesh.mesh.axes[at(mesh.axis_of[a])].name, to_text(note, s.weights));
+      out[at(p)].notes.push_back(
+          fmt::format("{}: {}", mesh.mesh.axes[at(mesh.axis_of[a])].name, to_text(note, s.weights)));
     }
     for (int p = 0; p < problem.size(); ++p)
       problem.cut(p, level.tables.loop(p, level.chosen), s.ladder->levels[a].halving);
@@ -78,11 +78,11 @@ std::vector<std::string> reasons_of(const Solution& s, const JoinedMesh& mesh, c
   return out;
 }
 
-std::vector<std::string> symbolic_reasons_of(const Solution& s) {
-  std::vector<std::string> out(s.problem.parts().size(), "follows what it reads and what reads it");
+std::vector<Reason> symbolic_reasons_of(const Solution& s) {
+  std::vector<Reason> out(s.problem.parts().size(), "follows what it reads and what reads it");
   if (s.symbolic.empty()) return out;
   for (const SymbolicCosts::Decision& d : s.symbolic.front()) {
-    std::string& reason = out[at(d.part)] = "symbolic costs of the first halving:";
+    std::string& reason = out[at(d.part)].notes.front() = "symbolic costs of the first halving:";
     for (const CutCost& c : d.costs)
       if (c.name.empty() || c.loop != no_loop_dim)
         reason += fmt::format(" {} {:.4g}", c.name.empty() ? "whole" : c.name, c.total());
@@ -140,13 +140,13 @@ SearchResult result_of(const Problem& problem, const Solution& s, const CutSecon
   for (auto& [v, layout] : out.layouts)
     for (Axes& axes : layout.dims)
       if (layout.mesh == 0) axes = joined(axes, mesh);
-  std::vector<std::string> reasons =
-      s.symbolic.empty() ? reasons_of(s, mesh, seconds) : symbolic_reasons_of(s);
+  std::vector<Reason> reasons = s.symbolic.empty() ? reasons_of(s, mesh, seconds) : symbolic_reasons_of(s);
   std::vector<Choice> of_part;
   for (int p = 0; p < s.problem.size(); ++p) {
     const CutPart& part = s.problem.part(p);
-    of_part.push_back({joined(part.fixed.value_or(part.strategy), mesh),
-                       part.fixed ? constraints.reasons[at(part.example.index)] : std::move(reasons[at(p)])});
+    of_part.push_back(
+        {joined(part.fixed.value_or(part.strategy), mesh),
+         part.fixed ? Reason(constraints.reasons[at(part.example.index)]) : std::move(reasons[at(p)])});
   }
   out.choices.resize(problem.graph->nodes.size());
   for (NodeId id : problem.graph->node_ids())

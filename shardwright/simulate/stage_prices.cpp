@@ -1,0 +1,108 @@
+#include "shardwright/simulate/stage_prices.h"
+
+#include "shardwright/graph/op.h"
+
+namespace shardwright {
+namespace {
+
+DType dtype_of(const Graph& graph, const Node& node) { return graph.value(node.results.front()).type.dtype; }
+
+}  // namespace
+
+bool is_transfer(const Node& node) { return node.op->kind == OpKind::step && !is_local(*node.op->step); }
+
+const CallWork& CallWorks::of(const Graph& graph, const Node& node) {
+  Key key{node.op, operand_types(graph, node), result_types(graph, node), node.attributes};
+  const auto known = works_.find(key);
+  if (known != works_.end()) return known->second;
+  const Rule rule = rule_of(*node.op, {key.operands, key.results, key.attributes});
+  return works_.emplace(std::move(key), call_work(*node.op, rule)).first->second;
+}
+
+std::size_t CallWorks::KeyHash::operator()(const Key& key) const {
+  std::size_t h = std::hash<const OpDef*>()(key.op);
+  for (const auto* types : {&key.operands, &key.results})
+    for (const Type& t : *types)
+      for (std::int64_t d : t.shape) h = h * 1000003 + static_cast<std::size_t>(d);
+  return h;
+}
+
+StagePrices::StagePrices(const Program& program, int stage, const Cluster& cluster)
+    : program_(program),
+      graph_(program.graph),
+      stage_(stage),
+      cluster_(cluster),
+      redistributor_(redistributor_for(graph_.meshes, cluster)) {
+  for (const Fusion& f : fusions_of(graph_)) ends_.emplace(f.begin.index, f.end);
+}
+
+/// An operand seen otherwise, where it lies.
+bool StagePrices::is_free(const Fusion& fusion) const {
+  const Node& node = graph_.node(fusion.begin);
+  return fusion.size() == 1 && node.op->is_alias &&
+         place(node.operands.front()) == place(node.results.front());
+}
+
+/// Nodes that run together move each value between cache and memory once, and those only they use never. The first
+/// decides by its rule what limits them: the others are point-wise.
+StagePrices::Timed StagePrices::timed(const Fusion& fusion) {
+  if (is_free(fusion)) return {};
+  const auto is_in_memory = [this](ValueId v) { return place(v) != no_place; };
+  Timed out;
+  Work all{.dtype = dtype_of(graph_, graph_.node(fusion.begin))};
+  double alone = 0;
+  moved_.clear();
+  for (NodeId id = fusion.begin; id < fusion.end; ++id.index) {
+    const Node& node = graph_.node(id);
+    const CallWork& call = works_.of(graph_, node);
+    if (call.kind != WorkKind::streaming && !node.is_recomputed)
+      peak_seconds_ +=
+          call.flops / cluster_.flops_per_second.of(dtype_of(graph_, node)) / program_.rank_count();
+    if (id == fusion.begin) all.kind = call.kind;
+    Work own{.kind = all.kind, .dtype = all.dtype};
+    own.flops = call.flops * share_of(graph_, node);
+    own.bytes = bytes_moved(graph_, node, own.flops, moved_, is_in_memory);
+    all.flops += own.flops;
+    all.bytes += own.bytes;
+    if (fusion.size() > 1) own.kind = call.kind;
+    out.owned.push_back({stage_, node.owner, &OperatorSeconds::compute, compute_seconds(own, cluster_)});
+    alone += out.owned.back().seconds;
+  }
+  out.seconds = compute_seconds(all, cluster_);
+  if (alone > 0)
+    for (OwnedSeconds& item : out.owned) item.seconds *= out.seconds / alone;
+  return out;
+}
+
+double StagePrices::compute_seconds_of(int first, std::vector<OwnedSeconds>& owned) {
+  const auto [known, is_new] = compute_.try_emplace(first);
+  if (is_new) known->second = timed({{first}, ends_.at(first)});
+  owned.insert(owned.end(), known->second.owned.begin(), known->second.owned.end());
+  return known->second.seconds;
+}
+
+double StagePrices::seconds_of(const PreparedTransfer& t) {
+  double seconds = 0;
+  for (int n = 0; n < static_cast<int>(t.parts.size()); ++n) {
+    const Node& node = graph_.node({t.node.index + n});
+    if (!is_transfer(node)) return 0;
+    seconds += redistribution(node).seconds;
+    if (n > 0) seconds -= redistributor_.latency(step_of(graph_, node));
+  }
+  return seconds;
+}
+
+void StagePrices::share(double seconds, const PreparedTransfer& t, std::vector<OwnedSeconds>& owned) {
+  double whole = 0;
+  const auto nodes = [&](auto use) {
+    for (int n = 0; n < static_cast<int>(t.parts.size()); ++n) use(graph_.node({t.node.index + n}));
+  };
+  nodes([&](const Node& node) { whole += redistribution(node).seconds; });
+  nodes([&](const Node& node) {
+    const auto what =
+        is_reducing(*node.op->step) ? &OperatorSeconds::reduction : &OperatorSeconds::redistribution;
+    owned.push_back({stage_, node.owner, what, seconds * redistribution(node).seconds / whole});
+  });
+}
+
+}  // namespace shardwright

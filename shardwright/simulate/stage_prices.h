@@ -1,0 +1,86 @@
+// What the nodes of a stage's program take: kernels, fused as they run, and transfers.
+#pragma once
+
+#include <unordered_map>
+#include <vector>
+
+#include "shardwright/cost/cluster.h"
+#include "shardwright/lower/step.h"
+#include "shardwright/simulate/kernel_work.h"
+#include "shardwright/simulate/operator_seconds.h"
+
+namespace shardwright {
+
+/// That something moves between ranks.
+bool is_transfer(const Node& node);
+
+/// Seconds, and whose work they are.
+struct OwnedSeconds {
+  int stage = 0;
+  NodeId owner;  // Node::owner
+  double OperatorSeconds::*what = nullptr;
+  double seconds = 0;
+};
+
+/// Equal calls are read once.
+class CallWorks {
+ public:
+  const CallWork& of(const Graph& graph, const Node& node);
+
+ private:
+  struct Key {
+    const OpDef* op;
+    std::vector<Type> operands, results;
+    Attributes attributes;
+    bool operator==(const Key&) const = default;
+  };
+  struct KeyHash {
+    std::size_t operator()(const Key& key) const;
+  };
+  std::unordered_map<Key, CallWork, KeyHash> works_;
+};
+
+class StagePrices {
+ public:
+  /// `program` must outlive it.
+  StagePrices(const Program& program, int stage, const Cluster& cluster);
+
+  const Graph& graph() const { return graph_; }
+  /// That all devices at their peak take for the products that were asked for, none done again.
+  double peak_seconds() const { return peak_seconds_; }
+
+  /// Of the fusion that begins with node `first`. Adds to `owned` whose work it is: that of nodes that run together is
+  /// shared as they would take it alone.
+  double compute_seconds_of(int first, std::vector<OwnedSeconds>& owned);
+
+  /// Of the steps that run as one: they start as one. Local ones take none.
+  double seconds_of(const PreparedTransfer& t);
+  /// Adds to `owned` whose the `seconds` are that are waited for a transfer: as its tensors take them.
+  void share(double seconds, const PreparedTransfer& t, std::vector<OwnedSeconds>& owned);
+
+  const Redistribution& redistribution(const Node& node) {
+    return redistribution_of(graph_, node, redistributor_);
+  }
+
+ private:
+  struct Timed {
+    double seconds = 0;
+    std::vector<OwnedSeconds> owned = {};
+  };
+  Timed timed(const Fusion& fusion);
+  std::int64_t place(ValueId v) const { return program_.offsets[static_cast<std::size_t>(v.index)]; }
+  bool is_free(const Fusion& fusion) const;
+
+  const Program& program_;
+  const Graph& graph_;
+  int stage_;
+  const Cluster& cluster_;
+  Redistributor redistributor_;
+  CallWorks works_;
+  std::vector<ValueId> moved_;
+  double peak_seconds_ = 0;
+  std::unordered_map<int, NodeId> ends_;    // of fusions, by their first node
+  std::unordered_map<int, Timed> compute_;  // likewise
+};
+
+}  // namespace shardwright
