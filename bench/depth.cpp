@@ -38,7 +38,7 @@ Seconds seconds_of_pieces(const Graph& graph, const PlanRequest& request) {
   const Pipeline pipeline =
       compile_pipeline(graph, plan, {.after = after, .formats = cpu_formats, .verifies = false});
   last = cpu_seconds_now();
-  estimate(pipeline, cluster_called(plan.cluster));
+  estimate(pipeline, plan.cluster);
   lap("estimate");
   return out;
 }

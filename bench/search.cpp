@@ -27,8 +27,8 @@ Seconds once(const Case& c) {
   Model model = build_model(c.model);
   add_train_step(model.graph, model.loss, {"adamw", {{"rate", 1e-4}, {"weight_decay", 0.1}}});
   const double built = seconds_now();
-  PlanRequest request{.model = c.model, .cluster = c.cluster, .search = "recursive"};
-  request.devices = cluster_called(c.cluster).devices();
+  PlanRequest request{.model = c.model, .cluster = cluster_called(c.cluster), .search = "recursive"};
+  request.devices = request.cluster->devices();
   request.options.fold_layers = c.fold_layers;
   request.verifies = false;  // as in commands
   make_planned(std::move(model.graph), request);

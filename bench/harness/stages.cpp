@@ -23,7 +23,7 @@ Stages compile_in_stages(const Graph& graph, const Plan& plan, const std::vector
   };
   PlannedGraph planned;
   timed("apply", [&] { planned = apply(plan, graph); });
-  const Cluster cluster = cluster_called(plan.cluster);
+  const Cluster cluster = plan.cluster;
   std::vector<MeshCost> costs;
   for (const Mesh& mesh : planned.graph.meshes) costs.push_back(mesh_cost(cluster, mesh));
   Redistributor redistributor(planned.graph.meshes, costs, {.even_only = true});

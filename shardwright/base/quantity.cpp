@@ -1,17 +1,22 @@
 #include "shardwright/base/quantity.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "shardwright/base/text.h"
 
 namespace shardwright {
 
+namespace {
+constexpr std::string_view prefixes = "num kMGTP";  // in the middle that of 1
+}  // namespace
+
 std::optional<double> to_quantity(std::string_view text, std::string_view unit) {
   std::string_view rest = trim(text);
   if (rest.ends_with(unit)) rest.remove_suffix(unit.size());
   const bool is_binary = rest.ends_with('i');
   if (is_binary) rest.remove_suffix(1);
-  constexpr std::string_view prefixes = "num kMGTP";  // in the middle that of 1
   const char last = rest.empty() || rest.back() == ' ' ? '\0' : rest.back();
   const std::size_t at = prefixes.find(last == 'K' ? 'k' : last);
   const int thousands = at == prefixes.npos ? 0 : static_cast<int>(at) - 3;
@@ -21,6 +26,18 @@ std::optional<double> to_quantity(std::string_view text, std::string_view unit) 
   if (!number) return std::nullopt;
   const double scale = std::pow(is_binary ? 1024.0 : 1000.0, std::abs(thousands));
   return thousands < 0 ? *number / scale : *number * scale;  // 5 / 1e6 is 5e-6, 5 * 1e-6 is not
+}
+
+std::string quantity_text(double quantity, std::string_view unit) {
+  std::string shortest = fmt::format("{}{}", quantity, unit);
+  for (int thousands = -3; thousands <= 5; ++thousands) {
+    const double scale = std::pow(1000.0, std::abs(thousands));
+    const double number = thousands < 0 ? quantity * scale : quantity / scale;
+    std::string text = fmt::format(
+        "{}{}{}", number, thousands ? prefixes.substr(static_cast<std::size_t>(thousands + 3), 1) : "", unit);
+    if (text.size() < shortest.size() && to_quantity(text, unit) == quantity) shortest = std::move(text);
+  }
+  return shortest;
 }
 
 std::optional<std::int64_t> to_bytes(std::string_view text) {

@@ -52,9 +52,8 @@ std::string document(const Plan& plan, const Evaluation& evaluation, const Batch
 }  // namespace
 
 Evaluation report(const Arguments& arguments, const Model& model, const Plan& plan, Terminal& terminal) {
-  Evaluation evaluation =
-      evaluation_of(arguments, compile_pipeline(model.graph, plan, compile_options_of(arguments)),
-                    cluster_called(plan.cluster));
+  Evaluation evaluation = evaluation_of(
+      arguments, compile_pipeline(model.graph, plan, compile_options_of(arguments)), plan.cluster);
   const BatchSize batch = batch_size_of(model.graph, plan, model.tokens);
   const std::string misfit = misfit_notice(evaluation, plan.cluster);
   const bool is_json = arguments.is_on("--json");

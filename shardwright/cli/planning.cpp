@@ -18,13 +18,18 @@
 namespace shardwright {
 namespace {
 
-/// The cluster that was asked for. Throws: Error unless it has `devices` devices.
-std::string cluster_of(const Arguments& arguments, int devices) {
-  const Cluster cluster = cluster_called(arguments.text("--cluster"));
-  if (cluster.devices() != devices)
+/// The cluster that is asked for instead of the plan's. Throws: Error unless it has as many devices.
+Cluster cluster_of(const Arguments& arguments, const Cluster& planned) {
+  Cluster cluster = cluster_called(arguments.text("--cluster"));
+  if (cluster.devices() != planned.devices())
     throw error("--cluster {} has {} devices but the plan is for {}", cluster.name, cluster.devices(),
-                devices);
-  return cluster.name;
+                planned.devices());
+  if (!is_preset(cluster) && cluster != planned)
+    arguments.notices.push_back(
+        fmt::format("--cluster {}: it says other than the cluster {} in the plan {}; prices are those of the "
+                    "file, not what was planned by",
+                    cluster.name, planned.name, arguments.text("--plan")));
+  return cluster;
 }
 
 /// All of it. Throws: Error if it cannot be read, or is longer than any file that is.
@@ -132,8 +137,12 @@ Plan loaded_plan(const Arguments& arguments, const Model& model, const Graph& gr
   if (arguments.integer("--devices", plan.devices) != plan.devices)
     throw error("--devices {} but the plan {} is for {}", arguments.text("--devices"), path, plan.devices);
   if (arguments.has("--cluster")) {
-    plan.cluster = cluster_of(arguments, plan.devices);
-    for (Plan& stage : plan.stages) stage.cluster = part_name(plan.cluster, stage.devices);
+    plan.cluster = cluster_of(arguments, plan.cluster);
+    for (int s = 0, first = 0; s < static_cast<int>(plan.stages.size()); ++s) {
+      Plan& stage = plan.stages[static_cast<std::size_t>(s)];
+      if (s % plan.settings.pipelining.stages == 0) first = 0;
+      stage.cluster = plan.cluster.part(std::exchange(first, first + stage.devices), stage.devices);
+    }
   }
   try {
     check_means_mixed(plan, model.name, graph);

@@ -1,6 +1,7 @@
 #include "shardwright/cost/cluster.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "shardwright/base/text.h"
 #include "shardwright/cost/cluster_file.h"
@@ -47,19 +48,6 @@ Size size_of(std::string_view text, int most, std::string_view name) {
   return even_size(number(text), most);
 }
 
-/// Link levels of nodes of this many devices: those that still join something, then the one between nodes.
-std::vector<LinkLevel> links_for(const Cluster& cluster, const std::vector<LinkLevel>& all) {
-  std::vector<LinkLevel> out;
-  int joined = 1;
-  for (std::size_t i = 0; i + 1 < all.size() && (out.empty() || joined < cluster.devices_per_node); ++i) {
-    out.push_back(all[i]);
-    joined = out.back().devices = std::min(all[i].devices, cluster.devices_per_node);
-  }
-  if (cluster.nodes > 1) out.push_back(all.back());
-  out.back().devices = cluster.devices();
-  return out;
-}
-
 /// Ranks `stride` apart that lie in one block of `devices`, counted from the start of a group of `size`; 0 if groups
 /// and blocks straddle each other.
 int ranks_within(int devices, int stride, int size) {
@@ -100,39 +88,29 @@ double PeakFlops::of(DType dtype) const {
   return rate > 0 ? rate : f32;
 }
 
-namespace {
-
-/// `devices` neighbouring devices of `cluster`. Links that would join no whole number of what is within are left out.
-Cluster part_of(Cluster cluster, int devices) {
-  const int whole_node = cluster.devices_per_node;
-  const auto [nodes, per_node] = even_size(devices, whole_node);
-  cluster.nodes = nodes;
-  cluster.devices_per_node = per_node;
-  std::vector<LinkLevel> links;
-  for (LinkLevel level : cluster.links) {
-    level.devices = std::min(level.devices, level.devices <= whole_node ? per_node : devices);
-    while (!links.empty() && level.devices % links.back().devices != 0) links.pop_back();
-    if (!links.empty() && links.back().devices == level.devices) continue;
-    links.push_back(level);
+Cluster Cluster::part(int first, int count) const {
+  require(first >= 0 && count > 0 && first + count <= devices(), "devices {} to {} of a cluster of {}", first,
+          first + count - 1, devices());
+  // Blocks of the part that no border of the cluster's blocks of `block` devices cuts.
+  const auto uncut = [&](int block) {
+    const int border = block - first % block;  // the first one inside, then each `block` further on
+    if (border >= count) return count;
+    return border + block < count ? std::gcd(std::gcd(border, block), count) : std::gcd(border, count);
+  };
+  Cluster out = *this;
+  out.devices_per_node = uncut(devices_per_node);
+  out.nodes = count / out.devices_per_node;
+  out.links.clear();
+  for (LinkLevel level : links) {
+    level.devices = uncut(level.devices);
+    const int within = out.links.empty() ? 1 : out.links.back().devices;
+    if (level.devices > within || (count == 1 && out.links.empty())) out.links.push_back(std::move(level));
   }
-  cluster.links = std::move(links);
-  return cluster;
+  return out;
 }
-
-}  // namespace
 
 Cluster cluster_called(std::string_view name) {
   if (name.ends_with(".yaml") || name.ends_with(".yml")) return load_cluster(std::string(name));
-  if (const std::size_t mark = name.rfind('#'); mark != name.npos) {
-    const Cluster whole = cluster_called(name.substr(0, mark));
-    const auto devices = to_integer(name.substr(mark + 1));
-    if (!devices || *devices < 1 || *devices > whole.devices())
-      throw error("cluster '{}': '#' should be followed by a number of its devices, 1 to {}", name,
-                  whole.devices());
-    Cluster part = part_of(whole, static_cast<int>(*devices));
-    part.name = name;
-    return part;
-  }
   const std::size_t colon = name.find(':');
   const Cluster& one = preset_called(name.substr(0, colon), name).cluster;
   Cluster cluster = one;
@@ -140,11 +118,19 @@ Cluster cluster_called(std::string_view name) {
   cluster.name = name;
   cluster.nodes = size.nodes;
   cluster.devices_per_node = size.devices_per_node;
-  cluster.links = links_for(cluster, one.links);
+  cluster.links = one.part(0, size.devices_per_node).links;
+  if (size.nodes > 1) cluster.links.push_back(one.links.back());
+  cluster.links.back().devices = cluster.devices();
   return cluster;
 }
 
-std::string part_name(std::string_view name, int devices) { return fmt::format("{}#{}", name, devices); }
+Cluster host_cluster(int devices) { return cluster_called(fmt::format("cpu:{}", devices)); }
+
+bool is_preset(const Cluster& cluster) {
+  const auto has_its_name = [kind = std::string_view(cluster.name).substr(0, cluster.name.find(':'))](
+                                const ClusterPreset& p) { return p.cluster.name == kind; };
+  return std::ranges::any_of(cluster_presets(), has_its_name) && cluster_called(cluster.name) == cluster;
+}
 
 MeshCost mesh_cost(const Cluster& cluster, const Mesh& mesh) {
   MeshCost cost{.axes = {}, .levels = {}, .copy_seconds_per_byte = 1 / cluster.memory_bytes_per_second};

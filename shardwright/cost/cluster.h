@@ -1,7 +1,8 @@
 // A cluster: the machine that a plan is for. Nodes of devices, their speed and memory, and the links between them.
 //
 // Ranks are numbered node by node, so devices that a fast link joins are neighbours. Text: a preset with the number
-// of devices, `a100-80g:16`, or of nodes and devices in each, `a100-80g:2x8`; or a YAML file (cluster_file.h).
+// of devices, `a100-80g:16`, or of nodes and devices in each, `a100-80g:2x8`; or a YAML file (cluster_file.h). A cluster
+// is a value: what holds one prices by it wherever the file is, and whatever it says later.
 #pragma once
 
 #include <array>
@@ -28,6 +29,7 @@ struct LinkLevel {
   double bytes_per_second = 1;  // that a device receives while all devices communicate
   double start_seconds = 0;     // of a collective, beside its messages
   Wiring wiring = Wiring::switched;
+  bool operator==(const LinkLevel&) const = default;
 };
 
 /// Peak rates of one device for matrix products.
@@ -36,6 +38,7 @@ struct PeakFlops {
 
   /// Floating-point operations per second. What a device has no unit for runs at the rate of f32.
   double of(DType dtype) const;
+  bool operator==(const PeakFlops&) const = default;
 };
 
 /// What limits a kernel (compute.h reads it off its rule).
@@ -46,6 +49,7 @@ std::string_view name_of(WorkKind kind);
 struct Efficiency {
   double best = 1;
   double half_seconds = 0;
+  bool operator==(const Efficiency&) const = default;
 };
 
 struct Cluster {
@@ -65,6 +69,12 @@ struct Cluster {
 
   int devices() const { return nodes * devices_per_node; }
   const Efficiency& efficiency_of(WorkKind kind) const { return efficiency[static_cast<std::size_t>(kind)]; }
+
+  /// The `count` devices from `first` on. A link joins blocks of as many of them as always lie in one of its blocks.
+  /// Throws: InternalError unless the cluster has them.
+  Cluster part(int first, int count) const;
+
+  bool operator==(const Cluster&) const = default;
 };
 
 /// A kind of machine that is sold in any number.
@@ -75,12 +85,15 @@ struct ClusterPreset {
 std::span<const ClusterPreset> cluster_presets();
 
 /// The cluster called `name`: `PRESET:N`, `PRESET:NODESxPER_NODE` or a file that ends in .yaml or .yml. N devices
-/// fill nodes evenly, as few as possible. With `#K` behind, K neighbouring devices of it.
+/// fill nodes evenly, as few as possible.
 /// Throws: Error if there is no such preset or file, or the numbers are none or too large.
 Cluster cluster_called(std::string_view name);
 
-/// The name of `devices` neighbouring devices of the cluster called `name`.
-std::string part_name(std::string_view name, int devices);
+/// That of as many threads of this host as there are devices.
+Cluster host_cluster(int devices);
+
+/// Whether its name says all of it: that of a preset with these figures.
+bool is_preset(const Cluster& cluster);
 
 /// What each axis of `mesh` costs to communicate over: the fastest link that joins all its ranks, and the levels of
 /// links inside it.

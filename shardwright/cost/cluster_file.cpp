@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "shardwright/base/file.h"
 #include "shardwright/base/quantity.h"
 #include "shardwright/base/text.h"
 #include "shardwright/cost/yaml_text.h"
@@ -156,13 +157,62 @@ Cluster cluster_of(const YAML::Node& node, const std::string& path) {
 
 }  // namespace
 
-Cluster load_cluster(const std::string& path) try {
-  return cluster_of(load_yaml(path), path);
+Cluster load_cluster(const std::string& path) {
+  return parse_cluster(read_file(path, most_settings_bytes), path);
+}
+
+Cluster parse_cluster(const std::string& text, const std::string& where) try {
+  return cluster_of(parse_yaml(text), where);
 } catch (const YAML::Exception& e) {
-  throw error("{}: line {}: {}", path, e.mark.line + 1, e.msg);
+  throw error("{}: line {}: {}", where, e.mark.line + 1, e.msg);
 } catch (const Error& e) {
-  if (e.kind() == ErrorKind::io) throw;  // it names the file
-  throw with_context(e, path);
+  throw with_context(e, where);
+}
+
+std::string to_text(const Cluster& c) {
+  YAML::Emitter out;
+  const auto say = [&](std::string_view key, const auto& value) {
+    out << YAML::Key << std::string(key) << YAML::Value << value;
+  };
+  const auto begin = [&](std::string_view key) {
+    out << YAML::Key << std::string(key) << YAML::Value << YAML::Flow << YAML::BeginMap;
+  };
+  out << YAML::BeginMap;
+  say("nodes", c.nodes);
+  say("devices_per_node", c.devices_per_node);
+  say("memory", quantity_text(static_cast<double>(c.memory_bytes), "B"));
+  say("reserved", quantity_text(static_cast<double>(c.reserved_bytes), "B"));
+  say("memory_bandwidth", quantity_text(c.memory_bytes_per_second, "B/s"));
+  begin("flops");
+  const PeakFlops& flops = c.flops_per_second;
+  for (const auto& [name, rate] :
+       {std::pair{"f64", flops.f64}, {"f32", flops.f32}, {"bf16", flops.bf16}, {"fp16", flops.f16}})
+    if (rate > 0) say(name, quantity_text(rate, ""));
+  out << YAML::EndMap;
+  say("kernel_overhead", quantity_text(c.kernel_seconds, "s"));
+  out << YAML::Key << "efficiency" << YAML::Value << YAML::BeginMap;
+  for (const WorkKind kind : {WorkKind::contraction, WorkKind::convolution, WorkKind::streaming}) {
+    begin(name_of(kind));
+    say("best", quantity_text(c.efficiency_of(kind).best, ""));
+    say("half", quantity_text(c.efficiency_of(kind).half_seconds, "s"));
+    out << YAML::EndMap;
+  }
+  out << YAML::EndMap << YAML::Key << "links" << YAML::Value << YAML::BeginSeq;
+  for (const LinkLevel& link : c.links) {
+    out << YAML::Flow << YAML::BeginMap;
+    say("kind", link.kind);
+    say("devices", link.devices);
+    say("latency", quantity_text(link.latency_seconds, "s"));
+    say("bandwidth", quantity_text(link.bytes_per_second, "B/s"));
+    say("start", quantity_text(link.start_seconds, "s"));
+    say("wiring", std::string(name_of(link.wiring)));
+    out << YAML::EndMap;
+  }
+  out << YAML::EndSeq;
+  say("link_efficiency", quantity_text(c.link_efficiency, ""));
+  say("overlap", quantity_text(c.overlap, ""));
+  out << YAML::EndMap;
+  return std::string(out.c_str()) + "\n";
 }
 
 }  // namespace shardwright

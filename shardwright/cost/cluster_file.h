@@ -29,4 +29,9 @@ namespace shardwright {
 /// Throws: Error naming the file and the key that is unknown, missing or not what it should be.
 Cluster load_cluster(const std::string& path);
 
+/// The same of the text of such a file. Throws: Error naming `where` and the key.
+Cluster parse_cluster(const std::string& text, const std::string& where);
+/// All of it but its name, as a file says it.
+std::string to_text(const Cluster& cluster);
+
 }  // namespace shardwright

@@ -72,8 +72,9 @@ class Check : public YAML::EventHandler {
 
 }  // namespace
 
-YAML::Node load_yaml(const std::string& path) try {
-  const std::string text = read_file(path, most_settings_bytes);
+YAML::Node load_yaml(const std::string& path) { return parse_yaml(read_file(path, most_settings_bytes)); }
+
+YAML::Node parse_yaml(const std::string& text) try {
   std::istringstream in(text);
   YAML::Parser parser(in);
   Check check;

@@ -11,8 +11,10 @@
 
 namespace shardwright {
 
-/// The one document of the file. Throws: Error that names the line if it is no YAML, holds several documents, gives a
-/// key twice in one map, or is nested deeper than any of ours; or if the file cannot be read.
+/// The one document of the text. Throws: Error that names the line if it is no YAML, holds several documents, gives a
+/// key twice in one map, or is nested deeper than any of ours.
+YAML::Node parse_yaml(const std::string& text);
+/// That of a file. Throws: Error also if it cannot be read.
 YAML::Node load_yaml(const std::string& path);
 
 /// A map of keys, whose values are asked for by kind. Absent, null and `None` are the same. Errors name a key with the

@@ -148,7 +148,7 @@ const PlannedOperator& operator_called(const Plan& plan, std::string_view name) 
 
 Explainer::Explainer(const Graph& graph, Plan plan)
     : plan_(std::move(plan)),
-      cluster_(cluster_called(plan_.cluster)),
+      cluster_(plan_.cluster),
       graph_(completed(graph, plan_).graph),
       redistributor_(redistributor_for(graph_.meshes, cluster_)),
       is_batch_(batch_dims(graph_)) {}

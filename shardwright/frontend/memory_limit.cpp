@@ -40,8 +40,8 @@ std::string misfit_text(const Evaluation& e, std::string_view limit) {
                      kinds_text(e.estimate), consumers_text(e.estimate.memory));
 }
 
-std::string misfit_notice(const Evaluation& e, std::string_view cluster) {
-  return e.fits() ? "" : misfit_text(e, fmt::format("a device of {}", cluster)) + "\n";
+std::string misfit_notice(const Evaluation& e, const Cluster& cluster) {
+  return e.fits() ? "" : misfit_text(e, fmt::format("a device of {}", cluster.name)) + "\n";
 }
 
 void check_memory(const Evaluation& e, std::string_view limit) {

@@ -268,8 +268,7 @@ std::string recompute_text(const Graph& graph, const Plan& plan, const Estimate&
   other.settings.recompute = {};
   for (Plan& stage : other.stages) stage.settings.recompute = {};
   const Estimate without =
-      estimate(compile_pipeline(graph, other, {.formats = cpu_formats, .verifies = false}),
-               cluster_called(plan.cluster));
+      estimate(compile_pipeline(graph, other, {.formats = cpu_formats, .verifies = false}), plan.cluster);
   std::vector<std::string> what;
   if (plan.settings.recompute.mode != RecomputeMode::none)
     what.emplace_back(name_of(plan.settings.recompute.mode));

@@ -27,7 +27,7 @@ Program compiled(PlannedGraph planned, const Cluster& cluster, const CompileOpti
 
 PlannedGraph completed(const Graph& graph, const Plan& plan) {
   PlannedGraph out = apply(plan, graph);
-  Redistributor redistributor = redistributor_for(out.graph.meshes, cluster_called(plan.cluster));
+  Redistributor redistributor = redistributor_for(out.graph.meshes, plan.cluster);
   complete(out.graph, redistributor, out.update_layouts);
   return out;
 }
@@ -46,7 +46,7 @@ Pipeline compile_pipeline(const Graph& graph, const Plan& plan, const CompileOpt
     try {
       PlannedGraph planned = apply(of_stage, std::move(parts.stages[static_cast<std::size_t>(s)]));
       planned.micro_batches = micro_batches_of(plan.settings.pipelining, s);
-      out.stages.push_back(compiled(std::move(planned), cluster_called(of_stage.cluster), options));
+      out.stages.push_back(compiled(std::move(planned), of_stage.cluster, options));
     } catch (const Error& e) {
       if (plan.stages.empty()) throw;
       throw with_context(e, fmt::format("stage {}", s));
@@ -57,12 +57,12 @@ Pipeline compile_pipeline(const Graph& graph, const Plan& plan, const CompileOpt
 }
 
 Program compile(const Graph& graph, const Plan& plan, const CompileOptions& options) {
-  return compiled(apply(plan, graph), cluster_called(plan.cluster), options);
+  return compiled(apply(plan, graph), plan.cluster, options);
 }
 
 Program compile(const PlannedGraph& planned, const CompileOptions& options) {
   if (planned.graph.level != Level::planned) throw error("the graph names no mesh");
-  return compile(planned, cluster_called(fmt::format("cpu:{}", planned.graph.meshes[0].size())), options);
+  return compile(planned, host_cluster(planned.graph.meshes[0].size()), options);
 }
 
 }  // namespace shardwright

@@ -74,7 +74,7 @@ struct Plan {
   Origin origin;
   std::string fingerprint;  // of the forward graph that the plan is for
   int devices = 1;
-  std::string cluster;
+  Cluster cluster;
   std::string parallel;
   std::string search;  // empty: no search was needed
   std::string status = "feasible";

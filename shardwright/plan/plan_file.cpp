@@ -4,7 +4,7 @@
 
 #include "shardwright/base/file.h"
 #include "shardwright/base/text.h"
-#include "shardwright/cost/cluster.h"
+#include "shardwright/cost/cluster_file.h"
 #include "shardwright/plan/json_fields.h"
 #include "shardwright/plan/json_text.h"
 #include "shardwright/plan/origin_json.h"
@@ -14,7 +14,8 @@
 namespace shardwright {
 namespace {
 
-constexpr int format_version = 1;
+/// Files of format 1, too, are read: they hold no cluster but a name or path.
+constexpr int format_version = 2;
 
 Json mesh_json(const Mesh& mesh) {
   Json out = Json::object();
@@ -137,6 +138,7 @@ const std::vector<std::string>& plan_keys() {
   static const std::vector<std::string> keys = [] {
     std::vector<std::string> out{"format",
                                  "model",
+                                 "cluster_text",
                                  "made_from",
                                  "schedule",
                                  "micro_batches",
@@ -175,6 +177,24 @@ std::string status_of(const Json& json) {
   throw kind_error("status", "optimal, feasible, infeasible or timeout", json.at("status"));
 }
 
+/// A name says all of a preset; what was a file stands in the plan, as lines of it.
+Cluster cluster_of(const Json& json, int devices) {
+  const std::string name = text_or(json, "cluster", host_cluster(devices).name);
+  if (!json.contains("cluster_text")) return cluster_called(name);
+  const auto lines =
+      member_or(json, "cluster_text", "a list of lines of a cluster file", std::vector<std::string>{});
+  Cluster out = parse_cluster(join(lines, "\n"), "\"cluster_text\"");
+  out.name = name;
+  return out;
+}
+
+void set_cluster(Json& json, const Cluster& cluster) {
+  json["cluster"] = cluster.name;
+  if (is_preset(cluster)) return;
+  const std::string text = to_text(cluster);
+  json["cluster_text"] = split(trim(text), '\n');
+}
+
 /// All of the plan but its operators and layouts.
 Plan head_of(const Json& json) {
   Plan plan{.model = text_or(json, "model", "")};
@@ -182,9 +202,9 @@ Plan head_of(const Json& json) {
   plan.fingerprint = text_or(json, "fingerprint", "");
   member(json, "fingerprint");
   plan.devices = integer_of(member(json, "devices"), "devices", 1, most_devices);
-  plan.cluster = text_or(json, "cluster", fmt::format("cpu:{}", plan.devices));
-  if (const int n = cluster_called(plan.cluster).devices(); n != plan.devices)
-    throw error("\"cluster\" {} has {} devices but \"devices\" is {}", plan.cluster, n, plan.devices);
+  plan.cluster = cluster_of(json, plan.devices);
+  if (const int n = plan.cluster.devices(); n != plan.devices)
+    throw error("\"cluster\" {} has {} devices but \"devices\" is {}", plan.cluster.name, n, plan.devices);
   plan.parallel = name_of(parallel_called(text_or(json, "parallel", "auto_parallel")));
   plan.search = text_or(json, "search", "");
   plan.status = status_of(json);
@@ -222,13 +242,10 @@ void read_stages(Plan& plan, const Json& json) {
   for (const Json& stage : list_of(json.at("stage_plans"), "stage_plans")) try {
       if (!stage.is_object()) throw error("should be an object, not {}", short_text(stage));
       check_keys(stage, stage_keys());
-      plan.stages.push_back(head_of(stage));
+      Json head = stage;
+      head.erase("cluster");  // files of format 1 name a part of the plan's
+      plan.stages.push_back(head_of(head));
       Plan& of_stage = plan.stages.back();
-      const std::string cluster = part_name(plan.cluster, of_stage.devices);
-      if (stage.contains("cluster") && of_stage.cluster != cluster)
-        throw kind_error("cluster", fmt::format("{}, as the plan is for {}", cluster, plan.cluster),
-                         stage.at("cluster"));
-      of_stage.cluster = cluster;
       of_stage.layouts = member_or(stage, "layouts", "an object of names and layouts", of_stage.layouts);
       of_stage.settings = plan.settings;
       of_stage.settings.pipelining = {};
@@ -250,6 +267,12 @@ void read_stages(Plan& plan, const Json& json) {
       throw error("stages {} and {} run on the same devices, but one has {} and the other {}",
                   s % plan.settings.pipelining.stages, s, first.devices, here.devices);
   }
+  for (int s = 0, first = 0; s < parts; ++s) {
+    Plan& stage = plan.stages[static_cast<std::size_t>(s)];
+    if (s % plan.settings.pipelining.stages == 0) first = 0;
+    if (first + stage.devices <= plan.devices) stage.cluster = plan.cluster.part(first, stage.devices);
+    first += stage.devices;
+  }
   devices /= chunks;
   if (devices != plan.devices)
     throw error("the stages have {} devices but \"devices\" is {}", devices, plan.devices);
@@ -262,14 +285,13 @@ Plan& stage_of(Plan& plan, const Json& op) {
 }
 
 /// All of the plan but its operators, layouts and stages.
-Json head_json(const Plan& plan) {
-  Json out{{"fingerprint", plan.fingerprint},
-           {"devices", plan.devices},
-           {"cluster", plan.cluster},
-           {"parallel", plan.parallel},
-           {"search", plan.search},
-           {"status", plan.status},
-           {"search_seconds", plan.search_seconds}};
+Json head_json(const Plan& plan, bool is_whole) {
+  Json out{{"fingerprint", plan.fingerprint}, {"devices", plan.devices}};
+  if (is_whole) set_cluster(out, plan.cluster);
+  out["parallel"] = plan.parallel;
+  out["search"] = plan.search;
+  out["status"] = plan.status;
+  out["search_seconds"] = plan.search_seconds;
   if (plan.meshes.empty()) return out;
   out["mesh"] = mesh_json(plan.meshes.front());
   Json more = Json::array();
@@ -279,7 +301,7 @@ Json head_json(const Plan& plan) {
 }
 
 Json stage_json(const Plan& stage) {
-  Json out = head_json(stage);
+  Json out = head_json(stage, false);
   out["layouts"] = stage.layouts;
   return out;
 }
@@ -288,7 +310,7 @@ Json stage_json(const Plan& stage) {
 
 std::string to_json(const Plan& plan) {
   Json out{{"format", format_version}, {"model", plan.model}, {"made_from", origin_json(plan.origin)}};
-  out.update(head_json(plan));
+  out.update(head_json(plan, true));
   if (plan.settings.pipelining.micro_batches > 1)
     out["micro_batches"] = plan.settings.pipelining.micro_batches;
   if (!plan.stages.empty()) {
@@ -318,9 +340,9 @@ std::string to_json(const Plan& plan) {
 Plan parse_plan(std::string_view text, std::string_view where) try {
   const Json json = parse_json(text);
   if (!json.is_object() || !json.contains("format")) throw error("is no plan: it has no \"format\"");
-  if (json.at("format") != format_version)
-    throw error("has plan format {} but this version reads {}; plan again", short_text(json.at("format")),
-                format_version);
+  if (json.at("format") != 1 && json.at("format") != format_version)
+    throw error("has plan format {} but this version reads 1 and {}; plan again",
+                short_text(json.at("format")), format_version);
   check_keys(json, plan_keys());
   Plan plan = head_of(json);
   if (json.contains("stage_plans")) read_stages(plan, json);

@@ -224,11 +224,9 @@ Estimate estimate(const Pipeline& pipeline, const Cluster& cluster) {
   std::vector<TimedStep> ranks;
   for (RankStep& step : steps_of_stages(pipeline)) {
     TimedStep& timed = ranks.emplace_back(TimedStep{std::move(step), {}});
-    const int devices = pipeline.stage(pipeline.group_of(timed.step.rank)).rank_count();
-    const bool is_part = pipeline.group_count() > 1;
-    stages.push_back(
-        Walk(pipeline, timed.step, is_part ? cluster_called(part_name(cluster.name, devices)) : cluster)
-            .run(timed.sections));
+    const int group = pipeline.group_of(timed.step.rank);
+    const Cluster own = cluster.part(pipeline.first_rank(group), pipeline.stage(group).rank_count());
+    stages.push_back(Walk(pipeline, timed.step, own).run(timed.sections));
   }
   if (stages.size() == 1) return std::move(stages.front());
   add_crossings(stages, pipeline);

@@ -27,5 +27,14 @@ TEST(Quantities, have_prefixes_and_units) {
     EXPECT_EQ(to_quantity(text, "s"), std::nullopt) << text;
 }
 
+TEST(Quantities, have_a_shortest_text_that_is_read_back) {
+  EXPECT_EQ(quantity_text(5e-6, "s"), "5us");
+  EXPECT_EQ(quantity_text(2039e9, "B/s"), "2039GB/s");
+  EXPECT_EQ(quantity_text(0.75, ""), "0.75");
+  EXPECT_EQ(quantity_text(0, "B"), "0B");
+  for (const double x : {1.0 / 3, 1e-30, 123456789.0, 0x1p60, 4e-5, 0.1 + 0.2, 1e30})
+    EXPECT_EQ(to_quantity(quantity_text(x, "B"), "B"), x);
+}
+
 }  // namespace
 }  // namespace shardwright

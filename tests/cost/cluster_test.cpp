@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "shardwright/cost/cluster_file.h"
@@ -45,34 +46,57 @@ TEST(Cluster, fills_nodes_evenly) {
   }
 }
 
-TEST(Cluster, has_parts_of_any_number_of_devices) {
+TEST(Cluster, is_cut_into_parts_whose_links_join_what_lies_together) {
+  using Links = std::vector<std::pair<double, int>>;  // gigabytes per second, and devices of a block
   struct Case {
     const char* name;
-    int nodes, per_node;
-    Rates links;
+    int first, count, nodes;
+    Links links;
   };
-  for (const Case& c : {Case{"a100-80g:3x8#8", 1, 8, {300}},
-                        {"a100-80g:3x8#4", 1, 4, {300}},
-                        {"a100-80g:3x8#16", 2, 8, {300, 25}},
-                        {"a100-80g:3x8#12", 2, 6, {300, 25}},
-                        {"a100-80g:3x8#1", 1, 1, {300}},
-                        {"a100-80g:3x8#24", 3, 8, {300, 25}},
-                        {"ascend910a:2x8#6", 1, 6, {32}},
-                        {"cpu:16#10", 1, 10, {}}}) {
-    SCOPED_TRACE(c.name);
-    const Cluster part = cluster_called(c.name);
-    EXPECT_EQ(part.name, c.name);
+  for (const Case& c : {Case{"a100-80g:3x8", 0, 8, 1, {{300, 8}}},
+                        {"a100-80g:3x8", 16, 8, 1, {{300, 8}}},
+                        {"a100-80g:3x8", 4, 4, 1, {{300, 4}}},
+                        {"a100-80g:3x8", 6, 4, 2, {{300, 2}, {25, 4}}},  // a border in the middle
+                        {"a100-80g:3x8", 5, 4, 4, {{25, 4}}},            // after 3 devices
+                        {"a100-80g:3x8", 8, 16, 2, {{300, 8}, {25, 16}}},
+                        {"a100-80g:3x8", 0, 12, 3, {{300, 4}, {25, 12}}},
+                        {"a100-80g:3x8", 4, 20, 5, {{300, 4}, {25, 20}}},  // of 4, 8 and 8
+                        {"a100-80g:3x8", 23, 1, 1, {{300, 1}}},
+                        {"a100-80g:3x8", 0, 24, 3, {{300, 8}, {25, 24}}},
+                        {"ascend910a:2x8", 0, 6, 1, {{90, 2}, {32, 6}}},  // 4 and 2 of two groups of a node
+                        {"ascend910a:2x8", 4, 8, 2, {{90, 4}, {12.5, 8}}},
+                        {"cpu:16", 3, 10, 1, {{20, 10}}}}) {
+    SCOPED_TRACE(fmt::format("{} from {} on {}", c.name, c.first, c.count));
+    const Cluster part = cluster_called(c.name).part(c.first, c.count);
+    EXPECT_EQ(part.devices(), c.count);
     EXPECT_EQ(part.nodes, c.nodes);
-    EXPECT_EQ(part.devices_per_node, c.per_node);
-    EXPECT_EQ(part.links.back().devices, part.devices());
-    Rates rates;
-    for (const LinkLevel& level : part.links) rates.push_back(std::round(level.bytes_per_second / 1e8) / 10);
-    if (!c.links.empty()) {
-      EXPECT_EQ(rates, c.links);
-    }
+    Links links;
+    for (const LinkLevel& level : part.links)
+      links.emplace_back(std::round(level.bytes_per_second / 1e8) / 10, level.devices);
+    EXPECT_EQ(links, c.links);
   }
-  for (const char* none : {"a100-80g:3x8#25", "a100-80g:8#0", "a100-80g:8#x"})
-    EXPECT_THROW(cluster_called(none), Error) << none;
+}
+
+/// Whatever is cut: a block of a link's devices lies in one block of the whole cluster's link.
+TEST(Cluster, parts_promise_no_link_that_the_whole_does_not_have) {
+  for (const char* name : {"ascend910a:3x8", "a100-80g:4x6", "v100-32g:2x5"}) {
+    const Cluster whole = cluster_called(name);
+    for (int first = 0; first < whole.devices(); ++first)
+      for (int count = 1; first + count <= whole.devices(); ++count) {
+        const Cluster part = whole.part(first, count);
+        ASSERT_EQ(part.links.back().devices, count);
+        int within = 1;
+        for (const LinkLevel& level : part.links) {
+          ASSERT_EQ(level.devices % within, 0);
+          within = level.devices;
+          const auto same = std::ranges::find(whole.links, level.kind, &LinkLevel::kind);
+          for (int d = 0; d < count; ++d)
+            ASSERT_EQ((first + d) / same->devices, (first + d / within * within) / same->devices);
+        }
+      }
+  }
+  EXPECT_EQ(cluster_called("h100:16").part(0, 16), cluster_called("h100:16"));
+  EXPECT_THROW(cluster_called("h100:16").part(8, 9), InternalError);
 }
 
 TEST(Cluster, gives_each_axis_the_link_that_its_ranks_share) {

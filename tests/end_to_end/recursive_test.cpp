@@ -28,14 +28,15 @@ TEST_P(Searched, losses_are_those_of_one_device) {
     testing::expect_same(testing::run_planned(run, request), alone, {.losses = 1e-9, .weights = 1e-7});
   };
   expect("cpu", {});
-  expect("one node", {.cluster = "a100-80g:8"});
-  expect("nodes", {.cluster = "v100-32g:2x4"});
-  expect("data parallelism is cheap", {.cluster = "h100:8", .options = {.mem_coeff = 0.001}});
-  expect("data parallelism is dear", {.cluster = "h100:8", .options = {.mem_coeff = 100}});
-  expect("memory is scarce", {.cluster = "a100-80g:8", .options = {.memory_cap = 1}});
+  expect("one node", {.cluster = cluster_called("a100-80g:8")});
+  expect("nodes", {.cluster = cluster_called("v100-32g:2x4")});
+  expect("data parallelism is cheap", {.cluster = cluster_called("h100:8"), .options = {.mem_coeff = 0.001}});
+  expect("data parallelism is dear", {.cluster = cluster_called("h100:8"), .options = {.mem_coeff = 100}});
+  expect("memory is scarce", {.cluster = cluster_called("a100-80g:8"), .options = {.memory_cap = 1}});
   expect("symbolic costs", {.options = {.costs = Costs::symbolic}});
   expect("symbolic costs, tensor parallel", {.options = {.costs = Costs::symbolic, .mem_coeff = 10}});
-  expect("sharded weights", {.cluster = "a100-80g:8", .settings = {.optimizer_parallel = {3, 0}}});
+  expect("sharded weights",
+         {.cluster = cluster_called("a100-80g:8"), .settings = {.optimizer_parallel = {3, 0}}});
 }
 
 const OptimizerChoice adam_slow{"adam", {{"rate", 0.001}}};

@@ -57,9 +57,7 @@ bool has_copy(const Graph& graph, const std::string& name) {
   return std::find(all.begin(), all.end(), name) != all.end();
 }
 
-Estimate estimated(const Training& p) {
-  return estimate(compile(p.graph, p.plan), cluster_called(p.plan.cluster));
-}
+Estimate estimated(const Training& p) { return estimate(compile(p.graph, p.plan), p.plan.cluster); }
 
 TEST(Recompute, nothing_asked_changes_nothing) {
   const Training p = planned("ffn", "none");

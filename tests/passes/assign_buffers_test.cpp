@@ -219,7 +219,7 @@ TEST(PrefetchGathers, hides_gathers_of_weights_for_little_memory) {
   Model m = build_model("llama:layers=4,hidden=512,heads=8,vocab=8192,seq=256,batch=32");
   add_train_step(m.graph, m.loss, {.name = "sgd", .attributes = {{"rate", 0.01}}});
   Program p = compile(m.graph, make_plan(m.graph, {.devices = 16,
-                                                   .cluster = cluster.name,
+                                                   .cluster = cluster,
                                                    .parallel = Parallel::data_parallel,
                                                    .settings = {.optimizer_parallel = {3, 0}}}));
   const double ahead = estimate(p, cluster).exposed_communication_seconds;

@@ -289,7 +289,7 @@ TEST(FuseCollectives, exposes_less_by_itself_than_one_bucket_or_none) {
   for (const char* cluster : {"a100-80g:8", "a100-80g:2x8"}) {
     const Cluster c = cluster_called(cluster);
     const auto exposed = [&](const std::string& fusion) {
-      return estimate(program_of("ffn:batch=64", fusion, {.devices = c.devices(), .cluster = cluster}), c)
+      return estimate(program_of("ffn:batch=64", fusion, {.devices = c.devices(), .cluster = c}), c)
           .exposed_communication_seconds;
     };
     const double by_itself = exposed("auto");

@@ -21,7 +21,7 @@ TrainStep::TrainStep(const ForwardFunction& forward, const InputTypes& inputs,
   PlannedNetwork network = plan_network(forward, inputs, optimizer, options);
   const Program program = compile(network.graph, network.plan);
   state_->text = replay_text(network.plan, to_text(program.graph, {.layouts = false, .gradients = false}),
-                             estimate(program, cluster_called(network.plan.cluster)).step_seconds());
+                             estimate(program, network.plan.cluster).step_seconds());
   state_->plan = std::move(network.plan);
 }
 

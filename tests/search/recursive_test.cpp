@@ -19,7 +19,7 @@ namespace shardwright {
 namespace {
 
 double seconds(const Graph& graph, const Plan& plan) {
-  return estimate(compile(graph, plan), cluster_called(plan.cluster)).step_seconds();
+  return estimate(compile(graph, plan), plan.cluster).step_seconds();
 }
 
 /// A network of one to three products with activations and sums between, of sizes from 8 to 2048.
@@ -57,7 +57,7 @@ TEST(Recursive, comes_near_the_best_of_all_plans_of_small_networks) {
     const Graph graph = drawn_network(seed);
     for (const char* cluster : {"cpu:2", "a100-80g:2", "a100-80g:2x1"}) {
       const int devices = 2;
-      PlanRequest request{.devices = devices, .cluster = cluster, .search = "exhaustive"};
+      PlanRequest request{.devices = devices, .cluster = cluster_called(cluster), .search = "exhaustive"};
       Plan best;
       try {
         best = make_plan(graph, request);
@@ -83,7 +83,7 @@ TEST(Recursive, comes_near_the_best_of_all_plans_of_small_networks) {
 TEST(Recursive, folded_layers_take_the_plan_of_unfolded_ones) {
   Model m = build_model("llama:layers=8,hidden=256,heads=8,vocab=512,seq=64,batch=8");
   add_train_step(m.graph, m.loss, {});
-  PlanRequest request{.devices = 8, .cluster = "a100-80g:8", .search = "recursive"};
+  PlanRequest request{.devices = 8, .cluster = cluster_called("a100-80g:8"), .search = "recursive"};
   const double folded = seconds(m.graph, make_plan(m.graph, request));
   request.options.fold_layers = false;
   const double whole = seconds(m.graph, make_plan(m.graph, request));
@@ -106,7 +106,7 @@ TEST(Recursive, any_number_of_devices_will_do) {
 TEST(Recursive, raises_the_price_of_memory_until_a_plan_fits) {
   Model m = build_model("ffn:batch=2048,widths=2048-2048-2048-16");
   add_train_step(m.graph, m.loss, {});
-  PlanRequest request{.devices = 8, .cluster = "a100-80g:8", .search = "recursive"};
+  PlanRequest request{.devices = 8, .cluster = cluster_called("a100-80g:8"), .search = "recursive"};
   const auto bytes = [&] { return compile(m.graph, make_plan(m.graph, request)).arena_bytes; };
   const std::int64_t freely = bytes();
   request.options.memory_cap = freely * 2 / 3;
@@ -177,7 +177,7 @@ TEST(MemoryCap, sees_how_far_states_are_sharded) {
   Model m = build_model("llama:layers=12,hidden=256,heads=4,ffn=688,vocab=1024,seq=64,batch=16");
   add_train_step(m.graph, m.loss, {"adam", {{"rate", 0.01}}});
   const auto bytes = [&](const OptimizerParallel& sharded, std::optional<std::int64_t> cap) {
-    PlanRequest request{.devices = 8, .cluster = "a100-80g:8", .search = "recursive"};
+    PlanRequest request{.devices = 8, .cluster = cluster_called("a100-80g:8"), .search = "recursive"};
     request.settings.optimizer_parallel = sharded;
     request.options.memory_cap = cap;
     return compile(m.graph, make_plan(m.graph, request)).arena_bytes;
@@ -204,7 +204,7 @@ TEST(Recursive, mem_coeff_moves_from_data_to_tensor_parallelism) {
   Model m = build_model("matmul_chain:widths=1024-1024-1024-1024,batch=1024");
   add_train_step(m.graph, m.loss, {});
   const auto rows = [&](double mem_coeff) {
-    PlanRequest request{.devices = 8, .cluster = "a100-80g:8", .search = "recursive"};
+    PlanRequest request{.devices = 8, .cluster = cluster_called("a100-80g:8"), .search = "recursive"};
     request.options.mem_coeff = mem_coeff;
     return parts(make_plan(m.graph, request), "matmul2", 0, 0);
   };

@@ -54,7 +54,7 @@ Plan random_plan(const Graph& graph, int devices, std::uint64_t seed) {
   const Mesh mesh = random_mesh(devices, dice);
   Plan plan{.fingerprint = fingerprint_of(graph),
             .devices = devices,
-            .cluster = fmt::format("cpu:{}", devices),
+            .cluster = host_cluster(devices),
             .parallel = "auto_parallel",
             .meshes = {mesh}};
   for (NodeId id : graph.node_ids()) {
@@ -84,7 +84,7 @@ Plan random_pipeline(const Graph& graph, int devices, int micro_batches, std::ui
   const int most = std::min(devices, 4);
   Plan plan{.fingerprint = fingerprint_of(graph),
             .devices = devices,
-            .cluster = fmt::format("cpu:{}", devices),
+            .cluster = host_cluster(devices),
             .parallel = "auto_parallel"};
   plan.settings.optimizer_parallel = {static_cast<int>(dice.below(4)), 0};
   plan.settings.pipelining = {dice.below(2) ? Schedule::gpipe : Schedule::one_forward_one_backward,
@@ -120,7 +120,7 @@ Plan random_pipeline(const Graph& graph, int devices, int micro_batches, std::ui
     left -= own;
     Plan stage =
         random_plan(parts.stages[static_cast<std::size_t>(s)], own, seed + static_cast<std::uint64_t>(s));
-    stage.cluster = part_name(plan.cluster, own);
+    stage.cluster = plan.cluster.part(devices - left - own, own);
     stage.settings.optimizer_parallel = plan.settings.optimizer_parallel;
     stage.settings.recompute = plan.settings.recompute;
     stage.settings.comm_fusion = plan.settings.comm_fusion;

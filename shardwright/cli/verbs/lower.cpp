@@ -62,7 +62,7 @@ struct Request {
   Model model;
   std::optional<PlannedGraph> text;
   Plan plan;  // of a model that does not say itself how it is split
-  std::string cluster;
+  Cluster cluster;
 };
 
 Request request_of(const Arguments& arguments, Terminal& terminal) {
@@ -70,7 +70,7 @@ Request request_of(const Arguments& arguments, Terminal& terminal) {
   if (is_planned(out.model.graph)) {
     check_no_planning(arguments, out.model);
     out.text = planned_text(arguments, out.model);
-    out.cluster = fmt::format("cpu:{}", out.model.graph.meshes.front().size());
+    out.cluster = host_cluster(out.model.graph.meshes.front().size());
     return out;
   }
   if (!arguments.is_on("--forward"))
@@ -98,7 +98,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
   options.after = dumper(directory, terminal);
   const Pipeline pipeline = request.text ? compile(std::move(*request.text), options)
                                          : compile_pipeline(request.model.graph, request.plan, options);
-  const Evaluation evaluation = evaluation_of(arguments, pipeline, cluster_called(request.cluster));
+  const Evaluation evaluation = evaluation_of(arguments, pipeline, request.cluster);
   if (lists_steps)
     for (const RankStep& step : steps_of_stages(pipeline)) terminal.out << to_text(step, pipeline);
   if (is_full) terminal.out << to_text(pipeline);

@@ -118,7 +118,7 @@ Graph planned_graph(const Arguments& arguments, const Model& model, Terminal& te
                 plan.stages.size());
   if (memory_cap_of(arguments))  // the search may have found nothing that fits
     evaluation_of(arguments, compile_pipeline(model.graph, plan, compile_options_of(arguments)),
-                  cluster_called(plan.cluster));
+                  plan.cluster);
   PlannedGraph planned = completed(model.graph, plan);
   Graph& graph = planned.graph;
   for (const Node& node : graph.nodes) {

@@ -45,7 +45,9 @@ Plan draft(const Graph& graph, const PlanRequest& request) {
             .fingerprint = fingerprint_of(graph),
             .devices = request.devices};
   check(request.settings.pipelining);
-  plan.cluster = request.cluster.empty() ? fmt::format("cpu:{}", request.devices) : request.cluster;
+  plan.cluster = request.cluster ? *request.cluster : host_cluster(request.devices);
+  if (const int n = plan.cluster.devices(); n != request.devices)
+    throw error("cluster {} has {} devices but --devices says {}", plan.cluster.name, n, request.devices);
   plan.parallel = name_of(request.parallel);
   plan.settings = request.settings;
   Settings& s = plan.settings;
@@ -57,16 +59,9 @@ Plan draft(const Graph& graph, const PlanRequest& request) {
   return plan;
 }
 
-Cluster cluster_for(const Plan& plan, int devices) {
-  Cluster cluster = cluster_called(plan.cluster);
-  if (cluster.devices() != devices)
-    throw error("cluster {} has {} devices but --devices says {}", plan.cluster, cluster.devices(), devices);
-  return cluster;
-}
-
 /// Lets the search choose, and tells in `plan` how that went.
-Decisions search(const Graph& graph, const Calls& calls, const PlanRequest& request, const Cluster& cluster,
-                 Plan& plan) {
+Decisions search(const Graph& graph, const Calls& calls, const PlanRequest& request, Plan& plan) {
+  const Cluster& cluster = plan.cluster;
   check_names(graph, request.annotations);  // also where the mode has no use for them
   Constraints constraints =
       request.parallel == Parallel::stand_alone
@@ -97,16 +92,16 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-Plan decide_for(const Graph& graph, const PlanRequest& request, Plan plan, const Cluster& cluster) {
+Plan decide_for(const Graph& graph, const PlanRequest& request, Plan plan) {
   const Calls calls(graph);
-  const Decisions decided = search(graph, calls, request, cluster, plan);
+  const Decisions decided = search(graph, calls, request, plan);
   return told(std::move(plan), graph, calls, decided);
 }
 
-Plan decide_accumulated(const Graph& graph, PlanRequest request, Plan plan, const Cluster& cluster) {
+Plan decide_accumulated(const Graph& graph, PlanRequest request, Plan plan) {
   plan.fingerprint = fingerprint_of(graph);
   request.micro_batches = micro_batches_of(plan.settings.pipelining, 0);
-  return decide_for(graph, request, std::move(plan), cluster);
+  return decide_for(graph, request, std::move(plan));
 }
 
 }  // namespace
@@ -114,7 +109,6 @@ Plan decide_accumulated(const Graph& graph, PlanRequest request, Plan plan, cons
 Plan make_plan(const Graph& graph, const PlanRequest& request) {
   const auto start = std::chrono::steady_clock::now();
   Plan plan = draft(graph, request);
-  const Cluster cluster = cluster_for(plan, request.devices);
   const int asked = request.settings.pipelining.stages;
   const Schedule schedule = request.settings.pipelining.schedule;
   const int stages =
@@ -125,9 +119,9 @@ Plan make_plan(const Graph& graph, const PlanRequest& request) {
     plan = with_stages(std::move(plan), graph, request, stages);
   else if (plan.settings.pipelining.micro_batches > 1)
     plan = decide_accumulated(accumulated(graph, plan.settings.pipelining.micro_batches).graph, request,
-                              std::move(plan), cluster);
+                              std::move(plan));
   else
-    plan = decide_for(graph, request, std::move(plan), cluster);
+    plan = decide_for(graph, request, std::move(plan));
   plan.search_seconds = seconds_since(start);
   return plan;
 }
@@ -135,12 +129,11 @@ Plan make_plan(const Graph& graph, const PlanRequest& request) {
 Planned make_planned(Graph graph, const PlanRequest& request) {
   const auto start = std::chrono::steady_clock::now();
   Plan plan = draft(graph, request);
-  const Cluster cluster = cluster_for(plan, request.devices);
   const Calls calls(graph);
-  const Decisions decided = search(graph, calls, request, cluster, plan);
+  const Decisions decided = search(graph, calls, request, plan);
   plan = told(std::move(plan), graph, calls, decided);
   PlannedGraph planned = written(std::move(graph), decided, plan, request.micro_batches);
-  Redistributor redistributor = redistributor_for(planned.graph.meshes, cluster);
+  Redistributor redistributor = redistributor_for(planned.graph.meshes, plan.cluster);
   complete(planned.graph, redistributor, planned.update_layouts, calls);
   plan.search_seconds = seconds_since(start);
   return {std::move(plan), std::move(planned)};

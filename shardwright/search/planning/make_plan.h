@@ -15,7 +15,7 @@ struct PlanRequest {
   std::string model;
   Origin origin = {};
   int devices = 1;
-  std::string cluster;  // empty: cpu:devices
+  std::optional<Cluster> cluster = {};  // none: host_cluster(devices)
   Parallel parallel = Parallel::auto_parallel;
   std::string search = "recursive";
   SearchOptions options;

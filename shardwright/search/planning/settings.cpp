@@ -31,8 +31,8 @@ Rows of_machine() {
        .member = "cluster",
        .parse =
            [](PlanRequest& r, const Given& given) {
-             r.cluster = given.text;
-             r.devices = cluster_called(given.text).devices();
+             r.cluster = cluster_called(given.text);
+             r.devices = r.cluster->devices();
            }},
       {.flag = "--devices",
        .value = "N",

@@ -51,24 +51,24 @@ Plan with_stages(Plan plan, const Graph& graph, const PlanRequest& request, int 
   if (plan.devices % stages)
     throw error("{} devices cannot be shared evenly by {} stages", plan.devices, stages);
   const int devices = plan.devices / stages;
-  const std::string cluster = part_name(plan.cluster, devices);
-  const std::int64_t usable = usable_bytes(cluster_called(cluster));
+  const std::int64_t usable = usable_bytes(plan.cluster);
   plan.settings.pipelining.stages = stages;
   const int count = plan.settings.pipelining.parts();
   const std::vector<int> stage_of =
       request.annotations.stages.empty()
-          ? even_stages(graph, Calls(graph), cluster_called(plan.cluster),
+          ? even_stages(graph, Calls(graph), plan.cluster,
                         {.stages = count, .micro_batches = plan.settings.pipelining.micro_batches})
           : asked_stages(graph, request.annotations.stages, count);
   const StagedGraph parts = cut_into_stages(graph, stage_of, count, plan.settings.pipelining.micro_batches);
   check_names(graph, request.annotations);
   for (const Graph& part : parts.stages) {
     PlanRequest of_stage = request;
-    of_stage.micro_batches = micro_batches_of(plan.settings.pipelining, static_cast<int>(plan.stages.size()));
+    const int number = static_cast<int>(plan.stages.size());
+    of_stage.micro_batches = micro_batches_of(plan.settings.pipelining, number);
     if (const int chunks = plan.settings.pipelining.schedule.chunks; chunks > 1)  // they share a device
       of_stage.options.memory_cap = request.options.memory_cap.value_or(usable) / chunks;
     of_stage.devices = devices;
-    of_stage.cluster = cluster;
+    of_stage.cluster = plan.cluster.part(number % stages * devices, devices);
     of_stage.is_of_stage = true;
     of_stage.settings = plan.settings;
     of_stage.settings.pipelining = {};

@@ -1,0 +1,84 @@
+// What is written is what is read: of presets, and of clusters with any figures.
+#include "shardwright/cost/cluster_file.h"
+
+#include <gtest/gtest.h>
+
+#include "shardwright/base/random.h"
+#include "tests/support/scratch.h"
+
+namespace shardwright {
+namespace {
+
+/// As it is read from its own text.
+Cluster again(const Cluster& cluster) {
+  Cluster out = parse_cluster(to_text(cluster), "test");
+  out.name = cluster.name;
+  return out;
+}
+
+TEST(ClusterFile, is_read_back_as_it_was_written) {
+  for (const ClusterPreset& preset : cluster_presets())
+    for (const char* size : {"1", "5", "8", "3x8", "4096"}) {
+      const Cluster cluster = cluster_called(fmt::format("{}:{}", preset.cluster.name, size));
+      EXPECT_EQ(again(cluster), cluster) << to_text(cluster);
+    }
+}
+
+TEST(ClusterFile, is_read_back_whatever_the_figures_are) {
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    const RandomStream stream(seed, "cluster");
+    std::uint64_t next = 0;
+    const auto below = [&](std::int64_t n) { return stream.below(next++, n); };
+    const auto share = [&] { return static_cast<double>(1 + below(1 << 20)) / (1 << 20); };
+    const auto quantity = [&] { return share() * std::pow(10.0, static_cast<double>(below(24)) - 9); };
+    const int per_node = 1 << below(5), nodes = 1 + static_cast<int>(below(1000));
+    Cluster c{.name = "drawn", .nodes = nodes, .devices_per_node = per_node};
+    c.flops_per_second = {.f64 = below(2) ? quantity() : 0, .f32 = quantity(), .bf16 = quantity()};
+    c.memory_bytes_per_second = quantity();
+    c.memory_bytes = 1 + below(1LL << 40);
+    c.reserved_bytes = below(c.memory_bytes);
+    c.kernel_seconds = quantity();
+    for (Efficiency& e : c.efficiency) e = {share(), quantity()};
+    for (int joined = per_node > 1 ? 2 : 1; joined <= per_node; joined *= 2)
+      c.links.push_back({below(2) ? "wire" : "a: {b} # 'c'", joined, quantity(), quantity(), quantity(),
+                         static_cast<Wiring>(below(3))});
+    c.links.push_back({"between", c.devices(), quantity(), quantity()});
+    c.link_efficiency = share();
+    c.overlap = share();
+    EXPECT_EQ(again(c), c) << to_text(c);
+  }
+}
+
+TEST(ClusterFile, is_written_as_people_write_it) {
+  EXPECT_EQ(to_text(cluster_called("a100-80g:2x8")), R"(nodes: 2
+devices_per_node: 8
+memory: 80GB
+reserved: 2GB
+memory_bandwidth: 2039GB/s
+flops: {f64: 9.7T, f32: 19.5T, bf16: 312T, fp16: 312T}
+kernel_overhead: 5us
+efficiency:
+  contraction: {best: 0.7, half: 20us}
+  convolution: {best: 0.5, half: 20us}
+  streaming: {best: 0.75, half: 15us}
+links:
+  - {kind: nvlink, devices: 8, latency: 5us, bandwidth: 300GB/s, start: 40us, wiring: switched}
+  - {kind: infiniband, devices: 16, latency: 10us, bandwidth: 25GB/s, start: 40us, wiring: switched}
+link_efficiency: 0.75
+overlap: 0.9
+)");
+  EXPECT_EQ(error_of([] { parse_cluster("nodes: 2\n", "two.yaml"); }),
+            "two.yaml: devices_per_node is missing");
+}
+
+TEST(Cluster, is_a_preset_only_with_its_figures) {
+  Cluster cluster = cluster_called("h100:16");
+  EXPECT_TRUE(is_preset(cluster));
+  cluster.memory_bytes /= 2;
+  EXPECT_FALSE(is_preset(cluster));
+  EXPECT_FALSE(is_preset(cluster_called("h100:16").part(0, 4)));
+  EXPECT_FALSE(is_preset({.name = "gone.yaml"}));
+}
+
+}  // namespace
+}  // namespace shardwright
