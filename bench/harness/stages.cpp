@@ -22,7 +22,7 @@ Stages compile_in_stages(const Graph& graph, const Plan& plan, const std::vector
     out.seconds.emplace_back(name, seconds_now() - start);
   };
   PlannedGraph planned;
-  timed("apply", [&] { planned = apply(plan, graph); });
+  timed("apply", [&] { planned = std::move(apply(plan, graph).stages[0]); });
   const Cluster cluster = plan.cluster;
   std::vector<MeshCost> costs;
   for (const Mesh& mesh : planned.graph.meshes) costs.push_back(mesh_cost(cluster, mesh));

@@ -40,7 +40,8 @@ std::string document(const Plan& plan, const Evaluation& evaluation, const Batch
   out["gap"] = bound ? Json(e.step_seconds() / *bound - 1) : nullptr;
   out["stages"] = plan.settings.pipelining.stages;
   out["micro_batches"] = plan.settings.pipelining.micro_batches;
-  out["schedule"] = plan.stages.empty() ? Json(nullptr) : Json(name_of(plan.settings.pipelining.schedule));
+  out["schedule"] =
+      plan.stages.size() == 1 ? Json(nullptr) : Json(name_of(plan.settings.pipelining.schedule));
   out["bubble_fraction"] = e.bubble_seconds / e.step_seconds();
   out["memory_bytes"] = memory_json(e);
   out["fits"] = evaluation.fits();

@@ -110,7 +110,7 @@ PlannedModel planned_model(const std::string& path) {
     Model model = build_model(plan.model, model_options(plan.origin, plan.settings.pipelining.micro_batches));
     check_means_mixed(plan, plan.model, model.graph);
     add_train_step(model.graph, model.loss, plan.origin.optimizer);
-    check_fits(plan, model.graph);
+    apply(plan, model.graph);  // it fits
     check(plan.settings.recompute, model.graph);
     return {std::move(model), std::move(plan)};
   } catch (const Error& e) {
@@ -134,19 +134,12 @@ Plan loaded_plan(const Arguments& arguments, const Model& model, const Graph& gr
       throw error("{}: the plan {} has decided it; plan again, with -o", arguments.called(flag), path);
   if (arguments.has("--annotate"))
     throw error("--annotate: the plan {} has decided it; plan again, with -o", path);
-  if (arguments.integer("--devices", plan.devices) != plan.devices)
-    throw error("--devices {} but the plan {} is for {}", arguments.text("--devices"), path, plan.devices);
-  if (arguments.has("--cluster")) {
-    plan.cluster = cluster_of(arguments, plan.cluster);
-    for (int s = 0, first = 0; s < static_cast<int>(plan.stages.size()); ++s) {
-      Plan& stage = plan.stages[static_cast<std::size_t>(s)];
-      if (s % plan.settings.pipelining.stages == 0) first = 0;
-      stage.cluster = plan.cluster.part(std::exchange(first, first + stage.devices), stage.devices);
-    }
-  }
+  if (arguments.integer("--devices", plan.devices()) != plan.devices())
+    throw error("--devices {} but the plan {} is for {}", arguments.text("--devices"), path, plan.devices());
+  if (arguments.has("--cluster")) plan.cluster = cluster_of(arguments, plan.cluster);
   try {
     check_means_mixed(plan, model.name, graph);
-    check_fits(plan, graph);
+    apply(plan, graph);  // it fits
     check(plan.settings.recompute, graph);
   } catch (const Error& e) {
     throw with_context(e, path);
@@ -194,7 +187,7 @@ void tell_idle(const Arguments& arguments, const Plan& plan, const Graph& graph)
   const bool has_updates = std::any_of(graph.nodes.begin(), graph.nodes.end(),
                                        [](const Node& node) { return node.op->optimizer.has_value(); });
   if (!arguments.has("--optimizer-parallel") || plan.settings.optimizer_parallel.level == 0) return;
-  if (has_updates && plan.devices > plan.settings.pipelining.stages && !shards_states(plan, graph))
+  if (has_updates && plan.devices() > plan.settings.pipelining.stages && !shards_states(plan, graph))
     arguments.idle("--optimizer-parallel",
                    fmt::format("no parameter of {} or more is repeated on several devices",
                                bytes_text(plan.settings.optimizer_parallel.threshold)));
@@ -247,11 +240,11 @@ PlannedModel planned_positional(const Arguments& arguments, const std::vector<st
   return {std::move(model), std::move(plan)};
 }
 
-Planned planned_of(const Arguments& arguments, const Model& model, Graph graph, Terminal& terminal) {
-  check_not_planned(model, graph);
-  tell_if_large(graph, terminal);
-  Planned out = make_planned(std::move(graph), request_of(arguments, model));
-  tell(arguments, out.plan, out.planned.graph, terminal);
+Planned planned_of(const Arguments& arguments, const Model& model, Terminal& terminal) {
+  check_not_planned(model, model.graph);
+  tell_if_large(model.graph, terminal);
+  Planned out = make_planned(model.graph, request_of(arguments, model));
+  tell(arguments, out.plan, model.graph, terminal);
   return out;
 }
 

@@ -40,8 +40,8 @@ PlannedModel planned_positional(const Arguments& arguments, const std::vector<st
 
 /// A plan that was loaded or made, for `graph`; what its search has to tell goes to the terminal's `err`.
 Plan plan_of(const Arguments& arguments, const Model& model, const Graph& graph, Terminal& terminal);
-/// A plan that was made, with the strategies of all nodes of `graph`.
-Planned planned_of(const Arguments& arguments, const Model& model, Graph graph, Terminal& terminal);
+/// A plan that was made, with the strategies of all nodes of the model's graph.
+Planned planned_of(const Arguments& arguments, const Model& model, Terminal& terminal);
 
 /// How programs are compiled here: our own output is verified where that is asked for.
 CompileOptions compile_options_of(const Arguments& arguments);

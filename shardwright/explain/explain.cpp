@@ -133,7 +133,7 @@ std::string call_text(const Graph& graph, const Node& node) {
   return out;
 }
 
-const PlannedOperator& operator_called(const Plan& plan, std::string_view name) {
+const PlannedOperator& operator_called(const StagePlan& plan, std::string_view name) {
   std::vector<std::string> known, inside;
   for (const PlannedOperator& op : plan.operators) {
     if (op.name == name) return op;
@@ -146,15 +146,16 @@ const PlannedOperator& operator_called(const Plan& plan, std::string_view name) 
 
 }  // namespace
 
-Explainer::Explainer(const Graph& graph, Plan plan)
-    : plan_(std::move(plan)),
-      cluster_(plan_.cluster),
-      graph_(completed(graph, plan_).graph),
+Explainer::Explainer(PlannedGraph planned, const Plan& plan, std::size_t stage)
+    : plan_(plan),
+      stage_(plan.stages.at(stage)),
+      cluster_(plan.cluster_of(stage)),
+      graph_(completed(std::move(planned), cluster_).graph),
       redistributor_(redistributor_for(graph_.meshes, cluster_)),
       is_batch_(batch_dims(graph_)) {}
 
 Explanation Explainer::explain(std::string_view name, std::size_t most) {
-  const PlannedOperator& planned = operator_called(plan_, name);
+  const PlannedOperator& planned = operator_called(stage_, name);
   const NodeId id = graph_.value(graph_.find(planned.name)).producer;
   const OptimizerParallel& shared = plan_.settings.optimizer_parallel;
   Surroundings here = surroundings_of(graph_, id, shared, cluster_);
@@ -196,7 +197,7 @@ std::vector<OperatorShare> Explainer::shares(const StageSeconds& seconds) {
   for (NodeId id : graph.node_ids()) nodes[graph.name_of(id)] = id;
   std::map<std::string, int> calls;
   std::vector<OperatorShare> out;
-  for (const PlannedOperator& op : plan_.operators) {
+  for (const PlannedOperator& op : stage_.operators) {
     const NodeId id = nodes.at(op.name);
     const auto [call, is_new] =
         calls.emplace(call_text(graph, graph.node(id)), static_cast<int>(calls.size()));

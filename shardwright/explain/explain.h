@@ -42,13 +42,14 @@ struct OperatorShare {
   int call = 0;
 };
 
-/// Answers questions about one plan.
+/// Answers questions about one stage of a plan.
 class Explainer {
  public:
-  /// `graph` is a network with its train step. Throws: Error if the plan is for another one.
-  Explainer(const Graph& graph, Plan plan);
+  /// `planned`: the stage's part of a train step, as `apply` makes it. The plan must outlive this.
+  Explainer(PlannedGraph planned, const Plan& plan, std::size_t stage = 0);
 
   const Plan& plan() const { return plan_; }
+  const StagePlan& stage() const { return stage_; }
   const Graph& graph() const { return graph_; }  // complete
   const Cluster& cluster() const { return cluster_; }
 
@@ -60,7 +61,8 @@ class Explainer {
   std::vector<OperatorShare> shares(const StageSeconds& seconds);
 
  private:
-  Plan plan_;
+  const Plan& plan_;
+  const StagePlan& stage_;
   Cluster cluster_;
   Graph graph_;
   Redistributor redistributor_;

@@ -98,10 +98,10 @@ std::vector<std::string> why(const Explanation& e, const Plan& plan) {
   return out;
 }
 
-std::string explanation_table(const Explanation& e, const Plan& plan) {
+std::string explanation_table(const Explanation& e, const Explainer& explainer) {
   std::string out = fmt::format("{}: {}", e.planned.name, e.planned.kind);
   for (const LoopDim& dim : e.rule.loops) out += fmt::format(" {}={}", dim.name, dim.size);
-  for (const Mesh& mesh : plan.meshes) out += fmt::format(", {}", to_text(mesh));
+  for (const Mesh& mesh : explainer.stage().meshes) out += fmt::format(", {}", to_text(mesh));
   out += "\n";
   Rows rows{{"strategy", "parts of inputs", "compute", "communication", "redistribution", "memory", "total"}};
   for (std::size_t i = 0; i < e.candidates.size(); ++i) {
@@ -120,7 +120,7 @@ std::string explanation_table(const Explanation& e, const Plan& plan) {
   if (e.overlap > 0)
     out += fmt::format("  communication counts in full; up to {:.0f}% of it may run beside compute\n",
                        100 * e.overlap);
-  return out + fmt::format("* {}\n", join(why(e, plan), ";\n  "));
+  return out + fmt::format("* {}\n", join(why(e, explainer.plan()), ";\n  "));
 }
 
 namespace {
@@ -139,14 +139,14 @@ void add_heaviest(std::vector<Heavy>& out, std::vector<Heavy> rows, std::size_t 
 }  // namespace
 
 std::vector<Heavy> heaviest(Explainer& explainer, const std::vector<OperatorShare>& shares) {
-  const Plan& plan = explainer.plan();
+  const StagePlan& stage = explainer.stage();
   double seconds = 0, bytes = 0;
   for (const OperatorShare& s : shares) {
     seconds += s.cost.seconds();
     bytes += static_cast<double>(s.cost.bytes());
   }
   std::vector<Heavy> rows;
-  for (FoldedName& row : table_rows(plan, shares)) {
+  for (FoldedName& row : table_rows(stage, shares)) {
     Heavy h{.row = std::move(row), .explanation = {}};
     for (std::size_t i : h.row.members) {
       h.time_share += shares[i].cost.seconds() / seconds;
@@ -158,7 +158,7 @@ std::vector<Heavy> heaviest(Explainer& explainer, const std::vector<OperatorShar
   add_heaviest(out, rows, 5, [](const Heavy& h) { return h.time_share; });
   add_heaviest(out, rows, 3, [](const Heavy& h) { return h.memory_share; });
   for (Heavy& h : out) {
-    h.explanation = explainer.explain(plan.operators[h.row.members[h.row.members.size() / 2]].name);
+    h.explanation = explainer.explain(stage.operators[h.row.members[h.row.members.size() / 2]].name);
     if (h.explanation.candidates.size() > 1) h.other = h.explanation.choice == 0 ? 1 : 0;
   }
   return out;

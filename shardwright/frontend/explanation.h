@@ -11,7 +11,7 @@
 namespace shardwright {
 
 /// The candidates, fastest first, the plan's marked, and why it is that.
-std::string explanation_table(const Explanation& explanation, const Plan& plan);
+std::string explanation_table(const Explanation& explanation, const Explainer& explainer);
 
 /// What decided, in a few clauses: against the next best and against data parallelism, part by part.
 std::vector<std::string> why(const Explanation& explanation, const Plan& plan);

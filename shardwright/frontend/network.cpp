@@ -19,10 +19,10 @@ void check_fits(const Plan& plan, const TrainOptions& options, const Graph& grap
   if (!options.fusion_numbers.empty() || !options.all_reduce_fusion_config.empty())
     throw error("plan_file {}: the plan has decided what is fused; leave out fusion numbers",
                 options.plan_file);
-  if (options.devices != plan.devices)
-    throw error("plan_file {}: the plan is for {} devices but there are {}", options.plan_file, plan.devices,
-                options.devices);
-  check_fits(plan, graph);
+  if (options.devices != plan.devices())
+    throw error("plan_file {}: the plan is for {} devices but there are {}", options.plan_file,
+                plan.devices(), options.devices);
+  apply(plan, graph);  // it fits
   check(plan.settings.recompute, graph);
 }
 

@@ -80,8 +80,8 @@ std::string remark_text(const std::string& collectives, const std::string& reaso
 }
 
 /// Of a stage whose operators take `taken`.
-std::string operator_table(const Graph& graph, const Plan& plan, const StageSeconds& taken) {
-  const std::vector<OperatorShare> shares = Explainer(graph, plan).shares(taken);
+std::string operator_table(const StagePlan& plan, const std::vector<OperatorShare>& shares,
+                           const StageSeconds& taken) {
   double seconds = taken.others.all(), bytes = 0;
   for (const OperatorShare& s : shares) {
     seconds += s.cost.seconds();
@@ -162,7 +162,7 @@ std::string percent_text(double part, double whole) {
   return whole > 0 ? fmt::format("{:.1f}%", 100 * part / whole) : "-";
 }
 
-std::vector<FoldedName> table_rows(const Plan& plan, const std::vector<OperatorShare>& shares) {
+std::vector<FoldedName> table_rows(const StagePlan& plan, const std::vector<OperatorShare>& shares) {
   std::map<std::string, std::vector<std::size_t>> alike;
   for (std::size_t i = 0; i < plan.operators.size(); ++i)
     alike[key_of(plan.operators[i], shares[i])].push_back(i);
@@ -210,22 +210,6 @@ BatchSize batch_size_of(const Graph& graph, const Plan& plan, std::int64_t token
 
 namespace {
 
-/// A row per operator, or for all of a kind in repeated layers: how it is split, its share of time and memory, the
-/// collectives that it causes, and why; then what a step takes. Shares are per planned operator.
-std::string plan_table(const Graph& graph, const Plan& plan, const Estimate& e, const BatchSize& batch) {
-  std::string out =
-      fmt::format("plan of {} on {} device{}, {}{}\n", plan.model, plan.devices, plan.devices == 1 ? "" : "s",
-                  plan.parallel, plan.search.empty() ? "" : ", search " + plan.search);
-  for (const Mesh& mesh : plan.meshes)
-    if (mesh.axis_count() > 0) out += to_text(mesh) + "\n";
-  if (plan.devices > 1) out += operator_table(graph, plan, e.operators[0]);
-  const bool is_split = std::any_of(plan.operators.begin(), plan.operators.end(),
-                                    [](const PlannedOperator& op) { return !op.strategy.empty(); });
-  if (plan.devices > 1 && !is_split) out += "nothing is split: every device does the whole work\n";
-  if (!plan.compared.empty()) out += plan.compared + "\n";
-  return out + totals(e, batch);
-}
-
 /// `2 stages, 4 micro-batches, 1f1b`
 std::string pipelining_text(const Pipelining& p) {
   if (p.stages == 1) return fmt::format("{} micro-batches, whose gradients are added up", p.micro_batches);
@@ -233,40 +217,49 @@ std::string pipelining_text(const Pipelining& p) {
                      p.micro_batches == 1 ? "" : "es", name_of(p.schedule));
 }
 
+/// A row per operator, or for all of a kind in repeated layers: how it is split, its share of time and memory, the
+/// collectives that it causes, and why. Shares are per planned operator.
+std::string stage_table(const StagePlan& stage, Explainer explainer, const StageSeconds& taken) {
+  std::string out;
+  for (const Mesh& mesh : stage.meshes)
+    if (mesh.axis_count() > 0) out += to_text(mesh) + "\n";
+  if (stage.devices() == 1) return out;
+  out += operator_table(stage, explainer.shares(taken), taken);
+  if (std::ranges::all_of(stage.operators, [](const PlannedOperator& op) { return op.strategy.empty(); }))
+    out += "nothing is split: every device does the whole work\n";
+  return out;
+}
+
 }  // namespace
 
 std::string step_table(const Graph& graph, const Plan& plan, const Estimate& e, const BatchSize& batch) {
-  StagedGraph parts = staged(graph, plan);
-  if (plan.stages.empty()) {
-    const std::string out = plan_table(parts.stages[0], plan, e, batch);
-    const std::string note = plan.settings.pipelining.micro_batches > 1
-                                 ? pipelining_text(plan.settings.pipelining) + "\n"
-                                 : std::string();
-    return out + note + recompute_text(graph, plan, e);
-  }
-  std::string out = fmt::format("plan of {} on {} devices, {}, {}\n", plan.model, plan.devices,
-                                pipelining_text(plan.settings.pipelining), plan.parallel);
+  const Pipelining& p = plan.settings.pipelining;
+  const bool is_whole = plan.stages.size() == 1;
+  std::string out = fmt::format("plan of {} on {} device{}, {}{}{}\n", plan.model, plan.devices(),
+                                plan.devices() == 1 ? "" : "s", is_whole ? "" : pipelining_text(p) + ", ",
+                                plan.parallel, plan.search.empty() ? "" : ", search " + plan.search);
+  PlannedStages parts = apply(plan, graph);
   std::vector<int> begins{0};  // of the devices of each stage
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-    const Plan& stage = plan.stages[s];
-    const auto group = s % static_cast<std::size_t>(plan.settings.pipelining.stages);
-    const int first = begins[group];
-    out += fmt::format("stage {} on devices {}-{}: {} operators, {} to {}\n", s, first,
-                       first + stage.devices - 1, stage.operators.size(), stage.operators.front().name,
-                       stage.operators.back().name);
-    begins.push_back(first + stage.devices);
-    for (const Mesh& mesh : stage.meshes)
-      if (mesh.axis_count() > 0) out += to_text(mesh) + "\n";
-    if (stage.devices > 1) out += operator_table(parts.stages[s], stage, e.operators[s]);
+    const StagePlan& stage = plan.stages[s];
+    const int first = begins[s % static_cast<std::size_t>(p.stages)];
+    if (!is_whole)
+      out += fmt::format("stage {} on devices {}-{}: {} operators, {} to {}\n", s, first,
+                         first + stage.devices() - 1, stage.operators.size(), stage.operators.front().name,
+                         stage.operators.back().name);
+    begins.push_back(first + stage.devices());
+    out += stage_table(stage, Explainer(std::move(parts.stages[s]), plan, s), e.operators[s]);
   }
-  return out + totals(e, batch) + recompute_text(graph, plan, e);
+  if (!plan.compared.empty()) out += plan.compared + "\n";
+  out += totals(e, batch);
+  if (is_whole && p.micro_batches > 1) out += pipelining_text(p) + "\n";
+  return out + recompute_text(graph, plan, e);
 }
 
 std::string recompute_text(const Graph& graph, const Plan& plan, const Estimate& e) {
   if (!plan.settings.recompute.is_on()) return "";
   Plan other = plan;
   other.settings.recompute = {};
-  for (Plan& stage : other.stages) stage.settings.recompute = {};
   const Estimate without =
       estimate(compile_pipeline(graph, other, {.formats = cpu_formats, .verifies = false}), plan.cluster);
   std::vector<std::string> what;

@@ -26,7 +26,7 @@ std::string step_table(const Graph& graph, const Plan& plan, const Estimate& est
                        const BatchSize& batch);
 
 /// The table's rows: what each is called, and which planned operators it stands for.
-std::vector<FoldedName> table_rows(const Plan& plan, const std::vector<OperatorShare>& shares);
+std::vector<FoldedName> table_rows(const StagePlan& stage, const std::vector<OperatorShare>& shares);
 
 /// What made the search choose; neighbours that cause no communication are followed: `follows relu1; to norm: ...`.
 std::string compact_reason(const PlannedOperator& op);

@@ -7,9 +7,13 @@
 #include "shardwright/plan/owners.h"
 
 namespace shardwright {
-namespace {
+PlannedGraph completed(PlannedGraph planned, const Cluster& cluster) {
+  Redistributor redistributor = redistributor_for(planned.graph.meshes, cluster);
+  complete(planned.graph, redistributor, planned.update_layouts);
+  return planned;
+}
 
-Program compiled(PlannedGraph planned, const Cluster& cluster, const CompileOptions& options) {
+Program compile(PlannedGraph planned, const Cluster& cluster, const CompileOptions& options) {
   Graph graph = std::move(planned.graph);
   Redistributor redistributor = redistributor_for(graph.meshes, cluster);
   complete(graph, redistributor, planned.update_layouts);
@@ -23,46 +27,31 @@ Program compiled(PlannedGraph planned, const Cluster& cluster, const CompileOpti
                   {.after = options.after, .verifies = options.verifies});
 }
 
-}  // namespace
-
-PlannedGraph completed(const Graph& graph, const Plan& plan) {
-  PlannedGraph out = apply(plan, graph);
-  Redistributor redistributor = redistributor_for(out.graph.meshes, plan.cluster);
-  complete(out.graph, redistributor, out.update_layouts);
-  return out;
-}
-
-Program compile(const PlannedGraph& planned, const Cluster& cluster, const CompileOptions& options) {
-  return compiled(planned, cluster, options);
+Program compile(PlannedGraph planned, const CompileOptions& options) {
+  if (planned.graph.level != Level::planned) throw error("the graph names no mesh");
+  const Cluster cluster = host_cluster(planned.graph.meshes[0].size());
+  return compile(std::move(planned), cluster, options);
 }
 
 Pipeline compile_pipeline(const Graph& graph, const Plan& plan, const CompileOptions& options) {
-  StagedGraph parts = staged(graph, plan);
+  PlannedStages planned = apply(plan, graph);
   Pipeline out;
   out.pipelining = plan.settings.pipelining;
-  out.outputs = std::move(parts.outputs);
-  for (int s = 0; s < static_cast<int>(parts.stages.size()); ++s) {
-    const Plan& of_stage = plan.stages.empty() ? plan : plan.stages[static_cast<std::size_t>(s)];
-    try {
-      PlannedGraph planned = apply(of_stage, std::move(parts.stages[static_cast<std::size_t>(s)]));
-      planned.micro_batches = micro_batches_of(plan.settings.pipelining, s);
-      out.stages.push_back(compiled(std::move(planned), of_stage.cluster, options));
+  out.outputs = std::move(planned.outputs);
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) try {
+      out.stages.push_back(compile(std::move(planned.stages[s]), plan.cluster_of(s), options));
     } catch (const Error& e) {
-      if (plan.stages.empty()) throw;
+      if (plan.stages.size() == 1) throw;
       throw with_context(e, fmt::format("stage {}", s));
     }
-  }
-  for (const Crossing& c : parts.crossings) out.connect(c);
+  for (const Crossing& c : planned.crossings) out.connect(c);
   return out;
 }
 
 Program compile(const Graph& graph, const Plan& plan, const CompileOptions& options) {
-  return compiled(apply(plan, graph), plan.cluster, options);
-}
-
-Program compile(const PlannedGraph& planned, const CompileOptions& options) {
-  if (planned.graph.level != Level::planned) throw error("the graph names no mesh");
-  return compile(planned, host_cluster(planned.graph.meshes[0].size()), options);
+  if (plan.stages.size() > 1)
+    throw error("the plan has {} stages, each of its own program", plan.stages.size());
+  return std::move(compile_pipeline(graph, plan, options).stages.front());
 }
 
 }  // namespace shardwright

@@ -9,8 +9,8 @@
 
 namespace shardwright {
 
-/// The graph with the plan's strategies and layouts, and those of backward and update that follow from them.
-PlannedGraph completed(const Graph& graph, const Plan& plan);
+/// With the strategies and layouts of backward and update, which follow from those of the forward.
+PlannedGraph completed(PlannedGraph planned, const Cluster& cluster);
 
 struct CompileOptions {
   AfterPass after = {};    // sees the program after each pass
@@ -18,16 +18,15 @@ struct CompileOptions {
   bool verifies = true;    // the graph after each pass
 };
 
-/// Throws: Error if the plan does not fit the graph.
-Program compile(const Graph& graph, const Plan& plan, const CompileOptions& options = {});
-
-/// The same for a graph that already carries meshes, strategies and layouts (read from its text form); without
-/// a cluster for cpu:N.
-Program compile(const PlannedGraph& planned, const Cluster& cluster, const CompileOptions& options = {});
-Program compile(const PlannedGraph& planned, const CompileOptions& options = {});
+/// Of a graph that carries meshes, strategies and layouts: a stage of a plan, or read from its text form. Without a
+/// cluster for as many threads of this host.
+Program compile(PlannedGraph planned, const Cluster& cluster, const CompileOptions& options = {});
+Program compile(PlannedGraph planned, const CompileOptions& options = {});
 
 /// The step that the cluster runs: `graph`, a train step or network of one micro-batch, cut and compiled stage by stage.
 /// Throws: Error if the plan does not fit the graph.
 Pipeline compile_pipeline(const Graph& graph, const Plan& plan, const CompileOptions& options = {});
+/// The program of a plan of one stage.
+Program compile(const Graph& graph, const Plan& plan, const CompileOptions& options = {});
 
 }  // namespace shardwright

@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "shardwright/graph/op.h"
@@ -32,49 +33,38 @@ Layout layout_of(const std::string& text, const std::vector<Mesh>& meshes, const
   return out;
 }
 
-class Application {
+/// A stage's plan in names as choices on its part of the graph.
+class Reading {
  public:
-  Application(const Plan& plan, Graph graph)
-      : plan_(plan),
-        out_{.graph = std::move(graph),
-             .update_layouts = {},
-             .comm_fusion = plan.settings.comm_fusion,
-             .recompute = plan.settings.recompute} {}
+  Reading(const StagePlan& plan, const Graph& graph)
+      : plan_(plan), graph_(graph), out_{.meshes = plan.meshes, .strategies = {}, .layouts = {}} {
+    out_.strategies.resize(graph.nodes.size());
+    for (std::size_t v = 0; v < graph.values.size(); ++v)
+      values_.emplace(graph.values[v].name, static_cast<int>(v));
+  }
 
-  PlannedGraph run() {
-    const std::string fingerprint = fingerprint_of(out_.graph);
-    if (fingerprint != plan_.fingerprint)
-      throw error("the plan is for '{}' ({}), not for this network ({}): other sizes, types, batch or layers",
-                  plan_.model, plan_.fingerprint, fingerprint);
-    out_.graph.meshes = plan_.meshes;
-    out_.graph.level = Level::planned;
-    for (std::size_t v = 0; v < out_.graph.values.size(); ++v)
-      values_.emplace(out_.graph.values[v].name, static_cast<int>(v));
-    for (const PlannedOperator& op : plan_.operators) {
-      try {
-        apply_operator(op);
+  Choices run() {
+    for (const PlannedOperator& op : plan_.operators) try {
+        read_operator(op);
       } catch (const Error& e) {
         throw with_context(e, fmt::format("plan: {}", op.name));
       }
-    }
-    for (const auto& [name, text] : plan_.layouts) apply_layout(name, text);
-    check_groups();
-    shard_states(out_, plan_.meshes, plan_.settings.optimizer_parallel);
+    for (const auto& [name, text] : plan_.layouts) read_layout(name, text);
     return std::move(out_);
   }
 
  private:
-  void apply_operator(const PlannedOperator& planned) {
-    Graph& graph = out_.graph;
+  void read_operator(const PlannedOperator& planned) {
     const ValueId v = called(planned.name);
-    Node& node = graph.node(graph.value(v).producer);
+    const NodeId id = graph_.value(v).producer;
+    const Node& node = graph_.node(id);
     if (node.op->kind != OpKind::compute) throw error("is not an operator");
     if (!planned.kind.empty() && planned.kind != node.op->name)
       throw error("is {} here but {} in the plan", node.op->name, planned.kind);
     if (planned.mesh < 0 || planned.mesh >= static_cast<int>(plan_.meshes.size()))
       throw error("there is no mesh {}", planned.mesh);
     const Mesh& mesh = plan_.meshes[at(planned.mesh)];
-    const Rule rule = rule_of(graph, node);
+    const Rule rule = rule_of(graph_, node);
     std::string text;
     for (const auto& [loop, axes] : planned.strategy) {
       for (const std::string& axis : axes) mesh.axis(axis);  // there is one of that name
@@ -86,9 +76,9 @@ class Application {
     s.mesh = used_axes(s).empty() ? 0 : planned.mesh;
     if (const auto why = violation_as_asked(rule, s, mesh)) throw Error(*why);
     check_told(planned, rule, s, mesh);
-    node.strategy = s;
+    out_.strategies[at(id.index)] = s;
     if (!planned.out.empty())
-      graph.value(v).layout = layout_of(planned.out, plan_.meshes, graph.value(v).type.shape);
+      out_.layouts[v] = layout_of(planned.out, plan_.meshes, graph_.value(v).type.shape);
   }
 
   /// What is told of the strategy is true: somebody has edited one of the two.
@@ -103,36 +93,35 @@ class Application {
           planned.in, to_text(s, rule, mesh), in);
   }
 
-  void apply_layout(const std::string& name, const std::string& text) try {
-    Graph& graph = out_.graph;
-    Value& v = graph.value(called(name));
-    if (graph.node(v.producer).op->kind == OpKind::compute) throw error("it is not a leaf");
-    const bool is_parameter = graph.node(v.producer).op->kind == OpKind::parameter;
-    v.layout = layout_of(text, plan_.meshes, v.type.shape, is_parameter);
+  void read_layout(const std::string& name, const std::string& text) try {
+    const ValueId v = called(name);
+    const OpKind kind = graph_.node(graph_.value(v).producer).op->kind;
+    if (kind == OpKind::compute) throw error("it is not a leaf");
+    out_.layouts[v] = layout_of(text, plan_.meshes, graph_.value(v).type.shape, kind == OpKind::parameter);
   } catch (const Error& e) {
     throw with_context(e, fmt::format("plan: layout of {}", name));
   }
 
-  /// Weights of level 3 say themselves how they are shared.
-  void check_groups() const {
-    const OptimizerParallel& options = plan_.settings.optimizer_parallel;
-    if (options.level != 1 && options.level != 2) return;
-    for (const Node& node : out_.graph.nodes) {
-      const Value& v = out_.graph.value(node.results.front());
-      if (node.op->kind == OpKind::parameter && v.layout && v.type.bytes() >= options.threshold)
-        check_group(*v.layout, plan_.meshes[at(v.layout->mesh)], options.group, v.name);
-    }
-  }
-
   ValueId called(const std::string& name) const {
     const auto it = values_.find(name);
-    return it == values_.end() ? out_.graph.find(name) : ValueId{it->second};
+    return it == values_.end() ? graph_.find(name) : ValueId{it->second};
   }
 
-  const Plan& plan_;
-  PlannedGraph out_;
+  const StagePlan& plan_;
+  const Graph& graph_;
+  Choices out_;
   std::unordered_map<std::string_view, int> values_;  // by name
 };
+
+/// Weights of level 3 say themselves how they are shared.
+void check_groups(const Graph& graph, const Choices& choices, const OptimizerParallel& options) {
+  if (options.level != 1 && options.level != 2) return;
+  for (const auto& [v, layout] : choices.layouts) {
+    const Value& value = graph.value(v);
+    if (graph.node(value.producer).op->kind == OpKind::parameter && value.type.bytes() >= options.threshold)
+      check_group(layout, choices.meshes[at(layout.mesh)], options.group, value.name);
+  }
+}
 
 }  // namespace
 
@@ -176,14 +165,41 @@ bool shards_a_state(const PlannedGraph& planned) {
 }  // namespace
 
 bool shards_states(const Plan& plan, const Graph& graph) {
-  if (plan.settings.optimizer_parallel.level == 0) return false;
-  StagedGraph parts = staged(graph, plan);
-  for (std::size_t s = 0; s < parts.stages.size(); ++s)
-    if (shards_a_state(apply(plan.stages.empty() ? plan : plan.stages[s], std::move(parts.stages[s]))))
-      return true;
-  return false;
+  return plan.settings.optimizer_parallel.level > 0 &&
+         std::ranges::any_of(apply(plan, graph).stages, shards_a_state);
 }
 
-PlannedGraph apply(const Plan& plan, Graph graph) { return Application(plan, std::move(graph)).run(); }
+PlannedGraph written(Graph graph, Choices choices, const Settings& settings,
+                     const MicroBatches& micro_batches) {
+  PlannedGraph out{.graph = std::move(graph),
+                   .update_layouts = {},
+                   .comm_fusion = settings.comm_fusion,
+                   .recompute = settings.recompute,
+                   .micro_batches = micro_batches};
+  out.graph.level = Level::planned;
+  out.graph.meshes = std::move(choices.meshes);
+  for (std::size_t n = 0; n < choices.strategies.size(); ++n)
+    if (choices.strategies[n]) out.graph.nodes[n].strategy = std::move(choices.strategies[n]);
+  for (auto& [v, layout] : choices.layouts) out.graph.value(v).layout = std::move(layout);
+  shard_states(out, out.graph.meshes, settings.optimizer_parallel);
+  return out;
+}
+
+PlannedStages apply(const Plan& plan, const Graph& graph) {
+  StagedGraph parts = staged(graph, plan);
+  PlannedStages out{
+      .stages = {}, .crossings = std::move(parts.crossings), .outputs = std::move(parts.outputs)};
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) try {
+      Graph& part = parts.stages[s];
+      Choices choices = Reading(plan.stages[s], part).run();
+      check_groups(part, choices, plan.settings.optimizer_parallel);
+      out.stages.push_back(written(std::move(part), std::move(choices), plan.settings,
+                                   micro_batches_of(plan.settings.pipelining, static_cast<int>(s))));
+    } catch (const Error& e) {
+      if (plan.stages.size() == 1) throw;
+      throw with_context(e, fmt::format("stage {}", s));
+    }
+  return out;
+}
 
 }  // namespace shardwright

@@ -1,6 +1,8 @@
 #include <array>
+#include <map>
 #include <set>
 
+#include "shardwright/autodiff/accumulate.h"
 #include "shardwright/base/random.h"
 #include "shardwright/base/text.h"
 #include "shardwright/graph/op.h"
@@ -81,48 +83,50 @@ void check_fused_parameters(const Graph& graph, const Plan& plan) {
                   near_names(name, std::vector(known.begin(), known.end())));
 }
 
-}  // namespace
-
-void check_fits(const Plan& plan, const Graph& graph) {
-  if (plan.stages.empty()) {
-    apply(plan, staged(graph, plan).stages.front());
-    return;
-  }
-  if (const std::string fingerprint = fingerprint_of(graph); fingerprint != plan.fingerprint)
-    throw error("the plan is for '{}' ({}), not for this network ({}): other sizes, types, batch or layers",
-                plan.model, plan.fingerprint, fingerprint);
-  StagedGraph parts = staged(graph, plan);
-  for (std::size_t s = 0; s < plan.stages.size(); ++s) try {
-      apply(plan.stages[s], std::move(parts.stages[s]));
-    } catch (const Error& e) {
-      throw with_context(e, fmt::format("stage {}", s));
-    }
+/// Files of format 1 that only accumulate have the fingerprint of the network that does.
+bool is_for(const Plan& plan, const Graph& graph, const std::string& fingerprint) {
+  const int micro_batches = plan.settings.pipelining.micro_batches;
+  return fingerprint == plan.fingerprint ||
+         (plan.stages.size() == 1 && micro_batches > 1 &&
+          fingerprint_of(accumulated(graph, micro_batches).graph) == plan.fingerprint);
 }
 
+}  // namespace
+
 StagedGraph staged(const Graph& graph, const Plan& plan) {
+  if (const std::string fingerprint = fingerprint_of(graph); !is_for(plan, graph, fingerprint))
+    throw error("the plan is for '{}' ({}), not for this network ({}): other sizes, types, batch or layers",
+                plan.model, plan.fingerprint, fingerprint);
   check_fused_parameters(graph, plan);
-  if (plan.stages.empty()) return cut_into_stages(graph, {}, 1, plan.settings.pipelining.micro_batches);
-  std::map<std::string, int> stages;
-  std::vector<int> stage_of(graph.nodes.size(), -1);
-  for (int s = 0; s < static_cast<int>(plan.stages.size()); ++s)
+  const int count = static_cast<int>(plan.stages.size());
+  std::map<std::string_view, int> stages;
+  for (int s = 0; s < count; ++s)
     for (const PlannedOperator& op : plan.stages[at(s)].operators) stages.emplace(op.name, s);
+  std::vector<int> stage_of(graph.nodes.size(), -1);
   for (NodeId id : graph.node_ids()) {
     const Node& node = graph.node(id);
     if (node.phase != Phase::forward || node.op->kind != OpKind::compute) continue;
     const auto it = stages.find(graph.name_of(id));
-    if (it == stages.end())
+    if (it != stages.end())
+      stage_of[at(id.index)] = it->second;
+    else if (count > 1)  // of one, applying it says what is wrong
       throw error("plan: {} is in no stage; it is for another network, or was changed", graph.name_of(id));
-    stage_of[at(id.index)] = it->second;
   }
-  StagedGraph out = cut_into_stages(graph, stage_of, static_cast<int>(plan.stages.size()),
-                                    plan.settings.pipelining.micro_batches);
+  StagedGraph out = cut_into_stages(graph, stage_of, count, plan.settings.pipelining.micro_batches);
   check_gradients(out, plan.settings.pipelining);
-  for (int s = 0; s < static_cast<int>(plan.stages.size()); ++s)
+  for (int s = 0; s < count; ++s)
     for (const PlannedOperator& op : plan.stages[at(s)].operators)
       if (stages.at(op.name) != s && !makes(out.stages[at(s)], op.name))
         throw error("plan: {} is in stage {} and in stage {}; only constants are made in several", op.name,
                     stages.at(op.name), s);
   return out;
+}
+
+Cluster Plan::cluster_of(std::size_t stage) const {
+  const auto groups = static_cast<std::size_t>(settings.pipelining.stages);
+  int first = 0;
+  for (std::size_t s = 0; s < stage % groups; ++s) first += stages[s].devices();
+  return cluster.part(first, stages[stage].devices());
 }
 
 }  // namespace shardwright

@@ -1,8 +1,8 @@
 // The plan: everything that was decided, as data. Made by a search, by annotations or by hand; saved, diffed,
 // edited, loaded. Searches make plans and lowering obeys them; neither knows the other.
 //
-// A plan speaks in names (operators, loop dims, axes), so it can be read without the network; `apply` writes
-// it onto the graph it was made for.
+// A plan is a head and the plans of its stages, of which there is at least one. It speaks in names (operators, loop dims,
+// axes), so it can be read without the network; `apply` writes it onto the graph it was made for.
 #pragma once
 
 #include <map>
@@ -69,12 +69,22 @@ struct PlannedOperator {
   bool operator==(const PlannedOperator&) const = default;
 };
 
+/// How one stage's part of the network is split over its devices.
+struct StagePlan {
+  std::vector<Mesh> meshes{Mesh{}};            // of all its devices; further ones have no common refinement
+  std::vector<PlannedOperator> operators;      // forward operators
+  std::map<std::string, std::string> layouts;  // of inputs, parameters, modules' states: how they lie
+
+  int devices() const { return meshes.front().size(); }
+  bool operator==(const StagePlan&) const = default;
+};
+
+/// What holds for the whole step, and the plan of each stage.
 struct Plan {
   std::string model;  // as the user named it
   Origin origin;
-  std::string fingerprint;  // of the forward graph that the plan is for
-  int devices = 1;
-  Cluster cluster;
+  std::string fingerprint;  // of the forward graph of one micro-batch
+  Cluster cluster;          // that it was priced by; it has the plan's devices
   std::string parallel;
   std::string search;  // empty: no search was needed
   std::string status = "feasible";
@@ -82,11 +92,19 @@ struct Plan {
   std::optional<double> lower_bound_seconds;  // of a step, where the search proved one
   std::string compared;                       // what the search looked at; told, not kept in the file
   std::vector<std::string> log;               // each choice of the search with its costs; the same
-  std::vector<Mesh> meshes;
-  std::vector<PlannedOperator> operators;      // forward operators
-  std::map<std::string, std::string> layouts;  // of inputs, parameters, modules' states: how they lie
   Settings settings;
-  std::vector<Plan> stages;  // of several: each for its part of the network and of the devices, in order
+  std::vector<StagePlan> stages{StagePlan{}};  // settings.pipelining.parts() of them, in order
+
+  int devices() const { return cluster.devices(); }
+  /// The devices of a stage.
+  Cluster cluster_of(std::size_t stage) const;
+};
+
+/// What is decided of one stage, in terms of its graph: searches choose it, plans tell it in names.
+struct Choices {
+  std::vector<Mesh> meshes;
+  std::vector<std::optional<Strategy>> strategies;  // per node; of forward operators
+  std::map<ValueId, Layout> layouts;                // of leaves, and of results that are brought into one
 };
 
 /// A graph with a plan written onto it.
@@ -98,18 +116,27 @@ struct PlannedGraph {
   MicroBatches micro_batches = {};
 };
 
-/// `graph` cut as the plan says, for its micro-batches. Throws: Error if an operator has no stage, or two.
-StagedGraph staged(const Graph& graph, const Plan& plan);
+/// Writes `choices` onto the graph of one stage, with the layouts of states that follow from the settings.
+PlannedGraph written(Graph graph, Choices choices, const Settings& settings,
+                     const MicroBatches& micro_batches);
+
+/// A step cut into stages, with the plan of each written onto its part.
+struct PlannedStages {
+  std::vector<PlannedGraph> stages;
+  std::vector<Crossing> crossings;
+  std::vector<StagedGraph::Output> outputs;
+};
 
 /// What identifies the network of `graph`: a hash of its forward nodes and types.
 std::string fingerprint_of(const Graph& graph);
 
-/// Writes strategies and layouts of `plan` onto `graph`.
-/// Throws: Error if the plan is for another network, names what does not exist, or is not legal.
-PlannedGraph apply(const Plan& plan, Graph graph);
+/// `graph`, a network or train step of one micro-batch, cut as the plan says, for its micro-batches.
+/// Throws: Error if the plan is for another network, or an operator has no stage, or two.
+StagedGraph staged(const Graph& graph, const Plan& plan);
 
-/// Throws: Error as applying the plan, stage by stage, does. `graph`: a network or train step of one micro-batch.
-void check_fits(const Plan& plan, const Graph& graph);
+/// The same with the plan of each stage written onto its part.
+/// Throws: Error also if the plan names what does not exist, or is not legal.
+PlannedStages apply(const Plan& plan, const Graph& graph);
 
 /// Lays out the optimizer's states: as their parameter; from optimizer parallel level 1 on also sharded over its
 /// replicas.
@@ -119,7 +146,7 @@ void shard_states(PlannedGraph& planned, const std::vector<Mesh>& meshes,
 /// Whether the optimizer parallelism of `plan` shards anything: some weight's states lie otherwise than it is read.
 bool shards_states(const Plan& plan, const Graph& graph);
 
-/// JSON with the keys of commands.md. A plan of another format version is refused.
+/// JSON with the keys of commands.md. Files of format 1 are read, too.
 std::string to_json(const Plan& plan);
 Plan parse_plan(std::string_view json, std::string_view where);
 Plan load_plan(const std::string& path);

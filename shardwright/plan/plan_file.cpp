@@ -14,7 +14,7 @@
 namespace shardwright {
 namespace {
 
-/// Files of format 1, too, are read: they hold no cluster but a name or path.
+/// Files of format 1, too, are read: of a cluster's file they have the path alone, and stages have heads of their own.
 constexpr int format_version = 2;
 
 Json mesh_json(const Mesh& mesh) {
@@ -126,45 +126,28 @@ const Json& list_of(const Json& json, const char* key) {
   return json;
 }
 
-const std::vector<std::string>& stage_keys() {
-  static const std::vector<std::string> keys{"fingerprint", "devices",       "cluster", "parallel",
-                                             "search",      "status",        "mesh",    "more_meshes",
-                                             "layouts",     "search_seconds"};
-  return keys;
+/// Of a stage; files of format 1 also tell here what the head does.
+std::vector<std::string> stage_keys(bool is_old) {
+  std::vector<std::string> out{"devices", "mesh", "more_meshes", "layouts"};
+  if (is_old)
+    for (const char* key : {"fingerprint", "cluster", "parallel", "search", "status", "search_seconds"})
+      out.emplace_back(key);
+  return out;
 }
 
 /// Of a whole plan: what is read, and what `--json` tells of it besides (docs/plan-format.md).
 const std::vector<std::string>& plan_keys() {
   static const std::vector<std::string> keys = [] {
-    std::vector<std::string> out{"format",
-                                 "model",
-                                 "cluster_text",
-                                 "made_from",
-                                 "schedule",
-                                 "micro_batches",
-                                 "stage_plans",
-                                 "zero",
-                                 "zero_threshold",
-                                 "zero_group",
-                                 "comm_fusion",
-                                 "recompute",
-                                 "operators",
-                                 "step_seconds",
-                                 "compute_seconds",
-                                 "communication_seconds",
-                                 "exposed_communication_seconds",
-                                 "tokens_per_second",
-                                 "mfu",
-                                 "lower_bound_seconds",
-                                 "gap",
-                                 "stages",
-                                 "bubble_fraction",
-                                 "memory_bytes",
-                                 "fits",
-                                 "collectives_per_step",
-                                 "bytes_communicated_per_step"};
-    out.insert(out.end(), stage_keys().begin(), stage_keys().end());
-    return out;
+    const auto words = split(
+        "format model made_from fingerprint devices cluster cluster_text parallel search status "
+        "search_seconds "
+        "mesh more_meshes schedule micro_batches stage_plans zero zero_threshold zero_group comm_fusion "
+        "recompute "
+        "operators layouts step_seconds compute_seconds communication_seconds exposed_communication_seconds "
+        "tokens_per_second mfu lower_bound_seconds gap stages bubble_fraction memory_bytes fits "
+        "collectives_per_step bytes_communicated_per_step",
+        ' ');
+    return std::vector<std::string>(words.begin(), words.end());
   }();
   return keys;
 }
@@ -176,6 +159,8 @@ std::string status_of(const Json& json) {
     if (status == name_of(s)) return status;
   throw kind_error("status", "optimal, feasible, infeasible or timeout", json.at("status"));
 }
+
+int devices_of(const Json& json) { return integer_of(member(json, "devices"), "devices", 1, most_devices); }
 
 /// A name says all of a preset; what was a file stands in the plan, as lines of it.
 Cluster cluster_of(const Json& json, int devices) {
@@ -195,16 +180,17 @@ void set_cluster(Json& json, const Cluster& cluster) {
   json["cluster_text"] = split(trim(text), '\n');
 }
 
-/// All of the plan but its operators and layouts.
+/// All of the plan but its stages.
 Plan head_of(const Json& json) {
   Plan plan{.model = text_or(json, "model", "")};
   if (json.contains("made_from")) plan.origin = origin_of(json.at("made_from"));
   plan.fingerprint = text_or(json, "fingerprint", "");
   member(json, "fingerprint");
-  plan.devices = integer_of(member(json, "devices"), "devices", 1, most_devices);
-  plan.cluster = cluster_of(json, plan.devices);
-  if (const int n = plan.cluster.devices(); n != plan.devices)
-    throw error("\"cluster\" {} has {} devices but \"devices\" is {}", plan.cluster.name, n, plan.devices);
+  const int devices = devices_of(json);
+  plan.cluster = cluster_of(json, devices);
+  if (plan.devices() != devices)
+    throw error("\"cluster\" {} has {} devices but \"devices\" is {}", plan.cluster.name, plan.devices(),
+                devices);
   plan.parallel = name_of(parallel_called(text_or(json, "parallel", "auto_parallel")));
   plan.search = text_or(json, "search", "");
   plan.status = status_of(json);
@@ -219,89 +205,80 @@ Plan head_of(const Json& json) {
   plan.settings.optimizer_parallel = optimizer_parallel_of(json);
   if (json.contains("comm_fusion")) plan.settings.comm_fusion = fusion_of(json.at("comm_fusion"));
   if (json.contains("recompute")) plan.settings.recompute = recompute_of(json.at("recompute"));
-  if (json.contains("stage_plans")) {  // they say which meshes there are
-    for (const char* key : {"mesh", "more_meshes"})
-      if (json.contains(key))
-        throw error("\"{}\" and \"stage_plans\" exclude each other: each stage has its own", key);
-    return plan;
-  }
-  plan.meshes.push_back(mesh_of(member(json, "mesh"), "mesh"));
-  if (json.contains("more_meshes"))
-    for (const Json& mesh : list_of(json.at("more_meshes"), "more_meshes"))
-      plan.meshes.push_back(mesh_of(mesh, "more_meshes"));
-  for (const Mesh& mesh : plan.meshes)
-    if (mesh.size() != plan.devices)
-      throw error("{} has {} ranks but \"devices\" is {}", to_text(mesh), mesh.size(), plan.devices);
   return plan;
 }
 
-/// The plans of stages, without their operators, which say themselves where they belong.
-void read_stages(Plan& plan, const Json& json) {
-  std::int64_t devices = 0;
-  int number = 0;
-  for (const Json& stage : list_of(json.at("stage_plans"), "stage_plans")) try {
-      if (!stage.is_object()) throw error("should be an object, not {}", short_text(stage));
-      check_keys(stage, stage_keys());
-      Json head = stage;
-      head.erase("cluster");  // files of format 1 name a part of the plan's
-      plan.stages.push_back(head_of(head));
-      Plan& of_stage = plan.stages.back();
-      of_stage.layouts = member_or(stage, "layouts", "an object of names and layouts", of_stage.layouts);
-      of_stage.settings = plan.settings;
-      of_stage.settings.pipelining = {};
-      devices += of_stage.devices;
-      ++number;
-    } catch (const Error& e) {
-      throw with_context(e, fmt::format("stage {}", number));
-    }
-  if (plan.stages.size() < 2) throw error("\"stage_plans\" should hold a plan for each of several stages");
-  const int parts = static_cast<int>(plan.stages.size()), chunks = plan.settings.pipelining.schedule.chunks;
-  if (parts % chunks || parts / chunks < 2)
-    throw error("\"schedule\" {} of several stages does not go with {} \"stage_plans\"",
-                name_of(plan.settings.pipelining.schedule), parts);
-  plan.settings.pipelining.stages = parts / chunks;
-  for (int s = plan.settings.pipelining.stages; s < parts; ++s) {
-    const Plan &here = plan.stages[static_cast<std::size_t>(s)],
-               &first = plan.stages[static_cast<std::size_t>(s % plan.settings.pipelining.stages)];
-    if (here.devices != first.devices)
-      throw error("stages {} and {} run on the same devices, but one has {} and the other {}",
-                  s % plan.settings.pipelining.stages, s, first.devices, here.devices);
-  }
-  for (int s = 0, first = 0; s < parts; ++s) {
-    Plan& stage = plan.stages[static_cast<std::size_t>(s)];
-    if (s % plan.settings.pipelining.stages == 0) first = 0;
-    if (first + stage.devices <= plan.devices) stage.cluster = plan.cluster.part(first, stage.devices);
-    first += stage.devices;
-  }
-  devices /= chunks;
-  if (devices != plan.devices)
-    throw error("the stages have {} devices but \"devices\" is {}", devices, plan.devices);
-}
-
-Plan& stage_of(Plan& plan, const Json& op) {
-  const Json stage = op.is_object() && op.contains("stage") ? op.at("stage") : Json("missing");
-  return plan
-      .stages[static_cast<std::size_t>(integer_of(stage, "stage", 0, plan.settings.pipelining.parts() - 1))];
-}
-
-/// All of the plan but its operators, layouts and stages.
-Json head_json(const Plan& plan, bool is_whole) {
-  Json out{{"fingerprint", plan.fingerprint}, {"devices", plan.devices}};
-  if (is_whole) set_cluster(out, plan.cluster);
-  out["parallel"] = plan.parallel;
-  out["search"] = plan.search;
-  out["status"] = plan.status;
-  out["search_seconds"] = plan.search_seconds;
-  if (plan.meshes.empty()) return out;
-  out["mesh"] = mesh_json(plan.meshes.front());
-  Json more = Json::array();
-  for (std::size_t m = 1; m < plan.meshes.size(); ++m) more.push_back(mesh_json(plan.meshes[m]));
-  if (!more.empty()) out["more_meshes"] = more;
+/// The plan of a stage without its operators, which say themselves where they belong.
+StagePlan stage_of(const Json& json) {
+  const int devices = devices_of(json);
+  StagePlan out{.meshes = {mesh_of(member(json, "mesh"), "mesh")}};
+  if (json.contains("more_meshes"))
+    for (const Json& mesh : list_of(json.at("more_meshes"), "more_meshes"))
+      out.meshes.push_back(mesh_of(mesh, "more_meshes"));
+  for (const Mesh& mesh : out.meshes)
+    if (mesh.size() != devices)
+      throw error("{} has {} ranks but \"devices\" is {}", to_text(mesh), mesh.size(), devices);
+  out.layouts = member_or(json, "layouts", "an object of names and layouts", out.layouts);
   return out;
 }
 
-Json stage_json(const Plan& stage) {
-  Json out = head_json(stage, false);
+/// Throws: Error unless chunks of the same devices say so, and all devices have a stage.
+void check_devices(const Plan& plan) {
+  const auto groups = static_cast<std::size_t>(plan.settings.pipelining.stages);
+  std::int64_t devices = 0;
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    const int here = plan.stages[s].devices(), first = plan.stages[s % groups].devices();
+    if (here != first)
+      throw error("stages {} and {} run on the same devices, but one has {} and the other {}", s % groups, s,
+                  first, here);
+    if (s < groups) devices += here;
+  }
+  if (devices != plan.devices())
+    throw error("the stages have {} devices but \"devices\" is {}", devices, plan.devices());
+}
+
+std::vector<StagePlan> stages_of(const Json& json, bool is_old) {
+  std::vector<StagePlan> out;
+  for (const char* key : {"mesh", "more_meshes", "layouts"})
+    if (json.contains(key) && !json.at(key).empty())
+      throw error("\"{}\" and \"stage_plans\" exclude each other: each stage has its own", key);
+  for (const Json& stage : list_of(json.at("stage_plans"), "stage_plans")) try {
+      if (!stage.is_object()) throw error("should be an object, not {}", short_text(stage));
+      check_keys(stage, stage_keys(is_old));
+      out.push_back(stage_of(stage));
+    } catch (const Error& e) {
+      throw with_context(e, fmt::format("stage {}", out.size()));
+    }
+  if (out.size() < 2) throw error("\"stage_plans\" should hold a plan for each of several stages");
+  return out;
+}
+
+void read_operators(Plan& plan, const Json& json) {
+  std::set<std::pair<int, std::string>> names;  // stages may have constants in common
+  const int last = static_cast<int>(plan.stages.size()) - 1;
+  for (const Json& op : list_of(json, "operators")) {
+    const bool has_stage = op.is_object() && op.contains("stage");
+    if (has_stage && last == 0)
+      throw error("an operator has the \"stage\" {} but there are no \"stage_plans\"",
+                  short_text(op.at("stage")));
+    const int stage =
+        last == 0 ? 0 : integer_of(has_stage ? op.at("stage") : Json("missing"), "stage", 0, last);
+    auto& operators = plan.stages[static_cast<std::size_t>(stage)].operators;
+    operators.push_back(operator_of(op));
+    const std::string& name = operators.back().name;
+    if (!names.emplace(stage, name).second) throw error("operator {} stands twice", name);
+  }
+}
+
+void set_meshes(Json& json, const StagePlan& stage) {
+  json["mesh"] = mesh_json(stage.meshes.front());
+  for (std::size_t m = 1; m < stage.meshes.size(); ++m)
+    json["more_meshes"].push_back(mesh_json(stage.meshes[m]));
+}
+
+Json stage_json(const StagePlan& stage) {
+  Json out{{"devices", stage.devices()}};
+  set_meshes(out, stage);
   out["layouts"] = stage.layouts;
   return out;
 }
@@ -309,61 +286,62 @@ Json stage_json(const Plan& stage) {
 }  // namespace
 
 std::string to_json(const Plan& plan) {
-  Json out{{"format", format_version}, {"model", plan.model}, {"made_from", origin_json(plan.origin)}};
-  out.update(head_json(plan, true));
+  const bool is_whole = plan.stages.size() == 1;
+  Json out{{"format", format_version},
+           {"model", plan.model},
+           {"made_from", origin_json(plan.origin)},
+           {"fingerprint", plan.fingerprint},
+           {"devices", plan.devices()}};
+  set_cluster(out, plan.cluster);
+  out["parallel"] = plan.parallel;
+  out["search"] = plan.search;
+  out["status"] = plan.status;
+  out["search_seconds"] = plan.search_seconds;
+  if (is_whole) set_meshes(out, plan.stages.front());
   if (plan.settings.pipelining.micro_batches > 1)
     out["micro_batches"] = plan.settings.pipelining.micro_batches;
-  if (!plan.stages.empty()) {
+  if (!is_whole) {
     out["schedule"] = name_of(plan.settings.pipelining.schedule);
-    out["stage_plans"] = Json::array();
-    for (const Plan& stage : plan.stages) out["stage_plans"].push_back(stage_json(stage));
+    for (const StagePlan& stage : plan.stages) out["stage_plans"].push_back(stage_json(stage));
   }
-  out["zero"] = plan.settings.optimizer_parallel.level;
-  if (plan.settings.optimizer_parallel.level > 0) {
-    out["zero_threshold"] = plan.settings.optimizer_parallel.threshold;
-    if (plan.settings.optimizer_parallel.group > 0)
-      out["zero_group"] = plan.settings.optimizer_parallel.group;
-  }
+  const OptimizerParallel& zero = plan.settings.optimizer_parallel;
+  out["zero"] = zero.level;
+  if (zero.level > 0) out["zero_threshold"] = zero.threshold;
+  if (zero.level > 0 && zero.group > 0) out["zero_group"] = zero.group;
   out["comm_fusion"] = fusion_json(plan.settings.comm_fusion);
   out["recompute"] = recompute_json(plan.settings.recompute);
   out["operators"] = Json::array();
-  for (const PlannedOperator& op : plan.operators) out["operators"].push_back(operator_json(op));
   for (std::size_t s = 0; s < plan.stages.size(); ++s)
     for (const PlannedOperator& op : plan.stages[s].operators) {
       out["operators"].push_back(operator_json(op));
-      out["operators"].back()["stage"] = s;
+      if (!is_whole) out["operators"].back()["stage"] = s;
     }
-  out["layouts"] = plan.layouts;
+  if (is_whole) out["layouts"] = plan.stages.front().layouts;
   return out.dump(1);
 }
 
 Plan parse_plan(std::string_view text, std::string_view where) try {
   const Json json = parse_json(text);
   if (!json.is_object() || !json.contains("format")) throw error("is no plan: it has no \"format\"");
-  if (json.at("format") != 1 && json.at("format") != format_version)
+  const bool is_old = json.at("format") == 1;
+  if (!is_old && json.at("format") != format_version)
     throw error("has plan format {} but this version reads 1 and {}; plan again",
                 short_text(json.at("format")), format_version);
   check_keys(json, plan_keys());
   Plan plan = head_of(json);
-  if (json.contains("stage_plans")) read_stages(plan, json);
-  if (json.contains("stages") && json.at("stages") != plan.settings.pipelining.stages)
-    throw error("\"stages\" is {} but {}", short_text(json.at("stages")),
-                plan.stages.empty() ? "there are no \"stage_plans\""
-                                    : fmt::format("\"stage_plans\" holds {} plans", plan.stages.size()));
-  std::set<std::pair<const Plan*, std::string>> names;  // stages may have constants in common
-  for (const Json& op : list_of(member(json, "operators"), "operators")) {
-    if (op.is_object() && op.contains("stage") && plan.stages.empty())
-      throw error("an operator has the \"stage\" {} but there are no \"stage_plans\"",
-                  short_text(op.at("stage")));
-    Plan& of = plan.stages.empty() ? plan : stage_of(plan, op);
-    of.operators.push_back(operator_of(op));
-    const std::string& name = of.operators.back().name;
-    if (!names.emplace(&of, name).second) throw error("operator {} stands twice", name);
-  }
-  plan.layouts = member_or(json, "layouts", "an object of names and layouts", plan.layouts);
-  if (!plan.stages.empty() && !plan.layouts.empty())
-    throw error("\"layouts\" of {} stands beside \"stage_plans\"; it should stand in that of its stage",
-                plan.layouts.begin()->first);
+  plan.stages = json.contains("stage_plans") ? stages_of(json, is_old) : std::vector{stage_of(json)};
+  Pipelining& p = plan.settings.pipelining;
+  const int parts = static_cast<int>(plan.stages.size());
+  p.stages = parts / p.schedule.chunks;
+  if (parts != p.parts() || (parts > 1 && p.stages < 2))
+    throw error("\"schedule\" {} of several stages does not go with {} \"stage_plans\"", name_of(p.schedule),
+                parts);
+  check_devices(plan);
+  if (json.contains("stages") && json.at("stages") != p.stages)
+    throw error(
+        "\"stages\" is {} but {}", short_text(json.at("stages")),
+        parts == 1 ? "there are no \"stage_plans\"" : fmt::format("\"stage_plans\" holds {} plans", parts));
+  read_operators(plan, member(json, "operators"));
   return plan;
 } catch (const Error& e) {
   throw with_context(e, where);

@@ -295,11 +295,11 @@ class Cutting {
 
 StagedGraph cut_into_stages(const Graph& graph, const std::vector<int>& stage_of_node, int stages,
                             int micro_batches) {
-  const Accumulated whole =
-      accumulated(graph, micro_batches, stages > 1 ? stage_of_node : std::vector<int>{});
+  Accumulated whole = accumulated(graph, micro_batches, stages > 1 ? stage_of_node : std::vector<int>{});
   if (stages == 1) {
-    StagedGraph out{.stages = {whole.graph}, .crossings = {}, .outputs = {}};
+    StagedGraph out;
     for (int i = 0; i < static_cast<int>(whole.graph.outputs.size()); ++i) out.outputs.push_back({0, i});
+    out.stages.push_back(std::move(whole.graph));
     return out;
   }
   return Cutting(whole.graph, Assignment(whole.graph, whole.stages).result(), stages).run();

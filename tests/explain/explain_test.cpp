@@ -52,8 +52,8 @@ Step step_of(const Case& c) {
 /// `plan` with another strategy of one operator, its leaves as a new plan would lay them.
 Plan changed(const Step& step, const Explanation& explanation, const Strategy& strategy) {
   Plan plan = step.plan;
-  const Mesh& mesh = plan.meshes[at(strategy.mesh)];
-  for (PlannedOperator& op : plan.operators) {
+  const Mesh& mesh = plan.stages[0].meshes[at(strategy.mesh)];
+  for (PlannedOperator& op : plan.stages[0].operators) {
     if (op.name != explanation.planned.name) continue;
     op.mesh = strategy.mesh;
     op.in.clear();
@@ -74,25 +74,25 @@ Plan changed(const Step& step, const Explanation& explanation, const Strategy& s
     if (kind == OpKind::compute || first_forward_reader(step.graph, node.operands[i]).node != id) continue;
     Layout layout = layouts.operands[i];
     if (kind == OpKind::parameter)
-      layout = weight_layout(layout, plan.meshes, operand.type, plan.settings.optimizer_parallel);
-    if (operand.name != "input" || plan.layouts.at("input") == "[dp, -]")
-      plan.layouts[operand.name] = to_text(layout, plan.meshes[at(layout.mesh)]);
+      layout = weight_layout(layout, plan.stages[0].meshes, operand.type, plan.settings.optimizer_parallel);
+    if (operand.name != "input" || plan.stages[0].layouts.at("input") == "[dp, -]")
+      plan.stages[0].layouts[operand.name] = to_text(layout, plan.stages[0].meshes[at(layout.mesh)]);
   }
   return plan;
 }
 
 /// Of a step without the passes that fuse kernels and join transfers.
 double whole_seconds(const Step& step, const Plan& plan, const Cluster& cluster) {
-  const Graph graph = completed(step.graph, plan).graph;
+  const Graph graph = completed(apply(plan, step.graph).stages[0], plan.cluster).graph;
   Redistributor redistributor(graph.meshes, {mesh_cost(cluster, graph.meshes[0])}, {.even_only = true});
   return estimate(assign_buffers(lower(graph, redistributor), {redistributor}), cluster).step_seconds();
 }
 
 TEST_P(Explained, candidates_differ_as_whole_steps_do) {
   const Step step = step_of(GetParam());
-  Explainer explainer(step.graph, step.plan);
+  Explainer explainer(apply(step.plan, step.graph).stages[0], step.plan);
   int compared = 0;
-  for (const PlannedOperator& op : step.plan.operators) {
+  for (const PlannedOperator& op : step.plan.stages[0].operators) {
     const Explanation e = explainer.explain(op.name, 1000);
     const double base = whole_seconds(step, step.plan, explainer.cluster());
     for (std::size_t i = 0; i < e.candidates.size(); i += GetParam().every) {
@@ -100,7 +100,7 @@ TEST_P(Explained, candidates_differ_as_whole_steps_do) {
       const double whole = whole_seconds(step, changed(step, e, c.strategy), explainer.cluster()) - base;
       const double near = c.cost.seconds() - e.candidates[e.choice].cost.seconds();
       EXPECT_NEAR(near, whole, 1e-12)
-          << op.name << " " << to_text(c.strategy, e.rule, step.plan.meshes[at(c.strategy.mesh)]);
+          << op.name << " " << to_text(c.strategy, e.rule, step.plan.stages[0].meshes[at(c.strategy.mesh)]);
       ++compared;
     }
   }

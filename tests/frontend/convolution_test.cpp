@@ -68,7 +68,7 @@ void expect_as_on_one_device(TrainStep step) {
 }
 
 std::vector<std::vector<std::int64_t>> parts_of(const Plan& plan, const std::string& name) {
-  for (const PlannedOperator& op : plan.operators)
+  for (const PlannedOperator& op : plan.stages[0].operators)
     if (op.name == name) return op.in;
   return {};
 }
@@ -119,8 +119,10 @@ TEST(Convolution, channels_split) {
   TrainStep step = step_of(net, 8);
   EXPECT_EQ(parts_of(step.plan(), "bn1.norm"),
             (std::vector<std::vector<std::int64_t>>{{2, 4, 1, 1}, {4}, {4}, {1, 4}}));
-  EXPECT_EQ(step.plan().layouts.at("bn1.running_mean"), step.plan().layouts.at("bn1.running_var"));
-  EXPECT_NE(step.plan().layouts.at("bn1.running_mean"), "[-]");  // where its only reader computes it
+  EXPECT_EQ(step.plan().stages[0].layouts.at("bn1.running_mean"),
+            step.plan().stages[0].layouts.at("bn1.running_var"));
+  EXPECT_NE(step.plan().stages[0].layouts.at("bn1.running_mean"),
+            "[-]");  // where its only reader computes it
   expect_as_on_one_device(std::move(step));
 }
 

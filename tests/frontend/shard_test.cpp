@@ -75,7 +75,7 @@ PlannedNetwork planned(const Body& body, const TrainOptions& options) {
 }
 
 const PlannedOperator& planned_operator(const Plan& plan, const std::string& name) {
-  for (const PlannedOperator& op : plan.operators)
+  for (const PlannedOperator& op : plan.stages[0].operators)
     if (op.name == name) return op;
   throw error("the plan has no {}", name);
 }
@@ -84,7 +84,7 @@ using Parts = std::vector<std::vector<std::int64_t>>;
 
 /// Layout in the lowered program of the value called `name`.
 std::string lowered_layout(const PlannedNetwork& network, const std::string& name) {
-  PlannedGraph planned = completed(network.graph, network.plan);
+  PlannedGraph planned = completed(apply(network.plan, network.graph).stages[0], network.plan.cluster);
   std::vector<MeshCost> costs;
   for (const Mesh& mesh : planned.graph.meshes) costs.push_back(uniform_cost(mesh));
   Redistributor redistributor(planned.graph.meshes, costs, {.even_only = true});
@@ -104,9 +104,9 @@ TEST(Shard, keeps_what_is_said_in_parts) {
   const Plan plan = planned(body, {.devices = 8}).plan;
   EXPECT_EQ(planned_operator(plan, "region.in0").in, (Parts{{2, 4}}));
   EXPECT_EQ(planned_operator(plan, "region.out0").in, (Parts{{8, 1}}));
-  EXPECT_EQ(plan.layouts.at("block.dense1.weight"), "[-, x0.x1.x2]");
-  EXPECT_EQ(plan.layouts.at("block.dense2.bias"), "[x0.x1]");
-  EXPECT_EQ(to_text(plan.meshes.at(0)), "mesh [x0=2, x1=2, x2=2]");
+  EXPECT_EQ(plan.stages[0].layouts.at("block.dense1.weight"), "[-, x0.x1.x2]");
+  EXPECT_EQ(plan.stages[0].layouts.at("block.dense2.bias"), "[x0.x1]");
+  EXPECT_EQ(to_text(plan.stages[0].meshes.at(0)), "mesh [x0=2, x1=2, x2=2]");
   expect_losses_of_one_device(body, {.devices = 8});
 }
 
@@ -116,7 +116,7 @@ TEST(Shard, keeps_what_is_said_by_layouts) {
                           .out = {layout({"sp", "dp"}, "mp")},
                           .parameters = {{"dense2.weight", layout("mp", "sp")}}});
   PlannedNetwork network = planned(body, {.devices = 8});
-  EXPECT_EQ(network.plan.layouts.at("block.dense2.weight"), "[mp, sp]");
+  EXPECT_EQ(network.plan.stages[0].layouts.at("block.dense2.weight"), "[mp, sp]");
   EXPECT_EQ(lowered_layout(network, "region.in0"), "[dp, mp.sp]");
   EXPECT_EQ(lowered_layout(network, "region.out0"), "[sp.dp, mp]");
   EXPECT_EQ(lowered_layout(network, "block.dense2.weight"), "[mp, sp]");
@@ -255,8 +255,8 @@ TEST(Shard, random_layouts_are_kept_and_keep_the_losses) {
     const PlannedNetwork network = planned(body, options);
     EXPECT_EQ(lowered_layout(network, "region.in0"), want["in"]);
     EXPECT_EQ(lowered_layout(network, "region.out0"), want["out"]);
-    EXPECT_EQ(network.plan.layouts.at("block.dense1.weight"), want["w1"]);
-    EXPECT_EQ(network.plan.layouts.at("block.dense2.weight"), want["w2"]);
+    EXPECT_EQ(network.plan.stages[0].layouts.at("block.dense1.weight"), want["w1"]);
+    EXPECT_EQ(network.plan.stages[0].layouts.at("block.dense2.weight"), want["w2"]);
     expect_losses_of_one_device(body, options);
   }
 }
@@ -282,7 +282,7 @@ TEST(Precedence, code_beats_the_search) {
       (Parts{{8, 1}, {1, 1}}));
   const Plan plan = planned(with({.in = {{1, 8}}}), {.devices = 8}).plan;
   EXPECT_EQ(planned_operator(plan, "region.in0").in, (Parts{{1, 8}}));
-  EXPECT_EQ(plan.layouts.at("x"), "[-, x0]");
+  EXPECT_EQ(plan.stages[0].layouts.at("x"), "[-, x0]");
 }
 
 TEST(Precedence, an_annotation_file_beats_code_where_it_speaks) {
@@ -295,7 +295,7 @@ TEST(Precedence, an_annotation_file_beats_code_where_it_speaks) {
   EXPECT_EQ(planned_operator(plan, "region.in0").in, (Parts{{4, 2}}));
   EXPECT_EQ(planned_operator(plan, "region.out0").in, (Parts{{8, 1}}));  // of which the file says nothing
   EXPECT_EQ(planned_operator(plan, "block.relu1").in, (Parts{{2, 4}}));
-  EXPECT_EQ(plan.layouts.at("block.dense1.weight"), "[x0, x1.x2]");
+  EXPECT_EQ(plan.stages[0].layouts.at("block.dense1.weight"), "[x0, x1.x2]");
   expect_losses_of_one_device(body, options);
 }
 
@@ -307,8 +307,8 @@ TEST(Precedence, a_plan_file_beats_all) {
   const Body other = with({.in = {{1, 8}}, .parameters = {{"dense1.weight", {8, 1}}}});
   const TrainOptions options{.devices = 8, .search = "no such search", .plan_file = path};
   const Plan plan = planned(other, options).plan;
-  EXPECT_EQ(plan.operators, saved.operators);
-  EXPECT_EQ(plan.layouts, saved.layouts);
+  EXPECT_EQ(plan.stages[0].operators, saved.stages[0].operators);
+  EXPECT_EQ(plan.stages[0].layouts, saved.stages[0].layouts);
   expect_losses_of_one_device(other, options);
 }
 

@@ -56,7 +56,7 @@ TEST(TrainStep, annotations_by_parts_reach_the_plan_and_keep_the_losses) {
   Net net;
   net.dense1.matmul.shard({{2, 4}, {4, 1}});
   TrainStep step = step_of(net, {.devices = 8});
-  EXPECT_EQ(step.plan().operators[1].in, (std::vector<std::vector<std::int64_t>>{{2, 4}, {4, 1}}));
+  EXPECT_EQ(step.plan().stages[0].operators[1].in, (std::vector<std::vector<std::int64_t>>{{2, 4}, {4, 1}}));
   expect_same(losses(std::move(step)), losses(step_of(Net{}, {})));
 }
 
@@ -66,7 +66,7 @@ TEST(TrainStep, annotations_by_layout_with_a_scattered_result) {
   net.dense1.matmul.shard({layout("mp", {"sp", "dp"}), layout({"sp", "dp"}, "None")},
                           {layout({"mp", "sp", "dp"}, "None")});
   TrainStep step = step_of(net, {.devices = 8});
-  EXPECT_EQ(step.plan().operators[1].out, "[mp.sp.dp, -]");
+  EXPECT_EQ(step.plan().stages[0].operators[1].out, "[mp.sp.dp, -]");
   expect_same(losses(std::move(step)), losses(step_of(Net{}, {})));
 }
 
@@ -74,7 +74,7 @@ TEST(TrainStep, data_by_layout) {
   const DeviceLayout layout({4, 2}, {"dp", "tp"});
   TrainStep step =
       step_of(Net{}, {.devices = 8, .dataset_layouts = {layout("dp", "None", "tp"), layout("dp")}});
-  EXPECT_EQ(step.plan().layouts.at("image"), "[dp, -, tp]");
+  EXPECT_EQ(step.plan().stages[0].layouts.at("image"), "[dp, -, tp]");
   expect_same(losses(std::move(step)), losses(step_of(Net{}, {})));
 }
 

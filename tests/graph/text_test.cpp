@@ -94,7 +94,7 @@ TEST(Text, of_planned_graphs_and_programs_comes_back) {
       PlanRequest r = request(c.model, c.devices, c.annotations);
       r.settings.optimizer_parallel = {level, 0};
       const Plan plan = make_plan(graph, r);
-      expect_round_trip(apply(plan, graph).graph);
+      expect_round_trip(apply(plan, graph).stages[0].graph);
       compile(graph, plan, {.after = [&](const Pass& pass, const Program& p, double) {
                 SCOPED_TRACE(pass.name);
                 expect_round_trip(p.graph);

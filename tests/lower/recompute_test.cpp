@@ -40,7 +40,7 @@ Training planned(const std::string& name, const std::string& recompute, PlanRequ
 }
 
 Graph recomputed(const Training& p) {
-  const PlannedGraph planned = completed(p.graph, p.plan);
+  const PlannedGraph planned = completed(apply(p.plan, p.graph).stages[0], p.plan.cluster);
   Redistributor redistributor(planned.graph.meshes.front(), {.even_only = true});
   return with_recompute(planned.graph, planned.recompute, redistributor);
 }
@@ -213,9 +213,10 @@ TEST(Recompute, work_done_again_takes_time_but_is_no_useful_work) {
 TEST(Recompute, shares_of_operators_count_it) {
   const auto share = [](const char* recompute, const std::string& name) {
     const Training p = planned(llama, recompute);
-    const std::vector<OperatorShare> shares = Explainer(p.graph, p.plan).shares(estimated(p).operators[0]);
+    const std::vector<OperatorShare> shares =
+        Explainer(apply(p.plan, p.graph).stages[0], p.plan).shares(estimated(p).operators[0]);
     for (std::size_t i = 0; i < shares.size(); ++i)
-      if (p.plan.operators[i].name == name) return shares[i].cost;
+      if (p.plan.stages[0].operators[i].name == name) return shares[i].cost;
     throw error("there is no {}", name);
   };
   const OperatorCost none = share("none", "layers.3.ffn.gate.matmul"),

@@ -52,7 +52,7 @@ std::optional<Outcome> outcome_of(const std::string& text) {
   try {
     const Plan plan = parse_plan(text, "plan.json");
     const Model model = train_model(run, plan.settings.pipelining.micro_batches);
-    check_fits(plan, model.graph);
+    apply(plan, model.graph);
     check(plan.settings.recompute, model.graph);
     return run_pipeline(run, compile_pipeline(model.graph, plan, {.formats = cpu_formats}));
   } catch (const Error& e) {

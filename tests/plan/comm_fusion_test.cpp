@@ -57,7 +57,7 @@ TEST(CommFusion, stands_in_the_plan_file) {
     request.settings.comm_fusion = parse_comm_fusion(text);
     const Plan plan = make_plan(graph, request);
     EXPECT_EQ(parse_plan(to_json(plan), "").settings.comm_fusion, request.settings.comm_fusion) << text;
-    EXPECT_EQ(apply(plan, graph).comm_fusion, request.settings.comm_fusion) << text;
+    EXPECT_EQ(apply(plan, graph).stages[0].comm_fusion, request.settings.comm_fusion) << text;
   }
   request.annotations.comm_fusion = {{"dense1", 2}};
   const Plan plan = make_plan(graph, request);

@@ -169,7 +169,7 @@ TEST(OptimizerParallel, rounds_up_what_it_cuts_unevenly) {
 
 TEST(OptimizerParallel, of_a_group_reduces_scatters_inside_and_reduces_across) {
   const Step s = step_of("matmul_chain:widths=1024-1024,batch=16", data_parallel(8, {1, 0, 2}));
-  EXPECT_EQ(to_text(s.plan.meshes[0]), "mesh [dp0=4, dp1=2]");
+  EXPECT_EQ(to_text(s.plan.stages[0].meshes[0]), "mesh [dp0=4, dp1=2]");
   EXPECT_EQ(layout_of(s.program, "w1"), "[-, -]");
   EXPECT_EQ(layout_of(s.program, "w1.moment1"), "[dp1, -]");
   std::vector<std::string> steps;

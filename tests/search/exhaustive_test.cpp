@@ -37,8 +37,8 @@ TEST(Exhaustive, keeps_what_the_user_fixed) {
   const Graph graph = chain("matmul_chain:batch=4096");
   const Annotations annotations = parse_annotations(R"({"matmul1": {"in": [[1, 2], [2, 1]]}})", "test");
   const Plan plan = make_plan(graph, {.devices = 2, .search = "exhaustive", .annotations = annotations});
-  EXPECT_EQ(plan.operators[0].in, (std::vector<std::vector<std::int64_t>>{{1, 2}, {2, 1}}));
-  EXPECT_EQ(plan.operators[0].reason, "annotated");
+  EXPECT_EQ(plan.stages[0].operators[0].in, (std::vector<std::vector<std::int64_t>>{{1, 2}, {2, 1}}));
+  EXPECT_EQ(plan.stages[0].operators[0].reason, "annotated");
 }
 
 TEST(Exhaustive, fully_use_devices_compares_only_what_uses_all_or_none) {

@@ -96,7 +96,7 @@ TEST(Recursive, any_number_of_devices_will_do) {
   for (int devices : {3, 5, 6, 7, 12, 20, 35}) {
     const Plan plan = make_plan(m.graph, {.devices = devices, .search = "recursive"});
     int ranks = 1;
-    for (const Axis& axis : plan.meshes[0].axes) ranks *= axis.size;
+    for (const Axis& axis : plan.stages[0].meshes[0].axes) ranks *= axis.size;
     EXPECT_EQ(ranks, devices);
     EXPECT_LT(seconds(m.graph, plan), seconds(m.graph, make_plan(m.graph, {.devices = 1})) * 1.0001)
         << devices;
@@ -195,7 +195,7 @@ TEST(MemoryCap, sees_how_far_states_are_sharded) {
 
 /// The devices that `plan` makes parts of dim `dim` of operand `operand` of the operator called `name`.
 std::int64_t parts(const Plan& plan, const std::string& name, std::size_t operand, std::size_t dim) {
-  for (const PlannedOperator& op : plan.operators)
+  for (const PlannedOperator& op : plan.stages[0].operators)
     if (op.name == name) return op.in[operand][dim];
   throw error("no operator {}", name);
 }

@@ -86,7 +86,7 @@ TEST_P(Fixed, is_kept_by_every_search_under_every_setting) {
                                           .options = options,
                                           .annotations = parse_annotations(want.annotations, "test")});
       int seen = 0;
-      for (const PlannedOperator& op : plan.operators) {
+      for (const PlannedOperator& op : plan.stages[0].operators) {
         if (op.name == want.operator_name) {
           EXPECT_EQ(op.in, want.in) << search.name;
           EXPECT_EQ(op.reason, "annotated") << search.name;
@@ -97,8 +97,8 @@ TEST_P(Fixed, is_kept_by_every_search_under_every_setting) {
           ++seen;
         }
       }
-      if (plan.layouts.contains(want.value)) {
-        EXPECT_EQ(plan.layouts.at(want.value), want.layout) << search.name;
+      if (plan.stages[0].layouts.contains(want.value)) {
+        EXPECT_EQ(plan.stages[0].layouts.at(want.value), want.layout) << search.name;
         ++seen;
       }
       EXPECT_EQ(seen, !want.operator_name.empty() + !want.value.empty());
@@ -111,11 +111,11 @@ INSTANTIATE_TEST_SUITE_P(Plan, Fixed, testing::ValuesIn(cases), [](const auto& c
 /// The network with its plan, for `annotations`.
 PlannedGraph planned(const Graph& graph, const Searcher& search, const SearchOptions& options,
                      const char* annotations) {
-  return apply(make_plan(graph, {.devices = 4,
-                                 .search = search.name,
-                                 .options = options,
-                                 .annotations = parse_annotations(annotations, "test")}),
-               graph);
+  const Plan plan = make_plan(graph, {.devices = 4,
+                                      .search = search.name,
+                                      .options = options,
+                                      .annotations = parse_annotations(annotations, "test")});
+  return apply(plan, graph).stages[0];
 }
 
 /// How many forward operators use some devices of their mesh.
@@ -189,7 +189,8 @@ TEST(Searches, plan_for_devices_that_divide_nothing) {
   for (const Searcher& search : all_search())
     for (const SearchOptions& options : settings_of(search)) {
       const Plan plan = make_plan(chain(), {.devices = 7, .search = search.name, .options = options});
-      for (const PlannedOperator& op : plan.operators) EXPECT_TRUE(op.strategy.empty()) << search.name;
+      for (const PlannedOperator& op : plan.stages[0].operators)
+        EXPECT_TRUE(op.strategy.empty()) << search.name;
     }
 }
 

@@ -49,28 +49,36 @@ PlannedOperator planned(const Graph& graph, NodeId id, const Rule& rule, const S
 
 }  // namespace
 
-Plan random_plan(const Graph& graph, int devices, std::uint64_t seed) {
-  Dice dice(seed);
+namespace {
+
+StagePlan random_stage(const Graph& graph, int devices, Dice& dice) {
   const Mesh mesh = random_mesh(devices, dice);
-  Plan plan{.fingerprint = fingerprint_of(graph),
-            .devices = devices,
-            .cluster = host_cluster(devices),
-            .parallel = "auto_parallel",
-            .meshes = {mesh}};
+  StagePlan out{.meshes = {mesh}};
   for (NodeId id : graph.node_ids()) {
     const Node& node = graph.node(id);
     if (node.op->kind != OpKind::compute || node.phase != Phase::forward) continue;
     const Rule rule = rule_of(graph, node);
     const auto all = legal_strategies(rule, mesh, {.linear = true, .all_orders = true});
     const Strategy& strategy = all[dice.below(all.size())];
-    plan.operators.push_back(planned(graph, id, rule, strategy, mesh));
+    out.operators.push_back(planned(graph, id, rule, strategy, mesh));
     const NodeLayouts layouts = layouts_of(rule, strategy);
     for (std::size_t i = 0; i < node.operands.size(); ++i) {
       const Value& v = graph.value(node.operands[i]);
       if (graph.node(v.producer).op->kind != OpKind::compute)
-        plan.layouts.emplace(v.name, to_text(without_halo(reduced(layouts.operands[i])), mesh));
+        out.layouts.emplace(v.name, to_text(without_halo(reduced(layouts.operands[i])), mesh));
     }
   }
+  return out;
+}
+
+}  // namespace
+
+Plan random_plan(const Graph& graph, int devices, std::uint64_t seed) {
+  Dice dice(seed);
+  Plan plan{.fingerprint = fingerprint_of(graph),
+            .cluster = host_cluster(devices),
+            .parallel = "auto_parallel",
+            .stages = {random_stage(graph, devices, dice)}};
   plan.settings.optimizer_parallel = {static_cast<int>(dice.below(4)), 0};
   return parse_plan(to_json(plan), "random plan");
 }
@@ -83,9 +91,9 @@ Plan random_pipeline(const Graph& graph, int devices, int micro_batches, std::ui
       operators.push_back(id);
   const int most = std::min(devices, 4);
   Plan plan{.fingerprint = fingerprint_of(graph),
-            .devices = devices,
             .cluster = host_cluster(devices),
-            .parallel = "auto_parallel"};
+            .parallel = "auto_parallel",
+            .stages = {}};
   plan.settings.optimizer_parallel = {static_cast<int>(dice.below(4)), 0};
   plan.settings.pipelining = {dice.below(2) ? Schedule::gpipe : Schedule::one_forward_one_backward,
                               1 + static_cast<int>(dice.below(static_cast<std::size_t>(most))),
@@ -96,13 +104,6 @@ Plan random_pipeline(const Graph& graph, int devices, int micro_batches, std::ui
   plan.settings.recompute = parse_recompute(recomputes[dice.below(recomputes.size())]);
   plan.settings.comm_fusion = parse_comm_fusion(fusions[dice.below(fusions.size())]);
   const int stages = plan.settings.pipelining.stages;
-  if (stages == 1) {
-    Plan one = random_plan(cut_into_stages(graph, {}, 1, micro_batches).stages.front(), devices, seed);
-    one.settings.pipelining = plan.settings.pipelining;
-    one.settings.recompute = plan.settings.recompute;
-    one.settings.comm_fusion = plan.settings.comm_fusion;
-    return one;
-  }
   // Cuts after random operators; what only makes constants goes to every stage.
   std::set<std::size_t> cuts;
   while (cuts.size() + 1 < static_cast<std::size_t>(stages))
@@ -118,13 +119,8 @@ Plan random_pipeline(const Graph& graph, int devices, int micro_batches, std::ui
     const int own =
         rest == 0 ? left : 1 + static_cast<int>(dice.below(static_cast<std::size_t>(left - rest)));
     left -= own;
-    Plan stage =
-        random_plan(parts.stages[static_cast<std::size_t>(s)], own, seed + static_cast<std::uint64_t>(s));
-    stage.cluster = plan.cluster.part(devices - left - own, own);
-    stage.settings.optimizer_parallel = plan.settings.optimizer_parallel;
-    stage.settings.recompute = plan.settings.recompute;
-    stage.settings.comm_fusion = plan.settings.comm_fusion;
-    plan.stages.push_back(std::move(stage));
+    Dice of_stage(seed + static_cast<std::uint64_t>(s));
+    plan.stages.push_back(random_stage(parts.stages[static_cast<std::size_t>(s)], own, of_stage));
   }
   return parse_plan(to_json(plan), "random pipeline");
 }

@@ -70,7 +70,7 @@ std::string changed_place(Random& random, const std::string& text, const std::ve
 
 std::string planned_text(std::uint64_t seed) {
   const Model model = train_model(run);
-  return to_text(apply(random_plan(model.graph, 4, seed), model.graph).graph);
+  return to_text(apply(random_plan(model.graph, 4, seed), model.graph).stages[0].graph);
 }
 
 TEST(Attack, planned_graphs_that_are_proven_end_with_the_losses_of_one_device) {

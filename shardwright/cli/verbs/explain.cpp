@@ -54,7 +54,7 @@ Json heavy_json(const Heavy& h) {
 }
 
 /// The table's rows: sums over all operators of a row, collectives and reason of the one in its middle.
-Json rows_json(const Plan& plan, const std::vector<OperatorShare>& shares) {
+Json rows_json(const StagePlan& plan, const std::vector<OperatorShare>& shares) {
   Json out = Json::array();
   for (const FoldedName& row : table_rows(plan, shares)) {
     double seconds = 0;
@@ -82,49 +82,35 @@ Json rows_json(const Plan& plan, const std::vector<OperatorShare>& shares) {
 }
 
 /// The plan as `plan` prints it, then where most goes.
-/// A plan that can be explained, and what it is for: the whole, or one stage's.
-struct Part {
-  Graph graph;
-  Plan plan;
-};
-
-std::vector<Part> parts_of(const PlannedModel& made) {
-  StagedGraph parts = staged(made.model.graph, made.plan);
-  std::vector<Part> out;
-  for (std::size_t s = 0; s < parts.stages.size(); ++s)
-    out.push_back({std::move(parts.stages[s]), made.plan.stages.empty() ? made.plan : made.plan.stages[s]});
-  return out;
-}
-
 void explain_all(const Arguments& arguments, const PlannedModel& made, Terminal& terminal) {
   const Estimate estimate = report(arguments, made.model, made.plan, terminal).estimate;
-  const std::vector<Part> parts = parts_of(made);
-  for (std::size_t s = 0; s < parts.size(); ++s) {
-    Explainer explainer(parts[s].graph, parts[s].plan);
+  PlannedStages parts = apply(made.plan, made.model.graph);
+  for (std::size_t s = 0; s < parts.stages.size(); ++s) {
+    Explainer explainer(std::move(parts.stages[s]), made.plan, s);
     const StageSeconds& seconds = estimate.operators[s];
     const std::vector<OperatorShare> shares = explainer.shares(seconds);
     const std::vector<Heavy> heavy = heaviest(explainer, shares);
     if (!arguments.is_on("--json")) {
-      if (parts.size() > 1) terminal.out << fmt::format("stage {}\n", s);
+      if (parts.stages.size() > 1) terminal.out << fmt::format("stage {}\n", s);
       terminal.out << heaviest_table(heavy);
       continue;
     }
     Json list = Json::array();
     for (const Heavy& h : heavy) list.push_back(heavy_json(h));
-    Json out{{"rows", rows_json(parts[s].plan, shares)},
+    Json out{{"rows", rows_json(explainer.stage(), shares)},
              {"other_seconds", seconds.others.all()},
              {"heaviest", list}};
-    if (parts.size() > 1) out["stage"] = s;
+    if (parts.stages.size() > 1) out["stage"] = s;
     terminal.out << out.dump() << "\n";
   }
 }
 
-/// The part that has the operator called `name`; the first if none has.
-const Part& part_with(const std::vector<Part>& parts, const std::string& name) {
-  for (const Part& part : parts)
-    for (const PlannedOperator& op : part.plan.operators)
-      if (op.name == name) return part;
-  return parts.front();
+/// The stage that has the operator called `name`; the first if none has.
+std::size_t stage_with(const Plan& plan, const std::string& name) {
+  for (std::size_t s = 0; s < plan.stages.size(); ++s)
+    for (const PlannedOperator& op : plan.stages[s].operators)
+      if (op.name == name) return s;
+  return 0;
 }
 
 /// A row of the table, `layers.0-79.norm1`, stands for its first operator.
@@ -139,14 +125,14 @@ int run(const Arguments& arguments, Terminal& terminal) {
     explain_all(arguments, made, terminal);
     return 0;
   }
-  const std::vector<Part> parts = parts_of(made);
   const std::string name = operator_of_row(arguments.positionals[1]);
-  const Part& part = part_with(parts, name);
-  const Explanation e = Explainer(part.graph, part.plan).explain(name);
+  const std::size_t stage = stage_with(made.plan, name);
+  Explainer explainer(std::move(apply(made.plan, made.model.graph).stages[stage]), made.plan, stage);
+  const Explanation e = explainer.explain(name);
   if (arguments.is_on("--json"))
-    terminal.out << explanation_json(e, part.plan).dump() << "\n";
+    terminal.out << explanation_json(e, made.plan).dump() << "\n";
   else
-    terminal.out << explanation_table(e, part.plan);
+    terminal.out << explanation_table(e, explainer);
   return 0;
 }
 

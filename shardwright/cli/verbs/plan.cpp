@@ -15,11 +15,7 @@ Plan searched(const Arguments& arguments, Model& model, Terminal& terminal) {
   model = model_of(arguments, terminal);
   add_train_step(model.graph, model.loss, optimizer_of(arguments, model));
   const std::chrono::duration<double> building = std::chrono::steady_clock::now() - start;
-  Graph graph = model.graph;  // the report wants one of its own
-  const Pipelining pipelining = asked_of(arguments).settings.pipelining;
-  Plan plan = pipelining.stages * pipelining.micro_batches > 1
-                  ? plan_of(arguments, model, graph, terminal)
-                  : planned_of(arguments, model, std::move(graph), terminal).plan;
+  Plan plan = planned_of(arguments, model, terminal).plan;
   plan.search_seconds += building.count();
   return plan;
 }

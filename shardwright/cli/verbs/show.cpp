@@ -113,13 +113,13 @@ Graph planned_graph(const Arguments& arguments, const Model& model, Terminal& te
   if (!arguments.has("--train") && asked_of(arguments).settings.optimizer_parallel.level < 3)
     arguments.idle("--optimizer-parallel", "there is no update; add --train");
   const Plan plan = plan_of(arguments, model, model.graph, terminal);
-  if (!plan.stages.empty())
+  if (plan.stages.size() > 1)
     throw error("--layouts shows one graph but the plan has {} stages; lower prints the program of each",
                 plan.stages.size());
   if (memory_cap_of(arguments))  // the search may have found nothing that fits
     evaluation_of(arguments, compile_pipeline(model.graph, plan, compile_options_of(arguments)),
                   plan.cluster);
-  PlannedGraph planned = completed(model.graph, plan);
+  PlannedGraph planned = completed(std::move(apply(plan, model.graph).stages.front()), plan.cluster);
   Graph& graph = planned.graph;
   for (const Node& node : graph.nodes) {
     if (!node.strategy) continue;

@@ -34,39 +34,38 @@ PlannedOperator told_of(const Node& node, const Rule& rule, const Strategy& s,
   return out;
 }
 
+bool is_chosen(const Node& node) { return node.op->kind == OpKind::compute && node.phase == Phase::forward; }
+
 std::vector<PlannedOperator> planned_operators(const Graph& graph, const Calls& calls,
-                                               const Constraints& constraints,
-                                               const std::vector<Choice>& choices) {
+                                               const Decisions& decided) {
   struct Told {
     const Strategy* strategy;
     PlannedOperator what;
   };
+  const Choices& choices = decided.choices;
   std::vector<std::vector<Told>> known(at(calls.size()));  // layers repeat themselves
   std::vector<PlannedOperator> out;
   for (int n = 0; n < static_cast<int>(graph.nodes.size()); ++n) {
     const Node& node = graph.nodes[at(n)];
-    if (node.op->kind != OpKind::compute || node.phase != Phase::forward) continue;
-    const Choice& choice = choices[at(n)];
+    if (!is_chosen(node)) continue;
+    const Strategy& strategy = *choices.strategies[at(n)];
     auto& told = known[at(calls.of({n}))];
-    auto it =
-        std::find_if(told.begin(), told.end(), [&](const Told& t) { return *t.strategy == choice.strategy; });
+    auto it = std::find_if(told.begin(), told.end(), [&](const Told& t) { return *t.strategy == strategy; });
     if (it == told.end())
-      it = told.insert(
-          it, {&choice.strategy, told_of(node, calls.rule(NodeId{n}), choice.strategy, constraints.meshes)});
+      it = told.insert(it, {&strategy, told_of(node, calls.rule(NodeId{n}), strategy, choices.meshes)});
     PlannedOperator& planned = out.emplace_back(it->what);
     planned.name = graph.name_of({n});
-    planned.reason = choice.reason;
-    planned.is_fixed = constraints.strategies[at(n)].has_value();
-    const auto asked = constraints.layouts.find(node.results.front());
-    if (asked != constraints.layouts.end()) planned.out = text_of(asked->second, constraints.meshes);
+    planned.reason = decided.reasons[at(n)];
+    planned.is_fixed = decided.is_fixed[at(n)];
+    const auto asked = choices.layouts.find(node.results.front());
+    if (asked != choices.layouts.end()) planned.out = text_of(asked->second, choices.meshes);
   }
   return out;
 }
 
 /// Leaves lie as their first forward user wants them, unless data have a layout of their own. States that no forward
 /// node reads are the optimizer's, and lie as their parameter does.
-std::map<ValueId, Layout> leaf_layouts(const Graph& graph, const Calls& calls, const Constraints& constraints,
-                                       const std::vector<Choice>& choices,
+std::map<ValueId, Layout> leaf_layouts(const Graph& graph, const Calls& calls, const Choices& choices,
                                        const OptimizerParallel& optimizer_parallel) {
   const std::vector<Reader> readers = first_forward_readers(graph);
   std::map<ValueId, Layout> out;
@@ -80,82 +79,66 @@ std::map<ValueId, Layout> leaf_layouts(const Graph& graph, const Calls& calls, c
         node.op->kind == OpKind::accumulator)
       continue;
     Layout layout = replicated(graph.value(v).type.shape.size());
-    const auto asked = constraints.layouts.find(v);
-    if (asked != constraints.layouts.end()) {
+    const auto asked = choices.layouts.find(v);
+    if (asked != choices.layouts.end()) {
       layout = asked->second;
     } else if (reader.node.is_valid()) {
       const NodeLayouts layouts =
-          layouts_of(calls.rule(reader.node), choices[at(reader.node.index)].strategy);
+          layouts_of(calls.rule(reader.node), *choices.strategies[at(reader.node.index)]);
       layout = stored(layouts.operands[reader.operand]);
     }
     if (node.op->kind == OpKind::parameter)
-      layout = weight_layout(layout, constraints.meshes, graph.value(v).type, optimizer_parallel);
+      layout = weight_layout(layout, choices.meshes, graph.value(v).type, optimizer_parallel);
     out.emplace_hint(out.end(), v, std::move(layout));
   }
   return out;
 }
 
-/// `decided` on meshes whose axes are cut where groups of optimizer parallelism need it.
-Decisions with_groups(Decisions decided, const Graph& graph, const Calls& calls,
-                      const OptimizerParallel& options) {
-  if (options.level == 0 || options.group == 0) return decided;
+/// The same on meshes whose axes are cut where groups of optimizer parallelism need it.
+void cut_axes_for_groups(Choices& choices, const Graph& graph, const Calls& calls,
+                         const OptimizerParallel& options) {
+  if (options.level == 0 || options.group == 0) return;
   std::vector<Layout> weights;
-  for (const auto& [v, layout] : leaf_layouts(graph, calls, decided.constraints, decided.choices, {}))
+  for (const auto& [v, layout] : leaf_layouts(graph, calls, choices, {}))
     if (graph.node(graph.value(v).producer).op->kind == OpKind::parameter &&
         graph.value(v).type.bytes() >= options.threshold)
       weights.push_back(layout);
-  CutMeshes cut = cut_for_groups(decided.constraints.meshes, weights, options.group);
-  for (Choice& choice : decided.choices) choice.strategy = translate(choice.strategy, cut);
-  for (auto& [v, layout] : decided.constraints.layouts)
-    layout = translate(layout, cut.axes_of[at(layout.mesh)], layout.mesh);
-  for (auto& strategy : decided.constraints.strategies)
+  CutMeshes cut = cut_for_groups(choices.meshes, weights, options.group);
+  for (auto& strategy : choices.strategies)
     if (strategy) strategy = translate(*strategy, cut);
-  decided.constraints.meshes = std::move(cut.meshes);
-  return decided;
+  for (auto& [v, layout] : choices.layouts)
+    layout = translate(layout, cut.axes_of[at(layout.mesh)], layout.mesh);
+  choices.meshes = std::move(cut.meshes);
 }
 
 }  // namespace
 
 Decisions decisions_of(Constraints constraints, SearchResult found, const Graph& graph, const Calls& calls,
                        const OptimizerParallel& optimizer_parallel) {
-  if (!found.meshes.empty()) {
-    constraints.meshes = std::move(found.meshes);
-    constraints.layouts = std::move(found.layouts);
+  const bool has_meshes = !found.meshes.empty();  // else those of the constraints
+  Decisions out{.choices = {.meshes = std::move(has_meshes ? found.meshes : constraints.meshes),
+                            .strategies = {},
+                            .layouts = std::move(has_meshes ? found.layouts : constraints.layouts)},
+                .reasons = {},
+                .is_fixed = {}};
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    auto& strategy = out.choices.strategies.emplace_back();
+    if (is_chosen(graph.nodes[n])) strategy = std::move(found.choices[n].strategy);
+    out.reasons.push_back(std::move(found.choices[n].reason));
+    out.is_fixed.push_back(constraints.strategies[n].has_value());
   }
-  Decisions out =
-      with_groups({.constraints = std::move(constraints), .choices = std::move(found.choices), .leaves = {}},
-                  graph, calls, optimizer_parallel);
-  out.leaves = leaf_layouts(graph, calls, out.constraints, out.choices, optimizer_parallel);
+  cut_axes_for_groups(out.choices, graph, calls, optimizer_parallel);
+  for (auto& [v, layout] : leaf_layouts(graph, calls, out.choices, optimizer_parallel))
+    out.choices.layouts.insert_or_assign(v, std::move(layout));
   return out;
 }
 
-Plan told(Plan plan, const Graph& graph, const Calls& calls, const Decisions& decided) {
-  plan.meshes = decided.constraints.meshes;
-  plan.operators = planned_operators(graph, calls, decided.constraints, decided.choices);
-  for (const auto& [v, layout] : decided.leaves)
-    plan.layouts[graph.value(v).name] = text_of(layout, decided.constraints.meshes);
-  return plan;
-}
-
-PlannedGraph written(Graph graph, const Decisions& decided, const Plan& plan,
-                     const MicroBatches& micro_batches) {
-  PlannedGraph out{.graph = std::move(graph),
-                   .update_layouts = {},
-                   .comm_fusion = plan.settings.comm_fusion,
-                   .recompute = plan.settings.recompute,
-                   .micro_batches = micro_batches};
-  out.graph.level = Level::planned;
-  out.graph.meshes = decided.constraints.meshes;
-  for (std::size_t n = 0; n < out.graph.nodes.size(); ++n) {
-    Node& node = out.graph.nodes[n];
-    if (node.op->kind != OpKind::compute || node.phase != Phase::forward) continue;
-    node.strategy = decided.choices[n].strategy;
-    const ValueId v = node.results.front();
-    const auto asked = decided.constraints.layouts.find(v);
-    if (asked != decided.constraints.layouts.end()) out.graph.value(v).layout = asked->second;
-  }
-  for (const auto& [v, layout] : decided.leaves) out.graph.value(v).layout = layout;
-  shard_states(out, out.graph.meshes, plan.settings.optimizer_parallel);
+StagePlan told(const Graph& graph, const Calls& calls, const Decisions& decided) {
+  StagePlan out{
+      .meshes = decided.choices.meshes, .operators = planned_operators(graph, calls, decided), .layouts = {}};
+  for (const auto& [v, layout] : decided.choices.layouts)
+    if (graph.node(graph.value(v).producer).op->kind != OpKind::compute)
+      out.layouts[graph.value(v).name] = text_of(layout, decided.choices.meshes);
   return out;
 }
 

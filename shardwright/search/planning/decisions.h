@@ -1,7 +1,7 @@
-// Everything that planning decides, in terms of the graph: written onto it, and told in names as the plan.
+// What a search has found becomes choices on the graph, and these are told in names as the plan of a stage.
 #pragma once
 
-#include <map>
+#include <string>
 #include <vector>
 
 #include "shardwright/graph/calls.h"
@@ -11,21 +11,17 @@
 namespace shardwright {
 
 struct Decisions {
-  Constraints constraints;  // with the meshes of the choices
-  std::vector<Choice> choices;
-  std::map<ValueId, Layout> leaves;  // of inputs, parameters, and states that the forward reads
+  Choices choices;
+  std::vector<Reason> reasons;  // per node, in words
+  std::vector<bool> is_fixed;        // per node: by annotations or the mode
 };
 
-/// What a search has found under `constraints`, on meshes whose axes are cut where groups of optimizer parallelism need
-/// it.
+/// What a search has found under `constraints`, with the layouts of leaves; on meshes whose axes are cut where groups of
+/// optimizer parallelism need it.
 Decisions decisions_of(Constraints constraints, SearchResult found, const Graph& graph, const Calls& calls,
                        const OptimizerParallel& optimizer_parallel);
 
-/// `plan`, which says for what network and devices, with what was decided.
-Plan told(Plan plan, const Graph& graph, const Calls& calls, const Decisions& decided);
-
-/// The same as applying that plan. `plan` says what is recomputed, fused and sharded.
-PlannedGraph written(Graph graph, const Decisions& decided, const Plan& plan,
-                     const MicroBatches& micro_batches);
+/// Applying it makes the same choices.
+StagePlan told(const Graph& graph, const Calls& calls, const Decisions& decided);
 
 }  // namespace shardwright

@@ -40,33 +40,34 @@ Plan draft(const Graph& graph, const PlanRequest& request) {
     throw error(
         "parallel mode stand_alone is for 1 device but there are {}; use data_parallel or auto_parallel",
         request.devices);
-  Plan plan{.model = request.model,
-            .origin = request.origin,
-            .fingerprint = fingerprint_of(graph),
-            .devices = request.devices};
+  Plan plan{.model = request.model, .origin = request.origin, .fingerprint = fingerprint_of(graph)};
   check(request.settings.pipelining);
   plan.cluster = request.cluster ? *request.cluster : host_cluster(request.devices);
-  if (const int n = plan.cluster.devices(); n != request.devices)
-    throw error("cluster {} has {} devices but --devices says {}", plan.cluster.name, n, request.devices);
+  if (plan.devices() != request.devices)
+    throw error("cluster {} has {} devices but --devices says {}", plan.cluster.name, plan.devices(),
+                request.devices);
   plan.parallel = name_of(request.parallel);
   plan.settings = request.settings;
   Settings& s = plan.settings;
   check(s.optimizer_parallel, request.devices);
   s.comm_fusion = with_parameters(std::move(s.comm_fusion), graph, request.annotations.comm_fusion);
   s.recompute = with_modules(std::move(s.recompute), request.annotations.recompute);
-  if (!request.is_of_stage) check(s.recompute, graph);
+  check(s.recompute, graph);
   if (request.parallel == Parallel::auto_parallel) plan.search = find_search(request.search).name;
+  const Schedule& schedule = s.pipelining.schedule;
+  s.pipelining.stages =
+      stages_asked(s.pipelining.stages > 1 ? std::optional(s.pipelining.stages) : std::nullopt,
+                   schedule.chunks, request.annotations);
+  if (s.pipelining.stages == 1 && schedule.kind == Schedule::interleaved)
+    throw error("schedule {} is for several stages but there is one", name_of(schedule));
+  check_names(graph, request.annotations);  // also where the mode has no use for them
   return plan;
 }
 
-/// Lets the search choose, and tells in `plan` how that went.
-Decisions search(const Graph& graph, const Calls& calls, const PlanRequest& request, Plan& plan) {
-  const Cluster& cluster = plan.cluster;
-  check_names(graph, request.annotations);  // also where the mode has no use for them
-  Constraints constraints =
-      request.parallel == Parallel::stand_alone
-          ? stand_alone(graph)
-          : constraints_of(graph, request.annotations, request.devices, request.parallel);
+/// Lets the search choose what `graph`, a stage's, does.
+SearchResult found_for(const Graph& graph, const Calls& calls, const PlanRequest& request, const Plan& plan,
+                       const Constraints& constraints) {
+  const Cluster& cluster = *request.cluster;
   Redistributor redistributor = redistributor_for(constraints.meshes, cluster);
   const Judge judge(graph, calls, request, cluster, constraints, plan);
   const Problem problem{.graph = &graph,
@@ -77,66 +78,66 @@ Decisions search(const Graph& graph, const Calls& calls, const PlanRequest& requ
                         .parameters_stay_whole = request.parallel == Parallel::data_parallel,
                         .judge = &judge};
   check_no_contradiction(problem, request.options);
-  SearchResult found =
-      find_search(plan.search.empty() ? "propagation" : plan.search).run(problem, request.options);
+  SearchResult found = find_search(request.parallel == Parallel::auto_parallel ? plan.search : "propagation")
+                           .run(problem, request.options);
   if (found.status == SearchStatus::infeasible) throw Infeasible(fmt::format("no plan: {}", found.violation));
-  plan.status = name_of(found.status);
-  plan.compared = std::move(found.compared);
-  plan.log = std::move(found.log);
-  plan.lower_bound_seconds = found.lower_bound_seconds;
-  return decisions_of(std::move(constraints), std::move(found), graph, calls,
-                      request.settings.optimizer_parallel);
+  return found;
+}
+
+/// Tells in the head of the plan how the search went, stage after stage. Where stages are cut is not searched, so that
+/// several are never proven to be optimal.
+void tell(Plan& plan, SearchResult& found, int stage) {
+  if (plan.settings.pipelining.parts() == 1) {
+    plan.status = name_of(found.status);
+    plan.compared = std::move(found.compared);
+    plan.log = std::move(found.log);
+    plan.lower_bound_seconds = found.lower_bound_seconds;
+    return;
+  }
+  if (found.status == SearchStatus::timeout) plan.status = name_of(found.status);
+  if (!found.log.empty()) plan.log.push_back(fmt::format("stage {}", stage));
+  plan.log.insert(plan.log.end(), found.log.begin(), found.log.end());
 }
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-Plan decide_for(const Graph& graph, const PlanRequest& request, Plan plan) {
-  const Calls calls(graph);
-  const Decisions decided = search(graph, calls, request, plan);
-  return told(std::move(plan), graph, calls, decided);
-}
-
-Plan decide_accumulated(const Graph& graph, PlanRequest request, Plan plan) {
-  plan.fingerprint = fingerprint_of(graph);
-  request.micro_batches = micro_batches_of(plan.settings.pipelining, 0);
-  return decide_for(graph, request, std::move(plan));
+/// With `is_whole`, also what follows for the backward and the update.
+Planned planned(const Graph& graph, const PlanRequest& request, bool is_whole) {
+  const auto start = std::chrono::steady_clock::now();
+  Planned out{.plan = draft(graph, request), .stages = {}};
+  Plan& plan = out.plan;
+  StagedGraph cut = parts_of(graph, request, plan);
+  plan.stages.clear();
+  for (int s = 0; s < plan.settings.pipelining.parts(); ++s) {
+    Graph& part = cut.stages[static_cast<std::size_t>(s)];
+    const PlanRequest asked = request_of_stage(request, plan, graph, part, s);
+    check(plan.settings.optimizer_parallel, asked.devices);
+    Constraints constraints = asked.parallel == Parallel::stand_alone
+                                  ? stand_alone(part)
+                                  : constraints_of(part, asked.annotations, asked.devices, asked.parallel);
+    const Calls calls(part);
+    SearchResult found = found_for(part, calls, asked, plan, constraints);
+    tell(plan, found, s);
+    Decisions decided =
+        decisions_of(std::move(constraints), std::move(found), part, calls, plan.settings.optimizer_parallel);
+    plan.stages.push_back(told(part, calls, decided));
+    if (!is_whole) continue;
+    out.stages.push_back(
+        written(std::move(part), std::move(decided.choices), plan.settings, asked.micro_batches));
+    PlannedGraph& done = out.stages.back();
+    Redistributor redistributor = redistributor_for(done.graph.meshes, *asked.cluster);
+    complete(done.graph, redistributor, done.update_layouts, calls);
+  }
+  plan.search_seconds = seconds_since(start);
+  return out;
 }
 
 }  // namespace
 
-Plan make_plan(const Graph& graph, const PlanRequest& request) {
-  const auto start = std::chrono::steady_clock::now();
-  Plan plan = draft(graph, request);
-  const int asked = request.settings.pipelining.stages;
-  const Schedule schedule = request.settings.pipelining.schedule;
-  const int stages =
-      stages_asked(asked > 1 ? std::optional(asked) : std::nullopt, schedule.chunks, request.annotations);
-  if (stages == 1 && schedule.kind == Schedule::interleaved)
-    throw error("schedule {} is for several stages but there is one", name_of(schedule));
-  if (stages > 1)
-    plan = with_stages(std::move(plan), graph, request, stages);
-  else if (plan.settings.pipelining.micro_batches > 1)
-    plan = decide_accumulated(accumulated(graph, plan.settings.pipelining.micro_batches).graph, request,
-                              std::move(plan));
-  else
-    plan = decide_for(graph, request, std::move(plan));
-  plan.search_seconds = seconds_since(start);
-  return plan;
-}
+Plan make_plan(const Graph& graph, const PlanRequest& request) { return planned(graph, request, false).plan; }
 
-Planned make_planned(Graph graph, const PlanRequest& request) {
-  const auto start = std::chrono::steady_clock::now();
-  Plan plan = draft(graph, request);
-  const Calls calls(graph);
-  const Decisions decided = search(graph, calls, request, plan);
-  plan = told(std::move(plan), graph, calls, decided);
-  PlannedGraph planned = written(std::move(graph), decided, plan, request.micro_batches);
-  Redistributor redistributor = redistributor_for(planned.graph.meshes, plan.cluster);
-  complete(planned.graph, redistributor, planned.update_layouts, calls);
-  plan.search_seconds = seconds_since(start);
-  return {std::move(plan), std::move(planned)};
-}
+Planned make_planned(const Graph& graph, const PlanRequest& request) { return planned(graph, request, true); }
 
 }  // namespace shardwright

@@ -21,22 +21,20 @@ struct PlanRequest {
   SearchOptions options;
   Annotations annotations;
   Settings settings = {};
-  bool is_of_stage = false;  // what is said of modules may be said of other stages'
-  MicroBatches micro_batches =
-      {};                  // of the graph, where it is a stage or accumulates; planning says so itself
-  FormatsOf formats = {};  // of the backend that will run it: memory formats take room, too
-  bool verifies = true;    // programs that a search tries, after each pass
+  MicroBatches micro_batches = {};  // of a stage: planning says so itself
+  FormatsOf formats = {};           // of the backend that will run it: memory formats take room, too
+  bool verifies = true;             // programs that a search tries, after each pass
 };
 
-/// Plans `graph` (a network or a whole train step, of one micro-batch), each stage on its own.
+/// Plans `graph` (a network or a whole train step, of one micro-batch), each stage as a network of its own.
 /// Throws: Error when nothing satisfies what is asked, naming what does not fit.
 Plan make_plan(const Graph& graph, const PlanRequest& request);
 
-/// A plan, and the graph with the strategies of all its nodes: forward, backward and update.
+/// A plan, and for each stage the graph with the strategies of all its nodes: forward, backward and update.
 struct Planned {
   Plan plan;
-  PlannedGraph planned;
+  std::vector<PlannedGraph> stages;
 };
-Planned make_planned(Graph graph, const PlanRequest& request);
+Planned make_planned(const Graph& graph, const PlanRequest& request);
 
 }  // namespace shardwright

@@ -24,23 +24,10 @@ const Searcher& find_search(std::string_view name) {
   throw error("search '{}' does not exist; there are {}", name, join(known, ", "));
 }
 
-namespace {
-
-void check_search(Plan& plan) {
-  if (!plan.search.empty()) plan.search = find_search(plan.search).name;
-  for (std::size_t s = 0; s < plan.stages.size(); ++s) try {
-      check_search(plan.stages[s]);
-    } catch (const Error& e) {
-      throw with_context(e, fmt::format("stage {}", s));
-    }
-}
-
-}  // namespace
-
 Plan known_plan(const std::string& path) {
   Plan plan = load_plan(path);
   try {
-    check_search(plan);
+    if (!plan.search.empty()) plan.search = find_search(plan.search).name;
   } catch (const Error& e) {
     throw with_context(e, path);
   }

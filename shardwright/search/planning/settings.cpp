@@ -269,7 +269,7 @@ const SettingRow* setting_of(std::string_view flag) {
 PlanRequest request_of(const Plan& plan) {
   return {.model = plan.model,
           .origin = plan.origin,
-          .devices = plan.devices,
+          .devices = plan.devices(),
           .cluster = plan.cluster,
           .parallel = parallel_called(plan.parallel),
           .search = plan.search,

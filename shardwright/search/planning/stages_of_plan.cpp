@@ -47,38 +47,34 @@ int stages_asked(std::optional<int> asked, int chunks, const Annotations& annota
   return parts / chunks;
 }
 
-Plan with_stages(Plan plan, const Graph& graph, const PlanRequest& request, int stages) {
-  if (plan.devices % stages)
-    throw error("{} devices cannot be shared evenly by {} stages", plan.devices, stages);
-  const int devices = plan.devices / stages;
-  const std::int64_t usable = usable_bytes(plan.cluster);
-  plan.settings.pipelining.stages = stages;
-  const int count = plan.settings.pipelining.parts();
-  const std::vector<int> stage_of =
-      request.annotations.stages.empty()
-          ? even_stages(graph, Calls(graph), plan.cluster,
-                        {.stages = count, .micro_batches = plan.settings.pipelining.micro_batches})
-          : asked_stages(graph, request.annotations.stages, count);
-  const StagedGraph parts = cut_into_stages(graph, stage_of, count, plan.settings.pipelining.micro_batches);
-  check_names(graph, request.annotations);
-  for (const Graph& part : parts.stages) {
-    PlanRequest of_stage = request;
-    const int number = static_cast<int>(plan.stages.size());
-    of_stage.micro_batches = micro_batches_of(plan.settings.pipelining, number);
-    if (const int chunks = plan.settings.pipelining.schedule.chunks; chunks > 1)  // they share a device
-      of_stage.options.memory_cap = request.options.memory_cap.value_or(usable) / chunks;
-    of_stage.devices = devices;
-    of_stage.cluster = plan.cluster.part(number % stages * devices, devices);
-    of_stage.is_of_stage = true;
-    of_stage.settings = plan.settings;
-    of_stage.settings.pipelining = {};
-    std::erase_if(of_stage.settings.comm_fusion.parameters,
-                  [&](const auto& named) { return !makes(part, named.first); });
-    of_stage.annotations = annotations_of(request.annotations, graph, part);
-    if (devices == 1) of_stage.parallel = Parallel::stand_alone;
-    plan.stages.push_back(make_plan(part, of_stage));
-  }
-  return plan;
+StagedGraph parts_of(const Graph& graph, const PlanRequest& request, const Plan& plan) {
+  const Pipelining& p = plan.settings.pipelining;
+  if (plan.devices() % p.stages)
+    throw error("{} devices cannot be shared evenly by {} stages", plan.devices(), p.stages);
+  std::vector<int> stage_of;
+  if (p.stages > 1)
+    stage_of = request.annotations.stages.empty()
+                   ? even_stages(graph, Calls(graph), plan.cluster,
+                                 {.stages = p.parts(), .micro_batches = p.micro_batches})
+                   : asked_stages(graph, request.annotations.stages, p.parts());
+  return cut_into_stages(graph, stage_of, p.parts(), p.micro_batches);
+}
+
+PlanRequest request_of_stage(const PlanRequest& request, const Plan& plan, const Graph& whole,
+                             const Graph& part, int number) {
+  const Pipelining& p = plan.settings.pipelining;
+  PlanRequest out = request;
+  out.devices = plan.devices() / p.stages;
+  out.cluster = plan.cluster.part(number % p.stages * out.devices, out.devices);
+  out.settings = plan.settings;
+  out.micro_batches = micro_batches_of(p, number);
+  if (p.stages == 1) return out;
+  if (p.schedule.chunks > 1)  // they share a device
+    out.options.memory_cap =
+        request.options.memory_cap.value_or(usable_bytes(plan.cluster)) / p.schedule.chunks;
+  out.annotations = annotations_of(request.annotations, whole, part);
+  if (out.devices == 1) out.parallel = Parallel::stand_alone;
+  return out;
 }
 
 }  // namespace shardwright

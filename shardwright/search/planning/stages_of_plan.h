@@ -1,4 +1,4 @@
-// Plans of several stages: who does what, then a plan for each stage as for a network of its own.
+// Plans of stages: which part of the network each has, and what is asked of it there.
 #pragma once
 
 #include <optional>
@@ -11,8 +11,12 @@ namespace shardwright {
 /// Throws: Error if annotations speak of one beyond what is asked for.
 int stages_asked(std::optional<int> asked, int chunks, const Annotations& annotations);
 
-/// `plan`, which says for what network and devices, with the plans of its stages. `stages`: see stages_asked.
-/// Throws: Error where the devices or the samples do not divide, or as planning a stage does.
-Plan with_stages(Plan plan, const Graph& graph, const PlanRequest& request, int stages);
+/// `graph` cut into the stages that `plan` has and `request` speaks of. Throws: Error where that cannot be.
+StagedGraph parts_of(const Graph& graph, const PlanRequest& request, const Plan& plan);
+
+/// What is asked of the stage called `number`, which has `part` of the network `whole`.
+/// Throws: Error where its devices cannot do it.
+PlanRequest request_of_stage(const PlanRequest& request, const Plan& plan, const Graph& whole,
+                             const Graph& part, int number);
 
 }  // namespace shardwright

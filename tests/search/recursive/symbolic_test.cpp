@@ -28,7 +28,7 @@ Plan described(const std::string& name, int devices, double mem_coeff) {
 
 std::string products(const Plan& plan) {
   std::vector<std::string> out;
-  for (const PlannedOperator& op : plan.operators) {
+  for (const PlannedOperator& op : plan.stages[0].operators) {
     if (op.kind != "matmul") continue;
     const auto& x = op.in[0];
     const auto& w = op.in[1];
@@ -127,7 +127,7 @@ TEST(Symbolic, described_cuts_convolutions_by_batch_alone) {
   SearchOptions options{.costs = Costs::symbolic, .mem_coeff = 100, .is_described = true};
   const Plan plan = make_plan(m.graph, {.devices = 8, .search = "recursive", .options = options});
   int convolutions = 0;
-  for (const PlannedOperator& op : plan.operators) {
+  for (const PlannedOperator& op : plan.stages[0].operators) {
     if (op.kind != "conv2d") continue;
     ++convolutions;
     EXPECT_EQ(op.in[0], (std::vector<std::int64_t>{2, 1, 1, 1})) << op.name;
