@@ -45,27 +45,6 @@ std::string text_from(std::istream& in) {
   return text;
 }
 
-Model model_for(const Arguments& arguments, Terminal& terminal, int micro_batches) {
-  const std::string spec = arguments.positionals.empty() ? "-" : arguments.positionals[0];
-  std::string input;
-  if (spec == "-") input = text_from(terminal.in);
-  Model model = build_model(spec, model_options(origin_of(arguments), micro_batches), input);
-  origin_of(arguments, model);  // what the flags say is so
-  if (micro_batches > 1 && model.has_uneven_loss)
-    arguments.notices.push_back(
-        fmt::format("{}: its loss sums or weighs its labels, so the mean over {} micro-batches is another "
-                    "number than that of the "
-                    "whole batch",
-                    spec, micro_batches));
-  heed(arguments, {SettingPart::network});
-  if (!has_masters(model.graph))
-    arguments.idle("--reduce-precision", "no parameter is updated in another type than it is read in");
-  else if (micro_batches > 1 && arguments.text("--reduce-precision") == "short")
-    arguments.idle("--reduce-precision",
-                   "gradients of several micro-batches are added up in f32, and reduced so");
-  return model;
-}
-
 /// Throws: Error if `plan` is of the network called `spec` as mixed precision was before it was mixed.
 void check_means_mixed(const Plan& plan, const std::string& spec, const Graph& graph) {
   if (!plan.origin.precision.is_mixed || spec == "-" || fingerprint_of(graph) == plan.fingerprint) return;
@@ -95,11 +74,25 @@ std::vector<Flag> planning_flags(std::vector<Flag> more) {
 Model model_of(const Arguments& arguments, Terminal& terminal) {
   // The model is for one micro-batch, of which there are as many as stages if no flag says it.
   arguments.heed(arguments.has("--micro-batches") ? "--micro-batches" : "--stages");
-  return model_for(arguments, terminal, asked_of(arguments).settings.pipelining.micro_batches);
-}
-
-Model whole_model_of(const Arguments& arguments, Terminal& terminal) {
-  return model_for(arguments, terminal, 1);
+  const int micro_batches = asked_of(arguments).settings.pipelining.micro_batches;
+  const std::string spec = arguments.positionals.empty() ? "-" : arguments.positionals[0];
+  std::string input;
+  if (spec == "-") input = text_from(terminal.in);
+  Model model = build_model(spec, model_options(origin_of(arguments), micro_batches), input);
+  origin_of(arguments, model);  // what the flags say is so
+  if (micro_batches > 1 && model.has_uneven_loss)
+    arguments.notices.push_back(
+        fmt::format("{}: its loss sums or weighs its labels, so the mean over {} micro-batches is another "
+                    "number than that of the "
+                    "whole batch",
+                    spec, micro_batches));
+  heed(arguments, {SettingPart::network});
+  if (!has_masters(model.graph))
+    arguments.idle("--reduce-precision", "no parameter is updated in another type than it is read in");
+  else if (micro_batches > 1 && arguments.text("--reduce-precision") == "short")
+    arguments.idle("--reduce-precision",
+                   "gradients of several micro-batches are added up in f32, and reduced so");
+  return model;
 }
 
 PlannedModel planned_model(const std::string& path) {

@@ -20,9 +20,6 @@ std::vector<Flag> planning_flags(std::vector<Flag> more = {});
 /// The model with the flags that change it (batch, precision, loss), of one micro-batch. `-` is read from the terminal.
 Model model_of(const Arguments& arguments, Terminal& terminal);
 
-/// The same of the whole batch: what data are for.
-Model whole_model_of(const Arguments& arguments, Terminal& terminal);
-
 /// How many devices the plan will be for.
 int devices_of(const Arguments& arguments);
 

@@ -14,11 +14,17 @@
 namespace shardwright {
 namespace {
 
-std::map<std::string, Type> inputs_of(const Graph& graph) {
-  std::map<std::string, Type> out;
-  for (const Node& node : graph.nodes)
-    if (node.op->kind == OpKind::input)
-      out[graph.value(node.results[0]).name] = graph.value(node.results[0]).type;
+using Inputs = std::map<std::string, Type>;
+
+/// Of whole steps: micro-batches are cut along dim 0.
+Inputs inputs_of(const Graph& graph, int micro_batches) {
+  Inputs out;
+  for (const Node& node : graph.nodes) {
+    if (node.op->kind != OpKind::input) continue;
+    const Value& input = graph.value(node.results[0]);
+    Type& type = out[input.name] = input.type;
+    if (!type.shape.empty()) type.shape[0] *= micro_batches;
+  }
   return out;
 }
 
@@ -93,9 +99,8 @@ Tensor converted(const Tensor& t, DType dtype, const std::string& where) {
   return out;
 }
 
-TrainingData from_file(const Model& model, const std::string& path) {
+TrainingData from_file(const Inputs& inputs, const std::string& path) {
   const SafetensorsFile file = SafetensorsFile::open(path);
-  const std::map<std::string, Type> inputs = inputs_of(model.graph);
   std::int64_t steps = -1;
   for (const auto& [name, want] : inputs) {
     if (!file.has(name)) throw io_error("{}: has no tensor '{}', which the model needs", path, name);
@@ -123,8 +128,8 @@ TrainingData from_file(const Model& model, const std::string& path) {
           .source = path};
 }
 
-TrainingData from_mnist(const Model& model, const std::string& directory, std::uint64_t seed) try {
-  const std::map<std::string, Type> inputs = inputs_of(model.graph);
+TrainingData from_mnist(const Model& model, const Inputs& inputs, const std::string& directory,
+                        std::uint64_t seed) try {
   const auto input = inputs.find("input"), label = inputs.find("label");
   if (input == inputs.end() || label == inputs.end() || inputs.size() != 2)
     throw error("it has images and labels, but the model takes other inputs");
@@ -148,8 +153,8 @@ TrainingData from_mnist(const Model& model, const std::string& directory, std::u
 
 /// A network without an input called label learns nothing from one; it gets inputs all the same. One that has its loss
 /// itself may take classes by any name.
-TrainingData synthetic(const Model& model, std::uint64_t seed) {
-  SyntheticTask task{.inputs = inputs_of(model.graph), .label_type = {}, .seed = seed};
+TrainingData synthetic(const Model& model, Inputs inputs, std::uint64_t seed) {
+  SyntheticTask task{.inputs = std::move(inputs), .label_type = {}, .seed = seed};
   task.vocabulary = model.classes;
   if (!model.classes.empty())  // what other integers stand for, nothing says: they stay few
     for (const auto& [name, type] : task.inputs) task.vocabulary.try_emplace(name, SyntheticTask{}.classes);
@@ -175,14 +180,15 @@ TrainingData synthetic(const Model& model, std::uint64_t seed) {
 
 }  // namespace
 
-TrainingData training_data(const Model& model, const std::string& data, const std::string& data_path,
-                           std::uint64_t seed, std::ostream& notices) {
-  if (data.ends_with(".safetensors")) return from_file(model, data);
-  if (!data.empty()) return from_mnist(model, data, seed);
-  if (model.wants_mnist && !data_path.empty()) return from_mnist(model, data_path, seed);
+TrainingData training_data(const Model& model, int micro_batches, const std::string& data,
+                           const std::string& data_path, std::uint64_t seed, std::ostream& notices) {
+  Inputs inputs = inputs_of(model.graph, micro_batches);
+  if (data.ends_with(".safetensors")) return from_file(inputs, data);
+  if (!data.empty()) return from_mnist(model, inputs, data, seed);
+  if (model.wants_mnist && !data_path.empty()) return from_mnist(model, inputs, data_path, seed);
   notices << "no --data" << (model.wants_mnist ? " and no DATA_PATH" : "")
           << ": training on synthetic data of the model's shapes\n";
-  return synthetic(model, seed);
+  return synthetic(model, std::move(inputs), seed);
 }
 
 namespace {

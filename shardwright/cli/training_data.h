@@ -18,11 +18,11 @@ struct TrainingData {
   std::string source = {};                                                // the file, if it is one
 };
 
-/// `--data` (a folder with MNIST, or a safetensors file), else `data_path` for models that want MNIST, else
+/// Of whole steps; the model is for one of their micro-batches. From `--data` (a folder with MNIST, or a safetensors file), else `data_path` for models that want MNIST, else
 /// synthetic data with one notice on `notices`.
 /// Throws: Error if the data do not fit the model's inputs, naming both types.
-TrainingData training_data(const Model& model, const std::string& data, const std::string& data_path,
-                           std::uint64_t seed, std::ostream& notices);
+TrainingData training_data(const Model& model, int micro_batches, const std::string& data,
+                           const std::string& data_path, std::uint64_t seed, std::ostream& notices);
 
 /// Initial values from a file: a tensor per parameter, named after it, with or without `init.` in front.
 /// Throws: Error on a missing or misshapen parameter, or one that holds NaN.

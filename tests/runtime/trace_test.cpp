@@ -45,10 +45,8 @@ Network two_stages(Schedule schedule) {
                             .parallel = Parallel::data_parallel,
                             .settings = {.pipelining = {schedule, 2, micro_batches}}};
   std::ostringstream notices;
-  const Model whole =
-      build_model(name, {.global_batch = {}, .precision = {}, .loss = "", .micro_batches = 1});
   return {compile_pipeline(model.graph, make_plan(model.graph, request), {.formats = cpu_formats}),
-          training_data(whole, "", "", 7, notices)};
+          training_data(model, micro_batches, "", "", 7, notices)};
 }
 
 /// Step 0 is not recorded, steps 1 and 2 are.

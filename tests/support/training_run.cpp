@@ -46,7 +46,7 @@ std::optional<Outcome> run_program(const TrainingRun& run, const Model& model, P
   const std::string path = has_data ? reference : "";
   for (const auto& [name, value] : model.initial) session->set(name, value());
   std::ostringstream notices;
-  const TrainingData data = training_data(model, path, "", 7, notices);
+  const TrainingData data = training_data(model, 1, path, "", 7, notices);
   if (!path.empty())
     for (const auto& [name, value] : initial_parameters(model.graph, path)) session->set(name, value);
   Outcome out{.losses = {}, .weights = {}, .statistics = session->statistics()};

@@ -83,17 +83,14 @@ bool is_traced(std::int64_t step, const Length& length) {
 
 Training prepare(const Arguments& arguments, Terminal& terminal) {
   Model model = model_of(arguments, terminal);
-  const bool is_cut =
-      asked_of(arguments).settings.pipelining.micro_batches > 1;  // else it is the same, and read once
-  const Model whole = is_cut ? whole_model_of(arguments, terminal) : model;
   const auto seed = static_cast<std::uint64_t>(arguments.integer("--seed", 1, 0));
   add_train_step(model.graph, model.loss, optimizer_of(arguments, model));
   const Plan plan = plan_of(arguments, model, model.graph, terminal);
   const char* data_path = std::getenv("DATA_PATH");
   std::ostringstream notices;  // told once nothing can be wrong any more
-  for (const std::string& notice : whole.notices) notices << notice << "\n";
-  TrainingData data =
-      training_data(whole, arguments.text("--data"), data_path ? data_path : "", seed, notices);
+  for (const std::string& notice : model.notices) notices << notice << "\n";
+  TrainingData data = training_data(model, plan.settings.pipelining.micro_batches, arguments.text("--data"),
+                                    data_path ? data_path : "", seed, notices);
   const Length length = length_of(arguments, data);
   std::map<std::string, InitialValue> initial = std::move(model.initial);
   std::string infinite_parameter;
