@@ -1,12 +1,9 @@
 #include "shardwright/search/planning/make_plan.h"
 
-#include <algorithm>
 #include <chrono>
+#include <functional>
 
-#include "shardwright/autodiff/accumulate.h"
-#include "shardwright/cost/cluster.h"
 #include "shardwright/graph/calls.h"
-#include "shardwright/graph/op.h"
 #include "shardwright/plan/complete.h"
 #include "shardwright/search/planning/contradictions.h"
 #include "shardwright/search/planning/decisions.h"
@@ -99,15 +96,13 @@ void tell(Plan& plan, SearchResult& found, int stage) {
   plan.log.insert(plan.log.end(), found.log.begin(), found.log.end());
 }
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
+/// Gets the choices for one stage's part of the graph, and what was asked of it.
+using Taker = std::function<void(Graph part, const Calls& calls, Choices choices, const PlanRequest& asked)>;
 
-/// With `is_whole`, also what follows for the backward and the update.
-Planned planned(const Graph& graph, const PlanRequest& request, bool is_whole) {
+/// Searches stage after stage; what is chosen is told in the plan, and `take` may write it onto the graph.
+Plan planned(const Graph& graph, const PlanRequest& request, const Taker& take) {
   const auto start = std::chrono::steady_clock::now();
-  Planned out{.plan = draft(graph, request), .stages = {}};
-  Plan& plan = out.plan;
+  Plan plan = draft(graph, request);
   StagedGraph cut = parts_of(graph, request, plan);
   plan.stages.clear();
   for (int s = 0; s < plan.settings.pipelining.parts(); ++s) {
@@ -123,21 +118,26 @@ Planned planned(const Graph& graph, const PlanRequest& request, bool is_whole) {
     Decisions decided =
         decisions_of(std::move(constraints), std::move(found), part, calls, plan.settings.optimizer_parallel);
     plan.stages.push_back(told(part, calls, decided));
-    if (!is_whole) continue;
-    out.stages.push_back(
-        written(std::move(part), std::move(decided.choices), plan.settings, asked.micro_batches));
-    PlannedGraph& done = out.stages.back();
-    Redistributor redistributor = redistributor_for(done.graph.meshes, *asked.cluster);
-    complete(done.graph, redistributor, done.update_layouts, calls);
+    if (take) take(std::move(part), calls, std::move(decided.choices), asked);
   }
-  plan.search_seconds = seconds_since(start);
-  return out;
+  plan.search_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return plan;
 }
 
 }  // namespace
 
-Plan make_plan(const Graph& graph, const PlanRequest& request) { return planned(graph, request, false).plan; }
+Plan make_plan(const Graph& graph, const PlanRequest& request) { return planned(graph, request, {}); }
 
-Planned make_planned(const Graph& graph, const PlanRequest& request) { return planned(graph, request, true); }
+Planned make_planned(const Graph& graph, const PlanRequest& request) {
+  Planned out;
+  const auto complete_stage = [&](Graph part, const Calls& calls, Choices choices, const PlanRequest& asked) {
+    out.stages.push_back(written(std::move(part), std::move(choices), asked.settings, asked.micro_batches));
+    PlannedGraph& stage = out.stages.back();
+    Redistributor redistributor = redistributor_for(stage.graph.meshes, *asked.cluster);
+    complete(stage.graph, redistributor, stage.update_layouts, calls);
+  };
+  out.plan = planned(graph, request, complete_stage);
+  return out;
+}
 
 }  // namespace shardwright
