@@ -89,8 +89,8 @@ double PeakFlops::of(DType dtype) const {
 }
 
 Cluster Cluster::part(int first, int count) const {
-  require(first >= 0 && count > 0 && first + count <= devices(), "devices {} to {} of a cluster of {}", first,
-          first + count - 1, devices());
+  if (first < 0 || count < 1 || first > devices() - count)
+    throw error("{} devices from {} on: cluster {} has {}", count, first, name, devices());
   // Blocks of the part that no border of the cluster's blocks of `block` devices cuts.
   const auto uncut = [&](int block) {
     const int border = block - first % block;  // the first one inside, then each `block` further on

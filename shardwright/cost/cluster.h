@@ -71,7 +71,7 @@ struct Cluster {
   const Efficiency& efficiency_of(WorkKind kind) const { return efficiency[static_cast<std::size_t>(kind)]; }
 
   /// The `count` devices from `first` on. A link joins blocks of as many of them as always lie in one of its blocks.
-  /// Throws: InternalError unless the cluster has them.
+  /// Throws: Error unless the cluster has them.
   Cluster part(int first, int count) const;
 
   bool operator==(const Cluster&) const = default;

@@ -170,6 +170,7 @@ Cluster cluster_of(const Json& json, int devices) {
       member_or(json, "cluster_text", "a list of lines of a cluster file", std::vector<std::string>{});
   Cluster out = parse_cluster(join(lines, "\n"), "\"cluster_text\"");
   out.name = name;
+  member(json, "cluster");  // what it is called
   return out;
 }
 

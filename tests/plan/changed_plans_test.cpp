@@ -40,6 +40,9 @@ std::vector<std::string> seeds() {
   add();
   request.settings.pipelining.stages = 2;
   add();
+  request.cluster = host_cluster(4);
+  request.cluster->overlap = 0.5;  // no preset's
+  add();
   for (const std::uint64_t seed : {1, 2, 3}) {
     out.push_back(to_json(random_plan(train_model(run).graph, 4, seed)));
     out.push_back(to_json(random_pipeline(train_model(run, 2).graph, 4, 2, seed)));
