@@ -12,7 +12,7 @@ namespace shardwright {
 
 struct Decisions {
   Choices choices;
-  std::vector<Reason> reasons;  // per node, in words
+  std::vector<Reason> reasons;  // per node
   std::vector<bool> is_fixed;        // per node: by annotations or the mode
 };
 
