@@ -1,6 +1,5 @@
 // A program: what every rank of a stage runs in one step. The same graph type as the network, with local shapes, a
-// layout on every value, and redistribution steps as ordinary nodes; and the place of every value in one
-// arena.
+// layout on every value, and redistribution steps as ordinary nodes; and the buffers of one arena that they lie in.
 //
 // Forward and backward run once per micro-batch, the update once. Micro-batches that are alive at the same time have a
 // slot each, for what the backward reads of the forward.
@@ -21,25 +20,54 @@ namespace shardwright {
 
 constexpr std::int64_t no_place = -1;
 
+/// What the bytes of a buffer are for, the most lasting first.
+enum class BufferKind : std::uint8_t {
+  parameter,
+  state,          // and others that are kept from step to step
+  accumulator,    // of gradients, kept from micro-batch to micro-batch
+  gradient,       // of parameters
+  activation,     // of the forward, read by the backward
+  communication,  // what collectives read and make, gathered parameters included
+  workspace
+};
+
+/// A place in the arena. Values share one where none needs what another has written there: parameters and states stay
+/// in theirs from step to step, and the new value of an update may take its leaf's.
+struct Buffer {
+  ValueId value;  // that it is called after: the first of the most lasting in it
+  BufferKind kind = BufferKind::workspace;
+  std::int64_t offset = 0;
+  std::int64_t bytes = 0;  // of one slot
+  int slots = 1;           // 1, or the program's, side by side
+  /// From the first to the last node, both included, that it is alive for. `begin` invalid: from before the first;
+  /// `end` the number of nodes: after the last.
+  NodeId begin, end;
+
+  std::int64_t end_offset() const { return offset + slots * bytes; }
+};
+
 struct Program {
   Graph graph;  // every value has `layout` and `global_shape`; compute nodes have `strategy`
 
-  /// Bytes from the start of the arena, per value. Parameters and states stay in place from step to step; the
-  /// new value of an update may share its leaf's place. `no_place`: the value passes between fused nodes and
-  /// is never in memory. Empty until buffers are assigned.
-  std::vector<std::int64_t> offsets;
+  std::vector<Buffer> buffers = {};
+  /// Per value the number of its buffer; -1: it passes between fused nodes and is never in memory. Empty until buffers
+  /// are assigned.
+  std::vector<int> buffer_of = {};
   std::int64_t arena_bytes = 0;
 
   int micro_batches = 1;
   int slots = 1;
-  bool keeps_sends = false;   // what the backward sends stays in its slot until it is taken
-  std::vector<bool> in_slot;  // per value: every slot has one, `slot_bytes` further on; empty = none
-  std::int64_t slot_bytes = 0;
+  bool keeps_sends = false;  // what the backward sends stays in its slot until it is taken
 
+  /// Null: never in memory.
+  const Buffer* buffer(ValueId v) const {
+    const int b = buffer_of[static_cast<std::size_t>(v.index)];
+    return b < 0 ? nullptr : &buffers[static_cast<std::size_t>(b)];
+  }
+  /// Bytes from the start of the arena, or `no_place`.
   std::int64_t offset(ValueId v, int slot = 0) const {
-    const auto i = static_cast<std::size_t>(v.index);
-    return offsets[i] == no_place || in_slot.empty() || !in_slot[i] ? offsets[i]
-                                                                    : offsets[i] + slot * slot_bytes;
+    const Buffer* b = buffer(v);
+    return !b ? no_place : b->slots == 1 ? b->offset : b->offset + slot * b->bytes;
   }
 
   /// Per node: of a step the node in front of which its transfer starts, itself or one above; of any other

@@ -60,7 +60,7 @@ class Lowering {
     }
     for (ValueId v : graph_.outputs) out_.outputs.push_back(obtain(v, output_layout(v)));
     for (ValueId v : graph_.sends) out_.sends.push_back(obtain(v, output_layout(v)));
-    return {.graph = std::move(out_), .offsets = {}};
+    return {.graph = std::move(out_)};
   }
 
  private:

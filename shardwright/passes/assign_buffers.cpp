@@ -22,6 +22,7 @@
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/rewrite.h"
 #include "shardwright/lower/kept_leaves.h"
+#include "shardwright/passes/buffer_kinds.h"
 #include "shardwright/passes/occupied.h"
 #include "shardwright/passes/optimize.h"
 
@@ -33,7 +34,8 @@ constexpr int for_ever = std::numeric_limits<int>::max();
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-struct Buffer {
+/// What becomes a buffer, unless it is joined to another.
+struct Place {
   std::int64_t bytes = 0;
   int begin = for_ever;  // time of the first definition
   int end = -1;          // time of the last use, outside of the program too
@@ -41,7 +43,6 @@ struct Buffer {
   int last_read = -1;    // by a node
   bool is_leaf = false;
   bool is_kept = false;  // in slots, though the backward makes it
-  std::int64_t offset = 0;
 };
 
 class Assignment {
@@ -53,17 +54,17 @@ class Assignment {
         users_(users_of(graph_)),
         fusions_(fusions_of(graph_)),
         is_seen_later_(graph_.values.size(), false),
-        buffer_of_(graph_.values.size()),
-        buffers_(graph_.values.size()) {
+        joined_to_(graph_.values.size()),
+        places_(graph_.values.size()) {
     const Graph& graph = graph_;
-    std::iota(buffer_of_.begin(), buffer_of_.end(), 0);
+    std::iota(joined_to_.begin(), joined_to_.end(), 0);
     for (std::size_t f = 0; f < fusions_.size(); ++f)
       times_.resize(at(fusions_[f].end.index), static_cast<int>(f));
     backward_ = first_time(Phase::backward);
     for (std::size_t v = 0; v < graph.values.size(); ++v) measure({static_cast<int>(v)});
     for (ValueId v : graph.sends) keep_until_received(v);
-    for (ValueId v : graph.outputs) buffers_[at(v.index)].end = for_ever;
-    for (const Update& u : graph.updates) buffers_[at(u.value.index)].end = for_ever;
+    for (ValueId v : graph.outputs) places_[at(v.index)].end = for_ever;
+    for (const Update& u : graph.updates) places_[at(u.value.index)].end = for_ever;
     for (const Node& node : graph.nodes)
       if (node.op->is_alias) is_seen_later_[at(node.operands.front().index)] = true;
     for (ValueId v : graph.outputs) is_seen_later_[at(v.index)] = true;
@@ -87,31 +88,25 @@ class Assignment {
 
   /// Into the program that was given.
   void place(Program& program) {
-    program.arena_bytes = 0;
-    std::vector<int> order;
-    for (std::size_t b = 0; b < buffers_.size(); ++b)
-      if (root(static_cast<int>(b)) == static_cast<int>(b) && in_memory({static_cast<int>(b)}))
-        order.push_back(static_cast<int>(b));
-    std::stable_sort(order.begin(), order.end(),
-                     [&](int a, int b) { return buffers_[at(a)].bytes > buffers_[at(b)].bytes; });
-    if (program.slots > 1) place_slots(program, order);
-    const int last = static_cast<int>(fusions_.size());
-    Occupied occupied(last + 2);
-    for (int b : order) {
-      Buffer& buffer = buffers_[at(b)];
-      if (is_in_slot(buffer)) continue;
-      const Lifetime life{buffer.begin + 1, std::min(buffer.end, last) + 1};
-      buffer.offset = occupied.lowest_free(life, buffer.bytes, program.slots * program.slot_bytes);
-      occupied.take(life, buffer.offset, buffer.bytes);
-      program.arena_bytes = std::max(program.arena_bytes, buffer.offset + buffer.bytes);
+    const BufferKinds kinds(graph_);
+    std::vector<int> number(places_.size(), -1);  // of its buffer, by place
+    program.buffers.clear();
+    program.buffer_of.assign(places_.size(), -1);
+    for (int v = 0; v < static_cast<int>(places_.size()); ++v) {
+      if (!in_memory({v})) continue;
+      int& b = number[at(root(v))];
+      if (b < 0) {
+        b = static_cast<int>(program.buffers.size());
+        program.buffers.push_back(buffer_of(places_[at(root(v))]));
+      }
+      program.buffer_of[at(v)] = b;
+      Buffer& buffer = program.buffers[at(b)];
+      const BufferKind kind = kinds.of({v});
+      if (buffer.value.is_valid() && buffer.kind <= kind) continue;
+      buffer.value = {v};
+      buffer.kind = kind;
     }
-    program.offsets.clear();
-    program.in_slot.clear();
-    for (std::size_t v = 0; v < buffer_of_.size() && program.slots > 1; ++v)
-      program.in_slot.push_back(is_in_slot(buffers_[at(root(static_cast<int>(v)))]));
-    for (std::size_t v = 0; v < buffer_of_.size(); ++v)
-      program.offsets.push_back(
-          in_memory({static_cast<int>(v)}) ? buffers_[at(root(static_cast<int>(v)))].offset : no_place);
+    find_offsets(program);
   }
 
  private:
@@ -123,7 +118,7 @@ class Assignment {
   }
 
   void keep_until_received(ValueId v) {
-    Buffer& b = buffers_[at(v.index)];
+    Place& b = places_[at(v.index)];
     if (graph_.node(graph_.value(v).producer).phase == Phase::forward) {
       b.end = std::max(b.end, backward_);
       b.last_read = std::max(b.last_read, backward_);
@@ -135,25 +130,44 @@ class Assignment {
   }
 
   /// Read by the backward of the micro-batch whose forward makes it, or kept until another stage has taken it.
-  bool is_in_slot(const Buffer& b) const {
+  bool is_in_slot(const Place& b) const {
     if (program_.slots == 1 || b.is_leaf) return false;
     return b.is_kept || (b.made < backward_ && b.last_read >= backward_);
   }
 
-  /// All of them are alive between forward and backward, so they lie side by side.
-  void place_slots(Program& program, const std::vector<int>& order) {
-    program.slot_bytes = 0;
-    for (int b : order) {
-      Buffer& buffer = buffers_[at(b)];
-      if (!is_in_slot(buffer)) continue;
-      buffer.offset = program.slot_bytes;
-      program.slot_bytes += buffer.bytes;
-    }
+  Buffer buffer_of(const Place& place) const {
+    const int last = static_cast<int>(fusions_.size()) - 1;
+    return {.value = {},
+            .bytes = place.bytes,
+            .slots = is_in_slot(place) ? program_.slots : 1,
+            .begin = place.begin < 0 ? NodeId() : fusions_[at(place.begin)].begin,
+            .end = {fusions_[at(std::min(place.end, last))].end.index - (place.end > last ? 0 : 1)}};
+  }
+
+  /// The largest first; but what is in slots is alive between forward and backward, so it lies side by side.
+  void find_offsets(Program& program) const {
+    std::vector<Buffer*> order;
+    for (Buffer& b : program.buffers) order.push_back(&b);
+    std::ranges::stable_sort(order, std::ranges::greater(), [](const Buffer* b) { return b->bytes; });
     constexpr std::int64_t most = std::int64_t{1} << 61;
-    if (program.slot_bytes > most / program.slots)
-      throw error("{} micro-batches of {} bytes are alive at once, more than {} bytes (2^61) together",
-                  program.slots, program.slot_bytes, most);
-    program.arena_bytes = program.slots * program.slot_bytes;
+    std::int64_t of_slots = 0;
+    for (Buffer* b : order) {
+      if (b->slots == 1) continue;
+      b->offset = of_slots;
+      if (b->bytes > (most - of_slots) / b->slots)
+        throw error("{} micro-batches are alive at once, of more than {} bytes (2^61) together", b->slots,
+                    most);
+      of_slots = b->end_offset();
+    }
+    program.arena_bytes = of_slots;
+    Occupied occupied(static_cast<int>(graph_.nodes.size()) + 2);
+    for (Buffer* b : order) {
+      if (b->slots > 1) continue;
+      const Lifetime life{b->begin.index + 1, b->end.index + 1};
+      b->offset = occupied.lowest_free(life, b->bytes, of_slots);
+      occupied.take(life, b->offset, b->bytes);
+      program.arena_bytes = std::max(program.arena_bytes, b->end_offset());
+    }
   }
 
   int time(NodeId id) const { return times_[at(id.index)]; }
@@ -161,7 +175,7 @@ class Assignment {
 
   void measure(ValueId v) {
     const Value& value = graph_.value(v);
-    Buffer& b = buffers_[at(v.index)];
+    Place& b = places_[at(v.index)];
     b.bytes = (std::max<std::int64_t>(value.type.bytes(), 1) + alignment - 1) / alignment * alignment;
     b.begin = b.end = b.last_read = time(value.producer);
     if (!starts_.empty()) b.begin = time(starts_[at(value.producer.index)]);
@@ -178,7 +192,7 @@ class Assignment {
 
   /// Some value of the program is read beyond the fusion that makes it.
   bool in_memory(ValueId v) const {
-    const Buffer& b = buffers_[at(v.index)];
+    const Place& b = places_[at(v.index)];
     return b.is_leaf || b.end > b.begin || fusions_[at(std::max(b.begin, 0))].size() == 1;
   }
 
@@ -192,17 +206,17 @@ class Assignment {
   }
 
   int root(int b) const {
-    while (buffer_of_[at(b)] != b) b = buffer_of_[at(b)];
+    while (joined_to_[at(b)] != b) b = joined_to_[at(b)];
     return b;
   }
 
-  Buffer& buffer(ValueId v) { return buffers_[at(root(v.index))]; }
+  Place& place_of(ValueId v) { return places_[at(root(v.index))]; }
 
   void join(ValueId into, ValueId v) {
     const int a = root(into.index), b = root(v.index);
     if (a == b) return;
-    Buffer& to = buffers_[at(a)];
-    const Buffer& from = buffers_[at(b)];
+    Place& to = places_[at(a)];
+    const Place& from = places_[at(b)];
     to.begin = std::min(to.begin, from.begin);
     to.end = std::max(to.end, from.end);
     to.made = std::min(to.made, from.made);
@@ -210,12 +224,12 @@ class Assignment {
     to.bytes = std::max(to.bytes, from.bytes);
     to.is_leaf = to.is_leaf || from.is_leaf;
     to.is_kept = to.is_kept || from.is_kept;
-    buffer_of_[at(b)] = a;
+    joined_to_[at(b)] = a;
   }
 
   /// The new value may be written where the old one stands: nobody reads the old one after that.
   bool can_replace(const Update& u) const {
-    if (buffers_[at(root(u.value.index))].is_leaf) return false;  // it lies in another leaf's place
+    if (places_[at(root(u.value.index))].is_leaf) return false;  // it lies in another leaf's place
     const NodeId writer = graph_.value(u.value).producer;
     const Node& node = graph_.node(writer);
     if (node.op->kind != OpKind::compute && node.op->kind != OpKind::step) return false;
@@ -245,16 +259,16 @@ class Assignment {
   void join_alias(const Node& node) {
     const ValueId from = node.operands.front(), to = node.results.front();
     if (graph_.value(from).type.bytes() != graph_.value(to).type.bytes()) return;
-    if (buffer(to).is_leaf) return;  // the alias is a leaf's new value: it has its own place
+    if (place_of(to).is_leaf) return;  // the alias is a leaf's new value: it has its own place
     join(from, to);
   }
 
   /// `result` of `writer` may take the place of `operand`, which dies in the same fusion.
   bool can_overwrite(ValueId operand, NodeId writer, ValueId result) {
     if (graph_.value(operand).type != graph_.value(result).type || !in_memory(result)) return false;
-    const Buffer& dying = buffer(operand);
-    if (dying.is_leaf || buffer(result).is_leaf || dying.end != time(writer)) return false;
-    if (buffers_[at(result.index)].begin < time(writer)) return false;  // it is on its way before
+    const Place& dying = place_of(operand);
+    if (dying.is_leaf || place_of(result).is_leaf || dying.end != time(writer)) return false;
+    if (places_[at(result.index)].begin < time(writer)) return false;  // it is on its way before
     // All values in that buffer that the fusion reads must have been read by then, and none may be written.
     const Fusion& fusion = fusion_of(writer);
     for (NodeId reader = fusion.begin; reader < fusion.end; reader = {reader.index + 1}) {
@@ -276,8 +290,8 @@ class Assignment {
   std::vector<bool> is_seen_later_;
   int backward_ = 0;            // when the backward begins
   std::vector<int> times_;      // by node: the number of its fusion
-  std::vector<int> buffer_of_;  // union-find over values
-  std::vector<Buffer> buffers_;
+  std::vector<int> joined_to_;  // union-find over values
+  std::vector<Place> places_;
 };
 
 }  // namespace

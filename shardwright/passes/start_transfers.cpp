@@ -98,7 +98,7 @@ class Starts {
     for (ValueId v : node.results) touch(writes_, v, fusion);
   }
 
-  std::int64_t offset(ValueId v) const { return program_.offsets[at(v.index)]; }
+  std::int64_t offset(ValueId v) const { return program_.offset(v); }
   std::int64_t end(ValueId v) const { return offset(v) + graph_.value(v).type.bytes(); }
   int last(const LastTouch& touched, ValueId v) const {
     return offset(v) == no_place ? never : touched.last(offset(v), end(v));

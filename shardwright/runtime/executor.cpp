@@ -36,7 +36,7 @@ void Executor::hold_stages() {
   std::vector<std::int64_t> begins;
   for (int stage : stages) {
     const Program& program = pipeline_.stage(stage);
-    require(program.offsets.size() == program.graph.values.size(), "buffers are not assigned");
+    require(program.buffer_of.size() == program.graph.values.size(), "buffers are not assigned");
     begins.push_back(arena_bytes_);
     arena_bytes_ += program.arena_bytes;
   }
@@ -58,7 +58,7 @@ void Executor::place_values(Held& held) {
   for (std::size_t v = 0; v < graph.values.size(); ++v) {
     const Value& value = graph.values[v];
     held.boxes.push_back(box_of(graph, {static_cast<int>(v)}, held.rank));
-    const std::int64_t offset = program.offsets[v];
+    const std::int64_t offset = program.offset({static_cast<int>(v)});
     held.views.push_back({value.type.dtype, held.boxes.back().extent, nullptr});
     if (offset == no_place) continue;
     held.views.back().data = held.data + offset;

@@ -1,7 +1,7 @@
 // What lies in a program's arena when it is fullest, by what it is for.
 //
-// Every value has its place and its life from the node that makes it to the last that reads it (assign_buffers). Values
-// of one place count once, as what the most lasting of them is; the peak is the node at which most bytes are alive.
+// A fold over its buffers, of which assign_buffers says what they are for and from which node to which they are alive:
+// the peak is the node at which most bytes are.
 #pragma once
 
 #include <array>
@@ -14,11 +14,10 @@
 
 namespace shardwright {
 
-/// In order of precedence where values share a place.
 enum class MemoryKind : std::uint8_t {
   parameters,
   optimizer_state,  // and other states that are kept from step to step
-  gradients,        // of parameters
+  gradients,        // of parameters, accumulated ones included
   activations,      // of the forward, read by the backward
   communication,    // what collectives read and make, gathered parameters included
   workspace         // all else, and what lies idle between the others

@@ -68,7 +68,7 @@ class StagePrices {
     std::vector<OwnedSeconds> owned = {};
   };
   Timed timed(const Fusion& fusion);
-  std::int64_t place(ValueId v) const { return program_.offsets[static_cast<std::size_t>(v.index)]; }
+  std::int64_t place(ValueId v) const { return program_.offset(v); }
   bool is_free(const Fusion& fusion) const;
 
   const Program& program_;

@@ -3,7 +3,8 @@
 // The step of a rank is played on a map of its arena that says of every byte which value was written there last, and
 // for which micro-batch. Whatever is read must still be there, whole. That finds two values alive in one place, slots
 // that are too few, a transfer that starts before its operand is made or is finished after its result is read, and
-// what is overwritten while it is on its way. Nothing is taken from assign_buffers, which reasons with lives instead.
+// what is overwritten while it is on its way. Of buffers it takes where they lie and nothing of their lives,
+// with which assign_buffers reasons.
 //
 // Bytes are those of the rank that holds most; ranks whose lists are the same are played once. A rank with several
 // stages has an arena for each.
@@ -77,8 +78,8 @@ class Arena {
   const std::string& name(ValueId v) const { return graph_.value(v).name; }
   const Node& producer(ValueId v) const { return graph_.node(graph_.value(v).producer); }
   int slot(ValueId v, int micro_batch) const {
-    const bool has_slots = !program_.in_slot.empty() && program_.in_slot[at(v.index)];
-    return has_slots ? micro_batch % program_.slots : 0;
+    const Buffer* buffer = program_.buffer(v);
+    return buffer ? micro_batch % buffer->slots : 0;
   }
   std::int64_t begin(ValueId v, int micro_batch) const { return program_.offset(v, slot(v, micro_batch)); }
   std::int64_t end(ValueId v, int micro_batch) const { return begin(v, micro_batch) + size(v); }
@@ -92,10 +93,6 @@ class Arena {
 
   /// Every place lies in the arena.
   bool fits() {
-    if (program_.offsets.size() != graph_.values.size()) {
-      bad("values have no places");
-      return false;
-    }
     for (std::size_t v = 0; v < graph_.values.size() && out_.empty(); ++v) {
       const ValueId id{static_cast<int>(v)};
       if (!in_memory(id)) continue;

@@ -29,6 +29,19 @@ Proof count(const std::vector<RankStep>& ranks, const Pipeline& pipeline) {
   return out;
 }
 
+/// Every value has a buffer that exists, or none.
+void check_buffers(const Program& program) {
+  if (program.buffer_of.size() != program.graph.values.size())
+    throw error("{} of {} values have a buffer or not", program.buffer_of.size(),
+                program.graph.values.size());
+  for (int b : program.buffer_of)
+    if (b >= static_cast<int>(program.buffers.size()))
+      throw error("buffer {} of {}", b, program.buffers.size());
+  for (const Buffer& b : program.buffers)
+    if (b.slots != 1 && b.slots != program.slots)
+      throw error("a buffer of {} slots where micro-batches have {}", b.slots, program.slots);
+}
+
 /// What instructions are derived from: well-formed graphs, and crossings from what one stage sends to what another
 /// receives.
 void check_form(const Pipeline& pipeline) {
@@ -39,9 +52,7 @@ void check_form(const Pipeline& pipeline) {
         if (program.starts.size() != program.graph.nodes.size() || program.starts[n].index < 0 ||
             program.starts[n].index > static_cast<int>(n))
           throw error("node {} of {} starts at {}", n, program.graph.nodes.size(), program.starts[n].index);
-      if (!program.in_slot.empty() && program.in_slot.size() != program.graph.values.size())
-        throw error("{} of {} values are in slots or not", program.in_slot.size(),
-                    program.graph.values.size());
+      check_buffers(program);
     } catch (const Error& e) {
       throw with_context(e, fmt::format("stage {}", s));
     }

@@ -25,7 +25,7 @@ Formats formats_of(const OpDef& op, const KernelCall& call) {
 }
 
 std::string chosen(std::string_view text, const FormatsOf& formats = formats_of) {
-  Program p{.graph = parse_program_graph(text), .offsets = {}};
+  Program p{.graph = parse_program_graph(text)};
   Redistributor redistributor(p.graph.meshes[0], {.even_only = true});
   p = choose_formats(std::move(p), {redistributor, formats});
   verify(p.graph);

@@ -17,7 +17,7 @@ namespace {
 
 std::string fused(std::string_view text, std::string_view fusion = "auto",
                   const std::map<std::string, int>& numbers = {}) {
-  Program p{.graph = parse_program_graph(text), .offsets = {}};
+  Program p{.graph = parse_program_graph(text)};
   Redistributor redistributor(p.graph.meshes[0], {.even_only = true});
   const CommFusion how = with_parameters(parse_comm_fusion(fusion), p.graph, numbers);
   p = fuse_collectives(std::move(p), {redistributor, {}, how});

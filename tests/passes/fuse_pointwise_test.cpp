@@ -10,7 +10,7 @@ namespace shardwright {
 namespace {
 
 std::string fused(std::string_view text) {
-  Program p{.graph = parse_program_graph(text), .offsets = {}};
+  Program p{.graph = parse_program_graph(text)};
   Redistributor redistributor(p.graph.meshes[0], {.even_only = true});
   p = fuse_pointwise(std::move(p), {redistributor});
   verify(p.graph);

@@ -11,7 +11,7 @@ namespace {
 
 /// The program's text after `pass` and after dropping what is dead then.
 std::string after(Program (*pass)(Program, const PassContext&), std::string_view text) {
-  Program p{.graph = parse_program_graph(text), .offsets = {}};
+  Program p{.graph = parse_program_graph(text)};
   Redistributor redistributor(p.graph.meshes[0], {.even_only = true});
   p = drop_dead_nodes(pass(std::move(p), {redistributor}), {redistributor});
   verify(p.graph);
@@ -180,8 +180,7 @@ backward:
 %4 = slice %2 dim 0 over tp : f32[2, 4] as [4, 4] [tp, -]
 %z = mul %4, %y {i0: tp} : f32[2, 4] as [4, 4] [tp, -]
 output %z
-)"),
-            .offsets = {}};
+)")};
   Redistributor redistributor(p.graph.meshes[0], {.even_only = true});
   const std::string text = to_text(optimize(std::move(p), {redistributor}).graph);
   EXPECT_NE(text.find("reduce_scatter"), std::string::npos) << text;
@@ -233,7 +232,7 @@ TEST(Optimize, verifies_the_graph_after_each_pass_unless_told_not_to) {
 %y = exp %x {} : f32[4, 4] as [4, 4] [-, -]
 output %y [-, -]
 )";
-  Program p{.graph = parse_program_graph(text), .offsets = {}};
+  Program p{.graph = parse_program_graph(text)};
   Redistributor redistributor(p.graph.meshes[0], {.even_only = true});
   EXPECT_NO_THROW(optimize(p, {redistributor}));
   p.graph.value(p.graph.find("y")).name = "x";

@@ -169,7 +169,7 @@ output %c
 
 TEST(Executor, refuses_a_program_without_buffers) {
   Program p = program_of("mesh [dp=1]\n%w = param f32[2] as [2] [-]\noutput %w\n");
-  p.offsets.clear();
+  p.buffer_of.clear();
   const Pipeline pipeline = p;
   const auto communicators = thread_communicators(1);
   const auto backend = cpu_backend();

@@ -18,7 +18,7 @@ namespace shardwright {
 namespace {
 
 Program fused(std::string_view text) {
-  Program p{.graph = parse_program_graph(text), .offsets = {}};
+  Program p{.graph = parse_program_graph(text)};
   Redistributor redistributor(p.graph.meshes[0]);
   p = fuse_pointwise(std::move(p), {redistributor});
   return assign_buffers(std::move(p), {redistributor});

@@ -10,24 +10,28 @@
 namespace shardwright::testing {
 
 inline Program program_of(std::string_view text) {
-  Program p{.graph = parse_program_graph(text), .offsets = {}};
+  Program p{.graph = parse_program_graph(text)};
   for (const Value& v : p.graph.values) {
-    p.offsets.push_back(p.arena_bytes);
+    p.buffer_of.push_back(static_cast<int>(p.buffers.size()));
     std::int64_t bytes = v.type.bytes();
     if (v.layout)
       bytes = Type{v.type.dtype,
                    largest_local_shape(*v.layout, p.graph.meshes[static_cast<std::size_t>(v.layout->mesh)],
                                        v.global_type().shape)}
                   .bytes();
-    p.arena_bytes += std::max<std::int64_t>(64, (bytes + 63) / 64 * 64);
+    p.buffers.push_back({.value = {p.buffer_of.back()},
+                         .offset = p.arena_bytes,
+                         .bytes = std::max<std::int64_t>(64, (bytes + 63) / 64 * 64),
+                         .end = {static_cast<int>(p.graph.nodes.size())}});
+    p.arena_bytes = p.buffers.back().end_offset();
   }
   return p;
 }
 
 /// Puts `value` where `other` lies.
 inline void share_place(Program& p, std::string_view value, std::string_view other) {
-  p.offsets[static_cast<std::size_t>(p.graph.find(value).index)] =
-      p.offsets[static_cast<std::size_t>(p.graph.find(other).index)];
+  p.buffer_of[static_cast<std::size_t>(p.graph.find(value).index)] =
+      p.buffer_of[static_cast<std::size_t>(p.graph.find(other).index)];
 }
 
 /// 0, 1, 2, ... as a tensor.

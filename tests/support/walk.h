@@ -22,7 +22,7 @@ class Walk {
 
   /// What is wrong, or nothing.
   std::string run() {
-    if (p_.offsets.size() != p_.graph.values.size()) return "values without a place";
+    if (p_.buffer_of.size() != p_.graph.values.size()) return "values without a place";
     for (const Value& v : p_.graph.values)
       if (is_leaf(v)) write(id_of(v));
     for (const Fusion& fusion : fusions_of(p_.graph)) {
@@ -129,7 +129,7 @@ class Walk {
 
   ValueId id_of(const Value& v) const { return {static_cast<int>(&v - p_.graph.values.data())}; }
   const std::string& name(ValueId v) const { return p_.graph.value(v).name; }
-  std::int64_t offset(ValueId v) const { return p_.offsets[at(v)]; }
+  std::int64_t offset(ValueId v) const { return p_.offset(v); }
   std::int64_t rounded(const Value& v) const { return (v.type.bytes() + 63) / 64 * 64; }
   OpKind kind(const Value& v) const { return p_.graph.node(v.producer).op->kind; }
   bool is_leaf(const Value& v) const { return is_kept(v) || kind(v) == OpKind::input; }

@@ -232,10 +232,11 @@ class ProgramChange {
   }
   std::string change_offset() {
     const ValueId a = value(), b = value();
-    auto& offset = program_.offsets[static_cast<std::size_t>(a.index)];
-    offset =
-        random_() % 2 ? program_.offset(b) : offset + 64 * (static_cast<std::int64_t>(below(random_, 5)) - 2);
-    return fmt::format("%{} at {}", name(a), offset);
+    if (!program_.buffer(a) || !program_.buffer(b)) return "";
+    Buffer moved = *program_.buffer(a);
+    moved.offset = random_() % 2 ? program_.buffer(b)->offset
+                                 : moved.offset + 64 * (static_cast<std::int64_t>(below(random_, 5)) - 2);
+    return give(a, moved);
   }
   std::string change_start() {
     if (program_.starts.empty()) program_.starts = graph_.node_ids();
@@ -271,11 +272,17 @@ class ProgramChange {
     }
   }
   std::string change_slot() {
-    if (program_.in_slot.empty()) return "";
     const ValueId v = value();
-    program_.in_slot[static_cast<std::size_t>(v.index)] =
-        !program_.in_slot[static_cast<std::size_t>(v.index)];
-    return fmt::format("slot of %{}", name(v));
+    if (program_.slots == 1 || !program_.buffer(v)) return "";
+    Buffer other = *program_.buffer(v);
+    other.slots = other.slots == 1 ? program_.slots : 1;
+    return give(v, other);
+  }
+  /// A buffer of its own.
+  std::string give(ValueId v, const Buffer& buffer) {
+    program_.buffer_of[static_cast<std::size_t>(v.index)] = static_cast<int>(program_.buffers.size());
+    program_.buffers.push_back(buffer);
+    return fmt::format("%{} at {} in {} slots", name(v), buffer.offset, buffer.slots);
   }
 
   Pipeline& pipeline_;

@@ -307,6 +307,11 @@ TEST(Prove, refuses_what_is_no_program) {
   EXPECT_EQ(refused([](Pipeline& p) { p.stages[0].graph.nodes[3].is_fused = true; }),
             "stage 0: g: matmul is not point-wise and cannot be fused");
   EXPECT_EQ(refused([](Pipeline& p) { p.stages[0].starts = {{5}}; }), "stage 0: node 0 of 6 starts at 5");
+  EXPECT_EQ(refused([](Pipeline& p) { p.stages[0].buffer_of.pop_back(); }),
+            "stage 0: 5 of 6 values have a buffer or not");
+  EXPECT_EQ(refused([](Pipeline& p) { p.stages[0].buffer_of[1] = 6; }), "stage 0: buffer 6 of 6");
+  EXPECT_EQ(refused([](Pipeline& p) { p.stages[0].buffers[1].slots = 2; }),
+            "stage 0: a buffer of 2 slots where micro-batches have 1");
   EXPECT_EQ(refused([](Pipeline& p) { p.crossings.push_back({.from = 0, .to = 1}); }),
             "a crossing from stage 0 to 1 of 1");
   EXPECT_EQ(refused([](Pipeline& p) {
