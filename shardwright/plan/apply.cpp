@@ -136,14 +136,22 @@ void shard_states(PlannedGraph& planned, const std::vector<Mesh>& meshes,
     for (ValueId state : state_operands(node)) graph.value(state).layout = layout;
     planned.update_layouts[weight] = layout;
   }
+  const auto lay_out_gradient = [&](Value& gradient) {
+    for (ValueId of : gradient.gradient_of) {  // of a weight of another stage: none
+      const Value& weight = graph.value(of);
+      if (graph.node(weight.producer).op->kind != OpKind::parameter) continue;
+      const Layout read = weight.layout.value_or(replicated(weight.type.shape.size()));
+      gradient.layout = gradient_layout(read, meshes, weight.type, optimizer_parallel);
+      return;
+    }
+  };
   for (const Node& node : graph.nodes) {
-    if (node.op->kind != OpKind::accumulator) continue;
-    Value& sum = graph.value(node.results.front());
-    if (sum.gradient_of.empty()) continue;  // of a weight of another stage
-    const Value& weight = graph.value(sum.gradient_of.front());
-    const Layout whole = replicated(weight.type.shape.size());
-    if (graph.node(weight.producer).op->kind == OpKind::parameter)
-      sum.layout = accumulator_layout(weight.layout.value_or(whole), meshes, weight.type, optimizer_parallel);
+    if (node.op->kind == OpKind::accumulator) lay_out_gradient(graph.value(node.results.front()));
+    for (ValueId v : node.operands) {
+      const Node& maker = graph.node(graph.value(v).producer);
+      if (node.phase == Phase::update && maker.phase == Phase::backward && maker.op->kind == OpKind::compute)
+        lay_out_gradient(graph.value(v));
+    }
   }
 }
 

@@ -86,9 +86,9 @@ Layout state_layout(const Layout& weight, std::span<const Mesh> meshes, const Ty
   return options.level == 0 || is_shared ? weight : shared_among_replicas(weight, meshes, type, options);
 }
 
-std::optional<Layout> accumulator_layout(const Layout& weight, std::span<const Mesh> meshes, const Type& type,
-                                         const OptimizerParallel& options) {
-  if (options.level < 2) return std::nullopt;
+std::optional<Layout> gradient_layout(const Layout& weight, std::span<const Mesh> meshes, const Type& type,
+                                      const OptimizerParallel& options) {
+  if (options.level < 2 || type.bytes() < options.threshold) return std::nullopt;
   return state_layout(weight, meshes, type, options);
 }
 

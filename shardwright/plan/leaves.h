@@ -1,8 +1,8 @@
 // How leaves lie: inputs, parameters, and the optimizer's states.
 //
 // A leaf lies as its first forward reader wants it, a state as its parameter does. Optimizer parallelism shards them
-// further, over the axes along which they would be repeated: states from level 1 on, accumulated gradients from level
-// 2 on, weights from level 3 on. What no axis divides is cut unevenly, at the floors that all layouts cut at.
+// further, over the axes along which they would be repeated: states from level 1 on, gradients from level 2 on, weights
+// from level 3 on. What no axis divides is cut unevenly, at the floors that all layouts cut at.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace shardwright {
 
 /// What is sharded over replicas, and how far.
 struct OptimizerParallel {
-  int level = 0;                   // 1 state, 2 + accumulated gradients, 3 + weights
+  int level = 0;                   // 1 state, 2 + gradients, 3 + weights
   std::int64_t threshold = 65536;  // bytes of the whole parameter; a smaller one stays as it is
   int group = 0;                   // at most so many replicas share a state between them; 0: all
   bool operator==(const OptimizerParallel&) const = default;
@@ -51,9 +51,9 @@ Layout weight_layout(const Layout& read, std::span<const Mesh> meshes, const Typ
 Layout state_layout(const Layout& weight, std::span<const Mesh> meshes, const Type& type,
                     const OptimizerParallel& options);
 
-/// In which layout the gradients of a parameter are accumulated: its state's from level 2 on, else that in which they
-/// come out.
-std::optional<Layout> accumulator_layout(const Layout& weight, std::span<const Mesh> meshes, const Type& type,
-                                         const OptimizerParallel& options);
+/// In which layout the gradients of a parameter are kept and accumulated: its state's from level 2 on, else that in which
+/// they come out.
+std::optional<Layout> gradient_layout(const Layout& weight, std::span<const Mesh> meshes, const Type& type,
+                                      const OptimizerParallel& options);
 
 }  // namespace shardwright

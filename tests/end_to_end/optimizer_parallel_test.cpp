@@ -51,7 +51,7 @@ TEST_P(SharedStates, of_dims_that_no_axis_divides_give_the_losses_of_one_device)
 TEST_P(SharedStates, of_groups_give_the_losses_of_one_device) {
   const auto alone = testing::run_alone(run());
   for (int group : {2, 4})
-    for (int level : {1, 3}) {
+    for (int level : {1, 2, 3}) {
       if (most_ranks() < 8) continue;
       SCOPED_TRACE(fmt::format("level {}, groups of {}", level, group));
       testing::expect_same(
@@ -132,6 +132,30 @@ TEST(Clipping, of_the_reference_changes_its_losses) {
   EXPECT_GT(std::abs(with->losses.back() - without->losses.back()), 0.01);
 }
 
+/// From level 2 on gradients are reduced while the backward goes on, in buckets, whoever else asks something of it.
+TEST(EndToEndSharedStates, reduced_as_they_come_give_the_losses_of_one_device) {
+  const TrainingRun run{.model = "gpt:layers=4,hidden=16,heads=2,vocab=24,seq=4,batch=16",
+                        .file = {},
+                        .optimizer = {"adamw", {{"rate", 0.001}}, 0.1},
+                        .precision = DType::f64,
+                        .steps = 3};
+  const auto alone = testing::run_alone(run);
+  for (int level : {0, 1, 2, 3})
+    for (int micro_batches : {1, 2})
+      for (const char* fusion : {"auto", "none", "size:1"})
+        for (bool recomputes : {false, true}) {
+          SCOPED_TRACE(fmt::format("level {}, {} micro-batches, fusion {}, recompute {}", level,
+                                   micro_batches, fusion, recomputes));
+          Settings settings{.optimizer_parallel = {level, 0}, .comm_fusion = parse_comm_fusion(fusion)};
+          settings.pipelining.micro_batches = micro_batches;
+          if (recomputes) settings.recompute.mode = RecomputeMode::full;
+          testing::expect_same(
+              testing::run_planned(run,
+                                   {.devices = 4, .parallel = Parallel::data_parallel, .settings = settings}),
+              alone, digits);
+        }
+}
+
 /// Weights that are split by a plan are shared further over what replicas they have.
 TEST(EndToEndSharedStates, beside_tensor_parallelism_give_the_losses_of_one_device) {
   if (most_ranks() < 8) GTEST_SKIP() << "needs 8 ranks, there are " << most_ranks();
@@ -144,7 +168,7 @@ TEST(EndToEndSharedStates, beside_tensor_parallelism_give_the_losses_of_one_devi
       R"({"dense1.matmul": {"in": [[4, 1], [1, 2]]}, "dense2.matmul": {"in": [[4, 2], [2, 1]]}})", "test");
   const auto alone = testing::run_alone(run);
   for (const OptimizerParallel& options :
-       std::vector<OptimizerParallel>{{1, 0}, {3, 0}, {1, 0, 2}, {3, 0, 2}, {1, 500}}) {
+       std::vector<OptimizerParallel>{{1, 0}, {2, 0}, {3, 0}, {1, 0, 2}, {2, 0, 2}, {3, 0, 2}, {1, 500}}) {
     SCOPED_TRACE(fmt::format("level {}, group {}", options.level, options.group));
     testing::expect_same(
         testing::run_planned(

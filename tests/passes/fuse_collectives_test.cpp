@@ -284,6 +284,42 @@ TEST(FuseCollectives, starts_a_bucket_when_its_last_gradient_is_ready) {
   EXPECT_EQ(starts, (std::vector<std::string>{"backward", "backward", "update"}));
 }
 
+// Each is waited for where the one after the next is ready, with what adds it up behind it; the last at the end. %n is
+// read by the backward, so it stands where it stood.
+TEST(FuseCollectives, reduces_shares_of_gradients_while_the_backward_goes_on) {
+  const std::string gradient =
+      R"(%g{0} = matmul %x, %x (transpose_a=true) {{k: dp}} : f32[4, 4] as [4, 4] [-, -] sum(dp)
+)";
+  const std::string sum = R"(%r{0} = reduce_scatter %g{0} dim 0 over dp : f32[2, 4] as [4, 4] [dp, -]
+%s{0} = add %a{0}, %r{0} {{i0: dp}} : f32[2, 4] as [4, 4] [dp, -]
+)";
+  const std::string read = R"(%n = reduce_scatter %g0 dim 0 over dp : f32[2, 4] as [4, 4] [dp, -]
+%x2 = exp %n {i0: dp} : f32[2, 4] as [4, 4] [dp, -]
+)";
+  std::string head = "mesh [dp=2]\n%x = input f32[2, 4] as [4, 4] [dp, -]\n", updates, tail;
+  const auto of = [](const std::string& text, int n) { return fmt::format(fmt::runtime(text), n); };
+  for (int n = 0; n < 5; ++n) head += of("%w{0} = param f32[2, 4] as [4, 4] [dp, -]\n", n);
+  head += "backward:\n";
+  for (int n = 1; n < 5; ++n) head += of("%a{0} = accumulator f32[2, 4] as [4, 4] [dp, -]\n", n);
+  for (int n = 1; n < 5; ++n) {
+    updates += of("%n{0} = sgd %w{0}, %s{0} (rate=0.1) {{i0: dp}} : f32[2, 4] as [4, 4] [dp, -]\n", n);
+    tail += of("update %w{0} <- %n{0}\nupdate %a{0} <- %s{0}\n", n);
+  }
+  tail = "update:\n%n0 = sgd %w0, %n (rate=0.1) {i0: dp} : f32[2, 4] as [4, 4] [dp, -]\n" + updates +
+         "output %x2\nupdate %w0 <- %n0\n" + tail;
+  Program p{
+      .graph = parse_graph(head + of(gradient, 0) + read + of(gradient, 4) + of(sum, 4) + of(gradient, 3) +
+                           of(sum, 3) + of(gradient, 2) + of(sum, 2) + of(gradient, 1) + of(sum, 1) + tail),
+      .micro_batches = 2};
+  Redistributor redistributor(p.graph.meshes[0], {.even_only = true});
+  p = fuse_collectives(std::move(p), {redistributor, {}, parse_comm_fusion("none")});
+  std::string order;
+  for (const Node& node : p.graph.nodes)
+    if (node.phase == Phase::backward && node.op->kind != OpKind::accumulator)
+      order += " " + p.graph.value(node.results.front()).name;
+  EXPECT_EQ(order, " g0 n x2 g4 g3 g2 r4 s4 g1 r3 s3 r2 r1 s2 s1");
+}
+
 // What is exposed falls against one bucket at the end of the backward, and against all collectives one by one.
 TEST(FuseCollectives, exposes_less_by_itself_than_one_bucket_or_none) {
   for (const char* cluster : {"a100-80g:8", "a100-80g:2x8"}) {

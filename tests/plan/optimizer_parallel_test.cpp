@@ -50,10 +50,10 @@ TEST(OptimizerParallel, leaves_what_is_strictly_below_the_threshold) {
 
 TEST(OptimizerParallel, accumulates_gradients_where_the_state_lies_from_level_2_on) {
   const Layout whole = replicated(1);
-  EXPECT_EQ(accumulator_layout(whole, {{dp8}}, floats({16}), {1, 0}), std::nullopt);
+  EXPECT_EQ(gradient_layout(whole, {{dp8}}, floats({16}), {1, 0}), std::nullopt);
   for (int level : {2, 3})
     EXPECT_EQ(
-        accumulator_layout(level == 3 ? Layout{.dims = {Axes{0}}} : whole, {{dp8}}, floats({16}), {level, 0}),
+        gradient_layout(level == 3 ? Layout{.dims = {Axes{0}}} : whole, {{dp8}}, floats({16}), {level, 0}),
         (Layout{.dims = {Axes{0}}}))
         << level;
 }

@@ -198,6 +198,49 @@ TEST(MemoryUse, counts_accumulators_as_gradients) {
   }
 }
 
+/// Levels on 8 devices: 8 layers whose weights are much and whose activations are little. All is counted by hand.
+TEST(MemoryUse, of_gradients_is_a_share_and_three_whole_ones_from_level_2_on) {
+  const std::string model = "llama:layers=8,hidden=256,heads=8,ffn=1024,vocab=256,seq=8,batch=";
+  const double parameters = 8 * (4 * 256 * 256 + 3 * 256 * 1024 + 2 * 256) + 2 * 256 * 256 + 256;
+  const double largest = 256 * 1024;
+  for (int micro_batches : {1, 4}) {
+    Model m = build_model(fmt::format("{}{}", model, 8 * micro_batches),
+                          {.global_batch = {}, .loss = "", .micro_batches = micro_batches});
+    add_train_step(m.graph, m.loss, {"adamw", {{"rate", 0.01}}});
+    const auto arena = [&](int level) {
+      PlanRequest request{.devices = 8, .parallel = Parallel::data_parallel};
+      request.settings.optimizer_parallel = {level, 0};
+      request.settings.comm_fusion = parse_comm_fusion("none");
+      request.settings.pipelining.micro_batches = micro_batches;
+      return static_cast<double>(compile_pipeline(m.graph, make_plan(m.graph, request)).arena_bytes(0)) / 4;
+    };
+    // Weights, two moments and gradients. What differs is less than five weights: activations, gradients under way (three
+    // whole ones at most) and gathered weights. All of them are 32.
+    const double rest = 5 * largest;
+    EXPECT_NEAR(arena(0), 4 * parameters, rest) << micro_batches;
+    EXPECT_NEAR(arena(1), (2 + 2. / 8) * parameters, rest) << micro_batches;
+    EXPECT_NEAR(arena(2), (1 + 3. / 8) * parameters, rest) << micro_batches;
+    EXPECT_NEAR(arena(3), 4. / 8 * parameters, rest) << micro_batches;
+  }
+}
+
+/// What level 2 reduces with each of four micro-batches runs beside their backwards: level 1 reduces once.
+TEST(Estimate, hides_reductions_of_every_micro_batch) {
+  const std::string model = "llama2-7b:layers=4,batch=256";
+  Model m = build_model(model, {.global_batch = {}, .loss = "", .micro_batches = 4});
+  add_train_step(m.graph, m.loss, {"adamw", {{"rate", 0.01}}});
+  const auto estimated = [&](int level) {
+    PlanRequest request{.devices = 64, .cluster = "a100-80g:64", .parallel = Parallel::data_parallel};
+    request.settings.optimizer_parallel = {level};
+    request.settings.pipelining.micro_batches = 4;
+    return estimate(compile_pipeline(m.graph, make_plan(m.graph, request)), cluster_called("a100-80g:64"));
+  };
+  const Estimate once = estimated(1), each = estimated(2);
+  EXPECT_EQ(each.collectives.at("reduce_scatter"), 4 * once.collectives.at("reduce_scatter"));
+  EXPECT_EQ(each.collectives.at("all_reduce"), once.collectives.at("all_reduce")) << "what is small waits";
+  EXPECT_LT(each.step_seconds(), 1.03 * once.step_seconds());
+}
+
 TEST(MemoryUse, sees_optimizer_state_shrink_when_replicas_share_it) {
   const auto states = [](int level) {
     return static_cast<double>(memory_use(compiled("ffn:widths=64-64-64,batch=64", 4, "adam", level))
