@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "shardwright/autodiff/accumulate.h"
 #include "shardwright/graph/builder.h"
 #include "shardwright/graph/calls.h"
 #include "shardwright/graph/op.h"
@@ -131,8 +132,9 @@ class Lowering {
     out_.nodes.push_back(std::move(node));
     for (std::size_t i = 0; i < logical.size(); ++i) {
       copies_[at(logical[i].index)].push_back({layouts.results[i], results[i], phase_});
-      if (graph_.value(logical[i]).layout || leaves_[at(logical[i].index)])
-        obtain(logical[i], output_layout(logical[i]));
+      // What is added up over micro-batches is sent once, by the update.
+      const bool is_given = leaves_[at(logical[i].index)] && !is_accumulation(graph_, graph_.node(id));
+      if (graph_.value(logical[i]).layout || is_given) obtain(logical[i], output_layout(logical[i]));
       // A state that the forward changes is there for the next micro-batch.
       const ValueId leaf = leaf_of_[at(logical[i].index)];
       if (leaf.is_valid() && phase_ != Phase::update) obtain(logical[i], *graph_.value(leaf).layout);

@@ -119,14 +119,16 @@ class Assignment {
 
   void keep_until_received(ValueId v) {
     Place& b = places_[at(v.index)];
-    if (graph_.node(graph_.value(v).producer).phase == Phase::forward) {
+    const Phase phase = graph_.node(graph_.value(v).producer).phase;
+    if (phase == Phase::forward) {
       b.end = std::max(b.end, backward_);
       b.last_read = std::max(b.last_read, backward_);
-    } else {
-      b.begin = program_.micro_batches > 1 ? -1 : b.begin;
-      b.end = for_ever;
-      b.is_kept = program_.keeps_sends;
+      return;
     }
+    b.end = for_ever;
+    if (phase == Phase::update) return;
+    b.begin = program_.micro_batches > 1 ? -1 : b.begin;
+    b.is_kept = program_.keeps_sends;
   }
 
   /// Read by the backward of the micro-batch whose forward makes it, or kept until another stage has taken it.
