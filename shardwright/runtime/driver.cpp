@@ -1,0 +1,83 @@
+#include "shardwright/runtime/driver.h"
+
+#include <system_error>
+
+namespace shardwright {
+
+Driver::Driver(std::deque<Rank>& ranks, Mode mode) : ranks_(ranks), mode_(mode) {
+  if (mode == Mode::caller) return;
+  try {
+    for (Rank& rank : ranks)
+      threads_.emplace_back([this, &rank](const std::stop_token& stop) { live(rank, stop); });
+  } catch (const std::system_error& e) {
+    stop_threads();  // those that run would be waited for
+    throw io_error("only {} of {} devices could be started ({}); use fewer", threads_.size(), ranks.size(),
+                   e.what());
+  }
+}
+
+Driver::~Driver() { stop_threads(); }
+
+void Driver::stop_threads() {
+  for (std::jthread& t : threads_) t.request_stop();
+  round_.add(1);
+}
+
+void Driver::live(Rank& rank, const std::stop_token& stop) {
+  for (std::uint32_t number = 0;; ++number) {
+    round_.wait_while(number);
+    if (stop.stop_requested()) return;
+    guarded(rank);
+    if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) done_.add(1);
+  }
+}
+
+void Driver::run(const Work& work) {
+  check_usable();
+  work_ = &work;
+  if (mode_ == Mode::caller) {
+    guarded(ranks_.front());
+  } else {
+    busy_.store(static_cast<std::uint32_t>(ranks_.size()), std::memory_order_relaxed);
+    const std::uint32_t number = done_.load();
+    round_.add(1);
+    done_.wait_while(number);
+  }
+  throw_failure();
+}
+
+/// Nothing may escape: what goes wrong is told to the peers and kept for the caller.
+void Driver::guarded(Rank& rank) {
+  try {
+    (*work_)(rank);
+  } catch (const Error& e) {
+    record(rank, {e.what(), e.kind()});
+  } catch (const std::bad_alloc&) {
+    record(rank, {"out of memory", ErrorKind::memory});
+  } catch (const std::exception& e) {
+    record(rank, {e.what(), ErrorKind::user, true});
+  }
+}
+
+void Driver::record(const Rank& rank, Failure f) {
+  // The first is the cause; what follows are peers that were told of it.
+  const bool is_first = rank.communicator().fail(f.message);
+  const std::lock_guard lock(mutex_);
+  if (!is_first) f.kind = ErrorKind::peer;
+  if (is_first || !failure_)
+    failure_ = Failure{fmt::format("rank {}: {}", rank.number(), f.message), f.kind, is_first && f.is_ours};
+}
+
+void Driver::throw_failure() const {
+  const std::lock_guard lock(mutex_);
+  if (!failure_) return;
+  if (failure_->is_ours) throw InternalError(failure_->message);
+  throw Error(failure_->message, failure_->kind);
+}
+
+void Driver::check_usable() const {
+  const std::lock_guard lock(mutex_);
+  if (failure_) throw Error(fmt::format("the session has stopped; {}", failure_->message), failure_->kind);
+}
+
+}  // namespace shardwright

@@ -1,0 +1,64 @@
+// Who runs the ranks of this process: a thread each, which lives as long as the driver and is woken for each round of
+// work; or the caller, who then has one rank here, the others being in other processes.
+//
+// When a rank fails, its peers are told and all of them stop: the round throws that rank's error, `rank R: ...`, and
+// nothing runs afterwards.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "shardwright/runtime/communicator/wait.h"
+#include "shardwright/runtime/rank.h"
+
+namespace shardwright {
+
+class Driver {
+ public:
+  enum class Mode { threads, caller };
+  using Work = std::function<void(Rank&)>;
+
+  /// `ranks` outlive it; one if the caller runs it. Throws: Error if threads cannot be started.
+  Driver(std::deque<Rank>& ranks, Mode mode);
+  ~Driver();
+  Driver(const Driver&) = delete;
+  Driver& operator=(const Driver&) = delete;
+
+  Mode mode() const { return mode_; }
+  /// `work` on every rank; returns when all have done it.
+  /// Throws: the first failure of any rank; if one was in another process, an Error of kind peer.
+  void run(const Work& work);
+  /// Throws: Error if a rank has failed before.
+  void check_usable() const;
+
+ private:
+  struct Failure {
+    std::string message;
+    ErrorKind kind = ErrorKind::user;
+    bool is_ours = false;  // an InternalError
+  };
+
+  void live(Rank& rank, const std::stop_token& stop);
+  void guarded(Rank& rank);
+  void record(const Rank& rank, Failure f);
+  void throw_failure() const;
+  void stop_threads();
+
+  std::deque<Rank>& ranks_;
+  Mode mode_;
+  // Who raises `round` owns the work until `done` follows.
+  const Work* work_ = nullptr;
+  Awaited round_;
+  std::atomic<std::uint32_t> busy_{0};  // ranks that have not finished the round
+  Awaited done_;                        // rounds finished
+
+  mutable std::mutex mutex_;  // guards failure
+  std::optional<Failure> failure_;
+  std::vector<std::jthread> threads_;  // last: they use all of the above
+};
+
+}  // namespace shardwright

@@ -1,0 +1,65 @@
+// What one rank of a session does: it holds a device's memory, runs its list of instructions on it, and records that if
+// asked to. Nothing here knows who calls it, nor what other ranks do.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "shardwright/runtime/executor.h"
+#include "shardwright/runtime/ports.h"
+#include "shardwright/runtime/trace.h"
+
+namespace shardwright {
+
+struct RankOptions {
+  std::uint64_t seed = 0;                   // of the initial values
+  const std::atomic<bool>* stop = nullptr;  // once it is true, a step fails between two of its instructions
+  bool keeps_outputs = false;               // until they are gathered
+};
+
+/// Stays where it is, and is destroyed only when nobody runs any more: peers read its arena.
+class Rank {
+ public:
+  Rank(const Pipeline& pipeline, StepTensors& tensors, std::unique_ptr<Communicator> communicator,
+       RankOptions options);
+  Rank(const Rank&) = delete;
+  Rank& operator=(const Rank&) = delete;
+
+  /// Makes its programs ready and fills parameters and states with their initial values, on the thread that will run
+  /// them. All ranks do so at the same time.
+  void prepare();
+  /// A step. `behind` belongs to it, too; null: nothing.
+  void run(const std::function<void()>& behind);
+  /// Likewise, recorded as step `number`.
+  void run_recorded(int number, const std::function<void()>& behind);
+
+  /// What it holds of a parameter or state of one of its stages: sets it from the whole tensor, gives it to one.
+  void take(int stage, ValueId v, const Tensor& whole);
+  void give(int stage, ValueId v, Tensor& whole) const;
+  Tensor own(int stage, ValueId v) const;
+
+  int number() const { return communicator_->rank(); }
+  Communicator& communicator() const { return *communicator_; }
+  Backend& backend() const { return *backend_; }
+  const Executor& executor() const { return *executor_; }
+  RankPorts& ports() { return ports_; }
+  const Recorder& recorder() const { return recorder_; }
+  /// When all ranks were about to begin the first recorded step.
+  std::int64_t first_recorded() const { return first_recorded_; }
+
+ private:
+  void initialize(int stage);
+  Way way(int stage, ValueId v) const { return {pipeline_, number(), stage, v}; }
+
+  const Pipeline& pipeline_;
+  RankOptions options_;
+  std::unique_ptr<Communicator> communicator_;
+  std::unique_ptr<Backend> backend_;
+  RankPorts ports_;
+  std::unique_ptr<Executor> executor_;
+  Recorder recorder_;
+  std::int64_t first_recorded_ = 0;
+};
+
+}  // namespace shardwright
