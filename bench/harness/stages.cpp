@@ -49,8 +49,10 @@ Alone::Alone(Program program)
   for (const Node& node : pipeline_.stage(0).graph.nodes) {
     if (node.op->kind != OpKind::parameter) continue;
     std::uint64_t next = 0;
-    for (float& e : executor_.view(0, node.results[0]).as<float>())
-      e = static_cast<float>(4 * random.uniform(next++) - 2);
+    const TensorView view = executor_.view(0, node.results[0]);
+    Tensor values({view.dtype, view.shape});
+    for (float& e : values.as<float>()) e = static_cast<float>(4 * random.uniform(next++) - 2);
+    backend_->write(view.data, values.bytes());
   }
 }
 

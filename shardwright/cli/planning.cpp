@@ -12,7 +12,7 @@
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/frontend/table.h"
 #include "shardwright/graph/op.h"
-#include "shardwright/runtime/backend/cpu/cpu.h"
+#include "shardwright/runtime/backend/backend.h"
 #include "shardwright/search/planning/stages_of_plan.h"
 
 namespace shardwright {
@@ -158,7 +158,7 @@ PlanRequest request_of(const Arguments& arguments, const Model& model) {
   arguments.heed("--annotate");
   request.model = model.name;
   request.origin = origin_of(arguments, model);
-  request.formats = cpu_formats;
+  request.formats = default_devices().formats;
   request.verifies =
       Arguments(arguments).is_on("--verify-passes");  // a copy: it is heeded by who compiles the plan
   request.annotations = annotations_of(arguments, model, request);
@@ -242,7 +242,7 @@ Planned planned_of(const Arguments& arguments, const Model& model, Terminal& ter
 }
 
 CompileOptions compile_options_of(const Arguments& arguments) {
-  return {.formats = cpu_formats, .verifies = arguments.is_on("--verify-passes")};
+  return {.formats = default_devices().formats, .verifies = arguments.is_on("--verify-passes")};
 }
 
 Evaluation evaluation_of(const Arguments& arguments, const Pipeline& pipeline, const Cluster& cluster) {

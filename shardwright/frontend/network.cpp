@@ -2,7 +2,7 @@
 
 #include "shardwright/annotations/patterns.h"
 #include "shardwright/frontend/mixed_precision.h"
-#include "shardwright/runtime/backend/cpu/cpu.h"
+#include "shardwright/runtime/backend/backend.h"
 #include "shardwright/search/planning/make_plan.h"
 
 namespace shardwright {
@@ -116,7 +116,7 @@ PlannedNetwork plan_network(const ForwardFunction& forward, const InputTypes& in
                       .options = options.search_options,
                       .annotations = trace.annotations(),
                       .settings = settings,
-                      .formats = cpu_formats};
+                      .formats = default_devices().formats};
   request.parallel = options.devices == 1 ? Parallel::stand_alone : options.parallel;
   if (!options.annotation_file.empty())
     request.annotations = merged(std::move(request.annotations),

@@ -8,7 +8,7 @@
 #include "shardwright/base/text.h"
 #include "shardwright/cost/cluster.h"
 #include "shardwright/passes/compile.h"
-#include "shardwright/runtime/backend/cpu/cpu.h"
+#include "shardwright/runtime/backend/backend.h"
 
 namespace shardwright {
 namespace {
@@ -261,7 +261,7 @@ std::string recompute_text(const Graph& graph, const Plan& plan, const Estimate&
   Plan other = plan;
   other.settings.recompute = {};
   const Estimate without =
-      estimate(compile_pipeline(graph, other, {.formats = cpu_formats, .verifies = false}), plan.cluster);
+      estimate(compile_pipeline(graph, other, {.formats = default_devices().formats, .verifies = false}), plan.cluster);
   std::vector<std::string> what;
   if (plan.settings.recompute.mode != RecomputeMode::none)
     what.emplace_back(name_of(plan.settings.recompute.mode));

@@ -3,7 +3,7 @@
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/frontend/report.h"
 #include "shardwright/passes/compile.h"
-#include "shardwright/runtime/backend/cpu/cpu.h"
+#include "shardwright/runtime/backend/backend.h"
 #include "shardwright/runtime/session.h"
 #include "shardwright/verify/verify.h"
 
@@ -24,7 +24,7 @@ TrainStep::TrainStep(const ForwardFunction& forward, const InputTypes& inputs,
   for (const auto& [name, type] : inputs) state_->inputs.push_back(name);
   PlannedNetwork network = plan_network(forward, inputs, optimizer, options);
   state_->plan = std::move(network.plan);
-  Pipeline program = compile_pipeline(network.graph, state_->plan, {.formats = cpu_formats});
+  Pipeline program = compile_pipeline(network.graph, state_->plan, {.formats = default_devices().formats});
   const auto cap = options.search_options.memory_cap;
   const Evaluation evaluation = evaluate(program, state_->plan.cluster, {.memory_cap = cap});
   if (cap) check_memory(evaluation, "memory_cap " + bytes_text(*cap));

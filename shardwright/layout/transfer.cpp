@@ -9,17 +9,6 @@
 namespace shardwright {
 namespace {
 
-Piece piece_of(int source, const Box& region, const Box& from, const Box& to) {
-  Piece p{.source = source, .extent = region.extent};
-  p.from_strides = strides_of(from.extent);
-  p.to_strides = strides_of(to.extent);
-  for (std::size_t d = 0; d < region.extent.size(); ++d) {
-    p.from_offset += (region.offset[d] - from.offset[d]) * p.from_strides[d];
-    p.to_offset += (region.offset[d] - to.offset[d]) * p.to_strides[d];
-  }
-  return p;
-}
-
 /// The group in the order in which sources are tried: oneself first, then upwards and around, so that
 /// replicas share the sending.
 std::vector<int> by_nearness(const std::vector<int>& group, int rank) {
@@ -47,6 +36,25 @@ bool is_empty(const Box& box) {
   return std::any_of(box.extent.begin(), box.extent.end(), [](auto e) { return e == 0; });
 }
 
+Piece piece_of(const Box& region, const Box& from, const Box& to, int source) {
+  Piece p{.source = source, .extent = region.extent};
+  p.from_strides = strides_of(from.extent);
+  p.to_strides = strides_of(to.extent);
+  for (std::size_t d = 0; d < region.extent.size(); ++d) {
+    p.from_offset += (region.offset[d] - from.offset[d]) * p.from_strides[d];
+    p.to_offset += (region.offset[d] - to.offset[d]) * p.to_strides[d];
+  }
+  return p;
+}
+
+bool is_one_run(const Piece& p) {
+  std::int64_t run = 1;
+  std::size_t d = p.extent.size();
+  while (d > 0 && p.from_strides[d - 1] == run && p.to_strides[d - 1] == run) run *= p.extent[--d];
+  return std::all_of(p.extent.begin(), p.extent.begin() + static_cast<std::ptrdiff_t>(d),
+                     [](auto e) { return e == 1; });
+}
+
 Transfer transfer_of(const Step& step, std::span<const Mesh> meshes, const Shape& shape, int rank) {
   const Mesh& from_mesh = meshes[static_cast<std::size_t>(step.from.mesh)];
   const Mesh& to_mesh = meshes[static_cast<std::size_t>(step.to.mesh)];
@@ -62,7 +70,7 @@ Transfer transfer_of(const Step& step, std::span<const Mesh> meshes, const Shape
   }
   if (t.clears) return t;
   if (t.reduces) {
-    for (int q : t.group) t.pieces.push_back(piece_of(q, to, box(step.from, from_mesh, shape, q), to));
+    for (int q : t.group) t.pieces.push_back(piece_of(to, box(step.from, from_mesh, shape, q), to, q));
     return t;
   }
   std::vector<Box> done;  // boxes of sources already used; replicas hold the same
@@ -71,7 +79,7 @@ Transfer transfer_of(const Step& step, std::span<const Mesh> meshes, const Shape
     const Box region = intersect(from, to);
     if (is_empty(region) || std::find(done.begin(), done.end(), from) != done.end()) continue;
     done.push_back(from);
-    t.pieces.push_back(piece_of(q, region, from, to));
+    t.pieces.push_back(piece_of(region, from, to, q));
   }
   return t;
 }
@@ -110,7 +118,7 @@ std::vector<Piece> pieces_from(const std::vector<HeldBox>& held, int start, cons
     const Box region = intersect(there.box, own);
     if (is_empty(region)) continue;
     const auto next = std::lower_bound(there.ranks.begin(), there.ranks.end(), start);
-    out.push_back(piece_of(next == there.ranks.end() ? there.ranks.front() : *next, region, there.box, own));
+    out.push_back(piece_of(region, there.box, own, next == there.ranks.end() ? there.ranks.front() : *next));
   }
   const auto wraps = [start](const Piece& p) { return std::pair(p.source < start, p.source); };
   std::sort(out.begin(), out.end(), [&](const Piece& a, const Piece& b) { return wraps(a) < wraps(b); });

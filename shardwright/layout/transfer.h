@@ -66,6 +66,12 @@ std::map<int, Transfer> transfers_between(const Placement& from, const Placement
 /// What `rank`, of one of them, takes part in. Costs as much as all.
 Transfer transfer_between(const Placement& from, const Placement& to, const Shape& shape, int rank);
 
+/// Moves `region` from a tensor that is the part `from` of a whole one to a tensor that is the part `to`.
+Piece piece_of(const Box& region, const Box& from, const Box& to, int source = 0);
+
+/// Contiguous on both sides.
+bool is_one_run(const Piece& piece);
+
 /// Copies `piece` of elements of `element_bytes` bytes; rows that are contiguous on both sides in one go.
 void copy_piece(const Piece& piece, const std::byte* from, std::byte* to, std::size_t element_bytes);
 

@@ -1,7 +1,6 @@
 #include "shardwright/runtime/executor.h"
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 
 namespace shardwright {
@@ -13,7 +12,7 @@ std::int64_t bytes_of(const TensorView& view) {
   return view.size() * static_cast<std::int64_t>(size_of(view.dtype));
 }
 
-bool overlap(const std::byte* a, std::size_t a_bytes, const std::byte* b, std::size_t b_bytes) {
+bool overlap(const std::byte* a, std::int64_t a_bytes, const std::byte* b, std::int64_t b_bytes) {
   return a < b + b_bytes && b < a + a_bytes;
 }
 
@@ -154,9 +153,7 @@ FusedCall Executor::bind(int stage, const Node& node, int micro_batch) {
   return {*node.op, call.call(), node.operands, node.results, call.operand_formats, call.result_formats};
 }
 
-void Executor::add_copy(const TensorView& from, const TensorView& to) {
-  copies_.push_back({from.data, to.data, static_cast<std::size_t>(bytes_of(to))});
-}
+void Executor::add_copy(const TensorView& from, const TensorView& to) { copies_.push_back({from.data, to}); }
 
 /// Leaves change at once: a value that lies in another leaf is set aside before that leaf is written.
 void Executor::add_replacements(int stage, Phase phase) {
@@ -164,19 +161,19 @@ void Executor::add_replacements(int stage, Phase phase) {
   std::vector<Copy> copies;
   for (const Update& u : program.graph.updates) {
     const TensorView value = view(stage, u.value), leaf = view(stage, u.leaf);
-    if (replaced_in(program, u) == phase && value.data != leaf.data)
-      copies.push_back({value.data, leaf.data, static_cast<std::size_t>(bytes_of(leaf))});
+    if (replaced_in(program, u) == phase && value.data != leaf.data) copies.push_back({value.data, leaf});
   }
   for (std::size_t i = 0; i < copies.size(); ++i) {
     Copy& copy = copies[i];
-    const bool is_overwritten = std::any_of(
-        copies.begin(), copies.begin() + static_cast<std::ptrdiff_t>(i),
-        [&](const Copy& before) { return overlap(copy.from, copy.bytes, before.to, before.bytes); });
+    const bool is_overwritten =
+        std::any_of(copies.begin(), copies.begin() + static_cast<std::ptrdiff_t>(i), [&](const Copy& before) {
+          return overlap(copy.from, bytes_of(copy.to), before.to.data, bytes_of(before.to));
+        });
     if (!is_overwritten) continue;
-    std::byte* const aside =
-        staging_.emplace_back(backend_.allocate(static_cast<std::int64_t>(copy.bytes))).data();
-    copies_.push_back({copy.from, aside, copy.bytes});
-    copy.from = aside;
+    TensorView aside = copy.to;
+    aside.data = staging_.emplace_back(backend_.allocate(bytes_of(aside))).data();
+    copies_.push_back({copy.from, aside});
+    copy.from = aside.data;
   }
   copies_.insert(copies_.end(), copies.begin(), copies.end());
 }
@@ -252,9 +249,9 @@ void Executor::run(const Action& action, int micro_batch) {
   for (std::size_t c = action.first_copy; c < action.copies_end; ++c) {
     const Copy& copy = copies_[c];
     if (copy.from)
-      std::memcpy(copy.to, copy.from, copy.bytes);
+      backend_.copy(copy.to.data, copy.from, static_cast<std::size_t>(bytes_of(copy.to)));
     else
-      std::memset(copy.to, 0, copy.bytes);
+      backend_.fill(copy.to, 0);
   }
 }
 
@@ -262,7 +259,10 @@ void Executor::run_recorded(const Action& action, int micro_batch) {
   TraceEvent event{.instruction = action.instruction, .activity = Activity::instruction};
   event.instruction.micro_batch = micro_batch;
   event.phase = action.phase;
-  recorder_->time(event, [&] { run(action, micro_batch); });
+  recorder_->time(event, [&] {
+    run(action, micro_batch);
+    backend_.wait();  // its time is that of the device, not of asking for it
+  });
   if (!action.is_hiding) return;
   event.activity = Activity::progress;
   recorder_->time(event, [&] { communicator_.progress(); });
@@ -290,7 +290,10 @@ void Executor::run(const Actions& actions, int of_section) {
   }
 }
 
-void Executor::run() { run(actions_, 0); }
+void Executor::run() {
+  run(actions_, 0);
+  backend_.wait();
+}
 
 void Executor::record(Recorder* recorder) {
   recorder_ = recorder;

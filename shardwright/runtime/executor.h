@@ -35,7 +35,7 @@ class Executor {
   Executor(const Pipeline& pipeline, Backend& backend, Communicator& communicator, Ports ports = {});
   Executor(Pipeline&&, Backend&, Communicator&, Ports = {}) = delete;  // it would not outlive this
 
-  /// One step.
+  /// One step; returns when all of it is done.
   /// Throws: what a kernel throws, prefixed with the name of the node; Error of kind peer if a rank failed.
   void run();
   /// What runs from now on is recorded there; null: nowhere. Room for a step is made.
@@ -47,7 +47,7 @@ class Executor {
   TensorView view(int stage, ValueId v, int micro_batch = 0) const;
   const Box& box(int stage, ValueId v) const;
   const RankStep& step() const { return step_; }
-  /// All that this rank holds.
+  /// All that this rank holds, in memory of its device.
   std::span<const std::byte> arena() const { return {arena_.data(), static_cast<std::size_t>(arena_bytes_)}; }
 
  private:
@@ -61,8 +61,7 @@ class Executor {
   };
   struct Copy {
     const std::byte* from = nullptr;  // null: zeros
-    std::byte* to = nullptr;
-    std::size_t bytes = 0;
+    TensorView to;
   };
   /// An instruction with what it needs.
   struct Action {

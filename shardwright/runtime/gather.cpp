@@ -1,39 +1,90 @@
 #include "shardwright/runtime/gather.h"
 
 #include <algorithm>
-#include <cstring>
+#include <array>
 
 namespace shardwright {
 
-Gather::Gather(const Pipeline& pipeline, Communicator& communicator, Backend& backend, std::int64_t largest)
+namespace {
+
+/// What passes through the window at once, in numbers of 64 bits: large values by the first, what is left by the others.
+constexpr std::array<std::int64_t, 3> window_sizes{32768, 512, 8};
+
+std::span<std::byte> bytes_of(std::span<std::int64_t> numbers) { return std::as_writable_bytes(numbers); }
+
+}  // namespace
+
+bool owns(const Pipeline& pipeline, int stage, ValueId v, int rank) {
+  const Program& program = pipeline.stage(stage);
+  const Layout layout = layout_of(program.graph.value(v));
+  const Mesh& mesh = program.graph.meshes[static_cast<std::size_t>(layout.mesh)];
+  return mesh.index_along(rank - pipeline.first_rank(stage), mesh.all_axes().without(layout.used())) == 0;
+}
+
+std::size_t most_transfers_of_gather(int ranks) {
+  return window_sizes.size() * static_cast<std::size_t>(ranks);
+}
+
+Gather::Gather(const Pipeline& pipeline, Communicator& communicator, Backend& backend)
     : pipeline_(pipeline),
       communicator_(communicator),
-      everyone_{{{"all", communicator.size()}}},
-      part_(communicator.allocate(largest, backend)),
-      whole_(communicator.allocate(largest, backend)) {}
+      backend_(backend),
+      window_(communicator.allocate(window_sizes[0] * 8, backend)) {}
 
-void Gather::operator()(int stage, ValueId v, const std::byte* part, std::byte* whole) {
-  const Placement from = placement_of(pipeline_, stage, v);
-  const Type type = pipeline_.stage(stage).graph.value(v).global_type();
-  const int rank = communicator_.rank();
-  const auto [it, is_new] = transfers_.try_emplace({stage, v.index}, -1);
-  if (is_new) {
-    const Placement to{&everyone_, replicated(type.shape.size()), 0};
-    const BoundTransfer bound{transfer_between(from, to, type.shape, rank), type.dtype, part_.data(),
-                              whole_.data()};
-    it->second = communicator_.prepare({&bound, 1});
+void Gather::operator()(int stage, ValueId v, const std::byte* own, std::byte* to, const Box& where) {
+  const Program& program = pipeline_.stage(stage);
+  const Value& value = program.graph.value(v);
+  const std::size_t element_bytes = size_of(value.type.dtype);
+  if (layout_of(value).is_replicated() && program.rank_count() == communicator_.size()) {
+    const Shape whole = value.global_type().shape;
+    return copy_piece(piece_of(where, {Shape(whole.size()), whole}, where), own, to, element_bytes);
   }
-  if (part) {
-    const std::int64_t bytes =
-        element_count(from.box_on(rank, type.shape).extent) * static_cast<std::int64_t>(size_of(type.dtype));
-    std::memcpy(part_.data(), part, static_cast<std::size_t>(bytes));
+  const int first = pipeline_.first_rank(stage);
+  for (int rank = first; rank < first + program.rank_count(); ++rank) {
+    if (!owns(pipeline_, stage, v, rank)) continue;
+    const Box held = box_of(program.graph, v, rank - first), region = intersect(held, where);
+    if (is_empty(region)) continue;
+    Tensor part({value.type.dtype, region.extent});
+    if (rank == communicator_.rank())
+      copy_piece(piece_of(region, held, region), own, part.bytes().data(), element_bytes);
+    broadcast(rank, part.bytes());
+    copy_piece(piece_of(region, region, where), part.bytes().data(), to, element_bytes);
   }
-  communicator_.run(it->second);
-  std::memcpy(whole, whole_.data(), static_cast<std::size_t>(type.bytes()));
+}
+
+void Gather::broadcast(int owner, std::span<std::byte> bytes) {
+  while (!bytes.empty()) {
+    const auto fits = [&](std::int64_t n) { return static_cast<std::size_t>(n) * 8 <= bytes.size(); };
+    const auto size = std::ranges::find_if(window_sizes, fits);
+    const int prepared = transfer(owner, size == window_sizes.end() ? window_sizes.back() : *size);
+    const std::span<std::byte> now =
+        size == window_sizes.end() ? bytes : bytes.first(static_cast<std::size_t>(*size) * 8);
+    if (owner == communicator_.rank()) backend_.write(window_.data(), now);
+    communicator_.run(prepared);
+    if (owner != communicator_.rank()) backend_.read(now, window_.data());
+    bytes = bytes.subspan(now.size());
+  }
+}
+
+/// The owner gives and all others take.
+int Gather::transfer(int owner, std::int64_t numbers) {
+  const auto [it, is_new] = transfers_.try_emplace({owner, numbers}, -1);
+  if (!is_new) return it->second;
+  const Mesh one{{{"all", 1}}}, everyone{{{"all", communicator_.size()}}};
+  const bool is_own = owner == communicator_.rank();
+  BoundTransfer bound{
+      .transfer = transfer_between({&one, replicated(1), owner}, {&everyone, replicated(1), 0}, {numbers},
+                                   communicator_.rank()),
+      .dtype = DType::i64,
+      .from = is_own ? window_.data() : nullptr,
+      .to = is_own ? nullptr : window_.data()};
+  if (is_own) bound.transfer.pieces.clear();
+  return it->second = communicator_.prepare({&bound, 1});
 }
 
 Reduced::Reduced(Communicator& communicator, Backend& backend, std::size_t count, Reduction reduction)
     : communicator_(communicator),
+      backend_(backend),
       memory_(
           communicator.allocate(static_cast<std::int64_t>(std::max<std::size_t>(1, count)) * 8, backend)) {
   const std::vector<Mesh> all{Mesh{{{"all", communicator.size()}}}};
@@ -47,10 +98,11 @@ Reduced::Reduced(Communicator& communicator, Backend& backend, std::size_t count
 }
 
 std::vector<std::int64_t> Reduced::operator()(std::span<const std::int64_t> own) {
-  auto* numbers = reinterpret_cast<std::int64_t*>(memory_.data());
-  std::copy(own.begin(), own.end(), numbers);
+  backend_.write(memory_.data(), std::as_bytes(own));
   communicator_.run(transfer_);
-  return {numbers, numbers + own.size()};
+  std::vector<std::int64_t> out(own.size());
+  backend_.read(bytes_of(out), memory_.data());
+  return out;
 }
 
 std::vector<std::int64_t> reduced(Communicator& communicator, Backend& backend,
@@ -79,15 +131,16 @@ std::vector<std::vector<std::int64_t>> gathered(Communicator& communicator, Back
   const int prepared = communicator.prepare({&bound, 1});
 
   std::vector<std::vector<std::int64_t>> out(self == 0 ? sizes.size() : 0);
+  std::vector<std::int64_t> together(self == 0 ? static_cast<std::size_t>(ranks * chunk) : 0);
   for (std::int64_t begin = 0; begin < most; begin += chunk) {
     const std::span<const std::int64_t> rest =
         own.subspan(std::min(own.size(), static_cast<std::size_t>(begin)));
     const std::size_t count = std::min(rest.size(), static_cast<std::size_t>(chunk));
-    std::copy_n(rest.begin(), count, reinterpret_cast<std::int64_t*>(part.data()));
+    backend.write(part.data(), std::as_bytes(rest.first(count)));
     communicator.run(prepared);
+    if (self == 0) backend.read(bytes_of(together), all.data());
     for (std::size_t r = 0; r < out.size(); ++r) {
-      const auto* next =
-          reinterpret_cast<const std::int64_t*>(all.data()) + static_cast<std::int64_t>(r) * chunk;
+      const auto next = together.begin() + static_cast<std::int64_t>(r) * chunk;
       out[r].insert(out[r].end(), next, next + std::clamp<std::int64_t>(sizes[r] - begin, 0, chunk));
     }
   }

@@ -1,4 +1,4 @@
-// Whole values for every process of a run: each rank gives the part that it holds.
+// Values and numbers for every process of a run: each rank gives what it holds.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +12,32 @@
 
 namespace shardwright {
 
+/// Among the ranks that hold the same part of a value, the lowest owns it: it alone gives it to others.
+bool owns(const Pipeline& pipeline, int stage, ValueId v, int rank);
+
+/// Takes little memory, however large the values are: what is gathered passes through a window, piece by piece.
 class Gather {
  public:
-  /// `largest`: bytes of the largest whole value. All ranks make theirs at the same time.
-  Gather(const Pipeline& pipeline, Communicator& communicator, Backend& backend, std::int64_t largest);
+  /// All ranks make theirs at the same time, and use it at the same time.
+  Gather(const Pipeline& pipeline, Communicator& communicator, Backend& backend);
 
-  /// Brings the whole of value `v` of `stage` to `whole`. `part`: what this rank holds of it, row-major; of ranks of
-  /// other stages nothing. All ranks do so at the same time.
-  void operator()(int stage, ValueId v, const std::byte* part, std::byte* whole);
+  /// Brings the part `where` of value `v` of `stage` to `to`, a row-major tensor. `own`: what this rank holds of it,
+  /// row-major; of ranks of other stages nothing.
+  void operator()(int stage, ValueId v, const std::byte* own, std::byte* to, const Box& where);
 
  private:
+  void broadcast(int owner, std::span<std::byte> bytes);
+  int transfer(int owner, std::int64_t numbers);
+
   const Pipeline& pipeline_;
   Communicator& communicator_;
-  Mesh everyone_;
-  Memory part_;
-  Memory whole_;
-  std::map<std::pair<int, int>, int> transfers_;  // by stage and value
+  Backend& backend_;
+  Memory window_;
+  std::map<std::pair<int, std::int64_t>, int> transfers_;  // by owner and size
 };
+
+/// That a Gather prepares on each of so many ranks, at most.
+std::size_t most_transfers_of_gather(int ranks);
 
 /// Of numbers that each rank has as many of, the sums or the largest over all ranks, on all of them; as often as wanted.
 /// All ranks make theirs and use it at the same time.
@@ -39,6 +48,7 @@ class Reduced {
 
  private:
   Communicator& communicator_;
+  Backend& backend_;
   Memory memory_;
   int transfer_;
 };

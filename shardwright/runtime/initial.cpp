@@ -5,7 +5,7 @@
 
 #include "shardwright/base/random.h"
 #include "shardwright/base/text.h"
-#include "shardwright/runtime/whole.h"
+#include "shardwright/layout/transfer.h"
 
 namespace shardwright {
 namespace {
@@ -13,13 +13,10 @@ namespace {
 /// Calls `fill` with a function from the global element index to the value: one loop per kind of value.
 template <class F>
 void with_values(const Leaf& leaf, std::uint64_t seed, F fill) {
+  if (const auto same = value_of_all(leaf)) return fill([value = *same](std::uint64_t) { return value; });
   const std::string init = leaf.attributes.text("init", "zeros");
   const double scale = leaf.attributes.number("scale", 1), shift = leaf.attributes.number("shift", 0);
   const RandomStream stream(seed, leaf.attributes.text("as", std::string(leaf.name)));
-  if (init == "zeros") return fill([](std::uint64_t) { return 0.0; });
-  if (init == "ones") return fill([](std::uint64_t) { return 1.0; });
-  if (init == "constant")
-    return fill([value = leaf.attributes.number("value", 0)](std::uint64_t) { return value; });
   if (init == "uniform")
     return fill([=](std::uint64_t i) { return shift + scale * (2 * stream.uniform(i) - 1); });
   if (init == "normal") return fill([=](std::uint64_t i) { return shift + scale * stream.normal(i); });
@@ -49,9 +46,17 @@ void check_start(std::string_view name, const Attributes& attributes) try {
   throw with_context(e, name);
 }
 
-void initialize(const TensorView& part, const Box& where, const Leaf& leaf, std::uint64_t seed) {
+std::optional<double> value_of_all(const Leaf& leaf) {
   check_start(leaf.name, leaf.attributes);
-  const Piece piece = from_whole(leaf.global_shape, where);
+  const std::string init = leaf.attributes.text("init", "zeros");
+  if (init == "zeros") return 0;
+  if (init == "ones") return 1;
+  if (init == "constant") return leaf.attributes.number("value", 0);
+  return std::nullopt;
+}
+
+void initialize(const TensorView& part, const Box& where, const Leaf& leaf, std::uint64_t seed) {
+  const Piece piece = piece_of(where, {Shape(where.extent.size()), leaf.global_shape}, where);
   visit(part.dtype, [&]<class T>(std::type_identity<T>) {
     T* out = part.as<T>().data();
     with_values(leaf, seed, [&](auto value) {

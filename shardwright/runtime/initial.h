@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "shardwright/base/attributes.h"
@@ -26,6 +27,10 @@ struct Leaf {
 
 /// Throws: Error if `attributes` say no way to start, or one that does not exist.
 void check_start(std::string_view name, const Attributes& attributes);
+
+/// The value that all elements start with, if it is one.
+/// Throws: Error on an unknown `init`.
+std::optional<double> value_of_all(const Leaf& leaf);
 
 /// Fills `part`, which is the part `where` of the leaf.
 /// Throws: Error on an unknown `init`.

@@ -4,49 +4,70 @@
 #include <array>
 
 #include "shardwright/base/text.h"
-#include "shardwright/runtime/whole.h"
 
 namespace shardwright {
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-/// Among ranks that hold the same part of a value, the one that gives it. `rank`: of those of the stage.
-bool gives(const Program& program, ValueId v, int rank) {
-  const Layout layout = layout_of(program.graph.value(v));
-  const Mesh& mesh = program.graph.meshes[at(layout.mesh)];
-  return mesh.index_along(rank, mesh.all_axes().without(layout.used())) == 0;
+Box whole_box(const Shape& shape) { return {Shape(shape.size()), shape}; }
+
+/// A part of all micro-batches, as micro-batch `m` of so many rows sees it.
+Box seen_from(Box box, int m, std::int64_t rows) {
+  if (!box.offset.empty()) box.offset[0] -= m * rows;
+  return box;
 }
 
 }  // namespace
 
-Way::Way(const Pipeline& pipeline, int rank, int stage, ValueId v) {
-  const Program& program = pipeline.stage(stage);
-  const Value& value = program.graph.value(v);
-  const int own = rank - pipeline.first_rank(stage);
-  const Shape whole = value.global_type().shape;
-  box_ = box_of(program.graph, v, own);
-  in_ = from_whole(whole, box_);
-  out_ = to_whole(whole, box_);
-  format_ = value.format;
-  gives_ = gives(program, v, own);
+Way::Way(const Pipeline& pipeline, int rank, int stage, ValueId v)
+    : box_(box_of(pipeline.stage(stage).graph, v, rank - pipeline.first_rank(stage))),
+      format_(pipeline.stage(stage).graph.value(v).format),
+      owns_(shardwright::owns(pipeline, stage, v, rank)) {}
+
+std::int64_t Way::take(Backend& backend, const TensorView& local, const std::byte* from,
+                       const Box& where) const {
+  const Box region = intersect(box_, where);
+  if (is_empty(region)) return 0;
+  const Piece piece = piece_of(region, where, box_);
+  const auto count = static_cast<std::size_t>(element_count(region.extent)), element = size_of(local.dtype);
+  if (format_.is_row_major() && is_one_run(piece)) {
+    backend.write(local.data + at(piece.to_offset) * element,
+                  {from + at(piece.from_offset) * element, count * element});
+  } else {
+    Tensor own = region == box_ ? Tensor({local.dtype, local.shape}) : read(backend, local);
+    copy_piece(piece, from, own.bytes().data(), element);
+    write(backend, local, own);
+  }
+  return static_cast<std::int64_t>(count);
 }
 
-void Way::take(const std::byte* whole, const TensorView& local) const {
-  fill(local, [&](const TensorView& view) { copy_piece(in_, whole, view.data, size_of(view.dtype)); });
+void Way::give(Backend& backend, const TensorView& local, std::byte* to, const Box& where) const {
+  const Box region = intersect(box_, where);
+  if (is_empty(region)) return;
+  const Piece piece = piece_of(region, box_, where);
+  const auto count = static_cast<std::size_t>(element_count(region.extent)), element = size_of(local.dtype);
+  if (format_.is_row_major() && is_one_run(piece))
+    backend.read({to + at(piece.to_offset) * element, count * element},
+                 local.data + at(piece.from_offset) * element);
+  else
+    copy_piece(piece, read(backend, local).bytes().data(), to, element);
 }
 
-void Way::give(const TensorView& local, std::byte* whole) const {
-  if (!gives_) return;
-  const std::size_t element_bytes = size_of(local.dtype);
-  if (format_.is_row_major()) return copy_piece(out_, local.data, whole, element_bytes);
-  copy_piece(out_, row_major(local).bytes().data(), whole, element_bytes);
+Tensor Way::read(Backend& backend, const TensorView& local) const {
+  Tensor lies({local.dtype, local.shape});
+  backend.read(lies.bytes(), local.data);
+  if (format_.is_row_major()) return lies;
+  Tensor out(lies.type());
+  reformat(lies.bytes().data(), format_, out.bytes().data(), {}, local.shape, size_of(local.dtype));
+  return out;
 }
 
-Tensor Way::row_major(const TensorView& local) const {
-  Tensor copy({local.dtype, local.shape});
-  reformat(local.data, format_, copy.bytes().data(), {}, local.shape, size_of(local.dtype));
-  return copy;
+void Way::write(Backend& backend, const TensorView& local, const Tensor& own) const {
+  if (format_.is_row_major()) return backend.write(local.data, own.bytes());
+  Tensor lies(own.type());
+  reformat(own.bytes().data(), {}, lies.bytes().data(), format_, local.shape, size_of(local.dtype));
+  backend.write(local.data, lies.bytes());
 }
 
 StepTensors::StepTensors(const Pipeline& pipeline, bool only_scalars) {
@@ -102,41 +123,45 @@ RankPorts::RankPorts(const Pipeline& pipeline, int rank, StepTensors& tensors, b
   }
 }
 
-void RankPorts::fill(const Executor& executor, int stage, int micro_batch) {
+void RankPorts::fill(Backend& backend, const Executor& executor, int stage, int micro_batch) {
   for (const Port& port : inputs_) {
     if (port.stage != stage) continue;
     const StepTensors::Input& input = tensors_.inputs[port.outside];
     const bool is_cut = input.whole->type() != input.type;
-    port.way.take(input.whole->bytes().data() + (is_cut ? micro_batch * input.type.bytes() : 0),
-                  executor.view(stage, port.value, micro_batch));
+    const Box whole = whole_box(input.whole->shape());
+    port.way.take(backend, executor.view(stage, port.value, micro_batch), input.whole->bytes().data(),
+                  is_cut ? seen_from(whole, micro_batch, input.type.shape[0]) : whole);
   }
 }
 
-void RankPorts::hand_out(const Executor& executor, int stage, int micro_batch) {
+void RankPorts::hand_out(Backend& backend, const Executor& executor, int stage, int micro_batch) {
   for (Port& port : outputs_)
-    if (port.stage == stage) give(port, executor.view(stage, port.value, micro_batch), micro_batch);
+    if (port.stage == stage && (keeps_ || port.way.owns()))
+      give(backend, port, executor.view(stage, port.value, micro_batch), micro_batch);
 }
 
-void RankPorts::give(Port& port, const TensorView& of_value, int micro_batch) {
-  TensorView view = of_value;
+void RankPorts::give(Backend& backend, Port& port, const TensorView& view, int micro_batch) {
   Tensor& whole = tensors_.outputs[port.outside];
   const int count = pipeline_.micro_batches();
-  const bool is_scalar = whole.shape().empty();
-  Tensor mean;  // not in the value's place: a backward may read that
-  if (is_scalar && count > 1) {
-    if (micro_batch == 0) port.sum = 0;
-    port.sum += to_doubles(port.way.row_major(view)).front();
-    if (micro_batch + 1 < count) return;
-    mean = make_tensor(whole.type(), std::array{port.sum / count});
-    view = mean.view();
+  const bool is_mean = whole.shape().empty() && count > 1;
+  if (!keeps_ && !is_mean) {
+    const std::int64_t rows = whole.shape().empty() ? 0 : whole.shape()[0] / count;
+    return port.way.give(backend, view, whole.bytes().data(),
+                         seen_from(whole_box(whole.shape()), micro_batch, rows));
   }
-  const std::size_t place = is_scalar ? 0 : at(micro_batch), places = is_scalar ? 1 : at(count);
-  if (keeps_) {
-    port.kept.resize(places);
-    port.kept[place] = port.way.row_major(view);
+  Tensor own = port.way.read(backend, view);
+  if (is_mean) {  // not in the value's place: a backward may read that
+    if (micro_batch == 0) port.sum = 0;
+    port.sum += to_doubles(own).front();
+    if (micro_batch + 1 < count) return;
+    own = make_tensor(whole.type(), std::array{port.sum / count});
+  }
+  if (!keeps_) {
+    whole = std::move(own);
     return;
   }
-  port.way.give(view, whole.bytes().data() + place * (whole.bytes().size() / places));
+  port.kept.resize(is_mean ? 1 : at(count));
+  port.kept[is_mean ? 0 : at(micro_batch)] = std::move(own);
 }
 
 void RankPorts::gather(Gather& gather) {
@@ -147,10 +172,10 @@ void RankPorts::gather(Gather& gather) {
     const ValueId v = pipeline_.stage(stage).graph.outputs[at(index)];
     const auto port = std::ranges::find(outputs_, o, &Port::outside);
     const std::size_t count = whole.shape().empty() ? 1 : at(pipeline_.micro_batches());
-    const std::size_t bytes = whole.bytes().size() / count;
+    const Box of_one = whole_box(pipeline_.stage(stage).graph.value(v).global_type().shape);
     for (std::size_t m = 0; m < count; ++m)
       gather(stage, v, port == outputs_.end() ? nullptr : port->kept[m].bytes().data(),
-             whole.bytes().data() + m * bytes);
+             whole.bytes().data() + m * (whole.bytes().size() / count), of_one);
   }
 }
 

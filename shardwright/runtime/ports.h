@@ -14,32 +14,30 @@
 
 namespace shardwright {
 
-/// A value's way between the whole tensor (of one micro-batch) and what one rank of its stage holds.
+/// A value's way between tensors of the host and what one rank of its stage holds. Tensors of the host are row-major
+/// and parts of the whole value (of one micro-batch): `where` says which.
 class Way {
  public:
+  Way() = default;  // nobody's
   Way(const Pipeline& pipeline, int rank, int stage, ValueId v);
 
-  /// Which part of the whole the rank holds.
+  /// Which part the rank holds.
   const Box& box() const { return box_; }
-  void take(const std::byte* whole, const TensorView& local) const;
-  /// Only of one rank among those that hold the same part.
-  void give(const TensorView& local, std::byte* whole) const;
-  Tensor row_major(const TensorView& local) const;
-  /// Lets `fill` write a row-major tensor, wherever that is, and brings it to `local`.
-  template <class F>
-  void fill(const TensorView& local, F fill) const {
-    if (format_.is_row_major()) return fill(local);
-    Tensor copy({local.dtype, local.shape});
-    fill(copy.view());
-    reformat(copy.bytes().data(), {}, local.data, format_, local.shape, size_of(local.dtype));
-  }
+  /// Whether it is this rank that gives the part to others.
+  bool owns() const { return owns_; }
+
+  /// Brings what `from` has of the rank's part to `local`; returns how many elements that were.
+  std::int64_t take(Backend& backend, const TensorView& local, const std::byte* from, const Box& where) const;
+  /// Brings what the rank has of `where` to `to`.
+  void give(Backend& backend, const TensorView& local, std::byte* to, const Box& where) const;
+  /// All of the rank's part.
+  Tensor read(Backend& backend, const TensorView& local) const;
+  void write(Backend& backend, const TensorView& local, const Tensor& own) const;
 
  private:
   Box box_;
-  Piece in_;
-  Piece out_;
   Format format_;
-  bool gives_ = false;
+  bool owns_ = false;
 };
 
 /// The whole tensors that a step takes and gives. All ranks of a process share them.
@@ -65,8 +63,8 @@ class RankPorts {
   /// this.
   RankPorts(const Pipeline& pipeline, int rank, StepTensors& tensors, bool keeps);
 
-  void fill(const Executor& executor, int stage, int micro_batch);
-  void hand_out(const Executor& executor, int stage, int micro_batch);
+  void fill(Backend& backend, const Executor& executor, int stage, int micro_batch);
+  void hand_out(Backend& backend, const Executor& executor, int stage, int micro_batch);
   /// Brings the whole outputs here, parts of which are in other processes. All processes do so.
   void gather(Gather& gather);
 
@@ -81,7 +79,7 @@ class RankPorts {
     std::vector<Tensor> kept = {};  // of another output, if it waits: by micro-batch
   };
 
-  void give(Port& port, const TensorView& view, int micro_batch);
+  void give(Backend& backend, Port& port, const TensorView& view, int micro_batch);
 
   const Pipeline& pipeline_;
   StepTensors& tensors_;

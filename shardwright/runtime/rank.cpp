@@ -1,6 +1,6 @@
 #include "shardwright/runtime/rank.h"
 
-#include "shardwright/runtime/backend/cpu/cpu.h"
+#include "shardwright/runtime/communicator/staged.h"
 #include "shardwright/runtime/initial.h"
 
 namespace shardwright {
@@ -8,18 +8,22 @@ namespace shardwright {
 Rank::Rank(const Pipeline& pipeline, StepTensors& tensors, std::unique_ptr<Communicator> communicator,
            RankOptions options)
     : pipeline_(pipeline),
-      options_(options),
+      options_(std::move(options)),
       communicator_(std::move(communicator)),
-      ports_(pipeline, communicator_->rank(), tensors, options.keeps_outputs) {}
+      ports_(pipeline, communicator_->rank(), tensors, options_.keeps_outputs) {}
 
 void Rank::prepare() {
-  backend_ = cpu_backend();
+  backend_ = options_.devices.backend(number());
   backend_->enter_thread();
+  communicator_ = staged(std::move(communicator_), *backend_);
   executor_ = std::make_unique<Executor>(
       pipeline_, *backend_, *communicator_,
-      Ports{.fill = [this](int stage, int micro_batch) { ports_.fill(*executor_, stage, micro_batch); },
-            .hand_out = [this](int stage,
-                               int micro_batch) { ports_.hand_out(*executor_, stage, micro_batch); }});
+      Ports{.fill = [this](int stage,
+                           int micro_batch) { ports_.fill(*backend_, *executor_, stage, micro_batch); },
+            .hand_out =
+                [this](int stage, int micro_batch) {
+                  ports_.hand_out(*backend_, *executor_, stage, micro_batch);
+                }});
   executor_->stop_when(options_.stop);
   for (int stage : pipeline_.stages_of(number())) initialize(stage);
 }
@@ -32,9 +36,15 @@ void Rank::initialize(int stage) {
     const Value& value = graph.value(v);
     const Shape whole = value.global_type().shape;
     const Way way = this->way(stage, v);
-    way.fill(executor_->view(stage, v), [&](const TensorView& view) {
-      shardwright::initialize(view, way.box(), {value.name, node.attributes, whole}, options_.seed);
-    });
+    const TensorView view = executor_->view(stage, v);
+    const Leaf leaf{value.name, node.attributes, whole};
+    if (const auto same = value_of_all(leaf)) {
+      backend_->fill(view, *same);
+      continue;
+    }
+    Tensor own({view.dtype, view.shape});
+    shardwright::initialize(own.view(), way.box(), leaf, options_.seed);
+    way.write(*backend_, view, own);
   }
 }
 
@@ -58,15 +68,5 @@ void Rank::run_recorded(int number, const std::function<void()>& behind) {
         behind);
   });
 }
-
-void Rank::take(int stage, ValueId v, const Tensor& whole) {
-  way(stage, v).take(whole.bytes().data(), executor_->view(stage, v));
-}
-
-void Rank::give(int stage, ValueId v, Tensor& whole) const {
-  way(stage, v).give(executor_->view(stage, v), whole.bytes().data());
-}
-
-Tensor Rank::own(int stage, ValueId v) const { return way(stage, v).row_major(executor_->view(stage, v)); }
 
 }  // namespace shardwright

@@ -16,6 +16,7 @@ struct RankOptions {
   std::uint64_t seed = 0;                   // of the initial values
   const std::atomic<bool>* stop = nullptr;  // once it is true, a step fails between two of its instructions
   bool keeps_outputs = false;               // until they are gathered
+  DeviceKind devices = default_devices();   // on which it runs
 };
 
 /// Stays where it is, and is destroyed only when nobody runs any more: peers read its arena.
@@ -34,10 +35,9 @@ class Rank {
   /// Likewise, recorded as step `number`.
   void run_recorded(int number, const std::function<void()>& behind);
 
-  /// What it holds of a parameter or state of one of its stages: sets it from the whole tensor, gives it to one.
-  void take(int stage, ValueId v, const Tensor& whole);
-  void give(int stage, ValueId v, Tensor& whole) const;
-  Tensor own(int stage, ValueId v) const;
+  /// How a parameter or state of one of its stages is set and read.
+  Way way(int stage, ValueId v) const { return {pipeline_, number(), stage, v}; }
+  TensorView view(int stage, ValueId v) const { return executor_->view(stage, v); }
 
   int number() const { return communicator_->rank(); }
   Communicator& communicator() const { return *communicator_; }
@@ -50,7 +50,6 @@ class Rank {
 
  private:
   void initialize(int stage);
-  Way way(int stage, ValueId v) const { return {pipeline_, number(), stage, v}; }
 
   const Pipeline& pipeline_;
   RankOptions options_;

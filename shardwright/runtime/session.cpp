@@ -25,10 +25,11 @@ std::deque<Rank> ranks_of(const Pipeline& pipeline, StepTensors& tensors,
                           const SessionOptions& options) {
   std::deque<Rank> out;
   for (auto& communicator : communicators)
-    out.emplace_back(
-        pipeline, tensors, std::move(communicator),
-        RankOptions{
-            .seed = options.seed, .stop = options.stop, .keeps_outputs = mode == Driver::Mode::caller});
+    out.emplace_back(pipeline, tensors, std::move(communicator),
+                     RankOptions{.seed = options.seed,
+                                 .stop = options.stop,
+                                 .keeps_outputs = mode == Driver::Mode::caller,
+                                 .devices = options.devices});
   return out;
 }
 
@@ -61,9 +62,10 @@ SessionStatistics largest(const SessionStatistics& own, const Rank& self) {
 }
 
 std::int64_t resident_bytes_of(const Rank& rank) {
-  const auto arena = rank.executor().arena();
-  return resident_bytes(arena.data(), static_cast<std::int64_t>(arena.size()));
+  return rank.backend().resident_bytes(rank.executor().arena());
 }
+
+Box whole_box(const Shape& shape) { return {Shape(shape.size()), shape}; }
 
 }  // namespace
 
@@ -93,28 +95,20 @@ struct Session::State {
     if (mode == Mode::threads) return;
     const Rank& self = ranks.front();
     statistics = shardwright::largest(statistics, self);
-    gather.emplace(pipeline, self.communicator(), self.backend(), largest_value());
+    gather.emplace(pipeline, self.communicator(), self.backend());
     largest.emplace(self.communicator(), self.backend(), 1, Reduction::max);
   }
 
   bool has_others() const { return driver.mode() == Mode::caller; }
 
-  std::int64_t largest_value() const {
-    std::int64_t bytes = 1;
-    for (const Tensor& t : tensors.outputs) bytes = std::max(bytes, t.type().bytes());
-    for (const Kept& k : kept.all()) {
-      const auto [stage, v] = k.places.front();
-      bytes = std::max(bytes, pipeline.stage(stage).graph.value(v).global_type().bytes());
-    }
-    return bytes;
-  }
-
-  void set(const Kept& value, const Tensor& whole) {
+  void set(const Kept& value, const Tensor& part, const Box& where) {
     for (const auto& [stage, v] : value.places) {
       const DType dtype = pipeline.stage(stage).graph.value(v).type.dtype;
-      const Tensor other = dtype == whole.dtype() ? Tensor() : convert(whole, dtype);
+      const Tensor other = dtype == part.dtype() ? Tensor() : convert(part, dtype);
+      const Tensor& own = dtype == part.dtype() ? part : other;
       for (Rank& r : ranks)
-        if (pipeline.has(stage, r.number())) r.take(stage, v, dtype == whole.dtype() ? whole : other);
+        if (pipeline.has(stage, r.number()))
+          r.way(stage, v).take(r.backend(), r.view(stage, v), own.bytes().data(), where);
     }
   }
 };
@@ -122,20 +116,16 @@ struct Session::State {
 std::size_t most_transfers(const Pipeline& pipeline) {
   constexpr std::size_t statistics = 100;  // a few, by all ranks
   const auto at = [](int i) { return static_cast<std::size_t>(i); };
-  std::size_t gathered = pipeline.outputs.size();
   std::vector<std::size_t> prepared(at(pipeline.group_count()));
   for (int s = 0; s < pipeline.stage_count(); ++s) {
     const Program& program = pipeline.stage(s);
     std::size_t steps = 0, flows = 0;
-    for (const Node& node : program.graph.nodes) {
-      steps += node.op->kind == OpKind::step;
-      gathered += node.op->kind == OpKind::parameter || node.op->kind == OpKind::state;
-    }
+    for (const Node& node : program.graph.nodes) steps += node.op->kind == OpKind::step;
     for (const PlacedCrossing& c : pipeline.crossings) flows += c.from == s || c.to == s;
     prepared[at(s % pipeline.group_count())] +=
         steps * at(program.slots) + flows * at(pipeline.micro_batches());
   }
-  return *std::max_element(prepared.begin(), prepared.end()) + gathered + statistics;
+  return *std::ranges::max_element(prepared) + most_transfers_of_gather(pipeline.rank_count()) + statistics;
 }
 
 Session::Session(Pipeline pipeline, SessionOptions options) {
@@ -160,8 +150,9 @@ void Session::set(std::string_view name, const Tensor& whole) {
   const Kept& value = s.kept.parameter_of(s.kept.named(name));
   if (const Type type = s.kept.type_of(value); whole.type() != type)
     throw error("'{}' is {} but is set to {}", value.name, to_text(type), to_text(whole.type()));
-  if (const Kept* const master = s.kept.master_of(value)) s.set(*master, whole);
-  s.set(value, whole);
+  const Box where = whole_box(whole.shape());
+  if (const Kept* const master = s.kept.master_of(value)) s.set(*master, whole, where);
+  s.set(value, whole, where);
 }
 
 Tensor Session::get(std::string_view name) const {
@@ -171,12 +162,15 @@ Tensor Session::get(std::string_view name) const {
   const Kept* const master = s.kept.master_of(value);
   const auto [stage, v] = (master ? *master : value).places.front();
   Tensor whole(s.pipeline.stage(stage).graph.value(v).global_type());
-  for (const Rank& r : s.ranks) {
+  const Box where = whole_box(whole.shape());
+  for (Rank& r : s.ranks) {
     const bool has = s.pipeline.has(stage, r.number());
-    if (!s.has_others() && has) r.give(stage, v, whole);
-    if (!s.has_others()) continue;
-    const Tensor own = has ? r.own(stage, v) : Tensor();
-    (*s.gather)(stage, v, has ? own.bytes().data() : nullptr, whole.bytes().data());
+    if (s.has_others()) {
+      const Tensor own = has ? r.way(stage, v).read(r.backend(), r.view(stage, v)) : Tensor();
+      (*s.gather)(stage, v, has ? own.bytes().data() : nullptr, whole.bytes().data(), where);
+    } else if (const Way way = has ? r.way(stage, v) : Way(); way.owns()) {
+      way.give(r.backend(), r.view(stage, v), whole.bytes().data(), where);
+    }
   }
   const DType dtype = s.kept.type_of(value).dtype;
   return dtype == whole.dtype() ? whole : convert(whole, dtype);

@@ -25,6 +25,7 @@ struct SessionOptions {
   std::uint64_t seed = 0;     // of the initial values
   bool only_scalars = false;  // other outputs stay on the devices; `step` returns no elements for them
   const std::atomic<bool>* stop = nullptr;  // once it is true, a step fails between two of its nodes
+  DeviceKind devices = default_devices();   // a backend for each rank
 };
 
 /// Per rank; of the rank that has most.

@@ -10,6 +10,7 @@
 #include "shardwright/passes/optimize.h"
 #include "shardwright/runtime/backend/cpu/cpu.h"
 #include "shardwright/runtime/executor.h"
+#include "tests/support/forwarding_backend.h"
 #include "tests/support/on_each_rank.h"
 #include "tests/support/program.h"
 
@@ -17,17 +18,12 @@ namespace shardwright {
 namespace {
 
 /// The CPU, but products take 2 ms and no core, so that the figures do not depend on what else the cores do.
-class Unhurried final : public Backend {
+class Unhurried final : public testing::ForwardingBackend {
  public:
-  std::string_view name() const override { return cpu_->name(); }
-  void enter_thread() override { cpu_->enter_thread(); }
-  Memory allocate(std::int64_t bytes) override { return cpu_->allocate(bytes); }
+  Unhurried() : ForwardingBackend(cpu_backend()) {}
   PreparedKernel prepare(std::span<const FusedCall>) override {
     return PreparedKernel([] { std::this_thread::sleep_for(std::chrono::milliseconds(2)); });
   }
-
- private:
-  std::unique_ptr<Backend> cpu_ = cpu_backend();
 };
 
 /// A sum of 4 MiB over two ranks, waited for behind 40 products that do not need it.

@@ -13,8 +13,8 @@
 #include <thread>
 
 #include "shardwright/layout/sharded_tensor.h"
-#include "shardwright/runtime/backend/cpu/cpu.h"
 #include "tests/support/allocations.h"
+#include "tests/support/device.h"
 #include "tests/support/on_each_rank.h"
 
 namespace shardwright {
@@ -78,18 +78,17 @@ std::vector<Tensor> addends(const Type& type, const Layout& layout, const Mesh& 
 /// A tensor where communicators can reach it.
 struct Buffer {
   Buffer(Communicator& communicator, Type t)
-      : type(std::move(t)), backend(cpu_backend()), memory(communicator.allocate(tensor_bytes(), *backend)) {}
+      : type(std::move(t)),
+        backend(testing::device(communicator.rank())),
+        memory(communicator.allocate(tensor_bytes(), *backend)) {}
 
   std::int64_t tensor_bytes() const {
     return element_count(type.shape) * static_cast<std::int64_t>(size_of(type.dtype));
   }
   std::byte* data() const { return memory.data(); }
-  void fill(const Tensor& t) const { std::copy_n(t.bytes().data(), t.bytes().size(), data()); }
-  Tensor tensor() const {
-    Tensor out(type);
-    std::copy_n(data(), out.bytes().size(), out.bytes().data());
-    return out;
-  }
+  void fill(const Tensor& t) const { backend->write(data(), t.bytes()); }
+  void fill(double value) const { backend->fill({type.dtype, type.shape, data()}, value); }
+  Tensor tensor() const { return testing::read(*backend, {type.dtype, type.shape, data()}); }
 
   Type type;
   std::unique_ptr<Backend> backend;
@@ -189,13 +188,15 @@ TEST(CommunicatorContract, sums_are_the_same_bits_on_every_rank) {
         prepare(self, transfer_of(sum, meshes, {1000}, self.rank()), DType::f32, own.data(), own.data());
     const int gathered =
         prepare(self, transfer_of(gather, meshes, {4000}, self.rank()), DType::f32, own.data(), all.data());
-    auto* addend = reinterpret_cast<float*>(own.data());
+    Tensor addend(own.type);
     for (std::size_t i = 0; i < 1000; ++i)
-      addend[i] = std::pow(10.0F, static_cast<float>(self.rank())) / static_cast<float>(i + 3);
+      addend.as<float>()[i] = std::pow(10.0F, static_cast<float>(self.rank())) / static_cast<float>(i + 3);
+    own.fill(addend);
     self.run(summed);
     self.run(gathered);
+    const Tensor sum_of_all = own.tensor(), together = all.tensor();
     for (std::size_t r = 0; r < 4; ++r)
-      EXPECT_EQ(std::memcmp(all.data() + r * 4000, own.data(), 4000), 0)
+      EXPECT_EQ(std::memcmp(together.bytes().data() + r * 4000, sum_of_all.bytes().data(), 4000), 0)
           << "rank " << self.rank() << ", " << r;
   });
 }
@@ -223,19 +224,32 @@ struct Mixed {
   float* gathered() const { return sum() + 5 * count; }
   float* scattered() const { return sum() + 9 * count; }
 
+  /// The numbers from one of the above on.
+  std::vector<double> numbers(const float* from, std::int64_t n) const {
+    auto* const data = const_cast<std::byte*>(reinterpret_cast<const std::byte*>(from));
+    return to_doubles(testing::read(*memory.backend, {DType::f32, {n}, data}));
+  }
+
   void fill(int round) const {
-    for (std::int64_t i = 0; i < 4 * count; ++i) sum()[i] = static_cast<float>(i % 13 + rank * round);
-    for (std::int64_t i = 0; i < count; ++i) part()[i] = static_cast<float>(rank * count + i + round);
+    Tensor operands({DType::f32, {5 * count}});  // of the sum and the part
+    for (std::int64_t i = 0; i < 5 * count; ++i)
+      operands.as<float>()[static_cast<std::size_t>(i)] =
+          static_cast<float>(i < 4 * count ? i % 13 + rank * round : rank * count + i - 4 * count + round);
+    memory.fill(operands);
   }
   void expect_sum_and_gathered(int round) const {
+    const std::vector<double> sums = numbers(sum(), 4 * count), together = numbers(gathered(), 4 * count);
     for (std::int64_t i = 0; i < 4 * count; ++i) {
-      ASSERT_EQ(sum()[i], static_cast<float>(4 * (i % 13) + 6 * round)) << "rank " << rank << ", " << i;
-      ASSERT_EQ(gathered()[i], static_cast<float>(i + round)) << "rank " << rank << ", " << i;
+      const auto at = static_cast<std::size_t>(i);
+      ASSERT_EQ(sums[at], static_cast<double>(4 * (i % 13) + 6 * round)) << "rank " << rank << ", " << i;
+      ASSERT_EQ(together[at], static_cast<double>(i + round)) << "rank " << rank << ", " << i;
     }
   }
   void expect_scattered(int round) const {
+    const std::vector<double> part_of_sum = numbers(scattered(), count);
     for (std::int64_t i = 0; i < count; ++i)
-      ASSERT_EQ(scattered()[i], static_cast<float>(4 * (rank * count + i + round))) << rank << ", " << i;
+      ASSERT_EQ(part_of_sum[static_cast<std::size_t>(i)], static_cast<double>(4 * (rank * count + i + round)))
+          << rank << ", " << i;
   }
 
   std::vector<Mesh> meshes{{{{"a", 4}}}};
@@ -384,18 +398,17 @@ TEST(CommunicatorContract, what_has_been_started_arrives_while_its_sender_waits_
                     .to = layout_of("[-]", meshes[0])};
     const Transfer sum = shifted(transfer_of(step, meshes, {1}, rank % 3), rank / 3 * 3);
     const int neighbours = prepare(self, sum, DType::f32, summed.data(), summed.data());
-    auto* const elements = reinterpret_cast<float*>(moved.data());
-    auto* const own = reinterpret_cast<float*>(summed.data());
     for (int round = 1; round <= 3; ++round) {
-      if (sends) std::fill_n(elements, count, static_cast<float>(round));
-      *own = 1;
+      if (sends) moved.fill(round);
+      summed.fill(1);
       self.start(crossing);
       if (!sends) {
         self.finish(crossing);
-        EXPECT_EQ(std::count(elements, elements + count, static_cast<float>(round)), count);
+        const Tensor came = moved.tensor();
+        EXPECT_EQ(std::ranges::count(came.as<float>(), static_cast<float>(round)), count);
       }
       self.run(neighbours);
-      EXPECT_EQ(*own, 2);
+      EXPECT_EQ(to_doubles(summed.tensor()).front(), 2);
       if (sends) self.finish(crossing);
     }
   });
@@ -415,14 +428,13 @@ TEST(Communicator, barrier_lets_nobody_pass_before_all_have_come) {
     const Buffer coming(self, {DType::f64, {}});
     const int told =
         prepare(self, transfer_of(sum, meshes, {}, self.rank()), DType::f64, coming.data(), coming.data());
-    double& came = *reinterpret_cast<double*>(coming.data());
     for (int late = 0; late < 3; ++late) {
       if (self.rank() == late) std::this_thread::sleep_for(std::chrono::milliseconds(30));
-      came = self.rank() == late ? now() : 0;
+      coming.fill(self.rank() == late ? now() : 0);
       self.barrier();
       const double passed = now();
       self.run(told);
-      EXPECT_GE(passed, came);
+      EXPECT_GE(passed, to_doubles(coming.tensor()).front());
     }
   });
 }

@@ -9,9 +9,9 @@
 
 #include "shardwright/lower/traffic.h"
 #include "shardwright/passes/optimize.h"
-#include "shardwright/runtime/backend/cpu/cpu.h"
-#include "shardwright/runtime/communicator/threads.h"
 #include "tests/support/allocations.h"
+#include "tests/support/device.h"
+#include "tests/support/forwarding_backend.h"
 #include "tests/support/program.h"
 
 namespace shardwright {
@@ -37,20 +37,20 @@ update %w <- %w2
 /// Runs `work` with an executor per rank, each on its own thread.
 template <class F>
 void with_executors(const Pipeline& pipeline, F work) {
-  auto communicators = thread_communicators(pipeline.rank_count());
+  auto communicators = testing::device_communicators(pipeline.rank_count());
   std::vector<std::jthread> threads;
   for (auto& communicator : communicators)
     threads.emplace_back([&] {
-      const auto backend = cpu_backend();
+      const auto backend = testing::device(communicator->rank());
       backend->enter_thread();
       Executor executor(pipeline, *backend, *communicator);
-      work(executor, communicator->rank());
+      work(executor, *backend);
       communicator->barrier();
     });
 }
 
 TEST(Executor, a_step_allocates_nothing) {
-  with_executors(program_of(contracted), [](Executor& executor, int) {
+  with_executors(program_of(contracted), [](Executor& executor, Backend&) {
     executor.run();  // wakes whatever initialises itself lazily
     const std::int64_t before = testing::allocations_of_this_thread();
     for (int step = 0; step < 3; ++step) executor.run();
@@ -59,7 +59,7 @@ TEST(Executor, a_step_allocates_nothing) {
 }
 
 TEST(Executor, counts_what_moves_between_ranks) {
-  with_executors(program_of(contracted), [](Executor& executor, int) {
+  with_executors(program_of(contracted), [](Executor& executor, Backend&) {
     const Traffic t = traffic_of(executor.step());
     EXPECT_EQ(t.collectives,
               (std::map<std::string_view, int>{{"all_gather", 1}, {"all_reduce", 1}, {"reduce_scatter", 1}}));
@@ -77,13 +77,13 @@ output %a
 update %a <- %b
 update %b <- %a
 )");
-  with_executors(p, [&](Executor& executor, int) {
-    auto a = executor.view(0, p.graph.find("a")).as<float>(),
-         b = executor.view(0, p.graph.find("b")).as<float>();
-    a[0] = 1, b[0] = 2;
+  with_executors(p, [&](Executor& executor, Backend& backend) {
+    const TensorView a = executor.view(0, p.graph.find("a")), b = executor.view(0, p.graph.find("b"));
+    backend.fill(a, 1);
+    backend.fill(b, 2);
     executor.run();
-    EXPECT_EQ(a[0], 2);
-    EXPECT_EQ(b[0], 1);
+    EXPECT_EQ(to_doubles(testing::read(backend, a)), (std::vector<double>{2, 2}));
+    EXPECT_EQ(to_doubles(testing::read(backend, b)), (std::vector<double>{1, 1}));
   });
 }
 
@@ -97,29 +97,27 @@ output %w2
 update %w <- %w2
 )");
   testing::share_place(p, "w2", "w");
-  with_executors(p, [&](Executor& executor, int) {
+  with_executors(p, [&](Executor& executor, Backend& backend) {
     executor.run();
-    EXPECT_EQ(executor.view(0, p.graph.find("w")).as<float>()[1], 3);
+    EXPECT_EQ(to_doubles(testing::read(backend, executor.view(0, p.graph.find("w")))),
+              (std::vector<double>{3, 3}));
   });
 }
 
-/// The CPU's kernels, with something done before each.
-class Observed final : public Backend {
+/// A device with something done before each of its kernels.
+class Observed final : public testing::ForwardingBackend {
  public:
-  explicit Observed(std::function<void(const OpDef&)> before) : before_(std::move(before)) {}
+  explicit Observed(std::function<void(const OpDef&)> before)
+      : ForwardingBackend(testing::device()), before_(std::move(before)) {}
 
-  std::string_view name() const override { return cpu_->name(); }
-  void enter_thread() override { cpu_->enter_thread(); }
-  Memory allocate(std::int64_t bytes) override { return cpu_->allocate(bytes); }
   PreparedKernel prepare(std::span<const FusedCall> calls) override {
-    return PreparedKernel([this, &op = calls.front().op, kernel = cpu_->prepare(calls)] {
+    return PreparedKernel([this, &op = calls.front().op, kernel = ForwardingBackend::prepare(calls)] {
       before_(op);
       kernel();
     });
   }
 
  private:
-  std::unique_ptr<Backend> cpu_ = cpu_backend();
   std::function<void(const OpDef&)> before_;
 };
 
@@ -142,7 +140,7 @@ output %c
   const Pipeline pipeline = p;
   std::atomic<int> computed{0};  // ranks that have computed %b
   std::atomic<bool> is_late_over{false};
-  auto communicators = thread_communicators(3);
+  auto communicators = testing::device_communicators(3);
   std::vector<std::jthread> threads;
   for (auto& communicator : communicators)
     threads.emplace_back([&] {
@@ -159,10 +157,9 @@ output %c
       };
       Observed backend(before);
       Executor executor(pipeline, backend, *communicator);
-      const auto x = executor.view(0, p.graph.find("x")).as<float>();
-      std::fill_n(x.data(), 32, 1.0F);
+      backend.fill(executor.view(0, p.graph.find("x")), 1);
       executor.run();
-      EXPECT_EQ(executor.view(0, p.graph.find("1")).as<float>()[0], 12);
+      EXPECT_EQ(to_doubles(testing::read(backend, executor.view(0, p.graph.find("1")))).front(), 12);
       communicator->barrier();
     });
 }
@@ -171,8 +168,8 @@ TEST(Executor, refuses_a_program_without_buffers) {
   Program p = program_of("mesh [dp=1]\n%w = param f32[2] as [2] [-]\noutput %w\n");
   p.buffer_of.clear();
   const Pipeline pipeline = p;
-  const auto communicators = thread_communicators(1);
-  const auto backend = cpu_backend();
+  const auto communicators = testing::device_communicators(1);
+  const auto backend = testing::device();
   EXPECT_THROW(Executor(pipeline, *backend, *communicators[0]), InternalError);
 }
 

@@ -4,7 +4,7 @@
 
 #include <numeric>
 
-#include "shardwright/runtime/backend/cpu/cpu.h"
+#include "tests/support/device.h"
 #include "tests/support/on_each_rank.h"
 
 namespace shardwright {
@@ -13,7 +13,7 @@ namespace {
 TEST(GatherContract, the_first_rank_gets_the_numbers_of_all_however_many_each_has) {
   const std::vector<std::vector<std::int64_t>> counts{{20000, 0, 3, 8192}, {0, 0, 0, 0}, {2, 2, 2, 2}};
   on_each_rank(4, [&](Communicator& self) {
-    const auto backend = cpu_backend();
+    const auto backend = testing::device(self.rank());
     for (const auto& count : counts) {
       std::vector<std::vector<std::int64_t>> all;
       for (std::size_t r = 0; r < 4; ++r) {

@@ -3,11 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 
-#include "shardwright/runtime/backend/cpu/cpu.h"
 #include "shardwright/runtime/session.h"
 #include "shardwright/simulate/estimate.h"
+#include "tests/support/device.h"
 #include "tests/support/program.h"
 
 namespace shardwright {
@@ -16,25 +15,27 @@ namespace {
 constexpr std::int64_t mebibyte = std::int64_t{1} << 20;
 
 TEST(MemoryMarks, only_what_is_touched_is_resident) {
-  const auto backend = cpu_backend();
+  const auto backend = testing::device();
   const Memory memory = backend->allocate(64 * mebibyte + 100);
-  EXPECT_EQ(resident_bytes(memory.data(), memory.bytes()), 0);
-  std::memset(memory.data() + 20 * mebibyte, 1, 5 * mebibyte);
-  const std::int64_t some = resident_bytes(memory.data(), memory.bytes());
+  const std::span<const std::byte> all(memory.data(), static_cast<std::size_t>(memory.bytes()));
+  const auto byte = [](std::byte* at, std::int64_t bytes) { return TensorView{DType::u8, {bytes}, at}; };
+  EXPECT_EQ(backend->resident_bytes(all), 0);
+  backend->fill(byte(memory.data() + 20 * mebibyte, 5 * mebibyte), 1);
+  const std::int64_t some = backend->resident_bytes(all);
   EXPECT_GE(some, 5 * mebibyte);
   EXPECT_LE(some, 8 * mebibyte);  // pages may be of 2 MiB
-  EXPECT_EQ(memory.data()[40 * mebibyte], std::byte{0});
-  std::memset(memory.data(), 1, static_cast<std::size_t>(memory.bytes()));
-  EXPECT_EQ(resident_bytes(memory.data(), memory.bytes()), memory.bytes());
+  EXPECT_EQ(to_doubles(testing::read(*backend, byte(memory.data() + 40 * mebibyte, 1))).front(), 0);
+  backend->fill(byte(memory.data(), memory.bytes()), 1);
+  EXPECT_EQ(backend->resident_bytes(all), memory.bytes());
 }
 
 TEST(MemoryMarks, the_process_has_had_what_it_has_given_back) {
   const std::int64_t before = most_bytes_of_process();
   EXPECT_GT(before, mebibyte);
   {
-    const auto backend = cpu_backend();
+    const auto backend = testing::device();
     const Memory memory = backend->allocate(256 * mebibyte);
-    std::memset(memory.data(), 1, static_cast<std::size_t>(memory.bytes()));
+    backend->fill({DType::u8, {memory.bytes()}, memory.data()}, 1);
   }
   const std::int64_t after = most_bytes_of_process();
   EXPECT_GE(after, std::max(before, 256 * mebibyte));

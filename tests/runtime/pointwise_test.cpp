@@ -7,10 +7,9 @@
 #include "tests/support/compare.h"  // before what opens shardwright::testing
 
 #include "shardwright/passes/optimize.h"
-#include "shardwright/runtime/backend/cpu/cpu.h"
-#include "shardwright/runtime/communicator/threads.h"
 #include "shardwright/runtime/executor.h"
 #include "tests/support/allocations.h"
+#include "tests/support/device.h"
 #include "tests/support/evaluate.h"
 #include "tests/support/program.h"
 
@@ -43,18 +42,14 @@ void expect_oracle(std::string_view text, double tolerance = 0) {
   for (const Value& v : p.graph.values)
     if (p.graph.node(v.producer).op->kind != OpKind::compute)
       leaves[v.name] = small(v.type, static_cast<int>(leaves.size()));
-  auto communicators = thread_communicators(1);
-  const auto backend = cpu_backend();
+  auto communicators = testing::device_communicators(1);
+  const auto backend = testing::device();
   backend->enter_thread();
   const Pipeline pipeline = p;
   Executor executor(pipeline, *backend, *communicators[0]);
-  const auto bytes = [&](ValueId v) {
-    const TensorView& view = executor.view(0, v);
-    return std::span(view.data, static_cast<std::size_t>(view.size()) * size_of(view.dtype));
-  };
   for (int step = 0; step < 2; ++step) {
     for (const auto& [name, tensor] : leaves)
-      std::copy(tensor.bytes().begin(), tensor.bytes().end(), bytes(p.graph.find(name)).begin());
+      testing::write(*backend, executor.view(0, p.graph.find(name)), tensor);
     const std::vector<Tensor> want = evaluate(p.graph, leaves);
     const std::int64_t before = testing::allocations_of_this_thread();
     executor.run();
@@ -65,8 +60,7 @@ void expect_oracle(std::string_view text, double tolerance = 0) {
       EXPECT_EQ(testing::allocations_of_this_thread(), before) << text;
     }
     const auto expect = [&](ValueId computed, ValueId at) {
-      Tensor have(p.graph.value(computed).type);
-      std::copy(bytes(at).begin(), bytes(at).end(), have.bytes().begin());
+      const Tensor have = testing::read(*backend, executor.view(0, at));
       EXPECT_TRUE(is_close(have, want[static_cast<std::size_t>(computed.index)], tolerance))
           << p.graph.value(computed).name << " in\n"
           << to_text(p.graph);

@@ -1,7 +1,7 @@
 #include <limits>
 #include <thread>
 
-#include "shardwright/runtime/communicator/threads.h"
+#include "tests/support/device.h"
 #include "tests/support/on_each_rank.h"
 
 namespace shardwright {
@@ -9,7 +9,7 @@ namespace shardwright {
 int most_ranks() { return std::numeric_limits<int>::max(); }
 
 void on_each_rank(int ranks, const std::function<void(Communicator&)>& work) {
-  auto communicators = thread_communicators(ranks);
+  auto communicators = testing::device_communicators(ranks);
   std::vector<std::jthread> threads;
   for (auto& rank : communicators) threads.emplace_back([&] { work(*rank); });
 }

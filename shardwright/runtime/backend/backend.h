@@ -1,4 +1,11 @@
-// What a kind of device must offer: memory, and kernels made ready for one call.
+// What a kind of device must offer: memory, ways into it and out of it, and kernels made ready for one call.
+//
+// Nobody but a backend looks at its memory, not at a single byte: addresses are handed around, and what lies there is
+// brought to the host and back by `read` and `write`. Only communicators of the host read it themselves, and only where
+// `is_host` allows it (communicator/staged.h is for all others).
+//
+// What a backend is asked for it does in that order. It may return before it is done, except where something is said
+// to wait.
 //
 // A program calls the same kernels with the same buffers in every step, so all that can be decided before
 // (addresses, strides, primitives, scratch memory) is decided by `prepare`. An operator for which a backend
@@ -7,11 +14,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
-#include <string_view>
+#include <span>
 #include <utility>
 
 #include "shardwright/graph/op.h"
+#include "shardwright/passes/formats.h"
 
 namespace shardwright {
 
@@ -67,17 +76,31 @@ class PreparedKernel {
   void (*call_)(void*) = nullptr;
 };
 
+/// The device of one rank.
 class Backend {
  public:
   virtual ~Backend() = default;
-
-  virtual std::string_view name() const = 0;
 
   /// Called once by the thread that drives a rank, before anything else that it does here.
   virtual void enter_thread() = 0;
 
   /// Memory aligned to 64 bytes; holds zeros. Throws: Error of kind memory.
   virtual Memory allocate(std::int64_t bytes) = 0;
+  /// The host may read and write the memory like its own, and a call is done when it returns.
+  virtual bool is_host() const = 0;
+  /// Of these bytes, those that take room now: large memory may take none before it is touched.
+  virtual std::int64_t resident_bytes(std::span<const std::byte> memory) const = 0;
+
+  /// Host to device. `host` may change once it has returned.
+  virtual void write(std::byte* to, std::span<const std::byte> host) = 0;
+  /// Device to host. Waits.
+  virtual void read(std::span<std::byte> host, const std::byte* from) = 0;
+  /// Within the device; the two do not overlap.
+  virtual void copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
+  /// All elements of `to`.
+  virtual void fill(const TensorView& to, double value) = 0;
+  /// Until all that has been asked for is done. Throws: Error if some of it could not be done.
+  virtual void wait() = 0;
 
   /// Calls that run together: the first one any, the others point-wise over the elements of its results.
   /// What they refer to must outlive the kernel; the contents of the tensors are not looked at.
@@ -88,5 +111,14 @@ class Backend {
     return prepare(std::span(&one, 1));
   }
 };
+
+/// A kind of device: what a program for it is compiled with, before any is there, and how a rank gets its own.
+struct DeviceKind {
+  FormatsOf formats;  // none: everything is row-major
+  std::function<std::unique_ptr<Backend>(int rank)> backend;
+};
+
+/// What programs are compiled for and run on unless somebody says otherwise: the CPU.
+DeviceKind default_devices();
 
 }  // namespace shardwright

@@ -9,6 +9,10 @@
 // hides it. All members of a group prepare, start and finish the same transfers, each in one order (those of different
 // channels of a group in any). One
 // implementation per engine: threads of one process, and processes under MPI; later NCCL.
+//
+// A communicator belongs to a kind of memory, because it reads operands and writes results itself. `threads` and `mpi`
+// do so on the host: theirs is memory of which `Backend::is_host` is true. A device with other memory has a communicator
+// of its own, or `staged` (staged.h), which brings operands to the host and results back.
 #pragma once
 
 #include <cstddef>
@@ -38,8 +42,8 @@ class Communicator {
   virtual int size() const = 0;
 
   /// Memory in which operands and results of transfers may lie: the backend's, unless the peers must be able
-  /// to read it from their processes. Holds zeros, and goes before the communicator. All ranks allocate in
-  /// the same order. Throws: Error of kind memory.
+  /// to read it from their processes. Holds zeros, and goes before the communicator and the backend. All ranks allocate
+  /// in the same order. Throws: Error of kind memory.
   virtual Memory allocate(std::int64_t bytes, Backend& backend) { return backend.allocate(bytes); }
 
   /// Transfers of one group that run as one: its members meet once for all of them. Returns a number by which

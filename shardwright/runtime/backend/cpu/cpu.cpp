@@ -1,7 +1,6 @@
 #include "shardwright/runtime/backend/cpu/cpu.h"
 
 #include <omp.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -9,6 +8,7 @@
 
 #include "shardwright/runtime/backend/cpu/blocked.h"
 #include "shardwright/runtime/backend/cpu/convolution.h"
+#include "shardwright/runtime/backend/cpu/pages.h"
 #include "shardwright/runtime/backend/cpu/reformat.h"
 #include "shardwright/runtime/backend/cpu/rows.h"
 #include "shardwright/runtime/backend/cpu/scratch.h"
@@ -49,45 +49,42 @@ Formats pointwise_formats(const KernelCall& call) {
   return out;
 }
 
-constexpr std::int64_t huge_page = std::int64_t{1} << 21;
-
-std::size_t in_huge_pages(std::int64_t bytes) {
-  return static_cast<std::size_t>((bytes + huge_page - 1) / huge_page * huge_page);
-}
-
-Error no_memory(std::int64_t bytes) {
-  return Error(fmt::format("no memory for {} bytes", bytes), ErrorKind::memory);
-}
-
-/// Pages of the operating system: zeros, which take no memory before they are touched.
-Memory allocate_pages(std::int64_t bytes) {
-  const std::size_t rounded = in_huge_pages(bytes), step = static_cast<std::size_t>(huge_page);
-  void* all = mmap(nullptr, rounded + step, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (all == MAP_FAILED) throw no_memory(bytes);
-  auto* begin = static_cast<std::byte*>(all);
-  const std::size_t before = (step - reinterpret_cast<std::uintptr_t>(begin) % step) % step;
-  if (before > 0) munmap(begin, before);
-  if (before < step) munmap(begin + before + rounded, step - before);
-  std::byte* data = begin + before;
-  madvise(data, rounded, MADV_HUGEPAGE);  // a wish; refusing it is fine
-  return {{data, {[](std::byte* d, std::int64_t n) { munmap(d, in_huge_pages(n)); }, bytes}}};
-}
-
 class Cpu final : public Backend {
  public:
-  std::string_view name() const override { return "cpu"; }
-
   void enter_thread() override { omp_set_num_threads(1); }
 
   Memory allocate(std::int64_t bytes) override {
-    if (bytes >= huge_page) return allocate_pages(bytes);
+    if (bytes >= cpu::huge_page) return cpu::allocate_pages(bytes);
     constexpr std::int64_t line = 64;
     const auto rounded = static_cast<std::size_t>((std::max(bytes, line) + line - 1) / line * line);
     auto* data = static_cast<std::byte*>(std::aligned_alloc(line, rounded));
-    if (!data) throw no_memory(bytes);
+    if (!data) throw cpu::no_memory(bytes);
     std::memset(data, 0, rounded);
     return {{data, {[](std::byte* d, std::int64_t) { std::free(d); }, bytes}}};
   }
+
+  bool is_host() const override { return true; }
+  std::int64_t resident_bytes(std::span<const std::byte> memory) const override {
+    return cpu::resident_bytes(memory);
+  }
+
+  void write(std::byte* to, std::span<const std::byte> host) override { copy(to, host.data(), host.size()); }
+  void read(std::span<std::byte> host, const std::byte* from) override {
+    copy(host.data(), from, host.size());
+  }
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes) override {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+  }
+  void fill(const TensorView& to, double value) override {
+    if (value == 0) {
+      std::memset(to.data, 0, static_cast<std::size_t>(to.size()) * size_of(to.dtype));
+      return;
+    }
+    visit(to.dtype, [&]<class T>(std::type_identity<T>) {
+      std::ranges::fill(to.as<T>(), static_cast<T>(static_cast<Compute<T>>(value)));
+    });
+  }
+  void wait() override {}
 
   PreparedKernel prepare(std::span<const FusedCall> calls) override {
     const FusedCall& first = calls.front();
@@ -128,5 +125,9 @@ Formats cpu_formats(const OpDef& op, const KernelCall& call) {
 }
 
 std::unique_ptr<Backend> cpu_backend() { return std::make_unique<Cpu>(); }
+
+DeviceKind cpu_devices() {
+  return {.formats = cpu_formats, .backend = [](int) { return cpu_backend(); }};
+}
 
 }  // namespace shardwright

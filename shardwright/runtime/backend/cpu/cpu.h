@@ -6,7 +6,6 @@
 
 #include <memory>
 
-#include "shardwright/passes/formats.h"
 #include "shardwright/runtime/backend/backend.h"
 
 namespace shardwright {
@@ -15,5 +14,7 @@ std::unique_ptr<Backend> cpu_backend();
 
 /// The formats that this backend's kernels like: what `compile` is told for programs that run here.
 Formats cpu_formats(const OpDef& op, const KernelCall& call);
+
+DeviceKind cpu_devices();
 
 }  // namespace shardwright

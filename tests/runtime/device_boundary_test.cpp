@@ -1,0 +1,88 @@
+// Nothing but a backend looks at device memory. All tests of runtime/ run again in fenced_tests, on devices whose memory
+// others cannot read; here is that such a device bites, and that sessions run on the devices that they are told.
+
+#include <gtest/gtest.h>
+
+#include "shardwright/runtime/session.h"
+#include "tests/support/device.h"
+#include "tests/support/fenced_backend.h"
+#include "tests/support/program.h"
+
+namespace shardwright {
+namespace {
+
+using testing::FencedBackend;
+
+TEST(DeviceBoundary, memory_behind_the_fence_is_reached_by_the_backend) {
+  FencedBackend backend;
+  const Memory memory = backend.allocate(10000);
+  const TensorView first{DType::f32, {100}, memory.data()}, second{DType::f32, {100}, memory.data() + 4096};
+  EXPECT_EQ(to_doubles(testing::read(backend, first)), std::vector<double>(100, 0));
+  backend.fill(first, 2.5);
+  backend.copy(second.data, first.data, 400);
+  backend.fill(first, 0);
+  EXPECT_EQ(to_doubles(testing::read(backend, second)), std::vector<double>(100, 2.5));
+  EXPECT_EQ(to_doubles(testing::read(backend, first)), std::vector<double>(100, 0));
+}
+
+TEST(DeviceBoundaryDeathTest, a_look_over_the_fence_is_the_end) {
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  FencedBackend backend;
+  const Memory memory = backend.allocate(64), more = backend.allocate(64);
+  backend.fill({DType::f32, {16}, memory.data()}, 1);
+  const auto look = [](const std::byte* at) { return *static_cast<const volatile std::byte*>(at); };
+  EXPECT_EXIT(static_cast<void>(look(memory.data())), ::testing::KilledBySignal(SIGSEGV), "");
+  EXPECT_EXIT(memory.data()[5] = std::byte{1}, ::testing::KilledBySignal(SIGSEGV), "");
+  EXPECT_EXIT(static_cast<void>(look(more.data())), ::testing::KilledBySignal(SIGSEGV), "");
+}
+
+/// Sums of ranks, by a communicator of the host that is handed device memory.
+TEST(DeviceBoundaryDeathTest, communicators_of_the_host_cannot_work_there) {
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  const std::vector<Mesh> meshes{{{{"a", 1}}}};
+  const Step mask{.kind = StepKind::mask, .from = replicated(1), .to = replicated(1)};
+  const auto run = [&](Communicator& communicator) {
+    FencedBackend backend;
+    const Memory memory = communicator.allocate(128, backend);
+    const BoundTransfer bound{transfer_of(mask, meshes, {16}, 0), DType::f32, memory.data(),
+                              memory.data() + 64};
+    communicator.run(communicator.prepare({&bound, 1}));
+    return to_doubles(testing::read(backend, {DType::f32, {16}, memory.data() + 64}));
+  };
+  const FencedBackend fenced;
+  EXPECT_EQ(run(*staged(std::move(thread_communicators(1).front()), fenced)), std::vector<double>(16, 0));
+  EXPECT_EXIT(run(*thread_communicators(1).front()), ::testing::KilledBySignal(SIGSEGV), "");
+}
+
+TEST(DeviceBoundary, a_session_runs_on_the_devices_that_it_is_told) {
+  const Program p = testing::program_of(R"(
+mesh [dp=2]
+%x = input f32[2, 3] as [4, 3] [dp, -]
+%w = param f32[3, 2] (init=normal) as [3, 2] [-, -]
+%1 = matmul %x, %x (transpose_a=true) {k: dp} : f32[3, 3] as [3, 3] [-, -] sum(dp)
+%y = all_reduce.sum %1 over dp : f32[3, 3] as [3, 3] [-, -]
+%z = matmul %y, %w : f32[3, 2] as [3, 2] [-, -]
+update:
+%w2 = fill (shape=[3, 2], value=2) : f32[3, 2] as [3, 2] [-, -]
+output %z
+update %w <- %w2
+)");
+  std::vector<int> asked;
+  std::mutex mutex;
+  DeviceKind devices = testing::fenced_devices();
+  devices.backend = [&, make = devices.backend](int rank) {
+    const std::lock_guard lock(mutex);
+    asked.push_back(rank);
+    return make(rank);
+  };
+  Session fenced(p, {.seed = 3, .devices = devices}), cpu(p, {.seed = 3});
+  const Tensor x = testing::counting({DType::f32, {4, 3}});
+  EXPECT_EQ(fenced.get("w"), cpu.get("w"));
+  for (int step = 0; step < 2; ++step) EXPECT_EQ(fenced.step({{"x", x}}), cpu.step({{"x", x}}));
+  EXPECT_EQ(fenced.get("w"), cpu.get("w"));
+  std::ranges::sort(asked);
+  EXPECT_EQ(asked, (std::vector<int>{0, 1}));
+}
+
+}  // namespace
+}  // namespace shardwright

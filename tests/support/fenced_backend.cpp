@@ -1,0 +1,105 @@
+#include "tests/support/fenced_backend.h"
+
+#include <sys/mman.h>
+
+#include "shardwright/runtime/backend/cpu/cpu.h"
+
+namespace shardwright::testing {
+namespace {
+
+/// Which backend a field belongs to: memory is given back by its address alone.
+struct Owners {
+  std::mutex mutex;
+  std::map<std::byte*, FencedBackend*> by_begin;
+};
+
+Owners& owners() {
+  static Owners all;
+  return all;
+}
+
+std::size_t in_pages(std::int64_t bytes) {
+  constexpr std::int64_t page = 4096;
+  return static_cast<std::size_t>((std::max(bytes, std::int64_t{1}) + page - 1) / page * page);
+}
+
+}  // namespace
+
+/// Open as long as it lives.
+class FencedBackend::Gate {
+ public:
+  explicit Gate(FencedBackend& backend) : backend_(backend) { backend_.protect(PROT_READ | PROT_WRITE); }
+  ~Gate() { backend_.protect(PROT_NONE); }
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+
+ private:
+  FencedBackend& backend_;
+};
+
+FencedBackend::FencedBackend() : ForwardingBackend(cpu_backend()) {}
+
+void FencedBackend::protect(int what) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [begin, bytes] : fields_)
+    require(mprotect(begin, bytes, what) == 0, "the fence of {} bytes cannot be moved", bytes);
+}
+
+Memory FencedBackend::allocate(std::int64_t bytes) {
+  void* const data = mmap(nullptr, in_pages(bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) throw Error(fmt::format("no memory for {} bytes", bytes), ErrorKind::memory);
+  auto* const begin = static_cast<std::byte*>(data);
+  {
+    const std::lock_guard lock(owners().mutex);
+    owners().by_begin[begin] = this;
+  }
+  const std::lock_guard lock(mutex_);
+  fields_[begin] = in_pages(bytes);
+  return {{begin, {release, bytes}}};
+}
+
+void FencedBackend::release(std::byte* data, std::int64_t bytes) {
+  FencedBackend* owner = nullptr;
+  {
+    const std::lock_guard lock(owners().mutex);
+    owner = owners().by_begin.at(data);
+    owners().by_begin.erase(data);
+  }
+  const std::lock_guard lock(owner->mutex_);
+  owner->fields_.erase(data);
+  munmap(data, in_pages(bytes));
+}
+
+void FencedBackend::write(std::byte* to, std::span<const std::byte> host) {
+  const Gate open(*this);
+  ForwardingBackend::write(to, host);
+}
+
+void FencedBackend::read(std::span<std::byte> host, const std::byte* from) {
+  const Gate open(*this);
+  ForwardingBackend::read(host, from);
+}
+
+void FencedBackend::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+  const Gate open(*this);
+  ForwardingBackend::copy(to, from, bytes);
+}
+
+void FencedBackend::fill(const TensorView& to, double value) {
+  const Gate open(*this);
+  ForwardingBackend::fill(to, value);
+}
+
+/// Preparing looks at no contents: the fence stays closed.
+PreparedKernel FencedBackend::prepare(std::span<const FusedCall> calls) {
+  return PreparedKernel([this, kernel = ForwardingBackend::prepare(calls)] {
+    const Gate open(*this);
+    kernel();
+  });
+}
+
+DeviceKind fenced_devices() {
+  return {.formats = cpu_formats, .backend = [](int) { return std::make_unique<FencedBackend>(); }};
+}
+
+}  // namespace shardwright::testing
