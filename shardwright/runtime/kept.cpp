@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "shardwright/base/text.h"
+#include "shardwright/layout/transfer.h"
+#include "shardwright/runtime/gather.h"
 
 namespace shardwright {
 
@@ -13,15 +15,16 @@ KeptValues::KeptValues(const Pipeline& pipeline) : pipeline_(pipeline) {
       if (node.op->kind != OpKind::parameter && node.op->kind != OpKind::state) continue;
       const ValueId v = node.results[0];
       const std::string& name = graph.value(v).name;
-      const auto same = std::ranges::find(all_, name, &Kept::name);
-      (same == all_.end() ? all_.emplace_back(Kept{name, {}}) : *same).places.emplace_back(s, v);
+      const auto [place, is_new] = index_.try_emplace(name, all_.size());
+      if (is_new) all_.push_back({name, {}});
+      all_[place->second].places.emplace_back(s, v);
     }
   }
 }
 
 const Kept* KeptValues::find(std::string_view name) const {
-  const auto it = std::ranges::find(all_, name, &Kept::name);
-  return it == all_.end() ? nullptr : &*it;
+  const auto it = index_.find(name);
+  return it == index_.end() ? nullptr : &all_[it->second];
 }
 
 const Kept& KeptValues::named(std::string_view name) const {
@@ -56,6 +59,39 @@ Type KeptValues::type_of(const Kept& k) const {
   Type type = value(k).global_type();
   type.dtype = dtype_of(attributes_of(k).text("master", "")).value_or(type.dtype);
   return type;
+}
+
+std::pair<int, ValueId> KeptValues::place_of(const Kept& k) const {
+  const Kept* const master = master_of(k);
+  return (master ? *master : k).places.front();
+}
+
+std::vector<NamedBox> KeptValues::held_by(int rank) const {
+  std::map<std::string_view, std::vector<Box>> known;
+  std::vector<NamedBox> out;
+  for (const Kept& k : all_)
+    for (const auto& [stage, v] : k.places) {
+      if (!pipeline_.has(stage, rank)) continue;
+      const Kept& parameter = parameter_of(k);
+      Box where = box_of(pipeline_.stage(stage).graph, v, rank - pipeline_.first_rank(stage));
+      std::vector<Box>& boxes = known[parameter.name];
+      if (is_empty(where) || std::ranges::find(boxes, where) != boxes.end()) continue;
+      boxes.push_back(where);
+      out.push_back({parameter.name, std::move(where)});
+    }
+  return out;
+}
+
+std::vector<NamedBox> KeptValues::owned_by(int rank) const {
+  std::vector<NamedBox> out;
+  for (const Kept& k : all_) {
+    if (&parameter_of(k) != &k) continue;  // it is told as its parameter
+    const auto [stage, v] = place_of(k);
+    if (!pipeline_.has(stage, rank) || !owns(pipeline_, stage, v, rank)) continue;
+    Box where = box_of(pipeline_.stage(stage).graph, v, rank - pipeline_.first_rank(stage));
+    if (!is_empty(where)) out.push_back({k.name, std::move(where)});
+  }
+  return out;
 }
 
 }  // namespace shardwright

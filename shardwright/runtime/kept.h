@@ -5,12 +5,15 @@
 // set and read the master under the parameter's name.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "shardwright/lower/pipeline.h"
+#include "shardwright/runtime/boxes.h"
 
 namespace shardwright {
 
@@ -33,6 +36,13 @@ class KeptValues {
   const Kept& parameter_of(const Kept& master) const;
   /// Of the whole, as users know it: a parameter that is read in a shorter type has that of its master.
   Type type_of(const Kept& value) const;
+  /// Where users read it: in its master if it has one, in the first of its stages.
+  std::pair<int, ValueId> place_of(const Kept& value) const;
+
+  /// What `rank` holds, under users' names, each part once: who sets all of these has set all of the rank's memory.
+  std::vector<NamedBox> held_by(int rank) const;
+  /// Those of them that the rank gives, in users' precision. All ranks' together are all values, each element once.
+  std::vector<NamedBox> owned_by(int rank) const;
 
  private:
   const Value& value(const Kept& k) const;
@@ -41,6 +51,7 @@ class KeptValues {
 
   const Pipeline& pipeline_;
   std::vector<Kept> all_;
+  std::map<std::string, std::size_t, std::less<>> index_;  // by name
 };
 
 }  // namespace shardwright

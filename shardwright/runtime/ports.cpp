@@ -10,11 +10,9 @@ namespace {
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-Box whole_box(const Shape& shape) { return {Shape(shape.size()), shape}; }
-
-/// A part of all micro-batches, as micro-batch `m` of so many rows sees it.
-Box seen_from(Box box, int m, std::int64_t rows) {
-  if (!box.offset.empty()) box.offset[0] -= m * rows;
+/// A part of a tensor, seen from a part of it that begins at row `rows`.
+Box moved_up(Box box, std::int64_t rows) {
+  if (!box.offset.empty()) box.offset[0] -= rows;
   return box;
 }
 
@@ -25,10 +23,9 @@ Way::Way(const Pipeline& pipeline, int rank, int stage, ValueId v)
       format_(pipeline.stage(stage).graph.value(v).format),
       owns_(shardwright::owns(pipeline, stage, v, rank)) {}
 
-std::int64_t Way::take(Backend& backend, const TensorView& local, const std::byte* from,
-                       const Box& where) const {
+void Way::take(Backend& backend, const TensorView& local, const std::byte* from, const Box& where) const {
   const Box region = intersect(box_, where);
-  if (is_empty(region)) return 0;
+  if (is_empty(region)) return;
   const Piece piece = piece_of(region, where, box_);
   const auto count = static_cast<std::size_t>(element_count(region.extent)), element = size_of(local.dtype);
   if (format_.is_row_major() && is_one_run(piece)) {
@@ -39,7 +36,6 @@ std::int64_t Way::take(Backend& backend, const TensorView& local, const std::byt
     copy_piece(piece, from, own.bytes().data(), element);
     write(backend, local, own);
   }
-  return static_cast<std::int64_t>(count);
 }
 
 void Way::give(Backend& backend, const TensorView& local, std::byte* to, const Box& where) const {
@@ -70,7 +66,8 @@ void Way::write(Backend& backend, const TensorView& local, const Tensor& own) co
   backend.write(local.data, lies.bytes());
 }
 
-StepTensors::StepTensors(const Pipeline& pipeline, bool only_scalars) {
+StepTensors::StepTensors(const Pipeline& pipeline, bool only_scalars)
+    : micro_batches_(pipeline.micro_batches()) {
   for (const Program& program : pipeline.stages)
     for (const Node& node : program.graph.nodes) {
       if (node.op->kind != OpKind::input) continue;
@@ -85,23 +82,70 @@ StepTensors::StepTensors(const Pipeline& pipeline, bool only_scalars) {
   }
 }
 
-void StepTensors::bind(const std::map<std::string, Tensor>& batch, int micro_batches) {
-  for (Input& input : inputs) {
+Type StepTensors::batch_type(const Input& input) const {
+  Type out = input.type;
+  if (!out.shape.empty()) out.shape[0] *= micro_batches_;
+  return out;
+}
+
+namespace {
+
+/// Calls `bind` for each input with what the batch has for it.
+template <class Batch, class F>
+void bind_each(std::vector<StepTensors::Input>& inputs, const Batch& batch, F bind) {
+  for (StepTensors::Input& input : inputs) {
     const auto it = batch.find(input.name);
     if (it == batch.end()) throw error("input '{}' is missing from the batch", input.name);
-    Type whole = input.type;
-    if (!whole.shape.empty()) whole.shape[0] *= micro_batches;
-    if (it->second.type() != whole && it->second.type() != input.type)
-      throw error("input '{}' is {} but the batch has {}", input.name, to_text(whole),
-                  to_text(it->second.type()));
-    input.whole = &it->second;
+    input.sources.clear();
+    bind(input, it->second);
   }
   if (batch.size() == inputs.size()) return;
   std::vector<std::string> known;
-  for (const Input& input : inputs) known.push_back(input.name);
+  for (const StepTensors::Input& input : inputs) known.push_back(input.name);
   for (const auto& [name, tensor] : batch)
     if (std::ranges::find(known, name) == known.end())
       throw error("there is no input '{}'{}", name, near_names(name, known));
+}
+
+}  // namespace
+
+void StepTensors::bind(const std::map<std::string, Tensor>& batch) {
+  bind_each(inputs, batch, [&](Input& input, const Tensor& tensor) {
+    const Type whole = batch_type(input);
+    if (tensor.type() != whole && tensor.type() != input.type)
+      throw error("input '{}' is {} but the batch has {}", input.name, to_text(whole),
+                  to_text(tensor.type()));
+    input.goes_to_each = tensor.type() != whole;
+    input.sources.push_back({whole_box(tensor.shape()), tensor.bytes().data()});
+  });
+}
+
+void StepTensors::bind(const BatchParts& batch) {
+  bind_each(inputs, batch, [&](Input& input, const std::vector<TensorPart>& parts) {
+    input.goes_to_each = input.type.shape.empty();
+    for (const TensorPart& part : parts) {
+      check_part(input.name, batch_type(input), part.where, part.tensor.type());
+      input.sources.push_back({part.where, part.tensor.bytes().data()});
+    }
+  });
+}
+
+std::vector<NamedBox> input_parts(const Pipeline& pipeline, int rank) {
+  std::vector<NamedBox> out;
+  for (int stage : pipeline.stages_of(rank)) {
+    const Graph& graph = pipeline.stage(stage).graph;
+    for (const Node& node : graph.nodes) {
+      if (node.op->kind != OpKind::input) continue;
+      const Value& value = graph.value(node.results[0]);
+      const Box one = box_of(graph, node.results[0], rank - pipeline.first_rank(stage));
+      const bool is_scalar = one.extent.empty();
+      for (int m = 0; m < (is_scalar ? 1 : pipeline.micro_batches()); ++m) {
+        const NamedBox part{value.name, is_scalar ? one : moved_up(one, -m * value.global_type().shape[0])};
+        if (!is_empty(part.where) && std::ranges::find(out, part) == out.end()) out.push_back(part);
+      }
+    }
+  }
+  return out;
 }
 
 RankPorts::RankPorts(const Pipeline& pipeline, int rank, StepTensors& tensors, bool keeps)
@@ -123,14 +167,33 @@ RankPorts::RankPorts(const Pipeline& pipeline, int rank, StepTensors& tensors, b
   }
 }
 
+Box RankPorts::seen_from(const StepTensors::Input& input, const Box& where, int m) {
+  return input.goes_to_each ? where : moved_up(where, m * input.type.shape[0]);
+}
+
+void RankPorts::check_sources() const {
+  for (const Port& port : inputs_) {
+    const StepTensors::Input& input = tensors_.inputs[port.outside];
+    for (int m = 0; m < (input.goes_to_each ? 1 : pipeline_.micro_batches()); ++m) {
+      std::int64_t missing = element_count(port.way.box().extent);
+      for (const StepTensors::Source& source : input.sources)
+        missing -= element_count(intersect(port.way.box(), seen_from(input, source.where, m)).extent);
+      if (missing == 0) continue;
+      Box own = port.way.box();
+      if (!input.goes_to_each) own = moved_up(own, -m * input.type.shape[0]);
+      throw error("input '{}': {} of it should be in one of the batch's parts, each element once; {} are {}",
+                  input.name, to_text(own), std::abs(missing), missing > 0 ? "missing" : "there twice");
+    }
+  }
+}
+
 void RankPorts::fill(Backend& backend, const Executor& executor, int stage, int micro_batch) {
   for (const Port& port : inputs_) {
     if (port.stage != stage) continue;
     const StepTensors::Input& input = tensors_.inputs[port.outside];
-    const bool is_cut = input.whole->type() != input.type;
-    const Box whole = whole_box(input.whole->shape());
-    port.way.take(backend, executor.view(stage, port.value, micro_batch), input.whole->bytes().data(),
-                  is_cut ? seen_from(whole, micro_batch, input.type.shape[0]) : whole);
+    const TensorView view = executor.view(stage, port.value, micro_batch);
+    for (const StepTensors::Source& source : input.sources)
+      port.way.take(backend, view, source.data, seen_from(input, source.where, micro_batch));
   }
 }
 
@@ -147,7 +210,7 @@ void RankPorts::give(Backend& backend, Port& port, const TensorView& view, int m
   if (!keeps_ && !is_mean) {
     const std::int64_t rows = whole.shape().empty() ? 0 : whole.shape()[0] / count;
     return port.way.give(backend, view, whole.bytes().data(),
-                         seen_from(whole_box(whole.shape()), micro_batch, rows));
+                         moved_up(whole_box(whole.shape()), micro_batch * rows));
   }
   Tensor own = port.way.read(backend, view);
   if (is_mean) {  // not in the value's place: a backward may read that

@@ -9,6 +9,7 @@
 
 #include "shardwright/layout/transfer.h"
 #include "shardwright/lower/pipeline.h"
+#include "shardwright/runtime/boxes.h"
 #include "shardwright/runtime/executor.h"
 #include "shardwright/runtime/gather.h"
 
@@ -26,8 +27,8 @@ class Way {
   /// Whether it is this rank that gives the part to others.
   bool owns() const { return owns_; }
 
-  /// Brings what `from` has of the rank's part to `local`; returns how many elements that were.
-  std::int64_t take(Backend& backend, const TensorView& local, const std::byte* from, const Box& where) const;
+  /// Brings what `from` has of the rank's part to `local`.
+  void take(Backend& backend, const TensorView& local, const std::byte* from, const Box& where) const;
   /// Brings what the rank has of `where` to `to`.
   void give(Backend& backend, const TensorView& local, std::byte* to, const Box& where) const;
   /// All of the rank's part.
@@ -40,21 +41,37 @@ class Way {
   bool owns_ = false;
 };
 
-/// The whole tensors that a step takes and gives. All ranks of a process share them.
+/// The tensors that a step takes, as parts of the whole batch, and the whole ones that it gives. All ranks of a process
+/// share them.
 struct StepTensors {
+  struct Source {
+    Box where;
+    const std::byte* data = nullptr;
+  };
   struct Input {
     std::string name;
-    Type type;                      // of one micro-batch
-    const Tensor* whole = nullptr;  // the batch's, or that of one micro-batch, which goes to each
+    Type type;  // of one micro-batch
+    std::vector<Source> sources = {};
+    bool goes_to_each = false;  // micro-batch: the sources are parts of one
   };
   std::vector<Input> inputs;
   std::vector<Tensor> outputs;
   std::vector<bool> is_wanted;  // by output; of others `outputs` has no elements
 
   StepTensors(const Pipeline& pipeline, bool only_scalars);
+  /// What is passed in lives until the step is over.
   /// Throws: Error if an input is missing, unknown or of another type.
-  void bind(const std::map<std::string, Tensor>& batch, int micro_batches);
+  void bind(const std::map<std::string, Tensor>& batch);
+  void bind(const BatchParts& batch);
+  /// Of the batch of all micro-batches.
+  Type batch_type(const Input& input) const;
+
+ private:
+  int micro_batches_;
 };
+
+/// Which parts of the whole batch `rank` takes, each once.
+std::vector<NamedBox> input_parts(const Pipeline& pipeline, int rank);
 
 /// The inputs and outputs of one rank.
 class RankPorts {
@@ -63,6 +80,8 @@ class RankPorts {
   /// this.
   RankPorts(const Pipeline& pipeline, int rank, StepTensors& tensors, bool keeps);
 
+  /// Throws: Error if some of what this rank takes is in none of the sources, or in several.
+  void check_sources() const;
   void fill(Backend& backend, const Executor& executor, int stage, int micro_batch);
   void hand_out(Backend& backend, const Executor& executor, int stage, int micro_batch);
   /// Brings the whole outputs here, parts of which are in other processes. All processes do so.
@@ -79,6 +98,8 @@ class RankPorts {
     std::vector<Tensor> kept = {};  // of another output, if it waits: by micro-batch
   };
 
+  /// A source as micro-batch `m` sees it.
+  static Box seen_from(const StepTensors::Input& input, const Box& where, int m);
   void give(Backend& backend, Port& port, const TensorView& view, int micro_batch);
 
   const Pipeline& pipeline_;

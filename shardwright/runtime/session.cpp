@@ -65,8 +65,6 @@ std::int64_t resident_bytes_of(const Rank& rank) {
   return rank.backend().resident_bytes(rank.executor().arena());
 }
 
-Box whole_box(const Shape& shape) { return {Shape(shape.size()), shape}; }
-
 }  // namespace
 
 struct Session::State {
@@ -111,6 +109,26 @@ struct Session::State {
           r.way(stage, v).take(r.backend(), r.view(stage, v), own.bytes().data(), where);
     }
   }
+
+  /// Of ranks of this process alone.
+  Tensor get(int stage, ValueId v, const Box& where) {
+    Tensor out({pipeline.stage(stage).graph.value(v).type.dtype, where.extent});
+    for (Rank& r : ranks)
+      if (pipeline.has(stage, r.number()))
+        if (const Way way = r.way(stage, v); way.owns() || has_others())
+          way.give(r.backend(), r.view(stage, v), out.bytes().data(), where);
+    return out;
+  }
+
+  std::vector<Tensor> step() {
+    const int number = steps++;
+    driver.run([this, number](Rank& rank) {
+      std::function<void()> behind;
+      if (has_others()) behind = [this, &rank] { rank.ports().gather(*gather); };
+      is_recording ? rank.run_recorded(number, behind) : rank.run(behind);
+    });
+    return tensors.outputs;
+  }
 };
 
 std::size_t most_transfers(const Pipeline& pipeline) {
@@ -145,36 +163,69 @@ const Program& Session::program() const { return state_->pipeline.stages.front()
 const SessionStatistics& Session::statistics() const { return state_->statistics; }
 
 void Session::set(std::string_view name, const Tensor& whole) {
+  const KeptValues& kept = state_->kept;
+  state_->driver.check_usable();
+  const Kept& value = kept.parameter_of(kept.named(name));
+  if (const Type type = kept.type_of(value); whole.type() != type)
+    throw error("'{}' is {} but is set to {}", value.name, to_text(type), to_text(whole.type()));
+  set(name, whole_box(whole.shape()), whole);
+}
+
+void Session::set(std::string_view name, const Box& where, const Tensor& part) {
   State& s = *state_;
   s.driver.check_usable();
   const Kept& value = s.kept.parameter_of(s.kept.named(name));
-  if (const Type type = s.kept.type_of(value); whole.type() != type)
-    throw error("'{}' is {} but is set to {}", value.name, to_text(type), to_text(whole.type()));
-  const Box where = whole_box(whole.shape());
-  if (const Kept* const master = s.kept.master_of(value)) s.set(*master, whole, where);
-  s.set(value, whole, where);
+  check_part(value.name, s.kept.type_of(value), where, part.type());
+  if (const Kept* const master = s.kept.master_of(value)) s.set(*master, part, where);
+  s.set(value, part, where);
 }
 
 Tensor Session::get(std::string_view name) const {
+  const KeptValues& kept = state_->kept;
+  return get(name, whole_box(kept.type_of(kept.named(name)).shape));
+}
+
+Tensor Session::get(std::string_view name, const Box& where) const {
+  State& s = *state_;
+  if (!s.has_others()) return get_own(name, where);
+  s.driver.check_usable();
+  const Kept& value = s.kept.named(name);
+  const Type type = s.kept.type_of(value);
+  check_part(name, type, where, {type.dtype, where.extent});
+  const auto [stage, v] = s.kept.place_of(value);
+  const Rank& self = s.ranks.front();
+  Tensor own, out({s.pipeline.stage(stage).graph.value(v).type.dtype, where.extent});
+  if (s.pipeline.has(stage, self.number()))
+    own = self.way(stage, v).read(self.backend(), self.view(stage, v));
+  (*s.gather)(stage, v, own.bytes().data(), out.bytes().data(), where);
+  return type.dtype == out.dtype() ? out : convert(out, type.dtype);
+}
+
+Tensor Session::get_own(std::string_view name, const Box& where) const {
   State& s = *state_;
   s.driver.check_usable();
   const Kept& value = s.kept.named(name);
-  const Kept* const master = s.kept.master_of(value);
-  const auto [stage, v] = (master ? *master : value).places.front();
-  Tensor whole(s.pipeline.stage(stage).graph.value(v).global_type());
-  const Box where = whole_box(whole.shape());
-  for (Rank& r : s.ranks) {
-    const bool has = s.pipeline.has(stage, r.number());
-    if (s.has_others()) {
-      const Tensor own = has ? r.way(stage, v).read(r.backend(), r.view(stage, v)) : Tensor();
-      (*s.gather)(stage, v, has ? own.bytes().data() : nullptr, whole.bytes().data(), where);
-    } else if (const Way way = has ? r.way(stage, v) : Way(); way.owns()) {
-      way.give(r.backend(), r.view(stage, v), whole.bytes().data(), where);
-    }
+  const Type type = s.kept.type_of(value);
+  check_part(name, type, where, {type.dtype, where.extent});
+  const auto [stage, v] = s.kept.place_of(value);
+  if (s.has_others()) {
+    const int rank = s.ranks.front().number();
+    const Box held = s.pipeline.has(stage, rank)
+                         ? s.ranks.front().way(stage, v).box()
+                         : Box{Shape(where.extent.size()), Shape(where.extent.size())};
+    if (!s.pipeline.has(stage, rank) || intersect(held, where) != where)
+      throw error("rank {} holds {} of '{}', not all of {}", rank, to_text(held), name, to_text(where));
   }
-  const DType dtype = s.kept.type_of(value).dtype;
-  return dtype == whole.dtype() ? whole : convert(whole, dtype);
+  Tensor out = s.get(stage, v, where);
+  return type.dtype == out.dtype() ? out : convert(out, type.dtype);
 }
+
+std::vector<int> Session::ranks() const {
+  std::vector<int> out;
+  for (const Rank& rank : state_->ranks) out.push_back(rank.number());
+  return out;
+}
+const KeptValues& Session::kept() const { return state_->kept; }
 
 bool Session::any(bool own) {
   State& s = *state_;
@@ -229,16 +280,16 @@ MemoryMarks Session::memory_marks() const {
 }
 
 std::vector<Tensor> Session::step(const std::map<std::string, Tensor>& batch) {
-  State& s = *state_;
-  s.driver.check_usable();
-  s.tensors.bind(batch, s.pipeline.micro_batches());
-  const int number = s.steps++;
-  s.driver.run([&s, number](Rank& rank) {
-    std::function<void()> behind;
-    if (s.has_others()) behind = [&] { rank.ports().gather(*s.gather); };
-    s.is_recording ? rank.run_recorded(number, behind) : rank.run(behind);
-  });
-  return s.tensors.outputs;
+  state_->driver.check_usable();
+  state_->tensors.bind(batch);
+  return state_->step();
+}
+
+std::vector<Tensor> Session::step_on_parts(const BatchParts& batch) {
+  state_->driver.check_usable();
+  state_->tensors.bind(batch);
+  for (Rank& rank : state_->ranks) rank.ports().check_sources();
+  return state_->step();
 }
 
 }  // namespace shardwright

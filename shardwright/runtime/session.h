@@ -1,7 +1,7 @@
 // A pipeline of programs running on virtual devices in this process: one thread, arena and communicator per rank; or one
 // of its ranks, the others being in other processes.
 //
-// Users speak of whole tensors; each rank takes and gives its own part, by the layout that the program says.
+// Users speak of whole tensors or of parts; each rank takes and gives its own part, by the layout that the program says.
 // The threads live as long as the session and are woken for each step. When a rank fails all of them stop,
 // and the step throws that rank's error; a session that failed cannot be used again.
 #pragma once
@@ -15,7 +15,9 @@
 #include <vector>
 
 #include "shardwright/lower/pipeline.h"
+#include "shardwright/runtime/boxes.h"
 #include "shardwright/runtime/communicator/communicator.h"
+#include "shardwright/runtime/kept.h"
 #include "shardwright/runtime/memory_marks.h"
 #include "shardwright/runtime/trace.h"
 
@@ -56,11 +58,21 @@ class Session {
   const Program& program() const;
   const SessionStatistics& statistics() const;
 
-  /// Sets a parameter or state to a whole tensor.
+  /// Those that this process runs.
+  std::vector<int> ranks() const;
+  /// Parameters and states by name: which parts of them a rank holds, and which it alone gives.
+  const KeptValues& kept() const;
+
+  /// Sets a parameter or state to a whole tensor; or its part `where`, as far as ranks of this process hold it.
   /// Throws: Error if there is none of this name, or if its type is another.
   void set(std::string_view name, const Tensor& whole);
-  /// The whole of a parameter or state.
+  void set(std::string_view name, const Box& where, const Tensor& part);
+  /// The whole of a parameter or state; or its part `where`, which no process then has more of.
   Tensor get(std::string_view name) const;
+  Tensor get(std::string_view name, const Box& where) const;
+  /// Likewise, from ranks of this process alone: others need not ask.
+  /// Throws: Error if some of it is elsewhere.
+  Tensor get_own(std::string_view name, const Box& where) const;
 
   /// Runs one step on `batch`: a whole tensor per input, by name. Returns the whole outputs, in the order of
   /// the graph's outputs. With several micro-batches an input is the whole batch, or, if it has the size of one,
@@ -69,6 +81,9 @@ class Session {
   /// Throws: Error before anything runs if an input is missing, unknown or of another type; an Error that
   /// starts with `rank R: ` if a rank failed.
   std::vector<Tensor> step(const std::map<std::string, Tensor>& batch);
+  /// Likewise, on what ranks of this process take of the batch (`input_parts`), or more. Nothing whole is made.
+  /// Throws: Error before anything runs if some of it is missing, too.
+  std::vector<Tensor> step_on_parts(const BatchParts& batch);
 
   /// Whether `own` is true in any of the processes. All of them ask at the same time.
   bool any(bool own);

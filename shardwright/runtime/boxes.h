@@ -1,0 +1,38 @@
+// Parts of tensors, as sessions are given and give them: a whole one need not exist anywhere.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "shardwright/base/tensor.h"
+#include "shardwright/layout/layout.h"
+
+namespace shardwright {
+
+/// All of a tensor.
+Box whole_box(const Shape& shape);
+
+/// `[0:2, 4:8]`: from, and up to but without.
+std::string to_text(const Box& box);
+
+/// The part `where` of a larger tensor.
+struct TensorPart {
+  Box where;
+  Tensor tensor;
+};
+
+/// Of each input of a step those parts that somebody has.
+using BatchParts = std::map<std::string, std::vector<TensorPart>>;
+
+/// The part `where` of the tensor of this name.
+struct NamedBox {
+  std::string name;
+  Box where;
+  bool operator==(const NamedBox&) const = default;
+};
+
+/// Throws: Error if `where` is no part of a tensor of type `whole`, or if `part` does not have its type.
+void check_part(std::string_view name, const Type& whole, const Box& where, const Type& part);
+
+}  // namespace shardwright
