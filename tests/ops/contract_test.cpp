@@ -16,6 +16,7 @@
 #include "shardwright/graph/verify.h"
 #include "shardwright/layout/sharded_tensor.h"
 #include "shardwright/layout/uneven.h"
+#include "shardwright/runtime/backend/cpu/cpu.h"
 #include "tests/support/compare.h"
 #include "tests/support/evaluate.h"
 #include "tests/support/samples.h"
@@ -197,6 +198,28 @@ TEST_P(Contract, computes_the_same_in_every_floating_type) {
     const std::vector<Tensor> got = evaluate(op(), draw(s, Values::integers, 1), s.attributes);
     for (std::size_t i = 0; i < want.size(); ++i)
       EXPECT_TRUE(is_close(convert(got[i], want[i].dtype()), want[i], tolerated)) << name_of(dtype);
+  }
+}
+
+/// A backend may have a faster kernel, with sums in another order.
+TEST_P(Contract, the_backends_kernel_is_the_reference) {
+  const std::map<DType, double> tolerance = {
+      {DType::f64, 1e-12}, {DType::f32, 1e-5}, {DType::f16, 5e-3}, {DType::bf16, 4e-2}};
+  const auto backend = cpu_backend();
+  for (const auto& [dtype, tolerated] : tolerance) {
+    const Sample s = sample(dtype);
+    std::vector<Tensor> in = draw(s, Values::reals, 1);
+    const std::vector<Tensor> want = evaluate(op(), in, s.attributes);
+    std::vector<Tensor> got;
+    for (const Tensor& t : want) got.emplace_back(t.type());
+    std::vector<TensorView> operands, results;
+    for (Tensor& t : in) operands.push_back(t.view());
+    for (Tensor& t : got) results.push_back(t.view());
+    const Rule rule = bound_rule(op(), s);
+    const LoopBox box = whole_box(rule);
+    backend->prepare(op(), {operands, results, s.attributes, rule, box})();
+    for (std::size_t i = 0; i < want.size(); ++i)
+      EXPECT_TRUE(is_close(got[i], want[i], tolerated)) << name_of(dtype) << ", result " << i;
   }
 }
 

@@ -33,6 +33,9 @@ constexpr std::int64_t panel_bytes = std::int64_t{1} << 19;
 /// The product behind a matmul or outer_product; nothing if it is not for us (integer types, empty tensors).
 Rows product_rows(const FusedCall& call, Workspace& workspace);
 
+/// Attention or its gradient; nothing if the call is another.
+Rows attention_rows(const FusedCall& call, Workspace& workspace);
+
 /// Point-wise calls that run block by block, behind `head` if there is one: then the first call is the head's. What
 /// the head makes goes to `panels` if it has no place of its own.
 PreparedKernel pointwise(std::span<const FusedCall> calls, Workspace& panels, Rows head = {});

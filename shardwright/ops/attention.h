@@ -1,0 +1,82 @@
+// The heads of a call of attention, for the kernels that go over them: the reference, and those of backends.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <span>
+
+#include "shardwright/graph/op.h"
+
+namespace shardwright::ops {
+
+constexpr std::int64_t most_attention_features = 512;  // of a head: kernels keep some queries' on the stack
+
+/// One head on this rank; the elements of its mask may be of another type.
+template <class T, class M = T>
+struct Head {
+  using C = Compute<T>;
+  static constexpr C never = -std::numeric_limits<C>::infinity();
+
+  const T *q = nullptr, *k = nullptr, *v = nullptr;
+  const M* mask = nullptr;
+  std::int64_t queries = 0, keys = 0, depth = 0, width = 0;
+  std::int64_t position = 0;  // of query 0 among the keys
+  bool is_causal = false;
+  C scale = 1, slope = 0;
+
+  /// How many keys query i sees.
+  std::int64_t seen(std::int64_t i) const {
+    return is_causal ? std::clamp(position + i + 1, std::int64_t{0}, keys) : keys;
+  }
+};
+
+/// 2^(-8 (head + 1) / n), and where n is no power of two as ALiBi's authors go on.
+inline double alibi_slope(std::int64_t head, std::int64_t heads) {
+  std::int64_t power = 1;
+  while (2 * power <= heads) power *= 2;
+  const double n = static_cast<double>(power);
+  if (head < power) return std::exp2(-8 * static_cast<double>(head + 1) / n);
+  return std::exp2(-4 * static_cast<double>(2 * (head - power) + 1) / n);
+}
+
+/// Calls `f(head, number, number among those of k and v)` for every head. q, k, v stand from operand `first` on.
+template <class T, class F>
+void for_each_head(const KernelCall& call, std::size_t first, std::size_t mask_at, F f) {
+  using C = Compute<T>;
+  const LoopBox::Part &h = call.loop("h"), &r = call.loop("r"), &s = call.loop("s"), &t = call.loop("t");
+  const bool has_alibi = call.attributes.flag("alibi"), has_mask = call.operands.size() > mask_at;
+  Head<T> head;
+  head.queries = s.extent;
+  head.keys = t.extent;
+  head.depth = call.loop("d").extent;
+  head.width = call.loop("e").extent;
+  head.position = s.offset + t.size - s.size;
+  head.is_causal = call.attributes.flag("causal");
+  head.scale = static_cast<C>(
+      call.attributes.number("scale", 1 / std::sqrt(static_cast<double>(call.loop("d").size))));
+  const std::int64_t heads = h.extent * r.extent, batch = call.loop("b").extent;
+  const auto data = [&](std::size_t i) { return call.operands[i].as<T>().data(); };
+  for (std::int64_t b = 0; b < batch; ++b)
+    for (std::int64_t g = 0; g < heads; ++g) {
+      const std::int64_t number = b * heads + g, shared = b * h.extent + g / r.extent;
+      head.q = data(first) + number * head.queries * head.depth;
+      head.k = data(first + 1) + shared * head.keys * head.depth;
+      head.v = data(first + 2) + shared * head.keys * head.width;
+      if (has_alibi)
+        head.slope = static_cast<C>(
+            alibi_slope((h.offset + g / r.extent) * r.size + r.offset + g % r.extent, h.size * r.size));
+      if (has_mask) {
+        const std::span<const std::int64_t> shape = call.operands[mask_at].shape;
+        const bool is_plane = shape.size() == 2;
+        const std::int64_t of_batch = is_plane || shape[0] == 1 ? 0 : b,
+                           of_head = is_plane || shape[1] == 1 ? 0 : g;
+        head.mask =
+            data(mask_at) + (of_batch * (is_plane ? 1 : shape[1]) + of_head) * head.queries * head.keys;
+      }
+      f(head, number, shared);
+    }
+}
+
+}  // namespace shardwright::ops
