@@ -91,6 +91,32 @@ TEST_P(CpuKernels, equal_the_reference_on_older_machines) {
 INSTANTIATE_TEST_SUITE_P(Products, CpuKernels, ::testing::ValuesIn(cases),
                          [](const auto& each) { return each.param.name; });
 
+/// Whole tiles and what is left of them, in several panels.
+TEST(CpuTransposition, equals_the_reference) {
+  struct Transposed {
+    Shape shape;
+    std::vector<std::int64_t> dims;
+  };
+  const std::vector<Transposed> transposed{
+      {{70, 600}, {1, 0}},       {{64, 256}, {1, 0}},      {{3, 65, 4, 40}, {0, 2, 1, 3}},
+      {{2, 40, 300}, {2, 0, 1}}, {{5, 1, 130}, {2, 1, 0}}, {{7, 0, 3}, {2, 1, 0}}};
+  const OpDef& op = find_op("transpose");
+  const auto backend = cpu_backend();
+  for (const auto& [shape, dims] : transposed)
+    for (DType dtype : {DType::f32, DType::f64, DType::bf16, DType::u8, DType::i64}) {
+      const Attributes attributes{{"dims", dims}};
+      Tensor in = small_integers({dtype, shape}, 2);
+      const std::vector<Type> types{in.type()}, result_types = infer(op, {types, {}, attributes});
+      Tensor want(result_types[0]), have(result_types[0]);
+      const std::vector<TensorView> operands{in.view()}, wanted{want.view()}, got{have.view()};
+      const Rule rule = rule_of(op, {types, result_types, attributes});
+      const LoopBox loops;
+      op.kernel({operands, wanted, attributes, rule, loops});
+      backend->prepare(op, {operands, got, attributes, rule, loops})();
+      EXPECT_EQ(have, want) << name_of(dtype) << " " << to_text(shape);
+    }
+}
+
 TEST(CpuBackend, allocates_aligned_zeros) {
   const auto backend = cpu_backend();
   for (std::int64_t bytes : {0, 1, 100, 5 << 20}) {

@@ -107,6 +107,7 @@ class Cpu final : public Backend {
     if (!is_row_major(call))
       return cpu::in_row_major(call, workspace_, [this](const FusedCall& c) { return rows_of(c); });
     if (cpu::Rows rows = cpu::product_rows(call, workspace_)) return rows;
+    if (cpu::Rows rows = cpu::transpose_rows(call)) return rows;
     if (cpu::Rows rows = cpu::attention_rows(call, workspace_)) return rows;
     if (cpu::Rows rows = cpu::convolution_by_columns(call, workspace_)) return rows;
     return reference_rows(call, workspace_);

@@ -36,6 +36,9 @@ Rows product_rows(const FusedCall& call, Workspace& workspace);
 /// Attention or its gradient; nothing if the call is another.
 Rows attention_rows(const FusedCall& call, Workspace& workspace);
 
+/// A transposition; nothing if the call is another, or empty.
+Rows transpose_rows(const FusedCall& call);
+
 /// Point-wise calls that run block by block, behind `head` if there is one: then the first call is the head's. What
 /// the head makes goes to `panels` if it has no place of its own.
 PreparedKernel pointwise(std::span<const FusedCall> calls, Workspace& panels, Rows head = {});
