@@ -115,7 +115,7 @@ void StepTensors::bind(const std::map<std::string, Tensor>& batch) {
     if (tensor.type() != whole && tensor.type() != input.type)
       throw error("input '{}' is {} but the batch has {}", input.name, to_text(whole),
                   to_text(tensor.type()));
-    input.goes_to_each = tensor.type() != whole;
+    input.goes_to_each = tensor.type() == input.type;
     input.sources.push_back({whole_box(tensor.shape()), tensor.bytes().data()});
   });
 }
@@ -167,8 +167,17 @@ RankPorts::RankPorts(const Pipeline& pipeline, int rank, StepTensors& tensors, b
   }
 }
 
-Box RankPorts::seen_from(const StepTensors::Input& input, const Box& where, int m) {
-  return input.goes_to_each ? where : moved_up(where, m * input.type.shape[0]);
+template <class F>
+void RankPorts::for_each_source(const Port& port, int m, F use) const {
+  const StepTensors::Input& input = tensors_.inputs[port.outside];
+  const std::int64_t first = input.goes_to_each ? 0 : m * input.type.shape[0];
+  for (const StepTensors::Source& source : input.sources) {
+    if (!input.goes_to_each) {  // most are of other micro-batches
+      const std::int64_t begin = source.where.offset[0] - first, own = port.way.box().offset[0];
+      if (begin >= own + port.way.box().extent[0] || begin + source.where.extent[0] <= own) continue;
+    }
+    use(source.data, moved_up(source.where, first));
+  }
 }
 
 void RankPorts::check_sources() const {
@@ -176,8 +185,9 @@ void RankPorts::check_sources() const {
     const StepTensors::Input& input = tensors_.inputs[port.outside];
     for (int m = 0; m < (input.goes_to_each ? 1 : pipeline_.micro_batches()); ++m) {
       std::int64_t missing = element_count(port.way.box().extent);
-      for (const StepTensors::Source& source : input.sources)
-        missing -= element_count(intersect(port.way.box(), seen_from(input, source.where, m)).extent);
+      for_each_source(port, m, [&](const std::byte*, const Box& where) {
+        missing -= element_count(intersect(port.way.box(), where).extent);
+      });
       if (missing == 0) continue;
       Box own = port.way.box();
       if (!input.goes_to_each) own = moved_up(own, -m * input.type.shape[0]);
@@ -190,10 +200,10 @@ void RankPorts::check_sources() const {
 void RankPorts::fill(Backend& backend, const Executor& executor, int stage, int micro_batch) {
   for (const Port& port : inputs_) {
     if (port.stage != stage) continue;
-    const StepTensors::Input& input = tensors_.inputs[port.outside];
     const TensorView view = executor.view(stage, port.value, micro_batch);
-    for (const StepTensors::Source& source : input.sources)
-      port.way.take(backend, view, source.data, seen_from(input, source.where, micro_batch));
+    for_each_source(port, micro_batch, [&](const std::byte* data, const Box& where) {
+      port.way.take(backend, view, data, where);
+    });
   }
 }
 

@@ -98,8 +98,9 @@ class RankPorts {
     std::vector<Tensor> kept = {};  // of another output, if it waits: by micro-batch
   };
 
-  /// A source as micro-batch `m` sees it.
-  static Box seen_from(const StepTensors::Input& input, const Box& where, int m);
+  /// Calls `use(data, where)` for each source that micro-batch `m` may take something of; `where` as it sees that.
+  template <class F>
+  void for_each_source(const Port& port, int m, F use) const;
   void give(Backend& backend, Port& port, const TensorView& view, int micro_batch);
 
   const Pipeline& pipeline_;

@@ -4,6 +4,18 @@
 #include "shardwright/runtime/initial.h"
 
 namespace shardwright {
+namespace {
+
+void check_formats(const Program& program, const DeviceKind& devices) {
+  if (devices.formats) return;
+  for (const Value& value : program.graph.values)
+    if (!value.format.is_row_major())
+      throw error(
+          "%{} lies in {} but these devices know row-major only; compile the program with their formats",
+          value.name, to_text(value.format));
+}
+
+}  // namespace
 
 Rank::Rank(const Pipeline& pipeline, StepTensors& tensors, std::unique_ptr<Communicator> communicator,
            RankOptions options)
@@ -13,6 +25,7 @@ Rank::Rank(const Pipeline& pipeline, StepTensors& tensors, std::unique_ptr<Commu
       ports_(pipeline, communicator_->rank(), tensors, options_.keeps_outputs) {}
 
 void Rank::prepare() {
+  for (int stage : pipeline_.stages_of(number())) check_formats(pipeline_.stage(stage), options_.devices);
   backend_ = options_.devices.backend(number());
   backend_->enter_thread();
   communicator_ = staged(std::move(communicator_), *backend_);

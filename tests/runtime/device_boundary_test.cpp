@@ -84,5 +84,26 @@ update %w <- %w2
   EXPECT_EQ(asked, (std::vector<int>{0, 1}));
 }
 
+TEST(DeviceBoundary, a_program_in_formats_is_not_for_devices_without) {
+  Program p = testing::program_of(R"(
+mesh [dp=1]
+%x = input f32[1, 16, 2, 2] as [1, 16, 2, 2] [-, -, -, -]
+%y = relu %x : f32[1, 16, 2, 2] as [1, 16, 2, 2] [-, -, -, -]
+output %y
+)");
+  p.graph.values[static_cast<std::size_t>(p.graph.find("y").index)].format = parse_format("aBcd16b");
+  DeviceKind devices = testing::fenced_devices();
+  EXPECT_NO_THROW(Session(p, {.devices = devices}));
+  devices.formats = nullptr;
+  try {
+    Session session(p, {.devices = devices});
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(),
+                 "rank 0: %y lies in aBcd16b but these devices know row-major only; compile the program with "
+                 "their formats");
+  }
+}
+
 }  // namespace
 }  // namespace shardwright

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <numeric>
+#include <array>
 #include <sstream>
 
 #include "shardwright/cli/training_data.h"
@@ -187,6 +187,32 @@ std::string message_of(F call) {
     return e.what();
   }
   return "nothing";
+}
+
+/// A scalar has no rows to cut: it goes to every micro-batch, like what is as large as one of them.
+TEST(PartsOfSessions, a_scalar_goes_to_every_micro_batch) {
+  Program p = testing::program_of(R"(
+mesh [dp=2]
+%x = input f32[1, 3] as [2, 3] [dp, -]
+%s = input f32[] as [] []
+%y = mul %x, %s {i0: dp} : f32[1, 3] as [2, 3] [dp, -]
+output %y
+)");
+  p.micro_batches = 2;
+  Pipeline pipeline = p;
+  pipeline.pipelining.micro_batches = 2;
+  Session session(pipeline);
+  const Tensor x = testing::counting({DType::f32, {4, 3}}),
+               two = make_tensor({DType::f32, {}}, std::array{2.0});
+  const std::vector<Tensor> want = session.step({{"x", x}, {"s", two}});
+  std::vector<double> twice = to_doubles(x);
+  for (double& e : twice) e *= 2;
+  EXPECT_EQ(to_doubles(want.at(0)), twice);
+  BatchParts parts{{"s", {{{}, two}}}};
+  for (int rank : {0, 1})
+    for (const NamedBox& part : input_parts(pipeline, rank))
+      if (part.name == "x") parts["x"].push_back({part.where, take(x, part.where)});
+  EXPECT_EQ(session.step_on_parts(parts), want);
 }
 
 TEST(PartsOfSessions, wrong_parts_are_named) {
