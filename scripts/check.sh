@@ -18,6 +18,15 @@ if git ls-files | grep -E '(^|/)(utils?|commons?|helpers?|misc)(/|\.|$)'; then
   failed=1
 fi
 
+# A person reads a file in one sitting.
+most_lines=400
+mapfile -t code < <(git ls-files 'shardwright/*.h' 'shardwright/*.cpp')
+if ! wc -l "${code[@]}" |
+  awk -v most=$most_lines '$2 != "total" && $1 > most { print $2 ": " $1 " lines"; found = 1 } END { exit found }'; then
+  echo "check.sh: the files above have more than $most_lines lines; split them by idea" >&2
+  failed=1
+fi
+
 scripts/check_layers.sh || failed=1
 scripts/check_operator_names.sh || failed=1
 

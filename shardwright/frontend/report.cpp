@@ -261,7 +261,8 @@ std::string recompute_text(const Graph& graph, const Plan& plan, const Estimate&
   Plan other = plan;
   other.settings.recompute = {};
   const Estimate without =
-      estimate(compile_pipeline(graph, other, {.formats = default_devices().formats, .verifies = false}), plan.cluster);
+      estimate(compile_pipeline(graph, other, {.formats = default_devices().formats, .verifies = false}),
+               plan.cluster);
   std::vector<std::string> what;
   if (plan.settings.recompute.mode != RecomputeMode::none)
     what.emplace_back(name_of(plan.settings.recompute.mode));

@@ -1,8 +1,26 @@
 #include "shardwright/lower/program.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <array>
 
 namespace shardwright {
+namespace {
+
+constexpr std::array<std::string_view, 7> buffer_kinds{
+    "parameter", "state", "accumulator", "gradient", "activation", "communication", "workspace"};
+
+}  // namespace
+
+std::string_view name_of(BufferKind kind) { return buffer_kinds[static_cast<std::size_t>(kind)]; }
+
+BufferKind buffer_kind_called(std::string_view name) {
+  const auto found = std::ranges::find(buffer_kinds, name);
+  if (found == buffer_kinds.end())
+    throw error("a buffer for '{}' does not exist; there are {}", name, fmt::join(buffer_kinds, ", "));
+  return static_cast<BufferKind>(found - buffer_kinds.begin());
+}
 
 Step step_of(const Graph& graph, const Node& node) {
   const Value& from = graph.value(node.operands.front());

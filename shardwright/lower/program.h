@@ -31,6 +31,10 @@ enum class BufferKind : std::uint8_t {
   workspace
 };
 
+std::string_view name_of(BufferKind kind);
+/// Throws: Error that lists them.
+BufferKind buffer_kind_called(std::string_view name);
+
 /// A place in the arena. Values share one where none needs what another has written there: parameters and states stay
 /// in theirs from step to step, and the new value of an update may take its leaf's.
 struct Buffer {

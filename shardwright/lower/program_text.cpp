@@ -69,6 +69,10 @@ class Parser {
       parse_program_head(in);
     else if (in.accept("early"))
       parse_early(in);
+    else if (in.accept("arena"))
+      program_.arena_bytes = in.integer("bytes");
+    else if (in.peek("buffer"))
+      return buffers_.emplace_back(number_, line), void();
     else if (in.peek("crossing") || in.peek("hand"))
       return strings_.emplace_back(number_, line), void();
     else
@@ -136,9 +140,43 @@ class Parser {
         program_.starts[at(step.index)] = before;
       });
     }
+    if (!buffers_.empty()) program_.buffer_of.assign(graph.values.size(), -1);
+    for (const auto& [line, text] : buffers_) {
+      number_ = line;
+      in_this_line([&] { parse_buffer(text); });
+    }
     number_ = last;
     early_.clear();
+    buffers_.clear();
     out_.stages.push_back(std::move(program_));
+  }
+
+  void parse_buffer(std::string_view line) {
+    const Graph& graph = program_.graph;
+    Scanner in(line, "buffer");
+    in.expect("buffer");
+    Buffer b{.kind = buffer_kind_called(in.name("what it is for")),
+             .end = {static_cast<int>(graph.nodes.size())}};
+    in.expect("at");
+    b.offset = in.integer("an offset");
+    in.expect("of");
+    b.bytes = in.integer("bytes");
+    if (in.accept("in")) b.slots = parse_count(in, "slot", program_.slots);
+    if (in.accept("from")) b.begin = graph.value(graph.find(value_name(in))).producer;
+    if (in.accept("to")) b.end = graph.value(graph.find(value_name(in))).producer;
+    if (b.offset < 0 || b.bytes < 0 || b.bytes > program_.arena_bytes ||
+        b.offset > program_.arena_bytes - b.bytes * b.slots)
+      throw error("it ends behind the arena of {} bytes", program_.arena_bytes);
+    in.expect(":");
+    do {
+      const ValueId v = graph.find(value_name(in));
+      int& buffer = program_.buffer_of[at(v.index)];
+      if (buffer >= 0) throw error("%{} lies in two buffers", graph.value(v).name);
+      if (!b.value.is_valid()) b.value = v;
+      buffer = static_cast<int>(program_.buffers.size());
+    } while (in.accept(","));
+    if (!in.at_end()) in.fail("the end of the line");
+    program_.buffers.push_back(b);
   }
 
   const Graph& graph_of_stage(Scanner& in) {
@@ -197,9 +235,23 @@ class Parser {
   std::string graph_;  // its lines, at their places
   std::size_t graph_lines_ = 0;
   std::vector<Early> early_;
+  std::vector<std::pair<std::size_t, std::string_view>> buffers_;
   std::vector<std::pair<std::size_t, std::string_view>> strings_;  // what strings the stages together
   int stage_ = 0;
 };
+
+std::string to_text(const Program& program, int number, const std::vector<ValueId>& values) {
+  const Graph& graph = program.graph;
+  const Buffer& b = program.buffers[at(number)];
+  std::string out = fmt::format("buffer {} at {} of {}", name_of(b.kind), b.offset, b.bytes);
+  if (b.slots > 1) out += fmt::format(" in {}", count_text(b.slots, "slot"));
+  if (b.begin.is_valid()) out += fmt::format(" from %{}", graph.name_of(b.begin));
+  if (b.end.index < static_cast<int>(graph.nodes.size())) out += fmt::format(" to %{}", graph.name_of(b.end));
+  out += fmt::format(": %{}", graph.value(b.value).name);
+  for (ValueId v : values)
+    if (v != b.value) out += fmt::format(", %{}", graph.value(v).name);
+  return out + "\n";
+}
 
 }  // namespace
 
@@ -212,6 +264,12 @@ std::string to_text(const Program& program) {
   for (std::size_t i = 0; i < program.starts.size(); ++i)
     if (const NodeId node{static_cast<int>(i)}; program.starts[i] < node)
       out += fmt::format("early %{} before %{}\n", graph.name_of(node), graph.name_of(program.starts[i]));
+  if (program.buffers.empty()) return out;
+  out += fmt::format("arena {}\n", program.arena_bytes);
+  std::vector<std::vector<ValueId>> values(program.buffers.size());
+  for (int v = 0; v < static_cast<int>(graph.values.size()); ++v)
+    if (const int b = program.buffer_of[at(v)]; b >= 0) values[at(b)].push_back({v});
+  for (int b = 0; b < static_cast<int>(values.size()); ++b) out += to_text(program, b, values[at(b)]);
   return out;
 }
 

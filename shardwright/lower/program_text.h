@@ -7,11 +7,16 @@
 //   mesh [tp=2]
 //   ...                                     the graph (graph/text.h)
 //   early %29 before %13                    where the transfer of a step starts
+//   arena 4096
+//   buffer activation at 512 of 256 in 2 slots from %h to %dx: %h, %y
+//   arena 4096
+//   buffer activation at 512 of 256 in 2 slots from %h to %dx: %h, %y
 //   ...
 //   crossing %h of stage 0 to %h of stage 1
 //   hand out %loss of stage 1
 //
-// A pipeline of one stage in the usual order is its program. Places in memory are not written: passes/assign_buffers gives them again.
+// A pipeline of one stage in the usual order is its program. A buffer is called after its first value; without `from` it
+// is alive from before the first node on, without `to` until after the last.
 #pragma once
 
 #include <string>

@@ -6,9 +6,9 @@
 #include <unordered_map>
 
 #include "shardwright/autodiff/accumulate.h"
-#include "shardwright/base/random.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/layout/uneven.h"
+#include "shardwright/plan/numbers.h"
 #include "shardwright/plan/update_wishes.h"
 
 namespace shardwright {
@@ -20,43 +20,6 @@ constexpr int no_loop = -1;
 using DimLoops = std::vector<std::vector<int>>;  // per tensor dim the loop dims of the forward node behind it
 
 Axes common(const Axes& a, const Axes& b) { return a.without(a.without(b)); }
-
-/// Numbers of things that are equal: the first gets 0, the next that differs 1, ...
-template <class T, class Hash = std::hash<T>>
-class Numbers {
- public:
-  int of(const T& thing) {
-    const auto [it, is_new] = numbers_.try_emplace(thing, static_cast<int>(things_.size()));
-    if (is_new) things_.push_back(&it->first);
-    return it->second;
-  }
-  const T& operator[](int n) const { return *things_[at(n)]; }
-
- private:
-  std::unordered_map<T, int, Hash> numbers_;
-  std::vector<const T*> things_;  // keys of a map stay where they are
-};
-
-using Key = std::vector<int>;
-struct KeyHash {
-  std::size_t operator()(const Key& key) const {
-    std::uint64_t h = key.size();
-    for (int n : key) h = splitmix64(h ^ static_cast<std::uint64_t>(n));
-    return h;
-  }
-};
-struct StrategyKey {
-  int call = 0;
-  Strategy strategy;
-  bool operator==(const StrategyKey&) const = default;
-};
-struct StrategyKeyHash {
-  std::size_t operator()(const StrategyKey& key) const {
-    const Strategy& s = key.strategy;
-    const std::size_t loops = std::hash<Layout>()(Layout{.dims = s.loops, .mesh = s.mesh});
-    return splitmix64(loops ^ std::hash<Layout>()(Layout{.dims = s.linear, .mesh = key.call}));
-  }
-};
 
 /// One call under one strategy, and the numbers of the layouts that follow. Many nodes share one.
 struct Form {
@@ -80,7 +43,7 @@ class Completion {
         is_added_(graph.values.size(), false) {}
 
   void run() {
-    lay_out_states();
+    lay_out_states(graph_);
     wishes_ = update_wishes(graph_, update_layouts_);
     for (const Node& node : graph_.nodes)
       if (is_gradient_sum(node))
@@ -104,6 +67,9 @@ class Completion {
  private:
   const Rule& rule(NodeId id) const { return calls_.rule(id); }
   const Layout& layout(ValueId v) const { return layout_numbers_[layouts_[at(v.index)]]; }
+  LayoutOf layouts_now() const {
+    return [this](ValueId v) -> const Layout& { return layout(v); };
+  }
 
   /// A gradient is received as the value lies whose gradient it is.
   Layout leaf_layout(const Node& node) const {
@@ -144,7 +110,7 @@ class Completion {
     if (node.forward.is_valid()) return inherited(id);
     if (is_gradient_sum(node)) return of_gradient_sum(id);
     if (node.phase == Phase::update) return beside_update(id);
-    return form_for(id, as_its_operand(id));
+    return form_for(id, as_its_operand(graph_, node, rule(id), layouts_now()));
   }
 
   void settle(ValueId v, int layout) {
@@ -308,20 +274,6 @@ class Completion {
     return form;
   }
 
-  /// What is linear in its only operand lies as that does, partial too: a gradient in another type.
-  Strategy as_its_operand(NodeId id) const {
-    const Node& node = graph_.node(id);
-    Strategy out = whole(rule(id));
-    if (node.operands.size() != 1 || rule(id).linear != std::vector<std::vector<int>>{{0}}) return out;
-    const Layout from = without_halo(layout(node.operands[0]));
-    const RuleTensor& operand = rule(id).operands[0];
-    for (std::size_t d = 0; d < from.dims.size(); ++d)
-      if (operand.dims[d].size() == 1) out.loops[at(operand.dims[d][0])] = from.dims[d];
-    out.linear[0] = from.sum;
-    out.mesh = from.mesh;
-    return violation(rule(id), out, redistributor_.meshes()[at(out.mesh)]) ? whole(rule(id)) : out;
-  }
-
   int of_gradient_sum(NodeId id) {
     const Node& node = graph_.node(id);
     Key key{calls_.of(id), layouts_[at(graph_.value(node.results.front()).gradient_of.front().index)]};
@@ -392,16 +344,6 @@ class Completion {
 
   // ---- updates ----
 
-  /// States without a layout of their own lie as their parameter does.
-  void lay_out_states() {
-    for (const Node& node : graph_.nodes) {
-      if (!node.op->optimizer) continue;
-      for (ValueId v : state_operands(node))
-        if (std::optional<Layout>& state = graph_.value(v).layout; !state)
-          state = graph_.value(node.operands[0]).layout;
-    }
-  }
-
   int of_update(NodeId id) {
     const Node& node = graph_.node(id);
     const int number = layout_numbers_.of(layout_of_update(graph_, node, update_layouts_));
@@ -418,25 +360,10 @@ class Completion {
   /// What updates compute beside them: where they want what it reads or makes, else whole.
   int beside_update(NodeId id) {
     const Node& node = graph_.node(id);
-    Strategy s = strategy_of_wishes(node, rule(id), wishes_).value_or(sum_of_partials(id));
+    Strategy s = strategy_of_wishes(node, rule(id), wishes_)
+                     .value_or(sum_of_partials(graph_, node, rule(id), layouts_now()));
     const Mesh& mesh = redistributor_.meshes()[at(s.mesh)];
     return form_for(id, violation_but_uneven(rule(id), s, mesh) ? whole(rule(id)) : s);
-  }
-
-  /// A sum of scalars stays partial over all axes over which an addend is: the others are masked, which moves nothing,
-  /// and the sum is reduced once. Addends of other meshes than the first partial one's are reduced before.
-  Strategy sum_of_partials(NodeId id) const {
-    const Node& node = graph_.node(id);
-    Strategy s = whole(rule(id));
-    const bool is_sum = rule(id).linear.size() == 1 && rule(id).linear[0].size() == node.operands.size();
-    if (!is_sum || !graph_.value(node.results.front()).type.shape.empty()) return s;
-    for (ValueId v : node.operands) {
-      const Layout& addend = layout(v);
-      if (addend.sum.empty() || (!s.linear[0].empty() && addend.mesh != s.mesh)) continue;
-      s.mesh = addend.mesh;
-      s.linear[0] = s.linear[0].with(addend.sum.without(s.linear[0])).sorted();
-    }
-    return s;
   }
 
   Graph& graph_;

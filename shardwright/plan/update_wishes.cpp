@@ -3,6 +3,11 @@
 #include "shardwright/graph/op.h"
 
 namespace shardwright {
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+}  // namespace
 
 Layout layout_of_update(const Graph& graph, const Node& node, const std::map<ValueId, Layout>& asked) {
   const ValueId weight = node.operands.front();
@@ -46,6 +51,40 @@ std::optional<Strategy> strategy_of_wishes(const Node& node, const Rule& rule,
   for (std::size_t i = 0; i < node.operands.size(); ++i)
     if (auto s = like(rule.operands[i], node.operands[i])) return s;
   return std::nullopt;
+}
+
+void lay_out_states(Graph& graph) {
+  for (const Node& node : graph.nodes) {
+    if (!node.op->optimizer) continue;
+    for (ValueId v : state_operands(node))
+      if (std::optional<Layout>& state = graph.value(v).layout; !state)
+        state = graph.value(node.operands[0]).layout;
+  }
+}
+
+Strategy sum_of_partials(const Graph& graph, const Node& node, const Rule& rule, const LayoutOf& layout) {
+  Strategy s = whole(rule);
+  const bool is_sum = rule.linear.size() == 1 && rule.linear[0].size() == node.operands.size();
+  if (!is_sum || !graph.value(node.results.front()).type.shape.empty()) return s;
+  for (ValueId v : node.operands) {
+    const Layout& addend = layout(v);
+    if (addend.sum.empty() || (!s.linear[0].empty() && addend.mesh != s.mesh)) continue;
+    s.mesh = addend.mesh;
+    s.linear[0] = s.linear[0].with(addend.sum.without(s.linear[0])).sorted();
+  }
+  return s;
+}
+
+Strategy as_its_operand(const Graph& graph, const Node& node, const Rule& rule, const LayoutOf& layout) {
+  Strategy out = whole(rule);
+  if (node.operands.size() != 1 || rule.linear != std::vector<std::vector<int>>{{0}}) return out;
+  const Layout from = without_halo(layout(node.operands[0]));
+  const RuleTensor& operand = rule.operands[0];
+  for (std::size_t d = 0; d < from.dims.size(); ++d)
+    if (operand.dims[d].size() == 1) out.loops[at(operand.dims[d][0])] = from.dims[d];
+  out.linear[0] = from.sum;
+  out.mesh = from.mesh;
+  return violation(rule, out, graph.meshes[at(out.mesh)]) ? whole(rule) : out;
 }
 
 }  // namespace shardwright

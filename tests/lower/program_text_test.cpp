@@ -14,12 +14,14 @@ void expect_same(const Instruction& a, const Instruction& b, const std::string& 
   EXPECT_EQ(a.act, b.act) << what;
   EXPECT_EQ(a.what, b.what) << what;
   EXPECT_EQ(a.micro_batch, b.micro_batch) << what;
-  if (a.act != Act::start && a.act != Act::finish) EXPECT_EQ(a.stage, b.stage) << what;
+  if (a.act != Act::start && a.act != Act::finish) {
+    EXPECT_EQ(a.stage, b.stage) << what;
+  }
 }
 
 class ProgramText : public ::testing::TestWithParam<int> {};
 
-// What a pipeline's text says is all that its steps follow from, beside places in memory.
+// What a pipeline's text says is all that its steps follow from.
 TEST_P(ProgramText, of_pipelines_and_their_steps_comes_back) {
   const testing::DrawnPipeline drawn = testing::drawn_pipeline(static_cast<std::uint64_t>(GetParam()));
   SCOPED_TRACE(drawn.what);
@@ -42,8 +44,10 @@ TEST_P(ProgramText, of_pipelines_and_their_steps_comes_back) {
       EXPECT_EQ(again.stage(s).starts.empty() ? NodeId{static_cast<int>(n)} : again.stage(s).starts[n],
                 pipeline.stage(s).starts[n]);
   }
+  const std::vector<RankStep> steps_again = steps_of(again);
   for (const RankStep& step : steps_of(pipeline)) {
     const std::string step_text = to_text(step, pipeline);
+    EXPECT_EQ(to_text(steps_again[static_cast<std::size_t>(step.rank)], again), step_text);
     const RankStep read = parse_step(step_text, pipeline);
     EXPECT_EQ(to_text(read, pipeline), step_text);
     ASSERT_EQ(read.instructions.size(), step.instructions.size());
@@ -94,6 +98,16 @@ TEST(ProgramText, names_the_line_and_what_is_wrong) {
       {"to %h of stage 1", "to %y of stage 1", "line 14: %y of stage 1 is not received"},
       {"to %h of stage 1", "to %h of stage 7", "line 14: there is no stage 7 but 0 to 1"},
       {"hand out %y", "hand out %h", "line 15: %h is not an output"},
+      {"output %y", "output %y\narena 64\nbuffer cache at 0 of 64: %y",
+       "line 14: a buffer for 'cache' does not exist; there are parameter, state, accumulator, gradient, "
+       "activation, "
+       "communication, workspace"},
+      {"output %y", "output %y\narena 64\nbuffer workspace at 0 of 64: %y, %q",
+       "line 14: 'q' is not in the graph (did you mean h or y?)"},
+      {"output %y", "output %y\narena 64\nbuffer workspace at 32 of 64: %y",
+       "line 14: it ends behind the arena of 64 bytes"},
+      {"output %y", "output %y\narena 64\nbuffer workspace at 0 of 64: %y, %h, %y",
+       "line 14: %y lies in two buffers"},
       {"send %h\n", "send %h\nearly %x before %h\n", "line 8: early %x: %h is behind it"},
   };
   for (const Case& c : cases)

@@ -13,7 +13,7 @@ namespace shardwright {
 struct Decisions {
   Choices choices;
   std::vector<Reason> reasons;  // per node
-  std::vector<bool> is_fixed;        // per node: by annotations or the mode
+  std::vector<bool> is_fixed;   // per node: by annotations or the mode
 };
 
 /// What a search has found under `constraints`, with the layouts of leaves; on meshes whose axes are cut where groups of
