@@ -73,8 +73,9 @@ class Decision {
       const Layout sharded = over_replicas(base, graph_.meshes[at(base.mesh)], shape);
       if (sharded != base) return sharded;
     }
-    if (region.options.communication && is_communicated(v, base)) return base;
-    return std::nullopt;
+    const std::optional<Layout> form = communicated_form(v, base);
+    if (form && region.options.communication) return base;
+    return form && !form->has_halo() ? form : std::nullopt;
   }
 
   const Rule& rule(NodeId id) const { return calls_.rule(id); }
@@ -106,7 +107,7 @@ class Decision {
   }
 
   bool keeps_communicated(ValueId v) {
-    return !region_of(v)->options.communication && is_communicated(v, made_in(v));
+    return !region_of(v)->options.communication && communicated_form(v, made_in(v)).has_value();
   }
 
   const NodeLayouts& layouts_of_node(NodeId id) {
@@ -120,20 +121,21 @@ class Decision {
     return layouts_of_node(producer(v)).results[at(graph_.value(v).result)];
   }
 
-  /// Some forward node wants it in a layout that takes a collective.
-  bool is_communicated(ValueId v, const Layout& from) {
+  /// The first layout in which some forward node wants it and that takes a collective.
+  std::optional<Layout> communicated_form(ValueId v, const Layout& from) {
     const Value& value = graph_.value(v);
     const auto moves = [&](const Layout& to) {
       return redistributor_.find(from, to, value.type).collective_count() > 0;
     };
-    if (value.layout && moves(*value.layout)) return true;
+    if (value.layout && moves(*value.layout)) return value.layout;
     for (NodeId user : users_[at(v.index)]) {
       const Node& node = graph_.node(user);
       if (node.phase != Phase::forward) continue;
       for (std::size_t i = 0; i < node.operands.size(); ++i)
-        if (node.operands[i] == v && moves(layouts_of_node(user).operands[i])) return true;
+        if (node.operands[i] == v && moves(layouts_of_node(user).operands[i]))
+          return layouts_of_node(user).operands[i];
     }
-    return false;
+    return std::nullopt;
   }
 
   /// In selective regions what is not cheap is kept.

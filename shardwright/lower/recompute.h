@@ -11,10 +11,10 @@
 // immediately before the first node that needs it. Operators are copied with their attributes and strategies;
 // randomness is counter-based, so it comes out the same.
 //
-// A kept value that was redistributed for the forward would be kept in its gathered form, too, because lowering shares
-// it; so the backward reads it through `keep`, an alias that only the backward redistributes: in the layout in which it
-// was made, or sharded over all axes along which it is replicated (shard_kept). Without communication what collectives
-// made is kept as it is.
+// A kept value that was redistributed for the forward could be kept in that form, too, because lowering shares most; so
+// the backward reads it through `keep`, an alias that only the backward redistributes: in the layout in which it
+// was made, or sharded over all axes along which it is replicated (shard_kept). Without communication it is kept in the
+// form that collectives made for the forward.
 //
 // selected: an operator that streams memory (cost/compute.h) is computed again if that drops more than it needs kept
 // besides, and if it reads at most four times what it drops. What stands behind the last contraction of the forward

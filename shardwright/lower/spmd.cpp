@@ -20,6 +20,7 @@ struct Copy {
   Layout layout;
   ValueId value;
   Phase phase;
+  bool is_gathered_again = false;  // by the backward, which does not find it
 };
 
 class Lowering {
@@ -143,8 +144,16 @@ class Lowering {
 
   bool is_usable(ValueId logical, const Copy& copy) const {
     const bool is_original = &copy == &copies_[at(logical.index)].front();
-    return is_original || copy.phase == phase_ ||
-           graph_.node(graph_.value(logical).producer).op->kind != OpKind::parameter;
+    if (is_original || copy.phase == phase_) return true;
+    if (graph_.node(graph_.value(logical).producer).op->kind == OpKind::parameter) return false;
+    return phase_ != Phase::backward || !copy.is_gathered_again;
+  }
+
+  /// Of what the forward has gathered the backward finds the part that a rank had, unless it is so little that starting
+  /// takes longer than moving it. Weights are gathered again in any case.
+  bool is_gathered_again(const Step& step, const Type& type) {
+    return step.kind == StepKind::all_gather && phase_ == Phase::forward &&
+           redistributor_.find(step.from, step.to, type).seconds > 2 * redistributor_.latency(step);
   }
 
   /// `logical` in `layout`, from whichever of its copies is nearest.
@@ -170,7 +179,8 @@ class Lowering {
     node.owner = is_reducing(step.kind) || !owner_.is_valid() ? maker : owner_;
     const NodeId fresh{static_cast<int>(out_.nodes.size())};
     node.results = {add_value(logical, step.to, fresh, 0)};
-    copies_[at(logical.index)].push_back({step.to, node.results.front(), phase_});
+    copies_[at(logical.index)].push_back(
+        {step.to, node.results.front(), phase_, is_gathered_again(step, graph_.value(logical).type)});
     const ValueId result = node.results.front();
     out_.nodes.push_back(std::move(node));
     return result;

@@ -123,7 +123,9 @@ class Filler {
     }
     if (limit.mode == Mode::none || (limit.mode == Mode::size && limit.megabytes == 0))
       return {Filling::alone};
-    if (!dependences_.parameter(id).is_valid()) return {Filling::small, 1};
+    // What the forward has made can be gathered ahead, the rest cannot.
+    if (!dependences_.parameter(id).is_valid())
+      return {Filling::small, node(id).phase > node(above(id)).phase ? 2 : 1};
     if (limit.mode == Mode::size) return {Filling::bytes};
     if (limit.mode == Mode::index) {
       const auto& ends = limit.indices;

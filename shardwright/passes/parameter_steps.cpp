@@ -79,13 +79,15 @@ class ParameterSteps {
 
 std::vector<ValueId> parameter_steps(const Graph& graph) { return ParameterSteps(graph).run(); }
 
-std::vector<bool> gathers_of_weights(const Graph& graph) {
+std::vector<bool> gathers_ahead(const Graph& graph) {
   const std::vector<ValueId> parameters = parameter_steps(graph);
   std::vector<bool> out;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Node& node = graph.nodes[i];
-    out.push_back(parameters[i].is_valid() && node.op->step == StepKind::all_gather &&
-                  node.phase != Phase::update);
+    const bool is_gather = node.op->step == StepKind::all_gather && node.phase != Phase::update;
+    const bool is_again =
+        is_gather && node.phase > graph.node(graph.value(node.operands.front()).producer).phase;
+    out.push_back(is_again || (is_gather && parameters[i].is_valid()));
   }
   return out;
 }

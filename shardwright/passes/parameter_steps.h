@@ -14,7 +14,8 @@ namespace shardwright {
 /// Per node the parameter whose gradient it reduces or whose weight it gathers; invalid for all others.
 std::vector<ValueId> parameter_steps(const Graph& graph);
 
-/// Per node whether it gathers a weight for the forward or backward. Its result has its place from where it starts.
-std::vector<bool> gathers_of_weights(const Graph& graph);
+/// Per node whether it gathers what has been there long before: a weight for the forward or backward, or for the backward
+/// what the forward has made. Its result has its place from where it starts.
+std::vector<bool> gathers_ahead(const Graph& graph);
 
 }  // namespace shardwright

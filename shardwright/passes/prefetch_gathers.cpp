@@ -1,5 +1,5 @@
-// Weights that lie sharded are gathered ahead of their use: while the nodes between two gathers run, the second is on
-// its way. Its result needs memory from then on, so only one bucket is ahead of the one in use: a gather starts behind
+// Weights that lie sharded, and parts that the forward has left for the backward, are gathered ahead of their use: while
+// the nodes between two gathers run, the second is on its way. Its result needs memory from then on, so only one bucket is ahead of the one in use: a gather starts behind
 // the gather before it, across the border of forward and backward too. More ahead hides hardly more.
 //
 // Here is only said where it starts; assign_buffers keeps its place free from there on.
@@ -28,7 +28,7 @@ NodeId ready(const Graph& graph, const Fusion& gathers) {
 
 Program prefetch_gathers(Program program, const PassContext&) {
   const Graph& graph = program.graph;
-  const std::vector<bool> is_ahead = gathers_of_weights(graph);
+  const std::vector<bool> is_ahead = gathers_ahead(graph);
   program.starts = graph.node_ids();
   NodeId behind_last{0};
   for (const Fusion& f : fusions_of(graph)) {

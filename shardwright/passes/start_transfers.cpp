@@ -2,7 +2,7 @@
 // the nodes in between hide it. The arena stays as it is: a transfer starts behind the last node that writes
 // where its operand lies, and that of an all_reduce also behind the last that uses the memory of its result,
 // since peers may write there from then on. In place, as gradients are reduced, that is where the operand was
-// computed. Gathers of weights start where prefetch_gathers says, because their place is free from there on.
+// computed. Gathers of what lies there long before start where prefetch_gathers says, because their place is free from there on.
 
 #include <algorithm>
 #include <map>
@@ -60,7 +60,7 @@ class Starts {
 
   /// By node.
   std::vector<NodeId> find() {
-    const std::vector<bool> is_ahead = gathers_of_weights(graph_);
+    const std::vector<bool> is_ahead = gathers_ahead(graph_);
     std::vector<NodeId> starts = program_.starts.empty() ? graph_.node_ids() : program_.starts;
     const std::vector<Fusion> fusions = fusions_of(graph_);
     for (int f = 0; f < static_cast<int>(fusions.size()); ++f) {

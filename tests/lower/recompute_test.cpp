@@ -230,9 +230,9 @@ TEST(Recompute, shares_of_operators_count_it) {
 // ---- communication ----
 
 /// Two layers over four devices of tp, with sequence parallelism or without.
-Graph transformer(bool is_sequence_parallel) {
+Graph transformer(bool is_sequence_parallel, const testing::TransformerSizes& sizes = {}) {
   testing::Transformer t = testing::make_transformer(
-      {}, {.mesh = {{{"tp", 4}}}, .dp = {}, .tp = {0}, .is_sequence_parallel = is_sequence_parallel});
+      sizes, {.mesh = {{{"tp", 4}}}, .dp = {}, .tp = {0}, .is_sequence_parallel = is_sequence_parallel});
   add_train_step(t.graph, t.loss, {});
   return std::move(t.graph);
 }
@@ -268,6 +268,19 @@ TEST(Recompute, communication_is_repeated_or_kept) {
     EXPECT_EQ(collectives(again, Phase::forward), collectives(none, Phase::forward));
     EXPECT_EQ(collectives(kept, Phase::forward), collectives(none, Phase::forward));
   }
+}
+
+/// Also what is so large that the backward gathers it again without recompute.
+TEST(Recompute, kept_communication_is_not_repeated_however_large_it_is) {
+  const Graph graph = transformer(true, {.sequence = 64, .hidden = 128});
+  const auto gathers = [&](RecomputeOptions options, bool is_on) {
+    const Program p = lowered(graph, options, is_on);
+    EXPECT_EQ(testing::Walk(p).run(), "");
+    return collectives(p, Phase::backward)["all_gather"];
+  };
+  const int small = collectives(lowered(transformer(true), {}, false), Phase::backward)["all_gather"];
+  EXPECT_GT(gathers({}, false), small);
+  EXPECT_EQ(gathers({.communication = false}, true), small);
 }
 
 /// What the forward keeps for the backward, of the bytes of one device.

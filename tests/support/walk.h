@@ -180,9 +180,10 @@ class Walk {
     }
   }
 
-  /// A gather of a parameter in front of the update: it writes its result while it runs.
+  /// A gather of a parameter in front of the update, or of the forward in the backward: it writes its result while it runs.
   bool is_ahead(const Node& step) const {
     if (step.op->step != StepKind::all_gather || step.phase == Phase::update) return false;
+    if (step.phase > p_.graph.node(p_.graph.value(step.operands[0]).producer).phase) return true;
     const Node* from = &step;
     while (from->op->kind == OpKind::step || from->op->is_alias)
       from = &p_.graph.node(p_.graph.value(from->operands[0]).producer);
