@@ -307,10 +307,10 @@ TEST(FuseCollectives, reduces_shares_of_gradients_while_the_backward_goes_on) {
   }
   tail = "update:\n%n0 = sgd %w0, %n (rate=0.1) {i0: dp} : f32[2, 4] as [4, 4] [dp, -]\n" + updates +
          "output %x2\nupdate %w0 <- %n0\n" + tail;
-  Program p{
-      .graph = parse_graph(head + of(gradient, 0) + read + of(gradient, 4) + of(sum, 4) + of(gradient, 3) +
-                           of(sum, 3) + of(gradient, 2) + of(sum, 2) + of(gradient, 1) + of(sum, 1) + tail),
-      .micro_batches = 2};
+  Program p{.graph = parse_program_graph(head + of(gradient, 0) + read + of(gradient, 4) + of(sum, 4) +
+                                         of(gradient, 3) + of(sum, 3) + of(gradient, 2) + of(sum, 2) +
+                                         of(gradient, 1) + of(sum, 1) + tail),
+            .micro_batches = 2};
   Redistributor redistributor(p.graph.meshes[0], {.even_only = true});
   p = fuse_collectives(std::move(p), {redistributor, {}, parse_comm_fusion("none")});
   std::string order;
