@@ -12,6 +12,8 @@
 
 #include <cmath>
 #include <limits>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "shardwright/graph/builder.h"
@@ -106,9 +108,30 @@ double flops(const Rule& rule, double with_d, double with_e) {
 
 // ---- kernels ----
 
+/// Room for sums in the workspace, taken piece by piece.
+class Doubles {
+ public:
+  explicit Doubles(const KernelCall& call) : next_(reinterpret_cast<double*>(call.workspace)) {}
+  std::span<double> take(std::int64_t count) {
+    return {std::exchange(next_, next_ + count), static_cast<std::size_t>(count)};
+  }
+
+ private:
+  double* next_;
+};
+
+std::int64_t workspace(const KernelCall& call) {  // p
+  return call.loop("t").extent * static_cast<std::int64_t>(sizeof(double));
+}
+
+std::int64_t gradient_workspace(const KernelCall& call) {  // p, dk, dv and a row of dq
+  const std::int64_t d = call.loop("d").extent, e = call.loop("e").extent;
+  return (call.loop("t").extent * (1 + d + e) + d) * static_cast<std::int64_t>(sizeof(double));
+}
+
 /// p[j] = e^(scores - m) / l of one query; 0 where it sees no key.
 template <class T>
-void probabilities(const Head<T>& head, std::int64_t i, std::vector<double>& p) {
+void probabilities(const Head<T>& head, std::int64_t i, std::span<double> p) {
   double largest = -std::numeric_limits<double>::infinity(), sum = 0;
   std::fill(p.begin(), p.end(), 0.0);
   for (std::int64_t j = 0; j < head.seen(i); ++j) {
@@ -132,7 +155,7 @@ void kernel(const KernelCall& call) {
   visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
     T* const y = call.results[0].as<T>().data();
     for_each_head<T>(call, 0, 3, [&](const Head<T>& head, std::int64_t number, std::int64_t) {
-      std::vector<double> p(static_cast<std::size_t>(head.keys));
+      const std::span<double> p = Doubles(call).take(head.keys);
       for (std::int64_t i = 0; i < head.queries; ++i) {
         probabilities(head, i, p);
         for (std::int64_t f = 0; f < head.width; ++f) {
@@ -147,26 +170,28 @@ void kernel(const KernelCall& call) {
 }
 
 template <class T>
-void store(const std::vector<double>& x, T* to) {
+void store(std::span<const double> x, T* to) {
   for (std::size_t i = 0; i < x.size(); ++i) to[i] = static_cast<T>(static_cast<Compute<T>>(x[i]));
 }
 
 void gradient_kernel(const KernelCall& call) {
   visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
-    const std::int64_t sharing = call.loop("r").extent;  // heads that have the same k and v
-    std::vector<double> dk, dv;                          // summed over them
+    const std::int64_t sharing = call.loop("r").extent;  // heads that add to the same dk and dv
     for_each_head<T>(call, 1, 5, [&](const Head<T>& head, std::int64_t number, std::int64_t shared) {
       const std::int64_t d = head.depth, e = head.width;
       const T* const dy = call.operands[0].as<T>().data() + number * head.queries * e;
       const T* const y = call.operands[4].as<T>().data() + number * head.queries * e;
-      std::vector<double> p(static_cast<std::size_t>(head.keys)),
-          dq(static_cast<std::size_t>(head.queries * d));
+      T* const to = call.results[0].as<T>().data() + number * head.queries * d;
+      Doubles room(call);
+      const std::span<double> p = room.take(head.keys), dk = room.take(head.keys * d),
+                              dv = room.take(head.keys * e), dq = room.take(d);
       if (number % sharing == 0) {
-        dk.assign(static_cast<std::size_t>(head.keys * d), 0);
-        dv.assign(static_cast<std::size_t>(head.keys * e), 0);
+        std::ranges::fill(dk, 0.0);
+        std::ranges::fill(dv, 0.0);
       }
       for (std::int64_t i = 0; i < head.queries; ++i) {
         probabilities(head, i, p);
+        std::ranges::fill(dq, 0.0);
         double mean = 0;
         for (std::int64_t f = 0; f < e; ++f) mean += as_double(dy[i * e + f]) * as_double(y[i * e + f]);
         for (std::int64_t j = 0; j < head.keys; ++j) {
@@ -178,15 +203,15 @@ void gradient_kernel(const KernelCall& call) {
           }
           const double ds = weight * (dp - mean) * head.scale;
           for (std::int64_t f = 0; f < d; ++f) {
-            dq[static_cast<std::size_t>(i * d + f)] += ds * as_double(head.k[j * d + f]);
+            dq[static_cast<std::size_t>(f)] += ds * as_double(head.k[j * d + f]);
             dk[static_cast<std::size_t>(j * d + f)] += ds * as_double(head.q[i * d + f]);
           }
         }
+        store<T>(dq, to + i * d);
       }
-      store(dq, call.results[0].as<T>().data() + number * head.queries * d);
       if (number % sharing != sharing - 1) return;
-      store(dk, call.results[1].as<T>().data() + shared * head.keys * d);
-      store(dv, call.results[2].as<T>().data() + shared * head.keys * e);
+      store<T>(dk, call.results[1].as<T>().data() + shared * head.keys * d);
+      store<T>(dv, call.results[2].as<T>().data() + shared * head.keys * e);
     });
   });
 }
@@ -213,6 +238,7 @@ std::vector<OpDef> attention() {
           .flops = [](const Rule& rule) { return flops(rule, 1, 1); },
           .gradient = gradient,
           .kernel = kernel,
+          .workspace = workspace,
           .samples = {"f32[2,4,6,4], f32[2,4,6,4], f32[2,4,6,4] (causal=true)",
                       "f32[2,6,4,2], f32[2,2,6,2], f32[2,2,6,4] (alibi=true, scale=0.5)",
                       "f32[2,6,6,2], f32[2,1,6,2], f32[2,1,6,6] (alibi=true, causal=true)",
@@ -228,6 +254,7 @@ std::vector<OpDef> attention() {
           .infer = infer_gradient,
           .flops = [](const Rule& rule) { return flops(rule, 4, 2); },
           .kernel = gradient_kernel,
+          .workspace = gradient_workspace,
           .samples = {"f32[2,2,6,4], f32[2,2,6,4], f32[2,2,6,4], f32[2,2,6,4], f32[2,2,6,4] (causal=true)",
                       "f32[2,6,4,4], f32[2,6,4,2], f32[2,2,6,2], f32[2,2,6,4], f32[2,6,4,4] "
                       "(alibi=true, scale=0.5)",

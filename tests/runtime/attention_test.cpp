@@ -4,8 +4,10 @@
 
 #include <string>
 
+#include "tests/support/compare.h"  // before what opens shardwright::testing
+
 #include "shardwright/runtime/backend/cpu/cpu.h"
-#include "tests/support/compare.h"
+#include "tests/support/allocations.h"
 #include "tests/support/evaluate.h"
 
 namespace shardwright {
@@ -54,7 +56,10 @@ void compare(const OpDef& op, std::vector<Tensor> in, const Attributes& attribut
   const LoopBox box = whole_box(rule);
   const auto backend = cpu_backend();
   const PreparedKernel kernel = backend->prepare(op, {operands, results, attributes, rule, box});
-  for (int run = 0; run < 2; ++run) kernel();
+  kernel();
+  const std::int64_t before = testing::allocations_of_this_thread();
+  kernel();
+  EXPECT_EQ(testing::allocations_of_this_thread(), before);
   for (std::size_t r = 0; r < want.size(); ++r)
     EXPECT_TRUE(is_close(got[r], want[r], tolerance))
         << op.name << " in " << name_of(in[0].dtype()) << ", result " << r;
