@@ -61,7 +61,7 @@ std::map<std::string, Tensor> batch_of(const Case& c, int step) {
   std::ostringstream notices;
   const Model whole =
       build_model(model_name, {.global_batch = {}, .precision = c.precision, .loss = "", .micro_batches = 1});
-  return training_data(whole, "", "", 7, notices).batch(step);
+  return training_data(whole, 1, "", "", 7, notices).batch(step);
 }
 
 /// All values under users' names.
