@@ -230,7 +230,8 @@ TEST(Estimate, hides_reductions_of_every_micro_batch) {
   Model m = build_model(model, {.global_batch = {}, .loss = "", .micro_batches = 4});
   add_train_step(m.graph, m.loss, {"adamw", {{"rate", 0.01}}});
   const auto estimated = [&](int level) {
-    PlanRequest request{.devices = 64, .cluster = "a100-80g:64", .parallel = Parallel::data_parallel};
+    PlanRequest request{
+        .devices = 64, .cluster = cluster_called("a100-80g:64"), .parallel = Parallel::data_parallel};
     request.settings.optimizer_parallel = {level};
     request.settings.pipelining.micro_batches = 4;
     return estimate(compile_pipeline(m.graph, make_plan(m.graph, request)), cluster_called("a100-80g:64"));
