@@ -5,6 +5,7 @@
 
 #include "shardwright/runtime/communicator/mpi.h"
 #include "tests/mpi/on_each_process.h"
+#include "tests/support/device.h"
 #include "tests/support/on_each_rank.h"
 
 namespace shardwright {
@@ -26,7 +27,8 @@ void on_each_rank(int ranks, const std::function<void(Communicator&)>& work) {
 void on_each_process(int ranks, std::size_t transfers, const std::function<void(Communicator&)>& work) {
   MpiProcess& process = this_process();
   if (process.size() < ranks) GTEST_SKIP() << "needs " << ranks << " ranks, there are " << process.size();
-  if (const auto communicator = process.communicator(ranks, transfers)) work(*communicator);
+  if (auto communicator = process.communicator(ranks, transfers))
+    work(*staged(std::move(communicator), *testing::device()));
 }
 
 std::unique_ptr<Session> session_of(Pipeline program, SessionOptions options) {
