@@ -7,6 +7,7 @@
 #include <ostream>
 
 #include "shardwright/graph/op.h"
+#include "shardwright/plan/batch.h"
 #include "shardwright/runtime/dataset.h"
 #include "shardwright/runtime/safetensors.h"
 #include "shardwright/runtime/synthetic.h"
@@ -16,14 +17,12 @@ namespace {
 
 using Inputs = std::map<std::string, Type>;
 
-/// Of whole steps: micro-batches are cut along dim 0.
 Inputs inputs_of(const Graph& graph, int micro_batches) {
   Inputs out;
   for (const Node& node : graph.nodes) {
     if (node.op->kind != OpKind::input) continue;
     const Value& input = graph.value(node.results[0]);
-    Type& type = out[input.name] = input.type;
-    if (!type.shape.empty()) type.shape[0] *= micro_batches;
+    out[input.name] = of_whole_step(input.type, micro_batches);
   }
   return out;
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "shardwright/plan/batch.h"
+
 namespace shardwright {
 
 Pipeline::Pipeline(Program program) {
@@ -83,9 +85,8 @@ const std::string& Pipeline::output_name(std::size_t i) const {
 
 Type Pipeline::output_type(const StagedGraph::Output& output) const {
   const Graph& graph = stage(output.stage).graph;
-  Type type = graph.value(graph.outputs[static_cast<std::size_t>(output.index)]).global_type();
-  if (!type.shape.empty()) type.shape[0] *= micro_batches();
-  return type;
+  return of_whole_step(graph.value(graph.outputs[static_cast<std::size_t>(output.index)]).global_type(),
+                       micro_batches());
 }
 
 }  // namespace shardwright

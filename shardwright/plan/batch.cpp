@@ -21,6 +21,11 @@ std::vector<std::size_t> batch_dims_of_leaf(const Graph& graph, const Node& leaf
   return {dims.begin(), dims.end()};
 }
 
+Type of_whole_step(Type type, int micro_batches) {
+  if (!type.shape.empty()) type.shape[0] *= micro_batches;
+  return type;
+}
+
 Attributes attributes_of_batch(const std::vector<bool>& is_batch) {
   std::vector<std::int64_t> dims;
   for (std::size_t d = 0; d < is_batch.size(); ++d)

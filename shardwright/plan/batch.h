@@ -11,6 +11,9 @@ namespace shardwright {
 /// that do so in the whole network.
 std::vector<std::size_t> batch_dims_of_leaf(const Graph& graph, const Node& leaf);
 
+/// Of an input or output of a step: `type` is what each micro-batch has of it, a share of dim 0. Scalars stay.
+Type of_whole_step(Type type, int micro_batches);
+
 /// How a `receive` leaf says so.
 Attributes attributes_of_batch(const std::vector<bool>& is_batch);
 

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "shardwright/base/text.h"
+#include "shardwright/plan/batch.h"
 
 namespace shardwright {
 namespace {
@@ -82,11 +83,7 @@ StepTensors::StepTensors(const Pipeline& pipeline, bool only_scalars)
   }
 }
 
-Type StepTensors::batch_type(const Input& input) const {
-  Type out = input.type;
-  if (!out.shape.empty()) out.shape[0] *= micro_batches_;
-  return out;
-}
+Type StepTensors::batch_type(const Input& input) const { return of_whole_step(input.type, micro_batches_); }
 
 namespace {
 

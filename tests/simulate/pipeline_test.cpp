@@ -117,5 +117,16 @@ TEST(PipelineEstimate, counts_tied_weights) {
   EXPECT_NEAR(estimate(p, cluster).step_seconds() - fast, 2, 0.05);
 }
 
+/// Of two nodes of three devices the second of three stages has one in each.
+TEST(PipelineEstimate, prices_each_stage_by_the_links_of_its_devices) {
+  const Pipeline p = compiled("ffn:batch=8,widths=64-64-64-64", {.stages = 3}, sgd, 6);
+  const Estimate together = estimate(p, cluster_called("a100-80g:1x6"));
+  const Estimate apart = estimate(p, cluster_called("a100-80g:2x3"));
+  for (const std::size_t s : {0, 2})
+    EXPECT_DOUBLE_EQ(apart.stages[s].communication_seconds, together.stages[s].communication_seconds) << s;
+  EXPECT_GT(apart.stages[1].communication_seconds, 1.05 * together.stages[1].communication_seconds);
+  EXPECT_THROW(estimate(p, cluster_called("a100-80g:5")), Error);
+}
+
 }  // namespace
 }  // namespace shardwright
