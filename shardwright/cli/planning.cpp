@@ -24,7 +24,9 @@ Cluster cluster_of(const Arguments& arguments, const Cluster& planned) {
   if (cluster.devices() != planned.devices())
     throw error("--cluster {} has {} devices but the plan is for {}", cluster.name, cluster.devices(),
                 planned.devices());
-  if (!is_preset(cluster) && cluster != planned)
+  Cluster same = planned;
+  same.name = cluster.name;  // files may be called by several paths
+  if (!is_preset(cluster) && cluster != same)
     arguments.notices.push_back(
         fmt::format("--cluster {}: it says other than the cluster {} in the plan {}; prices are those of the "
                     "file, not what was planned by",

@@ -109,8 +109,14 @@ Cluster Cluster::part(int first, int count) const {
   return out;
 }
 
+namespace {
+
+bool is_cluster_file(std::string_view name) { return name.ends_with(".yaml") || name.ends_with(".yml"); }
+
+}  // namespace
+
 Cluster cluster_called(std::string_view name) {
-  if (name.ends_with(".yaml") || name.ends_with(".yml")) return load_cluster(std::string(name));
+  if (is_cluster_file(name)) return load_cluster(std::string(name));
   const std::size_t colon = name.find(':');
   const Cluster& one = preset_called(name.substr(0, colon), name).cluster;
   Cluster cluster = one;
@@ -118,7 +124,7 @@ Cluster cluster_called(std::string_view name) {
   cluster.name = name;
   cluster.nodes = size.nodes;
   cluster.devices_per_node = size.devices_per_node;
-  cluster.links = one.part(0, size.devices_per_node).links;
+  cluster.links = one.part(0, std::min(size.devices_per_node, one.devices())).links;
   if (size.nodes > 1) cluster.links.push_back(one.links.back());
   cluster.links.back().devices = cluster.devices();
   return cluster;
@@ -126,10 +132,13 @@ Cluster cluster_called(std::string_view name) {
 
 Cluster host_cluster(int devices) { return cluster_called(fmt::format("cpu:{}", devices)); }
 
-bool is_preset(const Cluster& cluster) {
+bool is_preset(const Cluster& cluster) try {
+  if (is_cluster_file(cluster.name)) return false;
   const auto has_its_name = [kind = std::string_view(cluster.name).substr(0, cluster.name.find(':'))](
                                 const ClusterPreset& p) { return p.cluster.name == kind; };
   return std::ranges::any_of(cluster_presets(), has_its_name) && cluster_called(cluster.name) == cluster;
+} catch (const Error&) {  // the name is only what it was called
+  return false;
 }
 
 MeshCost mesh_cost(const Cluster& cluster, const Mesh& mesh) {

@@ -193,8 +193,9 @@ Explanation Explainer::explain(std::string_view name, std::size_t most) {
 std::vector<OperatorShare> Explainer::shares(const StageSeconds& seconds) {
   const Graph graph = with_recompute(graph_, plan_.settings.recompute, redistributor_);
   std::vector<OperatorCost> costs = operator_costs(graph, redistributor_, cluster_);
-  std::map<std::string, NodeId> nodes;
+  std::map<std::string, NodeId> nodes, owners;  // what is recomputed stands between the planned ones
   for (NodeId id : graph.node_ids()) nodes[graph.name_of(id)] = id;
+  for (NodeId id : graph_.node_ids()) owners[graph_.name_of(id)] = id;
   std::map<std::string, int> calls;
   std::vector<OperatorShare> out;
   for (const PlannedOperator& op : stage_.operators) {
@@ -202,8 +203,9 @@ std::vector<OperatorShare> Explainer::shares(const StageSeconds& seconds) {
     const auto [call, is_new] =
         calls.emplace(call_text(graph, graph.node(id)), static_cast<int>(calls.size()));
     OperatorCost& cost = costs[at(id.index)];
+    const std::size_t owner = at(owners.at(op.name).index);
     const OperatorSeconds own =
-        at(id.index) < seconds.operators.size() ? seconds.operators[at(id.index)] : OperatorSeconds{};
+        owner < seconds.operators.size() ? seconds.operators[owner] : OperatorSeconds{};
     cost.compute_seconds = own.compute;
     cost.communication_seconds = own.reduction;
     cost.redistribution_seconds = own.redistribution;

@@ -1,6 +1,7 @@
 #include "shardwright/lower/program_text.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "shardwright/base/text.h"
 #include "shardwright/graph/text.h"
@@ -43,6 +44,9 @@ class Parser {
     const int wanted = is_pipeline_ ? out_.pipelining.parts() : 1;
     if (out_.stage_count() != wanted)
       throw error("{} stand here but the pipeline has {}", count_text(out_.stage_count(), "program"), wanted);
+    if (!is_pipeline_ && !strings_.empty())
+      throw error("line {}: '{}' is of a pipeline; write 'pipeline' in the first line",
+                  strings_.front().first + 1, strings_.front().second);
     if (!is_pipeline_) return Pipeline(std::move(out_.stages.front()));
     for (const auto& [line, text] : strings_) {
       number_ = line;
@@ -70,7 +74,7 @@ class Parser {
     else if (in.accept("early"))
       parse_early(in);
     else if (in.accept("arena"))
-      program_.arena_bytes = in.integer("bytes");
+      parse_arena(in);
     else if (in.peek("buffer"))
       return buffers_.emplace_back(number_, line), void();
     else if (in.peek("crossing") || in.peek("hand"))
@@ -102,6 +106,9 @@ class Parser {
     is_open_ = true;
     program_ = Program{};
     program_.micro_batches = parse_count(in, "micro-batch", most_micro_batches);
+    if (is_pipeline_ && program_.micro_batches != out_.pipelining.micro_batches)
+      throw error("the program is of {} but the pipeline of {}",
+                  count_text(program_.micro_batches, "micro-batch"), out_.pipelining.micro_batches);
     if (in.accept(",")) program_.slots = parse_count(in, "slot", program_.micro_batches);
     if (!in.accept(",")) return;
     in.expect("sends");
@@ -126,6 +133,9 @@ class Parser {
     if (!is_open_) return;
     is_open_ = false;
     program_.graph = parse_program_graph(graph_);
+    by_name_.clear();
+    for (std::size_t v = 0; v < program_.graph.values.size(); ++v)
+      by_name_.emplace(program_.graph.values[v].name, static_cast<int>(v));
     graph_.clear();
     graph_lines_ = 0;
     Graph& graph = program_.graph;
@@ -134,8 +144,8 @@ class Parser {
     for (const Early& e : early_) {
       number_ = e.line;
       in_this_line([&] {
-        const NodeId step = graph.value(graph.find(e.step)).producer;
-        const NodeId before = graph.value(graph.find(e.before)).producer;
+        const NodeId step = graph.value(called(e.step)).producer;
+        const NodeId before = graph.value(called(e.before)).producer;
         if (before > step) throw error("early %{}: %{} is behind it", e.step, e.before);
         program_.starts[at(step.index)] = before;
       });
@@ -151,6 +161,18 @@ class Parser {
     out_.stages.push_back(std::move(program_));
   }
 
+  /// Of the program that is being read.
+  ValueId called(const std::string& name) const {
+    const auto known = by_name_.find(name);
+    return known != by_name_.end() ? ValueId{known->second} : program_.graph.find(name);
+  }
+
+  void parse_arena(Scanner& in) {
+    program_.arena_bytes = in.integer("bytes");
+    if (program_.arena_bytes < 0)
+      throw error("an arena of {} bytes: should be from 0 on", program_.arena_bytes);
+  }
+
   void parse_buffer(std::string_view line) {
     const Graph& graph = program_.graph;
     Scanner in(line, "buffer");
@@ -162,14 +184,14 @@ class Parser {
     in.expect("of");
     b.bytes = in.integer("bytes");
     if (in.accept("in")) b.slots = parse_count(in, "slot", program_.slots);
-    if (in.accept("from")) b.begin = graph.value(graph.find(value_name(in))).producer;
-    if (in.accept("to")) b.end = graph.value(graph.find(value_name(in))).producer;
-    if (b.offset < 0 || b.bytes < 0 || b.bytes > program_.arena_bytes ||
-        b.offset > program_.arena_bytes - b.bytes * b.slots)
+    if (in.accept("from")) b.begin = graph.value(called(value_name(in))).producer;
+    if (in.accept("to")) b.end = graph.value(called(value_name(in))).producer;
+    if (b.offset < 0 || b.offset > program_.arena_bytes || b.bytes < 0 ||
+        b.bytes > (program_.arena_bytes - b.offset) / b.slots)
       throw error("it ends behind the arena of {} bytes", program_.arena_bytes);
     in.expect(":");
     do {
-      const ValueId v = graph.find(value_name(in));
+      const ValueId v = called(value_name(in));
       int& buffer = program_.buffer_of[at(v.index)];
       if (buffer >= 0) throw error("%{} lies in two buffers", graph.value(v).name);
       if (!b.value.is_valid()) b.value = v;
@@ -232,7 +254,8 @@ class Parser {
   bool is_pipeline_ = false;
   bool is_open_ = false;  // a program has begun
   Program program_;
-  std::string graph_;  // its lines, at their places
+  std::unordered_map<std::string, int> by_name_;  // its values
+  std::string graph_;                             // its lines, at their places
   std::size_t graph_lines_ = 0;
   std::vector<Early> early_;
   std::vector<std::pair<std::size_t, std::string_view>> buffers_;

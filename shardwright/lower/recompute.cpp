@@ -258,6 +258,7 @@ class Recomputation {
     value.layout.reset();
     out_.nodes.push_back({.op = &keep_op(), .operands = {v}, .results = {as}, .attributes = {}});
     out_.nodes.back().strategy = strategy;
+    out_.nodes.back().owner = graph_.node(graph_.value(v).producer).owner;
     keeps_behind_[at(first_reader(v).index)].push_back(id);
     return as;
   }

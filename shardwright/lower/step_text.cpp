@@ -66,8 +66,9 @@ std::unordered_map<std::string, Instruction> vocabulary(const RankStep& step, co
   };
   for (int t = 0; t < static_cast<int>(step.transfers.size()); ++t) {
     const PreparedTransfer& transfer = step.transfers[at(t)];
-    const int stage = transfer.parts.front().to.is_valid() ? transfer.to_stage : transfer.from_stage;
-    for (Act act : {Act::start, Act::finish}) add(act, stage, t);
+    const Part& part = transfer.parts.front();
+    add(Act::start, part.from.is_valid() ? transfer.from_stage : transfer.to_stage, t);
+    add(Act::finish, part.to.is_valid() ? transfer.to_stage : transfer.from_stage, t);
   }
   for (int stage : pipeline.stages_of(step.rank)) {
     for (const Fusion& f : fusions_of(pipeline.stage(stage).graph))

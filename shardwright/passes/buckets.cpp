@@ -188,7 +188,7 @@ class Filler {
   }
 
   /// An early bucket is waited for where the one after the next is ready, so that what the backward computes in between
-  /// hides it, and three at most lie whole in memory. More hides hardly more. One that reads another's results is ready
+  /// hides it, and three at most lie whole in memory (four with one micro-batch). More hides hardly more. One that reads another's results is ready
   /// when that is there.
   void finish_early_ones_in_turn() {
     std::vector<Bucket*> early;

@@ -22,8 +22,9 @@ std::vector<NodeId> owners_of(const Graph& graph) {
       owner = first_reader[at(node.operands.front().index)];
     else if (node.forward.is_valid())
       owner = node.forward;
-    else if (!node.operands.empty())
-      owner = owners[at(graph.value(node.operands.front()).producer.index)];
+    else
+      for (ValueId v : node.operands)  // of an accumulation the gradient is the second
+        if (!owner.is_valid()) owner = owners[at(graph.value(v).producer.index)];
     if (node.phase != Phase::forward) continue;
     for (ValueId v : node.operands)
       if (!first_reader[at(v.index)].is_valid()) first_reader[at(v.index)] = id;

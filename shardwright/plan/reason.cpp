@@ -38,6 +38,10 @@ std::string to_text(const Reason& reason) {
 
 Reason parse_reason(std::string_view text) {
   Reason out;
+  // Files of version 1 have it behind the last neighbour.
+  constexpr std::string_view changed = ", changed to move less in all";
+  const bool has_changed = text.ends_with(changed);
+  if (has_changed) text.remove_suffix(changed.size());
   for (std::string_view part : split(text, ';')) {
     part = trim(part);
     if (part.empty() || (out.notes.empty() && parse_neighbour(part, out))) continue;
@@ -48,6 +52,7 @@ Reason parse_reason(std::string_view text) {
     else
       out.notes.emplace_back(part);
   }
+  if (has_changed) out.notes.emplace_back(changed.substr(2));
   return out;
 }
 

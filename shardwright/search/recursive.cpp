@@ -14,8 +14,8 @@
 // Several ladders of axes are tried (axes.h), from whole link levels down to prime parts, and the simplest plan wins
 // that no other beats clearly.
 // Plans are judged by the memory of the programs that they become (planning/judge.h): that of the search without a limit,
-// unless it surely fits, then plans at prices per byte that do not depend on the limit, so that a lower one never finds
-// more.
+// unless it surely fits, then plans at prices per byte. What surely exceeds the limit, or is slower than what surely
+// fits, is not made.
 
 #include <algorithm>
 #include <cmath>
@@ -82,10 +82,10 @@ class Recursion {
     return margin * s.totals.memory < cap();
   }
 
-  /// The same. What is recomputed the figures take for kept.
+  /// The same, by what is there at once for sure. What is recomputed the figures take for kept.
   bool surely_exceeds(const Solution& s) const {
     constexpr double margin = 1.25;
-    return is_large() && !problem_.judge->recomputes() && s.totals.memory > margin * cap();
+    return is_large() && !problem_.judge->recomputes() && s.totals.least_memory > margin * cap();
   }
 
   double cap() const { return static_cast<double>(problem_.judge->cap_bytes()); }
@@ -127,6 +127,10 @@ class Recursion {
     Trials trials(*this);
     if (!surely_exceeds(freely) && trials.does_fit(freely)) return *std::move(trials).best();
     const std::vector<Solution> sparing = sparing_solutions(freely);
+    if (is_large() && problem_.judge->recomputes()) {
+      try_by_halves(sparing, trials);
+      return *std::move(trials).best();
+    }
     const auto is_worth_a_trial = [&](const Solution& s) { return !surely_exceeds(s) && trials.may_fit(s); };
     auto next = sparing.begin();
     while ((next = std::find_if(next, sparing.end(), is_worth_a_trial)) != sparing.end() &&
@@ -143,6 +147,23 @@ class Recursion {
       }
     }
     return *std::move(trials).best();
+  }
+
+  /// Figures that take for kept what is recomputed tell little: the fastest that fits if memory falls as time grows, and
+  /// where the slowest does not fit all are tried.
+  static void try_by_halves(const std::vector<Solution>& sparing, Trials& trials) {
+    auto begin = sparing.begin(), end = std::prev(sparing.end());
+    if (!trials.does_fit(*end)) {
+      while (end != begin) trials.does_fit(*--end);
+      return;
+    }
+    while (begin < end) {
+      const auto middle = begin + (end - begin) / 2;
+      if (trials.does_fit(*middle))
+        end = middle;
+      else
+        begin = middle + 1;
+    }
   }
 
   SearchResult told_result(const Solution& s) const {

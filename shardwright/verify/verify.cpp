@@ -48,6 +48,9 @@ void check_form(const Pipeline& pipeline) {
   for (int s = 0; s < pipeline.stage_count(); ++s) try {
       const Program& program = pipeline.stage(s);
       verify(program.graph);
+      if (program.micro_batches != pipeline.micro_batches())
+        throw error("the program is of {} micro-batches but the pipeline of {}", program.micro_batches,
+                    pipeline.micro_batches());
       for (std::size_t n = 0; n < program.starts.size(); ++n)
         if (program.starts.size() != program.graph.nodes.size() || program.starts[n].index < 0 ||
             program.starts[n].index > static_cast<int>(n))

@@ -14,9 +14,7 @@ void expect_same(const Instruction& a, const Instruction& b, const std::string& 
   EXPECT_EQ(a.act, b.act) << what;
   EXPECT_EQ(a.what, b.what) << what;
   EXPECT_EQ(a.micro_batch, b.micro_batch) << what;
-  if (a.act != Act::start && a.act != Act::finish) {
-    EXPECT_EQ(a.stage, b.stage) << what;
-  }
+  EXPECT_EQ(a.stage, b.stage) << what;
 }
 
 class ProgramText : public ::testing::TestWithParam<int> {};
@@ -91,6 +89,10 @@ TEST(ProgramText, names_the_line_and_what_is_wrong) {
       {"2 stages", "3 stages", "2 programs stand here but the pipeline has 3"},
       {"stage 1\n", "stage 2\n", "line 8: stage 2 stands where stage 1 should"},
       {"program 2 micro-batches\n", "", "line 9: 'mesh []' stands above 'program', which begins a program"},
+      {"2 micro-batches, 1f1b", "4 micro-batches, 1f1b",
+       "line 3: the program is of 2 micro-batches but the pipeline of 4"},
+      {"pipeline 2 stages, 2 micro-batches, 1f1b\nstage 0\n", "",
+       "line 6: 'stage' stands in a pipeline; write 'pipeline' in the first line"},
       {"2 slots", "3 slots", "line 3: 3 slots: should be from 1 to 2"},
       {"1f1b", "2f2b", "line 1: schedule '2f2b' does not exist; there are gpipe, 1f1b, interleaved:V"},
       {"%h of stage 0", "%x of stage 0", "line 14: %x is not sent"},
@@ -99,15 +101,19 @@ TEST(ProgramText, names_the_line_and_what_is_wrong) {
       {"to %h of stage 1", "to %h of stage 7", "line 14: there is no stage 7 but 0 to 1"},
       {"hand out %y", "hand out %h", "line 15: %h is not an output"},
       {"output %y", "output %y\narena 64\nbuffer cache at 0 of 64: %y",
-       "line 14: a buffer for 'cache' does not exist; there are parameter, state, accumulator, gradient, "
+       "line 15: a buffer for 'cache' does not exist; there are parameter, state, accumulator, gradient, "
        "activation, "
        "communication, workspace"},
       {"output %y", "output %y\narena 64\nbuffer workspace at 0 of 64: %y, %q",
-       "line 14: 'q' is not in the graph (did you mean h or y?)"},
+       "line 15: 'q' is not in the graph (did you mean h or y?)"},
+      {"output %y", "output %y\narena -5", "line 14: an arena of -5 bytes: should be from 0 on"},
+      {"send %h",
+       "send %h\narena 9223372036854775807\nbuffer workspace at 0 of 9000000000000000000 in 2 slots: %h",
+       "line 9: it ends behind the arena of 9223372036854775807 bytes"},
       {"output %y", "output %y\narena 64\nbuffer workspace at 32 of 64: %y",
-       "line 14: it ends behind the arena of 64 bytes"},
+       "line 15: it ends behind the arena of 64 bytes"},
       {"output %y", "output %y\narena 64\nbuffer workspace at 0 of 64: %y, %h, %y",
-       "line 14: %y lies in two buffers"},
+       "line 15: %y lies in two buffers"},
       {"send %h\n", "send %h\nearly %x before %h\n", "line 8: early %x: %h is behind it"},
   };
   for (const Case& c : cases)

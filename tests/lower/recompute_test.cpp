@@ -227,6 +227,22 @@ TEST(Recompute, shares_of_operators_count_it) {
   EXPECT_EQ(share("full", "layers.3.add2").compute_seconds, share("none", "layers.3.add2").compute_seconds);
 }
 
+/// However the graph has changed on the way to a program.
+TEST(Recompute, shares_of_operators_add_up) {
+  for (const char* recompute :
+       {"none", "selected", "full", "full:shard_kept=true", "full:communication=false"}) {
+    const Training p = planned(llama, recompute);
+    const Estimate e = estimated(p);
+    double told = e.operators[0].others.all();
+    for (const OperatorShare& share :
+         Explainer(apply(p.plan, p.graph).stages[0], p.plan).shares(e.operators[0]))
+      told += share.cost.seconds();
+    const double seconds = e.compute_seconds + e.exposed_communication_seconds;
+    EXPECT_NEAR(told, seconds, 1e-9 * seconds) << recompute;
+    EXPECT_LT(e.operators[0].others.all(), 0.01 * seconds) << recompute;
+  }
+}
+
 // ---- communication ----
 
 /// Two layers over four devices of tp, with sequence parallelism or without.

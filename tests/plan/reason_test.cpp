@@ -19,6 +19,8 @@ TEST(Reason, comes_back_from_its_text) {
   EXPECT_EQ(to_text(reason), text);
   EXPECT_EQ(parse_reason(text), reason);
   EXPECT_EQ(to_text(parse_reason("from here to there; because")), "from here to there; because");
+  EXPECT_EQ(parse_reason("from x: no communication, changed to move less in all"),
+            parse_reason("from x: no communication; changed to move less in all"));
   EXPECT_TRUE(parse_reason(" ; ").is_empty());
 }
 

@@ -253,6 +253,7 @@ CutTotals CutSeconds::totals(const CutProblem& problem) const {
   }
   // Gradients come while the backward lets go of what the forward kept, unless earlier micro-batches have left theirs.
   out.memory = accumulates_ ? held.all() : held.owned + std::max(held.gradients, held.kept);
+  out.least_memory = accumulates_ ? held.all() : held.owned + held.kept;
   return out;
 }
 

@@ -32,9 +32,10 @@ struct CutWeights {
 /// Of a whole plan.
 struct CutTotals {
   double compute = 0;
-  double activations = 0;  // communication of values and their gradients, seconds
-  double gradients = 0;    // of parameters' gradients
-  double memory = 0;       // bytes of a device
+  double activations = 0;   // communication of values and their gradients, seconds
+  double gradients = 0;     // of parameters' gradients
+  double memory = 0;        // bytes of a device
+  double least_memory = 0;  // the same without gradients that may be used as they come
 
   /// Seconds of a step, if a share `overlap` of the gradients' communication may run beside the backward.
   double seconds(double overlap) const;
