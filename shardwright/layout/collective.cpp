@@ -21,7 +21,7 @@ double share_of_bandwidth(const LinkCost& link, int ranks) {
 }
 
 /// Links of one level, with its ranks of the group.
-struct Level {
+struct GroupLevel {
   int ranks = 1;
   LinkCost link;
 
@@ -44,14 +44,14 @@ void for_each_level(std::span<const GroupLink> group, F use) {
     const LinkCost& link = group[end - 1].link;
     int ranks = 1;
     for (; end > 0 && group[end - 1].link == link; --end) ranks *= group[end - 1].ranks;
-    if (ranks > 1) use(Level{ranks, link});
+    if (ranks > 1) use(GroupLevel{ranks, link});
   }
 }
 
 /// All_gather or reduce_scatter of `bytes`.
 double half_of_reduce(double bytes, std::span<const GroupLink> group) {
   double seconds = 0;
-  for_each_level(group, [&](const Level& level) {
+  for_each_level(group, [&](const GroupLevel& level) {
     seconds += level.rounds() * level.latency() + level.others(bytes);
     bytes /= level.ranks;
   });
@@ -60,7 +60,7 @@ double half_of_reduce(double bytes, std::span<const GroupLink> group) {
 
 double recursive_doubling(double bytes, std::span<const GroupLink> group) {
   double seconds = 0;
-  for_each_level(group, [&](const Level& level) {
+  for_each_level(group, [&](const GroupLevel& level) {
     seconds += level.rounds() * (level.latency() + bytes * level.per_byte());
   });
   return seconds;
@@ -70,7 +70,7 @@ double all_to_all(double bytes, std::span<const GroupLink> group) {
   int outer = 1;
   for (const GroupLink& g : group) outer *= g.ranks;
   double seconds = 0;
-  for_each_level(group, [&](const Level& level) {
+  for_each_level(group, [&](const GroupLevel& level) {
     outer /= level.ranks;
     const double stays = bytes / outer;
     const double bruck = level.rounds() * (level.latency() + stays / 2 * level.per_byte());
@@ -83,7 +83,7 @@ double all_to_all(double bytes, std::span<const GroupLink> group) {
 /// One message over the slowest link.
 double message(double bytes, std::span<const GroupLink> group) {
   double worst = 0;
-  for_each_level(group, [&](const Level& level) {
+  for_each_level(group, [&](const GroupLevel& level) {
     worst = std::max(worst, level.latency() + bytes * level.per_byte());
   });
   return worst;
@@ -120,7 +120,7 @@ std::string_view name_of(Wiring wiring) {
 double collective_seconds(StepKind kind, double bytes, std::span<const GroupLink> group) {
   double start = 0;
   bool is_alone = true;
-  for_each_level(group, [&](const Level& level) {
+  for_each_level(group, [&](const GroupLevel& level) {
     start = std::max(start, level.link.start_seconds);
     is_alone = false;
   });
