@@ -1,6 +1,5 @@
 #include "shardwright/cli/plan_report.h"
 
-#include <nlohmann/json.hpp>
 #include <ostream>
 
 #include "shardwright/cli/planning.h"
@@ -8,12 +7,11 @@
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/frontend/report.h"
 #include "shardwright/passes/compile.h"
+#include "shardwright/plan/plan_json.h"
 #include "shardwright/simulate/evaluate.h"
 
 namespace shardwright {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Json memory_json(const Estimate& e) {
   Json out;
@@ -27,7 +25,7 @@ Json memory_json(const Estimate& e) {
 /// The plan's document with what it is expected to take.
 std::string document(const Plan& plan, const Evaluation& evaluation, const BatchSize& batch) {
   const Estimate& e = evaluation.estimate;
-  Json out = Json::parse(to_json(plan));
+  Json out = json_of(plan);
   out["step_seconds"] = e.step_seconds();
   out["compute_seconds"] = e.compute_seconds;
   out["communication_seconds"] = e.communication_seconds;

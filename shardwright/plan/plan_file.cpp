@@ -9,6 +9,7 @@
 #include "shardwright/plan/json_text.h"
 #include "shardwright/plan/origin_json.h"
 #include "shardwright/plan/plan.h"
+#include "shardwright/plan/plan_json.h"
 #include "shardwright/plan/recompute_json.h"
 
 namespace shardwright {
@@ -286,7 +287,7 @@ Json stage_json(const StagePlan& stage) {
 
 }  // namespace
 
-std::string to_json(const Plan& plan) {
+Json json_of(const Plan& plan) {
   const bool is_whole = plan.stages.size() == 1;
   Json out{{"format", format_version},
            {"model", plan.model},
@@ -318,8 +319,10 @@ std::string to_json(const Plan& plan) {
       if (!is_whole) out["operators"].back()["stage"] = s;
     }
   if (is_whole) out["layouts"] = plan.stages.front().layouts;
-  return out.dump(1);
+  return out;
 }
+
+std::string to_json(const Plan& plan) { return json_of(plan).dump(1); }
 
 Plan parse_plan(std::string_view text, std::string_view where) try {
   const Json json = parse_json(text);
