@@ -3,8 +3,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 #include <unordered_map>
 
+#include "shardwright/graph/calls.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/plan/groups.h"
 #include "shardwright/plan/plan.h"
@@ -37,7 +40,10 @@ Layout layout_of(const std::string& text, const std::vector<Mesh>& meshes, const
 class Reading {
  public:
   Reading(const StagePlan& plan, const Graph& graph)
-      : plan_(plan), graph_(graph), out_{.meshes = plan.meshes, .strategies = {}, .layouts = {}} {
+      : plan_(plan),
+        graph_(graph),
+        calls_(graph),
+        out_{.meshes = plan.meshes, .strategies = {}, .layouts = {}} {
     out_.strategies.resize(graph.nodes.size());
     for (std::size_t v = 0; v < graph.values.size(); ++v)
       values_.emplace(graph.values[v].name, static_cast<int>(v));
@@ -63,8 +69,17 @@ class Reading {
       throw error("is {} here but {} in the plan", node.op->name, planned.kind);
     if (planned.mesh < 0 || planned.mesh >= static_cast<int>(plan_.meshes.size()))
       throw error("there is no mesh {}", planned.mesh);
+    // Repeated layers say the same of the same calls.
+    const Said said{calls_.of(id), planned.mesh, planned.strategy, planned.in};
+    auto known = known_.find(said);
+    if (known == known_.end()) known = known_.emplace(said, strategy_of(planned, calls_.rule(id))).first;
+    out_.strategies[at(id.index)] = known->second;
+    if (!planned.out.empty())
+      out_.layouts[v] = layout_of(planned.out, plan_.meshes, graph_.value(v).type.shape);
+  }
+
+  Strategy strategy_of(const PlannedOperator& planned, const Rule& rule) const {
     const Mesh& mesh = plan_.meshes[at(planned.mesh)];
-    const Rule rule = rule_of(graph_, node);
     std::string text;
     for (const auto& [loop, axes] : planned.strategy) {
       for (const std::string& axis : axes) mesh.axis(axis);  // there is one of that name
@@ -76,9 +91,7 @@ class Reading {
     s.mesh = used_axes(s).empty() ? 0 : planned.mesh;
     if (const auto why = violation_as_asked(rule, s, mesh)) throw Error(*why);
     check_told(planned, rule, s, mesh);
-    out_.strategies[at(id.index)] = s;
-    if (!planned.out.empty())
-      out_.layouts[v] = layout_of(planned.out, plan_.meshes, graph_.value(v).type.shape);
+    return s;
   }
 
   /// What is told of the strategy is true: somebody has edited one of the two.
@@ -109,7 +122,11 @@ class Reading {
 
   const StagePlan& plan_;
   const Graph& graph_;
+  const Calls calls_;
   Choices out_;
+  /// Call, mesh, strategy, and the parts of inputs that are told.
+  using Said = std::tuple<int, int, decltype(PlannedOperator::strategy), decltype(PlannedOperator::in)>;
+  std::map<Said, Strategy> known_;
   std::unordered_map<std::string_view, int> values_;  // by name
 };
 
