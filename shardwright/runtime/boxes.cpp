@@ -2,10 +2,35 @@
 
 #include "shardwright/base/error.h"
 #include "shardwright/base/text.h"
+#include "shardwright/layout/transfer.h"
 
 namespace shardwright {
 
 Box whole_box(const Shape& shape) { return {Shape(shape.size()), shape}; }
+
+void cut_out(std::vector<Box>& boxes, const Box& part) {
+  std::vector<Box> left;
+  for (Box& box : boxes) {
+    const Box common = intersect(box, part);
+    if (is_empty(common)) {
+      left.push_back(std::move(box));
+      continue;
+    }
+    // What lies before and behind it in one dim after the other; then the box is it.
+    for (std::size_t d = 0; d < box.extent.size(); ++d) {
+      const std::int64_t begin = common.offset[d], end = begin + common.extent[d];
+      Box before = box, behind = box;
+      before.extent[d] = begin - box.offset[d];
+      behind.offset[d] = end;
+      behind.extent[d] = box.offset[d] + box.extent[d] - end;
+      for (Box* each : {&before, &behind})
+        if (each->extent[d] > 0) left.push_back(std::move(*each));
+      box.offset[d] = begin;
+      box.extent[d] = common.extent[d];
+    }
+  }
+  boxes = std::move(left);
+}
 
 std::string to_text(const Box& box) {
   std::vector<std::string> dims;

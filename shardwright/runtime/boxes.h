@@ -13,6 +13,9 @@ namespace shardwright {
 /// All of a tensor.
 Box whole_box(const Shape& shape);
 
+/// Takes `part` out of `boxes`, which do not overlap; nor does what is left of them.
+void cut_out(std::vector<Box>& boxes, const Box& part);
+
 /// `[0:2, 4:8]`: from, and up to but without.
 std::string to_text(const Box& box);
 
@@ -22,7 +25,8 @@ struct TensorPart {
   Tensor tensor;
 };
 
-/// Of each input of a step those parts that somebody has.
+/// Of each input of a step those parts that somebody has. Parts may overlap, as stages may cut an input in different ways;
+/// what is in several is the same in all of them.
 using BatchParts = std::map<std::string, std::vector<TensorPart>>;
 
 /// The part `where` of the tensor of this name.

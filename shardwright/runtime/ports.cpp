@@ -113,6 +113,7 @@ void StepTensors::bind(const std::map<std::string, Tensor>& batch) {
       throw error("input '{}' is {} but the batch has {}", input.name, to_text(whole),
                   to_text(tensor.type()));
     input.goes_to_each = tensor.type() == input.type;
+    input.most_rows = tensor.shape().empty() ? 0 : tensor.shape()[0];
     input.sources.push_back({whole_box(tensor.shape()), tensor.bytes().data()});
   });
 }
@@ -120,10 +121,14 @@ void StepTensors::bind(const std::map<std::string, Tensor>& batch) {
 void StepTensors::bind(const BatchParts& batch) {
   bind_each(inputs, batch, [&](Input& input, const std::vector<TensorPart>& parts) {
     input.goes_to_each = input.type.shape.empty();
+    input.most_rows = 0;
     for (const TensorPart& part : parts) {
       check_part(input.name, batch_type(input), part.where, part.tensor.type());
       input.sources.push_back({part.where, part.tensor.bytes().data()});
+      if (!input.goes_to_each) input.most_rows = std::max(input.most_rows, part.where.extent[0]);
     }
+    if (!input.goes_to_each)
+      std::ranges::sort(input.sources, {}, [](const Source& s) { return s.where.offset[0]; });
   });
 }
 
@@ -168,28 +173,30 @@ template <class F>
 void RankPorts::for_each_source(const Port& port, int m, F use) const {
   const StepTensors::Input& input = tensors_.inputs[port.outside];
   const std::int64_t first = input.goes_to_each ? 0 : m * input.type.shape[0];
-  for (const StepTensors::Source& source : input.sources) {
-    if (!input.goes_to_each) {  // most are of other micro-batches
-      const std::int64_t begin = source.where.offset[0] - first, own = port.way.box().offset[0];
-      if (begin >= own + port.way.box().extent[0] || begin + source.where.extent[0] <= own) continue;
-    }
-    use(source.data, moved_up(source.where, first));
+  auto source = input.sources.begin(), end = input.sources.end();
+  if (!input.goes_to_each) {  // most are of other micro-batches
+    using Source = StepTensors::Source;
+    const std::int64_t begin = first + port.way.box().offset[0], rows = port.way.box().extent[0];
+    source = std::partition_point(
+        source, end, [&](const Source& s) { return s.where.offset[0] + input.most_rows <= begin; });
+    end =
+        std::partition_point(source, end, [&](const Source& s) { return s.where.offset[0] < begin + rows; });
   }
+  for (; source != end; ++source) use(source->data, moved_up(source->where, first));
 }
 
 void RankPorts::check_sources() const {
   for (const Port& port : inputs_) {
     const StepTensors::Input& input = tensors_.inputs[port.outside];
     for (int m = 0; m < (input.goes_to_each ? 1 : pipeline_.micro_batches()); ++m) {
-      std::int64_t missing = element_count(port.way.box().extent);
-      for_each_source(port, m, [&](const std::byte*, const Box& where) {
-        missing -= element_count(intersect(port.way.box(), where).extent);
-      });
-      if (missing == 0) continue;
-      Box own = port.way.box();
-      if (!input.goes_to_each) own = moved_up(own, -m * input.type.shape[0]);
-      throw error("input '{}': {} of it should be in one of the batch's parts, each element once; {} are {}",
-                  input.name, to_text(own), std::abs(missing), missing > 0 ? "missing" : "there twice");
+      const Box& own = port.way.box();
+      std::vector<Box> missing;
+      if (!is_empty(own)) missing.push_back(own);
+      for_each_source(port, m, [&](const std::byte*, const Box& where) { cut_out(missing, where); });
+      if (missing.empty()) continue;
+      const std::int64_t first = input.goes_to_each ? 0 : m * input.type.shape[0];
+      throw error("input '{}': {} of it should be in the batch's parts; {} is in none", input.name,
+                  to_text(moved_up(own, -first)), to_text(moved_up(missing.front(), -first)));
     }
   }
 }

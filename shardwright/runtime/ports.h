@@ -50,9 +50,10 @@ struct StepTensors {
   };
   struct Input {
     std::string name;
-    Type type;  // of one micro-batch
-    std::vector<Source> sources = {};
-    bool goes_to_each = false;  // micro-batch: the sources are parts of one
+    Type type;                         // of one micro-batch
+    std::vector<Source> sources = {};  // by their first rows
+    std::int64_t most_rows = 0;        // of a source
+    bool goes_to_each = false;         // micro-batch: the sources are parts of one
   };
   std::vector<Input> inputs;
   std::vector<Tensor> outputs;
@@ -80,7 +81,7 @@ class RankPorts {
   /// this.
   RankPorts(const Pipeline& pipeline, int rank, StepTensors& tensors, bool keeps);
 
-  /// Throws: Error if some of what this rank takes is in none of the sources, or in several.
+  /// Throws: Error if some of what this rank takes is in none of the sources.
   void check_sources() const;
   void fill(Backend& backend, const Executor& executor, int stage, int micro_batch);
   void hand_out(Backend& backend, const Executor& executor, int stage, int micro_batch);

@@ -81,8 +81,8 @@ class Session {
   /// Throws: Error before anything runs if an input is missing, unknown or of another type; an Error that
   /// starts with `rank R: ` if a rank failed.
   std::vector<Tensor> step(const std::map<std::string, Tensor>& batch);
-  /// Likewise, on what ranks of this process take of the batch (`input_parts`), or more. Nothing whole is made.
-  /// Throws: Error before anything runs if some of it is missing, too.
+  /// Likewise, on what ranks of this process take of the batch (`input_parts`), or more; parts may overlap. Nothing
+  /// whole is made. Throws: Error before anything runs if some of it is missing, too.
   std::vector<Tensor> step_on_parts(const BatchParts& batch);
 
   /// Whether `own` is true in any of the processes. All of them ask at the same time.

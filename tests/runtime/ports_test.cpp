@@ -1,0 +1,132 @@
+// How parts of a batch and of parameters come to the ranks that hold them: from whatever parts there are, in as few moves
+// as the device allows, on the rank's own thread.
+
+#include "shardwright/runtime/ports.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "shardwright/runtime/session.h"
+#include "tests/support/program.h"
+
+namespace shardwright {
+namespace {
+
+using testing::counting;
+using testing::program_of;
+
+TEST(Boxes, what_is_cut_out_is_gone_and_nothing_else) {
+  std::mt19937 random(5);
+  const auto drawn = [&](const Shape& whole) {
+    Box out = whole_box(whole);
+    for (std::size_t d = 0; d < whole.size(); ++d) {
+      out.offset[d] = static_cast<std::int64_t>(random() % static_cast<unsigned>(whole[d]));
+      out.extent[d] =
+          static_cast<std::int64_t>(random() % static_cast<unsigned>(whole[d] - out.offset[d] + 1));
+    }
+    return out;
+  };
+  const auto mark = [](Tensor& seen, const Box& box, float by) {
+    const Piece piece = piece_of(box, box, whole_box(seen.shape()));
+    for_each_run(piece, [&](std::int64_t, std::int64_t to, std::int64_t n) {
+      for (std::int64_t i = to; i < to + n; ++i) seen.as<float>()[static_cast<std::size_t>(i)] += by;
+    });
+  };
+  const Shape shape{4, 5, 6};
+  for (int draw = 0; draw < 200; ++draw) {
+    std::vector<Box> left{whole_box(shape)};
+    Tensor covered({DType::f32, shape}), seen({DType::f32, shape});
+    for (int cut = 0; cut < 4; ++cut) {
+      const Box part = drawn(shape);
+      cut_out(left, part);
+      mark(covered, part, 1);
+    }
+    for (const Box& box : left) {
+      EXPECT_FALSE(is_empty(box));
+      mark(seen, box, 1);
+    }
+    for (std::size_t i = 0; i < seen.as<float>().size(); ++i)
+      ASSERT_EQ(seen.as<float>()[i], covered.as<float>()[i] == 0) << i;
+  }
+  std::vector<Box> scalar{Box{}};
+  cut_out(scalar, {});
+  EXPECT_TRUE(scalar.empty());
+}
+
+/// One input that two stages read, of two micro-batches: by rows the first, by columns the second.
+Pipeline cut_in_two_ways(const Schedule& schedule) {
+  Program by_rows = program_of(R"(
+mesh [dp=2]
+%x = input f32[3, 4] as [6, 4] [dp, -]
+output %x
+)");
+  Program by_columns = program_of(R"(
+mesh [tp=2]
+%x = input f32[6, 2] as [6, 4] [-, tp]
+output %x
+)");
+  by_rows.micro_batches = by_columns.micro_batches = 2;
+  Pipeline out = by_rows;
+  out.stages.push_back(by_columns);
+  out.outputs = {{0, 0}, {1, 0}};
+  out.pipelining = {schedule, schedule.chunks == 1 ? 2 : 1, 2};
+  return out;
+}
+
+template <class F>
+std::string message_of(F call) {
+  try {
+    call();
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+  return "nothing";
+}
+
+TensorPart part_of(const Tensor& whole, const Box& where) {
+  Tensor part({whole.dtype(), where.extent});
+  copy_piece(piece_of(where, whole_box(whole.shape()), where), whole.bytes().data(), part.bytes().data(),
+             size_of(whole.dtype()));
+  return {where, std::move(part)};
+}
+
+// The ranks of one stage take what those of the other take, too, in other parts.
+TEST(PortParts, stages_and_chunks_may_cut_an_input_in_different_ways) {
+  const Tensor x = counting({DType::f32, {12, 4}});
+  for (const Schedule& schedule : {Schedule(Schedule::gpipe), Schedule(Schedule::interleaved, 2)}) {
+    SCOPED_TRACE(name_of(schedule));
+    const Pipeline pipeline = cut_in_two_ways(schedule);
+    BatchParts parts;
+    for (int rank = 0; rank < pipeline.rank_count(); ++rank)
+      for (const NamedBox& part : input_parts(pipeline, rank))
+        parts[part.name].push_back(part_of(x, part.where));
+    EXPECT_EQ(parts.at("x").size(), 8U);
+    Session session(pipeline);
+    EXPECT_EQ(message_of([&] {
+                EXPECT_EQ(session.step_on_parts(parts), (std::vector<Tensor>{x, x}));
+              }),
+              "nothing");
+  }
+}
+
+TEST(PortParts, what_is_there_twice_does_not_stand_for_what_is_missing) {
+  Session session(program_of(R"(
+mesh [dp=2]
+%x = input f32[2, 3] as [4, 3] [dp, -]
+output %x
+)"));
+  const Tensor x = counting({DType::f32, {4, 3}});
+  const auto rows = [&](std::int64_t from, std::int64_t to) {
+    return part_of(x, {{from, 0}, {to - from, 3}});
+  };
+  EXPECT_EQ(message_of([&] {
+              session.step_on_parts({{"x", {rows(0, 2), rows(2, 3), rows(2, 3)}}});
+            }),
+            "input 'x': [2:4, 0:3] of it should be in the batch's parts; [3:4, 0:3] is in none");
+  EXPECT_EQ(session.step_on_parts({{"x", {rows(2, 4), rows(1, 3), rows(0, 3), rows(2, 4)}}}),
+            std::vector<Tensor>{x});
+}
+
+}  // namespace
+}  // namespace shardwright
