@@ -17,6 +17,12 @@ Box moved_up(Box box, std::int64_t rows) {
   return box;
 }
 
+/// Whether a piece goes run by run straight from where it is to where it should be. On the host that costs nothing; the
+/// ways to other devices are long, and what lies in one run there goes in one.
+bool is_moved_at_once(const Backend& backend, const Piece& piece) {
+  return backend.is_host() || is_one_run(piece);
+}
+
 }  // namespace
 
 Way::Way(const Pipeline& pipeline, int rank, int stage, ValueId v)
@@ -27,28 +33,38 @@ Way::Way(const Pipeline& pipeline, int rank, int stage, ValueId v)
 void Way::take(Backend& backend, const TensorView& local, const std::byte* from, const Box& where) const {
   const Box region = intersect(box_, where);
   if (is_empty(region)) return;
-  const Piece piece = piece_of(region, where, box_);
-  const auto count = static_cast<std::size_t>(element_count(region.extent)), element = size_of(local.dtype);
-  if (format_.is_row_major() && is_one_run(piece)) {
-    backend.write(local.data + at(piece.to_offset) * element,
-                  {from + at(piece.from_offset) * element, count * element});
-  } else {
+  const std::size_t element = size_of(local.dtype);
+  if (!format_.is_row_major()) {
     Tensor own = region == box_ ? Tensor({local.dtype, local.shape}) : read(backend, local);
-    copy_piece(piece, from, own.bytes().data(), element);
-    write(backend, local, own);
+    copy_piece(piece_of(region, where, box_), from, own.bytes().data(), element);
+    return write(backend, local, own);
   }
+  const auto write_runs = [&](const std::byte* data, const Box& holds) {
+    for_each_run(piece_of(region, holds, box_), [&](std::int64_t f, std::int64_t t, std::int64_t n) {
+      backend.write(local.data + at(t) * element, {data + at(f) * element, at(n) * element});
+    });
+  };
+  if (is_moved_at_once(backend, piece_of(region, where, box_))) return write_runs(from, where);
+  Tensor packed({local.dtype, region.extent});
+  copy_piece(piece_of(region, where, region), from, packed.bytes().data(), element);
+  write_runs(packed.bytes().data(), region);
 }
 
 void Way::give(Backend& backend, const TensorView& local, std::byte* to, const Box& where) const {
   const Box region = intersect(box_, where);
   if (is_empty(region)) return;
-  const Piece piece = piece_of(region, box_, where);
-  const auto count = static_cast<std::size_t>(element_count(region.extent)), element = size_of(local.dtype);
-  if (format_.is_row_major() && is_one_run(piece))
-    backend.read({to + at(piece.to_offset) * element, count * element},
-                 local.data + at(piece.from_offset) * element);
-  else
-    copy_piece(piece, read(backend, local).bytes().data(), to, element);
+  const std::size_t element = size_of(local.dtype);
+  if (!format_.is_row_major())
+    return copy_piece(piece_of(region, box_, where), read(backend, local).bytes().data(), to, element);
+  const auto read_runs = [&](std::byte* data, const Box& holds) {
+    for_each_run(piece_of(region, box_, holds), [&](std::int64_t f, std::int64_t t, std::int64_t n) {
+      backend.read({data + at(t) * element, at(n) * element}, local.data + at(f) * element);
+    });
+  };
+  if (is_moved_at_once(backend, piece_of(region, box_, where))) return read_runs(to, where);
+  Tensor packed({local.dtype, region.extent});
+  read_runs(packed.bytes().data(), region);
+  copy_piece(piece_of(region, region, where), packed.bytes().data(), to, element);
 }
 
 Tensor Way::read(Backend& backend, const TensorView& local) const {

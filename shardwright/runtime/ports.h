@@ -27,7 +27,7 @@ class Way {
   /// Whether it is this rank that gives the part to others.
   bool owns() const { return owns_; }
 
-  /// Brings what `from` has of the rank's part to `local`.
+  /// Brings what `from` has of the rank's part to `local`; nothing else there is looked at or changed.
   void take(Backend& backend, const TensorView& local, const std::byte* from, const Box& where) const;
   /// Brings what the rank has of `where` to `to`.
   void give(Backend& backend, const TensorView& local, std::byte* to, const Box& where) const;

@@ -5,9 +5,12 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <random>
 
+#include "shardwright/runtime/backend/cpu/cpu.h"
 #include "shardwright/runtime/session.h"
+#include "tests/support/forwarding_backend.h"
 #include "tests/support/program.h"
 
 namespace shardwright {
@@ -126,6 +129,68 @@ output %x
             "input 'x': [2:4, 0:3] of it should be in the batch's parts; [3:4, 0:3] is in none");
   EXPECT_EQ(session.step_on_parts({{"x", {rows(2, 4), rows(1, 3), rows(0, 3), rows(2, 4)}}}),
             std::vector<Tensor>{x});
+}
+
+/// What a session asks of its backends, of all ranks together.
+struct Moves {
+  std::atomic<std::int64_t> writes = 0, reads = 0, read_bytes = 0, most_written = 0;
+};
+
+class CountingBackend final : public testing::ForwardingBackend {
+ public:
+  CountingBackend(Moves& moves, bool is_host)
+      : ForwardingBackend(cpu_backend()), moves_(moves), is_host_(is_host) {}
+  bool is_host() const override { return is_host_; }
+  void write(std::byte* to, std::span<const std::byte> host) override {
+    ++moves_.writes;
+    const auto bytes = static_cast<std::int64_t>(host.size());
+    for (std::int64_t most = moves_.most_written; most < bytes;)
+      if (moves_.most_written.compare_exchange_weak(most, bytes)) break;
+    ForwardingBackend::write(to, host);
+  }
+  void read(std::span<std::byte> host, const std::byte* from) override {
+    ++moves_.reads;
+    moves_.read_bytes += static_cast<std::int64_t>(host.size());
+    ForwardingBackend::read(host, from);
+  }
+
+ private:
+  Moves& moves_;
+  bool is_host_;
+};
+
+DeviceKind counting_devices(Moves& moves, bool is_host = true) {
+  return {.formats = nullptr,
+          .backend = [&moves, is_host](int) { return std::make_unique<CountingBackend>(moves, is_host); }};
+}
+
+// Parts of columns are no run of what the ranks hold: row by row on the host, else brought as few pieces as there are.
+TEST(PortParts, nothing_that_is_not_asked_for_is_read_or_moved) {
+  const Tensor x = counting({DType::f32, {6, 8}});
+  for (const bool is_host : {true, false}) {
+    SCOPED_TRACE(is_host);
+    Moves moves;
+    Session session(program_of(R"(
+mesh [tp=2]
+%x = input f32[6, 4] as [6, 8] [-, tp]
+%w = param f32[6, 4] as [6, 8] [-, tp]
+output %x
+)"),
+                    {.devices = counting_devices(moves, is_host)});
+    EXPECT_EQ(session.step_on_parts({{"x", {part_of(x, {{0, 0}, {6, 4}}), part_of(x, {{0, 4}, {6, 4}})}}}),
+              std::vector<Tensor>{x});
+    moves.writes = moves.reads = moves.read_bytes = 0;
+    session.set("w", {{1, 2}, {4, 4}}, part_of(x, {{1, 2}, {4, 4}}).tensor);  // of each rank two columns
+    EXPECT_EQ(moves.reads, 0);
+    EXPECT_EQ(moves.writes, 8);
+    session.step({{"x", x}});
+    EXPECT_EQ(moves.writes, 8 + (is_host ? 12 : 2));
+    EXPECT_EQ(moves.reads, is_host ? 12 : 2);
+    EXPECT_EQ(moves.read_bytes, 6 * 8 * 4);
+    moves.reads = moves.read_bytes = 0;
+    EXPECT_EQ(session.get("w", {{1, 2}, {4, 4}}), part_of(x, {{1, 2}, {4, 4}}).tensor);
+    EXPECT_EQ(moves.read_bytes, 4 * 4 * 4);
+  }
 }
 
 }  // namespace
