@@ -1,5 +1,7 @@
 #include "shardwright/runtime/rank.h"
 
+#include <algorithm>
+
 #include "shardwright/runtime/communicator/staged.h"
 #include "shardwright/runtime/initial.h"
 
@@ -13,6 +15,27 @@ void check_formats(const Program& program, const DeviceKind& devices) {
       throw error(
           "%{} lies in {} but these devices know row-major only; compile the program with their formats",
           value.name, to_text(value.format));
+}
+
+/// In how many elements of random values a rank's part is made on the host, so that there is never a second one.
+constexpr std::int64_t most_at_once = 1 << 18;
+
+/// Calls `use(block)` for blocks of `part`, cut along its first dim that is longer than 1, so that each is one run of it:
+/// of at most so many elements, unless one row has more.
+template <class F>
+void for_each_block(const Box& part, std::int64_t elements, F use) {
+  if (is_empty(part)) return;
+  const auto d = static_cast<std::size_t>(
+      std::ranges::find_if(part.extent, [](std::int64_t e) { return e > 1; }) - part.extent.begin());
+  if (d == part.extent.size()) return use(part);
+  const std::int64_t rows = part.extent[d];
+  const std::int64_t at_once = std::max<std::int64_t>(1, elements / (element_count(part.extent) / rows));
+  Box block = part;
+  for (std::int64_t row = 0; row < rows; row += at_once) {
+    block.offset[d] = part.offset[d] + row;
+    block.extent[d] = std::min(at_once, rows - row);
+    use(block);
+  }
 }
 
 }  // namespace
@@ -55,9 +78,12 @@ void Rank::initialize(int stage) {
       backend_->fill(view, *same);
       continue;
     }
-    Tensor own({view.dtype, view.shape});
-    shardwright::initialize(own.view(), way.box(), leaf, options_.seed);
-    way.write(*backend_, view, own);
+    for_each_block(way.box(), value.format.is_row_major() ? most_at_once : view.size(),
+                   [&](const Box& block) {
+                     Tensor values({view.dtype, block.extent});
+                     shardwright::initialize(values.view(), block, leaf, options_.seed);
+                     way.take(*backend_, view, values.bytes().data(), block);
+                   });
   }
 }
 

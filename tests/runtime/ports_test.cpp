@@ -9,6 +9,7 @@
 #include <random>
 
 #include "shardwright/runtime/backend/cpu/cpu.h"
+#include "shardwright/runtime/initial.h"
 #include "shardwright/runtime/session.h"
 #include "tests/support/forwarding_backend.h"
 #include "tests/support/program.h"
@@ -190,6 +191,23 @@ output %x
     moves.reads = moves.read_bytes = 0;
     EXPECT_EQ(session.get("w", {{1, 2}, {4, 4}}), part_of(x, {{1, 2}, {4, 4}}).tensor);
     EXPECT_EQ(moves.read_bytes, 4 * 4 * 4);
+  }
+}
+
+TEST(PortParts, random_values_are_made_block_by_block) {
+  for (const char* layout : {"f32[700, 1001] (init=normal) as [1400, 1001] [a, -]",
+                             "f32[1400, 501] (init=normal) as [1400, 1001] [-, a]",
+                             "f32[1, 1400, 1001] (init=normal) as [1, 1400, 1001] [-, -, -]"}) {
+    SCOPED_TRACE(layout);
+    Moves moves;
+    Session session(program_of(fmt::format("mesh [a=2]\n%w = param {}\noutput %w\n", layout)),
+                    {.seed = 3, .devices = counting_devices(moves)});
+    EXPECT_LE(moves.most_written, 1 << 20);
+    const Tensor have = session.get("w");
+    Tensor want(have.type());
+    const Attributes normal{{"init", "normal"}};
+    initialize(want.view(), whole_box(want.shape()), {"w", normal, want.shape()}, 3);
+    EXPECT_EQ(have, want);
   }
 }
 
