@@ -2,19 +2,50 @@
 
 #include <algorithm>
 
+#include "shardwright/ops/calls.h"
 #include "shardwright/runtime/communicator/staged.h"
 #include "shardwright/runtime/initial.h"
 
 namespace shardwright {
 namespace {
 
-void check_formats(const Program& program, const DeviceKind& devices) {
-  if (devices.formats) return;
-  for (const Value& value : program.graph.values)
-    if (!value.format.is_row_major())
+/// Whether a kernel of these `formats` takes, or makes, a value in `format`; `fixed`: what it says of this value.
+bool is_liked(const Formats& formats, const std::optional<Format>& fixed, const Format& format) {
+  if (fixed) return *fixed == format;
+  return format.is_row_major() || formats.takes_any || std::ranges::count(formats.common, format) > 0;
+}
+
+/// What a node has in blocks should lie as kernels of `formats_of` want it. Other kernels may be as right, by way of
+/// copies, and as slow.
+void check_formats(const Graph& graph, NodeId id, const FormatsOf& formats_of) {
+  const Node& node = graph.node(id);
+  if (node.op->kind != OpKind::compute || node.op == &reformat_op()) return;
+  const auto lies_in_blocks = [&](ValueId v) { return !graph.value(v).format.is_row_major(); };
+  if (std::ranges::none_of(node.operands, lies_in_blocks) &&
+      std::ranges::none_of(node.results, lies_in_blocks))
+    return;
+  const Formats formats = formats_of(*node.op, local_call(graph, node, 0).call());
+  const auto check = [&](const std::vector<ValueId>& values,
+                         const std::vector<std::optional<Format>>& fixed) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const Value& value = graph.value(values[i]);
+      if (is_liked(formats, i < fixed.size() ? fixed[i] : Format{}, value.format)) continue;
+      throw error(
+          "%{} lies in {} but {} of these devices wants another format; compile the program with theirs",
+          value.name, to_text(value.format), node.op->name);
+    }
+  };
+  check(node.operands, formats.operands);
+  check(node.results, formats.results);
+}
+
+void check_formats(const Graph& graph, const FormatsOf& formats_of) {
+  for (const Value& value : graph.values)
+    if (!formats_of && !value.format.is_row_major())
       throw error(
           "%{} lies in {} but these devices know row-major only; compile the program with their formats",
           value.name, to_text(value.format));
+  for (NodeId id : graph.node_ids()) check_formats(graph, id, formats_of);
 }
 
 /// In how many elements of random values a rank's part is made on the host, so that there is never a second one.
@@ -48,7 +79,8 @@ Rank::Rank(const Pipeline& pipeline, StepTensors& tensors, std::unique_ptr<Commu
       ports_(pipeline, communicator_->rank(), tensors, options_.keeps_outputs) {}
 
 void Rank::prepare() {
-  for (int stage : pipeline_.stages_of(number())) check_formats(pipeline_.stage(stage), options_.devices);
+  for (int stage : pipeline_.stages_of(number()))
+    check_formats(pipeline_.stage(stage).graph, options_.devices.formats);
   backend_ = options_.devices.backend(number());
   backend_->enter_thread();
   communicator_ = staged(std::move(communicator_), *backend_);

@@ -94,15 +94,33 @@ output %y
   p.graph.values[static_cast<std::size_t>(p.graph.find("y").index)].format = parse_format("aBcd16b");
   DeviceKind devices = testing::fenced_devices();
   EXPECT_NO_THROW(Session(p, {.devices = devices}));
-  devices.formats = nullptr;
-  try {
-    Session session(p, {.devices = devices});
-    FAIL();
-  } catch (const Error& e) {
-    EXPECT_STREQ(e.what(),
-                 "rank 0: %y lies in aBcd16b but these devices know row-major only; compile the program with "
-                 "their formats");
-  }
+  const auto refused = [&](FormatsOf formats) -> std::string {
+    devices.formats = std::move(formats);
+    try {
+      Session session(p, {.devices = devices});
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "nothing";
+  };
+  EXPECT_EQ(refused(nullptr),
+            "rank 0: %y lies in aBcd16b but these devices know row-major only; compile the program with "
+            "their formats");
+  const std::string wanted =
+      "rank 0: %y lies in aBcd16b but relu of these devices wants another format; compile the program with "
+      "theirs";
+  EXPECT_EQ(refused([](const OpDef&, const KernelCall&) { return Formats{}; }), wanted);
+  EXPECT_EQ(refused([](const OpDef&, const KernelCall&) {
+              return Formats{.operands = {Format{}}, .results = {parse_format("acdb")}};
+            }),
+            wanted);
+  const auto any_of = [](const char* common) {
+    return [common](const OpDef&, const KernelCall&) {
+      return Formats{.operands = {std::nullopt}, .results = {std::nullopt}, .common = {parse_format(common)}};
+    };
+  };
+  EXPECT_EQ(refused(any_of("aBcd8b")), wanted);
+  EXPECT_EQ(refused(any_of("aBcd16b")), "nothing");
 }
 
 }  // namespace
