@@ -211,5 +211,20 @@ TEST(PortParts, random_values_are_made_block_by_block) {
   }
 }
 
+/// Devices that cannot say what they are.
+class Unsaid final : public testing::ForwardingBackend {
+ public:
+  Unsaid() : ForwardingBackend(cpu_backend()) {}
+  bool is_host() const override { throw error("nobody knows"); }
+};
+
+TEST(PortParts, a_rank_that_gets_no_communicator_for_its_device_says_so) {
+  const DeviceKind devices{.formats = nullptr, .backend = [](int) { return std::make_unique<Unsaid>(); }};
+  const std::string message = message_of([&] {
+    Session(program_of("mesh [a=2]\n%w = param f32[2] as [2] [-]\noutput %w\n"), {.devices = devices});
+  });
+  EXPECT_EQ(message.substr(message.find(':')), ": nobody knows");
+}
+
 }  // namespace
 }  // namespace shardwright

@@ -10,7 +10,8 @@ namespace {
 
 class Staged final : public Communicator {
  public:
-  explicit Staged(std::unique_ptr<Communicator> host) : host_(std::move(host)) {}
+  Staged(std::unique_ptr<Communicator>&& host, std::unique_ptr<Backend> cpu) noexcept
+      : cpu_(std::move(cpu)), host_(std::move(host)) {}
 
   int rank() const override { return host_->rank(); }
   int size() const override { return host_->size(); }
@@ -89,7 +90,7 @@ class Staged final : public Communicator {
     return {const_cast<std::byte*>(device), mirrored(device), bytes, mirror_of(device).backend};
   }
 
-  std::unique_ptr<Backend> cpu_ = cpu_backend();
+  std::unique_ptr<Backend> cpu_;
   std::unique_ptr<Communicator> host_;
   std::vector<Mirror> mirrors_;  // go before the communicator
   std::vector<Copies> copies_;   // by prepared transfer
@@ -97,9 +98,9 @@ class Staged final : public Communicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> staged(std::unique_ptr<Communicator> communicator, const Backend& backend) {
-  if (backend.is_host()) return communicator;
-  return std::make_unique<Staged>(std::move(communicator));
+std::unique_ptr<Communicator> staged(std::unique_ptr<Communicator>&& communicator, const Backend& backend) {
+  if (backend.is_host()) return std::move(communicator);
+  return std::make_unique<Staged>(std::move(communicator), cpu_backend());
 }
 
 }  // namespace shardwright

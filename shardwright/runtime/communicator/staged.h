@@ -12,7 +12,8 @@
 
 namespace shardwright {
 
-/// `communicator` itself where `backend` has memory of the host.
-std::unique_ptr<Communicator> staged(std::unique_ptr<Communicator> communicator, const Backend& backend);
+/// `communicator` itself where `backend` has memory of the host. After a failure it is where it was: whoever failed
+/// tells its peers by it.
+std::unique_ptr<Communicator> staged(std::unique_ptr<Communicator>&& communicator, const Backend& backend);
 
 }  // namespace shardwright
