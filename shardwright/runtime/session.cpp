@@ -104,27 +104,36 @@ struct Session::State {
       const DType dtype = pipeline.stage(stage).graph.value(v).type.dtype;
       const Tensor other = dtype == part.dtype() ? Tensor() : convert(part, dtype);
       const Tensor& own = dtype == part.dtype() ? part : other;
-      for (Rank& r : ranks)
+      driver.run([&](Rank& r) {
         if (pipeline.has(stage, r.number()))
           r.way(stage, v).take(r.backend(), r.view(stage, v), own.bytes().data(), where);
+      });
     }
   }
 
   /// Of ranks of this process alone.
   Tensor get(int stage, ValueId v, const Box& where) {
     Tensor out({pipeline.stage(stage).graph.value(v).type.dtype, where.extent});
-    for (Rank& r : ranks)
+    std::byte* const to = out.bytes().data();
+    driver.run([&](Rank& r) {
       if (pipeline.has(stage, r.number()))
         if (const Way way = r.way(stage, v); way.owns() || has_others())
-          way.give(r.backend(), r.view(stage, v), out.bytes().data(), where);
+          way.give(r.backend(), r.view(stage, v), to, where);
+    });
     return out;
   }
 
-  std::vector<Tensor> step() {
+  /// `bind` takes the batch, or throws.
+  std::vector<Tensor> step(const std::function<void()>& bind) {
+    driver.check_usable();
+    if (!has_others()) bind();
     const int number = steps++;
-    driver.run([this, number](Rank& rank) {
+    driver.run([&, number](Rank& rank) {
       std::function<void()> behind;
-      if (has_others()) behind = [this, &rank] { rank.ports().gather(*gather); };
+      if (has_others()) {
+        bind();  // who cannot tells the peers, which may be at work already
+        behind = [this, &rank] { rank.ports().gather(*gather); };
+      }
       is_recording ? rank.run_recorded(number, behind) : rank.run(behind);
     });
     return tensors.outputs;
@@ -193,11 +202,13 @@ Tensor Session::get(std::string_view name, const Box& where) const {
   const Type type = s.kept.type_of(value);
   check_part(name, type, where, {type.dtype, where.extent});
   const auto [stage, v] = s.kept.place_of(value);
-  const Rank& self = s.ranks.front();
-  Tensor own, out({s.pipeline.stage(stage).graph.value(v).type.dtype, where.extent});
-  if (s.pipeline.has(stage, self.number()))
-    own = self.way(stage, v).read(self.backend(), self.view(stage, v));
-  (*s.gather)(stage, v, own.bytes().data(), out.bytes().data(), where);
+  Tensor out({s.pipeline.stage(stage).graph.value(v).type.dtype, where.extent});
+  s.driver.run([&](const Rank& self) {
+    Tensor own;
+    if (s.pipeline.has(stage, self.number()))
+      own = self.way(stage, v).read(self.backend(), self.view(stage, v));
+    (*s.gather)(stage, v, own.bytes().data(), out.bytes().data(), where);
+  });
   return type.dtype == out.dtype() ? out : convert(out, type.dtype);
 }
 
@@ -261,12 +272,14 @@ StepTrace Session::trace() const {
 }
 
 MemoryMarks Session::memory_marks() const {
-  const State& s = *state_;
+  State& s = *state_;
   s.driver.check_usable();
   MemoryMarks out;
   for (int r = 0; r < s.pipeline.rank_count(); ++r) out.planned.push_back(s.pipeline.arena_bytes(r));
   if (!s.has_others()) {
-    for (const Rank& r : s.ranks) out.measured.push_back(resident_bytes_of(r));
+    out.measured.resize(s.ranks.size());
+    s.driver.run(
+        [&](const Rank& r) { out.measured[static_cast<std::size_t>(r.number())] = resident_bytes_of(r); });
     out.processes.push_back(most_bytes_of_process());
     return out;
   }
@@ -280,16 +293,14 @@ MemoryMarks Session::memory_marks() const {
 }
 
 std::vector<Tensor> Session::step(const std::map<std::string, Tensor>& batch) {
-  state_->driver.check_usable();
-  state_->tensors.bind(batch);
-  return state_->step();
+  return state_->step([&] { state_->tensors.bind(batch); });
 }
 
 std::vector<Tensor> Session::step_on_parts(const BatchParts& batch) {
-  state_->driver.check_usable();
-  state_->tensors.bind(batch);
-  for (Rank& rank : state_->ranks) rank.ports().check_sources();
-  return state_->step();
+  return state_->step([&] {
+    state_->tensors.bind(batch);
+    for (Rank& rank : state_->ranks) rank.ports().check_sources();
+  });
 }
 
 }  // namespace shardwright

@@ -45,7 +45,7 @@ class Session {
   /// Starts the ranks, prepares its program on each and fills parameters and states with their initial
   /// values. Throws: Error if a node cannot be prepared; `rank R: ` says where.
   explicit Session(Pipeline pipeline, SessionOptions options = {});
-  /// Runs only the rank of `communicator`, on the calling thread. All processes make the same calls with the
+  /// Runs only the rank of `communicator`, on the calling thread, from which all other calls come, too. All processes make the same calls with the
   /// same arguments, and each gets whole tensors. After a failure, the errors of all ranks but the first that
   /// failed are of kind peer.
   Session(Pipeline pipeline, std::unique_ptr<Communicator> communicator, SessionOptions options = {});
@@ -79,7 +79,7 @@ class Session {
   /// goes to each; scalar outputs are means over them, others stand side by side along dim 0. Parameters and states
   /// hold their new values afterwards.
   /// Throws: Error before anything runs if an input is missing, unknown or of another type; an Error that
-  /// starts with `rank R: ` if a rank failed.
+  /// starts with `rank R: ` if a rank failed, or, where others are in other processes, for either reason.
   std::vector<Tensor> step(const std::map<std::string, Tensor>& batch);
   /// Likewise, on what ranks of this process take of the batch (`input_parts`), or more; parts may overlap. Nothing
   /// whole is made. Throws: Error before anything runs if some of it is missing, too.

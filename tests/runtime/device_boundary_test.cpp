@@ -123,5 +123,28 @@ output %y
   EXPECT_EQ(refused(any_of("aBcd16b")), "nothing");
 }
 
+/// As the backend's interface promises.
+TEST(DeviceBoundary, a_device_is_asked_by_the_thread_that_drives_it) {
+  FencedBackend backend;
+  const Memory memory = backend.allocate(64);
+  backend.enter_thread();
+  EXPECT_NO_THROW(backend.fill({DType::f32, {16}, memory.data()}, 1));
+  std::jthread([&] {
+    EXPECT_THROW(backend.fill({DType::f32, {16}, memory.data()}, 1), InternalError);
+    EXPECT_THROW(backend.wait(), InternalError);
+    EXPECT_THROW(backend.allocate(64), InternalError);
+    EXPECT_THROW(static_cast<void>(backend.resident_bytes({memory.data(), 64})), InternalError);
+  });
+}
+
+TEST(DeviceBoundary, sessions_ask_devices_by_the_threads_that_drive_them) {
+  Session session(testing::program_of("mesh [a=2]\n%w = param f32[2] as [4] [a]\noutput %w\n"),
+                  {.devices = testing::fenced_devices()});
+  const Tensor w = testing::counting({DType::f32, {4}});
+  EXPECT_NO_THROW(session.set("w", w));
+  EXPECT_EQ(session.get("w"), w);
+  EXPECT_EQ(session.memory_marks().measured.size(), 2U);
+}
+
 }  // namespace
 }  // namespace shardwright

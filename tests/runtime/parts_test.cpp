@@ -190,6 +190,21 @@ std::string message_of(F call) {
   return "nothing";
 }
 
+/// On processes nobody waits for who lacks something.
+TEST(PartsOfSessions, all_hear_that_a_part_is_missing) {
+  const auto session = session_of(testing::program_of(R"(
+mesh [dp=2]
+%x = input f32[2, 3] as [4, 3] [dp, -]
+%y = all_gather %x dim 0 over dp : f32[4, 3] as [4, 3] [-, -]
+output %y
+)"),
+                                  {});
+  if (!session) return;
+  const TensorPart part{{{0, 0}, {2, 3}}, testing::counting({DType::f32, {2, 3}})};
+  const std::string message = message_of([&] { session->step_on_parts({{"x", {part}}}); });
+  EXPECT_NE(message.find("input 'x': [2:4, 0:3] of it should be"), std::string::npos) << message;
+}
+
 /// A scalar has no rows to cut: it goes to every micro-batch, like what is as large as one of them.
 TEST(PartsOfSessions, a_scalar_goes_to_every_micro_batch) {
   Program p = testing::program_of(R"(

@@ -7,8 +7,10 @@
 
 #include <atomic>
 #include <random>
+#include <thread>
 
 #include "shardwright/runtime/backend/cpu/cpu.h"
+#include "shardwright/runtime/communicator/threads.h"
 #include "shardwright/runtime/initial.h"
 #include "shardwright/runtime/session.h"
 #include "tests/support/forwarding_backend.h"
@@ -208,6 +210,36 @@ TEST(PortParts, random_values_are_made_block_by_block) {
     const Attributes normal{{"init", "normal"}};
     initialize(want.view(), whole_box(want.shape()), {"w", normal, want.shape()}, 3);
     EXPECT_EQ(have, want);
+  }
+}
+
+/// Peers in other processes are at work on the step already, or wait for it.
+TEST(PortParts, what_one_process_lacks_all_hear_of) {
+  const Tensor x = counting({DType::f32, {4, 3}});
+  const Program program = program_of(R"(
+mesh [dp=2]
+%x = input f32[2, 3] as [4, 3] [dp, -]
+%y = all_gather %x dim 0 over dp : f32[4, 3] as [4, 3] [-, -]
+output %y
+)");
+  for (const bool knows_name : {true, false}) {
+    auto communicators = thread_communicators(2);
+    std::vector<std::jthread> ranks;
+    for (auto& communicator : communicators)
+      ranks.emplace_back([&] {
+        const int rank = communicator->rank();
+        Session session(program, std::move(communicator));
+        const auto step = [&] {
+          session.step_on_parts({{rank == 0 || knows_name ? "x" : "z", {part_of(x, {{0, 0}, {2, 3}})}}});
+        };
+        const std::string want =
+            knows_name ? " input 'x': [2:4, 0:3] of it should be in the batch's parts; [2:4, 0:3] is in none"
+                       : " input 'x' is missing from the batch";
+        const std::string have = message_of(step);
+        EXPECT_NE(have.find(rank == 1 ? "rank 1:" + want : "rank 1 failed:" + want), std::string::npos)
+            << have;
+        EXPECT_EQ(message_of(step), "the session has stopped; " + have);
+      });
   }
 }
 

@@ -28,7 +28,10 @@ std::size_t in_pages(std::int64_t bytes) {
 /// Open as long as it lives.
 class FencedBackend::Gate {
  public:
-  explicit Gate(FencedBackend& backend) : backend_(backend) { backend_.protect(PROT_READ | PROT_WRITE); }
+  explicit Gate(FencedBackend& backend) : backend_(backend) {
+    backend_.check_thread();
+    backend_.protect(PROT_READ | PROT_WRITE);
+  }
   ~Gate() { backend_.protect(PROT_NONE); }
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
@@ -45,7 +48,29 @@ void FencedBackend::protect(int what) {
     require(mprotect(begin, bytes, what) == 0, "the fence of {} bytes cannot be moved", bytes);
 }
 
+void FencedBackend::check_thread() const {
+  require(driver_ == std::thread::id() || driver_ == std::this_thread::get_id(),
+          "a device is asked by a thread that does not drive it");
+}
+
+void FencedBackend::enter_thread() {
+  require(driver_ == std::thread::id(), "a device has a thread already");
+  driver_ = std::this_thread::get_id();
+  ForwardingBackend::enter_thread();
+}
+
+std::int64_t FencedBackend::resident_bytes(std::span<const std::byte> memory) const {
+  check_thread();
+  return ForwardingBackend::resident_bytes(memory);
+}
+
+void FencedBackend::wait() {
+  check_thread();
+  ForwardingBackend::wait();
+}
+
 Memory FencedBackend::allocate(std::int64_t bytes) {
+  check_thread();
   void* const data = mmap(nullptr, in_pages(bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) throw Error(fmt::format("no memory for {} bytes", bytes), ErrorKind::memory);
   auto* const begin = static_cast<std::byte*>(data);
@@ -92,6 +117,7 @@ void FencedBackend::fill(const TensorView& to, double value) {
 
 /// Preparing looks at no contents: the fence stays closed.
 PreparedKernel FencedBackend::prepare(std::span<const FusedCall> calls) {
+  check_thread();
   return PreparedKernel([this, kernel = ForwardingBackend::prepare(calls)] {
     const Gate open(*this);
     kernel();

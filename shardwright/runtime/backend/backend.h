@@ -81,7 +81,9 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  /// Called once by the thread that drives a rank, before anything else that it does here.
+  /// Called once by the thread that drives a rank, before anything else that it does here. All else that a backend, what
+  /// it has prepared included, is asked for comes from this thread; only what goes may go on another, once this one
+  /// asks for nothing more: memory, kernels and the backend itself.
   virtual void enter_thread() = 0;
 
   /// Memory aligned to 64 bytes; holds zeros. Throws: Error of kind memory.
