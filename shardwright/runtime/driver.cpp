@@ -33,6 +33,7 @@ void Driver::live(Rank& rank, const std::stop_token& stop) {
 }
 
 void Driver::run(const Work& work) {
+  const std::lock_guard turn(turn_);
   check_usable();
   work_ = &work;
   if (mode_ == Mode::caller) {

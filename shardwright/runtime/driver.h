@@ -29,7 +29,7 @@ class Driver {
   Driver& operator=(const Driver&) = delete;
 
   Mode mode() const { return mode_; }
-  /// `work` on every rank; returns when all have done it.
+  /// `work` on every rank; returns when all have done it. Callers of several threads take turns; `work` may not call it.
   /// Throws: the first failure of any rank; if one was in another process, an Error of kind peer.
   void run(const Work& work);
   /// Throws: Error if a rank has failed before.
@@ -51,6 +51,7 @@ class Driver {
   std::deque<Rank>& ranks_;
   Mode mode_;
   // Who raises `round` owns the work until `done` follows.
+  std::mutex turn_;  // of those who call
   const Work* work_ = nullptr;
   Awaited round_;
   std::atomic<std::uint32_t> busy_{0};  // ranks that have not finished the round

@@ -294,6 +294,24 @@ TEST(Trace, the_first_of_ranks_of_their_own_gets_the_events_of_all) {
   for (std::size_t rank = 1; rank < 4; ++rank) EXPECT_TRUE(traces[rank].ranks.empty()) << "rank " << rank;
 }
 
+/// What only looks at a session may be asked by several threads at a time.
+TEST(Session, is_read_by_several_threads) {
+  const Network network = two_stages(Schedule::one_forward_one_backward);
+  const Session session(network.pipeline);
+  const std::string name =
+      session.pipeline().stage(0).graph.value(session.pipeline().stage(0).graph.updates.front().leaf).name;
+  const std::vector<double> want = to_doubles(session.get(name));
+  const std::vector<std::int64_t> planned = session.memory_marks().planned;
+  std::vector<std::jthread> readers;
+  for (int i = 0; i < 4; ++i)
+    readers.emplace_back([&] {
+      for (int k = 0; k < 50; ++k) {
+        EXPECT_EQ(to_doubles(session.get(name)), want);
+        EXPECT_EQ(session.memory_marks().planned, planned);
+      }
+    });
+}
+
 TEST(Trace, recording_allocates_nothing_while_a_step_runs) {
   const Pipeline pipeline = program_of(R"(
 mesh [dp=1]
