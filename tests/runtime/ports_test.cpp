@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <barrier>
 #include <random>
 #include <thread>
 
@@ -224,11 +225,13 @@ output %y
 )");
   for (const bool knows_name : {true, false}) {
     auto communicators = thread_communicators(2);
+    std::barrier begun(2);  // who fails before is told to those that only begin
     std::vector<std::jthread> ranks;
     for (auto& communicator : communicators)
       ranks.emplace_back([&] {
         const int rank = communicator->rank();
         Session session(program, std::move(communicator));
+        begun.arrive_and_wait();
         const auto step = [&] {
           session.step_on_parts({{rank == 0 || knows_name ? "x" : "z", {part_of(x, {{0, 0}, {2, 3}})}}});
         };
