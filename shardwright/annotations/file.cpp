@@ -178,7 +178,7 @@ Annotations parse_annotations(std::string_view text, std::string_view where) try
   throw with_context(e, where);
 }
 
-Annotations load_annotations(const std::string& path) { return parse_annotations(read_file(path), path); }
+Annotations load_annotations(const std::string& path) { return parse_annotations(read_text(path), path); }
 
 void set_dataset_strategy(Annotations& annotations, const std::string& text) {
   if (text == "full_batch" || text == "data_parallel") {

@@ -135,7 +135,7 @@ std::int64_t readable_bytes(const std::string& path) {
   return status.st_size;
 }
 
-std::string read_file(const std::string& path, std::int64_t most) {
+std::string read_text(const std::string& path, std::int64_t most) {
   struct stat status {};
   const Place place = place_of(path);
   const Descriptor file(place.stream ? ::dup(*place.stream) : open_regular(path, status));
@@ -159,6 +159,9 @@ std::string read_file(const std::string& path, std::int64_t most) {
   if (done == 0 && !is_regular)
     throw io_error("{}: cannot be read: the stream has ended; give a file, which can be read again", path);
   out.resize(done);
+  if (const auto end = end_of_utf8(out))
+    throw io_error("{}: cannot be read: line {} is not UTF-8", path,
+                   1 + std::count(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(*end), '\n'));
   return out;
 }
 

@@ -26,9 +26,10 @@ constexpr std::int64_t most_text_bytes = std::int64_t{1} << 28;
 constexpr std::int64_t most_settings_bytes = std::int64_t{1}
                                              << 20;  // of what people write by hand, such as YAML
 
-/// All bytes of a regular file, or of an open stream up to its end.
-/// Throws: Error as readable_bytes does, or if there are more than `most`.
-std::string read_file(const std::string& path, std::int64_t most = most_text_bytes);
+/// The text of a regular file, or of an open stream up to its end.
+/// Throws: Error as readable_bytes does, if there are more than `most` bytes, or that names the first line that is not
+/// UTF-8.
+std::string read_text(const std::string& path, std::int64_t most = most_text_bytes);
 
 /// A file that is being written beside `path`, and takes its place once it is whole; a file that is there keeps its
 /// permissions, a link stays and its target is replaced. Where no regular file can stand (a pipe, a device, a stream

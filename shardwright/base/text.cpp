@@ -180,6 +180,29 @@ std::string join(std::span<const std::string> parts, std::string_view separator)
   return out;
 }
 
+std::optional<std::size_t> end_of_utf8(std::string_view text) {
+  const auto byte = [&](std::size_t i) -> unsigned {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0;
+  };
+  for (std::size_t at = 0; at < text.size();) {
+    const unsigned first = byte(at), second = byte(at + 1);
+    const std::size_t length = first < 0x80   ? 1
+                               : first < 0xc2 ? 0
+                               : first < 0xe0 ? 2
+                               : first < 0xf0 ? 3
+                               : first < 0xf5 ? 4
+                                              : 0;
+    // Neither more bytes than needed, nor halves of pairs (U+D800 to U+DFFF), nor beyond U+10FFFF.
+    const bool is_code = !(first == 0xe0 && second < 0xa0) && !(first == 0xed && second >= 0xa0) &&
+                         !(first == 0xf0 && second < 0x90) && !(first == 0xf4 && second >= 0x90);
+    if (length == 0 || !is_code) return at;
+    for (std::size_t i = 1; i < length; ++i)
+      if ((byte(at + i) & 0xc0) != 0x80) return at;
+    at += length;
+  }
+  return std::nullopt;
+}
+
 std::optional<std::int64_t> to_integer(std::string_view text) {
   std::int64_t value = 0;
   const auto [end, bad] = std::from_chars(text.data(), text.data() + text.size(), value);

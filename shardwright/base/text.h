@@ -56,6 +56,9 @@ std::vector<std::string_view> split(std::string_view text, char separator);
 std::string_view trim(std::string_view text);
 std::string join(std::span<const std::string> parts, std::string_view separator);
 
+/// Where the text stops being UTF-8 (bytes before it are), or nothing. Source: RFC 3629, section 4.
+std::optional<std::size_t> end_of_utf8(std::string_view text);
+
 /// An integer written in full, or nothing.
 std::optional<std::int64_t> to_integer(std::string_view text);
 std::optional<double> to_number(std::string_view text);

@@ -142,6 +142,8 @@ int run_verb(const std::vector<std::string>& words, Terminal& terminal) {
     terminal.out << "shardwright " << SHARDWRIGHT_VERSION << "\n";
     return 0;
   }
+  for (const std::string& word : words)
+    if (end_of_utf8(word)) throw error("argument {} is not UTF-8", &word - words.data() + 1);
   const Verb& verb = find_verb(words[0]);
   CLI::App app;
   Parsed parsed;

@@ -158,7 +158,7 @@ Cluster cluster_of(const YAML::Node& node, const std::string& path) {
 }  // namespace
 
 Cluster load_cluster(const std::string& path) {
-  return parse_cluster(read_file(path, most_settings_bytes), path);
+  return parse_cluster(read_text(path, most_settings_bytes), path);
 }
 
 Cluster parse_cluster(const std::string& text, const std::string& where) try {

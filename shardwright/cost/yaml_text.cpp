@@ -72,7 +72,7 @@ class Check : public YAML::EventHandler {
 
 }  // namespace
 
-YAML::Node load_yaml(const std::string& path) { return parse_yaml(read_file(path, most_settings_bytes)); }
+YAML::Node load_yaml(const std::string& path) { return parse_yaml(read_text(path, most_settings_bytes)); }
 
 YAML::Node parse_yaml(const std::string& text) try {
   std::istringstream in(text);

@@ -98,7 +98,7 @@ namespace {
 
 Model built(const std::string& spec, const ModelOptions& options, std::string_view input) {
   if (spec == "-") return model_of_text(spec, input);
-  if (spec.ends_with(".graph")) return model_of_text(spec, read_file(spec));
+  if (spec.ends_with(".graph")) return model_of_text(spec, read_text(spec));
   if (spec.ends_with(".onnx") || spec.find(".onnx:") != std::string::npos)
     return model_of_onnx(spec, options);
   const ModelDef& def = find_model(spec.substr(0, spec.find(':')));

@@ -351,7 +351,7 @@ Plan parse_plan(std::string_view text, std::string_view where) try {
   throw with_context(e, where);
 }
 
-Plan load_plan(const std::string& path) { return parse_plan(read_file(path), path); }
+Plan load_plan(const std::string& path) { return parse_plan(read_text(path), path); }
 
 void save_plan(const Plan& plan, const std::string& path) { write_file(path, to_json(plan) + "\n"); }
 

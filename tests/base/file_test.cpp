@@ -25,7 +25,7 @@ class Files : public testing::Test {
     return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
   }
   std::string read_error(const std::string& path, std::int64_t most = most_text_bytes) const {
-    return error_of([&] { read_file(path, most); });
+    return error_of([&] { read_text(path, most); });
   }
   std::string write_error(const std::string& path) const {
     return error_of([&] { write_file(path, "new"); });
@@ -56,11 +56,11 @@ class SmallFiles {
 TEST_F(Files, what_is_written_is_read) {
   write_file(at("a"), "one\n");
   write_file(at("a"), std::string("two\0", 4));
-  EXPECT_EQ(read_file(at("a")), std::string("two\0", 4));
+  EXPECT_EQ(read_text(at("a")), std::string("two\0", 4));
   EXPECT_EQ(readable_bytes(at("a")), 4);
   EXPECT_EQ(count(), 1U);
   write_file(at("empty"), "");
-  EXPECT_EQ(read_file(at("empty")), "");
+  EXPECT_EQ(read_text(at("empty")), "");
 }
 
 TEST_F(Files, a_failed_write_leaves_the_earlier_file) {
@@ -72,7 +72,7 @@ TEST_F(Files, a_failed_write_leaves_the_earlier_file) {
     EXPECT_EQ(error_of([&] { write_file(at("b"), std::string(5000, 'x')); }),
               at("b") + ": cannot be written: File too large");
   }
-  EXPECT_EQ(read_file(at("a")), "earlier");
+  EXPECT_EQ(read_text(at("a")), "earlier");
   EXPECT_EQ(count(), 1U);
 }
 
@@ -82,7 +82,7 @@ TEST_F(Files, an_unkept_file_leaves_nothing) {
     NewFile file(at("a"));
     file.write("half");
     EXPECT_EQ(count(), 2U);
-    EXPECT_EQ(read_file(at("a")), "earlier");
+    EXPECT_EQ(read_text(at("a")), "earlier");
   }
   EXPECT_EQ(count(), 1U);
   require_writable(at("a"));
@@ -120,10 +120,10 @@ TEST_F(Files, links_stay_and_lead_to_the_new_file) {
   fs::create_symlink("link", at("second"));
   write_file(at("second"), "new");
   EXPECT_TRUE(fs::is_symlink(at("second")) && fs::is_symlink(at("link")));
-  EXPECT_EQ(read_file(at("far/a")), "new");
+  EXPECT_EQ(read_text(at("far/a")), "new");
   fs::create_symlink("far/b", at("dangling"));
   write_file(at("dangling"), "new");
-  EXPECT_EQ(read_file(at("far/b")), "new");
+  EXPECT_EQ(read_text(at("far/b")), "new");
 }
 
 TEST_F(Files, devices_and_open_streams_are_written_in_place) {
@@ -136,7 +136,7 @@ TEST_F(Files, devices_and_open_streams_are_written_in_place) {
   write_file(stream, "through a pipe");
   ::close(ends[1]);
   const std::string received = fmt::format("/proc/self/fd/{}", ends[0]);
-  EXPECT_EQ(read_file(received), "through a pipe");
+  EXPECT_EQ(read_text(received), "through a pipe");
   EXPECT_EQ(read_error(received),
             received + ": cannot be read: the stream has ended; give a file, which can be read again");
   ::close(ends[0]);
@@ -149,7 +149,7 @@ TEST_F(Files, an_open_stream_that_is_a_file_goes_on) {
   write_file(fmt::format("/dev/fd/{}", stream), "two ");
   ASSERT_EQ(::write(stream, "three", 5), 5);
   ::close(stream);
-  EXPECT_EQ(read_file(at("a")), "one two three");
+  EXPECT_EQ(read_text(at("a")), "one two three");
 }
 
 TEST_F(Files, says_why_nothing_can_be_written) {
@@ -187,7 +187,7 @@ TEST_F(Files, says_why_nothing_can_be_read) {
 
 TEST_F(Files, more_bytes_than_allowed_are_refused) {
   write_file(at("a"), "12345");
-  EXPECT_EQ(read_file(at("a"), 5), "12345");
+  EXPECT_EQ(read_text(at("a"), 5), "12345");
   EXPECT_EQ(read_error(at("a"), 4), at("a") + ": cannot be read: more than 4 bytes");
   const int zeros = ::open("/dev/zero", O_RDONLY);
   const std::string endless = fmt::format("/dev/fd/{}", zeros);
@@ -195,8 +195,13 @@ TEST_F(Files, more_bytes_than_allowed_are_refused) {
   ::close(zeros);
 }
 
+TEST_F(Files, what_is_not_utf8_is_refused_with_its_line) {
+  write_file(at("a"), "name: \xc3\xa4\nnodes: 1\n\xff: 2\n");
+  EXPECT_EQ(read_error(at("a")), at("a") + ": cannot be read: line 3 is not UTF-8");
+}
+
 TEST_F(Files, a_file_that_says_it_is_empty_is_read) {
-  EXPECT_NE(read_file("/proc/self/status").find("Pid:"), std::string::npos);
+  EXPECT_NE(read_text("/proc/self/status").find("Pid:"), std::string::npos);
 }
 
 }  // namespace

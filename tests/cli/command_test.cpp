@@ -82,6 +82,12 @@ TEST(Command, a_users_error_is_one_line_and_status_2) {
   EXPECT_TRUE(o.err.starts_with("shardwright: ")) << o.err;
 }
 
+TEST(Command, words_that_are_no_utf8_are_refused) {
+  const Outcome o = run({"plan", "ffn", "--cluster", "\xff.yaml", "--json"});
+  EXPECT_EQ(o.status, 2);
+  EXPECT_EQ(o.err, "shardwright: argument 5 is not UTF-8\n");
+}
+
 TEST(Plan, tells_readers_of_json_that_nothing_satisfies) {
   for (const auto& words :
        {std::vector<std::string>{"plan", "ffn", "--devices", "8", "--search", "exhaustive", "--json"},

@@ -107,7 +107,7 @@ bool try_graph(const std::string& path) {
 bool try_plan(const std::string& path) {
   if (run({"estimate", path}).status != 0) return false;
   run({"verify", path});
-  const std::string model = nlohmann::json::parse(read_file(path)).at("model");
+  const std::string model = nlohmann::json::parse(read_text(path)).at("model");
   run({"lower", model, "--plan", path, "--layouts"});
   if (model.starts_with("ffn")) run({"train", model, "--plan", path, "--steps", "1", "--json"});
   return true;
@@ -167,7 +167,7 @@ using Seeds = std::map<std::string, Words>;  // by kind
 void add_goldens(Seeds& seeds) {
   for (const auto& entry : fs::recursive_directory_iterator("tests/golden")) {
     if (entry.path().extension() != ".test") continue;
-    const Golden golden = parse_golden(read_file(entry.path()));
+    const Golden golden = parse_golden(read_text(entry.path()));
     for (const GoldenFile& file : golden.files)
       if (const std::string kind = kind_of(golden, file.name, file.text);
           !kind.empty() && file.kind == "file")
@@ -180,7 +180,7 @@ void add_examples(Seeds& seeds) {
   const std::pair<const char*, const char*> folders[] = {
       {"examples/graphs", "graph"}, {"examples/annotations", "annotations"}, {"examples/config", "config"}};
   for (const auto& [folder, kind] : folders)
-    for (const auto& entry : fs::directory_iterator(folder)) seeds[kind].push_back(read_file(entry.path()));
+    for (const auto& entry : fs::directory_iterator(folder)) seeds[kind].push_back(read_text(entry.path()));
 }
 
 /// Networks of every family as graphs, and plans of them.
@@ -194,7 +194,7 @@ void add_made(Seeds& seeds, const std::string& path) {
          {Words{"--search", "propagation"}, Words{"--stages", "2"},
           Words{"--accumulate", "2", "--optimizer", "adamw", "--optimizer-parallel", "2:threshold=0"}}) {
       run(Words{"plan", model, "--devices", "4", "-o", path} + how);
-      seeds["plan"].push_back(read_file(path));
+      seeds["plan"].push_back(read_text(path));
     }
   }
 }
