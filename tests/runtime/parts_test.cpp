@@ -10,12 +10,15 @@
 #include "shardwright/passes/compile.h"
 #include "shardwright/runtime/backend/backend.h"
 #include "shardwright/runtime/ports.h"
+#include "tests/support/message_of.h"
 #include "tests/support/on_each_rank.h"
 #include "tests/support/program.h"
 #include "tests/support/training_run.h"
 
 namespace shardwright {
 namespace {
+
+using testing::message_of;
 
 /// A network whose dims no number of devices divides, trained in one way.
 struct Case {
@@ -178,16 +181,6 @@ output %v
     EXPECT_EQ(session->get(name), w) << name;
   }
   EXPECT_EQ(session->step({}), (std::vector<Tensor>{w, w}));
-}
-
-template <class F>
-std::string message_of(F call) {
-  try {
-    call();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "nothing";
 }
 
 /// On processes nobody waits for who lacks something.

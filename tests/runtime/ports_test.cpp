@@ -15,10 +15,13 @@
 #include "shardwright/runtime/initial.h"
 #include "shardwright/runtime/session.h"
 #include "tests/support/forwarding_backend.h"
+#include "tests/support/message_of.h"
 #include "tests/support/program.h"
 
 namespace shardwright {
 namespace {
+
+using testing::message_of;
 
 using testing::counting;
 using testing::program_of;
@@ -79,16 +82,6 @@ output %x
   out.outputs = {{0, 0}, {1, 0}};
   out.pipelining = {schedule, schedule.chunks == 1 ? 2 : 1, 2};
   return out;
-}
-
-template <class F>
-std::string message_of(F call) {
-  try {
-    call();
-  } catch (const std::exception& e) {
-    return e.what();
-  }
-  return "nothing";
 }
 
 TensorPart part_of(const Tensor& whole, const Box& where) {

@@ -7,10 +7,13 @@
 #include <thread>
 
 #include "shardwright/runtime/communicator/threads.h"
+#include "tests/support/message_of.h"
 #include "tests/support/program.h"
 
 namespace shardwright {
 namespace {
+
+using testing::message_of;
 
 using testing::counting;
 using testing::program_of;
@@ -187,17 +190,6 @@ output %y
     const Tensor x = make_tensor({DType::f32, {8, 4}}, std::vector<double>(32, step));
     ASSERT_EQ(session.step({{"x", x}})[0], x);
   }
-}
-
-/// What `call` throws.
-template <class F>
-std::string message_of(F call) {
-  try {
-    call();
-  } catch (const std::exception& e) {
-    return e.what();
-  }
-  return "nothing";
 }
 
 TEST(Session, wrong_batches_are_told_before_anything_runs) {
