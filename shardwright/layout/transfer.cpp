@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <set>
 
 namespace shardwright {
 namespace {
@@ -98,32 +99,58 @@ struct HeldBox {
   std::vector<int> ranks;
 };
 
-std::vector<HeldBox> held_boxes(const Placement& p, const Shape& shape) {
-  std::map<std::pair<Shape, Shape>, std::size_t> known;
-  std::vector<HeldBox> out;
-  for (int rank = p.first_rank; p.has(rank); ++rank) {
-    Box box = p.box_on(rank, shape);
-    if (is_empty(box)) continue;
-    const auto [place, is_new] = known.try_emplace({box.offset, box.extent}, out.size());
-    if (is_new) out.push_back({std::move(box), {}});
-    out[place->second].ranks.push_back(rank);
+/// The parts that ranks hold, to be found by where they lie in the dim that is cut into most.
+class HeldBoxes {
+ public:
+  HeldBoxes(const Placement& p, const Shape& shape) {
+    std::map<std::pair<Shape, Shape>, std::size_t> known;
+    for (int rank = p.first_rank; p.has(rank); ++rank) {
+      Box box = p.box_on(rank, shape);
+      if (is_empty(box)) continue;
+      const auto [place, is_new] = known.try_emplace({box.offset, box.extent}, boxes_.size());
+      if (is_new) boxes_.push_back({std::move(box), {}});
+      boxes_[place->second].ranks.push_back(rank);
+    }
+    std::size_t most = 0;
+    for (std::size_t d = 0; d < shape.size(); ++d) {
+      std::set<std::int64_t> offsets;
+      for (const HeldBox& held : boxes_) offsets.insert(held.box.offset[d]);
+      if (offsets.size() > most) most = offsets.size(), dim_ = d;
+    }
+    if (shape.empty()) return;
+    std::ranges::stable_sort(boxes_, {}, [this](const HeldBox& held) { return held.box.offset[dim_]; });
+    for (const HeldBox& held : boxes_) widest_ = std::max(widest_, held.box.extent[dim_]);
   }
-  return out;
-}
 
-/// From whom a rank that wants `own` takes which part: of the holders the first from `start` on, and around.
-std::vector<Piece> pieces_from(const std::vector<HeldBox>& held, int start, const Box& own) {
-  std::vector<Piece> out;
-  for (const HeldBox& there : held) {
-    const Box region = intersect(there.box, own);
-    if (is_empty(region)) continue;
-    const auto next = std::lower_bound(there.ranks.begin(), there.ranks.end(), start);
-    out.push_back(piece_of(region, there.box, own, next == there.ranks.end() ? there.ranks.front() : *next));
+  /// From whom a rank that wants `own` takes which part: of the holders the first from `start` on, and around.
+  std::vector<Piece> pieces(int start, const Box& own) const {
+    std::vector<Piece> out;
+    for (auto there = first_near(own); there != boxes_.end() && !is_behind(*there, own); ++there) {
+      const Box region = intersect(there->box, own);
+      if (is_empty(region)) continue;
+      const auto next = std::lower_bound(there->ranks.begin(), there->ranks.end(), start);
+      out.push_back(
+          piece_of(region, there->box, own, next == there->ranks.end() ? there->ranks.front() : *next));
+    }
+    const auto wraps = [start](const Piece& p) { return std::pair(p.source < start, p.source); };
+    std::sort(out.begin(), out.end(), [&](const Piece& a, const Piece& b) { return wraps(a) < wraps(b); });
+    return out;
   }
-  const auto wraps = [start](const Piece& p) { return std::pair(p.source < start, p.source); };
-  std::sort(out.begin(), out.end(), [&](const Piece& a, const Piece& b) { return wraps(a) < wraps(b); });
-  return out;
-}
+
+ private:
+  std::vector<HeldBox>::const_iterator first_near(const Box& own) const {
+    if (own.offset.empty()) return boxes_.begin();
+    return std::ranges::upper_bound(boxes_, own.offset[dim_] - widest_, {},
+                                    [this](const HeldBox& held) { return held.box.offset[dim_]; });
+  }
+  bool is_behind(const HeldBox& held, const Box& own) const {
+    return !own.offset.empty() && held.box.offset[dim_] >= own.offset[dim_] + own.extent[dim_];
+  }
+
+  std::vector<HeldBox> boxes_;  // by their offsets in `dim_`
+  std::size_t dim_ = 0;
+  std::int64_t widest_ = 0;
+};
 
 /// Ranks that are joined, directly or over others. Each set has its lowest rank as head.
 class Groups {
@@ -153,13 +180,13 @@ std::map<int, Transfer> transfers(const Placement& from, const Placement& to, co
       groups.add(rank);
       (p == &from ? out[rank].from_shape : out[rank].to_shape) = p->box_on(rank, shape).extent;
     }
-  const std::vector<HeldBox> held = held_boxes(from, shape);
+  const HeldBoxes held(from, shape);
   for (int rank = to.first_rank; to.has(rank); ++rank) {
     // Takers begin with different holders, so that replicas share the giving.
     const int start = from.has(rank)
                           ? rank
                           : from.first_rank + (rank - to.first_rank) * from.mesh->size() / to.mesh->size();
-    std::vector<Piece> pieces = pieces_from(held, start, to.box_on(rank, shape));
+    std::vector<Piece> pieces = held.pieces(start, to.box_on(rank, shape));
     for (const Piece& piece : pieces) groups.join(rank, piece.source);
     if (rank == only.value_or(rank)) out[rank].pieces = std::move(pieces);
   }
