@@ -1,15 +1,24 @@
-// What `plan` and `estimate` print: the plan and what a step of it takes, as a table or as one JSON document.
+// What `plan`, `estimate` and `simulate` print: the plan and what a step of it takes, as a table or as one JSON document.
 #pragma once
+
+#include <functional>
+#include <string>
 
 #include "shardwright/cli/verb.h"
 #include "shardwright/frontend/model.h"
+#include "shardwright/frontend/report.h"
 #include "shardwright/plan/plan.h"
 #include "shardwright/simulate/evaluate.h"
 
 namespace shardwright {
 
-/// `model` has its train step. With `--json` the document, else the table.
+/// What is told of a step: the document, with `--json`, or else the table that `table` makes.
 /// Throws: Infeasible if the plan takes more memory than the flags allow.
+Evaluation report(const Arguments& arguments, const Plan& plan, const Pipeline& pipeline,
+                  const BatchSize& batch, const std::function<std::string(const Estimate&)>& table,
+                  Terminal& terminal);
+
+/// The plan as a table. `model` has its train step.
 Evaluation report(const Arguments& arguments, const Model& model, const Plan& plan, Terminal& terminal);
 
 }  // namespace shardwright

@@ -66,7 +66,8 @@ std::vector<GroupLink> levels_of(const Cluster& cluster, int stride, int size) {
                         .seconds_per_byte = 1 / (level.bytes_per_second * cluster.link_efficiency),
                         .latency_seconds = level.latency_seconds,
                         .wiring = level.wiring,
-                        .devices = level.devices};
+                        .devices = level.devices,
+                        .level = static_cast<int>(&level - cluster.links.data())};
     out.insert(out.begin(), {ranks / std::max(joined, 1), link});
     joined = ranks;
   }
@@ -107,6 +108,16 @@ Cluster Cluster::part(int first, int count) const {
     if (level.devices > within || (count == 1 && out.links.empty())) out.links.push_back(std::move(level));
   }
   return out;
+}
+
+int level_in(const Cluster& cluster, LinkLevel link) {
+  const auto is_same = [&](const LinkLevel& level) {
+    link.devices = level.devices;
+    return level == link;
+  };
+  const auto found = std::ranges::find_if(cluster.links, is_same);
+  require(found != cluster.links.end(), "cluster {} has no link {}", cluster.name, link.kind);
+  return static_cast<int>(found - cluster.links.begin());
 }
 
 namespace {

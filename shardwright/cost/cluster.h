@@ -77,6 +77,9 @@ struct Cluster {
   bool operator==(const Cluster&) const = default;
 };
 
+/// Which of the links of `cluster` those of a part of it are.
+int level_in(const Cluster& cluster, LinkLevel link);
+
 /// A kind of machine that is sold in any number.
 struct ClusterPreset {
   Cluster cluster;  // one node; `name` is the preset's, the last link joins nodes

@@ -48,56 +48,76 @@ void for_each_level(std::span<const GroupLink> group, F use) {
   }
 }
 
-/// All_gather or reduce_scatter of `bytes`.
-double half_of_reduce(double bytes, std::span<const GroupLink> group) {
-  double seconds = 0;
+// Each algorithm calls `use` with the levels that it uses, innermost first: seconds of its rounds' latency there, and
+// of its bytes on the links.
+
+/// All_gather or reduce_scatter of `bytes`, so many times.
+template <class F>
+void half_of_reduce(double bytes, std::span<const GroupLink> group, int times, F use) {
   for_each_level(group, [&](const GroupLevel& level) {
-    seconds += level.rounds() * level.latency() + level.others(bytes);
+    use(level.link, times * level.rounds() * level.latency(), times * level.others(bytes));
     bytes /= level.ranks;
   });
-  return seconds;
 }
 
-double recursive_doubling(double bytes, std::span<const GroupLink> group) {
-  double seconds = 0;
+template <class F>
+void recursive_doubling(double bytes, std::span<const GroupLink> group, F use) {
   for_each_level(group, [&](const GroupLevel& level) {
-    seconds += level.rounds() * (level.latency() + bytes * level.per_byte());
+    use(level.link, level.rounds() * level.latency(), level.rounds() * bytes * level.per_byte());
   });
-  return seconds;
 }
 
-double all_to_all(double bytes, std::span<const GroupLink> group) {
+template <class F>
+void all_to_all(double bytes, std::span<const GroupLink> group, F use) {
   int outer = 1;
   for (const GroupLink& g : group) outer *= g.ranks;
-  double seconds = 0;
   for_each_level(group, [&](const GroupLevel& level) {
     outer /= level.ranks;
     const double stays = bytes / outer;
-    const double bruck = level.rounds() * (level.latency() + stays / 2 * level.per_byte());
-    const double pairwise = (level.ranks - 1) * level.latency() + level.exchanged(stays);
-    seconds += std::min(bruck, pairwise);
+    const double bruck_latency = level.rounds() * level.latency();
+    const double bruck_bytes = level.rounds() * stays / 2 * level.per_byte();
+    const double latency = (level.ranks - 1) * level.latency(), moving = level.exchanged(stays);
+    const bool is_bruck = bruck_latency + bruck_bytes < latency + moving;
+    use(level.link, is_bruck ? bruck_latency : latency, is_bruck ? bruck_bytes : moving);
   });
-  return seconds;
 }
 
 /// One message over the slowest link.
-double message(double bytes, std::span<const GroupLink> group) {
-  double worst = 0;
+template <class F>
+void message(double bytes, std::span<const GroupLink> group, F use) {
+  double worst = -1;
+  LinkCost link;
+  double latency = 0, moving = 0;
   for_each_level(group, [&](const GroupLevel& level) {
-    worst = std::max(worst, level.latency() + bytes * level.per_byte());
+    const double seconds = level.latency() + bytes * level.per_byte();
+    if (seconds <= worst) return;
+    worst = seconds;
+    link = level.link, latency = level.latency(), moving = bytes * level.per_byte();
   });
-  return worst;
+  if (worst >= 0) use(link, latency, moving);
 }
 
-double moving_seconds(StepKind kind, double bytes, std::span<const GroupLink> group) {
+/// What an algorithm takes in all.
+template <class Algorithm>
+double sum_of(Algorithm algorithm) {
+  double seconds = 0;
+  algorithm([&](const LinkCost&, double latency, double moving) { seconds += latency + moving; });
+  return seconds;
+}
+
+template <class F>
+void move(StepKind kind, double bytes, std::span<const GroupLink> group, F use) {
   switch (kind) {
     case StepKind::all_gather:
-    case StepKind::reduce_scatter: return half_of_reduce(bytes, group);
-    case StepKind::all_reduce:
-      return std::min(2 * half_of_reduce(bytes, group), recursive_doubling(bytes, group));
-    case StepKind::all_to_all: return all_to_all(bytes, group);
+    case StepKind::reduce_scatter: return half_of_reduce(bytes, group, 1, use);
+    case StepKind::all_reduce: {
+      const double halves = sum_of([&](auto add) { half_of_reduce(bytes, group, 2, add); });
+      const double tree = sum_of([&](auto add) { recursive_doubling(bytes, group, add); });
+      return tree < halves ? recursive_doubling(bytes, group, use) : half_of_reduce(bytes, group, 2, use);
+    }
+    case StepKind::all_to_all: return all_to_all(bytes, group, use);
     case StepKind::permute:
-    case StepKind::halo: return message(bytes, group);
+    case StepKind::halo: return message(bytes, group, use);
     default: break;
   }
   throw InternalError("a step that no group does together has no price here");
@@ -124,7 +144,15 @@ double collective_seconds(StepKind kind, double bytes, std::span<const GroupLink
     start = std::max(start, level.link.start_seconds);
     is_alone = false;
   });
-  return is_alone ? 0 : start + moving_seconds(kind, bytes, group);
+  return is_alone ? 0 : start + sum_of([&](auto add) { move(kind, bytes, group, add); });
+}
+
+std::vector<LinkUse> link_uses(StepKind kind, double bytes, std::span<const GroupLink> group) {
+  std::vector<LinkUse> out;
+  move(kind, bytes, group, [&](const LinkCost& link, double, double moving) {
+    out.push_back({link.level, moving});
+  });
+  return out;
 }
 
 }  // namespace shardwright

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 namespace shardwright {
 
@@ -53,6 +54,7 @@ struct LinkCost {
   double latency_seconds = 0;       // of each round of messages
   Wiring wiring = Wiring::switched;
   int devices = 0;  // N, where the wiring asks for it
+  int level = 0;    // which of a cluster's links
   bool operator==(const LinkCost&) const = default;
 };
 
@@ -66,5 +68,13 @@ struct GroupLink {
 /// all_gather or a permute what it holds after it; of a halo what it receives.
 /// Allocates nothing. An exchange is no collective of a group: see redistribution.h.
 double collective_seconds(StepKind kind, double bytes, std::span<const GroupLink> group);
+
+/// How long a collective moves its bytes on the links of one level, if nothing else does.
+struct LinkUse {
+  int level = 0;
+  double seconds = 0;
+};
+/// Those of collective_seconds, innermost first: all of its seconds but starts and latencies.
+std::vector<LinkUse> link_uses(StepKind kind, double bytes, std::span<const GroupLink> group);
 
 }  // namespace shardwright

@@ -247,16 +247,36 @@ Traffic exchange_traffic(const Mesh& from_mesh, const Layout& from, const Mesh& 
   return worst;
 }
 
-double step_seconds(StepKind kind, double bytes, const Axes& axes, const Mesh& mesh, const MeshCost& cost) {
-  std::array<GroupLink, 4 * Axes::max_size> group;
-  std::size_t n = 0;
-  for (int a : axes.sorted()) {
-    if (cost.levels.empty())
-      group[n++] = {mesh.size_of(a), cost.axes[at(a)]};
-    else
-      for (const GroupLink& level : cost.levels[at(a)]) group[n++] = level;
+namespace {
+
+/// The links that ranks along `axes` use, outermost first.
+class LinksOfAxes {
+ public:
+  LinksOfAxes(const Axes& axes, const Mesh& mesh, const MeshCost& cost) {
+    for (int a : axes.sorted()) {
+      if (cost.levels.empty())
+        links_[count_++] = {mesh.size_of(a), cost.axes[at(a)]};
+      else
+        for (const GroupLink& level : cost.levels[at(a)]) links_[count_++] = level;
+    }
   }
-  return collective_seconds(kind, bytes, {group.data(), n});
+  operator std::span<const GroupLink>() const { return {links_.data(), count_}; }
+
+ private:
+  std::array<GroupLink, 4 * Axes::max_size> links_;
+  std::size_t count_ = 0;
+};
+
+}  // namespace
+
+double step_seconds(StepKind kind, double bytes, const Axes& axes, const Mesh& mesh, const MeshCost& cost) {
+  return collective_seconds(kind, bytes, LinksOfAxes(axes, mesh, cost));
+}
+
+std::vector<LinkUse> step_uses(const Step& step, const Mesh& mesh, const MeshCost& cost) {
+  const double bytes =
+      step.kind == StepKind::halo ? static_cast<double>(step.bytes) : bytes_held(step, mesh.count(step.axes));
+  return link_uses(step.kind, bytes, LinksOfAxes(step.axes, mesh, cost));
 }
 
 std::vector<Step> steps_from(const Layout& from, const Layout& target, const Mesh& mesh, const MeshCost& cost,

@@ -20,6 +20,8 @@ Traffic exchange_traffic(const Mesh& from_mesh, const Layout& from, const Mesh& 
 
 /// Seconds of a step over `axes` of which a rank holds `bytes`.
 double step_seconds(StepKind kind, double bytes, const Axes& axes, const Mesh& mesh, const MeshCost& cost);
+/// How long `step`, which is neither local nor an exchange, moves its bytes on the links.
+std::vector<LinkUse> step_uses(const Step& step, const Mesh& mesh, const MeshCost& cost);
 
 /// Every step that leads from `from` to another layout of the same mesh, priced. Slices only over axes that `target`
 /// uses; with `even_only` to layouts that cut evenly where `target` does.

@@ -122,6 +122,13 @@ double Redistributor::latency(const Step& step) const {
   return step_seconds(step.kind, 0, step.axes, meshes_[mesh], costs_[mesh]);
 }
 
+std::vector<LinkUse> Redistributor::link_uses(const Step& step) const {
+  const MeshCost& cost = costs_[at(std::max(step.from.mesh, step.to.mesh))];
+  if (step.kind != StepKind::exchange) return step_uses(step, meshes_[at(step.from.mesh)], cost);
+  const auto slowest_axis = std::ranges::max_element(cost.axes, {}, &LinkCost::seconds_per_byte);
+  return {{slowest_axis->level, static_cast<double>(step.bytes) * slowest_axis->seconds_per_byte}};
+}
+
 const Redistribution& Redistributor::find(const Layout& from, const Layout& to, const Type& type) {
   Key key{from, to, type.shape, size_of(type.dtype)};
   const auto known = found_.find(key);

@@ -82,6 +82,9 @@ class Redistributor {
 
   /// What a step costs however little it moves; steps over the same axes that run as one pay it once.
   double latency(const Step& step) const;
+  /// How long a step that is not local moves its bytes on the links, innermost first: its seconds but starts and
+  /// latencies.
+  std::vector<LinkUse> link_uses(const Step& step) const;
 
  private:
   struct Key {

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "shardwright/graph/op.h"
 #include "shardwright/lower/step_sections.h"
@@ -46,10 +47,9 @@ class Derivation {
   }
 
   RankStep run() && {
-    begin();
     const std::vector<Task> tasks = tasks_of(pipeline_.pipelining, pipeline_.group_of(out_.rank));
+    begin(tasks.front());
     for (std::size_t t = 0; t < tasks.size(); ++t) {
-      if (t == 0) expect(tasks[0]);
       if (t + 1 < tasks.size()) expect(tasks[t + 1]);
       make_room_for(tasks[t]);
       run(tasks[t]);
@@ -157,7 +157,7 @@ class Derivation {
     update_ = add_section(stages_.front(), Phase::update, false, std::move(update));
   }
 
-  void begin() {
+  void begin(const Task& first) {
     for (int stage : accumulating_) add(Act::clear, stage, 0, 0);
     expect(CrossingTime::step, 0);
     for (End& end : ends_)
@@ -165,6 +165,7 @@ class Derivation {
         add(Act::start, end.stage, end.transfer, 0);
         ++end.started;
       }
+    expect(first);  // which may be on its way while the step's own are waited for
     for (const End& end : ends_)
       if (!end.is_send && end.time == CrossingTime::step) add(Act::finish, end.stage, end.transfer, 0);
   }
@@ -250,25 +251,27 @@ Phase replaced_in(const Program& program, const Update& update) {
   return program.graph.node(program.graph.value(update.value).producer).phase;
 }
 
-std::vector<RankStep> steps_of(const Pipeline& pipeline) {
+std::vector<RankStep> steps_of(const Pipeline& pipeline, std::span<const int> ranks) {
   OfAllRanks shared(pipeline);
   std::vector<RankStep> out;
-  for (int rank = 0; rank < pipeline.rank_count(); ++rank)
-    out.push_back(Derivation(pipeline, rank, shared).run());
+  for (int rank : ranks) out.push_back(Derivation(pipeline, rank, shared).run());
   return out;
+}
+
+std::vector<RankStep> steps_of(const Pipeline& pipeline) {
+  std::vector<int> ranks(at(pipeline.rank_count()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return steps_of(pipeline, ranks);
 }
 
 std::vector<RankStep> steps_of_stages(const Pipeline& pipeline) {
-  OfAllRanks shared(pipeline);
-  std::vector<RankStep> out;
-  for (int stage = 0; stage < pipeline.group_count(); ++stage)
-    out.push_back(Derivation(pipeline, pipeline.first_rank(stage), shared).run());
-  return out;
+  std::vector<int> ranks;
+  for (int group = 0; group < pipeline.group_count(); ++group) ranks.push_back(pipeline.first_rank(group));
+  return steps_of(pipeline, ranks);
 }
 
 RankStep step_of(const Pipeline& pipeline, int rank) {
-  OfAllRanks shared(pipeline);
-  return Derivation(pipeline, rank, shared).run();
+  return std::move(steps_of(pipeline, std::span(&rank, 1)).front());
 }
 
 RankStep unrolled(RankStep step) {

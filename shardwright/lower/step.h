@@ -94,6 +94,7 @@ Phase replaced_in(const Program& program, const Update& update);
 
 /// Of every rank. Cost: linear in instructions and in pieces.
 std::vector<RankStep> steps_of(const Pipeline& pipeline);
+std::vector<RankStep> steps_of(const Pipeline& pipeline, std::span<const int> ranks);
 /// Of one.
 RankStep step_of(const Pipeline& pipeline, int rank);
 /// Of the first rank of every stage; of an interleaved schedule, of those that share their devices.

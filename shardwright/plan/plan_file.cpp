@@ -145,7 +145,9 @@ const std::vector<std::string>& plan_keys() {
         "mesh more_meshes schedule micro_batches stage_plans zero zero_threshold zero_group comm_fusion "
         "recompute "
         "operators layouts step_seconds compute_seconds communication_seconds exposed_communication_seconds "
-        "tokens_per_second mfu lower_bound_seconds gap stages bubble_fraction memory_bytes fits "
+        "tokens_per_second recompute_seconds mfu hfu lower_bound_seconds gap stages bubble_seconds "
+        "bubble_fraction "
+        "memory_bytes by_stage fits "
         "collectives_per_step bytes_communicated_per_step",
         ' ');
     return std::vector<std::string>(words.begin(), words.end());

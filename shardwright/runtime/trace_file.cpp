@@ -4,8 +4,6 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "shardwright/base/file.h"
-
 namespace shardwright {
 namespace {
 
@@ -55,7 +53,14 @@ void add_heading(Lines& lines, std::string_view what, const Json& place, const s
 
 }  // namespace
 
-std::string trace_text(const Pipeline& pipeline, const StepTrace& trace, const MemoryMarks& memory) {
+MemoryCurves memory_curves(const Pipeline& pipeline, const StepTrace& trace) {
+  MemoryCurves out;
+  for (int rank : ranks_of(trace)) out[rank] = memory_over_time(pipeline, trace, rank);
+  return out;
+}
+
+std::string trace_text(const Pipeline& pipeline, const StepTrace& trace, const MemoryMarks& memory,
+                       const MemoryCurves& curves) {
   const Tracks all = tracks_of(pipeline, trace);
   const std::int64_t first = first_begin(trace);
   const auto microseconds = [&](std::int64_t time) { return static_cast<double>(time - first) * 1e-3; };
@@ -91,18 +96,20 @@ std::string trace_text(const Pipeline& pipeline, const StepTrace& trace, const M
     event.update(place_of(arrow.to));
     lines.add(event);
   }
-  for (std::size_t r = 0; r < memory.planned.size(); ++r)
+  const auto add_counters = [&](int rank, std::int64_t time, const Json& bytes) {
     lines.add({{"ph", "C"},
-               {"name", fmt::format("rank {} memory, bytes", r)},
-               {"pid", pipeline.group_of(static_cast<int>(r))},
-               {"ts", 0},
-               {"args", {{"planned", memory.planned[r]}, {"measured", memory.measured[r]}}}});
+               {"name", fmt::format("rank {} memory, bytes", rank)},
+               {"pid", pipeline.group_of(rank)},
+               {"ts", microseconds(time)},
+               {"args", bytes}});
+  };
+  for (int r = 0; r < static_cast<int>(memory.planned.size()); ++r)
+    add_counters(r, first,
+                 {{"planned", memory.planned[static_cast<std::size_t>(r)]},
+                  {"measured", memory.measured[static_cast<std::size_t>(r)]}});
+  for (const auto& [rank, curve] : curves)
+    for (const MemoryPoint& point : curve) add_counters(rank, point.time, {{"alive", point.bytes}});
   return std::move(lines).text();
-}
-
-void write_trace(const std::string& path, const Pipeline& pipeline, const StepTrace& trace,
-                 const MemoryMarks& memory) {
-  write_file(path, trace_text(pipeline, trace, memory));
 }
 
 }  // namespace shardwright

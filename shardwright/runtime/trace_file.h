@@ -12,12 +12,14 @@
 //   communication  transfers
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
 #include "shardwright/lower/pipeline.h"
 #include "shardwright/runtime/memory_marks.h"
-#include "shardwright/runtime/trace.h"
+#include "shardwright/simulate/memory_curve.h"
+#include "shardwright/simulate/step_trace.h"
 
 namespace shardwright {
 
@@ -53,11 +55,14 @@ struct Tracks {
 };
 Tracks tracks_of(const Pipeline& pipeline, const StepTrace& trace);
 
-/// The text of the file. Times are in microseconds from the first event on.
-std::string trace_text(const Pipeline& pipeline, const StepTrace& trace, const MemoryMarks& memory);
+/// Counters of a rank's memory, by rank.
+using MemoryCurves = std::map<int, std::vector<MemoryPoint>>;
 
-/// Throws: Error of kind io.
-void write_trace(const std::string& path, const Pipeline& pipeline, const StepTrace& trace,
-                 const MemoryMarks& memory);
+/// Of the ranks that have events.
+MemoryCurves memory_curves(const Pipeline& pipeline, const StepTrace& trace);
+
+/// The text of the file. Times are in microseconds from the first event on.
+std::string trace_text(const Pipeline& pipeline, const StepTrace& trace, const MemoryMarks& memory,
+                       const MemoryCurves& curves);
 
 }  // namespace shardwright

@@ -253,13 +253,15 @@ class Arrows {
 
 Tracks tracks_of(const Pipeline& pipeline, const StepTrace& trace) {
   const std::map<int, Interval> steps = steps_of(trace);
-  const std::vector<RankStep> lists = steps_of(pipeline);
+  const std::vector<int> ranks = ranks_of(trace);
+  const std::vector<RankStep> lists = steps_of(pipeline, ranks);
   Tracks out;
   Arrows arrows;
   std::map<int, int> communication;
-  for (int rank = 0; rank < static_cast<int>(trace.ranks.size()); ++rank) {
+  for (const RankStep& list : lists) {
+    const int rank = list.rank;
     const std::vector<TraceEvent>& events = trace.ranks[at(rank)];
-    const Reader reader(pipeline, lists[at(rank)]);
+    const Reader reader(pipeline, list);
     const int stage = pipeline.group_of(rank);
     const std::string name = fmt::format("rank {} (stage {})", rank, stage);
     Track compute{rank, stage, fmt::format("{} compute", name), {}};

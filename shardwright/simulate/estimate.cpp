@@ -1,50 +1,19 @@
 #include "shardwright/simulate/estimate.h"
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <map>
 #include <utility>
 
 #include "shardwright/lower/traffic.h"
+#include "shardwright/simulate/simulation.h"
 #include "shardwright/simulate/stage_prices.h"
-#include "shardwright/simulate/timeline.h"
 
 namespace shardwright {
 namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
-/// Transfers one at a time, in the order in which they start; but one that compute waits for comes first.
-class Transfers {
- public:
-  Transfers(double overlap, std::size_t transfers) : seconds_left_(transfers, 0), overlap_(overlap) {}
-
-  void start(int transfer, double seconds) {
-    queue_.push_back(transfer);
-    seconds_left_[at(transfer)] = seconds;
-  }
-
-  /// While compute works.
-  void run_beside(double seconds) {
-    double left = seconds * overlap_;
-    while (!queue_.empty() && left > 0) {
-      double& of_first = seconds_left_[at(queue_.front())];  // 0 if compute has waited for it
-      const double done = std::min(left, of_first);
-      left -= done;
-      of_first -= done;
-      if (of_first > 0) break;
-      queue_.pop_front();
-    }
-  }
-
-  /// Seconds until it is done.
-  double wait_for(int transfer) { return std::exchange(seconds_left_[at(transfer)], 0); }
-
- private:
-  std::deque<int> queue_;
-  std::vector<double> seconds_left_;  // by transfer
-  double overlap_;
-};
 
 /// Bytes of both, and what is largest in either.
 void add(MemoryUse& to, const MemoryUse& other) {
@@ -55,28 +24,44 @@ void add(MemoryUse& to, const MemoryUse& other) {
   to.largest.resize(most);
 }
 
-/// Walks over the step of a rank and adds up what its instructions take.
-class Walk {
+Cluster devices_of(const Pipeline& pipeline, int group, const Cluster& whole) {
+  return whole.part(pipeline.first_rank(group), pipeline.stage(group).rank_count());
+}
+
+/// The step of one rank of a group: its times for the simulation, and what these add up to.
+class GroupFigures {
  public:
-  Walk(const Pipeline& pipeline, const RankStep& step, const Cluster& cluster)
-      : pipeline_(pipeline), step_(step), transfers_(cluster.overlap, step.transfers.size()) {
-    for (int stage : pipeline.stages_of(step.rank))
-      prices_.try_emplace(stage, pipeline.stage(stage), stage, cluster);
+  GroupFigures(const Pipeline& pipeline, RankStep step, const Cluster& whole)
+      : pipeline_(pipeline), cluster_(devices_of(pipeline, pipeline.group_of(step.rank), whole)) {
+    timed_.overlap = cluster_.overlap;
+    timed_.step = std::move(step);
+    for (int stage : pipeline.stages_of(timed_.step.rank))
+      prices_.try_emplace(stage, pipeline.stage(stage), stage, cluster_);
+    for (const Section& section : timed_.step.sections) time(section);
+    std::vector<int> level_of;  // of the cluster, by that of the group's own
+    for (const LinkLevel& link : cluster_.links) level_of.push_back(level_in(whole, link));
+    for (const PreparedTransfer& t : timed_.step.transfers)
+      timed_.transfers.push_back({t.crossing < 0 ? parts_of(t, level_of) : std::vector<FlowPart>()});
   }
 
-  /// Times the sections, each once: what is alike for all micro-batches takes as long.
-  Estimate run(std::vector<TimedSection>& sections) {
-    for (const Section& section : step_.sections) sections.push_back(timed(section));
-    for (const Instruction& i : step_.instructions)
-      if (i.act == Act::run) add_figures(step_.section(i).phase, figures_[at(i.what)]);
-    for (const Figures& figures : figures_) add_owned(figures);
-    for (Phase phase : {Phase::forward, Phase::backward})
-      out_.phase_seconds[static_cast<std::size_t>(phase)] /= pipeline_.micro_batches();
+  GroupFigures(const GroupFigures&) = delete;
+  GroupFigures& operator=(const GroupFigures&) = delete;
+
+  const TimedStep& timed() const { return timed_; }
+
+  Estimate of(const SimulatedRank& ran) {
+    for (const Instruction& i : timed_.step.instructions)
+      if (i.act == Act::run) add_section(timed_.step.section(i).phase, sections_[at(i.what)]);
+    for (const SectionFigures& section : sections_)
+      for (const OwnedSeconds& item : section.owned) add_owned(item, section.runs);
+    for (const auto& [transfer, waited] : ran.waited) add_waiting(transfer, waited);
+    for (Phase phase : {Phase::forward, Phase::backward}) of_phase(phase) /= pipeline_.micro_batches();
     count_transfers();
     for (const auto& [stage, prices] : prices_) {
       const Program& program = pipeline_.stage(stage);
       add_leaves(program.graph);
       out_.peak_seconds += prices.peak_seconds() * pipeline_.micro_batches();
+      out_.repeated_peak_seconds += prices.repeated_peak_seconds() * pipeline_.micro_batches();
       out_.arena_bytes += program.arena_bytes;
       add(out_.memory, memory_use(program));
     }
@@ -84,71 +69,77 @@ class Walk {
   }
 
  private:
-  /// Seconds of a section.
-  struct Figures {
-    double compute = 0, recompute = 0, exposed = 0;
+  /// What a section computes.
+  struct SectionFigures {
+    double compute = 0, recompute = 0;
     std::vector<OwnedSeconds> owned = {};  // the same, by whose work it is
     int runs = 0;
   };
 
-  TimedSection timed(const Section& section) {
-    TimedSection out;
-    Figures& figures = figures_.emplace_back();
+  void time(const Section& section) {
+    SectionFigures& figures = sections_.emplace_back();
+    std::vector<double>& seconds = timed_.sections.emplace_back().seconds;
     for (const Instruction& i : section.instructions) {
-      const bool is_transfer = i.act == Act::start || i.act == Act::finish;
-      if (is_transfer && step_.transfer(i).crossing >= 0)
-        out.crossings.push_back({out.seconds, i});
-      else
-        out.seconds += seconds_of(i, figures);
+      seconds.push_back(0);
+      if (i.act != Act::compute && i.act != Act::copy) continue;
+      StagePrices& prices = prices_.at(i.stage);
+      seconds.back() = prices.compute_seconds_of(i.what, figures.owned);
+      figures.compute += seconds.back();
+      if (prices.graph().node({i.what}).is_recomputed) figures.recompute += seconds.back();
     }
+  }
+
+  /// Starts and latencies, then its bytes level by level.
+  std::vector<FlowPart> parts_of(const PreparedTransfer& t, const std::vector<int>& level_of) {
+    StagePrices& prices = prices_.at(t.to_stage);
+    double left = prices.seconds_of(t);
+    if (left == 0) return {};
+    std::vector<FlowPart> out{{-1, 0}};
+    for (const LinkUse& use : prices.link_uses(t)) {
+      out.push_back({level_of[at(use.level)], std::min(left, use.seconds)});
+      left -= out.back().seconds;
+    }
+    out.front().seconds = left;
     return out;
   }
 
-  double seconds_of(const Instruction& i, Figures& figures) {
-    switch (i.act) {
-      case Act::start: transfers_.start(i.what, prices_.at(i.stage).seconds_of(step_.transfer(i))); return 0;
-      case Act::finish: {
-        const double seconds = transfers_.wait_for(i.what);
-        figures.exposed += seconds;
-        if (seconds > 0) prices_.at(i.stage).share(seconds, step_.transfer(i), figures.owned);
-        return seconds;
-      }
-      case Act::compute:
-      case Act::copy: {
-        StagePrices& prices = prices_.at(i.stage);
-        const double seconds = prices.compute_seconds_of(i.what, figures.owned);
-        figures.compute += seconds;
-        if (prices.graph().node({i.what}).is_recomputed) figures.recompute += seconds;
-        transfers_.run_beside(seconds);
-        return seconds;
-      }
-      default: return 0;
+  double& of_phase(Phase phase) { return out_.phase_seconds[static_cast<std::size_t>(phase)]; }
+
+  void add_section(Phase phase, SectionFigures& section) {
+    ++section.runs;
+    out_.compute_seconds += section.compute;
+    out_.recompute_seconds += section.recompute;
+    of_phase(phase) += section.compute;
+  }
+
+  void add_waiting(int transfer, const std::array<double, 3>& waited) {
+    double seconds = 0;
+    for (Phase phase : {Phase::forward, Phase::backward, Phase::update}) {
+      const double in_phase = waited[static_cast<std::size_t>(phase)];
+      seconds += in_phase;
+      of_phase(phase) += in_phase;
     }
+    if (seconds == 0) return;
+    out_.exposed_communication_seconds += seconds;
+    const PreparedTransfer& t = timed_.step.transfers[at(transfer)];
+    std::vector<OwnedSeconds> owned;
+    prices_.at(t.to_stage).share(seconds, t, owned);
+    for (const OwnedSeconds& item : owned) add_owned(item, 1);
   }
 
-  void add_figures(Phase phase, Figures& figures) {
-    ++figures.runs;
-    out_.compute_seconds += figures.compute;
-    out_.recompute_seconds += figures.recompute;
-    out_.exposed_communication_seconds += figures.exposed;
-    out_.phase_seconds[static_cast<std::size_t>(phase)] += figures.compute + figures.exposed;
-  }
-
-  void add_owned(const Figures& figures) {
+  void add_owned(const OwnedSeconds& item, int times) {
     out_.operators.resize(at(pipeline_.stage_count()));
-    for (const OwnedSeconds& item : figures.owned) {
-      StageSeconds& stage = out_.operators[at(item.stage)];
-      if (item.owner.is_valid() && at(item.owner.index) >= stage.operators.size())
-        stage.operators.resize(at(item.owner.index) + 1);
-      OperatorSeconds& owner = item.owner.is_valid() ? stage.operators[at(item.owner.index)] : stage.others;
-      owner.*item.what += figures.runs * item.seconds;
-    }
+    StageSeconds& stage = out_.operators[at(item.stage)];
+    if (item.owner.is_valid() && at(item.owner.index) >= stage.operators.size())
+      stage.operators.resize(at(item.owner.index) + 1);
+    OperatorSeconds& owner = item.owner.is_valid() ? stage.operators[at(item.owner.index)] : stage.others;
+    owner.*item.what += times * item.seconds;
   }
 
   void count_transfers() {
-    const std::vector<int> times = times_started(step_);
-    for (std::size_t t = 0; t < step_.transfers.size(); ++t) {
-      const PreparedTransfer& transfer = step_.transfers[t];
+    const std::vector<int> times = times_started(timed_.step);
+    for (std::size_t t = 0; t < times.size(); ++t) {
+      const PreparedTransfer& transfer = timed_.step.transfers[t];
       if (transfer.crossing >= 0) continue;
       StagePrices& prices = prices_.at(transfer.to_stage);
       out_.communication_seconds += times[t] * prices.seconds_of(transfer);
@@ -170,27 +161,49 @@ class Walk {
   }
 
   const Pipeline& pipeline_;
-  const RankStep& step_;
-  Transfers transfers_;
+  Cluster cluster_;  // of the group's devices
+  TimedStep timed_;
   std::map<int, StagePrices> prices_;  // by stage
-  std::vector<Figures> figures_;       // by section
+  std::vector<SectionFigures> sections_;
   Estimate out_;
 };
 
-/// Seconds until what crosses is on the other side.
-std::vector<double> crossing_seconds(const Pipeline& pipeline, const Cluster& cluster) {
-  const LinkLevel& link = cluster.links.back();
-  std::vector<double> out;
+/// The fastest links that join all devices of two groups.
+int level_between(const Pipeline& pipeline, int a, int b, const Cluster& cluster) {
+  const int first = pipeline.first_rank(std::min(a, b)), other = std::max(a, b);
+  const int last = pipeline.first_rank(other) + pipeline.stage(other).rank_count() - 1;
+  int level = 0;
+  while (first / cluster.links[at(level)].devices != last / cluster.links[at(level)].devices) ++level;
+  return level;
+}
+
+std::vector<TimedCrossing> timed_crossings(const Pipeline& pipeline, const Cluster& cluster) {
+  std::vector<TimedCrossing> out;
   for (const PlacedCrossing& c : pipeline.crossings) {
-    if (pipeline.first_rank(c.from) == pipeline.first_rank(c.to)) {  // chunks of the same devices
-      out.push_back(0);
-      continue;
-    }
+    TimedCrossing& timed = out.emplace_back();
+    timed.from = c.from % pipeline.group_count(), timed.to = c.to % pipeline.group_count();
+    if (timed.from == timed.to) continue;  // chunks of the same devices
+    const int level = level_between(pipeline, timed.from, timed.to, cluster);
+    const LinkLevel& link = cluster.links[at(level)];
     const auto bytes = static_cast<double>(pipeline.stage(c.to).graph.value(c.received).type.bytes());
-    out.push_back(link.start_seconds + link.latency_seconds +
-                  bytes / (link.bytes_per_second * cluster.link_efficiency));
+    timed.parts = {{-1, link.start_seconds + link.latency_seconds},
+                   {level, bytes / (link.bytes_per_second * cluster.link_efficiency)}};
   }
   return out;
+}
+
+std::deque<GroupFigures> groups_of(const Pipeline& pipeline, const Cluster& cluster) {
+  std::deque<GroupFigures> out;
+  for (RankStep& step : steps_of_stages(pipeline)) out.emplace_back(pipeline, std::move(step), cluster);
+  return out;
+}
+
+std::vector<SimulatedRank> simulated(const std::deque<GroupFigures>& groups, const Pipeline& pipeline,
+                                     const Cluster& cluster, bool with_events) {
+  std::vector<const TimedStep*> ranks;
+  for (const GroupFigures& group : groups) ranks.push_back(&group.timed());
+  return simulate(ranks, timed_crossings(pipeline, cluster),
+                  {.levels = static_cast<int>(cluster.links.size()), .with_events = with_events});
 }
 
 /// Adds to each group of devices what the rank of it that receives most gets from other stages.
@@ -220,17 +233,12 @@ void add_crossings(std::vector<Estimate>& groups, const Pipeline& pipeline) {
 }  // namespace
 
 Estimate estimate(const Pipeline& pipeline, const Cluster& cluster) {
+  std::deque<GroupFigures> groups = groups_of(pipeline, cluster);
+  const std::vector<SimulatedRank> ran = simulated(groups, pipeline, cluster, false);
   std::vector<Estimate> stages;
-  std::vector<TimedStep> ranks;
-  for (RankStep& step : steps_of_stages(pipeline)) {
-    TimedStep& timed = ranks.emplace_back(TimedStep{std::move(step), {}});
-    const int group = pipeline.group_of(timed.step.rank);
-    const Cluster own = cluster.part(pipeline.first_rank(group), pipeline.stage(group).rank_count());
-    stages.push_back(Walk(pipeline, timed.step, own).run(timed.sections));
-  }
+  for (std::size_t g = 0; g < ran.size(); ++g) stages.push_back(groups[g].of(ran[g]));
   if (stages.size() == 1) return std::move(stages.front());
   add_crossings(stages, pipeline);
-  const std::vector<double> ends = ends_of(ranks, crossing_seconds(pipeline, cluster));
   const auto longest = std::max_element(
       stages.begin(), stages.end(),
       [](const Estimate& a, const Estimate& b) { return a.step_seconds() < b.step_seconds(); });
@@ -238,7 +246,7 @@ Estimate estimate(const Pipeline& pipeline, const Cluster& cluster) {
       std::max_element(stages.begin(), stages.end(),
                        [](const Estimate& a, const Estimate& b) { return a.arena_bytes < b.arena_bytes; });
   Estimate out = *longest;
-  out.bubble_seconds = *std::max_element(ends.begin(), ends.end()) - out.step_seconds();
+  out.bubble_seconds = std::ranges::max(ran, {}, &SimulatedRank::end).end - out.step_seconds();
   out.parameter_bytes = largest->parameter_bytes;
   out.state_bytes = largest->state_bytes;
   out.arena_bytes = largest->arena_bytes;
@@ -248,17 +256,40 @@ Estimate estimate(const Pipeline& pipeline, const Cluster& cluster) {
     for (const auto& [kind, count] : stage.collectives)
       out.collectives[kind] = std::max(out.collectives[kind], count);
   }
-  out.peak_seconds = 0;
+  out.peak_seconds = out.repeated_peak_seconds = 0;
   for (int s = 0; s < pipeline.stage_count(); ++s)
     out.operators[at(s)] = stages[at(s % pipeline.group_count())].operators[at(s)];
-  for (int s = 0; s < pipeline.group_count(); ++s)
-    out.peak_seconds += stages[at(s)].peak_seconds * pipeline.stage(s).rank_count() / pipeline.rank_count();
+  for (int s = 0; s < pipeline.group_count(); ++s) {
+    const double share = static_cast<double>(pipeline.stage(s).rank_count()) / pipeline.rank_count();
+    out.peak_seconds += stages[at(s)].peak_seconds * share;
+    out.repeated_peak_seconds += stages[at(s)].repeated_peak_seconds * share;
+  }
+  const double end = out.step_seconds();
+  for (Estimate& stage : stages) stage.bubble_seconds = end - stage.step_seconds();
   out.stages = std::move(stages);
   return out;
 }
 
 Estimate estimate(Program program, const Cluster& cluster) {
   return estimate(Pipeline(std::move(program)), cluster);
+}
+
+std::span<const Estimate> stages_of(const Estimate& e) {
+  return e.stages.empty() ? std::span(&e, 1) : std::span<const Estimate>(e.stages);
+}
+
+StepTrace simulated_trace(const Pipeline& pipeline, const Cluster& cluster) {
+  const std::deque<GroupFigures> groups = groups_of(pipeline, cluster);
+  StepTrace out{std::vector<std::vector<TraceEvent>>(at(pipeline.rank_count()))};
+  const auto nanoseconds = [](double seconds) { return std::llround(seconds * 1e9); };
+  for (const SimulatedRank& ran : simulated(groups, pipeline, cluster, true)) {
+    std::vector<TraceEvent>& events = out.ranks[at(ran.rank)];
+    for (const SimulatedEvent& e : ran.events)
+      events.push_back(
+          {nanoseconds(e.begin), nanoseconds(e.end), e.instruction, Activity::instruction, e.phase});
+    events.push_back({0, nanoseconds(ran.end), {}, Activity::step, Phase::forward});
+  }
+  return out;
 }
 
 }  // namespace shardwright

@@ -1,5 +1,7 @@
 #include "shardwright/simulate/stage_prices.h"
 
+#include <algorithm>
+
 #include "shardwright/graph/op.h"
 
 namespace shardwright {
@@ -55,8 +57,8 @@ StagePrices::Timed StagePrices::timed(const Fusion& fusion) {
   for (NodeId id = fusion.begin; id < fusion.end; ++id.index) {
     const Node& node = graph_.node(id);
     const CallWork& call = works_.of(graph_, node);
-    if (call.kind != WorkKind::streaming && !node.is_recomputed)
-      peak_seconds_ +=
+    if (call.kind != WorkKind::streaming)
+      (node.is_recomputed ? repeated_peak_seconds_ : peak_seconds_) +=
           call.flops / cluster_.flops_per_second.of(dtype_of(graph_, node)) / program_.rank_count();
     if (id == fusion.begin) all.kind = call.kind;
     Work own{.kind = all.kind, .dtype = all.dtype};
@@ -90,6 +92,20 @@ double StagePrices::seconds_of(const PreparedTransfer& t) {
     if (n > 0) seconds -= redistributor_.latency(step_of(graph_, node));
   }
   return seconds;
+}
+
+std::vector<LinkUse> StagePrices::link_uses(const PreparedTransfer& t) {
+  std::vector<LinkUse> out;
+  for (int n = 0; n < static_cast<int>(t.parts.size()); ++n)
+    for (const LinkUse& use : redistributor_.link_uses(step_of(graph_, graph_.node({t.node.index + n})))) {
+      const auto known = std::ranges::find(out, use.level, &LinkUse::level);
+      if (known == out.end())
+        out.push_back(use);
+      else
+        known->seconds += use.seconds;
+    }
+  std::ranges::sort(out, {}, &LinkUse::level);
+  return out;
 }
 
 void StagePrices::share(double seconds, const PreparedTransfer& t, std::vector<OwnedSeconds>& owned) {

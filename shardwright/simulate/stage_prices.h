@@ -48,6 +48,8 @@ class StagePrices {
   const Graph& graph() const { return graph_; }
   /// That all devices at their peak take for the products that were asked for, none done again.
   double peak_seconds() const { return peak_seconds_; }
+  /// For those that are done again.
+  double repeated_peak_seconds() const { return repeated_peak_seconds_; }
 
   /// Of the fusion that begins with node `first`. Adds to `owned` whose work it is: that of nodes that run together is
   /// shared as they would take it alone.
@@ -55,6 +57,8 @@ class StagePrices {
 
   /// Of the steps that run as one: they start as one. Local ones take none.
   double seconds_of(const PreparedTransfer& t);
+  /// How long its bytes move on the links, innermost first; the rest of its seconds starts them.
+  std::vector<LinkUse> link_uses(const PreparedTransfer& t);
   /// Adds to `owned` whose the `seconds` are that are waited for a transfer: as its tensors take them.
   void share(double seconds, const PreparedTransfer& t, std::vector<OwnedSeconds>& owned);
 
@@ -78,7 +82,7 @@ class StagePrices {
   Redistributor redistributor_;
   CallWorks works_;
   std::vector<ValueId> moved_;
-  double peak_seconds_ = 0;
+  double peak_seconds_ = 0, repeated_peak_seconds_ = 0;
   std::unordered_map<int, NodeId> ends_;    // of fusions, by their first node
   std::unordered_map<int, Timed> compute_;  // likewise
 };

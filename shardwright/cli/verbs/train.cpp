@@ -176,7 +176,9 @@ void tell_figures(Session& session, Training& training) {
   if (!training.trace_path.empty()) {
     const StepTrace trace = session.trace();
     figures = figures_of(session.pipeline(), trace);
-    if (is_first_rank()) write_trace(training.trace_path, session.pipeline(), trace, memory);
+    if (is_first_rank())
+      write_file(training.trace_path,
+                 trace_text(session.pipeline(), trace, memory, memory_curves(session.pipeline(), trace)));
   }
   training.reporter.summary(session, memory, figures, training.misfit);
 }

@@ -1,0 +1,74 @@
+#include <algorithm>
+#include <span>
+
+#include "shardwright/base/file.h"
+#include "shardwright/cli/plan_report.h"
+#include "shardwright/cli/planning.h"
+#include "shardwright/frontend/table.h"
+#include "shardwright/runtime/trace_file.h"
+
+namespace shardwright::verbs {
+namespace {
+
+std::string share_text(double part, double whole) {
+  return fmt::format("{} ({})", seconds_text(part), percent_text(part, whole));
+}
+
+/// What a step takes in all, and each stage's part of it.
+std::string simulation_table(const Pipeline& pipeline, const Estimate& e, const BatchSize& batch) {
+  const double step = e.step_seconds();
+  std::string out = fmt::format("a step takes {}", seconds_text(step));
+  if (batch.count > 0)
+    out += fmt::format(", {:.4g} {} a second", static_cast<double>(batch.count) / step, batch.unit);
+  out += fmt::format("\nof the peak {} are used", percent_text(e.peak_seconds, step));
+  if (e.repeated_peak_seconds > 0)
+    out += fmt::format(", {} with what is computed again",
+                       percent_text(e.peak_seconds + e.repeated_peak_seconds, step));
+  Rows rows{{"stage", "ranks", "compute", "again", "exposed communication", "bubble", "memory",
+             "largest at its peak"}};
+  int stage = 0;
+  for (const Estimate& s : stages_of(e)) {
+    std::string largest;
+    constexpr std::size_t told = 2;
+    for (const MemoryConsumer& c : std::span(s.memory.largest).first(std::min(told, s.memory.largest.size())))
+      largest += fmt::format("{}{} {}", largest.empty() ? "" : ", ", c.name, bytes_text(c.bytes));
+    const int first = pipeline.first_rank(stage);
+    rows.push_back({std::to_string(stage),
+                    fmt::format("{}-{}", first, first + pipeline.stage(stage).rank_count() - 1),
+                    share_text(s.compute_seconds, step), share_text(s.recompute_seconds, step),
+                    share_text(s.exposed_communication_seconds, step), share_text(s.bubble_seconds, step),
+                    bytes_text(s.arena_bytes), largest});
+    ++stage;
+  }
+  return out + "\n" + aligned(rows, {2, 7});
+}
+
+int run(const Arguments& arguments, Terminal& terminal) {
+  const PlannedModel made = planned_positional(
+      arguments, {"--json", "--trace", "--memory-cap", "--device-memory", "--verify-passes"}, terminal);
+  const std::string path = arguments.text("--trace");
+  if (!path.empty()) require_writable(path);
+  const Pipeline pipeline = compile_pipeline(made.model.graph, made.plan, compile_options_of(arguments));
+  const BatchSize batch = batch_size_of(made.model.graph, made.plan, made.model.tokens);
+  report(
+      arguments, made.plan, pipeline, batch,
+      [&](const Estimate& e) { return simulation_table(pipeline, e, batch); }, terminal);
+  if (path.empty()) return 0;
+  const StepTrace trace = simulated_trace(pipeline, made.plan.cluster);
+  write_file(path, trace_text(pipeline, trace, {}, memory_curves(pipeline, trace)));
+  return 0;
+}
+
+}  // namespace
+
+std::vector<Verb> simulate() {
+  return {{.name = "simulate",
+           .doc = "run a step by events: time, waiting and memory of each stage",
+           .positionals = {"PLAN|MODEL"},
+           .flags = planning_flags({{"--json", "", "one JSON document", ""},
+                                    {"--trace", "FILE", "what each stage does when, for Perfetto", ""}}),
+           .example = "shardwright simulate llama2-7b --cluster a100-80g:8 --stages 4 --micro-batches 8",
+           .run = run}};
+}
+
+}  // namespace shardwright::verbs

@@ -1,0 +1,23 @@
+// Bytes alive in a rank's arenas over time: a fold of its programs' buffers over a step that ran or was simulated.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "shardwright/lower/pipeline.h"
+#include "shardwright/simulate/step_trace.h"
+
+namespace shardwright {
+
+struct MemoryPoint {
+  std::int64_t time = 0;  // as of events
+  std::int64_t bytes = 0;
+
+  bool operator==(const MemoryPoint&) const = default;
+};
+
+/// Where they change. What an arena has idle between its buffers is not counted, nor slots that no micro-batch is in.
+/// Cost: linear in buffers and events.
+std::vector<MemoryPoint> memory_over_time(const Pipeline& pipeline, const StepTrace& trace, int rank);
+
+}  // namespace shardwright
