@@ -9,7 +9,9 @@
 namespace shardwright {
 namespace {
 
-constexpr double most_read = 4;    // bytes for each that is dropped
+constexpr double most_read = 4;  // bytes for each that is dropped
+constexpr double most_flops =
+    256;  // of a product for each byte that it makes: devices do so many while they write it
 constexpr int longest_chain = 12;  // of nodes that are computed again for one result
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
@@ -46,8 +48,21 @@ class Choice {
 
   /// What stands behind the last contraction is read again at once.
   bool is_cheap(NodeId id) const {
-    return q_.is_open[at(id.index)] && id < last_contraction_ &&
-           work_kind(q_.calls.rule(id)) == WorkKind::streaming;
+    if (!q_.is_open[at(id.index)] || !(id < last_contraction_)) return false;
+    const Rule& rule = q_.calls.rule(id);
+    return work_kind(rule) == WorkKind::streaming || makes_much(graph_.node(id), rule);
+  }
+
+  /// A product of activations that makes far more than it reads: attention's scores.
+  bool makes_much(const Node& node, const Rule& rule) const {
+    double made = 0;
+    for (ValueId v : node.results) made += static_cast<double>(graph_.value(v).type.bytes());
+    const bool reads_weights = std::any_of(node.operands.begin(), node.operands.end(), [&](ValueId v) {
+      return graph_.node(producer(v)).op->kind == OpKind::parameter;
+    });
+    double read = 0;
+    for (ValueId v : node.operands) read += static_cast<double>(graph_.value(v).type.bytes());
+    return !reads_weights && read < made && flops_of(*node.op, rule) <= most_flops * made;
   }
 
   /// Kept whatever is chosen from here on, or computed again.

@@ -1,6 +1,7 @@
 // Which forward nodes are cheap to compute again against the bytes that their results take: what `selected` recomputes.
 //
-// Cheap is what streams memory (cost/compute.h): its time is that of the bytes it reads and writes. It is chosen where
+// Cheap is what streams memory (cost/compute.h): its time is that of the bytes it reads and writes; and of products of
+// activations those that make more bytes than they read, with few operations for each: scores. It is chosen where
 // the results that the backward reads are more bytes than must be kept besides to compute them again, and where at most
 // four times as many are read. What a result costs to have again:
 //

@@ -16,7 +16,7 @@
 // was made, or sharded over all axes along which it is replicated (shard_kept). Without communication it is kept in the
 // form that collectives made for the forward.
 //
-// selected: an operator that streams memory (cost/compute.h) is computed again if that drops more than it needs kept
+// selected: an operator that streams memory (cost/compute.h), or makes attention's scores, is computed again if that drops more than it needs kept
 // besides, and if it reads at most four times what it drops. What stands behind the last contraction of the forward
 // is kept: its backward follows at once.
 #pragma once
