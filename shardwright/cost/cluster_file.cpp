@@ -180,7 +180,9 @@ std::string to_text(const Cluster& c) {
   out << YAML::BeginMap;
   say("nodes", c.nodes);
   say("devices_per_node", c.devices_per_node);
-  say("memory", quantity_text(static_cast<double>(c.memory_bytes), "B"));
+  constexpr std::int64_t gibibyte = 1LL << 30;  // as memory is sold
+  say("memory", c.memory_bytes % gibibyte == 0 ? fmt::format("{}GiB", c.memory_bytes / gibibyte)
+                                               : quantity_text(static_cast<double>(c.memory_bytes), "B"));
   say("reserved", quantity_text(static_cast<double>(c.reserved_bytes), "B"));
   say("memory_bandwidth", quantity_text(c.memory_bytes_per_second, "B/s"));
   begin("flops");

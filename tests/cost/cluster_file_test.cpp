@@ -52,7 +52,7 @@ TEST(ClusterFile, is_read_back_whatever_the_figures_are) {
 TEST(ClusterFile, is_written_as_people_write_it) {
   EXPECT_EQ(to_text(cluster_called("a100-80g:2x8")), R"(nodes: 2
 devices_per_node: 8
-memory: 80GB
+memory: 80GiB
 reserved: 2GB
 memory_bandwidth: 2039GB/s
 flops: {f64: 9.7T, f32: 19.5T, bf16: 312T, fp16: 312T}

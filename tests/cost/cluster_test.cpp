@@ -141,7 +141,7 @@ TEST(Cluster, is_read_from_a_file_as_it_is_from_a_preset) {
   write_bytes(path, R"(
 nodes: 2
 devices_per_node: 8
-memory: 80GB
+memory: 80GiB
 reserved: 2000 MB
 memory_bandwidth: 2039GB/s
 flops: {f64: 9.7T, f32: 19.5T, bf16: 312T, fp16: 312e12}

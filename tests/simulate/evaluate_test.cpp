@@ -28,7 +28,7 @@ TEST(Evaluate, says_by_how_much_a_program_does_not_fit) {
 
 TEST(Evaluate, takes_the_memory_of_the_cluster_less_what_is_reserved) {
   const Program p = testing::program_of(small);
-  EXPECT_EQ(evaluate(p, cluster_called("a100-80g:1")).cap_bytes, 78'000'000'000);
+  EXPECT_EQ(evaluate(p, cluster_called("a100-80g:1")).cap_bytes, (80LL << 30) - 2'000'000'000);
   Cluster tiny = cluster_called("cpu:1");
   tiny.memory_bytes = 200;
   tiny.reserved_bytes = 100;
