@@ -67,7 +67,7 @@ std::string document(const Plan& plan, const Evaluation& evaluation, const Batch
 Evaluation report(const Arguments& arguments, const Plan& plan, const Pipeline& pipeline,
                   const BatchSize& batch, const std::function<std::string(const Estimate&)>& table,
                   Terminal& terminal) {
-  Evaluation evaluation = evaluation_of(arguments, pipeline, plan.cluster);
+  Evaluation evaluation = evaluation_of(arguments, pipeline, plan.cluster, plan.settings.framework);
   const std::string misfit = misfit_notice(evaluation, plan.cluster);
   const bool is_json = arguments.is_on("--json");
   arguments.check_heeded(terminal.err);

@@ -247,10 +247,12 @@ CompileOptions compile_options_of(const Arguments& arguments) {
   return {.formats = default_devices().formats, .verifies = arguments.is_on("--verify-passes")};
 }
 
-Evaluation evaluation_of(const Arguments& arguments, const Pipeline& pipeline, const Cluster& cluster) {
+Evaluation evaluation_of(const Arguments& arguments, const Pipeline& pipeline, const Cluster& cluster,
+                         const std::string& framework) {
   const auto cap = memory_cap_of(arguments);
   Evaluation out =
-      evaluate(pipeline, cluster, {.memory_cap = cap ? std::optional(cap->bytes) : std::nullopt});
+      evaluate(pipeline, cluster,
+               {.memory_cap = cap ? std::optional(cap->bytes) : std::nullopt, .framework = framework});
   if (cap) check_memory(out, fmt::format("{} {}", cap->flag, arguments.text(cap->flag)));
   // A plan that keeps to the cap may still be more than the cluster's devices have; --device-memory says what they have.
   if (cap && !arguments.has("--device-memory"))

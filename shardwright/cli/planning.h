@@ -43,9 +43,11 @@ Planned planned_of(const Arguments& arguments, const Model& model, Terminal& ter
 /// How programs are compiled here: our own output is verified where that is asked for.
 CompileOptions compile_options_of(const Arguments& arguments);
 
-/// What a step of `program` takes, judged by the memory of a device: the cluster's, and --memory-cap or --device-memory.
+/// What a step of `program` takes, judged by the memory of a device: the cluster's, and --memory-cap or --device-memory;
+/// with what `framework` keeps besides.
 /// Throws: Infeasible if that is more than the flags allow, saying by how much and what takes most.
-Evaluation evaluation_of(const Arguments& arguments, const Pipeline& pipeline, const Cluster& cluster);
+Evaluation evaluation_of(const Arguments& arguments, const Pipeline& pipeline, const Cluster& cluster,
+                         const std::string& framework);
 
 /// A line on the terminal's `err` where what comes takes minutes: `many` of `what`, each of which `costs`.
 void tell_if_long(std::int64_t many, std::string_view what, std::string_view costs, Terminal& terminal);

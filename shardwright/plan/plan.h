@@ -13,6 +13,7 @@
 #include "shardwright/autodiff/train_step.h"
 #include "shardwright/base/precision.h"
 #include "shardwright/cost/cluster.h"
+#include "shardwright/cost/framework.h"
 #include "shardwright/graph/graph.h"
 #include "shardwright/plan/comm_fusion.h"
 #include "shardwright/plan/leaves.h"
@@ -50,9 +51,10 @@ struct Origin {
 /// settings (search/planning/settings.h) reads and prints them.
 struct Settings {
   OptimizerParallel optimizer_parallel = {};
-  CommFusion comm_fusion = {};  // where it is asked for, annotations name parameters
-  Recompute recompute = {};     // where it is asked for, annotations say of modules
-  Pipelining pipelining = {};   // where it is asked for, annotations may say how many stages
+  CommFusion comm_fusion = {};           // where it is asked for, annotations name parameters
+  Recompute recompute = {};              // where it is asked for, annotations say of modules
+  Pipelining pipelining = {};            // where it is asked for, annotations may say how many stages
+  std::string framework{own_framework};  // by whose memory it is judged (cost/framework.h)
   bool operator==(const Settings&) const = default;
 };
 

@@ -143,7 +143,7 @@ const std::vector<std::string>& plan_keys() {
         "format model made_from fingerprint devices cluster cluster_text parallel search status "
         "search_seconds "
         "mesh more_meshes schedule micro_batches stage_plans zero zero_threshold zero_group comm_fusion "
-        "recompute "
+        "recompute framework "
         "operators layouts step_seconds compute_seconds communication_seconds exposed_communication_seconds "
         "tokens_per_second recompute_seconds mfu hfu lower_bound_seconds gap stages bubble_seconds "
         "bubble_fraction "
@@ -208,6 +208,8 @@ Plan head_of(const Json& json) {
   }
   plan.settings.optimizer_parallel = optimizer_parallel_of(json);
   if (json.contains("comm_fusion")) plan.settings.comm_fusion = fusion_of(json.at("comm_fusion"));
+  if (json.contains("framework"))
+    plan.settings.framework = framework_called(text_or(json, "framework", "")).name;
   if (json.contains("recompute")) plan.settings.recompute = recompute_of(json.at("recompute"));
   return plan;
 }
@@ -314,6 +316,7 @@ Json json_of(const Plan& plan) {
   if (zero.level > 0 && zero.group > 0) out["zero_group"] = zero.group;
   out["comm_fusion"] = fusion_json(plan.settings.comm_fusion);
   out["recompute"] = recompute_json(plan.settings.recompute);
+  if (plan.settings.framework != own_framework) out["framework"] = plan.settings.framework;
   out["operators"] = Json::array();
   for (std::size_t s = 0; s < plan.stages.size(); ++s)
     for (const PlannedOperator& op : plan.stages[s].operators) {

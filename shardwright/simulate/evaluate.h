@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "shardwright/cost/framework.h"
 #include "shardwright/simulate/estimate.h"
 
 namespace shardwright {
@@ -14,10 +15,11 @@ std::int64_t usable_bytes(const Cluster& cluster);
 struct EvaluateOptions {
   std::optional<std::int64_t>
       memory_cap;  // bytes of one device; none: the cluster's memory, less what is reserved
+  std::string framework{own_framework};  // by whose memory it is judged
 };
 
 struct Evaluation {
-  Estimate estimate;
+  Estimate estimate;  // arena and workspace as the framework has them
   std::int64_t cap_bytes = 0;
 
   bool fits() const { return estimate.arena_bytes <= cap_bytes; }

@@ -67,6 +67,7 @@ const std::string& value_of(const SettingRow& row) {
       {"--optimizer-parallel", "2:threshold=1024,group=4"},
       {"--comm-fusion", "size:3"},
       {"--recompute", "full:communication=false,shard_kept=true"},
+      {"--framework", "megatron"},
       {"--global-batch", "64"},
       {"--precision", "pure-bf16"},
       {"--loss", "mean_squared_error"},

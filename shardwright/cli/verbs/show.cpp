@@ -108,7 +108,7 @@ nlohmann::json node_json(const Graph& graph, const Node& node, bool has_layouts)
 /// The graph with the plan's strategies, and the layout of every value: as produced, outputs as handed out.
 Graph planned_graph(const Arguments& arguments, const Model& model, Terminal& terminal) {
   // These choose among plans or say how one runs; strategies and layouts do not show it.
-  for (const char* flag : {"--comm-fusion", "--recompute", "--schedule"})
+  for (const char* flag : {"--comm-fusion", "--recompute", "--schedule", "--framework"})
     arguments.idle(flag, "strategies and layouts do not tell of it");
   if (!arguments.has("--train") && asked_of(arguments).settings.optimizer_parallel.level < 3)
     arguments.idle("--optimizer-parallel", "there is no update; add --train");
@@ -117,8 +117,8 @@ Graph planned_graph(const Arguments& arguments, const Model& model, Terminal& te
     throw error("--layouts shows one graph but the plan has {} stages; lower prints the program of each",
                 plan.stages.size());
   if (memory_cap_of(arguments))  // the search may have found nothing that fits
-    evaluation_of(arguments, compile_pipeline(model.graph, plan, compile_options_of(arguments)),
-                  plan.cluster);
+    evaluation_of(arguments, compile_pipeline(model.graph, plan, compile_options_of(arguments)), plan.cluster,
+                  plan.settings.framework);
   PlannedGraph planned = completed(std::move(apply(plan, model.graph).stages.front()), plan.cluster);
   Graph& graph = planned.graph;
   for (const Node& node : graph.nodes) {

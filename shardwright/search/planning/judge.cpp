@@ -12,7 +12,7 @@ Evaluation Judge::evaluate(const SearchResult& tried) const {
   PlannedGraph planned = written(graph_, std::move(decided.choices), plan_.settings, request_.micro_batches);
   return shardwright::evaluate(
       compile(std::move(planned), cluster_, {.formats = request_.formats, .verifies = request_.verifies}),
-      cluster_, {.memory_cap = cap_bytes()});
+      cluster_, {.memory_cap = cap_bytes(), .framework = plan_.settings.framework});
 }
 
 }  // namespace shardwright

@@ -22,6 +22,12 @@ std::string names_of_searches() {
   return join(out, ", ");
 }
 
+std::string names_of_frameworks() {
+  std::vector<std::string> out;
+  for (const Framework& framework : frameworks()) out.push_back(framework.name);
+  return join(out, ", ");
+}
+
 Rows of_machine() {
   return {
       {.flag = "--cluster",
@@ -149,7 +155,15 @@ Rows of_step() {
        .member = "recompute",
        .parse = [](PlanRequest& r,
                    const Given& given) { r.settings.recompute = parse_recompute(given.text); },
-       .print = [](const PlanRequest& r) { return to_text(r.settings.recompute); }}};
+       .print = [](const PlanRequest& r) { return to_text(r.settings.recompute); }},
+      {.flag = "--framework",
+       .value = "NAME",
+       .doc = "as whose memory it is judged: " + names_of_frameworks() + " (default ours: the arena)",
+       .part = Part::step,
+       .member = "framework",
+       .parse = [](PlanRequest& r,
+                   const Given& given) { r.settings.framework = framework_called(given.text).name; },
+       .print = [](const PlanRequest& r) { return r.settings.framework; }}};
 }
 
 SettingRow of_search(Setting setting, std::string flag, std::string value, std::string doc,

@@ -1,0 +1,19 @@
+// What a framework would have on the devices of a program instead of its arena.
+//
+// Parameters and states are the same. What comes and goes is allocated as it is needed: there are no gaps between
+// buffers, and what is sent to another stage is freed when it is taken, but an allocator holds some slack. Gradients and
+// the buffers of the communication library are the framework's (cost/framework.h).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "shardwright/cost/framework.h"
+#include "shardwright/lower/pipeline.h"
+
+namespace shardwright {
+
+/// Bytes of a device of each group of ranks of `pipeline`, one after the other.
+std::vector<std::int64_t> framework_bytes(const Pipeline& pipeline, const Framework& framework);
+
+}  // namespace shardwright
