@@ -106,6 +106,7 @@ ModelOptions model_options(const Origin& origin, int micro_batches) {
   return {.global_batch = origin.global_batch,
           .precision = origin.precision,
           .loss = origin.loss,
+          .attention = origin.attention,
           .micro_batches = micro_batches};
 }
 

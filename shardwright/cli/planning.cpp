@@ -89,6 +89,8 @@ Model model_of(const Arguments& arguments, Terminal& terminal) {
                     "whole batch",
                     spec, micro_batches));
   heed(arguments, {SettingPart::network});
+  if (!model.has_attention)
+    arguments.idle("--attention", "the model has no attention that can be done otherwise");
   if (!has_masters(model.graph))
     arguments.idle("--reduce-precision", "no parameter is updated in another type than it is read in");
   else if (micro_batches > 1 && arguments.text("--reduce-precision") == "short")

@@ -16,6 +16,7 @@
 #include "shardwright/base/precision.h"
 #include "shardwright/frontend/modules/losses.h"
 #include "shardwright/frontend/trace.h"
+#include "shardwright/plan/plan.h"
 
 namespace shardwright {
 
@@ -26,6 +27,7 @@ struct ModelOptions {
   std::optional<std::int64_t> global_batch;  // overrides `batch=`
   Precision precision;
   std::string loss;
+  Attention attention = Attention::flash;
   int micro_batches = 1;  // the model is for one of so many parts of the batch
 };
 
@@ -42,6 +44,7 @@ struct Model {
       false;                // it sums, weighs or leaves out: the mean over micro-batches is another number
   std::int64_t tokens = 0;  // of sequences in a batch; 0: its inputs are no sequences
   bool wants_mnist = false;
+  bool has_attention = false;                   // which ModelOptions::attention says how to do
   std::map<std::string, InitialValue> initial;  // by name; others start as their leaves say
   std::optional<ModelOptions>
       own;  // of a graph as text: batch and precision that it says itself, whatever options say
@@ -53,6 +56,7 @@ class ModelArguments {
   std::map<std::string, std::string> keys;
   Precision precision;
   std::string loss;  // empty: the model's own
+  Attention attention = Attention::flash;
 
   /// The value of `key`. Throws: Error if it is not an integer from 1 to `most`.
   std::int64_t integer(const std::string& key, std::int64_t otherwise,

@@ -61,6 +61,7 @@ Json origin_json(const Origin& origin) {
   out["precision"] = to_text(origin.precision);
   if (origin.optimizer.reduces_short) out["reduce_precision"] = "short";
   if (!origin.loss.empty()) out["loss"] = origin.loss;
+  if (origin.attention == Attention::in_memory) out["attention"] = "explicit";
   out["optimizer"] = optimizer_json(origin.optimizer);
   return out;
 }
@@ -68,8 +69,13 @@ Json origin_json(const Origin& origin) {
 /// What is not said is as it is without flags.
 Origin origin_of(const Json& json) {
   if (!json.is_object()) throw kind_error("made_from", "an object", json);
-  check_keys(json, "made_from", {"global_batch", "precision", "reduce_precision", "loss", "optimizer"});
+  check_keys(json, "made_from",
+             {"global_batch", "precision", "reduce_precision", "loss", "attention", "optimizer"});
   Origin out{.loss = text_or(json, "loss", "")};
+  const std::string attention = text_or(json, "attention", "flash");
+  if (attention != "flash" && attention != "explicit")
+    throw kind_error("attention", "flash or explicit", json.at("attention"));
+  if (attention == "explicit") out.attention = Attention::in_memory;
   if (json.contains("global_batch"))
     out.global_batch = long_of(json.at("global_batch"), "global_batch", 1, most_of_all);
   std::string name = text_or(json, "precision", "f32");

@@ -39,11 +39,15 @@ class Infeasible : public Error {
   using Error::Error;
 };
 
+/// How attention is done: as one operator whose scores never lie in memory, or with products and a softmax between.
+enum class Attention : std::uint8_t { flash, in_memory };
+
 /// What a network is made of besides its model: with both, a plan file is enough to make it again.
 struct Origin {
   std::optional<std::int64_t> global_batch;  // empty: the model's own
   Precision precision;
   std::string loss;  // empty: the model's own
+  Attention attention = Attention::flash;
   OptimizerChoice optimizer;
 };
 

@@ -71,6 +71,7 @@ const std::string& value_of(const SettingRow& row) {
       {"--global-batch", "64"},
       {"--precision", "pure-bf16"},
       {"--loss", "mean_squared_error"},
+      {"--attention", "explicit"},
       {"--optimizer", "adamw"},
       {"--lr", "0.5"},
       {"--momentum", "0.25"},

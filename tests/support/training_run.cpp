@@ -18,9 +18,11 @@
 namespace shardwright::testing {
 
 Model train_model(const TrainingRun& run, int micro_batches) {
-  Model model = build_model(
-      run.model,
-      {.global_batch = {}, .precision = run.precision, .loss = run.loss, .micro_batches = micro_batches});
+  Model model = build_model(run.model, {.global_batch = {},
+                                        .precision = run.precision,
+                                        .loss = run.loss,
+                                        .attention = run.attention,
+                                        .micro_batches = micro_batches});
   add_train_step(model.graph, model.loss, run.optimizer);
   return model;
 }

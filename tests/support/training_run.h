@@ -21,6 +21,7 @@ struct TrainingRun {
   Precision precision = {};
   std::int64_t steps = 0;  // 0: those of the reference, or 8
   std::string loss = "";   // as --loss
+  Attention attention = Attention::flash;
 };
 
 struct Outcome {

@@ -32,6 +32,7 @@ DecoderOptions sizes_of(const ModelArguments& arguments, const DecoderOptions& m
   o.ffn = arguments.integer("ffn", member.ffn ? member.ffn : 4 * o.hidden);
   o.vocabulary = arguments.integer("vocab", member.vocabulary);
   o.sequence = arguments.integer("seq", member.sequence);
+  o.explicit_attention = arguments.attention == Attention::in_memory;
   if (o.vocabulary > std::numeric_limits<std::int32_t>::max())
     throw error("vocab={}: tokens are i32, there can be {}", o.vocabulary,
                 std::numeric_limits<std::int32_t>::max());
@@ -51,6 +52,7 @@ Model build(const ModelArguments& arguments, const Member& member) {
   Model model = finish_model(trace, CrossEntropyLoss{}(scores, label), scores);
   model.labels.classes = decoder.options.vocabulary;
   model.tokens = element_count(tokens.shape);
+  model.has_attention = true;
   return model;
 }
 

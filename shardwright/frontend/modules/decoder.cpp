@@ -28,6 +28,7 @@ SelfAttention::Options attention_of(const DecoderOptions& options) {
   return {.heads = options.heads,
           .kv_heads = options.kv_heads,
           .positions = options.positions,
+          .is_explicit = options.explicit_attention,
           .qkv_bias = options.qkv_bias,
           .out_bias = options.bias,
           .start = start};

@@ -25,11 +25,12 @@ struct DecoderOptions {
   std::int64_t vocabulary = 8192, sequence = 256;
   Positions positions = Positions::rotary;
   Activation activation = Activation::swiglu;
-  bool layer_norm = false;   // else RMS norm
-  double epsilon = 1e-5;     // of the norms
-  bool qkv_bias = false;     // of queries, keys and values
-  bool bias = false;         // of the other dense layers
-  bool tied_head = false;    // the head is the embedding's table
+  bool layer_norm = false;          // else RMS norm
+  double epsilon = 1e-5;            // of the norms
+  bool qkv_bias = false;            // of queries, keys and values
+  bool bias = false;                // of the other dense layers
+  bool tied_head = false;           // the head is the embedding's table
+  bool explicit_attention = false;  // SelfAttention::Options::is_explicit
   bool query_layer = false;  // the last layer asks with learned queries, one a position, instead of its own x
 };
 

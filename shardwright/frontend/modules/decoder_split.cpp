@@ -54,7 +54,7 @@ class Annotator {
     if (attention.k.count % tensor_ == 0) {
       into(attention.k.dense);
       into(attention.v.dense);
-      attention.attend.shard({heads, heads, heads});
+      if (!attention.is_explicit) attention.attend.shard({heads, heads, heads});
     }
     out_of(attention.o);
   }

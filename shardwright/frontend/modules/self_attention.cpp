@@ -1,5 +1,7 @@
 #include "shardwright/frontend/modules/self_attention.h"
 
+#include <cmath>
+
 namespace shardwright {
 namespace {
 
@@ -45,7 +47,11 @@ SelfAttention::SelfAttention(const std::string& name, std::int64_t width, const 
     : q(name + ".q", width, options.heads, features_of(width, options), options),
       k(name + ".k", width, options.kv_heads, q.features, options),
       v(name + ".v", width, options.kv_heads, q.features, options),
-      attend(attention(name + ".attend", attributes_of(options))),
+      is_explicit(options.is_explicit),
+      scores(matmul(name + ".scores", {{"transpose_b", true}})),
+      weights("attention_weights", name + ".weights", attributes_of(options)),
+      attend(options.is_explicit ? matmul(name + ".attend")
+                                 : attention(name + ".attend", attributes_of(options))),
       transpose(shardwright::transpose(name + ".transpose", heads_outside)),
       join("reshape", name + ".join"),
       o(name + ".o", width, width, {.bias = options.out_bias, .start = options.start}) {
@@ -54,9 +60,30 @@ SelfAttention::SelfAttention(const std::string& name, std::int64_t width, const 
   k.rotary = rotary(name + ".k.rotary");
 }
 
+Traced SelfAttention::attended(Traced queries, Traced keys, Traced values) const {
+  if (!is_explicit) return attend(queries, keys, values);
+  const double scale = 1 / std::sqrt(static_cast<double>(q.features));
+  const Shape heads = queries.type().shape,
+              of_keys = keys.type().shape;  // [batch, heads, sequence, features]
+  const std::int64_t sharing = q.count / k.count;
+  if (sharing == 1) return attend(weights.with("scale", scale)(scores(queries, keys)), values);
+  // Queries that share keys stand side by side: [batch, kv heads, sharing, sequence, ...]
+  const auto shaped = [&](Traced x, const Operator& of, const char* what, Shape shape) {
+    return Operator("reshape", fmt::format("{}.{}", of.name(), what)).with("shape", std::move(shape))(x);
+  };
+  const Shape alone{of_keys[0], of_keys[1], 1, of_keys[2], of_keys[3]};
+  const Traced x = scores(shaped(queries, scores, "q", {heads[0], k.count, sharing, heads[2], heads[3]}),
+                          shaped(keys, scores, "k", alone));
+  const Traced p =
+      weights.with("scale", scale)(shaped(x, weights, "x", {heads[0], heads[1], heads[2], of_keys[2]}));
+  const Traced y = attend(shaped(p, attend, "p", {heads[0], k.count, sharing, heads[2], of_keys[2]}),
+                          shaped(values, attend, "v", alone));
+  return shaped(y, attend, "y", heads);
+}
+
 Traced SelfAttention::operator()(Traced queries, Traced x) const {
   const Traced of_queries = q(queries), keys = k(x), values = v(x);
-  const Traced y = transpose(attend(of_queries, keys, values));
+  const Traced y = transpose(attended(of_queries, keys, values));
   return o(join.with("shape", queries.type().shape)(y));
 }
 

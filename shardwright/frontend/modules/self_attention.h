@@ -13,13 +13,15 @@ namespace shardwright {
 /// queries and keys, or by a bias that grows with the distance.
 enum class Positions : std::uint8_t { learned, rotary, alibi };
 
-/// Dense layers NAME.q, NAME.k, NAME.v and NAME.o, and between them the operator NAME.attend.
+/// Dense layers NAME.q, NAME.k, NAME.v and NAME.o, and between them the operator NAME.attend, or explicitly NAME.scores,
+/// NAME.weights and NAME.attend.
 struct SelfAttention {
   struct Options {
     std::int64_t heads = 1;
     std::int64_t kv_heads = 1;  // of keys and values, each for heads / kv_heads of the queries
     Positions positions = Positions::learned;
     bool is_causal = true;
+    bool is_explicit = false;  // scores lie in memory: products and a softmax instead of one operator
     bool qkv_bias = false;
     bool out_bias = false;
     std::optional<Initializer> start = {};  // of the weights, as of Dense
@@ -47,7 +49,12 @@ struct SelfAttention {
     std::int64_t features;
   };
 
+  /// Shapes: q [batch, heads, sequence, features], keys and values of fewer heads -> as q
+  Traced attended(Traced queries, Traced keys, Traced values) const;
+
   Heads q, k, v;
+  bool is_explicit;
+  Operator scores, weights;
   Operator attend;
   Operator transpose;
   Operator join;

@@ -50,40 +50,55 @@ void set_precision(Origin& origin, const Precision& precision) {
 }
 
 std::vector<SettingRow> network_settings() {
-  return {{.flag = "--global-batch",
-           .value = "B",
-           .doc = "samples per step on all devices together",
-           .part = Part::network,
-           .alias = "--batch-size",
-           .keys = "`batch_size` of `runner_config`, of the file, else of `train_dataset`; times what the "
-                   "table below says",
-           .member = "global_batch",
-           .parse = [](PlanRequest& r, const Given& given) { r.origin.global_batch = given.integer(); },
-           .print =
-               [](const PlanRequest& r) {
-                 return r.origin.global_batch ? fmt::format("{}", *r.origin.global_batch) : "";
-               }},
-          {.flag = "--precision",
-           .value = "TYPE",
-           .doc = std::string(known_precisions) + "; bf16 and fp16 update in f32",
-           .part = Part::network,
-           .keys = "`amp_level` of the file or of `runner_config`; of `model.model_config` `compute_dtype`, "
-                   "`param_init_type`: by the table in [precision.md](precision.md)",
-           .member = "precision",
-           .parse =
-               [](PlanRequest& r, const Given& given) {
-                 const auto precision = precision_called(given.text);
-                 if (!precision) throw given.wrong(fmt::format("there are {}", known_precisions));
-                 set_precision(r.origin, *precision);
-               },
-           .print = [](const PlanRequest& r) { return to_text(r.origin.precision); }},
-          {.flag = "--loss",
-           .value = "NAME",
-           .doc = "cross_entropy, binary_cross_entropy, mean_squared_error or mean_absolute_error",
-           .part = Part::network,
-           .member = "loss",
-           .parse = [](PlanRequest& r, const Given& given) { r.origin.loss = given.text; },
-           .print = [](const PlanRequest& r) { return r.origin.loss; }}};
+  return {
+      {.flag = "--global-batch",
+       .value = "B",
+       .doc = "samples per step on all devices together",
+       .part = Part::network,
+       .alias = "--batch-size",
+       .keys = "`batch_size` of `runner_config`, of the file, else of `train_dataset`; times what the "
+               "table below says",
+       .member = "global_batch",
+       .parse = [](PlanRequest& r, const Given& given) { r.origin.global_batch = given.integer(); },
+       .print =
+           [](const PlanRequest& r) {
+             return r.origin.global_batch ? fmt::format("{}", *r.origin.global_batch) : "";
+           }},
+      {.flag = "--precision",
+       .value = "TYPE",
+       .doc = std::string(known_precisions) + "; bf16 and fp16 update in f32",
+       .part = Part::network,
+       .keys = "`amp_level` of the file or of `runner_config`; of `model.model_config` `compute_dtype`, "
+               "`param_init_type`: by the table in [precision.md](precision.md)",
+       .member = "precision",
+       .parse =
+           [](PlanRequest& r, const Given& given) {
+             const auto precision = precision_called(given.text);
+             if (!precision) throw given.wrong(fmt::format("there are {}", known_precisions));
+             set_precision(r.origin, *precision);
+           },
+       .print = [](const PlanRequest& r) { return to_text(r.origin.precision); }},
+      {.flag = "--loss",
+       .value = "NAME",
+       .doc = "cross_entropy, binary_cross_entropy, mean_squared_error or mean_absolute_error",
+       .part = Part::network,
+       .member = "loss",
+       .parse = [](PlanRequest& r, const Given& given) { r.origin.loss = given.text; },
+       .print = [](const PlanRequest& r) { return r.origin.loss; }},
+      {.flag = "--attention",
+       .value = "HOW",
+       .doc = "of decoders: flash (default), one operator, or explicit: products, with all scores in memory",
+       .part = Part::network,
+       .member = "attention",
+       .parse =
+           [](PlanRequest& r, const Given& given) {
+             constexpr std::array<std::string_view, 2> words{"flash", "explicit"};
+             r.origin.attention = std::array{Attention::flash, Attention::in_memory}[given.word(words)];
+           },
+       .print =
+           [](const PlanRequest& r) {
+             return std::string(r.origin.attention == Attention::flash ? "flash" : "explicit");
+           }}};
 }
 
 std::vector<SettingRow> update_settings() {
