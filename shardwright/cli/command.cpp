@@ -7,6 +7,7 @@
 #include "shardwright/base/text.h"
 #include "shardwright/cli/asked.h"
 #include "shardwright/cli/config.h"
+#include "shardwright/cli/expert_flags.h"
 #include "shardwright/cli/verb.h"
 #include "shardwright/runtime/launcher.h"
 #include "shardwright/search/planning/problem.h"
@@ -164,6 +165,7 @@ int run_verb(const std::vector<std::string>& words, Terminal& terminal) {
     saved_plan(arguments);  // one for all who copy the arguments
     arguments.heed_none();
   }
+  if (arguments.has("--set")) arguments = with_expert(std::move(arguments));
   if (arguments.has("--config")) arguments = with_config(std::move(arguments));
   try {
     const int status = verb.run(arguments, terminal);

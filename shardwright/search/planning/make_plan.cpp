@@ -31,6 +31,21 @@ void check(const OptimizerParallel& options, int devices) {
                 devices);
 }
 
+/// Throws: Error unless degrees are all that is said of the split, for as many devices as there are.
+void check_degrees(const PlanRequest& request) {
+  if (!request.degrees) return;
+  const auto [data, tensor, sequence] = *request.degrees;
+  const int stages = request.settings.pipelining.stages;
+  if (std::int64_t{data} * tensor * stages != request.devices)
+    throw error("dp={} x tp={} on {} stages are {} devices but there are {}", data, tensor, stages,
+                std::int64_t{data} * tensor * stages, request.devices);
+  const Annotations& a = request.annotations;
+  if (!a.nodes.empty() || a.dataset || !a.dataset_word.empty() || !a.stages.empty())
+    throw error(
+        "dp={}, tp={} say how everything is split, so annotations and dataset strategies exclude them", data,
+        tensor);
+}
+
 /// The plan before anything is chosen.
 Plan draft(const Graph& graph, const PlanRequest& request) {
   if (request.parallel == Parallel::stand_alone && request.devices > 1)
@@ -39,6 +54,7 @@ Plan draft(const Graph& graph, const PlanRequest& request) {
         request.devices);
   Plan plan{.model = request.model, .origin = request.origin, .fingerprint = fingerprint_of(graph)};
   check(request.settings.pipelining);
+  check_degrees(request);
   plan.cluster = request.cluster ? *request.cluster : host_cluster(request.devices);
   if (plan.devices() != request.devices)
     throw error("cluster {} has {} devices but --devices says {}", plan.cluster.name, plan.devices(),
@@ -61,9 +77,25 @@ Plan draft(const Graph& graph, const PlanRequest& request) {
   return plan;
 }
 
+/// What is fixed of `graph`, a stage's.
+Constraints constraints_for(const Graph& graph, const Calls& calls, const PlanRequest& asked) {
+  if (asked.parallel == Parallel::stand_alone) return stand_alone(graph);
+  if (asked.degrees) return constraints_of(graph, calls, *asked.degrees);
+  return constraints_of(graph, asked.annotations, asked.devices, asked.parallel);
+}
+
+/// Nothing is left to choose.
+SearchResult fixed(const Constraints& constraints) {
+  SearchResult out{.status = SearchStatus::feasible};
+  for (std::size_t n = 0; n < constraints.strategies.size(); ++n)
+    out.choices.push_back({constraints.strategies[n].value_or(Strategy{}), constraints.reasons[n]});
+  return out;
+}
+
 /// Lets the search choose what `graph`, a stage's, does.
 SearchResult found_for(const Graph& graph, const Calls& calls, const PlanRequest& request, const Plan& plan,
                        const Constraints& constraints) {
+  if (request.degrees && request.parallel != Parallel::stand_alone) return fixed(constraints);
   const Cluster& cluster = *request.cluster;
   Redistributor redistributor = redistributor_for(constraints.meshes, cluster);
   const Judge judge(graph, calls, request, cluster, constraints, plan);
@@ -109,10 +141,8 @@ Plan planned(const Graph& graph, const PlanRequest& request, const Taker& take) 
     Graph& part = cut.stages[static_cast<std::size_t>(s)];
     const PlanRequest asked = request_of_stage(request, plan, graph, part, s);
     check(plan.settings.optimizer_parallel, asked.devices);
-    Constraints constraints = asked.parallel == Parallel::stand_alone
-                                  ? stand_alone(part)
-                                  : constraints_of(part, asked.annotations, asked.devices, asked.parallel);
     const Calls calls(part);
+    Constraints constraints = constraints_for(part, calls, asked);
     SearchResult found = found_for(part, calls, asked, plan, constraints);
     tell(plan, found, s);
     Decisions decided =

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "shardwright/annotations/annotations.h"
+#include "shardwright/annotations/degrees.h"
 #include "shardwright/passes/formats.h"
 #include "shardwright/plan/plan.h"
 #include "shardwright/search/planning/problem.h"
@@ -20,6 +21,7 @@ struct PlanRequest {
   std::string search = "recursive";
   SearchOptions options;
   Annotations annotations;
+  std::optional<Degrees> degrees = {};  // in their stead, all that is to be split: nothing is searched
   Settings settings = {};
   MicroBatches micro_batches = {};  // of a stage: planning says so itself
   FormatsOf formats = {};           // of the backend that will run it: memory formats take room, too

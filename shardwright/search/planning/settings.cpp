@@ -7,6 +7,7 @@
 #include "shardwright/base/quantity.h"
 #include "shardwright/base/text.h"
 #include "shardwright/plan/optimizer_parallel.h"
+#include "shardwright/search/planning/expert.h"
 
 namespace shardwright {
 namespace {
@@ -99,6 +100,13 @@ Rows of_order() {
 
 Rows of_split() {
   return {
+      {.flag = "--set",
+       .value = "KEY=VALUE,...",
+       .doc = "all of it in an expert's words: dp, tp, pp, micro_batch, global_batch, zero, recompute, "
+              "schedule, "
+              "sequence_parallel; Megatron's split of a decoder",
+       .part = Part::split,
+       .parse = [](PlanRequest& r, const Given& given) { r.degrees = parse_expert(given).degrees; }},
       {.flag = "--search",
        .value = "NAME",
        .doc = "search of auto_parallel: " + names_of_searches(),
@@ -293,6 +301,7 @@ PlanRequest request_of(const Plan& plan) {
 std::string idle_reason(const SettingRow& row, const PlanRequest& request) {
   if (row.is_of_many && request.devices == request.settings.pipelining.stages)
     return request.devices == 1 ? "there is 1 device" : "each stage has 1 device";
+  if (row.flag == "--dataset-strategy" && request.degrees) return "--set says how the data are split";
   if (row.flag == "--schedule" && request.settings.pipelining.stages == 1) return "there is one stage";
   if (row.part != Part::search && row.flag != "--search") return "";
   if (request.parallel != Parallel::auto_parallel)

@@ -6,6 +6,7 @@
 
 #include "shardwright/base/text.h"
 #include "shardwright/graph/op.h"
+#include "shardwright/plan/recompute.h"
 #include "shardwright/search/planning/problem.h"
 #include "shardwright/simulate/kernel_work.h"
 
@@ -171,6 +172,8 @@ std::vector<int> even_stages(const Graph& graph, const Calls& calls, const Clust
 
 namespace {
 
+constexpr int unknown = -1;
+
 /// The longest of `asked` that is `name` or a module around it.
 const std::pair<const std::string, int>* asked_of(const std::map<std::string, int>& asked, std::string name) {
   for (;;) {
@@ -197,32 +200,14 @@ void check_asked(const std::map<std::string, int>& asked, const std::vector<bool
     if (!has[at(s)]) throw error("stage {} of {} has no operator; give one to it with \"stage\"", s, stages);
 }
 
-}  // namespace
-
-std::vector<int> asked_stages(const Graph& graph, const std::map<std::string, int>& asked, int stages) {
-  constexpr int unknown = -1;
-  std::vector<int> stage_of(graph.nodes.size(), unknown);
-  std::vector<bool> is_used(asked.size(), false);
-  std::vector<std::string> known;
+/// Of operators whose stage is not known (-1): that of what they read, or of what reads them first.
+std::vector<int> filled(const Graph& graph, std::vector<int> stage_of) {
   for (NodeId id : graph.node_ids()) {
-    const Node& node = graph.node(id);
-    if (!is_forward_operator(node)) continue;
-    known.push_back(graph.name_of(id));
+    if (!is_forward_operator(graph.node(id))) continue;
     int& stage = stage_of[at(id.index)];
-    const auto* mine = asked_of(asked, known.back());
-    if (mine) {
-      stage = mine->second;
-      is_used[static_cast<std::size_t>(std::distance(asked.begin(), asked.find(mine->first)))] = true;
-    }
-    for (ValueId v : node.operands) {
-      const int below = stage_of[at(graph.value(v).producer.index)];
-      if (mine && below > stage)
-        throw error("{}: stage {} is asked for '{}', but it reads %{} of stage {}; stages follow each other",
-                    known.back(), stage, mine->first, graph.value(v).name, below);
-      stage = std::max(stage, below);
-    }
+    for (ValueId v : graph.node(id).operands)
+      stage = std::max(stage, stage_of[at(graph.value(v).producer.index)]);
   }
-  check_asked(asked, is_used, stages, known);
   for (int n = static_cast<int>(graph.nodes.size()); n-- > 0;)
     for (ValueId v : graph.nodes[at(n)].operands) {
       int& below = stage_of[at(graph.value(v).producer.index)];
@@ -234,6 +219,55 @@ std::vector<int> asked_stages(const Graph& graph, const std::map<std::string, in
   // What is read only by what has no stage itself runs first.
   for (int& stage : stage_of) stage = std::max(stage, 0);
   return stage_of;
+}
+
+/// Throws: Error if an operator reads of a later stage than it was asked to be in.
+void check_order(const Graph& graph, const std::map<std::string, int>& asked,
+                 const std::vector<int>& stage_of) {
+  for (NodeId id : graph.node_ids()) {
+    if (!is_forward_operator(graph.node(id))) continue;
+    const auto* mine = asked_of(asked, graph.name_of(id));
+    for (ValueId v : graph.node(id).operands) {
+      const int below = stage_of[at(graph.value(v).producer.index)];
+      if (mine && below > mine->second)
+        throw error("{}: stage {} is asked for '{}', but it reads %{} of stage {}; stages follow each other",
+                    graph.name_of(id), mine->second, mine->first, graph.value(v).name, below);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<int> asked_stages(const Graph& graph, const std::map<std::string, int>& asked, int stages) {
+  std::vector<int> stage_of(graph.nodes.size(), unknown);
+  std::vector<bool> is_used(asked.size(), false);
+  std::vector<std::string> known;
+  for (NodeId id : graph.node_ids()) {
+    if (!is_forward_operator(graph.node(id))) continue;
+    known.push_back(graph.name_of(id));
+    const auto* mine = asked_of(asked, known.back());
+    if (!mine) continue;
+    stage_of[at(id.index)] = mine->second;
+    is_used[static_cast<std::size_t>(std::distance(asked.begin(), asked.find(mine->first)))] = true;
+  }
+  std::vector<int> out = filled(graph, std::move(stage_of));
+  check_order(graph, asked, out);
+  check_asked(asked, is_used, stages, known);
+  return out;
+}
+
+std::vector<int> layered_stages(const Graph& graph, int stages) {
+  const std::vector<RecomputeRegion> layers = regions_of(graph, {.mode = RecomputeMode::full});
+  const auto count = static_cast<int>(layers.size());
+  if (count < stages)
+    throw Infeasible(
+        fmt::format("{} stages: the network has {} layers; ask for fewer stages", stages, count));
+  // Where they do not come out even, embedding and head count as a layer each, if all stages then have one.
+  const int end = count % stages != 0 && count + 2 >= 2 * stages ? 1 : 0;
+  std::vector<int> stage_of(graph.nodes.size(), unknown);
+  for (int l = 0; l < count; ++l)
+    for (NodeId id : layers[at(l)].nodes) stage_of[at(id.index)] = (l + end) * stages / (count + 2 * end);
+  return filled(graph, std::move(stage_of));
 }
 
 }  // namespace shardwright

@@ -33,4 +33,9 @@ std::vector<int> even_stages(const Graph& graph, const Calls& calls, const Clust
 /// reads.
 std::vector<int> asked_stages(const Graph& graph, const std::map<std::string, int>& asked, int stages);
 
+/// The same by layers, which are what `full` recomputes (plan/recompute.h), as many in each stage. Where they do not come
+/// out even, the embedding in front and the head behind count as a layer each; what is left over is spread.
+/// Throws: Infeasible if there are fewer layers than stages.
+std::vector<int> layered_stages(const Graph& graph, int stages);
+
 }  // namespace shardwright

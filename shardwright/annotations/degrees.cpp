@@ -1,0 +1,384 @@
+#include "shardwright/annotations/degrees.h"
+
+#include <algorithm>
+
+#include "shardwright/cost/compute.h"
+#include "shardwright/graph/op.h"
+#include "shardwright/plan/batch.h"
+
+namespace shardwright {
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+bool is_forward_operator(const Node& node) {
+  return node.op->kind == OpKind::compute && node.phase == Phase::forward;
+}
+
+/// Dims of the sequence: the one behind the batch, of tokens or of what is [batch, sequence, features].
+using SequenceDims = std::vector<std::vector<bool>>;
+
+SequenceDims sequence_dims(const Graph& graph, const Calls& calls) {
+  SequenceDims out(graph.values.size());
+  for (NodeId id : graph.node_ids()) {
+    const Node& node = graph.node(id);
+    if (node.phase != Phase::forward) break;
+    for (ValueId v : node.results) out[at(v.index)].assign(graph.value(v).type.shape.size(), false);
+    const std::vector<std::size_t> batch = batch_dims_of_leaf(graph, node);
+    if (!batch.empty()) {
+      const Type& type = graph.value(node.results[0]).type;
+      const bool is_tokens = !is_floating(type.dtype) && type.shape.size() == 2;
+      if (batch.front() == 0 && (is_tokens || type.shape.size() == 3))
+        out[at(node.results[0].index)][1] = true;
+    }
+    if (!is_forward_operator(node)) continue;
+    const Rule& rule = calls.rule(id);
+    std::vector<bool> loops(rule.loops.size(), false);
+    for (std::size_t i = 0; i < node.operands.size(); ++i)
+      for (std::size_t d = 0; d < rule.operands[i].dims.size(); ++d)
+        if (out[at(node.operands[i].index)][d] && !rule.operands[i].dims[d].empty())
+          loops[at(rule.operands[i].dims[d][0])] = true;
+    for (std::size_t i = 0; i < node.results.size(); ++i)
+      for (std::size_t d = 0; d < rule.results[i].dims.size(); ++d)
+        if (!rule.results[i].dims[d].empty() && loops[at(rule.results[i].dims[d][0])])
+          out[at(node.results[i].index)][d] = true;
+  }
+  return out;
+}
+
+bool has_loop(const RuleTensor& tensor, int loop) {
+  return std::any_of(tensor.dims.begin(), tensor.dims.end(), [loop](const std::vector<int>& dim) {
+    return std::find(dim.begin(), dim.end(), loop) != dim.end();
+  });
+}
+
+/// One walk over the operators, on a mesh on which tp is one axis or several.
+class Splitter {
+ public:
+  Splitter(const Graph& graph, const Calls& calls, const Degrees& degrees, std::vector<int> parts_of_tensor)
+      : graph_(graph), calls_(calls), batch_(batch_dims(graph)) {
+    if (degrees.sequence) sequence_ = sequence_dims(graph, calls);
+    if (degrees.data > 1) {
+      data_.push_back(0);
+      mesh_.axes.push_back({"dp", degrees.data});
+    }
+    const std::size_t parts = parts_of_tensor.size();
+    for (std::size_t i = 0; i < parts && degrees.tensor > 1; ++i) {
+      tensor_.push_back(mesh_.axis_count());
+      mesh_.axes.push_back({parts == 1 ? "tp" : fmt::format("tp{}", i), parts_of_tensor[i]});
+    }
+    split_.resize(graph.values.size());
+    is_weight_.resize(graph.values.size());
+    out_.meshes = {mesh_};
+    out_.strategies.resize(graph.nodes.size());
+    out_.reasons.resize(graph.nodes.size());
+  }
+
+  /// The strategies; they are good where no axis must be cut.
+  Constraints run() {
+    for (NodeId id : graph_.node_ids()) {
+      const Node& node = graph_.node(id);
+      if (node.phase != Phase::forward) break;
+      if (is_forward_operator(node))
+        decide(id, node);
+      else
+        read_leaf(node);
+    }
+    for (int n = static_cast<int>(graph_.nodes.size()); n-- > 0;)
+      if (is_forward_operator(graph_.nodes[at(n)])) follow_readers({n});
+    return std::move(out_);
+  }
+
+  /// Where an axis of tp is longer than a dim has parts.
+  struct Cut {
+    std::size_t part = 0;  // of tp
+    int devices = 0;       // that the dim has parts for; 0: there is none such
+  };
+  const Cut& cut() const { return cut_; }
+  bool splits_tensor() const { return splits_tensor_; }
+
+ private:
+  /// Axes of tp behind each dim of a value, as it is after sums over tp.
+  using Dims = std::vector<Axes>;
+
+  void read_leaf(const Node& node) {
+    const ValueId v = node.results.front();
+    split_[at(v.index)].resize(graph_.value(v).type.shape.size());
+    const OpKind kind = node.op->kind;
+    is_weight_[at(v.index)] =
+        kind != OpKind::input && !(kind == OpKind::receive && !batch_dims_of_leaf(graph_, node).empty());
+  }
+
+  void decide(NodeId id, const Node& node) {
+    const Rule& rule = calls_.rule(id);
+    Strategy s = whole(rule);
+    std::string reason = "made of weights: as it is read";
+    by_sequence_ = -1;
+    const bool reads_data = !std::all_of(node.operands.begin(), node.operands.end(),
+                                         [&](ValueId v) { return is_weight_[at(v.index)]; });
+    if (reads_data) {
+      split_batch(node, rule, s);
+      reason = tensor_.empty() ? "dp: the batch is split" : split_tensor(node, rule, s);
+    }
+    const NodeLayouts layouts = layouts_of(rule, s);
+    for (std::size_t i = 0; i < node.results.size(); ++i) {
+      Dims& dims = split_[at(node.results[i].index)];
+      for (const Axes& axes : layouts.results[i].dims)
+        dims.push_back(features_of(axes, i, rule, dims.size()));
+      is_weight_[at(node.results[i].index)] = !reads_data;
+    }
+    out_.strategies[at(id.index)] = std::move(s);
+    out_.reasons[at(id.index)] = std::move(reason);
+  }
+
+  /// Of the axes that shard a dim those of tp; what is split by the sequence counts as whole, for everybody may ask for
+  /// it so.
+  Axes features_of(const Axes& axes, std::size_t result, const Rule& rule, std::size_t dim) const {
+    if (by_sequence_ >= 0) {
+      const std::vector<int>& loops = rule.results[result].dims[dim];
+      if (!loops.empty() && loops[0] == by_sequence_) return {};
+    }
+    return axes.without(data_);
+  }
+
+  bool is_legal(const Rule& rule, const Strategy& s) const {
+    for (std::size_t l = 0; l < s.loops.size(); ++l)
+      if (!s.loops[l].empty() && rule.loops[l].stays_whole()) return false;
+    return !violation_as_asked(rule, s, mesh_);
+  }
+
+  void split_batch(const Node& node, const Rule& rule, Strategy& s) const {
+    if (data_.empty()) return;
+    for (std::size_t i = 0; i < node.operands.size(); ++i)
+      for (std::size_t d = 0; d < rule.operands[i].dims.size(); ++d) {
+        if (!batch_[at(node.operands[i].index)][d] || rule.operands[i].dims[d].empty()) continue;
+        Strategy tried = s;
+        tried.loops[at(rule.operands[i].dims[d][0])] = data_;
+        if (!is_legal(rule, tried)) continue;
+        s = std::move(tried);
+        return;
+      }
+  }
+
+  /// Says why.
+  std::string split_tensor(const Node& node, const Rule& rule, Strategy& s) {
+    if (take_over(node, rule, s)) return "tp: as what it reads is split";
+    if (split_table(node, rule, s)) return "tp: the rows of its table are split";
+    const bool is_product = reads_weight(node) && work_kind(rule) != WorkKind::streaming;
+    if (is_product)
+      return split_columns(node, rule, s) ? "tp: by columns" : "tp divides no dim of its weight";
+    if (split_sequence(node, rule, s)) return "tp: by the sequence";
+    return "repeated over tp";
+  }
+
+  bool reads_weight(const Node& node) const {
+    return std::any_of(node.operands.begin(), node.operands.end(),
+                       [&](ValueId v) { return is_weight_[at(v.index)]; });
+  }
+
+  bool take_over(const Node& node, const Rule& rule, Strategy& s) {
+    bool found = false;
+    for (std::size_t i = 0; i < node.operands.size(); ++i) {
+      const Dims& dims = split_[at(node.operands[i].index)];
+      for (std::size_t d = 0; d < dims.size(); ++d) {
+        if (dims[d].empty() || rule.operands[i].dims[d].empty()) continue;
+        Strategy tried = s;
+        const bool fits = spread(dims[d], rule, rule.operands[i].dims[d], tried);
+        if (!fits) check_may_be_whole(node, rule, rule.operands[i].dims[d][0]);
+        if (!fits || !is_legal(rule, tried)) continue;
+        s = std::move(tried);
+        found = true;
+      }
+    }
+    splits_tensor_ = splits_tensor_ || found;
+    return found;
+  }
+
+  /// Features that tp divides may be heads that it does not. To gather them would be another plan than was asked for.
+  void check_may_be_whole(const Node& node, const Rule& rule, int loop) const {
+    const std::int64_t size = rule.loops[at(loop)].size;
+    if (size == 1 || rule.loops[at(loop)].stays_whole() || cut_.devices > 0) return;
+    if (size % mesh_.count(tensor_))
+      throw error("tp={}: does not divide the {} parts (heads) of {}", mesh_.count(tensor_), size,
+                  graph_.value(node.results.front()).name);
+  }
+
+  /// Puts `axes` on the loop dims behind one dim, major ones first; more than one where they stay one dim in the result.
+  bool spread(const Axes& axes, const Rule& rule, const std::vector<int>& loops, Strategy& s) {
+    const bool stays_one = std::any_of(rule.results.begin(), rule.results.end(), [&](const RuleTensor& t) {
+      return std::find(t.dims.begin(), t.dims.end(), loops) != t.dims.end();
+    });
+    int next = 0;
+    for (int loop : loops) {
+      Axes taken;
+      std::int64_t left = rule.loops[at(loop)].size;
+      while (next < axes.size() && left % mesh_.size_of(axes[next]) == 0) {
+        left /= mesh_.size_of(axes[next]);
+        taken.push_back(axes[next++]);
+      }
+      if (next < axes.size() && left > 1 && mesh_.size_of(axes[next]) % left == 0)
+        cut_ = {static_cast<std::size_t>(axes[next] - tensor_[0]), static_cast<int>(left)};
+      const Axes& has = s.loops[at(loop)];
+      if (!taken.empty() && !has.empty() && has != taken) return false;
+      if (!taken.empty() && has.empty()) s.loops[at(loop)] = taken;
+      if (next == axes.size() || left > 1 || !stays_one) break;
+    }
+    return next > 0;
+  }
+
+  /// A reduced dim that only one weight has: rows are chosen of it.
+  bool split_table(const Node& node, const Rule& rule, Strategy& s) {
+    for (std::size_t i = 0; i < node.operands.size(); ++i) {
+      if (!is_weight_[at(node.operands[i].index)]) continue;
+      for (int loop : own_loops(rule, i))
+        if (std::none_of(rule.results.begin(), rule.results.end(),
+                         [&](const RuleTensor& t) { return has_loop(t, loop); }) &&
+            put(loop, rule, s))
+          return true;
+    }
+    return false;
+  }
+
+  bool split_columns(const Node& node, const Rule& rule, Strategy& s) {
+    for (std::size_t i = 0; i < node.operands.size(); ++i) {
+      if (!is_weight_[at(node.operands[i].index)]) continue;
+      for (int loop : own_loops(rule, i))
+        if (put(loop, rule, s)) return true;
+    }
+    return false;
+  }
+
+  /// Loop dims that operand `i` alone has.
+  static std::vector<int> own_loops(const Rule& rule, std::size_t i) {
+    std::vector<int> out;
+    for (const auto& dim : rule.operands[i].dims)
+      for (int loop : dim) {
+        bool is_own = true;
+        for (std::size_t j = 0; j < rule.operands.size(); ++j)
+          if (j != i && has_loop(rule.operands[j], loop)) is_own = false;
+        if (is_own) out.push_back(loop);
+      }
+    return out;
+  }
+
+  bool put(int loop, const Rule& rule, Strategy& s) {
+    Strategy tried = s;
+    tried.loops[at(loop)] = tensor_;
+    if (!is_legal(rule, tried)) return false;
+    s = std::move(tried);
+    splits_tensor_ = true;
+    return true;
+  }
+
+  bool split_sequence(const Node& node, const Rule& rule, Strategy& s) {
+    if (sequence_.empty()) return false;
+    for (std::size_t i = 0; i < node.operands.size();
+         ++i)  // what has features: a number for each token is repeated
+      for (std::size_t d = 0; d + 1 < rule.operands[i].dims.size(); ++d) {
+        if (!sequence_[at(node.operands[i].index)][d] || rule.operands[i].dims[d].empty()) continue;
+        const int loop = rule.operands[i].dims[d][0];
+        if (!put(loop, rule, s)) continue;
+        by_sequence_ = loop;
+        return true;
+      }
+    return false;
+  }
+
+  // ---- from what comes behind ----
+
+  /// What is made of weights alone is made where it is read. What is made in more parts than all its readers want is made
+  /// in theirs: keys of few heads.
+  void follow_readers(NodeId id) {
+    const Node& node = graph_.node(id);
+    const Rule& rule = calls_.rule(id);
+    Strategy& s = *out_.strategies[at(id.index)];
+    const std::optional<Layout> wanted = wanted_of(node.results.front());
+    if (!wanted) return;
+    const RuleTensor& result = rule.results.front();
+    Strategy tried = s;
+    const Axes used = used_axes(s);
+    for (std::size_t d = 0; d < result.dims.size(); ++d) {
+      if (result.dims[d].empty() || wanted->dims[d].empty()) continue;
+      const int loop = result.dims[d][0];
+      Axes& has = tried.loops[at(loop)];
+      const Axes& asked = wanted->dims[d];
+      if (has.size() > asked.size() && has.prefix(asked.size()) == asked)
+        has = asked;
+      else if (has.empty() &&
+               std::none_of(asked.begin(), asked.end(), [&](int a) { return used.contains(a); }))
+        spread(asked, rule, result.dims[d], tried);
+    }
+    if (tried != s && is_legal(rule, tried)) s = std::move(tried);
+  }
+
+  /// How all forward readers of `v` want it, where they agree.
+  std::optional<Layout> wanted_of(ValueId v) {
+    if (readers_.empty()) {
+      readers_.resize(graph_.values.size());
+      for (NodeId id : graph_.node_ids())
+        if (is_forward_operator(graph_.node(id)))
+          for (std::size_t i = 0; i < graph_.node(id).operands.size(); ++i)
+            readers_[at(graph_.node(id).operands[i].index)].push_back({id, i});
+    }
+    std::optional<Layout> out;
+    for (const auto& [reader, operand] : readers_[at(v.index)]) {
+      const auto& s = out_.strategies[at(reader.index)];
+      Layout wants = layouts_of(calls_.rule(reader), *s).operands[operand];
+      if (out && out->dims != wants.dims) return std::nullopt;
+      out = std::move(wants);
+    }
+    return out;
+  }
+
+  struct OperandOf {
+    NodeId reader;
+    std::size_t operand;
+  };
+
+  const Graph& graph_;
+  const Calls& calls_;
+  BatchDims batch_;
+  SequenceDims sequence_;  // empty: nothing is split by it
+  Mesh mesh_;
+  Axes data_, tensor_;
+  std::vector<Dims> split_;      // per value
+  std::vector<bool> is_weight_;  // per value: made of parameters and constants alone
+  std::vector<std::vector<OperandOf>> readers_;
+  int by_sequence_ = -1;  // loop dim of the node at hand
+  Cut cut_;
+  bool splits_tensor_ = false;
+  Constraints out_;
+};
+
+/// Throws: Error unless every input brings a batch that dp divides.
+void check_batch(const Graph& graph, int data) {
+  for (const Node& node : graph.nodes)
+    for (std::size_t d : batch_dims_of_leaf(graph, node)) {
+      const Value& v = graph.value(node.results.front());
+      if (v.type.shape[d] % data)
+        throw error("dp={}: does not divide the {} samples of a micro-batch of %{}", data, v.type.shape[d],
+                    v.name);
+    }
+}
+
+}  // namespace
+
+Constraints constraints_of(const Graph& graph, const Calls& calls, const Degrees& degrees) {
+  check_batch(graph, degrees.data);
+  std::vector<int> parts{degrees.tensor};
+  for (;;) {
+    Splitter splitter(graph, calls, degrees, parts);
+    Constraints out = splitter.run();
+    if (const auto [part, devices] = splitter.cut(); devices > 0) {
+      parts.insert(parts.begin() + static_cast<std::ptrdiff_t>(part) + 1, parts[part] / devices);
+      parts[part] = devices;
+      continue;
+    }
+    if (degrees.tensor > 1 && !splitter.splits_tensor())
+      throw error("tp={}: divides no dim of a weight, nor the heads or features of the network",
+                  degrees.tensor);
+    return out;
+  }
+}
+
+}  // namespace shardwright

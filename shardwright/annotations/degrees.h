@@ -1,0 +1,34 @@
+// Degrees of parallelism instead of annotations: how an expert says a split, `dp=4, tp=2`, turned into the strategies of
+// all operators.
+//
+// The batch is split over `dp` wherever it goes. Over `tp` a rule reads off the graph what Megatron's authors wrote into
+// their modules (Shoeybi et al., 2019; Korthikanti et al., 2022), so it holds for imported networks, too:
+//
+//   a product with a parameter of a value that is whole over tp      by columns: the parameter's own dim
+//   an operator that reads what is split over tp                     as that is: heads, inner features, classes; of a
+//                                                                    product whose summed dim it is, by rows
+//   rows of a table (embedding)                                      by vocabulary: the table's dim
+//   all else                                                         repeated, or with `sequence` by the sequence
+//
+// A dim that tp does not divide stays whole. Where there are fewer heads of keys than tp, those devices that share one
+// work repeat its products: tp becomes two axes.
+#pragma once
+
+#include "shardwright/annotations/constraints.h"
+#include "shardwright/graph/calls.h"
+
+namespace shardwright {
+
+struct Degrees {
+  int data = 1;
+  int tensor = 1;
+  bool sequence = false;  // what tp would repeat is split by the sequence
+  bool operator==(const Degrees&) const = default;
+};
+
+/// The strategies of all forward operators of `graph`, a network or a stage of it. Axes: dp, and within it tp.
+/// Throws: Error if data cannot be split over dp, or nothing is split over tp.
+/// Cost: O(nodes), or as many times as tp becomes more axes.
+Constraints constraints_of(const Graph& graph, const Calls& calls, const Degrees& degrees);
+
+}  // namespace shardwright

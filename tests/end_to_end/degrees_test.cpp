@@ -1,0 +1,82 @@
+// What trains under an expert's degrees (annotations/degrees.h) has the losses of one device.
+
+#include <gtest/gtest.h>
+
+#include "shardwright/search/planning/expert.h"
+#include "tests/support/training_run.h"
+
+namespace shardwright {
+namespace {
+
+using testing::TrainingRun;
+
+struct DegreesCase {
+  std::string name;
+  std::string model;
+  std::string set;
+  int micro_batches = 1;
+  int zero = 0;
+  RecomputeMode recompute = RecomputeMode::none;
+  Schedule schedule = {};
+};
+void PrintTo(const DegreesCase& c, std::ostream* out) { *out << c.name; }
+
+class EndToEndDegrees : public ::testing::TestWithParam<DegreesCase> {};
+
+TEST_P(EndToEndDegrees, have_the_losses_of_one_device) {
+  const DegreesCase& c = GetParam();
+  const TrainingRun run{
+      .model = c.model, .optimizer = {.name = "momentum"}, .precision = DType::f64, .steps = 3};
+  const Expert expert = parse_expert({"--set", c.set});
+  PlanRequest request{.devices = static_cast<int>(expert.devices()),
+                      .parallel = Parallel::semi_auto_parallel,
+                      .degrees = expert.degrees};
+  request.settings.pipelining = {c.schedule, expert.stages, c.micro_batches};
+  request.settings.optimizer_parallel = {.level = c.zero, .threshold = 0};
+  request.settings.recompute = {c.recompute, default_options(c.recompute)};
+  testing::expect_same(testing::run_planned(run, request), testing::run_alone(run),
+                       {.losses = 1e-9, .weights = 1e-7});
+}
+
+/// Attention of products, whose scores lie in memory, has the losses of the operator that has none.
+TEST(EndToEndAttention, explicit_has_the_losses_of_flash) {
+  for (const char* model : {"llama:layers=2,hidden=32,heads=4,kv_heads=2,ffn=48,vocab=48,seq=8,batch=4",
+                            "baichuan2-13b:layers=2,hidden=32,heads=4,ffn=48,vocab=48,seq=8,batch=4",
+                            "pangualpha-2.6b:layers=2,hidden=32,heads=4,ffn=64,vocab=48,seq=8,batch=4"}) {
+    SCOPED_TRACE(model);
+    const TrainingRun flash{
+        .model = model, .optimizer = {.name = "momentum"}, .precision = DType::f64, .steps = 3};
+    TrainingRun in_memory = flash;
+    in_memory.attention = Attention::in_memory;
+    const auto want = testing::run_alone(flash);
+    testing::expect_same(testing::run_alone(in_memory), want, {.losses = 1e-9, .weights = 1e-7});
+    testing::expect_same(
+        testing::run_planned(in_memory, {.devices = 4,
+                                         .parallel = Parallel::semi_auto_parallel,
+                                         .degrees = Degrees{.data = 2, .tensor = 2, .sequence = true}}),
+        want, {.losses = 1e-9, .weights = 1e-7});
+  }
+}
+
+const std::string llama = "llama:layers=4,hidden=32,heads=4,kv_heads=2,ffn=48,vocab=48,seq=8,batch=8";
+const std::string gpt = "gpt:layers=4,hidden=32,heads=4,vocab=48,seq=8,batch=8";
+const std::string pangu = "pangualpha-2.6b:layers=2,hidden=32,heads=4,ffn=64,vocab=48,seq=8,batch=8";
+
+INSTANTIATE_TEST_SUITE_P(
+    all, EndToEndDegrees,
+    ::testing::Values(
+        DegreesCase{"tensor", gpt, "tp=4"}, DegreesCase{"sequence", gpt, "dp=2,tp=4,sequence_parallel=1", 2},
+        DegreesCase{"few_heads_of_keys", llama, "dp=2,tp=4,sequence_parallel=1", 1, 1},
+        DegreesCase{"one_head_of_keys",
+                    "llama:layers=2,hidden=32,heads=4,kv_heads=1,ffn=48,vocab=47,seq=8,batch=8", "dp=2,tp=4",
+                    2, 3},
+        DegreesCase{"stages", llama, "dp=2,tp=2,pp=2,sequence_parallel=1", 4, 2, RecomputeMode::full},
+        DegreesCase{"stages_with_ends", "gpt:layers=6,hidden=16,heads=2,vocab=48,seq=8,batch=8", "tp=2,pp=4",
+                    4, 0, RecomputeMode::selected},
+        DegreesCase{"chunks", gpt, "dp=2,tp=2,pp=2", 4, 1, RecomputeMode::none, {Schedule::interleaved, 2}},
+        DegreesCase{"learned_queries", pangu, "dp=2,tp=2,pp=2", 2},
+        DegreesCase{"convolutions", "resnet18:image=32,classes=8,batch=8", "tp=2"}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace shardwright
