@@ -1,0 +1,26 @@
+// Training runs that others have measured and published (tests/reference/published_runs.json), each as the command that
+// asks for its price: what a user would type, and nothing else.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace shardwright {
+
+struct PublishedRun {
+  std::string id;
+  std::string source;                // group and hardware: what has a scalar of its own
+  std::vector<std::string> command;  // `estimate ... --json`
+  double tokens = 0;                 // of a step
+  int devices = 1;
+  std::optional<double> seconds;       // of a step
+  std::optional<double> memory_bytes;  // of a device
+  bool ran_out_of_memory = false;
+};
+
+/// All but those with experts, fp8 or LoRA, what cannot be said of (context parallelism, layers recomputed by number),
+/// and rows that do not say what was run.
+std::vector<PublishedRun> published_runs();
+
+}  // namespace shardwright
