@@ -250,16 +250,21 @@ CompileOptions compile_options_of(const Arguments& arguments) {
 }
 
 Evaluation evaluation_of(const Arguments& arguments, const Pipeline& pipeline, const Cluster& cluster,
-                         const std::string& framework) {
+                         std::string_view framework) {
   const auto cap = memory_cap_of(arguments);
-  Evaluation out =
-      evaluate(pipeline, cluster,
-               {.memory_cap = cap ? std::optional(cap->bytes) : std::nullopt, .framework = framework});
+  Evaluation out = evaluate(
+      pipeline, cluster,
+      {.memory_cap = cap ? std::optional(cap->bytes) : std::nullopt, .framework = std::string(framework)});
   if (cap) check_memory(out, fmt::format("{} {}", cap->flag, arguments.text(cap->flag)));
   // A plan that keeps to the cap may still be more than the cluster's devices have; --device-memory says what they have.
   if (cap && !arguments.has("--device-memory"))
     out.cap_bytes = std::min(out.cap_bytes, usable_bytes(cluster));
   return out;
+}
+
+Evaluation own_evaluation_of(const Arguments& arguments, const Pipeline& pipeline, const Cluster& cluster) {
+  arguments.idle("--framework", "this is of programs of our own; plan and estimate judge as others");
+  return evaluation_of(arguments, pipeline, cluster, own_framework);
 }
 
 void tell_if_long(std::int64_t many, std::string_view what, std::string_view costs, Terminal& terminal) {

@@ -44,10 +44,12 @@ Planned planned_of(const Arguments& arguments, const Model& model, Terminal& ter
 CompileOptions compile_options_of(const Arguments& arguments);
 
 /// What a step of `program` takes, judged by the memory of a device: the cluster's, and --memory-cap or --device-memory;
-/// with what `framework` keeps besides.
+/// as `framework` has it.
 /// Throws: Infeasible if that is more than the flags allow, saying by how much and what takes most.
 Evaluation evaluation_of(const Arguments& arguments, const Pipeline& pipeline, const Cluster& cluster,
-                         const std::string& framework);
+                         std::string_view framework);
+/// The same of what runs here, whatever is said of --framework; that is told.
+Evaluation own_evaluation_of(const Arguments& arguments, const Pipeline& pipeline, const Cluster& cluster);
 
 /// A line on the terminal's `err` where what comes takes minutes: `many` of `what`, each of which `costs`.
 void tell_if_long(std::int64_t many, std::string_view what, std::string_view costs, Terminal& terminal);

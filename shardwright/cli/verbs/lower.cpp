@@ -98,9 +98,8 @@ int run(const Arguments& arguments, Terminal& terminal) {
   options.after = dumper(directory, terminal);
   const Pipeline pipeline = request.text ? compile(std::move(*request.text), options)
                                          : compile_pipeline(request.model.graph, request.plan, options);
-  const Evaluation evaluation =
-      evaluation_of(arguments, pipeline, request.cluster,
-                    request.text ? asked_of(arguments).settings.framework : request.plan.settings.framework);
+  const Evaluation evaluation = own_evaluation_of(arguments, pipeline, request.cluster);
+  arguments.tell_notices(terminal.err);
   if (lists_steps)
     for (const RankStep& step : steps_of_stages(pipeline)) terminal.out << to_text(step, pipeline);
   if (is_full) terminal.out << to_text(pipeline);

@@ -105,7 +105,7 @@ Training prepare(const Arguments& arguments, Terminal& terminal) {
   Reporter reporter(arguments, length, terminal);
   Pipeline program = compile_pipeline(model.graph, plan, compile_options_of(arguments));
   ScaleWatch scale(program);
-  const Evaluation expected = evaluation_of(arguments, program, plan.cluster, plan.settings.framework);
+  const Evaluation expected = own_evaluation_of(arguments, program, plan.cluster);
   const std::string misfit = misfit_notice(expected, plan.cluster);
   notices << misfit;  // now, and when it has run
   arguments.check_heeded(terminal.err);

@@ -45,7 +45,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
   const auto [model, plan] = planned_positional(
       arguments, {"--json", "--memory-cap", "--device-memory", "--verify-passes"}, terminal);
   const Pipeline pipeline = compile_pipeline(model.graph, plan, compile_options_of(arguments));
-  const Evaluation evaluation = evaluation_of(arguments, pipeline, plan.cluster, plan.settings.framework);
+  const Evaluation evaluation = own_evaluation_of(arguments, pipeline, plan.cluster);
   const bool is_json = arguments.is_on("--json");
   arguments.check_heeded(terminal.err);
   tell_if_long(pipeline.rank_count(), "ranks", "is proven", terminal);
