@@ -190,8 +190,17 @@ class Splitter {
         found = true;
       }
     }
+    if (found && reads_weight(node) && work_kind(rule) != WorkKind::streaming) check_uses_all(node, s);
     splits_tensor_ = splits_tensor_ || found;
     return found;
+  }
+
+  /// Keys may have fewer heads than tp, but what they are asked by may not: some devices would repeat all of it.
+  void check_uses_all(const Node& node, const Strategy& s) const {
+    const int used = mesh_.count(used_axes(s).without(data_));
+    if (cut_.devices == 0 && used < mesh_.count(tensor_))
+      throw error("tp={}: there are {} parts (heads) in front of {}", mesh_.count(tensor_), used,
+                  graph_.value(node.results.front()).name);
   }
 
   /// Features that tp divides may be heads that it does not. To gather them would be another plan than was asked for.

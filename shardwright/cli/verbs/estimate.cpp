@@ -19,7 +19,8 @@ std::vector<Verb> estimate() {
            .doc = "say what a step takes: of a saved plan, or of a model as it would be planned",
            .positionals = {"PLAN|MODEL"},
            .flags = planning_flags({{"--json", "", "one JSON document", ""}}),
-           .example = "shardwright estimate plan.json",
+           .example = "shardwright estimate llama2-70b --cluster a100-80g --set "
+                      "dp=2,tp=8,pp=4,micro_batch=1,global_batch=128",
            .run = run}};
 }
 

@@ -1,0 +1,84 @@
+#include "shardwright/annotations/degrees.h"
+
+#include <gtest/gtest.h>
+
+#include "shardwright/frontend/model.h"
+
+namespace shardwright {
+namespace {
+
+Graph graph_of(const std::string& model) { return build_model(model).graph; }
+
+Constraints split(const Graph& graph, const Degrees& degrees) {
+  return constraints_of(graph, Calls(graph), degrees);
+}
+
+/// Of the operator called `name`.
+std::string strategy_of(const Graph& graph, const Constraints& split, const std::string& name) {
+  for (NodeId id : graph.node_ids()) {
+    const auto& strategy = split.strategies[static_cast<std::size_t>(id.index)];
+    if (graph.name_of(id) == name && strategy)
+      return to_text(*strategy, rule_of(graph, graph.node(id)), split.meshes.front());
+  }
+  return "none";
+}
+
+const std::string gpt = "gpt:layers=2,hidden=32,heads=4,vocab=64,seq=8,batch=4";
+
+TEST(Degrees, split_products_by_columns_and_rows_attention_by_heads_and_tables_by_rows) {
+  const Graph graph = graph_of(gpt);
+  const Constraints both = split(graph, {.data = 2, .tensor = 2});
+  EXPECT_EQ(to_text(both.meshes.front()), "mesh [dp=2, tp=2]");
+  EXPECT_EQ(strategy_of(graph, both, "embedding"), "{v: tp, i0: dp}");
+  EXPECT_EQ(strategy_of(graph, both, "layers.1.norm1"), "{i0: dp}");
+  EXPECT_EQ(strategy_of(graph, both, "layers.1.attention.q.matmul"), "{i0: dp, n: tp}");
+  EXPECT_EQ(strategy_of(graph, both, "layers.1.attention.attend"), "{b: dp, h: tp}");
+  EXPECT_EQ(strategy_of(graph, both, "layers.1.attention.o.matmul"), "{i0: dp, k: tp}");
+  EXPECT_EQ(strategy_of(graph, both, "layers.1.attention.o.add"), "{i0: dp}");
+  EXPECT_EQ(strategy_of(graph, both, "layers.1.ffn.up.matmul"), "{i0: dp, n: tp}");
+  EXPECT_EQ(strategy_of(graph, both, "layers.1.ffn.down.matmul"), "{i0: dp, k: tp}");
+  EXPECT_EQ(strategy_of(graph, both, "head.matmul"), "{i0: dp, n: tp}");
+}
+
+TEST(Degrees, split_by_the_sequence_what_they_would_repeat_if_that_is_asked_for) {
+  const Graph graph = graph_of(gpt);
+  const Constraints both = split(graph, {.data = 2, .tensor = 2, .sequence = true});
+  EXPECT_EQ(strategy_of(graph, both, "layers.0.norm1"), "{i0: dp, i1: tp}");
+  EXPECT_EQ(strategy_of(graph, both, "layers.0.add1"), "{i0: dp, i1: tp}");
+  EXPECT_EQ(strategy_of(graph, both, "layers.0.attention.q.matmul"), "{i0: dp, n: tp}");
+  EXPECT_EQ(strategy_of(graph, both, "loss"), "{i0: dp}");  // a number for each token
+}
+
+/// What is called otherwise is split the same, so imported networks are, too.
+TEST(Degrees, read_the_graph_and_no_names) {
+  for (const char* model : {"gpt:layers=2,hidden=32,heads=4,vocab=64,seq=8,batch=4",
+                            "llama:layers=2,hidden=32,heads=8,kv_heads=2,ffn=48,vocab=64,seq=8,batch=4"}) {
+    const Graph named = graph_of(model);
+    Graph unnamed = named;
+    for (std::size_t v = 0; v < unnamed.values.size(); ++v) unnamed.values[v].name = fmt::format("x{}", v);
+    const Degrees degrees{.data = 2, .tensor = 4, .sequence = true};
+    EXPECT_EQ(split(unnamed, degrees).strategies, split(named, degrees).strategies) << model;
+  }
+}
+
+TEST(Degrees, make_tensor_parallelism_two_axes_where_there_are_fewer_heads_of_keys) {
+  const Graph graph = graph_of("llama:layers=1,hidden=64,heads=8,kv_heads=2,ffn=48,vocab=64,seq=8,batch=4");
+  const Constraints four = split(graph, {.tensor = 4});
+  EXPECT_EQ(to_text(four.meshes.front()), "mesh [tp0=2, tp1=2]");
+  EXPECT_EQ(strategy_of(graph, four, "layers.0.attention.k.matmul"), "{n: tp0}");
+  EXPECT_EQ(strategy_of(graph, four, "layers.0.attention.attend"), "{h: tp0, r: tp1}");
+}
+
+TEST(Degrees, keep_whole_what_they_do_not_divide_but_heads) {
+  const Graph graph = graph_of("llama:layers=1,hidden=32,heads=4,ffn=48,vocab=65,seq=8,batch=4");
+  const Constraints two = split(graph, {.tensor = 2});
+  EXPECT_EQ(strategy_of(graph, two, "embedding"), "{}");
+  EXPECT_EQ(strategy_of(graph, two, "head.matmul"), "{}");
+  EXPECT_EQ(strategy_of(graph, two, "layers.0.ffn.up.matmul"), "{n: tp}");
+  EXPECT_THROW(split(graph, {.tensor = 16}), Error);  // heads
+  EXPECT_THROW(split(graph, {.tensor = 7}), Error);   // nothing is split
+  EXPECT_THROW(split(graph, {.data = 3}), Error);     // samples
+}
+
+}  // namespace
+}  // namespace shardwright
