@@ -245,6 +245,13 @@ double flops(const Rule& rule) {
   return points;
 }
 
+/// Of the taps that a pixel could have, a stride leaves one in so many.
+double data_flops(const Rule& rule) {
+  double points = flops(rule);
+  for (const Window& w : rule.operands.front().windows) points /= static_cast<double>(w.den);
+  return points;
+}
+
 }  // namespace
 
 std::vector<OpDef> conv2d() {
@@ -277,7 +284,7 @@ std::vector<OpDef> conv2d() {
            .rule_for = rule_data,
            .linear = "{0} {1}",
            .infer = infer_data,
-           .flops = flops,
+           .flops = data_flops,
            .kernel = data_kernel,
            .samples = {"f32[6,6,12,6], f32[6,4,3,3] (pads=[1, 1, 1, 1], size=[12, 6])",
                        "f32[2,4,6,6], f32[4,2,3,3] (pads=[1, 1, 1, 1], size=[12, 12], strides=[2, 2])",
