@@ -77,7 +77,8 @@ std::vector<GroupLink> levels_of(const Cluster& cluster, int stride, int size) {
 }  // namespace
 
 std::string_view name_of(WorkKind kind) {
-  constexpr std::array<std::string_view, 3> names{"contraction", "convolution", "streaming"};
+  constexpr std::array<std::string_view, work_kinds.size()> names{"contraction", "convolution", "streaming",
+                                                                  "chain"};
   return names[static_cast<std::size_t>(kind)];
 }
 

@@ -41,8 +41,18 @@ struct PeakFlops {
   bool operator==(const PeakFlops&) const = default;
 };
 
+/// What has been touched within the last `bytes` of traffic streams at this rate.
+struct CacheLevel {
+  std::int64_t bytes = 0;
+  double bytes_per_second = 1;
+  bool operator==(const CacheLevel&) const = default;
+};
+constexpr std::size_t most_caches = 4;
+
 /// What limits a kernel (compute.h reads it off its rule).
-enum class WorkKind : std::uint8_t { contraction, convolution, streaming };
+enum class WorkKind : std::uint8_t { contraction, convolution, streaming, chain };
+constexpr std::array<WorkKind, 4> work_kinds{WorkKind::contraction, WorkKind::convolution,
+                                             WorkKind::streaming, WorkKind::chain};
 std::string_view name_of(WorkKind kind);
 
 /// How much of a peak rate kernels of one kind reach: best * w / (w + half) for work of w seconds at the peak.
@@ -56,16 +66,17 @@ struct Cluster {
   std::string name;  // as the user wrote it
   int nodes = 1;
   int devices_per_node = 1;
-  PeakFlops flops_per_second;          // of one device
-  double memory_bytes_per_second = 1;  // of one device
-  std::int64_t memory_bytes = 0;       // of one device
-  std::int64_t reserved_bytes = 0;     // of these, what driver and runtime take
-  double kernel_seconds = 0;           // to start a kernel
-  std::array<Efficiency, 3> efficiency{
-      {{0.7, 20e-6}, {0.5, 20e-6}, {0.75, 15e-6}}};  // per kind of work; docs/cost-model.md
-  std::vector<LinkLevel> links;                      // innermost first; the last joins all devices
-  double link_efficiency = 0.75;                     // of a link's bandwidth, what collectives reach
-  double overlap = 0.9;  // of communication, what runs beside compute without slowing it
+  PeakFlops flops_per_second;           // of one device
+  double memory_bytes_per_second = 1;   // of one device
+  std::vector<CacheLevel> caches = {};  // of one device, the smallest first; none: all streams from memory
+  std::int64_t memory_bytes = 0;        // of one device
+  std::int64_t reserved_bytes = 0;      // of these, what driver and runtime take
+  double kernel_seconds = 0;            // to start a kernel
+  std::array<Efficiency, work_kinds.size()> efficiency{
+      {{0.7, 20e-6}, {0.5, 20e-6}, {0.75, 15e-6}, {0.7, 20e-6}}};  // per kind of work; docs/cost-model.md
+  std::vector<LinkLevel> links;   // innermost first; the last joins all devices
+  double link_efficiency = 0.75;  // of a link's bandwidth, what collectives reach
+  double overlap = 0.9;           // of communication, what runs beside compute without slowing it
 
   int devices() const { return nodes * devices_per_node; }
   const Efficiency& efficiency_of(WorkKind kind) const { return efficiency[static_cast<std::size_t>(kind)]; }

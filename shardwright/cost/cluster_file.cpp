@@ -85,15 +85,34 @@ PeakFlops flops_of(const YAML::Node& node) {
           .f16 = fields.quantity_or("fp16", "", 0)};
 }
 
+using Efficiencies = decltype(Cluster::efficiency);
+
 /// Per kind of work; what is left out keeps its default.
-std::array<Efficiency, 3> efficiency_of(const YAML::Node& node, std::array<Efficiency, 3> out) {
-  const Fields kinds(node, "efficiency", {"contraction", "convolution", "streaming"});
-  for (const WorkKind kind : {WorkKind::contraction, WorkKind::convolution, WorkKind::streaming}) {
+Efficiencies efficiency_of(const YAML::Node& node, Efficiencies out) {
+  const Fields kinds(node, "efficiency", {"contraction", "convolution", "streaming", "chain"});
+  for (const WorkKind kind : work_kinds) {
     const std::string name(name_of(kind));
     if (!kinds.has(name)) continue;
     const Fields fields(kinds.at(name), kinds.name(name), {"best", "half"});
     Efficiency& e = out[static_cast<std::size_t>(kind)];
     e = {.best = fields.positive_share("best"), .half_seconds = fields.quantity_or("half", "s", 0)};
+  }
+  return out;
+}
+
+/// The smallest first.
+std::vector<CacheLevel> caches_of(const YAML::Node& node) {
+  if (!node.IsSequence() || node.size() > most_caches)
+    throw error("caches should be a list of at most {} caches", most_caches);
+  std::vector<CacheLevel> out;
+  for (std::size_t i = 0; i < node.size(); ++i) {
+    const Fields fields(node[i], fmt::format("caches[{}]", i), {"size", "bandwidth"});
+    const CacheLevel level{.bytes = bytes_in("size", fields.text("size"), fields.positive("size", "B")),
+                           .bytes_per_second = fields.positive("bandwidth", "B/s")};
+    if (!out.empty() && level.bytes <= out.back().bytes)
+      throw error("caches[{}].size: '{}' should be more than that of the cache before it", i,
+                  fields.text("size"));
+    out.push_back(level);
   }
   return out;
 }
@@ -132,14 +151,15 @@ std::vector<LinkLevel> links_of(const YAML::Node& node, int all) {
 
 Cluster cluster_of(const YAML::Node& node, const std::string& path) {
   const Fields fields(node, "",
-                      {"nodes", "devices_per_node", "memory", "reserved", "memory_bandwidth", "flops",
-                       "kernel_overhead", "efficiency", "links", "link_efficiency", "overlap"});
+                      {"nodes", "devices_per_node", "memory", "reserved", "memory_bandwidth", "caches",
+                       "flops", "kernel_overhead", "efficiency", "links", "link_efficiency", "overlap"});
   Cluster c{
       .name = path, .nodes = fields.count("nodes"), .devices_per_node = fields.count("devices_per_node")};
   if (c.nodes > most_devices / c.devices_per_node)
     throw error("nodes: there are more than {} devices", most_devices);
   c.flops_per_second = flops_of(fields.at("flops"));
   c.memory_bytes_per_second = fields.positive("memory_bandwidth", "B/s");
+  if (fields.has("caches")) c.caches = caches_of(fields.at("caches"));
   c.memory_bytes = bytes_in("memory", fields.text("memory"), fields.positive("memory", "B"));
   if (c.memory_bytes < 1) throw error("memory: '{}' should be at least 1 byte", fields.text("memory"));
   if (fields.has("reserved"))
@@ -185,6 +205,16 @@ std::string to_text(const Cluster& c) {
                                                : quantity_text(static_cast<double>(c.memory_bytes), "B"));
   say("reserved", quantity_text(static_cast<double>(c.reserved_bytes), "B"));
   say("memory_bandwidth", quantity_text(c.memory_bytes_per_second, "B/s"));
+  if (!c.caches.empty()) {
+    out << YAML::Key << "caches" << YAML::Value << YAML::BeginSeq;
+    for (const CacheLevel& cache : c.caches) {
+      out << YAML::Flow << YAML::BeginMap;
+      say("size", quantity_text(static_cast<double>(cache.bytes), "B"));
+      say("bandwidth", quantity_text(cache.bytes_per_second, "B/s"));
+      out << YAML::EndMap;
+    }
+    out << YAML::EndSeq;
+  }
   begin("flops");
   const PeakFlops& flops = c.flops_per_second;
   for (const auto& [name, rate] :
@@ -193,7 +223,7 @@ std::string to_text(const Cluster& c) {
   out << YAML::EndMap;
   say("kernel_overhead", quantity_text(c.kernel_seconds, "s"));
   out << YAML::Key << "efficiency" << YAML::Value << YAML::BeginMap;
-  for (const WorkKind kind : {WorkKind::contraction, WorkKind::convolution, WorkKind::streaming}) {
+  for (const WorkKind kind : work_kinds) {
     begin(name_of(kind));
     say("best", quantity_text(c.efficiency_of(kind).best, ""));
     say("half", quantity_text(c.efficiency_of(kind).half_seconds, "s"));

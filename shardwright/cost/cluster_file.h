@@ -5,6 +5,7 @@
 //   memory: 80GB                                 # of one device
 //   reserved: 2GB                                # of it, for driver and runtime; 0 if left out
 //   memory_bandwidth: 2039GB/s
+//   caches: [{size: 1MB, bandwidth: 80GB/s}]     # the smallest first, up to 4; none if left out
 //   flops: {f64: 9.7T, f32: 19.5T, bf16: 312T, fp16: 312T}  # f32 must be there; others run at its rate if left out
 //   kernel_overhead: 5us                         # 0 if left out
 //   efficiency:                                  # per kind of work; each may be left out

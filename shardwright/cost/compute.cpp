@@ -31,8 +31,33 @@ bool contracts(const Rule& rule, const RuleTensor& a, const RuleTensor& b) {
   return false;
 }
 
+/// Operands with a dim that is reduced.
+int reduced_operands(const Rule& rule) {
+  return static_cast<int>(std::ranges::count_if(rule.operands, [&](const RuleTensor& t) {
+    for (const auto& dim : t.dims)
+      for (int loop : dim)
+        if (is_reduced(rule, loop)) return true;
+    return false;
+  }));
+}
+
 double seconds_at(double peak_seconds, const Efficiency& efficiency) {
   return (peak_seconds + efficiency.half_seconds) / efficiency.best;
+}
+
+/// At the peaks of caches and memory.
+double memory_seconds(const Work& work, const Cluster& cluster) {
+  if (!work.is_ordered) {
+    for (const CacheLevel& cache : cluster.caches)
+      if (work.bytes <= static_cast<double>(cache.bytes)) return work.bytes / cache.bytes_per_second;
+    return work.bytes / cluster.memory_bytes_per_second;
+  }
+  double seconds = 0, from_memory = work.bytes;
+  for (std::size_t c = 0; c < cluster.caches.size(); ++c) {
+    seconds += work.cached[c] / cluster.caches[c].bytes_per_second;
+    from_memory -= work.cached[c];
+  }
+  return seconds + from_memory / cluster.memory_bytes_per_second;
 }
 
 }  // namespace
@@ -43,7 +68,9 @@ WorkKind work_kind(const Rule& rule) {
   for (std::size_t a = 0; a < rule.operands.size(); ++a)
     for (std::size_t b = a + 1; b < rule.operands.size(); ++b)
       if (contracts(rule, rule.operands[a], rule.operands[b]))
-        return slides ? WorkKind::convolution : WorkKind::contraction;
+        return slides                       ? WorkKind::convolution
+               : reduced_operands(rule) > 2 ? WorkKind::chain
+                                            : WorkKind::contraction;
   return WorkKind::streaming;
 }
 
@@ -54,11 +81,19 @@ double bytes_read(double bytes, double flops, double element, double row) {
   return std::min(bytes, touched * std::max(1.0, line / row));
 }
 
+void add_cached(Work& work, double bytes, double since, const Cluster& cluster) {
+  for (std::size_t c = 0; c < cluster.caches.size(); ++c)
+    if (since <= static_cast<double>(cluster.caches[c].bytes)) {
+      work.cached[c] += bytes;
+      return;
+    }
+}
+
 double compute_seconds(const Work& work, const Cluster& cluster) {
   const double flops = work.flops / cluster.flops_per_second.of(work.dtype);
-  const double bytes = work.bytes / cluster.memory_bytes_per_second;
-  return cluster.kernel_seconds + std::max(seconds_at(flops, cluster.efficiency_of(work.kind)),
-                                           seconds_at(bytes, cluster.efficiency_of(WorkKind::streaming)));
+  return cluster.kernel_seconds +
+         std::max(seconds_at(flops, cluster.efficiency_of(work.kind)),
+                  seconds_at(memory_seconds(work, cluster), cluster.efficiency_of(WorkKind::streaming)));
 }
 
 }  // namespace shardwright

@@ -3,10 +3,14 @@
 //   seconds = kernel_seconds + max(time at the peak of flops, time at the bandwidth of memory)
 //   time    = (w + half) / best        w: seconds of the work at the peak, which is thus best * w / (w + half) of it
 //
+// What a cache holds comes at the cache's bandwidth.
+//
 // `best` and `half` are the cluster's, per class of work (Cluster::efficiency). The class is read off the rule, so
 // that no operator is named: where flops grow faster than data the tensor units work, all else streams memory.
 // How well this fits measurements: docs/cost-model.md.
 #pragma once
+
+#include <array>
 
 #include "shardwright/cost/cluster.h"
 #include "shardwright/layout/rule.h"
@@ -19,16 +23,24 @@ struct Work {
   double flops = 0;
   double bytes = 0;  // read and written
   DType dtype = DType::f32;
+  /// Whether `cached` says what each of the cluster's caches holds of the bytes. Else all of them are where they fit, as if
+  /// the kernel ran again and again.
+  bool is_ordered = false;
+  std::array<double, most_caches> cached = {};
 };
 
 /// contraction: some loop dim is reduced of two operands, each of which has a dim that the other lacks; convolution:
-/// the same where windows slide over an operand; streaming: all other work.
+/// the same where windows slide over an operand; chain: contractions over different dims, of three operands or more, so that
+/// what one makes is what the next reads; streaming: all other work.
 WorkKind work_kind(const Rule& rule);
 
 /// Bytes that memory moves for a kernel of `flops` to read a tensor of `bytes`, of elements and rows of so many bytes.
 /// No tensor is read more often than there are operations: of a table only some rows, each of which comes in whole lines
 /// of 64 bytes.
 double bytes_read(double bytes, double flops, double element, double row);
+
+/// Of `bytes` that were touched `since` so much traffic ago: adds them to what the smallest cache that holds them has.
+void add_cached(Work& work, double bytes, double since, const Cluster& cluster);
 
 /// Allocates nothing.
 double compute_seconds(const Work& work, const Cluster& cluster);

@@ -36,6 +36,7 @@ StagePrices::StagePrices(const Program& program, int stage, const Cluster& clust
       cluster_(cluster),
       redistributor_(redistributor_for(graph_.meshes, cluster)) {
   for (const Fusion& f : fusions_of(graph_)) ends_.emplace(f.begin.index, f.end);
+  if (!cluster.caches.empty()) reuse_.emplace(program);
 }
 
 /// An operand seen otherwise, where it lies.
@@ -45,14 +46,25 @@ bool StagePrices::is_free(const Fusion& fusion) const {
          place(node.operands.front()) == place(node.results.front());
 }
 
+/// Of a table that is read in part, as much of that part.
+void StagePrices::add_cached_bytes(Work& work, int first) const {
+  if (!reuse_) return;
+  work.is_ordered = true;
+  double touched = 0;
+  for (const Touch& t : reuse_->of(first)) touched += t.bytes;
+  for (const Touch& t : reuse_->of(first))
+    add_cached(work, t.bytes * work.bytes / touched, t.since, cluster_);
+}
+
 /// Nodes that run together move each value between cache and memory once, and those only they use never. The first
 /// decides by its rule what limits them: the others are point-wise.
 StagePrices::Timed StagePrices::timed(const Fusion& fusion) {
   if (is_free(fusion)) return {};
   const auto is_in_memory = [this](ValueId v) { return place(v) != no_place; };
   Timed out;
-  Work all{.dtype = dtype_of(graph_, graph_.node(fusion.begin))};
-  double alone = 0;
+  Work& all = out.work;
+  all = {.dtype = dtype_of(graph_, graph_.node(fusion.begin))};
+  std::vector<Work> works;
   moved_.clear();
   for (NodeId id = fusion.begin; id < fusion.end; ++id.index) {
     const Node& node = graph_.node(id);
@@ -67,21 +79,36 @@ StagePrices::Timed StagePrices::timed(const Fusion& fusion) {
     all.flops += own.flops;
     all.bytes += own.bytes;
     if (fusion.size() > 1) own.kind = call.kind;
-    out.owned.push_back({stage_, node.owner, &OperatorSeconds::compute, compute_seconds(own, cluster_)});
-    alone += out.owned.back().seconds;
+    works.push_back(own);
+    out.owned.push_back({stage_, node.owner, &OperatorSeconds::compute, 0});
   }
+  add_cached_bytes(all, fusion.begin.index);
   out.seconds = compute_seconds(all, cluster_);
+  double alone = 0;
+  for (std::size_t i = 0; i < works.size(); ++i) {
+    works[i].is_ordered = all.is_ordered;
+    for (std::size_t c = 0; c < most_caches && all.bytes > 0; ++c)
+      works[i].cached[c] = all.cached[c] * works[i].bytes / all.bytes;
+    alone += out.owned[i].seconds = compute_seconds(works[i], cluster_);
+  }
   if (alone > 0)
     for (OwnedSeconds& item : out.owned) item.seconds *= out.seconds / alone;
   return out;
 }
 
 double StagePrices::compute_seconds_of(int first, std::vector<OwnedSeconds>& owned) {
-  const auto [known, is_new] = compute_.try_emplace(first);
-  if (is_new) known->second = timed({{first}, ends_.at(first)});
-  owned.insert(owned.end(), known->second.owned.begin(), known->second.owned.end());
-  return known->second.seconds;
+  const Timed& known = timed(first);
+  owned.insert(owned.end(), known.owned.begin(), known.owned.end());
+  return known.seconds;
 }
+
+const StagePrices::Timed& StagePrices::timed(int first) {
+  const auto [known, is_new] = compute_.try_emplace(first);
+  if (is_new) known->second = timed(Fusion{{first}, ends_.at(first)});
+  return known->second;
+}
+
+Work StagePrices::work_of(int first) { return timed(first).work; }
 
 double StagePrices::seconds_of(const PreparedTransfer& t) {
   double seconds = 0;

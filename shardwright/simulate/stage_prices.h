@@ -1,6 +1,7 @@
 // What the nodes of a stage's program take: kernels, fused as they run, and transfers.
 #pragma once
 
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "shardwright/lower/step.h"
 #include "shardwright/simulate/kernel_work.h"
 #include "shardwright/simulate/operator_seconds.h"
+#include "shardwright/simulate/reuse.h"
 
 namespace shardwright {
 
@@ -42,8 +44,9 @@ class CallWorks {
 
 class StagePrices {
  public:
-  /// `program` must outlive it.
+  /// Both must outlive it.
   StagePrices(const Program& program, int stage, const Cluster& cluster);
+  StagePrices(const Program& program, int stage, Cluster&& cluster) = delete;
 
   const Graph& graph() const { return graph_; }
   /// That all devices at their peak take for the products that were asked for, none done again.
@@ -54,6 +57,9 @@ class StagePrices {
   /// Of the fusion that begins with node `first`. Adds to `owned` whose work it is: that of nodes that run together is
   /// shared as they would take it alone.
   double compute_seconds_of(int first, std::vector<OwnedSeconds>& owned);
+
+  /// What that fusion does, all of it together; none if it does nothing.
+  Work work_of(int first);
 
   /// Of the steps that run as one: they start as one. Local ones take none.
   double seconds_of(const PreparedTransfer& t);
@@ -68,10 +74,13 @@ class StagePrices {
 
  private:
   struct Timed {
+    Work work = {};
     double seconds = 0;
     std::vector<OwnedSeconds> owned = {};
   };
   Timed timed(const Fusion& fusion);
+  const Timed& timed(int first);
+  void add_cached_bytes(Work& work, int first) const;
   std::int64_t place(ValueId v) const { return program_.offset(v); }
   bool is_free(const Fusion& fusion) const;
 
@@ -81,6 +90,7 @@ class StagePrices {
   const Cluster& cluster_;
   Redistributor redistributor_;
   CallWorks works_;
+  std::optional<Reuse> reuse_;  // where the cluster has caches
   std::vector<ValueId> moved_;
   double peak_seconds_ = 0, repeated_peak_seconds_ = 0;
   std::unordered_map<int, NodeId> ends_;    // of fusions, by their first node

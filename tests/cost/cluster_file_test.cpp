@@ -35,6 +35,9 @@ TEST(ClusterFile, is_read_back_whatever_the_figures_are) {
     Cluster c{.name = "drawn", .nodes = nodes, .devices_per_node = per_node};
     c.flops_per_second = {.f64 = below(2) ? quantity() : 0, .f32 = quantity(), .bf16 = quantity()};
     c.memory_bytes_per_second = quantity();
+    for (std::int64_t left = below(5), bytes = 1 + below(1 << 20); left > 0;
+         --left, bytes += 1 + below(1LL << 30))
+      c.caches.push_back({bytes, quantity()});
     c.memory_bytes = 1 + below(1LL << 40);
     c.reserved_bytes = below(c.memory_bytes);
     c.kernel_seconds = quantity();
@@ -61,6 +64,7 @@ efficiency:
   contraction: {best: 0.7, half: 20us}
   convolution: {best: 0.5, half: 20us}
   streaming: {best: 0.75, half: 15us}
+  chain: {best: 0.7, half: 20us}
 links:
   - {kind: nvlink, devices: 8, latency: 5us, bandwidth: 300GB/s, start: 40us, wiring: switched}
   - {kind: infiniband, devices: 16, latency: 10us, bandwidth: 25GB/s, start: 40us, wiring: switched}

@@ -16,7 +16,7 @@ TEST(WorkKind, is_read_off_the_rule) {
   EXPECT_EQ(kind_of("b+ k, b+ n -> k n", {{4, 8}, {4, 6}}), contraction);
   EXPECT_EQ(
       kind_of("b (h r) s d^, b h t^ d^, b h t^ e -> b (h r) s e", {{2, 4, 6, 8}, {2, 4, 6, 8}, {2, 4, 6, 8}}),
-      contraction);
+      chain);  // two products, one of which reads what the other makes
   EXPECT_EQ(
       kind_of("b c+ h~(1 1 -1 1) w, o c+ kh^ w -> b o h w", {{2, 4, 8, 8}, {6, 4, 3, 8}}, {{2, 6, 8, 8}}),
       convolution);
@@ -44,6 +44,26 @@ TEST(ComputeSeconds, of_work_of_half_seconds_are_twice_those_at_the_best_rate) {
   cluster.efficiency = {{{0.5, 1e-3}, {1, 0}, {1, 0}}};
   cluster.kernel_seconds = 7e-6;
   EXPECT_DOUBLE_EQ(compute_seconds({WorkKind::contraction, 125e9, 0, DType::f16}, cluster), 7e-6 + 4e-3);
+}
+
+TEST(ComputeSeconds, of_bytes_are_at_the_rate_of_where_they_lie) {
+  Cluster cluster = cluster_called("v100-32g:1");
+  cluster.efficiency = {{{1, 0}, {1, 0}, {1, 0}, {1, 0}}};
+  cluster.kernel_seconds = 0;
+  cluster.memory_bytes_per_second = 1e9;
+  cluster.caches = {{1000, 10e9}, {1000000, 2e9}};
+  Work work{.kind = WorkKind::streaming, .bytes = 800};
+  EXPECT_DOUBLE_EQ(compute_seconds(work, cluster), 800 / 10e9);  // in the smallest that holds all of it
+  work.bytes = 1e5;
+  EXPECT_DOUBLE_EQ(compute_seconds(work, cluster), 1e5 / 2e9);
+  work.bytes = 1e7;
+  EXPECT_DOUBLE_EQ(compute_seconds(work, cluster), 1e7 / 1e9);
+  work.is_ordered = true;  // now it counts when what was touched
+  work.bytes = 3000;
+  add_cached(work, 1000, 500, cluster);
+  add_cached(work, 1000, 5000, cluster);
+  add_cached(work, 1000, 1e9, cluster);
+  EXPECT_DOUBLE_EQ(compute_seconds(work, cluster), 1000 / 10e9 + 1000 / 2e9 + 1000 / 1e9);
 }
 
 }  // namespace

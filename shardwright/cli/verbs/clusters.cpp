@@ -19,10 +19,13 @@ nlohmann::json json_of(const Cluster& c) {
                      {"start_seconds", l.start_seconds},
                      {"wiring", name_of(l.wiring)}});
   nlohmann::json efficiency;
-  for (const WorkKind kind : {WorkKind::contraction, WorkKind::convolution, WorkKind::streaming}) {
+  for (const WorkKind kind : work_kinds) {
     const Efficiency& e = c.efficiency_of(kind);
     efficiency[name_of(kind)] = {{"best", e.best}, {"half_seconds", e.half_seconds}};
   }
+  nlohmann::json caches = nlohmann::json::array();
+  for (const CacheLevel& cache : c.caches)
+    caches.push_back({{"bytes", cache.bytes}, {"bytes_per_second", cache.bytes_per_second}});
   const auto rate = [&](DType t) { return c.flops_per_second.of(t); };
   return {{"name", c.name},
           {"nodes", c.nodes},
@@ -35,6 +38,7 @@ nlohmann::json json_of(const Cluster& c) {
           {"memory_bytes", c.memory_bytes},
           {"reserved_bytes", c.reserved_bytes},
           {"memory_bytes_per_second", c.memory_bytes_per_second},
+          {"caches", std::move(caches)},
           {"kernel_seconds", c.kernel_seconds},
           {"efficiency", efficiency},
           {"link_efficiency", c.link_efficiency},
