@@ -76,7 +76,8 @@ Rank::Rank(const Pipeline& pipeline, StepTensors& tensors, std::unique_ptr<Commu
     : pipeline_(pipeline),
       options_(std::move(options)),
       communicator_(std::move(communicator)),
-      ports_(pipeline, communicator_->rank(), tensors, options_.keeps_outputs) {}
+      ports_(pipeline, communicator_->rank(), tensors, options_.keeps_outputs),
+      recorder_(options_.clock) {}
 
 void Rank::prepare() {
   for (int stage : pipeline_.stages_of(number()))

@@ -17,6 +17,7 @@ struct RankOptions {
   const std::atomic<bool>* stop = nullptr;  // once it is true, a step fails between two of its instructions
   bool keeps_outputs = false;               // until they are gathered
   DeviceKind devices = default_devices();   // on which it runs
+  TraceClock clock = TraceClock::machine;
 };
 
 /// Stays where it is, and is destroyed only when nobody runs any more: peers read its arena.

@@ -29,7 +29,8 @@ std::deque<Rank> ranks_of(const Pipeline& pipeline, StepTensors& tensors,
                      RankOptions{.seed = options.seed,
                                  .stop = options.stop,
                                  .keeps_outputs = mode == Driver::Mode::caller,
-                                 .devices = options.devices});
+                                 .devices = options.devices,
+                                 .clock = options.clock});
   return out;
 }
 

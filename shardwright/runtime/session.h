@@ -28,6 +28,7 @@ struct SessionOptions {
   bool only_scalars = false;  // other outputs stay on the devices; `step` returns no elements for them
   const std::atomic<bool>* stop = nullptr;  // once it is true, a step fails between two of its nodes
   DeviceKind devices = default_devices();   // a backend for each rank
+  TraceClock clock = TraceClock::machine;   // of what is recorded
 };
 
 /// Per rank; of the rank that has most.

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <ctime>
 #include <span>
 #include <vector>
 
@@ -14,8 +15,14 @@
 
 namespace shardwright {
 
+/// What times are: of the machine's clock, or what the rank's own thread has had of a core, which other processes do not
+/// lengthen but in which ranks cannot be compared.
+enum class TraceClock : std::uint8_t { machine, thread };
+
 class Recorder {
  public:
+  explicit Recorder(TraceClock clock = TraceClock::machine) : clock_(clock) {}
+
   static std::int64_t now() {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(
                std::chrono::steady_clock::now().time_since_epoch())
@@ -27,14 +34,22 @@ class Recorder {
   /// Runs `work` and records it.
   template <class F>
   void time(TraceEvent event, F work) {
-    event.begin = now();
+    event.begin = time();
     work();
-    event.end = now();
+    event.end = time();
     add(event);
   }
   const std::vector<TraceEvent>& events() const { return events_; }
 
  private:
+  std::int64_t time() const {
+    if (clock_ == TraceClock::machine) return now();
+    timespec t{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+  }
+
+  TraceClock clock_;
   std::vector<TraceEvent> events_;
 };
 
