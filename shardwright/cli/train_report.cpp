@@ -11,6 +11,57 @@
 
 namespace shardwright {
 
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json json_of(const ComparedPart& part) {
+  Json out{{"name", part.name}};
+  if (part.count > 0) out["count"] = part.count;
+  out["measured_seconds"] = part.measured_seconds;
+  out["predicted_seconds"] = part.predicted_seconds;
+  return out;
+}
+
+Json json_of(const std::vector<ComparedPart>& parts) {
+  Json out = Json::array();
+  for (const ComparedPart& part : parts) out.push_back(json_of(part));
+  return out;
+}
+
+Json json_of(const StepComparison& c) {
+  return {{"step", json_of(c.step)},
+          {"operators", json_of(c.operators)},
+          {"collectives", json_of(c.collectives)},
+          {"bubble", json_of(c.bubble)},
+          {"others", json_of(c.others)},
+          {"stages", json_of(c.stages)}};
+}
+
+/// `1.07`: predicted over measured.
+std::string ratio_text(const ComparedPart& part) {
+  return part.measured_seconds > 0 ? fmt::format("{:.2f}", part.predicted_seconds / part.measured_seconds)
+                                   : "-";
+}
+
+/// Rows of a part each. What would be zero on both sides is left out, but not the step.
+std::string table_of(const StepComparison& c) {
+  Rows rows{{"a step, by device", "count", "measured", "predicted", "predicted / measured"}};
+  const auto add = [&](const std::vector<ComparedPart>& parts) {
+    for (const ComparedPart& p : parts)
+      if (p.measured_seconds > 0 || p.predicted_seconds > 0)
+        rows.push_back({p.name, p.count > 0 ? fmt::format("{:g}", p.count) : "",
+                        seconds_text(p.measured_seconds), seconds_text(p.predicted_seconds), ratio_text(p)});
+  };
+  add(c.operators);
+  add(c.collectives);
+  add({c.bubble, c.others, c.step});
+  if (c.stages.size() > 1) add(c.stages);
+  return aligned(rows, {1, 5});
+}
+
+}  // namespace
+
 Told told_by(const Session& session, const std::vector<Tensor>& outputs) {
   Told told{.loss = to_doubles(outputs.front()).front(), .others = {}};
   for (std::size_t i = 1; i < outputs.size(); ++i)
@@ -64,8 +115,9 @@ void Reporter::step(std::int64_t step, const Told& told, const ScaleWatch& scale
   terminal_.out << "\n" << std::flush;
 }
 
-void Reporter::summary(const Session& session, const MemoryMarks& memory,
-                       const std::optional<TraceFigures>& traced, const std::string& misfit) {
+void Reporter::summary(const Session& session, const MemoryMarks& memory, const Recorded& recorded,
+                       const std::string& misfit) {
+  const std::optional<TraceFigures>& traced = recorded.figures;
   const SessionStatistics& s = session.statistics();
   const int devices = session.pipeline().rank_count();
   if (is_json_) {
@@ -82,6 +134,7 @@ void Reporter::summary(const Session& session, const MemoryMarks& memory,
       summary["exposed_communication_seconds"] = traced->exposed_communication_seconds;
       summary["bubble_fraction"] = traced->bubble_fraction;
     }
+    if (recorded.comparison) summary["compare_plan"] = json_of(*recorded.comparison);
     terminal_.out << nlohmann::ordered_json{{"summary", summary}}.dump() << "\n";
     terminal_.err << misfit;
     return;
@@ -94,6 +147,7 @@ void Reporter::summary(const Session& session, const MemoryMarks& memory,
     terminal_.out << fmt::format(
         "traced: {:.3g} ms of a step is communication that is waited for, {} is bubble\n",
         traced->exposed_communication_seconds * 1e3, percent_text(traced->bubble_fraction, 1));
+  if (recorded.comparison) terminal_.err << table_of(*recorded.comparison);
   terminal_.out << misfit;
 }
 

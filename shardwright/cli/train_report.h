@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "shardwright/cli/verb.h"
+#include "shardwright/runtime/comparison.h"
 #include "shardwright/runtime/memory_marks.h"
 #include "shardwright/runtime/session.h"
 #include "shardwright/runtime/trace_file.h"
@@ -46,6 +47,12 @@ class ScaleWatch {
   bool has_skipped_ = false;
 };
 
+/// What recorded steps have told, as far as that was asked for.
+struct Recorded {
+  std::optional<TraceFigures> figures = {};
+  std::optional<StepComparison> comparison = {};
+};
+
 class Reporter {
  public:
   Reporter(const Arguments& arguments, const Length& length, Terminal& terminal);
@@ -53,7 +60,7 @@ class Reporter {
   void step(std::int64_t step, const Told& told, const ScaleWatch& scale, double seconds);
 
   /// `misfit` is the last line, wherever lines for people go.
-  void summary(const Session& session, const MemoryMarks& memory, const std::optional<TraceFigures>& traced,
+  void summary(const Session& session, const MemoryMarks& memory, const Recorded& recorded,
                const std::string& misfit);
 
  private:

@@ -1,8 +1,16 @@
 #include "shardwright/runtime/trace_file.h"
 
 #include <algorithm>
+#include <deque>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
+
+#include "shardwright/base/file.h"
+#include "shardwright/cost/cluster_file.h"
+#include "shardwright/graph/op.h"
+#include "shardwright/simulate/memory_curve.h"
+#include "shardwright/simulate/stage_prices.h"
 
 namespace shardwright {
 namespace {
@@ -16,8 +24,11 @@ class Lines {
     text_ += text_.empty() ? "" : ",\n";
     text_ += event.dump(-1, ' ', false, Json::error_handler_t::replace);
   }
-  std::string text() && {
-    return "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n" + std::move(text_) + "\n]}\n";
+  /// `others`: what is said of all of them.
+  std::string text(const Json& others) && {
+    return "{\"displayTimeUnit\":\"ms\",\"otherData\":" +
+           others.dump(-1, ' ', false, Json::error_handler_t::replace) + ",\"traceEvents\":[\n" +
+           std::move(text_) + "\n]}\n";
   }
 
  private:
@@ -31,13 +42,66 @@ std::int64_t first_begin(const StepTrace& trace) {
   return first;
 }
 
-Json arguments_of(const Span& span) {
+/// What kernels and collectives do, by the numbers that they are priced by.
+class Works {
+ public:
+  Works(const Pipeline& pipeline, const Cluster& cluster) : steps_(steps_of(pipeline)) {
+    for (int s = 0; s < pipeline.stage_count(); ++s) {
+      const Cluster& own =
+          clusters_.emplace_back(cluster.part(pipeline.first_rank(s), pipeline.stage(s).rank_count()));
+      prices_.try_emplace(s, pipeline.stage(s), s, own);
+    }
+  }
+
+  /// Nothing of what has no price of its own.
+  Json of(int rank, const Instruction& i) {
+    if (i.act == Act::compute || i.act == Act::copy) return of_kernel(prices_.at(i.stage).work_of(i.what));
+    const PreparedTransfer& transfer = steps_[static_cast<std::size_t>(rank)].transfer(i);
+    const bool has_price =
+        transfer.crossing < 0 && !is_local(transfer.kind()) && transfer.kind() != StepKind::exchange;
+    return has_price ? of_collective(transfer) : Json();
+  }
+
+ private:
+  static Json of_kernel(const Work& work) {
+    if (work.flops == 0 && work.bytes == 0) return {};
+    return {{"kind", name_of(work.kind)}, {"type", name_of(work.dtype)},   {"flops", work.flops},
+            {"bytes", work.bytes},        {"is_ordered", work.is_ordered}, {"cached_bytes", work.cached}};
+  }
+
+  Json of_collective(const PreparedTransfer& transfer) {
+    const Graph& graph = prices_.at(transfer.to_stage).graph();
+    Json bytes = Json::array();
+    for (int n = 0; n < static_cast<int>(transfer.parts.size()); ++n)
+      bytes.push_back(held_bytes(graph, graph.node({transfer.node.index + n})));
+    const std::vector<int>& group = transfer.group();
+    return {{"collective", name_of(transfer.kind())},
+            {"ranks", group.size()},
+            {"stride", group.size() > 1 ? group[1] - group[0] : 1},
+            {"bytes", std::move(bytes)}};
+  }
+
+  /// Before it; of an all_gather or a permute after it (layout/collective.h).
+  static std::int64_t held_bytes(const Graph& graph, const Node& node) {
+    const bool is_after = node.op->step == StepKind::all_gather || node.op->step == StepKind::permute ||
+                          node.op->step == StepKind::halo;
+    return graph.value(is_after ? node.results.front() : node.operands.front()).type.bytes();
+  }
+
+  std::vector<RankStep> steps_;
+  std::deque<Cluster> clusters_;       // by stage; prices refer to them
+  std::map<int, StagePrices> prices_;  // by stage
+};
+
+Json arguments_of(const Span& span, int rank, Works& works) {
   Json out = Json::object();
   if (span.micro_batch >= 0) out["micro_batch"] = span.micro_batch;
   if (span.nodes.empty()) return out;
   out["phase"] = name_of(span.phase);
   out["nodes"] = span.nodes;
   out["operators"] = span.operators;
+  if (!span.instruction) return out;
+  if (const Json work = works.of(rank, *span.instruction); !work.is_null()) out["work"] = work;
   return out;
 }
 
@@ -53,14 +117,9 @@ void add_heading(Lines& lines, std::string_view what, const Json& place, const s
 
 }  // namespace
 
-MemoryCurves memory_curves(const Pipeline& pipeline, const StepTrace& trace) {
-  MemoryCurves out;
-  for (int rank : ranks_of(trace)) out[rank] = memory_over_time(pipeline, trace, rank);
-  return out;
-}
-
-std::string trace_text(const Pipeline& pipeline, const StepTrace& trace, const MemoryMarks& memory,
-                       const MemoryCurves& curves) {
+std::string trace_text(const RecordedStep& recorded) {
+  const auto& [pipeline, cluster, trace, memory] = recorded;
+  Works works(pipeline, cluster);
   const Tracks all = tracks_of(pipeline, trace);
   const std::int64_t first = first_begin(trace);
   const auto microseconds = [&](std::int64_t time) { return static_cast<double>(time - first) * 1e-3; };
@@ -79,7 +138,7 @@ std::string trace_text(const Pipeline& pipeline, const StepTrace& trace, const M
                  {"name", span.name},
                  {"ts", microseconds(span.begin)},
                  {"dur", static_cast<double>(span.end - span.begin) * 1e-3},
-                 {"args", arguments_of(span)}};
+                 {"args", arguments_of(span, track.rank, works)}};
       event.update(place_of(t));
       lines.add(event);
     }
@@ -107,9 +166,14 @@ std::string trace_text(const Pipeline& pipeline, const StepTrace& trace, const M
     add_counters(r, first,
                  {{"planned", memory.planned[static_cast<std::size_t>(r)]},
                   {"measured", memory.measured[static_cast<std::size_t>(r)]}});
-  for (const auto& [rank, curve] : curves)
-    for (const MemoryPoint& point : curve) add_counters(rank, point.time, {{"alive", point.bytes}});
-  return std::move(lines).text();
+  for (int rank : ranks_of(trace))
+    for (const MemoryPoint& point : memory_over_time(pipeline, trace, rank))
+      add_counters(rank, point.time, {{"alive", point.bytes}});
+  return std::move(lines).text({{"program", "shardwright"}, {"cluster", to_text(cluster)}});
+}
+
+void write_trace(const std::string& path, const RecordedStep& recorded) {
+  write_file(path, trace_text(recorded));
 }
 
 }  // namespace shardwright

@@ -10,15 +10,18 @@
 //   bubble         it waits for another stage, or for the others to end the step
 //   data           inputs, outputs and copies
 //   communication  transfers
+//
+// Kernels and collectives tell their work, and the file tells the cluster that the step was planned for: what it takes to
+// price them again (calibrate --from).
 #pragma once
 
-#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "shardwright/cost/cluster.h"
 #include "shardwright/lower/pipeline.h"
 #include "shardwright/runtime/memory_marks.h"
-#include "shardwright/simulate/memory_curve.h"
 #include "shardwright/simulate/step_trace.h"
 
 namespace shardwright {
@@ -31,8 +34,9 @@ struct Span {
   std::string name;
   int micro_batch = -1;  // or none
   Phase phase = Phase::forward;
-  std::vector<std::string> nodes;      // of kernels, copies and collectives
-  std::vector<std::string> operators;  // of the nodes
+  std::vector<std::string> nodes;               // of kernels, copies and collectives
+  std::vector<std::string> operators;           // of the nodes
+  std::optional<Instruction> instruction = {};  // that it is about, of compute and communication
 };
 
 struct Track {
@@ -55,14 +59,17 @@ struct Tracks {
 };
 Tracks tracks_of(const Pipeline& pipeline, const StepTrace& trace);
 
-/// Counters of a rank's memory, by rank.
-using MemoryCurves = std::map<int, std::vector<MemoryPoint>>;
-
-/// Of the ranks that have events.
-MemoryCurves memory_curves(const Pipeline& pipeline, const StepTrace& trace);
-
+/// What was recorded, and what it was planned for.
+struct RecordedStep {
+  const Pipeline& pipeline;
+  const Cluster& cluster;
+  const StepTrace& trace;
+  const MemoryMarks& memory;
+};
 /// The text of the file. Times are in microseconds from the first event on.
-std::string trace_text(const Pipeline& pipeline, const StepTrace& trace, const MemoryMarks& memory,
-                       const MemoryCurves& curves);
+std::string trace_text(const RecordedStep& recorded);
+
+/// Throws: Error of kind io.
+void write_trace(const std::string& path, const RecordedStep& recorded);
 
 }  // namespace shardwright

@@ -47,6 +47,7 @@ class Reader {
              .micro_batch = e.phase == Phase::update ? -1 : e.instruction.micro_batch,
              .phase = e.phase};
     const Instruction& i = e.instruction;
+    if (is_transfer(e) || i.act == Act::compute || i.act == Act::copy) out.instruction = i;
     if (is_transfer(e) && transfer(e).crossing < 0)
       name_after_nodes(out, i.stage, transfer(e).node, transfer(e).parts.size());
     else if (is_transfer(e))

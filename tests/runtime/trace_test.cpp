@@ -199,7 +199,7 @@ TEST(Trace, the_file_is_json_that_names_tracks_and_memory) {
   Session session(network.pipeline);
   const StepTrace trace = recorded(session, network.data);
   const MemoryMarks memory = session.memory_marks();
-  const auto json = nlohmann::json::parse(trace_text(network.pipeline, trace, memory, {}));
+  const auto json = nlohmann::json::parse(trace_text({network.pipeline, host_cluster(4), trace, memory}));
   std::set<std::string> tracks;
   std::map<std::string, int> kinds;
   for (const auto& event : json.at("traceEvents")) {

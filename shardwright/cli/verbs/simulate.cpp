@@ -55,7 +55,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
       [&](const Estimate& e) { return simulation_table(pipeline, e, batch); }, terminal);
   if (path.empty()) return 0;
   const StepTrace trace = simulated_trace(pipeline, made.plan.cluster);
-  write_file(path, trace_text(pipeline, trace, {}, memory_curves(pipeline, trace)));
+  write_trace(path, {pipeline, made.plan.cluster, trace, {}});
   return 0;
 }
 

@@ -24,6 +24,7 @@
 #include "shardwright/frontend/table.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/runtime/communicator/mpi.h"
+#include "shardwright/runtime/comparison.h"
 #include "shardwright/runtime/launcher.h"
 #include "shardwright/runtime/session.h"
 #include "shardwright/runtime/trace_file.h"
@@ -71,14 +72,17 @@ struct Training {
   Reporter reporter;
   std::uint64_t seed = 1;
   std::string trace_path;
+  Cluster cluster;                 // that the plan is for
+  bool compares = false;           // with what was predicted for it
   std::string infinite_parameter;  // of --init, and where
   std::string misfit;              // a line, if the plan is too large for the devices that it is for
 };
 
-/// The fourth step, when caches are warm, and the fifth; of fewer the last two.
-bool is_traced(std::int64_t step, const Length& length) {
-  const std::int64_t first = std::clamp<std::int64_t>(length.steps - 2, 0, 3);
-  return step >= first && step < first + 2;
+/// The fourth step, when caches are warm, and the fifth, to compare them as many as eight; of fewer the last two.
+bool is_recorded(std::int64_t step, const Training& training) {
+  if (training.trace_path.empty() && !training.compares) return false;
+  const std::int64_t first = std::clamp<std::int64_t>(training.length.steps - 2, 0, 3);
+  return step >= first && step < first + (training.compares ? 8 : 2);
 }
 
 Training prepare(const Arguments& arguments, Terminal& terminal) {
@@ -102,6 +106,7 @@ Training prepare(const Arguments& arguments, Terminal& terminal) {
   }
 
   const std::string trace_path = arguments.text("--trace");
+  const bool compares = arguments.is_on("--compare-plan");
   Reporter reporter(arguments, length, terminal);
   Pipeline program = compile_pipeline(model.graph, plan, compile_options_of(arguments));
   ScaleWatch scale(program);
@@ -127,6 +132,8 @@ Training prepare(const Arguments& arguments, Terminal& terminal) {
           std::move(reporter),
           seed,
           trace_path,
+          plan.cluster,
+          compares,
           std::move(infinite_parameter),
           misfit};
 }
@@ -134,7 +141,7 @@ Training prepare(const Arguments& arguments, Terminal& terminal) {
 /// One step, told. Throws: what the session throws; after a second interrupt, that this step was stopped.
 void run_step(Session& session, Training& training, std::int64_t step, bool& has_warned, Terminal& terminal) {
   const auto batch = training.data.batch(step);
-  session.record(!training.trace_path.empty() && is_traced(step, training.length));
+  session.record(is_recorded(step, training));
   const auto start = std::chrono::steady_clock::now();
   Told told;
   try {
@@ -172,15 +179,18 @@ Run run_steps(Session& session, Training& training, Terminal& terminal) {
 
 void tell_figures(Session& session, Training& training) {
   const MemoryMarks memory = session.memory_marks();
-  std::optional<TraceFigures> figures;
-  if (!training.trace_path.empty()) {
+  Recorded recorded;
+  if (!training.trace_path.empty() || training.compares) {
     const StepTrace trace = session.trace();
-    figures = figures_of(session.pipeline(), trace);
-    if (is_first_rank())
-      write_file(training.trace_path,
-                 trace_text(session.pipeline(), trace, memory, memory_curves(session.pipeline(), trace)));
+    if (!training.trace_path.empty()) {
+      recorded.figures = figures_of(session.pipeline(), trace);
+      if (is_first_rank())
+        write_trace(training.trace_path, {session.pipeline(), training.cluster, trace, memory});
+    }
+    if (training.compares && is_first_rank())
+      recorded.comparison = compared(session.pipeline(), training.cluster, trace);
   }
-  training.reporter.summary(session, memory, figures, training.misfit);
+  training.reporter.summary(session, memory, recorded, training.misfit);
 }
 
 int train_with(Session& session, Training& training, Terminal& terminal) {
@@ -290,6 +300,8 @@ std::vector<Verb> train() {
                  "what every rank does in the fourth and fifth step (of fewer the last two), for "
                  "ui.perfetto.dev",
                  ""},
+                {"--compare-plan", "",
+                 "what a step has taken beside what was predicted: by operator, collective and stage", ""},
                 {"--json", "", "JSON lines: one per loss, then the summary", ""}}),
            .example = "shardwright train ffn --devices 8 --optimizer momentum --lr 0.05 --steps 100",
            .run = run,

@@ -1,0 +1,37 @@
+// A recorded step beside what was predicted for it, part by part.
+//
+// Of the recorded steps the one of median length counts, so that its parts add up to it. All seconds are means over the
+// ranks: a step's own seconds, because a rank that is done waits for the others, are kernels, waiting for collectives,
+// waiting for other stages, and the rest. Predicted seconds are the estimate's: kernels and transfers by StagePrices,
+// which it adds up, and its exposed communication and bubble.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "shardwright/cost/cluster.h"
+#include "shardwright/lower/pipeline.h"
+#include "shardwright/runtime/trace.h"
+
+namespace shardwright {
+
+struct ComparedPart {
+  std::string name;
+  double count = 0;  // in a step
+  double measured_seconds = 0;
+  double predicted_seconds = 0;
+};
+
+struct StepComparison {
+  std::vector<ComparedPart> operators;    // kernels, by the operator that each begins with
+  std::vector<ComparedPart> collectives;  // by kind: what compute waits for, or does itself
+  ComparedPart bubble{.name = "bubble"};
+  ComparedPart others{.name = "others"};  // inputs, outputs, and what lies between instructions
+  ComparedPart step{.name = "step"};      // all of the above
+  std::vector<ComparedPart> stages;       // kernels and collectives of the devices of each
+};
+
+/// Throws: Error if no step was recorded.
+StepComparison compared(const Pipeline& pipeline, const Cluster& cluster, const StepTrace& trace);
+
+}  // namespace shardwright
