@@ -1,0 +1,129 @@
+#include "shardwright/runtime/trace_samples.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "shardwright/base/file.h"
+#include "shardwright/cost/cluster_file.h"
+
+namespace shardwright {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::int64_t most_trace_bytes = std::int64_t{1} << 31;
+
+WorkKind work_kind_called(const std::string& name) {
+  for (const WorkKind kind : work_kinds)
+    if (name == name_of(kind)) return kind;
+  throw error("'{}' is no kind of work", name);
+}
+
+/// Of those that a group does together.
+StepKind collective_called(const std::string& name) {
+  using enum StepKind;
+  for (const StepKind kind : {all_gather, all_to_all, reduce_scatter, all_reduce, permute, halo})
+    if (name == name_of(kind)) return kind;
+  throw error("'{}' is no collective", name);
+}
+
+Work work_of(const Json& json) {
+  const std::string type = json.at("type").get<std::string>();
+  const auto dtype = dtype_of(type);
+  if (!dtype) throw error("'{}' is no type", type);
+  Work out{.kind = work_kind_called(json.at("kind").get<std::string>()),
+           .flops = json.at("flops").get<double>(),
+           .bytes = json.at("bytes").get<double>(),
+           .dtype = *dtype,
+           .is_ordered = json.at("is_ordered").get<bool>(),
+           .cached = json.at("cached_bytes").get<std::array<double, most_caches>>()};
+  return out;
+}
+
+/// Runs of one kernel or collective: equal works of equal nodes.
+struct Runs {
+  Json work;
+  std::map<int, std::vector<double>> seconds;  // by track
+};
+
+double median_of(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+/// Of all tracks together.
+double median_of_all(const Runs& runs) {
+  std::vector<double> all;
+  for (const auto& [track, seconds] : runs.seconds) all.insert(all.end(), seconds.begin(), seconds.end());
+  return median_of(std::move(all));
+}
+
+/// Of each time the shortest of all tracks.
+double median_of_last(const Runs& runs) {
+  std::vector<double> shortest;
+  for (const auto& [track, seconds] : runs.seconds)
+    for (std::size_t i = 0; i < seconds.size(); ++i) {
+      if (i == shortest.size()) shortest.push_back(seconds[i]);
+      shortest[i] = std::min(shortest[i], seconds[i]);
+    }
+  return median_of(std::move(shortest));
+}
+
+/// By category, stage and nodes.
+std::map<std::string, Runs> runs_of(const Json& events) {
+  std::map<std::string, Runs> out;
+  for (const Json& event : events) {
+    if (event.value("ph", "") != "X" || !event.contains("args") || !event["args"].contains("work")) continue;
+    const std::string category = event.at("cat").get<std::string>();
+    if (category != "compute" && category != "communication") continue;
+    Runs& runs =
+        out[fmt::format("{} {} {}", category, event.at("pid").get<int>(), event["args"]["nodes"].dump())];
+    runs.work = event["args"]["work"];
+    runs.seconds[event.at("tid").get<int>()].push_back(event.at("dur").get<double>() * 1e-6);
+  }
+  return out;
+}
+
+/// Nothing of what only runs together with others, and of groups that do not divide the devices.
+std::optional<CollectiveSample> collective_of(const Runs& runs, int devices) {
+  const Json& bytes = runs.work.at("bytes");
+  const int ranks = runs.work.at("ranks").get<int>(), stride = runs.work.at("stride").get<int>();
+  if (bytes.size() != 1 || ranks < 2 || stride < 1 || ranks > devices || devices % ranks != 0 ||
+      devices / ranks % stride != 0)
+    return std::nullopt;
+  return CollectiveSample{collective_called(runs.work.at("collective").get<std::string>()), ranks, stride,
+                          bytes.front().get<double>(), median_of_last(runs)};
+}
+
+TraceSamples samples_of(const Json& json, const std::string& path) {
+  if (!json.is_object() || !json.contains("otherData") ||
+      json["otherData"].value("program", "") != "shardwright")
+    throw error("is no trace of this program; write one with train --trace");
+  TraceSamples out{.cluster = parse_cluster(json["otherData"].at("cluster").get<std::string>(), path)};
+  double all = 0;
+  for (const auto& [key, runs] : runs_of(json.at("traceEvents"))) {
+    if (!runs.work.contains("collective")) {
+      out.kernels.push_back({work_of(runs.work), median_of_all(runs)});
+      all += out.kernels.back().seconds;
+      continue;
+    }
+    if (const auto sample = collective_of(runs, out.cluster.devices())) out.collectives.push_back(*sample);
+  }
+  if (out.kernels.empty()) throw error("has no kernels that say what they do");
+  for (KernelSample& k : out.kernels) k.weight = 1 / all;
+  return out;
+}
+
+}  // namespace
+
+TraceSamples samples_of_trace(const std::string& path) try {
+  return samples_of(Json::parse(read_text(path, most_trace_bytes)), path);
+} catch (const Json::exception& e) {
+  throw error("{}: is no trace of this program: {}", path, e.what());
+} catch (const Error& e) {
+  throw with_context(e, path);
+}
+
+}  // namespace shardwright
