@@ -168,5 +168,13 @@ links:
   }
 }
 
+/// No kind of work is priced at the whole peak because nobody has said what it reaches.
+TEST(Cluster, presets_say_what_each_kind_of_work_reaches) {
+  for (const ClusterPreset& preset : cluster_presets())
+    for (const WorkKind kind : work_kinds)
+      EXPECT_NE(preset.cluster.efficiency_of(kind), Efficiency{})
+          << preset.cluster.name << " " << name_of(kind);
+}
+
 }  // namespace
 }  // namespace shardwright
