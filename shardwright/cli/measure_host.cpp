@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <map>
@@ -285,13 +286,17 @@ std::vector<CollectiveSample> measured_collectives(const HostMeasuring& how, Com
 
 std::vector<CollectiveSample> measured_collectives(const HostMeasuring& how) {
   std::vector<CollectiveSample> out;
-  for (int ranks = 2; ranks <= how.devices; ranks *= 2)
+  // Parts of a cluster of so many devices are groups that divide them.
+  for (int ranks = 2; ranks <= how.devices; ++ranks) {
+    const bool is_asked = std::has_single_bit(static_cast<unsigned>(ranks)) || ranks == how.devices;
+    if (!is_asked || how.devices % ranks != 0) continue;
     on_devices(how, ranks, [&](Communicator& all) {
       const auto backend = default_devices().backend(all.rank());
       backend->enter_thread();
       auto own = measured_collectives(how, all, *backend, ranks, 1);
       if (all.rank() == 0) out.insert(out.end(), own.begin(), own.end());
     });
+  }
   return out;
 }
 

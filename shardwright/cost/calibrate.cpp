@@ -161,7 +161,7 @@ void fit_memory(Cluster& cluster, std::span<const StreamSample> samples) {
   }
 }
 
-void fit_kernels(Cluster& cluster, std::span<const KernelSample> samples) {
+void fit_kernels(Cluster& cluster, std::span<const KernelSample> samples, Peaks peaks_are) {
   PeakFlops& peaks = cluster.flops_per_second;
   // f32 first: the share of its peak that products reach is that of other types, too.
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
@@ -171,9 +171,11 @@ void fit_kernels(Cluster& cluster, std::span<const KernelSample> samples) {
       return s.work.kind != WorkKind::streaming && s.work.dtype == dtype;
     });
     for (const KernelSample* k : products) most = std::max(most, k->work.flops / k->seconds);
-    if (most > 0) *peak = most;
+    if (most > 0) *peak = peaks_are == Peaks::measured ? most : std::max(*peak, most);
   }
-  for (const WorkKind kind : work_kinds) {
+  // Streaming first: what limits small products is memory, too.
+  for (const WorkKind kind :
+       {WorkKind::streaming, WorkKind::contraction, WorkKind::convolution, WorkKind::chain}) {
     Efficiency& e = cluster.efficiency[static_cast<std::size_t>(kind)];
     const Kernels own = kernels_of(samples, [&](const KernelSample& s) {
       return s.work.kind == kind && (kind == WorkKind::streaming || s.work.dtype == DType::f32);
@@ -194,6 +196,8 @@ void fit_kernels(Cluster& cluster, std::span<const KernelSample> samples) {
 }
 
 double predicted_seconds(const CollectiveSample& sample, const Cluster& cluster) {
+  require(cluster.devices() % (sample.ranks * sample.stride) == 0,
+          "{} ranks, {} apart, are no part of {} devices", sample.ranks, sample.stride, cluster.devices());
   const Mesh mesh{{{"outer", std::max(1, cluster.devices() / (sample.ranks * sample.stride))},
                    {"group", sample.ranks},
                    {"inner", sample.stride}}};

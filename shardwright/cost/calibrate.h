@@ -40,9 +40,12 @@ double predicted_seconds(const CollectiveSample& sample, const Cluster& cluster)
 /// Bandwidth of memory and of caches, whose sizes show where the rate falls.
 void fit_memory(Cluster& cluster, std::span<const StreamSample> samples);
 
+/// Whether the samples are large enough to say what the peaks are, or can only show that they are higher.
+enum class Peaks { measured, at_least };
+
 /// Peaks by type, the share that each kind of work reaches, and what starting takes. Figures of which there are no
 /// samples stay.
-void fit_kernels(Cluster& cluster, std::span<const KernelSample> samples);
+void fit_kernels(Cluster& cluster, std::span<const KernelSample> samples, Peaks peaks = Peaks::measured);
 
 /// Start, latency and bandwidth of each level of links that is used.
 void fit_links(Cluster& cluster, std::span<const CollectiveSample> samples);

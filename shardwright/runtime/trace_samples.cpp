@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "shardwright/base/file.h"
+#include "shardwright/base/text.h"
 #include "shardwright/cost/cluster_file.h"
 
 namespace shardwright {
@@ -45,7 +46,7 @@ Work work_of(const Json& json) {
 /// Runs of one kernel or collective: equal works of equal nodes.
 struct Runs {
   Json work;
-  std::map<int, std::vector<double>> seconds;  // by track
+  std::map<int, std::vector<double>> seconds;  // by rank
 };
 
 double median_of(std::vector<double> values) {
@@ -53,36 +54,83 @@ double median_of(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// Of all tracks together.
+/// Of all ranks together.
 double median_of_all(const Runs& runs) {
   std::vector<double> all;
-  for (const auto& [track, seconds] : runs.seconds) all.insert(all.end(), seconds.begin(), seconds.end());
+  for (const auto& [rank, seconds] : runs.seconds) all.insert(all.end(), seconds.begin(), seconds.end());
   return median_of(std::move(all));
 }
 
-/// Of each time the shortest of all tracks.
-double median_of_last(const Runs& runs) {
-  std::vector<double> shortest;
-  for (const auto& [track, seconds] : runs.seconds)
-    for (std::size_t i = 0; i < seconds.size(); ++i) {
-      if (i == shortest.size()) shortest.push_back(seconds[i]);
-      shortest[i] = std::min(shortest[i], seconds[i]);
-    }
+/// Of each time the shortest of all ranks, which the others have waited for. Nothing if one has not told each time.
+std::optional<double> median_of_last(const Runs& runs) {
+  std::vector<double> shortest = runs.seconds.begin()->second;
+  for (const auto& [rank, seconds] : runs.seconds) {
+    if (seconds.size() != shortest.size()) return std::nullopt;
+    for (std::size_t i = 0; i < seconds.size(); ++i) shortest[i] = std::min(shortest[i], seconds[i]);
+  }
   return median_of(std::move(shortest));
+}
+
+/// The rank that each track is about: `rank 3 (stage 1) compute`.
+std::map<int, int> ranks_of_tracks(const Json& events) {
+  std::map<int, int> out;
+  for (const Json& event : events) {
+    if (event.value("name", "") != "thread_name") continue;
+    const std::string name = event.at("args").at("name").get<std::string>();
+    const std::string rank = name.substr(0, name.find(" ("));
+    if (rank.starts_with("rank "))
+      out[event.at("tid").get<int>()] = static_cast<int>(to_integer(rank.substr(5)).value_or(-1));
+  }
+  return out;
+}
+
+/// A stretch in which a rank computes or communicates.
+struct Busy {
+  double begin = 0, end = 0;  // microseconds
+  const Json* event = nullptr;
+};
+
+/// What a rank does while nothing else is going on: of a transfer beside compute, or behind another one, nobody can say
+/// how long it takes.
+std::map<int, std::vector<Busy>> alone_by_rank(const Json& events) {
+  const std::map<int, int> rank_of = ranks_of_tracks(events);
+  std::map<int, std::vector<Busy>> all;
+  for (const Json& event : events) {
+    const std::string category = event.value("cat", "");
+    if (event.value("ph", "") != "X" || (category != "compute" && category != "communication")) continue;
+    const auto rank = rank_of.find(event.at("tid").get<int>());
+    const double begin = event.value("ts", 0.0);
+    all[rank == rank_of.end() ? -1 : rank->second].push_back(
+        {begin, begin + event.at("dur").get<double>(), &event});
+  }
+  constexpr double clock = 0.02;  // microseconds: what times are rounded to
+  for (auto& [rank, busy] : all) {
+    std::ranges::stable_sort(busy, {}, &Busy::begin);
+    std::vector<Busy> alone;
+    double before = -1;
+    for (std::size_t i = 0; i < busy.size(); ++i) {
+      const bool is_alone = before <= busy[i].begin + clock &&
+                            (i + 1 == busy.size() || busy[i + 1].begin >= busy[i].end - clock);
+      if (is_alone || busy[i].event->value("cat", "") == "compute") alone.push_back(busy[i]);
+      before = std::max(before, busy[i].end);
+    }
+    busy = std::move(alone);
+  }
+  return all;
 }
 
 /// By category, stage and nodes.
 std::map<std::string, Runs> runs_of(const Json& events) {
   std::map<std::string, Runs> out;
-  for (const Json& event : events) {
-    if (event.value("ph", "") != "X" || !event.contains("args") || !event["args"].contains("work")) continue;
-    const std::string category = event.at("cat").get<std::string>();
-    if (category != "compute" && category != "communication") continue;
-    Runs& runs =
-        out[fmt::format("{} {} {}", category, event.at("pid").get<int>(), event["args"]["nodes"].dump())];
-    runs.work = event["args"]["work"];
-    runs.seconds[event.at("tid").get<int>()].push_back(event.at("dur").get<double>() * 1e-6);
-  }
+  for (const auto& [rank, busy] : alone_by_rank(events))
+    for (const Busy& b : busy) {
+      const Json& event = *b.event;
+      if (!event.contains("args") || !event["args"].contains("work") || b.end <= b.begin) continue;
+      Runs& runs = out[fmt::format("{} {} {}", event.at("cat").get<std::string>(), event.at("pid").get<int>(),
+                                   event["args"]["nodes"].dump())];
+      runs.work = event["args"]["work"];
+      runs.seconds[rank].push_back((b.end - b.begin) * 1e-6);
+    }
   return out;
 }
 
@@ -93,8 +141,10 @@ std::optional<CollectiveSample> collective_of(const Runs& runs, int devices) {
   if (bytes.size() != 1 || ranks < 2 || stride < 1 || ranks > devices || devices % ranks != 0 ||
       devices / ranks % stride != 0)
     return std::nullopt;
+  const std::optional<double> seconds = median_of_last(runs);
+  if (!seconds) return std::nullopt;
   return CollectiveSample{collective_called(runs.work.at("collective").get<std::string>()), ranks, stride,
-                          bytes.front().get<double>(), median_of_last(runs)};
+                          bytes.front().get<double>(), *seconds};
 }
 
 TraceSamples samples_of(const Json& json, const std::string& path) {
@@ -118,12 +168,15 @@ TraceSamples samples_of(const Json& json, const std::string& path) {
 
 }  // namespace
 
-TraceSamples samples_of_trace(const std::string& path) try {
-  return samples_of(Json::parse(read_text(path, most_trace_bytes)), path);
-} catch (const Json::exception& e) {
-  throw error("{}: is no trace of this program: {}", path, e.what());
-} catch (const Error& e) {
-  throw with_context(e, path);
+TraceSamples samples_of_trace(const std::string& path) {
+  const std::string text = read_text(path, most_trace_bytes);  // says itself what it cannot read
+  try {
+    return samples_of(Json::parse(text), path);
+  } catch (const Json::exception& e) {
+    throw error("{}: is no trace of this program: {}", path, e.what());
+  } catch (const Error& e) {
+    throw with_context(e, path);
+  }
 }
 
 }  // namespace shardwright

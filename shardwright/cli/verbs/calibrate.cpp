@@ -84,8 +84,8 @@ void fit_streams(Cluster& cluster, const std::vector<StreamSample>& streams) {
              rounded(cache.bytes_per_second)};
 }
 
-void fit(Cluster& cluster, const Samples& samples) {
-  fit_kernels(cluster, samples.kernels);
+void fit(Cluster& cluster, const Samples& samples, Peaks peaks) {
+  fit_kernels(cluster, samples.kernels, peaks);
   fit_links(cluster, samples.collectives);
   PeakFlops& flops = cluster.flops_per_second;
   for (double* rate : {&flops.f64, &flops.f32, &flops.bf16, &flops.f16}) *rate = rounded(*rate);
@@ -106,7 +106,7 @@ int measure_threads(const Arguments& arguments, Terminal& terminal) {
   fit_streams(cluster, samples.streams);
   samples.kernels = measured_kernels(how, cluster);
   samples.collectives = measured_collectives(how);
-  fit(cluster, samples);
+  fit(cluster, samples, Peaks::measured);
   write(arguments, cluster, samples,
         fmt::format("measured on {}, {} cores, over threads", cpu_name(), usable_cores()), terminal);
   return 0;
@@ -144,13 +144,14 @@ int measure_ranks(const Arguments& arguments, Terminal& terminal) {
     const auto more = measured_collectives(how, *all, *backend, group, stride);
     samples.collectives.insert(samples.collectives.end(), more.begin(), more.end());
   };
-  for (int group = 2; group <= of_host; group *= 2) add(group, 1);
+  for (int group = 2; group < of_host; group *= 2) add(group, 1);
+  if (of_host > 1) add(of_host, 1);
   if (ranks > of_host) {
     add(ranks / of_host, of_host);
     if (of_host > 1) add(ranks, 1);
   }
   if (!writes) return 0;
-  fit(cluster, samples);
+  fit(cluster, samples, Peaks::measured);
   write(arguments, cluster, samples,
         fmt::format("measured on {}, {} processes on {} hosts", cpu_name(), ranks, ranks / of_host),
         terminal);
@@ -171,7 +172,7 @@ int correct(const Arguments& arguments, Terminal& terminal) {
   arguments.check_heeded(terminal.err);
   require_writable(arguments.text("--out"));
   const Samples samples{.kernels = trace.kernels, .collectives = trace.collectives};
-  fit(cluster, samples);
+  fit(cluster, samples, Peaks::at_least);
   write(arguments, cluster, samples, fmt::format("corrected by {}", path), terminal);
   return 0;
 }
