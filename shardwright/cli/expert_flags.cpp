@@ -24,6 +24,8 @@ class Door {
     if (expert_.zero) add("--optimizer-parallel", *expert_.zero, "zero");
     set_recompute();
     set_schedule();
+    if (expert_.degrees.sequence && expert_.degrees.tensor == 1)
+      arguments_.notices.push_back("--set sequence_parallel=1 has no effect: tp is 1");
     arguments_.heed_none();  // here flags were only looked at
     return std::move(arguments_);
   }

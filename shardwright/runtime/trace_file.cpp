@@ -45,7 +45,8 @@ std::int64_t first_begin(const StepTrace& trace) {
 /// What kernels and collectives do, by the numbers that they are priced by.
 class Works {
  public:
-  Works(const Pipeline& pipeline, const Cluster& cluster) : steps_(steps_of(pipeline)) {
+  Works(const Pipeline& pipeline, const Cluster& cluster, const std::vector<RankStep>& steps) {
+    for (const RankStep& step : steps) steps_[step.rank] = &step;
     for (int s = 0; s < pipeline.stage_count(); ++s) {
       const Cluster& own =
           clusters_.emplace_back(cluster.part(pipeline.first_rank(s), pipeline.stage(s).rank_count()));
@@ -56,7 +57,7 @@ class Works {
   /// Nothing of what has no price of its own.
   Json of(int rank, const Instruction& i) {
     if (i.act == Act::compute || i.act == Act::copy) return of_kernel(prices_.at(i.stage).work_of(i.what));
-    const PreparedTransfer& transfer = steps_[static_cast<std::size_t>(rank)].transfer(i);
+    const PreparedTransfer& transfer = steps_.at(rank)->transfer(i);
     const bool has_price =
         transfer.crossing < 0 && !is_local(transfer.kind()) && transfer.kind() != StepKind::exchange;
     return has_price ? of_collective(transfer) : Json();
@@ -77,8 +78,16 @@ class Works {
     const std::vector<int>& group = transfer.group();
     return {{"collective", name_of(transfer.kind())},
             {"ranks", group.size()},
-            {"stride", group.size() > 1 ? group[1] - group[0] : 1},
+            {"stride", stride_of(group)},
             {"bytes", std::move(bytes)}};
+  }
+
+  /// 0: its ranks are not evenly apart.
+  static int stride_of(const std::vector<int>& group) {
+    const int stride = group.size() > 1 ? group[1] - group[0] : 1;
+    for (std::size_t i = 1; i < group.size(); ++i)
+      if (group[i] - group[i - 1] != stride) return 0;
+    return stride;
   }
 
   /// Before it; of an all_gather or a permute after it (layout/collective.h).
@@ -88,9 +97,9 @@ class Works {
     return graph.value(is_after ? node.results.front() : node.operands.front()).type.bytes();
   }
 
-  std::vector<RankStep> steps_;
-  std::deque<Cluster> clusters_;       // by stage; prices refer to them
-  std::map<int, StagePrices> prices_;  // by stage
+  std::map<int, const RankStep*> steps_;  // by rank
+  std::deque<Cluster> clusters_;          // by stage; prices refer to them
+  std::map<int, StagePrices> prices_;     // by stage
 };
 
 Json arguments_of(const Span& span, int rank, Works& works) {
@@ -119,7 +128,8 @@ void add_heading(Lines& lines, std::string_view what, const Json& place, const s
 
 std::string trace_text(const RecordedStep& recorded) {
   const auto& [pipeline, cluster, trace, memory] = recorded;
-  Works works(pipeline, cluster);
+  const std::vector<RankStep> steps = steps_of(pipeline, ranks_of(trace));
+  Works works(pipeline, cluster, steps);
   const Tracks all = tracks_of(pipeline, trace);
   const std::int64_t first = first_begin(trace);
   const auto microseconds = [&](std::int64_t time) { return static_cast<double>(time - first) * 1e-3; };
@@ -166,9 +176,9 @@ std::string trace_text(const RecordedStep& recorded) {
     add_counters(r, first,
                  {{"planned", memory.planned[static_cast<std::size_t>(r)]},
                   {"measured", memory.measured[static_cast<std::size_t>(r)]}});
-  for (int rank : ranks_of(trace))
-    for (const MemoryPoint& point : memory_over_time(pipeline, trace, rank))
-      add_counters(rank, point.time, {{"alive", point.bytes}});
+  for (const RankStep& step : steps)
+    for (const MemoryPoint& point : memory_over_time(pipeline, trace, step))
+      add_counters(step.rank, point.time, {{"alive", point.bytes}});
   return std::move(lines).text({{"program", "shardwright"}, {"cluster", to_text(cluster)}});
 }
 

@@ -57,11 +57,11 @@ NodeId node_of(const RankStep& step, const Instruction& i) {
 
 }  // namespace
 
-std::vector<MemoryPoint> memory_over_time(const Pipeline& pipeline, const StepTrace& trace, int rank) {
-  const RankStep step = step_of(pipeline, rank);
+std::vector<MemoryPoint> memory_over_time(const Pipeline& pipeline, const StepTrace& trace,
+                                          const RankStep& step) {
   std::map<int, Alive> stages;
   std::int64_t bytes = 0;
-  for (int s : pipeline.stages_of(rank))
+  for (int s : pipeline.stages_of(step.rank))
     bytes += stages.try_emplace(s, pipeline.stage(s)).first->second.always;
   std::vector<MemoryPoint> out;
   const auto add = [&](std::int64_t time) {
@@ -71,7 +71,7 @@ std::vector<MemoryPoint> memory_over_time(const Pipeline& pipeline, const StepTr
   std::map<std::pair<int, int>, std::int64_t> in_slots;  // by stage and micro-batch: what it holds now
   std::map<int, std::int64_t> running;                   // by stage
   const auto set = [&](std::int64_t& held, std::int64_t now) { bytes += now - std::exchange(held, now); };
-  for (const TraceEvent& e : trace.ranks[at(rank)]) {
+  for (const TraceEvent& e : trace.ranks[at(step.rank)]) {
     const Instruction& i = e.instruction;
     if (e.activity != Activity::instruction) continue;
     std::int64_t& in_slot = in_slots[{i.stage, i.micro_batch}];

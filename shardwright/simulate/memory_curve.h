@@ -16,8 +16,9 @@ struct MemoryPoint {
   bool operator==(const MemoryPoint&) const = default;
 };
 
-/// Where they change. What an arena has idle between its buffers is not counted, nor slots that no micro-batch is in.
+/// Of the rank of `step`, where they change. What an arena has idle between its buffers is not counted, nor slots that no micro-batch is in.
 /// Cost: linear in buffers and events.
-std::vector<MemoryPoint> memory_over_time(const Pipeline& pipeline, const StepTrace& trace, int rank);
+std::vector<MemoryPoint> memory_over_time(const Pipeline& pipeline, const StepTrace& trace,
+                                          const RankStep& step);
 
 }  // namespace shardwright

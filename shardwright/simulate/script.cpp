@@ -50,7 +50,10 @@ class Writer {
   }
 
  private:
+  /// Where the device itself moves the bytes, what moves any keeps all others waiting.
   void share_links_of(int transfer) {
+    if (rank_.overlap == 0 && !rank_.transfers[at(transfer)].parts.empty())
+      shared_.assign(shared_.size(), true);
     for (const FlowPart& part : rank_.transfers[at(transfer)].parts)
       if (part.level >= 0) shared_[at(part.level)] = true;
   }
