@@ -9,6 +9,7 @@
 #include "shardwright/cost/cluster.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/runtime/backend/backend.h"
+#include "shardwright/simulate/evaluate.h"
 
 namespace shardwright {
 namespace {
@@ -261,8 +262,9 @@ std::string recompute_text(const Graph& graph, const Plan& plan, const Estimate&
   Plan other = plan;
   other.settings.recompute = {};
   const Estimate without =
-      estimate(compile_pipeline(graph, other, {.formats = default_devices().formats, .verifies = false}),
-               plan.cluster);
+      evaluate(compile_pipeline(graph, other, {.formats = default_devices().formats, .verifies = false}),
+               plan.cluster, {.framework = plan.settings.framework})
+          .estimate;
   std::vector<std::string> what;
   if (plan.settings.recompute.mode != RecomputeMode::none)
     what.emplace_back(name_of(plan.settings.recompute.mode));
