@@ -160,6 +160,57 @@ std::string table() {
   return out + all_figures().line("all", 0);
 }
 
+/// Predicted against measured tokens a second and device, without scalars, as SVG: on both axes powers of ten, a colour a
+/// source, the diagonal where both are equal.
+std::string plot() {
+  constexpr double side = 460, margin = 50, low = 1.5, high = 5.5;  // pixels; powers of ten
+  const auto place = [&](double tokens) {
+    return (std::clamp(std::log10(tokens), low, high) - low) / (high - low) * side;
+  };
+  const auto x_of = [&](double tokens) { return margin + place(tokens); };
+  const auto y_of = [&](double tokens) { return margin + side - place(tokens); };
+  constexpr double legend = 280;
+  std::string out = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" font-family=\"sans-serif\" "
+      "font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
+      margin + side + legend, side + 2 * margin);
+  const auto line = [&](double x1, double y1, double x2, double y2, std::string_view colour) {
+    out += fmt::format("<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\"/>\n",
+                       x_of(x1), y_of(y1), x_of(x2), y_of(y2), colour);
+  };
+  const auto text = [&](double x, double y, std::string_view anchor, const std::string& words) {
+    out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>\n", x, y, anchor, words);
+  };
+  const double least = std::pow(10, low), most = std::pow(10, high);
+  for (double tokens = 100; tokens < most; tokens *= 10) {
+    line(tokens, least, tokens, most, "#ddd");
+    line(least, tokens, most, tokens, "#ddd");
+    text(x_of(tokens), margin + side + 16, "middle", fmt::format("{}", tokens));
+    text(margin - 4, y_of(tokens) + 4, "end", fmt::format("{}", tokens));
+  }
+  line(least, least, most, most, "#888");
+  text(margin + side / 2, margin + side + 36, "middle", "measured tokens a second and device");
+  text(margin, margin - 12, "start", "predicted");
+  std::map<std::string, std::vector<const Priced*>> by_source;
+  for (const Priced& p : priced())
+    if (p.run.seconds) by_source[p.run.source].push_back(&p);
+  int source = 0;
+  for (const auto& [name, runs] : by_source) {
+    const std::string colour =
+        fmt::format("hsl({}, 70%, 45%)", 360 * source / static_cast<int>(by_source.size()));
+    for (const Priced* p : runs) {
+      const double tokens = p->run.tokens / p->run.devices;
+      out += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\" fill-opacity=\"0.6\"/>\n",
+                         x_of(tokens / *p->run.seconds), y_of(tokens / p->seconds), colour);
+    }
+    const double y = margin + 18 * source++;
+    out +=
+        fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"4\" fill=\"{}\"/>\n", margin + side + 16, y - 4, colour);
+    text(margin + side + 26, y, "start", name);
+  }
+  return out + "</svg>\n";
+}
+
 void write_csv(const std::string& path) {
   std::ofstream file(path);
   file << "id,source,devices,tokens,measured_seconds,predicted_seconds,measured_bytes,predicted_bytes,ran,"
@@ -176,8 +227,12 @@ TEST(SlowPublishedRuns, give_the_table_of_the_docs) {
   const std::string path = "docs/cost-model.md", page = read_bytes(path), now = table();
   const std::size_t begin = page.find("| source, cluster |"), end = page.find("\n\n", begin) + 1;
   ASSERT_NE(begin, page.npos);
-  if (page.substr(begin, end - begin) != now && std::getenv("SHARDWRIGHT_UPDATE_GOLDENS"))
+  const std::string picture = "docs/published_runs.svg", drawn = plot();
+  if (std::getenv("SHARDWRIGHT_UPDATE_GOLDENS")) {
+    write_bytes(picture, drawn);
     return write_bytes(path, page.substr(0, begin) + now + page.substr(end));
+  }
+  EXPECT_EQ(read_bytes(picture), drawn) << picture << ": SHARDWRIGHT_UPDATE_GOLDENS=1 draws it";
   EXPECT_EQ(page.substr(begin, end - begin), now) << path << ": SHARDWRIGHT_UPDATE_GOLDENS=1 writes it";
 }
 
