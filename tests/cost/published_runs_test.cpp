@@ -163,13 +163,13 @@ std::string table() {
 /// Predicted against measured tokens a second and device, without scalars, as SVG: on both axes powers of ten, a colour a
 /// source, the diagonal where both are equal.
 std::string plot() {
-  constexpr double side = 460, margin = 50, low = 1.5, high = 5.5;  // pixels; powers of ten
+  constexpr double side = 460, margin = 60, low = 1.5, high = 5.5;  // pixels; powers of ten
   const auto place = [&](double tokens) {
     return (std::clamp(std::log10(tokens), low, high) - low) / (high - low) * side;
   };
   const auto x_of = [&](double tokens) { return margin + place(tokens); };
   const auto y_of = [&](double tokens) { return margin + side - place(tokens); };
-  constexpr double legend = 280;
+  constexpr double legend = 300;
   std::string out = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" font-family=\"sans-serif\" "
       "font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",

@@ -43,12 +43,27 @@ std::string simulation_table(const Pipeline& pipeline, const Estimate& e, const 
   return out + "\n" + aligned(rows, {2, 7});
 }
 
+/// A viewer opens some hundred megabytes, of which an event takes about 300 bytes.
+void require_few_events(const Pipeline& pipeline) {
+  constexpr std::size_t most = 2'000'000;
+  std::size_t count = 0;
+  for (const RankStep& step : steps_of_stages(pipeline))
+    for (const Instruction& i : step.instructions)
+      count += i.act == Act::run ? step.section(i).instructions.size() : 1;
+  if (count > most)
+    throw error(
+        "--trace: a step of {} stages and {} micro-batches has {} events, at most {} are written; take fewer "
+        "micro-batches or layers",
+        pipeline.stage_count(), pipeline.micro_batches(), count, most);
+}
+
 int run(const Arguments& arguments, Terminal& terminal) {
   const PlannedModel made = planned_positional(
       arguments, {"--json", "--trace", "--memory-cap", "--device-memory", "--verify-passes"}, terminal);
   const std::string path = arguments.text("--trace");
   if (!path.empty()) require_writable(path);
   const Pipeline pipeline = compile_pipeline(made.model.graph, made.plan, compile_options_of(arguments));
+  if (!path.empty()) require_few_events(pipeline);
   const BatchSize batch = batch_size_of(made.model.graph, made.plan, made.model.tokens);
   report(
       arguments, made.plan, pipeline, batch,
