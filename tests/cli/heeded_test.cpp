@@ -43,6 +43,7 @@ class Heeded : public testing::Test {
                 "%z = reduce_sum %y {}\noutput %z\n");
     EXPECT_EQ(run({"plan", model, "--devices", "2", "-o", "p.json"}).status, 0);
     EXPECT_EQ(run({"plan", model, "--devices", "2", "-o", "q.json"}).status, 0);
+    EXPECT_EQ(run({"simulate", model, "--devices", "2", "--trace", "t.json"}).status, 0);
   }
   ~Heeded() override { fs::current_path(old_); }
 
@@ -186,6 +187,9 @@ std::vector<Words> command_lines(const std::string& verb, const std::string& mod
     return {
         {verb, "--device-matrix", "2,4", "--names", "a,b", "--map", "a,b", "--shape", "8,8"},
         {verb, "--device-matrix", "2,4", "--names", "a,b", "--from", "a,b", "--to", "b,a", "--shape", "8,8"}};
+  if (verb == "calibrate")
+    return {{verb, "--out", "written/c.yaml", "--quick"},
+            {verb, "--from", "t.json", "--out", "written/c.yaml"}};
   if (verb == "explain") return {{verb, "p.json"}, {verb, "p.json", "matmul1"}};
   std::vector<Words> out;
   std::vector<Words> kinds{{model},
@@ -197,13 +201,13 @@ std::vector<Words> command_lines(const std::string& verb, const std::string& mod
                            {model, "--devices", "2", "--parallel", "data_parallel", "--precision", "bf16"},
                            {model, "--plan", "q.json"},
                            {"two.graph", "--devices", "2"}};
-  if (verb == "estimate" || verb == "verify") kinds.push_back({"p.json"});
+  if (verb == "estimate" || verb == "simulate" || verb == "verify") kinds.push_back({"p.json"});
   for (Words& kind : kinds) {
     if (verb == "show" && std::find(kind.begin(), kind.end(), "--stages") != kind.end()) continue;
     Words words{verb};
     words.insert(words.end(), kind.begin(), kind.end());
     if (verb == "train") words.insert(words.end(), {"--steps", "3", "--json"});
-    if (verb == "plan" || verb == "estimate") words.emplace_back("--json");
+    if (verb == "plan" || verb == "estimate" || verb == "simulate") words.emplace_back("--json");
     // What only says how a plan runs is told of by text that has the plan.
     if (verb == "show") words.emplace_back("--layouts");
     out.push_back(std::move(words));

@@ -38,7 +38,8 @@ TEST_P(Pipelines, losses_are_those_of_one_device) {
                                                    .settings = {.pipelining = {.micro_batches = parts}}});
     testing::expect_same(testing::run_planned(run, request),
                          in_parts.contains(parts) ? in_parts.at(parts) : alone,
-                         {.losses = 1e-9, .weights = 1e-7});
+                         // A step of a network with batch norms multiplies differences by thousands.
+                         {.losses = GetParam().has_batch_statistics ? 1e-8 : 1e-9, .weights = 1e-7});
   };
   const auto gpipe = Schedule::gpipe, alternating = Schedule::one_forward_one_backward;
   expect("accumulation",
