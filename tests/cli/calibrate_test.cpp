@@ -151,7 +151,11 @@ TEST(Calibrate, says_what_contradicts_itself) {
   const std::string folder = scratch_folder(), out = folder + "/c.yaml";
   EXPECT_NE(run({"calibrate", "--out", out, "--cluster", "cpu:2"}).err.find("--cluster has no effect"),
             std::string::npos);
-  const std::string file = measured(folder), trace = traced(folder, file);
+  const std::string file = folder + "/cached.yaml", trace = folder + "/step.json";
+  Cluster cached = cluster_called("cpu:2");
+  cached.caches = {{1 << 20, 5e10}};
+  write_file(file, to_text(cached));
+  ASSERT_EQ(run({"simulate", "ffn:batch=32", "--cluster", file, "--trace", trace}).status, 0);
   const Outcome o = run({"calibrate", "--from", trace, "--cluster", "cpu:2", "--out", out});
   EXPECT_EQ(o.status, 2);
   EXPECT_NE(o.err.find("cpu:2 has other caches"), std::string::npos) << o.err;
