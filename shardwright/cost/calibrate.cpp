@@ -167,18 +167,17 @@ void fit_kernels(Cluster& cluster, std::span<const KernelSample> samples, Peaks 
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
     double* peak = peak_of(peaks, dtype);
     double most = 0;
-    const Kernels products = kernels_of(samples, [&](const KernelSample& s) {
-      return s.work.kind != WorkKind::streaming && s.work.dtype == dtype;
-    });
+    const Kernels products = kernels_of(
+        samples, [&](const KernelSample& s) { return !streams(s.work.kind) && s.work.dtype == dtype; });
     for (const KernelSample* k : products) most = std::max(most, k->work.flops / k->seconds);
     if (most > 0) *peak = peaks_are == Peaks::measured ? most : std::max(*peak, most);
   }
   // Streaming first: what limits small products is memory, too.
-  for (const WorkKind kind :
-       {WorkKind::streaming, WorkKind::contraction, WorkKind::convolution, WorkKind::chain}) {
+  for (const WorkKind kind : {WorkKind::streaming, WorkKind::update, WorkKind::contraction,
+                              WorkKind::convolution, WorkKind::weight_convolution, WorkKind::chain}) {
     Efficiency& e = cluster.efficiency[static_cast<std::size_t>(kind)];
     const Kernels own = kernels_of(samples, [&](const KernelSample& s) {
-      return s.work.kind == kind && (kind == WorkKind::streaming || s.work.dtype == DType::f32);
+      return s.work.kind == kind && (streams(kind) || s.work.dtype == DType::f32);
     });
     if (own.empty()) continue;
     e.half_seconds = std::max(e.half_seconds, 1e-8);
@@ -186,9 +185,8 @@ void fit_kernels(Cluster& cluster, std::span<const KernelSample> samples, Peaks 
                  [&] { return error_of(own, cluster); });
   }
   for (const DType dtype : {DType::f64, DType::bf16, DType::f16}) {
-    const Kernels own = kernels_of(samples, [&](const KernelSample& s) {
-      return s.work.kind != WorkKind::streaming && s.work.dtype == dtype;
-    });
+    const Kernels own = kernels_of(
+        samples, [&](const KernelSample& s) { return !streams(s.work.kind) && s.work.dtype == dtype; });
     if (own.empty()) continue;
     double* peak = peak_of(peaks, dtype);
     minimize({peak, *peak / 10, *peak * 10}, [&] { return error_of(own, cluster); });

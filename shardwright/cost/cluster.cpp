@@ -77,8 +77,8 @@ std::vector<GroupLink> levels_of(const Cluster& cluster, int stride, int size) {
 }  // namespace
 
 std::string_view name_of(WorkKind kind) {
-  constexpr std::array<std::string_view, work_kinds.size()> names{"contraction", "convolution", "streaming",
-                                                                  "chain"};
+  constexpr std::array<std::string_view, work_kinds.size()> names{
+      "contraction", "convolution", "streaming", "chain", "weight_convolution", "update"};
   return names[static_cast<std::size_t>(kind)];
 }
 

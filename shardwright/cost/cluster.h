@@ -50,10 +50,19 @@ struct CacheLevel {
 constexpr std::size_t most_caches = 4;
 
 /// What limits a kernel (compute.h reads it off its rule).
-enum class WorkKind : std::uint8_t { contraction, convolution, streaming, chain };
-constexpr std::array<WorkKind, 4> work_kinds{WorkKind::contraction, WorkKind::convolution,
-                                             WorkKind::streaming, WorkKind::chain};
+enum class WorkKind : std::uint8_t { contraction, convolution, streaming, chain, weight_convolution, update };
+constexpr std::array<WorkKind, 6> work_kinds{WorkKind::contraction,        WorkKind::convolution,
+                                             WorkKind::streaming,          WorkKind::chain,
+                                             WorkKind::weight_convolution, WorkKind::update};
 std::string_view name_of(WorkKind kind);
+/// Memory limits it.
+constexpr bool streams(WorkKind kind) { return kind == WorkKind::streaming || kind == WorkKind::update; }
+/// Of which it is a case: a cluster that says nothing of `kind` has that one's figures.
+constexpr WorkKind general_kind(WorkKind kind) {
+  return kind == WorkKind::weight_convolution ? WorkKind::convolution
+         : kind == WorkKind::update           ? WorkKind::streaming
+                                              : kind;
+}
 
 /// How much of a peak rate kernels of one kind reach: best * w / (w + half) for work of w seconds at the peak.
 struct Efficiency {
@@ -73,7 +82,12 @@ struct Cluster {
   std::int64_t reserved_bytes = 0;      // of these, what driver and runtime take
   double kernel_seconds = 0;            // to start a kernel
   std::array<Efficiency, work_kinds.size()> efficiency{
-      {{0.7, 20e-6}, {0.5, 20e-6}, {0.75, 15e-6}, {0.7, 20e-6}}};  // per kind of work; docs/cost-model.md
+      {{0.7, 20e-6},
+       {0.5, 20e-6},
+       {0.75, 15e-6},
+       {0.7, 20e-6},
+       {0.5, 20e-6},
+       {0.75, 15e-6}}};           // per kind of work; docs/cost-model.md
   std::vector<LinkLevel> links;   // innermost first; the last joins all devices
   double link_efficiency = 0.75;  // of a link's bandwidth, what collectives reach
   double overlap = 0.9;           // of communication, what runs beside compute without slowing it

@@ -89,12 +89,18 @@ using Efficiencies = decltype(Cluster::efficiency);
 
 /// Per kind of work; what is left out keeps its default.
 Efficiencies efficiency_of(const YAML::Node& node, Efficiencies out) {
-  const Fields kinds(node, "efficiency", {"contraction", "convolution", "streaming", "chain"});
+  std::vector<std::string> names;
+  for (const WorkKind kind : work_kinds) names.emplace_back(name_of(kind));
+  const Fields kinds(node, "efficiency", names);
   for (const WorkKind kind : work_kinds) {
     const std::string name(name_of(kind));
-    if (!kinds.has(name)) continue;
-    const Fields fields(kinds.at(name), kinds.name(name), {"best", "half"});
     Efficiency& e = out[static_cast<std::size_t>(kind)];
+    if (!kinds.has(name)) {
+      if (general_kind(kind) != kind && kinds.has(std::string(name_of(general_kind(kind)))))
+        e = out[static_cast<std::size_t>(general_kind(kind))];
+      continue;
+    }
+    const Fields fields(kinds.at(name), kinds.name(name), {"best", "half"});
     e = {.best = fields.positive_share("best"), .half_seconds = fields.quantity_or("half", "s", 0)};
   }
   return out;
@@ -224,6 +230,7 @@ std::string to_text(const Cluster& c) {
   say("kernel_overhead", quantity_text(c.kernel_seconds, "s"));
   out << YAML::Key << "efficiency" << YAML::Value << YAML::BeginMap;
   for (const WorkKind kind : work_kinds) {
+    if (general_kind(kind) != kind && c.efficiency_of(kind) == c.efficiency_of(general_kind(kind))) continue;
     begin(name_of(kind));
     say("best", quantity_text(c.efficiency_of(kind).best, ""));
     say("half", quantity_text(c.efficiency_of(kind).half_seconds, "s"));

@@ -22,7 +22,8 @@ ClusterPreset cpu() {
                {.f64 = 0.0875 * tera, .f32 = 0.175 * tera, .bf16 = 0.09 * tera, .f16 = 0.09 * tera},
            .memory_bytes_per_second = 14 * giga,
            .memory_bytes = 8 * gigabyte,
-           .efficiency = {{{0.87, 0.3e-6}, {0.97, 0.3e-6}, {1, 0.2e-6}, {0.45, 0.3e-6}}},
+           .efficiency =
+               {{{0.87, 0.3e-6}, {0.97, 0.3e-6}, {1, 0.2e-6}, {0.45, 0.3e-6}, {0.97, 0.3e-6}, {1, 0.2e-6}}},
            .links = {{"memory", most_devices, 0, 20 * giga, 5e-6},
                      {"ethernet", most_devices, 50e-6, 1.25 * giga}},
            .link_efficiency = 1,
@@ -87,7 +88,8 @@ ClusterPreset hopper(std::string name, std::int64_t gigabytes, double memory_byt
        .memory_bytes = gigabytes * gibibyte,
        .reserved_bytes = reserved_on_accelerators,
        .kernel_seconds = 5e-6,
-       .efficiency = {{{products, 20e-6}, {0.5, 20e-6}, {0.75, 15e-6}, {0.33, 20e-6}}},
+       .efficiency =
+           {{{products, 20e-6}, {0.5, 20e-6}, {0.75, 15e-6}, {0.33, 20e-6}, {0.5, 20e-6}, {0.75, 15e-6}}},
        .links = {{"nvlink", 8, 5e-6, 450 * giga, collective_start},
                  {"infiniband", 8, 10e-6, 50 * giga, collective_start}}},
       std::move(doc)};

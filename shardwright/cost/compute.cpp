@@ -41,6 +41,14 @@ int reduced_operands(const Rule& rule) {
   }));
 }
 
+/// Windows slide along a dim that is reduced: what comes out is a gradient of the weights that they are.
+bool slides_along_reduced(const Rule& rule) {
+  for (const RuleTensor& t : rule.operands)
+    for (std::size_t d = 0; d < t.windows.size(); ++d)
+      if (t.windows[d].loop != 0 && !t.dims[d].empty() && is_reduced(rule, t.dims[d].front())) return true;
+  return false;
+}
+
 double seconds_at(double peak_seconds, const Efficiency& efficiency) {
   return (peak_seconds + efficiency.half_seconds) / efficiency.best;
 }
@@ -68,7 +76,7 @@ WorkKind work_kind(const Rule& rule) {
   for (std::size_t a = 0; a < rule.operands.size(); ++a)
     for (std::size_t b = a + 1; b < rule.operands.size(); ++b)
       if (contracts(rule, rule.operands[a], rule.operands[b]))
-        return slides                       ? WorkKind::convolution
+        return slides ? slides_along_reduced(rule) ? WorkKind::weight_convolution : WorkKind::convolution
                : reduced_operands(rule) > 2 ? WorkKind::chain
                                             : WorkKind::contraction;
   return WorkKind::streaming;
@@ -93,7 +101,8 @@ double compute_seconds(const Work& work, const Cluster& cluster) {
   const double flops = work.flops / cluster.flops_per_second.of(work.dtype);
   return cluster.kernel_seconds +
          std::max(seconds_at(flops, cluster.efficiency_of(work.kind)),
-                  seconds_at(memory_seconds(work, cluster), cluster.efficiency_of(WorkKind::streaming)));
+                  seconds_at(memory_seconds(work, cluster),
+                             cluster.efficiency_of(streams(work.kind) ? work.kind : WorkKind::streaming)));
 }
 
 }  // namespace shardwright

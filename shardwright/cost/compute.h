@@ -30,8 +30,10 @@ struct Work {
 };
 
 /// contraction: some loop dim is reduced of two operands, each of which has a dim that the other lacks; convolution:
-/// the same where windows slide over an operand; chain: contractions over different dims, of three operands or more, so that
-/// what one makes is what the next reads; streaming: all other work.
+/// the same where windows slide over an operand; weight_convolution: where they slide along a dim that is summed, so that
+/// what comes out is as small as a window; chain: contractions over different dims, of three operands or more, so that
+/// what one makes is what the next reads; streaming: all other work. Updates
+/// are told by their operator, not by their rule.
 WorkKind work_kind(const Rule& rule);
 
 /// Bytes that memory moves for a kernel of `flops` to read a tensor of `bytes`, of elements and rows of so many bytes.

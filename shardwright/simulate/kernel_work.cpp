@@ -2,7 +2,9 @@
 
 namespace shardwright {
 
-CallWork call_work(const OpDef& op, const Rule& rule) { return {flops_of(op, rule), work_kind(rule)}; }
+CallWork call_work(const OpDef& op, const Rule& rule) {
+  return {flops_of(op, rule), op.optimizer ? WorkKind::update : work_kind(rule)};
+}
 
 double share_of(const Graph& graph, const Node& node) {
   if (!node.strategy) return 1;

@@ -69,7 +69,7 @@ StagePrices::Timed StagePrices::timed(const Fusion& fusion) {
   for (NodeId id = fusion.begin; id < fusion.end; ++id.index) {
     const Node& node = graph_.node(id);
     const CallWork& call = works_.of(graph_, node);
-    if (call.kind != WorkKind::streaming)
+    if (!streams(call.kind))
       (node.is_recomputed ? repeated_peak_seconds_ : peak_seconds_) +=
           call.flops / cluster_.flops_per_second.of(dtype_of(graph_, node)) / program_.rank_count();
     if (id == fusion.begin) all.kind = call.kind;

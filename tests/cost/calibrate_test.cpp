@@ -27,7 +27,7 @@ Cluster truth() {
   c.caches = {{1 << 20, 120e9}, {16 << 20, 60e9}};
   c.memory_bytes_per_second = 20e9;
   c.flops_per_second = {.f64 = 100e9, .f32 = 200e9, .bf16 = 400e9, .f16 = 150e9};
-  c.efficiency = {{{0.9, 2e-6}, {0.7, 5e-6}, {0.8, 1e-6}, {0.4, 3e-6}}};
+  c.efficiency = {{{0.9, 2e-6}, {0.7, 5e-6}, {0.8, 1e-6}, {0.4, 3e-6}, {0.5, 4e-6}, {0.9, 2e-6}}};
   return c;
 }
 
@@ -37,10 +37,12 @@ std::vector<KernelSample> kernels(const Cluster& cluster, Noise& noise) {
   const auto add = [&](Work work) { out.push_back({work, noise(compute_seconds(work, cluster))}); };
   for (double size = 1e5; size < 1e10; size *= 1.5) {
     for (const WorkKind kind : work_kinds)
-      if (kind != WorkKind::streaming) add({.kind = kind, .flops = size, .bytes = size / 1000});
+      if (streams(kind))
+        add({.kind = kind, .flops = size / 1000, .bytes = size / 100});
+      else
+        add({.kind = kind, .flops = size, .bytes = size / 1000});
     for (const DType dtype : {DType::f64, DType::bf16, DType::f16})
       add({.kind = WorkKind::contraction, .flops = size, .bytes = size / 1000, .dtype = dtype});
-    add({.kind = WorkKind::streaming, .flops = size / 1000, .bytes = size / 100});
   }
   return out;
 }
@@ -56,7 +58,8 @@ TEST(Calibrate, finds_the_rates_of_kernels) {
   const auto rate = [](const Cluster& c, WorkKind kind, DType dtype) {
     return c.flops_per_second.of(dtype) * c.efficiency_of(kind).best;
   };
-  for (const WorkKind kind : {WorkKind::contraction, WorkKind::convolution, WorkKind::chain})
+  for (const WorkKind kind :
+       {WorkKind::contraction, WorkKind::convolution, WorkKind::chain, WorkKind::weight_convolution})
     EXPECT_NEAR(rate(found, kind, DType::f32) / rate(made, kind, DType::f32), 1, 0.05) << name_of(kind);
   for (const DType dtype : {DType::f64, DType::bf16, DType::f16})
     EXPECT_NEAR(rate(found, WorkKind::contraction, dtype) / rate(made, WorkKind::contraction, dtype), 1, 0.05)

@@ -20,6 +20,8 @@ TEST(WorkKind, is_read_off_the_rule) {
   EXPECT_EQ(
       kind_of("b c+ h~(1 1 -1 1) w, o c+ kh^ w -> b o h w", {{2, 4, 8, 8}, {6, 4, 3, 8}}, {{2, 6, 8, 8}}),
       convolution);
+  EXPECT_EQ(kind_of("b+ c h+~(1 1 -1 1), b+ o h+ -> o c kh", {{2, 4, 8}, {2, 6, 8}}, {{6, 4, 3}}),
+            weight_convolution);
   EXPECT_EQ(kind_of("b c h~(2 1 0 1) -> b c h", {{2, 4, 8}}, {{2, 4, 4}}), streaming);
   EXPECT_EQ(kind_of("m n, m n -> m n", {{4, 8}, {4, 8}}), streaming);
   // A sum over both operands, but every element is used once: a norm's gradient, a matrix times a vector.
@@ -48,7 +50,7 @@ TEST(ComputeSeconds, of_work_of_half_seconds_are_twice_those_at_the_best_rate) {
 
 TEST(ComputeSeconds, of_bytes_are_at_the_rate_of_where_they_lie) {
   Cluster cluster = cluster_called("v100-32g:1");
-  cluster.efficiency = {{{1, 0}, {1, 0}, {1, 0}, {1, 0}}};
+  cluster.efficiency = {{{1, 0}, {1, 0}, {1, 0}, {1, 0}, {1, 0}, {1, 0}}};
   cluster.kernel_seconds = 0;
   cluster.memory_bytes_per_second = 1e9;
   cluster.caches = {{1000, 10e9}, {1000000, 2e9}};
