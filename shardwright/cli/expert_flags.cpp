@@ -6,6 +6,7 @@
 #include "shardwright/cost/cluster.h"
 #include "shardwright/plan/schedule.h"
 #include "shardwright/search/planning/expert.h"
+#include "shardwright/search/planning/settings.h"
 
 namespace shardwright {
 namespace {
@@ -18,13 +19,13 @@ class Door {
   Arguments run() {
     set_machine();
     if (expert_.devices() > 1) add("--parallel", "semi_auto_parallel", "");
-    add("--stages", fmt::format("{}", expert_.stages), "pp");
+    add("--stages", fmt::format("{}", expert_.stage_count()), "pp");
     if (expert_.global_batch) add("--global-batch", fmt::format("{}", *expert_.global_batch), "global_batch");
     set_micro_batches();
-    if (expert_.zero) add("--optimizer-parallel", *expert_.zero, "zero");
+    if (expert_.zero) add("--optimizer-parallel", fmt::format("{}", *expert_.zero), "zero");
     set_recompute();
     set_schedule();
-    if (expert_.degrees.sequence && expert_.degrees.tensor == 1)
+    if (expert_.degrees().sequence && expert_.degrees().tensor == 1)
       arguments_.notices.push_back("--set sequence_parallel=1 has no effect: tp is 1");
     arguments_.heed_none();  // here flags were only looked at
     return std::move(arguments_);
@@ -41,7 +42,8 @@ class Door {
   }
 
   std::string degrees() const {
-    return fmt::format("dp={} x tp={} x pp={}", expert_.degrees.data, expert_.degrees.tensor, expert_.stages);
+    return fmt::format("dp={} x tp={} x pp={}", expert_.degrees().data, expert_.degrees().tensor,
+                       expert_.stage_count());
   }
 
   void set_machine() {
@@ -54,7 +56,8 @@ class Door {
     if (std::ranges::any_of(cluster_presets(), is_it)) name += fmt::format(":{}", expert_.devices());
     if (const int has = cluster_called(name).devices(); has != expert_.devices())
       throw error("--set: {} are {} devices but --cluster {} has {}; dp={} would use them", degrees(),
-                  expert_.devices(), name, has, std::max(1, has / expert_.degrees.tensor / expert_.stages));
+                  expert_.devices(), name, has,
+                  std::max(1, has / expert_.degrees().tensor / expert_.stage_count()));
   }
 
   void set_micro_batches() {
@@ -62,28 +65,29 @@ class Door {
     if (!arguments_.has("--global-batch"))
       throw error("--set micro_batch={}: needs global_batch=, the samples of a step", *expert_.micro_batch);
     const std::int64_t batch = arguments_.integer("--global-batch", 0),
-                       at_once = expert_.degrees.data * *expert_.micro_batch;
+                       at_once = expert_.degrees().data * *expert_.micro_batch;
     if (batch % at_once)
       throw error("--set: global_batch={} should be a multiple of dp={} x micro_batch={}, {}", batch,
-                  expert_.degrees.data, *expert_.micro_batch, at_once);
+                  expert_.degrees().data, *expert_.micro_batch, at_once);
     add("--micro-batches", fmt::format("{}", batch / at_once), "global_batch/(dp*micro_batch)");
   }
 
-  /// As Megatron does it, what is split by the sequence is kept so, and gathered again in the backward.
   void set_recompute() {
     if (!expert_.recompute) return;
-    const bool gathers_again = expert_.degrees.sequence && *expert_.recompute == "selected";
-    add("--recompute", *expert_.recompute + (gathers_again ? ":communication=true" : ""), "recompute");
+    const RecomputeMode mode = *expert_.recompute;
+    add("--recompute",
+        to_text(Recompute{.mode = mode, .options = recompute_options(mode, expert_.degrees().sequence)}),
+        "recompute");
   }
 
   /// Where there is one stage, its micro-batches can only run one after the other.
   void set_schedule() {
     if (!expert_.schedule) return;
-    const Schedule schedule = schedule_called(*expert_.schedule);
-    if (expert_.stages > 1)
-      add("--schedule", *expert_.schedule, "schedule");
-    else if (schedule.chunks > 1)
-      throw error("--set schedule={}: is for several stages but pp is 1", *expert_.schedule);
+    const std::string name = name_of(*expert_.schedule);
+    if (expert_.stage_count() > 1)
+      add("--schedule", name, "schedule");
+    else if (expert_.schedule->chunks > 1)
+      throw error("--set schedule={}: is for several stages but pp is 1", name);
   }
 
   Arguments arguments_;

@@ -73,13 +73,14 @@ std::vector<Flag> planning_flags(std::vector<Flag> more) {
   return flags;
 }
 
-Model model_of(const Arguments& arguments, Terminal& terminal) {
-  // The model is for one micro-batch, of which there are as many as stages if no flag says it.
-  arguments.heed(arguments.has("--micro-batches") ? "--micro-batches" : "--stages");
-  const int micro_batches = asked_of(arguments).settings.pipelining.micro_batches;
-  const std::string spec = arguments.positionals.empty() ? "-" : arguments.positionals[0];
-  std::string input;
-  if (spec == "-") input = text_from(terminal.in);
+namespace {
+
+std::string spec_of(const Arguments& arguments) {
+  return arguments.positionals.empty() ? "-" : arguments.positionals[0];
+}
+
+Model model_of(const Arguments& arguments, int micro_batches, const std::string& input) {
+  const std::string spec = spec_of(arguments);
   Model model = build_model(spec, model_options(origin_of(arguments), micro_batches), input);
   origin_of(arguments, model);  // what the flags say is so
   if (micro_batches > 1 && model.has_uneven_loss)
@@ -97,6 +98,22 @@ Model model_of(const Arguments& arguments, Terminal& terminal) {
     arguments.idle("--reduce-precision",
                    "gradients of several micro-batches are added up in f32, and reduced so");
   return model;
+}
+
+std::string input_of(const Arguments& arguments, Terminal& terminal) {
+  return spec_of(arguments) == "-" ? text_from(terminal.in) : "";
+}
+
+/// That the flags say, or as many as stages. The model is for one of them.
+int micro_batches_asked(const Arguments& arguments) {
+  arguments.heed(arguments.has("--micro-batches") ? "--micro-batches" : "--stages");
+  return asked_of(arguments).settings.pipelining.micro_batches;
+}
+
+}  // namespace
+
+Model model_of(const Arguments& arguments, Terminal& terminal) {
+  return model_of(arguments, micro_batches_asked(arguments), input_of(arguments, terminal));
 }
 
 PlannedModel planned_model(const std::string& path) {
@@ -211,12 +228,45 @@ void tell_if_large(const Graph& graph, Terminal& terminal) {
                  << std::flush;
 }
 
+/// The plan that a search makes which chooses stages and micro-batches, too.
+Plan searched_whole(const Arguments& arguments, const Model& model, bool is_trained,
+                    const std::string& input) {
+  PlanRequest request = request_of(arguments, model);
+  if (model.own)
+    throw error(
+        "{}: a graph as text is for its own batch, of which search auto cannot make parts; use --search "
+        "recursive",
+        model.name);
+  request.keeps_micro_batches = model.has_uneven_loss;
+  const std::string spec = spec_of(arguments);
+  const auto step = [&](int micro_batches) {
+    Model part = build_model(spec, model_options(origin_of(arguments), micro_batches), input);
+    if (is_trained) add_train_step(part.graph, part.loss, optimizer_of(arguments, part));
+    return std::move(part.graph);
+  };
+  return make_plan(step, request);
+}
+
 }  // namespace
+
+Model model_to_plan(const Arguments& arguments, bool is_trained, Terminal& terminal) {
+  const int asked = micro_batches_asked(arguments);
+  const std::string input = input_of(arguments, terminal);
+  const bool is_decided = arguments.has("--plan") || !chooses_structure(asked_of(arguments));
+  if (!is_decided) {
+    const Model whole = build_model(spec_of(arguments), model_options(origin_of(arguments), asked), input);
+    if (!is_planned(whole.graph))
+      arguments.found = std::make_shared<const Plan>(searched_whole(arguments, whole, is_trained, input));
+  }
+  return model_of(arguments, arguments.found ? arguments.found->settings.pipelining.micro_batches : asked,
+                  input);
+}
 
 Plan plan_of(const Arguments& arguments, const Model& model, const Graph& graph, Terminal& terminal) {
   check_not_planned(model, graph);
   tell_if_large(graph, terminal);
   Plan plan = arguments.has("--plan") ? loaded_plan(arguments, model, graph)
+              : arguments.found       ? *arguments.found
                                       : make_plan(graph, request_of(arguments, model));
   tell(arguments, plan, graph, terminal);
   return plan;
@@ -231,7 +281,7 @@ PlannedModel planned_positional(const Arguments& arguments, const std::vector<st
         throw error("{}: the plan {} has decided it; plan again, with -o", arguments.called(flag), name);
     return planned_model(name);
   }
-  Model model = model_of(arguments, terminal);
+  Model model = model_to_plan(arguments, true, terminal);
   add_train_step(model.graph, model.loss, optimizer_of(arguments, model));
   Plan plan = plan_of(arguments, model, model.graph, terminal);
   return {std::move(model), std::move(plan)};
@@ -240,6 +290,10 @@ PlannedModel planned_positional(const Arguments& arguments, const std::vector<st
 Planned planned_of(const Arguments& arguments, const Model& model, Terminal& terminal) {
   check_not_planned(model, model.graph);
   tell_if_large(model.graph, terminal);
+  if (arguments.found) {
+    tell(arguments, *arguments.found, model.graph, terminal);
+    return {*arguments.found, {}};
+  }
   Planned out = make_planned(model.graph, request_of(arguments, model));
   tell(arguments, out.plan, model.graph, terminal);
   return out;

@@ -20,6 +20,10 @@ std::vector<Flag> planning_flags(std::vector<Flag> more = {});
 /// The model with the flags that change it (batch, precision, loss), of one micro-batch. `-` is read from the terminal.
 Model model_of(const Arguments& arguments, Terminal& terminal);
 
+/// The same of as many micro-batches as its plan will have: a search may choose them, and then has made the plan. The plan
+/// is of the train step, or of the network alone.
+Model model_to_plan(const Arguments& arguments, bool is_trained, Terminal& terminal);
+
 /// How many devices the plan will be for.
 int devices_of(const Arguments& arguments);
 

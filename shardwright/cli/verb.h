@@ -40,6 +40,8 @@ class Arguments {
   /// Of flags that are said under another name, that name: `--batch-size`, `config c.yaml: parallel.device_num`.
   std::map<std::string, std::string> names;
   mutable std::shared_ptr<const Plan> plan;  // of --plan, once it is read: see saved_plan
+  mutable std::shared_ptr<const Plan>
+      found;  // by a search that chooses micro-batches, too: see model_to_plan
 
   bool has(const std::string& flag) const { return flags.contains(flag); }
   /// Of a switch.

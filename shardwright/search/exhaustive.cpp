@@ -150,7 +150,7 @@ std::vector<Searcher> exhaustive() {
   return {{.name = "exhaustive",
            .aliases = {},
            .doc = "compare every combination of strategies (small networks)",
-           .ignores = {Setting::costs, Setting::order, Setting::mem_coeff, Setting::fold_layers,
+           .ignores = {Setting::fix, Setting::costs, Setting::order, Setting::mem_coeff, Setting::fold_layers,
                        Setting::described, Setting::log},
            .run = run}};
 }

@@ -217,7 +217,7 @@ std::vector<Searcher> propagation() {
   return {{.name = "propagation",
            .aliases = {"sharding_propagation"},
            .doc = "spread the strategies of the fixed operators with the fewest redistributions",
-           .ignores = {Setting::costs, Setting::order, Setting::mem_coeff, Setting::fold_layers,
+           .ignores = {Setting::fix, Setting::costs, Setting::order, Setting::mem_coeff, Setting::fold_layers,
                        Setting::described, Setting::log},
            .run = run}};
 }

@@ -55,7 +55,9 @@ class GroupFigures {
     for (const SectionFigures& section : sections_)
       for (const OwnedSeconds& item : section.owned) add_owned(item, section.runs);
     for (const auto& [transfer, waited] : ran.waited) add_waiting(transfer, waited);
-    for (Phase phase : {Phase::forward, Phase::backward}) of_phase(phase) /= pipeline_.micro_batches();
+    for (Phase phase : {Phase::forward, Phase::backward})
+      for (auto* seconds : {&out_.phase_seconds, &out_.phase_compute_seconds})
+        (*seconds)[static_cast<std::size_t>(phase)] /= pipeline_.micro_batches();
     count_transfers();
     for (const auto& [stage, prices] : prices_) {
       const Program& program = pipeline_.stage(stage);
@@ -110,6 +112,7 @@ class GroupFigures {
     out_.compute_seconds += section.compute;
     out_.recompute_seconds += section.recompute;
     of_phase(phase) += section.compute;
+    out_.phase_compute_seconds[static_cast<std::size_t>(phase)] += section.compute;
   }
 
   void add_waiting(int transfer, const std::array<double, 3>& waited) {

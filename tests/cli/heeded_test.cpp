@@ -196,6 +196,7 @@ std::vector<Words> command_lines(const std::string& verb, const std::string& mod
                            {model, "--devices", "2"},
                            {model, "--devices", "2", "--parallel", "data_parallel"},
                            {model, "--devices", "4", "--search", "exhaustive"},
+                           {model, "--devices", "4", "--search", "auto"},
                            {model, "--devices", "2", "--stages", "2"},
                            {model, "--micro-batches", "2"},
                            {model, "--devices", "2", "--parallel", "data_parallel", "--precision", "bf16"},

@@ -30,8 +30,8 @@ TEST_P(EndToEndDegrees, have_the_losses_of_one_device) {
   const Expert expert = parse_expert({"--set", c.set});
   PlanRequest request{.devices = static_cast<int>(expert.devices()),
                       .parallel = Parallel::semi_auto_parallel,
-                      .degrees = expert.degrees};
-  request.settings.pipelining = {c.schedule, expert.stages, c.micro_batches};
+                      .degrees = expert.degrees()};
+  request.settings.pipelining = {c.schedule, expert.stage_count(), c.micro_batches};
   request.settings.optimizer_parallel = {.level = c.zero, .threshold = 0};
   request.settings.recompute = {c.recompute, default_options(c.recompute)};
   testing::expect_same(testing::run_planned(run, request), testing::run_alone(run),

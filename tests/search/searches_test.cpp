@@ -20,6 +20,14 @@ Graph chain() {
   return m.graph;
 }
 
+/// Those that plan one network as it is; a search of whole plans makes parts of its batch (automatic_test.cpp).
+std::vector<Searcher> searches() {
+  std::vector<Searcher> out;
+  for (const Searcher& search : all_search())
+    if (search.run) out.push_back(search);
+  return out;
+}
+
 /// Settings that `search` heeds, one after the other.
 std::vector<SearchOptions> settings_of(const Searcher& search) {
   std::vector<SearchOptions> out{{}};
@@ -79,7 +87,7 @@ class Fixed : public testing::TestWithParam<Kept> {};
 TEST_P(Fixed, is_kept_by_every_search_under_every_setting) {
   const Kept& want = GetParam();
   const Graph graph = chain();
-  for (const Searcher& search : all_search())
+  for (const Searcher& search : searches())
     for (const SearchOptions& options : settings_of(search)) {
       const Plan plan = make_plan(graph, {.devices = 4,
                                           .search = search.name,
@@ -131,7 +139,7 @@ TEST(Searches, that_heed_fully_use_devices_leave_none_out) {
   const Graph graph = chain();
   const char* const annotations = R"({"matmul1": {"in": [[1, 2], [2, 2]]}})";
   int some = 0;
-  for (const Searcher& search : all_search()) {
+  for (const Searcher& search : searches()) {
     if (!heeds(search, Setting::fully_use_devices)) continue;
     EXPECT_EQ(using_some(planned(graph, search, {.fully_use_devices = true}, annotations).graph), 0)
         << search.name;
@@ -176,7 +184,7 @@ output %loss
   add_train_step(graph, graph.outputs.front(), {});
   const char* const annotations = R"({"a": {"in": [[4, 1], [1, 1]]}, "c": {"in": [[1, 4], [4, 1]]}})";
   int some = 0;
-  for (const Searcher& search : all_search()) {
+  for (const Searcher& search : searches()) {
     if (!heeds(search, Setting::elementwise_follow)) continue;
     EXPECT_EQ(redistributed(planned(graph, search, {.elementwise_follow = true}, annotations).graph), 0)
         << search.name;
@@ -186,7 +194,7 @@ output %loss
 }
 
 TEST(Searches, plan_for_devices_that_divide_nothing) {
-  for (const Searcher& search : all_search())
+  for (const Searcher& search : searches())
     for (const SearchOptions& options : settings_of(search)) {
       const Plan plan = make_plan(chain(), {.devices = 7, .search = search.name, .options = options});
       for (const PlannedOperator& op : plan.stages[0].operators)

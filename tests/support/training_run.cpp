@@ -78,6 +78,12 @@ std::optional<Outcome> run_alone(const TrainingRun& run) {
 
 std::optional<Outcome> run_planned(const TrainingRun& run, PlanRequest request) {
   request.model = run.model;
+  if (chooses_structure(request)) {
+    const Plan plan =
+        make_plan([&](int micro_batches) { return train_model(run, micro_batches).graph; }, request);
+    const Model part = train_model(run, plan.settings.pipelining.micro_batches);
+    return run_program(run, train_model(run), compile_pipeline(part.graph, plan, {.formats = cpu_formats}));
+  }
   const Model model = train_model(run, request.settings.pipelining.micro_batches);
   request.annotations = without_patterns(request.annotations, model.graph);
   return run_program(

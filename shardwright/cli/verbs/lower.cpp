@@ -66,7 +66,10 @@ struct Request {
 };
 
 Request request_of(const Arguments& arguments, Terminal& terminal) {
-  Request out{.model = model_of(arguments, terminal), .text = {}, .plan = {}, .cluster = {}};
+  Request out{.model = model_to_plan(arguments, !arguments.has("--forward"), terminal),
+              .text = {},
+              .plan = {},
+              .cluster = {}};
   if (is_planned(out.model.graph)) {
     check_no_planning(arguments, out.model);
     out.text = planned_text(arguments, out.model);

@@ -12,11 +12,11 @@ namespace {
 /// A new plan. Its time counts from the model's parameters to the strategy of every node: forward, backward and update.
 Plan searched(const Arguments& arguments, Model& model, Terminal& terminal) {
   const auto start = std::chrono::steady_clock::now();
-  model = model_of(arguments, terminal);
+  model = model_to_plan(arguments, true, terminal);
   add_train_step(model.graph, model.loss, optimizer_of(arguments, model));
   const std::chrono::duration<double> building = std::chrono::steady_clock::now() - start;
   Plan plan = planned_of(arguments, model, terminal).plan;
-  plan.search_seconds += building.count();
+  plan.search_seconds = building.count() + (arguments.found ? 0 : plan.search_seconds);
   return plan;
 }
 
@@ -26,7 +26,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
   Model model;
   Plan plan;
   if (arguments.has("--plan")) {
-    model = model_of(arguments, terminal);
+    model = model_to_plan(arguments, true, terminal);
     add_train_step(model.graph, model.loss, optimizer_of(arguments, model));
     plan = plan_of(arguments, model, model.graph, terminal);
   } else {

@@ -132,7 +132,9 @@ Graph planned_graph(const Arguments& arguments, const Model& model, Terminal& te
 }
 
 int run(const Arguments& arguments, Terminal& terminal) {
-  Model model = model_of(arguments, terminal);
+  Model model = arguments.has("--layouts") && !arguments.has("--summary")
+                    ? model_to_plan(arguments, arguments.has("--train"), terminal)
+                    : model_of(arguments, terminal);
   if (arguments.is_on("--train")) add_train_step(model.graph, model.loss, optimizer_of(arguments, model));
   const bool is_short = arguments.is_on("--summary"), is_json = arguments.is_on("--json");
   if (is_short) arguments.idle("--precision", "counts do not depend on it");

@@ -86,7 +86,7 @@ bool is_recorded(std::int64_t step, const Training& training) {
 }
 
 Training prepare(const Arguments& arguments, Terminal& terminal) {
-  Model model = model_of(arguments, terminal);
+  Model model = model_to_plan(arguments, true, terminal);
   const auto seed = static_cast<std::uint64_t>(arguments.integer("--seed", 1, 0));
   add_train_step(model.graph, model.loss, optimizer_of(arguments, model));
   const Plan plan = plan_of(arguments, model, model.graph, terminal);

@@ -24,23 +24,24 @@ constexpr std::array<std::string_view, 11> keys{"dp",
 
 void read(Expert& out, std::string_view key, const Given& value) {
   const auto degree = [&] { return static_cast<int>(value.integer(1, most_devices)); };
-  if (key == "dp") out.degrees.data = degree();
-  if (key == "tp") out.degrees.tensor = degree();
+  if (key == "dp") out.data = degree();
+  if (key == "tp") out.tensor = degree();
   if (key == "pp") out.stages = degree();
   if ((key == "cp" || key == "ep") && value.integer(1, most_devices) != 1)
     throw value.wrong(fmt::format("there is no {} parallelism yet; leave {} at 1",
                                   key == "cp" ? "context" : "expert", key));
   if (key == "micro_batch") out.micro_batch = value.integer();
   if (key == "global_batch") out.global_batch = value.integer();
-  if (key == "zero") out.zero = fmt::format("{}", value.integer(0, 3));
+  if (key == "zero") out.zero = static_cast<int>(value.integer(0, 3));
   if (key == "recompute") {
     constexpr std::array<std::string_view, 3> words{"none", "selected", "full"};
-    out.recompute = words[value.word(words)];
+    using enum RecomputeMode;
+    out.recompute = std::array{none, selected, full}[value.word(words)];
   }
-  if (key == "schedule") out.schedule = value.text;
+  if (key == "schedule") out.schedule = schedule_called(value.text);
   if (key == "sequence_parallel") {
     constexpr std::array<std::string_view, 2> words{"0", "1"};
-    out.degrees.sequence = value.word(words) == 1;
+    out.sequence = value.word(words) == 1;
   }
 }
 
@@ -60,6 +61,12 @@ Expert parse_expert(const Given& given) {
     if (!seen.insert(key).second) throw error("{}: '{}' is given twice", given.called, key);
     read(out, key, {fmt::format("{} {}", given.called, key), std::string(trim(part.substr(equals + 1)))});
   }
+  return out;
+}
+
+RecomputeOptions recompute_options(RecomputeMode mode, bool sequence) {
+  RecomputeOptions out = default_options(mode);
+  if (mode == RecomputeMode::selected && sequence) out.communication = true;
   return out;
 }
 

@@ -156,9 +156,38 @@ Plan planned(const Graph& graph, const PlanRequest& request, const Taker& take) 
 
 }  // namespace
 
-Plan make_plan(const Graph& graph, const PlanRequest& request) { return planned(graph, request, {}); }
+Plan make_plan(const Graph& graph, const PlanRequest& request) {
+  if (!chooses_structure(request)) return planned(graph, request, {});
+  throw error(
+      "search {} chooses how many micro-batches there are, so it needs the step as a function of them",
+      find_search(request.search).name);
+}
+
+bool chooses_structure(const PlanRequest& request) {
+  return request.parallel == Parallel::auto_parallel && !request.degrees && find_search(request.search).plan;
+}
+
+Plan make_plan(const StepOf& step, const PlanRequest& request) {
+  if (!chooses_structure(request))
+    return planned(step(request.settings.pipelining.micro_batches), request, {});
+  PlanRequest asked = request;
+  if (!asked.cluster) asked.cluster = host_cluster(asked.devices);
+  const auto start = std::chrono::steady_clock::now();
+  Plan plan = find_search(asked.search).plan(step, asked);
+  plan.search_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return plan;
+}
+
+PlannedGraph split_by_degrees(Graph part, const Calls& calls, const PlanRequest& request) {
+  Constraints constraints = constraints_of(part, calls, *request.degrees);
+  SearchResult found = fixed(constraints);
+  Decisions decided = decisions_of(std::move(constraints), std::move(found), part, calls,
+                                   request.settings.optimizer_parallel);
+  return written(std::move(part), std::move(decided.choices), request.settings, request.micro_batches);
+}
 
 Planned make_planned(const Graph& graph, const PlanRequest& request) {
+  require(!chooses_structure(request), "search {} makes whole plans", request.search);
   Planned out;
   const auto complete_stage = [&](Graph part, const Calls& calls, Choices choices, const PlanRequest& asked) {
     out.stages.push_back(written(std::move(part), std::move(choices), asked.settings, asked.micro_batches));

@@ -7,6 +7,7 @@
 #include "shardwright/annotations/degrees.h"
 #include "shardwright/passes/formats.h"
 #include "shardwright/plan/plan.h"
+#include "shardwright/search/planning/expert.h"
 #include "shardwright/search/planning/problem.h"
 
 namespace shardwright {
@@ -23,14 +24,26 @@ struct PlanRequest {
   Annotations annotations;
   std::optional<Degrees> degrees = {};  // in their stead, all that is to be split: nothing is searched
   Settings settings = {};
-  MicroBatches micro_batches = {};  // of a stage: planning says so itself
-  FormatsOf formats = {};           // of the backend that will run it: memory formats take room, too
-  bool verifies = true;             // programs that a search tries, after each pass
+  Expert fixed = {};                 // what a search of whole plans may not choose
+  bool keeps_micro_batches = false;  // nor how many there are: the loss of another number of them is another
+  std::vector<int> stage_of = {};    // per forward node its stage, where that is known; empty: it is not
+  MicroBatches micro_batches = {};   // of a stage: planning says so itself
+  FormatsOf formats = {};            // of the backend that will run it: memory formats take room, too
+  bool verifies = true;              // programs that a search tries, after each pass
 };
 
 /// Plans `graph` (a network or a whole train step, of one micro-batch), each stage as a network of its own.
 /// Throws: Error when nothing satisfies what is asked, naming what does not fit.
 Plan make_plan(const Graph& graph, const PlanRequest& request);
+
+/// Whether the search of `request` chooses stages and micro-batches, too.
+bool chooses_structure(const PlanRequest& request);
+
+/// The same of as many micro-batches as the search chooses, or else `request` has.
+Plan make_plan(const StepOf& step, const PlanRequest& request);
+
+/// One stage's part of a network, all of it split by `request.degrees`, on `request.devices`.
+PlannedGraph split_by_degrees(Graph part, const Calls& calls, const PlanRequest& request);
 
 /// A plan, and for each stage the graph with the strategies of all its nodes: forward, backward and update.
 struct Planned {

@@ -3,6 +3,7 @@
 // takes.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -77,15 +78,22 @@ enum class Setting {
   described,
   fully_use_devices,
   elementwise_follow,
-  log
+  log,
+  fix
 };
+
+struct PlanRequest;
+/// The network or train step of one of so many micro-batches. Throws: Error if its batch has no such parts.
+using StepOf = std::function<Graph(int micro_batches)>;
 
 struct Searcher {
   std::string name;
   std::vector<std::string> aliases;
   std::string doc;               // one line
   std::vector<Setting> ignores;  // settings that it has no use for; asking for one of them is an error
-  SearchResult (*run)(const Problem&, const SearchOptions&);
+  SearchResult (*run)(const Problem&, const SearchOptions&) = nullptr;
+  /// In its stead, of a search that chooses stages and micro-batches, too. The request has a cluster.
+  Plan (*plan)(const StepOf&, const PlanRequest&) = nullptr;
 };
 
 bool heeds(const Searcher& search, Setting setting);

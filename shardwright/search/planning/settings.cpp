@@ -71,6 +71,7 @@ Rows of_order() {
        .parse =
            [](PlanRequest& r, const Given& given) {
              r.settings.pipelining.stages = static_cast<int>(given.integer(1, most_devices));
+             r.fixed.stages = r.settings.pipelining.stages;
            },
        .print = [](const PlanRequest& r) { return number(r.settings.pipelining.stages); }},
       {.flag = "--micro-batches",
@@ -85,6 +86,7 @@ Rows of_order() {
        .parse =
            [](PlanRequest& r, const Given& given) {
              r.settings.pipelining.micro_batches = static_cast<int>(given.integer(1, most_micro_batches));
+             r.fixed.micro_batches = r.settings.pipelining.micro_batches;
            },
        .print = [](const PlanRequest& r) { return number(r.settings.pipelining.micro_batches); }},
       {.flag = "--schedule",
@@ -93,8 +95,11 @@ Rows of_order() {
        .part = Part::order,
        .keys = "of several stages `parallel.pipeline_config.pipeline_scheduler`",
        .member = "schedule",
-       .parse = [](PlanRequest& r,
-                   const Given& given) { r.settings.pipelining.schedule = schedule_called(given.text); },
+       .parse =
+           [](PlanRequest& r, const Given& given) {
+             r.settings.pipelining.schedule = schedule_called(given.text);
+             r.fixed.schedule = r.settings.pipelining.schedule;
+           },
        .print = [](const PlanRequest& r) { return name_of(r.settings.pipelining.schedule); }}};
 }
 
@@ -106,7 +111,7 @@ Rows of_split() {
               "schedule, "
               "sequence_parallel; Megatron's split of a decoder",
        .part = Part::split,
-       .parse = [](PlanRequest& r, const Given& given) { r.degrees = parse_expert(given).degrees; }},
+       .parse = [](PlanRequest& r, const Given& given) { r.degrees = parse_expert(given).degrees(); }},
       {.flag = "--search",
        .value = "NAME",
        .doc = "search of auto_parallel: " + names_of_searches(),
@@ -135,8 +140,11 @@ Rows of_split() {
                "`optimizer_weight_shard_size`: G (-1 is what there is without the key)",
        .member = "zero, zero_threshold, zero_group",
        .is_of_many = true,
-       .parse = [](PlanRequest& r,
-                   const Given& given) { r.settings.optimizer_parallel = parse_optimizer_parallel(given); },
+       .parse =
+           [](PlanRequest& r, const Given& given) {
+             r.settings.optimizer_parallel = parse_optimizer_parallel(given);
+             r.fixed.zero = r.settings.optimizer_parallel.level;
+           },
        .print = [](const PlanRequest& r) { return to_text(r.settings.optimizer_parallel); }}};
 }
 
@@ -161,8 +169,11 @@ Rows of_step() {
                "of `recompute_config` `mp_comm_recompute` (of full) and `select_comm_recompute`: "
                "communication=, `recompute_slice_activation`: shard_kept=",
        .member = "recompute",
-       .parse = [](PlanRequest& r,
-                   const Given& given) { r.settings.recompute = parse_recompute(given.text); },
+       .parse =
+           [](PlanRequest& r, const Given& given) {
+             r.settings.recompute = parse_recompute(given.text);
+             r.fixed.recompute = r.settings.recompute.mode;
+           },
        .print = [](const PlanRequest& r) { return to_text(r.settings.recompute); }},
       {.flag = "--framework",
        .value = "NAME",
@@ -200,8 +211,37 @@ std::function<void(SearchOptions&, const Given&)> turned_on(bool SearchOptions::
   return [member](SearchOptions& o, const Given&) { o.*member = true; };
 }
 
+/// Adds what --fix says to what flags of its own have fixed.
+void fix(PlanRequest& r, const Given& given) {
+  const Expert said = parse_expert(given);
+  const auto take = [&](auto Expert::*part, std::string_view word) {
+    if (!(said.*part)) return;
+    if (r.fixed.*part && r.fixed.*part != said.*part)
+      throw given.wrong(fmt::format("{} is said otherwise by a flag of its own; leave one out", word));
+    r.fixed.*part = said.*part;
+  };
+  if (said.global_batch) throw given.wrong("global_batch is no choice of the search; --global-batch says it");
+  take(&Expert::data, "dp");
+  take(&Expert::tensor, "tp");
+  take(&Expert::stages, "pp");
+  take(&Expert::sequence, "sequence_parallel");
+  take(&Expert::micro_batch, "micro_batch");
+  take(&Expert::zero, "zero");
+  take(&Expert::recompute, "recompute");
+  take(&Expert::schedule, "schedule");
+}
+
 Rows of_search() {
-  return {of_search(
+  return {SettingRow{
+              .flag = "--fix",
+              .value = "KEY=VALUE,...",
+              .doc = "what search auto may not choose: dp, tp, pp, micro_batch, zero, recompute, schedule, "
+                     "sequence_parallel",
+              .part = Part::search,
+              .is_of_many = true,
+              .search = Setting::fix,
+              .parse = fix},
+          of_search(
               Setting::mem_coeff, "--mem-coeff", "X",
               "above 0: higher shards weights, lower shards the batch (default 0.1)",
               [](SearchOptions& o, const Given& given) {

@@ -110,8 +110,7 @@ Line line_of(const Graph& graph, const Calls& calls, const Cluster& cluster, int
 
 /// Where cuts are tried: anywhere in a short network; in a long one in front of the operator where the fewest bytes cross,
 /// in each of many equal shares of the work.
-std::vector<int> places_of(const Line& line, int stages) {
-  const std::size_t shares = std::max<std::size_t>(256, 8 * at(stages));
+std::vector<int> places_of(const Line& line, std::size_t shares) {
   std::vector<int> all(line.nodes.size() - 1), out;
   std::iota(all.begin(), all.end(), 1);
   if (all.size() <= shares) return all;
@@ -125,7 +124,15 @@ std::vector<int> places_of(const Line& line, int stages) {
       out.back() = p;
     share = of_p;
   }
-  return out.size() + 1 < at(stages) ? all : out;  // nearly all of the work may be in one place
+  return out;
+}
+
+std::vector<int> places_for(const Line& line, int stages) {
+  std::vector<int> out = places_of(line, std::max<std::size_t>(256, 8 * at(stages)));
+  if (out.size() + 1 >= at(stages)) return out;
+  out.resize(line.nodes.size() - 1);  // nearly all of the work may be in one place
+  std::iota(out.begin(), out.end(), 1);
+  return out;
 }
 
 }  // namespace
@@ -139,7 +146,7 @@ std::vector<int> even_stages(const Graph& graph, const Calls& calls, const Clust
                                  line.nodes.size()));
   std::vector<int> stage_of(graph.nodes.size(), 0);
   if (stages == 1) return stage_of;
-  std::vector<int> cuts = places_of(line, stages);
+  std::vector<int> cuts = places_for(line, stages);
   cuts.insert(cuts.begin(), 0);
   cuts.push_back(static_cast<int>(line.nodes.size()));
   const double bandwidth = cluster.links.empty()
@@ -168,6 +175,14 @@ std::vector<int> even_stages(const Graph& graph, const Calls& calls, const Clust
     for (int p = cuts[at(begin)]; p < cuts[at(end)]; ++p) stage_of[at(line.nodes[at(p)].index)] = s;
   }
   return stage_of;
+}
+
+std::vector<NodeId> cut_places(const Graph& graph, const Calls& calls, const Cluster& cluster, int shares) {
+  const Line line = line_of(graph, calls, cluster, 1);
+  std::vector<NodeId> out;
+  if (line.nodes.empty()) return out;
+  for (int place : places_of(line, at(shares))) out.push_back(line.nodes[at(place)]);
+  return out;
 }
 
 namespace {

@@ -27,6 +27,9 @@ struct StageNumbers {
 std::vector<int> even_stages(const Graph& graph, const Calls& calls, const Cluster& cluster,
                              const StageNumbers& numbers);
 
+/// Forward operators in front of which the fewest bytes cross, one in each of at most `shares` equal shares of the work.
+std::vector<NodeId> cut_places(const Graph& graph, const Calls& calls, const Cluster& cluster, int shares);
+
 /// The same from the stages of some operators and modules, by name (`layers.0` is everything called `layers.0.`...).
 /// What is not named belongs to the stage of what it reads, or of what reads it first.
 /// Throws: Error if a name does not exist, a stage below `stages` is missing, or a stage would come before one that it

@@ -52,7 +52,9 @@ StagedGraph parts_of(const Graph& graph, const PlanRequest& request, const Plan&
   if (plan.devices() % p.stages)
     throw error("{} devices cannot be shared evenly by {} stages", plan.devices(), p.stages);
   std::vector<int> stage_of;
-  if (p.stages > 1 && request.degrees)
+  if (p.stages > 1 && !request.stage_of.empty())
+    stage_of = request.stage_of;
+  else if (p.stages > 1 && request.degrees)
     stage_of = layered_stages(graph, p.parts());
   else if (p.stages > 1)
     stage_of = request.annotations.stages.empty()

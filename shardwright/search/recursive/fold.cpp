@@ -128,6 +128,21 @@ class Sequence {
 
 }  // namespace
 
+std::vector<std::vector<std::vector<NodeId>>> repeated_layers(const Graph& graph, const Calls& calls) {
+  const Sequence sequence(graph, calls, {});
+  std::vector<Run> runs;
+  sequence.find_runs(0, sequence.size(), runs);
+  std::vector<std::vector<std::vector<NodeId>>> out;
+  for (const Run& run : runs) {
+    auto& layers = out.emplace_back(at(run.count));
+    for (int i = 0; i < run.count * run.length; ++i) {
+      const NodeId id = sequence.node(run.begin + i);
+      if (graph.node(id).op->kind == OpKind::compute) layers[at(i / run.length)].push_back(id);
+    }
+  }
+  return out;
+}
+
 Fold fold(const Graph& graph, const Calls& calls, const FoldOptions& options) {
   const Sequence sequence(graph, calls, options);
   std::vector<Run> runs;

@@ -30,6 +30,9 @@ struct FoldOptions {
       labels;  // per node: what sets it apart from its like, 0 for nothing; may be empty
 };
 
+/// Runs of layers, in order: of each its layers, of each layer the forward operators.
+std::vector<std::vector<std::vector<NodeId>>> repeated_layers(const Graph& graph, const Calls& calls);
+
 Fold fold(const Graph& graph, const Calls& calls, const FoldOptions& options = {});
 
 }  // namespace shardwright

@@ -1,0 +1,92 @@
+#include "shardwright/search/automatic/figures.h"
+
+#include <algorithm>
+
+#include "shardwright/graph/op.h"
+#include "shardwright/passes/compile.h"
+#include "shardwright/simulate/estimate.h"
+
+namespace shardwright::search {
+namespace {
+
+/// The next piece keeps it, as what it receives.
+bool is_sent(const Graph& graph, ValueId v) {
+  return std::find(graph.sends.begin(), graph.sends.end(), v) != graph.sends.end();
+}
+
+/// What a program has from step to step, and from a micro-batch's forward to its backward.
+void add_bytes(Figures& out, const Program& program) {
+  int last = -1;  // node of the forward
+  for (NodeId id : program.graph.node_ids())
+    if (program.graph.node(id).phase == Phase::forward) last = id.index;
+  for (const Buffer& b : program.buffers) {
+    const bool is_before = !b.begin.is_valid() || b.begin.index <= last;
+    if (b.kind == BufferKind::parameter)
+      out.parameters += static_cast<double>(b.bytes);
+    else if (b.kind == BufferKind::state)
+      out.states += static_cast<double>(b.bytes);
+    else if (b.kind == BufferKind::accumulator)
+      out.sums += static_cast<double>(b.bytes);
+    else if (program.micro_batches == 1 && b.kind == BufferKind::gradient)
+      out.gradients += static_cast<double>(b.bytes);
+    else if (is_before && b.end.index > last && !is_sent(program.graph, b.value))
+      out.kept += static_cast<double>(b.bytes);
+  }
+  out.passing = std::max(0.0, static_cast<double>(program.arena_bytes) - out.lasting() - out.kept);
+}
+
+/// Of a micro-batch, in the forward.
+double received_bytes(const Graph& graph) {
+  double out = 0;
+  for (const Node& node : graph.nodes)
+    if (node.op->kind == OpKind::receive && node.phase == Phase::forward &&
+        node.attributes.integer("once", 0) == 0)
+      out += static_cast<double>(graph.value(node.results.front()).type.bytes());
+  return out;
+}
+
+/// All of the forward is computed again.
+Recompute of_all(const Graph& part, const RecomputeOptions& options) {
+  RecomputedModule all{.module = "piece", .nodes = {}, .options = options};
+  for (NodeId id : part.node_ids())
+    if (part.node(id).phase == Phase::forward && part.node(id).op->kind == OpKind::compute)
+      all.nodes.push_back(part.name_of(id));
+  return {.modules = {std::move(all)}};
+}
+
+}  // namespace
+
+Figures figures_of(const Network& network, int kind, const Structure& s, const PlanRequest& request,
+                   const Cluster& cluster) {
+  PlanRequest asked = with_structure(request, s);
+  asked.devices = cluster.devices();
+  asked.cluster = cluster;
+  asked.micro_batches = {.count = std::min(s.pipelining.micro_batches, 2)};
+  const Graph& part = network.part(kind);
+  PlannedGraph planned = split_by_degrees(part, network.calls(kind), asked);
+  if (s.recompute == RecomputeMode::full)
+    planned.recompute = network.is_layer(kind) ? of_all(part, asked.settings.recompute.options) : Recompute{};
+  const Program program =
+      compile(std::move(planned), cluster, {.formats = request.formats, .verifies = false});
+  Figures out;
+  add_bytes(out, program);
+  const Estimate e = estimate(program, cluster);
+  const auto of = [](const std::array<double, 3>& seconds, Phase phase) {
+    return seconds[static_cast<std::size_t>(phase)];
+  };
+  out.forward = of(e.phase_seconds, Phase::forward);
+  out.backward = of(e.phase_seconds, Phase::backward);
+  out.update = of(e.phase_compute_seconds, Phase::update);
+  out.communication = e.communication_seconds;
+  out.received = received_bytes(program.graph);
+  return out;
+}
+
+Figures sharded(Figures alone, int level, int replicas) {
+  if (level >= 1) alone.states /= replicas;
+  if (level >= 2) alone.sums /= replicas, alone.gradients /= replicas;
+  if (level >= 3) alone.parameters /= replicas;
+  return alone;
+}
+
+}  // namespace shardwright::search

@@ -1,0 +1,114 @@
+#include "shardwright/search/automatic/structure.h"
+
+#include <algorithm>
+
+#include "shardwright/base/text.h"
+#include "shardwright/cost/cluster.h"
+
+namespace shardwright::search {
+namespace {
+
+/// Divisors of `n`, smallest first.
+std::vector<int> divisors_of(int n) {
+  std::vector<int> out;
+  for (int d = 1; d <= n; ++d)
+    if (n % d == 0) out.push_back(d);
+  return out;
+}
+
+/// What may be chosen of something: `fixed` alone, if it is.
+template <class T>
+std::vector<T> open(const std::optional<T>& fixed, std::vector<T> all) {
+  return fixed ? std::vector<T>{*fixed} : std::move(all);
+}
+
+class Enumeration {
+ public:
+  Enumeration(const PlanRequest& request, std::int64_t samples, const std::vector<int>& counts)
+      : fixed_(request.fixed), devices_(request.devices), samples_(samples), counts_(counts) {}
+
+  std::vector<Structure> run() {
+    for (int stages : open(fixed_.stages, divisors_of(devices_))) {
+      if (devices_ % stages) continue;
+      const int each = devices_ / stages;
+      for (int tensor : open(fixed_.tensor, divisors_of(each))) {
+        if (each % tensor || (fixed_.data && *fixed_.data != each / tensor)) continue;
+        add(stages, {.data = each / tensor, .tensor = tensor});
+      }
+    }
+    return std::move(out_);
+  }
+
+ private:
+  void add(int stages, Degrees degrees) {
+    for (int count : counts_) {
+      const std::int64_t at_once = samples_ / count;
+      if (at_once % degrees.data) continue;
+      if (fixed_.micro_batch && *fixed_.micro_batch != at_once / degrees.data) continue;
+      if (stages > 1 && count == 1 && !fixed_.stages) continue;  // the other stages would only wait
+      for (const Schedule& schedule : schedules(stages, count)) {
+        const Pipelining pipelining{schedule, stages, count};
+        const std::vector<bool> sequence = open(
+            fixed_.sequence, degrees.tensor > 1 ? std::vector<bool>{false, true} : std::vector<bool>{false});
+        for (bool by_sequence : sequence) {
+          degrees.sequence = by_sequence && degrees.tensor > 1;
+          add(degrees, pipelining);
+        }
+      }
+    }
+  }
+
+  std::vector<Schedule> schedules(int stages, int count) const {
+    if (stages == 1) return {Schedule{}};
+    if (fixed_.schedule) return {*fixed_.schedule};
+    std::vector<Schedule> out{Schedule{}};
+    if (count % stages == 0)
+      for (int chunks : {2, 4}) out.emplace_back(Schedule::interleaved, chunks);
+    return out;
+  }
+
+  void add(const Degrees& degrees, const Pipelining& pipelining) {
+    using enum RecomputeMode;
+    const std::vector<int> levels = degrees.data > 1 ? std::vector<int>{0, 1, 2, 3} : std::vector<int>{0};
+    for (int zero : open(fixed_.zero, levels))
+      for (RecomputeMode mode : open(fixed_.recompute, {none, selected, full}))
+        out_.push_back({degrees, pipelining, zero, mode});
+  }
+
+  const Expert& fixed_;
+  int devices_;
+  std::int64_t samples_;
+  const std::vector<int>& counts_;
+  std::vector<Structure> out_;
+};
+
+}  // namespace
+
+std::string to_text(const Structure& s) {
+  std::string out = fmt::format("dp={},tp={},pp={},micro_batches={}", s.degrees.data, s.degrees.tensor,
+                                s.pipelining.stages, s.pipelining.micro_batches);
+  if (s.zero > 0) out += fmt::format(",zero={}", s.zero);
+  if (s.recompute != RecomputeMode::none) out += fmt::format(",recompute={}", name_of(s.recompute));
+  if (s.pipelining.stages > 1) out += fmt::format(",schedule={}", name_of(s.pipelining.schedule));
+  if (s.degrees.sequence) out += ",sequence_parallel=1";
+  return out;
+}
+
+PlanRequest with_structure(PlanRequest request, const Structure& s) {
+  request.settings.pipelining = s.pipelining;
+  request.settings.optimizer_parallel.level = s.zero;
+  if (request.settings.recompute.modules.empty()) {
+    Recompute& recompute = request.settings.recompute;
+    recompute.mode = s.recompute;
+    recompute.options = recompute_options(s.recompute, s.degrees.sequence);
+  }
+  request.degrees = s.degrees;
+  return request;
+}
+
+std::vector<Structure> structures_of(const PlanRequest& request, std::int64_t samples,
+                                     const std::vector<int>& counts) {
+  return Enumeration(request, samples, counts).run();
+}
+
+}  // namespace shardwright::search

@@ -1,0 +1,54 @@
+// Figures of pieces, made when they are asked for and remembered: per degrees, samples, level and recompute.
+#pragma once
+
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "shardwright/search/automatic/figures.h"
+
+namespace shardwright::search {
+
+/// What pieces take, by kind.
+using Pieces = std::vector<Figures>;
+
+class Tables {
+ public:
+  /// All must outlive it. Throws: Error if no input of the network has a batch.
+  Tables(const StepOf& step, const PlanRequest& request);
+
+  /// Of a step.
+  std::int64_t samples() const { return samples_; }
+  std::int64_t samples_of_device(const Structure& s) const {
+    return samples_ / s.pipelining.micro_batches / s.degrees.data;
+  }
+
+  /// Null where the network cannot be made for a part of the batch: some imports are for one number of samples.
+  const Network* network(int micro_batches);
+  const Network* network_of(const Structure& s) { return network(s.pipelining.micro_batches); }
+
+  /// On a stage's devices; nothing where the structure cannot split one of them.
+  std::optional<Pieces> of_stage(const Structure& s);
+  /// The same without data parallelism: of as many samples of a device.
+  const Pieces* alone(const Structure& s) { return alone(s, samples_of_device(s)); }
+  /// At least, without making such pieces: time is convex in the samples of a device, so that it lies above the line
+  /// through what `fewest` and twice as many take; bytes grow with them.
+  std::optional<Pieces> at_least(const Structure& s, std::int64_t fewest);
+
+ private:
+  using Key = std::tuple<int, int, bool, int, int, RecomputeMode>;
+
+  const Pieces* figures(const Structure& s);
+  const Pieces* alone(Structure s, std::int64_t samples_of_device);
+
+  const StepOf& step_;
+  const PlanRequest& request_;
+  std::map<int, std::unique_ptr<Network>> networks_;  // by micro-batches
+  std::map<Key, std::unique_ptr<Pieces>> figures_;
+  std::int64_t samples_ = 0;
+};
+
+}  // namespace shardwright::search

@@ -1,0 +1,162 @@
+// Whole plans: never slower than any structure that an expert could ask for, and whatever is fixed is kept.
+
+#include <gtest/gtest.h>
+
+#include "shardwright/autodiff/train_step.h"
+#include "shardwright/frontend/model.h"
+#include "shardwright/passes/compile.h"
+#include "shardwright/search/automatic/structure.h"
+#include "shardwright/simulate/evaluate.h"
+
+namespace shardwright {
+namespace {
+
+using search::Structure;
+
+StepOf step_of(const std::string& model, const Precision& precision = {}) {
+  return [=](int micro_batches) {
+    Model m = build_model(model, {.precision = precision, .micro_batches = micro_batches});
+    add_train_step(m.graph, m.loss, {.name = "adamw"});
+    return std::move(m.graph);
+  };
+}
+
+PlanRequest request_for(const std::string& cluster, std::optional<std::int64_t> cap = {}) {
+  PlanRequest out{.model = "test", .cluster = cluster_called(cluster), .search = "auto"};
+  out.devices = out.cluster->devices();
+  out.options.memory_cap = cap;
+  return out;
+}
+
+Evaluation judged(const StepOf& step, const Plan& plan, const PlanRequest& request) {
+  return evaluate(compile_pipeline(step(plan.settings.pipelining.micro_batches), plan), *request.cluster,
+                  {.memory_cap = request.options.memory_cap});
+}
+
+/// As --set would have it.
+std::optional<Evaluation> judged(const StepOf& step, const Structure& s, const PlanRequest& request) {
+  try {
+    PlanRequest asked = with_structure(request, s);
+    asked.parallel = Parallel::semi_auto_parallel;
+    return judged(step, make_plan(step(s.pipelining.micro_batches), asked), request);
+  } catch (const Error&) {
+    return std::nullopt;  // a dim does not divide
+  }
+}
+
+struct WholeCase {
+  std::string name;
+  std::string model;
+  std::int64_t samples = 0;
+  std::string cluster;
+  double share = 0;  // of the memory that the fastest plan takes; 0: no limit
+};
+void PrintTo(const WholeCase& c, std::ostream* out) { *out << c.name; }
+
+class WholePlans : public ::testing::TestWithParam<WholeCase> {};
+
+/// All structures that --set takes, each made into a program.
+TEST_P(WholePlans, are_as_fast_as_the_best_of_the_grid) {
+  const WholeCase& c = GetParam();
+  const StepOf step = step_of(c.model, *precision_called("bf16"));
+  PlanRequest request = request_for(c.cluster);
+  if (c.share > 0) {
+    const Evaluation freely = judged(step, make_plan(step, request), request);
+    request.options.memory_cap =
+        static_cast<std::int64_t>(c.share * static_cast<double>(freely.estimate.arena_bytes));
+  }
+  const Plan plan = make_plan(step, request);
+  const Evaluation found = judged(step, plan, request);
+  std::vector<int> counts;
+  for (int m = 1; m <= c.samples; ++m)
+    if (c.samples % m == 0) counts.push_back(m);
+  std::optional<Evaluation> best;
+  std::string which;
+  double bound = *plan.lower_bound_seconds;
+  for (const Structure& s : search::structures_of(request, c.samples, counts)) {
+    const auto e = judged(step, s, request);
+    if (!e) continue;
+    if (e->fits()) {
+      EXPECT_GE(e->estimate.step_seconds(), 0.99 * bound) << to_text(s);
+    }
+    if (best && !is_better(*e, *best)) continue;
+    best = e;
+    which = to_text(s);
+  }
+  ASSERT_TRUE(best);
+  EXPECT_EQ(found.fits(), best->fits()) << which;
+  EXPECT_LE(found.estimate.step_seconds(), 1.01 * best->estimate.step_seconds()) << which;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    all, WholePlans,
+    ::testing::Values(WholeCase{"decoder",
+                                "llama:layers=4,hidden=512,heads=8,ffn=1024,vocab=2048,seq=256,batch=4", 4,
+                                "a100-80g:4"},
+                      WholeCase{"decoder_of_little_memory",
+                                "llama:layers=4,hidden=512,heads=8,ffn=1024,vocab=2048,seq=256,batch=4", 4,
+                                "a100-80g:4", 0.6},
+                      WholeCase{"tied_decoder", "gpt:layers=6,hidden=256,heads=4,vocab=1024,seq=128,batch=4",
+                                4, "a100-80g:2x2"}),
+    [](const auto& c) { return c.param.name; });
+
+const std::string llama = "llama:layers=4,hidden=64,heads=4,ffn=128,vocab=256,seq=32,batch=16";
+
+TEST(WholePlan, keeps_what_is_fixed) {
+  for (const char* fix :
+       {"pp=2", "tp=4", "dp=8", "dp=2,tp=2,pp=2", "micro_batch=1,dp=2", "zero=2,dp=4", "recompute=full",
+        "pp=2,schedule=gpipe", "tp=2,sequence_parallel=1", "tp=2,sequence_parallel=0"}) {
+    SCOPED_TRACE(fix);
+    PlanRequest request = request_for("a100-80g:8");
+    request.fixed = parse_expert({"--fix", fix});
+    const Plan plan = make_plan(step_of(llama), request);
+    const Expert& want = request.fixed;
+    const Settings& has = plan.settings;
+    EXPECT_EQ(has.pipelining.stages, want.stages.value_or(has.pipelining.stages));
+    EXPECT_EQ(has.optimizer_parallel.level, want.zero.value_or(has.optimizer_parallel.level));
+    EXPECT_EQ(has.recompute.mode, want.recompute.value_or(has.recompute.mode));
+    EXPECT_EQ(has.pipelining.schedule, want.schedule.value_or(has.pipelining.schedule));
+    const Mesh& mesh = plan.stages.front().meshes.front();
+    const auto size = [&](std::string_view name) {
+      int out = 1;
+      for (const auto& axis : mesh.axes)
+        if (axis.name.starts_with(name)) out *= axis.size;
+      return out;
+    };
+    EXPECT_EQ(size("dp"), want.data.value_or(size("dp")));
+    EXPECT_EQ(size("tp"), want.tensor.value_or(size("tp")));
+    const std::int64_t micro_batch = 16 / has.pipelining.micro_batches / size("dp");
+    EXPECT_EQ(micro_batch, want.micro_batch.value_or(micro_batch));
+  }
+}
+
+TEST(WholePlan, refuses_what_no_structure_has) {
+  PlanRequest request = request_for("a100-80g:8");
+  for (const char* fix : {"dp=3", "dp=4,tp=4", "pp=16", "micro_batch=5"}) {
+    request.fixed = parse_expert({"--fix", fix});
+    EXPECT_THROW(make_plan(step_of(llama), request), Infeasible) << fix;
+  }
+  request.fixed = {};
+  request.annotations =
+      parse_annotations(R"({"layers.0.attention.query.matmul": {"in": [[1, 1], [1, 8]]}})", "test");
+  EXPECT_THROW(make_plan(step_of(llama), request), Error);
+}
+
+/// Of a network that sums over the batch, parts have other statistics.
+TEST(WholePlan, leaves_the_batch_whole_where_parts_have_other_losses) {
+  PlanRequest request = request_for("a100-80g:4");
+  const std::string model = "resnet18:image=32,classes=8,batch=16";
+  EXPECT_EQ(make_plan(step_of(model), request).settings.pipelining.micro_batches, 1);
+  request.fixed.micro_batches = 2;
+  EXPECT_EQ(make_plan(step_of(model), request).settings.pipelining.micro_batches, 2);
+}
+
+TEST(WholePlan, is_the_same_every_time) {
+  const PlanRequest request = request_for("a100-80g:8");
+  Plan a = make_plan(step_of(llama), request), b = make_plan(step_of(llama), request);
+  a.search_seconds = b.search_seconds = 0;
+  EXPECT_EQ(to_json(a), to_json(b));
+}
+
+}  // namespace
+}  // namespace shardwright
