@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <deque>
+#include <exception>
 #include <map>
 #include <mutex>
 #include <numeric>
+#include <system_error>
+#include <thread>
 
 #include "shardwright/runtime/communicator/shared.h"
 
@@ -136,6 +139,26 @@ class Threads final : public Communicator {
   Started started_;  // whose work may be done before they are finished
 };
 
+/// What ranks have thrown.
+class Thrown {
+ public:
+  explicit Thrown(int ranks) : causes_(static_cast<std::size_t>(ranks)), told_(causes_) {}
+
+  /// In the handler of an exception on the rank of `own`.
+  void add(Communicator& own, const char* what, bool is_of_peer) {
+    (is_of_peer ? told_ : causes_)[static_cast<std::size_t>(own.rank())] = std::current_exception();
+    own.fail(what);
+  }
+  void rethrow() const {
+    for (const auto* thrown : {&causes_, &told_})
+      for (const std::exception_ptr& e : *thrown)
+        if (e) std::rethrow_exception(e);
+  }
+
+ private:
+  std::vector<std::exception_ptr> causes_, told_;  // by rank
+};
+
 }  // namespace
 
 std::vector<std::unique_ptr<Communicator>> thread_communicators(int size) {
@@ -143,6 +166,31 @@ std::vector<std::unique_ptr<Communicator>> thread_communicators(int size) {
   std::vector<std::unique_ptr<Communicator>> out;
   for (int rank = 0; rank < size; ++rank) out.push_back(std::make_unique<Threads>(hub, rank, size));
   return out;
+}
+
+void on_threads(int size, const std::function<void(Communicator&)>& work) {
+  const auto communicators = thread_communicators(size);
+  Thrown thrown(size);
+  const auto live = [&](Communicator& own) {
+    try {
+      work(own);
+    } catch (const Error& e) {
+      thrown.add(own, e.what(), e.kind() == ErrorKind::peer);
+    } catch (const std::exception& e) {
+      thrown.add(own, e.what(), false);
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    try {
+      for (const auto& own : communicators) threads.emplace_back([&] { live(*own); });
+    } catch (const std::system_error& e) {
+      communicators.back()->fail("it could not be started");
+      throw io_error("only {} of {} devices could be started ({}); use fewer", threads.size(), size,
+                     e.what());
+    }
+  }
+  thrown.rethrow();
 }
 
 }  // namespace shardwright
