@@ -7,13 +7,11 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <barrier>
 #include <cmath>
 #include <deque>
 #include <filesystem>
 #include <iostream>
 #include <set>
-#include <thread>
 
 #include "bench/harness/drawn_network.h"
 #include "bench/harness/measure.h"
@@ -112,7 +110,6 @@ Measured measured(const Pipeline& pipeline, const Case& c, const BenchOptions& o
   const int devices = pipeline.rank_count();
   const std::vector<Batch> batches = random_batches(pipeline.stage(0).graph, c.classes, 1);
   auto communicators = thread_communicators(devices);
-  std::barrier meet(devices);
   std::deque<OneStep> steps;
   bool is_over = false;  // changed by the first rank while the others wait
   Measured out;
@@ -122,39 +119,35 @@ Measured measured(const Pipeline& pipeline, const Case& c, const BenchOptions& o
       if (devices == 1 || steps[s].losses == 0) numbers.insert(static_cast<int>(s) + warming);
     return numbers;
   };
-  {
-    std::vector<std::jthread> threads;
-    for (int r = 0; r < devices; ++r)
-      threads.emplace_back([&, r] {
-        pin(r);
-        Session session(pipeline, std::move(communicators[static_cast<std::size_t>(r)]),
-                        {.seed = 1, .clock = devices == 1 ? TraceClock::thread : TraceClock::machine});
-        const auto now = [&] { return devices == 1 ? cpu_seconds_now() : seconds_now(); };
-        const double begin = seconds_now();
-        for (int s = -warming; !is_over; ++s) {
-          session.record(s >= 0);
-          if (r == 0 && s >= 0) steps.emplace_back();
-          meet.arrive_and_wait();
-          const long before = losses_of_core();
-          const double start = now();
-          session.step(batches[static_cast<std::size_t>(s + warming) % batches.size()]);
-          const double seconds = now() - start;
-          if (s >= 0)
-            steps[static_cast<std::size_t>(s)].losses += static_cast<int>(losses_of_core() - before);
-          meet.arrive_and_wait();
-          if (r == 0 && s >= 0) {
-            steps[static_cast<std::size_t>(s)].seconds = seconds;
-            is_over = s + 1 >= c.steps && (quiet().size() >= enough || seconds_now() - begin > most_seconds);
-          }
-          meet.arrive_and_wait();
-        }
-        StepTrace trace = session.trace();
-        const MemoryMarks memory = session.memory_marks();
-        if (r > 0) return;
-        out.trace = std::move(trace);
-        out.bytes = *std::ranges::max_element(memory.measured);
-      });
-  }
+  on_threads(devices, [&](Communicator& meeting) {
+    const int r = meeting.rank();
+    pin(r);
+    Session session(pipeline, std::move(communicators[static_cast<std::size_t>(r)]),
+                    {.seed = 1, .clock = devices == 1 ? TraceClock::thread : TraceClock::machine});
+    const auto now = [&] { return devices == 1 ? cpu_seconds_now() : seconds_now(); };
+    const double begin = seconds_now();
+    for (int s = -warming; !is_over; ++s) {
+      session.record(s >= 0);
+      if (r == 0 && s >= 0) steps.emplace_back();
+      meeting.barrier();
+      const long before = losses_of_core();
+      const double start = now();
+      session.step(batches[static_cast<std::size_t>(s + warming) % batches.size()]);
+      const double seconds = now() - start;
+      if (s >= 0) steps[static_cast<std::size_t>(s)].losses += static_cast<int>(losses_of_core() - before);
+      meeting.barrier();
+      if (r == 0 && s >= 0) {
+        steps[static_cast<std::size_t>(s)].seconds = seconds;
+        is_over = s + 1 >= c.steps && (quiet().size() >= enough || seconds_now() - begin > most_seconds);
+      }
+      meeting.barrier();
+    }
+    StepTrace trace = session.trace();
+    const MemoryMarks memory = session.memory_marks();
+    if (r > 0) return;
+    out.trace = std::move(trace);
+    out.bytes = *std::ranges::max_element(memory.measured);
+  });
   std::set<int> numbers = quiet();
   out.is_disturbed = numbers.size() < 3;
   if (out.is_disturbed)

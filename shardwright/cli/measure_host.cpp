@@ -9,7 +9,6 @@
 #include <cmath>
 #include <map>
 #include <sstream>
-#include <thread>
 
 #include "shardwright/autodiff/train_step.h"
 #include "shardwright/cli/training_data.h"
@@ -49,17 +48,13 @@ double first_quartile(std::vector<double> values) {
   return values[(values.size() - 1) / 4];
 }
 
-/// `work(communicator)` on a thread for each device, kept on a core each as far as there are enough.
-template <class F>
-void on_devices(const HostMeasuring& how, int devices, F work) {
+/// `work` on a thread for each device, kept on a core each as far as there are enough.
+void on_devices(const HostMeasuring& how, int devices, const std::function<void(Communicator&)>& work) {
   cores();
-  auto communicators = thread_communicators(devices);
-  std::vector<std::jthread> threads;
-  for (int d = 0; d < devices; ++d)
-    threads.emplace_back([&, d] {
-      keep_on_core(how.first_core + d);
-      work(*communicators[at(d)]);
-    });
+  on_threads(devices, [&](Communicator& own) {
+    keep_on_core(how.first_core + own.rank());
+    work(own);
+  });
 }
 
 /// Of rounds that all ranks begin together: seconds of a call, of which a round has `calls`.

@@ -521,19 +521,30 @@ TEST(Plan, sizes_that_would_take_hours_are_refused_before_anything_is_built) {
   EXPECT_EQ(run({"show", "llama:layers=4096,hidden=64,ffn=64", "--summary"}).status, 0);
 }
 
+/// Runs a command in this process, with so much memory beside what it has already, and ends it.
+[[noreturn]] void run_with_little_memory(const std::vector<std::string>& words, std::size_t more_bytes) {
+  std::size_t pages = 0;  // that this process has already
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlim_t bytes = pages * static_cast<std::size_t>(getpagesize()) + more_bytes;
+  const rlimit little{bytes, bytes};
+  setrlimit(RLIMIT_AS, &little);
+  const Outcome o = run(words);
+  std::cerr << o.err;
+  std::_Exit(o.status);
+}
+
 TEST(CommandDeathTest, memory_that_runs_out_is_no_internal_fault) {
-  const auto with_little_memory = [] {
-    long pages = 0;  // that this process has already
-    std::ifstream("/proc/self/statm") >> pages;
-    const auto bytes = static_cast<rlim_t>(pages) * static_cast<rlim_t>(getpagesize()) + (30UL << 20);
-    const rlimit little{bytes, bytes};
-    setrlimit(RLIMIT_AS, &little);
-    const Outcome o = run({"show", "llama:layers=4096,hidden=64,ffn=64", "--summary"});
-    std::cerr << o.err;
-    std::_Exit(o.status);
-  };
-  EXPECT_EXIT(with_little_memory(), ::testing::ExitedWithCode(2),
-              "shardwright: out of memory: 'show llama:layers=4096");
+  EXPECT_EXIT(run_with_little_memory({"show", "llama:layers=4096,hidden=64,ffn=64", "--summary"}, 30 << 20),
+              ::testing::ExitedWithCode(2), "shardwright: out of memory: 'show llama:layers=4096");
+}
+
+/// The devices of calibrate are threads: one that fails ends the command, not the process, and nobody waits for it.
+TEST(CommandDeathTest, a_device_without_memory_ends_calibrate_in_one_line) {
+  const std::string out = scratch_folder() + "/host.yaml";
+  EXPECT_EXIT(run_with_little_memory({"calibrate", "--devices", "2", "--out", out}, 60 << 20),
+              ::testing::ExitedWithCode(2),
+              "shardwright: (no memory for [0-9]+ bytes|out of memory: [^\n]*)\n$");
+  EXPECT_FALSE(std::filesystem::exists(out));
 }
 
 }  // namespace
