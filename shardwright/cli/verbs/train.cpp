@@ -3,18 +3,17 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <ostream>
 #include <sstream>
-#include <thread>
 #include <utility>
 
 #include "shardwright/base/file.h"
 #include "shardwright/cli/interrupts.h"
+#include "shardwright/cli/mpi_rank.h"
 #include "shardwright/cli/planning.h"
 #include "shardwright/cli/train_report.h"
 #include "shardwright/cli/training_data.h"
@@ -23,7 +22,6 @@
 #include "shardwright/frontend/report.h"
 #include "shardwright/frontend/table.h"
 #include "shardwright/passes/compile.h"
-#include "shardwright/runtime/communicator/mpi.h"
 #include "shardwright/runtime/comparison.h"
 #include "shardwright/runtime/launcher.h"
 #include "shardwright/runtime/session.h"
@@ -32,9 +30,6 @@
 
 namespace shardwright::verbs {
 namespace {
-
-constexpr int user_error_status = 2;
-constexpr int internal_fault_status = 70;
 
 Length length_of(const Arguments& arguments, const TrainingData& data) {
   const std::int64_t per_epoch = data.batches_per_epoch;
@@ -204,48 +199,23 @@ int train_with(Session& session, Training& training, Terminal& terminal) {
   return interrupted_status;
 }
 
-/// Says why this rank failed and ends the run, unless the rank that failed first is about to do so.
-[[noreturn]] void end_all(MpiProcess& process, const std::string& why, bool is_first, int status) {
-  // What all ranks find at once, the lowest says: its end ends the others.
-  std::this_thread::sleep_for(std::chrono::milliseconds(!is_first ? 10000 : process.rank() > 0 ? 200 : 0));
-  const std::string prefix = why.starts_with("rank ") ? "" : fmt::format("rank {}: ", process.rank());
-  fmt::print(stderr, "shardwright: {}{}\n", prefix, why);
-  process.end_all(status);
-}
-
 /// One rank of many, started by mpirun.
 int run_rank(const Arguments& arguments, Terminal& terminal) {
-  MpiProcess process;
   std::optional<Training> training;
-  std::optional<std::string> own_error;
-  try {
+  const auto prepare_rank = [&](MpiProcess& process) {
     const int devices = devices_of(arguments);
     if (devices != process.size())
       throw error("--devices {} but mpirun has started {} ranks; there should be one per device", devices,
                   process.size());
-    training.emplace(prepare(arguments, terminal));
-  } catch (const Error& e) {
-    own_error = e.what();
-  } catch (const std::exception& e) {
-    end_all(process, e.what(), true, internal_fault_status);  // others may be waiting for what this rank says
-  }
-  // Nobody passes before the first rank has proven the step.
-  if (const auto error = process.first_error(own_error)) {
-    // Said before anybody leaves: a rank that ends with an error makes mpirun end the others.
-    terminal.err << fmt::format("shardwright: {}\n", *error) << std::flush;
-    return user_error_status;
-  }
-  try {
+    training.emplace(prepare(arguments, terminal));  // the first rank proves the step for all
+  };
+  const auto run_prepared = [&](MpiProcess& process) {
     Session session(training->program,
                     process.communicator(process.size(), most_transfers(training->program)),
                     {.seed = training->seed, .only_scalars = true, .stop = &stops_at_once()});
     return train_with(session, *training, terminal);
-  } catch (const Error& e) {
-    end_all(process, e.what(), e.kind() != ErrorKind::peer,
-            stops_at_once() ? interrupted_status : user_error_status);
-  } catch (const std::exception& e) {
-    end_all(process, e.what(), true, internal_fault_status);
-  }
+  };
+  return run_as_mpi_rank({prepare_rank, run_prepared}, terminal);
 }
 
 int run_mpi(const Arguments& arguments, Terminal& terminal) {

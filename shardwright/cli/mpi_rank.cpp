@@ -1,0 +1,58 @@
+#include "shardwright/cli/mpi_rank.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <thread>
+
+#include "shardwright/base/error.h"
+#include "shardwright/cli/interrupts.h"
+
+namespace shardwright {
+namespace {
+
+constexpr int user_error_status = 2;
+constexpr int internal_fault_status = 70;
+
+/// Says why this rank failed and ends the run, unless the rank that failed first is about to do so.
+[[noreturn]] void end_all(MpiProcess& process, const std::string& why, bool is_first, int status) {
+  // What all ranks find at once, the lowest says: its end ends the others.
+  std::this_thread::sleep_for(std::chrono::milliseconds(!is_first ? 10000 : process.rank() > 0 ? 200 : 0));
+  const std::string prefix = why.starts_with("rank ") ? "" : fmt::format("rank {}: ", process.rank());
+  fmt::print(stderr, "shardwright: {}{}\n", prefix, why);
+  process.end_all(status);
+}
+
+}  // namespace
+
+int run_as_mpi_rank(const RankWork& work, Terminal& terminal) {
+  MpiProcess process;
+  std::optional<std::string> own_error;
+  try {
+    work.prepare(process);
+  } catch (const Error& e) {
+    own_error = e.what();
+  } catch (const std::exception& e) {
+    end_all(process, e.what(), true, internal_fault_status);  // others may be waiting for what this rank says
+  }
+  // Nobody passes before the first rank has prepared.
+  if (const auto error = process.first_error(own_error)) {
+    // Said before anybody leaves: a rank that ends with an error makes mpirun end the others.
+    terminal.err << fmt::format("shardwright: {}\n", *error) << std::flush;
+    return user_error_status;
+  }
+  try {
+    return work.run(process);
+  } catch (const Error& e) {
+    end_all(process, e.what(), e.kind() != ErrorKind::peer,
+            stops_at_once() ? interrupted_status : user_error_status);
+  } catch (const std::exception& e) {
+    end_all(process, e.what(), true, internal_fault_status);
+  }
+}
+
+}  // namespace shardwright

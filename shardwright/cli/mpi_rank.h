@@ -1,0 +1,22 @@
+// A command as one rank of those that mpirun has started: none begins before all can, and one that fails ends all, so
+// that nobody waits for it.
+#pragma once
+
+#include <functional>
+
+#include "shardwright/cli/verb.h"
+#include "shardwright/runtime/communicator/mpi.h"
+
+namespace shardwright {
+
+struct RankWork {
+  std::function<void(MpiProcess&)>
+      prepare;  // asks others for nothing; what it throws is a mistake that all hear of
+  std::function<int(MpiProcess&)> run;  // returns the exit status
+};
+
+/// Joins, prepares, and runs if all could prepare; returns the exit status. What `run` throws is said in one line, and
+/// ends the processes of all ranks.
+int run_as_mpi_rank(const RankWork& work, Terminal& terminal);
+
+}  // namespace shardwright
