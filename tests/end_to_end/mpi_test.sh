@@ -80,6 +80,10 @@ errors() {
     >/dev/null 2>"$scratch/err" && fail "two ranks ran a plan for four"
   [[ $(grep -c "shardwright: --devices 4 but mpirun has started 2 ranks" "$scratch/err") == 1 ]] ||
     fail "$(cat "$scratch/err")"
+  # What only the first rank finds ends all, too.
+  timeout 20 mpirun -n 2 --oversubscribe --allow-run-as-root "$program" calibrate --quick --out "$scratch/no/c.yaml" \
+    >/dev/null 2>"$scratch/err" && fail "calibrate wrote into no folder"
+  [[ $(grep -c "^shardwright: $scratch/no/c.yaml" "$scratch/err") == 1 ]] || fail "$(cat "$scratch/err")"
 }
 
 # One label that does not exist, in the part of the last rank.

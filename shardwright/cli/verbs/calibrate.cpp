@@ -11,9 +11,9 @@
 #include "shardwright/base/file.h"
 #include "shardwright/base/text.h"
 #include "shardwright/cli/measure_host.h"
+#include "shardwright/cli/mpi_rank.h"
 #include "shardwright/cli/verb.h"
 #include "shardwright/cost/cluster_file.h"
-#include "shardwright/runtime/communicator/mpi.h"
 #include "shardwright/runtime/launcher.h"
 #include "shardwright/runtime/trace_samples.h"
 
@@ -117,45 +117,69 @@ int environment_number(const char* name, int otherwise) {
   return text ? static_cast<int>(to_integer(text).value_or(otherwise)) : otherwise;
 }
 
-/// As one rank of those that mpirun has started; the first writes.
-int measure_ranks(const Arguments& arguments, Terminal& terminal) {
-  MpiProcess process;
+/// How the ranks that mpirun has started lie on hosts, as many on each.
+struct RanksOnHosts {
+  int ranks = 1, of_host = 1;
+
+  int hosts() const { return ranks / of_host; }
+};
+
+RanksOnHosts ranks_on_hosts(const Arguments& arguments, const MpiProcess& process) {
   const int ranks = process.size();
   const int of_host = std::clamp(environment_number("OMPI_COMM_WORLD_LOCAL_SIZE", ranks), 1, ranks);
   if (static_cast<int>(arguments.integer("--devices", ranks)) != ranks)
     throw error("--devices {} but mpirun has started {} ranks", arguments.text("--devices"), ranks);
   if (ranks % of_host != 0) throw error("{} ranks are no whole hosts of {}", ranks, of_host);
-  const HostMeasuring how{.first_core = environment_number("OMPI_COMM_WORLD_LOCAL_RANK", process.rank()),
-                          .is_quick = arguments.is_on("--quick")};
-  arguments.check_heeded(terminal.err);
-  const bool writes = process.rank() == 0;
-  if (writes) require_writable(arguments.text("--out"));
-  Cluster cluster = unmeasured(ranks / of_host, of_host);
-  const auto all = process.communicator(ranks);
-  const auto backend = default_devices().backend(process.rank());
-  backend->enter_thread();
-  all->barrier();
-  Samples samples{.streams = measured_streams(how)};
-  fit_streams(cluster, samples.streams);
-  samples.kernels = measured_kernels(how, cluster);
-  keep_on_core(how.first_core);
+  return {ranks, of_host};
+}
+
+/// Of groups inside a host, across hosts, and of all.
+std::vector<CollectiveSample> collectives_of(const HostMeasuring& how, const RanksOnHosts& lie,
+                                             Communicator& all, Backend& backend) {
+  std::vector<CollectiveSample> out;
   const auto add = [&](int group, int stride) {
-    if (ranks % (group * stride) != 0) return;
-    const auto more = measured_collectives(how, *all, *backend, group, stride);
-    samples.collectives.insert(samples.collectives.end(), more.begin(), more.end());
+    if (lie.ranks % (group * stride) != 0) return;
+    const auto more = measured_collectives(how, all, backend, group, stride);
+    out.insert(out.end(), more.begin(), more.end());
   };
-  for (int group = 2; group < of_host; group *= 2) add(group, 1);
-  if (of_host > 1) add(of_host, 1);
-  if (ranks > of_host) {
-    add(ranks / of_host, of_host);
-    if (of_host > 1) add(ranks, 1);
+  for (int group = 2; group < lie.of_host; group *= 2) add(group, 1);
+  if (lie.of_host > 1) add(lie.of_host, 1);
+  if (lie.hosts() > 1) {
+    add(lie.hosts(), lie.of_host);
+    if (lie.of_host > 1) add(lie.ranks, 1);
   }
-  if (!writes) return 0;
-  fit(cluster, samples, Peaks::measured);
-  write(arguments, cluster, samples,
-        fmt::format("measured on {}, {} processes on {} hosts", cpu_name(), ranks, ranks / of_host),
-        terminal);
-  return 0;
+  return out;
+}
+
+/// As one rank of those that mpirun has started; the first writes.
+int measure_ranks(const Arguments& arguments, Terminal& terminal) {
+  RanksOnHosts lie;
+  HostMeasuring how{.is_quick = arguments.is_on("--quick")};
+  const auto prepare = [&](const MpiProcess& process) {
+    lie = ranks_on_hosts(arguments, process);
+    how.first_core = environment_number("OMPI_COMM_WORLD_LOCAL_RANK", process.rank());
+    arguments.check_heeded(terminal.err);
+    if (process.rank() == 0) require_writable(arguments.text("--out"));
+  };
+  const auto measure = [&](MpiProcess& process) {
+    Cluster cluster = unmeasured(lie.hosts(), lie.of_host);
+    const auto all = process.communicator(lie.ranks);
+    const auto backend = default_devices().backend(process.rank());
+    backend->enter_thread();
+    all->barrier();
+    Samples samples{.streams = measured_streams(how)};
+    fit_streams(cluster, samples.streams);
+    samples.kernels = measured_kernels(how, cluster);
+    keep_on_core(how.first_core);
+    samples.collectives = collectives_of(how, lie, *all, *backend);
+    if (process.rank() != 0) return 0;
+    fit(cluster, samples, Peaks::measured);
+    write(arguments, cluster, samples,
+          fmt::format("measured on {}, {} processes on {} hosts", cpu_name(), lie.ranks, lie.hosts()),
+          terminal);
+    return 0;
+  };
+  return run_as_mpi_rank({prepare, measure}, terminal);
 }
 
 /// Corrects a cluster by what a training has recorded.
