@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "shardwright/base/file.h"
+#include "shardwright/cli/measure_host.h"
 #include "shardwright/cli/verb.h"
 #include "shardwright/cost/cluster_file.h"
 #include "shardwright/runtime/trace_samples.h"
@@ -72,6 +73,19 @@ TEST(Calibrate, measures_groups_that_divide_the_devices) {
   const Outcome o = run({"calibrate", "--quick", "--devices", "3", "--out", file});
   EXPECT_EQ(o.status, 0) << o.err;
   EXPECT_NE(o.err.find("all_reduce of 3 ranks"), o.err.npos) << o.err;
+}
+
+TEST(Calibrate, tells_that_devices_take_turns_on_too_few_cores) {
+  const std::string file = scratch_folder() + "/host.yaml";
+  const auto told = [&](int devices) {
+    return run({"calibrate", "--quick", "--devices", fmt::to_string(devices), "--out", file}).err;
+  };
+  const int cores = usable_cores();
+  EXPECT_EQ(told(cores).find("take turns"), std::string::npos);
+  const std::string more = told(cores + 1);
+  EXPECT_TRUE(more.starts_with(fmt::format(
+      "{} devices take turns on {} cores: what is measured is their waiting, too\n", cores + 1, cores)))
+      << more;
 }
 
 TEST(Calibrate, reads_what_training_has_recorded) {

@@ -101,6 +101,9 @@ int measure_threads(const Arguments& arguments, Terminal& terminal) {
   const HostMeasuring how{.devices = devices, .is_quick = arguments.is_on("--quick")};
   arguments.check_heeded(terminal.err);
   require_writable(arguments.text("--out"));
+  if (devices > usable_cores())
+    terminal.err << fmt::format("{} devices take turns on {} cores: what is measured is their waiting, too\n",
+                                devices, usable_cores());
   Cluster cluster = unmeasured(1, devices);
   Samples samples{.streams = measured_streams(how)};
   fit_streams(cluster, samples.streams);
