@@ -10,21 +10,20 @@ std::int64_t usable_bytes(const Cluster& cluster) { return cluster.memory_bytes 
 
 namespace {
 
-/// Workspace is what is left of `bytes` for it.
-void set_arena(Estimate& e, std::int64_t bytes) {
-  e.memory.bytes[static_cast<std::size_t>(MemoryKind::workspace)] += bytes - e.arena_bytes;
-  e.arena_bytes = bytes;
+void set_memory(Estimate& e, const BytesByKind& bytes) {
+  e.memory.bytes = bytes;
+  e.arena_bytes = total_of(bytes);
 }
 
 /// The same with the memory of `framework`. What a whole step has is that of the stage that has most.
 Estimate with_framework(Estimate e, const Pipeline& pipeline, std::string_view framework) {
   if (framework == own_framework) return e;
-  const std::vector<std::int64_t> bytes = framework_bytes(pipeline, framework_called(framework));
+  const std::vector<BytesByKind> bytes = framework_memory(pipeline, framework_called(framework));
   if (e.stages.empty()) {
-    set_arena(e, bytes.front());
+    set_memory(e, bytes.front());
     return e;
   }
-  for (std::size_t g = 0; g < e.stages.size(); ++g) set_arena(e.stages[g], bytes[g]);
+  for (std::size_t g = 0; g < e.stages.size(); ++g) set_memory(e.stages[g], bytes[g]);
   const Estimate& most = *std::ranges::max_element(e.stages, {}, &Estimate::arena_bytes);
   e.arena_bytes = most.arena_bytes;
   e.memory = most.memory;

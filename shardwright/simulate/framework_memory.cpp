@@ -10,6 +10,7 @@ namespace shardwright {
 namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
+std::size_t index_of(MemoryKind kind) { return static_cast<std::size_t>(kind); }
 
 /// Buffers of values of `stage` that nobody but another stage still wants.
 std::set<const Buffer*> sent_buffers(const Pipeline& pipeline, int stage) {
@@ -35,64 +36,64 @@ double scores_of(const Pipeline& pipeline, int stage) {
   return out;
 }
 
-/// Bytes of the program of one stage, by what is done with them.
-struct Held {
-  double lasting = 0;    // parameters and states
-  double gradients = 0;  // of parameters
-  double passing = 0;    // at the node where most of it is alive
-};
+bool is_kept(BufferKind kind) {
+  return kind == BufferKind::parameter || kind == BufferKind::state || kind == BufferKind::accumulator;
+}
 
-Held held(const Pipeline& pipeline, int stage, const Framework& framework) {
-  const Program& program = pipeline.stage(stage);
-  const std::set<const Buffer*> sent = sent_buffers(pipeline, stage);
-  Held out;
-  std::vector<double> more(program.graph.nodes.size() + 3, 0), gradients = more;  // by node + 1
-  double accumulated = 0;
+/// Of what comes and goes in a step, at the node at which most of it is alive.
+BytesByKind most_passing(const Program& program, const std::set<const Buffer*>& sent) {
+  std::vector<BytesByKind> more(program.graph.nodes.size() + 3);  // by node + 1: than at the one before
   for (const Buffer& b : program.buffers) {
-    const auto bytes = static_cast<double>(b.bytes * (sent.contains(&b) ? 1 : b.slots));
-    if (b.kind == BufferKind::parameter || b.kind == BufferKind::state)
-      out.lasting += bytes;
-    else if (b.kind == BufferKind::accumulator)
-      accumulated += bytes;
-    else
-      for (std::vector<double>* to : {&more, &gradients}) {
-        if (to == &gradients && b.kind != BufferKind::gradient) continue;
-        (*to)[at(b.begin.index + 1)] += bytes;
-        (*to)[at(b.end.index + 2)] -= bytes;
-      }
+    if (is_kept(b.kind)) continue;
+    const std::int64_t bytes = b.bytes * (sent.contains(&b) ? 1 : b.slots);
+    more[at(b.begin.index + 1)][index_of(kind_of(b.kind))] += bytes;
+    more[at(b.end.index + 2)][index_of(kind_of(b.kind))] -= bytes;
   }
-  double passing = 0, of_gradients = 0;
-  for (std::size_t n = 0; n < more.size(); ++n) {
-    passing += more[n];
-    of_gradients += gradients[n];
-    if (passing <= out.passing + out.gradients) continue;
-    out.passing = passing - of_gradients;
-    out.gradients = of_gradients;
+  BytesByKind alive{}, most{};
+  for (const BytesByKind& m : more) {
+    for (std::size_t k = 0; k < memory_kinds; ++k) alive[k] += m[k];
+    if (total_of(alive) > total_of(most)) most = alive;
   }
-  double least = 0;
+  return most;
+}
+
+/// Of the gradients of a stage's parameters, at least.
+double least_gradients(const Program& program, const Framework& framework) {
+  double out = 0;
   for (const Node& node : program.graph.nodes) {
     if (node.op->kind != OpKind::parameter) continue;
     const Type& type = program.graph.value(node.results[0]).type;
-    least += framework.gradient_bytes(type.dtype) * static_cast<double>(element_count(type.shape));
+    out += framework.gradient_bytes(type.dtype) * static_cast<double>(element_count(type.shape));
   }
-  out.gradients = std::max(least, out.gradients + accumulated);
-  out.passing += framework.score_bytes * scores_of(pipeline, stage);
+  return out;
+}
+
+BytesByKind of_stage(const Pipeline& pipeline, int stage, const Framework& framework) {
+  const Program& program = pipeline.stage(stage);
+  BytesByKind out = most_passing(program, sent_buffers(pipeline, stage));
+  std::int64_t& gradients = out[index_of(MemoryKind::gradients)];
+  const double scores = framework.score_bytes * scores_of(pipeline, stage);
+  const double passing = static_cast<double>(total_of(out) - gradients) + scores;
+  out[index_of(MemoryKind::workspace)] += static_cast<std::int64_t>(scores + framework.slack * passing);
+  for (const Buffer& b : program.buffers)
+    if (is_kept(b.kind)) out[index_of(kind_of(b.kind))] += b.slots * b.bytes;
+  gradients = std::max(gradients, static_cast<std::int64_t>(least_gradients(program, framework)));
   return out;
 }
 
 }  // namespace
 
-std::vector<std::int64_t> framework_bytes(const Pipeline& pipeline, const Framework& framework) {
-  std::vector<std::int64_t> out;
+std::vector<BytesByKind> framework_memory(const Pipeline& pipeline, const Framework& framework) {
+  std::vector<BytesByKind> out;
   for (int group = 0; group < pipeline.group_count(); ++group) {
-    double bytes = 0;
+    BytesByKind& bytes = out.emplace_back();
     for (int stage : pipeline.stages_of(pipeline.first_rank(group))) {
-      const Held h = held(pipeline, stage, framework);
-      bytes += h.lasting + h.gradients + h.passing * (1 + framework.slack);
+      const BytesByKind more = of_stage(pipeline, stage, framework);
+      for (std::size_t k = 0; k < memory_kinds; ++k) bytes[k] += more[k];
     }
     const int groups =
         pipeline.stage(group).graph.meshes.front().axis_count() + (pipeline.group_count() > 1 ? 1 : 0);
-    out.push_back(static_cast<std::int64_t>(bytes) + framework.fixed_bytes + groups * framework.group_bytes);
+    bytes[index_of(MemoryKind::communication)] += framework.fixed_bytes + groups * framework.group_bytes;
   }
   return out;
 }

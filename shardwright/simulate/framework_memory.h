@@ -5,15 +5,16 @@
 // the buffers of the communication library are the framework's (cost/framework.h).
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
 #include "shardwright/cost/framework.h"
 #include "shardwright/lower/pipeline.h"
+#include "shardwright/simulate/memory.h"
 
 namespace shardwright {
 
-/// Bytes of a device of each group of ranks of `pipeline`, one after the other.
-std::vector<std::int64_t> framework_bytes(const Pipeline& pipeline, const Framework& framework);
+/// Of a device of each group of ranks of `pipeline`, one after the other. Buffers of the communication library count as
+/// communication; copies of scores, and what the allocator holds, as workspace.
+std::vector<BytesByKind> framework_memory(const Pipeline& pipeline, const Framework& framework);
 
 }  // namespace shardwright

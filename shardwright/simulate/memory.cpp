@@ -13,19 +13,6 @@ constexpr std::size_t told_consumers = 5;
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-MemoryKind kind_of(BufferKind kind) {
-  switch (kind) {
-    case BufferKind::parameter: return MemoryKind::parameters;
-    case BufferKind::state: return MemoryKind::optimizer_state;
-    case BufferKind::accumulator:
-    case BufferKind::gradient: return MemoryKind::gradients;
-    case BufferKind::activation: return MemoryKind::activations;
-    case BufferKind::communication: return MemoryKind::communication;
-    case BufferKind::workspace: break;
-  }
-  return MemoryKind::workspace;
-}
-
 bool is_numbered(const Value& value) {
   return value.name.find_first_not_of("0123456789") == std::string::npos;
 }
@@ -64,6 +51,23 @@ std::string_view name_of(MemoryKind kind) {
   constexpr std::array<std::string_view, memory_kinds> names{"parameters",  "optimizer_state", "gradients",
                                                              "activations", "communication",   "workspace"};
   return names[static_cast<std::size_t>(kind)];
+}
+
+MemoryKind kind_of(BufferKind kind) {
+  switch (kind) {
+    case BufferKind::parameter: return MemoryKind::parameters;
+    case BufferKind::state: return MemoryKind::optimizer_state;
+    case BufferKind::accumulator:
+    case BufferKind::gradient: return MemoryKind::gradients;
+    case BufferKind::activation: return MemoryKind::activations;
+    case BufferKind::communication: return MemoryKind::communication;
+    case BufferKind::workspace: break;
+  }
+  return MemoryKind::workspace;
+}
+
+std::int64_t total_of(const BytesByKind& bytes) {
+  return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
 }
 
 MemoryUse memory_use(const Program& program) {

@@ -24,6 +24,10 @@ enum class MemoryKind : std::uint8_t {
 };
 constexpr std::size_t memory_kinds = 6;
 std::string_view name_of(MemoryKind kind);
+MemoryKind kind_of(BufferKind kind);
+
+using BytesByKind = std::array<std::int64_t, memory_kinds>;
+std::int64_t total_of(const BytesByKind& bytes);
 
 struct MemoryConsumer {
   std::string name;  // of a value, or of the one that it is a copy of
@@ -33,7 +37,7 @@ struct MemoryConsumer {
 
 /// Bytes of one device. All kinds together are the arena.
 struct MemoryUse {
-  std::array<std::int64_t, memory_kinds> bytes{};
+  BytesByKind bytes{};
   std::vector<MemoryConsumer> largest;  // at the peak, the largest first, a few
 
   std::int64_t of(MemoryKind kind) const { return bytes[static_cast<std::size_t>(kind)]; }
