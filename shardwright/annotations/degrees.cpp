@@ -1,6 +1,7 @@
 #include "shardwright/annotations/degrees.h"
 
 #include <algorithm>
+#include <span>
 
 #include "shardwright/cost/compute.h"
 #include "shardwright/graph/op.h"
@@ -183,7 +184,7 @@ class Splitter {
       for (std::size_t d = 0; d < dims.size(); ++d) {
         if (dims[d].empty() || rule.operands[i].dims[d].empty()) continue;
         Strategy tried = s;
-        const bool fits = spread(dims[d], rule, rule.operands[i].dims[d], tried);
+        const bool fits = spread(dims[d], rule, split_loops(rule, i, d), tried);
         if (!fits) check_may_be_whole(node, rule, rule.operands[i].dims[d][0]);
         if (!fits || !is_legal(rule, tried)) continue;
         s = std::move(tried);
@@ -212,11 +213,17 @@ class Splitter {
                   graph_.value(node.results.front()).name);
   }
 
-  /// Puts `axes` on the loop dims behind one dim, major ones first; more than one where they stay one dim in the result.
-  bool spread(const Axes& axes, const Rule& rule, const std::vector<int>& loops, Strategy& s) {
-    const bool stays_one = std::any_of(rule.results.begin(), rule.results.end(), [&](const RuleTensor& t) {
-      return std::find(t.dims.begin(), t.dims.end(), loops) != t.dims.end();
-    });
+  /// Loop dims behind dim `d` of an operand over which axes may spread. Where the last dim becomes several, these are
+  /// heads and the features of each, which stay together; heads that become several dims stay heads.
+  static std::span<const int> split_loops(const Rule& rule, std::size_t operand, std::size_t d) {
+    const auto& dims = rule.operands[operand].dims;
+    const auto has_it = [&](const RuleTensor& t) { return std::ranges::count(t.dims, dims[d]) > 0; };
+    const bool may_spread = d + 1 < dims.size() || std::ranges::any_of(rule.results, has_it);
+    return std::span(dims[d]).first(may_spread ? dims[d].size() : 1);
+  }
+
+  /// Puts `axes` on loop dims, major ones first.
+  bool spread(const Axes& axes, const Rule& rule, std::span<const int> loops, Strategy& s) {
     int next = 0;
     for (int loop : loops) {
       Axes taken;
@@ -230,7 +237,7 @@ class Splitter {
       const Axes& has = s.loops[at(loop)];
       if (!taken.empty() && !has.empty() && has != taken) return false;
       if (!taken.empty() && has.empty()) s.loops[at(loop)] = taken;
-      if (next == axes.size() || left > 1 || !stays_one) break;
+      if (next == axes.size() || left > 1) break;
     }
     return next > 0;
   }

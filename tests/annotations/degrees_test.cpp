@@ -7,7 +7,9 @@
 namespace shardwright {
 namespace {
 
-Graph graph_of(const std::string& model) { return build_model(model).graph; }
+Graph graph_of(const std::string& model, Attention attention = Attention::flash) {
+  return build_model(model, {.attention = attention}).graph;
+}
 
 Constraints split(const Graph& graph, const Degrees& degrees) {
   return constraints_of(graph, Calls(graph), degrees);
@@ -67,6 +69,22 @@ TEST(Degrees, make_tensor_parallelism_two_axes_where_there_are_fewer_heads_of_ke
   EXPECT_EQ(to_text(four.meshes.front()), "mesh [tp0=2, tp1=2]");
   EXPECT_EQ(strategy_of(graph, four, "layers.0.attention.k.matmul"), "{n: tp0}");
   EXPECT_EQ(strategy_of(graph, four, "layers.0.attention.attend"), "{h: tp0, r: tp1}");
+}
+
+/// Queries that share keys stand beside each other there: heads of keys over tp0, those that share one over tp1.
+TEST(Degrees, split_explicit_attention_by_the_same_two_axes) {
+  const Graph graph = graph_of("llama:layers=1,hidden=64,heads=8,kv_heads=2,ffn=48,vocab=64,seq=8,batch=4",
+                               Attention::in_memory);
+  const Constraints four = split(graph, {.tensor = 4});
+  EXPECT_EQ(to_text(four.meshes.front()), "mesh [tp0=2, tp1=2]");
+  const std::string attention = "layers.0.attention.";
+  EXPECT_EQ(strategy_of(graph, four, attention + "q.matmul"), "{n: tp0.tp1}");
+  EXPECT_EQ(strategy_of(graph, four, attention + "k.matmul"), "{n: tp0}");
+  EXPECT_EQ(strategy_of(graph, four, attention + "scores"), "{i1: tp0, i2: tp1}");
+  EXPECT_EQ(strategy_of(graph, four, attention + "weights"), "{h: tp0.tp1}");
+  EXPECT_EQ(strategy_of(graph, four, attention + "attend"), "{i1: tp0, i2: tp1}");
+  EXPECT_EQ(strategy_of(graph, four, attention + "o.matmul"), "{k: tp0.tp1}");
+  EXPECT_THROW(split(graph, {.tensor = 16}), Error);  // heads
 }
 
 TEST(Degrees, keep_whole_what_they_do_not_divide_but_heads) {

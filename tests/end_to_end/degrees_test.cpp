@@ -38,9 +38,17 @@ TEST_P(EndToEndDegrees, have_the_losses_of_one_device) {
                        {.losses = 1e-9, .weights = 1e-7});
 }
 
-/// Attention of products, whose scores lie in memory, has the losses of the operator that has none.
+int collectives_of(const testing::Outcome& outcome) {
+  int out = 0;
+  for (const auto& [kind, count] : outcome.statistics.collectives_per_step) out += count;
+  return out;
+}
+
+/// Attention of products, whose scores lie in memory, has the losses of the operator that has none; and as many
+/// collectives, where keys have fewer heads than tp, too.
 TEST(EndToEndAttention, explicit_has_the_losses_of_flash) {
   for (const char* model : {"llama:layers=2,hidden=32,heads=4,kv_heads=2,ffn=48,vocab=48,seq=8,batch=4",
+                            "llama:layers=2,hidden=32,heads=4,kv_heads=1,ffn=48,vocab=48,seq=8,batch=4",
                             "baichuan2-13b:layers=2,hidden=32,heads=4,ffn=48,vocab=48,seq=8,batch=4",
                             "pangualpha-2.6b:layers=2,hidden=32,heads=4,ffn=64,vocab=48,seq=8,batch=4"}) {
     SCOPED_TRACE(model);
@@ -50,11 +58,13 @@ TEST(EndToEndAttention, explicit_has_the_losses_of_flash) {
     in_memory.attention = Attention::in_memory;
     const auto want = testing::run_alone(flash);
     testing::expect_same(testing::run_alone(in_memory), want, {.losses = 1e-9, .weights = 1e-7});
-    testing::expect_same(
-        testing::run_planned(in_memory, {.devices = 4,
-                                         .parallel = Parallel::semi_auto_parallel,
-                                         .degrees = Degrees{.data = 2, .tensor = 2, .sequence = true}}),
-        want, {.losses = 1e-9, .weights = 1e-7});
+    for (const Degrees& degrees : {Degrees{.data = 2, .tensor = 2, .sequence = true}, Degrees{.tensor = 4}}) {
+      const PlanRequest request{.devices = 4, .parallel = Parallel::semi_auto_parallel, .degrees = degrees};
+      const auto have = testing::run_planned(in_memory, request);
+      testing::expect_same(have, want, {.losses = 1e-9, .weights = 1e-7});
+      const auto as_flash = testing::run_planned(flash, request);
+      if (have && as_flash) EXPECT_EQ(collectives_of(*have), collectives_of(*as_flash));
+    }
   }
 }
 
