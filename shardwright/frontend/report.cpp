@@ -263,7 +263,7 @@ std::string recompute_text(const Graph& graph, const Plan& plan, const Estimate&
   other.settings.recompute = {};
   const Estimate without =
       evaluate(compile_pipeline(graph, other, {.formats = default_devices().formats, .verifies = false}),
-               plan.cluster, {.framework = plan.settings.framework})
+               plan.cluster, {.framework = e.framework})
           .estimate;
   std::vector<std::string> what;
   if (plan.settings.recompute.mode != RecomputeMode::none)

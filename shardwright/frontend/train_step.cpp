@@ -26,8 +26,7 @@ TrainStep::TrainStep(const ForwardFunction& forward, const InputTypes& inputs,
   state_->plan = std::move(network.plan);
   Pipeline program = compile_pipeline(network.graph, state_->plan, {.formats = default_devices().formats});
   const auto cap = options.search_options.memory_cap;
-  const Evaluation evaluation = evaluate(program, state_->plan.cluster,
-                                         {.memory_cap = cap, .framework = state_->plan.settings.framework});
+  const Evaluation evaluation = evaluate(program, state_->plan.cluster, {.memory_cap = cap});
   if (cap) check_memory(evaluation, "memory_cap " + bytes_text(*cap));
   prove(program);
   state_->estimate = evaluation.estimate;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "shardwright/cost/cluster.h"
+#include "shardwright/cost/framework.h"
 #include "shardwright/lower/pipeline.h"
 #include "shardwright/lower/program.h"
 #include "shardwright/plan/plan.h"
@@ -37,6 +38,7 @@ struct Estimate {
   std::int64_t state_bytes = 0;
   std::int64_t arena_bytes = 0;            // everything
   MemoryUse memory;                        // the same, by kind
+  std::string framework{own_framework};    // that has it so
   std::map<std::string, int> collectives;  // per step and rank, by kind
   std::int64_t bytes_communicated = 0;     // received per step by one rank
   std::vector<StageSeconds> operators;     // by stage of the pipeline: where compute and waiting go

@@ -18,12 +18,16 @@ void set_memory(Estimate& e, const BytesByKind& bytes) {
 /// The same with the memory of `framework`. What a whole step has is that of the stage that has most.
 Estimate with_framework(Estimate e, const Pipeline& pipeline, std::string_view framework) {
   if (framework == own_framework) return e;
+  e.framework = framework;
   const std::vector<BytesByKind> bytes = framework_memory(pipeline, framework_called(framework));
   if (e.stages.empty()) {
     set_memory(e, bytes.front());
     return e;
   }
-  for (std::size_t g = 0; g < e.stages.size(); ++g) set_memory(e.stages[g], bytes[g]);
+  for (std::size_t g = 0; g < e.stages.size(); ++g) {
+    set_memory(e.stages[g], bytes[g]);
+    e.stages[g].framework = framework;
+  }
   const Estimate& most = *std::ranges::max_element(e.stages, {}, &Estimate::arena_bytes);
   e.arena_bytes = most.arena_bytes;
   e.memory = most.memory;

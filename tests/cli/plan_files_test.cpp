@@ -83,6 +83,25 @@ TEST(PlanFile, is_priced_by_another_cluster_where_that_is_asked_for_and_says_so)
             std::string::npos);
 }
 
+/// What trains is of our own, whoever judged the plan: what is told of it, and what recompute saves, is the arena.
+TEST(PlanFile, that_a_framework_has_judged_trains_in_memory_of_our_own) {
+  const Folder folder;
+  const std::vector<std::string> words{"plan",          network,       "--devices", "2", "--parallel",
+                                       "data_parallel", "--recompute", "full",      "-o"};
+  const auto told = [&](const std::string& file, const std::vector<std::string>& more) {
+    std::vector<std::string> all = words;
+    all.push_back(file);
+    all.insert(all.end(), more.begin(), more.end());
+    run(all);
+    const std::string out = run({"train", network, "--plan", file, "--steps", "1"});
+    return out.substr(0, out.find("epoch: "));
+  };
+  const std::string ours = told("ours.json", {});
+  EXPECT_NE(ours.find("recompute full: "), ours.npos) << ours;
+  EXPECT_EQ(told("theirs.json", {"--framework", "megatron"}), ours);
+  EXPECT_NE(run({"estimate", "theirs.json"}).find("GB in all instead of"), std::string::npos);
+}
+
 TEST(PlanFile, of_a_preset_holds_its_name_alone) {
   const Folder folder;
   run({"plan", network, "--cluster", "a100-80g:4", "-o", "p.json"});
