@@ -165,8 +165,9 @@ Rows of_step() {
        .value = "WHAT",
        .doc = "compute again in the backward: none, selected, full or MODULE,...",
        .part = Part::step,
-       .keys = "`recompute`, `select_recompute` of `recompute_config` or `parallel_config`: full, selected; "
-               "of `recompute_config` `mp_comm_recompute` (of full) and `select_comm_recompute`: "
+       .keys = "`recompute`, `select_recompute` of `recompute_config` or `parallel_config`: full, selected "
+               "(a list of layers counts as none, and is told); of `recompute_config` `mp_comm_recompute` "
+               "(of full) and `select_comm_recompute`: "
                "communication=, `recompute_slice_activation`: shard_kept=",
        .member = "recompute",
        .parse =
