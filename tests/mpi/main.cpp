@@ -32,6 +32,11 @@ void on_each_process(int ranks, std::size_t transfers, const std::function<void(
 }
 
 std::unique_ptr<Session> session_of(Pipeline program, SessionOptions options) {
+  const int ranks = program.rank_count();
+  if (ranks > most_ranks()) {
+    [&] { GTEST_SKIP() << "needs " << ranks << " ranks, there are " << most_ranks(); }();
+    return nullptr;
+  }
   auto communicator = this_process().communicator(program.rank_count(), most_transfers(program));
   if (!communicator) return nullptr;
   return std::make_unique<Session>(std::move(program), std::move(communicator), options);

@@ -16,7 +16,8 @@ int most_ranks();
 /// captures may or may not be shared between them. Skips the test if there are not so many ranks.
 void on_each_rank(int ranks, const std::function<void(Communicator&)>& work);
 
-/// A session of `program` on ranks 0 to N-1; null on a process whose rank is not among them.
+/// A session of `program` on ranks 0 to N-1; null on a process whose rank is not among them. Skips the test, and is null,
+/// if there are not so many ranks.
 std::unique_ptr<Session> session_of(Pipeline program, SessionOptions options);
 
 }  // namespace shardwright
