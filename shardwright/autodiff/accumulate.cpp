@@ -119,6 +119,9 @@ class Accumulation {
       }
       copy_.add(id, node.phase);
       if (is_seed(id)) scale_seed(node);
+      if (counts_micro_batches(node))
+        copy_.graph().nodes.back().attributes.set(std::string(micro_batches_attribute),
+                                                  std::int64_t{micro_batches_});
       if (is_moved_[at(node.results.front().index)]) read_copy_of(node.results.front());
       for (ValueId v : node.results)
         if (is_read_as_well_[at(v.index)]) keep_copy_of(v);
@@ -171,6 +174,14 @@ class Accumulation {
         is_moved_[at(u.leaf.index)] = is_read_before_update(u.leaf, u.value) || is_output(u.leaf);
         is_read_as_well_[at(u.value.index)] = is_read_as_well(u.value);
       }
+  }
+
+  /// Reads the count, of steps so far.
+  bool counts_micro_batches(const Node& node) const {
+    const std::vector<std::string>& known = node.op->attributes;
+    return counter_.is_valid() && is_moved_[at(counter_.index)] && node.phase != Phase::update &&
+           std::find(node.operands.begin(), node.operands.end(), counter_) != node.operands.end() &&
+           std::find(known.begin(), known.end(), micro_batches_attribute) != known.end();
   }
 
   /// Forward and backward of a micro-batch find the state `v` as it was before that forward.

@@ -11,9 +11,10 @@
 // and the update reads `w.accumulated`. It may stay partial: what is added up is reduced once, by the update. A sum of
 // short gradients is kept in f32, and rounded once, for the update.
 //
-// What differs from step to step (dropout) differs from micro-batch to micro-batch: instead of the steps done it reads
-// the micro-batches done, a state that the forward counts. Such states, which the forward itself moves on, are read in
-// a copy, `s.now`: by the time of a micro-batch's backward later forwards may have moved them on.
+// What differs from step to step (dropout) reads the micro-batches done instead of the steps done, a state that the forward
+// counts, and is told how many make a step: so it knows the step and, of the whole batch, the samples. Such states, which
+// the forward itself moves on, are read in a copy, `s.now`: by the time of a micro-batch's backward later forwards may have
+// moved them on.
 #pragma once
 
 #include <vector>

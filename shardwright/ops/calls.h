@@ -43,6 +43,10 @@ inline ValueId shifted(Builder& builder, ValueId x, double by, std::string_view 
   return builder.call("shift", {x}, {{"value", by}}, name);
 }
 
+/// An operator with this attribute that reads the count of steps is told by it of how many micro-batches a step is; then
+/// what it reads is the count of micro-batches (autodiff/accumulate.h).
+constexpr std::string_view micro_batches_attribute = "micro_batches";
+
 /// What the loss of softmax(logits) against one label per row is made of: the sum of e^(x - largest x), and x[label] -
 /// largest x. They are steps that reduce over the classes: these may be split like any other dim, and no rank ever
 /// holds a row that it has only part of. `is_full`: they are of f32 at least, whatever the logits are.

@@ -3,15 +3,24 @@
 // Whether an element is kept is a function of the seed, the name, the count of steps done (operand 1, f32[], as the
 // optimizers have it) and the element's index in the global tensor: the same on every plan, another in every step.
 // So y is linear in x, nothing is kept for the backward, and the gradient of dropout is the same dropout of dy.
+//
+// With `micro_batches` M in a step, the count is that of micro-batches done: s M + m in micro-batch m of step s. Its
+// elements are those from m N on, of N each, of the tensor of the whole batch, whose dim 0 the batch is: the masks are those
+// of one micro-batch.
 
 #include "shardwright/base/random.h"
 #include "shardwright/base/vectorize.h"
 #include "shardwright/graph/builder.h"
+#include "shardwright/ops/calls.h"
 #include "shardwright/ops/strided.h"
 #include "shardwright/ops/types.h"
 
 namespace shardwright::ops {
 namespace {
+
+std::int64_t micro_batches(const Attributes& attributes) {
+  return attributes.integer(micro_batches_attribute, 1);
+}
 
 std::vector<Type> infer(const Call& call) {
   check_count(call, 2);
@@ -21,6 +30,8 @@ std::vector<Type> infer(const Call& call) {
     throw error("operand 1 is {} but must be the count of steps, f32[]", to_text(call.operands[1]));
   const double rate = call.attributes.number("rate", 0.5);
   if (!(rate >= 0 && rate < 1)) throw error("rate is {} but should be at least 0 and less than 1", rate);
+  if (const std::int64_t count = micro_batches(call.attributes); count < 1)
+    throw error("micro_batches is {} but should be at least 1", count);
   call.attributes.integer("seed", 0);
   call.attributes.text("name", "");
   return {x};
@@ -30,20 +41,31 @@ std::vector<ValueId> gradient(Gradient& g) {
   return {g.call("dropout", {g.dy(), g.in(1)}, g.attributes()), ValueId{}};
 }
 
+/// The step that a micro-batch belongs to, and which one of it it is.
+struct Time {
+  std::int64_t step = 0, micro_batch = 0;
+};
+
+Time time_of(const KernelCall& call) {
+  const auto count = static_cast<std::int64_t>(call.operands[1].as<float>()[0]);
+  const std::int64_t of_step = micro_batches(call.attributes);
+  return {count / of_step, count % of_step};
+}
+
 /// The numbers of one step.
 RandomStream stream(const KernelCall& call) {
   const auto seed = static_cast<std::uint64_t>(call.attributes.integer("seed", 0));
-  const auto step = static_cast<std::uint64_t>(call.operands[1].as<float>()[0]);
+  const auto step = static_cast<std::uint64_t>(time_of(call).step);
   const Attribute* name = call.attributes.find("name");
   return {splitmix64(seed + splitmix64(step)), name ? std::get<std::string>(*name) : std::string_view()};
 }
 
-/// Loops over the local elements (0) and their indices in the global tensor (1).
+/// Loops over the local elements (0) and their indices in the global tensor of the whole batch (1).
 struct Indices {
   Walk<2> walk;
   std::int64_t first = 0;
 
-  explicit Indices(const LoopBox& box) {
+  Indices(const LoopBox& box, std::int64_t micro_batch) {
     std::int64_t local = 1, global = 1;
     for (std::size_t d = box.loops.size(); d-- > 0;) {
       const auto [offset, extent, size] = box.loops[d];
@@ -52,6 +74,7 @@ struct Indices {
       local *= extent;
       global *= size;
     }
+    first += micro_batch * global;
   }
 };
 
@@ -61,8 +84,8 @@ void kernel(const KernelCall& call) {
   const auto threshold = static_cast<std::uint64_t>(rate * 0x1p53);
   visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
     using C = Compute<T>;
-    vectorized([=, random = stream(call), indices = Indices(call.box), x = call.operands[0].as<T>().data(),
-                y = call.results[0].as<T>().data()] {
+    vectorized([=, random = stream(call), indices = Indices(call.box, time_of(call).micro_batch),
+                x = call.operands[0].as<T>().data(), y = call.results[0].as<T>().data()] {
       const auto scale = static_cast<C>(1 / (1 - rate));
       const Pass<2> row = indices.walk.row();
       for_each_row(indices.walk, [=](const auto& at) {
@@ -88,13 +111,14 @@ std::vector<OpDef> dropout() {
       .name = "dropout",
       .doc =
           "y = 0 with probability `rate`, else x / (1 - rate); operands x and the count of steps done, f32[]",
-      .attributes = {"name", "rate", "seed"},
+      .attributes = {std::string(micro_batches_attribute), "name", "rate", "seed"},
       .rule = "..., . -> ...",
       .linear = "{0}",
       .infer = infer,
       .gradient = gradient,
       .kernel = kernel,
-      .samples = {"f32[4,6], f32[]<5 (rate=0.5)", "f32[2,6,12], f32[]<9 (rate=0.25, seed=7, name=hidden)"},
+      .samples = {"f32[4,6], f32[]<5 (rate=0.5)", "f32[2,6,12], f32[]<9 (rate=0.25, seed=7, name=hidden)",
+                  "f32[4,6], f32[]<5 (rate=0.5, micro_batches=2)"},
       .overwrites = {0},
   }};
 }

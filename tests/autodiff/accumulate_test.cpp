@@ -120,6 +120,38 @@ update %w <- %w2
   EXPECT_EQ(stage_of("z"), 1);
 }
 
+/// Forward and backward read the micro-batches done, and are told how many make a step; the update counts steps.
+TEST(Accumulate, tells_what_counts_steps_how_many_micro_batches_are_one) {
+  const Graph graph = parse_graph(R"(%x = input f32[4]
+%w = param f32[4]
+%optimizer.step = state f32[] (init=zeros)
+%d = dropout %x, %optimizer.step (rate=0.5, name=d)
+%y = mul %d, %w
+%z = dropout %y, %optimizer.step (rate=0.25, name=z)
+%loss = reduce_sum %z
+backward:
+%1 = fill (dtype=f32, shape=[], value=1) grad %loss
+%2 = broadcast %1 (shape=[4]) of %loss : f32[4] grad %z
+%3 = dropout %2, %optimizer.step (rate=0.25, name=z) of %z : f32[4] grad %y
+%4 = mul %3, %d of %y : f32[4] grad %w
+update:
+%w2 = sgd %w, %4 (rate=0.5)
+%next = shift %optimizer.step (value=1)
+output %loss
+update %w <- %w2
+update %optimizer.step <- %next
+)");
+  const Graph all = accumulated(graph, 4).graph;
+  verify(all);
+  const std::string text = to_text(all);
+  for (const char* line :
+       {"%optimizer.micro_batches.now = shift %optimizer.micro_batches (value=0.0) : f32[]\n",
+        "%d = dropout %x, %optimizer.micro_batches.now (micro_batches=4, name=d, rate=0.5) : f32[4]\n",
+        "%3 = dropout %2, %optimizer.micro_batches.now (micro_batches=4, name=z, rate=0.25) of %z",
+        "%next = shift %optimizer.step (value=1) : f32[]\n"})
+    EXPECT_NE(text.find(line), std::string::npos) << line << " in\n" << text;
+}
+
 /// Its seed is a micro-batch's share of the whole batch's.
 TEST(Accumulate, adds_up_gradients_that_no_input_changes) {
   const Graph graph = parse_graph(R"(%w = param f32[4]

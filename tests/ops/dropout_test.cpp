@@ -49,6 +49,17 @@ TEST(Dropout, has_another_mask_for_every_step_name_and_seed) {
       0.5, 0.03);
 }
 
+/// In the second micro-batch of two, of step 3, are the elements behind those of the first.
+TEST(Dropout, drops_of_a_micro_batch_what_it_drops_there_of_the_batch) {
+  const Attributes whole{{"rate", 0.5}, {"name", std::string("a")}};
+  Attributes half = whole;
+  half.set("micro_batches", std::int64_t{2});
+  std::vector<double> both = dropped(500, 6, half);
+  const std::vector<double> second = dropped(500, 7, half);
+  both.insert(both.end(), second.begin(), second.end());
+  EXPECT_EQ(both, dropped(1000, 3, whole));
+}
+
 // ---- in training ----
 
 const Type x_type{DType::f64, {12, 8}}, y_type{DType::f64, {12, 4}};

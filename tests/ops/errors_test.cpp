@@ -89,6 +89,7 @@ const std::vector<Case> cases = {
     {"cumsum", "f32[] ", "cumsum: dim -1 does not exist in [], which has 0 dims"},
     {"top_k", "f32[4] (k=5)", "top_k: k is 5 but should be from 1 to the size of the last dim of f32[4]"},
     {"dropout", "f32[4], f32[] (rate=1)", "dropout: rate is 1 but should be at least 0 and less than 1"},
+    {"dropout", "f32[4], f32[] (micro_batches=0)", "dropout: micro_batches is 0 but should be at least 1"},
     {"dropout", "f32[4], i32[]", "dropout: operand 1 is i32[] but must be the count of steps, f32[]"},
     {"sgd", "f32[4], f32[4]",
      "sgd: has 2 operands but takes 3; the rate is an attribute, as in (rate=0.1), or the last operand"},
