@@ -340,7 +340,8 @@ PlanRequest request_of(const Plan& plan) {
 }
 
 std::string idle_reason(const SettingRow& row, const PlanRequest& request) {
-  if (row.is_of_many && request.devices == request.settings.pipelining.stages)
+  const bool is_open = request.devices > 1 && chooses_structure(request);  // how many devices a stage has
+  if (row.is_of_many && !is_open && request.devices == request.settings.pipelining.stages)
     return request.devices == 1 ? "there is 1 device" : "each stage has 1 device";
   if (row.flag == "--dataset-strategy" && request.degrees) return "--set says how the data are split";
   if (row.flag == "--schedule" && request.settings.pipelining.stages == 1) return "there is one stage";
