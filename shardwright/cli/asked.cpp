@@ -34,7 +34,9 @@ void complete_order(const Arguments& arguments, PlanRequest& request) {
   Pipelining& p = request.settings.pipelining;
   p.stages = stages_asked(arguments.has("--stages") ? std::optional(p.stages) : std::nullopt,
                           p.schedule.chunks, request.annotations);
-  if (p.stages == 1 && arguments.has("--schedule") && !arguments.of_config.contains("--schedule"))
+  const bool is_searched = arguments.has("--search") && find_search(arguments.text("--search")).plan;
+  if (p.stages == 1 && !is_searched && arguments.has("--schedule") &&
+      !arguments.of_config.contains("--schedule"))
     throw error("--schedule is the order of micro-batches in several stages; add --stages N");
   if (!arguments.has("--micro-batches")) p.micro_batches = p.stages;
 }

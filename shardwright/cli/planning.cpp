@@ -254,7 +254,7 @@ Model model_to_plan(const Arguments& arguments, bool is_trained, Terminal& termi
   const std::string input = input_of(arguments, terminal);
   const bool is_decided = arguments.has("--plan") || !chooses_structure(asked_of(arguments));
   if (!is_decided) {
-    const Model whole = build_model(spec_of(arguments), model_options(origin_of(arguments), asked), input);
+    const Model whole = build_model(spec_of(arguments), model_options(origin_of(arguments), 1), input);
     if (!is_planned(whole.graph))
       arguments.found = std::make_shared<const Plan>(searched_whole(arguments, whole, is_trained, input));
   }

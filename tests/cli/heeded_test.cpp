@@ -86,6 +86,7 @@ class Heeded : public testing::Test {
                                                            {"--comm-fusion", "size:1"},
                                                            {"--recompute", "full"},
                                                            {"--mem-coeff", "7"},
+                                                           {"--fix", "pp=2"},
                                                            {"--costs", "symbolic"},
                                                            {"--search-order", "weight"},
                                                            {"--fold-layers", "0"},

@@ -151,11 +151,46 @@ TEST(WholePlan, leaves_the_batch_whole_where_parts_have_other_losses) {
   EXPECT_EQ(make_plan(step_of(model), request).settings.pipelining.micro_batches, 2);
 }
 
+/// Also of networks whose pieces would be others for parts of the batch.
 TEST(WholePlan, is_the_same_every_time) {
-  const PlanRequest request = request_for("a100-80g:8");
-  Plan a = make_plan(step_of(llama), request), b = make_plan(step_of(llama), request);
-  a.search_seconds = b.search_seconds = 0;
-  EXPECT_EQ(to_json(a), to_json(b));
+  for (const std::string& model :
+       {llama, std::string("resnet18:image=32,classes=8,batch=16"), std::string("ffn")}) {
+    const PlanRequest request = request_for("a100-80g:8");
+    Plan a = make_plan(step_of(model), request), b = make_plan(step_of(model), request);
+    a.search_seconds = b.search_seconds = 0;
+    EXPECT_EQ(to_json(a), to_json(b)) << model;
+  }
+}
+
+/// The front of a pipeline may take longer: the others wait for it anyway.
+TEST(WholePlan, cuts_stages_for_the_end_of_the_step) {
+  PlanRequest request = request_for("cpu:2");
+  request.fixed = parse_expert({"--fix", "pp=2,dp=1,tp=1,recompute=none"});
+  request.fixed.micro_batches = 2;
+  const StepOf step = step_of("llama:layers=8,hidden=128,ffn=256,vocab=64,heads=4,seq=64,batch=8");
+  const Plan plan = make_plan(step, request);
+  PlanRequest even = request;
+  even.search = "recursive";
+  even.settings.pipelining = {Schedule::one_forward_one_backward, 2, 2};
+  EXPECT_LT(judged(step, plan, request).estimate.step_seconds(),
+            judged(step, make_plan(step(2), even), request).estimate.step_seconds());
+}
+
+/// What cannot be made does not end the search.
+TEST(WholePlan, passes_over_chunks_that_skip_stages) {
+  PlanRequest request = request_for("a100-80g:4");
+  request.fixed.stages = request.settings.pipelining.stages = 2;
+  request.settings.pipelining.micro_batches = 2;
+  const std::string model = "resnet18:image=16,width=8,classes=8,batch=8";
+  EXPECT_EQ(make_plan(step_of(model), request).settings.pipelining.stages, 2);
+}
+
+TEST(WholePlan, of_what_has_no_structure_keeps_what_is_fixed) {
+  PlanRequest request = request_for("a100-80g:7");
+  request.fixed = parse_expert({"--fix", "pp=7"});
+  const Plan plan = make_plan(step_of("gpt:layers=4,hidden=32,heads=4,vocab=48,seq=8,batch=3"), request);
+  EXPECT_EQ(plan.settings.pipelining.stages, 7);
+  EXPECT_FALSE(plan.lower_bound_seconds);
 }
 
 }  // namespace

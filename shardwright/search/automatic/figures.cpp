@@ -56,21 +56,21 @@ Recompute of_all(const Graph& part, const RecomputeOptions& options) {
 
 }  // namespace
 
-Figures figures_of(const Network& network, int kind, const Structure& s, const PlanRequest& request,
-                   const Cluster& cluster) {
-  PlanRequest asked = with_structure(request, s);
-  asked.devices = cluster.devices();
-  asked.cluster = cluster;
-  asked.micro_batches = {.count = std::min(s.pipelining.micro_batches, 2)};
+Figures figures_of(const Network& network, int kind, const Structure& s, const FiguresFor& what) {
+  PlanRequest asked = with_structure(what.request, s);
+  asked.devices = what.stage.devices();
+  asked.cluster = what.stage;
+  asked.micro_batches = {.count = what.summed};
   const Graph& part = network.part(kind);
   PlannedGraph planned = split_by_degrees(part, network.calls(kind), asked);
-  if (s.recompute == RecomputeMode::full)
-    planned.recompute = network.is_layer(kind) ? of_all(part, asked.settings.recompute.options) : Recompute{};
+  if (s.recompute == RecomputeMode::full && network.row().size() > 1)
+    planned.recompute =
+        network.row().is_layer(kind) ? of_all(part, asked.settings.recompute.options) : Recompute{};
   const Program program =
-      compile(std::move(planned), cluster, {.formats = request.formats, .verifies = false});
+      compile(std::move(planned), what.stage, {.formats = what.request.formats, .verifies = false});
   Figures out;
   add_bytes(out, program);
-  const Estimate e = estimate(program, cluster);
+  const Estimate e = estimate(program, what.stage);
   const auto of = [](const std::array<double, 3>& seconds, Phase phase) {
     return seconds[static_cast<std::size_t>(phase)];
   };

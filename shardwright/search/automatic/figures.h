@@ -24,8 +24,14 @@ struct Figures {
 /// As they are at least where `replicas` share them by that level of optimizer parallelism.
 Figures sharded(Figures alone, int level, int replicas);
 
-/// Of a piece of `kind` on `cluster`, a stage's devices. Throws: Error where `s` cannot split it.
-Figures figures_of(const Network& network, int kind, const Structure& s, const PlanRequest& request,
-                   const Cluster& cluster);
+/// Where, and for what, figures are.
+struct FiguresFor {
+  const PlanRequest& request;
+  const Cluster& stage;  // its devices
+  int summed = 1;        // micro-batches, of which gradients are added up
+};
+
+/// Of a piece of `kind`. Throws: Error where `s` cannot split it.
+Figures figures_of(const Network& network, int kind, const Structure& s, const FiguresFor& what);
 
 }  // namespace shardwright::search

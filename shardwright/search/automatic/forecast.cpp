@@ -1,6 +1,7 @@
 #include "shardwright/search/automatic/forecast.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace shardwright::search {
@@ -10,25 +11,34 @@ std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 class Cut {
  public:
-  Cut(const Network& network, const std::vector<Figures>& figures, const Structure& s, double cap)
-      : pieces_(network.pieces()), figures_(figures), p_(s.pipelining), cap_(cap) {
-    for (int part = 0; part < p_.parts(); ++part) slots_.push_back(micro_batches_of(p_, part).slots);
-  }
+  Cut(const Pipelining& p, const ForecastOf& what)
+      : pieces_(what.row.kinds),
+        figures_(what.figures),
+        p_(p),
+        cap_(p.schedule.chunks > 1 ? std::numeric_limits<double>::infinity() : what.cap_bytes),
+        slots_(what.slots) {}
 
-  /// The parts whose slowest is fastest. `fits`: of those whose stages fit; empty if there are none.
+  /// The parts with which all end soonest; `fits`: of those whose stages fit; empty if there are none.
   std::vector<int> best(bool fits) const {
     double least = 0, most = 0;
     for (int k : pieces_) {
       least = std::max(least, of(k).pass());
       most += of(k).pass();
     }
-    if (begun(most, fits).empty()) return {};
-    constexpr int halvings = 30;
-    for (int i = 0; i < halvings && most > least * (1 + 1e-6); ++i) {
+    least *= p_.micro_batches, most *= p_.micro_batches + 1;
+    std::vector<int> out = begun(most, fits);
+    constexpr int halvings = 24;
+    for (int i = 0; i < halvings && !out.empty() && most > least * (1 + 1e-4); ++i) {
       const double middle = (least + most) / 2;
-      (begun(middle, fits).empty() ? least : most) = middle;
+      std::vector<int> other = begun(middle, fits);
+      if (other.empty()) {
+        least = middle;
+      } else {
+        most = middle;
+        out = std::move(other);
+      }
     }
-    return begun(most, fits);
+    return out;
   }
 
   /// Bytes of a part that has the pieces from `begin` to `end`.
@@ -62,11 +72,13 @@ class Cut {
     double bytes(int slots) const { return lasting + (slots - 1) * kept + most + gradients; }
   };
 
-  /// Each part as long as `seconds` and memory let it be; empty if that is not all.
+  /// Each part as long as memory and the end of the step at `seconds` let it be; empty if that is not all. A part starts when
+  /// those in front have passed it a micro-batch, and ends before they have their last backward. Chunks are even.
   std::vector<int> begun(double seconds, bool fits) const {
     const int count = static_cast<int>(pieces_.size()), parts = p_.parts();
     std::vector<int> out;
     int piece = 0;
+    double before = 0;
     for (int part = 0; part < parts; ++part) {
       out.push_back(piece);
       double pass = 0;
@@ -76,12 +88,14 @@ class Cut {
         const Figures& next = of(pieces_[at(piece)]);
         pass += next.pass();
         held.add(next);
-        const bool is_over = pass > seconds * (1 + 1e-9) || (fits && held.bytes(slots_[at(part)]) > cap_);
+        const bool is_over = before + p_.micro_batches * pass > seconds * (1 + 1e-9) ||
+                             (fits && held.bytes(slots_[at(part)]) > cap_);
         if (is_over && (piece > begin || fits)) break;
         ++piece;
         if (is_over) break;
       }
       if (piece == begin) return {};
+      if (p_.schedule.chunks == 1) before += pass;
     }
     return piece == count ? out : std::vector<int>{};
   }
@@ -90,7 +104,7 @@ class Cut {
   const std::vector<Figures>& figures_;
   const Pipelining& p_;
   double cap_;
-  std::vector<int> slots_;  // per part
+  const std::vector<int>& slots_;  // per part
 };
 
 /// Seconds of what crosses between neighbouring stages, one way.
@@ -105,15 +119,13 @@ double crossing_seconds(const std::vector<Figures>& figures, const Structure& s,
 
 }  // namespace
 
-Forecast forecast_of(const Network& network, const std::vector<Figures>& figures, const Structure& s,
-                     const Cluster& cluster, double cap_bytes) {
+Forecast forecast_of(const Structure& s, const ForecastOf& what) {
   const Pipelining& p = s.pipelining;
-  const int count = static_cast<int>(network.pieces().size());
+  const int count = what.row.size();
   if (count < p.parts())
     throw Infeasible(
         fmt::format("{} stages: the network has {} layers; ask for fewer stages", p.parts(), count));
-  const Cut cut(network, figures, s,
-                p.schedule.chunks > 1 ? std::numeric_limits<double>::infinity() : cap_bytes);
+  const Cut cut(p, what);
   Forecast out{.first = cut.best(true), .fits = true};
   if (out.first.empty()) out = {.first = cut.best(false), .fits = false};
   std::vector<double> seconds(at(p.stages), 0), bytes(at(p.stages), 0), updates(at(p.stages), 0);
@@ -124,33 +136,38 @@ Forecast forecast_of(const Network& network, const std::vector<Figures>& figures
     bytes[device] += cut.bytes(part, begin, end);
     double reduction = 0, hidden = 0;
     for (int i = begin; i < end; ++i) {
-      const Figures& f = figures[at(network.pieces()[at(i)])];
+      const Figures& f = what.figures[at(what.row.kinds[at(i)])];
       updates[device] += f.update;
       reduction += f.reduction;
-      hidden += cluster.overlap * f.backward;
+      hidden += what.cluster.overlap * f.backward;
     }
     updates[device] += std::max(0.0, reduction - hidden);
   }
-  const double slowest = *std::ranges::max_element(seconds);
-  double all = 0;
-  for (double s_ : seconds) all += s_;
-  out.seconds =
-      p.micro_batches * slowest + (all - slowest) / p.schedule.chunks + *std::ranges::max_element(updates);
-  if (p.stages > 1) out.seconds += 2 * (p.stages - 1) * crossing_seconds(figures, s, cluster);
+  double before = 0;  // of a chunk
+  for (int stage = 0; stage < p.stages; ++stage) {
+    out.seconds = std::max(out.seconds, before + p.micro_batches * seconds[at(stage)]);
+    before += seconds[at(stage)] / p.schedule.chunks;
+  }
+  out.seconds += *std::ranges::max_element(updates);
+  if (p.stages > 1) out.seconds += 2 * (p.stages - 1) * crossing_seconds(what.figures, s, what.cluster);
   out.bytes = *std::ranges::max_element(bytes);
-  out.fits = out.fits && out.bytes <= cap_bytes;
+  out.fits = out.fits && out.bytes <= what.cap_bytes;
   return out;
 }
 
-double least_seconds(const Network& network, const std::vector<Figures>& figures, const Structure& s) {
-  const Pipelining& p = s.pipelining;
-  double all = 0, longest = 0;
-  for (int k : network.pieces()) {
-    all += figures[at(k)].pass();
-    longest = std::max(longest, figures[at(k)].pass());
+Passes passes_of(const Row& row, const std::vector<Figures>& figures) {
+  Passes out;
+  for (int k : row.kinds) {
+    out.all += figures[at(k)].pass();
+    out.longest = std::max(out.longest, figures[at(k)].pass());
   }
-  const double slowest = std::max(all / p.stages, longest);
-  return p.micro_batches * slowest + (all - slowest) / p.schedule.chunks * (p.stages > 1 ? 1 : 0);
+  return out;
+}
+
+double least_seconds(const Passes& passes, const Pipelining& p) {
+  const double passed = 1.0 * p.micro_batches * p.schedule.chunks;
+  const double all = passes.all / p.schedule.chunks / -std::expm1(p.stages * std::log1p(-1 / passed));
+  return std::max(all, p.micro_batches * passes.longest);
 }
 
 }  // namespace shardwright::search

@@ -15,12 +15,28 @@ struct Forecast {
   bool fits = false;
 };
 
-/// `figures`: by kind of piece.
-/// Throws: Infeasible if there are fewer pieces than parts.
-Forecast forecast_of(const Network& network, const std::vector<Figures>& figures, const Structure& s,
-                     const Cluster& cluster, double cap_bytes);
+/// What a forecast is made of.
+struct ForecastOf {
+  const Row& row;
+  const std::vector<Figures>& figures;  // by kind of piece
+  const std::vector<int>& slots;        // by part: micro-batches that are alive in it at once
+  const Cluster& cluster;
+  double cap_bytes = 0;
+};
 
-/// No step of the structure is shorter, whatever the cut: its passes, and the bubble that is always there.
-double least_seconds(const Network& network, const std::vector<Figures>& figures, const Structure& s);
+/// Throws: Infeasible if there are fewer pieces than parts.
+Forecast forecast_of(const Structure& s, const ForecastOf& what);
+
+/// Seconds of a micro-batch, forward and backward.
+struct Passes {
+  double all = 0;      // through the whole network
+  double longest = 0;  // through one piece
+};
+Passes passes_of(const Row& row, const std::vector<Figures>& figures);
+
+/// No step is shorter, however stages are cut: a stage computes M times t, after the first passes of those in front of it
+/// and before their last. So T = max over s of M t_s + sum of t_i, i < s, which is least where all are equal: with
+/// t of all stages together, T = t / (1 - (1 - 1/M)^S). With V equal chunks: T = t / V / (1 - (1 - 1/(M V))^S).
+double least_seconds(const Passes& passes, const Pipelining& p);
 
 }  // namespace shardwright::search

@@ -12,33 +12,41 @@
 
 namespace shardwright::search {
 
+/// Which forward operators are a piece. Found once, and kept for every size of a micro-batch.
+struct Row {
+  std::vector<const OpDef*> operators;  // of the forward, in order
+  std::vector<int> piece_of;            // of each operator
+  std::vector<int> kinds;               // of each piece
+
+  int size() const { return static_cast<int>(kinds.size()); }
+  int kind_count() const { return kinds.empty() ? 0 : 1 + *std::ranges::max_element(kinds); }
+  /// It is one of several that are alike.
+  bool is_layer(int kind) const { return std::ranges::count(kinds, kind) > 1; }
+};
+
+/// Repeated layers and what is between; without such layers what lies between places where few bytes cross.
+Row row_of(const Graph& graph, const Cluster& cluster);
+/// All of it one piece.
+Row whole_row(Row row);
+
 class Network {
  public:
-  /// `graph`: a network or train step of one of `micro_batches`.
-  Network(Graph graph, const Cluster& cluster, int micro_batches);
+  /// `graph`: a network or train step of one micro-batch, for parts that add up `summed` of them.
+  /// Throws: Error if its operators are not those of `row`, which must outlive it.
+  Network(const Graph& graph, const Row& row, int summed);
 
-  const Graph& graph() const { return graph_; }
-  /// Per piece, in order, its kind.
-  const std::vector<int>& pieces() const { return pieces_; }
-  int kinds() const { return static_cast<int>(parts_.size()); }
+  const Row& row() const { return row_; }
   /// A piece of that kind, as a graph of its own.
   const Graph& part(int kind) const { return parts_[static_cast<std::size_t>(kind)]; }
-  /// It is one of several that are alike.
-  bool is_layer(int kind) const { return std::ranges::count(pieces_, kind) > 1; }
   const Calls& calls(int kind) const { return calls_[static_cast<std::size_t>(kind)]; }
 
-  /// Per node of the graph its stage, if stages begin with the pieces `first`.
-  std::vector<int> stage_of(const std::vector<int>& first) const;
-
  private:
-  void find_pieces(const Cluster& cluster);
-  void cut_parts(int micro_batches);
-
-  Graph graph_;
-  std::vector<int> pieces_;
-  std::vector<int> piece_of_;  // per node; of forward operators
+  const Row& row_;
   std::vector<Graph> parts_;
   std::vector<Calls> calls_;
 };
+
+/// Per node of `graph` its stage, if stages begin with the pieces `first`.
+std::vector<int> stage_of(const Graph& graph, const Row& row, const std::vector<int>& first);
 
 }  // namespace shardwright::search

@@ -46,12 +46,14 @@ class Enumeration {
       if (at_once % degrees.data) continue;
       if (fixed_.micro_batch && *fixed_.micro_batch != at_once / degrees.data) continue;
       if (stages > 1 && count == 1 && !fixed_.stages) continue;  // the other stages would only wait
+      if (stages == 1 && fixed_.schedule) continue;              // it would order nothing
       for (const Schedule& schedule : schedules(stages, count)) {
         const Pipelining pipelining{schedule, stages, count};
         const std::vector<bool> sequence = open(
             fixed_.sequence, degrees.tensor > 1 ? std::vector<bool>{false, true} : std::vector<bool>{false});
         for (bool by_sequence : sequence) {
-          degrees.sequence = by_sequence && degrees.tensor > 1;
+          if (by_sequence && degrees.tensor == 1) continue;  // it would split nothing
+          degrees.sequence = by_sequence;
           add(degrees, pipelining);
         }
       }

@@ -17,59 +17,81 @@ std::optional<std::int64_t> samples_of(const Graph& graph) {
   return std::nullopt;
 }
 
+/// Of the micro-batches of a step; more make no difference to what a piece takes of each.
+int summed_of(const Pipelining& p) { return std::min(p.micro_batches, 2); }
+
 }  // namespace
 
 Tables::Tables(const StepOf& step, const PlanRequest& request) : step_(step), request_(request) {
-  const auto samples = samples_of(network(1)->graph());
+  const auto samples = samples_of(*graph(1));
   if (!samples)
     throw error("search auto: no input of the network has a batch, of which there could be parts");
   samples_ = *samples;
+  row_ = row_of(*graph(1), *request.cluster);
+  whole_ = whole_row(row_);
+  for (int kind = 0; kind < row_.kind_count(); ++kind) has_layers_ = has_layers_ || row_.is_layer(kind);
 }
 
-const Network* Tables::network(int micro_batches) {
-  const auto [it, is_new] = networks_.try_emplace(micro_batches);
+const Graph* Tables::graph(int micro_batches) {
+  const auto [it, is_new] = graphs_.try_emplace(micro_batches);
   if (is_new) try {
-      it->second = std::make_unique<Network>(step_(micro_batches), *request_.cluster, micro_batches);
-    } catch (const Error&) {
+      it->second = step_(micro_batches);
+    } catch (const Error& e) {
       if (micro_batches == 1) throw;
+      why_ = e.what();
+    }
+  return it->second ? &*it->second : nullptr;
+}
+
+const Network* Tables::network(int micro_batches, int summed, const Row& row) {
+  const auto [it, is_new] = networks_.try_emplace(std::tuple(micro_batches, summed, &row == &whole_));
+  const Graph* made = is_new ? graph(micro_batches) : nullptr;
+  if (made) try {
+      it->second = std::make_unique<Network>(*made, row, summed);
+    } catch (const Error& e) {
+      why_ = e.what();
     }
   return it->second.get();
 }
 
-const Pieces* Tables::figures(const Structure& s) {
-  const auto key = std::tuple(s.degrees.data, s.degrees.tensor, s.degrees.sequence,
-                              s.pipelining.micro_batches, s.zero, s.recompute);
+/// Null where the structure cannot split one of them.
+const Pieces* Tables::figures(const Structure& s, int summed) {
+  const Row& pieces = row(s);
+  const Key key(s.degrees.data, s.degrees.tensor, s.degrees.sequence, s.pipelining.micro_batches, summed,
+                s.zero, s.recompute, &pieces == &whole_);
   const auto [it, is_new] = figures_.try_emplace(key);
   if (!is_new) return it->second.get();
-  const Network* row = network_of(s);
-  if (!row) return nullptr;
-  const Network& whole = *row;
+  const Network* network = this->network(s.pipelining.micro_batches, summed, pieces);
+  if (!network) return nullptr;
+  // Only layers are computed again; of a network that has none, what the mode says.
+  const bool repeats_layers = s.recompute == RecomputeMode::full && has_layers_;
   Structure kept = s;
   kept.recompute = RecomputeMode::none;
-  // Only layers are computed again.
-  const Pieces* others = s.recompute == RecomputeMode::full ? figures(kept) : nullptr;
-  if (s.recompute == RecomputeMode::full && !others) return nullptr;
+  const Pieces* others = repeats_layers ? figures(kept, summed) : nullptr;
+  if (repeats_layers && !others) return nullptr;
   try {
     const Cluster stage = request_.cluster->part(0, s.stage_devices());
     auto out = std::make_unique<Pieces>();
-    for (int k = 0; k < whole.kinds(); ++k)
-      out->push_back(others && !whole.is_layer(k) ? (*others)[at(k)]
-                                                  : figures_of(whole, k, s, request_, stage));
+    for (int k = 0; k < pieces.kind_count(); ++k)
+      out->push_back(others && !pieces.is_layer(k) ? (*others)[at(k)]
+                                                   : figures_of(*network, k, s, {request_, stage, summed}));
     figures_.at(key) = std::move(out);
-  } catch (const Error&) {  // a dim that does not divide
+  } catch (const Error& e) {  // a dim that does not divide
+    why_ = e.what();
   }
   return figures_.at(key).get();
 }
 
 const Pieces* Tables::alone(Structure s, std::int64_t samples_of_device) {
+  const int summed = summed_of(s.pipelining);
   s.pipelining.micro_batches = static_cast<int>(samples_ / samples_of_device);
   s.degrees.data = 1;
   s.zero = 0;
-  return figures(s);
+  return figures(s, summed);
 }
 
 std::optional<Pieces> Tables::of_stage(const Structure& s) {
-  const Pieces* all = figures(s);
+  const Pieces* all = figures(s, summed_of(s.pipelining));
   const Pieces* own = alone(s);
   if (!all || !own) return std::nullopt;
   Pieces out = *all;
@@ -104,6 +126,22 @@ std::optional<Pieces> Tables::at_least(const Structure& s, std::int64_t fewest) 
     out[k].kept *= times;
   }
   return out;
+}
+
+const std::vector<int>& Tables::slots(const Pipelining& p) {
+  // Beyond the warm-up more micro-batches need no more slots, unless all are alive.
+  Pipelining few = p;
+  const int enough = 4 * p.parts();
+  if (p.schedule.kind != Schedule::gpipe && p.micro_batches > enough + p.stages)
+    few.micro_batches = enough + p.micro_batches % p.stages;
+  const auto [it, is_new] =
+      slots_.try_emplace({p.schedule.kind, p.schedule.chunks, p.stages, few.micro_batches});
+  if (is_new)
+    for (int part = 0; part < p.parts(); ++part)
+      it->second.push_back(p.schedule.kind == Schedule::gpipe && p.stages > 1
+                               ? p.micro_batches
+                               : micro_batches_of(few, part).slots);
+  return it->second;
 }
 
 }  // namespace shardwright::search

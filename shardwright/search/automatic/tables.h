@@ -1,10 +1,10 @@
 // Figures of pieces, made when they are asked for and remembered: per degrees, samples, level and recompute.
 #pragma once
 
-#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -27,8 +27,11 @@ class Tables {
   }
 
   /// Null where the network cannot be made for a part of the batch: some imports are for one number of samples.
-  const Network* network(int micro_batches);
-  const Network* network_of(const Structure& s) { return network(s.pipelining.micro_batches); }
+  const Graph* graph(int micro_batches);
+  /// The pieces that stages of `s` are made of: where there are no layers and one stage, all is one.
+  const Row& row(const Structure& s) const {
+    return s.pipelining.stages == 1 && !has_layers_ ? whole_ : row_;
+  }
 
   /// On a stage's devices; nothing where the structure cannot split one of them.
   std::optional<Pieces> of_stage(const Structure& s);
@@ -38,17 +41,30 @@ class Tables {
   /// through what `fewest` and twice as many take; bytes grow with them.
   std::optional<Pieces> at_least(const Structure& s, std::int64_t fewest);
 
- private:
-  using Key = std::tuple<int, int, bool, int, int, RecomputeMode>;
+  /// How many micro-batches are alive in each part at once.
+  const std::vector<int>& slots(const Pipelining& p);
 
-  const Pieces* figures(const Structure& s);
+  /// Why the last thing that could not be made could not.
+  const std::string& why() const { return why_; }
+
+ private:
+  /// Degrees, micro-batches, those that are summed, level, recompute, and whether all is one piece.
+  using Key = std::tuple<int, int, bool, int, int, int, RecomputeMode, bool>;
+
+  const Network* network(int micro_batches, int summed, const Row& row);
+  const Pieces* figures(const Structure& s, int summed);
   const Pieces* alone(Structure s, std::int64_t samples_of_device);
 
   const StepOf& step_;
   const PlanRequest& request_;
-  std::map<int, std::unique_ptr<Network>> networks_;  // by micro-batches
+  std::map<int, std::optional<Graph>> graphs_;  // by micro-batches
+  Row row_, whole_;
+  bool has_layers_ = false;
+  std::map<std::tuple<int, int, bool>, std::unique_ptr<Network>> networks_;
   std::map<Key, std::unique_ptr<Pieces>> figures_;
+  std::map<std::tuple<int, int, int, int>, std::vector<int>> slots_;
   std::int64_t samples_ = 0;
+  std::string why_;
 };
 
 }  // namespace shardwright::search

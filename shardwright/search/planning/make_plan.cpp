@@ -46,6 +46,14 @@ void check_degrees(const PlanRequest& request) {
         tensor);
 }
 
+/// Throws: Error if it has another number of devices than there are.
+Cluster cluster_of(const PlanRequest& request) {
+  Cluster out = request.cluster ? *request.cluster : host_cluster(request.devices);
+  if (out.devices() != request.devices)
+    throw error("cluster {} has {} devices but --devices says {}", out.name, out.devices(), request.devices);
+  return out;
+}
+
 /// The plan before anything is chosen.
 Plan draft(const Graph& graph, const PlanRequest& request) {
   if (request.parallel == Parallel::stand_alone && request.devices > 1)
@@ -55,10 +63,7 @@ Plan draft(const Graph& graph, const PlanRequest& request) {
   Plan plan{.model = request.model, .origin = request.origin, .fingerprint = fingerprint_of(graph)};
   check(request.settings.pipelining);
   check_degrees(request);
-  plan.cluster = request.cluster ? *request.cluster : host_cluster(request.devices);
-  if (plan.devices() != request.devices)
-    throw error("cluster {} has {} devices but --devices says {}", plan.cluster.name, plan.devices(),
-                request.devices);
+  plan.cluster = cluster_of(request);
   plan.parallel = name_of(request.parallel);
   plan.settings = request.settings;
   Settings& s = plan.settings;
@@ -171,7 +176,7 @@ Plan make_plan(const StepOf& step, const PlanRequest& request) {
   if (!chooses_structure(request))
     return planned(step(request.settings.pipelining.micro_batches), request, {});
   PlanRequest asked = request;
-  if (!asked.cluster) asked.cluster = host_cluster(asked.devices);
+  asked.cluster = cluster_of(request);
   const auto start = std::chrono::steady_clock::now();
   Plan plan = find_search(asked.search).plan(step, asked);
   plan.search_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

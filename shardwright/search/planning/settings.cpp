@@ -230,6 +230,8 @@ void fix(PlanRequest& r, const Given& given) {
   take(&Expert::zero, "zero");
   take(&Expert::recompute, "recompute");
   take(&Expert::schedule, "schedule");
+  if (said.stages && !r.fixed.micro_batches)  // as many as stages, where their number is not searched
+    r.settings.pipelining.micro_batches = *said.stages;
 }
 
 Rows of_search() {
@@ -344,7 +346,8 @@ std::string idle_reason(const SettingRow& row, const PlanRequest& request) {
   if (row.is_of_many && !is_open && request.devices == request.settings.pipelining.stages)
     return request.devices == 1 ? "there is 1 device" : "each stage has 1 device";
   if (row.flag == "--dataset-strategy" && request.degrees) return "--set says how the data are split";
-  if (row.flag == "--schedule" && request.settings.pipelining.stages == 1) return "there is one stage";
+  if (row.flag == "--schedule" && request.settings.pipelining.stages == 1 && !is_open)
+    return "there is one stage";
   if (row.part != Part::search && row.flag != "--search") return "";
   if (request.parallel != Parallel::auto_parallel)
     return fmt::format("{} does not search", name_of(request.parallel));
