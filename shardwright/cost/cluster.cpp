@@ -1,6 +1,7 @@
 #include "shardwright/cost/cluster.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "shardwright/base/text.h"
@@ -90,6 +91,20 @@ double PeakFlops::of(DType dtype) const {
   return rate > 0 ? rate : f32;
 }
 
+namespace {
+
+/// The links of `level` among blocks of so many of its devices: where each is wired to each, or along the dims of a cube,
+/// the wires to the others are of no use.
+LinkLevel within(LinkLevel level, int devices) {
+  const auto of = [&](double all, double some) { level.bytes_per_second *= some / all; };
+  if (devices > 1 && level.wiring == Wiring::mesh) of(level.devices - 1, devices - 1);
+  if (devices > 1 && level.wiring == Wiring::cube) of(std::log2(level.devices), std::log2(devices));
+  level.devices = devices;
+  return level;
+}
+
+}  // namespace
+
 Cluster Cluster::part(int first, int count) const {
   if (first < 0 || count < 1 || first > devices() - count)
     throw error("{} devices from {} on: cluster {} has {}", count, first, name, devices());
@@ -103,10 +118,9 @@ Cluster Cluster::part(int first, int count) const {
   out.devices_per_node = uncut(devices_per_node);
   out.nodes = count / out.devices_per_node;
   out.links.clear();
-  for (LinkLevel level : links) {
-    level.devices = uncut(level.devices);
-    const int within = out.links.empty() ? 1 : out.links.back().devices;
-    if (level.devices > within || (count == 1 && out.links.empty())) out.links.push_back(std::move(level));
+  for (const LinkLevel& level : links) {
+    const int block = uncut(level.devices), inner = out.links.empty() ? 1 : out.links.back().devices;
+    if (block > inner || (count == 1 && out.links.empty())) out.links.push_back(within(level, block));
   }
   return out;
 }
@@ -114,6 +128,7 @@ Cluster Cluster::part(int first, int count) const {
 int level_in(const Cluster& cluster, LinkLevel link) {
   const auto is_same = [&](const LinkLevel& level) {
     link.devices = level.devices;
+    link.bytes_per_second = level.bytes_per_second;
     return level == link;
   };
   const auto found = std::ranges::find_if(cluster.links, is_same);

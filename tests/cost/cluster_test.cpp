@@ -63,8 +63,10 @@ TEST(Cluster, is_cut_into_parts_whose_links_join_what_lies_together) {
                         {"a100-80g:3x8", 4, 20, 5, {{300, 4}, {25, 20}}},  // of 4, 8 and 8
                         {"a100-80g:3x8", 23, 1, 1, {{300, 1}}},
                         {"a100-80g:3x8", 0, 24, 3, {{300, 8}, {25, 24}}},
-                        {"ascend910a:2x8", 0, 6, 1, {{90, 2}, {32, 6}}},  // 4 and 2 of two groups of a node
+                        {"ascend910a:2x8", 0, 6, 1, {{30, 2}, {32, 6}}},  // 4 and 2 of two groups of a node
                         {"ascend910a:2x8", 4, 8, 2, {{90, 4}, {12.5, 8}}},
+                        {"ascend910b:2x8", 4, 4, 1, {{84, 4}}},  // 3 of 7 wires
+                        {"v100-32g:2x8", 0, 4, 1, {{100, 4}}},   // 2 of 3 dims
                         {"cpu:16", 3, 10, 1, {{20, 10}}}}) {
     SCOPED_TRACE(fmt::format("{} from {} on {}", c.name, c.first, c.count));
     const Cluster part = cluster_called(c.name).part(c.first, c.count);
