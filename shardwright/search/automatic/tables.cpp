@@ -99,6 +99,8 @@ std::optional<Pieces> Tables::of_stage(const Structure& s) {
     Figures& f = out[k];
     const Figures& without = (*own)[k];
     f.reduction = std::max(0.0, f.communication - without.communication);
+    // A whole program reduces gradients as they come; a piece's come all at once.
+    if (s.zero >= 2) f.gradients = sharded(without, s.zero, s.degrees.data).gradients;
     if (s.zero < 2) f.forward = without.forward, f.backward = without.backward;
   }
   return out;
