@@ -5,7 +5,7 @@
 //
 // A network is a row of pieces, most of them alike (automatic/network.h). Of each kind of piece one is made into a program,
 // on the devices of a stage, and says what such a piece takes (automatic/figures.h). What a structure takes is put together from
-// these (automatic/forecast.h): stages are cut exactly, for the slowest to be fastest within memory.
+// these (automatic/forecast.h): stages are cut exactly, for the step to end soonest within memory.
 //
 // Best first: structures are taken in the order of a bound that none of them can undercut, what its passes take where
 // nothing but tensor parallelism moves. What is taken gets a better bound, then a forecast, then becomes a program, which is
@@ -36,10 +36,10 @@ std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// So many structures are made into programs whole.
 constexpr std::size_t most_trials = 6;
-/// Of networks as small as that another search splits the operators of the best structure, too: its search is quick there.
-constexpr std::size_t most_nodes_to_search = 2000;
 /// And forecast; the bound ends nearly all searches before.
 constexpr int most_forecasts = 300;
+/// Of networks as small as that another search splits the operators of the best structure, too: its search is quick there.
+constexpr std::size_t most_nodes_to_search = 2000;
 
 /// Programs may take less than figures say, by so much.
 constexpr double spare = 1.04;
@@ -151,7 +151,7 @@ class Search {
       if (row.size() < s.pipelining.parts()) continue;
       const auto [it, is_new] =
           known.try_emplace(std::tuple(s.degrees.tensor, s.degrees.sequence, tables_.samples_of_device(s),
-                                       std::min(s.pipelining.micro_batches, 2), s.recompute, &row));
+                                       summed_of(s.pipelining), s.recompute, &row));
       if (is_new)
         if (const auto f = tables_.at_least(s, fewest_)) it->second = passes_of(row, *f);
       if (it->second) open_.push({least_seconds(*it->second, s.pipelining), 0, i});
@@ -297,17 +297,17 @@ class Search {
   bool try_structure(const Candidate& c) {
     const Structure& s = c.structure;
     PlanRequest asked = with_structure(request_, s);
-    if (s.pipelining.stages > 1)
-      asked.stage_of = stage_of(*tables_.graph(s.pipelining.micro_batches), tables_.row(s), c.forecast.first);
+    const Graph* graph = tables_.graph(s.pipelining.micro_batches);
+    if (graph && s.pipelining.stages > 1) asked.stage_of = stage_of(*graph, tables_.row(s), c.forecast.first);
     return try_plan(std::move(asked), to_text(s));
   }
 
   bool try_plan(PlanRequest asked, const std::string& what) {
     asked.search = "recursive";
-    const Graph& graph = *tables_.graph(asked.settings.pipelining.micro_batches);
+    const Graph* graph = tables_.graph(asked.settings.pipelining.micro_batches);
+    if (!graph) return false;
     try {
-      Plan plan = make_plan(graph, asked);
-      return judge(std::move(plan), graph, what);
+      return judge(make_plan(*graph, asked), *graph, what);
     } catch (const Error& e) {  // it cannot be split so, or stages read what is not there yet
       why_ = e.what();
       return false;

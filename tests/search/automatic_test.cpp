@@ -185,6 +185,20 @@ TEST(WholePlan, passes_over_chunks_that_skip_stages) {
   EXPECT_EQ(make_plan(step_of(model), request).settings.pipelining.stages, 2);
 }
 
+/// Some imports are for one number of samples: there are no parts of their batch, neither to plan nor to measure.
+TEST(WholePlan, plans_what_has_no_parts_of_its_batch) {
+  const StepOf any = step_of("ffn:batch=32");
+  const StepOf whole = [&](int micro_batches) {
+    if (micro_batches > 1) throw error("a batch of {} but the file is for 32", 32 / micro_batches);
+    return any(1);
+  };
+  for (const char* cluster : {"cpu:3", "cpu:4"})
+    EXPECT_EQ(make_plan(whole, request_for(cluster)).settings.pipelining.micro_batches, 1) << cluster;
+  PlanRequest parts = request_for("cpu:4");
+  parts.fixed.micro_batches = 2;
+  EXPECT_THROW(make_plan(whole, parts), Infeasible);
+}
+
 TEST(WholePlan, of_what_has_no_structure_keeps_what_is_fixed) {
   PlanRequest request = request_for("a100-80g:7");
   request.fixed = parse_expert({"--fix", "pp=7"});

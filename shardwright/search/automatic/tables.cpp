@@ -17,9 +17,6 @@ std::optional<std::int64_t> samples_of(const Graph& graph) {
   return std::nullopt;
 }
 
-/// Of the micro-batches of a step; more make no difference to what a piece takes of each.
-int summed_of(const Pipelining& p) { return std::min(p.micro_batches, 2); }
-
 }  // namespace
 
 Tables::Tables(const StepOf& step, const PlanRequest& request) : step_(step), request_(request) {

@@ -15,6 +15,9 @@ namespace shardwright::search {
 /// What pieces take, by kind.
 using Pieces = std::vector<Figures>;
 
+/// Of the micro-batches of a step those that figures add up; more make no difference to what a piece takes of each.
+inline int summed_of(const Pipelining& p) { return p.micro_batches > 1 ? 2 : 1; }
+
 class Tables {
  public:
   /// All must outlive it. Throws: Error if no input of the network has a batch.
