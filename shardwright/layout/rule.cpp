@@ -1,7 +1,7 @@
 #include "shardwright/layout/rule.h"
 
 #include <algorithm>
-#include <optional>
+#include <unordered_map>
 
 #include "shardwright/base/error.h"
 
@@ -22,6 +22,20 @@ struct SideText {
   std::vector<TensorText> tensors;
   std::vector<bool> is_sharded;
 };
+
+struct RuleText {
+  SideText operands, results;
+  std::vector<std::vector<int>> linear;
+};
+
+/// Which tensor of a call.
+struct Place {
+  bool is_result = false;
+  std::size_t index = 0;
+};
+std::string called(const Place& p) {
+  return fmt::format("{} {}", p.is_result ? "result" : "operand", p.index);
+}
 
 bool is_blank(char c) { return c == ' '; }
 
@@ -76,6 +90,35 @@ SideText read_side(std::string_view text) {
     if (trim(part) == ".") side.tensors.back().clear();
   }
   return side;
+}
+
+std::vector<std::vector<int>> read_groups(std::string_view text) {
+  std::vector<std::vector<int>> groups;
+  Scanner in(text, "linear groups");
+  while (in.accept("{")) {
+    auto& group = groups.emplace_back();
+    do group.push_back(static_cast<int>(in.integer("an operand")));
+    while (in.accept(","));
+    in.expect("}");
+  }
+  return groups;
+}
+
+RuleText read_rule(std::string_view text, std::string_view linear) {
+  const std::size_t arrow = text.find("->");
+  require(arrow != std::string_view::npos, "rule '{}' has no ->", text);
+  return {read_side(text.substr(0, arrow)), read_side(text.substr(arrow + 2)), read_groups(linear)};
+}
+
+/// The same, read once: graphs bind few rules to many shapes. Valid until the next call.
+const RuleText& known_rule(std::string_view text, std::string_view linear) {
+  thread_local std::unordered_map<std::string, RuleText> known;
+  constexpr std::size_t most = 4096;  // windows make texts of their own
+  std::string key(text);
+  key.append(1, '\n').append(linear);
+  if (const auto it = known.find(key); it != known.end()) return it->second;
+  if (known.size() >= most) known.clear();
+  return known.emplace(std::move(key), read_rule(text, linear)).first->second;
 }
 
 std::size_t plain_dims(const TensorText& tensor) {
@@ -135,10 +178,10 @@ class Binder {
   }
 
   /// Learns loop sizes from one tensor's shape.
-  void learn(const RuleTensor& tensor, const Shape& shape, std::string_view who) {
+  void learn(const RuleTensor& tensor, const Shape& shape, const Place& who) {
     if (!tensor.is_sharded) return;
     if (tensor.dims.size() != shape.size())
-      throw error("{} {} has {} dims but should have {}", who, to_text(shape), shape.size(),
+      throw error("{} {} has {} dims but should have {}", called(who), to_text(shape), shape.size(),
                   tensor.dims.size());
     for (std::size_t d = 0; d < shape.size(); ++d)
       if (tensor.windows.empty() || tensor.windows[d].loop == 0) learn_dim(tensor.dims[d], shape[d], who);
@@ -164,9 +207,9 @@ class Binder {
   }
 
  private:
-  void learn_dim(const std::vector<int>& loops, std::int64_t size, std::string_view who) {
+  void learn_dim(const std::vector<int>& loops, std::int64_t size, const Place& who) {
     if (loops.empty()) {
-      if (size != 1) throw error("{} has a dim of {} where 1 is needed", who, size);
+      if (size != 1) throw error("{} has a dim of {} where 1 is needed", called(who), size);
     } else if (loops.size() == 1) {
       LoopDim& l = rule_.loops[static_cast<std::size_t>(loops[0])];
       if (l.size == unknown) {
@@ -175,13 +218,13 @@ class Binder {
         seen_in_[static_cast<std::size_t>(loops[0])] = who;
       } else if (l.size != size) {
         throw error("dim {} is {} in {} but {} in {}", l.name, l.size,
-                    seen_in_[static_cast<std::size_t>(loops[0])], size, who);
+                    called(seen_in_[static_cast<std::size_t>(loops[0])]), size, called(who));
       }
     }
   }
 
   Rule& rule_;
-  std::vector<std::string> seen_in_;
+  std::vector<Place> seen_in_;
 };
 
 std::int64_t product(const Rule& rule, const std::vector<int>& loops) {
@@ -205,18 +248,6 @@ void settle_windows(const Rule& rule, RuleTensor& tensor, const Shape& shape) {
   if (!is_any) tensor.windows.clear();
 }
 
-std::vector<std::vector<int>> read_groups(std::string_view text) {
-  std::vector<std::vector<int>> groups;
-  Scanner in(text, "linear groups");
-  while (in.accept("{")) {
-    auto& group = groups.emplace_back();
-    do group.push_back(static_cast<int>(in.integer("an operand")));
-    while (in.accept(","));
-    in.expect("}");
-  }
-  return groups;
-}
-
 }  // namespace
 
 int Rule::loop(std::string_view name) const {
@@ -227,10 +258,7 @@ int Rule::loop(std::string_view name) const {
 
 Rule bind_rule(std::string_view text, std::string_view linear, std::span<const Shape> operands,
                std::span<const Shape> results) {
-  const std::size_t arrow = text.find("->");
-  require(arrow != std::string_view::npos, "rule '{}' has no ->", text);
-  const SideText left = read_side(text.substr(0, arrow));
-  const SideText right = read_side(text.substr(arrow + 2));
+  const auto& [left, right, groups] = known_rule(text, linear);
   if (left.tensors.size() != operands.size())
     throw error("has {} operands but takes {}", operands.size(), left.tensors.size());
 
@@ -250,10 +278,9 @@ Rule bind_rule(std::string_view text, std::string_view linear, std::span<const S
   }
   for (std::size_t i = 0; i < right.tensors.size(); ++i)
     rule.results.push_back(binder.tensor(right.tensors[i], ellipsis, right.is_sharded[i]));
-  for (std::size_t i = 0; i < operands.size(); ++i)
-    binder.learn(rule.operands[i], operands[i], fmt::format("operand {}", i));
+  for (std::size_t i = 0; i < operands.size(); ++i) binder.learn(rule.operands[i], operands[i], {false, i});
   for (std::size_t i = 0; i < results.size() && i < rule.results.size(); ++i)
-    binder.learn(rule.results[i], results[i], fmt::format("result {}", i));
+    binder.learn(rule.results[i], results[i], {true, i});
   for (bool is_any = true; is_any;) {
     is_any = false;
     for (std::size_t i = 0; i < operands.size(); ++i) is_any |= binder.deduce(rule.operands[i], operands[i]);
@@ -272,7 +299,7 @@ Rule bind_rule(std::string_view text, std::string_view linear, std::span<const S
   };
   for (std::size_t i = 0; i < operands.size(); ++i) check_groups(rule.operands[i], operands[i], "operand", i);
   for (std::size_t i = 0; i < results.size(); ++i) check_groups(rule.results[i], results[i], "result", i);
-  rule.linear = read_groups(linear);
+  rule.linear = groups;
   return rule;
 }
 

@@ -43,6 +43,8 @@ constexpr std::size_t most_nodes_to_search = 2000;
 
 /// Programs may take less than figures say, by so much.
 constexpr double spare = 1.04;
+/// Of forecasts to programs.
+constexpr double nearness = 0.99;
 
 /// A forward operator sums over samples into more than one number: what it makes of a part of the batch is another.
 bool mixes_samples(const Graph& graph) {
@@ -93,7 +95,7 @@ class Search {
   struct Open {
     double seconds = 0;  // no step of it is shorter; where it is forecast, a little less than that
     int known = 0;
-    std::size_t number = 0;  // of the structure, or of the forecast
+    std::size_t number = 0;  // of the structure, or of the candidate
 
     bool operator>(const Open& other) const {
       return std::tuple(seconds, -known, number) > std::tuple(other.seconds, -other.known, other.number);
@@ -102,10 +104,11 @@ class Search {
   struct Candidate {
     Structure structure;
     Forecast forecast;
+    bool is_open = false;           // it is to become a program, or has and fits
     std::vector<Open> others = {};  // which shard more of the states: of use if this one does not fit
   };
 
-  static constexpr int exactly_known = 1, forecast_known = 2;
+  static constexpr int bound_known = 1, forecast_known = 2;
 
   // ---- what there is ----
 
@@ -143,7 +146,7 @@ class Search {
   void open_all() {
     fewest_ = tables_.samples();
     for (const Structure& s : structures_) fewest_ = std::min(fewest_, tables_.samples_of_device(s));
-    std::map<std::tuple<int, bool, std::int64_t, int, RecomputeMode, const Row*>, std::optional<Passes>>
+    std::map<std::tuple<int, bool, std::int64_t, int, RecomputeMode, const Row*>, std::optional<Pieces>>
         known;
     for (std::size_t i = 0; i < structures_.size(); ++i) {
       const Structure& s = structures_[i];
@@ -152,47 +155,42 @@ class Search {
       const auto [it, is_new] =
           known.try_emplace(std::tuple(s.degrees.tensor, s.degrees.sequence, tables_.samples_of_device(s),
                                        summed_of(s.pipelining), s.recompute, &row));
-      if (is_new)
-        if (const auto f = tables_.at_least(s, fewest_)) it->second = passes_of(row, *f);
-      if (it->second) open_.push({least_seconds(*it->second, s.pipelining), 0, i});
+      if (is_new) it->second = tables_.at_least(s, fewest_);
+      if (it->second) open_.push({least_seconds(s, row, *it->second, cluster_.overlap), 0, i});
     }
   }
 
   /// Finds out more of it: a better bound, a forecast, or what its program takes.
   void look_at(const Open& next) {
-    if (next.known == forecast_known) {
-      Candidate& c = candidates_[next.number];
-      c.forecast.fits = try_structure(c);
-      if (!c.forecast.fits)
-        for (const Open& other : std::exchange(c.others, {})) open_.push(other);
+    if (next.known == 0) return forecast(structures_[next.number], next.seconds);
+    Candidate& c = candidates_[next.number];
+    if (next.known == bound_known) {
+      bound_ = std::min(bound_, next.seconds);
+      const auto does_less = [&](const Candidate& other) {
+        return other.is_open && shards_less(other.structure, c.structure);
+      };
+      const auto less = std::ranges::find_if(candidates_, does_less);
+      c.is_open = less == candidates_.end() && c.forecast.fits;
+      if (less != candidates_.end())
+        less->others.push_back(next);
+      else if (c.is_open)
+        open_.push({nearness * c.forecast.seconds, forecast_known, next.number});
       return;
     }
-    const Structure& s = structures_[next.number];
-    if (next.known < exactly_known) {
-      if (!may_fit(s, *tables_.at_least(s, fewest_))) return;
-      const Pieces* f = tables_.alone(s);
-      if (!f || !may_fit(s, *f)) return;
-      const double bound = least_seconds(passes_of(tables_.row(s), *f), s.pipelining);
-      open_.push({std::max(bound, next.seconds), exactly_known, next.number});
-      return;
-    }
-    const auto does_less = [&](const Candidate& c) { return c.forecast.fits && shards_less(c.structure, s); };
-    const auto less = std::ranges::find_if(candidates_, does_less);
-    if (less != candidates_.end())
-      less->others.push_back(next);
-    else if (forecasts_ < most_forecasts)
-      forecast(s, next.seconds);
+    c.is_open = try_structure(c);
+    if (!c.is_open)
+      for (const Open& other : std::exchange(c.others, {})) open_.push(other);
   }
 
   void forecast(const Structure& s, double bound) {
+    if (forecasts_ == most_forecasts || !may_fit(s, *tables_.at_least(s, fewest_))) return;
     const auto f = tables_.of_stage(s);
     if (!f) return;
     ++forecasts_;
     Candidate c{s, forecast_of(s, {tables_.row(s), *f, tables_.slots(s.pipelining), cluster_, room(s)})};
+    bound = std::max(bound, least_seconds(s, tables_.row(s), *f, cluster_.overlap));
     tell(c, bound);
-    if (c.forecast.bytes <= spare * room(s)) bound_ = std::min(bound_, bound);
-    constexpr double nearness = 0.99;  // of forecasts to programs
-    if (c.forecast.fits) open_.push({nearness * c.forecast.seconds, forecast_known, candidates_.size()});
+    if (c.forecast.fits || may_fit(s, *f)) open_.push({bound, bound_known, candidates_.size()});
     candidates_.push_back(std::move(c));
   }
 

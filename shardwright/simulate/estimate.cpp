@@ -145,7 +145,11 @@ class GroupFigures {
       const PreparedTransfer& transfer = timed_.step.transfers[t];
       if (transfer.crossing >= 0) continue;
       StagePrices& prices = prices_.at(transfer.to_stage);
-      out_.communication_seconds += times[t] * prices.seconds_of(transfer);
+      const double seconds = times[t] * prices.seconds_of(transfer);
+      out_.communication_seconds += seconds;
+      const Graph& graph = prices.graph();
+      const Phase phase = graph.node(graph.value(graph.node(transfer.node).operands.front()).producer).phase;
+      out_.phase_communication_seconds[static_cast<std::size_t>(phase)] += seconds;
       for (int n = 0; n < static_cast<int>(transfer.parts.size()); ++n) {
         const Node& node = prices.graph().node({transfer.node.index + n});
         if (!is_transfer(node)) continue;

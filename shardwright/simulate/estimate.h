@@ -31,8 +31,9 @@ struct Estimate {
   double bubble_seconds = 0;                 // of a pipeline: its last stage to end waits for others
   std::array<double, 3>
       phase_seconds{};  // of one micro-batch forward and backward, and the update; one stage's
-  std::array<double, 3> phase_compute_seconds{};  // of these, what is no waiting
-  double repeated_peak_seconds = 0;               // the same for what is computed again
+  std::array<double, 3> phase_compute_seconds{};        // of these, what is no waiting
+  std::array<double, 3> phase_communication_seconds{};  // of a step: transfers, by who makes what they move
+  double repeated_peak_seconds = 0;                     // the same for what is computed again
   double peak_seconds = 0;  // that all devices together at their peak take for the products, none done again
   std::int64_t parameter_bytes = 0;  // per device
   std::int64_t state_bytes = 0;

@@ -9,9 +9,17 @@
 namespace shardwright::search {
 namespace {
 
-/// The next piece keeps it, as what it receives.
-bool is_sent(const Graph& graph, ValueId v) {
-  return std::find(graph.sends.begin(), graph.sends.end(), v) != graph.sends.end();
+/// Most bytes of these kinds that are alive at once.
+double most_alive(const Program& program, std::initializer_list<BufferKind> kinds) {
+  std::vector<double> change(program.graph.nodes.size() + 2, 0);
+  for (const Buffer& b : program.buffers) {
+    if (std::ranges::find(kinds, b.kind) == kinds.end()) continue;
+    change[b.begin.is_valid() ? static_cast<std::size_t>(b.begin.index) : 0] += static_cast<double>(b.bytes);
+    change[static_cast<std::size_t>(b.end.index) + 1] -= static_cast<double>(b.bytes);
+  }
+  double alive = 0, out = 0;
+  for (double c : change) out = std::max(out, alive += c);
+  return out;
 }
 
 /// What a program has from step to step, and from a micro-batch's forward to its backward.
@@ -29,10 +37,14 @@ void add_bytes(Figures& out, const Program& program) {
       out.sums += static_cast<double>(b.bytes);
     else if (program.micro_batches == 1 && b.kind == BufferKind::gradient)
       out.gradients += static_cast<double>(b.bytes);
-    else if (is_before && b.end.index > last && !is_sent(program.graph, b.value))
+    else if (b.kind != BufferKind::workspace && is_before &&
+             b.end.index > last)  // the next piece keeps what is sent
       out.kept += static_cast<double>(b.bytes);
   }
+  using enum BufferKind;
   out.passing = std::max(0.0, static_cast<double>(program.arena_bytes) - out.lasting() - out.kept);
+  out.working = std::max(0.0, most_alive(program, {activation, communication, workspace}) - out.kept);
+  out.moving = most_alive(program, {gradient, communication});
 }
 
 /// Of a micro-batch, in the forward.
@@ -77,7 +89,9 @@ Figures figures_of(const Network& network, int kind, const Structure& s, const F
   out.forward = of(e.phase_seconds, Phase::forward);
   out.backward = of(e.phase_seconds, Phase::backward);
   out.update = of(e.phase_compute_seconds, Phase::update);
-  out.communication = e.communication_seconds;
+  out.transfers = e.phase_communication_seconds;
+  for (Phase phase : {Phase::forward, Phase::backward})
+    out.transfers[static_cast<std::size_t>(phase)] /= program.micro_batches;
   out.received = received_bytes(program.graph);
   return out;
 }

@@ -1,5 +1,9 @@
 // What one piece of a network takes on the devices of a stage, from the program that it becomes there.
+//
+// What data parallelism adds does not depend on samples: it is told apart from what the piece takes alone.
 #pragma once
+
+#include <array>
 
 #include "shardwright/search/automatic/network.h"
 #include "shardwright/search/automatic/structure.h"
@@ -9,15 +13,17 @@ namespace shardwright::search {
 struct Figures {
   double forward = 0, backward = 0;  // seconds of a micro-batch, with what it waits for
   double update = 0;                 // seconds of a step
-  double communication = 0;          // seconds of all transfers of a step of at most 2 micro-batches
-  double reduction = 0;              // of these, what data parallelism adds
   double received = 0;               // bytes that a device receives of a micro-batch, in the forward
   double parameters = 0, states = 0, sums = 0;  // bytes that last; of gradients their sums
   double gradients = 0;                         // bytes that wait for the update, where nothing is summed
   double kept = 0;                              // bytes of a micro-batch from its forward to its backward
   double passing = 0;  // bytes beside what lasts and is kept, where most are: with its own gradients
+  double working = 0;  // the same without gradients
+  double moving = 0;   // most bytes of gradients and of what collectives read and make
+  /// Seconds of transfers in the forward and backward of a micro-batch, and in the update; of a whole stage only those
+  /// that data parallelism adds, which `forward` and `backward` are without.
+  std::array<double, 3> transfers = {};
 
-  double pass() const { return forward + backward; }
   double lasting() const { return parameters + states + sums; }
 };
 

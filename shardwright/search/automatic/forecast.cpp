@@ -1,6 +1,7 @@
 #include "shardwright/search/automatic/forecast.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -9,22 +10,54 @@ namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
+/// What a stage takes of time. Transfers go on beside compute at the pace `overlap`, but the first gather and the last
+/// reduction have nothing beside them.
+class StageSeconds {
+ public:
+  explicit StageSeconds(double overlap) : overlap_(overlap) {}
+
+  void add(const Figures& f) {
+    forward_ += f.forward, backward_ += f.backward, update_ += f.update;
+    for (std::size_t phase = 0; phase < 3; ++phase) {
+      transfers_[phase] += f.transfers[phase];
+      longest_[phase] = std::max(longest_[phase], f.transfers[phase]);
+    }
+  }
+
+  /// Of a micro-batch.
+  double pass() const {
+    return forward_ + std::max(longest_[0], exposed(0, forward_)) + backward_ +
+           std::max(longest_[1], exposed(1, backward_));
+  }
+  double least_pass() const { return forward_ + exposed(0, forward_) + backward_ + exposed(1, backward_); }
+  double update() const { return update_ + exposed(2, update_); }
+
+ private:
+  double exposed(std::size_t phase, double beside) const {
+    return std::max(0.0, transfers_[phase] - overlap_ * beside);
+  }
+
+  double overlap_;
+  double forward_ = 0, backward_ = 0, update_ = 0;
+  std::array<double, 3> transfers_ = {}, longest_ = {};
+};
+
 class Cut {
  public:
   Cut(const Pipelining& p, const ForecastOf& what)
       : pieces_(what.row.kinds),
         figures_(what.figures),
+        overlap_(what.cluster.overlap),
         p_(p),
         cap_(p.schedule.chunks > 1 ? std::numeric_limits<double>::infinity() : what.cap_bytes),
         slots_(what.slots) {}
 
   /// The parts with which all end soonest; `fits`: of those whose stages fit; empty if there are none.
   std::vector<int> best(bool fits) const {
-    double least = 0, most = 0;
-    for (int k : pieces_) {
-      least = std::max(least, of(k).pass());
-      most += of(k).pass();
-    }
+    double least = 0;
+    for (int k = 0; k < static_cast<int>(pieces_.size()); ++k)
+      least = std::max(least, seconds(k, k + 1).least_pass());
+    double most = 2 * seconds(0, static_cast<int>(pieces_.size())).pass();
     least *= p_.micro_batches, most *= p_.micro_batches + 1;
     std::vector<int> out = begun(most, fits);
     constexpr int halvings = 24;
@@ -48,9 +81,9 @@ class Cut {
     return held.bytes(slots_[at(part)]);
   }
 
-  double pass(int begin, int end) const {
-    double out = 0;
-    for (int i = begin; i < end; ++i) out += of(pieces_[at(i)]).pass();
+  StageSeconds seconds(int begin, int end) const {
+    StageSeconds out(overlap_);
+    for (int i = begin; i < end; ++i) out.add(of(pieces_[at(i)]));
     return out;
   }
 
@@ -81,27 +114,28 @@ class Cut {
     double before = 0;
     for (int part = 0; part < parts; ++part) {
       out.push_back(piece);
-      double pass = 0;
+      StageSeconds taken(overlap_);
       Held held;
       const int begin = piece;
       while (piece < count - (parts - 1 - part)) {
         const Figures& next = of(pieces_[at(piece)]);
-        pass += next.pass();
+        taken.add(next);
         held.add(next);
-        const bool is_over = before + p_.micro_batches * pass > seconds * (1 + 1e-9) ||
+        const bool is_over = before + p_.micro_batches * taken.pass() > seconds * (1 + 1e-9) ||
                              (fits && held.bytes(slots_[at(part)]) > cap_);
         if (is_over && (piece > begin || fits)) break;
         ++piece;
         if (is_over) break;
       }
       if (piece == begin) return {};
-      if (p_.schedule.chunks == 1) before += pass;
+      if (p_.schedule.chunks == 1) before += this->seconds(begin, piece).pass();
     }
     return piece == count ? out : std::vector<int>{};
   }
 
   const std::vector<int>& pieces_;
   const std::vector<Figures>& figures_;
+  double overlap_;
   const Pipelining& p_;
   double cap_;
   const std::vector<int>& slots_;  // per part
@@ -132,16 +166,10 @@ Forecast forecast_of(const Structure& s, const ForecastOf& what) {
   for (int part = 0; part < p.parts(); ++part) {
     const std::size_t device = at(part % p.stages);
     const int begin = out.first[at(part)], end = part + 1 < p.parts() ? out.first[at(part) + 1] : count;
-    seconds[device] += cut.pass(begin, end);
+    const StageSeconds taken = cut.seconds(begin, end);
+    seconds[device] += taken.pass();
+    updates[device] += taken.update();
     bytes[device] += cut.bytes(part, begin, end);
-    double reduction = 0, hidden = 0;
-    for (int i = begin; i < end; ++i) {
-      const Figures& f = what.figures[at(what.row.kinds[at(i)])];
-      updates[device] += f.update;
-      reduction += f.reduction;
-      hidden += what.cluster.overlap * f.backward;
-    }
-    updates[device] += std::max(0.0, reduction - hidden);
   }
   double before = 0;  // of a chunk
   for (int stage = 0; stage < p.stages; ++stage) {
@@ -155,19 +183,20 @@ Forecast forecast_of(const Structure& s, const ForecastOf& what) {
   return out;
 }
 
-Passes passes_of(const Row& row, const std::vector<Figures>& figures) {
-  Passes out;
+double least_seconds(const Structure& s, const Row& row, const std::vector<Figures>& figures,
+                     double overlap) {
+  const Pipelining& p = s.pipelining;
+  StageSeconds all(overlap);
+  double longest = 0;  // pass of a piece
   for (int k : row.kinds) {
-    out.all += figures[at(k)].pass();
-    out.longest = std::max(out.longest, figures[at(k)].pass());
+    all.add(figures[at(k)]);
+    longest = std::max(longest, figures[at(k)].forward + figures[at(k)].backward);
   }
-  return out;
-}
-
-double least_seconds(const Passes& passes, const Pipelining& p) {
   const double passed = 1.0 * p.micro_batches * p.schedule.chunks;
-  const double all = passes.all / p.schedule.chunks / -std::expm1(p.stages * std::log1p(-1 / passed));
-  return std::max(all, p.micro_batches * passes.longest);
+  const double bubble = -std::expm1(p.stages * std::log1p(-1 / passed));
+  const double first = std::pow(1 - 1 / passed, p.stages - 1) / passed / bubble;
+  return std::max(all.least_pass() / p.schedule.chunks / bubble, p.micro_batches * longest) +
+         first * all.update();
 }
 
 }  // namespace shardwright::search

@@ -17,6 +17,18 @@ std::optional<std::int64_t> samples_of(const Graph& graph) {
   return std::nullopt;
 }
 
+/// Their forward and backward wait for what they move.
+Pieces waited_for(Pieces pieces) {
+  for (Figures& f : pieces) f.transfers[0] = f.transfers[1] = 0;
+  return pieces;
+}
+
+/// Without the update, of which replicas may each do a share.
+Pieces passes_alone(Pieces pieces) {
+  for (Figures& f : pieces) f.transfers = {}, f.update = 0;
+  return pieces;
+}
+
 }  // namespace
 
 Tables::Tables(const StepOf& step, const PlanRequest& request) : step_(step), request_(request) {
@@ -79,41 +91,56 @@ const Pieces* Tables::figures(const Structure& s, int summed) {
   return figures_.at(key).get();
 }
 
-const Pieces* Tables::alone(Structure s, std::int64_t samples_of_device) {
+const Pieces* Tables::alone(Structure s, std::int64_t samples_of_device, RecomputeMode recompute) {
   const int summed = summed_of(s.pipelining);
   s.pipelining.micro_batches = static_cast<int>(samples_ / samples_of_device);
   s.degrees.data = 1;
   s.zero = 0;
+  s.recompute = recompute;
   return figures(s, summed);
 }
 
-std::optional<Pieces> Tables::of_stage(const Structure& s) {
+/// Where there is no part of the batch for one device: with the waiting for other replicas.
+std::optional<Pieces> Tables::as_it_is(const Structure& s) {
   const Pieces* all = figures(s, summed_of(s.pipelining));
+  if (!all) return std::nullopt;
+  return waited_for(*all);
+}
+
+std::optional<Pieces> Tables::of_stage(const Structure& s) {
   const Pieces* own = alone(s);
-  if (!all || !own) return std::nullopt;
-  Pieces out = *all;
+  if (!own) return as_it_is(s);
+  Pieces out = waited_for(*own);
+  if (s.degrees.data == 1) return out;
+  // Of one sample for each device.
+  Structure one = s;
+  one.pipelining.micro_batches = static_cast<int>(samples_ / s.degrees.data);
+  one.recompute = RecomputeMode::none;
+  const Pieces *shared = figures(one, summed_of(s.pipelining)), *unshared = alone(s, 1, RecomputeMode::none);
+  if (!shared || !unshared) return std::nullopt;
   for (std::size_t k = 0; k < out.size(); ++k) {
+    const Figures &with = (*shared)[k], &without = (*unshared)[k];
     Figures& f = out[k];
-    const Figures& without = (*own)[k];
-    f.reduction = std::max(0.0, f.communication - without.communication);
-    // A whole program reduces gradients as they come; a piece's come all at once.
-    if (s.zero >= 2) f.gradients = sharded(without, s.zero, s.degrees.data).gradients;
-    if (s.zero < 2) f.forward = without.forward, f.backward = without.backward;
+    for (const std::size_t pass : {0, 1})
+      f.transfers[pass] = std::max(0.0, with.transfers[pass] - without.transfers[pass]);
+    f.transfers[2] = with.transfers[2];
+    f.update = with.update, f.parameters = with.parameters, f.states = with.states, f.sums = with.sums;
+    if (s.zero >= 2) f.passing = f.working + with.moving;
+    // What is shared is gathered and reduced piece by piece; the gradients of one piece come all at once.
+    f.gradients = s.zero >= 2 ? sharded(without, s.zero, s.degrees.data).gradients : with.gradients;
   }
   return out;
 }
 
 std::optional<Pieces> Tables::at_least(const Structure& s, std::int64_t fewest) {
   const std::int64_t few = fewest, more = 2 * few, here = samples_of_device(s);
-  if (here <= more || samples_ % more) {
-    const Pieces* own = alone(s);
-    return own ? std::optional(*own) : std::nullopt;
-  }
+  const Pieces* own = here <= more || samples_ % more ? alone(s) : nullptr;
+  if (own) return passes_alone(*own);
   Structure kept = s;
   kept.recompute = RecomputeMode::none;
   const Pieces *one = alone(kept, few), *two = alone(kept, more), *bytes = alone(s, few);
-  if (!one || !two || !bytes) return std::nullopt;
-  Pieces out = *bytes;
+  if (!one || !two || !bytes) return as_it_is(s);
+  Pieces out = passes_alone(*bytes);
   const double times = static_cast<double>(here) / static_cast<double>(few);
   for (std::size_t k = 0; k < out.size(); ++k) {
     const auto beyond = [&](double Figures::*part) {

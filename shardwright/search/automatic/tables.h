@@ -38,8 +38,6 @@ class Tables {
 
   /// On a stage's devices; nothing where the structure cannot split one of them.
   std::optional<Pieces> of_stage(const Structure& s);
-  /// The same without data parallelism: of as many samples of a device.
-  const Pieces* alone(const Structure& s) { return alone(s, samples_of_device(s)); }
   /// At least, without making such pieces: time is convex in the samples of a device, so that it lies above the line
   /// through what `fewest` and twice as many take; bytes grow with them.
   std::optional<Pieces> at_least(const Structure& s, std::int64_t fewest);
@@ -56,7 +54,13 @@ class Tables {
 
   const Network* network(int micro_batches, int summed, const Row& row);
   const Pieces* figures(const Structure& s, int summed);
-  const Pieces* alone(Structure s, std::int64_t samples_of_device);
+  /// Without data parallelism.
+  const Pieces* alone(Structure s, std::int64_t samples_of_device, RecomputeMode recompute);
+  const Pieces* alone(const Structure& s, std::int64_t samples_of_device) {
+    return alone(s, samples_of_device, s.recompute);
+  }
+  const Pieces* alone(const Structure& s) { return alone(s, samples_of_device(s)); }
+  std::optional<Pieces> as_it_is(const Structure& s);
 
   const StepOf& step_;
   const PlanRequest& request_;
