@@ -36,17 +36,6 @@ std::vector<Task> passes_of(const Pipelining& p, Phase phase) {
   return out;
 }
 
-/// Forwards before the first backward.
-int warm_up_of(const Pipelining& p, int stage) {
-  if (p.stages == 1) return 1;
-  switch (p.schedule.kind) {
-    case Schedule::gpipe: return p.micro_batches;
-    case Schedule::one_forward_one_backward: return p.stages - stage;
-    case Schedule::interleaved: break;
-  }
-  return first_turn(p) * (p.schedule.chunks - 1) + 2 * (p.stages - stage - 1) + 1;
-}
-
 }  // namespace
 
 std::string name_of(const Schedule& schedule) {
@@ -82,6 +71,16 @@ std::vector<Task> tasks_of(const Pipelining& p, int stage) {
     out.push_back(backwards[b]);
   }
   return out;
+}
+
+int warm_up_of(const Pipelining& p, int stage) {
+  if (p.stages == 1) return 1;
+  switch (p.schedule.kind) {
+    case Schedule::gpipe: return p.micro_batches;
+    case Schedule::one_forward_one_backward: return p.stages - stage;
+    case Schedule::interleaved: break;
+  }
+  return first_turn(p) * (p.schedule.chunks - 1) + 2 * (p.stages - stage - 1) + 1;
 }
 
 MicroBatches micro_batches_of(const Pipelining& p, int part) {

@@ -76,6 +76,9 @@ void check(const Pipelining& p);
 /// The tasks of the devices of `stage`, in order. Each phase of a chunk takes the micro-batches in their order.
 std::vector<Task> tasks_of(const Pipelining& p, int stage);
 
+/// How many forwards of chunks the devices of `stage` run before the first backward, if there are as many.
+int warm_up_of(const Pipelining& p, int stage);
+
 /// The micro-batches of a part: of chunk part / stages of stage part % stages. Slots are as many as are alive in it at
 /// once: forward begun, backward not finished. Micro-batch m uses slot m % slots.
 MicroBatches micro_batches_of(const Pipelining& p, int part);

@@ -14,6 +14,7 @@
 // Cost: figures of some tens of pieces, a few milliseconds each, and a few whole programs.
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <queue>
@@ -36,6 +37,8 @@ std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// So many structures are made into programs whole.
 constexpr std::size_t most_trials = 6;
+/// Of these, of what figures say does not fit.
+constexpr int most_close_trials = 3;
 /// And forecast; the bound ends nearly all searches before.
 constexpr int most_forecasts = 300;
 /// Of networks as small as that another search splits the operators of the best structure, too: its search is quick there.
@@ -83,7 +86,7 @@ class Search {
       const Open next = open_.top();
       open_.pop();
       look_at(next);
-      if (next.known == forecast_known && trials_ >= most_trials) break;
+      if (trials_ >= most_trials) break;
     }
     if (!does_fit()) try_least_memory();
     try_other_search();
@@ -91,24 +94,25 @@ class Search {
   }
 
  private:
-  /// A structure that may be the best, by what is known of it.
+  /// By what the time of a structure is known.
+  enum class Known { bound, forecast, corrected };
+  /// A structure that may be the best.
   struct Open {
-    double seconds = 0;  // no step of it is shorter; where it is forecast, a little less than that
-    int known = 0;
+    double seconds =
+        0;  // no step of it is shorter, as far as is known; of what is corrected, about what it takes
+    Known known = Known::bound;
     std::size_t number = 0;  // of the structure, or of the candidate
 
     bool operator>(const Open& other) const {
-      return std::tuple(seconds, -known, number) > std::tuple(other.seconds, -other.known, other.number);
+      return std::tuple(seconds, other.known, number) > std::tuple(other.seconds, known, other.number);
     }
   };
   struct Candidate {
     Structure structure;
     Forecast forecast;
-    bool is_open = false;           // it is to become a program, or has and fits
-    std::vector<Open> others = {};  // which shard more of the states: of use if this one does not fit
+    bool is_close = false;  // to the limit of memory: its program may fit, by figures it does not
+    bool fits = false;      // so does its program
   };
-
-  static constexpr int bound_known = 1, forecast_known = 2;
 
   // ---- what there is ----
 
@@ -136,13 +140,6 @@ class Search {
 
   bool does_fit() const { return best_ && of_best_.fits(); }
 
-  /// Bytes up to which a forecast may fit. Forecasts of what is selected are high: a whole network keeps less.
-  double room(const Structure& s) const {
-    constexpr double whole_sequence = 1.13, split_sequence = 1.06;
-    if (s.recompute != RecomputeMode::selected) return static_cast<double>(cap_);
-    return static_cast<double>(cap_) * (s.degrees.sequence ? split_sequence : whole_sequence);
-  }
-
   void open_all() {
     fewest_ = tables_.samples();
     for (const Structure& s : structures_) fewest_ = std::min(fewest_, tables_.samples_of_device(s));
@@ -156,67 +153,90 @@ class Search {
           known.try_emplace(std::tuple(s.degrees.tensor, s.degrees.sequence, tables_.samples_of_device(s),
                                        summed_of(s.pipelining), s.recompute, &row));
       if (is_new) it->second = tables_.at_least(s, fewest_);
-      if (it->second) open_.push({least_seconds(s, row, *it->second, cluster_.overlap), 0, i});
+      if (it->second) open_.push({least_seconds(s.pipelining, row, *it->second), Known::bound, i});
     }
   }
 
-  /// Finds out more of it: a better bound, a forecast, or what its program takes.
+  /// Finds out more of it: a forecast, or what its program takes.
   void look_at(const Open& next) {
-    if (next.known == 0) return forecast(structures_[next.number], next.seconds);
+    if (next.known == Known::bound) return forecast(structures_[next.number], next.seconds);
+    if (next.known == Known::forecast) bound_ = std::min(bound_, next.seconds);
     Candidate& c = candidates_[next.number];
-    if (next.known == bound_known) {
-      bound_ = std::min(bound_, next.seconds);
-      const auto does_less = [&](const Candidate& other) {
-        return other.is_open && shards_less(other.structure, c.structure);
-      };
-      const auto less = std::ranges::find_if(candidates_, does_less);
-      c.is_open = less == candidates_.end() && c.forecast.fits;
-      if (less != candidates_.end())
-        less->others.push_back(next);
-      else if (c.is_open)
-        open_.push({nearness * c.forecast.seconds, forecast_known, next.number});
-      return;
-    }
-    c.is_open = try_structure(c);
-    if (!c.is_open)
-      for (const Open& other : std::exchange(c.others, {})) open_.push(other);
+    const double miss = miss_of(c.structure);
+    if (next.known == Known::forecast && miss > 1)
+      open_.push({miss * next.seconds, Known::corrected, next.number});
+    else if (!is_like_one_tried(c) && (!c.is_close || ++close_trials_ <= most_close_trials))
+      try_candidate(c);
   }
 
+  /// What surely does not fit goes no further; the least of it is remembered.
   void forecast(const Structure& s, double bound) {
-    if (forecasts_ == most_forecasts || !may_fit(s, *tables_.at_least(s, fewest_))) return;
+    if (forecasts_ == most_forecasts) return;
+    const auto least = tables_.at_least(s, fewest_);
+    if (!may_fit(s, *least)) return;
     const auto f = tables_.of_stage(s);
     if (!f) return;
     ++forecasts_;
-    Candidate c{s, forecast_of(s, {tables_.row(s), *f, tables_.slots(s.pipelining), cluster_, room(s)})};
-    bound = std::max(bound, least_seconds(s, tables_.row(s), *f, cluster_.overlap));
+    const auto forecast_within = [&](double bytes) {
+      return forecast_of(s, {tables_.row(s), *f, tables_.slots(s.pipelining), cluster_, bytes});
+    };
+    Candidate c{s, forecast_within(static_cast<double>(cap_))};
+    c.is_close = !c.forecast.fits;
+    if (c.is_close) c.forecast = forecast_within(spare * static_cast<double>(cap_));
+    bound = std::max(bound, nearness * c.forecast.seconds);
     tell(c, bound);
-    if (c.forecast.fits || may_fit(s, *f)) open_.push({bound, bound_known, candidates_.size()});
+    if (!c.forecast.fits) return remember(std::move(c));
+    open_.push({bound, Known::forecast, candidates_.size()});
     candidates_.push_back(std::move(c));
   }
 
-  /// `a` is `b` but for states that are whole or shared, where `b` shares gradients or weights, too: not faster if `a` fits.
-  static bool shards_less(Structure a, const Structure& b) {
-    if (a.zero > 1 || b.zero < 2) return false;
-    a.zero = b.zero;
-    return a == b;
+  /// One that differs only in how the states are shared, and was not forecast to take longer, fits.
+  bool is_like_one_tried(const Candidate& c) const {
+    return std::ranges::any_of(candidates_, [&](const Candidate& other) {
+      Structure same = other.structure;
+      same.zero = c.structure.zero;
+      return other.fits && same == c.structure;
+    });
   }
 
-  /// Whether memory may hold pieces that take at least `f`, of which data parallelism shares what it can. The least that
-  /// it does not hold is remembered.
+  /// How much longer programs of such degrees, stages and schedule took than forecast.
+  double& miss_of(const Structure& s) {
+    const Pipelining& p = s.pipelining;
+    return misses_
+        .try_emplace(
+            {s.degrees.data, s.degrees.tensor, s.degrees.sequence, p.schedule.kind, p.schedule.chunks}, 1)
+        .first->second;
+  }
+
+  void try_candidate(Candidate& c) {
+    const std::optional<Evaluation> e = try_structure(c);
+    if (!e) return;
+    c.fits = e->fits();
+    double& miss = miss_of(c.structure);
+    miss = std::max(miss, e->estimate.step_seconds() / c.forecast.seconds);
+  }
+
+  /// Memory may hold pieces that take at least `f`, of which data parallelism shares what it can.
   bool may_fit(const Structure& s, Pieces f) {
     for (Figures& figures : f) figures = sharded(figures, s.zero, s.degrees.data);
-    Candidate c{s,
-                forecast_of(s, {tables_.row(s), f, tables_.slots(s.pipelining), cluster_, spare * room(s)})};
-    const bool fits = c.forecast.fits;
-    if (!fits && (!least_ || c.forecast.bytes < least_->forecast.bytes)) least_ = std::move(c);
-    return fits;
+    const double bytes = spare * static_cast<double>(cap_);
+    Candidate c{s, forecast_of(s, {tables_.row(s), f, tables_.slots(s.pipelining), cluster_, bytes})};
+    if (c.forecast.fits) return true;
+    remember(std::move(c));
+    return false;
+  }
+
+  void remember(Candidate c) {
+    if (!least_ || c.forecast.bytes < least_->forecast.bytes) least_ = std::move(c);
   }
 
   void tell(const Candidate& c, double bound) {
     if (!request_.options.writes_log) return;
     log_.push_back(fmt::format("{}: at least {:.4g} s, forecast {:.4g} s and {:.4g} GB{}",
                                to_text(c.structure), bound, c.forecast.seconds, c.forecast.bytes * 1e-9,
-                               c.forecast.fits ? "" : ", which does not fit"));
+                               c.is_close        ? ", which hardly fits"
+                               : c.forecast.fits ? ""
+                                                 : ", which does not fit"));
   }
 
   // ---- whole plans ----
@@ -225,7 +245,6 @@ class Search {
   void try_least_memory() {
     constexpr std::size_t trials = 3;
     if (least_) candidates_.push_back(*least_);
-    std::erase_if(candidates_, [](const Candidate& c) { return c.forecast.fits; });  // these were tried
     std::ranges::stable_sort(candidates_, {}, [](const Candidate& c) { return c.forecast.bytes; });
     candidates_.resize(std::min(candidates_.size(), trials));
     for (const Candidate& c : candidates_) try_structure(c);
@@ -261,7 +280,7 @@ class Search {
     const double seconds = of_best_.estimate.step_seconds();
     // A search that was cut short knows of what is still open; programs that undercut it show that pieces do not add up.
     const double bound = open_.empty() ? bound_ : std::min(bound_, open_.top().seconds);
-    if (bound <= fastest_) {
+    if (std::isfinite(bound) && bound <= fastest_) {
       out.lower_bound_seconds = std::min(bound, seconds);
       out.compared += fmt::format("; --set reaches no less than {:.4g} s, {:.1f}% below", bound,
                                   std::max(0.0, 100 * (1 - bound / seconds)));
@@ -291,8 +310,8 @@ class Search {
     return f.data || f.tensor || f.sequence || f.micro_batch;
   }
 
-  /// Whether there is such a plan, and it fits.
-  bool try_structure(const Candidate& c) {
+  /// What its program takes, if there is such a plan.
+  std::optional<Evaluation> try_structure(const Candidate& c) {
     const Structure& s = c.structure;
     PlanRequest asked = with_structure(request_, s);
     const Graph* graph = tables_.graph(s.pipelining.micro_batches);
@@ -300,19 +319,19 @@ class Search {
     return try_plan(std::move(asked), to_text(s));
   }
 
-  bool try_plan(PlanRequest asked, const std::string& what) {
+  std::optional<Evaluation> try_plan(PlanRequest asked, const std::string& what) {
     asked.search = "recursive";
     const Graph* graph = tables_.graph(asked.settings.pipelining.micro_batches);
-    if (!graph) return false;
+    if (!graph) return std::nullopt;
     try {
       return judge(make_plan(*graph, asked), *graph, what);
     } catch (const Error& e) {  // it cannot be split so, or stages read what is not there yet
       why_ = e.what();
-      return false;
+      return std::nullopt;
     }
   }
 
-  bool judge(Plan plan, const Graph& graph, const std::string& what) {
+  Evaluation judge(Plan plan, const Graph& graph, const std::string& what) {
     const Evaluation e =
         evaluate(compile_pipeline(graph, plan, {.formats = request_.formats, .verifies = false}), cluster_,
                  {.memory_cap = cap_, .framework = plan.settings.framework});
@@ -327,7 +346,7 @@ class Search {
       best_ = std::move(plan);
       of_best_ = e;
     }
-    return e.fits();
+    return e;
   }
 
   const PlanRequest& request_;
@@ -345,6 +364,9 @@ class Search {
   int forecasts_ = 0;
   std::optional<Plan> best_;  // of those that were made into programs
   Evaluation of_best_;
+  /// By degrees and schedule.
+  std::map<std::tuple<int, int, bool, int, int>, double> misses_;
+  int close_trials_ = 0;
   double fastest_ = std::numeric_limits<double>::infinity();  // of the programs that fit
   std::string why_;                                           // the last that was tried could not be made
   std::size_t trials_ = 0;

@@ -37,7 +37,7 @@ struct FiguresFor {
   int summed = 1;        // micro-batches, of which gradients are added up
 };
 
-/// Of a piece of `kind`. Throws: Error where `s` cannot split it.
-Figures figures_of(const Network& network, int kind, const Structure& s, const FiguresFor& what);
+/// Of `part`; `is_layer`: of repeated layers, not of what lies between. Throws: Error where `s` cannot split it.
+Figures figures_of(const Network::Part& part, bool is_layer, const Structure& s, const FiguresFor& what);
 
 }  // namespace shardwright::search

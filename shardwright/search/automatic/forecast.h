@@ -27,10 +27,7 @@ struct ForecastOf {
 /// Throws: Infeasible if there are fewer pieces than parts.
 Forecast forecast_of(const Structure& s, const ForecastOf& what);
 
-/// No step is shorter, however stages are cut: a stage computes M times t, after the first passes of those in front of it
-/// and before their last, and then u for the update. So T = max over s of M t_s + sum of t_i, i < s, which is least where
-/// all are equal: with t of all stages together, T = t / (1 - (1 - 1/M)^S). With V equal chunks: T = t / V / (1 - (1 - 1/(M V))^S).
-/// Weighed as they are then, stages have at least the share of the first, the least, of all u.
-double least_seconds(const Structure& s, const Row& row, const std::vector<Figures>& figures, double overlap);
+/// No step is shorter, however stages are cut and whatever replicas share.
+double least_seconds(const Pipelining& p, const Row& row, const std::vector<Figures>& figures);
 
 }  // namespace shardwright::search

@@ -79,23 +79,37 @@ Row whole_row(Row row) {
   return row;
 }
 
-Network::Network(const Graph& graph, const Row& row, int summed) : row_(row) {
+Network::Network(const Graph& graph, const Row& row, int summed)
+    : row_(row), piece_of_kind_(at(row.kind_count()), -1), pair_of_kind_(at(row.kind_count()), -1) {
   const std::vector<int> examples = examples_of(row);
-  std::vector<int> part_of_piece, part_of_kind(examples.size(), 0);
-  bool was_example = true;
-  int parts = 0;
-  for (int p = 0; p < row.size(); ++p) {
+  const auto has = [&](int piece, int kind) { return piece < row.size() && row.kinds[at(piece)] == kind; };
+  std::vector<int> part_of_piece(at(row.size()), -1);
+  std::vector<bool> is_wanted;
+  const auto add = [&](int begin, int end, bool wanted) {
+    for (int p = begin; p < end; ++p) part_of_piece[at(p)] = static_cast<int>(is_wanted.size());
+    is_wanted.push_back(wanted);
+    return static_cast<int>(is_wanted.size()) - 1;
+  };
+  for (int p = 0; p < row.size();) {
     const int kind = row.kinds[at(p)];
-    const bool is_example = examples[at(kind)] == p;
-    if (p == 0 || is_example || was_example) ++parts;
-    was_example = is_example;
-    part_of_piece.push_back(parts - 1);
-    if (is_example) part_of_kind[at(kind)] = parts - 1;
+    int end = p + 1;
+    if (examples[at(kind)] == p) {
+      piece_of_kind_[at(kind)] = add(p, end, true);
+      if (row.is_layer(kind) && has(p + 1, kind) && has(p + 2, kind)) {
+        end = p + 3;
+        pair_of_kind_[at(kind)] = add(p + 1, end, true);
+      }
+    } else {
+      while (end < row.size() && examples[at(row.kinds[at(end)])] != end) ++end;
+      add(p, end, false);
+    }
+    p = end;
   }
-  StagedGraph cut = cut_into_stages(graph, spread(graph, row, part_of_piece), parts, summed);
-  for (int part : part_of_kind) {
-    parts_.push_back(std::move(cut.stages[at(part)]));
-    calls_.emplace_back(parts_.back());
+  StagedGraph cut =
+      cut_into_stages(graph, spread(graph, row, part_of_piece), static_cast<int>(is_wanted.size()), summed);
+  for (Graph& part : cut.stages) {
+    Calls calls(part);
+    parts_.push_back({std::move(part), std::move(calls)});
   }
 }
 

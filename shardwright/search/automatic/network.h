@@ -36,14 +36,24 @@ class Network {
   Network(const Graph& graph, const Row& row, int summed);
 
   const Row& row() const { return row_; }
+  struct Part {
+    Graph graph;
+    Calls calls;
+  };
   /// A piece of that kind, as a graph of its own.
-  const Graph& part(int kind) const { return parts_[static_cast<std::size_t>(kind)]; }
-  const Calls& calls(int kind) const { return calls_[static_cast<std::size_t>(kind)]; }
+  const Part& piece(int kind) const {
+    return parts_[static_cast<std::size_t>(piece_of_kind_[static_cast<std::size_t>(kind)])];
+  }
+  /// Two in a row; null if there are too few.
+  const Part* pair(int kind) const {
+    const int part = pair_of_kind_[static_cast<std::size_t>(kind)];
+    return part < 0 ? nullptr : &parts_[static_cast<std::size_t>(part)];
+  }
 
  private:
   const Row& row_;
-  std::vector<Graph> parts_;
-  std::vector<Calls> calls_;
+  std::vector<Part> parts_;
+  std::vector<int> piece_of_kind_, pair_of_kind_;  // parts
 };
 
 /// Per node of `graph` its stage, if stages begin with the pieces `first`.

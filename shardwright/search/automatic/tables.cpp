@@ -72,8 +72,8 @@ const Pieces* Tables::figures(const Structure& s, int summed) {
   if (!is_new) return it->second.get();
   const Network* network = this->network(s.pipelining.micro_batches, summed, pieces);
   if (!network) return nullptr;
-  // Only layers are computed again; of a network that has none, what the mode says.
-  const bool repeats_layers = s.recompute == RecomputeMode::full && has_layers_;
+  // Only layers are computed again; of a network that has none, what the mode says of all of it.
+  const bool repeats_layers = s.recompute == RecomputeMode::full && pieces.size() > 1;
   Structure kept = s;
   kept.recompute = RecomputeMode::none;
   const Pieces* others = repeats_layers ? figures(kept, summed) : nullptr;
@@ -82,13 +82,40 @@ const Pieces* Tables::figures(const Structure& s, int summed) {
     const Cluster stage = request_.cluster->part(0, s.stage_devices());
     auto out = std::make_unique<Pieces>();
     for (int k = 0; k < pieces.kind_count(); ++k)
-      out->push_back(others && !pieces.is_layer(k) ? (*others)[at(k)]
-                                                   : figures_of(*network, k, s, {request_, stage, summed}));
+      out->push_back(others && !pieces.is_layer(k)
+                         ? (*others)[at(k)]
+                         : figures_of(network->piece(k), pieces.is_layer(k), s, {request_, stage, summed}));
     figures_.at(key) = std::move(out);
   } catch (const Error& e) {  // a dim that does not divide
     why_ = e.what();
   }
   return figures_.at(key).get();
+}
+
+/// What is selected is chosen over all layers: one keeps for another what it would compute again.
+void Tables::let_layers_share(Pieces& pieces, const Structure& s) {
+  if (s.recompute != RecomputeMode::selected) return;
+  const std::vector<double>& shared = shared_by_layers(s);
+  for (std::size_t k = 0; k < shared.size(); ++k)
+    pieces[k].kept -= shared[k] * static_cast<double>(samples_of_device(s));
+}
+
+/// Of a sample.
+const std::vector<double>& Tables::shared_by_layers(Structure s) {
+  const int summed = summed_of(s.pipelining);
+  const auto [it, is_new] = shared_.try_emplace({s.degrees.tensor, s.degrees.sequence, summed});
+  const Row& pieces = row(s);
+  const Pieces* one = is_new ? alone(s, 1) : nullptr;
+  if (!one) return it->second;
+  s.degrees.data = 1, s.zero = 0;
+  const Cluster stage = request_.cluster->part(0, s.stage_devices());
+  const Network* network = this->network(static_cast<int>(samples_), summed, pieces);
+  for (int k = 0; k < pieces.kind_count(); ++k) {
+    const Network::Part* pair = network->pair(k);
+    const Figures two = pair ? figures_of(*pair, true, s, {request_, stage, summed}) : Figures{};
+    it->second.push_back(pair ? (*one)[at(k)].kept - two.kept / 2 : 0);
+  }
+  return it->second;
 }
 
 const Pieces* Tables::alone(Structure s, std::int64_t samples_of_device, RecomputeMode recompute) {
@@ -111,6 +138,7 @@ std::optional<Pieces> Tables::of_stage(const Structure& s) {
   const Pieces* own = alone(s);
   if (!own) return as_it_is(s);
   Pieces out = waited_for(*own);
+  let_layers_share(out, s);
   if (s.degrees.data == 1) return out;
   // Of one sample for each device.
   Structure one = s;
@@ -134,8 +162,11 @@ std::optional<Pieces> Tables::of_stage(const Structure& s) {
 
 std::optional<Pieces> Tables::at_least(const Structure& s, std::int64_t fewest) {
   const std::int64_t few = fewest, more = 2 * few, here = samples_of_device(s);
-  const Pieces* own = here <= more || samples_ % more ? alone(s) : nullptr;
-  if (own) return passes_alone(*own);
+  if (const Pieces* own = here <= more || samples_ % more ? alone(s) : nullptr) {
+    Pieces out = passes_alone(*own);
+    let_layers_share(out, s);
+    return out;
+  }
   Structure kept = s;
   kept.recompute = RecomputeMode::none;
   const Pieces *one = alone(kept, few), *two = alone(kept, more), *bytes = alone(s, few);
@@ -151,6 +182,7 @@ std::optional<Pieces> Tables::at_least(const Structure& s, std::int64_t fewest) 
     out[k].backward = beyond(&Figures::backward);
     out[k].kept *= times;
   }
+  let_layers_share(out, s);
   return out;
 }
 
