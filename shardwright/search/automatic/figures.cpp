@@ -27,6 +27,10 @@ void add_bytes(Figures& out, const Program& program) {
   int last = -1;  // node of the forward
   for (NodeId id : program.graph.node_ids())
     if (program.graph.node(id).phase == Phase::forward) last = id.index;
+  std::vector<bool> is_sent(program.buffers.size(), false);  // the next piece keeps it, as what it receives
+  for (ValueId v : program.graph.sends)
+    if (const Buffer* b = program.buffer(v))
+      is_sent[static_cast<std::size_t>(b - program.buffers.data())] = true;
   for (const Buffer& b : program.buffers) {
     const bool is_before = !b.begin.is_valid() || b.begin.index <= last;
     if (b.kind == BufferKind::parameter)

@@ -96,8 +96,11 @@ const Pieces* Tables::figures(const Structure& s, int summed) {
 void Tables::let_layers_share(Pieces& pieces, const Structure& s) {
   if (s.recompute != RecomputeMode::selected) return;
   const std::vector<double>& shared = shared_by_layers(s);
-  for (std::size_t k = 0; k < shared.size(); ++k)
-    pieces[k].kept -= shared[k] * static_cast<double>(samples_of_device(s));
+  for (std::size_t k = 0; k < shared.size(); ++k) {
+    const double bytes = shared[k] * static_cast<double>(samples_of_device(s));
+    for (double Figures::*again : {&Figures::passing, &Figures::working}) pieces[k].*again += bytes;
+    pieces[k].kept -= bytes;
+  }
 }
 
 /// Of a sample.
