@@ -41,8 +41,8 @@ void add_bytes(Figures& out, const Program& program) {
       out.sums += static_cast<double>(b.bytes);
     else if (program.micro_batches == 1 && b.kind == BufferKind::gradient)
       out.gradients += static_cast<double>(b.bytes);
-    else if (b.kind != BufferKind::workspace && is_before &&
-             b.end.index > last)  // the next piece keeps what is sent
+    else if (!is_sent[static_cast<std::size_t>(&b - program.buffers.data())] && is_before &&
+             b.end.index > last)
       out.kept += static_cast<double>(b.bytes);
   }
   using enum BufferKind;
