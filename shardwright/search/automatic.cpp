@@ -143,15 +143,15 @@ class Search {
   void open_all() {
     fewest_ = tables_.samples();
     for (const Structure& s : structures_) fewest_ = std::min(fewest_, tables_.samples_of_device(s));
-    std::map<std::tuple<int, bool, std::int64_t, int, RecomputeMode, const Row*>, std::optional<Pieces>>
+    std::map<std::tuple<int, int, bool, std::int64_t, int, RecomputeMode, const Row*>, std::optional<Pieces>>
         known;
     for (std::size_t i = 0; i < structures_.size(); ++i) {
       const Structure& s = structures_[i];
       const Row& row = tables_.row(s);
       if (row.size() < s.pipelining.parts()) continue;
-      const auto [it, is_new] =
-          known.try_emplace(std::tuple(s.degrees.tensor, s.degrees.sequence, tables_.samples_of_device(s),
-                                       summed_of(s.pipelining), s.recompute, &row));
+      const auto [it, is_new] = known.try_emplace(std::tuple(s.degrees.data, s.degrees.tensor,
+                                                             s.degrees.sequence, tables_.samples_of_device(s),
+                                                             summed_of(s.pipelining), s.recompute, &row));
       if (is_new) it->second = tables_.at_least(s, fewest_);
       if (it->second) open_.push({least_seconds(s.pipelining, row, *it->second), Known::bound, i});
     }

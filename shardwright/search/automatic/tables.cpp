@@ -92,33 +92,62 @@ const Pieces* Tables::figures(const Structure& s, int summed) {
   return figures_.at(key).get();
 }
 
-/// What is selected is chosen over all layers: one keeps for another what it would compute again.
+/// Layers in a row take less than each by itself: what is selected to be computed again is chosen over all of them, so that
+/// one keeps for another what it would compute again; and with sequence parallelism one gathers while the other computes.
 void Tables::let_layers_share(Pieces& pieces, const Structure& s) {
-  if (s.recompute != RecomputeMode::selected) return;
-  const std::vector<double>& shared = shared_by_layers(s);
+  if (s.recompute != RecomputeMode::selected && !s.degrees.sequence) return;
+  const auto samples = static_cast<double>(samples_of_device(s));
+  const Pieces& shared = shared_by_layers(s);
   for (std::size_t k = 0; k < shared.size(); ++k) {
-    const double bytes = shared[k] * static_cast<double>(samples_of_device(s));
-    for (double Figures::*again : {&Figures::passing, &Figures::working}) pieces[k].*again += bytes;
-    pieces[k].kept -= bytes;
+    Figures& f = pieces[k];
+    f.forward -= samples * shared[k].forward, f.backward -= samples * shared[k].backward;
+    f.kept -= samples * shared[k].kept;
+    f.passing += samples * shared[k].kept, f.working += samples * shared[k].kept;  // of one it is there again
   }
 }
 
 /// Of a sample.
-const std::vector<double>& Tables::shared_by_layers(Structure s) {
+const Pieces& Tables::shared_by_layers(Structure s) {
   const int summed = summed_of(s.pipelining);
-  const auto [it, is_new] = shared_.try_emplace({s.degrees.tensor, s.degrees.sequence, summed});
-  const Row& pieces = row(s);
+  const auto [it, is_new] = shared_.try_emplace({s.degrees.tensor, s.degrees.sequence, summed, s.recompute});
   const Pieces* one = is_new ? alone(s, 1) : nullptr;
   if (!one) return it->second;
   s.degrees.data = 1, s.zero = 0;
   const Cluster stage = request_.cluster->part(0, s.stage_devices());
-  const Network* network = this->network(static_cast<int>(samples_), summed, pieces);
-  for (int k = 0; k < pieces.kind_count(); ++k) {
-    const Network::Part* pair = network->pair(k);
-    const Figures two = pair ? figures_of(*pair, true, s, {request_, stage, summed}) : Figures{};
-    it->second.push_back(pair ? (*one)[at(k)].kept - two.kept / 2 : 0);
+  const Network* network = this->network(static_cast<int>(samples_), summed, row(s));
+  for (std::size_t k = 0; k < one->size(); ++k) {
+    Figures& shared = it->second.emplace_back();
+    const Network::Part* pair = network->pair(static_cast<int>(k));
+    if (!pair) continue;
+    const Figures two = figures_of(*pair, true, s, {request_, stage, summed});
+    if (s.recompute == RecomputeMode::selected) shared.kept = (*one)[k].kept - two.kept / 2;
+    if (!s.degrees.sequence) continue;
+    shared.forward = std::max(0.0, 2 * (*one)[k].forward - two.forward);
+    shared.backward = std::max(0.0, 2 * (*one)[k].backward - two.backward);
   }
   return it->second;
+}
+
+/// Where neighbours have wires of their own, what a few devices send each other goes by those of the others, too, if the
+/// stage has more: tensor parallelism waits less than alone.
+void Tables::take_detours(Pieces& pieces, const Structure& s) {
+  const auto has_wires = [](const LinkLevel& l) { return l.wiring != Wiring::switched; };
+  if (s.degrees.data == 1 || s.degrees.tensor == 1 ||
+      std::ranges::none_of(request_.cluster->links, has_wires))
+    return;
+  Structure one = s;
+  one.pipelining.micro_batches = static_cast<int>(samples_ / s.degrees.data);
+  one.recompute = RecomputeMode::none;
+  one.zero = 0;
+  constexpr int summed = 2;  // with one, the backward waits for reductions, too
+  const Pieces* here = figures(one, summed);
+  one.pipelining.micro_batches = static_cast<int>(samples_);
+  one.degrees.data = 1;
+  const Pieces* alone = figures(one, summed);
+  const auto samples = static_cast<double>(samples_of_device(s));
+  for (std::size_t k = 0; here && alone && k < pieces.size(); ++k)
+    for (double Figures::*pass : {&Figures::forward, &Figures::backward})
+      pieces[k].*pass += samples * ((*here)[k].*pass - (*alone)[k].*pass);
 }
 
 const Pieces* Tables::alone(Structure s, std::int64_t samples_of_device, RecomputeMode recompute) {
@@ -142,6 +171,7 @@ std::optional<Pieces> Tables::of_stage(const Structure& s) {
   if (!own) return as_it_is(s);
   Pieces out = waited_for(*own);
   let_layers_share(out, s);
+  take_detours(out, s);
   if (s.degrees.data == 1) return out;
   // Of one sample for each device.
   Structure one = s;
@@ -168,6 +198,7 @@ std::optional<Pieces> Tables::at_least(const Structure& s, std::int64_t fewest) 
   if (const Pieces* own = here <= more || samples_ % more ? alone(s) : nullptr) {
     Pieces out = passes_alone(*own);
     let_layers_share(out, s);
+    take_detours(out, s);
     return out;
   }
   Structure kept = s;
@@ -186,6 +217,7 @@ std::optional<Pieces> Tables::at_least(const Structure& s, std::int64_t fewest) 
     out[k].kept *= times;
   }
   let_layers_share(out, s);
+  take_detours(out, s);
   return out;
 }
 

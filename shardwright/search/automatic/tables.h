@@ -62,7 +62,8 @@ class Tables {
   const Pieces* alone(const Structure& s) { return alone(s, samples_of_device(s)); }
   std::optional<Pieces> as_it_is(const Structure& s);
   void let_layers_share(Pieces& pieces, const Structure& s);
-  const std::vector<double>& shared_by_layers(Structure s);
+  const Pieces& shared_by_layers(Structure s);
+  void take_detours(Pieces& pieces, const Structure& s);
 
   const StepOf& step_;
   const PlanRequest& request_;
@@ -71,7 +72,7 @@ class Tables {
   bool has_layers_ = false;
   std::map<std::tuple<int, int, bool>, std::unique_ptr<Network>> networks_;
   std::map<Key, std::unique_ptr<Pieces>> figures_;
-  std::map<std::tuple<int, bool, int>, std::vector<double>> shared_;  // kept bytes of a sample, by kind
+  std::map<std::tuple<int, bool, int, RecomputeMode>, Pieces> shared_;
   std::map<std::tuple<int, int, int, int>, std::vector<int>> slots_;
   std::int64_t samples_ = 0;
   std::string why_;
