@@ -162,9 +162,9 @@ class Search {
     if (next.known == Known::bound) return forecast(structures_[next.number], next.seconds);
     if (next.known == Known::forecast) bound_ = std::min(bound_, next.seconds);
     Candidate& c = candidates_[next.number];
-    const double miss = miss_of(c.structure);
-    if (next.known == Known::forecast && miss > 1)
-      open_.push({miss * next.seconds, Known::corrected, next.number});
+    const double likely = nearness * miss_of(c.structure) * c.forecast.seconds;
+    if (next.known == Known::forecast && likely > next.seconds)
+      open_.push({likely, Known::corrected, next.number});
     else if (!is_like_one_tried(c) && (!c.is_close || ++close_trials_ <= most_close_trials))
       try_candidate(c);
   }
@@ -183,7 +183,7 @@ class Search {
     Candidate c{s, forecast_within(static_cast<double>(cap_))};
     c.is_close = !c.forecast.fits;
     if (c.is_close) c.forecast = forecast_within(spare * static_cast<double>(cap_));
-    bound = std::max(bound, nearness * c.forecast.seconds);
+    bound = std::max(bound, nearness * c.forecast.least_seconds);
     tell(c, bound);
     if (!c.forecast.fits) return remember(std::move(c));
     open_.push({bound, Known::forecast, candidates_.size()});

@@ -19,9 +19,12 @@ class StageSeconds {
   void add(const Figures& f) {
     forward_ += f.forward, backward_ += f.backward, update_ += f.update;
     for (std::size_t phase = 0; phase < 3; ++phase) transfers_[phase] += f.transfers[phase];
+    for (std::size_t phase = 0; phase < 2; ++phase) contended_[phase] += f.contended[phase];
   }
 
   Pass pass() const { return {with_transfers(0, forward_), with_transfers(1, backward_)}; }
+  /// What tensor parallelism takes longer, as it has half of the links while replicas have the others.
+  Pass contention() const { return {contention(0, forward_), contention(1, backward_)}; }
   double update() const { return with_transfers(2, update_); }
 
  private:
@@ -29,9 +32,14 @@ class StageSeconds {
     return beside + std::max(0.0, transfers_[phase] - overlap_ * beside);
   }
 
+  double contention(std::size_t phase, double beside) const {
+    return beside > 0 ? contended_[phase] * std::min(1.0, transfers_[phase] / beside) : 0;
+  }
+
   double overlap_;
   double forward_ = 0, backward_ = 0, update_ = 0;
   std::array<double, 3> transfers_ = {};
+  std::array<double, 2> contended_ = {};
 };
 
 class Cut {
@@ -150,19 +158,22 @@ Forecast forecast_of(const Structure& s, const ForecastOf& what) {
   const Cut cut(p, what);
   Forecast out{.first = cut.best(true), .fits = true};
   if (out.first.empty()) out = {.first = cut.best(false), .fits = false};
-  std::vector<Pass> passes(at(p.stages));
+  std::vector<Pass> passes(at(p.stages)), contended(at(p.stages));
   std::vector<double> bytes(at(p.stages), 0), updates(at(p.stages), 0);
   for (int part = 0; part < p.parts(); ++part) {
     const std::size_t device = at(part % p.stages);
     const int begin = out.first[at(part)], end = part + 1 < p.parts() ? out.first[at(part) + 1] : count;
     const StageSeconds taken = cut.seconds(begin, end);
-    passes[device].forward += taken.pass().forward;
-    passes[device].backward += taken.pass().backward;
+    passes[device] += taken.pass();
+    contended[device] += taken.contention();
     updates[device] += taken.update();
     bytes[device] += cut.bytes(part, begin, end);
   }
   const double crossing = p.stages > 1 ? crossing_seconds(what.figures, s, what.cluster) : 0;
-  out.seconds = pipeline_seconds(p, passes, crossing) + *std::ranges::max_element(updates);
+  const double update = *std::ranges::max_element(updates);
+  out.least_seconds = pipeline_seconds(p, passes, crossing) + update;
+  for (std::size_t stage = 0; stage < passes.size(); ++stage) passes[stage] += contended[stage];
+  out.seconds = pipeline_seconds(p, passes, crossing) + update;
   out.bytes = *std::ranges::max_element(bytes);
   out.fits = out.fits && out.bytes <= what.cap_bytes;
   return out;

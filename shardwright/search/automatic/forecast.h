@@ -9,9 +9,10 @@
 namespace shardwright::search {
 
 struct Forecast {
-  std::vector<int> first;  // pieces with which the parts begin
-  double seconds = 0;      // of a step
-  double bytes = 0;        // of the device that holds most
+  std::vector<int> first;    // pieces with which the parts begin
+  double seconds = 0;        // of a step
+  double least_seconds = 0;  // the same if transfers never got into each other's way
+  double bytes = 0;          // of the device that holds most
   bool fits = false;
 };
 

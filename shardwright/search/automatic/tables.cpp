@@ -137,7 +137,6 @@ void Tables::take_detours(Pieces& pieces, const Structure& s) {
     return;
   Structure one = s;
   one.pipelining.micro_batches = static_cast<int>(samples_ / s.degrees.data);
-  one.recompute = RecomputeMode::none;
   one.zero = 0;
   constexpr int summed = 2;  // with one, the backward waits for reductions, too
   const Pieces* here = figures(one, summed);
@@ -146,8 +145,8 @@ void Tables::take_detours(Pieces& pieces, const Structure& s) {
   const Pieces* alone = figures(one, summed);
   const auto samples = static_cast<double>(samples_of_device(s));
   for (std::size_t k = 0; here && alone && k < pieces.size(); ++k)
-    for (double Figures::*pass : {&Figures::forward, &Figures::backward})
-      pieces[k].*pass += samples * ((*here)[k].*pass - (*alone)[k].*pass);
+    for (double Figures::*part : {&Figures::forward, &Figures::backward, &Figures::kept, &Figures::working})
+      pieces[k].*part += samples * ((*here)[k].*part - (*alone)[k].*part);
 }
 
 const Pieces* Tables::alone(Structure s, std::int64_t samples_of_device, RecomputeMode recompute) {
@@ -157,6 +156,13 @@ const Pieces* Tables::alone(Structure s, std::int64_t samples_of_device, Recompu
   s.zero = 0;
   s.recompute = recompute;
   return figures(s, summed);
+}
+
+/// Several replicas are as near to each other as the devices of tensor parallelism.
+bool Tables::shares_links(const Structure& s) const {
+  const auto joins = [&](const LinkLevel& l) { return l.devices >= s.degrees.tensor; };
+  const auto link = std::ranges::find_if(request_.cluster->links, joins);
+  return s.degrees.tensor > 1 && link != request_.cluster->links.end() && link->devices > s.degrees.tensor;
 }
 
 /// Where there is no part of the batch for one device: with the waiting for other replicas.
@@ -185,6 +191,7 @@ std::optional<Pieces> Tables::of_stage(const Structure& s) {
     for (const std::size_t pass : {0, 1})
       f.transfers[pass] = std::max(0.0, with.transfers[pass] - without.transfers[pass]);
     f.transfers[2] = with.transfers[2];
+    if (shares_links(s)) f.contended = {(*own)[k].transfers[0], (*own)[k].transfers[1]};
     f.update = with.update, f.parameters = with.parameters, f.states = with.states, f.sums = with.sums;
     if (s.zero >= 2) f.passing = f.working + with.moving;
     // What is shared is gathered and reduced piece by piece; the gradients of one piece come all at once.

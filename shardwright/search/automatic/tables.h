@@ -60,6 +60,7 @@ class Tables {
     return alone(s, samples_of_device, s.recompute);
   }
   const Pieces* alone(const Structure& s) { return alone(s, samples_of_device(s)); }
+  bool shares_links(const Structure& s) const;
   std::optional<Pieces> as_it_is(const Structure& s);
   void let_layers_share(Pieces& pieces, const Structure& s);
   const Pieces& shared_by_layers(Structure s);
