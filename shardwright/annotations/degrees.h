@@ -27,8 +27,9 @@ struct Degrees {
 };
 
 /// The strategies of all forward operators of `graph`, a network or a stage of it. Axes: dp, and within it tp.
-/// Throws: Error if data cannot be split over dp, or nothing is split over tp.
+/// Throws: Error if data cannot be split over dp, or nothing is split over tp, unless it is only a part of a network.
 /// Cost: O(nodes), or as many times as tp becomes more axes.
-Constraints constraints_of(const Graph& graph, const Calls& calls, const Degrees& degrees);
+Constraints constraints_of(const Graph& graph, const Calls& calls, const Degrees& degrees,
+                           bool is_part = false);
 
 }  // namespace shardwright

@@ -24,11 +24,10 @@
 
 #include "shardwright/base/text.h"
 #include "shardwright/graph/op.h"
-#include "shardwright/passes/compile.h"
 #include "shardwright/plan/batch.h"
 #include "shardwright/search/automatic/forecast.h"
 #include "shardwright/search/automatic/tables.h"
-#include "shardwright/simulate/evaluate.h"
+#include "shardwright/search/automatic/trials.h"
 
 namespace shardwright::search {
 namespace {
@@ -36,7 +35,7 @@ namespace {
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// So many structures are made into programs whole.
-constexpr std::size_t most_trials = 6;
+constexpr std::size_t most_trials = 8;
 /// Of these, of what figures say does not fit.
 constexpr int most_close_trials = 3;
 /// And forecast; the bound ends nearly all searches before.
@@ -69,9 +68,11 @@ bool mixes_samples(const Graph& graph) {
 class Search {
  public:
   Search(const StepOf& step, const PlanRequest& request)
-      : request_(request), cluster_(*request.cluster), tables_(step, request) {
-    cap_ = request.options.memory_cap.value_or(usable_bytes(cluster_));
-  }
+      : request_(request),
+        cluster_(*request.cluster),
+        cap_(request.options.memory_cap.value_or(usable_bytes(cluster_))),
+        tables_(step, request),
+        trials_(request, cap_) {}
 
   /// Throws: Error if operators are fixed one by one, or the network has no batch; Infeasible if nothing can be split.
   Plan run() {
@@ -82,13 +83,13 @@ class Search {
           fmt::format("no plan: {} devices and {} samples have no structure with what is fixed{}",
                       request_.devices, tables_.samples(), fixed_text()));
     open_all();
-    while (!open_.empty() && (!does_fit() || open_.top().seconds <= of_best_.estimate.step_seconds())) {
+    while (!open_.empty() && (!trials_.does_fit() || open_.top().seconds <= trials_.seconds())) {
       const Open next = open_.top();
       open_.pop();
       look_at(next);
-      if (trials_ >= most_trials) break;
+      if (trials_.count() >= most_trials) break;
     }
-    if (!does_fit()) try_least_memory();
+    if (!trials_.does_fit()) try_least_memory();
     try_other_search();
     return told();
   }
@@ -98,8 +99,7 @@ class Search {
   enum class Known { bound, forecast, corrected };
   /// A structure that may be the best.
   struct Open {
-    double seconds =
-        0;  // no step of it is shorter, as far as is known; of what is corrected, about what it takes
+    double seconds = 0;  // no step of it is shorter, as far as is known; corrected: about what it takes
     Known known = Known::bound;
     std::size_t number = 0;  // of the structure, or of the candidate
 
@@ -138,8 +138,6 @@ class Search {
 
   // ---- structures ----
 
-  bool does_fit() const { return best_ && of_best_.fits(); }
-
   void open_all() {
     fewest_ = tables_.samples();
     for (const Structure& s : structures_) fewest_ = std::min(fewest_, tables_.samples_of_device(s));
@@ -148,7 +146,11 @@ class Search {
     for (std::size_t i = 0; i < structures_.size(); ++i) {
       const Structure& s = structures_[i];
       const Row& row = tables_.row(s);
-      if (row.size() < s.pipelining.parts()) continue;
+      if (row.size() < s.pipelining.parts()) {
+        why_ = fmt::format("{} stages: the network has {} layers; ask for fewer stages", s.pipelining.parts(),
+                           row.size());
+        continue;
+      }
       const auto [it, is_new] = known.try_emplace(std::tuple(s.degrees.data, s.degrees.tensor,
                                                              s.degrees.sequence, tables_.samples_of_device(s),
                                                              summed_of(s.pipelining), s.recompute, &row));
@@ -162,7 +164,9 @@ class Search {
     if (next.known == Known::bound) return forecast(structures_[next.number], next.seconds);
     if (next.known == Known::forecast) bound_ = std::min(bound_, next.seconds);
     Candidate& c = candidates_[next.number];
-    const double likely = nearness * miss_of(c.structure) * c.forecast.seconds;
+    const Miss miss = miss_of(c.structure);
+    const double likely = nearness * miss.seconds * c.forecast.seconds;
+    c.is_close = c.is_close || miss.bytes * c.forecast.bytes > static_cast<double>(cap_);
     if (next.known == Known::forecast && likely > next.seconds)
       open_.push({likely, Known::corrected, next.number});
     else if (!is_like_one_tried(c) && (!c.is_close || ++close_trials_ <= most_close_trials))
@@ -199,21 +203,24 @@ class Search {
     });
   }
 
-  /// How much longer programs of such degrees, stages and schedule took than forecast.
-  double& miss_of(const Structure& s) {
-    const Pipelining& p = s.pipelining;
-    return misses_
-        .try_emplace(
-            {s.degrees.data, s.degrees.tensor, s.degrees.sequence, p.schedule.kind, p.schedule.chunks}, 1)
-        .first->second;
+  /// How much more programs took than was forecast.
+  struct Miss {
+    double seconds = 1, bytes = 1;
+  };
+  /// Those of such degrees, schedule and level.
+  Miss& miss_of(const Structure& s) {
+    const Schedule& schedule = s.pipelining.schedule;
+    return misses_[{s.degrees.data, s.degrees.tensor, s.degrees.sequence, schedule.kind, schedule.chunks,
+                    s.zero}];
   }
 
   void try_candidate(Candidate& c) {
     const std::optional<Evaluation> e = try_structure(c);
     if (!e) return;
     c.fits = e->fits();
-    double& miss = miss_of(c.structure);
-    miss = std::max(miss, e->estimate.step_seconds() / c.forecast.seconds);
+    Miss& miss = miss_of(c.structure);
+    miss.seconds = std::max(miss.seconds, e->estimate.step_seconds() / c.forecast.seconds);
+    miss.bytes = std::max(miss.bytes, static_cast<double>(e->estimate.arena_bytes) / c.forecast.bytes);
   }
 
   /// Memory may hold pieces that take at least `f`, of which data parallelism shares what it can.
@@ -231,12 +238,11 @@ class Search {
   }
 
   void tell(const Candidate& c, double bound) {
-    if (!request_.options.writes_log) return;
-    log_.push_back(fmt::format("{}: at least {:.4g} s, forecast {:.4g} s and {:.4g} GB{}",
-                               to_text(c.structure), bound, c.forecast.seconds, c.forecast.bytes * 1e-9,
-                               c.is_close        ? ", which hardly fits"
-                               : c.forecast.fits ? ""
-                                                 : ", which does not fit"));
+    trials_.tell(fmt::format("{}: at least {:.4g} s, forecast {:.4g} s and {:.4g} GB{}", to_text(c.structure),
+                             bound, c.forecast.seconds, c.forecast.bytes * 1e-9,
+                             c.is_close        ? ", which hardly fits"
+                             : c.forecast.fits ? ""
+                                               : ", which does not fit"));
   }
 
   // ---- whole plans ----
@@ -254,10 +260,11 @@ class Search {
   /// of the batch in their stead, as far as they are open.
   void try_other_search() {
     const bool is_small = tables_.graph(1)->nodes.size() <= most_nodes_to_search;
-    if (fixes_degrees() || (best_ && !is_small)) return;
-    if (best_) {
+    if (fixes_degrees() || (trials_.best() && !is_small)) return;
+    if (trials_.best()) {
       PlanRequest asked = request_;
-      asked.settings = best_->settings;
+      if (!fixes_settings()) try_plan(asked, "recursive with what was asked");
+      asked.settings = trials_.best()->settings;
       try_plan(std::move(asked), "recursive");
       return;
     }
@@ -272,20 +279,23 @@ class Search {
   }
 
   Plan told() {
-    if (!best_) throw Infeasible(fmt::format("no plan: {}", tables_.why().empty() ? why_ : tables_.why()));
-    Plan out = *std::move(best_);
+    if (!trials_.best()) {
+      const std::string& why = trials_.why().empty() ? tables_.why() : trials_.why();
+      throw Infeasible(fmt::format("no plan: {}", why.empty() ? why_ : why));
+    }
+    Plan out = *trials_.best();
     out.search = "auto";
     out.compared = fmt::format("looked at {} structures, forecast {}, simulated {}", structures_.size(),
-                               forecasts_, trials_);
-    const double seconds = of_best_.estimate.step_seconds();
+                               forecasts_, trials_.count());
+    const double seconds = trials_.seconds();
     // A search that was cut short knows of what is still open; programs that undercut it show that pieces do not add up.
     const double bound = open_.empty() ? bound_ : std::min(bound_, open_.top().seconds);
-    if (std::isfinite(bound) && bound <= fastest_) {
+    if (std::isfinite(bound) && bound <= trials_.least_seconds()) {
       out.lower_bound_seconds = std::min(bound, seconds);
       out.compared += fmt::format("; --set reaches no less than {:.4g} s, {:.1f}% below", bound,
                                   std::max(0.0, 100 * (1 - bound / seconds)));
     }
-    out.log = std::move(log_);
+    out.log = trials_.log();
     return out;
   }
 
@@ -305,6 +315,11 @@ class Search {
     return text;
   }
 
+  bool fixes_settings() const {
+    const Expert& f = request_.fixed;
+    return f.stages || f.micro_batches || f.zero || f.recompute || f.schedule;
+  }
+
   bool fixes_degrees() const {
     const Expert& f = request_.fixed;
     return f.data || f.tensor || f.sequence || f.micro_batch;
@@ -320,33 +335,8 @@ class Search {
   }
 
   std::optional<Evaluation> try_plan(PlanRequest asked, const std::string& what) {
-    asked.search = "recursive";
     const Graph* graph = tables_.graph(asked.settings.pipelining.micro_batches);
-    if (!graph) return std::nullopt;
-    try {
-      return judge(make_plan(*graph, asked), *graph, what);
-    } catch (const Error& e) {  // it cannot be split so, or stages read what is not there yet
-      why_ = e.what();
-      return std::nullopt;
-    }
-  }
-
-  Evaluation judge(Plan plan, const Graph& graph, const std::string& what) {
-    const Evaluation e =
-        evaluate(compile_pipeline(graph, plan, {.formats = request_.formats, .verifies = false}), cluster_,
-                 {.memory_cap = cap_, .framework = plan.settings.framework});
-    ++trials_;
-    const double seconds = e.estimate.step_seconds();
-    if (e.fits()) fastest_ = std::min(fastest_, seconds);
-    if (request_.options.writes_log)
-      log_.push_back(fmt::format("{}: simulated {:.4g} s and {:.4g} GB{}", what, seconds,
-                                 static_cast<double>(e.estimate.arena_bytes) * 1e-9,
-                                 e.fits() ? "" : ", which does not fit"));
-    if (!best_ || is_better(e, of_best_)) {
-      best_ = std::move(plan);
-      of_best_ = e;
-    }
-    return e;
+    return graph ? trials_.run(*graph, std::move(asked), what) : std::nullopt;
   }
 
   const PlanRequest& request_;
@@ -358,18 +348,14 @@ class Search {
   std::int64_t fewest_ = 0;  // samples of a device in a micro-batch
   std::priority_queue<Open, std::vector<Open>, std::greater<>> open_;
   std::vector<Candidate> candidates_;
-  std::vector<std::string> log_;
   std::optional<Candidate> least_;  // of memory, of those that surely do not fit
   double bound_ = std::numeric_limits<double>::infinity();
   int forecasts_ = 0;
-  std::optional<Plan> best_;  // of those that were made into programs
-  Evaluation of_best_;
-  /// By degrees and schedule.
-  std::map<std::tuple<int, int, bool, int, int>, double> misses_;
+  Trials trials_;
+  /// By degrees, schedule and level.
+  std::map<std::tuple<int, int, bool, int, int, int>, Miss> misses_;
   int close_trials_ = 0;
-  double fastest_ = std::numeric_limits<double>::infinity();  // of the programs that fit
-  std::string why_;                                           // the last that was tried could not be made
-  std::size_t trials_ = 0;
+  std::string why_;  // a structure can be none
 };
 
 }  // namespace

@@ -184,7 +184,7 @@ Plan make_plan(const StepOf& step, const PlanRequest& request) {
 }
 
 PlannedGraph split_by_degrees(Graph part, const Calls& calls, const PlanRequest& request) {
-  Constraints constraints = constraints_of(part, calls, *request.degrees);
+  Constraints constraints = constraints_of(part, calls, *request.degrees, true);
   SearchResult found = fixed(constraints);
   Decisions decided = decisions_of(std::move(constraints), std::move(found), part, calls,
                                    request.settings.optimizer_parallel);

@@ -1,0 +1,51 @@
+#include "shardwright/search/automatic/pipeline_seconds.h"
+
+#include <algorithm>
+
+namespace shardwright::search {
+namespace {
+
+double warm_up(const Pipelining& p, int stage) {
+  if (p.schedule.kind == Schedule::gpipe) return 1;
+  return std::min(warm_up_of(p, stage), p.micro_batches * p.schedule.chunks);
+}
+
+/// Of T what all devices share.
+double shared_seconds(const Pipelining& p, const Pass& all) {
+  return all.forward + all.backward / p.schedule.chunks;
+}
+
+}  // namespace
+
+double seconds_of_stage(const Pipelining& p, int stage, const Pass& own) {
+  return p.micro_batches * own.all() - (warm_up(p, stage) * own.forward + own.backward) / p.schedule.chunks;
+}
+
+double pipeline_seconds(const Pipelining& p, const std::vector<Pass>& stages, double crossing) {
+  Pass all;
+  for (const Pass& pass : stages) all += pass;
+  const int chunks = p.schedule.chunks;
+  double longest = 0, before = 0;  // of a chunk
+  for (int s = 0; s < p.stages; ++s) {
+    const Pass& own = stages[static_cast<std::size_t>(s)];
+    // From a forward to its backward, through all behind; as often as there are forwards under way.
+    const double round = all.all() - before + 2 * (p.parts() - 1 - s) * crossing;
+    const double waited = chunks * round / warm_up(p, s) - own.all();
+    const bool waits = p.schedule.kind != Schedule::gpipe && p.stages > 1 && waited > 0;
+    longest = std::max(longest, seconds_of_stage(p, s, own) + (waits ? p.micro_batches * waited : 0));
+    before += own.all() / chunks;
+  }
+  return shared_seconds(p, all) + longest + (p.parts() + p.stages - 2) * crossing;
+}
+
+double least_pipeline_seconds(const Pipelining& p, const Pass& all) {
+  double share = 0;
+  for (int s = 0; s < p.stages; ++s) {
+    const double own = seconds_of_stage(p, s, all);
+    if (own <= 0) return shared_seconds(p, all);
+    share += 1 / own;
+  }
+  return shared_seconds(p, all) + 1 / share;
+}
+
+}  // namespace shardwright::search

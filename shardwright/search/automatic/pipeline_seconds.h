@@ -1,0 +1,39 @@
+// How long the passes of a step take in stages: the schedules' own bubbles (plan/schedule.h).
+//
+// Of a device, t = f + b are the passes of a micro-batch through all of its V chunks, and W the forwards of chunks that it
+// runs before its first backward. That backward ends when the first micro-batch has passed all chunks forward, and back those
+// behind; then all is left but those W and one backward, and last the backward of the chunks in front:
+//
+//   T >= sum of all f + (sum of the others' b + b) / V + M t - (W f + b) / V
+//
+// for each device, and the largest of these is what simulations of equal and unequal stages take. With GPipe all forwards come
+// first, so that none of them is behind: W = 1.
+#pragma once
+
+#include <vector>
+
+#include "shardwright/plan/schedule.h"
+
+namespace shardwright::search {
+
+/// Seconds of a micro-batch.
+struct Pass {
+  double forward = 0, backward = 0;
+  double all() const { return forward + backward; }
+  Pass& operator+=(const Pass& other) {
+    forward += other.forward, backward += other.backward;
+    return *this;
+  }
+};
+
+/// Of T what depends on the device's own passes alone. Grows with both.
+double seconds_of_stage(const Pipelining& p, int stage, const Pass& own);
+
+/// T. `stages`: of the devices of each; `crossing`: seconds of what one stage sends the next of a micro-batch. Where that is
+/// long, it delays every micro-batch: no more of them are under way than the schedule has begun.
+double pipeline_seconds(const Pipelining& p, const std::vector<Pass>& stages, double crossing);
+
+/// T of `all` passes, cut into stages as is best.
+double least_pipeline_seconds(const Pipelining& p, const Pass& all);
+
+}  // namespace shardwright::search

@@ -1,0 +1,51 @@
+// Whole plans that a search tries: each is made into a program, which is simulated, and the best of them stays.
+#pragma once
+
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shardwright/search/planning/make_plan.h"
+#include "shardwright/simulate/evaluate.h"
+
+namespace shardwright::search {
+
+class Trials {
+ public:
+  /// For the cluster of `request`, which must outlive it; a device holds `cap` bytes.
+  Trials(const PlanRequest& request, std::int64_t cap) : request_(request), cap_(cap) {}
+
+  /// What the program of the plan for `asked` takes, if there is such a plan; `what`: for the log.
+  std::optional<Evaluation> run(const Graph& graph, PlanRequest asked, const std::string& what);
+
+  const std::optional<Plan>& best() const { return best_; }
+  bool does_fit() const { return best_ && of_best_.fits(); }
+  /// Of the best.
+  double seconds() const { return of_best_.estimate.step_seconds(); }
+  /// Of those that fit the least.
+  double least_seconds() const { return least_seconds_; }
+  std::size_t count() const { return count_; }
+  /// The last that could not be made.
+  const std::string& why() const { return why_; }
+
+  /// A line for whoever asked for a log.
+  void tell(std::string line) {
+    if (request_.options.writes_log) log_.push_back(std::move(line));
+  }
+  const std::vector<std::string>& log() const { return log_; }
+
+ private:
+  Evaluation judge(Plan plan, const Graph& graph, const std::string& what);
+
+  const PlanRequest& request_;
+  std::int64_t cap_;
+  std::optional<Plan> best_;
+  Evaluation of_best_;
+  double least_seconds_ = std::numeric_limits<double>::infinity();
+  std::size_t count_ = 0;
+  std::string why_;
+  std::vector<std::string> log_;
+};
+
+}  // namespace shardwright::search
