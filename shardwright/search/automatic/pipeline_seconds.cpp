@@ -23,19 +23,24 @@ double seconds_of_stage(const Pipelining& p, int stage, const Pass& own) {
 
 double pipeline_seconds(const Pipelining& p, const std::vector<Pass>& stages, double crossing) {
   Pass all;
-  for (const Pass& pass : stages) all += pass;
-  const int chunks = p.schedule.chunks;
   double longest = 0, before = 0;  // of a chunk
+  for (const Pass& own : stages) {
+    all += own;
+    longest = std::max(longest, own.all());
+  }
+  const int chunks = p.schedule.chunks;
+  double most = 0;
   for (int s = 0; s < p.stages; ++s) {
     const Pass& own = stages[static_cast<std::size_t>(s)];
     // From a forward to its backward, through all behind; as often as there are forwards under way.
     const double round = all.all() - before + 2 * (p.parts() - 1 - s) * crossing;
-    const double waited = chunks * round / warm_up(p, s) - own.all();
-    const bool waits = p.schedule.kind != Schedule::gpipe && p.stages > 1 && waited > 0;
-    longest = std::max(longest, seconds_of_stage(p, s, own) + (waits ? p.micro_batches * waited : 0));
+    const double under_way = warm_up(p, s) / chunks;
+    const bool waits = p.schedule.kind != Schedule::gpipe && crossing > 0;
+    const double waited = waits ? std::max(0.0, round / under_way - longest) : 0;
+    most = std::max(most, seconds_of_stage(p, s, own) + (p.micro_batches - under_way) * waited);
     before += own.all() / chunks;
   }
-  return shared_seconds(p, all) + longest + (p.parts() + p.stages - 2) * crossing;
+  return shared_seconds(p, all) + most + (p.parts() + p.stages - 2) * crossing;
 }
 
 double least_pipeline_seconds(const Pipelining& p, const Pass& all) {
