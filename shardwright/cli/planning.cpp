@@ -182,6 +182,8 @@ PlanRequest request_of(const Arguments& arguments, const Model& model) {
   request.formats = default_devices().formats;
   request.verifies =
       Arguments(arguments).is_on("--verify-passes");  // a copy: it is heeded by who compiles the plan
+  // A graph as text is for its own batch, of which there are no parts.
+  request.keeps_micro_batches = model.has_uneven_loss || model.own;
   request.annotations = annotations_of(arguments, model, request);
   tell_idle(arguments, request);
   const Annotations& a = request.annotations;
@@ -228,23 +230,13 @@ void tell_if_large(const Graph& graph, Terminal& terminal) {
                  << std::flush;
 }
 
-/// The plan that a search makes which chooses stages and micro-batches, too.
-Plan searched_whole(const Arguments& arguments, const Model& model, bool is_trained,
-                    const std::string& input) {
-  PlanRequest request = request_of(arguments, model);
-  if (model.own)
-    throw error(
-        "{}: a graph as text is for its own batch, of which search auto cannot make parts; use --search "
-        "recursive",
-        model.name);
-  request.keeps_micro_batches = model.has_uneven_loss;
-  const std::string spec = spec_of(arguments);
-  const auto step = [&](int micro_batches) {
-    Model part = build_model(spec, model_options(origin_of(arguments), micro_batches), input);
-    if (is_trained) add_train_step(part.graph, part.loss, optimizer_of(arguments, part));
+/// The step, or without training the network, of the model called `spec`.
+StepOf step_of(std::string spec, const Origin& origin, bool is_trained, std::string input) {
+  return [=](int micro_batches) {
+    Model part = build_model(spec, model_options(origin, micro_batches), input);
+    if (is_trained) add_train_step(part.graph, part.loss, origin.optimizer);
     return std::move(part.graph);
   };
-  return make_plan(step, request);
 }
 
 }  // namespace
@@ -256,7 +248,9 @@ Model model_to_plan(const Arguments& arguments, bool is_trained, Terminal& termi
   if (!is_decided) {
     const Model whole = build_model(spec_of(arguments), model_options(origin_of(arguments), 1), input);
     if (!is_planned(whole.graph))
-      arguments.found = std::make_shared<const Plan>(searched_whole(arguments, whole, is_trained, input));
+      arguments.found = std::make_shared<const Plan>(
+          make_plan(step_of(spec_of(arguments), origin_of(arguments, whole), is_trained, input),
+                    request_of(arguments, whole)));
   }
   return model_of(arguments, arguments.found ? arguments.found->settings.pipelining.micro_batches : asked,
                   input);
