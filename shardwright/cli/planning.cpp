@@ -298,16 +298,41 @@ CompileOptions compile_options_of(const Arguments& arguments) {
 }
 
 Evaluation evaluation_of(const Arguments& arguments, const Pipeline& pipeline, const Cluster& cluster,
-                         std::string_view framework) {
+                         std::string_view framework, const RemediesOf& remedies) {
   const auto cap = memory_cap_of(arguments);
   Evaluation out = evaluate(
       pipeline, cluster,
       {.memory_cap = cap ? std::optional(cap->bytes) : std::nullopt, .framework = std::string(framework)});
-  if (cap) check_memory(out, fmt::format("{} {}", cap->flag, arguments.text(cap->flag)));
+  if (cap && !out.fits()) {
+    std::string what = misfit_text(out, fmt::format("{} {}", cap->flag, arguments.text(cap->flag)));
+    std::optional<std::vector<Remedy>> would_fit;
+    if (remedies) would_fit = remedies(out);
+    if (would_fit && !would_fit->empty()) what += "; " + text_of(would_fit->front());
+    throw Refusal(what, std::move(out), std::move(would_fit));
+  }
   // A plan that keeps to the cap may still be more than the cluster's devices have; --device-memory says what they have.
   if (cap && !arguments.has("--device-memory"))
     out.cap_bytes = std::min(out.cap_bytes, usable_bytes(cluster));
   return out;
+}
+
+std::vector<Remedy> remedies_of(const Arguments& arguments, const Model& model, const Plan& plan,
+                                const Evaluation& evaluation) {
+  const Arguments told = arguments;  // a copy: what there is to notice has been told
+  const PlanRequest request = request_of(told, model);
+  const Misfit misfit{request, plan, evaluation};
+  if (model.own)
+    return remedies_for(misfit, [&](int micro_batches) {
+      if (micro_batches == plan.settings.pipelining.micro_batches) return model.graph;
+      throw error("{}: a graph as text is for its own batch", model.name);
+    });
+  const StepsOf steps = [&](const Origin& origin) { return step_of(model.name, origin, true, ""); };
+  return remedies_for(misfit, steps(request.origin), steps);
+}
+
+std::string text_of(const Remedy& remedy) {
+  return fmt::format("{} takes {} and {}", remedy.change, seconds_text(remedy.step_seconds),
+                     bytes_text(remedy.memory_bytes));
 }
 
 Evaluation own_evaluation_of(const Arguments& arguments, const Pipeline& pipeline, const Cluster& cluster) {
