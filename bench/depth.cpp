@@ -79,7 +79,7 @@ Seconds least_of(const Graph& graph, const PlanRequest& request, int rounds) {
 }
 
 std::vector<Case> cases() {
-  return {Case{"recursive", llama, 60, {.devices = 8}},
+  return {Case{"recursive", llama, 60, {.devices = 8, .search = "recursive"}},
           Case{"propagation", llama, 40, {.devices = 8, .search = "propagation"}},
           Case{"sharded_and_recomputed",
                llama,
@@ -97,8 +97,10 @@ std::vector<Case> cases() {
           Case{"in_stages",
                llama,
                40,
-               {.devices = 2, .settings = {.pipelining = {.stages = 2, .micro_batches = 2}}}},
-          Case{"shared_weight", shared_weight, 200, {.devices = 4}},
+               {.devices = 2,
+                .search = "recursive",
+                .settings = {.pipelining = {.stages = 2, .micro_batches = 2}}}},
+          Case{"shared_weight", shared_weight, 200, {.devices = 4, .search = "recursive"}},
           Case{"shared_weight_by_propagation", shared_weight, 200, {.devices = 4, .search = "propagation"}}};
 }
 

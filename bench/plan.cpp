@@ -23,7 +23,9 @@ Seconds once(const std::string& name, int devices, std::size_t& nodes) {
       }));
   Plan plan;
   const double planning = seconds_per_call(1, [&] {
-    plan = make_plan(model.graph, {.model = name, .devices = devices, .annotations = model.annotations});
+    plan = make_plan(
+        model.graph,
+        {.model = name, .devices = devices, .search = "recursive", .annotations = model.annotations});
   });
   out.emplace_back("plan", planning);
   const Stages stages = compile_in_stages(model.graph, plan);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "shardwright/base/text.h"
+#include "shardwright/search/planning/search_for.h"
 #include "shardwright/search/planning/stages_of_plan.h"
 
 namespace shardwright {
@@ -34,11 +35,15 @@ void complete_order(const Arguments& arguments, PlanRequest& request) {
   Pipelining& p = request.settings.pipelining;
   p.stages = stages_asked(arguments.has("--stages") ? std::optional(p.stages) : std::nullopt,
                           p.schedule.chunks, request.annotations);
-  const bool is_searched = arguments.has("--search") && find_search(arguments.text("--search")).plan;
-  if (p.stages == 1 && !is_searched && arguments.has("--schedule") &&
-      !arguments.of_config.contains("--schedule"))
-    throw error("--schedule is the order of micro-batches in several stages; add --stages N");
   if (!arguments.has("--micro-batches")) p.micro_batches = p.stages;
+}
+
+/// Throws: Error if a schedule is asked for where there is one stage.
+void check_schedule(const Arguments& arguments, const PlanRequest& request) {
+  const bool is_asked = arguments.has("--schedule") && !arguments.of_config.contains("--schedule");
+  const bool is_open = chooses_structure(request);
+  if (is_asked && (is_open ? fixed_by(request).stages : request.settings.pipelining.stages) == 1)
+    throw error("--schedule is the order of micro-batches in several stages; add --stages N");
 }
 
 /// A flag of searches that would do nothing is the user's mistake. On one device there is nothing to search anyway.
@@ -46,12 +51,13 @@ void check_searches(const std::string& flag, Setting setting, const PlanRequest&
   if (request.parallel == Parallel::stand_alone) return;
   if (request.parallel != Parallel::auto_parallel)
     throw error("{} is a setting of searches, but {} does not search", flag, name_of(request.parallel));
-  if (heeds(find_search(request.search), setting)) return;
+  const Searcher& asked = *search_for(request).search;
+  if (heeds(asked, setting)) return;
   std::vector<std::string> others;
   for (const Searcher& search : all_search())
     if (heeds(search, setting)) others.push_back(search.name);
-  if (others.empty()) throw error("{} is no setting of search {}", flag, request.search);
-  throw error("{} is of search {}, not {}", flag, join(others, ", "), request.search);
+  if (others.empty()) throw error("{} is no setting of search {}", flag, asked.name);
+  throw error("{} is of search {}, not {}", flag, join(others, ", "), asked.name);
 }
 
 }  // namespace
@@ -81,10 +87,13 @@ PlanRequest asked_of(const Arguments& given) {
   for (const SettingRow& row : all_settings()) {
     if (row.part > Part::order && !std::exchange(is_ordered, true)) complete_order(arguments, out);
     if (!arguments.has(row.flag) || (is_planned && (is_decided(row) || row.part == Part::machine))) continue;
-    // Files carry settings along for whichever plan will be made.
-    if (is_ordered && arguments.of_config.contains(row.flag) && !idle_reason(row, out).empty()) continue;
+    // Files carry settings along for whichever plan will be made; those of searches may say by which.
+    const bool says_which = row.search && out.search.empty() && chooses_structure(out);
+    if (is_ordered && !says_which && arguments.of_config.contains(row.flag) && !idle_reason(row, out).empty())
+      continue;
     row.parse(out, arguments.given(row.flag));
   }
+  if (!is_planned) check_schedule(arguments, out);
   return out;
 }
 

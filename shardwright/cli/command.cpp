@@ -2,12 +2,12 @@
 
 #include <CLI/CLI.hpp>
 #include <new>
-#include <nlohmann/json.hpp>
 
 #include "shardwright/base/text.h"
 #include "shardwright/cli/asked.h"
 #include "shardwright/cli/config.h"
 #include "shardwright/cli/expert_flags.h"
+#include "shardwright/cli/plan_report.h"
 #include "shardwright/cli/verb.h"
 #include "shardwright/runtime/launcher.h"
 #include "shardwright/search/planning/problem.h"
@@ -174,8 +174,7 @@ int run_verb(const std::vector<std::string>& words, Terminal& terminal) {
   } catch (const Infeasible& e) {
     arguments.tell_notices(terminal.err);
     // Whoever reads JSON gets a last document, too.
-    if (arguments.has("--json"))
-      terminal.out << nlohmann::ordered_json{{"status", "infeasible"}, {"reason", e.what()}}.dump() << "\n";
+    if (arguments.has("--json")) terminal.out << document(e) << "\n";
     throw;
   }
 }

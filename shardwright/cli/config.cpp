@@ -19,11 +19,14 @@ class Door {
       const SettingRow* row = setting_of(said.flag);
       if (!row)
         add_epochs(said);
+      else if (arguments_.has("--plan") && said.is_off)
+        continue;
       else if (arguments_.has("--plan"))
         compare_with(request_of(saved_plan(arguments_)), *row, said);
-      else if (parsed(PlanRequest{}, *row, said); !said.is_usual && !is_of_cluster(said))
+      else if (parsed(PlanRequest{}, *row, said); !said.is_usual && !said.is_off && !is_of_cluster(said))
         add(said);
     }
+    keep_off();
     check_mode();
     add_batch();
     arguments_.heed_none();  // here flags were only looked at
@@ -36,6 +39,12 @@ class Door {
     if (!arguments_.flags.emplace(said.flag, said.text).second) return;
     arguments_.of_config.insert(said.flag);
     arguments_.names[said.flag] = fmt::format("config {}: {}", path_, said.key);
+  }
+  /// What the file leaves off a search of whole plans would choose; to others it is nothing new.
+  void keep_off() {
+    if (arguments_.has("--plan") || !chooses_structure(asked_of(arguments_))) return;
+    for (const Config::Said& said : config_.said)
+      if (said.is_off) add(said);
   }
   void notice(const std::string& text) {
     arguments_.notices.push_back(fmt::format("config {}: {}", path_, text));

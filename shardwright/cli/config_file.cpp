@@ -80,6 +80,10 @@ class ConfigReader {
   void stand_for(const char* flag, const std::string& key, std::string text) {
     config_.said.push_back({flag, std::move(text), fmt::format("{} ({})", key, flag)});
   }
+  void keep_off(const char* flag, const std::string& key, std::string text) {
+    stand_for(flag, key, std::move(text));
+    config_.said.back().is_off = true;
+  }
   void note(const std::string& text) { config_.notices.push_back(text); }
 
   void read_mode();
@@ -138,6 +142,10 @@ void ConfigReader::read_settings() {
       const bool is_flag = row.value == "0|1";
       say(row.flag, *section, key, is_flag ? (section->is_on(key) ? "1" : "0") : *section->text(key));
     }
+  if (!parallel_.is_on("auto_pipeline") && mode_ == Parallel::auto_parallel) {
+    std::erase_if(config_.said, [](const Config::Said& said) { return said.flag == "--auto-pipeline"; });
+    keep_off("--auto-pipeline", parallel_.path_of("auto_pipeline"), "0");
+  }
 }
 
 /// What the batch is multiplied with, stages and micro-batches.
@@ -234,7 +242,12 @@ void ConfigReader::read_optimizer_parallel() {
     throw error("{}: '{}' should be level1, level2 or level3", settings.path_of("optimizer_level"), level);
   const auto shard = parallel_config_.flag("optimizer_shard"),
              enable = parallel_.flag("enable_parallel_optimizer");
-  if (!enable.value_or(shard.value_or(false))) return;
+  const std::string said_by =
+      enable ? parallel_.path_of("enable_parallel_optimizer") : parallel_config_.path_of("optimizer_shard");
+  if (!enable.value_or(shard.value_or(false))) {
+    if (enable || shard) keep_off("--optimizer-parallel", said_by, "0");
+    return;
+  }
   OptimizerParallel out{.level = static_cast<int>(it - levels.begin()) + 1};
   if (settings.is_on("gradient_accumulation_shard")) out.level = std::max(2, out.level);
   const auto setting = [&](const char* key, std::int64_t least,
@@ -249,10 +262,7 @@ void ConfigReader::read_optimizer_parallel() {
   if (const auto kib = setting("parallel_optimizer_threshold", 0, most)) out.threshold = *kib * 1024;
   if (const auto group = setting("optimizer_weight_shard_size", 1, most_devices))
     out.group = static_cast<int>(*group);
-  stand_for(
-      "--optimizer-parallel",
-      enable ? parallel_.path_of("enable_parallel_optimizer") : parallel_config_.path_of("optimizer_shard"),
-      to_text(out));
+  stand_for("--optimizer-parallel", said_by, to_text(out));
 }
 
 void ConfigReader::read_comm_fusion() {
@@ -300,6 +310,10 @@ void ConfigReader::read_recompute() {
     stand_for("--recompute", full, with_options(RecomputeMode::full, "mp_comm_recompute"));
   else if (!selected.empty())
     stand_for("--recompute", selected, with_options(RecomputeMode::selected, "select_comm_recompute"));
+  else
+    for (const YamlMap* section : {&settings, &std::as_const(parallel_config_)})
+      if (const YAML::Node value = section->at("recompute"); value.IsScalar())
+        return keep_off("--recompute", section->path_of("recompute"), "none");
 }
 
 /// `gradient_fp32_sync: True` is how gradients are reduced anyway.
@@ -343,7 +357,7 @@ void ConfigReader::note_inactive() {
   const auto above_1 = [&](const char* key) { return parallel_config_.count(key).value_or(1) > 1; };
   note_if("swap_config.swap", top_.map("swap_config").is_on("swap"));
   if (mode_ == Parallel::stand_alone) return;
-  for (const char* key : {"auto_pipeline", "force_fp32_communication", "pipeline_result_broadcast"})
+  for (const char* key : {"force_fp32_communication", "pipeline_result_broadcast"})
     note_if(key, parallel_.is_on(key));
   const YamlMap files =
       parallel_.map("strategy_ckpt_config", {"load_file", "only_trainable_params", "save_file"});

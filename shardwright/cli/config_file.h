@@ -21,6 +21,7 @@ struct Config {
     std::string text;
     std::string key;        // that says it: `parallel.search_mode`
     bool is_usual = false;  // it is so where nobody says it
+    bool is_off = false;    // it is so unless a search of whole plans chooses otherwise
   };
   std::vector<Said> said;
   std::vector<std::string>

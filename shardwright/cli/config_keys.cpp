@@ -41,7 +41,7 @@ const Names& top_keys() {
 const Names& parallel_keys() {
   static const Names names =
       keys_of("parallel",
-              "all_reduce_fusion_config auto_pipeline comm_fusion communi_parallel_mode dataset_strategy "
+              "all_reduce_fusion_config comm_fusion communi_parallel_mode dataset_strategy "
               "enable_alltoall enable_parallel_optimizer "
               "force_fp32_communication full_batch global_rank gradient_fp32_sync "
               "gradients_mean group_ckpt_save_file loss_repeated_mean parallel_mode "

@@ -33,7 +33,7 @@ Json stage_json(const Estimate& stage) {
 }
 
 /// The plan's document with what it is expected to take.
-std::string document(const Plan& plan, const Evaluation& evaluation, const BatchSize& batch) {
+Json document(const Plan& plan, const Evaluation& evaluation, const BatchSize& batch) {
   const Estimate& e = evaluation.estimate;
   Json out = json_of(plan);
   out["step_seconds"] = e.step_seconds();
@@ -57,33 +57,72 @@ std::string document(const Plan& plan, const Evaluation& evaluation, const Batch
   out["memory_bytes"] = memory_json(e);
   for (const Estimate& stage : stages_of(e)) out["by_stage"].push_back(stage_json(stage));
   out["fits"] = evaluation.fits();
+  if (!plan.suggestion.empty()) out["suggestion"] = plan.suggestion;
   out["collectives_per_step"] = e.collectives;
   out["bytes_communicated_per_step"] = e.bytes_communicated;
-  return out.dump();
+  return out;
+}
+
+Json json_of(const std::vector<Remedy>& remedies) {
+  Json out = Json::array();
+  for (const Remedy& r : remedies)
+    out.push_back({{"change", r.change}, {"step_seconds", r.step_seconds}, {"memory_bytes", r.memory_bytes}});
+  return out;
+}
+
+/// Of what does not fit, after the line that says so.
+std::string remedies_text(const std::vector<Remedy>& remedies) {
+  std::string out;
+  for (const Remedy& r : remedies) out += fmt::format("remedy: {}\n", text_of(r));
+  return out.empty() ? "remedy: none was found\n" : out;
+}
+
+/// A plan that is a file has been asked for as it is.
+bool is_given(const Arguments& arguments) {
+  return arguments.has("--plan") || arguments.positionals[0].ends_with(".json");
 }
 
 }  // namespace
 
-Evaluation report(const Arguments& arguments, const Plan& plan, const Pipeline& pipeline,
-                  const BatchSize& batch, const std::function<std::string(const Estimate&)>& table,
-                  Terminal& terminal) {
-  Evaluation evaluation = evaluation_of(arguments, pipeline, plan.cluster, plan.settings.framework);
+Evaluation report(const Arguments& arguments, const Model& model, const Plan& plan, const Pipeline& pipeline,
+                  const std::function<std::string(const Estimate&)>& table, Terminal& terminal) {
+  RemediesOf remedies = [&](const Evaluation& e) { return remedies_of(arguments, model, plan, e); };
+  if (is_given(arguments)) remedies = {};
+  const Evaluation evaluation =
+      evaluation_of(arguments, pipeline, plan.cluster, plan.settings.framework, remedies);
   const std::string misfit = misfit_notice(evaluation, plan.cluster);
   const bool is_json = arguments.is_on("--json");
   arguments.check_heeded(terminal.err);
-  if (is_json)
-    terminal.out << document(plan, evaluation, batch) << "\n";
-  else
-    terminal.out << table(evaluation.estimate);
-  (is_json ? terminal.err : terminal.out) << misfit;
+  const bool tells_remedies = remedies && !evaluation.fits();
+  const std::vector<Remedy> would_fit = tells_remedies ? remedies(evaluation) : std::vector<Remedy>{};
+  if (is_json) {
+    Json out = document(plan, evaluation, batch_size_of(model.graph, plan, model.tokens));
+    if (!evaluation.fits()) out["excess_bytes"] = evaluation.excess_bytes();
+    if (tells_remedies) out["remedies"] = json_of(would_fit);
+    terminal.out << out.dump() << "\n";
+    terminal.err << misfit;
+  } else {
+    terminal.out << table(evaluation.estimate) << misfit << (tells_remedies ? remedies_text(would_fit) : "");
+  }
   return evaluation;
 }
 
 Evaluation report(const Arguments& arguments, const Model& model, const Plan& plan, Terminal& terminal) {
-  const BatchSize batch = batch_size_of(model.graph, plan, model.tokens);
-  return report(
-      arguments, plan, compile_pipeline(model.graph, plan, compile_options_of(arguments)), batch,
-      [&](const Estimate& e) { return step_table(model.graph, plan, e, batch); }, terminal);
+  const auto table = [&](const Estimate& e) {
+    return step_table(model.graph, plan, e, batch_size_of(model.graph, plan, model.tokens));
+  };
+  return report(arguments, model, plan, compile_pipeline(model.graph, plan, compile_options_of(arguments)),
+                table, terminal);
+}
+
+std::string document(const Infeasible& e) {
+  Json out{{"status", "infeasible"}, {"reason", e.what()}};
+  if (const auto* refusal = dynamic_cast<const Refusal*>(&e)) {
+    out["excess_bytes"] = refusal->evaluation.excess_bytes();
+    out["memory_bytes"] = memory_json(refusal->evaluation.estimate);
+    if (refusal->remedies) out["remedies"] = json_of(*refusal->remedies);
+  }
+  return out.dump();
 }
 
 }  // namespace shardwright

@@ -12,13 +12,16 @@
 
 namespace shardwright {
 
-/// What is told of a step: the document, with `--json`, or else the table that `table` makes.
-/// Throws: Infeasible if the plan takes more memory than the flags allow.
-Evaluation report(const Arguments& arguments, const Plan& plan, const Pipeline& pipeline,
-                  const BatchSize& batch, const std::function<std::string(const Estimate&)>& table,
-                  Terminal& terminal);
+/// What is told of a step of `plan`, which `pipeline` is made of; `model` has its train step: the document, with `--json`,
+/// or else the table that `table` makes.
+/// Throws: Refusal if the plan takes more memory than the flags allow.
+Evaluation report(const Arguments& arguments, const Model& model, const Plan& plan, const Pipeline& pipeline,
+                  const std::function<std::string(const Estimate&)>& table, Terminal& terminal);
 
-/// The plan as a table. `model` has its train step.
+/// The plan as a table.
 Evaluation report(const Arguments& arguments, const Model& model, const Plan& plan, Terminal& terminal);
+
+/// The last document of a command that nothing satisfies.
+std::string document(const Infeasible& e);
 
 }  // namespace shardwright

@@ -182,6 +182,8 @@ PlanRequest request_of(const Arguments& arguments, const Model& model) {
   request.formats = default_devices().formats;
   request.verifies =
       Arguments(arguments).is_on("--verify-passes");  // a copy: it is heeded by who compiles the plan
+  // A graph as text is for its own batch, of which there are no parts.
+  request.keeps_micro_batches = model.has_uneven_loss || model.own;
   request.annotations = annotations_of(arguments, model, request);
   tell_idle(arguments, request);
   const Annotations& a = request.annotations;
@@ -228,23 +230,13 @@ void tell_if_large(const Graph& graph, Terminal& terminal) {
                  << std::flush;
 }
 
-/// The plan that a search makes which chooses stages and micro-batches, too.
-Plan searched_whole(const Arguments& arguments, const Model& model, bool is_trained,
-                    const std::string& input) {
-  PlanRequest request = request_of(arguments, model);
-  if (model.own)
-    throw error(
-        "{}: a graph as text is for its own batch, of which search auto cannot make parts; use --search "
-        "recursive",
-        model.name);
-  request.keeps_micro_batches = model.has_uneven_loss;
-  const std::string spec = spec_of(arguments);
-  const auto step = [&](int micro_batches) {
-    Model part = build_model(spec, model_options(origin_of(arguments), micro_batches), input);
-    if (is_trained) add_train_step(part.graph, part.loss, optimizer_of(arguments, part));
+/// The step, or without training the network, of the model called `spec`.
+StepOf step_of(std::string spec, const Origin& origin, bool is_trained, std::string input) {
+  return [=](int micro_batches) {
+    Model part = build_model(spec, model_options(origin, micro_batches), input);
+    if (is_trained) add_train_step(part.graph, part.loss, origin.optimizer);
     return std::move(part.graph);
   };
-  return make_plan(step, request);
 }
 
 }  // namespace
@@ -256,7 +248,9 @@ Model model_to_plan(const Arguments& arguments, bool is_trained, Terminal& termi
   if (!is_decided) {
     const Model whole = build_model(spec_of(arguments), model_options(origin_of(arguments), 1), input);
     if (!is_planned(whole.graph))
-      arguments.found = std::make_shared<const Plan>(searched_whole(arguments, whole, is_trained, input));
+      arguments.found = std::make_shared<const Plan>(
+          make_plan(step_of(spec_of(arguments), origin_of(arguments, whole), is_trained, input),
+                    request_of(arguments, whole)));
   }
   return model_of(arguments, arguments.found ? arguments.found->settings.pipelining.micro_batches : asked,
                   input);
@@ -304,16 +298,41 @@ CompileOptions compile_options_of(const Arguments& arguments) {
 }
 
 Evaluation evaluation_of(const Arguments& arguments, const Pipeline& pipeline, const Cluster& cluster,
-                         std::string_view framework) {
+                         std::string_view framework, const RemediesOf& remedies) {
   const auto cap = memory_cap_of(arguments);
   Evaluation out = evaluate(
       pipeline, cluster,
       {.memory_cap = cap ? std::optional(cap->bytes) : std::nullopt, .framework = std::string(framework)});
-  if (cap) check_memory(out, fmt::format("{} {}", cap->flag, arguments.text(cap->flag)));
+  if (cap && !out.fits()) {
+    std::string what = misfit_text(out, fmt::format("{} {}", cap->flag, arguments.text(cap->flag)));
+    std::optional<std::vector<Remedy>> would_fit;
+    if (remedies) would_fit = remedies(out);
+    if (would_fit && !would_fit->empty()) what += "; " + text_of(would_fit->front());
+    throw Refusal(what, std::move(out), std::move(would_fit));
+  }
   // A plan that keeps to the cap may still be more than the cluster's devices have; --device-memory says what they have.
   if (cap && !arguments.has("--device-memory"))
     out.cap_bytes = std::min(out.cap_bytes, usable_bytes(cluster));
   return out;
+}
+
+std::vector<Remedy> remedies_of(const Arguments& arguments, const Model& model, const Plan& plan,
+                                const Evaluation& evaluation) {
+  const Arguments told = arguments;  // a copy: what there is to notice has been told
+  const PlanRequest request = request_of(told, model);
+  const Misfit misfit{request, plan, evaluation};
+  if (model.own)
+    return remedies_for(misfit, [&](int micro_batches) {
+      if (micro_batches == plan.settings.pipelining.micro_batches) return model.graph;
+      throw error("{}: a graph as text is for its own batch", model.name);
+    });
+  const StepsOf steps = [&](const Origin& origin) { return step_of(model.name, origin, true, ""); };
+  return remedies_for(misfit, steps(request.origin), steps);
+}
+
+std::string text_of(const Remedy& remedy) {
+  return fmt::format("{} takes {} and {}", remedy.change, seconds_text(remedy.step_seconds),
+                     bytes_text(remedy.memory_bytes));
 }
 
 Evaluation own_evaluation_of(const Arguments& arguments, const Pipeline& pipeline, const Cluster& cluster) {

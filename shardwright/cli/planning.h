@@ -7,6 +7,7 @@
 #include "shardwright/autodiff/train_step.h"
 #include "shardwright/cli/asked.h"
 #include "shardwright/cli/verb.h"
+#include "shardwright/explain/remedies.h"
 #include "shardwright/frontend/model.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/search/planning/make_plan.h"
@@ -49,9 +50,16 @@ CompileOptions compile_options_of(const Arguments& arguments);
 
 /// What a step of `program` takes, judged by the memory of a device: the cluster's, and --memory-cap or --device-memory;
 /// as `framework` has it.
-/// Throws: Infeasible if that is more than the flags allow, saying by how much and what takes most.
+/// Throws: Refusal if that is more than the flags allow, saying by how much, what takes most, and the fastest of `remedies`.
 Evaluation evaluation_of(const Arguments& arguments, const Pipeline& pipeline, const Cluster& cluster,
-                         std::string_view framework);
+                         std::string_view framework, const RemediesOf& remedies = {});
+
+/// What would fit where `plan`, which the flags have made for `model`'s train step, does not.
+std::vector<Remedy> remedies_of(const Arguments& arguments, const Model& model, const Plan& plan,
+                                const Evaluation& evaluation);
+/// `--recompute full takes 1.2 s and 30.1 GB`
+std::string text_of(const Remedy& remedy);
+
 /// The same of what runs here, whatever is said of --framework; that is told.
 Evaluation own_evaluation_of(const Arguments& arguments, const Pipeline& pipeline, const Cluster& cluster);
 

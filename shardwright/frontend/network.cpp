@@ -84,24 +84,38 @@ OptimizerChoice with_options(OptimizerChoice optimizer, const TrainOptions& opti
   return optimizer;
 }
 
-}  // namespace
+/// The train step of one micro-batch, and what code says of its operators.
+struct TracedStep {
+  Graph graph;
+  Annotations annotations;
+};
 
-PlannedNetwork plan_network(const ForwardFunction& forward, const InputTypes& inputs,
-                            const OptimizerChoice& asked, const TrainOptions& options) {
-  const OptimizerChoice optimizer = with_options(asked, options);
-  Trace trace(options.precision);
+TracedStep traced(const ForwardFunction& forward, const InputTypes& inputs, const OptimizerChoice& optimizer,
+                  const Precision& precision, int micro_batches) {
+  Trace trace(precision);
   std::vector<Traced> values;
-  std::optional<Plan> saved;
-  if (!options.plan_file.empty()) saved = known_plan(options.plan_file);
-  const int micro_batches = pipelining_of(options, saved).micro_batches;
   for (const auto& [name, type] : inputs)
     values.push_back(trace.input(name, of_micro_batch(name, type, micro_batches)));
   const LossAndAux result = forward(values);
   Graph graph = std::move(trace.graph());
   graph.outputs = {result.loss.id};
   for (const Traced& t : result.aux) graph.outputs.push_back(t.id);
-  graph = with_precision(std::move(graph), options.precision);
+  graph = with_precision(std::move(graph), precision);
   add_train_step(graph, graph.outputs.front(), optimizer);
+  return {std::move(graph), trace.annotations()};
+}
+
+}  // namespace
+
+PlannedNetwork plan_network(const ForwardFunction& forward, const InputTypes& inputs,
+                            const OptimizerChoice& asked, const TrainOptions& options) {
+  const OptimizerChoice optimizer = with_options(asked, options);
+  std::optional<Plan> saved;
+  if (!options.plan_file.empty()) saved = known_plan(options.plan_file);
+  const auto step_of = [&](int micro_batches) {
+    return traced(forward, inputs, optimizer, options.precision, micro_batches);
+  };
+  auto [graph, annotations] = step_of(pipelining_of(options, saved).micro_batches);
   if (saved) {
     check_fits(*saved, options, graph);
     return {std::move(graph), std::move(*saved)};
@@ -114,8 +128,9 @@ PlannedNetwork plan_network(const ForwardFunction& forward, const InputTypes& in
                       .devices = options.devices,
                       .search = options.search,
                       .options = options.search_options,
-                      .annotations = trace.annotations(),
+                      .annotations = std::move(annotations),
                       .settings = settings,
+                      .keeps_micro_batches = true,  // whoever cuts the batch knows whether its loss is a mean
                       .formats = default_devices().formats};
   request.parallel = options.devices == 1 ? Parallel::stand_alone : options.parallel;
   if (!options.annotation_file.empty())
@@ -126,7 +141,7 @@ PlannedNetwork plan_network(const ForwardFunction& forward, const InputTypes& in
   if (!options.dataset_strategy.empty()) set_dataset_strategy(request.annotations, options.dataset_strategy);
   if (!options.dataset_layouts.empty())
     request.annotations.dataset = annotation_of("dataset", options.dataset_layouts);
-  Plan plan = make_plan(graph, request);
+  Plan plan = make_plan([&](int micro_batches) { return step_of(micro_batches).graph; }, request);
   return {std::move(graph), std::move(plan)};
 }
 

@@ -37,10 +37,10 @@ OptimizerChoice adamw(double rate, double weight_decay = 0.01);
 struct TrainOptions {
   int devices = 1;
   Parallel parallel = Parallel::auto_parallel;  // ignored on one device
-  std::string search = "recursive";
-  SearchOptions search_options = {};  // a plan beyond their memory_cap is refused
-  std::string plan_file = "";         // as --plan; it decides everything, and must be for this network
-  std::string annotation_file = "";   // as --annotate; what it names replaces what code says of it
+  std::string search = "";                      // as --search; empty: auto, where it can
+  SearchOptions search_options = {};            // a plan beyond their memory_cap is refused
+  std::string plan_file = "";        // as --plan; it decides everything, and must be for this network
+  std::string annotation_file = "";  // as --annotate; what it names replaces what code says of it
   std::string dataset_strategy =
       "";  // as --dataset-strategy; empty: data come as their first user wants them
   std::vector<Split> dataset_layouts = {};  // instead of it: a layout per input

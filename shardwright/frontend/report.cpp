@@ -252,6 +252,7 @@ std::string step_table(const Graph& graph, const Plan& plan, const Estimate& e, 
     out += stage_table(stage, Explainer(std::move(parts.stages[s]), plan, s), e.operators[s]);
   }
   if (!plan.compared.empty()) out += plan.compared + "\n";
+  if (!plan.suggestion.empty()) out += fmt::format("suggestion: {}\n", plan.suggestion);
   out += totals(e, batch);
   if (is_whole && p.micro_batches > 1) out += pipelining_text(p) + "\n";
   return out + recompute_text(graph, plan, e);

@@ -1,5 +1,7 @@
 #include "shardwright/plan/batch.h"
 
+#include <algorithm>
+
 #include "shardwright/graph/op.h"
 
 namespace shardwright {
@@ -53,6 +55,22 @@ BatchDims batch_dims(const Graph& graph) {
           is_batch[at(node.results[i].index)][d] = true;
   }
   return is_batch;
+}
+
+bool mixes_samples(const Graph& graph) {
+  const BatchDims is_batch = batch_dims(graph);
+  for (NodeId id : graph.node_ids()) {
+    const Node& node = graph.node(id);
+    if (node.phase != Phase::forward || node.op->kind != OpKind::compute) continue;
+    const auto has_batch = [&](ValueId v) {
+      const std::vector<bool>& dims = is_batch[at(v.index)];
+      return std::find(dims.begin(), dims.end(), true) != dims.end();
+    };
+    const bool reads = std::ranges::any_of(node.operands, has_batch);
+    for (ValueId v : node.results)
+      if (reads && !has_batch(v) && element_count(graph.value(v).type.shape) > 1) return true;
+  }
+  return false;
 }
 
 Strategy batch_strategy(const Graph& graph, const Node& node, const BatchDims& is_batch, const Mesh& mesh) {

@@ -23,6 +23,9 @@ using BatchDims = std::vector<std::vector<bool>>;
 /// Those of leaves, and what rules make of them. Only forward values have dims.
 BatchDims batch_dims(const Graph& graph);
 
+/// A forward operator sums over samples into more than one number: what it makes of a part of the batch is another.
+bool mixes_samples(const Graph& graph);
+
 /// The split of the batch over all axes of `mesh`, or nothing at all where the batch does not divide.
 Strategy batch_strategy(const Graph& graph, const Node& node, const BatchDims& is_batch, const Mesh& mesh);
 

@@ -98,6 +98,7 @@ struct Plan {
   std::optional<double> lower_bound_seconds;  // of a step, where the search proved one
   std::string compared;                       // what the search looked at; told, not kept in the file
   std::vector<std::string> log;               // each choice of the search with its costs; the same
+  std::string suggestion;                     // another structure, and what it takes; the same
   Settings settings;
   std::vector<StagePlan> stages{StagePlan{}};  // settings.pipelining.parts() of them, in order
 

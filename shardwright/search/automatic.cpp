@@ -32,8 +32,6 @@
 namespace shardwright::search {
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 /// So many structures are made into programs whole.
 constexpr std::size_t most_trials = 8;
 /// Of these, of what figures say does not fit.
@@ -47,23 +45,6 @@ constexpr std::size_t most_nodes_to_search = 2000;
 constexpr double spare = 1.04;
 /// Of forecasts to programs.
 constexpr double nearness = 0.99;
-
-/// A forward operator sums over samples into more than one number: what it makes of a part of the batch is another.
-bool mixes_samples(const Graph& graph) {
-  const BatchDims is_batch = batch_dims(graph);
-  for (NodeId id : graph.node_ids()) {
-    const Node& node = graph.node(id);
-    if (node.phase != Phase::forward || node.op->kind != OpKind::compute) continue;
-    const auto has_batch = [&](ValueId v) {
-      const std::vector<bool>& dims = is_batch[at(v.index)];
-      return std::find(dims.begin(), dims.end(), true) != dims.end();
-    };
-    const bool reads = std::ranges::any_of(node.operands, has_batch);
-    for (ValueId v : node.results)
-      if (reads && !has_batch(v) && element_count(graph.value(v).type.shape) > 1) return true;
-  }
-  return false;
-}
 
 class Search {
  public:

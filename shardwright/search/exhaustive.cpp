@@ -150,8 +150,8 @@ std::vector<Searcher> exhaustive() {
   return {{.name = "exhaustive",
            .aliases = {},
            .doc = "compare every combination of strategies (small networks)",
-           .ignores = {Setting::fix, Setting::costs, Setting::order, Setting::mem_coeff, Setting::fold_layers,
-                       Setting::described, Setting::log},
+           .ignores = {Setting::fix, Setting::auto_pipeline, Setting::costs, Setting::order,
+                       Setting::mem_coeff, Setting::fold_layers, Setting::described, Setting::log},
            .run = run}};
 }
 

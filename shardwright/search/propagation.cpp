@@ -217,8 +217,8 @@ std::vector<Searcher> propagation() {
   return {{.name = "propagation",
            .aliases = {"sharding_propagation"},
            .doc = "spread the strategies of the fixed operators with the fewest redistributions",
-           .ignores = {Setting::fix, Setting::costs, Setting::order, Setting::mem_coeff, Setting::fold_layers,
-                       Setting::described, Setting::log},
+           .ignores = {Setting::fix, Setting::auto_pipeline, Setting::costs, Setting::order,
+                       Setting::mem_coeff, Setting::fold_layers, Setting::described, Setting::log},
            .run = run}};
 }
 

@@ -50,6 +50,7 @@ class GroupFigures {
   const TimedStep& timed() const { return timed_; }
 
   Estimate of(const SimulatedRank& ran) {
+    out_.operators.resize(at(pipeline_.stage_count()));  // also of stages that compute nothing
     for (const Instruction& i : timed_.step.instructions)
       if (i.act == Act::run) add_section(timed_.step.section(i).phase, sections_[at(i.what)]);
     for (const SectionFigures& section : sections_)
@@ -131,7 +132,6 @@ class GroupFigures {
   }
 
   void add_owned(const OwnedSeconds& item, int times) {
-    out_.operators.resize(at(pipeline_.stage_count()));
     StageSeconds& stage = out_.operators[at(item.stage)];
     if (item.owner.is_valid() && at(item.owner.index) >= stage.operators.size())
       stage.operators.resize(at(item.owner.index) + 1);

@@ -9,6 +9,7 @@
 #include "shardwright/cli/asked.h"
 #include "shardwright/cli/config_file.h"
 #include "shardwright/cli/config_keys.h"
+#include "shardwright/search/planning/search_for.h"
 #include "tests/support/scratch.h"
 
 namespace shardwright {
@@ -237,8 +238,6 @@ TEST(Config, says_how_many_devices_where_no_flag_does) {
 
 TEST(Config, tells_what_is_not_active_yet) {
   const std::vector<std::pair<const char*, std::vector<std::string>>> cases{
-      {"parallel: {auto_pipeline: True}", {"auto_pipeline"}},
-      {"parallel: {auto_pipeline: False}", {}},
       {"parallel_config: {pipeline_stage: 2, micro_batch_num: 4}", {}},
       {"parallel_config: {pipeline_stage: 1, vocab_emb_dp: True}", {}},
       {"gradient_accumulation_steps: 2", {}},
@@ -302,7 +301,7 @@ TEST(Config, which_collectives_run_as_one) {
 
 TEST(Config, recompute_and_its_options) {
   const std::vector<std::pair<const char*, const char*>> cases{
-      {"recompute_config: {recompute: False}", ""},
+      {"recompute_config: {recompute: False}", "none"},
       {"recompute_config: {recompute: True, select_recompute: True}", "full"},
       {"parallel_config: {recompute: True}", "full"},
       {"recompute_config: {recompute: True, mp_comm_recompute: True}", "full"},
@@ -316,11 +315,39 @@ TEST(Config, recompute_and_its_options) {
   for (const auto& [yaml, recompute] : cases) EXPECT_EQ(said(yaml, "--recompute"), recompute) << yaml;
 }
 
+/// A file means what the described system does: what it leaves off stays off, which to other searches is nothing new.
+TEST(Config, leaves_off_what_a_search_of_whole_plans_would_choose) {
+  const std::string off =
+      "parallel: {parallel_mode: 2, enable_parallel_optimizer: False}\nrecompute_config: {recompute: "
+      "False}\n";
+  const Values flags{{"--devices", "4"}};
+  const Values kept = given(off, flags).flags;
+  EXPECT_EQ(kept.at("--auto-pipeline") + kept.at("--optimizer-parallel") + kept.at("--recompute"), "00none");
+  EXPECT_EQ(fixed_by(asked_of(given(off, flags))).stages, 1);
+  for (const char* other : {"parallel_config: {mem_coeff: 0.1}\n", "parallel_config: {mem_coeff: 2}\n"}) {
+    const Values none = given(off + other, flags).flags;
+    EXPECT_FALSE(none.contains("--auto-pipeline") || none.contains("--recompute")) << other;
+    EXPECT_EQ(search_for(asked_of(given(off + other, flags))).search->name, "recursive");
+  }
+  EXPECT_FALSE(given(off, {{"--devices", "4"}, {"--search", "recursive"}}).has("--auto-pipeline"));
+  const std::string on =
+      "parallel: {parallel_mode: 2, auto_pipeline: True}\n"
+      "parallel_config: {pipeline_stage: 2, micro_batch_num: 4}\n";
+  const Expert open = fixed_by(asked_of(given(on, flags)));
+  EXPECT_FALSE(open.stages);
+  EXPECT_EQ(open.micro_batches, 4);
+  Values named = flags;
+  named["--search"] = "recursive";
+  EXPECT_EQ(told(on, named), std::vector<std::string>{
+                                 "parallel.auto_pipeline has no effect: search recursive has no use for it"});
+}
+
 TEST(Config, levels_of_optimizer_parallelism) {
   const auto level = [](const char* parallel, const char* other = "") {
     return said(fmt::format("parallel: {}\n{}\n", parallel, other), "--optimizer-parallel");
   };
-  EXPECT_EQ(level("{enable_parallel_optimizer: False}"), "");
+  EXPECT_EQ(level("{}"), "");
+  EXPECT_EQ(level("{enable_parallel_optimizer: False}"), "0");
   EXPECT_EQ(level("{enable_parallel_optimizer: True}"), "1");
   EXPECT_EQ(level("{enable_parallel_optimizer: True, parallel_optimizer_config: "
                   "{gradient_accumulation_shard: True}}"),
@@ -328,7 +355,7 @@ TEST(Config, levels_of_optimizer_parallelism) {
   EXPECT_EQ(level("{enable_parallel_optimizer: True, parallel_optimizer_config: {optimizer_level: level2}}"),
             "2");
   EXPECT_EQ(level("{}", "parallel_config: {optimizer_shard: True}"), "1");
-  EXPECT_EQ(level("{enable_parallel_optimizer: False}", "parallel_config: {optimizer_shard: True}"), "");
+  EXPECT_EQ(level("{enable_parallel_optimizer: False}", "parallel_config: {optimizer_shard: True}"), "0");
 }
 
 // The threshold of these files is in KiB; -1 is what there is without the key.
@@ -372,6 +399,7 @@ TEST(Config, of_the_examples_is_read_whole) {
   for (const Config::Said& said : c.said) all[said.flag] = said.text;
   EXPECT_EQ(all, (Values{{"--parallel", "auto_parallel"},
                          {"--search", "recursive_programming"},
+                         {"--auto-pipeline", "1"},
                          {"--mem-coeff", "0.1"},
                          {"--dataset-strategy", "full_batch"},
                          {"--optimizer-parallel", "1"},

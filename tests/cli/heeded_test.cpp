@@ -67,6 +67,7 @@ class Heeded : public testing::Test {
   static std::string value_of(const std::string& flag) {
     static const std::map<std::string, std::string> values{{"--devices", "4"},
                                                            {"--cluster", "a100-80g:2"},
+                                                           {"--auto-pipeline", "0"},
                                                            {"--parallel", "data_parallel"},
                                                            {"--set", "dp=2,tp=2"},
                                                            {"--framework", "megatron"},
@@ -140,15 +141,17 @@ class Heeded : public testing::Test {
     static const std::set<std::string> always{"--cluster", "--parallel", "--config",   check_of_ourselves,
                                               "--plan",    "--devices",  "--recompute"};
     static const std::set<std::string> choices{
-        "--dataset-strategy",  "--comm-fusion", "--mem-coeff", "--costs",
-        "--search-order",      "--fold-layers", "--described", "--fully-use-devices",
-        "--elementwise-follow"};
+        "--dataset-strategy",   "--comm-fusion",  "--mem-coeff", "--costs",
+        "--search-order",       "--fold-layers",  "--described", "--fully-use-devices",
+        "--elementwise-follow", "--auto-pipeline"};
     static const std::set<std::string> of_a_proof{"--lr", "--weight-decay", "--loss", "--schedule",
                                                   "--reduce-precision"};
     // Where a graph says how it is split, that includes fusion; memory is judged in all verbs but show.
     if (has(words, "split.graph")) return flag.name != "--precision";
     const bool is_alone = !has(words, "--devices") || has(words, "--stages");
     if (has(words, "--summary") && flag.name == "--loss") return true;  // as many operators
+    // The search may choose one micro-batch, of which there is no order.
+    if (has(words, "--stages") && flag.name == "--schedule") return true;
     return always.contains(flag.name) || (choices.contains(flag.name) && !is_alone) ||
            (words[0] == "show" && flag.name.find("memory") != flag.name.npos && !is_alone) ||
            (words[0] == "verify" && of_a_proof.contains(flag.name));
@@ -198,6 +201,7 @@ std::vector<Words> command_lines(const std::string& verb, const std::string& mod
                            {model, "--devices", "2", "--parallel", "data_parallel"},
                            {model, "--devices", "4", "--search", "exhaustive"},
                            {model, "--devices", "4", "--search", "auto"},
+                           {model, "--devices", "4", "--search", "recursive"},
                            {model, "--devices", "2", "--stages", "2"},
                            {model, "--micro-batches", "2"},
                            {model, "--devices", "2", "--parallel", "data_parallel", "--precision", "bf16"},

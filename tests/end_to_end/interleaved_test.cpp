@@ -72,10 +72,11 @@ TEST(EndToEndInterleaved, steps_are_proven) {
         optimizer.clip_norm = 1;
         add_train_step(model.graph, model.loss, optimizer);
         const Pipelining pipelining{{Schedule::interleaved, chunks}, stages, micro_batches};
-        const Pipeline pipeline = compile_pipeline(
-            model.graph,
-            make_plan(model.graph,
-                      {.model = name, .devices = stages, .settings = {.pipelining = pipelining}}));
+        const Pipeline pipeline =
+            compile_pipeline(model.graph, make_plan(model.graph, {.model = name,
+                                                                  .devices = stages,
+                                                                  .search = "recursive",
+                                                                  .settings = {.pipelining = pipelining}}));
         EXPECT_EQ(pipeline.stage_count(), stages * chunks);
         EXPECT_EQ(pipeline.rank_count(), stages);
         EXPECT_NO_THROW(prove(pipeline));

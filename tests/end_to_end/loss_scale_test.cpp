@@ -45,6 +45,7 @@ Session session_of(const Case& c, const LossScale& scale, const Precision& preci
   const Plan plan = make_plan(model.graph, {.model = network,
                                             .devices = c.devices,
                                             .parallel = c.devices == 1 ? Parallel::stand_alone : c.parallel,
+                                            .search = "recursive",
                                             .settings = c.settings});
   Pipeline program = compile_pipeline(model.graph, plan);
   prove(program);

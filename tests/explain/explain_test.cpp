@@ -44,6 +44,7 @@ Step step_of(const Case& c) {
   if (!c.dataset.empty()) set_dataset_strategy(annotations, c.dataset);
   Plan plan = make_plan(model.graph, {.model = c.model,
                                       .devices = c.devices,
+                                      .search = "recursive",
                                       .annotations = annotations,
                                       .settings = {.optimizer_parallel = {c.optimizer_parallel, 0}}});
   return {std::move(model.graph), std::move(plan)};

@@ -18,7 +18,10 @@ Graph train_graph(const std::string& model, const std::string& optimizer = "sgd"
 }
 
 PlanRequest request(const std::string& model, int devices, const std::string& annotations = "{}") {
-  return {.model = model, .devices = devices, .annotations = parse_annotations(annotations, "test")};
+  return {.model = model,
+          .devices = devices,
+          .search = "recursive",
+          .annotations = parse_annotations(annotations, "test")};
 }
 
 const char* const seed000 =

@@ -33,6 +33,7 @@ Training planned(const std::string& name, const std::string& recompute, PlanRequ
   Model model = build_model(name);
   add_train_step(model.graph, model.loss, {});
   request.model = name;
+  request.search = "recursive";
   if (request.devices == 1) request.parallel = Parallel::stand_alone;
   request.settings.recompute = parse_recompute(recompute);
   Plan plan = make_plan(model.graph, request);

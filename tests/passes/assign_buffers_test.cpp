@@ -45,6 +45,7 @@ TEST(AssignBuffers, keeps_every_value_until_its_last_read) {
             make_plan(m.graph, {.model = c.model,
                                 .devices = c.devices,
                                 .parallel = c.devices == 1 ? Parallel::stand_alone : Parallel::auto_parallel,
+                                .search = "recursive",
                                 .annotations = parse_annotations(c.annotations, "test"),
                                 .settings = {.optimizer_parallel = {level, 0}}});
         expect_sound(compile(m.graph, plan),

@@ -26,7 +26,7 @@ const TrainingRun run{.model = "ffn:widths=16-16-8,batch=16",
 /// Plans of every kind for 4 devices, as text.
 std::vector<std::string> seeds() {
   std::vector<std::string> out;
-  PlanRequest request{.model = run.model, .devices = 4};
+  PlanRequest request{.model = run.model, .devices = 4, .search = "recursive"};
   const auto add = [&] {
     out.push_back(
         to_json(make_plan(train_model(run, request.settings.pipelining.micro_batches).graph, request)));

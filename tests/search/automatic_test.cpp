@@ -207,5 +207,16 @@ TEST(WholePlan, of_what_has_no_structure_keeps_what_is_fixed) {
   EXPECT_FALSE(plan.lower_bound_seconds);
 }
 
+/// A loss alone takes no time on the last device, and of 6 samples there are no 8 parts.
+TEST(WholePlan, has_stages_that_compute_nothing_and_no_empty_parts) {
+  PlanRequest request = request_for("cpu:5");
+  request.fixed.stages = request.settings.pipelining.stages = 5;
+  request.fixed.micro_batches = 1;
+  EXPECT_EQ(make_plan(step_of("ffn"), request).settings.pipelining.stages, 5);
+  request = request_for("cpu:8");
+  request.settings.pipelining.micro_batches = 8;
+  EXPECT_THROW(make_plan(step_of("resnet18:width=8,image=16,batch=6"), request), Infeasible);
+}
+
 }  // namespace
 }  // namespace shardwright

@@ -21,7 +21,8 @@ std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.nam
 class MakePlan : public testing::TestWithParam<Case> {};
 
 TEST_P(MakePlan, applying_what_is_told_makes_the_graph_that_was_planned) {
-  const PlanRequest& request = GetParam().request;
+  PlanRequest request = GetParam().request;
+  if (request.search.empty()) request.search = "recursive";
   Model model = build_model(GetParam().model, {.micro_batches = request.settings.pipelining.micro_batches});
   add_train_step(model.graph, model.loss, {"adam", {{"rate", 0.1}}});
   const Planned made = make_planned(model.graph, request);

@@ -41,7 +41,7 @@ const std::array<OptimizerChoice, 3> optimizers{
 DrawnPipeline drawn_pipeline(std::uint64_t seed) {
   Dice dice(seed);
   const std::string network = networks[static_cast<std::size_t>(std::min(dice.below(10), 9) % 7 % 4)];
-  PlanRequest request{.model = network};
+  PlanRequest request{.model = network, .search = "recursive"};
   const int stages = dice.of(std::array{1, 1, 2, 2, 3, 4});
   const int per_stage = dice.of(std::array{1, 2, 2, 4});
   request.devices = stages * per_stage;

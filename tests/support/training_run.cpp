@@ -78,6 +78,7 @@ std::optional<Outcome> run_alone(const TrainingRun& run) {
 
 std::optional<Outcome> run_planned(const TrainingRun& run, PlanRequest request) {
   request.model = run.model;
+  if (request.search.empty()) request.search = "recursive";
   if (chooses_structure(request)) {
     const Plan plan =
         make_plan([&](int micro_batches) { return train_model(run, micro_batches).graph; }, request);

@@ -32,8 +32,8 @@ struct Outcome {
 
 std::string path_of_reference(const std::string& file);
 
-/// Its steps on one device, under the plan that `request` makes (its model is set), or under
-/// random_plan. Nothing if this process has none of the ranks (tests/support/on_each_rank.h).
+/// Its steps on one device, under the plan that `request` makes (its model is set, its search recursive unless it has
+/// one), or under random_plan. Nothing if this process has none of the ranks (tests/support/on_each_rank.h).
 std::optional<Outcome> run_alone(const TrainingRun& run);
 std::optional<Outcome> run_planned(const TrainingRun& run, PlanRequest request);
 std::optional<Outcome> run_random(const TrainingRun& run, int devices, std::uint64_t seed);

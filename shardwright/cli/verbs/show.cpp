@@ -131,7 +131,16 @@ Graph planned_graph(const Arguments& arguments, const Model& model, Terminal& te
   return graph;
 }
 
-int run(const Arguments& arguments, Terminal& terminal) {
+/// One graph is shown, so a search that may choose stages has one, unless somebody asks for others.
+Arguments with_one_stage(Arguments arguments) {
+  const bool is_said = arguments.has("--stages") || arguments.has("--fix") || arguments.has("--plan");
+  const bool shows_layouts = arguments.has("--layouts") && !arguments.has("--summary");
+  if (shows_layouts && !is_said && chooses_structure(asked_of(arguments))) arguments.flags["--stages"] = "1";
+  return arguments;
+}
+
+int run(const Arguments& given, Terminal& terminal) {
+  const Arguments arguments = with_one_stage(given);
   Model model = arguments.has("--layouts") && !arguments.has("--summary")
                     ? model_to_plan(arguments, arguments.has("--train"), terminal)
                     : model_of(arguments, terminal);
@@ -142,6 +151,8 @@ int run(const Arguments& arguments, Terminal& terminal) {
   const bool is_text = is_planned(model.graph);
   const Graph graph = shows_layouts && !is_text ? planned_graph(arguments, model, terminal) : model.graph;
   arguments.check_heeded(terminal.err);
+  given.heed_all();  // what it says is heeded, or was told
+  given.notices.clear();
   const Summary s = summary_of(graph);
   if (is_json) {
     nlohmann::json out = summary_json(model, s);

@@ -66,7 +66,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
   if (!path.empty()) require_few_events(pipeline);
   const BatchSize batch = batch_size_of(made.model.graph, made.plan, made.model.tokens);
   report(
-      arguments, made.plan, pipeline, batch,
+      arguments, made.model, made.plan, pipeline,
       [&](const Estimate& e) { return simulation_table(pipeline, e, batch); }, terminal);
   if (path.empty()) return 0;
   const StepTrace trace = simulated_trace(pipeline, made.plan.cluster);

@@ -25,11 +25,14 @@ std::vector<T> open(const std::optional<T>& fixed, std::vector<T> all) {
 class Enumeration {
  public:
   Enumeration(const PlanRequest& request, std::int64_t samples, const std::vector<int>& counts)
-      : fixed_(request.fixed), devices_(request.devices), samples_(samples), counts_(counts) {}
+      : fixed_(request.fixed), devices_(request.devices), samples_(samples), counts_(counts) {
+    const int asked = request.settings.pipelining.stages;
+    if (request.auto_pipeline.value_or(false) && asked > 1) most_stages_ = asked;
+  }
 
   std::vector<Structure> run() {
     for (int stages : open(fixed_.stages, divisors_of(devices_))) {
-      if (devices_ % stages) continue;
+      if (devices_ % stages || stages > most_stages_) continue;
       const int each = devices_ / stages;
       for (int tensor : open(fixed_.tensor, divisors_of(each))) {
         if (each % tensor || (fixed_.data && *fixed_.data != each / tensor)) continue;
@@ -43,10 +46,10 @@ class Enumeration {
   void add(int stages, Degrees degrees) {
     for (int count : counts_) {
       const std::int64_t at_once = samples_ / count;
-      if (at_once % degrees.data) continue;
+      if (samples_ % count || at_once % degrees.data) continue;
       if (fixed_.micro_batch && *fixed_.micro_batch != at_once / degrees.data) continue;
-      if (stages > 1 && count == 1 && !fixed_.stages) continue;  // the other stages would only wait
-      if (stages == 1 && fixed_.schedule) continue;              // it would order nothing
+      if (stages > 1 && !fixed_.stages && stages > most_stages_of(count)) continue;
+      if (stages == 1 && fixed_.schedule) continue;  // it would order nothing
       for (const Schedule& schedule : schedules(stages, count)) {
         const Pipelining pipelining{schedule, stages, count};
         const std::vector<bool> sequence = open(
@@ -59,6 +62,9 @@ class Enumeration {
       }
     }
   }
+
+  /// With one micro-batch the other stages would only wait; where their number is asked for, stages keep to it.
+  int most_stages_of(int count) const { return count == 1 || fixed_.micro_batches ? count : devices_; }
 
   std::vector<Schedule> schedules(int stages, int count) const {
     if (stages == 1) return {Schedule{}};
@@ -79,6 +85,7 @@ class Enumeration {
 
   const Expert& fixed_;
   int devices_;
+  int most_stages_ = most_devices;
   std::int64_t samples_;
   const std::vector<int>& counts_;
   std::vector<Structure> out_;
@@ -101,8 +108,10 @@ PlanRequest with_structure(PlanRequest request, const Structure& s) {
   request.settings.optimizer_parallel.level = s.zero;
   if (request.settings.recompute.modules.empty()) {
     Recompute& recompute = request.settings.recompute;
+    // Of the mode that is asked for, what is unusual of its options stays.
+    if (recompute.mode != s.recompute || recompute.options == default_options(s.recompute))
+      recompute.options = recompute_options(s.recompute, s.degrees.sequence);
     recompute.mode = s.recompute;
-    recompute.options = recompute_options(s.recompute, s.degrees.sequence);
   }
   request.degrees = s.degrees;
   return request;

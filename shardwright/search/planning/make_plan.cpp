@@ -8,7 +8,9 @@
 #include "shardwright/search/planning/contradictions.h"
 #include "shardwright/search/planning/decisions.h"
 #include "shardwright/search/planning/judge.h"
+#include "shardwright/search/planning/search_for.h"
 #include "shardwright/search/planning/stages_of_plan.h"
+#include "shardwright/search/planning/suggestion.h"
 
 namespace shardwright {
 namespace {
@@ -71,7 +73,7 @@ Plan draft(const Graph& graph, const PlanRequest& request) {
   s.comm_fusion = with_parameters(std::move(s.comm_fusion), graph, request.annotations.comm_fusion);
   s.recompute = with_modules(std::move(s.recompute), request.annotations.recompute);
   check(s.recompute, graph);
-  if (request.parallel == Parallel::auto_parallel) plan.search = find_search(request.search).name;
+  if (request.parallel == Parallel::auto_parallel) plan.search = search_for(request).search->name;
   const Schedule& schedule = s.pipelining.schedule;
   s.pipelining.stages =
       stages_asked(s.pipelining.stages > 1 ? std::optional(s.pipelining.stages) : std::nullopt,
@@ -155,30 +157,58 @@ Plan planned(const Graph& graph, const PlanRequest& request, const Taker& take) 
     plan.stages.push_back(told(part, calls, decided));
     if (take) take(std::move(part), calls, std::move(decided.choices), asked);
   }
+  const SearchChoice choice = search_for(request);
+  if (!plan.search.empty() && !choice.why.empty())
+    plan.log.insert(plan.log.begin(), notice_of(choice.why, *choice.search));
   plan.search_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return plan;
+}
+
+/// By a search of whole plans. Where nobody named it and it has no plan, another's counts, and that is told.
+Plan chosen(const StepOf& step, const PlanRequest& request) {
+  PlanRequest asked = request;
+  asked.cluster = cluster_of(request);
+  asked.fixed = fixed_by(request);
+  const Searcher& search = *search_for(request).search;
+  try {
+    Plan plan = search.plan(step, asked);
+    if (request.auto_pipeline == false) {
+      asked.fixed.stages.reset();
+      plan.suggestion = suggestion_of(step, asked, plan, search.plan(step, asked));
+    }
+    return plan;
+  } catch (const Error& e) {
+    const auto other = instead_of_auto(request);
+    if (!other) throw;
+    Plan plan = planned(step(other->settings.pipelining.micro_batches), *other, {});
+    plan.log.insert(plan.log.begin(), notice_of(e.what(), find_search(other->search)));
+    return plan;
+  }
 }
 
 }  // namespace
 
 Plan make_plan(const Graph& graph, const PlanRequest& request) {
   if (!chooses_structure(request)) return planned(graph, request, {});
-  throw error(
-      "search {} chooses how many micro-batches there are, so it needs the step as a function of them",
-      find_search(request.search).name);
+  const int there = request.settings.pipelining.micro_batches;
+  const StepOf alone = [&](int micro_batches) {
+    if (micro_batches == there) return graph;
+    throw error("the network is there for one of {} micro-batches, and not of {}", there, micro_batches);
+  };
+  PlanRequest asked = request;
+  asked.keeps_micro_batches = true;
+  return make_plan(alone, asked);
 }
 
 bool chooses_structure(const PlanRequest& request) {
-  return request.parallel == Parallel::auto_parallel && !request.degrees && find_search(request.search).plan;
+  return request.parallel == Parallel::auto_parallel && !request.degrees && search_for(request).search->plan;
 }
 
 Plan make_plan(const StepOf& step, const PlanRequest& request) {
   if (!chooses_structure(request))
     return planned(step(request.settings.pipelining.micro_batches), request, {});
-  PlanRequest asked = request;
-  asked.cluster = cluster_of(request);
   const auto start = std::chrono::steady_clock::now();
-  Plan plan = find_search(asked.search).plan(step, asked);
+  Plan plan = chosen(step, request);
   plan.search_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return plan;
 }

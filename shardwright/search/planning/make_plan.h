@@ -19,12 +19,15 @@ struct PlanRequest {
   int devices = 1;
   std::optional<Cluster> cluster = {};  // none: host_cluster(devices)
   Parallel parallel = Parallel::auto_parallel;
-  std::string search = "recursive";
+  std::string search = {};  // empty: the one that search_for says
   SearchOptions options;
   Annotations annotations;
   std::optional<Degrees> degrees = {};  // in their stead, all that is to be split: nothing is searched
   Settings settings = {};
-  Expert fixed = {};                 // what a search of whole plans may not choose
+  Expert fixed = {};  // what a search of whole plans may not choose
+  /// Of a search of whole plans: 1 chooses stages, at most as many as are asked for; 0 has these, and suggests others.
+  /// Empty: 1 where nobody says how many.
+  std::optional<bool> auto_pipeline = {};
   bool keeps_micro_batches = false;  // nor how many there are: the loss of another number of them is another
   std::vector<int> stage_of = {};    // per forward node its stage, where that is known; empty: it is not
   MicroBatches micro_batches = {};   // of a stage: planning says so itself

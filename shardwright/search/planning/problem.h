@@ -3,6 +3,7 @@
 // takes.
 #pragma once
 
+#include <bitset>
 #include <functional>
 #include <map>
 #include <optional>
@@ -55,6 +56,20 @@ enum class Costs { symbolic, seconds };
 /// In which order operators are decided: from the last to the first, heaviest first, or as suits the problem.
 enum class SearchOrder { automatic, topology, weight };
 
+/// The members of SearchOptions by which a user tells searches apart: each search heeds some of them.
+enum class Setting {
+  costs,
+  order,
+  mem_coeff,
+  fold_layers,
+  described,
+  fully_use_devices,
+  elementwise_follow,
+  log,
+  fix,
+  auto_pipeline
+};
+
 /// What the user asks of a search; each takes from it what it knows.
 struct SearchOptions {
   Costs costs = Costs::seconds;
@@ -67,19 +82,7 @@ struct SearchOptions {
   std::optional<std::int64_t> memory_cap;  // bytes of one device
   int micro_batches = 1;
   bool writes_log = false;  // fill SearchResult::log
-};
-
-/// The members of SearchOptions by which a user tells searches apart: each search heeds some of them.
-enum class Setting {
-  costs,
-  order,
-  mem_coeff,
-  fold_layers,
-  described,
-  fully_use_devices,
-  elementwise_follow,
-  log,
-  fix
+  std::bitset<16> said;     // by Setting: somebody said so, even if it is as it would be anyway
 };
 
 struct PlanRequest;

@@ -8,6 +8,7 @@
 #include "shardwright/base/text.h"
 #include "shardwright/plan/optimizer_parallel.h"
 #include "shardwright/search/planning/expert.h"
+#include "shardwright/search/planning/search_for.h"
 
 namespace shardwright {
 namespace {
@@ -114,7 +115,7 @@ Rows of_split() {
        .parse = [](PlanRequest& r, const Given& given) { r.degrees = parse_expert(given).degrees(); }},
       {.flag = "--search",
        .value = "NAME",
-       .doc = "search of auto_parallel: " + names_of_searches(),
+       .doc = "search of auto_parallel: " + names_of_searches() + " (default auto, where it can)",
        .part = Part::split,
        .key = "parallel.search_mode",
        .member = "search",
@@ -188,15 +189,17 @@ Rows of_step() {
 
 SettingRow of_search(Setting setting, std::string flag, std::string value, std::string doc,
                      std::function<void(SearchOptions&, const Given&)> parse, std::string key = "") {
-  return {
-      .flag = std::move(flag),
-      .value = std::move(value),
-      .doc = std::move(doc),
-      .part = Part::search,
-      .key = std::move(key),
-      .is_of_many = true,
-      .search = setting,
-      .parse = [parse = std::move(parse)](PlanRequest& r, const Given& given) { parse(r.options, given); }};
+  return {.flag = std::move(flag),
+          .value = std::move(value),
+          .doc = std::move(doc),
+          .part = Part::search,
+          .key = std::move(key),
+          .is_of_many = true,
+          .search = setting,
+          .parse = [parse = std::move(parse), setting](PlanRequest& r, const Given& given) {
+            parse(r.options, given);
+            r.options.said.set(static_cast<std::size_t>(setting));
+          }};
 }
 
 /// By `0` or `1`.
@@ -230,8 +233,20 @@ void fix(PlanRequest& r, const Given& given) {
   take(&Expert::zero, "zero");
   take(&Expert::recompute, "recompute");
   take(&Expert::schedule, "schedule");
+  r.options.said.set(static_cast<std::size_t>(Setting::fix));
   if (said.stages && !r.fixed.micro_batches)  // as many as stages, where their number is not searched
     r.settings.pipelining.micro_batches = *said.stages;
+}
+
+/// 1 takes what --stages says as the most.
+void set_auto_pipeline(PlanRequest& r, const Given& given) {
+  constexpr std::array<std::string_view, 2> words{"0", "1"};
+  r.auto_pipeline = given.word(words) == 1;
+  const int stages = r.settings.pipelining.stages;
+  if (*r.auto_pipeline && r.fixed.stages && (r.fixed.stages != stages || stages == 1))
+    throw given.wrong(
+        fmt::format("there should be {}, as --stages or --fix pp says; leave one out",
+                    r.fixed.stages == 1 ? "1 stage" : fmt::format("{} stages", *r.fixed.stages)));
 }
 
 Rows of_search() {
@@ -244,6 +259,15 @@ Rows of_search() {
               .is_of_many = true,
               .search = Setting::fix,
               .parse = fix},
+          SettingRow{.flag = "--auto-pipeline",
+                     .value = "0|1",
+                     .doc = "1: search auto chooses stages, at most --stages; 0: it keeps these (default 1) "
+                            "and suggests others (default: 1 without --stages, 0 in files)",
+                     .part = Part::search,
+                     .key = "parallel.auto_pipeline",
+                     .is_of_many = true,
+                     .search = Setting::auto_pipeline,
+                     .parse = set_auto_pipeline},
           of_search(
               Setting::mem_coeff, "--mem-coeff", "X",
               "above 0: higher shards weights, lower shards the batch (default 0.1)",
@@ -342,17 +366,20 @@ PlanRequest request_of(const Plan& plan) {
 }
 
 std::string idle_reason(const SettingRow& row, const PlanRequest& request) {
-  const bool is_open = request.devices > 1 && chooses_structure(request);  // how many devices a stage has
-  if (row.is_of_many && !is_open && request.devices == request.settings.pipelining.stages)
+  const bool is_open = chooses_structure(request);
+  const int stages = is_open ? fixed_by(request).stages.value_or(0) : request.settings.pipelining.stages;
+  // A search of whole plans has more to choose than how devices share a stage.
+  const bool is_of_search = is_open && (row.part == Part::search || row.flag == "--search");
+  if (row.is_of_many && (request.devices == 1 || (request.devices == stages && !is_of_search)))
     return request.devices == 1 ? "there is 1 device" : "each stage has 1 device";
   if (row.flag == "--dataset-strategy" && request.degrees) return "--set says how the data are split";
-  if (row.flag == "--schedule" && request.settings.pipelining.stages == 1 && !is_open)
-    return "there is one stage";
+  if (row.flag == "--schedule" && stages == 1) return "there is one stage";
   if (row.part != Part::search && row.flag != "--search") return "";
   if (request.parallel != Parallel::auto_parallel)
     return fmt::format("{} does not search", name_of(request.parallel));
-  if (row.search && !heeds(find_search(request.search), *row.search))
-    return fmt::format("search {} has no use for it", request.search);
+  const Searcher& search = *search_for(request).search;
+  if (row.search && !heeds(search, *row.search))
+    return fmt::format("search {} has no use for it", search.name);
   return "";
 }
 

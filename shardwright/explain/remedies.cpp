@@ -1,0 +1,199 @@
+#include "shardwright/explain/remedies.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "shardwright/base/text.h"
+#include "shardwright/passes/compile.h"
+#include "shardwright/plan/batch.h"
+#include "shardwright/search/planning/search_for.h"
+#include "shardwright/search/planning/settings.h"
+
+namespace shardwright {
+namespace {
+
+/// Flags with their values, which take the place of what was said.
+using Change = std::vector<std::pair<std::string, std::string>>;
+
+std::string to_text(const Change& change) {
+  std::vector<std::string> out;
+  for (const auto& [flag, value] : change) out.push_back(flag + " " + value);
+  return join(out, " ");
+}
+
+/// `a100-80g:16` of `a100-80g:8` and 2; empty for a file.
+std::string times(const Cluster& cluster, int factor) {
+  if (!is_preset(cluster)) return "";
+  const std::size_t colon = cluster.name.find(':'), nodes = cluster.name.find('x', colon);
+  const std::string preset = cluster.name.substr(0, colon);
+  if (nodes == std::string::npos) return fmt::format("{}:{}", preset, cluster.devices() * factor);
+  return fmt::format("{}:{}x{}", preset, cluster.nodes * factor, cluster.devices_per_node);
+}
+
+/// What the search is left to choose of a setting that was fixed.
+void open(PlanRequest& r, std::string_view flag) {
+  const Settings usual;
+  if (flag == "--recompute") r.fixed.recompute.reset(), r.settings.recompute = usual.recompute;
+  if (flag == "--optimizer-parallel") r.fixed.zero.reset(), r.settings.optimizer_parallel.level = 0;
+  if (flag == "--micro-batches") r.fixed.micro_batches.reset(), r.fixed.micro_batch.reset();
+  if (flag == "--stages") r.fixed.stages.reset(), r.settings.pipelining.stages = 1, r.auto_pipeline.reset();
+}
+
+bool is_fixed(const PlanRequest& r, std::string_view flag) {
+  PlanRequest opened = r;
+  open(opened, flag);
+  const auto parts = [](const PlanRequest& a) {
+    return std::tuple(a.fixed.recompute, a.fixed.zero, a.fixed.micro_batches, a.fixed.micro_batch,
+                      a.fixed.stages, a.settings, a.auto_pipeline);
+  };
+  return parts(opened) != parts(r);
+}
+
+class Search {
+ public:
+  Search(const Misfit& misfit, const StepOf& step, const StepsOf& steps)
+      : misfit_(misfit), step_(step), steps_(steps) {
+    constexpr int few_devices = 64;  // beyond them searches take long
+    left_ = misfit.request.devices > few_devices ? 6 : 12;
+  }
+
+  std::vector<Remedy> run() {
+    const bool is_whole = chooses_structure(misfit_.request);
+    for (const char* flag : {"--recompute", "--optimizer-parallel", "--micro-batches", "--stages"})
+      is_whole ? try_open(flag) : try_values(flag);
+    if (!is_whole) try_other_search();
+    try_precision();
+    try_devices();
+    std::ranges::stable_sort(out_, {}, &Remedy::step_seconds);
+    return std::move(out_);
+  }
+
+ private:
+  /// What a plan for `asked` takes, if there is one and it fits.
+  struct Solved {
+    Plan plan;
+    Evaluation evaluation;
+  };
+  std::optional<Solved> solved(const PlanRequest& asked, const StepOf& step) {
+    if (left_-- <= 0) return std::nullopt;
+    try {
+      Plan plan = make_plan(step, asked);
+      const Graph graph = step(plan.settings.pipelining.micro_batches);
+      const Evaluation e =
+          evaluate(compile_pipeline(graph, plan, {.formats = asked.formats, .verifies = false}), plan.cluster,
+                   {.memory_cap = misfit_.evaluation.cap_bytes, .framework = plan.settings.framework});
+      if (e.fits()) return Solved{std::move(plan), e};
+    } catch (const Error&) {  // it cannot be split so
+    }
+    return std::nullopt;
+  }
+
+  PlanRequest with(const Change& change) const {
+    PlanRequest out = misfit_.request;
+    out.fixed.micro_batch.reset();  // it would be said twice
+    for (const auto& [flag, value] : change) setting_of(flag)->parse(out, {flag, value});
+    return out;
+  }
+
+  /// Whether what fits is a remedy.
+  bool add(const std::string& change, const std::optional<Solved>& s) {
+    if (s)
+      out_.push_back({change, s->evaluation.estimate.step_seconds(), s->evaluation.estimate.arena_bytes});
+    return s.has_value();
+  }
+  bool try_change(const Change& change, const StepOf& step) {
+    return add(to_text(change), solved(with(change), step));
+  }
+
+  /// Lets the search choose what was fixed; what it chooses is then asked for.
+  void try_open(const std::string& flag) {
+    if (!is_fixed(misfit_.request, flag)) return;
+    PlanRequest asked = misfit_.request;
+    open(asked, flag);
+    if (const auto found = solved(asked, step_))
+      try_change({{flag, setting_of(flag)->print(request_of(found->plan))}}, step_);
+  }
+
+  /// One value after the other, if the last, which saves most, would fit.
+  void try_values(const std::string& flag) {
+    const std::vector<Change> all = values(flag);
+    if (all.empty() || !solved(with(all.back()), step_)) return;
+    for (const Change& change : all)
+      if (try_change(change, step_)) return;
+  }
+
+  /// Those that save more than what the plan has, in turn.
+  std::vector<Change> values(const std::string& flag) const {
+    const PlanRequest& r = misfit_.request;
+    const Settings& has = misfit_.plan.settings;
+    std::vector<Change> out;
+    const auto offer = [&](std::string value) { out.push_back({{flag, std::move(value)}}); };
+    if (flag == "--recompute" && has.recompute.modules.empty())
+      for (RecomputeMode mode : {RecomputeMode::selected, RecomputeMode::full})
+        if (mode > has.recompute.mode) offer(std::string(name_of(mode)));
+    if (flag == "--optimizer-parallel" && r.devices > has.pipelining.stages)
+      for (int level = has.optimizer_parallel.level + 1; level <= 3; ++level) offer(fmt::format("{}", level));
+    const int parts = has.pipelining.micro_batches, stages = has.pipelining.stages;
+    if (flag == "--micro-batches" && !r.keeps_micro_batches && !mixes_samples(step_(parts)))
+      for (int factor : {2, 4, 8}) offer(fmt::format("{}", parts * factor));
+    if (flag == "--stages" && !r.degrees && r.annotations.stages.empty() && !r.keeps_micro_batches)
+      for (int more = 2 * stages; more <= std::min(4 * stages, r.devices); more *= 2)
+        out.push_back({{"--stages", fmt::format("{}", more)},
+                       {"--micro-batches", fmt::format("{}", std::max(more, parts))}});
+    return out;
+  }
+
+  /// All that --set has said is left to it, too.
+  void try_other_search() {
+    const Annotations& a = misfit_.request.annotations;
+    if (!a.nodes.empty() || a.dataset || !a.dataset_word.empty() || !a.stages.empty()) return;
+    PlanRequest asked = misfit_.request;
+    const bool is_set = asked.degrees.has_value();
+    asked.parallel = Parallel::auto_parallel;
+    asked.search = "auto";
+    asked.degrees.reset();
+    asked.options = {.memory_cap = asked.options.memory_cap};
+    if (is_set || search_for(misfit_.request).search->name != asked.search)
+      add(is_set ? "--search auto without --set" : "--search auto", solved(asked, step_));
+  }
+
+  void try_precision() {
+    const Precision& p = misfit_.request.origin.precision;
+    const DType short_type = p.products.value_or(p.compute == DType::f16 ? DType::f16 : DType::bf16);
+    if (!steps_ || p == Precision(short_type)) return;
+    const Change change{{"--precision", shardwright::to_text(Precision(short_type))}};
+    try_change(change, steps_(with(change).origin));
+  }
+
+  /// The smallest multiple that fits; what surely does not is passed over.
+  void try_devices() {
+    const PlanRequest& r = misfit_.request;
+    if (r.degrees) return;  // they say how many there are
+    const Evaluation& e = misfit_.evaluation;
+    constexpr double most_saved = 1.5;  // by a better plan of as many devices
+    for (int factor = 2; factor <= 64; factor *= 2) {
+      const double share = static_cast<double>(e.estimate.arena_bytes) / factor;
+      if (share > most_saved * static_cast<double>(e.cap_bytes)) continue;
+      const std::string cluster = r.cluster ? times(*r.cluster, factor) : "";
+      if (left_ <= 0 || (r.cluster && cluster.empty())) return;
+      const Change change = r.cluster ? Change{{"--cluster", cluster}}
+                                      : Change{{"--devices", fmt::format("{}", r.devices * factor)}};
+      if (try_change(change, step_)) return;
+    }
+  }
+
+  const Misfit& misfit_;
+  const StepOf& step_;
+  const StepsOf& steps_;
+  int left_ = 0;  // searches
+  std::vector<Remedy> out_;
+};
+
+}  // namespace
+
+std::vector<Remedy> remedies_for(const Misfit& misfit, const StepOf& step, const StepsOf& steps) {
+  return Search(misfit, step, steps).run();
+}
+
+}  // namespace shardwright

@@ -1,0 +1,107 @@
+#include "shardwright/search/planning/search_for.h"
+
+#include <algorithm>
+#include <array>
+
+#include "shardwright/search/planning/settings.h"
+
+namespace shardwright {
+namespace {
+
+/// The first that can is taken.
+constexpr std::array<std::string_view, 4> by_preference{"auto", "recursive", "propagation", "exhaustive"};
+
+/// A setting that was said, or is not as it would be anyway.
+bool is_asked(const SearchOptions& o, Setting setting) {
+  const SearchOptions usual;
+  const auto differs = [&](auto SearchOptions::*member) { return o.*member != usual.*member; };
+  if (o.said.test(static_cast<std::size_t>(setting))) return true;
+  switch (setting) {
+    case Setting::costs: return differs(&SearchOptions::costs);
+    case Setting::order: return differs(&SearchOptions::order);
+    case Setting::mem_coeff: return differs(&SearchOptions::mem_coeff);
+    case Setting::fold_layers: return differs(&SearchOptions::fold_layers);
+    case Setting::described: return differs(&SearchOptions::is_described);
+    case Setting::fully_use_devices: return differs(&SearchOptions::fully_use_devices);
+    case Setting::elementwise_follow: return differs(&SearchOptions::elementwise_follow);
+    case Setting::log: return differs(&SearchOptions::writes_log);
+    case Setting::fix:
+    case Setting::auto_pipeline: break;  // without a member
+  }
+  return false;
+}
+
+/// The settings that are asked for and `search` ignores, by flag: `--costs, --mem-coeff`.
+std::string ignored_by(const Searcher& search, const SearchOptions& options) {
+  std::vector<std::string> out;
+  for (const SettingRow& row : all_settings())
+    if (row.search && !heeds(search, *row.search) && is_asked(options, *row.search)) out.push_back(row.flag);
+  return join(out, ", ");
+}
+
+/// The first that splits operators only, with all settings that are asked for.
+const Searcher* splitting(const SearchOptions& options) {
+  for (std::string_view name : by_preference)
+    if (const Searcher& s = find_search(name); !s.plan && ignored_by(s, options).empty()) return &s;
+  return nullptr;
+}
+
+/// What is fixed operator by operator, of which a search of whole plans makes nothing; empty if nothing is.
+std::string_view fixed_singly(const Annotations& a) {
+  if (!a.nodes.empty()) return "annotations fix single operators";
+  if (a.dataset || !a.dataset_word.empty()) return "a dataset strategy fixes how data are split";
+  return a.stages.empty() ? "" : "annotations say which operators a stage has";
+}
+
+}  // namespace
+
+SearchChoice search_for(const PlanRequest& request) {
+  if (!request.search.empty()) return {&find_search(request.search), ""};
+  if (request.devices == 1 || request.degrees)
+    return {&find_search("recursive"), ""};  // there is nothing to choose
+  const Searcher& usual = find_search(by_preference.front());
+  std::string why = ignored_by(usual, request.options);
+  if (!why.empty()) why = fmt::format("search {} has no use for {}", usual.name, why);
+  if (why.empty()) why = fixed_singly(request.annotations);
+  const Searcher* other = why.empty() ? nullptr : splitting(request.options);
+  if (!other) return {&usual, ""};  // or no search takes it all, which whoever reads settings says
+  return {other, std::move(why)};
+}
+
+std::optional<PlanRequest> instead_of_auto(const PlanRequest& request) {
+  const Searcher* other = request.search.empty() ? splitting(request.options) : nullptr;
+  const bool orders_stages = request.fixed.schedule && !request.fixed.stages;
+  if (!other || orders_stages) return std::nullopt;
+  PlanRequest out = request;
+  out.search = other->name;
+  return out;
+}
+
+Expert fixed_by(const PlanRequest& request) {
+  Expert out = request.fixed;
+  const Settings& s = request.settings;
+  const Settings usual;
+  const auto fix = [](auto& part, const auto& asked, const auto& as_usual) {
+    if (!part && asked != as_usual) part = asked;
+  };
+  fix(out.stages, s.pipelining.stages, usual.pipelining.stages);
+  if (request.auto_pipeline == false && !out.stages) out.stages = s.pipelining.stages;
+  if (request.auto_pipeline == true) out.stages.reset();  // they are the most
+  // As many as stages is what there are anyway.
+  const int micro_batches = s.pipelining.micro_batches;
+  if (micro_batches != out.stages.value_or(s.pipelining.stages))
+    fix(out.micro_batches, micro_batches, usual.pipelining.micro_batches);
+  fix(out.schedule, s.pipelining.schedule, usual.pipelining.schedule);
+  fix(out.zero, s.optimizer_parallel.level, usual.optimizer_parallel.level);
+  fix(out.recompute, s.recompute.mode, usual.recompute.mode);
+  if (out.stages == 1) out.schedule.reset();  // it would order nothing
+  const bool names_modules = !s.recompute.modules.empty() || !request.annotations.recompute.empty();
+  if (names_modules && !out.recompute) out.recompute = s.recompute.mode;
+  return out;
+}
+
+std::string notice_of(std::string_view why, const Searcher& search) {
+  return fmt::format("{}; search {} plans instead", why, search.name);
+}
+
+}  // namespace shardwright

@@ -1,0 +1,39 @@
+#include "shardwright/search/planning/suggestion.h"
+
+#include "shardwright/passes/compile.h"
+#include "shardwright/simulate/evaluate.h"
+
+namespace shardwright {
+namespace {
+
+Evaluation evaluation_of(const StepOf& step, const Plan& plan, const PlanRequest& request) {
+  const Graph graph = step(plan.settings.pipelining.micro_batches);
+  return evaluate(compile_pipeline(graph, plan, {.formats = request.formats, .verifies = false}),
+                  plan.cluster,
+                  {.memory_cap = request.options.memory_cap, .framework = plan.settings.framework});
+}
+
+}  // namespace
+
+std::string structure_text(const Settings& settings) {
+  const Pipelining& p = settings.pipelining;
+  std::string out = fmt::format("pp={},micro_batches={}", p.stages, p.micro_batches);
+  if (p.stages > 1) out += fmt::format(",schedule={}", name_of(p.schedule));
+  if (settings.optimizer_parallel.level > 0)
+    out += fmt::format(",zero={}", settings.optimizer_parallel.level);
+  if (settings.recompute.mode != RecomputeMode::none)
+    out += fmt::format(",recompute={}", name_of(settings.recompute.mode));
+  return out;
+}
+
+std::string suggestion_of(const StepOf& step, const PlanRequest& request, const Plan& plan,
+                          const Plan& other) {
+  if (other.settings.pipelining.stages == plan.settings.pipelining.stages) return "";
+  const Evaluation has = evaluation_of(step, plan, request), would = evaluation_of(step, other, request);
+  if (!is_better(would, has)) return "";
+  return fmt::format("{} takes {:.4g} s instead of {:.4g} s{}", structure_text(other.settings),
+                     would.estimate.step_seconds(), has.estimate.step_seconds(),
+                     would.fits() && !has.fits() ? ", and fits" : "");
+}
+
+}  // namespace shardwright

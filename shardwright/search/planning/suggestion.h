@@ -1,0 +1,17 @@
+// Where stages are as somebody asked: whether others would be better, and what they would take.
+#pragma once
+
+#include <string>
+
+#include "shardwright/search/planning/make_plan.h"
+
+namespace shardwright {
+
+/// `pp=4,micro_batches=8,schedule=1f1b takes 1.2 s instead of 1.5 s`: of `other`, if it has other stages and is better.
+std::string suggestion_of(const StepOf& step, const PlanRequest& request, const Plan& plan,
+                          const Plan& other);
+
+/// What a plan has of a structure beside its degrees, in words of --fix: `pp=2,micro_batches=4,zero=1,recompute=full`.
+std::string structure_text(const Settings& settings);
+
+}  // namespace shardwright
