@@ -29,7 +29,6 @@
 #include "shardwright/graph/op.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/runtime/backend/backend.h"
-#include "shardwright/search/automatic/forecast.h"
 #include "shardwright/search/automatic/structure.h"
 #include "shardwright/simulate/evaluate.h"
 
@@ -66,10 +65,12 @@ struct Least {
   double seconds = 0;  // of a step's products, all devices at their peak
   double parameters = 0, states = 0;
 
+  /// A stage s computes M t_s, after the first passes of those in front of it and before their last: T = M t_s + sum of
+  /// t_i, i < s, is least where all are equal, and then all of it / (1 - (1 - 1/M)^S) / M. Of chunks the first may be tiny.
   double step_seconds(const Structure& s) const {
     const Pipelining& p = s.pipelining;
-    if (p.schedule.chunks > 1) return seconds;  // they need not be even
-    return search::least_seconds({.all = seconds * p.stages / p.micro_batches}, p);
+    const double all = seconds * p.stages, count = p.micro_batches;
+    return p.schedule.chunks > 1 ? seconds : all / count / (1 - std::pow(1 - 1 / count, p.stages));
   }
   double bytes(const Structure& s) const {
     const double parts = s.degrees.tensor * s.pipelining.stages, data = s.degrees.data;
