@@ -71,6 +71,7 @@ class Draw {
   void add_decoder(WholeCase& out) {
     out.fix = one_of({"", "", "", "pp=2", "pp=4", "pp=2,tp=2", "pp=2,schedule=interleaved:2",
                       "pp=2,schedule=gpipe", "zero=3", "recompute=full", "tp=2,sequence_parallel=1"});
+    if (out.fix.empty() && one_of({false, true})) out.cluster = "cpu:6";
     const bool is_split_both_ways = out.fix == "pp=2,tp=2";  // which takes layers that are found to repeat
     out.import = {.layers = is_split_both_ways ? 6 : one_of({2, 3, 4, 6}),
                   .heads = one_of({2, 4, 8}),
