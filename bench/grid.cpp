@@ -7,7 +7,7 @@
 // each made into a program and simulated. What by `Least` is no better than the best needs no program, whatever auto
 // thinks of it; that this is so is checked by every program that is made.
 //
-//   scripts/bench.sh grid [all | MODEL [CLUSTER [BATCH]]] [--random N] [--seconds S]
+//   scripts/bench.sh grid [all | MODEL [CLUSTER [BATCH]]] [--random N] [--seconds S] [--loss NAME]
 //
 // Without a word two rows, with `all` those of seed 003's nine models on 8, 64 and 512 devices of three kinds, and some more:
 // an hour.
@@ -42,6 +42,7 @@ struct Case {
   std::string cluster;
   std::int64_t batch = 0;
   bool keeps_batch = false;  // parts of it have other losses
+  std::string loss = {};     // as --loss
 };
 
 struct Effort {
@@ -107,6 +108,7 @@ class Grid {
   Graph step(int micro_batches) const {
     Model m = build_model(case_.model, {.global_batch = case_.batch,
                                         .precision = *precision_called("bf16"),
+                                        .loss = case_.loss,
                                         .micro_batches = micro_batches});
     add_train_step(m.graph, m.loss, {.name = "adamw"});
     return std::move(m.graph);
@@ -261,10 +263,11 @@ class Grid {
   std::string command_of(const Structure& s) const {
     const Pipelining& p = s.pipelining;
     std::string out = fmt::format(
-        "shardwright plan {} --cluster {} --precision bf16 --optimizer adamw --set dp={},tp={},pp={},"
+        "shardwright plan {}{} --cluster {} --precision bf16 --optimizer adamw --set dp={},tp={},pp={},"
         "micro_batch={},global_batch={},zero={},recompute={}",
-        case_.model, case_.cluster, s.degrees.data, s.degrees.tensor, p.stages,
-        case_.batch / p.micro_batches / s.degrees.data, case_.batch, s.zero, name_of(s.recompute));
+        case_.model, case_.loss.empty() ? "" : " --loss " + case_.loss, case_.cluster, s.degrees.data,
+        s.degrees.tensor, p.stages, case_.batch / p.micro_batches / s.degrees.data, case_.batch, s.zero,
+        name_of(s.recompute));
     if (p.stages > 1) out += fmt::format(",schedule={}", name_of(p.schedule));
     if (s.degrees.sequence) out += ",sequence_parallel=1";
     return out;
@@ -312,6 +315,7 @@ struct Asked {
 
 Asked asked_by(const BenchOptions& options) {
   Asked out{cases(options), {}};
+  std::string loss;
   std::vector<std::string> words;
   for (std::size_t i = 0; i < options.words.size(); ++i) {
     const std::string& word = options.words[i];
@@ -319,14 +323,17 @@ Asked asked_by(const BenchOptions& options) {
       words.push_back(word);
       continue;
     }
-    constexpr std::string_view known[] = {"--random", "--seconds"};
+    constexpr std::string_view known[] = {"--random", "--seconds", "--loss"};
     const std::size_t which = Given{"option", word}.word(known);
-    if (++i == options.words.size()) throw error("{}: needs a number", word);
-    const std::int64_t value = Given{word, options.words[i]}.integer(0, 1 << 20);
-    if (which == 0) out.effort.random = static_cast<int>(value);
-    if (which == 1) out.effort.seconds = static_cast<double>(value);
+    if (++i == options.words.size()) throw error("{}: needs a value", word);
+    const Given value{word, options.words[i]};
+    if (which == 0) out.effort.random = static_cast<int>(value.integer(0, 1 << 20));
+    if (which == 1) out.effort.seconds = value.number();
+    if (which == 2) loss = value.text;
   }
-  if (words.size() > 2) out.cases = {{words[0], words[1], Given{"batch", words[2]}.integer()}};
+  if (words.size() > 2)
+    out.cases = {
+        {.model = words[0], .cluster = words[1], .batch = Given{"batch", words[2]}.integer(), .loss = loss}};
   const bool is_some = words.empty() && !options.is_smoke, is_all = words == std::vector<std::string>{"all"};
   std::erase_if(out.cases, [&](const Case& c) {
     if (is_some) return c.cluster != "a100-80g:8" || (c.model != "llama2-7b" && c.model != "resnet50");
@@ -348,4 +355,4 @@ void bench(const BenchOptions& options) {
 }  // namespace
 }  // namespace shardwright
 
-int main(int argc, char** argv) { return shardwright::run_bench(argc, argv, shardwright::bench, 7); }
+int main(int argc, char** argv) { return shardwright::run_bench(argc, argv, shardwright::bench, 10); }
