@@ -42,11 +42,13 @@ void keep_on(const std::vector<int>& some) {
 
 }  // namespace
 
-int run_bench(int argc, char** argv, const std::function<void(const BenchOptions&)>& bench) try {
+int run_bench(int argc, char** argv, const std::function<void(const BenchOptions&)>& bench,
+              std::size_t most_words) try {
   cores();
-  const BenchOptions options{.is_smoke = argc > 1, .words = {argv + 1, argv + argc}};
-  for (const std::string& word : options.words)
-    if (word != "--smoke") throw error("'{}' is unknown; there is only --smoke", word);
+  BenchOptions options{.words = {argv + 1, argv + argc}};
+  options.is_smoke = std::erase(options.words, "--smoke") > 0;
+  if (options.words.size() > most_words)
+    throw error("'{}' is unknown; there is only --smoke", options.words[most_words]);
   bench(options);
   return 0;
 } catch (const std::exception& e) {

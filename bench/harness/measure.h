@@ -16,12 +16,14 @@ namespace shardwright {
 /// What every benchmark takes: `--smoke` only shows that it runs, with tiny sizes; its times mean nothing.
 struct BenchOptions {
   bool is_smoke = false;
-  std::vector<std::string> words;  // as given
+  std::vector<std::string> words;  // that are given beside
 
   int rounds(int otherwise) const { return is_smoke ? 2 : otherwise; }
 };
 /// The body of a benchmark's main: reads the options, runs `bench`, says an error in one line. The exit status.
-int run_bench(int argc, char** argv, const std::function<void(const BenchOptions&)>& bench);
+/// Refuses more words beside --smoke than `most_words`.
+int run_bench(int argc, char** argv, const std::function<void(const BenchOptions&)>& bench,
+              std::size_t most_words = 0);
 
 inline double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();

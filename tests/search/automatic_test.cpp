@@ -7,15 +7,17 @@
 #include "shardwright/passes/compile.h"
 #include "shardwright/search/automatic/structure.h"
 #include "shardwright/simulate/evaluate.h"
+#include "tests/support/onnx_decoder.h"
+#include "tests/support/scratch.h"
 
 namespace shardwright {
 namespace {
 
 using search::Structure;
 
-StepOf step_of(const std::string& model, const Precision& precision = {}) {
+StepOf step_of(const std::string& model, const Precision& precision = {}, const std::string& loss = "") {
   return [=](int micro_batches) {
-    Model m = build_model(model, {.precision = precision, .micro_batches = micro_batches});
+    Model m = build_model(model, {.precision = precision, .loss = loss, .micro_batches = micro_batches});
     add_train_step(m.graph, m.loss, {.name = "adamw"});
     return std::move(m.graph);
   };
@@ -49,7 +51,9 @@ struct WholeCase {
   std::string model;
   std::int64_t samples = 0;
   std::string cluster;
-  double share = 0;  // of the memory that the fastest plan takes; 0: no limit
+  double share = 0;          // of the memory that the fastest plan takes; 0: no limit
+  bool keeps_batch = false;  // parts of it have other losses
+  std::string fix = {};
 };
 void PrintTo(const WholeCase& c, std::ostream* out) { *out << c.name; }
 
@@ -58,8 +62,12 @@ class WholePlans : public ::testing::TestWithParam<WholeCase> {};
 /// All structures that --set takes, each made into a program.
 TEST_P(WholePlans, are_as_fast_as_the_best_of_the_grid) {
   const WholeCase& c = GetParam();
-  const StepOf step = step_of(c.model, *precision_called("bf16"));
+  const bool is_import = c.model == "import";  // of 482 operators
+  const OnnxDecoder decoder{.layers = 12, .hidden = 512, .heads = 8, .vocab = 2048, .seq = 128};
+  const std::string model = is_import ? onnx_decoder(scratch_folder(), decoder, 2) : c.model;
+  const StepOf step = step_of(model, *precision_called("bf16"), is_import ? "cross_entropy" : "");
   PlanRequest request = request_for(c.cluster);
+  if (!c.fix.empty()) request.fixed = parse_expert({"--fix", c.fix});
   if (c.share > 0) {
     const Evaluation freely = judged(step, make_plan(step, request), request);
     request.options.memory_cap =
@@ -68,7 +76,7 @@ TEST_P(WholePlans, are_as_fast_as_the_best_of_the_grid) {
   const Plan plan = make_plan(step, request);
   const Evaluation found = judged(step, plan, request);
   std::vector<int> counts;
-  for (int m = 1; m <= c.samples; ++m)
+  for (int m = 1; m <= (c.keeps_batch ? 1 : c.samples); ++m)
     if (c.samples % m == 0) counts.push_back(m);
   std::optional<Evaluation> best;
   std::string which;
@@ -97,10 +105,48 @@ INSTANTIATE_TEST_SUITE_P(
                                 "llama:layers=4,hidden=512,heads=8,ffn=1024,vocab=2048,seq=256,batch=4", 4,
                                 "a100-80g:4", 0.6},
                       WholeCase{"tied_decoder", "gpt:layers=6,hidden=256,heads=4,vocab=1024,seq=128,batch=4",
-                                4, "a100-80g:2x2"}),
+                                4, "a100-80g:2x2"},
+                      WholeCase{"few_layers",
+                                "llama:layers=2,hidden=512,heads=8,ffn=1024,vocab=2048,seq=256,batch=8", 8,
+                                "h100:8"},
+                      WholeCase{"import", "import", 2, "cpu:4", 0, false, "recompute=none"},
+                      WholeCase{"dense", "ffn:batch=64", 64, "a100-80g:4"},
+                      WholeCase{"convolutions", "resnet18:image=64,batch=16", 16, "v100-32g:2x4", 0, true},
+                      WholeCase{"face", "face:backbone=resnet18,image=32,width=16,classes=20000,batch=16", 16,
+                                "a100-80g:8", 0, true}),
     [](const auto& c) { return c.param.name; });
 
 const std::string llama = "llama:layers=4,hidden=64,heads=4,ffn=128,vocab=256,seq=32,batch=16";
+
+/// Layers are found by what they compute: a decoder of another framework's operators gets the plan of the one by name, and
+/// so does one whose values are called otherwise.
+TEST(WholePlan, knows_no_model_by_its_name) {
+  const auto structure_of = [](const Plan& plan) {
+    const Settings& s = plan.settings;
+    return fmt::format("{} in {} stages, {} micro-batches, {}, level {}, recompute {}",
+                       to_text(plan.stages.front().meshes.front()), s.pipelining.stages,
+                       s.pipelining.micro_batches, name_of(s.pipelining.schedule), s.optimizer_parallel.level,
+                       name_of(s.recompute.mode));
+  };
+  const Precision bf16 = *precision_called("bf16");
+  const StepOf named = step_of("gpt:layers=6,hidden=1024,heads=16,vocab=8192,seq=512,batch=16", bf16);
+  const StepOf renamed = [&](int micro_batches) {
+    Graph out = named(micro_batches);
+    for (std::size_t v = 0; v < out.values.size(); ++v) out.values[v].name = fmt::format("v{}", v);
+    return out;
+  };
+  const OnnxDecoder decoder{.layers = 6, .hidden = 1024, .heads = 16, .vocab = 8192, .seq = 512};
+  const StepOf import = step_of(onnx_decoder(scratch_folder(), decoder, 16), bf16, "cross_entropy");
+  for (const char* cluster : {"a100-80g:8", "h100:16"})
+    for (const char* fix : {"micro_batch=1", "tp=2", "recompute=full"}) {
+      SCOPED_TRACE(fmt::format("{}, {}", cluster, fix));
+      PlanRequest request = request_for(cluster);
+      request.fixed = parse_expert({"--fix", fix});
+      const std::string want = structure_of(make_plan(named, request));
+      EXPECT_EQ(structure_of(make_plan(renamed, request)), want);
+      EXPECT_EQ(structure_of(make_plan(import, request)), want);
+    }
+}
 
 TEST(WholePlan, keeps_what_is_fixed) {
   for (const char* fix :
