@@ -55,16 +55,16 @@ class Search {
   Search(const Misfit& misfit, const StepOf& step, const StepsOf& steps)
       : misfit_(misfit), step_(step), steps_(steps) {
     constexpr int few_devices = 64;  // beyond them searches take long
-    left_ = misfit.request.devices > few_devices ? 6 : 12;
+    left_ = misfit.request.devices > few_devices ? 8 : 16;
   }
 
   std::vector<Remedy> run() {
     const bool is_whole = chooses_structure(misfit_.request);
-    for (const char* flag : {"--recompute", "--optimizer-parallel", "--micro-batches", "--stages"})
-      is_whole ? try_open(flag) : try_values(flag);
     if (!is_whole) try_other_search();
     try_precision();
     try_devices();
+    for (const char* flag : {"--recompute", "--optimizer-parallel", "--micro-batches", "--stages"})
+      is_whole ? try_open(flag) : try_values(flag);
     std::ranges::stable_sort(out_, {}, &Remedy::step_seconds);
     return std::move(out_);
   }

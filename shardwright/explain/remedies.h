@@ -4,7 +4,7 @@
 //   search auto, which chooses all of these                                  of another search
 //   2, 4, ... times the devices; all in the short element type
 //
-// Only what fits counts, with the time and memory that its program has. Cost: a few searches, at most `most_searches`.
+// Only what fits counts, with the time and memory that its program has. Cost: 16 searches at most, beyond 64 devices 8.
 #pragma once
 
 #include <cstdint>

@@ -34,6 +34,8 @@ namespace {
 
 /// So many structures are made into programs whole.
 constexpr std::size_t most_trials = 8;
+/// So many may turn out to be none.
+constexpr std::size_t most_attempts = 40;
 /// Of these, of what figures say does not fit.
 constexpr int most_close_trials = 3;
 /// And forecast; the bound ends nearly all searches before.
@@ -64,11 +66,12 @@ class Search {
           fmt::format("no plan: {} devices and {} samples have no structure with what is fixed{}",
                       request_.devices, tables_.samples(), fixed_text()));
     open_all();
-    while (!open_.empty() && (!trials_.does_fit() || open_.top().seconds <= trials_.seconds())) {
+    while (!open_.empty() &&
+           (!trials_.does_fit() || least_miss_ * open_.top().seconds <= trials_.seconds())) {
       const Open next = open_.top();
       open_.pop();
       look_at(next);
-      if (trials_.count() >= most_trials) break;
+      if (trials_.count() >= most_trials || trials_.attempts() >= most_attempts) break;
     }
     if (!trials_.does_fit()) try_least_memory();
     try_other_search();
@@ -92,7 +95,8 @@ class Search {
     Structure structure;
     Forecast forecast;
     bool is_close = false;  // to the limit of memory: its program may fit, by figures it does not
-    bool fits = false;      // so does its program
+    bool is_tried = false;
+    bool fits = false;  // so does its program
   };
 
   // ---- what there is ----
@@ -156,9 +160,12 @@ class Search {
 
   /// What surely does not fit goes no further; the least of it is remembered.
   void forecast(const Structure& s, double bound) {
-    if (forecasts_ == most_forecasts) return;
+    if (forecasts_ == most_forecasts) {
+      bound_ = std::min(bound_, bound);
+      return;
+    }
     const auto least = tables_.at_least(s, fewest_);
-    if (!may_fit(s, *least)) return;
+    if (!least || !may_fit(s, *least)) return;
     const auto f = tables_.of_stage(s);
     if (!f) return;
     ++forecasts_;
@@ -180,7 +187,8 @@ class Search {
     return std::ranges::any_of(candidates_, [&](const Candidate& other) {
       Structure same = other.structure;
       same.zero = c.structure.zero;
-      return other.fits && same == c.structure;
+      return other.fits && same == c.structure && other.structure.zero <= c.structure.zero &&
+             other.forecast.seconds <= c.forecast.seconds;
     });
   }
 
@@ -196,11 +204,14 @@ class Search {
   }
 
   void try_candidate(Candidate& c) {
+    c.is_tried = true;
     const std::optional<Evaluation> e = try_structure(c);
     if (!e) return;
     c.fits = e->fits();
     Miss& miss = miss_of(c.structure);
-    miss.seconds = std::max(miss.seconds, e->estimate.step_seconds() / c.forecast.seconds);
+    const double seconds = e->estimate.step_seconds() / c.forecast.seconds;
+    miss.seconds = std::max(miss.seconds, seconds);
+    least_miss_ = std::min(least_miss_, seconds);
     miss.bytes = std::max(miss.bytes, static_cast<double>(e->estimate.arena_bytes) / c.forecast.bytes);
   }
 
@@ -231,6 +242,7 @@ class Search {
   /// Of what does not fit, or was not forecast to.
   void try_least_memory() {
     constexpr std::size_t trials = 3;
+    std::erase_if(candidates_, [](const Candidate& c) { return c.is_tried; });
     if (least_) candidates_.push_back(*least_);
     std::ranges::stable_sort(candidates_, {}, [](const Candidate& c) { return c.forecast.bytes; });
     candidates_.resize(std::min(candidates_.size(), trials));
@@ -249,10 +261,18 @@ class Search {
       try_plan(std::move(asked), "recursive");
       return;
     }
+    try_recursive_on(structures_);
+    std::ranges::reverse(structures_);  // with more sharded, and computed again
+    if (!trials_.does_fit()) try_recursive_on(structures_);
+  }
+
+  /// Once for each number of stages and micro-batches.
+  void try_recursive_on(const std::vector<Structure>& structures) {
     std::set<std::pair<int, int>> seen;
-    for (const Structure& s : structures_) {
+    for (const Structure& s : structures) {
       if (s.pipelining.schedule.chunks > 1 || s.pipelining.micro_batches > 4 * s.pipelining.stages) continue;
       if (!seen.emplace(s.pipelining.stages, s.pipelining.micro_batches).second) continue;
+      if (seen.size() > most_attempts) return;
       PlanRequest asked = with_structure(request_, s);
       asked.degrees.reset();
       try_plan(std::move(asked), fmt::format("recursive on {}", to_text(s)));
@@ -335,6 +355,7 @@ class Search {
   Trials trials_;
   /// By degrees, schedule and level.
   std::map<std::tuple<int, int, bool, int, int, int>, Miss> misses_;
+  double least_miss_ = 1;  // of seconds, of all
   int close_trials_ = 0;
   std::string why_;  // a structure can be none
 };

@@ -135,7 +135,9 @@ Graph planned_graph(const Arguments& arguments, const Model& model, Terminal& te
 Arguments with_one_stage(Arguments arguments) {
   const bool is_said = arguments.has("--stages") || arguments.has("--fix") || arguments.has("--plan");
   const bool shows_layouts = arguments.has("--layouts") && !arguments.has("--summary");
-  if (shows_layouts && !is_said && chooses_structure(asked_of(arguments))) arguments.flags["--stages"] = "1";
+  if (!shows_layouts || is_said || !chooses_structure(asked_of(arguments))) return arguments;
+  arguments.flags["--stages"] = "1";
+  if (arguments.has("--auto-pipeline")) arguments.flags["--auto-pipeline"] = "0";
   return arguments;
 }
 

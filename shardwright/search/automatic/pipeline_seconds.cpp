@@ -44,13 +44,18 @@ double pipeline_seconds(const Pipelining& p, const std::vector<Pass>& stages, do
 }
 
 double least_pipeline_seconds(const Pipelining& p, const Pass& all) {
-  double share = 0;
+  // Of a stage, A f + C b; C is that of all. The longest is no shorter than any mean of them: the plain one, and that weighed by
+  // 1 / A.
+  const double c = seconds_of_stage(p, 0, {0, 1});
+  double least = p.micro_batches, most = 0, shares = 0;
   for (int s = 0; s < p.stages; ++s) {
-    const double own = seconds_of_stage(p, s, all);
-    if (own <= 0) return shared_seconds(p, all);
-    share += 1 / own;
+    const double a = seconds_of_stage(p, s, {1, 0});
+    least = std::min(least, a), most = std::max(most, a);
+    if (a > 0) shares += 1 / a;
   }
-  return shared_seconds(p, all) + 1 / share;
+  const double mean = (least * all.forward + c * all.backward) / p.stages;
+  const double weighed = least > 0 ? (all.forward + c / most * all.backward) / shares : 0;
+  return shared_seconds(p, all) + std::max(mean, weighed);
 }
 
 }  // namespace shardwright::search

@@ -109,7 +109,8 @@ void Tables::let_layers_share(Pieces& pieces, const Structure& s) {
 /// Of a sample.
 const Pieces& Tables::shared_by_layers(Structure s) {
   const int summed = summed_of(s.pipelining);
-  const auto [it, is_new] = shared_.try_emplace({s.degrees.tensor, s.degrees.sequence, summed, s.recompute});
+  const auto [it, is_new] =
+      shared_.try_emplace({s.degrees.tensor, s.degrees.sequence, summed, s.recompute, &row(s) == &whole_});
   const Pieces* one = is_new ? alone(s, 1) : nullptr;
   if (!one) return it->second;
   s.degrees.data = 1, s.zero = 0;
@@ -179,12 +180,17 @@ std::optional<Pieces> Tables::of_stage(const Structure& s) {
   let_layers_share(out, s);
   take_detours(out, s);
   if (s.degrees.data == 1) return out;
-  // Of one sample for each device.
-  Structure one = s;
-  one.pipelining.micro_batches = static_cast<int>(samples_ / s.degrees.data);
-  one.recompute = RecomputeMode::none;
-  const Pieces *shared = figures(one, summed_of(s.pipelining)), *unshared = alone(s, 1, RecomputeMode::none);
-  if (!shared || !unshared) return std::nullopt;
+  // Of one sample for each device, where there can be so few.
+  const Pieces *shared = nullptr, *unshared = nullptr;
+  for (std::int64_t samples : {std::int64_t{1}, samples_of_device(s)}) {
+    Structure few = s;
+    few.pipelining.micro_batches = static_cast<int>(samples_ / samples / s.degrees.data);
+    few.recompute = RecomputeMode::none;
+    shared = figures(few, summed_of(s.pipelining));
+    unshared = alone(s, samples, RecomputeMode::none);
+    if (shared && unshared) break;
+  }
+  if (!shared || !unshared) return as_it_is(s);
   for (std::size_t k = 0; k < out.size(); ++k) {
     const Figures &with = (*shared)[k], &without = (*unshared)[k];
     Figures& f = out[k];

@@ -73,7 +73,7 @@ class Tables {
   bool has_layers_ = false;
   std::map<std::tuple<int, int, bool>, std::unique_ptr<Network>> networks_;
   std::map<Key, std::unique_ptr<Pieces>> figures_;
-  std::map<std::tuple<int, bool, int, RecomputeMode>, Pieces> shared_;
+  std::map<std::tuple<int, bool, int, RecomputeMode, bool>, Pieces> shared_;
   std::map<std::tuple<int, int, int, int>, std::vector<int>> slots_;
   std::int64_t samples_ = 0;
   std::string why_;

@@ -10,6 +10,7 @@ namespace shardwright::search {
 
 std::optional<Evaluation> Trials::run(const Graph& graph, PlanRequest asked, const std::string& what) {
   asked.search = "recursive";
+  ++attempts_;
   try {
     return judge(make_plan(graph, asked), graph, what);
   } catch (const Error& e) {  // it cannot be split so, or stages read what is not there yet

@@ -26,6 +26,8 @@ class Trials {
   /// Of those that fit the least.
   double least_seconds() const { return least_seconds_; }
   std::size_t count() const { return count_; }
+  /// With those that turned out to be no plan.
+  std::size_t attempts() const { return attempts_; }
   /// The last that could not be made.
   const std::string& why() const { return why_; }
 
@@ -43,7 +45,7 @@ class Trials {
   std::optional<Plan> best_;
   Evaluation of_best_;
   double least_seconds_ = std::numeric_limits<double>::infinity();
-  std::size_t count_ = 0;
+  std::size_t count_ = 0, attempts_ = 0;
   std::string why_;
   std::vector<std::string> log_;
 };

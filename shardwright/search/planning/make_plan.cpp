@@ -170,13 +170,9 @@ Plan chosen(const StepOf& step, const PlanRequest& request) {
   asked.cluster = cluster_of(request);
   asked.fixed = fixed_by(request);
   const Searcher& search = *search_for(request).search;
+  std::optional<Plan> found;
   try {
-    Plan plan = search.plan(step, asked);
-    if (request.auto_pipeline == false) {
-      asked.fixed.stages.reset();
-      plan.suggestion = suggestion_of(step, asked, plan, search.plan(step, asked));
-    }
-    return plan;
+    found = search.plan(step, asked);
   } catch (const Error& e) {
     const auto other = instead_of_auto(request);
     if (!other) throw;
@@ -184,6 +180,13 @@ Plan chosen(const StepOf& step, const PlanRequest& request) {
     plan.log.insert(plan.log.begin(), notice_of(e.what(), find_search(other->search)));
     return plan;
   }
+  if (request.auto_pipeline != false) return *std::move(found);
+  asked.fixed.stages.reset();
+  try {
+    found->suggestion = suggestion_of(step, asked, *found, search.plan(step, asked));
+  } catch (const Error&) {  // with other stages there is no plan
+  }
+  return *std::move(found);
 }
 
 }  // namespace
