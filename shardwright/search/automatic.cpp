@@ -7,9 +7,9 @@
 // on the devices of a stage, and says what such a piece takes (automatic/figures.h). What a structure takes is put together from
 // these (automatic/forecast.h): stages are cut exactly, for the step to end soonest within memory.
 //
-// Best first: structures are taken in the order of a bound that none of them can undercut, what its passes take where
-// nothing but tensor parallelism moves. What is taken gets a better bound, then a forecast, then becomes a program, which is
-// simulated, and that decides. So the search ends when the next bound is above the best program.
+// Best first: structures are taken in the order of a bound that none of them undercuts, what its passes take where
+// nothing but tensor parallelism moves. What is taken is forecast, then becomes a program, which is simulated, and that
+// decides. The search ends when the next forecast is above the best program.
 //
 // Cost: figures of some tens of pieces, a few milliseconds each, and a few whole programs.
 
