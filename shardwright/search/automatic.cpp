@@ -23,7 +23,6 @@
 #include <utility>
 
 #include "shardwright/base/text.h"
-#include "shardwright/graph/op.h"
 #include "shardwright/plan/batch.h"
 #include "shardwright/search/automatic/forecast.h"
 #include "shardwright/search/automatic/tables.h"
@@ -34,10 +33,10 @@ namespace {
 
 /// So many structures are made into programs whole.
 constexpr std::size_t most_trials = 8;
-/// So many may turn out to be none.
-constexpr std::size_t most_attempts = 40;
 /// Of these, of what figures say does not fit.
 constexpr int most_close_trials = 3;
+/// And so many may turn out to be no plan.
+constexpr std::size_t most_attempts = 40;
 /// And forecast; the bound ends nearly all searches before.
 constexpr int most_forecasts = 300;
 /// Of networks as small as that another search splits the operators of the best structure, too: its search is quick there.

@@ -1,6 +1,7 @@
 #include "shardwright/search/automatic/tables.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "shardwright/plan/batch.h"
 
@@ -150,6 +151,13 @@ void Tables::take_detours(Pieces& pieces, const Structure& s) {
       pieces[k].*part += samples * ((*here)[k].*part - (*alone)[k].*part);
 }
 
+/// What is known of pieces by themselves, in a network and on the devices of a stage.
+Pieces Tables::among_others(Pieces pieces, const Structure& s) {
+  let_layers_share(pieces, s);
+  take_detours(pieces, s);
+  return pieces;
+}
+
 const Pieces* Tables::alone(Structure s, std::int64_t samples_of_device, RecomputeMode recompute) {
   const int summed = summed_of(s.pipelining);
   s.pipelining.micro_batches = static_cast<int>(samples_ / samples_of_device);
@@ -176,9 +184,7 @@ std::optional<Pieces> Tables::as_it_is(const Structure& s) {
 std::optional<Pieces> Tables::of_stage(const Structure& s) {
   const Pieces* own = alone(s);
   if (!own) return as_it_is(s);
-  Pieces out = waited_for(*own);
-  let_layers_share(out, s);
-  take_detours(out, s);
+  Pieces out = among_others(waited_for(*own), s);
   if (s.degrees.data == 1) return out;
   // Of one sample for each device, where there can be so few.
   const Pieces *shared = nullptr, *unshared = nullptr;
@@ -209,10 +215,7 @@ std::optional<Pieces> Tables::of_stage(const Structure& s) {
 std::optional<Pieces> Tables::at_least(const Structure& s, std::int64_t fewest) {
   const std::int64_t few = fewest, more = 2 * few, here = samples_of_device(s);
   if (const Pieces* own = here <= more || samples_ % more ? alone(s) : nullptr) {
-    Pieces out = passes_alone(*own);
-    let_layers_share(out, s);
-    take_detours(out, s);
-    return out;
+    return among_others(passes_alone(*own), s);
   }
   Structure kept = s;
   kept.recompute = RecomputeMode::none;
@@ -229,9 +232,7 @@ std::optional<Pieces> Tables::at_least(const Structure& s, std::int64_t fewest) 
     out[k].backward = beyond(&Figures::backward);
     out[k].kept *= times;
   }
-  let_layers_share(out, s);
-  take_detours(out, s);
-  return out;
+  return among_others(std::move(out), s);
 }
 
 const std::vector<int>& Tables::slots(const Pipelining& p) {

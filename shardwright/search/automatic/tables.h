@@ -65,6 +65,7 @@ class Tables {
   void let_layers_share(Pieces& pieces, const Structure& s);
   const Pieces& shared_by_layers(Structure s);
   void take_detours(Pieces& pieces, const Structure& s);
+  Pieces among_others(Pieces pieces, const Structure& s);
 
   const StepOf& step_;
   const PlanRequest& request_;
