@@ -90,8 +90,10 @@ void run_rank(std::size_t shared_bytes, const TeamWork& work) {
 
 void run_mpi(int ranks, const BenchOptions& options) {
   unpin();
+  std::vector<std::string> words = options.words;
+  if (options.is_smoke) words.emplace_back("--smoke");
   const int status = launch({.ranks = ranks,
-                             .words = options.words,
+                             .words = words,
                              .interrupts = [] { return 0; },
                              .output = [](std::string_view text) { std::cout << text << std::flush; }});
   if (status != 0) throw error("mpirun with {} ranks ended with status {}", ranks, status);
