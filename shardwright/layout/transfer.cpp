@@ -74,13 +74,16 @@ Transfer transfer_of(const Step& step, std::span<const Mesh> meshes, const Shape
     for (int q : t.group) t.pieces.push_back(piece_of(to, box(step.from, from_mesh, shape, q), to, q));
     return t;
   }
-  std::vector<Box> done;  // boxes of sources already used; replicas hold the same
+  // Boxes of sources already used, by where they begin: no two of a layout begin at one element. Replicas hold the same.
+  std::set<std::int64_t> done;
+  const Shape strides = strides_of(shape);
   for (int q : by_nearness(t.group, rank)) {
     const Box from = box(step.from, from_mesh, shape, q);
     const Box region = intersect(from, to);
-    if (is_empty(region) || std::find(done.begin(), done.end(), from) != done.end()) continue;
-    done.push_back(from);
-    t.pieces.push_back(piece_of(region, from, to, q));
+    if (is_empty(region)) continue;
+    const std::int64_t begin =
+        std::inner_product(from.offset.begin(), from.offset.end(), strides.begin(), std::int64_t{0});
+    if (done.insert(begin).second) t.pieces.push_back(piece_of(region, from, to, q));
   }
   return t;
 }

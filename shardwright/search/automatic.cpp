@@ -8,8 +8,8 @@
 // these (automatic/forecast.h): stages are cut exactly, for the step to end soonest within memory.
 //
 // Best first: structures are taken in the order of a bound that none of them undercuts, what its passes take where
-// nothing but tensor parallelism moves. What is taken is forecast, then becomes a program, which is simulated, and that
-// decides. The search ends when the next forecast is above the best program.
+// nothing but tensor parallelism moves (automatic/bounds.h). What is taken is forecast, then becomes a program, which is
+// simulated, and that decides. The search ends when the next forecast is above the best program.
 //
 // Cost: figures of some tens of pieces, a few milliseconds each, and a few whole programs.
 
@@ -24,6 +24,7 @@
 
 #include "shardwright/base/text.h"
 #include "shardwright/plan/batch.h"
+#include "shardwright/search/automatic/bounds.h"
 #include "shardwright/search/automatic/forecast.h"
 #include "shardwright/search/automatic/tables.h"
 #include "shardwright/search/automatic/trials.h"
@@ -85,6 +86,7 @@ class Search {
     double seconds = 0;  // no step of it is shorter, as far as is known; corrected: about what it takes
     Known known = Known::bound;
     std::size_t number = 0;  // of the structure, or of the candidate
+    int bounds = 0;          // of the structure, those that it has been given
 
     bool operator>(const Open& other) const {
       return std::tuple(seconds, other.known, number) > std::tuple(other.seconds, known, other.number);
@@ -123,36 +125,40 @@ class Search {
   // ---- structures ----
 
   void open_all() {
-    fewest_ = tables_.samples();
-    for (const Structure& s : structures_) fewest_ = std::min(fewest_, tables_.samples_of_device(s));
-    std::map<std::tuple<int, int, bool, std::int64_t, int, RecomputeMode, const Row*>, std::optional<Pieces>>
-        known;
+    std::int64_t fewest = tables_.samples();  // of a device in a micro-batch
+    for (const Structure& s : structures_) fewest = std::min(fewest, tables_.samples_of_device(s));
+    bounds_.emplace(tables_, fewest);
     for (std::size_t i = 0; i < structures_.size(); ++i) {
       const Structure& s = structures_[i];
-      const Row& row = tables_.row(s);
-      if (row.size() < s.pipelining.parts()) {
+      if (const int pieces = tables_.row(s).size(); pieces >= s.pipelining.parts())
+        bound({.number = i});
+      else
         why_ = fmt::format("{} stages: the network has {} layers; ask for fewer stages", s.pipelining.parts(),
-                           row.size());
-        continue;
-      }
-      const auto [it, is_new] = known.try_emplace(std::tuple(s.degrees.data, s.degrees.tensor,
-                                                             s.degrees.sequence, tables_.samples_of_device(s),
-                                                             summed_of(s.pipelining), s.recompute, &row));
-      if (is_new) it->second = tables_.at_least(s, fewest_);
-      if (it->second) open_.push({least_seconds(s.pipelining, row, *it->second), Known::bound, i});
+                           pieces);
     }
+  }
+
+  /// The next bound of a structure, which is closer.
+  void bound(Open next) {
+    const Structure& s = structures_[next.number];
+    const std::optional<double> seconds = bounds_->seconds(s, next.bounds++);
+    if (seconds) next.seconds = *seconds;
+    if (seconds || next.bounds < Bounds::count(s)) open_.push(next);
   }
 
   /// Finds out more of it: a forecast, or what its program takes.
   void look_at(const Open& next) {
-    if (next.known == Known::bound) return forecast(structures_[next.number], next.seconds);
+    if (next.known == Known::bound) {
+      const Structure& s = structures_[next.number];
+      return next.bounds < Bounds::count(s) ? bound(next) : forecast(s, next.seconds);
+    }
     if (next.known == Known::forecast) bound_ = std::min(bound_, next.seconds);
     Candidate& c = candidates_[next.number];
     const Miss miss = miss_of(c.structure);
     const double likely = nearness * miss.seconds * c.forecast.seconds;
     c.is_close = c.is_close || miss.bytes * c.forecast.bytes > static_cast<double>(cap_);
     if (next.known == Known::forecast && likely > next.seconds)
-      open_.push({likely, Known::corrected, next.number});
+      open_.push({.seconds = likely, .known = Known::corrected, .number = next.number});
     else if (!is_like_one_tried(c) && (!c.is_close || ++close_trials_ <= most_close_trials))
       try_candidate(c);
   }
@@ -163,7 +169,7 @@ class Search {
       bound_ = std::min(bound_, bound);
       return;
     }
-    const auto least = tables_.at_least(s, fewest_);
+    const std::optional<Pieces>& least = bounds_->pieces(s);
     if (!least || !may_fit(s, *least)) return;
     const auto f = tables_.of_stage(s);
     if (!f) return;
@@ -177,7 +183,7 @@ class Search {
     bound = std::max(bound, nearness * c.forecast.least_seconds);
     tell(c, bound);
     if (!c.forecast.fits) return remember(std::move(c));
-    open_.push({bound, Known::forecast, candidates_.size()});
+    open_.push({.seconds = bound, .known = Known::forecast, .number = candidates_.size()});
     candidates_.push_back(std::move(c));
   }
 
@@ -345,7 +351,7 @@ class Search {
   Tables tables_;
   std::vector<Structure> structures_;
   bool keeps_batch_ = false;
-  std::int64_t fewest_ = 0;  // samples of a device in a micro-batch
+  std::optional<Bounds> bounds_;
   std::priority_queue<Open, std::vector<Open>, std::greater<>> open_;
   std::vector<Candidate> candidates_;
   std::optional<Candidate> least_;  // of memory, of those that surely do not fit
