@@ -150,20 +150,27 @@ std::vector<std::vector<bool>> needed(const Graph& graph, const std::vector<int>
 
 class Cutting {
  public:
-  Cutting(const Graph& graph, std::vector<int> stage_of, int stages)
+  Cutting(const Graph& graph, std::vector<int> stage_of, int stages, const std::vector<int>& wanted)
       : graph_(graph),
         stage_of_(std::move(stage_of)),
         stages_(stages),
+        is_wanted_(at(stages), wanted.empty()),
         needed_(needed(graph, stage_of_, stages)),
-        batch_dims_(batch_dims(graph)) {}
+        batch_dims_(batch_dims(graph)) {
+    for (int s : wanted) is_wanted_[at(s)] = true;
+  }
 
   StagedGraph run() {
     check_updates();
     find_crossings();
-    for (int s = 0; s < stages_; ++s) out_.stages.push_back(graph_of(s));
+    values_.resize(at(stages_));
+    out_.stages.resize(at(stages_));
+    for (int s = 0; s < stages_; ++s)
+      if (is_wanted_[at(s)]) out_.stages[at(s)] = graph_of(s);
     for (const auto& [key, index] : crossings_) {
       const auto& [v, to] = key;
       const int from = stage(v);
+      if (!is_wanted_[at(from)]) continue;
       Graph& sender = out_.stages[at(from)];
       out_.crossings.push_back({from, to, static_cast<int>(sender.sends.size()), graph_.value(v).name});
       sender.sends.push_back(values_[at(from)][at(v.index)]);
@@ -171,6 +178,7 @@ class Cutting {
     for (ValueId v : graph_.outputs) {
       int s = stage(v);
       if (s == everywhere) s = stages_ - 1;
+      if (!is_wanted_[at(s)]) continue;
       out_.outputs.push_back({s, static_cast<int>(out_.stages[at(s)].outputs.size())});
       require(values_[at(s)][at(v.index)].is_valid(), "output %{} is in no stage", graph_.value(v).name);
       out_.stages[at(s)].outputs.push_back(values_[at(s)][at(v.index)]);
@@ -236,7 +244,8 @@ class Cutting {
 
   Graph graph_of(int s) {
     Graph out;
-    std::vector<ValueId>& values = values_.emplace_back(graph_.values.size());
+    std::vector<ValueId>& values = values_[at(s)];
+    values.resize(graph_.values.size());
     std::vector<NodeId> nodes(graph_.nodes.size());
     const auto add_value = [&](ValueId v, int result) {
       Value value = graph_.value(v);
@@ -282,6 +291,7 @@ class Cutting {
   const Graph& graph_;
   std::vector<int> stage_of_;
   int stages_;
+  std::vector<bool> is_wanted_;                       // by stage
   std::vector<std::vector<bool>> needed_;             // by stage, by node
   BatchDims batch_dims_;                              // of the whole network
   std::map<std::pair<ValueId, int>, int> crossings_;  // value and where it is received
@@ -294,7 +304,7 @@ class Cutting {
 }  // namespace
 
 StagedGraph cut_into_stages(const Graph& graph, const std::vector<int>& stage_of_node, int stages,
-                            int micro_batches) {
+                            int micro_batches, const std::vector<int>& wanted) {
   Accumulated whole = accumulated(graph, micro_batches, stages > 1 ? stage_of_node : std::vector<int>{});
   if (stages == 1) {
     StagedGraph out;
@@ -302,7 +312,7 @@ StagedGraph cut_into_stages(const Graph& graph, const std::vector<int>& stage_of
     out.stages.push_back(std::move(whole.graph));
     return out;
   }
-  return Cutting(whole.graph, Assignment(whole.graph, whole.stages).result(), stages).run();
+  return Cutting(whole.graph, Assignment(whole.graph, whole.stages).result(), stages, wanted).run();
 }
 
 bool makes(const Graph& part, std::string_view name) {

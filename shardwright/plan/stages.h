@@ -37,11 +37,12 @@ struct StagedGraph {
 };
 
 /// Cuts `graph`, a network or a train step, by the stages of its forward nodes (others are not looked at), for
-/// `micro_batches` of its batches (autodiff/accumulate.h).
+/// `micro_batches` of its batches (autodiff/accumulate.h). Of `wanted` stages, where some are named, the others' graphs and
+/// what they send are left out.
 /// Throws: Error if a stage has no operator, an operator reads a later stage's result, or a state takes its next value
 /// from another stage than the one that reads it.
 StagedGraph cut_into_stages(const Graph& graph, const std::vector<int>& stage_of_node, int stages,
-                            int micro_batches);
+                            int micro_batches, const std::vector<int>& wanted = {});
 
 /// Whether `part` makes the value called `name` itself, and does not receive it.
 bool makes(const Graph& part, std::string_view name);

@@ -114,7 +114,7 @@ class Search {
   /// Of micro-batches.
   std::vector<int> counts() {
     if (request_.fixed.micro_batches) return {*request_.fixed.micro_batches};
-    keeps_batch_ = request_.keeps_micro_batches || mixes_samples(*tables_.graph(1));
+    keeps_batch_ = request_.keeps_micro_batches || tables_.mixes_samples();
     if (keeps_batch_) return {request_.settings.pipelining.micro_batches};
     std::vector<int> out;
     for (int m = 1; m <= std::min<std::int64_t>(tables_.samples(), most_micro_batches); ++m)
@@ -141,16 +141,17 @@ class Search {
   /// The next bound of a structure, which is closer.
   void bound(Open next) {
     const Structure& s = structures_[next.number];
+    if (is_needless(s)) return;
     const std::optional<double> seconds = bounds_->seconds(s, next.bounds++);
     if (seconds) next.seconds = *seconds;
-    if (seconds || next.bounds < Bounds::count(s)) open_.push(next);
+    if (seconds || next.bounds < bounds_->count(s)) open_.push(next);
   }
 
   /// Finds out more of it: a forecast, or what its program takes.
   void look_at(const Open& next) {
     if (next.known == Known::bound) {
       const Structure& s = structures_[next.number];
-      return next.bounds < Bounds::count(s) ? bound(next) : forecast(s, next.seconds);
+      return next.bounds < bounds_->count(s) ? bound(next) : forecast(s, next.seconds);
     }
     if (next.known == Known::forecast) bound_ = std::min(bound_, next.seconds);
     Candidate& c = candidates_[next.number];
@@ -165,6 +166,7 @@ class Search {
 
   /// What surely does not fit goes no further; the least of it is remembered.
   void forecast(const Structure& s, double bound) {
+    if (is_needless(s)) return;
     if (forecasts_ == most_forecasts) {
       bound_ = std::min(bound_, bound);
       return;
@@ -183,8 +185,16 @@ class Search {
     bound = std::max(bound, nearness * c.forecast.least_seconds);
     tell(c, bound);
     if (!c.forecast.fits) return remember(std::move(c));
+    if (!c.is_close && s.recompute == RecomputeMode::none) fit_.insert(to_text(s));
     open_.push({.seconds = bound, .known = Known::forecast, .number = candidates_.size()});
     candidates_.push_back(std::move(c));
+  }
+
+  /// The same fits without computing anything again, which takes no longer.
+  bool is_needless(Structure s) const {
+    if (s.recompute == RecomputeMode::none) return false;
+    s.recompute = RecomputeMode::none;
+    return fit_.contains(to_text(s));
   }
 
   /// One that differs only in how the states are shared, and was not forecast to take longer, fits.
@@ -354,6 +364,7 @@ class Search {
   std::optional<Bounds> bounds_;
   std::priority_queue<Open, std::vector<Open>, std::greater<>> open_;
   std::vector<Candidate> candidates_;
+  std::set<std::string> fit_;       // structures that compute nothing again
   std::optional<Candidate> least_;  // of memory, of those that surely do not fit
   double bound_ = std::numeric_limits<double>::infinity();
   int forecasts_ = 0;

@@ -15,14 +15,15 @@ int smallest_factor(int n) {
 
 }  // namespace
 
-std::vector<Structure> Bounds::steps(const Structure& s) {
-  std::vector<Structure> out{s};
-  Structure easier = s;
-  easier.recompute = RecomputeMode::none;
-  if (s.recompute != easier.recompute) out.push_back(easier);
-  while (easier.degrees.tensor > 1) {
-    easier.degrees.tensor /= smallest_factor(easier.degrees.tensor);
-    easier.degrees.sequence = s.degrees.sequence && easier.degrees.tensor > 1;
+std::vector<Bounds::Step> Bounds::steps(const Structure& s) const {
+  std::vector<Step> out{{s, true}};
+  Step easier{s};
+  if (tables_.mixes_samples() && s.degrees.data > 1) out.push_back(easier);
+  easier.structure.recompute = RecomputeMode::none;
+  if (s.recompute != RecomputeMode::none) out.push_back(easier);
+  for (Degrees& d = easier.structure.degrees; d.tensor > 1;) {
+    d.tensor /= smallest_factor(d.tensor);
+    d.sequence = s.degrees.sequence && d.tensor > 1;
     out.push_back(easier);
   }
   std::ranges::reverse(out);
@@ -30,17 +31,23 @@ std::vector<Structure> Bounds::steps(const Structure& s) {
 }
 
 std::optional<double> Bounds::seconds(const Structure& s, int i) {
-  const Structure step = steps(s)[static_cast<std::size_t>(i)];
+  const Step step = steps(s)[static_cast<std::size_t>(i)];
   const std::optional<Pieces>& least = pieces(step);
   if (!least) return std::nullopt;
-  return least_seconds(s.pipelining, tables_.row(s), *least) * step.degrees.tensor / s.degrees.tensor;
+  return least_seconds(s.pipelining, tables_.row(s), *least) * step.structure.degrees.tensor /
+         s.degrees.tensor;
 }
 
-const std::optional<Pieces>& Bounds::pieces(const Structure& s) {
+const std::optional<Pieces>& Bounds::pieces(const Step& step) {
+  const Structure& s = step.structure;
+  const bool waits = step.waits && tables_.mixes_samples();
   const auto [it, is_new] =
       known_.try_emplace({s.degrees.data, s.degrees.tensor, s.degrees.sequence, tables_.samples_of_device(s),
-                          summed_of(s.pipelining), s.recompute, &tables_.row(s)});
-  if (is_new) it->second = tables_.at_least(s, fewest_);
+                          summed_of(s.pipelining), s.recompute, &tables_.row(s), waits});
+  if (is_new) {
+    it->second = tables_.at_least(s, fewest_);
+    if (it->second && waits) tables_.wait_for_samples(*it->second, s);
+  }
   return it->second;
 }
 

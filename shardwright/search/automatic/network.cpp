@@ -84,30 +84,34 @@ Network::Network(const Graph& graph, const Row& row, int summed)
   const std::vector<int> examples = examples_of(row);
   const auto has = [&](int piece, int kind) { return piece < row.size() && row.kinds[at(piece)] == kind; };
   std::vector<int> part_of_piece(at(row.size()), -1);
-  std::vector<bool> is_wanted;
-  const auto add = [&](int begin, int end, bool wanted) {
-    for (int p = begin; p < end; ++p) part_of_piece[at(p)] = static_cast<int>(is_wanted.size());
-    is_wanted.push_back(wanted);
-    return static_cast<int>(is_wanted.size()) - 1;
+  int parts = 0;
+  std::vector<int> wanted;
+  const auto add = [&](int begin, int end) {
+    for (int p = begin; p < end; ++p) part_of_piece[at(p)] = parts;
+    return parts++;
+  };
+  const auto want = [&](int begin, int end) {
+    wanted.push_back(add(begin, end));
+    return static_cast<int>(wanted.size()) - 1;
   };
   for (int p = 0; p < row.size();) {
     const int kind = row.kinds[at(p)];
     int end = p + 1;
     if (examples[at(kind)] == p) {
-      piece_of_kind_[at(kind)] = add(p, end, true);
+      piece_of_kind_[at(kind)] = want(p, end);
       if (row.is_layer(kind) && has(p + 1, kind) && has(p + 2, kind)) {
         end = p + 3;
-        pair_of_kind_[at(kind)] = add(p + 1, end, true);
+        pair_of_kind_[at(kind)] = want(p + 1, end);
       }
     } else {
       while (end < row.size() && examples[at(row.kinds[at(end)])] != end) ++end;
-      add(p, end, false);
+      add(p, end);
     }
     p = end;
   }
-  StagedGraph cut =
-      cut_into_stages(graph, spread(graph, row, part_of_piece), static_cast<int>(is_wanted.size()), summed);
-  for (Graph& part : cut.stages) {
+  StagedGraph cut = cut_into_stages(graph, spread(graph, row, part_of_piece), parts, summed, wanted);
+  for (int p : wanted) {
+    Graph& part = cut.stages[at(p)];
     Calls calls(part);
     parts_.push_back({std::move(part), std::move(calls)});
   }

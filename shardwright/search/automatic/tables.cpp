@@ -37,6 +37,7 @@ Tables::Tables(const StepOf& step, const PlanRequest& request) : step_(step), re
   if (!samples)
     throw error("search auto: no input of the network has a batch, of which there could be parts");
   samples_ = *samples;
+  mixes_samples_ = shardwright::mixes_samples(*graph(1));
   row_ = row_of(*graph(1), *request.cluster);
   whole_ = whole_row(row_);
   for (int kind = 0; kind < row_.kind_count(); ++kind) has_layers_ = has_layers_ || row_.is_layer(kind);
@@ -95,28 +96,30 @@ const Pieces* Tables::figures(const Structure& s, int summed) {
 
 /// Layers in a row take less than each by itself: what is selected to be computed again is chosen over all of them, so that
 /// one keeps for another what it would compute again; and with sequence parallelism one gathers while the other computes.
-void Tables::let_layers_share(Pieces& pieces, const Structure& s) {
+/// What that is of a sample is known from `of_samples`: of more samples no more.
+void Tables::let_layers_share(Pieces& pieces, const Structure& s, std::int64_t of_samples) {
   if (s.recompute != RecomputeMode::selected && !s.degrees.sequence) return;
-  const auto samples = static_cast<double>(samples_of_device(s));
-  const Pieces& shared = shared_by_layers(s);
+  const double times = static_cast<double>(samples_of_device(s)) / static_cast<double>(of_samples);
+  const Pieces& shared = shared_by_layers(s, of_samples);
   for (std::size_t k = 0; k < shared.size(); ++k) {
     Figures& f = pieces[k];
-    f.forward -= samples * shared[k].forward, f.backward -= samples * shared[k].backward;
-    f.kept -= samples * shared[k].kept;
-    f.passing += samples * shared[k].kept, f.working += samples * shared[k].kept;  // of one it is there again
+    f.forward -= std::min(f.forward / 2, times * shared[k].forward);
+    f.backward -= std::min(f.backward / 2, times * shared[k].backward);
+    const double kept = times * shared[k].kept;
+    f.kept -= kept, f.passing += kept, f.working += kept;  // of one it is there again
   }
 }
 
-/// Of a sample.
-const Pieces& Tables::shared_by_layers(Structure s) {
+const Pieces& Tables::shared_by_layers(Structure s, std::int64_t samples) {
   const int summed = summed_of(s.pipelining);
-  const auto [it, is_new] =
-      shared_.try_emplace({s.degrees.tensor, s.degrees.sequence, summed, s.recompute, &row(s) == &whole_});
-  const Pieces* one = is_new ? alone(s, 1) : nullptr;
+  const auto [it, is_new] = shared_.try_emplace(
+      {samples, s.degrees.tensor, s.degrees.sequence, summed, s.recompute, &row(s) == &whole_});
+  const Pieces* one = is_new ? alone(s, samples) : nullptr;
   if (!one) return it->second;
   s.degrees.data = 1, s.zero = 0;
+  s.pipelining.micro_batches = static_cast<int>(samples_ / samples);
   const Cluster stage = request_.cluster->part(0, s.stage_devices());
-  const Network* network = this->network(static_cast<int>(samples_), summed, row(s));
+  const Network* network = this->network(s.pipelining.micro_batches, summed, row(s));
   for (std::size_t k = 0; k < one->size(); ++k) {
     Figures& shared = it->second.emplace_back();
     const Network::Part* pair = network->pair(static_cast<int>(k));
@@ -130,30 +133,44 @@ const Pieces& Tables::shared_by_layers(Structure s) {
   return it->second;
 }
 
+/// With a sample on each of so many devices and alone, where nothing but samples passes between replicas: with several
+/// micro-batches that are summed, gradients wait for the update.
+Tables::BesideReplicas Tables::beside_replicas(Structure s) {
+  constexpr int summed = 2;
+  s.pipelining.micro_batches = static_cast<int>(samples_ / s.degrees.data);
+  s.zero = 0;
+  BesideReplicas out{.together = figures(s, summed)};
+  s.pipelining.micro_batches = static_cast<int>(samples_);
+  s.degrees.data = 1;
+  out.alone = figures(s, summed);
+  return out;
+}
+
 /// Where neighbours have wires of their own, what a few devices send each other goes by those of the others, too, if the
 /// stage has more: tensor parallelism waits less than alone.
 void Tables::take_detours(Pieces& pieces, const Structure& s) {
   const auto has_wires = [](const LinkLevel& l) { return l.wiring != Wiring::switched; };
-  if (s.degrees.data == 1 || s.degrees.tensor == 1 ||
+  if (s.degrees.data == 1 || s.degrees.tensor == 1 || mixes_samples_ ||
       std::ranges::none_of(request_.cluster->links, has_wires))
     return;
-  Structure one = s;
-  one.pipelining.micro_batches = static_cast<int>(samples_ / s.degrees.data);
-  one.zero = 0;
-  constexpr int summed = 2;  // with one, the backward waits for reductions, too
-  const Pieces* here = figures(one, summed);
-  one.pipelining.micro_batches = static_cast<int>(samples_);
-  one.degrees.data = 1;
-  const Pieces* alone = figures(one, summed);
+  const BesideReplicas of_one = beside_replicas(s);
   const auto samples = static_cast<double>(samples_of_device(s));
-  for (std::size_t k = 0; here && alone && k < pieces.size(); ++k)
+  for (std::size_t k = 0; of_one && k < pieces.size(); ++k)
     for (double Figures::*part : {&Figures::forward, &Figures::backward, &Figures::kept, &Figures::working})
-      pieces[k].*part += samples * ((*here)[k].*part - (*alone)[k].*part);
+      pieces[k].*part += samples * of_one.more(k, part);
+}
+
+void Tables::wait_for_samples(Pieces& pieces, const Structure& s) {
+  if (!mixes_samples_ || s.degrees.data == 1) return;
+  const BesideReplicas of_one = beside_replicas(s);
+  for (std::size_t k = 0; of_one && k < pieces.size(); ++k)
+    for (double Figures::*part : {&Figures::forward, &Figures::backward})
+      pieces[k].*part += std::max(0.0, of_one.more(k, part));
 }
 
 /// What is known of pieces by themselves, in a network and on the devices of a stage.
-Pieces Tables::among_others(Pieces pieces, const Structure& s) {
-  let_layers_share(pieces, s);
+Pieces Tables::among_others(Pieces pieces, const Structure& s, std::int64_t of_samples) {
+  let_layers_share(pieces, s, of_samples);
   take_detours(pieces, s);
   return pieces;
 }
@@ -184,7 +201,8 @@ std::optional<Pieces> Tables::as_it_is(const Structure& s) {
 std::optional<Pieces> Tables::of_stage(const Structure& s) {
   const Pieces* own = alone(s);
   if (!own) return as_it_is(s);
-  Pieces out = among_others(waited_for(*own), s);
+  Pieces out = among_others(waited_for(*own), s, samples_of_device(s));
+  wait_for_samples(out, s);
   if (s.degrees.data == 1) return out;
   // Of one sample for each device, where there can be so few.
   const Pieces *shared = nullptr, *unshared = nullptr;
@@ -197,11 +215,13 @@ std::optional<Pieces> Tables::of_stage(const Structure& s) {
     if (shared && unshared) break;
   }
   if (!shared || !unshared) return as_it_is(s);
+  const BesideReplicas waited = mixes_samples_ ? beside_replicas(s) : BesideReplicas();
   for (std::size_t k = 0; k < out.size(); ++k) {
     const Figures &with = (*shared)[k], &without = (*unshared)[k];
     Figures& f = out[k];
     for (const std::size_t pass : {0, 1})
-      f.transfers[pass] = std::max(0.0, with.transfers[pass] - without.transfers[pass]);
+      f.transfers[pass] =
+          std::max(0.0, with.transfers[pass] - without.transfers[pass] - waited.more_moved(k, pass));
     f.transfers[2] = with.transfers[2];
     if (shares_links(s)) f.contended = {(*own)[k].transfers[0], (*own)[k].transfers[1]};
     f.update = with.update, f.parameters = with.parameters, f.states = with.states, f.sums = with.sums;
@@ -215,7 +235,7 @@ std::optional<Pieces> Tables::of_stage(const Structure& s) {
 std::optional<Pieces> Tables::at_least(const Structure& s, std::int64_t fewest) {
   const std::int64_t few = fewest, more = 2 * few, here = samples_of_device(s);
   if (const Pieces* own = here <= more || samples_ % more ? alone(s) : nullptr) {
-    return among_others(passes_alone(*own), s);
+    return among_others(passes_alone(*own), s, here);
   }
   Structure kept = s;
   kept.recompute = RecomputeMode::none;
@@ -232,7 +252,7 @@ std::optional<Pieces> Tables::at_least(const Structure& s, std::int64_t fewest) 
     out[k].backward = beyond(&Figures::backward);
     out[k].kept *= times;
   }
-  return among_others(std::move(out), s);
+  return among_others(std::move(out), s, few);
 }
 
 const std::vector<int>& Tables::slots(const Pipelining& p) {

@@ -42,6 +42,11 @@ class Tables {
   /// through what `fewest` and twice as many take; bytes grow with them.
   std::optional<Pieces> at_least(const Structure& s, std::int64_t fewest);
 
+  /// What is computed of all samples of a micro-batch, such as their mean, is not what parts of it make.
+  bool mixes_samples() const { return mixes_samples_; }
+  /// Adds what that waits for replicas, however few samples each has.
+  void wait_for_samples(Pieces& pieces, const Structure& s);
+
   /// How many micro-batches are alive in each part at once.
   const std::vector<int>& slots(const Pipelining& p);
 
@@ -62,19 +67,32 @@ class Tables {
   const Pieces* alone(const Structure& s) { return alone(s, samples_of_device(s)); }
   bool shares_links(const Structure& s) const;
   std::optional<Pieces> as_it_is(const Structure& s);
-  void let_layers_share(Pieces& pieces, const Structure& s);
-  const Pieces& shared_by_layers(Structure s);
+  void let_layers_share(Pieces& pieces, const Structure& s, std::int64_t of_samples);
+  const Pieces& shared_by_layers(Structure s, std::int64_t samples);
+  /// Figures of the same pieces.
+  struct BesideReplicas {
+    const Pieces *together = nullptr, *alone = nullptr;
+    explicit operator bool() const { return together && alone; }
+    double more(std::size_t k, double Figures::*part) const {
+      return (*together)[k].*part - (*alone)[k].*part;
+    }
+    double more_moved(std::size_t k, std::size_t pass) const {
+      return *this ? (*together)[k].transfers[pass] - (*alone)[k].transfers[pass] : 0;
+    }
+  };
+  BesideReplicas beside_replicas(Structure s);
   void take_detours(Pieces& pieces, const Structure& s);
-  Pieces among_others(Pieces pieces, const Structure& s);
+  Pieces among_others(Pieces pieces, const Structure& s, std::int64_t of_samples);
 
   const StepOf& step_;
   const PlanRequest& request_;
   std::map<int, std::optional<Graph>> graphs_;  // by micro-batches
   Row row_, whole_;
   bool has_layers_ = false;
+  bool mixes_samples_ = false;
   std::map<std::tuple<int, int, bool>, std::unique_ptr<Network>> networks_;
   std::map<Key, std::unique_ptr<Pieces>> figures_;
-  std::map<std::tuple<int, bool, int, RecomputeMode, bool>, Pieces> shared_;
+  std::map<std::tuple<std::int64_t, int, bool, int, RecomputeMode, bool>, Pieces> shared_;
   std::map<std::tuple<int, int, int, int>, std::vector<int>> slots_;
   std::int64_t samples_ = 0;
   std::string why_;

@@ -10,7 +10,9 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <memory>
+#include <tuple>
 
 #include "shardwright/ops/block.h"
 #include "shardwright/runtime/backend/cpu/convolution.h"
@@ -177,16 +179,13 @@ bool is_for_us(ConvolutionKind kind, const KernelCall& call) {
          is_usual(g.columns) && std::max(g.in, g.out) <= most_channels;
 }
 
-/// Formats in which oneDNN's convolution in `dtype` is fastest; nothing if it has none that we can say.
-std::optional<std::array<Format, 3>> formats_in(DType dtype, ConvolutionKind kind, const KernelCall& call) {
-  const auto place = places(kind);
-  Three any;
-  for (std::size_t t = 0; t < 3; ++t)
-    any[t] = any_description_of(
-        (place[t] < 0 ? call.results[0] : call.operands[static_cast<std::size_t>(place[t])]).shape, dtype);
+/// Formats of x, weight and y.
+using FormatsOfThree = std::optional<std::array<Format, 3>>;
+
+FormatsOfThree asked_formats(ConvolutionKind kind, const Slides& slides, const Three& any, DType dtype) {
   std::array<Format, 3> out;
   try {
-    const auto what = described(kind, Slides(convolution_geometry(call, kind)), any, dtype);
+    const auto what = described(kind, slides, any, dtype);
     for (std::size_t t = 0; t < 3; ++t) {
       const auto format = format_of(what.query_md(dnnl::query::exec_arg_md, arguments(kind)[t]));
       if (!format) return {};
@@ -196,6 +195,27 @@ std::optional<std::array<Format, 3>> formats_in(DType dtype, ConvolutionKind kin
     return {};
   }
   return out;
+}
+
+/// Formats in which oneDNN's convolution in `dtype` is fastest; nothing if it has none that we can say. A search asks for
+/// the same convolutions again and again, and an answer takes some 100 us.
+FormatsOfThree formats_in(DType dtype, ConvolutionKind kind, const KernelCall& call) {
+  constexpr std::size_t most_known = 10000;
+  thread_local std::map<std::tuple<DType, ConvolutionKind, std::array<Dims, 7>>, FormatsOfThree> known;
+  const auto place = places(kind);
+  const Slides slides(convolution_geometry(call, kind));
+  std::array<Dims, 7> sizes{Dims(),           Dims(),        Dims(),      slides.strides,
+                            slides.dilations, slides.before, slides.after};
+  Three any;
+  for (std::size_t t = 0; t < 3; ++t) {
+    const auto& tensor = place[t] < 0 ? call.results[0] : call.operands[static_cast<std::size_t>(place[t])];
+    any[t] = any_description_of(tensor.shape, dtype);
+    sizes[t] = {tensor.shape.begin(), tensor.shape.end()};
+  }
+  if (known.size() > most_known) known.clear();
+  const auto [it, is_new] = known.try_emplace({dtype, kind, sizes});
+  if (is_new) it->second = asked_formats(kind, slides, any, dtype);
+  return it->second;
 }
 
 /// What oneDNN is to compute with. In bf16 it pads the weights of images of three channels, which no format says.
