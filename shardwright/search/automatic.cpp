@@ -197,13 +197,13 @@ class Search {
     return fit_.contains(to_text(s));
   }
 
-  /// One that differs only in how the states are shared, and was not forecast to take longer, fits.
+  /// One that differs only in how the states are shared, and was forecast to take less, fits.
   bool is_like_one_tried(const Candidate& c) const {
     return std::ranges::any_of(candidates_, [&](const Candidate& other) {
       Structure same = other.structure;
       same.zero = c.structure.zero;
       return other.fits && same == c.structure && other.structure.zero <= c.structure.zero &&
-             other.forecast.seconds <= c.forecast.seconds;
+             other.forecast.seconds < c.forecast.seconds;
     });
   }
 

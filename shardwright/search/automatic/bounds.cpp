@@ -17,10 +17,11 @@ int smallest_factor(int n) {
 
 std::vector<Bounds::Step> Bounds::steps(const Structure& s) const {
   std::vector<Step> out{{s, true}};
-  Step easier{s};
-  if (tables_.mixes_samples() && s.degrees.data > 1) out.push_back(easier);
+  Step easier = out.front();
   easier.structure.recompute = RecomputeMode::none;
   if (s.recompute != RecomputeMode::none) out.push_back(easier);
+  easier.waits = false;
+  if (tables_.mixes_samples() && s.degrees.data > 1) out.push_back(easier);
   for (Degrees& d = easier.structure.degrees; d.tensor > 1;) {
     d.tensor /= smallest_factor(d.tensor);
     d.sequence = s.degrees.sequence && d.tensor > 1;
