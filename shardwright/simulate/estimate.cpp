@@ -220,14 +220,12 @@ void add_crossings(std::vector<Estimate>& groups, const Pipeline& pipeline) {
     const int group = c.to % pipeline.group_count();
     if (group == c.from % pipeline.group_count()) continue;
     const int times = c.time == CrossingTime::micro_batch ? pipeline.micro_batches() : 1;
-    const auto size =
-        static_cast<std::int64_t>(size_of(pipeline.stage(c.to).graph.value(c.received).type.dtype));
-    groups[at(group)].collectives["receive"] += times;
-    for (const auto& [rank, transfer] : pipeline.transfers_of(c)) {
-      if (!pipeline.has(c.to, rank)) continue;
-      for (const Piece& piece : transfer.pieces)
-        received[at(rank)] += times * element_count(piece.extent) * size;
-    }
+    // A rank has nothing of it before: it receives all that it holds then.
+    const Placement to = placement_of(pipeline, c.to, c.received);
+    const Type type = pipeline.stage(c.to).graph.value(c.received).global_type();
+    const auto size = static_cast<std::int64_t>(size_of(type.dtype));
+    for (int rank = to.first_rank; to.has(rank); ++rank)
+      received[at(rank)] += times * size * element_count(to.box_on(rank, type.shape).extent);
   }
   std::vector<std::int64_t> most(groups.size(), 0);
   for (int rank = 0; rank < pipeline.rank_count(); ++rank) {
