@@ -1,8 +1,11 @@
 #include "shardwright/plan/recompute.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <limits>
 #include <map>
+#include <set>
 
 #include "shardwright/base/text.h"
 #include "shardwright/cost/compute.h"
@@ -15,6 +18,13 @@ std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 bool is_number(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+}
+
+/// Too large ones are all the same.
+int number_of(std::string_view digits) {
+  int out = std::numeric_limits<int>::max();
+  std::from_chars(digits.data(), digits.data() + digits.size(), out);
+  return out;
 }
 
 /// Where the parts of a name end: `layers.0.add1` has them at 6, 8 and 13.
@@ -30,8 +40,17 @@ std::string_view part_of(std::string_view name, const std::vector<std::size_t>& 
   return name.substr(begin, ends[i] - begin);
 }
 
-/// `*` stands for anything in one part of a name.
+/// `4-11`: the first and the last.
+std::optional<std::pair<int, int>> range_of(std::string_view text) {
+  const std::size_t dash = text.find('-');
+  if (dash == text.npos || !is_number(text.substr(0, dash)) || !is_number(text.substr(dash + 1))) return {};
+  return std::pair(number_of(text.substr(0, dash)), number_of(text.substr(dash + 1)));
+}
+
+/// `*` stands for anything in one part of a name, `4-11` for numbers.
 bool matches(std::string_view part, std::string_view pattern) {
+  if (const auto range = range_of(pattern); range && is_number(part))
+    return range->first <= number_of(part) && number_of(part) <= range->second;
   if (pattern.empty()) return part.empty();
   if (pattern.front() != '*')
     return !part.empty() && part[0] == pattern[0] && matches(part.substr(1), pattern.substr(1));
@@ -187,6 +206,20 @@ std::vector<std::string> known_modules(const std::vector<Named>& operators) {
   return out;
 }
 
+/// `layers.4-6` goes on with `layers.7`, and then is `layers.4-7`.
+bool is_continued(RecomputedModule& m, const RecomputedModule& next) {
+  if (!m.nodes.empty() || !next.nodes.empty() || m.options != next.options) return false;
+  const std::size_t dot = m.module.rfind('.') + 1, other = next.module.rfind('.') + 1;
+  const std::string_view last = std::string_view(m.module).substr(dot);
+  const std::string_view added = std::string_view(next.module).substr(other);
+  if (m.module.substr(0, dot) != next.module.substr(0, other) || !is_number(added)) return false;
+  const auto range =
+      is_number(last) ? std::optional(std::pair(number_of(last), number_of(last))) : range_of(last);
+  if (!range || range->second + 1 != number_of(added)) return false;
+  m.module = fmt::format("{}{}-{}", m.module.substr(0, dot), range->first, added);
+  return true;
+}
+
 bool flag_of(std::string_view name, std::string_view value) {
   if (value != "true" && value != "false")
     throw error("recompute: {}={} should be true or false", name, value);
@@ -228,6 +261,16 @@ Recompute parse_recompute(std::string_view text) {
   const std::size_t colon = text.find(':');
   const std::string_view what = trim(text.substr(0, colon));
   Recompute out;
+  for (const RecomputeMode mode : {RecomputeMode::selected, RecomputeMode::full})
+    if (const std::string others = fmt::format("{}+", name_of(mode)); what.starts_with(others)) {
+      out = parse_recompute(what.substr(others.size()));
+      if (out.modules.empty())
+        throw error("recompute '{}': behind '{}' should be names of modules", text, others);
+      out.mode = mode;
+      out.options = default_options(mode);
+      if (colon != text.npos) out.options = parse_options(text.substr(colon + 1), out.options);
+      return out;
+    }
   std::vector<std::string> modules;
   for (std::string_view name : split(what, ',')) modules.emplace_back(trim(name));
   for (const RecomputeMode mode : {RecomputeMode::none, RecomputeMode::selected, RecomputeMode::full})
@@ -254,6 +297,28 @@ Recompute with_modules(Recompute said, const std::vector<RecomputedModule>& modu
     said.modules.push_back(module);
   }
   return said;
+}
+
+std::vector<RecomputedModule> by_name(std::vector<RecomputedModule> modules, const Graph& graph) {
+  const std::vector<Named> operators = named_operators(graph);
+  std::map<std::string_view, std::string_view> module_of_node;
+  std::map<std::string_view, std::size_t> size;  // of a module
+  for (const Named& op : operators) {
+    const std::string_view module = repeated_module_of(op.name);
+    module_of_node[op.own_name] = module;
+    ++size[module];
+  }
+  std::vector<RecomputedModule> out;
+  for (RecomputedModule& m : modules) {
+    std::set<std::string_view> named;
+    for (const std::string& node : m.nodes) named.insert(module_of_node[node]);
+    if (named.size() == 1 && !named.begin()->empty() && size[*named.begin()] == m.nodes.size()) {
+      m.module = *named.begin();
+      m.nodes.clear();
+    }
+    if (out.empty() || !is_continued(out.back(), m)) out.push_back(std::move(m));
+  }
+  return out;
 }
 
 std::vector<RecomputeRegion> regions_of(const Graph& graph, const Recompute& recompute) {

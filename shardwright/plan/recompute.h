@@ -5,7 +5,8 @@
 //   selected    what is cheap to compute against its bytes is computed again, everywhere (lower/recompute.h)
 //   full        every repeated module is a region: `layers.0`, `layers.1`, ...; a network without such modules is cut
 //               into about sqrt(n) parts of its n products with parameters
-//   MODULE,...  these modules: `layers.0`, `layers.*.ffn`; `layers` stands for each of layers.0, layers.1, ...
+//   MODULE,...  these modules: `layers.0`, `layers.*.ffn`, `layers.4-11`; `layers` stands for each of layers.0, layers.1, ...
+//   selected+MODULE,...  these modules, and of all others what is selected
 //
 // A region is what is computed again at one go. Its inputs are kept, and of its results those that are kept anyway,
 // because somebody else reads them. A region inside another would be computed three times, so that is an error; an
@@ -58,6 +59,9 @@ Recompute parse_recompute(std::string_view text);
 
 /// `said` and, beside it, what annotations say of modules; these win for their modules.
 Recompute with_modules(Recompute said, const std::vector<RecomputedModule>& modules);
+
+/// The same, by their names alone where what they consist of is a repeated module of `graph`, or several in a row.
+std::vector<RecomputedModule> by_name(std::vector<RecomputedModule> modules, const Graph& graph);
 
 /// Forward nodes that are computed again at one go.
 struct RecomputeRegion {

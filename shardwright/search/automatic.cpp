@@ -14,6 +14,7 @@
 // Cost: figures of some tens of pieces, a few milliseconds each, and a few whole programs.
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -24,10 +25,9 @@
 
 #include "shardwright/base/text.h"
 #include "shardwright/plan/batch.h"
-#include "shardwright/search/automatic/bounds.h"
-#include "shardwright/search/automatic/forecast.h"
-#include "shardwright/search/automatic/tables.h"
+#include "shardwright/search/automatic/candidates.h"
 #include "shardwright/search/automatic/trials.h"
+#include "shardwright/search/planning/expert.h"
 
 namespace shardwright::search {
 namespace {
@@ -43,8 +43,6 @@ constexpr int most_forecasts = 300;
 /// Of networks as small as that another search splits the operators of the best structure, too: its search is quick there.
 constexpr std::size_t most_nodes_to_search = 2000;
 
-/// Programs may take less than figures say, by so much.
-constexpr double spare = 1.04;
 /// Of forecasts to programs.
 constexpr double nearness = 0.99;
 
@@ -60,7 +58,10 @@ class Search {
   /// Throws: Error if operators are fixed one by one, or the network has no batch; Infeasible if nothing can be split.
   Plan run() {
     check_free();
-    structures_ = structures_of(request_, tables_.samples(), counts());
+    const bool names_modules =
+        !request_.settings.recompute.modules.empty() || !request_.annotations.recompute.empty();
+    structures_ =
+        structures_of(request_, {tables_.samples(), counts(), tables_.has_layers() && !names_modules});
     if (structures_.empty())
       throw Infeasible(
           fmt::format("no plan: {} devices and {} samples have no structure with what is fixed{}",
@@ -68,6 +69,10 @@ class Search {
     open_all();
     while (!open_.empty() &&
            (!trials_.does_fit() || least_miss_ * open_.top().seconds <= trials_.seconds())) {
+      if (is_late() && try_best_forecast()) {
+        is_cut_short_ = true;
+        break;
+      }
       const Open next = open_.top();
       open_.pop();
       look_at(next);
@@ -92,14 +97,6 @@ class Search {
       return std::tuple(seconds, other.known, number) > std::tuple(other.seconds, known, other.number);
     }
   };
-  struct Candidate {
-    Structure structure;
-    Forecast forecast;
-    bool is_close = false;  // to the limit of memory: its program may fit, by figures it does not
-    bool is_tried = false;
-    bool fits = false;  // so does its program
-  };
-
   // ---- what there is ----
 
   /// Throws: Error if operators or data are fixed one by one, which is for other searches.
@@ -128,6 +125,7 @@ class Search {
     std::int64_t fewest = tables_.samples();  // of a device in a micro-batch
     for (const Structure& s : structures_) fewest = std::min(fewest, tables_.samples_of_device(s));
     bounds_.emplace(tables_, fewest);
+    forecasts_.emplace(tables_, *bounds_, cluster_, cap_);
     for (std::size_t i = 0; i < structures_.size(); ++i) {
       const Structure& s = structures_[i];
       if (const int pieces = tables_.row(s).size(); pieces >= s.pipelining.parts())
@@ -138,20 +136,21 @@ class Search {
     }
   }
 
-  /// The next bound of a structure, which is closer.
+  /// The next bound of a structure, which is closer; the last knows of memory.
   void bound(Open next) {
     const Structure& s = structures_[next.number];
-    if (is_needless(s)) return;
-    const std::optional<double> seconds = bounds_->seconds(s, next.bounds++);
-    if (seconds) next.seconds = *seconds;
-    if (seconds || next.bounds < bounds_->count(s)) open_.push(next);
+    if (forecasts_->is_needless(s)) return;
+    const int i = next.bounds++, of_memory = bounds_->count(s);
+    const auto seconds = i < of_memory ? bounds_->seconds(s, i) : forecasts_->least_seconds(s);
+    if (seconds) next.seconds = i < of_memory ? *seconds : std::max(next.seconds, nearness * *seconds);
+    if (seconds || i + 1 < of_memory) open_.push(next);
   }
 
   /// Finds out more of it: a forecast, or what its program takes.
   void look_at(const Open& next) {
     if (next.known == Known::bound) {
       const Structure& s = structures_[next.number];
-      return next.bounds < bounds_->count(s) ? bound(next) : forecast(s, next.seconds);
+      return next.bounds <= bounds_->count(s) ? bound(next) : forecast(s, next.seconds);
     }
     if (next.known == Known::forecast) bound_ = std::min(bound_, next.seconds);
     Candidate& c = candidates_[next.number];
@@ -164,46 +163,29 @@ class Search {
       try_candidate(c);
   }
 
-  /// What surely does not fit goes no further; the least of it is remembered.
+  /// What surely does not fit goes no further.
   void forecast(const Structure& s, double bound) {
-    if (is_needless(s)) return;
-    if (forecasts_ == most_forecasts) {
+    if (forecasts_->is_needless(s)) return;
+    if (forecasts_->forecasts() == most_forecasts) {
       bound_ = std::min(bound_, bound);
       return;
     }
-    const std::optional<Pieces>& least = bounds_->pieces(s);
-    if (!least || !may_fit(s, *least)) return;
-    const auto f = tables_.of_stage(s);
-    if (!f) return;
-    ++forecasts_;
-    const auto forecast_within = [&](double bytes) {
-      return forecast_of(s, {tables_.row(s), *f, tables_.slots(s.pipelining), cluster_, bytes});
-    };
-    Candidate c{s, forecast_within(static_cast<double>(cap_))};
-    c.is_close = !c.forecast.fits;
-    if (c.is_close) c.forecast = forecast_within(spare * static_cast<double>(cap_));
-    bound = std::max(bound, nearness * c.forecast.least_seconds);
-    tell(c, bound);
-    if (!c.forecast.fits) return remember(std::move(c));
-    if (!c.is_close && s.recompute == RecomputeMode::none) fit_.insert(to_text(s));
+    std::optional<Candidate> c = forecasts_->forecast(s);
+    if (!c) return;
+    bound = std::max(bound, nearness * c->forecast.least_seconds);
+    trials_.tell(to_text(*c, bound));
+    if (!c->forecast.fits) return;
     open_.push({.seconds = bound, .known = Known::forecast, .number = candidates_.size()});
-    candidates_.push_back(std::move(c));
+    candidates_.push_back(*std::move(c));
   }
 
-  /// The same fits without computing anything again, which takes no longer.
-  bool is_needless(Structure s) const {
-    if (s.recompute == RecomputeMode::none) return false;
-    s.recompute = RecomputeMode::none;
-    return fit_.contains(to_text(s));
-  }
-
-  /// One that differs only in how the states are shared, and was forecast to take less, fits.
+  /// One that differs only in how the states are shared, and was not forecast to take longer, fits.
   bool is_like_one_tried(const Candidate& c) const {
     return std::ranges::any_of(candidates_, [&](const Candidate& other) {
       Structure same = other.structure;
       same.zero = c.structure.zero;
       return other.fits && same == c.structure && other.structure.zero <= c.structure.zero &&
-             other.forecast.seconds < c.forecast.seconds;
+             other.forecast.seconds <= c.forecast.seconds;
     });
   }
 
@@ -230,35 +212,28 @@ class Search {
     miss.bytes = std::max(miss.bytes, static_cast<double>(e->estimate.arena_bytes) / c.forecast.bytes);
   }
 
-  /// Memory may hold pieces that take at least `f`, of which data parallelism shares what it can.
-  bool may_fit(const Structure& s, Pieces f) {
-    for (Figures& figures : f) figures = sharded(figures, s.zero, s.degrees.data);
-    const double bytes = spare * static_cast<double>(cap_);
-    Candidate c{s, forecast_of(s, {tables_.row(s), f, tables_.slots(s.pipelining), cluster_, bytes})};
-    if (c.forecast.fits) return true;
-    remember(std::move(c));
-    return false;
-  }
-
-  void remember(Candidate c) {
-    if (!least_ || c.forecast.bytes < least_->forecast.bytes) least_ = std::move(c);
-  }
-
-  void tell(const Candidate& c, double bound) {
-    trials_.tell(fmt::format("{}: at least {:.4g} s, forecast {:.4g} s and {:.4g} GB{}", to_text(c.structure),
-                             bound, c.forecast.seconds, c.forecast.bytes * 1e-9,
-                             c.is_close        ? ", which hardly fits"
-                             : c.forecast.fits ? ""
-                                               : ", which does not fit"));
-  }
-
   // ---- whole plans ----
+
+  bool is_late() const {
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start_;
+    return request_.options.most_seconds && taken.count() >= *request_.options.most_seconds;
+  }
+
+  /// If no program fits yet, that of what was forecast to be the fastest so far. Returns whether one does.
+  bool try_best_forecast() {
+    if (trials_.does_fit()) return true;
+    Candidate* best = nullptr;
+    for (Candidate& c : candidates_)
+      if (!c.is_tried && !c.is_close && (!best || c.forecast.seconds < best->forecast.seconds)) best = &c;
+    if (best) try_candidate(*best);
+    return trials_.does_fit();
+  }
 
   /// Of what does not fit, or was not forecast to.
   void try_least_memory() {
     constexpr std::size_t trials = 3;
     std::erase_if(candidates_, [](const Candidate& c) { return c.is_tried; });
-    if (least_) candidates_.push_back(*least_);
+    if (forecasts_->least()) candidates_.push_back(*forecasts_->least());
     std::ranges::stable_sort(candidates_, {}, [](const Candidate& c) { return c.forecast.bytes; });
     candidates_.resize(std::min(candidates_.size(), trials));
     for (const Candidate& c : candidates_) try_structure(c);
@@ -268,7 +243,7 @@ class Search {
   /// of the batch in their stead, as far as they are open.
   void try_other_search() {
     const bool is_small = tables_.graph(1)->nodes.size() <= most_nodes_to_search;
-    if (fixes_degrees() || (trials_.best() && !is_small)) return;
+    if (fixes_degrees() || (trials_.best() && !is_small) || is_cut_short_) return;
     if (trials_.best()) {
       PlanRequest asked = request_;
       if (!fixes_settings()) try_plan(asked, "recursive with what was asked");
@@ -302,7 +277,11 @@ class Search {
     Plan out = *trials_.best();
     out.search = "auto";
     out.compared = fmt::format("looked at {} structures, forecast {}, simulated {}", structures_.size(),
-                               forecasts_, trials_.count());
+                               forecasts_->forecasts(), trials_.count());
+    if (is_cut_short_) {
+      out.status = name_of(SearchStatus::timeout);
+      out.compared += fmt::format("; --search-time {} ended it", *request_.options.most_seconds);
+    }
     const double seconds = trials_.seconds();
     // A search that was cut short knows of what is still open; programs that undercut it show that pieces do not add up.
     const double bound = open_.empty() ? bound_ : std::min(bound_, open_.top().seconds);
@@ -315,20 +294,11 @@ class Search {
     return out;
   }
 
-  /// ` (dp=3, micro_batches=2)`.
   std::string fixed_text() const {
-    const Expert& f = request_.fixed;
-    std::vector<std::string> out;
-    for (const auto& [word, value] :
-         {std::pair("dp", f.data), {"tp", f.tensor}, {"pp", f.stages}, {"micro_batches", f.micro_batches}})
-      if (value) out.push_back(fmt::format("{}={}", word, *value));
-    if (f.micro_batch) out.push_back(fmt::format("micro_batch={}", *f.micro_batch));
-    if (f.schedule) out.push_back(fmt::format("schedule={}", name_of(*f.schedule)));
-    std::string text = out.empty() ? "" : fmt::format(" ({})", join(out, ", "));
-    if (keeps_batch_)
-      text += fmt::format("; parts of the batch have other losses, so there are as many as asked for: {}",
-                          request_.settings.pipelining.micro_batches);
-    return text;
+    const std::string batch =
+        fmt::format("; parts of the batch have other losses, so there are as many as asked for: {}",
+                    request_.settings.pipelining.micro_batches);
+    return search::fixed_text(request_.fixed) + (keeps_batch_ ? batch : "");
   }
 
   bool fixes_settings() const {
@@ -346,6 +316,10 @@ class Search {
     const Structure& s = c.structure;
     PlanRequest asked = with_structure(request_, s);
     const Graph* graph = tables_.graph(s.pipelining.micro_batches);
+    if (graph && s.repeats_layers)
+      asked.settings.recompute.modules =
+          layers_again(*graph, tables_.row(s), c.forecast.first, c.forecast.again,
+                       recompute_options(RecomputeMode::full, s.degrees.sequence));
     if (graph && s.pipelining.stages > 1) asked.stage_of = stage_of(*graph, tables_.row(s), c.forecast.first);
     return try_plan(std::move(asked), to_text(s));
   }
@@ -355,6 +329,7 @@ class Search {
     return graph ? trials_.run(*graph, std::move(asked), what) : std::nullopt;
   }
 
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   const PlanRequest& request_;
   const Cluster& cluster_;
   std::int64_t cap_ = 0;
@@ -362,12 +337,11 @@ class Search {
   std::vector<Structure> structures_;
   bool keeps_batch_ = false;
   std::optional<Bounds> bounds_;
+  std::optional<Candidates> forecasts_;
   std::priority_queue<Open, std::vector<Open>, std::greater<>> open_;
   std::vector<Candidate> candidates_;
-  std::set<std::string> fit_;       // structures that compute nothing again
-  std::optional<Candidate> least_;  // of memory, of those that surely do not fit
   double bound_ = std::numeric_limits<double>::infinity();
-  int forecasts_ = 0;
+  bool is_cut_short_ = false;  // by the time that it may take
   Trials trials_;
   /// By degrees, schedule and level.
   std::map<std::tuple<int, int, bool, int, int, int>, Miss> misses_;

@@ -228,7 +228,7 @@ std::vector<Searcher> recursive() {
   return {{.name = "recursive",
            .aliases = {"recursive_programming"},
            .doc = "halve the cluster from its slowest link inwards, cutting all operators at once",
-           .ignores = {Setting::fix, Setting::auto_pipeline},
+           .ignores = {Setting::fix, Setting::auto_pipeline, Setting::search_time},
            .run = run}};
 }
 

@@ -220,6 +220,7 @@ void add_crossings(std::vector<Estimate>& groups, const Pipeline& pipeline) {
     const int group = c.to % pipeline.group_count();
     if (group == c.from % pipeline.group_count()) continue;
     const int times = c.time == CrossingTime::micro_batch ? pipeline.micro_batches() : 1;
+    groups[at(group)].collectives["receive"] += times;
     // A rank has nothing of it before: it receives all that it holds then.
     const Placement to = placement_of(pipeline, c.to, c.received);
     const Type type = pipeline.stage(c.to).graph.value(c.received).global_type();

@@ -88,6 +88,7 @@ class Heeded : public testing::Test {
                                                            {"--recompute", "full"},
                                                            {"--mem-coeff", "7"},
                                                            {"--fix", "pp=2"},
+                                                           {"--search-time", "0"},
                                                            {"--costs", "symbolic"},
                                                            {"--search-order", "weight"},
                                                            {"--fold-layers", "0"},

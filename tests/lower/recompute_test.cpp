@@ -156,6 +156,46 @@ TEST(Recompute, names_and_patterns_make_regions) {
 }
 
 /// Norms, activations and their products stream memory; products and what the residual stream holds are kept.
+TEST(Recompute, numbers_of_a_pattern_may_be_a_range) {
+  const Graph graph = build_model(llama).graph;
+  const auto names = [&](const char* text) {
+    std::vector<std::string> out;
+    for (const RecomputeRegion& r : regions_of(graph, parse_recompute(text))) out.push_back(r.name);
+    return out;
+  };
+  EXPECT_EQ(names("layers.2-4"), (std::vector<std::string>{"layers.2", "layers.3", "layers.4"}));
+  EXPECT_EQ(names("layers.6-99"), (std::vector<std::string>{"layers.6", "layers.7"}));
+  EXPECT_EQ(names("layers.0-1.ffn"), (std::vector<std::string>{"layers.0.ffn", "layers.1.ffn"}));
+  EXPECT_THROW(check(parse_recompute("layers.8-9"), graph), Error);
+  EXPECT_THROW(check(parse_recompute("layers.4-2"), graph), Error);
+}
+
+/// The named ones whole, and of all others what is selected.
+TEST(Recompute, modules_may_stand_beside_a_mode) {
+  const Graph graph = build_model(llama).graph;
+  const Recompute both = parse_recompute("selected+layers.0-2");
+  EXPECT_EQ(both.mode, RecomputeMode::selected);
+  for (const RecomputeRegion& r : regions_of(graph, both))
+    EXPECT_EQ(r.is_selective, r.name != "layers.0" && r.name != "layers.1" && r.name != "layers.2") << r.name;
+  EXPECT_THROW(parse_recompute("selected+"), Error);
+  EXPECT_THROW(parse_recompute("selected+full"), Error);
+}
+
+TEST(Recompute, what_makes_up_repeated_modules_is_said_by_their_names) {
+  const Graph graph = build_model(llama).graph;
+  std::vector<RecomputedModule> modules;
+  for (const RecomputeRegion& r : regions_of(graph, parse_recompute("layers.1-3,layers.5,layers.6.ffn"))) {
+    RecomputedModule& m = modules.emplace_back(RecomputedModule{.module = "some", .nodes = {}});
+    for (NodeId id : r.nodes) m.nodes.push_back(graph.name_of(id));
+  }
+  const auto named = by_name(modules, graph);
+  ASSERT_EQ(named.size(), 3u);
+  EXPECT_EQ(named[0].module, "layers.1-3");
+  EXPECT_EQ(named[1].module, "layers.5");
+  EXPECT_EQ(named[2].module, "some");  // a part of a layer
+  EXPECT_TRUE(named[0].nodes.empty() && named[1].nodes.empty() && !named[2].nodes.empty());
+}
+
 TEST(Recompute, selected_repeats_what_is_cheap) {
   const Graph graph = recomputed(planned(llama, "selected"));
   for (const char* name : {"layers.0.norm1", "layers.3.norm2", "layers.7.ffn.swiglu", "norm"})

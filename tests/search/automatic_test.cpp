@@ -81,7 +81,7 @@ TEST_P(WholePlans, are_as_fast_as_the_best_of_the_grid) {
   std::optional<Evaluation> best;
   std::string which;
   double bound = *plan.lower_bound_seconds;
-  for (const Structure& s : search::structures_of(request, c.samples, counts)) {
+  for (const Structure& s : search::structures_of(request, {c.samples, counts})) {
     const auto e = judged(step, s, request);
     if (!e) continue;
     if (e->fits()) {
@@ -262,6 +262,41 @@ TEST(WholePlan, has_stages_that_compute_nothing_and_no_empty_parts) {
   request = request_for("cpu:8");
   request.settings.pipelining.micro_batches = 8;
   EXPECT_THROW(make_plan(step_of("resnet18:width=8,image=16,batch=6"), request), Infeasible);
+}
+
+/// Where memory is short of what selected recompute leaves, some layers of a stage are computed again, and no more than it
+/// wants: faster than all, and what is left open is less than one layer.
+TEST(WholePlan, computes_as_few_layers_again_as_memory_wants) {
+  const StepOf step = step_of("llama:layers=16,hidden=512,heads=8,ffn=1024,vocab=512,seq=512,batch=32");
+  for (const char* fix : {"dp=4,micro_batch=4", "pp=2,dp=2,micro_batch=4"}) {
+    SCOPED_TRACE(fix);
+    PlanRequest request = request_for("a100-80g:4");
+    const auto with = [&](const std::string& recompute) {
+      request.fixed = parse_expert({"--fix", fix + recompute});
+      return judged(step, make_plan(step, request), request);
+    };
+    const Evaluation least = with(",recompute=full"), most = with(",recompute=selected");
+    request.options.memory_cap = (least.estimate.arena_bytes + most.estimate.arena_bytes) / 2;
+    const Evaluation full = with(",recompute=full"), some = with("");
+    EXPECT_FALSE(with(",recompute=selected").fits());
+    ASSERT_TRUE(full.fits() && some.fits());
+    EXPECT_LT(some.estimate.step_seconds(), full.estimate.step_seconds());
+    EXPECT_GT(some.estimate.recompute_seconds, 0);
+    EXPECT_LT(some.estimate.recompute_seconds, 0.8 * full.estimate.recompute_seconds);
+  }
+}
+
+TEST(WholePlan, ends_when_its_time_is_over) {
+  PlanRequest request = request_for("a100-80g:8");
+  const StepOf step = step_of(llama);
+  EXPECT_EQ(make_plan(step, request).status, "feasible");
+  request.options.most_seconds = 0;
+  const Plan first = make_plan(step, request);
+  EXPECT_EQ(first.status, "timeout");
+  EXPECT_NE(first.compared.find("simulated 1; --search-time 0 ended it"), first.compared.npos)
+      << first.compared;
+  EXPECT_TRUE(judged(step, first, request).fits());
+  EXPECT_LE(*first.lower_bound_seconds, judged(step, first, request).estimate.step_seconds());
 }
 
 }  // namespace

@@ -16,9 +16,10 @@ int smallest_factor(int n) {
 }  // namespace
 
 std::vector<Bounds::Step> Bounds::steps(const Structure& s) const {
-  std::vector<Step> out{{s, true}};
+  std::vector<Step> out{{s, true}};  // of layers that may all be kept
   Step easier = out.front();
   easier.structure.recompute = RecomputeMode::none;
+  easier.structure.repeats_layers = false;
   if (s.recompute != RecomputeMode::none) out.push_back(easier);
   easier.waits = false;
   if (tables_.mixes_samples() && s.degrees.data > 1) out.push_back(easier);

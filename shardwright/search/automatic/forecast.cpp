@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <limits>
 
 #include "shardwright/search/automatic/pipeline_seconds.h"
@@ -16,10 +17,10 @@ class StageSeconds {
  public:
   explicit StageSeconds(double overlap) : overlap_(overlap) {}
 
-  void add(const Figures& f) {
-    forward_ += f.forward, backward_ += f.backward, update_ += f.update;
-    for (std::size_t phase = 0; phase < 3; ++phase) transfers_[phase] += f.transfers[phase];
-    for (std::size_t phase = 0; phase < 2; ++phase) contended_[phase] += f.contended[phase];
+  void add(const Figures& f, double times = 1) {
+    forward_ += times * f.forward, backward_ += times * f.backward, update_ += times * f.update;
+    for (std::size_t phase = 0; phase < 3; ++phase) transfers_[phase] += times * f.transfers[phase];
+    for (std::size_t phase = 0; phase < 2; ++phase) contended_[phase] += times * f.contended[phase];
   }
 
   Pass pass() const { return {with_transfers(0, forward_), with_transfers(1, backward_)}; }
@@ -42,21 +43,92 @@ class StageSeconds {
   std::array<double, 2> contended_ = {};
 };
 
+/// A part of the row, which grows piece by piece, and of which more and more pieces, the first ones, are computed again.
+/// The backward frees what the last of them keeps first, and leaves gradients.
+class Part {
+ public:
+  Part(const ForecastOf& what, int slots) : what_(what), slots_(slots), seconds_(what.cluster.overlap) {}
+
+  void add(int kind) {
+    const Figures& f = figures(kind);
+    seconds_.add(f);
+    lasting_ += f.lasting();
+    kept_ += f.kept;
+    gradients_ += f.gradients;
+    const double before = kept_ - gradients_, most = before + f.passing;
+    while (!most_.empty() && most_.back().bytes <= most) most_.pop_back();
+    most_.push_back({pieces_.size(), most});
+    pieces_.push_back({kind, before});
+  }
+
+  bool can_lighten() const { return what_.again && again_ < pieces_.size(); }
+  /// One piece more is computed again.
+  void lighten() {
+    const auto [kind, before] = pieces_[again_];
+    const Figures &kept = figures(kind), &repeated = (*what_.again)[at(kind)];
+    seconds_.add(kept, -1), seconds_.add(repeated);
+    saved_ += kept.kept - repeated.kept;
+    most_again_ = std::max(most_again_, before - saved_ + repeated.passing);
+    if (most_.front().piece == again_) most_.pop_front();
+    ++again_;
+  }
+
+  double bytes() const {
+    const double most = most_.empty() ? most_again_ : std::max(most_again_, most_.front().bytes - saved_);
+    return lasting_ + (slots_ - 1) * (kept_ - saved_) + most + gradients_;
+  }
+  int again() const { return static_cast<int>(again_); }
+  const StageSeconds& seconds() const { return seconds_; }
+
+ private:
+  const Figures& figures(int kind) const { return what_.figures[at(kind)]; }
+
+  struct Piece {
+    int kind = 0;
+    double before = 0;  // its backward there is what it and those in front keep, without the gradients behind
+  };
+  struct Most {
+    std::size_t piece = 0;
+    double bytes = 0;
+  };
+
+  const ForecastOf& what_;
+  int slots_;
+  StageSeconds seconds_;
+  std::vector<Piece> pieces_;
+  std::size_t again_ = 0;
+  double lasting_ = 0, kept_ = 0, gradients_ = 0, saved_ = 0;
+  double most_again_ = 0;  // in the backward of a piece that is computed again
+  std::deque<Most>
+      most_;  // of the others: where no later one has more; as if none in front were computed again
+};
+
+/// As little is computed again as lets a device hold `parts`, of a part of which most micro-batches are alive first.
+void lighten(const std::vector<Part*>& parts, double cap) {
+  const auto bytes = [&] {
+    double out = 0;
+    for (const Part* part : parts) out += part->bytes();
+    return out;
+  };
+  for (Part* part : parts)
+    while (part->can_lighten() && bytes() > cap) part->lighten();
+}
+
 class Cut {
  public:
   Cut(const Pipelining& p, const ForecastOf& what)
       : pieces_(what.row.kinds),
-        figures_(what.figures),
-        overlap_(what.cluster.overlap),
+        what_(what),
         p_(p),
-        cap_(p.schedule.chunks > 1 ? std::numeric_limits<double>::infinity() : what.cap_bytes),
-        slots_(what.slots) {}
+        cap_(p.schedule.chunks > 1 ? std::numeric_limits<double>::infinity() : what.cap_bytes) {}
 
   /// The parts with which all end soonest; `fits`: of those whose stages fit; empty if there are none.
   std::vector<int> best(bool fits) const {
     double least = 0, most = 0;
-    const Pass all = seconds(0, static_cast<int>(pieces_.size())).pass();
-    for (int stage = 0; stage < p_.stages; ++stage) most = std::max(most, seconds_of_stage(p_, stage, all));
+    StageSeconds all(what_.cluster.overlap);
+    for (int kind : pieces_) all.add((fits && what_.again ? *what_.again : what_.figures)[at(kind)]);
+    for (int stage = 0; stage < p_.stages; ++stage)
+      most = std::max(most, seconds_of_stage(p_, stage, all.pass()));
     std::vector<int> out = begun(most, fits);
     constexpr int halvings = 24;
     for (int i = 0; i < halvings && !out.empty() && most > least * (1 + 1e-5); ++i) {
@@ -72,37 +144,23 @@ class Cut {
     return out;
   }
 
-  /// Bytes of a part that has the pieces from `begin` to `end`.
-  double bytes(int part, int begin, int end) const {
-    Held held;
-    for (int i = begin; i < end; ++i) held.add(of(pieces_[at(i)]));
-    return held.bytes(slots_[at(part)]);
-  }
-
-  StageSeconds seconds(int begin, int end) const {
-    StageSeconds out(overlap_);
-    for (int i = begin; i < end; ++i) out.add(of(pieces_[at(i)]));
+  /// The parts that begin with `first`, all kept, or as little computed again as lets devices hold them.
+  std::vector<Part> parts(const std::vector<int>& first) const {
+    std::vector<Part> out;
+    for (int part = 0; part < p_.parts(); ++part) {
+      const int end = part + 1 < p_.parts() ? first[at(part) + 1] : static_cast<int>(pieces_.size());
+      out.emplace_back(what_, what_.slots[at(part)]);
+      for (int i = first[at(part)]; i < end; ++i) out.back().add(pieces_[at(i)]);
+    }
+    for (int stage = 0; stage < p_.stages; ++stage) {
+      std::vector<Part*> of_device;
+      for (int part = stage; part < p_.parts(); part += p_.stages) of_device.push_back(&out[at(part)]);
+      lighten(of_device, what_.cap_bytes);
+    }
     return out;
   }
 
  private:
-  const Figures& of(int kind) const { return figures_[at(kind)]; }
-
-  /// What a device holds of pieces in a row. The backward frees what the last of them keeps first, and leaves gradients.
-  struct Held {
-    double lasting = 0, kept = 0, gradients = 0;
-    double most =
-        0;  // in the backward of one of them: what those in front keep, without the gradients behind
-
-    void add(const Figures& f) {
-      lasting += f.lasting();
-      kept += f.kept;
-      gradients += f.gradients;
-      most = std::max(most, kept + f.passing - gradients);
-    }
-    double bytes(int slots) const { return lasting + (slots - 1) * kept + most + gradients; }
-  };
-
   /// Each part as long as memory and `seconds`, of what depends on its stage alone, let it be; empty if that is not all.
   /// A device with V chunks is as if each of them were all that it has.
   std::vector<int> begun(double seconds, bool fits) const {
@@ -111,15 +169,14 @@ class Cut {
     int piece = 0;
     for (int part = 0; part < parts; ++part) {
       out.push_back(piece);
-      StageSeconds taken(overlap_);
-      Held held;
+      Part taken(what_, what_.slots[at(part)]);
       const int begin = piece;
       while (piece < count - (parts - 1 - part)) {
-        const Figures& next = of(pieces_[at(piece)]);
-        taken.add(next);
-        held.add(next);
-        const bool is_over = seconds_of_stage(p_, part % p_.stages, taken.pass()) > seconds * (1 + 1e-9) ||
-                             (fits && held.bytes(slots_[at(part)]) > cap_);
+        taken.add(pieces_[at(piece)]);
+        if (fits) lighten({&taken}, cap_);
+        const bool is_over =
+            seconds_of_stage(p_, part % p_.stages, taken.seconds().pass()) > seconds * (1 + 1e-9) ||
+            (fits && taken.bytes() > cap_);
         if (is_over && (piece > begin || fits)) break;
         ++piece;
         if (is_over) break;
@@ -130,11 +187,9 @@ class Cut {
   }
 
   const std::vector<int>& pieces_;
-  const std::vector<Figures>& figures_;
-  double overlap_;
+  const ForecastOf& what_;
   const Pipelining& p_;
   double cap_;
-  const std::vector<int>& slots_;  // per part
 };
 
 /// Seconds of what crosses between neighbouring stages, one way.
@@ -156,18 +211,19 @@ Forecast forecast_of(const Structure& s, const ForecastOf& what) {
     throw Infeasible(
         fmt::format("{} stages: the network has {} layers; ask for fewer stages", p.parts(), count));
   const Cut cut(p, what);
-  Forecast out{.first = cut.best(true), .fits = true};
-  if (out.first.empty()) out = {.first = cut.best(false), .fits = false};
+  Forecast out{.first = cut.best(true), .again = {}, .fits = true};
+  if (out.first.empty()) out = {.first = cut.best(false), .again = {}, .fits = false};
   std::vector<Pass> passes(at(p.stages)), contended(at(p.stages));
   std::vector<double> bytes(at(p.stages), 0), updates(at(p.stages), 0);
-  for (int part = 0; part < p.parts(); ++part) {
-    const std::size_t device = at(part % p.stages);
-    const int begin = out.first[at(part)], end = part + 1 < p.parts() ? out.first[at(part) + 1] : count;
-    const StageSeconds taken = cut.seconds(begin, end);
+  const std::vector<Part> parts = cut.parts(out.first);
+  for (std::size_t part = 0; part < parts.size(); ++part) {
+    const std::size_t device = part % at(p.stages);
+    const StageSeconds& taken = parts[part].seconds();
     passes[device] += taken.pass();
     contended[device] += taken.contention();
     updates[device] += taken.update();
-    bytes[device] += cut.bytes(part, begin, end);
+    bytes[device] += parts[part].bytes();
+    out.again.push_back(parts[part].again());
   }
   const double crossing = p.stages > 1 ? crossing_seconds(what.figures, s, what.cluster) : 0;
   const double update = *std::ranges::max_element(updates);

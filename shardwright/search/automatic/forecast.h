@@ -10,6 +10,7 @@ namespace shardwright::search {
 
 struct Forecast {
   std::vector<int> first;    // pieces with which the parts begin
+  std::vector<int> again;    // of each part so many pieces, its first, are computed again
   double seconds = 0;        // of a step
   double least_seconds = 0;  // the same if transfers never got into each other's way
   double bytes = 0;          // of the device that holds most
@@ -20,12 +21,13 @@ struct Forecast {
 struct ForecastOf {
   const Row& row;
   const std::vector<Figures>& figures;  // by kind of piece
+  const std::vector<Figures>* again;    // where they are computed again; null if none is
   const std::vector<int>& slots;        // by part: micro-batches that are alive in it at once
   const Cluster& cluster;
   double cap_bytes = 0;
 };
 
-/// Throws: Infeasible if there are fewer pieces than parts.
+/// As few pieces are computed again as memory lets be. Throws: Infeasible if there are fewer pieces than parts.
 Forecast forecast_of(const Structure& s, const ForecastOf& what);
 
 /// No step is shorter, however stages are cut and whatever replicas share.

@@ -117,6 +117,23 @@ Network::Network(const Graph& graph, const Row& row, int summed)
   }
 }
 
+std::vector<RecomputedModule> layers_again(const Graph& graph, const Row& row, const std::vector<int>& first,
+                                           const std::vector<int>& again, const RecomputeOptions& options) {
+  std::vector<int> number(at(row.size()), -1);  // of each piece
+  std::vector<RecomputedModule> out;
+  for (std::size_t part = 0; part < first.size(); ++part)
+    for (int p = first[part]; p < first[part] + again[part]; ++p) {
+      if (!row.is_layer(row.kinds[at(p)])) continue;
+      number[at(p)] = static_cast<int>(out.size());
+      out.push_back({.module = fmt::format("piece {}", p), .nodes = {}, .options = options});
+    }
+  const std::vector<int> module_of_node = spread(graph, row, number);
+  for (NodeId id : graph.node_ids())
+    if (const int m = module_of_node[at(id.index)]; is_forward_operator(graph.node(id)) && m >= 0)
+      out[at(m)].nodes.push_back(graph.name_of(id));
+  return by_name(std::move(out), graph);
+}
+
 std::vector<int> stage_of(const Graph& graph, const Row& row, const std::vector<int>& first) {
   std::vector<int> of_piece;
   int stage = 0;

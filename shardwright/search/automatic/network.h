@@ -9,6 +9,7 @@
 #include "shardwright/cost/cluster.h"
 #include "shardwright/graph/calls.h"
 #include "shardwright/graph/graph.h"
+#include "shardwright/plan/recompute.h"
 
 namespace shardwright::search {
 
@@ -58,5 +59,9 @@ class Network {
 
 /// Per node of `graph` its stage, if stages begin with the pieces `first`.
 std::vector<int> stage_of(const Graph& graph, const Row& row, const std::vector<int>& first);
+
+/// The layers among the pieces that `again` counts in parts that begin with the pieces `first`: modules to be computed again.
+std::vector<RecomputedModule> layers_again(const Graph& graph, const Row& row, const std::vector<int>& first,
+                                           const std::vector<int>& again, const RecomputeOptions& options);
 
 }  // namespace shardwright::search

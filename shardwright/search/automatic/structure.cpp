@@ -24,8 +24,8 @@ std::vector<T> open(const std::optional<T>& fixed, std::vector<T> all) {
 
 class Enumeration {
  public:
-  Enumeration(const PlanRequest& request, std::int64_t samples, const std::vector<int>& counts)
-      : fixed_(request.fixed), devices_(request.devices), samples_(samples), counts_(counts) {
+  Enumeration(const PlanRequest& request, const OpenStep& step)
+      : fixed_(request.fixed), devices_(request.devices), step_(step) {
     const int asked = request.settings.pipelining.stages;
     if (request.auto_pipeline.value_or(false) && asked > 1) most_stages_ = asked;
   }
@@ -44,9 +44,9 @@ class Enumeration {
 
  private:
   void add(int stages, Degrees degrees) {
-    for (int count : counts_) {
-      const std::int64_t at_once = samples_ / count;
-      if (samples_ % count || at_once % degrees.data) continue;
+    for (int count : step_.counts) {
+      const std::int64_t at_once = step_.samples / count;
+      if (step_.samples % count || at_once % degrees.data) continue;
       if (fixed_.micro_batch && *fixed_.micro_batch != at_once / degrees.data) continue;
       if (stages > 1 && !fixed_.stages && stages > most_stages_of(count)) continue;
       if (stages == 1 && fixed_.schedule) continue;  // it would order nothing
@@ -78,16 +78,20 @@ class Enumeration {
   void add(const Degrees& degrees, const Pipelining& pipelining) {
     using enum RecomputeMode;
     const std::vector<int> levels = degrees.data > 1 ? std::vector<int>{0, 1, 2, 3} : std::vector<int>{0};
-    for (int zero : open(fixed_.zero, levels))
+    for (int zero : open(fixed_.zero, levels)) {
       for (RecomputeMode mode : open(fixed_.recompute, {none, selected, full}))
-        out_.push_back({degrees, pipelining, zero, mode});
+        if (fixed_.recompute || mode != full || !step_.repeats_layers)
+          out_.push_back({degrees, pipelining, zero, mode});
+      if (!fixed_.recompute && step_.repeats_layers)
+        for (RecomputeMode others : {none, selected})
+          out_.push_back({degrees, pipelining, zero, others, true});
+    }
   }
 
   const Expert& fixed_;
   int devices_;
   int most_stages_ = most_devices;
-  std::int64_t samples_;
-  const std::vector<int>& counts_;
+  const OpenStep& step_;
   std::vector<Structure> out_;
 };
 
@@ -98,6 +102,7 @@ std::string to_text(const Structure& s) {
                                 s.pipelining.stages, s.pipelining.micro_batches);
   if (s.zero > 0) out += fmt::format(",zero={}", s.zero);
   if (s.recompute != RecomputeMode::none) out += fmt::format(",recompute={}", name_of(s.recompute));
+  if (s.repeats_layers) out += s.recompute == RecomputeMode::none ? ",recompute=layers" : "+layers";
   if (s.pipelining.stages > 1) out += fmt::format(",schedule={}", name_of(s.pipelining.schedule));
   if (s.degrees.sequence) out += ",sequence_parallel=1";
   return out;
@@ -117,9 +122,20 @@ PlanRequest with_structure(PlanRequest request, const Structure& s) {
   return request;
 }
 
-std::vector<Structure> structures_of(const PlanRequest& request, std::int64_t samples,
-                                     const std::vector<int>& counts) {
-  return Enumeration(request, samples, counts).run();
+std::vector<Structure> structures_of(const PlanRequest& request, const OpenStep& step) {
+  return Enumeration(request, step).run();
+}
+
+std::string fixed_text(const Expert& fixed) {
+  std::vector<std::string> out;
+  for (const auto& [word, value] : {std::pair("dp", fixed.data),
+                                    {"tp", fixed.tensor},
+                                    {"pp", fixed.stages},
+                                    {"micro_batches", fixed.micro_batches}})
+    if (value) out.push_back(fmt::format("{}={}", word, *value));
+  if (fixed.micro_batch) out.push_back(fmt::format("micro_batch={}", *fixed.micro_batch));
+  if (fixed.schedule) out.push_back(fmt::format("schedule={}", name_of(*fixed.schedule)));
+  return out.empty() ? "" : fmt::format(" ({})", join(out, ", "));
 }
 
 }  // namespace shardwright::search

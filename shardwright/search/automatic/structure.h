@@ -15,6 +15,8 @@ struct Structure {
   Pipelining pipelining = {};
   int zero = 0;  // level of optimizer parallelism
   RecomputeMode recompute = RecomputeMode::none;
+  /// Of each stage as many layers as memory wants are computed again whole; `recompute` is of the others.
+  bool repeats_layers = false;
 
   int stage_devices() const { return degrees.data * degrees.tensor; }
   bool operator==(const Structure&) const = default;
@@ -26,8 +28,16 @@ std::string to_text(const Structure& s);
 /// What `request` asks, with all that `s` says: nothing of the structure is left to choose.
 PlanRequest with_structure(PlanRequest request, const Structure& s);
 
-/// Every structure that `request` leaves open for a step of `samples`; `counts`: of micro-batches.
-std::vector<Structure> structures_of(const PlanRequest& request, std::int64_t samples,
-                                     const std::vector<int>& counts);
+/// What is left open of a step.
+struct OpenStep {
+  std::int64_t samples = 1;
+  std::vector<int> counts;      // of micro-batches
+  bool repeats_layers = false;  // there are layers, of which some may be computed again
+};
+/// Every structure that `request` leaves open for a step.
+std::vector<Structure> structures_of(const PlanRequest& request, const OpenStep& step);
+
+/// What `request` fixes, as a user says it: ` (dp=3, micro_batches=2)`; empty if it is nothing.
+std::string fixed_text(const Expert& fixed);
 
 }  // namespace shardwright::search

@@ -36,6 +36,8 @@ class Tables {
     return s.pipelining.stages == 1 && !has_layers_ ? whole_ : row_;
   }
 
+  bool has_layers() const { return has_layers_; }
+
   /// On a stage's devices; nothing where the structure cannot split one of them.
   std::optional<Pieces> of_stage(const Structure& s);
   /// At least, without making such pieces: time is convex in the samples of a device, so that it lies above the line

@@ -67,7 +67,8 @@ enum class Setting {
   elementwise_follow,
   log,
   fix,
-  auto_pipeline
+  auto_pipeline,
+  search_time
 };
 
 /// What the user asks of a search; each takes from it what it knows.
@@ -81,8 +82,9 @@ struct SearchOptions {
   bool elementwise_follow = false;         // what reads a point-wise operator takes its split
   std::optional<std::int64_t> memory_cap;  // bytes of one device
   int micro_batches = 1;
-  bool writes_log = false;  // fill SearchResult::log
-  std::bitset<16> said;     // by Setting: somebody said so, even if it is as it would be anyway
+  std::optional<double> most_seconds;  // of a search of whole plans
+  bool writes_log = false;             // fill SearchResult::log
+  std::bitset<16> said;                // by Setting: somebody said so, even if it is as it would be anyway
 };
 
 struct PlanRequest;

@@ -25,6 +25,7 @@ bool is_asked(const SearchOptions& o, Setting setting) {
     case Setting::fully_use_devices: return differs(&SearchOptions::fully_use_devices);
     case Setting::elementwise_follow: return differs(&SearchOptions::elementwise_follow);
     case Setting::log: return differs(&SearchOptions::writes_log);
+    case Setting::search_time: return o.most_seconds.has_value();
     case Setting::fix:
     case Setting::auto_pipeline: break;  // without a member
   }

@@ -164,7 +164,7 @@ Rows of_step() {
        .print = [](const PlanRequest& r) { return to_text(r.settings.comm_fusion); }},
       {.flag = "--recompute",
        .value = "WHAT",
-       .doc = "compute again in the backward: none, selected, full or MODULE,...",
+       .doc = "compute again in the backward: none, selected, full, MODULE,... or selected+MODULE,...",
        .part = Part::step,
        .keys = "`recompute`, `select_recompute` of `recompute_config` or `parallel_config`: full, selected "
                "(a list of layers counts as none, and is told); of `recompute_config` `mp_comm_recompute` "
@@ -268,6 +268,12 @@ Rows of_search() {
                      .is_of_many = true,
                      .search = Setting::auto_pipeline,
                      .parse = set_auto_pipeline},
+          of_search(Setting::search_time, "--search-time", "SECONDS",
+                    "search auto ends then, with the best plan so far; 0: with the first",
+                    [](SearchOptions& o, const Given& given) {
+                      o.most_seconds = given.number();
+                      if (!(*o.most_seconds >= 0)) throw given.wrong("should be a number of seconds");
+                    }),
           of_search(
               Setting::mem_coeff, "--mem-coeff", "X",
               "above 0: higher shards weights, lower shards the batch (default 0.1)",
@@ -329,6 +335,7 @@ std::string to_text(const Recompute& recompute) {
   for (const RecomputedModule& m : recompute.modules) modules.push_back(m.module);
   if (recompute.mode == RecomputeMode::none && !modules.empty()) return join(modules, ",");
   std::string out(name_of(recompute.mode));
+  if (!modules.empty()) out += "+" + join(modules, ",");
   const RecomputeOptions usual = default_options(recompute.mode);
   char separator = ':';
   for (const auto& [name, member] : {std::pair("communication", &RecomputeOptions::communication),

@@ -1,0 +1,58 @@
+// Structures that may be the best, each with its forecast: what fits, or nearly so.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "shardwright/search/automatic/bounds.h"
+#include "shardwright/search/automatic/forecast.h"
+
+namespace shardwright::search {
+
+struct Candidate {
+  Structure structure;
+  Forecast forecast;
+  bool is_close = false;  // to the limit of memory: its program may fit, by figures it does not
+  bool is_tried = false;
+  bool fits = false;  // so does its program
+};
+
+/// `dp=4,..: at least 1.2 s, forecast 1.3 s and 40 GB`
+std::string to_text(const Candidate& c, double at_least);
+
+class Candidates {
+ public:
+  /// All must outlive it; a device of `cluster` holds `cap` bytes.
+  Candidates(Tables& tables, Bounds& bounds, const Cluster& cluster, std::int64_t cap)
+      : tables_(tables), bounds_(bounds), cluster_(cluster), cap_(static_cast<double>(cap)) {}
+
+  /// No step of `s` that memory holds is shorter; nothing of what cannot be split, or surely does not fit.
+  std::optional<double> least_seconds(const Structure& s);
+  /// The forecast of `s`, which may not fit; nothing of what cannot be split.
+  std::optional<Candidate> forecast(const Structure& s);
+
+  /// The same fits with less computed again, which takes no longer.
+  bool is_needless(Structure s) const;
+  /// Of what does not fit, that which is forecast to hold least.
+  const std::optional<Candidate>& least() const { return least_; }
+  int forecasts() const { return forecasts_; }
+
+ private:
+  std::optional<Pieces> again(const Structure& s, const Pieces& kept,
+                              const std::function<std::optional<Pieces>(const Structure&)>& pieces_of);
+  Candidate within(const Structure& s, const Pieces& pieces, const std::optional<Pieces>& again,
+                   double bytes);
+  void remember(const Candidate& c);
+
+  Tables& tables_;
+  Bounds& bounds_;
+  const Cluster& cluster_;
+  double cap_;
+  std::set<std::string> fit_;  // structures of which a forecast does
+  std::optional<Candidate> least_;
+  int forecasts_ = 0;
+};
+
+}  // namespace shardwright::search

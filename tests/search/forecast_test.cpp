@@ -1,0 +1,140 @@
+// Where a forecast cuts stages, and how much they compute again, against all that there is to choose.
+
+#include "shardwright/search/automatic/forecast.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <random>
+#include <tuple>
+
+#include "shardwright/search/automatic/pipeline_seconds.h"
+
+namespace shardwright::search {
+namespace {
+
+struct Drawn {
+  Row row;
+  std::vector<Figures> kept, again;  // by kind
+  std::vector<int> slots;
+};
+
+double uniform(std::mt19937& random) { return static_cast<double>(random() % 1000000) * 1e-6; }
+
+/// Something before and behind equal layers.
+Drawn drawn(std::mt19937& random, int layers, int stages) {
+  Drawn out;
+  out.row.kinds.assign(static_cast<std::size_t>(layers + 2), 1);
+  out.row.kinds.front() = 0, out.row.kinds.back() = 2;
+  for (int k = 0; k < 3; ++k) {
+    const auto some = [&] { return 0.5 + uniform(random); };
+    Figures f{.forward = some(),
+              .backward = 2 * some(),
+              .update = 0.1 * some(),
+              .parameters = some(),
+              .sums = some(),
+              .gradients = k == 1 ? 0.2 * some() : 0,
+              .kept = 4 * some(),
+              .passing = 2 * some()};
+    out.kept.push_back(f);
+    if (k == 1) f.backward += f.forward, f.passing += f.kept, f.kept *= 0.2;
+    out.again.push_back(f);
+  }
+  for (int s = 0; s < stages; ++s) out.slots.push_back(stages - s);
+  return out;
+}
+
+/// Of the pieces from `begin` to `end`, of which the first `repeated` are computed again: in the backward of one of them
+/// those in front are kept, and the gradients of those behind are there.
+double bytes_of(const Drawn& d, int begin, int end, int repeated, int slots) {
+  const auto of = [&](int p) -> const Figures& {
+    const auto kind = static_cast<std::size_t>(d.row.kinds[static_cast<std::size_t>(p)]);
+    return (p < begin + repeated ? d.again : d.kept)[kind];
+  };
+  double lasting = 0, kept = 0, most = 0;
+  for (int p = begin; p < end; ++p) {
+    lasting += of(p).lasting(), kept += of(p).kept;
+    double there = kept + of(p).passing;
+    for (int q = p + 1; q < end; ++q) there += of(q).gradients;
+    most = std::max(most, there);
+  }
+  return lasting + (slots - 1) * kept + most;
+}
+
+Pass pass_of(const Drawn& d, int begin, int end, int repeated) {
+  Pass out;
+  for (int p = begin; p < end; ++p) {
+    const auto kind = static_cast<std::size_t>(d.row.kinds[static_cast<std::size_t>(p)]);
+    const Figures& f = (p < begin + repeated ? d.again : d.kept)[kind];
+    out += {f.forward, f.backward};
+  }
+  return out;
+}
+
+/// The fastest of all cuts into two and all numbers of pieces that are computed again; infinity if none fits.
+double best_of_two(const Drawn& d, const Pipelining& p, double cap) {
+  double best = std::numeric_limits<double>::infinity();
+  const int count = d.row.size();
+  for (int cut = 1; cut < count; ++cut) {
+    const auto least_again = [&](int begin, int end, int slots) {
+      int out = 0;
+      while (out <= end - begin && bytes_of(d, begin, end, out, slots) > cap) ++out;
+      return out;
+    };
+    const int front = least_again(0, cut, d.slots[0]), back = least_again(cut, count, d.slots[1]);
+    if (front > cut || back > count - cut) continue;
+    best = std::min(best, pipeline_seconds(p, {pass_of(d, 0, cut, front), pass_of(d, cut, count, back)}, 0));
+  }
+  return best;
+}
+
+TEST(Forecast, cuts_and_repeats_as_the_best_of_all) {
+  std::mt19937 random(7);
+  int unfit = 0, partly = 0;
+  const Cluster cluster = cluster_called("a100-80g:2");
+  for (int i = 0; i < 200; ++i) {
+    const int layers = 3 + static_cast<int>(random() % 8);
+    const Drawn d = drawn(random, layers, 2);
+    const Structure s{.degrees = {},
+                      .pipelining = {Schedule::one_forward_one_backward, 2, 8},
+                      .recompute = RecomputeMode::none,
+                      .repeats_layers = true};
+    const double all_kept = bytes_of(d, 0, d.row.size(), 0, 2);
+    const double cap = all_kept * (0.2 + 0.5 * uniform(random));
+    const Forecast f = forecast_of(s, {d.row, d.kept, &d.again, d.slots, cluster, cap});
+    const double best = best_of_two(d, s.pipelining, cap);
+    ASSERT_EQ(f.fits, best < std::numeric_limits<double>::infinity()) << i;
+    if (!f.fits) {
+      ++unfit;
+      continue;
+    }
+    ASSERT_EQ(f.first.size(), 2u);
+    const int cut = f.first[1], count = d.row.size();
+    for (const auto& [part, begin, end] : {std::tuple(0u, 0, cut), std::tuple(1u, cut, count)}) {
+      EXPECT_LE(bytes_of(d, begin, end, f.again[part], d.slots[part]), cap * (1 + 1e-9)) << i;
+      if (f.again[part] > 0) {
+        EXPECT_GT(bytes_of(d, begin, end, f.again[part] - 1, d.slots[part]), cap * (1 - 1e-9)) << i;
+      }
+    }
+    partly += f.again[0] > 0 && f.again[0] < cut;
+    double most = 0;
+    for (const auto& [begin, end] : {std::pair(0, cut), {cut, count}}) {
+      double u = 0;
+      for (int p = begin; p < end; ++p)
+        u += d.kept[static_cast<std::size_t>(d.row.kinds[static_cast<std::size_t>(p)])].update;
+      most = std::max(most, u);
+    }
+    const double passes = pipeline_seconds(
+        s.pipelining, {pass_of(d, 0, cut, f.again[0]), pass_of(d, cut, count, f.again[1])}, 0);
+    // Parts are cut by what depends on their own passes; what all of them take together differs a little, too.
+    EXPECT_GE(passes, best * (1 - 1e-9)) << i;
+    EXPECT_LE(passes, best * 1.01) << i;
+    EXPECT_NEAR(f.seconds, passes + most, 1e-3 * best) << i;
+  }
+  EXPECT_GT(unfit, 10);
+  EXPECT_GT(partly, 20);
+}
+
+}  // namespace
+}  // namespace shardwright::search
