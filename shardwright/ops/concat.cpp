@@ -31,6 +31,14 @@ struct Texts {
   }
 };
 
+/// One for each element of `whole`: its loop and those of the parts are not within each other.
+double flops_of_whole(const Rule& rule, const RuleTensor& whole) {
+  double points = 1;
+  for (const auto& dim : whole.dims)
+    for (int loop : dim) points *= static_cast<double>(rule.loops[static_cast<std::size_t>(loop)].size);
+  return points;
+}
+
 /// Moves the elements between `whole` and `parts`, which lie one behind the other along `dim`.
 template <class Move>
 void for_each_run(const TensorView& whole, std::span<const TensorView> parts, std::size_t dim, Move move) {
@@ -155,6 +163,7 @@ std::vector<OpDef> concat() {
               .rule_for = concat_rule,
               .linear_for = [](const Call& c) { return all_of(c.operands.size()); },
               .infer = infer_concat,
+              .flops = [](const Rule& rule) { return flops_of_whole(rule, rule.results[0]); },
               .gradient = concat_gradient,
               .kernel = concat_kernel,
               .samples = {"f32[4,6], f32[2,6]", "f32[4,6], f32[4,6], f32[4,12] (dim=1)",
@@ -167,6 +176,7 @@ std::vector<OpDef> concat() {
               .rule_for = split_rule,
               .linear = "{0}",
               .infer = infer_split,
+              .flops = [](const Rule& rule) { return flops_of_whole(rule, rule.operands[0]); },
               .gradient = split_gradient,
               .kernel = split_kernel,
               .samples = {"f32[6,6] (sizes=[4,2])", "f32[4,12] (dim=1, sizes=[4,4,4])",

@@ -37,6 +37,14 @@ TEST(Concat, lays_tensors_one_behind_the_other) {
   EXPECT_EQ(run("concat", {counting({1, 2}), counting({2, 2})})[0], tensor({3, 2}, {0, 1, 0, 1, 2, 3}));
 }
 
+/// Of DenseNet: the sizes of the parts are not within each other.
+TEST(Concat, has_as_much_work_as_elements) {
+  const std::vector<Type> parts(25, Type{DType::f32, {4, 32}});
+  const std::vector<Type> whole{{DType::f32, {4, 800}}};
+  const Call call{parts, whole, {{"dim", 1}}};
+  EXPECT_EQ(flops_of(find_op("concat"), rule_of(find_op("concat"), call)), 4 * 800);
+}
+
 TEST(Split, is_undone_by_concat) {
   const Tensor x = counting({2, 6, 3});
   const Attributes how{{"dim", 1}, {"sizes", List{1, 3, 2}}};
