@@ -56,6 +56,17 @@ TEST(Onnx, initializers_are_parameters_of_their_names_and_values) {
   EXPECT_EQ(to_doubles(model.initial.at("w")()), (std::vector<double>{1, 2, 3, 4.5}));
 }
 
+/// A search imports a file many times: it is read once, but again when it has changed.
+TEST(Onnx, a_file_that_has_changed_is_read_again) {
+  const Imported at;
+  const Model first = at.load(product("data_type: 1 dims: 4 dims: 1 float_data: [1, 2, 3, 4.5]"));
+  const Model same = build_model(at.folder + "/m.onnx", {.global_batch = 4, .loss = "mean_squared_error"});
+  EXPECT_EQ(to_doubles(same.initial.at("w")()), (std::vector<double>{1, 2, 3, 4.5}));
+  const Model other = at.load(product("data_type: 1 dims: 4 dims: 2 float_data: [1, 2, 3, 4, 5, 6, 7, 8]"));
+  EXPECT_EQ(other.graph.value(other.graph.find("w")).type, (Type{DType::f32, {4, 2}}));
+  EXPECT_EQ(to_doubles(first.initial.at("w")()), (std::vector<double>{1, 2, 3, 4.5}));
+}
+
 TEST(Onnx, floating_types_become_the_precision) {
   const Imported at;
   // 1.5 and -2 as f16, in the list that the format has for them.

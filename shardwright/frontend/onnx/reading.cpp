@@ -8,6 +8,9 @@
 #include <cctype>
 #include <cerrno>
 #include <fstream>
+#include <map>
+#include <mutex>
+#include <system_error>
 
 #include "shardwright/base/file.h"
 #include "shardwright/frontend/onnx/limits.h"
@@ -90,6 +93,30 @@ std::shared_ptr<const onnx::ModelProto> parsed(const std::string& path) {
   return model;
 }
 
+/// The same as long as somebody has it and the file stays as it is: a search asks for a network once for each size of a
+/// micro-batch, and weights of gigabytes take long to read.
+std::shared_ptr<const onnx::ModelProto> shared(const std::string& path) {
+  struct Known {
+    std::filesystem::file_time_type written;
+    std::uintmax_t bytes = 0;
+    std::weak_ptr<const onnx::ModelProto> model;
+  };
+  static std::mutex mutex;
+  static std::map<std::string, Known> files;
+  std::error_code failed;  // then it is parsed, which says why it cannot be read
+  const auto written = std::filesystem::last_write_time(path, failed);
+  const auto bytes = failed ? 0 : std::filesystem::file_size(path, failed);
+  if (failed) return parsed(path);
+  const std::lock_guard lock(mutex);
+  std::erase_if(files, [](const auto& file) { return file.second.model.expired(); });
+  const auto it = files.find(path);
+  if (it != files.end() && it->second.written == written && it->second.bytes == bytes)
+    if (auto model = it->second.model.lock()) return model;
+  auto model = parsed(path);
+  files[path] = {written, bytes, model};
+  return model;
+}
+
 std::int64_t opset_of(const onnx::ModelProto& model) {
   std::int64_t version = 0;
   for (const auto& set : model.opset_import())
@@ -117,7 +144,7 @@ void check_whole(const onnx::ModelProto& model) {
 }  // namespace
 
 OnnxFile read_onnx(const std::string& path) {
-  OnnxFile file{.path = path, .folder = std::filesystem::path(path).parent_path(), .model = parsed(path)};
+  OnnxFile file{.path = path, .folder = std::filesystem::path(path).parent_path(), .model = shared(path)};
   file.opset = opset_of(*file.model);
   check_whole(*file.model);
   return file;
