@@ -1,6 +1,7 @@
 #include "shardwright/plan/batch.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "shardwright/graph/op.h"
 
@@ -10,6 +11,45 @@ namespace {
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 constexpr std::string_view batch_attribute = "batch";
+
+/// Where the batch lies in a dim that is made of several: samples are `inner` elements apart.
+struct Place {
+  std::int64_t inner = 1;
+  std::int64_t samples = 1;
+};
+/// Of each dim or loop; nothing of one without samples.
+using Places = std::vector<std::optional<Place>>;
+
+/// Which loops behind the dims of an operand the batch is in.
+void add_loops(Places& loops, const Rule& rule, const RuleTensor& operand, const Places& dims) {
+  for (std::size_t d = 0; d < operand.dims.size(); ++d) {
+    if (!dims[d] || operand.dims[d].empty()) continue;
+    const auto [inner, samples] = *dims[d];
+    bool is_found = false;
+    std::int64_t minor = 1;  // elements of the dim per step of the loop
+    for (auto l = operand.dims[d].rbegin(); l != operand.dims[d].rend(); ++l) {
+      const std::int64_t size = rule.loops[at(*l)].size;
+      const bool is_here = minor <= inner && inner * samples <= minor * size && inner % minor == 0;
+      if (is_here) loops[at(*l)] = Place{inner / minor, samples};
+      is_found = is_found || is_here;
+      minor *= size;
+    }
+    const int major = operand.dims[d].front();  // of what is in several
+    if (!is_found) loops[at(major)] = Place{1, rule.loops[at(major)].size};
+  }
+}
+
+Places places_of(const Rule& rule, const RuleTensor& result, const Places& loops) {
+  Places out(result.dims.size());
+  for (std::size_t d = 0; d < result.dims.size(); ++d) {
+    std::int64_t minor = 1;
+    for (auto l = result.dims[d].rbegin(); l != result.dims[d].rend(); ++l) {
+      if (const auto& place = loops[at(*l)]) out[d] = Place{place->inner * minor, place->samples};
+      minor *= rule.loops[at(*l)].size;
+    }
+  }
+  return out;
+}
 
 }  // namespace
 
@@ -58,17 +98,24 @@ BatchDims batch_dims(const Graph& graph) {
 }
 
 bool mixes_samples(const Graph& graph) {
-  const BatchDims is_batch = batch_dims(graph);
-  for (NodeId id : graph.node_ids()) {
-    const Node& node = graph.node(id);
-    if (node.phase != Phase::forward || node.op->kind != OpKind::compute) continue;
-    const auto has_batch = [&](ValueId v) {
-      const std::vector<bool>& dims = is_batch[at(v.index)];
-      return std::find(dims.begin(), dims.end(), true) != dims.end();
-    };
-    const bool reads = std::ranges::any_of(node.operands, has_batch);
-    for (ValueId v : node.results)
-      if (reads && !has_batch(v) && element_count(graph.value(v).type.shape) > 1) return true;
+  std::vector<Places> places(graph.values.size());
+  for (const Node& node : graph.nodes) {
+    if (node.phase != Phase::forward) break;
+    for (ValueId v : node.results) places[at(v.index)].resize(graph.value(v).type.shape.size());
+    for (std::size_t d : batch_dims_of_leaf(graph, node))
+      places[at(node.results[0].index)][d] = {1, graph.value(node.results[0]).type.shape[d]};
+    if (node.op->kind != OpKind::compute) continue;
+    const Rule rule = rule_of(graph, node);
+    Places loops(rule.loops.size());
+    for (std::size_t i = 0; i < node.operands.size(); ++i)
+      add_loops(loops, rule, rule.operands[i], places[at(node.operands[i].index)]);
+    for (std::size_t i = 0; i < node.results.size(); ++i) {
+      Places& result = places[at(node.results[i].index)];
+      result = places_of(rule, rule.results[i], loops);
+      const bool reads = std::ranges::any_of(loops, [](const auto& p) { return p.has_value(); });
+      const bool has = std::ranges::any_of(result, [](const auto& p) { return p.has_value(); });
+      if (reads && !has && element_count(graph.value(node.results[i]).type.shape) > 1) return true;
+    }
   }
   return false;
 }
