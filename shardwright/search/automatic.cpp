@@ -111,7 +111,7 @@ class Search {
   /// Of micro-batches.
   std::vector<int> counts() {
     if (request_.fixed.micro_batches) return {*request_.fixed.micro_batches};
-    keeps_batch_ = request_.keeps_micro_batches || tables_.mixes_samples();
+    keeps_batch_ = request_.keeps_micro_batches || mixes_samples(*tables_.graph(1));
     if (keeps_batch_) return {request_.settings.pipelining.micro_batches};
     std::vector<int> out;
     for (int m = 1; m <= std::min<std::int64_t>(tables_.samples(), most_micro_batches); ++m)
@@ -126,6 +126,11 @@ class Search {
     for (const Structure& s : structures_) fewest = std::min(fewest, tables_.samples_of_device(s));
     bounds_.emplace(tables_, fewest);
     forecasts_.emplace(tables_, *bounds_, cluster_, cap_);
+    const auto by_sequence =
+        std::ranges::find_if(structures_, [](const Structure& s) { return s.degrees.sequence; });
+    if (!request_.fixed.sequence && by_sequence != structures_.end() &&
+        !tables_.splits_sequence(*by_sequence))
+      std::erase_if(structures_, [](const Structure& s) { return s.degrees.sequence; });
     for (std::size_t i = 0; i < structures_.size(); ++i) {
       const Structure& s = structures_[i];
       if (const int pieces = tables_.row(s).size(); pieces >= s.pipelining.parts())

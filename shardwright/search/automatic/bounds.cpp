@@ -22,7 +22,7 @@ std::vector<Bounds::Step> Bounds::steps(const Structure& s) const {
   easier.structure.repeats_layers = false;
   if (s.recompute != RecomputeMode::none) out.push_back(easier);
   easier.waits = false;
-  if (tables_.mixes_samples() && s.degrees.data > 1) out.push_back(easier);
+  if (tables_.replicas_wait(s)) out.push_back(easier);
   for (Degrees& d = easier.structure.degrees; d.tensor > 1;) {
     d.tensor /= smallest_factor(d.tensor);
     d.sequence = s.degrees.sequence && d.tensor > 1;
@@ -42,13 +42,13 @@ std::optional<double> Bounds::seconds(const Structure& s, int i) {
 
 const std::optional<Pieces>& Bounds::pieces(const Step& step) {
   const Structure& s = step.structure;
-  const bool waits = step.waits && tables_.mixes_samples();
+  const bool waits = step.waits && tables_.replicas_wait(s);
   const auto [it, is_new] =
       known_.try_emplace({s.degrees.data, s.degrees.tensor, s.degrees.sequence, tables_.samples_of_device(s),
                           summed_of(s.pipelining), s.recompute, &tables_.row(s), waits});
   if (is_new) {
     it->second = tables_.at_least(s, fewest_);
-    if (it->second && waits) tables_.wait_for_samples(*it->second, s);
+    if (it->second && waits) tables_.wait_for_replicas(*it->second, s);
   }
   return it->second;
 }

@@ -31,7 +31,7 @@ class Bounds {
  private:
   struct Step {
     Structure structure;
-    bool waits = false;  // for other replicas, where samples are not computed each by itself
+    bool waits = false;  // for other replicas
   };
   /// Whose passes take no longer, farthest first; it is the last itself.
   std::vector<Step> steps(const Structure& s) const;

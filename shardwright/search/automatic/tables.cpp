@@ -37,7 +37,6 @@ Tables::Tables(const StepOf& step, const PlanRequest& request) : step_(step), re
   if (!samples)
     throw error("search auto: no input of the network has a batch, of which there could be parts");
   samples_ = *samples;
-  mixes_samples_ = shardwright::mixes_samples(*graph(1));
   row_ = row_of(*graph(1), *request.cluster);
   whole_ = whole_row(row_);
   for (int kind = 0; kind < row_.kind_count(); ++kind) has_layers_ = has_layers_ || row_.is_layer(kind);
@@ -133,39 +132,55 @@ const Pieces& Tables::shared_by_layers(Structure s, std::int64_t samples) {
   return it->second;
 }
 
-/// With a sample on each of so many devices and alone, where nothing but samples passes between replicas: with several
+/// With so many samples on each of its devices and alone, where nothing but samples passes between replicas: with several
 /// micro-batches that are summed, gradients wait for the update.
-Tables::BesideReplicas Tables::beside_replicas(Structure s) {
+Tables::BesideReplicas Tables::beside_replicas(Structure s, std::int64_t samples) {
   constexpr int summed = 2;
-  s.pipelining.micro_batches = static_cast<int>(samples_ / s.degrees.data);
+  s.pipelining.micro_batches = static_cast<int>(samples_ / samples / s.degrees.data);
   s.zero = 0;
   BesideReplicas out{.together = figures(s, summed)};
-  s.pipelining.micro_batches = static_cast<int>(samples_);
+  s.pipelining.micro_batches = static_cast<int>(samples_ / samples);
   s.degrees.data = 1;
   out.alone = figures(s, summed);
   return out;
+}
+
+bool Tables::replicas_wait(Structure s) {
+  if (s.degrees.data == 1) return false;
+  if (replicas_wait_) return *replicas_wait_;
+  s.degrees.tensor = 1;
+  s.degrees.sequence = false;
+  s.recompute = RecomputeMode::none;
+  const BesideReplicas beside = beside_replicas(s, samples_of_device(s));
+  double all = 0, waits = 0;  // of a micro-batch's forward; for its loss alone they may
+  for (std::size_t k = 0; beside && k < beside.alone->size(); ++k) {
+    const auto times = static_cast<double>(std::ranges::count(row(s).kinds, static_cast<int>(k)));
+    all += times * (*beside.alone)[k].forward, waits += times * beside.more(k, &Figures::forward);
+  }
+  replicas_wait_ = waits > 0.005 * all;
+  return *replicas_wait_;
 }
 
 /// Where neighbours have wires of their own, what a few devices send each other goes by those of the others, too, if the
 /// stage has more: tensor parallelism waits less than alone.
 void Tables::take_detours(Pieces& pieces, const Structure& s) {
   const auto has_wires = [](const LinkLevel& l) { return l.wiring != Wiring::switched; };
-  if (s.degrees.data == 1 || s.degrees.tensor == 1 || mixes_samples_ ||
+  if (s.degrees.data == 1 || s.degrees.tensor == 1 || replicas_wait(s) ||
       std::ranges::none_of(request_.cluster->links, has_wires))
     return;
-  const BesideReplicas of_one = beside_replicas(s);
+  const BesideReplicas of_one = beside_replicas(s, 1);
   const auto samples = static_cast<double>(samples_of_device(s));
   for (std::size_t k = 0; of_one && k < pieces.size(); ++k)
     for (double Figures::*part : {&Figures::forward, &Figures::backward, &Figures::kept, &Figures::working})
       pieces[k].*part += samples * of_one.more(k, part);
 }
 
-void Tables::wait_for_samples(Pieces& pieces, const Structure& s) {
-  if (!mixes_samples_ || s.degrees.data == 1) return;
-  const BesideReplicas of_one = beside_replicas(s);
-  for (std::size_t k = 0; of_one && k < pieces.size(); ++k)
-    for (double Figures::*part : {&Figures::forward, &Figures::backward})
-      pieces[k].*part += std::max(0.0, of_one.more(k, part));
+void Tables::wait_for_replicas(Pieces& pieces, const Structure& s) {
+  if (!replicas_wait(s)) return;
+  const BesideReplicas beside = beside_replicas(s, samples_of_device(s));
+  for (std::size_t k = 0; beside && k < pieces.size(); ++k)
+    for (double Figures::*part : {&Figures::forward, &Figures::backward, &Figures::kept, &Figures::working})
+      pieces[k].*part += std::max(0.0, beside.more(k, part));
 }
 
 /// What is known of pieces by themselves, in a network and on the devices of a stage.
@@ -173,6 +188,17 @@ Pieces Tables::among_others(Pieces pieces, const Structure& s, std::int64_t of_s
   let_layers_share(pieces, s, of_samples);
   take_detours(pieces, s);
   return pieces;
+}
+
+bool Tables::splits_sequence(Structure s) {
+  s.recompute = RecomputeMode::none;
+  const Pieces* with = alone(s);
+  s.degrees.sequence = false;
+  const Pieces* without = alone(s);
+  const auto same = [](const Figures& a, const Figures& b) {
+    return a.forward == b.forward && a.backward == b.backward && a.kept == b.kept && a.working == b.working;
+  };
+  return !with || !without || !std::ranges::equal(*with, *without, same);
 }
 
 const Pieces* Tables::alone(Structure s, std::int64_t samples_of_device, RecomputeMode recompute) {
@@ -202,26 +228,28 @@ std::optional<Pieces> Tables::of_stage(const Structure& s) {
   const Pieces* own = alone(s);
   if (!own) return as_it_is(s);
   Pieces out = among_others(waited_for(*own), s, samples_of_device(s));
-  wait_for_samples(out, s);
+  wait_for_replicas(out, s);
   if (s.degrees.data == 1) return out;
   // Of one sample for each device, where there can be so few.
   const Pieces *shared = nullptr, *unshared = nullptr;
+  BesideReplicas waited;
   for (std::int64_t samples : {std::int64_t{1}, samples_of_device(s)}) {
     Structure few = s;
     few.pipelining.micro_batches = static_cast<int>(samples_ / samples / s.degrees.data);
     few.recompute = RecomputeMode::none;
     shared = figures(few, summed_of(s.pipelining));
     unshared = alone(s, samples, RecomputeMode::none);
+    if (replicas_wait(s)) waited = beside_replicas(s, samples);
     if (shared && unshared) break;
   }
   if (!shared || !unshared) return as_it_is(s);
-  const BesideReplicas waited = mixes_samples_ ? beside_replicas(s) : BesideReplicas();
   for (std::size_t k = 0; k < out.size(); ++k) {
     const Figures &with = (*shared)[k], &without = (*unshared)[k];
     Figures& f = out[k];
     for (const std::size_t pass : {0, 1})
-      f.transfers[pass] =
-          std::max(0.0, with.transfers[pass] - without.transfers[pass] - waited.more_moved(k, pass));
+      f.transfers[pass] = std::max(
+          0.0, with.transfers[pass] - without.transfers[pass] -
+                   (waited ? waited.more(k, pass == 0 ? &Figures::forward : &Figures::backward) : 0));
     f.transfers[2] = with.transfers[2];
     if (shares_links(s)) f.contended = {(*own)[k].transfers[0], (*own)[k].transfers[1]};
     f.update = with.update, f.parameters = with.parameters, f.states = with.states, f.sums = with.sums;

@@ -37,6 +37,8 @@ class Tables {
   }
 
   bool has_layers() const { return has_layers_; }
+  /// Its pieces would be others without it; `s` has sequence parallelism.
+  bool splits_sequence(Structure s);
 
   /// On a stage's devices; nothing where the structure cannot split one of them.
   std::optional<Pieces> of_stage(const Structure& s);
@@ -44,10 +46,10 @@ class Tables {
   /// through what `fewest` and twice as many take; bytes grow with them.
   std::optional<Pieces> at_least(const Structure& s, std::int64_t fewest);
 
-  /// What is computed of all samples of a micro-batch, such as their mean, is not what parts of it make.
-  bool mixes_samples() const { return mixes_samples_; }
-  /// Adds what that waits for replicas, however few samples each has.
-  void wait_for_samples(Pieces& pieces, const Structure& s);
+  /// In the passes: for what is computed of all samples of a micro-batch, or where the batch lies so that all get all of it.
+  bool replicas_wait(Structure s);
+  /// Adds what that takes of one, with the memory for it.
+  void wait_for_replicas(Pieces& pieces, const Structure& s);
 
   /// How many micro-batches are alive in each part at once.
   const std::vector<int>& slots(const Pipelining& p);
@@ -78,11 +80,8 @@ class Tables {
     double more(std::size_t k, double Figures::*part) const {
       return (*together)[k].*part - (*alone)[k].*part;
     }
-    double more_moved(std::size_t k, std::size_t pass) const {
-      return *this ? (*together)[k].transfers[pass] - (*alone)[k].transfers[pass] : 0;
-    }
   };
-  BesideReplicas beside_replicas(Structure s);
+  BesideReplicas beside_replicas(Structure s, std::int64_t samples);
   void take_detours(Pieces& pieces, const Structure& s);
   Pieces among_others(Pieces pieces, const Structure& s, std::int64_t of_samples);
 
@@ -91,7 +90,7 @@ class Tables {
   std::map<int, std::optional<Graph>> graphs_;  // by micro-batches
   Row row_, whole_;
   bool has_layers_ = false;
-  bool mixes_samples_ = false;
+  std::optional<bool> replicas_wait_;  // not known yet
   std::map<std::tuple<int, int, bool>, std::unique_ptr<Network>> networks_;
   std::map<Key, std::unique_ptr<Pieces>> figures_;
   std::map<std::tuple<std::int64_t, int, bool, int, RecomputeMode, bool>, Pieces> shared_;
