@@ -288,8 +288,8 @@ class Search {
       out.compared += fmt::format("; --search-time {} ended it", *request_.options.most_seconds);
     }
     const double seconds = trials_.seconds();
-    // A search that was cut short knows of what is still open; programs that undercut it show that pieces do not add up.
-    const double bound = open_.empty() ? bound_ : std::min(bound_, open_.top().seconds);
+    // A search that was cut short knows of what is still open. Where a program took less than was forecast, others may, too.
+    const double bound = least_miss_ * (open_.empty() ? bound_ : std::min(bound_, open_.top().seconds));
     if (std::isfinite(bound) && bound <= trials_.least_seconds()) {
       out.lower_bound_seconds = std::min(bound, seconds);
       out.compared += fmt::format("; --set reaches no less than {:.4g} s, {:.1f}% below", bound,
@@ -350,7 +350,7 @@ class Search {
   Trials trials_;
   /// By degrees, schedule and level.
   std::map<std::tuple<int, int, bool, int, int, int>, Miss> misses_;
-  double least_miss_ = 1;  // of seconds, of all
+  double least_miss_ = 1;  // of seconds, of all; at most 1
   int close_trials_ = 0;
   std::string why_;  // a structure can be none
 };
