@@ -20,8 +20,8 @@ struct Place {
 /// Of each dim or loop; nothing of one without samples.
 using Places = std::vector<std::optional<Place>>;
 
-/// Which loops behind the dims of an operand the batch is in.
-void add_loops(Places& loops, const Rule& rule, const RuleTensor& operand, const Places& dims) {
+/// Which loops behind the dims of an operand the batch is in; false where it is in several.
+bool add_loops(Places& loops, const Rule& rule, const RuleTensor& operand, const Places& dims) {
   for (std::size_t d = 0; d < operand.dims.size(); ++d) {
     if (!dims[d] || operand.dims[d].empty()) continue;
     const auto [inner, samples] = *dims[d];
@@ -34,9 +34,9 @@ void add_loops(Places& loops, const Rule& rule, const RuleTensor& operand, const
       is_found = is_found || is_here;
       minor *= size;
     }
-    const int major = operand.dims[d].front();  // of what is in several
-    if (!is_found) loops[at(major)] = Place{1, rule.loops[at(major)].size};
+    if (!is_found) return false;
   }
+  return true;
 }
 
 Places places_of(const Rule& rule, const RuleTensor& result, const Places& loops) {
@@ -108,7 +108,7 @@ bool mixes_samples(const Graph& graph) {
     const Rule rule = rule_of(graph, node);
     Places loops(rule.loops.size());
     for (std::size_t i = 0; i < node.operands.size(); ++i)
-      add_loops(loops, rule, rule.operands[i], places[at(node.operands[i].index)]);
+      if (!add_loops(loops, rule, rule.operands[i], places[at(node.operands[i].index)])) return true;
     for (std::size_t i = 0; i < node.results.size(); ++i) {
       Places& result = places[at(node.results[i].index)];
       result = places_of(rule, rule.results[i], loops);

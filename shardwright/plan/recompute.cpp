@@ -215,7 +215,7 @@ bool is_continued(RecomputedModule& m, const RecomputedModule& next) {
   if (m.module.substr(0, dot) != next.module.substr(0, other) || !is_number(added)) return false;
   const auto range =
       is_number(last) ? std::optional(std::pair(number_of(last), number_of(last))) : range_of(last);
-  if (!range || range->second + 1 != number_of(added)) return false;
+  if (!range || range->second != number_of(added) - 1) return false;
   m.module = fmt::format("{}{}-{}", m.module.substr(0, dot), range->first, added);
   return true;
 }
@@ -261,16 +261,18 @@ Recompute parse_recompute(std::string_view text) {
   const std::size_t colon = text.find(':');
   const std::string_view what = trim(text.substr(0, colon));
   Recompute out;
-  for (const RecomputeMode mode : {RecomputeMode::selected, RecomputeMode::full})
-    if (const std::string others = fmt::format("{}+", name_of(mode)); what.starts_with(others)) {
-      out = parse_recompute(what.substr(others.size()));
-      if (out.modules.empty())
-        throw error("recompute '{}': behind '{}' should be names of modules", text, others);
-      out.mode = mode;
-      out.options = default_options(mode);
-      if (colon != text.npos) out.options = parse_options(text.substr(colon + 1), out.options);
-      return out;
-    }
+  if (const std::size_t plus = what.find('+'); plus != what.npos) {
+    if (what.substr(0, plus) != "selected")
+      throw error("recompute '{}': in front of '+' should be selected, what is done beside modules", text);
+    if (colon != text.npos)
+      throw error(
+          "recompute '{}': beside selected modules have no options of their own; annotations say them", text);
+    out = parse_recompute(what.substr(plus + 1));
+    if (out.modules.empty()) throw error("recompute '{}': behind '+' should be names of modules", text);
+    out.mode = RecomputeMode::selected;
+    out.options = default_options(out.mode);
+    return out;
+  }
   std::vector<std::string> modules;
   for (std::string_view name : split(what, ',')) modules.emplace_back(trim(name));
   for (const RecomputeMode mode : {RecomputeMode::none, RecomputeMode::selected, RecomputeMode::full})

@@ -32,7 +32,7 @@
 namespace shardwright::search {
 namespace {
 
-/// So many structures are made into programs whole.
+/// So many structures are made into programs whole, beside as many that turn out not to fit.
 constexpr std::size_t most_trials = 8;
 /// Of these, of what figures say does not fit.
 constexpr int most_close_trials = 3;
@@ -76,7 +76,9 @@ class Search {
       const Open next = open_.top();
       open_.pop();
       look_at(next);
-      if (trials_.count() >= most_trials || trials_.attempts() >= most_attempts) break;
+      if (trials_.count() >= most_trials + std::min(most_trials, unfit_trials_) ||
+          trials_.attempts() >= most_attempts)
+        break;
     }
     if (!trials_.does_fit()) try_least_memory();
     try_other_search();
@@ -160,6 +162,8 @@ class Search {
     if (next.known == Known::forecast) bound_ = std::min(bound_, next.seconds);
     Candidate& c = candidates_[next.number];
     const Miss miss = miss_of(c.structure);
+    if (c.structure.repeats_layers && miss.bytes * c.forecast.bytes > static_cast<double>(cap_))
+      c = forecasts_->forecast(c.structure, miss.bytes).value_or(c);  // with more layers again
     const double likely = nearness * miss.seconds * c.forecast.seconds;
     c.is_close = c.is_close || miss.bytes * c.forecast.bytes > static_cast<double>(cap_);
     if (next.known == Known::forecast && likely > next.seconds)
@@ -215,6 +219,11 @@ class Search {
     miss.seconds = std::max(miss.seconds, seconds);
     least_miss_ = std::min(least_miss_, seconds);
     miss.bytes = std::max(miss.bytes, static_cast<double>(e->estimate.arena_bytes) / c.forecast.bytes);
+    unfit_trials_ += !c.fits;
+    if (c.fits || !c.structure.repeats_layers) return;
+    c.is_tried = false;  // with more layers again
+    const auto number = static_cast<std::size_t>(&c - candidates_.data());
+    open_.push({.seconds = miss.seconds * c.forecast.seconds, .known = Known::corrected, .number = number});
   }
 
   // ---- whole plans ----
@@ -238,6 +247,8 @@ class Search {
   void try_least_memory() {
     constexpr std::size_t trials = 3;
     std::erase_if(candidates_, [](const Candidate& c) { return c.is_tried; });
+    for (Candidate& c : candidates_)
+      if (c.structure.repeats_layers) c = forecasts_->lightest(c.structure).value_or(c);
     if (forecasts_->least()) candidates_.push_back(*forecasts_->least());
     std::ranges::stable_sort(candidates_, {}, [](const Candidate& c) { return c.forecast.bytes; });
     candidates_.resize(std::min(candidates_.size(), trials));
@@ -248,6 +259,7 @@ class Search {
   /// of the batch in their stead, as far as they are open.
   void try_other_search() {
     const bool is_small = tables_.graph(1)->nodes.size() <= most_nodes_to_search;
+    if (trials_.best() && is_late()) is_cut_short_ = true;
     if (fixes_degrees() || (trials_.best() && !is_small) || is_cut_short_) return;
     if (trials_.best()) {
       PlanRequest asked = request_;
@@ -352,6 +364,7 @@ class Search {
   std::map<std::tuple<int, int, bool, int, int, int>, Miss> misses_;
   double least_miss_ = 1;  // of seconds, of all; at most 1
   int close_trials_ = 0;
+  std::size_t unfit_trials_ = 0;
   std::string why_;  // a structure can be none
 };
 

@@ -179,6 +179,9 @@ TEST(Recompute, modules_may_stand_beside_a_mode) {
     EXPECT_EQ(r.is_selective, r.name != "layers.0" && r.name != "layers.1" && r.name != "layers.2") << r.name;
   EXPECT_THROW(parse_recompute("selected+"), Error);
   EXPECT_THROW(parse_recompute("selected+full"), Error);
+  EXPECT_THROW(parse_recompute("full+layers.0"), Error);
+  EXPECT_THROW(parse_recompute("none+layers.0"), Error);
+  EXPECT_THROW(parse_recompute("selected+layers.0:shard_kept=true"), Error);
 }
 
 TEST(Recompute, what_makes_up_repeated_modules_is_said_by_their_names) {

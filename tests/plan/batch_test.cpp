@@ -23,6 +23,8 @@ TEST(Batch, is_followed_into_dims_that_are_made_of_several) {
   EXPECT_FALSE(mixes(moved + "%b = reshape %r (shape=[4, 8, 6])\n%y = reduce_sum %b (dims=[0])\n"));
   EXPECT_TRUE(mixes(moved + "%b = reshape %r (shape=[4, 8, 6])\n%y = reduce_sum %b (dims=[1])\n"));
   EXPECT_TRUE(mixes(moved + "%y = reduce_sum %r (dims=[0])\n"));
+  EXPECT_TRUE(
+      mixes(moved + "%b = reshape %r (shape=[8, 4, 6])\n%y = reduce_sum %b (dims=[1])\n"));  // not as it was
   EXPECT_FALSE(
       mixes("%r = reshape %x (shape=[32, 6])\n%b = reshape %r (shape=[8, 4, 6])\n"
             "%y = reduce_sum %b (dims=[1])\n"));

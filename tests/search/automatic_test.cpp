@@ -286,6 +286,25 @@ TEST(WholePlan, computes_as_few_layers_again_as_memory_wants) {
   }
 }
 
+/// However short memory is: no mode of recompute for all layers is faster, or fits where nothing was found.
+TEST(WholePlan, is_no_slower_than_one_recompute_for_all_layers) {
+  const StepOf step = step_of("llama:layers=12,hidden=64,heads=4,ffn=128,vocab=64,seq=64,batch=32");
+  for (const int kilobytes : {8000, 4000, 3200, 2400, 1700, 1300}) {
+    PlanRequest request = request_for("a100-80g:8");
+    request.options.memory_cap = kilobytes * 1000;
+    const Evaluation found = judged(step, make_plan(step, request), request);
+    EXPECT_TRUE(found.fits()) << kilobytes;
+    for (const char* fix : {"recompute=none", "recompute=selected", "recompute=full"}) {
+      request.fixed = parse_expert({"--fix", fix});
+      const Evaluation other = judged(step, make_plan(step, request), request);
+      if (other.fits()) {
+        EXPECT_LE(found.estimate.step_seconds(), 1.01 * other.estimate.step_seconds())
+            << kilobytes << " " << fix;
+      }
+    }
+  }
+}
+
 TEST(WholePlan, ends_when_its_time_is_over) {
   PlanRequest request = request_for("a100-80g:8");
   const StepOf step = step_of(llama);

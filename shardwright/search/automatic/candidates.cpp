@@ -1,25 +1,23 @@
 #include "shardwright/search/automatic/candidates.h"
 
-#include <numeric>
 #include <utility>
 
 namespace shardwright::search {
 namespace {
 
-/// Programs may hold less than figures say, by so much.
+/// Programs may hold less than figures say, or more, by so much.
 constexpr double spare = 1.04;
 
 }  // namespace
 
 std::string to_text(const Candidate& c, double at_least) {
   const Forecast& f = c.forecast;
-  const int again = std::accumulate(f.again.begin(), f.again.end(), 0);
   return fmt::format("{}: at least {:.4g} s, forecast {:.4g} s and {:.4g} GB{}{}", to_text(c.structure),
                      at_least, f.seconds, f.bytes * 1e-9,
-                     again ? fmt::format(", {} pieces computed again", again) : "",
-                     c.is_close ? ", which hardly fits"
-                     : f.fits   ? ""
-                                : ", which does not fit");
+                     c.layers_again ? fmt::format(", {} layers computed again", c.layers_again) : "",
+                     !f.fits      ? ", which does not fit"
+                     : c.is_close ? ", which hardly fits"
+                                  : "");
 }
 
 std::optional<double> Candidates::least_seconds(const Structure& s) {
@@ -31,24 +29,37 @@ std::optional<double> Candidates::least_seconds(const Structure& s) {
     for (std::size_t k = 0; pieces && k < pieces->size(); ++k)
       (*pieces)[k] = sharded((*pieces)[k], s.zero, s.degrees.data);
   const Candidate c = within(s, *least, again, spare * cap_);
-  if (c.forecast.fits) return c.forecast.least_seconds;
+  // Of several chunks a device's memory is not known while stages are cut.
+  if (c.forecast.fits)
+    return s.pipelining.schedule.chunks > 1
+               ? search::least_seconds(s.pipelining, tables_.row(s), *bounds_.pieces(s))
+               : c.forecast.least_seconds;
   remember(c);
   return std::nullopt;
 }
 
-std::optional<Candidate> Candidates::forecast(const Structure& s) {
+std::optional<Candidate> Candidates::forecast(const Structure& s, double miss) {
+  std::optional<Candidate> out = made(s, {cap_ / miss, spare * cap_ / miss});
+  if (!out) return out;
+  ++forecasts_;
+  if (out->forecast.fits && spare * out->forecast.bytes <= cap_) fit_.insert(to_text(s));
+  if (!out->forecast.fits) remember(*out);
+  return out;
+}
+
+/// Within the first of `caps` that it fits into; close if that is not the first.
+std::optional<Candidate> Candidates::made(const Structure& s, const std::vector<double>& caps) {
   const auto pieces = tables_.of_stage(s);
   if (!pieces) return std::nullopt;
   const auto again = this->again(s, *pieces, [&](const Structure& all) { return tables_.of_stage(all); });
   if (s.repeats_layers && !again) return std::nullopt;
-  ++forecasts_;
-  Candidate out = within(s, *pieces, again, cap_);
-  if (!out.forecast.fits) {
-    out = within(s, *pieces, again, spare * cap_);
-    out.is_close = true;
+  std::optional<Candidate> out;
+  for (double cap : caps) {
+    const bool is_close = out.has_value();
+    out = within(s, *pieces, again, cap);
+    out->is_close = is_close;
+    if (out->forecast.fits) break;
   }
-  if (!out.is_close) fit_.insert(to_text(s));
-  if (!out.forecast.fits) remember(out);
   return out;
 }
 
@@ -79,8 +90,13 @@ std::optional<Pieces> Candidates::again(
 
 Candidate Candidates::within(const Structure& s, const Pieces& pieces, const std::optional<Pieces>& again,
                              double bytes) {
-  return {s, forecast_of(s, {tables_.row(s), pieces, again ? &*again : nullptr, tables_.slots(s.pipelining),
-                             cluster_, bytes})};
+  const Row& row = tables_.row(s);
+  Candidate out{s, forecast_of(s, {row, pieces, again ? &*again : nullptr, tables_.slots(s.pipelining),
+                                   cluster_, bytes})};
+  for (std::size_t part = 0; part < out.forecast.first.size(); ++part)
+    for (int i = 0; i < out.forecast.again[part]; ++i)
+      out.layers_again += row.is_layer(row.kinds[static_cast<std::size_t>(out.forecast.first[part] + i)]);
+  return out;
 }
 
 void Candidates::remember(const Candidate& c) {

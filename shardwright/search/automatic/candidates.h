@@ -14,6 +14,7 @@ namespace shardwright::search {
 struct Candidate {
   Structure structure;
   Forecast forecast;
+  int layers_again = 0;   // are computed again
   bool is_close = false;  // to the limit of memory: its program may fit, by figures it does not
   bool is_tried = false;
   bool fits = false;  // so does its program
@@ -30,8 +31,11 @@ class Candidates {
 
   /// No step of `s` that memory holds is shorter; nothing of what cannot be split, or surely does not fit.
   std::optional<double> least_seconds(const Structure& s);
-  /// The forecast of `s`, which may not fit; nothing of what cannot be split.
-  std::optional<Candidate> forecast(const Structure& s);
+  /// The forecast of `s`, which may not fit; nothing of what cannot be split. `miss`: programs of its kind hold so many times
+  /// what was forecast.
+  std::optional<Candidate> forecast(const Structure& s, double miss = 1);
+  /// With all layers computed again that may be.
+  std::optional<Candidate> lightest(const Structure& s) { return made(s, {0}); }
 
   /// The same fits with less computed again, which takes no longer.
   bool is_needless(Structure s) const;
@@ -42,6 +46,7 @@ class Candidates {
  private:
   std::optional<Pieces> again(const Structure& s, const Pieces& kept,
                               const std::function<std::optional<Pieces>(const Structure&)>& pieces_of);
+  std::optional<Candidate> made(const Structure& s, const std::vector<double>& caps);
   Candidate within(const Structure& s, const Pieces& pieces, const std::optional<Pieces>& again,
                    double bytes);
   void remember(const Candidate& c);

@@ -1,6 +1,7 @@
 #include "shardwright/search/planning/suggestion.h"
 
 #include "shardwright/passes/compile.h"
+#include "shardwright/search/planning/settings.h"
 #include "shardwright/simulate/evaluate.h"
 
 namespace shardwright {
@@ -21,8 +22,7 @@ std::string structure_text(const Settings& settings) {
   if (p.stages > 1) out += fmt::format(",schedule={}", name_of(p.schedule));
   if (settings.optimizer_parallel.level > 0)
     out += fmt::format(",zero={}", settings.optimizer_parallel.level);
-  if (settings.recompute.mode != RecomputeMode::none)
-    out += fmt::format(",recompute={}", name_of(settings.recompute.mode));
+  if (settings.recompute.is_on()) out += fmt::format(",recompute={}", to_text(settings.recompute));
   return out;
 }
 
