@@ -193,6 +193,7 @@ class Search {
     return std::ranges::any_of(candidates_, [&](const Candidate& other) {
       Structure same = other.structure;
       same.zero = c.structure.zero;
+      if (c.layers_again == 0) same.repeats_layers = c.structure.repeats_layers;  // as few as none
       return other.fits && same == c.structure && other.structure.zero <= c.structure.zero &&
              other.forecast.seconds <= c.forecast.seconds;
     });
