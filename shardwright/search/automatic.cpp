@@ -81,6 +81,7 @@ class Search {
         break;
     }
     if (!trials_.does_fit()) try_least_memory();
+    try_hopeful();
     try_other_search();
     return told();
   }
@@ -242,6 +243,21 @@ class Search {
       if (!c.is_tried && !c.is_close && (!best || c.forecast.seconds < best->forecast.seconds)) best = &c;
     if (best) try_candidate(*best);
     return trials_.does_fit();
+  }
+
+  /// Forecasts of transfers that are waited for may be too high: what may be faster all the same.
+  void try_hopeful() {
+    constexpr int trials = 2;
+    constexpr double worth = 0.97;  // a program
+    for (int i = 0; i < trials && trials_.does_fit() && !is_cut_short_; ++i) {
+      Candidate* best = nullptr;
+      for (Candidate& c : candidates_) {
+        if (c.is_tried || c.is_close || c.forecast.hopeful_seconds > worth * trials_.seconds()) continue;
+        if (!best || c.forecast.hopeful_seconds < best->forecast.hopeful_seconds) best = &c;
+      }
+      if (!best) return;
+      try_candidate(*best);
+    }
   }
 
   /// Of what does not fit, or was not forecast to.

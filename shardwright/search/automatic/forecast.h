@@ -9,11 +9,12 @@
 namespace shardwright::search {
 
 struct Forecast {
-  std::vector<int> first;    // pieces with which the parts begin
-  std::vector<int> again;    // of each part so many pieces, its first, are computed again
-  double seconds = 0;        // of a step
-  double least_seconds = 0;  // the same if transfers never got into each other's way
-  double bytes = 0;          // of the device that holds most
+  std::vector<int> first;      // pieces with which the parts begin
+  std::vector<int> again;      // of each part so many pieces, its first, are computed again
+  double seconds = 0;          // of a step
+  double least_seconds = 0;    // the same if transfers never got into each other's way
+  double hopeful_seconds = 0;  // and were waited for as little as was seen
+  double bytes = 0;            // of the device that holds most
   bool fits = false;
 };
 
