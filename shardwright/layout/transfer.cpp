@@ -188,7 +188,8 @@ std::map<int, Transfer> transfers(const Placement& from, const Placement& to, co
     // Takers begin with different holders, so that replicas share the giving.
     const int start = from.has(rank)
                           ? rank
-                          : from.first_rank + (rank - to.first_rank) * from.mesh->size() / to.mesh->size();
+                          : from.first_rank + static_cast<int>(std::int64_t{rank - to.first_rank} *
+                                                               from.mesh->size() / to.mesh->size());
     std::vector<Piece> pieces = held.pieces(start, to.box_on(rank, shape));
     for (const Piece& piece : pieces) groups.join(rank, piece.source);
     if (rank == only.value_or(rank)) out[rank].pieces = std::move(pieces);
