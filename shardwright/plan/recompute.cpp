@@ -1,7 +1,6 @@
 #include "shardwright/plan/recompute.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -21,10 +20,8 @@ bool is_number(std::string_view text) {
 }
 
 /// Too large ones are all the same.
-int number_of(std::string_view digits) {
-  int out = std::numeric_limits<int>::max();
-  std::from_chars(digits.data(), digits.data() + digits.size(), out);
-  return out;
+std::int64_t number_of(std::string_view digits) {
+  return to_integer(digits).value_or(std::numeric_limits<std::int64_t>::max());
 }
 
 /// Where the parts of a name end: `layers.0.add1` has them at 6, 8 and 13.
@@ -41,7 +38,7 @@ std::string_view part_of(std::string_view name, const std::vector<std::size_t>& 
 }
 
 /// `4-11`: the first and the last.
-std::optional<std::pair<int, int>> range_of(std::string_view text) {
+std::optional<std::pair<std::int64_t, std::int64_t>> range_of(std::string_view text) {
   const std::size_t dash = text.find('-');
   if (dash == text.npos || !is_number(text.substr(0, dash)) || !is_number(text.substr(dash + 1))) return {};
   return std::pair(number_of(text.substr(0, dash)), number_of(text.substr(dash + 1)));

@@ -100,6 +100,7 @@ class Search {
       return std::tuple(seconds, other.known, number) > std::tuple(other.seconds, known, other.number);
     }
   };
+
   // ---- what there is ----
 
   /// Throws: Error if operators or data are fixed one by one, which is for other searches.
@@ -147,7 +148,6 @@ class Search {
   /// The next bound of a structure, which is closer; the last knows of memory.
   void bound(Open next) {
     const Structure& s = structures_[next.number];
-    if (forecasts_->is_needless(s)) return;
     const int i = next.bounds++, of_memory = bounds_->count(s);
     const auto seconds = i < of_memory ? bounds_->seconds(s, i) : forecasts_->least_seconds(s);
     if (seconds) next.seconds = i < of_memory ? *seconds : std::max(next.seconds, nearness * *seconds);
@@ -158,6 +158,7 @@ class Search {
   void look_at(const Open& next) {
     if (next.known == Known::bound) {
       const Structure& s = structures_[next.number];
+      if (forecasts_->is_needless(s)) return;
       return next.bounds <= bounds_->count(s) ? bound(next) : forecast(s, next.seconds);
     }
     if (next.known == Known::forecast) bound_ = std::min(bound_, next.seconds);
@@ -175,7 +176,6 @@ class Search {
 
   /// What surely does not fit goes no further.
   void forecast(const Structure& s, double bound) {
-    if (forecasts_->is_needless(s)) return;
     if (forecasts_->forecasts() == most_forecasts) {
       bound_ = std::min(bound_, bound);
       return;

@@ -16,7 +16,7 @@ int smallest_factor(int n) {
 }  // namespace
 
 std::vector<Bounds::Step> Bounds::steps(const Structure& s) const {
-  std::vector<Step> out{{s, true}};  // of layers that may all be kept
+  std::vector<Step> out{{s, true}};
   Step easier = out.front();
   easier.structure.recompute = RecomputeMode::none;
   easier.structure.repeats_layers = false;

@@ -154,7 +154,7 @@ bool Tables::replicas_wait(Structure s) {
   const BesideReplicas beside = beside_replicas(s, samples_of_device(s));
   if (!beside) return false;
   double all = 0, waits = 0;  // of a micro-batch's forward; for its loss alone they may
-  for (std::size_t k = 0; beside && k < beside.alone->size(); ++k) {
+  for (std::size_t k = 0; k < beside.alone->size(); ++k) {
     const auto times = static_cast<double>(std::ranges::count(row(s).kinds, static_cast<int>(k)));
     all += times * (*beside.alone)[k].forward, waits += times * beside.more(k, &Figures::forward);
   }
