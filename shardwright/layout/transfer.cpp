@@ -4,7 +4,6 @@
 #include <cstring>
 #include <map>
 #include <numeric>
-#include <optional>
 #include <set>
 
 namespace shardwright {
@@ -94,16 +93,14 @@ Transfer shifted(Transfer transfer, int first_rank) {
   return transfer;
 }
 
-namespace {
-
 /// A part of a tensor and who holds it, ascending.
-struct HeldBox {
+struct TransfersBetween::HeldBox {
   Box box;
   std::vector<int> ranks;
 };
 
 /// The parts that ranks hold, to be found by where they lie in the dim that is cut into most.
-class HeldBoxes {
+class TransfersBetween::HeldBoxes {
  public:
   HeldBoxes(const Placement& p, const Shape& shape) {
     std::map<std::pair<Shape, Shape>, std::size_t> known;
@@ -125,19 +122,16 @@ class HeldBoxes {
     for (const HeldBox& held : boxes_) widest_ = std::max(widest_, held.box.extent[dim_]);
   }
 
-  /// From whom a rank that wants `own` takes which part: of the holders the first from `start` on, and around.
-  std::vector<Piece> pieces(int start, const Box& own) const {
-    std::vector<Piece> out;
+  /// Calls `use(held box, region, source)` for each part of `own` that is held: of the holders the first from `start`
+  /// on, and around, gives it.
+  template <class F>
+  void for_each_source(int start, const Box& own, F use) const {
     for (auto there = first_near(own); there != boxes_.end() && !is_behind(*there, own); ++there) {
       const Box region = intersect(there->box, own);
       if (is_empty(region)) continue;
       const auto next = std::lower_bound(there->ranks.begin(), there->ranks.end(), start);
-      out.push_back(
-          piece_of(region, there->box, own, next == there->ranks.end() ? there->ranks.front() : *next));
+      use(there->box, region, next == there->ranks.end() ? there->ranks.front() : *next);
     }
-    const auto wraps = [start](const Piece& p) { return std::pair(p.source < start, p.source); };
-    std::sort(out.begin(), out.end(), [&](const Piece& a, const Piece& b) { return wraps(a) < wraps(b); });
-    return out;
   }
 
  private:
@@ -155,60 +149,58 @@ class HeldBoxes {
   std::int64_t widest_ = 0;
 };
 
-/// Ranks that are joined, directly or over others. Each set has its lowest rank as head.
-class Groups {
- public:
-  void add(int rank) { head_.try_emplace(rank, rank); }
-  void join(int a, int b) {
-    a = head(a), b = head(b);
-    head_[std::max(a, b)] = std::min(a, b);
-  }
-  int head(int rank) {
-    int& above = head_.at(rank);
-    return above == rank ? rank : above = head(above);
-  }
+TransfersBetween::TransfersBetween(const Placement& from, const Placement& to, const Shape& shape)
+    : from_(from), to_(to), shape_(shape), held_(std::make_shared<const HeldBoxes>(from, shape)) {
+  for (const Placement* p : {&from_, &to_})
+    for (int rank = p->first_rank; p->has(rank); ++rank)
+      if (p == &from_ || !from_.has(rank)) ranks_.push_back(rank);
+  std::ranges::sort(ranks_);
+  heads_.resize(ranks_.size());
+  std::iota(heads_.begin(), heads_.end(), 0);
+  for (int rank = to_.first_rank; to_.has(rank); ++rank)
+    held_->for_each_source(
+        first_source(rank), to_.box_on(rank, shape_),
+        [&](const Box&, const Box&, int source) { join(place_of(rank), place_of(source)); });
+  for (int place = 0; place < static_cast<int>(ranks_.size()); ++place)
+    members_[head_of(place)].push_back(ranks_[static_cast<std::size_t>(place)]);
+}
 
- private:
-  std::map<int, int> head_;
-};
-
-/// With the pieces of rank `only`, or of all.
-std::map<int, Transfer> transfers(const Placement& from, const Placement& to, const Shape& shape,
-                                  std::optional<int> only) {
-  std::map<int, Transfer> out;
-  Groups groups;
-  for (const Placement* p : {&from, &to})
-    for (int rank = p->first_rank; p->has(rank); ++rank) {
-      out[rank].kind = StepKind::exchange;
-      groups.add(rank);
-      (p == &from ? out[rank].from_shape : out[rank].to_shape) = p->box_on(rank, shape).extent;
-    }
-  const HeldBoxes held(from, shape);
-  for (int rank = to.first_rank; to.has(rank); ++rank) {
-    // Takers begin with different holders, so that replicas share the giving.
-    const int start = from.has(rank)
-                          ? rank
-                          : from.first_rank + static_cast<int>(std::int64_t{rank - to.first_rank} *
-                                                               from.mesh->size() / to.mesh->size());
-    std::vector<Piece> pieces = held.pieces(start, to.box_on(rank, shape));
-    for (const Piece& piece : pieces) groups.join(rank, piece.source);
-    if (rank == only.value_or(rank)) out[rank].pieces = std::move(pieces);
-  }
-  std::map<int, std::vector<int>> members;  // by head
-  for (const auto& [rank, transfer] : out) members[groups.head(rank)].push_back(rank);
-  for (auto& [rank, transfer] : out) transfer.group = members[groups.head(rank)];
+Transfer TransfersBetween::of(int rank) const {
+  require(from_.has(rank) || to_.has(rank), "rank {} has no part in what moves", rank);
+  Transfer out{.kind = StepKind::exchange, .group = {}, .pieces = {}};
+  out.group = members_.at(heads_[static_cast<std::size_t>(place_of(rank))]);
+  if (from_.has(rank)) out.from_shape = from_.box_on(rank, shape_).extent;
+  if (!to_.has(rank)) return out;
+  const Box own = to_.box_on(rank, shape_);
+  const int start = first_source(rank);
+  out.to_shape = own.extent;
+  held_->for_each_source(start, own, [&](const Box& held, const Box& region, int source) {
+    out.pieces.push_back(piece_of(region, held, own, source));
+  });
+  const auto wraps = [start](const Piece& p) { return std::pair(p.source < start, p.source); };
+  std::ranges::sort(out.pieces, {}, wraps);
   return out;
 }
 
-}  // namespace
-
-std::map<int, Transfer> transfers_between(const Placement& from, const Placement& to, const Shape& shape) {
-  return transfers(from, to, shape, std::nullopt);
+/// Takers begin with different holders, so that replicas share the giving.
+int TransfersBetween::first_source(int rank) const {
+  if (from_.has(rank)) return rank;
+  return from_.first_rank +
+         static_cast<int>(std::int64_t{rank - to_.first_rank} * from_.mesh->size() / to_.mesh->size());
 }
 
-Transfer transfer_between(const Placement& from, const Placement& to, const Shape& shape, int rank) {
-  require(from.has(rank) || to.has(rank), "rank {} has no part in what moves", rank);
-  return std::move(transfers(from, to, shape, rank).at(rank));
+int TransfersBetween::place_of(int rank) const {
+  return static_cast<int>(std::ranges::lower_bound(ranks_, rank) - ranks_.begin());
+}
+
+int TransfersBetween::head_of(int place) {
+  int& above = heads_[static_cast<std::size_t>(place)];
+  return above == place ? place : above = head_of(above);
+}
+
+void TransfersBetween::join(int a, int b) {
+  a = head_of(a), b = head_of(b);
+  heads_[static_cast<std::size_t>(std::max(a, b))] = std::min(a, b);
 }
 
 void copy_piece(const Piece& piece, const std::byte* from, std::byte* to, std::size_t element_bytes) {

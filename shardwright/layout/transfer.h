@@ -7,6 +7,7 @@
 
 #include <array>
 #include <map>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -57,14 +58,35 @@ struct Placement {
 /// No element lies in it.
 bool is_empty(const Box& box);
 
-/// What the ranks of both placements take part in when a tensor of global shape `shape` moves from one to the other;
-/// the ranks are others or the same. The group is who gives to whom, directly or over others; a rank that neither gives
-/// nor takes has a group of its own. Neither layout is partial.
-/// Cost: O(ranks of `to` * boxes of `from`), and the pieces.
-std::map<int, Transfer> transfers_between(const Placement& from, const Placement& to, const Shape& shape);
+/// What the ranks of two placements take part in when a tensor of global shape `shape` moves from one to the other; the
+/// ranks are others or the same. The group is who gives to whom, directly or over others; a rank that neither gives nor
+/// takes has a group of its own. Neither layout is partial. The placements' meshes outlive this.
+/// Cost: O(ranks of `to` * boxes of `from` that they meet); of a rank that is asked for: its group and pieces.
+class TransfersBetween {
+ public:
+  TransfersBetween(const Placement& from, const Placement& to, const Shape& shape);
 
-/// What `rank`, of one of them, takes part in. Costs as much as all.
-Transfer transfer_between(const Placement& from, const Placement& to, const Shape& shape, int rank);
+  /// What `rank`, of one of them, takes part in.
+  Transfer of(int rank) const;
+  /// Of both, ascending.
+  const std::vector<int>& ranks() const { return ranks_; }
+
+ private:
+  struct HeldBox;
+  class HeldBoxes;
+
+  int first_source(int rank) const;
+  int place_of(int rank) const;
+  int head_of(int place);
+  void join(int a, int b);
+
+  Placement from_, to_;
+  Shape shape_;
+  std::shared_ptr<const HeldBoxes> held_;
+  std::vector<int> ranks_;
+  std::vector<int> heads_;                   // of places in `ranks_`: the lowest one that it is joined with
+  std::map<int, std::vector<int>> members_;  // ranks, by head
+};
 
 /// Moves `region` from a tensor that is the part `from` of a whole one to a tensor that is the part `to`.
 Piece piece_of(const Box& region, const Box& from, const Box& to, int source = 0);

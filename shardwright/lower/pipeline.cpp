@@ -64,18 +64,9 @@ Placement placement_of(const Pipeline& pipeline, int stage, ValueId v) {
   return {&graph.meshes[static_cast<std::size_t>(layout.mesh)], layout, pipeline.first_rank(stage)};
 }
 
-std::map<int, Transfer> Pipeline::transfers_of(const PlacedCrossing& c) const {
-  auto out = transfers_between(placement_of(*this, c.from, c.sent), placement_of(*this, c.to, c.received),
-                               stage(c.to).graph.value(c.received).global_type().shape);
-  for (auto& [rank, transfer] : out) transfer.channel = c.channel;
-  return out;
-}
-
-Transfer Pipeline::transfer_of(const PlacedCrossing& c, int rank) const {
-  Transfer out = transfer_between(placement_of(*this, c.from, c.sent), placement_of(*this, c.to, c.received),
-                                  stage(c.to).graph.value(c.received).global_type().shape, rank);
-  out.channel = c.channel;
-  return out;
+TransfersBetween Pipeline::transfers_of(const PlacedCrossing& c) const {
+  return {placement_of(*this, c.from, c.sent), placement_of(*this, c.to, c.received),
+          stage(c.to).graph.value(c.received).global_type().shape};
 }
 
 const std::string& Pipeline::output_name(std::size_t i) const {

@@ -62,9 +62,8 @@ struct Pipeline {
 
   /// Adds a crossing between stages that are there.
   void connect(const Crossing& c);
-  /// What the ranks of both stages take part in, and one of them.
-  std::map<int, Transfer> transfers_of(const PlacedCrossing& c) const;
-  Transfer transfer_of(const PlacedCrossing& c, int rank) const;
+  /// What the ranks of both stages take part in; the channel is the crossing's.
+  TransfersBetween transfers_of(const PlacedCrossing& c) const;
 
   /// The type of an output of the whole step: scalars are means over the micro-batches, other values stand side by side
   /// along dim 0.

@@ -52,14 +52,14 @@ std::optional<PreparedTransfer> TransfersOfRanks::of_crossing(int crossing, int 
   const PlacedCrossing& c = pipeline_.crossings[at(crossing)];
   const bool gives = pipeline_.has(c.from, rank), takes = pipeline_.has(c.to, rank);
   if (!gives && !takes) return std::nullopt;
-  std::map<int, Shared>& all = crossings_[at(crossing)];
-  if (all.empty())
-    for (auto& [r, transfer] : pipeline_.transfers_of(c))
-      all.emplace(r, std::make_shared<const Transfer>(std::move(transfer)));
+  std::optional<TransfersBetween>& all = crossings_[at(crossing)];
+  if (!all) all = pipeline_.transfers_of(c);
+  auto transfer = std::make_shared<Transfer>(all->of(rank));
+  transfer->channel = c.channel;
   Part part{.from = gives ? c.sent : ValueId(),
             .to = takes ? c.received : ValueId(),
             .dtype = pipeline_.stage(c.to).graph.value(c.received).type.dtype,
-            .transfer = all.at(rank)};
+            .transfer = std::move(transfer)};
   if (part.transfer->group.size() < 2 && part.transfer->pieces.empty()) return std::nullopt;
   PreparedTransfer out{
       .from_stage = c.from, .to_stage = c.to, .node = {}, .crossing = crossing, .over = {}, .parts = {}};

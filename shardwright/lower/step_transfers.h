@@ -28,7 +28,7 @@ class TransfersOfRanks {
 
   const Pipeline& pipeline_;
   std::vector<std::map<StepKey, std::map<int, Shared>>> steps_;  // by stage; of each rank
-  std::vector<std::map<int, Shared>> crossings_;                 // of each rank; empty: not asked for yet
+  std::vector<std::optional<TransfersBetween>> crossings_;       // worked out when one is asked for
 };
 
 }  // namespace shardwright

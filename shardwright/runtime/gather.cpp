@@ -73,8 +73,8 @@ int Gather::transfer(int owner, std::int64_t numbers) {
   const Mesh one{{{"all", 1}}}, everyone{{{"all", communicator_.size()}}};
   const bool is_own = owner == communicator_.rank();
   BoundTransfer bound{
-      .transfer = transfer_between({&one, replicated(1), owner}, {&everyone, replicated(1), 0}, {numbers},
-                                   communicator_.rank()),
+      .transfer = TransfersBetween({&one, replicated(1), owner}, {&everyone, replicated(1), 0}, {numbers})
+                      .of(communicator_.rank()),
       .dtype = DType::i64,
       .from = is_own ? window_.data() : nullptr,
       .to = is_own ? nullptr : window_.data()};
@@ -124,7 +124,8 @@ std::vector<std::vector<std::int64_t>> gathered(Communicator& communicator, Back
   Layout parts = replicated(1);
   parts.dims[0] = {0};
   const Shape shape{ranks * chunk};
-  const Transfer transfer = transfer_between({&everyone, parts, 0}, {&first, replicated(1), 0}, shape, self);
+  const Transfer transfer =
+      TransfersBetween({&everyone, parts, 0}, {&first, replicated(1), 0}, shape).of(self);
   const Memory part = communicator.allocate(chunk * 8, backend);
   const Memory all = communicator.allocate(self == 0 ? ranks * chunk * 8 : 8, backend);
   const BoundTransfer bound{transfer, DType::i64, part.data(), self == 0 ? all.data() : nullptr};

@@ -44,7 +44,11 @@ using testing::below;
 using testing::Random;
 using Words = std::vector<std::string>;
 
+#ifdef __SANITIZE_ADDRESS__
+constexpr int slowest_seconds = 40;  // the sanitizer makes what is limited by memory's speed five to eight times slower
+#else
 constexpr int slowest_seconds = 10;
+#endif
 
 // ---- what a command does with a file ----
 

@@ -78,10 +78,13 @@ TEST(Transfer, takes_from_itself_what_it_has) {
 
 /// Joins the pieces of every taker from what the givers hold, and compares with what it should hold.
 void expect_moves(const Placement& from, const Placement& to, const Shape& shape, int ranks) {
+  const TransfersBetween transfers(from, to, shape);
   for (int rank = 0; rank < ranks; ++rank) {
-    if (!from.has(rank) && !to.has(rank)) continue;
-    const Transfer t = transfer_between(from, to, shape, rank);
-    for (int q : t.group) ASSERT_EQ(transfer_between(from, to, shape, q).group, t.group);
+    const bool has_part = from.has(rank) || to.has(rank);
+    ASSERT_EQ(std::ranges::binary_search(transfers.ranks(), rank), has_part);
+    if (!has_part) continue;
+    const Transfer t = transfers.of(rank);
+    for (int q : t.group) ASSERT_EQ(transfers.of(q).group, t.group);
     ASSERT_TRUE(std::binary_search(t.group.begin(), t.group.end(), rank));
     if (!to.has(rank)) {
       EXPECT_TRUE(t.pieces.empty());
@@ -121,28 +124,11 @@ TEST(Transfer, between_placements_fills_each_result_exactly_once) {
   }
 }
 
-TEST(Transfer, of_one_rank_is_that_of_all) {
-  const Mesh a = mesh_of("mesh [dp=2, tp=3]"), b = mesh_of("mesh [dp=4]");
-  const Placement from{&a, layout_of("[tp, -]", a), 0}, to{&b, layout_of("[-, dp]", b), 3};
-  const auto all = transfers_between(from, to, {7, 8});
-  ASSERT_EQ(all.size(), 7U);
-  for (const auto& [rank, transfer] : all) {
-    const Transfer one = transfer_between(from, to, {7, 8}, rank);
-    EXPECT_EQ(one.group, transfer.group);
-    ASSERT_EQ(one.pieces.size(), transfer.pieces.size());
-    for (std::size_t p = 0; p < one.pieces.size(); ++p) {
-      EXPECT_EQ(one.pieces[p].source, transfer.pieces[p].source);
-      EXPECT_EQ(one.pieces[p].from_offset, transfer.pieces[p].from_offset);
-      EXPECT_EQ(one.pieces[p].to_offset, transfer.pieces[p].to_offset);
-    }
-  }
-}
-
 TEST(Transfer, between_equal_meshes_joins_each_rank_with_its_own) {
   const Mesh mesh = mesh_of("mesh [dp=2, tp=2]");
   const Placement from{&mesh, layout_of("[dp, -]", mesh), 0}, to{&mesh, layout_of("[dp, -]", mesh), 4};
-  for (int r = 4; r < 8; ++r)
-    EXPECT_EQ(transfer_between(from, to, {8, 8}, r).group, (std::vector<int>{r - 4, r}));
+  const TransfersBetween transfers(from, to, {8, 8});
+  for (int r = 4; r < 8; ++r) EXPECT_EQ(transfers.of(r).group, (std::vector<int>{r - 4, r}));
 }
 
 TEST(Transfer, runs_are_as_long_as_both_sides_allow) {

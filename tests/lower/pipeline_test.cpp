@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "shardwright/frontend/model.h"
+#include "shardwright/lower/step_transfers.h"
 #include "shardwright/lower/traffic.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/search/planning/make_plan.h"
@@ -31,15 +32,15 @@ TEST(Pipeline, finds_what_crosses_in_both_stages) {
 
 TEST(Pipeline, transfers_of_a_crossing_are_on_its_own_channel_wherever_it_is_copied) {
   const Pipeline p = with_crossings();
-  for (std::size_t i = 0; i < p.crossings.size(); ++i) {
-    const PlacedCrossing copy = p.crossings[i];
-    EXPECT_EQ(copy.channel, static_cast<int>(i) + 1);
-    for (const auto& [rank, transfer] : p.transfers_of(copy)) {
-      EXPECT_EQ(transfer.channel, copy.channel);
-      const Transfer own = p.transfer_of(copy, rank);
-      EXPECT_EQ(own.channel, copy.channel);
-      EXPECT_EQ(own.group, transfer.group);
-    }
+  TransfersOfRanks transfers(p);
+  for (int i = 0; i < static_cast<int>(p.crossings.size()); ++i) {
+    const PlacedCrossing copy = p.crossings[static_cast<std::size_t>(i)];
+    EXPECT_EQ(copy.channel, i + 1);
+    for (int rank : p.transfers_of(copy).ranks())
+      if (const auto transfer = transfers.of_crossing(i, rank)) {
+        EXPECT_EQ(transfer->parts.front().transfer->channel, copy.channel);
+        EXPECT_EQ(transfer->parts.front().transfer->group, p.transfers_of(copy).of(rank).group);
+      }
   }
 }
 
