@@ -9,6 +9,8 @@
 namespace shardwright {
 namespace {
 
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
 /// The group in the order in which sources are tried: oneself first, then upwards and around, so that
 /// replicas share the sending.
 std::vector<int> by_nearness(const std::vector<int>& group, int rank) {
@@ -150,39 +152,70 @@ class TransfersBetween::HeldBoxes {
 };
 
 TransfersBetween::TransfersBetween(const Placement& from, const Placement& to, const Shape& shape)
-    : from_(from), to_(to), shape_(shape), held_(std::make_shared<const HeldBoxes>(from, shape)) {
+    : from_(from), to_(to), shape_(shape) {
+  const bool is_apart = to_.first_rank >= from_.first_rank + from_.mesh->size() ||
+                        from_.first_rank >= to_.first_rank + to_.mesh->size();
+  goes_straight_ = *from_.mesh == *to_.mesh && from_.layout == to_.layout &&
+                   (is_apart || from_.first_rank == to_.first_rank);
+  if (!goes_straight_) find_groups();
+}
+
+void TransfersBetween::find_groups() {
+  held_ = std::make_shared<const HeldBoxes>(from_, shape_);
+  std::vector<int> ranks;
   for (const Placement* p : {&from_, &to_})
     for (int rank = p->first_rank; p->has(rank); ++rank)
-      if (p == &from_ || !from_.has(rank)) ranks_.push_back(rank);
-  std::ranges::sort(ranks_);
-  heads_.resize(ranks_.size());
+      if (p == &from_ || !from_.has(rank)) ranks.push_back(rank);
+  std::ranges::sort(ranks);
+  heads_.resize(at(from_.mesh->size() + to_.mesh->size()));
   std::iota(heads_.begin(), heads_.end(), 0);
   for (int rank = to_.first_rank; to_.has(rank); ++rank)
     held_->for_each_source(
         first_source(rank), to_.box_on(rank, shape_),
         [&](const Box&, const Box&, int source) { join(place_of(rank), place_of(source)); });
-  for (int place = 0; place < static_cast<int>(ranks_.size()); ++place)
-    members_[head_of(place)].push_back(ranks_[static_cast<std::size_t>(place)]);
+  begins_.resize(heads_.size() + 1);
+  for (int rank : ranks) ++begins_[at(head_of(place_of(rank))) + 1];
+  std::partial_sum(begins_.begin(), begins_.end(), begins_.begin());
+  members_.resize(ranks.size());
+  std::vector<int> next(begins_.begin(), begins_.end() - 1);
+  for (int rank : ranks) members_[at(next[at(heads_[at(place_of(rank))])]++)] = rank;
 }
 
 Transfer TransfersBetween::of(int rank) const {
   require(from_.has(rank) || to_.has(rank), "rank {} has no part in what moves", rank);
   Transfer out{.kind = StepKind::exchange, .group = {}, .pieces = {}};
-  out.group = members_.at(heads_[static_cast<std::size_t>(place_of(rank))]);
   if (from_.has(rank)) out.from_shape = from_.box_on(rank, shape_).extent;
-  if (!to_.has(rank)) return out;
-  const Box own = to_.box_on(rank, shape_);
-  const int start = first_source(rank);
-  out.to_shape = own.extent;
-  held_->for_each_source(start, own, [&](const Box& held, const Box& region, int source) {
-    out.pieces.push_back(piece_of(region, held, own, source));
-  });
-  const auto wraps = [start](const Piece& p) { return std::pair(p.source < start, p.source); };
-  std::ranges::sort(out.pieces, {}, wraps);
+  if (to_.has(rank)) out.to_shape = to_.box_on(rank, shape_).extent;
+  out.group = goes_straight_ ? group_of_straight(rank) : group_of(rank);
+  if (to_.has(rank)) out.pieces = pieces_of(rank);
   return out;
 }
 
-/// Takers begin with different holders, so that replicas share the giving.
+std::vector<int> TransfersBetween::group_of_straight(int rank) const {
+  const int number = rank - (from_.has(rank) ? from_ : to_).first_rank;
+  const int giver = from_.first_rank + number, taker = to_.first_rank + number;
+  if (giver == taker || is_empty(to_.box_on(taker, shape_))) return {rank};
+  return {std::min(giver, taker), std::max(giver, taker)};
+}
+
+std::vector<int> TransfersBetween::group_of(int rank) const {
+  const auto head = at(heads_[at(place_of(rank))]);
+  return {members_.begin() + begins_[head], members_.begin() + begins_[head + 1]};
+}
+
+std::vector<Piece> TransfersBetween::pieces_of(int rank) const {
+  const Box own = to_.box_on(rank, shape_);
+  if (is_empty(own)) return {};
+  if (goes_straight_) return {piece_of(own, own, own, from_.first_rank + rank - to_.first_rank)};
+  std::vector<Piece> out;
+  const int start = first_source(rank);
+  held_->for_each_source(start, own, [&](const Box& held, const Box& region, int source) {
+    out.push_back(piece_of(region, held, own, source));
+  });
+  std::ranges::sort(out, {}, [start](const Piece& p) { return std::pair(p.source < start, p.source); });
+  return out;
+}
+
 int TransfersBetween::first_source(int rank) const {
   if (from_.has(rank)) return rank;
   return from_.first_rank +
@@ -190,18 +223,15 @@ int TransfersBetween::first_source(int rank) const {
 }
 
 int TransfersBetween::place_of(int rank) const {
-  return static_cast<int>(std::ranges::lower_bound(ranks_, rank) - ranks_.begin());
+  return from_.has(rank) ? rank - from_.first_rank : from_.mesh->size() + rank - to_.first_rank;
 }
 
 int TransfersBetween::head_of(int place) {
-  int& above = heads_[static_cast<std::size_t>(place)];
+  int& above = heads_[at(place)];
   return above == place ? place : above = head_of(above);
 }
 
-void TransfersBetween::join(int a, int b) {
-  a = head_of(a), b = head_of(b);
-  heads_[static_cast<std::size_t>(std::max(a, b))] = std::min(a, b);
-}
+void TransfersBetween::join(int a, int b) { heads_[at(head_of(std::max(a, b)))] = head_of(std::min(a, b)); }
 
 void copy_piece(const Piece& piece, const std::byte* from, std::byte* to, std::size_t element_bytes) {
   for_each_run(piece, [&](std::int64_t f, std::int64_t t, std::int64_t n) {

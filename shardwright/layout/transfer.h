@@ -61,20 +61,24 @@ bool is_empty(const Box& box);
 /// What the ranks of two placements take part in when a tensor of global shape `shape` moves from one to the other; the
 /// ranks are others or the same. The group is who gives to whom, directly or over others; a rank that neither gives nor
 /// takes has a group of its own. Neither layout is partial. The placements' meshes outlive this.
-/// Cost: O(ranks of `to` * boxes of `from` that they meet); of a rank that is asked for: its group and pieces.
+/// Cost: O(ranks * boxes that each meets), nothing where each rank gives to its counterpart; of a rank that is asked for
+/// its group and its pieces.
 class TransfersBetween {
  public:
   TransfersBetween(const Placement& from, const Placement& to, const Shape& shape);
 
   /// What `rank`, of one of them, takes part in.
   Transfer of(int rank) const;
-  /// Of both, ascending.
-  const std::vector<int>& ranks() const { return ranks_; }
 
  private:
   struct HeldBox;
   class HeldBoxes;
 
+  void find_groups();
+  std::vector<int> group_of_straight(int rank) const;
+  std::vector<int> group_of(int rank) const;
+  std::vector<Piece> pieces_of(int rank) const;
+  /// Takers begin with different holders, so that replicas share the giving.
   int first_source(int rank) const;
   int place_of(int rank) const;
   int head_of(int place);
@@ -82,10 +86,12 @@ class TransfersBetween {
 
   Placement from_, to_;
   Shape shape_;
+  bool goes_straight_ = false;  // both lie alike; what follows is empty then
   std::shared_ptr<const HeldBoxes> held_;
-  std::vector<int> ranks_;
-  std::vector<int> heads_;                   // of places in `ranks_`: the lowest one that it is joined with
-  std::map<int, std::vector<int>> members_;  // ranks, by head
+  // Ranks have places, those of `from` first. Who is joined, directly or over others, has one place as head.
+  std::vector<int> heads_;
+  std::vector<int> begins_;   // by head: of its ranks among the members
+  std::vector<int> members_;  // ranks by head, ascending
 };
 
 /// Moves `region` from a tensor that is the part `from` of a whole one to a tensor that is the part `to`.

@@ -36,7 +36,7 @@ TEST(Pipeline, transfers_of_a_crossing_are_on_its_own_channel_wherever_it_is_cop
   for (int i = 0; i < static_cast<int>(p.crossings.size()); ++i) {
     const PlacedCrossing copy = p.crossings[static_cast<std::size_t>(i)];
     EXPECT_EQ(copy.channel, i + 1);
-    for (int rank : p.transfers_of(copy).ranks())
+    for (int rank = 0; rank < p.rank_count(); ++rank)
       if (const auto transfer = transfers.of_crossing(i, rank)) {
         EXPECT_EQ(transfer->parts.front().transfer->channel, copy.channel);
         EXPECT_EQ(transfer->parts.front().transfer->group, p.transfers_of(copy).of(rank).group);
