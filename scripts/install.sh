@@ -8,7 +8,7 @@ for group in "${@:-build}"; do
   case $group in
     build)
       packages+=(g++ cmake ninja-build ccache)
-      packages+=(libfmt-dev libcli11-dev nlohmann-json3-dev libyaml-cpp-dev libdnnl-dev zlib1g-dev libmimalloc-dev)
+      packages+=(libfmt-dev libcli11-dev nlohmann-json3-dev libyaml-cpp-dev libdnnl-dev zlib1g-dev libxxhash-dev libmimalloc-dev)
       packages+=(libopenmpi-dev openmpi-bin)
       packages+=(libonnx-dev libprotobuf-dev protobuf-compiler) # CMake finds protobuf only with its compiler
       ;;

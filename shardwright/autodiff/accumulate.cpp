@@ -189,9 +189,8 @@ class Accumulation {
     Builder builder(copy_.graph());
     ValueId moved = copy_.of(v);
     if (v == counter_) {
-      moved =
-          builder.leaf(OpKind::state, "optimizer.micro_batches", graph_.value(v).type, {{"init", "zeros"}});
-      updates_.push_back({moved, shifted(builder, moved, 1, "optimizer.micro_batches.next")});
+      moved = builder.leaf(OpKind::state, micro_batch_count, graph_.value(v).type, {{"init", "zeros"}});
+      updates_.push_back({moved, shifted(builder, moved, 1, std::string(micro_batch_count) + ".next")});
     }
     copy_.replace_before_update(
         v, shifted(builder, moved, 0, free_name(copy_.graph().value(moved).name + ".now")));

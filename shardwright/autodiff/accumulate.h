@@ -17,6 +17,7 @@
 // moved them on.
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "shardwright/graph/graph.h"
@@ -32,6 +33,9 @@ struct Accumulated {
 /// stage, or empty. A gradient that several stages contribute to is accumulated in each and summed by the update.
 /// Throws: Error if the update reads what is no gradient and differs from micro-batch to micro-batch.
 Accumulated accumulated(const Graph& graph, int micro_batches, const std::vector<int>& stages = {});
+
+/// The state that counts micro-batches, where something reads it: steps done times `micro_batches`.
+constexpr std::string_view micro_batch_count = "optimizer.micro_batches";
 
 /// `node` adds to an accumulator, which is its operand 0.
 bool is_accumulation(const Graph& graph, const Node& node);

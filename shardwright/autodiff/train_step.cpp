@@ -13,15 +13,9 @@
 
 namespace shardwright {
 
-namespace {
-
-constexpr std::string_view counting_state = "optimizer.step";
-
-}  // namespace
-
 ValueId existing_step_count(const Graph& graph) {
   for (const Node& node : graph.nodes)
-    if (node.op->kind == OpKind::state && graph.value(node.results.front()).name == counting_state)
+    if (node.op->kind == OpKind::state && graph.value(node.results.front()).name == steps_state)
       return node.results.front();
   return {};
 }
@@ -109,7 +103,7 @@ class UpdateStep {
     const bool is_guarded = is_good_.is_valid();
     const ValueId next = is_guarded ? sum_of(builder_, {count_, is_good_}) : shifted(builder_, count_, 1);
     graph_.updates.push_back({count_, next});
-    if (is_guarded) count_ = shifted(builder_, count_, 0, std::string(counting_state) + ".now");
+    if (is_guarded) count_ = shifted(builder_, count_, 0, std::string(steps_state) + ".now");
   }
 
   void update(ValueId parameter, ValueId gradient) {
@@ -152,7 +146,7 @@ class UpdateStep {
 ValueId step_count(Builder& builder) {
   const ValueId count = existing_step_count(builder.graph());
   if (!count.is_valid())
-    return builder.leaf(OpKind::state, counting_state, {DType::f32, {}}, {{"init", "zeros"}});
+    return builder.leaf(OpKind::state, steps_state, {DType::f32, {}}, {{"init", "zeros"}});
   return count;
 }
 

@@ -63,7 +63,8 @@ bool has_masters(const Graph& graph);
 /// The optimizer operator called `name`. Throws: Error that lists them.
 const OpDef& optimizer_called(std::string_view name);
 
-/// The state `optimizer.step`, f32[], the count of steps done; made if there is none. What differs from step to
+constexpr std::string_view steps_state = "optimizer.step";
+/// The state of that name, f32[], the count of steps done; made if there is none. What differs from step to
 /// step (dropout) reads it, and add_train_step lets it count.
 ValueId step_count(Builder& builder);
 

@@ -115,6 +115,24 @@ void Reporter::step(std::int64_t step, const Told& told, const ScaleWatch& scale
   terminal_.out << "\n" << std::flush;
 }
 
+void Reporter::saved(const Saved& saved) {
+  if (!saved.failure.empty()) {
+    terminal_.err << fmt::format("{} is not saved: {}\n", saved.folder, saved.failure);
+  } else if (is_json_) {
+    terminal_.out << nlohmann::ordered_json{{"checkpoint", saved.folder},
+                                            {"step", saved.step},
+                                            {"bytes", saved.bytes},
+                                            {"seconds", saved.seconds},
+                                            {"pause_seconds", saved.pause_seconds}}
+                         .dump()
+                  << "\n"
+                  << std::flush;
+  } else {
+    terminal_.err << fmt::format("saved {}: {} in {:.3g} s, of which training waited {:.3g} s\n",
+                                 saved.folder, bytes_text(saved.bytes), saved.seconds, saved.pause_seconds);
+  }
+}
+
 void Reporter::summary(const Session& session, const MemoryMarks& memory, const Recorded& recorded,
                        const std::string& misfit) {
   const std::optional<TraceFigures>& traced = recorded.figures;

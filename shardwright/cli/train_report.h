@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "shardwright/cli/verb.h"
+#include "shardwright/runtime/checkpoint/saver.h"
 #include "shardwright/runtime/comparison.h"
 #include "shardwright/runtime/memory_marks.h"
 #include "shardwright/runtime/session.h"
@@ -58,6 +59,8 @@ class Reporter {
   Reporter(const Arguments& arguments, const Length& length, Terminal& terminal);
 
   void step(std::int64_t step, const Told& told, const ScaleWatch& scale, double seconds);
+  /// A checkpoint is whole on the disk, or could not be written.
+  void saved(const Saved& saved);
 
   /// `misfit` is the last line, wherever lines for people go.
   void summary(const Session& session, const MemoryMarks& memory, const Recorded& recorded,

@@ -179,15 +179,27 @@ TrainingData synthetic(const Model& model, Inputs inputs, std::uint64_t seed) {
 
 }  // namespace
 
-TrainingData training_data(const Model& model, int micro_batches, const std::string& data,
-                           const std::string& data_path, std::uint64_t seed, std::ostream& notices) {
-  Inputs inputs = inputs_of(model.graph, micro_batches);
+namespace {
+
+TrainingData training_data_of(const Model& model, Inputs inputs, const std::string& data,
+                              const std::string& data_path, std::uint64_t seed, std::ostream& notices) {
   if (data.ends_with(".safetensors")) return from_file(inputs, data);
   if (!data.empty()) return from_mnist(model, inputs, data, seed);
   if (model.wants_mnist && !data_path.empty()) return from_mnist(model, inputs, data_path, seed);
   notices << "no --data" << (model.wants_mnist ? " and no DATA_PATH" : "")
           << ": training on synthetic data of the model's shapes\n";
   return synthetic(model, std::move(inputs), seed);
+}
+
+}  // namespace
+
+TrainingData training_data(const Model& model, int micro_batches, const std::string& data,
+                           const std::string& data_path, std::uint64_t seed, std::ostream& notices) {
+  const Inputs inputs = inputs_of(model.graph, micro_batches);
+  TrainingData out = training_data_of(model, inputs, data, data_path, seed, notices);
+  for (const auto& [name, type] : inputs)
+    if (!type.shape.empty()) out.samples = std::max(out.samples, type.shape[0]);
+  return out;
 }
 
 namespace {

@@ -16,6 +16,7 @@ struct TrainingData {
   std::function<std::map<std::string, Tensor>(std::int64_t step)> batch;  // by input name, whole tensors
   std::int64_t batches_per_epoch = 0;                                     // 0: without end
   std::string source = {};                                                // the file, if it is one
+  std::int64_t samples = 0;                                               // of a batch
 };
 
 /// Of whole steps; the model is for one of their micro-batches. From `--data` (a folder with MNIST, or a safetensors file), else `data_path` for models that want MNIST, else

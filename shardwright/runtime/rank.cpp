@@ -51,24 +51,6 @@ void check_formats(const Graph& graph, const FormatsOf& formats_of) {
 /// In how many elements of random values a rank's part is made on the host, so that there is never a second one.
 constexpr std::int64_t most_at_once = 1 << 18;
 
-/// Calls `use(block)` for blocks of `part`, cut along its first dim that is longer than 1, so that each is one run of it:
-/// of at most so many elements, unless one row has more.
-template <class F>
-void for_each_block(const Box& part, std::int64_t elements, F use) {
-  if (is_empty(part)) return;
-  const auto d = static_cast<std::size_t>(
-      std::ranges::find_if(part.extent, [](std::int64_t e) { return e > 1; }) - part.extent.begin());
-  if (d == part.extent.size()) return use(part);
-  const std::int64_t rows = part.extent[d];
-  const std::int64_t at_once = std::max<std::int64_t>(1, elements / (element_count(part.extent) / rows));
-  Box block = part;
-  for (std::int64_t row = 0; row < rows; row += at_once) {
-    block.offset[d] = part.offset[d] + row;
-    block.extent[d] = std::min(at_once, rows - row);
-    use(block);
-  }
-}
-
 }  // namespace
 
 Rank::Rank(const Pipeline& pipeline, StepTensors& tensors, std::unique_ptr<Communicator> communicator,

@@ -113,34 +113,6 @@ std::string read_header(const std::string& path, std::int64_t bytes_in_file) {
   return text;
 }
 
-struct NamedTensor {
-  std::string_view name;
-  const Tensor* tensor;
-};
-
-/// The header of a file that holds `tensors` in this order, blanks at its end up to a multiple of 8 bytes.
-std::string header_text(const std::string& path, const std::vector<NamedTensor>& tensors,
-                        const std::map<std::string, std::string>& metadata) {
-  json header = json::object();
-  if (!metadata.empty()) header[std::string(metadata_key)] = metadata;
-  std::size_t end = 0;
-  for (const auto& [name, tensor] : tensors) {
-    if (name == metadata_key) throw error("{}: {} cannot be the name of a tensor", path, metadata_key);
-    const std::size_t begin = end;
-    end += tensor->bytes().size();
-    header[std::string(name)] = {{"dtype", format_name_of(tensor->dtype())},
-                                 {"shape", tensor->shape()},
-                                 {"data_offsets", {begin, end}}};
-  }
-  try {
-    std::string text = header.dump();
-    text.resize((text.size() + 7) / 8 * 8, ' ');
-    return text;
-  } catch (const json::type_error&) {
-    throw error("{}: a name or a text of the metadata is not UTF-8", path);
-  }
-}
-
 }  // namespace
 
 /// Turns the parsed header into entries. Not in the public header, because that would pull in the JSON
@@ -317,19 +289,41 @@ Tensor SafetensorsFile::read_bytes(std::string_view name, Type type, std::int64_
   return t;
 }
 
+std::string safetensors_head(const std::string& path, const std::vector<NamedType>& tensors,
+                             const std::map<std::string, std::string>& metadata) {
+  json header = json::object();
+  if (!metadata.empty()) header[std::string(metadata_key)] = metadata;
+  std::int64_t end = 0;
+  for (const auto& [name, type] : tensors) {
+    if (name == metadata_key) throw error("{}: {} cannot be the name of a tensor", path, metadata_key);
+    const std::int64_t begin = end;
+    end += type.bytes();
+    header[name] = {
+        {"dtype", format_name_of(type.dtype)}, {"shape", type.shape}, {"data_offsets", {begin, end}}};
+  }
+  try {
+    std::string text = header.dump();
+    text.resize((text.size() + 7) / 8 * 8, ' ');
+    const std::uint64_t length = text.size();
+    return std::string(reinterpret_cast<const char*>(&length), sizeof length) + text;
+  } catch (const json::type_error&) {
+    throw error("{}: a name or a text of the metadata is not UTF-8", path);
+  }
+}
+
+void order_in_file(std::vector<NamedType>& tensors) {
+  std::ranges::stable_sort(tensors, std::greater<>(),
+                           [](const NamedType& t) { return size_of(t.type.dtype); });
+}
+
 void write_safetensors(const std::string& path, const std::map<std::string, Tensor>& tensors,
                        const std::map<std::string, std::string>& metadata) {
-  std::vector<NamedTensor> order;
-  for (const auto& [name, tensor] : tensors) order.push_back({name, &tensor});
-  std::ranges::stable_sort(order, std::greater<>(),
-                           [](const NamedTensor& t) { return size_of(t.tensor->dtype()); });
-  const std::string header = header_text(path, order, metadata);
-
+  std::vector<NamedType> order;
+  for (const auto& [name, tensor] : tensors) order.push_back({name, tensor.type()});
+  order_in_file(order);
   NewFile out(path);
-  const std::uint64_t length = header.size();
-  out.write(std::as_bytes(std::span(&length, 1)));
-  out.write(header);
-  for (const NamedTensor& t : order) out.write(t.tensor->bytes());
+  out.write(safetensors_head(path, order, metadata));
+  for (const NamedType& t : order) out.write(tensors.at(t.name).bytes());
   out.keep();
 }
 

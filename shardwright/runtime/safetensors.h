@@ -33,9 +33,13 @@ class SafetensorsFile {
   /// Throws: Error with near names if there is no such tensor.
   const Type& type(std::string_view name) const { return entry(name).type; }
   Tensor read(std::string_view name) const;
+  /// Where its elements begin, in bytes from the start of the file.
+  std::int64_t offset(std::string_view name) const { return data_start_ + entry(name).begin; }
   /// Row `index` of a tensor of shape [n, ...]: one step of [steps, batch, ...].
   /// Shapes: the result has the shape without its first dim.
   Tensor read_slice(std::string_view name, std::int64_t index) const;
+  /// Of the header and its length.
+  std::int64_t head_bytes() const { return data_start_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
  private:
@@ -55,8 +59,19 @@ class SafetensorsFile {
   std::map<std::string, std::string> metadata_;
 };
 
+struct NamedType {
+  std::string name;
+  Type type;
+};
+/// Brings tensors into the order in which files hold them: wide elements first, which aligns them all.
+void order_in_file(std::vector<NamedType>& tensors);
+/// What stands before the data of a file of these tensors in this order: the header and its length, a multiple of 8
+/// bytes. Throws: Error if a name or text of the metadata cannot stand there.
+std::string safetensors_head(const std::string& path, const std::vector<NamedType>& tensors,
+                             const std::map<std::string, std::string>& metadata = {});
+
 /// Writes as NewFile does: a reader sees the old file or the new one and nothing between.
-/// Tensors of wide elements come first, which aligns them all. Throws: Error of kind io.
+/// Throws: Error of kind io.
 void write_safetensors(const std::string& path, const std::map<std::string, Tensor>& tensors,
                        const std::map<std::string, std::string>& metadata = {});
 

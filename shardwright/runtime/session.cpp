@@ -232,6 +232,51 @@ Tensor Session::get_own(std::string_view name, const Box& where) const {
   return type.dtype == out.dtype() ? out : convert(out, type.dtype);
 }
 
+void Session::copy_out(const std::vector<std::vector<NamedBox>>& parts,
+                       const std::function<std::byte*(int rank, std::size_t i)>& to) const {
+  State& s = *state_;
+  s.driver.run([&](Rank& rank) {
+    const std::vector<NamedBox>& own = parts[static_cast<std::size_t>(rank.number())];
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      const Kept& value = s.kept.named(own[i].name);
+      const auto [stage, v] = s.kept.place_of(value);
+      const TensorView view = rank.view(stage, v);
+      std::byte* const out = to(rank.number(), i);
+      const DType dtype = s.kept.type_of(value).dtype;
+      if (dtype == view.dtype) {
+        rank.way(stage, v).give(rank.backend(), view, out, own[i].where);
+        continue;
+      }
+      Tensor part({view.dtype, own[i].where.extent});
+      rank.way(stage, v).give(rank.backend(), view, part.bytes().data(), own[i].where);
+      std::ranges::copy(convert(part, dtype).bytes(), out);
+    }
+  });
+}
+
+void Session::copy_in(const PartSource& from) {
+  constexpr std::int64_t most_elements = 1 << 20;
+  State& s = *state_;
+  s.driver.run([&](Rank& rank) {
+    for (const Kept& value : s.kept.all())
+      for (const auto& [stage, v] : value.places) {
+        if (!s.pipeline.has(stage, rank.number())) continue;
+        const Kept& known = s.kept.parameter_of(value);
+        const DType dtype = s.kept.type_of(known).dtype;
+        const TensorView view = rank.view(stage, v);
+        const Way way = rank.way(stage, v);
+        // What lies in blocks would be read and written as a whole each time.
+        const bool is_row_major = s.pipeline.stage(stage).graph.value(v).format.is_row_major();
+        for_each_block(way.box(), is_row_major ? most_elements : view.size(), [&](const Box& block) {
+          Tensor part({dtype, block.extent});
+          if (!from(known.name, block, part.bytes())) return;
+          if (dtype != view.dtype) part = convert(part, view.dtype);
+          way.take(rank.backend(), view, part.bytes().data(), block);
+        });
+      }
+  });
+}
+
 std::vector<int> Session::ranks() const {
   std::vector<int> out;
   for (const Rank& rank : state_->ranks) out.push_back(rank.number());

@@ -8,8 +8,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -74,6 +76,15 @@ class Session {
   /// Likewise, from ranks of this process alone: others need not ask.
   /// Throws: Error if some of it is elsewhere.
   Tensor get_own(std::string_view name, const Box& where) const;
+
+  /// Brings what ranks of this process hold of parameters and states out, each on its own thread: part `i` of
+  /// `parts[rank]`, in users' precision and row-major, to `to(rank, i)`, as `place_of` has it.
+  void copy_out(const std::vector<std::vector<NamedBox>>& parts,
+                const std::function<std::byte*(int rank, std::size_t i)>& to) const;
+  /// Brings all that they hold in, likewise, in blocks of some MiB: `from` fills `to` with a part of what is called
+  /// `name`; what it has nothing of (false) stays. It is called by several threads at the same time.
+  using PartSource = std::function<bool(const std::string& name, const Box& where, std::span<std::byte> to)>;
+  void copy_in(const PartSource& from);
 
   /// Runs one step on `batch`: a whole tensor per input, by name. Returns the whole outputs, in the order of
   /// the graph's outputs. With several micro-batches an input is the whole batch, or, if it has the size of one,

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "shardwright/base/file.h"
+#include "shardwright/cli/checkpoints.h"
 #include "shardwright/cli/interrupts.h"
 #include "shardwright/cli/mpi_rank.h"
 #include "shardwright/cli/planning.h"
@@ -65,7 +66,9 @@ struct Training {
   Pipeline program;
   ScaleWatch scale;
   Reporter reporter;
-  std::uint64_t seed = 1;
+  CheckpointPlans checkpoints;
+  RunState run;      // but for the step
+  std::string plan;  // as JSON
   std::string trace_path;
   Cluster cluster;                 // that the plan is for
   bool compares = false;           // with what was predicted for it
@@ -73,32 +76,58 @@ struct Training {
   std::string misfit;              // a line, if the plan is too large for the devices that it is for
 };
 
-/// The fourth step, when caches are warm, and the fifth, to compare them as many as eight; of fewer the last two.
-bool is_recorded(std::int64_t step, const Training& training) {
+/// Of those that run here the fourth step, when caches are warm, and the fifth, to compare them as many as eight; of
+/// fewer the last two.
+bool is_recorded(std::int64_t step, std::int64_t first_step, const Training& training) {
   if (training.trace_path.empty() && !training.compares) return false;
-  const std::int64_t first = std::clamp<std::int64_t>(training.length.steps - 2, 0, 3);
+  const std::int64_t first =
+      first_step + std::clamp<std::int64_t>(training.length.steps - first_step - 2, 0, 3);
   return step >= first && step < first + (training.compares ? 8 : 2);
+}
+
+/// A run that goes on has the seed that it began with.
+std::uint64_t seed_of(const Arguments& arguments, const CheckpointPlans& checkpoints) {
+  const RunState* const resumed = checkpoints.resumed();
+  const auto seed = static_cast<std::uint64_t>(
+      arguments.integer("--seed", resumed ? static_cast<std::int64_t>(resumed->seed) : 1, 0));
+  if (resumed && resumed->seed != seed)
+    throw error("--seed {}: {} was trained with {}, and so are its data in order; leave --seed away", seed,
+                checkpoints.resume.front().folder(), resumed->seed);
+  return seed;
+}
+
+void check_batch(const CheckpointPlans& checkpoints, std::int64_t samples) {
+  const RunState* const resumed = checkpoints.resumed();
+  if (resumed && resumed->samples != samples)
+    throw error(
+        "{} was trained on batches of {} samples, but these have {}; give --global-batch {}, or --init for "
+        "its weights alone",
+        checkpoints.resume.front().folder(), resumed->samples, samples, resumed->samples);
 }
 
 Training prepare(const Arguments& arguments, Terminal& terminal) {
   Model model = model_to_plan(arguments, true, terminal);
-  const auto seed = static_cast<std::uint64_t>(arguments.integer("--seed", 1, 0));
+  std::ostringstream notices;  // told once nothing can be wrong any more
+  CheckpointPlans checkpoints = checkpoint_plans(arguments, notices);
+  const std::uint64_t seed = seed_of(arguments, checkpoints);
   add_train_step(model.graph, model.loss, optimizer_of(arguments, model));
   const Plan plan = plan_of(arguments, model, model.graph, terminal);
   const char* data_path = std::getenv("DATA_PATH");
-  std::ostringstream notices;  // told once nothing can be wrong any more
   for (const std::string& notice : model.notices) notices << notice << "\n";
   TrainingData data = training_data(model, plan.settings.pipelining.micro_batches, arguments.text("--data"),
                                     data_path ? data_path : "", seed, notices);
   const Length length = length_of(arguments, data);
   std::map<std::string, InitialValue> initial = std::move(model.initial);
   std::string infinite_parameter;
-  if (arguments.has("--init")) {
+  if (arguments.has("--init") && !checkpoints.init) {
     auto parameters = initial_parameters(model.graph, arguments.text("--init"));
     if (const std::string infinity = infinity_in(parameters); !infinity.empty())
       infinite_parameter = fmt::format("{}: {}", arguments.text("--init"), infinity);
     for (auto& [name, value] : parameters) initial[name] = [value = std::move(value)] { return value; };
   }
+
+  const BatchSize batch = batch_size_of(model.graph, plan, model.tokens);
+  check_batch(checkpoints, data.samples);
 
   const std::string trace_path = arguments.text("--trace");
   const bool compares = arguments.is_on("--compare-plan");
@@ -116,16 +145,18 @@ Training prepare(const Arguments& arguments, Terminal& terminal) {
   }
   terminal.err << notices.str();
   if (!arguments.has("--json"))
-    terminal.out << step_table(model.graph, plan, expected.estimate,
-                               batch_size_of(model.graph, plan, model.tokens))
-                 << std::flush;
+    terminal.out << step_table(model.graph, plan, expected.estimate, batch) << std::flush;
+  const RunState run{
+      .model = model.name, .step = 0, .seed = seed, .samples = data.samples, .schedule = "constant"};
   return {std::move(data),
           length,
           std::move(initial),
           std::move(program),
           std::move(scale),
           std::move(reporter),
-          seed,
+          std::move(checkpoints),
+          run,
+          to_json(plan),
           trace_path,
           plan.cluster,
           compares,
@@ -136,7 +167,6 @@ Training prepare(const Arguments& arguments, Terminal& terminal) {
 /// One step, told. Throws: what the session throws; after a second interrupt, that this step was stopped.
 void run_step(Session& session, Training& training, std::int64_t step, bool& has_warned, Terminal& terminal) {
   const auto batch = training.data.batch(step);
-  session.record(is_recorded(step, training));
   const auto start = std::chrono::steady_clock::now();
   Told told;
   try {
@@ -154,22 +184,27 @@ void run_step(Session& session, Training& training, std::int64_t step, bool& has
 }
 
 struct Run {
-  std::int64_t steps = 0;
+  std::int64_t first = 0;  // step that runs here
+  std::int64_t steps = 0;  // that have been done, with those before
   bool is_interrupted = false;
 };
 
 /// An interrupt ends it behind the step that runs, on all ranks behind the same one.
-Run run_steps(Session& session, Training& training, Terminal& terminal) {
+Run run_steps(Session& session, Training& training, std::int64_t first, Terminal& terminal) {
   const Patience patience(2);
-  Run out;
+  Saving saving(session, training.checkpoints, training.run, training.plan, training.reporter);
+  Run out{.first = first, .steps = first};
   bool has_warned = false;
-  for (;; ++out.steps) {
+  for (;; saving.behind(++out.steps)) {
     out.is_interrupted = session.any(interrupts() > 0);
-    if (out.is_interrupted || out.steps == training.length.steps) return out;
+    if (out.is_interrupted || out.steps >= training.length.steps) break;
+    session.record(is_recorded(out.steps, first, training));
     step_begins(out.steps);
     run_step(session, training, out.steps, has_warned, terminal);
     step_ends();
   }
+  saving.end(out.steps);
+  return out;
 }
 
 void tell_figures(Session& session, Training& training) {
@@ -190,8 +225,14 @@ void tell_figures(Session& session, Training& training) {
 
 int train_with(Session& session, Training& training, Terminal& terminal) {
   for (const auto& [name, value] : training.initial) session.set(name, value());
-  const Run run = run_steps(session, training, terminal);
-  if (run.steps == training.length.steps) tell_figures(session, training);
+  const std::int64_t first = restore(session, training.checkpoints, terminal.err);
+  const Run run = run_steps(session, training, first, terminal);
+  if (run.steps == run.first && !run.is_interrupted) {
+    terminal.err << fmt::format("{} of {} steps have been done before; none is left\n", run.steps,
+                                training.length.steps);
+    return 0;
+  }
+  if (run.steps >= training.length.steps) tell_figures(session, training);
   if (!run.is_interrupted) return 0;
   terminal.err << (run.steps == 0
                        ? std::string("shardwright: interrupted: stopped before the first step\n")
@@ -212,7 +253,7 @@ int run_rank(const Arguments& arguments, Terminal& terminal) {
   const auto run_prepared = [&](MpiProcess& process) {
     Session session(training->program,
                     process.communicator(process.size(), most_transfers(training->program)),
-                    {.seed = training->seed, .only_scalars = true, .stop = &stops_at_once()});
+                    {.seed = training->run.seed, .only_scalars = true, .stop = &stops_at_once()});
     return train_with(session, *training, terminal);
   };
   return run_as_mpi_rank({prepare_rank, run_prepared}, terminal);
@@ -241,7 +282,8 @@ int run(const Arguments& arguments, Terminal& terminal) {
     throw error("--runtime threads is one process, but mpirun has started {}; leave one of them away",
                 launched);
   Training training = prepare(arguments, terminal);
-  Session session(training.program, {.seed = training.seed, .only_scalars = true, .stop = &stops_at_once()});
+  Session session(training.program,
+                  {.seed = training.run.seed, .only_scalars = true, .stop = &stops_at_once()});
   try {
     return train_with(session, training, terminal);
   } catch (const Error& e) {
@@ -254,28 +296,34 @@ int run(const Arguments& arguments, Terminal& terminal) {
 }  // namespace
 
 std::vector<Verb> train() {
-  return {{.name = "train",
-           .doc = "plan a network and train it",
-           .positionals = {"MODEL"},
-           .flags = planning_flags(
-               {{"--data", "DIR|FILE",
-                 "MNIST's folder, or a safetensors file with input and label [steps, batch, ...]", ""},
-                {"--init", "FILE", "initial parameters, safetensors", ""},
-                {"--steps", "K", "how many steps (default: 20, or the epochs)", ""},
-                {"--epochs", "E", "how often through the data", ""},
-                {"--seed", "S", "of initial parameters, data order and synthetic data (default 1)", ""},
-                {"--log-every", "K", "print every K-th loss", ""},
-                {"--runtime", "R", "threads: virtual devices in this process; mpi: a process each", ""},
-                {"--trace", "FILE",
-                 "what every rank does in the fourth and fifth step (of fewer the last two), for "
-                 "ui.perfetto.dev",
-                 ""},
-                {"--compare-plan", "",
-                 "what a step has taken beside what was predicted: by operator, collective and stage", ""},
-                {"--json", "", "JSON lines: one per loss, then the summary", ""}}),
-           .example = "shardwright train ffn --devices 8 --optimizer momentum --lr 0.05 --steps 100",
-           .run = run,
-           .joins_mpirun = true}};
+  return {
+      {.name = "train",
+       .doc = "plan a network and train it",
+       .positionals = {"MODEL"},
+       .flags = planning_flags(
+           {{"--data", "DIR|FILE",
+             "MNIST's folder, or a safetensors file with input and label [steps, batch, ...]", ""},
+            {"--init", "FILE|DIR", "initial parameters: safetensors, or a checkpoint", ""},
+            {"--save", "DIR", "keep checkpoints there: at the end, and when interrupted", ""},
+            {"--save-every", "K", "likewise behind every K-th step, while training goes on", ""},
+            {"--keep", "N", "only the last N checkpoints (default: all)", ""},
+            {"--resume", "DIR|auto",
+             "go on from a checkpoint, under any plan; auto: from the last of --save, if there is one", ""},
+            {"--steps", "K", "how many steps, with those of --resume (default: 20, or the epochs)", ""},
+            {"--epochs", "E", "how often through the data", ""},
+            {"--seed", "S", "of initial parameters, data order and synthetic data (default 1)", ""},
+            {"--log-every", "K", "print every K-th loss", ""},
+            {"--runtime", "R", "threads: virtual devices in this process; mpi: a process each", ""},
+            {"--trace", "FILE",
+             "what every rank does in the fourth and fifth step (of fewer the last two), for "
+             "ui.perfetto.dev",
+             ""},
+            {"--compare-plan", "",
+             "what a step has taken beside what was predicted: by operator, collective and stage", ""},
+            {"--json", "", "JSON lines: one per loss, then the summary", ""}}),
+       .example = "shardwright train ffn --devices 8 --optimizer momentum --lr 0.05 --steps 100",
+       .run = run,
+       .joins_mpirun = true}};
 }
 
 }  // namespace shardwright::verbs

@@ -1,0 +1,156 @@
+#include "shardwright/cli/checkpoints.h"
+
+#include <filesystem>
+#include <ostream>
+
+#include "shardwright/cli/mpi_rank.h"
+#include "shardwright/runtime/checkpoint/folder.h"
+#include "shardwright/runtime/checkpoint/load.h"
+#include "shardwright/runtime/launcher.h"
+
+namespace shardwright {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_folder(const std::string& path) {
+  std::error_code failure;
+  return fs::is_directory(path, failure);
+}
+
+/// Those of a run that can be opened, the latest first.
+std::vector<CheckpointReader> whole_ones(const std::string& folder, std::ostream& notices) {
+  std::vector<CheckpointReader> out;
+  std::string first_failure;
+  for (const Checkpoint& c : checkpoints_in(folder)) try {
+      out.emplace_back(c.folder);
+    } catch (const Error& e) {
+      if (first_failure.empty()) first_failure = e.what();
+      if (out.empty()) notices << e.what() << "; looking for an earlier checkpoint\n";
+    }
+  if (out.empty() && !first_failure.empty())
+    throw io_error("{}; there is no other checkpoint in {} that is whole", first_failure, folder);
+  return out;
+}
+
+/// A run goes on from `at` and saves in `folder`: nothing there may be later, but for what is damaged.
+void check_later(const std::string& folder, const CheckpointReader& at) {
+  for (const Checkpoint& c : checkpoints_in(folder))
+    if (c.step > at.manifest().run.step)
+      throw error("--save {}: has a later checkpoint than the run goes on from ({}); give another folder",
+                  folder, c.folder);
+}
+
+bool is_same(const std::string& a, const std::string& b) {
+  std::error_code failure;
+  return fs::equivalent(a, b, failure);
+}
+
+void find_resume(const Arguments& arguments, CheckpointPlans& plans, std::ostream& notices) {
+  const std::string from = arguments.text("--resume");
+  if (from == "auto") {
+    if (plans.folder.empty()) throw error("--resume auto goes on from the folder of --save; give that");
+    if (is_folder(plans.folder)) plans.resume = whole_ones(plans.folder, notices);
+    if (plans.resume.empty()) notices << plans.folder << ": no checkpoint yet; starting from the beginning\n";
+    return;
+  }
+  if (!is_folder(from)) throw io_error("--resume {}: is no folder", from);
+  if (!is_checkpoint(from)) {
+    plans.resume = whole_ones(from, notices);
+    if (plans.resume.empty()) throw io_error("--resume {}: has no checkpoint", from);
+    if (is_same(from, plans.folder)) return;
+  } else {
+    plans.resume.emplace_back(from);
+  }
+  if (plans.folder.empty() || !is_folder(plans.folder)) return;
+  if (is_same(fs::path(fs::canonical(from)).parent_path().string(), plans.folder))
+    return check_later(plans.folder, plans.resume.front());
+  if (!checkpoints_in(plans.folder).empty())
+    throw error("--save {}: has checkpoints of another run; give another folder", plans.folder);
+}
+
+}  // namespace
+
+CheckpointReader open_checkpoint(const std::string& path) {
+  if (is_checkpoint(path)) return CheckpointReader(path);
+  if (!is_folder(path))
+    throw io_error("{}: is no checkpoint; that is a folder that `train --save` has written", path);
+  const std::vector<Checkpoint> all = checkpoints_in(path);
+  if (all.empty()) throw io_error("{}: has no checkpoint", path);
+  return CheckpointReader(all.front().folder);
+}
+
+CheckpointPlans checkpoint_plans(const Arguments& arguments, std::ostream& notices) {
+  CheckpointPlans plans{.folder = arguments.text("--save")};
+  if (arguments.has("--save") && plans.folder.empty()) throw error("--save: give a folder");
+  for (const char* flag : {"--save-every", "--keep"})
+    if (arguments.has(flag) && plans.folder.empty())
+      throw error("{} says how to save; give --save DIR, too", flag);
+  plans.every = arguments.integer("--save-every", 0);
+  plans.keep = arguments.integer("--keep", 0);
+  if (arguments.has("--resume") && arguments.has("--init"))
+    throw error("--resume goes on with a run and --init starts one; give one of them");
+  if (arguments.has("--resume")) {
+    find_resume(arguments, plans, notices);
+  } else if (is_folder(plans.folder) && !checkpoints_in(plans.folder).empty()) {
+    throw error("--save {}: has checkpoints already; --resume auto goes on from them, or give another folder",
+                plans.folder);
+  }
+  if (const std::string init = arguments.text("--init"); is_folder(init))
+    plans.init.emplace(open_checkpoint(init));
+  return plans;
+}
+
+std::int64_t restore(Session& session, const CheckpointPlans& plans, std::ostream& notices) {
+  const auto tell = [&](const std::vector<std::string>& lines) {
+    for (const std::string& line : lines) notices << line << "\n";
+  };
+  if (plans.init) tell(load(session, *plans.init, Restored::parameters));
+  for (const CheckpointReader& checkpoint : plans.resume) {
+    std::optional<Error> damage;
+    try {
+      tell(load(session, checkpoint, Restored::all));
+    } catch (const Error& e) {
+      if (e.kind() != ErrorKind::io) throw;
+      damage = e;
+    }
+    if (!session.any(damage.has_value())) return checkpoint.manifest().run.step;
+    if (&checkpoint == &plans.resume.back())
+      throw damage ? *damage : io_error("{}: is damaged, as another rank says", checkpoint.folder());
+    if (damage) notices << damage->what() << "; looking for an earlier checkpoint\n";
+  }
+  return 0;
+}
+
+Saving::Saving(Session& session, const CheckpointPlans& plans, RunState run, const std::string& plan,
+               Reporter& reporter)
+    : reporter_(reporter), every_(plans.every) {
+  if (const RunState* const resumed = plans.resumed()) last_ = resumed->step;
+  if (!plans.folder.empty())
+    saver_.emplace(
+        session,
+        SaveOptions{.folder = plans.folder, .keep = plans.keep, .run = std::move(run), .plan = plan});
+}
+
+void Saving::behind(std::int64_t steps) {
+  if (!saver_) return;
+  if (every_ > 0 && steps % every_ == 0 && steps != last_) saver_->save(last_ = steps);
+  tell(saver_->ended());
+}
+
+void Saving::end(std::int64_t steps) {
+  if (!saver_) return;
+  tell(saver_->wait());
+  if (steps != last_ || !failure_.empty()) saver_->save(last_ = steps);
+  tell(saver_->wait());
+  if (!failure_.empty()) throw io_error("what was done last is not saved: {}", failure_);
+}
+
+void Saving::tell(const std::vector<Saved>& ended) {
+  for (const Saved& saved : ended) {
+    failure_ = saved.failure;
+    reporter_.saved(saved);
+  }
+}
+
+}  // namespace shardwright

@@ -1,0 +1,61 @@
+// What `train` does with checkpoints: --save, --save-every, --keep, --resume, and --init from a folder.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shardwright/cli/train_report.h"
+#include "shardwright/cli/verb.h"
+#include "shardwright/runtime/checkpoint/reader.h"
+#include "shardwright/runtime/checkpoint/saver.h"
+
+namespace shardwright {
+
+/// The flags, and what they lead to; the same in all processes of a run.
+struct CheckpointPlans {
+  std::string folder;      // where to save; empty: nowhere
+  std::int64_t every = 0;  // steps; 0: only at the end
+  std::int64_t keep = 0;
+  std::vector<CheckpointReader> resume;  // to go on from: the first that is whole
+  std::optional<CheckpointReader> init;  // to start with the weights of
+
+  /// Of what goes on.
+  const RunState* resumed() const { return resume.empty() ? nullptr : &resume.front().manifest().run; }
+};
+
+/// Throws: Error if flags contradict each other, what they name is no checkpoint, or saving would mix the checkpoints of
+/// two runs. Notices tell of checkpoints that are damaged where an earlier one is whole.
+CheckpointPlans checkpoint_plans(const Arguments& arguments, std::ostream& notices);
+
+/// A checkpoint in `path`: itself one, or the latest of a run's. Throws: Error if there is none.
+CheckpointReader open_checkpoint(const std::string& path);
+
+/// Brings the session to where the run left off, or to the weights that it starts with, and returns how many steps have
+/// been done. All processes do so at the same time.
+/// Throws: Error if nothing whole is left.
+std::int64_t restore(Session& session, const CheckpointPlans& plans, std::ostream& notices);
+
+/// The saving of one run; where there is none, nothing happens.
+class Saving {
+ public:
+  Saving(Session& session, const CheckpointPlans& plans, RunState run, const std::string& plan,
+         Reporter& reporter);
+
+  /// So many steps have been done, in all processes.
+  void behind(std::int64_t steps);
+  /// The run ends here: saves what has been done, unless it is saved, and waits until all is on the disk.
+  /// Throws: Error of kind io if the last save has failed.
+  void end(std::int64_t steps);
+
+ private:
+  void tell(const std::vector<Saved>& ended);
+
+  Reporter& reporter_;
+  std::int64_t every_ = 0;
+  std::int64_t last_ = -1;  // that was begun
+  std::string failure_;     // of the last that has ended
+  std::optional<CheckpointSaver> saver_;
+};
+
+}  // namespace shardwright

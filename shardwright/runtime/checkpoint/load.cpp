@@ -1,0 +1,115 @@
+#include "shardwright/runtime/checkpoint/load.h"
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+#include <set>
+
+#include "shardwright/autodiff/accumulate.h"
+#include "shardwright/autodiff/train_step.h"
+#include "shardwright/base/error.h"
+#include "shardwright/base/text.h"
+
+namespace shardwright {
+namespace {
+
+/// States that come and go with the precision or the schedule, and may begin anew.
+bool may_be_missing(std::string_view name) {
+  return name == loss_scale_state || name == good_steps_state || name == steps_state;
+}
+
+bool is_parameter(const Pipeline& pipeline, const Kept& value) {
+  const auto [stage, v] = value.places.front();
+  const Graph& graph = pipeline.stage(stage).graph;
+  return graph.node(graph.value(v).producer).op->kind == OpKind::parameter;
+}
+
+/// Throws: Error if the two do not belong together.
+std::vector<std::string> check_match(const Session& session, const CheckpointReader& checkpoint,
+                                     Restored what) {
+  std::vector<std::string> notices;
+  std::set<std::string_view> known;
+  const KeptValues& kept = session.kept();
+  for (const Kept& value : kept.all()) {
+    known.insert(value.name);
+    const bool is_weight = is_parameter(session.pipeline(), value);
+    if (&kept.parameter_of(value) != &value || value.name == micro_batch_count) continue;
+    if (!is_weight && what == Restored::parameters) continue;
+    if (!checkpoint.has(value.name)) {
+      if (is_weight)
+        throw error("{}: has no parameter '{}'; it is of another model ({})", checkpoint.folder(), value.name,
+                    checkpoint.manifest().run.model);
+      if (!may_be_missing(value.name))
+        throw error(
+            "{}: has no state '{}': it was trained by another optimizer; --init takes its weights alone",
+            checkpoint.folder(), value.name);
+      if (value.name != steps_state)
+        notices.push_back(fmt::format("{}: has no '{}', which begins anew", checkpoint.folder(), value.name));
+      continue;
+    }
+    const Type own = kept.type_of(value);
+    if (const Type& saved = checkpoint.tensor(value.name).type;
+        saved.shape != own.shape || is_floating(saved.dtype) != is_floating(own.dtype))
+      throw error("{}: '{}' is {} but {} here; it is of another model ({})", checkpoint.folder(), value.name,
+                  to_text(saved), to_text(own), checkpoint.manifest().run.model);
+  }
+  for (const SavedTensor& saved : checkpoint.manifest().tensors) {
+    if (known.contains(saved.name) || (saved.is_state && what == Restored::parameters)) continue;
+    if (!saved.is_state)
+      throw error("{}: has a parameter '{}' that there is not here; it is of another model ({})",
+                  checkpoint.folder(), saved.name, checkpoint.manifest().run.model);
+    if (!may_be_missing(saved.name))
+      throw error(
+          "{}: has a state '{}' that there is not here: it was trained by another optimizer; --init takes "
+          "its "
+          "weights alone",
+          checkpoint.folder(), saved.name);
+    if (saved.name != steps_state)
+      notices.push_back(fmt::format("{}: its '{}' is not used here", checkpoint.folder(), saved.name));
+  }
+  return notices;
+}
+
+}  // namespace
+
+std::vector<std::string> load(Session& session, const CheckpointReader& checkpoint, Restored what) {
+  std::vector<std::string> notices = check_match(session, checkpoint, what);
+  const KeptValues& kept = session.kept();
+  std::set<std::string, std::less<>> wanted;
+  for (const Kept& value : kept.all())
+    if (what == Restored::all || is_parameter(session.pipeline(), value)) wanted.insert(value.name);
+  const auto step = static_cast<double>(checkpoint.manifest().run.step);
+  const auto fill = [](const Type& type, double number, std::span<std::byte> to) {
+    Tensor one({DType::f64, type.shape});
+    std::ranges::fill(one.as<double>(), number);
+    std::ranges::copy(convert(one, type.dtype).bytes(), to.begin());
+  };
+  const auto read = [&](const std::string& name, const Box& where, std::span<std::byte> to) {
+    if (!wanted.contains(name)) return false;
+    const Type own{kept.type_of(kept.named(name)).dtype, where.extent};
+    if (name == micro_batch_count) return fill(own, step * session.pipeline().micro_batches(), to), true;
+    if (!checkpoint.has(name)) return name == steps_state && (fill(own, step, to), true);
+    const SavedTensor& saved = checkpoint.tensor(name);
+    if (saved.type.dtype == own.dtype) return checkpoint.read(saved, where, to), true;
+    Tensor part({saved.type.dtype, where.extent});
+    checkpoint.read(saved, where, part.bytes());
+    std::ranges::copy(convert(part, own.dtype).bytes(), to.begin());
+    return true;
+  };
+  // A rank that throws ends the session, and damage is no reason for that: an earlier checkpoint may be whole.
+  std::mutex mutex;
+  std::optional<Error> failure;
+  session.copy_in([&](const std::string& name, const Box& where, std::span<std::byte> to) {
+    try {
+      return read(name, where, to);
+    } catch (const Error& e) {
+      const std::lock_guard lock(mutex);
+      if (!failure) failure = e;
+      return false;
+    }
+  });
+  if (failure) throw Error(*failure);
+  return notices;
+}
+
+}  // namespace shardwright

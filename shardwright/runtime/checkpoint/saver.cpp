@@ -1,0 +1,189 @@
+#include "shardwright/runtime/checkpoint/saver.h"
+
+#include <atomic>
+#include <chrono>
+#include <optional>
+#include <thread>
+
+#include "shardwright/base/checksum.h"
+#include "shardwright/base/error.h"
+#include "shardwright/base/file.h"
+#include "shardwright/runtime/checkpoint/folder.h"
+#include "shardwright/runtime/checkpoint/shard.h"
+
+namespace shardwright {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+/// Where a process leaves the checksums of a shard for the one that writes the manifest.
+std::string sums_file(const std::string& folder, int shard) {
+  return fmt::format("{}/{}.sums", folder, shard_file(shard));
+}
+
+/// Work on a thread of its own, and how it ended.
+class Background {
+ public:
+  template <class F>
+  explicit Background(F work)
+      : thread_([this, work = std::move(work)] {
+          try {
+            work();
+          } catch (const std::exception& e) {
+            failure_ = e.what();
+          }
+          has_ended_ = true;
+        }) {}
+
+  bool has_ended() const { return has_ended_; }
+  /// Empty: well.
+  const std::string& result() {
+    if (thread_.joinable()) thread_.join();
+    return failure_;
+  }
+
+ private:
+  std::string failure_;
+  std::atomic<bool> has_ended_ = false;
+  std::jthread thread_;  // last: it uses the above
+};
+
+}  // namespace
+
+struct CheckpointSaver::State {
+  struct Save {
+    Saved saved;
+    Clock::time_point start;
+    bool is_finishing = false;  // all have written
+    std::optional<Background> work;
+  };
+
+  Session& session;
+  SaveOptions options;
+  std::vector<std::vector<NamedBox>> shares;
+  std::vector<int> numbers;
+  std::vector<int> own_ranks;
+  bool is_alone, is_first;
+  std::map<int, ShardImage> images;  // by rank of this process
+  Manifest manifest;                 // of the first process: but for the step and the checksums
+  std::optional<FolderLock> lock;    // of the first process
+  std::optional<Save> save;          // that has not ended
+  std::vector<Saved> ended;
+
+  State(Session& s, SaveOptions o)
+      : session(s),
+        options(std::move(o)),
+        shares(shares_of(s.pipeline(), s.kept())),
+        numbers(shard_numbers(shares)),
+        own_ranks(s.ranks()),
+        is_alone(own_ranks.size() == shares.size()),
+        is_first(own_ranks.front() == 0) {
+    if (is_first) lock.emplace(options.folder);
+    for (int rank : own_ranks)
+      if (numbers[at(rank)] >= 0) images.try_emplace(rank, s.kept(), shares[at(rank)]);
+    manifest = {.run = options.run, .plan = options.plan};
+    if (is_first) manifest.tensors = saved_tensors(s.pipeline(), s.kept(), shares);
+  }
+
+  void begin(std::int64_t step) {
+    while (save) advance(true);
+    save.emplace();
+    save->start = Clock::now();
+    save->saved = {.folder = finished_folder(options.folder, step), .step = step};
+    std::string failure;
+    if (is_first) try {
+        start_unfinished(options.folder, step);
+      } catch (const Error& e) {
+        failure = e.what();
+      }
+    if (session.any(!failure.empty())) return end(failure.empty() ? "the first rank cannot write" : failure);
+    session.copy_out(shares, [this](int rank, std::size_t i) { return images.at(rank).part(i); });
+    save->saved.pause_seconds = since(save->start);
+    save->work.emplace([this, step] {
+      write_shards(step);
+      if (is_alone) finish(step);
+    });
+  }
+
+  void write_shards(std::int64_t step) {
+    const std::string folder = unfinished_folder(options.folder, step);
+    std::vector<std::unique_ptr<Background>> writers;
+    for (auto& [rank, image] : images)
+      writers.push_back(std::make_unique<Background>([&, shard = numbers[at(rank)]] {
+        std::string sums;
+        for (std::uint64_t sum :
+             image.write(fmt::format("{}/{}", folder, shard_file(shard)), manifest.block_bytes))
+          sums += checksum_text(sum);
+        write_file(sums_file(folder, shard), fmt::format("{} {}", image.bytes(), sums));
+      }));
+    std::string failure;
+    for (auto& writer : writers)
+      if (failure.empty()) failure = writer->result();
+    if (!failure.empty()) throw io_error("{}", failure);
+  }
+
+  /// All shards are there.
+  void finish(std::int64_t step) {
+    const std::string folder = unfinished_folder(options.folder, step);
+    manifest.run.step = step;
+    manifest.shards.clear();
+    save->saved.bytes = 0;
+    for (int number : numbers) {
+      if (number < 0) continue;
+      const std::string path = sums_file(folder, number), text = read_text(path);
+      const std::size_t blank = text.find(' ');
+      Shard shard{.file = shard_file(number), .bytes = std::stoll(text.substr(0, blank)), .blocks = {}};
+      for (std::size_t i = blank + 1; i < text.size(); i += 16)
+        shard.blocks.push_back(parse_checksum(std::string_view(text).substr(i, 16)).value());
+      save->saved.bytes += shard.bytes;
+      manifest.shards.push_back(std::move(shard));
+      ::unlink(path.c_str());
+    }
+    write_file(fmt::format("{}/{}", folder, manifest_file), to_json(manifest));
+    shardwright::finish(options.folder, step);
+    if (options.keep > 0) remove_older(options.folder, options.keep);
+  }
+
+  /// What there is to do for the save that has not ended; `waits` for what processes do of it by themselves.
+  void advance(bool waits) {
+    if (waits && save->work) save->work->result();
+    if (session.any(save->work && !save->work->has_ended())) return;
+    const std::string failure = save->work ? save->work->result() : "";
+    if (session.any(!failure.empty())) return end(failure.empty() ? "another rank cannot write" : failure);
+    if (is_alone || save->is_finishing) return end("");
+    save->is_finishing = true;
+    save->work.reset();
+    if (is_first) save->work.emplace([this, step = save->saved.step] { finish(step); });
+  }
+
+  void end(const std::string& failure) {
+    save->work.reset();
+    save->saved.failure = failure;
+    save->saved.seconds = since(save->start);
+    if (is_first && !failure.empty()) remove_unfinished(options.folder, save->saved.step);
+    ended.push_back(std::move(save->saved));
+    save.reset();
+  }
+};
+
+CheckpointSaver::CheckpointSaver(Session& session, SaveOptions options)
+    : state_(std::make_unique<State>(session, std::move(options))) {}
+CheckpointSaver::~CheckpointSaver() = default;
+
+void CheckpointSaver::save(std::int64_t step) { state_->begin(step); }
+
+std::vector<Saved> CheckpointSaver::ended() {
+  if (state_->save) state_->advance(false);
+  return std::exchange(state_->ended, {});
+}
+
+std::vector<Saved> CheckpointSaver::wait() {
+  while (state_->save) state_->advance(true);
+  return std::exchange(state_->ended, {});
+}
+
+}  // namespace shardwright

@@ -1,0 +1,55 @@
+// Saves the checkpoints of a session beside its training: a save takes a copy of what ranks hold, which is all that the
+// training waits for, and threads of each process write it.
+//
+// In a run of several processes all of them call everything at the same time. When all have written, the first gives the
+// checkpoint its name; a save that fails leaves the earlier ones as they are.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "shardwright/runtime/checkpoint/manifest.h"
+#include "shardwright/runtime/session.h"
+
+namespace shardwright {
+
+struct SaveOptions {
+  std::string folder;     // of all checkpoints
+  std::int64_t keep = 0;  // how many of them; 0: all
+  RunState run;           // but for the step
+  std::string plan;       // as JSON
+};
+
+/// What has become of a save.
+struct Saved {
+  std::string folder;
+  std::int64_t step = 0;
+  double pause_seconds = 0;  // that the training waited
+  double seconds = 0;        // from its beginning until it was whole
+  std::int64_t bytes = 0;
+  std::string failure;  // why it is not there; empty: it is. Of another process: that it failed there
+};
+
+class CheckpointSaver {
+ public:
+  /// `session` outlives it. Throws: Error of kind io if the folder cannot be written, or another run saves there.
+  CheckpointSaver(Session& session, SaveOptions options);
+  /// What is not whole yet is lost.
+  ~CheckpointSaver();
+  CheckpointSaver(const CheckpointSaver&) = delete;
+  CheckpointSaver& operator=(const CheckpointSaver&) = delete;
+
+  /// Begins to save what the session holds behind `step` steps. Waits for the save before it.
+  void save(std::int64_t step);
+  /// Those that have ended since somebody asked; waits for nothing.
+  std::vector<Saved> ended();
+  /// Likewise, when all have.
+  std::vector<Saved> wait();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace shardwright

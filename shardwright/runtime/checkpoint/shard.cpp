@@ -1,0 +1,124 @@
+#include "shardwright/runtime/checkpoint/shard.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <numeric>
+
+#include "shardwright/autodiff/accumulate.h"
+#include "shardwright/base/checksum.h"
+#include "shardwright/base/file.h"
+#include "shardwright/runtime/safetensors.h"
+
+namespace shardwright {
+namespace {
+
+std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+/// What stands in a checkpoint under its own name: no masters, which stand under their parameters', and not what
+/// follows from the step.
+bool is_saved(const KeptValues& kept, const Kept& value) {
+  return &kept.parameter_of(value) == &value && value.name != micro_batch_count;
+}
+
+}  // namespace
+
+std::vector<std::vector<NamedBox>> shares_of(const Pipeline& pipeline, const KeptValues& kept) {
+  std::vector<const Kept*> values;
+  for (const Kept& value : kept.all())
+    if (is_saved(kept, value)) values.push_back(&value);
+  // The large ones first: the small ones then even out what is left.
+  std::ranges::stable_sort(values, std::greater<>(), [&](const Kept* k) { return kept.type_of(*k).bytes(); });
+  std::vector<std::vector<NamedBox>> out(at(pipeline.rank_count()));
+  std::vector<std::int64_t> bytes(out.size());
+  for (const Kept* value : values) {
+    const auto [stage, v] = kept.place_of(*value);
+    const Graph& graph = pipeline.stage(stage).graph;
+    const int first = pipeline.first_rank(stage);
+    std::map<Shape, std::pair<Box, std::vector<int>>> holders;  // by where the part begins
+    for (int r = 0; r < pipeline.stage(stage).rank_count(); ++r) {
+      Box box = box_of(graph, v, r);
+      if (is_empty(box)) continue;
+      auto& [held, ranks] = holders[box.offset];
+      held = std::move(box);
+      ranks.push_back(first + r);
+    }
+    const auto element = static_cast<std::int64_t>(size_of(kept.type_of(*value).dtype));
+    for (auto& [begin, part] : holders) {
+      const int rank = *std::ranges::min_element(part.second, {}, [&](int r) { return bytes[at(r)]; });
+      bytes[at(rank)] += element_count(part.first.extent) * element;
+      out[at(rank)].push_back({value->name, std::move(part.first)});
+    }
+  }
+  return out;
+}
+
+std::vector<int> shard_numbers(const std::vector<std::vector<NamedBox>>& shares) {
+  std::vector<int> out;
+  int next = 0;
+  for (const auto& share : shares) out.push_back(share.empty() ? -1 : next++);
+  return out;
+}
+
+std::vector<SavedTensor> saved_tensors(const Pipeline& pipeline, const KeptValues& kept,
+                                       const std::vector<std::vector<NamedBox>>& shares) {
+  const std::vector<int> numbers = shard_numbers(shares);
+  std::map<std::string_view, std::vector<std::pair<int, Box>>> parts;
+  for (std::size_t r = 0; r < shares.size(); ++r)
+    for (const NamedBox& part : shares[r]) parts[part.name].emplace_back(numbers[r], part.where);
+  std::vector<SavedTensor> out;
+  for (const Kept& value : kept.all()) {
+    if (!is_saved(kept, value)) continue;
+    const auto [stage, v] = kept.place_of(value);
+    const Graph& graph = pipeline.stage(stage).graph;
+    const Layout layout = layout_of(graph.value(v));
+    const auto& [first_stage, parameter] = value.places.front();
+    const Graph& first = pipeline.stage(first_stage).graph;
+    out.push_back({.name = value.name,
+                   .type = kept.type_of(value),
+                   .is_state = first.node(first.value(parameter).producer).op->kind == OpKind::state,
+                   .layout = to_text(layout, graph.meshes[at(layout.mesh)]),
+                   .cuts = {},
+                   .shards = {}});
+    set_parts(out.back(), parts[value.name]);
+  }
+  return out;
+}
+
+ShardImage::ShardImage(const KeptValues& kept, const std::vector<NamedBox>& share) : places_(share.size()) {
+  std::vector<NamedType> types;
+  for (const NamedBox& part : share)
+    types.push_back({part.name, {kept.type_of(kept.named(part.name)).dtype, part.where.extent}});
+  order_in_file(types);
+  const std::string head = safetensors_head("checkpoint", types);
+  std::map<std::string_view, std::size_t> places;
+  std::size_t end = head.size();
+  for (const NamedType& t : types) {
+    places[t.name] = end;
+    end += at(t.type.bytes());
+  }
+  for (std::size_t i = 0; i < share.size(); ++i) places_[i] = places[share[i].name];
+  bytes_.resize(end);  // and touched, so that the first copy into it is as fast as the others
+  std::memcpy(bytes_.data(), head.data(), head.size());
+}
+
+std::vector<std::uint64_t> ShardImage::write(const std::string& path, std::int64_t block_bytes) const {
+  NewFile out(path);
+  std::vector<std::uint64_t> sums;
+  for (std::size_t begin = 0; begin < bytes_.size(); begin += at(block_bytes)) {
+    const auto block = std::span(bytes_).subspan(begin, std::min(at(block_bytes), bytes_.size() - begin));
+    sums.push_back(checksum(block));
+    out.write(block);
+    // The disk works while the next ones are summed and copied.
+    ::sync_file_range(out.descriptor(), static_cast<off_t>(begin), static_cast<off_t>(block.size()),
+                      SYNC_FILE_RANGE_WRITE);
+  }
+  out.keep();
+  return sums;
+}
+
+}  // namespace shardwright

@@ -1,0 +1,40 @@
+// What the ranks of a pipeline write of a checkpoint, and the file of each.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "shardwright/lower/pipeline.h"
+#include "shardwright/runtime/checkpoint/manifest.h"
+#include "shardwright/runtime/kept.h"
+
+namespace shardwright {
+
+/// By rank: the parts that it writes, of all parameters and states but those that follow from the step. Each element is
+/// in one; of the ranks that hold a part, the one writes it that has least to write so far.
+std::vector<std::vector<NamedBox>> shares_of(const Pipeline& pipeline, const KeptValues& kept);
+/// By rank: the number of its shard; -1 where it has none because others hold all that it has.
+std::vector<int> shard_numbers(const std::vector<std::vector<NamedBox>>& shares);
+/// The tensors of a manifest whose shards hold these shares.
+std::vector<SavedTensor> saved_tensors(const Pipeline& pipeline, const KeptValues& kept,
+                                       const std::vector<std::vector<NamedBox>>& shares);
+
+/// A shard's file in memory.
+class ShardImage {
+ public:
+  /// Room for parts that have these types, in the order of `share`.
+  ShardImage(const KeptValues& kept, const std::vector<NamedBox>& share);
+
+  /// Where part `i` of the share stands.
+  std::byte* part(std::size_t i) { return bytes_.data() + places_[i]; }
+  std::int64_t bytes() const { return static_cast<std::int64_t>(bytes_.size()); }
+  /// Writes and syncs it, and returns the checksums of its blocks. Throws: Error of kind io.
+  std::vector<std::uint64_t> write(const std::string& path, std::int64_t block_bytes) const;
+
+ private:
+  std::vector<std::byte> bytes_;
+  std::vector<std::size_t> places_;
+};
+
+}  // namespace shardwright
