@@ -71,15 +71,6 @@ void find_resume(const Arguments& arguments, CheckpointPlans& plans, std::ostrea
 
 }  // namespace
 
-CheckpointReader open_checkpoint(const std::string& path) {
-  if (is_checkpoint(path)) return CheckpointReader(path);
-  if (!is_folder(path))
-    throw io_error("{}: is no checkpoint; that is a folder that `train --save` has written", path);
-  const std::vector<Checkpoint> all = checkpoints_in(path);
-  if (all.empty()) throw io_error("{}: has no checkpoint", path);
-  return CheckpointReader(all.front().folder);
-}
-
 CheckpointPlans checkpoint_plans(const Arguments& arguments, std::ostream& notices) {
   CheckpointPlans plans{.folder = arguments.text("--save")};
   if (arguments.has("--save") && plans.folder.empty()) throw error("--save: give a folder");

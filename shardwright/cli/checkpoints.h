@@ -28,9 +28,6 @@ struct CheckpointPlans {
 /// two runs. Notices tell of checkpoints that are damaged where an earlier one is whole.
 CheckpointPlans checkpoint_plans(const Arguments& arguments, std::ostream& notices);
 
-/// A checkpoint in `path`: itself one, or the latest of a run's. Throws: Error if there is none.
-CheckpointReader open_checkpoint(const std::string& path);
-
 /// Brings the session to where the run left off, or to the weights that it starts with, and returns how many steps have
 /// been done. All processes do so at the same time.
 /// Throws: Error if nothing whole is left.

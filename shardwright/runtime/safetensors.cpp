@@ -16,6 +16,7 @@
 #include "shardwright/base/error.h"
 #include "shardwright/base/file.h"
 #include "shardwright/base/text.h"
+#include "shardwright/layout/transfer.h"
 
 namespace shardwright {
 namespace {
@@ -270,6 +271,16 @@ Tensor SafetensorsFile::read_slice(std::string_view name, std::int64_t index) co
   Type slice{e.type.dtype, Shape(e.type.shape.begin() + 1, e.type.shape.end())};
   const std::int64_t begin = e.begin + index * slice.bytes();
   return read_bytes(name, std::move(slice), begin);
+}
+
+void SafetensorsFile::read_part(std::string_view name, const Box& where, std::span<std::byte> to) const {
+  const Entry& e = entry(name);
+  const auto element = static_cast<std::int64_t>(size_of(e.type.dtype));
+  const Box whole{Shape(e.type.shape.size()), e.type.shape};
+  for_each_run(piece_of(where, whole, where), [&](std::int64_t f, std::int64_t t, std::int64_t n) {
+    const Tensor run = read_bytes(name, {e.type.dtype, {n}}, e.begin + f * element);
+    std::ranges::copy(run.bytes(), to.begin() + t * element);
+  });
 }
 
 Tensor SafetensorsFile::read_bytes(std::string_view name, Type type, std::int64_t begin) const {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "shardwright/base/tensor.h"
+#include "shardwright/layout/layout.h"
 
 namespace shardwright {
 
@@ -33,6 +34,8 @@ class SafetensorsFile {
   /// Throws: Error with near names if there is no such tensor.
   const Type& type(std::string_view name) const { return entry(name).type; }
   Tensor read(std::string_view name) const;
+  /// Fills `to`, row-major, with the part `where`. Throws: Error of kind io.
+  void read_part(std::string_view name, const Box& where, std::span<std::byte> to) const;
   /// Where its elements begin, in bytes from the start of the file.
   std::int64_t offset(std::string_view name) const { return data_start_ + entry(name).begin; }
   /// Row `index` of a tensor of shape [n, ...]: one step of [steps, batch, ...].

@@ -171,6 +171,7 @@ void set_parts(SavedTensor& t, const std::vector<std::pair<int, Box>>& parts) {
   t.cuts.assign(t.type.shape.size(), {});
   for (std::size_t d = 0; d < t.cuts.size(); ++d) {
     std::set<std::int64_t> begins;
+    if (t.type.shape[d] > 0) begins.insert(0);  // of no elements there may be no parts
     for (const auto& [shard, box] : parts) begins.insert(box.offset[d]);
     t.cuts[d].assign(begins.begin(), begins.end());
   }

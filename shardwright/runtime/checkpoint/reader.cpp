@@ -8,11 +8,13 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <mutex>
 #include <optional>
 
 #include "shardwright/base/checksum.h"
 #include "shardwright/base/file.h"
+#include "shardwright/runtime/checkpoint/folder.h"
 #include "shardwright/runtime/safetensors.h"
 
 namespace shardwright {
@@ -201,6 +203,16 @@ void CheckpointReader::verify() const {
   for (const auto& file : files_) file->verify();
   for (const SavedTensor& t : manifest_.tensors)
     for (std::size_t i = 0; i < t.shards.size(); ++i) files_[at(t.shards[i])]->header_with(t, i);
+}
+
+CheckpointReader open_checkpoint(const std::string& path) {
+  if (is_checkpoint(path)) return CheckpointReader(path);
+  std::error_code failure;
+  if (!std::filesystem::is_directory(path, failure))
+    throw io_error("{}: is no checkpoint; that is a folder that `train --save` has written", path);
+  const std::vector<Checkpoint> all = checkpoints_in(path);
+  if (all.empty()) throw io_error("{}: has no checkpoint", path);
+  return CheckpointReader(all.front().folder);
 }
 
 }  // namespace shardwright

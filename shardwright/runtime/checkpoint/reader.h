@@ -44,4 +44,7 @@ class CheckpointReader {
   std::vector<std::unique_ptr<File>> files_;
 };
 
+/// A checkpoint in `path`: itself one, or the latest of a run's. Throws: Error of kind io if there is none.
+CheckpointReader open_checkpoint(const std::string& path);
+
 }  // namespace shardwright

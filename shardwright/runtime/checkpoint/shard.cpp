@@ -1,17 +1,13 @@
 #include "shardwright/runtime/checkpoint/shard.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <map>
-#include <numeric>
 
 #include "shardwright/autodiff/accumulate.h"
 #include "shardwright/base/checksum.h"
-#include "shardwright/base/file.h"
 #include "shardwright/runtime/safetensors.h"
 
 namespace shardwright {
@@ -72,7 +68,7 @@ std::vector<SavedTensor> saved_tensors(const Pipeline& pipeline, const KeptValue
     for (const NamedBox& part : shares[r]) parts[part.name].emplace_back(numbers[r], part.where);
   std::vector<SavedTensor> out;
   for (const Kept& value : kept.all()) {
-    if (!is_saved(kept, value)) continue;
+    if (!is_saved(kept, value) || (!parts.contains(value.name) && kept.type_of(value).bytes() > 0)) continue;
     const auto [stage, v] = kept.place_of(value);
     const Graph& graph = pipeline.stage(stage).graph;
     const Layout layout = layout_of(graph.value(v));
@@ -106,19 +102,44 @@ ShardImage::ShardImage(const KeptValues& kept, const std::vector<NamedBox>& shar
   std::memcpy(bytes_.data(), head.data(), head.size());
 }
 
-std::vector<std::uint64_t> ShardImage::write(const std::string& path, std::int64_t block_bytes) const {
-  NewFile out(path);
-  std::vector<std::uint64_t> sums;
-  for (std::size_t begin = 0; begin < bytes_.size(); begin += at(block_bytes)) {
-    const auto block = std::span(bytes_).subspan(begin, std::min(at(block_bytes), bytes_.size() - begin));
-    sums.push_back(checksum(block));
-    out.write(block);
-    // The disk works while the next ones are summed and copied.
-    ::sync_file_range(out.descriptor(), static_cast<off_t>(begin), static_cast<off_t>(block.size()),
-                      SYNC_FILE_RANGE_WRITE);
+SummedFile::SummedFile(const std::string& path, std::int64_t block_bytes)
+    : file_(path), block_bytes_(at(block_bytes)) {}
+
+void SummedFile::write(std::span<const std::byte> bytes) {
+  bytes_ += static_cast<std::int64_t>(bytes.size());
+  while (!bytes.empty()) {
+    if (begun_.empty() && bytes.size() >= block_bytes_) {
+      write_block(bytes.first(block_bytes_));
+      bytes = bytes.subspan(block_bytes_);
+      continue;
+    }
+    const auto taken = bytes.first(std::min(bytes.size(), block_bytes_ - begun_.size()));
+    begun_.insert(begun_.end(), taken.begin(), taken.end());
+    bytes = bytes.subspan(taken.size());
+    if (begun_.size() < block_bytes_) continue;
+    write_block(begun_);
+    begun_.clear();
   }
-  out.keep();
-  return sums;
+}
+
+void SummedFile::write_block(std::span<const std::byte> block) {
+  const auto begin = static_cast<off_t>(sums_.size() * block_bytes_);
+  sums_.push_back(checksum(block));
+  file_.write(block);
+  ::sync_file_range(file_.descriptor(), begin, static_cast<off_t>(block.size()), SYNC_FILE_RANGE_WRITE);
+}
+
+std::vector<std::uint64_t> SummedFile::keep() {
+  if (!begun_.empty()) write_block(begun_);
+  begun_.clear();
+  file_.keep();
+  return sums_;
+}
+
+std::vector<std::uint64_t> ShardImage::write(const std::string& path, std::int64_t block_bytes) const {
+  SummedFile out(path, block_bytes);
+  out.write(bytes_);
+  return out.keep();
 }
 
 }  // namespace shardwright

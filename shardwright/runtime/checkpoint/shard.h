@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "shardwright/base/file.h"
 #include "shardwright/lower/pipeline.h"
 #include "shardwright/runtime/checkpoint/manifest.h"
 #include "shardwright/runtime/kept.h"
@@ -16,9 +17,28 @@ namespace shardwright {
 std::vector<std::vector<NamedBox>> shares_of(const Pipeline& pipeline, const KeptValues& kept);
 /// By rank: the number of its shard; -1 where it has none because others hold all that it has.
 std::vector<int> shard_numbers(const std::vector<std::vector<NamedBox>>& shares);
-/// The tensors of a manifest whose shards hold these shares.
+/// The tensors of a manifest whose shards hold these shares; those that have no part in any are left out.
 std::vector<SavedTensor> saved_tensors(const Pipeline& pipeline, const KeptValues& kept,
                                        const std::vector<std::vector<NamedBox>>& shares);
+
+/// A file that is written with the checksums of its blocks, while the disk is at work.
+class SummedFile {
+ public:
+  SummedFile(const std::string& path, std::int64_t block_bytes);
+  void write(std::span<const std::byte> bytes);
+  std::int64_t bytes() const { return bytes_; }
+  /// Synced, and under its name. Throws: Error of kind io, as all do.
+  std::vector<std::uint64_t> keep();
+
+ private:
+  void write_block(std::span<const std::byte> block);
+
+  NewFile file_;
+  std::size_t block_bytes_;
+  std::int64_t bytes_ = 0;
+  std::vector<std::byte> begun_;  // block
+  std::vector<std::uint64_t> sums_;
+};
 
 /// A shard's file in memory.
 class ShardImage {
