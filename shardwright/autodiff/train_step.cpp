@@ -109,7 +109,9 @@ class UpdateStep {
   void update(ValueId parameter, ValueId gradient) {
     const std::string name = graph_.value(parameter).name;
     const Type type = graph_.value(gradient).type;
-    Attributes attributes = optimizer_.attributes;
+    Attributes attributes;
+    for (const auto& [key, setting] : optimizer_.attributes)
+      if (key != "rate" || !optimizer_.has_set_rate) attributes.set(key, setting);
     std::vector<ValueId> operands{parameter,
                                   factor_.is_valid() ? scaled(builder_, gradient, factor_) : gradient};
     for (const std::string& state : op_.optimizer->states)
@@ -125,6 +127,10 @@ class UpdateStep {
       attributes.set("guarded", true);
       operands.push_back(is_good_);
     }
+    if (optimizer_.has_set_rate) {
+      if (!rate_.is_valid()) rate_ = leaf(rate_state, optimizer_.attributes.number("rate", 0));
+      operands.push_back(rate_);
+    }
     const auto results = builder_.call_all(op_, std::move(operands), std::move(attributes), name + ".new");
     graph_.updates.push_back({parameter, results.front()});
     for (std::size_t i = 0; i < states.size(); ++i) graph_.updates.push_back({states[i], results[i + 1]});
@@ -139,6 +145,7 @@ class UpdateStep {
   ValueId is_good_;  // 1, or 0 where gradients have overflowed; invalid: nobody asks
   ValueId factor_;   // of all gradients; invalid: 1
   ValueId count_;    // of steps done
+  ValueId rate_;     // where it is set from outside
 };
 
 }  // namespace

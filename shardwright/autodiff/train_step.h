@@ -50,6 +50,8 @@ struct OptimizerChoice {
   /// Gradients of parameters with a master are reduced in the type of the parameter, not of the master.
   bool reduces_short = false;
   LossScale loss_scale = {};
+  /// The rate is the state `optimizer.rate`, which starts with what the attribute says and is set from step to step.
+  bool has_set_rate = false;
 };
 
 /// Whether `name`, f32 or short, as --reduce-precision takes it, is the latter. Throws: Error on another.
@@ -62,6 +64,9 @@ bool has_masters(const Graph& graph);
 
 /// The optimizer operator called `name`. Throws: Error that lists them.
 const OpDef& optimizer_called(std::string_view name);
+
+/// f32[], on every rank that updates something.
+constexpr std::string_view rate_state = "optimizer.rate";
 
 constexpr std::string_view steps_state = "optimizer.step";
 /// The state of that name, f32[], the count of steps done; made if there is none. What differs from step to

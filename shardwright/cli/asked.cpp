@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "shardwright/base/text.h"
+#include "shardwright/runtime/rate_schedule.h"
 #include "shardwright/search/planning/search_for.h"
 #include "shardwright/search/planning/stages_of_plan.h"
 
@@ -159,6 +160,9 @@ Origin with_own(const Arguments& arguments, const Plan& plan, Origin decided, co
 Origin origin_of(const Arguments& given) {
   const Arguments arguments = given;  // reading this copy heeds nothing
   Origin asked = asked_of(arguments).origin;
+  // Of a schedule the step only knows that its rate comes from outside.
+  asked.optimizer.has_set_rate =
+      !is_constant_rate(arguments.text("--lr-schedule", "constant"), arguments.text("--warmup"));
   if (!arguments.has("--plan")) return asked;
   const Plan& plan = saved_plan(arguments);
   if (plan.model.empty()) return asked;  // by hand, for whatever network it fits

@@ -96,11 +96,11 @@ std::int64_t restore(Session& session, const CheckpointPlans& plans, std::ostrea
   const auto tell = [&](const std::vector<std::string>& lines) {
     for (const std::string& line : lines) notices << line << "\n";
   };
-  if (plans.init) tell(load(session, *plans.init, Restored::parameters));
+  if (plans.init) tell(load(session, source_of(*plans.init), Restored::parameters));
   for (const CheckpointReader& checkpoint : plans.resume) {
     std::optional<Error> damage;
     try {
-      tell(load(session, checkpoint, Restored::all));
+      tell(load(session, source_of(checkpoint), Restored::all));
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::io) throw;
       damage = e;
@@ -113,26 +113,28 @@ std::int64_t restore(Session& session, const CheckpointPlans& plans, std::ostrea
   return 0;
 }
 
-Saving::Saving(Session& session, const CheckpointPlans& plans, RunState run, const std::string& plan,
-               Reporter& reporter)
+Saving::Saving(Session& session, const CheckpointPlans& plans, const std::string& plan, Reporter& reporter)
     : reporter_(reporter), every_(plans.every) {
   if (const RunState* const resumed = plans.resumed()) last_ = resumed->step;
   if (!plans.folder.empty())
-    saver_.emplace(
-        session,
-        SaveOptions{.folder = plans.folder, .keep = plans.keep, .run = std::move(run), .plan = plan});
+    saver_.emplace(session, SaveOptions{.folder = plans.folder, .keep = plans.keep, .plan = plan});
 }
 
-void Saving::behind(std::int64_t steps) {
+void Saving::save(const RunState& run, bool is_best) {
+  last_ = run.step;
+  saver_->save(run, is_best);
+}
+
+void Saving::behind(const RunState& run, bool is_best) {
   if (!saver_) return;
-  if (every_ > 0 && steps % every_ == 0 && steps != last_) saver_->save(last_ = steps);
+  if (is_best || (every_ > 0 && run.step % every_ == 0 && run.step != last_)) save(run, is_best);
   tell(saver_->ended());
 }
 
-void Saving::end(std::int64_t steps) {
+void Saving::end(const RunState& run) {
   if (!saver_) return;
   tell(saver_->wait());
-  if (steps != last_ || !failure_.empty()) saver_->save(last_ = steps);
+  if (run.step != last_ || !failure_.empty()) save(run, false);
   tell(saver_->wait());
   if (!failure_.empty()) throw io_error("what was done last is not saved: {}", failure_);
 }

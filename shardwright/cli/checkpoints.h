@@ -36,16 +36,16 @@ std::int64_t restore(Session& session, const CheckpointPlans& plans, std::ostrea
 /// The saving of one run; where there is none, nothing happens.
 class Saving {
  public:
-  Saving(Session& session, const CheckpointPlans& plans, RunState run, const std::string& plan,
-         Reporter& reporter);
+  Saving(Session& session, const CheckpointPlans& plans, const std::string& plan, Reporter& reporter);
 
-  /// So many steps have been done, in all processes.
-  void behind(std::int64_t steps);
+  /// `run.step` steps have been done, in all processes; `is_best`: and nothing was better than what they have led to.
+  void behind(const RunState& run, bool is_best);
   /// The run ends here: saves what has been done, unless it is saved, and waits until all is on the disk.
   /// Throws: Error of kind io if the last save has failed.
-  void end(std::int64_t steps);
+  void end(const RunState& run);
 
  private:
+  void save(const RunState& run, bool is_best);
   void tell(const std::vector<Saved>& ended);
 
   Reporter& reporter_;

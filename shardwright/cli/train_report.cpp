@@ -1,6 +1,9 @@
 #include "shardwright/cli/train_report.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <iostream>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
@@ -91,10 +94,50 @@ Reporter::Reporter(const Arguments& arguments, const Length& length, Terminal& t
     : length_(length),
       terminal_(terminal),
       is_json_(arguments.is_on("--json")),
-      every_(arguments.integer("--log-every", is_json_ || length.steps <= 20 ? 1 : 10)) {}
+      every_(arguments.integer("--log-every", is_json_ || length.steps <= 20 ? 1 : 10)),
+      is_watched_(&terminal.err == &std::cerr && ::isatty(STDERR_FILENO) == 1) {}
 
-void Reporter::step(std::int64_t step, const Told& told, const ScaleWatch& scale, double seconds) {
+void Reporter::show_progress(std::int64_t step) {
+  constexpr double least_left = 2;
+  const double left = median_seconds() * static_cast<double>(length_.steps - step - 1);
+  if (!is_watched_ || left < least_left) return;
+  terminal_.err << fmt::format("\rstep {} of {}, {} left\x1b[K", step + 1, length_.steps, seconds_text(left))
+                << std::flush;
+  shows_progress_ = true;
+}
+
+void Reporter::clear_progress() {
+  if (std::exchange(shows_progress_, false)) terminal_.err << "\r\x1b[K" << std::flush;
+}
+
+void Reporter::evaluated(const Evaluated& e) {
+  clear_progress();
+  if (is_json_) {
+    nlohmann::ordered_json line{{"step", e.step}, {"loss", e.loss}};
+    if (e.accuracy) line["accuracy"] = *e.accuracy;
+    if (e.perplexity) line["perplexity"] = *e.perplexity;
+    line["samples"] = e.samples;
+    line["seconds"] = e.seconds;
+    terminal_.out << nlohmann::ordered_json{{"eval", line}}.dump() << "\n" << std::flush;
+    return;
+  }
+  terminal_.out << fmt::format("behind step {}, on {} held-out samples: loss is {:.6g}", e.step, e.samples,
+                               e.loss);
+  if (e.accuracy) terminal_.out << fmt::format(", accuracy is {:.4g}", *e.accuracy);
+  if (e.perplexity) terminal_.out << fmt::format(", perplexity is {:.4g}", *e.perplexity);
+  terminal_.out << "\n" << std::flush;
+}
+
+void Reporter::step(std::int64_t step, const Told& told, const ScaleWatch& scale, double seconds,
+                    std::optional<double> rate, std::int64_t tokens) {
+  clear_progress();
   seconds_.push_back(seconds);
+  print_step(step, told, scale, seconds, rate, tokens);
+  show_progress(step);
+}
+
+void Reporter::print_step(std::int64_t step, const Told& told, const ScaleWatch& scale, double seconds,
+                          std::optional<double> rate, std::int64_t tokens) {
   if (scale.has_skipped())
     terminal_.err << fmt::format(
         "step {}: gradients have overflowed and nothing was updated; the loss scale is {} now\n", step,
@@ -105,6 +148,8 @@ void Reporter::step(std::int64_t step, const Told& told, const ScaleWatch& scale
     for (const auto& [name, value] : told.others) line[name] = value;
     if (scale.is_on()) line["loss_scale"] = scale.scale();
     if (scale.has_skipped()) line["skipped"] = true;
+    if (rate) line["lr"] = *rate;
+    if (tokens > 0) line["tokens_per_second"] = static_cast<double>(tokens) / seconds;
     terminal_.out << line.dump() << "\n" << std::flush;
     return;
   }
@@ -116,6 +161,7 @@ void Reporter::step(std::int64_t step, const Told& told, const ScaleWatch& scale
 }
 
 void Reporter::saved(const Saved& saved) {
+  clear_progress();
   if (!saved.failure.empty()) {
     terminal_.err << fmt::format("{} is not saved: {}\n", saved.folder, saved.failure);
   } else if (is_json_) {
@@ -135,6 +181,7 @@ void Reporter::saved(const Saved& saved) {
 
 void Reporter::summary(const Session& session, const MemoryMarks& memory, const Recorded& recorded,
                        const std::string& misfit) {
+  clear_progress();
   const std::optional<TraceFigures>& traced = recorded.figures;
   const SessionStatistics& s = session.statistics();
   const int devices = session.pipeline().rank_count();

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "shardwright/cli/evaluation.h"
 #include "shardwright/cli/verb.h"
 #include "shardwright/runtime/checkpoint/saver.h"
 #include "shardwright/runtime/comparison.h"
@@ -58,7 +59,11 @@ class Reporter {
  public:
   Reporter(const Arguments& arguments, const Length& length, Terminal& terminal);
 
-  void step(std::int64_t step, const Told& told, const ScaleWatch& scale, double seconds);
+  /// `rate` where it differs from step to step, `tokens` of the step where there are any.
+  void step(std::int64_t step, const Told& told, const ScaleWatch& scale, double seconds,
+            std::optional<double> rate, std::int64_t tokens);
+  /// What held-out data have said.
+  void evaluated(const Evaluated& e);
   /// A checkpoint is whole on the disk, or could not be written.
   void saved(const Saved& saved);
 
@@ -67,12 +72,19 @@ class Reporter {
                const std::string& misfit);
 
  private:
+  void print_step(std::int64_t step, const Told& told, const ScaleWatch& scale, double seconds,
+                  std::optional<double> rate, std::int64_t tokens);
   double median_seconds() const;
+  /// On a terminal: how far it is, on a line that the next one replaces.
+  void show_progress(std::int64_t step);
+  void clear_progress();
 
   Length length_;
   Terminal& terminal_;
   bool is_json_;
   std::int64_t every_;
+  bool is_watched_;  // somebody looks at it as it comes
+  bool shows_progress_ = false;
   std::vector<double> seconds_;
 };
 

@@ -79,9 +79,11 @@ bool is_integer_of(double x, DType dtype) {
   return is_held;
 }
 
+}  // namespace
+
 /// In the type that the model takes. Infinity stays, because a mask may be made of it.
 /// Throws: Error that begins with `where` if that type cannot hold a number, or if one is NaN.
-Tensor converted(const Tensor& t, DType dtype, const std::string& where) {
+Tensor fitting(const Tensor& t, DType dtype, const std::string& where) {
   const bool was_finite = is_finite(t);
   if (!was_finite)
     refuse(to_doubles(t), t.shape(), where, "; nothing can be learnt from that",
@@ -98,8 +100,37 @@ Tensor converted(const Tensor& t, DType dtype, const std::string& where) {
   return out;
 }
 
-TrainingData from_file(const Inputs& inputs, const std::string& path) {
+namespace {
+
+/// Whether its tensors are of samples, without a dim for steps.
+bool holds_samples(const SafetensorsFile& file, const Inputs& inputs) {
+  return !inputs.empty() && std::ranges::all_of(inputs, [&](const auto& input) {
+    const Shape& batch = input.second.shape;
+    if (!file.has(input.first) || batch.empty()) return false;
+    const Shape& have = file.type(input.first).shape;
+    return have.size() == batch.size() && std::equal(batch.begin() + 1, batch.end(), have.begin() + 1);
+  });
+}
+
+TrainingData from_samples(const SafetensorsFile& file, const Inputs& inputs, std::uint64_t seed) try {
+  std::map<std::string, Tensor> columns;
+  for (const auto& [name, type] : inputs)
+    columns[name] = fitting(file.read(name), type.dtype, fmt::format("'{}'", name));
+  const Dataset data = Dataset(std::move(columns)).shuffle(seed).batch(inputs.begin()->second.shape[0]);
+  return {.batch =
+              [data](std::int64_t step) {
+                const Batch b = data.at_step(step);
+                return std::map<std::string, Tensor>(b.columns.begin(), b.columns.end());
+              },
+          .batches_per_epoch = data.batches_per_epoch(),
+          .source = file.path()};
+} catch (const Error& e) {
+  throw with_context(e, file.path());
+}
+
+TrainingData from_file(const Inputs& inputs, const std::string& path, std::uint64_t seed) {
   const SafetensorsFile file = SafetensorsFile::open(path);
+  if (holds_samples(file, inputs)) return from_samples(file, inputs, seed);
   std::int64_t steps = -1;
   for (const auto& [name, want] : inputs) {
     if (!file.has(name)) throw io_error("{}: has no tensor '{}', which the model needs", path, name);
@@ -119,35 +150,46 @@ TrainingData from_file(const Inputs& inputs, const std::string& path) {
               [file, inputs, steps](std::int64_t step) {
                 std::map<std::string, Tensor> out;
                 for (const auto& [name, type] : inputs)
-                  out[name] = converted(file.read_slice(name, step % steps), type.dtype,
-                                        fmt::format("{}: '{}' of step {}", file.path(), name, step % steps));
+                  out[name] = fitting(file.read_slice(name, step % steps), type.dtype,
+                                      fmt::format("{}: '{}' of step {}", file.path(), name, step % steps));
                 return out;
               },
           .batches_per_epoch = steps,
           .source = path};
 }
 
-TrainingData from_mnist(const Model& model, const Inputs& inputs, const std::string& directory,
-                        std::uint64_t seed) try {
+/// The samples, in the types of the model's inputs.
+Dataset mnist_for(const Inputs& inputs, const std::string& directory, MnistPart part) {
   const auto input = inputs.find("input"), label = inputs.find("label");
   if (input == inputs.end() || label == inputs.end() || inputs.size() != 2)
     throw error("it has images and labels, but the model takes other inputs");
   const auto sample = [](const Type& t) { return Shape(t.shape.begin() + 1, t.shape.end()); };
-  const Dataset data = mnist_dataset(directory)
-                           .map("image", {rescale(1 / 255.0, 0), normalize({0.1307}, {0.3081}), hwc_to_chw(),
-                                          reshape(sample(input->second)), type_cast(input->second.dtype)})
-                           .map("label", {type_cast(label->second.dtype), reshape(sample(label->second))})
-                           .shuffle(seed)
-                           .batch(input->second.shape[0]);
+  return mnist_dataset(directory, part)
+      .map("image", {rescale(1 / 255.0, 0), normalize({0.1307}, {0.3081}), hwc_to_chw(),
+                     reshape(sample(input->second)), type_cast(input->second.dtype)})
+      .map("label", {type_cast(label->second.dtype), reshape(sample(label->second))});
+}
+
+/// With the model's name where samples do not fit it.
+template <class F>
+auto in_context_of(const Model& model, F make) try {
+  return make();
+} catch (const Error& e) {
+  if (e.kind() == ErrorKind::io) throw;
+  throw with_context(e, fmt::format("MNIST for model '{}'", model.name));
+}
+
+TrainingData from_mnist(const Model& model, const Inputs& inputs, const std::string& directory,
+                        std::uint64_t seed) {
+  const Dataset data = in_context_of(model, [&] {
+    return mnist_for(inputs, directory, MnistPart::train).shuffle(seed).batch(inputs.at("input").shape[0]);
+  });
   return {.batch =
               [data](std::int64_t step) {
                 const Batch b = data.at_step(step);
                 return std::map<std::string, Tensor>{{"input", b["image"]}, {"label", b["label"]}};
               },
           .batches_per_epoch = data.batches_per_epoch()};
-} catch (const Error& e) {
-  if (e.kind() == ErrorKind::io) throw;
-  throw with_context(e, fmt::format("MNIST for model '{}'", model.name));
 }
 
 /// A network without an input called label learns nothing from one; it gets inputs all the same. One that has its loss
@@ -183,7 +225,7 @@ namespace {
 
 TrainingData training_data_of(const Model& model, Inputs inputs, const std::string& data,
                               const std::string& data_path, std::uint64_t seed, std::ostream& notices) {
-  if (data.ends_with(".safetensors")) return from_file(inputs, data);
+  if (data.ends_with(".safetensors")) return from_file(inputs, data, seed);
   if (!data.empty()) return from_mnist(model, inputs, data, seed);
   if (model.wants_mnist && !data_path.empty()) return from_mnist(model, inputs, data_path, seed);
   notices << "no --data" << (model.wants_mnist ? " and no DATA_PATH" : "")
@@ -200,6 +242,13 @@ TrainingData training_data(const Model& model, int micro_batches, const std::str
   for (const auto& [name, type] : inputs)
     if (!type.shape.empty()) out.samples = std::max(out.samples, type.shape[0]);
   return out;
+}
+
+std::map<std::string, Tensor> mnist_samples(const Model& model, const std::map<std::string, Type>& inputs,
+                                            const std::string& directory) {
+  const Dataset data = in_context_of(model, [&] { return mnist_for(inputs, directory, MnistPart::test); });
+  const Batch all = data.batch(data.samples()).get(0, 0);
+  return {{"input", all["image"]}, {"label", all["label"]}};
 }
 
 namespace {
@@ -225,8 +274,8 @@ std::map<std::string, Tensor> initial_parameters(const Graph& graph, const std::
                   to_text(v.type.shape));
     const Tensor whole = file.read(name);
     const std::string where = fmt::format("{}: '{}'", path, name);
-    out[v.name] = converted(whole, kept_type(graph, node), where);
-    converted(out[v.name], v.type.dtype, where);  // it can be read in its own type, too
+    out[v.name] = fitting(whole, kept_type(graph, node), where);
+    fitting(out[v.name], v.type.dtype, where);  // it can be read in its own type, too
   }
   return out;
 }

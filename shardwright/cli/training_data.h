@@ -25,6 +25,12 @@ struct TrainingData {
 TrainingData training_data(const Model& model, int micro_batches, const std::string& data,
                            const std::string& data_path, std::uint64_t seed, std::ostream& notices);
 
+/// All samples of the test part of MNIST in a folder, one row each, as the model's inputs want them.
+std::map<std::string, Tensor> mnist_samples(const Model& model, const std::map<std::string, Type>& inputs,
+                                            const std::string& directory);
+/// In the type that the model takes. Throws: Error that begins with `where` if that cannot hold a number, or one is NaN.
+Tensor fitting(const Tensor& t, DType dtype, const std::string& where);
+
 /// Initial values from a file: a tensor per parameter, named after it, with or without `init.` in front.
 /// Throws: Error on a missing or misshapen parameter, or one that holds NaN.
 std::map<std::string, Tensor> initial_parameters(const Graph& graph, const std::string& path);

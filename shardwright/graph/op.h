@@ -89,6 +89,13 @@ std::vector<std::string> states_of(const OptimizerFacet& facet, const Attributes
 /// The operands of an optimizer's node that are its states, in that order.
 std::span<const ValueId> state_operands(const Node& node);
 
+/// What takes the place of a value where a network is only asked, not trained.
+struct Substitute {
+  int operand = -1;        // of the operator, that is replaced; -1: result 0
+  std::vector<int> reads;  // operands that it is made of
+  ValueId (*make)(Builder&, std::span<const ValueId> reads) = nullptr;
+};
+
 struct OpDef {
   std::string name;
   std::string doc;                           // one line: formula and meaning
@@ -103,6 +110,7 @@ struct OpDef {
   /// The same in operators whose loop dims of these names may be split: what lowering puts in place of one whose dims
   /// `k*` are. Adds calls with the operands and attributes of the node, returns its results.
   std::function<std::vector<ValueId>(Builder&, std::span<const ValueId> operands, const Attributes&)> expand;
+  std::optional<Substitute> outside_training;             // of an operator that training alone has
   std::function<Attributes(const Call& local)> localize;  // attributes of the local call; default: the same
   Kernel kernel;
   /// Bytes that the kernel needs beside its operands and results while it runs, whatever they hold before.

@@ -297,6 +297,34 @@ void running_kernel(const KernelCall& call) {
   });
 }
 
+// ---- moments of known statistics ----
+
+std::vector<Type> infer_known(const Call& call) {
+  check_count(call, 2);
+  const Type& mean = call.operands[0];
+  check_floating(mean.dtype);
+  if (mean.shape.size() != 1 || call.operands[1] != mean)
+    throw error("mean and variance are {} and {} but should be equal, of one dim", to_text(mean),
+                to_text(call.operands[1]));
+  return {{DType::f64, {2, mean.shape[0]}}};
+}
+
+void known_kernel(const KernelCall& call) {
+  const Doubles mean(call.operands[0]), variance(call.operands[1]);
+  const auto out = call.results[0].as<double>();
+  const std::size_t channels = out.size() / 2;
+  for (std::size_t c = 0; c < channels; ++c) {
+    const double m = mean[static_cast<std::int64_t>(c)];
+    out[c] = m;
+    out[channels + c] = variance[static_cast<std::int64_t>(c)] + m * m;
+  }
+}
+
+/// A network that is only asked normalises by the running statistics.
+ValueId known_instead(Builder& builder, std::span<const ValueId> reads) {
+  return builder.call("known_moments", {reads[0], reads[1]});
+}
+
 }  // namespace
 
 std::vector<OpDef> batch_norm() {
@@ -351,9 +379,18 @@ std::vector<OpDef> batch_norm() {
           .attributes = {"count", "momentum"},
           .rule = "c, c, m^ c -> c, c",
           .infer = infer_running,
+          .outside_training = Substitute{.operand = 2, .reads = {0, 1}, .make = known_instead},
           .kernel = running_kernel,
           .samples = {"f32[6], f32[6], f32[2,6] (count=4, momentum=0.25)"},
           .overwrites = {0, 1},
+      },
+      {
+          .name = "known_moments",
+          .doc = "the moments of batch_moments that a known mean and variance stand for, in f64",
+          .rule = "c, c -> m^ c",
+          .infer = infer_known,
+          .kernel = known_kernel,
+          .samples = {"f32[6], f32[6]>0"},
       },
   };
 }

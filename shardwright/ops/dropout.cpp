@@ -41,6 +41,8 @@ std::vector<ValueId> gradient(Gradient& g) {
   return {g.call("dropout", {g.dy(), g.in(1)}, g.attributes()), ValueId{}};
 }
 
+ValueId kept_whole(Builder&, std::span<const ValueId> reads) { return reads[0]; }
+
 /// The step that a micro-batch belongs to, and which one of it it is.
 struct Time {
   std::int64_t step = 0, micro_batch = 0;
@@ -116,6 +118,7 @@ std::vector<OpDef> dropout() {
       .linear = "{0}",
       .infer = infer,
       .gradient = gradient,
+      .outside_training = Substitute{.reads = {0}, .make = kept_whole},
       .kernel = kernel,
       .samples = {"f32[4,6], f32[]<5 (rate=0.5)", "f32[2,6,12], f32[]<9 (rate=0.25, seed=7, name=hidden)",
                   "f32[4,6], f32[]<5 (rate=0.5, micro_batches=2)"},

@@ -13,6 +13,7 @@
 #include "shardwright/cli/asked.h"
 #include "shardwright/cli/planning.h"
 #include "shardwright/cli/verb.h"
+#include "shardwright/runtime/safetensors.h"
 #include "tests/support/scratch.h"
 
 namespace shardwright {
@@ -44,6 +45,9 @@ class Heeded : public testing::Test {
     EXPECT_EQ(run({"plan", model, "--devices", "2", "-o", "p.json"}).status, 0);
     EXPECT_EQ(run({"plan", model, "--devices", "2", "-o", "q.json"}).status, 0);
     EXPECT_EQ(run({"simulate", model, "--devices", "2", "--trace", "t.json"}).status, 0);
+    EXPECT_EQ(run({"train", model, "--steps", "2", "--optimizer", "adam", "--save", "saved"}).status, 0);
+    write_safetensors("eval.safetensors",
+                      {{"input", Tensor({DType::f32, {20, 16}})}, {"label", Tensor({DType::f32, {20, 16}})}});
   }
   ~Heeded() override { fs::current_path(old_); }
 
@@ -59,7 +63,7 @@ class Heeded : public testing::Test {
       if (entry.is_regular_file())
         all += entry.path().string() + (words[0] == "data" ? read_bytes(entry.path().string()) : "");
     static const std::regex varying(
-        R"re("(search_seconds|median_step_seconds|processes)": ?(\[[^\]]*\]|[^,}]*)|, [^,]* ms a step)re");
+        R"re("(search_seconds|median_step_seconds|processes|seconds|pause_seconds|tokens_per_second)": ?(\[[^\]]*\]|[^,}]*)|, [^,]* ms a step)re");
     return {status, std::regex_replace(all, varying, ""), err.str()};
   }
 
@@ -111,6 +115,19 @@ class Heeded : public testing::Test {
                                                            {"--trace", "written/t.json"},
                                                            {"--data", "missing.safetensors"},
                                                            {"--init", "missing.safetensors"},
+                                                           {"--save", "written/c"},
+                                                           {"--save-every", "2"},
+                                                           {"--keep", "1"},
+                                                           {"--resume", "missing"},
+                                                           {"--lr-schedule", "linear"},
+                                                           {"--warmup", "2"},
+                                                           {"--eval", "eval.safetensors"},
+                                                           {"--eval-every", "2"},
+                                                           {"--keep-best", "loss"},
+                                                           {"--tensorboard", "written/t"},
+                                                           {"--time-limit", "0.000001"},
+                                                           {"--checkpoint", "weights.safetensors"},
+                                                           {"--states", ""},
                                                            {"--steps", "4"},
                                                            {"--epochs", "2"},
                                                            {"--seed", "7"},
@@ -196,6 +213,15 @@ std::vector<Words> command_lines(const std::string& verb, const std::string& mod
   if (verb == "calibrate")
     return {{verb, "--out", "written/c.yaml", "--quick"},
             {verb, "--from", "t.json", "--out", "written/c.yaml"}};
+  if (verb == "checkpoint")
+    return {{verb, "inspect", "saved"},
+            {verb, "verify", "saved"},
+            {verb, "convert", "saved", "written/c"},
+            {verb, "merge", "saved", "written/m.safetensors"},
+            {verb, "diff", "saved", "saved"}};
+  if (verb == "infer")
+    return {{verb, model, "--checkpoint", "saved", "--data", "eval.safetensors", "--json"},
+            {verb, model, "--checkpoint", "saved", "--data", "eval.safetensors", "--devices", "2"}};
   if (verb == "explain") return {{verb, "p.json"}, {verb, "p.json", "matmul1"}};
   std::vector<Words> out;
   std::vector<Words> kinds{{model},

@@ -18,6 +18,7 @@
 #include "shardwright/cli/planning.h"
 #include "shardwright/cli/train_report.h"
 #include "shardwright/cli/training_data.h"
+#include "shardwright/cli/training_options.h"
 #include "shardwright/cost/cluster.h"
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/frontend/report.h"
@@ -67,6 +68,7 @@ struct Training {
   ScaleWatch scale;
   Reporter reporter;
   CheckpointPlans checkpoints;
+  TrainingOptions options;
   RunState run;      // but for the step
   std::string plan;  // as JSON
   std::string trace_path;
@@ -110,13 +112,18 @@ Training prepare(const Arguments& arguments, Terminal& terminal) {
   std::ostringstream notices;  // told once nothing can be wrong any more
   CheckpointPlans checkpoints = checkpoint_plans(arguments, notices);
   const std::uint64_t seed = seed_of(arguments, checkpoints);
-  add_train_step(model.graph, model.loss, optimizer_of(arguments, model));
+  const Model network = model;  // that is asked about held-out data
+  const OptimizerChoice optimizer = optimizer_of(arguments, model);
+  add_train_step(model.graph, model.loss, optimizer);
   const Plan plan = plan_of(arguments, model, model.graph, terminal);
   const char* data_path = std::getenv("DATA_PATH");
   for (const std::string& notice : model.notices) notices << notice << "\n";
   TrainingData data = training_data(model, plan.settings.pipelining.micro_batches, arguments.text("--data"),
                                     data_path ? data_path : "", seed, notices);
   const Length length = length_of(arguments, data);
+  TrainingOptions options =
+      training_options(arguments, network, length, optimizer.attributes.number("rate", 0),
+                       plan.settings.pipelining.micro_batches);
   std::map<std::string, InitialValue> initial = std::move(model.initial);
   std::string infinite_parameter;
   if (arguments.has("--init") && !checkpoints.init) {
@@ -147,7 +154,7 @@ Training prepare(const Arguments& arguments, Terminal& terminal) {
   if (!arguments.has("--json"))
     terminal.out << step_table(model.graph, plan, expected.estimate, batch) << std::flush;
   const RunState run{
-      .model = model.name, .step = 0, .seed = seed, .samples = data.samples, .schedule = "constant"};
+      .model = model.name, .step = 0, .seed = seed, .samples = data.samples, .schedule = options.schedule};
   return {std::move(data),
           length,
           std::move(initial),
@@ -155,6 +162,7 @@ Training prepare(const Arguments& arguments, Terminal& terminal) {
           std::move(scale),
           std::move(reporter),
           std::move(checkpoints),
+          std::move(options),
           run,
           to_json(plan),
           trace_path,
@@ -165,8 +173,10 @@ Training prepare(const Arguments& arguments, Terminal& terminal) {
 }
 
 /// One step, told. Throws: what the session throws; after a second interrupt, that this step was stopped.
-void run_step(Session& session, Training& training, std::int64_t step, bool& has_warned, Terminal& terminal) {
+void run_step(Session& session, Training& training, std::int64_t step, bool& has_warned, Companion& companion,
+              Terminal& terminal) {
   const auto batch = training.data.batch(step);
+  companion.before(session, step);
   const auto start = std::chrono::steady_clock::now();
   Told told;
   try {
@@ -178,32 +188,49 @@ void run_step(Session& session, Training& training, std::int64_t step, bool& has
   if (!std::isfinite(told.loss) && !std::exchange(has_warned, true))
     terminal.err << fmt::format("the loss of step {} is {} (null in JSON): {}\n", step, told.loss,
                                 likely_cause(training.data, batch, training.infinite_parameter, step));
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   training.scale.look(session);
-  training.reporter.step(step, told, training.scale, seconds.count());
+  const RateSchedule& rates = training.options.rates;
+  training.reporter.step(step, told, training.scale, seconds,
+                         rates.is_constant() ? std::nullopt : std::optional(rates.at(step)),
+                         training.options.tokens);
+  companion.behind(told, step, seconds, session);
 }
 
+/// How a run ended, and how many steps have been done, with those before.
 struct Run {
   std::int64_t first = 0;  // step that runs here
-  std::int64_t steps = 0;  // that have been done, with those before
-  bool is_interrupted = false;
+  std::int64_t steps = 0;
+  bool is_interrupted = false, is_late = false;
 };
 
-/// An interrupt ends it behind the step that runs, on all ranks behind the same one.
-Run run_steps(Session& session, Training& training, std::int64_t first, Terminal& terminal) {
+/// An interrupt, or the end of the time, ends it behind the step that runs, on all ranks behind the same one.
+Run run_steps(Session& session, Training& training, const StartSession& start, std::int64_t first,
+              Terminal& terminal) {
   const Patience patience(2);
-  Saving saving(session, training.checkpoints, training.run, training.plan, training.reporter);
+  const RunState* const resumed = training.checkpoints.resumed();
+  Companion companion(training.options, start, resumed ? resumed->best : std::nullopt, training.reporter,
+                      is_first_rank());
+  Saving saving(session, training.checkpoints, training.plan, training.reporter);
   Run out{.first = first, .steps = first};
+  RunState& state = training.run;
+  state.best = companion.best();
   bool has_warned = false;
-  for (;; saving.behind(++out.steps)) {
+  for (;;) {
     out.is_interrupted = session.any(interrupts() > 0);
-    if (out.is_interrupted || out.steps >= training.length.steps) break;
+    out.is_late = session.any(companion.is_late());
+    if (out.is_interrupted || out.is_late || out.steps >= training.length.steps) break;
     session.record(is_recorded(out.steps, first, training));
     step_begins(out.steps);
-    run_step(session, training, out.steps, has_warned, terminal);
+    run_step(session, training, out.steps, has_warned, companion, terminal);
     step_ends();
+    state.step = ++out.steps;
+    const bool is_best = companion.evaluate(session, out.steps, out.steps == training.length.steps);
+    state.best = companion.best();
+    saving.behind(state, is_best);
   }
-  saving.end(out.steps);
+  state.step = out.steps;
+  saving.end(state);
   return out;
 }
 
@@ -223,21 +250,28 @@ void tell_figures(Session& session, Training& training) {
   training.reporter.summary(session, memory, recorded, training.misfit);
 }
 
-int train_with(Session& session, Training& training, Terminal& terminal) {
+int train_with(Session& session, Training& training, const StartSession& start, Terminal& terminal) {
   for (const auto& [name, value] : training.initial) session.set(name, value());
   const std::int64_t first = restore(session, training.checkpoints, terminal.err);
-  const Run run = run_steps(session, training, first, terminal);
-  if (run.steps == run.first && !run.is_interrupted) {
+  const Run run = run_steps(session, training, start, first, terminal);
+  if (run.steps == run.first && !run.is_interrupted && !run.is_late) {
     terminal.err << fmt::format("{} of {} steps have been done before; none is left\n", run.steps,
                                 training.length.steps);
     return 0;
   }
-  if (run.steps >= training.length.steps) tell_figures(session, training);
+  if (run.steps > run.first && !run.is_interrupted) tell_figures(session, training);
+  if (run.is_late && run.steps < training.length.steps)
+    terminal.err << fmt::format("--time-limit: stopped behind {} of {} steps\n", run.steps,
+                                training.length.steps);
   if (!run.is_interrupted) return 0;
   terminal.err << (run.steps == 0
                        ? std::string("shardwright: interrupted: stopped before the first step\n")
                        : fmt::format("shardwright: interrupted: stopped after step {}\n", run.steps - 1));
   return interrupted_status;
+}
+
+SessionOptions session_options(const Training& training) {
+  return {.seed = training.run.seed, .only_scalars = true, .stop = &stops_at_once()};
 }
 
 /// One rank of many, started by mpirun.
@@ -251,10 +285,12 @@ int run_rank(const Arguments& arguments, Terminal& terminal) {
     training.emplace(prepare(arguments, terminal));  // the first rank proves the step for all
   };
   const auto run_prepared = [&](MpiProcess& process) {
-    Session session(training->program,
-                    process.communicator(process.size(), most_transfers(training->program)),
-                    {.seed = training->run.seed, .only_scalars = true, .stop = &stops_at_once()});
-    return train_with(session, *training, terminal);
+    const StartSession start = [&](Pipeline program, SessionOptions options) {
+      const std::size_t transfers = most_transfers(program);
+      return Session(std::move(program), process.communicator(process.size(), transfers), options);
+    };
+    Session session = start(training->program, session_options(*training));
+    return train_with(session, *training, start, terminal);
   };
   return run_as_mpi_rank({prepare_rank, run_prepared}, terminal);
 }
@@ -282,10 +318,12 @@ int run(const Arguments& arguments, Terminal& terminal) {
     throw error("--runtime threads is one process, but mpirun has started {}; leave one of them away",
                 launched);
   Training training = prepare(arguments, terminal);
-  Session session(training.program,
-                  {.seed = training.run.seed, .only_scalars = true, .stop = &stops_at_once()});
+  const StartSession start = [](Pipeline program, SessionOptions options) {
+    return Session(std::move(program), options);
+  };
+  Session session = start(training.program, session_options(training));
   try {
-    return train_with(session, training, terminal);
+    return train_with(session, training, start, terminal);
   } catch (const Error& e) {
     if (!stops_at_once()) throw;
     terminal.err << fmt::format("shardwright: {}\n", e.what());
@@ -311,6 +349,16 @@ std::vector<Verb> train() {
              "go on from a checkpoint, under any plan; auto: from the last of --save, if there is one", ""},
             {"--steps", "K", "how many steps, with those of --resume (default: 20, or the epochs)", ""},
             {"--epochs", "E", "how often through the data", ""},
+            {"--lr-schedule", "S",
+             "constant, step:every=K, exponential:factor=F, cosine, linear, polynomial; with :end=E and "
+             "others",
+             ""},
+            {"--warmup", "K", "steps, or as in 2epochs, in which the rate grows to --lr", ""},
+            {"--eval", "DIR|FILE", "held-out data, with labels", ""},
+            {"--eval-every", "K", "evaluate behind every K-th step (default: only at the end)", ""},
+            {"--keep-best", "M", "loss or accuracy: save what is best on --eval, as DIR/best", ""},
+            {"--tensorboard", "DIR", "event files with what each step tells", ""},
+            {"--time-limit", "S", "end behind the step in which so many seconds are over", ""},
             {"--seed", "S", "of initial parameters, data order and synthetic data (default 1)", ""},
             {"--log-every", "K", "print every K-th loss", ""},
             {"--runtime", "R", "threads: virtual devices in this process; mpi: a process each", ""},

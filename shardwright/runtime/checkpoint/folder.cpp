@@ -91,7 +91,7 @@ std::vector<Checkpoint> checkpoints_in(const std::string& folder) {
   std::vector<Checkpoint> out;
   for (const fs::path& path : entries_of(folder))
     if (const auto step = step_of(path.filename().string())) out.push_back({path.string(), *step});
-  const auto last = step_of(target_of(folder, latest));
+  const auto last = step_of(target_of(folder, latest_link));
   const auto is_later = [&](const Checkpoint& c) { return last && c.step > *last; };
   std::ranges::sort(out, {}, [&](const Checkpoint& c) { return std::pair(is_later(c), -c.step); });
   return out;
@@ -121,7 +121,7 @@ void finish(const std::string& folder, std::int64_t step) {
   fs::rename(from, to, failure);
   if (failure) throw io_error("{}: cannot be renamed to {}: {}", from, to, failure.message());
   sync_folder(folder);
-  link_to(folder, std::string(latest), step);
+  link_to(folder, std::string(latest_link), step);
 }
 
 void remove_unfinished(const std::string& folder, std::int64_t step) noexcept {
@@ -141,7 +141,7 @@ void link_to(const std::string& folder, const std::string& name, std::int64_t st
 }
 
 void remove_older(const std::string& folder, std::int64_t keep) {
-  const std::string kept = target_of(folder, best);
+  const std::string kept = target_of(folder, best_link);
   std::int64_t seen = 0;
   for (const Checkpoint& c : checkpoints_in(folder))
     if (seen++ >= keep && fs::path(c.folder).filename() != kept) remove_folder(folder, c.folder);

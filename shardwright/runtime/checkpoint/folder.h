@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace shardwright {
@@ -47,6 +48,7 @@ void start_unfinished(const std::string& folder, std::int64_t step);
 /// Gives it its name, and makes it the latest; an earlier one for this step is removed. All files in it are synced.
 void finish(const std::string& folder, std::int64_t step);
 void remove_unfinished(const std::string& folder, std::int64_t step) noexcept;
+constexpr std::string_view latest_link = "latest", best_link = "best";
 /// Makes the link called `name` lead to the checkpoint of `step`.
 void link_to(const std::string& folder, const std::string& name, std::int64_t step);
 /// Removes all but the last `keep` ones, and that which `best` leads to.

@@ -1,6 +1,7 @@
 #include "shardwright/runtime/checkpoint/load.h"
 
 #include <algorithm>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -9,6 +10,7 @@
 #include "shardwright/autodiff/train_step.h"
 #include "shardwright/base/error.h"
 #include "shardwright/base/text.h"
+#include "shardwright/runtime/checkpoint/shard.h"
 
 namespace shardwright {
 namespace {
@@ -24,8 +26,35 @@ bool is_parameter(const Pipeline& pipeline, const Kept& value) {
   return graph.node(graph.value(v).producer).op->kind == OpKind::parameter;
 }
 
+using Items = std::map<std::string_view, const TensorSource::Item*>;
+
+std::string model_text(const TensorSource& source) {
+  return source.run.model.empty() ? "it is of another model"
+                                  : fmt::format("it is of another model ({})", source.run.model);
+}
+
+/// Throws: Error if the source has no such value, or another one.
+void check_value(const TensorSource& source, const Items& items, const Kept& value, const Type& own,
+                 bool is_weight, std::vector<std::string>& notices) {
+  const auto it = items.find(value.name);
+  if (it == items.end()) {
+    if (is_weight) throw error("{}: has no parameter '{}'; {}", source.path, value.name, model_text(source));
+    if (!may_be_missing(value.name))
+      throw error(
+          "{}: has no state '{}': it was trained by another optimizer; --init takes its weights alone",
+          source.path, value.name);
+    if (value.name != steps_state)
+      notices.push_back(fmt::format("{}: has no '{}', which begins anew", source.path, value.name));
+    return;
+  }
+  const Type& saved = it->second->type;
+  if (saved.shape != own.shape || is_floating(saved.dtype) != is_floating(own.dtype))
+    throw error("{}: '{}' is {} but {} here; {}", source.path, value.name, to_text(saved), to_text(own),
+                model_text(source));
+}
+
 /// Throws: Error if the two do not belong together.
-std::vector<std::string> check_match(const Session& session, const CheckpointReader& checkpoint,
+std::vector<std::string> check_match(const Session& session, const TensorSource& source, const Items& items,
                                      Restored what) {
   std::vector<std::string> notices;
   std::set<std::string_view> known;
@@ -33,66 +62,53 @@ std::vector<std::string> check_match(const Session& session, const CheckpointRea
   for (const Kept& value : kept.all()) {
     known.insert(value.name);
     const bool is_weight = is_parameter(session.pipeline(), value);
-    if (&kept.parameter_of(value) != &value || value.name == micro_batch_count) continue;
-    if (!is_weight && what == Restored::parameters) continue;
-    if (!checkpoint.has(value.name)) {
-      if (is_weight)
-        throw error("{}: has no parameter '{}'; it is of another model ({})", checkpoint.folder(), value.name,
-                    checkpoint.manifest().run.model);
-      if (!may_be_missing(value.name))
-        throw error(
-            "{}: has no state '{}': it was trained by another optimizer; --init takes its weights alone",
-            checkpoint.folder(), value.name);
-      if (value.name != steps_state)
-        notices.push_back(fmt::format("{}: has no '{}', which begins anew", checkpoint.folder(), value.name));
-      continue;
-    }
-    const Type own = kept.type_of(value);
-    if (const Type& saved = checkpoint.tensor(value.name).type;
-        saved.shape != own.shape || is_floating(saved.dtype) != is_floating(own.dtype))
-      throw error("{}: '{}' is {} but {} here; it is of another model ({})", checkpoint.folder(), value.name,
-                  to_text(saved), to_text(own), checkpoint.manifest().run.model);
+    if (&kept.parameter_of(value) != &value || follows_from_step(value.name)) continue;
+    if (is_weight || what != Restored::parameters)
+      check_value(source, items, value, kept.type_of(value), is_weight, notices);
   }
-  for (const SavedTensor& saved : checkpoint.manifest().tensors) {
-    if (known.contains(saved.name) || (saved.is_state && what == Restored::parameters)) continue;
+  for (const TensorSource::Item& saved : source.items) {
+    if (known.contains(saved.name) || (saved.is_state && what != Restored::all)) continue;
     if (!saved.is_state)
-      throw error("{}: has a parameter '{}' that there is not here; it is of another model ({})",
-                  checkpoint.folder(), saved.name, checkpoint.manifest().run.model);
+      throw error("{}: has a parameter '{}' that there is not here; {}", source.path, saved.name,
+                  model_text(source));
     if (!may_be_missing(saved.name))
       throw error(
           "{}: has a state '{}' that there is not here: it was trained by another optimizer; --init takes "
           "its "
           "weights alone",
-          checkpoint.folder(), saved.name);
+          source.path, saved.name);
     if (saved.name != steps_state)
-      notices.push_back(fmt::format("{}: its '{}' is not used here", checkpoint.folder(), saved.name));
+      notices.push_back(fmt::format("{}: its '{}' is not used here", source.path, saved.name));
   }
   return notices;
 }
 
 }  // namespace
 
-std::vector<std::string> load(Session& session, const CheckpointReader& checkpoint, Restored what) {
-  std::vector<std::string> notices = check_match(session, checkpoint, what);
+std::vector<std::string> load(Session& session, const TensorSource& source, Restored what) {
+  Items items;
+  for (const TensorSource::Item& item : source.items) items[item.name] = &item;
+  std::vector<std::string> notices = check_match(session, source, items, what);
   const KeptValues& kept = session.kept();
   std::set<std::string, std::less<>> wanted;
   for (const Kept& value : kept.all())
-    if (what == Restored::all || is_parameter(session.pipeline(), value)) wanted.insert(value.name);
-  const auto step = static_cast<double>(checkpoint.manifest().run.step);
+    if (what != Restored::parameters || is_parameter(session.pipeline(), value)) wanted.insert(value.name);
+  const auto step = static_cast<double>(source.run.step);
   const auto fill = [](const Type& type, double number, std::span<std::byte> to) {
     Tensor one({DType::f64, type.shape});
     std::ranges::fill(one.as<double>(), number);
     std::ranges::copy(convert(one, type.dtype).bytes(), to.begin());
   };
   const auto read = [&](const std::string& name, const Box& where, std::span<std::byte> to) {
-    if (!wanted.contains(name)) return false;
+    if (!wanted.contains(name) || name == rate_state) return false;
     const Type own{kept.type_of(kept.named(name)).dtype, where.extent};
     if (name == micro_batch_count) return fill(own, step * session.pipeline().micro_batches(), to), true;
-    if (!checkpoint.has(name)) return name == steps_state && (fill(own, step, to), true);
-    const SavedTensor& saved = checkpoint.tensor(name);
-    if (saved.type.dtype == own.dtype) return checkpoint.read(saved, where, to), true;
+    const auto it = items.find(name);
+    if (it == items.end()) return name == steps_state && (fill(own, step, to), true);
+    const TensorSource::Item& saved = *it->second;
+    if (saved.type.dtype == own.dtype) return source.read_of(saved, where, to), true;
     Tensor part({saved.type.dtype, where.extent});
-    checkpoint.read(saved, where, part.bytes());
+    source.read_of(saved, where, part.bytes());
     std::ranges::copy(convert(part, own.dtype).bytes(), to.begin());
     return true;
   };

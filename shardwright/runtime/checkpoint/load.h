@@ -4,17 +4,21 @@
 #include <string>
 #include <vector>
 
-#include "shardwright/runtime/checkpoint/reader.h"
+#include "shardwright/runtime/checkpoint/tensor_source.h"
 #include "shardwright/runtime/session.h"
 
 namespace shardwright {
 
-enum class Restored { all, parameters };
+enum class Restored {
+  all,         // parameters and states, of which neither side has others
+  parameters,  // states begin anew
+  network      // what the session has; the source may have more states
+};
 
-/// Sets parameters and states, or parameters alone, to what the checkpoint has. Values are converted to the precision
-/// of the session. Returns what users should know: of the states of a loss scale, those that begin anew or are dropped.
+/// Sets parameters and states to what the checkpoint has. Values are converted to the precision of the session. Returns
+/// what users should know: of the states of a loss scale, those that begin anew or are dropped.
 /// Throws: Error, before anything is set, if the checkpoint is of another model or, with `all`, of another optimizer;
 /// of kind io if it is damaged: then the session holds some of it.
-std::vector<std::string> load(Session& session, const CheckpointReader& checkpoint, Restored what);
+std::vector<std::string> load(Session& session, const TensorSource& source, Restored what);
 
 }  // namespace shardwright

@@ -115,7 +115,8 @@ RunState run_in(const Json& json) {
           .step = long_of(member(json, "step"), "step", 0, most_of_all),
           .seed = static_cast<std::uint64_t>(long_of(member(json, "seed"), "seed", 0, most_of_all)),
           .samples = long_of(member(json, "samples"), "samples", 0, most_of_all),
-          .schedule = text_in(json, "schedule")};
+          .schedule = text_in(json, "schedule"),
+          .best = number_in(member(json, "best"))};
 }
 
 Manifest manifest_in(const Json& json) {
@@ -194,11 +195,9 @@ std::string to_json(const Manifest& m) {
   Json tensors = Json::array(), shards = Json::array();
   for (const SavedTensor& t : m.tensors) tensors.push_back(json_of(t));
   for (const Shard& s : m.shards) shards.push_back(json_of(s));
-  const Json run{{"model", m.run.model},
-                 {"step", m.run.step},
-                 {"seed", m.run.seed},
-                 {"samples", m.run.samples},
-                 {"schedule", m.run.schedule}};
+  const Json run{{"model", m.run.model},       {"step", m.run.step},
+                 {"seed", m.run.seed},         {"samples", m.run.samples},
+                 {"schedule", m.run.schedule}, {"best", m.run.best ? Json(*m.run.best) : Json()}};
   std::string rest = fmt::format("\"format\": {},\n\"run\": {},\n\"plan\": {},\n\"block_bytes\": {},\n",
                                  known_format, run.dump(), m.plan.empty() ? "null" : m.plan, m.block_bytes);
   const auto add_list = [&rest](const char* key, const Json& list, const char* end) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,11 +37,12 @@ struct Shard {
 
 /// What a run needs to go on, besides the tensors.
 struct RunState {
-  std::string model;         // as it was called
-  std::int64_t step = 0;     // that have been done; the data go on behind as many batches
-  std::uint64_t seed = 0;    // of data order, dropout and initial values, which follow from it and the step
-  std::int64_t samples = 0;  // of a step's batch
-  std::string schedule;      // of the learning rate
+  std::string model;           // as it was called
+  std::int64_t step = 0;       // that have been done; the data go on behind as many batches
+  std::uint64_t seed = 0;      // of data order, dropout and initial values, which follow from it and the step
+  std::int64_t samples = 0;    // of a step's batch
+  std::string schedule;        // of the learning rate
+  std::optional<double> best;  // of what --keep-best looks at, so far
 };
 
 struct Manifest {

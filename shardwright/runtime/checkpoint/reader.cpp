@@ -164,19 +164,10 @@ class CheckpointReader::File {
 
 CheckpointReader::CheckpointReader(std::string folder) : folder_(std::move(folder)) {
   const std::string path = fmt::format("{}/{}", folder_, manifest_file);
-  manifest_ = parse_manifest(read_text(path), path);
-  for (std::size_t i = 0; i < manifest_.tensors.size(); ++i) index_.emplace(manifest_.tensors[i].name, i);
-  for (const Shard& shard : manifest_.shards)
-    files_.push_back(
-        std::make_unique<File>(fmt::format("{}/{}", folder_, shard.file), shard, manifest_.block_bytes));
-}
-CheckpointReader::~CheckpointReader() = default;
-CheckpointReader::CheckpointReader(CheckpointReader&&) noexcept = default;
-CheckpointReader& CheckpointReader::operator=(CheckpointReader&&) noexcept = default;
-
-const SavedTensor& CheckpointReader::tensor(std::string_view name) const {
-  const auto it = index_.find(name);
-  return it == index_.end() ? manifest_.tensor(name) : manifest_.tensors[it->second];
+  manifest_ = std::make_shared<const Manifest>(parse_manifest(read_text(path), path));
+  for (const Shard& shard : manifest_->shards)
+    files_.push_back(std::make_shared<const File>(fmt::format("{}/{}", folder_, shard.file), shard,
+                                                  manifest_->block_bytes));
 }
 
 void CheckpointReader::read(const SavedTensor& tensor, const Box& where, std::span<std::byte> to) const {
@@ -193,7 +184,7 @@ void CheckpointReader::read(const SavedTensor& tensor, const Box& where, std::sp
 }
 
 Tensor CheckpointReader::read(std::string_view name) const {
-  const SavedTensor& t = tensor(name);
+  const SavedTensor& t = manifest_->tensor(name);
   Tensor out(t.type);
   read(t, whole_box(t.type.shape), out.bytes());
   return out;
@@ -201,7 +192,7 @@ Tensor CheckpointReader::read(std::string_view name) const {
 
 void CheckpointReader::verify() const {
   for (const auto& file : files_) file->verify();
-  for (const SavedTensor& t : manifest_.tensors)
+  for (const SavedTensor& t : manifest_->tensors)
     for (std::size_t i = 0; i < t.shards.size(); ++i) files_[at(t.shards[i])]->header_with(t, i);
 }
 

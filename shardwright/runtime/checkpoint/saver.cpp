@@ -58,6 +58,7 @@ struct CheckpointSaver::State {
   struct Save {
     Saved saved;
     Clock::time_point start;
+    bool is_best = false;
     bool is_finishing = false;  // all have written
     std::optional<Background> work;
   };
@@ -85,14 +86,17 @@ struct CheckpointSaver::State {
     if (is_first) lock.emplace(options.folder);
     for (int rank : own_ranks)
       if (numbers[at(rank)] >= 0) images.try_emplace(rank, s.kept(), shares[at(rank)]);
-    manifest = {.run = options.run, .plan = options.plan};
+    manifest.plan = options.plan;
     if (is_first) manifest.tensors = saved_tensors(s.pipeline(), s.kept(), shares);
   }
 
-  void begin(std::int64_t step) {
+  void begin(const RunState& run, bool is_best) {
     while (save) advance(true);
+    manifest.run = run;
+    const std::int64_t step = run.step;
     save.emplace();
     save->start = Clock::now();
+    save->is_best = is_best;
     save->saved = {.folder = finished_folder(options.folder, step), .step = step};
     std::string failure;
     if (is_first) try {
@@ -129,7 +133,6 @@ struct CheckpointSaver::State {
   /// All shards are there.
   void finish(std::int64_t step) {
     const std::string folder = unfinished_folder(options.folder, step);
-    manifest.run.step = step;
     manifest.shards.clear();
     save->saved.bytes = 0;
     for (int number : numbers) {
@@ -145,6 +148,7 @@ struct CheckpointSaver::State {
     }
     write_file(fmt::format("{}/{}", folder, manifest_file), to_json(manifest));
     shardwright::finish(options.folder, step);
+    if (save->is_best) link_to(options.folder, std::string(best_link), step);
     if (options.keep > 0) remove_older(options.folder, options.keep);
   }
 
@@ -174,7 +178,7 @@ CheckpointSaver::CheckpointSaver(Session& session, SaveOptions options)
     : state_(std::make_unique<State>(session, std::move(options))) {}
 CheckpointSaver::~CheckpointSaver() = default;
 
-void CheckpointSaver::save(std::int64_t step) { state_->begin(step); }
+void CheckpointSaver::save(const RunState& run, bool is_best) { state_->begin(run, is_best); }
 
 std::vector<Saved> CheckpointSaver::ended() {
   if (state_->save) state_->advance(false);

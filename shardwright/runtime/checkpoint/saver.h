@@ -17,7 +17,6 @@ namespace shardwright {
 struct SaveOptions {
   std::string folder;     // of all checkpoints
   std::int64_t keep = 0;  // how many of them; 0: all
-  RunState run;           // but for the step
   std::string plan;       // as JSON
 };
 
@@ -40,8 +39,9 @@ class CheckpointSaver {
   CheckpointSaver(const CheckpointSaver&) = delete;
   CheckpointSaver& operator=(const CheckpointSaver&) = delete;
 
-  /// Begins to save what the session holds behind `step` steps. Waits for the save before it.
-  void save(std::int64_t step);
+  /// Begins to save what the session holds behind `run.step` steps; `is_best`: and to call it the best. Waits for the
+  /// save before it.
+  void save(const RunState& run, bool is_best = false);
   /// Those that have ended since somebody asked; waits for nothing.
   std::vector<Saved> ended();
   /// Likewise, when all have.

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "shardwright/autodiff/accumulate.h"
+#include "shardwright/autodiff/train_step.h"
 #include "shardwright/base/checksum.h"
 #include "shardwright/runtime/safetensors.h"
 
@@ -18,10 +19,12 @@ std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 /// What stands in a checkpoint under its own name: no masters, which stand under their parameters', and not what
 /// follows from the step.
 bool is_saved(const KeptValues& kept, const Kept& value) {
-  return &kept.parameter_of(value) == &value && value.name != micro_batch_count;
+  return &kept.parameter_of(value) == &value && !follows_from_step(value.name);
 }
 
 }  // namespace
+
+bool follows_from_step(std::string_view name) { return name == micro_batch_count || name == rate_state; }
 
 std::vector<std::vector<NamedBox>> shares_of(const Pipeline& pipeline, const KeptValues& kept) {
   std::vector<const Kept*> values;

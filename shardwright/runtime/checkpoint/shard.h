@@ -12,6 +12,9 @@
 
 namespace shardwright {
 
+/// A state that is another one's, or the step's, to say: it is not saved, and set anew.
+bool follows_from_step(std::string_view name);
+
 /// By rank: the parts that it writes, of all parameters and states but those that follow from the step. Each element is
 /// in one; of the ranks that hold a part, the one writes it that has least to write so far.
 std::vector<std::vector<NamedBox>> shares_of(const Pipeline& pipeline, const KeptValues& kept);

@@ -19,17 +19,6 @@ namespace {
 
 constexpr std::int64_t elements_at_once = 1 << 20;
 
-TensorSource of_checkpoint(const std::string& path) {
-  const auto reader = std::make_shared<const CheckpointReader>(open_checkpoint(path));
-  const Manifest& m = reader->manifest();
-  TensorSource out{.path = reader->folder(), .items = {}, .read = {}, .run = m.run, .plan = m.plan};
-  for (const SavedTensor& t : m.tensors) out.items.push_back({t.name, t.type, t.is_state});
-  out.read = [reader](std::size_t i, const Box& where, std::span<std::byte> to) {
-    reader->read(reader->manifest().tensors[i], where, to);
-  };
-  return out;
-}
-
 TensorSource of_file(const std::string& path) {
   const auto file = std::make_shared<const SafetensorsFile>(SafetensorsFile::open(path));
   TensorSource out{.path = path, .items = {}, .read = {}, .run = {}, .plan = {}};
@@ -71,9 +60,20 @@ void TensorSource::read_of(const Item& item, const Box& where, std::span<std::by
   read(static_cast<std::size_t>(&item - items.data()), where, to);
 }
 
+TensorSource source_of(const CheckpointReader& opened) {
+  const Manifest& m = opened.manifest();
+  TensorSource out{.path = opened.folder(), .items = {}, .read = {}, .run = m.run, .plan = m.plan};
+  for (const SavedTensor& t : m.tensors) out.items.push_back({t.name, t.type, t.is_state});
+  out.read = [reader = opened](std::size_t i, const Box& where, std::span<std::byte> to) {
+    reader.read(reader.manifest().tensors[i], where, to);
+  };
+  return out;
+}
+
 TensorSource open_source(const std::string& path) {
-  return path.ends_with(".safetensors") && std::filesystem::is_regular_file(path) ? of_file(path)
-                                                                                  : of_checkpoint(path);
+  return path.ends_with(".safetensors") && std::filesystem::is_regular_file(path)
+             ? of_file(path)
+             : source_of(open_checkpoint(path));
 }
 
 void rename(TensorSource& source, const std::map<std::string, std::string>& names) {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "shardwright/runtime/checkpoint/manifest.h"
+#include "shardwright/runtime/checkpoint/reader.h"
 
 namespace shardwright {
 
@@ -28,6 +28,7 @@ struct TensorSource {
   void read_of(const Item& item, const Box& where, std::span<std::byte> to) const;
 };
 
+TensorSource source_of(const CheckpointReader& reader);
 /// A checkpoint's folder, a run's folder with its latest one, or a `.safetensors` file, all of which are parameters.
 /// Throws: Error of kind io.
 TensorSource open_source(const std::string& path);

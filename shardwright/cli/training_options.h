@@ -1,0 +1,59 @@
+// What `train` does beside its steps: rates that change, evaluation, event files, a limit of time, the best checkpoint.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "shardwright/cli/checkpoints.h"
+#include "shardwright/cli/evaluation.h"
+#include "shardwright/cli/train_report.h"
+#include "shardwright/runtime/event_file.h"
+#include "shardwright/runtime/rate_schedule.h"
+
+namespace shardwright {
+
+/// The flags; the same in all processes of a run.
+struct TrainingOptions {
+  RateSchedule rates;
+  std::string schedule = "constant";  // as it was asked for
+  std::optional<AskedNetwork> eval;
+  std::int64_t eval_every = 0;  // steps; 0: only at the end
+  std::string best;             // loss or accuracy; empty: none is kept
+  std::string tensorboard;      // folder; empty: none
+  double time_limit = 0;        // seconds; 0: none
+  std::int64_t tokens = 0;      // of a step
+};
+/// `model`: of one micro-batch, not yet a train step; `rate`: the optimizer's.
+/// Throws: Error if flags contradict each other, or the data of --eval do not fit the model.
+TrainingOptions training_options(const Arguments& arguments, const Model& model, const Length& length,
+                                 double rate, int micro_batches);
+
+/// One run of them. In a run of several processes all of them call everything at the same time.
+class Companion {
+ public:
+  /// `best`: of the run before.
+  Companion(const TrainingOptions& options, const StartSession& start, std::optional<double> best,
+            Reporter& reporter, bool is_first);
+
+  /// Sets the rate of a step. All processes do.
+  void before(Session& session, std::int64_t step);
+  /// A step has been done.
+  void behind(const Told& told, std::int64_t step, double seconds, const Session& session);
+  /// Evaluates where it is time for that, or `is_end`; whether nothing was better.
+  bool evaluate(const Session& session, std::int64_t steps, bool is_end);
+  /// The time is up; of this process.
+  bool is_late() const;
+  std::optional<double> best() const { return best_; }
+
+ private:
+  const TrainingOptions& options_;
+  Reporter& reporter_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::optional<Evaluator> evaluator_;
+  std::optional<EventFile> events_;
+  std::optional<double> best_;
+  std::int64_t evaluated_ = -1;
+};
+
+}  // namespace shardwright
