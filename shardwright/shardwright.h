@@ -10,15 +10,19 @@
 // From C++ code of one's own, TrainStep (frontend/train_step.h) takes all of them at once.
 #pragma once
 
-#include "shardwright/autodiff/train_step.h"  // IWYU pragma: export
-#include "shardwright/frontend/model.h"       // IWYU pragma: export
-#include "shardwright/frontend/modules.h"     // IWYU pragma: export
-#include "shardwright/frontend/recompute.h"   // IWYU pragma: export
-#include "shardwright/frontend/shard.h"       // IWYU pragma: export
-#include "shardwright/frontend/train_step.h"  // IWYU pragma: export
-#include "shardwright/passes/compile.h"       // IWYU pragma: export
-#include "shardwright/plan/plan.h"            // IWYU pragma: export
-#include "shardwright/runtime/dataset.h"      // IWYU pragma: export
-#include "shardwright/runtime/session.h"      // IWYU pragma: export
-#include "shardwright/simulate/estimate.h"    // IWYU pragma: export
-#include "shardwright/verify/verify.h"        // IWYU pragma: export
+#include "shardwright/autodiff/train_step.h"       // IWYU pragma: export
+#include "shardwright/frontend/model.h"            // IWYU pragma: export
+#include "shardwright/frontend/modules.h"          // IWYU pragma: export
+#include "shardwright/frontend/predict.h"          // IWYU pragma: export
+#include "shardwright/frontend/recompute.h"        // IWYU pragma: export
+#include "shardwright/frontend/shard.h"            // IWYU pragma: export
+#include "shardwright/frontend/train_step.h"       // IWYU pragma: export
+#include "shardwright/passes/compile.h"            // IWYU pragma: export
+#include "shardwright/plan/plan.h"                 // IWYU pragma: export
+#include "shardwright/runtime/checkpoint/load.h"   // IWYU pragma: export
+#include "shardwright/runtime/checkpoint/saver.h"  // IWYU pragma: export
+#include "shardwright/runtime/dataset.h"           // IWYU pragma: export
+#include "shardwright/runtime/rate_schedule.h"     // IWYU pragma: export
+#include "shardwright/runtime/session.h"           // IWYU pragma: export
+#include "shardwright/simulate/estimate.h"         // IWYU pragma: export
+#include "shardwright/verify/verify.h"             // IWYU pragma: export

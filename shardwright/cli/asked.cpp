@@ -114,14 +114,6 @@ void tell_idle(const Arguments& arguments, const PlanRequest& request) {
 std::vector<std::string> decided_flags() { return flags_that(is_decided); }
 std::vector<std::string> splitting_flags() { return flags_that(is_splitting); }
 
-ModelOptions model_options(const Origin& origin, int micro_batches) {
-  return {.global_batch = origin.global_batch,
-          .precision = origin.precision,
-          .loss = origin.loss,
-          .attention = origin.attention,
-          .micro_batches = micro_batches};
-}
-
 namespace {
 
 /// Throws: Error if a flag that was given makes `asked` another than `decided`. `whose` precedes the decided value:

@@ -9,6 +9,7 @@
 
 #include "shardwright/cli/verb.h"
 #include "shardwright/frontend/model.h"
+#include "shardwright/frontend/planned_model.h"
 #include "shardwright/search/planning/settings.h"
 
 namespace shardwright {
@@ -45,8 +46,6 @@ Origin origin_of(const Arguments& arguments, const Model& model);
 
 /// The optimizer of it. Throws: Error on a flag that the optimizer does not have.
 OptimizerChoice optimizer_of(const Arguments& arguments, const Model& model);
-
-ModelOptions model_options(const Origin& origin, int micro_batches = 1);
 
 /// How much of each device's memory a plan may use.
 struct MemoryCap {

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <ostream>
+#include <utility>
 
 #include "shardwright/cli/mpi_rank.h"
 #include "shardwright/runtime/checkpoint/folder.h"
@@ -79,6 +80,8 @@ CheckpointPlans checkpoint_plans(const Arguments& arguments, std::ostream& notic
       throw error("{} says how to save; give --save DIR, too", flag);
   plans.every = arguments.integer("--save-every", 0);
   plans.keep = arguments.integer("--keep", 0);
+  // Before anything there is looked at: another run may be about to remove it.
+  if (is_folder(plans.folder) && launched_rank().value_or(0) == 0) plans.lock.emplace(plans.folder);
   if (arguments.has("--resume") && arguments.has("--init"))
     throw error("--resume goes on with a run and --init starts one; give one of them");
   if (arguments.has("--resume")) {
@@ -92,32 +95,53 @@ CheckpointPlans checkpoint_plans(const Arguments& arguments, std::ostream& notic
   return plans;
 }
 
-std::int64_t restore(Session& session, const CheckpointPlans& plans, std::ostream& notices) {
+namespace {
+
+/// What is wrong with a checkpoint, as far as this process can tell.
+std::string damage_of(const CheckpointReader& checkpoint) {
+  try {
+    checkpoint.verify();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return fmt::format("{}: is damaged, as another rank says", checkpoint.folder());
+}
+
+}  // namespace
+
+std::int64_t restore(Session& session, CheckpointPlans& plans, std::ostream& notices) {
   const auto tell = [&](const std::vector<std::string>& lines) {
     for (const std::string& line : lines) notices << line << "\n";
   };
   if (plans.init) tell(load(session, source_of(*plans.init), Restored::parameters));
-  for (const CheckpointReader& checkpoint : plans.resume) {
-    std::optional<Error> damage;
+  while (!plans.resume.empty()) {
+    const CheckpointReader& checkpoint = plans.resume.front();
+    std::string damage;
     try {
       tell(load(session, source_of(checkpoint), Restored::all));
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::io) throw;
-      damage = e;
+      damage = e.what();
     }
-    if (!session.any(damage.has_value())) return checkpoint.manifest().run.step;
-    if (&checkpoint == &plans.resume.back())
-      throw damage ? *damage : io_error("{}: is damaged, as another rank says", checkpoint.folder());
-    if (damage) notices << damage->what() << "; looking for an earlier checkpoint\n";
+    if (!session.any(!damage.empty())) return checkpoint.manifest().run.step;
+    if (damage.empty()) damage = damage_of(checkpoint);
+    if (plans.resume.size() == 1) throw io_error("{}", damage);
+    notices << damage << "; looking for an earlier checkpoint\n";
+    plans.resume.erase(plans.resume.begin());
   }
   return 0;
 }
 
-Saving::Saving(Session& session, const CheckpointPlans& plans, const std::string& plan, Reporter& reporter)
+Saving::Saving(Session& session, CheckpointPlans& plans, const std::string& plan, Reporter& reporter)
     : reporter_(reporter), every_(plans.every) {
-  if (const RunState* const resumed = plans.resumed()) last_ = resumed->step;
-  if (!plans.folder.empty())
-    saver_.emplace(session, SaveOptions{.folder = plans.folder, .keep = plans.keep, .plan = plan});
+  const RunState* const resumed = plans.resumed();
+  if (resumed) last_ = resumed->step;
+  if (plans.folder.empty()) return;
+  saver_.emplace(session, SaveOptions{.folder = plans.folder,
+                                      .keep = plans.keep,
+                                      .plan = plan,
+                                      .lock = std::exchange(plans.lock, std::nullopt)});
+  if (resumed && launched_rank().value_or(0) == 0) set_aside_later(plans.folder, resumed->step);
 }
 
 void Saving::save(const RunState& run, bool is_best) {

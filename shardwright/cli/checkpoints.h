@@ -17,6 +17,7 @@ struct CheckpointPlans {
   std::string folder;      // where to save; empty: nowhere
   std::int64_t every = 0;  // steps; 0: only at the end
   std::int64_t keep = 0;
+  std::optional<FolderLock> lock;        // of the folder, where it was there before; of the first process
   std::vector<CheckpointReader> resume;  // to go on from: the first that is whole
   std::optional<CheckpointReader> init;  // to start with the weights of
 
@@ -29,14 +30,15 @@ struct CheckpointPlans {
 CheckpointPlans checkpoint_plans(const Arguments& arguments, std::ostream& notices);
 
 /// Brings the session to where the run left off, or to the weights that it starts with, and returns how many steps have
-/// been done. All processes do so at the same time.
+/// been done; checkpoints that turn out to be damaged are taken out of `plans`. All processes do so at the same time.
 /// Throws: Error if nothing whole is left.
-std::int64_t restore(Session& session, const CheckpointPlans& plans, std::ostream& notices);
+std::int64_t restore(Session& session, CheckpointPlans& plans, std::ostream& notices);
 
 /// The saving of one run; where there is none, nothing happens.
 class Saving {
  public:
-  Saving(Session& session, const CheckpointPlans& plans, const std::string& plan, Reporter& reporter);
+  /// Takes the lock of `plans`.
+  Saving(Session& session, CheckpointPlans& plans, const std::string& plan, Reporter& reporter);
 
   /// `run.step` steps have been done, in all processes; `is_best`: and nothing was better than what they have led to.
   void behind(const RunState& run, bool is_best);

@@ -47,19 +47,6 @@ std::string text_from(std::istream& in) {
   return text;
 }
 
-/// Throws: Error if `plan` is of the network called `spec` as mixed precision was before it was mixed.
-void check_means_mixed(const Plan& plan, const std::string& spec, const Graph& graph) {
-  if (!plan.origin.precision.is_mixed || spec == "-" || fingerprint_of(graph) == plan.fingerprint) return;
-  const Precision pure = plan.origin.precision.compute;
-  ModelOptions options = model_options(plan.origin, plan.settings.pipelining.micro_batches);
-  options.precision = pure;
-  if (fingerprint_of(build_model(spec, options).graph) == plan.fingerprint)
-    throw error(
-        "the plan is of a time when {0} kept everything short, as {1} does now; plan again, with --precision "
-        "{0} or {1}",
-        to_text(plan.origin.precision), to_text(pure));
-}
-
 }  // namespace
 
 std::vector<Flag> planning_flags(std::vector<Flag> more) {
@@ -114,22 +101,6 @@ int micro_batches_asked(const Arguments& arguments) {
 
 Model model_of(const Arguments& arguments, Terminal& terminal) {
   return model_of(arguments, micro_batches_asked(arguments), input_of(arguments, terminal));
-}
-
-PlannedModel planned_model(const std::string& path) {
-  Plan plan = known_plan(path);
-  if (plan.model == "-")
-    throw error("{}: its network came from standard input; save it as NAME.graph and plan that", path);
-  try {
-    Model model = build_model(plan.model, model_options(plan.origin, plan.settings.pipelining.micro_batches));
-    check_means_mixed(plan, plan.model, model.graph);
-    add_train_step(model.graph, model.loss, plan.origin.optimizer);
-    apply(plan, model.graph);  // it fits
-    check(plan.settings.recompute, model.graph);
-    return {std::move(model), std::move(plan)};
-  } catch (const Error& e) {
-    throw with_context(e, fmt::format("{}: the network that it was made for", path));
-  }
 }
 
 int devices_of(const Arguments& arguments) {

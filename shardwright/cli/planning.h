@@ -9,6 +9,7 @@
 #include "shardwright/cli/verb.h"
 #include "shardwright/explain/remedies.h"
 #include "shardwright/frontend/model.h"
+#include "shardwright/frontend/planned_model.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/search/planning/make_plan.h"
 #include "shardwright/simulate/evaluate.h"
@@ -28,13 +29,6 @@ Model model_to_plan(const Arguments& arguments, bool is_trained, Terminal& termi
 /// How many devices the plan will be for.
 int devices_of(const Arguments& arguments);
 
-/// A plan file and the network that it was made for, with its train step.
-struct PlannedModel {
-  Model model;
-  Plan plan;
-};
-/// Throws: Error if the file is no plan, or its network cannot be made again or is another one now.
-PlannedModel planned_model(const std::string& path);
 /// The first positional, PLAN|MODEL: such a file (.json), or a model with its train step, planned as the flags say. A
 /// file has decided everything but `open` flags. Throws: Error on others.
 PlannedModel planned_positional(const Arguments& arguments, const std::vector<std::string>& open,

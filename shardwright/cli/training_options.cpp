@@ -30,9 +30,9 @@ std::string best_of(const Arguments& arguments) {
 }  // namespace
 
 TrainingOptions training_options(const Arguments& arguments, const Model& model, const Length& length,
-                                 double rate, int micro_batches) {
+                                 double rate, const Plan& plan) {
   TrainingOptions out{.schedule = arguments.text("--lr-schedule", "constant"),
-                      .tokens = model.tokens * micro_batches};
+                      .tokens = model.tokens * plan.settings.pipelining.micro_batches};
   const std::string warmup = arguments.text("--warmup");
   out.rates = RateSchedule(out.schedule, warmup, rate,
                            {.steps = length.steps, .steps_per_epoch = length.steps_per_epoch});
@@ -45,10 +45,11 @@ TrainingOptions training_options(const Arguments& arguments, const Model& model,
     throw error("--eval-every says when to evaluate; give --eval FILE, too");
   out.eval_every = arguments.integer("--eval-every", 0);
   if (!arguments.has("--eval")) return out;
-  PlanRequest request = Arguments(arguments).has("--plan") ? PlanRequest{} : asked_of(arguments);
-  request.search = "recursive";
-  request.fixed = {};
-  request.formats = default_devices().formats;
+  PlanRequest request{
+      .devices = plan.devices(), .cluster = plan.cluster, .formats = default_devices().formats};
+  request.parallel = parallel_called(plan.parallel);
+  if (request.parallel == Parallel::semi_auto_parallel) request.parallel = Parallel::auto_parallel;
+  if (request.parallel == Parallel::auto_parallel) request.search = "recursive";
   out.eval = asked_network(model, arguments.text("--eval"), request);
   check_eval(*out.eval, arguments.text("--eval"));
   if (out.best == "accuracy" && !tells_accuracy(*out.eval))

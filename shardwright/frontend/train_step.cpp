@@ -54,6 +54,10 @@ Tensor TrainStep::parameter(std::string_view name) const { return state_->sessio
 void TrainStep::set_parameter(std::string_view name, const Tensor& value) {
   state_->session->set(name, value);
 }
+void TrainStep::set_rate(double rate) {
+  state_->session->set(rate_state, make_tensor({DType::f32, {}}, std::span(&rate, 1)));
+}
+Session& TrainStep::session() { return *state_->session; }
 const Plan& TrainStep::plan() const { return state_->plan; }
 std::string TrainStep::explain() const {
   return step_table(state_->graph, state_->plan, state_->estimate,

@@ -17,6 +17,8 @@
 
 namespace shardwright {
 
+class Session;
+
 /// A network that is traced, differentiated, planned, lowered and running on virtual devices.
 class TrainStep {
  public:
@@ -45,6 +47,10 @@ class TrainStep {
   /// The whole of a parameter.
   Tensor parameter(std::string_view name) const;
   void set_parameter(std::string_view name, const Tensor& value);
+  /// Of the steps that follow. Throws: Error unless the optimizer `has_set_rate`.
+  void set_rate(double rate);
+  /// What runs the steps: for checkpoints (runtime/checkpoint).
+  Session& session();
   const Plan& plan() const;
   /// The plan as a table, and what it takes.
   std::string explain() const;

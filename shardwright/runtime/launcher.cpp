@@ -89,6 +89,12 @@ class Relay {
     if (failure_) std::rethrow_exception(failure_);
   }
 
+  /// A rank that is killed in its first moments says nothing, and mpirun takes it for one that has.
+  void explain(int status) {
+    if (status != 0 && passed_on_ == 0 && !has_said_why_)
+      show(fmt::format("shardwright: a rank ended before it could say why; mpirun's status is {}\n", status));
+  }
+
  private:
   template <class F>
   static void take(pollfd& pipe, F use) {
@@ -133,8 +139,10 @@ class Relay {
   }
 
   /// What mpirun says of ranks that were told to end is left out.
-  void show_error(const std::string& text) const {
-    if (!failure_ && (passed_on_ == 0 || text.starts_with("shardwright: "))) show(text);
+  void show_error(const std::string& text) {
+    const bool is_ours = text.starts_with("shardwright: ");
+    has_said_why_ = has_said_why_ || is_ours;
+    if (!failure_ && (passed_on_ == 0 || is_ours)) show(text);
   }
 
   const Launch& launch_;
@@ -143,6 +151,7 @@ class Relay {
   MpirunMessages messages_;
   std::string pending_;
   int passed_on_ = 0;
+  bool has_said_why_ = false;
   std::chrono::steady_clock::time_point last_passed_on_;
   std::exception_ptr failure_;
 };
@@ -224,10 +233,11 @@ int launch(const Launch& launch) {
     throw;
   }
   const int status = wait_for();
-  if (WIFSIGNALED(status)) return 128 + WTERMSIG(status);
-  if (WEXITSTATUS(status) == 127)
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
     throw io_error("mpirun is not installed; scripts/install.sh build installs it");
-  return WEXITSTATUS(status);
+  const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  relay.explain(code);
+  return code;
 }
 
 std::string MpirunMessages::take(std::string_view line) {

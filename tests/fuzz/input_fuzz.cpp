@@ -1,7 +1,7 @@
 // Changes the files that users write and gives them to commands: every one must do, or end in one line and status 2,
 // quickly and in bounded memory.
 //
-//   input_fuzz [--seconds N] [--kind graph|plan|annotations|config|cluster] [--seed S] [--keep FOLDER]
+//   input_fuzz [--seconds N] [--kind graph|plan|annotations|config|cluster|checkpoint] [--seed S] [--keep FOLDER]
 //   input_fuzz --kind KIND FILE      gives one file to the commands, as the fuzzer does
 //
 // Files are those of the goldens, the examples and plans that are made at the start. They are changed as texts and as
@@ -24,6 +24,7 @@
 #include <string>
 #include <vector>
 
+#include "shardwright/base/checksum.h"
 #include "shardwright/base/error.h"
 #include "shardwright/base/file.h"
 #include "shardwright/base/text.h"
@@ -98,7 +99,7 @@ bool prove_and_train(const Words& words) {
   return true;
 }
 
-const std::string network = "ffn:widths=16-16-8,batch=16";
+const std::string network = "ffn:widths=16-16-8,batch=16", saved_network = "ffn:widths=6-5-4,batch=4";
 
 bool try_graph(const std::string& path) {
   if (run({"show", path}).status != 0) return false;
@@ -136,6 +137,23 @@ bool try_cluster(const std::string& path) {
   return is_taken;
 }
 
+/// The shards of the checkpoint whose manifest is changed.
+std::string saved_folder(const std::string& path) { return fs::path(path).parent_path() / "saved"; }
+
+/// A manifest as it is signed, so that not its checksum alone refuses what was changed.
+bool try_checkpoint(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  const std::string rest{std::istreambuf_iterator<char>(in), {}},
+      folder = saved_folder(path) + "/step-00000001";
+  write_file(folder + "/manifest.json",
+             fmt::format("{{\"checksum\": \"{}\",\n{}", checksum_text(checksum(rest)), rest));
+  const bool is_taken = run({"checkpoint", "inspect", folder}).status == 0;
+  run({"checkpoint", "verify", folder});
+  run({"checkpoint", "merge", folder, saved_folder(path) + "/merged.safetensors", "--states"});
+  run({"train", saved_network, "--resume", folder, "--steps", "2", "--devices", "2"});
+  return is_taken;
+}
+
 // ---- seeds ----
 
 struct Kind {
@@ -149,7 +167,8 @@ const std::vector<Kind>& kinds() {
                                      {"plan", ".json", try_plan},
                                      {"annotations", ".json", try_annotations},
                                      {"config", ".yaml", try_config},
-                                     {"cluster", ".yaml", try_cluster}};
+                                     {"cluster", ".yaml", try_cluster},
+                                     {"checkpoint", ".json", try_checkpoint}};
   return all;
 }
 
@@ -204,8 +223,18 @@ void add_made(Seeds& seeds, const std::string& path) {
   }
 }
 
+/// Behind the checksum of the manifest of a small run.
+void add_checkpoint(Seeds& seeds, const std::string& path) {
+  fs::remove_all(saved_folder(path));
+  run(Words{"train", saved_network, "--devices", "4", "--search", "recursive", "--optimizer", "adam",
+            "--steps", "1", "--save", saved_folder(path)});
+  const std::string text = read_text(saved_folder(path) + "/latest/manifest.json");
+  seeds["checkpoint"].push_back(text.substr(text.find('\n') + 1));
+}
+
 Seeds all_seeds(const std::string& path) {
   Seeds seeds;
+  add_checkpoint(seeds, path);
   add_goldens(seeds);
   add_examples(seeds);
   add_made(seeds, path);
@@ -250,7 +279,7 @@ int fuzz(const Options& options) {
   std::vector<Kind> used = kinds();
   std::erase_if(used, [&](const Kind& k) { return !options.kind.empty() && k.name != options.kind; });
   if (used.empty())
-    throw error("--kind {}: there are graph, plan, annotations, config, cluster", options.kind);
+    throw error("--kind {}: there are graph, plan, annotations, config, cluster, checkpoint", options.kind);
   fmt::print("input_fuzz: seed {}; the file at work is in {}\n", options.seed, options.keep.string());
   std::fflush(stdout);
 

@@ -17,8 +17,8 @@ What has to be true: every loss is that of an undisturbed run, to the last bit; 
 checkpoint that a line has reported, or a later one, unless the disturbance has damaged it; `latest` leads to a
 checkpoint; a run that could not save says so and ends with 2; no process stays behind.
 
-Moments depend on the machine, so a seed repeats a round only about. Prints a line for each kind; for each fault what was
-expected, what happened and the commands. Exits with 1 if there was a fault.
+Moments depend on the machine, so a seed repeats a round only about. Prints a line for each kind; for each fault what is
+wrong and the commands. Exits with 1 if there was a fault.
 """
 
 import argparse
@@ -393,11 +393,13 @@ class Round:
     def rank(self):
         job = self.begin()
         self.wait_for_moment(job)
-        ranks = {}
-        wait_until(lambda: ranks.update(ranks_of(self.folder)) or ranks or job.has_ended(), PATIENCE)
-        if ranks:
+        words = self.configuration.split()
+        count = int(words[words.index("--devices") + 1])
+        # Of all: where one ends while it still starts others, mpirun itself may wait for ever.
+        wait_until(lambda: len(ranks_of(self.folder)) == count or job.has_ended(), PATIENCE)
+        if ranks := ranks_of(self.folder):
             rank = self.dice.choice(sorted(ranks))
-            self.tell_disturbance(job, f"SIGKILL to rank {rank} of {len(ranks)} that were there")
+            self.tell_disturbance(job, f"SIGKILL to rank {rank} of {count}")
             with contextlib.suppress(ProcessLookupError):
                 os.kill(ranks[rank], signal.SIGKILL)
         is_complete = self.take(job, range(1, 256))
@@ -438,7 +440,8 @@ class Round:
         self.check_nothing_runs()
         if job.losses and times == 1:
             done = max(job.losses) + 1
-            require(self.reported and self.reported[-1] == done, f"interrupted behind {done} steps, which are not saved")
+            is_saved = bool(self.reported) and self.reported[-1] == done
+            require(is_saved, f"interrupted behind {done} steps, which are not saved")
             self.interrupted_at = done if done < STEPS else None
         return is_complete
 
@@ -615,7 +618,8 @@ def attack(lab, kinds, options):
             count[what] += getattr(this, what)
         count["seconds"] += time.monotonic() - start
     for kind, count in counts.items():
-        print(f"{kind}: {count['rounds']} rounds in {count['seconds']:.1f} s, {count['disturbances']} disturbances, {count['missed']} too late, "
+        print(f"{kind}: {count['rounds']} rounds in {count['seconds']:.1f} s, "
+              f"{count['disturbances']} disturbances, {count['missed']} too late, "
               f"{count['restarts']} runs, {count['destroyed']} began anew, {count['faults']} faults")
     return sum(count["faults"] for count in counts.values())
 

@@ -122,8 +122,7 @@ Training prepare(const Arguments& arguments, Terminal& terminal) {
                                     data_path ? data_path : "", seed, notices);
   const Length length = length_of(arguments, data);
   TrainingOptions options =
-      training_options(arguments, network, length, optimizer.attributes.number("rate", 0),
-                       plan.settings.pipelining.micro_batches);
+      training_options(arguments, network, length, optimizer.attributes.number("rate", 0), plan);
   std::map<std::string, InitialValue> initial = std::move(model.initial);
   std::string infinite_parameter;
   if (arguments.has("--init") && !checkpoints.init) {

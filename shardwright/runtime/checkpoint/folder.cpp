@@ -6,7 +6,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
+#include <thread>
+#include <utility>
 
 #include "shardwright/base/error.h"
 #include "shardwright/base/file.h"
@@ -72,8 +75,12 @@ FolderLock::FolderLock(const std::string& folder) {
   const std::string path = folder + "/.lock";
   descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (descriptor_ < 0) throw unwritable(path, errno);
-  if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
-    return;  // some file systems have no locks
+  constexpr int tries = 30;
+  for (int i = 0; i < tries; ++i) {
+    if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+      return;  // some file systems have no locks
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
   ::close(descriptor_);
   throw io_error("{}: another run saves there; give another folder, or wait for it", folder);
 }
@@ -95,6 +102,17 @@ std::vector<Checkpoint> checkpoints_in(const std::string& folder) {
   const auto is_later = [&](const Checkpoint& c) { return last && c.step > *last; };
   std::ranges::sort(out, {}, [&](const Checkpoint& c) { return std::pair(is_later(c), -c.step); });
   return out;
+}
+
+void set_aside_later(const std::string& folder, std::int64_t step) {
+  for (const Checkpoint& c : checkpoints_in(folder)) {
+    if (c.step <= step) continue;
+    const std::string name = fmt::format("{}/damaged-{}", folder, fs::path(c.folder).filename().string());
+    std::error_code failure;
+    fs::remove_all(name, failure);
+    fs::rename(c.folder, name, failure);
+    if (failure) throw io_error("{}: cannot be renamed: {}", c.folder, failure.message());
+  }
 }
 
 std::string unfinished_folder(const std::string& folder, std::int64_t step) {

@@ -3,6 +3,7 @@
 //   DIR/step-00000012/    whole: a checkpoint gets this name when all of it is on the disk
 //   DIR/latest            a link to the last one
 //   DIR/best              likewise, if the best one is kept
+//   DIR/damaged-*         what a run could not go on from
 //   DIR/.unfinished-*     being written, or left by a run that was killed
 //
 // A crash between any two calls leaves the earlier checkpoints, and `latest` with one of them.
@@ -19,7 +20,8 @@ namespace shardwright {
 /// The right to write to a folder, until it is destroyed or the process ends in whatever way.
 class FolderLock {
  public:
-  /// Makes the folder if there is none. Throws: Error of kind io if it cannot be written, or another run has it.
+  /// Makes the folder if there is none. Waits some seconds for a run that is about to end.
+  /// Throws: Error of kind io if it cannot be written, or another run has it.
   explicit FolderLock(const std::string& folder);
   ~FolderLock();
   FolderLock(FolderLock&& other) noexcept;
@@ -38,6 +40,10 @@ struct Checkpoint {
 bool is_checkpoint(const std::string& folder);
 /// Those in `folder`, the latest first, then those of less steps, then others; empty if there are none.
 std::vector<Checkpoint> checkpoints_in(const std::string& folder);
+
+/// Gives those of later steps another name, `damaged-step-00000007`: a run that could not go on from them will come to
+/// their steps again.
+void set_aside_later(const std::string& folder, std::int64_t step);
 
 /// Where a checkpoint is written that will stand for `step`, and where then. All processes of a run work it out alike.
 std::string unfinished_folder(const std::string& folder, std::int64_t step);

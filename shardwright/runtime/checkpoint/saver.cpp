@@ -71,7 +71,6 @@ struct CheckpointSaver::State {
   bool is_alone, is_first;
   std::map<int, ShardImage> images;  // by rank of this process
   Manifest manifest;                 // of the first process: but for the step and the checksums
-  std::optional<FolderLock> lock;    // of the first process
   std::optional<Save> save;          // that has not ended
   std::vector<Saved> ended;
 
@@ -83,11 +82,23 @@ struct CheckpointSaver::State {
         own_ranks(s.ranks()),
         is_alone(own_ranks.size() == shares.size()),
         is_first(own_ranks.front() == 0) {
-    if (is_first) lock.emplace(options.folder);
+    take_lock();
     for (int rank : own_ranks)
       if (numbers[at(rank)] >= 0) images.try_emplace(rank, s.kept(), shares[at(rank)]);
     manifest.plan = options.plan;
     if (is_first) manifest.tensors = saved_tensors(s.pipeline(), s.kept(), shares);
+  }
+
+  /// All or none of the processes go on.
+  void take_lock() {
+    std::optional<Error> failure;
+    if (is_first && !options.lock) try {
+        options.lock.emplace(options.folder);
+      } catch (const Error& e) {
+        failure = e;
+      }
+    if (!session.any(failure.has_value())) return;
+    throw failure ? Error(*failure) : io_error("{}: the first rank cannot save there", options.folder);
   }
 
   void begin(const RunState& run, bool is_best) {

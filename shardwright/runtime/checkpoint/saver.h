@@ -6,18 +6,21 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "shardwright/runtime/checkpoint/folder.h"
 #include "shardwright/runtime/checkpoint/manifest.h"
 #include "shardwright/runtime/session.h"
 
 namespace shardwright {
 
 struct SaveOptions {
-  std::string folder;     // of all checkpoints
-  std::int64_t keep = 0;  // how many of them; 0: all
-  std::string plan;       // as JSON
+  std::string folder;                   // of all checkpoints
+  std::int64_t keep = 0;                // how many of them; 0: all
+  std::string plan;                     // as JSON
+  std::optional<FolderLock> lock = {};  // of the folder, if the first process has it already
 };
 
 /// What has become of a save.

@@ -83,10 +83,13 @@ void rename(TensorSource& source, const std::map<std::string, std::string>& name
     if (!source.find(from))
       throw error("{}: has no tensor '{}'{}", source.path, from, near_names(from, known));
   std::set<std::string> taken;
-  for (TensorSource::Item& item : source.items) {
-    if (const auto it = names.find(item.name); it != names.end()) item.name = it->second;
-    if (!taken.insert(item.name).second) throw error("two tensors would be called '{}'", item.name);
+  for (const std::string& name : known) {
+    const auto it = names.find(name);
+    const std::string& own = it == names.end() ? name : it->second;
+    if (!taken.insert(own).second) throw error("two tensors would be called '{}'", own);
   }
+  for (TensorSource::Item& item : source.items)
+    if (const auto it = names.find(item.name); it != names.end()) item.name = it->second;
 }
 
 std::map<std::string, std::string> read_names(const std::string& path) try {

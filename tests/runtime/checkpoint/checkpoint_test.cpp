@@ -50,7 +50,7 @@ const Way ways[] = {
     {.name = "micro_batches", .devices = 2, .settings = {.pipelining = {Schedule::gpipe, 1, 4}}},
 };
 
-constexpr const char* model_name = "ffn:batch=36,widths=14-11-7-9-5";
+constexpr const char* model_name = "ffn:batch=72,widths=14-11-7-9-5";
 
 Pipeline pipeline_of(const Way& way, const std::string& model = model_name) {
   const Model step = testing::train_model(
@@ -74,7 +74,7 @@ std::map<std::string, Tensor> batch_of(std::int64_t step) {
 
 double loss_of(Session& session, std::int64_t step) { return to_doubles(session.step(batch_of(step))[0])[0]; }
 
-RunState behind(std::int64_t step) { return {.model = model_name, .step = step, .seed = 1, .samples = 36}; }
+RunState behind(std::int64_t step) { return {.model = model_name, .step = step, .seed = 1, .samples = 72}; }
 
 Saved save(Session& session, const std::string& folder, std::int64_t step, std::int64_t keep = 0) {
   CheckpointSaver saver(session, {.folder = folder, .keep = keep, .plan = "{}"});
@@ -119,11 +119,11 @@ TEST(Checkpoint, of_any_plan_is_read_under_any_other) {
 TEST(Checkpoint, of_masters_is_read_in_other_precisions) {
   const std::string folder = scratch_folder();
   const Way mixed{
-      .name = "mixed", .devices = 4, .settings = {.optimizer_parallel = {1, 0}}, .precision = {DType::bf16}};
+      .name = "mixed", .devices = 4, .settings = {.optimizer_parallel = {1, 0}}, .precision = Precision::mixed(DType::bf16)};
   Session session(pipeline_of(mixed), {.seed = 3, .only_scalars = true});
   const auto batch = [](const Session& s) {
     std::ostringstream notices;
-    const Model m = build_model(model_name, {.global_batch = {}, .precision = {DType::bf16}, .loss = ""});
+    const Model m = build_model(model_name, {.global_batch = {}, .precision = Precision::mixed(DType::bf16), .loss = ""});
     (void)s;
     return training_data(m, 1, "", "", 7, notices).batch(0);
   };
@@ -251,7 +251,7 @@ TEST_F(Folder, of_another_model_or_optimizer_is_refused) {
   load(session_, source_of(CheckpointReader(of_momentum)), Restored::parameters);
   EXPECT_TRUE(std::ranges::equal(session_.get("dense2.bias").bytes(), momentum.get("dense2.bias").bytes()));
 
-  Session wider(pipeline_of({.name = "alone"}, "ffn:batch=36,widths=14-12-7-9-5"));
+  Session wider(pipeline_of({.name = "alone"}, "ffn:batch=72,widths=14-12-7-9-5"));
   const std::string of_wider = save(wider, folder_ + "/w", 1).folder;
   EXPECT_NE(message_of_load(of_wider).find("'dense1.weight' is f64[14, 12] but f64[14, 11] here"),
             std::string::npos)

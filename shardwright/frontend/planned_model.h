@@ -1,0 +1,25 @@
+// Networks made again from what a plan says of them.
+#pragma once
+
+#include <string>
+
+#include "shardwright/frontend/model.h"
+#include "shardwright/plan/plan.h"
+
+namespace shardwright {
+
+/// How the network of a plan is built.
+ModelOptions model_options(const Origin& origin, int micro_batches = 1);
+
+/// Throws: Error if `plan` is of the network called `spec` as mixed precision was before it was mixed.
+void check_means_mixed(const Plan& plan, const std::string& spec, const Graph& graph);
+
+/// A plan file and the network that it was made for, with its train step.
+struct PlannedModel {
+  Model model;
+  Plan plan;
+};
+/// Throws: Error if the file is no plan, or its network cannot be made again or is another one now.
+PlannedModel planned_model(const std::string& path);
+
+}  // namespace shardwright
