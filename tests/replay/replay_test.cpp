@@ -22,6 +22,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// A run that goes on needs one that has trained.
+constexpr const char* not_replayed = "07_checkpoints";
+
 struct Case {
   std::string name;
   std::string flags;  // of `shardwright plan` and `shardwright lower`; empty: the example of that name
@@ -189,7 +192,9 @@ TEST(Replay, every_file_has_a_case_and_every_example_is_one) {
   for (const auto& entry : fs::directory_iterator("tests/replay"))
     EXPECT_TRUE(entry.path().extension() != ".txt" || names.contains(entry.path().stem())) << entry.path();
   for (const auto& entry : fs::directory_iterator("examples"))
-    EXPECT_TRUE(entry.path().extension() != ".cpp" || names.contains(entry.path().stem())) << entry.path();
+    EXPECT_TRUE(entry.path().extension() != ".cpp" || entry.path().stem() == not_replayed ||
+                names.contains(entry.path().stem()))
+        << entry.path();
 }
 
 TEST(Replay, a_difference_shows_its_lines_and_its_cost) {

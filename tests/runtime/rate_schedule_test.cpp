@@ -48,7 +48,8 @@ TEST(RateSchedule, tells_what_is_wrong) {
     return error_of([&] { RateSchedule(text, warmup, 0.1, {.steps = 10}); });
   };
   EXPECT_EQ(message_of("cosin"),
-            "learning rate schedule 'cosin' is unknown; near: cosine; there are constant, step, exponential, "
+            "learning rate schedule 'cosin' is unknown (did you mean cosine?); there are constant, step, "
+            "exponential, "
             "cosine, "
             "linear, polynomial");
   EXPECT_EQ(message_of("cosine:every=3"), "learning rate schedule cosine: does not take 'every=3'");

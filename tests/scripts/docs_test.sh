@@ -3,7 +3,8 @@
 # prints; a line `...` stands for the rest. C++ blocks of the README and of docs/add-an-operator.md are files.
 # Usage: tests/scripts/docs_test.sh FOLDER that holds shardwright, tests/toy_shardwright and examples/
 set -uo pipefail
-export PATH="$1:$1/tests:$1/examples:$PATH"
+build=$(realpath "$1")
+export PATH="$build:$build/tests:$build/examples:$PATH"
 unset DATA_PATH
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT

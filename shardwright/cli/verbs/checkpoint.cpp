@@ -96,7 +96,8 @@ int verify(const Arguments& arguments, Terminal& terminal) {
 
 const std::string& target_of(const Arguments& arguments) {
   if (arguments.positionals.size() < 3)
-    throw error("checkpoint {}: give what to read and what to write", arguments.positionals[0]);
+    throw error("checkpoint {}: give two, DIR and {}", arguments.positionals[0],
+                arguments.positionals[0] == "diff" ? "OTHER" : "OUT");
   return arguments.positionals[2];
 }
 
@@ -146,7 +147,8 @@ Json json_of(const SourceDifference& d) {
 }
 
 int diff(const Arguments& arguments, Terminal& terminal) {
-  const TensorSource a = open_source(arguments.positionals[1]), b = open_source(target_of(arguments));
+  const std::string& other = target_of(arguments);
+  const TensorSource a = open_source(arguments.positionals[1]), b = open_source(other);
   const bool is_json = arguments.is_on("--json");
   arguments.check_heeded(terminal.err);
   const SourceDifference d = difference_of(a, b);

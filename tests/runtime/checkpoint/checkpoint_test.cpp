@@ -118,12 +118,15 @@ TEST(Checkpoint, of_any_plan_is_read_under_any_other) {
 
 TEST(Checkpoint, of_masters_is_read_in_other_precisions) {
   const std::string folder = scratch_folder();
-  const Way mixed{
-      .name = "mixed", .devices = 4, .settings = {.optimizer_parallel = {1, 0}}, .precision = Precision::mixed(DType::bf16)};
+  const Way mixed{.name = "mixed",
+                  .devices = 4,
+                  .settings = {.optimizer_parallel = {1, 0}},
+                  .precision = Precision::mixed(DType::bf16)};
   Session session(pipeline_of(mixed), {.seed = 3, .only_scalars = true});
   const auto batch = [](const Session& s) {
     std::ostringstream notices;
-    const Model m = build_model(model_name, {.global_batch = {}, .precision = Precision::mixed(DType::bf16), .loss = ""});
+    const Model m =
+        build_model(model_name, {.global_batch = {}, .precision = Precision::mixed(DType::bf16), .loss = ""});
     (void)s;
     return training_data(m, 1, "", "", 7, notices).batch(0);
   };
