@@ -34,8 +34,11 @@ std::map<std::string, std::string> parse_keys(std::string_view text) {
 
 /// The keys behind the model's name or file.
 ModelArguments arguments_of(const std::string& spec, const ModelOptions& options) {
-  ModelArguments arguments{
-      .keys = {}, .precision = options.precision, .loss = options.loss, .attention = options.attention};
+  ModelArguments arguments{.keys = {},
+                           .precision = options.precision,
+                           .loss = options.loss,
+                           .attention = options.attention,
+                           .cached = options.cached};
   const std::size_t colon = spec.find(':');
   if (colon != std::string::npos) arguments.keys = parse_keys(std::string_view(spec).substr(colon + 1));
   return arguments;

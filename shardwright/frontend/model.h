@@ -29,6 +29,8 @@ struct ModelOptions {
   std::string loss;
   Attention attention = Attention::flash;
   int micro_batches = 1;  // the model is for one of so many parts of the batch
+  /// Above 0: of a decoder one step, which takes a token of each sequence and keeps keys and values of so many.
+  std::int64_t cached = 0;
 };
 
 /// A network with its loss, not yet differentiated. Output 0 of the graph is the loss, 1 the prediction.
@@ -44,6 +46,7 @@ struct Model {
       false;                // it sums, weighs or leaves out: the mean over micro-batches is another number
   std::int64_t tokens = 0;  // of sequences in a batch; 0: its inputs are no sequences
   bool wants_mnist = false;
+  std::int64_t places = 0;                      // of a sequence, of a decoder: as many as it was trained for
   bool has_attention = false;                   // which ModelOptions::attention says how to do
   std::map<std::string, InitialValue> initial;  // by name; others start as their leaves say
   std::optional<ModelOptions>
@@ -57,6 +60,7 @@ class ModelArguments {
   Precision precision;
   std::string loss;  // empty: the model's own
   Attention attention = Attention::flash;
+  std::int64_t cached = 0;  // as in ModelOptions
 
   /// The value of `key`. Throws: Error if it is not an integer from 1 to `most`.
   std::int64_t integer(const std::string& key, std::int64_t otherwise,

@@ -31,7 +31,7 @@ OpDef leaf(std::string name, std::string doc, OpKind kind, std::vector<std::stri
           .kind = kind};
 }
 
-const std::vector<std::string> start{"init", "value", "scale", "shift", "as"};  // runtime/initial.h
+const std::vector<std::string> kept{"init", "value", "scale", "shift", "as", "cache"};  // runtime/initial.h
 const std::vector<std::string> trained{"init", "value", "scale", "shift", "as", "comm_fusion", "master"};
 
 }  // namespace
@@ -42,7 +42,8 @@ std::vector<OpDef> leaves() {
                "a trained parameter; init, value, scale and shift say how it starts, master in which type it "
                "is updated",
                OpKind::parameter, trained),
-          leaf("state", "a value that the optimizer keeps from step to step", OpKind::state, start),
+          leaf("state", "a value kept from step to step; cache: by one session, no checkpoint has it",
+               OpKind::state, kept),
           leaf("accumulator", "a sum over micro-batches, zero before the first", OpKind::accumulator),
           leaf("receive", "a value of another stage; once: of all micro-batches; batch: its dims, if not 0",
                OpKind::receive, {"once", "batch"}),

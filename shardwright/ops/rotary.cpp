@@ -3,7 +3,8 @@
 //   (a, b) -> (a cos t - b sin t, a sin t + b cos t),  t = s base^(-2 i / d)
 //
 // x is [..., s, d]. Pair i is (x[i], x[i + d/2]), as LLaMA's weights have it, or with `interleaved` (x[2i], x[2i+1]).
-// s is the position in the whole sequence, whatever part of it this rank holds. The gradient turns back.
+// s is the position in the whole sequence, whatever part of it this rank holds; a second operand, i32[1], is the position of
+// the first element, where that is not 0. The gradient turns back.
 
 #include <array>
 #include <cmath>
@@ -18,7 +19,10 @@ namespace {
 constexpr std::int64_t most_pairs = 1024;
 
 std::vector<Type> infer(const Call& call) {
-  const Type type = common_type(call, 1);
+  if (call.operands.size() != 2) check_count(call, 1);
+  const Type type = common_type({call.operands.first(1), {}, call.attributes}, 1);
+  if (call.operands.size() == 2 && call.operands[1] != Type{DType::i32, {1}})
+    throw error("operand 1 is {} but must be the first position, i32[1]", to_text(call.operands[1]));
   if (type.shape.size() < 2) throw error("x is {} but needs a sequence and a feature dim", to_text(type));
   const std::int64_t features = type.shape.back();
   if (features % 2 != 0 || features > 2 * most_pairs)
@@ -35,6 +39,8 @@ void kernel(const KernelCall& call) {
   const bool is_interleaved = call.attributes.flag("interleaved");
   const double base = call.attributes.number("base", 10000);
   const double sign = call.attributes.flag("inverse") ? -1 : 1;
+  const std::int64_t first =
+      sequence.offset + (call.operands.size() > 1 ? call.operands[1].as<std::int32_t>()[0] : 0);
   const std::int64_t plane = sequence.extent * features;
   const std::int64_t planes = plane == 0 ? 0 : call.operands[0].size() / plane;
   visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
@@ -46,7 +52,7 @@ void kernel(const KernelCall& call) {
           std::pow(base, -2 * static_cast<double>(i) / static_cast<double>(features));
     for (std::int64_t s = 0; s < sequence.extent; ++s) {
       for (std::size_t i = 0; i < static_cast<std::size_t>(pairs); ++i) {
-        const double angle = static_cast<double>(sequence.offset + s) * rates[i];
+        const double angle = static_cast<double>(first + s) * rates[i];
         cosines[i] = static_cast<C>(std::cos(angle));
         sines[i] = static_cast<C>(sign * std::sin(angle));
       }
@@ -72,7 +78,8 @@ void kernel(const KernelCall& call) {
 std::vector<ValueId> gradient(Gradient& g) {
   Attributes attributes = g.attributes();
   attributes.set("inverse", !attributes.flag("inverse"));
-  return {g.call("rotary", {g.dy()}, std::move(attributes))};
+  if (g.operand_count() == 1) return {g.call("rotary", {g.dy()}, std::move(attributes))};
+  return {g.call("rotary", {g.dy(), g.in(1)}, std::move(attributes)), ValueId{}};
 }
 
 }  // namespace
@@ -82,7 +89,10 @@ std::vector<OpDef> rotary() {
       .name = "rotary",
       .doc = "pairs of elements of x[..., s, d] turned by s base^(-2 i / d); `inverse` turns back",
       .attributes = {"base", "interleaved", "inverse"},
-      .rule = "... s d^ -> ... s d^",
+      .rule_for =
+          [](const Call& call) {
+            return call.operands.size() > 1 ? "... s d^, 1 -> ... s d^" : "... s d^ -> ... s d^";
+          },
       .linear = "{0}",
       .infer = infer,
       .flops =
@@ -93,7 +103,8 @@ std::vector<OpDef> rotary() {
           },
       .gradient = gradient,
       .kernel = kernel,
-      .samples = {"f32[6,4]", "f32[2,3,6,4] (base=100, interleaved=true)", "f32[2,6,4] (inverse=true)"},
+      .samples = {"f32[6,4]", "f32[2,3,6,4] (base=100, interleaved=true)", "f32[2,6,4] (inverse=true)",
+                  "f32[2,6,4], i32[1]<9"},
       .overwrites = {0},
   }};
 }

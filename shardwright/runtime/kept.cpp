@@ -55,6 +55,8 @@ const Kept& KeptValues::parameter_of(const Kept& master) const {
   return k && master_of(*k) == &master ? *k : master;
 }
 
+bool KeptValues::is_cache(const Kept& k) const { return attributes_of(k).flag("cache"); }
+
 Type KeptValues::type_of(const Kept& k) const {
   Type type = value(k).global_type();
   type.dtype = dtype_of(attributes_of(k).text("master", "")).value_or(type.dtype);

@@ -34,6 +34,8 @@ class KeptValues {
   const Kept* master_of(const Kept& value) const;
   /// The parameter that `master` is one of; `master` itself if it is none.
   const Kept& parameter_of(const Kept& master) const;
+  /// A state that a session makes for itself: no checkpoint has it.
+  bool is_cache(const Kept& value) const;
   /// Of the whole, as users know it: a parameter that is read in a shorter type has that of its master.
   Type type_of(const Kept& value) const;
   /// Where users read it: in its master if it has one, in the first of its stages.

@@ -28,6 +28,8 @@ struct Outcome {
   std::string err;
 };
 
+const std::string decoder = "llama:layers=1,hidden=16,heads=4,ffn=16,vocab=16,seq=32,batch=4";
+
 class Heeded : public testing::Test {
  protected:
   Heeded() : folder_(scratch_folder()) {
@@ -46,6 +48,7 @@ class Heeded : public testing::Test {
     EXPECT_EQ(run({"plan", model, "--devices", "2", "-o", "q.json"}).status, 0);
     EXPECT_EQ(run({"simulate", model, "--devices", "2", "--trace", "t.json"}).status, 0);
     EXPECT_EQ(run({"train", model, "--steps", "2", "--optimizer", "adam", "--save", "saved"}).status, 0);
+    EXPECT_EQ(run({"train", decoder, "--steps", "1", "--save", "decoder"}).status, 0);
     write_safetensors("eval.safetensors",
                       {{"input", Tensor({DType::f32, {20, 16}})}, {"label", Tensor({DType::f32, {20, 16}})}});
   }
@@ -63,7 +66,7 @@ class Heeded : public testing::Test {
       if (entry.is_regular_file())
         all += entry.path().string() + (words[0] == "data" ? read_bytes(entry.path().string()) : "");
     static const std::regex varying(
-        R"re("(search_seconds|median_step_seconds|processes|seconds|pause_seconds|tokens_per_second)": ?(\[[^\]]*\]|[^,}]*)|, [^,]* ms a step)re");
+        R"re("(search_seconds|median_step_seconds|processes|seconds|pause_seconds|tokens_per_second|seconds_per_token)": ?(\[[^\]]*\]|[^,}]*)|, [^,]* ms a step)re");
     return {status, std::regex_replace(all, varying, ""), err.str()};
   }
 
@@ -128,6 +131,13 @@ class Heeded : public testing::Test {
                                                            {"--time-limit", "0.000001"},
                                                            {"--checkpoint", "weights.safetensors"},
                                                            {"--states", ""},
+                                                           {"--prompt", "1,2"},
+                                                           {"--text", "ab"},
+                                                           {"--tokens", "3"},
+                                                           {"--temperature", "2"},
+                                                           {"--top-k", "2"},
+                                                           {"--top-p", "0.5"},
+                                                           {"--stop", "0,1,2,3,4,5"},
                                                            {"--steps", "4"},
                                                            {"--epochs", "2"},
                                                            {"--seed", "7"},
@@ -222,6 +232,10 @@ std::vector<Words> command_lines(const std::string& verb, const std::string& mod
   if (verb == "infer")
     return {{verb, model, "--checkpoint", "saved", "--data", "eval.safetensors", "--json"},
             {verb, model, "--checkpoint", "saved", "--data", "eval.safetensors", "--devices", "2"}};
+  if (verb == "generate")
+    return {{verb, decoder, "--checkpoint", "decoder", "--prompt", "1,2;3", "--json"},
+            {verb, decoder, "--checkpoint", "decoder", "--prompt", "1,2", "--devices", "4", "--temperature",
+             "1"}};
   if (verb == "explain") return {{verb, "p.json"}, {verb, "p.json", "matmul1"}};
   std::vector<Words> out;
   std::vector<Words> kinds{{model},

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "shardwright/frontend/mixed_precision.h"
 #include "shardwright/frontend/model.h"
 #include "shardwright/frontend/modules.h"
 
@@ -39,14 +40,33 @@ DecoderOptions sizes_of(const ModelArguments& arguments, const DecoderOptions& m
   return o;
 }
 
+/// One step of sequences: token by token, from the caches of those before.
+Model build_step(const ModelArguments& arguments, const Decoder& decoder, std::int64_t batch) {
+  Trace trace(arguments.precision);
+  const Traced input = trace.input("input", {DType::i32, {batch, 1}});
+  const Cached cached{trace.input("place", {DType::i32, {1}}), arguments.cached};
+  const Traced scores = decoder(input, &cached);
+  Model model{.graph = std::move(trace.graph()), .annotations = trace.annotations()};
+  model.graph.outputs = {scores.id};
+  model.graph = with_precision(std::move(model.graph), arguments.precision);
+  return model;
+}
+
 /// The loss is the mean over all tokens.
 Model build(const ModelArguments& arguments, const Member& member) {
   if (!arguments.loss.empty() && arguments.loss != "cross_entropy")
     throw error("loss '{}' is not possible: a decoder scores classes, its loss is cross_entropy",
                 arguments.loss);
   const Decoder decoder(sizes_of(arguments, member.options));
+  const std::int64_t batch = arguments.integer("batch", member.batch);
+  if (arguments.cached > 0) {
+    Model step = build_step(arguments, decoder, batch);
+    step.labels.classes = decoder.options.vocabulary;
+    step.places = decoder.options.sequence;
+    return step;
+  }
   Trace trace(arguments.precision);
-  const Type tokens{DType::i32, {arguments.integer("batch", member.batch), decoder.options.sequence}};
+  const Type tokens{DType::i32, {batch, decoder.options.sequence}};
   const Traced input = trace.input("input", tokens), label = trace.input("label", tokens);
   const Traced scores = decoder(input);
   Model model = finish_model(trace, CrossEntropyLoss{}(scores, label), scores);

@@ -49,10 +49,13 @@ DecoderLayer::DecoderLayer(const std::string& name, const DecoderOptions& option
       ffn(network_of(name + ".ffn", options)),
       add2(add(name + ".add2")) {}
 
-Traced DecoderLayer::operator()(Traced x) const { return after_attention(x, attention(apply(norm1, x))); }
+Traced DecoderLayer::operator()(Traced x, const Cached* cached) const {
+  const Traced y = apply(norm1, x);
+  return after_attention(x, attention(y, y, cached));
+}
 
-Traced DecoderLayer::operator()(Traced queries, Traced x) const {
-  return after_attention(x, attention(queries, apply(norm1, x)));
+Traced DecoderLayer::operator()(Traced queries, Traced x, const Cached* cached) const {
+  return after_attention(x, attention(queries, apply(norm1, x), cached));
 }
 
 Traced DecoderLayer::after_attention(Traced x, Traced attended) const {
@@ -74,15 +77,19 @@ Decoder::Decoder(const DecoderOptions& o)
     head.emplace("head", o.hidden, o.vocabulary, Dense::Options{.bias = false, .start = start});
 }
 
-Traced Decoder::operator()(Traced tokens) const {
+Traced Decoder::operator()(Traced tokens, const Cached* cached) const {
+  Trace& trace = *tokens.trace;
+  // Of what is learned for each place, the rows of those that x is at.
+  const auto at_places = [&](const Parameter& table) {
+    const Traced all = trace.parameter(table);
+    return cached ? trace.call("gather", {all, cached->place}, {}, table.name + ".row") : all;
+  };
   Traced x = embedding(tokens);
-  if (options.positions == Positions::learned) x = add_positions(x, positions);
+  if (options.positions == Positions::learned) x = add_positions(x, at_places(positions));
   const std::size_t plain = layers.size() - (options.query_layer ? 1 : 0);
-  for (std::size_t l = 0; l < plain; ++l) x = layers[l](x);
-  if (options.query_layer) {
-    const Traced of_all = x.trace->parameter(queries);
-    x = layers.back()(repeat_queries.with("shape", x.type().shape)(of_all), x);
-  }
+  for (std::size_t l = 0; l < plain; ++l) x = layers[l](x, cached);
+  if (options.query_layer)
+    x = layers.back()(repeat_queries.with("shape", x.type().shape)(at_places(queries)), x, cached);
   x = apply(norm, x);
   return head ? (*head)(x) : tied_head(x, embedding.weight);
 }

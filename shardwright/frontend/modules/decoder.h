@@ -48,9 +48,9 @@ struct DecoderSplit {
 /// Shapes: [batch, sequence, hidden] -> the same
 struct DecoderLayer {
   DecoderLayer(const std::string& name, const DecoderOptions& options);
-  Traced operator()(Traced x) const;
+  Traced operator()(Traced x, const Cached* cached = nullptr) const;
   /// With queries that are not made of x.
-  Traced operator()(Traced queries, Traced x) const;
+  Traced operator()(Traced queries, Traced x, const Cached* cached = nullptr) const;
 
   using Norm = std::variant<RmsNorm, LayerNorm>;
   using Network = std::variant<GatedFeedForward, PlainFeedForward>;
@@ -74,8 +74,9 @@ struct Decoder {
   /// Annotates its operators. They are checked against sizes and devices when the network is planned.
   void shard(const DecoderSplit& split);
 
-  /// Shapes: tokens [batch, sequence] -> scores [batch, sequence, vocabulary]
-  Traced operator()(Traced tokens) const;
+  /// Shapes: tokens [batch, sequence] -> scores [batch, sequence, vocabulary]. With `cached` tokens are [batch, 1], those
+  /// at its place.
+  Traced operator()(Traced tokens, const Cached* cached = nullptr) const;
 
   DecoderOptions options;
   Embedding embedding;

@@ -37,14 +37,17 @@ SelfAttention::Heads::Heads(const std::string& name, std::int64_t width, std::in
       count(heads),
       features(of_each) {}
 
-Traced SelfAttention::Heads::operator()(Traced x) const {
+Traced SelfAttention::Heads::operator()(Traced x, const Cached* cached) const {
   const Shape shape = x.type().shape;
   const Traced heads = transpose(split.with("shape", Shape{shape[0], shape[1], count, features})(dense(x)));
-  return rotary ? (*rotary)(heads) : heads;
+  if (!rotary) return heads;
+  return cached ? (*rotary)(heads, cached->place) : (*rotary)(heads);
 }
 
-SelfAttention::SelfAttention(const std::string& name, std::int64_t width, const Options& options)
-    : q(name + ".q", width, options.heads, features_of(width, options), options),
+SelfAttention::SelfAttention(const std::string& called, std::int64_t width, const Options& options)
+    : name(called),
+      has_alibi(options.positions == Positions::alibi),
+      q(name + ".q", width, options.heads, features_of(width, options), options),
       k(name + ".k", width, options.kv_heads, q.features, options),
       v(name + ".v", width, options.kv_heads, q.features, options),
       is_explicit(options.is_explicit),
@@ -81,9 +84,31 @@ Traced SelfAttention::attended(Traced queries, Traced keys, Traced values) const
   return shaped(y, attend, "y", heads);
 }
 
-Traced SelfAttention::operator()(Traced queries, Traced x) const {
-  const Traced of_queries = q(queries), keys = k(x), values = v(x);
-  const Traced y = transpose(attended(of_queries, keys, values));
+Traced SelfAttention::attended_cached(Traced queries, Traced keys, Traced values,
+                                      const Cached& cached) const {
+  Trace& trace = *queries.trace;
+  const auto with_rows = [&](const char* what, Traced rows) {
+    Shape shape = rows.type().shape;
+    shape[2] = cached.room;
+    const Attributes attributes{{"init", "zeros"}, {"cache", true}};
+    const Traced cache{&trace, trace.builder().leaf(OpKind::state, fmt::format("{}.{}", name, what),
+                                                    {rows.type().dtype, std::move(shape)}, attributes)};
+    const Traced next =
+        trace.call("cache_rows", {cache, rows, cached.place}, {}, fmt::format("{}.{}.rows", name, what));
+    trace.update(cache, next);
+    return next;
+  };
+  const Traced of_keys = with_rows("keys", keys), of_values = with_rows("values", values);
+  Attributes attributes;
+  if (has_alibi) attributes.set("alibi", true);
+  return trace.call("cached_attention", {queries, of_keys, of_values, cached.place}, attributes,
+                    attend.name());
+}
+
+Traced SelfAttention::operator()(Traced queries, Traced x, const Cached* cached) const {
+  const Traced of_queries = q(queries, cached), keys = k(x, cached), values = v(x, cached);
+  const Traced y = transpose(cached ? attended_cached(of_queries, keys, values, *cached)
+                                    : attended(of_queries, keys, values));
   return o(join.with("shape", queries.type().shape)(y));
 }
 

@@ -13,6 +13,13 @@ namespace shardwright {
 /// queries and keys, or by a bias that grows with the distance.
 enum class Positions : std::uint8_t { learned, rotary, alibi };
 
+/// One step of a sequence: x are the elements at `place` and behind it, and what came before is kept in caches that have
+/// room for so many.
+struct Cached {
+  Traced place;  // i32[1]
+  std::int64_t room = 0;
+};
+
 /// Dense layers NAME.q, NAME.k, NAME.v and NAME.o, and between them the operator NAME.attend, or explicitly NAME.scores,
 /// NAME.weights and NAME.attend.
 struct SelfAttention {
@@ -31,15 +38,16 @@ struct SelfAttention {
 
   /// Shapes: x [batch, sequence, width] -> the same
   Traced operator()(Traced x) const { return (*this)(x, x); }
-  /// Queries made of something else, keys and values of x.
-  Traced operator()(Traced queries, Traced x) const;
+  /// Queries made of something else, keys and values of x. With `cached` in one step of many, whose keys and values
+  /// are states NAME.keys and NAME.values [batch, kv heads, room, features].
+  Traced operator()(Traced queries, Traced x, const Cached* cached = nullptr) const;
 
   /// Operators NAME.matmul, NAME.add, NAME.split, NAME.transpose and NAME.rotary.
   struct Heads {
     Heads(const std::string& name, std::int64_t width, std::int64_t count, std::int64_t features,
           const Options& options);
     /// Shapes: x [batch, sequence, width] -> [batch, count, sequence, features]
-    Traced operator()(Traced x) const;
+    Traced operator()(Traced x, const Cached* cached = nullptr) const;
 
     Dense dense;
     Operator split;
@@ -52,6 +60,10 @@ struct SelfAttention {
   /// Shapes: q [batch, heads, sequence, features], keys and values of fewer heads -> as q
   Traced attended(Traced queries, Traced keys, Traced values) const;
 
+  Traced attended_cached(Traced queries, Traced keys, Traced values, const Cached& cached) const;
+
+  std::string name;
+  bool has_alibi;
   Heads q, k, v;
   bool is_explicit;
   Operator scores, weights;

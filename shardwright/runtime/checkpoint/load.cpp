@@ -62,7 +62,8 @@ std::vector<std::string> check_match(const Session& session, const TensorSource&
   for (const Kept& value : kept.all()) {
     known.insert(value.name);
     const bool is_weight = is_parameter(session.pipeline(), value);
-    if (&kept.parameter_of(value) != &value || follows_from_step(value.name)) continue;
+    if (&kept.parameter_of(value) != &value || follows_from_step(value.name) || kept.is_cache(value))
+      continue;
     if (is_weight || what != Restored::parameters)
       check_value(source, items, value, kept.type_of(value), is_weight, notices);
   }
@@ -92,7 +93,8 @@ std::vector<std::string> load(Session& session, const TensorSource& source, Rest
   const KeptValues& kept = session.kept();
   std::set<std::string, std::less<>> wanted;
   for (const Kept& value : kept.all())
-    if (what != Restored::parameters || is_parameter(session.pipeline(), value)) wanted.insert(value.name);
+    if ((what != Restored::parameters || is_parameter(session.pipeline(), value)) && !kept.is_cache(value))
+      wanted.insert(value.name);
   const auto step = static_cast<double>(source.run.step);
   const auto fill = [](const Type& type, double number, std::span<std::byte> to) {
     Tensor one({DType::f64, type.shape});

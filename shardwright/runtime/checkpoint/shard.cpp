@@ -19,7 +19,7 @@ std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 /// What stands in a checkpoint under its own name: no masters, which stand under their parameters', and not what
 /// follows from the step.
 bool is_saved(const KeptValues& kept, const Kept& value) {
-  return &kept.parameter_of(value) == &value && !follows_from_step(value.name);
+  return &kept.parameter_of(value) == &value && !follows_from_step(value.name) && !kept.is_cache(value);
 }
 
 }  // namespace

@@ -1,0 +1,150 @@
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include "shardwright/base/text.h"
+#include "shardwright/cli/asked.h"
+#include "shardwright/cli/verb.h"
+#include "shardwright/frontend/generate.h"
+
+namespace shardwright::verbs {
+namespace {
+
+using Tokens = Generator::Tokens;
+
+/// `1,2,3`
+Tokens tokens_in(const std::string& flag, std::string_view text) {
+  Tokens out;
+  for (std::string_view word : split(text, ',')) {
+    const auto token = to_integer(word);
+    if (!token || *token < 0 || *token > std::numeric_limits<std::int32_t>::max())
+      throw error("{} {}: should be tokens, as in 1,2,3", flag, text);
+    out.push_back(static_cast<std::int32_t>(*token));
+  }
+  return out;
+}
+
+/// Of one prompt, or of several that `;` parts. A text's tokens are its bytes.
+std::vector<Tokens> prompts_of(const Arguments& arguments) {
+  if (arguments.has("--prompt") == arguments.has("--text"))
+    throw error("generate needs --prompt TOKENS or --text TEXT, one of them");
+  std::vector<Tokens> out;
+  if (arguments.has("--text")) {
+    const std::string text = arguments.text("--text");
+    out.emplace_back();
+    for (char c : text) out.back().push_back(static_cast<unsigned char>(c));
+    if (text.empty()) throw error("--text: is empty; give at least one byte");
+    return out;
+  }
+  const std::string prompts = arguments.text("--prompt");
+  for (std::string_view prompt : split(prompts, ';')) out.push_back(tokens_in("--prompt", prompt));
+  return out;
+}
+
+double number_of(const Arguments& arguments, const std::string& flag, double otherwise) {
+  if (!arguments.has(flag)) return otherwise;
+  const auto number = to_number(arguments.text(flag));
+  if (!number) throw error("{} {}: should be a number", flag, arguments.text(flag));
+  return *number;
+}
+
+Sampling sampling_of(const Arguments& arguments) {
+  Sampling out{.top_k = arguments.integer("--top-k", 0),
+               .top_p = number_of(arguments, "--top-p", 1),
+               .seed = static_cast<std::uint64_t>(arguments.integer("--seed", 1, 0))};
+  const bool draws = arguments.has("--top-k") || arguments.has("--top-p") || arguments.has("--seed");
+  out.temperature = number_of(arguments, "--temperature", draws ? 1 : 0);
+  if (out.is_greedy() && draws)
+    throw error(
+        "--temperature 0 takes the largest score; --top-k, --top-p and --seed have nothing to do then");
+  check(out);
+  return out;
+}
+
+/// Bytes, what is no printable one as `?`; nothing where tokens are no bytes.
+std::string text_of(const Tokens& tokens) {
+  std::string out;
+  for (std::int32_t t : tokens)
+    out.push_back((t >= 0x20 && t < 0x7f) || t == '\n' ? static_cast<char>(t) : '?');
+  return out;
+}
+
+bool is_of_generation(const SettingRow& row) {
+  return row.part == SettingPart::machine || row.flag == "--parallel" || row.flag == "--search" ||
+         row.flag == "--stages" || row.flag == "--precision";
+}
+
+std::vector<Flag> flags() {
+  std::vector<Flag> out{
+      {"--checkpoint", "DIR|FILE", "the weights: a checkpoint, or safetensors", ""},
+      {"--prompt", "TOKENS", "1,2,3; several, which become one batch, as 1,2,3;4,5", ""},
+      {"--text", "TEXT", "a prompt whose tokens are its bytes", ""},
+      {"--tokens", "N", "how many at most (default 20)", ""},
+      {"--temperature", "T", "draw, by scores divided by T (default: take the largest)", ""},
+      {"--top-k", "K", "draw from the K with the largest scores", ""},
+      {"--top-p", "P", "draw from the fewest that have this share", ""},
+      {"--seed", "S", "of what is drawn (default 1)", ""},
+      {"--stop", "TOKENS", "each ends a sequence", ""},
+      {"--json", "", "a JSON line for each prompt", ""}};
+  for (const SettingRow& row : all_settings())
+    if (is_of_generation(row)) out.push_back({row.flag, row.value, row.doc, row.alias});
+  return out;
+}
+
+int run(const Arguments& arguments, Terminal& terminal) {
+  if (!arguments.has("--checkpoint")) throw error("generate needs --checkpoint");
+  const std::vector<Tokens> prompts = prompts_of(arguments);
+  const std::int64_t count = arguments.integer("--tokens", 20);
+  const Sampling sampling = sampling_of(arguments);
+  const Tokens stops = arguments.has("--stop") ? tokens_in("--stop", arguments.text("--stop")) : Tokens{};
+  for (const SettingRow& row : all_settings())
+    if (is_of_generation(row)) arguments.heed(row.flag);
+  const PlanRequest asked = asked_of(arguments);
+  const std::string checkpoint = arguments.text("--checkpoint");
+  const bool is_text = arguments.has("--text"), is_json = arguments.is_on("--json");
+  std::size_t longest = 0;
+  for (const Tokens& prompt : prompts) longest = std::max(longest, prompt.size());
+  Generator generator(arguments.positionals[0], static_cast<std::int64_t>(prompts.size()),
+                      static_cast<std::int64_t>(longest) + count,
+                      {.devices = asked.devices,
+                       .stages = asked.settings.pipelining.stages,
+                       .parallel = asked.parallel,
+                       .search = asked.search.empty() ? "recursive" : asked.search,
+                       .cluster = asked.cluster,
+                       .precision = asked.origin.precision});
+  if (is_text && generator.vocabulary() < 256)
+    throw error("--text: its tokens are bytes, but the decoder knows {} tokens", generator.vocabulary());
+  arguments.check_heeded(terminal.err);
+  generator.load(checkpoint);
+  const Generated out = generator(prompts, count, sampling, stops);
+  const double each = out.seconds / static_cast<double>(std::max<std::int64_t>(out.steps, 1));
+  for (const Tokens& tokens : out.tokens) {
+    if (is_json) {
+      terminal.out << nlohmann::ordered_json{{"tokens", tokens},
+                                             {"text", is_text ? text_of(tokens) : ""},
+                                             {"seconds_per_token", each}}
+                          .dump()
+                   << "\n";
+      continue;
+    }
+    std::vector<std::string> words;
+    for (std::int32_t t : tokens) words.push_back(std::to_string(t));
+    terminal.out << (is_text ? text_of(tokens) : join(words, ",")) << "\n";
+  }
+  if (!is_json)
+    terminal.err << fmt::format("{} steps of {:.3g} ms, {} sequence{}\n", out.steps, each * 1e3,
+                                prompts.size(), prompts.size() == 1 ? "" : "s");
+  return 0;
+}
+
+}  // namespace
+
+std::vector<Verb> generate() {
+  return {{.name = "generate",
+           .doc = "have a trained decoder go on behind prompts, token by token",
+           .positionals = {"MODEL"},
+           .flags = flags(),
+           .example = "shardwright generate llama --checkpoint run1 --prompt 1,2,3 --tokens 20 --devices 4",
+           .run = run}};
+}
+
+}  // namespace shardwright::verbs

@@ -1,0 +1,76 @@
+// Decoders that write: token by token, from the keys and values of what came before.
+//
+// All sequences of a batch are at the same place in each step; one whose prompt has not ended takes its next token, the
+// others what was drawn for them. So prompts may differ in length, one program serves every place, and nothing is
+// computed twice.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shardwright/frontend/model.h"
+
+namespace shardwright {
+
+/// How a token is drawn from the scores of all.
+struct Sampling {
+  double temperature = 0;  // scores are divided by it; 0: the largest score
+  std::int64_t top_k = 0;  // of so many with the largest scores; 0: of all
+  double top_p = 1;        // of the fewest that have this share of the probability
+  std::uint64_t seed = 1;  // what is drawn is a function of it, the place and the number of the sequence
+  bool is_greedy() const { return temperature == 0; }
+};
+/// Throws: Error that says what would be right.
+void check(const Sampling& sampling);
+/// `chance` from 0 to below 1 says which. Of equal scores the first comes first.
+std::int32_t draw(std::span<const double> scores, const Sampling& sampling, double chance);
+
+struct GenerateOptions {
+  int devices = 1;
+  int stages = 1;
+  Parallel parallel = Parallel::auto_parallel;
+  std::string search = "recursive";
+  std::optional<Cluster> cluster = {};
+  Precision precision = {};
+};
+
+/// What was written behind each prompt.
+struct Generated {
+  std::vector<std::vector<std::int32_t>> tokens;
+  std::int64_t steps = 0;  // of the decoder
+  double seconds = 0;
+};
+
+class Generator {
+ public:
+  using Tokens = std::vector<std::int32_t>;
+
+  /// For so many sequences of at most `room` tokens each, of the decoder called `spec`.
+  /// Throws: Error if it is no decoder, or has not so many places; as planning does.
+  Generator(const std::string& spec, std::int64_t sequences, std::int64_t room,
+            const GenerateOptions& options = {});
+  ~Generator();
+  Generator(Generator&&) noexcept;
+
+  /// From a checkpoint under any plan, or a safetensors file. Throws: Error if it is of another network, or damaged.
+  void load(const std::string& path);
+  /// At most `count` tokens behind each prompt; a sequence ends with any of `stops`, which is its last token.
+  /// Throws: Error if there are other than so many prompts, one is empty or too long, or a token is unknown.
+  Generated operator()(const std::vector<Tokens>& prompts, std::int64_t count, const Sampling& sampling = {},
+                       const Tokens& stops = {});
+
+  /// Of each token there are so many scores.
+  std::int64_t vocabulary() const;
+  const Plan& plan() const;
+  /// Of caches, in bytes on the rank that has most.
+  std::int64_t arena_bytes() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace shardwright
