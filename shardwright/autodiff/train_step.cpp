@@ -70,7 +70,7 @@ class UpdateStep {
 
   /// All gradients are there: what they are multiplied with, and whether there is an update at all.
   void look_at_gradients() {
-    if (optimizer_.clip_norm <= 0 && !scale_.is_valid()) return;
+    if (optimizer_.clip_norm <= 0 && !scale_.is_valid() && !optimizer_.keeps_norm) return;
     std::vector<ValueId> all;
     for (const auto& [parameter, gradient] : gradients_) all.push_back(gradient);
     const ValueId squares = sum_of_squares(builder_, all);
@@ -79,11 +79,19 @@ class UpdateStep {
       is_good_ = is_finite(builder_, squares, "gradients.are_finite");
       move_scale();
     }
-    if (optimizer_.clip_norm <= 0) return;
+    if (optimizer_.clip_norm <= 0 && !optimizer_.keeps_norm) return;
     ValueId norm = norm_of(builder_, squares);
     if (scale_.is_valid()) norm = scaled(builder_, norm, factor_);
+    if (optimizer_.keeps_norm) keep(norm);
+    if (optimizer_.clip_norm <= 0) return;
     const ValueId clip = clip_factor(builder_, norm, optimizer_.clip_norm);
     factor_ = factor_.is_valid() ? scaled(builder_, clip, factor_) : clip;
+  }
+
+  void keep(ValueId norm) {
+    const ValueId last =
+        builder_.leaf(OpKind::state, norm_state, {DType::f32, {}}, {{"init", "zeros"}, {"cache", true}});
+    graph_.updates.push_back({last, norm});
   }
 
   void move_scale() {

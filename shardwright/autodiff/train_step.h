@@ -52,6 +52,8 @@ struct OptimizerChoice {
   LossScale loss_scale = {};
   /// The rate is the state `optimizer.rate`, which starts with what the attribute says and is set from step to step.
   bool has_set_rate = false;
+  /// The norm of all gradients together is kept, before it is clipped, as the state `gradients.norm.last`.
+  bool keeps_norm = false;
 };
 
 /// Whether `name`, f32 or short, as --reduce-precision takes it, is the latter. Throws: Error on another.
@@ -65,6 +67,8 @@ bool has_masters(const Graph& graph);
 /// The optimizer operator called `name`. Throws: Error that lists them.
 const OpDef& optimizer_called(std::string_view name);
 
+/// f32[], what the last step has found.
+constexpr std::string_view norm_state = "gradients.norm.last";
 /// f32[], on every rank that updates something.
 constexpr std::string_view rate_state = "optimizer.rate";
 

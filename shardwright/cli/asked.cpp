@@ -155,6 +155,7 @@ Origin origin_of(const Arguments& given) {
   // Of a schedule the step only knows that its rate comes from outside.
   asked.optimizer.has_set_rate =
       !is_constant_rate(arguments.text("--lr-schedule", "constant"), arguments.text("--warmup"));
+  asked.optimizer.keeps_norm = arguments.has("--tensorboard");
   if (!arguments.has("--plan")) return asked;
   const Plan& plan = saved_plan(arguments);
   if (plan.model.empty()) return asked;  // by hand, for whatever network it fits

@@ -71,12 +71,15 @@ void Companion::before(Session& session, std::int64_t step) {
 }
 
 void Companion::behind(const Told& told, std::int64_t step, double seconds, const Session& session) {
+  if (options_.tensorboard.empty()) return;
+  const double norm = to_doubles(session.get(norm_state)).front();  // all processes ask
   if (!events_) return;
   std::vector<std::pair<std::string, double>> scalars{
       {"loss", told.loss}, {"learning_rate", options_.rates.at(step)}, {"step_seconds", seconds}};
   for (const auto& other : told.others) scalars.push_back(other);
   if (options_.tokens > 0)
     scalars.emplace_back("tokens_per_second", static_cast<double>(options_.tokens) / seconds);
+  scalars.emplace_back("gradient_norm", norm);
   scalars.emplace_back("arena_bytes", static_cast<double>(session.statistics().arena_bytes));
   events_->write(step, scalars);
 }

@@ -6,7 +6,7 @@
 //   cache [b, kv heads, t, d]   x [b, kv heads, s, d]   q [b, heads, s, d]   p i32[1], the place of the first row
 //
 // Query i stands at p + i and sees the keys 0 .. p + i; what lies behind them in the cache is not looked at, so that a
-// step takes as long as the sequence is, not as the cache. Batch and heads are free. p + s is at most t: who runs the
+// step takes as long as the sequence is, not as the cache. Batch, heads and queries are free. p + s is at most t: who runs the
 // steps sees to that. Sums are taken in f32 at least, of f64 in f64.
 
 #include <algorithm>
@@ -136,8 +136,8 @@ void attend(const Head<T>& head, std::int64_t i, std::int64_t seen, T* y, C* sco
 }
 
 void attention_kernel(const KernelCall& call) {
-  const std::int64_t rows = call.loop("s").extent;
-  const std::int64_t place = place_of(call, 3, rows, call.loop("t").extent);
+  const LoopBox::Part& s = call.loop("s");
+  const std::int64_t rows = s.extent, place = s.offset + place_of(call, 3, s.size, call.loop("t").extent);
   visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
     using C = Compute<T>;
     T* const y = call.results[0].as<T>().data();
@@ -159,6 +159,7 @@ std::vector<OpDef> decoding() {
           .name = "cache_rows",
           .doc = "a cache [b, h, t, d] whose rows from place p on are those of x [b, h, s, d]; p is i32[1]",
           .rule = "b h t^ d, b h s^ d, 1 -> b h t^ d",
+          .linear = "{0,1}",
           .infer = infer_rows,
           .flops = flops_of_rows,
           .kernel = rows_kernel,
@@ -169,7 +170,8 @@ std::vector<OpDef> decoding() {
           .name = "cached_attention",
           .doc = "attention of q [b, heads, s, d] at the places from p on to the keys and values before them",
           .attributes = {"alibi", "scale"},
-          .rule = "b (h r) s^ d^, b h t^ d^, b h t^ e, 1 -> b (h r) s^ e",
+          .rule = "b (h r) s d^, b h t^ d^, b h t^ e, 1 -> b (h r) s e",
+          .linear = "{2}",
           .infer = infer_attention,
           .flops = flops_of_attention,
           .kernel = attention_kernel,

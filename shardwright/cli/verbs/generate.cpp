@@ -99,6 +99,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
   for (const SettingRow& row : all_settings())
     if (is_of_generation(row)) arguments.heed(row.flag);
   const PlanRequest asked = asked_of(arguments);
+  tell_idle(arguments, asked);
   const std::string checkpoint = arguments.text("--checkpoint");
   const bool is_text = arguments.has("--text"), is_json = arguments.is_on("--json");
   std::size_t longest = 0;

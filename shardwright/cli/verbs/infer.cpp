@@ -4,6 +4,7 @@
 #include <ostream>
 
 #include "shardwright/base/file.h"
+#include "shardwright/cli/asked.h"
 #include "shardwright/cli/evaluation.h"
 #include "shardwright/cli/planning.h"
 #include "shardwright/frontend/table.h"
@@ -99,6 +100,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
   PlanRequest request = asked_of(arguments);
   for (const SettingRow& row : all_settings())
     if (is_of_inference(row)) arguments.heed(row.flag);
+  tell_idle(arguments, request);
   request.formats = default_devices().formats;
   if (request.search.empty()) request.search = "recursive";
   const TensorSource weights = open_source(arguments.text("--checkpoint"));
