@@ -217,7 +217,7 @@ Run run_steps(Session& session, Training& training, const StartSession& start, s
   bool has_warned = false;
   for (;;) {
     out.is_interrupted = session.any(interrupts() > 0);
-    out.is_late = session.any(companion.is_late());
+    out.is_late = training.options.time_limit > 0 && session.any(companion.is_late());
     if (out.is_interrupted || out.is_late || out.steps >= training.length.steps) break;
     session.record(is_recorded(out.steps, first, training));
     step_begins(out.steps);
@@ -258,7 +258,8 @@ int train_with(Session& session, Training& training, const StartSession& start, 
                                 training.length.steps);
     return 0;
   }
-  if (run.steps > run.first && !run.is_interrupted) tell_figures(session, training);
+  const bool has_ended = run.steps >= training.length.steps || run.is_late;
+  if (run.steps > run.first && has_ended) tell_figures(session, training);
   if (run.is_late && run.steps < training.length.steps)
     terminal.err << fmt::format("--time-limit: stopped behind {} of {} steps\n", run.steps,
                                 training.length.steps);
