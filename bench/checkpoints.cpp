@@ -58,6 +58,15 @@ double seconds_of_writing(const fs::path& folder, std::int64_t bytes, int files)
   });
 }
 
+/// Out of the system's memory: it will be read from the disk.
+void forget(const fs::path& folder) {
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const int file = ::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC);
+    ::posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
+    ::close(file);
+  }
+}
+
 double seconds_of_reading(const fs::path& folder, int threads) {
   std::vector<fs::path> files;
   for (const auto& entry : fs::directory_iterator(folder)) files.push_back(entry.path());
@@ -112,9 +121,15 @@ void measure(const fs::path& folder, const std::string& model, int rounds) {
   }
   Session other = session_of(model, 1);
   const std::int64_t before = most_bytes_of_process();
+  std::vector<double> read_from_disk, loaded_from_disk;
+  const auto load_all = [&] { load(other, open_source(folder / "run"), Restored::all); };
   for (int i = 0; i < rounds; ++i) {
+    forget(folder / "run" / "latest");
+    read_from_disk.push_back(seconds_of_reading(folder / "run" / "latest", 2));
+    forget(folder / "run" / "latest");
+    loaded_from_disk.push_back(seconds_of(load_all));
     read.push_back(seconds_of_reading(folder / "run" / "latest", 2));
-    loaded.push_back(seconds_of([&] { load(other, open_source(folder / "run"), Restored::all); }));
+    loaded.push_back(seconds_of(load_all));
   }
   const std::int64_t grown = most_bytes_of_process() - before;
   const double gigabytes = static_cast<double>(bytes) / 1e9;
@@ -122,8 +137,12 @@ void measure(const fs::path& folder, const std::string& model, int rounds) {
   fmt::print("save   {:7.3f} s  {:6.2f} GB/s   plain writing {:6.2f} GB/s   ratio {:.2f}\n", median(saved),
              gigabytes / median(saved), gigabytes / median(written), median(written) / median(saved));
   fmt::print("pause  {:7.3f} s  {:.1f}% of the save\n", median(pauses), 100 * median(pauses) / median(saved));
-  fmt::print("load   {:7.3f} s  {:6.2f} GB/s   plain reading {:6.2f} GB/s   ratio {:.2f}\n", median(loaded),
-             gigabytes / median(loaded), gigabytes / median(read), median(read) / median(loaded));
+  const auto print_load = [&](const char* what, double own, double plain) {
+    fmt::print("{} {:7.3f} s  {:6.2f} GB/s   plain reading {:6.2f} GB/s   ratio {:.2f}\n", what, own,
+               gigabytes / own, gigabytes / plain, plain / own);
+  };
+  print_load("load, from the disk  ", median(loaded_from_disk), median(read_from_disk));
+  print_load("load, from its cache ", median(loaded), median(read));
   fmt::print("        {:.1f} MB of memory beside what the ranks hold\n", static_cast<double>(grown) / 1e6);
 }
 

@@ -258,6 +258,7 @@ void Session::copy_in(const PartSource& from) {
   constexpr std::int64_t most_elements = 1 << 20;
   State& s = *state_;
   s.driver.run([&](Rank& rank) {
+    std::vector<std::byte> room;  // of a block, so that memory is asked for once
     for (const Kept& value : s.kept.all())
       for (const auto& [stage, v] : value.places) {
         if (!s.pipeline.has(stage, rank.number())) continue;
@@ -268,10 +269,13 @@ void Session::copy_in(const PartSource& from) {
         // What lies in blocks would be read and written as a whole each time.
         const bool is_row_major = s.pipeline.stage(stage).graph.value(v).format.is_row_major();
         for_each_block(way.box(), is_row_major ? most_elements : view.size(), [&](const Box& block) {
+          const auto bytes = static_cast<std::size_t>(element_count(block.extent)) * size_of(dtype);
+          if (room.size() < bytes) room.resize(bytes);
+          if (!from(known.name, block, std::span(room).first(bytes))) return;
+          if (dtype == view.dtype) return way.take(rank.backend(), view, room.data(), block);
           Tensor part({dtype, block.extent});
-          if (!from(known.name, block, part.bytes())) return;
-          if (dtype != view.dtype) part = convert(part, view.dtype);
-          way.take(rank.backend(), view, part.bytes().data(), block);
+          std::copy_n(room.begin(), bytes, part.bytes().begin());
+          way.take(rank.backend(), view, convert(part, view.dtype).bytes().data(), block);
         });
       }
   });
