@@ -11,6 +11,7 @@
 #include <climits>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -91,8 +92,10 @@ struct Unfinished {
   std::array<char, PATH_MAX> name{};
 };
 std::array<Unfinished, 8> unfinished_files;
+std::mutex unfinished_mutex;  // of those who change them
 
 void remember(const std::string& name) {
+  const std::lock_guard lock(unfinished_mutex);
   for (Unfinished& file : unfinished_files) {
     if (name.size() >= file.name.size() || file.is_taken.exchange(true)) continue;
     std::memcpy(file.name.data(), name.c_str(), name.size() + 1);
@@ -102,6 +105,7 @@ void remember(const std::string& name) {
 }
 
 void forget(const std::string& name) {
+  const std::lock_guard lock(unfinished_mutex);
   for (Unfinished& file : unfinished_files) {
     if (!file.is_there || name != file.name.data()) continue;
     file.is_there = false;
