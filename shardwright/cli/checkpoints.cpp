@@ -7,7 +7,6 @@
 #include "shardwright/cli/mpi_rank.h"
 #include "shardwright/runtime/checkpoint/folder.h"
 #include "shardwright/runtime/checkpoint/load.h"
-#include "shardwright/runtime/launcher.h"
 
 namespace shardwright {
 namespace {
@@ -81,7 +80,7 @@ CheckpointPlans checkpoint_plans(const Arguments& arguments, std::ostream& notic
   plans.every = arguments.integer("--save-every", 0);
   plans.keep = arguments.integer("--keep", 0);
   // Before anything there is looked at: another run may be about to remove it.
-  if (is_folder(plans.folder) && launched_rank().value_or(0) == 0) plans.lock.emplace(plans.folder);
+  if (is_folder(plans.folder) && is_first_rank()) plans.lock.emplace(plans.folder);
   if (arguments.has("--resume") && arguments.has("--init"))
     throw error("--resume goes on with a run and --init starts one; give one of them");
   if (arguments.has("--resume")) {
@@ -141,7 +140,7 @@ Saving::Saving(Session& session, CheckpointPlans& plans, const std::string& plan
                                       .keep = plans.keep,
                                       .plan = plan,
                                       .lock = std::exchange(plans.lock, std::nullopt)});
-  if (resumed && launched_rank().value_or(0) == 0) set_aside_later(plans.folder, resumed->step);
+  if (resumed && is_first_rank()) set_aside_later(plans.folder, resumed->step);
 }
 
 void Saving::save(const RunState& run, bool is_best) {

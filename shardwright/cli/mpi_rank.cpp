@@ -11,6 +11,7 @@
 
 #include "shardwright/base/error.h"
 #include "shardwright/cli/interrupts.h"
+#include "shardwright/runtime/launcher.h"
 
 namespace shardwright {
 namespace {
@@ -28,6 +29,8 @@ constexpr int internal_fault_status = 70;
 }
 
 }  // namespace
+
+bool is_first_rank() { return launched_rank().value_or(0) == 0; }
 
 int run_as_mpi_rank(const RankWork& work, Terminal& terminal) {
   MpiProcess process;

@@ -9,6 +9,9 @@
 
 namespace shardwright {
 
+/// Of an MPI run, the rank that does what one is enough for.
+bool is_first_rank();
+
 struct RankWork {
   std::function<void(MpiProcess&)>
       prepare;  // asks others for nothing; what it throws is a mistake that all hear of

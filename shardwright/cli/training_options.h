@@ -24,7 +24,7 @@ struct TrainingOptions {
   double time_limit = 0;        // seconds; 0: none
   std::int64_t tokens = 0;      // of a step
 };
-/// `model`: of one micro-batch, not yet a train step; `rate`: the optimizer's;
+/// `model`: of one micro-batch; `rate`: the optimizer's;
 /// `plan`: of the step, on whose devices held-out data are looked at, too.
 /// Throws: Error if flags contradict each other, or the data of --eval do not fit the model.
 TrainingOptions training_options(const Arguments& arguments, const Model& model, const Length& length,

@@ -46,9 +46,6 @@ Length length_of(const Arguments& arguments, const TrainingData& data) {
   return {std::min(arguments.integer("--steps", of_epochs), of_epochs), per_epoch};  // what ends first
 }
 
-/// Of an MPI run, the rank that does what one is enough for.
-bool is_first_rank() { return launched_rank().value_or(0) == 0; }
-
 /// What to look at when a loss is not finite: the learning rate only if it has changed anything yet.
 std::string likely_cause(const TrainingData& data, const std::map<std::string, Tensor>& batch,
                          const std::string& infinite_parameter, std::int64_t step) {
@@ -112,7 +109,6 @@ Training prepare(const Arguments& arguments, Terminal& terminal) {
   std::ostringstream notices;  // told once nothing can be wrong any more
   CheckpointPlans checkpoints = checkpoint_plans(arguments, notices);
   const std::uint64_t seed = seed_of(arguments, checkpoints);
-  const Model network = model;  // that is asked about held-out data
   const OptimizerChoice optimizer = optimizer_of(arguments, model);
   add_train_step(model.graph, model.loss, optimizer);
   const Plan plan = plan_of(arguments, model, model.graph, terminal);
@@ -122,7 +118,7 @@ Training prepare(const Arguments& arguments, Terminal& terminal) {
                                     data_path ? data_path : "", seed, notices);
   const Length length = length_of(arguments, data);
   TrainingOptions options =
-      training_options(arguments, network, length, optimizer.attributes.number("rate", 0), plan);
+      training_options(arguments, model, length, optimizer.attributes.number("rate", 0), plan);
   std::map<std::string, InitialValue> initial = std::move(model.initial);
   std::string infinite_parameter;
   if (arguments.has("--init") && !checkpoints.init) {

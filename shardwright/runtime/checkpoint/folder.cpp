@@ -21,8 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view step_prefix = "step-", unfinished_prefix = ".unfinished-", latest = "latest",
-                           best = "best";
+constexpr std::string_view step_prefix = "step-", unfinished_prefix = ".unfinished-";
 
 /// `step-00000012`: 12.
 std::optional<std::int64_t> step_of(const std::string& name) {

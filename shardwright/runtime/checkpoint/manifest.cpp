@@ -210,6 +210,12 @@ std::string to_json(const Manifest& m) {
   return fmt::format("{}{}{}{}", before_sum, checksum_text(checksum(rest)), behind_sum, rest);
 }
 
+std::string to_json(const Shard& shard) { return json_of(shard).dump(); }
+
+Shard parse_shard(std::string_view text, std::int64_t block_bytes) {
+  return shard_in(parse_json(text), block_bytes);
+}
+
 Manifest parse_manifest(std::string_view text, const std::string& path) {
   constexpr std::size_t digits = 16;
   const std::size_t begin = before_sum.size() + digits + behind_sum.size();

@@ -63,6 +63,9 @@ std::string shard_file(int number);
 void set_parts(SavedTensor& tensor, const std::vector<std::pair<int, Box>>& parts);
 
 std::string to_json(const Manifest& manifest);
+/// A shard alone, as it stands in a manifest of so long blocks. Throws: Error, as parse_manifest.
+std::string to_json(const Shard& shard);
+Shard parse_shard(std::string_view text, std::int64_t block_bytes);
 /// Throws: Error of kind io that names `path` and what is wrong: damage, another format, files outside of the folder,
 /// tensors with holes.
 Manifest parse_manifest(std::string_view text, const std::string& path);

@@ -1,11 +1,12 @@
 #include "shardwright/runtime/checkpoint/saver.h"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <optional>
 #include <thread>
 
-#include "shardwright/base/checksum.h"
 #include "shardwright/base/error.h"
 #include "shardwright/base/file.h"
 #include "shardwright/runtime/checkpoint/folder.h"
@@ -20,9 +21,9 @@ std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-/// Where a process leaves the checksums of a shard for the one that writes the manifest.
-std::string sums_file(const std::string& folder, int shard) {
-  return fmt::format("{}/{}.sums", folder, shard_file(shard));
+/// Where a process leaves a shard's entry for the one that writes the manifest.
+std::string entry_file(const std::string& folder, int shard) {
+  return fmt::format("{}/{}.json", folder, shard_file(shard));
 }
 
 /// Work on a thread of its own, and how it ended.
@@ -129,11 +130,9 @@ struct CheckpointSaver::State {
     std::vector<std::unique_ptr<Background>> writers;
     for (auto& [rank, image] : images)
       writers.push_back(std::make_unique<Background>([&, shard = numbers[at(rank)]] {
-        std::string sums;
-        for (std::uint64_t sum :
-             image.write(fmt::format("{}/{}", folder, shard_file(shard)), manifest.block_bytes))
-          sums += checksum_text(sum);
-        write_file(sums_file(folder, shard), fmt::format("{} {}", image.bytes(), sums));
+        Shard written{.file = shard_file(shard), .bytes = image.bytes(), .blocks = {}};
+        written.blocks = image.write(fmt::format("{}/{}", folder, written.file), manifest.block_bytes);
+        write_file(entry_file(folder, shard), to_json(written));
       }));
     std::string failure;
     for (auto& writer : writers)
@@ -148,13 +147,9 @@ struct CheckpointSaver::State {
     save->saved.bytes = 0;
     for (int number : numbers) {
       if (number < 0) continue;
-      const std::string path = sums_file(folder, number), text = read_text(path);
-      const std::size_t blank = text.find(' ');
-      Shard shard{.file = shard_file(number), .bytes = std::stoll(text.substr(0, blank)), .blocks = {}};
-      for (std::size_t i = blank + 1; i < text.size(); i += 16)
-        shard.blocks.push_back(parse_checksum(std::string_view(text).substr(i, 16)).value());
-      save->saved.bytes += shard.bytes;
-      manifest.shards.push_back(std::move(shard));
+      const std::string path = entry_file(folder, number);
+      manifest.shards.push_back(parse_shard(read_text(path), manifest.block_bytes));
+      save->saved.bytes += manifest.shards.back().bytes;
       ::unlink(path.c_str());
     }
     write_file(fmt::format("{}/{}", folder, manifest_file), to_json(manifest));

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <set>
 
 #include "shardwright/base/error.h"
 #include "shardwright/base/file.h"
-#include "shardwright/runtime/checkpoint/load.h"
 #include "shardwright/runtime/checkpoint/shard.h"
 #include "shardwright/runtime/safetensors.h"
 
