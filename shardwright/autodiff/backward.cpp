@@ -10,13 +10,24 @@ namespace {
 
 std::size_t at(ValueId v) { return static_cast<std::size_t>(v.index); }
 
-/// Values that depend on a parameter through floating values: the only ones that need a gradient.
-std::vector<bool> needing_gradients(const Graph& graph) {
+/// By value: those whose gradients are wanted.
+std::vector<bool> wanted_values(const Graph& graph, const std::vector<ValueId>& of) {
+  std::vector<bool> wanted(graph.values.size(), false);
+  for (ValueId v : of) wanted[at(v)] = true;
+  if (!of.empty()) return wanted;
+  for (const Node& node : graph.nodes)
+    if (node.op->kind == OpKind::parameter) wanted[at(node.results.front())] = true;
+  return wanted;
+}
+
+/// Values that depend on a wanted one through floating values: the only ones that need a gradient.
+std::vector<bool> needing_gradients(const Graph& graph, const std::vector<bool>& wanted) {
   std::vector<bool> needs(graph.values.size(), false);
   for (const Node& node : graph.nodes) {
-    bool is_needed = node.op->kind == OpKind::parameter;
+    bool is_needed = false;
     for (ValueId v : node.operands) is_needed = is_needed || needs[at(v)];
-    for (ValueId v : node.results) needs[at(v)] = is_needed && is_floating(graph.value(v).type.dtype);
+    for (ValueId v : node.results)
+      needs[at(v)] = (is_needed || wanted[at(v)]) && is_floating(graph.value(v).type.dtype);
   }
   return needs;
 }
@@ -27,7 +38,8 @@ class Backward {
       : graph_(builder.graph()),
         builder_(builder),
         options_(options),
-        needs_(needing_gradients(graph_)),
+        wanted_(wanted_values(graph_, options.of)),
+        needs_(needing_gradients(graph_, wanted_)),
         contributions_(graph_.values.size()),
         node_count_(static_cast<int>(graph_.nodes.size())) {
     builder_.set_phase(Phase::backward);
@@ -40,20 +52,20 @@ class Backward {
   }
 
   std::map<ValueId, ValueId> run() {
-    std::map<ValueId, ValueId> of_parameters;
+    std::map<ValueId, ValueId> out;
     for (int i = node_count_; i-- > 0;) {
       const NodeId id{i};
       const OpKind kind = graph_.node(id).op->kind;
-      if (kind == OpKind::parameter) {
-        const ValueId p = graph_.node(id).results.front();
-        if (options_.in_master_types) cast_contributions(p);
-        if (const ValueId g = gathered(p); g.is_valid()) of_parameters.emplace(p, g);
-      } else if (kind == OpKind::compute) {
-        differentiate(id);
+      const std::vector<ValueId> results = graph_.node(id).results;
+      for (ValueId v : results) {
+        if (!wanted_[at(v)]) continue;
+        if (options_.in_master_types && kind == OpKind::parameter) cast_contributions(v);
+        if (const ValueId g = gathered(v); g.is_valid()) out.emplace(v, g);
       }
+      if (kind == OpKind::compute) differentiate(id);
     }
     builder_.set_forward({});
-    return of_parameters;
+    return out;
   }
 
  private:
@@ -121,7 +133,7 @@ class Backward {
   Graph& graph_;
   Builder& builder_;
   const BackwardOptions& options_;
-  std::vector<bool> needs_;
+  std::vector<bool> wanted_, needs_;
   std::vector<std::vector<ValueId>> contributions_;  // per forward value
   int node_count_;                                   // of the forward phase
 };

@@ -1,6 +1,7 @@
 // A train step: forward, backward and optimizer update in one graph.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -85,5 +86,8 @@ ValueId existing_step_count(const Graph& graph);
 /// attribute `master` names a longer type than its own is updated in that, as `weight.master`.
 /// Throws: Error if `name` is no optimizer, or as add_backward does.
 void add_train_step(Graph& graph, ValueId loss, const OptimizerChoice& optimizer);
+
+/// The second half of that: updates each parameter by its gradient. For who has made gradients on his own.
+void add_updates(Graph& graph, const std::map<ValueId, ValueId>& gradients, const OptimizerChoice& optimizer);
 
 }  // namespace shardwright

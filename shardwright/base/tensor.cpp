@@ -1,9 +1,22 @@
 #include "shardwright/base/tensor.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace shardwright {
 
 std::string to_text(const Type& type) {
   return fmt::format("{}{}", name_of(type.dtype), to_text(type.shape));
+}
+
+bool Tensor::operator==(const Tensor& other) const {
+  return type_ == other.type_ && std::ranges::equal(bytes(), other.bytes());
+}
+
+void Tensor::own() {
+  const auto elements = std::as_const(*this).bytes();
+  bytes_.assign(elements.begin(), elements.end());
+  lent_.reset();
 }
 
 Tensor make_tensor(Type type, std::span<const double> values) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -42,15 +43,25 @@ class Tensor {
  public:
   Tensor() = default;
   explicit Tensor(Type type) : type_(std::move(type)), bytes_(static_cast<std::size_t>(type_.bytes())) {}
+  /// Elements that somebody else keeps for as long as `elements` lives, aligned for their type, and does not change.
+  /// Whoever writes to the tensor writes to a copy.
+  Tensor(Type type, std::shared_ptr<const std::byte> elements)
+      : type_(std::move(type)), lent_(std::move(elements)) {}
 
   const Type& type() const { return type_; }
   DType dtype() const { return type_.dtype; }
   const Shape& shape() const { return type_.shape; }
   std::int64_t size() const { return element_count(type_.shape); }
-  std::span<std::byte> bytes() { return bytes_; }
-  std::span<const std::byte> bytes() const { return bytes_; }
+  std::span<std::byte> bytes() {
+    if (lent_) own();
+    return bytes_;
+  }
+  std::span<const std::byte> bytes() const {
+    if (lent_) return {lent_.get(), static_cast<std::size_t>(type_.bytes())};
+    return bytes_;
+  }
   /// Shapes are carried by the view; the tensor must outlive it.
-  TensorView view() { return {type_.dtype, type_.shape, bytes_.data()}; }
+  TensorView view() { return {type_.dtype, type_.shape, bytes().data()}; }
 
   template <class T>
   std::span<T> as() {
@@ -58,14 +69,18 @@ class Tensor {
   }
   template <class T>
   std::span<const T> as() const {
-    return const_cast<Tensor*>(this)->view().as<T>();
+    require(dtype() == dtype_for<T>(), "tensor of {} read as {}", name_of(dtype()), name_of(dtype_for<T>()));
+    return {reinterpret_cast<const T*>(bytes().data()), static_cast<std::size_t>(size())};
   }
 
-  bool operator==(const Tensor&) const = default;
+  bool operator==(const Tensor& other) const;
 
  private:
+  void own();
+
   Type type_;
   std::vector<std::byte> bytes_;
+  std::shared_ptr<const std::byte> lent_;  // the elements are these
 };
 
 /// A tensor of `values`, rounded to `type.dtype`.

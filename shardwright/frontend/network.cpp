@@ -84,14 +84,9 @@ OptimizerChoice with_options(OptimizerChoice optimizer, const TrainOptions& opti
   return optimizer;
 }
 
-/// The train step of one micro-batch, and what code says of its operators.
-struct TracedStep {
-  Graph graph;
-  Annotations annotations;
-};
-
-TracedStep traced(const ForwardFunction& forward, const InputTypes& inputs, const OptimizerChoice& optimizer,
-                  const Precision& precision, int micro_batches) {
+/// The train step of one micro-batch.
+TracedGraph traced(const ForwardFunction& forward, const InputTypes& inputs, const OptimizerChoice& optimizer,
+                   const Precision& precision, int micro_batches) {
   Trace trace(precision);
   std::vector<Traced> values;
   for (const auto& [name, type] : inputs)
@@ -105,20 +100,17 @@ TracedStep traced(const ForwardFunction& forward, const InputTypes& inputs, cons
   return {std::move(graph), trace.annotations()};
 }
 
-}  // namespace
+std::optional<Plan> saved_plan_of(const TrainOptions& options) {
+  if (options.plan_file.empty()) return std::nullopt;
+  return known_plan(options.plan_file);
+}
 
-PlannedNetwork plan_network(const ForwardFunction& forward, const InputTypes& inputs,
-                            const OptimizerChoice& asked, const TrainOptions& options) {
-  const OptimizerChoice optimizer = with_options(asked, options);
-  std::optional<Plan> saved;
-  if (!options.plan_file.empty()) saved = known_plan(options.plan_file);
-  const auto step_of = [&](int micro_batches) {
-    return traced(forward, inputs, optimizer, options.precision, micro_batches);
-  };
-  auto [graph, annotations] = step_of(pipelining_of(options, saved).micro_batches);
+PlannedNetwork planned(TracedGraph traced, const OptimizerChoice& optimizer, const TrainOptions& options,
+                       const std::optional<Plan>& saved) {
+  auto& [graph, annotations] = traced;
   if (saved) {
     check_fits(*saved, options, graph);
-    return {std::move(graph), std::move(*saved)};
+    return {std::move(graph), *saved};
   }
 
   // Within the braces below, GCC 12 would free twice when it throws.
@@ -141,8 +133,23 @@ PlannedNetwork plan_network(const ForwardFunction& forward, const InputTypes& in
   if (!options.dataset_strategy.empty()) set_dataset_strategy(request.annotations, options.dataset_strategy);
   if (!options.dataset_layouts.empty())
     request.annotations.dataset = annotation_of("dataset", options.dataset_layouts);
-  Plan plan = make_plan([&](int micro_batches) { return step_of(micro_batches).graph; }, request);
+  Plan plan = make_plan(graph, request);
   return {std::move(graph), std::move(plan)};
+}
+
+}  // namespace
+
+PlannedNetwork plan_network(const ForwardFunction& forward, const InputTypes& inputs,
+                            const OptimizerChoice& asked, const TrainOptions& options) {
+  const OptimizerChoice optimizer = with_options(asked, options);
+  const std::optional<Plan> saved = saved_plan_of(options);
+  const int micro_batches = pipelining_of(options, saved).micro_batches;
+  return planned(traced(forward, inputs, optimizer, options.precision, micro_batches), optimizer, options,
+                 saved);
+}
+
+PlannedNetwork plan_graph(TracedGraph traced, const OptimizerChoice& optimizer, const TrainOptions& options) {
+  return planned(std::move(traced), with_options(optimizer, options), options, saved_plan_of(options));
 }
 
 }  // namespace shardwright

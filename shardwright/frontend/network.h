@@ -57,6 +57,12 @@ struct TrainOptions {
   std::string loss_scale = "";             // as --loss-scale; empty: the optimizer's own, or the precision's
 };
 
+/// What code has traced: a graph with its outputs and updates, and what it says of operators.
+struct TracedGraph {
+  Graph graph;
+  Annotations annotations = {};
+};
+
 /// Traced, differentiated and planned.
 struct PlannedNetwork {
   Graph graph;
@@ -66,5 +72,7 @@ struct PlannedNetwork {
 /// Throws: Error as tracing and planning do.
 PlannedNetwork plan_network(const ForwardFunction& forward, const InputTypes& inputs,
                             const OptimizerChoice& optimizer, const TrainOptions& options = {});
+/// The same of a graph that is differentiated already, of one micro-batch; `optimizer` makes its updates, if one does.
+PlannedNetwork plan_graph(TracedGraph traced, const OptimizerChoice& optimizer, const TrainOptions& options);
 
 }  // namespace shardwright

@@ -11,8 +11,9 @@ Traced Trace::input(std::string_view name, Type type) {
 Traced Trace::parameter(const Parameter& p) { return leaf(OpKind::parameter, &p, p); }
 
 Traced Trace::state(const State& s) {
-  return leaf(OpKind::state, &s,
-              {.name = s.name, .shape = s.shape, .initializer = s.initializer, .is_full = true});
+  return leaf(
+      OpKind::state, &s,
+      {.name = s.name, .shape = s.shape, .initializer = s.initializer, .is_full = true, .dtype = s.dtype});
 }
 
 Traced Trace::leaf(OpKind kind, const void* object, const Parameter& p) {
@@ -28,8 +29,9 @@ Traced Trace::leaf(OpKind kind, const void* object, const Parameter& p) {
   if (p.initializer.name == "uniform" || p.initializer.name == "normal")
     attributes.set("scale", p.initializer.scale);
   if (p.initializer.shift != 0) attributes.set("shift", p.initializer.shift);
-  const DType dtype = p.is_full ? precision_.kept() : precision_.compute;
-  if (dtype != precision_.kept()) attributes.set("master", std::string(name_of(precision_.kept())));
+  const DType dtype = p.dtype ? *p.dtype : p.is_full ? precision_.kept() : precision_.compute;
+  if (!p.dtype && dtype != precision_.kept())
+    attributes.set("master", std::string(name_of(precision_.kept())));
   const ValueId v = builder_.leaf(kind, p.name, {dtype, p.shape}, std::move(attributes));
   leaves_[p.name] = {object, v};
   return {this, v};

@@ -48,6 +48,8 @@ struct Parameter {
   bool is_full = false;
   /// Collectives of parameters of one number run as one, those of 0 alone; none: as the plan's limits say.
   std::optional<int> comm_fusion = {};
+  /// Its own, whatever the network is computed in.
+  std::optional<DType> dtype = {};
 };
 
 /// What a module keeps from step to step without training it, such as running statistics.
@@ -55,6 +57,7 @@ struct State {
   std::string name;
   Shape shape;
   Initializer initializer;
+  std::optional<DType> dtype = {};  // likewise
 };
 
 class Trace {
