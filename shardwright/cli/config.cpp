@@ -1,9 +1,11 @@
 #include "shardwright/cli/config.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "shardwright/cli/asked.h"
 #include "shardwright/cli/config_file.h"
+#include "shardwright/ops/optimizer_settings.h"
 
 namespace shardwright {
 namespace {
@@ -18,12 +20,15 @@ class Door {
     for (const Config::Said& said : config_.said) {
       const SettingRow* row = setting_of(said.flag);
       if (!row)
-        add_epochs(said);
+        add_for_training(said);
       else if (arguments_.has("--plan") && said.is_off)
         continue;
       else if (arguments_.has("--plan"))
         compare_with(request_of(saved_plan(arguments_)), *row, said);
-      else if (parsed(PlanRequest{}, *row, said); !said.is_usual && !said.is_off && !is_of_cluster(said))
+      else if (is_of_another_optimizer(*row))
+        notice(fmt::format("{} has no effect: the optimizer is {}", said.key, optimizer()));
+      else if (parsed(asked_of(arguments_), *row, said);
+               !said.is_usual && !said.is_off && !is_of_cluster(said))
         add(said);
     }
     keep_off();
@@ -51,12 +56,17 @@ class Door {
   }
 
   /// Other verbs do not train; whether the data have an end is seen when they are read.
-  void add_epochs(const Config::Said& said) {
+  void add_for_training(const Config::Said& said) {
     if (arguments_.words.empty() || arguments_.words[0] != "train") return;
-    if (arguments_.has("--steps"))
-      notice(fmt::format("{} has no effect: --steps says when to end", said.key));
-    else
-      add(said);
+    const auto yields_to = [&](const char* flag, std::string_view what) {
+      const bool yields = arguments_.has(flag) && !arguments_.of_config.contains(flag);
+      if (yields) notice(fmt::format("{} has no effect: {} says {}", said.key, flag, what));
+      return yields;
+    };
+    if (said.flag == "--epochs" && yields_to("--steps", "when to end")) return;
+    if (said.flag == "--init" && yields_to("--resume", "what to start from")) return;
+    if (said.flag == "--resume" && yields_to("--init", "what to start from")) return;
+    add(said);
   }
 
   /// Whatever there is to say of a key, it is told with the file.
@@ -73,6 +83,13 @@ class Door {
 
   bool is_of_cluster(const Config::Said& said) const {
     return said.flag == "--devices" && arguments_.has("--cluster");
+  }
+
+  std::string optimizer() const { return asked_of(arguments_).origin.optimizer.name; }
+  bool is_of_another_optimizer(const SettingRow& row) const {
+    const bool is_of_some = std::ranges::find(optimizer_settings, row.member, &OptimizerSetting::name) !=
+                            optimizer_settings.end();
+    return is_of_some && !optimizer_setting(optimizer(), row.member);
   }
 
   /// A saved plan has decided how to split; where the file says otherwise, that is told.

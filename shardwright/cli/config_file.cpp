@@ -9,6 +9,7 @@
 #include "shardwright/base/text.h"
 #include "shardwright/cli/config_keys.h"
 #include "shardwright/cli/config_precision.h"
+#include "shardwright/cli/config_training.h"
 #include "shardwright/cli/config_values.h"
 #include "shardwright/cost/yaml_text.h"
 #include "shardwright/plan/comm_fusion.h"
@@ -68,6 +69,7 @@ class ConfigReader {
     read_recompute();
     read_precision();
     read_loss_scale();
+    read_training(top_, config_);
     note_inactive();
     return std::move(config_);
   }

@@ -1,5 +1,6 @@
 // Configuration files of model suites, as seed 003 shows them: YAML with a section for each part of a training. Read
-// here is what says how to split, how large a batch is and how it is computed; sections of other parts are passed over.
+// here is what says how to split, how large a batch is and how it is computed, and what a run does beside its steps
+// (config_training.h); sections of other parts are passed over.
 //
 //   use_parallel: True
 //   parallel: {parallel_mode: 2, search_mode: recursive_programming, full_batch: True}

@@ -99,6 +99,14 @@ YamlMap::YamlMap(const YAML::Node& node, std::string name, const std::vector<std
   }
 }
 
+std::vector<std::string> YamlMap::keys() const {
+  std::vector<std::string> out;
+  if (node_.IsDefined() && node_.IsMap())
+    for (const auto& entry : node_)
+      if (has(entry.first.Scalar())) out.push_back(entry.first.Scalar());
+  return out;
+}
+
 bool YamlMap::has(const std::string& key) const {
   if (!node_.IsDefined() || !node_.IsMap()) return false;
   const YAML::Node value = node_[key];

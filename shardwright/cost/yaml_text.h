@@ -31,6 +31,8 @@ class YamlMap {
           Hint hint = near_keys);
 
   bool has(const std::string& key) const;
+  /// Those that are there, in their order.
+  std::vector<std::string> keys() const;
   /// Null if it is absent.
   YAML::Node at(const std::string& key) const { return has(key) ? node_[key] : YAML::Node(); }
   YamlMap map(const std::string& key, const std::vector<std::string>& known = {}) const {

@@ -14,7 +14,7 @@ namespace {
 
 const std::vector<std::string> kinds{"constant", "step", "exponential", "cosine", "linear", "polynomial"};
 
-/// `12`, or `3epochs`.
+/// `12`, `3epochs`, or `5%` of the run's steps.
 std::int64_t count_in(std::string_view what, std::string_view text, const ScheduleLength& length) {
   constexpr std::string_view epochs = "epochs", epoch = "epoch";
   std::string_view number = text;
@@ -26,10 +26,15 @@ std::int64_t count_in(std::string_view what, std::string_view text, const Schedu
       if (each == 0) throw error("{} {}: the data have no epochs; give steps", what, text);
       break;
     }
+  if (text.ends_with("%")) {
+    const auto share = to_number(text.substr(0, text.size() - 1));
+    if (share && *share > 0 && *share <= 100)
+      return std::max<std::int64_t>(1, std::llround(*share / 100 * static_cast<double>(length.steps)));
+  }
   const auto count = to_integer(number);
   constexpr std::int64_t most = std::int64_t{1} << 40;
   if (!count || *count < 1 || *count > most / each)
-    throw error("{} {}: should be a number of steps from 1 on, or as in 3epochs", what, text);
+    throw error("{} {}: should be a number of steps from 1 on, or as in 3epochs or 5%", what, text);
   return *count * each;
 }
 
@@ -51,7 +56,8 @@ RateSchedule::RateSchedule(std::string_view text, std::string_view warmup, doubl
       const std::size_t equals = word.find('=');
       if (equals == word.npos || !takes(word.substr(0, equals)))
         throw error("learning rate schedule {}: does not take '{}'", name, word);
-      said.insert(word.substr(0, equals));
+      if (!said.insert(word.substr(0, equals)).second)
+        throw error("learning rate schedule {}: says {} twice", name, word.substr(0, equals));
       set(word.substr(0, equals), word.substr(equals + 1), length);
     }
   if (kind_ == Kind::step && !said.contains("every"))
@@ -76,7 +82,8 @@ void RateSchedule::set(std::string_view key, std::string_view value, const Sched
   }
   const auto number = to_number(value);
   if (!number || *number < 0 || (key == "power" && *number == 0))
-    throw error("learning rate schedule: {} should be a number from 0 on, not {}", key, value);
+    throw error("learning rate schedule: {} should be a number {}, not {}", key,
+                key == "power" ? "above 0" : "from 0 on", value);
   (key == "factor" ? factor_ : key == "power" ? power_ : end_) = *number;
 }
 

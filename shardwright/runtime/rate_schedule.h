@@ -8,7 +8,8 @@
 //   polynomial[:power=2,end=E]        E + (rate - E) (1 - t / T)^power                            PolynomialLR
 //
 // E is 0 if absent. Before that come `warmup` steps, of which the i-th (from 1) has rate i / warmup; t counts from their
-// end, and T is what is left of the run: afterwards the rate stays at its last. Counts are steps, or `3epochs`.
+// end, and T is what is left of the run: afterwards the rate stays at its last. Counts are steps, `3epochs`, or `5%` of
+// the run.
 #pragma once
 
 #include <cstdint>

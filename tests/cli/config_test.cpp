@@ -393,6 +393,79 @@ TEST(Config, keys_of_the_table_are_known) {
   EXPECT_GT(keys, 10);
 }
 
+/// All that a file says, by flag.
+Values all_said(const std::string& yaml) {
+  Values out;
+  for (const Config::Said& s : config(yaml).said) out[s.flag] = s.text;
+  return out;
+}
+
+TEST(Config, what_a_run_does_beside_its_steps) {
+  EXPECT_EQ(all_said(R"(
+seed: 7
+output_dir: ./out
+load_checkpoint: old/step-00000010
+resume_training: True
+do_eval: True
+eval_step_interval: 50
+eval_dataset: {data_loader: {dataset_dir: held_out}}
+train_dataset: {data_loader: {type: MindDataset, dataset_dir: digits}}
+optimizer: {type: FP32StateAdamWeightDecay, betas: [0.9, 0.95], eps: 1.e-6, weight_decay: 0.1}
+lr_schedule: {type: CosineWithWarmUpLR, learning_rate: 1.e-5, lr_end: 1.e-6, warmup_ratio: 0.03, total_steps: -1}
+runner_wrapper: {type: MFTrainOneStepCell, use_clip_grad: True, max_grad_norm: 0.5}
+callbacks:
+  - {type: MFLossMonitor, per_print_times: 5}
+  - {type: CheckpointMonitor, save_checkpoint_steps: 100, keep_checkpoint_max: 3}
+  - {type: SummaryMonitor}
+)"),
+            (Values{{"--seed", "7"},
+                    {"--resume", "old/step-00000010"},
+                    {"--eval", "held_out"},
+                    {"--eval-every", "50"},
+                    {"--data", "digits"},
+                    {"--optimizer", "adamw"},
+                    {"--beta1", "0.9"},
+                    {"--beta2", "0.95"},
+                    {"--epsilon", "1.e-6"},
+                    {"--weight-decay", "0.1"},
+                    {"--lr", "1.e-5"},
+                    {"--lr-schedule", "cosine:end=1.e-6"},
+                    {"--warmup", "3%"},
+                    {"--clip-norm", "0.5"},
+                    {"--log-every", "5"},
+                    {"--save", "./out/checkpoint"},
+                    {"--save-every", "100"},
+                    {"--keep", "3"},
+                    {"--tensorboard", "./out/summary"}}));
+  EXPECT_EQ(all_said("optimizer: {type: SGD, momentum: 0.9, learning_rate: 0.1}\nload_checkpoint: w\n"),
+            (Values{{"--optimizer", "momentum"}, {"--momentum", "0.9"}, {"--lr", "0.1"}, {"--init", "w"}}));
+  EXPECT_EQ(said("resume_training: True\ncallbacks: [{type: CheckpointMonitor}]\n", "--resume"), "auto");
+  EXPECT_EQ(said("lr_schedule: {type: PolynomialWithWarmUpLR, warmup_steps: 20}\n", "--lr-schedule"),
+            "polynomial:power=1.0,end=1e-7");
+  EXPECT_EQ(said("lr_schedule: {warmup_epochs: 2}\n", "--warmup"), "2epochs");
+  EXPECT_EQ(said("load_checkpoint: ''\nresume_training: False\n", "--resume"), "");
+}
+
+TEST(Config, what_a_run_cannot_do_is_told) {
+  const auto told = [](const std::string& yaml) {
+    const Config c = config(yaml);
+    return fmt::format("{}", fmt::join(c.notices, "; "));
+  };
+  EXPECT_EQ(told("optimizer: {type: AdamW, use_fused: True, amsgrad: False}\n"),
+            "optimizer.use_fused, optimizer.amsgrad have no effect");
+  EXPECT_EQ(told("lr_schedule: {type: CosineWithWarmUpLR, total_steps: 1000, num_cycles: 0.5}\n"),
+            "lr_schedule.total_steps has no effect: a schedule ends with the run, which --steps says");
+  EXPECT_EQ(told("callbacks: [{type: ObsMonitor}]\n"),
+            "callbacks[0].type has no effect: there is no 'ObsMonitor'");
+  EXPECT_EQ(told("callbacks: [{type: CheckpointMonitor, async_save: True}]\n"),
+            "callbacks[0].async_save has no effect");
+  for (const char* wrong :
+       {"resume_training: True\n", "do_eval: True\n", "optimizer: {type: Lion}\n", "callbacks: {a: b}\n",
+        "lr_schedule: {type: Cosine}\n", "optimizer: {type: AdamW, betas: 0.9}\n",
+        "lr_schedule: {warmup_ratio: some}\n", "callbacks: [MFLossMonitor]\n"})
+    EXPECT_THROW(config(wrong), Error) << wrong;
+}
+
 TEST(Config, of_the_examples_is_read_whole) {
   const Config c = load_config("examples/config/llama2_7b_auto_parallel.yaml");
   Values all;
@@ -404,7 +477,12 @@ TEST(Config, of_the_examples_is_read_whole) {
                          {"--dataset-strategy", "full_batch"},
                          {"--optimizer-parallel", "1"},
                          {"--micro-batches", "4"},
-                         {"--epochs", "2"}}));
+                         {"--epochs", "2"},
+                         {"--optimizer", "adamw"},
+                         {"--beta1", "0.9"},
+                         {"--beta2", "0.95"},
+                         {"--lr", "5.e-5"},
+                         {"--lr-schedule", "cosine:end=0"}}));
   EXPECT_EQ(global_batch(c.batch, 8), 32);
 }
 

@@ -58,9 +58,10 @@ TEST(RateSchedule, tells_what_is_wrong) {
   EXPECT_EQ(message_of("exponential"),
             "learning rate schedule exponential: say by what, as in exponential:factor=0.99");
   EXPECT_EQ(message_of("linear:end=-1"), "learning rate schedule: end should be a number from 0 on, not -1");
-  EXPECT_EQ(message_of("step:every=0"), "every 0: should be a number of steps from 1 on, or as in 3epochs");
+  EXPECT_EQ(message_of("step:every=0"),
+            "every 0: should be a number of steps from 1 on, or as in 3epochs or 5%");
   EXPECT_EQ(message_of("step:every=9999999999999999999"),
-            "every 9999999999999999999: should be a number of steps from 1 on, or as in 3epochs");
+            "every 9999999999999999999: should be a number of steps from 1 on, or as in 3epochs or 5%");
   EXPECT_EQ(message_of("constant", "2epochs"), "warmup 2epochs: the data have no epochs; give steps");
 }
 

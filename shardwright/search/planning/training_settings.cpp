@@ -19,11 +19,12 @@ double number_of(const OptimizerSetting& setting, const Given& given) {
 }
 
 /// A number that an optimizer has.
-SettingRow of_optimizer(std::string flag, std::string doc, std::string attribute) {
+SettingRow of_optimizer(std::string flag, std::string doc, std::string attribute, std::string keys) {
   return {.flag = std::move(flag),
           .value = "X",
           .doc = std::move(doc),
           .part = Part::update,
+          .keys = std::move(keys),
           .member = attribute,
           .parse =
               [attribute](PlanRequest& r, const Given& given) {
@@ -110,6 +111,7 @@ std::vector<SettingRow> update_settings() {
        .value = "NAME",
        .doc = "sgd, momentum, adam or adamw",
        .part = Part::update,
+       .keys = "`optimizer.type`, as `AdamW`, `FP32StateAdamWeightDecay`, `Adam`, `SGD`",
        .member = "optimizer",
        .parse =
            [](PlanRequest& r, const Given& given) {
@@ -119,18 +121,23 @@ std::vector<SettingRow> update_settings() {
              r.origin.optimizer.attributes = OptimizerChoice{}.attributes;
            },
        .print = [](const PlanRequest& r) { return r.origin.optimizer.name; }},
-      of_optimizer("--lr", "learning rate (default 0.01)", "rate"),
-      of_optimizer("--momentum", "of momentum" + usual("momentum", "momentum"), "momentum"),
+      of_optimizer("--lr", "learning rate (default 0.01)", "rate",
+                   "`lr_schedule.learning_rate`, `optimizer.learning_rate`"),
+      of_optimizer("--momentum", "of momentum" + usual("momentum", "momentum"), "momentum",
+                   "`optimizer.momentum`"),
       of_optimizer("--weight-decay",
                    "added to the gradient; decoupled in adamw" + usual("adamw", "weight_decay"),
-                   "weight_decay"),
-      of_optimizer("--beta1", "of adam and adamw" + usual("adam", "beta1"), "beta1"),
-      of_optimizer("--beta2", "of adam and adamw" + usual("adam", "beta2"), "beta2"),
-      of_optimizer("--epsilon", "of adam and adamw" + usual("adam", "epsilon"), "epsilon"),
+                   "weight_decay", "`optimizer.weight_decay`"),
+      of_optimizer("--beta1", "of adam and adamw" + usual("adam", "beta1"), "beta1",
+                   "`optimizer.beta1`, `optimizer.betas`"),
+      of_optimizer("--beta2", "of adam and adamw" + usual("adam", "beta2"), "beta2",
+                   "`optimizer.beta2`, `optimizer.betas`"),
+      of_optimizer("--epsilon", "of adam and adamw" + usual("adam", "epsilon"), "epsilon", "`optimizer.eps`"),
       {.flag = "--clip-norm",
        .value = "X",
        .doc = "scale gradients so that their norm all together is at most X",
        .part = Part::update,
+       .keys = "`runner_wrapper.max_grad_norm` with `use_clip_grad`",
        .member = "clip_norm",
        .parse =
            [](PlanRequest& r, const Given& given) {
