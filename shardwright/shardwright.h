@@ -23,6 +23,7 @@
 #include "shardwright/runtime/checkpoint/load.h"   // IWYU pragma: export
 #include "shardwright/runtime/checkpoint/saver.h"  // IWYU pragma: export
 #include "shardwright/runtime/dataset.h"           // IWYU pragma: export
+#include "shardwright/runtime/event_file.h"        // IWYU pragma: export
 #include "shardwright/runtime/rate_schedule.h"     // IWYU pragma: export
 #include "shardwright/runtime/session.h"           // IWYU pragma: export
 #include "shardwright/simulate/estimate.h"         // IWYU pragma: export

@@ -59,19 +59,20 @@ void check_eval(const AskedNetwork& network, const std::string& path) {
   if (network.data->samples() < network.data->batch())
     throw error("--eval {}: has {} samples, but a batch takes {}", path, network.data->samples(),
                 network.data->batch());
+  if (!tells_accuracy(network)) return;
+  const Graph& graph = network.model.graph;
+  const std::int64_t classes = graph.value(graph.outputs[1]).type.shape.back();
+  for (double label : to_doubles(network.data->column("label")))
+    if (label >= static_cast<double>(classes))
+      throw error("--eval {}: 'label' holds {}, but the network knows {} classes, from 0 on", path, label,
+                  classes);
 }
 
-Evaluator::Evaluator(const AskedNetwork& network, const StartSession& start)
+Evaluator::Evaluator(const AskedNetwork& network, const SessionStart& start)
     : network_(network), session_(start(network.pipeline, {})) {}
 
 Evaluated Evaluator::operator()(const Session& trained, std::int64_t step) {
-  const KeptValues& kept = session_.kept();
-  for (const Kept& value : kept.all())
-    if (&kept.parameter_of(value) == &value) {
-      const Tensor now = trained.get(value.name);
-      const DType dtype = kept.type_of(value).dtype;
-      session_.set(value.name, now.dtype() == dtype ? now : convert(now, dtype));
-    }
+  take_weights(session_, trained);
   Evaluated out = ask(session_, network_);
   out.step = step;
   return out;

@@ -9,14 +9,12 @@
 
 #include "shardwright/cli/held_out.h"
 #include "shardwright/cli/verb.h"
+#include "shardwright/frontend/graph_step.h"
 #include "shardwright/lower/pipeline.h"
 #include "shardwright/runtime/session.h"
 #include "shardwright/search/planning/make_plan.h"
 
 namespace shardwright {
-
-/// Starts a session on the ranks of this run: threads, or its processes.
-using StartSession = std::function<Session(Pipeline, SessionOptions)>;
 
 /// What labels say of a network.
 struct Evaluated {
@@ -57,7 +55,7 @@ Evaluated ask(Session& session, const AskedNetwork& network, const TakePredictio
 class Evaluator {
  public:
   /// `network` outlives it.
-  Evaluator(const AskedNetwork& network, const StartSession& start);
+  Evaluator(const AskedNetwork& network, const SessionStart& start);
 
   /// With the weights that `trained` has. All processes do so at the same time.
   Evaluated operator()(const Session& trained, std::int64_t step);

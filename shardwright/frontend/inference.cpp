@@ -5,6 +5,7 @@
 
 #include "shardwright/base/error.h"
 #include "shardwright/graph/builder.h"
+#include "shardwright/runtime/session.h"
 
 namespace shardwright {
 namespace {
@@ -101,6 +102,16 @@ Model inference_of(const Model& model, bool has_loss) {
   out.graph = Asked(model.graph).of(outputs);
   out.loss = has_loss ? out.graph.outputs.front() : ValueId();
   return out;
+}
+
+void take_weights(Session& asked, const Session& trained) {
+  const KeptValues& kept = asked.kept();
+  for (const Kept& value : kept.all()) {
+    if (&kept.parameter_of(value) != &value || kept.is_cache(value)) continue;
+    const Tensor now = trained.get(value.name);
+    const DType dtype = kept.type_of(value).dtype;
+    asked.set(value.name, now.dtype() == dtype ? now : convert(now, dtype));
+  }
 }
 
 }  // namespace shardwright

@@ -131,6 +131,10 @@ void PredictStep::load_distributed_checkpoint(const std::string& path) {
   load(*state_->session, open_source(path), Restored::network);
 }
 
+void PredictStep::take_weights(const Session& trained) {
+  shardwright::take_weights(*state_->session, trained);
+}
+
 const Plan& PredictStep::plan() const { return state_->plan; }
 
 Tensor merge_sliced_parameter(const std::vector<Tensor>& slices) {

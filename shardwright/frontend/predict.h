@@ -21,6 +21,8 @@
 
 namespace shardwright {
 
+class Session;
+
 using PredictFunction = std::function<std::vector<Traced>(const std::vector<Traced>&)>;
 
 struct PredictOptions {
@@ -59,6 +61,9 @@ class PredictStep {
   /// Each rank reads its own parts of a checkpoint, of a run's latest one, or of a safetensors file.
   /// Throws: Error if it is of another network; of kind io if it is damaged.
   void load_distributed_checkpoint(const std::string& path);
+  /// Those that a TrainStep has now, as held-out data are asked about between its steps.
+  /// Throws: Error if it lacks one.
+  void take_weights(const Session& trained);
   const Plan& plan() const;
 
  private:
