@@ -41,9 +41,14 @@ class UpdateStep {
     const LossScale& scale = optimizer_.loss_scale;
     builder_.set_phase(Phase::backward);  // the forward is the same network with a scale and without
     if (scale.is_on()) scale_ = leaf(loss_scale_state, first_scale(scale, graph_.value(loss)));
-    gradients_ =
+    auto gradients =
         add_backward(builder_, loss, {.loss_scale = scale_, .in_master_types = !optimizer_.reduces_short});
-    if (gradients_.empty()) throw error("the loss %{} depends on no parameter", graph_.value(loss).name);
+    if (gradients.empty()) throw error("the loss %{} depends on no parameter", graph_.value(loss).name);
+    add(std::move(gradients));
+  }
+
+  void add(std::map<ValueId, ValueId> gradients) {
+    gradients_ = std::move(gradients);
     builder_.set_phase(Phase::update);
     for (auto& [parameter, gradient] : gradients_)
       if (const auto dtype = master_type(graph_, parameter)) gradient = cast_to(builder_, gradient, *dtype);
@@ -91,7 +96,7 @@ class UpdateStep {
   void keep(ValueId norm) {
     const ValueId last =
         builder_.leaf(OpKind::state, norm_state, {DType::f32, {}}, {{"init", "zeros"}, {"cache", true}});
-    graph_.updates.push_back({last, norm});
+    graph_.updates.push_back({last, cast_to(builder_, norm, DType::f32)});
   }
 
   void move_scale() {
@@ -215,6 +220,11 @@ const OpDef& optimizer_called(std::string_view name) {
     known.push_back(op.name);
   }
   throw error("optimizer '{}' does not exist; there are {}", name, join(known, ", "));
+}
+
+void add_updates(Graph& graph, const std::map<ValueId, ValueId>& gradients,
+                 const OptimizerChoice& optimizer) {
+  UpdateStep(graph, optimizer).add(gradients);
 }
 
 void add_train_step(Graph& graph, ValueId loss, const OptimizerChoice& optimizer) {

@@ -69,11 +69,18 @@ void find_resume(const Arguments& arguments, CheckpointPlans& plans, std::ostrea
     throw error("--save {}: has checkpoints of another run; give another folder", plans.folder);
 }
 
+Error taken(const std::string& folder) {
+  return error("--save {}: has checkpoints already; --resume auto goes on from them, or give another folder",
+               folder);
+}
+
 }  // namespace
 
 CheckpointPlans checkpoint_plans(const Arguments& arguments, std::ostream& notices) {
   CheckpointPlans plans{.folder = arguments.text("--save")};
   if (arguments.has("--save") && plans.folder.empty()) throw error("--save: give a folder");
+  if (is_checkpoint(plans.folder))
+    throw error("--save {}: is a checkpoint; give the folder of a run", plans.folder);
   for (const char* flag : {"--save-every", "--keep"})
     if (arguments.has(flag) && plans.folder.empty())
       throw error("{} says how to save; give --save DIR, too", flag);
@@ -86,8 +93,7 @@ CheckpointPlans checkpoint_plans(const Arguments& arguments, std::ostream& notic
   if (arguments.has("--resume")) {
     find_resume(arguments, plans, notices);
   } else if (is_folder(plans.folder) && !checkpoints_in(plans.folder).empty()) {
-    throw error("--save {}: has checkpoints already; --resume auto goes on from them, or give another folder",
-                plans.folder);
+    throw taken(plans.folder);
   }
   if (const std::string init = arguments.text("--init"); is_folder(init))
     plans.init.emplace(open_checkpoint(init));
@@ -133,14 +139,23 @@ std::int64_t restore(Session& session, CheckpointPlans& plans, std::ostream& not
 
 Saving::Saving(Session& session, CheckpointPlans& plans, const std::string& plan, Reporter& reporter)
     : reporter_(reporter), every_(plans.every) {
-  const RunState* const resumed = plans.resumed();
-  if (resumed) last_ = resumed->step;
   if (plans.folder.empty()) return;
+  const RunState* const resumed = plans.resumed();
+  const bool goes_on_there =
+      resumed && is_same(fs::canonical(plans.resume.front().folder()).parent_path().string(), plans.folder);
+  if (goes_on_there) last_ = resumed->step;
+  const bool was_there = plans.lock.has_value();
   saver_.emplace(session, SaveOptions{.folder = plans.folder,
                                       .keep = plans.keep,
                                       .plan = plan,
                                       .lock = std::exchange(plans.lock, std::nullopt)});
-  if (resumed && is_first_rank()) set_aside_later(plans.folder, resumed->step);
+  if (!is_first_rank()) return;
+  if (goes_on_there) {
+    set_aside_later(plans.folder, resumed->step);
+    link_to(plans.folder, std::string(latest_link), resumed->step);  // a killed run may have left it behind
+  } else if (!was_there && !checkpoints_in(plans.folder).empty()) {
+    throw taken(plans.folder);  // by a run that started at the same time
+  }
 }
 
 void Saving::save(const RunState& run, bool is_best) {

@@ -12,6 +12,7 @@ namespace shardwright {
 namespace {
 
 constexpr const char* label_name = "label";
+constexpr std::int64_t most_copies = 4096;
 
 Tensor reshaped(const Tensor& t, Shape shape) {
   Tensor out({t.dtype(), std::move(shape)});
@@ -58,6 +59,10 @@ HeldOut::HeldOut(const Model& model, const std::string& path) {
     batch_ = inputs[name].shape[0];
   }
   if (samples_ == 0) throw error("{}: has no samples", path);
+  // The last batch is filled up with copies of a sample: some, but not a memory full of them.
+  if (batch_ > std::max(samples_, most_copies))
+    throw error("{}: has {} samples, but a batch takes {}; give --batch-size {}", path, samples_, batch_,
+                samples_);
 }
 
 std::int64_t HeldOut::rows(std::int64_t i) const { return std::min(batch_, samples_ - i * batch_); }

@@ -18,6 +18,8 @@ class HeldOut {
   HeldOut(const Model& model, const std::string& path);
 
   bool has(const std::string& input) const { return columns_.contains(input); }
+  /// All samples. Throws: std::out_of_range if there is no such input.
+  const Tensor& column(const std::string& input) const { return columns_.at(input); }
   std::int64_t samples() const { return samples_; }
   std::int64_t batch() const { return batch_; }
   std::int64_t batches() const { return (samples_ + batch_ - 1) / batch_; }

@@ -160,6 +160,11 @@ void Reporter::print_step(std::int64_t step, const Told& told, const ScaleWatch&
   terminal_.out << "\n" << std::flush;
 }
 
+void Reporter::told(const std::string& line) {
+  clear_progress();
+  terminal_.err << line << "\n" << std::flush;
+}
+
 void Reporter::saved(const Saved& saved) {
   clear_progress();
   if (!saved.failure.empty()) {

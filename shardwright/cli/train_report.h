@@ -64,6 +64,8 @@ class Reporter {
             std::optional<double> rate, std::int64_t tokens);
   /// What held-out data have said.
   void evaluated(const Evaluated& e);
+  /// A line about something that goes wrong beside the training.
+  void told(const std::string& line);
   /// A checkpoint is whole on the disk, or could not be written.
   void saved(const Saved& saved);
 

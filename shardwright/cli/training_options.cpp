@@ -57,7 +57,7 @@ TrainingOptions training_options(const Arguments& arguments, const Model& model,
   return out;
 }
 
-Companion::Companion(const TrainingOptions& options, const StartSession& start, std::optional<double> best,
+Companion::Companion(const TrainingOptions& options, const SessionStart& start, std::optional<double> best,
                      Reporter& reporter, bool is_first)
     : options_(options), reporter_(reporter), best_(best) {
   if (options.eval) evaluator_.emplace(*options.eval, start);
@@ -81,7 +81,18 @@ void Companion::behind(const Told& told, std::int64_t step, double seconds, cons
     scalars.emplace_back("tokens_per_second", static_cast<double>(options_.tokens) / seconds);
   scalars.emplace_back("gradient_norm", norm);
   scalars.emplace_back("arena_bytes", static_cast<double>(session.statistics().arena_bytes));
-  events_->write(step, scalars);
+  tell_events(step, scalars);
+}
+
+/// What cannot be written is told once: it is no reason to lose a training.
+void Companion::tell_events(std::int64_t step, const std::vector<std::pair<std::string, double>>& scalars) {
+  if (!events_) return;
+  try {
+    events_->write(step, scalars);
+  } catch (const Error& e) {
+    reporter_.told(fmt::format("--tensorboard: {}; nothing more is written there", e.what()));
+    events_.reset();
+  }
 }
 
 bool Companion::evaluate(const Session& session, std::int64_t steps, bool is_end) {
@@ -94,7 +105,7 @@ bool Companion::evaluate(const Session& session, std::int64_t steps, bool is_end
     std::vector<std::pair<std::string, double>> scalars{{"eval/loss", e.loss}};
     if (e.accuracy) scalars.emplace_back("eval/accuracy", *e.accuracy);
     if (e.perplexity) scalars.emplace_back("eval/perplexity", *e.perplexity);
-    events_->write(steps, scalars);
+    tell_events(steps, scalars);
   }
   if (options_.best.empty()) return false;
   const bool is_better = options_.best == "loss" ? e.loss < best_.value_or(INFINITY)

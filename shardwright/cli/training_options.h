@@ -34,7 +34,7 @@ TrainingOptions training_options(const Arguments& arguments, const Model& model,
 class Companion {
  public:
   /// `best`: of the run before.
-  Companion(const TrainingOptions& options, const StartSession& start, std::optional<double> best,
+  Companion(const TrainingOptions& options, const SessionStart& start, std::optional<double> best,
             Reporter& reporter, bool is_first);
 
   /// Sets the rate of a step. All processes do.
@@ -48,6 +48,8 @@ class Companion {
   std::optional<double> best() const { return best_; }
 
  private:
+  void tell_events(std::int64_t step, const std::vector<std::pair<std::string, double>>& scalars);
+
   const TrainingOptions& options_;
   Reporter& reporter_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();

@@ -17,6 +17,9 @@ Box whole_box(const Shape& shape);
 /// Takes `part` out of `boxes`, which do not overlap; nor does what is left of them.
 void cut_out(std::vector<Box>& boxes, const Box& part);
 
+/// Of a tensor that passes through memory block by block.
+constexpr std::int64_t elements_at_once = 1 << 20;
+
 /// Calls `use(block)` for blocks of `part`, cut along its first dim that is longer than 1, so that each is one run of it:
 /// of at most so many elements, unless one row has more.
 template <class F>

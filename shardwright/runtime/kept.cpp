@@ -39,9 +39,12 @@ const Value& KeptValues::value(const Kept& k) const {
   return pipeline_.stage(stage).graph.value(v);
 }
 
-const Attributes& KeptValues::attributes_of(const Kept& k) const {
-  return pipeline_.stage(k.places.front().first).graph.node(value(k).producer).attributes;
+const Node& KeptValues::leaf(const Kept& k) const {
+  return pipeline_.stage(k.places.front().first).graph.node(value(k).producer);
 }
+const Attributes& KeptValues::attributes_of(const Kept& k) const { return leaf(k).attributes; }
+
+bool KeptValues::is_state(const Kept& k) const { return leaf(k).op->kind == OpKind::state; }
 
 const Kept* KeptValues::master_of(const Kept& k) const {
   if (attributes_of(k).text("master", "").empty()) return nullptr;

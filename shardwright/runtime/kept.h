@@ -34,6 +34,8 @@ class KeptValues {
   const Kept* master_of(const Kept& value) const;
   /// The parameter that `master` is one of; `master` itself if it is none.
   const Kept& parameter_of(const Kept& master) const;
+  /// Not a parameter.
+  bool is_state(const Kept& value) const;
   /// A state that a session makes for itself: no checkpoint has it.
   bool is_cache(const Kept& value) const;
   /// Of the whole, as users know it: a parameter that is read in a shorter type has that of its master.
@@ -48,6 +50,7 @@ class KeptValues {
 
  private:
   const Value& value(const Kept& k) const;
+  const Node& leaf(const Kept& k) const;
   const Attributes& attributes_of(const Kept& k) const;
   const Kept* find(std::string_view name) const;
 

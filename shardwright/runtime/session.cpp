@@ -255,7 +255,6 @@ void Session::copy_out(const std::vector<std::vector<NamedBox>>& parts,
 }
 
 void Session::copy_in(const PartSource& from) {
-  constexpr std::int64_t most_elements = 1 << 20;
   State& s = *state_;
   s.driver.run([&](Rank& rank) {
     std::vector<std::byte> room;  // of a block, so that memory is asked for once
@@ -268,7 +267,7 @@ void Session::copy_in(const PartSource& from) {
         const Way way = rank.way(stage, v);
         // What lies in blocks would be read and written as a whole each time.
         const bool is_row_major = s.pipeline.stage(stage).graph.value(v).format.is_row_major();
-        for_each_block(way.box(), is_row_major ? most_elements : view.size(), [&](const Box& block) {
+        for_each_block(way.box(), is_row_major ? elements_at_once : view.size(), [&](const Box& block) {
           const auto bytes = static_cast<std::size_t>(element_count(block.extent)) * size_of(dtype);
           if (room.size() < bytes) room.resize(bytes);
           if (!from(known.name, block, std::span(room).first(bytes))) return;

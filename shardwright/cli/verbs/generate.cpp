@@ -114,6 +114,11 @@ int run(const Arguments& arguments, Terminal& terminal) {
                        .precision = asked.origin.precision});
   if (is_text && generator.vocabulary() < 256)
     throw error("--text: its tokens are bytes, but the decoder knows {} tokens", generator.vocabulary());
+  for (std::int32_t stop : stops)
+    if (stop >= generator.vocabulary())
+      throw error("--stop {}: the decoder knows {} tokens, from 0 on", stop, generator.vocabulary());
+  if (sampling.top_k > generator.vocabulary())
+    throw error("--top-k {}: the decoder knows {} tokens", sampling.top_k, generator.vocabulary());
   arguments.check_heeded(terminal.err);
   generator.load(checkpoint);
   const Generated out = generator(prompts, count, sampling, stops);

@@ -97,6 +97,9 @@ std::uint64_t seed_of(const Arguments& arguments, const CheckpointPlans& checkpo
 
 void check_batch(const CheckpointPlans& checkpoints, std::int64_t samples) {
   const RunState* const resumed = checkpoints.resumed();
+  if (resumed && resumed->samples == 0)
+    throw error("{}: was made of a file, and no run that could go on; --init takes its weights",
+                checkpoints.resume.front().folder());
   if (resumed && resumed->samples != samples)
     throw error(
         "{} was trained on batches of {} samples, but these have {}; give --global-batch {}, or --init for "
@@ -104,11 +107,27 @@ void check_batch(const CheckpointPlans& checkpoints, std::int64_t samples) {
         checkpoints.resume.front().folder(), resumed->samples, samples, resumed->samples);
 }
 
+/// What a run goes on with otherwise than the one before: the user may want that, or may have mistyped.
+void tell_changes(const CheckpointPlans& checkpoints, const std::string& model, const std::string& optimizer,
+                  const std::string& schedule, std::ostream& notices) {
+  const RunState* const resumed = checkpoints.resumed();
+  if (!resumed) return;
+  const CheckpointReader& from = checkpoints.resume.front();
+  const auto tell = [&](std::string_view what, const std::string& before, const std::string& now) {
+    if (!before.empty() && before != now)
+      notices << fmt::format("{}: the {} was {} and is {} from here on\n", from.folder(), what, before, now);
+  };
+  tell("model", resumed->model, model);
+  tell("learning rate's schedule", resumed->schedule, schedule);
+  if (const std::string& plan = from.manifest().plan; !plan.empty())
+    tell("optimizer", parse_plan(plan, from.folder()).origin.optimizer.name, optimizer);
+}
+
 Training prepare(const Arguments& arguments, Terminal& terminal) {
-  Model model = model_to_plan(arguments, true, terminal);
   std::ostringstream notices;  // told once nothing can be wrong any more
   CheckpointPlans checkpoints = checkpoint_plans(arguments, notices);
   const std::uint64_t seed = seed_of(arguments, checkpoints);
+  Model model = model_to_plan(arguments, true, terminal);
   const OptimizerChoice optimizer = optimizer_of(arguments, model);
   add_train_step(model.graph, model.loss, optimizer);
   const Plan plan = plan_of(arguments, model, model.graph, terminal);
@@ -130,6 +149,7 @@ Training prepare(const Arguments& arguments, Terminal& terminal) {
 
   const BatchSize batch = batch_size_of(model.graph, plan, model.tokens);
   check_batch(checkpoints, data.samples);
+  tell_changes(checkpoints, model.name, optimizer.name, options.schedule, notices);
 
   const std::string trace_path = arguments.text("--trace");
   const bool compares = arguments.is_on("--compare-plan");
@@ -200,16 +220,19 @@ struct Run {
 };
 
 /// An interrupt, or the end of the time, ends it behind the step that runs, on all ranks behind the same one.
-Run run_steps(Session& session, Training& training, const StartSession& start, std::int64_t first,
+Run run_steps(Session& session, Training& training, const SessionStart& start, std::int64_t first,
               Terminal& terminal) {
   const Patience patience(2);
   const RunState* const resumed = training.checkpoints.resumed();
-  Companion companion(training.options, start, resumed ? resumed->best : std::nullopt, training.reporter,
+  // What was best in loss says nothing of accuracy.
+  const bool has_best = resumed && resumed->best_of == training.options.best;
+  Companion companion(training.options, start, has_best ? resumed->best : std::nullopt, training.reporter,
                       is_first_rank());
   Saving saving(session, training.checkpoints, training.plan, training.reporter);
   Run out{.first = first, .steps = first};
   RunState& state = training.run;
   state.best = companion.best();
+  state.best_of = training.options.best;
   bool has_warned = false;
   for (;;) {
     out.is_interrupted = session.any(interrupts() > 0);
@@ -220,11 +243,15 @@ Run run_steps(Session& session, Training& training, const StartSession& start, s
     run_step(session, training, out.steps, has_warned, companion, terminal);
     step_ends();
     state.step = ++out.steps;
-    const bool is_best = companion.evaluate(session, out.steps, out.steps == training.length.steps);
+    const bool is_best = companion.evaluate(session, out.steps, false);
     state.best = companion.best();
     saving.behind(state, is_best);
   }
   state.step = out.steps;
+  if (!out.is_interrupted && companion.evaluate(session, out.steps, true)) {
+    state.best = companion.best();
+    saving.behind(state, true);
+  }
   saving.end(state);
   return out;
 }
@@ -245,7 +272,7 @@ void tell_figures(Session& session, Training& training) {
   training.reporter.summary(session, memory, recorded, training.misfit);
 }
 
-int train_with(Session& session, Training& training, const StartSession& start, Terminal& terminal) {
+int train_with(Session& session, Training& training, const SessionStart& start, Terminal& terminal) {
   for (const auto& [name, value] : training.initial) session.set(name, value());
   const std::int64_t first = restore(session, training.checkpoints, terminal.err);
   const Run run = run_steps(session, training, start, first, terminal);
@@ -281,7 +308,7 @@ int run_rank(const Arguments& arguments, Terminal& terminal) {
     training.emplace(prepare(arguments, terminal));  // the first rank proves the step for all
   };
   const auto run_prepared = [&](MpiProcess& process) {
-    const StartSession start = [&](Pipeline program, SessionOptions options) {
+    const SessionStart start = [&](Pipeline program, SessionOptions options) {
       const std::size_t transfers = most_transfers(program);
       return Session(std::move(program), process.communicator(process.size(), transfers), options);
     };
@@ -314,9 +341,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
     throw error("--runtime threads is one process, but mpirun has started {}; leave one of them away",
                 launched);
   Training training = prepare(arguments, terminal);
-  const StartSession start = [](Pipeline program, SessionOptions options) {
-    return Session(std::move(program), options);
-  };
+  const SessionStart start = start_threads;
   Session session = start(training.program, session_options(training));
   try {
     return train_with(session, training, start, terminal);

@@ -97,9 +97,7 @@ std::vector<Checkpoint> checkpoints_in(const std::string& folder) {
   std::vector<Checkpoint> out;
   for (const fs::path& path : entries_of(folder))
     if (const auto step = step_of(path.filename().string())) out.push_back({path.string(), *step});
-  const auto last = step_of(target_of(folder, latest_link));
-  const auto is_later = [&](const Checkpoint& c) { return last && c.step > *last; };
-  std::ranges::sort(out, {}, [&](const Checkpoint& c) { return std::pair(is_later(c), -c.step); });
+  std::ranges::sort(out, {}, [](const Checkpoint& c) { return -c.step; });
   return out;
 }
 

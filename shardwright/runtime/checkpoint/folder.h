@@ -38,7 +38,8 @@ struct Checkpoint {
 
 /// Is itself one.
 bool is_checkpoint(const std::string& folder);
-/// Those in `folder`, the latest first, then those of less steps, then others; empty if there are none.
+/// Those in `folder`, those of more steps first; empty if there are none. `latest` may be one behind: a run that is killed
+/// has given its last checkpoint a name, but not the link.
 std::vector<Checkpoint> checkpoints_in(const std::string& folder);
 
 /// Gives those of later steps another name, `damaged-step-00000007`: a run that could not go on from them will come to

@@ -20,10 +20,11 @@ bool may_be_missing(std::string_view name) {
   return name == loss_scale_state || name == good_steps_state || name == steps_state;
 }
 
-bool is_parameter(const Pipeline& pipeline, const Kept& value) {
-  const auto [stage, v] = value.places.front();
-  const Graph& graph = pipeline.stage(stage).graph;
-  return graph.node(graph.value(v).producer).op->kind == OpKind::parameter;
+/// What a value is called where the source lacks it. States of a network that is only asked are the network's own.
+constexpr std::string_view of_network = "state", weight = "parameter", of_optimizer = "";
+std::string_view kind_of(const KeptValues& kept, const Kept& value, Restored what) {
+  if (!kept.is_state(value)) return weight;
+  return what == Restored::network ? of_network : of_optimizer;
 }
 
 using Items = std::map<std::string_view, const TensorSource::Item*>;
@@ -35,10 +36,11 @@ std::string model_text(const TensorSource& source) {
 
 /// Throws: Error if the source has no such value, or another one.
 void check_value(const TensorSource& source, const Items& items, const Kept& value, const Type& own,
-                 bool is_weight, std::vector<std::string>& notices) {
+                 std::string_view kind, std::vector<std::string>& notices) {
   const auto it = items.find(value.name);
   if (it == items.end()) {
-    if (is_weight) throw error("{}: has no parameter '{}'; {}", source.path, value.name, model_text(source));
+    if (kind != of_optimizer)
+      throw error("{}: has no {} '{}'; {}", source.path, kind, value.name, model_text(source));
     if (!may_be_missing(value.name))
       throw error(
           "{}: has no state '{}': it was trained by another optimizer; --init takes its weights alone",
@@ -61,11 +63,10 @@ std::vector<std::string> check_match(const Session& session, const TensorSource&
   const KeptValues& kept = session.kept();
   for (const Kept& value : kept.all()) {
     known.insert(value.name);
-    const bool is_weight = is_parameter(session.pipeline(), value);
     if (&kept.parameter_of(value) != &value || follows_from_step(value.name) || kept.is_cache(value))
       continue;
-    if (is_weight || what != Restored::parameters)
-      check_value(source, items, value, kept.type_of(value), is_weight, notices);
+    if (!kept.is_state(value) || what != Restored::parameters)
+      check_value(source, items, value, kept.type_of(value), kind_of(kept, value, what), notices);
   }
   for (const TensorSource::Item& saved : source.items) {
     if (known.contains(saved.name) || (saved.is_state && what != Restored::all)) continue;
@@ -93,7 +94,7 @@ std::vector<std::string> load(Session& session, const TensorSource& source, Rest
   const KeptValues& kept = session.kept();
   std::set<std::string, std::less<>> wanted;
   for (const Kept& value : kept.all())
-    if ((what != Restored::parameters || is_parameter(session.pipeline(), value)) && !kept.is_cache(value))
+    if ((what != Restored::parameters || !kept.is_state(value)) && !kept.is_cache(value))
       wanted.insert(value.name);
   const auto step = static_cast<double>(source.run.step);
   const auto fill = [](const Type& type, double number, std::span<std::byte> to) {
@@ -107,12 +108,7 @@ std::vector<std::string> load(Session& session, const TensorSource& source, Rest
     if (name == micro_batch_count) return fill(own, step * session.pipeline().micro_batches(), to), true;
     const auto it = items.find(name);
     if (it == items.end()) return name == steps_state && (fill(own, step, to), true);
-    const TensorSource::Item& saved = *it->second;
-    if (saved.type.dtype == own.dtype) return source.read_of(saved, where, to), true;
-    Tensor part({saved.type.dtype, where.extent});
-    source.read_of(saved, where, part.bytes());
-    std::ranges::copy(convert(part, own.dtype).bytes(), to.begin());
-    return true;
+    return source.read_as(own.dtype, *it->second, where, to), true;
   };
   // A rank that throws ends the session, and damage is no reason for that: an earlier checkpoint may be whole.
   std::mutex mutex;

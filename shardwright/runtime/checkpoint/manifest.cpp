@@ -116,7 +116,8 @@ RunState run_in(const Json& json) {
           .seed = static_cast<std::uint64_t>(long_of(member(json, "seed"), "seed", 0, most_of_all)),
           .samples = long_of(member(json, "samples"), "samples", 0, most_of_all),
           .schedule = text_in(json, "schedule"),
-          .best = number_in(member(json, "best"))};
+          .best = number_in(member(json, "best")),
+          .best_of = json.contains("best_of") ? text_in(json, "best_of") : ""};
 }
 
 Manifest manifest_in(const Json& json) {
@@ -197,7 +198,8 @@ std::string to_json(const Manifest& m) {
   for (const Shard& s : m.shards) shards.push_back(json_of(s));
   const Json run{{"model", m.run.model},       {"step", m.run.step},
                  {"seed", m.run.seed},         {"samples", m.run.samples},
-                 {"schedule", m.run.schedule}, {"best", m.run.best ? Json(*m.run.best) : Json()}};
+                 {"schedule", m.run.schedule}, {"best", m.run.best ? Json(*m.run.best) : Json()},
+                 {"best_of", m.run.best_of}};
   std::string rest = fmt::format("\"format\": {},\n\"run\": {},\n\"plan\": {},\n\"block_bytes\": {},\n",
                                  known_format, run.dump(), m.plan.empty() ? "null" : m.plan, m.block_bytes);
   const auto add_list = [&rest](const char* key, const Json& list, const char* end) {

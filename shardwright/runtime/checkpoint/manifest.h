@@ -42,7 +42,8 @@ struct RunState {
   std::uint64_t seed = 0;      // of data order, dropout and initial values, which follow from it and the step
   std::int64_t samples = 0;    // of a step's batch
   std::string schedule;        // of the learning rate
-  std::optional<double> best;  // of what --keep-best looks at, so far
+  std::optional<double> best;  // so far, of what --keep-best looks at
+  std::string best_of = {};    // loss or accuracy
 };
 
 struct Manifest {

@@ -75,11 +75,9 @@ std::vector<SavedTensor> saved_tensors(const Pipeline& pipeline, const KeptValue
     const auto [stage, v] = kept.place_of(value);
     const Graph& graph = pipeline.stage(stage).graph;
     const Layout layout = layout_of(graph.value(v));
-    const auto& [first_stage, parameter] = value.places.front();
-    const Graph& first = pipeline.stage(first_stage).graph;
     out.push_back({.name = value.name,
                    .type = kept.type_of(value),
-                   .is_state = first.node(first.value(parameter).producer).op->kind == OpKind::state,
+                   .is_state = kept.is_state(value),
                    .layout = to_text(layout, graph.meshes[at(layout.mesh)]),
                    .cuts = {},
                    .shards = {}});

@@ -6,6 +6,7 @@
 #include <memory>
 #include <set>
 
+#include "shardwright/autodiff/train_step.h"
 #include "shardwright/base/error.h"
 #include "shardwright/base/file.h"
 #include "shardwright/base/text.h"
@@ -17,12 +18,21 @@
 namespace shardwright {
 namespace {
 
-constexpr std::int64_t elements_at_once = 1 << 20;
+/// A plain file says of no tensor what it is. One that is called after another, `dense1.weight.momentum`, is the state of
+/// that; and some names are states' alone.
+bool is_state_in(const std::vector<std::string>& names, const std::string& name) {
+  if (name == steps_state || name == loss_scale_state || name == good_steps_state) return true;
+  const auto dot = name.rfind('.');
+  return dot != name.npos && std::ranges::binary_search(names, name.substr(0, dot));
+}
 
 TensorSource of_file(const std::string& path) {
   const auto file = std::make_shared<const SafetensorsFile>(SafetensorsFile::open(path));
   TensorSource out{.path = path, .items = {}, .read = {}, .run = {}, .plan = {}};
-  for (const std::string& name : file->names()) out.items.push_back({name, file->type(name), false});
+  std::vector<std::string> sorted = file->names();
+  std::ranges::sort(sorted);
+  for (const std::string& name : file->names())
+    out.items.push_back({name, file->type(name), is_state_in(sorted, name)});
   out.read = [file, names = file->names()](std::size_t i, const Box& where, std::span<std::byte> to) {
     file->read_part(names[i], where, to);
   };
@@ -58,6 +68,13 @@ const TensorSource::Item* TensorSource::find(std::string_view name) const {
 
 void TensorSource::read_of(const Item& item, const Box& where, std::span<std::byte> to) const {
   read(static_cast<std::size_t>(&item - items.data()), where, to);
+}
+
+void TensorSource::read_as(DType dtype, const Item& item, const Box& where, std::span<std::byte> to) const {
+  if (item.type.dtype == dtype) return read_of(item, where, to);
+  Tensor part({item.type.dtype, where.extent});
+  read_of(item, where, part.bytes());
+  std::ranges::copy(convert(part, dtype).bytes(), to.begin());
 }
 
 TensorSource source_of(const CheckpointReader& opened) {

@@ -26,6 +26,8 @@ struct TensorSource {
   /// The place of an item; nothing if there is none of this name.
   const Item* find(std::string_view name) const;
   void read_of(const Item& item, const Box& where, std::span<std::byte> to) const;
+  /// Converted to `dtype`.
+  void read_as(DType dtype, const Item& item, const Box& where, std::span<std::byte> to) const;
 };
 
 TensorSource source_of(const CheckpointReader& reader);

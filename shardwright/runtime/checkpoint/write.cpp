@@ -1,5 +1,7 @@
 #include "shardwright/runtime/checkpoint/write.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 
@@ -12,8 +14,6 @@ namespace shardwright {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::int64_t elements_at_once = 1 << 20;
 
 struct WrittenPart {
   const TensorSource::Item* item = nullptr;
@@ -34,11 +34,9 @@ void for_bytes_of(const TensorSource& source, const std::vector<WrittenPart>& pa
     const WrittenPart& part =
         *std::ranges::find(parts, t.name, [](const WrittenPart& p) { return p.item->name; });
     for_each_block(part.where, elements_at_once, [&](const Box& block) {
-      Tensor values({part.item->type.dtype, block.extent});
-      source.read_of(*part.item, block, values.bytes());
-      write(std::span<const std::byte>(values.dtype() == t.type.dtype
-                                           ? values.bytes()
-                                           : (values = convert(values, t.type.dtype)).bytes()));
+      Tensor values({t.type.dtype, block.extent});
+      source.read_as(t.type.dtype, *part.item, block, values.bytes());
+      write(std::span<const std::byte>(values.bytes()));
     });
   }
 }
@@ -51,14 +49,15 @@ std::vector<WrittenPart> whole_parts(const TensorSource& source) {
 }
 
 /// Writes `parts` by shard, and the manifest, whose tensors are there already.
-void write_shards(const TensorSource& source, const std::string& folder,
+void write_shards(const TensorSource& source, std::string folder,
                   const std::vector<std::vector<WrittenPart>>& shards, Manifest manifest) {
-  const std::string unfinished = folder + ".unfinished";
+  while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
+  const std::string unfinished = fmt::format("{}.unfinished.{}", folder, ::getpid());
   std::error_code failure;
   if (fs::exists(folder, failure)) throw io_error("{}: is there already; give another folder", folder);
-  fs::remove_all(unfinished, failure);
   if (!fs::create_directory(unfinished, failure))
-    throw io_error("{}: cannot be made: {}", folder, failure.message());
+    throw io_error("{}: cannot be made: {}", unfinished,
+                   failure ? failure.message() : std::string("is there already"));
   try {
     for (const auto& parts : shards) {
       const std::string file = shard_file(static_cast<int>(manifest.shards.size()));
