@@ -105,8 +105,9 @@ std::optional<Plan> saved_plan_of(const TrainOptions& options) {
   return known_plan(options.plan_file);
 }
 
+/// `step`: the same of other numbers of micro-batches, if it can be had.
 PlannedNetwork planned(TracedGraph traced, const OptimizerChoice& optimizer, const TrainOptions& options,
-                       const std::optional<Plan>& saved) {
+                       const std::optional<Plan>& saved, const StepOf& step = {}) {
   auto& [graph, annotations] = traced;
   if (saved) {
     check_fits(*saved, options, graph);
@@ -133,7 +134,7 @@ PlannedNetwork planned(TracedGraph traced, const OptimizerChoice& optimizer, con
   if (!options.dataset_strategy.empty()) set_dataset_strategy(request.annotations, options.dataset_strategy);
   if (!options.dataset_layouts.empty())
     request.annotations.dataset = annotation_of("dataset", options.dataset_layouts);
-  Plan plan = make_plan(graph, request);
+  Plan plan = step ? make_plan(step, request) : make_plan(graph, request);
   return {std::move(graph), std::move(plan)};
 }
 
@@ -143,9 +144,11 @@ PlannedNetwork plan_network(const ForwardFunction& forward, const InputTypes& in
                             const OptimizerChoice& asked, const TrainOptions& options) {
   const OptimizerChoice optimizer = with_options(asked, options);
   const std::optional<Plan> saved = saved_plan_of(options);
-  const int micro_batches = pipelining_of(options, saved).micro_batches;
-  return planned(traced(forward, inputs, optimizer, options.precision, micro_batches), optimizer, options,
-                 saved);
+  const auto step_of = [&](int micro_batches) {
+    return traced(forward, inputs, optimizer, options.precision, micro_batches);
+  };
+  return planned(step_of(pipelining_of(options, saved).micro_batches), optimizer, options, saved,
+                 [&](int micro_batches) { return step_of(micro_batches).graph; });
 }
 
 PlannedNetwork plan_graph(TracedGraph traced, const OptimizerChoice& optimizer, const TrainOptions& options) {
