@@ -13,12 +13,18 @@
 
 namespace shardwright {
 
-ValueId existing_step_count(const Graph& graph) {
+namespace {
+
+ValueId existing_state(const Graph& graph, std::string_view name) {
   for (const Node& node : graph.nodes)
-    if (node.op->kind == OpKind::state && graph.value(node.results.front()).name == steps_state)
+    if (node.op->kind == OpKind::state && graph.value(node.results.front()).name == name)
       return node.results.front();
   return {};
 }
+
+}  // namespace
+
+ValueId existing_step_count(const Graph& graph) { return existing_state(graph, steps_state); }
 
 namespace {
 
@@ -113,6 +119,8 @@ class UpdateStep {
   void count_steps() {
     count_ = op_.optimizer->counts_steps ? step_count(builder_) : existing_step_count(graph_);
     if (!count_.is_valid()) return;
+    const auto counts = [&](const Update& u) { return u.leaf == count_; };
+    if (std::ranges::any_of(graph_.updates, counts)) return;  // another optimizer of this step does
     const bool is_guarded = is_good_.is_valid();
     const ValueId next = is_guarded ? sum_of(builder_, {count_, is_good_}) : shifted(builder_, count_, 1);
     graph_.updates.push_back({count_, next});
@@ -141,6 +149,7 @@ class UpdateStep {
       operands.push_back(is_good_);
     }
     if (optimizer_.has_set_rate) {
+      if (!rate_.is_valid()) rate_ = existing_state(graph_, rate_state);
       if (!rate_.is_valid()) rate_ = leaf(rate_state, optimizer_.attributes.number("rate", 0));
       operands.push_back(rate_);
     }

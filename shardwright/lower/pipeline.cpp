@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "shardwright/lower/step.h"
 #include "shardwright/plan/batch.h"
 
 namespace shardwright {
@@ -76,8 +77,9 @@ const std::string& Pipeline::output_name(std::size_t i) const {
 
 Type Pipeline::output_type(const StagedGraph::Output& output) const {
   const Graph& graph = stage(output.stage).graph;
-  return of_whole_step(graph.value(graph.outputs[static_cast<std::size_t>(output.index)]).global_type(),
-                       micro_batches());
+  const ValueId v = graph.outputs[static_cast<std::size_t>(output.index)];
+  const bool is_of_step = handed_out_in(graph, v) == Phase::update;
+  return of_whole_step(graph.value(v).global_type(), is_of_step ? 1 : micro_batches());
 }
 
 }  // namespace shardwright

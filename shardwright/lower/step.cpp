@@ -24,6 +24,14 @@ namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
+}  // namespace
+
+Phase handed_out_in(const Graph& graph, ValueId output) {
+  return graph.node(graph.value(output).producer).phase;
+}
+
+namespace {
+
 /// What the steps of ranks share.
 struct OfAllRanks {
   explicit OfAllRanks(const Pipeline& pipeline) : transfers(pipeline), rounds(update_rounds(pipeline)) {}
@@ -117,12 +125,13 @@ class Derivation {
     const std::vector<Instruction> nodes = of_stage.of(Phase::forward, true);
     forward.insert(forward.end(), nodes.begin(), nodes.end());
     add_replace(forward, stage, Phase::forward);
-    if (!graph.outputs.empty()) forward.push_back({Act::hand_out, stage, 0, 0});
+    add_hand_out(forward, stage, Phase::forward);
     SectionNumbers& numbers = sections_[at(stage)];
     numbers.forward = add_section(stage, Phase::forward, false, std::move(forward));
     const auto add_backward = [&](bool is_last, bool only_last) {
       std::vector<Instruction> backward = of_stage.of(Phase::backward, is_last);
       add_replace(backward, stage, Phase::backward);
+      add_hand_out(backward, stage, Phase::backward);
       return add_section(stage, Phase::backward, only_last, std::move(backward));
     };
     const bool differs = of_stage.differs_in_last(Phase::backward);
@@ -140,6 +149,13 @@ class Derivation {
     if (has_any) to.push_back({Act::replace, stage, static_cast<int>(phase), 0});
   }
 
+  void add_hand_out(std::vector<Instruction>& to, int stage, Phase phase) {
+    const Graph& graph = pipeline_.stage(stage).graph;
+    const bool has_any =
+        std::ranges::any_of(graph.outputs, [&](ValueId v) { return handed_out_in(graph, v) == phase; });
+    if (has_any) to.push_back({Act::hand_out, stage, static_cast<int>(phase), 0});
+  }
+
   void prepare_update(const std::vector<std::vector<int>>& rounds) {
     std::vector<Instruction> update;
     int last = 0;
@@ -154,6 +170,7 @@ class Derivation {
       if (end.is_send && end.time == CrossingTime::update && !end.has_both)
         update.push_back({Act::finish, end.stage, end.transfer, 0});
     for (int stage : stages_) add_replace(update, stage, Phase::update);
+    for (int stage : stages_) add_hand_out(update, stage, Phase::update);
     update_ = add_section(stages_.front(), Phase::update, false, std::move(update));
   }
 

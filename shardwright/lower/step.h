@@ -54,10 +54,13 @@ enum class Act : std::uint8_t {
   keep,      // `what`: first node. Its results are in place with nothing done
   clear,     // accumulators
   fill,      // the inputs of the micro-batch
-  hand_out,  // the outputs of the micro-batch
+  hand_out,  // `what`: phase. The outputs that it makes: of the micro-batch, or in the update of the step
   replace,   // `what`: phase. Leaves take their new values, all at once
   run        // `what`: section
 };
+
+/// Behind which of a step's parts an output is there.
+Phase handed_out_in(const Graph& graph, ValueId output);
 
 struct Instruction {
   Act act = Act::compute;

@@ -41,7 +41,9 @@ std::string bare_act_text(const RankStep& step, const Instruction& i, const Pipe
     case Act::keep: return node("keep ");
     case Act::clear: return "clear accumulators";
     case Act::fill: return "fill inputs";
-    case Act::hand_out: return "hand out outputs";
+    case Act::hand_out:
+      return i.what == 0 ? std::string("hand out outputs")
+                         : fmt::format("hand out outputs of the {}", name_of(static_cast<Phase>(i.what)));
     case Act::replace: return fmt::format("replace leaves after the {}", name_of(static_cast<Phase>(i.what)));
     case Act::run: break;
   }
@@ -73,9 +75,9 @@ std::unordered_map<std::string, Instruction> vocabulary(const RankStep& step, co
   for (int stage : pipeline.stages_of(step.rank)) {
     for (const Fusion& f : fusions_of(pipeline.stage(stage).graph))
       for (Act act : {Act::compute, Act::copy, Act::keep}) add(act, stage, f.begin.index);
-    for (Act act : {Act::clear, Act::fill, Act::hand_out}) add(act, stage, 0);
+    for (Act act : {Act::clear, Act::fill}) add(act, stage, 0);
     for (Phase phase : {Phase::forward, Phase::backward, Phase::update})
-      add(Act::replace, stage, static_cast<int>(phase));
+      for (Act act : {Act::hand_out, Act::replace}) add(act, stage, static_cast<int>(phase));
   }
   for (int s = 0; s < static_cast<int>(step.sections.size()); ++s)
     add(Act::run, step.sections[at(s)].stage, s);

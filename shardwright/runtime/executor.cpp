@@ -238,7 +238,7 @@ void Executor::run(const Action& action, int micro_batch) {
       if (ports_.fill) ports_.fill(i.stage, micro_batch);
       return;
     case Act::hand_out:
-      if (ports_.hand_out) ports_.hand_out(i.stage, micro_batch);
+      if (ports_.hand_out) ports_.hand_out(i.stage, static_cast<Phase>(i.what), micro_batch);
       return;
     case Act::run: {
       const std::vector<Actions>& slots = sections_[at(i.what)];

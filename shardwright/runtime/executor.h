@@ -22,9 +22,10 @@ namespace shardwright {
 
 /// Who brings the inputs of a stage's micro-batch to the arena, and takes its outputs from there.
 struct Ports {
-  using Port = std::function<void(int stage, int micro_batch)>;
-  Port fill;      // nobody: inputs are where they should be
-  Port hand_out;  // nobody: outputs stay where they are
+  /// Nobody: inputs are where they should be.
+  std::function<void(int stage, int micro_batch)> fill;
+  /// Of those that `phase` makes. Nobody: outputs stay where they are.
+  std::function<void(int stage, Phase phase, int micro_batch)> hand_out;
 };
 
 class Executor {

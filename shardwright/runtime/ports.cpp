@@ -103,6 +103,11 @@ Type StepTensors::batch_type(const Input& input) const { return of_whole_step(in
 
 namespace {
 
+/// How often an output that `phase` makes is handed out.
+int count_of(const Pipeline& pipeline, Phase phase) {
+  return phase == Phase::update ? 1 : pipeline.micro_batches();
+}
+
 /// Calls `bind` for each input with what the batch has for it.
 template <class Batch, class F>
 void bind_each(std::vector<StepTensors::Input>& inputs, const Batch& batch, F bind) {
@@ -180,7 +185,8 @@ RankPorts::RankPorts(const Pipeline& pipeline, int rank, StepTensors& tensors, b
     for (std::size_t o = 0; o < pipeline.outputs.size(); ++o) {
       if (pipeline.outputs[o].stage != stage || !tensors.is_wanted[o]) continue;
       const ValueId v = graph.outputs[at(pipeline.outputs[o].index)];
-      outputs_.push_back({stage, v, o, Way(pipeline, rank, stage, v)});
+      const Phase phase = handed_out_in(graph, v);
+      outputs_.push_back({stage, v, o, Way(pipeline, rank, stage, v), count_of(pipeline, phase), phase});
     }
   }
 }
@@ -227,15 +233,16 @@ void RankPorts::fill(Backend& backend, const Executor& executor, int stage, int 
   }
 }
 
-void RankPorts::hand_out(Backend& backend, const Executor& executor, int stage, int micro_batch) {
+void RankPorts::hand_out(Backend& backend, const Executor& executor, int stage, Phase phase,
+                         int micro_batch) {
   for (Port& port : outputs_)
-    if (port.stage == stage && (keeps_ || port.way.owns()))
-      give(backend, port, executor.view(stage, port.value, micro_batch), micro_batch);
+    if (port.stage == stage && port.phase == phase && (keeps_ || port.way.owns()))
+      give(backend, port, executor.view(stage, port.value, micro_batch), port.count > 1 ? micro_batch : 0);
 }
 
 void RankPorts::give(Backend& backend, Port& port, const TensorView& view, int micro_batch) {
   Tensor& whole = tensors_.outputs[port.outside];
-  const int count = pipeline_.micro_batches();
+  const int count = port.count;
   const bool is_mean = whole.shape().empty() && count > 1;
   if (!keeps_ && !is_mean) {
     const std::int64_t rows = whole.shape().empty() ? 0 : whole.shape()[0] / count;
@@ -264,7 +271,8 @@ void RankPorts::gather(Gather& gather) {
     const auto [stage, index] = pipeline_.outputs[o];
     const ValueId v = pipeline_.stage(stage).graph.outputs[at(index)];
     const auto port = std::ranges::find(outputs_, o, &Port::outside);
-    const std::size_t count = whole.shape().empty() ? 1 : at(pipeline_.micro_batches());
+    const Phase phase = handed_out_in(pipeline_.stage(stage).graph, v);
+    const std::size_t count = whole.shape().empty() ? 1 : at(count_of(pipeline_, phase));
     const Box of_one = whole_box(pipeline_.stage(stage).graph.value(v).global_type().shape);
     for (std::size_t m = 0; m < count; ++m)
       gather(stage, v, port == outputs_.end() ? nullptr : port->kept[m].bytes().data(),

@@ -84,7 +84,8 @@ class RankPorts {
   /// Throws: Error if some of what this rank takes is in none of the sources.
   void check_sources() const;
   void fill(Backend& backend, const Executor& executor, int stage, int micro_batch);
-  void hand_out(Backend& backend, const Executor& executor, int stage, int micro_batch);
+  /// Those that `phase` makes.
+  void hand_out(Backend& backend, const Executor& executor, int stage, Phase phase, int micro_batch);
   /// Brings the whole outputs here, parts of which are in other processes. All processes do so.
   void gather(Gather& gather);
 
@@ -95,6 +96,8 @@ class RankPorts {
     ValueId value;
     std::size_t outside = 0;  // among the inputs, or the outputs
     Way way;
+    int count = 1;                  // how often it is given: once for each micro-batch, or once for the step
+    Phase phase = Phase::forward;   // behind which
     double sum = 0;                 // of a scalar output: over the micro-batches
     std::vector<Tensor> kept = {};  // of another output, if it waits: by micro-batch
   };

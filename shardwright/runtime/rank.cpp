@@ -72,8 +72,8 @@ void Rank::prepare() {
       Ports{.fill = [this](int stage,
                            int micro_batch) { ports_.fill(*backend_, *executor_, stage, micro_batch); },
             .hand_out =
-                [this](int stage, int micro_batch) {
-                  ports_.hand_out(*backend_, *executor_, stage, micro_batch);
+                [this](int stage, Phase phase, int micro_batch) {
+                  ports_.hand_out(*backend_, *executor_, stage, phase, micro_batch);
                 }});
   executor_->stop_when(options_.stop);
   for (int stage : pipeline_.stages_of(number())) initialize(stage);

@@ -167,7 +167,8 @@ class Arena {
           if (node.op->kind == OpKind::input) write(node.results.front(), i.micro_batch);
         return;
       case Act::hand_out:
-        for (ValueId v : graph_.outputs) read(v, i.micro_batch);
+        for (ValueId v : graph_.outputs)
+          if (handed_out_in(graph_, v) == static_cast<Phase>(i.what)) read(v, i.micro_batch);
         return;
       case Act::replace: return replace(static_cast<Phase>(i.what), i.micro_batch);
       case Act::run: return;  // steps are unrolled
