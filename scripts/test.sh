@@ -20,7 +20,8 @@ while true; do
   shift
 done
 
-scripts/install.sh build tests
-cmake --preset release -DSHARDWRIGHT_TESTS=ON -DSHARDWRIGHT_EXAMPLES=ON -DSHARDWRIGHT_SANITIZED=$sanitized >&2
+scripts/install.sh build python tests
+cmake --preset release -DSHARDWRIGHT_TESTS=ON -DSHARDWRIGHT_EXAMPLES=ON -DSHARDWRIGHT_PYTHON=ON \
+  -DSHARDWRIGHT_SANITIZED=$sanitized >&2
 ninja -C build/release >&2
 ctest --test-dir build/release --output-on-failure --no-label-summary -j2 "${select[@]}" "$@"

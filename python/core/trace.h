@@ -1,0 +1,98 @@
+// What is being traced: one at a time in a thread, while a Python function runs on traced values.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "python/core/array.h"
+#include "shardwright/autodiff/train_step.h"
+
+namespace shardwright::python {
+
+class Program;
+
+/// A tensor that is trained, or kept from step to step. Programs that use it hand it to each other: the newest value is in
+/// one place, in memory or on the devices of the program that has changed it last.
+class Leaf : public Array, public std::enable_shared_from_this<Leaf> {
+ public:
+  /// Starts as the initializer says, by the seed of the first program that uses it and its name.
+  Leaf(std::string name, Type type, Initializer initializer, bool is_state);
+  /// Starts with `value`.
+  Leaf(std::string name, Tensor value, bool is_state);
+
+  Type type() const override { return type_; }
+  /// The newest value; brought from the devices if it is there.
+  std::shared_ptr<Tensor> elements() const override;
+  Traced in(Tracing& tracing) const override;
+  /// As a new leaf of `trace`.
+  Traced enter(Trace& trace) const;
+
+  const std::string& name() const { return name_; }
+  /// Throws: Error once a program knows it by its name.
+  void rename(std::string name);
+  /// Throws: Error if the type is another.
+  void set(Tensor value);
+  /// The same value, where no program will have it any more.
+  void keep(Tensor value) {
+    if (!has_elements()) set_elements(std::move(value));
+  }
+
+  bool is_state() const { return is_state_; }
+  std::optional<int> comm_fusion = {};
+
+  /// `program` has it now, as a program that reads it or changes it.
+  void is_in(const std::shared_ptr<Program>& program, bool is_changed);
+  /// Whether the memory of `program` has the newest value.
+  bool is_newest_in(const Program& program) const;
+  /// No value has been looked at, set or computed: where it starts, its initializer says.
+  bool is_fresh() const { return !has_elements() && readers_.empty(); }
+
+ private:
+  std::string name_;
+  Type type_;
+  Initializer initializer_;
+  bool is_state_ = false;
+  mutable std::optional<Parameter> parameter_;  // as traces know it
+  mutable std::optional<State> state_;
+  std::vector<std::weak_ptr<Program>> readers_;  // whose memory has the newest value
+};
+using LeafPtr = std::shared_ptr<Leaf>;
+
+class Tracing : public std::enable_shared_from_this<Tracing> {
+ public:
+  explicit Tracing(const Precision& precision) : trace(precision) {}
+  ~Tracing();
+
+  /// Between the two operators are added here, and not computed.
+  void begin();
+  void end();
+  static Tracing* current();
+
+  Traced input(const std::string& name, const Type& type) { return trace.input(name, type); }
+  /// Elements from outside: an input that is the same at each run.
+  Traced captured(const std::shared_ptr<Tensor>& elements);
+  Traced leaf(const Leaf& leaf);
+
+  std::vector<Traced> call(std::string_view op, const std::vector<Traced>& operands,
+                           const Attributes& attributes, std::string_view name);
+  /// What was traced, its nodes in the order of their phases. The trace ends with that.
+  Graph graph_of(const std::vector<Traced>& outputs, int micro_batches);
+
+  /// Gradients of `loss` for arrays of this trace; those on which it does not depend are nothing.
+  std::vector<std::optional<Traced>> gradients(Traced loss, const std::vector<Traced>& of);
+  void update(const std::vector<std::pair<LeafPtr, Traced>>& gradients, const OptimizerChoice& optimizer);
+
+  Trace trace;
+  std::vector<LeafPtr> leaves;                                           // in the order of their first use
+  std::vector<std::pair<std::shared_ptr<Tensor>, std::string>> outside;  // captured, and the inputs they are
+
+ private:
+  std::map<const Leaf*, Traced> known_leaves_;
+  std::map<const Tensor*, Traced> known_outside_;
+  bool is_running_ = false;
+};
+
+}  // namespace shardwright::python

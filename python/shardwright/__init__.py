@@ -1,0 +1,34 @@
+"""Shardwright: write a network for one device; it finds how to split it over many, explains that, and trains it.
+
+    import numpy as np, shardwright as sw
+
+    class Net:
+        def __init__(self):
+            self.hidden, self.out = sw.nn.Dense(784, 512), sw.nn.Dense(512, 10)
+        def __call__(self, x):
+            return self.out(sw.ops.relu(self.hidden(x)))
+
+    def loss(net, image, label):
+        return sw.ops.cross_entropy(net(image), label)
+
+    step = sw.train_step(loss, Net(), sw.optim.momentum(0.1), devices=8)
+    print(step(images, labels).item())
+    print(step.explain())
+
+Under `mpirun -n 8 python3 program.py` each process is one of the 8 devices; every process gives the whole batch.
+"""
+
+from . import _ranks, nn, ops, optim
+from ._core import (EventFile, Mesh, Parameter, RateSchedule, Tensor, draw_digits, from_dlpack, load_safetensors,
+                    save_safetensors, seed, set_seed)
+from ._errors import ShardwrightError
+from .generation import generate
+from .step import ModelStep, Plan, TrainStep, jit, model_step, train_step
+from .regions import recompute, reshard, shard
+
+__version__ = "0.1.0"
+__all__ = ["EventFile", "Mesh", "ModelStep", "Parameter", "Plan", "RateSchedule", "ShardwrightError", "Tensor",
+           "TrainStep", "draw_digits", "from_dlpack", "generate", "jit", "load_safetensors", "model_step", "nn", "ops",
+           "optim", "recompute", "reshard", "save_safetensors", "seed", "set_seed", "shard", "train_step"]
+
+_ranks.watch()

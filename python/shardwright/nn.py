@@ -1,0 +1,85 @@
+"""Modules: plain classes that hold parameters and compute.
+
+Anything with parameters among its attributes is a module; these have nothing in common but that.
+"""
+
+from __future__ import annotations
+
+import math
+
+from . import ops
+from ._core import Parameter, Tensor
+
+__all__ = ["Dense", "Embedding", "LayerNorm", "RMSNorm", "Conv2d", "Sequential"]
+
+
+class Dense:
+    """y = x w + b; w [inputs, outputs] starts uniform in +-1/sqrt(inputs), b likewise."""
+
+    def __init__(self, inputs: int, outputs: int, bias: bool = True):
+        bound = 1 / math.sqrt(inputs)
+        self.weight = Parameter.initialized([inputs, outputs], "uniform", bound)
+        self.bias = Parameter.initialized([outputs], "uniform", bound) if bias else None
+
+    def __call__(self, x) -> Tensor:
+        y = ops.matmul(x, self.weight)
+        return y if self.bias is None else y + self.bias
+
+
+class Embedding:
+    """Rows of a table [count, size], which starts normal with deviation 0.02."""
+
+    def __init__(self, count: int, size: int, deviation: float = 0.02):
+        self.table = Parameter.initialized([count, size], "normal", deviation)
+
+    def __call__(self, indices) -> Tensor:
+        return ops.gather(self.table, indices)
+
+
+class LayerNorm:
+    """Over the last dim, of `size`."""
+
+    def __init__(self, size: int, epsilon: float = 1e-5):
+        self.gamma = Parameter.initialized([size], "ones")
+        self.beta = Parameter.initialized([size], "zeros")
+        self.epsilon = epsilon
+
+    def __call__(self, x) -> Tensor:
+        return ops.layer_norm(x, self.gamma, self.beta, self.epsilon)
+
+
+class RMSNorm:
+    """Over the last dim, of `size`."""
+
+    def __init__(self, size: int, epsilon: float = 1e-6):
+        self.gamma = Parameter.initialized([size], "ones")
+        self.epsilon = epsilon
+
+    def __call__(self, x) -> Tensor:
+        return ops.rms_norm(x, self.gamma, self.epsilon)
+
+
+class Conv2d:
+    """Images [batch, inputs, height, width]; weights start uniform in +-1/sqrt(inputs kernel^2)."""
+
+    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int = 1, padding: int = 0, bias: bool = True):
+        bound = 1 / math.sqrt(inputs * kernel * kernel)
+        self.weight = Parameter.initialized([outputs, inputs, kernel, kernel], "uniform", bound)
+        self.bias = Parameter.initialized([outputs, 1, 1], "uniform", bound) if bias else None
+        self.stride, self.padding = stride, padding
+
+    def __call__(self, x) -> Tensor:
+        y = ops.conv2d(x, self.weight, self.stride, self.padding)
+        return y if self.bias is None else y + self.bias
+
+
+class Sequential:
+    """One after the other."""
+
+    def __init__(self, *layers):
+        self.layers = list(layers)
+
+    def __call__(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
