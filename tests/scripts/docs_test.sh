@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What the documents show is true: runs each command of their ```console blocks (behind `$ `) and compares what it
 # prints; a line `...` stands for the rest. C++ blocks of the README and of docs/add-an-operator.md are files.
-# Usage: tests/scripts/docs_test.sh FOLDER that holds shardwright, tests/toy_shardwright and examples/
+# Usage: tests/scripts/docs_test.sh FOLDER that holds shardwright, tests/toy_shardwright, examples/ and python/
 set -uo pipefail
 build=$(realpath "$1")
 export PATH="$build:$build/tests:$build/examples:$PATH"
@@ -9,6 +9,11 @@ unset DATA_PATH
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 export scratch
+# The packages of the build, and the system's interpreter, which they are built for.
+export PYTHONPATH="$build/python" PYTHONDONTWRITEBYTECODE=1
+mkdir "$scratch/bin"
+ln -s /usr/bin/python3 "$scratch/bin/python3"
+export PATH="$scratch/bin:$PATH"
 failed=0 count=0
 
 # Times differ from run to run.

@@ -1,0 +1,45 @@
+"""Builds the wheel: `pip wheel --no-build-isolation --no-deps python/`.
+
+The C++ module is compiled by CMake from the repository that this folder is part of (`scripts/install.sh build python`
+has what that needs). SHARDWRIGHT_BUILD names a build folder to use; otherwise build/wheel of the repository.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+from setuptools import Distribution, setup
+from setuptools.command.build_py import build_py
+
+HERE = pathlib.Path(__file__).resolve().parent
+BUILD = pathlib.Path(os.environ.get("SHARDWRIGHT_BUILD", HERE.parent / "build" / "wheel"))
+
+
+class BuildWithCMake(build_py):
+    """Python's files, the compiled module among ours, and the front end for MindSpore's programs in a folder of its own."""
+
+    def run(self) -> None:
+        super().run()
+        if not (BUILD / "build.ninja").exists():
+            subprocess.run(["cmake", "-S", HERE.parent, "-B", BUILD, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
+                            "-DSHARDWRIGHT_PYTHON=ON", "-DSHARDWRIGHT_TESTS=OFF", "-DSHARDWRIGHT_EXAMPLES=OFF",
+                            f"-DPython3_EXECUTABLE={sys.executable}"], check=True)
+        subprocess.run(["cmake", "--build", BUILD, "--target", "_core"], check=True)
+        package = pathlib.Path(self.build_lib) / "shardwright"
+        for module in (BUILD / "python" / "shardwright").glob("_core.*.so"):
+            shutil.copy2(module, package)
+        shutil.copytree(HERE / "mindspore", package / "_compat" / "mindspore", dirs_exist_ok=True,
+                        ignore=shutil.ignore_patterns("__pycache__"))
+
+
+class BinaryDistribution(Distribution):
+    """Its wheel is for one kind of machine."""
+
+    def has_ext_modules(self) -> bool:
+        return True
+
+
+setup(packages=["shardwright"], package_dir={"shardwright": "shardwright"}, package_data={"shardwright": ["py.typed", "*.pyi"]},
+      cmdclass={"build_py": BuildWithCMake}, distclass=BinaryDistribution)
