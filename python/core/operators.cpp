@@ -10,6 +10,7 @@
 #include "shardwright/frontend/modules.h"
 #include "shardwright/frontend/recompute.h"
 #include "shardwright/frontend/shard.h"
+#include "shardwright/ops/calls.h"
 #include "shardwright/runtime/eager.h"
 
 namespace shardwright::python {
@@ -213,8 +214,24 @@ void bind_operators(py::module_& m) {
         .front();
   });
   m.def("dropout", [](const ArrayPtr& x, double rate, const std::string& name, std::int64_t seed) {
-    if (!Tracing::current()) return x;  // outside of training nothing is dropped
-    return arrays_of({dropout(x->in(*Tracing::current()), name, rate, seed)}).front();
+    Tracing* const tracing = Tracing::current();
+    if (!tracing || !tracing->is_training) return x;
+    return arrays_of({dropout(x->in(*tracing), name, rate, seed)}).front();
+  });
+  m.def("batch_norm", [](const std::vector<ArrayPtr>& in, double epsilon, double momentum,
+                         const std::string& name) {
+    Tracing* const tracing = Tracing::current();
+    if (!tracing || !tracing->is_training)
+      return composed(in,
+                      [&](const std::vector<Traced>& v) {
+                        return std::vector{batch_norm_by(v[0], {v[1], v[2], v[3], v[4], epsilon}, name)};
+                      })
+          .front();
+    std::vector<ValueId> v;
+    for (const ArrayPtr& a : in) v.push_back(a->in(*tracing).id);
+    const ValueId y =
+        batch_norm(tracing->trace.builder(), v[0], {v[1], v[2], v[3], v[4], epsilon, momentum}, name);
+    return arrays_of({{&tracing->trace, y}}).front();
   });
   m.def("array_of", [](const py::object& x) { return array_of(x); });
   m.def("sharded", [](const py::function& function, const std::vector<ArrayPtr>& inputs, const py::object& in,

@@ -208,12 +208,12 @@ void bind_trace(py::module_& m) {
 
   py::class_<Tracing, std::shared_ptr<Tracing>>(m, "Trace",
                                                 "Records what functions of traced tensors compute.")
-      .def(py::init([](const std::string& precision) {
+      .def(py::init([](const std::string& precision, bool training) {
              const auto called = precision_called(precision);
              if (!called) throw error("precision '{}' is unknown; there are f32, f64, bf16, fp16", precision);
-             return std::make_shared<Tracing>(*called);
+             return std::make_shared<Tracing>(*called, training);
            }),
-           py::arg("precision") = "f32")
+           py::arg("precision") = "f32", py::arg("training") = false)
       .def("__enter__",
            [](const std::shared_ptr<Tracing>& self) {
              self->begin();
@@ -249,6 +249,7 @@ void bind_trace(py::module_& m) {
           py::arg("has_set_rate") = false)
       .def("assign", [](Tracing& self, const LeafPtr& leaf,
                         const ArrayPtr& value) { self.trace.update(self.leaf(*leaf), value->in(self)); })
+      .def_readonly("is_training", &Tracing::is_training)
       .def_property_readonly("parameters", [](const Tracing& self) { return self.leaves; });
 
   m.def(

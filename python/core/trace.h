@@ -63,7 +63,9 @@ using LeafPtr = std::shared_ptr<Leaf>;
 
 class Tracing : public std::enable_shared_from_this<Tracing> {
  public:
-  explicit Tracing(const Precision& precision) : trace(precision) {}
+  /// `is_training`: dropout drops, and batch norms take the statistics of the batch.
+  explicit Tracing(const Precision& precision, bool training = false)
+      : trace(precision), is_training(training) {}
   ~Tracing();
 
   /// Between the two operators are added here, and not computed.
@@ -86,6 +88,7 @@ class Tracing : public std::enable_shared_from_this<Tracing> {
   void update(const std::vector<std::pair<LeafPtr, Traced>>& gradients, const OptimizerChoice& optimizer);
 
   Trace trace;
+  const bool is_training;
   std::vector<LeafPtr> leaves;                                           // in the order of their first use
   std::vector<std::pair<std::shared_ptr<Tensor>, std::string>> outside;  // captured, and the inputs they are
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 
-from . import ops
+from . import _core, ops
 from ._core import Parameter, Tensor
 
-__all__ = ["Dense", "Embedding", "LayerNorm", "RMSNorm", "Conv2d", "Sequential"]
+__all__ = ["BatchNorm2d", "Conv2d", "Dense", "Dropout", "Embedding", "LayerNorm", "RMSNorm", "Sequential"]
 
 
 class Dense:
@@ -71,6 +71,32 @@ class Conv2d:
     def __call__(self, x) -> Tensor:
         y = ops.conv2d(x, self.weight, self.stride, self.padding)
         return y if self.bias is None else y + self.bias
+
+
+class BatchNorm2d:
+    """Over all but the channels of [batch, channels, height, width]: by the whole batch's statistics in a train step, else
+    by running ones, which move by `momentum` towards the batch's."""
+
+    def __init__(self, channels: int, epsilon: float = 1e-5, momentum: float = 0.1):
+        self.gamma = Parameter.initialized([channels], "ones")
+        self.beta = Parameter.initialized([channels], "zeros")
+        self.mean = Parameter.initialized([channels], "zeros", is_state=True)
+        self.variance = Parameter.initialized([channels], "ones", is_state=True)
+        self.epsilon, self.momentum = epsilon, momentum
+
+    def __call__(self, x) -> Tensor:
+        operands = [_core.array_of(x), self.gamma, self.beta, self.mean, self.variance]
+        return _core.batch_norm(operands, self.epsilon, self.momentum, "")
+
+
+class Dropout:
+    """While training, zero with probability `rate`, else x / (1 - rate)."""
+
+    def __init__(self, rate: float):
+        self.rate = rate
+
+    def __call__(self, x) -> Tensor:
+        return ops.dropout(x, self.rate)
 
 
 class Sequential:

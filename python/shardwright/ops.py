@@ -260,7 +260,7 @@ avg_pool2d = _pool("avg_pool2d")
 
 
 def dropout(x, rate: float, name: str = "dropout") -> Tensor:
-    """While training, zero with probability `rate`, else x / (1 - rate); another mask in every step."""
+    """In a train step, zero with probability `rate`, else x / (1 - rate), another mask each time; elsewhere x."""
     return _core.dropout(_tensor(x), rate, name, 0)
 
 

@@ -236,7 +236,7 @@ class TrainStep(_Step):
         return result
 
     def _trace(self, batch: tuple, named: list[tuple[str, Tensor]]) -> _Traced:
-        with _core.Trace(self._precision) as trace:
+        with _core.Trace(self._precision, training=True) as trace:
             inputs = [trace.input(name, self._of_micro_batch(name, a), a.dtype) for name, a in named]
             result = self._fn(self.params, *_with_inputs(batch, iter(inputs)))
         outputs, tree = _outputs_of(result)

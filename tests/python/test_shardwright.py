@@ -211,6 +211,35 @@ def test_a_parameter_of_two_nets_is_one(tmp_path):
     assert all(not np.array_equal(a, b) for a, b in zip(seen, seen[1:]))
 
 
+class Convolutions:
+    def __init__(self):
+        self.conv, self.norm = sw.nn.Conv2d(3, 6, 3, padding=1), sw.nn.BatchNorm2d(6)
+        self.drop, self.out = sw.nn.Dropout(0.5), sw.nn.Dense(6, 4)
+
+    def __call__(self, x):
+        return self.out(self.drop(sw.ops.mean(sw.ops.relu(self.norm(self.conv(x))), (2, 3))))
+
+
+def test_batch_norm_and_dropout_are_others_in_training():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(8, 3, 6, 6)).astype(np.float32), rng.integers(0, 4, 8).astype(np.int32)
+    results = []
+    for devices in (1, 4):
+        net = Convolutions()
+        step = sw.train_step(loss_of, net, sw.optim.sgd(0.1), devices=devices)
+        trained = [step(x, y).item() for _ in range(4)]
+        assert len(set(trained)) == 4  # another mask each time
+        ask = sw.jit(lambda x: net(x), devices=devices)
+        assert np.array_equal(ask(x).numpy(), ask(x).numpy())
+        results.append(trained + ask(x).numpy().ravel().tolist())
+    assert results[1] == pytest.approx(results[0], rel=1e-4, abs=1e-5)
+    own = torch.nn.BatchNorm2d(6).eval()
+    own.running_mean[:], own.running_var[:] = torch.tensor(net.norm.mean.numpy()), torch.tensor(net.norm.variance.numpy())
+    h = rng.normal(size=(2, 6, 3, 3)).astype(np.float32)
+    own.weight.data, own.bias.data = torch.tensor(net.norm.gamma.numpy()), torch.tensor(net.norm.beta.numpy())
+    assert np.allclose(net.norm(h).numpy(), own(torch.tensor(h)).detach().numpy(), atol=1e-5)
+
+
 def test_checkpoints_go_on_under_another_plan(tmp_path):
     one = sw.train_step(loss_of, Net(), sw.optim.adamw(0.05), devices=4, parallel="data_parallel")
     x, y = data()
