@@ -220,6 +220,7 @@ class Heeded : public testing::Test {
 /// Command lines that work, by verb: other modes, a graph as text, one device, a saved plan.
 std::vector<Words> command_lines(const std::string& verb, const std::string& model) {
   if (verb == "models") return {{verb}};
+  if (verb == "describe") return {{verb, "bash"}};
   if (verb == "clusters") return {{verb}, {verb, "h100:8"}};
   if (verb == "data") return {{verb, "digits", "--out", "written", "--train", "8", "--test", "8"}};
   if (verb == "layout")
