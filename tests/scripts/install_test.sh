@@ -12,8 +12,10 @@ fail() {
 cmake --install "$1" --prefix "$scratch/installed" >"$scratch/log" || fail "$(tail "$scratch/log")"
 cp -r examples/outside "$scratch/outside"
 cd "$scratch"
-cmake -S outside -B built -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$scratch/installed" >log 2>&1 &&
-  cmake --build built >>log 2>&1 || fail "$(tail -30 log)"
+if ! {
+  cmake -S outside -B built -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$scratch/installed" &&
+    cmake --build built
+} >log 2>&1; then fail "$(tail -30 log)"; fi
 [[ $(built/outside) == $'loss is 16.0000\nloss is 5.7600\nloss is 2.0736' ]] || fail "$(built/outside)"
 
 installed/bin/shardwright plan ffn --devices 2 >/dev/null
