@@ -1,0 +1,26 @@
+"""The names of MindSpore, over Shardwright: `import mindspore as ms` in a program that is written for it.
+
+Programs run as ranks that mpirun starts, or in one process that stands for all of them, on as many virtual devices
+as `python3 -m shardwright.run --devices N program.py` says.
+"""
+
+from . import common, communication, context, dataset, mint, nn, ops, parallel, runtime, train
+from ._autodiff import grad, value_and_grad
+from ._compile import jit
+from ._hints import JitConfig, Symbol, lazy_inline, mutable
+from ._missing import missing
+from .common import dtype, initializer
+from .common.dtype import *  # noqa: F403
+from .common.parameter import Parameter, ParameterTuple
+from .common.tensor import Tensor
+from .context import (GRAPH_MODE, PYNATIVE_MODE, ParallelMode, get_algo_parameters, get_auto_parallel_context,
+                      get_context, get_seed, reset_algo_parameters, reset_auto_parallel_context, set_algo_parameters,
+                      set_auto_parallel_context, set_context, set_offload_context, set_ps_context, set_seed)
+from .parallel import Layout, reshard, shard
+from .parallel import nn as _  # found as mindspore.parallel.nn; it needs nn
+from .train import (Callback, CheckpointConfig, LossMonitor, Model, ModelCheckpoint, TimeMonitor, load_checkpoint,
+                    load_param_into_net, save_checkpoint)
+
+__version__ = "2.4.1+shardwright"
+ms_function = jit
+__getattr__ = missing("mindspore", globals())

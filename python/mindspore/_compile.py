@@ -1,0 +1,287 @@
+"""Functions that become programs: traced once for each kind of call, planned for the devices, run there."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import re
+import sys
+import tempfile
+from typing import Any, Callable
+
+import numpy
+from shardwright import ShardwrightError, _core
+from shardwright._tree import leaves, map_leaves
+
+from . import context
+from ._trace import MicroBatches, Tracing, current
+from .common.parameter import Parameter
+from .common.tensor import Tensor
+
+_kept = 8  # programs of one kind of call, which differ in what was met besides its arguments
+last_program: list = []  # what ran last, for who asks for its plan
+
+
+class Unit:
+    """A function and its programs. `is_fed`: its tensors are a batch, of which ranks read copies."""
+
+    def __init__(self, function: Callable, is_fed: bool = True, named: Callable | None = None):
+        self.function = function
+        self.is_fed = is_fed
+        self.argument_names = _argument_names(named or function)
+        self._programs: dict[tuple, list[_Compiled]] = {}
+
+    def __call__(self, *args, **kwargs):
+        if current() is not None:
+            return self.function(*args, **kwargs)
+        call = _Call(self.argument_names, args, kwargs)
+        key = (context.epoch(), *call.key)
+        compiled = next((c for c in self._programs.get(key, []) if c.tracing.is_as_it_was()), None)
+        if compiled is None:
+            compiled = self._compiled(call)
+            self._programs = {k: c for k, c in self._programs.items() if k[0] == context.epoch()}
+            of_key = self._programs.setdefault(key, [])
+            of_key.insert(0, compiled)
+            del of_key[_kept:]
+        last_program[:] = [compiled.program]
+        return compiled.run(call.arrays)
+
+    def compile(self, *args, **kwargs) -> None:
+        """Without running it."""
+        call = _Call(self.argument_names, args, kwargs)
+        self._programs.setdefault((context.epoch(), *call.key), []).insert(0, self._compiled(call))
+
+    def _compiled(self, call: _Call) -> _Compiled:
+        micro_batches = 1
+        while True:
+            feed = _Feed(call.arrays, context.copies_of_batch() if self.is_fed else 1, micro_batches)
+            try:
+                compiled = _Compiled(self, call, feed)
+                _write(compiled.program)
+                return compiled
+            except MicroBatches as asked:
+                micro_batches = asked.count
+
+
+def _write(program) -> None:
+    """Its plan, graph and what every rank runs, in the folder that the context names."""
+    folder = context.graphs_folder()
+    if folder:
+        os.makedirs(folder, exist_ok=True)
+        number = sum(name.startswith("program_") for name in os.listdir(folder))
+        with open(os.path.join(folder, f"program_{number}.txt"), "w", encoding="utf-8") as file:
+            file.write("\n".join([program.explain(), program.graph_text(), program.lower_text()]))
+
+
+class _Call:
+    """Arguments: tensors are inputs of the program, everything else is part of it."""
+
+    def __init__(self, argument_names: list[str], args: tuple, kwargs: dict):
+        self.tree = [list(args), dict(kwargs)]
+        found = leaves(self.tree)
+        inputs = [(path, leaf) for path, leaf in found if _is_input(leaf)]
+        self.arrays = [leaf.data_now() for _, leaf in inputs]
+        self.names = _unique([_input_name(argument_names, path) for path, _ in inputs])
+        self.constants = [leaf for _, leaf in found if not _is_input(leaf)]
+        self.key = (tuple((path, _is_input(leaf)) for path, leaf in found),
+                    tuple((a.dtype, a.shape) for a in self.arrays), tuple(_identity(c) for c in self.constants))
+
+    def with_inputs(self, inputs: list[Tensor]) -> tuple[tuple, dict]:
+        """Arguments with other tensors in the places of its own."""
+        fresh = iter(inputs)
+        args, kwargs = map_leaves(lambda _, leaf: next(fresh) if _is_input(leaf) else leaf, self.tree)
+        return tuple(args), kwargs
+
+
+def _is_input(leaf) -> bool:
+    return isinstance(leaf, Tensor) and not isinstance(leaf, Parameter)
+
+
+def _identity(constant):
+    if isinstance(constant, (bool, int, float, str, bytes, type(None))):
+        return type(constant), constant
+    return id(constant)
+
+
+def _argument_names(function: Callable) -> list[str]:
+    try:
+        return [p.name for p in inspect.signature(function).parameters.values()
+                if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    except (TypeError, ValueError):  # of what has no signature
+        return []
+
+
+def _input_name(names: list[str], path: str) -> str:
+    """As the function calls it: `inputs.image` of argument 0."""
+    kind, _, rest = path.partition(".")
+    first, _, inner = rest.partition(".")
+    if kind == "0":
+        first = names[int(first)] if int(first) < len(names) else f"input{first}"
+    return "inputs." + (f"{first}.{inner}" if inner else first)
+
+
+def _unique(names: list[str]) -> list[str]:
+    return [name if names.count(name) == 1 else f"{name}.{i}" for i, name in enumerate(names)]
+
+
+class _Feed:
+    """How arguments become the whole batch: each micro-batch of it is what the ranks read of theirs, side by side."""
+
+    def __init__(self, arrays: list, copies: int, micro_batches: int):
+        rows = {a.shape[0] for a in arrays if a.shape}
+        self.is_batch = len(rows) == 1
+        self.rows = rows.pop() if self.is_batch else 0
+        self.copies = copies if self.is_batch else 1
+        self.micro_batches = micro_batches
+        if micro_batches > 1 and (not self.is_batch or self.rows % micro_batches):
+            raise ValueError(f"a batch of {[list(a.shape) for a in arrays]} cannot be cut into {micro_batches} equal "
+                             "micro-batches along dim 0")
+
+    def shape(self, array) -> list[int]:
+        """Of a micro-batch of the whole."""
+        if not self.is_batch or not array.shape:
+            return list(array.shape)
+        return [self.rows * self.copies // self.micro_batches, *array.shape[1:]]
+
+    def whole(self, array):
+        if self.copies == 1 or not array.shape:
+            return array
+        parts = array.numpy().reshape(self.micro_batches, 1, -1, *array.shape[1:])
+        repeated = numpy.repeat(parts, self.copies, axis=1)
+        return _core.Tensor(numpy.ascontiguousarray(repeated.reshape(-1, *array.shape[1:])), array.dtype)
+
+    def own(self, array, is_of_batch: bool):
+        """What this rank has of a result."""
+        if not is_of_batch or self.copies == 1 or not array.shape:
+            return array
+        rows = array.numpy()
+        if rows.shape[0] != self.rows * self.copies:
+            return array
+        parts = rows.reshape(self.micro_batches, self.copies, -1, *rows.shape[1:])[:, _core.own_rank() % self.copies]
+        return _core.Tensor(numpy.ascontiguousarray(parts.reshape(self.rows, *rows.shape[1:])), array.dtype)
+
+    @property
+    def is_by_rank(self) -> bool:
+        """Each process feeds its own rows of the whole batch."""
+        return self.copies > 1 and context.is_rank_view()
+
+
+class _Compiled:
+    """The program of one kind of call."""
+
+    def __init__(self, unit: Unit, call: _Call, feed: _Feed):
+        self.feed = feed
+        self.constants = call.constants  # they stay alive, as the key names some by identity
+        with Tracing(feed.micro_batches) as tracing:
+            inputs = [Tensor.of(tracing.core.input(name, feed.shape(array), array.dtype))
+                      for name, array in zip(call.names, call.arrays)]
+            args, kwargs = call.with_inputs(inputs)
+            result = unit.function(*args, **kwargs)
+            for parameter, value in tracing.assigned.values():
+                tracing.core.assign(parameter.data_now(), value)
+            self.outputs: list[Tensor] = []
+            self.result = map_leaves(self._place, result)
+            self.prints = [map_leaves(self._place, list(shown)) for shown in tracing.prints]
+            arrays = [t.array for t in self.outputs]
+        self.tracing = tracing
+        self.program = _program(tracing, arrays, context.plan_options(), feed)
+        self.is_of_batch = [not isinstance(t, Parameter) and not _is_gradient(t) for t in self.outputs]
+        self.outputs = []
+
+    def _place(self, path: str, leaf: Any) -> _Place | _Constant:
+        if not isinstance(leaf, Tensor) or not (leaf.data_now().is_traced or isinstance(leaf, Parameter)):
+            return _Constant(leaf)
+        for i, known in enumerate(self.outputs):
+            if known is leaf:
+                return _Place(i)
+        self.outputs.append(leaf)
+        return _Place(len(self.outputs) - 1)
+
+    def run(self, arrays: list) -> Any:
+        for update in self.tracing.updates:
+            update.before_step(self.program)
+        if self.feed.is_by_rank:
+            results = self.program.run_local(arrays)
+        else:
+            results = self.program.run([self.feed.whole(a) for a in arrays])
+        for update in self.tracing.updates:
+            update.after_step()
+        own = [Tensor.of(self.feed.own(a, b)) for a, b in zip(results, self.is_of_batch)]
+        for shown in self.prints:
+            show([leaf.of(own) for leaf in shown])
+        return map_leaves(lambda _, leaf: leaf.of(own), self.result)
+
+
+def _is_gradient(tensor: Tensor) -> bool:
+    """Of a parameter: no part of the batch, whatever its shape."""
+    return getattr(tensor, "is_gradient", False)
+
+
+def show(values: list) -> None:
+    """Each on a line, tensors in their long form."""
+    for value in values:
+        print(repr(value) if isinstance(value, Tensor) else value, flush=True)
+
+
+class _Place:
+    """A tensor of a result."""
+
+    def __init__(self, index: int):
+        self.index = index
+
+    def of(self, outputs: list[Tensor]) -> Tensor:
+        return outputs[self.index]
+
+
+class _Constant:
+    """What a function returns besides tensors that it computes."""
+
+    def __init__(self, value: Any):
+        self.value = value
+
+    def of(self, outputs: list[Tensor]) -> Any:
+        return self.value
+
+
+def _program(tracing: Tracing, outputs: list, options: dict[str, str], feed: _Feed):
+    try:
+        return _planned(tracing, outputs, options, feed)
+    except ShardwrightError as error:
+        wanted = re.search(r"(?:needs|has) (\d+) devices .*but there are \d+", str(error))
+        if not wanted:
+            raise
+        program = " ".join(sys.argv)
+        raise ShardwrightError(f"{error}\nrun: python3 -m shardwright.run --devices {wanted[1]} {program}\n"
+                               f"or:  mpirun -n {wanted[1]} python3 {program}") from None
+
+
+def _planned(tracing: Tracing, outputs: list, options: dict[str, str], feed: _Feed):
+    if feed.is_by_rank:
+        options = {**options, "dataset_strategy": "data_parallel"}
+    if feed.micro_batches > 1:
+        options = {**options, "micro_batches": str(feed.micro_batches)}
+    store = tracing.updates[0].store if tracing.updates else None
+    if "stages" not in options or not tracing.stages:
+        return _core.Program(tracing.core, outputs, options, store)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "stages.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({module: {"stage": stage} for module, stage in tracing.stages.items()}, file)
+        return _core.Program(tracing.core, outputs, {**options, "annotate": path}, store)
+
+
+def jit(fn: Callable | None = None, **settings) -> Callable:
+    """Makes a function, or a method of a cell, a program. Settings of another compiler have no effect."""
+    if fn is None:
+        return jit
+    if not callable(fn):  # a mode by name, as in jit("PIJit")
+        return jit
+    unit = Unit(fn)
+
+    def run(*args, **kwargs):
+        return unit(*args, **kwargs)
+
+    run.__name__, run.__doc__, run.__wrapped__ = getattr(fn, "__name__", "jit"), fn.__doc__, fn
+    run.unit = unit
+    return run

@@ -1,0 +1,51 @@
+"""What is being traced: beside the core's trace, what Python must know of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shardwright import _core
+
+
+class MicroBatches(Exception):
+    """A cell that cuts the batch was met: trace again, with the inputs of one of `count` parts."""
+
+    def __init__(self, count: int):
+        self.count = count
+
+
+class Tracing:
+    """One run of a function on traced tensors."""
+
+    def __init__(self, micro_batches: int = 1):
+        self.core = _core.Trace(training=True)  # cells say themselves what they do while training
+        self.micro_batches = micro_batches
+        self.assigned: dict[int, tuple[Any, Any]] = {}  # by id of a parameter: it, and its next value
+        self.seen: dict[int, tuple[Any, Any]] = {}  # by id of a tensor from outside: it, and its elements
+        self.modes: dict[int, tuple[Any, bool]] = {}  # by id of a cell: it, and whether it trained
+        self.updates: list[Any] = []  # calls of optimizers
+        self.prints: list[tuple] = []  # what is shown behind each step
+        self.stages: dict[str, int] = {}  # of modules, by name
+
+    def __enter__(self) -> Tracing:
+        self.core.__enter__()
+        _running.append(self)
+        return self
+
+    def __exit__(self, *error) -> None:
+        _running.remove(self)
+        self.core.__exit__(*error)
+
+    def is_as_it_was(self) -> bool:
+        """Tensors from outside and modes of cells are those that were traced."""
+        return (all(tensor.data_now() is data for tensor, data in self.seen.values())
+                and all(cell.training == mode for cell, mode in self.modes.values())
+                and all(update.is_as_traced() for update in self.updates))
+
+
+_running: list[Tracing] = []
+
+
+def current() -> Tracing | None:
+    """The innermost trace that runs."""
+    return _running[-1] if _running else None

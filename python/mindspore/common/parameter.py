@@ -1,0 +1,167 @@
+"""Parameters: tensors that are trained, or kept from step to step."""
+
+from __future__ import annotations
+
+import itertools
+
+from shardwright import ShardwrightError, _core
+
+from .. import _calls, _trace
+from . import dtype as mstype
+from .initializer import initializer
+from .tensor import Tensor, array_from
+
+_numbers = itertools.count()
+PARAMETER_NAME_DEFAULT = "Parameter"
+
+
+class Parameter(Tensor):
+    """A tensor with a name, which programs share; it takes its place in the core when it is first used."""
+
+    def __init__(self, default_input, name=None, requires_grad: bool = True, layerwise_parallel: bool = False,
+                 parallel_optimizer: bool = True, storage_format: str = ""):
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"a parameter's name is a string, not {name!r}")
+        self._leaf = None
+        self._name = name
+        self.requires_grad = requires_grad
+        self.layerwise_parallel = layerwise_parallel
+        self.parallel_optimizer = parallel_optimizer
+        self._comm_fusion = 1
+        start = default_input if isinstance(default_input, Tensor) else Tensor(default_input)
+        self._init, self._data = start._init, start._data
+        if self._data is None:
+            self._shape, self._dtype = start._shape, start._dtype
+
+    # ---- where it is ----
+
+    def data_now(self):
+        """The core's parameter."""
+        if self._leaf is None:
+            self._leaf = self._made()
+            self._leaf.comm_fusion = self._comm_fusion
+            self._shape, self._dtype, self._data = self._leaf.shape, self.dtype, None
+        return self._leaf
+
+    def _made(self):
+        name = self._name or f"parameter{next(_numbers)}"
+        is_state = not self.requires_grad
+        if self._data is not None:
+            return _core.Parameter(self._data, name, is_state)
+        core = self._init.core(self._shape)
+        if core:
+            kind, scale, shift = core
+            return _core.Parameter.initialized(list(self._shape), kind, scale, shift, self._dtype.name, name, is_state)
+        return _core.Parameter(_core.Tensor(self._init.values(self._shape, self._dtype, name)), name, is_state)
+
+    @property
+    def array(self):
+        tracing = _trace.current()
+        if tracing and id(self) in tracing.assigned:
+            return tracing.assigned[id(self)][1]
+        return self.data_now()
+
+    @property
+    def name(self) -> str:
+        return self._name or PARAMETER_NAME_DEFAULT
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self._name = name
+        if self._leaf is not None:
+            try:
+                self._leaf.name = name
+            except ShardwrightError:  # a program knows it by its old name, and goes on doing so
+                pass
+
+    @property
+    def has_name(self) -> bool:
+        return self._name is not None
+
+    @property
+    def comm_fusion(self) -> int:
+        """Collectives of parameters of one number run as one."""
+        return self._comm_fusion
+
+    @comm_fusion.setter
+    def comm_fusion(self, number: int) -> None:
+        if not isinstance(number, int) or number < 0:
+            raise ValueError(f"comm_fusion of '{self.name}' is a whole number from 0 on, not {number!r}")
+        self._comm_fusion = number
+        if self._leaf is not None:
+            self._leaf.comm_fusion = number
+
+    @property
+    def is_init(self) -> bool:
+        return self._leaf is not None
+
+    # ---- its value ----
+
+    @property
+    def data(self) -> Parameter:
+        return self
+
+    def value(self) -> Tensor:
+        """Its value as a plain tensor."""
+        return Tensor.of(self.array)
+
+    def set_data(self, data, slice_shape: bool = False) -> Parameter:
+        """Takes other elements. Raises: ValueError of another shape."""
+        data = data if isinstance(data, Tensor) else Tensor(data)
+        if tuple(data.shape) != tuple(self.shape):
+            raise ValueError(f"parameter '{self.name}' has shape {self.shape} but is set to one of {data.shape}")
+        tracing = _trace.current()
+        if tracing:
+            tracing.assigned[id(self)] = (self, _calls.cast(data.array, self.dtype.name))
+        elif data is not self:
+            self.data_now().set(array_from(data))
+        return self
+
+    assign_value = set_data
+
+    def clone(self, init="same") -> Parameter:
+        """Another parameter of the same name, type and settings, with the same value or as `init` says."""
+        start = Tensor(self.asnumpy()) if init == "same" else initializer(init, self.shape, self.dtype)
+        copy = Parameter(start, self._name, self.requires_grad, self.layerwise_parallel, self.parallel_optimizer)
+        copy.comm_fusion = self.comm_fusion
+        return copy
+
+    def __deepcopy__(self, memo) -> Parameter:
+        return self.clone()
+
+    def __setitem__(self, index, value) -> None:
+        values = self.asnumpy()
+        values[index] = value.asnumpy() if isinstance(value, Tensor) else value
+        self.set_data(Tensor(values))
+
+    def __str__(self) -> str:
+        return (f"Parameter (name={self.name}, shape={tuple(self.shape)}, dtype={self.dtype}, "
+                f"requires_grad={self.requires_grad})")
+
+    __repr__ = __str__
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._leaf.shape if self._leaf is not None else super().shape
+
+    @property
+    def dtype(self) -> mstype.Type:
+        return mstype.type_of(self._leaf.dtype) if self._leaf is not None else super().dtype
+
+
+class ParameterTuple(tuple):
+    """Parameters in an order. Raises: TypeError of what is none."""
+
+    def __new__(cls, parameters):
+        parameters = tuple(parameters)
+        for p in parameters:
+            if not isinstance(p, Parameter):
+                raise TypeError(f"a ParameterTuple holds parameters, not {p!r}")
+        return super().__new__(cls, parameters)
+
+    def clone(self, prefix: str, init="same") -> ParameterTuple:
+        """Others whose names begin with `prefix.`"""
+        copies = [p.clone(init) for p in self]
+        for copy, own in zip(copies, self):
+            copy.name = f"{prefix}.{own.name}"
+        return ParameterTuple(copies)

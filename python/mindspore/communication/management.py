@@ -1,0 +1,90 @@
+"""Ranks and groups: processes that mpirun has started, or one that stands for all and is rank 0."""
+
+from __future__ import annotations
+
+import os
+
+from shardwright import _core, _ranks
+
+from .. import context
+from .._missing import missing
+
+GlobalComm = type("GlobalComm", (), {"WORLD_COMM_GROUP": "world", "BACKEND": "shardwright"})
+HCCL_WORLD_COMM_GROUP = "hccl_world_group"
+NCCL_WORLD_COMM_GROUP = "nccl_world_group"
+_is_ready = False
+_groups: dict[str, list[int]] = {}
+
+
+def init(backend_name: str | None = None) -> None:
+    """Makes ranks known, and meets the others. Raises: RuntimeError of processes that mpirun has not started."""
+    global _is_ready
+    if backend_name not in (None, "hccl", "nccl", "mccl"):
+        raise ValueError(f"backend '{backend_name}' is unknown; there are hccl, nccl, mccl: all mean ours")
+    if _core.rank_count() == 1 and int(os.environ.get("MS_WORKER_NUM", "1")) > 1:
+        raise RuntimeError(f"{os.environ['MS_WORKER_NUM']} processes that meet by MS_ROLE and MS_SCHED_HOST are not in "
+                           "this front end: start them by mpirun")
+    if not _is_ready:
+        _ranks.watch()
+        _core.join()
+    _is_ready = True
+
+
+def release() -> None:
+    global _is_ready
+    _is_ready = False
+    _groups.clear()
+
+
+def _check_ready(what: str) -> None:
+    if not _is_ready:
+        raise RuntimeError(f"{what} needs communication.init() before it")
+
+
+def _ranks_of(group: str | None) -> list[int] | None:
+    if group is None or group in ("world", HCCL_WORLD_COMM_GROUP, NCCL_WORLD_COMM_GROUP):
+        return None
+    if group not in _groups:
+        raise ValueError(f"group '{group}' does not exist; make it by create_group('{group}', ranks)")
+    return _groups[group]
+
+
+def get_rank(group: str | None = None) -> int:
+    _check_ready("get_rank")
+    ranks = _ranks_of(group)
+    own = _core.own_rank()
+    if ranks is None:
+        return own
+    if own not in ranks:
+        raise RuntimeError(f"rank {own} is not in group '{group}' of {ranks}")
+    return ranks.index(own)
+
+
+def get_local_rank(group: str | None = None) -> int:
+    return get_rank(group)
+
+
+def get_group_size(group: str | None = None) -> int:
+    _check_ready("get_group_size")
+    ranks = _ranks_of(group)
+    return context.device_count() if ranks is None else len(ranks)
+
+
+def get_local_rank_size(group: str | None = None) -> int:
+    return get_group_size(group)
+
+
+def create_group(group: str, rank_ids: list[int]) -> None:
+    _check_ready("create_group")
+    are_ranks = all(0 <= r < context.device_count() for r in rank_ids)
+    if not rank_ids or len(set(rank_ids)) != len(rank_ids) or not are_ranks:
+        raise ValueError(f"group '{group}': ranks are different numbers from 0 to {context.device_count() - 1}, "
+                         f"not {rank_ids}")
+    _groups[group] = list(rank_ids)
+
+
+def destroy_group(group: str) -> None:
+    _groups.pop(group, None)
+
+
+__getattr__ = missing("mindspore.communication.management", globals())

@@ -1,0 +1,237 @@
+"""Layers: cells with parameters of their own, and activations."""
+
+from __future__ import annotations
+
+import math
+
+from .. import _calls
+from .._missing import near
+from ..common import dtype as mstype
+from ..common.initializer import Uniform, initializer
+from ..common.parameter import Parameter
+from ..common.tensor import Tensor
+from ..ops import functional as F
+from ..ops import operations as P
+from ..ops.primitive import Primitive
+from .cell import Cell
+
+
+def _of_shape(init, default, shape, dtype) -> Tensor:
+    """What a parameter starts with. Raises: ValueError of a tensor of another shape."""
+    start = initializer(default if init is None else init, list(shape), dtype)
+    if tuple(start.shape) != tuple(shape):
+        raise ValueError(f"a parameter of shape {tuple(shape)} cannot start with a tensor of shape {start.shape}")
+    return start
+
+
+class Flatten(Cell):
+    """Dims from start_dim to end_dim made into one."""
+
+    def __init__(self, start_dim: int = 1, end_dim: int = -1):
+        super().__init__()
+        self.start_dim, self.end_dim = start_dim, end_dim
+
+    def construct(self, x):
+        return F.flatten(x, start_dim=self.start_dim, end_dim=self.end_dim)
+
+
+class Identity(Cell):
+    def construct(self, x):
+        return x
+
+
+def _activation(name: str, attribute: str, kind: type[Primitive]) -> type[Cell]:
+    class Activation(Cell):
+        __doc__ = kind.__doc__
+
+        def __init__(self):
+            super().__init__()
+            setattr(self, attribute, kind())
+
+        def construct(self, x):
+            return getattr(self, attribute)(x)
+
+    Activation.__name__ = Activation.__qualname__ = name
+    return Activation
+
+
+ReLU = _activation("ReLU", "relu", P.ReLU)
+Sigmoid = _activation("Sigmoid", "sigmoid", P.Sigmoid)
+Tanh = _activation("Tanh", "tanh", P.Tanh)
+SiLU = _activation("SiLU", "silu", P.SiLU)
+
+
+class GELU(Cell):
+    """x times the share of a normal distribution below x."""
+
+    def __init__(self, approximate: bool = True):
+        super().__init__()
+        self.approximate = approximate
+        self.gelu = P.GeLU()
+
+    def construct(self, x):
+        return self.gelu(x) if self.approximate else F.gelu(x, "none")
+
+
+class Softmax(Cell):
+    def __init__(self, axis: int = -1):
+        super().__init__()
+        self.softmax = P.Softmax(axis)
+
+    def construct(self, x):
+        return self.softmax(x)
+
+
+_activations = {"relu": ReLU, "sigmoid": Sigmoid, "tanh": Tanh, "silu": SiLU, "gelu": GELU, "softmax": Softmax}
+
+
+def get_activation(name: str) -> Cell:
+    """By its name. Raises: KeyError of an unknown one."""
+    if name not in _activations:
+        raise KeyError(f"activation '{name}' is unknown{near(name, _activations)}; there are {', '.join(_activations)}")
+    return _activations[name]()
+
+
+class Dense(Cell):
+    """y = x w^T + b, with weight [out_channels, in_channels]; inputs of more than 2 dims become rows."""
+
+    def __init__(self, in_channels: int, out_channels: int, weight_init=None, bias_init=None, has_bias: bool = True,
+                 activation=None, dtype=mstype.float32):
+        super().__init__()
+        for name, count in (("in_channels", in_channels), ("out_channels", out_channels)):
+            if not isinstance(count, int) or count < 1:
+                raise ValueError(f"{name} of a Dense is a whole number above 0, not {count!r}")
+        self.in_channels, self.out_channels, self.has_bias = in_channels, out_channels, has_bias
+        bound = Uniform(1 / math.sqrt(in_channels))
+        self.weight = Parameter(_of_shape(weight_init, bound, (out_channels, in_channels), dtype), name="weight")
+        self.bias = None
+        if has_bias:
+            self.bias = Parameter(_of_shape(bias_init, bound, (out_channels,), dtype), name="bias")
+            self.bias_add = P.BiasAdd()
+        self.matmul = P.MatMul(transpose_b=True)
+        self.activation = get_activation(activation) if isinstance(activation, str) else activation
+
+    def construct(self, x):
+        shape = x.shape
+        if len(shape) != 2:
+            x = F.reshape(x, (-1, shape[-1]))
+        x = self.matmul(x, self.weight)
+        if self.has_bias:
+            x = self.bias_add(x, self.bias)
+        if self.activation is not None:
+            x = self.activation(x)
+        return x if len(shape) == 2 else F.reshape(x, (*shape[:-1], self.out_channels))
+
+    def extend_repr(self) -> str:
+        return f"input_channels={self.in_channels}, output_channels={self.out_channels}, has_bias={self.has_bias}"
+
+
+class Dropout(Cell):
+    """While training, zero with probability p (or 1 - keep_prob), else scaled up."""
+
+    def __init__(self, keep_prob: float = 0.5, p: float | None = None, dtype=mstype.float32):
+        super().__init__()
+        self.p = 1 - keep_prob if p is None else p
+        if not 0 <= self.p < 1:
+            raise ValueError(f"p of a Dropout is from 0 to below 1, not {self.p}")
+        self.dropout = P.Dropout(1 - self.p)
+
+    def construct(self, x):
+        return self.dropout(x)[0] if self.training and self.p > 0 else x
+
+
+def _pair(value) -> list[int]:
+    return [value, value] if isinstance(value, int) else list(value)[-2:]
+
+
+def _pads(mode: str, padding, size, kernel, strides, dilations) -> list[int]:
+    """Top, left, bottom, right, as `pad_mode` says. Raises: ValueError of another mode."""
+    if mode not in ("same", "valid", "pad"):
+        raise ValueError(f"pad_mode is same, valid or pad, not '{mode}'")
+    if mode == "valid":
+        return [0, 0, 0, 0]
+    if mode == "pad":
+        if isinstance(padding, int):
+            return [padding] * 4
+        top, bottom, left, right = padding
+        return [top, left, bottom, right]
+    totals = [max((-(-n // s) - 1) * s + (k - 1) * d + 1 - n, 0)
+              for n, k, s, d in zip(size, kernel, strides, dilations)]
+    return [t // 2 for t in totals] + [t - t // 2 for t in totals]
+
+
+class Conv2d(Cell):
+    """Images [batch, channels, height, width]; weight [out, in / group, height, width]."""
+
+    def __init__(self, in_channels, out_channels, kernel_size, stride=1, pad_mode="same", padding=0, dilation=1,
+                 group=1, has_bias=False, weight_init=None, bias_init=None, data_format="NCHW", dtype=mstype.float32):
+        super().__init__()
+        self.kernel, self.strides, self.dilations = _pair(kernel_size), _pair(stride), _pair(dilation)
+        self.pad_mode, self.padding, self.group, self.has_bias = pad_mode, padding, group, has_bias
+        shape = (out_channels, in_channels // group, *self.kernel)
+        bound = Uniform(1 / math.sqrt(math.prod(shape[1:])))
+        self.weight = Parameter(_of_shape(weight_init, bound, shape, dtype), name="weight")
+        self.bias = None
+        if has_bias:
+            self.bias = Parameter(_of_shape(bias_init, bound, (out_channels,), dtype), name="bias")
+            self.bias_add = P.BiasAdd()
+
+    def construct(self, x):
+        pads = _pads(self.pad_mode, self.padding, x.shape[2:], self.kernel, self.strides, self.dilations)
+        y = Tensor.of(_calls.call("conv2d", [x.array, self.weight.array], strides=self.strides, pads=pads,
+                                  dilations=self.dilations, groups=self.group))
+        return self.bias_add(y, self.bias) if self.has_bias else y
+
+
+class _Pool2d(Cell):
+    op = ""
+
+    def __init__(self, kernel_size=1, stride=1, pad_mode="valid", padding=0):
+        super().__init__()
+        self.kernel, self.strides, self.pad_mode, self.padding = _pair(kernel_size), _pair(stride), pad_mode, padding
+
+    def construct(self, x):
+        pads = _pads(self.pad_mode, self.padding, x.shape[2:], self.kernel, self.strides, [1, 1])
+        return Tensor.of(_calls.call(self.op, [x.array], kernel=self.kernel, strides=self.strides, pads=pads))
+
+
+class MaxPool2d(_Pool2d):
+    """The largest x in each window."""
+
+    op = "max_pool2d"
+
+
+class AvgPool2d(_Pool2d):
+    """The mean of x in each window."""
+
+    op = "avg_pool2d"
+
+
+class AdaptiveAvgPool2d(Cell):
+    """Means over equal windows, so many that the result has this size."""
+
+    def __init__(self, output_size):
+        super().__init__()
+        self.output_size = _pair(output_size)
+
+    def construct(self, x):
+        size = x.shape[2:]
+        if any(n % m for n, m in zip(size, self.output_size)):
+            raise ValueError(f"AdaptiveAvgPool2d from {size} to {tuple(self.output_size)}: windows of different "
+                             "sizes are not in this front end")
+        window = [n // m for n, m in zip(size, self.output_size)]
+        return Tensor.of(_calls.call("avg_pool2d", [x.array], kernel=window, strides=window, pads=[0, 0, 0, 0]))
+
+
+class Embedding(Cell):
+    """Rows of a table [vocab_size, embedding_size] by index."""
+
+    def __init__(self, vocab_size, embedding_size, use_one_hot=False, embedding_table="normal", dtype=mstype.float32,
+                 padding_idx=None):
+        super().__init__()
+        self.embedding_table = Parameter(initializer(embedding_table, [vocab_size, embedding_size], dtype),
+                                         name="embedding_table")
+        self.gather = P.Gather()
+
+    def construct(self, ids):
+        return self.gather(self.embedding_table, ids, 0)

@@ -1,0 +1,7 @@
+"""Losses."""
+
+from ..._missing import missing
+from . import loss
+from .loss import CrossEntropyLoss, L1Loss, LossBase, MAELoss, MSELoss, SoftmaxCrossEntropyWithLogits
+
+__getattr__ = missing("mindspore.nn.loss", globals())

@@ -1,0 +1,64 @@
+"""Losses."""
+
+from __future__ import annotations
+
+from ..._missing import missing
+from ...ops import functional as F
+from ..cell import Cell
+
+
+class LossBase(Cell):
+    """Reduces what `construct` computes: mean, sum or none."""
+
+    def __init__(self, reduction: str = "mean"):
+        super().__init__()
+        if reduction not in ("mean", "sum", "none"):
+            raise ValueError(f"reduction is mean, sum or none, not '{reduction}'")
+        self.reduction = reduction
+
+    def get_loss(self, x, weights=1.0):
+        weighted = x if isinstance(weights, float) and weights == 1.0 else x * weights
+        return F.reduced(weighted, self.reduction)
+
+
+class CrossEntropyLoss(LossBase):
+    """-log softmax(logits)[label], of integer labels, or of probabilities of the logits' shape."""
+
+    def __init__(self, weight=None, ignore_index: int = -100, reduction: str = "mean", label_smoothing: float = 0.0):
+        super().__init__(reduction)
+        self.weight, self.ignore_index, self.label_smoothing = weight, ignore_index, label_smoothing
+
+    def construct(self, logits, labels):
+        return F.cross_entropy(logits, labels, self.weight, self.ignore_index, self.reduction, self.label_smoothing)
+
+
+class SoftmaxCrossEntropyWithLogits(LossBase):
+    """The same for labels that are probabilities (or, if `sparse`, numbers); one loss for each row unless reduced."""
+
+    def __init__(self, sparse: bool = False, reduction: str = "none"):
+        super().__init__(reduction)
+        self.sparse = sparse
+
+    def construct(self, logits, labels):
+        return F.cross_entropy(logits, labels, reduction=self.reduction)
+
+
+class MAELoss(LossBase):
+    """|logits - labels|"""
+
+    def construct(self, logits, labels):
+        return self.get_loss(F.abs(logits - labels))
+
+
+class L1Loss(MAELoss):
+    """The same."""
+
+
+class MSELoss(LossBase):
+    """(logits - labels)^2"""
+
+    def construct(self, logits, labels):
+        return self.get_loss(F.square(logits - labels))
+
+
+__getattr__ = missing("mindspore.nn.loss", globals())

@@ -1,0 +1,74 @@
+"""Norms: cells that bring values to a mean and a variance."""
+
+from __future__ import annotations
+
+from .. import _calls
+from ..common import dtype as mstype
+from ..common.initializer import initializer
+from ..common.parameter import Parameter
+from ..common.tensor import Tensor
+from ..ops import functional as F
+from .cell import Cell
+
+
+class LayerNorm(Cell):
+    """gamma (x - mean) / sqrt(variance + epsilon) + beta over the last dims."""
+
+    def __init__(self, normalized_shape, begin_norm_axis: int = -1, begin_params_axis: int = -1, gamma_init="ones",
+                 beta_init="zeros", epsilon: float = 1e-7, dtype=mstype.float32):
+        super().__init__()
+        self.epsilon = epsilon
+        self.gamma = Parameter(initializer(gamma_init, list(normalized_shape), dtype), name="gamma")
+        self.beta = Parameter(initializer(beta_init, list(normalized_shape), dtype), name="beta")
+
+    def construct(self, x):
+        return Tensor.of(_calls.call("layer_norm", [x.array, self.gamma.array, self.beta.array], epsilon=self.epsilon))
+
+
+class _BatchNorm(Cell):
+    """The same for each channel (dim 1) over all other dims: by the batch while training, else by what was seen then.
+
+    moving = momentum * moving + (1 - momentum) * batch
+    """
+
+    dims = 0  # of its inputs
+
+    def __init__(self, num_features: int, eps: float = 1e-5, momentum: float = 0.9, affine: bool = True,
+                 gamma_init="ones", beta_init="zeros", moving_mean_init="zeros", moving_var_init="ones",
+                 use_batch_statistics: bool | None = None, data_format: str = "NCHW", dtype=mstype.float32):
+        super().__init__()
+        if num_features < 1 or not 0 <= momentum <= 1:
+            raise ValueError(f"num_features {num_features} is 1 or more, and momentum {momentum} from 0 to 1")
+        self.eps, self.momentum, self.use_batch_statistics = eps, momentum, use_batch_statistics
+
+        def values(init, name: str, is_trained: bool) -> Parameter:
+            return Parameter(initializer(init, [num_features], dtype), name=name, requires_grad=is_trained)
+
+        self.moving_mean = values(moving_mean_init, "moving_mean", False)
+        self.moving_variance = values(moving_var_init, "moving_variance", False)
+        self.gamma = values(gamma_init, "gamma", affine)
+        self.beta = values(beta_init, "beta", affine)
+
+    def construct(self, x):
+        if len(x.shape) != self.dims:
+            raise ValueError(f"{type(self).__name__} takes inputs of {self.dims} dims, not of shape {x.shape}")
+        is_of_batch = self.training if self.use_batch_statistics is None else self.use_batch_statistics
+        moving = [self.moving_mean.array, self.moving_variance.array]
+        moments = _calls.call("batch_moments", [x.array]) if is_of_batch else _calls.call("known_moments", moving)
+        if is_of_batch:
+            mean, variance = _calls.call("running_moments", [*moving, moments], momentum=1 - self.momentum,
+                                         count=x.size // x.shape[1])
+            F.assign(self.moving_mean, Tensor.of(mean))
+            F.assign(self.moving_variance, Tensor.of(variance))
+        arrays = [x.array, self.gamma.array, self.beta.array, moments]
+        return Tensor.of(_calls.call("batch_norm", arrays, epsilon=self.eps))
+
+
+class BatchNorm1d(_BatchNorm):
+    __doc__ = _BatchNorm.__doc__
+    dims = 2
+
+
+class BatchNorm2d(_BatchNorm):
+    __doc__ = _BatchNorm.__doc__
+    dims = 4

@@ -1,0 +1,192 @@
+"""Optimizers: what is done with gradients. States are the core's, shared by all programs that call one optimizer."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from shardwright import _core
+
+from ..._compile import Unit
+from ..._trace import Tracing, current
+from ...common import dtype as mstype
+from ...common.parameter import Parameter, ParameterTuple
+from ...common.tensor import Tensor
+from ..cell import Cell
+
+
+class _Group:
+    """Parameters with one learning rate and weight decay. `rate`: a number, or a function of the step."""
+
+    def __init__(self, parameters: list[Parameter], rate, weight_decay: float):
+        self.parameters, self.weight_decay = parameters, weight_decay
+        self.rate = _rate_function(rate)
+
+
+def _rate_function(rate) -> Callable[[int], float] | Parameter:
+    """Of a number a parameter, which may be set; of a list, tensor or schedule a function of the step."""
+    if isinstance(rate, Cell) or (callable(rate) and not isinstance(rate, Tensor)):
+        return lambda step: float(rate(Tensor(step, mstype.int32)))
+    if isinstance(rate, Tensor) and rate.ndim == 0:
+        rate = rate.item()
+    if isinstance(rate, (int, float)) and not isinstance(rate, bool):
+        if rate < 0:
+            raise ValueError(f"a learning rate is 0 or more, not {rate}")
+        return Parameter(Tensor(float(rate), mstype.float32), name="learning_rate")
+    if isinstance(rate, (list, tuple, Tensor)):
+        values = [float(r) for r in (rate.tolist() if isinstance(rate, Tensor) else rate)]
+        return lambda step: values[min(step, len(values) - 1)]
+    raise TypeError(f"a learning rate is a number, a list, a tensor or a schedule, not {rate!r}")
+
+
+def _without_decay(parameter: Parameter) -> bool:
+    return "beta" in parameter.name or "gamma" in parameter.name
+
+
+class Optimizer(Cell):
+    """Calling it with gradients, one for each parameter, updates the parameters."""
+
+    core_name = "sgd"  # of the core's optimizer
+
+    def __init__(self, learning_rate, parameters, weight_decay: float = 0.0, loss_scale: float = 1.0):
+        super().__init__(auto_prefix=False)
+        parameters = list(parameters)
+        if not parameters:
+            raise ValueError("an optimizer needs parameters")
+        if weight_decay < 0 or loss_scale <= 0:
+            raise ValueError(f"weight_decay {weight_decay} is 0 or more and loss_scale {loss_scale} above 0")
+        self.groups = self._groups_of(parameters, learning_rate, weight_decay)
+        self.parameters = ParameterTuple(self._in_order(parameters))
+        self.loss_scale = float(loss_scale)
+        self.store = _core.Store()
+        self.global_step = 0
+        self._unit_of_gradients = Unit(self._update, is_fed=False)
+
+    @staticmethod
+    def _groups_of(parameters: list, rate, weight_decay: float) -> list[_Group]:
+        if not isinstance(parameters[0], dict):
+            for p in parameters:
+                if not isinstance(p, Parameter):
+                    raise TypeError(f"an optimizer takes parameters or dicts of them, not {p!r}")
+            return [_Group(parameters, rate, weight_decay)]
+        groups, known = [], {"params", "lr", "weight_decay", "order_params", "grad_centralization"}
+        for said in parameters:
+            if not said.keys() <= known:
+                raise KeyError(f"a group of parameters has the keys {', '.join(sorted(known))}, not "
+                               + ", ".join(sorted(said.keys() - known)))
+            if "params" in said:
+                decay = said.get("weight_decay", weight_decay)
+                groups.append(_Group(list(said["params"]), said.get("lr", rate), decay))
+        return groups
+
+    def _in_order(self, parameters: list) -> list[Parameter]:
+        for said in parameters:
+            if isinstance(said, dict) and "order_params" in said:
+                return list(said["order_params"])
+        return [p for group in self.groups for p in group.parameters]
+
+    # ---- states ----
+
+    state_names: dict[str, str] = {}  # of the core's states, as they are called in checkpoints
+
+    def states(self) -> dict[str, Tensor]:
+        """As checkpoints have them: `moments.NAME`, global_step, learning_rate."""
+        out = {}
+        for name, leaf in self.store.items().items():
+            parameter, _, kind = name.rpartition(".")
+            if kind in self.state_names:
+                out[f"{self.state_names[kind]}.{parameter}"] = Tensor.of(leaf)
+        rate = self.groups[0].rate
+        if isinstance(rate, Parameter):
+            out["learning_rate"] = rate
+        return {**out, "global_step": Tensor([self.global_step], mstype.int32)}
+
+    def load_states(self, values: dict[str, Tensor]) -> list[str]:
+        """Takes its own of them; their names."""
+        taken = []
+        for parameter in self.parameters:
+            for kind, shown in self.state_names.items():
+                name = f"{shown}.{parameter.name}"
+                if name in values:
+                    state = f"{parameter.name}.{kind}"
+                    self.store[state] = _core.Parameter(values[name].data_now(), state, True)
+                    taken.append(name)
+        if "global_step" in values:
+            self.global_step = int(values["global_step"].asnumpy().reshape(-1)[0])
+            taken.append("global_step")
+        rate = self.groups[0].rate
+        if "learning_rate" in values and isinstance(rate, Parameter):
+            rate.set_data(values["learning_rate"])
+            taken.append("learning_rate")
+        return taken
+
+    def settings(self) -> dict[str, Any]:
+        """Of the core's optimizer, but for rate and weight decay."""
+        return {}
+
+    @property
+    def learning_rate(self):
+        rate = self.groups[0].rate
+        return rate if isinstance(rate, Parameter) else Tensor(rate(self.global_step), mstype.float32)
+
+    def get_lr(self):
+        """Of the next step: of each group, if there are several."""
+        rates = tuple(Tensor(r, mstype.float32) for r in self.rates_now())
+        return rates[0] if len(rates) == 1 else rates
+
+    def rates_now(self) -> list[float]:
+        """Of each group, for the next step."""
+        return [g.rate.item() if isinstance(g.rate, Parameter) else g.rate(self.global_step) for g in self.groups]
+
+    def construct(self, gradients):
+        if current():
+            return self._update(tuple(gradients))
+        return self._unit_of_gradients(tuple(gradients))
+
+    def __call__(self, gradients):
+        return self.construct(gradients)
+
+    def _update(self, gradients: tuple) -> bool:
+        if len(gradients) != len(self.parameters):
+            raise ValueError(f"the optimizer has {len(self.parameters)} parameters but is given {len(gradients)} "
+                             "gradients")
+        by_parameter = {id(p): g for p, g in zip(self.parameters, gradients)}
+        tracing = current()
+        call = _Update(self, self._reads_rate(tracing))
+        for group, rate in zip(self.groups, call.rates):
+            decayed = [p for p in group.parameters if group.weight_decay and not _without_decay(p)]
+            others = [p for p in group.parameters if not (group.weight_decay and not _without_decay(p))]
+            for parameters, decay in ((decayed, group.weight_decay), (others, 0.0)):
+                if parameters:
+                    pairs = [(p.data_now(), self._unscaled(by_parameter[id(p)])) for p in parameters]
+                    tracing.core.update(pairs, self.core_name, {"rate": rate, "weight_decay": decay, **self.settings()},
+                                        has_set_rate=call.reads_rate)
+        tracing.updates.append(call)
+        return True
+
+    def _unscaled(self, gradient: Tensor):
+        return gradient.array if self.loss_scale == 1 else (gradient * (1 / self.loss_scale)).array
+
+    def _reads_rate(self, tracing: Tracing) -> bool:
+        """The program reads the rate at each step, which one set of parameters of a program can do."""
+        decays = self.groups[0].weight_decay and any(_without_decay(p) for p in self.groups[0].parameters)
+        return len(self.groups) == 1 and not decays and not tracing.updates
+
+
+class _Update:
+    """A call of an optimizer in a program."""
+
+    def __init__(self, optimizer: Optimizer, reads_rate: bool):
+        self.optimizer, self.reads_rate = optimizer, reads_rate
+        self.store = optimizer.store
+        self.rates = optimizer.rates_now()
+
+    def is_as_traced(self) -> bool:
+        """The program reads the rate, or it is the one that was traced."""
+        return self.reads_rate or self.rates == self.optimizer.rates_now()
+
+    def before_step(self, program) -> None:
+        if self.reads_rate:
+            program.set_rate(self.optimizer.rates_now()[0])
+
+    def after_step(self) -> None:
+        self.optimizer.global_step += 1

@@ -1,0 +1,180 @@
+"""Cells around networks: with a loss, a train step, cut batches; and what is done with gradients of several ranks."""
+
+from __future__ import annotations
+
+from typing import Callable
+
+from shardwright import collectives
+
+from ... import context
+from ..._autodiff import gradients_of
+from ..._compile import Unit
+from ..._missing import missing, near
+from ..._trace import MicroBatches, current
+from ...common.tensor import Tensor
+from ...ops import functional as F
+from ..cell import Cell
+
+
+class WithLossCell(Cell):
+    """loss(backbone(data), label)"""
+
+    def __init__(self, backbone: Cell, loss_fn: Callable):
+        super().__init__(auto_prefix=False)
+        self._backbone = backbone
+        self._loss_fn = loss_fn
+
+    def construct(self, data, label):
+        return self._loss_fn(self._backbone(data), label)
+
+    @property
+    def backbone_network(self) -> Cell:
+        return self._backbone
+
+
+class WithEvalCell(Cell):
+    """Loss, outputs and label."""
+
+    def __init__(self, network: Cell, loss_fn: Callable, add_cast_fp32: bool = False):
+        super().__init__(auto_prefix=False)
+        self._network = network
+        self._loss_fn = loss_fn
+
+    def construct(self, data, label):
+        outputs = self._network(data)
+        return self._loss_fn(outputs, label), outputs, label
+
+
+class TrainOneStepCell(Cell):
+    """Trains a network, whose result is the loss, on one batch. Returns the loss."""
+
+    is_fed = True
+
+    def __init__(self, network: Cell, optimizer: Callable, sens: float | None = None, return_grad: bool = False):
+        super().__init__(auto_prefix=False)
+        self.network = network
+        self.optimizer = optimizer
+        self.weights = optimizer.parameters
+        self.sens = 1.0 if sens is None else float(sens)
+        network.set_train()
+        self.grad_reducer = None  # of ranks that compute on their own
+        if context.is_data_parallel() and context.is_rank_view():
+            self.grad_reducer = DistributedGradReducer(self.weights)
+            self._gradients = Unit(self._loss_and_gradients)
+
+    def __call__(self, *inputs):
+        if self.grad_reducer is None or current():
+            return super().__call__(*inputs)
+        loss, gradients = self._gradients(*inputs)
+        self.optimizer(self.grad_reducer(gradients))
+        return loss
+
+    def construct(self, *inputs):
+        loss, gradients = self._loss_and_gradients(*inputs)
+        self.optimizer(gradients)
+        return loss
+
+    def _loss_and_gradients(self, *inputs):
+        loss = self.network(*inputs)
+        return loss, gradients_of(loss if self.sens == 1 else loss * self.sens, self.weights)
+
+
+class _Parts(Cell):
+    """The batch in equal parts along dim 0: the network runs on each, and results are added up."""
+
+    def __init__(self, network: Cell, count, what: str):
+        super().__init__(auto_prefix=False)
+        if not isinstance(count, int) or isinstance(count, bool):
+            raise TypeError(f"{what} is a whole number, not {count!r}")
+        if count < 1:
+            raise ValueError(f"{what} is 1 or more, not {count}")
+        self.network = network
+        self.count = count
+
+    def construct(self, *inputs):
+        tracing = current()
+        if self.count == 1:
+            return self.network(*inputs)
+        if tracing is None or tracing.micro_batches not in (1, self.count):
+            return self._one_after_the_other(inputs)
+        if tracing.micro_batches == 1:
+            raise MicroBatches(self.count)
+        loss = self.network(*inputs)
+        return loss * float(self.count)  # results of micro-batches become their mean
+
+    def _one_after_the_other(self, inputs: tuple):
+        for x in inputs:
+            if x.shape[0] % self.count:
+                raise ValueError(f"a batch of {x.shape[0]} cannot be cut into {self.count} equal parts")
+        parts = [[x[i * (x.shape[0] // self.count):(i + 1) * (x.shape[0] // self.count)] for x in inputs]
+                 for i in range(self.count)]
+        total = self.network(*parts[0])
+        for part in parts[1:]:
+            total = total + self.network(*part)
+        return total
+
+
+class PipelineCell(_Parts):
+    """The parts run through the stages of a pipeline."""
+
+    def __init__(self, network: Cell, micro_size: int, stage_config: dict | None = None):
+        super().__init__(network, micro_size, "micro_size")
+        cells = dict(network.cells_and_names())
+        for name, stage in (stage_config or {}).items():
+            if name not in cells:
+                raise KeyError(f"stage_config: there is no cell '{name}'{near(name, cells)}; there are "
+                               + ", ".join(n for n in cells if n))
+            cells[name].pipeline_stage = stage
+
+
+class GradAccumulationCell(_Parts):
+    """Gradients of the parts are added up, and parameters updated once."""
+
+    def __init__(self, network: Cell, micro_size: int):
+        super().__init__(network, micro_size, "micro_size")
+
+
+class MicroBatchInterleaved(_Parts):
+    """One part computes while another's tensors travel."""
+
+    def __init__(self, network: Cell, interleave_num: int = 2):
+        super().__init__(network, interleave_num, "interleave_num")
+
+
+class DistributedGradReducer(Cell):
+    """Sums gradients over ranks that compute on their own, or takes their mean."""
+
+    def __init__(self, parameters, mean: bool | None = None, degree: int | None = None, fusion_type: int = 1,
+                 group: str = "world"):
+        super().__init__(auto_prefix=False)
+        if context.is_auto() and context.is_graph_mode():
+            raise RuntimeError("DistributedGradReducer has no place in the modes semi_auto_parallel and "
+                               "auto_parallel, in which gradients are those of the whole batch")
+        self.mean = context.get_auto_parallel_context("gradients_mean") if mean is None else mean
+        self.degree = context.device_count() if degree is None else degree
+
+    def __call__(self, grads):
+        context.copies_of_batch()  # every rank is fed by a process of its own
+        if not context.is_rank_view():
+            return tuple(grads)
+        if current():
+            raise RuntimeError("DistributedGradReducer is called between programs, not in a jitted function: take the "
+                               "gradient function, the reducer and the optimizer as three calls")
+        sums = [Tensor.of(collectives.all_reduce(g.data_now())) for g in grads]
+        return tuple(F.div(g, float(self.degree)) for g in sums) if self.mean else tuple(sums)
+
+
+class PipelineGradReducer(Cell):
+    """Passes on the gradients of a pipeline, divided by the scale."""
+
+    def __init__(self, parameters, scale_sense: float = 1.0, opt_shard: bool | None = None):
+        super().__init__(auto_prefix=False)
+        if not context.is_graph_mode():
+            raise RuntimeError("PipelineGradReducer needs GRAPH_MODE")
+        self.scale = scale_sense.item() if isinstance(scale_sense, Tensor) else float(scale_sense)
+
+    def construct(self, grads):
+        return tuple(grads) if self.scale == 1 else tuple(F.div(g, self.scale) for g in grads)
+
+
+__getattr__ = missing("mindspore.nn.wrap.cell_wrapper", globals())

@@ -1,0 +1,12 @@
+"""Operators as objects and as functions."""
+
+from .._autodiff import GradOperation, grad, value_and_grad
+from .._missing import missing
+from . import composite, functional, methods, operations, primitive
+from .composite import HyperMap, Map, MultitypeFuncGraph
+from .functional import *  # noqa: F403
+from .operations import *  # noqa: F403
+from ..parallel.function import shard
+from .primitive import Primitive
+
+__getattr__ = missing("mindspore.ops", globals())

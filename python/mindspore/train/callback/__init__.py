@@ -1,0 +1,8 @@
+"""What is called while a model trains."""
+
+from ..._missing import missing
+from .base import Callback, CallbackParam, RunContext
+from .checkpoint import CheckpointConfig, ModelCheckpoint
+from .monitors import LossMonitor, TimeMonitor
+
+__getattr__ = missing("mindspore.train.callback", globals())

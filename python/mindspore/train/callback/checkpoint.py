@@ -1,0 +1,109 @@
+"""Checkpoints while a model trains."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from pathlib import Path
+
+from ..._compile import last_program
+from ...nn.cell import Cell
+from ..serialization import save_checkpoint
+from .base import Callback
+
+
+class CheckpointConfig:
+    """When checkpoints are made (every so many steps, or seconds), how many are kept, and what is put in."""
+
+    def __init__(self, save_checkpoint_steps: int = 1, save_checkpoint_seconds: int = 0, keep_checkpoint_max: int = 5,
+                 keep_checkpoint_per_n_minutes: int = 0, integrated_save: bool = True, async_save: bool = False,
+                 saved_network: Cell | None = None, append_info=None, enc_key=None, enc_mode: str = "AES-GCM",
+                 exception_save: bool = False, **settings):
+        for name, value in (("save_checkpoint_steps", save_checkpoint_steps),
+                            ("save_checkpoint_seconds", save_checkpoint_seconds),
+                            ("keep_checkpoint_max", keep_checkpoint_max)):
+            if value is not None and (not isinstance(value, int) or value < 0):
+                raise ValueError(f"{name} is 0 or more, not {value!r}")
+        if not save_checkpoint_steps and not save_checkpoint_seconds:
+            raise ValueError("one of save_checkpoint_steps and save_checkpoint_seconds is above 0")
+        self.save_checkpoint_steps = save_checkpoint_steps or 0
+        self.save_checkpoint_seconds = 0 if save_checkpoint_steps else save_checkpoint_seconds
+        self.keep_checkpoint_max = keep_checkpoint_max
+        self.integrated_save, self.async_save = integrated_save, async_save
+        self.saved_network = saved_network
+        self.append_info = list(append_info or [])
+        for item in self.append_info:
+            if item not in ("epoch_num", "step_num") and not isinstance(item, dict):
+                raise TypeError(f"append_info holds epoch_num, step_num and dicts, not {item!r}")
+
+    def appended(self, epoch: int, step: int) -> dict:
+        """What is put in beside tensors."""
+        known = {"epoch_num": epoch, "step_num": step}
+        out: dict = {}
+        for item in self.append_info:
+            out.update(item if isinstance(item, dict) else {item: known[item]})
+        return out
+
+
+class ModelCheckpoint(Callback):
+    """`DIRECTORY/PREFIX-EPOCH_STEP.ckpt`; the prefix becomes PREFIX_1, ... where there are files of it already."""
+
+    def __init__(self, prefix: str = "CKP", directory: str | None = None, config: CheckpointConfig | None = None):
+        if not isinstance(prefix, str) or not prefix or "/" in prefix:
+            raise ValueError(f"prefix is a name without '/', not {prefix!r}")
+        self._config = config or CheckpointConfig()
+        self._directory = Path(directory or os.getcwd())
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._prefix = self._free(prefix)
+        self._files: list[Path] = []
+        self._last_step, self._last_time = 0, time.monotonic()
+
+    def _free(self, prefix: str) -> str:
+        def is_taken(name: str) -> bool:
+            return any(self._directory.glob(f"{name}-*.ckpt")) or (self._directory / f"{name}-graph.meta").exists()
+
+        name, number = prefix, 0
+        while is_taken(name):
+            number += 1
+            name = f"{prefix}_{number}"
+        return name
+
+    @property
+    def latest_ckpt_file_name(self) -> str:
+        """Of the last one, or nothing."""
+        return str(self._files[-1]) if self._files else ""
+
+    def step_end(self, run_context):
+        args = run_context.original_args()
+        if self._is_due(args.cur_step_num):
+            self._save(args)
+
+    def end(self, run_context):
+        args = run_context.original_args()
+        if args.cur_step_num != self._last_step:
+            self._save(args)
+
+    def _is_due(self, step: int) -> bool:
+        if self._config.save_checkpoint_steps:
+            return step - self._last_step >= self._config.save_checkpoint_steps
+        return time.monotonic() - self._last_time >= self._config.save_checkpoint_seconds
+
+    def _save(self, args) -> None:
+        self._last_step, self._last_time = args.cur_step_num, time.monotonic()
+        step = (args.cur_step_num - 1) % args.batch_num + 1
+        if not self._files:
+            self._write_graph()
+        path = self._directory / f"{self._prefix}-{args.cur_epoch_num}_{step}.ckpt"
+        network = self._config.saved_network or args.train_network
+        save_checkpoint(network, str(path), self._config.integrated_save,
+                        append_dict=self._config.appended(args.cur_epoch_num, args.cur_step_num))
+        self._files.append(path)
+        while self._config.keep_checkpoint_max and len(self._files) > self._config.keep_checkpoint_max:
+            self._files.pop(0).unlink(missing_ok=True)
+
+    def _write_graph(self) -> None:
+        """The step's graph as text."""
+        path = self._directory / f"{self._prefix}-graph.meta"
+        path.write_text(last_program[0].graph_text() if last_program else "", encoding="utf-8")
+        os.chmod(path, stat.S_IRUSR)

@@ -1,0 +1,157 @@
+"""Models: training and evaluation in loops of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import context
+from .._missing import missing
+from ..common.tensor import Tensor
+from ..nn.cell import Cell
+from ..nn.metrics import Loss, metrics_called
+from ..nn.wrap.cell_wrapper import TrainOneStepCell, WithEvalCell, WithLossCell
+from ..parallel.auto_parallel import AutoParallel
+from .callback import Callback, CallbackParam, RunContext
+from .callback.base import callbacks_of
+
+
+class Model:
+    """A network with a loss (or whose result is the loss) and an optimizer."""
+
+    def __init__(self, network: Cell, loss_fn=None, optimizer=None, metrics=None, eval_network: Cell | None = None,
+                 eval_indexes=None, amp_level: str = "O0", boost_level: str = "O0", **settings):
+        if amp_level != "O0":
+            raise ValueError(f"amp_level '{amp_level}' is not in this front end; there is O0: cast by Cell.to_float")
+        self._network, self._loss_fn, self._optimizer = network, loss_fn, optimizer
+        self._metrics = metrics_called(metrics)
+        self._eval_network = eval_network
+        self._train_network: Cell | None = None
+
+    @property
+    def train_network(self) -> Cell:
+        """The network with loss and optimizer, as it trains."""
+        if self._train_network is None:
+            network = self._network
+            self._train_network = network.around(self._to_train) if isinstance(network, AutoParallel) \
+                else self._to_train(network)
+        return self._train_network
+
+    def _to_train(self, network: Cell) -> Cell:
+        with_loss = WithLossCell(network, self._loss_fn) if self._loss_fn else network
+        return TrainOneStepCell(with_loss, self._optimizer) if self._optimizer else with_loss
+
+    @property
+    def predict_network(self) -> Cell:
+        return self._network
+
+    # ---- training ----
+
+    def train(self, epoch: int, train_dataset, callbacks=None, dataset_sink_mode: bool = False, sink_size: int = -1,
+              initial_epoch: int = 0) -> None:
+        """So many epochs; in sink mode callbacks hear of each epoch's last step, or of each `sink_size` steps."""
+        self._loop(epoch, train_dataset, callbacks, dataset_sink_mode, sink_size, initial_epoch, None)
+
+    def fit(self, epoch: int, train_dataset, valid_dataset=None, valid_frequency: int = 1, callbacks=None,
+            dataset_sink_mode: bool = False, valid_dataset_sink_mode: bool = False, sink_size: int = -1,
+            initial_epoch: int = 0) -> None:
+        """The same, with evaluations in between."""
+        def evaluate(number: int) -> dict | None:
+            if valid_dataset is None or number % valid_frequency:
+                return None
+            found = self.eval(valid_dataset, callbacks)
+            self._network.set_train()
+            return found
+
+        self._loop(epoch, train_dataset, callbacks, dataset_sink_mode, sink_size, initial_epoch, evaluate)
+
+    def _loop(self, epochs, dataset, callbacks, is_sunk, sink_size, initial_epoch, evaluate) -> None:
+        if not isinstance(epochs, int) or epochs < 1:
+            raise ValueError(f"epoch is a whole number above 0, not {epochs!r}")
+        hooks = callbacks_of(callbacks)
+        network = self.train_network
+        network.set_train()
+        args = CallbackParam(
+            train_network=network, network=self._network, loss_fn=self._loss_fn, optimizer=self._optimizer,
+            epoch_num=epochs - initial_epoch, batch_num=dataset.get_dataset_size(), mode="train",
+            cur_step_num=initial_epoch * dataset.get_dataset_size(), cur_epoch_num=0, train_dataset=dataset,
+            dataset_sink_mode=is_sunk, list_callback=hooks,
+            parallel_mode=context.get_auto_parallel_context("parallel_mode"))
+        run = RunContext(args)
+        _tell(hooks, "on_train_begin", run)
+        for epoch in range(initial_epoch, epochs):
+            args.cur_epoch_num = epoch + 1
+            _tell(hooks, "on_train_epoch_begin", run)
+            self._train_epoch(network, dataset, args, run, hooks, is_sunk, sink_size)
+            if evaluate:
+                args.eval_results = evaluate(epoch + 1)
+            _tell(hooks, "on_train_epoch_end", run)
+            if run.get_stop_requested():
+                break
+        _tell(hooks, "on_train_end", run)
+
+    @staticmethod
+    def _train_epoch(network, dataset, args, run, hooks: list[Callback], is_sunk: bool, sink_size: int) -> None:
+        every = 1 if not is_sunk else args.batch_num if sink_size == -1 else sink_size
+        for number, batch in enumerate(_batches(dataset), 1):
+            if (number - 1) % every == 0:
+                _tell(hooks, "on_train_step_begin", run)
+            args.cur_step_num += 1
+            args.net_outputs = network(*batch)
+            if number % every == 0 or number == args.batch_num:
+                _tell(hooks, "on_train_step_end", run)
+            if run.get_stop_requested():
+                return
+
+    # ---- evaluation ----
+
+    def eval(self, valid_dataset, callbacks=None, dataset_sink_mode: bool = False) -> dict[str, Any]:
+        """What the metrics find, by name."""
+        if not self._metrics:
+            raise ValueError("eval needs metrics: Model(..., metrics={'accuracy'})")
+        hooks = callbacks_of(callbacks)
+        network = self._eval_network or WithEvalCell(self._network, self._loss_fn)
+        network.set_train(False)
+        args = CallbackParam(eval_network=network, network=self._network, mode="eval", cur_step_num=0, cur_epoch_num=1,
+                             batch_num=valid_dataset.get_dataset_size())
+        run = RunContext(args)
+        for metric in self._metrics.values():
+            metric.clear()
+        _tell(hooks, "on_eval_begin", run)
+        _tell(hooks, "on_eval_epoch_begin", run)
+        for batch in _batches(valid_dataset):
+            args.cur_step_num += 1
+            args.net_outputs = loss, outputs, label = network(*batch)
+            for metric in self._metrics.values():
+                metric.update(loss) if isinstance(metric, Loss) else metric.update(outputs, label)
+            _tell(hooks, "on_eval_step_end", run)
+        _tell(hooks, "on_eval_epoch_end", run)
+        _tell(hooks, "on_eval_end", run)
+        return {name: metric.eval() for name, metric in self._metrics.items()}
+
+    def predict(self, *predict_data, backend=None) -> Tensor:
+        """What the network makes of tensors."""
+        self._network.set_train(False)
+        return self._network(*predict_data)
+
+    def build(self, train_dataset=None, valid_dataset=None, sink_size: int = -1, epoch: int = 1) -> None:
+        """Plans the train step for the first batch, without running it."""
+        if train_dataset is not None:
+            self.train_network.set_train()
+            self.train_network.compile(*next(iter(_batches(train_dataset))))
+
+
+def _batches(dataset):
+    """Of a data set of ours, or an object of the user's with the same methods."""
+    make = getattr(dataset, "create_tuple_iterator", None)
+    for batch in make() if make else dataset:
+        yield tuple(batch.values()) if isinstance(batch, dict) else tuple(batch)
+    if make and hasattr(dataset, "reset") and not hasattr(dataset, "rows"):
+        dataset.reset()
+
+
+def _tell(hooks: list[Callback], hook: str, run: RunContext) -> None:
+    for callback in hooks:
+        getattr(callback, hook)(run)
+
+
+__getattr__ = missing("mindspore.train.model", globals())
