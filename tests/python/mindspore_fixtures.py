@@ -12,7 +12,7 @@ root = Path(__file__).resolve().parents[2]
 build = Path(os.environ.get("SHARDWRIGHT_BUILD", root / "build" / "release"))
 packages = [str(build / "python"), str(build / "python" / "shardwright" / "_compat")]
 sys.path[:0] = packages
-environment = {**os.environ, "PYTHONPATH": os.pathsep.join(packages), "OMPI_MCA_rmaps_base_oversubscribe": "1",
+environment = {"PYTHONPATH": os.pathsep.join(packages), "OMPI_MCA_rmaps_base_oversubscribe": "1",
                "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
@@ -26,7 +26,7 @@ def digits(tmp_path_factory):
 
 
 def _run(words, digits):
-    done = subprocess.run(words, env={**environment, "DATA_PATH": str(digits)}, capture_output=True, text=True,
+    done = subprocess.run(words, env={**os.environ, **environment, "DATA_PATH": str(digits)}, capture_output=True, text=True,
                           timeout=120)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout.splitlines()

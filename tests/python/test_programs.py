@@ -65,6 +65,6 @@ def test_an_installed_mindspore_is_not_shadowed(tmp_path):
     for more, version, told in (("", "2.4.1+shardwright", ""), (tmp_path / "site", "9.9", "that is installed runs it")):
         path = os.pathsep.join([environment["PYTHONPATH"], str(more)]) if more else environment["PYTHONPATH"]
         done = subprocess.run([sys.executable, "-m", "shardwright.run", program, "--devices", "2", "--epochs", "3"],
-                              env={**environment, "PYTHONPATH": path}, capture_output=True, text=True, timeout=60)
+                              env={**os.environ, **environment, "PYTHONPATH": path}, capture_output=True, text=True, timeout=60)
         assert done.stdout.strip() == f"{version} ['--epochs', '3'] __main__"
         assert told in done.stderr
