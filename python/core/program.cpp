@@ -22,12 +22,6 @@ namespace {
 
 std::uint64_t current_seed = 1;
 
-std::string flag_of(const std::string& option) {
-  std::string flag = "--" + option;
-  std::ranges::replace(flag, '_', '-');
-  return flag;
-}
-
 /// What options say of a plan, by the table that flags are read with.
 PlanRequest request_of(const std::map<std::string, std::string>& options) {
   PlanRequest request{

@@ -40,9 +40,9 @@ std::shared_ptr<Tensor> Leaf::elements() const {
       self->set_elements(program->value_of(name_));
       return Array::elements();
     }
-  Attributes start{{"init", initializer_.name}};
-  if (initializer_.name == "uniform" || initializer_.name == "normal") start.set("scale", initializer_.scale);
-  if (initializer_.shift != 0) start.set("shift", initializer_.shift);
+  Trace alone;  // which knows what a leaf starts with
+  const ValueId leaf = enter(alone).id;
+  const Attributes& start = alone.graph().node(alone.graph().value(leaf).producer).attributes;
   Tensor value(type_);
   initialize(value.view(), whole_box(type_.shape), {name_, start, type_.shape}, Program::seed());
   self->set_elements(std::move(value));

@@ -9,6 +9,12 @@
 namespace shardwright {
 namespace {
 
+LoopBox all_of(const Rule& rule) {
+  LoopBox box;
+  for (const LoopDim& l : rule.loops) box.loops.push_back({0, l.size, l.size});
+  return box;
+}
+
 /// A call of small tensors, prepared for memory of its own: operands are copied there and results from there.
 class SmallCall {
  public:
@@ -16,7 +22,7 @@ class SmallCall {
             const Attributes& attributes)
       : operands_(std::move(operands)), results_(std::move(results)), attributes_(attributes) {
     rule_ = rule_of(op, {operands_, results_, attributes_});
-    for (const LoopDim& l : rule_.loops) box_.loops.push_back({0, l.size, l.size});
+    box_ = all_of(rule_);
     for (const auto* types : {&operands_, &results_})
       for (const Type& type : *types) memory_.push_back(backend.allocate(type.bytes()));
     for (std::size_t i = 0; i < operands_.size(); ++i) in_.push_back(view(operands_[i], i));
@@ -91,8 +97,7 @@ class Eager {
                                 const std::vector<Type>& types, const std::vector<Type>& results,
                                 const Attributes& attributes) {
     const Rule rule = rule_of(op, {types, results, attributes});
-    LoopBox box;
-    for (const LoopDim& l : rule.loops) box.loops.push_back({0, l.size, l.size});
+    const LoopBox box = all_of(rule);
     std::vector<TensorView> in, out_views;
     for (const Tensor& t : operands)  // a kernel reads its operands only
       in.push_back({t.dtype(), t.shape(), const_cast<std::byte*>(t.bytes().data())});

@@ -7,8 +7,6 @@ import sys
 
 import pytest
 
-PROGRAMS = pathlib.Path(__file__).parent / "programs"
-
 
 @pytest.fixture
 def run_program(tmp_path):
