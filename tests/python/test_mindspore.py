@@ -75,6 +75,13 @@ def test_a_type_that_tensors_do_not_have():
         Tensor([1], np.complex64)
 
 
+def test_a_tensor_that_only_tells_of_shapes():
+    shown = Tensor(shape=[None, ms.Symbol(divisor=8)], dtype=ms.float32)
+    assert shown.dtype is ms.float32 and shown.shape[0] is None
+    with pytest.raises(ValueError, match="set_inputs"):
+        shown.asnumpy()
+
+
 # ---- names ----
 
 class Inner(nn.Cell):

@@ -251,9 +251,10 @@ def test_convolutions_do_as_torch_does():
     np.testing.assert_allclose(ours(Tensor(x)).asnumpy(), theirs.numpy(), rtol=1e-4, atol=1e-6)
     assert nn.Conv2d(3, 4, 3)(Tensor(x)).shape == (2, 4, 8, 8)
     assert nn.MaxPool2d(2, 2)(Tensor(x)).shape == (2, 3, 4, 4)
-    np.testing.assert_allclose(nn.AdaptiveAvgPool2d(2)(Tensor(x)).asnumpy(),
-                               torch.nn.functional.adaptive_avg_pool2d(torch.tensor(x), 2).numpy(), rtol=1e-5,
-                               atol=1e-6)
+    for size in (2, (3, 5), (None, 7)):
+        np.testing.assert_allclose(nn.AdaptiveAvgPool2d(size)(Tensor(x)).asnumpy(),
+                                   torch.nn.functional.adaptive_avg_pool2d(torch.tensor(x), size).numpy(), rtol=1e-5,
+                                   atol=1e-6)
 
 
 def test_values_that_a_step_assigns():

@@ -29,10 +29,14 @@ def test_prints_what_one_device_does(program, devices, run_on):
     numpy.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("ranks, program", [
-    (2, "s01_operator_parallel"), (2, "s02_layouts"), (2, "s04_recursive"), (2, "s06_optimizer_parallel"),
-    (2, "s08_gradient_accumulation"), (4, "s10_pipeline"), (4, "s12_mix"), (2, "s13_recompute"),
-    (2, "s16_functional_sharding"), (2, "s21_auto_parallel"), (2, "s23_generator")])
+# A sample of programs as ranks, which start slowly; with SHARDWRIGHT_FULL each on 2, 4 and 8 of them.
+as_ranks = [(2, "s01_operator_parallel"), (2, "s04_recursive"), (2, "s08_gradient_accumulation"), (4, "s11_pipeline_inference"),
+            (4, "s12_mix"), (2, "s16_functional_sharding"), (2, "s21_auto_parallel")]
+if os.environ.get("SHARDWRIGHT_FULL"):
+    as_ranks = [(ranks, program.stem) for program in programs for ranks in (2, 4, 8)]
+
+
+@pytest.mark.parametrize("ranks, program", as_ranks)
 def test_ranks_print_what_one_device_does(ranks, program, run_on, run_as_ranks):
     path = Path(__file__).parent / "programs" / f"{program}.py"
     expected, expected_text = numbers_and_text(run_on(1, path))
@@ -49,11 +53,15 @@ def test_names_and_numbers_of_nested_cells(run_on):
                          for cell, number in numbers.items() for name in ("weight", "bias")]
 
 
-@pytest.mark.parametrize("program", ["s05_data_parallel", "s05_model"])
-def test_ranks_that_read_shards_train_the_same_network(program, run_on, run_as_ranks):
+of_processes = ["s05_data_parallel", "s05_model", "s15_host_device", "s26_placement"]
+
+
+@pytest.mark.parametrize("program", of_processes)
+@pytest.mark.parametrize("ranks", [2, 4, 8] if os.environ.get("SHARDWRIGHT_FULL") else [2])
+def test_ranks_that_read_their_own_train_the_same_network(ranks, program, run_on, run_as_ranks):
     path = Path(__file__).parent / "rank_programs" / f"{program}.py"
     expected, _ = numbers_and_text(run_on(1, path)[-1:])
-    for lines in run_as_ranks(2, path):
+    for lines in run_as_ranks(ranks, path):
         numpy.testing.assert_allclose(numbers_and_text(lines[-1:])[0], expected, rtol=1e-4)
 
 

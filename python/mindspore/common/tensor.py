@@ -52,7 +52,8 @@ def _plain(item):
 class Tensor:
     """Numbers of one type in a grid.
 
-    `Tensor(data, dtype=None)`, or `Tensor(shape=, dtype=, init=)`, whose elements are made when they are needed.
+    `Tensor(data, dtype=None)`, or `Tensor(shape=, dtype=, init=)`, whose elements are made when they are needed. Without
+    `init` it only tells of shapes, in which None and Symbols are sizes of any kind (`Cell.set_inputs`).
     """
 
     def __init__(self, input_data=None, dtype=None, shape=None, init=None, internal=False, const_arg=False):
@@ -60,7 +61,7 @@ class Tensor:
         dtype = mstype.type_of(dtype) if dtype is not None else None
         if input_data is not None:
             self._data = array_from(input_data, dtype)
-        elif init is None or shape is None or dtype is None:
+        elif shape is None or dtype is None:
             raise TypeError("a tensor needs data, or shape, dtype and init")
         else:
             self._data = None
@@ -77,6 +78,9 @@ class Tensor:
     def data_now(self):
         """The core's array."""
         if self._data is None:
+            if self._init is None:
+                raise ValueError(f"a tensor of shape {list(self._shape)} without data and init has no elements: it can "
+                                 "only be given to set_inputs")
             self._data = _core.Tensor(self._init.values(self._shape, self._dtype, ""))
         return self._data
 

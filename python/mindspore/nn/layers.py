@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy
+
 from .. import _calls
 from .._missing import near
 from ..common import dtype as mstype
@@ -141,7 +143,7 @@ class Dropout(Cell):
 
 
 def _pair(value) -> list[int]:
-    return [value, value] if isinstance(value, int) else list(value)[-2:]
+    return [value, value] if isinstance(value, int) or value is None else list(value)[-2:]
 
 
 def _pads(mode: str, padding, size, kernel, strides, dilations) -> list[int]:
@@ -207,8 +209,17 @@ class AvgPool2d(_Pool2d):
     op = "avg_pool2d"
 
 
+def _window_means(size: int, count: int) -> numpy.ndarray:
+    """Column i has the shares of elements of a line in window i: those from floor(i n / m) up to ceil((i + 1) n / m)."""
+    out = numpy.zeros((size, count), numpy.float32)
+    for i in range(count):
+        first, last = i * size // count, -(-(i + 1) * size // count)
+        out[first:last, i] = 1 / (last - first)
+    return out
+
+
 class AdaptiveAvgPool2d(Cell):
-    """Means over equal windows, so many that the result has this size."""
+    """Means over windows, so many that the result has this size; windows overlap where sizes do not divide."""
 
     def __init__(self, output_size):
         super().__init__()
@@ -216,10 +227,11 @@ class AdaptiveAvgPool2d(Cell):
 
     def construct(self, x):
         size = x.shape[2:]
-        if any(n % m for n, m in zip(size, self.output_size)):
-            raise ValueError(f"AdaptiveAvgPool2d from {size} to {tuple(self.output_size)}: windows of different "
-                             "sizes are not in this front end")
-        window = [n // m for n, m in zip(size, self.output_size)]
+        wanted = [n if m is None else m for n, m in zip(size, self.output_size)]
+        if any(n % m for n, m in zip(size, wanted)):
+            rows, columns = (Tensor(_window_means(n, m)) for n, m in zip(size, wanted))
+            return F.swapaxes(F.matmul(F.swapaxes(F.matmul(x, columns), 2, 3), rows), 2, 3)
+        window = [n // m for n, m in zip(size, wanted)]
         return Tensor.of(_calls.call("avg_pool2d", [x.array], kernel=window, strides=window, pads=[0, 0, 0, 0]))
 
 

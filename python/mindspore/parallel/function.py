@@ -25,6 +25,12 @@ def shard(fn: Callable, in_strategy, out_strategy=None, parameter_plan=None, dev
     return sharded
 
 
+def sync_pipeline_shared_parameters(net) -> None:
+    """Parameters that several stages share are equal in all of them: programs hand them on. Raises: TypeError."""
+    if not hasattr(net, "cells_and_names"):
+        raise TypeError(f"sync_pipeline_shared_parameters takes a Cell, not {net!r}")
+
+
 def reshard(tensor: Tensor, layout: Layout) -> Tensor:
     """The same tensor, lying as the layout says where it is used."""
     if not isinstance(tensor, Tensor):
