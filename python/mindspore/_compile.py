@@ -261,7 +261,7 @@ def _planned(tracing: Tracing, outputs: list, options: dict[str, str], feed: _Fe
         options = {**options, "dataset_strategy": "data_parallel"}
     if feed.micro_batches > 1:
         options = {**options, "micro_batches": str(feed.micro_batches)}
-    store = tracing.updates[0].store if tracing.updates else None
+    store = next((update.store for update in tracing.updates if update.store), None)
     if "stages" not in options or not tracing.stages:
         return _core.Program(tracing.core, outputs, options, store)
     with tempfile.TemporaryDirectory() as folder:

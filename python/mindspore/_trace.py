@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, Iterator
 
 from shardwright import _core
 
@@ -41,6 +42,19 @@ class Tracing:
         return (all(tensor.data_now() is data for tensor, data in self.seen.values())
                 and all(cell.training == mode for cell, mode in self.modes.values())
                 and all(update.is_as_traced() for update in self.updates))
+
+
+@contextmanager
+def outside() -> Iterator[None]:
+    """Within it nothing is traced: operators are computed at once."""
+    paused = list(_running)
+    for tracing in reversed(paused):
+        tracing.__exit__()
+    try:
+        yield
+    finally:
+        for tracing in paused:
+            tracing.__enter__()
 
 
 _running: list[Tracing] = []

@@ -148,6 +148,17 @@ def bound(settings: dict[str, Any]) -> Iterator[None]:
         _parallel.update(own)
 
 
+@contextmanager
+def eagerly() -> Iterator[None]:
+    """Within it cells are no programs of their own."""
+    mode = _settings["mode"]
+    _settings["mode"] = PYNATIVE_MODE
+    try:
+        yield
+    finally:
+        _settings["mode"] = mode
+
+
 def set_algo_parameters(**settings) -> None:
     """Of the search: fully_use_devices, elementwise_op_strategy_follow, ..."""
     for name, value in settings.items():

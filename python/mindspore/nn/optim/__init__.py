@@ -1,10 +1,13 @@
 """Optimizers."""
 
 from ..._missing import missing
-from . import adam, momentum, optimizer, sgd
-from .adam import Adam
+from . import ada_grad, adam, lamb, momentum, optimizer, rmsprop, sgd
+from .ada_grad import Adagrad
+from .adam import Adam, AdamWeightDecay
+from .lamb import Lamb
 from .momentum import Momentum
 from .optimizer import Optimizer
+from .rmsprop import RMSProp
 from .sgd import SGD
 
 __getattr__ = missing("mindspore.nn.optim", globals())

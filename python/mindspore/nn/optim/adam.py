@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from ..._missing import missing
+from ...ops import functional as F
+from .by_formula import ByFormula
 from .optimizer import Optimizer
 
 
@@ -22,6 +24,31 @@ class Adam(Optimizer):
 
     def settings(self):
         return {"beta1": self.beta1, "beta2": self.beta2, "epsilon": self.eps}
+
+
+class AdamWeightDecay(ByFormula):
+    """m' = beta1 m + (1 - beta1) g;  v' = beta2 v + (1 - beta2) g^2;  w' = w - rate (m' / (sqrt(v') + eps) + weight_decay w)
+
+    There is no correction of the first steps.
+    """
+
+    starts = {"adam_m": 0.0, "adam_v": 0.0}
+    decays_gradients = False
+
+    def __init__(self, params, learning_rate=1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-6,
+                 weight_decay: float = 0.0):
+        if not (0 < beta1 < 1 and 0 < beta2 < 1 and eps > 0):
+            raise ValueError(f"AdamWeightDecay takes beta1 {beta1} and beta2 {beta2} between 0 and 1, eps {eps} above 0")
+        super().__init__(learning_rate, params, weight_decay)
+        self.beta1, self.beta2, self.eps = beta1, beta2, eps
+
+    def formula(self, weight, gradient, rate, decay, states):
+        m = states["adam_m"] + (gradient - states["adam_m"]) * (1 - self.beta1)
+        v = states["adam_v"] + (gradient * gradient - states["adam_v"]) * (1 - self.beta2)
+        direction = m / (F.sqrt(v) + self.eps)
+        if decay:
+            direction = direction + weight * decay
+        return weight - rate * direction, {"adam_m": m, "adam_v": v}
 
 
 __getattr__ = missing("mindspore.nn.optim.adam", globals())

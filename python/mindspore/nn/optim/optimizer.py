@@ -6,8 +6,9 @@ from typing import Any, Callable
 
 from shardwright import _core
 
+from ... import context
 from ..._compile import Unit
-from ..._trace import Tracing, current
+from ..._trace import Tracing, current, outside
 from ...common import dtype as mstype
 from ...common.parameter import Parameter, ParameterTuple
 from ...common.tensor import Tensor
@@ -15,17 +16,19 @@ from ..cell import Cell
 
 
 class _Group:
-    """Parameters with one learning rate and weight decay. `rate`: a number, or a function of the step."""
+    """Parameters with one learning rate (as `_rate_function` has it) and weight decay."""
 
     def __init__(self, parameters: list[Parameter], rate, weight_decay: float):
-        self.parameters, self.weight_decay = parameters, weight_decay
-        self.rate = _rate_function(rate)
+        self.parameters, self.rate, self.weight_decay = parameters, rate, weight_decay
+
+    def rate_now(self, step: int) -> float:
+        return self.rate.item() if isinstance(self.rate, Parameter) else self.rate(step)
 
 
 def _rate_function(rate) -> Callable[[int], float] | Parameter:
     """Of a number a parameter, which may be set; of a list, tensor or schedule a function of the step."""
     if isinstance(rate, Cell) or (callable(rate) and not isinstance(rate, Tensor)):
-        return lambda step: float(rate(Tensor(step, mstype.int32)))
+        return lambda step: _at_once(rate, step)
     if isinstance(rate, Tensor) and rate.ndim == 0:
         rate = rate.item()
     if isinstance(rate, (int, float)) and not isinstance(rate, bool):
@@ -36,6 +39,12 @@ def _rate_function(rate) -> Callable[[int], float] | Parameter:
         values = [float(r) for r in (rate.tolist() if isinstance(rate, Tensor) else rate)]
         return lambda step: values[min(step, len(values) - 1)]
     raise TypeError(f"a learning rate is a number, a list, a tensor or a schedule, not {rate!r}")
+
+
+def _at_once(schedule: Callable, step: int) -> float:
+    """What a schedule says, computed here whatever is being traced."""
+    with outside(), context.eagerly():
+        return float(schedule(Tensor(step, mstype.int32)))
 
 
 def _without_decay(parameter: Parameter) -> bool:
@@ -67,7 +76,8 @@ class Optimizer(Cell):
             for p in parameters:
                 if not isinstance(p, Parameter):
                     raise TypeError(f"an optimizer takes parameters or dicts of them, not {p!r}")
-            return [_Group(parameters, rate, weight_decay)]
+            return [_Group(parameters, _rate_function(rate), weight_decay)]
+        of_all = _rate_function(rate)
         groups, known = [], {"params", "lr", "weight_decay", "order_params", "grad_centralization"}
         for said in parameters:
             if not said.keys() <= known:
@@ -75,7 +85,8 @@ class Optimizer(Cell):
                                + ", ".join(sorted(said.keys() - known)))
             if "params" in said:
                 decay = said.get("weight_decay", weight_decay)
-                groups.append(_Group(list(said["params"]), said.get("lr", rate), decay))
+                own_rate = _rate_function(said["lr"]) if "lr" in said else of_all
+                groups.append(_Group(list(said["params"]), own_rate, decay))
         return groups
 
     def _in_order(self, parameters: list) -> list[Parameter]:
@@ -95,10 +106,13 @@ class Optimizer(Cell):
             parameter, _, kind = name.rpartition(".")
             if kind in self.state_names:
                 out[f"{self.state_names[kind]}.{parameter}"] = Tensor.of(leaf)
+        return {**out, **self._settings_states()}
+
+    def _settings_states(self) -> dict[str, Tensor]:
+        """What every optimizer keeps besides: the rate, if it is a number, and how many steps there were."""
         rate = self.groups[0].rate
-        if isinstance(rate, Parameter):
-            out["learning_rate"] = rate
-        return {**out, "global_step": Tensor([self.global_step], mstype.int32)}
+        own = {"learning_rate": rate} if isinstance(rate, Parameter) else {}
+        return {**own, "global_step": Tensor([self.global_step], mstype.int32)}
 
     def load_states(self, values: dict[str, Tensor]) -> list[str]:
         """Takes its own of them; their names."""
@@ -110,6 +124,10 @@ class Optimizer(Cell):
                     state = f"{parameter.name}.{kind}"
                     self.store[state] = _core.Parameter(values[name].data_now(), state, True)
                     taken.append(name)
+        return taken + self._load_settings(values)
+
+    def _load_settings(self, values: dict[str, Tensor]) -> list[str]:
+        taken = []
         if "global_step" in values:
             self.global_step = int(values["global_step"].asnumpy().reshape(-1)[0])
             taken.append("global_step")
@@ -135,7 +153,7 @@ class Optimizer(Cell):
 
     def rates_now(self) -> list[float]:
         """Of each group, for the next step."""
-        return [g.rate.item() if isinstance(g.rate, Parameter) else g.rate(self.global_step) for g in self.groups]
+        return [g.rate_now(self.global_step) for g in self.groups]
 
     def construct(self, gradients):
         if current():
@@ -146,9 +164,7 @@ class Optimizer(Cell):
         return self.construct(gradients)
 
     def _update(self, gradients: tuple) -> bool:
-        if len(gradients) != len(self.parameters):
-            raise ValueError(f"the optimizer has {len(self.parameters)} parameters but is given {len(gradients)} "
-                             "gradients")
+        self._check_count(gradients)
         by_parameter = {id(p): g for p, g in zip(self.parameters, gradients)}
         tracing = current()
         call = _Update(self, self._reads_rate(tracing))
@@ -163,13 +179,17 @@ class Optimizer(Cell):
         tracing.updates.append(call)
         return True
 
+    def _check_count(self, gradients: tuple) -> None:
+        if len(gradients) != len(self.parameters):
+            raise ValueError(f"the optimizer has {len(self.parameters)} parameters but is given {len(gradients)} "
+                             "gradients")
+
     def _unscaled(self, gradient: Tensor):
         return gradient.array if self.loss_scale == 1 else (gradient * (1 / self.loss_scale)).array
 
     def _reads_rate(self, tracing: Tracing) -> bool:
-        """The program reads the rate at each step, which one set of parameters of a program can do."""
-        decays = self.groups[0].weight_decay and any(_without_decay(p) for p in self.groups[0].parameters)
-        return len(self.groups) == 1 and not decays and not tracing.updates
+        """The program reads the rate at each step: it can be told of one."""
+        return all(g.rate is self.groups[0].rate for g in self.groups) and not tracing.updates
 
 
 class _Update:

@@ -1,0 +1,100 @@
+"""Optimizers that are written in operators: programs compute new values and assign them, states among them."""
+
+from __future__ import annotations
+
+import itertools
+
+from shardwright import _core
+
+from ..._trace import current
+from ...common import dtype as mstype
+from ...common.initializer import initializer
+from ...common.parameter import Parameter
+from ...common.tensor import Tensor
+from ...ops import functional as F
+from .optimizer import Optimizer, _without_decay
+
+_numbers = itertools.count()
+
+
+class ByFormula(Optimizer):
+    """Subclasses say in `formula` what becomes of a parameter and its states, which start as `starts` has them."""
+
+    starts: dict[str, float] = {}
+    decays_gradients = True  # weight decay is added to gradients; else `formula` does with it what it wants
+
+    def __init__(self, learning_rate, params, weight_decay: float = 0.0, loss_scale: float = 1.0):
+        super().__init__(learning_rate, params, weight_decay, loss_scale)
+        self.store = None  # there are no states of the core's
+        self._states = {id(p): {prefix: _state(f"{prefix}.{p.name}", value, p) for prefix, value in self.starts.items()}
+                        for p in self.parameters}
+        number = next(_numbers)
+        self._rates = [_scalar(f"optimizer{number}.rate{i}") for i in range(len(self.groups))]
+        self._step = [_scalar(f"optimizer{number}.step")]  # in a list, as it is no parameter of the cell
+
+    def formula(self, weight: Tensor, gradient: Tensor, rate: Tensor, decay: float, states: dict[str, Tensor]):
+        """The new weight, and new states by their names. What there is depends on the gradient: it is made behind all
+        micro-batches, as gradients are."""
+        raise NotImplementedError
+
+    def step_number(self) -> Tensor:
+        """Of this step, the first being 1."""
+        return self._step[0].value()
+
+    def _update(self, gradients: tuple) -> bool:
+        self._check_count(gradients)
+        by_parameter = {id(p): g for p, g in zip(self.parameters, gradients)}
+        for group, rate in zip(self.groups, self._rates):
+            for p in group.parameters:
+                decay = 0.0 if _without_decay(p) else group.weight_decay
+                self._update_one(p, Tensor.of(self._unscaled(by_parameter[id(p)])), rate.value(), decay)
+        current().updates.append(self)
+        return True
+
+    def _update_one(self, p: Parameter, gradient: Tensor, rate: Tensor, decay: float) -> None:
+        weight, own = Tensor.of(p.data_now()), self._states[id(p)]
+        if self.decays_gradients and decay:
+            gradient = gradient + weight * decay
+        value, states = self.formula(weight, gradient, rate, decay, {k: s.value() for k, s in own.items()})
+        F.assign(p, value)
+        for kind, state in states.items():
+            F.assign(own[kind], state)
+
+    # ---- what a program that updates is told ----
+
+    def is_as_traced(self) -> bool:
+        return True
+
+    def before_step(self, program) -> None:
+        for leaf, rate in zip(self._rates, self.rates_now()):
+            _set(leaf, rate)
+        _set(self._step[0], self.global_step + 1)
+
+    def after_step(self) -> None:
+        self.global_step += 1
+
+    # ---- states, as checkpoints have them ----
+
+    def _named_states(self) -> dict[str, Parameter]:
+        return {s.name: s for own in self._states.values() for s in own.values()}
+
+    def states(self) -> dict[str, Tensor]:
+        return {**self._named_states(), **self._settings_states()}
+
+    def load_states(self, values: dict[str, Tensor]) -> list[str]:
+        taken = [name for name in self._named_states() if name in values]
+        for name in taken:
+            self._named_states()[name].set_data(values[name])
+        return taken + self._load_settings(values)
+
+
+def _state(name: str, value: float, of: Parameter) -> Parameter:
+    return Parameter(initializer(value, of.shape, of.dtype), name=name, requires_grad=False)
+
+
+def _scalar(name: str) -> Parameter:
+    return Parameter(Tensor(0.0, mstype.float32), name=name, requires_grad=False)
+
+
+def _set(leaf: Parameter, value: float) -> None:
+    leaf.data_now().set(_core.Tensor(value, "float32"))
