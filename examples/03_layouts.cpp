@@ -6,7 +6,7 @@
 #include "examples/digits_path.h"
 #include "shardwright/frontend/modules.h"
 #include "shardwright/frontend/train_step.h"
-#include "shardwright/runtime/dataset.h"
+#include "shardwright/runtime/data/dataset.h"
 
 using namespace shardwright;
 

@@ -7,7 +7,7 @@
 #include "shardwright/frontend/modules.h"
 #include "shardwright/frontend/shard.h"
 #include "shardwright/frontend/train_step.h"
-#include "shardwright/runtime/dataset.h"
+#include "shardwright/runtime/data/dataset.h"
 
 using namespace shardwright;
 

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <string>
 
-#include "shardwright/runtime/digits.h"
+#include "shardwright/runtime/data/digits.h"
 
 inline std::string digits_path() {
   if (const char* path = std::getenv("DATA_PATH")) return path;

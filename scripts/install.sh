@@ -8,12 +8,12 @@ for group in "${@:-build}"; do
   case $group in
     build)
       packages+=(g++ cmake ninja-build ccache)
-      packages+=(libfmt-dev libcli11-dev nlohmann-json3-dev libyaml-cpp-dev libdnnl-dev zlib1g-dev libxxhash-dev libmimalloc-dev)
+      packages+=(libfmt-dev libcli11-dev nlohmann-json3-dev libyaml-cpp-dev libdnnl-dev zlib1g-dev libpng-dev libjpeg62-turbo-dev libxxhash-dev libmimalloc-dev)
       packages+=(libopenmpi-dev openmpi-bin)
       packages+=(libonnx-dev libprotobuf-dev protobuf-compiler) # CMake finds protobuf only with its compiler
       ;;
     python) packages+=(pybind11-dev python3-dev python3-numpy python3-pytest python3-pip python3-venv python3-setuptools python3-wheel) ;;
-    tests) packages+=(libgtest-dev python3-torch python3-torchvision python3-onnx) ;;
+    tests) packages+=(libgtest-dev python3-torch python3-torchvision python3-onnx python3-pil) ;;
     checks) packages+=(clang-format shellcheck) ;;
     tidy) packages+=(clang-tidy-16 libomp-16-dev) ;; # clang cannot read GCC's omp.h
     peers) packages+=(python3-torch python3-torchvision python3-numpy libopenblas0-openmp) ;;

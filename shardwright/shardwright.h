@@ -22,7 +22,7 @@
 #include "shardwright/plan/plan.h"                 // IWYU pragma: export
 #include "shardwright/runtime/checkpoint/load.h"   // IWYU pragma: export
 #include "shardwright/runtime/checkpoint/saver.h"  // IWYU pragma: export
-#include "shardwright/runtime/dataset.h"           // IWYU pragma: export
+#include "shardwright/runtime/data/dataset.h"      // IWYU pragma: export
 #include "shardwright/runtime/event_file.h"        // IWYU pragma: export
 #include "shardwright/runtime/rate_schedule.h"     // IWYU pragma: export
 #include "shardwright/runtime/session.h"           // IWYU pragma: export

@@ -6,7 +6,7 @@
 #include "shardwright/runtime/checkpoint/load.h"
 #include "shardwright/runtime/checkpoint/saver.h"
 #include "shardwright/runtime/checkpoint/write.h"
-#include "shardwright/runtime/digits.h"
+#include "shardwright/runtime/data/digits.h"
 #include "shardwright/runtime/event_file.h"
 #include "shardwright/runtime/rate_schedule.h"
 #include "shardwright/runtime/safetensors.h"

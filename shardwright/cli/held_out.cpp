@@ -43,7 +43,7 @@ HeldOut::HeldOut(const Model& model, const std::string& path) {
     if (node.op->kind == OpKind::input)
       inputs[model.graph.value(node.results[0]).name] = model.graph.value(node.results[0]).type;
   if (!path.ends_with(".safetensors")) {
-    columns_ = mnist_samples(model, inputs, path);
+    columns_ = test_samples(model, inputs, path);
   } else {
     const SafetensorsFile file = SafetensorsFile::open(path);
     for (const auto& [name, type] : inputs) {

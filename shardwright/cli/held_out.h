@@ -13,7 +13,7 @@ namespace shardwright {
 class HeldOut {
  public:
   /// From a safetensors file of samples [samples, ...] or steps [steps, batch, ...], which is told by the ranks of the
-  /// model's inputs, or the test part of a folder with MNIST. The label may be missing.
+  /// model's inputs, or the test part of what samples.h reads. The label may be missing.
   /// Throws: Error if they do not fit the model's inputs, naming both types.
   HeldOut(const Model& model, const std::string& path);
 

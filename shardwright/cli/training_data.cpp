@@ -6,9 +6,9 @@
 #include <limits>
 #include <ostream>
 
+#include "shardwright/cli/samples.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/plan/batch.h"
-#include "shardwright/runtime/dataset.h"
 #include "shardwright/runtime/safetensors.h"
 #include "shardwright/runtime/synthetic.h"
 
@@ -158,36 +158,26 @@ TrainingData from_file(const Inputs& inputs, const std::string& path, std::uint6
           .source = path};
 }
 
-/// The samples, in the types of the model's inputs.
-Dataset mnist_for(const Inputs& inputs, const std::string& directory, MnistPart part) {
-  const auto input = inputs.find("input"), label = inputs.find("label");
-  if (input == inputs.end() || label == inputs.end() || inputs.size() != 2)
-    throw error("it has images and labels, but the model takes other inputs");
-  const auto sample = [](const Type& t) { return Shape(t.shape.begin() + 1, t.shape.end()); };
-  return mnist_dataset(directory, part)
-      .map("image", {rescale(1 / 255.0, 0), normalize({0.1307}, {0.3081}), hwc_to_chw(),
-                     reshape(sample(input->second)), type_cast(input->second.dtype)})
-      .map("label", {type_cast(label->second.dtype), reshape(sample(label->second))});
-}
-
-/// With the model's name where samples do not fit it.
+/// With what they are called and the model's name, where samples do not fit it.
 template <class F>
-auto in_context_of(const Model& model, F make) try {
+auto in_context_of(const Model& model, const Inputs& inputs, const std::string& path, F make) try {
   return make();
 } catch (const Error& e) {
   if (e.kind() == ErrorKind::io) throw;
-  throw with_context(e, fmt::format("MNIST for model '{}'", model.name));
+  throw with_context(e, samples_called(model, inputs, path));
 }
 
-TrainingData from_mnist(const Model& model, const Inputs& inputs, const std::string& directory,
-                        std::uint64_t seed) {
-  const Dataset data = in_context_of(model, [&] {
-    return mnist_for(inputs, directory, MnistPart::train).shuffle(seed).batch(inputs.at("input").shape[0]);
+TrainingData from_folder(const Model& model, const Inputs& inputs, const std::string& path,
+                         std::uint64_t seed) {
+  const Dataset data = in_context_of(model, inputs, path, [&] {
+    return samples_for(model, inputs, path, SamplePart::train)
+        .shuffle(seed)
+        .batch(inputs.at("input").shape[0]);
   });
   return {.batch =
-              [data](std::int64_t step) {
-                const Batch b = data.at_step(step);
-                return std::map<std::string, Tensor>{{"input", b["image"]}, {"label", b["label"]}};
+              [reader = std::make_shared<StepReader>(data)](std::int64_t step) {
+                const Batch b = reader->at(step);
+                return std::map<std::string, Tensor>(b.columns.begin(), b.columns.end());
               },
           .batches_per_epoch = data.batches_per_epoch()};
 }
@@ -226,8 +216,8 @@ namespace {
 TrainingData training_data_of(const Model& model, Inputs inputs, const std::string& data,
                               const std::string& data_path, std::uint64_t seed, std::ostream& notices) {
   if (data.ends_with(".safetensors")) return from_file(inputs, data, seed);
-  if (!data.empty()) return from_mnist(model, inputs, data, seed);
-  if (model.wants_mnist && !data_path.empty()) return from_mnist(model, inputs, data_path, seed);
+  if (!data.empty()) return from_folder(model, inputs, data, seed);
+  if (model.wants_mnist && !data_path.empty()) return from_folder(model, inputs, data_path, seed);
   notices << "no --data" << (model.wants_mnist ? " and no DATA_PATH" : "")
           << ": training on synthetic data of the model's shapes\n";
   return synthetic(model, std::move(inputs), seed);
@@ -244,11 +234,12 @@ TrainingData training_data(const Model& model, int micro_batches, const std::str
   return out;
 }
 
-std::map<std::string, Tensor> mnist_samples(const Model& model, const std::map<std::string, Type>& inputs,
-                                            const std::string& directory) {
-  const Dataset data = in_context_of(model, [&] { return mnist_for(inputs, directory, MnistPart::test); });
+std::map<std::string, Tensor> test_samples(const Model& model, const std::map<std::string, Type>& inputs,
+                                           const std::string& path) {
+  const Dataset data =
+      in_context_of(model, inputs, path, [&] { return samples_for(model, inputs, path, SamplePart::test); });
   const Batch all = data.batch(data.samples()).get(0, 0);
-  return {{"input", all["image"]}, {"label", all["label"]}};
+  return std::map<std::string, Tensor>(all.columns.begin(), all.columns.end());
 }
 
 namespace {

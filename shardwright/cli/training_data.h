@@ -1,4 +1,4 @@
-// Where the batches of `train` come from: a safetensors file, MNIST, or learnable synthetic data.
+// Where the batches of `train` come from: a safetensors file, samples of a folder, or learnable synthetic data.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +19,15 @@ struct TrainingData {
   std::int64_t samples = 0;                                               // of a batch
 };
 
-/// Of whole steps; the model is for one of their micro-batches. From `--data` (a folder with MNIST, or a safetensors file), else `data_path` for models that want MNIST, else
+/// Of whole steps; the model is for one of their micro-batches. From `--data` (a safetensors file, or what samples.h reads), else `data_path` for models that want MNIST, else
 /// synthetic data with one notice on `notices`.
 /// Throws: Error if the data do not fit the model's inputs, naming both types.
 TrainingData training_data(const Model& model, int micro_batches, const std::string& data,
                            const std::string& data_path, std::uint64_t seed, std::ostream& notices);
 
-/// All samples of the test part of MNIST in a folder, one row each, as the model's inputs want them.
-std::map<std::string, Tensor> mnist_samples(const Model& model, const std::map<std::string, Type>& inputs,
-                                            const std::string& directory);
+/// All samples of the test part of a folder or file that samples.h reads, one row each, as the model's inputs want them.
+std::map<std::string, Tensor> test_samples(const Model& model, const std::map<std::string, Type>& inputs,
+                                           const std::string& path);
 /// In the type that the model takes. Throws: Error that begins with `where` if that cannot hold a number, or one is NaN.
 Tensor fitting(const Tensor& t, DType dtype, const std::string& where);
 

@@ -20,7 +20,7 @@
 
 #include "shardwright/base/random.h"
 #include "shardwright/base/tensor.h"
-#include "shardwright/runtime/dataset.h"
+#include "shardwright/runtime/data/dataset.h"
 
 namespace shardwright {
 

@@ -222,7 +222,11 @@ std::vector<Words> command_lines(const std::string& verb, const std::string& mod
   if (verb == "models") return {{verb}};
   if (verb == "describe") return {{verb, "bash"}};
   if (verb == "clusters") return {{verb}, {verb, "h100:8"}};
-  if (verb == "data") return {{verb, "digits", "--out", "written", "--train", "8", "--test", "8"}};
+  if (verb == "data")
+    return {{verb, "digits", "--out", "written", "--train", "8", "--test", "8"},
+            {verb, "cifar", "--out", "written", "--train", "8", "--test", "8"},
+            {verb, "images", "--out", "written", "--train", "8", "--test", "8"},
+            {verb, "tokens", "--out", "written", "--train", "80", "--test", "80"}};
   if (verb == "layout")
     return {
         {verb, "--device-matrix", "2,4", "--names", "a,b", "--map", "a,b", "--shape", "8,8"},

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-#include "shardwright/runtime/mnist.h"
+#include "shardwright/runtime/data/mnist.h"
 
 namespace shardwright {
 

@@ -1,5 +1,5 @@
 // glyphs -> bend and place (Hand) -> straight pieces in pixels -> darkness by distance to the nearest piece.
-#include "shardwright/runtime/digits.h"
+#include "shardwright/runtime/data/digits.h"
 
 #include <algorithm>
 #include <array>
@@ -12,14 +12,13 @@
 #include "shardwright/base/error.h"
 #include "shardwright/base/random.h"
 #include "shardwright/base/text.h"
+#include "shardwright/runtime/data/dice.h"
 
 namespace shardwright {
 namespace {
 
 constexpr int side = 28;
 constexpr int digit_count = 10;
-/// Random numbers that one image may use.
-constexpr std::uint64_t draws_per_image = 1U << 12U;
 
 /// x to the right, y down; in a unit square before placing, in pixels after it.
 struct Point {
@@ -71,20 +70,6 @@ Glyphs parse_ways() {
   }
   return glyphs;
 }
-
-/// Random numbers of one image, each used once.
-class Dice {
- public:
-  Dice(const RandomStream& stream, std::int64_t image)
-      : stream_(stream), next_(static_cast<std::uint64_t>(image) * draws_per_image) {}
-  double between(double low, double high) { return low + (high - low) * stream_.uniform(next_++); }
-  std::int64_t below(std::int64_t n) { return stream_.below(next_++, n); }
-  double normal() { return stream_.normal(next_++); }
-
- private:
-  const RandomStream& stream_;
-  std::uint64_t next_;
-};
 
 /// How one image is written: pixels = centre + matrix * (unit square - its middle).
 struct Hand {

@@ -7,7 +7,7 @@
 //                      .batch(32);
 //   for (const Batch& batch : data.epoch(0)) train(batch["image"], batch["label"]);
 //
-// A dataset is a value; each call returns a new one over the same samples. Nothing is transformed before a
+// A dataset is a value; each call returns a new one over the same samples (rows.h). Nothing is transformed before a
 // batch needs it. Batch `i` of epoch `e` is a pure function of the two: it does not depend on what was read
 // before, nor on the plan.
 #pragma once
@@ -15,14 +15,17 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "shardwright/base/tensor.h"
-#include "shardwright/runtime/mnist.h"
+#include "shardwright/runtime/data/image_transforms.h"
+#include "shardwright/runtime/data/mnist.h"
+#include "shardwright/runtime/data/rows.h"
+#include "shardwright/runtime/data/transform.h"
 
 namespace shardwright {
 
@@ -34,42 +37,56 @@ struct Batch {
   const Tensor& operator[](std::string_view column) const;
 };
 
-/// One function of a column. `type` is asked once, when the pipeline is built, and refuses what does not fit.
-struct Transform {
-  std::string name;
-  std::function<Type(const Type& sample)> type;
-  std::function<Tensor(Tensor batch)> apply;  // [batch, sample...] -> [batch, new sample...]
-};
-
-/// x * factor + shift, as f32.
-Transform rescale(double factor, double shift);
-/// (x - mean) / deviation, as f32; one of each, or one per channel, which is the last dim.
-Transform normalize(std::vector<double> mean, std::vector<double> deviation);
-/// [height, width, channels] -> [channels, height, width]
-Transform hwc_to_chw();
-Transform type_cast(DType dtype);
-/// The same elements in another shape of the sample.
-Transform reshape(const Shape& sample);
-
 class Epoch;
 
 class Dataset {
  public:
-  /// Samples lie along the first dim, of which all columns have the same size.
+  /// Samples lie along the first dim, of which all columns have the same size. They are in the order of their names.
   explicit Dataset(std::map<std::string, Tensor> columns);
+  static Dataset reading(DataRows rows) { return {std::in_place, std::move(rows)}; }
+  /// Columns in this order.
+  static Dataset of(std::vector<std::pair<std::string, Tensor>> columns);
 
   /// Throws: Error if the column is unknown or a transform does not fit what comes before it.
   Dataset map(std::string_view column, const std::vector<Transform>& transforms) const;
-  /// A new order in every epoch.
-  Dataset shuffle(std::uint64_t seed) const;
-  /// Samples that do not fill the last batch are left out of the epoch.
-  Dataset batch(std::int64_t size) const;
+  /// Of several columns; `outputs` take their place.
+  Dataset map(const std::vector<std::string>& inputs, const std::vector<Transform>& transforms,
+              std::vector<std::string> outputs = {}) const {
+    return reading(mapped_rows(rows_, inputs, transforms, std::move(outputs)));
+  }
+  /// A new order in every epoch: of all rows, or through a buffer of some.
+  Dataset shuffle(std::uint64_t seed) const { return reading(shuffled_rows(rows_, seed)); }
+  Dataset shuffle(std::uint64_t seed, std::int64_t buffer) const {
+    return reading(buffer_shuffled_rows(rows_, seed, buffer));
+  }
+  Dataset batch(std::int64_t size, Remainder remainder = Remainder::dropped) const {
+    return reading(batch_rows(rows_, size, remainder));
+  }
+  Dataset shard(std::int64_t count, std::int64_t index) const {
+    return reading(shard_rows(rows_, count, index));
+  }
+  Dataset repeat(std::optional<std::int64_t> times = {}) const {
+    return reading(repeated_rows(rows_, times));
+  }
+  Dataset take(std::int64_t count) const { return reading(part_of_rows(rows_, 0, count)); }
+  Dataset skip(std::int64_t count) const { return reading(part_of_rows(rows_, count, std::nullopt)); }
+  Dataset project(const std::vector<std::string>& columns) const {
+    return reading(projected_rows(rows_, columns));
+  }
+  Dataset rename(const std::vector<std::string>& from, const std::vector<std::string>& to) const {
+    return reading(renamed_rows(rows_, from, to));
+  }
+  Dataset zip(const Dataset& other) const { return reading(zipped_rows({rows_, other.rows_})); }
+  Dataset concat(const Dataset& other) const { return reading(joined_rows(rows_, other.rows_)); }
 
-  std::int64_t samples() const;
+  /// DataRows of an epoch: samples, or batches.
+  std::int64_t samples() const { return rows_.count(); }
   std::int64_t batches_per_epoch() const;
   std::vector<std::string> columns() const;
-  /// Type of a column of a batch; of one sample before `batch` is called.
+  /// Type of a column, if all rows have the same: of a batch; of one sample before `batch` is called.
+  /// Throws: Error if it is not known.
   Type type(std::string_view column) const;
+  const DataRows& rows() const { return rows_; }
 
   Batch get(std::int64_t epoch, std::int64_t index) const;
   /// The batch of a step that counts through all epochs.
@@ -77,16 +94,8 @@ class Dataset {
   Epoch epoch(std::int64_t number) const;
 
  private:
-  struct Column {
-    std::shared_ptr<const Tensor> samples;
-    std::vector<Transform> transforms;
-    Type sample;  // behind all transforms
-  };
-  const Column& column(std::string_view name) const;
-
-  std::map<std::string, Column, std::less<>> columns_;
-  std::optional<std::uint64_t> seed_;
-  std::int64_t batch_ = 0;
+  Dataset(std::in_place_t, DataRows rows) : rows_(std::move(rows)) {}
+  DataRows rows_;
 };
 
 /// The batches of one epoch, for a range-based `for`.
@@ -120,10 +129,5 @@ class Epoch {
 
 /// Columns `image` u8 [28, 28, 1] and `label` u8.
 Dataset mnist_dataset(const std::string& directory, MnistPart part = MnistPart::train);
-
-/// The place of `index` in a random order of 0..count-1, in O(1) and without memory.
-/// A Feistel network is a permutation of 2^k numbers whatever its round function; walking on from results
-/// that are not below `count` makes it one of `count` numbers (Black and Rogaway 2002).
-std::int64_t shuffled(std::int64_t index, std::int64_t count, std::uint64_t seed, std::int64_t epoch);
 
 }  // namespace shardwright

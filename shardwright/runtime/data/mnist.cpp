@@ -1,4 +1,4 @@
-#include "shardwright/runtime/mnist.h"
+#include "shardwright/runtime/data/mnist.h"
 
 #include <unistd.h>
 #include <zlib.h>

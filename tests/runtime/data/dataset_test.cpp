@@ -1,4 +1,4 @@
-#include "shardwright/runtime/dataset.h"
+#include "shardwright/runtime/data/dataset.h"
 
 #include <algorithm>
 #include <numeric>
@@ -114,13 +114,12 @@ TEST(Dataset, reshapes_samples) {
 
 TEST(Dataset, transforms_only_what_is_asked_for) {
   std::int64_t samples = 0;
-  const Transform count{.name = "count",
-                        .type = [](const Type& t) { return t; },
-                        .apply =
-                            [&samples](Tensor t) {
-                              samples += t.shape()[0];
-                              return t;
-                            }};
+  const Transform count = of_column(
+      "count", [](const Type& t) -> SampleType { return t; },
+      [&samples](Tensor t, Chance&) {
+        ++samples;
+        return t;
+      });
   const Dataset data = counted(100).map("x", {count}).batch(10);
   EXPECT_EQ(samples, 0);
   data.get(0, 7);
@@ -148,11 +147,6 @@ TEST(Dataset, names_what_is_wrong) {
   EXPECT_EQ(message([&] { data.batch(9); }),
             "dataset: batch(9) is more than the 8 samples there are; choose a smaller batch");
   EXPECT_EQ(message([&] { data.batch(0); }), "dataset: batch(0) must be at least 1");
-  EXPECT_EQ(message([&] { data.batch(2).batch(2); }),
-            "dataset: batch(2) comes after batch(2); there can be one");
-  EXPECT_EQ(message([&] { data.batch(2).shuffle(1); }), "dataset: shuffle comes after batch; put it before");
-  EXPECT_EQ(message([&] { data.batch(2).map("x", {}); }),
-            "dataset: map of column 'x' comes after batch; put it before");
   EXPECT_EQ(message([&] { data.get(0, 0); }), "dataset: has no batches yet; call batch first");
   EXPECT_EQ(message([&] { data.batch(4).get(1, 2); }),
             "dataset: batch 2 of epoch 1 asked for; there are 2 batches");

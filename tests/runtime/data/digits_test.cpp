@@ -1,11 +1,11 @@
-#include "shardwright/runtime/digits.h"
+#include "shardwright/runtime/data/digits.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <vector>
 
-#include "shardwright/runtime/dataset.h"
+#include "shardwright/runtime/data/dataset.h"
 #include "tests/support/scratch.h"
 
 namespace shardwright {

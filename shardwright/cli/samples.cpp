@@ -1,0 +1,144 @@
+#include "shardwright/cli/samples.h"
+
+#include <filesystem>
+
+#include "shardwright/base/error.h"
+#include "shardwright/runtime/data/cifar.h"
+#include "shardwright/runtime/data/image_folder.h"
+#include "shardwright/runtime/data/token_file.h"
+
+namespace shardwright {
+namespace {
+
+namespace fs = std::filesystem;
+using Inputs = std::map<std::string, Type>;
+
+enum class Kind { mnist, cifar10, cifar100, images, tokens };
+
+bool are_tokens(const Inputs& inputs) {
+  const auto input = inputs.find("input");
+  return input != inputs.end() && !is_floating(input->second.dtype);
+}
+
+/// The folder of a part, if the images lie in folders for both; else the one that holds the classes.
+std::string image_folder_of(const std::string& directory, SamplePart part) {
+  if (part == SamplePart::train)
+    return has_image_folders(directory + "/train") ? directory + "/train" : directory;
+  for (const char* name : {"/test", "/val"})
+    if (has_image_folders(directory + name)) return directory + name;
+  return directory;
+}
+
+Kind kind_of(const Inputs& inputs, const std::string& path) {
+  if (are_tokens(inputs)) return Kind::tokens;
+  if (has_cifar(path, Cifar::ten, CifarPart::all)) return Kind::cifar10;
+  if (has_cifar(path, Cifar::hundred, CifarPart::all)) return Kind::cifar100;
+  if (has_image_folders(image_folder_of(path, SamplePart::train))) return Kind::images;
+  return Kind::mnist;  // which says what is missing
+}
+
+/// Of a sample of the model's input.
+Shape sample_of(const Type& input) {
+  if (input.shape.empty()) throw error("the model's input is a scalar; there is room for no sample");
+  return {input.shape.begin() + 1, input.shape.end()};
+}
+
+/// Images [height, width, channels] and labels, as a network takes them.
+Dataset as_inputs(const Dataset& data, const Inputs& inputs, std::vector<Transform> image) {
+  const Type &input = inputs.at("input"), &label = inputs.at("label");
+  for (const Transform& t : {hwc_to_chw(), reshape(sample_of(input)), type_cast(input.dtype)})
+    image.push_back(t);
+  return data.map("image", image)
+      .map("label", {type_cast(label.dtype), reshape(sample_of(label))})
+      .rename({"image"}, {"input"});
+}
+
+Dataset of_mnist(const Inputs& inputs, const std::string& directory, SamplePart part) {
+  return as_inputs(mnist_dataset(directory, part == SamplePart::train ? MnistPart::train : MnistPart::test),
+                   inputs, {rescale(1 / 255.0, 0), normalize({0.1307}, {0.3081})});
+}
+
+Dataset of_cifar(const Inputs& inputs, const std::string& directory, Cifar kind, SamplePart part) {
+  Dataset data =
+      cifar_dataset(directory, kind, part == SamplePart::train ? CifarPart::train : CifarPart::test);
+  if (kind == Cifar::hundred) data = data.project({"image", "fine_label"}).rename({"fine_label"}, {"label"});
+  return as_inputs(data, inputs,
+                   {rescale(1 / 255.0, 0), normalize({0.4914, 0.4822, 0.4465}, {0.2470, 0.2435, 0.2616})});
+}
+
+/// Of any size: the shorter side is brought to the model's, the middle is taken.
+Dataset of_images(const Inputs& inputs, const std::string& directory, SamplePart part) {
+  const Shape sample = sample_of(inputs.at("input"));
+  if (sample.size() != 3 || sample[0] != 3)
+    throw error(
+        "images have 3 colours and any size, but the model takes {} of each; it should be [3, height, width]",
+        to_text(sample));
+  return as_inputs(image_folder_dataset(image_folder_of(directory, part)), inputs,
+                   {resize(std::max(sample[1], sample[2])), center_crop({sample[1], sample[2]}),
+                    rescale(1 / 255.0, 0), normalize({0.485, 0.456, 0.406}, {0.229, 0.224, 0.225})});
+}
+
+/// The file itself, or that of the part in a folder.
+std::string token_file_of(const std::string& path, SamplePart part) {
+  std::error_code why;
+  if (!fs::is_directory(path, why)) return path;
+  const bool is_train = part == SamplePart::train;
+  for (const char* name : {is_train ? "train" : "val", is_train ? "train" : "test"})
+    for (const char* end : {".bin", ".npy"})
+      if (const std::string file = fmt::format("{}/{}{}", path, name, end); fs::exists(file, why))
+        return file;
+  throw io_error("{}: has no tokens: no {}.bin or .npy", path, is_train ? "train" : "val");
+}
+
+Dataset of_tokens(const Model& model, const Inputs& inputs, const std::string& path, SamplePart part) {
+  const Shape sample = sample_of(inputs.at("input"));
+  if (sample.size() != 1 || inputs.at("label").shape != inputs.at("input").shape)
+    throw error("tokens have an input and a label of one length, but the model takes {} and {}",
+                to_text(inputs.at("input")), to_text(inputs.at("label")));
+  const Dataset data = token_dataset(token_file_of(path, part),
+                                     {.length = sample[0], .bytes = 2, .vocabulary = model.labels.classes});
+  return data.map("input", {type_cast(inputs.at("input").dtype)})
+      .map("label", {type_cast(inputs.at("label").dtype)});
+}
+
+Dataset made(Kind kind, const Model& model, const Inputs& inputs, const std::string& path, SamplePart part) {
+  switch (kind) {
+    case Kind::mnist: return of_mnist(inputs, path, part);
+    case Kind::cifar10: return of_cifar(inputs, path, Cifar::ten, part);
+    case Kind::cifar100: return of_cifar(inputs, path, Cifar::hundred, part);
+    case Kind::images: return of_images(inputs, path, part);
+    case Kind::tokens: break;
+  }
+  return of_tokens(model, inputs, path, part);
+}
+
+}  // namespace
+
+std::string samples_called(const Model& model, const Inputs& inputs, const std::string& path) {
+  constexpr const char* names[] = {"MNIST", "CIFAR-10", "CIFAR-100", "images", "tokens"};
+  return fmt::format("{} for model '{}'", names[static_cast<std::size_t>(kind_of(inputs, path))], model.name);
+}
+
+Dataset samples_for(const Model& model, const Inputs& inputs, const std::string& path, SamplePart part) {
+  const Kind kind = kind_of(inputs, path);
+  if (!inputs.contains("input") || !inputs.contains("label") || inputs.size() != 2)
+    throw error("it has {} and labels, but the model takes other inputs",
+                kind == Kind::tokens ? "tokens" : "images");
+  return made(kind, model, inputs, path, part);
+}
+
+Batch StepReader::at(std::int64_t step) {
+  const std::int64_t batches = data_.batches_per_epoch(), epoch = step / batches, index = step % batches;
+  constexpr std::int64_t ahead = 2;
+  if (step != next_ || index == 0 || !reader_)
+    reader_ = std::make_unique<RowReader>(data_, ReadAhead{.epoch = epoch, .first = index, .ahead = ahead});
+  next_ = step + 1;
+  std::optional<DataRow> row = reader_->next();
+  require(row.has_value(), "step {} has no batch", step);
+  Batch out;
+  const std::vector<std::string> columns = data_.columns();
+  for (std::size_t c = 0; c < columns.size(); ++c) out.columns.emplace(columns[c], std::move(row->values[c]));
+  return out;
+}
+
+}  // namespace shardwright

@@ -1,0 +1,37 @@
+// Samples of folders and files, as a model's inputs want them: MNIST, CIFAR, images in a folder for each class, tokens.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "shardwright/frontend/model.h"
+#include "shardwright/runtime/data/dataset.h"
+#include "shardwright/runtime/data/row_reader.h"
+
+namespace shardwright {
+
+enum class SamplePart { train, test };
+
+/// Columns `input` and `label`. What the path holds, it and the model's inputs tell.
+/// Throws: Error if samples do not fit the model's inputs, naming both types, or there are none.
+Dataset samples_for(const Model& model, const std::map<std::string, Type>& inputs, const std::string& path,
+                    SamplePart part);
+/// What they are called in messages: `MNIST for model 'ffn'`.
+std::string samples_called(const Model& model, const std::map<std::string, Type>& inputs,
+                           const std::string& path);
+
+/// Batches by step, made ahead on another thread while steps are asked for in their order.
+class StepReader {
+ public:
+  explicit StepReader(Dataset data) : data_(std::move(data)) {}
+  Batch at(std::int64_t step);
+
+ private:
+  Dataset data_;
+  std::int64_t next_ = -1;
+  std::unique_ptr<RowReader> reader_;
+};
+
+}  // namespace shardwright
