@@ -10,11 +10,11 @@ import sys
 import tempfile
 from typing import Any, Callable
 
-import numpy
 from shardwright import ShardwrightError, _core
 from shardwright._tree import leaves, map_leaves
 
 from . import context
+from ._feed import Feed
 from ._trace import MicroBatches, Tracing, current
 from .common.parameter import Parameter
 from .common.tensor import Tensor
@@ -55,7 +55,7 @@ class Unit:
     def _compiled(self, call: _Call) -> _Compiled:
         micro_batches = 1
         while True:
-            feed = _Feed(call.arrays, context.copies_of_batch() if self.is_fed else 1, micro_batches)
+            feed = Feed(call.arrays, self.is_fed, micro_batches)
             try:
                 compiled = _Compiled(self, call, feed)
                 _write(compiled.program)
@@ -125,57 +125,15 @@ def _unique(names: list[str]) -> list[str]:
     return [name if names.count(name) == 1 else f"{name}.{i}" for i, name in enumerate(names)]
 
 
-class _Feed:
-    """How arguments become the whole batch: each micro-batch of it is what the ranks read of theirs, side by side."""
-
-    def __init__(self, arrays: list, copies: int, micro_batches: int):
-        rows = {a.shape[0] for a in arrays if a.shape}
-        self.is_batch = len(rows) == 1
-        self.rows = rows.pop() if self.is_batch else 0
-        self.copies = copies if self.is_batch else 1
-        self.micro_batches = micro_batches
-        if micro_batches > 1 and (not self.is_batch or self.rows % micro_batches):
-            raise ValueError(f"a batch of {[list(a.shape) for a in arrays]} cannot be cut into {micro_batches} equal "
-                             "micro-batches along dim 0")
-
-    def shape(self, array) -> list[int]:
-        """Of a micro-batch of the whole."""
-        if not self.is_batch or not array.shape:
-            return list(array.shape)
-        return [self.rows * self.copies // self.micro_batches, *array.shape[1:]]
-
-    def whole(self, array):
-        if self.copies == 1 or not array.shape:
-            return array
-        parts = array.numpy().reshape(self.micro_batches, 1, -1, *array.shape[1:])
-        repeated = numpy.repeat(parts, self.copies, axis=1)
-        return _core.Tensor(numpy.ascontiguousarray(repeated.reshape(-1, *array.shape[1:])), array.dtype)
-
-    def own(self, array, is_of_batch: bool):
-        """What this rank has of a result."""
-        if not is_of_batch or self.copies == 1 or not array.shape:
-            return array
-        rows = array.numpy()
-        if rows.shape[0] != self.rows * self.copies:
-            return array
-        parts = rows.reshape(self.micro_batches, self.copies, -1, *rows.shape[1:])[:, _core.own_rank() % self.copies]
-        return _core.Tensor(numpy.ascontiguousarray(parts.reshape(self.rows, *rows.shape[1:])), array.dtype)
-
-    @property
-    def is_by_rank(self) -> bool:
-        """Each process feeds its own rows of the whole batch."""
-        return self.copies > 1 and context.is_rank_view()
-
-
 class _Compiled:
     """The program of one kind of call."""
 
-    def __init__(self, unit: Unit, call: _Call, feed: _Feed):
+    def __init__(self, unit: Unit, call: _Call, feed: Feed):
         self.feed = feed
         self.constants = call.constants  # they stay alive, as the key names some by identity
         with Tracing(feed.micro_batches) as tracing:
-            inputs = [Tensor.of(tracing.core.input(name, feed.shape(array), array.dtype))
-                      for name, array in zip(call.names, call.arrays)]
+            inputs = [Tensor.of(tracing.core.input(name, feed.shape(i, array), array.dtype))
+                      for i, (name, array) in enumerate(zip(call.names, call.arrays))]
             args, kwargs = call.with_inputs(inputs)
             result = unit.function(*args, **kwargs)
             for parameter, value in tracing.assigned.values():
@@ -201,10 +159,7 @@ class _Compiled:
     def run(self, arrays: list) -> Any:
         for update in self.tracing.updates:
             update.before_step(self.program)
-        if self.feed.is_by_rank:
-            results = self.program.run_local(arrays)
-        else:
-            results = self.program.run([self.feed.whole(a) for a in arrays])
+        results = self.feed.run(self.program, arrays)
         for update in self.tracing.updates:
             update.after_step()
         own = [Tensor.of(self.feed.own(a, b)) for a, b in zip(results, self.is_of_batch)]
@@ -244,7 +199,7 @@ class _Constant:
         return self.value
 
 
-def _program(tracing: Tracing, outputs: list, options: dict[str, str], feed: _Feed):
+def _program(tracing: Tracing, outputs: list, options: dict[str, str], feed: Feed):
     try:
         return _planned(tracing, outputs, options, feed)
     except ShardwrightError as error:
@@ -256,18 +211,21 @@ def _program(tracing: Tracing, outputs: list, options: dict[str, str], feed: _Fe
                                f"or:  mpirun -n {wanted[1]} python3 {program}") from None
 
 
-def _planned(tracing: Tracing, outputs: list, options: dict[str, str], feed: _Feed):
-    if feed.is_by_rank:
+def _planned(tracing: Tracing, outputs: list, options: dict[str, str], feed: Feed):
+    if feed.is_by_rows:
         options = {**options, "dataset_strategy": "data_parallel"}
     if feed.micro_batches > 1:
         options = {**options, "micro_batches": str(feed.micro_batches)}
     store = next((update.store for update in tracing.updates if update.store), None)
-    if "stages" not in options or not tracing.stages:
+    annotations = feed.annotations()
+    if "stages" in options:
+        annotations.update({module: {"stage": stage} for module, stage in tracing.stages.items()})
+    if not annotations:
         return _core.Program(tracing.core, outputs, options, store)
     with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "stages.json")
+        path = os.path.join(folder, "annotations.json")
         with open(path, "w", encoding="utf-8") as file:
-            json.dump({module: {"stage": stage} for module, stage in tracing.stages.items()}, file)
+            json.dump(annotations, file)
         return _core.Program(tracing.core, outputs, {**options, "annotate": path}, store)
 
 

@@ -106,8 +106,24 @@ def _check_parallel(name: str, value) -> None:
                          + ", ".join(_searches))
     if name in ("device_num", "pipeline_stages") and (not isinstance(value, int) or not 1 <= value <= 4096):
         raise ValueError(f"{name} is a whole number from 1 to 4096, not {value!r}")
-    if name == "dataset_strategy" and isinstance(value, str) and value not in ("data_parallel", "full_batch"):
-        raise ValueError(f"dataset_strategy is data_parallel, full_batch or a tuple, not '{value}'")
+    if name == "dataset_strategy":
+        _check_dataset_strategy(value)
+
+
+def _check_dataset_strategy(value) -> None:
+    if isinstance(value, str):
+        if value not in ("data_parallel", "full_batch"):
+            raise ValueError(f"dataset_strategy is data_parallel, full_batch or a tuple, not '{value}'")
+        return
+    if not isinstance(value, (tuple, list)):
+        raise TypeError(f"dataset_strategy is a word or a tuple, not {value!r}")
+    for cut in value:
+        is_cut = isinstance(cut, (tuple, list)) and all(isinstance(p, int) and not isinstance(p, bool) for p in cut)
+        if not is_cut:
+            raise TypeError("dataset_strategy has a tuple of parts per dim for each input, as in ((1, 1, 1, 4), (1,)), "
+                            f"not {cut!r}")
+        if any(p < 1 for p in cut):
+            raise ValueError(f"dataset_strategy {cut}: parts are 1 or more")
 
 
 def set_auto_parallel_context(**settings) -> None:
@@ -223,14 +239,20 @@ def devices_of_stage() -> int:
     return max(1, device_count() // _parallel["pipeline_stages"])
 
 
+def cuts_of_batch() -> list[list[int]]:
+    """Into how many parts ranks cut the dims of each input, if they feed boxes of it: a dataset_strategy of numbers."""
+    said = _parallel["dataset_strategy"]
+    if device_count() == 1 or not (is_auto() and isinstance(said, (tuple, list))):
+        return []
+    return [list(cut) for cut in said]
+
+
 def copies_of_batch() -> int:
     """How often a batch that is given stands in the whole batch: once for each virtual rank that reads it."""
-    if device_count() == 1 or (is_rank_view() and not is_auto()):
+    if device_count() == 1 or (is_rank_view() and (not is_auto() or cuts_of_batch())):
         return 1
-    if not is_auto() or isinstance(_parallel["dataset_strategy"], (tuple, list)):
+    if not is_auto() or cuts_of_batch():
         which = "a dataset_strategy of splits" if is_auto() else f"mode {_parallel['parallel_mode']}"
-        if is_rank_view():
-            raise RuntimeError("processes that are fed by a dataset_strategy of splits are not in this front end")
         raise RuntimeError(f"with {which} each of the {device_count()} ranks is fed by a process of its own; this one "
                            f"cannot feed the others. Run: mpirun -n {device_count()} python3 {' '.join(sys.argv)}")
     return 1 if _parallel["dataset_strategy"] == "full_batch" else devices_of_stage()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import numpy
 from shardwright import ShardwrightError, _core
 
 from .. import _calls, _trace
@@ -97,6 +98,19 @@ class Parameter(Tensor):
 
     # ---- its value ----
 
+    def _elements(self):
+        """What this rank has of it, without asking others: all of it, or its slice."""
+        leaf = self.data_now()
+        try:
+            leaf.numpy()
+            return leaf
+        except ShardwrightError:  # it has a slice
+            return leaf.own()[0]
+
+    def _whole(self) -> numpy.ndarray:
+        """All of it. Raises: ValueError where this rank has a slice."""
+        return numpy.array(self.data_now().numpy())
+
     @property
     def data(self) -> Parameter:
         return self
@@ -121,7 +135,7 @@ class Parameter(Tensor):
 
     def clone(self, init="same") -> Parameter:
         """Another parameter of the same name, type and settings, with the same value or as `init` says."""
-        start = Tensor(self.asnumpy()) if init == "same" else initializer(init, self.shape, self.dtype)
+        start = Tensor(self._whole(), self.dtype) if init == "same" else initializer(init, self.shape, self.dtype)
         copy = Parameter(start, self._name, self.requires_grad, self.layerwise_parallel, self.parallel_optimizer)
         copy.comm_fusion = self.comm_fusion
         return copy
@@ -130,7 +144,7 @@ class Parameter(Tensor):
         return self.clone()
 
     def __setitem__(self, index, value) -> None:
-        values = self.asnumpy()
+        values = self._whole()
         values[index] = value.asnumpy() if isinstance(value, Tensor) else value
         self.set_data(Tensor(values))
 

@@ -60,6 +60,27 @@ def get_rank(group: str | None = None) -> int:
     return ranks.index(own)
 
 
+def members_of(group: str | None) -> list[int]:
+    """Its ranks. Raises: RuntimeError before init, ValueError of a group that does not exist."""
+    _check_ready("a collective")
+    ranks = _ranks_of(group)
+    return list(range(context.device_count())) if ranks is None else ranks
+
+
+def get_world_rank_from_group_rank(group: str, group_rank_id: int) -> int:
+    members = members_of(group)
+    if not 0 <= group_rank_id < len(members):
+        raise ValueError(f"group '{group}' has the ranks 0 to {len(members) - 1}, not {group_rank_id}")
+    return members[group_rank_id]
+
+
+def get_group_rank_from_world_rank(world_rank_id: int, group: str) -> int:
+    members = members_of(group)
+    if world_rank_id not in members:
+        raise ValueError(f"rank {world_rank_id} is not in group '{group}' of {members}")
+    return members.index(world_rank_id)
+
+
 def get_local_rank(group: str | None = None) -> int:
     return get_rank(group)
 
@@ -77,8 +98,8 @@ def get_local_rank_size(group: str | None = None) -> int:
 def create_group(group: str, rank_ids: list[int]) -> None:
     _check_ready("create_group")
     are_ranks = all(0 <= r < context.device_count() for r in rank_ids)
-    if not rank_ids or len(set(rank_ids)) != len(rank_ids) or not are_ranks:
-        raise ValueError(f"group '{group}': ranks are different numbers from 0 to {context.device_count() - 1}, "
+    if not rank_ids or sorted(set(rank_ids)) != list(rank_ids) or not are_ranks:
+        raise ValueError(f"group '{group}': ranks are ascending numbers from 0 to {context.device_count() - 1}, "
                          f"not {rank_ids}")
     _groups[group] = list(rank_ids)
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Callable
 
-from shardwright import collectives
-
 from ... import context
 from ..._autodiff import gradients_of
 from ..._compile import Unit
 from ..._missing import missing, near
 from ..._trace import MicroBatches, current
 from ...common.tensor import Tensor
+from ...communication.management import members_of
 from ...ops import functional as F
+from ...ops.collectives import AllReduce
 from ..cell import Cell
 
 
@@ -150,17 +150,16 @@ class DistributedGradReducer(Cell):
         if context.is_auto() and context.is_graph_mode():
             raise RuntimeError("DistributedGradReducer has no place in the modes semi_auto_parallel and "
                                "auto_parallel, in which gradients are those of the whole batch")
+        self.all_reduce = AllReduce(group=group)
         self.mean = context.get_auto_parallel_context("gradients_mean") if mean is None else mean
-        self.degree = context.device_count() if degree is None else degree
+        ranks = len(members_of(group)) if context.is_rank_view() else context.device_count()
+        self.degree = ranks if degree is None else degree
 
     def __call__(self, grads):
         context.copies_of_batch()  # every rank is fed by a process of its own
         if not context.is_rank_view():
             return tuple(grads)
-        if current():
-            raise RuntimeError("DistributedGradReducer is called between programs, not in a jitted function: take the "
-                               "gradient function, the reducer and the optimizer as three calls")
-        sums = [Tensor.of(collectives.all_reduce(g.data_now())) for g in grads]
+        sums = [self.all_reduce(g) for g in grads]
         return tuple(F.div(g, float(self.degree)) for g in sums) if self.mean else tuple(sums)
 
 

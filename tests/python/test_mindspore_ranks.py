@@ -1,0 +1,135 @@
+"""Programs of MindSpore's names as processes: collectives that they call, groups, what one of them looks at."""
+
+import numpy as np
+import pytest
+from mindspore_fixtures import digits, run_as_ranks  # noqa: F401
+
+start = """
+import numpy as np
+import mindspore as ms
+from mindspore import Parameter, Tensor, nn, ops
+from mindspore.communication import create_group, get_group_size, get_rank, init
+ms.set_context(mode=ms.GRAPH_MODE)
+init()
+rank, size = get_rank(), get_group_size()
+"""
+
+
+@pytest.fixture
+def run_text(run_as_ranks, tmp_path):
+    def run(ranks, text):
+        program = tmp_path / "program.py"
+        program.write_text(start + text)
+        return run_as_ranks(ranks, program)
+
+    return run
+
+
+def test_collectives_in_programs_have_gradients(run_text):
+    # The gradients are those of the sum of all ranks' losses, which torch computes of all ranks' tensors at once.
+    torch = pytest.importorskip("torch")
+    lines = run_text(2, """
+draw = np.random.RandomState(0)
+xs, factors = draw.randn(2, 4, 6).astype(np.float32), draw.randn(2, 8, 12).astype(np.float32)
+for op in (ops.AllReduce(), ops.AllReduce("max"), ops.AllGather(), ops.ReduceScatter(), ops.AlltoAll(2, 1, 0)):
+    def loss(x):
+        y = op(x * 2.0)
+        return (y * y * Tensor(factors[rank][:y.shape[0], :y.shape[1]])).sum()
+    value, gradient = ms.value_and_grad(loss)(Tensor(xs[rank]))
+    print([value.item(), *gradient.asnumpy().ravel().tolist()])
+""")
+    draw = np.random.RandomState(0)
+    xs, factors = (draw.randn(2, *shape).astype(np.float32) for shape in ((4, 6), (8, 12)))
+    together = [lambda a, b: [a + b] * 2, lambda a, b: [torch.maximum(a, b)] * 2, lambda a, b: [torch.cat([a, b])] * 2,
+                lambda a, b: [(a + b)[:2], (a + b)[2:]], lambda a, b: [torch.cat([a[:, c], b[:, c]])
+                                                                       for c in (slice(0, 3), slice(3, 6))]]
+    for i, op in enumerate(together):
+        x = [torch.tensor(v, requires_grad=True) for v in xs]
+        ys = op(*(2 * v for v in x))
+        losses = [(y * y * torch.tensor(f[:y.shape[0], :y.shape[1]])).sum() for y, f in zip(ys, factors)]
+        sum(losses).backward()
+        for rank in range(2):
+            expected = [losses[rank].item(), *x[rank].grad.numpy().ravel()]
+            np.testing.assert_allclose(eval(lines[rank][i]), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_groups(run_text):
+    lines = run_text(4, """
+from mindspore.communication import get_group_rank_from_world_rank, get_world_rank_from_group_rank
+from mindspore.communication.comm_func import barrier
+create_group("even", [0, 2])
+create_group("odd", [1, 3])
+name = "odd" if rank % 2 else "even"
+print(get_rank(name), get_group_size(name), get_world_rank_from_group_rank(name, 1), get_group_rank_from_world_rank(rank, name))
+x = Tensor([float(rank)])
+print(ops.AllReduce(group=name)(x), ms.jit(lambda x: ops.AllGather(group=name)(x) * 10)(x), ops.Broadcast(2 + rank % 2, name)((x,))[0])
+barrier(name)
+for wrong in (lambda: ops.AllReduce(group="none")(x), lambda: create_group("g", [2, 1]), lambda: create_group("g", [0, 4]),
+              lambda: get_rank("even" if rank % 2 else "odd"), lambda: ops.AllReduce("prod"), lambda: ops.ReduceScatter()(x)):
+    try:
+        wrong()
+    except (ValueError, RuntimeError) as error:
+        print(error)
+""")
+    for rank in range(4):
+        own, other = [[0, 2], [1, 3]][rank % 2], [[1, 3], [0, 2]][rank % 2]
+        name = ["odd", "even"][rank % 2]
+        assert lines[rank] == [
+            f"{rank // 2} 2 {own[1]} {rank // 2}", f"[{sum(own)}.] [{own[0] * 10:2}. {own[1] * 10}.] [{own[1]}.]",
+            "group 'none' does not exist; make it by create_group('none', ranks)",
+            "group 'g': ranks are ascending numbers from 0 to 3, not [2, 1]",
+            "group 'g': ranks are ascending numbers from 0 to 3, not [0, 4]",
+            f"rank {rank} is not in group '{name}' of {other}",
+            "ops.AllReduce by 'prod' is not in this front end; there are sum, max, min",
+            "ops.ReduceScatter cannot cut rows of shape (1,) into those of 4 ranks"]
+
+
+def test_a_data_parallel_step_in_one_function(run_text):
+    lines = run_text(2, """
+ms.set_auto_parallel_context(parallel_mode="data_parallel", gradients_mean=True)
+w = Parameter(Tensor([1.0, 2.0]), name="w")
+optimizer, reducer = nn.SGD([w], 0.5), nn.DistributedGradReducer([w])
+gradient_of = ms.value_and_grad(lambda x: (w * w * x).sum(), None, [w])
+
+@ms.jit
+def step(x):
+    loss, gradients = gradient_of(x)
+    optimizer(reducer(gradients))
+    return loss
+
+print(step(Tensor([1.0 + rank, 0.5])), w.asnumpy())
+""")
+    # gradients 2 w x: of rank 0 [2, 2], of rank 1 [4, 2]; their mean is [3, 2]
+    assert lines == [["3.0 [-0.5  1. ]"], ["4.0 [-0.5  1. ]"]]
+
+
+def test_one_rank_looks_at_a_parameter(run_text):
+    lines = run_text(2, """
+ms.set_auto_parallel_context(parallel_mode="semi_auto_parallel", full_batch=True)
+ms.set_seed(1)
+net = nn.Dense(4, 6, weight_init="ones", bias_init="zeros")
+net.matmul.shard(((1, 1), (2, 1)))
+net(Tensor(np.ones((2, 4)), ms.float32))
+if rank == 1:
+    print(net.weight.asnumpy().shape, net.weight.shape, net.bias.asnumpy())
+    try:
+        net.weight.clone()
+    except ValueError as error:
+        print(str(error).split(":")[0])
+print(net(Tensor(np.ones((2, 4)), ms.float32)).asnumpy().tolist())
+""")
+    assert lines[0] == [str([[4.0] * 6] * 2)]
+    assert lines[1][0].startswith("(3, 4) (6, 4) ")
+    assert lines[1][1].startswith("this process has [3")
+    assert lines[1][2:] == lines[0]
+
+
+def test_collectives_have_no_place_in_programs_of_all_ranks(run_text):
+    lines = run_text(2, """
+ms.set_auto_parallel_context(parallel_mode="semi_auto_parallel", full_batch=True)
+try:
+    ms.jit(lambda x: ops.AllReduce()(x))(Tensor([1.0]))
+except RuntimeError as error:
+    print(error)
+""")
+    assert all("ops.AllReduce in a program of mode semi_auto_parallel" in own[0] for own in lines)
