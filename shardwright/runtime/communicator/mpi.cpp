@@ -2,7 +2,6 @@
 
 #include <mpi.h>
 #include <sched.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
@@ -11,8 +10,11 @@
 #include <deque>
 #include <exception>
 #include <map>
+#include <numeric>
+#include <vector>
 
 #include "shardwright/runtime/communicator/between_hosts.h"
+#include "shardwright/runtime/communicator/mpi_window.h"
 
 namespace shardwright {
 namespace {
@@ -44,36 +46,6 @@ struct Prepared {
   std::vector<NetworkTransfer> network;  // by part; none if all members are on this host
 };
 
-/// Memory shared by the ranks of a host.
-struct Window {
-  MPI_Win window = MPI_WIN_NULL;
-  std::vector<std::byte*> begins;  // by rank on the host
-};
-
-/// Up to the next page. All processes agree, because they see shared memory at whole pages' distances.
-constexpr std::size_t page = 4096;
-std::byte* aligned(std::byte* begin) {
-  return begin + (page - reinterpret_cast<std::uintptr_t>(begin) % page) % page;
-}
-
-Window make_window(MPI_Comm host, std::size_t bytes) {
-  const std::size_t rounded = (bytes + page - 1) / page * page + page;
-  Window out;
-  std::byte* own = nullptr;
-  MPI_Win_allocate_shared(static_cast<MPI_Aint>(rounded), 1, MPI_INFO_NULL, host, &own, &out.window);
-  madvise(aligned(own), bytes, MADV_HUGEPAGE);  // a wish; refusing it is fine
-  int ranks = 0;
-  MPI_Comm_size(host, &ranks);
-  for (int r = 0; r < ranks; ++r) {
-    MPI_Aint size = 0;
-    int unit = 0;
-    std::byte* begin = nullptr;
-    MPI_Win_shared_query(out.window, r, &size, &unit, &begin);
-    out.begins.push_back(aligned(begin));
-  }
-  return out;
-}
-
 class Mpi final : public Communicator {
  public:
   Mpi(MPI_Comm all, std::size_t transfers) : all_(all), transfers_(transfers) {
@@ -89,7 +61,7 @@ class Mpi final : public Communicator {
     const std::size_t groups = 1000 + transfers;  // what crosses between stages has one each
     const std::size_t bytes =
         sizeof(Control) + groups * sizeof(Group) + transfers * Meeting::bytes(at(here), 1);
-    const Window control = make_window(host_, bytes);
+    const MpiWindow control = make_window(host_, bytes);
     windows_.push_back(control.window);
     const std::vector<std::byte*> begins = by_rank(control.begins);
     for (std::byte* begin : begins) controls_.push_back(reinterpret_cast<Control*>(begin));
@@ -117,7 +89,7 @@ class Mpi final : public Communicator {
   int size() const override { return size_; }
 
   Memory allocate(std::int64_t bytes, Backend&) override {
-    const Window window = make_window(host_, static_cast<std::size_t>(bytes));
+    const MpiWindow window = make_window(host_, static_cast<std::size_t>(bytes));
     windows_.push_back(window.window);
     memory_.add(by_rank(window.begins), static_cast<std::size_t>(bytes));
     std::byte* own = by_rank(window.begins)[at(rank_)];
@@ -347,7 +319,8 @@ class Mpi final : public Communicator {
 
 MpiProcess::MpiProcess() {
   int provided = 0;
-  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
+  // Not at the same time, but a function that is called back may run on another thread than who started the step.
+  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided);
 }
 
 MpiProcess::~MpiProcess() { MPI_Finalize(); }
@@ -365,10 +338,21 @@ int MpiProcess::size() const {
 }
 
 std::unique_ptr<Communicator> MpiProcess::communicator(int size, std::size_t transfers) {
-  MPI_Comm some = MPI_COMM_NULL;
-  MPI_Comm_split(MPI_COMM_WORLD, rank() < size ? 0 : MPI_UNDEFINED, rank(), &some);
-  if (some == MPI_COMM_NULL) return nullptr;
-  return std::make_unique<Mpi>(some, transfers);
+  std::vector<int> ranks(at(size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return communicator(ranks, transfers);
+}
+
+std::unique_ptr<Communicator> MpiProcess::communicator(std::span<const int> ranks, std::size_t transfers) {
+  if (!std::ranges::binary_search(ranks, rank())) return nullptr;
+  MPI_Group all = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
+  MPI_Comm_group(MPI_COMM_WORLD, &all);
+  MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &some);
+  MPI_Comm members = MPI_COMM_NULL;
+  MPI_Comm_create_group(MPI_COMM_WORLD, some, 0, &members);
+  MPI_Group_free(&some);
+  MPI_Group_free(&all);
+  return std::make_unique<Mpi>(members, transfers);
 }
 
 std::optional<std::string> MpiProcess::first_error(const std::optional<std::string>& own) {

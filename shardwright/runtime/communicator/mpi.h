@@ -12,13 +12,14 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "shardwright/runtime/communicator/communicator.h"
 
 namespace shardwright {
 
-/// This process as a rank of an MPI run, from joining to leaving. One per process; used by one thread.
+/// This process as a rank of an MPI run, from joining to leaving. One per process; used by one thread at a time.
 class MpiProcess {
  public:
   /// Joins. Handlers of signals stay as they are.
@@ -31,9 +32,11 @@ class MpiProcess {
   int rank() const;
   int size() const;
 
-  /// A communicator of the first `size` ranks, which all ranks ask for at the same time; null on the others. There is
+  /// A communicator of `ranks`, ascending, which they ask for at the same time; null on others. There is
   /// room for `transfers` that each rank prepares with others of its host; one more throws an Error on all its members.
   /// When a rank fails, those on its host are told; `end_all` ends the rest.
+  std::unique_ptr<Communicator> communicator(std::span<const int> ranks, std::size_t transfers = 10000);
+  /// Of the first `size` ranks.
   std::unique_ptr<Communicator> communicator(int size, std::size_t transfers = 10000);
 
   /// What the lowest rank that has an error says, on all ranks; nothing if none has one.
