@@ -44,25 +44,65 @@ DType dtype_of_letter(const py::dtype& type) {
                                    "float16, float32, float64, int32, int64, uint8, bool"));
 }
 
-py::buffer_info buffer_of(Array& array) {
-  const std::shared_ptr<Tensor> t = array.elements();
+/// What lives as long as somebody sees the elements that an array had when they asked: a parameter gets others.
+struct Seen {
+  std::shared_ptr<Tensor> elements;
+  std::vector<Py_ssize_t> shape, strides;
+};
+
+void show(const std::shared_ptr<Tensor>& t, Py_buffer& view) {
   const Name& name = name_of_type(t->dtype());
-  if (!*name.letter) throw py::buffer_error("numpy has no bfloat16; take .astype('float32')");
-  const auto size = static_cast<py::ssize_t>(size_of(t->dtype()));
-  std::vector<py::ssize_t> shape(t->shape().begin(), t->shape().end()), strides(shape.size());
-  py::ssize_t stride = size;
-  for (std::size_t d = shape.size(); d-- > 0; stride *= shape[d]) strides[d] = stride;
+  if (!*name.letter) throw py::buffer_error("numpy has no bfloat16; take .numpy() or .astype('float32')");
+  auto* const seen = new Seen{t, {t->shape().begin(), t->shape().end()}, {}};
+  seen->strides.resize(seen->shape.size());
+  auto stride = static_cast<Py_ssize_t>(size_of(t->dtype()));
+  for (std::size_t d = seen->shape.size(); d-- > 0; stride *= seen->shape[d]) seen->strides[d] = stride;
   // A tensor may be part of a trace, or share its memory with the array that it came from: nobody writes to it.
-  auto* data = const_cast<std::byte*>(std::as_const(*t).bytes().data());
-  return {data, size, name.letter, static_cast<py::ssize_t>(shape.size()), shape, strides, true};
+  view.buf = const_cast<std::byte*>(std::as_const(*t).bytes().data());
+  view.len = t->type().bytes();
+  view.itemsize = static_cast<Py_ssize_t>(size_of(t->dtype()));
+  view.readonly = 1;
+  view.format = const_cast<char*>(name.letter);
+  view.ndim = static_cast<int>(seen->shape.size());
+  view.shape = seen->shape.data();
+  view.strides = seen->strides.data();
+  view.internal = seen;
+}
+
+int get_buffer(PyObject* self, Py_buffer* view, int flags) {
+  *view = {};
+  if (flags & PyBUF_WRITABLE) {
+    PyErr_SetString(PyExc_BufferError, "tensors are read-only; write to a copy");
+    return -1;
+  }
+  try {
+    show(py::handle(self).cast<const Array&>().elements(), *view);
+    view->obj = py::handle(self).inc_ref().ptr();
+    return 0;
+  } catch (const std::exception& e) {
+    PyErr_SetString(PyExc_BufferError, e.what());
+    return -1;
+  }
+}
+
+void release_buffer(PyObject*, Py_buffer* view) { delete static_cast<Seen*>(view->internal); }
+
+/// pybind11's own buffers neither keep elements nor let errors through.
+void give_buffers(const py::handle& tensor_class) {
+  auto* const type = reinterpret_cast<PyHeapTypeObject*>(tensor_class.ptr());
+  type->as_buffer.bf_getbuffer = &get_buffer;
+  type->as_buffer.bf_releasebuffer = &release_buffer;
+  type->ht_type.tp_as_buffer = &type->as_buffer;
+  PyType_Modified(&type->ht_type);
 }
 
 /// As numpy prints it; of bf16, its values as f32.
 py::object numpy_of(const py::object& self) {
   const py::module_ numpy = py::module_::import("numpy");
   const auto& array = self.cast<const Array&>();
-  if (array.type().dtype != DType::bf16) return numpy.attr("asarray")(self);
-  return numpy.attr("asarray")(py::cast(std::make_shared<Array>(convert(*array.elements(), DType::f32))));
+  const std::shared_ptr<Tensor> t = array.elements();  // or its error, which numpy would hide
+  if (t->dtype() != DType::bf16) return numpy.attr("asarray")(py::cast(std::make_shared<Array>(lent(t))));
+  return numpy.attr("asarray")(py::cast(std::make_shared<Array>(convert(*t, DType::f32))));
 }
 
 std::string text_of(const py::object& self) {
@@ -160,37 +200,45 @@ Attributes attributes_of(const py::dict& values) {
 }
 
 void bind_array(py::module_& m) {
-  py::class_<Array, ArrayPtr>(
-      m, "Tensor", py::buffer_protocol(),
-      "Numbers of one type in an n-dimensional grid; in a traced function, what stands for them.")
-      .def(py::init([](const py::object& data, const std::optional<std::string>& dtype) {
-             const ArrayPtr a = array_of(data);
-             if (!dtype || a->type().dtype == dtype_called(*dtype)) return a;
-             return std::make_shared<Array>(convert(*a->elements(), dtype_called(*dtype)));
-           }),
-           py::arg("data"), py::arg("dtype") = std::nullopt)
-      .def_buffer(&buffer_of)
-      .def("numpy", &numpy_of, "The same memory as a numpy array; bfloat16 becomes float32.")
-      .def_property_readonly("shape", [](const Array& a) { return py::tuple(py::cast(a.type().shape)); })
-      .def_property_readonly("ndim", [](const Array& a) { return a.type().shape.size(); })
-      .def_property_readonly("size", [](const Array& a) { return element_count(a.type().shape); })
-      .def_property_readonly("dtype", [](const Array& a) { return numpy_name(a.type().dtype); })
-      .def_property_readonly("is_traced", &Array::is_traced)
-      .def("item",
-           [](const Array& a) {
-             const std::shared_ptr<Tensor> t = a.elements();
-             if (t->size() != 1) throw py::value_error("only a tensor of one element is a number");
-             const double number = to_doubles(*t)[0];
-             if (is_floating(t->dtype())) return py::object(py::float_(number));
-             if (t->dtype() == DType::boolean) return py::object(py::bool_(number != 0));
-             return py::object(py::int_(static_cast<std::int64_t>(number)));
-           })
-      .def("__len__",
-           [](const Array& a) {
-             if (a.type().shape.empty()) throw py::type_error("a scalar has no length");
-             return a.type().shape[0];
-           })
-      .def("__repr__", &text_of);
+  const py::object tensor =
+      py::class_<Array, ArrayPtr>(
+          m, "Tensor",
+          "Numbers of one type in an n-dimensional grid; in a traced function, what stands for them.")
+          .def(py::init([](const py::object& data, const std::optional<std::string>& dtype) {
+                 const ArrayPtr a = array_of(data);
+                 if (!dtype || a->type().dtype == dtype_called(*dtype)) return a;
+                 return std::make_shared<Array>(convert(*a->elements(), dtype_called(*dtype)));
+               }),
+               py::arg("data"), py::arg("dtype") = std::nullopt)
+          .def("numpy", &numpy_of, "The same memory as a numpy array; bfloat16 becomes float32.")
+          .def(
+              "__array__",
+              [](const py::object& self, const py::object& dtype) {
+                const py::object out = numpy_of(self);
+                return dtype.is_none() ? out : out.attr("astype")(dtype);
+              },
+              py::arg("dtype") = py::none())
+          .def_property_readonly("shape", [](const Array& a) { return py::tuple(py::cast(a.type().shape)); })
+          .def_property_readonly("ndim", [](const Array& a) { return a.type().shape.size(); })
+          .def_property_readonly("size", [](const Array& a) { return element_count(a.type().shape); })
+          .def_property_readonly("dtype", [](const Array& a) { return numpy_name(a.type().dtype); })
+          .def_property_readonly("is_traced", &Array::is_traced)
+          .def("item",
+               [](const Array& a) {
+                 const std::shared_ptr<Tensor> t = a.elements();
+                 if (t->size() != 1) throw py::value_error("only a tensor of one element is a number");
+                 const double number = to_doubles(*t)[0];
+                 if (is_floating(t->dtype())) return py::object(py::float_(number));
+                 if (t->dtype() == DType::boolean) return py::object(py::bool_(number != 0));
+                 return py::object(py::int_(static_cast<std::int64_t>(number)));
+               })
+          .def("__len__",
+               [](const Array& a) {
+                 if (a.type().shape.empty()) throw py::type_error("a scalar has no length");
+                 return a.type().shape[0];
+               })
+          .def("__repr__", &text_of);
+  give_buffers(tensor);
 }
 
 }  // namespace shardwright::python

@@ -31,6 +31,7 @@ class Array {
  protected:
   Array() = default;
   void set_elements(Tensor elements) { elements_ = std::make_shared<Tensor>(std::move(elements)); }
+  void set_elements(std::shared_ptr<Tensor> elements) { elements_ = std::move(elements); }
   void drop_elements() { elements_.reset(); }
   bool has_elements() const { return elements_ != nullptr; }
 

@@ -2,6 +2,7 @@
 #include <pybind11/pybind11.h>
 
 #include "python/core/array.h"
+#include "python/core/asked.h"
 #include "python/core/ranks.h"
 #include "python/core/splits.h"
 #include "shardwright/base/error.h"
@@ -36,6 +37,7 @@ PYBIND11_MODULE(_core, m) {
   bind_trace(m);
   bind_operators(m);
   bind_dlpack(m);
+  bind_planned_step(m);
   bind_program(m);
   bind_ranks(m);
   bind_files(m);

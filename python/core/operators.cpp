@@ -2,6 +2,7 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "python/core/array.h"
 #include "python/core/splits.h"
@@ -10,6 +11,7 @@
 #include "shardwright/frontend/modules.h"
 #include "shardwright/frontend/recompute.h"
 #include "shardwright/frontend/shard.h"
+#include "shardwright/ops/call_back.h"
 #include "shardwright/ops/calls.h"
 #include "shardwright/runtime/eager.h"
 
@@ -132,6 +134,27 @@ TracedFunction traced_function(const py::function& function) {
   };
 }
 
+/// A Python function of an array, as the graph calls it; its exceptions become errors of the step.
+std::int64_t called_back(const py::function& function) {
+  const auto* const kept = new py::function(function);  // until the process ends, when Python is gone
+  return add_call_back([kept](const TensorView& x, const TensorView& y) {
+    const py::gil_scoped_acquire gil;
+    try {
+      Tensor operand({x.dtype, x.shape});
+      std::memcpy(operand.bytes().data(), x.data, operand.bytes().size());
+      const std::shared_ptr<Tensor> result =
+          array_of((*kept)(std::make_shared<Array>(std::move(operand))))->elements();
+      const Type type{y.dtype, y.shape};
+      if (result->type() != type)
+        throw error("a function that is called back returned {} and not {}", to_text(result->type()),
+                    to_text(type));
+      std::memcpy(y.data, std::as_const(*result).bytes().data(), static_cast<std::size_t>(type.bytes()));
+    } catch (const py::error_already_set& e) {
+      throw Error(e.what(), e.matches(PyExc_ConnectionError) ? ErrorKind::peer : ErrorKind::user);
+    }
+  });
+}
+
 /// What several operators do together, as C++ writes it: in the trace that runs, else one after the other at once.
 template <class F>
 std::vector<ArrayPtr> composed(const std::vector<ArrayPtr>& operands, F function) {
@@ -234,6 +257,22 @@ void bind_operators(py::module_& m) {
     return arrays_of({{&tracing->trace, y}}).front();
   });
   m.def("array_of", [](const py::object& x) { return array_of(x); });
+  m.def(
+      "call_back",
+      [](const py::function& function, const py::function& gradient, const ArrayPtr& x,
+         const std::optional<Shape>& shape, const std::string& name) {
+        Tracing* const tracing = Tracing::current();
+        if (!tracing) return array_of(function(x));
+        tracing->calls_back = true;
+        Attributes attributes{{"function", called_back(function)}, {"gradient", called_back(gradient)}};
+        if (shape) attributes.set("shape", *shape);
+        return call("call_back", {x}, attributes, name).front();
+      },
+      py::arg("function"), py::arg("gradient"), py::arg("x"), py::arg("shape") = std::nullopt,
+      py::arg("name") = "",
+      "function(x), called at each run of the program, which has one device. gradient: of the result's "
+      "gradient, x's; "
+      "shape: of the result, if it is not x's.");
   m.def("sharded", [](const py::function& function, const std::vector<ArrayPtr>& inputs, const py::object& in,
                       const py::object& out, const py::dict& parameters, const std::string& name) {
     ShardOptions options{.in = splits_of(in), .out = splits_of(out), .parameters = {}, .name = name};

@@ -6,62 +6,40 @@
 
 #include <set>
 
-#include "shardwright/annotations/patterns.h"
-#include "shardwright/base/text.h"
-#include "shardwright/frontend/mixed_precision.h"
-#include "shardwright/frontend/planned_model.h"
 #include "shardwright/graph/text.h"
-#include "shardwright/graph/verify.h"
 #include "shardwright/lower/program_text.h"
-#include "shardwright/runtime/backend/backend.h"
-#include "shardwright/search/planning/make_plan.h"
-#include "shardwright/search/planning/settings.h"
+#include "shardwright/plan/plan_json.h"
 
 namespace shardwright::python {
 namespace {
 
 std::uint64_t current_seed = 1;
 
-/// What options say of a plan, by the table that flags are read with.
-PlanRequest request_of(const std::map<std::string, std::string>& options) {
-  PlanRequest request{
-      .model = "traced network", .keeps_micro_batches = true, .formats = default_devices().formats};
-  std::set<std::string> known{"annotate", "plan"};
-  for (const SettingRow& row : all_settings()) {
-    std::string option = row.flag.substr(2);
-    std::ranges::replace(option, '-', '_');
-    known.insert(option);
-    if (const auto it = options.find(option); it != options.end()) row.parse(request, {option, it->second});
+/// {shape, dtype, mesh, map, stage, first_rank, boxes} of each value. map: per dim the axes of the mesh that cut it, the
+/// outermost first; boxes: (offset, extent) of each rank of the stage.
+py::dict layouts(const Program& program) {
+  const Session& session = program.step().session();
+  const KeptValues& kept = session.kept();
+  py::dict out;
+  for (const Kept& value : kept.all()) {
+    if (&kept.parameter_of(value) != &value || kept.is_cache(value)) continue;
+    const Type type = kept.type_of(value);
+    const auto [stage, v] = kept.place_of(value);
+    const Placement place = placement_of(session.pipeline(), stage, v);
+    std::vector<int> mesh;
+    for (const Axis& axis : place.mesh->axes) mesh.push_back(axis.size);
+    std::vector<std::vector<int>> map;
+    for (const Axes& axes : place.layout.dims) map.emplace_back(axes.begin(), axes.end());
+    std::vector<std::pair<Shape, Shape>> boxes;
+    for (int r = 0; r < place.mesh->size(); ++r) {
+      const Box b = place.box_on(place.first_rank + r, type.shape);
+      boxes.emplace_back(b.offset, b.extent);
+    }
+    using namespace py::literals;
+    out[py::str(value.name)] =
+        py::dict("shape"_a = type.shape, "dtype"_a = numpy_name(type.dtype), "mesh"_a = mesh, "map"_a = map,
+                 "stage"_a = stage, "first_rank"_a = place.first_rank, "boxes"_a = boxes);
   }
-  for (const auto& [name, value] : options)
-    if (!known.contains(name))
-      throw error("there is no option '{}'{}", name,
-                  near_names(name, std::vector<std::string>(known.begin(), known.end())));
-  if (request.devices == 1) request.parallel = Parallel::stand_alone;
-  return request;
-}
-
-PlannedNetwork planned(TracedGraph traced, const std::map<std::string, std::string>& options,
-                       PlanRequest request) {
-  if (const auto plan = options.find("plan"); plan != options.end()) {
-    Plan saved = known_plan(plan->second);
-    apply(saved, traced.graph);  // it fits
-    return {std::move(traced.graph), std::move(saved)};
-  }
-  Annotations own = std::move(request.annotations);
-  request.annotations = merged(std::move(traced.annotations), own);
-  if (const auto file = options.find("annotate"); file != options.end())
-    request.annotations = merged(std::move(request.annotations),
-                                 without_patterns(load_annotations(file->second), traced.graph));
-  Plan plan = make_plan(traced.graph, request);
-  return {std::move(traced.graph), std::move(plan)};
-}
-
-/// In their order.
-std::vector<std::string> inputs_of(const Graph& graph) {
-  std::vector<std::string> out;
-  for (const Node& node : graph.nodes)
-    if (node.op->kind == OpKind::input) out.push_back(graph.value(node.results[0]).name);
   return out;
 }
 
@@ -70,57 +48,16 @@ std::vector<std::string> inputs_of(const Graph& graph) {
 std::uint64_t Program::seed() { return current_seed; }
 void Program::set_seed(std::uint64_t seed) { current_seed = seed; }
 
-Program::Program(const std::shared_ptr<Tracing>& tracing, const Outputs& outputs,
-                 const std::map<std::string, std::string>& options, std::shared_ptr<Store> store)
-    : store_(std::move(store)) {
-  PlanRequest request = request_of(options);
-  std::vector<Traced> values;
-  for (const ArrayPtr& a : outputs.values) values.push_back(a->in(*tracing));
-  Graph graph = tracing->graph_of(values, request.settings.pipelining.micro_batches);
-  verify(graph);
-  graph = with_precision(std::move(graph), tracing->trace.all_precision());
-  if (outputs.optimizer) {
-    add_train_step(graph, graph.outputs.front(), *outputs.optimizer);
-    request.origin.optimizer = *outputs.optimizer;
-  }
-  std::set<std::string> outside;
-  for (const auto& [tensor, name] : tracing->outside) outside.insert(name);
-  for (const std::string& name : inputs_of(graph))
-    if (!outside.contains(name)) inputs_.push_back(name);
-  for (const auto& [tensor, name] : tracing->outside) {
-    inputs_.push_back(name);
-    captured_.push_back(lent(tensor));
-  }
-  start({std::move(graph), tracing->trace.annotations()}, tracing->leaves, options, std::move(request));
-}
-
-Program::Program(const std::string& name, const OptimizerChoice& optimizer,
-                 const std::map<std::string, std::string>& options, std::shared_ptr<Store> store)
-    : store_(std::move(store)) {
-  PlanRequest request = request_of(options);
-  request.model = name;
-  request.origin.optimizer = optimizer;
-  Model model = build_model(name, model_options(request.origin, request.settings.pipelining.micro_batches));
-  for (const std::string& line : model.notices)
-    py::print(line, py::arg("file") = py::module_::import("sys").attr("stderr"));
-  inputs_ = inputs_of(model.graph);
-  add_train_step(model.graph, model.loss, optimizer);
-  const std::map<std::string, InitialValue> initial = std::move(model.initial);
-  start({std::move(model.graph), std::move(model.annotations)}, {}, options, std::move(request));
-  for (const auto& [parameter, value] : initial) step_->session().set(parameter, value());
-}
-
-void Program::start(TracedGraph traced, const std::vector<LeafPtr>& leaves,
-                    const std::map<std::string, std::string>& options, PlanRequest request) {
-  const TrainOptions run_options{
-      .devices = request.devices, .search_options = request.options, .seed = current_seed};
-  const SessionStart session = session_start(request.devices);
+Program::Program(Asked asked, std::shared_ptr<Store> store, std::vector<int> ranks)
+    : store_(std::move(store)), inputs_(asked.inputs), captured_(std::move(asked.captured)) {
+  const SessionStart session = session_start(asked.request.devices, std::move(ranks));
+  const TrainOptions options = run_options_of(asked, current_seed);
   {
     const py::gil_scoped_release others_run;
-    step_ = std::make_unique<GraphStep>(planned(std::move(traced), options, std::move(request)), inputs_,
-                                        run_options, session);
+    step_ = std::make_unique<GraphStep>(planned(asked), inputs_, options, session);
   }
-  find_leaves(leaves);
+  find_leaves(asked.leaves);
+  for (const auto& [parameter, value] : asked.initial) step_->session().set(parameter, value());
 }
 
 GraphStep& Program::step() const {
@@ -162,7 +99,7 @@ void Program::refresh() {
     Leaf& leaf = *used.leaf;
     if (leaf.is_newest_in(*this)) continue;
     if (!leaf.is_fresh()) {
-      const std::shared_ptr<Tensor> now = leaf.elements();
+      const std::shared_ptr<Tensor> now = leaf.gathered();
       const KeptValues& kept = step().session().kept();
       const DType own = kept.type_of(kept.named(leaf.name())).dtype;
       step().session().set(leaf.name(), now->dtype() == own ? *now : convert(*now, own));
@@ -188,14 +125,14 @@ std::vector<ArrayPtr> Program::run(const std::vector<ArrayPtr>& batch) {
   return finish(std::move(outputs));
 }
 
-std::vector<ArrayPtr> Program::run_local(const std::vector<ArrayPtr>& rows) {
-  BatchParts parts;
+std::vector<ArrayPtr> Program::run_local(const std::vector<ArrayPtr>& parts, const std::vector<Shape>& cuts) {
+  BatchParts batch;
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
-    std::vector<TensorPart>& own = parts[inputs_[i]];
-    if (i < rows.size()) {
-      add_rows(rows[i]->elements(), own);
+    std::vector<TensorPart>& own = batch[inputs_[i]];
+    if (i < parts.size()) {
+      add_part(parts[i]->elements(), i < cuts.size() ? cuts[i] : Shape{}, own);
     } else {
-      const Tensor& captured = captured_.at(i - rows.size());
+      const Tensor& captured = captured_.at(i - parts.size());
       own.push_back({whole_box(captured.shape()), captured});
     }
   }
@@ -203,25 +140,41 @@ std::vector<ArrayPtr> Program::run_local(const std::vector<ArrayPtr>& rows) {
   std::vector<Tensor> outputs;
   {
     const py::gil_scoped_release others_run;
-    outputs = step().session().step_on_parts(parts);
+    outputs = step().session().step_on_parts(batch);
   }
   return finish(std::move(outputs));
 }
 
-void Program::add_rows(const std::shared_ptr<Tensor>& rows, std::vector<TensorPart>& to) const {
-  const Pipeline& pipeline = step().session().pipeline();
-  const std::int64_t parts = pipeline.micro_batches(), ranks = pipeline.rank_count() / pipeline.stage_count();
-  const Shape shape = rows->shape();
-  if (shape.empty() || shape[0] % parts)
+void Program::add_part(const std::shared_ptr<Tensor>& part, const Shape& said,
+                       std::vector<TensorPart>& to) const {
+  const Session& session = step().session();
+  const Pipeline& pipeline = session.pipeline();
+  const std::int64_t micro_batches = pipeline.micro_batches();
+  const std::int64_t ranks = pipeline.rank_count() / pipeline.group_count();
+  const Shape shape = part->shape();
+  if (micro_batches > 1 && (shape.empty() || shape[0] % micro_batches))
     throw error("a process has {} of the batch, whose rows cannot be cut into {} micro-batches",
-                to_text(rows->type()), parts);
-  Box where = whole_box(shape);
-  where.extent[0] /= parts;
-  const Type type{rows->dtype(), where.extent};
-  for (std::int64_t m = 0; m < parts; ++m) {
-    where.offset[0] = (m * ranks + own_rank() % ranks) * where.extent[0];
-    const std::byte* const first = std::as_const(*rows).bytes().data() + m * type.bytes();
-    to.push_back({where, Tensor(type, std::shared_ptr<const std::byte>(rows, first))});
+                to_text(part->type()), micro_batches);
+  Shape cuts = said;
+  if (cuts.empty() && !shape.empty()) {
+    cuts.assign(shape.size(), 1);
+    cuts[0] = ranks;
+  }
+  if (cuts.size() != shape.size() || ranks % element_count(cuts) != 0)
+    throw error(
+        "{} of each process is cut {}, but there are {} processes, which should be a multiple of the parts",
+        to_text(part->type()), to_text(cuts), ranks);
+  Box where{Shape(shape.size()), shape};
+  std::int64_t index = session.ranks().front() % ranks % element_count(cuts);
+  for (std::size_t d = shape.size(); d-- > 0; index /= cuts[d]) where.offset[d] = index % cuts[d] * shape[d];
+  if (shape.empty()) return to.push_back({where, lent(part)});
+  const std::int64_t first = where.offset[0] / micro_batches;
+  where.extent[0] /= micro_batches;
+  const Type type{part->dtype(), where.extent};
+  for (std::int64_t m = 0; m < micro_batches; ++m) {
+    where.offset[0] = m * cuts[0] * where.extent[0] + first;
+    const std::byte* const begin = std::as_const(*part).bytes().data() + m * type.bytes();
+    to.push_back({where, Tensor(type, std::shared_ptr<const std::byte>(part, begin))});
   }
 }
 
@@ -234,6 +187,41 @@ std::vector<ArrayPtr> Program::finish(std::vector<Tensor> outputs) {
 }
 
 Tensor Program::value_of(const std::string& name) const { return step().session().get(name); }
+
+std::map<std::string, LeafPtr> Program::leaves() const {
+  std::map<std::string, LeafPtr> out;
+  for (const Used& used : leaves_) out[used.leaf->name()] = used.leaf;
+  return out;
+}
+
+std::optional<Box> Program::box_of(const std::string& name, std::optional<int> rank) const {
+  const Session& session = step().session();
+  const KeptValues& kept = session.kept();
+  const Kept& value = kept.named(name);
+  const Box whole = whole_box(kept.type_of(value).shape);
+  const std::vector<int> ranks = session.ranks();
+  if (!rank) {
+    if (static_cast<int>(ranks.size()) == session.pipeline().rank_count()) return whole;
+    rank = ranks.front();
+  }
+  const auto [stage, v] = kept.place_of(value);
+  const Placement place = placement_of(session.pipeline(), stage, v);
+  if (!place.has(*rank)) return std::nullopt;
+  return place.box_on(*rank, whole.extent);
+}
+
+std::optional<TensorPart> Program::own(const std::string& name, std::optional<int> rank) const {
+  const std::optional<Box> where = box_of(name, rank);
+  if (!where) return std::nullopt;
+  return TensorPart{*where, step().session().get_own(name, *where)};
+}
+
+void Program::set_own(const std::string& name, const Tensor& part, std::optional<int> rank) {
+  refresh();
+  if (const std::optional<Box> where = box_of(name, rank)) step().session().set(name, *where, part);
+  for (const Used& used : leaves_)
+    if (used.leaf->name() == name) used.leaf->is_in(shared_from_this(), true);
+}
 
 void Program::set_rate(double rate) {
   step().session().set(rate_state, make_tensor({DType::f32, {}}, std::span(&rate, 1)));
@@ -248,39 +236,58 @@ void bind_program(py::module_& m) {
 
   py::class_<Program, std::shared_ptr<Program>>(m, "Program",
                                                 "A traced function, planned and running on devices.")
-      .def(py::init([](const std::shared_ptr<Tracing>& trace, const std::vector<ArrayPtr>& outputs,
-                       const std::map<std::string, std::string>& options, std::shared_ptr<Store> store,
-                       const std::optional<std::string>& optimizer, const py::dict& settings,
-                       double clip_norm, bool has_set_rate) {
-             Program::Outputs all{outputs, {}};
-             if (optimizer)
-               all.optimizer = OptimizerChoice{.name = *optimizer,
-                                               .attributes = attributes_of(settings),
-                                               .clip_norm = clip_norm,
-                                               .loss_scale = default_loss_scale(trace->trace.all_precision()),
-                                               .has_set_rate = has_set_rate};
-             auto out = std::make_shared<Program>(trace, all, options, std::move(store));
-             remember(out);
-             return out;
-           }),
-           py::arg("trace"), py::arg("outputs"), py::arg("options"), py::arg("store") = nullptr,
-           py::arg("optimizer") = std::nullopt, py::arg("settings") = py::dict(), py::arg("clip_norm") = 0.0,
-           py::arg("has_set_rate") = false)
+      .def(
+          py::init([](const std::shared_ptr<Tracing>& trace, const std::vector<ArrayPtr>& outputs,
+                      const PlanOptions& options, std::shared_ptr<Store> store,
+                      const std::optional<std::string>& optimizer, const py::dict& settings, double clip_norm,
+                      bool has_set_rate, const std::vector<int>& ranks, const py::object& retrace) {
+            auto out = std::make_shared<Program>(
+                asked_of(traced_step(trace, outputs, optimizer, settings, clip_norm, has_set_rate, retrace),
+                         options),
+                std::move(store), ranks);
+            remember(out);
+            return out;
+          }),
+          py::arg("trace"), py::arg("outputs"), py::arg("options"), py::arg("store") = nullptr,
+          py::arg("optimizer") = std::nullopt, py::arg("settings") = py::dict(), py::arg("clip_norm") = 0.0,
+          py::arg("has_set_rate") = false, py::arg("ranks") = std::vector<int>{},
+          py::arg("retrace") = py::none())
       .def(py::init([](const std::string& model, const std::string& optimizer, const py::dict& settings,
-                       double clip_norm, const std::map<std::string, std::string>& options,
-                       std::shared_ptr<Store> store) {
+                       double clip_norm, const PlanOptions& options, std::shared_ptr<Store> store) {
              const OptimizerChoice choice{.name = optimizer,
                                           .attributes = attributes_of(settings),
                                           .clip_norm = clip_norm,
                                           .has_set_rate = true};
-             auto out = std::make_shared<Program>(model, choice, options, std::move(store));
+             auto out = std::make_shared<Program>(asked_of(model, choice, options), std::move(store));
              remember(out);
              return out;
            }),
            py::arg("model"), py::arg("optimizer"), py::arg("settings"), py::arg("clip_norm"),
            py::arg("options"), py::arg("store"))
       .def("run", &Program::run)
-      .def("run_local", &Program::run_local)
+      .def("refresh", &Program::refresh,
+           "Brings what other programs have changed here; all processes call it.")
+      .def("run_local", &Program::run_local, py::arg("parts"), py::arg("cuts") = std::vector<Shape>{})
+      .def(
+          "own",
+          [](const Program& self, const std::string& name, std::optional<int> rank) -> py::object {
+            auto part = self.own(name, rank);
+            if (!part) return py::none();
+            return py::make_tuple(std::make_shared<Array>(std::move(part->tensor)), part->where.offset);
+          },
+          py::arg("name"), py::arg("rank") = std::nullopt,
+          "What this process (or a rank of it) has of a kept value, and where that begins, without asking "
+          "others; None "
+          "if it lies elsewhere.")
+      .def(
+          "set_own",
+          [](Program& self, const std::string& name, const ArrayPtr& part, std::optional<int> rank) {
+            self.set_own(name, *part->elements(), rank);
+          },
+          py::arg("name"), py::arg("part"), py::arg("rank") = std::nullopt,
+          "Sets that; all processes call it. It changes nothing where the value lies elsewhere.")
+      .def_property_readonly("leaves", &Program::leaves, "The parameters and states that it keeps, by name.")
+      .def("layouts", &layouts, "Of what it keeps, by name: on which ranks which part of it lies.")
       .def_property_readonly("inputs", &Program::inputs)
       .def("input_type",
            [](Program& self, const std::string& name) {
@@ -300,6 +307,7 @@ void bind_program(py::module_& m) {
                              [](Program& self) { return self.step().estimate().step_seconds(); })
       .def_property_readonly("arena_bytes",
                              [](Program& self) { return self.step().session().statistics().arena_bytes; })
+      .def_property_readonly("memory", [](Program& self) { return memory_by_kind(self.step().estimate()); })
       .def_property_readonly("collectives", [](Program& self) {
         return self.step().session().statistics().collectives_per_step;
       });

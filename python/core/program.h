@@ -6,9 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "python/core/trace.h"
-#include "shardwright/frontend/graph_step.h"
-#include "shardwright/search/planning/make_plan.h"
+#include "python/core/asked.h"
 
 namespace shardwright::python {
 
@@ -19,31 +17,30 @@ struct Store {
 
 class Program : public std::enable_shared_from_this<Program> {
  public:
-  /// What is returned by the traced function, and what its optimizer, if it has one, makes of the first of it.
-  struct Outputs {
-    std::vector<ArrayPtr> values;
-    std::optional<OptimizerChoice> optimizer;
-  };
-
-  /// `options`: settings by the names of the command's flags, `micro_batches=4` as --micro-batches 4.
-  /// `store` gets the states that the optimizer adds. Throws: Error as planning and lowering do.
-  Program(const std::shared_ptr<Tracing>& tracing, const Outputs& outputs,
-          const std::map<std::string, std::string>& options, std::shared_ptr<Store> store);
-  /// The network called `model` (a name, a graph or an ONNX file), trained by `optimizer`, of the same options.
-  Program(const std::string& model, const OptimizerChoice& optimizer,
-          const std::map<std::string, std::string>& options, std::shared_ptr<Store> store);
+  /// `store` gets the states that the optimizer adds. `ranks`: the processes that run it; none said: all.
+  /// Throws: Error as planning and lowering do.
+  Program(Asked asked, std::shared_ptr<Store> store, std::vector<int> ranks = {});
   ~Program();
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
   /// One step. Shapes: whole batches, in the order in which the trace's inputs were made.
   std::vector<ArrayPtr> run(const std::vector<ArrayPtr>& batch);
-  /// Likewise, where each process has its own rows of the batch; those of all ranks of a stage are the batch.
-  std::vector<ArrayPtr> run_local(const std::vector<ArrayPtr>& rows);
+  /// Likewise, where each process has its own part of the batch; those of all ranks of a stage are the batch.
+  /// `cuts`: per input, into how many parts each of its dims is cut; none said: its rows into those of the ranks. Ranks
+  /// take the parts in row-major order, again from the first where there are more ranks than parts.
+  std::vector<ArrayPtr> run_local(const std::vector<ArrayPtr>& parts, const std::vector<Shape>& cuts);
   const std::vector<std::string>& inputs() const { return inputs_; }
 
-  /// The newest value of what is kept under this name, from the devices.
+  /// The newest value of what is kept under this name, from the devices. Of several processes all ask at the same time.
   Tensor value_of(const std::string& name) const;
+  /// What devices of this process, or one of them, have of it, of which others need not know; nothing if it lies
+  /// elsewhere.
+  std::optional<TensorPart> own(const std::string& name, std::optional<int> rank = {}) const;
+  /// Sets that, of which all processes call it.
+  void set_own(const std::string& name, const Tensor& part, std::optional<int> rank = {});
+  /// Those that it keeps.
+  std::map<std::string, LeafPtr> leaves() const;
   void set_rate(double rate);
   /// Throws: Error once the program has ended.
   GraphStep& step() const;
@@ -59,12 +56,10 @@ class Program : public std::enable_shared_from_this<Program> {
   static void set_seed(std::uint64_t seed);
 
  private:
-  void start(TracedGraph traced, const std::vector<LeafPtr>& leaves,
-             const std::map<std::string, std::string>& options, PlanRequest request);
   void find_leaves(const std::vector<LeafPtr>& known);
-  /// Where this process's rows of an input are in the batch: of each micro-batch its part, those of the ranks of a stage
-  /// one behind the other.
-  void add_rows(const std::shared_ptr<Tensor>& rows, std::vector<TensorPart>& to) const;
+  std::optional<Box> box_of(const std::string& name, std::optional<int> rank) const;
+  /// Where this process's part of an input is in the batch: it has one of each micro-batch.
+  void add_part(const std::shared_ptr<Tensor>& part, const Shape& cuts, std::vector<TensorPart>& to) const;
   std::vector<ArrayPtr> finish(std::vector<Tensor> outputs);
 
   std::unique_ptr<GraphStep> step_;

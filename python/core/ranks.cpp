@@ -30,15 +30,16 @@ void leave() {
 int rank_count() { return std::max(1, launched_ranks()); }
 int own_rank() { return launched_rank().value_or(0); }
 
-SessionStart session_start(int devices) {
+SessionStart session_start(int devices, std::vector<int> ranks) {
   if (rank_count() == 1 || devices == 1) return start_threads;
-  if (devices != rank_count())
+  if (ranks.empty())
+    for (int r = 0; r < rank_count(); ++r) ranks.push_back(r);
+  if (devices != static_cast<int>(ranks.size()))
     throw error("devices={} but mpirun has started {} processes; there should be one per device", devices,
-                rank_count());
-  return [](Pipeline program, SessionOptions options) {
-    MpiProcess& self = joined();
+                ranks.size());
+  return [ranks = std::move(ranks)](Pipeline program, SessionOptions options) {
     const std::size_t transfers = most_transfers(program);
-    return Session(std::move(program), self.communicator(self.size(), transfers), options);
+    return Session(std::move(program), joined().communicator(ranks, transfers), options);
   };
 }
 

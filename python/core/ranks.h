@@ -15,8 +15,8 @@ class Program;
 int rank_count();
 int own_rank();
 /// Of one device each process for itself; else all processes together, which meet at the first call.
-/// Throws: Error if the program is for another number of devices.
-SessionStart session_start(int devices);
+/// `ranks`: which of them, ascending; none said: all. Throws: Error if the program is for another number of devices.
+SessionStart session_start(int devices, std::vector<int> ranks = {});
 
 /// Of several processes all end a program at the same time, which the end of Python's object is not: it lives until the
 /// process leaves the run.

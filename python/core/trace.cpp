@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "python/core/program.h"
+#include "python/core/ranks.h"
 #include "shardwright/autodiff/backward.h"
 #include "shardwright/base/text.h"
 #include "shardwright/frontend/recompute.h"
@@ -32,21 +33,47 @@ Leaf::Leaf(std::string name, Tensor value, bool is_state)
   set_elements(std::move(value));
 }
 
-std::shared_ptr<Tensor> Leaf::elements() const {
-  if (has_elements()) return Array::elements();
-  auto* self = const_cast<Leaf*>(this);  // looking at a value brings it here; it stays the same
+std::shared_ptr<Program> Leaf::reader() const {
   for (const auto& reader : readers_)
-    if (const auto program = reader.lock()) {
-      self->set_elements(program->value_of(name_));
-      return Array::elements();
-    }
+    if (auto program = reader.lock()) return program;
+  return nullptr;
+}
+
+Tensor Leaf::initial() const {
   Trace alone;  // which knows what a leaf starts with
   const ValueId leaf = enter(alone).id;
   const Attributes& start = alone.graph().node(alone.graph().value(leaf).producer).attributes;
   Tensor value(type_);
   initialize(value.view(), whole_box(type_.shape), {name_, start, type_.shape}, Program::seed());
-  self->set_elements(std::move(value));
-  return Array::elements();
+  return value;
+}
+
+std::shared_ptr<Tensor> Leaf::elements() const {
+  if (has_elements()) return Array::elements();
+  TensorPart part = own();
+  if (part.where.extent != type_.shape)
+    throw error(
+        "this process has {} of '{}' {}: collectives.gather(), which all processes call, brings all of it",
+        to_text(part.where), name_, to_text(type_));
+  auto value = std::make_shared<Tensor>(std::move(part.tensor));
+  // Looking at a value brings it here; it stays the same. Among processes each may look or not, and all ask for it
+  // alike.
+  if (rank_count() == 1) const_cast<Leaf*>(this)->set_elements(value);
+  return value;
+}
+
+TensorPart Leaf::own() const {
+  const Box whole = whole_box(type_.shape);
+  if (has_elements()) return {whole, lent(Array::elements())};
+  if (const auto program = reader())
+    if (auto part = program->own(name_)) return *std::move(part);
+  return {whole, initial()};
+}
+
+std::shared_ptr<Tensor> Leaf::gathered() const {
+  if (has_elements()) return Array::elements();
+  const auto program = reader();
+  return std::make_shared<Tensor>(program ? program->value_of(name_) : initial());
 }
 
 void Leaf::rename(std::string name) {
@@ -199,6 +226,16 @@ void bind_trace(py::module_& m) {
           "Starts as `init` says (zeros, ones, uniform, normal), by the seed and the parameter's name.")
       .def_property("name", &Leaf::name, &Leaf::rename)
       .def_property_readonly("is_state", &Leaf::is_state)
+      .def(
+          "own",
+          [](const Leaf& self) {
+            TensorPart part = self.own();
+            return py::make_tuple(std::make_shared<Array>(std::move(part.tensor)), part.where.offset);
+          },
+          "What this process has of it, and where that begins, without asking others.")
+      .def(
+          "gathered", [](const Leaf& self) { return std::make_shared<Array>(lent(self.gathered())); },
+          "All of it, for which processes that have parts of it all ask at the same time.")
       .def_readwrite("comm_fusion", &Leaf::comm_fusion)
       .def("set", [](Leaf& self, const py::object& value) {
         const ArrayPtr a = array_of(value);
@@ -250,6 +287,17 @@ void bind_trace(py::module_& m) {
       .def("assign", [](Tracing& self, const LeafPtr& leaf,
                         const ArrayPtr& value) { self.trace.update(self.leaf(*leaf), value->in(self)); })
       .def_readonly("is_training", &Tracing::is_training)
+      .def_property_readonly(
+          "operators",
+          [](Tracing& self) {
+            const Graph& graph = self.trace.graph();
+            std::vector<std::string> out;
+            for (const Node& node : graph.nodes)
+              if (node.op->kind == OpKind::compute && node.phase == Phase::forward)
+                out.push_back(graph.value(node.results[0]).name);
+            return out;
+          },
+          "Names of the operators so far, without those of the backward.")
       .def_property_readonly("parameters", [](const Tracing& self) { return self.leaves; });
 
   m.def(

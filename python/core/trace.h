@@ -9,6 +9,7 @@
 
 #include "python/core/array.h"
 #include "shardwright/autodiff/train_step.h"
+#include "shardwright/runtime/boxes.h"
 
 namespace shardwright::python {
 
@@ -24,8 +25,12 @@ class Leaf : public Array, public std::enable_shared_from_this<Leaf> {
   Leaf(std::string name, Tensor value, bool is_state);
 
   Type type() const override { return type_; }
-  /// The newest value; brought from the devices if it is there.
+  /// The newest value; brought from the devices if it is there. Throws: Error if this process has not all of it.
   std::shared_ptr<Tensor> elements() const override;
+  /// What this process has of it, of which others need not know: of what lies in a stage of others, where it started.
+  TensorPart own() const;
+  /// The newest value, for which processes that have parts of it all ask at the same time.
+  std::shared_ptr<Tensor> gathered() const;
   Traced in(Tracing& tracing) const override;
   /// As a new leaf of `trace`.
   Traced enter(Trace& trace) const;
@@ -51,6 +56,10 @@ class Leaf : public Array, public std::enable_shared_from_this<Leaf> {
   bool is_fresh() const { return !has_elements() && readers_.empty(); }
 
  private:
+  /// Null: its newest value is not on devices.
+  std::shared_ptr<Program> reader() const;
+  Tensor initial() const;
+
   std::string name_;
   Type type_;
   Initializer initializer_;
@@ -89,7 +98,8 @@ class Tracing : public std::enable_shared_from_this<Tracing> {
 
   Trace trace;
   const bool is_training;
-  std::vector<LeafPtr> leaves;                                           // in the order of their first use
+  bool calls_back = false;      // functions of Python that are no operators
+  std::vector<LeafPtr> leaves;  // in the order of their first use
   std::vector<std::pair<std::shared_ptr<Tensor>, std::string>> outside;  // captured, and the inputs they are
 
  private:

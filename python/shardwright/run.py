@@ -19,7 +19,7 @@ def _parsed() -> tuple[str, int | None, list[str]]:
                                      allow_abbrev=False)
     parser.add_argument("--devices", type=int, metavar="N",
                         help="virtual devices (default: as the program's context says)")
-    parser.add_argument("--path", action="version", version=str(_folder()),
+    parser.add_argument("--path", action="version", version=str(folder_of_mindspore()),
                         help="print the folder that PYTHONPATH needs where mpirun starts programs, and exit")
     parser.add_argument("program", help="a Python file, with its own arguments behind it")
     known, rest = parser.parse_known_args()
@@ -30,7 +30,7 @@ def _parsed() -> tuple[str, int | None, list[str]]:
     return known.program, known.devices, rest
 
 
-def _folder() -> Path:
+def folder_of_mindspore() -> Path:
     """Where our `mindspore` lies: no folder of the path, lest it hide a real one. (`resolve` would lead to the sources.)"""
     return Path(__file__).absolute().parent / "_compat"
 
@@ -39,15 +39,20 @@ def _is_ours(folder: str) -> bool:
     return (Path(folder or ".") / "mindspore" / "_compile.py").exists()
 
 
+def installed_mindspore() -> str | None:
+    """Where another one than ours is."""
+    installed = PathFinder.find_spec("mindspore", [p for p in sys.path if not _is_ours(p)])
+    return installed.origin if installed else None
+
+
 def _find_mindspore() -> None:
     """Puts ours, which lies beside this package, behind everything else, so that what is installed is found first."""
-    beside = str(_folder())
+    beside = str(folder_of_mindspore())
     ours = [p for p in sys.path if _is_ours(p)] or [beside]
-    others = [p for p in sys.path if p not in ours]
-    installed = PathFinder.find_spec("mindspore", others)
-    sys.path[:] = others + ours
-    if installed and installed.origin:
-        print(f"shardwright.run: the MindSpore that is installed runs it ({installed.origin})", file=sys.stderr)
+    installed = installed_mindspore()
+    sys.path[:] = [p for p in sys.path if p not in ours] + ours
+    if installed:
+        print(f"shardwright.run: the MindSpore that is installed runs it ({installed})", file=sys.stderr)
     elif not any(_is_ours(p) for p in ours):
         sys.exit(f"shardwright.run: there is no package mindspore in {beside}")
 

@@ -2,127 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
-from typing import Any, Callable, Iterator
+from typing import Any, Callable
 
 from . import _core, _tree
 from ._core import Parameter, Tensor
+from ._programs import Call, Programs, Runnable, Traced
 from .optim import Optimizer
+from .plans import Plan, options_text
 
-__all__ = ["ModelStep", "Plan", "TrainStep", "jit", "model_step", "train_step"]
-
-
-class Plan:
-    """How a step is split over devices, and what it takes."""
-
-    def __init__(self, program):
-        self.json: str = program.plan_json()
-        """As `shardwright train --plan` takes it."""
-        self.table: str = program.explain()
-        self.step_seconds: float = program.step_seconds
-        """Predicted for the cluster that it is for."""
-        self.memory_bytes: int = program.arena_bytes
-        """Of the device that takes most."""
-        self.collectives: dict[str, int] = program.collectives
-        """How many of each kind a step runs."""
-
-    def save(self, path: str) -> None:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(self.json)
-
-    def __repr__(self) -> str:
-        return self.table
-
-    def _repr_html_(self) -> str:
-        return _html_of(self.table)
-
-
-def _html_of(table: str) -> str:
-    """The lines of the table that stand in columns as rows, the others around it."""
-    from html import escape
-
-    lines = table.rstrip().split("\n")
-    first = next((i for i, line in enumerate(lines) if line.startswith("  ")), len(lines))
-    end = next((i for i in range(first, len(lines)) if not lines[i].startswith("  ")), len(lines))
-    edges = [i for i, c in enumerate(lines[first]) if c != " " and lines[first][i - 2:i] == "  "] if first < end else []
-    edges = edges[:3]  # name, strategy, parts: what follows is not aligned to the left
-    rows = []
-    for line in lines[first:end]:
-        cells = [line[a:b].strip() for a, b in zip(edges, edges[1:] + [len(line)])]
-        kind = "th" if not rows else "td"
-        rows.append("<tr>" + "".join(f"<{kind} style='text-align:left'>{escape(c)}</{kind}>" for c in cells) + "</tr>")
-    around = "<br>".join(escape(line) for line in lines[:first]), "<br>".join(escape(line) for line in lines[end:])
-    return f"<div>{around[0]}</div><table>{''.join(rows)}</table><div>{around[1]}</div>"
-
-
-def _options(options: dict[str, Any]) -> dict[str, str]:
-    """As the table of settings reads them: text."""
-    out = {}
-    for name, value in options.items():
-        if value is not None:
-            out[name] = ("1" if value else "0") if isinstance(value, bool) else str(value)
-    return out
-
-
-def _kind(arrays: list[Tensor]) -> tuple:
-    return tuple((a.dtype, a.shape) for a in arrays)
-
-
-class _Constant:
-    """A result that does not depend on the arguments' elements."""
-
-    def __init__(self, value: Any):
-        self.value = value
-
-
-class _Traced:
-    """One trace of a function, and the program that came of it."""
-
-    def __init__(self, program, result: Any):
-        self.program = program
-        self._result = result  # the tree of what the function returned, with places of outputs as leaves
-
-    def run(self, arrays: list[Tensor]) -> Any:
-        outputs = self.program.run(arrays)
-        if self._result == 0:
-            return outputs[0]
-        return _tree.map_leaves(lambda _, place: outputs[place] if isinstance(place, int) else place.value,
-                                self._result)
-
-
-def _outputs_of(result: Any) -> tuple[list[Tensor], Any]:
-    """The tensors of a result, and its tree with their places."""
-    outputs: list[Tensor] = []
-
-    def place(_: str, leaf: Any):
-        if not isinstance(leaf, Tensor):
-            return _Constant(leaf)
-        outputs.append(leaf)
-        return len(outputs) - 1
-
-    tree = _tree.map_leaves(place, result)
-    return outputs, tree
-
-
-def _argument_names(function: Callable, count: int, skip: int = 0) -> list[str]:
-    try:
-        names = [p.name for p in inspect.signature(function).parameters.values()
-                 if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)][skip:]
-    except (TypeError, ValueError):
-        names = []
-    return (names + [f"input{i}" for i in range(len(names), count)])[:count]
-
-
-def _named_arrays(function: Callable, arguments: tuple, skip: int = 0) -> list[tuple[str, Tensor]]:
-    """The arrays in the arguments, called after the function's parameters."""
-    out = []
-    for name, argument in zip(_argument_names(function, len(arguments), skip), arguments):
-        out += [(path, _core.array_of(leaf)) for path, leaf in _tree.leaves(argument, name)]
-    return out
-
-
-def _with_inputs(arguments: tuple, inputs: Iterator[Tensor]) -> tuple:
-    return _tree.map_leaves(lambda *_: next(inputs), arguments)
+__all__ = ["ModelStep", "TrainStep", "jit", "model_step", "train_step"]
 
 
 class _Step:
@@ -213,47 +101,53 @@ class TrainStep(_Step):
         self._fn = fn
         self._precision = precision
         self._micro_batches = micro_batches
-        self._options = _options({**options, "micro_batches": micro_batches if micro_batches > 1 else None})
+        self._options = options_text({**options, "micro_batches": micro_batches if micro_batches > 1 else None})
         self.params = _tree.map_leaves(
             lambda _, leaf: Parameter(leaf) if _is_array(leaf) else leaf, params)
         """The tree that was given, with parameters for its arrays."""
         self.parameters = _tree.name_parameters(self.params)
         """All parameters inside; `p.numpy()` is what training has made of one."""
-        self._programs: dict[tuple, _Traced] = {}
+        self._programs = Programs(fn, self._program_of, skip=1)
 
     def __call__(self, *batch):
         """Trains on one batch (trees of arrays; whole batches). Returns the loss, and behind it what else `fn` returns."""
-        named = _named_arrays(self._fn, batch, skip=1)
-        arrays = [a for _, a in named]
-        kind = _kind(arrays)
-        traced = self._programs.get(kind)
-        if traced is None:
-            traced = self._programs[kind] = self._trace(batch, named)
-            self._samples = arrays[0].shape[0] if arrays and arrays[0].ndim else 1
-        self._ready(traced.program)
-        result = traced.run(arrays)
+        call = self._programs.call(batch)
+        arrays = call.arrays
+        found = self._programs.of(call)
+        self._ready(found.program)
+        self._samples = arrays[0].shape[0] if arrays and arrays[0].ndim else 1
+        result = found.result_of(found.program.run(arrays))
         self.steps_done += 1
         return result
 
-    def _trace(self, batch: tuple, named: list[tuple[str, Tensor]]) -> _Traced:
-        with _core.Trace(self._precision, training=True) as trace:
-            inputs = [trace.input(name, self._of_micro_batch(name, a), a.dtype) for name, a in named]
-            result = self._fn(self.params, *_with_inputs(batch, iter(inputs)))
-        outputs, tree = _outputs_of(result)
-        if not outputs or outputs[0].size != 1:
-            raise ValueError(f"{self._name} should return a scalar loss first, not {outputs[:1]}")
+    def plan(self, *batch) -> Plan:
+        """What a step with such a batch would be: arrays, or `Spec`s of them. Memory is taken for none of it."""
+        call = self._programs.call(batch)
+        traced = self._traced(call, self._micro_batches)
         optimizer = self._optimizer
-        return _Traced(_core.Program(trace, outputs, self._options, self._store, optimizer.name, optimizer.settings,
-                                     optimizer.clip_norm, has_set_rate=True), tree)
+        return Plan(_core.PlannedStep(traced.trace, traced.outputs, self._options, optimizer.name, optimizer.settings,
+                                      optimizer.clip_norm, retrace=self._retrace(call)))
 
-    def _of_micro_batch(self, name: str, array: Tensor) -> list[int]:
-        shape = list(array.shape)
-        if self._micro_batches == 1:
-            return shape
-        if not shape or shape[0] % self._micro_batches:
-            raise ValueError(f"'{name}' is {shape} and cannot be cut into {self._micro_batches} micro-batches along "
-                             "dim 0")
-        return [shape[0] // self._micro_batches, *shape[1:]]
+    def _traced(self, call: Call, micro_batches: int) -> Traced:
+        traced = call.trace(lambda *batch: self._fn(self.params, *batch), self._precision, True, micro_batches)
+        if not traced.outputs or traced.outputs[0].size != 1:
+            raise ValueError(f"{self._name} should return a scalar loss first, not {traced.outputs[:1]}")
+        return traced
+
+    def _retrace(self, call: Call) -> Callable[[int], tuple]:
+        """For searches that look at other numbers of micro-batches."""
+        def again(micro_batches: int) -> tuple:
+            traced = self._traced(call, micro_batches)
+            return traced.trace, traced.outputs
+
+        return again
+
+    def _program_of(self, call: Call) -> Runnable:
+        traced = self._traced(call, self._micro_batches)
+        optimizer = self._optimizer
+        return Runnable(traced, _core.Program(
+            traced.trace, traced.outputs, self._options, self._store, optimizer.name, optimizer.settings,
+            optimizer.clip_norm, has_set_rate=True, retrace=self._retrace(call)))
 
 
 class ModelStep(_Step):
@@ -262,7 +156,7 @@ class ModelStep(_Step):
     def __init__(self, model: str, optimizer: Optimizer, options: dict[str, Any]):
         super().__init__(optimizer, model)
         self._model_program = _core.Program(model, optimizer.name, optimizer.settings, optimizer.clip_norm,
-                                            _options(options), self._store)
+                                            options_text(options), self._store)
         self.inputs: dict[str, tuple[str, list[int]]] = {
             name: self._model_program.input_type(name) for name in self._model_program.inputs}
         """Type and shape of each, by name; of one micro-batch."""
@@ -317,23 +211,36 @@ def jit(fn: Callable | None = None, *, devices: int = 1, precision: str = "f32",
     """
     if fn is None:
         return lambda f: jit(f, devices=devices, precision=precision, **options)
-    text = _options({"devices": devices, **options})
-    programs: dict[tuple, _Traced] = {}
+    return Jitted(fn, precision, options_text({"devices": devices, **options}))
 
-    def run(*arguments):
-        named = _named_arrays(fn, arguments)
-        arrays = [a for _, a in named]
-        traced = programs.get(_kind(arrays))
-        if traced is None:
-            with _core.Trace(precision) as trace:
-                inputs = [trace.input(name, list(a.shape), a.dtype) for name, a in named]
-                result = fn(*_with_inputs(arguments, iter(inputs)))
-            outputs, tree = _outputs_of(result)
-            traced = programs[_kind(arrays)] = _Traced(_core.Program(trace, outputs, text), tree)
-        run.last = traced.program
-        return traced.run(arrays)
 
-    run.__name__, run.__doc__ = getattr(fn, "__name__", "jit"), fn.__doc__
-    run.last = None
-    run.explain = lambda: Plan(run.last)
-    return run
+class Jitted:
+    """What `jit` returns: call it as the function."""
+
+    def __init__(self, fn: Callable, precision: str, options: dict[str, str]):
+        self._fn, self._precision, self._options = fn, precision, options
+        self._programs = Programs(fn, self._program_of)
+        self._last = None
+        self.__name__, self.__doc__ = getattr(fn, "__name__", "jit"), fn.__doc__
+
+    def __call__(self, *arguments):
+        call = self._programs.call(arguments)
+        arrays = call.arrays
+        found = self._programs.of(call)
+        self._last = found.program
+        return found.result_of(found.program.run(arrays))
+
+    def plan(self, *arguments) -> Plan:
+        """What a call with such arguments would be: arrays, or `Spec`s of them. Memory is taken for none of it."""
+        traced = self._programs.call(arguments).trace(self._fn, self._precision, False)
+        return Plan(_core.PlannedStep(traced.trace, traced.outputs, self._options))
+
+    def explain(self) -> Plan:
+        """The plan of the last call."""
+        if self._last is None:
+            raise ValueError(f"{self.__name__} has not run yet, so there is no plan: it depends on the arguments' shapes")
+        return Plan(self._last)
+
+    def _program_of(self, call: Call) -> Runnable:
+        traced = call.trace(self._fn, self._precision, False)
+        return Runnable(traced, _core.Program(traced.trace, traced.outputs, self._options))

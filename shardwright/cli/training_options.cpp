@@ -31,8 +31,9 @@ std::string best_of(const Arguments& arguments) {
 
 TrainingOptions training_options(const Arguments& arguments, const Model& model, const Length& length,
                                  double rate, const Plan& plan) {
-  TrainingOptions out{.schedule = arguments.text("--lr-schedule", "constant"),
-                      .tokens = model.tokens * plan.settings.pipelining.micro_batches};
+  TrainingOptions out;
+  out.schedule = arguments.text("--lr-schedule", "constant");
+  out.tokens = model.tokens * plan.settings.pipelining.micro_batches;
   const std::string warmup = arguments.text("--warmup");
   out.rates = RateSchedule(out.schedule, warmup, rate,
                            {.steps = length.steps, .steps_per_epoch = length.steps_per_epoch});

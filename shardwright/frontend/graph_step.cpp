@@ -9,13 +9,20 @@
 namespace shardwright {
 namespace {
 
-Pipeline proven(const Graph& graph, const Plan& plan, const TrainOptions& options, Estimate& estimate) {
+/// The program of `step`, whose estimate it fills in.
+Pipeline compiled(PlannedStep& step, const TrainOptions& options) {
+  const auto& [graph, plan] = step.network;
   Pipeline program = compile_pipeline(graph, plan, {.formats = default_devices().formats});
   const auto cap = options.search_options.memory_cap;
   const Evaluation evaluation = evaluate(program, plan.cluster, {.memory_cap = cap});
   if (cap) check_memory(evaluation, "memory_cap " + bytes_text(*cap));
+  step.estimate = evaluation.estimate;
+  return program;
+}
+
+Pipeline proven(PlannedStep& step, const TrainOptions& options) {
+  Pipeline program = compiled(step, options);
   prove(program);
-  estimate = evaluation.estimate;
   return program;
 }
 
@@ -25,12 +32,21 @@ Session start_threads(Pipeline program, SessionOptions options) {
   return Session(std::move(program), options);
 }
 
+PlannedStep planned_step(PlannedNetwork network, const TrainOptions& options) {
+  PlannedStep out{std::move(network), {}};
+  compiled(out, options);
+  return out;
+}
+
+std::string PlannedStep::explain() const {
+  return step_table(network.graph, network.plan, estimate, batch_size_of(network.graph, network.plan));
+}
+
 GraphStep::GraphStep(PlannedNetwork network, std::vector<std::string> inputs, const TrainOptions& options,
                      const SessionStart& start)
     : inputs_(std::move(inputs)),
-      graph_(std::move(network.graph)),
-      plan_(std::move(network.plan)),
-      session_(start(proven(graph_, plan_, options, estimate_), {.seed = options.seed})) {}
+      planned_{std::move(network), {}},
+      session_(start(proven(planned_, options), {.seed = options.seed})) {}
 
 std::vector<Tensor> GraphStep::operator()(const std::vector<Tensor>& batch) {
   if (batch.size() != inputs_.size())
@@ -38,10 +54,6 @@ std::vector<Tensor> GraphStep::operator()(const std::vector<Tensor>& batch) {
   std::map<std::string, Tensor> named;
   for (std::size_t i = 0; i < batch.size(); ++i) named[inputs_[i]] = batch[i];
   return session_.step(named);
-}
-
-std::string GraphStep::explain() const {
-  return step_table(graph_, plan_, estimate_, batch_size_of(graph_, plan_));
 }
 
 }  // namespace shardwright

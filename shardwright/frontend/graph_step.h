@@ -17,6 +17,17 @@ namespace shardwright {
 using SessionStart = std::function<Session(Pipeline, SessionOptions)>;
 Session start_threads(Pipeline program, SessionOptions options);
 
+/// A planned step and what it is expected to take on its cluster: no memory is taken for it.
+struct PlannedStep {
+  PlannedNetwork network;
+  Estimate estimate;
+
+  /// The plan as a table, and what it takes.
+  std::string explain() const;
+};
+/// Throws: Error as lowering does, or if the plan is above the memory cap of `options`.
+PlannedStep planned_step(PlannedNetwork network, const TrainOptions& options);
+
 class GraphStep {
  public:
   /// `inputs`: in the order in which calls give them. Throws: Error as lowering does, if the plan is above the memory cap of
@@ -29,17 +40,14 @@ class GraphStep {
 
   Session& session() { return session_; }
   const Session& session() const { return session_; }
-  const Graph& graph() const { return graph_; }
-  const Plan& plan() const { return plan_; }
-  const Estimate& estimate() const { return estimate_; }
-  /// The plan as a table, and what it takes.
-  std::string explain() const;
+  const Graph& graph() const { return planned_.network.graph; }
+  const Plan& plan() const { return planned_.network.plan; }
+  const Estimate& estimate() const { return planned_.estimate; }
+  std::string explain() const { return planned_.explain(); }
 
  private:
   std::vector<std::string> inputs_;
-  Graph graph_;
-  Plan plan_;
-  Estimate estimate_;
+  PlannedStep planned_;
   Session session_;
 };
 

@@ -72,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, Gradients,
                          ::testing::Values(Way{"data_2", 2}, Way{"data_4", 4}, Way{"micro_batches", 1, 4},
                                            Way{"both", 2, 2}, Way{"stages", 2, 4, 2},
                                            Way{"stages_of_2", 4, 2, 2}),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& test) { return test.param.name; });
 
 // What is wanted may be an input, whose slope finite differences know.
 TEST(Gradients, of_inputs_are_slopes) {

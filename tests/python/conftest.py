@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture
 def run_program(tmp_path):
-    """Runs a Python program as a user would; returns what it printed. ranks: processes under mpirun, 0 without."""
+    """Runs a Python program as a user would; returns what it printed, by process. ranks: processes under mpirun, 0 without."""
 
     def run(text_or_path, *arguments, ranks=0, status=0, timeout=120):
         path = text_or_path if isinstance(text_or_path, pathlib.Path) else tmp_path / "program.py"
@@ -21,9 +21,11 @@ def run_program(tmp_path):
                        "OMPI_MCA_rmaps_base_oversubscribe": "1"}
         words = [sys.executable, str(path), *map(str, arguments)]
         if ranks:
-            words = ["mpirun", "-n", str(ranks), *words]
+            words = ["mpirun", "-n", str(ranks), "--output-filename", str(tmp_path / "log"), *words]
         done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=timeout)
         assert done.returncode == status, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
-        return done if status else done.stdout
+        if status or not ranks:
+            return done if status else done.stdout
+        return "".join((tmp_path / "log" / "1" / f"rank.{r}" / "stdout").read_text() for r in range(ranks))
 
     return run

@@ -1,0 +1,202 @@
+#include "python/core/asked.h"
+
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <set>
+
+#include "shardwright/annotations/patterns.h"
+#include "shardwright/base/text.h"
+#include "shardwright/frontend/mixed_precision.h"
+#include "shardwright/frontend/planned_model.h"
+#include "shardwright/graph/verify.h"
+#include "shardwright/plan/plan_json.h"
+#include "shardwright/runtime/backend/backend.h"
+#include "shardwright/search/planning/settings.h"
+
+namespace shardwright::python {
+namespace {
+
+/// By the table that flags are read with.
+PlanRequest request_of(const PlanOptions& options) {
+  PlanRequest request{
+      .model = "traced network", .keeps_micro_batches = true, .formats = default_devices().formats};
+  std::set<std::string> known{"annotate", "plan"};
+  for (const SettingRow& row : all_settings()) {
+    std::string option = row.flag.substr(2);
+    std::ranges::replace(option, '-', '_');
+    known.insert(option);
+    if (const auto it = options.find(option); it != options.end()) row.parse(request, {option, it->second});
+  }
+  for (const auto& [name, value] : options)
+    if (!known.contains(name))
+      throw error("there is no option '{}'{}", name,
+                  near_names(name, std::vector<std::string>(known.begin(), known.end())));
+  if (request.devices == 1) request.parallel = Parallel::stand_alone;
+  return request;
+}
+
+/// In their order.
+std::vector<std::string> inputs_of(const Graph& graph) {
+  std::vector<std::string> out;
+  for (const Node& node : graph.nodes)
+    if (node.op->kind == OpKind::input) out.push_back(graph.value(node.results[0]).name);
+  return out;
+}
+
+Graph graph_of(const TracedStep& traced, int micro_batches) {
+  Tracing& tracing = *traced.tracing;
+  std::vector<Traced> values;
+  for (const ArrayPtr& a : traced.outputs) values.push_back(a->in(tracing));
+  Graph graph = tracing.graph_of(values, micro_batches);
+  verify(graph);
+  graph = with_precision(std::move(graph), tracing.trace.all_precision());
+  if (traced.optimizer) add_train_step(graph, graph.outputs.front(), *traced.optimizer);
+  return graph;
+}
+
+/// Asks Python for the graph of another number of micro-batches.
+StepOf step_of(const TracedStep& traced) {
+  // Planning runs without Python's lock, and lets go of this without it.
+  const std::shared_ptr<TracedStep> kept(new TracedStep(traced), [](TracedStep* t) {
+    const py::gil_scoped_acquire gil;
+    delete t;
+  });
+  return [kept](int micro_batches) {
+    const py::gil_scoped_acquire gil;
+    TracedStep again = *kept;
+    try {
+      const py::tuple made = again.retrace(micro_batches);
+      again.tracing = made[0].cast<std::shared_ptr<Tracing>>();
+      again.outputs = made[1].cast<std::vector<ArrayPtr>>();
+    } catch (const py::error_already_set& e) {
+      throw error("the function cannot be traced with {} micro-batches: {}", micro_batches, e.what());
+    }
+    return graph_of(again, micro_batches);
+  };
+}
+
+}  // namespace
+
+std::map<std::string, std::int64_t> memory_by_kind(const Estimate& estimate) {
+  std::map<std::string, std::int64_t> out;
+  for (std::size_t k = 0; k < memory_kinds; ++k)
+    out[std::string(name_of(static_cast<MemoryKind>(k)))] = estimate.memory.bytes[k];
+  return out;
+}
+
+Asked asked_of(const TracedStep& traced, const PlanOptions& options) {
+  Asked out{.request = request_of(options), .options = options};
+  const Tracing& tracing = *traced.tracing;
+  if (out.request.devices > 1 && tracing.calls_back)
+    throw error("a function that is called back runs on one device, but there are {}", out.request.devices);
+  if (traced.optimizer) out.request.origin.optimizer = *traced.optimizer;
+  out.traced.graph = graph_of(traced, out.request.settings.pipelining.micro_batches);
+  out.traced.annotations = traced.tracing->trace.annotations();
+  std::set<std::string> outside;
+  for (const auto& [tensor, name] : tracing.outside) outside.insert(name);
+  for (const std::string& name : inputs_of(out.traced.graph))
+    if (!outside.contains(name)) out.inputs.push_back(name);
+  for (const auto& [tensor, name] : tracing.outside) {
+    out.inputs.push_back(name);
+    out.captured.push_back(lent(tensor));
+  }
+  out.leaves = tracing.leaves;
+  if (!traced.retrace.is_none()) out.step = step_of(traced);
+  return out;
+}
+
+Asked asked_of(const std::string& name, const OptimizerChoice& optimizer, const PlanOptions& options) {
+  Asked out{.request = request_of(options), .options = options};
+  out.request.model = name;
+  out.request.origin.optimizer = optimizer;
+  const auto built = [origin = out.request.origin, name](int micro_batches) {
+    Model model = build_model(name, model_options(origin, micro_batches));
+    add_train_step(model.graph, model.loss, origin.optimizer);
+    return model;
+  };
+  Model model = built(out.request.settings.pipelining.micro_batches);
+  for (const std::string& line : model.notices)
+    py::print(line, py::arg("file") = py::module_::import("sys").attr("stderr"));
+  out.inputs = inputs_of(model.graph);
+  out.initial = std::move(model.initial);
+  out.traced = {std::move(model.graph), std::move(model.annotations)};
+  out.step = [built](int micro_batches) { return built(micro_batches).graph; };
+  return out;
+}
+
+TrainOptions run_options_of(const Asked& asked, std::uint64_t seed) {
+  return {.devices = asked.request.devices, .search_options = asked.request.options, .seed = seed};
+}
+
+PlannedNetwork planned(Asked& asked) {
+  auto& [graph, annotations] = asked.traced;
+  if (const auto plan = asked.options.find("plan"); plan != asked.options.end()) {
+    Plan saved = known_plan(plan->second);
+    apply(saved, graph);  // it fits
+    return {std::move(graph), std::move(saved)};
+  }
+  PlanRequest& request = asked.request;
+  Annotations own = std::move(request.annotations);
+  request.annotations = merged(std::move(annotations), own);
+  if (const auto file = asked.options.find("annotate"); file != asked.options.end())
+    request.annotations =
+        merged(std::move(request.annotations), without_patterns(load_annotations(file->second), graph));
+  const int there = request.settings.pipelining.micro_batches;
+  const StepOf step = [&](int micro_batches) {
+    return micro_batches == there ? graph : asked.step(micro_batches);
+  };
+  Plan plan = asked.step ? make_plan(step, request) : make_plan(graph, request);
+  return {std::move(graph), std::move(plan)};
+}
+
+TracedStep traced_step(const std::shared_ptr<Tracing>& tracing, const std::vector<ArrayPtr>& outputs,
+                       const std::optional<std::string>& optimizer, const py::dict& settings,
+                       double clip_norm, bool has_set_rate, const py::object& retrace) {
+  TracedStep out{.tracing = tracing, .outputs = outputs, .retrace = retrace};
+  if (optimizer)
+    out.optimizer = OptimizerChoice{.name = *optimizer,
+                                    .attributes = attributes_of(settings),
+                                    .clip_norm = clip_norm,
+                                    .loss_scale = default_loss_scale(tracing->trace.all_precision()),
+                                    .has_set_rate = has_set_rate};
+  return out;
+}
+
+void bind_planned_step(py::module_& m) {
+  const auto plan = [](Asked asked) {
+    const py::gil_scoped_release others_run;
+    const TrainOptions options = run_options_of(asked, 1);
+    return planned_step(planned(asked), options);
+  };
+  py::class_<PlannedStep>(m, "PlannedStep", "What a step would take, for which no memory is taken.")
+      .def(py::init([plan](const std::shared_ptr<Tracing>& trace, const std::vector<ArrayPtr>& outputs,
+                           const PlanOptions& options, const std::optional<std::string>& optimizer,
+                           const py::dict& settings, double clip_norm, const py::object& retrace) {
+             return plan(asked_of(traced_step(trace, outputs, optimizer, settings, clip_norm, true, retrace),
+                                  options));
+           }),
+           py::arg("trace"), py::arg("outputs"), py::arg("options"), py::arg("optimizer") = std::nullopt,
+           py::arg("settings") = py::dict(), py::arg("clip_norm") = 0.0, py::arg("retrace") = py::none())
+      .def(py::init([plan](const std::string& model, const std::string& optimizer, const py::dict& settings,
+                           double clip_norm, const PlanOptions& options) {
+             return plan(asked_of(model,
+                                  {.name = optimizer,
+                                   .attributes = attributes_of(settings),
+                                   .clip_norm = clip_norm,
+                                   .has_set_rate = true},
+                                  options));
+           }),
+           py::arg("model"), py::arg("optimizer"), py::arg("settings"), py::arg("clip_norm"),
+           py::arg("options"))
+      .def("explain", &PlannedStep::explain)
+      .def("plan_json", [](const PlannedStep& self) { return to_json(self.network.plan); })
+      .def_property_readonly("step_seconds",
+                             [](const PlannedStep& self) { return self.estimate.step_seconds(); })
+      .def_property_readonly("arena_bytes", [](const PlannedStep& self) { return self.estimate.arena_bytes; })
+      .def_property_readonly("memory", [](const PlannedStep& self) { return memory_by_kind(self.estimate); })
+      .def_property_readonly("collectives",
+                             [](const PlannedStep& self) { return self.estimate.collectives; });
+}
+
+}  // namespace shardwright::python

@@ -1,0 +1,61 @@
+// What Python asks to be planned: a network that was traced, or one that has a name, and what options say of its plan.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "python/core/trace.h"
+#include "shardwright/frontend/graph_step.h"
+#include "shardwright/frontend/model.h"
+#include "shardwright/search/planning/make_plan.h"
+
+namespace shardwright::python {
+
+/// Settings by the names of the command's flags: `micro_batches=4` as --micro-batches 4.
+using PlanOptions = std::map<std::string, std::string>;
+
+/// A traced function.
+struct TracedStep {
+  std::shared_ptr<Tracing> tracing;
+  std::vector<ArrayPtr> outputs;
+  std::optional<OptimizerChoice> optimizer = {};  // of the first output
+  /// (micro-batches) -> (trace, outputs): the same traced again, for searches that look at other numbers; None: it cannot be.
+  py::object retrace = py::none();
+};
+
+struct Asked {
+  TracedGraph traced;
+  PlanRequest request;
+  PlanOptions options;
+  std::vector<std::string> inputs = {};  // those that are given, then those that are captured
+  std::vector<Tensor> captured = {};
+  std::vector<LeafPtr> leaves = {};
+  std::map<std::string, InitialValue> initial = {};
+  StepOf step = {};  // of other numbers of micro-batches, if it can be had
+};
+
+/// Throw: Error as reading options and building a network do.
+Asked asked_of(const TracedStep& traced, const PlanOptions& options);
+Asked asked_of(const std::string& model, const OptimizerChoice& optimizer, const PlanOptions& options);
+
+/// As TrainOptions says what to run with.
+TrainOptions run_options_of(const Asked& asked, std::uint64_t seed);
+
+/// Plans it; without Python's lock. Throws: Error as planning does.
+PlannedNetwork planned(Asked& asked);
+
+/// Bytes of the device that takes most, by what they are for.
+std::map<std::string, std::int64_t> memory_by_kind(const Estimate& estimate);
+
+/// What a step would take.
+void bind_planned_step(py::module_& m);
+
+/// A step's outputs and its optimizer, as Python says them.
+TracedStep traced_step(const std::shared_ptr<Tracing>& tracing, const std::vector<ArrayPtr>& outputs,
+                       const std::optional<std::string>& optimizer, const py::dict& settings,
+                       double clip_norm, bool has_set_rate, const py::object& retrace);
+
+}  // namespace shardwright::python

@@ -1,0 +1,83 @@
+"""Plans before and after a step: what is asked about takes no memory, and is what runs."""
+
+import json
+
+import numpy
+import pytest
+
+import shardwright as sw
+
+
+class Net:
+    def __init__(self):
+        self.hidden, self.out = sw.nn.Dense(64, 96), sw.nn.Dense(96, 10)
+
+    def __call__(self, x):
+        return self.out(sw.ops.relu(self.hidden(x)))
+
+
+def loss(net, x, label):
+    return sw.ops.cross_entropy(net(x), label)
+
+
+batch = numpy.ones((32, 64), numpy.float32), numpy.zeros(32, numpy.int32)
+specs = sw.Spec((32, 64)), sw.Spec((32,), "int32")
+
+
+@pytest.mark.parametrize("micro_batches", [1, 4])
+def test_a_plan_of_shapes_is_that_of_the_step(micro_batches):
+    step = sw.train_step(loss, Net(), sw.optim.momentum(0.1), devices=8, micro_batches=micro_batches)
+    planned = step.plan(*specs)
+    with pytest.raises(ValueError, match="has not run"):
+        step.explain()
+    step(*batch)
+    done = step.explain()
+    drop = "search_seconds"
+    assert {k: v for k, v in json.loads(planned.json).items() if k != drop} == {
+        k: v for k, v in json.loads(done.json).items() if k != drop}
+    assert (planned.step_seconds, planned.memory) == (done.step_seconds, done.memory)
+    assert "search auto" in planned.table
+
+
+def test_a_plan_takes_no_memory_for_a_network_beyond_it():
+    planned = sw.plan("gpt:layers=4,hidden=8192,heads=64,seq=1024,vocab=50304", sw.optim.adamw(), devices=8, cluster="h100:8",
+                      precision="bf16", global_batch=8)
+    assert planned.memory_bytes > 2 ** 30
+    assert planned.memory["parameters"] * 8 > 3e9
+    with pytest.raises(sw.ShardwrightError, match="memory_cap"):
+        sw.plan("gpt:layers=4,hidden=8192,heads=64,seq=1024,vocab=50304", devices=1, memory_cap="1GB")
+
+
+def test_plans_are_files_and_pages(tmp_path):
+    step = sw.train_step(loss, Net(), sw.optim.sgd(0.1), devices=4, search="recursive")
+    planned = step.plan(*specs)
+    planned.save(str(tmp_path / "plan.json"))
+    again = sw.train_step(loss, Net(), sw.optim.sgd(0.1), devices=4, plan=str(tmp_path / "plan.json")).plan(*specs)
+    assert again.json == planned.json
+    planned.save(str(tmp_path / "plan.html"))
+    page = (tmp_path / "plan.html").read_text()
+    for part in ("<table>", "activations", planned.table.split("\n")[1], "&quot;x&quot;: &quot;[-, -]&quot;"):
+        assert part in page
+    assert "http" not in page  # it needs nothing from elsewhere
+
+
+def test_a_function_without_an_optimizer_has_a_plan_too():
+    scores = sw.jit(lambda net, x: net["w"] * x, devices=2)
+    w = sw.Parameter(numpy.float32([[1.0, 2.0]]), "w")
+    assert "mesh" in scores.plan({"w": w}, sw.Spec((4, 2))).table
+    x = numpy.ones((4, 2), numpy.float32)
+    assert scores({"w": w}, x).numpy().tolist() == [[1.0, 2.0]] * 4
+    w.set(numpy.float32([[3.0, 4.0]]))
+    assert scores({"w": w}, x).numpy().tolist() == [[3.0, 4.0]] * 4
+    other = sw.Parameter(numpy.float32([[5.0, 6.0]]), "w")
+    assert scores({"w": other}, x).numpy().tolist() == [[5.0, 6.0]] * 4
+    assert "mesh" in scores.explain().table
+    with pytest.raises(TypeError, match="'x' is Spec"):
+        scores({"w": w}, sw.Spec((4, 2)))
+
+
+def test_trees_of_other_structure_are_other_calls():
+    pick = sw.jit(lambda x: x["a"] - x["b"] if "b" in x else x["a"] + x["c"])
+    one, two = numpy.float32([1.0]), numpy.float32([2.0])
+    assert pick({"a": one, "b": two}).numpy().tolist() == [-1.0]
+    assert pick({"a": one, "c": two}).numpy().tolist() == [3.0]

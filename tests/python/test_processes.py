@@ -1,0 +1,133 @@
+"""Programs as several processes: what one of them looks at, what some of them say to each other, who feeds what."""
+
+import numpy
+import pytest
+import torch
+
+import shardwright as sw
+from shardwright import _core
+
+
+def lines_of(run_program, text, ranks):
+    return sorted(run_program("import numpy as np\nimport shardwright as sw\nfrom shardwright import _core, collectives\n"
+                              "rank, ranks = _core.own_rank(), _core.rank_count()\n" + text, ranks=ranks).splitlines())
+
+
+def test_what_one_process_looks_at_asks_no_other(run_program):
+    # Level 3 cuts the parameter into the rows of four processes.
+    out = lines_of(run_program, """
+w = _core.Parameter(np.arange(4 * 8192, dtype=np.float32).reshape(8192, 4) / np.float32(65536), "w")
+b = _core.Parameter(np.zeros(4, np.float32), "b")
+step = sw.train_step(lambda p, x: sw.ops.mean(sw.ops.square(x @ p["w"] + p["b"])), {"w": w, "b": b}, sw.optim.sgd(0.1),
+                     devices=4, parallel="data_parallel", optimizer_parallel="3")
+step(np.ones((8, 8192), np.float32))
+if rank == 1:
+    part, offset = w.own()
+    print("1 part", part.shape, offset)
+    try:
+        w.numpy()
+    except ValueError as error:
+        print("2", error)
+step(np.ones((8, 8192), np.float32))
+whole = collectives.gather(w).numpy()
+part, offset = w.own()
+assert (whole[offset[0]:offset[0] + part.shape[0]] == part.numpy()).all()
+other = sw.jit(lambda p: p["w"] * 1.0, devices=4)({"w": w})
+assert (other.numpy() == whole).all()
+print("3 equal")
+""", 4)
+    assert out == ["1 part (2048, 4) [2048, 0]",
+                   "2 this process has [2048:4096, 0:4] of 'w' f32[8192, 4]: collectives.gather(), which all processes call, "
+                   "brings all of it", *["3 equal"] * 4]
+
+
+def test_groups_talk_among_themselves(run_program):
+    out = lines_of(run_program, """
+group = [rank % 2, rank % 2 + 2]
+x = np.float32([rank, 10 * rank])
+print(rank, collectives.all_reduce(x, group=group).numpy().tolist(), collectives.all_gather(x, group=group).shape,
+      collectives.broadcast(x, root=group[1], group=group).numpy().tolist(), collectives.all_reduce(x, "max").numpy().tolist())
+for wrong in ([rank, 7], [(rank + 1) % 4], [2, 0]):
+    try:
+        collectives.barrier(wrong)
+    except ValueError as error:
+        print(rank, error) if rank == 3 else None
+""", 4)
+    sums = {0: [2.0, 20.0], 1: [4.0, 40.0]}
+    assert [line for line in out if "(4,)" in line] == [
+        f"{r} {sums[r % 2]} (4,) {[float(r % 2 + 2), 10.0 * (r % 2 + 2)]} [3.0, 30.0]" for r in range(4)]
+    assert [line for line in out if "(4,)" not in line] == [
+        "3 a group is ascending ranks below 4, not [2, 0]", "3 a group is ascending ranks below 4, not [3, 7]",
+        "3 rank 3 is not in the group [0]"]
+
+
+def test_each_process_feeds_its_box(run_program):
+    # Ranks 0 and 2 have the left half: the axis of the replicas comes first.
+    out = lines_of(run_program, """
+import json
+with open(f"split{rank}.json", "w") as file:
+    json.dump({"dataset": {"in": [["None", "half"]], "device_matrix": [2, 2], "names": ["copy", "half"]}}, file)
+image = np.arange(6 * 8, dtype=np.float32).reshape(6, 8)
+with _core.Trace() as trace:
+    x = trace.input("x", [6, 8], "float32")
+    result = sw.ops.sum(sw.ops.square(x), 1)
+program = _core.Program(trace, [result], {"devices": "4", "annotate": f"split{rank}.json"})
+half = rank % 2 * 4
+print(program.run_local([sw.Tensor(image[:, half:half + 4])], [[1, 2]])[0].numpy().tolist() == (image ** 2).sum(1).tolist())
+try:
+    program.run_local([sw.Tensor(image)], [[3, 1]])
+except ValueError as error:
+    print(error)
+""", 4)
+    assert out == ["True"] * 4 + ["f32[6, 8] of each process is cut [3, 1], but there are 4 processes, which should be a "
+                                  "multiple of the parts"] * 4
+
+
+def test_a_function_is_called_back_with_its_gradient():
+    w = _core.Parameter(numpy.random.default_rng(0).random((3, 2), numpy.float32), "w")
+    start, x = w.numpy().copy(), numpy.float32([[1, 2, 3], [4, 5, 6]])
+    seen = []
+
+    def twice(y):
+        seen.append(y.shape)
+        return sw.ops.concat([y, y], 0)
+
+    def loss(w, x):
+        return sw.ops.mean(sw.ops.square(_core.call_back(twice, lambda g: g[:2] + g[2:], x @ w, shape=[4, 2])))
+
+    step = sw.train_step(loss, w, sw.optim.sgd(0.1), devices=1)
+    found = [step(x).item() for _ in range(2)]
+    reference = torch.tensor(start, requires_grad=True)
+    y = torch.from_numpy(x) @ reference
+    expected = (torch.cat([y, y]) ** 2).mean()
+    expected.backward()
+    assert found[0] == pytest.approx(expected.item(), rel=1e-6)
+    assert seen == [(2, 2)] * 2
+    with torch.no_grad():
+        y = torch.from_numpy(x) @ (reference - 0.1 * reference.grad)
+    assert found[1] == pytest.approx((y ** 2).mean().item(), rel=1e-5)
+    with pytest.raises(ValueError, match="runs on one device"):
+        sw.train_step(loss, w, sw.optim.sgd(0.1), devices=2)(x)
+
+
+def test_what_a_called_back_function_raises_ends_the_step():
+    def fails(y):
+        raise KeyError("no such thing")
+
+    for function, message in ((fails, "no such thing"), (lambda y: y[:1], r"returned f32\[1, 2\] and not f32\[2, 2\]")):
+        program = sw.jit(lambda x, f=function: _core.call_back(f, f, x * 2.0), devices=1)
+        with pytest.raises(ValueError, match=message):
+            program(numpy.ones((2, 2), numpy.float32))
+
+
+def test_views_keep_what_they_have_seen():
+    w = _core.Parameter(numpy.ones((256, 4), numpy.float32), "w")
+    step = sw.train_step(lambda w, x: sw.ops.mean(sw.ops.square(x @ w)), w, sw.optim.sgd(0.1), devices=1)
+    views = [w.numpy(), numpy.asarray(w), memoryview(w)]
+    for _ in range(3):
+        step(numpy.ones((2, 256), numpy.float32))
+    for view in views:
+        assert (numpy.asarray(view) == 1).all()
+    assert not (w.numpy() == 1).any()
+    with pytest.raises(BufferError, match="bfloat16"):
+        memoryview(sw.Tensor([1.0], "bfloat16"))
