@@ -18,7 +18,7 @@ from .context import (GRAPH_MODE, PYNATIVE_MODE, ParallelMode, get_algo_paramete
                       set_auto_parallel_context, set_context, set_offload_context, set_ps_context, set_seed)
 from .parallel import Layout, reshard, shard, sync_pipeline_shared_parameters
 from .parallel import nn as _  # found as mindspore.parallel.nn; it needs nn
-from .train import (Callback, CheckpointConfig, LossMonitor, Model, ModelCheckpoint, TimeMonitor, load_checkpoint,
+from .train import (Callback, CheckpointConfig, LossMonitor, Model, ModelCheckpoint, TimeMonitor, data_sink, load_checkpoint,
                     load_param_into_net, save_checkpoint)
 
 __version__ = "2.4.1+shardwright"

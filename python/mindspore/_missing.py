@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import dis
+import sys
 from types import ModuleType
 from typing import Callable, Iterable
 
@@ -23,6 +25,14 @@ def _is_from_elsewhere(module: str, name: str, value: object) -> bool:
     return isinstance(value, ModuleType) and value.__name__ != f"{module}.{name}"
 
 
+def _is_import() -> bool:
+    """Whether a name is asked for by `from module import name`, which hides what an AttributeError says."""
+    frame = sys._getframe(2)
+    while frame.f_code.co_name == "__getattr__":  # of modules that look elsewhere first
+        frame = frame.f_back
+    return frame.f_code.co_code[frame.f_lasti] == dis.opmap["IMPORT_FROM"]
+
+
 def missing(module: str, namespace: dict) -> Callable[[str], object]:
     """A `__getattr__` for the module whose globals are `namespace`."""
     def __getattr__(name: str):
@@ -30,7 +40,7 @@ def missing(module: str, namespace: dict) -> Callable[[str], object]:
             n.startswith("_") or n in _of_modules or _is_from_elsewhere(module, n, value)))
         if name.startswith("__"):
             raise AttributeError(f"module '{module}' has no attribute '{name}'")
-        raise AttributeError(f"'{module}.{name}' is not in this front end{near(name, known)}; there are "
-                             + ", ".join(known))
+        error = ImportError if _is_import() else AttributeError
+        raise error(f"'{module}.{name}' is not in this front end{near(name, known)}; there are " + ", ".join(known))
 
     return __getattr__

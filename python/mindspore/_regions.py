@@ -7,7 +7,7 @@ from typing import Any, Callable
 from shardwright import _core
 from shardwright._tree import leaves, map_leaves
 
-from . import _calls
+from . import _calls, context
 from .common.tensor import Tensor
 
 
@@ -47,10 +47,21 @@ class Region:
         self.parameters = {name.removeprefix("self."): split_of(how)
                            for name, how in (parameter_plan or {}).items()}
 
-    def __call__(self, function: Callable, args: tuple, kwargs: dict, name: str) -> Any:
+    def known_parameters(self, cell) -> dict:
+        """The plan for parameters that the cell has; of others a line is told."""
+        names = ["." + p.name for p in cell.get_parameters()]
+        known = {p: how for p, how in self.parameters.items() if any(n.endswith("." + p) for n in names)}
+        for name in self.parameters.keys() - known.keys():
+            context.tell(f"mindspore: parameter_plan of {type(cell).__name__} has no effect on '{name}': it has "
+                         + ", ".join(n[1:] for n in names))
+        return known
+
+    def __call__(self, function: Callable, args: tuple, kwargs: dict, name: str, cell=None) -> Any:
+        plan = self.parameters if cell is None else self.known_parameters(cell)
+
         def enter(inner, arrays):
             return _core.sharded(inner, arrays, splits_of(self.in_strategy), splits_of(self.out_strategy),
-                                 self.parameters, name or _calls.name_of("sharded"))
+                                 plan, name or _calls.name_of("sharded"))
 
         return _through(enter, function, args, kwargs)
 

@@ -201,6 +201,9 @@ class Cell:
 
     add_flags_recursive = add_flags
 
+    def set_auto_parallel(self) -> None:
+        """Whether it is split is what the context says."""
+
     def set_param_ps(self, recurse: bool = True, init_in_server: bool = False) -> None:
         """There is no parameter server: its parameters stay where they are."""
 
@@ -233,6 +236,10 @@ class Cell:
         """Traces and plans it for these inputs, without running it."""
         self._own_unit().compile(*args, **kwargs)
 
+    def compile_and_run(self, *args, **kwargs):
+        """The old name of a call in graph mode."""
+        return self._own_unit()(*args, **kwargs)
+
     def _own_unit(self) -> Unit:
         if self._unit is None:
             object.__setattr__(self, "_unit", Unit(self._run, self.is_fed, self.construct))
@@ -251,7 +258,7 @@ class Cell:
             if tracing and self._recompute is not None:
                 function = self._recomputed
             if tracing and self._region and context.is_auto():
-                return self._region(function, args, kwargs, _calls.path() or type(self).__name__)
+                return self._region(function, args, kwargs, _calls.path() or type(self).__name__, self)
             return function(*args, **kwargs)
 
     def _recomputed(self, *args, **kwargs):

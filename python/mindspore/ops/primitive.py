@@ -45,8 +45,12 @@ class Primitive:
 
     # ---- what is said of it ----
 
-    def shard(self, in_strategy=None, out_strategy=None) -> Primitive:
-        """How inputs and, optionally, the output are split: tuples of parts per dim, or layouts."""
+    def shard(self, in_strategy=None, out_strategy=None, strategy=None) -> Primitive:
+        """How inputs and, optionally, the output are split: tuples of parts per dim, or layouts.
+
+        strategy: the old name of in_strategy.
+        """
+        in_strategy = strategy if in_strategy is None else in_strategy
         if in_strategy is None and out_strategy is not None:
             raise ValueError(f"{self.name}: out_strategy needs in_strategy beside it")
         kinds = {_check_strategy(self.name, "in_strategy", in_strategy),
@@ -58,9 +62,9 @@ class Primitive:
             context.touch()
         return self
 
-    def set_strategy(self, strategy) -> Primitive:
+    def set_strategy(self, strategy=None) -> Primitive:
         """The old name of `shard`; lists are fine."""
-        return self.shard(tuple(tuple(s) for s in strategy))
+        return self.shard(None if strategy is None else tuple(tuple(s) for s in strategy))
 
     def recompute(self, mode: bool = True) -> Primitive:
         """Computes its result again in the backward instead of keeping it."""

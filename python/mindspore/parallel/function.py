@@ -20,7 +20,8 @@ def shard(fn: Callable, in_strategy, out_strategy=None, parameter_plan=None, dev
     def sharded(*args, **kwargs):
         if not (current() and context.is_auto()):
             return fn(*args, **kwargs)
-        return region(fn, args, kwargs, _calls.name_of(getattr(fn, "__name__", type(fn).__name__)))
+        cell = fn if hasattr(fn, "get_parameters") else None
+        return region(fn, args, kwargs, _calls.name_of(getattr(fn, "__name__", type(fn).__name__)), cell)
 
     return sharded
 

@@ -1,0 +1,109 @@
+"""Names and call forms that public programs use beyond those of the guides' first pages."""
+
+import numpy as np
+import pytest
+from mindspore_fixtures import settings, virtual_devices  # noqa: F401
+
+import mindspore as ms
+import mindspore.dataset as ds
+from mindspore import Parameter, Tensor, nn, ops
+
+pytestmark = pytest.mark.usefixtures("settings")
+
+
+# ---- what is missing ----
+
+def test_import_of_a_missing_name_says_what_there_is():
+    with pytest.raises(ImportError, match="'mindspore.nn.Dens' is not in this front end; did you mean 'Dense'"):
+        from mindspore.nn import Dens  # noqa: F401
+    with pytest.raises(ImportError, match="'mindspore.parallel.Layuot' is not in this front end; did you mean 'Layout'"):
+        from mindspore.parallel import Layuot  # noqa: F401
+
+
+def test_attribute_that_is_missing_is_no_import():
+    with pytest.raises(AttributeError, match="did you mean 'Dense'"):
+        nn.Dens
+    assert not hasattr(nn, "Dens")
+
+
+# ---- old forms of strategies ----
+
+def test_strategy_by_its_old_names(virtual_devices):
+    virtual_devices(4)
+    x, y = Tensor(np.arange(16, dtype=np.float32).reshape(4, 4)), Tensor(np.ones((4, 4), np.float32))
+    for primitive in (ops.Add().shard(strategy=((2, 2), (2, 2))), ops.Add().set_strategy([[2, 2], [2, 2]]),
+                      ops.Add().set_strategy(strategy=None)):
+        np.testing.assert_array_equal(ms.jit(lambda a, b, p=primitive: p(a, b))(x, y), x.asnumpy() + 1)
+
+
+def test_algorithm_settings_are_those_of_the_context():
+    from mindspore.parallel import get_algo_parameters, reset_algo_parameters, set_algo_parameters
+    set_algo_parameters(fully_use_devices=False)
+    assert ms.get_algo_parameters("fully_use_devices") is False
+    reset_algo_parameters()
+    assert get_algo_parameters("fully_use_devices") is not False
+
+
+# ---- two matrix products of constants, whose losses are known ----
+
+class TwoProducts(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.weight = Parameter(Tensor(np.full((32, 8), 0.03, np.float32)), "w")
+        self.weight2 = Parameter(Tensor(np.full((8, 16), 0.04, np.float32)), "w2")
+        self.matmul, self.relu, self.matmul2 = ops.MatMul(), ops.ReLU(), ops.MatMul()
+
+    def construct(self, x):
+        return self.matmul2(self.relu(self.matmul(x, self.weight)), self.weight2)
+
+
+_losses = [0.0047997184, 0.0047495709, 0.0046943466]
+
+
+def _step_of(net):
+    loss_of, optimizer = nn.MSELoss(), nn.Momentum(net.trainable_params(), 0.3, 0.1)
+    gradients = ops.value_and_grad(lambda x, y: loss_of(net(x), y), None, net.trainable_params())
+
+    def step(x, y):
+        loss, grads = gradients(x, y)
+        optimizer(grads)
+        return loss
+
+    return step
+
+
+def _constants(steps):
+    batch = np.full((16, 32), 0.1, np.float32), np.full((16, 16), 0.1, np.float32)
+    return ds.GeneratorDataset(lambda: (batch for _ in range(steps)), ["x", "y"])
+
+
+@pytest.mark.parametrize("sink_size, seen", [(1, _losses), (2, [_losses[1]])])
+def test_data_sink_returns_the_last_of_its_steps(virtual_devices, sink_size, seen):
+    virtual_devices(8, "auto_parallel", search_mode="sharding_propagation", dataset_strategy="full_batch")
+    net = TwoProducts()
+    net.matmul.shard(((2, 4), (4, 1)))
+    run = ms.data_sink(_step_of(net), _constants(2), sink_size=sink_size, jit_config=ms.JitConfig())
+    assert [float(run()) for _ in seen] == pytest.approx(seen, rel=1e-5)
+
+
+def test_data_sink_of_nothing():
+    with pytest.raises(ValueError, match="sink_size is a whole number above 0, not 0"):
+        ms.data_sink(lambda x, y: x, _constants(1), sink_size=0)
+    with pytest.raises(ValueError, match="the data set has no batches"):
+        ms.data_sink(lambda x, y: x, _constants(0))()
+
+
+def test_plan_of_a_parameter_that_is_not_there_is_told(virtual_devices, capsys):
+    virtual_devices(8, "auto_parallel", search_mode="sharding_propagation", dataset_strategy="full_batch")
+    net = TwoProducts()
+    net.shard(in_strategy=((2, 4),), parameter_plan={"weight": (4, 1), "self.w2": (1, 2)})
+    step = _step_of(net)
+    assert [float(step(x, y)) for x, y in _constants(3)] == pytest.approx(_losses, rel=1e-5)
+    assert "parameter_plan of TwoProducts has no effect on 'weight': it has w, w2" in capsys.readouterr().err
+
+
+def test_old_names_of_a_call():
+    net = nn.Dense(4, 2)
+    net.set_auto_parallel()
+    x = Tensor(np.ones((3, 4), np.float32))
+    np.testing.assert_array_equal(net.compile_and_run(x), net(x))
