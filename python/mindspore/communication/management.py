@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from shardwright import _core, _ranks
 
@@ -13,6 +14,10 @@ GlobalComm = type("GlobalComm", (), {"WORLD_COMM_GROUP": "world", "BACKEND": "sh
 HCCL_WORLD_COMM_GROUP = "hccl_world_group"
 NCCL_WORLD_COMM_GROUP = "nccl_world_group"
 _is_ready = False
+if context.device_count() > 1:  # a launcher has started this: programs look for what theirs sets
+    for _name, _value in (("RANK_ID", _core.own_rank()), ("RANK_SIZE", context.device_count()),
+                          ("DEVICE_ID", int(os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", _core.own_rank())))):
+        os.environ.setdefault(_name, str(_value))
 _groups: dict[str, list[int]] = {}
 
 
@@ -21,13 +26,24 @@ def init(backend_name: str | None = None) -> None:
     global _is_ready
     if backend_name not in (None, "hccl", "nccl", "mccl"):
         raise ValueError(f"backend '{backend_name}' is unknown; there are hccl, nccl, mccl: all mean ours")
-    if _core.rank_count() == 1 and int(os.environ.get("MS_WORKER_NUM", "1")) > 1:
-        raise RuntimeError(f"{os.environ['MS_WORKER_NUM']} processes that meet by MS_ROLE and MS_SCHED_HOST are not in "
-                           "this front end: start them by mpirun")
+    _check_launcher()
     if not _is_ready:
         _ranks.watch()
         _core.join()
     _is_ready = True
+
+
+def _check_launcher() -> None:
+    """Raises: RuntimeError if this process looks for others in a way that there is not here."""
+    if _core.rank_count() > 1:
+        return
+    count = os.environ.get("MS_WORKER_NUM", "N")
+    how = ("MS_ROLE and MS_SCHED_HOST" if "MS_ROLE" in os.environ or count not in ("N", "1")
+           else "a rank table" if os.environ.get("RANK_TABLE_FILE") else "")
+    if how:
+        program = " ".join(sys.argv)
+        raise RuntimeError(f"processes that find each other by {how} are not in this front end; start them together: "
+                           f"mpirun -n {count} python3 {program}, or msrun --worker_num={count} {program}")
 
 
 def release() -> None:
