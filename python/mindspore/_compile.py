@@ -36,6 +36,14 @@ class Unit:
         if current() is not None:
             return self.function(*args, **kwargs)
         call = _Call(self.argument_names, args, kwargs)
+        return self._ready(call).run(call.arrays)
+
+    def compile(self, *args, **kwargs):
+        """Without running it. Returns the program."""
+        return self._ready(_Call(self.argument_names, args, kwargs)).program
+
+    def _ready(self, call: _Call) -> _Compiled:
+        """As it is kept, or compiled now."""
         key = (context.epoch(), *call.key)
         compiled = next((c for c in self._programs.get(key, []) if c.tracing.is_as_it_was()), None)
         if compiled is None:
@@ -45,12 +53,7 @@ class Unit:
             of_key.insert(0, compiled)
             del of_key[_kept:]
         last_program[:] = [compiled.program]
-        return compiled.run(call.arrays)
-
-    def compile(self, *args, **kwargs) -> None:
-        """Without running it."""
-        call = _Call(self.argument_names, args, kwargs)
-        self._programs.setdefault((context.epoch(), *call.key), []).insert(0, self._compiled(call))
+        return compiled
 
     def _compiled(self, call: _Call) -> _Compiled:
         micro_batches = 1
@@ -59,9 +62,15 @@ class Unit:
             try:
                 compiled = _Compiled(self, call, feed)
                 _write(compiled.program)
+                _placed().add(compiled.program, compiled.tracing)
                 return compiled
             except MicroBatches as asked:
                 micro_batches = asked.count
+
+
+def _placed():
+    from .parallel import _placed  # which needs more than there is while this module is imported
+    return _placed
 
 
 def _write(program) -> None:
@@ -220,6 +229,9 @@ def _planned(tracing: Tracing, outputs: list, options: dict[str, str], feed: Fee
     annotations = feed.annotations()
     if "stages" in options:
         annotations.update({module: {"stage": stage} for module, stage in tracing.stages.items()})
+    if context.is_auto():
+        for name, splits in _placed().loaded_splits(tracing.core).items():
+            annotations.setdefault(name, {}).update(splits)
     if not annotations:
         return _core.Program(tracing.core, outputs, options, store)
     with tempfile.TemporaryDirectory() as folder:

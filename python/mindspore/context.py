@@ -47,12 +47,15 @@ _parallel_defaults: dict[str, Any] = {
     "pipeline_stages": 1, "pipeline_config": None, "pipeline_result_broadcast": False, "auto_pipeline": False,
     "force_fp32_communication": False, "comm_fusion": None, "all_reduce_fusion_config": None,
     "strategy_ckpt_config": None, "strategy_ckpt_load_file": "", "strategy_ckpt_save_file": "",
+    "op_strategy_save_file": "", "op_strategy_load_file": "",
     "group_ckpt_save_file": "", "grad_accumulation_step": 1, "communi_parallel_mode": "all_group_parallel",
     "optimizer_weight_shard_size": -1, "optimizer_weight_shard_aggregated_save": False, "sharding_propagation": False}
 _parallel = dict(_parallel_defaults)
 _algorithm: dict[str, Any] = {}
 _algorithm_keys = {"fully_use_devices", "elementwise_op_strategy_follow", "enable_algo_approxi", "algo_approxi_epsilon",
                    "tensor_slice_align_enable", "tensor_slice_align_size"}
+_strategy_config_keys = {"load_file", "save_file", "only_trainable_params"}
+_where_to_write = {"strategy_ckpt_save_file", "op_strategy_save_file"}  # which nothing is compiled anew for
 _epoch = 0
 _told: set[str] = set()
 
@@ -108,6 +111,13 @@ def _check_parallel(name: str, value) -> None:
         raise ValueError(f"{name} is a whole number from 1 to 4096, not {value!r}")
     if name == "dataset_strategy":
         _check_dataset_strategy(value)
+    if name in _where_to_write | {"strategy_ckpt_load_file", "op_strategy_load_file"} and not isinstance(value, str):
+        raise TypeError(f"{name} is the name of a file, not {value!r}")
+    if name == "strategy_ckpt_config" and value is not None:
+        if not isinstance(value, dict):
+            raise TypeError(f"strategy_ckpt_config is a dict, not {value!r}")
+        for key in value:
+            _check(key, _strategy_config_keys)
 
 
 def _check_dataset_strategy(value) -> None:
@@ -135,7 +145,8 @@ def set_auto_parallel_context(**settings) -> None:
         _parallel["dataset_strategy"] = "full_batch" if settings["full_batch"] else "data_parallel"
     if settings.get("auto_parallel_search_mode"):
         _parallel["search_mode"] = settings["auto_parallel_search_mode"]
-    touch()
+    if not settings.keys() <= _where_to_write:
+        touch()
 
 
 def get_auto_parallel_context(name: str) -> Any:
@@ -292,7 +303,8 @@ def _optimizer_parallel(config: dict) -> str:
     level = {"level1": 1, "level2": 2, "level3": 3}[config.get("optimizer_level", "level1")]
     if config.get("gradient_accumulation_shard"):
         level = max(level, 2)
-    text = f"{level}:threshold={config.get('parallel_optimizer_threshold', 64)}KiB"
+    threshold = config.get("parallel_optimizer_threshold", 64)
+    text = f"{level}:threshold={threshold}KiB" if threshold else f"{level}:threshold=0"
     group = config.get("optimizer_weight_shard_size", _parallel["optimizer_weight_shard_size"])
     return text if group == -1 else f"{text},group={group}"
 

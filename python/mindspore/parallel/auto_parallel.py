@@ -9,6 +9,7 @@ from .._compile import Unit
 from .._missing import missing, near
 from .._trace import current
 from ..nn.cell import Cell
+from ._strategy_file import full_json
 
 _modes = {"semi_auto": {"parallel_mode": "semi_auto_parallel"},
           "sharding_propagation": {"parallel_mode": "auto_parallel", "search_mode": "sharding_propagation"},
@@ -39,9 +40,9 @@ class AutoParallel(Cell):
         with context.bound(self._said):
             return self._program(*args, **kwargs)
 
-    def compile(self, *args, **kwargs) -> None:
+    def compile(self, *args, **kwargs):
         with context.bound(self._said):
-            self._program.compile(*args, **kwargs)
+            return self._program.compile(*args, **kwargs)
 
     def around(self, wrap: Callable[[Callable], Cell]) -> AutoParallel:
         """The same settings for a cell around its network."""
@@ -84,6 +85,24 @@ class AutoParallel(Cell):
 
     def comm_fusion(self, config: dict) -> None:
         self._say(comm_fusion=config)
+
+    # ---- strategy files ----
+
+    def save_param_strategy_file(self, file_path: str) -> None:
+        """Where it is written how parameters lie (`.ckpt` or `.json`), once the network is compiled."""
+        self._say(strategy_ckpt_save_file=file_path)
+
+    def load_param_strategy_file(self, file_path: str) -> None:
+        """Operators are split as the file says."""
+        self._say(strategy_ckpt_load_file=file_path)
+
+    def save_operator_strategy_file(self, file_path: str) -> None:
+        """Where it is written how operators are split: the full path of a `.json`."""
+        self._say(op_strategy_save_file=full_json(file_path))
+
+    def load_operator_strategy_file(self, file_path: str) -> None:
+        """Operators are split as the file says."""
+        self._say(op_strategy_load_file=full_json(file_path))
 
     def enable_gradients_mean(self) -> None:
         self._say(gradients_mean=True)

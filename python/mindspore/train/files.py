@@ -8,155 +8,162 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Iterator
+from pathlib import Path
+from typing import Iterator, NamedTuple
 
 import numpy
 
+from .. import _files, _protobuf
+from .._missing import near
 from ..common import dtype as mstype
 from ..common.tensor import Tensor
 
 _longest = 512 * 1024 * 1024  # bytes of an entry
-_shown = {t.shown: t for t in (getattr(mstype, n) for n in
-                               ("float16", "float32", "float64", "bfloat16", "int32", "int64", "uint8", "bool_"))}
 _safetensors = {"F16": mstype.float16, "F32": mstype.float32, "F64": mstype.float64, "BF16": mstype.bfloat16,
                 "I32": mstype.int32, "I64": mstype.int64, "U8": mstype.uint8, "BOOL": mstype.bool_}
+_shown = {t.shown: t for t in _safetensors.values()}
 
 
-def bytes_of(tensor: Tensor) -> bytes:
-    """Row-major, in the tensor's own type."""
-    values = tensor.asnumpy()
-    if tensor.dtype is mstype.bfloat16:
-        return (values.view(numpy.uint32) >> 16).astype("<u2").tobytes()
-    return values.tobytes()
+class Stored(NamedTuple):
+    """A tensor as it lies in a file. Two bytes of bfloat16 are looked at as a u16."""
+
+    dtype: mstype.Type
+    bits: numpy.ndarray
 
 
-def tensor_of(data: bytes, dtype: mstype.Type, shape: list[int]) -> Tensor:
-    if dtype is mstype.bfloat16:
-        values = (numpy.frombuffer(data, "<u2").astype(numpy.uint32) << 16).view(numpy.float32)
-    else:
-        values = numpy.frombuffer(data, mstype.dtype_to_nptype(dtype))
-    return Tensor(values.reshape(shape), dtype)
+def stored(array) -> Stored:
+    """Of an array of the core."""
+    values = numpy.ascontiguousarray(array.numpy()).reshape(array.shape)
+    if array.dtype == "bfloat16":
+        values = (values.view(numpy.uint32) >> 16).astype("<u2")
+    return Stored(mstype.type_of(array.dtype), values)
 
 
-# ---- protobuf ----
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+def tensor_of(of: Stored) -> Tensor:
+    if of.dtype is mstype.bfloat16:
+        return Tensor((of.bits.astype(numpy.uint32) << 16).view(numpy.float32), of.dtype)
+    return Tensor(numpy.array(of.bits), of.dtype)
 
 
-def _field(number: int, content: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(content)) + content
+def _numpy_type(dtype: mstype.Type) -> numpy.dtype:
+    return numpy.dtype("<u2" if dtype is mstype.bfloat16 else mstype.dtype_to_nptype(dtype))
 
 
-def _read_varint(data: memoryview, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        value |= (byte & 127) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 128:
-            return value, at
+def _stored_in(name: str, data, dtype: mstype.Type, shape: list) -> Stored:
+    """Raises: ValueError where the bytes are not those of so many elements."""
+    kind = _numpy_type(dtype)
+    if not isinstance(shape, list) or any(type(d) is not int or d < 0 for d in shape):
+        raise ValueError(f"'{name}' has the shape {str(shape)[:60]}")
+    if math.prod(shape) * kind.itemsize != len(data):
+        raise ValueError(f"'{name}' of {dtype}{shape} has {len(data)} bytes")
+    return Stored(dtype, numpy.frombuffer(data, kind).reshape(shape))
 
 
-def _fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """Numbers of fields with what they hold: a number, or bytes."""
-    at = 0
-    while at < len(data):
-        key, at = _read_varint(data, at)
-        if key & 7 == 0:
-            value, at = _read_varint(data, at)
-            yield key >> 3, value
-        elif key & 7 == 2:
-            size, at = _read_varint(data, at)
-            if at + size > len(data):
-                raise ValueError("the file ends in the middle of an entry")
-            yield key >> 3, data[at:at + size]
-            at += size
-        else:
-            raise ValueError(f"field {key >> 3} is of wire type {key & 7}")
+# ---- .ckpt ----
 
-
-def ckpt_bytes(tensors: dict[str, Tensor]) -> Iterator[bytes]:
-    """A file's content, entry by entry."""
-    for name, tensor in tensors.items():
-        content = bytes_of(tensor)
-        dims = b"".join(_varint(1 << 3) + _varint(d) for d in tensor.shape or (0,))
-        head = dims + _field(2, tensor.dtype.shown.encode())
+def _ckpt_bytes(tensors: dict[str, Stored]) -> Iterator[bytes]:
+    for name, (dtype, bits) in tensors.items():
+        content = memoryview(bits.tobytes())
+        head = _protobuf.numbers(1, bits.shape or (0,)) + _protobuf.field(2, dtype.shown.encode())
         for start in range(0, max(len(content), 1), _longest):
-            part = _field(3, content[start:start + _longest])
-            yield _field(1, _field(1, name.encode()) + _field(2, head + part))
+            part = _protobuf.field(3, bytes(content[start:start + _longest]))
+            yield _protobuf.field(1, _protobuf.field(1, name.encode()) + _protobuf.field(2, head + part))
 
 
-def read_ckpt(data: bytes) -> dict[str, Tensor]:
-    """Raises: ValueError of what is no such file."""
-    parts: dict[str, list] = {}
-    try:
-        for number, entry in _fields(memoryview(data)):
-            if number != 1:
-                raise ValueError(f"there is a field {number}")
-            fields = dict(_fields(entry))
-            name = bytes(fields[1]).decode()
-            dims, kind, content = [], "", b""
-            for field, value in _fields(fields[2]):
-                if field == 1:
-                    dims += [value] if isinstance(value, int) else _packed(value)
-                elif field == 2:
-                    kind = bytes(value).decode()
-                elif field == 3:
-                    content = bytes(value)
-            parts.setdefault(name, [dims, kind, []])[2].append(content)
-    except (KeyError, IndexError, UnicodeDecodeError) as error:
-        raise ValueError(f"an entry is not as it should be ({error})") from None
+def _read_ckpt(data: bytes) -> dict[str, Stored]:
+    parts: dict[str, tuple[str, list[int], list]] = {}
+    for number, entry in _protobuf.fields(data):
+        if number != 1:
+            raise ValueError(f"there is a field {number}")
+        fields = dict(_protobuf.fields(entry))
+        if not fields.keys() >= {1, 2}:
+            raise ValueError("an entry has no name or no tensor")
+        name, kind, dims, content = _protobuf.text(fields[1]), "", [], b""
+        for field, value in _protobuf.fields(fields[2]):
+            if field == 1:
+                dims += _protobuf.repeated(value)
+            elif field == 2:
+                kind = _protobuf.text(value)
+            elif field == 3 and not isinstance(value, int):
+                content = value
+        parts.setdefault(name, (kind, dims, []))[2].append(content)
     return {name: _joined(name, *part) for name, part in parts.items()}
 
 
-def _packed(data: memoryview) -> list[int]:
-    out, at = [], 0
-    while at < len(data):
-        value, at = _read_varint(data, at)
-        out.append(value)
-    return out
-
-
-def _joined(name: str, dims: list[int], kind: str, contents: list[bytes]) -> Tensor:
+def _joined(name: str, kind: str, dims: list[int], contents: list) -> Stored:
     if kind not in _shown:
-        raise ValueError(f"'{name}' is of type {kind}; there are {', '.join(_shown)}")
-    data = b"".join(contents)
-    shape = [] if dims == [0] and data else dims
-    return tensor_of(data, _shown[kind], shape)
+        raise ValueError(f"'{name}' is of type '{kind[:60]}'; there are {', '.join(_shown)}")
+    data = contents[0] if len(contents) == 1 else b"".join(contents)
+    return _stored_in(name, data, _shown[kind], [] if dims == [0] and len(data) else dims)
 
 
 # ---- safetensors ----
 
-def safetensors_bytes(tensors: dict[str, Tensor]) -> Iterator[bytes]:
-    """A file's content: a header of JSON, then the tensors."""
+def _safetensors_bytes(tensors: dict[str, Stored]) -> Iterator[bytes]:
     kinds = {t: name for name, t in _safetensors.items()}
     header, at = {}, 0
-    for name, tensor in tensors.items():
-        size = math.prod(tensor.shape) * (2 if tensor.dtype is mstype.bfloat16 else tensor.itemsize)
-        header[name] = {"dtype": kinds[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [at, at + size]}
-        at += size
+    for name, (dtype, bits) in tensors.items():
+        header[name] = {"dtype": kinds[dtype], "shape": list(bits.shape), "data_offsets": [at, at + bits.nbytes]}
+        at += bits.nbytes
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     yield len(text).to_bytes(8, "little") + text
-    for tensor in tensors.values():
-        yield bytes_of(tensor)
+    for _, bits in tensors.values():
+        yield bits.tobytes()
 
 
-def read_safetensors(data: bytes) -> dict[str, Tensor]:
-    """Raises: ValueError of what is no such file."""
+def _read_safetensors(data: bytes) -> dict[str, Stored]:
     size = int.from_bytes(data[:8], "little")
-    if len(data) < 8 + size:
+    if len(data) < 8 + size or len(data) < 8:
         raise ValueError("the file ends in its header")
-    header = json.loads(data[8:8 + size])
-    out = {}
+    try:
+        header = json.loads(data[8:8 + size])
+    except RecursionError:
+        raise ValueError("its header is nested too deep") from None
+    if not isinstance(header, dict):
+        raise ValueError("its header is no object")
+    elements, out = memoryview(data)[8 + size:], {}
     for name, said in header.items():
-        if name != "__metadata__":
-            first, last = said["data_offsets"]
-            out[name] = tensor_of(data[8 + size + first:8 + size + last], _safetensors[said["dtype"]], said["shape"])
+        if name == "__metadata__":
+            continue
+        if not isinstance(said, dict) or not said.keys() >= {"dtype", "shape", "data_offsets"}:
+            raise ValueError(f"'{name}' has no dtype, shape or data_offsets")
+        if not isinstance(said["dtype"], str) or said["dtype"] not in _safetensors:
+            raise ValueError(f"'{name}' is of type {str(said['dtype'])[:60]}; there are {', '.join(_safetensors)}")
+        ends = said["data_offsets"]
+        if not (isinstance(ends, list) and len(ends) == 2 and all(type(e) is int for e in ends)
+                and 0 <= ends[0] <= ends[1] <= len(elements)):
+            raise ValueError(f"'{name}' lies outside of the file")
+        out[name] = _stored_in(name, elements[ends[0]:ends[1]], _safetensors[said["dtype"]], said["shape"])
     return out
+
+
+# ---- both ----
+
+_formats = {"ckpt": (_ckpt_bytes, _read_ckpt), "safetensors": (_safetensors_bytes, _read_safetensors)}
+
+
+def check_format(name: str) -> None:
+    if name not in _formats:
+        raise ValueError(f"format '{name}' is unknown{near(str(name), _formats)}; there are {', '.join(_formats)}")
+
+
+def format_of(path) -> str:
+    """By the end of the file's name."""
+    return "safetensors" if str(path).endswith(".safetensors") else "ckpt"
+
+
+def write(path, tensors: dict[str, Stored], format: str | None = None) -> None:
+    """The file is there whole or not at all, and read-only."""
+    _files.put(path, _formats[format or format_of(path)][0](tensors), is_read_only=True)
+
+
+def read(path, format: str | None = None) -> dict[str, Stored]:
+    """Tensors by name. Raises: ValueError where there is no such file, or of what is none."""
+    format = format or format_of(path)
+    try:
+        return _formats[format][1](Path(path).read_bytes())
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        raise ValueError(f"there is no checkpoint '{path}'") from None
+    except ValueError as error:
+        raise ValueError(f"'{path}' is no {format} file: {error}") from None

@@ -10,6 +10,7 @@ from ..common.tensor import Tensor
 from ..nn.cell import Cell
 from ..nn.metrics import Loss, metrics_called
 from ..nn.wrap.cell_wrapper import TrainOneStepCell, WithEvalCell, WithLossCell
+from ..parallel import _placed
 from ..parallel.auto_parallel import AutoParallel
 from .callback import Callback, CallbackParam, RunContext
 from .callback.base import callbacks_of
@@ -133,11 +134,39 @@ class Model:
         self._network.set_train(False)
         return self._network(*predict_data)
 
-    def build(self, train_dataset=None, valid_dataset=None, sink_size: int = -1, epoch: int = 1) -> None:
-        """Plans the train step for the first batch, without running it."""
+    # ---- before anything runs ----
+
+    def build(self, train_dataset=None, valid_dataset=None, sink_size: int = -1, epoch: int = 1, sink_mode: bool = True) -> None:
+        """Plans the train step and the evaluation for the first batch, without running them."""
         if train_dataset is not None:
-            self.train_network.set_train()
-            self.train_network.compile(*next(iter(_batches(train_dataset))))
+            self._planned_to_train(train_dataset)
+        if valid_dataset is not None:
+            network = self._eval_network or WithEvalCell(self._network, self._loss_fn)
+            network.set_train(False).compile(*next(iter(_batches(valid_dataset))))
+
+    def _planned_to_train(self, dataset):
+        return self.train_network.set_train().compile(*next(iter(_batches(dataset))))
+
+    def infer_train_layout(self, train_dataset, dataset_sink_mode: bool = True, sink_size: int = -1) -> dict[str, list]:
+        """Plans the train step. {parameter: [device matrix, tensor map, slice shape, field, uniform split, group]}."""
+        self._check_parallel("infer_train_layout")
+        return _layouts(self._planned_to_train(train_dataset))
+
+    def infer_predict_layout(self, *predict_data, skip_backend_compile: bool = False) -> dict[str, list]:
+        """The same of the network alone, for these inputs."""
+        self._check_parallel("infer_predict_layout")
+        self._network.set_train(False)
+        return _layouts(self._network.compile(*predict_data))
+
+    def _check_parallel(self, name: str) -> None:
+        if not isinstance(self._network, AutoParallel) and not (context.is_graph_mode() and context.is_auto()):
+            raise RuntimeError(f"{name} is for graph mode (set_context(mode=GRAPH_MODE)) with parallel_mode semi_auto_parallel "
+                               "or auto_parallel")
+
+
+def _layouts(program) -> dict[str, list]:
+    placed = _placed.of_program(program)
+    return placed.layout_lists() if placed else {}
 
 
 def _batches(dataset):

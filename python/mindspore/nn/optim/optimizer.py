@@ -14,6 +14,8 @@ from ...common.parameter import Parameter, ParameterTuple
 from ...common.tensor import Tensor
 from ..cell import Cell
 
+_steps = "optimizer.step"  # the core's state
+
 
 class _Group:
     """Parameters with one learning rate (as `_rate_function` has it) and weight decay."""
@@ -131,11 +133,21 @@ class Optimizer(Cell):
         if "global_step" in values:
             self.global_step = int(values["global_step"].asnumpy().reshape(-1)[0])
             taken.append("global_step")
+            if self.store is not None:
+                self._set_step()
         rate = self.groups[0].rate
         if "learning_rate" in values and isinstance(rate, Parameter):
             rate.set_data(values["learning_rate"])
             taken.append("learning_rate")
         return taken
+
+    def _set_step(self) -> None:
+        """The core counts steps, too, where the first ones are corrected."""
+        step, known = _core.Tensor(float(self.global_step), "float32"), self.store.items()
+        if _steps in known:
+            known[_steps].set(step)
+        else:
+            self.store[_steps] = _core.Parameter(step, _steps, True)
 
     def settings(self) -> dict[str, Any]:
         """Of the core's optimizer, but for rate and weight decay."""

@@ -3,34 +3,49 @@
 from __future__ import annotations
 
 import os
-import stat
 import time
 from pathlib import Path
 
 from ..._compile import last_program
+from ..._files import put
 from ...nn.cell import Cell
-from ..serialization import save_checkpoint
+from ..checkpoints import refuse, save_checkpoint, wait_for_files
+from ..files import check_format
 from .base import Callback
 
 
 class CheckpointConfig:
-    """When checkpoints are made (every so many steps, or seconds), how many are kept, and what is put in."""
+    """When checkpoints are made (every so many steps, or seconds), how many are kept, and what is put in.
 
-    def __init__(self, save_checkpoint_steps: int = 1, save_checkpoint_seconds: int = 0, keep_checkpoint_max: int = 5,
-                 keep_checkpoint_per_n_minutes: int = 0, integrated_save: bool = True, async_save: bool = False,
-                 saved_network: Cell | None = None, append_info=None, enc_key=None, enc_mode: str = "AES-GCM",
-                 exception_save: bool = False, **settings):
+    `keep_checkpoint_per_n_minutes` keeps one of so many minutes, where `keep_checkpoint_max` does not limit them.
+    """
+
+    def __init__(self, save_checkpoint_steps: int | None = 1, save_checkpoint_seconds: int | None = 0,
+                 keep_checkpoint_max: int | None = 5, keep_checkpoint_per_n_minutes: int | None = 0,
+                 integrated_save: bool = True, async_save: bool | str = False, saved_network: Cell | None = None,
+                 append_info=None, enc_key=None, enc_mode: str = "AES-GCM", exception_save: bool = False,
+                 format: str = "ckpt", **settings):
+        refuse(enc_key, {**settings, "exception_save": exception_save},
+               ("crc_check", "remove_redundancy", "map_param_inc", "global_step_num", "exception_save"))
+        check_format(format)
         for name, value in (("save_checkpoint_steps", save_checkpoint_steps),
                             ("save_checkpoint_seconds", save_checkpoint_seconds),
-                            ("keep_checkpoint_max", keep_checkpoint_max)):
-            if value is not None and (not isinstance(value, int) or value < 0):
+                            ("keep_checkpoint_max", keep_checkpoint_max),
+                            ("keep_checkpoint_per_n_minutes", keep_checkpoint_per_n_minutes)):
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
                 raise ValueError(f"{name} is 0 or more, not {value!r}")
+        for name, flag in (("integrated_save", integrated_save), ("async_save", async_save in (True, "thread", "process"))):
+            if not isinstance(flag, bool):
+                raise ValueError(f"{name} is True or False, not {flag!r}")
         if not save_checkpoint_steps and not save_checkpoint_seconds:
             raise ValueError("one of save_checkpoint_steps and save_checkpoint_seconds is above 0")
+        if saved_network is not None and not isinstance(saved_network, Cell):
+            raise TypeError(f"saved_network is a Cell, not {saved_network!r}")
         self.save_checkpoint_steps = save_checkpoint_steps or 0
         self.save_checkpoint_seconds = 0 if save_checkpoint_steps else save_checkpoint_seconds
-        self.keep_checkpoint_max = keep_checkpoint_max
-        self.integrated_save, self.async_save = integrated_save, async_save
+        self.keep_checkpoint_max = keep_checkpoint_max or 0
+        self.keep_checkpoint_per_n_minutes = 0 if keep_checkpoint_max else keep_checkpoint_per_n_minutes or 0
+        self.integrated_save, self.async_save, self.format = integrated_save, bool(async_save), format
         self.saved_network = saved_network
         self.append_info = list(append_info or [])
         for item in self.append_info:
@@ -57,11 +72,12 @@ class ModelCheckpoint(Callback):
         self._directory.mkdir(parents=True, exist_ok=True)
         self._prefix = self._free(prefix)
         self._files: list[Path] = []
-        self._last_step, self._last_time = 0, time.monotonic()
+        self._last_step = 0
+        self._last_time = self._kept_time = time.monotonic()
 
     def _free(self, prefix: str) -> str:
         def is_taken(name: str) -> bool:
-            return any(self._directory.glob(f"{name}-*.ckpt")) or (self._directory / f"{name}-graph.meta").exists()
+            return any(self._directory.glob(f"{name}-*.{self._config.format}")) or (self._directory / f"{name}-graph.meta").exists()
 
         name, number = prefix, 0
         while is_taken(name):
@@ -83,6 +99,7 @@ class ModelCheckpoint(Callback):
         args = run_context.original_args()
         if args.cur_step_num != self._last_step:
             self._save(args)
+        wait_for_files()
 
     def _is_due(self, step: int) -> bool:
         if self._config.save_checkpoint_steps:
@@ -94,16 +111,26 @@ class ModelCheckpoint(Callback):
         step = (args.cur_step_num - 1) % args.batch_num + 1
         if not self._files:
             self._write_graph()
-        path = self._directory / f"{self._prefix}-{args.cur_epoch_num}_{step}.ckpt"
+        path = self._directory / f"{self._prefix}-{args.cur_epoch_num}_{step}.{self._config.format}"
         network = self._config.saved_network or args.train_network
-        save_checkpoint(network, str(path), self._config.integrated_save,
-                        append_dict=self._config.appended(args.cur_epoch_num, args.cur_step_num))
+        save_checkpoint(network, str(path), self._config.integrated_save, self._config.async_save,
+                        self._config.appended(args.cur_epoch_num, args.cur_step_num), format=self._config.format)
+        self._drop_old()
         self._files.append(path)
-        while self._config.keep_checkpoint_max and len(self._files) > self._config.keep_checkpoint_max:
+
+    def _drop_old(self) -> None:
+        """Before the newest is added, which may still be being written."""
+        most, minutes = self._config.keep_checkpoint_max, self._config.keep_checkpoint_per_n_minutes
+        while most and len(self._files) >= most:
             self._files.pop(0).unlink(missing_ok=True)
+        if minutes and self._files:
+            if time.monotonic() - self._kept_time < minutes * 60:
+                self._files.pop().unlink(missing_ok=True)
+            else:
+                self._kept_time = time.monotonic()
 
     def _write_graph(self) -> None:
         """The step's graph as text."""
         path = self._directory / f"{self._prefix}-graph.meta"
-        path.write_text(last_program[0].graph_text() if last_program else "", encoding="utf-8")
-        os.chmod(path, stat.S_IRUSR)
+        text = last_program[0].graph_text() if last_program else ""
+        put(path, [text.encode()], is_read_only=True)
