@@ -14,10 +14,11 @@ GlobalComm = type("GlobalComm", (), {"WORLD_COMM_GROUP": "world", "BACKEND": "sh
 HCCL_WORLD_COMM_GROUP = "hccl_world_group"
 NCCL_WORLD_COMM_GROUP = "nccl_world_group"
 _is_ready = False
-if context.device_count() > 1:  # a launcher has started this: programs look for what theirs sets
-    for _name, _value in (("RANK_ID", _core.own_rank()), ("RANK_SIZE", context.device_count()),
-                          ("DEVICE_ID", int(os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", _core.own_rank())))):
-        os.environ.setdefault(_name, str(_value))
+# Programs look for what their launchers set.
+for _name, _value in (("RANK_ID", _core.own_rank()), ("RANK_SIZE", context.device_count()),
+                      ("DEVICE_ID", os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", "0"))):
+    if _name not in os.environ or context.device_count() > 1:
+        os.environ[_name] = str(_value)
 _groups: dict[str, list[int]] = {}
 
 
