@@ -18,8 +18,11 @@ from .context import (GRAPH_MODE, PYNATIVE_MODE, ParallelMode, get_algo_paramete
                       set_auto_parallel_context, set_context, set_offload_context, set_ps_context, set_seed)
 from .parallel import Layout, reshard, shard, sync_pipeline_shared_parameters
 from .parallel import nn as _  # found as mindspore.parallel.nn; it needs nn
-from .train import (Callback, CheckpointConfig, LossMonitor, Model, ModelCheckpoint, TimeMonitor, data_sink, load_checkpoint,
-                    load_param_into_net, save_checkpoint)
+from .train import (Callback, CheckpointConfig, LossMonitor, Model, ModelCheckpoint, TimeMonitor, data_sink, build_searched_strategy,
+                    ckpt_to_safetensors, load_checkpoint, load_distributed_checkpoint, load_param_into_net,
+                    load_segmented_checkpoints, merge_pipeline_strategys, merge_sliced_parameter,
+                    rank_list_for_transform, safetensors_to_ckpt, save_checkpoint, transform_checkpoint_by_rank,
+                    transform_checkpoints, unified_safetensors)
 
 __version__ = "2.4.1+shardwright"
 ms_function = jit

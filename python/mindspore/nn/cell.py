@@ -232,9 +232,9 @@ class Cell:
             return self._run(*args, **kwargs)
         return self._own_unit()(*args, **kwargs)
 
-    def compile(self, *args, **kwargs) -> None:
-        """Traces and plans it for these inputs, without running it."""
-        self._own_unit().compile(*args, **kwargs)
+    def compile(self, *args, **kwargs):
+        """Traces and plans it for these inputs, without running it. Returns the core's program."""
+        return self._own_unit().compile(*args, **kwargs)
 
     def compile_and_run(self, *args, **kwargs):
         """The old name of a call in graph mode."""

@@ -6,6 +6,9 @@ from . import callback, model, serialization
 from .callback import Callback, CheckpointConfig, LossMonitor, ModelCheckpoint, RunContext, TimeMonitor
 from .data_sink import data_sink
 from .model import Model
-from .serialization import load_checkpoint, load_param_into_net, save_checkpoint
+from .serialization import (build_searched_strategy, ckpt_to_safetensors, load_checkpoint, load_distributed_checkpoint,
+                            load_param_into_net, load_segmented_checkpoints, merge_pipeline_strategys,
+                            merge_sliced_parameter, rank_list_for_transform, safetensors_to_ckpt, save_checkpoint,
+                            transform_checkpoint_by_rank, transform_checkpoints, unified_safetensors)
 
 __getattr__ = missing("mindspore.train", globals())
