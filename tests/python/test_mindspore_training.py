@@ -453,6 +453,14 @@ def test_batch_norm_does_as_torch_does():
         theirs.train(mode)
         np.testing.assert_allclose(ours(Tensor(x)).asnumpy(), theirs(torch.tensor(x)).detach().numpy(), rtol=1e-4,
                                    atol=1e-5)
+    factors = np.random.RandomState(1).randn(*x.shape).astype(np.float32)
+    for mode in (True, False):
+        ours.set_train(mode)
+        theirs.train(mode)
+        of_x = ms.grad(lambda x: (ours(x) ** 2 * Tensor(factors)).sum())(Tensor(x))
+        v = torch.tensor(x, requires_grad=True)
+        (theirs(v) ** 2 * torch.tensor(factors)).sum().backward()
+        np.testing.assert_allclose(of_x.asnumpy(), v.grad.numpy(), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(ours.moving_mean.asnumpy(), theirs.running_mean.numpy(), rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(ours.moving_variance.asnumpy(), theirs.running_var.numpy(), rtol=1e-4)
     assert [p.name for p in ours.trainable_params()] == ["gamma", "beta"]

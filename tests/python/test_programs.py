@@ -53,7 +53,8 @@ def test_names_and_numbers_of_nested_cells(run_on):
                          for cell, number in numbers.items() for name in ("weight", "bias")]
 
 
-of_processes = ["s05_data_parallel", "s05_model", "s14_dataset_slice", "s15_host_device", "s18_by_hand", "s26_placement"]
+of_processes = ["s05_data_parallel", "s05_model", "s14_dataset_slice", "s15_host_device", "s18_by_hand",
+                "s25_data_parallel", "s25_dataset_slice", "s26_placement"]
 
 
 @pytest.mark.parametrize("program", of_processes)

@@ -53,15 +53,24 @@ class _BatchNorm(Cell):
         if len(x.shape) != self.dims:
             raise ValueError(f"{type(self).__name__} takes inputs of {self.dims} dims, not of shape {x.shape}")
         is_of_batch = self.training if self.use_batch_statistics is None else self.use_batch_statistics
+        return self._by_batch(x) if is_of_batch else self._by_known_moments(x)
+
+    def _by_batch(self, x):
         moving = [self.moving_mean.array, self.moving_variance.array]
-        moments = _calls.call("batch_moments", [x.array]) if is_of_batch else _calls.call("known_moments", moving)
-        if is_of_batch:
-            mean, variance = _calls.call("running_moments", [*moving, moments], momentum=1 - self.momentum,
-                                         count=x.size // x.shape[1])
-            F.assign(self.moving_mean, Tensor.of(mean))
-            F.assign(self.moving_variance, Tensor.of(variance))
+        moments = _calls.call("batch_moments", [x.array])
+        mean, variance = _calls.call("running_moments", [*moving, moments], momentum=1 - self.momentum,
+                                     count=x.size // x.shape[1])
+        F.assign(self.moving_mean, Tensor.of(mean))
+        F.assign(self.moving_variance, Tensor.of(variance))
         arrays = [x.array, self.gamma.array, self.beta.array, moments]
         return Tensor.of(_calls.call("batch_norm", arrays, epsilon=self.eps))
+
+    def _by_known_moments(self, x):
+        """x scale + shift: the gradient of the operator `batch_norm` is that through the batch's moments."""
+        scale = self.gamma * F.rsqrt(self.moving_variance + self.eps)
+        shift = self.beta - self.moving_mean * scale
+        channels = (-1,) + (1,) * (self.dims - 2)
+        return x * F.reshape(scale, channels) + F.reshape(shift, channels)
 
 
 class BatchNorm1d(_BatchNorm):
