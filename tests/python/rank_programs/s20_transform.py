@@ -57,8 +57,8 @@ class Network(nn.Cell):
 
 
 draw = np.random.RandomState(0)
-rows, labels = draw.randn(16, 16).astype(np.float32), draw.randint(8, size=16).astype(np.int32)
-data_set = ds.NumpySlicesDataset((rows, labels), ["data", "label"], shuffle=False).batch(8)
+rows, labels = draw.randn(32, 16).astype(np.float32), draw.randint(8, size=32).astype(np.int32)
+data_set = ds.NumpySlicesDataset((rows, labels), ["data", "label"], shuffle=False).batch(16)
 net = nn.WithLossCell(Network(), nn.CrossEntropyLoss())
 optimizer = nn.Adam(net.trainable_params(), 1e-2)
 model = ms.Model((nn.PipelineCell if is_staged else nn.GradAccumulationCell)(net, 2), optimizer=optimizer)
