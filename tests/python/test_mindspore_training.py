@@ -227,11 +227,20 @@ def test_losses_do_as_torch_does(reduction):
     x, y = draw.randn(4, 5).astype(np.float32), np.array([0, 4, 2, 2], np.int32)
     shares = np.abs(draw.rand(4, 5)).astype(np.float32)
     t, label = torch.tensor(x), torch.tensor(y).long()
+    weight = np.float32([0.5, 1.0, 2.0, 0.1, 3.0])
+    pixels, marks = draw.randn(2, 5, 3, 2).astype(np.float32), draw.randint(5, size=(2, 3, 2)).astype(np.int32)
     cases = [
         (nn.CrossEntropyLoss(reduction=reduction)(Tensor(x), Tensor(y)),
          F.cross_entropy(t, label, reduction=reduction)),
         (nn.CrossEntropyLoss(ignore_index=2, reduction=reduction)(Tensor(x), Tensor(y)),
          F.cross_entropy(t, label, ignore_index=2, reduction=reduction)),
+        (nn.CrossEntropyLoss(ignore_index=-100, reduction=reduction)(Tensor(x), Tensor(np.where(y == 2, -100, y))),
+         F.cross_entropy(t, torch.where(label == 2, -100, label), reduction=reduction)),
+        (nn.CrossEntropyLoss(Tensor(weight), 4, reduction, 0.2)(Tensor(x), Tensor(y)),
+         F.cross_entropy(t, label, torch.tensor(weight), ignore_index=4, reduction=reduction, label_smoothing=0.2)),
+        (ops.cross_entropy(Tensor(pixels), Tensor(marks), reduction=reduction),
+         F.cross_entropy(torch.tensor(pixels), torch.tensor(marks).long(), reduction=reduction)),
+        (ops.cross_entropy(Tensor(x[0]), Tensor(y[0]), reduction=reduction), F.cross_entropy(t[0], label[0], reduction=reduction)),
         (nn.CrossEntropyLoss(label_smoothing=0.1, reduction=reduction)(Tensor(x), Tensor(y)),
          F.cross_entropy(t, label, label_smoothing=0.1, reduction=reduction)),
         (nn.SoftmaxCrossEntropyWithLogits(reduction=reduction)(Tensor(x), Tensor(shares)),

@@ -229,31 +229,47 @@ def reduced(x: Tensor, reduction: str) -> Tensor:
     return x if reduction == "none" else mean(x) if reduction == "mean" else sum(x)
 
 
-def cross_entropy(input, target, weight=None, ignore_index: int = -100, reduction: str = "mean",
+def cross_entropy(input, target, weight=None, ignore_index: int | None = None, reduction: str = "mean",
                   label_smoothing: float = 0.0) -> Tensor:
-    """-log softmax(input)[target] for whole numbers; for probabilities the sum over classes."""
-    is_plain = weight is None and ignore_index == -100 and reduction == "mean" and label_smoothing == 0
-    if is_plain and not _calls.is_floating(target.dtype.name):
-        return Tensor.of(_core.cross_entropy(input.array, target.array))
+    """-log softmax(input)[target] for whole numbers; for probabilities the sum over classes, which are dim 1.
+
+    Rows whose label is `ignore_index` (-100 where it is said) do not count.
+    """
     if len(input.shape) != 2:
-        raise ValueError(f"cross_entropy with settings takes logits of 2 dims, not of {input.shape}")
-    classes = input.shape[-1]
-    of_class = log_softmax(input, -1) if weight is None else log_softmax(input, -1) * weight
+        return _cross_entropy_of_dims(input, target, weight, ignore_index, reduction, label_smoothing)
     is_index = not _calls.is_floating(target.dtype.name)
+    if weight is None and ignore_index is None and label_smoothing == 0 and is_index and reduction == "mean":
+        return Tensor.of(_core.cross_entropy(input.array, target.array))
+    classes = input.shape[-1]
+    counted = cast(not_equal(target, ignore_index), input.dtype) if is_index and ignore_index is not None else None
+    if counted is not None:
+        target = where(equal(target, ignore_index), zeros_like(target), target)  # one that there is
     shares = one_hot(target, classes) if is_index else target
-    counted = None
-    if is_index and ignore_index != -100:
-        counted = cast(not_equal(target, ignore_index), input.dtype)
-    if label_smoothing:
-        shares_now = shares * (1 - label_smoothing) + label_smoothing / classes
-    else:
-        shares_now = shares
-    losses = -sum(of_class * shares_now, -1)
+    smoothed = shares * (1 - label_smoothing) + label_smoothing / classes if label_smoothing else shares
+    of_class = log_softmax(input, -1) if weight is None else log_softmax(input, -1) * weight
+    losses = -sum(of_class * smoothed, -1)
     losses = losses if counted is None else losses * counted
     if reduction != "mean" or (counted is None and (weight is None or not is_index)):
         return reduced(losses, reduction)
     weights = sum(shares * weight, -1) if weight is not None else ones_like(losses)
     return sum(losses) / sum(weights if counted is None else weights * counted)
+
+
+def _cross_entropy_of_dims(input, target, weight, ignore_index, reduction: str, label_smoothing: float) -> Tensor:
+    """The same for logits [classes], or [batch, classes, ...]."""
+    if not input.shape:
+        raise ValueError("cross_entropy takes logits of classes, not a scalar")
+    rank = len(input.shape)
+    order = [d for d in range(rank) if d != min(1, rank - 1)] + [min(1, rank - 1)]
+    classes = input.shape[order[-1]]
+
+    def rows(x):
+        return reshape(x if rank == 1 else transpose(x, order), (-1, classes))
+
+    is_index = not _calls.is_floating(target.dtype.name)
+    losses = cross_entropy(rows(input), reshape(target, (-1,)) if is_index else rows(target), weight, ignore_index,
+                           reduction, label_smoothing)
+    return reshape(losses, [input.shape[d] for d in order[:-1]]) if reduction == "none" else losses
 
 
 def depend(value, expr):

@@ -22,9 +22,12 @@ class LossBase(Cell):
 
 
 class CrossEntropyLoss(LossBase):
-    """-log softmax(logits)[label], of integer labels, or of probabilities of the logits' shape."""
+    """-log softmax(logits)[label], of integer labels, or of probabilities of the logits' shape.
 
-    def __init__(self, weight=None, ignore_index: int = -100, reduction: str = "mean", label_smoothing: float = 0.0):
+    Rows whose label is `ignore_index` do not count; where it is not said, each label is a class.
+    """
+
+    def __init__(self, weight=None, ignore_index: int | None = None, reduction: str = "mean", label_smoothing: float = 0.0):
         super().__init__(reduction)
         self.weight, self.ignore_index, self.label_smoothing = weight, ignore_index, label_smoothing
 
