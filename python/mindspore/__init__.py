@@ -4,7 +4,7 @@ Programs run as ranks that mpirun starts, or in one process that stands for all 
 as `python3 -m shardwright.run --devices N program.py` says.
 """
 
-from . import common, communication, context, dataset, mint, nn, ops, parallel, runtime, train
+from . import amp, common, communication, context, dataset, mint, nn, ops, parallel, runtime, train
 from ._autodiff import grad, value_and_grad
 from ._compile import jit
 from ._hints import JitConfig, Symbol, lazy_inline, mutable
@@ -18,8 +18,9 @@ from .context import (GRAPH_MODE, PYNATIVE_MODE, ParallelMode, get_algo_paramete
                       set_auto_parallel_context, set_context, set_offload_context, set_ps_context, set_seed)
 from .parallel import Layout, reshard, shard, sync_pipeline_shared_parameters
 from .parallel import nn as _  # found as mindspore.parallel.nn; it needs nn
-from .train import (Callback, CheckpointConfig, LossMonitor, Model, ModelCheckpoint, TimeMonitor, data_sink, build_searched_strategy,
-                    ckpt_to_safetensors, load_checkpoint, load_distributed_checkpoint, load_param_into_net,
+from .train import (Callback, CheckpointConfig, DynamicLossScaleManager, FixedLossScaleManager, LossMonitor, Model,
+                    ModelCheckpoint, TimeMonitor, build_searched_strategy, ckpt_to_safetensors, data_sink,
+                    load_checkpoint, load_distributed_checkpoint, load_param_into_net,
                     load_segmented_checkpoints, merge_pipeline_strategys, merge_sliced_parameter,
                     rank_list_for_transform, safetensors_to_ckpt, save_checkpoint, transform_checkpoint_by_rank,
                     transform_checkpoints, unified_safetensors)

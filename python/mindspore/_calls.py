@@ -23,6 +23,27 @@ def inside(cell: str) -> Iterator[None]:
         _path.pop()
 
 
+_types: list[str] = []  # in which cells compute that run, the innermost last
+
+
+@contextmanager
+def computing_in(dtype: str | None) -> Iterator[None]:
+    """Floating parameters are read in this type, if there is one."""
+    if not dtype:
+        yield
+        return
+    _types.append(dtype)
+    try:
+        yield
+    finally:
+        _types.pop()
+
+
+def as_computed(array):
+    """A parameter's array in the type of the cell that runs."""
+    return cast(array, _types[-1]) if _types and is_floating(array.dtype) else array
+
+
 def path() -> str:
     """Of the cell that runs: `layers.0.attention`."""
     return ".".join(_path)

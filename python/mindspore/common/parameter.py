@@ -59,8 +59,8 @@ class Parameter(Tensor):
     def array(self):
         tracing = _trace.current()
         if tracing and id(self) in tracing.assigned:
-            return tracing.assigned[id(self)][1]
-        return self.data_now()
+            return _calls.as_computed(tracing.assigned[id(self)][1])
+        return _calls.as_computed(self.data_now())
 
     @property
     def name(self) -> str:

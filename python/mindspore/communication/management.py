@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from shardwright import _core, _ranks
+from shardwright import _core
 
 from .. import context
 from .._missing import missing
@@ -29,7 +29,6 @@ def init(backend_name: str | None = None) -> None:
         raise ValueError(f"backend '{backend_name}' is unknown; there are hccl, nccl, mccl: all mean ours")
     _check_launcher()
     if not _is_ready:
-        _ranks.watch()
         _core.join()
     _is_ready = True
 

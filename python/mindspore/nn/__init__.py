@@ -13,7 +13,8 @@ from .loss import CrossEntropyLoss, L1Loss, LossBase, MAELoss, MSELoss, SoftmaxC
 from .metrics import Accuracy, Loss, Metric
 from .norms import BatchNorm1d, BatchNorm2d, LayerNorm
 from .optim import SGD, Adagrad, Adam, AdamWeightDecay, Lamb, Momentum, Optimizer, RMSProp
-from .wrap import (DistributedGradReducer, GradAccumulationCell, MicroBatchInterleaved, PipelineCell,
-                   PipelineGradReducer, TrainOneStepCell, WithEvalCell, WithLossCell)
+from .wrap import (DistributedGradReducer, DynamicLossScaleUpdateCell, FixedLossScaleUpdateCell, GradAccumulationCell,
+                   MicroBatchInterleaved, PipelineCell, PipelineGradReducer, TrainOneStepCell,
+                   TrainOneStepWithLossScaleCell, WithEvalCell, WithLossCell)
 
 __getattr__ = missing("mindspore.nn", globals())

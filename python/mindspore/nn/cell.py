@@ -185,7 +185,7 @@ class Cell:
         return self
 
     def to_float(self, dst_type) -> Cell:
-        """Inputs are cast to this type before it runs, here and in the cells inside."""
+        """Inputs and parameters are cast to this type, here and in the cells inside. Parameters stay as they are."""
         for _, cell in self.cells_and_names():
             object.__setattr__(cell, "_to_type", mstype.type_of(dst_type).name)
         return self
@@ -249,7 +249,7 @@ class Cell:
         tracing = current()
         if tracing:
             tracing.modes[id(self)] = (self, self.training)
-        with _calls.inside(self._cell_name):
+        with _calls.inside(self._cell_name), _calls.computing_in(self._to_type):
             if tracing and self._stage is not None and _calls.path():
                 tracing.stages[_calls.path()] = self._stage
             if self._to_type:

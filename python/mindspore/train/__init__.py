@@ -2,9 +2,10 @@
 
 from .._missing import missing
 from ..nn.metrics import Accuracy, Loss, Metric
-from . import callback, model, serialization
+from . import callback, loss_scale_manager, model, serialization
 from .callback import Callback, CheckpointConfig, LossMonitor, ModelCheckpoint, RunContext, TimeMonitor
 from .data_sink import data_sink
+from .loss_scale_manager import DynamicLossScaleManager, FixedLossScaleManager
 from .model import Model
 from .serialization import (build_searched_strategy, ckpt_to_safetensors, load_checkpoint, load_distributed_checkpoint,
                             load_param_into_net, load_segmented_checkpoints, merge_pipeline_strategys,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import context
+from .. import amp, context
 from .._missing import missing
 from ..common.tensor import Tensor
 from ..nn.cell import Cell
 from ..nn.metrics import Loss, metrics_called
 from ..nn.wrap.cell_wrapper import TrainOneStepCell, WithEvalCell, WithLossCell
+from ..nn.wrap.loss_scale import TrainOneStepWithLossScaleCell
 from ..parallel import _placed
 from ..parallel.auto_parallel import AutoParallel
 from .callback import Callback, CallbackParam, RunContext
@@ -21,8 +22,16 @@ class Model:
 
     def __init__(self, network: Cell, loss_fn=None, optimizer=None, metrics=None, eval_network: Cell | None = None,
                  eval_indexes=None, amp_level: str = "O0", boost_level: str = "O0", **settings):
-        if amp_level != "O0":
-            raise ValueError(f"amp_level '{amp_level}' is not in this front end; there is O0: cast by Cell.to_float")
+        """settings: loss_scale_manager (with O2 it is dynamic), keep_batchnorm_fp32 (with O2 it is True)."""
+        for name in settings.keys() - {"loss_scale_manager", "keep_batchnorm_fp32", "boost_config_dict"}:
+            raise ValueError(f"Model takes no '{name}'; there are loss_scale_manager, keep_batchnorm_fp32")
+        level = amp.level_called(amp_level)
+        self._is_short = level != "O0"
+        keeps_norms = settings.get("keep_batchnorm_fp32", level == "O2")
+        if self._is_short:
+            amp.auto_mixed_precision(getattr(network, "network", network) if isinstance(network, AutoParallel) else network,
+                                     "O2" if keeps_norms else "O3")
+        self._loss_scale = settings.get("loss_scale_manager", amp.DynamicLossScaleManager() if level == "O2" else None)
         self._network, self._loss_fn, self._optimizer = network, loss_fn, optimizer
         self._metrics = metrics_called(metrics)
         self._eval_network = eval_network
@@ -38,8 +47,16 @@ class Model:
         return self._train_network
 
     def _to_train(self, network: Cell) -> Cell:
-        with_loss = WithLossCell(network, self._loss_fn) if self._loss_fn else network
-        return TrainOneStepCell(with_loss, self._optimizer) if self._optimizer else with_loss
+        if self._loss_fn:
+            network = WithLossCell(amp.InFloat32(network) if self._is_short else network, self._loss_fn)
+        if not self._optimizer:
+            return network
+        if self._loss_scale is None:
+            return TrainOneStepCell(network, self._optimizer)
+        update = self._loss_scale.get_update_cell()
+        if update is None:
+            return TrainOneStepCell(network, self._optimizer, self._loss_scale.get_loss_scale())
+        return TrainOneStepWithLossScaleCell(network, self._optimizer, update)
 
     @property
     def predict_network(self) -> Cell:
@@ -110,7 +127,7 @@ class Model:
         if not self._metrics:
             raise ValueError("eval needs metrics: Model(..., metrics={'accuracy'})")
         hooks = callbacks_of(callbacks)
-        network = self._eval_network or WithEvalCell(self._network, self._loss_fn)
+        network = self._eval_network or WithEvalCell(self._network, self._loss_fn, self._is_short)
         network.set_train(False)
         args = CallbackParam(eval_network=network, network=self._network, mode="eval", cur_step_num=0, cur_epoch_num=1,
                              batch_num=valid_dataset.get_dataset_size())

@@ -11,7 +11,7 @@ ms.set_auto_parallel_context(parallel_mode=ms.ParallelMode.SEMI_AUTO_PARALLEL)
 init()
 ms.set_seed(1)
 n = get_group_size()
-layout = Layout({1: (1, 1), 2: (1, 2), 8: (2, 4)}[n], ("x", "y"))
+layout = Layout({1: (1, 1), 2: (1, 2), 4: (2, 2), 8: (2, 4)}[n], ("x", "y"))
 
 
 class Net(nn.Cell):

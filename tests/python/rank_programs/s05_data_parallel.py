@@ -14,7 +14,7 @@ ms.set_seed(1)
 
 
 def create_dataset(batch_size):
-    data_set = ds.MnistDataset(os.getenv("DATA_PATH"), usage="train", num_samples=100, num_shards=get_group_size(),
+    data_set = ds.MnistDataset(os.getenv("DATA_PATH"), usage="train", num_samples=104, num_shards=get_group_size(),
                                shard_id=get_rank())
     data_set = data_set.map([ds.vision.Rescale(1.0 / 255.0, 0), ds.vision.HWC2CHW()], "image")
     return data_set.map(ds.transforms.TypeCast(ms.int32), "label").batch(batch_size)

@@ -39,9 +39,12 @@ class WithEvalCell(Cell):
         super().__init__(auto_prefix=False)
         self._network = network
         self._loss_fn = loss_fn
+        self.add_cast_fp32 = add_cast_fp32
 
     def construct(self, data, label):
         outputs = self._network(data)
+        if self.add_cast_fp32:
+            outputs = F.cast(outputs, "float32")
         return self._loss_fn(outputs, label), outputs, label
 
 
