@@ -265,12 +265,6 @@ class Tensor:
     def __invert__(self) -> Tensor:
         return Tensor.of(_calls.call("logical_not", [self.array]))
 
-    def __floordiv__(self, other) -> Tensor:
-        return (self / other).floor()
-
-    def __mod__(self, other) -> Tensor:
-        return self - (self // other) * other
-
     def __matmul__(self, other: Tensor) -> Tensor:
         return Tensor.of(_calls.call("matmul", list(_calls.pair(self.array, other.array))))
 

@@ -14,6 +14,7 @@ from ..common.parameter import Parameter
 from ..common.tensor import Tensor
 from ..ops import functional as F
 from ..ops import operations as P
+from ..ops.networks import pair_of
 from ..ops.primitive import Primitive
 from .cell import Cell
 
@@ -142,35 +143,15 @@ class Dropout(Cell):
         return self.dropout(x)[0] if self.training and self.p > 0 else x
 
 
-def _pair(value) -> list[int]:
-    return [value, value] if isinstance(value, int) or value is None else list(value)[-2:]
-
-
-def _pads(mode: str, padding, size, kernel, strides, dilations) -> list[int]:
-    """Top, left, bottom, right, as `pad_mode` says. Raises: ValueError of another mode."""
-    if mode not in ("same", "valid", "pad"):
-        raise ValueError(f"pad_mode is same, valid or pad, not '{mode}'")
-    if mode == "valid":
-        return [0, 0, 0, 0]
-    if mode == "pad":
-        if isinstance(padding, int):
-            return [padding] * 4
-        top, bottom, left, right = padding
-        return [top, left, bottom, right]
-    totals = [max((-(-n // s) - 1) * s + (k - 1) * d + 1 - n, 0)
-              for n, k, s, d in zip(size, kernel, strides, dilations)]
-    return [t // 2 for t in totals] + [t - t // 2 for t in totals]
-
-
 class Conv2d(Cell):
     """Images [batch, channels, height, width]; weight [out, in / group, height, width]."""
 
     def __init__(self, in_channels, out_channels, kernel_size, stride=1, pad_mode="same", padding=0, dilation=1,
                  group=1, has_bias=False, weight_init=None, bias_init=None, data_format="NCHW", dtype=mstype.float32):
         super().__init__()
-        self.kernel, self.strides, self.dilations = _pair(kernel_size), _pair(stride), _pair(dilation)
-        self.pad_mode, self.padding, self.group, self.has_bias = pad_mode, padding, group, has_bias
-        shape = (out_channels, in_channels // group, *self.kernel)
+        self.has_bias = has_bias
+        self.conv2d = P.Conv2D(out_channels, kernel_size, 1, pad_mode, padding, stride, dilation, group, data_format)
+        shape = (out_channels, in_channels // group, *self.conv2d.kernel)
         bound = Uniform(1 / math.sqrt(math.prod(shape[1:])))
         self.weight = Parameter(_of_shape(weight_init, bound, shape, dtype), name="weight")
         self.bias = None
@@ -179,34 +160,30 @@ class Conv2d(Cell):
             self.bias_add = P.BiasAdd()
 
     def construct(self, x):
-        pads = _pads(self.pad_mode, self.padding, x.shape[2:], self.kernel, self.strides, self.dilations)
-        y = Tensor.of(_calls.call("conv2d", [x.array, self.weight.array], strides=self.strides, pads=pads,
-                                  dilations=self.dilations, groups=self.group))
+        y = self.conv2d(x, self.weight)
         return self.bias_add(y, self.bias) if self.has_bias else y
 
 
-class _Pool2d(Cell):
-    op = ""
-
-    def __init__(self, kernel_size=1, stride=1, pad_mode="valid", padding=0):
-        super().__init__()
-        self.kernel, self.strides, self.pad_mode, self.padding = _pair(kernel_size), _pair(stride), pad_mode, padding
-
-    def construct(self, x):
-        pads = _pads(self.pad_mode, self.padding, x.shape[2:], self.kernel, self.strides, [1, 1])
-        return Tensor.of(_calls.call(self.op, [x.array], kernel=self.kernel, strides=self.strides, pads=pads))
-
-
-class MaxPool2d(_Pool2d):
+class MaxPool2d(Cell):
     """The largest x in each window."""
 
-    op = "max_pool2d"
+    def __init__(self, kernel_size=1, stride=1, pad_mode="valid", padding=0, data_format="NCHW"):
+        super().__init__()
+        self.max_pool = P.MaxPool(kernel_size, stride, pad_mode, data_format, padding)
+
+    def construct(self, x):
+        return self.max_pool(x)
 
 
-class AvgPool2d(_Pool2d):
+class AvgPool2d(Cell):
     """The mean of x in each window."""
 
-    op = "avg_pool2d"
+    def __init__(self, kernel_size=1, stride=1, pad_mode="valid", padding=0, data_format="NCHW"):
+        super().__init__()
+        self.avg_pool = P.AvgPool(kernel_size, stride, pad_mode, data_format, padding)
+
+    def construct(self, x):
+        return self.avg_pool(x)
 
 
 def _window_means(size: int, count: int) -> numpy.ndarray:
@@ -223,7 +200,7 @@ class AdaptiveAvgPool2d(Cell):
 
     def __init__(self, output_size):
         super().__init__()
-        self.output_size = _pair(output_size)
+        self.output_size = pair_of(output_size)
 
     def construct(self, x):
         size = x.shape[2:]

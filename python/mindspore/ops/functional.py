@@ -41,6 +41,7 @@ sub, mul, div, pow, maximum, minimum = (_binary(k) for k in (P.Sub, P.Mul, P.Div
 equal, not_equal, less, greater = (_binary(k) for k in (P.Equal, P.NotEqual, P.Less, P.Greater))
 less_equal, greater_equal = _binary(P.LessEqual), _binary(P.GreaterEqual)
 logical_and, logical_or = _binary(P.LogicalAnd), _binary(P.LogicalOr)
+floor_div, floor_mod, ceil, erf = _binary(P.FloorDiv), _binary(P.FloorMod), _unary(P.Ceil), _unary(P.Erf)
 
 
 def matmul(input, other) -> Tensor:
@@ -195,6 +196,11 @@ def argmax(input, dim=None, keepdim: bool = False) -> Tensor:
     if dim is None:
         input, dim = reshape(input, (-1,)), 0
     return P.Cast()(Tensor.of(_calls.call("argmax", [input.array], dim=dim, keep=keepdim)), mstype.int64)
+
+
+def cumsum(x, axis: int, dtype=None) -> Tensor:
+    """Running sums along a dim."""
+    return P.CumSum()(x if dtype is None else cast(x, dtype), axis)
 
 
 def select(condition, input, other) -> Tensor:

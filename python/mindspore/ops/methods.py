@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..common.tensor import Tensor
 from . import functional as F
+from . import operations as P
 
 
 def _dims(axes: tuple) -> tuple | None:
@@ -39,6 +40,10 @@ _methods = {
     "sigmoid": F.sigmoid, "tanh": F.tanh, "softmax": F.softmax, "pow": F.pow, "add": F.add, "sub": F.sub, "mul": F.mul,
     "div": F.div, "matmul": F.matmul, "equal": F.equal, "not_equal": F.not_equal, "split": F.split, "tile": F.tile,
     "broadcast_to": F.broadcast_to,
+    "__floordiv__": lambda self, other: P.FloorDiv()(self, other),
+    "__rfloordiv__": lambda self, other: P.FloorDiv()(other, self),
+    "__mod__": lambda self, other: P.FloorMod()(self, other),
+    "__rmod__": lambda self, other: P.FloorMod()(other, self),
     "masked_fill": lambda self, mask, value: F.where(mask, Tensor(value, self.dtype), self)}
 for _name, _function in _methods.items():
     setattr(Tensor, _name, _function)

@@ -13,6 +13,8 @@ from .primitive import Primitive, as_tensor
 from .shapes import *  # noqa: F403
 from .collectives import *  # noqa: F403
 from .collectives import __all__ as _of_ranks
+from .networks import *  # noqa: F403
+from .networks import __all__ as _of_networks
 from .shapes import __all__ as _of_shapes
 
 
@@ -112,6 +114,8 @@ _of_one = _named({
     "GeLU": _unary("gelu", approximate="tanh"), "FastGeLU": _unary("gelu", approximate="sigmoid"),
     "Neg": _unary("neg"), "Exp": _unary("exp"), "Log": _unary("log"), "Sqrt": _unary("sqrt"), "Rsqrt": _unary("rsqrt"),
     "Square": _unary("square"), "Abs": _unary("abs"), "Sign": _unary("sign"), "Floor": _unary("floor"),
+    "Ceil": _unary("ceil"), "Round": _unary("round"), "Erf": _unary("erf"), "Reciprocal": _unary("reciprocal"),
+    "Inv": _unary("reciprocal"), "Softplus": _unary("softplus"), "HSwish": _unary("hard_swish"), "Elu": _unary("elu"),
     "LogicalNot": _unary("logical_not"), "Sin": _unary("sin"), "Cos": _unary("cos")})
 _of_two = _named({
     "Add": _binary("add"), "TensorAdd": _binary("add"), "Sub": _binary("sub"), "Mul": _binary("mul"),
@@ -214,7 +218,7 @@ class Identity(Primitive):
         return x
 
 
-__all__ = [*_of_one, *_of_two, *_of_shapes, *_of_ranks,
+__all__ = [*_of_one, *_of_two, *_of_shapes, *_of_ranks, *_of_networks,
            "MatMul", "BatchMatMul", "BiasAdd", "Softmax", "LogSoftmax", "Dropout",
            "Select", "Print", "Assign", "AssignAdd", "AssignSub", "Depend", "Identity", "Primitive"]
 __getattr__ = missing("mindspore.ops.operations", globals())

@@ -144,16 +144,28 @@ class Gather(Primitive):
 
 
 class OneHot(Primitive):
-    """A new last dim, `on_value` where it is the index and `off_value` elsewhere."""
+    """A new last dim, `on_value` where it is the index and `off_value` elsewhere. Its strategy is that of the result."""
 
     def __init__(self, axis: int = -1):
         if axis != -1:
             raise ValueError(f"OneHot along dim {axis} is not in this front end; there is -1")
 
+    def strategies(self) -> dict:
+        said = super().strategies()
+        of_result = (said.get("in_") or (None,))[0]
+        return {"in_": (of_result[:-1],)} if isinstance(of_result, tuple) else said
+
+    def _lying(self, hot: Tensor) -> Tensor:
+        """As the strategy says of the new dim, too."""
+        of_result = (super().strategies().get("in_") or (None,))[0]
+        if not isinstance(of_result, tuple):
+            return hot
+        return Tensor.of(_core.reshard(hot.array, of_result, _calls.name_of(self.node_name + ".out")))
+
     def run(self, indices, depth, on_value=1.0, off_value=0.0):
         dtype = on_value.dtype.name if isinstance(on_value, Tensor) else "float32"
         on, off = float(on_value), float(off_value)
-        hot = self.call("one_hot", indices, depth=int(depth), dtype=_core.short_name(dtype))
+        hot = self._lying(self.call("one_hot", indices, depth=int(depth), dtype=_core.short_name(dtype)))
         return hot if (on, off) == (1.0, 0.0) else hot * (on - off) + off
 
 
