@@ -12,7 +12,7 @@ for group in "${@:-build}"; do
       packages+=(libopenmpi-dev openmpi-bin)
       packages+=(libonnx-dev libprotobuf-dev protobuf-compiler) # CMake finds protobuf only with its compiler
       ;;
-    python) packages+=(pybind11-dev python3-dev python3-numpy python3-pytest python3-pip python3-venv python3-setuptools python3-wheel) ;;
+    python) packages+=(pybind11-dev python3-dev python3-numpy python3-pytest python3-mypy python3-pip python3-venv python3-setuptools python3-wheel) ;;
     tests) packages+=(libgtest-dev python3-torch python3-torchvision python3-onnx python3-pil) ;;
     checks) packages+=(clang-format shellcheck) ;;
     tidy) packages+=(clang-tidy-16 libomp-16-dev) ;; # clang cannot read GCC's omp.h

@@ -13,12 +13,12 @@ from .plans import Spec
 class Traced:
     """What one trace of a function has recorded."""
 
-    def __init__(self, trace, result: Any):
+    def __init__(self, trace: _core.Trace, result: Any):
         self.trace = trace
         self.outputs: list[Tensor] = []
         self._tree = _tree.map_leaves(self._place, result)  # of the result, with places of outputs as leaves
 
-    def _place(self, _: str, leaf: Any):
+    def _place(self, _: str, leaf: Any) -> int | _Constant:
         if not isinstance(leaf, Tensor):
             return _Constant(leaf)
         self.outputs.append(leaf)
@@ -41,7 +41,7 @@ class _Constant:
 class Runnable:
     """A program, and how its outputs are what the function returns."""
 
-    def __init__(self, traced: Traced, program):
+    def __init__(self, traced: Traced, program: _core.Program):
         self.program = program
         self.result_of = traced.result_of
 
@@ -53,18 +53,21 @@ class Call:
         self._arguments = arguments
         found = [leaf for i, argument in enumerate(arguments)
                  for leaf in _tree.leaves(argument, names[i] if i < len(names) else f"input{i}")]
-        self.named = [(path, leaf if isinstance(leaf, Spec) else _core.array_of(leaf))
-                      for path, leaf in found if not isinstance(leaf, Parameter)]
+        self.named: list[tuple[str, Tensor | Spec]] = [
+            (path, leaf if isinstance(leaf, Spec) else _core.array_of(leaf))
+            for path, leaf in found if not isinstance(leaf, Parameter)]
         self.key = (tuple((path, a.dtype, a.shape) for path, a in self.named),
                     tuple((path, id(leaf)) for path, leaf in found if isinstance(leaf, Parameter)))
 
     @property
     def arrays(self) -> list[Tensor]:
         """Raises: TypeError if one has no elements."""
+        out: list[Tensor] = []
         for path, array in self.named:
             if isinstance(array, Spec):
                 raise TypeError(f"'{path}' is {array}, which has no elements: it can be planned for, not run with")
-        return [a for _, a in self.named]
+            out.append(array)
+        return out
 
     def trace(self, function: Callable, precision: str, training: bool, micro_batches: int = 1) -> Traced:
         """`function` of traced arguments: those of one micro-batch."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from types import TracebackType
 
 from . import _core
 
@@ -13,7 +14,7 @@ def watch() -> None:
         return
     usual = sys.excepthook
 
-    def hook(kind, value, trace) -> None:
+    def hook(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
         # One that was told of another's failure leaves the word to that.
         if not issubclass(kind, ConnectionError):
             print(f"rank {_core.own_rank()}:", file=sys.stderr)

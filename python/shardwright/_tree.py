@@ -9,7 +9,7 @@ from ._core import Parameter, Tensor
 
 def map_leaves(function: Callable[[str, Any], Any], tree: Any, path: str = "") -> Any:
     """The same tuples, lists and dicts with `function(path, leaf)` in the place of each leaf; None stays."""
-    def inner(key) -> str:
+    def inner(key: Any) -> str:
         return f"{path}.{key}" if path else str(key)
 
     if tree is None:
@@ -46,7 +46,7 @@ def parameters_of(value: Any, path: str = "", seen: set[int] | None = None) -> I
     if id(value) in seen or value is None or isinstance(value, (Tensor, str, bytes, int, float, bool)):
         return
 
-    def inner(key) -> str:
+    def inner(key: Any) -> str:
         return f"{path}.{key}" if path else str(key)
 
     if isinstance(value, dict):

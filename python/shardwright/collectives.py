@@ -7,10 +7,11 @@ from typing import Callable, Sequence
 
 from . import _core, ops
 from ._core import Parameter, Tensor
+from .ops import ArrayLike
 
 __all__ = ["all_gather", "all_reduce", "barrier", "broadcast", "gather"]
 
-_programs: dict[tuple, object] = {}
+_programs: dict[tuple, _core.Program] = {}
 
 
 def _members(group: Sequence[int] | None) -> tuple[int, ...]:
@@ -23,7 +24,7 @@ def _members(group: Sequence[int] | None) -> tuple[int, ...]:
     return members
 
 
-def _together(kind: str, x, group: Sequence[int] | None, make: Callable[[Tensor], Tensor]) -> Tensor:
+def _together(kind: str, x: ArrayLike, group: Sequence[int] | None, make: Callable[[Tensor], Tensor]) -> Tensor:
     """`make` of the stacked tensors of all members, on all of them."""
     x, members = _core.array_of(x), _members(group)
     count = len(members)
@@ -42,19 +43,19 @@ _reductions = {"sum": lambda x: ops.sum(x, 0), "max": lambda x: ops.max(x, 0), "
                "mean": lambda x: ops.mean(x, 0)}
 
 
-def all_reduce(x, op: str = "sum", group: Sequence[int] | None = None) -> Tensor:
+def all_reduce(x: ArrayLike, op: str = "sum", group: Sequence[int] | None = None) -> Tensor:
     """The sum (max, min, mean) of all processes' x, on each. Shapes: the same on all."""
     if op not in _reductions:
         raise ValueError(f"all_reduce '{op}' is unknown; there are {', '.join(_reductions)}")
     return _together(op, x, group, _reductions[op])
 
 
-def all_gather(x, group: Sequence[int] | None = None) -> Tensor:
+def all_gather(x: ArrayLike, group: Sequence[int] | None = None) -> Tensor:
     """All processes' x one behind the other along dim 0, on each."""
     return _together("gather", x, group, lambda all_x: ops.reshape(all_x, [-1, *all_x.shape[2:]]))
 
 
-def broadcast(x, root: int = 0, group: Sequence[int] | None = None) -> Tensor:
+def broadcast(x: ArrayLike, root: int = 0, group: Sequence[int] | None = None) -> Tensor:
     """x of the process `root`, on all."""
     members = _members(group)
     if root not in members:

@@ -142,7 +142,7 @@ def _join(mpirun: subprocess.Popen, logs: list[Path]) -> int:
     """Its status. An interrupt ends the processes."""
     stopped_by: list[int] = []
 
-    def stop(number, _):
+    def stop(number: int, _: object) -> None:
         stopped_by.append(number)
         mpirun.terminate()
 

@@ -6,9 +6,11 @@ Anything with parameters among its attributes is a module; these have nothing in
 from __future__ import annotations
 
 import math
+from typing import Any, Callable
 
 from . import _core, ops
 from ._core import Parameter, Tensor
+from .ops import ArrayLike
 
 __all__ = ["BatchNorm2d", "Conv2d", "Dense", "Dropout", "Embedding", "LayerNorm", "RMSNorm", "Sequential"]
 
@@ -21,7 +23,7 @@ class Dense:
         self.weight = Parameter.initialized([inputs, outputs], "uniform", bound)
         self.bias = Parameter.initialized([outputs], "uniform", bound) if bias else None
 
-    def __call__(self, x) -> Tensor:
+    def __call__(self, x: ArrayLike) -> Tensor:
         y = ops.matmul(x, self.weight)
         return y if self.bias is None else y + self.bias
 
@@ -32,7 +34,7 @@ class Embedding:
     def __init__(self, count: int, size: int, deviation: float = 0.02):
         self.table = Parameter.initialized([count, size], "normal", deviation)
 
-    def __call__(self, indices) -> Tensor:
+    def __call__(self, indices: ArrayLike) -> Tensor:
         return ops.gather(self.table, indices)
 
 
@@ -44,7 +46,7 @@ class LayerNorm:
         self.beta = Parameter.initialized([size], "zeros")
         self.epsilon = epsilon
 
-    def __call__(self, x) -> Tensor:
+    def __call__(self, x: ArrayLike) -> Tensor:
         return ops.layer_norm(x, self.gamma, self.beta, self.epsilon)
 
 
@@ -55,7 +57,7 @@ class RMSNorm:
         self.gamma = Parameter.initialized([size], "ones")
         self.epsilon = epsilon
 
-    def __call__(self, x) -> Tensor:
+    def __call__(self, x: ArrayLike) -> Tensor:
         return ops.rms_norm(x, self.gamma, self.epsilon)
 
 
@@ -68,7 +70,7 @@ class Conv2d:
         self.bias = Parameter.initialized([outputs, 1, 1], "uniform", bound) if bias else None
         self.stride, self.padding = stride, padding
 
-    def __call__(self, x) -> Tensor:
+    def __call__(self, x: ArrayLike) -> Tensor:
         y = ops.conv2d(x, self.weight, self.stride, self.padding)
         return y if self.bias is None else y + self.bias
 
@@ -84,7 +86,7 @@ class BatchNorm2d:
         self.variance = Parameter.initialized([channels], "ones", is_state=True)
         self.epsilon, self.momentum = epsilon, momentum
 
-    def __call__(self, x) -> Tensor:
+    def __call__(self, x: ArrayLike) -> Tensor:
         operands = [_core.array_of(x), self.gamma, self.beta, self.mean, self.variance]
         return _core.batch_norm(operands, self.epsilon, self.momentum, "")
 
@@ -95,17 +97,17 @@ class Dropout:
     def __init__(self, rate: float):
         self.rate = rate
 
-    def __call__(self, x) -> Tensor:
+    def __call__(self, x: ArrayLike) -> Tensor:
         return ops.dropout(x, self.rate)
 
 
 class Sequential:
     """One after the other."""
 
-    def __init__(self, *layers):
+    def __init__(self, *layers: Callable[[Any], Any]):
         self.layers = list(layers)
 
-    def __call__(self, x):
+    def __call__(self, x: Any) -> Any:
         for layer in self.layers:
             x = layer(x)
         return x

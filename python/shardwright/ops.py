@@ -5,7 +5,7 @@ What is not here by name is under `call(op, *operands, **attributes)`; `operator
 
 from __future__ import annotations
 
-from typing import Sequence
+from typing import Any, Callable, Sequence, Union
 
 from . import _core
 from ._core import Tensor, operator_names
@@ -21,12 +21,18 @@ __all__ = [
 
 _sum = sum
 
+ArrayLike = Any
+"""Tensors, numpy's arrays, numbers, and lists of them."""
+Sizes = Union[int, Sequence[int]]
+"""One for both dims of an image, or one for each."""
 
-def _tensor(x) -> Tensor:
+
+def _tensor(x: ArrayLike) -> Tensor:
     return _core.array_of(x)
 
 
-def call(op: str, *operands, name: str = "", in_split=None, out_split=None, **attributes):
+def call(op: str, *operands: ArrayLike, name: str = "", in_split: Any = None, out_split: Any = None,
+         **attributes: Any) -> Any:
     """The operator `op` of the table (`shardwright ops`): a tensor, or a tuple of them.
 
     name: of the node in plans. in_split, out_split: how its tensors are split, one entry each (see `Mesh`).
@@ -34,13 +40,13 @@ def call(op: str, *operands, name: str = "", in_split=None, out_split=None, **at
     return _core.call(op, [_tensor(x) for x in operands], name=name, in_=in_split, out_=out_split, **attributes)
 
 
-def cast(x, dtype: str) -> Tensor:
+def cast(x: ArrayLike, dtype: str) -> Tensor:
     """The same numbers as `dtype`."""
     return _core.cast(_tensor(x), dtype)
 
 
-def _binary(op: str, doc: str):
-    def function(a, b) -> Tensor:
+def _binary(op: str, doc: str) -> Callable[[ArrayLike, ArrayLike], Tensor]:
+    def function(a: ArrayLike, b: ArrayLike) -> Tensor:
         return _core.binary(op, a, b)
 
     function.__name__ = function.__qualname__ = op
@@ -60,8 +66,8 @@ less = _binary("less", "Whether a < b.")
 greater = _binary("greater", "Whether a > b.")
 
 
-def _unary(op: str, doc: str, shown: str = ""):
-    def function(x) -> Tensor:
+def _unary(op: str, doc: str, shown: str = "") -> Callable[[ArrayLike], Tensor]:
+    def function(x: ArrayLike) -> Tensor:
         return _core.call(op, [_tensor(x)])
 
     function.__name__ = function.__qualname__ = shown or op
@@ -83,23 +89,23 @@ abs = _unary("abs", "The absolute value.")
 stop_gradient = _unary("stop_gradient", "x, through which no gradient flows.")
 
 
-def gelu(x, approximate: str = "tanh") -> Tensor:
+def gelu(x: ArrayLike, approximate: str = "tanh") -> Tensor:
     """x times the share of a normal distribution that is below x; approximate: tanh, sigmoid or none."""
     return _core.call("gelu", [_tensor(x)], approximate=approximate)
 
 
-def matmul(a, b, transpose_a: bool = False, transpose_b: bool = False) -> Tensor:
+def matmul(a: ArrayLike, b: ArrayLike, transpose_a: bool = False, transpose_b: bool = False) -> Tensor:
     """y[..., m, n] = sum over k of a[..., m, k] b[..., k, n]; the last two dims may be swapped first."""
     return _core.call("matmul", [_tensor(a), _tensor(b)], transpose_a=transpose_a, transpose_b=transpose_b)
 
 
-def _dims(x: Tensor, axis) -> list[int]:
+def _dims(x: Tensor, axis: ArrayLike) -> list[int]:
     axes = range(x.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
     return [a % x.ndim for a in axes]
 
 
-def _reduction(op: str, doc: str):
-    def function(x, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+def _reduction(op: str, doc: str) -> Callable[..., Tensor]:
+    def function(x: ArrayLike, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         x = _tensor(x)
         return _core.call(op, [x], dims=_dims(x, axis), keep=keepdims)
 
@@ -113,22 +119,22 @@ mean = _reduction("reduce_mean", "The mean of x over dims.")
 max = _reduction("reduce_max", "The largest x over dims.")
 
 
-def argmax(x, axis: int = -1) -> Tensor:
+def argmax(x: ArrayLike, axis: int = -1) -> Tensor:
     """Where x is largest along a dim, i32."""
     return _core.call("argmax", [_tensor(x)], dim=axis)
 
 
-def softmax(x, axis: int = -1) -> Tensor:
+def softmax(x: ArrayLike, axis: int = -1) -> Tensor:
     """e^x over its sum along a dim."""
     return _core.call("softmax", [_tensor(x)], dim=axis)
 
 
-def log_softmax(x, axis: int = -1) -> Tensor:
+def log_softmax(x: ArrayLike, axis: int = -1) -> Tensor:
     """The logarithm of softmax."""
     return _core.call("log_softmax", [_tensor(x)], dim=axis)
 
 
-def reshape(x, shape: Sequence[int]) -> Tensor:
+def reshape(x: ArrayLike, shape: Sequence[int]) -> Tensor:
     """The same elements in the same order; one dim may be -1."""
     x = _tensor(x)
     shape = list(shape)
@@ -140,114 +146,113 @@ def reshape(x, shape: Sequence[int]) -> Tensor:
     return _core.call("reshape", [x], shape=shape)
 
 
-def flatten(x, start: int = 1) -> Tensor:
+def flatten(x: ArrayLike, start: int = 1) -> Tensor:
     """Dims from `start` on made into one."""
     return _core.call("flatten", [_tensor(x)], start=start)
 
 
-def transpose(x, dims: Sequence[int] | None = None) -> Tensor:
+def transpose(x: ArrayLike, dims: Sequence[int] | None = None) -> Tensor:
     """Dim d of the result is dim dims[d] of x; without dims, all in reverse."""
     x = _tensor(x)
     order = list(range(x.ndim))[::-1] if dims is None else [d % x.ndim for d in dims]
     return _core.call("transpose", [x], dims=order)
 
 
-def squeeze(x, axis: int | Sequence[int] | None = None) -> Tensor:
+def squeeze(x: ArrayLike, axis: int | Sequence[int] | None = None) -> Tensor:
     """Without dims of size 1: those given, or all."""
     x = _tensor(x)
     dims = [d for d, s in enumerate(x.shape) if s == 1] if axis is None else _dims(x, axis)
     return _core.call("squeeze", [x], dims=dims) if dims else x
 
 
-def expand_dims(x, axis: int) -> Tensor:
+def expand_dims(x: ArrayLike, axis: int) -> Tensor:
     """With a dim of size 1, so that it is dim `axis`."""
     x = _tensor(x)
     return _core.call("expand_dims", [x], dims=[axis % (x.ndim + 1)])
 
 
-def broadcast_to(x, shape: Sequence[int]) -> Tensor:
+def broadcast_to(x: ArrayLike, shape: Sequence[int]) -> Tensor:
     """x repeated along new dims and dims of size 1."""
     return _core.call("broadcast", [_tensor(x)], shape=list(shape))
 
 
-def concat(tensors, axis: int = 0) -> Tensor:
+def concat(tensors: ArrayLike, axis: int = 0) -> Tensor:
     """One behind the other along a dim."""
     tensors = [_tensor(t) for t in tensors]
     return _core.call("concat", tensors, dim=axis % tensors[0].ndim)
 
 
-def stack(tensors, axis: int = 0) -> Tensor:
+def stack(tensors: ArrayLike, axis: int = 0) -> Tensor:
     """Side by side along a new dim."""
     return concat([expand_dims(t, axis) for t in tensors], axis)
 
 
-def split(x, sizes: Sequence[int], axis: int = 0) -> tuple[Tensor, ...]:
+def split(x: ArrayLike, sizes: Sequence[int], axis: int = 0) -> tuple[Tensor, ...]:
     """Parts of these sizes along a dim."""
     x = _tensor(x)
     parts = _core.call("split", [x], sizes=list(sizes), dim=axis % x.ndim)
     return parts if isinstance(parts, tuple) else (parts,)
 
 
-def gather(table, indices, axis: int = 0) -> Tensor:
+def gather(table: ArrayLike, indices: ArrayLike, axis: int = 0) -> Tensor:
     """Slices of `table` along a dim, by index."""
     table = _tensor(table)
     return _core.call("gather", [table, _tensor(indices)], dim=axis % table.ndim)
 
 
-def one_hot(x, depth: int, dtype: str = "float32") -> Tensor:
+def one_hot(x: ArrayLike, depth: int, dtype: str = "float32") -> Tensor:
     """A new last dim, 1 where it is x."""
     return _core.call("one_hot", [_tensor(x)], depth=depth, dtype=_short(dtype))
 
 
-def where(condition, a, b) -> Tensor:
+def where(condition: ArrayLike, a: ArrayLike, b: ArrayLike) -> Tensor:
     """a where the condition holds, else b."""
     a, b = _core.array_of(a), _core.array_of(b)
     return _core.call("where", [_tensor(condition), a, b])
 
 
-def layer_norm(x, gamma, beta, epsilon: float = 1e-5) -> Tensor:
+def layer_norm(x: ArrayLike, gamma: ArrayLike, beta: ArrayLike, epsilon: float = 1e-5) -> Tensor:
     """gamma (x - mean) / sqrt(variance + epsilon) + beta over the last dims, those of gamma."""
     return _core.call("layer_norm", [_tensor(x), _tensor(gamma), _tensor(beta)], epsilon=epsilon)
 
 
-def rms_norm(x, gamma, epsilon: float = 1e-6) -> Tensor:
+def rms_norm(x: ArrayLike, gamma: ArrayLike, epsilon: float = 1e-6) -> Tensor:
     """gamma x / sqrt(mean of x^2 + epsilon) over the last dims, those of gamma."""
     return _core.call("rms_norm", [_tensor(x), _tensor(gamma)], epsilon=epsilon)
 
 
-def attention(q, k, v, causal: bool = True, scale: float | None = None) -> Tensor:
+def attention(q: ArrayLike, k: ArrayLike, v: ArrayLike, causal: bool = True, scale: float | None = None) -> Tensor:
     """softmax(scale q k^T) v; q [batch, heads, rows, size], k and v may have fewer heads."""
     return _core.call("attention", [_tensor(q), _tensor(k), _tensor(v)], causal=causal, scale=scale)
 
 
-def rotary(x, base: float = 10000.0) -> Tensor:
+def rotary(x: ArrayLike, base: float = 10000.0) -> Tensor:
     """Pairs of elements of x[..., s, d] turned by their place s."""
     return _core.call("rotary", [_tensor(x)], base=base)
 
 
-def swiglu(gate, up) -> Tensor:
+def swiglu(gate: ArrayLike, up: ArrayLike) -> Tensor:
     """gate / (1 + e^-gate) up."""
     return _core.call("swiglu", [_tensor(gate), _tensor(up)])
 
 
-def conv2d(x, weight, stride=1, padding=0, dilation=1, groups: int = 1) -> Tensor:
-    """Images [batch, channels, height, width] with weights [out, channels / groups, height, width]."""
-    def pair(value):
-        return [value, value] if isinstance(value, int) else list(value)
+def _pair(sizes: Sizes) -> list[int]:
+    return [sizes, sizes] if isinstance(sizes, int) else list(sizes)
 
-    top, left = pair(padding)[:2]
+
+def conv2d(x: ArrayLike, weight: ArrayLike, stride: Sizes = 1, padding: Sizes = 0, dilation: Sizes = 1,
+           groups: int = 1) -> Tensor:
+    """Images [batch, channels, height, width] with weights [out, channels / groups, height, width]."""
+    top, left = _pair(padding)[:2]
     pads = [top, left, top, left] if isinstance(padding, int) or len(padding) == 2 else list(padding)
-    return _core.call("conv2d", [_tensor(x), _tensor(weight)], strides=pair(stride), pads=pads, dilations=pair(dilation),
+    return _core.call("conv2d", [_tensor(x), _tensor(weight)], strides=_pair(stride), pads=pads, dilations=_pair(dilation),
                       groups=groups)
 
 
-def _pool(op: str):
-    def function(x, size, stride=None, padding=0) -> Tensor:
-        def pair(value):
-            return [value, value] if isinstance(value, int) else list(value)
-
-        top, left = pair(padding)[:2]
-        return _core.call(op, [_tensor(x)], kernel=pair(size), strides=pair(stride or size),
+def _pool(op: str) -> Callable[..., Tensor]:
+    def function(x: ArrayLike, size: Sizes, stride: Sizes | None = None, padding: Sizes = 0) -> Tensor:
+        top, left = _pair(padding)[:2]
+        return _core.call(op, [_tensor(x)], kernel=_pair(size), strides=_pair(stride or size),
                           pads=[top, left, top, left])
 
     function.__name__ = function.__qualname__ = op
@@ -259,22 +264,22 @@ max_pool2d = _pool("max_pool2d")
 avg_pool2d = _pool("avg_pool2d")
 
 
-def dropout(x, rate: float, name: str = "dropout") -> Tensor:
+def dropout(x: ArrayLike, rate: float, name: str = "dropout") -> Tensor:
     """In a train step, zero with probability `rate`, else x / (1 - rate), another mask each time; elsewhere x."""
     return _core.dropout(_tensor(x), rate, name, 0)
 
 
-def cross_entropy(logits, labels) -> Tensor:
+def cross_entropy(logits: ArrayLike, labels: ArrayLike) -> Tensor:
     """Mean over rows of -log softmax(logits)[label]; logits [..., classes], labels [...] whole numbers."""
     return _core.cross_entropy(_tensor(logits), _tensor(labels))
 
 
-def mse_loss(x, target) -> Tensor:
+def mse_loss(x: ArrayLike, target: ArrayLike) -> Tensor:
     """Mean of (x - target)^2."""
     return mean(square(sub(x, target)))
 
 
-def l1_loss(x, target) -> Tensor:
+def l1_loss(x: ArrayLike, target: ArrayLike) -> Tensor:
     """Mean of |x - target|."""
     return mean(abs(sub(x, target)))
 

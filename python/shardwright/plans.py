@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from html import escape
-from typing import Any
+from typing import Any, Sequence
 
 from . import _core
 from .optim import Optimizer, sgd
@@ -14,7 +14,7 @@ __all__ = ["Plan", "Spec", "plan"]
 class Spec:
     """Shape and type of an array that need not exist: what `plan` of a step may be asked about."""
 
-    def __init__(self, shape, dtype: str = "float32"):
+    def __init__(self, shape: Sequence[int], dtype: str = "float32"):
         self.shape, self.dtype = tuple(shape), dtype
 
     @property
@@ -28,7 +28,7 @@ class Spec:
 class Plan:
     """How a step is split over devices, and what it takes. In a notebook it shows itself as a table."""
 
-    def __init__(self, program):
+    def __init__(self, program: _core.Program | _core.PlannedStep):
         self.json: str = program.plan_json()
         """As `shardwright train --plan` takes it."""
         self.table: str = program.explain()
@@ -53,7 +53,7 @@ class Plan:
         return _html_of(self.table)
 
 
-def plan(model: str, optimizer: Optimizer | None = None, *, devices: int = 1, **options) -> Plan:
+def plan(model: str, optimizer: Optimizer | None = None, *, devices: int = 1, **options: Any) -> Plan:
     """How a named model (or a graph or ONNX file) would be trained; memory is taken for none of it.
 
     options: as those of `train_step`, with `cluster="h100:64"` and the like for machines that are elsewhere. Of a
@@ -80,7 +80,7 @@ def _html_of(table: str) -> str:
     end = next((i for i in range(first, len(lines)) if not lines[i].startswith("  ")), len(lines))
     edges = [i for i, c in enumerate(lines[first]) if c != " " and lines[first][i - 2:i] == "  "] if first < end else []
     edges = edges[:3]  # name, strategy, parts: what follows is not aligned to the left
-    rows = []
+    rows: list[str] = []
     for line in lines[first:end]:
         cells = [line[a:b].strip() for a, b in zip(edges, edges[1:] + [len(line)])]
         kind = "th" if not rows else "td"

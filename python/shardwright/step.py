@@ -7,6 +7,7 @@ from typing import Any, Callable
 from . import _core, _tree
 from ._core import Parameter, Tensor
 from ._programs import Call, Programs, Runnable, Traced
+from .ops import ArrayLike
 from .optim import Optimizer
 from .plans import Plan, options_text
 
@@ -20,15 +21,15 @@ class _Step:
         self._optimizer = optimizer
         self._name = name
         self._store = _core.Store()
-        self._last = None  # program that ran
+        self._last: _core.Program | None = None  # that ran
         self._rate = optimizer.settings["rate"]
         self._pending: tuple[str, bool] | None = None  # to be loaded by the first program
-        self._saver = None
+        self._saver: tuple[tuple[str, int], _core.Saver] | None = None
         self._samples = 0
         self.steps_done = 0
         """Steps done, those before a checkpoint included."""
 
-    def _ready(self, program) -> None:
+    def _ready(self, program: _core.Program) -> None:
         """Before a step of `program`."""
         if self._last is not program:
             program.set_rate(self._rate)
@@ -44,7 +45,7 @@ class _Step:
         if self._last is not None:
             self._last.set_rate(rate)
 
-    def _program(self):
+    def _program(self) -> _core.Program:
         if self._last is None:
             raise ValueError("the step has not run yet, so there is no plan: it depends on the batch's shapes")
         return self._last
@@ -109,7 +110,7 @@ class TrainStep(_Step):
         """All parameters inside; `p.numpy()` is what training has made of one."""
         self._programs = Programs(fn, self._program_of, skip=1)
 
-    def __call__(self, *batch):
+    def __call__(self, *batch: Any) -> Any:
         """Trains on one batch (trees of arrays; whole batches). Returns the loss, and behind it what else `fn` returns."""
         call = self._programs.call(batch)
         arrays = call.arrays
@@ -120,7 +121,7 @@ class TrainStep(_Step):
         self.steps_done += 1
         return result
 
-    def plan(self, *batch) -> Plan:
+    def plan(self, *batch: Any) -> Plan:
         """What a step with such a batch would be: arrays, or `Spec`s of them. Memory is taken for none of it."""
         call = self._programs.call(batch)
         traced = self._traced(call, self._micro_batches)
@@ -134,9 +135,9 @@ class TrainStep(_Step):
             raise ValueError(f"{self._name} should return a scalar loss first, not {traced.outputs[:1]}")
         return traced
 
-    def _retrace(self, call: Call) -> Callable[[int], tuple]:
+    def _retrace(self, call: Call) -> Callable[[int], tuple[_core.Trace, list[Tensor]]]:
         """For searches that look at other numbers of micro-batches."""
-        def again(micro_batches: int) -> tuple:
+        def again(micro_batches: int) -> tuple[_core.Trace, list[Tensor]]:
             traced = self._traced(call, micro_batches)
             return traced.trace, traced.outputs
 
@@ -161,9 +162,9 @@ class ModelStep(_Step):
             name: self._model_program.input_type(name) for name in self._model_program.inputs}
         """Type and shape of each, by name; of one micro-batch."""
         self._last = self._model_program
-        self._last.set_rate(self._rate)
+        self._model_program.set_rate(self._rate)
 
-    def __call__(self, **batch):
+    def __call__(self, **batch: ArrayLike) -> Tensor:
         """Trains on one batch, `step(input=..., label=...)`. Returns the loss."""
         if set(batch) != set(self.inputs):
             raise TypeError(f"the model takes {', '.join(self.inputs)}, not {', '.join(batch)}")
@@ -185,7 +186,7 @@ def _is_array(leaf: Any) -> bool:
 
 
 def train_step(fn: Callable, params: Any, optimizer: Optimizer, *, devices: int = 1, precision: str = "f32",
-               micro_batches: int = 1, **options) -> TrainStep:
+               micro_batches: int = 1, **options: Any) -> TrainStep:
     """Makes `fn(params, *batch) -> loss` (or `(loss, ...)`) a step that trains `params` on devices.
 
     params: a tree of arrays, or an object with parameters (shardwright.nn). fn is traced at the first call for each
@@ -196,7 +197,7 @@ def train_step(fn: Callable, params: Any, optimizer: Optimizer, *, devices: int 
     return TrainStep(fn, params, optimizer, precision, micro_batches, {"devices": devices, **options})
 
 
-def model_step(model: str, optimizer: Optimizer, *, devices: int = 1, **options) -> ModelStep:
+def model_step(model: str, optimizer: Optimizer, *, devices: int = 1, **options: Any) -> ModelStep:
     """The same for a network with a name (`shardwright models`), a graph as text or an ONNX file.
 
     options: as those of `train_step`, with `precision`, `global_batch`, `loss`.
@@ -204,7 +205,7 @@ def model_step(model: str, optimizer: Optimizer, *, devices: int = 1, **options)
     return ModelStep(model, optimizer, {"devices": devices, **options})
 
 
-def jit(fn: Callable | None = None, *, devices: int = 1, precision: str = "f32", **options):
+def jit(fn: Callable | None = None, *, devices: int = 1, precision: str = "f32", **options: Any) -> Any:
     """Makes `fn(*arguments)` a program without an optimizer: for inference, and for functions of tensors.
 
     Parameters that it uses are those that a train step trains: each sees what the other has made of them.
@@ -220,17 +221,17 @@ class Jitted:
     def __init__(self, fn: Callable, precision: str, options: dict[str, str]):
         self._fn, self._precision, self._options = fn, precision, options
         self._programs = Programs(fn, self._program_of)
-        self._last = None
+        self._last: _core.Program | None = None
         self.__name__, self.__doc__ = getattr(fn, "__name__", "jit"), fn.__doc__
 
-    def __call__(self, *arguments):
+    def __call__(self, *arguments: Any) -> Any:
         call = self._programs.call(arguments)
         arrays = call.arrays
         found = self._programs.of(call)
         self._last = found.program
         return found.result_of(found.program.run(arrays))
 
-    def plan(self, *arguments) -> Plan:
+    def plan(self, *arguments: Any) -> Plan:
         """What a call with such arguments would be: arrays, or `Spec`s of them. Memory is taken for none of it."""
         traced = self._programs.call(arguments).trace(self._fn, self._precision, False)
         return Plan(_core.PlannedStep(traced.trace, traced.outputs, self._options))
