@@ -15,7 +15,7 @@ from .common.parameter import Parameter, ParameterTuple
 from .common.tensor import Tensor
 from .context import (GRAPH_MODE, PYNATIVE_MODE, ParallelMode, get_algo_parameters, get_auto_parallel_context,
                       get_context, get_seed, reset_algo_parameters, reset_auto_parallel_context, set_algo_parameters,
-                      set_auto_parallel_context, set_context, set_offload_context, set_ps_context, set_seed)
+                      set_auto_parallel_context, set_context, set_device, set_offload_context, set_ps_context, set_seed)
 from .parallel import Layout, reshard, shard, sync_pipeline_shared_parameters
 from .parallel import nn as _  # found as mindspore.parallel.nn; it needs nn
 from .train import (Callback, CheckpointConfig, DynamicLossScaleManager, FixedLossScaleManager, LossMonitor, Model,

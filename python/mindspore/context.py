@@ -94,6 +94,11 @@ def set_context(**settings) -> None:
     touch()
 
 
+def set_device(device_target: str, device_id: int | None = None) -> None:
+    """The kind of device, and which: no effect, as those of set_context."""
+    set_context(device_target=device_target, **({} if device_id is None else {"device_id": device_id}))
+
+
 def get_context(name: str) -> Any:
     _check(name, _settings.keys() | _without_effect)
     return _settings.get(name)

@@ -1,8 +1,11 @@
 """Names and call forms that public programs use beyond those of the guides' first pages."""
 
+import os
+import signal
+
 import numpy as np
 import pytest
-from mindspore_fixtures import settings, virtual_devices  # noqa: F401
+from mindspore_fixtures import digits, run_as_ranks, settings, virtual_devices  # noqa: F401
 
 import mindspore as ms
 import mindspore.dataset as ds
@@ -100,6 +103,75 @@ def test_plan_of_a_parameter_that_is_not_there_is_told(virtual_devices, capsys):
     step = _step_of(net)
     assert [float(step(x, y)) for x, y in _constants(3)] == pytest.approx(_losses, rel=1e-5)
     assert "parameter_plan of TwoProducts has no effect on 'weight': it has w, w2" in capsys.readouterr().err
+
+
+def test_device_alone():
+    ms.set_device("GPU", 3)
+    assert (ms.get_context("device_target"), ms.get_context("device_id")) == ("GPU", 3)
+    with pytest.raises(ValueError, match="device_target is CPU, GPU or Ascend, not 'TPU'"):
+        ms.set_device("TPU")
+    ms.set_device("CPU", 0)
+
+
+# ---- ending when asked to ----
+
+class _Asks(ms.Callback):
+    """Sends this process a signal at a step."""
+
+    def __init__(self, step):
+        self.step, self.seen = step, []
+
+    def on_train_step_begin(self, run_context):
+        self.seen.append(run_context.original_args().cur_step_num + 1)
+        if self.seen[-1] == self.step:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _train(callbacks, directory):
+    net = TwoProducts()
+    model = ms.Model(net, nn.MSELoss(), nn.Momentum(net.trainable_params(), 0.3, 0.1))
+    model.train(1, _constants(5), callbacks=callbacks)
+    return net
+
+
+def test_training_ends_when_asked_and_goes_on_from_there(tmp_path):
+    former = signal.getsignal(signal.SIGTERM)
+    asks = _Asks(2)
+    stopped = _train([asks, ms.train.OnRequestExit(save_mindir=False, directory=str(tmp_path))], tmp_path)
+    assert asks.seen == [1, 2] and signal.getsignal(signal.SIGTERM) is former
+    saved = ms.load_checkpoint(str(tmp_path / "rank_0" / "Net_train.ckpt"))
+    np.testing.assert_array_equal(saved["w"], stopped.weight)
+    assert int(saved["step_num"]) == 2
+    (tmp_path / "exit.json").write_text('{"GracefulExit": 1}')
+    exit_at_once = ms.train.OnRequestExit(save_mindir=False, directory=str(tmp_path), config_file=str(tmp_path / "exit.json"))
+    assert not np.array_equal(_train(exit_at_once, tmp_path).weight, stopped.weight)  # a third step
+    whole, third = TwoProducts(), ms.load_checkpoint(str(tmp_path / "rank_0" / "Net_train.ckpt"))["w"]
+    step = _step_of(whole)
+    for x, y in _constants(3):
+        step(x, y)
+    np.testing.assert_allclose(third.asnumpy(), whole.weight.asnumpy(), rtol=1e-6)
+
+
+def test_all_ranks_end_behind_one_step(tmp_path, run_as_ranks):
+    program = tmp_path / "program.py"
+    program.write_text(f'''
+import os, signal, sys
+sys.path.insert(0, {os.path.dirname(__file__)!r})
+import mindspore as ms
+from test_mindspore_names import _Asks, _train
+ms.set_context(mode=ms.GRAPH_MODE)
+ms.communication.init()
+ms.set_auto_parallel_context(parallel_mode="semi_auto_parallel")
+asks = _Asks(2 if ms.communication.get_rank() == 1 else 0)
+_train([asks, ms.train.OnRequestExit(save_ckpt=False, save_mindir=False)], ".")
+print(asks.seen)
+''')
+    assert run_as_ranks(2, program) == [["[1, 2]"], ["[1, 2]"]]
+
+
+def test_exit_by_a_signal_that_cannot_be_caught():
+    with pytest.raises(ValueError, match="cannot be asked by SIGKILL"):
+        ms.train.OnRequestExit(sig=signal.SIGKILL)
 
 
 def test_old_names_of_a_call():

@@ -3,7 +3,7 @@
 from .._missing import missing
 from ..nn.metrics import Accuracy, Loss, Metric
 from . import callback, loss_scale_manager, model, serialization
-from .callback import Callback, CheckpointConfig, LossMonitor, ModelCheckpoint, RunContext, TimeMonitor
+from .callback import Callback, CheckpointConfig, LossMonitor, ModelCheckpoint, OnRequestExit, RunContext, TimeMonitor
 from .data_sink import data_sink
 from .loss_scale_manager import DynamicLossScaleManager, FixedLossScaleManager
 from .model import Model

@@ -3,6 +3,7 @@
 from ..._missing import missing
 from .base import Callback, CallbackParam, RunContext
 from .checkpoint import CheckpointConfig, ModelCheckpoint
+from .exit import OnRequestExit
 from .monitors import LossMonitor, TimeMonitor
 
 __getattr__ = missing("mindspore.train.callback", globals())
