@@ -233,3 +233,174 @@ def test_states_lie_as_their_parameters_where_a_file_does_not_say(tmp_path):
     ms.transform_checkpoints(str(tmp_path / "a"), str(tmp_path / "b"), "new", src, None)
     found = ms.load_checkpoint(str(tmp_path / "b" / "rank_0" / "new0.ckpt"))
     assert (found["moments.fc.w"].asnumpy() == whole).all() and (found["fc.w"].asnumpy() == whole).all()
+
+
+# ---- what is no such file, or does not fit ----
+
+def test_damaged_files_are_told_in_a_line(tmp_path):
+    draw = random.Random(7)
+    p = {0: Placement.of_map([2, 4], [1, 0])}
+    strategy = Strategy(0, {"matmul": (0, [[2, 4], [4, 1]])}, {"w": p, "v": {0: Placement.of_map([2, 2, 2], [[0, 2]])}})
+    tensors = {"w": Tensor(np.ones((2, 3), np.float32)), "b": Tensor(np.ones(3, np.float16))}
+    reads = {"a.ckpt": files.read, "a.safetensors": files.read, "s.ckpt": _strategy_file.read, "s.json": _strategy_file.read}
+    ms.save_checkpoint(tensors, str(tmp_path / "a.ckpt"))
+    ms.save_checkpoint(tensors, str(tmp_path / "a.safetensors"), format="safetensors")
+    for name in ("s.ckpt", "s.json"):
+        _strategy_file.write(tmp_path / name, strategy)
+    hostile = [b"\xff" * 10, b"\xff\xff\xff\xff\x0f", b"99999999999", b"-1", b"[[[", b"{}", b"null", b"", b"\x00"]
+    refused = 0
+    for number in range(1200):
+        name = draw.choice(list(reads))
+        data = (tmp_path / name).read_bytes()
+        at, end = sorted(draw.randrange(len(data) + 1) for _ in "ab")
+        path = tmp_path / f"damaged{name[1:]}"
+        path.write_bytes(data[:at] + draw.choice(hostile) + data[draw.choice([at, end, len(data)]):])
+        try:
+            reads[name](path)
+        except ValueError as error:
+            assert str(path) in str(error) and "\n" not in str(error) and len(str(error)) < 500
+            refused += 1
+    assert refused > 600
+
+
+def test_what_does_not_fit_is_told(tmp_path):
+    p, q = Placement.of_map([4], [0, -1]), Placement.of_map([4], [0])
+    src, dst = strategy_file(tmp_path / "a.ckpt", {0: {"w": p}}), strategy_file(tmp_path / "b.ckpt", {0: {"w": q}})
+    (tmp_path / "empty.ckpt").write_bytes(b"")
+    write_ranks(tmp_path / "a", {0: {"w": p}}, {"w": np.ones((4, 2), np.float32)})
+    a, b = str(tmp_path / "a"), str(tmp_path / "b")
+    with pytest.raises(ValueError, match="'w' has 2 dims in the one strategy and 1 in the other"):
+        ms.transform_checkpoints(a, b, "x", src, dst)
+    with pytest.raises(ValueError, match="says nothing of operators or parameters"):
+        ms.rank_list_for_transform(0, str(tmp_path / "empty.ckpt"))
+    with pytest.raises(ValueError, match="there is no strategy file"):
+        ms.rank_list_for_transform(0, str(tmp_path / "none.ckpt"))
+    with pytest.raises(ValueError, match="there is no rank 4: the strategy is for 4 devices"):
+        ms.rank_list_for_transform(4, src, src)
+    with pytest.raises(TypeError, match="rank_id"):
+        ms.rank_list_for_transform("0", src)
+    with pytest.raises(NotADirectoryError):
+        ms.transform_checkpoints(str(tmp_path / "none"), b, "x", src)
+    with pytest.raises(NotADirectoryError):
+        ms.merge_pipeline_strategys(str(tmp_path / "none"), str(tmp_path / "m.ckpt"))
+    with pytest.raises(ValueError, match="parts of it are missing"):
+        ms.transform_checkpoint_by_rank(0, {0: f"{a}/rank_0/net.ckpt"}, f"{b}.ckpt", src)
+    (tmp_path / "a" / "rank_2" / "net.ckpt").unlink()
+    with pytest.raises(ValueError, match="checkpoint of rank 2 is needed for rank 0"):
+        ms.transform_checkpoints(a, b, "x", src)
+    ms.save_checkpoint({"w": Tensor(np.ones((1, 2), np.float32)), "global_step": Tensor([8], ms.int32)}, f"{a}/rank_2/net.ckpt")
+    with pytest.raises(ValueError, match="'global_step' is not in the source strategy, but it is not the same on ranks"):
+        ms.transform_checkpoints(a, b, "x", src)
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_disk_that_is_full_leaves_what_was_there(tmp_path):
+    """A limit on the size of files stands for the disk."""
+    import resource
+
+    path = tmp_path / "a.ckpt"
+    ms.save_checkpoint({"w": Tensor(np.ones(4, np.float32))}, str(path))
+    before = path.read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with pytest.raises(OSError, match="a.ckpt"):
+            ms.save_checkpoint({"w": Tensor(np.ones(10000, np.float32))}, str(path))
+        ms.save_checkpoint({"w": Tensor(np.ones(10000, np.float32))}, str(path), async_save=True)
+        with pytest.raises(OSError, match="a.ckpt"):
+            ms.load_checkpoint(str(path))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [p.name for p in tmp_path.iterdir()] == ["a.ckpt"] and path.read_bytes() == before
+
+
+def test_options_of_loading(tmp_path):
+    path = str(tmp_path / "a.ckpt")
+    ms.save_checkpoint({"a.w": Tensor([1.0]), "a.b": Tensor([2.0]), "c.w": Tensor([3.0])}, path, choice_func=lambda n: n != "c.w",
+                       async_save=True, append_dict={"more": 5})
+    assert set(ms.load_checkpoint(path)) == {"a.w", "a.b", "more"}
+    assert set(ms.load_checkpoint(path, filter_prefix="a.w")) == {"a.b", "more"}
+    assert set(ms.load_checkpoint(path, filter_prefix=["more", "a.b"])) == {"a.w"}
+    assert set(ms.load_checkpoint(path, specify_prefix="a")) == {"a.w", "a.b"}
+    assert set(ms.load_checkpoint(path, choice_func=lambda name: name.endswith("b"))) == {"a.b"}
+    with pytest.raises(ValueError, match="nothing that is asked for"):
+        ms.load_checkpoint(path, specify_prefix="zz")
+    with pytest.raises(ValueError, match="dec_key"):
+        ms.load_checkpoint(path, dec_key=b"0123456789abcdef")
+    with pytest.raises(ValueError, match="enc_key"):
+        ms.save_checkpoint({}, path, enc_key=b"0123456789abcdef")
+    with pytest.raises(TypeError, match="'choise' is unknown"):
+        ms.load_checkpoint(path, choise=1)
+    with pytest.raises(ValueError, match="format 'h5' is unknown"):
+        ms.load_checkpoint(path, format="h5")
+
+
+def test_what_nets_take():
+    net = ms.nn.Dense(3, 2)
+    start = net.bias.asnumpy().copy()
+    assert ms.load_param_into_net(net, {"weight": Parameter(Tensor(np.ones((2, 3), np.float16)))}) == (["bias"], [])
+    assert (net.weight.asnumpy() == 1).all() and (net.bias.asnumpy() == start).all()
+    with pytest.raises(RuntimeError, match="'weight' is Float32, but Float16 in the checkpoint; strict_load=False casts it"):
+        ms.load_param_into_net(net, {"weight": Parameter(Tensor(np.ones((2, 3), np.float16)))}, strict_load=True)
+    with pytest.raises(RuntimeError, match="'weight' is Float32, but Int32"):
+        ms.load_param_into_net(net, {"weight": Parameter(Tensor(np.ones((2, 3), np.int32)))})
+    with pytest.raises(RuntimeError, match=r"'weight' has shape \(2, 3\), but \(2, 1\) .*; slices are taken once"):
+        ms.load_param_into_net(net, {"weight": Parameter(Tensor(np.ones((2, 1), np.float32)))})
+    with pytest.raises(TypeError, match="'weight' is 3"):
+        ms.load_param_into_net(net, {"weight": 3})
+    with pytest.raises(TypeError, match="takes a Cell"):
+        ms.load_param_into_net({}, net)
+
+
+def test_slices_of_one_parameter():
+    rows = [Parameter(Tensor(np.full((1, 2), r, np.float32)), name="w") for r in range(4)]
+    assert ms.merge_sliced_parameter(rows).asnumpy().tolist() == [[0, 0], [1, 1], [2, 2], [3, 3]]
+    grid = ms.merge_sliced_parameter(rows, {"w": Placement.of_map([2, 2], [1, 0])})
+    assert grid.name == "w" and grid.asnumpy().tolist() == [[0, 0, 1, 1], [2, 2, 3, 3]]
+    with pytest.raises(ValueError, match="lies on 4 ranks, but there are 3 slices"):
+        ms.merge_sliced_parameter(rows[:3], {"w": Placement.of_map([2, 2], [1, 0])})
+    with pytest.raises(KeyError, match="'w' is not in the strategy"):
+        ms.merge_sliced_parameter(rows, {})
+    with pytest.raises(TypeError):
+        ms.merge_sliced_parameter([1])
+
+
+def test_files_of_parts_and_of_the_other_format(tmp_path):
+    for rank in range(2):
+        ms.save_checkpoint({f"w{rank}": Tensor([float(rank)])}, str(tmp_path / "parts" / f"part{rank}.ckpt"))
+    assert {n: p.item() for n, p in ms.load_segmented_checkpoints(str(tmp_path / "parts")).items()} == {"w0": 0, "w1": 1}
+    with pytest.raises(ValueError, match="no folder"):
+        ms.load_segmented_checkpoints(str(tmp_path / "none"))
+    ms.ckpt_to_safetensors(str(tmp_path / "parts"), str(tmp_path / "safe"), name_map={"w0": "v0"})
+    ms.safetensors_to_ckpt(str(tmp_path / "safe"), str(tmp_path / "back"))
+    assert dict_of(tmp_path / "back" / "part1.ckpt") == dict_of(tmp_path / "parts" / "part1.ckpt")
+    assert set(files.read(tmp_path / "safe" / "part0.safetensors")) == {"v0"}
+
+
+def test_whole_tensors_in_parts(tmp_path, monkeypatch):
+    """unified_safetensors, and a network that takes them."""
+    from mindspore.train import distributed
+
+    monkeypatch.setattr(distributed, "_longest_part", 20)
+    p = Placement.of_map([2], [0, -1])
+    src = strategy_file(tmp_path / "s.json", {0: {"weight": p}})
+    whole = np.arange(6, dtype=np.float32).reshape(2, 3)
+    for rank in range(2):
+        slices = {"weight": Tensor(numpy_slice(whole, p, rank)), "bias": Tensor([5.0, 6.0])}
+        ms.save_checkpoint(slices, str(tmp_path / "a" / f"rank_{rank}" / "x.safetensors"), format="safetensors")
+    ms.unified_safetensors(str(tmp_path / "a"), src, str(tmp_path / "u"))
+    assert json.loads((tmp_path / "u" / "param_name_map.json").read_text()) == {"weight": "part0.safetensors",
+                                                                               "bias": "part1.safetensors"}
+    net = ms.nn.Dense(3, 2)
+    ms.load_distributed_checkpoint(net, unified_safetensors_dir=str(tmp_path / "u"), format="safetensors")
+    assert (net.weight.asnumpy() == whole).all() and net.bias.asnumpy().tolist() == [5, 6]
+    paths = [str(tmp_path / "a" / f"rank_{r}" / "x.safetensors") for r in range(2)]
+    other = ms.nn.Dense(3, 2)
+    ms.load_distributed_checkpoint(other, paths, train_strategy_filename=src, format="safetensors")
+    assert (other.weight.asnumpy() == whole).all()
+    found = ms.load_distributed_checkpoint(ms.nn.Dense(3, 2), paths, None, src, format="safetensors", return_param_dict=True)
+    assert set(found) == {"weight", "bias"}
+    with pytest.raises(ValueError, match="has 1 files, but .* is for 2 ranks"):
+        ms.load_distributed_checkpoint(net, paths[:1], train_strategy_filename=src, format="safetensors")
+    with pytest.raises(ValueError, match="names the strategy file of training"):
+        ms.load_distributed_checkpoint(net, paths, format="safetensors")

@@ -164,9 +164,9 @@ def take(leaf, value, name: str) -> None:
     placed = find(leaf)
     own = placed and placed.own_shape(placed.layouts[placed.own_names[id(leaf)]])
     if not own or shape != own:
-        parts = f", of which this rank has {own}" if own and own != list(leaf.shape) else "" if placed else \
-            "; slices are taken once the network is compiled: infer_train_layout, infer_predict_layout or build"
-        raise RuntimeError(f"parameter '{name}' has shape {tuple(leaf.shape)}{parts}, but {tuple(shape)} in the checkpoint")
+        part = f", of which this rank has {tuple(own)}" if own and own != list(leaf.shape) else ""
+        how = "" if placed else "; slices are taken once the network is compiled: infer_train_layout, infer_predict_layout, build"
+        raise RuntimeError(f"parameter '{name}' has shape {tuple(leaf.shape)}{part}, but {tuple(shape)} in the checkpoint{how}")
     placed.program.set_own(placed.own_names[id(leaf)], value)
 
 

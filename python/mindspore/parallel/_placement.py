@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Iterable, Sequence
 
-most_devices = 1 << 20
+most_devices = 1 << 14
 Box = tuple[tuple[int, int], ...]  # per dim where it begins and ends
 
 

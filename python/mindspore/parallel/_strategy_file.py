@@ -101,7 +101,7 @@ def _add(to: Strategy, name: str, mesh, tensor_map, step: int, size: int) -> Non
         if step and size and size != 1:
             placement = placement.with_optimizer(size)
     except ValueError as error:
-        raise ValueError(f"parameter '{name[:200]}': {error}") from None
+        raise ValueError(f"parameter {name!r:.200}: {error}") from None
     joined = _joined_name.fullmatch(name)
     stage, name = (int(joined[1]), joined[2]) if joined else (0, name)
     to.layouts.setdefault(name, {})[_stage(stage)] = placement
@@ -154,7 +154,7 @@ def _layout_of(value) -> tuple:
         elif number in numbers:
             numbers[number] = _protobuf.signed(part)
     if mesh is None or not maps:
-        raise ValueError(f"parameter '{name[:200]}' has no device matrix or tensor map")
+        raise ValueError(f"parameter {name!r:.200} has no device matrix or tensor map")
     if len(maps) > 1 and not maps[-1]:
         maps.pop()  # it tells a nested map of one dim from one that is not nested
         return name, mesh, maps, numbers[6], numbers[7]
@@ -168,12 +168,12 @@ def _of_json(data: bytes) -> Strategy:
     for name, item in _object(items or {}).items():
         splits = _object(item).get("parallel_strategy")
         if not isinstance(splits, list) or not all(isinstance(s, list) and all(type(n) is int for n in s) for s in splits):
-            raise ValueError(f"operator '{name}' has no parallel_strategy")
+            raise ValueError(f"operator {name!r:.200} has no parallel_strategy")
         out.operators[name] = _stage(item.get("stage", 0)), splits
     for name, item in _object(layouts or {}).items():
         mesh, tensor_map = _object(item).get("dev_matrix"), item.get("tensor_map")
         if not isinstance(mesh, list) or not isinstance(tensor_map, list):
-            raise ValueError(f"parameter '{name}' has no dev_matrix or tensor_map")
+            raise ValueError(f"parameter {name!r:.200} has no dev_matrix or tensor_map")
         _add(out, name, mesh, tensor_map, _number(item.get("opt_weight_shard_step", 0)),
              _number(item.get("opt_weight_shard_size", 0)))
     return out

@@ -14,7 +14,7 @@ from .._missing import missing
 from ..train import files
 from ..train.files import Stored
 from . import _strategy_file
-from ._placement import Placement, common, size_of, slices
+from ._placement import Box, Placement, common, size_of, slices
 from ._strategy_file import Strategy
 from .function import sync_pipeline_shared_parameters  # noqa: F401  # it has this place there, too
 
@@ -54,7 +54,8 @@ class Transform:
         goal, device = goal
         goal = goal or Placement.whole(len(start.map))
         if len(goal.map) != len(start.map):
-            raise ValueError(f"parameter '{name}' has {len(start.map)} dims in the one strategy and {len(goal.map)} in the other")
+            raise ValueError(f"parameter '{name}' has {len(start.map)} dims in the one strategy and {len(goal.map)} in the "
+                             "other")
         shape = [math.lcm(a, b) for a, b in zip(start.cuts, goal.cuts)]
         wanted, seen, out = goal.box(device, shape), set(), []
         for local in range(start.devices):
@@ -127,20 +128,20 @@ def _joined(name: str, parts: list[tuple[Placement, int, Stored]], goal: Placeme
         start, _, one = parts[0]
         shape = start.whole_shape(one.bits.shape)
         wanted = (goal or Placement.whole(len(shape))).box(device, shape)
-        out = numpy.empty([last - first for first, last in wanted], one.bits.dtype)
-        left, seen = size_of(wanted), set()
+        pieces: dict[Box, numpy.ndarray] = {}
         for start, local, part in parts:
             box = start.box(local, shape)
             both = common(box, wanted)
-            if both is None or both in seen:
+            if both is None or both in pieces:
                 continue
             if part.bits.shape != one.bits.shape or part.dtype is not one.dtype:
                 raise ValueError(f"slices are {one.dtype}{list(one.bits.shape)} and {part.dtype}{list(part.bits.shape)}")
-            seen.add(both)
-            left -= size_of(both)
-            out[slices(both, wanted)] = part.bits[slices(both, box)]
-        if left:
+            pieces[both] = part.bits[slices(both, box)]
+        if sum(map(size_of, pieces)) < size_of(wanted):
             raise ValueError("the files of some ranks that have parts of it are missing")
+        out = numpy.empty([last - first for first, last in wanted], one.bits.dtype)
+        for both, bits in pieces.items():
+            out[slices(both, wanted)] = bits
     except ValueError as error:
         raise ValueError(f"parameter '{name}': {error}") from None
     return Stored(one.dtype, out)

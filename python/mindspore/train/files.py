@@ -53,9 +53,9 @@ def _stored_in(name: str, data, dtype: mstype.Type, shape: list) -> Stored:
     """Raises: ValueError where the bytes are not those of so many elements."""
     kind = _numpy_type(dtype)
     if not isinstance(shape, list) or any(type(d) is not int or d < 0 for d in shape):
-        raise ValueError(f"'{name}' has the shape {str(shape)[:60]}")
+        raise ValueError(f"{name!r:.200} has the shape {str(shape)[:60]}")
     if math.prod(shape) * kind.itemsize != len(data):
-        raise ValueError(f"'{name}' of {dtype}{shape} has {len(data)} bytes")
+        raise ValueError(f"{name!r:.200} of {dtype}{shape} has {len(data)} bytes")
     return Stored(dtype, numpy.frombuffer(data, kind).reshape(shape))
 
 
@@ -92,7 +92,7 @@ def _read_ckpt(data: bytes) -> dict[str, Stored]:
 
 def _joined(name: str, kind: str, dims: list[int], contents: list) -> Stored:
     if kind not in _shown:
-        raise ValueError(f"'{name}' is of type '{kind[:60]}'; there are {', '.join(_shown)}")
+        raise ValueError(f"{name!r:.200} is of type {kind!r:.60}; there are {', '.join(_shown)}")
     data = contents[0] if len(contents) == 1 else b"".join(contents)
     return _stored_in(name, data, _shown[kind], [] if dims == [0] and len(data) else dims)
 
@@ -127,13 +127,13 @@ def _read_safetensors(data: bytes) -> dict[str, Stored]:
         if name == "__metadata__":
             continue
         if not isinstance(said, dict) or not said.keys() >= {"dtype", "shape", "data_offsets"}:
-            raise ValueError(f"'{name}' has no dtype, shape or data_offsets")
+            raise ValueError(f"{name!r:.200} has no dtype, shape or data_offsets")
         if not isinstance(said["dtype"], str) or said["dtype"] not in _safetensors:
-            raise ValueError(f"'{name}' is of type {str(said['dtype'])[:60]}; there are {', '.join(_safetensors)}")
+            raise ValueError(f"{name!r:.200} is of type {said['dtype']!r:.60}; there are {', '.join(_safetensors)}")
         ends = said["data_offsets"]
         if not (isinstance(ends, list) and len(ends) == 2 and all(type(e) is int for e in ends)
                 and 0 <= ends[0] <= ends[1] <= len(elements)):
-            raise ValueError(f"'{name}' lies outside of the file")
+            raise ValueError(f"{name!r:.200} lies outside of the file")
         out[name] = _stored_in(name, elements[ends[0]:ends[1]], _safetensors[said["dtype"]], said["shape"])
     return out
 
