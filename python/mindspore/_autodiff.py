@@ -72,6 +72,8 @@ class GradientFunction:
             raise ValueError("has_aux=True, but the function has one result: it should return the loss and something "
                              "more")
         loss = outputs[0]
+        if not isinstance(loss, Tensor):
+            raise TypeError(f"a function whose gradient is taken should return a tensor, not {loss!r}")
         for other in () if self.has_aux else outputs[1:]:
             loss = _summed(loss) + _summed(other)
         gradients = self._of(loss, args)

@@ -55,7 +55,12 @@ def name_of(what: str) -> str:
 
 
 def call(op: str, arrays: list, name: str = "", in_=None, out_=None, **attributes) -> Any:
-    """An array, or a tuple of them. `name`: in the cell; the operator's own if it is empty."""
+    """An array, or a tuple of them. `name`: in the cell; the operator's own if it is empty.
+
+    Raises: ValueError if `in_` has not an entry for each array; scalars may be left out.
+    """
+    if in_ is not None and len(in_) not in (len(arrays), sum(a.shape != () for a in arrays)):
+        raise ValueError(f"{name or op}: in_strategy has {len(in_)} entries, but there are {len(arrays)} inputs")
     return _core.call(op, arrays, name=name_of(name or op), in_=in_, out_=out_, **attributes)
 
 

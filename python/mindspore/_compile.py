@@ -10,6 +10,7 @@ import sys
 import tempfile
 from typing import Any, Callable
 
+import numpy
 from shardwright import ShardwrightError, _core
 from shardwright._tree import leaves, map_leaves
 
@@ -92,6 +93,10 @@ class _Call:
         inputs = [(path, leaf) for path, leaf in found if _is_input(leaf)]
         self.arrays = [leaf.data_now() for _, leaf in inputs]
         self.names = _unique([_input_name(argument_names, path) for path, _ in inputs])
+        for path, leaf in found:
+            if isinstance(leaf, numpy.ndarray):
+                raise TypeError(f"{_input_name(argument_names, path)} is a numpy array of shape {leaf.shape}; a program "
+                                "takes tensors: Tensor(array)")
         self.constants = [leaf for _, leaf in found if not _is_input(leaf)]
         self.key = (tuple((path, _is_input(leaf)) for path, leaf in found),
                     tuple((a.dtype, a.shape) for a in self.arrays), tuple(_identity(c) for c in self.constants))

@@ -23,6 +23,8 @@ class Model:
     def __init__(self, network: Cell, loss_fn=None, optimizer=None, metrics=None, eval_network: Cell | None = None,
                  eval_indexes=None, amp_level: str = "O0", boost_level: str = "O0", **settings):
         """settings: loss_scale_manager (with O2 it is dynamic), keep_batchnorm_fp32 (with O2 it is True)."""
+        if not isinstance(network, Cell):
+            raise TypeError(f"Model takes a Cell, not {network!r}")
         for name in settings.keys() - {"loss_scale_manager", "keep_batchnorm_fp32", "boost_config_dict"}:
             raise ValueError(f"Model takes no '{name}'; there are loss_scale_manager, keep_batchnorm_fp32")
         level = amp.level_called(amp_level)
