@@ -15,34 +15,6 @@ namespace {
 
 std::uint64_t current_seed = 1;
 
-/// {shape, dtype, mesh, map, stage, first_rank, boxes} of each value. map: per dim the axes of the mesh that cut it, the
-/// outermost first; boxes: (offset, extent) of each rank of the stage.
-py::dict layouts(const Program& program) {
-  const Session& session = program.step().session();
-  const KeptValues& kept = session.kept();
-  py::dict out;
-  for (const Kept& value : kept.all()) {
-    if (&kept.parameter_of(value) != &value || kept.is_cache(value)) continue;
-    const Type type = kept.type_of(value);
-    const auto [stage, v] = kept.place_of(value);
-    const Placement place = placement_of(session.pipeline(), stage, v);
-    std::vector<int> mesh;
-    for (const Axis& axis : place.mesh->axes) mesh.push_back(axis.size);
-    std::vector<std::vector<int>> map;
-    for (const Axes& axes : place.layout.dims) map.emplace_back(axes.begin(), axes.end());
-    std::vector<std::pair<Shape, Shape>> boxes;
-    for (int r = 0; r < place.mesh->size(); ++r) {
-      const Box b = place.box_on(place.first_rank + r, type.shape);
-      boxes.emplace_back(b.offset, b.extent);
-    }
-    using namespace py::literals;
-    out[py::str(value.name)] =
-        py::dict("shape"_a = type.shape, "dtype"_a = numpy_name(type.dtype), "mesh"_a = mesh, "map"_a = map,
-                 "stage"_a = stage, "first_rank"_a = place.first_rank, "boxes"_a = boxes);
-  }
-  return out;
-}
-
 }  // namespace
 
 std::uint64_t Program::seed() { return current_seed; }
@@ -287,7 +259,8 @@ void bind_program(py::module_& m) {
           py::arg("name"), py::arg("part"), py::arg("rank") = std::nullopt,
           "Sets that; all processes call it. It changes nothing where the value lies elsewhere.")
       .def_property_readonly("leaves", &Program::leaves, "The parameters and states that it keeps, by name.")
-      .def("layouts", &layouts, "Of what it keeps, by name: on which ranks which part of it lies.")
+      .def("layouts", &layouts_of, "Of what it keeps, by name: on which ranks which part of it lies.")
+      .def("operators", &operators_of, "Of its forward operators, by name: how their inputs lie.")
       .def_property_readonly("inputs", &Program::inputs)
       .def("input_type",
            [](Program& self, const std::string& name) {

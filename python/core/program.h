@@ -73,4 +73,9 @@ class Program : public std::enable_shared_from_this<Program> {
   std::vector<Tensor> captured_;
 };
 
+/// {shape, dtype, mesh, map, stage, first_rank, boxes} of what it keeps, by name.
+py::dict layouts_of(const Program& program);
+/// {mesh, in, stage} of its forward operators, by name.
+py::dict operators_of(const Program& program);
+
 }  // namespace shardwright::python
