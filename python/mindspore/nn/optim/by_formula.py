@@ -6,6 +6,7 @@ import itertools
 
 from shardwright import _core
 
+from ... import context
 from ..._trace import current
 from ...common import dtype as mstype
 from ...common.initializer import initializer
@@ -43,6 +44,9 @@ class ByFormula(Optimizer):
 
     def _update(self, gradients: tuple) -> bool:
         self._check_count(gradients)
+        if context.is_auto() and context.get_auto_parallel_context("enable_parallel_optimizer"):
+            context.tell(f"mindspore: enable_parallel_optimizer does not split the states of {type(self).__name__}: each "
+                         "rank has all of them")
         by_parameter = {id(p): g for p, g in zip(self.parameters, gradients)}
         for group, rate in zip(self.groups, self._rates):
             for p in group.parameters:
