@@ -144,6 +144,27 @@ def test_strategy_of_the_primitive_in_a_convolution(virtual_devices):
     assert "conv2d" in split and len(net.trainable_params()) == 2
 
 
+def test_loss_that_its_primitives_split(virtual_devices):
+    labels = Tensor(np.array([1, 0, 7, 3], np.int32))
+
+    def losses_and_gradients():
+        loss = nn.SoftmaxCrossEntropyWithLogits(sparse=True)
+        return loss, ms.value_and_grad(lambda x: loss(x, labels))
+
+    want = losses_and_gradients()[1](Tensor(_x))
+    virtual_devices(4, dataset_strategy="full_batch")
+    loss, function = losses_and_gradients()
+    loss.one_hot.set_strategy(((2, 2), (), ()))
+    loss.softmax_cross_entropy.set_strategy(((4, 1), (4, 1)))
+    for found, wanted in zip(function(Tensor(_x)), want):
+        np.testing.assert_allclose(found.asnumpy(), wanted.asnumpy(), rtol=1e-5, atol=1e-6)
+    assert "softmax_cross_entropy" in ms.jit(lambda x: loss(x, labels)).unit.compile(Tensor(_x)).explain()
+
+
+def test_older_names():
+    assert ops.Gelu is ops.GeLU and ops.GatherV2 is ops.Gather
+
+
 def test_what_a_primitive_cannot():
     with pytest.raises(ValueError, match="mode=3 and data_format=NCHW is not in this front end; there are 1 and NCHW"):
         ops.Conv2D(4, 3, mode=3)

@@ -123,6 +123,7 @@ _of_two = _named({
     "Pow": _binary("pow"), "Equal": _binary("equal"), "NotEqual": _binary("not_equal"), "Less": _binary("less"),
     "LessEqual": _binary("less_equal"), "Greater": _binary("greater"), "GreaterEqual": _binary("greater_equal"),
     "LogicalAnd": _binary("logical_and"), "LogicalOr": _binary("logical_or")})
+_of_one["Gelu"] = _of_one["GeLU"]  # an older name
 globals().update(_of_one)
 globals().update(_of_two)
 

@@ -143,6 +143,9 @@ class Gather(Primitive):
         return self.call("gather", params, indices, dim=int(axis) % len(params.shape))
 
 
+GatherV2 = Gather  # an older name
+
+
 class OneHot(Primitive):
     """A new last dim, `on_value` where it is the index and `off_value` elsewhere. Its strategy is that of the result."""
 
@@ -279,6 +282,6 @@ class Argmax(Primitive):
 
 
 __all__ = ["Flatten", "Reshape", "Transpose", "Squeeze", "ExpandDims", "Concat", "Stack", "Split", "StridedSlice",
-           "Slice", "Tile", "BroadcastTo", "Gather", "OneHot", "Cast", "Shape",
+           "Slice", "Tile", "BroadcastTo", "Gather", "GatherV2", "OneHot", "Cast", "Shape",
            "DType", "Rank", "Size", "Fill", "ZerosLike",
            "OnesLike", "Zeros", "Ones", "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "Argmax"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..._missing import missing
 from ...ops import functional as F
+from ...ops import operations as P
 from ..cell import Cell
 
 
@@ -36,13 +37,20 @@ class CrossEntropyLoss(LossBase):
 
 
 class SoftmaxCrossEntropyWithLogits(LossBase):
-    """The same for labels that are probabilities (or, if `sparse`, numbers); one loss for each row unless reduced."""
+    """The same for labels that are probabilities (or, if `sparse`, numbers); one loss for each row unless reduced.
+
+    The primitives say how it is split, if they have strategies; else it is one operator.
+    """
 
     def __init__(self, sparse: bool = False, reduction: str = "none"):
         super().__init__(reduction)
         self.sparse = sparse
+        self.softmax_cross_entropy, self.one_hot = P.SoftmaxCrossEntropyWithLogits(), P.OneHot()
 
     def construct(self, logits, labels):
+        if self.softmax_cross_entropy.strategies().get("in_") or self.one_hot.strategies().get("in_"):
+            shares = self.one_hot(labels, logits.shape[-1]) if self.sparse else labels
+            return self.get_loss(self.softmax_cross_entropy(logits, shares)[0])
         return F.cross_entropy(logits, labels, reduction=self.reduction)
 
 
