@@ -6,7 +6,6 @@ and its strategy file says how they lie.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import weakref
@@ -34,6 +33,7 @@ class Placed:
             self.trains = True
             states.update({id(t.data_now()): name for name, t in optimizer.states().items()})
         self.shown = {name: states.get(id(leaf), name) for name, leaf in leaves.items()}
+        self.states = {name for name, leaf in leaves.items() if id(leaf) in states}
         self.own_names = {id(leaf): name for name, leaf in leaves.items()}
         self._leaves = list(leaves.values())  # as long as they are here nothing else has their ids
         self.layouts = {name: said for name, said in program.layouts().items()
@@ -67,15 +67,16 @@ class Placed:
     def strategy(self, is_of_all: bool, only_trained: bool) -> Strategy:
         """Of all stages, or of this rank's."""
         own = None if is_of_all else _core.own_rank() * self.stages // context.device_count()
-        plan = json.loads(self.program.plan_json())
         out = Strategy(own or 0)
-        for said in plan["operators"]:
-            stage = said.get("stage", 0) % self.stages
-            if own in (None, stage):
-                out.operators[said["name"]] = stage, said.get("in", [])
+        for name, said in self.program.operators().items():
+            stage = said["stage"] % self.stages
+            if said["in"] and own in (None, stage):
+                mesh = tuple(said["mesh"])
+                out.inputs[name] = [Placement(mesh, tuple(tuple(dim) for dim in one)) for one in said["in"]]
+                out.operators[name] = stage, [list(placement.cuts) for placement in out.inputs[name]]
         for name, said in self.layouts.items():
             stage, shown = self.stage_of(said), self.shown[name]
-            if own in (None, stage) and not (only_trained and shown != name):
+            if own in (None, stage) and not (only_trained and name in self.states):
                 out.layouts[shown] = {stage if is_of_all else 0: _placement(name, said)}
                 out.shapes[shown] = tuple(said["shape"])
         return out
@@ -138,9 +139,19 @@ def loaded_splits(trace) -> dict[str, dict]:
     """What the strategy files that the context loads say of the operators of a trace, as annotations."""
     out = {}
     for path in filter(None, (_said("load"), context.get_auto_parallel_context("op_strategy_load_file"))):
-        known = _strategy_file.read(path).operators
-        out.update({name: {"in": known[name][1]} for name in trace.operators if name in known and known[name][1]})
+        known = _strategy_file.read(path)
+        for name in trace.operators:
+            if name in known.inputs:
+                out[name] = _by_axes(known.inputs[name])
+            elif known.operators.get(name, (0, []))[1]:
+                out[name] = {"in": known.operators[name][1]}
     return out
+
+
+def _by_axes(inputs: list[Placement]) -> dict:
+    names = inputs[0].names
+    return {"in": [[[names[a] for a in dim] or "None" for dim in one.map] for one in inputs],
+            "device_matrix": list(inputs[0].mesh), "names": names}
 
 
 # ---- slices ----
@@ -165,8 +176,9 @@ def take(leaf, value, name: str) -> None:
     own = placed and placed.own_shape(placed.layouts[placed.own_names[id(leaf)]])
     if not own or shape != own:
         part = f", of which this rank has {tuple(own)}" if own and own != list(leaf.shape) else ""
-        how = "" if placed else "; slices are taken once the network is compiled: infer_train_layout, infer_predict_layout, build"
-        raise RuntimeError(f"parameter '{name}' has shape {tuple(leaf.shape)}{part}, but {tuple(shape)} in the checkpoint{how}")
+        how = "" if placed else "; slices are taken once the network is compiled: infer_train_layout, build"
+        raise RuntimeError(f"parameter '{name}' has shape {tuple(leaf.shape)}{part}, but {tuple(shape)} in the "
+                           f"checkpoint{how}")
     placed.program.set_own(placed.own_names[id(leaf)], value)
 
 

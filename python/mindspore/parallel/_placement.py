@@ -47,6 +47,11 @@ class Placement:
                 for dim in self.map]
 
     @property
+    def names(self) -> list[str]:
+        """Of the axes."""
+        return [f"axis{i}" for i in range(len(self.mesh))]
+
+    @property
     def devices(self) -> int:
         return math.prod(self.mesh)
 

@@ -1,9 +1,12 @@
 """Strategy files: how operators are split, and how parameters lie, as protobuf or JSON (`.json`).
 
-ParallelStrategyMap = {1: stage, 2: {1: operator, 2: {1: stage, 2: {1: parts} per input}}, 3: {1: parameter, 2: {1: {1:
-device matrix}, 2: {1: tensor map}, 3: slice shape, 4: offsets, 5: field, 6, 7: step and size of the optimizer's shards}}}.
-Where a dim is cut by several axes there is one tensor map for each dim. Files of several stages are joined into one in
-which parameters are called `STAGE-NAME`.
+ParallelStrategyMap = {1: stage, 2: {1: operator, 2: {1: stage, 2: {1: parts} per input}, 15: layout per input},
+                       3: {1: parameter, 2: layout}}
+layout = {1: {1: device matrix}, 2: {1: tensor map}, 3: slice shape, 4: offsets, 5: field, 6, 7: the optimizer's shards}
+
+Where a dim is cut by several axes there is one tensor map for each dim. Parts do not tell which rank has which: field 15,
+which is ours and others pass over, and parallel_layout_value_item of JSON, do. Files of several stages are joined into one
+in which parameters are called `STAGE-NAME`.
 """
 
 from __future__ import annotations
@@ -13,12 +16,12 @@ import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Iterator, Sequence
+from typing import Callable, Iterator, Sequence
 
 from .. import _files, _protobuf
 from ._placement import Placement
 
-_states = {"moments", "moment1", "moment2", "accum", "stat", "adam_m", "adam_v", "mean_square", "mean_gradient", "accum_grad"}
+_states = {"moments", "moment1", "moment2", "accum", "stat", "adam_m", "adam_v", "mean_square", "mean_gradient"}
 _most_stages = 4096
 
 
@@ -30,6 +33,7 @@ class Strategy:
     operators: dict[str, tuple[int, list[list[int]]]] = field(default_factory=dict)  # the stage, and parts of inputs
     layouts: dict[str, dict[int, Placement]] = field(default_factory=dict)  # by parameter and stage
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)  # whole ones, where they are known
+    inputs: dict[str, list[Placement]] = field(default_factory=dict)  # of operators
 
     def stages(self) -> list[int]:
         return sorted({stage for by_stage in self.layouts.values() for stage in by_stage})
@@ -119,16 +123,10 @@ def _of_protobuf(data: bytes) -> Strategy:
         if number == 1:
             out.stage = _stage(_protobuf.signed(value))
         elif number == 2:
-            item = _item(value)
-            stage, splits = 0, []
-            for kind, part in _protobuf.fields(item[1]):
-                if kind == 1:
-                    stage = _stage(_protobuf.signed(part))
-                elif kind == 2:
-                    splits.append(_list(part))
-            out.operators[item[0]] = stage, splits
+            _add_operator(out, value)
         elif number == 3:
-            _add(out, *_layout_of(value))
+            name, message = _item(value)
+            _add(out, name, *_layout_of(name, message))
     return out
 
 
@@ -139,12 +137,32 @@ def _item(value) -> tuple[str, memoryview]:
     return _protobuf.text(fields[1]), fields[2]
 
 
+def _add_operator(to: Strategy, item) -> None:
+    name, message = _item(item)
+    stage, splits = 0, []
+    for number, value in _protobuf.fields(message):
+        if number == 1:
+            stage = _stage(_protobuf.signed(value))
+        elif number == 2:
+            splits.append(_list(value))
+    to.operators[name] = stage, splits
+    _add_inputs(to, name, [_layout_of(name, value)[:2] for number, value in _protobuf.fields(item) if number == 15])
+
+
+def _add_inputs(to: Strategy, name: str, layouts: list) -> None:
+    placed = [Placement.of_map(mesh, tensor_map) for mesh, tensor_map in layouts]
+    if len({one.mesh for one in placed}) > 1:
+        raise ValueError(f"operator {name!r:.200} has several device matrices")
+    if placed:
+        to.inputs[name] = placed
+
+
 def _list(message) -> list[int]:
     return [n for number, value in _protobuf.fields(message) if number == 1 for n in _protobuf.repeated(value)]
 
 
-def _layout_of(value) -> tuple:
-    name, message = _item(value)
+def _layout_of(name: str, message) -> tuple:
+    """Device matrix, tensor map, and step and size of the optimizer's shards."""
     mesh, maps, numbers = None, [], {5: 0, 6: 0, 7: 0}
     for number, part in _protobuf.fields(message):
         if number == 1:
@@ -154,29 +172,38 @@ def _layout_of(value) -> tuple:
         elif number in numbers:
             numbers[number] = _protobuf.signed(part)
     if mesh is None or not maps:
-        raise ValueError(f"parameter {name!r:.200} has no device matrix or tensor map")
-    if len(maps) > 1 and not maps[-1]:
+        raise ValueError(f"{name!r:.200} has no device matrix or tensor map")
+    is_nested = len(maps) > 1
+    if is_nested and not maps[-1]:
         maps.pop()  # it tells a nested map of one dim from one that is not nested
-        return name, mesh, maps, numbers[6], numbers[7]
-    return name, mesh, maps if len(maps) > 1 else maps[0], numbers[6], numbers[7]
+    return mesh, maps if is_nested else maps[0], numbers[6], numbers[7]
 
 
 def _of_json(data: bytes) -> Strategy:
     said = json.loads(data)
-    items, layouts = _object(said).get("parallel_strategy_item"), said.get("parallel_layout_item")
-    out = Strategy(_stage(said.get("current_stage", 0)))
-    for name, item in _object(items or {}).items():
+    out = Strategy(_stage(_object(said).get("current_stage", 0)))
+    for name, item in _object(said.get("parallel_strategy_item") or {}).items():
         splits = _object(item).get("parallel_strategy")
-        if not isinstance(splits, list) or not all(isinstance(s, list) and all(type(n) is int for n in s) for s in splits):
+        if not _is_list_of(splits, lambda split: _is_list_of(split, lambda n: type(n) is int)):
             raise ValueError(f"operator {name!r:.200} has no parallel_strategy")
         out.operators[name] = _stage(item.get("stage", 0)), splits
-    for name, item in _object(layouts or {}).items():
-        mesh, tensor_map = _object(item).get("dev_matrix"), item.get("tensor_map")
-        if not isinstance(mesh, list) or not isinstance(tensor_map, list):
-            raise ValueError(f"parameter {name!r:.200} has no dev_matrix or tensor_map")
-        _add(out, name, mesh, tensor_map, _number(item.get("opt_weight_shard_step", 0)),
+    for name, item in _object(said.get("parallel_layout_value_item") or {}).items():
+        _add_inputs(out, name, [_matrix_and_map(name, layout) for layout in _object(item).values()])
+    for name, item in _object(said.get("parallel_layout_item") or {}).items():
+        _add(out, name, *_matrix_and_map(name, item), _number(item.get("opt_weight_shard_step", 0)),
              _number(item.get("opt_weight_shard_size", 0)))
     return out
+
+
+def _matrix_and_map(name: str, said) -> tuple[list, list]:
+    mesh, tensor_map = _object(said).get("dev_matrix"), said.get("tensor_map")
+    if not isinstance(mesh, list) or not isinstance(tensor_map, list):
+        raise ValueError(f"{name!r:.200} has no dev_matrix or tensor_map")
+    return mesh, tensor_map
+
+
+def _is_list_of(value, is_one: Callable) -> bool:
+    return isinstance(value, list) and all(map(is_one, value))
 
 
 def _object(value) -> dict:
@@ -221,12 +248,16 @@ def _protobuf_of(strategy: Strategy, is_joined: bool) -> Iterator[bytes]:
     yield put(1, strategy.stage)
     for name, (stage, splits) in strategy.operators.items():
         said = put(1, stage) + b"".join(put(2, numbers(1, split)) for split in splits)
-        yield put(2, put(1, name.encode()) + put(2, said))
+        layouts = b"".join(put(15, _layout_bytes(p)) for p in strategy.inputs.get(name, ()))
+        yield put(2, put(1, name.encode()) + put(2, said) + layouts)
     for shown, _, placement in _named(strategy, is_joined):
-        maps = _maps(placement.tensor_map)
-        said = (put(1, numbers(1, placement.mesh)) + b"".join(put(2, numbers(1, m)) for m in maps)
-                + put(3, b"") + put(4, b"") + put(5, 0) + put(6, 0) + put(7, 0))
-        yield put(3, put(1, shown.encode()) + put(2, said))
+        yield put(3, put(1, shown.encode()) + put(2, _layout_bytes(placement)))
+
+
+def _layout_bytes(placement: Placement) -> bytes:
+    put, numbers = _protobuf.field, _protobuf.numbers
+    maps = b"".join(put(2, numbers(1, one)) for one in _maps(placement.tensor_map))
+    return put(1, numbers(1, placement.mesh)) + maps + put(3, b"") + put(4, b"") + put(5, 0) + put(6, 0) + put(7, 0)
 
 
 def _maps(tensor_map: list) -> list[list[int]]:
@@ -244,7 +275,15 @@ def _json_of(strategy: Strategy, is_joined: bool) -> dict:
                        "tensor_shape": list(strategy.shapes.get(name, ())), "field": 0,
                        "opt_weight_shard_step": 0, "opt_weight_shard_size": 0}
                for shown, name, placement in _named(strategy, is_joined)}
-    return {"current_stage": strategy.stage, "parallel_strategy_item": operators, "parallel_layout_item": layouts}
+    inputs = {name: {str(i): _value_item(p) for i, p in enumerate(placed)} for name, placed in strategy.inputs.items()}
+    return {"current_stage": strategy.stage, "parallel_strategy_item": operators, "parallel_layout_item": layouts,
+            "parallel_layout_value_item": inputs}
+
+
+def _value_item(placement: Placement) -> dict:
+    nested = [dim if isinstance(dim, list) else [dim] for dim in placement.tensor_map]
+    return {"dev_matrix": list(placement.mesh), "tensor_map": nested, "interleaved_parallel": False,
+            "alias_name": placement.names}
 
 
 def joined(strategies: Sequence[Strategy]) -> Strategy:
@@ -259,6 +298,7 @@ def joined(strategies: Sequence[Strategy]) -> Strategy:
             continue
         seen |= stages
         out.operators.update(one.operators)
+        out.inputs.update(one.inputs)
         out.shapes.update(one.shapes)
         for name, by_stage in one.layouts.items():
             own = {next(iter(stages)): p for p in by_stage.values()} if is_of_one else by_stage
