@@ -161,68 +161,6 @@ def test_stages_in_files_of_their_own(tmp_path):
                                         str(tmp_path / "x.ckpt"), joined)
 
 
-# ---- strategy files ----
-
-def protobuf_messages():
-    """The messages as MindSpore declares them, made by Google's library."""
-    pytest.importorskip("google.protobuf")
-    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-
-    proto = descriptor_pb2.FileDescriptorProto(name="strategy.proto", package="s", syntax="proto2")
-    kinds = {"uint32": 13, "int32": 5, "int64": 3, "string": 9}
-
-    def message(name, *fields):
-        said = proto.message_type.add(name=name)
-        for i, (label, kind, field) in enumerate(fields, 1):
-            made = said.field.add(name=field, number=i, label={"required": 2, "repeated": 3}[label])
-            made.type = kinds.get(kind, 11)
-            if kind not in kinds:
-                made.type_name = f".s.{kind}"
-
-    message("Dims", ("repeated", "uint32", "dim"))
-    message("Map", ("repeated", "int32", "dim"))
-    message("Splits", ("required", "uint32", "stage"), ("repeated", "Dims", "strategy"))
-    message("Operator", ("required", "string", "name"), ("required", "Splits", "splits"))
-    message("Layout", ("repeated", "Dims", "dev_matrix"), ("repeated", "Map", "tensor_map"), ("repeated", "Dims", "shape"),
-            ("repeated", "Dims", "offset"), ("required", "int32", "field"), ("required", "int32", "step"),
-            ("required", "int32", "size"))
-    message("Parameter", ("required", "string", "name"), ("required", "Layout", "layout"))
-    message("Strategy", ("required", "uint32", "stage"), ("repeated", "Operator", "operators"), ("repeated", "Parameter", "parameters"))
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(proto)
-    return message_factory.MessageFactory(pool).GetPrototype(pool.FindMessageTypeByName("s.Strategy"))
-
-
-def test_strategy_files_are_the_messages_that_others_read(tmp_path):
-    message = protobuf_messages()()
-    layouts = {"w": Placement.of_map([2, 4], [-1, 0]), "v": Placement.of_map([2, 4], [[0, 1]]), "s": Placement.of_map([8], []),
-               "u": Placement.of_map([2, 2, 2], [[2, 0], -1])}
-    _strategy_file.write(tmp_path / "a.ckpt", Strategy(3, {"matmul": (1, [[2, 1], [1, 4]])}, {n: {0: p} for n, p in layouts.items()}))
-    message.ParseFromString((tmp_path / "a.ckpt").read_bytes())
-    assert message.stage == 3 and [(o.name, o.splits.stage) for o in message.operators] == [("matmul", 1)]
-    assert [list(s.dim) for s in message.operators[0].splits.strategy] == [[2, 1], [1, 4]]
-    found = {p.name: ([list(m.dim) for m in p.layout.dev_matrix], [list(m.dim) for m in p.layout.tensor_map])
-             for p in message.parameters}
-    assert found == {"w": ([[2, 4]], [[-1, 0]]), "v": ([[2, 4]], [[0, 1], []]), "s": ([[8]], [[]]), "u": ([[2, 2, 2]], [[2, 0], [-1]])}
-    again = _strategy_file.read(tmp_path / "a.ckpt")
-    assert {n: p[0] for n, p in again.layouts.items()} == layouts and again.operators == {"matmul": (1, [[2, 1], [1, 4]])}
-
-
-@pytest.mark.parametrize("size, map_of_one", [(2, [[0, 1], -1]), (-1, [[0, 1], -1]), (4, [[0, 2, 1], -1])])
-def test_shards_of_the_optimizer_in_files_of_others(size, map_of_one, tmp_path):
-    """Dim 0 of the slice is cut further, over replicas from the right; the axis of 4 falls into two parts if size is 2."""
-    message = protobuf_messages()(stage=0)
-    mesh = [2, 2, 2] if size == 4 else [4, 2]
-    item = message.parameters.add(name="w")
-    item.layout.field, item.layout.step, item.layout.size = 0, 2, size
-    item.layout.dev_matrix.add(dim=mesh)
-    item.layout.tensor_map.add(dim=[0, -1])
-    (tmp_path / "a.ckpt").write_bytes(message.SerializeToString())
-    placement = _strategy_file.read(tmp_path / "a.ckpt").layouts["w"][0]
-    expected = Placement.of_map([2, 2, 2] if size != -1 else mesh, map_of_one)
-    assert [placement.box(d, [16, 3]) for d in range(8)] == [expected.box(d, [16, 3]) for d in range(8)]
-
-
 def test_states_lie_as_their_parameters_where_a_file_does_not_say(tmp_path):
     source = {0: {"fc.w": Placement.of_map([4], [0, -1])}}
     src = strategy_file(tmp_path / "a.json", source)

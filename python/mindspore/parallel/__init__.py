@@ -6,10 +6,10 @@ from . import function
 from .function import reshard, sync_pipeline_shared_parameters
 from .shard import Layout, shard
 
-_of_files = ("build_searched_strategy", "convert_checkpoint_by_rank", "convert_checkpoints", "load_distributed_checkpoint",
-             "load_segmented_checkpoints", "merge_pipeline_strategys", "merge_sliced_parameter", "rank_list_for_convert",
-             "rank_list_for_transform", "set_op_strategy_config", "transform_checkpoint_by_rank", "transform_checkpoints",
-             "unified_safetensors")
+_of_files = ("build_searched_strategy", "convert_checkpoint_by_rank", "convert_checkpoints",
+             "load_distributed_checkpoint", "load_segmented_checkpoints", "merge_pipeline_strategys",
+             "merge_sliced_parameter", "rank_list_for_convert", "rank_list_for_transform", "set_op_strategy_config",
+             "transform_checkpoint_by_rank", "transform_checkpoints", "unified_safetensors")
 _missing = missing("mindspore.parallel", globals())
 
 

@@ -54,8 +54,8 @@ class Transform:
         goal, device = goal
         goal = goal or Placement.whole(len(start.map))
         if len(goal.map) != len(start.map):
-            raise ValueError(f"parameter '{name}' has {len(start.map)} dims in the one strategy and {len(goal.map)} in the "
-                             "other")
+            raise ValueError(f"parameter '{name}' has {len(start.map)} dims in the one strategy and {len(goal.map)} in "
+                             "the other")
         shape = [math.lcm(a, b) for a, b in zip(start.cuts, goal.cuts)]
         wanted, seen, out = goal.box(device, shape), set(), []
         for local in range(start.devices):
@@ -135,7 +135,8 @@ def _joined(name: str, parts: list[tuple[Placement, int, Stored]], goal: Placeme
             if both is None or both in pieces:
                 continue
             if part.bits.shape != one.bits.shape or part.dtype is not one.dtype:
-                raise ValueError(f"slices are {one.dtype}{list(one.bits.shape)} and {part.dtype}{list(part.bits.shape)}")
+                raise ValueError(f"slices are {one.dtype}{list(one.bits.shape)} and "
+                                 f"{part.dtype}{list(part.bits.shape)}")
             pieces[both] = part.bits[slices(both, box)]
         if sum(map(size_of, pieces)) < size_of(wanted):
             raise ValueError("the files of some ranks that have parts of it are missing")
@@ -169,7 +170,8 @@ def _natural(path: Path) -> list:
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", path.name)]
 
 
-def rank_list_for_transform(rank_id: int, src_strategy_file: str | None = None, dst_strategy_file: str | None = None) -> list[int]:
+def rank_list_for_transform(rank_id: int, src_strategy_file: str | None = None,
+                            dst_strategy_file: str | None = None) -> list[int]:
     """Ranks whose files are needed for that of `rank_id`."""
     _check_rank(rank_id)
     return Transform.of_files(src_strategy_file, dst_strategy_file).ranks_for(rank_id)
@@ -208,7 +210,8 @@ def transform_checkpoints(src_checkpoints_dir: str | None = None, dst_checkpoint
     if not isinstance(src_checkpoints_dir, str) or not os.path.isdir(src_checkpoints_dir):
         raise NotADirectoryError(f"src_checkpoints_dir {src_checkpoints_dir!r} is no folder")
     if not isinstance(ckpt_prefix, str) or not isinstance(dst_checkpoints_dir, str):
-        raise TypeError(f"dst_checkpoints_dir and ckpt_prefix are strings, not {dst_checkpoints_dir!r} and {ckpt_prefix!r}")
+        raise TypeError(f"dst_checkpoints_dir and ckpt_prefix are strings, not {dst_checkpoints_dir!r} and "
+                        f"{ckpt_prefix!r}")
     files.check_format(output_format)
     change = Transform.of_files(src_strategy_file, dst_strategy_file)
     found = checkpoints_in(src_checkpoints_dir, "*.ckpt", "*.safetensors")
@@ -224,8 +227,8 @@ def transform_checkpoints(src_checkpoints_dir: str | None = None, dst_checkpoint
 
 
 def convert_checkpoints(src_checkpoints_dir: str, dst_checkpoints_dir: str, ckpt_prefix: str,
-                        src_strategy_file: str | None = None, dst_strategy_file: str | None = None, process_num: int = 1,
-                        output_format: str = "safetensors") -> None:
+                        src_strategy_file: str | None = None, dst_strategy_file: str | None = None,
+                        process_num: int = 1, output_format: str = "safetensors") -> None:
     """The newer name, of another format."""
     transform_checkpoints(src_checkpoints_dir, dst_checkpoints_dir, ckpt_prefix, src_strategy_file, dst_strategy_file,
                           process_num, output_format)

@@ -79,8 +79,8 @@ def save_checkpoint(save_obj, ckpt_file_name: str, integrated_save: bool = True,
                     format: str = "ckpt", **settings) -> None:
     """Tensors, with `append_dict`'s beside them. The file is there whole or not at all, and read-only.
 
-    `integrated_save`: whole tensors, for which all ranks save at the same time; else what this rank has. `async_save`: the
-    elements are taken now and written beside what the program goes on with. Raises: OSError naming the file.
+    `integrated_save`: whole tensors, for which all ranks save at the same time; else what this rank has. `async_save`:
+    the elements are taken now and written beside what the program goes on with. Raises: OSError naming the file.
     """
     refuse(enc_key, settings, ("crc_check", "remove_redundancy", "map_param_inc", "global_step_num"))
     files.check_format(format)
@@ -102,8 +102,8 @@ def save_checkpoint(save_obj, ckpt_file_name: str, integrated_save: bool = True,
 def _stored(found: dict[str, Any], is_whole: bool) -> dict[str, files.Stored]:
     """Whole, or what this rank has, without parameters of other stages."""
     if not is_whole and context.is_auto() and not context.is_rank_view() and context.device_count() > 1:
-        context.tell("mindspore: integrated_save=False: this process stands for all ranks, so tensors are saved whole; under "
-                     "mpirun each rank saves its part")
+        context.tell("mindspore: integrated_save=False: this process stands for all ranks, so tensors are saved whole; "
+                     "under mpirun each rank saves its part")
     out = {}
     for name, value in found.items():
         data = (value if isinstance(value, Tensor) else Tensor(value)).data_now()
@@ -155,6 +155,7 @@ def load_param_into_net(net: Cell, parameter_dict: dict[str, Any], strict_load: 
     """
     if not isinstance(net, Cell) or not isinstance(parameter_dict, dict):
         raise TypeError("load_param_into_net takes a Cell and a dict of parameters")
+    refuse(None, {"remove_redundancy": remove_redundancy}, ("remove_redundancy",))
     for name, value in parameter_dict.items():
         if not isinstance(name, str) or not isinstance(value, (Tensor, str)):
             raise TypeError(f"parameter_dict holds parameters by name; '{name}' is {value!r}")
@@ -185,8 +186,8 @@ def _take_states(optimizer: Optimizer, left: dict[str, Tensor], is_strict: bool)
             value = left.get(f"{kind}.{parameter.name}")
             if value is not None and tuple(value.shape) != tuple(parameter.shape):
                 raise RuntimeError(f"state '{kind}.{parameter.name}' has shape {tuple(parameter.shape)}, but "
-                                   f"{tuple(value.shape)} in the checkpoint; slices are taken once the network is compiled: "
-                                   "infer_train_layout or build")
+                                   f"{tuple(value.shape)} in the checkpoint; slices are taken once the network is "
+                                   "compiled: infer_train_layout, build")
     for name in optimizer.load_states(left):
         del left[name]
 

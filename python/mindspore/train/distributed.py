@@ -29,7 +29,8 @@ _longest_part = 2 << 30  # bytes of a file of whole tensors
 
 def build_searched_strategy(strategy_filename: str) -> dict[str, Placement]:
     """How parameters lie, by name, as the file says. Of several stages those of the first that has one."""
-    return {name: by_stage[min(by_stage)] for name, by_stage in _strategy_file.layouts_in(strategy_filename).layouts.items()}
+    layouts = _strategy_file.layouts_in(strategy_filename).layouts
+    return {name: by_stage[min(by_stage)] for name, by_stage in layouts.items()}
 
 
 def _strategy_of(said, what: str) -> Strategy | None:
@@ -51,12 +52,13 @@ def _placement_of(name: str, layout) -> Placement:
 
 def load_distributed_checkpoint(network: Cell, checkpoint_filenames: list[str] | None = None, predict_strategy=None,
                                 train_strategy_filename: str | None = None, strict_load: bool = False, dec_key=None,
-                                dec_mode: str = "AES-GCM", format: str = "ckpt", unified_safetensors_dir: str | None = None,
-                                dst_safetensors_dir: str | None = None, rank_id: int | None = None,
-                                output_format: str = "safetensors", name_map: dict | None = None, max_process_num: int = 64,
+                                dec_mode: str = "AES-GCM", format: str = "ckpt",
+                                unified_safetensors_dir: str | None = None, dst_safetensors_dir: str | None = None,
+                                rank_id: int | None = None, output_format: str = "safetensors",
+                                name_map: dict | None = None, max_process_num: int = 64,
                                 return_param_dict: bool = False) -> dict[str, Parameter] | None:
-    """Makes slices of all ranks (`checkpoint_filenames`, in the order of ranks, that lie as `train_strategy_filename` says)
-    into those of this rank as `predict_strategy` says, and the network takes them. None is whole tensors."""
+    """Makes slices of all ranks (`checkpoint_filenames`, in the order of ranks, that lie as `train_strategy_filename`
+    says) into those of this rank as `predict_strategy` says, and the network takes them. None is whole tensors."""
     if dec_key is not None:
         raise ValueError("encrypted checkpoints (enc_key, dec_key) are not in this front end")
     if dst_safetensors_dir is not None:
@@ -64,7 +66,8 @@ def load_distributed_checkpoint(network: Cell, checkpoint_filenames: list[str] |
     if not isinstance(network, Cell):
         raise TypeError(f"load_distributed_checkpoint takes a Cell, not {network!r}")
     files.check_format(format)
-    target = _strategy_of(predict_strategy, "predict_strategy") if context.is_rank_view() or rank_id is not None else None
+    is_cut = context.is_rank_view() or rank_id is not None
+    target = _strategy_of(predict_strategy, "predict_strategy") if is_cut else None
     rank = _core.own_rank() if rank_id is None else rank_id
     rank = rank % sum(target.devices) if target else 0
     wanted = set(network.parameters_dict())
@@ -77,15 +80,18 @@ def load_distributed_checkpoint(network: Cell, checkpoint_filenames: list[str] |
     return parameters if return_param_dict else None
 
 
-def _of_ranks(paths, strategy_file, target: Strategy | None, rank: int, format: str, wanted: set[str]) -> dict[str, Stored]:
+def _of_ranks(paths, strategy_file, target: Strategy | None, rank: int, format: str,
+              wanted: set[str]) -> dict[str, Stored]:
     if not isinstance(paths, (list, tuple)) or not paths:
         raise ValueError(f"checkpoint_filenames is a list of files in the order of ranks, not {paths!r}")
     strategy_file = strategy_file or context.get_auto_parallel_context("strategy_ckpt_load_file")
     if not strategy_file:
-        raise ValueError("train_strategy_filename, or strategy_ckpt_load_file in the context, names the strategy file of training")
+        raise ValueError("train_strategy_filename, or strategy_ckpt_load_file in the context, names the strategy file of "
+                         "training")
     source = _strategy_file.layouts_in(strategy_file)
     if sum(source.devices) != len(paths):
-        raise ValueError(f"checkpoint_filenames has {len(paths)} files, but '{strategy_file}' is for {sum(source.devices)} ranks")
+        raise ValueError(f"checkpoint_filenames has {len(paths)} files, but '{strategy_file}' is for "
+                         f"{sum(source.devices)} ranks")
     source.layouts = {name: by_stage for name, by_stage in source.layouts.items() if name in wanted}
     change = Transform(source, target)
     tensors = {r: {name: t for name, t in files.read(paths[r], format).items() if name in wanted}
@@ -94,7 +100,7 @@ def _of_ranks(paths, strategy_file, target: Strategy | None, rank: int, format: 
 
 
 def merge_sliced_parameter(sliced_parameters: list[Parameter], strategy: dict[str, Any] | None = None) -> Parameter:
-    """A parameter from the slices of ranks, in their order: as `strategy` (of build_searched_strategy) says, or along dim 0."""
+    """A parameter from the slices of ranks, in their order: as build_searched_strategy says, or along dim 0."""
     if not isinstance(sliced_parameters, (list, tuple)) or not sliced_parameters:
         raise TypeError("sliced_parameters is a list of parameters, one for each rank")
     for one in sliced_parameters:
@@ -102,7 +108,8 @@ def merge_sliced_parameter(sliced_parameters: list[Parameter], strategy: dict[st
             raise TypeError(f"sliced_parameters holds parameters, not {one!r}")
     first = sliced_parameters[0]
     if any(one.name != first.name for one in sliced_parameters):
-        raise RuntimeError(f"slices are of several parameters: {', '.join(sorted({p.name for p in sliced_parameters}))}")
+        names = sorted({p.name for p in sliced_parameters})
+        raise RuntimeError(f"slices are of several parameters: {', '.join(names)}")
     if strategy is None:
         placement = Placement((len(sliced_parameters),), ((0,), *((),) * (first.ndim - 1)))
     elif not isinstance(strategy, dict):
@@ -112,7 +119,8 @@ def merge_sliced_parameter(sliced_parameters: list[Parameter], strategy: dict[st
     else:
         placement = _placement_of(first.name, strategy[first.name])
     if placement.devices != len(sliced_parameters):
-        raise ValueError(f"parameter '{first.name}' lies on {placement.devices} ranks, but there are {len(sliced_parameters)} slices")
+        raise ValueError(f"parameter '{first.name}' lies on {placement.devices} ranks, but there are "
+                         f"{len(sliced_parameters)} slices")
     source = Strategy(layouts={first.name: {0: placement}})
     slices = {rank: {first.name: files.stored(p.data_now())} for rank, p in enumerate(sliced_parameters)}
     whole = Transform(source, None).of_rank(0, slices)[first.name]
@@ -121,14 +129,16 @@ def merge_sliced_parameter(sliced_parameters: list[Parameter], strategy: dict[st
 
 # ---- of parts ----
 
-def load_segmented_checkpoints(ckpt_file_dir: str, net: Cell | None = None, strict_load: bool = False, filter_prefix=None,
-                               dec_key=None, dec_mode: str = "AES-GCM", specify_prefix=None, choice_func=None) -> dict[str, Parameter]:
+def load_segmented_checkpoints(ckpt_file_dir: str, net: Cell | None = None, strict_load: bool = False,
+                               filter_prefix=None, dec_key=None, dec_mode: str = "AES-GCM", specify_prefix=None,
+                               choice_func=None) -> dict[str, Parameter]:
     """All `.ckpt` files of a folder together, each with a part of the parameters."""
     if not isinstance(ckpt_file_dir, str) or not os.path.isdir(ckpt_file_dir):
         raise ValueError(f"ckpt_file_dir {ckpt_file_dir!r} is no folder")
     found: dict[str, Parameter] = {}
     for path in sorted(Path(ckpt_file_dir).glob("*.ckpt")):
-        found.update(load_checkpoint(str(path), None, strict_load, filter_prefix, dec_key, dec_mode, specify_prefix, choice_func))
+        found.update(load_checkpoint(str(path), None, strict_load, filter_prefix, dec_key, dec_mode, specify_prefix,
+                                     choice_func))
     if not found:
         raise ValueError(f"'{ckpt_file_dir}' has no checkpoints (*.ckpt)")
     if net is not None:
@@ -137,14 +147,17 @@ def load_segmented_checkpoints(ckpt_file_dir: str, net: Cell | None = None, stri
 
 
 def unified_safetensors(src_dir: str, src_strategy_file: str | None, dst_dir: str, merge_with_redundancy: bool = True,
-                        file_suffix: str | None = None, max_process_num: int = 64, choice_func: Callable | None = None) -> None:
-    """Files of ranks (`SRC/rank_R/*SUFFIX.safetensors`) as whole tensors: `DST/partN.safetensors` and param_name_map.json."""
+                        file_suffix: str | None = None, max_process_num: int = 64,
+                        choice_func: Callable | None = None) -> None:
+    """Files of ranks (`SRC/rank_R/*SUFFIX.safetensors`) as whole tensors: `DST/partN.safetensors`, and in
+    `param_name_map.json` which file has which."""
     found = checkpoints_in(src_dir, f"*{file_suffix or ''}.safetensors")
     change = Transform.of_files(src_strategy_file, None)
     needed = change.ranks_for(0)
     for rank in needed:
         if rank not in found:
-            raise ValueError(f"the checkpoint of rank {rank} is needed, but there is no '{src_dir}/rank_{rank}/*.safetensors'")
+            raise ValueError(f"the checkpoint of rank {rank} is needed, but there is no "
+                             f"'{src_dir}/rank_{rank}/*.safetensors'")
     whole = change.of_rank(0, {rank: files.read(found[rank]) for rank in needed})
     parts: list[dict[str, Stored]] = [{}]
     for name, tensor in whole.items():
@@ -162,7 +175,7 @@ def unified_safetensors(src_dir: str, src_strategy_file: str | None, dst_dir: st
 
 
 def _unified(folder: str, wanted: set[str], name_map: dict | None) -> dict[str, Stored]:
-    """What unified_safetensors has written, of the names that are wanted. name_map: the network's name by the file's."""
+    """What unified_safetensors has written, of the names that are wanted. name_map: the network's by the file's."""
     path = Path(folder) / "param_name_map.json"
     try:
         where = json.loads(path.read_bytes())

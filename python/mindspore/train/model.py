@@ -155,7 +155,8 @@ class Model:
 
     # ---- before anything runs ----
 
-    def build(self, train_dataset=None, valid_dataset=None, sink_size: int = -1, epoch: int = 1, sink_mode: bool = True) -> None:
+    def build(self, train_dataset=None, valid_dataset=None, sink_size: int = -1, epoch: int = 1,
+              sink_mode: bool = True) -> None:
         """Plans the train step and the evaluation for the first batch, without running them."""
         if train_dataset is not None:
             self._planned_to_train(train_dataset)
@@ -179,8 +180,8 @@ class Model:
 
     def _check_parallel(self, name: str) -> None:
         if not isinstance(self._network, AutoParallel) and not (context.is_graph_mode() and context.is_auto()):
-            raise RuntimeError(f"{name} is for graph mode (set_context(mode=GRAPH_MODE)) with parallel_mode semi_auto_parallel "
-                               "or auto_parallel")
+            raise RuntimeError(f"{name} is for graph mode (set_context(mode=GRAPH_MODE)) with parallel_mode "
+                               "semi_auto_parallel or auto_parallel")
 
 
 def _layouts(program) -> dict[str, list]:

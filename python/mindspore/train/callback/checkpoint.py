@@ -34,9 +34,9 @@ class CheckpointConfig:
                             ("keep_checkpoint_per_n_minutes", keep_checkpoint_per_n_minutes)):
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
                 raise ValueError(f"{name} is 0 or more, not {value!r}")
-        for name, flag in (("integrated_save", integrated_save), ("async_save", async_save in (True, "thread", "process"))):
-            if not isinstance(flag, bool):
-                raise ValueError(f"{name} is True or False, not {flag!r}")
+        if not isinstance(integrated_save, bool) or async_save not in (True, False, "thread", "process"):
+            raise ValueError(f"integrated_save and async_save are True or False, not {integrated_save!r} and "
+                             f"{async_save!r}")
         if not save_checkpoint_steps and not save_checkpoint_seconds:
             raise ValueError("one of save_checkpoint_steps and save_checkpoint_seconds is above 0")
         if saved_network is not None and not isinstance(saved_network, Cell):
@@ -77,7 +77,8 @@ class ModelCheckpoint(Callback):
 
     def _free(self, prefix: str) -> str:
         def is_taken(name: str) -> bool:
-            return any(self._directory.glob(f"{name}-*.{self._config.format}")) or (self._directory / f"{name}-graph.meta").exists()
+            graph = self._directory / f"{name}-graph.meta"
+            return graph.exists() or any(self._directory.glob(f"{name}-*.{self._config.format}"))
 
         name, number = prefix, 0
         while is_taken(name):
