@@ -230,7 +230,6 @@ def _planned(tracing: Tracing, outputs: list, options: dict[str, str], feed: Fee
         options = {**options, "dataset_strategy": "data_parallel"}
     if feed.micro_batches > 1:
         options = {**options, "micro_batches": str(feed.micro_batches)}
-    store = next((update.store for update in tracing.updates if update.store), None)
     annotations = feed.annotations()
     if "stages" in options:
         annotations.update({module: {"stage": stage} for module, stage in tracing.stages.items()})
@@ -238,12 +237,27 @@ def _planned(tracing: Tracing, outputs: list, options: dict[str, str], feed: Fee
         for name, splits in _placed().loaded_splits(tracing.core).items():
             annotations.setdefault(name, {}).update(splits)
     if not annotations:
-        return _core.Program(tracing.core, outputs, options, store)
+        return _with_states(tracing, outputs, options)
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "annotations.json")
         with open(path, "w", encoding="utf-8") as file:
             json.dump(annotations, file)
-        return _core.Program(tracing.core, outputs, {**options, "annotate": path}, store)
+        return _with_states(tracing, outputs, {**options, "annotate": path})
+
+
+def _with_states(tracing: Tracing, outputs: list, options: dict[str, str]):
+    """The program, with the states of all optimizers in it, of which each gets its own."""
+    updates = [update for update in tracing.updates if update.store is not None]
+    if len(updates) < 2:
+        return _core.Program(tracing.core, outputs, options, updates[0].store if updates else None)
+    store = _core.Store()
+    for update in updates:
+        for name, leaf in update.store.items().items():
+            store[name] = leaf
+    program = _core.Program(tracing.core, outputs, options, store)
+    for update in updates:
+        update.take_states(store)
+    return program
 
 
 def jit(fn: Callable | None = None, **settings) -> Callable:

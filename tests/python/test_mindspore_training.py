@@ -193,6 +193,38 @@ def test_two_optimizers_in_one_step():
     assert a.asnumpy().tolist() == [0.0] and b.asnumpy().tolist() == [-3.0]
 
 
+def test_two_optimizers_in_one_step_have_states_of_their_own():
+    def made():
+        a, b = Parameter(Tensor([1.0]), name="a"), Parameter(Tensor([1.0]), name="b")
+        first, second = nn.Momentum([a], 0.5, 0.9), nn.Adam([b], 0.1)
+        gradient_of = ms.grad(lambda x: (a * x + b * x * x).sum(), None, [a, b])
+
+        @ms.jit
+        def step(x):
+            of_a, of_b = gradient_of(x)
+            first((of_a,))
+            second((of_b,))
+            return a + b
+
+        return (first, second), step, (a, b)
+
+    optimizers, step, parameters = made()
+    for rows in (1, 2):  # another program, which goes on with the states
+        step(Tensor([1.0] * rows))
+    saved = [o.states() for o in optimizers]
+    assert [sorted(s) for s in saved] == [["global_step", "learning_rate", "moments.a"],
+                                          ["global_step", "learning_rate", "moment1.b", "moment2.b"]]
+    np.testing.assert_allclose(saved[0]["moments.a"].asnumpy(), [0.9 * 1 + 2])
+    others, step_again, parameters_again = made()
+    for optimizer, states in zip(others, saved):
+        optimizer.load_states({name: Tensor(s.asnumpy()) for name, s in states.items()})
+    for p, old in zip(parameters_again, parameters):
+        p.set_data(Tensor(old.asnumpy()))
+    np.testing.assert_allclose(step_again(Tensor([3.0])).asnumpy(), step(Tensor([3.0])).asnumpy(), rtol=1e-6)
+    for p, old in zip(parameters_again, parameters):
+        np.testing.assert_allclose(p.asnumpy(), old.asnumpy(), rtol=1e-6)
+
+
 def test_ranks_are_told_of_the_scale_of_gradients_once(virtual_devices, monkeypatch, capfd):
     virtual_devices(4)
     w = Parameter(Tensor([1.0]), name="w")
@@ -349,6 +381,15 @@ def test_train_then_predict_and_evaluate():
     model.train(20, line_data())
     assert abs(model.predict(Tensor([1.0])).item() - 2) < 1e-3
     assert model.eval(line_data())["loss"] < 1e-4
+
+
+def test_fit_evaluates_in_between(capsys):
+    model = line_model(metrics={"loss"})
+    model.fit(4, line_data(), line_data(), valid_frequency=2, callbacks=ms.LossMonitor(100))
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("{")[0] for line in lines] == [f"Eval result: epoch {epoch}, metrics: " for epoch in (2, 4)]
+    losses = [float(line.split("'loss': ")[1].rstrip("}")) for line in lines]
+    assert losses[1] < losses[0] and losses[1] == model.eval(line_data())["loss"]
 
 
 def test_parts_of_a_batch_are_added_up():

@@ -103,7 +103,7 @@ class Model:
             _tell(hooks, "on_train_epoch_begin", run)
             self._train_epoch(network, dataset, args, run, hooks, is_sunk, sink_size)
             if evaluate:
-                args.eval_results = evaluate(epoch + 1)
+                args.metrics = args.eval_results = evaluate(epoch + 1)
             _tell(hooks, "on_train_epoch_end", run)
             if run.get_stop_requested():
                 break

@@ -216,6 +216,13 @@ class _Update:
         """The program reads the rate, or it is the one that was traced."""
         return self.reads_rate or self.rates == self.optimizer.rates_now()
 
+    def take_states(self, store) -> None:
+        """Of those of several optimizers its own, and the count of steps."""
+        own = {p.name for p in self.optimizer.parameters}
+        for name, leaf in store.items().items():
+            if name == _steps or name.rpartition(".")[0] in own:
+                self.store[name] = leaf
+
     def before_step(self, program) -> None:
         if self.reads_rate:
             program.set_rate(self.optimizer.rates_now()[0])

@@ -39,6 +39,13 @@ class LossMonitor(Callback):
             self._last = args.cur_step_num
             print(f"epoch: {args.cur_epoch_num} step: {step}, loss is {loss}", flush=True)
 
+    def on_train_epoch_end(self, run_context):
+        """Where `Model.fit` has evaluated behind the epoch, what that found."""
+        self.epoch_end(run_context)
+        args = run_context.original_args()
+        if args.metrics:
+            print(f"Eval result: epoch {args.cur_epoch_num}, metrics: {args.metrics}", flush=True)
+
     def on_eval_step_end(self, run_context):
         """Evaluation has no loss of its own."""
 
