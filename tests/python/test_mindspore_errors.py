@@ -47,6 +47,7 @@ def test_strategies_that_do_not_fit(strategy, message, virtual_devices):
     (lambda: ms.grad(lambda x: x.sum())(Tensor([1, 2], ms.int32)), ValueError, "should be a floating scalar"),
     (lambda: ms.grad(lambda x: None)(ones(2)), TypeError, "should return a tensor, not None"),
     (lambda: ms.Model("net"), TypeError, "Model takes a Cell"),
+    (lambda: ms.Model(nn.Dense(1, 1)).train(1, [(ones(1, 1), ones(1, 1))]), TypeError, "takes a data set"),
     (lambda: nn.SGD([], 0.1), ValueError, "needs parameters"),
     (lambda: Tensor([1], "float33"), TypeError, "float33"),
     (lambda: nn.Cell()(ones(2)), AttributeError, "no construct")])

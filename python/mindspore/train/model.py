@@ -87,6 +87,7 @@ class Model:
     def _loop(self, epochs, dataset, callbacks, is_sunk, sink_size, initial_epoch, evaluate) -> None:
         if not isinstance(epochs, int) or epochs < 1:
             raise ValueError(f"epoch is a whole number above 0, not {epochs!r}")
+        _check_dataset(dataset)
         hooks = callbacks_of(callbacks)
         network = self.train_network
         network.set_train()
@@ -128,6 +129,7 @@ class Model:
         """What the metrics find, by name."""
         if not self._metrics:
             raise ValueError("eval needs metrics: Model(..., metrics={'accuracy'})")
+        _check_dataset(valid_dataset)
         hooks = callbacks_of(callbacks)
         network = self._eval_network or WithEvalCell(self._network, self._loss_fn, self._is_short)
         network.set_train(False)
@@ -187,6 +189,13 @@ class Model:
 def _layouts(program) -> dict[str, list]:
     placed = _placed.of_program(program)
     return placed.layout_lists() if placed else {}
+
+
+def _check_dataset(dataset) -> None:
+    """Raises: TypeError of what is no data set."""
+    if not hasattr(dataset, "get_dataset_size"):
+        raise TypeError(f"a Model takes a data set, or an object with its methods, get_dataset_size and "
+                        f"create_tuple_iterator among them, not {dataset!r}")
 
 
 def _batches(dataset):
