@@ -196,7 +196,7 @@ void Program::set_own(const std::string& name, const Tensor& part, std::optional
 }
 
 void Program::set_rate(double rate) {
-  step().session().set(rate_state, make_tensor({DType::f32, {}}, std::span(&rate, 1)));
+  shardwright::set_rate(step().session(), rate);
 }
 
 void bind_program(py::module_& m) {
@@ -232,6 +232,7 @@ void bind_program(py::module_& m) {
                                           .has_set_rate = true};
              auto out = std::make_shared<Program>(asked_of(model, choice, options), std::move(store));
              remember(out);
+             out->has_loaded();  // it alone knows what its parameters start with
              return out;
            }),
            py::arg("model"), py::arg("optimizer"), py::arg("settings"), py::arg("clip_norm"),

@@ -64,9 +64,9 @@ class UpdateStep {
   }
 
  private:
-  ValueId leaf(std::string_view name, double start) {
-    if (start == 0) return builder_.leaf(OpKind::state, name, {DType::f32, {}}, {{"init", "zeros"}});
-    return builder_.leaf(OpKind::state, name, {DType::f32, {}}, {{"init", "constant"}, {"value", start}});
+  ValueId leaf(std::string_view name, double start, DType dtype = DType::f32) {
+    if (start == 0) return builder_.leaf(OpKind::state, name, {dtype, {}}, {{"init", "zeros"}});
+    return builder_.leaf(OpKind::state, name, {dtype, {}}, {{"init", "constant"}, {"value", start}});
   }
 
   /// The backward starts from the scale in the type of the loss, which may be f16.
@@ -150,7 +150,7 @@ class UpdateStep {
     }
     if (optimizer_.has_set_rate) {
       if (!rate_.is_valid()) rate_ = existing_state(graph_, rate_state);
-      if (!rate_.is_valid()) rate_ = leaf(rate_state, optimizer_.attributes.number("rate", 0));
+      if (!rate_.is_valid()) rate_ = leaf(rate_state, optimizer_.attributes.number("rate", 0), DType::f64);
       operands.push_back(rate_);
     }
     const auto results = builder_.call_all(op_, std::move(operands), std::move(attributes), name + ".new");

@@ -2,9 +2,9 @@
 
 #include <cmath>
 
-#include "shardwright/autodiff/train_step.h"
 #include "shardwright/base/text.h"
 #include "shardwright/cli/asked.h"
+#include "shardwright/frontend/graph_step.h"
 #include "shardwright/runtime/backend/backend.h"
 
 namespace shardwright {
@@ -67,8 +67,7 @@ Companion::Companion(const TrainingOptions& options, const SessionStart& start, 
 
 void Companion::before(Session& session, std::int64_t step) {
   if (options_.rates.is_constant()) return;
-  const double rate = options_.rates.at(step);
-  session.set(rate_state, make_tensor({DType::f32, {}}, std::span(&rate, 1)));
+  set_rate(session, options_.rates.at(step));
 }
 
 void Companion::behind(const Told& told, std::int64_t step, double seconds, const Session& session) {

@@ -1,5 +1,6 @@
 #include "shardwright/frontend/graph_step.h"
 
+#include "shardwright/autodiff/train_step.h"
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/frontend/report.h"
 #include "shardwright/passes/compile.h"
@@ -30,6 +31,10 @@ Pipeline proven(PlannedStep& step, const TrainOptions& options) {
 
 Session start_threads(Pipeline program, SessionOptions options) {
   return Session(std::move(program), options);
+}
+
+void set_rate(Session& session, double rate) {
+  session.set(rate_state, make_tensor({DType::f64, {}}, std::span(&rate, 1)));
 }
 
 PlannedStep planned_step(PlannedNetwork network, const TrainOptions& options) {

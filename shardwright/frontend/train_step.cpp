@@ -41,7 +41,7 @@ void TrainStep::set_parameter(std::string_view name, const Tensor& value) {
   state_->step.session().set(name, value);
 }
 void TrainStep::set_rate(double rate) {
-  state_->step.session().set(rate_state, make_tensor({DType::f32, {}}, std::span(&rate, 1)));
+  shardwright::set_rate(state_->step.session(), rate);
 }
 Session& TrainStep::session() { return state_->step.session(); }
 const Plan& TrainStep::plan() const { return state_->step.plan(); }

@@ -1,7 +1,7 @@
 // Updates of weights: sgd, momentum, adam, adamw, with the formulas of PyTorch 1.13.
 //
 // Operands: weight, gradient, states, then the count of steps done (f32[], adam and adamw only), with `guarded` a
-// number (f32[]) that is 0 where nothing is to be changed, then the learning rate (f32[]) if it is no attribute. Results: the new weight and states, over the old ones.
+// number (f32[]) that is 0 where nothing is to be changed, then the learning rate (f64[]) if it is no attribute. Results: the new weight and states, over the old ones.
 // All dims are free: that is what lets states be sharded. Scalars are computed in double, as PyTorch does.
 //
 // With `master` the weight stands in a short type for whoever reads it, and once more, as the last state, in the type
@@ -70,9 +70,11 @@ std::vector<Type> infer(const OptimizerFacet& facet, const Call& call) {
     return types;
   }
   const Type weight = common_type({call.operands.first(tensors), {}, call.attributes}, tensors);
-  for (std::size_t i = tensors; i < call.operands.size(); ++i)
-    if (call.operands[i] != Type{DType::f32, {}})
-      throw error("operand {} is {} but must be the scalar f32[]", i, to_text(call.operands[i]));
+  for (std::size_t i = tensors; i < call.operands.size(); ++i) {
+    const Type scalar{i < fixed ? DType::f32 : DType::f64, {}};
+    if (call.operands[i] != scalar)
+      throw error("operand {} is {} but must be the scalar {}", i, to_text(call.operands[i]), to_text(scalar));
+  }
   return std::vector<Type>(1 + facet.states.size(), weight);
 }
 
@@ -93,7 +95,7 @@ class Rate {
         operand_(call.operands.size() - 1) {}
 
   double in(const ElementBlock& block) const {
-    return is_operand_ ? static_cast<double>(block.operand<float>(operand_)[0]) : value_;
+    return is_operand_ ? block.operand<double>(operand_)[0] : value_;
   }
 
  private:
@@ -245,7 +247,7 @@ std::vector<OpDef> optimizers() {
   return {
       optimizer("sgd", "w' = w - rate (g + weight_decay w)", no_states, sgd_block,
                 {"f32[4,6], f32[4,6] (rate=0.5)", "f32[6], f32[6] (rate=0.5, weight_decay=0.25)",
-                 "f32[4,6], f32[4,6], f32[]<3", "f32[4,6], f32[4,6], f32[]<2 (rate=0.5, guarded=true)",
+                 "f32[4,6], f32[4,6], f64[]<3", "f32[4,6], f32[4,6], f32[]<2 (rate=0.5, guarded=true)",
                  "bf16[4,6], f32[4,6], f32[4,6] (rate=0.5, master=true)"}),
       optimizer("momentum", "m' = momentum m + g + weight_decay w; w' = w - rate m'", one_state,
                 momentum_block,
@@ -261,9 +263,9 @@ std::vector<OpDef> optimizers() {
       optimizer("adamw", "Adam with bias correction; the weight decays by itself", two_states,
                 adam_block<true>,
                 {adam + " (rate=0.5, weight_decay=0.1)",
-                 with_master_adam + ", f32[]<5, f32[]<3 (beta1=0.5, master=true)",
-                 with_master_adam + ", f32[]<5, f32[]<2, f32[]<3 (guarded=true, master=true)",
-                 adam + ", f32[]<3 (beta1=0.5, beta2=0.75, epsilon=0.001)"}),
+                 with_master_adam + ", f32[]<5, f64[]<3 (beta1=0.5, master=true)",
+                 with_master_adam + ", f32[]<5, f32[]<2, f64[]<3 (guarded=true, master=true)",
+                 adam + ", f64[]<3 (beta1=0.5, beta2=0.75, epsilon=0.001)"}),
   };
 }
 

@@ -62,7 +62,7 @@ INSTANTIATE_TEST_SUITE_P(Ops, Optimizer, testing::ValuesIn(cases),
 TEST(OptimizerRate, may_be_the_last_operand) {
   const auto tensor = [](DType dtype, double x) { return make_tensor({dtype, {}}, std::vector{x}); };
   const std::vector<Tensor> operands{tensor(DType::f64, 1), tensor(DType::f64, 0.5),
-                                     tensor(DType::f32, 0.25)};
+                                     tensor(DType::f64, 0.25)};
   EXPECT_EQ(to_doubles(evaluate(find_op("sgd"), operands, {})[0])[0], 0.875);
 }
 

@@ -74,7 +74,7 @@ const std::vector<Case> cases = {
     {"sgd", "f32[4,6], f32[4,6] (rate=0.1)", "i0 i1"},
     {"momentum", "f32[4,6], f32[4,6], f32[4,6] (rate=0.1)", "i0 i1"},
     {"adam", "f32[4,6], f32[4,6], f32[4,6], f32[4,6], f32[] (rate=0.1)", "i0 i1"},
-    {"adamw", "f32[4], f32[4], f32[4], f32[4], f32[], f32[]", "i0"},
+    {"adamw", "f32[4], f32[4], f32[4], f32[4], f32[], f64[]", "i0"},
 };
 
 Rule rule_of_case(const Case& c) {
