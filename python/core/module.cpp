@@ -3,6 +3,7 @@
 
 #include "python/core/array.h"
 #include "python/core/asked.h"
+#include "python/core/data.h"
 #include "python/core/ranks.h"
 #include "python/core/splits.h"
 #include "shardwright/base/error.h"
@@ -41,4 +42,5 @@ PYBIND11_MODULE(_core, m) {
   bind_program(m);
   bind_ranks(m);
   bind_files(m);
+  bind_data(m);
 }

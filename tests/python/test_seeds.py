@@ -26,8 +26,8 @@ def test_eight_devices_have_the_losses_of_one_without_splits(name, run_on, tmp_p
 
 
 def test_losses_fall(run_on, monkeypatch):
-    first, *_, last = losses(run_on(8, seeds / "000_recursive.py"))
-    assert last < first / 1.5
+    all_losses = losses(run_on(8, seeds / "000_recursive.py"))
+    assert sum(all_losses[5:]) < sum(all_losses[:5]) / 1.1  # each is of one batch, and labels differ between batches
     monkeypatch.setenv("SHARDWRIGHT_GRADIENTS", "described")  # as the lines in the document were printed
     first, *_, last = losses(run_on(8, seeds / "001_layouts.py"))
     assert last < first / 2

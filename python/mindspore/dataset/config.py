@@ -5,6 +5,7 @@ from __future__ import annotations
 from .. import context
 
 _seed: int | None = None
+_prefetch_size = 4
 
 
 def set_seed(seed: int) -> None:
@@ -21,8 +22,16 @@ def get_seed() -> int:
 
 
 def set_prefetch_size(size: int) -> None:
-    """Samples are made when they are asked for."""
+    """How many rows (batches, if they are) a thread makes before they are asked for."""
+    global _prefetch_size
+    if not isinstance(size, int) or size < 1:
+        raise ValueError(f"a prefetch size is a whole number above 0, not {size!r}")
+    _prefetch_size = size
+
+
+def get_prefetch_size() -> int:
+    return _prefetch_size
 
 
 def set_num_parallel_workers(num: int) -> None:
-    """Samples are made one after the other."""
+    """A hint without effect: one thread makes the rows."""

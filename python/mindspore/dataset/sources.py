@@ -1,163 +1,173 @@
-"""Where rows come from: MNIST's and CIFAR's files, arrays, Python's generators."""
+"""Where rows come from: files, arrays, Python's generators."""
 
 from __future__ import annotations
 
-import gzip
-import math
 from pathlib import Path
-from typing import Callable, Iterator
 
 import numpy
+from shardwright import _core
+from shardwright.data import held, values_of
 
 from .. import context
-from .pipeline import Dataset, Row, generator_of
+from . import config
+from .pipeline import Dataset, listed, refuse_settings
+from .samplers import Sampler
 
-how_to_draw = ("draw digits in its format: shardwright data digits --out DIR, and give DIR "
+_data = _core.data
+how_to_draw = ("draw {} in its format: shardwright data {} --out DIR, and give DIR "
                "(samples read it from DATA_PATH)")
 
 
-class _Indexed(Dataset):
-    """Rows by number: shuffled and shared out."""
-
-    def __init__(self, columns: list[str], size: int, row: Callable[[int], Row], num_samples=None, shuffle=None,
-                 sampler=None, num_shards=None, shard_id=None):
-        super().__init__()
-        if sampler is not None:
-            raise ValueError("samplers are not in this front end; there are shuffle, num_samples and num_shards")
-        if (num_shards is None) != (shard_id is None):
-            raise ValueError("num_shards and shard_id are given both or not at all")
-        if num_shards not in (None, 1) and num_shards == context.device_count() and not context.is_rank_view():
-            raise RuntimeError(f"each of {num_shards} ranks reads a shard of its own, but one process stands for all "
-                               f"of them: run mpirun -n {num_shards} python3 PROGRAM")
-        self.columns, self._row, self._shuffle = columns, row, shuffle
-        self._count = size if num_samples is None else min(size, num_samples)
-        self._size, self._shards, self._shard = size, num_shards or 1, shard_id or 0
-
-    def get_dataset_size(self):
-        return math.ceil(self._count / self._shards)
-
-    def rows(self, epoch):
-        order = generator_of(epoch).permutation(self._size) if self._shuffle else numpy.arange(self._size)
-        order = order[:self._count]
-        for i in range(self.get_dataset_size()):
-            yield self._row(int(order[(i * self._shards + self._shard) % self._count]))
+def _chosen(rows, num_samples=None, shuffle=None, sampler=None, num_shards=None, shard_id=None):
+    """Rows by number: in another order in each epoch unless it is said otherwise, and shared out."""
+    if sampler is not None and not isinstance(sampler, Sampler):
+        raise ValueError(f"sampler {sampler!r} is not in this front end; there are SequentialSampler, RandomSampler and "
+                         "DistributedSampler")
+    if sampler is not None and (shuffle is not None or num_shards is not None):
+        raise ValueError("a sampler says the order: shuffle and num_shards are not given beside it")
+    if (num_shards is None) != (shard_id is None):
+        raise ValueError("num_shards and shard_id are given both or not at all")
+    if num_shards not in (None, 1) and num_shards == context.device_count() and not context.is_rank_view():
+        raise RuntimeError(f"each of {num_shards} ranks reads a shard of its own, but one process stands for all "
+                           f"of them: run mpirun -n {num_shards} python3 PROGRAM")
+    if sampler is not None:
+        rows = sampler.chosen(rows)
+    elif shuffle is not False:
+        rows = rows.shuffle(config.get_seed())
+    if num_samples is not None:
+        rows = rows.take(num_samples)
+    return rows.shard(num_shards, shard_id) if num_shards else rows
 
 
-def _idx(path: Path) -> numpy.ndarray:
-    """An array of bytes as MNIST stores it."""
-    data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    if len(data) < 4 or data[:3] != b"\0\0\x08":
-        raise ValueError(f"{path} is no IDX file of bytes")
-    dims = numpy.frombuffer(data, ">u4", data[3], 4).astype(int)
-    values = numpy.frombuffer(data, numpy.uint8, -1, 4 + 4 * data[3])
-    if values.size != math.prod(dims):
-        raise ValueError(f"{path} says {tuple(dims)} but holds {values.size} bytes")
-    return values.reshape(dims)
-
-
-def _folder(dataset_dir, what: str) -> Path:
+def _folder(dataset_dir, what: str, drawn: tuple[str, str]) -> Path:
+    how = how_to_draw.format(*drawn)
     if dataset_dir is None:
-        raise ValueError(f"{what}: no folder is given (is DATA_PATH set?); {how_to_draw}")
-    folder = Path(dataset_dir)
-    if not folder.is_dir():
-        raise ValueError(f"{what}: there is no folder '{dataset_dir}'; {how_to_draw}")
-    return folder
+        raise ValueError(f"{what}: no folder is given (is DATA_PATH set?); {how}")
+    if not Path(dataset_dir).is_dir():
+        raise ValueError(f"{what}: there is no folder '{dataset_dir}'; {how}")
+    return Path(dataset_dir)
 
 
-class MnistDataset(_Indexed):
-    """Columns image u8 [28, 28, 1] and label u32; in another order in each epoch unless it is said otherwise."""
+def _part(what: str, usage) -> str:
+    if usage not in (None, "all", "train", "test"):
+        raise ValueError(f"usage of {what} is train, test or all, not '{usage}'")
+    return usage or "all"
+
+
+def _wide(rows, *labels: str):
+    """Labels are unsigned there; tensors hold them as int64."""
+    for name in labels:
+        rows = rows.map([name], [_data.cast("int64")], [])
+    return rows
+
+
+class MnistDataset(Dataset):
+    """Columns image u8 [28, 28, 1] and label; in another order in each epoch unless it is said otherwise."""
 
     def __init__(self, dataset_dir, usage=None, num_samples=None, num_parallel_workers=None, shuffle=None, sampler=None,
                  num_shards=None, shard_id=None, cache=None):
-        folder = _folder(dataset_dir, "MnistDataset")
-        kinds = {None: ["train", "t10k"], "all": ["train", "t10k"], "train": ["train"], "test": ["t10k"]}
-        if usage not in kinds:
-            raise ValueError(f"usage of MnistDataset is train, test or all, not '{usage}'")
-        found = [p for p in (self._files(folder, kind) for kind in kinds[usage]) if p]
-        if not found:
+        folder = _folder(dataset_dir, "MnistDataset", ("digits", "digits"))
+        part = _part("MnistDataset", usage)
+        there = [p for p, start in (("train", "train-images"), ("test", "t10k-images"))
+                 if part in (p, "all") and (any(folder.glob(start + "*")) or any(folder.glob(f"{p}/{start}*")))]
+        if not there:
             raise ValueError(f"MnistDataset: '{dataset_dir}' has no files such as train-images-idx3-ubyte; "
-                             + how_to_draw)
-        images = numpy.concatenate([_idx(image) for image, _ in found])[..., None]
-        labels = numpy.concatenate([_idx(label) for _, label in found]).astype(numpy.uint32)
-        super().__init__(["image", "label"], len(labels), lambda i: (images[i], labels[i]), num_samples,
-                         shuffle is not False, sampler, num_shards, shard_id)
-
-    @staticmethod
-    def _files(folder: Path, kind: str) -> tuple[Path, Path] | None:
-        for end in ("", ".gz"):
-            files = tuple(folder / f"{kind}-{what}-ubyte{end}" for what in ("images-idx3", "labels-idx1"))
-            if all(f.exists() for f in files):
-                return files
-        return None
+                             + how_to_draw.format("digits", "digits"))
+        rows = _data.mnist(str(folder), there[0] if len(there) == 1 else "all")
+        super().__init__(_chosen(_wide(rows, "label"), num_samples, shuffle, sampler, num_shards, shard_id))
 
 
-class Cifar10Dataset(_Indexed):
-    """Columns image u8 [32, 32, 3] and label u32, of the binary batches."""
+class _Cifar(Dataset):
+    def __init__(self, what: str, classes: int, dataset_dir, usage, labels: list[str], *how):
+        folder = _folder(dataset_dir, what, ("pictures", "cifar" if classes == 10 else "cifar --classes 100"))
+        rows = _data.cifar(str(folder), classes, _part(what, usage))
+        super().__init__(_chosen(_wide(rows, *labels), *how))
+
+
+class Cifar10Dataset(_Cifar):
+    """Columns image u8 [32, 32, 3] and label, of the binary batches."""
 
     def __init__(self, dataset_dir, usage=None, num_samples=None, num_parallel_workers=None, shuffle=None, sampler=None,
                  num_shards=None, shard_id=None, cache=None):
-        folder = _folder(dataset_dir, "Cifar10Dataset")
-        patterns = {None: "*_batch*.bin", "all": "*_batch*.bin", "train": "data_batch*.bin", "test": "test_batch.bin"}
-        if usage not in patterns:
-            raise ValueError(f"usage of Cifar10Dataset is train, test or all, not '{usage}'")
-        files = sorted(folder.glob(patterns[usage]))
-        if not files:
-            raise ValueError(f"Cifar10Dataset: '{dataset_dir}' has no files such as data_batch_1.bin")
-        rows = numpy.concatenate([numpy.fromfile(f, numpy.uint8).reshape(-1, 3073) for f in files])
-        labels = rows[:, 0].astype(numpy.uint32)
-        images = rows[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-        super().__init__(["image", "label"], len(labels), lambda i: (images[i], labels[i]), num_samples,
-                         shuffle is not False, sampler, num_shards, shard_id)
+        super().__init__("Cifar10Dataset", 10, dataset_dir, usage, ["label"], num_samples, shuffle, sampler, num_shards,
+                         shard_id)
 
 
-class NumpySlicesDataset(_Indexed):
+class Cifar100Dataset(_Cifar):
+    """Columns image u8 [32, 32, 3], coarse_label and fine_label."""
+
+    def __init__(self, dataset_dir, usage=None, num_samples=None, num_parallel_workers=None, shuffle=None, sampler=None,
+                 num_shards=None, shard_id=None, cache=None):
+        super().__init__("Cifar100Dataset", 100, dataset_dir, usage, ["coarse_label", "fine_label"], num_samples,
+                         shuffle, sampler, num_shards, shard_id)
+
+
+class ImageFolderDataset(Dataset):
+    """Columns image, the bytes of a file or, with decode, u8 [height, width, 3], and label: a folder for each class."""
+
+    def __init__(self, dataset_dir, num_samples=None, num_parallel_workers=None, shuffle=None, sampler=None,
+                 extensions=None, class_indexing=None, decode=False, num_shards=None, shard_id=None, cache=None,
+                 decrypt=None):
+        refuse_settings("ImageFolderDataset", {"extensions": extensions, "class_indexing": class_indexing,
+                                               "decrypt": decrypt})
+        folder = str(_folder(dataset_dir, "ImageFolderDataset", ("pictures", "images")))
+        self._classes = _data.image_classes(folder)
+        super().__init__(_chosen(_data.image_folder(folder, decode), num_samples, shuffle, sampler, num_shards, shard_id))
+
+    def num_classes(self) -> int:
+        return len(self._classes)
+
+    def get_class_indexing(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self._classes)}
+
+
+class NumpySlicesDataset(Dataset):
     """Rows of arrays: one for each column."""
 
     def __init__(self, data, column_names=None, num_samples=None, num_parallel_workers=1, shuffle=None, sampler=None,
                  num_shards=None, shard_id=None):
         if isinstance(data, dict):
             column_names, data = list(data), tuple(data.values())
-        arrays = [numpy.asarray(x) for x in (data if isinstance(data, tuple) else (data,))]
-        names = [column_names] if isinstance(column_names, str) else column_names
-        names = names or [f"column_{i}" for i in range(len(arrays))]
-        super().__init__(list(names), len(arrays[0]), lambda i: tuple(a[i] for a in arrays), num_samples,
-                         shuffle is not False, sampler, num_shards, shard_id)
-
-
-class _Streamed(Dataset):
-    """What a function's iterator, or an iterable, gives, in its order."""
-
-    def __init__(self, columns: list[str], stream: Callable[[], Iterator], num_samples):
-        super().__init__()
-        self.columns, self._stream, self._limit, self._size = columns, stream, num_samples, None
-
-    def get_dataset_size(self):
-        if self._size is None:
-            self._size = sum(1 for _ in self.rows(0))
-        return self._size
-
-    def rows(self, epoch):
-        for i, row in enumerate(self._stream()):
-            if self._limit is not None and i >= self._limit:
-                return
-            yield _row(row)
-
-
-def _row(item) -> Row:
-    return tuple(numpy.asarray(x) for x in (item if isinstance(item, tuple) else (item,)))
+        arrays = [held(numpy.asarray(x)) for x in (data if isinstance(data, tuple) else (data,))]
+        names = listed(column_names) or [f"column_{i}" for i in range(len(arrays))]
+        if len(names) != len(arrays):
+            raise ValueError(f"NumpySlicesDataset: {len(names)} column_names for {len(arrays)} columns")
+        super().__init__(_chosen(_data.arrays(list(zip(names, arrays))), num_samples, shuffle, sampler, num_shards,
+                                 shard_id))
 
 
 def GeneratorDataset(source, column_names=None, column_types=None, schema=None, num_samples=None,  # noqa: N802
                      num_parallel_workers=1, shuffle=None, sampler=None, num_shards=None, shard_id=None,
-                     python_multiprocessing=True, max_rowsize=None) -> Dataset:
+                     python_multiprocessing=True, max_rowsize=None, **settings) -> Dataset:
     """Rows of a function that returns an iterator, an iterable, or an object with [i] and a length (shuffled)."""
-    names = [column_names] if isinstance(column_names, str) else list(column_names or [])
+    refuse_settings("GeneratorDataset", {"schema": schema, **settings})
+    names = listed(column_names)
     if not names:
         raise ValueError("GeneratorDataset needs column_names")
-    if hasattr(source, "__getitem__") and hasattr(source, "__len__"):
-        return _Indexed(names, len(source), lambda i: _row(source[i]), num_samples, shuffle is not False, sampler,
-                        num_shards, shard_id)
-    if num_shards is not None or shuffle:
+    rows = _generated(source, names)
+    if column_types:
+        for name, dtype in zip(names, column_types):
+            rows = rows.map([name], [_data.cast(_type_name(dtype))], [])
+    if not rows.is_stream:
+        return Dataset(_chosen(rows, num_samples, shuffle, sampler, num_shards, shard_id))
+    if num_shards is not None or shuffle or sampler is not None:
         raise ValueError("GeneratorDataset of an iterator is kept in order; shards and shuffle need source[i] and a "
                          "length")
-    return _Streamed(names, source if callable(source) else lambda: iter(source), num_samples)
+    return Dataset(rows if num_samples is None else rows.take(num_samples))
+
+
+def _generated(source, names: list[str]):
+    if hasattr(source, "__getitem__") and hasattr(source, "__len__"):
+        return _data.indexed(lambda i: _row(source[i]), len(source), names)
+    start = source if callable(source) else lambda: source
+    return _data.streamed(lambda: (_row(row) for row in start()), names)
+
+
+def _row(row):
+    return values_of(tuple(row) if isinstance(row, list) else row)
+
+
+def _type_name(dtype) -> str:
+    from ..common import dtype as mstype
+
+    return mstype.type_of(dtype).name

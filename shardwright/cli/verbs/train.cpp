@@ -361,7 +361,7 @@ std::vector<Verb> train() {
        .positionals = {"MODEL"},
        .flags = planning_flags(
            {{"--data", "DIR|FILE",
-             "MNIST's folder, or a safetensors file with input and label [steps, batch, ...]", ""},
+             "a folder with MNIST, CIFAR, images or tokens, or a safetensors file with input and label", ""},
             {"--init", "FILE|DIR", "initial parameters: safetensors, or a checkpoint", ""},
             {"--save", "DIR", "keep checkpoints there: at the end, and when interrupted", ""},
             {"--save-every", "K", "likewise behind every K-th step, while training goes on", ""},

@@ -118,15 +118,16 @@ DataRows batch_rows(DataRows rows, std::int64_t size, Remainder remainder) {
 
 namespace {
 
-/// Where the passes over a stream ended, as far as they have been read; a pass is found by its rows before it.
+/// Where the passes over a stream ended, as far as they have been read.
 struct Passes {
   std::vector<std::int64_t> ends;
   std::int64_t epoch = -1;
+  std::int64_t given = 0;  // behind the last row that was given
 };
 
 std::optional<DataRow> row_of_pass(const DataRows& rows, Passes& passes, std::optional<std::int64_t> times,
                                    std::int64_t epoch, std::int64_t index) {
-  if (passes.epoch != epoch) passes = {{}, epoch};
+  if (passes.epoch != epoch) passes = {{}, epoch, 0};
   std::vector<std::int64_t>& ends = passes.ends;
   for (;;) {
     const auto pass =
@@ -134,9 +135,10 @@ std::optional<DataRow> row_of_pass(const DataRows& rows, Passes& passes, std::op
     if (times && pass >= *times) return std::nullopt;
     const std::int64_t start = pass == 0 ? 0 : ends[static_cast<std::size_t>(pass - 1)];
     std::optional<DataRow> row = rows.row(epoch * times.value_or(1) + pass, index - start);
+    if (row) passes.given = index + 1;
     if (row || pass < static_cast<std::int64_t>(ends.size())) return row;
-    // The pass has ended before this row: by how much is found by asking for those before it.
-    std::int64_t length = 0;
+    // The pass has ended before this row; who reads in order has just had the last one.
+    std::int64_t length = std::max<std::int64_t>(0, passes.given <= index ? passes.given - start : 0);
     while (rows.row(epoch * times.value_or(1) + pass, length)) ++length;
     if (length == 0) return std::nullopt;
     ends.push_back(start + length);

@@ -2,43 +2,27 @@
 
 from __future__ import annotations
 
-import numpy
+from shardwright import data
 
 from ..._missing import missing
 from ...common import dtype as mstype
+from .made import Compose, Made
 
 
-class TypeCast:
+class TypeCast(Made):
     """The same numbers as another type."""
 
     def __init__(self, output_type):
-        self.dtype = mstype.dtype_to_nptype(mstype.type_of(output_type))
-
-    def __call__(self, x):
-        return numpy.asarray(x).astype(self.dtype)
+        super().__init__(data.cast(mstype.type_of(output_type).name))
 
 
-class OneHot:
+class OneHot(Made):
     """1 at the place of the number, else 0."""
 
-    def __init__(self, num_classes: int):
-        self.num_classes = num_classes
-
-    def __call__(self, x):
-        return numpy.eye(self.num_classes, dtype=numpy.int32)[x]
-
-
-class Compose:
-    """One after the other."""
-
-    def __init__(self, transforms):
-        self.transforms = list(transforms)
-
-    def __call__(self, *columns):
-        for transform in self.transforms:
-            result = transform(*columns)
-            columns = result if isinstance(result, tuple) else (result,)
-        return columns[0] if len(columns) == 1 else columns
+    def __init__(self, num_classes: int, smoothing_rate: float = 0.0):
+        if smoothing_rate:
+            raise ValueError("OneHot: smoothing_rate is not in this front end")
+        super().__init__(data.one_hot(num_classes))
 
 
 __getattr__ = missing("mindspore.dataset.transforms", globals())

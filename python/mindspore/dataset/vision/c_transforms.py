@@ -1,4 +1,4 @@
 """The old name of `transforms`."""
 
-from .transforms import (HWC2CHW, Inter, Normalize, RandomCrop, RandomHorizontalFlip, Rescale, Resize, SlicePatches,
-                         __getattr__)
+from .transforms import (CenterCrop, Decode, HWC2CHW, Inter, Normalize, RandomCrop, RandomHorizontalFlip,
+                         RandomResizedCrop, RandomVerticalFlip, Rescale, Resize, SlicePatches, __getattr__)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import enum
 
-import numpy
+from shardwright import data
 
 from ..._missing import missing
+from .. import config
+from ..transforms.made import Made
 
 
 class Inter(enum.Enum):
@@ -15,108 +17,116 @@ class Inter(enum.Enum):
     NEAREST = 0
     LINEAR = 2
     BILINEAR = 2
+    AREA = 4
 
 
-class Rescale:
-    """factor x + shift, f32"""
+def _called(interpolation) -> str:
+    if not isinstance(interpolation, Inter):
+        raise TypeError(f"interpolation is one of Inter, not {interpolation!r}")
+    return interpolation.name.lower()
+
+
+def _sides(size) -> tuple[int, int]:
+    return (size, size) if isinstance(size, int) else tuple(size)
+
+
+class Rescale(Made):
+    """rescale x + shift, f32"""
 
     def __init__(self, rescale: float, shift: float):
-        self.rescale, self.shift = numpy.float32(rescale), numpy.float32(shift)
-
-    def __call__(self, image):
-        return image.astype(numpy.float32) * self.rescale + self.shift
+        super().__init__(data.rescale(rescale, shift))
 
 
-class Normalize:
+class Normalize(Made):
     """(x - mean) / std for each channel"""
 
     def __init__(self, mean, std, is_hwc: bool = True):
-        self.mean, self.std = numpy.array(mean, numpy.float32), numpy.array(std, numpy.float32)
-        if (self.std <= 0).any() or len(self.mean) != len(self.std):
+        if len(mean) != len(std) or min(std) <= 0:
             raise ValueError(f"Normalize takes a mean and a std above 0 for each channel, not {mean} and {std}")
-        self.is_hwc = is_hwc
-
-    def __call__(self, image):
-        shape = (-1,) if self.is_hwc else (-1, 1, 1)
-        return (image.astype(numpy.float32) - self.mean.reshape(shape)) / self.std.reshape(shape)
+        super().__init__(data.normalize(list(mean), list(std), not is_hwc))
 
 
-class HWC2CHW:
+class HWC2CHW(Made):
     """Channels become dim 0."""
 
-    def __call__(self, image):
-        return image.transpose(2, 0, 1)
+    def __init__(self):
+        super().__init__(data.hwc_to_chw())
 
 
-class Resize:
-    """Bilinear, or to the nearest pixel; of one number the smaller side."""
+class ToTensor(Made):
+    """Channels become dim 0, and 0..255 become 0..1."""
+
+    def __init__(self, output_type="float32"):
+        from ...common import dtype as mstype
+
+        super().__init__(data.rescale(1 / 255), data.hwc_to_chw(), data.cast(mstype.type_of(output_type).name))
+
+
+class Decode(Made):
+    """The bytes of a PNG, JPEG or PNM file as an image."""
+
+    def __init__(self, to_pil: bool = False):
+        if to_pil:
+            raise ValueError("Decode: to_pil=True is not in this front end: images are arrays")
+        super().__init__(data.decode())
+
+
+class Resize(Made):
+    """Bilinear, to the nearest pixel, or the mean of an area; of one number the smaller side."""
 
     def __init__(self, size, interpolation: Inter = Inter.LINEAR):
-        self.size, self.interpolation = size, interpolation
-
-    def __call__(self, image):
-        height, width = image.shape[:2]
-        if isinstance(self.size, int):
-            scale = self.size / min(height, width)
-            to = (round(height * scale), round(width * scale))
-        else:
-            to = tuple(self.size)
-        rows, columns = (_between(n, m) for n, m in zip((height, width), to))
-        if self.interpolation is Inter.NEAREST:
-            nearest = [numpy.minimum((numpy.arange(m) * n / m).astype(int), n - 1) for n, m in zip((height, width), to)]
-            return image[nearest[0]][:, nearest[1]]
-        x = image.astype(numpy.float32)
-        x = _mixed(_mixed(x, rows, 0), columns, 1)
-        return numpy.clip(numpy.rint(x), 0, 255).astype(numpy.uint8) if image.dtype == numpy.uint8 else x
+        super().__init__(data.resize(size if isinstance(size, int) else tuple(size), _called(interpolation)))
 
 
-def _between(n: int, m: int):
-    """Of m places among n pixels: the pixels before and behind, and how much of the latter."""
-    at = numpy.clip((numpy.arange(m) + 0.5) * n / m - 0.5, 0, n - 1)
-    before = at.astype(int)
-    return before, numpy.minimum(before + 1, n - 1), (at - before).astype(numpy.float32)
+class CenterCrop(Made):
+    """The middle."""
+
+    def __init__(self, size):
+        super().__init__(data.center_crop(_sides(size)))
 
 
-def _mixed(x, places, axis: int):
-    before, behind, share = places
-    share = share.reshape((-1,) + (1,) * (x.ndim - 1 - axis))
-    return numpy.take(x, before, axis) * (1 - share) + numpy.take(x, behind, axis) * share
-
-
-class RandomCrop:
+class RandomCrop(Made):
     """A part of this size, of the image with `padding` zeros around it."""
 
-    def __init__(self, size, padding=None):
-        self.size = (size, size) if isinstance(size, int) else tuple(size)
+    def __init__(self, size, padding=None, pad_if_needed: bool = False, fill_value=0, padding_mode=None):
+        if pad_if_needed or fill_value not in (0, (0, 0, 0)) or padding_mode is not None:
+            raise ValueError("RandomCrop: pad_if_needed, fill_value and padding_mode are not in this front end: zeros "
+                             "are around the image, as many as `padding` says")
         sides = 0 if padding is None else padding
-        left, top, right, bottom = (sides,) * 4 if isinstance(sides, int) else (tuple(sides) * 2)[:4]
-        self.padding = ((top, bottom), (left, right), (0, 0))
-
-    def __call__(self, image):
-        padded = numpy.pad(image, self.padding)
-        top, left = (numpy.random.randint(n - m + 1) for n, m in zip(padded.shape, self.size))
-        return padded[top:top + self.size[0], left:left + self.size[1]]
+        around = (sides,) * 4 if isinstance(sides, int) else (tuple(sides) * 2)[:4]
+        super().__init__(data.random_crop(_sides(size), around, config.get_seed()))
 
 
-class RandomHorizontalFlip:
+class RandomResizedCrop(Made):
+    """A part of a random share of the image's area and of a random ratio, brought to this size."""
+
+    def __init__(self, size, scale=(0.08, 1.0), ratio=(3.0 / 4, 4.0 / 3), interpolation: Inter = Inter.LINEAR,
+                 max_attempts: int = 10):
+        if max_attempts != 10:
+            raise ValueError("RandomResizedCrop: max_attempts is 10 here")
+        super().__init__(data.random_resized_crop(_sides(size), tuple(scale), tuple(ratio), _called(interpolation),
+                                                  config.get_seed()))
+
+
+class RandomHorizontalFlip(Made):
     """Mirrored with probability `prob`."""
 
     def __init__(self, prob: float = 0.5):
-        self.prob = prob
-
-    def __call__(self, image):
-        return image[:, ::-1] if numpy.random.random() < self.prob else image
+        super().__init__(data.random_horizontal_flip(prob, config.get_seed()))
 
 
-class SlicePatches:
+class RandomVerticalFlip(Made):
+    """Upside down with probability `prob`."""
+
+    def __init__(self, prob: float = 0.5):
+        super().__init__(data.random_vertical_flip(prob, config.get_seed()))
+
+
+class SlicePatches(Made):
     """num_height x num_width equal parts, row by row."""
 
     def __init__(self, num_height: int = 1, num_width: int = 1):
-        self.num_height, self.num_width = num_height, num_width
-
-    def __call__(self, image):
-        return tuple(part for row in numpy.split(image, self.num_height, axis=0)
-                     for part in numpy.split(row, self.num_width, axis=1))
+        super().__init__(data.slice_patches(num_height, num_width))
 
 
 __getattr__ = missing("mindspore.dataset.vision", globals())

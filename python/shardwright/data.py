@@ -1,0 +1,186 @@
+"""Data sets: rows of named columns, read from files or made by functions, in C++ and ahead of whoever takes them.
+
+    data = (sw.data.cifar10("cifar", "train")
+            .map(sw.data.random_crop((32, 32), padding=(4, 4, 4, 4)), sw.data.random_horizontal_flip(),
+                 sw.data.rescale(1 / 255), sw.data.hwc_to_chw(), columns="image")
+            .shuffle().batch(64))
+    for epoch in range(10):
+        for image, label in data:
+            step(image, label)
+
+A data set is a value: each method gives a new one. Row `i` of epoch `e` is a pure function of the two, of the seed and
+of the file; random transforms follow from the sample, not from the order it is read in. Each loop is the next epoch.
+Functions of Python's may stand in `map` and `generator`; they take and give numpy arrays, in the thread that reads.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Iterable, Iterator, Sequence
+
+import numpy
+
+from . import _core
+
+_data = _core.data
+Tensor = _core.Tensor
+Transform = _data.Transform
+
+rescale, normalize, cast, reshape, one_hot = (_data.rescale, _data.normalize, _data.cast, _data.reshape,
+                                              _data.one_hot)
+hwc_to_chw, resize, center_crop, random_crop = _data.hwc_to_chw, _data.resize, _data.center_crop, _data.random_crop
+random_resized_crop, slice_patches, decode = _data.random_resized_crop, _data.slice_patches, _data.decode
+random_horizontal_flip, random_vertical_flip = _data.random_horizontal_flip, _data.random_vertical_flip
+image_classes, read_image = _data.image_classes, _data.read_image
+
+# What tensors have no type for, and the type that holds it.
+_held_in = {"int8": "int32", "int16": "int32", "uint16": "int32", "uint32": "int64", "uint64": "int64"}
+
+
+def held(value: Any) -> numpy.ndarray:
+    """An array of its own, in a type that tensors have; Python's floats are float32."""
+    is_python = isinstance(value, (bool, int, float, list, tuple))
+    array = numpy.array(value)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"columns hold numbers, not {value!r}")
+    kind = "float32" if is_python and array.dtype == numpy.float64 else _held_in.get(array.dtype.name)
+    return array.astype(kind) if kind else array
+
+
+def values_of(row: Any) -> list[numpy.ndarray]:
+    """The columns of what a function gives: an array, or a tuple of them."""
+    return [held(x) for x in (row if isinstance(row, tuple) else (row,))]
+
+
+def python_transform(function: Callable) -> Transform:
+    """A function of numpy arrays, one for each column."""
+    if not callable(function):
+        raise TypeError(f"map takes transforms and functions, not {function!r}")
+    return _data.of_python(lambda *columns: values_of(function(*(c.numpy() for c in columns))),
+                           getattr(function, "__name__", type(function).__name__))
+
+
+def _names(columns) -> list[str]:
+    return [columns] if isinstance(columns, str) else list(columns or [])
+
+
+class Data:
+    """Rows of named columns. `len`: rows (batches, behind `batch`) of an epoch."""
+
+    def __init__(self, dataset, epoch: int = 0):
+        self._dataset, self._epoch = dataset, epoch
+
+    # ---- what is made of it ----
+
+    def map(self, *transforms: Transform | Callable, columns: str | Sequence[str] = (),
+            outputs: str | Sequence[str] = ()) -> Data:
+        """One after the other, on some columns (the first, if none are named), which `outputs` replace."""
+        made = [t if isinstance(t, Transform) else python_transform(t) for t in transforms]
+        return Data(self._dataset.map(_names(columns) or self.columns[:1], made, _names(outputs)))
+
+    def shuffle(self, seed: int | None = None, buffer: int | None = None) -> Data:
+        """In another order in each epoch: of all rows, or through a buffer of some, which streams need."""
+        return Data(self._dataset.shuffle(_core.seed() if seed is None else seed, buffer))
+
+    def batch(self, size: int, drop_last: bool = True) -> Data:
+        """Rows side by side. The last one that is not full is left out, unless it is wanted."""
+        return Data(self._dataset.batch(size, drop_last))
+
+    def repeat(self, times: int | None = None) -> Data:
+        """So often in one epoch; for ever without a number."""
+        return Data(self._dataset.repeat(times))
+
+    def shard(self, count: int, index: int) -> Data:
+        """Every count-th row; all shards have as many, for which the first rows are read again."""
+        return Data(self._dataset.shard(count, index))
+
+    def take(self, count: int) -> Data:
+        return Data(self._dataset.take(count))
+
+    def skip(self, count: int) -> Data:
+        return Data(self._dataset.skip(count))
+
+    def select(self, *columns: str) -> Data:
+        """Some columns, in this order."""
+        return Data(self._dataset.project(list(columns)))
+
+    def rename(self, **names: str) -> Data:
+        """rename(old="new")"""
+        return Data(self._dataset.rename(list(names), list(names.values())))
+
+    def zip(self, other: Data) -> Data:
+        """Columns of both, side by side."""
+        return Data(self._dataset.zip(other._dataset))
+
+    def concat(self, other: Data) -> Data:
+        """The rows of the other behind these."""
+        return Data(self._dataset.concat(other._dataset))
+
+    # ---- how it is read ----
+
+    def epoch(self, number: int, ahead: int = 4) -> Iterator[tuple[Tensor, ...]]:
+        """The rows of that epoch, of which a thread makes up to `ahead` before they are asked for."""
+        return self._dataset.read(number, ahead)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, ...]]:
+        self._epoch += 1
+        return self.epoch(self._epoch - 1)
+
+    def __len__(self) -> int:
+        if self._dataset.is_endless:
+            raise TypeError("data that are repeated without end have no length")
+        return self._dataset.count()
+
+    @property
+    def columns(self) -> list[str]:
+        return self._dataset.columns
+
+    def __repr__(self) -> str:
+        columns = ", ".join(f"{name} {'?' if type_ is None else type_[0] + str(list(type_[1])).replace('None', '?')}"
+                            for name, type_ in zip(self.columns, self._dataset.types))
+        return f"<data: {columns}>"
+
+
+# ---- where rows come from ----
+
+def mnist(folder: str, part: str = "train") -> Data:
+    """Columns image uint8 [28, 28, 1] and label uint8; part: train, test or all."""
+    return Data(_data.mnist(str(folder), part))
+
+
+def cifar10(folder: str, part: str = "train") -> Data:
+    """Columns image uint8 [32, 32, 3] and label int32, of the binary format; part: train, test or all."""
+    return Data(_data.cifar(str(folder), 10, part))
+
+
+def cifar100(folder: str, part: str = "train") -> Data:
+    """Columns image uint8 [32, 32, 3], coarse_label and fine_label int32."""
+    return Data(_data.cifar(str(folder), 100, part))
+
+
+def image_folder(folder: str, decode: bool = True) -> Data:
+    """Columns image uint8 [height, width, 3] and label int32: a folder of PNG, JPEG or PNM files for each class."""
+    return Data(_data.image_folder(str(folder), decode))
+
+
+def tokens(path: str, length: int, bytes: int = 2) -> Data:
+    """Columns input and label, int32 [length], of a file of tokens (.npy, or of 2 or 4 bytes each)."""
+    return Data(_data.tokens(str(path), length, bytes))
+
+
+def arrays(*unnamed: Any, **named: Any) -> Data:
+    """Samples lie along the first dim of each: arrays(images, labels) or arrays(image=images, label=labels)."""
+    columns = {**{f"column_{i}": x for i, x in enumerate(unnamed)}, **named}
+    return Data(_data.arrays([(name, x if isinstance(x, Tensor) else held(x)) for name, x in columns.items()]))
+
+
+def generator(make: Callable[[], Iterable] | Sequence, columns: str | Sequence[str] = ()) -> Data:
+    """What the iterator that `make()` returns gives, in its order, anew in each epoch; or a sequence, by number.
+
+    A row is an array, or a tuple of arrays with a name each in `columns`.
+    """
+    names = _names(columns) or ["column_0"]
+    if hasattr(make, "__getitem__") and hasattr(make, "__len__"):
+        return Data(_data.indexed(lambda i: values_of(make[i]), len(make), names))
+    if not callable(make):
+        raise TypeError(f"generator takes a function that returns an iterator, or a sequence, not {make!r}")
+    return Data(_data.streamed(lambda: (values_of(row) for row in make()), names))
