@@ -60,12 +60,15 @@ from mindspore.communication.comm_func import barrier
 create_group("even", [0, 2])
 create_group("odd", [1, 3])
 name = "odd" if rank % 2 else "even"
-print(get_rank(name), get_group_size(name), get_world_rank_from_group_rank(name, 1), get_group_rank_from_world_rank(rank, name))
+print(get_rank(name), get_group_size(name), get_world_rank_from_group_rank(name, 1),
+      get_group_rank_from_world_rank(rank, name))
 x = Tensor([float(rank)])
-print(ops.AllReduce(group=name)(x), ms.jit(lambda x: ops.AllGather(group=name)(x) * 10)(x), ops.Broadcast(2 + rank % 2, name)((x,))[0])
+print(ops.AllReduce(group=name)(x), ms.jit(lambda x: ops.AllGather(group=name)(x) * 10)(x),
+      ops.Broadcast(2 + rank % 2, name)((x,))[0])
 barrier(name)
-for wrong in (lambda: ops.AllReduce(group="none")(x), lambda: create_group("g", [2, 1]), lambda: create_group("g", [0, 4]),
-              lambda: get_rank("even" if rank % 2 else "odd"), lambda: ops.AllReduce("prod"), lambda: ops.ReduceScatter()(x)):
+for wrong in (lambda: ops.AllReduce(group="none")(x), lambda: create_group("g", [2, 1]),
+              lambda: create_group("g", [0, 4]), lambda: get_rank("even" if rank % 2 else "odd"),
+              lambda: ops.AllReduce("prod"), lambda: ops.ReduceScatter()(x)):
     try:
         wrong()
     except (ValueError, RuntimeError) as error:

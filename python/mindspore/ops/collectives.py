@@ -52,8 +52,9 @@ class _OfRanks(Primitive):
             raise RuntimeError(f"ops.{self.name} is among {context.device_count()} processes, but one process stands "
                                "for all ranks: start the program by mpirun")
         if current() and context.is_auto():
-            raise RuntimeError(f"ops.{self.name} in a program of mode {context.get_auto_parallel_context('parallel_mode')}, which all ranks share "
-                               "and which has collectives where its plan needs them: take stand_alone or data_parallel")
+            mode = context.get_auto_parallel_context("parallel_mode")
+            raise RuntimeError(f"ops.{self.name} in a program of mode {mode}, which all ranks share: it has "
+                               "collectives where its plan needs them. Take stand_alone or data_parallel")
 
     def check(self, shape: tuple, ranks: int) -> None:
         """Raises: ValueError if it cannot be done with such a tensor."""

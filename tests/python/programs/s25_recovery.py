@@ -3,7 +3,8 @@
 import tempfile
 
 import mindspore as ms
-from mindspore import CheckpointConfig, LossMonitor, Model, ModelCheckpoint, context, load_checkpoint, load_param_into_net, nn
+from mindspore import (CheckpointConfig, LossMonitor, Model, ModelCheckpoint, context, load_checkpoint,
+                       load_param_into_net, nn)
 from mindspore.communication import get_rank, init
 
 from cifar import ResNet, SoftmaxCrossEntropyExpand, create_dataset
@@ -16,7 +17,8 @@ context.set_auto_parallel_context(parallel_mode="auto_parallel", gradients_mean=
 def model():
     ms.set_seed(1)
     net = ResNet()
-    return Model(net, loss_fn=SoftmaxCrossEntropyExpand(sparse=True), optimizer=nn.Momentum(net.trainable_params(), 0.01, 0.9))
+    return Model(net, loss_fn=SoftmaxCrossEntropyExpand(sparse=True),
+                 optimizer=nn.Momentum(net.trainable_params(), 0.01, 0.9))
 
 
 model().train(2, create_dataset(), callbacks=[LossMonitor()])
