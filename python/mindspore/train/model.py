@@ -38,6 +38,7 @@ class Model:
         self._metrics = metrics_called(metrics)
         self._eval_network = eval_network
         self._train_network: Cell | None = None
+        self._of_ranks: Cell | None = None
 
     @property
     def train_network(self) -> Cell:
@@ -152,8 +153,16 @@ class Model:
 
     def predict(self, *predict_data, backend=None) -> Tensor:
         """What the network makes of tensors."""
+        return self._to_predict()(*predict_data)
+
+    def _to_predict(self) -> Cell:
+        """In modes that share programs each rank gives its rows of the batch, as in training."""
         self._network.set_train(False)
-        return self._network(*predict_data)
+        if not context.is_auto() or isinstance(self._network, AutoParallel):
+            return self._network
+        if self._of_ranks is None:
+            self._of_ranks = _OfRanks(self._network)
+        return self._of_ranks
 
     # ---- before anything runs ----
 
@@ -177,13 +186,25 @@ class Model:
     def infer_predict_layout(self, *predict_data, skip_backend_compile: bool = False) -> dict[str, list]:
         """The same of the network alone, for these inputs."""
         self._check_parallel("infer_predict_layout")
-        self._network.set_train(False)
-        return _layouts(self._network.compile(*predict_data))
+        return _layouts(self._to_predict().compile(*predict_data))
 
     def _check_parallel(self, name: str) -> None:
         if not isinstance(self._network, AutoParallel) and not (context.is_graph_mode() and context.is_auto()):
             raise RuntimeError(f"{name} is for graph mode (set_context(mode=GRAPH_MODE)) with parallel_mode "
                                "semi_auto_parallel or auto_parallel")
+
+
+class _OfRanks(Cell):
+    """A network whose inputs are a batch that ranks read."""
+
+    is_fed = True
+
+    def __init__(self, network: Cell):
+        super().__init__(auto_prefix=False)
+        self.network = network
+
+    def construct(self, *inputs):
+        return self.network(*inputs)
 
 
 def _layouts(program) -> dict[str, list]:
