@@ -41,5 +41,5 @@ class BinaryDistribution(Distribution):
         return True
 
 
-setup(packages=["shardwright"], package_dir={"shardwright": "shardwright"}, package_data={"shardwright": ["py.typed", "*.pyi"]},
+setup(packages=["shardwright"], package_dir={"shardwright": "shardwright"}, package_data={"shardwright": ["py.typed", "_core/*.pyi"]},
       cmdclass={"build_py": BuildWithCMake}, distclass=BinaryDistribution)

@@ -20,10 +20,10 @@ from typing import Any, Callable, Iterable, Iterator, Sequence
 import numpy
 
 from . import _core
+from ._core import data as _data
 
-_data = _core.data
 Tensor = _core.Tensor
-Transform = _data.Transform
+Transform = _core.data.Transform
 
 rescale, normalize, cast, reshape, one_hot = (_data.rescale, _data.normalize, _data.cast, _data.reshape,
                                               _data.one_hot)
@@ -59,14 +59,14 @@ def python_transform(function: Callable) -> Transform:
                            getattr(function, "__name__", type(function).__name__))
 
 
-def _names(columns) -> list[str]:
+def _names(columns: str | Sequence[str] | None) -> list[str]:
     return [columns] if isinstance(columns, str) else list(columns or [])
 
 
 class Data:
     """Rows of named columns. `len`: rows (batches, behind `batch`) of an epoch."""
 
-    def __init__(self, dataset, epoch: int = 0):
+    def __init__(self, dataset: _core.data.Dataset, epoch: int = 0):
         self._dataset, self._epoch = dataset, epoch
 
     # ---- what is made of it ----

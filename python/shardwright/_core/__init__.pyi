@@ -4,6 +4,8 @@ from typing import Any, Callable, Mapping, Sequence, Union, overload
 
 import numpy as np
 
+from . import data as data
+
 # What a tensor is made of: numbers, lists of them, numpy's arrays, tensors.
 _ArrayLike = Any
 _Operand = Union[Tensor, float, int, np.ndarray, np.generic]
