@@ -36,6 +36,12 @@ def test_strategies_that_do_not_fit(strategy, message, virtual_devices):
         split(strategy)(ones(8, 10))
 
 
+def test_one_process_cannot_feed_boxes_of_several_ranks(virtual_devices):
+    virtual_devices(4, dataset_strategy=((1, 4), (1,)))
+    with pytest.raises(RuntimeError, match="a dataset_strategy of splits (.|\n)*mpirun -n 4"):
+        ms.jit(lambda x, y: x)(ones(2, 4), ones(2))
+
+
 @pytest.mark.parametrize("call, error, message", [
     (lambda: nn.CrossEntropyLoss()(ones(4, 3), Tensor([0, 1, 2, 3], ms.int32)), ValueError,
      "label of row 3 is 3 but there are 3 classes"),

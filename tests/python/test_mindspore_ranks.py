@@ -127,6 +127,21 @@ print(net(Tensor(np.ones((2, 4)), ms.float32)).asnumpy().tolist())
     assert lines[1][2:] == lines[0]
 
 
+def test_boxes_that_do_not_fit_are_told(run_text):
+    lines = run_text(2, """
+for strategy in (((3, 1), (3,)), ((1, 2),), ((1, 1, 2), (1,))):
+    ms.set_auto_parallel_context(parallel_mode="semi_auto_parallel", dataset_strategy=strategy)
+    try:
+        ms.jit(lambda x, y: (x * 2).sum() + y.sum())(Tensor(np.ones((2, 2)), ms.float32), Tensor(np.ones(2), ms.float32))
+    except ValueError as error:
+        print(error)
+""")
+    assert lines[0] == lines[1] == [
+        "dataset_strategy (3, 1) has 3 parts, which do not divide the 2 ranks",
+        "dataset_strategy has entries for 1 inputs, but there are 2",
+        "dataset_strategy cuts (1, 1, 2) an input of shape (2, 2): it takes a number of parts for each dim"]
+
+
 def test_collectives_have_no_place_in_programs_of_all_ranks(run_text):
     lines = run_text(2, """
 ms.set_auto_parallel_context(parallel_mode="semi_auto_parallel", full_batch=True)

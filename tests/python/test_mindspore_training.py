@@ -344,6 +344,11 @@ def test_lines_of_monitors(capsys):
     assert float(lines[0].split("loss is ")[1]) > 0 and lines[1].endswith(" ms")
 
 
+def test_the_line_of_a_loss(capsys):
+    line_model().train(1, line_data(3), callbacks=ms.LossMonitor())  # (0 + 4 + 16) / 3, in f32
+    assert capsys.readouterr().out == f"epoch: 1 step: 1, loss is {float(np.float32(20 / 3))}\n"
+
+
 def test_sink_mode_tells_once_an_epoch(capsys):
     line_model().train(epoch=2, train_dataset=line_data(), callbacks=ms.LossMonitor(), dataset_sink_mode=True)
     lines = capsys.readouterr().out.splitlines()
