@@ -16,12 +16,11 @@ class Feed:
     def __init__(self, arrays: list, is_fed: bool, micro_batches: int):
         self.cuts = _checked(context.cuts_of_batch(), arrays) if is_fed else []
         copies = context.copies_of_batch() if is_fed else 1
-        rows = {a.shape[0] for a in arrays if a.shape}
-        self.is_batch = len(rows) == 1
-        self.rows = rows.pop() if self.is_batch else 0
+        self.rows = {a.shape[0] for a in arrays if a.shape}
+        self.is_batch = len(self.rows) == 1 or bool(micro_batches > 1 and self.rows)
         self.copies = copies if self.is_batch else 1
         self.micro_batches = micro_batches
-        if micro_batches > 1 and (not self.is_batch or self.rows % micro_batches):
+        if micro_batches > 1 and (not self.is_batch or any(count % micro_batches for count in self.rows)):
             raise ValueError(f"a batch of {[list(a.shape) for a in arrays]} cannot be cut into {micro_batches} equal "
                              "micro-batches along dim 0")
 
@@ -32,7 +31,7 @@ class Feed:
             return [whole[0] // self.micro_batches, *whole[1:]] if self.is_batch and whole else whole
         if not self.is_batch or not array.shape:
             return list(array.shape)
-        return [self.rows * self.copies // self.micro_batches, *array.shape[1:]]
+        return [array.shape[0] * self.copies // self.micro_batches, *array.shape[1:]]
 
     def whole(self, array):
         if self.copies == 1 or not array.shape:
@@ -46,10 +45,10 @@ class Feed:
         if not is_of_batch or self.copies == 1 or not array.shape:
             return array
         rows = array.numpy()
-        if rows.shape[0] != self.rows * self.copies:
+        if rows.shape[0] not in {count * self.copies for count in self.rows}:
             return array
         parts = rows.reshape(self.micro_batches, self.copies, -1, *rows.shape[1:])[:, _core.own_rank() % self.copies]
-        return _core.Tensor(numpy.ascontiguousarray(parts.reshape(self.rows, *rows.shape[1:])), array.dtype)
+        return _core.Tensor(numpy.ascontiguousarray(parts.reshape(-1, *rows.shape[1:])), array.dtype)
 
     @property
     def is_by_rows(self) -> bool:

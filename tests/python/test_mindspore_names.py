@@ -174,6 +174,23 @@ def test_exit_by_a_signal_that_cannot_be_caught():
         ms.train.OnRequestExit(sig=signal.SIGKILL)
 
 
+# ---- micro-batches ----
+
+@pytest.mark.parametrize("devices", [1, 4])
+def test_each_input_is_cut_by_its_own_rows(virtual_devices, devices):
+    class Product(nn.Cell):
+        def construct(self, x, y):
+            return x.mean() * y.mean()
+
+    virtual_devices(devices)
+    x, y = np.arange(24, dtype=np.float32).reshape(4, 6), np.arange(8, dtype=np.float32) ** 2
+    model = ms.Model(nn.GradAccumulationCell(Product(), 2))
+    seen = model.train_network(Tensor(x), Tensor(y))
+    assert float(seen) == pytest.approx(sum(x[2 * i:2 * i + 2].mean() * y[4 * i:4 * i + 4].mean() for i in range(2)), rel=1e-5)
+    with pytest.raises(ValueError, match="cannot be cut into 2 equal micro-batches"):
+        model.train_network(Tensor(x), Tensor(y[:7]))
+
+
 def test_old_names_of_a_call():
     net = nn.Dense(4, 2)
     net.set_auto_parallel()
