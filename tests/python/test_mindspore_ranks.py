@@ -127,6 +127,26 @@ print(net(Tensor(np.ones((2, 4)), ms.float32)).asnumpy().tolist())
     assert lines[1][2:] == lines[0]
 
 
+def test_ranks_evaluate_their_rows(run_text):
+    lines = run_text(2, """
+import mindspore.dataset as ds
+ms.set_auto_parallel_context(parallel_mode="semi_auto_parallel")
+draw = np.random.RandomState(0)
+x, label = draw.randn(16, 4).astype(np.float32), draw.randint(4, size=16).astype(np.int32)
+net = nn.Dense(4, 4, weight_init=Tensor(np.eye(4, dtype=np.float32)), bias_init="zeros")
+model = ms.Model(net, nn.CrossEntropyLoss(), metrics={"acc", "loss"})
+data = ds.NumpySlicesDataset((x, label), ["x", "label"], shuffle=False, num_shards=2, shard_id=rank).batch(4)
+found = model.eval(data)
+print(found["acc"] == (x[rank::2].argmax(1) == label[rank::2]).mean(), found["loss"])
+""")
+    draw = np.random.RandomState(0)
+    x, label = draw.randn(16, 4), draw.randint(4, size=16)
+    loss = (np.log(np.exp(x).sum(1)) - x[np.arange(16), label]).mean()
+    for own in lines:
+        right, found = own[0].split()
+        assert right == "True" and abs(float(found) - loss) < 1e-5
+
+
 def test_boxes_that_do_not_fit_are_told(run_text):
     lines = run_text(2, """
 for strategy in (((3, 1), (3,)), ((1, 2),), ((1, 1, 2), (1,))):

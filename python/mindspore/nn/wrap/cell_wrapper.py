@@ -35,6 +35,8 @@ class WithLossCell(Cell):
 class WithEvalCell(Cell):
     """Loss, outputs and label."""
 
+    is_fed = True
+
     def __init__(self, network: Cell, loss_fn: Callable, add_cast_fp32: bool = False):
         super().__init__(auto_prefix=False)
         self._network = network
