@@ -7,6 +7,8 @@ from typing import Any, Iterator
 
 from shardwright import _core
 
+from . import _trace
+
 _path: list[str] = []  # of the cells that run, the outermost first
 
 
@@ -61,7 +63,10 @@ def call(op: str, arrays: list, name: str = "", in_=None, out_=None, **attribute
     """
     if in_ is not None and len(in_) not in (len(arrays), sum(a.shape != () for a in arrays)):
         raise ValueError(f"{name or op}: in_strategy has {len(in_)} entries, but there are {len(arrays)} inputs")
-    return _core.call(op, arrays, name=name_of(name or op), in_=in_, out_=out_, **attributes)
+    full_name, tracing = name_of(name or op), _trace.current()
+    if tracing:
+        tracing.dims.setdefault(full_name, [a.ndim for a in arrays])
+    return _core.call(op, arrays, name=full_name, in_=in_, out_=out_, **attributes)
 
 
 def cast(array, dtype: str):

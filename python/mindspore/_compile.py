@@ -234,7 +234,7 @@ def _planned(tracing: Tracing, outputs: list, options: dict[str, str], feed: Fee
     if "stages" in options:
         annotations.update({module: {"stage": stage} for module, stage in tracing.stages.items()})
     if context.is_auto():
-        for name, splits in _placed().loaded_splits(tracing.core).items():
+        for name, splits in _placed().loaded_splits(tracing).items():
             annotations.setdefault(name, {}).update(splits)
     if not annotations:
         return _with_states(tracing, outputs, options)

@@ -27,6 +27,7 @@ class Tracing:
         self.updates: list[Any] = []  # calls of optimizers
         self.prints: list[tuple] = []  # what is shown behind each step
         self.stages: dict[str, int] = {}  # of modules, by name
+        self.dims: dict[str, list[int]] = {}  # of the inputs of operators, by name
 
     def __enter__(self) -> Tracing:
         self.core.__enter__()

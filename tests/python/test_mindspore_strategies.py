@@ -118,6 +118,14 @@ def test_a_program_lies_as_the_file_of_another_says(end, tmp_path, virtual_devic
     assert _strategy_file.read(path).operators["matmul1"] == (0, [[1, 4], [4, 2]])
 
 
+def test_what_is_loaded_for_inputs_of_other_dims_is_told(tmp_path, virtual_devices, capsys):
+    path = tmp_path / "s.ckpt"
+    _strategy_file.write(path, Strategy(0, {"matmul1": (0, [[2, 2], [2, 1]]), "relu": (0, [[2, 2, 1]])}))
+    virtual_devices(4, full_batch=True, strategy_ckpt_config={"load_file": str(path)})
+    assert compiled(Net())["w1"][2] == [8, 8]
+    assert f"'{path}' says how 'relu' is split for inputs of other dims" in capsys.readouterr().err
+
+
 def test_what_trains_is_what_the_file_says(tmp_path, virtual_devices):
     """A prediction that is compiled later does not change it; states are in it unless only what is trained is asked for."""
     path = tmp_path / "s.json"

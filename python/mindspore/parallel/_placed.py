@@ -117,14 +117,15 @@ def of_program(program) -> Placed | None:
 
 # ---- strategy files that the context names ----
 
-def _said(which: str) -> str:
+def file_said(which: str) -> str:
+    """That which the context loads, or saves; empty if there is none."""
     config = context.get_auto_parallel_context("strategy_ckpt_config") or {}
     return config.get(f"{which}_file") or context.get_auto_parallel_context(f"strategy_ckpt_{which}_file")
 
 
 def _write(placed: Placed) -> None:
     config = context.get_auto_parallel_context("strategy_ckpt_config") or {}
-    for path in filter(None, (_said("save"), context.get_auto_parallel_context("op_strategy_save_file"))):
+    for path in filter(None, (file_said("save"), context.get_auto_parallel_context("op_strategy_save_file"))):
         path = os.path.abspath(path)
         if path in _written_by_training and not placed.trains:
             continue
@@ -135,16 +136,22 @@ def _write(placed: Placed) -> None:
         _strategy_file.write(path, strategy, is_joined=is_of_all and placed.stages > 1)
 
 
-def loaded_splits(trace) -> dict[str, dict]:
-    """What the strategy files that the context loads say of the operators of a trace, as annotations."""
+def loaded_splits(tracing) -> dict[str, dict]:
+    """What the strategy files that the context loads say of the operators of a trace, as annotations.
+
+    An operator whose inputs have other numbers of dims than those of the file is left as it is.
+    """
     out = {}
-    for path in filter(None, (_said("load"), context.get_auto_parallel_context("op_strategy_load_file"))):
+    for path in filter(None, (file_said("load"), context.get_auto_parallel_context("op_strategy_load_file"))):
         known = _strategy_file.read(path)
-        for name in trace.operators:
-            if name in known.inputs:
+        for name in tracing.core.operators:
+            splits = known.operators.get(name, (0, []))[1]
+            if splits and [len(split) for split in splits] != tracing.dims.get(name, [len(split) for split in splits]):
+                context.tell(f"mindspore: '{path}' says how '{name}' is split for inputs of other dims; it is not heeded")
+            elif name in known.inputs:
                 out[name] = _by_axes(known.inputs[name])
-            elif known.operators.get(name, (0, []))[1]:
-                out[name] = {"in": known.operators[name][1]}
+            elif splits:
+                out[name] = {"in": splits}
     return out
 
 

@@ -14,7 +14,7 @@ from .. import _files, context
 from .._missing import missing
 from ..common.parameter import Parameter
 from ..nn.cell import Cell
-from ..parallel import _strategy_file
+from ..parallel import _placed, _strategy_file
 from ..parallel._placement import Placement
 from ..parallel._strategy_file import Strategy
 from ..parallel.checkpoint_transform import Transform, checkpoints_in
@@ -84,7 +84,7 @@ def _of_ranks(paths, strategy_file, target: Strategy | None, rank: int, format: 
               wanted: set[str]) -> dict[str, Stored]:
     if not isinstance(paths, (list, tuple)) or not paths:
         raise ValueError(f"checkpoint_filenames is a list of files in the order of ranks, not {paths!r}")
-    strategy_file = strategy_file or context.get_auto_parallel_context("strategy_ckpt_load_file")
+    strategy_file = strategy_file or _placed.file_said("load")
     if not strategy_file:
         raise ValueError("train_strategy_filename, or strategy_ckpt_load_file in the context, names the strategy file of "
                          "training")
