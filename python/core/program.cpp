@@ -92,6 +92,7 @@ std::vector<ArrayPtr> Program::run(const std::vector<ArrayPtr>& batch) {
   std::vector<Tensor> outputs;
   {
     const py::gil_scoped_release others_run;
+    enter(step().session());
     outputs = step()(tensors);
   }
   return finish(std::move(outputs));
@@ -112,6 +113,7 @@ std::vector<ArrayPtr> Program::run_local(const std::vector<ArrayPtr>& parts, con
   std::vector<Tensor> outputs;
   {
     const py::gil_scoped_release others_run;
+    enter(step().session());
     outputs = step().session().step_on_parts(batch);
   }
   return finish(std::move(outputs));
@@ -158,7 +160,10 @@ std::vector<ArrayPtr> Program::finish(std::vector<Tensor> outputs) {
   return out;
 }
 
-Tensor Program::value_of(const std::string& name) const { return step().session().get(name); }
+Tensor Program::value_of(const std::string& name) const {
+  enter(step().session());
+  return step().session().get(name);
+}
 
 std::map<std::string, LeafPtr> Program::leaves() const {
   std::map<std::string, LeafPtr> out;
@@ -195,9 +200,7 @@ void Program::set_own(const std::string& name, const Tensor& part, std::optional
     if (used.leaf->name() == name) used.leaf->is_in(shared_from_this(), true);
 }
 
-void Program::set_rate(double rate) {
-  shardwright::set_rate(step().session(), rate);
-}
+void Program::set_rate(double rate) { shardwright::set_rate(step().session(), rate); }
 
 void bind_program(py::module_& m) {
   py::class_<Store, std::shared_ptr<Store>>(m, "Store", "Parameters and states by name.")

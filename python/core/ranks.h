@@ -18,6 +18,9 @@ int own_rank();
 /// `ranks`: which of them, ascending; none said: all. Throws: Error if the program is for another number of devices.
 SessionStart session_start(int devices, std::vector<int> ranks = {});
 
+/// Says that this process begins what all processes of `session` do together.
+void enter(const Session& session);
+
 /// Of several processes all end a program at the same time, which the end of Python's object is not: it lives until the
 /// process leaves the run.
 void remember(const std::shared_ptr<Program>& program);

@@ -291,13 +291,15 @@ void bind_trace(py::module_& m) {
           "operators",
           [](Tracing& self) {
             const Graph& graph = self.trace.graph();
-            std::vector<std::string> out;
+            std::map<std::string, std::vector<Shape>> out;
             for (const Node& node : graph.nodes)
               if (node.op->kind == OpKind::compute && node.phase == Phase::forward)
-                out.push_back(graph.value(node.results[0]).name);
+                for (std::vector<Shape>& of = out[graph.value(node.results[0]).name];
+                     const ValueId v : node.operands)
+                  of.push_back(graph.value(v).type.shape);
             return out;
           },
-          "Names of the operators so far, without those of the backward.")
+          "The operators so far, without those of the backward: names, with the shapes of their inputs.")
       .def_property_readonly("parameters", [](const Tracing& self) { return self.leaves; });
 
   m.def(

@@ -41,6 +41,26 @@ print("3 equal")
                    "brings all of it", *["3 equal"] * 4]
 
 
+LEAVES = """
+import sys, time, numpy as np, shardwright as sw
+from shardwright import _core
+step = sw.train_step(lambda w, x: sw.ops.mean(x @ w), sw.Parameter(np.ones((4, 4), np.float32), "w"), sw.optim.sgd(0.1), devices=2)
+for i in range(4):
+    if i == 2 and _core.own_rank() == 1 and "early" in sys.argv:
+        sys.exit(0)
+    step(np.ones((4, 4), np.float32))
+if _core.own_rank() == 0:
+    time.sleep(0.5)
+print("done")
+"""
+
+
+def test_who_ends_early_ends_all_that_would_wait(run_program):
+    assert run_program(LEAVES, ranks=2) == "done\ndone\n"
+    done = run_program(LEAVES, "early", ranks=2, status=1, timeout=30)
+    assert "rank 1 has ended its program, but rank 0 goes on" in done.stderr
+
+
 def test_groups_talk_among_themselves(run_program):
     out = lines_of(run_program, """
 group = [rank % 2, rank % 2 + 2]
