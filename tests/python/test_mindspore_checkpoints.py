@@ -7,7 +7,7 @@ import random
 
 import numpy as np
 import pytest
-from mindspore_fixtures import settings, virtual_devices  # noqa: F401
+from mindspore_fixtures import settings  # noqa: F401
 
 import mindspore as ms
 from mindspore import Parameter, Tensor
