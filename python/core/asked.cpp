@@ -7,6 +7,7 @@
 
 #include "shardwright/annotations/patterns.h"
 #include "shardwright/base/text.h"
+#include "shardwright/frontend/inference.h"
 #include "shardwright/frontend/mixed_precision.h"
 #include "shardwright/frontend/planned_model.h"
 #include "shardwright/graph/verify.h"
@@ -122,6 +123,16 @@ Asked asked_of(const std::string& name, const OptimizerChoice& optimizer, const 
   out.initial = std::move(model.initial);
   out.traced = {std::move(model.graph), std::move(model.annotations)};
   out.step = [built](int micro_batches) { return built(micro_batches).graph; };
+  return out;
+}
+
+Asked inference_asked(const std::string& name, bool has_loss, const PlanOptions& options) {
+  Asked out{.request = request_of(options), .options = options};
+  out.request.model = name;
+  Model model = inference_of(build_model(name, model_options(out.request.origin)), has_loss);
+  out.inputs = inputs_of(model.graph);
+  out.initial = std::move(model.initial);
+  out.traced = {std::move(model.graph), std::move(model.annotations)};
   return out;
 }
 

@@ -40,6 +40,8 @@ struct Asked {
 /// Throw: Error as reading options and building a network do.
 Asked asked_of(const TracedStep& traced, const PlanOptions& options);
 Asked asked_of(const std::string& model, const OptimizerChoice& optimizer, const PlanOptions& options);
+/// The model's network outside of training: its prediction, and before it with `has_loss` the loss.
+Asked inference_asked(const std::string& model, bool has_loss, const PlanOptions& options);
 
 /// As TrainOptions says what to run with.
 TrainOptions run_options_of(const Asked& asked, std::uint64_t seed);

@@ -63,6 +63,13 @@ void save_safetensors(const std::string& path, const std::map<std::string, py::o
   write_safetensors(path, all);
 }
 
+Restored restored_called(const std::string& what) {
+  if (what == "parameters") return Restored::parameters;
+  if (what == "network") return Restored::network;
+  if (what == "all") return Restored::all;
+  throw error("'{}' of a checkpoint is unknown; there are parameters, network, all", what);
+}
+
 void bind_generator(py::module_& m) {
   py::class_<Generator>(m, "Generator", "A decoder that writes behind prompts, token by token.")
       .def(py::init([](const std::string& model, std::int64_t sequences, std::int64_t room, int devices,
@@ -119,10 +126,9 @@ void bind_files(py::module_& m) {
       .def("ended", &Saver::ended)
       .def("wait", &Saver::wait);
   m.def("load_checkpoint",
-        [](const std::shared_ptr<Program>& program, const std::string& path, bool weights_only) {
+        [](const std::shared_ptr<Program>& program, const std::string& path, const std::string& what) {
           const TensorSource source = open_source(path);
-          for (const std::string& line :
-               load(program->step().session(), source, weights_only ? Restored::parameters : Restored::all))
+          for (const std::string& line : load(program->step().session(), source, restored_called(what)))
             py::print(line, py::arg("file") = py::module_::import("sys").attr("stderr"));
           program->has_loaded();
           return source.run.step;

@@ -1,6 +1,7 @@
 #include "python/core/program.h"
 
 #include "python/core/ranks.h"
+#include "shardwright/frontend/inference.h"
 
 #include <pybind11/stl.h>
 
@@ -200,6 +201,13 @@ void Program::set_own(const std::string& name, const Tensor& part, std::optional
     if (used.leaf->name() == name) used.leaf->is_in(shared_from_this(), true);
 }
 
+void Program::take_weights(Program& trained) {
+  trained.refresh();
+  enter(step().session());
+  shardwright::take_weights(step().session(), trained.step().session());
+  has_loaded();
+}
+
 void Program::set_rate(double rate) { shardwright::set_rate(step().session(), rate); }
 
 void bind_program(py::module_& m) {
@@ -240,6 +248,19 @@ void bind_program(py::module_& m) {
            }),
            py::arg("model"), py::arg("optimizer"), py::arg("settings"), py::arg("clip_norm"),
            py::arg("options"), py::arg("store"))
+      .def_static(
+          "of_inference",
+          [](const std::string& model, bool has_loss, const PlanOptions& options,
+             std::shared_ptr<Store> store) {
+            auto out = std::make_shared<Program>(inference_asked(model, has_loss, options), std::move(store));
+            remember(out);
+            out->has_loaded();
+            return out;
+          },
+          py::arg("model"), py::arg("has_loss"), py::arg("options"), py::arg("store"),
+          "A named model that is only asked: its prediction, and before it the loss if that is wanted.")
+      .def("take_weights", &Program::take_weights, py::arg("trained"),
+           "Those that another program has now; all processes call it.")
       .def("run", &Program::run)
       .def("refresh", &Program::refresh,
            "Brings what other programs have changed here; all processes call it.")

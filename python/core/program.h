@@ -42,6 +42,8 @@ class Program : public std::enable_shared_from_this<Program> {
   /// Those that it keeps.
   std::map<std::string, LeafPtr> leaves() const;
   void set_rate(double rate);
+  /// Of a network that is only asked: the parameters and states that `trained` has now.
+  void take_weights(Program& trained);
   /// Throws: Error once the program has ended.
   GraphStep& step() const;
   /// Brings what other programs have changed here.

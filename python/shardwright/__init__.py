@@ -18,19 +18,19 @@
 Under `mpirun -n 8 python3 program.py` each process is one of the 8 devices; every process gives the whole batch.
 """
 
-from . import _ranks, collectives, nn, ops, optim
+from . import _ranks, collectives, data, nn, ops, optim
 from ._core import (EventFile, Mesh, Parameter, RateSchedule, Tensor, draw_digits, from_dlpack, load_safetensors,
                     save_safetensors, seed, set_seed)
 from ._errors import ShardwrightError
 from .generation import generate
 from .plans import Plan, Spec, plan
 from .regions import recompute, reshard, shard
-from .step import Jitted, ModelStep, TrainStep, jit, model_step, train_step
+from .step import Jitted, ModelStep, PredictStep, TrainStep, jit, model_step, predict_step, train_step
 
 __version__ = "0.1.0"
-__all__ = ["EventFile", "Jitted", "Mesh", "ModelStep", "Parameter", "Plan", "RateSchedule", "ShardwrightError", "Spec",
-           "Tensor", "TrainStep", "collectives", "draw_digits", "from_dlpack", "generate", "jit", "load_safetensors",
-           "model_step", "nn", "ops", "optim", "plan", "recompute", "reshard", "save_safetensors", "seed", "set_seed",
-           "shard", "train_step"]
+__all__ = ["EventFile", "Jitted", "Mesh", "ModelStep", "Parameter", "Plan", "PredictStep", "RateSchedule",
+           "ShardwrightError", "Spec", "Tensor", "TrainStep", "collectives", "data", "draw_digits", "from_dlpack", "generate",
+           "jit", "load_safetensors", "model_step", "nn", "ops", "optim", "plan", "predict_step", "recompute", "reshard",
+           "save_safetensors", "seed", "set_seed", "shard", "train_step"]
 
 _ranks.watch()

@@ -11,7 +11,7 @@ from .ops import ArrayLike
 from .optim import Optimizer
 from .plans import Plan, options_text
 
-__all__ = ["ModelStep", "TrainStep", "jit", "model_step", "train_step"]
+__all__ = ["ModelStep", "PredictStep", "TrainStep", "jit", "model_step", "predict_step", "train_step"]
 
 
 class _Step:
@@ -37,7 +37,7 @@ class _Step:
         if self._pending:
             path, weights_only = self._pending
             self._pending = None
-            _core.load_checkpoint(program, path, weights_only)
+            _core.load_checkpoint(program, path, "parameters" if weights_only else "all")
 
     def set_rate(self, rate: float) -> None:
         """The learning rate of the steps that follow."""
@@ -88,7 +88,7 @@ class _Step:
         if self._last is None:
             self._pending = (path, weights_only)
         else:
-            _core.load_checkpoint(self._last, path, weights_only)
+            _core.load_checkpoint(self._last, path, "parameters" if weights_only else "all")
         self.steps_done = steps
         return steps
 
@@ -166,10 +166,8 @@ class ModelStep(_Step):
 
     def __call__(self, **batch: ArrayLike) -> Tensor:
         """Trains on one batch, `step(input=..., label=...)`. Returns the loss."""
-        if set(batch) != set(self.inputs):
-            raise TypeError(f"the model takes {', '.join(self.inputs)}, not {', '.join(batch)}")
+        arrays = _inputs_of(self.inputs, batch)
         self._ready(self._model_program)
-        arrays = [_core.cast(_core.array_of(batch[name]), dtype) for name, (dtype, _) in self.inputs.items()]
         self._samples = arrays[0].shape[0]
         loss = self._model_program.run(arrays)[0]
         self.steps_done += 1
@@ -179,6 +177,40 @@ class ModelStep(_Step):
     def parameters(self) -> list[Parameter]:
         """All parameters; `p.numpy()` is what training has made of one."""
         return [p for p in self._store.items().values() if not p.is_state]
+
+
+class PredictStep:
+    """What `predict_step` returns: call it with the model's inputs by name."""
+
+    def __init__(self, model: str, with_loss: bool, options: dict[str, Any]):
+        self._store = _core.Store()
+        self._program = _core.Program.of_inference(model, with_loss, options_text(options), self._store)
+        self._with_loss = with_loss
+        self.inputs: dict[str, tuple[str, list[int]]] = {
+            name: self._program.input_type(name) for name in self._program.inputs}
+        """Type and shape of each, by name."""
+
+    def __call__(self, **batch: ArrayLike) -> Any:
+        """The prediction for a batch; with the loss `(loss, prediction)`."""
+        outputs = self._program.run(_inputs_of(self.inputs, batch))
+        return tuple(outputs) if self._with_loss else outputs[0]
+
+    def load(self, path: str) -> None:
+        """Takes the weights of a checkpoint, of whatever plan, or of a safetensors file."""
+        _core.load_checkpoint(self._program, path, "network")
+
+    def take_weights(self, step: ModelStep) -> None:
+        """Takes those that a step of the same model has trained so far."""
+        self._program.take_weights(step._program())
+
+    def explain(self) -> Plan:
+        return Plan(self._program)
+
+
+def _inputs_of(inputs: dict[str, tuple[str, list[int]]], batch: dict[str, ArrayLike]) -> list[Tensor]:
+    if set(batch) != set(inputs):
+        raise TypeError(f"the model takes {', '.join(inputs)}, not {', '.join(batch)}")
+    return [_core.cast(_core.array_of(batch[name]), dtype) for name, (dtype, _) in inputs.items()]
 
 
 def _is_array(leaf: Any) -> bool:
@@ -203,6 +235,16 @@ def model_step(model: str, optimizer: Optimizer, *, devices: int = 1, **options:
     options: as those of `train_step`, with `precision`, `global_batch`, `loss`.
     """
     return ModelStep(model, optimizer, {"devices": devices, **options})
+
+
+def predict_step(model: str, *, devices: int = 1, with_loss: bool = False, **options: Any) -> PredictStep:
+    """A named model (or a graph or ONNX file) that is only asked, outside of training: dropout keeps everything, batch
+    norms take their running statistics. It starts with initial values; `load` or `take_weights` give others.
+
+    options: as those of `model_step`.
+    Raises: ShardwrightError if the model has no prediction, or an option is wrong.
+    """
+    return PredictStep(model, with_loss, {"devices": devices, **options})
 
 
 def jit(fn: Callable | None = None, *, devices: int = 1, precision: str = "f32", **options: Any) -> Any:

@@ -40,9 +40,7 @@ Tensor TrainStep::parameter(std::string_view name) const { return state_->step.s
 void TrainStep::set_parameter(std::string_view name, const Tensor& value) {
   state_->step.session().set(name, value);
 }
-void TrainStep::set_rate(double rate) {
-  shardwright::set_rate(state_->step.session(), rate);
-}
+void TrainStep::set_rate(double rate) { shardwright::set_rate(state_->step.session(), rate); }
 Session& TrainStep::session() { return state_->step.session(); }
 const Plan& TrainStep::plan() const { return state_->step.plan(); }
 std::string TrainStep::explain() const { return state_->step.explain(); }

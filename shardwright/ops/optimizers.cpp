@@ -73,7 +73,8 @@ std::vector<Type> infer(const OptimizerFacet& facet, const Call& call) {
   for (std::size_t i = tensors; i < call.operands.size(); ++i) {
     const Type scalar{i < fixed ? DType::f32 : DType::f64, {}};
     if (call.operands[i] != scalar)
-      throw error("operand {} is {} but must be the scalar {}", i, to_text(call.operands[i]), to_text(scalar));
+      throw error("operand {} is {} but must be the scalar {}", i, to_text(call.operands[i]),
+                  to_text(scalar));
   }
   return std::vector<Type>(1 + facet.states.size(), weight);
 }

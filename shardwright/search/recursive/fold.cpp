@@ -139,6 +139,7 @@ std::vector<std::vector<std::vector<NodeId>>> repeated_layers(const Graph& graph
       const NodeId id = sequence.node(run.begin + i);
       if (graph.node(id).op->kind == OpKind::compute) layers[at(i / run.length)].push_back(id);
     }
+    if (layers.front().empty()) out.pop_back();  // leaves may recur, too
   }
   return out;
 }
