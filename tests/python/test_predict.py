@@ -35,7 +35,8 @@ def test_predictions_follow_training_and_checkpoints(tmp_path):
     # What the command says of the same weights and data.
     file = str(tmp_path / "data.safetensors")
     sw.save_safetensors(file, batch())
-    told = subprocess.run([build / "shardwright", "infer", model, "--checkpoint", tmp_path / "run", "--data", file, "--json"],
+    told = subprocess.run([build / "shardwright", "infer", model, "--checkpoint", tmp_path / "run", "--data", file, "--global-batch",
+                           "8", "--json"],
                           capture_output=True, text=True, check=True).stdout
     assert json.loads(told.splitlines()[-1])["loss"] == pytest.approx(loss.item(), rel=1e-4)
 
