@@ -15,14 +15,14 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t side = 32, plane = side * side, image_bytes = 3 * plane;
 
-struct Format {
+struct CifarFormat {
   std::string_view name;
   std::string_view folder;
   std::int64_t labels;
   std::array<int, 2> classes;  // of each label
 };
 
-Format format_of(Cifar kind) {
+CifarFormat format_of(Cifar kind) {
   if (kind == Cifar::ten) return {"CIFAR-10", "cifar-10-batches-bin", 1, {10, 0}};
   return {"CIFAR-100", "cifar-100-binary", 2, {20, 100}};
 }
@@ -51,7 +51,7 @@ std::vector<std::string> find_files(const std::string& directory, Cifar kind, Ci
 /// Records of several files, as if they were one.
 class Records {
  public:
-  Records(const std::vector<std::string>& files, const Format& format)
+  Records(const std::vector<std::string>& files, const CifarFormat& format)
       : format_(format), bytes_(format.labels + image_bytes) {
     for (const std::string& path : files) {
       auto file = std::make_unique<OpenFile>(path);
@@ -95,7 +95,7 @@ class Records {
     return image;
   }
 
-  Format format_;
+  CifarFormat format_;
   std::int64_t bytes_;
   std::int64_t count_ = 0;
   std::vector<std::int64_t> ends_;
@@ -109,7 +109,7 @@ bool has_cifar(const std::string& directory, Cifar kind, CifarPart part) {
 }
 
 Dataset cifar_dataset(const std::string& directory, Cifar kind, CifarPart part) {
-  const Format format = format_of(kind);
+  const CifarFormat format = format_of(kind);
   std::error_code why;
   if (!fs::is_directory(directory, why))
     throw io_error("{}: no such folder; name the one that holds {}", directory, format.name);
