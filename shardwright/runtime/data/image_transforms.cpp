@@ -159,13 +159,13 @@ Transform random_flip(const char* name, double probability, std::uint64_t seed, 
   return of_column(name, type, apply, seed);
 }
 
-struct Window {
+struct CropWindow {
   std::int64_t top = 0, left = 0;
   Size size;
 };
 
 /// Ten tries, then the largest part in the middle of a ratio that is allowed.
-Window random_window(Size image, const CropShare& share, Chance& chance) {
+CropWindow random_window(Size image, const CropShare& share, Chance& chance) {
   const auto height = static_cast<double>(image.height), width = static_cast<double>(image.width);
   const auto between = [&](double low, double high) { return low + (high - low) * chance.uniform(); };
   for (int attempt = 0; attempt < 10; ++attempt) {
@@ -243,7 +243,7 @@ Transform random_resized_crop(Size size, const CropShare& share, std::uint64_t s
     throw error("random_resized_crop: ratios from {} to {}; must rise from above 0", share.ratio[0],
                 share.ratio[1]);
   const auto apply = [size, share, pixels](const Tensor& t, Chance& chance) {
-    const Window w = random_window(size_of_image(t), share, chance);
+    const CropWindow w = random_window(size_of_image(t), share, chance);
     return resized(window(t, w.top, w.left, w.size), size, pixels);
   };
   return sized("random_resized_crop", size, apply, seed);

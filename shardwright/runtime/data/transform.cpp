@@ -16,21 +16,21 @@ std::vector<SampleType> types_of(const std::vector<Tensor>& values) {
 }
 
 /// A transform at its place in a pipeline.
-struct Step {
+struct MapStep {
   Transform transform;
   RandomStream stream;
 };
 
-std::vector<Step> steps_of(const std::vector<Transform>& transforms) {
-  std::vector<Step> steps;
+std::vector<MapStep> steps_of(const std::vector<Transform>& transforms) {
+  std::vector<MapStep> steps;
   for (const Transform& t : transforms)
     steps.push_back({t, RandomStream(t.seed, fmt::format("{} {}", t.name, steps.size()))});
   return steps;
 }
 
-std::vector<Tensor> applied(const std::vector<Step>& steps, std::vector<Tensor> values, std::int64_t epoch,
+std::vector<Tensor> applied(const std::vector<MapStep>& steps, std::vector<Tensor> values, std::int64_t epoch,
                             std::int64_t sample, bool are_checked) {
-  for (const Step& step : steps) {
+  for (const MapStep& step : steps) {
     if (!are_checked) step.transform.types(types_of(values));
     Chance chance(step.stream, epoch, sample);
     values = step.transform.apply(std::move(values), chance);
@@ -128,7 +128,7 @@ DataRows mapped_rows(DataRows rows, const std::vector<std::string>& inputs,
     for (std::size_t b = 0; b < a; ++b)
       if (out.columns[a].name == out.columns[b].name)
         throw error("dataset: two columns are called '{}'", out.columns[a].name);
-  const auto steps = std::make_shared<const std::vector<Step>>(steps_of(transforms));
+  const auto steps = std::make_shared<const std::vector<MapStep>>(steps_of(transforms));
   out.row = [rows = std::move(rows), m, steps, inputs, outputs, are_known](
                 std::int64_t epoch, std::int64_t index) -> std::optional<DataRow> {
     std::optional<DataRow> row = rows.row(epoch, index);
