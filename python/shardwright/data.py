@@ -42,7 +42,12 @@ def held(value: Any) -> numpy.ndarray:
     array = numpy.array(value)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"columns hold numbers, not {value!r}")
-    kind = "float32" if is_python and array.dtype == numpy.float64 else _held_in.get(array.dtype.name)
+    return array.astype("float32") if is_python and array.dtype == numpy.float64 else in_held_type(array)
+
+
+def in_held_type(array: numpy.ndarray) -> numpy.ndarray:
+    """The array in a type that tensors have."""
+    kind = _held_in.get(array.dtype.name)
     return array.astype(kind) if kind else array
 
 

@@ -36,8 +36,6 @@ bool_ = Type("Bool", "bool")
 
 _types = {t.name: t for t in (float16, float32, float64, bfloat16, int32, int64, uint8, bool_)}
 _python = {float: float32, int: int64, bool: bool_}
-# What arrays of a type that tensors do not have become.
-_held_in = {"int8": "int32", "int16": "int32", "uint16": "int32", "uint32": "int64", "uint64": "int64"}
 
 
 def _called(name: str) -> Type:
@@ -54,11 +52,6 @@ def type_of(said) -> Type:
     if name not in _types:
         raise TypeError(f"dtype {said!r} is not in this front end; there are " + ", ".join(_types))
     return _types[name]
-
-
-def held(array: numpy.ndarray) -> numpy.ndarray:
-    """The array in a type that tensors have."""
-    return array.astype(_held_in[array.dtype.name]) if array.dtype.name in _held_in else array
 
 
 def dtype_to_nptype(dtype: Type):

@@ -9,6 +9,7 @@ from typing import Any, Sequence
 
 import numpy
 from shardwright import ShardwrightError, _core
+from shardwright.data import in_held_type
 
 from .. import _calls, _trace
 from . import dtype as mstype
@@ -35,7 +36,7 @@ def array_from(data, dtype=None):
     values = numpy.array([_plain(x) for x in data] if isinstance(data, (list, tuple)) else data)
     if not is_numpy and values.dtype == numpy.float64:
         values = values.astype(numpy.float32)
-    values = mstype.held(values)
+    values = in_held_type(values)
     if dtype is None:
         return _core.Tensor(values)
     if dtype is mstype.bfloat16:
