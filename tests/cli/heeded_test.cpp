@@ -147,6 +147,8 @@ class Heeded : public testing::Test {
                                                            {"--log-every", "3"},
                                                            {"--runtime", "none"},
                                                            {"--out", "written/other"},
+                                                           {"--classes", "100"},
+                                                           {"--vocabulary", "16"},
                                                            {"--train", "9"},
                                                            {"--test", "9"},
                                                            {"--device-matrix", "4,2"},
