@@ -23,8 +23,10 @@ constexpr std::int64_t most_images = 100'000;
 /// How far from the nearest middle of a period, in periods.
 double off(double x, double period) { return std::abs(x / period - std::round(x / period)); }
 
+double length(double x, double y) { return std::sqrt(x * x + y * y); }
+
 double distance_to(std::int64_t thing, double x, double y) {
-  const double ax = std::abs(x), ay = std::abs(y), r = std::hypot(x, y);
+  const double ax = std::abs(x), ay = std::abs(y), r = length(x, y);
   switch (thing) {
     case 0: return r - 0.7;
     case 1: return std::max(ax, ay) - 0.6;
@@ -35,7 +37,7 @@ double distance_to(std::int64_t thing, double x, double y) {
     case 6: return (off(x, 0.5) - 0.25) * 0.5;
     case 7: return (off(x + y, 0.7) - 0.25) * 0.5;
     case 8: return (0.25 - off(x, 0.8)) * (off(y, 0.8) - 0.25) * 4;
-    default: return std::hypot(off(x, 0.6), off(y, 0.6)) * 0.6 - 0.16;
+    default: return length(off(x, 0.6), off(y, 0.6)) * 0.6 - 0.16;
   }
 }
 
