@@ -71,12 +71,7 @@ void Program::refresh() {
   for (const Used& used : leaves_) {
     Leaf& leaf = *used.leaf;
     if (leaf.is_newest_in(*this)) continue;
-    if (!leaf.is_fresh()) {
-      const std::shared_ptr<Tensor> now = leaf.gathered();
-      const KeptValues& kept = step().session().kept();
-      const DType own = kept.type_of(kept.named(leaf.name())).dtype;
-      step().session().set(leaf.name(), now->dtype() == own ? *now : convert(*now, own));
-    }
+    if (!leaf.is_fresh()) leaf.hand_to(step().session());
     leaf.is_in(shared_from_this(), false);
   }
 }

@@ -13,6 +13,7 @@
 #include "shardwright/frontend/shard.h"
 #include "shardwright/graph/rewrite.h"
 #include "shardwright/ops/calls.h"
+#include "shardwright/runtime/hand_over.h"
 #include "shardwright/runtime/initial.h"
 
 namespace shardwright::python {
@@ -74,6 +75,14 @@ std::shared_ptr<Tensor> Leaf::gathered() const {
   if (has_elements()) return Array::elements();
   const auto program = reader();
   return std::make_shared<Tensor>(program ? program->value_of(name_) : initial());
+}
+
+void Leaf::hand_to(Session& session) const {
+  const auto program = has_elements() ? nullptr : reader();
+  if (program) return hand_over(session, program->step().session(), name_);
+  const std::shared_ptr<Tensor> now = gathered();
+  const DType dtype = session.kept().type_of(session.kept().named(name_)).dtype;
+  session.set(name_, now->dtype() == dtype ? *now : convert(*now, dtype));
 }
 
 void Leaf::rename(std::string name) {

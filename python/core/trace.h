@@ -11,6 +11,10 @@
 #include "shardwright/autodiff/train_step.h"
 #include "shardwright/runtime/boxes.h"
 
+namespace shardwright {
+class Session;
+}
+
 namespace shardwright::python {
 
 class Program;
@@ -31,6 +35,8 @@ class Leaf : public Array, public std::enable_shared_from_this<Leaf> {
   TensorPart own() const;
   /// The newest value, for which processes that have parts of it all ask at the same time.
   std::shared_ptr<Tensor> gathered() const;
+  /// Gives a session that knows the leaf the newest value; all processes do so at the same time.
+  void hand_to(Session& session) const;
   Traced in(Tracing& tracing) const override;
   /// As a new leaf of `trace`.
   Traced enter(Trace& trace) const;

@@ -5,6 +5,7 @@
 
 #include "shardwright/base/error.h"
 #include "shardwright/graph/builder.h"
+#include "shardwright/runtime/hand_over.h"
 #include "shardwright/runtime/session.h"
 
 namespace shardwright {
@@ -108,9 +109,7 @@ void take_weights(Session& asked, const Session& trained) {
   const KeptValues& kept = asked.kept();
   for (const Kept& value : kept.all()) {
     if (&kept.parameter_of(value) != &value || kept.is_cache(value)) continue;
-    const Tensor now = trained.get(value.name);
-    const DType dtype = kept.type_of(value).dtype;
-    asked.set(value.name, now.dtype() == dtype ? now : convert(now, dtype));
+    hand_over(asked, trained, value.name);
   }
 }
 

@@ -71,26 +71,30 @@ std::pair<int, ValueId> KeptValues::place_of(const Kept& k) const {
   return (master ? *master : k).places.front();
 }
 
+std::vector<Box> KeptValues::held_by(int rank, const Kept& k) const {
+  std::vector<Box> out;
+  for (const Kept* of : {&k, master_of(k)})
+    for (std::size_t p = 0; of && p < of->places.size(); ++p) {
+      const auto [stage, v] = of->places[p];
+      if (!pipeline_.has(stage, rank)) continue;
+      Box where = box_of(pipeline_.stage(stage).graph, v, rank - pipeline_.first_rank(stage));
+      if (!is_empty(where) && std::ranges::find(out, where) == out.end()) out.push_back(std::move(where));
+    }
+  return out;
+}
+
 std::vector<NamedBox> KeptValues::held_by(int rank) const {
-  std::map<std::string_view, std::vector<Box>> known;
   std::vector<NamedBox> out;
   for (const Kept& k : all_)
-    for (const auto& [stage, v] : k.places) {
-      if (!pipeline_.has(stage, rank)) continue;
-      const Kept& parameter = parameter_of(k);
-      Box where = box_of(pipeline_.stage(stage).graph, v, rank - pipeline_.first_rank(stage));
-      std::vector<Box>& boxes = known[parameter.name];
-      if (is_empty(where) || std::ranges::find(boxes, where) != boxes.end()) continue;
-      boxes.push_back(where);
-      out.push_back({parameter.name, std::move(where)});
-    }
+    if (&parameter_of(k) == &k)  // a master is told as its parameter
+      for (Box& where : held_by(rank, k)) out.push_back({k.name, std::move(where)});
   return out;
 }
 
 std::vector<NamedBox> KeptValues::owned_by(int rank) const {
   std::vector<NamedBox> out;
   for (const Kept& k : all_) {
-    if (&parameter_of(k) != &k) continue;  // it is told as its parameter
+    if (&parameter_of(k) != &k) continue;
     const auto [stage, v] = place_of(k);
     if (!pipeline_.has(stage, rank) || !owns(pipeline_, stage, v, rank)) continue;
     Box where = box_of(pipeline_.stage(stage).graph, v, rank - pipeline_.first_rank(stage));

@@ -45,6 +45,8 @@ class KeptValues {
 
   /// What `rank` holds, under users' names, each part once: who sets all of these has set all of the rank's memory.
   std::vector<NamedBox> held_by(int rank) const;
+  /// Those of one value.
+  std::vector<Box> held_by(int rank, const Kept& value) const;
   /// Those of them that the rank gives, in users' precision. All ranks' together are all values, each element once.
   std::vector<NamedBox> owned_by(int rank) const;
 

@@ -41,6 +41,31 @@ print("3 equal")
                    "brings all of it", *["3 equal"] * 4]
 
 
+def test_a_program_takes_what_its_process_holds_already(run_program):
+    # Both programs cut the parameter in the same way: who is late keeps nobody waiting.
+    out = lines_of(run_program, """
+import time
+w = _core.Parameter(np.arange(4 * 8192, dtype=np.float32).reshape(8192, 4) / np.float32(65536), "w")
+step = sw.train_step(lambda p, x: sw.ops.mean(sw.ops.square(x @ p)), w, sw.optim.sgd(0.1),
+                     devices=4, parallel="data_parallel", optimizer_parallel="3")
+for rows in (8, 16, 8):
+    step(np.ones((rows, 8192), np.float32))
+whole = collectives.gather(w).numpy()
+_, other = (found.program for found in step._programs._made.values())
+collectives.barrier()
+begin = time.monotonic()
+if rank == 1:
+    time.sleep(1)
+other.refresh()
+print("waits" if rank != 1 and time.monotonic() - begin > 0.5 else "goes on")
+part, offset = other.own("w")
+assert (part.numpy() == whole[offset[0]:offset[0] + part.shape[0]]).all() and part.shape[0] == 2048
+collectives.barrier()
+assert (sw.jit(lambda p: p * 1.0, devices=4)(w).numpy() == whole).all()
+""", 4)
+    assert out == ["goes on"] * 4
+
+
 LEAVES = """
 import sys, time, numpy as np, shardwright as sw
 from shardwright import _core
