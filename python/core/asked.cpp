@@ -9,6 +9,7 @@
 #include "shardwright/base/text.h"
 #include "shardwright/frontend/inference.h"
 #include "shardwright/frontend/mixed_precision.h"
+#include "shardwright/frontend/plan_page.h"
 #include "shardwright/frontend/planned_model.h"
 #include "shardwright/graph/verify.h"
 #include "shardwright/plan/plan_json.h"
@@ -77,14 +78,15 @@ StepOf step_of(const TracedStep& traced) {
   };
 }
 
-}  // namespace
-
+/// Bytes of the device that takes most, by what they are for.
 std::map<std::string, std::int64_t> memory_by_kind(const Estimate& estimate) {
   std::map<std::string, std::int64_t> out;
   for (std::size_t k = 0; k < memory_kinds; ++k)
     out[std::string(name_of(static_cast<MemoryKind>(k)))] = estimate.memory.bytes[k];
   return out;
 }
+
+}  // namespace
 
 Asked asked_of(const TracedStep& traced, const PlanOptions& options) {
   Asked out{.request = request_of(options), .options = options};
@@ -180,7 +182,8 @@ void bind_planned_step(py::module_& m) {
     const TrainOptions options = run_options_of(asked, 1);
     return planned_step(planned(asked), options);
   };
-  py::class_<PlannedStep>(m, "PlannedStep", "What a step would take, for which no memory is taken.")
+  py::class_<PlannedStep, std::shared_ptr<PlannedStep>>(m, "PlannedStep",
+                                                        "How a step is split, and what it takes.")
       .def(py::init([plan](const std::shared_ptr<Tracing>& trace, const std::vector<ArrayPtr>& outputs,
                            const PlanOptions& options, const std::optional<std::string>& optimizer,
                            const py::dict& settings, double clip_norm, const py::object& retrace) {
@@ -201,6 +204,10 @@ void bind_planned_step(py::module_& m) {
            py::arg("model"), py::arg("optimizer"), py::arg("settings"), py::arg("clip_norm"),
            py::arg("options"))
       .def("explain", &PlannedStep::explain)
+      .def(
+          "html", [](const PlannedStep& self) { return to_html(self.report()); }, "The same as HTML.")
+      .def("page",
+           [](const PlannedStep& self) { return plan_page(self.report(), self.network.plan, self.estimate); })
       .def("plan_json", [](const PlannedStep& self) { return to_json(self.network.plan); })
       .def_property_readonly("step_seconds",
                              [](const PlannedStep& self) { return self.estimate.step_seconds(); })

@@ -49,10 +49,7 @@ TrainOptions run_options_of(const Asked& asked, std::uint64_t seed);
 /// Plans it; without Python's lock. Throws: Error as planning does.
 PlannedNetwork planned(Asked& asked);
 
-/// Bytes of the device that takes most, by what they are for.
-std::map<std::string, std::int64_t> memory_by_kind(const Estimate& estimate);
-
-/// What a step would take.
+/// How a step is split, and what it takes.
 void bind_planned_step(py::module_& m);
 
 /// A step's outputs and its optimizer, as Python says them.

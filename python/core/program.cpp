@@ -9,7 +9,6 @@
 
 #include "shardwright/graph/text.h"
 #include "shardwright/lower/program_text.h"
-#include "shardwright/plan/plan_json.h"
 
 namespace shardwright::python {
 namespace {
@@ -289,21 +288,12 @@ void bind_program(py::module_& m) {
              return py::make_tuple(numpy_name(type.dtype), type.shape);
            })
       .def("set_rate", &Program::set_rate)
-      .def("explain", [](Program& self) { return self.step().explain(); })
-      .def("plan_json", [](Program& self) { return to_json(self.step().plan()); })
+      .def_property_readonly("planned", [](Program& self) { return self.step().planned(); })
       .def("graph_text", [](Program& self) { return to_text(self.step().graph()); })
       .def(
           "lower_text",
           [](Program& self, int stage) { return to_text(self.step().session().pipeline().stage(stage)); },
-          py::arg("stage") = 0)
-      .def_property_readonly("step_seconds",
-                             [](Program& self) { return self.step().estimate().step_seconds(); })
-      .def_property_readonly("arena_bytes",
-                             [](Program& self) { return self.step().session().statistics().arena_bytes; })
-      .def_property_readonly("memory", [](Program& self) { return memory_by_kind(self.step().estimate()); })
-      .def_property_readonly("collectives", [](Program& self) {
-        return self.step().session().statistics().collectives_per_step;
-      });
+          py::arg("stage") = 0);
 
   m.def("set_seed", &Program::set_seed);
   m.def("seed", &Program::seed);

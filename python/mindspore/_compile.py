@@ -81,7 +81,7 @@ def _write(program) -> None:
         os.makedirs(folder, exist_ok=True)
         number = sum(name.startswith("program_") for name in os.listdir(folder))
         with open(os.path.join(folder, f"program_{number}.txt"), "w", encoding="utf-8") as file:
-            file.write("\n".join([program.explain(), program.graph_text(), program.lower_text()]))
+            file.write("\n".join([program.planned.explain(), program.graph_text(), program.lower_text()]))
 
 
 class _Call:

@@ -52,7 +52,7 @@ class _Step:
 
     def explain(self) -> Plan:
         """The plan of the last step: a table, in a notebook too."""
-        return Plan(self._program())
+        return Plan(self._program().planned)
 
     def lower(self, stage: int = 0) -> str:
         """What every rank runs, as text."""
@@ -204,7 +204,7 @@ class PredictStep:
         self._program.take_weights(step._program())
 
     def explain(self) -> Plan:
-        return Plan(self._program)
+        return Plan(self._program.planned)
 
 
 def _inputs_of(inputs: dict[str, tuple[str, list[int]]], batch: dict[str, ArrayLike]) -> list[Tensor]:
@@ -282,7 +282,7 @@ class Jitted:
         """The plan of the last call."""
         if self._last is None:
             raise ValueError(f"{self.__name__} has not run yet, so there is no plan: it depends on the arguments' shapes")
-        return Plan(self._last)
+        return Plan(self._last.planned)
 
     def _program_of(self, call: Call) -> Runnable:
         traced = call.trace(self._fn, self._precision, False)

@@ -1,10 +1,13 @@
 #include "shardwright/cli/plan_report.h"
 
+#include <optional>
 #include <ostream>
 
+#include "shardwright/base/file.h"
 #include "shardwright/cli/planning.h"
 #include "shardwright/cost/cluster.h"
 #include "shardwright/frontend/memory_limit.h"
+#include "shardwright/frontend/plan_page.h"
 #include "shardwright/frontend/report.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/plan/plan_json.h"
@@ -108,11 +111,17 @@ Evaluation report(const Arguments& arguments, const Model& model, const Plan& pl
 }
 
 Evaluation report(const Arguments& arguments, const Model& model, const Plan& plan, Terminal& terminal) {
-  const auto table = [&](const Estimate& e) {
-    return step_table(model.graph, plan, e, batch_size_of(model.graph, plan, model.tokens));
+  std::optional<StepReport> told;
+  const auto tell = [&](const Estimate& e) -> const StepReport& {
+    if (!told) told = step_report(model.graph, plan, e, batch_size_of(model.graph, plan, model.tokens));
+    return *told;
   };
-  return report(arguments, model, plan, compile_pipeline(model.graph, plan, compile_options_of(arguments)),
-                table, terminal);
+  const std::string page = arguments.text("--html");
+  const Evaluation out = report(
+      arguments, model, plan, compile_pipeline(model.graph, plan, compile_options_of(arguments)),
+      [&](const Estimate& e) { return to_text(tell(e)); }, terminal);
+  if (!page.empty()) write_file(page, plan_page(tell(out.estimate), plan, out.estimate));
+  return out;
 }
 
 std::string document(const Infeasible& e) {

@@ -18,7 +18,7 @@ namespace shardwright {
 Evaluation report(const Arguments& arguments, const Model& model, const Plan& plan, const Pipeline& pipeline,
                   const std::function<std::string(const Estimate&)>& table, Terminal& terminal);
 
-/// The plan as a table.
+/// The plan as a table, and with --html as a page.
 Evaluation report(const Arguments& arguments, const Model& model, const Plan& plan, Terminal& terminal);
 
 /// The last document of a command that nothing satisfies.

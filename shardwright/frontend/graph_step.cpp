@@ -2,7 +2,6 @@
 
 #include "shardwright/autodiff/train_step.h"
 #include "shardwright/frontend/memory_limit.h"
-#include "shardwright/frontend/report.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/runtime/backend/backend.h"
 #include "shardwright/verify/verify.h"
@@ -43,15 +42,15 @@ PlannedStep planned_step(PlannedNetwork network, const TrainOptions& options) {
   return out;
 }
 
-std::string PlannedStep::explain() const {
-  return step_table(network.graph, network.plan, estimate, batch_size_of(network.graph, network.plan));
+StepReport PlannedStep::report() const {
+  return step_report(network.graph, network.plan, estimate, batch_size_of(network.graph, network.plan));
 }
 
 GraphStep::GraphStep(PlannedNetwork network, std::vector<std::string> inputs, const TrainOptions& options,
                      const SessionStart& start)
     : inputs_(std::move(inputs)),
-      planned_{std::move(network), {}},
-      session_(start(proven(planned_, options), {.seed = options.seed})) {}
+      planned_(std::make_shared<PlannedStep>(std::move(network), Estimate{})),
+      session_(start(proven(*planned_, options), {.seed = options.seed})) {}
 
 std::vector<Tensor> GraphStep::operator()(const std::vector<Tensor>& batch) {
   if (batch.size() != inputs_.size())

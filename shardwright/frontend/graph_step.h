@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "shardwright/frontend/network.h"
+#include "shardwright/frontend/report.h"
 #include "shardwright/runtime/session.h"
 #include "shardwright/simulate/estimate.h"
 
@@ -25,8 +26,9 @@ struct PlannedStep {
   PlannedNetwork network;
   Estimate estimate;
 
-  /// The plan as a table, and what it takes.
-  std::string explain() const;
+  /// The plan, and what it takes.
+  StepReport report() const;
+  std::string explain() const { return to_text(report()); }
 };
 /// Throws: Error as lowering does, or if the plan is above the memory cap of `options`.
 PlannedStep planned_step(PlannedNetwork network, const TrainOptions& options);
@@ -43,14 +45,14 @@ class GraphStep {
 
   Session& session() { return session_; }
   const Session& session() const { return session_; }
-  const Graph& graph() const { return planned_.network.graph; }
-  const Plan& plan() const { return planned_.network.plan; }
-  const Estimate& estimate() const { return planned_.estimate; }
-  std::string explain() const { return planned_.explain(); }
+  const std::shared_ptr<PlannedStep>& planned() const { return planned_; }
+  const Graph& graph() const { return planned_->network.graph; }
+  const Plan& plan() const { return planned_->network.plan; }
+  std::string explain() const { return planned_->explain(); }
 
  private:
   std::vector<std::string> inputs_;
-  PlannedStep planned_;
+  std::shared_ptr<PlannedStep> planned_;  // which who asks may keep
   Session session_;
 };
 

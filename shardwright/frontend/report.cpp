@@ -71,70 +71,65 @@ std::string collectives_text(const OperatorCost& cost) {
   return out;
 }
 
-/// Collectives and reason, as much of the reason as fits beside columns `width` wide; at least its beginning.
-std::string remark_text(const std::string& collectives, const std::string& reason, std::size_t width) {
-  constexpr std::size_t line = 120, least = 32;
-  const std::size_t used = width + collectives.size() + 2;
-  const std::size_t room = std::max(least, line - std::min(line, used));
-  return collectives + (collectives.empty() || reason.empty() ? "" : "; ") +
-         (reason.size() <= room ? reason : reason.substr(0, room - 3) + "...");
-}
-
 /// Of a stage whose operators take `taken`.
-std::string operator_table(const StagePlan& plan, const std::vector<OperatorShare>& shares,
-                           const StageSeconds& taken) {
+std::vector<ReportRow> rows_of(const StagePlan& plan, const std::vector<OperatorShare>& shares,
+                               const StageSeconds& taken) {
   double seconds = taken.others.all(), bytes = 0;
   for (const OperatorShare& s : shares) {
     seconds += s.cost.seconds();
     bytes += static_cast<double>(s.cost.bytes());
   }
-  Rows rows{{"operator", "strategy", "parts of inputs", "time", "memory"}};
-  std::vector<std::size_t> typical;  // per row an operator from its middle
+  std::vector<ReportRow> out;
   for (const FoldedName& row : table_rows(plan, shares)) {
     double row_seconds = 0, row_bytes = 0;
     for (std::size_t i : row.members) {
       row_seconds += shares[i].cost.seconds();
       row_bytes += static_cast<double>(shares[i].cost.bytes());
     }
-    typical.push_back(row.members[row.members.size() / 2]);
-    const PlannedOperator& op = plan.operators[typical.back()];
-    rows.push_back({row.name, strategy_text(op), integers_text(op.in), percent_text(row_seconds, seconds),
-                    percent_text(row_bytes, bytes)});
+    const std::size_t typical = row.members[row.members.size() / 2];
+    const PlannedOperator& op = plan.operators[typical];
+    out.push_back({.name = row.name,
+                   .strategy = strategy_text(op),
+                   .parts = integers_text(op.in),
+                   .time = percent_text(row_seconds, seconds),
+                   .memory = percent_text(row_bytes, bytes),
+                   .collectives = collectives_text(shares[typical].cost),
+                   .reason = compact_reason(op)});
   }
-  const std::size_t width = width_of(rows), operators = rows.size();
   constexpr double worth_a_row = 5e-4;
   if (taken.others.all() > worth_a_row * seconds)
-    rows.push_back({"beside operators", "", "", percent_text(taken.others.all(), seconds), ""});
-  for (std::size_t r = 1; r < operators; ++r)
-    rows[r].push_back(remark_text(collectives_text(shares[typical[r - 1]].cost),
-                                  compact_reason(plan.operators[typical[r - 1]]), width));
-  rows[0].emplace_back("collectives; why");
-  return aligned(rows, {.begin = 3, .end = 5});
-}
-
-/// `optimizer state`
-std::string words_of(MemoryKind kind) {
-  std::string out(name_of(kind));
-  std::ranges::replace(out, '_', ' ');
+    out.push_back({.name = "beside operators", .time = percent_text(taken.others.all(), seconds)});
   return out;
 }
 
-/// `throughput: 438695 tokens a second, 26.7% of the devices' peak (MFU)`
-std::string throughput_text(const Estimate& e, const BatchSize& batch) {
-  if (e.step_seconds() <= 0) return "";
-  const double rate = static_cast<double>(batch.count) / e.step_seconds();
-  return fmt::format(
-      "throughput: {}{} of the devices' peak (MFU)\n",
-      batch.count > 0 ? fmt::format("{:.{}f} {} a second, ", rate, rate < 100 ? 1 : 0, batch.unit) : "",
-      percent_text(e.mfu(), 1));
+/// Collectives and reason, as much of the reason as fits beside columns `width` wide; at least its beginning.
+std::string remark_text(const ReportRow& row, std::size_t width) {
+  constexpr std::size_t line = 120, least = 32;
+  const std::size_t used = width + row.collectives.size() + 2;
+  const std::size_t room = std::max(least, line - std::min(line, used));
+  return row.collectives + (row.collectives.empty() || row.reason.empty() ? "" : "; ") +
+         (row.reason.size() <= room ? row.reason : row.reason.substr(0, room - 3) + "...");
 }
 
-std::string totals(const Estimate& e, const BatchSize& batch) {
+std::string table_of(const std::vector<ReportRow>& rows) {
+  Rows lines{{"operator", "strategy", "parts of inputs", "time", "memory"}};
+  for (const ReportRow& r : rows) lines.push_back({r.name, r.strategy, r.parts, r.time, r.memory});
+  const std::size_t width = width_of(lines);
+  lines[0].emplace_back("collectives; why");
+  for (std::size_t r = 0; r < rows.size(); ++r) lines[r + 1].push_back(remark_text(rows[r], width));
+  return aligned(lines, {.begin = 3, .end = 5});
+}
+
+std::string memory_text(const Estimate& e) {
   std::string out = "per device:";
   for (std::size_t k = 0; k < memory_kinds; ++k)
     out += fmt::format(" {} {},", bytes_text(e.memory.bytes[k]), words_of(static_cast<MemoryKind>(k)));
-  out += fmt::format(" {} in all\nper step: {}: {} compute", bytes_text(e.arena_bytes),
-                     seconds_text(e.step_seconds()), seconds_text(e.compute_seconds));
+  return out + fmt::format(" {} in all", bytes_text(e.arena_bytes));
+}
+
+std::string time_text(const Estimate& e) {
+  std::string out = fmt::format("per step: {}: {} compute", seconds_text(e.step_seconds()),
+                                seconds_text(e.compute_seconds));
   const double beside = e.communication_seconds - e.exposed_communication_seconds;
   if (e.recompute_seconds > 0) out += fmt::format(" ({} of it recompute)", seconds_text(e.recompute_seconds));
   if (e.communication_seconds > 0)
@@ -144,13 +139,26 @@ std::string totals(const Estimate& e, const BatchSize& batch) {
   std::string collectives;
   for (const auto& [kind, count] : e.collectives)
     collectives += fmt::format("{}{} {}", collectives.empty() ? "" : ", ", count, kind);
-  return out +
-         fmt::format("; {} received by a device{}{}\n", bytes_text(e.bytes_communicated),
-                     collectives.empty() ? "" : " in ", collectives) +
-         throughput_text(e, batch);
+  return out + fmt::format("; {} received by a device{}{}", bytes_text(e.bytes_communicated),
+                           collectives.empty() ? "" : " in ", collectives);
 }
 
 }  // namespace
+
+std::string words_of(MemoryKind kind) {
+  std::string out(name_of(kind));
+  std::ranges::replace(out, '_', ' ');
+  return out;
+}
+
+std::string throughput_text(const Estimate& e, const BatchSize& batch) {
+  if (e.step_seconds() <= 0) return "";
+  const double rate = static_cast<double>(batch.count) / e.step_seconds();
+  return fmt::format(
+      "throughput: {}{} of the devices' peak (MFU)",
+      batch.count > 0 ? fmt::format("{:.{}f} {} a second, ", rate, rate < 100 ? 1 : 0, batch.unit) : "",
+      percent_text(e.mfu(), 1));
+}
 
 std::string strategy_text(const PlannedOperator& op) {
   std::string out;
@@ -218,46 +226,7 @@ std::string pipelining_text(const Pipelining& p) {
                      p.micro_batches == 1 ? "" : "es", name_of(p.schedule));
 }
 
-/// A row per operator, or for all of a kind in repeated layers: how it is split, its share of time and memory, the
-/// collectives that it causes, and why. Shares are per planned operator.
-std::string stage_table(const StagePlan& stage, Explainer explainer, const StageSeconds& taken) {
-  std::string out;
-  for (const Mesh& mesh : stage.meshes)
-    if (mesh.axis_count() > 0) out += to_text(mesh) + "\n";
-  if (stage.devices() == 1) return out;
-  out += operator_table(stage, explainer.shares(taken), taken);
-  if (std::ranges::all_of(stage.operators, [](const PlannedOperator& op) { return op.strategy.empty(); }))
-    out += "nothing is split: every device does the whole work\n";
-  return out;
-}
-
-}  // namespace
-
-std::string step_table(const Graph& graph, const Plan& plan, const Estimate& e, const BatchSize& batch) {
-  const Pipelining& p = plan.settings.pipelining;
-  const bool is_whole = plan.stages.size() == 1;
-  std::string out = fmt::format("plan of {} on {} device{}, {}{}{}\n", plan.model, plan.devices(),
-                                plan.devices() == 1 ? "" : "s", is_whole ? "" : pipelining_text(p) + ", ",
-                                plan.parallel, plan.search.empty() ? "" : ", search " + plan.search);
-  PlannedStages parts = apply(plan, graph);
-  std::vector<int> begins{0};  // of the devices of each stage
-  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-    const StagePlan& stage = plan.stages[s];
-    const int first = begins[s % static_cast<std::size_t>(p.stages)];
-    if (!is_whole)
-      out += fmt::format("stage {} on devices {}-{}: {} operators, {} to {}\n", s, first,
-                         first + stage.devices() - 1, stage.operators.size(), stage.operators.front().name,
-                         stage.operators.back().name);
-    begins.push_back(first + stage.devices());
-    out += stage_table(stage, Explainer(std::move(parts.stages[s]), plan, s), e.operators[s]);
-  }
-  if (!plan.compared.empty()) out += plan.compared + "\n";
-  if (!plan.suggestion.empty()) out += fmt::format("suggestion: {}\n", plan.suggestion);
-  out += totals(e, batch);
-  if (is_whole && p.micro_batches > 1) out += pipelining_text(p) + "\n";
-  return out + recompute_text(graph, plan, e);
-}
-
+/// What recompute saves and what it costs, against the same plan without it; nothing if there is none.
 std::string recompute_text(const Graph& graph, const Plan& plan, const Estimate& e) {
   if (!plan.settings.recompute.is_on()) return "";
   Plan other = plan;
@@ -274,10 +243,69 @@ std::string recompute_text(const Graph& graph, const Plan& plan, const Estimate&
   std::string modules;
   for (const FoldedName& name : folded(what)) modules += (modules.empty() ? "" : ", ") + name.name;
   return fmt::format(
-      "recompute {}: {} activations instead of {}, {} in all instead of {}; {} per step instead of {}\n",
+      "recompute {}: {} activations instead of {}, {} in all instead of {}; {} per step instead of {}",
       modules, bytes_text(e.memory.of(MemoryKind::activations)),
       bytes_text(without.memory.of(MemoryKind::activations)), bytes_text(e.arena_bytes),
       bytes_text(without.arena_bytes), seconds_text(e.step_seconds()), seconds_text(without.step_seconds()));
+}
+
+/// A row per operator, or for all of a kind in repeated layers: how it is split, its share of time and memory, the
+/// collectives that it causes, and why. Shares are per planned operator.
+StageReport stage_report(const StagePlan& stage, Explainer explainer, const StageSeconds& taken) {
+  StageReport out;
+  for (const Mesh& mesh : stage.meshes)
+    if (mesh.axis_count() > 0) out.meshes.push_back(to_text(mesh));
+  if (stage.devices() == 1) return out;
+  out.rows = rows_of(stage, explainer.shares(taken), taken);
+  out.splits_nothing =
+      std::ranges::all_of(stage.operators, [](const PlannedOperator& op) { return op.strategy.empty(); });
+  return out;
+}
+
+}  // namespace
+
+StepReport step_report(const Graph& graph, const Plan& plan, const Estimate& e, const BatchSize& batch) {
+  const Pipelining& p = plan.settings.pipelining;
+  const bool is_whole = plan.stages.size() == 1;
+  StepReport out;
+  out.heading = fmt::format("plan of {} on {} device{}, {}{}{}", plan.model, plan.devices(),
+                            plan.devices() == 1 ? "" : "s", is_whole ? "" : pipelining_text(p) + ", ",
+                            plan.parallel, plan.search.empty() ? "" : ", search " + plan.search);
+  PlannedStages parts = apply(plan, graph);
+  std::vector<int> begins{0};  // of the devices of each stage
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    const StagePlan& stage = plan.stages[s];
+    const int first = begins[s % static_cast<std::size_t>(p.stages)];
+    begins.push_back(first + stage.devices());
+    out.stages.push_back(stage_report(stage, Explainer(std::move(parts.stages[s]), plan, s), e.operators[s]));
+    if (!is_whole)
+      out.stages.back().heading = fmt::format("stage {} on devices {}-{}: {} operators, {} to {}", s, first,
+                                              first + stage.devices() - 1, stage.operators.size(),
+                                              stage.operators.front().name, stage.operators.back().name);
+  }
+  const auto say = [&](const std::string& line) {
+    if (!line.empty()) out.remarks.push_back(line);
+  };
+  say(plan.compared);
+  if (!plan.suggestion.empty()) say("suggestion: " + plan.suggestion);
+  say(memory_text(e));
+  say(time_text(e));
+  say(throughput_text(e, batch));
+  if (is_whole && p.micro_batches > 1) say(pipelining_text(p));
+  say(recompute_text(graph, plan, e));
+  return out;
+}
+
+std::string to_text(const StepReport& report) {
+  std::string out = report.heading + "\n";
+  for (const StageReport& stage : report.stages) {
+    if (!stage.heading.empty()) out += stage.heading + "\n";
+    for (const std::string& mesh : stage.meshes) out += mesh + "\n";
+    if (!stage.rows.empty()) out += table_of(stage.rows);
+    if (stage.splits_nothing) out += "nothing is split: every device does the whole work\n";
+  }
+  for (const std::string& line : report.remarks) out += line + "\n";
+  return out;
 }
 
 }  // namespace shardwright

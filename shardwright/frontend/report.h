@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "shardwright/explain/explain.h"
 #include "shardwright/frontend/table.h"
@@ -9,9 +10,6 @@
 #include "shardwright/simulate/estimate.h"
 
 namespace shardwright {
-
-/// One line: what recompute saves and what it costs, against the same plan without it; nothing if there is none.
-std::string recompute_text(const Graph& graph, const Plan& plan, const Estimate& estimate);
 
 /// What a step learns from: the tokens of its sequences or else its samples, on all devices; 0 where there are no data.
 struct BatchSize {
@@ -21,15 +19,45 @@ struct BatchSize {
 /// Of a step of `plan`; `graph` is the train step of one micro-batch, which has so many tokens.
 BatchSize batch_size_of(const Graph& graph, const Plan& plan, std::int64_t tokens = 0);
 
-/// The plan of a step, stage by stage, and what it takes; `graph` is the train step of one micro-batch.
-std::string step_table(const Graph& graph, const Plan& plan, const Estimate& estimate,
+/// An operator, or all of a kind in repeated layers.
+struct ReportRow {
+  std::string name;
+  std::string strategy;
+  std::string parts;   // of its inputs
+  std::string time;    // share of the stage's, `12.3%`
+  std::string memory;  // likewise
+  std::string collectives;
+  std::string reason;
+};
+struct StageReport {
+  std::string heading;  // of the only one nothing
+  std::vector<std::string> meshes;
+  std::vector<ReportRow> rows;  // of one device nothing
+  bool splits_nothing = false;
+};
+/// The plan of a step, stage by stage, and what it takes, as lines of text and as pages say it.
+struct StepReport {
+  std::string heading;
+  std::vector<StageReport> stages;
+  std::vector<std::string> remarks;  // one line each
+};
+/// `graph` is the train step of one micro-batch.
+StepReport step_report(const Graph& graph, const Plan& plan, const Estimate& estimate,
                        const BatchSize& batch);
+/// As a table; reasons are cut where a line ends.
+std::string to_text(const StepReport& report);
 
 /// The table's rows: what each is called, and which planned operators it stands for.
 std::vector<FoldedName> table_rows(const StagePlan& stage, const std::vector<OperatorShare>& shares);
 
 /// What made the search choose; neighbours that cause no communication are followed: `follows relu1; to norm: ...`.
 std::string compact_reason(const PlannedOperator& op);
+
+/// `throughput: 438695 tokens a second, 26.7% of the devices' peak (MFU)`; nothing of a step that takes no time.
+std::string throughput_text(const Estimate& estimate, const BatchSize& batch);
+
+/// `optimizer state`
+std::string words_of(MemoryKind kind);
 
 /// `12.3%`
 std::string percent_text(double part, double whole);

@@ -117,6 +117,7 @@ class Heeded : public testing::Test {
                                                            {"--loss-scale", "8"},
                                                            {"--loss", "mean_absolute_error"},
                                                            {"-o", "written/p.json"},
+                                                           {"--html", "written/p.html"},
                                                            {"--dump-passes", "written"},
                                                            {"--trace", "written/t.json"},
                                                            {"--data", "missing.safetensors"},

@@ -140,7 +140,7 @@ def test_strategy_of_the_primitive_in_a_convolution(virtual_devices):
     net = build()
     net.conv2d.shard(((2, 1, 1, 1), (2, 1, 1, 1)))
     np.testing.assert_allclose(net(Tensor(_images)).asnumpy(), want, rtol=1e-5)
-    split = net.compile(Tensor(_images)).explain()
+    split = net.compile(Tensor(_images)).planned.explain()
     assert "conv2d" in split and len(net.trainable_params()) == 2
 
 
@@ -158,7 +158,7 @@ def test_loss_that_its_primitives_split(virtual_devices):
     loss.softmax_cross_entropy.set_strategy(((4, 1), (4, 1)))
     for found, wanted in zip(function(Tensor(_x)), want):
         np.testing.assert_allclose(found.asnumpy(), wanted.asnumpy(), rtol=1e-5, atol=1e-6)
-    assert "softmax_cross_entropy" in ms.jit(lambda x: loss(x, labels)).unit.compile(Tensor(_x)).explain()
+    assert "softmax_cross_entropy" in ms.jit(lambda x: loss(x, labels)).unit.compile(Tensor(_x)).planned.explain()
 
 
 def test_older_names():

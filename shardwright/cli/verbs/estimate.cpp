@@ -7,7 +7,7 @@ namespace {
 
 int run(const Arguments& arguments, Terminal& terminal) {
   const PlannedModel made = planned_positional(
-      arguments, {"--json", "--memory-cap", "--device-memory", "--verify-passes"}, terminal);
+      arguments, {"--json", "--html", "--memory-cap", "--device-memory", "--verify-passes"}, terminal);
   report(arguments, made.model, made.plan, terminal);
   return 0;
 }
@@ -18,7 +18,8 @@ std::vector<Verb> estimate() {
   return {{.name = "estimate",
            .doc = "say what a step takes: of a saved plan, or of a model as it would be planned",
            .positionals = {"PLAN|MODEL"},
-           .flags = planning_flags({{"--json", "", "one JSON document", ""}}),
+           .flags = planning_flags({{"--html", "FILE", "write a page that shows it", ""},
+                                    {"--json", "", "one JSON document", ""}}),
            .example = "shardwright estimate llama2-70b --cluster a100-80g --set "
                       "dp=2,tp=8,pp=4,micro_batch=1,global_batch=128",
            .run = run}};

@@ -22,7 +22,8 @@ Plan searched(const Arguments& arguments, Model& model, Terminal& terminal) {
 
 int run(const Arguments& arguments, Terminal& terminal) {
   const std::string path = arguments.text("-o");
-  if (!path.empty()) require_writable(path);  // before a long search
+  for (const std::string& written : {path, arguments.text("--html")})
+    if (!written.empty()) require_writable(written);  // before a long search
   Model model;
   Plan plan;
   if (arguments.has("--plan")) {
@@ -44,8 +45,9 @@ std::vector<Verb> plan() {
   return {{.name = "plan",
            .doc = "find how to split every operator, and say why",
            .positionals = {"MODEL"},
-           .flags =
-               planning_flags({{"-o", "FILE", "save the plan", ""}, {"--json", "", "one JSON document", ""}}),
+           .flags = planning_flags({{"-o", "FILE", "save the plan", ""},
+                                    {"--html", "FILE", "write a page that shows it", ""},
+                                    {"--json", "", "one JSON document", ""}}),
            .example = "shardwright plan ffn --devices 8 -o plan.json",
            .run = run}};
 }

@@ -167,7 +167,7 @@ Training prepare(const Arguments& arguments, Terminal& terminal) {
   }
   terminal.err << notices.str();
   if (!arguments.has("--json"))
-    terminal.out << step_table(model.graph, plan, expected.estimate, batch) << std::flush;
+    terminal.out << to_text(step_report(model.graph, plan, expected.estimate, batch)) << std::flush;
   const RunState run{
       .model = model.name, .step = 0, .seed = seed, .samples = data.samples, .schedule = options.schedule};
   return {std::move(data),

@@ -1,0 +1,65 @@
+// Pages of plans: they say what the table says, with whole reasons and with names as users wrote them.
+#include "shardwright/frontend/plan_page.h"
+
+#include <gtest/gtest.h>
+
+#include "shardwright/frontend/graph_step.h"
+#include "shardwright/frontend/modules.h"
+#include "shardwright/ops/calls.h"
+
+namespace shardwright {
+namespace {
+
+PlannedStep step_of(int devices, int stages = 1) {
+  Trace trace;
+  const Parameter first{"<b>&\"", {64, 64}, uniform(1)}, second{"second", {64, 64}, uniform(1)};
+  const Traced x = trace.input("x", {DType::f32, {32, 64}});
+  const Traced h = matmul("<i>up</i>")(x, first);
+  const Traced y = trace.input("y", {DType::f32, {32, 64}});
+  const Traced loss = MeanSquaredError{}(matmul("down")(h, second), y);
+  trace.graph().outputs = {loss.id};
+  TrainOptions options{.devices = devices, .search = "recursive"};
+  options.settings.pipelining = {.stages = stages, .micro_batches = 1};
+  return planned_step(plan_graph({std::move(trace.graph()), trace.annotations()}, {}, options), options);
+}
+
+int count_of(std::string_view text, std::string_view what) {
+  int out = 0;
+  for (std::size_t at = text.find(what); at != std::string_view::npos; at = text.find(what, at + 1)) ++out;
+  return out;
+}
+
+TEST(PlanPage, shows_names_as_they_are) {
+  const PlannedStep step = step_of(2);
+  const std::string page = plan_page(step.report(), step.network.plan, step.estimate);
+  EXPECT_EQ(count_of(page, "<i>up"), 0);
+  EXPECT_GE(count_of(page, "&lt;i&gt;up&lt;/i&gt;"), 1);
+  EXPECT_EQ(count_of(page, "http"), 0);  // nothing from elsewhere
+}
+
+TEST(PlanPage, has_a_row_for_each_of_the_table_and_all_stages) {
+  for (const int stages : {1, 2}) {
+    const PlannedStep step = step_of(4, stages);
+    const StepReport report = step.report();
+    ASSERT_EQ(report.stages.size(), static_cast<std::size_t>(stages));
+    std::size_t rows = 0;
+    for (const StageReport& stage : report.stages) rows += stage.rows.size() + 1;  // with the heading
+    const std::string html = to_html(report);
+    EXPECT_EQ(count_of(html, "<tr>"), static_cast<int>(rows));
+    EXPECT_EQ(count_of(html, "</tr>"), static_cast<int>(rows));
+    EXPECT_EQ(count_of(html, "<h3>stage "), stages == 1 ? 0 : stages);
+    for (const std::string& line : report.remarks) EXPECT_EQ(count_of(html, line), 1) << line;
+  }
+}
+
+TEST(PlanPage, cuts_no_reason) {
+  StepReport report{
+      .heading = "plan", .stages = {{.heading = "", .meshes = {}, .rows = {{}}}}, .remarks = {}};
+  report.stages[0].rows[0] = {.name = "a", .reason = std::string(300, 'y')};
+  EXPECT_EQ(count_of(to_html(report), std::string(300, 'y')), 1);
+  EXPECT_EQ(count_of(to_text(report), std::string(300, 'y')), 0);
+  EXPECT_EQ(count_of(to_text(report), "yyy..."), 1);
+}
+
+}  // namespace
+}  // namespace shardwright
