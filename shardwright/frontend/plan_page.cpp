@@ -40,12 +40,14 @@ std::string share_cell(std::string_view percent) {
   return fmt::format("<td class='number share' style='--share:{}'>{}</td>", percent, percent);
 }
 
-std::string table_of(const std::vector<ReportRow>& rows) {
+std::string table_of(const StageReport& stage) {
   std::string out =
       "<table><tr><th>operator<th>strategy<th>parts of inputs<th>time<th>memory<th>collectives<th>why</tr>\n";
-  for (const ReportRow& r : rows)
+  for (const ReportRow& r : stage.rows)
     out += fmt::format("<tr>{}{}{}{}{}{}{}</tr>\n", cell(r.name), cell(r.strategy), cell(r.parts),
                        share_cell(r.time), share_cell(r.memory), cell(r.collectives), cell(r.reason));
+  if (!stage.beside.empty())
+    out += fmt::format("<tr>{}<td><td>{}<td></tr>\n", cell(beside_operators), share_cell(stage.beside));
   return out + "</table>\n";
 }
 
@@ -98,7 +100,7 @@ std::string to_html(const StepReport& report) {
   for (const StageReport& stage : report.stages) {
     if (!stage.heading.empty()) out += fmt::format("<h3>{}</h3>\n", escaped(stage.heading));
     for (const std::string& mesh : stage.meshes) out += fmt::format("<p>{}</p>\n", escaped(mesh));
-    if (!stage.rows.empty()) out += table_of(stage.rows);
+    if (!stage.rows.empty()) out += table_of(stage);
     if (stage.splits_nothing) out += "<p>nothing is split: every device does the whole work</p>\n";
   }
   for (const std::string& line : report.remarks) out += fmt::format("<p>{}</p>\n", escaped(line));

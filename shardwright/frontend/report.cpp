@@ -71,15 +71,14 @@ std::string collectives_text(const OperatorCost& cost) {
   return out;
 }
 
-/// Of a stage whose operators take `taken`.
-std::vector<ReportRow> rows_of(const StagePlan& plan, const std::vector<OperatorShare>& shares,
-                               const StageSeconds& taken) {
+/// Adds rows of a stage whose operators take `taken`.
+void add_rows(StageReport& to, const StagePlan& plan, const std::vector<OperatorShare>& shares,
+              const StageSeconds& taken) {
   double seconds = taken.others.all(), bytes = 0;
   for (const OperatorShare& s : shares) {
     seconds += s.cost.seconds();
     bytes += static_cast<double>(s.cost.bytes());
   }
-  std::vector<ReportRow> out;
   for (const FoldedName& row : table_rows(plan, shares)) {
     double row_seconds = 0, row_bytes = 0;
     for (std::size_t i : row.members) {
@@ -88,18 +87,16 @@ std::vector<ReportRow> rows_of(const StagePlan& plan, const std::vector<Operator
     }
     const std::size_t typical = row.members[row.members.size() / 2];
     const PlannedOperator& op = plan.operators[typical];
-    out.push_back({.name = row.name,
-                   .strategy = strategy_text(op),
-                   .parts = integers_text(op.in),
-                   .time = percent_text(row_seconds, seconds),
-                   .memory = percent_text(row_bytes, bytes),
-                   .collectives = collectives_text(shares[typical].cost),
-                   .reason = compact_reason(op)});
+    to.rows.push_back({.name = row.name,
+                       .strategy = strategy_text(op),
+                       .parts = integers_text(op.in),
+                       .time = percent_text(row_seconds, seconds),
+                       .memory = percent_text(row_bytes, bytes),
+                       .collectives = collectives_text(shares[typical].cost),
+                       .reason = compact_reason(op)});
   }
   constexpr double worth_a_row = 5e-4;
-  if (taken.others.all() > worth_a_row * seconds)
-    out.push_back({.name = "beside operators", .time = percent_text(taken.others.all(), seconds)});
-  return out;
+  if (taken.others.all() > worth_a_row * seconds) to.beside = percent_text(taken.others.all(), seconds);
 }
 
 /// Collectives and reason, as much of the reason as fits beside columns `width` wide; at least its beginning.
@@ -111,12 +108,14 @@ std::string remark_text(const ReportRow& row, std::size_t width) {
          (row.reason.size() <= room ? row.reason : row.reason.substr(0, room - 3) + "...");
 }
 
-std::string table_of(const std::vector<ReportRow>& rows) {
+std::string table_of(const StageReport& stage) {
   Rows lines{{"operator", "strategy", "parts of inputs", "time", "memory"}};
-  for (const ReportRow& r : rows) lines.push_back({r.name, r.strategy, r.parts, r.time, r.memory});
+  for (const ReportRow& r : stage.rows) lines.push_back({r.name, r.strategy, r.parts, r.time, r.memory});
   const std::size_t width = width_of(lines);
   lines[0].emplace_back("collectives; why");
-  for (std::size_t r = 0; r < rows.size(); ++r) lines[r + 1].push_back(remark_text(rows[r], width));
+  for (std::size_t r = 0; r < stage.rows.size(); ++r)
+    lines[r + 1].push_back(remark_text(stage.rows[r], width));
+  if (!stage.beside.empty()) lines.push_back({std::string(beside_operators), "", "", stage.beside, ""});
   return aligned(lines, {.begin = 3, .end = 5});
 }
 
@@ -256,7 +255,7 @@ StageReport stage_report(const StagePlan& stage, Explainer explainer, const Stag
   for (const Mesh& mesh : stage.meshes)
     if (mesh.axis_count() > 0) out.meshes.push_back(to_text(mesh));
   if (stage.devices() == 1) return out;
-  out.rows = rows_of(stage, explainer.shares(taken), taken);
+  add_rows(out, stage, explainer.shares(taken), taken);
   out.splits_nothing =
       std::ranges::all_of(stage.operators, [](const PlannedOperator& op) { return op.strategy.empty(); });
   return out;
@@ -301,7 +300,7 @@ std::string to_text(const StepReport& report) {
   for (const StageReport& stage : report.stages) {
     if (!stage.heading.empty()) out += stage.heading + "\n";
     for (const std::string& mesh : stage.meshes) out += mesh + "\n";
-    if (!stage.rows.empty()) out += table_of(stage.rows);
+    if (!stage.rows.empty()) out += table_of(stage);
     if (stage.splits_nothing) out += "nothing is split: every device does the whole work\n";
   }
   for (const std::string& line : report.remarks) out += line + "\n";

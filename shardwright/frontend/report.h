@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "shardwright/explain/explain.h"
@@ -29,10 +30,14 @@ struct ReportRow {
   std::string collectives;
   std::string reason;
 };
+/// What the share of time is called that no operator takes.
+constexpr std::string_view beside_operators = "beside operators";
+
 struct StageReport {
   std::string heading;  // of the only one nothing
   std::vector<std::string> meshes;
   std::vector<ReportRow> rows;  // of one device nothing
+  std::string beside;           // share of the time beside operators, if it is worth a row
   bool splits_nothing = false;
 };
 /// The plan of a step, stage by stage, and what it takes, as lines of text and as pages say it.

@@ -43,7 +43,7 @@ TEST(PlanPage, has_a_row_for_each_of_the_table_and_all_stages) {
     const StepReport report = step.report();
     ASSERT_EQ(report.stages.size(), static_cast<std::size_t>(stages));
     std::size_t rows = 0;
-    for (const StageReport& stage : report.stages) rows += stage.rows.size() + 1;  // with the heading
+    for (const StageReport& stage : report.stages) rows += stage.rows.size() + 1 + !stage.beside.empty();
     const std::string html = to_html(report);
     EXPECT_EQ(count_of(html, "<tr>"), static_cast<int>(rows));
     EXPECT_EQ(count_of(html, "</tr>"), static_cast<int>(rows));
