@@ -105,6 +105,20 @@ py::object numpy_of(const py::object& self) {
   return numpy.attr("asarray")(py::cast(std::make_shared<Array>(convert(*t, DType::f32))));
 }
 
+/// Python's, of one element.
+py::object number_of(const Array& array) {
+  const std::shared_ptr<Tensor> t = array.elements();
+  if (t->size() != 1)
+    throw py::value_error(
+        fmt::format("{} is no single number: only a tensor of one element is", to_text(t->type())));
+  if (t->dtype() == DType::i64)
+    return py::int_(*reinterpret_cast<const std::int64_t*>(std::as_const(*t).bytes().data()));
+  const double number = to_doubles(*t)[0];
+  if (is_floating(t->dtype())) return py::float_(number);
+  if (t->dtype() == DType::boolean) return py::bool_(number != 0);
+  return py::int_(static_cast<std::int64_t>(number));
+}
+
 std::string text_of(const py::object& self) {
   const auto& array = self.cast<const Array&>();
   const std::string type = to_text(array.type());
@@ -117,6 +131,9 @@ std::string text_of(const py::object& self) {
 Array::Array(Traced traced) : traced_({Tracing::current()->weak_from_this(), traced.id, traced.type()}) {}
 
 std::shared_ptr<Tensor> Array::elements() const {
+  const auto tracing = traced_ ? traced_->tracing.lock() : nullptr;
+  if (traced_ && !(tracing && tracing->is_running()))
+    throw error("a value of type {} belongs to a trace that has ended", to_text(type()));
   if (traced_)
     throw error(
         "a value of type {} is being traced: it has no elements yet; branch on shapes and Python values, or "
@@ -150,7 +167,9 @@ DType dtype_called(const std::string& name) {
 std::string numpy_name(DType dtype) { return name_of_type(dtype).numpy; }
 
 Tensor tensor_of_buffer(const py::handle& object) {
-  const py::array array = py::array::ensure(object, py::array::c_style);
+  py::array array = py::array::ensure(object, py::array::c_style);
+  if (array && !array.dtype().attr("isnative").cast<bool>())  // of files, often
+    array = array.attr("astype")(array.dtype().attr("newbyteorder")("="));
   if (!array) {
     PyErr_Clear();
     throw py::type_error(fmt::format("{} is no array of numbers", py::repr(object).cast<std::string>()));
@@ -223,19 +242,25 @@ void bind_array(py::module_& m) {
           .def_property_readonly("size", [](const Array& a) { return element_count(a.type().shape); })
           .def_property_readonly("dtype", [](const Array& a) { return numpy_name(a.type().dtype); })
           .def_property_readonly("is_traced", &Array::is_traced)
-          .def("item",
+          .def("item", &number_of)
+          .def("__bool__", [](const Array& a) { return py::bool_(number_of(a)); })
+          .def("__float__", [](const Array& a) { return py::float_(number_of(a)); })
+          .def("__int__", [](const Array& a) { return py::int_(number_of(a)); })
+          .def("__index__",
                [](const Array& a) {
-                 const std::shared_ptr<Tensor> t = a.elements();
-                 if (t->size() != 1) throw py::value_error("only a tensor of one element is a number");
-                 const double number = to_doubles(*t)[0];
-                 if (is_floating(t->dtype())) return py::object(py::float_(number));
-                 if (t->dtype() == DType::boolean) return py::object(py::bool_(number != 0));
-                 return py::object(py::int_(static_cast<std::int64_t>(number)));
+                 if (is_floating(a.type().dtype) || !a.type().shape.empty())
+                   throw py::type_error(fmt::format("{} is no whole number", to_text(a.type())));
+                 return py::int_(number_of(a));
                })
           .def("__len__",
                [](const Array& a) {
                  if (a.type().shape.empty()) throw py::type_error("a scalar has no length");
                  return a.type().shape[0];
+               })
+          .def("__reduce__",
+               [](const py::object& self) {
+                 return py::make_tuple(py::type::of<Array>(),
+                                       py::make_tuple(numpy_of(self), self.attr("dtype")));
                })
           .def("__repr__", &text_of);
   give_buffers(tensor);

@@ -117,7 +117,13 @@ void bind_files(py::module_& m) {
            }),
            py::arg("schedule"), py::arg("rate"), py::arg("steps"), py::arg("warmup") = "",
            py::arg("steps_per_epoch") = 0)
-      .def("__call__", &RateSchedule::at, py::arg("step"));
+      .def(
+          "__call__",
+          [](const RateSchedule& self, std::int64_t step) {
+            if (step < 0) throw error("step {}: steps count from 0", step);
+            return self.at(step);
+          },
+          py::arg("step"));
   py::class_<Saver>(m, "Saver", "Saves checkpoints beside the training.")
       .def(py::init<std::shared_ptr<Program>, const std::string&, std::int64_t>(), py::arg("program"),
            py::arg("folder"), py::arg("keep") = 0)

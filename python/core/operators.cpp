@@ -69,6 +69,18 @@ ArrayPtr matmul(const ArrayPtr& a, const ArrayPtr& b) {
   return call("matmul", {cast(a, dtype), cast(b, dtype)}, {}).front();
 }
 
+py::ssize_t place_said(const py::handle& index) {
+  if (!PyIndex_Check(index.ptr()) ||
+      (py::isinstance<Array>(index) && index.cast<const Array&>().type().shape.size()))
+    throw py::type_error(fmt::format(
+        "a tensor is indexed by whole numbers, slices, None and ..., not by {}; ops.gather takes rows by "
+        "their places",
+        py::str(py::type::of(index)).cast<std::string>()));
+  const py::ssize_t out = PyNumber_AsSsize_t(index.ptr(), PyExc_IndexError);
+  if (out == -1 && PyErr_Occurred()) throw py::error_already_set();
+  return out;
+}
+
 /// `x[2, 1:, None, ..., ::2]` as one strided slice, then dims that fall away or come in.
 ArrayPtr item(const ArrayPtr& x, const py::object& index) {
   const Shape shape = x->type().shape;
@@ -98,7 +110,7 @@ ArrayPtr item(const ArrayPtr& x, const py::object& index) {
       if (length < 1) throw py::index_error(fmt::format("a slice of a dim of size {} would be empty", size));
       ++out;
     } else {
-      start = i.cast<py::ssize_t>();
+      start = place_said(i);
       if (start < -size || start >= size)
         throw py::index_error(fmt::format("index {} of a dim of size {}", start, size));
       if (start < 0) start += size;

@@ -235,6 +235,13 @@ void bind_trace(py::module_& m) {
           "Starts as `init` says (zeros, ones, uniform, normal), by the seed and the parameter's name.")
       .def_property("name", &Leaf::name, &Leaf::rename)
       .def_property_readonly("is_state", &Leaf::is_state)
+      .def("__reduce__",
+           [](const py::object& self) {
+             const py::object value =
+                 py::cast(std::make_shared<Array>(lent(self.cast<const Leaf&>().elements())));
+             return py::make_tuple(py::type::of<Leaf>(),
+                                   py::make_tuple(value, self.attr("name"), self.attr("is_state")));
+           })
       .def(
           "own",
           [](const Leaf& self) {

@@ -87,6 +87,7 @@ class Tracing : public std::enable_shared_from_this<Tracing> {
   void begin();
   void end();
   static Tracing* current();
+  bool is_running() const { return is_running_; }
 
   Traced input(const std::string& name, const Type& type) { return trace.input(name, type); }
   /// Elements from outside: an input that is the same at each run.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import numbers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -12,6 +14,11 @@ class Optimizer:
     name: str
     settings: dict
     clip_norm: float = 0.0
+
+    def __post_init__(self) -> None:
+        for key, value in {**self.settings, "clip_norm": self.clip_norm}.items():
+            if not isinstance(value, numbers.Real) or not math.isfinite(value) or value < 0:
+                raise ValueError(f"{self.name}: {key}={value!r} should be a number from 0 on")
 
 
 def sgd(lr: float = 0.01, weight_decay: float = 0.0, clip_norm: float = 0.0) -> Optimizer:

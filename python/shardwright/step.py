@@ -18,6 +18,8 @@ class _Step:
     """What trains: programs by kind of batch, which share parameters and states."""
 
     def __init__(self, optimizer: Optimizer, name: str):
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f"optimizer: {optimizer!r} should be one of shardwright.optim, like optim.sgd(0.1)")
         self._optimizer = optimizer
         self._name = name
         self._store = _core.Store()
@@ -40,7 +42,8 @@ class _Step:
             _core.load_checkpoint(program, path, "parameters" if weights_only else "all")
 
     def set_rate(self, rate: float) -> None:
-        """The learning rate of the steps that follow."""
+        """The learning rate of the steps that follow. Raises: ValueError if it is none."""
+        Optimizer(self._optimizer.name, {"rate": rate})
         self._rate = rate
         if self._last is not None:
             self._last.set_rate(rate)
@@ -99,6 +102,8 @@ class TrainStep(_Step):
     def __init__(self, fn: Callable, params: Any, optimizer: Optimizer, precision: str, micro_batches: int,
                  options: dict[str, Any]):
         super().__init__(optimizer, getattr(fn, "__name__", "traced network"))
+        if micro_batches < 1:
+            raise ValueError(f"micro_batches={micro_batches} should be at least 1")
         self._fn = fn
         self._precision = precision
         self._micro_batches = micro_batches
@@ -112,6 +117,7 @@ class TrainStep(_Step):
 
     def __call__(self, *batch: Any) -> Any:
         """Trains on one batch (trees of arrays; whole batches). Returns the loss, and behind it what else `fn` returns."""
+        _refuse_traces(self._name)
         call = self._programs.call(batch)
         arrays = call.arrays
         found = self._programs.of(call)
@@ -166,6 +172,7 @@ class ModelStep(_Step):
 
     def __call__(self, **batch: ArrayLike) -> Tensor:
         """Trains on one batch, `step(input=..., label=...)`. Returns the loss."""
+        _refuse_traces(self._name)
         arrays = _inputs_of(self.inputs, batch)
         self._ready(self._model_program)
         self._samples = arrays[0].shape[0]
@@ -205,6 +212,11 @@ class PredictStep:
 
     def explain(self) -> Plan:
         return Plan(self._program.planned)
+
+
+def _refuse_traces(name: str) -> None:
+    if _core.tracing() is not None:
+        raise ValueError(f"{name} trains when it is called; it cannot be part of a traced function")
 
 
 def _inputs_of(inputs: dict[str, tuple[str, list[int]]], batch: dict[str, ArrayLike]) -> list[Tensor]:
@@ -267,6 +279,8 @@ class Jitted:
         self.__name__, self.__doc__ = getattr(fn, "__name__", "jit"), fn.__doc__
 
     def __call__(self, *arguments: Any) -> Any:
+        if _core.tracing() is not None:  # it becomes a part of what is being traced
+            return self._fn(*arguments)
         call = self._programs.call(arguments)
         arrays = call.arrays
         found = self._programs.of(call)

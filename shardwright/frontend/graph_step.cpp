@@ -1,5 +1,7 @@
 #include "shardwright/frontend/graph_step.h"
 
+#include <cmath>
+
 #include "shardwright/autodiff/train_step.h"
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/passes/compile.h"
@@ -33,6 +35,7 @@ Session start_threads(Pipeline program, SessionOptions options) {
 }
 
 void set_rate(Session& session, double rate) {
+  if (!(std::isfinite(rate) && rate >= 0)) throw error("rate {}: should be a number from 0 on", rate);
   session.set(rate_state, make_tensor({DType::f64, {}}, std::span(&rate, 1)));
 }
 

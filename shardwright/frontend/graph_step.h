@@ -18,7 +18,7 @@ namespace shardwright {
 using SessionStart = std::function<Session(Pipeline, SessionOptions)>;
 Session start_threads(Pipeline program, SessionOptions options);
 
-/// Of the steps that follow, in a train step whose optimizer is told its rate.
+/// Of the steps that follow, in a train step whose optimizer is told its rate. Throws: Error if it is no rate.
 void set_rate(Session& session, double rate);
 
 /// A planned step and what it is expected to take on its cluster: no memory is taken for it.

@@ -1,10 +1,22 @@
 #include "shardwright/frontend/trace.h"
 
+#include <algorithm>
+
 namespace shardwright {
 
 const Type& Traced::type() const { return trace->builder().type(id); }
 
+namespace {
+
+void check_dims(std::string_view name, const Type& type) {
+  if (std::ranges::any_of(type.shape, [](std::int64_t d) { return d < 1; }))
+    throw error("'{}' is {}: dims of a program's tensors start at 1", name, to_text(type));
+}
+
+}  // namespace
+
 Traced Trace::input(std::string_view name, Type type) {
+  check_dims(name, type);
   return {this, builder_.leaf(OpKind::input, name, std::move(type))};
 }
 
@@ -32,6 +44,7 @@ Traced Trace::leaf(OpKind kind, const void* object, const Parameter& p) {
   const DType dtype = p.dtype ? *p.dtype : p.is_full ? precision_.kept() : precision_.compute;
   if (!p.dtype && dtype != precision_.kept())
     attributes.set("master", std::string(name_of(precision_.kept())));
+  check_dims(p.name, {dtype, p.shape});
   const ValueId v = builder_.leaf(kind, p.name, {dtype, p.shape}, std::move(attributes));
   leaves_[p.name] = {object, v};
   return {this, v};
