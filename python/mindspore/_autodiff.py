@@ -25,6 +25,7 @@ def gradients_of(loss: Tensor, of: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Of the sum of the loss's elements, in a trace; zeros for what it does not depend on."""
     tracing = current()
     found = tracing.core.gradients(_summed(loss).array, [t.data_now() for t in of])
+    tracing.note_behind([array for array in found if array is not None])
     out = []
     for tensor, array in zip(of, found):
         if array is None:

@@ -66,7 +66,10 @@ def call(op: str, arrays: list, name: str = "", in_=None, out_=None, **attribute
     full_name, tracing = name_of(name or op), _trace.current()
     if tracing:
         tracing.dims.setdefault(full_name, [a.ndim for a in arrays])
-    return _core.call(op, arrays, name=full_name, in_=in_, out_=out_, **attributes)
+    result = _core.call(op, arrays, name=full_name, in_=in_, out_=out_, **attributes)
+    if tracing and any(tracing.is_behind(a) for a in arrays):
+        tracing.note_behind(result if isinstance(result, (tuple, list)) else [result])
+    return result
 
 
 def cast(array, dtype: str):

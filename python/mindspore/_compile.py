@@ -159,6 +159,7 @@ class _Compiled:
         self.tracing = tracing
         self.program = _program(tracing, arrays, context.plan_options(), feed)
         self.is_of_batch = [not isinstance(t, Parameter) and not _is_gradient(t) for t in self.outputs]
+        self.is_of_network = [not isinstance(t, Parameter) and not tracing.is_behind(t.data_now()) for t in self.outputs]
         self.outputs = []
 
     def _place(self, path: str, leaf: Any) -> _Place | _Constant:
@@ -179,12 +180,19 @@ class _Compiled:
         own = [Tensor.of(self.feed.own(a, b)) for a, b in zip(results, self.is_of_batch)]
         for shown in self.prints:
             show([leaf.of(own) for leaf in shown])
+        if self.tracing.stages and context.is_before_last_stage():
+            own = [_zeros_like(t) if is_of_network else t for t, is_of_network in zip(own, self.is_of_network)]
         return map_leaves(lambda _, leaf: leaf.of(own), self.result)
 
 
 def _is_gradient(tensor: Tensor) -> bool:
     """Of a parameter: no part of the batch, whatever its shape."""
     return getattr(tensor, "is_gradient", False)
+
+
+def _zeros_like(tensor: Tensor) -> Tensor:
+    array = tensor.data_now()
+    return Tensor.of(_core.Tensor(numpy.zeros(array.shape, numpy.float32), array.dtype))
 
 
 def show(values: list) -> None:
@@ -226,6 +234,8 @@ def _program(tracing: Tracing, outputs: list, options: dict[str, str], feed: Fee
 
 
 def _planned(tracing: Tracing, outputs: list, options: dict[str, str], feed: Feed):
+    if "stages" in options and not tracing.core.operators:  # as of an optimizer alone, which no stage computes
+        options = {name: value for name, value in options.items() if name not in ("stages", "schedule")}
     if feed.is_by_rows:
         options = {**options, "dataset_strategy": "data_parallel"}
     if feed.micro_batches > 1:

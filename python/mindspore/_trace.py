@@ -28,6 +28,7 @@ class Tracing:
         self.prints: list[tuple] = []  # what is shown behind each step
         self.stages: dict[str, int] = {}  # of modules, by name
         self.dims: dict[str, list[int]] = {}  # of the inputs of operators, by name
+        self._behind: dict[int, Any] = {}  # arrays by id that are gradients, or made of them
 
     def __enter__(self) -> Tracing:
         self.core.__enter__()
@@ -37,6 +38,14 @@ class Tracing:
     def __exit__(self, *error) -> None:
         _running.remove(self)
         self.core.__exit__(*error)
+
+    def note_behind(self, arrays: list) -> None:
+        """They are gradients, or made of them."""
+        self._behind.update((id(a), a) for a in arrays)
+
+    def is_behind(self, array) -> bool:
+        """It is a gradient, or made of some."""
+        return id(array) in self._behind
 
     def is_as_it_was(self) -> bool:
         """Tensors from outside and modes of cells are those that were traced."""

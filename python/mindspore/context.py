@@ -57,6 +57,7 @@ _algorithm_keys = {"fully_use_devices", "elementwise_op_strategy_follow", "enabl
 _strategy_config_keys = {"load_file", "save_file", "only_trainable_params"}
 _where_to_write = {"strategy_ckpt_save_file", "op_strategy_save_file"}  # which nothing is compiled anew for
 _epoch = 0
+_results_are_for_all = False  # whatever pipeline_result_broadcast is
 _told: set[str] = set()
 
 
@@ -253,6 +254,25 @@ def is_auto() -> bool:
 
 def devices_of_stage() -> int:
     return max(1, device_count() // _parallel["pipeline_stages"])
+
+
+def is_before_last_stage() -> bool:
+    """This rank has zeros for what a network results in: it is in another stage than the last, and nothing has said that
+    all ranks get results."""
+    stages = _parallel["pipeline_stages"]
+    is_for_last = is_rank_view() and is_auto() and not (_parallel["pipeline_result_broadcast"] or _results_are_for_all)
+    return is_for_last and _core.own_rank() // devices_of_stage() < stages - 1
+
+
+@contextmanager
+def results_for_all() -> Iterator[None]:
+    """Within it ranks of all stages get results."""
+    global _results_are_for_all
+    before, _results_are_for_all = _results_are_for_all, True
+    try:
+        yield
+    finally:
+        _results_are_for_all = before
 
 
 def cuts_of_batch() -> list[list[int]]:

@@ -171,3 +171,63 @@ except RuntimeError as error:
     print(error)
 """)
     assert all("ops.AllReduce in a program of mode semi_auto_parallel" in own[0] for own in lines)
+
+
+in_two_stages = """
+ms.set_seed(1)
+class Net(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Dense(4, 6, weight_init="ones"), nn.Dense(6, 2, weight_init="ones")
+        self.first.pipeline_stage, self.last.pipeline_stage = 0, 1
+    def construct(self, x):
+        return self.last(self.first(x))
+x, y = Tensor(np.ones((4, 4)), ms.float32), Tensor(np.zeros((4, 2)), ms.float32)
+ms.set_auto_parallel_context(parallel_mode="semi_auto_parallel", pipeline_stages=2, full_batch=True)
+net = Net()
+"""
+
+
+def test_ranks_before_the_last_stage_have_zeros_for_results(run_text):
+    lines = run_text(2, in_two_stages + """
+for is_for_all in (False, True):
+    ms.set_auto_parallel_context(pipeline_result_broadcast=is_for_all)
+    print(net(x).asnumpy().tolist() == np.zeros((4, 2)).tolist(), net(x).shape)
+from mindspore.parallel.auto_parallel import AutoParallel
+for is_for_all in (False, True):
+    parallel = AutoParallel(net)
+    parallel.full_batch = True
+    parallel.pipeline(stages=2, output_broadcast=is_for_all)
+    print((parallel(x).asnumpy() == 0).all())
+""")
+    assert lines == [["True (4, 2)", "False (4, 2)", "True", "False"], ["False (4, 2)", "False (4, 2)", "False", "False"]]
+
+
+def test_what_is_made_of_gradients_is_the_same_on_ranks_of_all_stages(run_text):
+    lines = run_text(2, in_two_stages + """
+gradient_of = ms.value_and_grad(lambda x, y: nn.MSELoss()(net(x), y), None, net.trainable_params())
+
+@ms.jit
+def step(x, y):
+    loss, gradients = gradient_of(x, y)
+    return loss, [ops.square(g).sum() for g in gradients]
+
+loss, norms = step(x, y)
+print(loss.item() == 0, [n.item() for n in norms])
+""")
+    assert lines[0][0].startswith("True [") and lines[1][0] == lines[0][0].replace("True", "False")
+    assert all(n > 0 for n in eval(lines[0][0].split(" ", 1)[1]))
+
+
+def test_ranks_of_all_stages_conclude_the_same(run_text):
+    # An overflow in the first step, of which ranks before the last stage do not see the loss; and an evaluation.
+    lines = run_text(2, in_two_stages + """
+import mindspore.dataset as ds
+optimizer = nn.SGD(net.trainable_params(), 0.01)
+scale = nn.DynamicLossScaleUpdateCell(2.0 ** 127, 2.0 ** 100, 1000)
+step = nn.TrainOneStepWithLossScaleCell(nn.WithLossCell(net, nn.MSELoss()), optimizer, scale)
+print([[o.item() for o in step(x, y)][1:] for _ in range(2)], optimizer.global_step)
+data = ds.NumpySlicesDataset((x.asnumpy(), y.asnumpy()), ["x", "y"], shuffle=False).batch(4)
+print(ms.Model(net, nn.MSELoss(), metrics={"loss"}).eval(data)["loss"] > 0)
+""")
+    assert lines[0] == lines[1] == [str([[True, 2.0 ** 127], [False, 2.0 ** 27]]) + " 1", "True"]

@@ -143,7 +143,8 @@ class Model:
         _tell(hooks, "on_eval_epoch_begin", run)
         for batch in _batches(valid_dataset):
             args.cur_step_num += 1
-            args.net_outputs = loss, outputs, label = network(*batch)
+            with context.results_for_all():  # of which ranks conclude the same
+                args.net_outputs = loss, outputs, label = network(*batch)
             for metric in self._metrics.values():
                 metric.update(loss) if isinstance(metric, Loss) else metric.update(outputs, label)
             _tell(hooks, "on_eval_step_end", run)
