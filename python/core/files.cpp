@@ -34,18 +34,30 @@ std::vector<py::dict> saved_dicts(const std::vector<Saved>& all) {
 class Saver {
  public:
   Saver(std::shared_ptr<Program> program, const std::string& folder, std::int64_t keep)
-      : program_(std::move(program)),
+      : program_(announced(std::move(program))),
         saver_(program_->step().session(),
                {.folder = folder, .keep = keep, .plan = to_json(program_->step().plan())}) {}
 
   void save(const std::string& model, std::int64_t step, std::int64_t samples, bool is_best) {
+    program_->enter("saves");
     program_->refresh();
     saver_.save({.model = model, .step = step, .seed = Program::seed(), .samples = samples}, is_best);
   }
-  std::vector<py::dict> ended() { return saved_dicts(saver_.ended()); }
-  std::vector<py::dict> wait() { return saved_dicts(saver_.wait()); }
+  std::vector<py::dict> ended() {
+    program_->enter("looks whether a checkpoint is whole of");
+    return saved_dicts(saver_.ended());
+  }
+  std::vector<py::dict> wait() {
+    program_->enter("waits for the checkpoint of");
+    return saved_dicts(saver_.wait());
+  }
 
  private:
+  static std::shared_ptr<Program> announced(std::shared_ptr<Program> program) {
+    program->enter("makes ready to save");
+    return program;
+  }
+
   std::shared_ptr<Program> program_;
   CheckpointSaver saver_;
 };

@@ -1,6 +1,5 @@
 #include "python/core/program.h"
 
-#include "python/core/ranks.h"
 #include "shardwright/frontend/inference.h"
 
 #include <pybind11/stl.h>
@@ -22,7 +21,7 @@ void Program::set_seed(std::uint64_t seed) { current_seed = seed; }
 
 Program::Program(Asked asked, std::shared_ptr<Store> store, std::vector<int> ranks)
     : store_(std::move(store)), inputs_(asked.inputs), captured_(std::move(asked.captured)) {
-  const SessionStart session = session_start(asked.request.devices, std::move(ranks));
+  const SessionStart session = session_start(asked.request.devices, std::move(ranks), together_);
   const TrainOptions options = run_options_of(asked, current_seed);
   {
     const py::gil_scoped_release others_run;
@@ -83,11 +82,11 @@ std::vector<ArrayPtr> Program::run(const std::vector<ArrayPtr>& batch) {
   std::vector<Tensor> tensors;
   for (const ArrayPtr& a : batch) tensors.push_back(lent(a->elements()));
   for (const Tensor& t : captured_) tensors.push_back(t);
+  enter("runs");
   refresh();
   std::vector<Tensor> outputs;
   {
     const py::gil_scoped_release others_run;
-    enter(step().session());
     outputs = step()(tensors);
   }
   return finish(std::move(outputs));
@@ -104,11 +103,11 @@ std::vector<ArrayPtr> Program::run_local(const std::vector<ArrayPtr>& parts, con
       own.push_back({whole_box(captured.shape()), captured});
     }
   }
+  enter("runs");
   refresh();
   std::vector<Tensor> outputs;
   {
     const py::gil_scoped_release others_run;
-    enter(step().session());
     outputs = step().session().step_on_parts(batch);
   }
   return finish(std::move(outputs));
@@ -156,7 +155,7 @@ std::vector<ArrayPtr> Program::finish(std::vector<Tensor> outputs) {
 }
 
 Tensor Program::value_of(const std::string& name) const {
-  enter(step().session());
+  enter(fmt::format("gathers '{}' of", name));
   return step().session().get(name);
 }
 
@@ -196,8 +195,8 @@ void Program::set_own(const std::string& name, const Tensor& part, std::optional
 }
 
 void Program::take_weights(Program& trained) {
+  enter("takes weights for");
   trained.refresh();
-  enter(step().session());
   shardwright::take_weights(step().session(), trained.step().session());
   has_loaded();
 }

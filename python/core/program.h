@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "python/core/asked.h"
+#include "python/core/ranks.h"
 
 namespace shardwright::python {
 
@@ -46,6 +47,8 @@ class Program : public std::enable_shared_from_this<Program> {
   void take_weights(Program& trained);
   /// Throws: Error once the program has ended.
   GraphStep& step() const;
+  /// Says that this process begins what all processes that run it do together. Throws: Error if another does not.
+  void enter(std::string_view does) const { python::enter(step().session(), *together_, does); }
   /// Brings what other programs have changed here.
   void refresh();
   /// All that is kept was set from outside.
@@ -64,6 +67,7 @@ class Program : public std::enable_shared_from_this<Program> {
   void add_part(const std::shared_ptr<Tensor>& part, const Shape& cuts, std::vector<TensorPart>& to) const;
   std::vector<ArrayPtr> finish(std::vector<Tensor> outputs);
 
+  std::shared_ptr<Together> together_ = std::make_shared<Together>();  // the session's start says what it is
   std::unique_ptr<GraphStep> step_;
   std::shared_ptr<Store> store_;
   struct Used {

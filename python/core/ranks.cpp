@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "python/core/program.h"
+#include "shardwright/base/random.h"
+#include "shardwright/base/text.h"
 #include "shardwright/runtime/communicator/attendance.h"
 #include "shardwright/runtime/communicator/mpi.h"
 #include "shardwright/runtime/launcher.h"
@@ -44,6 +46,32 @@ void wait_for_all() {
   }
 }
 
+std::uint64_t mixed(std::uint64_t key, std::uint64_t with) { return splitmix64(key ^ splitmix64(with)); }
+
+Together together_of(const Pipeline& pipeline) {
+  Together out;
+  const auto mix = [&](std::uint64_t number) { out.key = mixed(out.key, number); };
+  std::vector<std::string> inputs;
+  for (const shardwright::Program& program : pipeline.stages)
+    for (const Node& node : program.graph.nodes) {
+      mix(std::hash<std::string>{}(node.op->name));
+      for (const ValueId v : node.results) {
+        const Value& value = program.graph.value(v);
+        mix(static_cast<std::uint64_t>(value.type.dtype));
+        for (const std::int64_t d : value.type.shape) mix(static_cast<std::uint64_t>(d));
+        if (node.op->kind == OpKind::input)
+          inputs.push_back(fmt::format("{} {}", value.name, to_text(value.global_type())));
+      }
+    }
+  out.words = "a program of " + (inputs.empty() ? "no inputs" : join(inputs, ", "));
+  return out;
+}
+
+void announce(const Together& together, std::string_view does) {
+  attendance->enter(mixed(together.key, std::hash<std::string_view>{}(does)),
+                    fmt::format("{} {}", does, together.words));
+}
+
 /// All processes leave together: one that fails ends the others instead.
 void leave() {
   if (attendance) wait_for_all();
@@ -58,24 +86,25 @@ void leave() {
 int rank_count() { return std::max(1, launched_ranks()); }
 int own_rank() { return launched_rank().value_or(0); }
 
-SessionStart session_start(int devices, std::vector<int> ranks) {
+SessionStart session_start(int devices, std::vector<int> ranks, std::shared_ptr<Together> together) {
   if (rank_count() == 1 || devices == 1) return start_threads;
   if (ranks.empty())
     for (int r = 0; r < rank_count(); ++r) ranks.push_back(r);
   if (devices != static_cast<int>(ranks.size()))
     throw error("devices={} but mpirun has started {} processes; there should be one per device", devices,
                 ranks.size());
-  return [ranks = std::move(ranks)](Pipeline program, SessionOptions options) {
+  return [ranks = std::move(ranks), together](Pipeline program, SessionOptions options) {
     const std::size_t transfers = most_transfers(program);
     MpiProcess& self = joined();
-    if (static_cast<int>(ranks.size()) == rank_count()) attendance->enter();
+    *together = together_of(program);
+    if (static_cast<int>(ranks.size()) == rank_count()) announce(*together, "starts");
     return Session(std::move(program), self.communicator(ranks, transfers), options);
   };
 }
 
-void enter(const Session& session) {
+void enter(const Session& session, const Together& together, std::string_view does) {
   if (attendance && session.ranks().size() == 1 && session.pipeline().rank_count() == rank_count())
-    attendance->enter();
+    announce(together, does);
 }
 
 void remember(const std::shared_ptr<Program>& program) {

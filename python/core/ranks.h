@@ -3,6 +3,12 @@
 
 #include <pybind11/pybind11.h>
 
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "shardwright/frontend/graph_step.h"
 
 namespace shardwright::python {
@@ -14,12 +20,21 @@ class Program;
 /// Ranks of this run: 1 unless mpirun has started more.
 int rank_count();
 int own_rank();
-/// Of one device each process for itself; else all processes together, which meet at the first call.
-/// `ranks`: which of them, ascending; none said: all. Throws: Error if the program is for another number of devices.
-SessionStart session_start(int devices, std::vector<int> ranks = {});
 
-/// Says that this process begins what all processes of `session` do together.
-void enter(const Session& session);
+/// A program, as processes that run it together know that it is the same.
+struct Together {
+  std::uint64_t key = 0;  // of its inputs, operators and results, without what constants hold
+  std::string words;      // `a program of x f32[32, 784]`
+};
+
+/// Of one device each process for itself; else all processes together, which meet at the first call and then know the
+/// program as `together`. `ranks`: which of them, ascending; none said: all.
+/// Throws: Error if the program is for another number of devices.
+SessionStart session_start(int devices, std::vector<int> ranks, std::shared_ptr<Together> together);
+
+/// Says that this process begins what all processes of `session` do together: `runs`, ` ` and the program.
+/// Throws: Error if another does something else.
+void enter(const Session& session, const Together& together, std::string_view does = "runs");
 
 /// Of several processes all end a program at the same time, which the end of Python's object is not: it lives until the
 /// process leaves the run.

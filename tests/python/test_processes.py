@@ -1,5 +1,7 @@
 """Programs as several processes: what one of them looks at, what some of them say to each other, who feeds what."""
 
+import re
+
 import numpy
 import pytest
 import torch
@@ -84,6 +86,28 @@ def test_who_ends_early_ends_all_that_would_wait(run_program):
     assert run_program(LEAVES, ranks=2) == "done\ndone\n"
     done = run_program(LEAVES, "early", ranks=2, status=1, timeout=30)
     assert "rank 1 has ended its program, but rank 0 goes on" in done.stderr
+
+
+@pytest.mark.parametrize("what, message", [
+    ("x = x.astype(np.int64)", r"rank 1 starts a program of x i64\[8, 8\], but rank [023] \w+ a program of x f32\[8, 8\]"),
+    ("collectives.gather(w)", r"rank [0123] .*gathers 'w' of a program of x f32|gathers 'w' of a program .*but rank"),
+    ("step.save('saved'); step.wait()", "makes ready to save a program of x f32"),
+    ("collectives.all_reduce(np.ones(3, np.float32))", r"but rank [0123] (runs|starts) a program of"),
+])
+def test_who_does_something_else_is_told(run_program, what, message):
+    done = run_program(f"""
+import numpy as np, shardwright as sw
+from shardwright import _core, collectives
+w = _core.Parameter(np.ones((8, 8), np.float32), "w")
+step = sw.train_step(lambda w, x: sw.ops.mean(x @ w), w, sw.optim.sgd(0.1), devices=4, parallel="data_parallel",
+                     optimizer_parallel="3")
+x = np.ones((8, 8), np.float32)
+for i in range(6):
+    if i == 3 and _core.own_rank() == 1:
+        {what}
+    step(x)
+""", ranks=4, status=1, timeout=60)
+    assert re.search(message, done.stderr) and "all processes do the same in the same order" in done.stderr
 
 
 def test_groups_talk_among_themselves(run_program):

@@ -2,19 +2,30 @@
 
 #include <mpi.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <new>
 #include <vector>
 
+#include "shardwright/base/error.h"
 #include "shardwright/runtime/communicator/mpi_window.h"
 
 namespace shardwright {
 namespace {
 
+/// What a process did as one of the last things.
+struct Entry {
+  std::uint64_t key = 0;
+  std::array<char, 120> words{};
+};
+
+constexpr std::size_t remembered = 32;  // how far processes run ahead of each other is much less
+
 struct alignas(64) Seat {
   std::atomic<std::uint64_t> entered{0};
   std::atomic<bool> has_left{false};
+  std::array<Entry, remembered> entries;  // of entry k at k % remembered, once `entered` is k or more
 };
 
 }  // namespace
@@ -48,7 +59,26 @@ Attendance::~Attendance() {
   MPI_Comm_free(&state_->host);
 }
 
-void Attendance::enter() { ++state_->own_seat().entered; }
+void Attendance::enter(std::uint64_t key, std::string_view words) {
+  const State& s = *state_;
+  Seat& own = s.own_seat();
+  const std::uint64_t number = own.entered + 1;
+  Entry& entry = own.entries[number % remembered];
+  entry.key = key;
+  entry.words = {};
+  words.copy(entry.words.data(), entry.words.size() - 1);
+  own.entered = number;  // behind what it announces
+  for (std::size_t i = 0; i < s.ranks.size(); ++i) {
+    const Seat& other = s.seat(i);
+    const std::uint64_t there = other.entered;
+    if (there < number || there - number >= remembered) continue;
+    const Entry seen = other.entries[number % remembered];
+    // Unless it has been overwritten meanwhile, by one who would not have waited.
+    if (seen.key != key && other.entered - number < remembered)
+      throw error("rank {} {}, but rank {} {}: all processes do the same in the same order",
+                  s.ranks[static_cast<std::size_t>(s.own)], words, s.ranks[i], seen.words.data());
+  }
+}
 
 Attendance::Left Attendance::leave() {
   const State& s = *state_;
