@@ -55,7 +55,26 @@ def rmsprop(w, g, s, t, is_centered, rate=0.1):
     return w - s["m"]
 
 
+def nesterov_adam(w, g, s, t, rate=0.1, decay=0.2):
+    g = g + decay * w
+    s["m"], s["v"] = 0.9 * s.get("m", 0) + 0.1 * g, 0.999 * s.get("v", 0) + 0.001 * g**2
+    return w - rate * np.sqrt(1 - 0.999**t) / (1 - 0.9**t) * (0.9 * s["m"] + 0.1 * g) / (np.sqrt(s["v"]) + 1e-3)
+
+
+def lars(w, g, s, t, rate=0.1, decay=0.2, is_clipped=False):
+    trust = 0.05 * np.linalg.norm(w) / (np.linalg.norm(g) + decay * np.linalg.norm(w) + 0.01)
+    g = (min(trust / rate, 1) if is_clipped else trust) * (g + decay * w)
+    s["m"] = 0.5 * s.get("m", 0) + g
+    return w - rate * s["m"]
+
+
+def with_lars(p, coefficient=0.05, **settings):
+    return nn.LARS(nn.Momentum(p, 0.1, 0.5, weight_decay=0.2), epsilon=0.01, coefficient=coefficient, **settings)
+
+
 @pytest.mark.parametrize("ours, formula", [
+    (lambda p: nn.Adam(p, 0.1, eps=1e-3, use_nesterov=True, weight_decay=0.2), nesterov_adam),
+    (with_lars, lars), (lambda p: with_lars(p, use_clip=True), lambda *a: lars(*a, is_clipped=True)),
     (lambda p: nn.AdamWeightDecay(p, 0.1, weight_decay=0.2), adam_weight_decay),
     (lambda p: nn.Lamb(p, 0.1, weight_decay=0.2), lamb),
     (lambda p: nn.RMSProp(p, 0.1, momentum=0.5), lambda *a: rmsprop(*a, is_centered=0)),
@@ -65,6 +84,15 @@ def test_as_its_formula_says(ours, formula):
     for t, g in enumerate(gradients, 1):
         w = formula(w, g.astype(float), states, t)
     np.testing.assert_allclose(after_steps(ours)[0][0], w, rtol=1e-5, atol=1e-6)
+
+
+def test_a_clipped_trust_leaves_what_the_rate_says():
+    # Its trust is above the rate, so that gradients with their decay are what they are; without LARS just so.
+    found, optimizer = after_steps(lambda p: with_lars(p, 100.0, use_clip=True), ("w", "bias"))
+    np.testing.assert_allclose(found[0], after_steps(lambda p: nn.Momentum(p, 0.1, 0.5, 0.2))[0][0], rtol=1e-6)
+    np.testing.assert_allclose(found[1], after_steps(lambda p: nn.Momentum(p, 0.1, 0.5))[0][0], rtol=1e-6)
+    assert optimizer.global_step == 4
+    assert sorted(optimizer.opt.states()) == ["global_step", "learning_rate", "moments.bias", "moments.w"]
 
 
 def test_groups_have_their_rates_and_decays():
@@ -80,8 +108,9 @@ def test_groups_have_their_rates_and_decays():
 @pytest.mark.parametrize("devices, parts", [(1, 1), (1, 2), (4, 2)])
 @pytest.mark.parametrize("make", [
     lambda p: nn.AdamWeightDecay(p, nn.PolynomialDecayLR(0.1, 0.01, 3, 1.0), weight_decay=0.1),
-    lambda p: nn.Lamb(p, 0.1), lambda p: nn.RMSProp(p, 0.01, momentum=0.5), lambda p: nn.SGD(p, 0.1, 0.9, 0.5)],
-    ids=["adam_weight_decay", "lamb", "rmsprop", "dampened_sgd"])
+    lambda p: nn.Lamb(p, 0.1), lambda p: nn.RMSProp(p, 0.01, momentum=0.5), lambda p: nn.SGD(p, 0.1, 0.9, 0.5),
+    lambda p: nn.Adam(p, 0.1, use_nesterov=True), with_lars],
+    ids=["adam_weight_decay", "lamb", "rmsprop", "dampened_sgd", "nesterov_adam", "lars"])
 def test_devices_and_parts_of_the_batch_change_nothing(make, devices, parts, virtual_devices):
     class Times(nn.Cell):
         def __init__(self, net):
@@ -158,8 +187,11 @@ def test_wrong_settings_are_told():
                          (lambda: nn.piecewise_constant_lr([5, 2], [0.1, 0.1]), "milestones"),
                          (lambda: nn.WarmUpLR(0.1, 0), "warmup_steps"),
                          (lambda: nn.Lamb([Parameter(Tensor(1.0))], 0.1, beta1=1.0), "beta1"),
-                         (lambda: nn.SGD([Parameter(Tensor(1.0))], momentum=0.9, dampening=0.1, nesterov=True), "nesterov")):
+                         (lambda: nn.SGD([Parameter(Tensor(1.0))], momentum=0.9, dampening=0.1, nesterov=True), "nesterov"),
+                         (lambda: nn.LARS(nn.SGD([Parameter(Tensor(1.0))]), epsilon=0.0), "epsilon")):
         with pytest.raises(ValueError, match=error):
             wrong()
+    with pytest.raises(TypeError, match="LARS takes an optimizer"):
+        nn.LARS([Parameter(Tensor(1.0))])
     with pytest.raises(TypeError, match="total_step"):
         nn.warmup_lr(0.1, 6.5, 2, 2)

@@ -335,6 +335,28 @@ def line_data(count=12):
     return ds.NumpySlicesDataset((values, 2 * values), ["x", "y"], shuffle=False).batch(3)
 
 
+def test_rows_by_number_are_shuffled_unless_it_is_said_otherwise():
+    class Rows:
+        def __getitem__(self, i):
+            return np.float32(i)
+
+        def __len__(self):
+            return 64
+
+    def orders(make, **how):
+        data = make(**how)
+        return [[row[0].item() for row in data] for _ in range(2)]
+
+    in_order = [float(i) for i in range(64)]
+    for make in (lambda **how: ds.NumpySlicesDataset(np.arange(64, dtype=np.float32), "x", **how),
+                 lambda **how: ds.GeneratorDataset(Rows(), "x", **how)):
+        for how in ({}, {"shuffle": None}, {"shuffle": True}):
+            first, second = orders(make, **how)
+            assert first != second and in_order not in (first, second) and sorted(first) == sorted(second) == in_order
+        assert orders(make, shuffle=False) == orders(make, sampler=ds.SequentialSampler()) == [in_order] * 2
+    assert orders(lambda: ds.GeneratorDataset(lambda: (np.float32(i) for i in range(64)), "x")) == [in_order] * 2
+
+
 def test_lines_of_monitors(capsys):
     line_model().train(2, line_data(), callbacks=[ms.LossMonitor(3), ms.TimeMonitor()])
     lines = capsys.readouterr().out.splitlines()

@@ -12,7 +12,7 @@ from .learning_rate_schedule import (CosineDecayLR, ExponentialDecayLR, InverseD
 from .loss import CrossEntropyLoss, L1Loss, LossBase, MAELoss, MSELoss, SoftmaxCrossEntropyWithLogits
 from .metrics import Accuracy, Loss, Metric
 from .norms import BatchNorm1d, BatchNorm2d, LayerNorm
-from .optim import SGD, Adagrad, Adam, AdamWeightDecay, Lamb, Momentum, Optimizer, RMSProp
+from .optim import LARS, SGD, Adagrad, Adam, AdamWeightDecay, Lamb, Momentum, Optimizer, RMSProp
 from .wrap import (DistributedGradReducer, DynamicLossScaleUpdateCell, FixedLossScaleUpdateCell, GradAccumulationCell,
                    MicroBatchInterleaved, PipelineCell, PipelineGradReducer, TrainOneStepCell,
                    TrainOneStepWithLossScaleCell, WithEvalCell, WithLossCell)

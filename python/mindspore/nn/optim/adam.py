@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from ..._missing import missing
 from ...ops import functional as F
 from .by_formula import ByFormula
@@ -14,16 +16,32 @@ class Adam(Optimizer):
     core_name = "adam"
     state_names = {"moment1": "moment1", "moment2": "moment2"}
 
+    def __new__(cls, params=(), learning_rate=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, use_locking=False,
+                use_nesterov=False, *more, **settings):
+        return super().__new__(_NesterovAdam if use_nesterov and cls is Adam else cls)
+
     def __init__(self, params, learning_rate=1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8,
                  use_locking: bool = False, use_nesterov: bool = False, weight_decay: float = 0.0,
                  loss_scale: float = 1.0):
         super().__init__(learning_rate, params, weight_decay, loss_scale)
-        if use_nesterov:
-            raise ValueError("Adam with use_nesterov=True is not in this front end")
         self.beta1, self.beta2, self.eps = beta1, beta2, eps
 
     def settings(self):
         return {"beta1": self.beta1, "beta2": self.beta2, "epsilon": self.eps}
+
+
+class _NesterovAdam(Adam, ByFormula):
+    """m and v as Adam's;  w' = w - rate sqrt(1 - beta2^t) / (1 - beta1^t) (beta1 m' + (1 - beta1) g) / (sqrt(v') + eps)"""
+
+    starts = {"moment1": 0.0, "moment2": 0.0}
+
+    def formula(self, weight, gradient, rate, decay, states):
+        m = states["moment1"] + (gradient - states["moment1"]) * (1 - self.beta1)
+        v = states["moment2"] + (gradient * gradient - states["moment2"]) * (1 - self.beta2)
+        t = self.step_number()
+        first, second = (F.sub(1.0, F.exp(t * math.log(beta))) for beta in (self.beta1, self.beta2))
+        ahead = m * self.beta1 + gradient * (1 - self.beta1)
+        return weight - rate * F.sqrt(second) / first * ahead / (F.sqrt(v) + self.eps), {"moment1": m, "moment2": v}
 
 
 class AdamWeightDecay(ByFormula):
