@@ -41,18 +41,48 @@ def test_parameters_are_read_in_the_type_of_the_cell():
     assert gradient.dtype is ms.float32
 
 
-@pytest.mark.parametrize("level, types", [("O0", {"f32"}), ("O2", {"f16", "f32"}), ("O3", {"f16"})])
+@pytest.mark.parametrize("level, types", [("O0", {"f32"}), ("O1", {"f16", "f32"}), ("O2", {"f16", "f32"}), ("O3", {"f16"})])
 def test_levels(level, types):
     net = auto_mixed_precision(network(), level)
     found = net(Tensor(x))
     nodes = last_program[0].graph_text()
     of_norm = [line.split(": ")[-1].split("[")[0] for line in nodes.splitlines()
                if line.startswith("%1.") and ": f" in line and not any(k in line for k in ("cast", "= param", "= state"))]
-    assert found.dtype is (ms.float32 if level == "O0" else ms.float16)
+    assert found.dtype is (ms.float32 if level in ("O0", "O1") else ms.float16)
     assert ("f16" in nodes) == ("f16" in types) and set(of_norm) == {"f32" if "f32" in types else "f16"}
 
 
-@pytest.mark.parametrize("level", ["O2", "O3"])
+def test_products_alone_are_short():
+    torch = pytest.importorskip("torch")
+
+    class Net(nn.Cell):
+        def __init__(self):
+            super().__init__()
+            self.dense, self.matmul, self.relu = nn.Dense(8, 6, activation="tanh"), ops.MatMul(), nn.ReLU()
+            self.w, self.norm = Parameter(Tensor(draw.randn(6, 4).astype(np.float32))), nn.LayerNorm((4,))
+
+        def construct(self, x):
+            return self.norm(self.relu(self.matmul(ops.exp(self.dense(x)), self.w)))
+
+    net, inputs, factors = Net(), *(draw.randn(4, n).astype(np.float32) for n in (8, 4))
+    in_f32 = net(Tensor(inputs)).asnumpy()
+    found = auto_mixed_precision(net, "O1", ms.bfloat16)(Tensor(inputs))
+    gradients = ms.grad(lambda x: net(x) * Tensor(factors), None, net.trainable_params())(Tensor(inputs))
+    short = torch.bfloat16
+    weights = {p.name: torch.tensor(p.asnumpy(), requires_grad=True) for p in net.trainable_params()}
+    dense = torch.tensor(inputs).to(short) @ weights["dense.weight"].to(short).T + weights["dense.bias"].to(short)
+    product = torch.tanh(dense).float().exp().to(short) @ weights["w"].to(short)
+    expected = torch.nn.functional.layer_norm(torch.relu(product.float()), (4,), weights["norm.gamma"], weights["norm.beta"])
+    (expected * torch.tensor(factors)).sum().backward()
+    assert found.dtype is ms.float32 and np.abs(found.asnumpy() - in_f32).max() > 1e-4
+    np.testing.assert_allclose(found.asnumpy(), expected.detach().numpy(), rtol=2e-2, atol=2e-2)
+    for p, g in zip(net.trainable_params(), gradients):
+        assert g.dtype is ms.float32
+        size = weights[p.name].grad.abs().max().item()
+        np.testing.assert_allclose(g.asnumpy() / size, weights[p.name].grad.numpy() / size, atol=3e-2)
+
+
+@pytest.mark.parametrize("level", ["O1", "O2", "O3"])
 def test_training_is_near_that_in_f32(level):
     manager = ms.FixedLossScaleManager(128.0)
     _, net, loss = trained(level, loss_scale_manager=manager)
@@ -105,8 +135,10 @@ def test_a_fixed_scale_that_the_optimizer_takes_out(virtual_devices):
 
 def test_wrong_settings_are_told():
     net = network()
-    with pytest.raises(ValueError, match="amp_level 'O1' is not in this front end.*O0, O2, O3, auto"):
-        ms.Model(net, amp_level="O1")
+    with pytest.raises(ValueError, match="amp_level 'O4' is not in this front end.*O0, O1, O2, O3, auto"):
+        ms.Model(net, amp_level="O4")
+    with pytest.raises(ValueError, match="O1 computes norms in f32"):
+        ms.Model(net, amp_level="O1", keep_batchnorm_fp32=False)
     with pytest.raises(ValueError, match="Model takes no 'loss_scale'"):
         ms.Model(net, loss_scale=2)
     for wrong in (lambda: ms.FixedLossScaleManager(0.5), lambda: ms.DynamicLossScaleManager(scale_factor=1)):

@@ -10,7 +10,7 @@ from .._trace import current
 from ..common import dtype as mstype
 from ..common.parameter import Parameter
 from ..common.tensor import Tensor
-from ..ops.primitive import Primitive
+from ..ops.primitive import Primitive, cast
 
 
 class Cell:
@@ -23,7 +23,7 @@ class Cell:
         self = super().__new__(cls)
         for name, value in (("_params", {}), ("_cells", {}), ("_cell_name", ""), ("auto_prefix", True),
                             ("training", False), ("_recompute", None), ("_region", None), ("_stage", None),
-                            ("_unit", None), ("_to_type", None)):
+                            ("_unit", None), ("_to_type", None), ("_gives_type", None)):
             object.__setattr__(self, name, value)
         return self
 
@@ -190,6 +190,11 @@ class Cell:
             object.__setattr__(cell, "_to_type", mstype.type_of(dst_type).name)
         return self
 
+    def to_float_and_back(self, dst_type) -> Cell:
+        """The same for a cell whose result is one tensor, which it gives as f32."""
+        object.__setattr__(self, "_gives_type", "float32")
+        return self.to_float(dst_type)
+
     def place(self, role: str, rank_id: int) -> Cell:
         context.tell("mindspore: placement of cells on single processes has no effect")
         return self
@@ -253,21 +258,18 @@ class Cell:
             if tracing and self._stage is not None and _calls.path():
                 tracing.stages[_calls.path()] = self._stage
             if self._to_type:
-                args = tuple(_cast(a, self._to_type) for a in args)
+                args = tuple(cast(a, self._to_type) for a in args)
             function = self.construct
             if tracing and self._recompute is not None:
                 function = self._recomputed
             if tracing and self._region and context.is_auto():
-                return self._region(function, args, kwargs, _calls.path() or type(self).__name__, self)
-            return function(*args, **kwargs)
+                result = self._region(function, args, kwargs, _calls.path() or type(self).__name__, self)
+            else:
+                result = function(*args, **kwargs)
+        return cast(result, self._gives_type) if self._gives_type else result
 
     def _recomputed(self, *args, **kwargs):
         return _regions.recomputed(self.construct, args, kwargs, _calls.path() or type(self).__name__, self._recompute)
-
-
-def _cast(x, dtype: str):
-    is_number = isinstance(x, Tensor) and _calls.is_floating(x.dtype.name)
-    return Tensor.of(_calls.cast(x.array, dtype)) if is_number else x
 
 
 class SequentialCell(Cell):

@@ -23,6 +23,7 @@ class Primitive:
         self._in = self._out = None
         self._instance_name = ""
         self._recompute = False
+        self._to_type = None
         self._says_name = None
         return self
 
@@ -36,9 +37,13 @@ class Primitive:
         return self._instance_name or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", self.name).lower()
 
     def __call__(self, *args, **kwargs):
+        if self._to_type:
+            args = tuple(cast(x, self._to_type) for x in args)
         if self._recompute and current():
-            return _regions.recomputed(self.run, args, kwargs, _calls.name_of(self.node_name), {})
-        return self.run(*args, **kwargs)
+            result = _regions.recomputed(self.run, args, kwargs, _calls.name_of(self.node_name), {})
+        else:
+            result = self.run(*args, **kwargs)
+        return cast(result, "float32") if self._to_type else result
 
     def run(self, *args, **kwargs):
         raise NotImplementedError(f"primitive {self.name} says no way to run")
@@ -98,6 +103,11 @@ class Primitive:
     def set_stage(self, stage: int) -> Primitive:
         return self.add_prim_attr("stage", stage)
 
+    def to_float_and_back(self, dtype: str) -> Primitive:
+        """Floating tensors are cast to this type on their way in, and the result, which is one, to f32."""
+        self._to_type = dtype
+        return self
+
     # ---- for subclasses ----
 
     def strategies(self) -> dict[str, Any]:
@@ -121,6 +131,12 @@ class Primitive:
         """The same for two operands, of which one may be a number."""
         how = {"name": self.node_name, **self.strategies()}
         return Tensor.of(_calls.binary(op, _operand(a), _operand(b), **how))
+
+
+def cast(x, dtype: str):
+    """A floating tensor in this type; what is none as it is."""
+    is_number = isinstance(x, Tensor) and _calls.is_floating(x.dtype.name)
+    return Tensor.of(_calls.cast(x.array, dtype)) if is_number else x
 
 
 def as_tensor(x) -> Tensor:

@@ -29,10 +29,12 @@ class Model:
             raise ValueError(f"Model takes no '{name}'; there are loss_scale_manager, keep_batchnorm_fp32")
         level = amp.level_called(amp_level)
         self._is_short = level != "O0"
-        keeps_norms = settings.get("keep_batchnorm_fp32", level == "O2")
+        keeps_norms = settings.get("keep_batchnorm_fp32", level != "O3")
+        if level == "O1" and not keeps_norms:
+            raise ValueError("amp_level O1 computes norms in f32: keep_batchnorm_fp32=False is for O2 and O3")
         if self._is_short:
             amp.auto_mixed_precision(getattr(network, "network", network) if isinstance(network, AutoParallel) else network,
-                                     "O2" if keeps_norms else "O3")
+                                     "O1" if level == "O1" else "O2" if keeps_norms else "O3")
         self._loss_scale = settings.get("loss_scale_manager", amp.DynamicLossScaleManager() if level == "O2" else None)
         self._network, self._loss_fn, self._optimizer = network, loss_fn, optimizer
         self._metrics = metrics_called(metrics)
