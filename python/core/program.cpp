@@ -44,7 +44,7 @@ void Program::find_leaves(const std::vector<LeafPtr>& known_leaves) {
   for (const LeafPtr& leaf : known_leaves) known[leaf->name()] = leaf;
   const KeptValues& kept = step_->session().kept();
   for (const Kept& value : kept.all()) {
-    if (&kept.parameter_of(value) != &value || kept.is_cache(value) || value.name == rate_state) continue;
+    if (&kept.parameter_of(value) != &value || kept.is_cache(value) || is_rate(value.name)) continue;
     LeafPtr leaf = known[value.name];
     if (!leaf && store_) {
       LeafPtr& stored = store_->leaves[value.name];
@@ -201,7 +201,9 @@ void Program::take_weights(Program& trained) {
   has_loaded();
 }
 
-void Program::set_rate(double rate) { shardwright::set_rate(step().session(), rate); }
+void Program::set_rate(double rate, const std::string& name) {
+  shardwright::set_rate(step().session(), rate, name);
+}
 
 void bind_program(py::module_& m) {
   py::class_<Store, std::shared_ptr<Store>>(m, "Store", "Parameters and states by name.")
@@ -286,7 +288,7 @@ void bind_program(py::module_& m) {
              const Type& type = graph.value(graph.find(name)).type;
              return py::make_tuple(numpy_name(type.dtype), type.shape);
            })
-      .def("set_rate", &Program::set_rate)
+      .def("set_rate", &Program::set_rate, py::arg("rate"), py::arg("name") = rate_state)
       .def_property_readonly("planned", [](Program& self) { return self.step().planned(); })
       .def("graph_text", [](Program& self) { return to_text(self.step().graph()); })
       .def(

@@ -42,7 +42,7 @@ class Program : public std::enable_shared_from_this<Program> {
   void set_own(const std::string& name, const Tensor& part, std::optional<int> rank = {});
   /// Those that it keeps.
   std::map<std::string, LeafPtr> leaves() const;
-  void set_rate(double rate);
+  void set_rate(double rate, const std::string& name);
   /// Of a network that is only asked: the parameters and states that `trained` has now.
   void take_weights(Program& trained);
   /// Throws: Error once the program has ended.

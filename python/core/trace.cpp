@@ -290,16 +290,18 @@ void bind_trace(py::module_& m) {
       .def(
           "update",
           [](Tracing& self, const std::vector<std::pair<LeafPtr, ArrayPtr>>& gradients,
-             const std::string& optimizer, const py::dict& settings, double clip_norm, bool has_set_rate) {
+             const std::string& optimizer, const py::dict& settings, double clip_norm, bool has_set_rate,
+             const std::string& rate_name) {
             std::vector<std::pair<LeafPtr, Traced>> all;
             for (const auto& [leaf, gradient] : gradients) all.emplace_back(leaf, gradient->in(self));
             self.update(all, {.name = optimizer,
                               .attributes = attributes_of(settings),
                               .clip_norm = clip_norm,
-                              .has_set_rate = has_set_rate});
+                              .has_set_rate = has_set_rate,
+                              .rate_name = rate_name});
           },
           py::arg("gradients"), py::arg("optimizer"), py::arg("settings"), py::arg("clip_norm") = 0.0,
-          py::arg("has_set_rate") = false)
+          py::arg("has_set_rate") = false, py::arg("rate_name") = rate_state)
       .def("assign", [](Tracing& self, const LeafPtr& leaf,
                         const ArrayPtr& value) { self.trace.update(self.leaf(*leaf), value->in(self)); })
       .def_readonly("is_training", &Tracing::is_training)

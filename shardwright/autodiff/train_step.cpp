@@ -149,8 +149,8 @@ class UpdateStep {
       operands.push_back(is_good_);
     }
     if (optimizer_.has_set_rate) {
-      if (!rate_.is_valid()) rate_ = existing_state(graph_, rate_state);
-      if (!rate_.is_valid()) rate_ = leaf(rate_state, optimizer_.attributes.number("rate", 0), DType::f64);
+      if (!rate_.is_valid()) rate_ = existing_state(graph_, optimizer_.rate_name);
+      if (!rate_.is_valid()) rate_ = leaf(optimizer_.rate_name, optimizer_.attributes.number("rate", 0), DType::f64);
       operands.push_back(rate_);
     }
     const auto results = builder_.call_all(op_, std::move(operands), std::move(attributes), name + ".new");
@@ -171,6 +171,10 @@ class UpdateStep {
 };
 
 }  // namespace
+
+bool is_rate(std::string_view name) {
+  return name.starts_with(rate_state) && (name.size() == rate_state.size() || name[rate_state.size()] == '.');
+}
 
 ValueId step_count(Builder& builder) {
   const ValueId count = existing_step_count(builder.graph());

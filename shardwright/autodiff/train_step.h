@@ -43,6 +43,9 @@ constexpr std::string_view known_loss_scales = "dynamic, none or a number from 1
 /// States of a train step with a loss scale: the scale, and how many good steps there were since it changed; f32[].
 constexpr std::string_view loss_scale_state = "loss_scale", good_steps_state = "loss_scale.good_steps";
 
+/// A rate that is set from outside. Where updates of one step have several, a dot and a number follow.
+constexpr std::string_view rate_state = "optimizer.rate";
+
 /// Which optimizer operator updates the parameters, and its attributes (rate, momentum, ...).
 struct OptimizerChoice {
   std::string name = "sgd";
@@ -51,8 +54,9 @@ struct OptimizerChoice {
   /// Gradients of parameters with a master are reduced in the type of the parameter, not of the master.
   bool reduces_short = false;
   LossScale loss_scale = {};
-  /// The rate is the state `optimizer.rate`, which starts with what the attribute says and is set from step to step.
+  /// The rate is the state `rate_name`, which starts with what the attribute says and is set from step to step.
   bool has_set_rate = false;
+  std::string rate_name{rate_state};
   /// The norm of all gradients together is kept, before it is clipped, as the state `gradients.norm.last`.
   bool keeps_norm = false;
 };
@@ -70,8 +74,8 @@ const OpDef& optimizer_called(std::string_view name);
 
 /// f32[], what the last step has found.
 constexpr std::string_view norm_state = "gradients.norm.last";
-/// f32[], on every rank that updates something.
-constexpr std::string_view rate_state = "optimizer.rate";
+/// A state that tells updates their rate: f64[], on every rank that updates something.
+bool is_rate(std::string_view name);
 
 constexpr std::string_view steps_state = "optimizer.step";
 /// The state of that name, f32[], the count of steps done; made if there is none. What differs from step to

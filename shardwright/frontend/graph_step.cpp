@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "shardwright/autodiff/train_step.h"
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/runtime/backend/backend.h"
@@ -34,9 +33,9 @@ Session start_threads(Pipeline program, SessionOptions options) {
   return Session(std::move(program), options);
 }
 
-void set_rate(Session& session, double rate) {
+void set_rate(Session& session, double rate, std::string_view name) {
   if (!(std::isfinite(rate) && rate >= 0)) throw error("rate {}: should be a number from 0 on", rate);
-  session.set(rate_state, make_tensor({DType::f64, {}}, std::span(&rate, 1)));
+  session.set(name, make_tensor({DType::f64, {}}, std::span(&rate, 1)));
 }
 
 PlannedStep planned_step(PlannedNetwork network, const TrainOptions& options) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "shardwright/autodiff/train_step.h"
 #include "shardwright/frontend/network.h"
 #include "shardwright/frontend/report.h"
 #include "shardwright/runtime/session.h"
@@ -19,7 +20,7 @@ using SessionStart = std::function<Session(Pipeline, SessionOptions)>;
 Session start_threads(Pipeline program, SessionOptions options);
 
 /// Of the steps that follow, in a train step whose optimizer is told its rate. Throws: Error if it is no rate.
-void set_rate(Session& session, double rate);
+void set_rate(Session& session, double rate, std::string_view name = rate_state);
 
 /// A planned step and what it is expected to take on its cluster: no memory is taken for it.
 struct PlannedStep {

@@ -53,6 +53,13 @@ std::vector<ValueId> pow_gradient(Gradient& g) {  // da = dy b a^(b-1), db = dy 
                      g.call("mul", {g.call("mul", {g.dy(), g.out()}), g.call("log", {a})}));
 }
 
+std::vector<ValueId> atan2_gradient(Gradient& g) {  // da = dy b / (a^2 + b^2), db = -dy a / (a^2 + b^2)
+  const ValueId a = g.in(0), b = g.in(1);
+  const ValueId square = g.call("add", {g.call("mul", {a, a}), g.call("mul", {b, b})});
+  const ValueId dy = g.call("div", {g.dy(), square});
+  return unbroadcast(g, g.call("mul", {dy, b}), g.call("neg", {g.call("mul", {dy, a})}));
+}
+
 OpDef binary(OpDef op) {
   op.overwrites = {0};
   return broadcasting(std::move(op), 2);
@@ -72,6 +79,7 @@ std::vector<OpDef> binary() {
   // A NaN on either side is the result.
   const auto largest = [](auto a, auto b) { return a > b || a != a ? a : b; };
   const auto smallest = [](auto a, auto b) { return a < b || a != a ? a : b; };
+  const auto angle = [](auto a, auto b) { return std::atan2(a, b); };
   const auto power = [](auto a, auto b) { return std::pow(a, b); };
   return {
       binary({.name = "add",
@@ -126,6 +134,12 @@ std::vector<OpDef> binary() {
               .gradient = pow_gradient,
               .block = of_floating(power),
               .samples = {"f32[4,6]>0, f32[4,6]", "f32[4,6]>0, f32[]"}}),
+      binary({.name = "atan2",
+              .doc = "y = the angle of the point (b, a), from -pi to pi",
+              .infer = infer_floating,
+              .gradient = atan2_gradient,
+              .block = of_floating(angle),
+              .samples = {"f32[4,6], f32[4,6]!=0", "f32[4,6], f32[6]!=0", "f32[6]!=0, f32[4,6]"}}),
   };
 }
 

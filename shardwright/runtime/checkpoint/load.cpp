@@ -103,7 +103,7 @@ std::vector<std::string> load(Session& session, const TensorSource& source, Rest
     std::ranges::copy(convert(one, type.dtype).bytes(), to.begin());
   };
   const auto read = [&](const std::string& name, const Box& where, std::span<std::byte> to) {
-    if (!wanted.contains(name) || name == rate_state) return false;
+    if (!wanted.contains(name) || is_rate(name)) return false;
     const Type own{kept.type_of(kept.named(name)).dtype, where.extent};
     if (name == micro_batch_count) return fill(own, step * session.pipeline().micro_batches(), to), true;
     const auto it = items.find(name);

@@ -24,7 +24,7 @@ bool is_saved(const KeptValues& kept, const Kept& value) {
 
 }  // namespace
 
-bool follows_from_step(std::string_view name) { return name == micro_batch_count || name == rate_state; }
+bool follows_from_step(std::string_view name) { return name == micro_batch_count || is_rate(name); }
 
 std::vector<std::vector<NamedBox>> shares_of(const Pipeline& pipeline, const KeptValues& kept) {
   std::vector<const Kept*> values;
