@@ -22,8 +22,8 @@ from .train import (Callback, CheckpointConfig, DynamicLossScaleManager, FixedLo
                     ModelCheckpoint, TimeMonitor, build_searched_strategy, ckpt_to_safetensors, data_sink,
                     load_checkpoint, load_distributed_checkpoint, load_param_into_net,
                     load_segmented_checkpoints, merge_pipeline_strategys, merge_sliced_parameter,
-                    rank_list_for_transform, safetensors_to_ckpt, save_checkpoint, transform_checkpoint_by_rank,
-                    transform_checkpoints, unified_safetensors)
+                    rank_list_for_transform, restore_group_info_list, safetensors_to_ckpt, save_checkpoint,
+                    transform_checkpoint_by_rank, transform_checkpoints, unified_safetensors)
 
 __version__ = "2.4.1+shardwright"
 ms_function = jit

@@ -55,7 +55,7 @@ _algorithm: dict[str, Any] = {}
 _algorithm_keys = {"fully_use_devices", "elementwise_op_strategy_follow", "enable_algo_approxi", "algo_approxi_epsilon",
                    "tensor_slice_align_enable", "tensor_slice_align_size"}
 _strategy_config_keys = {"load_file", "save_file", "only_trainable_params"}
-_where_to_write = {"strategy_ckpt_save_file", "op_strategy_save_file"}  # which nothing is compiled anew for
+_where_to_write = {"strategy_ckpt_save_file", "op_strategy_save_file", "group_ckpt_save_file"}  # which nothing is compiled anew for
 _epoch = 0
 _results_are_for_all = False  # whatever pipeline_result_broadcast is
 _told: set[str] = set()

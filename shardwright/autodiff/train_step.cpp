@@ -150,7 +150,8 @@ class UpdateStep {
     }
     if (optimizer_.has_set_rate) {
       if (!rate_.is_valid()) rate_ = existing_state(graph_, optimizer_.rate_name);
-      if (!rate_.is_valid()) rate_ = leaf(optimizer_.rate_name, optimizer_.attributes.number("rate", 0), DType::f64);
+      if (!rate_.is_valid())
+        rate_ = leaf(optimizer_.rate_name, optimizer_.attributes.number("rate", 0), DType::f64);
       operands.push_back(rate_);
     }
     const auto results = builder_.call_all(op_, std::move(operands), std::move(attributes), name + ".new");

@@ -8,8 +8,8 @@ from .shard import Layout, shard
 
 _of_files = ("build_searched_strategy", "convert_checkpoint_by_rank", "convert_checkpoints",
              "load_distributed_checkpoint", "load_segmented_checkpoints", "merge_pipeline_strategys",
-             "merge_sliced_parameter", "rank_list_for_convert", "rank_list_for_transform", "set_op_strategy_config",
-             "transform_checkpoint_by_rank", "transform_checkpoints", "unified_safetensors")
+             "merge_sliced_parameter", "rank_list_for_convert", "rank_list_for_transform", "restore_group_info_list",
+             "set_op_strategy_config", "transform_checkpoint_by_rank", "transform_checkpoints", "unified_safetensors")
 _missing = missing("mindspore.parallel", globals())
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import weakref
-from typing import Any, Iterable
+from typing import Any, Iterable, Iterator
 
 from shardwright import _core
 
@@ -53,6 +53,15 @@ class Placed:
             return said["shape"]
         place = _core.own_rank() - said["first_rank"]
         return said["boxes"][place][1] if 0 <= place < len(said["boxes"]) else None
+
+    def ranks_with_the_same(self) -> list[int]:
+        """This rank, and those that have just its slices of everything."""
+        def boxes(rank: int) -> list:
+            return [said["boxes"][rank - said["first_rank"]] if 0 <= rank - said["first_rank"] < len(said["boxes"]) else None
+                    for said in self.layouts.values()]
+
+        own = boxes(_core.own_rank())
+        return [rank for rank in range(context.device_count()) if boxes(rank) == own]
 
     def layout_lists(self) -> dict[str, list]:
         """{parameter: [device matrix, tensor map, slice shape, field, uniform split, optimizer group]}."""
@@ -125,15 +134,23 @@ def file_said(which: str) -> str:
 
 def _write(placed: Placed) -> None:
     config = context.get_auto_parallel_context("strategy_ckpt_config") or {}
-    for path in filter(None, (file_said("save"), context.get_auto_parallel_context("op_strategy_save_file"))):
-        path = os.path.abspath(path)
+    for path in _to_be_written(placed, file_said("save"), context.get_auto_parallel_context("op_strategy_save_file")):
+        is_of_all = not context.is_rank_view()
+        strategy = placed.strategy(is_of_all, config.get("only_trainable_params", False))
+        _strategy_file.write(path, strategy, is_joined=is_of_all and placed.stages > 1)
+    for path in _to_be_written(placed, context.get_auto_parallel_context("group_ckpt_save_file")
+                               or os.environ.get("GROUP_INFO_FILE")):
+        _strategy_file.write_group(path, placed.ranks_with_the_same())
+
+
+def _to_be_written(placed: Placed, *paths: str | None) -> Iterator[str]:
+    """Of files that are named, those that a program that trains has not written before one that does not."""
+    for path in map(os.path.abspath, filter(None, paths)):
         if path in _written_by_training and not placed.trains:
             continue
         if placed.trains:
             _written_by_training.add(path)
-        is_of_all = not context.is_rank_view()
-        strategy = placed.strategy(is_of_all, config.get("only_trainable_params", False))
-        _strategy_file.write(path, strategy, is_joined=is_of_all and placed.stages > 1)
+        yield path
 
 
 def loaded_splits(tracing) -> dict[str, dict]:

@@ -4,6 +4,8 @@ ParallelStrategyMap = {1: stage, 2: {1: operator, 2: {1: stage, 2: {1: parts} pe
                        3: {1: parameter, 2: layout}}
 layout = {1: {1: device matrix}, 2: {1: tensor map}, 3: slice shape, 4: offsets, 5: field, 6, 7: the optimizer's shards}
 
+A file of a group, ParallelGroupMap = {2: {1: ranks}}, says which ranks have the same slices as the one that wrote it.
+
 Where a dim is cut by several axes there is one tensor map for each dim. Parts do not tell which rank has which: field 15,
 which is ours and others pass over, and parallel_layout_value_item of JSON, do. Files of several stages are joined into one
 in which parameters are called `STAGE-NAME`.
@@ -284,6 +286,27 @@ def _value_item(placement: Placement) -> dict:
     nested = [dim if isinstance(dim, list) else [dim] for dim in placement.tensor_map]
     return {"dev_matrix": list(placement.mesh), "tensor_map": nested, "interleaved_parallel": False,
             "alias_name": placement.names}
+
+
+def write_group(path, ranks: list[int]) -> None:
+    """Ranks that have the same slices."""
+    _files.put(path, [_protobuf.field(2, _protobuf.numbers(1, ranks))])
+
+
+def read_group(path) -> list[int]:
+    """Raises: ValueError where there is no such file, or of what is none."""
+    if not isinstance(path, str):
+        raise TypeError(f"a file of a group is named by a string, not by {path!r}")
+    try:
+        found = [rank for number, said in _protobuf.fields(Path(path).read_bytes()) if number == 2
+                 for _, rank in _protobuf.fields(said)]
+    except OSError:
+        raise ValueError(f"there is no file of a group '{path}'") from None
+    except ValueError as error:
+        raise ValueError(f"'{path}' is no file of a group: {error}") from None
+    if not found or not all(isinstance(rank, int) for rank in found):
+        raise ValueError(f"'{path}' is no file of a group: it says no ranks")
+    return found
 
 
 def joined(strategies: Sequence[Strategy]) -> Strategy:

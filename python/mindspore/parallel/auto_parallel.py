@@ -104,6 +104,10 @@ class AutoParallel(Cell):
         """Operators are split as the file says."""
         self._say(op_strategy_load_file=full_json(file_path))
 
+    def set_group_ckpt_save_file(self, file_path: str) -> None:
+        """Where it is written which ranks have the same slices as this one."""
+        self._say(group_ckpt_save_file=file_path)
+
     def enable_gradients_mean(self) -> None:
         self._say(gradients_mean=True)
 

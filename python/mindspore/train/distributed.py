@@ -33,6 +33,11 @@ def build_searched_strategy(strategy_filename: str) -> dict[str, Placement]:
     return {name: by_stage[min(by_stage)] for name, by_stage in layouts.items()}
 
 
+def restore_group_info_list(group_info_file_name: str) -> list[int]:
+    """Ranks whose checkpoints have what that of the rank has which wrote the file (`group_ckpt_save_file`)."""
+    return _strategy_file.read_group(group_info_file_name)
+
+
 def _strategy_of(said, what: str) -> Strategy | None:
     """A file, or {parameter: [device matrix, tensor map, ...]}; None is whole tensors."""
     if said is None or isinstance(said, (str, Path)):

@@ -6,7 +6,7 @@ from ..parallel.checkpoint_transform import (convert_checkpoint_by_rank, convert
                                              transform_checkpoint_by_rank, transform_checkpoints)
 from .checkpoints import load_checkpoint, load_param_into_net, save_checkpoint
 from .distributed import (build_searched_strategy, ckpt_to_safetensors, load_distributed_checkpoint,
-                          load_segmented_checkpoints, merge_sliced_parameter, safetensors_to_ckpt,
+                          load_segmented_checkpoints, merge_sliced_parameter, restore_group_info_list, safetensors_to_ckpt,
                           set_op_strategy_config, unified_safetensors)
 
 __getattr__ = missing("mindspore.train.serialization", globals())
