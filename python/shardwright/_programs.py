@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from typing import Any, Callable, Iterator
 
 from . import _core, _tree
@@ -88,10 +89,14 @@ def _of_micro_batch(name: str, array: Tensor | Spec, micro_batches: int) -> list
     return [shape[0] // micro_batches, *shape[1:]]
 
 
+_many = 32
+
+
 class Programs:
     """Those of one function, by kind of call. `make`: of a call its program; skip: arguments that are bound already."""
 
     def __init__(self, function: Callable, make: Callable[[Call], Runnable], skip: int = 0):
+        self._name = getattr(function, "__name__", "a function")
         self._names = _argument_names(function)[skip:]
         self._make = make
         self._made: dict[tuple, Runnable] = {}
@@ -103,6 +108,9 @@ class Programs:
         found = self._made.get(call.key)
         if found is None:
             found = self._made[call.key] = self._make(call)
+            if len(self._made) == _many:
+                print(f"{self._name}: {_many} kinds of calls were traced; each keeps its program and its memory, so what "
+                      "differs in shape should be padded to few shapes", file=sys.stderr)
         return found
 
 

@@ -1,10 +1,12 @@
 #include "shardwright/runtime/driver.h"
 
+#include <unistd.h>
+
 #include <system_error>
 
 namespace shardwright {
 
-Driver::Driver(std::deque<Rank>& ranks, Mode mode) : ranks_(ranks), mode_(mode) {
+Driver::Driver(std::deque<Rank>& ranks, Mode mode) : ranks_(ranks), mode_(mode), process_(getpid()) {
   if (mode == Mode::caller) return;
   try {
     for (Rank& rank : ranks)
@@ -16,7 +18,14 @@ Driver::Driver(std::deque<Rank>& ranks, Mode mode) : ranks_(ranks), mode_(mode) 
   }
 }
 
-Driver::~Driver() { stop_threads(); }
+Driver::~Driver() {
+  if (is_forked())  // the threads are not here: they can neither be waited for nor let go
+    new std::vector<std::jthread>(std::move(threads_));
+  else
+    stop_threads();
+}
+
+bool Driver::is_forked() const { return getpid() != process_; }
 
 void Driver::stop_threads() {
   for (std::jthread& t : threads_) t.request_stop();
@@ -33,6 +42,7 @@ void Driver::live(Rank& rank, const std::stop_token& stop) {
 }
 
 void Driver::run(const Work& work) {
+  check_usable();
   const std::lock_guard turn(turn_);
   check_usable();
   work_ = &work;
@@ -77,6 +87,9 @@ void Driver::throw_failure() const {
 }
 
 void Driver::check_usable() const {
+  if (is_forked())
+    throw error(
+        "a forked process has none of the devices that its parent has started; make what it runs in it");
   const std::lock_guard lock(mutex_);
   if (failure_) throw Error(fmt::format("the session has stopped; {}", failure_->message), failure_->kind);
 }

@@ -32,7 +32,7 @@ class Driver {
   /// `work` on every rank; returns when all have done it. Callers of several threads take turns; `work` may not call it.
   /// Throws: the first failure of any rank; if one was in another process, an Error of kind peer.
   void run(const Work& work);
-  /// Throws: Error if a rank has failed before.
+  /// Throws: Error if a rank has failed before, or in a process that was forked off, which has no threads of it.
   void check_usable() const;
 
  private:
@@ -48,8 +48,11 @@ class Driver {
   void throw_failure() const;
   void stop_threads();
 
+  bool is_forked() const;
+
   std::deque<Rank>& ranks_;
   Mode mode_;
+  int process_;
   // Who raises `round` owns the work until `done` follows.
   std::mutex turn_;  // of those who call
   const Work* work_ = nullptr;

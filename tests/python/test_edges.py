@@ -69,6 +69,34 @@ def test_functions_in_traces():
         sw.jit(lambda x: x if x > 0 else -x)(f32(1))
 
 
+def test_a_forked_process_has_no_devices(run_program):
+    out = run_program("""
+import os, sys, numpy as np, shardwright as sw
+def made():
+    return sw.train_step(lambda p, x: sw.ops.mean(x @ p), np.ones((4, 4), np.float32), sw.optim.sgd(0.1), devices=2)
+x, step = np.ones((4, 4), np.float32), made()
+step(x)
+child = os.fork()
+if child == 0:
+    try:
+        step(x)
+    except ValueError as error:
+        print(error)
+    print(made()(x).item())
+    sys.exit(0)
+print(os.waitpid(child, 0)[1], step(x).item() < 1e9, flush=True)
+""", timeout=30)
+    assert out == ("a forked process has none of the devices that its parent has started; make what it runs in it\n4.0\n"
+                   "0 True\n")
+
+
+def test_many_kinds_of_calls_are_told(capsys):
+    double = sw.jit(lambda x: x * 2)
+    for n in range(1, 34):
+        double(numpy.ones(n, f32))
+    assert capsys.readouterr().err.count("32 kinds of calls were traced") == 1
+
+
 @pytest.mark.parametrize("wrong, message", [
     (lambda: step_of()(numpy.ones((0, 4), f32), numpy.ones((0, 3), f32)), r"'x' is f32\[0, 4\]: dims of a program's"),
     (lambda: step_of(micro_batches=0), "micro_batches=0 should be at least 1"),
