@@ -145,13 +145,61 @@ def test_states_come_back():
     assert other.global_step == 4 and other.get_lr().item() == np.float32(0.1)
 
 
-def test_a_scheduled_rate_does_not_compile_each_step_anew(monkeypatch):
+@pytest.fixture
+def compiled(monkeypatch):
+    """A list that grows with each program."""
     from mindspore import _compile
 
     made = []
     monkeypatch.setattr(_compile, "_planned", lambda *a, plan=_compile._planned: (made.append(1), plan(*a))[1])
-    after_steps(lambda p: nn.Momentum(p, nn.CosineDecayLR(0.01, 0.1, 4), 0.9, weight_decay=0.1), ("w", "gamma"))
-    assert len(made) == 1
+    return made
+
+
+rates = [nn.CosineDecayLR(0.01, 0.1, 4), [0.3, 0.2, 0.1], 0.05]
+
+
+@pytest.mark.parametrize("kind", [
+    lambda p, rate: nn.Momentum(p, rate, 0.9, weight_decay=0.1), lambda p, rate: nn.Adam(p, rate),
+    lambda p, rate: nn.AdamWeightDecay(p, rate)], ids=["momentum", "adam", "adam_weight_decay"])
+def test_scheduled_rates_do_not_compile_each_step_anew(kind, compiled):
+    alone = [after_steps(lambda p: kind(p, rate))[0][0] for rate in rates]
+    assert len(compiled) == len(rates)
+    together, optimizer = after_steps(
+        lambda p: kind([{"params": p[:1], "lr": rates[0]}, {"params": p[1:2], "lr": rates[1]}, {"params": p[2:]}], rates[2]), "wvu")
+    np.testing.assert_allclose(together, alone, rtol=1e-6)
+    assert len(compiled) == len(rates) + 1
+    np.testing.assert_allclose([r.item() for r in optimizer.get_lr()], [0.01, 0.1, 0.05], rtol=1e-6)
+
+
+@pytest.mark.parametrize("devices", [1, 4])
+def test_optimizers_of_one_program_have_their_rates(devices, compiled, virtual_devices):
+    virtual_devices(devices, full_batch=True, enable_parallel_optimizer=devices > 1)
+    parameters = [Parameter(Tensor(np.tile(start, (4, 1))), name=name) for name in "wvu"]
+    optimizers = [nn.Momentum(parameters[:2], rates[0], 0.9, weight_decay=0.1), nn.Adam(parameters[2:], rates[1])]
+
+    @ms.jit
+    def step(g):
+        optimizers[0]((g, g))
+        return optimizers[1]((g,))
+
+    for g in gradients:
+        step(Tensor(np.tile(g, (4, 1))))
+    assert len(compiled) == 1
+    expected = [after_steps(lambda p: make(p))[0][0] for make in (
+        lambda p: nn.Momentum(p, rates[0], 0.9, weight_decay=0.1), lambda p: nn.Adam(p, rates[1]))]
+    for p, row in zip(parameters, [expected[0], *expected]):
+        np.testing.assert_allclose(p.asnumpy(), np.tile(row, (4, 1)), rtol=1e-6)
+
+
+def test_a_rate_that_is_set_counts_from_then_on(compiled):
+    w = Parameter(Tensor(start), name="w")
+    optimizer = nn.SGD([{"params": [w], "lr": 0.5}], 0.1)
+    for rate in (0.5, 0.25):
+        before = w.asnumpy()
+        optimizer.learning_rate.set_data(Tensor(rate))
+        optimizer((Tensor(gradients[0]),))
+        np.testing.assert_allclose(before - w.asnumpy(), rate * gradients[0], rtol=1e-5)
+    assert len(compiled) == 1
 
 
 # ---- learning rates: the figures that the documents of the described system print ----

@@ -66,9 +66,6 @@ class ByFormula(Optimizer):
 
     # ---- what a program that updates is told ----
 
-    def is_as_traced(self) -> bool:
-        return True
-
     def before_step(self, program) -> None:
         for leaf, rate in zip(self._rates, self.rates_now()):
             _set(leaf, rate)

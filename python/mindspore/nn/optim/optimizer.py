@@ -179,15 +179,15 @@ class Optimizer(Cell):
         self._check_count(gradients)
         by_parameter = {id(p): g for p, g in zip(self.parameters, gradients)}
         tracing = current()
-        call = _Update(self, self._reads_rate(tracing))
-        for group, rate in zip(self.groups, call.rates):
+        call = _Update(self, sum(isinstance(update, _Update) for update in tracing.updates))
+        for group, name in zip(self.groups, call.rate_names):
             decayed = [p for p in group.parameters if group.weight_decay and not _without_decay(p)]
             others = [p for p in group.parameters if not (group.weight_decay and not _without_decay(p))]
             for parameters, decay in ((decayed, group.weight_decay), (others, 0.0)):
                 if parameters:
                     pairs = [(p.data_now(), self._unscaled(by_parameter[id(p)])) for p in parameters]
-                    tracing.core.update(pairs, self.core_name, {"rate": rate, "weight_decay": decay, **self.settings()},
-                                        has_set_rate=call.reads_rate)
+                    tracing.core.update(pairs, self.core_name, {"weight_decay": decay, **self.settings()},
+                                        has_set_rate=True, rate_name=name)
         tracing.updates.append(call)
         return True
 
@@ -199,22 +199,13 @@ class Optimizer(Cell):
     def _unscaled(self, gradient: Tensor):
         return gradient.array if self.loss_scale == 1 else (gradient * (1 / self.loss_scale)).array
 
-    def _reads_rate(self, tracing: Tracing) -> bool:
-        """The program reads the rate at each step: it can be told of one."""
-        return all(g.rate is self.groups[0].rate for g in self.groups) and not tracing.updates
-
 
 class _Update:
-    """A call of an optimizer in a program."""
+    """A call of an optimizer in a program, which reads a rate for each group at each step. `number`: of such calls."""
 
-    def __init__(self, optimizer: Optimizer, reads_rate: bool):
-        self.optimizer, self.reads_rate = optimizer, reads_rate
-        self.store = optimizer.store
-        self.rates = optimizer.rates_now()
-
-    def is_as_traced(self) -> bool:
-        """The program reads the rate, or it is the one that was traced."""
-        return self.reads_rate or self.rates == self.optimizer.rates_now()
+    def __init__(self, optimizer: Optimizer, number: int):
+        self.optimizer, self.store = optimizer, optimizer.store
+        self.rate_names = [f"optimizer.rate.{number}.{i}" for i in range(len(optimizer.groups))]
 
     def take_states(self, store) -> None:
         """Of those of several optimizers its own, and the count of steps."""
@@ -224,8 +215,9 @@ class _Update:
                 self.store[name] = leaf
 
     def before_step(self, program) -> None:
-        if self.reads_rate:
-            program.set_rate(self.optimizer.rates_now()[0])
+        for name, group, rate in zip(self.rate_names, self.optimizer.groups, self.optimizer.rates_now()):
+            if group.parameters:
+                program.set_rate(rate, name)
 
     def after_step(self) -> None:
         self.optimizer.global_step += 1
