@@ -45,6 +45,7 @@ _cases = {
     "losses": (ops.SoftmaxCrossEntropyWithLogits(), _torch_losses, (_x, _shares), ((4, 1), (4, 1))),
     "running sums": (ops.CumSum(), lambda x: x.cumsum(1), (_x,), ((4, 1),)),
     "difference": (ops.SquaredDifference(), lambda x, y: (x - y) ** 2, (_x, _drawn(8)), ((2, 2), (2,))),
+    "angle": (ops.Atan2(), torch.atan2, (_x, _drawn(8)), ((2, 2), (2,))),
     "remainder": (ops.FloorMod(), torch.remainder, (_x, _drawn(4, 8)), ((2, 2), (2, 2))),
     "remainder to zero": (ops.Mod(), torch.fmod, (_x, _drawn(4, 8)), ((2, 2), (2, 2))),
 }

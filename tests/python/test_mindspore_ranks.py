@@ -173,6 +173,29 @@ except RuntimeError as error:
     assert all("ops.AllReduce in a program of mode semi_auto_parallel" in own[0] for own in lines)
 
 
+def test_a_file_says_which_ranks_have_the_same_slices(run_text, tmp_path):
+    lines = run_text(4, f"""
+ms.set_seed(1)
+folder = {str(tmp_path)!r}
+for stages, strategy in ((1, ((2, 1), (2, 1))), (1, ((1, 2), (2, 2))), (2, ((2, 1), (1, 1)))):
+    path = f"{{folder}}/groups/{{stages}}_{{strategy[1]}}_{{rank}}.pb"
+    ms.set_auto_parallel_context(parallel_mode="semi_auto_parallel", full_batch=True, pipeline_stages=stages,
+                                 group_ckpt_save_file=path)
+    first, last = nn.Dense(4, 4, has_bias=False), nn.Dense(4, 4, has_bias=False)
+    first.matmul.shard(strategy)
+    net = nn.SequentialCell(first, last)
+    first.pipeline_stage, last.pipeline_stage = 0, stages - 1
+    net(Tensor(np.ones((4, 4)), ms.float32))
+    print(ms.restore_group_info_list(path))
+try:
+    ms.restore_group_info_list(path + "x")
+except ValueError as error:
+    print("no file" in str(error))
+""")
+    assert lines == [["[0, 2]", "[0]", "[0, 1]", "True"], ["[1, 3]", "[1]", "[0, 1]", "True"],
+                     ["[0, 2]", "[2]", "[2, 3]", "True"], ["[1, 3]", "[3]", "[2, 3]", "True"]]
+
+
 in_two_stages = """
 ms.set_seed(1)
 class Net(nn.Cell):

@@ -38,6 +38,7 @@ neg, abs, sign, floor, logical_not = _unary(P.Neg), _unary(P.Abs), _unary(P.Sign
 ones_like, zeros_like = _unary(P.OnesLike), _unary(P.ZerosLike)
 add = tensor_add = _binary(P.Add)
 sub, mul, div, pow, maximum, minimum = (_binary(k) for k in (P.Sub, P.Mul, P.Div, P.Pow, P.Maximum, P.Minimum))
+atan2 = _binary(P.Atan2)
 equal, not_equal, less, greater = (_binary(k) for k in (P.Equal, P.NotEqual, P.Less, P.Greater))
 less_equal, greater_equal = _binary(P.LessEqual), _binary(P.GreaterEqual)
 logical_and, logical_or = _binary(P.LogicalAnd), _binary(P.LogicalOr)

@@ -120,9 +120,9 @@ _of_one = _named({
 _of_two = _named({
     "Add": _binary("add"), "TensorAdd": _binary("add"), "Sub": _binary("sub"), "Mul": _binary("mul"),
     "Div": _binary("div"), "RealDiv": _binary("div"), "Maximum": _binary("maximum"), "Minimum": _binary("minimum"),
-    "Pow": _binary("pow"), "Equal": _binary("equal"), "NotEqual": _binary("not_equal"), "Less": _binary("less"),
-    "LessEqual": _binary("less_equal"), "Greater": _binary("greater"), "GreaterEqual": _binary("greater_equal"),
-    "LogicalAnd": _binary("logical_and"), "LogicalOr": _binary("logical_or")})
+    "Pow": _binary("pow"), "Atan2": _binary("atan2"), "Equal": _binary("equal"), "NotEqual": _binary("not_equal"),
+    "Less": _binary("less"), "LessEqual": _binary("less_equal"), "Greater": _binary("greater"),
+    "GreaterEqual": _binary("greater_equal"), "LogicalAnd": _binary("logical_and"), "LogicalOr": _binary("logical_or")})
 _of_one["Gelu"] = _of_one["GeLU"]  # an older name
 globals().update(_of_one)
 globals().update(_of_two)
