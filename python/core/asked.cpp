@@ -6,6 +6,7 @@
 #include <set>
 
 #include "shardwright/annotations/patterns.h"
+#include "shardwright/base/file.h"
 #include "shardwright/base/text.h"
 #include "shardwright/frontend/inference.h"
 #include "shardwright/frontend/mixed_precision.h"
@@ -206,8 +207,14 @@ void bind_planned_step(py::module_& m) {
       .def("explain", &PlannedStep::explain)
       .def(
           "html", [](const PlannedStep& self) { return to_html(self.report()); }, "The same as HTML.")
-      .def("page",
-           [](const PlannedStep& self) { return plan_page(self.report(), self.network.plan, self.estimate); })
+      .def(
+          "save",
+          [](const PlannedStep& self, const std::string& path) {
+            const Plan& own = self.network.plan;
+            if (!path.ends_with(".html")) return save_plan(own, path);
+            write_file(path, plan_page(self.report(), own, self.estimate));
+          },
+          py::arg("path"))
       .def("plan_json", [](const PlannedStep& self) { return to_json(self.network.plan); })
       .def_property_readonly("step_seconds",
                              [](const PlannedStep& self) { return self.estimate.step_seconds(); })

@@ -42,9 +42,8 @@ class Plan:
         """How many of each kind a step runs."""
 
     def save(self, path: str) -> None:
-        """Writes the plan, or with a path that ends with .html a page for people."""
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(self._planned.page() if path.endswith(".html") else self.json)
+        """Writes the plan, or with a path that ends with .html a page for people. Raises: OSError if it cannot."""
+        self._planned.save(path)
 
     def __repr__(self) -> str:
         return self.table
