@@ -7,21 +7,29 @@
 #include "python/core/ranks.h"
 #include "python/core/splits.h"
 #include "shardwright/base/error.h"
+#include "shardwright/base/one_line.h"
 
 namespace shardwright::python {
 namespace {
+
+/// Of any bytes: what is no text in them is replaced.
+void raise(PyObject* type, const std::string& what) {
+  const std::string line = one_line(what);
+  const auto text = py::reinterpret_steal<py::object>(
+      PyUnicode_DecodeUTF8(line.data(), static_cast<py::ssize_t>(line.size()), "replace"));
+  PyErr_SetObject(type, text.ptr());
+}
 
 /// Errors of ours become exceptions of the class that users of Python expect.
 void translate(std::exception_ptr thrown) {
   try {
     if (thrown) std::rethrow_exception(thrown);
   } catch (const Error& e) {
-    PyObject* const general = py::module_::import("shardwright._errors").attr("ShardwrightError").ptr();
     switch (e.kind()) {
-      case ErrorKind::io: PyErr_SetString(PyExc_OSError, e.what()); return;
-      case ErrorKind::memory: PyErr_SetString(PyExc_MemoryError, e.what()); return;
-      case ErrorKind::peer: PyErr_SetString(PyExc_ConnectionError, e.what()); return;
-      default: PyErr_SetString(general, e.what());
+      case ErrorKind::io: return raise(PyExc_OSError, e.what());
+      case ErrorKind::memory: return raise(PyExc_MemoryError, e.what());
+      case ErrorKind::peer: return raise(PyExc_ConnectionError, e.what());
+      default: raise(py::module_::import("shardwright._errors").attr("ShardwrightError").ptr(), e.what());
     }
   }
 }

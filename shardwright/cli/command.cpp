@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <new>
 
+#include "shardwright/base/one_line.h"
 #include "shardwright/base/text.h"
 #include "shardwright/cli/asked.h"
 #include "shardwright/cli/config.h"
@@ -177,15 +178,6 @@ int run_verb(const std::vector<std::string>& words, Terminal& terminal) {
     if (arguments.has("--json")) terminal.out << document(e) << "\n";
     throw;
   }
-}
-
-/// What a file holds stands in messages, however long it is and whatever its characters.
-std::string one_line(std::string text) {
-  constexpr std::size_t longest = 2000;
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; },
-      ' ');
-  return text.size() > longest ? text.substr(0, longest) + "..." : text;
 }
 
 /// Ends with an error, behind what has been printed before.

@@ -1,4 +1,4 @@
-// Files of data changed at random: every one is read, or ends in one line, quickly and in bounded memory. What a file
+// Files of data changed at random: every one is read, or ends in a short Error, quickly and in bounded memory. What a file
 // claims must not be believed; the same is run under the address sanitizer.
 #include <jpeglib.h>
 
@@ -84,8 +84,7 @@ int try_changed(const std::string& bytes, int times, F read) {
       ++taken;
     } catch (const Error& e) {
       ++refused;
-      EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos) << e.what();
-      EXPECT_LT(std::string(e.what()).size(), 1000U);
+      EXPECT_LT(std::string(e.what()).size(), 1000U) << e.what();
     }
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     EXPECT_LT(seconds.count(), 10) << "file " << i;
