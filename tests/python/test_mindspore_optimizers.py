@@ -171,6 +171,33 @@ def test_scheduled_rates_do_not_compile_each_step_anew(kind, compiled):
     np.testing.assert_allclose([r.item() for r in optimizer.get_lr()], [0.01, 0.1, 0.05], rtol=1e-6)
 
 
+class Halves(nn.LearningRateSchedule):
+    """0.2, 0.1, 0.05, ..."""
+
+    def construct(self, global_step):
+        return 0.2 * ms.ops.pow(Tensor(0.5), ms.ops.cast(global_step, ms.float32))
+
+
+@pytest.mark.parametrize("make, formula", [
+    (lambda p, d: nn.SGD(p, 0.1, weight_decay=d), lambda w, g, s, t, decay: w - 0.1 * (g + decay * w)),
+    (lambda p, d: nn.Momentum([{"params": p, "weight_decay": d}], 0.1, 0.0), lambda w, g, s, t, decay: w - 0.1 * (g + decay * w)),
+    (lambda p, d: nn.Adam(p, 0.1, eps=1e-3, use_nesterov=True, weight_decay=d),
+     lambda w, g, s, t, decay: nesterov_adam(w, g, s, t, decay=decay)),
+    (lambda p, d: nn.AdamWeightDecay(p, 0.1, weight_decay=d),
+     lambda w, g, s, t, decay: adam_weight_decay(w, g, s, t, decay=decay)),
+    (lambda p, d: nn.Lamb(p, 0.1, weight_decay=d), lambda w, g, s, t, decay: lamb(w, g, s, t, decay=decay))],
+    ids=["sgd", "momentum", "nesterov_adam", "adam_weight_decay", "lamb"])
+def test_a_scheduled_weight_decay(make, formula, compiled):
+    (found, gamma), optimizer = after_steps(lambda p: make(p, Halves()), ("w", "gamma"))
+    assert len(compiled) == 1
+    for name, result in (("w", found), ("gamma", gamma)):
+        w, states = start.astype(float), {}
+        for t, g in enumerate(gradients, 1):
+            w = formula(w, g.astype(float), states, t, 0.2 * 0.5 ** (t - 1) if name == "w" else 0.0)
+        np.testing.assert_allclose(result, w, rtol=1e-5, atol=1e-6)
+    assert not any("decay" in name for name in optimizer.states())
+
+
 @pytest.mark.parametrize("devices", [1, 4])
 def test_optimizers_of_one_program_have_their_rates(devices, compiled, virtual_devices):
     virtual_devices(devices, full_batch=True, enable_parallel_optimizer=devices > 1)
@@ -236,9 +263,13 @@ def test_wrong_settings_are_told():
                          (lambda: nn.WarmUpLR(0.1, 0), "warmup_steps"),
                          (lambda: nn.Lamb([Parameter(Tensor(1.0))], 0.1, beta1=1.0), "beta1"),
                          (lambda: nn.SGD([Parameter(Tensor(1.0))], momentum=0.9, dampening=0.1, nesterov=True), "nesterov"),
-                         (lambda: nn.LARS(nn.SGD([Parameter(Tensor(1.0))]), epsilon=0.0), "epsilon")):
+                         (lambda: nn.LARS(nn.SGD([Parameter(Tensor(1.0))]), epsilon=0.0), "epsilon"),
+                         (lambda: nn.LARS(nn.SGD([Parameter(Tensor(1.0))], weight_decay=Halves())), "weight_decay is a schedule"),
+                         (lambda: nn.SGD([Parameter(Tensor(1.0))], weight_decay=-1), "weight_decay")):
         with pytest.raises(ValueError, match=error):
             wrong()
+    with pytest.raises(TypeError, match="weight_decay is a number or a schedule, not 'x'"):
+        nn.SGD([{"params": [Parameter(Tensor(1.0))], "weight_decay": "x"}])
     with pytest.raises(TypeError, match="LARS takes an optimizer"):
         nn.LARS([Parameter(Tensor(1.0))])
     with pytest.raises(TypeError, match="total_step"):

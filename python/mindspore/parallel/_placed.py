@@ -18,7 +18,7 @@ from . import _strategy_file
 from ._placement import Placement
 from ._strategy_file import Strategy
 
-_of_optimizers = re.compile(r"optimizer\d*\.(rate|step)")  # rates and counts of steps, which checkpoints have otherwise
+_of_optimizers = re.compile(r"(optimizer\d*|lars)\.(rate|step|decay)")  # settings and counts, which checkpoints have otherwise
 
 
 class Placed:

@@ -64,7 +64,7 @@ class AdamWeightDecay(ByFormula):
         m = states["adam_m"] + (gradient - states["adam_m"]) * (1 - self.beta1)
         v = states["adam_v"] + (gradient * gradient - states["adam_v"]) * (1 - self.beta2)
         direction = m / (F.sqrt(v) + self.eps)
-        if decay:
+        if decay is not None:
             direction = direction + weight * decay
         return weight - rate * direction, {"adam_m": m, "adam_v": v}
 

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-
-from shardwright import _core
-
 from ... import context
 from ..._trace import current
-from ...common import dtype as mstype
 from ...common.initializer import initializer
 from ...common.parameter import Parameter
 from ...common.tensor import Tensor
 from ...ops import functional as F
-from .optimizer import Optimizer, _without_decay
-
-_numbers = itertools.count()
+from .optimizer import Optimizer, _numbers, _without_decay, scalar, tell
 
 
 class ByFormula(Optimizer):
@@ -24,16 +17,16 @@ class ByFormula(Optimizer):
     starts: dict[str, float] = {}
     decays_gradients = True  # weight decay is added to gradients; else `formula` does with it what it wants
 
-    def __init__(self, learning_rate, params, weight_decay: float = 0.0, loss_scale: float = 1.0):
+    def __init__(self, learning_rate, params, weight_decay=0.0, loss_scale: float = 1.0):
         super().__init__(learning_rate, params, weight_decay, loss_scale)
         self.store = None  # there are no states of the core's
         self._states = {id(p): {prefix: _state(f"{prefix}.{p.name}", value, p) for prefix, value in self.starts.items()}
                         for p in self.parameters}
         number = next(_numbers)
-        self._rates = [_scalar(f"optimizer{number}.rate{i}") for i in range(len(self.groups))]
-        self._step = [_scalar(f"optimizer{number}.step")]  # in a list, as it is no parameter of the cell
+        self._rates = [scalar(f"optimizer{number}.rate{i}") for i in range(len(self.groups))]
+        self._step = [scalar(f"optimizer{number}.step")]  # in a list, as it is no parameter of the cell
 
-    def formula(self, weight: Tensor, gradient: Tensor, rate: Tensor, decay: float, states: dict[str, Tensor]):
+    def formula(self, weight: Tensor, gradient: Tensor, rate: Tensor, decay: Tensor | float | None, states: dict[str, Tensor]):
         """The new weight, and new states by their names. What there is depends on the gradient: it is made behind all
         micro-batches, as gradients are."""
         raise NotImplementedError
@@ -50,14 +43,14 @@ class ByFormula(Optimizer):
         by_parameter = {id(p): g for p, g in zip(self.parameters, gradients)}
         for group, rate in zip(self.groups, self._rates):
             for p in group.parameters:
-                decay = 0.0 if _without_decay(p) else group.weight_decay
-                self._update_one(p, Tensor.of(self._unscaled(by_parameter[id(p)])), rate.value(), decay)
+                decay = group.weight_decay or None if group.decay is None else group.decay.value()
+                self._update_one(p, self._unscaled(by_parameter[id(p)]), rate.value(), None if _without_decay(p) else decay)
         current().updates.append(self)
         return True
 
-    def _update_one(self, p: Parameter, gradient: Tensor, rate: Tensor, decay: float) -> None:
+    def _update_one(self, p: Parameter, gradient: Tensor, rate: Tensor, decay) -> None:
         weight, own = Tensor.of(p.data_now()), self._states[id(p)]
-        if self.decays_gradients and decay:
+        if self.decays_gradients and decay is not None:
             gradient = gradient + weight * decay
         value, states = self.formula(weight, gradient, rate, decay, {k: s.value() for k, s in own.items()})
         F.assign(p, value)
@@ -67,9 +60,10 @@ class ByFormula(Optimizer):
     # ---- what a program that updates is told ----
 
     def before_step(self, program) -> None:
+        self._tell_decays()
         for leaf, rate in zip(self._rates, self.rates_now()):
-            _set(leaf, rate)
-        _set(self._step[0], self.global_step + 1)
+            tell(leaf, rate)
+        tell(self._step[0], self.global_step + 1)
 
     def after_step(self) -> None:
         self.global_step += 1
@@ -91,11 +85,3 @@ class ByFormula(Optimizer):
 
 def _state(name: str, value: float, of: Parameter) -> Parameter:
     return Parameter(initializer(value, of.shape, of.dtype), name=name, requires_grad=False)
-
-
-def _scalar(name: str) -> Parameter:
-    return Parameter(Tensor(0.0, mstype.float32), name=name, requires_grad=False)
-
-
-def _set(leaf: Parameter, value: float) -> None:
-    leaf.data_now().set(_core.Tensor(value, "float32"))

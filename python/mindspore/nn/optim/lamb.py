@@ -31,7 +31,7 @@ class Lamb(ByFormula):
         t = self.step_number()
         first, second = (F.sub(1.0, F.exp(t * math.log(beta))) for beta in (self.beta1, self.beta2))
         direction = m / first / (F.sqrt(v / second) + self.eps)
-        if decay:
+        if decay is not None:
             direction = direction + weight * decay
         norm, size = F.sqrt(F.sum(direction * direction)), F.sqrt(F.sum(weight * weight))
         ratio = F.where(F.logical_and(norm > 0, size > 0), size / F.maximum(norm, 1e-38), F.ones_like(norm))

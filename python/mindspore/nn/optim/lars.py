@@ -10,8 +10,7 @@ from ..._trace import current
 from ...common.tensor import Tensor
 from ...ops import functional as F
 from ..cell import Cell
-from .by_formula import _scalar, _set
-from .optimizer import Optimizer, _without_decay
+from .optimizer import Optimizer, _without_decay, scalar, tell
 
 
 def _is_layer(parameter) -> bool:
@@ -31,12 +30,14 @@ class LARS(Optimizer):
             raise TypeError(f"LARS takes an optimizer, not {optimizer!r}")
         if epsilon <= 0 or coefficient <= 0:
             raise ValueError(f"epsilon {epsilon} and coefficient {coefficient} of LARS are above 0")
+        if any(group.decay is not None for group in optimizer.groups):
+            raise ValueError("LARS around an optimizer whose weight_decay is a schedule is not in this front end")
         Cell.__init__(self, auto_prefix=False)
         self.opt, self.epsilon, self.coefficient, self.use_clip = optimizer, epsilon, coefficient, use_clip
         self.groups, self.parameters, self.loss_scale = optimizer.groups, optimizer.parameters, optimizer.loss_scale
         self._is_layer = {id(p): bool(lars_filter(p)) for p in self.parameters}
         self._decays = {id(p): 0.0 if _without_decay(p) else g.weight_decay for g in self.groups for p in g.parameters}
-        self._rates = [_scalar(f"lars.rate{i}") for i in range(len(self.groups))]
+        self._rates = [scalar(f"lars.rate{i}") for i in range(len(self.groups))]
         self.store = None  # of states, which the other has
         self._unit_of_gradients = Unit(self._update, is_fed=False)
         optimizer.loss_scale = 1.0
@@ -46,7 +47,7 @@ class LARS(Optimizer):
     def _update(self, gradients: tuple) -> bool:
         self._check_count(gradients)
         rates = {id(p): rate for g, rate in zip(self.groups, self._rates) for p in g.parameters}
-        unscaled = [Tensor.of(self._unscaled(g)) for g in gradients]
+        unscaled = [self._unscaled(g) for g in gradients]
         done = self.opt._update(tuple(self._scaled(p, g, rates[id(p)]) if self._is_layer[id(p)] else g
                                       for p, g in zip(self.parameters, unscaled)))
         current().updates.append(self)
@@ -64,7 +65,7 @@ class LARS(Optimizer):
 
     def before_step(self, program) -> None:
         for leaf, rate in zip(self._rates, self.rates_now()):
-            _set(leaf, rate)
+            tell(leaf, rate)
 
     def after_step(self) -> None:
         """The other optimizer counts."""

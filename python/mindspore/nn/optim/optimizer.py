@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, Callable
 
 from shardwright import _core
@@ -15,13 +16,15 @@ from ...common.tensor import Tensor
 from ..cell import Cell
 
 _steps = "optimizer.step"  # the core's state
+_numbers = itertools.count()
 
 
 class _Group:
-    """Parameters with one learning rate (as `_rate_function` has it) and weight decay."""
+    """Parameters with one learning rate (as `_rate_function` has it) and weight decay, a number or a function of the step."""
 
-    def __init__(self, parameters: list[Parameter], rate, weight_decay: float):
-        self.parameters, self.rate, self.weight_decay = parameters, rate, weight_decay
+    def __init__(self, parameters: list[Parameter], rate, weight_decay):
+        self.parameters, self.rate, self.weight_decay = parameters, rate, _decay_function(weight_decay)
+        self.decay = scalar(f"optimizer{next(_numbers)}.decay") if callable(self.weight_decay) else None
 
     def rate_now(self, step: int) -> float:
         return self.rate.item() if isinstance(self.rate, Parameter) else self.rate(step)
@@ -43,6 +46,26 @@ def _rate_function(rate) -> Callable[[int], float] | Parameter:
     raise TypeError(f"a learning rate is a number, a list, a tensor or a schedule, not {rate!r}")
 
 
+def _decay_function(decay) -> Callable[[int], float] | float:
+    if isinstance(decay, Cell):
+        return lambda step: _at_once(decay, step)
+    if not isinstance(decay, (int, float)) or isinstance(decay, bool):
+        raise TypeError(f"weight_decay is a number or a schedule, not {decay!r}")
+    if decay < 0:
+        raise ValueError(f"weight_decay is 0 or more, not {decay}")
+    return float(decay)
+
+
+def scalar(name: str) -> Parameter:
+    """What programs read and are told before each step."""
+    return Parameter(Tensor(0.0, mstype.float32), name=name, requires_grad=False)
+
+
+def tell(leaf: Parameter, value: float) -> None:
+    """A scalar of the next step."""
+    leaf.data_now().set(_core.Tensor(value, "float32"))
+
+
 def _at_once(schedule: Callable, step: int) -> float:
     """What a schedule says, computed here whatever is being traced."""
     with outside(), context.eagerly():
@@ -58,13 +81,13 @@ class Optimizer(Cell):
 
     core_name = "sgd"  # of the core's optimizer
 
-    def __init__(self, learning_rate, parameters, weight_decay: float = 0.0, loss_scale: float = 1.0):
+    def __init__(self, learning_rate, parameters, weight_decay=0.0, loss_scale: float = 1.0):
         super().__init__(auto_prefix=False)
         parameters = list(parameters)
         if not parameters:
             raise ValueError("an optimizer needs parameters")
-        if weight_decay < 0 or loss_scale <= 0:
-            raise ValueError(f"weight_decay {weight_decay} is 0 or more and loss_scale {loss_scale} above 0")
+        if loss_scale <= 0:
+            raise ValueError(f"loss_scale {loss_scale} is above 0")
         self.groups = self._groups_of(parameters, learning_rate, weight_decay)
         self.parameters = ParameterTuple(self._in_order(parameters))
         self.loss_scale = float(loss_scale)
@@ -183,9 +206,9 @@ class Optimizer(Cell):
         for group, name in zip(self.groups, call.rate_names):
             decayed = [p for p in group.parameters if group.weight_decay and not _without_decay(p)]
             others = [p for p in group.parameters if not (group.weight_decay and not _without_decay(p))]
-            for parameters, decay in ((decayed, group.weight_decay), (others, 0.0)):
+            for parameters, decay in ((decayed, 0.0 if group.decay is not None else group.weight_decay), (others, 0.0)):
                 if parameters:
-                    pairs = [(p.data_now(), self._unscaled(by_parameter[id(p)])) for p in parameters]
+                    pairs = [(p.data_now(), self._gradient(p, by_parameter[id(p)], group).array) for p in parameters]
                     tracing.core.update(pairs, self.core_name, {"weight_decay": decay, **self.settings()},
                                         has_set_rate=True, rate_name=name)
         tracing.updates.append(call)
@@ -196,8 +219,20 @@ class Optimizer(Cell):
             raise ValueError(f"the optimizer has {len(self.parameters)} parameters but is given {len(gradients)} "
                              "gradients")
 
-    def _unscaled(self, gradient: Tensor):
-        return gradient.array if self.loss_scale == 1 else (gradient * (1 / self.loss_scale)).array
+    def _unscaled(self, gradient: Tensor) -> Tensor:
+        return gradient if self.loss_scale == 1 else gradient * (1 / self.loss_scale)
+
+    def _gradient(self, p: Parameter, gradient: Tensor, group: _Group) -> Tensor:
+        """As the core's optimizers are given it: with a weight decay that changes, as they take only numbers."""
+        gradient = self._unscaled(gradient)
+        if group.decay is None or _without_decay(p):
+            return gradient
+        return gradient + Tensor.of(p.data_now()) * group.decay.value()
+
+    def _tell_decays(self) -> None:
+        for group in self.groups:
+            if group.decay is not None:
+                tell(group.decay, group.weight_decay(self.global_step))
 
 
 class _Update:
@@ -215,6 +250,7 @@ class _Update:
                 self.store[name] = leaf
 
     def before_step(self, program) -> None:
+        self.optimizer._tell_decays()
         for name, group, rate in zip(self.rate_names, self.optimizer.groups, self.optimizer.rates_now()):
             if group.parameters:
                 program.set_rate(rate, name)
