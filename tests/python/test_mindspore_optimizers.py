@@ -265,7 +265,9 @@ def test_wrong_settings_are_told():
                          (lambda: nn.SGD([Parameter(Tensor(1.0))], momentum=0.9, dampening=0.1, nesterov=True), "nesterov"),
                          (lambda: nn.LARS(nn.SGD([Parameter(Tensor(1.0))]), epsilon=0.0), "epsilon"),
                          (lambda: nn.LARS(nn.SGD([Parameter(Tensor(1.0))], weight_decay=Halves())), "weight_decay is a schedule"),
-                         (lambda: nn.SGD([Parameter(Tensor(1.0))], weight_decay=-1), "weight_decay")):
+                         (lambda: nn.SGD([Parameter(Tensor(1.0))], weight_decay=-1), "weight_decay is 0 or more, not -1"),
+                         *((lambda wrong=wrong: nn.SGD([Parameter(Tensor(1.0))], wrong), "a learning rate is 0 or more, not")
+                           for wrong in (-0.1, float("nan"), float("inf"), [0.1, float("nan")], Tensor([-1.0])))):
         with pytest.raises(ValueError, match=error):
             wrong()
     with pytest.raises(TypeError, match="weight_decay is a number or a schedule, not 'x'"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any, Callable
 
 from shardwright import _core
@@ -37,13 +38,18 @@ def _rate_function(rate) -> Callable[[int], float] | Parameter:
     if isinstance(rate, Tensor) and rate.ndim == 0:
         rate = rate.item()
     if isinstance(rate, (int, float)) and not isinstance(rate, bool):
-        if rate < 0:
-            raise ValueError(f"a learning rate is 0 or more, not {rate}")
-        return Parameter(Tensor(float(rate), mstype.float32), name="learning_rate")
+        return Parameter(Tensor(_checked("a learning rate", rate), mstype.float32), name="learning_rate")
     if isinstance(rate, (list, tuple, Tensor)):
-        values = [float(r) for r in (rate.tolist() if isinstance(rate, Tensor) else rate)]
+        values = [_checked("a learning rate", r) for r in (rate.tolist() if isinstance(rate, Tensor) else rate)]
         return lambda step: values[min(step, len(values) - 1)]
     raise TypeError(f"a learning rate is a number, a list, a tensor or a schedule, not {rate!r}")
+
+
+def _checked(what: str, value) -> float:
+    """Raises: ValueError of what is below 0, endless or no number."""
+    if not 0 <= value < math.inf:
+        raise ValueError(f"{what} is 0 or more, not {value}")
+    return float(value)
 
 
 def _decay_function(decay) -> Callable[[int], float] | float:
@@ -51,9 +57,7 @@ def _decay_function(decay) -> Callable[[int], float] | float:
         return lambda step: _at_once(decay, step)
     if not isinstance(decay, (int, float)) or isinstance(decay, bool):
         raise TypeError(f"weight_decay is a number or a schedule, not {decay!r}")
-    if decay < 0:
-        raise ValueError(f"weight_decay is 0 or more, not {decay}")
-    return float(decay)
+    return _checked("weight_decay", decay)
 
 
 def scalar(name: str) -> Parameter:
