@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import re
@@ -12,6 +11,7 @@ from typing import Any, Callable
 
 import numpy
 from shardwright import ShardwrightError, _core
+from shardwright._programs import argument_names
 from shardwright._tree import leaves, map_leaves
 
 from . import context
@@ -30,7 +30,7 @@ class Unit:
     def __init__(self, function: Callable, is_fed: bool = True, named: Callable | None = None):
         self.function = function
         self.is_fed = is_fed
-        self.argument_names = _argument_names(named or function)
+        self.argument_names = argument_names(named or function)
         self._programs: dict[tuple, list[_Compiled]] = {}
 
     def __call__(self, *args, **kwargs):
@@ -116,14 +116,6 @@ def _identity(constant):
     if isinstance(constant, (bool, int, float, str, bytes, type(None))):
         return type(constant), constant
     return id(constant)
-
-
-def _argument_names(function: Callable) -> list[str]:
-    try:
-        return [p.name for p in inspect.signature(function).parameters.values()
-                if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    except (TypeError, ValueError):  # of what has no signature
-        return []
 
 
 def _input_name(names: list[str], path: str) -> str:

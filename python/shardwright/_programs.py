@@ -97,7 +97,7 @@ class Programs:
 
     def __init__(self, function: Callable, make: Callable[[Call], Runnable], skip: int = 0):
         self._name = getattr(function, "__name__", "a function")
-        self._names = _argument_names(function)[skip:]
+        self._names = argument_names(function)[skip:]
         self._make = make
         self._made: dict[tuple, Runnable] = {}
 
@@ -114,7 +114,8 @@ class Programs:
         return found
 
 
-def _argument_names(function: Callable) -> list[str]:
+def argument_names(function: Callable) -> list[str]:
+    """Of those that may be given by place."""
     try:
         return [p.name for p in inspect.signature(function).parameters.values()
                 if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]

@@ -69,8 +69,11 @@ void draw_tokens(const Asked& asked) {
   asked.tell(options.train, options.test, "tokens");
 }
 
-constexpr std::pair<std::string_view, void (*)(const Asked&)> sets[] = {
-    {"digits", draw_digits}, {"cifar", draw_cifar}, {"images", draw_images}, {"tokens", draw_tokens}};
+constexpr std::pair<std::string_view, void (*)(const Asked&)> sets[] = {{"digits", draw_digits},
+                                                                        {"cifar", draw_cifar},
+                                                                        {"images", draw_images},
+                                                                        {"text", draw_tokens},
+                                                                        {"tokens", draw_tokens}};
 
 int run(const Arguments& arguments, Terminal& terminal) {
   const std::string& name = arguments.positionals[0];
@@ -93,7 +96,7 @@ std::vector<Verb> data() {
   return {{.name = "data",
            .doc = "draw data to learn from, for machines without: digits as MNIST has them, cifar, images in "
                   "a folder "
-                  "for each class, or tokens",
+                  "for each class, or text, which is tokens",
            .positionals = {"SET"},
            .flags = {{"--out", "DIR", "where the files go", ""},
                      {"--train", "N", "training samples (default: 10000; 500 images, 200000 tokens)", ""},
