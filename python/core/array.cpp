@@ -148,7 +148,7 @@ Tensor lent(const std::shared_ptr<Tensor>& elements) {
 }
 
 Traced Array::in(Tracing& tracing) const {
-  if (!traced_) return tracing.captured(elements_);
+  if (!traced_) return tracing.captured(elements_, is_lent);
   if (traced_->tracing.lock().get() != &tracing)
     throw error("a value of type {} belongs to a trace that has ended", to_text(type()));
   return {&tracing.trace, traced_->id};
@@ -190,8 +190,11 @@ ArrayPtr array_of(const py::handle& object, std::optional<DType> like) {
   Tensor t = tensor_of_buffer(object);
   // numpy's float64 is a float of Python's, too, but has a width.
   const bool is_number = PyFloat_CheckExact(object.ptr()) || PyLong_CheckExact(object.ptr());
-  if (!is_number && !py::isinstance<py::list>(object) && !py::isinstance<py::tuple>(object))
-    return std::make_shared<Array>(std::move(t));
+  if (!is_number && !py::isinstance<py::list>(object) && !py::isinstance<py::tuple>(object)) {
+    auto out = std::make_shared<Array>(std::move(t));
+    out->is_lent = py::isinstance<py::array>(object);
+    return out;
+  }
   // Python's own numbers have no width: floats are f32 unless the other operand says more.
   if (is_number && like && (is_floating(*like) || !is_floating(t.dtype())))
     return std::make_shared<Array>(convert(t, *like));

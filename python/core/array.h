@@ -27,6 +27,8 @@ class Array {
   virtual std::shared_ptr<Tensor> elements() const;
   /// In the trace that runs; elements enter it as something that is read again at each run.
   virtual Traced in(class Tracing& tracing) const;
+  /// Its memory is that of an array of others, who may write to it.
+  bool is_lent = false;
 
  protected:
   Array() = default;

@@ -89,11 +89,13 @@ ArrayPtr from_dlpack(const py::object& source) {
   PyCapsule_SetName(capsule.ptr(), used);
   const auto* data = static_cast<const std::byte*>(t.data) + t.byte_offset;
   Type type{kind->dtype, Shape(t.shape, t.shape + t.dims)};
-  return std::make_shared<Array>(
+  auto out = std::make_shared<Array>(
       Tensor(std::move(type), std::shared_ptr<const std::byte>(data, [managed](const std::byte*) {
                const py::gil_scoped_acquire gil;
                if (managed->deleter) managed->deleter(managed);
              })));
+  out->is_lent = true;
+  return out;
 }
 
 }  // namespace

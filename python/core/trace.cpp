@@ -151,9 +151,9 @@ void Tracing::end() {
 
 Tracing* Tracing::current() { return running.empty() ? nullptr : running.back(); }
 
-Traced Tracing::captured(const std::shared_ptr<Tensor>& elements) {
+Traced Tracing::captured(const std::shared_ptr<Tensor>& elements, bool is_lent) {
   if (const auto it = known_outside_.find(elements.get()); it != known_outside_.end()) return it->second;
-  if (elements->size() == 1 && elements->shape().empty()) {
+  if (!is_lent && elements->shape().empty()) {
     // A number: it becomes part of the graph, where kernels fold it.
     return trace.call("fill", {},
                       {{"shape", Shape{}},

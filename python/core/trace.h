@@ -90,8 +90,8 @@ class Tracing : public std::enable_shared_from_this<Tracing> {
   bool is_running() const { return is_running_; }
 
   Traced input(const std::string& name, const Type& type) { return trace.input(name, type); }
-  /// Elements from outside: an input that is the same at each run.
-  Traced captured(const std::shared_ptr<Tensor>& elements);
+  /// Elements from outside: an input that is the same at each run, unless they are lent and somebody writes to them.
+  Traced captured(const std::shared_ptr<Tensor>& elements, bool is_lent);
   Traced leaf(const Leaf& leaf);
 
   std::vector<Traced> call(std::string_view op, const std::vector<Traced>& operands,

@@ -69,6 +69,14 @@ def test_functions_in_traces():
         sw.jit(lambda x: x if x > 0 else -x)(f32(1))
 
 
+def test_arrays_from_outside_are_read_at_each_run():
+    factor, more = numpy.array(2, f32), numpy.ones(3, f32)
+    f = sw.jit(lambda x: x * factor + more)
+    assert f(numpy.ones(3, f32)).numpy().tolist() == [3, 3, 3]
+    factor[...], more[:] = 5, 7
+    assert f(numpy.ones(3, f32)).numpy().tolist() == [12, 12, 12]
+
+
 def test_a_forked_process_has_no_devices(run_program):
     out = run_program("""
 import os, sys, numpy as np, shardwright as sw
