@@ -171,7 +171,11 @@ def main(words: list[str] | None = None) -> None:
     if not shutil.which("mpirun"):
         sys.exit("msrun: mpirun is not here; on Debian it is in the package openmpi-bin")
     shown = _ranks(known.tail_worker_log, known.worker_num)
-    os.makedirs(known.log_dir, exist_ok=True)
+    try:
+        os.makedirs(known.log_dir, exist_ok=True)
+        open(Path(known.log_dir) / "scheduler.log", "w", encoding="utf-8").close()
+    except OSError as error:
+        sys.exit(f"msrun: --log_dir {known.log_dir}: cannot be written: {error.strerror}")
     logs = str(Path(known.log_dir).absolute() / _log_name(known.worker_log_name))
     of_ranks = [Path(f"{logs}_{r}.log") for r in range(known.worker_num)]
     for path in of_ranks:

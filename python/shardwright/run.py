@@ -23,6 +23,9 @@ def _parsed() -> tuple[str, int | None, list[str]]:
                         help="print the folder that PYTHONPATH needs where mpirun starts programs, and exit")
     parser.add_argument("program", help="a Python file, with its own arguments behind it")
     known, rest = parser.parse_known_args()
+    for word in sys.argv[1:sys.argv.index(known.program)]:
+        if word in rest:
+            parser.error(f"{word} is unknown; arguments of the program stand behind it")
     if known.devices is not None and known.devices < 1:
         parser.error(f"--devices {known.devices}: there is at least one")
     if not Path(known.program).is_file():

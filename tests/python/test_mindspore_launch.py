@@ -105,9 +105,18 @@ def test_msrun_runs_tests(tmp_path):
     (["--worker_num=0", "program.py"], "at least one"), (["--worker_num=2", "none.py"], "no file 'none.py'"),
     (["--worker_num=2", "--join=yes", "program.py"], "True or False"), (["--worker_num=2"], "no program"),
     (["--rank_table_file=a.json", "program.py"], "not in this front end"),
-    (["--worker_num=2", "--tail_worker_log=2", "program.py"], "0 to 1")])
+    (["--worker_num=2", "--tail_worker_log=2", "program.py"], "0 to 1"),
+    (["--worker_num=2", "--log_dir=/proc/none", "program.py"], "--log_dir /proc/none: cannot be written")])
 def test_msrun_tells_what_it_cannot_do(program, tmp_path, words, message):
     done = run(["-m", "shardwright.msrun", *words], tmp_path)
+    assert done.returncode != 0 and message in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("words, message", [
+    (["--devcies=8", "program.py"], "--devcies=8 is unknown"), (["--devices", "0", "program.py"], "there is at least one"),
+    (["none.py"], "there is no file 'none.py'")])
+def test_run_tells_what_it_cannot_do(program, tmp_path, words, message):
+    done = run(["-m", "shardwright.run", *words], tmp_path)
     assert done.returncode != 0 and message in done.stderr and "Traceback" not in done.stderr
 
 
