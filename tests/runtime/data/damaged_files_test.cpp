@@ -1,9 +1,11 @@
 // Files of data changed at random: every one is read, or ends in a short Error, quickly and in bounded memory. What a file
 // claims must not be believed; the same is run under the address sanitizer.
-#include <jpeglib.h>
-
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
+
+#include <jpeglib.h>  // needs cstdio
 
 #include "shardwright/runtime/data/cifar.h"
 #include "shardwright/runtime/data/image_file.h"
