@@ -84,6 +84,8 @@ class Data:
 
     def shuffle(self, seed: int | None = None, buffer: int | None = None) -> Data:
         """In another order in each epoch: of all rows, or through a buffer of some, which streams need."""
+        if seed is not None and not 0 <= seed < 2**64:
+            raise ValueError(f"shuffle: seed {seed} should be a whole number from 0 on, below 2^64")
         return Data(self._dataset.shuffle(_core.seed() if seed is None else seed, buffer))
 
     def batch(self, size: int, drop_last: bool = True) -> Data:

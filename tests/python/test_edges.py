@@ -112,6 +112,7 @@ def test_many_kinds_of_calls_are_told(capsys):
     (lambda: sw.optim.sgd(float("nan")), "sgd: rate=nan should be a number from 0 on"),
     (lambda: sw.optim.adam(beta1="x"), "adam: beta1='x' should be"),
     (lambda: step_of().set_rate(-1), "sgd: rate=-1 should be"),
+    (lambda: sw.data.arrays([1, 2]).shuffle(-1), "shuffle: seed -1 should be a whole number from 0 on"),
     (lambda: sw.RateSchedule("cosine", 0.1, 10)(-1), "step -1: steps count from 0"),
 ])
 def test_what_is_wrong_is_said_in_a_line(wrong, message):
