@@ -474,7 +474,8 @@ class Round:
         self.tell(f"  {what}")
         step = int(path.parent.name[5:])
         self.damaged[step] = path.name
-        self.expects_damage_of = step
+        # Killed between a checkpoint and the link to it, the run has a later one, from which it goes on.
+        self.expects_damage_of = step if step == max(steps_in(self.folder)) else None
         return False
 
     def begin_anew_if_all_is_damaged(self, job):
