@@ -318,7 +318,15 @@ void bind_trace(py::module_& m) {
             return out;
           },
           "The operators so far, without those of the backward: names, with the shapes of their inputs.")
-      .def_property_readonly("parameters", [](const Tracing& self) { return self.leaves; });
+      .def_property_readonly("parameters", [](const Tracing& self) { return self.leaves; })
+      .def_property_readonly(
+          "captured",
+          [](const Tracing& self) {
+            std::vector<Shape> out;
+            for (const auto& [tensor, name] : self.outside) out.push_back(tensor->shape());
+            return out;
+          },
+          "Shapes of the tensors from outside, which are inputs behind those that are given.");
 
   m.def(
       "tracing",

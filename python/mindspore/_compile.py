@@ -232,7 +232,7 @@ def _planned(tracing: Tracing, outputs: list, options: dict[str, str], feed: Fee
         options = {**options, "dataset_strategy": "data_parallel"}
     if feed.micro_batches > 1:
         options = {**options, "micro_batches": str(feed.micro_batches)}
-    annotations = feed.annotations()
+    annotations = feed.annotations(tracing.core.captured)
     if "stages" in options:
         annotations.update({module: {"stage": stage} for module, stage in tracing.stages.items()})
     if context.is_auto():

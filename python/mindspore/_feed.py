@@ -61,8 +61,8 @@ class Feed:
             return program.run_local(arrays, self.cuts)
         return program.run_local(arrays) if self.is_by_rows else program.run([self.whole(a) for a in arrays])
 
-    def annotations(self) -> dict:
-        """Where the parts of inputs lie: part rank % parts, row-major, on each rank.
+    def annotations(self, captured: list[list[int]]) -> dict:
+        """Where the parts of inputs lie: part rank % parts, row-major, on each rank; what was captured lies whole.
 
         Axes are the ratios of all numbers of parts that follow each other in a row: of ((1, 4), (2, 1)) on 8 ranks 2, 2, 2.
         """
@@ -80,7 +80,8 @@ class Feed:
             return [name for at, (name, _) in sorted(axes.items(), reverse=True) if begin < at <= end]
 
         matrix = [axes[at] for at in sorted(axes, reverse=True)]
-        return {"dataset": {"in": [[lies(cut, d) for d in range(len(cut))] for cut in self.cuts],
+        return {"dataset": {"in": [[lies(cut, d) for d in range(len(cut))]
+                                   for cut in [*self.cuts, *([1] * len(shape) for shape in captured)]],
                             "device_matrix": [size for _, size in matrix], "names": [name for name, _ in matrix]}}
 
 

@@ -254,3 +254,20 @@ data = ds.NumpySlicesDataset((x.asnumpy(), y.asnumpy()), ["x", "y"], shuffle=Fal
 print(ms.Model(net, nn.MSELoss(), metrics={"loss"}).eval(data)["loss"] > 0)
 """)
     assert lines[0] == lines[1] == [str([[True, 2.0 ** 127], [False, 2.0 ** 27]]) + " 1", "True"]
+
+
+def test_what_a_network_captures_is_whole_beside_cut_batches(run_text):
+    lines = run_text(2, """
+ms.set_auto_parallel_context(parallel_mode="semi_auto_parallel", dataset_strategy=((1, 2),))
+weights = Tensor(np.arange(1, 5, dtype=np.float32))
+class Net(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.w = Parameter(Tensor(np.float32([2])), "w")
+    def construct(self, x):
+        return (x * weights * self.w * Tensor(np.array(0.5, np.float32))).sum()
+net, x = Net(), np.arange(8, dtype=np.float32).reshape(2, 4)
+print(ms.jit(lambda x: net(x))(Tensor(np.ascontiguousarray(x[:, 2 * rank:2 * rank + 2]))).item())
+""")
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    assert [float(line) for of_rank in lines for line in of_rank] == [float((x * np.arange(1, 5)).sum())] * 2

@@ -89,7 +89,7 @@ def test_who_ends_early_ends_all_that_would_wait(run_program):
 
 
 @pytest.mark.parametrize("what, message", [
-    ("x = x.astype(np.int64)", r"rank 1 starts a program of x i64\[8, 8\], but rank [023] \w+ a program of x f32\[8, 8\]"),
+    ("x = x.astype(np.int64)", r"rank 1 starts a program of x i64\[8, 8\]"),
     ("collectives.gather(w)", r"rank [0123] .*gathers 'w' of a program of x f32|gathers 'w' of a program .*but rank"),
     ("step.save('saved'); step.wait()", "makes ready to save a program of x f32"),
     ("collectives.all_reduce(np.ones(3, np.float32))", r"but rank [0123] (runs|starts) a program of"),

@@ -37,11 +37,9 @@ def array_from(data, dtype=None):
     if not is_numpy and values.dtype == numpy.float64:
         values = values.astype(numpy.float32)
     values = in_held_type(values)
-    if dtype is None:
-        return _core.Tensor(values)
     if dtype is mstype.bfloat16:
-        return _core.Tensor(values.astype(numpy.float32), "bfloat16")
-    return _core.Tensor(values.astype(dtype.name))
+        return _core.Tensor(values.astype(numpy.float32)[()], "bfloat16")
+    return _core.Tensor((values if dtype is None else values.astype(dtype.name))[()])  # of no dims a number, not an array
 
 
 def _plain(item):
