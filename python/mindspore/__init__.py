@@ -4,9 +4,10 @@ Programs run as ranks that mpirun starts, or in one process that stands for all 
 as `python3 -m shardwright.run --devices N program.py` says.
 """
 
-from . import amp, common, communication, context, dataset, mint, nn, ops, parallel, runtime, train
+from . import amp, common, communication, context, dataset, log, mint, nn, ops, parallel, runtime, train
 from ._autodiff import grad, value_and_grad
 from ._compile import jit
+from ._elsewhere import put_in_place
 from ._hints import JitConfig, Symbol, lazy_inline, mutable
 from ._missing import missing
 from .common import dtype, initializer
@@ -20,7 +21,7 @@ from .parallel import Layout, reshard, shard, sync_pipeline_shared_parameters
 from .parallel import nn as _  # found as mindspore.parallel.nn; it needs nn
 from .train import (Callback, CheckpointConfig, DynamicLossScaleManager, FixedLossScaleManager, LossMonitor, Model,
                     ModelCheckpoint, TimeMonitor, build_searched_strategy, ckpt_to_safetensors, data_sink,
-                    load_checkpoint, load_distributed_checkpoint, load_param_into_net,
+                    load_checkpoint, load_checkpoint_async, load_distributed_checkpoint, load_param_into_net,
                     load_segmented_checkpoints, merge_pipeline_strategys, merge_sliced_parameter,
                     rank_list_for_transform, restore_group_info_list, safetensors_to_ckpt, save_checkpoint,
                     transform_checkpoint_by_rank, transform_checkpoints, unified_safetensors)
@@ -28,3 +29,4 @@ from .train import (Callback, CheckpointConfig, DynamicLossScaleManager, FixedLo
 __version__ = "2.4.1+shardwright"
 ms_function = jit
 __getattr__ = missing("mindspore", globals())
+put_in_place()

@@ -33,11 +33,16 @@ def _is_import() -> bool:
     return frame.f_code.co_code[frame.f_lasti] == dis.opmap["IMPORT_FROM"]
 
 
+def public_names(module: str, namespace: dict) -> list[str]:
+    """What a module has for programs."""
+    return sorted(n for n, value in namespace.items() if not (
+        n.startswith("_") or n in _of_modules or _is_from_elsewhere(module, n, value)))
+
+
 def missing(module: str, namespace: dict) -> Callable[[str], object]:
     """A `__getattr__` for the module whose globals are `namespace`."""
     def __getattr__(name: str):
-        known = sorted(n for n, value in namespace.items() if not (
-            n.startswith("_") or n in _of_modules or _is_from_elsewhere(module, n, value)))
+        known = public_names(module, namespace)
         if name.startswith("__"):
             raise AttributeError(f"module '{module}' has no attribute '{name}'")
         error = ImportError if _is_import() else AttributeError

@@ -273,6 +273,18 @@ def test_options_of_loading(tmp_path):
         ms.load_checkpoint(path, format="h5")
 
 
+def test_loading_beside_what_goes_on(tmp_path):
+    saved, taking = ms.nn.Dense(3, 2), ms.nn.Dense(3, 2, weight_init="zeros")
+    ms.save_checkpoint(saved, str(tmp_path / "net.ckpt"))
+    found = ms.load_checkpoint_async(str(tmp_path / "net.ckpt")).result()
+    np.testing.assert_array_equal(found["weight"].asnumpy(), saved.weight.asnumpy())
+    future = ms.load_checkpoint_async(str(tmp_path / "net.ckpt"), taking)
+    assert future.done()
+    np.testing.assert_array_equal(taking.weight.asnumpy(), saved.weight.asnumpy())
+    with pytest.raises(ValueError, match="there is no checkpoint .*nothing.ckpt"):
+        ms.load_checkpoint_async(str(tmp_path / "nothing.ckpt")).result()
+
+
 def test_what_nets_take():
     net = ms.nn.Dense(3, 2)
     start = net.bias.asnumpy().copy()

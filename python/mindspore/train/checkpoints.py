@@ -136,6 +136,17 @@ def load_checkpoint(ckpt_file_name: str, net: Cell | None = None, strict_load: b
     return found
 
 
+def load_checkpoint_async(ckpt_file_name: str, net: Cell | None = None, *args, **settings) -> Future:
+    """`load_checkpoint` while the program goes on; `result()` has its parameters, or raises its error.
+
+    It has ended when it returns if a `net` takes them: none changes while it is traced.
+    """
+    reader = ThreadPoolExecutor(1)
+    future = reader.submit(load_checkpoint, ckpt_file_name, net, *args, **settings)
+    reader.shutdown(wait=net is not None)
+    return future
+
+
 def parameter_of(name: str, tensor: files.Stored) -> Parameter:
     return Parameter(files.tensor_of(tensor), name=name)
 

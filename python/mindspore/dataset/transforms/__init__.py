@@ -1,4 +1,4 @@
 """What is done with any column."""
 
-from . import c_transforms, transforms
+from . import transforms
 from .transforms import Compose, OneHot, TypeCast, __getattr__

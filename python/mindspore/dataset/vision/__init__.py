@@ -1,5 +1,5 @@
 """What is done with images."""
 
-from . import c_transforms, transforms
+from . import transforms
 from .transforms import (CenterCrop, Decode, HWC2CHW, Inter, Normalize, RandomCrop, RandomHorizontalFlip,
                          RandomResizedCrop, RandomVerticalFlip, Rescale, Resize, SlicePatches, ToTensor, __getattr__)
