@@ -7,17 +7,18 @@ import os
 import re
 import sys
 import tempfile
+import weakref
 from typing import Any, Callable
 
 import numpy
-from shardwright import ShardwrightError, _core
+from shardwright import ShardwrightError, _core, collectives
 from shardwright._programs import argument_names
 from shardwright._tree import leaves, map_leaves
 
 from . import context
 from ._feed import Feed
 from ._trace import MicroBatches, Tracing, current
-from .common.parameter import Parameter
+from .common.parameter import Parameter, is_of_each_rank
 from .common.tensor import Tensor
 
 _kept = 8  # programs of one kind of call, which differ in what was met besides its arguments
@@ -149,6 +150,8 @@ class _Compiled:
             self.prints = [map_leaves(self._place, list(shown)) for shown in tracing.prints]
             arrays = [t.array for t in self.outputs]
         self.tracing = tracing
+        if context.is_broadcasting():
+            _broadcast(tracing.core.parameters)
         self.program = _program(tracing, arrays, context.plan_options(), feed)
         self.is_of_batch = [not isinstance(t, Parameter) and not _is_gradient(t) for t in self.outputs]
         self.is_of_network = [not isinstance(t, Parameter) and not tracing.is_behind(t.data_now()) for t in self.outputs]
@@ -175,6 +178,17 @@ class _Compiled:
         if self.tracing.stages and context.is_before_last_stage():
             own = [_zeros_like(t) if is_of_network else t for t, is_of_network in zip(own, self.is_of_network)]
         return map_leaves(lambda _, leaf: leaf.of(own), self.result)
+
+
+_broadcast_before = weakref.WeakValueDictionary()  # by id
+
+
+def _broadcast(leaves_of_program: list) -> None:
+    """What rank 0 begins with, on all ranks: each parameter once, when a program first has it."""
+    for leaf in leaves_of_program:
+        if _broadcast_before.get(id(leaf)) is not leaf and not is_of_each_rank(leaf):
+            _broadcast_before[id(leaf)] = leaf
+            leaf.set(collectives.broadcast(leaf.numpy()))
 
 
 def _is_gradient(tensor: Tensor) -> bool:
@@ -234,7 +248,13 @@ def _planned(tracing: Tracing, outputs: list, options: dict[str, str], feed: Fee
         options = {**options, "micro_batches": str(feed.micro_batches)}
     annotations = feed.annotations(tracing.core.captured)
     if "stages" in options:
-        annotations.update({module: {"stage": stage} for module, stage in tracing.stages.items()})
+        chunks = _chunks(tracing, int(options["stages"]))
+        annotations.update({module: {"stage": chunk} for module, chunk in chunks.items()})
+        if chunks != tracing.stages:
+            if options["schedule"] != "1f1b":
+                context.tell(f"mindspore: stages of several chunks take turns; pipeline_scheduler "
+                             f"'{options['schedule']}' has no effect on them")
+            options = {**options, "schedule": f"interleaved:{1 + max(tracing.turns.values())}"}
     if context.is_auto():
         for name, splits in _placed().loaded_splits(tracing).items():
             annotations.setdefault(name, {}).update(splits)
@@ -245,6 +265,16 @@ def _planned(tracing: Tracing, outputs: list, options: dict[str, str], feed: Fee
         with open(path, "w", encoding="utf-8") as file:
             json.dump(annotations, file)
         return _with_states(tracing, outputs, {**options, "annotate": path})
+
+
+def _chunks(tracing: Tracing, stages: int) -> dict[str, int]:
+    """Of modules with a stage: the stage, or with `pipeline_interleave` that of the turn in which it is met."""
+    if not context.is_interleaved() or not any(tracing.turns.values()):
+        return tracing.stages
+    for module, stage in tracing.stages.items():
+        if stage >= stages:
+            raise ShardwrightError(f"stage of '{module}': it is {stage} but there are {stages} stages, from 0 on")
+    return {module: tracing.turns[module] * stages + stage for module, stage in tracing.stages.items()}
 
 
 def _with_states(tracing: Tracing, outputs: list, options: dict[str, str]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from contextlib import contextmanager
 from typing import Any, Iterator
 
@@ -26,7 +27,9 @@ class Tracing:
         self.modes: dict[int, tuple[Any, bool]] = {}  # by id of a cell: it, and whether it trained
         self.updates: list[Any] = []  # calls of optimizers
         self.prints: list[tuple] = []  # what is shown behind each step
+        self._named: dict[tuple[str, str], Any] = {}  # cells by path and name
         self.stages: dict[str, int] = {}  # of modules, by name
+        self.turns: dict[str, int] = {}  # of them: how often stages had begun anew when they were met
         self.dims: dict[str, list[int]] = {}  # of the inputs of operators, by name
         self._behind: dict[int, Any] = {}  # arrays by id that are gradients, or made of them
 
@@ -38,6 +41,18 @@ class Tracing:
     def __exit__(self, *error) -> None:
         _running.remove(self)
         self.core.__exit__(*error)
+
+    def name_of(self, cell, name: str, path: str) -> str:
+        """Of a cell that is called inside `path`, where no other has this name: holders that run nothing give none."""
+        numbered = (f"{name}_{i}" if i else name for i in itertools.count())
+        return name and next(n for n in numbered if self._named.setdefault((path, n), cell) is cell)
+
+    def note_stage(self, module: str, stage: int) -> None:
+        """The module is called. Behind one of a later stage it is a chunk of the next turn."""
+        if module not in self.stages:
+            before = next(reversed(self.stages), None)
+            turn = self.turns[before] + (stage < self.stages[before]) if before is not None else 0
+            self.stages[module], self.turns[module] = stage, turn
 
     def note_behind(self, arrays: list) -> None:
         """They are gradients, or made of them."""

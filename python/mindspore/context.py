@@ -54,7 +54,13 @@ _parallel = dict(_parallel_defaults)
 _algorithm: dict[str, Any] = {}
 _algorithm_keys = {"fully_use_devices", "elementwise_op_strategy_follow", "enable_algo_approxi", "algo_approxi_epsilon",
                    "tensor_slice_align_enable", "tensor_slice_align_size"}
-_strategy_config_keys = {"load_file", "save_file", "only_trainable_params"}
+_configs = {  # settings that are dicts, and their keys
+    "strategy_ckpt_config": {"load_file", "save_file", "only_trainable_params"},
+    "pipeline_config": {"pipeline_interleave", "pipeline_scheduler"},
+    "parallel_optimizer_config": {"gradient_accumulation_shard", "parallel_optimizer_threshold",
+                                  "optimizer_weight_shard_size", "optimizer_level"}}
+_schedules = ("1f1b", "gpipe")
+_levels = {"level1": 1, "level2": 2, "level3": 3}
 _where_to_write = {"strategy_ckpt_save_file", "op_strategy_save_file", "group_ckpt_save_file"}  # which nothing is compiled anew for
 _epoch = 0
 _results_are_for_all = False  # whatever pipeline_result_broadcast is
@@ -119,11 +125,23 @@ def _check_parallel(name: str, value) -> None:
         _check_dataset_strategy(value)
     if name in _where_to_write | {"strategy_ckpt_load_file", "op_strategy_load_file"} and not isinstance(value, str):
         raise TypeError(f"{name} is the name of a file, not {value!r}")
-    if name == "strategy_ckpt_config" and value is not None:
+    if name in _configs and value is not None:
         if not isinstance(value, dict):
-            raise TypeError(f"strategy_ckpt_config is a dict, not {value!r}")
+            raise TypeError(f"{name} is a dict, not {value!r}")
         for key in value:
-            _check(key, _strategy_config_keys)
+            _check(key, _configs[name])
+    if name == "pipeline_config":
+        _check_schedule(**(value or {}))
+    if name == "parallel_optimizer_config" and (value or {}).get("optimizer_level", "level1") not in _levels:
+        raise ValueError(f"optimizer_level is {', '.join(_levels)}, not {value['optimizer_level']!r}")
+
+
+def _check_schedule(pipeline_interleave: bool = False, pipeline_scheduler: str = "1f1b") -> None:
+    if not isinstance(pipeline_interleave, bool):
+        raise TypeError(f"pipeline_interleave is True or False, not {pipeline_interleave!r}")
+    if pipeline_scheduler not in _schedules:
+        raise ValueError(f"pipeline_scheduler {pipeline_scheduler!r} is not in this front end; there are "
+                         + ", ".join(_schedules))
 
 
 def _check_dataset_strategy(value) -> None:
@@ -151,6 +169,10 @@ def set_auto_parallel_context(**settings) -> None:
         _parallel["dataset_strategy"] = "full_batch" if settings["full_batch"] else "data_parallel"
     if settings.get("auto_parallel_search_mode"):
         _parallel["search_mode"] = settings["auto_parallel_search_mode"]
+    if settings.get("sharding_propagation"):
+        _parallel["search_mode"] = "sharding_propagation"
+    if settings.get("auto_pipeline"):
+        tell("mindspore: auto_pipeline has no effect: stages are those of pipeline_stages and pipeline_stage")
     if not settings.keys() <= _where_to_write:
         touch()
 
@@ -252,6 +274,21 @@ def is_auto() -> bool:
     return _parallel["parallel_mode"] in (ParallelMode.SEMI_AUTO_PARALLEL, ParallelMode.AUTO_PARALLEL)
 
 
+def is_interleaved() -> bool:
+    """Stages may have several chunks of the network."""
+    return bool((_parallel["pipeline_config"] or {}).get("pipeline_interleave"))
+
+
+def is_broadcasting() -> bool:
+    """Ranks begin with the parameters of rank 0."""
+    if not (_parallel["parameter_broadcast"] and is_rank_view()):
+        return False
+    if is_auto():
+        tell("mindspore: parameter_broadcast has no effect in the automatic modes: initial values are the same on all "
+             "ranks where they come from initializers")
+    return is_data_parallel()
+
+
 def devices_of_stage() -> int:
     return max(1, device_count() // _parallel["pipeline_stages"])
 
@@ -325,7 +362,7 @@ def plan_options() -> dict[str, str]:
 
 
 def _optimizer_parallel(config: dict) -> str:
-    level = {"level1": 1, "level2": 2, "level3": 3}[config.get("optimizer_level", "level1")]
+    level = _levels[config.get("optimizer_level", "level1")]
     if config.get("gradient_accumulation_shard"):
         level = max(level, 2)
     threshold = config.get("parallel_optimizer_threshold", 64)

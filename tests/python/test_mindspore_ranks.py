@@ -106,6 +106,29 @@ print(step(Tensor([1.0 + rank, 0.5])), w.asnumpy())
     assert lines == [["3.0 [-0.5  1. ]"], ["4.0 [-0.5  1. ]"]]
 
 
+def test_ranks_begin_with_what_the_first_one_has(run_text):
+    lines = run_text(2, """
+ms.set_auto_parallel_context(parallel_mode="data_parallel", gradients_mean=True, parameter_broadcast=True)
+w, own = Parameter(Tensor([1.0 + rank, 2.0]), name="w"), Parameter(Tensor([3.0 + rank]), name="own")
+own.layerwise_parallel = True
+step = nn.TrainOneStepCell(nn.WithLossCell(Scaled(w, own), lambda y, label: y.sum()), nn.SGD([w, own], 0.5))
+for _ in range(2):
+    step(Tensor([1.0, 1.0 + rank]), Tensor([0.0]))
+    print(w.asnumpy(), own.asnumpy())
+""".replace("step = ", """
+class Scaled(nn.Cell):
+    def __init__(self, w, own):
+        super().__init__()
+        self.w, self.own = w, own
+
+    def construct(self, x):
+        return self.w * x + self.own * x
+
+step = """))
+    # gradients of w: [1, 1] and [1, 2], their mean [1, 1.5]; of `own`, which is each rank's: 2 and 3
+    assert lines == [["[0.5  1.25] [2.]", "[0.  0.5] [1.]"], ["[0.5  1.25] [2.5]", "[0.  0.5] [1.]"]]
+
+
 def test_one_rank_looks_at_a_parameter(run_text):
     lines = run_text(2, """
 ms.set_auto_parallel_context(parallel_mode="semi_auto_parallel", full_batch=True)

@@ -1,5 +1,7 @@
 """Training with the names of MindSpore: gradients, optimizers, losses, models, callbacks, checkpoints."""
 
+import json
+
 import numpy as np
 import pytest
 from mindspore_fixtures import settings, virtual_devices  # noqa: F401
@@ -541,3 +543,93 @@ def test_batch_norm_does_as_torch_does():
     np.testing.assert_allclose(ours.moving_mean.asnumpy(), theirs.running_mean.numpy(), rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(ours.moving_variance.asnumpy(), theirs.running_var.numpy(), rtol=1e-4)
     assert [p.name for p in ours.trainable_params()] == ["gamma", "beta"]
+
+
+# ---- stages ----
+
+class Lists(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = (nn.CellList([nn.Dense(8, 8, weight_init="ones")]) for _ in range(2))
+        self.first[0].pipeline_stage, self.second[0].pipeline_stage = 0, 1
+
+    def construct(self, x, y):
+        return ((self.second[0](self.first[0](x)) - y) ** 2).mean()
+
+
+class Held(Lists):
+    """Cells of one name in holders that run nothing themselves."""
+
+    def __init__(self):
+        super().__init__()
+        holders = nn.Cell(), nn.Cell()
+        for stage, holder in enumerate(holders):
+            holder.inner = nn.Dense(8, 8, weight_init="ones")
+            holder.inner.pipeline_stage = stage
+        self.first, self.second = holders
+
+    def construct(self, x, y):
+        return ((self.second.inner(self.first.inner(x)) - y) ** 2).mean()
+
+
+@pytest.mark.parametrize("kind, names", [(Lists, ["first.0.matmul", "second.0.matmul"]),
+                                         (Held, ["inner.matmul", "inner_1.matmul"])])
+def test_cells_of_one_name_have_their_own_stages(kind, names, virtual_devices):
+    virtual_devices(2, full_batch=True, pipeline_stages=2)
+    net = nn.PipelineCell(kind(), 2)
+    x = Tensor(np.ones((8, 8)), ms.float32)
+    operators = nn.TrainOneStepCell(net, nn.SGD(net.trainable_params(), 0.1)).compile(x, x).operators()
+    assert [(name, said["stage"]) for name, said in operators.items() if name.endswith("matmul")] == list(zip(names, range(2)))
+
+
+class Chunked(nn.Cell):
+    def __init__(self, stages):
+        super().__init__()
+        self.layers = nn.CellList([nn.Dense(8, 8, weight_init="ones") for _ in stages])
+        for layer, stage in zip(self.layers, stages):
+            layer.pipeline_stage = stage
+
+    def construct(self, x, y):
+        for layer in self.layers:
+            x = layer(x) * 0.1
+        return ((x - y) ** 2).mean()
+
+
+def chunked_step(stages, **config):
+    ms.set_auto_parallel_context(pipeline_stages=2, pipeline_config=config)
+    net = nn.PipelineCell(Chunked(stages), 4)
+    return nn.TrainOneStepCell(net, nn.SGD(net.trainable_params(), 0.1 / 4))  # of a sum over 4 parts
+
+
+@pytest.mark.parametrize("stages, config, schedule", [
+    ((0, 1, 0, 1), {"pipeline_interleave": True}, "interleaved:2"),
+    ((0, 0, 1, 0, 1, 0, 1), {"pipeline_interleave": True, "pipeline_scheduler": "gpipe"}, "interleaved:3"),
+    ((0, 0, 1, 1), {"pipeline_interleave": True}, "1f1b"), ((0, 0, 1, 1), {"pipeline_scheduler": "gpipe"}, "gpipe")])
+def test_stages_that_begin_anew_are_chunks(stages, config, schedule, virtual_devices, capfd):
+    x, y = (Tensor(np.random.RandomState(i).randn(8, 8), ms.float32) for i in range(2))
+    whole = Chunked(stages)
+    alone = nn.TrainOneStepCell(whole, nn.SGD(whole.trainable_params(), 0.1))
+    expected = [alone(x, y).item() for _ in range(3)]
+    virtual_devices(4, full_batch=True)
+    step = chunked_step(stages, **config)
+    assert json.loads(step.compile(x, y).planned.plan_json())["schedule"] == schedule
+    np.testing.assert_allclose([step(x, y).item() / 4 for _ in range(3)], expected, rtol=1e-5)
+    told = "pipeline_scheduler 'gpipe' has no effect" in capfd.readouterr().err
+    assert told == (schedule != "gpipe" and config.get("pipeline_scheduler") == "gpipe")
+
+
+def test_chunks_that_cannot_be(virtual_devices):
+    virtual_devices(4, full_batch=True)
+    x = Tensor(np.ones((8, 8)), ms.float32)
+    with pytest.raises(ValueError, match="stage 0 is asked for 'layers.2', but it reads .* stages follow each other"):
+        chunked_step((0, 1, 0, 1))(x, x)
+    with pytest.raises(ValueError, match="stage of 'layers.1': it is 2 but there are 2 stages, from 0 on"):
+        chunked_step((0, 2, 0, 1), pipeline_interleave=True)(x, x)
+    with pytest.raises(ValueError, match="pipeline_scheduler 'seqpipe' is not in this front end; there are 1f1b, gpipe"):
+        ms.set_auto_parallel_context(pipeline_config={"pipeline_scheduler": "seqpipe"})
+    with pytest.raises(ValueError, match="'pipeline_interleaved' is unknown; did you mean 'pipeline_interleave'"):
+        ms.set_auto_parallel_context(pipeline_config={"pipeline_interleaved": True})
+    with pytest.raises(TypeError, match="pipeline_interleave is True or False, not 2"):
+        ms.set_auto_parallel_context(pipeline_config={"pipeline_interleave": 2})
+    with pytest.raises(ValueError, match="optimizer_level is level1, level2, level3, not 'level4'"):
+        ms.set_auto_parallel_context(parallel_optimizer_config={"optimizer_level": "level4"})

@@ -31,10 +31,10 @@ def test_prints_what_one_device_does(program, devices, run_on):
 
 # A sample of programs as ranks, which start slowly; with SHARDWRIGHT_FULL each on 2, 4 and 8 of them.
 as_ranks = [(2, "s01_operator_parallel"), (2, "s04_recursive"), (2, "s08_gradient_accumulation"), (4, "s10_pipeline"),
-            (4, "s11_pipeline_inference"), (4, "s12_mix"), (2, "s16_functional_sharding"), (2, "s21_auto_parallel")]
+            (4, "s10_interleaved"), (4, "s11_pipeline_inference"), (4, "s12_mix"), (2, "s16_functional_sharding"), (2, "s21_auto_parallel")]
 if os.environ.get("SHARDWRIGHT_FULL"):
     as_ranks = [(ranks, program.stem) for program in programs for ranks in (2, 4, 8)]
-in_two_stages = ["s10_pipeline", "s12_mix", "s25_pipeline"]
+in_two_stages = ["s10_interleaved", "s10_pipeline", "s12_mix", "s25_pipeline"]
 
 
 @pytest.mark.parametrize("ranks, program", as_ranks)

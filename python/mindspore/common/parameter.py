@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 
 import numpy
 from shardwright import ShardwrightError, _core
@@ -14,6 +15,7 @@ from .tensor import Tensor, array_from
 
 _numbers = itertools.count()
 PARAMETER_NAME_DEFAULT = "Parameter"
+_by_leaf: weakref.WeakValueDictionary[int, Parameter] = weakref.WeakValueDictionary()  # by id of the core's
 
 
 class Parameter(Tensor):
@@ -40,6 +42,7 @@ class Parameter(Tensor):
         """The core's parameter."""
         if self._leaf is None:
             self._leaf = self._made()
+            _by_leaf[id(self._leaf)] = self
             self._leaf.comm_fusion = self._comm_fusion
             self._shape, self._dtype, self._data = self._leaf.shape, self.dtype, None
         return self._leaf
@@ -161,6 +164,12 @@ class Parameter(Tensor):
     @property
     def dtype(self) -> mstype.Type:
         return mstype.type_of(self._leaf.dtype) if self._leaf is not None else super().dtype
+
+
+def is_of_each_rank(leaf) -> bool:
+    """The core's parameter is one that differs from rank to rank: `layerwise_parallel`."""
+    parameter = _by_leaf.get(id(leaf))
+    return parameter is not None and parameter.layerwise_parallel
 
 
 class ParameterTuple(tuple):

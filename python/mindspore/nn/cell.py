@@ -63,7 +63,10 @@ class Cell:
         self._cells[name] = cell
         if self.auto_prefix:
             cell.update_parameters_name(name + ".")
-            object.__setattr__(cell, "_cell_name", name)
+            cell._take_name(name)
+
+    def _take_name(self, name: str) -> None:
+        object.__setattr__(self, "_cell_name", name)
 
     def insert_param_to_cell(self, param_name: str, param: Parameter, check_name_contain_dot: bool = True) -> None:
         """A parameter without a name takes this one."""
@@ -254,9 +257,10 @@ class Cell:
         tracing = current()
         if tracing:
             tracing.modes[id(self)] = (self, self.training)
-        with _calls.inside(self._cell_name), _calls.computing_in(self._to_type):
+        name = tracing.name_of(self, self._cell_name, _calls.path()) if tracing else self._cell_name
+        with _calls.inside(name), _calls.computing_in(self._to_type):
             if tracing and self._stage is not None and _calls.path():
-                tracing.stages[_calls.path()] = self._stage
+                tracing.note_stage(_calls.path(), self._stage)
             if self._to_type:
                 args = tuple(cast(a, self._to_type) for a in args)
             function = self.construct
@@ -303,11 +307,21 @@ class SequentialCell(Cell):
 
 
 class CellList(SequentialCell):
-    """Cells by number, which are called one by one by whoever holds them."""
+    """Cells by number, which are called one by one by whoever holds them; their names begin with the list's."""
 
     def __init__(self, *args, **kwargs):
         super().__init__(*(args or ([],)))
         object.__setattr__(self, "auto_prefix", kwargs.get("auto_prefix", True))
+
+    def _hold(self, name: str, cell: Cell) -> None:
+        super()._hold(name, cell)
+        if self._cell_name:
+            cell._take_name(f"{self._cell_name}.{name}")
+
+    def _take_name(self, name: str) -> None:
+        super()._take_name(name)
+        for child_name, cell in self._cells.items():
+            cell._take_name(f"{name}.{child_name}")
 
     def construct(self, *inputs):
         raise NotImplementedError("a CellList is no function: call the cells in it")

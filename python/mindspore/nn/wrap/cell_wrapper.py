@@ -147,7 +147,7 @@ class MicroBatchInterleaved(_Parts):
 
 
 class DistributedGradReducer(Cell):
-    """Sums gradients over ranks that compute on their own, or takes their mean."""
+    """Sums gradients over ranks that compute on their own, or takes their mean, unless they are `layerwise_parallel`."""
 
     def __init__(self, parameters, mean: bool | None = None, degree: int | None = None, fusion_type: int = 1,
                  group: str = "world"):
@@ -159,13 +159,19 @@ class DistributedGradReducer(Cell):
         self.mean = context.get_auto_parallel_context("gradients_mean") if mean is None else mean
         ranks = len(members_of(group)) if context.is_rank_view() else context.device_count()
         self.degree = ranks if degree is None else degree
+        self._parameters = tuple(parameters)
 
     def __call__(self, grads):
         context.copies_of_batch()  # every rank is fed by a process of its own
         if not context.is_rank_view():
             return tuple(grads)
-        sums = [self.all_reduce(g) for g in grads]
-        return tuple(F.div(g, float(self.degree)) for g in sums) if self.mean else tuple(sums)
+        if len(grads) != len(self._parameters):
+            raise ValueError(f"DistributedGradReducer of {len(self._parameters)} parameters is given {len(grads)} gradients")
+        return tuple(g if p.layerwise_parallel else self._reduced(g) for g, p in zip(grads, self._parameters))
+
+    def _reduced(self, gradient):
+        total = self.all_reduce(gradient)
+        return F.div(total, float(self.degree)) if self.mean else total
 
 
 class PipelineGradReducer(Cell):
