@@ -224,6 +224,9 @@ class Cell:
     def set_jit_config(self, jit_config) -> None:
         """Settings of another compiler."""
 
+    def _get_attr_from_cell(self, network: Cell) -> None:
+        """The same, of a cell that this one wraps."""
+
     def extend_repr(self) -> str:
         return ""
 

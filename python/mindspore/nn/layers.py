@@ -213,13 +213,19 @@ class AdaptiveAvgPool2d(Cell):
 
 
 class Embedding(Cell):
-    """Rows of a table [vocab_size, embedding_size] by index."""
+    """Rows of a table [vocab_size, embedding_size] by index. Row `padding_idx` begins with zeros."""
 
     def __init__(self, vocab_size, embedding_size, use_one_hot=False, embedding_table="normal", dtype=mstype.float32,
                  padding_idx=None):
         super().__init__()
-        self.embedding_table = Parameter(initializer(embedding_table, [vocab_size, embedding_size], dtype),
-                                         name="embedding_table")
+        start = initializer(embedding_table, [vocab_size, embedding_size], dtype)
+        if padding_idx is not None:
+            if not 0 <= padding_idx < vocab_size:
+                raise ValueError(f"padding_idx is from 0 to below vocab_size {vocab_size}, not {padding_idx}")
+            rows = start.init_data().asnumpy().copy()
+            rows[padding_idx] = 0
+            start = Tensor(rows, dtype)
+        self.embedding_table = Parameter(start, name="embedding_table")
         self.gather = P.Gather()
 
     def construct(self, ids):

@@ -12,17 +12,27 @@ from .cell import Cell
 
 
 class LayerNorm(Cell):
-    """gamma (x - mean) / sqrt(variance + epsilon) + beta over the last dims."""
+    """gamma (x - mean) / sqrt(variance + epsilon) + beta over the dims from `begin_norm_axis` on, which the shape is of."""
 
     def __init__(self, normalized_shape, begin_norm_axis: int = -1, begin_params_axis: int = -1, gamma_init="ones",
                  beta_init="zeros", epsilon: float = 1e-7, dtype=mstype.float32):
         super().__init__()
-        self.epsilon = epsilon
+        if begin_norm_axis != begin_params_axis:
+            raise ValueError(f"begin_params_axis {begin_params_axis} of a LayerNorm is its begin_norm_axis, {begin_norm_axis}, "
+                             "in this front end")
+        self.epsilon, self.first = epsilon, begin_norm_axis
         self.gamma = Parameter(initializer(gamma_init, list(normalized_shape), dtype), name="gamma")
         self.beta = Parameter(initializer(beta_init, list(normalized_shape), dtype), name="beta")
 
     def construct(self, x):
-        return Tensor.of(_calls.call("layer_norm", [x.array, self.gamma.array, self.beta.array], epsilon=self.epsilon))
+        own = tuple(self.gamma.shape)
+        if tuple(x.shape[self.first:]) != own:
+            raise ValueError(f"LayerNorm of shape {own} from dim {self.first} on takes no input of shape {tuple(x.shape)}")
+        operands = [x, self.gamma, self.beta]
+        if len(own) > 1:
+            operands = [F.reshape(t, (*t.shape[:len(t.shape) - len(own)], -1)) for t in operands]
+        y = Tensor.of(_calls.call("layer_norm", [t.array for t in operands], epsilon=self.epsilon))
+        return F.reshape(y, x.shape) if len(own) > 1 else y
 
 
 class _BatchNorm(Cell):
@@ -37,6 +47,8 @@ class _BatchNorm(Cell):
                  gamma_init="ones", beta_init="zeros", moving_mean_init="zeros", moving_var_init="ones",
                  use_batch_statistics: bool | None = None, data_format: str = "NCHW", dtype=mstype.float32):
         super().__init__()
+        if data_format != "NCHW":
+            raise ValueError(f"data_format of a {type(self).__name__} is NCHW in this front end, not {data_format!r}")
         if num_features < 1 or not 0 <= momentum <= 1:
             raise ValueError(f"num_features {num_features} is 1 or more, and momentum {momentum} from 0 to 1")
         self.eps, self.momentum, self.use_batch_statistics = eps, momentum, use_batch_statistics

@@ -71,6 +71,8 @@ def reshape(input, shape) -> Tensor:
 
 def flatten(input, order: str = "C", *, start_dim: int = 1, end_dim: int = -1) -> Tensor:
     """Dims from start_dim to end_dim made into one."""
+    if order != "C":
+        raise ValueError(f"flatten in order {order!r} is not in this front end; there is 'C'")
     rank = len(input.shape)
     start, end = start_dim % rank, end_dim % rank
     if end == rank - 1:

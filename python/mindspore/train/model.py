@@ -17,6 +17,13 @@ from .callback import Callback, CallbackParam, RunContext
 from .callback.base import callbacks_of
 
 
+def _checked(eval_indexes) -> list[int] | None:
+    if eval_indexes is not None and not (isinstance(eval_indexes, list) and len(eval_indexes) == 3
+                                         and all(isinstance(i, int) for i in eval_indexes)):
+        raise ValueError(f"eval_indexes are the places of loss, outputs and label, as in [0, 1, 2], not {eval_indexes!r}")
+    return eval_indexes
+
+
 class Model:
     """A network with a loss (or whose result is the loss) and an optimizer."""
 
@@ -38,7 +45,9 @@ class Model:
         self._loss_scale = settings.get("loss_scale_manager", amp.DynamicLossScaleManager() if level == "O2" else None)
         self._network, self._loss_fn, self._optimizer = network, loss_fn, optimizer
         self._metrics = metrics_called(metrics)
-        self._eval_network = eval_network
+        self._eval_network, self._eval_indexes = eval_network, _checked(eval_indexes)
+        if boost_level != "O0":
+            context.tell(f"mindspore: boost_level {boost_level!r} has no effect")
         self._train_network: Cell | None = None
         self._of_ranks: Cell | None = None
 
@@ -146,13 +155,18 @@ class Model:
         for batch in _batches(valid_dataset):
             args.cur_step_num += 1
             with context.results_for_all():  # of which ranks conclude the same
-                args.net_outputs = loss, outputs, label = network(*batch)
+                args.net_outputs = network(*batch)
+            loss, outputs, label = self._of_metrics(args.net_outputs)
             for metric in self._metrics.values():
                 metric.update(loss) if isinstance(metric, Loss) else metric.update(outputs, label)
             _tell(hooks, "on_eval_step_end", run)
         _tell(hooks, "on_eval_epoch_end", run)
         _tell(hooks, "on_eval_end", run)
         return {name: metric.eval() for name, metric in self._metrics.items()}
+
+    def _of_metrics(self, results) -> tuple:
+        """Loss, outputs and label among what the network for evaluation results in."""
+        return results if self._eval_indexes is None else tuple(results[i] if i >= 0 else None for i in self._eval_indexes)
 
     def predict(self, *predict_data, backend=None) -> Tensor:
         """What the network makes of tensors."""

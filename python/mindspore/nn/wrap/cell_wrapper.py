@@ -51,7 +51,7 @@ class WithEvalCell(Cell):
 
 
 class TrainOneStepCell(Cell):
-    """Trains a network, whose result is the loss, on one batch. Returns the loss."""
+    """Trains a network, whose result is the loss, on one batch. Returns the loss, with gradients by name if asked for."""
 
     is_fed = True
 
@@ -61,6 +61,7 @@ class TrainOneStepCell(Cell):
         self.optimizer = optimizer
         self.weights = optimizer.parameters
         self.sens = 1.0 if sens is None else float(sens)
+        self.return_grad = return_grad
         network.set_train()
         self.grad_reducer = None  # of ranks that compute on their own
         if context.is_data_parallel() and context.is_rank_view():
@@ -71,13 +72,14 @@ class TrainOneStepCell(Cell):
         if self.grad_reducer is None or current():
             return super().__call__(*inputs)
         loss, gradients = self._gradients(*inputs)
-        self.optimizer(self.grad_reducer(gradients))
-        return loss
+        return self._updated(loss, self.grad_reducer(gradients))
 
     def construct(self, *inputs):
-        loss, gradients = self._loss_and_gradients(*inputs)
+        return self._updated(*self._loss_and_gradients(*inputs))
+
+    def _updated(self, loss, gradients):
         self.optimizer(gradients)
-        return loss
+        return (loss, {p.name: g for p, g in zip(self.weights, gradients)}) if self.return_grad else loss
 
     def _loss_and_gradients(self, *inputs):
         loss = self.network(*inputs)
