@@ -24,6 +24,7 @@ _PLACES = {
     "dataset.vision.c_transforms": ("dataset.vision.transforms", ""),
     "dataset.vision.py_transforms": ("dataset.vision.transforms", ""),
     "dataset.vision.utils": ("dataset.vision.transforms", "Inter"),
+    "mint.distributed.distributed": ("mint.distributed", ""),
     "nn.layer": ("nn", ""),
     **{f"nn.layer.{kind}": ("nn", "") for kind in (
         "activation", "basic", "container", "conv", "embedding", "normalization", "pooling")},
