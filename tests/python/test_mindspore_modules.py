@@ -72,3 +72,19 @@ def test_a_level_that_is_none_is_told(tmp_path):
                           capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == "ValueError: GLOG_v is 'warn': it is a level from 0 (debug) to 4 (critical)"
+
+
+def test_newer_names():
+    x, y = (ms.Tensor(values, ms.int32) for values in ([1, 2, 3], [1, 2, 4]))
+    assert ms.mint.equal(x, x) is True and ms.mint.equal(x, y) is False and ms.mint.equal(x, y[:2]) is False
+    assert ms.mint.eq(x, y).asnumpy().tolist() == [True, True, False]
+    assert ms.jit(lambda a, b: ms.mint.equal(a, b))(x, y).item() is False
+    from mindspore.mint.distributed.distributed import barrier, get_rank, get_world_size, init_process_group
+
+    init_process_group()
+    barrier()
+    assert (get_rank(), get_world_size()) == (0, 1)
+    with pytest.raises(ValueError, match="world_size is 3, but 1 as mpirun has started the processes"):
+        init_process_group(world_size=3)
+    with pytest.raises(ValueError, match="init_method is not in this front end"):
+        init_process_group(init_method="tcp://host:1")

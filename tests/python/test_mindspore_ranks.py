@@ -106,6 +106,21 @@ print(step(Tensor([1.0 + rank, 0.5])), w.asnumpy())
     assert lines == [["3.0 [-0.5  1. ]"], ["4.0 [-0.5  1. ]"]]
 
 
+def test_parameters_are_slices_once_a_network_is_compiled(run_text):
+    lines = run_text(2, """
+ms.set_auto_parallel_context(parallel_mode="semi_auto_parallel", full_batch=True)
+net = nn.Dense(4, 6, weight_init=Tensor(np.arange(24).reshape(6, 4), ms.float32))
+net.matmul.shard(((1, 1), (2, 1)))
+print(net.weight.value().shape)
+ms.Model(net).infer_predict_layout(Tensor(np.ones((2, 4)), ms.float32))
+for _ in range(2):
+    print(net.weight.asnumpy().ravel().tolist() == net.weight.value().asnumpy().ravel().tolist() == [*range(12 * rank, 12 * rank + 12)])
+    net(Tensor(np.ones((2, 4)), ms.float32))
+print(ms.mint.equal(net.weight.value(), Tensor(np.arange(12 * rank, 12 * rank + 12).reshape(3, 4), ms.float32)))
+""")
+    assert lines == [["(6, 4)", "True", "True", "True"]] * 2
+
+
 def test_ranks_begin_with_what_the_first_one_has(run_text):
     lines = run_text(2, """
 ms.set_auto_parallel_context(parallel_mode="data_parallel", gradients_mean=True, parameter_broadcast=True)

@@ -8,7 +8,7 @@ import weakref
 import numpy
 from shardwright import ShardwrightError, _core
 
-from .. import _calls, _trace
+from .. import _calls, _trace, context
 from . import dtype as mstype
 from .initializer import initializer
 from .tensor import Tensor, array_from
@@ -102,8 +102,13 @@ class Parameter(Tensor):
     # ---- its value ----
 
     def _elements(self):
-        """What this rank has of it, without asking others: all of it, or its slice."""
+        """What this rank has of it, without asking others: all of it, or its slice, once a program says how it lies."""
         leaf = self.data_now()
+        if context.is_rank_view() and context.is_auto():
+            from ..parallel import _placed  # which needs this module
+            part = _placed.own_part(leaf) if _placed.find(leaf) else None
+            if part is not None:
+                return part
         try:
             leaf.numpy()
             return leaf
@@ -119,8 +124,8 @@ class Parameter(Tensor):
         return self
 
     def value(self) -> Tensor:
-        """Its value as a plain tensor."""
-        return Tensor.of(self.array)
+        """Its value as a plain tensor: outside of programs what this rank has of it."""
+        return Tensor.of(self.array if _trace.current() else _calls.as_computed(self._elements()))
 
     def set_data(self, data, slice_shape: bool = False) -> Parameter:
         """Takes other elements. Raises: ValueError of another shape."""
