@@ -126,6 +126,15 @@ def test_what_is_loaded_for_inputs_of_other_dims_is_told(tmp_path, virtual_devic
     assert f"'{path}' says how 'relu' is split for inputs of other dims" in capsys.readouterr().err
 
 
+def test_a_file_of_another_network_is_told(tmp_path, virtual_devices, capsys):
+    path = tmp_path / "another.ckpt"
+    _strategy_file.write(path, Strategy(0, {"layer2.matmul": (0, [[2, 2], [2, 1]]), "layer1.matmul": (0, [[2, 2], [2, 1]])}))
+    virtual_devices(4, full_batch=True, strategy_ckpt_load_file=str(path))
+    compiled(Net())
+    assert (f"'{path}' says how 'layer1.matmul' and others are split, of which this program has none"
+            in capsys.readouterr().err)
+
+
 def test_what_trains_is_what_the_file_says(tmp_path, virtual_devices):
     """A prediction that is compiled later does not change it; states are in it unless only what is trained is asked for."""
     path = tmp_path / "s.json"

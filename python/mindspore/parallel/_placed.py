@@ -161,6 +161,9 @@ def loaded_splits(tracing) -> dict[str, dict]:
     out = {}
     for path in filter(None, (file_said("load"), context.get_auto_parallel_context("op_strategy_load_file"))):
         known = _strategy_file.read(path)
+        theirs = known.operators.keys() | known.inputs.keys()
+        if theirs and tracing.core.operators and theirs.isdisjoint(tracing.core.operators):
+            context.tell(f"mindspore: '{path}' says how '{min(theirs)}' and others are split, of which this program has none")
         for name in tracing.core.operators:
             splits = known.operators.get(name, (0, []))[1]
             if splits and [len(split) for split in splits] != tracing.dims.get(name, [len(split) for split in splits]):
