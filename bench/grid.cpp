@@ -35,7 +35,7 @@
 namespace shardwright {
 namespace {
 
-using search::Structure;
+using automatic::Structure;
 
 struct Case {
   std::string model;
@@ -144,7 +144,7 @@ class Grid {
     for (int m = 1; m <= (case_.keeps_batch ? 1 : std::min<std::int64_t>(case_.batch, most_micro_batches));
          ++m)
       if (case_.batch % m == 0) space_.counts.push_back(m);
-    structures_ = search::structures_of(request_, {case_.batch, space_.counts});
+    structures_ = automatic::structures_of(request_, {case_.batch, space_.counts});
     read_log(plan);
   }
 

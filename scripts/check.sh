@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks that run no tests: format, shell scripts, file names, layers, operator names; with --tidy clang-tidy, too.
+# Checks that run no tests: format, shell scripts, file names, layers, names of operators and types; with --tidy clang-tidy, too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -29,6 +29,7 @@ fi
 
 scripts/check_layers.sh || failed=1
 scripts/check_operator_names.sh || failed=1
+scripts/check_type_names.sh || failed=1
 
 if [[ ${1:-} == --tidy ]]; then
   scripts/install.sh build tests tidy

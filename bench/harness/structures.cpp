@@ -5,7 +5,7 @@
 namespace shardwright {
 namespace {
 
-using search::Structure;
+using automatic::Structure;
 
 constexpr RecomputeMode modes[] = {RecomputeMode::none, RecomputeMode::selected, RecomputeMode::full};
 

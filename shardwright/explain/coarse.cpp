@@ -37,13 +37,13 @@ Graph on_few_axes(Graph graph, int most) {
     if (mesh.axis_count() <= most) continue;
     std::vector<Axes> lists;
     for_each_list(graph, m, [&](const Axes& axes) { lists.push_back(axes); });
-    JoinedMesh few = joined_axes(with_one_name(mesh), lists);
+    recursive::JoinedMesh few = recursive::joined_axes(with_one_name(mesh), lists);
     for (Axis& axis : few.mesh.axes) axis.name.clear();
     for (int a = 0; a < mesh.axis_count(); ++a) {
       std::string& name = few.mesh.axes[at(few.axis_of[at(a)])].name;
       name += (name.empty() ? "" : "/") + mesh.axes[at(a)].name;
     }
-    for_each_list(graph, m, [&](Axes& axes) { axes = joined(axes, few); });
+    for_each_list(graph, m, [&](Axes& axes) { axes = recursive::joined(axes, few); });
     graph.meshes[at(m)] = few.mesh;
   }
   return graph;

@@ -225,9 +225,9 @@ class Neighbours {
 
 }  // namespace
 
-Traffic exchange_traffic(const Mesh& from_mesh, const Layout& from, const Mesh& to_mesh, const Layout& to,
-                         const Type& type) {
-  Traffic worst;
+ExchangeTraffic exchange_traffic(const Mesh& from_mesh, const Layout& from, const Mesh& to_mesh,
+                                 const Layout& to, const Type& type) {
+  ExchangeTraffic worst;
   constexpr int most_ranks = 1024;  // are looked at; of more ranks some, evenly spread
   const int step = std::max(1, from_mesh.size() / most_ranks);
   for (int r = 0; r < from_mesh.size(); r += step) {

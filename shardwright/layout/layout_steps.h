@@ -10,13 +10,13 @@ namespace shardwright {
 
 /// Bytes that the busiest rank receives, and from how many others, when each rank fills its box of `to` from
 /// boxes of `from`. Exact for any boxes.
-struct Traffic {
+struct ExchangeTraffic {
   std::int64_t bytes = 0;
   int peers = 0;
 };
 
-Traffic exchange_traffic(const Mesh& from_mesh, const Layout& from, const Mesh& to_mesh, const Layout& to,
-                         const Type& type);
+ExchangeTraffic exchange_traffic(const Mesh& from_mesh, const Layout& from, const Mesh& to_mesh,
+                                 const Layout& to, const Type& type);
 
 /// Seconds of a step over `axes` of which a rank holds `bytes`.
 double step_seconds(StepKind kind, double bytes, const Axes& axes, const Mesh& mesh, const MeshCost& cost);

@@ -16,8 +16,6 @@ namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-std::int64_t volume(const Shape& extent) { return element_count(extent); }
-
 double slowest(const MeshCost& cost, double LinkCost::*what) {
   double worst = 0;
   for (const LinkCost& axis : cost.axes) worst = std::max(worst, axis.*what);
@@ -26,7 +24,7 @@ double slowest(const MeshCost& cost, double LinkCost::*what) {
 
 /// On one mesh it starts once more with each peer, so that known collectives win where they do the work. Between meshes
 /// there are none but to gather, and it is one all_to_all of uneven parts.
-double exchange_seconds(const Traffic& traffic, const MeshCost& cost, bool is_one_mesh) {
+double exchange_seconds(const ExchangeTraffic& traffic, const MeshCost& cost, bool is_one_mesh) {
   return (is_one_mesh ? traffic.peers + 1 : 1) * slowest(cost, &LinkCost::start_seconds) +
          traffic.peers * slowest(cost, &LinkCost::latency_seconds) +
          static_cast<double>(traffic.bytes) * slowest(cost, &LinkCost::seconds_per_byte);
@@ -61,7 +59,7 @@ Redistribution direct(const Mesh& mesh, const MeshCost& cost, const Layout& from
         std::move(next), step_seconds(StepKind::all_reduce, static_cast<double>(held), axes, mesh, cost));
   }
   if (now != reduced(to)) {
-    const Traffic traffic = exchange_traffic(mesh, now, mesh, reduced(to), type);
+    const ExchangeTraffic traffic = exchange_traffic(mesh, now, mesh, reduced(to), type);
     add({.kind = StepKind::exchange, .axes = {}, .bytes = traffic.bytes}, reduced(to),
         exchange_seconds(traffic, cost, true));
   }
@@ -144,7 +142,7 @@ Redistribution Redistributor::with_halo(const Layout& from, const Layout& to, co
   if (from.has_halo()) return find(without_halo(from), to, type);
   const Layout plain = without_halo(to);
   Redistribution out = find(from, plain, type);
-  const Traffic traffic = exchange_traffic(mesh_of(to), plain, mesh_of(to), to, type);
+  const ExchangeTraffic traffic = exchange_traffic(mesh_of(to), plain, mesh_of(to), to, type);
   Step step{.kind = StepKind::halo, .axes = {}, .from = plain, .to = to, .bytes = traffic.bytes};
   for (std::size_t d = 0; d < to.dims.size(); ++d)
     if (to.windows[d].loop > 0) step.axes = step.axes.with(to.dims[d]);
@@ -223,7 +221,7 @@ Redistribution Redistributor::search(const Layout& from, const Layout& to, const
     const Mesh& to_mesh = mesh_of(whole_target);
     const bool is_one_mesh =
         whole_target.used().empty() || at(whole_target.mesh) == static_cast<std::size_t>(mesh);
-    const Traffic traffic = exchange_traffic(mesh_of(layout), layout, to_mesh, whole_target, type);
+    const ExchangeTraffic traffic = exchange_traffic(mesh_of(layout), layout, to_mesh, whole_target, type);
     // What every rank has already is sliced, however long copying takes; ranks need not meet for that.
     if (traffic.bytes == 0 && is_one_mesh) continue;
     Step step{

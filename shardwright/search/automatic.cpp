@@ -1,5 +1,4 @@
-// Whole plans: how many stages, micro-batches and replicas, which schedule, what is sharded and what is computed again;
-// and within it the strategies of all operators.
+// Whole plans: stages, micro-batches, replicas, schedule, what is sharded and computed again, strategies of operators.
 //
 //   minimize over structures s:  seconds of the step that s becomes     such that each device holds what it has to
 //
@@ -30,6 +29,7 @@
 #include "shardwright/search/planning/expert.h"
 
 namespace shardwright::search {
+using namespace automatic;
 namespace {
 
 /// So many structures are made into programs whole, beside as many that turn out not to fit.

@@ -21,6 +21,7 @@
 #include "shardwright/search/propagation/assignment.h"
 
 namespace shardwright::search {
+using namespace propagation;
 namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }

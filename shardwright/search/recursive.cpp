@@ -25,6 +25,7 @@
 #include "shardwright/search/recursive/solver.h"
 
 namespace shardwright::search {
+using namespace recursive;
 namespace {
 
 /// Where the described system puts its mem_coeff; gradients weigh what they take there.

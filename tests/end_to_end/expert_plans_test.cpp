@@ -26,7 +26,7 @@ PlanRequest request_of(const std::string& set, std::int64_t samples) {
   const auto micro_batches = static_cast<int>(samples / e.data.value_or(1) / e.micro_batch.value_or(1));
   PlanRequest out{.devices = static_cast<int>(e.devices()), .parallel = Parallel::semi_auto_parallel};
   out.settings.optimizer_parallel.threshold = 0;  // of small networks, too
-  return search::with_structure(
+  return automatic::with_structure(
       std::move(out), {.degrees = e.degrees(),
                        .pipelining = {e.schedule.value_or(Schedule{}), e.stage_count(), micro_batches},
                        .zero = e.zero.value_or(0),

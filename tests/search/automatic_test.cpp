@@ -13,7 +13,7 @@
 namespace shardwright {
 namespace {
 
-using search::Structure;
+using automatic::Structure;
 
 StepOf step_of(const std::string& model, const Precision& precision = {}, const std::string& loss = "") {
   return [=](int micro_batches) {
@@ -81,7 +81,7 @@ TEST_P(WholePlans, are_as_fast_as_the_best_of_the_grid) {
   std::optional<Evaluation> best;
   std::string which;
   double bound = *plan.lower_bound_seconds;
-  for (const Structure& s : search::structures_of(request, {c.samples, counts})) {
+  for (const Structure& s : automatic::structures_of(request, {c.samples, counts})) {
     const auto e = judged(step, s, request);
     if (!e) continue;
     if (e->fits()) {

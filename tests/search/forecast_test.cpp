@@ -11,7 +11,7 @@
 
 #include "shardwright/search/automatic/pipeline_seconds.h"
 
-namespace shardwright::search {
+namespace shardwright::automatic {
 namespace {
 
 struct Drawn {
@@ -137,4 +137,4 @@ TEST(Forecast, cuts_and_repeats_as_the_best_of_all) {
 }
 
 }  // namespace
-}  // namespace shardwright::search
+}  // namespace shardwright::automatic

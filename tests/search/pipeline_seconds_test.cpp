@@ -9,7 +9,7 @@
 
 #include "shardwright/base/random.h"
 
-namespace shardwright::search {
+namespace shardwright::automatic {
 namespace {
 
 /// The step by events: every task in its device's order, after what it reads, which takes `crossing` from another device.
@@ -118,4 +118,4 @@ TEST(PipelineSeconds, grows_with_every_micro_batch_where_crossings_are_long) {
 }
 
 }  // namespace
-}  // namespace shardwright::search
+}  // namespace shardwright::automatic

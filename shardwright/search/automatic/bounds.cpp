@@ -4,7 +4,7 @@
 
 #include "shardwright/search/automatic/forecast.h"
 
-namespace shardwright::search {
+namespace shardwright::automatic {
 namespace {
 
 int smallest_factor(int n) {
@@ -53,4 +53,4 @@ const std::optional<Pieces>& Bounds::pieces(const Step& step) {
   return it->second;
 }
 
-}  // namespace shardwright::search
+}  // namespace shardwright::automatic

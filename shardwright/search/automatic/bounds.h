@@ -14,7 +14,7 @@
 
 #include "shardwright/search/automatic/tables.h"
 
-namespace shardwright::search {
+namespace shardwright::automatic {
 
 class Bounds {
  public:
@@ -44,4 +44,4 @@ class Bounds {
       known_;
 };
 
-}  // namespace shardwright::search
+}  // namespace shardwright::automatic

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace shardwright::search {
+namespace shardwright::automatic {
 namespace {
 
 /// Programs may hold less than figures say, or more, by so much.
@@ -101,4 +101,4 @@ void Candidates::remember(const Candidate& c) {
   if (!least_ || c.forecast.bytes < least_->forecast.bytes) least_ = c;
 }
 
-}  // namespace shardwright::search
+}  // namespace shardwright::automatic

@@ -9,7 +9,7 @@
 #include "shardwright/search/automatic/bounds.h"
 #include "shardwright/search/automatic/forecast.h"
 
-namespace shardwright::search {
+namespace shardwright::automatic {
 
 struct Candidate {
   Structure structure;
@@ -60,4 +60,4 @@ class Candidates {
   int forecasts_ = 0;
 };
 
-}  // namespace shardwright::search
+}  // namespace shardwright::automatic

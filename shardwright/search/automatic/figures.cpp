@@ -6,7 +6,7 @@
 #include "shardwright/passes/compile.h"
 #include "shardwright/simulate/estimate.h"
 
-namespace shardwright::search {
+namespace shardwright::automatic {
 namespace {
 
 /// Most bytes of these kinds that are alive at once.
@@ -105,4 +105,4 @@ Figures sharded(Figures alone, int level, int replicas) {
   return alone;
 }
 
-}  // namespace shardwright::search
+}  // namespace shardwright::automatic

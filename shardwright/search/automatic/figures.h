@@ -8,7 +8,7 @@
 #include "shardwright/search/automatic/network.h"
 #include "shardwright/search/automatic/structure.h"
 
-namespace shardwright::search {
+namespace shardwright::automatic {
 
 struct Figures {
   double forward = 0, backward = 0;  // seconds of a micro-batch, with what it waits for
@@ -42,4 +42,4 @@ struct FiguresFor {
 /// Of `part`; `is_layer`: of repeated layers, not of what lies between. Throws: Error where `s` cannot split it.
 Figures figures_of(const Network::Part& part, bool is_layer, const Structure& s, const FiguresFor& what);
 
-}  // namespace shardwright::search
+}  // namespace shardwright::automatic

@@ -7,7 +7,7 @@
 
 #include "shardwright/search/automatic/pipeline_seconds.h"
 
-namespace shardwright::search {
+namespace shardwright::automatic {
 namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
@@ -255,4 +255,4 @@ double least_seconds(const Pipelining& p, const Row& row, const std::vector<Figu
   return std::max(least_pipeline_seconds(p, all), p.micro_batches * longest);
 }
 
-}  // namespace shardwright::search
+}  // namespace shardwright::automatic

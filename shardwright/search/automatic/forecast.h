@@ -6,7 +6,7 @@
 
 #include "shardwright/search/automatic/figures.h"
 
-namespace shardwright::search {
+namespace shardwright::automatic {
 
 struct Forecast {
   std::vector<int> first;      // pieces with which the parts begin
@@ -34,4 +34,4 @@ Forecast forecast_of(const Structure& s, const ForecastOf& what);
 /// No step is shorter, however stages are cut and whatever replicas share.
 double least_seconds(const Pipelining& p, const Row& row, const std::vector<Figures>& figures);
 
-}  // namespace shardwright::search
+}  // namespace shardwright::automatic

@@ -5,7 +5,7 @@
 #include "shardwright/search/planning/stage_cut.h"
 #include "shardwright/search/recursive/fold.h"
 
-namespace shardwright::search {
+namespace shardwright::automatic {
 namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
@@ -46,7 +46,7 @@ Row row_of(const Graph& graph, const Cluster& cluster) {
   std::vector<int> begins(graph.nodes.size(), -1);
   std::vector<bool> is_end(graph.nodes.size(), false);
   int kind = 0;
-  for (const auto& run : repeated_layers(graph, calls)) {
+  for (const auto& run : recursive::repeated_layers(graph, calls)) {
     for (const std::vector<NodeId>& layer : run) begins[at(layer.front().index)] = kind;
     is_end[at(run.back().back().index)] = true;
     ++kind;
@@ -144,4 +144,4 @@ std::vector<int> stage_of(const Graph& graph, const Row& row, const std::vector<
   return spread(graph, row, of_piece);
 }
 
-}  // namespace shardwright::search
+}  // namespace shardwright::automatic

@@ -11,7 +11,7 @@
 #include "shardwright/graph/graph.h"
 #include "shardwright/plan/recompute.h"
 
-namespace shardwright::search {
+namespace shardwright::automatic {
 
 /// Which forward operators are a piece. Found once, and kept for every size of a micro-batch.
 struct Row {
@@ -64,4 +64,4 @@ std::vector<int> stage_of(const Graph& graph, const Row& row, const std::vector<
 std::vector<RecomputedModule> layers_again(const Graph& graph, const Row& row, const std::vector<int>& first,
                                            const std::vector<int>& again, const RecomputeOptions& options);
 
-}  // namespace shardwright::search
+}  // namespace shardwright::automatic

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace shardwright::search {
+namespace shardwright::automatic {
 namespace {
 
 double warm_up(const Pipelining& p, int stage) {
@@ -58,4 +58,4 @@ double least_pipeline_seconds(const Pipelining& p, const Pass& all) {
   return shared_seconds(p, all) + std::max(mean, weighed);
 }
 
-}  // namespace shardwright::search
+}  // namespace shardwright::automatic

@@ -14,7 +14,7 @@
 
 #include "shardwright/plan/schedule.h"
 
-namespace shardwright::search {
+namespace shardwright::automatic {
 
 /// Seconds of a micro-batch.
 struct Pass {
@@ -36,4 +36,4 @@ double pipeline_seconds(const Pipelining& p, const std::vector<Pass>& stages, do
 /// T of `all` passes, cut into stages as is best.
 double least_pipeline_seconds(const Pipelining& p, const Pass& all);
 
-}  // namespace shardwright::search
+}  // namespace shardwright::automatic

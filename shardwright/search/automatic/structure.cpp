@@ -5,7 +5,7 @@
 #include "shardwright/base/text.h"
 #include "shardwright/cost/cluster.h"
 
-namespace shardwright::search {
+namespace shardwright::automatic {
 namespace {
 
 /// Divisors of `n`, smallest first.
@@ -138,4 +138,4 @@ std::string fixed_text(const Expert& fixed) {
   return out.empty() ? "" : fmt::format(" ({})", join(out, ", "));
 }
 
-}  // namespace shardwright::search
+}  // namespace shardwright::automatic

@@ -8,7 +8,7 @@
 #include "shardwright/plan/recompute.h"
 #include "shardwright/search/planning/make_plan.h"
 
-namespace shardwright::search {
+namespace shardwright::automatic {
 
 struct Structure {
   Degrees degrees = {};
@@ -40,4 +40,4 @@ std::vector<Structure> structures_of(const PlanRequest& request, const OpenStep&
 /// What `request` fixes, as a user says it: ` (dp=3, micro_batches=2)`; empty if it is nothing.
 std::string fixed_text(const Expert& fixed);
 
-}  // namespace shardwright::search
+}  // namespace shardwright::automatic

@@ -5,7 +5,7 @@
 
 #include "shardwright/plan/batch.h"
 
-namespace shardwright::search {
+namespace shardwright::automatic {
 namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
@@ -300,4 +300,4 @@ const std::vector<int>& Tables::slots(const Pipelining& p) {
   return it->second;
 }
 
-}  // namespace shardwright::search
+}  // namespace shardwright::automatic

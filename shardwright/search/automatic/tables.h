@@ -10,7 +10,7 @@
 
 #include "shardwright/search/automatic/figures.h"
 
-namespace shardwright::search {
+namespace shardwright::automatic {
 
 /// What pieces take, by kind.
 using Pieces = std::vector<Figures>;
@@ -99,4 +99,4 @@ class Tables {
   std::string why_;
 };
 
-}  // namespace shardwright::search
+}  // namespace shardwright::automatic

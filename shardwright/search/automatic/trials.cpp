@@ -6,7 +6,7 @@
 #include "shardwright/base/text.h"
 #include "shardwright/passes/compile.h"
 
-namespace shardwright::search {
+namespace shardwright::automatic {
 
 std::optional<Evaluation> Trials::run(const Graph& graph, PlanRequest asked, const std::string& what) {
   asked.search = "recursive";
@@ -35,4 +35,4 @@ Evaluation Trials::judge(Plan plan, const Graph& graph, const std::string& what)
   return e;
 }
 
-}  // namespace shardwright::search
+}  // namespace shardwright::automatic

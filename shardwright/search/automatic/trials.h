@@ -9,7 +9,7 @@
 #include "shardwright/search/planning/make_plan.h"
 #include "shardwright/simulate/evaluate.h"
 
-namespace shardwright::search {
+namespace shardwright::automatic {
 
 class Trials {
  public:
@@ -50,4 +50,4 @@ class Trials {
   std::vector<std::string> log_;
 };
 
-}  // namespace shardwright::search
+}  // namespace shardwright::automatic

@@ -7,7 +7,7 @@
 #include "shardwright/graph/op.h"
 #include "shardwright/plan/batch.h"
 
-namespace shardwright::search {
+namespace shardwright::propagation {
 namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
@@ -261,4 +261,4 @@ std::set<int> Assignment::witnesses(int n) const {
   return out;
 }
 
-}  // namespace shardwright::search
+}  // namespace shardwright::propagation

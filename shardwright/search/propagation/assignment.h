@@ -9,7 +9,7 @@
 
 #include "shardwright/search/planning/problem.h"
 
-namespace shardwright::search {
+namespace shardwright::propagation {
 
 struct Candidate {
   Strategy strategy;
@@ -126,4 +126,4 @@ class Assignment {
   bool has_fixed_ = false;
 };
 
-}  // namespace shardwright::search
+}  // namespace shardwright::propagation

@@ -4,7 +4,7 @@
 
 #include "shardwright/base/error.h"
 
-namespace shardwright {
+namespace shardwright::recursive {
 namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
@@ -159,4 +159,4 @@ Axes joined(const Axes& axes, const JoinedMesh& mesh) {
   return out;
 }
 
-}  // namespace shardwright
+}  // namespace shardwright::recursive

@@ -13,7 +13,7 @@
 #include "shardwright/cost/cluster.h"
 #include "shardwright/search/planning/problem.h"
 
-namespace shardwright {
+namespace shardwright::recursive {
 
 /// Something is fixed in terms of mesh 0.
 bool names_axes(const Constraints& constraints);
@@ -47,4 +47,4 @@ JoinedMesh joined_axes(const Mesh& mesh, std::span<const Axes> lists);
 /// `axes` on the joined mesh.
 Axes joined(const Axes& axes, const JoinedMesh& mesh);
 
-}  // namespace shardwright
+}  // namespace shardwright::recursive

@@ -6,7 +6,7 @@
 #include "shardwright/graph/op.h"
 #include "shardwright/simulate/kernel_work.h"
 
-namespace shardwright {
+namespace shardwright::recursive {
 namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
@@ -257,4 +257,4 @@ CutTotals CutSeconds::totals(const CutProblem& problem) const {
   return out;
 }
 
-}  // namespace shardwright
+}  // namespace shardwright::recursive

@@ -14,7 +14,7 @@
 #include "shardwright/plan/leaves.h"
 #include "shardwright/search/recursive/cut_tables.h"
 
-namespace shardwright {
+namespace shardwright::recursive {
 
 /// One axis of the mesh, as it is priced.
 struct AxisLevel {
@@ -99,4 +99,4 @@ class CutSeconds {
   std::vector<Beside> beside_;  // by value
 };
 
-}  // namespace shardwright
+}  // namespace shardwright::recursive

@@ -5,7 +5,7 @@
 
 #include "shardwright/graph/op.h"
 
-namespace shardwright {
+namespace shardwright::recursive {
 namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
@@ -186,4 +186,4 @@ std::vector<std::string> log_of(const Solution& s, const CutSeconds& seconds) {
   return out;
 }
 
-}  // namespace shardwright
+}  // namespace shardwright::recursive

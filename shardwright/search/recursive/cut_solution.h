@@ -9,7 +9,7 @@
 #include "shardwright/search/recursive/cut_seconds.h"
 #include "shardwright/search/recursive/symbolic.h"
 
-namespace shardwright {
+namespace shardwright::recursive {
 
 /// The axes that the machine is cut along, outermost first.
 struct Ladder {
@@ -37,4 +37,4 @@ SearchResult result_of(const Problem& problem, const Solution& solution, const C
 /// Choices by seconds: of every main operator along every axis, the others being as they were chosen.
 std::vector<std::string> log_of(const Solution& solution, const CutSeconds& seconds);
 
-}  // namespace shardwright
+}  // namespace shardwright::recursive

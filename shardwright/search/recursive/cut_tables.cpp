@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace shardwright {
+namespace shardwright::recursive {
 namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
@@ -301,4 +301,4 @@ CutHistory history_of(const CutProblem& problem, const CutTables& tables, const 
   return out;
 }
 
-}  // namespace shardwright
+}  // namespace shardwright::recursive

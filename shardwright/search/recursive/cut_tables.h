@@ -13,7 +13,7 @@
 #include "shardwright/search/recursive/cuts.h"
 #include "shardwright/search/recursive/minimum.h"
 
-namespace shardwright {
+namespace shardwright::recursive {
 
 /// How a value lies at the two ends of a way, and its gradient at the user's.
 struct CutEnds {
@@ -92,4 +92,4 @@ CutTables tables_of(const CutProblem& problem, std::vector<std::vector<int>> cho
 CutHistory history_of(const CutProblem& problem, const CutTables& tables, const std::vector<int>& chosen,
                       const CutHistory& before, int axis);
 
-}  // namespace shardwright
+}  // namespace shardwright::recursive

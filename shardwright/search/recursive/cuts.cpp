@@ -4,7 +4,7 @@
 
 #include "shardwright/graph/op.h"
 
-namespace shardwright {
+namespace shardwright::recursive {
 namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
@@ -184,4 +184,4 @@ double CutProblem::extent(int p, int loop) const {
   return static_cast<double>(part(p).rule->loops[at(loop)].size) / part(p).parts[at(loop)];
 }
 
-}  // namespace shardwright
+}  // namespace shardwright::recursive

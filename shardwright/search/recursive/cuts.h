@@ -13,7 +13,7 @@
 #include "shardwright/search/planning/problem.h"
 #include "shardwright/search/recursive/fold.h"
 
-namespace shardwright {
+namespace shardwright::recursive {
 
 /// How a tensor lies along one axis: the dim that is cut, or one of these.
 using Cut = int;
@@ -103,4 +103,4 @@ class CutProblem {
   std::vector<int> part_of_;
 };
 
-}  // namespace shardwright
+}  // namespace shardwright::recursive

@@ -7,7 +7,7 @@
 #include "shardwright/base/random.h"
 #include "shardwright/graph/op.h"
 
-namespace shardwright {
+namespace shardwright::recursive {
 namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
@@ -168,4 +168,4 @@ Fold fold(const Graph& graph, const Calls& calls, const FoldOptions& options) {
   return out;
 }
 
-}  // namespace shardwright
+}  // namespace shardwright::recursive

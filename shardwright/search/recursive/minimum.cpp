@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-namespace shardwright {
+namespace shardwright::recursive {
 namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
@@ -228,4 +228,4 @@ class Elimination {
 
 TableSum::Minimum TableSum::minimum() const { return Elimination(*this).run(); }
 
-}  // namespace shardwright
+}  // namespace shardwright::recursive

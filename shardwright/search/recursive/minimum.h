@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-namespace shardwright {
+namespace shardwright::recursive {
 
 class TableSum {
  public:
@@ -72,4 +72,4 @@ class TableSum {
   std::vector<double> numbers_;  // of all tables
 };
 
-}  // namespace shardwright
+}  // namespace shardwright::recursive

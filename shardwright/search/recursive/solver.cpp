@@ -6,7 +6,7 @@
 #include "shardwright/graph/op.h"
 #include "shardwright/search/planning/judge.h"
 
-namespace shardwright {
+namespace shardwright::recursive {
 namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
@@ -249,4 +249,4 @@ std::vector<std::vector<int>> Solver::choices(const CutProblem& problem, const H
   return out;
 }
 
-}  // namespace shardwright
+}  // namespace shardwright::recursive

@@ -8,7 +8,7 @@
 #include "shardwright/search/recursive/cut_solution.h"
 #include "shardwright/search/recursive/fold.h"
 
-namespace shardwright {
+namespace shardwright::recursive {
 
 class Solver {
  public:
@@ -50,4 +50,4 @@ class Solver {
   std::optional<CutSeconds> seconds_;
 };
 
-}  // namespace shardwright
+}  // namespace shardwright::recursive

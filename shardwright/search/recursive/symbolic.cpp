@@ -7,7 +7,7 @@
 #include "shardwright/cost/compute.h"
 #include "shardwright/graph/op.h"
 
-namespace shardwright {
+namespace shardwright::recursive {
 namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
@@ -292,4 +292,4 @@ std::vector<SymbolicCosts::Decision> SymbolicCosts::decide(
   return out;
 }
 
-}  // namespace shardwright
+}  // namespace shardwright::recursive

@@ -17,7 +17,7 @@
 
 #include "shardwright/search/recursive/cuts.h"
 
-namespace shardwright {
+namespace shardwright::recursive {
 
 /// What one way to cut an operator costs. `loop` is no_loop_dim for leaving it whole.
 struct CutCost {
@@ -73,4 +73,4 @@ class SymbolicCosts {
   std::vector<std::vector<int>> edges_of_;  // per part, into edges_
 };
 
-}  // namespace shardwright
+}  // namespace shardwright::recursive

@@ -5,7 +5,7 @@
 #include "shardwright/frontend/model.h"
 #include "shardwright/graph/op.h"
 
-namespace shardwright {
+namespace shardwright::recursive {
 namespace {
 
 Fold folded(const Graph& graph, const FoldOptions& options = {}) {
@@ -61,4 +61,4 @@ TEST(Fold, middle_layers_are_one_and_the_ends_their_own) {
 }
 
 }  // namespace
-}  // namespace shardwright
+}  // namespace shardwright::recursive

@@ -4,7 +4,7 @@
 
 #include <random>
 
-namespace shardwright {
+namespace shardwright::recursive {
 namespace {
 
 struct Drawn {
@@ -91,4 +91,4 @@ TEST(Minimum, a_table_of_a_variable_with_itself_counts_its_diagonal) {
 }
 
 }  // namespace
-}  // namespace shardwright
+}  // namespace shardwright::recursive

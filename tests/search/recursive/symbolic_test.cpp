@@ -8,7 +8,7 @@
 #include "shardwright/frontend/model.h"
 #include "shardwright/search/planning/make_plan.h"
 
-namespace shardwright {
+namespace shardwright::recursive {
 namespace {
 
 struct Case {
@@ -154,4 +154,4 @@ TEST(Symbolic, weight_order_takes_the_heaviest_first) {
 }
 
 }  // namespace
-}  // namespace shardwright
+}  // namespace shardwright::recursive
