@@ -71,19 +71,19 @@ void bind_splits(py::module_& m) {
            py::arg("sizes"), py::arg("names"))
       .def("__call__", &placed, "A tensor's split: per dim an axis, several (major to minor), or None.")
       .def_property_readonly("sizes",
-                             [](const Mesh& m) {
+                             [](const Mesh& mesh) {
                                std::vector<int> out;
-                               for (const Axis& a : m.axes) out.push_back(a.size);
+                               for (const Axis& a : mesh.axes) out.push_back(a.size);
                                return py::tuple(py::cast(out));
                              })
       .def_property_readonly("names",
-                             [](const Mesh& m) {
+                             [](const Mesh& mesh) {
                                std::vector<std::string> out;
-                               for (const Axis& a : m.axes) out.push_back(a.name);
+                               for (const Axis& a : mesh.axes) out.push_back(a.name);
                                return py::tuple(py::cast(out));
                              })
       .def("__eq__", [](const Mesh& a, const Mesh& b) { return a == b; })
-      .def("__repr__", [](const Mesh& m) { return to_text(m); });
+      .def("__repr__", [](const Mesh& mesh) { return to_text(mesh); });
 }
 
 }  // namespace shardwright::python

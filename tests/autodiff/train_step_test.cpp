@@ -57,7 +57,7 @@ TEST(TrainStep, is_a_sound_graph_whose_first_output_is_the_loss) {
 }
 
 TEST(TrainStep, leaves_alone_what_the_loss_does_not_see) {
-  const std::string text = std::string(network) + "%unseen = param f32[2]\n";
+  const std::string text = fmt::format("{}%unseen = param f32[2]\n", network);
   EXPECT_EQ(updated(stepped(text, {})), (Names{"w1", "w2"}));
 }
 

@@ -105,7 +105,7 @@ TEST(Calibrate, reads_what_training_has_recorded) {
 /// trace; and from one whose products are half as fast.
 TEST(Calibrate, corrects_a_cluster_by_a_trace) {
   const std::string folder = scratch_folder(), trace = folder + "/step.json", to = folder + "/corrected.yaml";
-  for (const std::string& model :
+  for (const std::string model :
        {"ffn:widths=16-16-10,batch=4", "ffn:batch=1024", "llama:layers=1,batch=2"}) {
     SCOPED_TRACE(model);
     ASSERT_EQ(run({"simulate", model, "--cluster", "cpu:2", "--parallel", "data_parallel", "--trace", trace})

@@ -446,9 +446,9 @@ TEST(Plan, last_line_says_when_it_does_not_fit_the_devices_whatever_the_verb) {
       continue;
     }
     words.emplace_back("--json");
-    const Outcome json = run(words);
-    documents(json.out);
-    EXPECT_NE(last_line(json.err).find(sentence), std::string::npos) << verb << json.err;
+    const Outcome in_json = run(words);
+    documents(in_json.out);
+    EXPECT_NE(last_line(in_json.err).find(sentence), std::string::npos) << verb << in_json.err;
     words.back() = "--device-memory";  // they have more
     words.emplace_back("1GB");
     EXPECT_EQ(run(words).out.find("more than"), std::string::npos) << verb;

@@ -468,21 +468,21 @@ TEST(Config, what_a_run_cannot_do_is_told) {
 
 TEST(Config, of_the_examples_is_read_whole) {
   const Config c = load_config("examples/config/llama2_7b_auto_parallel.yaml");
-  Values all;
-  for (const Config::Said& said : c.said) all[said.flag] = said.text;
-  EXPECT_EQ(all, (Values{{"--parallel", "auto_parallel"},
-                         {"--search", "recursive_programming"},
-                         {"--auto-pipeline", "1"},
-                         {"--mem-coeff", "0.1"},
-                         {"--dataset-strategy", "full_batch"},
-                         {"--optimizer-parallel", "1"},
-                         {"--micro-batches", "4"},
-                         {"--epochs", "2"},
-                         {"--optimizer", "adamw"},
-                         {"--beta1", "0.9"},
-                         {"--beta2", "0.95"},
-                         {"--lr", "5.e-5"},
-                         {"--lr-schedule", "cosine:end=0"}}));
+  Values said_all;
+  for (const Config::Said& said : c.said) said_all[said.flag] = said.text;
+  EXPECT_EQ(said_all, (Values{{"--parallel", "auto_parallel"},
+                              {"--search", "recursive_programming"},
+                              {"--auto-pipeline", "1"},
+                              {"--mem-coeff", "0.1"},
+                              {"--dataset-strategy", "full_batch"},
+                              {"--optimizer-parallel", "1"},
+                              {"--micro-batches", "4"},
+                              {"--epochs", "2"},
+                              {"--optimizer", "adamw"},
+                              {"--beta1", "0.9"},
+                              {"--beta2", "0.95"},
+                              {"--lr", "5.e-5"},
+                              {"--lr-schedule", "cosine:end=0"}}));
   EXPECT_EQ(global_batch(c.batch, 8), 32);
 }
 

@@ -63,7 +63,9 @@ TEST(EndToEndAttention, explicit_has_the_losses_of_flash) {
       const auto have = testing::run_planned(in_memory, request);
       testing::expect_same(have, want, {.losses = 1e-9, .weights = 1e-7});
       const auto as_flash = testing::run_planned(flash, request);
-      if (have && as_flash) EXPECT_EQ(collectives_of(*have), collectives_of(*as_flash));
+      if (have && as_flash) {
+        EXPECT_EQ(collectives_of(*have), collectives_of(*as_flash));
+      }
     }
   }
 }
@@ -86,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(
         DegreesCase{"chunks", gpt, "dp=2,tp=2,pp=2", 4, 1, RecomputeMode::none, {Schedule::interleaved, 2}},
         DegreesCase{"learned_queries", pangu, "dp=2,tp=2,pp=2", 2},
         DegreesCase{"convolutions", "resnet18:image=32,classes=8,batch=8", "tp=2"}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& test) { return test.param.name; });
 
 }  // namespace
 }  // namespace shardwright

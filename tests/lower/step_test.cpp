@@ -84,8 +84,9 @@ TEST_P(DrawnSteps, finish_what_they_start_and_start_nothing_twice) {
     EXPECT_EQ(started, times);
     EXPECT_EQ(finished, times);
     for (std::size_t t = 0; t < times.size(); ++t)
-      if (const PreparedTransfer& transfer = list.transfers[t]; transfer.crossing >= 0)
+      if (const PreparedTransfer& transfer = list.transfers[t]; transfer.crossing >= 0) {
         EXPECT_EQ(times[t], transfer.copies);
+      }
   }
 }
 

@@ -97,10 +97,11 @@ TEST_P(LongSums, lose_no_more_than_two_roundings) {
           const auto got = evaluate(op, in, longer->attributes);
           const auto want = evaluate(op, in_f64(in, dtype), longer->attributes);
           for (std::size_t r = 0; r < got.size(); ++r)
-            if (size_of(got[r].dtype()) == 2)
+            if (size_of(got[r].dtype()) == 2) {
               EXPECT_LE(error_in_roundings(got[r], want[r]), 2)
                   << name_of(dtype) << " " << text << " dim " << rule.loops[static_cast<std::size_t>(l)].name
                   << (is_positive ? " positive" : "") << " result " << r;
+            }
         }
       }
     }
