@@ -12,6 +12,7 @@
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/frontend/table.h"
 #include "shardwright/graph/op.h"
+#include "shardwright/plan/batch.h"
 #include "shardwright/runtime/backend/backend.h"
 #include "shardwright/search/planning/stages_of_plan.h"
 
@@ -180,9 +181,12 @@ void tell_idle(const Arguments& arguments, const Plan& plan, const Graph& graph)
                                bytes_text(plan.settings.optimizer_parallel.threshold)));
 }
 
-void tell(const Arguments& arguments, const Plan& plan, const Graph& graph, Terminal& terminal) {
+void tell(const Arguments& arguments, const Plan& plan, const Model& model, const Graph& graph,
+          Terminal& terminal) {
   tell_idle(arguments, plan, graph);
   arguments.tell_notices(terminal.err);
+  const std::string mixing = mixing_notice(graph, plan.settings.pipelining.micro_batches);
+  if (!mixing.empty() && !model.has_uneven_loss) terminal.err << mixing << "\n";  // else it has been told
   for (const std::string& line : plan.log) terminal.err << line << "\n";
   const auto gradients = std::count_if(graph.nodes.begin(), graph.nodes.end(),
                                        [](const Node& node) { return node.op->optimizer.has_value(); });
@@ -233,7 +237,7 @@ Plan plan_of(const Arguments& arguments, const Model& model, const Graph& graph,
   Plan plan = arguments.has("--plan") ? loaded_plan(arguments, model, graph)
               : arguments.found       ? *arguments.found
                                       : make_plan(graph, request_of(arguments, model));
-  tell(arguments, plan, graph, terminal);
+  tell(arguments, plan, model, graph, terminal);
   return plan;
 }
 
@@ -256,11 +260,11 @@ Planned planned_of(const Arguments& arguments, const Model& model, Terminal& ter
   check_not_planned(model, model.graph);
   tell_if_large(model.graph, terminal);
   if (arguments.found) {
-    tell(arguments, *arguments.found, model.graph, terminal);
+    tell(arguments, *arguments.found, model, model.graph, terminal);
     return {*arguments.found, {}};
   }
   Planned out = make_planned(model.graph, request_of(arguments, model));
-  tell(arguments, out.plan, model.graph, terminal);
+  tell(arguments, out.plan, model, model.graph, terminal);
   return out;
 }
 

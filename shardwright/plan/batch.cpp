@@ -1,9 +1,11 @@
 #include "shardwright/plan/batch.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "shardwright/graph/op.h"
+#include "shardwright/ops/means.h"
 
 namespace shardwright {
 namespace {
@@ -51,6 +53,101 @@ Places places_of(const Rule& rule, const RuleTensor& result, const Places& loops
   return out;
 }
 
+/// What is reduced over the samples of a micro-batch.
+struct Reduced {
+  bool is_mean = true;  // else a sum
+  std::int64_t samples = 1;
+  NodeId by;
+};
+
+/// A walk over what the loss is made of: a mean over the batch is the mean of the means of its parts, whatever is linear
+/// of it, too; all else that is made of several samples is another in parts of the batch.
+class Mixing {
+ public:
+  explicit Mixing(const Graph& graph)
+      : graph_(graph), places_(graph.values.size()), reduced_(graph.values.size()) {}
+
+  NodeId first() {
+    if (graph_.outputs.empty()) return {};
+    const std::vector<bool> counts = find_counting();
+    for (NodeId id : graph_.node_ids()) {
+      const Node& node = graph_.node(id);
+      if (node.phase != Phase::forward) break;
+      if (!counts[at(id.index)]) continue;
+      for (ValueId v : node.results) places_[at(v.index)].resize(graph_.value(v).type.shape.size());
+      for (std::size_t d : batch_dims_of_leaf(graph_, node))
+        places_[at(node.results[0].index)][d] = {1, graph_.value(node.results[0]).type.shape[d]};
+      if (node.op->kind == OpKind::compute && mixes(id, node)) return id;
+    }
+    const auto& loss = reduced_[at(graph_.outputs.front().index)];
+    return loss && !loss->is_mean ? loss->by : NodeId{};
+  }
+
+ private:
+  /// Per node whether the loss is made of it.
+  std::vector<bool> find_counting() const {
+    std::vector<bool> out(graph_.nodes.size());
+    out[at(graph_.value(graph_.outputs.front()).producer.index)] = true;
+    for (std::size_t n = out.size(); n-- > 0;)
+      for (ValueId v : graph_.nodes[n].operands)
+        if (out[n]) out[at(graph_.value(v).producer.index)] = true;
+    return out;
+  }
+
+  bool mixes(NodeId id, const Node& node) {
+    const Rule rule = rule_of(graph_, node);
+    Places loops(rule.loops.size());
+    for (std::size_t i = 0; i < node.operands.size(); ++i)
+      if (!add_loops(loops, rule, rule.operands[i], places_[at(node.operands[i].index)])) return true;
+    int by = -1;  // the loop of the samples
+    for (std::size_t l = 0; l < loops.size(); ++l)
+      if (loops[l] && (by >= 0 || rule.loops[l].stays_whole()))
+        return true;  // each sample with each other
+      else if (loops[l])
+        by = static_cast<int>(l);
+    const std::optional<Reduced> read = reduced_operand(node);
+    if (read && (by >= 0 || !is_linear(rule, node))) return true;
+    for (std::size_t i = 0; i < node.results.size(); ++i) {
+      const std::size_t v = at(node.results[i].index);
+      places_[v] = places_of(rule, rule.results[i], loops);
+      reduced_[v] = read;
+      if (by < 0 || std::ranges::any_of(places_[v], [](const auto& p) { return p.has_value(); })) continue;
+      if (rule.loops[at(by)].kind == LoopKind::max) return true;
+      reduced_[v] = Reduced{is_mean(*node.op), loops[at(by)]->samples, id};
+    }
+    return false;
+  }
+
+  /// What the operands are together, those that are reduced.
+  std::optional<Reduced> reduced_operand(const Node& node) const {
+    std::optional<Reduced> out;
+    for (ValueId v : node.operands)
+      if (const auto& r = reduced_[at(v.index)]; r && (!out || !r->is_mean)) out = r;
+    if (!out || out->is_mean) return out;
+    if (const auto factor = factor_of(graph_, node); factor && *factor != 0) {
+      // A sum that is divided by how many there are is a mean; each sample may have several.
+      const double of_each = 1 / std::abs(*factor) / static_cast<double>(out->samples);
+      out->is_mean = of_each > 0.5 && std::abs(of_each - std::round(of_each)) < 1e-5 * of_each;
+    }
+    return out;
+  }
+
+  /// In all operands that are reduced, together.
+  bool is_linear(const Rule& rule, const Node& node) const {
+    if (factor_of(graph_, node)) return true;
+    return std::ranges::any_of(rule.linear, [&](const std::vector<int>& group) {
+      for (std::size_t i = 0; i < node.operands.size(); ++i)
+        if (reduced_[at(node.operands[i].index)] && !std::ranges::count(group, static_cast<int>(i)))
+          return false;
+      return true;
+    });
+  }
+
+  const Graph& graph_;
+  std::vector<Places> places_;                   // per value
+  std::vector<std::optional<Reduced>> reduced_;  // per value
+};
+
 }  // namespace
 
 std::vector<std::size_t> batch_dims_of_leaf(const Graph& graph, const Node& leaf) {
@@ -97,27 +194,17 @@ BatchDims batch_dims(const Graph& graph) {
   return is_batch;
 }
 
-bool mixes_samples(const Graph& graph) {
-  std::vector<Places> places(graph.values.size());
-  for (const Node& node : graph.nodes) {
-    if (node.phase != Phase::forward) break;
-    for (ValueId v : node.results) places[at(v.index)].resize(graph.value(v).type.shape.size());
-    for (std::size_t d : batch_dims_of_leaf(graph, node))
-      places[at(node.results[0].index)][d] = {1, graph.value(node.results[0]).type.shape[d]};
-    if (node.op->kind != OpKind::compute) continue;
-    const Rule rule = rule_of(graph, node);
-    Places loops(rule.loops.size());
-    for (std::size_t i = 0; i < node.operands.size(); ++i)
-      if (!add_loops(loops, rule, rule.operands[i], places[at(node.operands[i].index)])) return true;
-    for (std::size_t i = 0; i < node.results.size(); ++i) {
-      Places& result = places[at(node.results[i].index)];
-      result = places_of(rule, rule.results[i], loops);
-      const bool reads = std::ranges::any_of(loops, [](const auto& p) { return p.has_value(); });
-      const bool has = std::ranges::any_of(result, [](const auto& p) { return p.has_value(); });
-      if (reads && !has && element_count(graph.value(node.results[i]).type.shape) > 1) return true;
-    }
-  }
-  return false;
+NodeId first_mixing(const Graph& graph) { return Mixing(graph).first(); }
+
+std::string mixing_notice(const Graph& graph, int micro_batches) {
+  if (micro_batches == 1) return "";
+  const NodeId id = first_mixing(graph);
+  if (!id.is_valid()) return "";
+  return fmt::format(
+      "{} micro-batches: %{} ({}) joins the samples of each by itself, so the losses are not those of the "
+      "whole "
+      "batch at once",
+      micro_batches, graph.name_of(id), graph.node(id).op->name);
 }
 
 Strategy batch_strategy(const Graph& graph, const Node& node, const BatchDims& is_batch, const Mesh& mesh) {

@@ -1,6 +1,7 @@
 // Where the batch is in every value, and what data parallelism makes of an operator.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "shardwright/graph/graph.h"
@@ -23,8 +24,14 @@ using BatchDims = std::vector<std::vector<bool>>;
 /// Those of leaves, and what rules make of them. Only forward values have dims.
 BatchDims batch_dims(const Graph& graph);
 
-/// A forward operator sums over samples into more than one number: what it makes of a part of the batch is another.
-bool mixes_samples(const Graph& graph);
+/// The first operator by which the loss (output 0) of a whole batch is another number than the mean of its parts' losses:
+/// it makes something of several samples that is no mean, nor linear in one (statistics that each sample is held to, the
+/// largest, products of samples with each other), or it sums the loss. Invalid if there is none.
+NodeId first_mixing(const Graph& graph);
+inline bool mixes_samples(const Graph& graph) { return first_mixing(graph).is_valid(); }
+
+/// What to tell of a step of several micro-batches, which has that operator; empty if it has none.
+std::string mixing_notice(const Graph& graph, int micro_batches);
 
 /// The split of the batch over all axes of `mesh`, or nothing at all where the batch does not divide.
 Strategy batch_strategy(const Graph& graph, const Node& node, const BatchDims& is_batch, const Mesh& mesh);
