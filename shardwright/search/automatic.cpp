@@ -60,12 +60,12 @@ class Search {
     check_free();
     const bool names_modules =
         !request_.settings.recompute.modules.empty() || !request_.annotations.recompute.empty();
-    structures_ =
-        structures_of(request_, {tables_.samples(), counts(), tables_.has_layers() && !names_modules});
+    const OpenStep open{tables_.samples(), counts(), tables_.has_layers() && !names_modules};
+    structures_ = structures_of(request_, open);
     if (structures_.empty())
       throw Infeasible(
           fmt::format("no plan: {} devices and {} samples have no structure with what is fixed{}",
-                      request_.devices, tables_.samples(), fixed_text()));
+                      request_.devices, tables_.samples(), conflict_text(open)));
     open_all();
     while (!open_.empty() &&
            (!trials_.does_fit() || least_miss_ * open_.top().seconds <= trials_.seconds())) {
@@ -328,11 +328,11 @@ class Search {
     return out;
   }
 
-  std::string fixed_text() const {
+  std::string conflict_text(const OpenStep& open) const {
     const std::string batch =
         fmt::format("; parts of the batch have other losses, so there are as many as asked for: {}",
                     request_.settings.pipelining.micro_batches);
-    return search::fixed_text(request_.fixed) + (keeps_batch_ ? batch : "");
+    return automatic::conflict_text(request_, open) + (keeps_batch_ ? batch : "");
   }
 
   bool fixes_settings() const {

@@ -1,6 +1,7 @@
 #include "shardwright/search/automatic/structure.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "shardwright/base/text.h"
 #include "shardwright/cost/cluster.h"
@@ -24,8 +25,9 @@ std::vector<T> open(const std::optional<T>& fixed, std::vector<T> all) {
 
 class Enumeration {
  public:
-  Enumeration(const PlanRequest& request, const OpenStep& step)
-      : fixed_(request.fixed), devices_(request.devices), step_(step) {
+  /// `may_wait`: even where all but one of the stages wait.
+  Enumeration(const PlanRequest& request, const OpenStep& step, bool may_wait)
+      : fixed_(request.fixed), devices_(request.devices), may_wait_(may_wait), step_(step) {
     const int asked = request.settings.pipelining.stages;
     if (request.auto_pipeline.value_or(false) && asked > 1) most_stages_ = asked;
   }
@@ -64,7 +66,9 @@ class Enumeration {
   }
 
   /// With one micro-batch the other stages would only wait; where their number is asked for, stages keep to it.
-  int most_stages_of(int count) const { return count == 1 || fixed_.micro_batches ? count : devices_; }
+  int most_stages_of(int count) const {
+    return !may_wait_ && (count == 1 || fixed_.micro_batches) ? count : devices_;
+  }
 
   std::vector<Schedule> schedules(int stages, int count) const {
     if (stages == 1) return {Schedule{}};
@@ -90,6 +94,7 @@ class Enumeration {
 
   const Expert& fixed_;
   int devices_;
+  bool may_wait_;
   int most_stages_ = most_devices;
   const OpenStep& step_;
   std::vector<Structure> out_;
@@ -123,19 +128,50 @@ PlanRequest with_structure(PlanRequest request, const Structure& s) {
 }
 
 std::vector<Structure> structures_of(const PlanRequest& request, const OpenStep& step) {
-  return Enumeration(request, step).run();
+  const std::vector<Structure> busy = Enumeration(request, step, false).run();
+  return busy.empty() ? Enumeration(request, step, true).run() : busy;
 }
 
-std::string fixed_text(const Expert& fixed) {
+namespace {
+
+/// Of what `request` fixes no more than leaves no structure: without any one of it there would be some.
+Expert conflicting(PlanRequest request, OpenStep step) {
+  Expert& fixed = request.fixed;
+  const auto try_without = [&](auto member) {
+    if (!(fixed.*member)) return;
+    const auto kept = std::exchange(fixed.*member, {});
+    if (!structures_of(request, step).empty()) fixed.*member = kept;
+  };
+  // What says least by itself comes first; of two that are alike, dp is blamed.
+  try_without(&Expert::recompute);
+  try_without(&Expert::zero);
+  try_without(&Expert::schedule);
+  try_without(&Expert::stages);
+  try_without(&Expert::tensor);
+  try_without(&Expert::data);
+  try_without(&Expert::micro_batch);
+  try_without(&Expert::sequence);
+  return fixed;
+}
+
+}  // namespace
+
+std::string conflict_text(const PlanRequest& request, const OpenStep& step) {
+  const Expert fixed = conflicting(request, step);
   std::vector<std::string> out;
   for (const auto& [word, value] : {std::pair("dp", fixed.data),
                                     {"tp", fixed.tensor},
                                     {"pp", fixed.stages},
-                                    {"micro_batches", fixed.micro_batches}})
+                                    {"micro_batches", fixed.micro_batches},
+                                    {"zero", fixed.zero}})
     if (value) out.push_back(fmt::format("{}={}", word, *value));
   if (fixed.micro_batch) out.push_back(fmt::format("micro_batch={}", *fixed.micro_batch));
+  if (fixed.recompute) out.push_back(fmt::format("recompute={}", name_of(*fixed.recompute)));
   if (fixed.schedule) out.push_back(fmt::format("schedule={}", name_of(*fixed.schedule)));
-  return out.empty() ? "" : fmt::format(" ({})", join(out, ", "));
+  if (fixed.sequence) out.push_back(fmt::format("sequence_parallel={}", *fixed.sequence ? 1 : 0));
+  std::string text = out.empty() ? "" : fmt::format(" ({})", join(out, ", "));
+  if (fixed.sequence.value_or(false)) text += "; sequence_parallel=1 splits over tp, of which only 1 is left";
+  return text;
 }
 
 }  // namespace shardwright::automatic

@@ -34,10 +34,12 @@ struct OpenStep {
   std::vector<int> counts;      // of micro-batches
   bool repeats_layers = false;  // there are layers, of which some may be computed again
 };
-/// Every structure that `request` leaves open for a step.
+/// Every structure that `request` leaves open for a step. Stages that can only wait for each other are among them where
+/// there is nothing else.
 std::vector<Structure> structures_of(const PlanRequest& request, const OpenStep& step);
 
-/// What `request` fixes, as a user says it: ` (dp=3, micro_batches=2)`; empty if it is nothing.
-std::string fixed_text(const Expert& fixed);
+/// What `request` fixes that together leaves no structure, as a user says it: ` (dp=3, micro_batches=2)`; empty if it is
+/// nothing.
+std::string conflict_text(const PlanRequest& request, const OpenStep& step);
 
 }  // namespace shardwright::automatic
