@@ -13,6 +13,7 @@
 #include "shardwright/frontend/plan_page.h"
 #include "shardwright/frontend/planned_model.h"
 #include "shardwright/graph/verify.h"
+#include "shardwright/plan/batch.h"
 #include "shardwright/plan/plan_json.h"
 #include "shardwright/runtime/backend/backend.h"
 #include "shardwright/search/planning/settings.h"
@@ -87,6 +88,14 @@ std::map<std::string, std::int64_t> memory_by_kind(const Estimate& estimate) {
   return out;
 }
 
+/// A loss that is another in so many parts of the batch. Planning runs without Python's lock.
+void tell_mixing(const Graph& graph, const Plan& plan) {
+  const std::string notice = mixing_notice(graph, plan.settings.pipelining.micro_batches);
+  if (notice.empty()) return;
+  const py::gil_scoped_acquire gil;
+  py::print(notice, py::arg("file") = py::module_::import("sys").attr("stderr"));
+}
+
 }  // namespace
 
 Asked asked_of(const TracedStep& traced, const PlanOptions& options) {
@@ -148,6 +157,7 @@ PlannedNetwork planned(Asked& asked) {
   if (const auto plan = asked.options.find("plan"); plan != asked.options.end()) {
     Plan saved = known_plan(plan->second);
     apply(saved, graph);  // it fits
+    tell_mixing(graph, saved);
     return {std::move(graph), std::move(saved)};
   }
   PlanRequest& request = asked.request;
@@ -161,6 +171,7 @@ PlannedNetwork planned(Asked& asked) {
     return micro_batches == there ? graph : asked.step(micro_batches);
   };
   Plan plan = asked.step ? make_plan(step, request) : make_plan(graph, request);
+  tell_mixing(graph, plan);
   return {std::move(graph), std::move(plan)};
 }
 
