@@ -75,7 +75,7 @@ class Asked {
       return;
     }
     const Value& value = from_.value(first);
-    if (node.operands.empty()) {
+    if (node.op->kind != OpKind::compute) {  // a constant has no operands either, but is computed
       values_[at(first)] = builder_.leaf(node.op->kind, value.name, value.type, node.attributes);
       return;
     }
