@@ -126,8 +126,8 @@ std::int64_t opset_of(const onnx::ModelProto& model) {
       version = set.version();
     }
   if (version < first_opset || version > last_opset)
-    throw error("is of operator set {}; {} to {} are supported: export with dynamo=False, opset_version={}", version,
-                first_opset, last_opset, last_opset);
+    throw error("is of operator set {}; {} to {} are supported: export with dynamo=False, opset_version={}",
+                version, first_opset, last_opset, last_opset);
   return version;
 }
 
