@@ -1,6 +1,7 @@
 // The command line: words to arguments (CLI11), errors to one line and an exit status.
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <new>
 
 #include "shardwright/base/one_line.h"
@@ -125,6 +126,14 @@ void check_alone(const Verb& verb) {
                 launched_ranks());
 }
 
+/// The described system starts its processes by it; here, only mpirun does.
+void tell_rank_table(Terminal& terminal) {
+  const char* table = std::getenv("RANK_TABLE_FILE");
+  if (table && *table && rank_of_process() == 0)
+    terminal.err << fmt::format("shardwright: RANK_TABLE_FILE={} is not read; mpirun says which ranks there are\n",
+                                table);
+}
+
 /// `--devices: 1 required N missing`: the flag's name is all that is of use.
 Error mismatch(const Verb& verb, const std::vector<std::string>& words, const std::string& what) {
   const std::string name = what.substr(0, what.find(':'));
@@ -162,6 +171,7 @@ int run_verb(const std::vector<std::string>& words, Terminal& terminal) {
   }
   Arguments arguments = arguments_of(verb, app, words, parsed);
   check_alone(verb);
+  if (verb.joins_mpirun) tell_rank_table(terminal);
   if (arguments.has("--plan")) {
     saved_plan(arguments);  // one for all who copy the arguments
     arguments.heed_none();

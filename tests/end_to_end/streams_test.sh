@@ -188,4 +188,12 @@ other_launchers() {
     fail "$(cat "$scratch/out")"
 }
 
+# A rank table changes nothing, and that is told, once.
+rank_table() {
+  local words="shardwright: RANK_TABLE_FILE=table.json is not read; *"
+  RANK_TABLE_FILE=table.json "$program" train matmul_chain --steps 1 >"$scratch/out" 2>"$scratch/err" ||
+    fail "$(cat "$scratch/err")"
+  [[ $(cat "$scratch/err") == $words ]] || fail "$(cat "$scratch/err")"
+}
+
 "$1"
