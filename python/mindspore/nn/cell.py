@@ -60,8 +60,10 @@ class Cell:
         object.__delattr__(self, name)
 
     def _hold(self, name: str, cell: Cell) -> None:
+        # A region of a cell that is here already, `self.b2 = self.b1.shard(..)`, keeps its names.
+        is_known = cell._region is not None and any(own is cell for own in self._cells.values())
         self._cells[name] = cell
-        if self.auto_prefix:
+        if self.auto_prefix and not is_known:
             cell.update_parameters_name(name + ".")
             cell._take_name(name)
 
