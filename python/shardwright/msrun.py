@@ -102,8 +102,8 @@ def _environment() -> dict[str, str]:
     beside = [str(Path(__file__).absolute().parent.parent)]
     if not installed_mindspore():
         beside.append(str(folder_of_mindspore()))
-    path = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p and p not in beside]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path + beside), "PYTHONUNBUFFERED": "1",
+    path = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path + [p for p in beside if p not in path]), "PYTHONUNBUFFERED": "1",
             "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1",
             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
