@@ -8,7 +8,7 @@ from ...common.initializer import initializer
 from ...common.parameter import Parameter
 from ...common.tensor import Tensor
 from ...ops import functional as F
-from .optimizer import Optimizer, _numbers, _without_decay, scalar, tell
+from .optimizer import Optimizer, _numbers, scalar, tell
 
 
 class ByFormula(Optimizer):
@@ -44,7 +44,7 @@ class ByFormula(Optimizer):
         for group, rate in zip(self.groups, self._rates):
             for p in group.parameters:
                 decay = group.weight_decay or None if group.decay is None else group.decay.value()
-                self._update_one(p, self._unscaled(by_parameter[id(p)]), rate.value(), None if _without_decay(p) else decay)
+                self._update_one(p, self._unscaled(by_parameter[id(p)]), rate.value(), decay if group.decays(p) else None)
         current().updates.append(self)
         return True
 

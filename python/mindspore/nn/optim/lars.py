@@ -10,7 +10,7 @@ from ..._trace import current
 from ...common.tensor import Tensor
 from ...ops import functional as F
 from ..cell import Cell
-from .optimizer import Optimizer, _without_decay, scalar, tell
+from .optimizer import Optimizer, scalar, tell
 
 
 def _is_layer(parameter) -> bool:
@@ -36,7 +36,7 @@ class LARS(Optimizer):
         self.opt, self.epsilon, self.coefficient, self.use_clip = optimizer, epsilon, coefficient, use_clip
         self.groups, self.parameters, self.loss_scale = optimizer.groups, optimizer.parameters, optimizer.loss_scale
         self._is_layer = {id(p): bool(lars_filter(p)) for p in self.parameters}
-        self._decays = {id(p): 0.0 if _without_decay(p) else g.weight_decay for g in self.groups for p in g.parameters}
+        self._decays = {id(p): g.weight_decay if g.decays(p) else 0.0 for g in self.groups for p in g.parameters}
         self._rates = [scalar(f"lars.rate{i}") for i in range(len(self.groups))]
         self.store = None  # of states, which the other has
         self._unit_of_gradients = Unit(self._update, is_fed=False)

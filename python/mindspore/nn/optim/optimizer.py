@@ -23,9 +23,13 @@ _numbers = itertools.count()
 class _Group:
     """Parameters with one learning rate (as `_rate_function` has it) and weight decay, a number or a function of the step."""
 
-    def __init__(self, parameters: list[Parameter], rate, weight_decay):
+    def __init__(self, parameters: list[Parameter], rate, weight_decay, decays_all: bool = False):
+        self.decays_all = decays_all  # groups that are said decay betas and gammas, too
         self.parameters, self.rate, self.weight_decay = parameters, rate, _decay_function(weight_decay)
         self.decay = scalar(f"optimizer{next(_numbers)}.decay") if callable(self.weight_decay) else None
+
+    def decays(self, p: Parameter) -> bool:
+        return self.decays_all or not _without_decay(p)
 
     def rate_now(self, step: int) -> float:
         return self.rate.item() if isinstance(self.rate, Parameter) else self.rate(step)
@@ -115,7 +119,7 @@ class Optimizer(Cell):
             if "params" in said:
                 decay = said.get("weight_decay", weight_decay)
                 own_rate = _rate_function(said["lr"]) if "lr" in said else of_all
-                groups.append(_Group(list(said["params"]), own_rate, decay))
+                groups.append(_Group(list(said["params"]), own_rate, decay, decays_all=True))
         return groups
 
     def _in_order(self, parameters: list) -> list[Parameter]:
@@ -208,8 +212,8 @@ class Optimizer(Cell):
         tracing = current()
         call = _Update(self, sum(isinstance(update, _Update) for update in tracing.updates))
         for group, name in zip(self.groups, call.rate_names):
-            decayed = [p for p in group.parameters if group.weight_decay and not _without_decay(p)]
-            others = [p for p in group.parameters if not (group.weight_decay and not _without_decay(p))]
+            decayed = [p for p in group.parameters if group.weight_decay and group.decays(p)]
+            others = [p for p in group.parameters if not (group.weight_decay and group.decays(p))]
             for parameters, decay in ((decayed, 0.0 if group.decay is not None else group.weight_decay), (others, 0.0)):
                 if parameters:
                     pairs = [(p.data_now(), self._gradient(p, by_parameter[id(p)], group).array) for p in parameters]
@@ -229,7 +233,7 @@ class Optimizer(Cell):
     def _gradient(self, p: Parameter, gradient: Tensor, group: _Group) -> Tensor:
         """As the core's optimizers are given it: with a weight decay that changes, as they take only numbers."""
         gradient = self._unscaled(gradient)
-        if group.decay is None or _without_decay(p):
+        if group.decay is None or not group.decays(p):
             return gradient
         return gradient + Tensor.of(p.data_now()) * group.decay.value()
 
