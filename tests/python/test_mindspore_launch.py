@@ -84,6 +84,15 @@ def test_msrun_writes_logs_of_workers(program, tmp_path, of_python):
     assert "mpirun -n 2" in (tmp_path / "logs" / "scheduler.log").read_text()
 
 
+def test_msrun_leaves_the_order_of_folders_as_it_was(monkeypatch):
+    from shardwright import msrun
+    own = str(build / "python")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["first", str(msrun.Path(msrun.__file__).absolute().parent.parent), "last"]))
+    assert msrun._environment()["PYTHONPATH"].split(os.pathsep)[:3] == ["first", own, "last"]
+    monkeypatch.setenv("PYTHONPATH", "first")
+    assert msrun._environment()["PYTHONPATH"].split(os.pathsep)[:2] == ["first", own]
+
+
 def test_msrun_tells_which_worker_has_failed(program, tmp_path):
     done = run(["-m", "shardwright.msrun", "--worker_num=2", "--join=True", "--worker_log_name=w_{hostname}", "program.py",
                 "fail"], tmp_path)
