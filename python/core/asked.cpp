@@ -6,6 +6,7 @@
 #include <set>
 
 #include "shardwright/annotations/patterns.h"
+#include "shardwright/autodiff/train_step.h"
 #include "shardwright/base/file.h"
 #include "shardwright/base/text.h"
 #include "shardwright/frontend/inference.h"
@@ -13,6 +14,7 @@
 #include "shardwright/frontend/plan_page.h"
 #include "shardwright/frontend/planned_model.h"
 #include "shardwright/graph/verify.h"
+#include "shardwright/ops/calls.h"
 #include "shardwright/plan/batch.h"
 #include "shardwright/plan/plan_json.h"
 #include "shardwright/runtime/backend/backend.h"
@@ -48,6 +50,16 @@ std::vector<std::string> inputs_of(const Graph& graph) {
   return out;
 }
 
+/// What drops reads the steps done: where no optimizer counts them, each call is one.
+void count_calls(Graph& graph) {
+  const ValueId count = existing_step_count(graph);
+  const auto counts = [&](const Update& u) { return u.leaf == count; };
+  if (!count.is_valid() || std::ranges::any_of(graph.updates, counts)) return;
+  Builder builder(graph);
+  builder.set_phase(Phase::update);
+  graph.updates.push_back({count, shifted(builder, count, 1)});
+}
+
 Graph graph_of(const TracedStep& traced, int micro_batches) {
   Tracing& tracing = *traced.tracing;
   std::vector<Traced> values;
@@ -56,6 +68,7 @@ Graph graph_of(const TracedStep& traced, int micro_batches) {
   verify(graph);
   graph = with_precision(std::move(graph), tracing.trace.all_precision());
   if (traced.optimizer) add_train_step(graph, graph.outputs.front(), *traced.optimizer);
+  count_calls(graph);
   return graph;
 }
 

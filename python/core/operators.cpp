@@ -248,11 +248,24 @@ void bind_operators(py::module_& m) {
                [](const std::vector<Traced>& in) { return std::vector{CrossEntropyLoss{}(in[0], in[1])}; })
         .front();
   });
-  m.def("dropout", [](const ArrayPtr& x, double rate, const std::string& name, std::int64_t seed) {
-    Tracing* const tracing = Tracing::current();
-    if (!tracing || !tracing->is_training) return x;
-    return arrays_of({dropout(x->in(*tracing), name, rate, seed)}).front();
-  });
+  m.def(
+      "dropout",
+      [](const ArrayPtr& x, double rate, const std::string& name, std::int64_t seed,
+         const std::optional<std::int64_t>& number) {
+        Tracing* const tracing = Tracing::current();
+        if (!tracing && number) {
+          Tensor count({DType::f32, {}});
+          count.as<float>()[0] = static_cast<float>(*number);
+          return call("dropout", {x, std::make_shared<Array>(std::move(count))},
+                      {{"rate", rate}, {"seed", seed}, {"name", name}})
+              .front();
+        }
+        if (!tracing || !tracing->is_training) return x;
+        return arrays_of({dropout(x->in(*tracing), name, rate, seed)}).front();
+      },
+      py::arg("x"), py::arg("rate"), py::arg("name"), py::arg("seed"), py::arg("number") = std::nullopt,
+      "number: of a call outside of traces, which drops as the step of this number would; none: it keeps "
+      "all.");
   m.def("batch_norm", [](const std::vector<ArrayPtr>& in, double epsilon, double momentum,
                          const std::string& name) {
     Tracing* const tracing = Tracing::current();

@@ -25,6 +25,7 @@ inline constexpr std::array optimizer_settings{
     OptimizerSetting{"adam", "beta1", 0.9, OptimizerSetting::Kind::share},
     OptimizerSetting{"adam", "beta2", 0.999, OptimizerSetting::Kind::share},
     OptimizerSetting{"adam", "epsilon", 1e-8},
+    OptimizerSetting{"adam", "plain_epsilon", 0, OptimizerSetting::Kind::word},
     OptimizerSetting{"adam", "rate"},
     OptimizerSetting{"adam", "weight_decay"},
     OptimizerSetting{"adamw", "beta1", 0.9, OptimizerSetting::Kind::share},

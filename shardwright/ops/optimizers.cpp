@@ -137,6 +137,7 @@ BlockKernel momentum_block(const Call& call) {
 
 /// t = count + 1;  m' = beta1 m + (1 - beta1) g;  v' = beta2 v + (1 - beta2) g^2
 /// w' = w - rate / (1 - beta1^t) m' / (sqrt(v') / sqrt(1 - beta2^t) + epsilon)
+/// With plain_epsilon the denominator is (sqrt(v') + epsilon) / sqrt(1 - beta2^t).
 /// Weight decay: adam adds weight_decay w to g; adamw (decoupled) first takes w = (1 - rate weight_decay) w.
 template <bool is_decoupled>
 BlockKernel adam_block(const Call& call) {
@@ -145,14 +146,16 @@ BlockKernel adam_block(const Call& call) {
   };
   const double beta1 = setting("beta1"), beta2 = setting("beta2");
   const double weight_decay = setting("weight_decay"), least = setting("epsilon");
+  const bool is_plain = call.attributes.flag("plain_epsilon");
   return floating_block(
       call, [=, rate_of = Rate(call)]<class C>(std::type_identity<C>, const ElementBlock& b) {
         const double t = static_cast<double>(b.operand<float>(4)[0]) + 1, rate = rate_of.in(b);
         const auto b1 = static_cast<C>(beta1), b2 = static_cast<C>(beta2);
         const auto rest1 = static_cast<C>(1 - beta1), rest2 = static_cast<C>(1 - beta2);
         const auto step = static_cast<C>(rate / (1 - std::pow(beta1, t)));
-        const auto root = static_cast<C>(1 / std::sqrt(1 - std::pow(beta2, t)));
-        const auto epsilon = static_cast<C>(least);
+        const double correction = 1 / std::sqrt(1 - std::pow(beta2, t));
+        const auto root = static_cast<C>(correction);
+        const auto epsilon = static_cast<C>(is_plain ? least * correction : least);
         const auto shrink = static_cast<C>(is_decoupled ? 1 - rate * weight_decay : 1);
         const auto decay = static_cast<C>(is_decoupled ? 0 : weight_decay);
         for_each_element<C, 4, 3>(b, [=](C w, C g, C m, C v) {
@@ -256,11 +259,12 @@ std::vector<OpDef> optimizers() {
                  "f32[6], f32[6], f32[6] (rate=0.5, momentum=0.5, weight_decay=0.25, nesterov=true)",
                  "f16[4,6], f32[4,6], f32[4,6], f32[4,6] (rate=0.5, master=true)",
                  "f32[4,6], f32[4,6], f32[4,6], f32[]<2 (rate=0.5, guarded=true)"}),
-      optimizer("adam", "Adam with bias correction; weight_decay w is added to the gradient", two_states,
-                adam_block<false>,
-                {adam + " (rate=0.5)", with_master_adam + ", f32[]<5 (rate=0.5, master=true)",
-                 adam + ", f32[]<2 (rate=0.5, guarded=true)",
-                 adam + " (beta1=0.5, beta2=0.75, epsilon=0.001, rate=0.5, weight_decay=0.1)"}),
+      optimizer(
+          "adam", "Adam with bias correction; weight_decay w is added to the gradient", two_states,
+          adam_block<false>,
+          {adam + " (rate=0.5)", with_master_adam + ", f32[]<5 (rate=0.5, master=true)",
+           adam + ", f32[]<2 (rate=0.5, guarded=true)", adam + " (epsilon=0.5, plain_epsilon=true, rate=0.5)",
+           adam + " (beta1=0.5, beta2=0.75, epsilon=0.001, rate=0.5, weight_decay=0.1)"}),
       optimizer("adamw", "Adam with bias correction; the weight decays by itself", two_states,
                 adam_block<true>,
                 {adam + " (rate=0.5, weight_decay=0.1)",

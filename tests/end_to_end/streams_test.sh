@@ -193,6 +193,7 @@ rank_table() {
   local words="shardwright: RANK_TABLE_FILE=table.json is not read; *"
   RANK_TABLE_FILE=table.json "$program" train matmul_chain --steps 1 >"$scratch/out" 2>"$scratch/err" ||
     fail "$(cat "$scratch/err")"
+  # shellcheck disable=SC2053 # a pattern
   [[ $(cat "$scratch/err") == $words ]] || fail "$(cat "$scratch/err")"
 }
 

@@ -59,7 +59,11 @@ class _Pool(Primitive):
 
     def run(self, x):
         pads = pads_of(self.pad_mode, self.padding, x.shape[2:], self.kernel, self.strides, [1, 1])
-        return self.call(self.op, x, kernel=self.kernel, strides=self.strides, pads=pads)
+        return self.call(self.op, x, kernel=self.kernel, strides=self.strides, pads=pads, **self.settings())
+
+    def settings(self) -> dict:
+        """Of the operator, besides its window."""
+        return {}
 
 
 class MaxPool(_Pool):
@@ -72,6 +76,9 @@ class AvgPool(_Pool):
     """The mean of x in each window."""
 
     op = "avg_pool2d"
+
+    def settings(self):
+        return {"count_pads": str(self.pad_mode).lower() != "same"}  # pads that are chosen here are no part of it
 
 
 class PReLU(Primitive):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from shardwright import _core
 
 from .. import _calls
@@ -150,6 +152,9 @@ class LogSoftmax(_OverDim):
     op = "log_softmax"
 
 
+_calls_outside = itertools.count()  # of dropouts outside of programs, each with its own mask
+
+
 class Dropout(Primitive):
     """While training, zero with probability 1 - keep_prob, else x / keep_prob; and which of it was kept."""
 
@@ -161,7 +166,8 @@ class Dropout(Primitive):
     def run(self, x):
         if self.keep_prob == 1:
             return x, x == x
-        y = Tensor.of(_core.dropout(x.array, 1 - self.keep_prob, _calls.name_of(self.node_name), self.seed))
+        y = Tensor.of(_core.dropout(x.array, 1 - self.keep_prob, _calls.name_of(self.node_name), self.seed,
+                                    next(_calls_outside)))
         return y, y != 0
 
 

@@ -11,7 +11,10 @@ from .optimizer import Optimizer
 
 
 class Adam(Optimizer):
-    """m' = beta1 m + (1 - beta1) g;  v' = beta2 v + (1 - beta2) g^2;  w' = w - rate m^ / (sqrt(v^) + eps)."""
+    """m' = beta1 m + (1 - beta1) g;  v' = beta2 v + (1 - beta2) g^2;  
+
+    w' = w - rate sqrt(1 - beta2^t) / (1 - beta1^t) m' / (sqrt(v') + eps)
+    """
 
     core_name = "adam"
     state_names = {"moment1": "moment1", "moment2": "moment2"}
@@ -27,7 +30,7 @@ class Adam(Optimizer):
         self.beta1, self.beta2, self.eps = beta1, beta2, eps
 
     def settings(self):
-        return {"beta1": self.beta1, "beta2": self.beta2, "epsilon": self.eps}
+        return {"beta1": self.beta1, "beta2": self.beta2, "epsilon": self.eps, "plain_epsilon": True}
 
 
 class _NesterovAdam(Adam, ByFormula):
