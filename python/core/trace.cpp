@@ -192,7 +192,8 @@ std::vector<Traced> Tracing::call(std::string_view op, const std::vector<Traced>
 }
 
 Graph Tracing::graph_of(const std::vector<Traced>& outputs, int micro_batches) {
-  Graph& graph = trace.graph();
+  Graph graph = trace.graph();
+  Builder builder(graph);
   for (const Traced& t : outputs) graph.outputs.push_back(t.id);
   const auto is_of_parameter = [&](ValueId v) {
     return std::ranges::any_of(graph.value(v).gradient_of, [&](ValueId of) {
@@ -200,9 +201,9 @@ Graph Tracing::graph_of(const std::vector<Traced>& outputs, int micro_batches) {
     });
   };
   // A parameter's gradient is that of all micro-batches: what the update reads.
-  trace.builder().set_phase(Phase::update);
+  builder.set_phase(Phase::update);
   for (ValueId& v : graph.outputs)
-    if (micro_batches > 1 && is_of_parameter(v)) v = shifted(trace.builder(), v, 0);
+    if (micro_batches > 1 && is_of_parameter(v)) v = shifted(builder, v, 0);
   // Python may have gone back to the forward after the backward.
   std::vector<NodeId> order = graph.node_ids();
   std::ranges::stable_sort(order, {}, [&](NodeId id) { return graph.node(id).phase; });

@@ -96,7 +96,7 @@ class Tracing : public std::enable_shared_from_this<Tracing> {
 
   std::vector<Traced> call(std::string_view op, const std::vector<Traced>& operands,
                            const Attributes& attributes, std::string_view name);
-  /// What was traced, its nodes in the order of their phases. The trace ends with that.
+  /// What was traced, its nodes in the order of their phases. The trace stays as it is.
   Graph graph_of(const std::vector<Traced>& outputs, int micro_batches);
 
   /// Gradients of `loss` for arrays of this trace; those on which it does not depend are nothing.
