@@ -202,6 +202,15 @@ std::vector<Traced> in_current(const std::vector<ArrayPtr>& arrays) {
 }
 
 }  // namespace
+/// Of an operator that has no name: after the module whose parameter it reads, `dense1.matmul` beside `dense1.weight`.
+std::string name_after_parameters(const std::string& op, const std::vector<ArrayPtr>& operands) {
+  for (const ArrayPtr& a : operands)
+    if (const auto* const leaf = dynamic_cast<const Leaf*>(a.get()))
+      if (const std::size_t end = leaf->name().rfind('.'); end != std::string::npos)
+        return fmt::format("{}.{}", leaf->name().substr(0, end), op);
+  return op;
+}
+
 
 std::vector<ArrayPtr> call(const std::string& op, const std::vector<ArrayPtr>& operands,
                            const Attributes& attributes, const std::string& name) {
@@ -209,7 +218,8 @@ std::vector<ArrayPtr> call(const std::string& op, const std::vector<ArrayPtr>& o
     std::vector<Traced> values;
     values.reserve(operands.size());
     for (const ArrayPtr& a : operands) values.push_back(a->in(*tracing));
-    return arrays_of(tracing->call(op, values, attributes, name));
+    return arrays_of(
+        tracing->call(op, values, attributes, name.empty() ? name_after_parameters(op, operands) : name));
   }
   std::vector<Tensor> values;
   values.reserve(operands.size());
