@@ -52,11 +52,12 @@ class Plan:
         return self._planned.html()
 
 
-def plan(model: str, optimizer: Optimizer | None = None, *, devices: int = 1, **options: Any) -> Plan:
+def plan(model: str, optimizer: Optimizer | None = None, *, devices: int | None = None,
+         **options: Any) -> Plan:
     """How a named model (or a graph or ONNX file) would be trained; memory is taken for none of it.
 
-    options: as those of `train_step`, with `cluster="h100:64"` and the like for machines that are elsewhere. Of a
-    function: `train_step(...).plan(*batch)`.
+    options: as those of `train_step`, with `cluster="h100:64"` and the like for machines that are elsewhere, which
+    say how many devices there are. Of a function: `train_step(...).plan(*batch)`.
     """
     chosen = optimizer or sgd()
     return Plan(_core.PlannedStep(model, chosen.name, chosen.settings, chosen.clip_norm,

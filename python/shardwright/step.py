@@ -229,7 +229,7 @@ def _is_array(leaf: Any) -> bool:
     return not isinstance(leaf, Parameter) and (isinstance(leaf, Tensor) or hasattr(leaf, "__array__"))
 
 
-def train_step(fn: Callable, params: Any, optimizer: Optimizer, *, devices: int = 1, precision: str = "f32",
+def train_step(fn: Callable, params: Any, optimizer: Optimizer, *, devices: int | None = None, precision: str = "f32",
                micro_batches: int = 1, **options: Any) -> TrainStep:
     """Makes `fn(params, *batch) -> loss` (or `(loss, ...)`) a step that trains `params` on devices.
 
@@ -241,7 +241,7 @@ def train_step(fn: Callable, params: Any, optimizer: Optimizer, *, devices: int 
     return TrainStep(fn, params, optimizer, precision, micro_batches, {"devices": devices, **options})
 
 
-def model_step(model: str, optimizer: Optimizer, *, devices: int = 1, **options: Any) -> ModelStep:
+def model_step(model: str, optimizer: Optimizer, *, devices: int | None = None, **options: Any) -> ModelStep:
     """The same for a network with a name (`shardwright models`), a graph as text or an ONNX file.
 
     options: as those of `train_step`, with `precision`, `global_batch`, `loss`.
@@ -249,7 +249,7 @@ def model_step(model: str, optimizer: Optimizer, *, devices: int = 1, **options:
     return ModelStep(model, optimizer, {"devices": devices, **options})
 
 
-def predict_step(model: str, *, devices: int = 1, with_loss: bool = False, **options: Any) -> PredictStep:
+def predict_step(model: str, *, devices: int | None = None, with_loss: bool = False, **options: Any) -> PredictStep:
     """A named model (or a graph or ONNX file) that is only asked, outside of training: dropout keeps everything, batch
     norms take their running statistics. It starts with initial values; `load` or `take_weights` give others.
 
@@ -259,7 +259,7 @@ def predict_step(model: str, *, devices: int = 1, with_loss: bool = False, **opt
     return PredictStep(model, with_loss, {"devices": devices, **options})
 
 
-def jit(fn: Callable | None = None, *, devices: int = 1, precision: str = "f32", **options: Any) -> Any:
+def jit(fn: Callable | None = None, *, devices: int | None = None, precision: str = "f32", **options: Any) -> Any:
     """Makes `fn(*arguments)` a program without an optimizer: for inference, and for functions of tensors.
 
     Parameters that it uses are those that a train step trains: each sees what the other has made of them.
