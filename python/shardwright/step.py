@@ -33,13 +33,17 @@ class _Step:
 
     def _ready(self, program: _core.Program) -> None:
         """Before a step of `program`."""
+        if self._pending:  # until it has fitted: fresh weights are not what was asked for
+            path, weights_only = self._pending
+            self._load_into(program, path, weights_only)
+            self._pending = None
         if self._last is not program:
             program.set_rate(self._rate)
             self._last = program
-        if self._pending:
-            path, weights_only = self._pending
-            self._pending = None
-            _core.load_checkpoint(program, path, "parameters" if weights_only else "all")
+
+    def _load_into(self, program: _core.Program, path: str, weights_only: bool) -> None:
+        steps = _core.load_checkpoint(program, path, "parameters" if weights_only else "all")
+        self.steps_done = 0 if weights_only else steps
 
     def set_rate(self, rate: float) -> None:
         """The learning rate of the steps that follow. Raises: ValueError if it is none."""
@@ -85,14 +89,14 @@ class _Step:
     def load(self, path: str, weights_only: bool = False) -> int:
         """Goes on from a checkpoint, of whatever plan: parameters, states and the count of steps, which is returned.
 
+        Before the first step it is read by that: as long as it does not fit, steps raise.
         weights_only: it starts anew with the checkpoint's parameters, or a safetensors file's.
         """
         steps = 0 if weights_only else _core.checkpoint_info(path)["step"]
         if self._last is None:
-            self._pending = (path, weights_only)
+            self._pending, self.steps_done = (path, weights_only), steps
         else:
-            _core.load_checkpoint(self._last, path, "parameters" if weights_only else "all")
-        self.steps_done = steps
+            self._load_into(self._last, path, weights_only)
         return steps
 
 
