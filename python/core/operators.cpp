@@ -33,20 +33,27 @@ DType common(DType a, DType b) {
   return size_of(a) >= size_of(b) ? a : b;
 }
 
+/// As it stands in the trace that runs.
+DType dtype_here(const Array& a) {
+  const Tracing* const tracing = Tracing::current();
+  const DType own = a.type().dtype;
+  return tracing && !a.is_traced() && !dynamic_cast<const Leaf*>(&a) ? tracing->entering(own) : own;
+}
+
 ArrayPtr cast(const ArrayPtr& x, DType to) {
-  if (x->type().dtype == to) return x;
+  if (dtype_here(*x) == to) return x;
   return call("cast", {x}, {{"to", std::string(shardwright::name_of(to))}}).front();
 }
 
 /// Of a Python number beside an array: what is whole stays so only beside whole numbers.
 ArrayPtr beside(const py::handle& object, const ArrayPtr& other) {
-  const DType own = other->type().dtype;
+  const DType own = dtype_here(*other);
   if (py::isinstance<py::float_>(object) && !is_floating(own)) return array_of(object, DType::f32);
   return array_of(object, own);
 }
 
 ArrayPtr binary(const std::string& op, ArrayPtr a, ArrayPtr b) {
-  const DType dtype = common(a->type().dtype, b->type().dtype);
+  const DType dtype = common(dtype_here(*a), dtype_here(*b));
   return call(op, {cast(a, dtype), cast(b, dtype)}, {}).front();
 }
 
@@ -65,7 +72,7 @@ auto python_operator(const char* op) {
 }
 
 ArrayPtr matmul(const ArrayPtr& a, const ArrayPtr& b) {
-  const DType dtype = common(a->type().dtype, b->type().dtype);
+  const DType dtype = common(dtype_here(*a), dtype_here(*b));
   return call("matmul", {cast(a, dtype), cast(b, dtype)}, {}).front();
 }
 
@@ -195,13 +202,6 @@ std::vector<ArrayPtr> composed(const std::vector<ArrayPtr>& operands, F function
   return out;
 }
 
-std::vector<Traced> in_current(const std::vector<ArrayPtr>& arrays) {
-  std::vector<Traced> out;
-  for (const ArrayPtr& a : arrays) out.push_back(a->in(*Tracing::current()));
-  return out;
-}
-
-}  // namespace
 /// Of an operator that has no name: after the module whose parameter it reads, `dense1.matmul` beside `dense1.weight`.
 std::string name_after_parameters(const std::string& op, const std::vector<ArrayPtr>& operands) {
   for (const ArrayPtr& a : operands)
@@ -211,6 +211,13 @@ std::string name_after_parameters(const std::string& op, const std::vector<Array
   return op;
 }
 
+std::vector<Traced> in_current(const std::vector<ArrayPtr>& arrays) {
+  std::vector<Traced> out;
+  for (const ArrayPtr& a : arrays) out.push_back(a->in(*Tracing::current()));
+  return out;
+}
+
+}  // namespace
 
 std::vector<ArrayPtr> call(const std::string& op, const std::vector<ArrayPtr>& operands,
                            const Attributes& attributes, const std::string& name) {

@@ -27,6 +27,12 @@ Program::Program(Asked asked, std::shared_ptr<Store> store, std::vector<int> ran
     const py::gil_scoped_release others_run;
     step_ = std::make_unique<GraphStep>(planned(asked), inputs_, options, session);
   }
+  const Graph& graph = step_->graph();
+  for (const Node& node : graph.nodes)
+    if (node.op->kind == OpKind::input) {
+      const Value& v = graph.value(node.results[0]);
+      input_types_[v.name] = v.type.dtype;
+    }
   find_leaves(asked.leaves);
   for (const auto& [parameter, value] : asked.initial) step_->session().set(parameter, value());
 }
@@ -78,10 +84,16 @@ void Program::has_loaded() {
   for (const Used& used : leaves_) used.leaf->is_in(shared_from_this(), true);
 }
 
+Tensor Program::as_input(std::size_t i, Tensor given) const {
+  const auto wanted = i < inputs_.size() ? input_types_.find(inputs_[i]) : input_types_.end();
+  if (wanted == input_types_.end() || wanted->second == given.dtype()) return given;
+  return is_floating(wanted->second) && is_floating(given.dtype()) ? convert(given, wanted->second) : given;
+}
+
 std::vector<ArrayPtr> Program::run(const std::vector<ArrayPtr>& batch) {
   std::vector<Tensor> tensors;
-  for (const ArrayPtr& a : batch) tensors.push_back(lent(a->elements()));
-  for (const Tensor& t : captured_) tensors.push_back(t);
+  for (const ArrayPtr& a : batch) tensors.push_back(as_input(tensors.size(), lent(a->elements())));
+  for (const Tensor& t : captured_) tensors.push_back(as_input(tensors.size(), t));
   enter("runs");
   refresh();
   std::vector<Tensor> outputs;
@@ -97,9 +109,10 @@ std::vector<ArrayPtr> Program::run_local(const std::vector<ArrayPtr>& parts, con
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     std::vector<TensorPart>& own = batch[inputs_[i]];
     if (i < parts.size()) {
-      add_part(parts[i]->elements(), i < cuts.size() ? cuts[i] : Shape{}, own);
+      add_part(std::make_shared<Tensor>(as_input(i, lent(parts[i]->elements()))),
+               i < cuts.size() ? cuts[i] : Shape{}, own);
     } else {
-      const Tensor& captured = captured_.at(i - parts.size());
+      const Tensor captured = as_input(i, captured_.at(i - parts.size()));
       own.push_back({whole_box(captured.shape()), captured});
     }
   }

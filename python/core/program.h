@@ -65,6 +65,8 @@ class Program : public std::enable_shared_from_this<Program> {
   std::optional<Box> box_of(const std::string& name, std::optional<int> rank) const;
   /// Where this process's part of an input is in the batch: it has one of each micro-batch.
   void add_part(const std::shared_ptr<Tensor>& part, const Shape& cuts, std::vector<TensorPart>& to) const;
+  /// What is given for input `i`, in the type in which the graph has it.
+  Tensor as_input(std::size_t i, Tensor given) const;
   std::vector<ArrayPtr> finish(std::vector<Tensor> outputs);
 
   std::shared_ptr<Together> together_ = std::make_shared<Together>();  // the session's start says what it is
@@ -77,6 +79,7 @@ class Program : public std::enable_shared_from_this<Program> {
   std::vector<Used> leaves_;
   std::vector<std::string> inputs_;  // those that are given, then those that are captured
   std::vector<Tensor> captured_;
+  std::map<std::string, DType> input_types_;
 };
 
 /// {shape, dtype, mesh, map, stage, first_rank, boxes} of what it keeps, by name.

@@ -34,6 +34,17 @@ Leaf::Leaf(std::string name, Tensor value, bool is_state)
   set_elements(std::move(value));
 }
 
+Type Leaf::type() const {
+  const Tracing* const tracing = Tracing::current();
+  if (!tracing || type_.dtype != DType::f32) return type_;
+  const Trace& trace = tracing->trace;
+  return {is_state_ || is_full ? trace.kept_precision() : trace.precision(), type_.shape};
+}
+
+Tensor Leaf::in_own_type(Tensor value) const {
+  return value.dtype() == type_.dtype ? value : convert(value, type_.dtype);
+}
+
 std::shared_ptr<Program> Leaf::reader() const {
   for (const auto& reader : readers_)
     if (auto program = reader.lock()) return program;
@@ -67,14 +78,14 @@ TensorPart Leaf::own() const {
   const Box whole = whole_box(type_.shape);
   if (has_elements()) return {whole, lent(Array::elements())};
   if (const auto program = reader())
-    if (auto part = program->own(name_)) return *std::move(part);
+    if (auto part = program->own(name_)) return {part->where, in_own_type(std::move(part->tensor))};
   return {whole, initial()};
 }
 
 std::shared_ptr<Tensor> Leaf::gathered() const {
   if (has_elements()) return Array::elements();
   const auto program = reader();
-  return std::make_shared<Tensor>(program ? program->value_of(name_) : initial());
+  return std::make_shared<Tensor>(program ? in_own_type(program->value_of(name_)) : initial());
 }
 
 void Leaf::hand_to(Session& session) const {
@@ -126,11 +137,15 @@ Traced Tracing::leaf(const Leaf& leaf) {
 
 Traced Leaf::enter(Trace& trace) const {
   if (is_state_) {
-    state_ = State{.name = name_, .shape = type_.shape, .initializer = initializer_, .dtype = type_.dtype};
+    state_ = State{.name = name_, .shape = type_.shape, .initializer = initializer_};
+    if (type_.dtype != DType::f32) state_->dtype = type_.dtype;
     return trace.state(*state_);
   }
-  parameter_ =
-      Parameter{.name = name_, .shape = type_.shape, .initializer = initializer_, .comm_fusion = comm_fusion};
+  parameter_ = Parameter{.name = name_,
+                         .shape = type_.shape,
+                         .initializer = initializer_,
+                         .is_full = is_full,
+                         .comm_fusion = comm_fusion};
   // f32 is what a network is written in: its precision may compute in another.
   if (type_.dtype != DType::f32) parameter_->dtype = type_.dtype;
   return trace.parameter(*parameter_);
@@ -158,10 +173,10 @@ Traced Tracing::captured(const std::shared_ptr<Tensor>& elements, bool is_lent) 
     return trace.call("fill", {},
                       {{"shape", Shape{}},
                        {"value", to_doubles(*elements)[0]},
-                       {"dtype", std::string(shardwright::name_of(elements->dtype()))}});
+                       {"dtype", std::string(shardwright::name_of(entering(elements->dtype())))}});
   }
   const std::string name = fmt::format("captured{}", outside.size());
-  Traced out = trace.input(name, elements->type());
+  Traced out = input(name, elements->type());
   outside.emplace_back(elements, name);
   known_outside_.emplace(elements.get(), out);
   return out;
@@ -254,10 +269,10 @@ void bind_trace(py::module_& m) {
           "gathered", [](const Leaf& self) { return std::make_shared<Array>(lent(self.gathered())); },
           "All of it, for which processes that have parts of it all ask at the same time.")
       .def_readwrite("comm_fusion", &Leaf::comm_fusion)
+      .def_readwrite("is_full", &Leaf::is_full)
       .def("set", [](Leaf& self, const py::object& value) {
         const ArrayPtr a = array_of(value);
-        const DType own = self.type().dtype;
-        self.set(a->type().dtype == own ? *a->elements() : convert(*a->elements(), own));
+        self.set(self.in_own_type(*a->elements()));
       });
 
   py::class_<Tracing, std::shared_ptr<Tracing>>(m, "Trace",

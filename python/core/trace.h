@@ -28,7 +28,8 @@ class Leaf : public Array, public std::enable_shared_from_this<Leaf> {
   /// Starts with `value`.
   Leaf(std::string name, Tensor value, bool is_state);
 
-  Type type() const override { return type_; }
+  /// As a trace that runs has it, else its own.
+  Type type() const override;
   /// The newest value; brought from the devices if it is there. Throws: Error if this process has not all of it.
   std::shared_ptr<Tensor> elements() const override;
   /// What this process has of it, of which others need not know: of what lies in a stage of others, where it started.
@@ -46,13 +47,16 @@ class Leaf : public Array, public std::enable_shared_from_this<Leaf> {
   void rename(std::string name);
   /// Throws: Error if the type is another.
   void set(Tensor value);
+  /// As its own type has it: programs of another precision have another.
+  Tensor in_own_type(Tensor value) const;
   /// The same value, where no program will have it any more.
   void keep(Tensor value) {
-    if (!has_elements()) set_elements(std::move(value));
+    if (!has_elements()) set_elements(in_own_type(std::move(value)));
   }
 
   bool is_state() const { return is_state_; }
   std::optional<int> comm_fusion = {};
+  bool is_full = false;  // whatever products are computed in: weights of norms
 
   /// `program` has it now, as a program that reads it or changes it.
   void is_in(const std::shared_ptr<Program>& program, bool is_changed);
@@ -89,7 +93,13 @@ class Tracing : public std::enable_shared_from_this<Tracing> {
   static Tracing* current();
   bool is_running() const { return is_running_; }
 
-  Traced input(const std::string& name, const Type& type) { return trace.input(name, type); }
+  Traced input(const std::string& name, const Type& type) {
+    return trace.input(name, {entering(type.dtype), type.shape});
+  }
+  /// What stands in it for numbers of this type from outside: what is floating is computed in the trace's own, if one is said.
+  DType entering(DType from) const {
+    return is_floating(from) && trace.precision() != DType::f32 ? trace.precision() : from;
+  }
   /// Elements from outside: an input that is the same at each run, unless they are lent and somebody writes to them.
   Traced captured(const std::shared_ptr<Tensor>& elements, bool is_lent);
   Traced leaf(const Leaf& leaf);

@@ -38,12 +38,19 @@ class Embedding:
         return ops.gather(self.table, indices)
 
 
+def _of_norm(size: int, init: str) -> Parameter:
+    """Kept and read in full precision whatever products are computed in."""
+    parameter = Parameter.initialized([size], init)
+    parameter.is_full = True
+    return parameter
+
+
 class LayerNorm:
     """Over the last dim, of `size`."""
 
     def __init__(self, size: int, epsilon: float = 1e-5):
-        self.gamma = Parameter.initialized([size], "ones")
-        self.beta = Parameter.initialized([size], "zeros")
+        self.gamma = _of_norm(size, "ones")
+        self.beta = _of_norm(size, "zeros")
         self.epsilon = epsilon
 
     def __call__(self, x: ArrayLike) -> Tensor:
@@ -54,7 +61,7 @@ class RMSNorm:
     """Over the last dim, of `size`."""
 
     def __init__(self, size: int, epsilon: float = 1e-6):
-        self.gamma = Parameter.initialized([size], "ones")
+        self.gamma = _of_norm(size, "ones")
         self.epsilon = epsilon
 
     def __call__(self, x: ArrayLike) -> Tensor:
@@ -80,8 +87,8 @@ class BatchNorm2d:
     by running ones, which move by `momentum` towards the batch's."""
 
     def __init__(self, channels: int, epsilon: float = 1e-5, momentum: float = 0.1):
-        self.gamma = Parameter.initialized([channels], "ones")
-        self.beta = Parameter.initialized([channels], "zeros")
+        self.gamma = _of_norm(channels, "ones")
+        self.beta = _of_norm(channels, "zeros")
         self.mean = Parameter.initialized([channels], "zeros", is_state=True)
         self.variance = Parameter.initialized([channels], "ones", is_state=True)
         self.epsilon, self.momentum = epsilon, momentum
