@@ -96,7 +96,7 @@ class Tracing : public std::enable_shared_from_this<Tracing> {
   Traced input(const std::string& name, const Type& type) {
     return trace.input(name, {entering(type.dtype), type.shape});
   }
-  /// What stands in it for numbers of this type from outside: what is floating is computed in the trace's own, if one is said.
+  /// The type of what stands in it for numbers from outside: what is floating takes the trace's own.
   DType entering(DType from) const {
     return is_floating(from) && trace.precision() != DType::f32 ? trace.precision() : from;
   }
