@@ -72,3 +72,13 @@ def test_operators_are_called_after_their_modules():
     step(x, label)
     names = set(step._last.operators())
     assert {"dense1.matmul", "dense1.add", "relu", "dense2.matmul", "dense2.add"} <= names, names
+
+
+@pytest.mark.parametrize("wrong, says", [
+    (lambda: _core.set_seed("x"), "set_seed\\(\\) takes \\(arg0: .*int.*\\) -> None; it was called with 'x'"),
+    (lambda: _core.Parameter.initialized("x"), "initialized\\(\\) takes .*; it was called with 'x'"),
+    (lambda: sw.RateSchedule(3), "__init__\\(\\) takes .*; it was called with .*3")])
+def test_arguments_of_other_types_are_told_in_a_line(wrong, says):
+    with pytest.raises(TypeError, match=says) as told:
+        wrong()
+    assert "\n" not in str(told.value)
