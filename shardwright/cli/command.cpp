@@ -130,8 +130,8 @@ void check_alone(const Verb& verb) {
 void tell_rank_table(Terminal& terminal) {
   const char* table = std::getenv("RANK_TABLE_FILE");
   if (table && *table && rank_of_process() == 0)
-    terminal.err << fmt::format("shardwright: RANK_TABLE_FILE={} is not read; mpirun says which ranks there are\n",
-                                table);
+    terminal.err << fmt::format(
+        "shardwright: RANK_TABLE_FILE={} is not read; mpirun says which ranks there are\n", table);
 }
 
 /// `--devices: 1 required N missing`: the flag's name is all that is of use.
