@@ -33,6 +33,9 @@ Program::Program(Asked asked, std::shared_ptr<Store> store, std::vector<int> ran
       const Value& v = graph.value(node.results[0]);
       input_types_[v.name] = v.type.dtype;
     }
+  const std::size_t given = inputs_.size() - captured_.size();
+  for (std::size_t i = 0; i < captured_.size(); ++i)
+    captured_[i] = as_input(given + i, std::move(captured_[i]));  // once, for all steps
   find_leaves(asked.leaves);
   for (const auto& [parameter, value] : asked.initial) step_->session().set(parameter, value());
 }
@@ -93,7 +96,7 @@ Tensor Program::as_input(std::size_t i, Tensor given) const {
 std::vector<ArrayPtr> Program::run(const std::vector<ArrayPtr>& batch) {
   std::vector<Tensor> tensors;
   for (const ArrayPtr& a : batch) tensors.push_back(as_input(tensors.size(), lent(a->elements())));
-  for (const Tensor& t : captured_) tensors.push_back(as_input(tensors.size(), t));
+  for (const Tensor& t : captured_) tensors.push_back(t);
   enter("runs");
   refresh();
   std::vector<Tensor> outputs;
@@ -112,7 +115,7 @@ std::vector<ArrayPtr> Program::run_local(const std::vector<ArrayPtr>& parts, con
       add_part(std::make_shared<Tensor>(as_input(i, lent(parts[i]->elements()))),
                i < cuts.size() ? cuts[i] : Shape{}, own);
     } else {
-      const Tensor captured = as_input(i, captured_.at(i - parts.size()));
+      const Tensor& captured = captured_.at(i - parts.size());
       own.push_back({whole_box(captured.shape()), captured});
     }
   }

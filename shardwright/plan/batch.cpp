@@ -202,8 +202,7 @@ std::string mixing_notice(const Graph& graph, int micro_batches) {
   if (!id.is_valid()) return "";
   return fmt::format(
       "{} micro-batches: %{} ({}) joins the samples of each by itself, so the losses are not those of the "
-      "whole "
-      "batch at once",
+      "whole batch at once",
       micro_batches, graph.name_of(id), graph.node(id).op->name);
 }
 
