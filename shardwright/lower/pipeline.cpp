@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "shardwright/lower/kept_leaves.h"
 #include "shardwright/lower/step.h"
 #include "shardwright/plan/batch.h"
 
@@ -49,9 +50,9 @@ void Pipeline::connect(const Crossing& c) {
                      .to = c.to,
                      .sent = giver.sends[static_cast<std::size_t>(c.send)],
                      .received = taker.find(c.receive)};
-  out.phase = taker.node(taker.value(out.received).producer).phase;
-  const OpKind kind = giver.node(giver.value(out.sent).producer).op->kind;
-  if (kind == OpKind::parameter || kind == OpKind::state)
+  const Node& leaf = taker.node(taker.value(out.received).producer);
+  out.phase = leaf.phase;
+  if (is_kept_leaf(leaf))  // not by what is sent: a pass may have put a parameter where its alias was
     out.time = CrossingTime::step;
   else if (out.phase == Phase::update)
     out.time = CrossingTime::update;

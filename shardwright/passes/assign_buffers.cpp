@@ -74,9 +74,11 @@ class Assignment {
   void share() {
     for (const Update& u : graph_.updates)
       if (can_replace(u)) join(u.leaf, u.value);
+    // Before anything is overwritten: how long a value lies there is said by all its names, of which one may be sent.
+    for (const Node& node : graph_.nodes)
+      if (node.op->is_alias) join_alias(node);
     for (NodeId id : graph_.node_ids()) {
       const Node& node = graph_.node(id);
-      if (node.op->is_alias) join_alias(node);
       for (ValueId result : node.results)
         for (ValueId operand : operands_of(fusion_of(id)))
           if (can_overwrite(operand, id, result)) {
@@ -270,7 +272,7 @@ class Assignment {
     if (graph_.value(operand).type != graph_.value(result).type || !in_memory(result)) return false;
     const Place& dying = place_of(operand);
     if (dying.is_leaf || place_of(result).is_leaf || dying.end != time(writer)) return false;
-    if (places_[at(result.index)].begin < time(writer)) return false;  // it is on its way before
+    if (place_of(result).begin < time(writer)) return false;  // it is there or on its way before
     // All values in that buffer that the fusion reads must have been read by then, and none may be written.
     const Fusion& fusion = fusion_of(writer);
     for (NodeId reader = fusion.begin; reader < fusion.end; reader = {reader.index + 1}) {
