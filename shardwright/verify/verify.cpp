@@ -103,7 +103,11 @@ Proof prove(const Pipeline& pipeline) {
   check_form(pipeline);
   const std::vector<RankStep> ranks = unrolled_steps(pipeline);
   const Violations found = violations(ranks, pipeline);
-  if (!found.empty()) throw error("{}", found.front().text);
+  if (!found.empty())
+    throw InternalError(
+        fmt::format("{}; the plan was compiled wrongly, which is no fault of yours: please report "
+                    "it with the command and its model or plan file",
+                    found.front().text));
   return count(ranks, pipeline);
 }
 

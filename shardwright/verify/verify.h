@@ -31,7 +31,7 @@ std::vector<RankStep> unrolled_steps(const Pipeline& pipeline);
 /// what is to be judged instead.
 Violations violations(const std::vector<RankStep>& ranks, const Pipeline& pipeline);
 
-/// Throws: Error with the first violation.
+/// Throws: Error if it is no pipeline; InternalError with the first violation, as we have compiled it.
 Proof prove(const Pipeline& pipeline);
 
 }  // namespace shardwright

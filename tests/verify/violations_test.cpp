@@ -328,8 +328,10 @@ TEST(Prove, says_what_is_wrong_first) {
   try {
     prove(p);
     FAIL();
-  } catch (const Error& e) {
-    EXPECT_STREQ(e.what(), "rank 0: %w = add: reads %u but %v has been written over it");
+  } catch (const InternalError& e) {  // ours: what users write cannot cause it
+    EXPECT_STREQ(e.what(),
+                 "rank 0: %w = add: reads %u but %v has been written over it; the plan was compiled wrongly, "
+                 "which is no fault of yours: please report it with the command and its model or plan file");
   }
 }
 
