@@ -1,6 +1,7 @@
 // Rows of zeros with a one at the index: y[..., v] = 1 where v = x[...], else 0.
 //
-// An index outside [0, depth) gives a row of zeros. A rank that holds part of v compares with its own range.
+// An index outside [0, depth) gives a row of zeros; with from_end=true those in [-depth, 0) count from the end. A rank
+// that holds part of v compares with its own range.
 
 #include <algorithm>
 
@@ -25,11 +26,14 @@ std::vector<Type> infer(const Call& call) {
 void kernel(const KernelCall& call) {
   const Integers indices(call.operands[0]);
   const LoopBox::Part& v = call.loop("v");
+  const std::int64_t depth = call.attributes.integer("depth", 0);
+  const std::int64_t end = call.attributes.flag("from_end") ? depth : 0;
   visit(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
     const auto y = call.results[0].as<T>();
     std::fill(y.begin(), y.end(), T(0));
     for (std::int64_t r = 0; r < indices.size(); ++r) {
-      const std::int64_t at = indices[r] - v.offset;
+      const std::int64_t index = indices[r];
+      const std::int64_t at = (index < 0 ? index + end : index) - v.offset;
       if (at >= 0 && at < v.extent) y[static_cast<std::size_t>(r * v.extent + at)] = T(1);
     }
   });
@@ -41,11 +45,12 @@ std::vector<OpDef> one_hot() {
   return {{
       .name = "one_hot",
       .doc = "y[..., v] = 1 where v = x[...], else 0; v runs to `depth`",
-      .attributes = {"depth", "dtype"},
+      .attributes = {"depth", "dtype", "from_end"},
       .rule = "... -> ... v",
       .infer = infer,
       .kernel = kernel,
-      .samples = {"i32[4]<6 (depth=6)", "i64[2,6]<4 (depth=4)", "i32[6]<4 (depth=4, dtype=f64)"},
+      .samples = {"i32[4]<6 (depth=6)", "i64[2,6]<4 (depth=4)", "i32[6]<4 (depth=4, dtype=f64)",
+                  "i64[4]<6 (depth=6, from_end=true)"},
   }};
 }
 

@@ -159,8 +159,11 @@ void logarithm(OnnxNode& n) {
 
 // ---- powers ----
 
+/// An exponent without dims is no weight: trained, it would leave the integers, and a negative number's power is NaN
+/// then. Those of [1] may be (generalized mean pooling learns one).
 void power(OnnxNode& n) {
-  const auto exponent = n.known_number(1);
+  auto exponent = n.written_number(1);
+  if (!exponent) exponent = n.known_number(1);
   if (exponent && *exponent == 2) return n.give(n.main("square", {n.in(0)}));
   if (exponent) return n.give(n.main("power", {n.in(0)}, {{"exponent", *exponent}}));
   n.give(n.main("pow", {n.in(0), n.in(1)}));

@@ -83,6 +83,13 @@ std::optional<double> OnnxNode::known_number(std::size_t i) const {
   return to_doubles(*value.constant).front();
 }
 
+std::optional<double> OnnxNode::written_number(std::size_t i) const {
+  const Known& value = known(i);
+  if (!value.type.shape.empty()) return std::nullopt;
+  const auto elements = values_.elements(value);
+  return elements ? std::optional(to_doubles(*elements).front()) : std::nullopt;
+}
+
 const AttributeProto* OnnxNode::attribute(std::string_view name, int type) const {
   asked_for_.emplace(name);
   for (const AttributeProto& a : proto_.attribute())

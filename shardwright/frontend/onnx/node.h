@@ -64,6 +64,8 @@ class OnnxNode {
   double number_of(std::size_t i) const;
   /// The only number that is input `i`, if it is a known scalar; parameters are not looked at.
   std::optional<double> known_number(std::size_t i) const;
+  /// The same of a scalar without dims, also of an initializer that would be a parameter.
+  std::optional<double> written_number(std::size_t i) const;
 
   // ---- attributes; those that nothing asks for are refused ----
 

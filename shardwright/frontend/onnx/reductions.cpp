@@ -82,6 +82,7 @@ void one_hot(OnnxNode& n) {
     throw error("only the last axis and the values 0 and 1 are supported");
   n.give(n.main("one_hot", {n.in(0)},
                 {{"depth", static_cast<std::int64_t>(n.number_of(1))},
+                 {"from_end", true},
                  {"dtype", std::string(name_of(n.type(2).dtype))}}));
 }
 
