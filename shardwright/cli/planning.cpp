@@ -89,6 +89,10 @@ Model model_of(const Arguments& arguments, int micro_batches, const std::string&
 }
 
 std::string input_of(const Arguments& arguments, Terminal& terminal) {
+  if (arguments.positionals.empty() && arguments.has("--plan"))
+    throw error(
+        "--plan {}: the model that it is for is missing; name it, or write - for a graph on standard input",
+        arguments.text("--plan"));
   return spec_of(arguments) == "-" ? text_from(terminal.in) : "";
 }
 

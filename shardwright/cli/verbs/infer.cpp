@@ -8,6 +8,7 @@
 #include "shardwright/cli/evaluation.h"
 #include "shardwright/cli/planning.h"
 #include "shardwright/frontend/table.h"
+#include "shardwright/graph/op.h"
 #include "shardwright/runtime/checkpoint/load.h"
 #include "shardwright/runtime/safetensors.h"
 
@@ -77,6 +78,30 @@ void tell(const Evaluated& e, bool has_labels, const std::map<std::string, Tenso
   terminal.out << "\n";
 }
 
+bool is_weight(const Node& node) {
+  return node.op->kind == OpKind::parameter || node.op->kind == OpKind::state;
+}
+
+/// Throws: Error if the model's file does not hold all of its weights.
+void check_own_weights(const Model& model) {
+  for (NodeId id : model.graph.node_ids())
+    if (const std::string& name = model.graph.name_of(id);
+        is_weight(model.graph.node(id)) && !model.initial.contains(name))
+      throw error("infer needs --checkpoint: {} has no weights of its own, such as '{}'", model.name, name);
+}
+
+/// Those of the checkpoint, or what the model's file holds.
+void set_weights(Session& session, const std::optional<TensorSource>& weights, const Model& model,
+                 Terminal& terminal) {
+  if (weights) {
+    for (const std::string& line : load(session, *weights, Restored::network)) terminal.err << line << "\n";
+    return;
+  }
+  for (NodeId id : model.graph.node_ids())
+    if (is_weight(model.graph.node(id)))
+      session.set(model.graph.name_of(id), model.initial.at(model.graph.name_of(id))());
+}
+
 /// What has an effect on a network that is only asked.
 bool is_of_inference(const SettingRow& row) {
   return row.part == SettingPart::machine || row.part == SettingPart::network || row.flag == "--parallel" ||
@@ -84,7 +109,8 @@ bool is_of_inference(const SettingRow& row) {
 }
 
 std::vector<Flag> flags() {
-  std::vector<Flag> out{{"--checkpoint", "DIR|FILE", "the weights: a checkpoint, or safetensors", ""},
+  std::vector<Flag> out{{"--checkpoint", "DIR|FILE",
+                         "the weights, if the model's file has none: a checkpoint, or safetensors", ""},
                         {"--data", "DIR|FILE", "samples: safetensors, or MNIST's folder", ""},
                         {"--out", "FILE", "where predictions go, safetensors", ""},
                         {"--json", "", "one JSON document", ""}};
@@ -94,23 +120,24 @@ std::vector<Flag> flags() {
 }
 
 int run(const Arguments& arguments, Terminal& terminal) {
-  for (const char* flag : {"--checkpoint", "--data"})
-    if (!arguments.has(flag)) throw error("infer needs {}", flag);
+  if (!arguments.has("--data")) throw error("infer needs --data");
   const Model model = model_of(arguments, terminal);
+  if (!arguments.has("--checkpoint")) check_own_weights(model);
   PlanRequest request = asked_of(arguments);
   for (const SettingRow& row : all_settings())
     if (is_of_inference(row)) arguments.heed(row.flag);
   tell_idle(arguments, request);
   request.formats = default_devices().formats;
   if (request.search.empty()) request.search = "recursive";
-  const TensorSource weights = open_source(arguments.text("--checkpoint"));
+  std::optional<TensorSource> weights;
+  if (arguments.has("--checkpoint")) weights = open_source(arguments.text("--checkpoint"));
   const AskedNetwork network = asked_network(model, arguments.text("--data"), request);
   const std::string out = arguments.text("--out");
   const bool is_json = arguments.is_on("--json");
   arguments.check_heeded(terminal.err);
   if (!out.empty()) require_writable(out);
   Session session(network.pipeline);
-  for (const std::string& line : load(session, weights, Restored::network)) terminal.err << line << "\n";
+  set_weights(session, weights, network.model, terminal);
   Collected collected(network.data->samples(), network);
   const Evaluated e = ask(session, network, [&](const std::vector<Tensor>& predictions, std::int64_t rows) {
     collected.add(predictions, rows);

@@ -42,9 +42,12 @@ std::string find_file(const std::string& directory, std::string_view folder, std
   std::error_code why;
   const fs::file_status status = fs::status(directory, why);
   if (status.type() == fs::file_type::not_found)
-    throw io_error("{}: no such folder; name the one that holds MNIST", directory);
+    throw io_error("{}: no such folder; name the one that holds MNIST, or a file that ends in .safetensors",
+                   directory);
   if (why) throw io_error("{}: cannot be read: {}", directory, why.message());
-  if (!fs::is_directory(status)) throw io_error("{}: is no folder; name the one that holds MNIST", directory);
+  if (!fs::is_directory(status))
+    throw io_error("{}: is no folder; name the one that holds MNIST, or a file that ends in .safetensors",
+                   directory);
   for (const fs::path& place : {fs::path(directory), fs::path(directory) / folder})
     for (const std::string_view ending : {"", ".gz"}) {
       std::string path = (place / fmt::format("{}{}", name, ending)).string();

@@ -71,8 +71,9 @@ TEST_F(MnistFolder, does_not_overwrite) {
 }
 
 TEST_F(MnistFolder, must_exist_and_hold_the_files) {
-  EXPECT_EQ(error_of([&] { read_mnist(folder_ + "/no"); }),
-            folder_ + "/no: no such folder; name the one that holds MNIST");
+  EXPECT_EQ(
+      error_of([&] { read_mnist(folder_ + "/no"); }),
+      folder_ + "/no: no such folder; name the one that holds MNIST, or a file that ends in .safetensors");
   std::filesystem::remove(labels());
   EXPECT_EQ(message(), folder_ + ": has no train-labels-idx1-ubyte, neither plain nor .gz, nor has " +
                            folder_ + "/train");
