@@ -231,6 +231,13 @@ TEST(WholePlan, passes_over_chunks_that_skip_stages) {
   EXPECT_EQ(make_plan(step_of(model), request).settings.pipelining.stages, 2);
 }
 
+/// A sample alone has no replicas to compare with.
+TEST(WholePlan, splits_a_single_sample) {
+  const Plan plan = make_plan(step_of("llama:layers=2,hidden=64,heads=8,ffn=128,vocab=256,seq=32,batch=1"),
+                              request_for("h100:128"));
+  EXPECT_EQ(plan.devices(), 128);
+}
+
 /// Some imports are for one number of samples: there are no parts of their batch, neither to plan nor to measure.
 TEST(WholePlan, plans_what_has_no_parts_of_its_batch) {
   const StepOf any = step_of("ffn:batch=32");

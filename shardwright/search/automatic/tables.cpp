@@ -43,6 +43,7 @@ Tables::Tables(const StepOf& step, const PlanRequest& request) : step_(step), re
 }
 
 const Graph* Tables::graph(int micro_batches) {
+  if (micro_batches < 1) return nullptr;
   const auto [it, is_new] = graphs_.try_emplace(micro_batches);
   if (is_new) try {
       it->second = step_(micro_batches);

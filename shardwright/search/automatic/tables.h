@@ -29,7 +29,8 @@ class Tables {
     return samples_ / s.pipelining.micro_batches / s.degrees.data;
   }
 
-  /// Null where the network cannot be made for a part of the batch: some imports are for one number of samples.
+  /// Null where the network cannot be made for a part of the batch: some imports are for one number of samples, and of
+  /// fewer samples than replicas there are 0 micro-batches.
   const Graph* graph(int micro_batches);
   /// The pieces that stages of `s` are made of: where there are no layers and one stage, all is one.
   const Row& row(const Structure& s) const {
