@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "shardwright/cli/mpi_rank.h"
+#include "shardwright/plan/plan.h"
 #include "shardwright/runtime/checkpoint/folder.h"
 #include "shardwright/runtime/checkpoint/load.h"
 
@@ -135,6 +136,43 @@ std::int64_t restore(Session& session, CheckpointPlans& plans, std::ostream& not
     plans.resume.erase(plans.resume.begin());
   }
   return 0;
+}
+
+std::uint64_t seed_of(const Arguments& arguments, const CheckpointPlans& checkpoints) {
+  const RunState* const resumed = checkpoints.resumed();
+  const auto seed = static_cast<std::uint64_t>(
+      arguments.integer("--seed", resumed ? static_cast<std::int64_t>(resumed->seed) : 1, 0));
+  if (resumed && resumed->seed != seed)
+    throw error("--seed {}: {} was trained with {}, and so are its data in order; leave --seed away", seed,
+                checkpoints.resume.front().folder(), resumed->seed);
+  return seed;
+}
+
+void check_batch(const CheckpointPlans& checkpoints, std::int64_t samples) {
+  const RunState* const resumed = checkpoints.resumed();
+  if (resumed && resumed->samples == 0)
+    throw error("{}: was made of a file, and no run that could go on; --init takes its weights",
+                checkpoints.resume.front().folder());
+  if (resumed && resumed->samples != samples)
+    throw error(
+        "{} was trained on batches of {} samples, but these have {}; give --global-batch {}, or --init for "
+        "its weights alone",
+        checkpoints.resume.front().folder(), resumed->samples, samples, resumed->samples);
+}
+
+void tell_changes(const CheckpointPlans& checkpoints, const std::string& model, const std::string& optimizer,
+                  const std::string& schedule, std::ostream& notices) {
+  const RunState* const resumed = checkpoints.resumed();
+  if (!resumed) return;
+  const CheckpointReader& from = checkpoints.resume.front();
+  const auto tell = [&](std::string_view what, const std::string& before, const std::string& now) {
+    if (!before.empty() && before != now)
+      notices << fmt::format("{}: the {} was {} and is {} from here on\n", from.folder(), what, before, now);
+  };
+  tell("model", resumed->model, model);
+  tell("learning rate's schedule", resumed->schedule, schedule);
+  if (const std::string& plan = from.manifest().plan; !plan.empty())
+    tell("optimizer", parse_plan(plan, from.folder()).origin.optimizer.name, optimizer);
 }
 
 Saving::Saving(Session& session, CheckpointPlans& plans, const std::string& plan, Reporter& reporter)

@@ -34,6 +34,14 @@ CheckpointPlans checkpoint_plans(const Arguments& arguments, std::ostream& notic
 /// Throws: Error if nothing whole is left.
 std::int64_t restore(Session& session, CheckpointPlans& plans, std::ostream& notices);
 
+/// A run that goes on has the seed that it began with. Throws: Error if --seed says otherwise.
+std::uint64_t seed_of(const Arguments& arguments, const CheckpointPlans& checkpoints);
+/// Throws: Error if a run cannot go on with batches of so many samples.
+void check_batch(const CheckpointPlans& checkpoints, std::int64_t samples);
+/// What a run goes on with otherwise than the one before: the user may want that, or may have mistyped.
+void tell_changes(const CheckpointPlans& checkpoints, const std::string& model, const std::string& optimizer,
+                  const std::string& schedule, std::ostream& notices);
+
 /// The saving of one run; where there is none, nothing happens.
 class Saving {
  public:

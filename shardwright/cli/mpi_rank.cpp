@@ -35,15 +35,18 @@ bool is_first_rank() { return launched_rank().value_or(0) == 0; }
 int run_as_mpi_rank(const RankWork& work, Terminal& terminal) {
   MpiProcess process;
   std::optional<std::string> own_error;
+  std::vector<Agreement> agreements;
   try {
-    work.prepare(process);
+    agreements = work.prepare(process);
   } catch (const Error& e) {
     own_error = e.what();
   } catch (const std::exception& e) {
     end_all(process, e.what(), true, internal_fault_status);  // others may be waiting for what this rank says
   }
   // Nobody passes before the first rank has prepared.
-  if (const auto error = process.first_error(own_error)) {
+  std::optional<std::string> error = process.first_error(own_error);
+  if (!error) error = process.disagreement(agreements);
+  if (error) {
     // Said before anybody leaves: a rank that ends with an error makes mpirun end the others.
     terminal.err << fmt::format("shardwright: {}\n", *error) << std::flush;
     return user_error_status;

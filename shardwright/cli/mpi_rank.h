@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <vector>
 
 #include "shardwright/cli/verb.h"
 #include "shardwright/runtime/communicator/mpi.h"
@@ -13,12 +14,12 @@ namespace shardwright {
 bool is_first_rank();
 
 struct RankWork {
-  std::function<void(MpiProcess&)>
-      prepare;  // asks others for nothing; what it throws is a mistake that all hear of
+  /// Asks others for nothing, and returns what all have to be told alike; what it throws is a mistake that all hear of.
+  std::function<std::vector<Agreement>(MpiProcess&)> prepare;
   std::function<int(MpiProcess&)> run;  // returns the exit status
 };
 
-/// Joins, prepares, and runs if all could prepare; returns the exit status. What `run` throws is said in one line, and
+/// Joins, prepares, and runs if all could prepare and agree; returns the exit status. What `run` throws is said in one line, and
 /// ends the processes of all ranks.
 int run_as_mpi_rank(const RankWork& work, Terminal& terminal);
 

@@ -188,6 +188,52 @@ joins_mpirun() {
   mpirun -n 1 --allow-run-as-root "$program" plan ffn --devices 2 >"$scratch/out" || fail "one process did not plan"
 }
 
+# two WORDS_OF_0 WORDS_OF_1 WORDS...: two ranks, which are told the words of all and each its own.
+two() {
+  local -a first second all=("${@:3}")
+  read -ra first <<<"$1"
+  read -ra second <<<"$2"
+  timeout 60 mpirun --oversubscribe --allow-run-as-root -n 1 "$program" train "${all[@]}" "${first[@]}" : \
+    -n 1 "$program" train "${all[@]}" "${second[@]}" >"$scratch/out" 2>"$scratch/err"
+}
+
+# refused LINE WORDS_OF_0 WORDS_OF_1 WORDS...: in this line, by all.
+refused() {
+  local rc=0
+  two "${@:2}" || rc=$?
+  [[ $rc == 2 ]] || fail "exit status $rc, not 2, of '$2' and '$3': $(cat "$scratch/err")"
+  [[ $(grep '^shardwright: ' "$scratch/err") == "shardwright: $1" ]] ||
+    fail "'$2' and '$3' said: $(cat "$scratch/err")"
+  ! grep -q '"step"' "$scratch/out" || fail "'$2' and '$3' have trained"
+}
+
+# Ranks that were told different things do not start.
+told_alike() {
+  local words=(ffn --devices 2 --json --steps 2) each file=tests/reference/ffn.safetensors p=$scratch/plan
+  for each in "--lr .2:--lr .1" "--seed 2:--seed 1" "--optimizer adam:--optimizer sgd" "--precision bf16:no --precision" \
+    "--clip-norm 2:no --clip-norm" "--global-batch 64:--global-batch 32" "--weight-decay .2:--weight-decay .1" \
+    "no --trace:--trace $scratch/t.json"; do
+    refused "rank 1 was told ${each%%:*}, rank 0 ${each#*:}" "$(flags "${each#*:}")" "$(flags "${each%%:*}")" "${words[@]}"
+  done
+  refused "rank 1 was told --steps 3, rank 0 --steps 2" "--steps 2" "--steps 3" ffn --devices 2 --json
+  refused "rank 1 was told three_layer, rank 0 ffn" "ffn --devices 2" "three_layer --devices 2"
+  "$program" plan ffn --devices 2 -o "$p.0.json" >"$scratch/out"
+  "$program" plan ffn --devices 2 --parallel data_parallel -o "$p.1.json" >"$scratch/out"
+  refused "rank 1 was told --plan $p.1.json, rank 0 --plan $p.0.json" "--plan $p.0.json" "--plan $p.1.json" "${words[@]}"
+  refused "rank 1 was told no --init, rank 0 --init $file" "--init $file" "" "${words[@]}"
+  refused "rank 1 was told --data $file, rank 0 no --data" "" "--data $file" "${words[@]}"
+  # Files with the same contents may lie elsewhere, and only the first rank prints.
+  cp "$p.0.json" "$p.2.json"
+  cp "$file" "$scratch/copy.safetensors"
+  two "--plan $p.0.json --data $file --init $file --json --trace $scratch/t.json" \
+    "--plan $p.2.json --data $scratch/copy.safetensors --init $scratch/copy.safetensors --log-every 2 --trace t.json" \
+    ffn --steps 3 || fail "$(cat "$scratch/err")"
+  [[ $(grep -c '"step"' "$scratch/out") == 3 ]] || fail "$(cat "$scratch/out" "$scratch/err")"
+}
+
+# flags TOLD: the flags that a message names, none of `no --lr`.
+flags() { [[ $1 == no\ * ]] || echo "$1"; }
+
 case $1 in
   same_losses_2) same_losses 2 ;;
   same_losses_8) same_losses 8 ;;

@@ -10,6 +10,7 @@
 
 #include "shardwright/base/file.h"
 #include "shardwright/base/text.h"
+#include "shardwright/cli/agreements.h"
 #include "shardwright/cli/measure_host.h"
 #include "shardwright/cli/mpi_rank.h"
 #include "shardwright/cli/verb.h"
@@ -163,6 +164,7 @@ int measure_ranks(const Arguments& arguments, Terminal& terminal) {
     how.first_core = environment_number("OMPI_COMM_WORLD_LOCAL_RANK", process.rank());
     arguments.check_heeded(terminal.err);
     if (process.rank() == 0) require_writable(arguments.text("--out"));
+    return agreements_of(arguments);
   };
   const auto measure = [&](MpiProcess& process) {
     Cluster cluster = unmeasured(lie.hosts(), lie.of_host);

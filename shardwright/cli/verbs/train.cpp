@@ -5,13 +5,13 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <ostream>
 #include <sstream>
 #include <utility>
 
 #include "shardwright/base/file.h"
+#include "shardwright/cli/agreements.h"
 #include "shardwright/cli/checkpoints.h"
 #include "shardwright/cli/interrupts.h"
 #include "shardwright/cli/mpi_rank.h"
@@ -82,45 +82,6 @@ bool is_recorded(std::int64_t step, std::int64_t first_step, const Training& tra
   const std::int64_t first =
       first_step + std::clamp<std::int64_t>(training.length.steps - first_step - 2, 0, 3);
   return step >= first && step < first + (training.compares ? 8 : 2);
-}
-
-/// A run that goes on has the seed that it began with.
-std::uint64_t seed_of(const Arguments& arguments, const CheckpointPlans& checkpoints) {
-  const RunState* const resumed = checkpoints.resumed();
-  const auto seed = static_cast<std::uint64_t>(
-      arguments.integer("--seed", resumed ? static_cast<std::int64_t>(resumed->seed) : 1, 0));
-  if (resumed && resumed->seed != seed)
-    throw error("--seed {}: {} was trained with {}, and so are its data in order; leave --seed away", seed,
-                checkpoints.resume.front().folder(), resumed->seed);
-  return seed;
-}
-
-void check_batch(const CheckpointPlans& checkpoints, std::int64_t samples) {
-  const RunState* const resumed = checkpoints.resumed();
-  if (resumed && resumed->samples == 0)
-    throw error("{}: was made of a file, and no run that could go on; --init takes its weights",
-                checkpoints.resume.front().folder());
-  if (resumed && resumed->samples != samples)
-    throw error(
-        "{} was trained on batches of {} samples, but these have {}; give --global-batch {}, or --init for "
-        "its weights alone",
-        checkpoints.resume.front().folder(), resumed->samples, samples, resumed->samples);
-}
-
-/// What a run goes on with otherwise than the one before: the user may want that, or may have mistyped.
-void tell_changes(const CheckpointPlans& checkpoints, const std::string& model, const std::string& optimizer,
-                  const std::string& schedule, std::ostream& notices) {
-  const RunState* const resumed = checkpoints.resumed();
-  if (!resumed) return;
-  const CheckpointReader& from = checkpoints.resume.front();
-  const auto tell = [&](std::string_view what, const std::string& before, const std::string& now) {
-    if (!before.empty() && before != now)
-      notices << fmt::format("{}: the {} was {} and is {} from here on\n", from.folder(), what, before, now);
-  };
-  tell("model", resumed->model, model);
-  tell("learning rate's schedule", resumed->schedule, schedule);
-  if (const std::string& plan = from.manifest().plan; !plan.empty())
-    tell("optimizer", parse_plan(plan, from.folder()).origin.optimizer.name, optimizer);
 }
 
 Training prepare(const Arguments& arguments, Terminal& terminal) {
@@ -305,7 +266,10 @@ int run_rank(const Arguments& arguments, Terminal& terminal) {
     if (devices != process.size())
       throw error("--devices {} but mpirun has started {} ranks; there should be one per device", devices,
                   process.size());
-    training.emplace(prepare(arguments, terminal));  // the first rank proves the step for all
+    const Training& t =
+        training.emplace(prepare(arguments, terminal));  // the first rank proves the step for all
+    return agreements_of(arguments,
+                         {t.plan, t.program, t.data, t.length, t.initial, t.checkpoints, t.options});
   };
   const auto run_prepared = [&](MpiProcess& process) {
     const SessionStart start = [&](Pipeline program, SessionOptions options) {

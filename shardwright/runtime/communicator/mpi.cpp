@@ -315,6 +315,15 @@ class Mpi final : public Communicator {
   Started started_;  // of which something is left to do before they are finished
 };
 
+/// What `rank` says, on all ranks.
+std::string said_by(int rank, std::string text) {
+  int length = static_cast<int>(text.size());
+  MPI_Bcast(&length, 1, MPI_INT, rank, MPI_COMM_WORLD);
+  text.resize(at(length));
+  MPI_Bcast(text.data(), length, MPI_CHAR, rank, MPI_COMM_WORLD);
+  return text;
+}
+
 }  // namespace
 
 MpiProcess::MpiProcess() {
@@ -360,12 +369,11 @@ std::optional<std::string> MpiProcess::first_error(const std::optional<std::stri
   int first = none;
   MPI_Allreduce(&mine, &first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
   if (first == none) return std::nullopt;
-  std::string text = own.value_or("");
-  int length = static_cast<int>(text.size());
-  MPI_Bcast(&length, 1, MPI_INT, first, MPI_COMM_WORLD);
-  text.resize(at(length));
-  MPI_Bcast(text.data(), length, MPI_CHAR, first, MPI_COMM_WORLD);
-  return text;
+  return said_by(first, own.value_or(""));
+}
+
+std::optional<std::string> MpiProcess::disagreement(std::span<const Agreement> own) {
+  return first_error(difference(unpacked(said_by(0, packed(own))), rank(), own));
 }
 
 void MpiProcess::end_all(int status) {

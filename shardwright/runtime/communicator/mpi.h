@@ -15,6 +15,7 @@
 #include <span>
 #include <string>
 
+#include "shardwright/runtime/agreement.h"
 #include "shardwright/runtime/communicator/communicator.h"
 
 namespace shardwright {
@@ -41,6 +42,9 @@ class MpiProcess {
 
   /// What the lowest rank that has an error says, on all ranks; nothing if none has one.
   std::optional<std::string> first_error(const std::optional<std::string>& own);
+
+  /// How the lowest rank that was not told as rank 0 differs from it, on all ranks; nothing if all agree.
+  std::optional<std::string> disagreement(std::span<const Agreement> own);
 
   /// Ends the whole run with `status`.
   [[noreturn]] void end_all(int status);
