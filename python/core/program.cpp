@@ -6,6 +6,8 @@
 
 #include <set>
 
+#include "shardwright/base/checksum.h"
+#include "shardwright/base/text.h"
 #include "shardwright/graph/text.h"
 #include "shardwright/lower/program_text.h"
 
@@ -13,6 +15,18 @@ namespace shardwright::python {
 namespace {
 
 std::uint64_t current_seed = 1;
+
+/// `'w' = [0.5, 1, ...]`
+Agreement told(const std::string& name, const Tensor& value) {
+  constexpr std::size_t shown = 3;
+  Tensor first({value.dtype(), {std::min<std::int64_t>(shown + 1, element_count(value.shape()))}});
+  std::copy_n(value.bytes().begin(), first.bytes().size(), first.bytes().begin());
+  std::vector<std::string> numbers;
+  for (const double number : to_doubles(first))
+    numbers.push_back(numbers.size() < shown ? fmt::format("{:.9g}", number) : "...");
+  return {fmt::format("value of '{}'", name), checksum_text(checksum(value.bytes())),
+          fmt::format("'{}' = [{}]", name, join(numbers, ", "))};
+}
 
 }  // namespace
 
@@ -37,7 +51,15 @@ Program::Program(Asked asked, std::shared_ptr<Store> store, std::vector<int> ran
   for (std::size_t i = 0; i < captured_.size(); ++i)
     captured_[i] = as_input(given + i, std::move(captured_[i]));  // once, for all steps
   find_leaves(asked.leaves);
-  for (const auto& [parameter, value] : asked.initial) step_->session().set(parameter, value());
+  std::vector<Agreement> outside;
+  for (std::size_t i = 0; i < captured_.size(); ++i)
+    outside.push_back(told(inputs_[given + i], captured_[i]));
+  for (const auto& [parameter, initial] : asked.initial) {
+    const Tensor value = initial();
+    step_->session().set(parameter, value);
+    outside.push_back(told(parameter, value));
+  }
+  agree(step_->session(), outside);
 }
 
 GraphStep& Program::step() const {
@@ -74,7 +96,32 @@ Program::~Program() {
       }
 }
 
+void Program::begin() {
+  agree_on_values();
+  std::vector<std::string> rates;
+  for (const auto& [name, rate] : rates_) rates.push_back(fmt::format("{:.9g}", rate));
+  enter(rates.empty() ? "runs" : fmt::format("runs at rate {}", join(rates, ", ")));
+  hand_over();
+}
+
 void Program::refresh() {
+  agree_on_values();
+  hand_over();
+}
+
+void Program::agree_on_values() const {
+  std::vector<Agreement> outside;
+  if (rank_count() > 1)
+    for (const Used& used : leaves_)
+      if (const Tensor* const value = used.leaf->outside(); value && !used.leaf->is_newest_in(*this))
+        outside.push_back(told(used.leaf->name(), *value));
+  if (outside.empty()) return;
+  enter(fmt::format("sets the {}{} of", outside.front().name,
+                    outside.size() > 1 ? fmt::format(" and {} others", outside.size() - 1) : ""));
+  agree(step().session(), outside);
+}
+
+void Program::hand_over() {
   for (const Used& used : leaves_) {
     Leaf& leaf = *used.leaf;
     if (leaf.is_newest_in(*this)) continue;
@@ -97,8 +144,7 @@ std::vector<ArrayPtr> Program::run(const std::vector<ArrayPtr>& batch) {
   std::vector<Tensor> tensors;
   for (const ArrayPtr& a : batch) tensors.push_back(as_input(tensors.size(), lent(a->elements())));
   for (const Tensor& t : captured_) tensors.push_back(t);
-  enter("runs");
-  refresh();
+  begin();
   std::vector<Tensor> outputs;
   {
     const py::gil_scoped_release others_run;
@@ -119,8 +165,7 @@ std::vector<ArrayPtr> Program::run_local(const std::vector<ArrayPtr>& parts, con
       own.push_back({whole_box(captured.shape()), captured});
     }
   }
-  enter("runs");
-  refresh();
+  begin();
   std::vector<Tensor> outputs;
   {
     const py::gil_scoped_release others_run;
@@ -204,7 +249,7 @@ std::optional<TensorPart> Program::own(const std::string& name, std::optional<in
 }
 
 void Program::set_own(const std::string& name, const Tensor& part, std::optional<int> rank) {
-  refresh();
+  hand_over();  // of which each process may have set what it alone needs
   if (const std::optional<Box> where = box_of(name, rank)) step().session().set(name, *where, part);
   for (const Used& used : leaves_)
     if (used.leaf->name() == name) used.leaf->is_in(shared_from_this(), true);
@@ -219,6 +264,7 @@ void Program::take_weights(Program& trained) {
 
 void Program::set_rate(double rate, const std::string& name) {
   shardwright::set_rate(step().session(), rate, name);
+  rates_[name] = rate;
 }
 
 void bind_program(py::module_& m) {
@@ -273,7 +319,7 @@ void bind_program(py::module_& m) {
       .def("take_weights", &Program::take_weights, py::arg("trained"),
            "Those that another program has now; all processes call it.")
       .def("run", &Program::run)
-      .def("refresh", &Program::refresh,
+      .def("refresh", &Program::hand_over,
            "Brings what other programs have changed here; all processes call it.")
       .def("run_local", &Program::run_local, py::arg("parts"), py::arg("cuts") = std::vector<Shape>{})
       .def(

@@ -49,7 +49,9 @@ class Program : public std::enable_shared_from_this<Program> {
   GraphStep& step() const;
   /// Says that this process begins what all processes that run it do together. Throws: Error if another does not.
   void enter(std::string_view does) const { python::enter(step().session(), *together_, does); }
-  /// Brings what other programs have changed here.
+  /// Brings what other programs have changed here, and what was set from outside.
+  void hand_over();
+  /// Likewise, behind a look whether all processes have set the same. Throws: Error if not.
   void refresh();
   /// All that is kept was set from outside.
   void has_loaded();
@@ -61,6 +63,9 @@ class Program : public std::enable_shared_from_this<Program> {
   static void set_seed(std::uint64_t seed);
 
  private:
+  /// Before a step.
+  void begin();
+  void agree_on_values() const;
   void find_leaves(const std::vector<LeafPtr>& known);
   std::optional<Box> box_of(const std::string& name, std::optional<int> rank) const;
   /// Where this process's part of an input is in the batch: it has one of each micro-batch.
@@ -80,6 +85,7 @@ class Program : public std::enable_shared_from_this<Program> {
   std::vector<std::string> inputs_;  // those that are given, then those that are captured
   std::vector<Tensor> captured_;
   std::map<std::string, DType> input_types_;
+  std::map<std::string, double> rates_;  // that were set
 };
 
 /// {shape, dtype, mesh, map, stage, first_rank, boxes} of what it keeps, by name.

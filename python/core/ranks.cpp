@@ -10,8 +10,10 @@
 #include "python/core/program.h"
 #include "shardwright/base/random.h"
 #include "shardwright/base/text.h"
+#include "shardwright/lower/program_text.h"
 #include "shardwright/runtime/communicator/attendance.h"
 #include "shardwright/runtime/communicator/mpi.h"
+#include "shardwright/runtime/initial.h"
 #include "shardwright/runtime/launcher.h"
 
 namespace shardwright::python {
@@ -32,7 +34,8 @@ MpiProcess& joined() {
 /// Waits until all end their programs. One that goes on with something would wait for this process for ever.
 void wait_for_all() {
   const py::gil_scoped_release others_run;
-  for (Attendance::Left left = attendance->leave(); !left.have_all; left = attendance->leave()) {
+  for (;;) {
+    const Attendance::Left left = attendance->leave();
     if (left.goes_on) {
       fmt::print(stderr,
                  "rank {} has ended its program, but rank {} goes on with something that all processes do "
@@ -40,6 +43,7 @@ void wait_for_all() {
                  own_rank(), *left.goes_on);
       process->end_all(1);
     }
+    if (left.have_all) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
     const py::gil_scoped_acquire gil;
     if (PyErr_CheckSignals() != 0) process->end_all(130);
@@ -65,6 +69,32 @@ Together together_of(const Pipeline& pipeline) {
     }
   out.words = "a program of " + (inputs.empty() ? "no inputs" : join(inputs, ", "));
   return out;
+}
+
+/// Of the whole program: attributes and how it is split, too; and the seed, if any value starts with what is drawn.
+std::vector<Agreement> told_of(const Pipeline& pipeline, std::uint64_t seed) {
+  std::string text;
+  bool is_drawn = false;
+  for (const shardwright::Program& program : pipeline.stages) {
+    text += to_text(program) + "\n";
+    for (const Node& node : program.graph.nodes) {
+      if (node.op->kind != OpKind::parameter && node.op->kind != OpKind::state) continue;
+      const Value& value = program.graph.value(node.results[0]);
+      is_drawn |= !value_of_all({value.name, node.attributes, value.global_type().shape});
+    }
+  }
+  std::vector<Agreement> out{{"program", std::move(text), ""}};
+  if (is_drawn) out.push_back({"seed", std::to_string(seed), fmt::format("seed {}", seed)});
+  return out;
+}
+
+void check_agreement(std::span<const Agreement> told) {
+  if (const auto difference = process->disagreement(told)) throw Error(*difference);
+}
+
+/// Whether all processes of the run are the ranks of `session`.
+bool is_of_all(const Session& session) {
+  return attendance && session.ranks().size() == 1 && session.pipeline().rank_count() == rank_count();
 }
 
 void announce(const Together& together, std::string_view does) {
@@ -97,14 +127,20 @@ SessionStart session_start(int devices, std::vector<int> ranks, std::shared_ptr<
     const std::size_t transfers = most_transfers(program);
     MpiProcess& self = joined();
     *together = together_of(program);
-    if (static_cast<int>(ranks.size()) == rank_count()) announce(*together, "starts");
+    if (static_cast<int>(ranks.size()) == rank_count()) {
+      announce(*together, "starts");
+      check_agreement(told_of(program, options.seed));
+    }
     return Session(std::move(program), self.communicator(ranks, transfers), options);
   };
 }
 
 void enter(const Session& session, const Together& together, std::string_view does) {
-  if (attendance && session.ranks().size() == 1 && session.pipeline().rank_count() == rank_count())
-    announce(together, does);
+  if (is_of_all(session)) announce(together, does);
+}
+
+void agree(const Session& session, std::span<const Agreement> told) {
+  if (is_of_all(session)) check_agreement(told);
 }
 
 void remember(const std::shared_ptr<Program>& program) {

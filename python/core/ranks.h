@@ -5,11 +5,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "shardwright/frontend/graph_step.h"
+#include "shardwright/runtime/agreement.h"
 
 namespace shardwright::python {
 
@@ -23,7 +25,7 @@ int own_rank();
 
 /// A program, as processes that run it together know that it is the same.
 struct Together {
-  std::uint64_t key = 0;  // of its inputs, operators and results, without what constants hold
+  std::uint64_t key = 0;  // of its inputs, operators and results, without attributes
   std::string words;      // `a program of x f32[32, 784]`
 };
 
@@ -34,7 +36,10 @@ SessionStart session_start(int devices, std::vector<int> ranks, std::shared_ptr<
 
 /// Says that this process begins what all processes of `session` do together: `runs`, ` ` and the program.
 /// Throws: Error if another does something else.
-void enter(const Session& session, const Together& together, std::string_view does = "runs");
+void enter(const Session& session, const Together& together, std::string_view does);
+/// Compares what this process was told for `session` with the others, which all do so behind the same `enter`.
+/// Throws on all: Error that names the first difference.
+void agree(const Session& session, std::span<const Agreement> told);
 
 /// Of several processes all end a program at the same time, which the end of Python's object is not: it lives until the
 /// process leaves the run.

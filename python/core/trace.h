@@ -62,6 +62,8 @@ class Leaf : public Array, public std::enable_shared_from_this<Leaf> {
   void is_in(const std::shared_ptr<Program>& program, bool is_changed);
   /// Whether the memory of `program` has the newest value.
   bool is_newest_in(const Program& program) const;
+  /// Null: on devices, or where its initializer says.
+  const Tensor* outside() const { return has_elements() ? Array::elements().get() : nullptr; }
   /// No value has been looked at, set or computed: where it starts, its initializer says.
   bool is_fresh() const { return !has_elements() && readers_.empty(); }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace shardwright {
 namespace {
@@ -10,6 +11,20 @@ namespace {
 const Agreement* find(std::span<const Agreement> agreements, const std::string& name) {
   const auto it = std::ranges::find(agreements, name, &Agreement::name);
   return it == agreements.end() ? nullptr : &*it;
+}
+
+/// The first of several in which two texts differ.
+std::optional<std::pair<std::string_view, std::string_view>> different_lines(std::string_view a,
+                                                                             std::string_view b) {
+  if (a.find('\n') == std::string_view::npos) return std::nullopt;
+  const auto next = [](std::string_view& text) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    return line;
+  };
+  for (;;)
+    if (const std::pair lines{next(a), next(b)}; lines.first != lines.second || (a.empty() && b.empty()))
+      return lines;
 }
 
 }  // namespace
@@ -23,6 +38,9 @@ std::optional<std::string> difference(std::span<const Agreement> rank_0, int ran
   for (const Agreement& a : rank_0) {
     const Agreement& b = *find(own, a.name);
     if (a.text == b.text) continue;
+    if (const auto lines = different_lines(a.text, b.text))
+      return fmt::format("rank {} has another {} than rank 0: `{}`, there `{}`", rank, a.name, lines->second,
+                         lines->first);
     if (a.told != b.told) return fmt::format("rank {} was told {}, rank 0 {}", rank, b.told, a.told);
     return fmt::format("rank {} has another {} than rank 0, though both were told {}", rank, a.name, a.told);
   }

@@ -12,7 +12,8 @@ namespace shardwright {
 
 struct Agreement {
   std::string name;  // `--lr`, `plan`
-  std::string text;  // the same on all ranks: a value, or the checksum of what is too long to compare
+  std::string
+      text;  // the same on all ranks: a value, of a program all of its lines, or the checksum of what is too long
   std::string told;  // what it was made of, as the user wrote it: `--lr 0.1`, `--plan p.json`
 };
 

@@ -92,7 +92,7 @@ def test_who_ends_early_ends_all_that_would_wait(run_program):
     ("x = x.astype(np.int64)", r"rank 1 starts a program of x i64\[8, 8\]"),
     ("collectives.gather(w)", r"rank [0123] .*gathers 'w' of a program of x f32|gathers 'w' of a program .*but rank"),
     ("step.save('saved'); step.wait()", "makes ready to save a program of x f32"),
-    ("collectives.all_reduce(np.ones(3, np.float32))", r"but rank [0123] (runs|starts) a program of"),
+    ("collectives.all_reduce(np.ones(3, np.float32))", r"but rank [0123] (runs at rate 0.1|starts) a program of"),
 ])
 def test_who_does_something_else_is_told(run_program, what, message):
     done = run_program(f"""
@@ -200,3 +200,51 @@ def test_views_keep_what_they_have_seen():
     assert not (w.numpy() == 1).any()
     with pytest.raises(BufferError, match="bfloat16"):
         memoryview(sw.Tensor([1.0], "bfloat16"))
+
+
+TOLD = """
+import sys, numpy as np, shardwright as sw
+from shardwright import _core
+what, rank = sys.argv[1], _core.own_rank()
+odd = rank == _core.rank_count() - 1
+start = np.random.default_rng(5 if what != "weights" else rank).random((8, 8), np.float32)
+w = sw.Parameter(start, "w")
+factor = sw.Tensor(np.full((8, 8), 3 if what == "constant" and odd else 2, np.float32))
+number = 0.5 if what == "number" and odd else 0.25
+if what == "seed":
+    sw.set_seed(rank + 1)
+    w = _core.Parameter.initialized([8, 8], "uniform", 0.5)
+step = sw.train_step(lambda w, x: sw.ops.mean(sw.ops.square((x * factor * number) @ w)), w,
+                     sw.optim.sgd(0.2 if what == "rate" and odd else 0.1), devices=_core.rank_count(),
+                     parallel="data_parallel")
+for i in range(4):
+    if i == 2 and odd:
+        if what == "set_rate":
+            step.set_rate(0.5)
+        if what == "value":
+            w.set(np.ones((8, 8), np.float32))
+        if what == "leaves":
+            break
+    step(np.ones((8, 8), np.float32))
+print("trained")
+"""
+
+
+@pytest.mark.parametrize("what, message", [
+    ("weights", r"rank 1 was told 'w' = \[0\.\d+, .*\], rank 0 'w' = \[0\.\d+, .*\]"),
+    ("constant", r"rank 1 was told 'captured0' = \[3, 3, 3, \.\.\.\], rank 0 'captured0' = \[2, 2, 2, \.\.\.\]"),
+    ("number", r"rank 1 has another program than rank 0: `.*0\.5.*`, there `.*0\.25.*`"),
+    ("rate", "rank 1 has another program than rank 0: `.*rate.*value=0.2.*`, there `.*rate.*value=0.1.*`"),
+    ("seed", "rank 1 was told seed 2, rank 0 seed 1"),
+    ("set_rate", r"rank [01] runs at rate 0\.\d a program of .*, but rank [01] runs at rate 0\.\d a program"),
+    ("value", "rank 1 sets the value of 'w' of a program"),
+    ("leaves", "rank 1 has ended its program, but rank 0 goes on"),
+])
+def test_who_was_told_something_else_is_told(run_program, what, message):
+    done = run_program(TOLD, what, ranks=2, status=1, timeout=60)
+    assert re.search(message, done.stderr)
+    assert "trained" not in done.stdout or what == "leaves"
+
+
+def test_who_was_told_the_same_trains(run_program):
+    assert run_program(TOLD, "same", ranks=4) == "trained\n" * 4

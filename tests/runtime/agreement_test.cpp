@@ -38,6 +38,13 @@ TEST(Agreement, a_file_that_differs_between_hosts_is_named) {
             "rank 3 has another plan than rank 0, though both were told --plan a.json");
 }
 
+TEST(Agreement, of_programs_the_first_line_that_differs_is_named) {
+  EXPECT_EQ(line({{"program", "a\nb\nc\n", ""}}, {{"program", "a\nx\ny\n", ""}}),
+            "rank 3 has another program than rank 0: `x`, there `b`");
+  EXPECT_EQ(line({{"program", "a\nb\n", ""}}, {{"program", "a\n", ""}}),
+            "rank 3 has another program than rank 0: ``, there `b`");
+}
+
 /// The plan follows from the flag.
 TEST(Agreement, what_only_one_rank_was_told_comes_first) {
   const Agreement plan{"plan", "12", "to search"}, other{"plan", "34", "to search"};

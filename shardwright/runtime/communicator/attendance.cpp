@@ -17,7 +17,7 @@ namespace {
 /// What a process did as one of the last things.
 struct Entry {
   std::uint64_t key = 0;
-  std::array<char, 120> words{};
+  std::array<char, 200> words{};
 };
 
 constexpr std::size_t remembered = 32;  // how far processes run ahead of each other is much less
