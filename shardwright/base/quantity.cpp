@@ -46,4 +46,12 @@ std::optional<std::int64_t> to_bytes(std::string_view text) {
   return static_cast<std::int64_t>(bytes);
 }
 
+std::string bytes_text(std::int64_t bytes) {
+  const auto b = static_cast<double>(bytes);
+  if (bytes < 1000) return fmt::format("{} B", bytes);
+  if (bytes < 1000000) return fmt::format("{:.1f} KB", b / 1e3);
+  if (bytes < 1000000000) return fmt::format("{:.1f} MB", b / 1e6);
+  return fmt::format("{:.2f} GB", b / 1e9);
+}
+
 }  // namespace shardwright

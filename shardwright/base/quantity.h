@@ -15,5 +15,7 @@ std::optional<double> to_quantity(std::string_view text, std::string_view unit);
 std::string quantity_text(double quantity, std::string_view unit);
 /// `60GB`, `512MiB`, `4096`: whole bytes from 1 on.
 std::optional<std::int64_t> to_bytes(std::string_view text);
+/// `12.3 KB`
+std::string bytes_text(std::int64_t bytes);
 
 }  // namespace shardwright

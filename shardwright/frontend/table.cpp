@@ -110,14 +110,6 @@ std::string aligned(const Rows& rows, const NumberColumns& numbers) {
   return out;
 }
 
-std::string bytes_text(std::int64_t bytes) {
-  const auto b = static_cast<double>(bytes);
-  if (bytes < 1000) return fmt::format("{} B", bytes);
-  if (bytes < 1000000) return fmt::format("{:.1f} KB", b / 1e3);
-  if (bytes < 1000000000) return fmt::format("{:.1f} MB", b / 1e6);
-  return fmt::format("{:.2f} GB", b / 1e9);
-}
-
 std::string seconds_text(double seconds) {
   if (seconds == 0) return "0";
   if (seconds < 1e-6) return fmt::format("{:.3g} ns", seconds * 1e9);

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "shardwright/base/quantity.h"  // bytes_text
+
 namespace shardwright {
 
 /// The first is the heading.
@@ -19,8 +21,6 @@ std::string aligned(const Rows& rows, const NumberColumns& numbers);
 /// Of the lines that `aligned` makes.
 std::size_t width_of(const Rows& rows);
 
-/// `12.3 KB`
-std::string bytes_text(std::int64_t bytes);
 /// `12.3 ms`
 std::string seconds_text(double seconds);
 

@@ -191,6 +191,10 @@ std::optional<int> launched_rank() { return number_in("OMPI_COMM_WORLD_RANK"); }
 
 int launched_ranks() { return launched_rank() ? number_in("OMPI_COMM_WORLD_SIZE").value_or(1) : 1; }
 
+int launched_ranks_here() {
+  return launched_rank() ? number_in("OMPI_COMM_WORLD_LOCAL_SIZE").value_or(launched_ranks()) : 1;
+}
+
 std::optional<OtherLauncher> other_launcher() {
   if (launched_rank()) return std::nullopt;  // mpirun itself may have been started by srun
   for (const LauncherVariables& launcher : other_launchers) {

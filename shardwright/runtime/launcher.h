@@ -15,6 +15,8 @@ namespace shardwright {
 /// Of this process, if Open MPI's mpirun has started it, and of how many.
 std::optional<int> launched_rank();
 int launched_ranks();
+/// Of them those on this machine.
+int launched_ranks_here();
 
 /// Something else that has started several copies of this program, none of which can join the others.
 struct OtherLauncher {

@@ -9,6 +9,7 @@
 #include "shardwright/lower/traffic.h"
 #include "shardwright/runtime/communicator/threads.h"
 #include "shardwright/runtime/driver.h"
+#include "shardwright/runtime/host_memory.h"
 #include "shardwright/runtime/kept.h"
 
 namespace shardwright {
@@ -62,6 +63,11 @@ SessionStatistics largest(const SessionStatistics& own, const Rank& self) {
   return out;
 }
 
+Pipeline of_this_host(Pipeline pipeline) {
+  require_host_memory(pipeline);
+  return pipeline;
+}
+
 std::int64_t resident_bytes_of(const Rank& rank) {
   return rank.backend().resident_bytes(rank.executor().arena());
 }
@@ -84,7 +90,7 @@ struct Session::State {
 
   State(Pipeline p, std::vector<std::unique_ptr<Communicator>> communicators, Mode mode,
         const SessionOptions& options)
-      : pipeline(std::move(p)),
+      : pipeline(of_this_host(std::move(p))),
         kept(pipeline),
         tensors(pipeline, options.only_scalars),
         ranks(ranks_of(pipeline, tensors, std::move(communicators), mode, options)),

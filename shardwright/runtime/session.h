@@ -46,7 +46,8 @@ std::size_t most_transfers(const Pipeline& pipeline);
 class Session {
  public:
   /// Starts the ranks, prepares its program on each and fills parameters and states with their initial
-  /// values. Throws: Error if a node cannot be prepared; `rank R: ` says where.
+  /// values. Throws: Error if a node cannot be prepared; `rank R: ` says where; or, of kind memory and before anything is
+  /// made, if the machine has less than all devices' arenas.
   explicit Session(Pipeline pipeline, SessionOptions options = {});
   /// Runs only the rank of `communicator`, on the calling thread, from which all other calls come, too. All processes make the same calls with the
   /// same arguments, and each gets whole tensors. After a failure, the errors of all ranks but the first that

@@ -197,4 +197,19 @@ rank_table() {
   [[ $(cat "$scratch/err") == $words ]] || fail "$(cat "$scratch/err")"
 }
 
+# No more memory than the machine has, no more addresses than the process may have: both are asked before they are taken.
+no_room() {
+  says 2 "shardwright: 2 virtual devices take * GB here, but this machine has * GB; *" \
+    "$program" train matmul_chain:widths=2000000-2000000,batch=2 --devices 2 --steps 1 --parallel data_parallel --json
+  (
+    ulimit -v 2000000
+    says 2 "shardwright: 256 virtual devices take *, and their threads * of addresses, but ulimit -v leaves *" \
+      "$program" train ffn --devices 256 --global-batch 256 --steps 1 --json
+  )
+  (
+    ulimit -v 2000000
+    "$program" train ffn --devices 4 --steps 1 >/dev/null 2>"$scratch/err" || fail "$(cat "$scratch/err")"
+  )
+}
+
 "$1"
