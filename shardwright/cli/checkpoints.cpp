@@ -1,5 +1,6 @@
 #include "shardwright/cli/checkpoints.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <ostream>
 #include <utility>
@@ -22,15 +23,20 @@ bool is_folder(const std::string& path) {
 /// Those of a run that can be opened, the latest first.
 std::vector<CheckpointReader> whole_ones(const std::string& folder, std::ostream& notices) {
   std::vector<CheckpointReader> out;
-  std::string first_failure;
-  for (const Checkpoint& c : checkpoints_in(folder)) try {
+  std::vector<std::string> failures;
+  const std::vector<Checkpoint> all = checkpoints_in(folder);
+  for (const Checkpoint& c : all) try {
       out.emplace_back(c.folder);
     } catch (const Error& e) {
-      if (first_failure.empty()) first_failure = e.what();
-      if (out.empty()) notices << e.what() << "; looking for an earlier checkpoint\n";
+      if (out.empty()) failures.push_back(e.what());
     }
-  if (out.empty() && !first_failure.empty())
-    throw io_error("{}; there is no other checkpoint in {} that is whole", first_failure, folder);
+  // What another run that saves there has removed meanwhile was not damaged.
+  const bool is_still_so = failures.empty() || std::ranges::equal(all, checkpoints_in(folder), {},
+                                                                  &Checkpoint::folder, &Checkpoint::folder);
+  if (!is_still_so) return whole_ones(folder, notices);
+  if (out.empty() && !failures.empty())
+    throw io_error("{}; there is no other checkpoint in {} that is whole", failures.front(), folder);
+  for (const std::string& failure : failures) notices << failure << "; looking for an earlier checkpoint\n";
   return out;
 }
 
@@ -77,8 +83,15 @@ Error taken(const std::string& folder) {
 
 }  // namespace
 
-CheckpointPlans checkpoint_plans(const Arguments& arguments, std::ostream& notices) {
-  CheckpointPlans plans{.folder = arguments.text("--save")};
+std::optional<FolderLock> lock_of_run(const Arguments& arguments) {
+  const std::string folder = arguments.text("--save");
+  if (!is_first_rank() || !is_folder(folder) || is_checkpoint(folder)) return std::nullopt;
+  return FolderLock(folder);
+}
+
+CheckpointPlans checkpoint_plans(const Arguments& arguments, std::optional<FolderLock> lock,
+                                 std::ostream& notices) {
+  CheckpointPlans plans{.folder = arguments.text("--save"), .lock = std::move(lock)};
   if (arguments.has("--save") && plans.folder.empty()) throw error("--save: give a folder");
   if (is_checkpoint(plans.folder))
     throw error("--save {}: is a checkpoint; give the folder of a run", plans.folder);
@@ -87,8 +100,6 @@ CheckpointPlans checkpoint_plans(const Arguments& arguments, std::ostream& notic
       throw error("{} says how to save; give --save DIR, too", flag);
   plans.every = arguments.integer("--save-every", 0);
   plans.keep = arguments.integer("--keep", 0);
-  // Before anything there is looked at: another run may be about to remove it.
-  if (is_folder(plans.folder) && is_first_rank()) plans.lock.emplace(plans.folder);
   if (arguments.has("--resume") && arguments.has("--init"))
     throw error("--resume goes on with a run and --init starts one; give one of them");
   if (arguments.has("--resume")) {

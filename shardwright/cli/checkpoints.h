@@ -25,9 +25,15 @@ struct CheckpointPlans {
   const RunState* resumed() const { return resume.empty() ? nullptr : &resume.front().manifest().run; }
 };
 
+/// The right to save where the folder of --save is there already; of the first process. Before anything there is looked at,
+/// by any process: another run may be about to end, and to remove what is there.
+/// Throws: Error if another run has it.
+std::optional<FolderLock> lock_of_run(const Arguments& arguments);
+
 /// Throws: Error if flags contradict each other, what they name is no checkpoint, or saving would mix the checkpoints of
 /// two runs. Notices tell of checkpoints that are damaged where an earlier one is whole.
-CheckpointPlans checkpoint_plans(const Arguments& arguments, std::ostream& notices);
+CheckpointPlans checkpoint_plans(const Arguments& arguments, std::optional<FolderLock> lock,
+                                 std::ostream& notices);
 
 /// Brings the session to where the run left off, or to the weights that it starts with, and returns how many steps have
 /// been done; checkpoints that turn out to be damaged are taken out of `plans`. All processes do so at the same time.

@@ -48,7 +48,8 @@ void lower_by_group(std::optional<HostMemory>& least, const std::string& folder,
 /// All groups that this process is in, each within the one above it.
 void lower_by_groups(std::optional<HostMemory>& least, const std::string& root) {
   std::ifstream groups(root + "/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {  // ID:CONTROLLERS:PATH; no controllers: the second version
+  for (std::string line;
+       std::getline(groups, line);) {  // ID:CONTROLLERS:PATH; no controllers: the second version
     const std::size_t first = line.find(':'), second = line.find(':', first + 1);
     if (second == std::string::npos) continue;
     const std::string controllers = line.substr(first + 1, second - first - 1);
@@ -89,8 +90,8 @@ std::optional<HostMemory> free_address_space() {
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
   const auto pages = number_in("/proc/self/statm");
-  const auto most = static_cast<std::int64_t>(
-      std::min<rlim_t>(limit.rlim_cur, std::numeric_limits<std::int64_t>::max()));
+  const auto most =
+      static_cast<std::int64_t>(std::min<rlim_t>(limit.rlim_cur, std::numeric_limits<std::int64_t>::max()));
   std::optional<HostMemory> out;
   lower(out, most - pages.value_or(0) * sysconf(_SC_PAGESIZE), "ulimit -v leaves this process");
   return out;

@@ -234,6 +234,32 @@ told_alike() {
 # flags TOLD: the flags that a message names, none of `no --lr`.
 flags() { [[ $1 == no\ * ]] || echo "$1"; }
 
+
+# Ranks end with what has launched them, and another run goes on at once; who reads beside them finds a whole checkpoint.
+killed_launcher() {
+  local run words folder i
+  for words in "$program" "mpirun -n 2 --oversubscribe --allow-run-as-root $program"; do
+    folder=$(mktemp -d -p "$scratch")
+    # shellcheck disable=SC2086 # words
+    $words train ffn --devices 2 --runtime mpi --steps 1000000 --json --save "$folder" --save-every 1 --keep 1 \
+      >"$scratch/out" 2>"$scratch/err" &
+    run=$!
+    for ((i = 0; i < 200; ++i)); do
+      [[ -e $folder/latest ]] && break
+      sleep 0.1
+    done
+    for ((i = 0; i < 20; ++i)); do
+      "$program" checkpoint inspect "$folder" >"$scratch/seen" 2>&1 || fail "$(cat "$scratch/seen")"
+      "$program" checkpoint inspect "$folder/latest" >"$scratch/seen" 2>&1 || fail "$(cat "$scratch/seen")"
+    done
+    kill -9 "$run"
+    "$program" train ffn --devices 2 --runtime mpi --steps 1000000 --time-limit 1 --json --save "$folder" \
+      --resume auto >"$scratch/out" 2>"$scratch/err" || fail "$(cat "$scratch/err")"
+    ! grep -q damaged "$scratch/err" || fail "$(cat "$scratch/err")"
+    wait "$run" 2>/dev/null || true
+  done
+}
+
 case $1 in
   same_losses_2) same_losses 2 ;;
   same_losses_8) same_losses 8 ;;

@@ -56,9 +56,12 @@ TEST_F(Machine, knows_control_groups_of_the_first_version) {
 
 TEST(HostMemory, is_asked_of_all_devices_here) {
   const DeviceMemory eight{.devices = 8, .arena_bytes = 198 * gb, .threads = 8};
-  EXPECT_EQ(error_of([&] { require_host_memory(eight, HostMemory{20 * gb, "this machine has"}, std::nullopt); }),
-            "8 virtual devices take 198.00 GB here, but this machine has 20.00 GB; take fewer devices, a smaller "
-            "model or batch, or more machines");
+  EXPECT_EQ(
+      error_of([&] {
+        require_host_memory(eight, HostMemory{20 * gb, "this machine has"}, std::nullopt);
+      }),
+      "8 virtual devices take 198.00 GB here, but this machine has 20.00 GB; take fewer devices, a smaller "
+      "model or batch, or more machines");
   require_host_memory(eight, HostMemory{198 * gb, "this machine has"}, std::nullopt);
   require_host_memory(eight, std::nullopt, std::nullopt);
 }
@@ -66,8 +69,8 @@ TEST(HostMemory, is_asked_of_all_devices_here) {
 /// A thread's stack and heap take addresses, however small its arena is.
 TEST(HostMemory, is_limited_by_addresses_too) {
   const HostMemory limit{6 * gb, "ulimit -v leaves this process"};
-  const std::string said =
-      error_of([&] { require_host_memory({.devices = 256, .arena_bytes = gb / 10, .threads = 256}, {}, limit); });
+  const std::string said = error_of(
+      [&] { require_host_memory({.devices = 256, .arena_bytes = gb / 10, .threads = 256}, {}, limit); });
   EXPECT_EQ(said.find("256 virtual devices take 100.0 MB here, and their threads "), 0U) << said;
   EXPECT_NE(said.find("but ulimit -v leaves this process 6.00 GB"), said.npos) << said;
   require_host_memory({.devices = 256, .arena_bytes = gb / 10, .threads = 1}, {}, limit);

@@ -25,6 +25,7 @@
 #include "shardwright/frontend/table.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/runtime/comparison.h"
+#include "shardwright/runtime/host_memory.h"
 #include "shardwright/runtime/launcher.h"
 #include "shardwright/runtime/session.h"
 #include "shardwright/runtime/trace_file.h"
@@ -84,9 +85,9 @@ bool is_recorded(std::int64_t step, std::int64_t first_step, const Training& tra
   return step >= first && step < first + (training.compares ? 8 : 2);
 }
 
-Training prepare(const Arguments& arguments, Terminal& terminal) {
+Training prepare(const Arguments& arguments, std::optional<FolderLock> lock, Terminal& terminal) {
   std::ostringstream notices;  // told once nothing can be wrong any more
-  CheckpointPlans checkpoints = checkpoint_plans(arguments, notices);
+  CheckpointPlans checkpoints = checkpoint_plans(arguments, std::move(lock), notices);
   const std::uint64_t seed = seed_of(arguments, checkpoints);
   Model model = model_to_plan(arguments, true, terminal);
   const OptimizerChoice optimizer = optimizer_of(arguments, model);
@@ -116,6 +117,7 @@ Training prepare(const Arguments& arguments, Terminal& terminal) {
   const bool compares = arguments.is_on("--compare-plan");
   Reporter reporter(arguments, length, terminal);
   Pipeline program = compile_pipeline(model.graph, plan, compile_options_of(arguments));
+  require_host_memory(program);  // the proof may take as long
   ScaleWatch scale(program);
   const Evaluation expected = own_evaluation_of(arguments, program, plan.cluster);
   const std::string misfit = misfit_notice(expected, plan.cluster);
@@ -258,16 +260,28 @@ SessionOptions session_options(const Training& training) {
   return {.seed = training.run.seed, .only_scalars = true, .stop = &stops_at_once()};
 }
 
+void check_ranks(const Arguments& arguments, int ranks) {
+  if (const int devices = devices_of(arguments); devices != ranks)
+    throw error("--devices {} but mpirun has started {} ranks; there should be one per device", devices,
+                ranks);
+}
+
 /// One rank of many, started by mpirun.
 int run_rank(const Arguments& arguments, Terminal& terminal) {
   std::optional<Training> training;
   const auto prepare_rank = [&](MpiProcess& process) {
-    const int devices = devices_of(arguments);
-    if (devices != process.size())
-      throw error("--devices {} but mpirun has started {} ranks; there should be one per device", devices,
-                  process.size());
-    const Training& t =
-        training.emplace(prepare(arguments, terminal));  // the first rank proves the step for all
+    std::optional<FolderLock> lock;
+    std::optional<std::string> own_error;
+    try {
+      check_ranks(arguments, process.size());
+      if (auto own = lock_of_run(arguments)) lock.emplace(std::move(*own));
+    } catch (const Error& e) {
+      own_error = e.what();
+    }
+    // Nobody looks at what is there before the first rank has the lock.
+    if (const auto why = process.first_error(own_error)) throw error("{}", *why);
+    const Training& t = training.emplace(
+        prepare(arguments, std::move(lock), terminal));  // the first rank proves the step for all
     return agreements_of(arguments,
                          {t.plan, t.program, t.data, t.length, t.initial, t.checkpoints, t.options});
   };
@@ -304,7 +318,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
   if (launched > 1)
     throw error("--runtime threads is one process, but mpirun has started {}; leave one of them away",
                 launched);
-  Training training = prepare(arguments, terminal);
+  Training training = prepare(arguments, lock_of_run(arguments), terminal);
   const SessionStart start = start_threads;
   Session session = start(training.program, session_options(training));
   try {

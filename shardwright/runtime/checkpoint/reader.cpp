@@ -88,7 +88,8 @@ class CheckpointReader::File {
         read(0, text);
       };
       prove(std::min(block_bytes_, shard_.bytes));  // so that damage is told as such
-      SafetensorsFile opened = SafetensorsFile::open(path_);
+      // Not by its name: the run that has written it may have removed it since.
+      SafetensorsFile opened = SafetensorsFile::open(fmt::format("/proc/self/fd/{}", descriptor_));
       prove(opened.head_bytes());
       header_ = std::move(opened);
     }
@@ -196,14 +197,35 @@ void CheckpointReader::verify() const {
     for (std::size_t i = 0; i < t.shards.size(); ++i) files_[at(t.shards[i])]->header_with(t, i);
 }
 
-CheckpointReader open_checkpoint(const std::string& path) {
-  if (is_checkpoint(path)) return CheckpointReader(path);
+namespace {
+
+/// What `path` names now: itself, where it is no link, or the last one in it.
+std::string checkpoint_at(const std::string& path) {
   std::error_code failure;
+  if (is_checkpoint(path)) {
+    if (!std::filesystem::is_symlink(path, failure)) return path;
+    const auto target = std::filesystem::canonical(path, failure);
+    return failure ? path : target.string();
+  }
   if (!std::filesystem::is_directory(path, failure))
     throw io_error("{}: is no checkpoint; that is a folder that `train --save` has written", path);
   const std::vector<Checkpoint> all = checkpoints_in(path);
   if (all.empty()) throw io_error("{}: has no checkpoint", path);
-  return CheckpointReader(all.front().folder);
+  return all.front().folder;
+}
+
+}  // namespace
+
+CheckpointReader open_checkpoint(const std::string& path) {
+  for (;;) {
+    const std::string folder = checkpoint_at(path);
+    try {
+      return CheckpointReader(folder);
+    } catch (const Error&) {
+      // A run that saves there may have removed it since it was found; by then there is a later one.
+      if (checkpoint_at(path) == folder) throw;
+    }
+  }
 }
 
 }  // namespace shardwright

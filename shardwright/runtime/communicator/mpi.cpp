@@ -2,10 +2,12 @@
 
 #include <mpi.h>
 #include <sched.h>
+#include <sys/prctl.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstring>
 #include <deque>
 #include <exception>
@@ -15,6 +17,7 @@
 
 #include "shardwright/runtime/communicator/between_hosts.h"
 #include "shardwright/runtime/communicator/mpi_window.h"
+#include "shardwright/runtime/launcher.h"
 
 namespace shardwright {
 namespace {
@@ -327,6 +330,9 @@ std::string said_by(int rank, std::string text) {
 }  // namespace
 
 MpiProcess::MpiProcess() {
+  // A rank whose mpirun was killed would go on and hold the folder's lock. If that happens before this line,
+  // MPI_Init fails. A process that was not launched may outlive its shell.
+  if (launched_rank()) prctl(PR_SET_PDEATHSIG, SIGKILL);
   int provided = 0;
   // Not at the same time, but a function that is called back may run on another thread than who started the step.
   MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided);

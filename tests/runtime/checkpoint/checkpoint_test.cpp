@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <sstream>
+#include <thread>
 
 #include "shardwright/base/checksum.h"
 #include "shardwright/cli/training_data.h"
@@ -188,6 +190,32 @@ TEST_F(Folder, keeps_the_last_and_the_best) {
   EXPECT_EQ(fs::read_symlink(folder_ + "/best"), "step-00000002");
   EXPECT_EQ(open_checkpoint(folder_).manifest().run.step, 5);
   EXPECT_EQ(open_checkpoint(folder_ + "/best").manifest().run.step, 2);
+}
+
+TEST_F(Folder, an_open_checkpoint_is_read_when_it_has_been_removed) {
+  const CheckpointReader open(save(session_, folder_, 1).folder);
+  fs::remove_all(folder_);
+  open.verify();
+}
+
+TEST_F(Folder, is_opened_while_the_last_checkpoint_is_replaced) {
+  const std::string first = save(session_, folder_, 1).folder, kept = folder_ + "-kept";
+  fs::copy(first, kept, fs::copy_options::recursive);
+  std::atomic<bool> is_done = false;
+  std::thread run([&] {
+    std::string last = first;
+    for (int step = 2; !is_done; ++step) {
+      const std::string next = fmt::format("{}/step-{:08}", folder_, step);
+      fs::copy(kept, folder_ + "-new", fs::copy_options::recursive);
+      fs::rename(folder_ + "-new", next);
+      fs::remove_all(last);
+      last = next;
+    }
+  });
+  for (int i = 0; i < 300; ++i) EXPECT_NO_THROW(open_checkpoint(folder_)) << i;
+  is_done = true;
+  run.join();
+  fs::remove_all(kept);
 }
 
 TEST_F(Folder, is_of_one_run_at_a_time) {
