@@ -7,6 +7,7 @@
 #include "shardwright/frontend/modules/losses.h"
 #include "shardwright/frontend/onnx/constant_folding.h"
 #include "shardwright/frontend/onnx/conversions.h"
+#include "shardwright/frontend/onnx/exporter.h"
 #include "shardwright/frontend/onnx/input_sizes.h"
 #include "shardwright/frontend/onnx/limits.h"
 #include "shardwright/frontend/onnx/node.h"
@@ -147,7 +148,8 @@ class Importer {
     if (arguments_.loss.empty())
       model.notices.push_back(fmt::format("no --loss: its first output '{}' is the loss", printable(name)));
     model.has_uneven_loss = values_.has_uneven_loss();
-    if (auto warning = warning_of_inference(); !warning.empty()) model.notices.push_back(std::move(warning));
+    for (std::string warning : {warning_of_inference(), warning_of_exporter(*file_.model)})
+      if (!warning.empty()) model.notices.push_back(std::move(warning));
     for (std::string& notice : model.notices) notice.insert(0, file_.path + ": ");
     model.initial = std::move(values_.initial());
     for (const Node& node : model.graph.nodes) {
