@@ -131,11 +131,7 @@ void SectionsOfStage::prepare_sends(const Fusion& fusion) {
 
 void SectionsOfStage::prepare_steps(const Fusion& fusion, int rank) {
   PreparedTransfer transfer = transfers_.of_steps(stage_, fusion, rank);
-  const Part& part = transfer.parts.front();
-  const bool is_there = !transfer.moves_between_ranks() &&
-                        program_.offset(part.from) == program_.offset(part.to) &&
-                        part.transfer->from_shape == part.transfer->to_shape && !part.transfer->clears;
-  if (is_there) {
+  if (is_there(transfer, program_)) {
     add(Act::keep, fusion.begin.index, fusion.begin);
     return;
   }

@@ -68,4 +68,10 @@ std::optional<PreparedTransfer> TransfersOfRanks::of_crossing(int crossing, int 
   return out;
 }
 
+bool is_there(const PreparedTransfer& step, const Program& program) {
+  const Part& part = step.parts.front();
+  return !step.moves_between_ranks() && program.offset(part.from) == program.offset(part.to) &&
+         part.transfer->from_shape == part.transfer->to_shape && !part.transfer->clears;
+}
+
 }  // namespace shardwright

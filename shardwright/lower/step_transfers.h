@@ -31,4 +31,7 @@ class TransfersOfRanks {
   std::vector<std::optional<TransfersBetween>> crossings_;       // worked out when one is asked for
 };
 
+/// The operand of a step is its result on this rank, with nothing to do.
+bool is_there(const PreparedTransfer& step, const Program& program);
+
 }  // namespace shardwright

@@ -6,12 +6,16 @@
 // (runtime/communicator/mpi.cpp). What has happened once is never undone, so the order in which ranks are let on does
 // not matter: either all come to their end, whatever the speed of each, or the ranks that cannot move wait for one
 // another.
+//
+// A class of ranks is played as one: it waits until all classes that its ranks meet, directly or over others, have
+// started. That is more than any of its ranks waits for, so if the classes come to their end, so do the ranks.
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 
-#include "shardwright/verify/violation.h"
+#include "shardwright/verify/meetings.h"
 
 namespace shardwright {
 namespace {
@@ -20,29 +24,35 @@ std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// A transfer that a group runs once.
 struct Meeting {
-  int members = 0;
+  int members = 0;  // classes, each with a slot of its own
   int started = 0;
   int taken = 0;             // members that take nothing, and those that have taken
-  std::vector<int> waiting;  // ranks
+  std::vector<int> waiting;  // classes
 };
 
 class Play {
  public:
-  Play(const std::vector<RankStep>& ranks, const Pipeline& pipeline)
-      : ranks_(ranks), pipeline_(pipeline), next_(ranks.size()), has_taken_(ranks.size()) {}
+  explicit Play(const Meetings& meetings)
+      : meetings_of_classes_(meetings),
+        classes_(meetings.classes),
+        pipeline_(meetings.pipeline),
+        next_(classes_.size()),
+        has_taken_(classes_.size()) {
+    join();
+  }
 
   Violations find() {
-    for (const RankStep& rank : ranks_) meet(rank);
+    for (std::size_t c = 0; c < classes_.size(); ++c) meet(c);
     if (!out_.empty()) return std::move(out_);
     std::vector<int> ready;
-    for (int r = 0; r < static_cast<int>(ranks_.size()); ++r) ready.push_back(r);
+    for (int r = 0; r < static_cast<int>(classes_.size()); ++r) ready.push_back(r);
     while (!ready.empty()) {
       const int rank = ready.back();
       ready.pop_back();
       run(rank, ready);
     }
-    for (std::size_t r = 0; r < ranks_.size(); ++r)
-      if (next_[r] < ranks_[r].instructions.size()) {
+    for (std::size_t r = 0; r < classes_.size(); ++r)
+      if (next_[r] < list(static_cast<int>(r)).instructions.size()) {
         report_cycle(static_cast<int>(r));
         break;
       }
@@ -50,15 +60,28 @@ class Play {
   }
 
  private:
-  /// Gives every start and finish of a rank its meeting: the group's transfers are counted as they start.
-  void meet(const RankStep& rank) {
-    std::vector<std::vector<int>*> meetings_of;  // by transfer: those of its group
-    std::vector<int*> counts;
-    std::map<std::vector<int>*, int> started;
-    for (const PreparedTransfer& t : rank.transfers) {
-      meetings_of.push_back(&groups_[{t.group(), t.channel()}]);
-      counts.push_back(&started[meetings_of.back()]);
-    }
+  const RankStep& list(int c) const { return classes_[at(c)].step; }
+
+  /// Slots that meet, directly or over others, have one head.
+  void join() {
+    heads_.resize(meetings_of_classes_.slots.size());
+    std::iota(heads_.begin(), heads_.end(), 0);
+    for (const auto& [slots, gatherings] : meetings_of_classes_.kinds)
+      for (int s : slots)
+        heads_[at(head_of(std::max(s, slots.front())))] = head_of(std::min(s, slots.front()));
+    members_.resize(heads_.size());
+    for (std::size_t s = 0; s < heads_.size(); ++s) ++members_[at(head_of(static_cast<int>(s)))];
+    of_head_.resize(heads_.size());
+  }
+  int head_of(int slot) {
+    int& above = heads_[at(slot)];
+    return above == slot ? slot : above = head_of(above);
+  }
+
+  /// Gives every start and finish of a class its meeting: the group's transfers are counted as they start.
+  void meet(std::size_t c) {
+    const RankStep& rank = classes_[c].step;
+    std::map<int, int> started;                                       // by slot
     std::map<std::pair<int, int>, std::pair<int, Instruction>> open;  // by transfer and copy: on its way
     std::vector<int>& own = meeting_of_.emplace_back(rank.instructions.size(), -1);
     for (std::size_t i = 0; i < rank.instructions.size(); ++i) {
@@ -69,11 +92,12 @@ class Play {
       const auto on_its_way = open.find(copy);
       if (instruction.act == Act::start) {
         if (on_its_way != open.end()) return report(rank, instruction, "it has not been finished before");
-        std::vector<int>& meetings = *meetings_of[at(instruction.what)];
-        const int number = (*counts[at(instruction.what)])++;
+        const int slot = meetings_of_classes_.slot_of[c][at(instruction.what)];
+        std::vector<int>& meetings = of_head_[at(head_of(slot))];
+        const int number = started[slot]++;
         if (at(number) == meetings.size()) {
           meetings.push_back(static_cast<int>(meetings_.size()));
-          meetings_.push_back({.members = static_cast<int>(t.group().size()), .waiting = {}});
+          meetings_.push_back({.members = members_[at(head_of(slot))], .waiting = {}});
         }
         own[i] = meetings[at(number)];
         open[copy] = {own[i], instruction};
@@ -91,9 +115,9 @@ class Play {
     out_.push_back(violation("rank {}: {}: {}", rank.rank, to_text(rank, i, pipeline_), why));
   }
 
-  /// Lets a rank on as far as it comes.
+  /// Lets a class on as far as it comes.
   void run(int r, std::vector<int>& ready) {
-    const RankStep& rank = ranks_[at(r)];
+    const RankStep& rank = list(r);
     for (std::size_t& i = next_[at(r)]; i < rank.instructions.size(); ++i) {
       const Instruction& instruction = rank.instructions[i];
       if (meeting_of_[at(r)][i] < 0) continue;
@@ -127,13 +151,13 @@ class Play {
     meeting.waiting.clear();
   }
 
-  const Instruction& current(int r) const { return ranks_[at(r)].instructions[next_[at(r)]]; }
+  const Instruction& current(int r) const { return list(r).instructions[next_[at(r)]]; }
 
-  /// A member of the group that `r` waits for. All members start it some time, because their transfers match.
+  /// A class that `r` waits for. All that it meets start some time, because their transfers match.
   int awaited_by(int r) const {
     const int meeting = meeting_of_[at(r)][next_[at(r)]];
     const bool is_open = meetings_[at(meeting)].started == meetings_[at(meeting)].members;
-    for (int q : ranks_[at(r)].transfer(current(r)).group()) {
+    for (int q = 0; q < static_cast<int>(classes_.size()); ++q) {
       const std::vector<int>& own = meeting_of_[at(q)];
       const auto first = std::find(own.begin(), own.end(), meeting);
       const auto last = std::find(first == own.end() ? first : first + 1, own.end(), meeting);
@@ -152,27 +176,28 @@ class Play {
     const int begin = r;
     do {
       const int q = awaited_by(r);
-      text += fmt::format("{}rank {}: {} waits for rank {}", text.empty() ? "" : ", but ", r,
-                          to_text(ranks_[at(r)], current(r), pipeline_), q);
+      text += fmt::format("{}rank {}: {} waits for rank {}", text.empty() ? "" : ", but ", list(r).rank,
+                          to_text(list(r), current(r), pipeline_), list(q).rank);
       r = q;
     } while (r != begin);
     out_.push_back({text + ": nobody can go on"});
   }
 
-  const std::vector<RankStep>& ranks_;
+  const Meetings& meetings_of_classes_;
+  const std::vector<RankClass>& classes_;
   const Pipeline& pipeline_;
-  std::vector<std::size_t> next_;  // by rank: instruction
-  std::vector<bool> has_taken_;    // by rank: its part of the transfer that it is finishing
-  std::map<std::pair<std::vector<int>, int>, std::vector<int>> groups_;  // meetings in their order
+  std::vector<int> heads_;                 // by slot
+  std::vector<int> members_;               // by head: slots
+  std::vector<std::vector<int>> of_head_;  // meetings in their order
+  std::vector<std::size_t> next_;          // by class: instruction
+  std::vector<bool> has_taken_;            // by class: its part of the transfer that it is finishing
   std::vector<Meeting> meetings_;
-  std::vector<std::vector<int>> meeting_of_;  // by rank and instruction
+  std::vector<std::vector<int>> meeting_of_;  // by class and instruction
   Violations out_;
 };
 
 }  // namespace
 
-Violations endless_waits(const std::vector<RankStep>& ranks, const Pipeline& pipeline) {
-  return Play(ranks, pipeline).find();
-}
+Violations endless_waits(const Meetings& meetings) { return Play(meetings).find(); }
 
 }  // namespace shardwright

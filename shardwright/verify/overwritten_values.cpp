@@ -341,9 +341,9 @@ bool are_alike(const RankStep& a, const RankStep& b) {
 
 }  // namespace
 
-Violations overwritten_values(const std::vector<RankStep>& ranks, const Pipeline& pipeline) {
+Violations overwritten_values(const std::vector<RankClass>& classes, const Pipeline& pipeline) {
   std::vector<const RankStep*> played;
-  for (const RankStep& rank : ranks) {
+  for (const auto& [rank, ranks] : classes) {
     if (std::any_of(played.begin(), played.end(), [&](const auto* p) { return are_alike(*p, rank); }))
       continue;
     played.push_back(&rank);

@@ -5,28 +5,57 @@
 
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/verify.h"
+#include "shardwright/verify/meetings.h"
 
 namespace shardwright {
 namespace {
 
-Proof count(const std::vector<RankStep>& ranks, const Pipeline& pipeline) {
-  Proof out{.ranks = static_cast<int>(ranks.size()),
+Proof count(const Meetings& meetings) {
+  const Pipeline& pipeline = meetings.pipeline;
+  Proof out{.ranks = pipeline.rank_count(),
             .stages = pipeline.stage_count(),
             .micro_batches = pipeline.micro_batches()};
-  std::set<std::pair<std::vector<int>, int>> groups;
-  for (const RankStep& rank : ranks) {
-    out.arena_bytes = std::max(out.arena_bytes, pipeline.arena_bytes(rank.rank));
-    out.instructions += static_cast<std::int64_t>(rank.instructions.size());
-    for (const PreparedTransfer& t : rank.transfers) {
-      if (!t.moves_between_ranks()) continue;
-      groups.insert({t.group(), t.channel()});
-      out.transfers += t.group().front() == rank.rank;
-    }
+  for (const auto& [step, ranks] : meetings.classes) {
+    out.arena_bytes = std::max(out.arena_bytes, pipeline.arena_bytes(step.rank));
+    out.instructions += static_cast<std::int64_t>(step.instructions.size() * ranks.size());
   }
-  out.groups = static_cast<int>(groups.size());
+  for (const Gathering& gathering : meetings.gatherings) {
+    if (gathering.slots.size() < 2) continue;
+    const Slot& slot = meetings.slots[static_cast<std::size_t>(gathering.slots.front())];
+    ++out.groups;
+    out.transfers += static_cast<std::int64_t>(slot.prepared.size());
+  }
   for (const Program& program : pipeline.stages)
     out.values += static_cast<std::int64_t>(program.graph.values.size());
   return out;
+}
+
+/// What the first kind of proof that fails finds.
+Violations found_in(Meetings& meetings, const Tell& tell) {
+  const Pipeline& pipeline = meetings.pipeline;
+  tell("what transfers match");
+  Violations out = mismatches(meetings);
+  if (out.empty()) out = misplaced_pieces(meetings);
+  tell("who waits for whom");
+  if (out.empty()) out = endless_waits(meetings);
+  tell("how values lie");
+  if (out.empty()) out = incomplete_layouts(pipeline);
+  if (out.empty()) out = broken_rules(pipeline);
+  tell("what is read");
+  if (out.empty()) out = overwritten_values(meetings.classes, pipeline);
+  return out;
+}
+
+/// What is not proven of classes is asked of every rank: a class may wait for more than its ranks do, and what is wrong
+/// is told of the rank that it is wrong on.
+Violations judged(Meetings& meetings, const Tell& tell) {
+  Violations out = found_in(meetings, tell);
+  const Pipeline& pipeline = meetings.pipeline;
+  if (out.empty() || meetings.classes.size() == static_cast<std::size_t>(pipeline.rank_count())) return out;
+  tell("every rank for itself");
+  std::vector<RankStep> steps = unrolled_steps(pipeline);
+  for (const RankClass& c : meetings.classes) steps[static_cast<std::size_t>(c.step.rank)] = c.step;
+  return violations(each_alone(std::move(steps)), pipeline);
 }
 
 /// Every value has a buffer that exists, or none.
@@ -90,25 +119,27 @@ std::vector<RankStep> unrolled_steps(const Pipeline& pipeline) {
   return out;
 }
 
-Violations violations(const std::vector<RankStep>& ranks, const Pipeline& pipeline) {
-  Violations out = mismatches(ranks, pipeline);
-  if (out.empty()) out = endless_waits(ranks, pipeline);
-  if (out.empty()) out = incomplete_layouts(pipeline);
-  if (out.empty()) out = broken_rules(pipeline);
-  if (out.empty()) out = overwritten_values(ranks, pipeline);
-  return out;
+Violations violations(const std::vector<RankClass>& classes, const Pipeline& pipeline) {
+  Meetings meetings(classes, pipeline);
+  return judged(meetings, [](std::string_view) {});
 }
 
-Proof prove(const Pipeline& pipeline) {
+Violations violations(const std::vector<RankStep>& ranks, const Pipeline& pipeline) {
+  return violations(each_alone(ranks), pipeline);
+}
+
+Proof prove(const Pipeline& pipeline, const Tell& tell) {
   check_form(pipeline);
-  const std::vector<RankStep> ranks = unrolled_steps(pipeline);
-  const Violations found = violations(ranks, pipeline);
+  tell("which ranks do the same");
+  const std::vector<RankClass> classes = classes_of(pipeline);
+  Meetings meetings(classes, pipeline);
+  const Violations found = judged(meetings, tell);
   if (!found.empty())
     throw InternalError(
         fmt::format("{}; the plan was compiled wrongly, which is no fault of yours: please report "
                     "it with the command and its model or plan file",
                     found.front().text));
-  return count(ranks, pipeline);
+  return count(meetings);
 }
 
 }  // namespace shardwright

@@ -7,6 +7,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <string_view>
 
 #include "shardwright/verify/violation.h"
 
@@ -30,8 +32,15 @@ std::vector<RankStep> unrolled_steps(const Pipeline& pipeline);
 /// All that the first kind of proof that fails finds; nothing if all hold. `ranks` are unrolled_steps(pipeline), or
 /// what is to be judged instead.
 Violations violations(const std::vector<RankStep>& ranks, const Pipeline& pipeline);
+/// The same of classes of ranks (meetings.h).
+Violations violations(const std::vector<RankClass>& classes, const Pipeline& pipeline);
 
+/// Hears what is being proven next.
+using Tell = std::function<void(std::string_view)>;
+
+/// Of classes of ranks, each once.
 /// Throws: Error if it is no pipeline; InternalError with the first violation, as we have compiled it.
-Proof prove(const Pipeline& pipeline);
+Proof prove(
+    const Pipeline& pipeline, const Tell& tell = [](std::string_view) {});
 
 }  // namespace shardwright
