@@ -161,6 +161,7 @@ class Play {
       const std::vector<int>& own = meeting_of_[at(q)];
       const auto first = std::find(own.begin(), own.end(), meeting);
       const auto last = std::find(first == own.end() ? first : first + 1, own.end(), meeting);
+      if (first == own.end()) continue;  // it is not in the group
       const auto wanted = is_open ? last : first;
       if (q != r && next_[at(q)] <= static_cast<std::size_t>(wanted - own.begin()) &&
           next_[at(q)] < own.size())

@@ -84,6 +84,7 @@ std::vector<RankClass> classes_of(const Pipeline& pipeline) {
   for (int group = 0; group < pipeline.group_count(); ++group)
     for (std::vector<int>& alike : Signatures(pipeline, groups, group).classes())
       ranks.push_back(std::move(alike));
+  std::ranges::sort(ranks);  // what is found first is then what it is rank by rank
   std::vector<int> firsts;
   for (const std::vector<int>& alike : ranks) firsts.push_back(alike.front());
   std::vector<RankStep> steps = steps_of(pipeline, firsts);

@@ -1,9 +1,10 @@
 // What a rank takes is what the others hold, box by box.
 //
 // The boxes are worked out again from the layouts, so a piece at the wrong place is found even if all ranks have it.
-// Pieces are looked at one by one on the first rank of a class: a gather among n ranks has n on each. Of its other ranks
-// it is proven that their boxes fit: what a group gives are, each box once, the cells of a grid, so whatever is
-// cut out of them lies in them once. Where they are no grid, pieces are looked at on every rank.
+// Pieces are looked at one by one, on every rank while they are few: a gather among n ranks has n on each. Where they are
+// many, they are looked at on the first and the last rank of a class and on the first one of each size. Of its other
+// ranks it is proven that their boxes fit: what a group gives are, each box once, the cells of a grid, so whatever is cut
+// out of them lies in them once. Where they are no grid, pieces are looked at on every rank.
 
 #include <algorithm>
 #include <set>
@@ -30,6 +31,9 @@ std::optional<Box> region_at(std::int64_t offset, const Shape& strides, const Sh
   }
   return offset == 0 ? std::optional(out) : std::nullopt;
 }
+
+/// Pieces of a transfer on all ranks that are looked at one by one.
+constexpr std::size_t few_pieces = 1 << 14;
 
 /// What the members of a group give.
 struct Given {
@@ -68,14 +72,25 @@ class Pieces {
   /// The t-th transfer of all groups in which the same slots meet.
   void compare(const std::vector<int>& slots, const std::vector<int>& gatherings, std::size_t t) {
     const PreparedTransfer& first = transfer(slots.front(), t);
+    looks_at_all_ = are_few(gatherings);
     for (std::size_t p = 0; p < first.parts.size(); ++p) {
       for (int s : slots)
         if (const std::string why = fault_of_values(transfer(s, t), transfer(s, t).parts[p]); !why.empty())
-          return bad(meetings_.step_of(meetings_.slots[at(s)]).rank, transfer(s, t), p, why);
+          return bad(class_of(s).step.rank, transfer(s, t), p, why);
       if (first.crossing < 0 && !seen_.insert(key(slots, t, p)).second) continue;  // lies as another one does
+      sizes_.clear();
       for (int g : gatherings)
         if (!compare(meetings_.gatherings[at(g)], t, p)) return;
     }
+  }
+
+  bool are_few(const std::vector<int>& gatherings) const {
+    std::size_t pieces = 0;
+    for (int g : gatherings) {
+      const std::size_t members = meetings_.gatherings[at(g)].slots.size();
+      pieces += members * members;
+    }
+    return pieces <= few_pieces;
   }
 
   Lies lies(int stage, ValueId v) const {
@@ -96,19 +111,20 @@ class Pieces {
   bool compare(const Gathering& gathering, std::size_t t, std::size_t p) {
     const std::vector<int>& ranks = meetings_.groups.ranks(gathering.group);
     Given given{ranks, {}};
-    bool are_first = true;
+    std::vector<bool> is_looked_at;
     for (std::size_t m = 0; m < ranks.size(); ++m) {
       const PreparedTransfer& of_class = transfer(gathering.slots[m], t);
-      const ValueId v = of_class.parts[p].from;
-      given.boxes.push_back(v.is_valid() ? std::optional(box_on(ranks[m], of_class.from_stage, v))
-                                         : std::nullopt);
-      are_first = are_first && is_first(gathering.slots[m], ranks[m]);
+      const Part& part = of_class.parts[p];
+      given.boxes.push_back(box_if_any(ranks[m], of_class.from_stage, part.from));
+      is_looked_at.push_back(looks_at(gathering.slots[m], ranks[m], given.boxes.back(),
+                                      box_if_any(ranks[m], of_class.to_stage, part.to)));
     }
-    const bool all_fit = are_first || boxes_fit(gathering, t, p, given);
+    const bool all_fit =
+        std::ranges::find(is_looked_at, false) == is_looked_at.end() || boxes_fit(gathering, t, p, given);
     for (std::size_t m = 0; m < ranks.size(); ++m) {
+      if (all_fit && !is_looked_at[m]) continue;
       const PreparedTransfer& of_class = transfer(gathering.slots[m], t);
-      const bool is_own = is_first(gathering.slots[m], ranks[m]);
-      if (!is_own && all_fit) continue;
+      const bool is_own = ranks[m] == class_of(gathering.slots[m]).step.rank;
       const PreparedTransfer own = is_own ? of_class : *meetings_.groups.transfer(of_class, ranks[m]);
       const std::string why = fault(ranks[m], own, p, given);
       if (why.empty()) continue;
@@ -118,8 +134,15 @@ class Pieces {
     return true;
   }
 
-  bool is_first(int slot, int rank) const {
-    return meetings_.step_of(meetings_.slots[at(slot)]).rank == rank;
+  const RankClass& class_of(int slot) const {
+    return meetings_.classes[at(meetings_.slots[at(slot)].rank_class)];
+  }
+  /// One of each size, too, for ranks of a class may hold shards of different sizes.
+  bool looks_at(int slot, int rank, const std::optional<Box>& gives, const std::optional<Box>& takes) {
+    const auto extent = [](const std::optional<Box>& box) { return box ? box->extent : Shape(); };
+    const RankClass& of = class_of(slot);
+    const bool is_new = sizes_.emplace(slot, extent(gives), extent(takes)).second;
+    return is_new || looks_at_all_ || rank == of.step.rank || rank == of.ranks.back();
   }
 
   /// What every member takes lies once in what the group gives, whoever it is.
@@ -164,6 +187,10 @@ class Pieces {
   const Graph& graph(int stage) const { return pipeline_.stage(stage).graph; }
   Box box_on(int rank, int stage, ValueId v) const {
     return box_of(graph(stage), v, rank - pipeline_.first_rank(stage));
+  }
+
+  std::optional<Box> box_if_any(int rank, int stage, ValueId v) const {
+    return v.is_valid() ? std::optional(box_on(rank, stage, v)) : std::nullopt;
   }
 
   /// What is wrong with what a member takes; empty if nothing.
@@ -275,6 +302,8 @@ class Pieces {
   Meetings& meetings_;
   const Pipeline& pipeline_;
   std::set<Key> seen_;
+  bool looks_at_all_ = false;
+  std::set<std::tuple<int, Shape, Shape>> sizes_;  // that one rank of the slot has, given and taken
   Violations out_;
 };
 

@@ -8,6 +8,7 @@
 
 #include "shardwright/base/random.h"
 #include "shardwright/graph/op.h"
+#include "shardwright/verify/meetings.h"
 #include "tests/support/changed_transfer.h"
 #include "tests/support/drawn_pipeline.h"
 
@@ -280,6 +281,8 @@ class LayoutMutation {
   Pipeline& pipeline_;
 };
 
+std::string first_of(const Violations& found) { return found.empty() ? "nothing" : found.front().text; }
+
 class LayoutMutations : public ::testing::TestWithParam<int> {};
 
 TEST_P(LayoutMutations, are_found) {
@@ -295,12 +298,24 @@ TEST_P(LayoutMutations, are_found) {
       ++tried;
       const Violations found = violations(unrolled_steps(changed), changed);
       EXPECT_FALSE(found.empty()) << what;
+      EXPECT_EQ(first_of(violations(classes_of(changed), changed)), first_of(found)) << what;
     }
   }
   EXPECT_GE(tried, each);
 }
 
 INSTANTIATE_TEST_SUITE_P(Verify, LayoutMutations, ::testing::Range(0, 4));
+
+/// Classes of ranks, of which one is by itself.
+std::vector<RankClass> split_out(int rank, std::vector<RankClass> classes,
+                                 const std::vector<RankStep>& ranks) {
+  for (RankClass& c : classes)
+    if (std::erase(c.ranks, rank) > 0 && !c.ranks.empty()) c.step = ranks[at(c.ranks.front())];
+  std::erase_if(classes, [](const RankClass& c) { return c.ranks.empty(); });
+  classes.push_back({ranks[at(rank)], {rank}});
+  std::ranges::sort(classes, {}, &RankClass::ranks);
+  return classes;
+}
 
 class Mutations : public ::testing::TestWithParam<int> {};
 
@@ -312,6 +327,7 @@ TEST_P(Mutations, are_found) {
     SCOPED_TRACE(drawn.what);
     std::vector<RankStep> ranks = unrolled_steps(drawn.pipeline);
     ASSERT_TRUE(violations(ranks, drawn.pipeline).empty());
+    const std::vector<RankClass> classes = classes_of(drawn.pipeline);
     for (int m = 0; m < each; ++m) {
       RankStep& changed = ranks[at(m) % ranks.size()];
       const RankStep correct = changed;
@@ -321,6 +337,8 @@ TEST_P(Mutations, are_found) {
       const Violations found = violations(ranks, drawn.pipeline);
       ++tried;
       EXPECT_FALSE(found.empty()) << "rank " << changed.rank << ": " << what;
+      const auto in_classes = split_out(changed.rank, classes, ranks);
+      EXPECT_EQ(first_of(violations(in_classes, drawn.pipeline)), first_of(found)) << what;
       if (!found.empty()) {
         EXPECT_EQ(found.front().text.find('\n'), std::string::npos);
         EXPECT_NE(found.front().text.find("rank "), std::string::npos) << found.front().text;
