@@ -4,6 +4,7 @@
 
 #include "shardwright/autodiff/train_step.h"
 #include "shardwright/frontend/model.h"
+#include "shardwright/graph/text.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/search/automatic/structure.h"
 #include "shardwright/simulate/evaluate.h"
@@ -250,6 +251,37 @@ TEST(WholePlan, plans_what_has_no_parts_of_its_batch) {
   PlanRequest parts = request_for("cpu:4");
   parts.fixed.micro_batches = 2;
   EXPECT_THROW(make_plan(whole, parts), Infeasible);
+}
+
+/// As an import says it: what is repeated for each sample is not there for one. Layers are alike or each of another width.
+StepOf with_a_token_for_each_sample(std::int64_t samples, bool are_alike) {
+  return [=](int micro_batches) {
+    const std::int64_t b = samples / micro_batches;
+    std::string text = "%t = param f32[1,1,8]\n";
+    if (b > 1) text += fmt::format("%r = broadcast %t (shape=[{},1,8]) : f32[{},1,8]\n", b, b);
+    text += fmt::format("%x = input f32[{},6,8]\n%s = sigmoid %x\n%h0 = concat %{}, %s (dim=1)\n", b,
+                        b > 1 ? "r" : "t");
+    const auto width = [&](int l) { return are_alike ? 8 : 8 + l; };
+    for (int l = 0; l < 4; ++l)
+      text += fmt::format("%w{0} = param f32[{2},{3}]\n%m{0} = matmul %h{0}, %w{0}\n%h{1} = relu %m{0}\n", l,
+                          l + 1, width(l), width(l + 1));
+    Graph graph = parse_graph(text + "%loss = reduce_mean %h4\noutput %loss\n");
+    add_train_step(graph, graph.outputs.front(), {.name = "sgd"});
+    return graph;
+  };
+}
+
+TEST(WholePlan, has_as_many_parts_as_samples_where_one_has_fewer_operators) {
+  for (bool are_alike : {true, false})
+    for (const char* fix : {"micro_batch=1,pp=2", "micro_batch=1,pp=1,tp=1"}) {
+      PlanRequest request = request_for("cpu:2");
+      request.fixed = parse_expert({"--fix", fix});
+      const StepOf step = with_a_token_for_each_sample(8, are_alike);
+      const Plan plan = make_plan(step, request);
+      const int parts = plan.settings.pipelining.micro_batches;
+      EXPECT_EQ(parts, 8 / (plan.devices() / plan.settings.pipelining.stages)) << fix;
+      EXPECT_GT(judged(step, plan, request).estimate.arena_bytes, 0) << fix;  // it is compiled
+    }
 }
 
 TEST(WholePlan, of_what_has_no_structure_keeps_what_is_fixed) {

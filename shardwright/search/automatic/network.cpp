@@ -1,5 +1,8 @@
 #include "shardwright/search/automatic/network.h"
 
+#include <map>
+#include <optional>
+
 #include "shardwright/graph/op.h"
 #include "shardwright/plan/stages.h"
 #include "shardwright/search/planning/stage_cut.h"
@@ -17,17 +20,33 @@ bool is_forward_operator(const Node& node) {
   return node.phase == Phase::forward && node.op->kind == OpKind::compute;
 }
 
-/// Per node of `graph` what `of_piece` has for its piece; 0 of what is no forward operator.
-std::vector<int> spread(const Graph& graph, const Row& row, const std::vector<int>& of_piece) {
-  std::vector<int> out(graph.nodes.size(), 0);
-  std::size_t i = 0;
+/// Per node of `graph` the operator of the row that it is; -1 of what is no forward operator. Those of the row may be
+/// missing: what repeats something for each sample has nothing to do for one. Nothing if there are others.
+std::optional<std::vector<int>> operators_of(const Graph& graph, const Row& row) {
+  std::vector<int> out(graph.nodes.size(), -1);
+  auto next = row.operators.begin();
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     if (!is_forward_operator(graph.nodes[n])) continue;
-    if (i == row.operators.size() || graph.nodes[n].op != row.operators[i])
-      throw error("a part of the batch makes another network");
-    out[n] = of_piece[at(row.piece_of[i++])];
+    next = std::find(next, row.operators.end(), graph.nodes[n].op);
+    if (next == row.operators.end()) return std::nullopt;
+    out[n] = static_cast<int>(next++ - row.operators.begin());
   }
   return out;
+}
+
+/// Per node of `graph` what `of_piece` has for its piece; 0 of what is no forward operator.
+std::vector<int> spread(const Graph& graph, const Row& row, const std::vector<int>& of_piece) {
+  auto out = operators_of(graph, row);
+  if (!out) throw error("a part of the batch makes another network");
+  for (int& i : *out) i = i < 0 ? 0 : of_piece[at(row.piece_of[at(i)])];
+  return *std::move(out);
+}
+
+/// Kinds as they come: 0, 1, ...
+std::vector<int> numbered(std::vector<int> kinds) {
+  std::map<int, int> number;
+  for (int& k : kinds) k = number.try_emplace(k, static_cast<int>(number.size())).first->second;
+  return kinds;
 }
 
 /// The pieces that stand for their kind: the second of it, if there is one, as the first may see what is before the layers.
@@ -63,14 +82,25 @@ Row row_of(const Graph& graph, const Cluster& cluster) {
     out.operators.push_back(graph.node(id).op);
     out.piece_of.push_back(out.size() - 1);
   }
-  // Kinds are numbered as they come.
-  std::vector<int> number(at(kind), -1);
-  int numbered = 0;
-  for (int& k : out.kinds) {
-    if (number[at(k)] < 0) number[at(k)] = numbered++;
-    k = number[at(k)];
-  }
+  out.kinds = numbered(std::move(out.kinds));
   return out;
+}
+
+Row without_missing(Row row, const Graph& least) {
+  const auto there = operators_of(least, row);
+  if (!there) return row;
+  std::vector<bool> is_there(at(row.size()));
+  for (int i : *there)
+    if (i >= 0) is_there[at(row.piece_of[at(i)])] = true;
+  std::vector<int> kinds, piece;  // the piece that each is part of
+  for (int p = 0; p < row.size(); ++p) {
+    piece.push_back(static_cast<int>(kinds.size()));
+    if (is_there[at(p)]) kinds.push_back(row.kinds[at(p)]);
+  }
+  if (kinds.empty()) return row;
+  for (int& p : row.piece_of) p = std::min(piece[at(p)], static_cast<int>(kinds.size()) - 1);
+  row.kinds = numbered(std::move(kinds));
+  return row;
 }
 
 Row whole_row(Row row) {

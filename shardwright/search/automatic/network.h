@@ -27,6 +27,8 @@ struct Row {
 
 /// Repeated layers and what is between; without such layers what lies between places where few bytes cross.
 Row row_of(const Graph& graph, const Cluster& cluster);
+/// Pieces of which `least`, the smallest part of the batch, has no operator are part of the next one, or of the last.
+Row without_missing(Row row, const Graph& least);
 /// All of it one piece.
 Row whole_row(Row row);
 

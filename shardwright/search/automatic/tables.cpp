@@ -38,6 +38,10 @@ Tables::Tables(const StepOf& step, const PlanRequest& request) : step_(step), re
     throw error("search auto: no input of the network has a batch, of which there could be parts");
   samples_ = *samples;
   row_ = row_of(*graph(1), *request.cluster);
+  if (const Graph* least = graph(static_cast<int>(samples_)))
+    row_ = without_missing(std::move(row_), *least);
+  else
+    why_.clear();  // nobody has asked for it
   whole_ = whole_row(row_);
   for (int kind = 0; kind < row_.kind_count(); ++kind) has_layers_ = has_layers_ || row_.is_layer(kind);
 }
