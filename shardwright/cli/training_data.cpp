@@ -7,6 +7,7 @@
 #include <ostream>
 
 #include "shardwright/cli/samples.h"
+#include "shardwright/frontend/lookup_rows.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/plan/batch.h"
 #include "shardwright/runtime/safetensors.h"
@@ -196,6 +197,10 @@ TrainingData synthetic(const Model& model, Inputs inputs, std::uint64_t seed) {
   task.label_type = has_label ? label->second : Type{DType::i32, {first.empty() ? 1 : first[0]}};
   if (model.labels.classes > 0) task.classes = model.labels.classes;
   if (!has_label && !model.classes.empty()) task.classes = model.classes.begin()->second;
+  for (const auto& [name, rows] : lookup_rows(model.graph)) {
+    std::int64_t& below = task.vocabulary.try_emplace(name, task.classes).first->second;
+    below = std::min(below, rows);
+  }
   task.label_is_share = model.labels.are_shares;
   if (has_label)
     task.inputs.erase(label);

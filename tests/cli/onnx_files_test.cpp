@@ -104,6 +104,22 @@ TEST_F(OnnxFiles, with_a_cube_train) {
   EXPECT_EQ(o.text.find("nan"), o.text.npos) << o.text;
 }
 
+/// As BERT's kinds of tokens, of which there are two where there are many words.
+TEST_F(OnnxFiles, with_a_small_table_beside_a_large_one_train_on_drawn_data) {
+  write_bytes(at("m.onnx"), onnx_of_text(R"(ir_version: 7 opset_import { version: 13 } graph {
+    input { name: "word" type { tensor_type { elem_type: 7 shape { dim { dim_value: 8 } dim { dim_value: 3 } } } } }
+    input { name: "kind" type { tensor_type { elem_type: 7 shape { dim { dim_value: 8 } dim { dim_value: 3 } } } } }
+    initializer { name: "words" data_type: 1 dims: 5 dims: 2 float_data: [1, 0, 0, -2, 1, 1, 2, 3, 4, 5] }
+    initializer { name: "kinds" data_type: 1 dims: 2 dims: 2 float_data: [1, 0, 0, -2] }
+    node { op_type: "Gather" input: "words" input: "word" output: "w" }
+    node { op_type: "Gather" input: "kinds" input: "kind" output: "k" }
+    node { op_type: "Add" input: "w" input: "k" output: "h" }
+    node { op_type: "ReduceMean" input: "h" output: "y" attribute { name: "axes" type: INTS ints: 1 }
+      attribute { name: "keepdims" type: INT i: 0 } } output { name: "y" } })"));
+  const Outcome o = run({"train", at("m.onnx"), "--loss", "mean_squared_error", "--steps", "4"});
+  EXPECT_EQ(o.status, 0) << o.text;
+}
+
 /// The gradient that a stage sends is another name of what has been written over its relu.
 TEST_F(OnnxFiles, that_are_cut_in_front_of_a_reshape_keep_what_they_send) {
   const std::string net = model(R"(

@@ -1,0 +1,57 @@
+#include "shardwright/frontend/lookup_rows.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <vector>
+
+#include "shardwright/graph/op.h"
+#include "shardwright/ops/dims.h"
+
+namespace shardwright {
+namespace {
+
+/// Operators that read operand 0 at the indices that operand 1 has.
+constexpr std::array<std::string_view, 3> lookups{"gather", "scatter", "scatter_add"};
+
+/// Operators whose results hold elements of their operands and nothing else.
+constexpr std::array<std::string_view, 12> moves{"reshape",   "flatten",       "squeeze", "expand_dims",
+                                                 "transpose", "broadcast",     "cast",    "concat",
+                                                 "split",     "strided_slice", "tile",    "stop_gradient"};
+
+template <class Names>
+bool is_one_of(const Names& names, const Node& node) {
+  return std::ranges::find(names, node.op->name) != names.end();
+}
+
+/// The inputs that the elements of a value come from.
+std::vector<ValueId> inputs_behind(const Graph& graph, ValueId value) {
+  std::vector<ValueId> out, open{value};
+  while (!open.empty()) {
+    const ValueId v = open.back();
+    open.pop_back();
+    const Node& producer = graph.node(graph.value(v).producer);
+    if (producer.op->kind == OpKind::input) out.push_back(v);
+    if (is_one_of(moves, producer))
+      open.insert(open.end(), producer.operands.begin(), producer.operands.end());
+  }
+  return out;
+}
+
+}  // namespace
+
+std::map<std::string, std::int64_t> lookup_rows(const Graph& graph) {
+  std::map<std::string, std::int64_t> out;
+  for (const Node& node : graph.nodes) {
+    if (!is_one_of(lookups, node)) continue;
+    const Shape& table = graph.value(node.operands[0]).type.shape;
+    const std::int64_t rows = table[ops::dim_of(node.attributes.integer("dim", 0), table)];
+    for (ValueId input : inputs_behind(graph, node.operands[1])) {
+      std::int64_t& least = out.try_emplace(graph.value(input).name, rows).first->second;
+      least = std::min(least, rows);
+    }
+  }
+  return out;
+}
+
+}  // namespace shardwright
