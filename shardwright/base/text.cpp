@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <numeric>
+#include <tuple>
 
 namespace shardwright {
 namespace {
@@ -219,18 +220,24 @@ std::optional<double> to_number(std::string_view text) {
 
 std::string near_names(std::string_view name, std::span<const std::string> known) {
   constexpr std::size_t longest = 200;  // of what a person may have mistyped
-  std::vector<std::pair<std::size_t, std::string>> ranked;
-  if (name.size() > longest) return "";
+  struct Near {
+    std::tuple<bool, std::size_t, std::string_view> rank;
+    std::string_view name;
+  };
+  std::vector<Near> near;
+  if (name.empty() || name.size() > longest) return "";
   for (const std::string& k : known) {
     if (k.size() > 2 * longest) continue;
     const std::size_t d = edit_distance(name, k);
-    if (d <= std::max<std::size_t>(2, name.size() / 3)) ranked.emplace_back(d, k);
+    if (k.starts_with(name))  // it may have been cut short: those come first, alike ones in their order
+      near.push_back({{false, d, ""}, k});
+    else if (d <= std::max<std::size_t>(2, name.size() / 3))
+      near.push_back({{true, d, k}, k});
   }
-  std::sort(ranked.begin(), ranked.end());
-  if (ranked.empty()) return "";
-  std::string out = " (did you mean " + ranked[0].second;
-  if (ranked.size() > 1) out += " or " + ranked[1].second;
-  return out + "?)";
+  std::ranges::stable_sort(near, {}, &Near::rank);
+  if (near.empty()) return "";
+  return near.size() == 1 ? fmt::format(" (did you mean {}?)", near[0].name)
+                          : fmt::format(" (did you mean {} or {}?)", near[0].name, near[1].name);
 }
 
 }  // namespace shardwright

@@ -1,6 +1,7 @@
 // The command line: words to arguments (CLI11), errors to one line and an exit status.
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <new>
 
@@ -12,6 +13,7 @@
 #include "shardwright/cli/plan_report.h"
 #include "shardwright/cli/verb.h"
 #include "shardwright/runtime/launcher.h"
+#include "shardwright/search/planning/expert_keys.h"
 #include "shardwright/search/planning/problem.h"
 
 namespace shardwright {
@@ -66,6 +68,22 @@ std::string one_value(const std::vector<std::string>& names, const Flag& flag,
   return values.front();
 }
 
+/// What a word that is no flag of the verb may mean: a key of its --fix or --set, or flags that are written alike.
+std::string meant_by(std::string_view word, const Verb& verb) {
+  std::vector<std::string> known;
+  for (const Flag& flag : verb.flags) known.push_back(flag.name);
+  std::string key(word.substr(std::min(word.find_first_not_of('-'), word.size())));
+  std::ranges::replace(key, '-', '_');
+  if (std::ranges::find(expert_keys, key) == expert_keys.end()) return near_names(word, known);
+  std::vector<std::string> meant;
+  for (const std::string& flag : known)
+    if (flag == "--fix" || flag == "--set")
+      meant.push_back(fmt::format("{} {}=..", flag, key));
+    else if (flag.starts_with(word))
+      meant.push_back(flag);
+  return meant.empty() ? near_names(word, known) : fmt::format(" (did you mean {}?)", join(meant, " or "));
+}
+
 Arguments arguments_of(const Verb& verb, const CLI::App& app, const std::vector<std::string>& words,
                        const Parsed& parsed) {
   Arguments out;
@@ -84,10 +102,8 @@ Arguments arguments_of(const Verb& verb, const CLI::App& app, const std::vector<
   }
   for (const std::string& word : app.remaining()) {
     if (word.size() > 1 && word[0] == '-' && !to_number(word)) {
-      std::vector<std::string> known;
-      for (const Flag& flag : verb.flags) known.push_back(flag.name);
       const std::string name = word.substr(0, word.find('='));
-      throw error("flag '{}' is unknown to {}{}", name, verb.name, near_names(name, known));
+      throw error("flag '{}' is unknown to {}{}", name, verb.name, meant_by(name, verb));
     }
     out.positionals.push_back(word);
   }

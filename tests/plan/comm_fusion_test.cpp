@@ -37,7 +37,8 @@ TEST(CommFusion, a_name_is_of_a_parameter_or_a_module_and_the_longer_wins) {
   EXPECT_EQ(message_of([&] {
               with_parameters({}, graph, {{"dense", 1}});
             }),
-            "dense: comm_fusion is of a parameter or module, and there is none of that name");
+            "dense: comm_fusion is of a parameter or module, and there is none of that name (did you mean "
+            "dense1.bias or dense2.bias?)");
   EXPECT_EQ(
       message_of([&] {
         with_parameters({}, graph, {{"dense2.bia", 1}});

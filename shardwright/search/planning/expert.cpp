@@ -6,21 +6,10 @@
 
 #include "shardwright/base/text.h"
 #include "shardwright/cost/cluster.h"
+#include "shardwright/search/planning/expert_keys.h"
 
 namespace shardwright {
 namespace {
-
-constexpr std::array<std::string_view, 11> keys{"dp",
-                                                "tp",
-                                                "pp",
-                                                "cp",
-                                                "ep",
-                                                "micro_batch",
-                                                "global_batch",
-                                                "zero",
-                                                "recompute",
-                                                "schedule",
-                                                "sequence_parallel"};
 
 void read(Expert& out, std::string_view key, const Given& value) {
   const auto degree = [&] { return static_cast<int>(value.integer(1, most_devices)); };
@@ -50,12 +39,12 @@ void read(Expert& out, std::string_view key, const Given& value) {
 Expert parse_expert(const Given& given) {
   Expert out;
   std::set<std::string_view> seen;
-  const std::vector<std::string> known(keys.begin(), keys.end());
+  const std::vector<std::string> known(expert_keys.begin(), expert_keys.end());
   for (std::string_view part : split(std::string_view(given.text), ',')) {
     const std::size_t equals = part.find('=');
     const std::string_view key = trim(part.substr(0, equals));
     if (equals == part.npos) throw error("{} '{}': should be KEY=VALUE,...", given.called, part);
-    if (std::find(keys.begin(), keys.end(), key) == keys.end())
+    if (std::find(expert_keys.begin(), expert_keys.end(), key) == expert_keys.end())
       throw error("{}: '{}' is unknown{}; there are {}", given.called, key, near_names(key, known),
                   join(known, ", "));
     if (!seen.insert(key).second) throw error("{}: '{}' is given twice", given.called, key);
