@@ -9,6 +9,7 @@
 #include "shardwright/base/text.h"
 #include "shardwright/cli/config_keys.h"
 #include "shardwright/cli/config_precision.h"
+#include "shardwright/cli/config_schedule.h"
 #include "shardwright/cli/config_training.h"
 #include "shardwright/cli/config_values.h"
 #include "shardwright/cost/yaml_text.h"
@@ -91,7 +92,6 @@ class ConfigReader {
   void read_mode();
   void read_settings();
   void read_batch();
-  void read_schedule(bool is_pipeline);
   void read_dataset();
   void read_optimizer_parallel();
   void read_comm_fusion();
@@ -104,6 +104,7 @@ class ConfigReader {
   YamlMap parallel_ = top_.map("parallel", parallel_keys());
   YamlMap parallel_config_ = top_.map("parallel_config", parallel_config_keys());
   YamlMap runner_ = top_.map("runner_config", runner_keys());
+  YamlMap model_ = model_config_of(top_);
   std::optional<Parallel> mode_;
   Config config_;
 };
@@ -187,24 +188,9 @@ void ConfigReader::read_batch() {
   if (is_pipeline) config_.said.push_back({"--stages", fmt::format("{}", stages->value), stages->key});
   if (batch.parts > 1)
     config_.said.push_back({"--micro-batches", fmt::format("{}", batch.parts), parts->key});
-  read_schedule(is_pipeline);
-}
-
-/// `pipeline_config: {pipeline_scheduler: gpipe, pipeline_interleave: True}`
-void ConfigReader::read_schedule(bool is_pipeline) {
-  const YamlMap settings = parallel_.map("pipeline_config", {"pipeline_interleave", "pipeline_scheduler"});
-  const std::string key = "pipeline_scheduler";
-  const auto name = settings.text(key);
-  constexpr std::array<std::string_view, 4> others{"zero_bubble_v", "seqpipe", "seqvpp", "seqsmartvpp"};
-  if (name && std::ranges::find(others, *name) != others.end())
-    note(fmt::format("{} {} is not active yet", key, *name));
-  else if (name && is_pipeline)
-    say("--schedule", settings, key, *name);
-  else if (name)
-    note(fmt::format("{} has no effect: the file has one stage", key));
-  // The file's chunks are a number of its model, which is none of ours.
-  if (settings.is_on("pipeline_interleave"))
-    note("pipeline_interleave has no effect: how many chunks a stage has, --schedule interleaved:V says");
+  const ConfigSchedule schedule = config_schedule(parallel_, model_, is_pipeline);
+  if (!schedule.name.empty()) config_.said.push_back({"--schedule", schedule.name, schedule.key});
+  for (const std::string& line : schedule.notices) note(line);
 }
 
 void ConfigReader::read_dataset() {
@@ -320,23 +306,20 @@ void ConfigReader::read_recompute() {
 
 /// `gradient_fp32_sync: True` is how gradients are reduced anyway.
 void ConfigReader::read_precision() {
-  const YAML::Node of_model = top_.at("model");  // elsewhere it may be a name
-  const YAML::Node settings = of_model.IsMap() ? YamlMap(of_model, "model").at("model_config") : YAML::Node();
-  const YamlMap model(settings.IsMap() ? settings : YAML::Node(), "model.model_config");
   const auto said = [&](std::vector<Place> places) -> std::optional<PrecisionKeys::Said> {
     const auto one = agreed<std::string>(places, text);
     return one ? std::optional(PrecisionKeys::Said{one->key, one->value}) : std::nullopt;
   };
   const auto of = [&](const Names& keys) {
     std::vector<Place> out;
-    for (const std::string& key : keys) out.push_back({model, key});
+    for (const std::string& key : keys) out.push_back({model_, key});
     return said(out);
   };
   PrecisionKeys keys{.amp_level = said({{top_, "amp_level"}, {runner_, "amp_level"}}),
                      .compute = of(compute_keys()),
                      .parameters = of(parameter_keys())};
   for (const std::string& key : inner_keys())
-    if (auto value = said({{model, key}})) keys.inner.push_back(std::move(*value));
+    if (auto value = said({{model_, key}})) keys.inner.push_back(std::move(*value));
   const ConfigPrecision read = config_precision(keys);
   if (!read.precision.empty()) stand_for("--precision", read.key, read.precision);
   for (const std::string& line : read.idle) note(line);

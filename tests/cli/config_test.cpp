@@ -281,6 +281,30 @@ TEST(Config, order_of_micro_batches) {
   EXPECT_EQ(schedule("1", "pipeline_scheduler: gpipe"), "");
 }
 
+TEST(Config, chunks_of_stages) {
+  const auto yaml = [](int stages, const char* chunks, const char* settings) {
+    return fmt::format(
+        "parallel: {{pipeline_config: {{{}}}}}\nmodel: {{model_config: {{{}}}}}\n"
+        "parallel_config: {{pipeline_stage: {}, micro_batch_num: 4}}\n",
+        settings, chunks, stages);
+  };
+  const std::string on = "pipeline_interleave: True, pipeline_scheduler: gpipe";
+  EXPECT_EQ(said(yaml(2, "pp_interleave_num: 3", on.c_str()), "--schedule"), "interleaved:3");
+  EXPECT_EQ(said(yaml(2, "pp_interleave_num: 1", on.c_str()), "--schedule"), "gpipe");
+  EXPECT_EQ(said(yaml(1, "pp_interleave_num: 3", on.c_str()), "--schedule"), "");
+  EXPECT_EQ(said(yaml(2, "pp_interleave_num: 3", "pipeline_scheduler: gpipe"), "--schedule"), "gpipe");
+  EXPECT_EQ(config(yaml(2, "pp_interleave_num: 3", on.c_str())).notices, (std::vector<std::string>{}));
+  EXPECT_EQ(config(yaml(2, "", "pipeline_interleave: True")).notices,
+            (std::vector<std::string>{"pipeline_interleave has no effect: a stage has one chunk; "
+                                      "model.model_config.pp_interleave_num or --schedule interleaved:V says "
+                                      "how many"}));
+  EXPECT_EQ(config(yaml(2, "pp_interleave_num: 2", "")).notices,
+            (std::vector<std::string>{
+                "model.model_config.pp_interleave_num 2 has no effect: pipeline_interleave is not on"}));
+  EXPECT_EQ(config(yaml(1, "pp_interleave_num: 2", "pipeline_interleave: True")).notices.back(),
+            "pipeline_interleave has no effect: the file has one stage");
+}
+
 TEST(Config, which_collectives_run_as_one) {
   const std::vector<std::pair<const char*, const char*>> cases{
       {"{}", ""},
