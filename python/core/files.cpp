@@ -39,6 +39,7 @@ class Saver {
                {.folder = folder, .keep = keep, .plan = to_json(program_->step().plan())}) {}
 
   void save(const std::string& model, std::int64_t step, std::int64_t samples, bool is_best) {
+    program_->running();
     program_->enter(fmt::format("saves step {} of", step));
     program_->refresh();
     saver_.save({.model = model, .step = step, .seed = Program::seed(), .samples = samples}, is_best);
@@ -146,6 +147,7 @@ void bind_files(py::module_& m) {
   m.def("load_checkpoint",
         [](const std::shared_ptr<Program>& program, const std::string& path, const std::string& what) {
           const TensorSource source = open_source(path);
+          program->running();
           program->enter(fmt::format("loads step {} of", source.run.step));
           for (const std::string& line : load(program->step().session(), source, restored_called(what)))
             py::print(line, py::arg("file") = py::module_::import("sys").attr("stderr"));

@@ -67,6 +67,15 @@ GraphStep& Program::step() const {
   return *step_;
 }
 
+GraphStep& Program::running() const {
+  if (step().session().has_stopped()) {
+    const py::gil_scoped_release others_run;
+    step_->restart();
+    for (const auto& [name, rate] : rates_) shardwright::set_rate(step_->session(), rate, name);
+  }
+  return *step_;
+}
+
 void Program::find_leaves(const std::vector<LeafPtr>& known_leaves) {
   std::set<std::string> changed;
   const Graph& graph = step_->graph();
@@ -97,6 +106,7 @@ Program::~Program() {
 }
 
 void Program::begin() {
+  running();
   agree_on_values();
   std::vector<std::string> rates;
   for (const auto& [name, rate] : rates_) rates.push_back(fmt::format("{:.9g}", rate));
@@ -125,7 +135,7 @@ void Program::hand_over() {
   for (const Used& used : leaves_) {
     Leaf& leaf = *used.leaf;
     if (leaf.is_newest_in(*this)) continue;
-    if (!leaf.is_fresh()) leaf.hand_to(step().session());
+    if (!leaf.is_fresh()) leaf.hand_to(running().session());
     leaf.is_in(shared_from_this(), false);
   }
 }
@@ -216,6 +226,7 @@ std::vector<ArrayPtr> Program::finish(std::vector<Tensor> outputs) {
 }
 
 Tensor Program::value_of(const std::string& name) const {
+  running();
   enter(fmt::format("gathers '{}' of", name));
   return step().session().get(name);
 }
@@ -249,6 +260,7 @@ std::optional<TensorPart> Program::own(const std::string& name, std::optional<in
 }
 
 void Program::set_own(const std::string& name, const Tensor& part, std::optional<int> rank) {
+  running();
   hand_over();  // of which each process may have set what it alone needs
   if (const std::optional<Box> where = box_of(name, rank)) step().session().set(name, *where, part);
   for (const Used& used : leaves_)
@@ -256,6 +268,8 @@ void Program::set_own(const std::string& name, const Tensor& part, std::optional
 }
 
 void Program::take_weights(Program& trained) {
+  running();
+  trained.running();
   enter("takes weights for");
   trained.refresh();
   shardwright::take_weights(step().session(), trained.step().session());
@@ -263,7 +277,7 @@ void Program::take_weights(Program& trained) {
 }
 
 void Program::set_rate(double rate, const std::string& name) {
-  shardwright::set_rate(step().session(), rate, name);
+  if (!step().session().has_stopped()) shardwright::set_rate(step().session(), rate, name);
   rates_[name] = rate;
 }
 

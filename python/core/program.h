@@ -47,6 +47,8 @@ class Program : public std::enable_shared_from_this<Program> {
   void take_weights(Program& trained);
   /// Throws: Error once the program has ended.
   GraphStep& step() const;
+  /// Whose session runs, for what all processes do together: again, if a step has failed.
+  GraphStep& running() const;
   /// Says that this process begins what all processes that run it do together. Throws: Error if another does not.
   void enter(std::string_view does) const { python::enter(step().session(), *together_, does); }
   /// Brings what other programs have changed here, and what was set from outside.

@@ -52,7 +52,15 @@ GraphStep::GraphStep(PlannedNetwork network, std::vector<std::string> inputs, co
                      const SessionStart& start)
     : inputs_(std::move(inputs)),
       planned_(std::make_shared<PlannedStep>(std::move(network), Estimate{})),
-      session_(start(proven(*planned_, options), {.seed = options.seed})) {}
+      start_(start),
+      session_options_({.seed = options.seed}),
+      session_(start(proven(*planned_, options), session_options_)) {}
+
+void GraphStep::restart() {
+  Session next = start_(session_.pipeline(), session_options_);
+  next.take_over(session_);
+  session_ = std::move(next);
+}
 
 std::vector<Tensor> GraphStep::operator()(const std::vector<Tensor>& batch) {
   if (batch.size() != inputs_.size())

@@ -44,6 +44,10 @@ class GraphStep {
   /// One step. Shapes: whole batches, in the order of the inputs. Returns the graph's outputs.
   std::vector<Tensor> operator()(const std::vector<Tensor>& batch);
 
+  /// After a step that has failed: new ranks go on with what the old ones have kept.
+  /// Throws: Error if that is lost, as the session does.
+  void restart();
+
   Session& session() { return session_; }
   const Session& session() const { return session_; }
   const std::shared_ptr<PlannedStep>& planned() const { return planned_; }
@@ -54,6 +58,8 @@ class GraphStep {
  private:
   std::vector<std::string> inputs_;
   std::shared_ptr<PlannedStep> planned_;  // which who asks may keep
+  SessionStart start_;
+  SessionOptions session_options_;
   Session session_;
 };
 

@@ -54,7 +54,7 @@ std::vector<Type> infer_segment(const Call& call) {
 
 void gather_kernel(const KernelCall& call) {
   const Rows rows(call, call.operands[0], dim_of_kernel(call, call.operands[0]), call.operands[1]);
-  check_range(rows);
+  check_range(call, rows);
   visit_number(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
     const T* const table = call.operands[0].as<T>().data();
     T* y = call.results[0].as<T>().data();
@@ -71,7 +71,7 @@ void gather_kernel(const KernelCall& call) {
 
 void segment_kernel(const KernelCall& call) {
   const Rows rows(call, call.results[0], dim_of_kernel(call, call.results[0]), call.operands[1]);
-  check_range(rows);
+  check_range(call, rows);
   visit_number(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
     const auto y = call.results[0].as<T>();
     std::fill(y.begin(), y.end(), T(0));

@@ -86,12 +86,24 @@ struct Rows {
   }
 };
 
-/// Throws: Error on an index outside the table.
-inline void check_range(const Rows& rows) {
+/// Where element `i` of this rank's part of operand `operand` stands in the whole one, ` at [0, 3]`.
+inline std::string place_of(const KernelCall& call, std::size_t operand, std::int64_t i) {
+  const RuleTensor& dims = call.rule.operands[operand];
+  std::vector<std::string> place(dims.dims.size());
+  for (std::size_t d = place.size(); d-- > 0;) {
+    const LoopBox::Part& part = call.box.loops[static_cast<std::size_t>(dims.dims[d][0])];
+    place[d] = std::to_string(part.offset + i % part.extent);
+    i /= part.extent;
+  }
+  return place.empty() ? "" : fmt::format(" at [{}]", join(place, ", "));
+}
+
+/// Throws: Error on an index, which are operand 1, outside the table.
+inline void check_range(const KernelCall& call, const Rows& rows) {
   for (std::int64_t i = 0; i < rows.indices.size(); ++i)
     if (rows.indices[i] < 0 || rows.indices[i] >= rows.v.size)
-      throw error("an index is {} but there are {} rows: 0 to {}", rows.indices[i], rows.v.size,
-                  rows.v.size - 1);
+      throw error("the index{} is {} but there are {} rows: 0 to {}", place_of(call, 1, i), rows.indices[i],
+                  rows.v.size, rows.v.size - 1);
 }
 
 inline std::size_t dim_of_kernel(const KernelCall& call, const TensorView& table) {

@@ -36,7 +36,7 @@ std::vector<Type> infer_scatter(const Call& call) {
 template <class Write>
 void write_rows(const KernelCall& call, Write write) {
   const Rows rows(call, call.operands[0], dim_of_kernel(call, call.operands[0]), call.operands[1]);
-  check_range(rows);
+  check_range(call, rows);
   visit_number(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
     const auto x = call.operands[0].as<T>();
     T* const y = call.results[0].as<T>().data();
@@ -74,7 +74,7 @@ bool is_overwritten(const Rows& rows, std::int64_t i) {
 
 void updates_kernel(const KernelCall& call) {
   const Rows rows(call, call.operands[0], dim_of_kernel(call, call.operands[0]), call.operands[1]);
-  check_range(rows);
+  check_range(call, rows);
   visit_number(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
     const T* const dy = call.operands[0].as<T>().data();
     T* const to = call.results[0].as<T>().data();

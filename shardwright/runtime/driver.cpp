@@ -57,6 +57,27 @@ void Driver::run(const Work& work) {
   throw_failure();
 }
 
+void Driver::read(const Work& work) {
+  std::optional<Failure> before;
+  {
+    const std::lock_guard lock(mutex_);
+    if (keeps_) before.swap(failure_);
+  }
+  run(work);
+  const std::lock_guard lock(mutex_);
+  if (before) failure_.swap(before);
+}
+
+void Driver::keep(bool is_as_before) {
+  const std::lock_guard lock(mutex_);
+  keeps_ = is_as_before;
+}
+
+bool Driver::has_stopped() const {
+  const std::lock_guard lock(mutex_);
+  return failure_.has_value();
+}
+
 /// Nothing may escape: what goes wrong is told to the peers and kept for the caller.
 void Driver::guarded(Rank& rank) {
   try {
@@ -91,7 +112,11 @@ void Driver::check_usable() const {
     throw error(
         "a forked process has none of the devices that its parent has started; make what it runs in it");
   const std::lock_guard lock(mutex_);
-  if (failure_) throw Error(fmt::format("the session has stopped; {}", failure_->message), failure_->kind);
+  if (failure_)
+    throw Error(fmt::format("the session has stopped{}; {}",
+                            keeps_ ? "" : ", and its values are lost, which some rank was changing",
+                            failure_->message),
+                failure_->kind);
 }
 
 }  // namespace shardwright

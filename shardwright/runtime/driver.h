@@ -32,6 +32,12 @@ class Driver {
   /// `work` on every rank; returns when all have done it. Callers of several threads take turns; `work` may not call it.
   /// Throws: the first failure of any rank; if one was in another process, an Error of kind peer.
   void run(const Work& work);
+  /// Likewise of what asks no other rank for anything, where `keep` has said so even behind a failure.
+  void read(const Work& work);
+  /// After a failure: whether what ranks keep is as it was before, and may be read.
+  void keep(bool is_as_before);
+  /// A rank has failed.
+  bool has_stopped() const;
   /// Throws: Error if a rank has failed before, or in a process that was forked off, which has no threads of it.
   void check_usable() const;
 
@@ -62,6 +68,7 @@ class Driver {
 
   mutable std::mutex mutex_;  // guards failure
   std::optional<Failure> failure_;
+  bool keeps_ = false;
   std::vector<std::jthread> threads_;  // last: they use all of the above
 };
 

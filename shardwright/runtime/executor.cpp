@@ -27,6 +27,7 @@ Executor::Executor(const Pipeline& pipeline, Backend& backend, Communicator& com
   hold_stages();
   prepare_transfers();
   prepare_sections();
+  set_aside_states();
 }
 
 void Executor::hold_stages() {
@@ -106,10 +107,11 @@ Executor::Actions Executor::prepare(const std::vector<Instruction>& instructions
     action.instruction = i;
     action.node = node_of(i);
     action.phase = i.act == Act::run ? step_.section(i).phase : phase ? *phase : phase_of(i);
+    action.is_update = is_update(action);
     try {
       prepare(action, micro_batch);
     } catch (const Error& e) {
-      throw with_node(e, action);
+      throw with_node(e, action, -1);
     }
   }
   return out;
@@ -176,6 +178,42 @@ void Executor::add_replacements(int stage, Phase phase) {
     copy.from = aside.data;
   }
   copies_.insert(copies_.end(), copies.begin(), copies.end());
+}
+
+bool Executor::is_update(const Action& action) const {
+  const Instruction& i = action.instruction;
+  if (i.act == Act::replace) return static_cast<Phase>(i.what) == Phase::update;
+  if (i.act != Act::compute && i.act != Act::copy) return false;
+  return action.phase == Phase::update || action.node->phase == Phase::update;
+}
+
+/// They are few and small, but where nothing else is kept: what remembers a sequence is as large as that.
+void Executor::set_aside_states() {
+  for (const Held& held : held_) {
+    if (!held.program) continue;
+    const Graph& graph = held.program->graph;
+    const auto phase_of = [&](ValueId v) { return graph.node(graph.value(v).producer).phase; };
+    if (std::ranges::none_of(graph.updates,
+                             [&](const Update& u) { return phase_of(u.value) == Phase::update; }))
+      continue;
+    for (const Update& u : graph.updates) {
+      if (phase_of(u.value) != Phase::forward) continue;
+      TensorView leaf = held.views[at(u.leaf.index)];
+      const std::byte* const from = leaf.data;
+      leaf.data = staging_.emplace_back(backend_.allocate(bytes_of(leaf))).data();
+      before_.push_back({from, leaf});
+    }
+  }
+}
+
+bool Executor::restore() {
+  if (!is_within_step_) return true;
+  if (has_updated_) return false;
+  for (const Copy& copy : before_)
+    backend_.copy(const_cast<std::byte*>(copy.from), copy.to.data,
+                  static_cast<std::size_t>(bytes_of(copy.to)));
+  backend_.wait();
+  return true;
 }
 
 /// Where stages are, something from or to others may always be on its way; else between a start and its finish, if
@@ -274,6 +312,7 @@ void Executor::run(const Actions& actions, int of_section) {
   try {
     for (const Action& action : actions) {
       current = &action;
+      has_updated_ = has_updated_ || action.is_update;
       const int micro_batch = of_section + action.instruction.micro_batch;
       if (stop_ && stop_->load(std::memory_order_relaxed)) [[unlikely]]
         throw error("interrupted");
@@ -286,11 +325,15 @@ void Executor::run(const Actions& actions, int of_section) {
     }
   } catch (const Error& e) {
     if (e.kind() == ErrorKind::peer) throw;
-    throw with_node(e, *current);
+    throw with_node(e, *current, of_section + current->instruction.micro_batch);
   }
 }
 
 void Executor::run() {
+  is_within_step_ = true;
+  has_updated_ = false;
+  for (const Copy& copy : before_)
+    backend_.copy(copy.to.data, copy.from, static_cast<std::size_t>(bytes_of(copy.to)));
   run(actions_, 0);
   backend_.wait();
 }
@@ -305,11 +348,14 @@ void Executor::record(Recorder* recorder) {
   recorder->reserve(2 * actions + others);
 }
 
-Error Executor::with_node(const Error& e, const Action& action) const {
+Error Executor::with_node(const Error& e, const Action& action, int micro_batch) const {
   if (!action.node) return e;
   const Graph& graph = held(action.instruction.stage).program->graph;
+  const bool has_micro_batch =
+      micro_batch >= 0 && pipeline_.micro_batches() > 1 && action.phase != Phase::update;
   return with_context(
-      e, fmt::format("%{} = {}", graph.value(action.node->results[0]).name, action.node->op->name));
+      e, fmt::format("%{} = {}{}", graph.value(action.node->results[0]).name, action.node->op->name,
+                     has_micro_batch ? fmt::format(", micro-batch {}", micro_batch) : ""));
 }
 
 }  // namespace shardwright

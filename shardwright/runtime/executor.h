@@ -39,6 +39,10 @@ class Executor {
   /// One step; returns when all of it is done.
   /// Throws: what a kernel throws, prefixed with the name of the node; Error of kind peer if a rank failed.
   void run();
+  /// The step is over, with all that belongs to it.
+  void end_step() { is_within_step_ = false; }
+  /// Of a step that has failed: puts states back. Whether all that is kept is as before it.
+  bool restore();
   /// What runs from now on is recorded there; null: nowhere. Room for a step is made.
   void record(Recorder* recorder);
   /// Once `stop` is true, what runs ends between two instructions with an Error.
@@ -73,6 +77,7 @@ class Executor {
     const Node* node = nullptr;  // for messages
     Phase phase = Phase::forward;
     bool is_hiding = false;  // transfers have been started and not finished
+    bool is_update = false;  // from here on kept values may be new ones
   };
   using Actions = std::vector<Action>;
 
@@ -88,6 +93,8 @@ class Executor {
   void mark_hiding(Actions& actions) const;
   void add_copy(const TensorView& from, const TensorView& to);
   void add_replacements(int stage, Phase phase);
+  bool is_update(const Action& action) const;
+  void set_aside_states();
 
   void run(const Actions& actions, int of_section);
   void run(const Action& action, int micro_batch);
@@ -99,7 +106,7 @@ class Executor {
   const Held& held(int stage) const { return held_[static_cast<std::size_t>(stage)]; }
   Phase phase_of(const Instruction& i) const;
   const Node* node_of(const Instruction& i) const;
-  Error with_node(const Error& e, const Action& action) const;
+  Error with_node(const Error& e, const Action& action, int micro_batch) const;
 
   const Pipeline& pipeline_;
   Backend& backend_;
@@ -114,6 +121,9 @@ class Executor {
   std::vector<int> numbers_;                // the communicator's
   std::vector<Copy> copies_;
   std::deque<Memory> staging_;
+  std::vector<Copy> before_;  // of states whose values a forward makes, in a step that updates others later
+  bool is_within_step_ = false;
+  bool has_updated_ = false;  // in this step
   Actions actions_;
   std::vector<std::vector<Actions>> sections_;  // by slot, or one
   Recorder* recorder_ = nullptr;

@@ -36,6 +36,9 @@ class Rank {
   /// Likewise, recorded as step `number`.
   void run_recorded(int number, const std::function<void()>& behind);
 
+  /// Behind a step that has failed: whether all that it keeps is as before.
+  bool restore() { return executor_->restore(); }
+
   /// How a parameter or state of one of its stages is set and read.
   Way way(int stage, ValueId v) const { return {pipeline_, number(), stage, v}; }
   TensorView view(int stage, ValueId v) const { return executor_->view(stage, v); }

@@ -122,7 +122,7 @@ struct Session::State {
   Tensor get(int stage, ValueId v, const Box& where) {
     Tensor out({pipeline.stage(stage).graph.value(v).type.dtype, where.extent});
     std::byte* const to = out.bytes().data();
-    driver.run([&](Rank& r) {
+    driver.read([&](Rank& r) {
       if (pipeline.has(stage, r.number()))
         if (const Way way = r.way(stage, v); way.owns() || has_others())
           way.give(r.backend(), r.view(stage, v), to, where);
@@ -135,14 +135,25 @@ struct Session::State {
     driver.check_usable();
     if (!has_others()) bind();
     const int number = steps++;
-    driver.run([&, number](Rank& rank) {
+    const auto work = [&, number](Rank& rank) {
       std::function<void()> behind;
       if (has_others()) {
         bind();  // who cannot tells the peers, which may be at work already
         behind = [this, &rank] { rank.ports().gather(*gather); };
       }
       is_recording ? rank.run_recorded(number, behind) : rank.run(behind);
-    });
+    };
+    try {
+      driver.run(work);
+    } catch (...) {
+      std::atomic<bool> is_as_before = true;
+      driver.keep(true);
+      driver.read([&](Rank& rank) {
+        if (!rank.restore()) is_as_before = false;
+      });
+      driver.keep(is_as_before);
+      throw;
+    }
     return tensors.outputs;
   }
 };
@@ -221,7 +232,6 @@ Tensor Session::get(std::string_view name, const Box& where) const {
 
 Tensor Session::get_own(std::string_view name, const Box& where) const {
   State& s = *state_;
-  s.driver.check_usable();
   const Kept& value = s.kept.named(name);
   const Type type = s.kept.type_of(value);
   check_part(name, type, where, {type.dtype, where.extent});
@@ -238,10 +248,37 @@ Tensor Session::get_own(std::string_view name, const Box& where) const {
   return type.dtype == out.dtype() ? out : convert(out, type.dtype);
 }
 
+bool Session::has_stopped() const { return state_->driver.has_stopped(); }
+
+void Session::take_over(const Session& before) {
+  State& s = *state_;
+  require(ranks() == before.ranks(), "another session's ranks");
+  std::vector<std::vector<Tensor>> values(s.ranks.size());  // by rank: of its places
+  const auto for_each_place = [&](Rank& rank, const auto& use) {
+    for (const Kept& value : s.kept.all())
+      for (const auto& [stage, v] : value.places)
+        if (s.pipeline.has(stage, rank.number())) use(rank.view(stage, v));
+  };
+  const auto place = [&](const Rank& rank) {
+    return static_cast<std::size_t>(rank.number() - ranks().front());
+  };
+  before.state_->driver.read([&](Rank& rank) {
+    for_each_place(rank, [&](const TensorView& view) {
+      Tensor& value = values[place(rank)].emplace_back(Type{view.dtype, view.shape});
+      rank.backend().read(value.bytes(), view.data);
+    });
+  });
+  s.driver.run([&](Rank& rank) {
+    auto value = values[place(rank)].begin();
+    for_each_place(rank,
+                   [&](const TensorView& view) { rank.backend().write(view.data, (value++)->bytes()); });
+  });
+}
+
 void Session::copy_out(const std::vector<std::vector<NamedBox>>& parts,
                        const std::function<std::byte*(int rank, std::size_t i)>& to) const {
   State& s = *state_;
-  s.driver.run([&](Rank& rank) {
+  s.driver.read([&](Rank& rank) {
     const std::vector<NamedBox>& own = parts[static_cast<std::size_t>(rank.number())];
     for (std::size_t i = 0; i < own.size(); ++i) {
       const Kept& value = s.kept.named(own[i].name);

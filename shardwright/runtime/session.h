@@ -3,7 +3,8 @@
 //
 // Users speak of whole tensors or of parts; each rank takes and gives its own part, by the layout that the program says.
 // The threads live as long as the session and are woken for each step. When a rank fails all of them stop,
-// and the step throws that rank's error; a session that failed cannot be used again.
+// and the step throws that rank's error; a session that failed runs nothing any more. If it failed before any rank began to
+// update, what it keeps is as before the step, and another one can take it over.
 #pragma once
 
 #include <atomic>
@@ -77,6 +78,12 @@ class Session {
   /// Likewise, from ranks of this process alone: others need not ask.
   /// Throws: Error if some of it is elsewhere.
   Tensor get_own(std::string_view name, const Box& where) const;
+
+  /// A step has failed.
+  bool has_stopped() const;
+  /// Takes all that `before` keeps, a session of the same pipeline and the same ranks, bit for bit; it may have stopped.
+  /// Throws: Error if its values are lost.
+  void take_over(const Session& before);
 
   /// Brings what ranks of this process hold of parameters and states out, each on its own thread: part `i` of
   /// `parts[rank]`, in users' precision and row-major, to `to(rank, i)`, as `place_of` has it.

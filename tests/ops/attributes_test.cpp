@@ -80,7 +80,7 @@ std::string outcome(const OpDef& op, const Sample& sample) {
     Gradient gradient(builder, node, dy);
     op.gradient(gradient);
   } catch (const std::exception& e) {
-    if (std::string_view(e.what()).starts_with("an index is")) return "";  // the sample's, not an attribute
+    if (std::string_view(e.what()).starts_with("the index")) return "";  // the sample's, not an attribute
     return fmt::format("inference takes it, and then: {}", e.what());
   }
   return "";

@@ -122,6 +122,17 @@ TEST(OpErrors, name_a_label_that_is_no_class) {
   }
 }
 
+TEST(OpErrors, name_an_index_that_is_no_row) {
+  const std::vector<Tensor> in{Tensor({DType::f32, {6, 2}}),
+                               make_tensor({DType::i32, {2, 3}}, std::vector<double>{0, 4, 1, 5, 2, 6})};
+  try {
+    evaluate(find_op("gather"), in, {});
+    ADD_FAILURE() << "the index is taken";
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "the index at [1, 2] is 6 but there are 6 rows: 0 to 5");
+  }
+}
+
 TEST(OpErrors, count_the_rows_of_the_whole_batch) {
   const OpDef& op = find_op("cross_entropy_terms");
   const std::vector<Type> whole{{DType::f32, {6, 2, 4}}, {DType::i32, {6, 2}}, {DType::f32, {6, 2}}};

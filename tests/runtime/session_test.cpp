@@ -295,6 +295,54 @@ TEST(Session, a_failing_rank_stops_all_and_is_named) {
             "the session has stopped; rank 1: %1 = fail: the sky fell");
 }
 
+/// `phase`: of what fails on one rank, beside a parameter whose new value is there before.
+Program failing_in(Phase phase) {
+  Program p = program_of(R"(
+mesh [dp=4]
+%x = input f32[1, 2] as [4, 2] [dp, -]
+%w = param f32[1, 2] (init=ones) as [4, 2] [dp, -]
+%1 = fill (shape=[4, 2], value=2) {i0: dp} : f32[1, 2] as [4, 2] [dp, -]
+%y = all_gather %1 dim 0 over dp : f32[4, 2] as [4, 2] [-, -]
+output %y
+update:
+%2 = fill (shape=[4, 2], value=3) {i0: dp} : f32[1, 2] as [4, 2] [dp, -]
+%w2 = add %w, %x {i0: dp} : f32[1, 2] as [4, 2] [dp, -]
+update %w <- %w2
+)");
+  Node& node = p.graph.node(p.graph.value(p.graph.find(phase == Phase::forward ? "1" : "2")).producer);
+  node.op = &failing_op();
+  node.operands = {p.graph.find("x")};
+  node.attributes = {};
+  return p;
+}
+
+TEST(Session, another_goes_on_with_what_one_has_kept_that_failed_before_its_update) {
+  const std::map<std::string, Tensor> batch{{"x", counting({DType::f32, {4, 2}})}};
+  const Tensor value = counting({DType::f32, {4, 2}});
+  Session session(failing_in(Phase::forward));
+  session.set("w", value);
+  EXPECT_EQ(message_of([&] { session.step(batch); }), "rank 1: %1 = fail: the sky fell");
+  EXPECT_TRUE(session.has_stopped());
+  EXPECT_EQ(session.get("w"), value);
+  EXPECT_NE(message_of([&] { session.set("w", value); }), "nothing");
+  Session next(failing_in(Phase::forward));
+  next.take_over(session);
+  EXPECT_FALSE(next.has_stopped());
+  EXPECT_EQ(next.get("w"), value);
+}
+
+TEST(Session, what_a_failed_update_has_left_nobody_gets) {
+  Session session(failing_in(Phase::update));
+  EXPECT_EQ(message_of([&] {
+              session.step({{"x", counting({DType::f32, {4, 2}})}});
+            }),
+            "rank 1: %2 = fail: the sky fell");
+  EXPECT_EQ(message_of([&] { session.get("w"); }),
+            "the session has stopped, and its values are lost, which some rank was changing; rank 1: %2 = "
+            "fail: the sky "
+            "fell");
+}
+
 std::atomic<bool> asked_to_stop = false;
 
 /// An operator during which somebody asks for an end, on the rank whose part of `i0` starts at 1.
