@@ -25,9 +25,9 @@ Executor::Executor(const Pipeline& pipeline, Backend& backend, Communicator& com
       ports_(std::move(ports)),
       step_(step_of(pipeline, communicator.rank())) {
   hold_stages();
+  set_aside_states();
   prepare_transfers();
   prepare_sections();
-  set_aside_states();
 }
 
 void Executor::hold_stages() {
@@ -180,14 +180,29 @@ void Executor::add_replacements(int stage, Phase phase) {
   copies_.insert(copies_.end(), copies.begin(), copies.end());
 }
 
+/// Of the values that are kept, without those that are set aside.
 bool Executor::is_update(const Action& action) const {
   const Instruction& i = action.instruction;
   if (i.act == Act::replace) return static_cast<Phase>(i.what) == Phase::update;
-  if (i.act != Act::compute && i.act != Act::copy) return false;
-  return action.phase == Phase::update || action.node->phase == Phase::update;
+  if ((i.act != Act::compute && i.act != Act::copy) || action.node->phase != Phase::update) return false;
+  const Graph& graph = held(i.stage).program->graph;
+  const auto is_kept = [&](ValueId result) {
+    const TensorView made = view(i.stage, result);
+    return made.data && std::ranges::any_of(graph.updates, [&](const Update& u) {
+             const TensorView leaf = view(i.stage, u.leaf);
+             return overlap(made.data, bytes_of(made), leaf.data, bytes_of(leaf)) &&
+                    std::ranges::find(before_, leaf.data, &Copy::from) == before_.end();
+           });
+  };
+  auto n = at(i.what);
+  do
+    if (std::ranges::any_of(graph.nodes[n].results, is_kept)) return true;
+  while (++n < graph.nodes.size() && graph.nodes[n].is_fused);
+  return false;
 }
 
-/// They are few and small, but where nothing else is kept: what remembers a sequence is as large as that.
+/// What does not wait for the gradients of all: states that a forward makes, and counts. They are small, but where nothing
+/// is trained: what remembers a sequence is as large as that.
 void Executor::set_aside_states() {
   for (const Held& held : held_) {
     if (!held.program) continue;
@@ -197,8 +212,9 @@ void Executor::set_aside_states() {
                              [&](const Update& u) { return phase_of(u.value) == Phase::update; }))
       continue;
     for (const Update& u : graph.updates) {
-      if (phase_of(u.value) != Phase::forward) continue;
       TensorView leaf = held.views[at(u.leaf.index)];
+      const bool is_number = leaf.size() == 1 && phase_of(u.value) == Phase::update;
+      if (phase_of(u.value) != Phase::forward && !is_number) continue;
       const std::byte* const from = leaf.data;
       leaf.data = staging_.emplace_back(backend_.allocate(bytes_of(leaf))).data();
       before_.push_back({from, leaf});

@@ -121,7 +121,7 @@ class Executor {
   std::vector<int> numbers_;                // the communicator's
   std::vector<Copy> copies_;
   std::deque<Memory> staging_;
-  std::vector<Copy> before_;  // of states whose values a forward makes, in a step that updates others later
+  std::vector<Copy> before_;  // of states that do not wait for the gradients of all
   bool is_within_step_ = false;
   bool has_updated_ = false;  // in this step
   Actions actions_;

@@ -106,7 +106,6 @@ void Rank::run(const std::function<void()>& behind) {
   executor_->record(nullptr);
   executor_->run();
   if (behind) behind();
-  executor_->end_step();
 }
 
 void Rank::run_recorded(int number, const std::function<void()>& behind) {
@@ -122,7 +121,6 @@ void Rank::run_recorded(int number, const std::function<void()>& behind) {
         {.instruction = {.act = Act::hand_out}, .activity = Activity::instruction, .phase = Phase::update},
         behind);
   });
-  executor_->end_step();
 }
 
 }  // namespace shardwright

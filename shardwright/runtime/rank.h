@@ -36,6 +36,8 @@ class Rank {
   /// Likewise, recorded as step `number`.
   void run_recorded(int number, const std::function<void()>& behind);
 
+  /// The step is over, for all ranks of this process.
+  void end_step() { executor_->end_step(); }
   /// Behind a step that has failed: whether all that it keeps is as before.
   bool restore() { return executor_->restore(); }
 

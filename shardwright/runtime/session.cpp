@@ -138,7 +138,8 @@ struct Session::State {
     const auto work = [&, number](Rank& rank) {
       std::function<void()> behind;
       if (has_others()) {
-        bind();  // who cannot tells the peers, which may be at work already
+        rank.communicator().barrier();  // a failure is told to all within the same step
+        bind();                         // who cannot tells the peers, which may be at work already
         behind = [this, &rank] { rank.ports().gather(*gather); };
       }
       is_recording ? rank.run_recorded(number, behind) : rank.run(behind);
@@ -154,6 +155,7 @@ struct Session::State {
       driver.keep(is_as_before);
       throw;
     }
+    for (Rank& rank : ranks) rank.end_step();
     return tensors.outputs;
   }
 };
