@@ -82,3 +82,14 @@ def test_arguments_of_other_types_are_told_in_a_line(wrong, says):
     with pytest.raises(TypeError, match=says) as told:
         wrong()
     assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("reduce, is_told", [(sw.ops.mean, False), (sw.ops.sum, True)])
+def test_a_loss_that_depends_on_micro_batches_is_told(capsys, reduce, is_told):
+    x = numpy.ones((4, 4), numpy.float32)
+    for micro_batches in (1, 2):
+        w = sw.Parameter(numpy.ones((4, 1), numpy.float32), "w")
+        sw.train_step(lambda w, x: reduce(sw.ops.square(x @ w)), w, sw.optim.sgd(0.01), devices=1, micro_batches=micro_batches)(x)
+        told = capsys.readouterr().err
+        assert ("joins the samples of each by itself, so the losses are not those of the whole batch at once" in told) == (
+            is_told and micro_batches == 2)
