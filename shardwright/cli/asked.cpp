@@ -31,8 +31,10 @@ std::vector<std::string> flags_that(bool (*is_one)(const SettingRow&)) {
 
 /// What flags leave open of the mode, stages and micro-batches depends on each other.
 void complete_order(const Arguments& arguments, PlanRequest& request) {
+  // A search of whole plans has micro-batches and recompute to choose on one device, too.
+  const bool is_whole = arguments.has("--search") && find_search(arguments.text("--search")).plan;
   if (!arguments.has("--parallel"))
-    request.parallel = request.devices == 1 ? Parallel::stand_alone : Parallel::auto_parallel;
+    request.parallel = request.devices == 1 && !is_whole ? Parallel::stand_alone : Parallel::auto_parallel;
   Pipelining& p = request.settings.pipelining;
   p.stages = stages_asked(arguments.has("--stages") ? std::optional(p.stages) : std::nullopt,
                           p.schedule.chunks, request.annotations);

@@ -13,7 +13,6 @@
 // Cost: figures of some tens of pieces, a few milliseconds each, and a few whole programs.
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -57,7 +56,7 @@ class Search {
 
   /// Throws: Error if operators are fixed one by one, or the network has no batch; Infeasible if nothing can be split.
   Plan run() {
-    check_free();
+    check_free(request_);
     const bool names_modules =
         !request_.settings.recompute.modules.empty() || !request_.annotations.recompute.empty();
     const OpenStep open{tables_.samples(), counts(), tables_.has_layers() && !names_modules};
@@ -102,15 +101,6 @@ class Search {
   };
 
   // ---- what there is ----
-
-  /// Throws: Error if operators or data are fixed one by one, which is for other searches.
-  void check_free() const {
-    const Annotations& a = request_.annotations;
-    if (!a.nodes.empty() || a.dataset || !a.dataset_word.empty() || !a.stages.empty())
-      throw error(
-          "search auto: annotations and dataset strategies fix single operators; use --search recursive, or "
-          "--fix for degrees");
-  }
 
   /// Of micro-batches.
   std::vector<int> counts() {
@@ -182,6 +172,7 @@ class Search {
     }
     std::optional<Candidate> c = forecasts_->forecast(s);
     if (!c) return;
+    c->least_seconds = std::max(bound, nearness * c->forecast.hopeful_seconds);
     bound = std::max(bound, nearness * c->forecast.least_seconds);
     trials_.tell(to_text(*c, bound));
     if (!c->forecast.fits) return;
@@ -222,6 +213,7 @@ class Search {
     least_miss_ = std::min(least_miss_, seconds);
     miss.bytes = std::max(miss.bytes, static_cast<double>(e->estimate.arena_bytes) / c.forecast.bytes);
     unfit_trials_ += !c.fits;
+    if (c.fits && e->estimate.step_seconds() <= trials_.seconds()) best_ = c.structure;
     if (c.fits || !c.structure.repeats_layers) return;
     c.is_tried = false;  // with more layers again
     const auto number = static_cast<std::size_t>(&c - candidates_.data());
@@ -230,10 +222,7 @@ class Search {
 
   // ---- whole plans ----
 
-  bool is_late() const {
-    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start_;
-    return request_.options.most_seconds && taken.count() >= *request_.options.most_seconds;
-  }
+  bool is_late() const { return tables_.is_late(); }
 
   /// If no program fits yet, that of what was forecast to be the fastest so far. Returns whether one does.
   bool try_best_forecast() {
@@ -245,14 +234,20 @@ class Search {
     return trials_.does_fit();
   }
 
-  /// Forecasts of transfers that are waited for may be too high: what may be faster all the same.
+  /// Forecasts of transfers that are waited for may be too high: what may be faster all the same. Of the best structure
+  /// other levels of sharded states move what it moves at other times, so that they may be as fast;
+  /// but the closer, the more often what is as fast but for noise would take turns.
   void try_hopeful() {
     constexpr int trials = 2;
-    constexpr double worth = 0.97;  // a program
+    const auto worth = [&](const Candidate& c) {  // a program
+      Structure same = c.structure;
+      same.zero = best_.zero;
+      return same == best_ ? 0.978 : 0.97;
+    };
     for (int i = 0; i < trials && trials_.does_fit() && !is_cut_short_; ++i) {
       Candidate* best = nullptr;
       for (Candidate& c : candidates_) {
-        if (c.is_tried || c.is_close || c.forecast.hopeful_seconds > worth * trials_.seconds()) continue;
+        if (c.is_tried || c.is_close || c.forecast.hopeful_seconds > worth(c) * trials_.seconds()) continue;
         if (!best || c.forecast.hopeful_seconds < best->forecast.hopeful_seconds) best = &c;
       }
       if (!best) return;
@@ -277,10 +272,10 @@ class Search {
   void try_other_search() {
     const bool is_small = tables_.graph(1)->nodes.size() <= most_nodes_to_search;
     if (trials_.best() && is_late()) is_cut_short_ = true;
-    if (fixes_degrees() || (trials_.best() && !is_small) || is_cut_short_) return;
+    if (request_.fixed.fixes_split() || (trials_.best() && !is_small) || is_cut_short_) return;
     if (trials_.best()) {
       PlanRequest asked = request_;
-      if (!fixes_settings()) try_plan(asked, "recursive with what was asked");
+      if (!request_.fixed.fixes_settings()) try_plan(asked, "recursive with what was asked");
       asked.settings = trials_.best()->settings;
       try_plan(std::move(asked), "recursive");
       return;
@@ -296,7 +291,7 @@ class Search {
     for (const Structure& s : structures) {
       if (s.pipelining.schedule.chunks > 1 || s.pipelining.micro_batches > 4 * s.pipelining.stages) continue;
       if (!seen.emplace(s.pipelining.stages, s.pipelining.micro_batches).second) continue;
-      if (seen.size() > most_attempts) return;
+      if (seen.size() > most_attempts || (trials_.best() && is_late())) return;
       PlanRequest asked = with_structure(request_, s);
       asked.degrees.reset();
       try_plan(std::move(asked), fmt::format("recursive on {}", to_text(s)));
@@ -318,7 +313,11 @@ class Search {
     }
     const double seconds = trials_.seconds();
     // A search that was cut short knows of what is still open. Where a program took less than was forecast, others may, too.
-    const double bound = least_miss_ * (open_.empty() ? bound_ : std::min(bound_, open_.top().seconds));
+    double bound = open_.empty() ? bound_ : std::min(bound_, open_.top().seconds);
+    // What was not tried may wait for as little as was seen.
+    for (const Candidate& c : candidates_)
+      if (!c.is_tried) bound = std::min(bound, c.least_seconds);
+    bound *= least_miss_;
     if (std::isfinite(bound) && bound <= trials_.least_seconds()) {
       out.lower_bound_seconds = std::min(bound, seconds);
       out.compared += fmt::format("; --set reaches no less than {:.4g} s, {:.1f}% below", bound,
@@ -333,16 +332,6 @@ class Search {
         fmt::format("; parts of the batch have other losses, so there are as many as asked for: {}",
                     request_.settings.pipelining.micro_batches);
     return automatic::conflict_text(request_, open) + (keeps_batch_ ? batch : "");
-  }
-
-  bool fixes_settings() const {
-    const Expert& f = request_.fixed;
-    return f.stages || f.micro_batches || f.zero || f.recompute || f.schedule;
-  }
-
-  bool fixes_degrees() const {
-    const Expert& f = request_.fixed;
-    return f.data || f.tensor || f.sequence || f.micro_batch;
   }
 
   /// What its program takes, if there is such a plan.
@@ -363,7 +352,6 @@ class Search {
     return graph ? trials_.run(*graph, std::move(asked), what) : std::nullopt;
   }
 
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   const PlanRequest& request_;
   const Cluster& cluster_;
   std::int64_t cap_ = 0;
@@ -374,6 +362,7 @@ class Search {
   std::optional<Candidates> forecasts_;
   std::priority_queue<Open, std::vector<Open>, std::greater<>> open_;
   std::vector<Candidate> candidates_;
+  Structure best_;  // of those tried
   double bound_ = std::numeric_limits<double>::infinity();
   bool is_cut_short_ = false;  // by the time that it may take
   Trials trials_;

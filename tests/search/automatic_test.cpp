@@ -357,5 +357,32 @@ TEST(WholePlan, ends_when_its_time_is_over) {
   EXPECT_LE(*first.lower_bound_seconds, judged(step, first, request).estimate.step_seconds());
 }
 
+/// Sharded weights are gathered while others compute: a level that was forecast to take longer is tried, too, and the bound
+/// holds for it.
+TEST(WholePlan, is_no_slower_than_another_level_of_the_same_structure) {
+  const StepOf step = step_of("pangualpha-2.6b", *precision_called("fp16"));
+  PlanRequest request = request_for("h100:8");
+  const Plan plan = make_plan(step, request);
+  const Evaluation found = judged(step, plan, request);
+  for (const int level : {1, 2, 3}) {
+    const auto other = judged(step, Structure{.degrees = {.data = 8}, .zero = level}, request);
+    ASSERT_TRUE(other);
+    EXPECT_LE(found.estimate.step_seconds(), 1.01 * other->estimate.step_seconds()) << level;
+    if (plan.lower_bound_seconds) {
+      EXPECT_LE(*plan.lower_bound_seconds, other->estimate.step_seconds()) << level;
+    }
+  }
+}
+
+/// Micro-batches and recompute are there to choose.
+TEST(WholePlan, of_one_device_spares_memory) {
+  const StepOf step = step_of("llama:layers=4,hidden=64,heads=4,ffn=128,vocab=64,seq=64,batch=16");
+  PlanRequest request = request_for("a100-80g:1");
+  const auto bytes = [&] { return judged(step, make_plan(step, request), request).estimate.arena_bytes; };
+  const std::int64_t freely = bytes();
+  request.options.memory_cap = freely / 2;
+  EXPECT_LE(bytes(), freely / 2);
+}
+
 }  // namespace
 }  // namespace shardwright

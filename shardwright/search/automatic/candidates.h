@@ -14,8 +14,9 @@ namespace shardwright::automatic {
 struct Candidate {
   Structure structure;
   Forecast forecast;
-  int layers_again = 0;   // are computed again
-  bool is_close = false;  // to the limit of memory: its program may fit, by figures it does not
+  double least_seconds = 0;  // no step of it is shorter, as far as is known
+  int layers_again = 0;      // are computed again
+  bool is_close = false;     // to the limit of memory: its program may fit, by figures it does not
   bool is_tried = false;
   bool fits = false;  // so does its program
 };

@@ -132,6 +132,14 @@ std::vector<Structure> structures_of(const PlanRequest& request, const OpenStep&
   return busy.empty() ? Enumeration(request, step, true).run() : busy;
 }
 
+void check_free(const PlanRequest& request) {
+  const Annotations& a = request.annotations;
+  if (!a.nodes.empty() || a.dataset || !a.dataset_word.empty() || !a.stages.empty())
+    throw error(
+        "search auto: annotations and dataset strategies fix single operators; use --search recursive, or "
+        "--fix for degrees");
+}
+
 namespace {
 
 /// Of what `request` fixes no more than leaves no structure: without any one of it there would be some.

@@ -38,6 +38,9 @@ struct OpenStep {
 /// there is nothing else.
 std::vector<Structure> structures_of(const PlanRequest& request, const OpenStep& step);
 
+/// Throws: Error if operators or data of `request` are fixed one by one, which is for other searches.
+void check_free(const PlanRequest& request);
+
 /// What `request` fixes that together leaves no structure, as a user says it: ` (dp=3, micro_batches=2)`; empty if it is
 /// nothing.
 std::string conflict_text(const PlanRequest& request, const OpenStep& step);

@@ -30,6 +30,8 @@ struct Expert {
   /// 1 of what is left out.
   Degrees degrees() const { return {data.value_or(1), tensor.value_or(1), sequence.value_or(false)}; }
   int stage_count() const { return stages.value_or(1); }
+  bool fixes_split() const { return data || tensor || sequence || micro_batch; }
+  bool fixes_settings() const { return stages || micro_batches || zero || recompute || schedule; }
   std::int64_t devices() const { return std::int64_t{data.value_or(1)} * tensor.value_or(1) * stage_count(); }
 };
 

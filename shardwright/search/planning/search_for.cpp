@@ -59,7 +59,7 @@ std::string_view fixed_singly(const Annotations& a) {
 SearchChoice search_for(const PlanRequest& request) {
   if (!request.search.empty()) return {&find_search(request.search), ""};
   if (request.devices == 1 || request.degrees)
-    return {&find_search("recursive"), ""};  // there is nothing to choose
+    return {&find_search("recursive"), ""};  // there is nothing to split
   const Searcher& usual = find_search(by_preference.front());
   std::string why = ignored_by(usual, request.options);
   if (!why.empty()) why = fmt::format("search {} has no use for {}", usual.name, why);

@@ -377,7 +377,7 @@ std::string idle_reason(const SettingRow& row, const PlanRequest& request) {
   const int stages = is_open ? fixed_by(request).stages.value_or(0) : request.settings.pipelining.stages;
   // A search of whole plans has more to choose than how devices share a stage.
   const bool is_of_search = is_open && (row.part == Part::search || row.flag == "--search");
-  if (row.is_of_many && (request.devices == 1 || (request.devices == stages && !is_of_search)))
+  if (row.is_of_many && !is_of_search && (request.devices == 1 || request.devices == stages))
     return request.devices == 1 ? "there is 1 device" : "each stage has 1 device";
   if (row.flag == "--dataset-strategy" && request.degrees) return "--set says how the data are split";
   if (row.flag == "--schedule" && stages == 1) return "there is one stage";
