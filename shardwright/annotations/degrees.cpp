@@ -222,7 +222,7 @@ class Splitter {
     return std::span(dims[d]).first(may_spread ? dims[d].size() : 1);
   }
 
-  /// Puts `axes` on loop dims, major ones first.
+  /// Puts `axes` on loop dims, major ones first; of them those of tp may be cut.
   bool spread(const Axes& axes, const Rule& rule, std::span<const int> loops, Strategy& s) {
     int next = 0;
     for (int loop : loops) {
@@ -232,7 +232,8 @@ class Splitter {
         left /= mesh_.size_of(axes[next]);
         taken.push_back(axes[next++]);
       }
-      if (next < axes.size() && left > 1 && mesh_.size_of(axes[next]) % left == 0)
+      const bool is_tensor = next < axes.size() && tensor_.contains(axes[next]);
+      if (is_tensor && left > 1 && mesh_.size_of(axes[next]) % left == 0)
         cut_ = {static_cast<std::size_t>(axes[next] - tensor_[0]), static_cast<int>(left)};
       const Axes& has = s.loops[at(loop)];
       if (!taken.empty() && !has.empty() && has != taken) return false;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "shardwright/frontend/model.h"
+#include "shardwright/graph/text.h"
 
 namespace shardwright {
 namespace {
@@ -49,6 +50,20 @@ TEST(Degrees, split_by_the_sequence_what_they_would_repeat_if_that_is_asked_for)
   EXPECT_EQ(strategy_of(graph, both, "layers.0.add1"), "{i0: dp, i1: tp}");
   EXPECT_EQ(strategy_of(graph, both, "layers.0.attention.q.matmul"), "{i0: dp, n: tp}");
   EXPECT_EQ(strategy_of(graph, both, "loss"), "{i0: dp}");  // a number for each token
+}
+
+/// Samples that a reshape makes two dims of: dp is no tp, which would become two axes.
+TEST(Degrees, leave_dp_one_axis_where_a_dim_has_fewer_parts) {
+  const Graph graph = parse_graph(R"(
+%x = input f32[128, 8]
+%w = param f32[8, 8]
+%y = matmul %x, %w
+%tokens = reshape %y (shape=[8, 16, 8])
+%t = transpose %tokens (dims=[0, 2, 1])
+output %t
+)");
+  for (const int data : {2, 8, 16})
+    EXPECT_EQ(strategy_of(graph, split(graph, {.data = data}), "y"), "{m: dp}") << data;
 }
 
 /// What is called otherwise is split the same, so imported networks are, too.
