@@ -213,7 +213,6 @@ class Search {
     least_miss_ = std::min(least_miss_, seconds);
     miss.bytes = std::max(miss.bytes, static_cast<double>(e->estimate.arena_bytes) / c.forecast.bytes);
     unfit_trials_ += !c.fits;
-    if (c.fits && e->estimate.step_seconds() <= trials_.seconds()) best_ = c.structure;
     if (c.fits || !c.structure.repeats_layers) return;
     c.is_tried = false;  // with more layers again
     const auto number = static_cast<std::size_t>(&c - candidates_.data());
@@ -222,7 +221,7 @@ class Search {
 
   // ---- whole plans ----
 
-  bool is_late() const { return tables_.is_late(); }
+  bool is_late() const { return request_.options.deadline.is_over(); }
 
   /// If no program fits yet, that of what was forecast to be the fastest so far. Returns whether one does.
   bool try_best_forecast() {
@@ -234,20 +233,15 @@ class Search {
     return trials_.does_fit();
   }
 
-  /// Forecasts of transfers that are waited for may be too high: what may be faster all the same. Of the best structure
-  /// other levels of sharded states move what it moves at other times, so that they may be as fast;
-  /// but the closer, the more often what is as fast but for noise would take turns.
+  /// Forecasts of transfers that are waited for may be too high: what may be faster all the same.
   void try_hopeful() {
     constexpr int trials = 2;
-    const auto worth = [&](const Candidate& c) {  // a program
-      Structure same = c.structure;
-      same.zero = best_.zero;
-      return same == best_ ? 0.978 : 0.97;
-    };
-    for (int i = 0; i < trials && trials_.does_fit() && !is_cut_short_; ++i) {
+    for (int i = 0; i < trials && trials_.does_fit() && !is_late(); ++i) {
       Candidate* best = nullptr;
       for (Candidate& c : candidates_) {
-        if (c.is_tried || c.is_close || c.forecast.hopeful_seconds > worth(c) * trials_.seconds()) continue;
+        if (c.is_tried || c.is_close || c.forecast.hopeful_seconds >= trials_.seconds() ||
+            is_like_one_tried(c))
+          continue;
         if (!best || c.forecast.hopeful_seconds < best->forecast.hopeful_seconds) best = &c;
       }
       if (!best) return;
@@ -264,7 +258,10 @@ class Search {
     if (forecasts_->least()) candidates_.push_back(*forecasts_->least());
     std::ranges::stable_sort(candidates_, {}, [](const Candidate& c) { return c.forecast.bytes; });
     candidates_.resize(std::min(candidates_.size(), trials));
-    for (const Candidate& c : candidates_) try_structure(c);
+    for (const Candidate& c : candidates_) {
+      if (trials_.best() && is_late()) is_cut_short_ = true;
+      if (!is_cut_short_) try_structure(c);
+    }
   }
 
   /// The best structure, with operators split as another search likes it. Where no structure can be made, stages and parts
@@ -362,7 +359,6 @@ class Search {
   std::optional<Candidates> forecasts_;
   std::priority_queue<Open, std::vector<Open>, std::greater<>> open_;
   std::vector<Candidate> candidates_;
-  Structure best_;  // of those tried
   double bound_ = std::numeric_limits<double>::infinity();
   bool is_cut_short_ = false;  // by the time that it may take
   Trials trials_;

@@ -69,12 +69,6 @@ const Network* Tables::network(int micro_batches, int summed, const Row& row) {
   return it->second.get();
 }
 
-bool Tables::is_late() const {
-  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start_;
-  const std::optional<double>& most = request_.options.most_seconds;
-  return most && taken.count() >= *most;
-}
-
 /// Null where the structure cannot split one of them.
 const Pieces* Tables::figures(const Structure& s, int summed) {
   const Row& pieces = row(s);
@@ -93,11 +87,10 @@ const Pieces* Tables::figures(const Structure& s, int summed) {
   try {
     const Cluster stage = request_.cluster->part(0, s.stage_devices());
     auto out = std::make_unique<Pieces>();
-    for (int k = 0; k < pieces.kind_count(); ++k) {
+    for (int k = 0; k < pieces.kind_count(); ++k)
       out->push_back(others && !pieces.is_layer(k)
                          ? (*others)[at(k)]
                          : figures_of(network->piece(k), pieces.is_layer(k), s, {request_, stage, summed}));
-    }
     figures_.at(key) = std::move(out);
   } catch (const Error& e) {  // a dim that does not divide
     why_ = e.what();

@@ -1,7 +1,6 @@
 // Figures of pieces, made when they are asked for and remembered: per degrees, samples, level and recompute.
 #pragma once
 
-#include <chrono>
 #include <map>
 #include <memory>
 #include <optional>
@@ -56,9 +55,6 @@ class Tables {
   /// How many micro-batches are alive in each part at once.
   const std::vector<int>& slots(const Pipelining& p);
 
-  /// The search has taken as long as it may.
-  bool is_late() const;
-
   /// Why the last thing that could not be made could not.
   const std::string& why() const { return why_; }
 
@@ -90,7 +86,6 @@ class Tables {
   void take_detours(Pieces& pieces, const Structure& s);
   Pieces among_others(Pieces pieces, const Structure& s, std::int64_t of_samples);
 
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   const StepOf& step_;
   const PlanRequest& request_;
   std::map<int, std::optional<Graph>> graphs_;  // by micro-batches

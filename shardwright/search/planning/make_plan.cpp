@@ -169,6 +169,7 @@ Plan chosen(const StepOf& step, const PlanRequest& request) {
   PlanRequest asked = request;
   asked.cluster = cluster_of(request);
   asked.fixed = fixed_by(request);
+  asked.options.deadline = Deadline(request.options.most_seconds);
   const Searcher& search = *search_for(request).search;
   std::optional<Plan> found;
   try {

@@ -18,6 +18,7 @@
 #include "shardwright/layout/redistribution.h"
 #include "shardwright/plan/plan.h"
 #include "shardwright/plan/reason.h"
+#include "shardwright/search/planning/deadline.h"
 
 namespace shardwright {
 
@@ -83,6 +84,7 @@ struct SearchOptions {
   std::optional<std::int64_t> memory_cap;  // bytes of one device
   int micro_batches = 1;
   std::optional<double> most_seconds;  // of a search of whole plans
+  Deadline deadline;                   // the same, once it has begun
   bool writes_log = false;             // fill SearchResult::log
   std::bitset<16> said;                // by Setting: somebody said so, even if it is as it would be anyway
 };
