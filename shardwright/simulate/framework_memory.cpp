@@ -23,19 +23,6 @@ std::set<const Buffer*> sent_buffers(const Pipeline& pipeline, int stage) {
   return out;
 }
 
-/// Elements that the last product of the forward makes, in the stage that has the loss: scores of classes.
-double scores_of(const Pipeline& pipeline, int stage) {
-  if (stage != pipeline.stage_count() - 1) return 0;
-  const Graph& graph = pipeline.stage(stage).graph;
-  double out = 0;
-  for (const Node& node : graph.nodes) {
-    if (node.phase != Phase::forward) break;
-    if (node.op->kind == OpKind::compute && work_kind(rule_of(graph, node)) != WorkKind::streaming)
-      out = static_cast<double>(element_count(graph.value(node.results[0]).type.shape));
-  }
-  return out;
-}
-
 bool is_kept(BufferKind kind) {
   return kind == BufferKind::parameter || kind == BufferKind::state || kind == BufferKind::accumulator;
 }
@@ -57,7 +44,22 @@ BytesByKind most_passing(const Program& program, const std::set<const Buffer*>& 
   return most;
 }
 
-/// Of the gradients of a stage's parameters, at least.
+BytesByKind of_stage(const Pipeline& pipeline, int stage, const Framework& framework) {
+  const Program& program = pipeline.stage(stage);
+  BytesByKind out = most_passing(program, sent_buffers(pipeline, stage));
+  std::int64_t& gradients = out[index_of(MemoryKind::gradients)];
+  const bool has_loss = stage == pipeline.stage_count() - 1;
+  const double scores = has_loss ? score_copies(program, framework) : 0;
+  const double passing = static_cast<double>(total_of(out) - gradients) + scores;
+  out[index_of(MemoryKind::workspace)] += static_cast<std::int64_t>(scores + framework.slack * passing);
+  for (const Buffer& b : program.buffers)
+    if (is_kept(b.kind)) out[index_of(kind_of(b.kind))] += b.slots * b.bytes;
+  gradients = std::max(gradients, static_cast<std::int64_t>(least_gradients(program, framework)));
+  return out;
+}
+
+}  // namespace
+
 double least_gradients(const Program& program, const Framework& framework) {
   double out = 0;
   for (const Node& node : program.graph.nodes) {
@@ -68,20 +70,15 @@ double least_gradients(const Program& program, const Framework& framework) {
   return out;
 }
 
-BytesByKind of_stage(const Pipeline& pipeline, int stage, const Framework& framework) {
-  const Program& program = pipeline.stage(stage);
-  BytesByKind out = most_passing(program, sent_buffers(pipeline, stage));
-  std::int64_t& gradients = out[index_of(MemoryKind::gradients)];
-  const double scores = framework.score_bytes * scores_of(pipeline, stage);
-  const double passing = static_cast<double>(total_of(out) - gradients) + scores;
-  out[index_of(MemoryKind::workspace)] += static_cast<std::int64_t>(scores + framework.slack * passing);
-  for (const Buffer& b : program.buffers)
-    if (is_kept(b.kind)) out[index_of(kind_of(b.kind))] += b.slots * b.bytes;
-  gradients = std::max(gradients, static_cast<std::int64_t>(least_gradients(program, framework)));
-  return out;
+double score_copies(const Program& program, const Framework& framework) {
+  double scores = 0;
+  for (const Node& node : program.graph.nodes) {
+    if (node.phase != Phase::forward) break;
+    if (node.op->kind == OpKind::compute && work_kind(rule_of(program.graph, node)) != WorkKind::streaming)
+      scores = static_cast<double>(element_count(program.graph.value(node.results[0]).type.shape));
+  }
+  return framework.score_bytes * scores;
 }
-
-}  // namespace
 
 std::vector<BytesByKind> framework_memory(const Pipeline& pipeline, const Framework& framework) {
   std::vector<BytesByKind> out;

@@ -17,4 +17,10 @@ namespace shardwright {
 /// communication; copies of scores, and what the allocator holds, as workspace.
 std::vector<BytesByKind> framework_memory(const Pipeline& pipeline, const Framework& framework);
 
+/// Bytes of the gradients of the parameters of `program`, at least.
+double least_gradients(const Program& program, const Framework& framework);
+
+/// Bytes of the copies of scores, if the last product of its forward makes them.
+double score_copies(const Program& program, const Framework& framework);
+
 }  // namespace shardwright

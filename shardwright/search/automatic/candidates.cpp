@@ -90,7 +90,7 @@ Candidate Candidates::within(const Structure& s, const Pieces& pieces, const std
                              double bytes) {
   const Row& row = tables_.row(s);
   Candidate out{s, forecast_of(s, {row, pieces, again ? &*again : nullptr, tables_.slots(s.pipelining),
-                                   cluster_, bytes})};
+                                   cluster_, tables_.framework(), bytes})};
   for (std::size_t part = 0; part < out.forecast.first.size(); ++part)
     for (int i = 0; i < out.forecast.again[part]; ++i)
       out.layers_again += row.is_layer(row.kinds[static_cast<std::size_t>(out.forecast.first[part] + i)]);

@@ -5,6 +5,7 @@
 #include "shardwright/graph/op.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/simulate/estimate.h"
+#include "shardwright/simulate/framework_memory.h"
 
 namespace shardwright::automatic {
 namespace {
@@ -84,6 +85,9 @@ Figures figures_of(const Network::Part& part, bool is_layer, const Structure& s,
       compile(std::move(planned), what.stage, {.formats = what.request.formats, .verifies = false});
   Figures out;
   add_bytes(out, program);
+  const Framework& framework = framework_called(what.request.settings.framework);
+  out.least_gradients = least_gradients(program, framework);
+  out.scores = score_copies(program, framework);
   const Estimate e = estimate(program, what.stage);
   const auto of = [](const std::array<double, 3>& seconds, Phase phase) {
     return seconds[static_cast<std::size_t>(phase)];
@@ -101,7 +105,7 @@ Figures figures_of(const Network::Part& part, bool is_layer, const Structure& s,
 Figures sharded(Figures alone, int level, int replicas) {
   if (level >= 1) alone.states /= replicas;
   if (level >= 2) alone.sums /= replicas, alone.gradients /= replicas;
-  if (level >= 3) alone.parameters /= replicas;
+  if (level >= 3) alone.parameters /= replicas, alone.least_gradients /= replicas;
   return alone;
 }
 

@@ -15,6 +15,8 @@ struct Figures {
   double update = 0;                 // seconds of a step
   double received = 0;               // bytes that a device receives of a micro-batch, in the forward
   double parameters = 0, states = 0, sums = 0;  // bytes that last; of gradients their sums
+  double least_gradients = 0;                   // bytes of gradients that the framework keeps, at least
+  double scores = 0;                            // bytes of its copies of scores, if these are made here
   double gradients = 0;                         // bytes that wait for the update, where nothing is summed
   double kept = 0;                              // bytes of a micro-batch from its forward to its backward
   double passing = 0;  // bytes beside what lasts and is kept, where most are: with its own gradients

@@ -59,7 +59,9 @@ class Part {
   void add(int kind) {
     const Figures& f = figures(kind);
     seconds_.add(f);
-    lasting_ += f.lasting();
+    lasting_ += f.lasting() - f.sums, sums_ += f.sums;
+    least_gradients_ += f.least_gradients;
+    if (kind == what_.row.kinds.back()) scores_ = f.scores;
     kept_ += f.kept;
     gradients_ += f.gradients;
     const double before = kept_ - gradients_, most = before + f.passing;
@@ -82,7 +84,8 @@ class Part {
 
   double bytes() const {
     const double most = most_.empty() ? most_again_ : std::max(most_again_, most_.front().bytes - saved_);
-    return lasting_ + (slots_ - 1) * (kept_ - saved_) + most + gradients_;
+    const double passing = (slots_ - 1) * (kept_ - saved_) + most + scores_;
+    return lasting_ + (1 + what_.framework.slack) * passing + std::max(sums_ + gradients_, least_gradients_);
   }
   int again() const { return static_cast<int>(again_); }
   const StageSeconds& seconds() const { return seconds_; }
@@ -104,7 +107,8 @@ class Part {
   StageSeconds seconds_;
   std::vector<Piece> pieces_;
   std::size_t again_ = 0;
-  double lasting_ = 0, kept_ = 0, gradients_ = 0, saved_ = 0;
+  double lasting_ = 0, sums_ = 0, kept_ = 0, gradients_ = 0, saved_ = 0;
+  double least_gradients_ = 0, scores_ = 0;
   double most_again_ = 0;  // in the backward of a piece that is computed again
   std::deque<Most>
       most_;  // of the others: where no later one has more; as if none in front were computed again
@@ -209,10 +213,19 @@ double crossing_seconds(const std::vector<Figures>& figures, const Structure& s,
   return l.start_seconds + l.latency_seconds + bytes / (l.bytes_per_second * cluster.link_efficiency);
 }
 
+/// Of a device, whatever it computes.
+double fixed_bytes(const Structure& s, const Framework& framework) {
+  const int groups = (s.degrees.data > 1) + (s.degrees.tensor > 1) + (s.pipelining.stages > 1);
+  return static_cast<double>(framework.fixed_bytes + groups * framework.group_bytes);
+}
+
 }  // namespace
 
-Forecast forecast_of(const Structure& s, const ForecastOf& what) {
+Forecast forecast_of(const Structure& s, const ForecastOf& of) {
   const Pipelining& p = s.pipelining;
+  const double fixed = fixed_bytes(s, of.framework);
+  ForecastOf what = of;
+  what.cap_bytes -= fixed;
   const int count = what.row.size();
   if (count < p.parts())
     throw Infeasible(
@@ -239,8 +252,8 @@ Forecast forecast_of(const Structure& s, const ForecastOf& what) {
   out.hopeful_seconds = pipeline_seconds(p, least, crossing) + update;
   for (std::size_t stage = 0; stage < passes.size(); ++stage) passes[stage] += contended[stage];
   out.seconds = pipeline_seconds(p, passes, crossing) + update;
-  out.bytes = *std::ranges::max_element(bytes);
-  out.fits = out.fits && out.bytes <= what.cap_bytes;
+  out.bytes = *std::ranges::max_element(bytes) + fixed;
+  out.fits = out.fits && out.bytes <= of.cap_bytes;
   return out;
 }
 

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "shardwright/cost/framework.h"
 #include "shardwright/search/automatic/figures.h"
 
 namespace shardwright::automatic {
@@ -25,6 +26,7 @@ struct ForecastOf {
   const std::vector<Figures>* again;    // where they are computed again; null if none is
   const std::vector<int>& slots;        // by part: micro-batches that are alive in it at once
   const Cluster& cluster;
+  const Framework& framework;
   double cap_bytes = 0;
 };
 

@@ -259,6 +259,7 @@ std::optional<Pieces> Tables::of_stage(const Structure& s) {
     f.transfers[2] = with.transfers[2];
     if (shares_links(s)) f.contended = {(*own)[k].transfers[0], (*own)[k].transfers[1]};
     f.update = with.update, f.parameters = with.parameters, f.states = with.states, f.sums = with.sums;
+    f.least_gradients = with.least_gradients;
     if (s.zero >= 2) f.passing = f.working + with.moving;
     // What is shared is gathered and reduced piece by piece; the gradients of one piece come all at once.
     f.gradients = s.zero >= 2 ? sharded(without, s.zero, s.degrees.data).gradients : with.gradients;
@@ -284,7 +285,7 @@ std::optional<Pieces> Tables::at_least(const Structure& s, std::int64_t fewest) 
     };
     out[k].forward = beyond(&Figures::forward);
     out[k].backward = beyond(&Figures::backward);
-    out[k].kept *= times;
+    out[k].kept *= times, out[k].scores *= times;
   }
   return among_others(std::move(out), s, few);
 }

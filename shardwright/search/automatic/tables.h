@@ -52,6 +52,9 @@ class Tables {
   /// Adds what that takes of one, with the memory for it.
   void wait_for_replicas(Pieces& pieces, const Structure& s);
 
+  /// By whose memory plans are judged.
+  const Framework& framework() const { return framework_called(request_.settings.framework); }
+
   /// How many micro-batches are alive in each part at once.
   const std::vector<int>& slots(const Pipelining& p);
 
