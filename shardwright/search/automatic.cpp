@@ -24,6 +24,7 @@
 #include "shardwright/base/text.h"
 #include "shardwright/plan/batch.h"
 #include "shardwright/search/automatic/candidates.h"
+#include "shardwright/search/automatic/other_plans.h"
 #include "shardwright/search/automatic/trials.h"
 #include "shardwright/search/planning/expert.h"
 
@@ -39,24 +40,48 @@ constexpr int most_close_trials = 3;
 constexpr std::size_t most_attempts = 40;
 /// And forecast; the bound ends nearly all searches before.
 constexpr int most_forecasts = 300;
-/// Of networks as small as that another search splits the operators of the best structure, too: its search is quick there.
-constexpr std::size_t most_nodes_to_search = 2000;
+
+/// Limits of memory below the best plan's that networks of so few operators are searched with.
+constexpr int most_limits = 4;
+constexpr std::size_t most_nodes_of_limits = 600;
 
 /// Of forecasts to programs.
 constexpr double nearness = 0.99;
 
+/// Of a plan that takes `seconds`.
+void tell_bound(Plan& plan, double bound, double seconds) {
+  plan.lower_bound_seconds = std::min(bound, seconds);
+  plan.compared += fmt::format("; --set reaches no less than {:.4g} s, {:.1f}% below", bound,
+                               std::max(0.0, 100 * (1 - bound / seconds)));
+}
+
 class Search {
  public:
-  Search(const StepOf& step, const PlanRequest& request)
+  /// Of structures that may take less than `worth` seconds; without such a limit of all plans. Both must outlive it.
+  Search(Tables& tables, const PlanRequest& request, double worth = std::numeric_limits<double>::infinity())
       : request_(request),
+        worth_(worth),
         cluster_(*request.cluster),
         cap_(request.options.memory_cap.value_or(usable_bytes(cluster_))),
-        tables_(step, request),
-        trials_(request, cap_) {}
+        tables_(tables),
+        trials_(request, cap_),
+        others_(request, tables_, trials_) {}
 
-  /// Throws: Error if operators are fixed one by one, or the network has no batch; Infeasible if nothing can be split.
-  Plan run() {
-    check_free(request_);
+  struct Found {
+    Plan plan;
+    bool fits = false;
+    double seconds = 0;
+    std::int64_t bytes = 0;
+  };
+  /// Throws: Infeasible if nothing can be split.
+  Found run() {
+    try_structures();
+    if (std::isinf(worth_)) try_other_search();
+    return {told(), trials_.does_fit(), trials_.seconds(), trials_.bytes()};
+  }
+
+ private:
+  void try_structures() {
     const bool names_modules =
         !request_.settings.recompute.modules.empty() || !request_.annotations.recompute.empty();
     const OpenStep open{tables_.samples(), counts(), tables_.has_layers() && !names_modules};
@@ -66,7 +91,7 @@ class Search {
           fmt::format("no plan: {} devices and {} samples have no structure with what is fixed{}",
                       request_.devices, tables_.samples(), conflict_text(open)));
     open_all();
-    while (!open_.empty() &&
+    while (!open_.empty() && least_miss_ * open_.top().seconds <= worth_ &&
            (!trials_.does_fit() || least_miss_ * open_.top().seconds <= trials_.seconds())) {
       if (is_late() && try_best_forecast()) {
         is_cut_short_ = true;
@@ -79,13 +104,10 @@ class Search {
           trials_.attempts() >= most_attempts)
         break;
     }
-    if (!trials_.does_fit()) try_least_memory();
+    if (!trials_.does_fit() && std::isinf(worth_)) try_least_memory();
     try_hopeful();
-    try_other_search();
-    return told();
   }
 
- private:
   /// By what the time of a structure is known.
   enum class Known { bound, forecast, corrected };
   /// A structure that may be the best.
@@ -172,6 +194,7 @@ class Search {
     }
     std::optional<Candidate> c = forecasts_->forecast(s);
     if (!c) return;
+    if (c->forecast.hopeful_seconds > worth_) return;
     c->least_seconds = std::max(bound, nearness * c->forecast.hopeful_seconds);
     bound = std::max(bound, nearness * c->forecast.least_seconds);
     trials_.tell(to_text(*c, bound));
@@ -264,35 +287,14 @@ class Search {
     }
   }
 
-  /// The best structure, with operators split as another search likes it. Where no structure can be made, stages and parts
-  /// of the batch in their stead, as far as they are open.
+  /// Beside the best structure other plans; where no structure can be made, in its stead.
   void try_other_search() {
-    const bool is_small = tables_.graph(1)->nodes.size() <= most_nodes_to_search;
     if (trials_.best() && is_late()) is_cut_short_ = true;
-    if (request_.fixed.fixes_split() || (trials_.best() && !is_small) || is_cut_short_) return;
-    if (trials_.best()) {
-      PlanRequest asked = request_;
-      if (!request_.fixed.fixes_settings()) try_plan(asked, "recursive with what was asked");
-      asked.settings = trials_.best()->settings;
-      try_plan(std::move(asked), "recursive");
-      return;
-    }
-    try_recursive_on(structures_);
+    if (request_.fixed.fixes_split() || (trials_.best() && !others_.is_small()) || is_cut_short_) return;
+    if (trials_.best()) return others_.try_beside_best();
+    others_.try_instead(structures_, most_attempts);
     std::ranges::reverse(structures_);  // with more sharded, and computed again
-    if (!trials_.does_fit()) try_recursive_on(structures_);
-  }
-
-  /// Once for each number of stages and micro-batches.
-  void try_recursive_on(const std::vector<Structure>& structures) {
-    std::set<std::pair<int, int>> seen;
-    for (const Structure& s : structures) {
-      if (s.pipelining.schedule.chunks > 1 || s.pipelining.micro_batches > 4 * s.pipelining.stages) continue;
-      if (!seen.emplace(s.pipelining.stages, s.pipelining.micro_batches).second) continue;
-      if (seen.size() > most_attempts || (trials_.best() && is_late())) return;
-      PlanRequest asked = with_structure(request_, s);
-      asked.degrees.reset();
-      try_plan(std::move(asked), fmt::format("recursive on {}", to_text(s)));
-    }
+    if (!trials_.does_fit()) others_.try_instead(structures_, most_attempts);
   }
 
   Plan told() {
@@ -308,18 +310,14 @@ class Search {
       out.status = name_of(SearchStatus::timeout);
       out.compared += fmt::format("; --search-time {} ended it", *request_.options.most_seconds);
     }
-    const double seconds = trials_.seconds();
     // A search that was cut short knows of what is still open. Where a program took less than was forecast, others may, too.
     double bound = open_.empty() ? bound_ : std::min(bound_, open_.top().seconds);
     // What was not tried may wait for as little as was seen.
     for (const Candidate& c : candidates_)
       if (!c.is_tried) bound = std::min(bound, c.least_seconds);
     bound *= least_miss_;
-    if (std::isfinite(bound) && bound <= trials_.least_seconds()) {
-      out.lower_bound_seconds = std::min(bound, seconds);
-      out.compared += fmt::format("; --set reaches no less than {:.4g} s, {:.1f}% below", bound,
-                                  std::max(0.0, 100 * (1 - bound / seconds)));
-    }
+    if (std::isinf(worth_) && std::isfinite(bound) && bound <= trials_.least_seconds())
+      tell_bound(out, bound, trials_.seconds());
     out.log = trials_.log();
     return out;
   }
@@ -333,26 +331,17 @@ class Search {
 
   /// What its program takes, if there is such a plan.
   std::optional<Evaluation> try_structure(const Candidate& c) {
-    const Structure& s = c.structure;
-    PlanRequest asked = with_structure(request_, s);
-    const Graph* graph = tables_.graph(s.pipelining.micro_batches);
-    if (graph && s.repeats_layers)
-      asked.settings.recompute.modules =
-          layers_again(*graph, tables_.row(s), c.forecast.first, c.forecast.again,
-                       recompute_options(RecomputeMode::full, s.degrees.sequence));
-    if (graph && s.pipelining.stages > 1) asked.stage_of = stage_of(*graph, tables_.row(s), c.forecast.first);
-    return try_plan(std::move(asked), to_text(s));
-  }
-
-  std::optional<Evaluation> try_plan(PlanRequest asked, const std::string& what) {
-    const Graph* graph = tables_.graph(asked.settings.pipelining.micro_batches);
-    return graph ? trials_.run(*graph, std::move(asked), what) : std::nullopt;
+    const Graph* graph = tables_.graph(c.structure.pipelining.micro_batches);
+    if (!graph) return std::nullopt;
+    return trials_.run(*graph, with_candidate(request_, c, *graph, tables_.row(c.structure)),
+                       to_text(c.structure));
   }
 
   const PlanRequest& request_;
+  double worth_;
   const Cluster& cluster_;
   std::int64_t cap_ = 0;
-  Tables tables_;
+  Tables& tables_;
   std::vector<Structure> structures_;
   bool keeps_batch_ = false;
   std::optional<Bounds> bounds_;
@@ -362,6 +351,7 @@ class Search {
   double bound_ = std::numeric_limits<double>::infinity();
   bool is_cut_short_ = false;  // by the time that it may take
   Trials trials_;
+  OtherPlans others_;
   /// By degrees, schedule and level.
   std::map<std::tuple<int, int, bool, int, int, int>, Miss> misses_;
   double least_miss_ = 1;  // of seconds, of all; at most 1
@@ -370,16 +360,39 @@ class Search {
   std::string why_;  // a structure can be none
 };
 
+/// Forecasts err, so that what a lower limit of memory leads to may be faster: it is searched for, too, below what the best
+/// takes, and again below that. So no lower limit makes a plan faster.
+Plan best_of_limits(const StepOf& step, const PlanRequest& request) {
+  check_free(request);
+  Tables tables(step, request);
+  Search::Found best = Search(tables, request).run();
+  PlanRequest asked = request;
+  std::int64_t bytes = best.bytes;
+  const bool is_quick = tables.graph(1)->nodes.size() <= most_nodes_of_limits;
+  for (int i = 0; i < most_limits && is_quick && best.fits && !request.options.deadline.is_over(); ++i) try {
+      asked.options.memory_cap = bytes - 1;
+      Search::Found other = Search(tables, asked, best.seconds).run();
+      if (!other.fits) break;
+      bytes = other.bytes;
+      if (other.seconds >= best.seconds) continue;
+      if (const auto bound = best.plan.lower_bound_seconds; bound && *bound <= other.seconds)
+        tell_bound(other.plan, *bound, other.seconds);
+      best = std::move(other);
+    } catch (const Infeasible&) {
+      break;
+    }
+  return std::move(best.plan);
+}
+
 }  // namespace
 
 std::vector<Searcher> automatic() {
-  return {
-      {.name = "auto",
-       .aliases = {},
-       .doc = "stages, micro-batches, schedule, sharded states, recompute and all operators at once",
-       .ignores = {Setting::costs, Setting::order, Setting::mem_coeff, Setting::fold_layers,
-                   Setting::described, Setting::fully_use_devices, Setting::elementwise_follow},
-       .plan = [](const StepOf& step, const PlanRequest& request) { return Search(step, request).run(); }}};
+  return {{.name = "auto",
+           .aliases = {},
+           .doc = "stages, micro-batches, schedule, sharded states, recompute and all operators at once",
+           .ignores = {Setting::costs, Setting::order, Setting::mem_coeff, Setting::fold_layers,
+                       Setting::described, Setting::fully_use_devices, Setting::elementwise_follow},
+           .plan = best_of_limits}};
 }
 
 }  // namespace shardwright::search

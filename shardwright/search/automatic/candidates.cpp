@@ -20,6 +20,17 @@ std::string to_text(const Candidate& c, double at_least) {
                                   : "");
 }
 
+PlanRequest with_candidate(const PlanRequest& request, const Candidate& c, const Graph& graph,
+                           const Row& row) {
+  const Structure& s = c.structure;
+  PlanRequest out = with_structure(request, s);
+  if (s.repeats_layers)
+    out.settings.recompute.modules = layers_again(graph, row, c.forecast.first, c.forecast.again,
+                                                  recompute_options(RecomputeMode::full, s.degrees.sequence));
+  if (s.pipelining.stages > 1) out.stage_of = stage_of(graph, row, c.forecast.first);
+  return out;
+}
+
 std::optional<double> Candidates::least_seconds(const Structure& s) {
   std::optional<Pieces> least = bounds_.pieces(s);
   if (!least) return std::nullopt;

@@ -24,6 +24,10 @@ struct Candidate {
 /// `dp=4,..: at least 1.2 s, forecast 1.3 s and 40 GB`
 std::string to_text(const Candidate& c, double at_least);
 
+/// What `request` asks, with all that is forecast of `c`: its stages, and what is computed again.
+PlanRequest with_candidate(const PlanRequest& request, const Candidate& c, const Graph& graph,
+                           const Row& row);
+
 class Candidates {
  public:
   /// All must outlive it; a device of `cluster` holds `cap` bytes.

@@ -19,6 +19,25 @@ std::optional<Evaluation> Trials::run(const Graph& graph, PlanRequest asked, con
   }
 }
 
+void Trials::run_whole(const Graph& graph, PlanRequest asked) {
+  const int devices = asked.devices;
+  const std::string parallel(name_of(asked.parallel));
+  asked.devices = 1;
+  asked.cluster = request_.cluster->part(0, 1);
+  asked.parallel = Parallel::stand_alone;
+  asked.settings.pipelining.stages = 1;
+  ++attempts_;
+  try {
+    Plan plan = make_plan(graph, asked);
+    plan.cluster = *request_.cluster;
+    plan.parallel = parallel;
+    for (Mesh& mesh : plan.stages.front().meshes) mesh = Mesh{{{"idle", devices}}};
+    judge(std::move(plan), graph, "whole on each device");
+  } catch (const Error& e) {
+    why_ = e.what();
+  }
+}
+
 Evaluation Trials::judge(Plan plan, const Graph& graph, const std::string& what) {
   const Evaluation e =
       evaluate(compile_pipeline(graph, plan, {.formats = request_.formats, .verifies = false}),

@@ -19,10 +19,15 @@ class Trials {
   /// What the program of the plan for `asked` takes, if there is such a plan; `what`: for the log.
   std::optional<Evaluation> run(const Graph& graph, PlanRequest asked, const std::string& what);
 
+  /// With all of the network on each device, which repeats what the others do.
+  void run_whole(const Graph& graph, PlanRequest asked);
+
   const std::optional<Plan>& best() const { return best_; }
   bool does_fit() const { return best_ && of_best_.fits(); }
   /// Of the best.
   double seconds() const { return of_best_.estimate.step_seconds(); }
+  /// That it takes of a device.
+  std::int64_t bytes() const { return of_best_.estimate.arena_bytes; }
   /// Of those that fit the least.
   double least_seconds() const { return least_seconds_; }
   std::size_t count() const { return count_; }

@@ -1,0 +1,44 @@
+#include "shardwright/search/automatic/other_plans.h"
+
+#include <set>
+#include <utility>
+
+#include "shardwright/base/text.h"
+
+namespace shardwright::automatic {
+
+void OtherPlans::try_beside_best() {
+  PlanRequest asked = request_;
+  const bool has_settings = request_.fixed.fixes_settings();
+  if (!has_settings) try_plan(asked, "recursive with what was asked");
+  if (!has_settings && is_tiny())
+    for (const double coeff : {1., 100.}) {
+      PlanRequest other = asked;
+      other.options.mem_coeff = coeff;
+      try_plan(std::move(other), fmt::format("recursive with --mem-coeff {}", coeff));
+    }
+  if (!has_settings && is_tiny() && request_.devices > 1 && tables_.graph(1))
+    trials_.run_whole(*tables_.graph(1), request_);
+  asked.settings = trials_.best()->settings;
+  try_plan(std::move(asked), "recursive");
+}
+
+void OtherPlans::try_instead(const std::vector<Structure>& structures, std::size_t most) {
+  std::set<std::pair<int, int>> seen;
+  for (const Structure& s : structures) {
+    if (s.pipelining.schedule.chunks > 1 || s.pipelining.micro_batches > 4 * s.pipelining.stages) continue;
+    if (!seen.emplace(s.pipelining.stages, s.pipelining.micro_batches).second) continue;
+    if (seen.size() > most || (trials_.best() && request_.options.deadline.is_over())) return;
+    PlanRequest asked = with_structure(request_, s);
+    asked.degrees.reset();
+    try_plan(std::move(asked), fmt::format("recursive on {}", to_text(s)));
+  }
+}
+
+void OtherPlans::try_plan(PlanRequest asked, const std::string& what) {
+  if (trials_.best() && request_.options.deadline.is_over()) return;
+  if (const Graph* graph = tables_.graph(asked.settings.pipelining.micro_batches))
+    trials_.run(*graph, std::move(asked), what);
+}
+
+}  // namespace shardwright::automatic

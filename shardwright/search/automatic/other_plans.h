@@ -1,0 +1,40 @@
+// Whole plans that degrees do not say: operators split as another search would, within a structure or in its stead, and
+// nothing split at all.
+#pragma once
+
+#include <vector>
+
+#include "shardwright/search/automatic/structure.h"
+#include "shardwright/search/automatic/tables.h"
+#include "shardwright/search/automatic/trials.h"
+
+namespace shardwright::automatic {
+
+class OtherPlans {
+ public:
+  /// All must outlive it.
+  OtherPlans(const PlanRequest& request, Tables& tables, Trials& trials)
+      : request_(request), tables_(tables), trials_(trials) {}
+
+  /// With the settings that were asked for and with those of the best so far; of a small network also as if gradients were
+  /// nearly free or dear, and with all of it on each device.
+  void try_beside_best();
+
+  /// Where degrees divide nothing: once for each number of stages and micro-batches of `structures`.
+  void try_instead(const std::vector<Structure>& structures, std::size_t most);
+
+  /// Other searches are quick with so few operators.
+  bool is_small() { return nodes() <= 2000; }
+  /// And so are many programs.
+  bool is_tiny() { return nodes() <= 600; }
+
+ private:
+  std::size_t nodes() { return tables_.graph(1)->nodes.size(); }
+  void try_plan(PlanRequest asked, const std::string& what);
+
+  const PlanRequest& request_;
+  Tables& tables_;
+  Trials& trials_;
+};
+
+}  // namespace shardwright::automatic
