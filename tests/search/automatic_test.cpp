@@ -397,6 +397,40 @@ TEST(WholePlan, is_no_slower_than_another_level_of_the_same_structure) {
   }
 }
 
+/// Few programs turn out not to fit, so that the search does not end with the first that does.
+TEST(WholePlan, forecasts_the_memory_of_the_framework) {
+  const StepOf step = step_of("llama:layers=16,hidden=2048,heads=16,ffn=5504,vocab=32000,seq=2048,batch=64",
+                              *precision_called("bf16"));
+  PlanRequest request = request_for("a100-80g:8");
+  request.settings.framework = "megatron";
+  request.options.writes_log = true;
+  for (const std::int64_t gigabytes : {30, 16}) {
+    SCOPED_TRACE(gigabytes);
+    request.options.memory_cap = gigabytes * 1'000'000'000;
+    const Plan plan = make_plan(step, request);
+    const Evaluation e =
+        evaluate(compile_pipeline(step(plan.settings.pipelining.micro_batches), plan), *request.cluster,
+                 {.memory_cap = request.options.memory_cap, .framework = "megatron"});
+    EXPECT_TRUE(e.fits());
+    EXPECT_LE(std::ranges::count_if(plan.log,
+                                    [](const std::string& line) {
+                                      return line.find("simulated") != line.npos &&
+                                             line.find("does not fit") != line.npos;
+                                    }),
+              2);
+  }
+}
+
+/// Small products take less time than their transfers.
+TEST(WholePlan, may_split_nothing) {
+  const StepOf step = step_of("matmul_chain:widths=1024-1024-1024-1024-1024,batch=64");
+  const auto seconds_on = [&](const char* cluster) {
+    const PlanRequest request = request_for(cluster);
+    return judged(step, make_plan(step, request), request).estimate.step_seconds();
+  };
+  EXPECT_LE(seconds_on("a100-80g:8"), seconds_on("a100-80g:1"));
+}
+
 /// Micro-batches and recompute are there to choose.
 TEST(WholePlan, of_one_device_spares_memory) {
   const StepOf step = step_of("llama:layers=4,hidden=64,heads=4,ffn=128,vocab=64,seq=64,batch=16");
