@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <tuple>
 
 #include "shardwright/search/planning/judge.h"
@@ -116,6 +117,7 @@ class Recursion {
       return !search_.is_large() || s.totals.memory * bytes_per_figure_ <= search_.cap();
     }
 
+    bool has_fit() const { return best_ && evaluation_.fits(); }
     std::optional<SearchResult> best() && { return std::move(best_); }
 
    private:
@@ -127,10 +129,13 @@ class Recursion {
 
   /// `freely`, the plan without a limit, if it fits; else of sparing ones the fastest that does, or that of least memory.
   SearchResult within_memory(const Solution& freely) const {
-    if (surely_fits(freely)) return told_result(freely);
+    const bool is_tried = options_.tries_sparing && !is_large();
+    if (surely_fits(freely) && !is_tried) return told_result(freely);
     Trials trials(*this);
-    if (!surely_exceeds(freely) && trials.does_fit(freely)) return *std::move(trials).best();
+    const bool fits = !surely_exceeds(freely) && trials.does_fit(freely);
+    if (fits && !is_tried) return *std::move(trials).best();
     const std::vector<Solution> sparing = sparing_solutions(freely);
+    if (is_tried && try_nearly_as_fast(sparing, seconds_of(freely), trials)) return *std::move(trials).best();
     if (is_large() && problem_.judge->recomputes()) {
       try_by_halves(sparing, trials);
       return *std::move(trials).best();
@@ -153,6 +158,17 @@ class Recursion {
       }
     }
     return *std::move(trials).best();
+  }
+
+  /// Figures err, and what takes less memory may be faster: of plans that by figures are nearly as fast as that of `seconds`
+  /// some are tried, whatever the limit. Returns whether any fits.
+  bool try_nearly_as_fast(const std::vector<Solution>& sparing, double seconds, Trials& trials) const {
+    constexpr std::size_t most = 6;
+    constexpr double nearly = 1.15;
+    bool fits = trials.has_fit();
+    for (const Solution& s : std::span(sparing).first(std::min(most, sparing.size())))
+      if (seconds_of(s) <= nearly * seconds && !is_late()) fits = trials.does_fit(s) || fits;
+    return fits;
   }
 
   /// Figures that take for kept what is recomputed tell little: the fastest that fits if memory falls as time grows, and

@@ -9,6 +9,7 @@ namespace shardwright::automatic {
 
 void OtherPlans::try_beside_best() {
   PlanRequest asked = request_;
+  asked.options.tries_sparing = is_tiny();
   const bool has_settings = request_.fixed.fixes_settings();
   if (!has_settings) try_plan(asked, "recursive with what was asked");
   if (!has_settings && is_tiny())

@@ -85,6 +85,7 @@ struct SearchOptions {
   int micro_batches = 1;
   std::optional<double> most_seconds;  // of a search of whole plans
   Deadline deadline;                   // the same, once it has begun
+  bool tries_sparing = false;          // of plans that fit, programs of some that take less memory, too
   bool writes_log = false;             // fill SearchResult::log
   std::bitset<16> said;                // by Setting: somebody said so, even if it is as it would be anyway
 };
