@@ -288,9 +288,8 @@ class Splitter {
   }
 
   bool split_sequence(const Node& node, const Rule& rule, Strategy& s) {
-    if (sequence_.empty()) return false;
-    for (std::size_t i = 0; i < node.operands.size();
-         ++i)  // what has features: a number for each token is repeated
+    if (sequence_.empty()) return false;  // else of what has features: a number for each token is repeated
+    for (std::size_t i = 0; i < node.operands.size(); ++i)
       for (std::size_t d = 0; d + 1 < rule.operands[i].dims.size(); ++d) {
         if (!sequence_[at(node.operands[i].index)][d] || rule.operands[i].dims[d].empty()) continue;
         const int loop = rule.operands[i].dims[d][0];

@@ -186,16 +186,10 @@ TEST(WholePlan, keeps_what_is_fixed) {
     EXPECT_EQ(has.optimizer_parallel.level, want.zero.value_or(has.optimizer_parallel.level));
     EXPECT_EQ(has.recompute.mode, want.recompute.value_or(has.recompute.mode));
     EXPECT_EQ(has.pipelining.schedule, want.schedule.value_or(has.pipelining.schedule));
-    const Mesh& mesh = plan.stages.front().meshes.front();
-    const auto size = [&](std::string_view name) {
-      int out = 1;
-      for (const auto& axis : mesh.axes)
-        if (axis.name.starts_with(name)) out *= axis.size;
-      return out;
-    };
-    EXPECT_EQ(size("dp"), want.data.value_or(size("dp")));
-    EXPECT_EQ(size("tp"), want.tensor.value_or(size("tp")));
-    const std::int64_t micro_batch = 16 / has.pipelining.micro_batches / size("dp");
+    const Expert all = fixed_as(plan);
+    EXPECT_EQ(*all.data, want.data.value_or(*all.data));
+    EXPECT_EQ(*all.tensor, want.tensor.value_or(*all.tensor));
+    const std::int64_t micro_batch = 16 / has.pipelining.micro_batches / *all.data;
     EXPECT_EQ(micro_batch, want.micro_batch.value_or(micro_batch));
   }
 }
