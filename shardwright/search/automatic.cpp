@@ -262,9 +262,7 @@ class Search {
     for (int i = 0; i < trials && trials_.does_fit() && !is_late(); ++i) {
       Candidate* best = nullptr;
       for (Candidate& c : candidates_) {
-        if (c.is_tried || c.is_close || c.forecast.hopeful_seconds >= trials_.seconds() ||
-            is_like_one_tried(c))
-          continue;
+        if (c.is_tried || c.is_close || c.forecast.hopeful_seconds >= trials_.seconds()) continue;
         if (!best || c.forecast.hopeful_seconds < best->forecast.hopeful_seconds) best = &c;
       }
       if (!best) return;
