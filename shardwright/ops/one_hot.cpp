@@ -15,6 +15,7 @@ std::vector<Type> infer(const Call& call) {
   check_integer(call.operands[0].dtype);
   const std::int64_t depth = call.attributes.integer("depth", 0);
   if (depth < 1) throw error("depth is {} but must be at least 1; write for example (depth=10)", depth);
+  call.attributes.flag("from_end");  // throws if it is none
   const std::string name = call.attributes.text("dtype", "f32");
   const auto dtype = dtype_of(name);
   if (!dtype) throw error("dtype={} is no element type; write for example (dtype=f32)", name);

@@ -102,7 +102,8 @@ TEST(Forecast, cuts_and_repeats_as_the_best_of_all) {
                       .repeats_layers = true};
     const double all_kept = bytes_of(d, 0, d.row.size(), 0, 2);
     const double cap = all_kept * (0.2 + 0.5 * uniform(random));
-    const Forecast f = forecast_of(s, {d.row, d.kept, &d.again, d.slots, cluster, cap});
+    const Forecast f =
+        forecast_of(s, {d.row, d.kept, &d.again, d.slots, cluster, framework_called(own_framework), cap});
     const double best = best_of_two(d, s.pipelining, cap);
     ASSERT_EQ(f.fits, best < std::numeric_limits<double>::infinity()) << i;
     if (!f.fits) {
