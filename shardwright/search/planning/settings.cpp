@@ -94,7 +94,8 @@ Rows of_order() {
        .value = "NAME",
        .doc = "order of micro-batches in a stage: gpipe, 1f1b (default) or interleaved:V, V chunks per stage",
        .part = Part::order,
-       .keys = "of several stages `parallel.pipeline_config.pipeline_scheduler`; with `pipeline_interleave` there, "
+       .keys = "of several stages `parallel.pipeline_config.pipeline_scheduler`; with `pipeline_interleave` "
+               "there, "
                "`model.model_config.pp_interleave_num` chunks",
        .member = "schedule",
        .parse =
