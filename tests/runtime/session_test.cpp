@@ -331,16 +331,24 @@ TEST(Session, another_goes_on_with_what_one_has_kept_that_failed_before_its_upda
   EXPECT_EQ(next.get("w"), value);
 }
 
+/// A rank may fail before the others have begun to update: then nothing is lost.
 TEST(Session, what_a_failed_update_has_left_nobody_gets) {
-  Session session(failing_in(Phase::update));
-  EXPECT_EQ(message_of([&] {
-              session.step({{"x", counting({DType::f32, {4, 2}})}});
-            }),
-            "rank 1: %2 = fail: the sky fell");
-  EXPECT_EQ(message_of([&] { session.get("w"); }),
-            "the session has stopped, and its values are lost, which some rank was changing; rank 1: %2 = "
-            "fail: the sky "
-            "fell");
+  int lost = 0;
+  for (int i = 0; i < 100 && lost == 0; ++i) {
+    Session session(failing_in(Phase::update));
+    const Tensor before = session.get("w");
+    EXPECT_EQ(message_of([&] {
+                session.step({{"x", counting({DType::f32, {4, 2}})}});
+              }),
+              "rank 1: %2 = fail: the sky fell");
+    const std::string message = message_of([&] { EXPECT_EQ(session.get("w"), before); });
+    if (message == "nothing") continue;
+    ++lost;
+    EXPECT_EQ(message,
+              "the session has stopped, and its values are lost, which some rank was changing; rank 1: %2 = "
+              "fail: the sky fell");
+  }
+  EXPECT_EQ(lost, 1);
 }
 
 std::atomic<bool> asked_to_stop = false;
