@@ -39,7 +39,7 @@ constexpr int most_close_trials = 3;
 /// And so many may turn out to be no plan.
 constexpr std::size_t most_attempts = 40;
 /// And forecast; the bound ends nearly all searches before.
-constexpr int most_forecasts = 300;
+constexpr int most_forecasts = 2000;
 
 /// Limits of memory below the best plan's that networks of so few operators are searched with.
 constexpr int most_limits = 4;
@@ -176,8 +176,11 @@ class Search {
     if (next.known == Known::forecast) bound_ = std::min(bound_, next.seconds);
     Candidate& c = candidates_[next.number];
     const Miss miss = miss_of(c.structure);
-    if (c.structure.repeats_layers && miss.bytes * c.forecast.bytes > static_cast<double>(cap_))
+    if (c.structure.repeats_layers && miss.bytes * c.forecast.bytes > static_cast<double>(cap_)) {
+      const double least_seconds = c.least_seconds;
       c = forecasts_->forecast(c.structure, miss.bytes).value_or(c);  // with more layers again
+      c.least_seconds = least_seconds;
+    }
     const double likely = nearness * miss.seconds * c.forecast.seconds;
     c.is_close = c.is_close || miss.bytes * c.forecast.bytes > static_cast<double>(cap_);
     if (next.known == Known::forecast && likely > next.seconds)
@@ -188,7 +191,7 @@ class Search {
 
   /// What surely does not fit goes no further.
   void forecast(const Structure& s, double bound) {
-    if (forecasts_->forecasts() == most_forecasts) {
+    if (forecasts_->forecasts() >= most_forecasts) {
       bound_ = std::min(bound_, bound);
       return;
     }

@@ -391,6 +391,30 @@ TEST(WholePlan, is_no_slower_than_another_level_of_the_same_structure) {
   }
 }
 
+/// Four nodes of two stages each: every second boundary is slow.
+TEST(WholePlan, is_no_slower_where_nodes_are_far_apart) {
+  const StepOf step = step_of("llama2-7b:batch=256", *precision_called("bf16"));
+  PlanRequest request = request_for("v100-32g:4x8");
+  request.cluster->memory_bytes = 24'000'000'000;
+  request.cluster->links.back().bytes_per_second = 0.15e9;
+  const Plan plan = make_plan(step, request);
+  ASSERT_TRUE(plan.lower_bound_seconds);
+  const double found = judged(step, plan, request).estimate.step_seconds();
+  for (const auto& [data, stages] : {std::pair(4, 8), {8, 4}}) {
+    const auto other =
+        judged(step,
+               Structure{.degrees = {.data = data},
+                         .pipelining = {Schedule::one_forward_one_backward, stages, 256 / data},
+                         .zero = 1,
+                         .recompute = RecomputeMode::selected},
+               request);
+    ASSERT_TRUE(other);
+    EXPECT_LE(found, other->estimate.step_seconds()) << stages;
+    EXPECT_LE(*plan.lower_bound_seconds, other->estimate.step_seconds()) << stages;
+  }
+  EXPECT_GT(*plan.lower_bound_seconds, found / 2);
+}
+
 /// Few programs turn out not to fit, so that the search does not end with the first that does.
 TEST(WholePlan, forecasts_the_memory_of_the_framework) {
   const StepOf step = step_of("llama:layers=16,hidden=2048,heads=16,ffn=5504,vocab=32000,seq=2048,batch=64",

@@ -84,7 +84,7 @@ double best_of_two(const Drawn& d, const Pipelining& p, double cap) {
     };
     const int front = least_again(0, cut, d.slots[0]), back = least_again(cut, count, d.slots[1]);
     if (front > cut || back > count - cut) continue;
-    best = std::min(best, pipeline_seconds(p, {pass_of(d, 0, cut, front), pass_of(d, cut, count, back)}, 0));
+    best = std::min(best, pipeline_seconds(p, {pass_of(d, 0, cut, front), pass_of(d, cut, count, back)}));
   }
   return best;
 }
@@ -126,8 +126,8 @@ TEST(Forecast, cuts_and_repeats_as_the_best_of_all) {
         u += d.kept[static_cast<std::size_t>(d.row.kinds[static_cast<std::size_t>(p)])].update;
       most = std::max(most, u);
     }
-    const double passes = pipeline_seconds(
-        s.pipelining, {pass_of(d, 0, cut, f.again[0]), pass_of(d, cut, count, f.again[1])}, 0);
+    const double passes =
+        pipeline_seconds(s.pipelining, {pass_of(d, 0, cut, f.again[0]), pass_of(d, cut, count, f.again[1])});
     // Parts are cut by what depends on their own passes; what all of them take together differs a little, too.
     EXPECT_GE(passes, best * (1 - 1e-9)) << i;
     EXPECT_LE(passes, best * 1.01) << i;

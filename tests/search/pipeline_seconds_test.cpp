@@ -12,8 +12,9 @@
 namespace shardwright::automatic {
 namespace {
 
-/// The step by events: every task in its device's order, after what it reads, which takes `crossing` from another device.
-double by_events(const Pipelining& p, const std::vector<Pass>& stages, double crossing) {
+/// The step by events: every task in its device's order, after what it reads, which takes its crossing from another device.
+double by_events(const Pipelining& p, const std::vector<Pass>& stages,
+                 const std::vector<double>& crossings = {}) {
   using Key = std::tuple<Phase, int, int>;  // phase, micro-batch, part
   std::map<Key, double> end;
   std::vector<std::vector<Task>> tasks;
@@ -34,7 +35,8 @@ double by_events(const Pipelining& p, const std::vector<Pass>& stages, double cr
         if (before >= 0 && before < p.parts()) {
           const auto it = end.find({task.phase, task.micro_batch, before});
           if (it == end.end()) break;
-          begin = std::max(begin, it->second + (p.stages > 1 ? crossing : 0));
+          const auto sender = static_cast<std::size_t>(std::min(part, before));
+          begin = std::max(begin, it->second + (crossings.empty() ? 0 : crossings[sender]));
         }
         const double own = is_forward ? stages[i].forward : stages[i].backward;
         free[i] = begin + own / p.schedule.chunks;
@@ -64,7 +66,7 @@ std::vector<Pipelining> pipelines() {
 TEST(PipelineSeconds, of_equal_stages_is_what_events_say) {
   for (const Pipelining& p : pipelines()) {
     const std::vector<Pass> stages(static_cast<std::size_t>(p.stages), {1, 2});
-    EXPECT_NEAR(pipeline_seconds(p, stages, 0), by_events(p, stages, 0), 1e-9)
+    EXPECT_NEAR(pipeline_seconds(p, stages), by_events(p, stages), 1e-9)
         << name_of(p.schedule) << " " << p.stages << " stages, " << p.micro_batches << " micro-batches";
   }
 }
@@ -80,7 +82,7 @@ TEST(PipelineSeconds, of_unequal_stages_is_never_more_and_hardly_less) {
         const double forward = 1 + 0.2 * random.uniform(drawn++);
         stages.push_back({forward, 2 * forward});
       }
-      const double formula = pipeline_seconds(p, stages, 0), events = by_events(p, stages, 0);
+      const double formula = pipeline_seconds(p, stages), events = by_events(p, stages);
       EXPECT_LE(formula, events * (1 + 1e-9))
           << name_of(p.schedule) << " " << p.stages << " stages, " << p.micro_batches << " micro-batches";
       worst = std::max(worst, events / formula - 1);
@@ -100,7 +102,7 @@ TEST(PipelineSeconds, has_a_least_that_no_cut_undercuts) {
         stages.push_back({forward, 2 * forward});
         all += stages.back();
       }
-      EXPECT_LE(least_pipeline_seconds(p, all), by_events(p, stages, 0) * (1 + 1e-9))
+      EXPECT_LE(least_pipeline_seconds(p, all), by_events(p, stages) * (1 + 1e-9))
           << name_of(p.schedule) << " " << p.stages << " stages, " << p.micro_batches << " micro-batches";
     }
 }
@@ -110,9 +112,26 @@ TEST(PipelineSeconds, grows_with_every_micro_batch_where_crossings_are_long) {
     const Pipelining p{Schedule::one_forward_one_backward, stages, 32};
     const std::vector<Pass> passes(static_cast<std::size_t>(stages), {1, 2});
     for (double crossing : {0.03, 0.1, 0.5}) {
-      const double events = by_events(p, passes, crossing);
-      EXPECT_NEAR(pipeline_seconds(p, passes, crossing), events, (crossing < 0.2 ? 0.03 : 0.07) * events)
+      const std::vector<double> crossings(static_cast<std::size_t>(p.parts() - 1), crossing);
+      const double events = by_events(p, passes, crossings);
+      EXPECT_NEAR(pipeline_seconds(p, passes, crossings), events, (crossing < 0.2 ? 0.03 : 0.07) * events)
           << stages << " stages, crossing " << crossing;
+    }
+  }
+}
+
+/// Two stages to a node: every second crossing leaves it.
+TEST(PipelineSeconds, waits_for_what_leaves_a_node_alone) {
+  for (int stages : {4, 8}) {
+    const Pipelining p{Schedule::one_forward_one_backward, stages, 64};
+    const std::vector<Pass> passes(static_cast<std::size_t>(stages), {1, 2});
+    for (double slow : {0.5, 3.0}) {
+      std::vector<double> crossings;
+      for (int part = 0; part + 1 < p.parts(); ++part) crossings.push_back(part % 2 == 1 ? slow : 0.001);
+      const double events = by_events(p, passes, crossings);
+      EXPECT_NEAR(pipeline_seconds(p, passes, crossings), events, (slow < 1 ? 0.1 : 0.2) * events)
+          << stages << " stages, crossing " << slow;
+      EXPECT_GT(events, 1.1 * by_events(p, passes)) << stages << " stages, crossing " << slow;
     }
   }
 }

@@ -5,12 +5,11 @@
 #include <deque>
 #include <limits>
 
+#include "shardwright/base/index.h"
 #include "shardwright/search/automatic/pipeline_seconds.h"
 
 namespace shardwright::automatic {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// Programs put transfers of several pieces into one, and begin them earlier: where many small ones are waited for, they were
 /// seen to wait for a third of what pieces say.
@@ -203,14 +202,27 @@ class Cut {
   double cap_;
 };
 
-/// Seconds of what crosses between neighbouring stages, one way.
-double crossing_seconds(const std::vector<Figures>& figures, const Structure& s, const Cluster& cluster) {
+/// The first of the links that joins devices from `first` to before `end`.
+const LinkLevel& link_of(const Cluster& cluster, int first, int end) {
+  const auto joins = [&](const LinkLevel& l) { return first / l.devices == (end - 1) / l.devices; };
+  const auto link = std::ranges::find_if(cluster.links, joins);
+  return link == cluster.links.end() ? cluster.links.back() : *link;
+}
+
+/// Seconds of what each part sends the next of a micro-batch: neighbours may share a node, or not.
+std::vector<double> crossings_of(const std::vector<Figures>& figures, const Structure& s,
+                                 const Cluster& cluster) {
   double bytes = 0;
   for (const Figures& f : figures) bytes = std::max(bytes, f.received);
-  const auto joins = [&](const LinkLevel& l) { return l.devices >= 2 * s.stage_devices(); };
-  const auto link = std::ranges::find_if(cluster.links, joins);
-  const LinkLevel& l = link == cluster.links.end() ? cluster.links.back() : *link;
-  return l.start_seconds + l.latency_seconds + bytes / (l.bytes_per_second * cluster.link_efficiency);
+  std::vector<double> out;
+  for (int part = 0; part + 1 < s.pipelining.parts() && s.pipelining.stages > 1; ++part) {
+    const int from = part % s.pipelining.stages, to = (part + 1) % s.pipelining.stages;
+    const LinkLevel& l = link_of(cluster, std::min(from, to) * s.stage_devices(),
+                                 (std::max(from, to) + 1) * s.stage_devices());
+    out.push_back(l.start_seconds + l.latency_seconds +
+                  bytes / (l.bytes_per_second * cluster.link_efficiency));
+  }
+  return out;
 }
 
 /// Of a device, whatever it computes.
@@ -246,12 +258,12 @@ Forecast forecast_of(const Structure& s, const ForecastOf& of) {
     bytes[device] += parts[part].bytes();
     out.again.push_back(parts[part].again());
   }
-  const double crossing = p.stages > 1 ? crossing_seconds(what.figures, s, what.cluster) : 0;
+  const std::vector<double> crossings = crossings_of(what.figures, s, what.cluster);
   const double update = *std::ranges::max_element(updates);
-  out.least_seconds = pipeline_seconds(p, passes, crossing) + update;
-  out.hopeful_seconds = pipeline_seconds(p, least, crossing) + update;
+  out.least_seconds = pipeline_seconds(p, passes, crossings) + update;
+  out.hopeful_seconds = pipeline_seconds(p, least, crossings) + update;
   for (std::size_t stage = 0; stage < passes.size(); ++stage) passes[stage] += contended[stage];
-  out.seconds = pipeline_seconds(p, passes, crossing) + update;
+  out.seconds = pipeline_seconds(p, passes, crossings) + update;
   out.bytes = *std::ranges::max_element(bytes) + fixed;
   out.fits = out.fits && out.bytes <= of.cap_bytes;
   return out;

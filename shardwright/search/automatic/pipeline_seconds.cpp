@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "shardwright/base/index.h"
+
 namespace shardwright::automatic {
 namespace {
 
@@ -21,26 +23,32 @@ double seconds_of_stage(const Pipelining& p, int stage, const Pass& own) {
   return p.micro_batches * own.all() - (warm_up(p, stage) * own.forward + own.backward) / p.schedule.chunks;
 }
 
-double pipeline_seconds(const Pipelining& p, const std::vector<Pass>& stages, double crossing) {
+double pipeline_seconds(const Pipelining& p, const std::vector<Pass>& stages,
+                        const std::vector<double>& crossings) {
   Pass all;
   double longest = 0, before = 0;  // of a chunk
   for (const Pass& own : stages) {
     all += own;
     longest = std::max(longest, own.all());
   }
+  // Of all parts from one on, one way.
+  std::vector<double> behind(at(p.parts()) + 1, 0);
+  for (int part = p.parts() - 2; part >= 0 && !crossings.empty(); --part)
+    behind[at(part)] = behind[at(part) + 1] + crossings[at(part)];
   const int chunks = p.schedule.chunks;
   double most = 0;
   for (int s = 0; s < p.stages; ++s) {
-    const Pass& own = stages[static_cast<std::size_t>(s)];
+    const Pass& own = stages[at(s)];
     // From a forward to its backward, through all behind; as often as there are forwards under way.
-    const double round = all.all() - before + 2 * (p.parts() - 1 - s) * crossing;
+    const double round = all.all() - before + 2 * behind[at(s)];
     const double under_way = warm_up(p, s) / chunks;
-    const bool waits = p.schedule.kind != Schedule::gpipe && crossing > 0;
+    const bool waits = p.schedule.kind != Schedule::gpipe && behind[0] > 0;
     const double waited = waits ? std::max(0.0, round / under_way - longest) : 0;
     most = std::max(most, seconds_of_stage(p, s, own) + (p.micro_batches - under_way) * waited);
     before += own.all() / chunks;
   }
-  return shared_seconds(p, all) + most + (p.parts() + p.stages - 2) * crossing;
+  // Forward through all, and back through the last chunks.
+  return shared_seconds(p, all) + most + behind[0] + behind[at(p.parts() - p.stages)];
 }
 
 double least_pipeline_seconds(const Pipelining& p, const Pass& all) {

@@ -29,9 +29,11 @@ struct Pass {
 /// Of T what depends on the device's own passes alone. Grows with both.
 double seconds_of_stage(const Pipelining& p, int stage, const Pass& own);
 
-/// T. `stages`: of the devices of each; `crossing`: seconds of what one stage sends the next of a micro-batch. Where that is
-/// long, it delays every micro-batch: no more of them are under way than the schedule has begun.
-double pipeline_seconds(const Pipelining& p, const std::vector<Pass>& stages, double crossing);
+/// T. `stages`: of the devices of each; `crossings`: seconds of what of a micro-batch a part sends the next, by the part that
+/// sends; all zero if it is empty. Where they are long, they delay every micro-batch: no more of them are under way than the
+/// schedule has begun.
+double pipeline_seconds(const Pipelining& p, const std::vector<Pass>& stages,
+                        const std::vector<double>& crossings = {});
 
 /// T of `all` passes, cut into stages as is best.
 double least_pipeline_seconds(const Pipelining& p, const Pass& all);
