@@ -7,13 +7,12 @@
 
 #include "shardwright/annotations/constraints.h"
 #include "shardwright/annotations/local_split.h"
+#include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/plan/batch.h"
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// Groups device matrices into meshes: each joins the first mesh with which it has a common refinement.
 struct CommonMeshes {

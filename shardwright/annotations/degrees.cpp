@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <span>
 
+#include "shardwright/base/index.h"
 #include "shardwright/cost/compute.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/plan/batch.h"
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 bool is_forward_operator(const Node& node) {
   return node.op->kind == OpKind::compute && node.phase == Phase::forward;

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "shardwright/autodiff/train_step.h"
+#include "shardwright/base/index.h"
 #include "shardwright/graph/builder.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/rewrite.h"
@@ -13,8 +14,6 @@
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// Copies a graph node by node, with more nodes in between.
 class Copy {

@@ -11,16 +11,14 @@
 namespace shardwright {
 namespace {
 
-using Part = SettingPart;
-
 /// A saved plan has decided it, so it is not asked for beside one.
 bool is_decided(const SettingRow& row) {
-  return row.part == Part::order || row.part == Part::split || row.part == Part::step ||
-         row.part == Part::search;
+  return row.part == SettingPart::order || row.part == SettingPart::split || row.part == SettingPart::step ||
+         row.part == SettingPart::search;
 }
 
 /// As is_decided, and a graph that has mesh lines says it, too.
-bool is_splitting(const SettingRow& row) { return is_decided(row) && row.part != Part::step; }
+bool is_splitting(const SettingRow& row) { return is_decided(row) && row.part != SettingPart::step; }
 
 std::vector<std::string> flags_that(bool (*is_one)(const SettingRow&)) {
   std::vector<std::string> out;
@@ -88,8 +86,9 @@ PlanRequest asked_of(const Arguments& given) {
     out.annotations = load_annotations(arguments.text("--annotate"));
   bool is_ordered = is_planned;
   for (const SettingRow& row : all_settings()) {
-    if (row.part > Part::order && !std::exchange(is_ordered, true)) complete_order(arguments, out);
-    if (!arguments.has(row.flag) || (is_planned && (is_decided(row) || row.part == Part::machine))) continue;
+    if (row.part > SettingPart::order && !std::exchange(is_ordered, true)) complete_order(arguments, out);
+    if (!arguments.has(row.flag) || (is_planned && (is_decided(row) || row.part == SettingPart::machine)))
+      continue;
     // Files carry settings along for whichever plan will be made; those of searches may say by which.
     const bool says_which = row.search && out.search.empty() && chooses_structure(out);
     if (is_ordered && !says_which && arguments.of_config.contains(row.flag) && !idle_reason(row, out).empty())
@@ -123,7 +122,7 @@ namespace {
 void check_agrees(const Arguments& arguments, const Origin& asked, const Origin& decided,
                   const std::string& whose) {
   for (const SettingRow& row : all_settings()) {
-    if (row.part < Part::network || !arguments.has(row.flag)) continue;
+    if (row.part < SettingPart::network || !arguments.has(row.flag)) continue;
     const std::string other = row.print({.origin = decided});
     if (row.print({.origin = asked}) == other) continue;
     throw error("{} {} but {} {}", arguments.called(row.flag), arguments.text(row.flag), whose,
@@ -181,14 +180,14 @@ Origin origin_of(const Arguments& given, const Model& model) {
 }
 
 OptimizerChoice optimizer_of(const Arguments& arguments, const Model& model) {
-  heed(arguments, {Part::update});
+  heed(arguments, {SettingPart::update});
   return origin_of(arguments, model).optimizer;
 }
 
 std::optional<MemoryCap> memory_cap_of(const Arguments& arguments) {
   std::optional<MemoryCap> least;
   for (const SettingRow& row : all_settings()) {
-    if (row.part != Part::memory || !arguments.has(row.flag)) continue;
+    if (row.part != SettingPart::memory || !arguments.has(row.flag)) continue;
     PlanRequest request;
     row.parse(request, arguments.given(row.flag));
     const std::int64_t bytes = *request.options.memory_cap;

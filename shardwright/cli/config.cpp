@@ -10,9 +10,9 @@
 namespace shardwright {
 namespace {
 
-class Door {
+class ConfigDoor {
  public:
-  explicit Door(Arguments arguments)
+  explicit ConfigDoor(Arguments arguments)
       : arguments_(std::move(arguments)), path_(arguments_.text("--config")), config_(load_config(path_)) {}
 
   Arguments run() {
@@ -130,6 +130,6 @@ class Door {
 
 }  // namespace
 
-Arguments with_config(Arguments arguments) { return Door(std::move(arguments)).run(); }
+Arguments with_config(Arguments arguments) { return ConfigDoor(std::move(arguments)).run(); }
 
 }  // namespace shardwright

@@ -30,16 +30,16 @@ struct Place {
 };
 
 template <class T>
-struct Said {
+struct Agreed {
   std::string key;
   T value;
 };
 
 /// What `read` finds in one of several places, or in more if they agree.
 template <class T>
-std::optional<Said<T>> agreed(const std::vector<Place>& places,
-                              std::optional<T> (*read)(const YamlMap&, const std::string&)) {
-  std::optional<Said<T>> out;
+std::optional<Agreed<T>> agreed(const std::vector<Place>& places,
+                                std::optional<T> (*read)(const YamlMap&, const std::string&)) {
+  std::optional<Agreed<T>> out;
   for (const auto& [section, key] : places) {
     const auto value = read(section, key);
     if (!value) continue;
@@ -153,7 +153,7 @@ void ConfigReader::read_settings() {
 
 /// What the batch is multiplied with, stages and micro-batches.
 void ConfigReader::read_batch() {
-  const auto or_1 = [](const std::optional<Said<std::int64_t>>& said) { return said ? said->value : 1; };
+  const auto or_1 = [](const std::optional<Agreed<std::int64_t>>& said) { return said ? said->value : 1; };
   Config::Batch& batch = config_.batch;
   auto size = agreed<std::int64_t>({{runner_, "batch_size"}, {top_, "batch_size"}}, count);
   // The runner's batch size takes the place of the dataset's.

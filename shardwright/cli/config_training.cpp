@@ -17,9 +17,9 @@ namespace shardwright {
 namespace {
 
 /// A section of which each key is either read or told to have no effect.
-class Section {
+class ReadSection {
  public:
-  Section(YamlMap map, Config& config) : map_(std::move(map)), config_(config) {}
+  ReadSection(YamlMap map, Config& config) : map_(std::move(map)), config_(config) {}
 
   /// The key's text; it counts as read.
   std::optional<std::string> text(const std::string& key) {
@@ -78,7 +78,7 @@ double number_of(const std::string& key, const std::string& text) {
   return *value;
 }
 
-void read_optimizer(Section& optimizer) {
+void read_optimizer(ReadSection& optimizer) {
   static const std::map<std::string, std::string> types{{"AdamW", "adamw"},
                                                         {"FP32StateAdamWeightDecay", "adamw"},
                                                         {"AdamWeightDecay", "adamw"},
@@ -113,7 +113,7 @@ void read_optimizer(Section& optimizer) {
 }
 
 /// `CosineWithWarmUpLR` with `lr_end` as --lr-schedule has it: `cosine:end=1e-6`.
-std::string schedule_of(Section& rates, const std::string& type) {
+std::string schedule_of(ReadSection& rates, const std::string& type) {
   static const std::map<std::string, std::string> types{{"ConstantWarmUpLR", "constant"},
                                                         {"LinearWithWarmUpLR", "linear"},
                                                         {"CosineWithWarmUpLR", "cosine"},
@@ -129,7 +129,7 @@ std::string schedule_of(Section& rates, const std::string& type) {
   return settings.empty() ? out : fmt::format("{}:{}", out, join(settings, ","));
 }
 
-void read_warmup(Section& rates) {
+void read_warmup(ReadSection& rates) {
   const auto is_some = [&](const std::string& key) {
     const auto value = rates.text(key);
     return value && number_of(rates.path_of(key), *value) > 0 ? value : std::nullopt;
@@ -143,7 +143,7 @@ void read_warmup(Section& rates) {
   rates.say("--warmup", "warmup_ratio", fmt::format("{}%", share * 100));
 }
 
-void read_rates(Section& rates, Section& optimizer) {
+void read_rates(ReadSection& rates, ReadSection& optimizer) {
   if (const auto type = rates.text("type")) rates.say("--lr-schedule", "type", schedule_of(rates, *type));
   if (rates.text("learning_rate"))
     rates.say("--lr", "learning_rate");
@@ -169,12 +169,12 @@ class Callbacks {
     if (!list.IsDefined() || list.IsNull()) return;
     if (!list.IsSequence()) throw error("callbacks: should be a list of maps with a type");
     for (std::size_t i = 0; i < list.size(); ++i)
-      read(Section(YamlMap(list[i], fmt::format("callbacks[{}]", i)), config_));
+      read(ReadSection(YamlMap(list[i], fmt::format("callbacks[{}]", i)), config_));
   }
   bool saves() const { return saves_; }
 
  private:
-  void read(Section callback) {
+  void read(ReadSection callback) {
     const std::string type = callback.text("type").value_or("");
     if (type == "MFLossMonitor" || type == "LossMonitor") {
       callback.say("--log-every", "per_print_times");
@@ -199,7 +199,7 @@ class Callbacks {
   bool saves_ = false;
 };
 
-void read_start(Section& top, bool saves) {
+void read_start(ReadSection& top, bool saves) {
   const std::string path = top.text("load_checkpoint").value_or("");
   const std::string resume = top.text("resume_training").value_or("");
   const bool is_off = resume.empty() || resume == "False" || resume == "false";
@@ -228,7 +228,7 @@ void read_data(const YamlMap& top, Config& config) {
       config.said.push_back({flag, *path, fmt::format("{}.data_loader.dataset_dir ({})", key, flag)});
   };
   say("--data", "train_dataset", data_of(top, "train_dataset"));
-  Section section(top, config);
+  ReadSection section(top, config);
   if (!section.is_on("do_eval")) return;
   const auto held_out = data_of(top, "eval_dataset");
   if (!held_out)
@@ -241,10 +241,11 @@ void read_data(const YamlMap& top, Config& config) {
 }  // namespace
 
 void read_training(const YamlMap& top, Config& config) {
-  Section optimizer(top.map("optimizer"), config), rates(top.map("lr_schedule"), config), all(top, config);
+  ReadSection optimizer(top.map("optimizer"), config), rates(top.map("lr_schedule"), config),
+      all(top, config);
   read_rates(rates, optimizer);
   read_optimizer(optimizer);
-  Section wrapper(top.map("runner_wrapper"), config);
+  ReadSection wrapper(top.map("runner_wrapper"), config);
   if (wrapper.is_on("use_clip_grad"))
     wrapper.say("--clip-norm", "max_grad_norm", wrapper.text("max_grad_norm").value_or("1.0"));
   const Callbacks callbacks(top, config);

@@ -11,9 +11,9 @@
 namespace shardwright {
 namespace {
 
-class Door {
+class ExpertDoor {
  public:
-  explicit Door(Arguments arguments)
+  explicit ExpertDoor(Arguments arguments)
       : arguments_(std::move(arguments)), expert_(parse_expert(arguments_.given("--set"))) {}
 
   Arguments run() {
@@ -100,7 +100,7 @@ Arguments with_expert(Arguments arguments) {
   // What a plan has decided is said by who reads it.
   const bool is_planned = !arguments.positionals.empty() && arguments.positionals[0].ends_with(".json");
   if (is_planned || arguments.has("--plan")) return arguments;
-  return Door(std::move(arguments)).run();
+  return ExpertDoor(std::move(arguments)).run();
 }
 
 }  // namespace shardwright

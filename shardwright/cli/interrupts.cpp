@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::array signals{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 
-std::atomic<int> count{0};
+std::atomic<int> interruptions{0};
 std::atomic<int> patience{0};
 std::atomic<std::int64_t> current_step{-1};
 std::atomic<bool> at_once{false};
@@ -42,11 +42,11 @@ void say_which_step(std::int64_t step) {
 
 /// How many there have been; 0 if that is known already.
 int count_with(int signal) {
-  if (signal != SIGUSR1 && signal != SIGUSR2) return ++count;
+  if (signal != SIGUSR1 && signal != SIGUSR2) return ++interruptions;
   const int told = signal == SIGUSR1 ? 1 : 2;
-  int known = count;
+  int known = interruptions;
   while (known < told)
-    if (count.compare_exchange_weak(known, told)) return told;
+    if (interruptions.compare_exchange_weak(known, told)) return told;
   return 0;
 }
 
@@ -82,7 +82,7 @@ void catch_interrupts(CatchOptions options) {
   }
 }
 
-int interrupts() { return count; }
+int interrupts() { return interruptions; }
 
 Patience::Patience(int interrupts) { patience = interrupts; }
 
@@ -93,7 +93,7 @@ Patience::~Patience() {
 
 void step_begins(std::int64_t step) {
   current_step = step;
-  if (count > 0) say_which_step(step);
+  if (interruptions > 0) say_which_step(step);
 }
 
 void step_ends() { current_step = -1; }

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "shardwright/autodiff/train_step.h"
+#include "shardwright/base/index.h"
 #include "shardwright/cli/training_data.h"
 #include "shardwright/frontend/model.h"
 #include "shardwright/passes/compile.h"
@@ -22,8 +23,6 @@
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();

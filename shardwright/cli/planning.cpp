@@ -150,8 +150,8 @@ Annotations annotations_of(const Arguments& arguments, const Model& model, const
 
 PlanRequest request_of(const Arguments& arguments, const Model& model) {
   PlanRequest request = asked_of(arguments);
-  using Part = SettingPart;
-  heed(arguments, {Part::machine, Part::order, Part::split, Part::step, Part::search, Part::memory});
+  heed(arguments, {SettingPart::machine, SettingPart::order, SettingPart::split, SettingPart::step,
+                   SettingPart::search, SettingPart::memory});
   arguments.heed("--annotate");
   request.model = model.name;
   request.origin = origin_of(arguments, model);

@@ -1,5 +1,7 @@
 #include "shardwright/explain/candidates.h"
 
+#include "shardwright/base/index.h"
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -7,8 +9,6 @@
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 constexpr double most_listed = 20000;  // beyond, strategies are not listed but reached by moves
 

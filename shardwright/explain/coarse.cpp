@@ -1,11 +1,10 @@
 #include "shardwright/explain/coarse.h"
 
+#include "shardwright/base/index.h"
 #include "shardwright/search/recursive/axes.h"
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// Calls `use` with every list of axes of mesh `mesh` that `graph` speaks of.
 template <class Use>

@@ -5,6 +5,7 @@
 #include <map>
 #include <tuple>
 
+#include "shardwright/base/index.h"
 #include "shardwright/base/text.h"
 #include "shardwright/explain/candidates.h"
 #include "shardwright/explain/coarse.h"
@@ -17,8 +18,6 @@
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// On meshes of more axes, those that are always together become one.
 constexpr int many_axes = 3;

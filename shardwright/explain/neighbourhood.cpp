@@ -2,12 +2,11 @@
 
 #include <algorithm>
 
+#include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 class Extraction {
  public:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/rewrite.h"
 #include "shardwright/lower/expand.h"
@@ -12,8 +13,6 @@
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// Of a kernel of its own.
 double kernel_seconds(const Graph& graph, const Node& node, const Cluster& cluster) {

@@ -4,14 +4,13 @@
 #include <array>
 #include <cmath>
 
+#include "shardwright/base/index.h"
 #include "shardwright/base/text.h"
 #include "shardwright/frontend/report.h"
 #include "shardwright/frontend/table.h"
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 std::string strategy_text(const Explanation& e, const Candidate& c) {
   std::string out = to_text(c.strategy, e.rule, e.meshes[at(c.strategy.mesh)]);
@@ -20,13 +19,13 @@ std::string strategy_text(const Explanation& e, const Candidate& c) {
 }
 
 /// One of the parts of a candidate's time, and the tensor that has most of it.
-struct Part {
+struct Term {
   std::string_view name;
   double seconds = 0;
   std::string most;
 };
 
-std::array<Part, 3> parts_of(const Candidate& c) {
+std::array<Term, 3> parts_of(const Candidate& c) {
   return {{{"compute", c.cost.compute_seconds, {}},
            {"communication", c.cost.communication_seconds, c.most_reduced},
            {"redistribution", c.cost.redistribution_seconds, c.most_moved}}};
@@ -34,7 +33,7 @@ std::array<Part, 3> parts_of(const Candidate& c) {
 
 /// `communication 12 us instead of 340 us (mostly of w1)`: the part in which `better` gains most over `worse`.
 std::string deciding_part(const Candidate& better, const Candidate& worse) {
-  const std::array<Part, 3> good = parts_of(better), bad = parts_of(worse);
+  const std::array<Term, 3> good = parts_of(better), bad = parts_of(worse);
   std::size_t best = 0;
   for (std::size_t i = 1; i < good.size(); ++i)
     if (bad[i].seconds - good[i].seconds > bad[best].seconds - good[best].seconds) best = i;
@@ -126,8 +125,8 @@ std::string explanation_table(const Explanation& e, const Explainer& explainer) 
 namespace {
 
 /// The rows in which most goes, by `part`, added to `out` unless they are there.
-template <class Part>
-void add_heaviest(std::vector<Heavy>& out, std::vector<Heavy> rows, std::size_t count, Part part) {
+template <class Share>
+void add_heaviest(std::vector<Heavy>& out, std::vector<Heavy> rows, std::size_t count, Share part) {
   std::ranges::stable_sort(rows, std::ranges::greater(), part);
   for (std::size_t i = 0; i < std::min(count, rows.size()); ++i) {
     const bool is_there = std::ranges::any_of(

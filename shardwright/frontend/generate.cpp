@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "shardwright/base/error.h"
+#include "shardwright/base/index.h"
 #include "shardwright/base/random.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/runtime/backend/backend.h"
@@ -16,8 +17,6 @@
 
 namespace shardwright {
 namespace {
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 /// The candidates, the likeliest first, and how likely each is beside the first.
 struct Candidates {

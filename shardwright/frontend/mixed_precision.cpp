@@ -4,6 +4,7 @@
 #include <set>
 
 #include "shardwright/autodiff/train_step.h"
+#include "shardwright/base/index.h"
 #include "shardwright/cost/compute.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/rewrite.h"
@@ -11,8 +12,6 @@
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 bool is_product(const Graph& graph, const Node& node) {
   return node.op->kind == OpKind::compute && work_kind(rule_of(graph, node)) != WorkKind::streaming;

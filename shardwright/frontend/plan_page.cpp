@@ -40,7 +40,7 @@ std::string share_cell(std::string_view percent) {
   return fmt::format("<td class='number share' style='--share:{}'>{}</td>", percent, percent);
 }
 
-std::string table_of(const StageReport& stage) {
+std::string html_table_of(const StageReport& stage) {
   std::string out =
       "<table><tr><th>operator<th>strategy<th>parts of inputs<th>time<th>memory<th>collectives<th>why</tr>\n";
   for (const ReportRow& r : stage.rows)
@@ -51,14 +51,14 @@ std::string table_of(const StageReport& stage) {
   return out + "</table>\n";
 }
 
-struct Part {
+struct BarPart {
   std::string name;
   double size = 0;
   std::string text;  // with its unit
 };
 
 /// Parts of a whole side by side, and below what each is.
-std::string bar_of(const std::vector<Part>& parts) {
+std::string bar_of(const std::vector<BarPart>& parts) {
   constexpr const char* colors[] = {"#4e79a7", "#f28e2b", "#59a14f", "#e15759",
                                     "#76b7b2", "#edc948", "#b07aa1"};
   std::string bar, key;
@@ -74,7 +74,7 @@ std::string bar_of(const std::vector<Part>& parts) {
 }
 
 std::string time_bar(const Estimate& e) {
-  std::vector<Part> parts;
+  std::vector<BarPart> parts;
   const auto add = [&](const char* name, double seconds) {
     parts.push_back({name, seconds, seconds_text(seconds)});
   };
@@ -86,7 +86,7 @@ std::string time_bar(const Estimate& e) {
 }
 
 std::string memory_bar(const Estimate& e) {
-  std::vector<Part> parts;
+  std::vector<BarPart> parts;
   for (std::size_t k = 0; k < memory_kinds; ++k)
     parts.push_back({words_of(static_cast<MemoryKind>(k)), static_cast<double>(e.memory.bytes[k]),
                      bytes_text(e.memory.bytes[k])});
@@ -100,7 +100,7 @@ std::string to_html(const StepReport& report) {
   for (const StageReport& stage : report.stages) {
     if (!stage.heading.empty()) out += fmt::format("<h3>{}</h3>\n", escaped(stage.heading));
     for (const std::string& mesh : stage.meshes) out += fmt::format("<p>{}</p>\n", escaped(mesh));
-    if (!stage.rows.empty()) out += table_of(stage);
+    if (!stage.rows.empty()) out += html_table_of(stage);
     if (stage.splits_nothing) out += "<p>nothing is split: every device does the whole work</p>\n";
   }
   for (const std::string& line : report.remarks) out += fmt::format("<p>{}</p>\n", escaped(line));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "shardwright/annotations/patterns.h"
+#include "shardwright/base/index.h"
 #include "shardwright/frontend/inference.h"
 #include "shardwright/frontend/mixed_precision.h"
 #include "shardwright/frontend/planned_model.h"
@@ -17,8 +18,6 @@
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 ParameterLayout layout_of(const Value& value, const Mesh& mesh) {
   ParameterLayout out{

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <array>
 
+#include "shardwright/base/index.h"
 #include "shardwright/layout/uneven.h"
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 std::int64_t volume(const Shape& extent) { return element_count(extent); }
 

@@ -7,14 +7,13 @@
 #include <map>
 #include <queue>
 
+#include "shardwright/base/index.h"
 #include "shardwright/layout/joined_axes.h"
 #include "shardwright/layout/layout_steps.h"
 #include "shardwright/layout/uneven.h"
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 double slowest(const MeshCost& cost, double LinkCost::*what) {
   double worst = 0;

@@ -1,5 +1,6 @@
 #include "shardwright/layout/strategy.h"
 
+#include "shardwright/base/index.h"
 #include "shardwright/layout/uneven.h"
 
 #include <algorithm>
@@ -8,8 +9,6 @@
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// Axes over which a tensor is partial because loop dims of `kind` are missing in it.
 Axes missing_axes(const Rule& rule, const Strategy& strategy, const RuleTensor& tensor, bool of_max) {

@@ -1,5 +1,7 @@
 #include "shardwright/layout/transfer.h"
 
+#include "shardwright/base/index.h"
+
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -8,8 +10,6 @@
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// The group in the order in which sources are tried: oneself first, then upwards and around, so that
 /// replicas share the sending.

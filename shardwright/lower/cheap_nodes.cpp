@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "shardwright/base/index.h"
 #include "shardwright/cost/compute.h"
 #include "shardwright/graph/op.h"
 
@@ -13,8 +14,6 @@ constexpr double most_read = 4;  // bytes for each that is dropped
 constexpr double most_flops =
     256;  // of a product for each byte that it makes: devices do so many while they write it
 constexpr int longest_chain = 12;  // of nodes that are computed again for one result
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 class Choice {
  public:

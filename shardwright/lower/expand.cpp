@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <optional>
 
+#include "shardwright/base/index.h"
 #include "shardwright/graph/builder.h"
 #include "shardwright/graph/op.h"
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// Splits the loop dims that `node` shares with the operator of `rule` as that one does.
 Strategy of_same_dims(const Graph& graph, const Node& node, const Rule& rule, const Strategy& strategy) {

@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "shardwright/base/index.h"
 #include "shardwright/base/text.h"
 #include "shardwright/graph/text.h"
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 std::string count_text(int count, std::string_view what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : what.ends_with("ch") ? "es" : "s");

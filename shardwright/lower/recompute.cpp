@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 
+#include "shardwright/base/index.h"
 #include "shardwright/graph/calls.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/rewrite.h"
@@ -14,8 +15,6 @@
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// `layout`, sharded over the axes along which it is replicated as far as they divide a dim: the first that can be.
 Layout over_replicas(const Layout& layout, const Mesh& mesh, const Shape& shape) {

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "shardwright/autodiff/accumulate.h"
+#include "shardwright/base/index.h"
 #include "shardwright/graph/builder.h"
 #include "shardwright/graph/calls.h"
 #include "shardwright/graph/op.h"
@@ -12,8 +13,6 @@
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// One form in which a logical value exists in the program.
 struct Copy {

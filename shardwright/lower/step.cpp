@@ -16,16 +16,11 @@
 #include <array>
 #include <numeric>
 
+#include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/lower/step_sections.h"
 
 namespace shardwright {
-namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
-
 Phase handed_out_in(const Graph& graph, ValueId output) {
   return graph.node(graph.value(output).producer).phase;
 }

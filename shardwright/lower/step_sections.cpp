@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <map>
 
+#include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// What crosses from update to update, by the value of a stage.
 using UpdateCrossings = std::multimap<std::pair<int, ValueId>, int>;

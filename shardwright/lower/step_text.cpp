@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "shardwright/base/index.h"
 #include "shardwright/base/text.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/lower/step.h"
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 std::string ranks_text(const std::vector<int>& ranks) {
   constexpr std::size_t most = 8;

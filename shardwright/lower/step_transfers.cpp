@@ -1,14 +1,9 @@
 #include "shardwright/lower/step_transfers.h"
 
+#include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
 
 namespace shardwright {
-namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
-
 TransfersOfRanks::TransfersOfRanks(const Pipeline& pipeline)
     : pipeline_(pipeline), steps_(pipeline.stages.size()), crossings_(pipeline.crossings.size()) {}
 

@@ -1,9 +1,9 @@
 #include "shardwright/lower/traffic.h"
 
+#include "shardwright/base/index.h"
+
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// Bytes that a rank receives: what it takes from others when it moves, (n-1)/n of the operand in each half
 /// of a reduction.

@@ -19,6 +19,7 @@
 #include <limits>
 #include <numeric>
 
+#include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/rewrite.h"
 #include "shardwright/lower/kept_leaves.h"
@@ -31,8 +32,6 @@ namespace {
 
 constexpr std::int64_t alignment = 64;
 constexpr int for_ever = std::numeric_limits<int>::max();
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// What becomes a buffer, unless it is joined to another.
 struct Place {

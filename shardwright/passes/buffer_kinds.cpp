@@ -2,13 +2,12 @@
 
 #include <algorithm>
 
+#include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/lower/kept_leaves.h"
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 bool is_collective(const Node& node) { return node.op->kind == OpKind::step && !is_local(*node.op->step); }
 

@@ -14,6 +14,7 @@
 #include <map>
 #include <set>
 
+#include "shardwright/base/index.h"
 #include "shardwright/graph/calls.h"
 #include "shardwright/graph/rewrite.h"
 #include "shardwright/ops/calls.h"
@@ -21,8 +22,6 @@
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// A value and where it is wanted or made: the format there is the node's common one, unless it is fixed.
 struct End {

@@ -18,14 +18,13 @@
 #include <queue>
 #include <tuple>
 
+#include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/rewrite.h"
 #include "shardwright/passes/buckets.h"
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// Fusions of one phase, each in one piece, that are to run in an order of their own.
 struct Unit {
@@ -45,9 +44,9 @@ struct Order {
   std::vector<bool> is_fused;
 };
 
-class Fuser {
+class CollectiveFuser {
  public:
-  Fuser(const Graph& graph, const PassContext& context)
+  CollectiveFuser(const Graph& graph, const PassContext& context)
       : graph_(graph),
         users_(users_of(graph)),
         dependences_(graph),
@@ -254,7 +253,7 @@ Graph with_last_sums_in_update(Graph graph, const PassContext& context) {
 
 Program fuse_collectives(Program program, const PassContext& context) {
   if (program.micro_batches == 1) program.graph = with_last_sums_in_update(std::move(program.graph), context);
-  const Order order = Fuser(program.graph, context).run();
+  const Order order = CollectiveFuser(program.graph, context).run();
   if (order.nodes.empty()) return program;
   const std::vector<ValueId> same(program.graph.values.size());
   program.graph = rebuild(std::move(program.graph), order.nodes, same);

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 
+#include "shardwright/base/index.h"
 #include "shardwright/graph/rewrite.h"
 #include "shardwright/passes/optimize.h"
 
@@ -20,8 +21,6 @@ namespace shardwright {
 namespace {
 
 constexpr std::size_t longest = 32;  // nodes run together: their blocks must fit into the cache
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// What other stages send in the update comes when the backward is over.
 bool is_of_pipeline(const Graph& graph) {
@@ -36,9 +35,9 @@ struct Emitted {
   bool is_fused;
 };
 
-class Fuser {
+class PointwiseFuser {
  public:
-  explicit Fuser(const Program& program)
+  explicit PointwiseFuser(const Program& program)
       : graph_(program.graph),
         has_one_backward_(program.micro_batches == 1 && !is_of_pipeline(program.graph)),
         users_(users_of(graph_)),
@@ -179,7 +178,7 @@ Graph reordered(Graph graph, const std::vector<Emitted>& order) {
 }  // namespace
 
 Program fuse_pointwise(Program program, const PassContext&) {
-  const std::vector<Emitted> order = Fuser(program).run();
+  const std::vector<Emitted> order = PointwiseFuser(program).run();
   program.graph = reordered(std::move(program.graph), order);
   return program;
 }

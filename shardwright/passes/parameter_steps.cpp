@@ -1,11 +1,10 @@
 #include "shardwright/passes/parameter_steps.h"
 
+#include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 bool is_sum(const Node& node) {
   return (node.op->step == StepKind::all_reduce || node.op->step == StepKind::reduce_scatter) &&

@@ -7,14 +7,13 @@
 #include <algorithm>
 #include <map>
 
+#include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/passes/optimize.h"
 #include "shardwright/passes/parameter_steps.h"
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 constexpr int never = -1;
 

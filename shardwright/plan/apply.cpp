@@ -7,6 +7,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "shardwright/base/index.h"
 #include "shardwright/graph/calls.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/plan/groups.h"
@@ -14,8 +15,6 @@
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// A layout in which a value is kept: what is read where it lies is cut evenly.
 /// Throws: Error if it is none, or does not fit `shape`.

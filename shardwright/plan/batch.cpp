@@ -4,13 +4,12 @@
 #include <cmath>
 #include <optional>
 
+#include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/ops/means.h"
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 constexpr std::string_view batch_attribute = "batch";
 

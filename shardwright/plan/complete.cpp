@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "shardwright/autodiff/accumulate.h"
+#include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/layout/uneven.h"
 #include "shardwright/plan/numbers.h"
@@ -13,8 +14,6 @@
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 constexpr int no_loop = -1;
 using DimLoops = std::vector<std::vector<int>>;  // per tensor dim the loop dims of the forward node behind it

@@ -1,12 +1,12 @@
 #include "shardwright/plan/groups.h"
 
+#include "shardwright/base/index.h"
+
 #include <numeric>
 #include <set>
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// Per axis the sizes of the minor parts that are wanted.
 using Cuts = std::vector<std::set<int>>;

@@ -1,14 +1,9 @@
 #include "shardwright/plan/owners.h"
 
+#include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
 
 namespace shardwright {
-namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
-
 std::vector<NodeId> owners_of(const Graph& graph) {
   std::vector<NodeId> owners(graph.nodes.size());
   std::vector<NodeId> first_reader(graph.values.size());  // forward, per value

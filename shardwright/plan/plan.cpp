@@ -3,6 +3,7 @@
 #include <set>
 
 #include "shardwright/autodiff/accumulate.h"
+#include "shardwright/base/index.h"
 #include "shardwright/base/random.h"
 #include "shardwright/base/text.h"
 #include "shardwright/graph/op.h"
@@ -50,8 +51,6 @@ std::string fingerprint_of(const Graph& graph) {
 }
 
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// What a backward sends lies there until the stage before takes it, one for each micro-batch that is alive; others take
 /// it too late.

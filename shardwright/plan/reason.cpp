@@ -7,7 +7,7 @@
 namespace shardwright {
 namespace {
 
-constexpr std::array<std::string_view, 3> kinds{"from ", "from data ", "to "};
+constexpr std::array<std::string_view, 3> beginnings{"from ", "from data ", "to "};
 constexpr std::string_view nothing = "no communication";
 
 bool parse_neighbour(std::string_view text, Reason& to) {
@@ -15,7 +15,7 @@ bool parse_neighbour(std::string_view text, Reason& to) {
   if (colon == text.npos) return false;
   for (const Reason::Neighbour::Kind kind :
        {Reason::Neighbour::data, Reason::Neighbour::from, Reason::Neighbour::to}) {
-    const std::string_view begin = kinds[static_cast<std::size_t>(kind)];
+    const std::string_view begin = beginnings[static_cast<std::size_t>(kind)];
     if (!text.starts_with(begin) || colon <= begin.size()) continue;
     const std::string_view moves = text.substr(colon + 2);
     to.neighbours.push_back({kind, std::string(text.substr(begin.size(), colon - begin.size())),
@@ -30,7 +30,7 @@ bool parse_neighbour(std::string_view text, Reason& to) {
 std::string to_text(const Reason& reason) {
   std::vector<std::string> out;
   for (const Reason::Neighbour& n : reason.neighbours)
-    out.push_back(fmt::format("{}{}: {}", kinds[static_cast<std::size_t>(n.kind)], n.name,
+    out.push_back(fmt::format("{}{}: {}", beginnings[static_cast<std::size_t>(n.kind)], n.name,
                               n.moves.empty() ? nothing : n.moves));
   out.insert(out.end(), reason.notes.begin(), reason.notes.end());
   return join(out, "; ");

@@ -15,7 +15,7 @@ bool flag_or(const Json& json, const char* key, bool otherwise) {
   return it->get<bool>();
 }
 
-std::string text_or(const Json& json, const char* key, std::string otherwise) {
+std::string name_or(const Json& json, const char* key, std::string otherwise) {
   const auto it = json.find(key);
   if (it == json.end()) return otherwise;
   if (!it->is_string() || it->get<std::string>().empty())
@@ -49,7 +49,7 @@ RecomputedModule module_of(const Json& json) {
     throw error("\"recompute\": {} should be a module's name, or an object with \"module\"",
                 short_text(json));
   check_keys(json, "recompute", {"module", "nodes", "communication", "shard_kept", "on"});
-  RecomputedModule out{.module = text_or(json, "module", ""), .nodes = {}, .options = options_of(json, {})};
+  RecomputedModule out{.module = name_or(json, "module", ""), .nodes = {}, .options = options_of(json, {})};
   out.is_on = flag_or(json, "on", true);
   try {
     if (json.contains("nodes")) out.nodes = json.at("nodes").get<std::vector<std::string>>();
@@ -85,7 +85,7 @@ Recompute recompute_of(const Json& json) {
     throw error("\"recompute\" should be none, selected, full or a list of modules, not {}",
                 short_text(json));
   check_keys(json, "recompute", {"mode", "communication", "shard_kept", "modules"});
-  Recompute out = parse_recompute(text_or(json, "mode", "none"));
+  Recompute out = parse_recompute(name_or(json, "mode", "none"));
   if (!out.modules.empty())
     throw error("\"recompute\": \"mode\" {} should be none, selected or full", short_text(json.at("mode")));
   out.options = options_of(json, out.options);

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "shardwright/autodiff/accumulate.h"
+#include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/plan/batch.h"
 
@@ -11,8 +12,6 @@ namespace shardwright {
 namespace {
 
 constexpr int everywhere = -1;
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 bool is_leaf(const Node& node) { return node.op->kind != OpKind::compute && node.op->kind != OpKind::step; }
 

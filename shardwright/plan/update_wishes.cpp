@@ -1,14 +1,9 @@
 #include "shardwright/plan/update_wishes.h"
 
+#include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
 
 namespace shardwright {
-namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
-
 Layout layout_of_update(const Graph& graph, const Node& node, const std::map<ValueId, Layout>& asked) {
   const ValueId weight = node.operands.front();
   if (const auto it = asked.find(weight); it != asked.end()) return it->second;

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/lower/traffic.h"
 #include "shardwright/simulate/estimate.h"
@@ -11,8 +12,6 @@
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// Parts by name, in the order in which they come first.
 class Parts {

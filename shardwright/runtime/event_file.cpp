@@ -21,7 +21,7 @@ double now() {
 }
 
 template <class T>
-std::string bytes_of(T value) {
+std::string raw(T value) {
   std::string out(sizeof value, '\0');
   std::memcpy(out.data(), &value, sizeof value);  // little-endian, as the format and all our hosts are
   return out;
@@ -74,7 +74,7 @@ EventFile::EventFile(const std::string& folder) {
                       name_of_host(), ::getpid());
   descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (descriptor_ < 0) throw unwritable(path_, errno);
-  write_record(field(1, Wire::fixed64, bytes_of(now())) + field(3, Wire::bytes, "brain.Event:2"));
+  write_record(field(1, Wire::fixed64, raw(now())) + field(3, Wire::bytes, "brain.Event:2"));
 }
 EventFile::~EventFile() {
   if (descriptor_ >= 0) ::close(descriptor_);
@@ -85,19 +85,18 @@ EventFile::EventFile(EventFile&& other) noexcept
 void EventFile::write(std::int64_t step, const std::vector<std::pair<std::string, double>>& scalars) {
   std::string summary;
   for (const auto& [tag, value] : scalars)
-    summary +=
-        field(1, Wire::bytes,
-              field(1, Wire::bytes, tag) + field(2, Wire::fixed32, bytes_of(static_cast<float>(value))));
-  write_record(field(1, Wire::fixed64, bytes_of(now())) +
+    summary += field(1, Wire::bytes,
+                     field(1, Wire::bytes, tag) + field(2, Wire::fixed32, raw(static_cast<float>(value))));
+  write_record(field(1, Wire::fixed64, raw(now())) +
                field(2, Wire::varint, varint(static_cast<std::uint64_t>(step))) +
                field(5, Wire::bytes, summary));
 }
 
 /// In one call, so that a reader never sees half a record, and of a run that is killed all but the last are whole.
 void EventFile::write_record(std::string_view message) {
-  const std::string length = bytes_of(static_cast<std::uint64_t>(message.size()));
-  std::string record = length + bytes_of(masked(crc32c(length)));
-  record.append(message).append(bytes_of(masked(crc32c(message))));
+  const std::string length = raw(static_cast<std::uint64_t>(message.size()));
+  std::string record = length + raw(masked(crc32c(length)));
+  record.append(message).append(raw(masked(crc32c(message))));
   for (std::string_view left = record; !left.empty();) {
     const ssize_t n = ::write(descriptor_, left.data(), left.size());
     if (n < 0 && errno == EINTR) continue;

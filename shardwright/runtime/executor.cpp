@@ -1,12 +1,12 @@
 #include "shardwright/runtime/executor.h"
 
+#include "shardwright/base/index.h"
+
 #include <algorithm>
 #include <set>
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 std::int64_t bytes_of(const TensorView& view) {
   return view.size() * static_cast<std::int64_t>(size_of(view.dtype));

@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <array>
 
+#include "shardwright/base/index.h"
 #include "shardwright/base/text.h"
 #include "shardwright/plan/batch.h"
 
 namespace shardwright {
 namespace {
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 /// A part of a tensor, seen from a part of it that begins at row `rows`.
 Box moved_up(Box box, std::int64_t rows) {

@@ -7,21 +7,20 @@
 #include <optional>
 #include <tuple>
 
+#include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/runtime/trace_file.h"
 
 namespace shardwright {
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 /// What looks for work and finds none.
 constexpr std::int64_t shortest = 1000;
 
 /// A rank's events, and what their instructions are about.
-class Reader {
+class StepReader {
  public:
-  Reader(const Pipeline& pipeline, const RankStep& step) : pipeline_(pipeline), step_(step) {}
+  StepReader(const Pipeline& pipeline, const RankStep& step) : pipeline_(pipeline), step_(step) {}
 
   bool is_transfer(const TraceEvent& e) const {
     return e.activity == Activity::instruction &&
@@ -109,7 +108,7 @@ std::optional<Span> unless_short(Span span) {
 }
 
 /// What the rank's thread does.
-std::optional<Span> compute_span(const Reader& reader, const TraceEvent& e) {
+std::optional<Span> compute_span(const StepReader& reader, const TraceEvent& e) {
   if (e.activity == Activity::step) {
     Span out{.begin = e.begin, .end = e.end, .category = "schedule"};
     out.name = fmt::format("step {}", e.instruction.what);
@@ -140,7 +139,7 @@ std::optional<Span> compute_span(const Reader& reader, const TraceEvent& e) {
 /// What is on its way, from start to finish.
 class Transfers {
  public:
-  void add(const Reader& reader, const TraceEvent& e) {
+  void add(const StepReader& reader, const TraceEvent& e) {
     if (!reader.is_transfer(e)) return;
     const std::pair key{e.instruction.what, e.instruction.micro_batch};
     if (e.instruction.act == Act::start) {
@@ -207,7 +206,7 @@ struct End {
 
 class Arrows {
  public:
-  void add(const Reader& reader, int rank, const std::vector<TraceEvent>& events) {
+  void add(const StepReader& reader, int rank, const std::vector<TraceEvent>& events) {
     int step = 0;  // whose event stands behind its own
     for (const TraceEvent& e : events) {
       step += e.activity == Activity::step;
@@ -262,7 +261,7 @@ Tracks tracks_of(const Pipeline& pipeline, const StepTrace& trace) {
   for (const RankStep& list : lists) {
     const int rank = list.rank;
     const std::vector<TraceEvent>& events = trace.ranks[at(rank)];
-    const Reader reader(pipeline, list);
+    const StepReader reader(pipeline, list);
     const int stage = pipeline.group_of(rank);
     const std::string name = fmt::format("rank {} (stage {})", rank, stage);
     Track compute{rank, stage, fmt::format("{} compute", name), {}};

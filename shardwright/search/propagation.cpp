@@ -18,13 +18,12 @@
 #include <set>
 #include <tuple>
 
+#include "shardwright/base/index.h"
 #include "shardwright/search/propagation/assignment.h"
 
 namespace shardwright::search {
 using namespace propagation;
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 class Propagation {
  public:

@@ -6,14 +6,13 @@
 #include <map>
 #include <utility>
 
+#include "shardwright/base/index.h"
 #include "shardwright/lower/traffic.h"
 #include "shardwright/simulate/simulation.h"
 #include "shardwright/simulate/stage_prices.h"
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// Bytes of both, and what is largest in either.
 void add(MemoryUse& to, const MemoryUse& other) {

@@ -1,12 +1,12 @@
 #include "shardwright/simulate/flows.h"
 
+#include "shardwright/base/index.h"
+
 #include <algorithm>
 #include <utility>
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 void remove(std::vector<int>& from, int flow) { from.erase(std::find(from.begin(), from.end(), flow)); }
 

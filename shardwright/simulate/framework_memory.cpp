@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <set>
 
+#include "shardwright/base/index.h"
 #include "shardwright/cost/compute.h"
 #include "shardwright/graph/op.h"
 
 namespace shardwright {
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 std::size_t index_of(MemoryKind kind) { return static_cast<std::size_t>(kind); }
 
 /// Buffers of values of `stage` that nobody but another stage still wants.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/rewrite.h"
 
@@ -10,8 +11,6 @@ namespace shardwright {
 namespace {
 
 constexpr std::size_t told_consumers = 5;
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 bool is_numbered(const Value& value) {
   return value.name.find_first_not_of("0123456789") == std::string::npos;

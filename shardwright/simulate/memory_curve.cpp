@@ -1,5 +1,7 @@
 #include "shardwright/simulate/memory_curve.h"
 
+#include "shardwright/base/index.h"
+
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -7,8 +9,6 @@
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// Bytes at each node; a fusion has them at its first.
 class AtNodes {

@@ -1,5 +1,7 @@
 #include "shardwright/simulate/script.h"
 
+#include "shardwright/base/index.h"
+
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -7,7 +9,6 @@
 namespace shardwright {
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 std::ptrdiff_t as_offset(std::size_t i) { return static_cast<std::ptrdiff_t>(i); }
 
 using Kind = Operation::Kind;

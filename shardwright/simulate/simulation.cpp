@@ -7,12 +7,11 @@
 #include <unordered_map>
 #include <utility>
 
+#include "shardwright/base/index.h"
 #include "shardwright/simulate/script.h"
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 using Kind = Operation::Kind;
 

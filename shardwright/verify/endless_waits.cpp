@@ -15,12 +15,11 @@
 #include <numeric>
 #include <set>
 
+#include "shardwright/base/index.h"
 #include "shardwright/verify/meetings.h"
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// A transfer that a group runs once.
 struct Meeting {

@@ -4,12 +4,11 @@
 #include <numeric>
 #include <set>
 
+#include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// What tells ranks of the same stages apart.
 class Signatures {

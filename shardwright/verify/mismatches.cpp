@@ -6,12 +6,11 @@
 
 #include <algorithm>
 
+#include "shardwright/base/index.h"
 #include "shardwright/verify/meetings.h"
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 class Matching {
  public:

@@ -9,13 +9,12 @@
 #include <algorithm>
 #include <set>
 
+#include "shardwright/base/index.h"
 #include "shardwright/verify/box_grid.h"
 #include "shardwright/verify/meetings.h"
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// The box, in the coordinates of the whole, that begins `offset` elements into a tensor that holds `held`; nothing if
 /// it does not lie inside.

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <map>
 
+#include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/lower/kept_leaves.h"
 #include "shardwright/verify/byte_map.h"
@@ -19,8 +20,6 @@
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 class Arena {
  public:

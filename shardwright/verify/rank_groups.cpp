@@ -3,15 +3,10 @@
 #include <algorithm>
 #include <set>
 
+#include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
 
 namespace shardwright {
-namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
-
 RankGroups::RankGroups(const Pipeline& pipeline)
     : pipeline_(pipeline), transfers_(pipeline), fusions_(pipeline.stages.size()) {
   for (std::size_t s = 0; s < fusions_.size(); ++s)

@@ -1,5 +1,6 @@
 // Two candidates of one operator differ by as much as the two whole steps do.
 #include "shardwright/explain/explain.h"
+#include "shardwright/base/index.h"
 
 #include <gtest/gtest.h>
 
@@ -14,8 +15,6 @@
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 struct Case {
   std::string name;

@@ -10,7 +10,7 @@
 namespace shardwright {
 namespace {
 
-const char* const network = R"(mesh [tp=2]
+const char* const valid_network = R"(mesh [tp=2]
 %x = input f32[4, 8] [-, tp]
 %w = param f32[8, 6] [tp, -]
 %y = matmul %x, %w {k: tp} : f32[4, 6]
@@ -31,7 +31,7 @@ struct Case {
 
 Node& node_of(Graph& g, const char* name) { return g.node(g.value(g.find(name)).producer); }
 
-TEST(Verify, takes_a_sound_graph) { EXPECT_NO_THROW(verify(parse_graph(network))); }
+TEST(Verify, takes_a_sound_graph) { EXPECT_NO_THROW(verify(parse_graph(valid_network))); }
 
 TEST(Verify, names_what_is_wrong) {
   const std::vector<Case> cases = {
@@ -79,7 +79,7 @@ TEST(Verify, names_what_is_wrong) {
       {"update %w: it is updated twice", [](Graph& g) { g.updates.push_back(g.updates[0]); }},
   };
   for (const Case& c : cases) {
-    Graph g = parse_graph(network);
+    Graph g = parse_graph(valid_network);
     c.spoil(g);
     EXPECT_EQ(error_of([&] { verify(g); }), c.message);
   }

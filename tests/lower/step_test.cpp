@@ -1,6 +1,7 @@
 // What every rank's list holds, on drawn pipelines; what it looks like is in tests/golden/lower/steps_*.test.
 
 #include "shardwright/lower/step.h"
+#include "shardwright/base/index.h"
 
 #include <gtest/gtest.h>
 
@@ -15,8 +16,6 @@
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// How often a node runs in a step.
 int times_of(const Program& program, const Node& node) {

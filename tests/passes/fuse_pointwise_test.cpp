@@ -9,7 +9,7 @@
 namespace shardwright {
 namespace {
 
-std::string fused(std::string_view text) {
+std::string pointwise_fused(std::string_view text) {
   Program p{.graph = parse_program_graph(text)};
   Redistributor redistributor(p.graph.meshes[0], {.even_only = true});
   p = fuse_pointwise(std::move(p), {redistributor});
@@ -20,7 +20,7 @@ std::string fused(std::string_view text) {
 }
 
 TEST(FusePointwise, takes_bias_and_activation_along) {
-  EXPECT_EQ(fused(R"(mesh []
+  EXPECT_EQ(pointwise_fused(R"(mesh []
 %x = input f32[4, 6]
 %w = param f32[6, 8]
 %b = param f32[8]
@@ -45,7 +45,7 @@ output %c
 
 // The update may follow the gradient once nobody needs the old weight: %dx passes.
 TEST(FusePointwise, updates_behind_the_gradient) {
-  EXPECT_EQ(fused(R"(mesh []
+  EXPECT_EQ(pointwise_fused(R"(mesh []
 %x = input f32[4, 6]
 %w = param f32[6, 8]
 %y = matmul %x, %w
@@ -79,7 +79,7 @@ update %m <- %m2
 
 // Both gradients are needed first: the other one passes, and the update follows when all is there.
 TEST(FusePointwise, updates_when_the_last_gradient_is_there) {
-  EXPECT_EQ(fused(R"(mesh []
+  EXPECT_EQ(pointwise_fused(R"(mesh []
 %x = input f32[4, 6]
 %w = param f32[6, 6]
 backward:
@@ -112,7 +112,7 @@ update %w <- %w3
 
 // swiglu's gradient: two branches meet; each is computable only with the other.
 TEST(FusePointwise, takes_what_a_user_needs_beside_the_chain) {
-  EXPECT_EQ(fused(R"(mesh []
+  EXPECT_EQ(pointwise_fused(R"(mesh []
 %a = input f32[4, 8]
 %b = input f32[4, 8]
 %s = sigmoid %a
@@ -137,7 +137,7 @@ TEST(FusePointwise, ends_where_something_else_is_needed_in_between) {
 %y = div %a, %r : f32[4, 8]
 output %y
 )";
-  EXPECT_EQ(fused("mesh []\n" + text), text);
+  EXPECT_EQ(pointwise_fused("mesh []\n" + text), text);
 }
 
 TEST(FusePointwise, does_not_mix_layouts) {
@@ -148,11 +148,11 @@ TEST(FusePointwise, does_not_mix_layouts) {
 %y = exp %g {} : f32[4, 8] as [4, 8] [-, -]
 output %y
 )";
-  EXPECT_EQ(fused(text).find('+'), std::string::npos);
+  EXPECT_EQ(pointwise_fused(text).find('+'), std::string::npos);
 }
 
 TEST(FusePointwise, keeps_a_forward_value_out_of_the_backward) {
-  EXPECT_EQ(fused(R"(mesh []
+  EXPECT_EQ(pointwise_fused(R"(mesh []
 %x = input f32[8]
 %a = exp %x
 backward:

@@ -8,7 +8,7 @@
 namespace shardwright {
 namespace {
 
-std::string error_of(const std::string& text) {
+std::string json_error_of(const std::string& text) {
   try {
     parse_json(text);
   } catch (const Error& e) {
@@ -29,7 +29,7 @@ std::string nested(int depth) {
 }
 
 TEST(JsonText, has_no_more_keys_in_an_object_than_are_read_in_a_moment) {
-  EXPECT_EQ(error_of(fmt::format("{{\"operators\": [{}]}}", object_of(65537))),
+  EXPECT_EQ(json_error_of(fmt::format("{{\"operators\": [{}]}}", object_of(65537))),
             "an object has more than 65536 keys, which is the most that are read");
   const std::string objects = object_of(5000);
   EXPECT_EQ(parse_json(fmt::format("[{0}, {0}]", objects)).at(1).size(), 5000U);
@@ -38,12 +38,13 @@ TEST(JsonText, has_no_more_keys_in_an_object_than_are_read_in_a_moment) {
 TEST(JsonText, may_have_a_key_in_each_of_several_objects) {
   EXPECT_EQ(parse_json(R"({"a": {"a": 1, "b": [{"a": 2}, {"a": 3}]}, "b": 4})").dump(),
             R"({"a":{"a":1,"b":[{"a":2},{"a":3}]},"b":4})");
-  EXPECT_EQ(error_of(R"({"a": {"b": [{"c": 1}], "d": 2, "b": 3}})"), R"(key "b" stands twice in one object)");
+  EXPECT_EQ(json_error_of(R"({"a": {"b": [{"c": 1}], "d": 2, "b": 3}})"),
+            R"(key "b" stands twice in one object)");
 }
 
 TEST(JsonText, is_nested_32_deep_at_most) {
-  EXPECT_EQ(error_of(nested(32)), "");
-  EXPECT_EQ(error_of(nested(33)), "is nested more than 32 deep");
+  EXPECT_EQ(json_error_of(nested(32)), "");
+  EXPECT_EQ(json_error_of(nested(33)), "is nested more than 32 deep");
 }
 
 }  // namespace

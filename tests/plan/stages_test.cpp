@@ -1,4 +1,5 @@
 #include "shardwright/plan/stages.h"
+#include "shardwright/base/index.h"
 
 #include <gtest/gtest.h>
 
@@ -14,8 +15,6 @@
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 Model train_model(const std::string& spec, const OptimizerChoice& optimizer = {}) {
   Model model = build_model(spec);

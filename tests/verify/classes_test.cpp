@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "shardwright/base/index.h"
 #include "shardwright/verify/box_grid.h"
 #include "shardwright/verify/meetings.h"
 #include "shardwright/verify/verify.h"
@@ -13,8 +14,6 @@
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// All that two ranks of a class share of a transfer. Who is in the group, whose addend of a mask is cleared, and how
 /// much of an uneven split a rank holds, is their own: pieces are looked at for each size, arenas have the largest.

@@ -1,6 +1,7 @@
 // Correct pipelines are proven; one whose communication has been changed on one rank is not, whatever was changed.
 
 #include "shardwright/verify/verify.h"
+#include "shardwright/base/index.h"
 
 #include <gtest/gtest.h>
 
@@ -14,8 +15,6 @@
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 class DrawnPipelines : public ::testing::TestWithParam<int> {};
 

@@ -34,10 +34,10 @@ void reduce(OnnxNode& n, std::string_view op, std::string_view before = "", std:
   n.give(x);
 }
 
-void sum(OnnxNode& n) { reduce(n, "reduce_sum"); }
-void mean(OnnxNode& n) { reduce(n, "reduce_mean"); }
-void largest(OnnxNode& n) { reduce(n, "reduce_max"); }
-void smallest(OnnxNode& n) { reduce(n, "reduce_max", "neg", "neg"); }
+void reduce_sum(OnnxNode& n) { reduce(n, "reduce_sum"); }
+void reduce_mean(OnnxNode& n) { reduce(n, "reduce_mean"); }
+void reduce_max(OnnxNode& n) { reduce(n, "reduce_max"); }
+void reduce_min(OnnxNode& n) { reduce(n, "reduce_max", "neg", "neg"); }
 void sum_of_magnitudes(OnnxNode& n) { reduce(n, "reduce_sum", "abs"); }
 void sum_of_squares(OnnxNode& n) { reduce(n, "reduce_sum", "square"); }
 void norm(OnnxNode& n) { reduce(n, "reduce_sum", "square", "sqrt"); }
@@ -89,10 +89,10 @@ void one_hot(OnnxNode& n) {
 }  // namespace
 
 std::vector<Conversion> reductions() {
-  return {{"ArgMax", argmax},          {"ArgMin", argmin},     {"CumSum", cumulative_sum},
-          {"LogSoftmax", log_softmax}, {"OneHot", one_hot},    {"ReduceL1", sum_of_magnitudes},
-          {"ReduceL2", norm},          {"ReduceMax", largest}, {"ReduceMean", mean},
-          {"ReduceMin", smallest},     {"ReduceSum", sum},     {"ReduceSumSquare", sum_of_squares},
+  return {{"ArgMax", argmax},          {"ArgMin", argmin},        {"CumSum", cumulative_sum},
+          {"LogSoftmax", log_softmax}, {"OneHot", one_hot},       {"ReduceL1", sum_of_magnitudes},
+          {"ReduceL2", norm},          {"ReduceMax", reduce_max}, {"ReduceMean", reduce_mean},
+          {"ReduceMin", reduce_min},   {"ReduceSum", reduce_sum}, {"ReduceSumSquare", sum_of_squares},
           {"Softmax", softmax}};
 }
 

@@ -6,6 +6,7 @@
 
 #include "shardwright/base/checksum.h"
 #include "shardwright/base/error.h"
+#include "shardwright/base/index.h"
 #include "shardwright/base/text.h"
 #include "shardwright/plan/json_fields.h"
 
@@ -14,8 +15,6 @@ namespace {
 
 constexpr int known_format = 1;
 constexpr std::string_view before_sum = R"({"checksum": ")", behind_sum = "\",\n";
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 Json json_of(const SavedTensor& t) {
   return Json{{"name", t.name},     {"type", to_text(t.type)}, {"kind", t.is_state ? "state" : "parameter"},

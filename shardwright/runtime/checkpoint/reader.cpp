@@ -14,13 +14,12 @@
 
 #include "shardwright/base/checksum.h"
 #include "shardwright/base/file.h"
+#include "shardwright/base/index.h"
 #include "shardwright/runtime/checkpoint/folder.h"
 #include "shardwright/runtime/safetensors.h"
 
 namespace shardwright {
 namespace {
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 /// The last block that a thread has read a part of: the next piece often begins where this one ended.
 struct LastBlock {

@@ -9,6 +9,7 @@
 
 #include "shardwright/base/error.h"
 #include "shardwright/base/file.h"
+#include "shardwright/base/index.h"
 #include "shardwright/runtime/checkpoint/folder.h"
 #include "shardwright/runtime/checkpoint/shard.h"
 
@@ -16,8 +17,6 @@ namespace shardwright {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 

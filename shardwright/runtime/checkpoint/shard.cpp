@@ -9,12 +9,11 @@
 #include "shardwright/autodiff/accumulate.h"
 #include "shardwright/autodiff/train_step.h"
 #include "shardwright/base/checksum.h"
+#include "shardwright/base/index.h"
 #include "shardwright/runtime/safetensors.h"
 
 namespace shardwright {
 namespace {
-
-std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 /// What stands in a checkpoint under its own name: no masters, which stand under their parameters', and not what
 /// follows from the step.

@@ -1,13 +1,13 @@
 #include "shardwright/runtime/communicator/between_hosts.h"
 
+#include "shardwright/base/index.h"
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 // What a message of a transfer holds; its tag is the transfer's plus this.
 constexpr int boxes = 0, moved = 1, sum = 2, result = 3, kinds = 4;

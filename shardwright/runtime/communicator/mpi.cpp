@@ -15,14 +15,13 @@
 #include <numeric>
 #include <vector>
 
+#include "shardwright/base/index.h"
 #include "shardwright/runtime/communicator/between_hosts.h"
 #include "shardwright/runtime/communicator/mpi_window.h"
 #include "shardwright/runtime/launcher.h"
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 constexpr int tag_offset = 1, tag_network = 2, tag_none = 3;
 

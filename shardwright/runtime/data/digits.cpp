@@ -17,7 +17,6 @@
 namespace shardwright {
 namespace {
 
-constexpr int side = 28;
 constexpr int digit_count = 10;
 
 /// x to the right, y down; in a unit square before placing, in pixels after it.
@@ -87,7 +86,7 @@ struct Hand {
     xy = height * (slant - std::sin(turn));
     yx = width * std::sin(turn);
     yy = height * std::cos(turn);
-    centre = {side / 2.0 + dice.between(-1.5, 1.5), side / 2.0 + dice.between(-1.5, 1.5)};
+    centre = {mnist_side / 2.0 + dice.between(-1.5, 1.5), mnist_side / 2.0 + dice.between(-1.5, 1.5)};
     pen = dice.between(0.8, 1.6);
   }
 
@@ -149,15 +148,15 @@ void draw(std::span<const Glyph> glyphs, Dice dice, std::span<std::uint8_t> pixe
   const Hand hand(dice);
   const auto strokes = write_strokes(glyph, hand, dice);
   const double ink = dice.between(215, 255);
-  for (int y = 0; y < side; ++y) {
-    for (int x = 0; x < side; ++x) {
+  for (int y = 0; y < mnist_side; ++y) {
+    for (int x = 0; x < mnist_side; ++x) {
       double nearest = std::numeric_limits<double>::max();
       for (const auto& stroke : strokes)
         for (std::size_t i = 0; i + 1 < stroke.size(); ++i)
           nearest = std::min(nearest, squared_distance({x + 0.5, y + 0.5}, stroke[i], stroke[i + 1]));
       const double covered = std::clamp(hand.pen + 0.5 - std::sqrt(nearest), 0.0, 1.0);
       const double grain = covered > 0 ? 12 * dice.normal() : 0;
-      pixels[static_cast<std::size_t>(y * side + x)] =
+      pixels[static_cast<std::size_t>(y * mnist_side + x)] =
           static_cast<std::uint8_t>(std::clamp(ink * covered + grain, 0.0, 255.0));
     }
   }
@@ -169,14 +168,14 @@ Mnist draw_digits(std::int64_t count, std::uint64_t seed, MnistPart part) {
   const std::string name = part == MnistPart::train ? "train digits" : "test digits";
   const RandomStream labels(seed, name + ": labels");
   const RandomStream hands(seed, name + ": hands");
-  Mnist data{Tensor({DType::u8, {count, side, side, 1}}), Tensor({DType::u8, {count}})};
+  Mnist data{Tensor({DType::u8, {count, mnist_side, mnist_side, 1}}), Tensor({DType::u8, {count}})};
   const auto pixels = data.images.as<std::uint8_t>();
   const Glyphs glyphs = parse_ways();
   for (std::int64_t i = 0; i < count; ++i) {
     const auto digit = static_cast<std::size_t>(labels.below(static_cast<std::uint64_t>(i), digit_count));
     data.labels.as<std::uint8_t>()[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(digit);
     draw(glyphs[digit], Dice(hands, i),
-         pixels.subspan(static_cast<std::size_t>(i) * side * side, side * side));
+         pixels.subspan(static_cast<std::size_t>(i) * mnist_side * mnist_side, mnist_side * mnist_side));
   }
   return data;
 }

@@ -19,8 +19,6 @@ namespace shardwright {
 namespace {
 
 using Bytes = std::span<const std::byte>;
-constexpr std::int64_t most_file_bytes = std::int64_t{1} << 30;
-constexpr std::int64_t longest_side = 1 << 16;
 
 /// Memory for an image of that size. Throws: Error if it is too large.
 Tensor canvas(std::int64_t width, std::int64_t height, const std::string& name, std::int64_t channels = 3) {

@@ -12,6 +12,8 @@ namespace shardwright {
 
 /// More is refused before memory is taken.
 constexpr std::int64_t most_pixels = std::int64_t{1} << 26;
+constexpr std::int64_t longest_side = 1 << 16;
+constexpr std::int64_t most_file_bytes = std::int64_t{1} << 30;
 
 /// u8 [height, width, 3]: grey becomes three equal channels, transparency is left out.
 /// Throws: Error of kind io, which begins with `name`.

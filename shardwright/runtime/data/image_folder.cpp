@@ -13,8 +13,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t most_file_bytes = std::int64_t{1} << 30;
-
 /// The folders that a folder holds, or that links in it name, in the order of their names.
 std::vector<fs::path> folders_in(const std::string& directory) {
   std::vector<fs::path> folders;

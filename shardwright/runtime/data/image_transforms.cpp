@@ -11,8 +11,6 @@
 namespace shardwright {
 namespace {
 
-constexpr std::int64_t longest_side = 1 << 16;
-
 /// Throws: Error unless it is an image.
 void require_image(const char* name, const Type& t) {
   if (t.shape.size() != 3)

@@ -18,7 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t side = 28;
 constexpr std::int64_t classes = 10;
 constexpr std::int64_t largest_count = 1'000'000;
 constexpr std::uint32_t images_magic = 0x00000803;
@@ -140,9 +139,9 @@ Tensor read_images(IdxFile& file) {
   const std::int64_t count = file.word("count of images");
   const std::int64_t rows = file.word("number of rows");
   const std::int64_t columns = file.word("number of columns");
-  if (rows != side || columns != side)
-    throw io_error("{}: images of {}x{}, must be {}x{}", file.path(), rows, columns, side, side);
-  return file.rest({DType::u8, {count, side, side, 1}}, "images");
+  if (rows != mnist_side || columns != mnist_side)
+    throw io_error("{}: images of {}x{}, must be {}x{}", file.path(), rows, columns, mnist_side, mnist_side);
+  return file.rest({DType::u8, {count, mnist_side, mnist_side, 1}}, "images");
 }
 
 Tensor read_labels(IdxFile& file) {
@@ -205,14 +204,14 @@ Mnist read_mnist(const std::string& directory, MnistPart part) {
 std::vector<NewFile> written_mnist(const std::string& directory, MnistPart part, const Mnist& data,
                                    const MnistWriteOptions& options) {
   const std::int64_t count = data.labels.size();
-  require(data.images.type() == Type{DType::u8, {count, side, side, 1}}, "images are {}",
+  require(data.images.type() == Type{DType::u8, {count, mnist_side, mnist_side, 1}}, "images are {}",
           to_text(data.images.type()));
   require(data.labels.type() == Type{DType::u8, {count}}, "labels are {}", to_text(data.labels.type()));
   const PartNames names = names_of(part);
   prepare_folder(directory, names);
   std::vector<NewFile> out;
-  out.push_back(written_idx(fmt::format("{}/{}", directory, names.images), {images_magic, count, side, side},
-                            data.images.bytes(), options));
+  out.push_back(written_idx(fmt::format("{}/{}", directory, names.images),
+                            {images_magic, count, mnist_side, mnist_side}, data.images.bytes(), options));
   out.push_back(written_idx(fmt::format("{}/{}", directory, names.labels), {labels_magic, count},
                             data.labels.bytes(), options));
   return out;

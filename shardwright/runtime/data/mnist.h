@@ -8,6 +8,7 @@
 // They lie in the given folder or, as MindSpore's download has them, in its `train` and `test` folders.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,8 @@
 namespace shardwright {
 
 enum class MnistPart { train, test };
+
+constexpr std::int64_t mnist_side = 28;  // pixels of an image, each way
 
 /// Shapes: images u8 [n, 28, 28, 1], labels u8 [n], 0 to 9.
 struct Mnist {

@@ -3,6 +3,7 @@
 #include <map>
 #include <optional>
 
+#include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/plan/stages.h"
 #include "shardwright/search/planning/stage_cut.h"
@@ -10,8 +11,6 @@
 
 namespace shardwright::automatic {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// Of a network without repeated layers.
 constexpr int most_pieces = 32;

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "shardwright/base/index.h"
 #include "shardwright/plan/batch.h"
 
 namespace shardwright::automatic {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// Samples of the step of `graph`, which has all of them; nothing where no input brings a batch.
 std::optional<std::int64_t> samples_of(const Graph& graph) {

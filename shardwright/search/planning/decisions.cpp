@@ -2,14 +2,13 @@
 
 #include <algorithm>
 
+#include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/plan/groups.h"
 #include "shardwright/plan/leaves.h"
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 std::vector<std::string> names_of(const Axes& axes, const Mesh& mesh) {
   std::vector<std::string> out;

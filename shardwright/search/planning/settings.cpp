@@ -13,7 +13,6 @@
 namespace shardwright {
 namespace {
 
-using Part = SettingPart;
 using Rows = std::vector<SettingRow>;
 
 std::string number(std::int64_t n) { return fmt::format("{}", n); }
@@ -57,7 +56,7 @@ Rows of_order() {
       {.flag = "--parallel",
        .value = "MODE",
        .doc = "stand_alone, data_parallel, semi_auto_parallel or auto_parallel",
-       .part = Part::order,
+       .part = SettingPart::order,
        .keys = "`parallel.parallel_mode`: 0 data_parallel, 1 semi_auto_parallel, 2 auto_parallel, or the "
                "name; `use_parallel: False` is stand_alone",
        .member = "parallel",
@@ -66,7 +65,7 @@ Rows of_order() {
       {.flag = "--stages",
        .value = "N",
        .doc = "pipeline stages, each on its part of the devices",
-       .part = Part::order,
+       .part = SettingPart::order,
        .keys = "`parallel_config.pipeline_stage`, `parallel.pipeline_stages`",
        .member = "stage_plans",
        .parse =
@@ -79,7 +78,7 @@ Rows of_order() {
        .value = "COUNT",
        .doc = "parts of the batch that run through the stages, or on one stage one after the other, "
               "their gradients added up (default: as many as stages)",
-       .part = Part::order,
+       .part = SettingPart::order,
        .alias = "--accumulate",
        .keys = "of stages `parallel_config.micro_batch_num`; of one `gradient_accumulation_steps` of the "
                "file, of `runner_config` or `parallel_config`",
@@ -93,7 +92,7 @@ Rows of_order() {
       {.flag = "--schedule",
        .value = "NAME",
        .doc = "order of micro-batches in a stage: gpipe, 1f1b (default) or interleaved:V, V chunks per stage",
-       .part = Part::order,
+       .part = SettingPart::order,
        .keys = "of several stages `parallel.pipeline_config.pipeline_scheduler`; with `pipeline_interleave` "
                "there, "
                "`model.model_config.pp_interleave_num` chunks",
@@ -113,12 +112,12 @@ Rows of_split() {
        .doc = "all of it in an expert's words: dp, tp, pp, micro_batch, global_batch, zero, recompute, "
               "schedule, "
               "sequence_parallel; Megatron's split of a decoder",
-       .part = Part::split,
+       .part = SettingPart::split,
        .parse = [](PlanRequest& r, const Given& given) { r.degrees = parse_expert(given).degrees(); }},
       {.flag = "--search",
        .value = "NAME",
        .doc = "search of auto_parallel: " + names_of_searches() + " (default auto, where it can)",
-       .part = Part::split,
+       .part = SettingPart::split,
        .key = "parallel.search_mode",
        .member = "search",
        .is_of_many = true,
@@ -127,7 +126,7 @@ Rows of_split() {
       {.flag = "--dataset-strategy",
        .value = "S",
        .doc = "full_batch, data_parallel or splits such as ((4,1),(4,))",
-       .part = Part::split,
+       .part = SettingPart::split,
        .keys = "`parallel.dataset_strategy`: a word, or `[[4, 1], [4]]`; `parallel.full_batch: True` is "
                "full_batch, `False` data_parallel",
        .is_of_many = true,
@@ -136,7 +135,7 @@ Rows of_split() {
        .value = "LEVEL[:threshold=BYTES,group=G]",
        .doc =
            "shard over replicas, or G of them: 1 state, 2 + gradients, 3 + weights; not what is below 64KiB",
-       .part = Part::split,
+       .part = SettingPart::split,
        .keys = "`parallel.enable_parallel_optimizer`, `parallel_config.optimizer_shard`: level 1; of "
                "`parallel.parallel_optimizer_config` `optimizer_level: level1`, `level2`, `level3`, "
                "`gradient_accumulation_shard`: level 2, `parallel_optimizer_threshold` in KiB, "
@@ -156,7 +155,7 @@ Rows of_step() {
       {.flag = "--comm-fusion",
        .value = "WHICH",
        .doc = "collectives that run as one: auto, none, size:MB, index:I,J,... or COLLECTIVE=...;...",
-       .part = Part::step,
+       .part = SettingPart::step,
        .keys = "`parallel.comm_fusion`: `allreduce`, `allgather`, `reducescatter` with `mode` and `config`, "
                "`openstate: False` is none; `parallel.all_reduce_fusion_config: [20, 35]` is index:20,35",
        .member = "comm_fusion",
@@ -167,7 +166,7 @@ Rows of_step() {
       {.flag = "--recompute",
        .value = "WHAT",
        .doc = "compute again in the backward: none, selected, full, MODULE,... or selected+MODULE,...",
-       .part = Part::step,
+       .part = SettingPart::step,
        .keys = "`recompute`, `select_recompute` of `recompute_config` or `parallel_config`: full, selected "
                "(a list of layers counts as none, and is told); of `recompute_config` `mp_comm_recompute` "
                "(of full) and `select_comm_recompute`: "
@@ -182,7 +181,7 @@ Rows of_step() {
       {.flag = "--framework",
        .value = "NAME",
        .doc = "as whose memory it is judged: " + names_of_frameworks() + " (default ours: the arena)",
-       .part = Part::step,
+       .part = SettingPart::step,
        .member = "framework",
        .parse = [](PlanRequest& r,
                    const Given& given) { r.settings.framework = framework_called(given.text).name; },
@@ -194,7 +193,7 @@ SettingRow of_search(Setting setting, std::string flag, std::string value, std::
   return {.flag = std::move(flag),
           .value = std::move(value),
           .doc = std::move(doc),
-          .part = Part::search,
+          .part = SettingPart::search,
           .key = std::move(key),
           .is_of_many = true,
           .search = setting,
@@ -257,7 +256,7 @@ Rows of_search() {
               .value = "KEY=VALUE,...",
               .doc = "what search auto may not choose: dp, tp, pp, micro_batch, zero, recompute, schedule, "
                      "sequence_parallel",
-              .part = Part::search,
+              .part = SettingPart::search,
               .is_of_many = true,
               .search = Setting::fix,
               .parse = fix},
@@ -265,7 +264,7 @@ Rows of_search() {
                      .value = "0|1",
                      .doc = "1: search auto chooses stages, at most --stages; 0: it keeps these (default 1) "
                             "and suggests others (default: 1 without --stages, 0 in files)",
-                     .part = Part::search,
+                     .part = SettingPart::search,
                      .key = "parallel.auto_pipeline",
                      .is_of_many = true,
                      .search = Setting::auto_pipeline,
@@ -321,12 +320,12 @@ Rows of_memory() {
   return {{.flag = "--memory-cap",
            .value = "BYTES",
            .doc = "of each device that a plan may use, such as 60GB or 512MiB",
-           .part = Part::memory,
+           .part = SettingPart::memory,
            .parse = cap_memory},
           {.flag = "--device-memory",
            .value = "BYTES",
            .doc = "that each device has; as --memory-cap",
-           .part = Part::memory,
+           .part = SettingPart::memory,
            .parse = cap_memory}};
 }
 
@@ -378,12 +377,12 @@ std::string idle_reason(const SettingRow& row, const PlanRequest& request) {
   const bool is_open = chooses_structure(request);
   const int stages = is_open ? fixed_by(request).stages.value_or(0) : request.settings.pipelining.stages;
   // A search of whole plans has more to choose than how devices share a stage.
-  const bool is_of_search = is_open && (row.part == Part::search || row.flag == "--search");
+  const bool is_of_search = is_open && (row.part == SettingPart::search || row.flag == "--search");
   if (row.is_of_many && !is_of_search && (request.devices == 1 || request.devices == stages))
     return request.devices == 1 ? "there is 1 device" : "each stage has 1 device";
   if (row.flag == "--dataset-strategy" && request.degrees) return "--set says how the data are split";
   if (row.flag == "--schedule" && stages == 1) return "there is one stage";
-  if (row.part != Part::search && row.flag != "--search") return "";
+  if (row.part != SettingPart::search && row.flag != "--search") return "";
   if (request.parallel != Parallel::auto_parallel)
     return fmt::format("{} does not search", name_of(request.parallel));
   const Searcher& search = *search_for(request).search;

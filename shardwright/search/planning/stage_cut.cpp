@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "shardwright/base/index.h"
 #include "shardwright/base/text.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/plan/recompute.h"
@@ -12,8 +13,6 @@
 
 namespace shardwright {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 bool is_forward_operator(const Node& node) {
   return node.phase == Phase::forward && node.op->kind == OpKind::compute;

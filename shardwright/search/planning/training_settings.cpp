@@ -8,8 +8,6 @@
 namespace shardwright {
 namespace {
 
-using Part = SettingPart;
-
 /// A number that an optimizer has, as `given` says it.
 double number_of(const OptimizerSetting& setting, const Given& given) {
   const double x = given.number();
@@ -23,7 +21,7 @@ SettingRow of_optimizer(std::string flag, std::string doc, std::string attribute
   return {.flag = std::move(flag),
           .value = "X",
           .doc = std::move(doc),
-          .part = Part::update,
+          .part = SettingPart::update,
           .keys = std::move(keys),
           .member = attribute,
           .parse =
@@ -55,7 +53,7 @@ std::vector<SettingRow> network_settings() {
       {.flag = "--global-batch",
        .value = "B",
        .doc = "samples per step on all devices together",
-       .part = Part::network,
+       .part = SettingPart::network,
        .alias = "--batch-size",
        .keys = "`batch_size` of `runner_config`, of the file, else of `train_dataset`; times what the "
                "table below says",
@@ -68,7 +66,7 @@ std::vector<SettingRow> network_settings() {
       {.flag = "--precision",
        .value = "TYPE",
        .doc = std::string(known_precisions) + "; bf16 and fp16 update in f32",
-       .part = Part::network,
+       .part = SettingPart::network,
        .keys = "`amp_level` of the file or of `runner_config`; of `model.model_config` `compute_dtype`, "
                "`param_init_type`: by the table in [precision.md](precision.md)",
        .member = "precision",
@@ -82,14 +80,14 @@ std::vector<SettingRow> network_settings() {
       {.flag = "--loss",
        .value = "NAME",
        .doc = "cross_entropy, binary_cross_entropy, mean_squared_error or mean_absolute_error",
-       .part = Part::network,
+       .part = SettingPart::network,
        .member = "loss",
        .parse = [](PlanRequest& r, const Given& given) { r.origin.loss = given.text; },
        .print = [](const PlanRequest& r) { return r.origin.loss; }},
       {.flag = "--attention",
        .value = "HOW",
        .doc = "of decoders: flash (default), one operator, or explicit: products, with all scores in memory",
-       .part = Part::network,
+       .part = SettingPart::network,
        .member = "attention",
        .parse =
            [](PlanRequest& r, const Given& given) {
@@ -110,7 +108,7 @@ std::vector<SettingRow> update_settings() {
       {.flag = "--optimizer",
        .value = "NAME",
        .doc = "sgd, momentum, adam or adamw",
-       .part = Part::update,
+       .part = SettingPart::update,
        .keys = "`optimizer.type`, as `AdamW`, `FP32StateAdamWeightDecay`, `Adam`, `SGD`",
        .member = "optimizer",
        .parse =
@@ -136,7 +134,7 @@ std::vector<SettingRow> update_settings() {
       {.flag = "--clip-norm",
        .value = "X",
        .doc = "scale gradients so that their norm all together is at most X",
-       .part = Part::update,
+       .part = SettingPart::update,
        .keys = "`runner_wrapper.max_grad_norm` with `use_clip_grad`",
        .member = "clip_norm",
        .parse =
@@ -152,7 +150,7 @@ std::vector<SettingRow> update_settings() {
       {.flag = "--loss-scale",
        .value = "X",
        .doc = "dynamic, none or a number: keeps small gradients (default dynamic for fp16, products-fp16)",
-       .part = Part::update,
+       .part = SettingPart::update,
        .keys = "`runner_wrapper.scale_sense`: a number, or of a `DynamicLossScaleUpdateCell` or "
                "`FixedLossScaleUpdateCell` `loss_scale_value`, `scale_factor` (2), `scale_window` (1000)",
        .member = "loss_scale",
@@ -166,7 +164,7 @@ std::vector<SettingRow> update_settings() {
       {.flag = "--reduce-precision",
        .value = "TYPE",
        .doc = "of gradients in mixed precision: f32 (default), or short as they come out",
-       .part = Part::update,
+       .part = SettingPart::update,
        .keys = "`parallel.gradient_fp32_sync: False`: short",
        .member = "reduce_precision",
        .parse =

@@ -4,13 +4,12 @@
 #include <cmath>
 #include <optional>
 
+#include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/plan/batch.h"
 
 namespace shardwright::propagation {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// On meshes of at most so many axes all strategies are listed; their number grows as (loop dims + 1)^axes.
 constexpr int most_listed_axes = 3;

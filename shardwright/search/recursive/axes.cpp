@@ -3,11 +3,10 @@
 #include <algorithm>
 
 #include "shardwright/base/error.h"
+#include "shardwright/base/index.h"
 
 namespace shardwright::recursive {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// How many devices each link level joins blocks of, slowest first.
 std::vector<int> levels_of(const Cluster& cluster) {

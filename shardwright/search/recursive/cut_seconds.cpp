@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/simulate/kernel_work.h"
 
 namespace shardwright::recursive {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// A part goes on as along the axis before, unless another way is worth it: plans on fewer axes are easier to read, and
 /// redistribute in fewer steps than are priced here. In shares of the part's work.

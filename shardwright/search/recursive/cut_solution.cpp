@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <map>
 
+#include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
 
 namespace shardwright::recursive {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// What one part would have paid along one axis for each of its choices, beyond what it pays.
 struct Alternative {

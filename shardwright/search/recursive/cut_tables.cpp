@@ -1,11 +1,11 @@
 #include "shardwright/search/recursive/cut_tables.h"
 
+#include "shardwright/base/index.h"
+
 #include <algorithm>
 
 namespace shardwright::recursive {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// Of what must not be.
 constexpr double forbidden = 1e6;

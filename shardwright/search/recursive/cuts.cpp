@@ -2,12 +2,11 @@
 
 #include <algorithm>
 
+#include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
 
 namespace shardwright::recursive {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// The dim of `tensor` that `loop` is behind, or -1.
 int dim_of(const RuleTensor& tensor, int loop) {

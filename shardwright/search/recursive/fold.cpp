@@ -4,13 +4,12 @@
 #include <map>
 #include <optional>
 
+#include "shardwright/base/index.h"
 #include "shardwright/base/random.h"
 #include "shardwright/graph/op.h"
 
 namespace shardwright::recursive {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// Fewer are not worth folding: the first and the last stand for themselves.
 constexpr int least_periods = 4;

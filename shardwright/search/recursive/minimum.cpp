@@ -1,13 +1,13 @@
 #include "shardwright/search/recursive/minimum.h"
 
+#include "shardwright/base/index.h"
+
 #include <algorithm>
 #include <limits>
 #include <utility>
 
 namespace shardwright::recursive {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 int least_of(std::span<const double> values) {
   return static_cast<int>(std::min_element(values.begin(), values.end()) - values.begin());

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 
+#include "shardwright/base/index.h"
 #include "shardwright/base/random.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/search/planning/judge.h"
 
 namespace shardwright::recursive {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 std::uint64_t hash_of(const Layout& layout) { return std::hash<Layout>()(layout); }
 

@@ -4,13 +4,12 @@
 #include <cmath>
 #include <limits>
 
+#include "shardwright/base/index.h"
 #include "shardwright/cost/compute.h"
 #include "shardwright/graph/op.h"
 
 namespace shardwright::recursive {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 // Constants of the described system.
 constexpr double replicate_below = 25;

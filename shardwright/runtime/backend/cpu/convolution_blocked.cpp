@@ -23,7 +23,7 @@ namespace shardwright::cpu {
 namespace {
 
 using Dims = dnnl::memory::dims;
-using Memory = dnnl::memory::desc;
+using MemoryDesc = dnnl::memory::desc;
 constexpr auto direct = dnnl::algorithm::convolution_direct;
 
 /// Strides, dilations and pads as oneDNN counts them.
@@ -48,7 +48,7 @@ dnnl::primitive_attr own_scratch() {
 }
 
 /// x, weight and y, whichever of them is made.
-using Three = std::array<Memory, 3>;
+using Three = std::array<MemoryDesc, 3>;
 
 /// Their places among the operands of a call; -1: the result.
 std::array<int, 3> places(ConvolutionKind kind) {

@@ -9,14 +9,13 @@
 #include <numeric>
 #include <vector>
 
+#include "shardwright/base/index.h"
 #include "shardwright/ops/strided.h"
 #include "shardwright/runtime/backend/cpu/rows.h"
 #include "shardwright/runtime/backend/cpu/scratch.h"
 
 namespace shardwright::cpu {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// Where the elements of a value are while a block is computed.
 struct Place {

@@ -17,7 +17,7 @@ constexpr std::int64_t rows = 4, columns = 8;     // of a register tile
 constexpr std::int64_t depth = 256, width = 512;  // of a packed block of b: 1 MiB
 
 using Tile = double[rows][columns];
-using Multiply = void (*)(const double* a, const double* b, std::int64_t k, Tile& tile);
+using MultiplyTile = void (*)(const double* a, const double* b, std::int64_t k, Tile& tile);
 
 /// tile = a b for packed a: [k, rows] and b: [k, columns].
 [[gnu::always_inline]] inline void multiply(const double* a, const double* b, std::int64_t k, Tile& tile) {
@@ -39,7 +39,7 @@ void multiply_any(const double* a, const double* b, std::int64_t k, Tile& t) { m
   multiply(a, b, k, t);
 }
 
-Multiply fastest() {
+MultiplyTile fastest() {
   if (__builtin_cpu_supports("avx512f")) return multiply_avx512;
   return __builtin_cpu_supports("avx2") ? multiply_avx2 : multiply_any;
 }
@@ -113,7 +113,7 @@ class Blocked {
   Product p_;
   double* panels_;  // packed b: [strip of columns][k, columns]
   double* strip_;   // packed a: [k, rows]
-  Multiply tile_;
+  MultiplyTile tile_;
 };
 
 }  // namespace
