@@ -8,7 +8,10 @@
 #include <array>
 #include <cctype>
 #include <cstdlib>
+#include <map>
+#include <optional>
 #include <sstream>
+#include <string>
 
 #include "shardwright/base/random.h"
 #include "tests/support/training_run.h"
@@ -182,15 +185,24 @@ const std::vector<Network>& networks() {
   return all;
 }
 
+/// What one device gives, which trains each run once for all plans it is compared with.
+const std::optional<testing::Outcome>& outcome_alone(const TrainingRun& run, int micro_batches) {
+  static std::map<std::string, std::optional<testing::Outcome>> known;
+  const std::string which = fmt::format("{} {} {}", run.model, to_text(run.precision), micro_batches);
+  if (!known.contains(which))
+    known[which] = testing::run_planned(run, {.devices = 1,
+                                              .parallel = Parallel::stand_alone,
+                                              .settings = {.pipelining = {.micro_batches = micro_batches}}});
+  return known.at(which);
+}
+
 void expect_losses_of_one_device(const Network& network, const Combination& c, Precision precision) {
   SCOPED_TRACE(fmt::format("{} {}: {}", network.name, to_text(precision), to_text(c)));
   TrainingRun run = network.run;
   run.precision = precision;
   run.steps = precision.is_mixed ? 10 : 5;
   const int parts = network.has_batch_statistics ? c.micro_batches : 1;
-  const auto alone = testing::run_planned(run, {.devices = 1,
-                                                .parallel = Parallel::stand_alone,
-                                                .settings = {.pipelining = {.micro_batches = parts}}});
+  const auto alone = outcome_alone(run, parts);
   PlanRequest request{
       .devices = 8,
       .parallel = Parallel::data_parallel,

@@ -188,13 +188,15 @@ joins_mpirun() {
   mpirun -n 1 --allow-run-as-root "$program" plan ffn --devices 2 >"$scratch/out" || fail "one process did not plan"
 }
 
-# two WORDS_OF_0 WORDS_OF_1 WORDS...: two ranks, which are told the words of all and each its own.
+# two WORDS_OF_0 WORDS_OF_1 WORDS...: two ranks, which are told the words of all and each its own, on processors with
+# the instructions of `isa`, if it is set.
 two() {
   local -a first second all=("${@:3}")
   read -ra first <<<"$1"
   read -ra second <<<"$2"
-  timeout 60 mpirun --oversubscribe --allow-run-as-root -n 1 "$program" train "${all[@]}" "${first[@]}" : \
-    -n 1 "$program" train "${all[@]}" "${second[@]}" >"$scratch/out" 2>"$scratch/err"
+  timeout 60 mpirun --oversubscribe --allow-run-as-root -n 1 env ${isa:+"ONEDNN_MAX_CPU_ISA=${isa[0]}"} \
+    "$program" train "${all[@]}" "${first[@]}" : -n 1 env ${isa:+"ONEDNN_MAX_CPU_ISA=${isa[1]}"} \
+    "$program" train "${all[@]}" "${second[@]}" >"$scratch/out" 2>"$scratch/err"
 }
 
 # refused LINE WORDS_OF_0 WORDS_OF_1 WORDS...: in this line, by all.
@@ -222,6 +224,12 @@ told_alike() {
   refused "rank 1 was told --plan $p.1.json, rank 0 --plan $p.0.json" "--plan $p.0.json" "--plan $p.1.json" "${words[@]}"
   refused "rank 1 was told no --init, rank 0 --init $file" "--init $file" "" "${words[@]}"
   refused "rank 1 was told --data $file, rank 0 no --data" "" "--data $file" "${words[@]}"
+  # Processors of different kinds want convolutions' images in other blocks, and other networks in none.
+  local -a isa=(AVX2 SSE41)
+  refused "rank 1 was told the same plan, with kernels of sse41 (ONEDNN_MAX_CPU_ISA says which), rank 0 the same plan, with \
+kernels of avx2 (ONEDNN_MAX_CPU_ISA says which)" "" "" resnet18:width=8,image=16,batch=8 --devices 2 --json --steps 1
+  two "" "" ffn --devices 2 --json --steps 1 || fail "$(cat "$scratch/err")"
+  isa=()
   # Files with the same contents may lie elsewhere, and only the first rank prints.
   cp "$p.0.json" "$p.2.json"
   cp "$file" "$scratch/copy.safetensors"

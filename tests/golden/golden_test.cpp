@@ -24,7 +24,8 @@ class GoldenTest : public testing::Test {
     const std::string got = run_golden(golden, scratch_folder(), fs::current_path().string());
     if (got == golden.want) return;
     if (std::getenv("SHARDWRIGHT_UPDATE_GOLDENS")) return write_bytes(path_, golden.head + got);
-    FAIL() << path_ << "  (- wanted, + printed; SHARDWRIGHT_UPDATE_GOLDENS=1 accepts it)\n"
+    FAIL() << path_
+           << "  (- wanted, + printed; ONEDNN_MAX_CPU_ISA=AVX2 SHARDWRIGHT_UPDATE_GOLDENS=1 accepts it)\n"
            << diff(golden.want, got);
   }
 

@@ -178,7 +178,8 @@ class ReplayTest : public ::testing::Test {
     const std::string path = "tests/replay/" + case_.name + ".txt", want = read_bytes(path);
     if (got == want) return;
     if (std::getenv("SHARDWRIGHT_UPDATE_GOLDENS")) return write_bytes(path, got);
-    FAIL() << path << "  (- committed, + derived; SHARDWRIGHT_UPDATE_GOLDENS=1 accepts it)\n"
+    FAIL() << path
+           << "  (- committed, + derived; ONEDNN_MAX_CPU_ISA=AVX2 SHARDWRIGHT_UPDATE_GOLDENS=1 accepts it)\n"
            << replay_difference(want, got);
   }
 

@@ -17,6 +17,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "shardwright/graph/op.h"
@@ -118,6 +119,7 @@ class Backend {
 struct DeviceKind {
   FormatsOf formats;  // none: everything is row-major
   std::function<std::unique_ptr<Backend>(int rank)> backend;
+  std::string formats_are_of = {};  // where they follow from the machine: what of it, and how to say it
 };
 
 /// What programs are compiled for and run on unless somebody says otherwise: the CPU.

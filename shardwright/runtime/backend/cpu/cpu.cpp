@@ -1,5 +1,6 @@
 #include "shardwright/runtime/backend/cpu/cpu.h"
 
+#include <fmt/format.h>
 #include <omp.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 
 #include "shardwright/runtime/backend/cpu/blocked.h"
 #include "shardwright/runtime/backend/cpu/convolution.h"
+#include "shardwright/runtime/backend/cpu/instructions.h"
 #include "shardwright/runtime/backend/cpu/pages.h"
 #include "shardwright/runtime/backend/cpu/reformat.h"
 #include "shardwright/runtime/backend/cpu/rows.h"
@@ -129,7 +131,10 @@ Formats cpu_formats(const OpDef& op, const KernelCall& call) {
 std::unique_ptr<Backend> cpu_backend() { return std::make_unique<Cpu>(); }
 
 DeviceKind cpu_devices() {
-  return {.formats = cpu_formats, .backend = [](int) { return cpu_backend(); }};
+  return {.formats = cpu_formats,
+          .backend = [](int) { return cpu_backend(); },
+          .formats_are_of =
+              fmt::format("kernels of {} (ONEDNN_MAX_CPU_ISA says which)", cpu::instructions_of_onednn())};
 }
 
 }  // namespace shardwright
