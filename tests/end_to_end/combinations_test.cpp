@@ -14,6 +14,7 @@
 #include <string>
 
 #include "shardwright/base/random.h"
+#include "tests/support/on_each_rank.h"
 #include "tests/support/training_run.h"
 
 namespace shardwright {
@@ -225,15 +226,20 @@ void expect_losses_of_one_device(const Network& network, const Combination& c, P
 
 class Combinations : public ::testing::TestWithParam<Combination> {};
 
-void expect_in_every_network(const Combination& c) {
+void expect_in_every_network(const Combination& c, const std::vector<DType>& precisions) {
   for (const Network& network : networks())
-    for (DType precision : {DType::f64, DType::f32}) expect_losses_of_one_device(network, c, precision);
+    for (DType precision : precisions) expect_losses_of_one_device(network, c, precision);
 }
 
-TEST_P(Combinations, losses_are_those_of_one_device) { expect_in_every_network(GetParam()); }
+const std::vector<DType> both{DType::f64, DType::f32};
+
+/// Eight processes on two cores take minutes: there, the type that shows more. Slow tests have both everywhere.
+std::vector<DType> precisions() { return ranks_are_processes() ? std::vector{DType::f64} : both; }
+
+TEST_P(Combinations, losses_are_those_of_one_device) { expect_in_every_network(GetParam(), precisions()); }
 
 using SlowCombinations = Combinations;
-TEST_P(SlowCombinations, losses_are_those_of_one_device) { expect_in_every_network(GetParam()); }
+TEST_P(SlowCombinations, losses_are_those_of_one_device) { expect_in_every_network(GetParam(), both); }
 
 std::string name_of_row(const ::testing::TestParamInfo<Combination>& tested) {
   std::string out = fmt::format("{:02}_{}", tested.index, to_text(tested.param));
@@ -289,7 +295,7 @@ TEST_P(RandomCombinations, losses_are_those_of_one_device) {
   const Combination c = random_combination(seed);
   fmt::print("seed {}: {}\n", seed, to_text(c));
   SCOPED_TRACE(fmt::format("SHARDWRIGHT_SEED={}", seed));
-  expect_in_every_network(c);
+  expect_in_every_network(c, precisions());
 }
 INSTANTIATE_TEST_SUITE_P(EndToEnd, RandomCombinations, ::testing::Range(0, 15));
 

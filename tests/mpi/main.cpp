@@ -19,6 +19,7 @@ MpiProcess& this_process() {
 }  // namespace
 
 int most_ranks() { return this_process().size(); }
+bool ranks_are_processes() { return true; }
 
 void on_each_rank(int ranks, const std::function<void(Communicator&)>& work) {
   on_each_process(ranks, 10000, work);

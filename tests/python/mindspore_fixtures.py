@@ -1,5 +1,6 @@
 """What tests of MindSpore's names share: where the packages are, digits, programs on devices and as ranks, settings."""
 
+import functools
 import os
 import shutil
 import subprocess
@@ -32,11 +33,18 @@ def _run(words, digits):
     return done.stdout.splitlines()
 
 
+def _run_on(devices, path, digits):
+    return _run([sys.executable, "-m", "shardwright.run", "--devices", str(devices), str(path)], digits)
+
+
+# What one device prints, many runs are compared with.
+_run_alone = functools.cache(functools.partial(_run_on, 1))
+
+
 @pytest.fixture
 def run_on(digits):
     """Runs a program on so many virtual devices; what it prints, line by line."""
-    return lambda devices, path: _run(
-        [sys.executable, "-m", "shardwright.run", "--devices", str(devices), str(path)], digits)
+    return lambda devices, path: _run_alone(path, digits) if devices == 1 else _run_on(devices, path, digits)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ namespace shardwright {
 
 /// How many ranks there can be: as many as mpirun has started, or any number of threads.
 int most_ranks();
+bool ranks_are_processes();
 
 /// Runs `work` with a communicator for each of `ranks` ranks. Every rank has its own call; what `work`
 /// captures may or may not be shared between them. Skips the test if there are not so many ranks.

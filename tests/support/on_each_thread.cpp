@@ -7,6 +7,7 @@
 namespace shardwright {
 
 int most_ranks() { return std::numeric_limits<int>::max(); }
+bool ranks_are_processes() { return false; }
 
 void on_each_rank(int ranks, const std::function<void(Communicator&)>& work) {
   auto communicators = testing::device_communicators(ranks);
