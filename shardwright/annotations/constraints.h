@@ -19,6 +19,7 @@ struct Constraints {
   std::vector<std::optional<Strategy>> strategies;  // per node
   std::vector<std::string> reasons;                 // per node, why it is fixed
   std::map<ValueId, Layout> layouts;                // of inputs, parameters and results (out_strategy)
+  bool repeats_tensor = false;                      // tp, of degrees, splits nothing here
 };
 
 /// Meshes, strategies and layouts that the annotations ask for on `devices` devices. In semi_auto_parallel,

@@ -378,7 +378,7 @@ void check_batch(const Graph& graph, int data) {
 
 }  // namespace
 
-Constraints constraints_of(const Graph& graph, const Calls& calls, const Degrees& degrees, bool is_part) {
+Constraints constraints_of(const Graph& graph, const Calls& calls, const Degrees& degrees) {
   check_batch(graph, degrees.data);
   std::vector<int> parts{degrees.tensor};
   for (;;) {
@@ -389,9 +389,7 @@ Constraints constraints_of(const Graph& graph, const Calls& calls, const Degrees
       parts[part] = devices;
       continue;
     }
-    if (degrees.tensor > 1 && !is_part && !splitter.splits_tensor())
-      throw error("tp={}: divides no dim of a weight, nor the heads or features of the network",
-                  degrees.tensor);
+    out.repeats_tensor = degrees.tensor > 1 && !splitter.splits_tensor();
     return out;
   }
 }

@@ -27,9 +27,8 @@ struct Degrees {
 };
 
 /// The strategies of all forward operators of `graph`, a network or a stage of it. Axes: dp, and within it tp.
-/// Throws: Error if data cannot be split over dp, or nothing is split over tp, unless it is only a part of a network.
-/// Cost: O(nodes), or as many times as tp becomes more axes.
-Constraints constraints_of(const Graph& graph, const Calls& calls, const Degrees& degrees,
-                           bool is_part = false);
+/// Where tp splits nothing they say so: another stage may have more.
+/// Throws: Error if data cannot be split over dp. Cost: O(nodes), or as many times as tp becomes more axes.
+Constraints constraints_of(const Graph& graph, const Calls& calls, const Degrees& degrees);
 
 }  // namespace shardwright

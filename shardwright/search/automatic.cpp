@@ -76,7 +76,7 @@ class Search {
   /// Throws: Infeasible if nothing can be split.
   Found run() {
     try_structures();
-    if (std::isinf(worth_)) try_other_search();
+    try_other_search();
     return {told(), trials_.does_fit(), trials_.seconds(), trials_.bytes()};
   }
 
@@ -292,6 +292,7 @@ class Search {
   void try_other_search() {
     if (trials_.best() && is_late()) is_cut_short_ = true;
     if (request_.fixed.fixes_split() || (trials_.best() && !others_.is_small()) || is_cut_short_) return;
+    if (std::isfinite(worth_)) return others_.try_sparing();
     if (trials_.best()) return others_.try_beside_best();
     others_.try_instead(structures_, most_attempts);
     std::ranges::reverse(structures_);  // with more sharded, and computed again

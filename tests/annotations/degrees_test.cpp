@@ -108,8 +108,9 @@ TEST(Degrees, keep_whole_what_they_do_not_divide_but_heads) {
   EXPECT_EQ(strategy_of(graph, two, "embedding"), "{}");
   EXPECT_EQ(strategy_of(graph, two, "head.matmul"), "{}");
   EXPECT_EQ(strategy_of(graph, two, "layers.0.ffn.up.matmul"), "{n: tp}");
+  EXPECT_FALSE(two.repeats_tensor);
+  EXPECT_TRUE(split(graph, {.tensor = 7}).repeats_tensor);
   EXPECT_THROW(split(graph, {.tensor = 16}), Error);  // heads
-  EXPECT_THROW(split(graph, {.tensor = 7}), Error);   // nothing is split
   EXPECT_THROW(split(graph, {.data = 3}), Error);     // samples
 }
 

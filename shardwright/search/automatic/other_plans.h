@@ -20,6 +20,9 @@ class OtherPlans {
   /// nearly free or dear, and with all of it on each device.
   void try_beside_best();
 
+  /// As if gradients were nearly free: what a lower limit of memory may lead to.
+  void try_sparing();
+
   /// Where degrees divide nothing: once for each number of stages and micro-batches of `structures`.
   void try_instead(const std::vector<Structure>& structures, std::size_t most);
 
@@ -30,6 +33,7 @@ class OtherPlans {
 
  private:
   std::size_t nodes() { return tables_.graph(1)->nodes.size(); }
+  void try_with_memory_at(double coeff);
   void try_plan(PlanRequest asked, const std::string& what);
 
   const PlanRequest& request_;

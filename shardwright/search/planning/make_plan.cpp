@@ -144,12 +144,14 @@ Plan planned(const Graph& graph, const PlanRequest& request, const Taker& take) 
   Plan plan = draft(graph, request);
   StagedGraph cut = parts_of(graph, request, plan);
   plan.stages.clear();
+  bool repeats_tensor = true;  // in every stage
   for (int s = 0; s < plan.settings.pipelining.parts(); ++s) {
     Graph& part = cut.stages[static_cast<std::size_t>(s)];
     const PlanRequest asked = request_of_stage(request, plan, graph, part, s);
     check(plan.settings.optimizer_parallel, asked.devices);
     const Calls calls(part);
     Constraints constraints = constraints_for(part, calls, asked);
+    repeats_tensor = repeats_tensor && constraints.repeats_tensor;
     SearchResult found = found_for(part, calls, asked, plan, constraints);
     tell(plan, found, s);
     Decisions decided =
@@ -157,6 +159,9 @@ Plan planned(const Graph& graph, const PlanRequest& request, const Taker& take) 
     plan.stages.push_back(told(part, calls, decided));
     if (take) take(std::move(part), calls, std::move(decided.choices), asked);
   }
+  if (repeats_tensor)
+    throw error("tp={}: divides no dim of a weight, nor the heads or features of the network",
+                request.degrees->tensor);
   const SearchChoice choice = search_for(request);
   if (!plan.search.empty() && !choice.why.empty())
     plan.log.insert(plan.log.begin(), notice_of(choice.why, *choice.search));
@@ -218,7 +223,7 @@ Plan make_plan(const StepOf& step, const PlanRequest& request) {
 }
 
 PlannedGraph split_by_degrees(Graph part, const Calls& calls, const PlanRequest& request) {
-  Constraints constraints = constraints_of(part, calls, *request.degrees, true);
+  Constraints constraints = constraints_of(part, calls, *request.degrees);
   SearchResult found = fixed(constraints);
   Decisions decided = decisions_of(std::move(constraints), std::move(found), part, calls,
                                    request.settings.optimizer_parallel);
