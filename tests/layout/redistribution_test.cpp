@@ -10,6 +10,7 @@
 
 #include "shardwright/layout/sharded_tensor.h"
 #include "shardwright/layout/transfer.h"
+#include "tests/support/draws.h"
 #include "tests/support/layouts.h"
 #include "tests/support/program.h"
 
@@ -167,7 +168,7 @@ TEST_P(AllPairs, move_nothing_where_nothing_is_needed) {
 TEST_P(AllPairs, cost_no_more_than_a_detour) {
   Draw draw(1);
   const std::vector<Layout> all = all_layouts(mesh_, type_.shape, {.sum = false});
-  for (int i = 0; i < 2000; ++i) {
+  for (unsigned i = 0; i < testing::draws(2000); ++i) {
     const Layout &from = draw.from(all), &over = draw.from(all), &to = draw.from(all);
     if (!over.used().without(to.used()).empty()) continue;
     const double direct = redistributor_.find(from, to, type_).seconds;
@@ -516,7 +517,7 @@ TEST(Redistribution, of_many_axes_is_right_and_found_at_once) {
   const Tensor whole = testing::counting(type);
   Redistributor redistributor{mesh};
   testing::Draw draw(1);
-  for (int i = 0; i < 60; ++i) {
+  for (unsigned i = 0; i < testing::draws(60); ++i) {
     const Pair p{drawn_layout(mesh, type.shape, draw, true), drawn_layout(mesh, type.shape, draw, false)};
     if (p.from == p.to) continue;
     const Redistribution& r = redistributor.find(p.from, p.to, type);

@@ -5,6 +5,7 @@
 #include "shardwright/graph/text.h"
 #include "shardwright/simulate/evaluate.h"
 #include "tests/support/drawn_pipeline.h"
+#include "tests/support/draws.h"
 
 namespace shardwright {
 namespace {
@@ -120,7 +121,7 @@ TEST(FrameworkMemory, of_chunks_adds_up_on_their_devices) {
 
 /// Nothing is negative, whatever the arena has besides; what a device has is the sum of all kinds.
 TEST(FrameworkMemory, is_what_an_evaluation_tells_by_kind) {
-  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+  for (std::uint64_t seed = 0; seed < testing::draws(40); ++seed) {
     const testing::DrawnPipeline drawn = testing::drawn_pipeline(seed);
     const Cluster cluster = cluster_called(fmt::format("a100-80g:{}", drawn.pipeline.rank_count()));
     for (const Framework& framework : frameworks()) {

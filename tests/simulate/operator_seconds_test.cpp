@@ -8,6 +8,7 @@
 #include "shardwright/search/planning/make_plan.h"
 #include "shardwright/simulate/estimate.h"
 #include "tests/support/drawn_pipeline.h"
+#include "tests/support/draws.h"
 
 namespace shardwright {
 namespace {
@@ -20,7 +21,7 @@ double sum(const StageSeconds& stage) {
 
 // What a device computes and waits for is told whole, and to nobody twice.
 TEST(OperatorSeconds, add_up_to_the_estimate) {
-  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+  for (std::uint64_t seed = 0; seed < testing::draws(60); ++seed) {
     const testing::DrawnPipeline drawn = testing::drawn_pipeline(seed);
     const Pipeline& p = drawn.pipeline;
     const Estimate e = estimate(p, cluster_called(fmt::format("a100-80g:{}", p.rank_count())));
