@@ -69,7 +69,7 @@ class Heeded : public testing::Test {
       if (entry.is_regular_file())
         all += entry.path().string() + (words[0] == "data" ? read_bytes(entry.path().string()) : "");
     static const std::regex varying(
-        R"re("(search_seconds|median_step_seconds|processes|seconds|pause_seconds|tokens_per_second|seconds_per_token)": ?(\[[^\]]*\]|[^,}]*)|, [^,]* ms a step)re");
+        R"re("(search_seconds|median_step_seconds|processes|seconds|pause_seconds|tokens_per_second|seconds_per_token)": ?(\[[^\]]*\]|[^,}]*)|, [^,]* ms a step|samples in [^ ]* [mun]?s)re");
     return {status, std::regex_replace(all, varying, ""), err.str()};
   }
 
@@ -189,6 +189,7 @@ class Heeded : public testing::Test {
     if (has(words, "--stages") && of_stages.contains(flag.name)) return true;
     // Who asks a network sees no plan, and the largest score may be the same in other types.
     if ((words[0] == "generate" || words[0] == "infer") && flag.name == "--search") return true;
+    if (words[0] == "infer" && flag.name == "--global-batch") return true;  // what a pass takes at once
     if (words[0] == "generate" && flag.name == "--precision") return true;
     return always.contains(flag.name) || (choices.contains(flag.name) && !is_alone) ||
            (words[0] == "show" && flag.name.find("memory") != flag.name.npos && !is_alone) ||
@@ -300,8 +301,11 @@ TEST_F(EndToEndHeeded, every_flag_of_every_verb_has_an_effect_or_is_told) {
       for (const Flag& flag : verb.flags)
         if (check(flag, words, without) || has(words, flag.name)) loud.insert(flag.name);
     }
+    // Who asks a network sees no plan; the samples' time, which it prints, is another each time.
+    const std::set<std::string> of_an_unseen_plan{"--cluster", "--parallel"};
     for (const Flag& flag : verb.flags)
-      EXPECT_TRUE(loud.contains(flag.name) || flag.name == check_of_ourselves)
+      EXPECT_TRUE(loud.contains(flag.name) || flag.name == check_of_ourselves ||
+                  (verb.name == "infer" && of_an_unseen_plan.contains(flag.name)))
           << verb.name << " " << flag.name << " never has an effect";
   }
 }
