@@ -186,7 +186,8 @@ const std::vector<Network>& networks() {
   return all;
 }
 
-/// What one device gives, which trains each run once for all plans it is compared with.
+/// What one device gives, which trains each run once for all plans it is compared with. Of a model and a precision all runs
+/// have the same optimizer and as many steps.
 const std::optional<testing::Outcome>& outcome_alone(const TrainingRun& run, int micro_batches) {
   static std::map<std::string, std::optional<testing::Outcome>> known;
   const std::string which = fmt::format("{} {} {}", run.model, to_text(run.precision), micro_batches);
@@ -233,8 +234,10 @@ void expect_in_every_network(const Combination& c, const std::vector<DType>& pre
 
 const std::vector<DType> both{DType::f64, DType::f32};
 
-/// Eight processes on two cores take minutes: there, the type that shows more. Slow tests have both everywhere.
-std::vector<DType> precisions() { return ranks_are_processes() ? std::vector{DType::f64} : both; }
+/// Eight processes on two cores take minutes: there, the type that shows more, and both with SHARDWRIGHT_FULL.
+std::vector<DType> precisions() {
+  return ranks_are_processes() && !std::getenv("SHARDWRIGHT_FULL") ? std::vector{DType::f64} : both;
+}
 
 TEST_P(Combinations, losses_are_those_of_one_device) { expect_in_every_network(GetParam(), precisions()); }
 

@@ -140,7 +140,7 @@ def test_strategy_of_the_primitive_in_a_convolution(virtual_devices):
     virtual_devices(4, dataset_strategy="full_batch")
     net = build()
     net.conv2d.shard(((2, 1, 1, 1), (2, 1, 1, 1)))
-    np.testing.assert_allclose(net(Tensor(_images)).asnumpy(), want, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(net(Tensor(_images)).asnumpy(), want, rtol=1e-5, atol=2e-6)
     split = net.compile(Tensor(_images)).planned.explain()
     assert "conv2d" in split and len(net.trainable_params()) == 2
 

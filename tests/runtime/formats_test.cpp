@@ -26,6 +26,7 @@ const std::vector<Case> cases{
     {"conv_pointwise", "conv2d", "f32[2,48,6,5], f32[32,48,1,1] (strides=[2, 1])"},
     {"conv_of_colours", "conv2d", "f32[2,3,12,12], f32[32,3,7,7] (pads=[3, 3, 3, 3], strides=[2, 2])"},
     {"conv_odd_channels", "conv2d", "f32[2,20,6,6], f32[12,20,3,3] (pads=[1, 1, 1, 1])"},
+    {"conv_of_eights", "conv2d", "f32[2,20,6,6], f32[24,20,3,3] (pads=[1, 1, 1, 1])"},
     {"data", "conv2d_data_grad", "f32[2,64,12,6], f32[64,32,3,3] (pads=[1, 1, 1, 1], size=[12, 6])"},
     {"data_strided", "conv2d_data_grad",
      "f32[2,32,6,5], f32[32,16,3,3] (pads=[1, 1, 1, 1], size=[12, 9], strides=[2, 2])"},
@@ -150,8 +151,9 @@ TEST_P(CpuFormats, give_what_the_reference_gives_on_every_rank_of_every_split) {
       const int ranks = dtype == DType::f32 ? 4 : 1;  // splits are the same for all types
       compare_parts(op, with_images(parse_sample(GetParam().sample), dtype), ranks);
       use_instruction_set(best_instruction_set());
-      const bool has_blocks = std::string_view(GetParam().name) != "conv_odd_channels";
-      EXPECT_EQ(blocked_ > 0, has_blocks);
+      const std::string_view name = GetParam().name;
+      if (name == "conv_of_eights") continue;  // in blocks on some processors
+      EXPECT_EQ(blocked_ > 0, name != "conv_odd_channels");
     }
 }
 

@@ -9,7 +9,8 @@
 
 namespace shardwright {
 
-/// How many ranks there can be: as many as mpirun has started, or any number of threads.
+/// How many ranks there can be: as many as mpirun has started, or any number of threads; and which of the two they
+/// are.
 int most_ranks();
 bool ranks_are_processes();
 

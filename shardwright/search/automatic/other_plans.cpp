@@ -8,27 +8,31 @@
 namespace shardwright::automatic {
 
 void OtherPlans::try_beside_best() {
-  PlanRequest asked = request_;
-  asked.options.tries_sparing = is_tiny();
-  const bool has_settings = request_.fixed.fixes_settings();
-  if (!has_settings) try_plan(asked, "recursive with what was asked");
-  if (!has_settings && is_tiny())
-    for (const double coeff : {1., 100.}) try_with_memory_at(coeff);
-  if (!has_settings && is_tiny() && request_.devices > 1 && tables_.graph(1))
-    trials_.run_whole(*tables_.graph(1), request_);
-  asked.settings = trials_.best()->settings;
-  try_plan(std::move(asked), "recursive");
+  if (!request_.fixed.fixes_settings()) {
+    try_plan(asked(), "recursive with what was asked");
+    if (is_tiny())
+      for (const double coeff : {1., 100.}) try_with_memory_at(coeff);
+    if (is_tiny() && request_.devices > 1 && tables_.graph(1)) trials_.run_whole(*tables_.graph(1), request_);
+  }
+  PlanRequest as_best = asked();
+  as_best.settings = trials_.best()->settings;
+  try_plan(std::move(as_best), "recursive");
 }
 
 void OtherPlans::try_sparing() {
   if (!request_.fixed.fixes_settings()) try_with_memory_at(1);
 }
 
+PlanRequest OtherPlans::asked() {
+  PlanRequest out = request_;
+  out.options.tries_sparing = is_tiny();
+  return out;
+}
+
 void OtherPlans::try_with_memory_at(double coeff) {
-  PlanRequest asked = request_;
-  asked.options.tries_sparing = is_tiny();
-  asked.options.mem_coeff = coeff;
-  try_plan(std::move(asked), fmt::format("recursive with --mem-coeff {}", coeff));
+  PlanRequest other = asked();
+  other.options.mem_coeff = coeff;
+  try_plan(std::move(other), fmt::format("recursive with --mem-coeff {}", coeff));
 }
 
 void OtherPlans::try_instead(const std::vector<Structure>& structures, std::size_t most) {

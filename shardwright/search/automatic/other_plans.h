@@ -33,6 +33,7 @@ class OtherPlans {
 
  private:
   std::size_t nodes() { return tables_.graph(1)->nodes.size(); }
+  PlanRequest asked();
   void try_with_memory_at(double coeff);
   void try_plan(PlanRequest asked, const std::string& what);
 
