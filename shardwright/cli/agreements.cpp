@@ -90,8 +90,9 @@ std::vector<Agreement> agreements_of(const Arguments& arguments, const TrainingC
   out.push_back({"checkpoint", sum_of(contents.checkpoints.resume), told(arguments, "--resume")});
   out.push_back({"network", network, arguments.positionals.front()});
   out.push_back({"plan", sum_of(plan.dump()), told_plan});
+  const std::string formats_are_of = default_devices().formats_are_of;
   out.push_back({"program", sum_of(to_text(contents.program)),
-                 fmt::format("the same plan, with {}", default_devices().formats_are_of)});
+                 "the same plan" + (formats_are_of.empty() ? "" : ", with " + formats_are_of)});
   out.push_back({"first batch", sum_of(contents.data.batch(0)), told_data(arguments)});
   const auto& init = contents.checkpoints.init;
   out.push_back({"set of initial values",

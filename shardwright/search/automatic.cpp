@@ -288,11 +288,11 @@ class Search {
     }
   }
 
-  /// Beside the best structure other plans; where no structure can be made, in its stead.
+  /// Beside the best structure other plans, or sparing ones of a search with a `worth`; where there is none, in its stead.
   void try_other_search() {
     if (trials_.best() && is_late()) is_cut_short_ = true;
     if (request_.fixed.fixes_split() || (trials_.best() && !others_.is_small()) || is_cut_short_) return;
-    if (std::isfinite(worth_)) return others_.try_sparing();
+    if (std::isfinite(worth_)) return is_late() ? void() : others_.try_sparing();
     if (trials_.best()) return others_.try_beside_best();
     others_.try_instead(structures_, most_attempts);
     std::ranges::reverse(structures_);  // with more sharded, and computed again
