@@ -42,7 +42,7 @@ TEST_P(Searched, losses_are_those_of_one_device) {
 const OptimizerChoice adam_slow{"adam", {{"rate", 0.001}}};
 
 INSTANTIATE_TEST_SUITE_P(
-    Recursive, Searched,
+    EndToEnd, Searched,
     ::testing::Values(
         SearchedCase{"ffn",
                      {.model = "ffn:batch=32", .optimizer = adam_slow, .precision = DType::f64, .steps = 5}},
