@@ -1,7 +1,7 @@
 // Annotations: how the user says how single operators and the data are split, in the notation of the seeds.
 //
 // Integers per tensor dim (`((2, 4), (4, 1))`) or axes of a named device matrix (`("mp", ("sp", "dp"))`).
-// `constraints_of` turns them into strategies: integers become a device matrix of the operator's own, loop
+// `fixed_choices_of` (fixed_choices.h) turns them into strategies: integers become a device matrix of the operator's own, loop
 // dims in the order of its rule and unused devices as one more axis at the right; then all device matrices
 // are refined to one common mesh where that exists.
 #pragma once

@@ -75,7 +75,7 @@ class Splitter {
   }
 
   /// The strategies; they are good where no axis must be cut.
-  Constraints run() {
+  FixedChoices run() {
     for (NodeId id : graph_.node_ids()) {
       const Node& node = graph_.node(id);
       if (node.phase != Phase::forward) break;
@@ -362,7 +362,7 @@ class Splitter {
   int by_sequence_ = -1;  // loop dim of the node at hand
   Cut cut_;
   bool splits_tensor_ = false;
-  Constraints out_;
+  FixedChoices out_;
 };
 
 /// Throws: Error unless every input brings a batch that dp divides.
@@ -378,12 +378,12 @@ void check_batch(const Graph& graph, int data) {
 
 }  // namespace
 
-Constraints constraints_of(const Graph& graph, const Calls& calls, const Degrees& degrees) {
+FixedChoices fixed_choices_of(const Graph& graph, const Calls& calls, const Degrees& degrees) {
   check_batch(graph, degrees.data);
   std::vector<int> parts{degrees.tensor};
   for (;;) {
     Splitter splitter(graph, calls, degrees, parts);
-    Constraints out = splitter.run();
+    FixedChoices out = splitter.run();
     if (const auto [part, devices] = splitter.cut(); devices > 0) {
       parts.insert(parts.begin() + static_cast<std::ptrdiff_t>(part) + 1, parts[part] / devices);
       parts[part] = devices;

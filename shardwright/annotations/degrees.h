@@ -14,7 +14,7 @@
 // work repeat its products: tp becomes two axes.
 #pragma once
 
-#include "shardwright/annotations/constraints.h"
+#include "shardwright/annotations/fixed_choices.h"
 #include "shardwright/graph/calls.h"
 
 namespace shardwright {
@@ -29,6 +29,6 @@ struct Degrees {
 /// The strategies of all forward operators of `graph`, a network or a stage of it. Axes: dp, and within it tp.
 /// Where tp splits nothing they say so: another stage may have more.
 /// Throws: Error if data cannot be split over dp. Cost: O(nodes), or as many times as tp becomes more axes.
-Constraints constraints_of(const Graph& graph, const Calls& calls, const Degrees& degrees);
+FixedChoices fixed_choices_of(const Graph& graph, const Calls& calls, const Degrees& degrees);
 
 }  // namespace shardwright

@@ -1,5 +1,5 @@
 // What one annotation says by itself: how a device matrix of its own lies behind the loop dims of an operator, or
-// behind the dims of a leaf. constraints.cpp brings all of them onto common meshes.
+// behind the dims of a leaf. fixed_choices.cpp brings all of them onto common meshes.
 #pragma once
 
 #include <vector>

@@ -39,14 +39,14 @@ Space space_of(const Problem& problem, const SearchOptions& options) {
     if (node.op->kind != OpKind::compute || node.phase != Phase::forward) continue;
     out.nodes.push_back(id.index);
     auto& candidates = out.candidates.emplace_back();
-    if (const auto& fixed = problem.constraints.strategies[static_cast<std::size_t>(id.index)]) {
+    if (const auto& fixed = problem.fixed.strategies[static_cast<std::size_t>(id.index)]) {
       candidates.push_back(*fixed);
       continue;
     }
     const Rule rule = rule_of(graph, node);
-    for (std::size_t m = 0; m < problem.constraints.meshes.size(); ++m)
-      for (Strategy& s : legal_strategies(rule, problem.constraints.meshes[m], {.linear = false})) {
-        if (options.fully_use_devices && !is_all_or_nothing(s, problem.constraints.meshes[m])) continue;
+    for (std::size_t m = 0; m < problem.fixed.meshes.size(); ++m)
+      for (Strategy& s : legal_strategies(rule, problem.fixed.meshes[m], {.linear = false})) {
+        if (options.fully_use_devices && !is_all_or_nothing(s, problem.fixed.meshes[m])) continue;
         s.mesh = used_axes(s).empty() ? 0 : static_cast<int>(m);
         if (m == 0 || s.mesh > 0) candidates.push_back(std::move(s));
       }
@@ -115,10 +115,9 @@ class Exhaustive {
     out.choices.resize(current_.size());
     for (std::size_t i = 0; i < space_.nodes.size(); ++i) {
       const std::size_t n = at(space_.nodes[i]);
-      const bool is_fixed = problem_.constraints.strategies[n].has_value();
-      out.choices[n] = {space_.candidates[i][best_[i]], is_fixed
-                                                            ? problem_.constraints.reasons[n]
-                                                            : "part of the cheapest of all combinations"};
+      const bool is_fixed = problem_.fixed.strategies[n].has_value();
+      out.choices[n] = {space_.candidates[i][best_[i]],
+                        is_fixed ? problem_.fixed.reasons[n] : "part of the cheapest of all combinations"};
     }
     return out;
   }

@@ -32,7 +32,7 @@ class Propagation {
 
   SearchResult run() {
     // Whole data (full_batch) say how they are read, not how to compute.
-    const auto& asked = problem_.constraints.layouts;
+    const auto& asked = problem_.fixed.layouts;
     const bool is_silent =
         std::all_of(asked.begin(), asked.end(), [](const auto& l) { return l.second.is_replicated(); });
     if (is_silent && !now_.has_fixed()) now_.seed_by_batch();
@@ -98,7 +98,7 @@ class Propagation {
     for (int n : now_.nodes()) {
       if (!now_.is_fixed(n)) continue;
       now_.choose(n, 0);
-      reasons_[at(n)] = problem_.constraints.reasons[at(n)];
+      reasons_[at(n)] = problem_.fixed.reasons[at(n)];
     }
     Frontier frontier;
     for (int n : now_.nodes()) place(n, frontier);

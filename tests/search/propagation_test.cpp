@@ -62,7 +62,7 @@ Graph graph_of(const Case& c) {
 
 struct Found {
   Graph graph;
-  Constraints constraints;
+  FixedChoices fixed;
   SearchResult result;
 
   /// Strategy by node name, told with its mesh.
@@ -72,7 +72,7 @@ struct Found {
       const Node& node = graph.node(id);
       if (node.op->kind != OpKind::compute) continue;
       const Strategy& s = result.choices[static_cast<std::size_t>(id.index)].strategy;
-      const Mesh& mesh = constraints.meshes[static_cast<std::size_t>(s.mesh)];
+      const Mesh& mesh = fixed.meshes[static_cast<std::size_t>(s.mesh)];
       std::string text = to_text(s, rule_of(graph, node), mesh);
       if (!used_axes(s).empty()) text += " " + to_text(mesh);
       out[graph.name_of(id)] = text;
@@ -81,22 +81,20 @@ struct Found {
   }
 };
 
-Found search(Graph graph, Constraints constraints, const SearchOptions& options = {}) {
+Found search(Graph graph, FixedChoices fixed, const SearchOptions& options = {}) {
   std::vector<MeshCost> costs;
-  for (const Mesh& m : constraints.meshes) costs.push_back(uniform_cost(m));
-  Redistributor redistributor(constraints.meshes, costs, {.even_only = true});
-  Found out{std::move(graph), std::move(constraints), {}};
-  out.result =
-      find_search("propagation")
-          .run({.graph = &out.graph, .constraints = out.constraints, .redistributor = &redistributor},
-               options);
+  for (const Mesh& m : fixed.meshes) costs.push_back(uniform_cost(m));
+  Redistributor redistributor(fixed.meshes, costs, {.even_only = true});
+  Found out{std::move(graph), std::move(fixed), {}};
+  out.result = find_search("propagation")
+                   .run({.graph = &out.graph, .fixed = out.fixed, .redistributor = &redistributor}, options);
   return out;
 }
 
 Found search(Graph graph, const Case& c, const SearchOptions& options = {}) {
-  Constraints constraints =
-      constraints_of(graph, parse_annotations(c.annotations, "test"), c.devices, Parallel::auto_parallel);
-  return search(std::move(graph), std::move(constraints), options);
+  FixedChoices fixed =
+      fixed_choices_of(graph, parse_annotations(c.annotations, "test"), c.devices, Parallel::auto_parallel);
+  return search(std::move(graph), std::move(fixed), options);
 }
 
 /// The same graph with its nodes in another order in which operands still come first.
@@ -133,10 +131,10 @@ TEST_P(Propagation, chooses_legal_strategies_and_says_why) {
     const Node& node = found.graph.node(id);
     if (node.op->kind != OpKind::compute) continue;
     const Choice& choice = found.result.choices[static_cast<std::size_t>(id.index)];
-    const Mesh& mesh = found.constraints.meshes[static_cast<std::size_t>(choice.strategy.mesh)];
+    const Mesh& mesh = found.fixed.meshes[static_cast<std::size_t>(choice.strategy.mesh)];
     EXPECT_EQ(violation(rule_of(found.graph, node), choice.strategy, mesh).value_or(""), "");
     EXPECT_FALSE(choice.reason.is_empty()) << found.graph.name_of(id);
-    if (const auto& fixed = found.constraints.strategies[static_cast<std::size_t>(id.index)]) {
+    if (const auto& fixed = found.fixed.strategies[static_cast<std::size_t>(id.index)]) {
       EXPECT_EQ(choice.strategy, *fixed);
     }
   }
@@ -154,7 +152,7 @@ TEST_P(Propagation, does_not_depend_on_the_order_of_nodes) {
 
 TEST_P(Propagation, keeps_what_it_found) {
   const Found found = search(graph_of(GetParam()), GetParam());
-  Constraints all = found.constraints;
+  FixedChoices all = found.fixed;
   for (NodeId id : found.graph.node_ids())
     if (found.graph.node(id).op->kind == OpKind::compute)
       all.strategies[static_cast<std::size_t>(id.index)] =
@@ -167,7 +165,7 @@ INSTANTIATE_TEST_SUITE_P(Plan, Propagation, ::testing::ValuesIn(cases),
 
 bool uses_some(const Found& found, NodeId id) {
   const Strategy& s = found.result.choices[static_cast<std::size_t>(id.index)].strategy;
-  return !is_all_or_nothing(s, found.constraints.meshes[static_cast<std::size_t>(s.mesh)]);
+  return !is_all_or_nothing(s, found.fixed.meshes[static_cast<std::size_t>(s.mesh)]);
 }
 
 TEST(PropagationSettings, fully_use_devices_leaves_no_strategy_that_uses_some) {
@@ -188,8 +186,8 @@ TEST(PropagationSettings, fully_use_devices_leaves_no_strategy_that_uses_some) {
 /// How many values that a point-wise operator makes are redistributed for a reader.
 int redistributed(const Found& found) {
   std::vector<MeshCost> costs;
-  for (const Mesh& m : found.constraints.meshes) costs.push_back(uniform_cost(m));
-  Redistributor redistributor(found.constraints.meshes, costs, {.even_only = true});
+  for (const Mesh& m : found.fixed.meshes) costs.push_back(uniform_cost(m));
+  Redistributor redistributor(found.fixed.meshes, costs, {.even_only = true});
   const auto layouts = [&](NodeId id) {
     return layouts_of(rule_of(found.graph, found.graph.node(id)),
                       found.result.choices[static_cast<std::size_t>(id.index)].strategy);
@@ -217,7 +215,7 @@ TEST(PropagationSettings, elementwise_follow_reads_point_wise_results_as_they_li
   const Found found = search(graph_of(c), c, {.elementwise_follow = true});
   EXPECT_EQ(redistributed(found), 0);
   for (NodeId id : found.graph.node_ids())
-    if (const auto& fixed = found.constraints.strategies[static_cast<std::size_t>(id.index)]) {
+    if (const auto& fixed = found.fixed.strategies[static_cast<std::size_t>(id.index)]) {
       EXPECT_EQ(found.result.choices[static_cast<std::size_t>(id.index)].strategy, *fixed);
     }
 }

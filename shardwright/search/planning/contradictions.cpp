@@ -6,11 +6,11 @@ namespace shardwright {
 namespace {
 
 const Mesh& mesh_at(const Problem& problem, int mesh) {
-  return problem.constraints.meshes[static_cast<std::size_t>(mesh)];
+  return problem.fixed.meshes[static_cast<std::size_t>(mesh)];
 }
 
 const std::optional<Strategy>& fixed(const Problem& problem, NodeId id) {
-  return problem.constraints.strategies[static_cast<std::size_t>(id.index)];
+  return problem.fixed.strategies[static_cast<std::size_t>(id.index)];
 }
 
 void check_uses_all(const Problem& problem, NodeId id) {
@@ -26,8 +26,8 @@ void check_uses_all(const Problem& problem, NodeId id) {
 
 /// The layout in which `v` is handed out by its producer under `strategy`.
 Layout handed_out(const Problem& problem, ValueId v, const Strategy& strategy) {
-  const auto asked = problem.constraints.layouts.find(v);
-  if (asked != problem.constraints.layouts.end()) return asked->second;
+  const auto asked = problem.fixed.layouts.find(v);
+  if (asked != problem.fixed.layouts.end()) return asked->second;
   const Value& value = problem.graph->value(v);
   const Rule rule = rule_of(*problem.graph, problem.graph->node(value.producer));
   return reduced(layouts_of(rule, strategy).results[static_cast<std::size_t>(value.result)]);

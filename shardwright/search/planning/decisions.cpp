@@ -112,19 +112,19 @@ void cut_axes_for_groups(Choices& choices, const Graph& graph, const Calls& call
 
 }  // namespace
 
-Decisions decisions_of(Constraints constraints, SearchResult found, const Graph& graph, const Calls& calls,
+Decisions decisions_of(FixedChoices fixed, SearchResult found, const Graph& graph, const Calls& calls,
                        const OptimizerParallel& optimizer_parallel) {
-  const bool has_meshes = !found.meshes.empty();  // else those of the constraints
-  Decisions out{.choices = {.meshes = std::move(has_meshes ? found.meshes : constraints.meshes),
+  const bool has_meshes = !found.meshes.empty();  // else those of what is fixed
+  Decisions out{.choices = {.meshes = std::move(has_meshes ? found.meshes : fixed.meshes),
                             .strategies = {},
-                            .layouts = std::move(has_meshes ? found.layouts : constraints.layouts)},
+                            .layouts = std::move(has_meshes ? found.layouts : fixed.layouts)},
                 .reasons = {},
                 .is_fixed = {}};
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     auto& strategy = out.choices.strategies.emplace_back();
     if (is_chosen(graph.nodes[n])) strategy = std::move(found.choices[n].strategy);
     out.reasons.push_back(std::move(found.choices[n].reason));
-    out.is_fixed.push_back(constraints.strategies[n].has_value());
+    out.is_fixed.push_back(fixed.strategies[n].has_value());
   }
   cut_axes_for_groups(out.choices, graph, calls, optimizer_parallel);
   for (auto& [v, layout] : leaf_layouts(graph, calls, out.choices, optimizer_parallel))

@@ -16,9 +16,9 @@ struct Decisions {
   std::vector<bool> is_fixed;   // per node: by annotations or the mode
 };
 
-/// What a search has found under `constraints`, with the layouts of leaves; on meshes whose axes are cut where groups of
+/// What a search has found under `fixed`, with the layouts of leaves; on meshes whose axes are cut where groups of
 /// optimizer parallelism need it.
-Decisions decisions_of(Constraints constraints, SearchResult found, const Graph& graph, const Calls& calls,
+Decisions decisions_of(FixedChoices fixed, SearchResult found, const Graph& graph, const Calls& calls,
                        const OptimizerParallel& optimizer_parallel);
 
 /// Applying it makes the same choices.

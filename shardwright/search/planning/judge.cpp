@@ -8,7 +8,7 @@ namespace shardwright {
 std::int64_t Judge::cap_bytes() const { return request_.options.memory_cap.value_or(usable_bytes(cluster_)); }
 
 Evaluation Judge::evaluate(const SearchResult& tried) const {
-  Decisions decided = decisions_of(constraints_, tried, graph_, calls_, request_.settings.optimizer_parallel);
+  Decisions decided = decisions_of(fixed_, tried, graph_, calls_, request_.settings.optimizer_parallel);
   PlannedGraph planned = written(graph_, std::move(decided.choices), plan_.settings, request_.micro_batches);
   return shardwright::evaluate(
       compile(std::move(planned), cluster_, {.formats = request_.formats, .verifies = request_.verifies}),

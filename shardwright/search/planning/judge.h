@@ -10,15 +10,10 @@ namespace shardwright {
 
 class Judge {
  public:
-  /// For plans of `graph` under `constraints`; `plan` says what is recomputed, fused and sharded. All must outlive it.
+  /// For plans of `graph` under `fixed`; `plan` says what is recomputed, fused and sharded. All must outlive it.
   Judge(const Graph& graph, const Calls& calls, const PlanRequest& request, const Cluster& cluster,
-        const Constraints& constraints, const Plan& plan)
-      : graph_(graph),
-        calls_(calls),
-        request_(request),
-        cluster_(cluster),
-        constraints_(constraints),
-        plan_(plan) {}
+        const FixedChoices& fixed, const Plan& plan)
+      : graph_(graph), calls_(calls), request_(request), cluster_(cluster), fixed_(fixed), plan_(plan) {}
 
   /// Cost: as compiling the whole step.
   Evaluation evaluate(const SearchResult& tried) const;
@@ -36,7 +31,7 @@ class Judge {
   const Calls& calls_;
   const PlanRequest& request_;
   const Cluster& cluster_;
-  const Constraints& constraints_;
+  const FixedChoices& fixed_;
   const Plan& plan_;
 };
 

@@ -15,8 +15,8 @@
 namespace shardwright {
 namespace {
 
-Constraints stand_alone(const Graph& graph) {
-  Constraints out{.meshes = {Mesh{}}};
+FixedChoices stand_alone(const Graph& graph) {
+  FixedChoices out{.meshes = {Mesh{}}};
   out.strategies.resize(graph.nodes.size());
   out.reasons.resize(graph.nodes.size());
   return out;
@@ -85,31 +85,31 @@ Plan draft(const Graph& graph, const PlanRequest& request) {
 }
 
 /// What is fixed of `graph`, a stage's.
-Constraints constraints_for(const Graph& graph, const Calls& calls, const PlanRequest& asked) {
+FixedChoices fixed_choices_for(const Graph& graph, const Calls& calls, const PlanRequest& asked) {
   if (asked.parallel == Parallel::stand_alone) return stand_alone(graph);
-  if (asked.degrees) return constraints_of(graph, calls, *asked.degrees);
-  return constraints_of(graph, asked.annotations, asked.devices, asked.parallel);
+  if (asked.degrees) return fixed_choices_of(graph, calls, *asked.degrees);
+  return fixed_choices_of(graph, asked.annotations, asked.devices, asked.parallel);
 }
 
 /// Nothing is left to choose.
-SearchResult fixed(const Constraints& constraints) {
+SearchResult all_fixed(const FixedChoices& fixed) {
   SearchResult out{.status = SearchStatus::feasible};
-  for (std::size_t n = 0; n < constraints.strategies.size(); ++n)
-    out.choices.push_back({constraints.strategies[n].value_or(Strategy{}), constraints.reasons[n]});
+  for (std::size_t n = 0; n < fixed.strategies.size(); ++n)
+    out.choices.push_back({fixed.strategies[n].value_or(Strategy{}), fixed.reasons[n]});
   return out;
 }
 
 /// Lets the search choose what `graph`, a stage's, does.
 SearchResult found_for(const Graph& graph, const Calls& calls, const PlanRequest& request, const Plan& plan,
-                       const Constraints& constraints) {
-  if (request.degrees && request.parallel != Parallel::stand_alone) return fixed(constraints);
+                       const FixedChoices& fixed) {
+  if (request.degrees && request.parallel != Parallel::stand_alone) return all_fixed(fixed);
   const Cluster& cluster = *request.cluster;
-  Redistributor redistributor = redistributor_for(constraints.meshes, cluster);
-  const Judge judge(graph, calls, request, cluster, constraints, plan);
+  Redistributor redistributor = redistributor_for(fixed.meshes, cluster);
+  const Judge judge(graph, calls, request, cluster, fixed, plan);
   const Problem problem{.graph = &graph,
                         .calls = &calls,
                         .cluster = &cluster,
-                        .constraints = constraints,
+                        .fixed = fixed,
                         .redistributor = &redistributor,
                         .parameters_stay_whole = request.parallel == Parallel::data_parallel,
                         .judge = &judge};
@@ -150,12 +150,12 @@ Plan planned(const Graph& graph, const PlanRequest& request, const Taker& take) 
     const PlanRequest asked = request_of_stage(request, plan, graph, part, s);
     check(plan.settings.optimizer_parallel, asked.devices);
     const Calls calls(part);
-    Constraints constraints = constraints_for(part, calls, asked);
-    repeats_tensor = repeats_tensor && constraints.repeats_tensor;
-    SearchResult found = found_for(part, calls, asked, plan, constraints);
+    FixedChoices fixed = fixed_choices_for(part, calls, asked);
+    repeats_tensor = repeats_tensor && fixed.repeats_tensor;
+    SearchResult found = found_for(part, calls, asked, plan, fixed);
     tell(plan, found, s);
     Decisions decided =
-        decisions_of(std::move(constraints), std::move(found), part, calls, plan.settings.optimizer_parallel);
+        decisions_of(std::move(fixed), std::move(found), part, calls, plan.settings.optimizer_parallel);
     plan.stages.push_back(told(part, calls, decided));
     if (take) take(std::move(part), calls, std::move(decided.choices), asked);
   }
@@ -223,10 +223,10 @@ Plan make_plan(const StepOf& step, const PlanRequest& request) {
 }
 
 PlannedGraph split_by_degrees(Graph part, const Calls& calls, const PlanRequest& request) {
-  Constraints constraints = constraints_of(part, calls, *request.degrees);
-  SearchResult found = fixed(constraints);
-  Decisions decided = decisions_of(std::move(constraints), std::move(found), part, calls,
-                                   request.settings.optimizer_parallel);
+  FixedChoices fixed = fixed_choices_of(part, calls, *request.degrees);
+  SearchResult found = all_fixed(fixed);
+  Decisions decided =
+      decisions_of(std::move(fixed), std::move(found), part, calls, request.settings.optimizer_parallel);
   return written(std::move(part), std::move(decided.choices), request.settings, request.micro_batches);
 }
 

@@ -1,4 +1,4 @@
-// One way to a plan: what is asked becomes constraints, a search chooses under them, the plan tells what was chosen.
+// One way to a plan: what is asked becomes fixed choices, a search chooses under them, the plan tells what was chosen.
 #pragma once
 
 #include <string>

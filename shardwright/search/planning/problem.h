@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "shardwright/annotations/constraints.h"
+#include "shardwright/annotations/fixed_choices.h"
 #include "shardwright/cost/cluster.h"
 #include "shardwright/graph/calls.h"
 #include "shardwright/graph/graph.h"
@@ -31,8 +31,8 @@ struct Choice {
 struct SearchResult {
   SearchStatus status = SearchStatus::infeasible;
   std::string violation;                      // infeasible: what cannot be satisfied
-  std::vector<Mesh> meshes;                   // of the choices; empty: those of the constraints
-  std::map<ValueId, Layout> layouts;          // the constraints', in these meshes
+  std::vector<Mesh> meshes;                   // of the choices; empty: those of what is fixed
+  std::map<ValueId, Layout> layouts;          // the fixed choices', in these meshes
   std::vector<Choice> choices;                // per node; only those of forward compute nodes count
   std::optional<double> lower_bound_seconds;  // no plan is faster, where the search can prove that
   std::string compared;                       // what was looked at, in words; may be empty
@@ -45,8 +45,8 @@ struct Problem {
   const Graph* graph = nullptr;
   const Calls* calls = nullptr;  // of the graph
   const Cluster* cluster = nullptr;
-  Constraints constraints;
-  Redistributor* redistributor = nullptr;  // prices, for constraints.meshes
+  FixedChoices fixed;
+  Redistributor* redistributor = nullptr;  // prices, for fixed.meshes
   bool parameters_stay_whole = false;      // data parallelism: no weight is sharded
 
   const Judge* judge = nullptr;  // of whole plans

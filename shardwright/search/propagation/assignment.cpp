@@ -53,12 +53,12 @@ void Assignment::collect_candidates(NodeId id) {
   const Node& node = graph_.node(id);
   const Rule rule = rule_of(graph_, node);
   auto& out = candidates_[at(id.index)];
-  if (const auto& fixed = problem_.constraints.strategies[at(id.index)]) {
+  if (const auto& fixed = problem_.fixed.strategies[at(id.index)]) {
     out.push_back(candidate(node, rule, *fixed));
     is_fixed_[at(id.index)] = has_fixed_ = true;
     return;
   }
-  const auto& meshes = problem_.constraints.meshes;
+  const auto& meshes = problem_.fixed.meshes;
   for (std::size_t m = 0; m < meshes.size(); ++m) {
     if (meshes[m].axis_count() > most_listed_axes) {
       add(id.index, rule, whole(rule));
@@ -72,7 +72,7 @@ void Assignment::collect_candidates(NodeId id) {
 }
 
 void Assignment::add(int n, const Rule& rule, const Strategy& s) {
-  if (options_.fully_use_devices && !is_all_or_nothing(s, problem_.constraints.meshes[at(s.mesh)])) return;
+  if (options_.fully_use_devices && !is_all_or_nothing(s, problem_.fixed.meshes[at(s.mesh)])) return;
   auto& all = candidates_[at(n)];
   Candidate c = candidate(graph_.nodes[at(n)], rule, s);
   const bool is_known =
@@ -82,7 +82,7 @@ void Assignment::add(int n, const Rule& rule, const Strategy& s) {
 }
 
 void Assignment::add_suggested(int n) {
-  const auto& meshes = problem_.constraints.meshes;
+  const auto& meshes = problem_.fixed.meshes;
   const bool lists_all = std::all_of(meshes.begin(), meshes.end(),
                                      [](const Mesh& m) { return m.axis_count() <= most_listed_axes; });
   if (lists_all || is_fixed_[at(n)]) return;
@@ -111,7 +111,7 @@ void Assignment::add_suggested(int n) {
 }
 
 void Assignment::follow(Strategy& s, const Rule& rule, const RuleTensor& tensor, const Layout& layout) const {
-  const Mesh& mesh = problem_.constraints.meshes[at(layout.mesh)];
+  const Mesh& mesh = problem_.fixed.meshes[at(layout.mesh)];
   for (std::size_t d = 0; d < tensor.dims.size() && d < layout.dims.size(); ++d) {
     if (tensor.dims[d].empty() || layout.dims[d].empty()) continue;
     Strategy wider = s;
@@ -126,7 +126,7 @@ Candidate Assignment::candidate(const Node& node, const Rule& rule, const Strate
     if (c.layouts.results[i].is_partial())
       c.own_seconds += communication(c.layouts.results[i], reduced(c.layouts.results[i]), node.results[i]);
   c.points = 1;
-  const Mesh& mesh = problem_.constraints.meshes[at(s.mesh)];
+  const Mesh& mesh = problem_.fixed.meshes[at(s.mesh)];
   for (std::size_t l = 0; l < rule.loops.size(); ++l)
     c.points *= static_cast<double>(rule.loops[l].size) / mesh.count(s.loops[l]);
   return c;
@@ -144,7 +144,7 @@ bool Assignment::keeps_parameters_whole(const Node& node, const Candidate& c) co
 }
 
 void Assignment::seed_by_batch() {
-  const Mesh& mesh = problem_.constraints.meshes[0];
+  const Mesh& mesh = problem_.fixed.meshes[0];
   for (const Node& node : graph_.nodes) {
     const std::vector<std::size_t> dims = batch_dims_of_leaf(graph_, node);
     if (node.op->kind != OpKind::input && dims.empty()) continue;
@@ -162,8 +162,8 @@ const Layout* Assignment::leaf_layout(ValueId v) const {
   const auto own = data_.find(v);
   if (own != data_.end()) return &own->second;
   if (graph_.node(graph_.value(v).producer).op->kind == OpKind::compute) return nullptr;
-  const auto asked = problem_.constraints.layouts.find(v);
-  return asked == problem_.constraints.layouts.end() ? nullptr : &asked->second;
+  const auto asked = problem_.fixed.layouts.find(v);
+  return asked == problem_.fixed.layouts.end() ? nullptr : &asked->second;
 }
 
 double Assignment::communication(const Layout& from, const Layout& to, ValueId v) {
@@ -187,8 +187,8 @@ double Assignment::unwanted(const Layout& from, const Layout& to, ValueId v) {
 }
 
 Layout Assignment::offered(const Candidate& producer, const Edge& e) const {
-  const auto asked = problem_.constraints.layouts.find(e.value);
-  if (asked != problem_.constraints.layouts.end()) return asked->second;
+  const auto asked = problem_.fixed.layouts.find(e.value);
+  if (asked != problem_.fixed.layouts.end()) return asked->second;
   return reduced(producer.layouts.results[at(e.result)]);
 }
 

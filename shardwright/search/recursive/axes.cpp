@@ -53,7 +53,7 @@ std::vector<int> finest_of(const std::vector<int>& levels) {
 
 }  // namespace
 
-bool names_axes(const Constraints& c) {
+bool names_axes(const FixedChoices& c) {
   return c.meshes.size() > 1 ||
          std::any_of(c.strategies.begin(), c.strategies.end(),
                      [](const auto& s) { return s && !used_axes(*s).empty(); }) ||
@@ -91,7 +91,7 @@ std::vector<std::vector<int>> ladders_of(const Cluster& cluster, std::size_t way
   return out;
 }
 
-Constraints on_finer_mesh(const Constraints& constraints, const Mesh& mesh) {
+FixedChoices on_finer_mesh(const FixedChoices& fixed, const Mesh& mesh) {
   std::vector<std::vector<int>> parts;
   std::size_t count = 0;
   for (const Axis& axis : mesh.axes) count += parts.emplace_back(primes_of(axis.size)).size();
@@ -99,7 +99,7 @@ Constraints on_finer_mesh(const Constraints& constraints, const Mesh& mesh) {
     count -= parts[a].size() - 1;
     parts[a] = {mesh.axes[a].size};
   }
-  Constraints out = constraints;
+  FixedChoices out = fixed;
   std::vector<Axes> axes_of;
   out.meshes[0] = {};
   for (std::size_t a = 0; a < parts.size(); ++a) {

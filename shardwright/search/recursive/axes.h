@@ -16,7 +16,7 @@
 namespace shardwright::recursive {
 
 /// Something is fixed in terms of mesh 0.
-bool names_axes(const Constraints& constraints);
+bool names_axes(const FixedChoices& fixed);
 
 /// The sequences of axes along which `cluster` may be cut, those of fewer axes first: its link levels as they are
 /// (2 nodes of 8 are 2, 8), one of them in two (the innermost in at most `ways` ways, an outer one in
@@ -27,9 +27,9 @@ std::vector<std::vector<int>> ladders_of(const Cluster& cluster, std::size_t way
 /// An axis per link level of `cluster`, the slowest outermost.
 Mesh link_mesh(const Cluster& cluster);
 
-/// `constraints` on a finer mesh 0: of every axis its prime parts, outermost first, as far as a mesh has room for
+/// `fixed` on a finer mesh 0: of every axis its prime parts, outermost first, as far as a mesh has room for
 /// them, or, if it has not, the axis. The parts of axis x are called `x/0`, `x/1`.
-Constraints on_finer_mesh(const Constraints& constraints, const Mesh& mesh);
+FixedChoices on_finer_mesh(const FixedChoices& fixed, const Mesh& mesh);
 
 /// Prime numbers whose product is `n`, the largest first.
 std::vector<int> primes_of(int n);

@@ -110,14 +110,14 @@ void name_axes(JoinedMesh& mesh, const CutProblem& problem) {
 }
 
 JoinedMesh joined_mesh(const Problem& problem, const Solution& s) {
-  const Constraints& constraints = s.ladder->constraints;
+  const FixedChoices& fixed = s.ladder->fixed;
   std::vector<Axes> lists;
   for (const CutPart& part : s.problem.parts())
     for (const Axes& axes : part.strategy.loops) lists.push_back(axes);
-  for (const auto& [v, layout] : constraints.layouts)
+  for (const auto& [v, layout] : fixed.layouts)
     if (layout.mesh == 0) lists.insert(lists.end(), layout.dims.begin(), layout.dims.end());
-  JoinedMesh out = joined_axes(constraints.meshes[0], lists);
-  if (!names_axes(problem.constraints)) name_axes(out, s.problem);
+  JoinedMesh out = joined_axes(fixed.meshes[0], lists);
+  if (!names_axes(problem.fixed)) name_axes(out, s.problem);
   return out;
 }
 
@@ -131,10 +131,9 @@ Strategy joined(Strategy strategy, const JoinedMesh& mesh) {
 }  // namespace
 
 SearchResult result_of(const Problem& problem, const Solution& s, const CutSeconds& seconds) {
-  const Constraints& constraints = s.ladder->constraints;
+  const FixedChoices& fixed = s.ladder->fixed;
   const JoinedMesh mesh = joined_mesh(problem, s);
-  SearchResult out{
-      .status = SearchStatus::feasible, .meshes = constraints.meshes, .layouts = constraints.layouts};
+  SearchResult out{.status = SearchStatus::feasible, .meshes = fixed.meshes, .layouts = fixed.layouts};
   out.meshes[0] = mesh.mesh;
   for (auto& [v, layout] : out.layouts)
     for (Axes& axes : layout.dims)
@@ -145,7 +144,7 @@ SearchResult result_of(const Problem& problem, const Solution& s, const CutSecon
     const CutPart& part = s.problem.part(p);
     of_part.push_back(
         {joined(part.fixed.value_or(part.strategy), mesh),
-         part.fixed ? Reason(constraints.reasons[at(part.example.index)]) : std::move(reasons[at(p)])});
+         part.fixed ? Reason(fixed.reasons[at(part.example.index)]) : std::move(reasons[at(p)])});
   }
   out.choices.resize(problem.graph->nodes.size());
   for (NodeId id : problem.graph->node_ids())

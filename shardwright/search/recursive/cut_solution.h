@@ -13,7 +13,7 @@ namespace shardwright::recursive {
 
 /// The axes that the machine is cut along, outermost first.
 struct Ladder {
-  Constraints constraints;           // on these axes
+  FixedChoices fixed;                // on these axes
   const CutProblem* cuts = nullptr;  // before the first
   std::vector<AxisLevel> levels;
 };

@@ -46,14 +46,13 @@ bool breaks_a_window(const RuleTensor& tensor, int loop, int parts) {
 
 }  // namespace
 
-CutProblem::CutProblem(const Graph& graph, const Calls& calls, const Fold& fold,
-                       const Constraints& constraints)
+CutProblem::CutProblem(const Graph& graph, const Calls& calls, const Fold& fold, const FixedChoices& fixed)
     : graph_(&graph) {
-  collect_parts(calls, fold, constraints);
-  collect_values(fold, constraints);
+  collect_parts(calls, fold, fixed);
+  collect_values(fold, fixed);
 }
 
-void CutProblem::collect_parts(const Calls& calls, const Fold& fold, const Constraints& constraints) {
+void CutProblem::collect_parts(const Calls& calls, const Fold& fold, const FixedChoices& fixed) {
   std::vector<int> part_of_class(at(fold.size()), -1);
   for (int c = 0; c < fold.size(); ++c) {
     const NodeId id = fold.members[at(c)].front();
@@ -67,7 +66,7 @@ void CutProblem::collect_parts(const Calls& calls, const Fold& fold, const Const
                  .parts = std::vector<int>(rule.loops.size(), 1),
                  .operands = elements(*graph_, graph_->node(id).operands),
                  .results = elements(*graph_, graph_->node(id).results),
-                 .fixed = constraints.strategies[at(id.index)]};
+                 .fixed = fixed.strategies[at(id.index)]};
     part.is_elsewhere = part.fixed && part.fixed->mesh != 0;
     parts_.push_back(std::move(part));
   }
@@ -76,7 +75,7 @@ void CutProblem::collect_parts(const Calls& calls, const Fold& fold, const Const
     if (fold.class_of[n] >= 0) part_of_[n] = part_of_class[at(fold.class_of[n])];
 }
 
-void CutProblem::collect_values(const Fold& fold, const Constraints& constraints) {
+void CutProblem::collect_values(const Fold& fold, const FixedChoices& fixed) {
   std::vector<bool> has_gradient(graph_->values.size(), false);
   for (const Value& v : graph_->values)
     for (ValueId of : v.gradient_of) has_gradient[at(of.index)] = true;
@@ -89,7 +88,7 @@ void CutProblem::collect_values(const Fold& fold, const Constraints& constraints
     if (index < 0) {
       index = static_cast<int>(values_.size());
       const Node& producer = graph_->node(value.producer);
-      const auto asked = constraints.layouts.find(v);
+      const auto asked = fixed.layouts.find(v);
       values_.push_back(
           {.example = v,
            .count = static_cast<double>(fold.members[at(c)].size()),
@@ -98,7 +97,7 @@ void CutProblem::collect_values(const Fold& fold, const Constraints& constraints
            .uses = {},
            .has_gradient = has_gradient[at(v.index)],
            .is_parameter = producer.op->kind == OpKind::parameter,
-           .asked = asked == constraints.layouts.end() ? std::nullopt : std::optional(asked->second)});
+           .asked = asked == fixed.layouts.end() ? std::nullopt : std::optional(asked->second)});
     }
     return values_[at(index)];
   };

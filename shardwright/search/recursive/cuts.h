@@ -60,7 +60,7 @@ struct Halving {
 class CutProblem {
  public:
   /// `fixed` and `asked` are in terms of the axes that will be cut, on mesh 0.
-  CutProblem(const Graph& graph, const Calls& calls, const Fold& fold, const Constraints& constraints);
+  CutProblem(const Graph& graph, const Calls& calls, const Fold& fold, const FixedChoices& fixed);
 
   const Graph& graph() const { return *graph_; }
   int size() const { return static_cast<int>(parts_.size()); }
@@ -93,8 +93,8 @@ class CutProblem {
   double extent(int part, int loop) const;
 
  private:
-  void collect_parts(const Calls& calls, const Fold& fold, const Constraints& constraints);
-  void collect_values(const Fold& fold, const Constraints& constraints);
+  void collect_parts(const Calls& calls, const Fold& fold, const FixedChoices& fixed);
+  void collect_values(const Fold& fold, const FixedChoices& fixed);
   bool can_cut(const CutPart& part, int loop, int parts) const;
 
   const Graph* graph_;

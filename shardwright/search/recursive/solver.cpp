@@ -17,11 +17,11 @@ std::uint64_t hash_of(const Strategy& strategy) {
 }
 
 /// Nodes that the user treats differently are not alike.
-std::vector<std::uint64_t> labels_of(const Graph& graph, const Constraints& constraints) {
+std::vector<std::uint64_t> labels_of(const Graph& graph, const FixedChoices& fixed) {
   std::vector<std::uint64_t> out(graph.nodes.size(), 0);
   for (std::size_t n = 0; n < out.size(); ++n)
-    if (constraints.strategies[n]) out[n] = splitmix64(hash_of(*constraints.strategies[n]) + 1);
-  for (const auto& [v, layout] : constraints.layouts)
+    if (fixed.strategies[n]) out[n] = splitmix64(hash_of(*fixed.strategies[n]) + 1);
+  for (const auto& [v, layout] : fixed.layouts)
     out[at(graph.value(v).producer.index)] ^= splitmix64(hash_of(layout) + 2);
   return out;
 }
@@ -57,7 +57,7 @@ Solver::Solver(const Problem& problem, const SearchOptions& options)
       options_(options),
       calls_(*problem.calls),
       fold_(fold(*problem.graph, calls_,
-                 {.is_on = options.fold_layers, .labels = labels_of(*problem.graph, problem.constraints)})) {
+                 {.is_on = options.fold_layers, .labels = labels_of(*problem.graph, problem.fixed)})) {
   if (options.is_described) check_described(*problem.cluster);
   collect_ladders();
   seconds_.emplace(
@@ -66,10 +66,10 @@ Solver::Solver(const Problem& problem, const SearchOptions& options)
 }
 
 void Solver::collect_ladders() {
-  const Constraints& asked = problem_.constraints;
+  const FixedChoices& asked = problem_.fixed;
   if (names_axes(asked) || options_.costs == Costs::symbolic) {
     const Mesh mesh = names_axes(asked) ? asked.meshes[0] : link_mesh(*problem_.cluster);
-    Constraints finest = on_finer_mesh(asked, mesh);
+    FixedChoices finest = on_finer_mesh(asked, mesh);
     const bool is_finer = finest.meshes[0].axis_count() > mesh.axis_count();
     if (options_.costs == Costs::seconds && is_finer) add_ladder(asked);
     add_ladder(std::move(finest));
@@ -77,7 +77,7 @@ void Solver::collect_ladders() {
   }
   const std::size_t ways = fold_.size() <= few_parts ? 5 : fold_.size() <= many_parts ? 2 : 0;
   for (const std::vector<int>& sizes : ladders_of(*problem_.cluster, ways)) {
-    Constraints on_ladder = asked;
+    FixedChoices on_ladder = asked;
     on_ladder.meshes[0] = {};
     for (std::size_t a = 0; a < sizes.size(); ++a)
       on_ladder.meshes[0].axes.push_back({fmt::format("/{}", a), sizes[a]});
@@ -85,8 +85,8 @@ void Solver::collect_ladders() {
   }
 }
 
-void Solver::add_ladder(Constraints constraints) {
-  const Mesh& mesh = constraints.meshes[0];
+void Solver::add_ladder(FixedChoices fixed) {
+  const Mesh& mesh = fixed.meshes[0];
   const MeshCost cost = mesh_cost(*problem_.cluster, mesh);
   std::vector<AxisLevel> levels;
   for (int a = 0; a < mesh.axis_count(); ++a)
@@ -94,9 +94,8 @@ void Solver::add_ladder(Constraints constraints) {
                       .inner = static_cast<double>(mesh.stride_of(a)),
                       .group = group_of(cost, a, mesh)});
   // Where no axis is named, what is fixed reads the same on every ladder.
-  if (problems_.empty() || names_axes(constraints))
-    problems_.emplace_back(*problem_.graph, calls_, fold_, constraints);
-  ladders_.push_back({std::move(constraints), &problems_.back(), std::move(levels)});
+  if (problems_.empty() || names_axes(fixed)) problems_.emplace_back(*problem_.graph, calls_, fold_, fixed);
+  ladders_.push_back({std::move(fixed), &problems_.back(), std::move(levels)});
 }
 
 Solution Solver::solve(const Ladder& ladder, const CutWeights& weights) const {
@@ -112,7 +111,7 @@ Solution Solver::all_or_nothing(
     bool is_done = true;
     for (int p = 0; options_.fully_use_devices && p < out.problem.size(); ++p) {
       const CutPart& part = out.problem.part(p);
-      if (part.fixed || is_all_or_nothing(part.strategy, out.ladder->constraints.meshes[0])) continue;
+      if (part.fixed || is_all_or_nothing(part.strategy, out.ladder->fixed.meshes[0])) continue;
       is_whole[at(p)] = true;
       is_done = false;
     }

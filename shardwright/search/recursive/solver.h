@@ -28,7 +28,7 @@ class Solver {
 
  private:
   void collect_ladders();
-  void add_ladder(Constraints constraints);
+  void add_ladder(FixedChoices fixed);
 
   Solution all_or_nothing(const std::function<Solution(const std::vector<bool>& is_whole)>& solve) const;
   Solution solve(const Ladder& ladder, const CutWeights& weights, const std::vector<bool>& is_whole) const;

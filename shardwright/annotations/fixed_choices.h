@@ -14,7 +14,7 @@
 namespace shardwright {
 
 /// What the user has fixed, in terms of the graph.
-struct Constraints {
+struct FixedChoices {
   std::vector<Mesh> meshes;                         // the plan's; [0] is the one that annotations refine
   std::vector<std::optional<Strategy>> strategies;  // per node
   std::vector<std::string> reasons;                 // per node, why it is fixed
@@ -25,6 +25,6 @@ struct Constraints {
 /// Meshes, strategies and layouts that the annotations ask for on `devices` devices. In semi_auto_parallel,
 /// operators without annotation get the split of the batch, but for those that only see an operand otherwise.
 /// Throws: Error for each thing that cannot be, naming the operator and both values.
-Constraints constraints_of(const Graph& graph, const Annotations& annotations, int devices, Parallel mode);
+FixedChoices fixed_choices_of(const Graph& graph, const Annotations& annotations, int devices, Parallel mode);
 
 }  // namespace shardwright

@@ -1,11 +1,11 @@
-// From annotations to constraints: what each annotation says by itself (local_split.h) is brought onto common
+// From annotations to fixed choices: what each annotation says by itself (local_split.h) is brought onto common
 // meshes, refined from all device matrices that are named.
 
 #include <algorithm>
 #include <map>
 #include <numeric>
 
-#include "shardwright/annotations/constraints.h"
+#include "shardwright/annotations/fixed_choices.h"
 #include "shardwright/annotations/local_split.h"
 #include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
@@ -65,7 +65,7 @@ class ConstraintMaker {
     out_.reasons.resize(graph.nodes.size());
   }
 
-  Constraints make() {
+  FixedChoices make() {
     const bool uses_annotations = mode_ == Parallel::semi_auto_parallel || mode_ == Parallel::auto_parallel;
     if (uses_annotations) collect_operators();
     if (uses_annotations) collect_parameters();
@@ -240,7 +240,7 @@ class ConstraintMaker {
   const Annotations& annotations_;
   int devices_;
   Parallel mode_;
-  Constraints out_;
+  FixedChoices out_;
   struct Leaf {
     ValueId value;
     LocalSplit split;
@@ -278,7 +278,8 @@ void check_names(const Graph& graph, const Annotations& annotations) {
   }
 }
 
-Constraints constraints_of(const Graph& graph, const Annotations& annotations, int devices, Parallel mode) {
+FixedChoices fixed_choices_of(const Graph& graph, const Annotations& annotations, int devices,
+                              Parallel mode) {
   return ConstraintMaker(graph, annotations, devices, mode).make();
 }
 
