@@ -35,7 +35,7 @@
 namespace shardwright {
 namespace {
 
-using automatic::Structure;
+using namespace automatic;
 
 struct Case {
   std::string model;
@@ -68,20 +68,20 @@ struct Least {
 
   /// A stage s computes M t_s, after the first passes of those in front of it and before their last: T = M t_s + sum of
   /// t_i, i < s, is least where all are equal, and then all of it / (1 - (1 - 1/M)^S) / M. Of chunks the first may be tiny.
-  double step_seconds(const Structure& s) const {
-    const Pipelining& p = s.pipelining;
+  double step_seconds(const Constraints& s) const {
+    const Pipelining p = pipelining_of(s);
     const double all = seconds * p.stages, count = p.micro_batches;
     return p.schedule.chunks > 1 ? seconds : all / count / (1 - std::pow(1 - 1 / count, p.stages));
   }
-  double bytes(const Structure& s) const {
-    const double parts = s.degrees.tensor * s.pipelining.stages, data = s.degrees.data;
-    return (parameters / (s.zero > 2 ? data : 1) + states / (s.zero > 0 ? data : 1)) / parts;
+  double bytes(const Constraints& s) const {
+    const double parts = shards_of(s) * stages_of(s), data = replicas_of(s);
+    return (parameters / (level_of(s) > 2 ? data : 1) + states / (level_of(s) > 0 ? data : 1)) / parts;
   }
 };
 
 /// A structure as a program.
 struct Made {
-  Structure structure;
+  Constraints structure;
   Evaluation evaluation;
 
   double seconds() const { return evaluation.estimate.step_seconds(); }
@@ -150,8 +150,8 @@ class Grid {
 
   /// What auto has tried, and which it has chosen: the log tells both.
   void read_log(const Plan& plan) {
-    std::map<std::string, const Structure*> called;
-    for (const Structure& s : structures_) called[to_text(s)] = &s;
+    std::map<std::string, const Constraints*> called;
+    for (const Constraints& s : structures_) called[structure_text(s)] = &s;
     double least = HUGE_VAL;
     for (const std::string& line : plan.log) {
       const std::size_t end = line.find(": simulated ");
@@ -168,7 +168,7 @@ class Grid {
 
   // ---- looking ----
 
-  bool is_better_than_best(const Structure& s) const {
+  bool is_better_than_best(const Constraints& s) const {
     const auto cap = static_cast<double>(auto_.cap_bytes);
     if (best_ && best_->evaluation.fits())
       return least_.bytes(s) <= cap && least_.step_seconds(s) < best_->seconds();
@@ -176,32 +176,32 @@ class Grid {
   }
 
   /// As --set has it: nothing where a dim does not divide.
-  void look_at(const Structure& s) {
-    if (!seen_.insert(to_text(s)).second || !is_better_than_best(s)) return;
+  void look_at(const Constraints& s) {
+    if (!seen_.insert(structure_text(s)).second || !is_better_than_best(s)) return;
     try {
       PlanRequest asked = with_structure(request_, s);
       asked.parallel = Parallel::semi_auto_parallel;
       asked.options.writes_log = false;
-      const Graph& whole = graph(s.pipelining.micro_batches);
+      const Graph& whole = graph(*s.micro_batches);
       made_.push_back({s, judged(make_plan(whole, asked))});
     } catch (const Error&) {
       return;
     }
     const Made& made = made_.back();
     require(made.seconds() >= 0.999 * least_.step_seconds(s) && made.bytes() >= 0.999 * least_.bytes(s),
-            "{} takes {} s and {} bytes, less than {} and {}", to_text(s), made.seconds(), made.bytes(),
-            least_.step_seconds(s), least_.bytes(s));
+            "{} takes {} s and {} bytes, less than {} and {}", structure_text(s), made.seconds(),
+            made.bytes(), least_.step_seconds(s), least_.bytes(s));
     if (made.evaluation.fits()) fastest_ = std::min(fastest_, made.seconds());
     if (!best_ || is_better(made.evaluation, best_->evaluation)) best_ = made;
   }
 
-  void look_at(const std::vector<Structure>& all, double end) {
-    for (const Structure& s : all)
+  void look_at(const std::vector<Constraints>& all, double end) {
+    for (const Constraints& s : all)
       if (seconds_now() < end) look_at(s);
   }
 
-  std::vector<Structure> drawn() const {
-    std::vector<Structure> out;
+  std::vector<Constraints> drawn() const {
+    std::vector<Constraints> out;
     std::mt19937 random(1);  // NOLINT: the same every time
     std::ranges::sample(structures_, std::back_inserter(out), effort_.random, random);
     return out;
@@ -216,9 +216,9 @@ class Grid {
         if (!expanded.contains(to_text(m.structure)) && (!next || is_better(m.evaluation, next->evaluation)))
           next = &m;
       if (!next || (seconds_now() > end && next->structure != best_->structure)) return;
-      const Structure from = next->structure;
+      const Constraints from = next->structure;
       expanded.insert(to_text(from));
-      for (const Structure& s : space_.neighbours(from)) look_at(s);
+      for (const Constraints& s : space_.neighbours(from)) look_at(s);
     }
   }
 
@@ -236,8 +236,8 @@ class Grid {
     const std::string compared = auto_.fits() == best.fits() ? fmt::format("{:.3f}", ratio)
                                  : auto_.fits()              ? "only auto fits"
                                                              : "AUTO DOES NOT FIT";
-    table.row({case_.model, case_.cluster, chosen_, text_of(auto_), to_text(best_->structure), text_of(best),
-               compared, fmt::format("{} of {}", made_.size(), seen_.size()), bound,
+    table.row({case_.model, case_.cluster, chosen_, text_of(auto_), structure_text(best_->structure),
+               text_of(best), compared, fmt::format("{} of {}", made_.size(), seen_.size()), bound,
                time_text(plan.search_seconds)});
     const bool is_behind = auto_.fits() == best.fits() ? ratio > 1.01 : best.fits();
     if (is_behind || is_bound_broken) tell_why(plan);
@@ -251,26 +251,20 @@ class Grid {
   /// The command that shows the better one, and what auto knew of it.
   void tell_why(const Plan& plan) const {
     fmt::print("  {}\n", command_of(best_->structure));
-    const std::string winner = to_text(best_->structure) + ": ";
+    const std::string winner = structure_text(best_->structure) + ": ";
     const auto is_of_it = [&](const std::string& line) { return line.starts_with(winner); };
     if (std::ranges::none_of(plan.log, is_of_it))
-      fmt::print("  auto's log: nothing of {}\n", to_text(best_->structure));
+      fmt::print("  auto's log: nothing of {}\n", structure_text(best_->structure));
     for (const std::string& line : plan.log)
       if (is_of_it(line)) fmt::print("  auto's log: {}\n", line);
     std::fflush(stdout);
   }
 
-  std::string command_of(const Structure& s) const {
-    const Pipelining& p = s.pipelining;
-    std::string out = fmt::format(
-        "shardwright plan {}{} --cluster {} --precision bf16 --optimizer adamw --set dp={},tp={},pp={},"
-        "micro_batch={},global_batch={},zero={},recompute={}",
-        case_.model, case_.loss.empty() ? "" : " --loss " + case_.loss, case_.cluster, s.degrees.data,
-        s.degrees.tensor, p.stages, case_.batch / p.micro_batches / s.degrees.data, case_.batch, s.zero,
-        name_of(s.recompute));
-    if (p.stages > 1) out += fmt::format(",schedule={}", name_of(p.schedule));
-    if (s.degrees.sequence) out += ",sequence_parallel=1";
-    return out;
+  std::string command_of(const Constraints& s) const {
+    return fmt::format(
+        "shardwright plan {}{} --cluster {} --precision bf16 --optimizer adamw --set {},global_batch={}",
+        case_.model, case_.loss.empty() ? "" : " --loss " + case_.loss, case_.cluster, structure_text(s),
+        case_.batch);
   }
 
   const Case& case_;
@@ -281,7 +275,7 @@ class Grid {
   Evaluation auto_;
   std::string chosen_;  // auto's structure
   Structures space_;
-  std::vector<Structure> structures_;  // that auto may choose
+  std::vector<Constraints> structures_;  // that auto may choose
   std::set<std::string> seen_;
   std::vector<Made> made_;
   std::optional<Made> best_;

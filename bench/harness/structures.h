@@ -14,14 +14,14 @@ struct Structures {
   std::vector<int> counts;   // of micro-batches, smallest first
 
   /// One stage with all states shared, and interleaved stages of tensor parallelism; micro-batches of few samples.
-  std::vector<automatic::Structure> usual() const;
+  std::vector<Constraints> usual() const;
   /// A factor of one degree moved to another, with micro-batches as many as before and as large; more or fewer of them,
   /// with each recompute; another level, recompute, schedule or split of the sequence.
-  std::vector<automatic::Structure> neighbours(const automatic::Structure& s) const;
+  std::vector<Constraints> neighbours(const Constraints& s) const;
 
  private:
-  void add(std::vector<automatic::Structure>& out, automatic::Structure s) const;
-  void add_degrees(std::vector<automatic::Structure>& out, const automatic::Structure& from) const;
+  void add(std::vector<Constraints>& out, Constraints s) const;
+  void add_degrees(std::vector<Constraints>& out, const Constraints& from) const;
 };
 
 }  // namespace shardwright

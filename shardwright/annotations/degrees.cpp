@@ -55,15 +55,15 @@ bool has_loop(const RuleTensor& tensor, int loop) {
 /// One walk over the operators, on a mesh on which tp is one axis or several.
 class Splitter {
  public:
-  Splitter(const Graph& graph, const Calls& calls, const Degrees& degrees, std::vector<int> parts_of_tensor)
+  Splitter(const Graph& graph, const Calls& calls, const Constraints& asked, std::vector<int> parts_of_tensor)
       : graph_(graph), calls_(calls), batch_(batch_dims(graph)) {
-    if (degrees.sequence) sequence_ = sequence_dims(graph, calls);
-    if (degrees.data > 1) {
+    if (asked.sequence_parallel.value_or(false)) sequence_ = sequence_dims(graph, calls);
+    if (const int data = asked.degrees.of("dp"); data > 1) {
       data_.push_back(0);
-      mesh_.axes.push_back({"dp", degrees.data});
+      mesh_.axes.push_back({"dp", data});
     }
     const std::size_t parts = parts_of_tensor.size();
-    for (std::size_t i = 0; i < parts && degrees.tensor > 1; ++i) {
+    for (std::size_t i = 0; i < parts && asked.degrees.of("tp") > 1; ++i) {
       tensor_.push_back(mesh_.axis_count());
       mesh_.axes.push_back({parts == 1 ? "tp" : fmt::format("tp{}", i), parts_of_tensor[i]});
     }
@@ -378,18 +378,19 @@ void check_batch(const Graph& graph, int data) {
 
 }  // namespace
 
-FixedChoices fixed_choices_of(const Graph& graph, const Calls& calls, const Degrees& degrees) {
-  check_batch(graph, degrees.data);
-  std::vector<int> parts{degrees.tensor};
+FixedChoices fixed_choices_of(const Graph& graph, const Calls& calls, const Constraints& constraints) {
+  check_batch(graph, constraints.degrees.of("dp"));
+  const int tensor = constraints.degrees.of("tp");
+  std::vector<int> parts{tensor};
   for (;;) {
-    Splitter splitter(graph, calls, degrees, parts);
+    Splitter splitter(graph, calls, constraints, parts);
     FixedChoices out = splitter.run();
     if (const auto [part, devices] = splitter.cut(); devices > 0) {
       parts.insert(parts.begin() + static_cast<std::ptrdiff_t>(part) + 1, parts[part] / devices);
       parts[part] = devices;
       continue;
     }
-    out.repeats_tensor = degrees.tensor > 1 && !splitter.splits_tensor();
+    out.repeats_tensor = tensor > 1 && !splitter.splits_tensor();
     return out;
   }
 }

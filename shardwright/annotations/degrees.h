@@ -16,19 +16,14 @@
 
 #include "shardwright/annotations/fixed_choices.h"
 #include "shardwright/graph/calls.h"
+#include "shardwright/plan/constraints.h"
 
 namespace shardwright {
 
-struct Degrees {
-  int data = 1;
-  int tensor = 1;
-  bool sequence = false;  // what tp would repeat is split by the sequence
-  bool operator==(const Degrees&) const = default;
-};
-
-/// The strategies of all forward operators of `graph`, a network or a stage of it. Axes: dp, and within it tp.
+/// The strategies of all forward operators of `graph`, a network or a stage of it, by the degrees dp and tp of `constraints`
+/// and its sequence_parallel. Axes: dp, and within it tp.
 /// Where tp splits nothing they say so: another stage may have more.
 /// Throws: Error if data cannot be split over dp. Cost: O(nodes), or as many times as tp becomes more axes.
-FixedChoices fixed_choices_of(const Graph& graph, const Calls& calls, const Degrees& degrees);
+FixedChoices fixed_choices_of(const Graph& graph, const Calls& calls, const Constraints& constraints);
 
 }  // namespace shardwright

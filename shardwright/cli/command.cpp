@@ -9,11 +9,11 @@
 #include "shardwright/base/text.h"
 #include "shardwright/cli/asked.h"
 #include "shardwright/cli/config.h"
-#include "shardwright/cli/expert_flags.h"
 #include "shardwright/cli/plan_report.h"
+#include "shardwright/cli/set_flags.h"
 #include "shardwright/cli/verb.h"
+#include "shardwright/plan/constraints.h"
 #include "shardwright/runtime/launcher.h"
-#include "shardwright/search/planning/expert_keys.h"
 #include "shardwright/search/planning/problem.h"
 
 namespace shardwright {
@@ -74,7 +74,8 @@ std::string meant_by(std::string_view word, const Verb& verb) {
   for (const Flag& flag : verb.flags) known.push_back(flag.name);
   std::string key(word.substr(std::min(word.find_first_not_of('-'), word.size())));
   std::ranges::replace(key, '-', '_');
-  if (std::ranges::find(expert_keys, key) == expert_keys.end()) return near_names(word, known);
+  if (std::ranges::find(constraint_words(), key, &ConstraintWord::name) == constraint_words().end())
+    return near_names(word, known);
   std::vector<std::string> meant;
   for (const std::string& flag : known)
     if (flag == "--fix" || flag == "--set")
@@ -192,7 +193,7 @@ int run_verb(const std::vector<std::string>& words, Terminal& terminal) {
     saved_plan(arguments);  // one for all who copy the arguments
     arguments.heed_none();
   }
-  if (arguments.has("--set")) arguments = with_expert(std::move(arguments));
+  if (arguments.has("--set")) arguments = with_set(std::move(arguments));
   if (arguments.has("--config")) arguments = with_config(std::move(arguments));
   try {
     const int status = verb.run(arguments, terminal);

@@ -34,18 +34,21 @@ std::string times(const Cluster& cluster, int factor) {
 /// What the search is left to choose of a setting that was fixed.
 void open(PlanRequest& r, std::string_view flag) {
   const Settings usual;
-  if (flag == "--recompute") r.fixed.recompute.reset(), r.settings.recompute = usual.recompute;
-  if (flag == "--optimizer-parallel") r.fixed.zero.reset(), r.settings.optimizer_parallel.level = 0;
-  if (flag == "--micro-batches") r.fixed.micro_batches.reset(), r.fixed.micro_batch.reset();
-  if (flag == "--stages") r.fixed.stages.reset(), r.settings.pipelining.stages = 1, r.auto_pipeline.reset();
+  if (flag == "--recompute") r.constraints.recompute.reset(), r.settings.recompute = usual.recompute;
+  if (flag == "--optimizer-parallel") r.constraints.zero.reset(), r.settings.optimizer_parallel.level = 0;
+  if (flag == "--micro-batches") r.constraints.micro_batches.reset(), r.constraints.micro_batch.reset();
+  if (flag == "--stages") {
+    r.constraints.degrees.set("pp", std::nullopt);
+    r.settings.pipelining.stages = 1;
+    r.auto_pipeline.reset();
+  }
 }
 
 bool is_fixed(const PlanRequest& r, std::string_view flag) {
   PlanRequest opened = r;
   open(opened, flag);
   const auto parts = [](const PlanRequest& a) {
-    return std::tuple(a.fixed.recompute, a.fixed.zero, a.fixed.micro_batches, a.fixed.micro_batch,
-                      a.fixed.stages, a.settings, a.auto_pipeline);
+    return std::tuple(a.constraints, a.settings, a.auto_pipeline);
   };
   return parts(opened) != parts(r);
 }
@@ -91,7 +94,7 @@ class Search {
 
   PlanRequest with(const Change& change) const {
     PlanRequest out = misfit_.request;
-    out.fixed.micro_batch.reset();  // it would be said twice
+    out.constraints.micro_batch.reset();  // it would be said twice
     for (const auto& [flag, value] : change) setting_of(flag)->parse(out, {flag, value});
     return out;
   }
@@ -137,7 +140,7 @@ class Search {
     const int parts = has.pipelining.micro_batches, stages = has.pipelining.stages;
     if (flag == "--micro-batches" && !r.keeps_micro_batches && !mixes_samples(step_(parts)))
       for (int factor : {2, 4, 8}) offer(fmt::format("{}", parts * factor));
-    if (flag == "--stages" && !r.degrees && r.annotations.stages.empty() && !r.keeps_micro_batches)
+    if (flag == "--stages" && !r.is_set && r.annotations.stages.empty() && !r.keeps_micro_batches)
       for (int more = 2 * stages; more <= std::min(4 * stages, r.devices); more *= 2)
         out.push_back({{"--stages", fmt::format("{}", more)},
                        {"--micro-batches", fmt::format("{}", std::max(more, parts))}});
@@ -149,10 +152,14 @@ class Search {
     const Annotations& a = misfit_.request.annotations;
     if (!a.nodes.empty() || a.dataset || !a.dataset_word.empty() || !a.stages.empty()) return;
     PlanRequest asked = misfit_.request;
-    const bool is_set = asked.degrees.has_value();
+    const bool is_set = std::exchange(asked.is_set, false);
+    if (is_set) {
+      asked.constraints.degrees.share(Sharing::batch, std::nullopt);
+      asked.constraints.degrees.share(Sharing::work, std::nullopt);
+      asked.constraints.sequence_parallel.reset();
+    }
     asked.parallel = Parallel::auto_parallel;
     asked.search = "auto";
-    asked.degrees.reset();
     asked.options = {.memory_cap = asked.options.memory_cap};
     if (is_set || search_for(misfit_.request).search->name != asked.search)
       add(is_set ? "--search auto without --set" : "--search auto", solved(asked, step_));
@@ -169,7 +176,7 @@ class Search {
   /// The smallest multiple that fits; what surely does not is passed over.
   void try_devices() {
     const PlanRequest& r = misfit_.request;
-    if (r.degrees) return;  // they say how many there are
+    if (r.is_set) return;  // they say how many there are
     const Evaluation& e = misfit_.evaluation;
     constexpr double most_saved = 1.5;  // by a better plan of as many devices
     for (int factor = 2; factor <= 64; factor *= 2) {

@@ -16,6 +16,7 @@
 // Where plans and programs speak of stages, each chunk is one.
 #pragma once
 
+#include <compare>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,7 +35,7 @@ struct Schedule {
   constexpr Schedule(Kind k,
                      int of_stage = 1)  // NOLINT(google-explicit-constructor): a name is enough for most
       : kind(k), chunks(of_stage) {}
-  bool operator==(const Schedule&) const = default;
+  auto operator<=>(const Schedule&) const = default;
 };
 /// `gpipe`, `1f1b`, `interleaved:2`.
 std::string name_of(const Schedule& schedule);
@@ -57,7 +58,7 @@ struct Pipelining {
   Schedule schedule;
   int stages = 1;
   int micro_batches = 1;
-  bool operator==(const Pipelining&) const = default;
+  auto operator<=>(const Pipelining&) const = default;
 
   /// Chunks of all stages.
   int parts() const { return stages * schedule.chunks; }

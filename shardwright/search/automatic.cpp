@@ -26,7 +26,6 @@
 #include "shardwright/search/automatic/candidates.h"
 #include "shardwright/search/automatic/other_plans.h"
 #include "shardwright/search/automatic/trials.h"
-#include "shardwright/search/planning/expert.h"
 
 namespace shardwright::search {
 using namespace automatic;
@@ -126,7 +125,7 @@ class Search {
 
   /// Of micro-batches.
   std::vector<int> counts() {
-    if (request_.fixed.micro_batches) return {*request_.fixed.micro_batches};
+    if (request_.constraints.micro_batches) return {*request_.constraints.micro_batches};
     keeps_batch_ = request_.keeps_micro_batches || mixes_samples(*tables_.graph(1));
     if (keeps_batch_) return {request_.settings.pipelining.micro_batches};
     std::vector<int> out;
@@ -139,27 +138,27 @@ class Search {
 
   void open_all() {
     std::int64_t fewest = tables_.samples();  // of a device in a micro-batch
-    for (const Structure& s : structures_) fewest = std::min(fewest, tables_.samples_of_device(s));
+    for (const Constraints& s : structures_) fewest = std::min(fewest, tables_.samples_of_device(s));
     bounds_.emplace(tables_, fewest);
     forecasts_.emplace(tables_, *bounds_, cluster_, cap_);
     const auto by_sequence =
-        std::ranges::find_if(structures_, [](const Structure& s) { return s.degrees.sequence; });
-    if (!request_.fixed.sequence && by_sequence != structures_.end() &&
-        !tables_.splits_sequence(*by_sequence))
-      std::erase_if(structures_, [](const Structure& s) { return s.degrees.sequence; });
+        std::ranges::find_if(structures_, [](const Constraints& s) { return splits_sequence(s); });
+    if (!request_.constraints.sequence_parallel && by_sequence != structures_.end() &&
+        !tables_.differs_by_sequence(*by_sequence))
+      std::erase_if(structures_, [](const Constraints& s) { return splits_sequence(s); });
     for (std::size_t i = 0; i < structures_.size(); ++i) {
-      const Structure& s = structures_[i];
-      if (const int pieces = tables_.row(s).size(); pieces >= s.pipelining.parts())
+      const Constraints& s = structures_[i];
+      if (const int pieces = tables_.row(s).size(); pieces >= pipelining_of(s).parts())
         bound({.number = i});
       else
-        why_ = fmt::format("{} stages: the network has {} layers; ask for fewer stages", s.pipelining.parts(),
-                           pieces);
+        why_ = fmt::format("{} stages: the network has {} layers; ask for fewer stages",
+                           pipelining_of(s).parts(), pieces);
     }
   }
 
   /// The next bound of a structure, which is closer; the last knows of memory.
   void bound(Open next) {
-    const Structure& s = structures_[next.number];
+    const Constraints& s = structures_[next.number];
     const int i = next.bounds++, of_memory = bounds_->count(s);
     const auto seconds = i < of_memory ? bounds_->seconds(s, i) : forecasts_->least_seconds(s);
     if (seconds) next.seconds = i < of_memory ? *seconds : std::max(next.seconds, nearness * *seconds);
@@ -169,14 +168,14 @@ class Search {
   /// Finds out more of it: a forecast, or what its program takes.
   void look_at(const Open& next) {
     if (next.known == Known::bound) {
-      const Structure& s = structures_[next.number];
+      const Constraints& s = structures_[next.number];
       if (forecasts_->is_needless(s)) return;
       return next.bounds <= bounds_->count(s) ? bound(next) : forecast(s, next.seconds);
     }
     if (next.known == Known::forecast) bound_ = std::min(bound_, next.seconds);
     Candidate& c = candidates_[next.number];
     const Miss miss = miss_of(c.structure);
-    if (c.structure.repeats_layers && miss.bytes * c.forecast.bytes > static_cast<double>(cap_)) {
+    if (repeats_layers(c.structure) && miss.bytes * c.forecast.bytes > static_cast<double>(cap_)) {
       const double least_seconds = c.least_seconds;
       c = forecasts_->forecast(c.structure, miss.bytes).value_or(c);  // with more layers again
       c.least_seconds = least_seconds;
@@ -190,7 +189,7 @@ class Search {
   }
 
   /// What surely does not fit goes no further.
-  void forecast(const Structure& s, double bound) {
+  void forecast(const Constraints& s, double bound) {
     if (forecasts_->forecasts() >= most_forecasts) {
       bound_ = std::min(bound_, bound);
       return;
@@ -209,10 +208,10 @@ class Search {
   /// One that differs only in how the states are shared, and was not forecast to take longer, fits.
   bool is_like_one_tried(const Candidate& c) const {
     return std::ranges::any_of(candidates_, [&](const Candidate& other) {
-      Structure same = other.structure;
-      same.zero = c.structure.zero;
-      if (c.layers_again == 0) same.repeats_layers = c.structure.repeats_layers;  // as few as none
-      return other.fits && same == c.structure && other.structure.zero <= c.structure.zero &&
+      Constraints same = other.structure;
+      same.zero = level_of(c.structure);
+      if (c.layers_again == 0) same.recompute->layers = repeats_layers(c.structure);  // as few as none
+      return other.fits && same == c.structure && level_of(other.structure) <= level_of(c.structure) &&
              other.forecast.seconds <= c.forecast.seconds;
     });
   }
@@ -222,10 +221,12 @@ class Search {
     double seconds = 1, bytes = 1;
   };
   /// Those of such degrees, schedule and level.
-  Miss& miss_of(const Structure& s) {
-    const Schedule& schedule = s.pipelining.schedule;
-    return misses_[{s.degrees.data, s.degrees.tensor, s.degrees.sequence, schedule.kind, schedule.chunks,
-                    s.zero}];
+  Miss& miss_of(const Constraints& s) {
+    Constraints kind = of_pieces(s);
+    kind.schedule = s.schedule;
+    kind.micro_batches.reset();
+    kind.recompute.reset();
+    return misses_[kind];
   }
 
   void try_candidate(Candidate& c) {
@@ -239,7 +240,7 @@ class Search {
     least_miss_ = std::min(least_miss_, seconds);
     miss.bytes = std::max(miss.bytes, static_cast<double>(e->estimate.arena_bytes) / c.forecast.bytes);
     unfit_trials_ += !c.fits;
-    if (c.fits || !c.structure.repeats_layers) return;
+    if (c.fits || !repeats_layers(c.structure)) return;
     c.is_tried = false;  // with more layers again
     const auto number = static_cast<std::size_t>(&c - candidates_.data());
     open_.push({.seconds = miss.seconds * c.forecast.seconds, .known = Known::corrected, .number = number});
@@ -278,7 +279,7 @@ class Search {
     constexpr std::size_t trials = 3;
     std::erase_if(candidates_, [](const Candidate& c) { return c.is_tried; });
     for (Candidate& c : candidates_)
-      if (c.structure.repeats_layers) c = forecasts_->lightest(c.structure).value_or(c);
+      if (repeats_layers(c.structure)) c = forecasts_->lightest(c.structure).value_or(c);
     if (forecasts_->least()) candidates_.push_back(*forecasts_->least());
     std::ranges::stable_sort(candidates_, {}, [](const Candidate& c) { return c.forecast.bytes; });
     candidates_.resize(std::min(candidates_.size(), trials));
@@ -291,7 +292,7 @@ class Search {
   /// Beside the best structure other plans, or sparing ones of a search with a `worth`; where there is none, in its stead.
   void try_other_search() {
     if (trials_.best() && is_late()) is_cut_short_ = true;
-    if (request_.fixed.fixes_split() || (trials_.best() && !others_.is_small()) || is_cut_short_) return;
+    if (fixes_split(request_.constraints) || (trials_.best() && !others_.is_small()) || is_cut_short_) return;
     if (std::isfinite(worth_)) return is_late() ? void() : others_.try_sparing();
     if (trials_.best()) return others_.try_beside_best();
     others_.try_instead(structures_, most_attempts);
@@ -333,10 +334,10 @@ class Search {
 
   /// What its program takes, if there is such a plan.
   std::optional<Evaluation> try_structure(const Candidate& c) {
-    const Graph* graph = tables_.graph(c.structure.pipelining.micro_batches);
+    const Graph* graph = tables_.graph(*c.structure.micro_batches);
     if (!graph) return std::nullopt;
     return trials_.run(*graph, with_candidate(request_, c, *graph, tables_.row(c.structure)),
-                       to_text(c.structure));
+                       structure_text(c.structure));
   }
 
   const PlanRequest& request_;
@@ -344,7 +345,7 @@ class Search {
   const Cluster& cluster_;
   std::int64_t cap_ = 0;
   Tables& tables_;
-  std::vector<Structure> structures_;
+  std::vector<Constraints> structures_;
   bool keeps_batch_ = false;
   std::optional<Bounds> bounds_;
   std::optional<Candidates> forecasts_;
@@ -354,8 +355,7 @@ class Search {
   bool is_cut_short_ = false;  // by the time that it may take
   Trials trials_;
   OtherPlans others_;
-  /// By degrees, schedule and level.
-  std::map<std::tuple<int, int, bool, int, int, int>, Miss> misses_;
+  std::map<Constraints, Miss> misses_;
   double least_miss_ = 1;  // of seconds, of all; at most 1
   int close_trials_ = 0;
   std::size_t unfit_trials_ = 0;

@@ -12,8 +12,8 @@ Graph graph_of(const std::string& model, Attention attention = Attention::flash)
   return build_model(model, {.attention = attention}).graph;
 }
 
-FixedChoices split(const Graph& graph, const Degrees& degrees) {
-  return fixed_choices_of(graph, Calls(graph), degrees);
+FixedChoices split(const Graph& graph, const std::string& degrees) {
+  return fixed_choices_of(graph, Calls(graph), parse_constraints({"--set", degrees}));
 }
 
 /// Of the operator called `name`.
@@ -30,7 +30,7 @@ const std::string gpt = "gpt:layers=2,hidden=32,heads=4,vocab=64,seq=8,batch=4";
 
 TEST(Degrees, split_products_by_columns_and_rows_attention_by_heads_and_tables_by_rows) {
   const Graph graph = graph_of(gpt);
-  const FixedChoices both = split(graph, {.data = 2, .tensor = 2});
+  const FixedChoices both = split(graph, "dp=2,tp=2");
   EXPECT_EQ(to_text(both.meshes.front()), "mesh [dp=2, tp=2]");
   EXPECT_EQ(strategy_of(graph, both, "embedding"), "{v: tp, i0: dp}");
   EXPECT_EQ(strategy_of(graph, both, "layers.1.norm1"), "{i0: dp}");
@@ -45,7 +45,7 @@ TEST(Degrees, split_products_by_columns_and_rows_attention_by_heads_and_tables_b
 
 TEST(Degrees, split_by_the_sequence_what_they_would_repeat_if_that_is_asked_for) {
   const Graph graph = graph_of(gpt);
-  const FixedChoices both = split(graph, {.data = 2, .tensor = 2, .sequence = true});
+  const FixedChoices both = split(graph, "dp=2,tp=2,sequence_parallel=1");
   EXPECT_EQ(strategy_of(graph, both, "layers.0.norm1"), "{i0: dp, i1: tp}");
   EXPECT_EQ(strategy_of(graph, both, "layers.0.add1"), "{i0: dp, i1: tp}");
   EXPECT_EQ(strategy_of(graph, both, "layers.0.attention.q.matmul"), "{i0: dp, n: tp}");
@@ -63,7 +63,7 @@ TEST(Degrees, leave_dp_one_axis_where_a_dim_has_fewer_parts) {
 output %t
 )");
   for (const int data : {2, 8, 16})
-    EXPECT_EQ(strategy_of(graph, split(graph, {.data = data}), "y"), "{m: dp}") << data;
+    EXPECT_EQ(strategy_of(graph, split(graph, fmt::format("dp={}", data)), "y"), "{m: dp}") << data;
 }
 
 /// What is called otherwise is split the same, so imported networks are, too.
@@ -73,14 +73,14 @@ TEST(Degrees, read_the_graph_and_no_names) {
     const Graph named = graph_of(model);
     Graph unnamed = named;
     for (std::size_t v = 0; v < unnamed.values.size(); ++v) unnamed.values[v].name = fmt::format("x{}", v);
-    const Degrees degrees{.data = 2, .tensor = 4, .sequence = true};
+    const std::string degrees = "dp=2,tp=4,sequence_parallel=1";
     EXPECT_EQ(split(unnamed, degrees).strategies, split(named, degrees).strategies) << model;
   }
 }
 
 TEST(Degrees, make_tensor_parallelism_two_axes_where_there_are_fewer_heads_of_keys) {
   const Graph graph = graph_of("llama:layers=1,hidden=64,heads=8,kv_heads=2,ffn=48,vocab=64,seq=8,batch=4");
-  const FixedChoices four = split(graph, {.tensor = 4});
+  const FixedChoices four = split(graph, "tp=4");
   EXPECT_EQ(to_text(four.meshes.front()), "mesh [tp0=2, tp1=2]");
   EXPECT_EQ(strategy_of(graph, four, "layers.0.attention.k.matmul"), "{n: tp0}");
   EXPECT_EQ(strategy_of(graph, four, "layers.0.attention.attend"), "{h: tp0, r: tp1}");
@@ -90,7 +90,7 @@ TEST(Degrees, make_tensor_parallelism_two_axes_where_there_are_fewer_heads_of_ke
 TEST(Degrees, split_explicit_attention_by_the_same_two_axes) {
   const Graph graph = graph_of("llama:layers=1,hidden=64,heads=8,kv_heads=2,ffn=48,vocab=64,seq=8,batch=4",
                                Attention::in_memory);
-  const FixedChoices four = split(graph, {.tensor = 4});
+  const FixedChoices four = split(graph, "tp=4");
   EXPECT_EQ(to_text(four.meshes.front()), "mesh [tp0=2, tp1=2]");
   const std::string attention = "layers.0.attention.";
   EXPECT_EQ(strategy_of(graph, four, attention + "q.matmul"), "{n: tp0.tp1}");
@@ -99,19 +99,19 @@ TEST(Degrees, split_explicit_attention_by_the_same_two_axes) {
   EXPECT_EQ(strategy_of(graph, four, attention + "weights"), "{h: tp0.tp1}");
   EXPECT_EQ(strategy_of(graph, four, attention + "attend"), "{i1: tp0, i2: tp1}");
   EXPECT_EQ(strategy_of(graph, four, attention + "o.matmul"), "{k: tp0.tp1}");
-  EXPECT_THROW(split(graph, {.tensor = 16}), Error);  // heads
+  EXPECT_THROW(split(graph, "tp=16"), Error);  // heads
 }
 
 TEST(Degrees, keep_whole_what_they_do_not_divide_but_heads) {
   const Graph graph = graph_of("llama:layers=1,hidden=32,heads=4,ffn=48,vocab=65,seq=8,batch=4");
-  const FixedChoices two = split(graph, {.tensor = 2});
+  const FixedChoices two = split(graph, "tp=2");
   EXPECT_EQ(strategy_of(graph, two, "embedding"), "{}");
   EXPECT_EQ(strategy_of(graph, two, "head.matmul"), "{}");
   EXPECT_EQ(strategy_of(graph, two, "layers.0.ffn.up.matmul"), "{n: tp}");
   EXPECT_FALSE(two.repeats_tensor);
-  EXPECT_TRUE(split(graph, {.tensor = 7}).repeats_tensor);
-  EXPECT_THROW(split(graph, {.tensor = 16}), Error);  // heads
-  EXPECT_THROW(split(graph, {.data = 3}), Error);     // samples
+  EXPECT_TRUE(split(graph, "tp=7").repeats_tensor);
+  EXPECT_THROW(split(graph, "tp=16"), Error);  // heads
+  EXPECT_THROW(split(graph, "dp=3"), Error);   // samples
 }
 
 }  // namespace

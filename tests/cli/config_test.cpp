@@ -347,7 +347,7 @@ TEST(Config, leaves_off_what_a_search_of_whole_plans_would_choose) {
   const Values flags{{"--devices", "4"}};
   const Values kept = given(off, flags).flags;
   EXPECT_EQ(kept.at("--auto-pipeline") + kept.at("--optimizer-parallel") + kept.at("--recompute"), "00none");
-  EXPECT_EQ(fixed_by(asked_of(given(off, flags))).stages, 1);
+  EXPECT_EQ(fixed_by(asked_of(given(off, flags))).degrees.said("pp"), 1);
   for (const char* other : {"parallel_config: {mem_coeff: 0.1}\n", "parallel_config: {mem_coeff: 2}\n"}) {
     const Values none = given(off + other, flags).flags;
     EXPECT_FALSE(none.contains("--auto-pipeline") || none.contains("--recompute")) << other;
@@ -357,8 +357,8 @@ TEST(Config, leaves_off_what_a_search_of_whole_plans_would_choose) {
   const std::string on =
       "parallel: {parallel_mode: 2, auto_pipeline: True}\n"
       "parallel_config: {pipeline_stage: 2, micro_batch_num: 4}\n";
-  const Expert open = fixed_by(asked_of(given(on, flags)));
-  EXPECT_FALSE(open.stages);
+  const Constraints open = fixed_by(asked_of(given(on, flags)));
+  EXPECT_FALSE(open.degrees.said("pp"));
   EXPECT_EQ(open.micro_batches, 4);
   Values named = flags;
   named["--search"] = "recursive";

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "shardwright/search/planning/expert.h"
+#include "shardwright/plan/constraints.h"
 #include "tests/support/training_run.h"
 
 namespace shardwright {
@@ -27,11 +27,12 @@ TEST_P(EndToEndDegrees, have_the_losses_of_one_device) {
   const DegreesCase& c = GetParam();
   const TrainingRun run{
       .model = c.model, .optimizer = {.name = "momentum"}, .precision = DType::f64, .steps = 3};
-  const Expert expert = parse_expert({"--set", c.set});
-  PlanRequest request{.devices = static_cast<int>(expert.devices()),
+  const Constraints said = parse_constraints({"--set", c.set});
+  PlanRequest request{.devices = static_cast<int>(said.degrees.devices()),
                       .parallel = Parallel::semi_auto_parallel,
-                      .degrees = expert.degrees()};
-  request.settings.pipelining = {c.schedule, expert.stage_count(), c.micro_batches};
+                      .constraints = said,
+                      .is_set = true};
+  request.settings.pipelining = {c.schedule, said.degrees.of("pp"), c.micro_batches};
   request.settings.optimizer_parallel = {.level = c.zero, .threshold = 0};
   request.settings.recompute = {c.recompute, default_options(c.recompute)};
   testing::expect_same(testing::run_planned(run, request), testing::run_alone(run),
@@ -58,8 +59,11 @@ TEST(EndToEndAttention, explicit_has_the_losses_of_flash) {
     in_memory.attention = Attention::in_memory;
     const auto want = testing::run_alone(flash);
     testing::expect_same(testing::run_alone(in_memory), want, {.losses = 1e-9, .weights = 1e-7});
-    for (const Degrees& degrees : {Degrees{.data = 2, .tensor = 2, .sequence = true}, Degrees{.tensor = 4}}) {
-      const PlanRequest request{.devices = 4, .parallel = Parallel::semi_auto_parallel, .degrees = degrees};
+    for (const char* set : {"dp=2,tp=2,sequence_parallel=1", "tp=4"}) {
+      const PlanRequest request{.devices = 4,
+                                .parallel = Parallel::semi_auto_parallel,
+                                .constraints = parse_constraints({"--set", set}),
+                                .is_set = true};
       const auto have = testing::run_planned(in_memory, request);
       testing::expect_same(have, want, {.losses = 1e-9, .weights = 1e-7});
       const auto as_flash = testing::run_planned(flash, request);

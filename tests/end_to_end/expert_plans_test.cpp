@@ -22,15 +22,12 @@ void PrintTo(const ExpertCase& c, std::ostream* out) { *out << c.model; }
 class EndToEndExpertPlans : public ::testing::TestWithParam<ExpertCase> {};
 
 PlanRequest request_of(const std::string& set, std::int64_t samples) {
-  const Expert e = parse_expert({"--set", set});
-  const auto micro_batches = static_cast<int>(samples / e.data.value_or(1) / e.micro_batch.value_or(1));
-  PlanRequest out{.devices = static_cast<int>(e.devices()), .parallel = Parallel::semi_auto_parallel};
+  Constraints said = parse_constraints({"--set", set});
+  said.micro_batches = static_cast<int>(samples / said.degrees.of("dp") / said.micro_batch.value_or(1));
+  PlanRequest out{.devices = static_cast<int>(said.degrees.devices()),
+                  .parallel = Parallel::semi_auto_parallel};
   out.settings.optimizer_parallel.threshold = 0;  // of small networks, too
-  return automatic::with_structure(
-      std::move(out), {.degrees = e.degrees(),
-                       .pipelining = {e.schedule.value_or(Schedule{}), e.stage_count(), micro_batches},
-                       .zero = e.zero.value_or(0),
-                       .recompute = e.recompute.value_or(RecomputeMode::none)});
+  return automatic::with_structure(std::move(out), said);
 }
 
 TEST_P(EndToEndExpertPlans, have_the_losses_of_one_device) {

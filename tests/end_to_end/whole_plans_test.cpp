@@ -130,7 +130,7 @@ TEST_P(EndToEndWholePlans, have_the_losses_of_one_device) {
   const TrainingRun run = run_of(c);
   PlanRequest request{.cluster = cluster_called(c.cluster), .search = "auto"};
   request.devices = request.cluster->devices();
-  if (!c.fix.empty()) request.fixed = parse_expert({"--fix", c.fix});
+  if (!c.fix.empty()) request.constraints = parse_constraints({"--fix", c.fix});
   if (c.share > 0)
     request.options.memory_cap =
         static_cast<std::int64_t>(c.share * static_cast<double>(bytes_of(run, request)));

@@ -14,8 +14,6 @@
 namespace shardwright {
 namespace {
 
-using automatic::Structure;
-
 StepOf step_of(const std::string& model, const Precision& precision = {}, const std::string& loss = "") {
   return [=](int micro_batches) {
     Model m = build_model(model, {.precision = precision, .loss = loss, .micro_batches = micro_batches});
@@ -37,11 +35,11 @@ Evaluation judged(const StepOf& step, const Plan& plan, const PlanRequest& reque
 }
 
 /// As --set would have it.
-std::optional<Evaluation> judged(const StepOf& step, const Structure& s, const PlanRequest& request) {
+std::optional<Evaluation> judged(const StepOf& step, const Constraints& s, const PlanRequest& request) {
   try {
-    PlanRequest asked = with_structure(request, s);
+    PlanRequest asked = automatic::with_structure(request, s);
     asked.parallel = Parallel::semi_auto_parallel;
-    return judged(step, make_plan(step(s.pipelining.micro_batches), asked), request);
+    return judged(step, make_plan(step(s.micro_batches.value_or(1)), asked), request);
   } catch (const Error&) {
     return std::nullopt;  // a dim does not divide
   }
@@ -68,7 +66,7 @@ TEST_P(WholePlans, are_as_fast_as_the_best_of_the_grid) {
   const std::string model = is_import ? onnx_decoder(scratch_folder(), decoder, 2) : c.model;
   const StepOf step = step_of(model, *precision_called("bf16"), is_import ? "cross_entropy" : "");
   PlanRequest request = request_for(c.cluster);
-  if (!c.fix.empty()) request.fixed = parse_expert({"--fix", c.fix});
+  if (!c.fix.empty()) request.constraints = parse_constraints({"--fix", c.fix});
   if (c.share > 0) {
     const Evaluation freely = judged(step, make_plan(step, request), request);
     request.options.memory_cap =
@@ -82,7 +80,7 @@ TEST_P(WholePlans, are_as_fast_as_the_best_of_the_grid) {
   std::optional<Evaluation> best;
   std::string which;
   double bound = *plan.lower_bound_seconds;
-  for (const Structure& s : automatic::structures_of(request, {c.samples, counts})) {
+  for (const Constraints& s : automatic::structures_of(request, {c.samples, counts})) {
     const auto e = judged(step, s, request);
     if (!e) continue;
     if (e->fits()) {
@@ -118,7 +116,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& c) { return c.param.name; });
 
 /// All of the structure of `plan`.
-Expert fixed_as(const Plan& plan) {
+Constraints fixed_as(const Plan& plan) {
   const auto size = [&](std::string_view name) {
     int out = 1;
     for (const auto& axis : plan.stages.front().meshes.front().axes)
@@ -126,9 +124,7 @@ Expert fixed_as(const Plan& plan) {
     return out;
   };
   const Settings& s = plan.settings;
-  return {.data = size("dp"),
-          .tensor = size("tp"),
-          .stages = s.pipelining.stages,
+  return {.degrees = {{"dp", size("dp")}, {"tp", size("tp")}, {"pp", s.pipelining.stages}},
           .micro_batches = s.pipelining.micro_batches,
           .zero = s.optimizer_parallel.level};
 }
@@ -158,14 +154,14 @@ TEST(WholePlan, knows_no_model_by_its_name) {
     for (const char* fix : {"micro_batch=1", "tp=2", "recompute=full"}) {
       SCOPED_TRACE(fmt::format("{}, {}", cluster, fix));
       PlanRequest request = request_for(cluster);
-      request.fixed = parse_expert({"--fix", fix});
+      request.constraints = parse_constraints({"--fix", fix});
       const Plan want = make_plan(named, request), same = make_plan(import, request);
       EXPECT_EQ(structure_of(make_plan(renamed, request)), structure_of(want));
       // What other operators take is not the same to the last nanosecond, and structures may be as fast as each other.
       const double seconds = judged(import, same, request).estimate.step_seconds();
-      const auto recompute = request.fixed.recompute;
-      request.fixed = fixed_as(want);
-      request.fixed.recompute = recompute;
+      const auto recompute = request.constraints.recompute;
+      request.constraints = fixed_as(want);
+      request.constraints.recompute = recompute;
       const Evaluation as_named = judged(import, make_plan(import, request), request);
       EXPECT_LE(seconds, 1.005 * as_named.estimate.step_seconds()) << structure_of(same);
       EXPECT_NEAR(seconds, as_named.estimate.step_seconds(), 0.02 * seconds) << structure_of(want);
@@ -178,18 +174,18 @@ TEST(WholePlan, keeps_what_is_fixed) {
         "pp=2,schedule=gpipe", "tp=2,sequence_parallel=1", "tp=2,sequence_parallel=0"}) {
     SCOPED_TRACE(fix);
     PlanRequest request = request_for("a100-80g:8");
-    request.fixed = parse_expert({"--fix", fix});
+    request.constraints = parse_constraints({"--fix", fix});
     const Plan plan = make_plan(step_of(llama), request);
-    const Expert& want = request.fixed;
+    const Constraints& want = request.constraints;
     const Settings& has = plan.settings;
-    EXPECT_EQ(has.pipelining.stages, want.stages.value_or(has.pipelining.stages));
+    EXPECT_EQ(has.pipelining.stages, want.degrees.said("pp").value_or(has.pipelining.stages));
     EXPECT_EQ(has.optimizer_parallel.level, want.zero.value_or(has.optimizer_parallel.level));
-    EXPECT_EQ(has.recompute.mode, want.recompute.value_or(has.recompute.mode));
+    EXPECT_EQ(has.recompute.mode, want.recompute.value_or(Again(has.recompute.mode)).mode);
     EXPECT_EQ(has.pipelining.schedule, want.schedule.value_or(has.pipelining.schedule));
-    const Expert all = fixed_as(plan);
-    EXPECT_EQ(*all.data, want.data.value_or(*all.data));
-    EXPECT_EQ(*all.tensor, want.tensor.value_or(*all.tensor));
-    const std::int64_t micro_batch = 16 / has.pipelining.micro_batches / *all.data;
+    const Constraints all = fixed_as(plan);
+    for (const char* name : {"dp", "tp"})
+      EXPECT_EQ(all.degrees.of(name), want.degrees.said(name).value_or(all.degrees.of(name)));
+    const std::int64_t micro_batch = 16 / has.pipelining.micro_batches / all.degrees.of("dp");
     EXPECT_EQ(micro_batch, want.micro_batch.value_or(micro_batch));
   }
 }
@@ -197,10 +193,10 @@ TEST(WholePlan, keeps_what_is_fixed) {
 TEST(WholePlan, refuses_what_no_structure_has) {
   PlanRequest request = request_for("a100-80g:8");
   for (const char* fix : {"dp=3", "dp=4,tp=4", "pp=16", "micro_batch=5"}) {
-    request.fixed = parse_expert({"--fix", fix});
+    request.constraints = parse_constraints({"--fix", fix});
     EXPECT_THROW(make_plan(step_of(llama), request), Infeasible) << fix;
   }
-  request.fixed = {};
+  request.constraints = {};
   request.annotations =
       parse_annotations(R"({"layers.0.attention.query.matmul": {"in": [[1, 1], [1, 8]]}})", "test");
   EXPECT_THROW(make_plan(step_of(llama), request), Error);
@@ -211,7 +207,7 @@ TEST(WholePlan, leaves_the_batch_whole_where_parts_have_other_losses) {
   PlanRequest request = request_for("a100-80g:4");
   const std::string model = "resnet18:image=32,classes=8,batch=16";
   EXPECT_EQ(make_plan(step_of(model), request).settings.pipelining.micro_batches, 1);
-  request.fixed.micro_batches = 2;
+  request.constraints.micro_batches = 2;
   EXPECT_EQ(make_plan(step_of(model), request).settings.pipelining.micro_batches, 2);
 }
 
@@ -229,8 +225,8 @@ TEST(WholePlan, is_the_same_every_time) {
 /// The front of a pipeline may take longer: the others wait for it anyway.
 TEST(WholePlan, cuts_stages_for_the_end_of_the_step) {
   PlanRequest request = request_for("cpu:2");
-  request.fixed = parse_expert({"--fix", "pp=2,dp=1,tp=1,recompute=none"});
-  request.fixed.micro_batches = 2;
+  request.constraints = parse_constraints({"--fix", "pp=2,dp=1,tp=1,recompute=none"});
+  request.constraints.micro_batches = 2;
   const StepOf step = step_of("llama:layers=8,hidden=128,ffn=256,vocab=64,heads=4,seq=64,batch=8");
   const Plan plan = make_plan(step, request);
   PlanRequest even = request;
@@ -243,7 +239,7 @@ TEST(WholePlan, cuts_stages_for_the_end_of_the_step) {
 /// What cannot be made does not end the search.
 TEST(WholePlan, passes_over_chunks_that_skip_stages) {
   PlanRequest request = request_for("a100-80g:4");
-  request.fixed.stages = request.settings.pipelining.stages = 2;
+  request.constraints.degrees.set("pp", request.settings.pipelining.stages = 2);
   request.settings.pipelining.micro_batches = 2;
   const std::string model = "resnet18:image=16,width=8,classes=8,batch=8";
   EXPECT_EQ(make_plan(step_of(model), request).settings.pipelining.stages, 2);
@@ -266,7 +262,7 @@ TEST(WholePlan, plans_what_has_no_parts_of_its_batch) {
   for (const char* cluster : {"cpu:3", "cpu:4"})
     EXPECT_EQ(make_plan(whole, request_for(cluster)).settings.pipelining.micro_batches, 1) << cluster;
   PlanRequest parts = request_for("cpu:4");
-  parts.fixed.micro_batches = 2;
+  parts.constraints.micro_batches = 2;
   EXPECT_THROW(make_plan(whole, parts), Infeasible);
 }
 
@@ -292,7 +288,7 @@ TEST(WholePlan, has_as_many_parts_as_samples_where_one_has_fewer_operators) {
   for (bool are_alike : {true, false})
     for (const char* fix : {"micro_batch=1,pp=2", "micro_batch=1,pp=1,tp=1"}) {
       PlanRequest request = request_for("cpu:2");
-      request.fixed = parse_expert({"--fix", fix});
+      request.constraints = parse_constraints({"--fix", fix});
       const StepOf step = with_a_token_for_each_sample(8, are_alike);
       const Plan plan = make_plan(step, request);
       const int parts = plan.settings.pipelining.micro_batches;
@@ -303,7 +299,7 @@ TEST(WholePlan, has_as_many_parts_as_samples_where_one_has_fewer_operators) {
 
 TEST(WholePlan, of_what_has_no_structure_keeps_what_is_fixed) {
   PlanRequest request = request_for("a100-80g:7");
-  request.fixed = parse_expert({"--fix", "pp=7"});
+  request.constraints = parse_constraints({"--fix", "pp=7"});
   const Plan plan = make_plan(step_of("gpt:layers=4,hidden=32,heads=4,vocab=48,seq=8,batch=3"), request);
   EXPECT_EQ(plan.settings.pipelining.stages, 7);
   EXPECT_FALSE(plan.lower_bound_seconds);
@@ -312,8 +308,8 @@ TEST(WholePlan, of_what_has_no_structure_keeps_what_is_fixed) {
 /// A loss alone takes no time on the last device, and of 6 samples there are no 8 parts.
 TEST(WholePlan, has_stages_that_compute_nothing_and_no_empty_parts) {
   PlanRequest request = request_for("cpu:5");
-  request.fixed.stages = request.settings.pipelining.stages = 5;
-  request.fixed.micro_batches = 1;
+  request.constraints.degrees.set("pp", request.settings.pipelining.stages = 5);
+  request.constraints.micro_batches = 1;
   EXPECT_EQ(make_plan(step_of("ffn"), request).settings.pipelining.stages, 5);
   request = request_for("cpu:8");
   request.settings.pipelining.micro_batches = 8;
@@ -328,7 +324,7 @@ TEST(WholePlan, computes_as_few_layers_again_as_memory_wants) {
     SCOPED_TRACE(fix);
     PlanRequest request = request_for("a100-80g:4");
     const auto with = [&](const std::string& recompute) {
-      request.fixed = parse_expert({"--fix", fix + recompute});
+      request.constraints = parse_constraints({"--fix", fix + recompute});
       return judged(step, make_plan(step, request), request);
     };
     const Evaluation least = with(",recompute=full"), most = with(",recompute=selected");
@@ -350,7 +346,7 @@ void expect_no_slower_than_one_recompute(std::initializer_list<int> kilobytes_of
     const Evaluation found = judged(step, make_plan(step, request), request);
     EXPECT_TRUE(found.fits()) << kilobytes;
     for (const char* fix : {"recompute=none", "recompute=selected", "recompute=full"}) {
-      request.fixed = parse_expert({"--fix", fix});
+      request.constraints = parse_constraints({"--fix", fix});
       const Evaluation other = judged(step, make_plan(step, request), request);
       if (other.fits()) {
         EXPECT_LE(found.estimate.step_seconds(), 1.01 * other.estimate.step_seconds())
@@ -389,7 +385,7 @@ TEST(WholePlan, is_no_slower_than_another_level_of_the_same_structure) {
   const Plan plan = make_plan(step, request);
   const Evaluation found = judged(step, plan, request);
   for (const int level : {1, 2, 3}) {
-    const auto other = judged(step, Structure{.degrees = {.data = 8}, .zero = level}, request);
+    const auto other = judged(step, Constraints{.degrees = {{"dp", 8}}, .zero = level}, request);
     ASSERT_TRUE(other);
     EXPECT_LE(found.estimate.step_seconds(), 1.01 * other->estimate.step_seconds()) << level;
     if (plan.lower_bound_seconds) {
@@ -408,13 +404,12 @@ TEST(WholePlan, is_no_slower_where_nodes_are_far_apart) {
   ASSERT_TRUE(plan.lower_bound_seconds);
   const double found = judged(step, plan, request).estimate.step_seconds();
   for (const auto& [data, stages] : {std::pair(4, 8), {8, 4}}) {
-    const auto other =
-        judged(step,
-               Structure{.degrees = {.data = data},
-                         .pipelining = {Schedule::one_forward_one_backward, stages, 256 / data},
-                         .zero = 1,
-                         .recompute = RecomputeMode::selected},
-               request);
+    const auto other = judged(step,
+                              Constraints{.degrees = {{"dp", data}, {"pp", stages}},
+                                          .micro_batches = 256 / data,
+                                          .zero = 1,
+                                          .recompute = RecomputeMode::selected},
+                              request);
     ASSERT_TRUE(other);
     EXPECT_LE(found, other->estimate.step_seconds()) << stages;
     EXPECT_LE(*plan.lower_bound_seconds, other->estimate.step_seconds()) << stages;

@@ -96,15 +96,13 @@ TEST(Forecast, cuts_and_repeats_as_the_best_of_all) {
   for (int i = 0; i < 200; ++i) {
     const int layers = 3 + static_cast<int>(random() % 8);
     const Drawn d = drawn(random, layers, 2);
-    const Structure s{.degrees = {},
-                      .pipelining = {Schedule::one_forward_one_backward, 2, 8},
-                      .recompute = RecomputeMode::none,
-                      .repeats_layers = true};
+    const Constraints s{
+        .degrees = {{"pp", 2}}, .micro_batches = 8, .recompute = Again(RecomputeMode::none, true)};
     const double all_kept = bytes_of(d, 0, d.row.size(), 0, 2);
     const double cap = all_kept * (0.2 + 0.5 * uniform(random));
     const Forecast f =
         forecast_of(s, {d.row, d.kept, &d.again, d.slots, cluster, framework_called(own_framework), cap});
-    const double best = best_of_two(d, s.pipelining, cap);
+    const double best = best_of_two(d, pipelining_of(s), cap);
     ASSERT_EQ(f.fits, best < std::numeric_limits<double>::infinity()) << i;
     if (!f.fits) {
       ++unfit;
@@ -126,8 +124,8 @@ TEST(Forecast, cuts_and_repeats_as_the_best_of_all) {
         u += d.kept[static_cast<std::size_t>(d.row.kinds[static_cast<std::size_t>(p)])].update;
       most = std::max(most, u);
     }
-    const double passes =
-        pipeline_seconds(s.pipelining, {pass_of(d, 0, cut, f.again[0]), pass_of(d, cut, count, f.again[1])});
+    const double passes = pipeline_seconds(
+        pipelining_of(s), {pass_of(d, 0, cut, f.again[0]), pass_of(d, cut, count, f.again[1])});
     // Parts are cut by what depends on their own passes; what all of them take together differs a little, too.
     EXPECT_GE(passes, best * (1 - 1e-9)) << i;
     EXPECT_LE(passes, best * 1.01) << i;

@@ -82,21 +82,17 @@ TEST(SearchFor, keeps_auto_where_no_search_takes_all) {
 
 TEST(SearchFor, what_settings_say_of_the_structure_is_fixed) {
   PlanRequest asked = request();
-  EXPECT_FALSE(fixed_by(asked).stages || fixed_by(asked).zero || fixed_by(asked).micro_batches);
+  EXPECT_EQ(fixed_by(asked), Constraints{});
   asked.settings = {.optimizer_parallel = {.level = 2},
                     .recompute = {.mode = RecomputeMode::full},
                     .pipelining = {Schedule::gpipe, 2, 8}};
-  const Expert fixed = fixed_by(asked);
-  EXPECT_EQ(fixed.stages, 2);
-  EXPECT_EQ(fixed.zero, 2);
-  EXPECT_EQ(fixed.micro_batches, 8);
-  EXPECT_EQ(fixed.recompute, RecomputeMode::full);
-  EXPECT_EQ(fixed.schedule, Schedule(Schedule::gpipe));
+  const Constraints fixed = fixed_by(asked);
+  EXPECT_EQ(to_text(fixed), "pp=2,micro_batches=8,zero=2,recompute=full,schedule=gpipe");
   asked.auto_pipeline = true;
-  EXPECT_FALSE(fixed_by(asked).stages);
+  EXPECT_FALSE(fixed_by(asked).degrees.said("pp"));
   asked = request();
   asked.auto_pipeline = false;
-  EXPECT_EQ(fixed_by(asked).stages, 1);
+  EXPECT_EQ(fixed_by(asked).degrees.said("pp"), 1);
 }
 
 Graph step_of(const std::string& model) {
@@ -177,7 +173,7 @@ TEST(MakePlan, suggests_stages_where_they_are_not_to_be_chosen) {
 /// Where it is said how many micro-batches there are.
 TEST(MakePlan, chooses_no_more_stages_than_micro_batches) {
   PlanRequest asked{.devices = 4, .cluster = cluster_called("v100-32g:4x1")};
-  asked.fixed.micro_batches = 2;
+  asked.constraints.micro_batches = 2;
   EXPECT_LE(make_plan(heavy_step, asked).settings.pipelining.stages, 2);
 }
 

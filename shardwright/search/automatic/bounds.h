@@ -22,26 +22,24 @@ class Bounds {
   Bounds(Tables& tables, std::int64_t fewest) : tables_(tables), fewest_(fewest) {}
 
   /// How many bounds there are of it; the last is the closest.
-  int count(const Structure& s) const { return static_cast<int>(steps(s).size()); }
+  int count(const Constraints& s) const { return static_cast<int>(steps(s).size()); }
   /// The `i`-th in seconds; nothing where such a structure cannot be split. Pre: its network has as many pieces as `s` parts.
-  std::optional<double> seconds(const Structure& s, int i);
+  std::optional<double> seconds(const Constraints& s, int i);
   /// What pieces of it take at least; nothing where one of them cannot be split.
-  const std::optional<Pieces>& pieces(const Structure& s) { return pieces(Step{s, true}); }
+  const std::optional<Pieces>& pieces(const Constraints& s) { return pieces(Step{s, true}); }
 
  private:
   struct Step {
-    Structure structure;
+    Constraints structure;
     bool waits = false;  // for other replicas
   };
   /// Whose passes take no longer, farthest first; it is the last itself.
-  std::vector<Step> steps(const Structure& s) const;
+  std::vector<Step> steps(const Constraints& s) const;
   const std::optional<Pieces>& pieces(const Step& step);
 
   Tables& tables_;
   std::int64_t fewest_;
-  std::map<std::tuple<int, int, bool, std::int64_t, int, RecomputeMode, const Row*, bool>,
-           std::optional<Pieces>>
-      known_;
+  std::map<std::tuple<Constraints, std::int64_t, int, const Row*, bool>, std::optional<Pieces>> known_;
 };
 
 }  // namespace shardwright::automatic

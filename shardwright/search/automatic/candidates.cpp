@@ -12,8 +12,8 @@ constexpr double spare = 1.04;
 
 std::string to_text(const Candidate& c, double at_least) {
   const Forecast& f = c.forecast;
-  return fmt::format("{}: at least {:.4g} s, forecast {:.4g} s and {:.4g} GB{}{}", to_text(c.structure),
-                     at_least, f.seconds, f.bytes * 1e-9,
+  return fmt::format("{}: at least {:.4g} s, forecast {:.4g} s and {:.4g} GB{}{}",
+                     structure_text(c.structure), at_least, f.seconds, f.bytes * 1e-9,
                      c.layers_again ? fmt::format(", {} layers computed again", c.layers_again) : "",
                      !f.fits      ? ", which does not fit"
                      : c.is_close ? ", which hardly fits"
@@ -22,32 +22,32 @@ std::string to_text(const Candidate& c, double at_least) {
 
 PlanRequest with_candidate(const PlanRequest& request, const Candidate& c, const Graph& graph,
                            const Row& row) {
-  const Structure& s = c.structure;
+  const Constraints& s = c.structure;
   PlanRequest out = with_structure(request, s);
-  if (s.repeats_layers)
+  if (repeats_layers(s))
     out.settings.recompute.modules = layers_again(graph, row, c.forecast.first, c.forecast.again,
-                                                  recompute_options(RecomputeMode::full, s.degrees.sequence));
-  if (s.pipelining.stages > 1) out.stage_of = stage_of(graph, row, c.forecast.first);
+                                                  recompute_options(RecomputeMode::full, splits_sequence(s)));
+  if (stages_of(s) > 1) out.stage_of = stage_of(graph, row, c.forecast.first);
   return out;
 }
 
-std::optional<double> Candidates::least_seconds(const Structure& s) {
+std::optional<double> Candidates::least_seconds(const Constraints& s) {
   std::optional<Pieces> least = bounds_.pieces(s);
   if (!least) return std::nullopt;
-  auto again = this->again(s, *least, [&](const Structure& all) { return bounds_.pieces(all); });
-  if (s.repeats_layers && !again) return std::nullopt;
+  auto again = this->again(s, *least, [&](const Constraints& all) { return bounds_.pieces(all); });
+  if (repeats_layers(s) && !again) return std::nullopt;
   for (Pieces* pieces : {&*least, again ? &*again : nullptr})
     for (std::size_t k = 0; pieces && k < pieces->size(); ++k)
-      (*pieces)[k] = sharded((*pieces)[k], s.zero, s.degrees.data);
+      (*pieces)[k] = sharded((*pieces)[k], level_of(s), replicas_of(s));
   const Candidate c = within(s, *least, again, spare * cap_);
   // Of several chunks a device's memory is not known while stages are cut: others may be a little faster.
   constexpr double of_chunks = 0.985;
-  if (c.forecast.fits) return (s.pipelining.schedule.chunks > 1 ? of_chunks : 1) * c.forecast.least_seconds;
+  if (c.forecast.fits) return (schedule_of(s).chunks > 1 ? of_chunks : 1) * c.forecast.least_seconds;
   remember(c);
   return std::nullopt;
 }
 
-std::optional<Candidate> Candidates::forecast(const Structure& s, double miss) {
+std::optional<Candidate> Candidates::forecast(const Constraints& s, double miss) {
   std::optional<Candidate> out = made(s, {cap_ / miss, spare * cap_ / miss});
   if (!out) return out;
   ++forecasts_;
@@ -57,11 +57,11 @@ std::optional<Candidate> Candidates::forecast(const Structure& s, double miss) {
 }
 
 /// Within the first of `caps` that it fits into; close if that is not the first.
-std::optional<Candidate> Candidates::made(const Structure& s, const std::vector<double>& caps) {
+std::optional<Candidate> Candidates::made(const Constraints& s, const std::vector<double>& caps) {
   const auto pieces = tables_.of_stage(s);
   if (!pieces) return std::nullopt;
-  const auto again = this->again(s, *pieces, [&](const Structure& all) { return tables_.of_stage(all); });
-  if (s.repeats_layers && !again) return std::nullopt;
+  const auto again = this->again(s, *pieces, [&](const Constraints& all) { return tables_.of_stage(all); });
+  if (repeats_layers(s) && !again) return std::nullopt;
   std::optional<Candidate> out;
   for (double cap : caps) {
     const bool is_close = out.has_value();
@@ -72,11 +72,11 @@ std::optional<Candidate> Candidates::made(const Structure& s, const std::vector<
   return out;
 }
 
-bool Candidates::is_needless(Structure s) const {
-  const bool repeats_layers = std::exchange(s.repeats_layers, false);
+bool Candidates::is_needless(const Constraints& s) const {
+  const bool repeats = repeats_layers(s);
   for (const RecomputeMode less : {RecomputeMode::none, RecomputeMode::selected}) {
-    if (less > s.recompute || (less == s.recompute && !repeats_layers)) break;
-    Structure other = s;
+    if (less > mode_of(s) || (less == mode_of(s) && !repeats)) break;
+    Constraints other = s;
     other.recompute = less;
     if (fit_.contains(to_text(other))) return true;
   }
@@ -85,11 +85,10 @@ bool Candidates::is_needless(Structure s) const {
 
 /// What the pieces of `s` take if all layers are computed again; nothing where none may be, or cannot be made.
 std::optional<Pieces> Candidates::again(
-    const Structure& s, const Pieces& kept,
-    const std::function<std::optional<Pieces>(const Structure&)>& pieces_of) {
-  if (!s.repeats_layers) return std::nullopt;
-  Structure all = s;
-  all.repeats_layers = false;
+    const Constraints& s, const Pieces& kept,
+    const std::function<std::optional<Pieces>(const Constraints&)>& pieces_of) {
+  if (!repeats_layers(s)) return std::nullopt;
+  Constraints all = s;
   all.recompute = RecomputeMode::full;
   std::optional<Pieces> out = pieces_of(all);
   for (std::size_t k = 0; out && k < out->size(); ++k)
@@ -97,10 +96,10 @@ std::optional<Pieces> Candidates::again(
   return out;
 }
 
-Candidate Candidates::within(const Structure& s, const Pieces& pieces, const std::optional<Pieces>& again,
+Candidate Candidates::within(const Constraints& s, const Pieces& pieces, const std::optional<Pieces>& again,
                              double bytes) {
   const Row& row = tables_.row(s);
-  Candidate out{s, forecast_of(s, {row, pieces, again ? &*again : nullptr, tables_.slots(s.pipelining),
+  Candidate out{s, forecast_of(s, {row, pieces, again ? &*again : nullptr, tables_.slots(pipelining_of(s)),
                                    cluster_, tables_.framework(), bytes})};
   for (std::size_t part = 0; part < out.forecast.first.size(); ++part)
     for (int i = 0; i < out.forecast.again[part]; ++i)

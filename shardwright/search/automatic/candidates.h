@@ -12,7 +12,7 @@
 namespace shardwright::automatic {
 
 struct Candidate {
-  Structure structure;
+  Constraints structure;
   Forecast forecast;
   double least_seconds = 0;  // no step of it is shorter, as far as is known
   int layers_again = 0;      // are computed again
@@ -35,24 +35,24 @@ class Candidates {
       : tables_(tables), bounds_(bounds), cluster_(cluster), cap_(static_cast<double>(cap)) {}
 
   /// No step of `s` that memory holds is shorter; nothing of what cannot be split, or surely does not fit.
-  std::optional<double> least_seconds(const Structure& s);
+  std::optional<double> least_seconds(const Constraints& s);
   /// The forecast of `s`, which may not fit; nothing of what cannot be split. `miss`: programs of its kind hold so many times
   /// what was forecast.
-  std::optional<Candidate> forecast(const Structure& s, double miss = 1);
+  std::optional<Candidate> forecast(const Constraints& s, double miss = 1);
   /// With all layers computed again that may be.
-  std::optional<Candidate> lightest(const Structure& s) { return made(s, {0}); }
+  std::optional<Candidate> lightest(const Constraints& s) { return made(s, {0}); }
 
   /// The same fits with less computed again, which takes no longer.
-  bool is_needless(Structure s) const;
+  bool is_needless(const Constraints& s) const;
   /// Of what does not fit, that which is forecast to hold least.
   const std::optional<Candidate>& least() const { return least_; }
   int forecasts() const { return forecasts_; }
 
  private:
-  std::optional<Pieces> again(const Structure& s, const Pieces& kept,
-                              const std::function<std::optional<Pieces>(const Structure&)>& pieces_of);
-  std::optional<Candidate> made(const Structure& s, const std::vector<double>& caps);
-  Candidate within(const Structure& s, const Pieces& pieces, const std::optional<Pieces>& again,
+  std::optional<Pieces> again(const Constraints& s, const Pieces& kept,
+                              const std::function<std::optional<Pieces>(const Constraints&)>& pieces_of);
+  std::optional<Candidate> made(const Constraints& s, const std::vector<double>& caps);
+  Candidate within(const Constraints& s, const Pieces& pieces, const std::optional<Pieces>& again,
                    double bytes);
   void remember(const Candidate& c);
 

@@ -73,13 +73,13 @@ Recompute of_all(const Graph& part, const RecomputeOptions& options) {
 
 }  // namespace
 
-Figures figures_of(const Network::Part& part, bool is_layer, const Structure& s, const FiguresFor& what) {
+Figures figures_of(const Network::Part& part, bool is_layer, const Constraints& s, const FiguresFor& what) {
   PlanRequest asked = with_structure(what.request, s);
   asked.devices = what.stage.devices();
   asked.cluster = what.stage;
   asked.micro_batches = {.count = what.summed};
   PlannedGraph planned = split_by_degrees(part.graph, part.calls, asked);
-  if (s.recompute == RecomputeMode::full && is_layer)
+  if (mode_of(s) == RecomputeMode::full && is_layer)
     planned.recompute = of_all(part.graph, asked.settings.recompute.options);
   const Program program =
       compile(std::move(planned), what.stage, {.formats = what.request.formats, .verifies = false});

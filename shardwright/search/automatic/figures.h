@@ -42,6 +42,6 @@ struct FiguresFor {
 };
 
 /// Of `part`; `is_layer`: of repeated layers, not of what lies between. Throws: Error where `s` cannot split it.
-Figures figures_of(const Network::Part& part, bool is_layer, const Structure& s, const FiguresFor& what);
+Figures figures_of(const Network::Part& part, bool is_layer, const Constraints& s, const FiguresFor& what);
 
 }  // namespace shardwright::automatic

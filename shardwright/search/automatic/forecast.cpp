@@ -210,15 +210,15 @@ const LinkLevel& link_of(const Cluster& cluster, int first, int end) {
 }
 
 /// Seconds of what each part sends the next of a micro-batch: neighbours may share a node, or not.
-std::vector<double> crossings_of(const std::vector<Figures>& figures, const Structure& s,
+std::vector<double> crossings_of(const std::vector<Figures>& figures, const Constraints& s,
                                  const Cluster& cluster) {
   double bytes = 0;
   for (const Figures& f : figures) bytes = std::max(bytes, f.received);
   std::vector<double> out;
-  for (int part = 0; part + 1 < s.pipelining.parts() && s.pipelining.stages > 1; ++part) {
-    const int from = part % s.pipelining.stages, to = (part + 1) % s.pipelining.stages;
-    const LinkLevel& l = link_of(cluster, std::min(from, to) * s.stage_devices(),
-                                 (std::max(from, to) + 1) * s.stage_devices());
+  for (int part = 0; part + 1 < pipelining_of(s).parts() && stages_of(s) > 1; ++part) {
+    const int from = part % stages_of(s), to = (part + 1) % stages_of(s);
+    const LinkLevel& l =
+        link_of(cluster, std::min(from, to) * stage_devices(s), (std::max(from, to) + 1) * stage_devices(s));
     out.push_back(l.start_seconds + l.latency_seconds +
                   bytes / (l.bytes_per_second * cluster.link_efficiency));
   }
@@ -226,15 +226,15 @@ std::vector<double> crossings_of(const std::vector<Figures>& figures, const Stru
 }
 
 /// Of a device, whatever it computes.
-double fixed_bytes(const Structure& s, const Framework& framework) {
-  const int groups = (s.degrees.data > 1) + (s.degrees.tensor > 1) + (s.pipelining.stages > 1);
+double fixed_bytes(const Constraints& s, const Framework& framework) {
+  const int groups = (replicas_of(s) > 1) + (shards_of(s) > 1) + (stages_of(s) > 1);
   return static_cast<double>(framework.fixed_bytes + groups * framework.group_bytes);
 }
 
 }  // namespace
 
-Forecast forecast_of(const Structure& s, const ForecastOf& of) {
-  const Pipelining& p = s.pipelining;
+Forecast forecast_of(const Constraints& s, const ForecastOf& of) {
+  const Pipelining& p = pipelining_of(s);
   const double fixed = fixed_bytes(s, of.framework);
   ForecastOf what = of;
   what.cap_bytes -= fixed;

@@ -31,7 +31,7 @@ struct ForecastOf {
 };
 
 /// As few pieces are computed again as memory lets be. Throws: Infeasible if there are fewer pieces than parts.
-Forecast forecast_of(const Structure& s, const ForecastOf& what);
+Forecast forecast_of(const Constraints& s, const ForecastOf& what);
 
 /// No step is shorter, however stages are cut and whatever replicas share.
 double least_seconds(const Pipelining& p, const Row& row, const std::vector<Figures>& figures);

@@ -8,7 +8,7 @@
 namespace shardwright::automatic {
 
 void OtherPlans::try_beside_best() {
-  if (!request_.fixed.fixes_settings()) {
+  if (!fixes_settings(request_.constraints)) {
     try_plan(asked(), "recursive with what was asked");
     if (is_tiny())
       for (const double coeff : {1., 100.}) try_with_memory_at(coeff);
@@ -20,7 +20,7 @@ void OtherPlans::try_beside_best() {
 }
 
 void OtherPlans::try_sparing() {
-  if (!request_.fixed.fixes_settings()) try_with_memory_at(1);
+  if (!fixes_settings(request_.constraints)) try_with_memory_at(1);
 }
 
 PlanRequest OtherPlans::asked() {
@@ -35,15 +35,16 @@ void OtherPlans::try_with_memory_at(double coeff) {
   try_plan(std::move(other), fmt::format("recursive with --mem-coeff {}", coeff));
 }
 
-void OtherPlans::try_instead(const std::vector<Structure>& structures, std::size_t most) {
+void OtherPlans::try_instead(const std::vector<Constraints>& structures, std::size_t most) {
   std::set<std::pair<int, int>> seen;
-  for (const Structure& s : structures) {
-    if (s.pipelining.schedule.chunks > 1 || s.pipelining.micro_batches > 4 * s.pipelining.stages) continue;
-    if (!seen.emplace(s.pipelining.stages, s.pipelining.micro_batches).second) continue;
+  for (const Constraints& s : structures) {
+    if (schedule_of(s).chunks > 1 || *s.micro_batches > 4 * stages_of(s)) continue;
+    if (!seen.emplace(stages_of(s), *s.micro_batches).second) continue;
     if (seen.size() > most || (trials_.best() && request_.options.deadline.is_over())) return;
     PlanRequest asked = with_structure(request_, s);
-    asked.degrees.reset();
-    try_plan(std::move(asked), fmt::format("recursive on {}", to_text(s)));
+    asked.constraints = request_.constraints;
+    asked.is_set = false;
+    try_plan(std::move(asked), fmt::format("recursive on {}", structure_text(s)));
   }
 }
 

@@ -24,7 +24,7 @@ class OtherPlans {
   void try_sparing();
 
   /// Where degrees divide nothing: once for each number of stages and micro-batches of `structures`.
-  void try_instead(const std::vector<Structure>& structures, std::size_t most);
+  void try_instead(const std::vector<Constraints>& structures, std::size_t most);
 
   /// Other searches are quick with so few operators.
   bool is_small() { return nodes() <= 2000; }

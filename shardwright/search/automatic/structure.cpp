@@ -1,6 +1,7 @@
 #include "shardwright/search/automatic/structure.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "shardwright/base/text.h"
@@ -23,45 +24,58 @@ std::vector<T> open(const std::optional<T>& fixed, std::vector<T> all) {
   return fixed ? std::vector<T>{*fixed} : std::move(all);
 }
 
+bool says(const Constraints& fixed, Sharing what) {
+  return std::ranges::any_of(degree_kinds, [&](const DegreeKind& kind) {
+    return kind.of == what && fixed.degrees.said(kind.name).has_value();
+  });
+}
+
 class Enumeration {
  public:
   /// `may_wait`: even where all but one of the stages wait.
   Enumeration(const PlanRequest& request, const OpenStep& step, bool may_wait)
-      : fixed_(request.fixed), devices_(request.devices), may_wait_(may_wait), step_(step) {
+      : fixed_(request.constraints), devices_(request.devices), may_wait_(may_wait), step_(step) {
     const int asked = request.settings.pipelining.stages;
     if (request.auto_pipeline.value_or(false) && asked > 1) most_stages_ = asked;
+    for (const Sharing sharing : {Sharing::stages, Sharing::work, Sharing::batch})
+      for (const DegreeKind& kind : degree_kinds)
+        if (kind.of == sharing && kind.missing.empty()) kinds_.push_back(&kind);
   }
 
-  std::vector<Structure> run() {
-    for (int stages : open(fixed_.stages, divisors_of(devices_))) {
-      if (devices_ % stages || stages > most_stages_) continue;
-      const int each = devices_ / stages;
-      for (int tensor : open(fixed_.tensor, divisors_of(each))) {
-        if (each % tensor || (fixed_.data && *fixed_.data != each / tensor)) continue;
-        add(stages, {.data = each / tensor, .tensor = tensor});
-      }
-    }
+  std::vector<Constraints> run() {
+    add_degrees(0, devices_, {});
     return std::move(out_);
   }
 
  private:
-  void add(int stages, Degrees degrees) {
+  /// Shares `left` devices among the kinds from `k` on; the last takes what is left.
+  void add_degrees(std::size_t k, int left, Degrees degrees) {
+    if (k == kinds_.size()) return left == 1 ? add(degrees) : void();
+    const bool is_last = k + 1 == kinds_.size();
+    const std::vector<int> all = is_last ? std::vector<int>{left} : divisors_of(left);
+    for (int degree : open(fixed_.degrees.said(kinds_[k]->name), all)) {
+      if (left % degree || (kinds_[k]->of == Sharing::stages && degree > most_stages_)) continue;
+      degrees.set(kinds_[k]->name, degree);
+      add_degrees(k + 1, left / degree, degrees);
+    }
+  }
+
+  void add(const Degrees& degrees) {
+    const int replicas = degrees.sharing(Sharing::batch), stages = degrees.sharing(Sharing::stages);
     for (int count : step_.counts) {
       const std::int64_t at_once = step_.samples / count;
-      if (step_.samples % count || at_once % degrees.data) continue;
-      if (fixed_.micro_batch && *fixed_.micro_batch != at_once / degrees.data) continue;
-      if (stages > 1 && !fixed_.stages && stages > most_stages_of(count)) continue;
+      if (step_.samples % count || at_once % replicas) continue;
+      if (fixed_.micro_batch && *fixed_.micro_batch != at_once / replicas) continue;
+      if (stages > 1 && !says(fixed_, Sharing::stages) && stages > most_stages_of(count)) continue;
       if (stages == 1 && fixed_.schedule) continue;  // it would order nothing
-      for (const Schedule& schedule : schedules(stages, count)) {
-        const Pipelining pipelining{schedule, stages, count};
-        const std::vector<bool> sequence = open(
-            fixed_.sequence, degrees.tensor > 1 ? std::vector<bool>{false, true} : std::vector<bool>{false});
-        for (bool by_sequence : sequence) {
-          if (by_sequence && degrees.tensor == 1) continue;  // it would split nothing
-          degrees.sequence = by_sequence;
-          add(degrees, pipelining);
+      for (const Schedule& schedule : schedules(stages, count))
+        for (bool by_sequence : open(fixed_.sequence_parallel, {false, true})) {
+          if (by_sequence && degrees.sharing(Sharing::work) == 1) continue;  // it would split nothing
+          Constraints s{.degrees = degrees, .micro_batches = count};
+          s.schedule = schedule;
+          s.sequence_parallel = by_sequence;
+          add(s);
         }
-      }
     }
   }
 
@@ -79,57 +93,88 @@ class Enumeration {
     return out;
   }
 
-  void add(const Degrees& degrees, const Pipelining& pipelining) {
+  void add(Constraints s) {
     using enum RecomputeMode;
-    const std::vector<int> levels = degrees.data > 1 ? std::vector<int>{0, 1, 2, 3} : std::vector<int>{0};
-    for (int zero : open(fixed_.zero, levels)) {
-      for (RecomputeMode mode : open(fixed_.recompute, {none, selected, full}))
-        if (fixed_.recompute || mode != full || !step_.repeats_layers)
-          out_.push_back({degrees, pipelining, zero, mode});
-      if (!fixed_.recompute && step_.repeats_layers)
-        for (RecomputeMode others : {none, selected})
-          out_.push_back({degrees, pipelining, zero, others, true});
-    }
+    const std::vector<int> levels = replicas_of(s) > 1 ? std::vector<int>{0, 1, 2, 3} : std::vector<int>{0};
+    for (int zero : open(fixed_.zero, levels))
+      for (const Again again : agains()) {
+        s.zero = zero;
+        s.recompute = again;
+        out_.push_back(s);
+      }
   }
 
-  const Expert& fixed_;
+  /// Where there are layers, as many of them as memory wants stand for all.
+  std::vector<Again> agains() const {
+    using enum RecomputeMode;
+    if (!step_.repeats_layers) {
+      const bool is_none = fixed_.recompute && fixed_.recompute->layers;
+      return is_none ? std::vector<Again>{} : open(fixed_.recompute, {none, selected, full});
+    }
+    return open(fixed_.recompute, {none, selected, Again{none, true}, Again{selected, true}});
+  }
+
+  const Constraints& fixed_;
   int devices_;
   bool may_wait_;
   int most_stages_ = most_devices;
   const OpenStep& step_;
-  std::vector<Structure> out_;
+  std::vector<const DegreeKind*> kinds_;  // stages first, what shares the batch last
+  std::vector<Constraints> out_;
 };
 
 }  // namespace
 
-std::string to_text(const Structure& s) {
-  std::string out = fmt::format("dp={},tp={},pp={},micro_batches={}", s.degrees.data, s.degrees.tensor,
-                                s.pipelining.stages, s.pipelining.micro_batches);
-  if (s.zero > 0) out += fmt::format(",zero={}", s.zero);
-  if (s.recompute != RecomputeMode::none) out += fmt::format(",recompute={}", name_of(s.recompute));
-  if (s.repeats_layers) out += s.recompute == RecomputeMode::none ? ",recompute=layers" : "+layers";
-  if (s.pipelining.stages > 1) out += fmt::format(",schedule={}", name_of(s.pipelining.schedule));
-  if (s.degrees.sequence) out += ",sequence_parallel=1";
-  return out;
+Constraints without_replicas(Constraints s) {
+  s.degrees.share(Sharing::batch, 1);
+  s.zero = 0;
+  return s;
 }
 
-PlanRequest with_structure(PlanRequest request, const Structure& s) {
-  request.settings.pipelining = s.pipelining;
-  request.settings.optimizer_parallel.level = s.zero;
+Constraints of_pieces(Constraints s) {
+  s.degrees.share(Sharing::stages, 1);
+  s.schedule.reset();
+  s.recompute = mode_of(s);
+  return s;
+}
+
+std::string structure_text(const Constraints& s) {
+  Constraints said = s;
+  if (level_of(s) == 0) said.zero.reset();
+  if (s.recompute == Again{}) said.recompute.reset();
+  if (stages_of(s) == 1) said.schedule.reset();
+  if (!splits_sequence(s)) said.sequence_parallel.reset();
+  return to_text(said);
+}
+
+PlanRequest with_structure(PlanRequest request, const Constraints& s) {
+  request.settings.pipelining = pipelining_of(s);
+  request.settings.optimizer_parallel.level = level_of(s);
   if (request.settings.recompute.modules.empty()) {
     Recompute& recompute = request.settings.recompute;
     // Of the mode that is asked for, what is unusual of its options stays.
-    if (recompute.mode != s.recompute || recompute.options == default_options(s.recompute))
-      recompute.options = recompute_options(s.recompute, s.degrees.sequence);
-    recompute.mode = s.recompute;
+    if (recompute.mode != mode_of(s) || recompute.options == default_options(mode_of(s)))
+      recompute.options = recompute_options(mode_of(s), splits_sequence(s));
+    recompute.mode = mode_of(s);
   }
-  request.degrees = s.degrees;
+  request.constraints = s;
+  request.is_set = true;
   return request;
 }
 
-std::vector<Structure> structures_of(const PlanRequest& request, const OpenStep& step) {
-  const std::vector<Structure> busy = Enumeration(request, step, false).run();
+std::vector<Constraints> structures_of(const PlanRequest& request, const OpenStep& step) {
+  const std::vector<Constraints> busy = Enumeration(request, step, false).run();
   return busy.empty() ? Enumeration(request, step, true).run() : busy;
+}
+
+bool fixes_split(const Constraints& fixed) {
+  return says(fixed, Sharing::batch) || says(fixed, Sharing::work) || fixed.sequence_parallel ||
+         fixed.micro_batch;
+}
+
+bool fixes_settings(const Constraints& fixed) {
+  return says(fixed, Sharing::stages) || fixed.micro_batches || fixed.zero || fixed.recompute ||
+         fixed.schedule;
 }
 
 void check_free(const PlanRequest& request) {
@@ -143,42 +188,29 @@ void check_free(const PlanRequest& request) {
 namespace {
 
 /// Of what `request` fixes no more than leaves no structure: without any one of it there would be some.
-Expert conflicting(PlanRequest request, OpenStep step) {
-  Expert& fixed = request.fixed;
-  const auto try_without = [&](auto member) {
-    if (!(fixed.*member)) return;
-    const auto kept = std::exchange(fixed.*member, {});
-    if (!structures_of(request, step).empty()) fixed.*member = kept;
-  };
-  // What says least by itself comes first; of two that are alike, dp is blamed.
-  try_without(&Expert::recompute);
-  try_without(&Expert::zero);
-  try_without(&Expert::schedule);
-  try_without(&Expert::stages);
-  try_without(&Expert::tensor);
-  try_without(&Expert::data);
-  try_without(&Expert::micro_batch);
-  try_without(&Expert::sequence);
+Constraints conflicting(PlanRequest request, const OpenStep& step) {
+  Constraints& fixed = request.constraints;
+  // What says least by itself comes first; of degrees that are alike, the first is blamed.
+  std::vector<std::string_view> words{"recompute", "zero", "schedule"};
+  for (const Sharing sharing : {Sharing::stages, Sharing::work, Sharing::batch})
+    for (const DegreeKind& kind : degree_kinds)
+      if (kind.of == sharing) words.push_back(kind.name);
+  words.insert(words.end(), {"micro_batch", "sequence_parallel"});
+  for (std::string_view word : words) {
+    const Constraints kept = fixed;
+    constraint_word(word).open(fixed, word);
+    if (fixed != kept && !structures_of(request, step).empty()) fixed = kept;
+  }
   return fixed;
 }
 
 }  // namespace
 
 std::string conflict_text(const PlanRequest& request, const OpenStep& step) {
-  const Expert fixed = conflicting(request, step);
-  std::vector<std::string> out;
-  for (const auto& [word, value] : {std::pair("dp", fixed.data),
-                                    {"tp", fixed.tensor},
-                                    {"pp", fixed.stages},
-                                    {"micro_batches", fixed.micro_batches},
-                                    {"zero", fixed.zero}})
-    if (value) out.push_back(fmt::format("{}={}", word, *value));
-  if (fixed.micro_batch) out.push_back(fmt::format("micro_batch={}", *fixed.micro_batch));
-  if (fixed.recompute) out.push_back(fmt::format("recompute={}", name_of(*fixed.recompute)));
-  if (fixed.schedule) out.push_back(fmt::format("schedule={}", name_of(*fixed.schedule)));
-  if (fixed.sequence) out.push_back(fmt::format("sequence_parallel={}", *fixed.sequence ? 1 : 0));
-  std::string text = out.empty() ? "" : fmt::format(" ({})", join(out, ", "));
-  if (fixed.sequence.value_or(false)) text += "; sequence_parallel=1 splits over tp, of which only 1 is left";
+  const Constraints fixed = conflicting(request, step);
+  std::string text = to_text(fixed, ", ");
+  if (!text.empty()) text = fmt::format(" ({})", text);
+  if (splits_sequence(fixed)) text += "; sequence_parallel=1 splits over tp, of which only 1 is left";
   return text;
 }
 

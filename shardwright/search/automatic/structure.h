@@ -1,32 +1,39 @@
-// What `auto` chooses of a step beside the strategies of its operators.
+// What `auto` chooses of a step beside the strategies of its operators: a structure is Constraints that leave nothing open
+// but how its parts are split among themselves.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "shardwright/annotations/degrees.h"
-#include "shardwright/plan/recompute.h"
+#include "shardwright/plan/constraints.h"
 #include "shardwright/search/planning/make_plan.h"
 
 namespace shardwright::automatic {
 
-struct Structure {
-  Degrees degrees = {};
-  Pipelining pipelining = {};
-  int zero = 0;  // level of optimizer parallelism
-  RecomputeMode recompute = RecomputeMode::none;
-  /// Of each stage as many layers as memory wants are computed again whole; `recompute` is of the others.
-  bool repeats_layers = false;
+/// Who has the same weights for other samples, and who shares the work of a sample.
+inline int replicas_of(const Constraints& s) { return s.degrees.sharing(Sharing::batch); }
+inline int shards_of(const Constraints& s) { return s.degrees.sharing(Sharing::work); }
+inline int stages_of(const Constraints& s) { return s.degrees.sharing(Sharing::stages); }
+inline int stage_devices(const Constraints& s) { return replicas_of(s) * shards_of(s); }
+inline bool splits_sequence(const Constraints& s) { return s.sequence_parallel.value_or(false); }
+inline Schedule schedule_of(const Constraints& s) { return s.schedule.value_or(Schedule{}); }
+inline Pipelining pipelining_of(const Constraints& s) {
+  return {schedule_of(s), stages_of(s), s.micro_batches.value_or(1)};
+}
+inline int level_of(const Constraints& s) { return s.zero.value_or(0); }
+inline RecomputeMode mode_of(const Constraints& s) { return s.recompute.value_or(Again{}).mode; }
+inline bool repeats_layers(const Constraints& s) { return s.recompute.value_or(Again{}).layers; }
 
-  int stage_devices() const { return degrees.data * degrees.tensor; }
-  bool operator==(const Structure&) const = default;
-};
+/// With one replica, which shares no states.
+Constraints without_replicas(Constraints s);
+/// What pieces depend on of it: neither stages nor their order, nor that some layers are computed again beside the mode.
+Constraints of_pieces(Constraints s);
 
-/// As --set says it: `dp=4,tp=2,pp=2,micro_batches=8,zero=1,recompute=full,schedule=1f1b,sequence_parallel=1`.
-std::string to_text(const Structure& s);
+/// Without what is as it would be anyway: `dp=4,tp=2,pp=2,micro_batches=8,zero=1,schedule=1f1b`.
+std::string structure_text(const Constraints& s);
 
 /// What `request` asks, with all that `s` says: nothing of the structure is left to choose.
-PlanRequest with_structure(PlanRequest request, const Structure& s);
+PlanRequest with_structure(PlanRequest request, const Constraints& s);
 
 /// What is left open of a step.
 struct OpenStep {
@@ -36,7 +43,11 @@ struct OpenStep {
 };
 /// Every structure that `request` leaves open for a step. Stages that can only wait for each other are among them where
 /// there is nothing else.
-std::vector<Structure> structures_of(const PlanRequest& request, const OpenStep& step);
+std::vector<Constraints> structures_of(const PlanRequest& request, const OpenStep& step);
+
+/// Whether `fixed` says how operators are split, and how all else is.
+bool fixes_split(const Constraints& fixed);
+bool fixes_settings(const Constraints& fixed);
 
 /// Throws: Error if operators or data of `request` are fixed one by one, which is for other searches.
 void check_free(const PlanRequest& request);

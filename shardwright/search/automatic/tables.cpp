@@ -69,22 +69,21 @@ const Network* Tables::network(int micro_batches, int summed, const Row& row) {
 }
 
 /// Null where the structure cannot split one of them.
-const Pieces* Tables::figures(const Structure& s, int summed) {
+const Pieces* Tables::figures(const Constraints& s, int summed) {
   const Row& pieces = row(s);
-  const Key key(s.degrees.data, s.degrees.tensor, s.degrees.sequence, s.pipelining.micro_batches, summed,
-                s.zero, s.recompute, &pieces == &whole_);
+  const Key key(of_pieces(s), summed, &pieces == &whole_);
   const auto [it, is_new] = figures_.try_emplace(key);
   if (!is_new) return it->second.get();
-  const Network* network = this->network(s.pipelining.micro_batches, summed, pieces);
+  const Network* network = this->network(*s.micro_batches, summed, pieces);
   if (!network) return nullptr;
   // Only layers are computed again; of a network that has none, what the mode says of all of it.
-  const bool repeats_layers = s.recompute == RecomputeMode::full && pieces.size() > 1;
-  Structure kept = s;
+  const bool repeats_layers = mode_of(s) == RecomputeMode::full && pieces.size() > 1;
+  Constraints kept = s;
   kept.recompute = RecomputeMode::none;
   const Pieces* others = repeats_layers ? figures(kept, summed) : nullptr;
   if (repeats_layers && !others) return nullptr;
   try {
-    const Cluster stage = request_.cluster->part(0, s.stage_devices());
+    const Cluster stage = request_.cluster->part(0, stage_devices(s));
     auto out = std::make_unique<Pieces>();
     for (int k = 0; k < pieces.kind_count(); ++k)
       out->push_back(others && !pieces.is_layer(k)
@@ -100,8 +99,8 @@ const Pieces* Tables::figures(const Structure& s, int summed) {
 /// Layers in a row take less than each by itself: what is selected to be computed again is chosen over all of them, so that
 /// one keeps for another what it would compute again; and with sequence parallelism one gathers while the other computes.
 /// What that is of a sample is known from `of_samples`: of more samples no more.
-void Tables::let_layers_share(Pieces& pieces, const Structure& s, std::int64_t of_samples) {
-  if (s.recompute != RecomputeMode::selected && !s.degrees.sequence) return;
+void Tables::let_layers_share(Pieces& pieces, const Constraints& s, std::int64_t of_samples) {
+  if (mode_of(s) != RecomputeMode::selected && !splits_sequence(s)) return;
   const double times = static_cast<double>(samples_of_device(s)) / static_cast<double>(of_samples);
   const Pieces& shared = shared_by_layers(s, of_samples);
   for (std::size_t k = 0; k < shared.size(); ++k) {
@@ -113,23 +112,24 @@ void Tables::let_layers_share(Pieces& pieces, const Structure& s, std::int64_t o
   }
 }
 
-const Pieces& Tables::shared_by_layers(Structure s, std::int64_t samples) {
-  const int summed = summed_of(s.pipelining);
-  const auto [it, is_new] = shared_.try_emplace(
-      {samples, s.degrees.tensor, s.degrees.sequence, summed, s.recompute, &row(s) == &whole_});
+const Pieces& Tables::shared_by_layers(Constraints s, std::int64_t samples) {
+  const int summed = summed_of(pipelining_of(s));
+  Constraints kind = of_pieces(without_replicas(s));
+  kind.micro_batches.reset();
+  const auto [it, is_new] = shared_.try_emplace({kind, samples, summed, &row(s) == &whole_});
   const Pieces* one = is_new ? alone(s, samples) : nullptr;
   if (!one) return it->second;
-  s.degrees.data = 1, s.zero = 0;
-  s.pipelining.micro_batches = static_cast<int>(samples_ / samples);
-  const Cluster stage = request_.cluster->part(0, s.stage_devices());
-  const Network* network = this->network(s.pipelining.micro_batches, summed, row(s));
+  s = without_replicas(s);
+  s.micro_batches = static_cast<int>(samples_ / samples);
+  const Cluster stage = request_.cluster->part(0, stage_devices(s));
+  const Network* network = this->network(*s.micro_batches, summed, row(s));
   for (std::size_t k = 0; k < one->size(); ++k) {
     Figures& shared = it->second.emplace_back();
     const Network::Part* pair = network->pair(static_cast<int>(k));
     if (!pair) continue;
     const Figures two = figures_of(*pair, true, s, {request_, stage, summed});
-    if (s.recompute == RecomputeMode::selected) shared.kept = (*one)[k].kept - two.kept / 2;
-    if (!s.degrees.sequence) continue;
+    if (mode_of(s) == RecomputeMode::selected) shared.kept = (*one)[k].kept - two.kept / 2;
+    if (!splits_sequence(s)) continue;
     shared.forward = std::max(0.0, 2 * (*one)[k].forward - two.forward);
     shared.backward = std::max(0.0, 2 * (*one)[k].backward - two.backward);
   }
@@ -138,22 +138,22 @@ const Pieces& Tables::shared_by_layers(Structure s, std::int64_t samples) {
 
 /// With so many samples on each of its devices and alone, where nothing but samples passes between replicas: with several
 /// micro-batches that are summed, gradients wait for the update.
-Tables::BesideReplicas Tables::beside_replicas(Structure s, std::int64_t samples) {
+Tables::BesideReplicas Tables::beside_replicas(Constraints s, std::int64_t samples) {
   constexpr int summed = 2;
-  s.pipelining.micro_batches = static_cast<int>(samples_ / samples / s.degrees.data);
+  s.micro_batches = static_cast<int>(samples_ / samples / replicas_of(s));
   s.zero = 0;
   BesideReplicas out{.together = figures(s, summed)};
-  s.pipelining.micro_batches = static_cast<int>(samples_ / samples);
-  s.degrees.data = 1;
+  s.micro_batches = static_cast<int>(samples_ / samples);
+  s = without_replicas(s);
   out.alone = figures(s, summed);
   return out;
 }
 
-bool Tables::replicas_wait(Structure s) {
-  if (s.degrees.data == 1) return false;
+bool Tables::replicas_wait(Constraints s) {
+  if (replicas_of(s) == 1) return false;
   if (replicas_wait_) return *replicas_wait_;
-  s.degrees.tensor = 1;
-  s.degrees.sequence = false;
+  s.degrees.share(Sharing::work, 1);
+  s.sequence_parallel = false;
   s.recompute = RecomputeMode::none;
   const BesideReplicas beside = beside_replicas(s, samples_of_device(s));
   if (!beside) return false;
@@ -168,9 +168,9 @@ bool Tables::replicas_wait(Structure s) {
 
 /// Where neighbours have wires of their own, what a few devices send each other goes by those of the others, too, if the
 /// stage has more: tensor parallelism waits less than alone.
-void Tables::take_detours(Pieces& pieces, const Structure& s) {
+void Tables::take_detours(Pieces& pieces, const Constraints& s) {
   const auto has_wires = [](const LinkLevel& l) { return l.wiring != Wiring::switched; };
-  if (s.degrees.data == 1 || s.degrees.tensor == 1 || replicas_wait(s) ||
+  if (replicas_of(s) == 1 || shards_of(s) == 1 || replicas_wait(s) ||
       std::ranges::none_of(request_.cluster->links, has_wires))
     return;
   const BesideReplicas of_one = beside_replicas(s, 1);
@@ -180,7 +180,7 @@ void Tables::take_detours(Pieces& pieces, const Structure& s) {
       pieces[k].*part += samples * of_one.more(k, part);
 }
 
-void Tables::wait_for_replicas(Pieces& pieces, const Structure& s) {
+void Tables::wait_for_replicas(Pieces& pieces, const Constraints& s) {
   if (!replicas_wait(s)) return;
   const BesideReplicas beside = beside_replicas(s, samples_of_device(s));
   for (std::size_t k = 0; beside && k < pieces.size(); ++k)
@@ -189,16 +189,16 @@ void Tables::wait_for_replicas(Pieces& pieces, const Structure& s) {
 }
 
 /// What is known of pieces by themselves, in a network and on the devices of a stage.
-Pieces Tables::among_others(Pieces pieces, const Structure& s, std::int64_t of_samples) {
+Pieces Tables::among_others(Pieces pieces, const Constraints& s, std::int64_t of_samples) {
   let_layers_share(pieces, s, of_samples);
   take_detours(pieces, s);
   return pieces;
 }
 
-bool Tables::splits_sequence(Structure s) {
+bool Tables::differs_by_sequence(Constraints s) {
   s.recompute = RecomputeMode::none;
   const Pieces* with = alone(s);
-  s.degrees.sequence = false;
+  s.sequence_parallel = false;
   const Pieces* without = alone(s);
   const auto same = [](const Figures& a, const Figures& b) {
     return a.forward == b.forward && a.backward == b.backward && a.kept == b.kept && a.working == b.working;
@@ -206,43 +206,42 @@ bool Tables::splits_sequence(Structure s) {
   return !with || !without || !std::ranges::equal(*with, *without, same);
 }
 
-const Pieces* Tables::alone(Structure s, std::int64_t samples_of_device, RecomputeMode recompute) {
-  const int summed = summed_of(s.pipelining);
-  s.pipelining.micro_batches = static_cast<int>(samples_ / samples_of_device);
-  s.degrees.data = 1;
-  s.zero = 0;
+const Pieces* Tables::alone(Constraints s, std::int64_t samples_of_device, RecomputeMode recompute) {
+  const int summed = summed_of(pipelining_of(s));
+  s.micro_batches = static_cast<int>(samples_ / samples_of_device);
+  s = without_replicas(s);
   s.recompute = recompute;
   return figures(s, summed);
 }
 
 /// Several replicas are as near to each other as the devices of tensor parallelism.
-bool Tables::shares_links(const Structure& s) const {
-  const auto joins = [&](const LinkLevel& l) { return l.devices >= s.degrees.tensor; };
+bool Tables::shares_links(const Constraints& s) const {
+  const auto joins = [&](const LinkLevel& l) { return l.devices >= shards_of(s); };
   const auto link = std::ranges::find_if(request_.cluster->links, joins);
-  return s.degrees.tensor > 1 && link != request_.cluster->links.end() && link->devices > s.degrees.tensor;
+  return shards_of(s) > 1 && link != request_.cluster->links.end() && link->devices > shards_of(s);
 }
 
 /// Where there is no part of the batch for one device: with the waiting for other replicas.
-std::optional<Pieces> Tables::as_it_is(const Structure& s) {
-  const Pieces* all = figures(s, summed_of(s.pipelining));
+std::optional<Pieces> Tables::as_it_is(const Constraints& s) {
+  const Pieces* all = figures(s, summed_of(pipelining_of(s)));
   if (!all) return std::nullopt;
   return waited_for(*all);
 }
 
-std::optional<Pieces> Tables::of_stage(const Structure& s) {
+std::optional<Pieces> Tables::of_stage(const Constraints& s) {
   const Pieces* own = alone(s);
   if (!own) return as_it_is(s);
   Pieces out = among_others(waited_for(*own), s, samples_of_device(s));
   wait_for_replicas(out, s);
-  if (s.degrees.data == 1) return out;
+  if (replicas_of(s) == 1) return out;
   // Of one sample for each device, where there can be so few.
   const Pieces *shared = nullptr, *unshared = nullptr;
   BesideReplicas waited;
   for (std::int64_t samples : {std::int64_t{1}, samples_of_device(s)}) {
-    Structure few = s;
-    few.pipelining.micro_batches = static_cast<int>(samples_ / samples / s.degrees.data);
+    Constraints few = s;
+    few.micro_batches = static_cast<int>(samples_ / samples / replicas_of(s));
     few.recompute = RecomputeMode::none;
-    shared = figures(few, summed_of(s.pipelining));
+    shared = figures(few, summed_of(pipelining_of(s)));
     unshared = alone(s, samples, RecomputeMode::none);
     if (replicas_wait(s)) waited = beside_replicas(s, samples);
     if (shared && unshared) break;
@@ -259,19 +258,19 @@ std::optional<Pieces> Tables::of_stage(const Structure& s) {
     if (shares_links(s)) f.contended = {(*own)[k].transfers[0], (*own)[k].transfers[1]};
     f.update = with.update, f.parameters = with.parameters, f.states = with.states, f.sums = with.sums;
     f.least_gradients = with.least_gradients;
-    if (s.zero >= 2) f.passing = f.working + with.moving;
+    if (level_of(s) >= 2) f.passing = f.working + with.moving;
     // What is shared is gathered and reduced piece by piece; the gradients of one piece come all at once.
-    f.gradients = s.zero >= 2 ? sharded(without, s.zero, s.degrees.data).gradients : with.gradients;
+    f.gradients = level_of(s) >= 2 ? sharded(without, level_of(s), replicas_of(s)).gradients : with.gradients;
   }
   return out;
 }
 
-std::optional<Pieces> Tables::at_least(const Structure& s, std::int64_t fewest) {
+std::optional<Pieces> Tables::at_least(const Constraints& s, std::int64_t fewest) {
   const std::int64_t few = fewest, more = 2 * few, here = samples_of_device(s);
   if (const Pieces* own = here <= more || samples_ % more ? alone(s) : nullptr) {
     return among_others(passes_alone(*own), s, here);
   }
-  Structure kept = s;
+  Constraints kept = s;
   kept.recompute = RecomputeMode::none;
   const Pieces *one = alone(kept, few), *two = alone(kept, more), *bytes = alone(s, few);
   if (!one || !two || !bytes) return as_it_is(s);
@@ -295,8 +294,7 @@ const std::vector<int>& Tables::slots(const Pipelining& p) {
   const int enough = 4 * p.parts();
   if (p.schedule.kind != Schedule::gpipe && p.micro_batches > enough + p.stages)
     few.micro_batches = enough + p.micro_batches % p.stages;
-  const auto [it, is_new] =
-      slots_.try_emplace({p.schedule.kind, p.schedule.chunks, p.stages, few.micro_batches});
+  const auto [it, is_new] = slots_.try_emplace(few);
   if (is_new)
     for (int part = 0; part < p.parts(); ++part)
       it->second.push_back(p.schedule.kind == Schedule::gpipe && p.stages > 1

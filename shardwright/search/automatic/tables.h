@@ -25,32 +25,30 @@ class Tables {
 
   /// Of a step.
   std::int64_t samples() const { return samples_; }
-  std::int64_t samples_of_device(const Structure& s) const {
-    return samples_ / s.pipelining.micro_batches / s.degrees.data;
+  std::int64_t samples_of_device(const Constraints& s) const {
+    return samples_ / *s.micro_batches / replicas_of(s);
   }
 
   /// Null where the network cannot be made for a part of the batch: some imports are for one number of samples, and of
   /// fewer samples than replicas there are 0 micro-batches.
   const Graph* graph(int micro_batches);
   /// The pieces that stages of `s` are made of: where there are no layers and one stage, all is one.
-  const Row& row(const Structure& s) const {
-    return s.pipelining.stages == 1 && !has_layers_ ? whole_ : row_;
-  }
+  const Row& row(const Constraints& s) const { return stages_of(s) == 1 && !has_layers_ ? whole_ : row_; }
 
   bool has_layers() const { return has_layers_; }
   /// Its pieces would be others without it; `s` has sequence parallelism.
-  bool splits_sequence(Structure s);
+  bool differs_by_sequence(Constraints s);
 
   /// On a stage's devices; nothing where the structure cannot split one of them.
-  std::optional<Pieces> of_stage(const Structure& s);
+  std::optional<Pieces> of_stage(const Constraints& s);
   /// At least, without making such pieces: time is convex in the samples of a device, so that it lies above the line
   /// through what `fewest` and twice as many take; bytes grow with them.
-  std::optional<Pieces> at_least(const Structure& s, std::int64_t fewest);
+  std::optional<Pieces> at_least(const Constraints& s, std::int64_t fewest);
 
   /// In the passes: for what is computed of all samples of a micro-batch, or where the batch lies so that all get all of it.
-  bool replicas_wait(Structure s);
+  bool replicas_wait(Constraints s);
   /// Adds what that takes of one, with the memory for it.
-  void wait_for_replicas(Pieces& pieces, const Structure& s);
+  void wait_for_replicas(Pieces& pieces, const Constraints& s);
 
   /// By whose memory plans are judged.
   const Framework& framework() const { return framework_called(request_.settings.framework); }
@@ -62,21 +60,21 @@ class Tables {
   const std::string& why() const { return why_; }
 
  private:
-  /// Degrees, micro-batches, those that are summed, level, recompute, and whether all is one piece.
-  using Key = std::tuple<int, int, bool, int, int, int, RecomputeMode, bool>;
+  /// What pieces depend on, micro-batches that are summed, and whether all is one piece.
+  using Key = std::tuple<Constraints, int, bool>;
 
   const Network* network(int micro_batches, int summed, const Row& row);
-  const Pieces* figures(const Structure& s, int summed);
+  const Pieces* figures(const Constraints& s, int summed);
   /// Without data parallelism.
-  const Pieces* alone(Structure s, std::int64_t samples_of_device, RecomputeMode recompute);
-  const Pieces* alone(const Structure& s, std::int64_t samples_of_device) {
-    return alone(s, samples_of_device, s.recompute);
+  const Pieces* alone(Constraints s, std::int64_t samples_of_device, RecomputeMode recompute);
+  const Pieces* alone(const Constraints& s, std::int64_t samples_of_device) {
+    return alone(s, samples_of_device, mode_of(s));
   }
-  const Pieces* alone(const Structure& s) { return alone(s, samples_of_device(s)); }
-  bool shares_links(const Structure& s) const;
-  std::optional<Pieces> as_it_is(const Structure& s);
-  void let_layers_share(Pieces& pieces, const Structure& s, std::int64_t of_samples);
-  const Pieces& shared_by_layers(Structure s, std::int64_t samples);
+  const Pieces* alone(const Constraints& s) { return alone(s, samples_of_device(s)); }
+  bool shares_links(const Constraints& s) const;
+  std::optional<Pieces> as_it_is(const Constraints& s);
+  void let_layers_share(Pieces& pieces, const Constraints& s, std::int64_t of_samples);
+  const Pieces& shared_by_layers(Constraints s, std::int64_t samples);
   /// Figures of the same pieces.
   struct BesideReplicas {
     const Pieces *together = nullptr, *alone = nullptr;
@@ -85,9 +83,9 @@ class Tables {
       return (*together)[k].*part - (*alone)[k].*part;
     }
   };
-  BesideReplicas beside_replicas(Structure s, std::int64_t samples);
-  void take_detours(Pieces& pieces, const Structure& s);
-  Pieces among_others(Pieces pieces, const Structure& s, std::int64_t of_samples);
+  BesideReplicas beside_replicas(Constraints s, std::int64_t samples);
+  void take_detours(Pieces& pieces, const Constraints& s);
+  Pieces among_others(Pieces pieces, const Constraints& s, std::int64_t of_samples);
 
   const StepOf& step_;
   const PlanRequest& request_;
@@ -97,8 +95,8 @@ class Tables {
   std::optional<bool> replicas_wait_;  // not known yet
   std::map<std::tuple<int, int, bool>, std::unique_ptr<Network>> networks_;
   std::map<Key, std::unique_ptr<Pieces>> figures_;
-  std::map<std::tuple<std::int64_t, int, bool, int, RecomputeMode, bool>, Pieces> shared_;
-  std::map<std::tuple<int, int, int, int>, std::vector<int>> slots_;
+  std::map<std::tuple<Constraints, std::int64_t, int, bool>, Pieces> shared_;
+  std::map<Pipelining, std::vector<int>> slots_;
   std::int64_t samples_ = 0;
   std::string why_;
 };

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <functional>
 
+#include "shardwright/annotations/degrees.h"
 #include "shardwright/graph/calls.h"
 #include "shardwright/plan/complete.h"
 #include "shardwright/search/planning/contradictions.h"
@@ -35,8 +36,8 @@ void check(const OptimizerParallel& options, int devices) {
 
 /// Throws: Error unless degrees are all that is said of the split, for as many devices as there are.
 void check_degrees(const PlanRequest& request) {
-  if (!request.degrees) return;
-  const auto [data, tensor, sequence] = *request.degrees;
+  if (!request.is_set) return;
+  const int data = request.constraints.degrees.of("dp"), tensor = request.constraints.degrees.of("tp");
   const int stages = request.settings.pipelining.stages;
   if (std::int64_t{data} * tensor * stages != request.devices)
     throw error("dp={} x tp={} on {} stages are {} devices but there are {}", data, tensor, stages,
@@ -87,7 +88,7 @@ Plan draft(const Graph& graph, const PlanRequest& request) {
 /// What is fixed of `graph`, a stage's.
 FixedChoices fixed_choices_for(const Graph& graph, const Calls& calls, const PlanRequest& asked) {
   if (asked.parallel == Parallel::stand_alone) return stand_alone(graph);
-  if (asked.degrees) return fixed_choices_of(graph, calls, *asked.degrees);
+  if (asked.is_set) return fixed_choices_of(graph, calls, asked.constraints);
   return fixed_choices_of(graph, asked.annotations, asked.devices, asked.parallel);
 }
 
@@ -102,7 +103,7 @@ SearchResult all_fixed(const FixedChoices& fixed) {
 /// Lets the search choose what `graph`, a stage's, does.
 SearchResult found_for(const Graph& graph, const Calls& calls, const PlanRequest& request, const Plan& plan,
                        const FixedChoices& fixed) {
-  if (request.degrees && request.parallel != Parallel::stand_alone) return all_fixed(fixed);
+  if (request.is_set && request.parallel != Parallel::stand_alone) return all_fixed(fixed);
   const Cluster& cluster = *request.cluster;
   Redistributor redistributor = redistributor_for(fixed.meshes, cluster);
   const Judge judge(graph, calls, request, cluster, fixed, plan);
@@ -161,7 +162,7 @@ Plan planned(const Graph& graph, const PlanRequest& request, const Taker& take) 
   }
   if (repeats_tensor)
     throw error("tp={}: divides no dim of a weight, nor the heads or features of the network",
-                request.degrees->tensor);
+                request.constraints.degrees.of("tp"));
   const SearchChoice choice = search_for(request);
   if (!plan.search.empty() && !choice.why.empty())
     plan.log.insert(plan.log.begin(), notice_of(choice.why, *choice.search));
@@ -173,7 +174,7 @@ Plan planned(const Graph& graph, const PlanRequest& request, const Taker& take) 
 Plan chosen(const StepOf& step, const PlanRequest& request) {
   PlanRequest asked = request;
   asked.cluster = cluster_of(request);
-  asked.fixed = fixed_by(request);
+  asked.constraints = fixed_by(request);
   asked.options.deadline = Deadline(request.options.most_seconds);
   const Searcher& search = *search_for(request).search;
   std::optional<Plan> found;
@@ -187,7 +188,7 @@ Plan chosen(const StepOf& step, const PlanRequest& request) {
     return plan;
   }
   if (request.auto_pipeline != false) return *std::move(found);
-  asked.fixed.stages.reset();
+  asked.constraints.degrees.set("pp", std::nullopt);
   try {
     found->suggestion = suggestion_of(step, asked, *found, search.plan(step, asked));
   } catch (const Error&) {  // with other stages there is no plan
@@ -210,7 +211,7 @@ Plan make_plan(const Graph& graph, const PlanRequest& request) {
 }
 
 bool chooses_structure(const PlanRequest& request) {
-  return request.parallel == Parallel::auto_parallel && !request.degrees && search_for(request).search->plan;
+  return request.parallel == Parallel::auto_parallel && !request.is_set && search_for(request).search->plan;
 }
 
 Plan make_plan(const StepOf& step, const PlanRequest& request) {
@@ -223,7 +224,7 @@ Plan make_plan(const StepOf& step, const PlanRequest& request) {
 }
 
 PlannedGraph split_by_degrees(Graph part, const Calls& calls, const PlanRequest& request) {
-  FixedChoices fixed = fixed_choices_of(part, calls, *request.degrees);
+  FixedChoices fixed = fixed_choices_of(part, calls, request.constraints);
   SearchResult found = all_fixed(fixed);
   Decisions decided =
       decisions_of(std::move(fixed), std::move(found), part, calls, request.settings.optimizer_parallel);

@@ -4,10 +4,9 @@
 #include <string>
 
 #include "shardwright/annotations/annotations.h"
-#include "shardwright/annotations/degrees.h"
 #include "shardwright/passes/formats.h"
+#include "shardwright/plan/constraints.h"
 #include "shardwright/plan/plan.h"
-#include "shardwright/search/planning/expert.h"
 #include "shardwright/search/planning/problem.h"
 
 namespace shardwright {
@@ -22,9 +21,11 @@ struct PlanRequest {
   std::string search = {};  // empty: the one that search_for says
   SearchOptions options;
   Annotations annotations;
-  std::optional<Degrees> degrees = {};  // in their stead, all that is to be split: nothing is searched
   Settings settings = {};
-  Expert fixed = {};  // what a search of whole plans may not choose
+  Constraints constraints = {};  // what a search of whole plans may not choose
+  /// The degrees of `constraints` say how all is split, in annotations' stead, and nothing is searched; of those that
+  /// are not said there is 1.
+  bool is_set = false;
   /// Of a search of whole plans: 1 chooses stages, at most as many as are asked for; 0 has these, and suggests others.
   /// Empty: 1 where nobody says how many.
   std::optional<bool> auto_pipeline = {};
@@ -45,7 +46,7 @@ bool chooses_structure(const PlanRequest& request);
 /// The same of as many micro-batches as the search chooses, or else `request` has.
 Plan make_plan(const StepOf& step, const PlanRequest& request);
 
-/// One stage's part of a network, all of it split by `request.degrees`, on `request.devices`.
+/// One stage's part of a network, all of it split as `request.constraints` say, on `request.devices`.
 PlannedGraph split_by_degrees(Graph part, const Calls& calls, const PlanRequest& request);
 
 /// A plan, and for each stage the graph with the strategies of all its nodes: forward, backward and update.

@@ -58,7 +58,7 @@ std::string_view fixed_singly(const Annotations& a) {
 
 SearchChoice search_for(const PlanRequest& request) {
   if (!request.search.empty()) return {&find_search(request.search), ""};
-  if (request.devices == 1 || request.degrees)
+  if (request.devices == 1 || request.is_set)
     return {&find_search("recursive"), ""};  // there is nothing to split
   const Searcher& usual = find_search(by_preference.front());
   std::string why = ignored_by(usual, request.options);
@@ -71,31 +71,33 @@ SearchChoice search_for(const PlanRequest& request) {
 
 std::optional<PlanRequest> instead_of_auto(const PlanRequest& request) {
   const Searcher* other = request.search.empty() ? splitting(request.options) : nullptr;
-  const bool orders_stages = request.fixed.schedule && !request.fixed.stages;
+  const bool orders_stages = request.constraints.schedule && !request.constraints.degrees.said("pp");
   if (!other || orders_stages) return std::nullopt;
   PlanRequest out = request;
   out.search = other->name;
   return out;
 }
 
-Expert fixed_by(const PlanRequest& request) {
-  Expert out = request.fixed;
+Constraints fixed_by(const PlanRequest& request) {
+  Constraints out = request.constraints;
   const Settings& s = request.settings;
   const Settings usual;
   const auto fix = [](auto& part, const auto& asked, const auto& as_usual) {
     if (!part && asked != as_usual) part = asked;
   };
-  fix(out.stages, s.pipelining.stages, usual.pipelining.stages);
-  if (request.auto_pipeline == false && !out.stages) out.stages = s.pipelining.stages;
-  if (request.auto_pipeline == true) out.stages.reset();  // they are the most
+  std::optional<int> stages = out.degrees.said("pp");
+  fix(stages, s.pipelining.stages, usual.pipelining.stages);
+  if (request.auto_pipeline == false && !stages) stages = s.pipelining.stages;
+  if (request.auto_pipeline == true) stages.reset();  // they are the most
+  out.degrees.set("pp", stages);
   // As many as stages is what there are anyway.
   const int micro_batches = s.pipelining.micro_batches;
-  if (micro_batches != out.stages.value_or(s.pipelining.stages))
+  if (micro_batches != stages.value_or(s.pipelining.stages))
     fix(out.micro_batches, micro_batches, usual.pipelining.micro_batches);
   fix(out.schedule, s.pipelining.schedule, usual.pipelining.schedule);
   fix(out.zero, s.optimizer_parallel.level, usual.optimizer_parallel.level);
-  fix(out.recompute, s.recompute.mode, usual.recompute.mode);
-  if (out.stages == 1) out.schedule.reset();  // it would order nothing
+  fix(out.recompute, Again(s.recompute.mode), Again(usual.recompute.mode));
+  if (stages == 1) out.schedule.reset();  // it would order nothing
   const bool names_modules = !s.recompute.modules.empty() || !request.annotations.recompute.empty();
   if (names_modules && !out.recompute) out.recompute = s.recompute.mode;
   return out;

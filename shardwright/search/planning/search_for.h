@@ -20,7 +20,7 @@ SearchChoice search_for(const PlanRequest& request);
 std::optional<PlanRequest> instead_of_auto(const PlanRequest& request);
 
 /// What a search of whole plans may not choose, whoever says it: settings that are not as they would be anyway, too.
-Expert fixed_by(const PlanRequest& request);
+Constraints fixed_by(const PlanRequest& request);
 
 /// A line that tells of a search that nobody named: `why; search recursive plans instead`.
 std::string notice_of(std::string_view why, const Searcher& search);

@@ -6,8 +6,8 @@
 
 #include "shardwright/base/quantity.h"
 #include "shardwright/base/text.h"
+#include "shardwright/plan/constraints.h"
 #include "shardwright/plan/optimizer_parallel.h"
-#include "shardwright/search/planning/expert.h"
 #include "shardwright/search/planning/search_for.h"
 
 namespace shardwright {
@@ -71,7 +71,7 @@ Rows of_order() {
        .parse =
            [](PlanRequest& r, const Given& given) {
              r.settings.pipelining.stages = static_cast<int>(given.integer(1, most_devices));
-             r.fixed.stages = r.settings.pipelining.stages;
+             r.constraints.degrees.set("pp", r.settings.pipelining.stages);
            },
        .print = [](const PlanRequest& r) { return number(r.settings.pipelining.stages); }},
       {.flag = "--micro-batches",
@@ -86,7 +86,7 @@ Rows of_order() {
        .parse =
            [](PlanRequest& r, const Given& given) {
              r.settings.pipelining.micro_batches = static_cast<int>(given.integer(1, most_micro_batches));
-             r.fixed.micro_batches = r.settings.pipelining.micro_batches;
+             r.constraints.micro_batches = r.settings.pipelining.micro_batches;
            },
        .print = [](const PlanRequest& r) { return number(r.settings.pipelining.micro_batches); }},
       {.flag = "--schedule",
@@ -100,7 +100,7 @@ Rows of_order() {
        .parse =
            [](PlanRequest& r, const Given& given) {
              r.settings.pipelining.schedule = schedule_called(given.text);
-             r.fixed.schedule = r.settings.pipelining.schedule;
+             r.constraints.schedule = r.settings.pipelining.schedule;
            },
        .print = [](const PlanRequest& r) { return name_of(r.settings.pipelining.schedule); }}};
 }
@@ -109,11 +109,19 @@ Rows of_split() {
   return {
       {.flag = "--set",
        .value = "KEY=VALUE,...",
-       .doc = "all of it in an expert's words: dp, tp, pp, micro_batch, global_batch, zero, recompute, "
+       .doc = "all of it in an expert's words: dp, tp, pp, micro_batch, micro_batches, global_batch, zero, "
+              "recompute, "
               "schedule, "
               "sequence_parallel; Megatron's split of a decoder",
        .part = SettingPart::split,
-       .parse = [](PlanRequest& r, const Given& given) { r.degrees = parse_expert(given).degrees(); }},
+       .parse =
+           [](PlanRequest& r, const Given& given) {
+             const Constraints said = parse_constraints(given);
+             for (std::string_view name : {"dp", "tp"})
+               r.constraints.degrees.set(name, said.degrees.of(name));
+             r.constraints.sequence_parallel = said.sequence_parallel.value_or(false);
+             r.is_set = true;
+           }},
       {.flag = "--search",
        .value = "NAME",
        .doc = "search of auto_parallel: " + names_of_searches() + " (default auto, where it can)",
@@ -145,7 +153,7 @@ Rows of_split() {
        .parse =
            [](PlanRequest& r, const Given& given) {
              r.settings.optimizer_parallel = parse_optimizer_parallel(given);
-             r.fixed.zero = r.settings.optimizer_parallel.level;
+             r.constraints.zero = r.settings.optimizer_parallel.level;
            },
        .print = [](const PlanRequest& r) { return to_text(r.settings.optimizer_parallel); }}};
 }
@@ -175,7 +183,7 @@ Rows of_step() {
        .parse =
            [](PlanRequest& r, const Given& given) {
              r.settings.recompute = parse_recompute(given.text);
-             r.fixed.recompute = r.settings.recompute.mode;
+             r.constraints.recompute = r.settings.recompute.mode;
            },
        .print = [](const PlanRequest& r) { return to_text(r.settings.recompute); }},
       {.flag = "--framework",
@@ -218,25 +226,15 @@ std::function<void(SearchOptions&, const Given&)> turned_on(bool SearchOptions::
 
 /// Adds what --fix says to what flags of its own have fixed.
 void fix(PlanRequest& r, const Given& given) {
-  const Expert said = parse_expert(given);
-  const auto take = [&](auto Expert::*part, std::string_view word) {
-    if (!(said.*part)) return;
-    if (r.fixed.*part && r.fixed.*part != said.*part)
-      throw given.wrong(fmt::format("{} is said otherwise by a flag of its own; leave one out", word));
-    r.fixed.*part = said.*part;
-  };
+  const Constraints said = parse_constraints(given);
   if (said.global_batch) throw given.wrong("global_batch is no choice of the search; --global-batch says it");
-  take(&Expert::data, "dp");
-  take(&Expert::tensor, "tp");
-  take(&Expert::stages, "pp");
-  take(&Expert::sequence, "sequence_parallel");
-  take(&Expert::micro_batch, "micro_batch");
-  take(&Expert::zero, "zero");
-  take(&Expert::recompute, "recompute");
-  take(&Expert::schedule, "schedule");
+  if (const std::string_view word = contradicted(r.constraints, said); !word.empty())
+    throw given.wrong(fmt::format("{} is said otherwise by a flag of its own; leave one out", word));
+  r.constraints = merged(r.constraints, said);
   r.options.said.set(static_cast<std::size_t>(Setting::fix));
-  if (said.stages && !r.fixed.micro_batches)  // as many as stages, where their number is not searched
-    r.settings.pipelining.micro_batches = *said.stages;
+  if (const auto stages = said.degrees.said("pp"); stages && !r.constraints.micro_batches)
+    r.settings.pipelining.micro_batches = *stages;  // where their number is not searched
+  if (said.micro_batches) r.settings.pipelining.micro_batches = *said.micro_batches;
 }
 
 /// 1 takes what --stages says as the most.
@@ -244,22 +242,22 @@ void set_auto_pipeline(PlanRequest& r, const Given& given) {
   constexpr std::array<std::string_view, 2> words{"0", "1"};
   r.auto_pipeline = given.word(words) == 1;
   const int stages = r.settings.pipelining.stages;
-  if (*r.auto_pipeline && r.fixed.stages && (r.fixed.stages != stages || stages == 1))
-    throw given.wrong(
-        fmt::format("there should be {}, as --stages or --fix pp says; leave one out",
-                    r.fixed.stages == 1 ? "1 stage" : fmt::format("{} stages", *r.fixed.stages)));
+  const auto fixed = r.constraints.degrees.said("pp");
+  if (*r.auto_pipeline && fixed && (fixed != stages || stages == 1))
+    throw given.wrong(fmt::format("there should be {}, as --stages or --fix pp says; leave one out",
+                                  fixed == 1 ? "1 stage" : fmt::format("{} stages", *fixed)));
 }
 
 Rows of_search() {
-  return {SettingRow{
-              .flag = "--fix",
-              .value = "KEY=VALUE,...",
-              .doc = "what search auto may not choose: dp, tp, pp, micro_batch, zero, recompute, schedule, "
-                     "sequence_parallel",
-              .part = SettingPart::search,
-              .is_of_many = true,
-              .search = Setting::fix,
-              .parse = fix},
+  return {SettingRow{.flag = "--fix",
+                     .value = "KEY=VALUE,...",
+                     .doc = "what search auto may not choose: dp, tp, pp, micro_batch, micro_batches, zero, "
+                            "recompute, schedule, "
+                            "sequence_parallel",
+                     .part = SettingPart::search,
+                     .is_of_many = true,
+                     .search = Setting::fix,
+                     .parse = fix},
           SettingRow{.flag = "--auto-pipeline",
                      .value = "0|1",
                      .doc = "1: search auto chooses stages, at most --stages; 0: it keeps these (default 1) "
@@ -375,12 +373,13 @@ PlanRequest request_of(const Plan& plan) {
 
 std::string idle_reason(const SettingRow& row, const PlanRequest& request) {
   const bool is_open = chooses_structure(request);
-  const int stages = is_open ? fixed_by(request).stages.value_or(0) : request.settings.pipelining.stages;
+  const int stages =
+      is_open ? fixed_by(request).degrees.said("pp").value_or(0) : request.settings.pipelining.stages;
   // A search of whole plans has more to choose than how devices share a stage.
   const bool is_of_search = is_open && (row.part == SettingPart::search || row.flag == "--search");
   if (row.is_of_many && !is_of_search && (request.devices == 1 || request.devices == stages))
     return request.devices == 1 ? "there is 1 device" : "each stage has 1 device";
-  if (row.flag == "--dataset-strategy" && request.degrees) return "--set says how the data are split";
+  if (row.flag == "--dataset-strategy" && request.is_set) return "--set says how the data are split";
   if (row.flag == "--schedule" && stages == 1) return "there is one stage";
   if (row.part != SettingPart::search && row.flag != "--search") return "";
   if (request.parallel != Parallel::auto_parallel)

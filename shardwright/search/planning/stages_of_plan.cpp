@@ -54,7 +54,7 @@ StagedGraph parts_of(const Graph& graph, const PlanRequest& request, const Plan&
   std::vector<int> stage_of;
   if (p.stages > 1 && !request.stage_of.empty())
     stage_of = request.stage_of;
-  else if (p.stages > 1 && request.degrees)
+  else if (p.stages > 1 && request.is_set)
     stage_of = layered_stages(graph, p.parts());
   else if (p.stages > 1)
     stage_of = request.annotations.stages.empty()

@@ -16,8 +16,6 @@
 namespace shardwright {
 namespace {
 
-using automatic::Structure;
-
 class Draw {
  public:
   explicit Draw(unsigned seed) : random_(seed) {
@@ -84,11 +82,11 @@ Evaluation judged(const StepOf& step, const Plan& plan, const PlanRequest& reque
 }
 
 /// As --set would have it; nothing where a dim does not divide.
-std::optional<double> seconds_of(const StepOf& step, const Structure& s, const PlanRequest& request) {
+std::optional<double> seconds_of(const StepOf& step, const Constraints& s, const PlanRequest& request) {
   try {
-    PlanRequest asked = with_structure(request, s);
+    PlanRequest asked = automatic::with_structure(request, s);
     asked.parallel = Parallel::semi_auto_parallel;
-    const Evaluation e = judged(step, make_plan(step(s.pipelining.micro_batches), asked), request);
+    const Evaluation e = judged(step, make_plan(step(s.micro_batches.value_or(1)), asked), request);
     return e.fits() ? std::optional(e.estimate.step_seconds()) : std::nullopt;
   } catch (const Error&) {
     return std::nullopt;
@@ -108,8 +106,8 @@ void check(unsigned seed, double tolerance) {
   const auto [free_plan, freely] = planned();
   if (free_plan.lower_bound_seconds)
     for (int i = 0; i < 6; ++i) {
-      const std::vector<Structure> all = automatic::structures_of(request, {draw.samples(), {1, 2, 4}});
-      const Structure& s = all[draw.below(all.size())];
+      const std::vector<Constraints> all = automatic::structures_of(request, {draw.samples(), {1, 2, 4}});
+      const Constraints& s = all[draw.below(all.size())];
       if (const auto seconds = seconds_of(step, s, request)) {
         EXPECT_GE(*seconds, *free_plan.lower_bound_seconds) << to_text(s);
       }

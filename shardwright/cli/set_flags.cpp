@@ -1,0 +1,108 @@
+#include "shardwright/cli/set_flags.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "shardwright/cost/cluster.h"
+#include "shardwright/plan/constraints.h"
+#include "shardwright/search/planning/settings.h"
+
+namespace shardwright {
+namespace {
+
+class SetDoor {
+ public:
+  explicit SetDoor(Arguments arguments)
+      : arguments_(std::move(arguments)), said_(parse_constraints(arguments_.given("--set"))) {}
+
+  Arguments run() {
+    set_machine();
+    if (said_.degrees.devices() > 1) add("--parallel", "semi_auto_parallel", "");
+    add("--stages", fmt::format("{}", stages()), "pp");
+    if (said_.global_batch) add("--global-batch", fmt::format("{}", *said_.global_batch), "global_batch");
+    set_micro_batches();
+    if (said_.zero) add("--optimizer-parallel", fmt::format("{}", *said_.zero), "zero");
+    set_recompute();
+    set_schedule();
+    if (by_sequence() && said_.degrees.of("tp") == 1)
+      arguments_.notices.push_back("--set sequence_parallel=1 has no effect: tp is 1");
+    arguments_.heed_none();  // here flags were only looked at
+    return std::move(arguments_);
+  }
+
+ private:
+  /// `key` is the word of --set that says it.
+  void add(const std::string& flag, const std::string& value, std::string_view key) {
+    const auto [it, is_new] = arguments_.flags.emplace(flag, value);
+    if (!is_new && it->second != value)
+      throw error("{} {} and --set{} contradict each other; leave one out", arguments_.called(flag),
+                  it->second, key.empty() ? "" : fmt::format(" {}={}", key, value));
+    if (is_new) arguments_.names[flag] = key.empty() ? "--set" : fmt::format("--set {}", key);
+  }
+
+  std::string degrees() const {
+    return fmt::format("dp={} x tp={} x pp={}", said_.degrees.of("dp"), said_.degrees.of("tp"), stages());
+  }
+  int stages() const { return said_.degrees.of("pp"); }
+  bool by_sequence() const { return said_.sequence_parallel.value_or(false); }
+
+  void set_machine() {
+    if (said_.degrees.devices() > most_devices)
+      throw error("--set: {} are {} devices, more than any cluster has", degrees(), said_.degrees.devices());
+    if (!arguments_.has("--cluster"))
+      return add("--devices", fmt::format("{}", said_.degrees.devices()), "dp*tp*pp");
+    std::string& name = arguments_.flags.at("--cluster");
+    const auto is_it = [&](const ClusterPreset& p) { return p.cluster.name == name; };
+    if (std::ranges::any_of(cluster_presets(), is_it)) name += fmt::format(":{}", said_.degrees.devices());
+    if (const int has = cluster_called(name).devices(); has != said_.degrees.devices())
+      throw error("--set: {} are {} devices but --cluster {} has {}; dp={} would use them", degrees(),
+                  said_.degrees.devices(), name, has, std::max(1, has / said_.degrees.of("tp") / stages()));
+  }
+
+  void set_micro_batches() {
+    if (said_.micro_batches) add("--micro-batches", fmt::format("{}", *said_.micro_batches), "micro_batches");
+    if (!said_.micro_batch) return;
+    if (!arguments_.has("--global-batch"))
+      throw error("--set micro_batch={}: needs global_batch=, the samples of a step", *said_.micro_batch);
+    const std::int64_t batch = arguments_.integer("--global-batch", 0),
+                       at_once = said_.degrees.of("dp") * *said_.micro_batch;
+    if (batch % at_once)
+      throw error("--set: global_batch={} should be a multiple of dp={} x micro_batch={}, {}", batch,
+                  said_.degrees.of("dp"), *said_.micro_batch, at_once);
+    add("--micro-batches", fmt::format("{}", batch / at_once), "global_batch/(dp*micro_batch)");
+  }
+
+  void set_recompute() {
+    if (!said_.recompute) return;
+    const auto [mode, layers] = *said_.recompute;
+    if (layers)
+      throw error("--set recompute={}: how many layers is for --fix, and a search; full is all of them",
+                  mode == RecomputeMode::none ? "layers" : "selected+layers");
+    add("--recompute", to_text(Recompute{.mode = mode, .options = recompute_options(mode, by_sequence())}),
+        "recompute");
+  }
+
+  /// Where there is one stage, its micro-batches can only run one after the other.
+  void set_schedule() {
+    if (!said_.schedule) return;
+    const std::string name = name_of(*said_.schedule);
+    if (stages() > 1)
+      add("--schedule", name, "schedule");
+    else if (said_.schedule->chunks > 1)
+      throw error("--set schedule={}: is for several stages but pp is 1", name);
+  }
+
+  Arguments arguments_;
+  Constraints said_;
+};
+
+}  // namespace
+
+Arguments with_set(Arguments arguments) {
+  // What a plan has decided is said by who reads it.
+  const bool is_planned = !arguments.positionals.empty() && arguments.positionals[0].ends_with(".json");
+  if (is_planned || arguments.has("--plan")) return arguments;
+  return SetDoor(std::move(arguments)).run();
+}
+
+}  // namespace shardwright

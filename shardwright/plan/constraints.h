@@ -1,0 +1,116 @@
+// What may be fixed of a plan, in the words of the field; one value with one text form:
+//
+//   dp=4,tp=2,pp=2,micro_batches=8,zero=1,recompute=selected,schedule=1f1b,sequence_parallel=1
+//
+// --set says all of it: a degree that it leaves out is 1. --fix and flags of their own say a part, and a search of whole
+// plans chooses the rest: what it tries is said in the same words.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "shardwright/base/given.h"
+#include "shardwright/plan/recompute.h"
+#include "shardwright/plan/schedule.h"
+
+namespace shardwright {
+
+/// What is shared: the batch, the work that is done of each sample, or the network, by stages.
+enum class Sharing : std::uint8_t { batch, work, stages };
+
+/// A degree of parallelism: so many devices, or stages of them, share something.
+struct DegreeKind {
+  std::string_view name;
+  Sharing of;
+  std::string_view missing = {};  // what there is not yet, so that it is 1; empty: there is
+};
+inline constexpr std::array<DegreeKind, 5> degree_kinds{{{"dp", Sharing::batch},
+                                                         {"tp", Sharing::work},
+                                                         {"pp", Sharing::stages},
+                                                         {"cp", Sharing::work, "context"},
+                                                         {"ep", Sharing::work, "expert"}}};
+
+/// Degrees by name; each may be said or not.
+class Degrees {
+ public:
+  Degrees() = default;
+  Degrees(std::initializer_list<std::pair<std::string_view, int>> said);
+
+  /// Nothing if it is not said. Pre: there is such a kind.
+  std::optional<int> said(std::string_view name) const;
+  /// 1 if it is not said.
+  int of(std::string_view name) const { return said(name).value_or(1); }
+  void set(std::string_view name, std::optional<int> degree);
+  /// The product of those of `what`, all that there may be.
+  int sharing(Sharing what) const;
+  /// Sets all of `what` that are there.
+  void share(Sharing what, std::optional<int> degree);
+  /// How many all of them take.
+  std::int64_t devices() const;
+
+  auto operator<=>(const Degrees&) const = default;
+
+ private:
+  std::array<int, degree_kinds.size()> said_{};  // 0: not said
+};
+
+/// What is computed again in the backward: a mode, and beside it of each stage as many layers whole as memory wants.
+struct Again {
+  RecomputeMode mode = RecomputeMode::none;
+  bool layers = false;
+
+  constexpr Again() = default;
+  constexpr Again(RecomputeMode of_all,
+                  bool of_layers = false)  // NOLINT(google-explicit-constructor): mostly a mode is all
+      : mode(of_all), layers(of_layers) {}
+  auto operator<=>(const Again&) const = default;
+};
+
+/// What is not fixed is empty.
+struct Constraints {
+  Degrees degrees;
+  std::optional<std::int64_t> micro_batch;   // samples of each of dp in a micro-batch
+  std::optional<int> micro_batches;          // of a step
+  std::optional<std::int64_t> global_batch;  // samples of a step
+  std::optional<int> zero;                   // level of optimizer parallelism
+  std::optional<Again> recompute;
+  std::optional<Schedule> schedule;
+  std::optional<bool> sequence_parallel;  // what tp would repeat is split by the sequence
+
+  auto operator<=>(const Constraints&) const = default;
+};
+
+/// A word of the text form: how its value is read, written (empty: it is not fixed) and left open again.
+struct ConstraintWord {
+  std::string_view name;
+  void (*read)(Constraints&, std::string_view name, const Given& value);
+  std::string (*print)(const Constraints&, std::string_view name);
+  void (*open)(Constraints&, std::string_view name);
+};
+/// In the order in which they are written.
+std::span<const ConstraintWord> constraint_words();
+/// Throws: Error if there is none.
+const ConstraintWord& constraint_word(std::string_view name);
+
+/// `dp=4,tp=2`; parsing it gives the same constraints.
+std::string to_text(const Constraints& constraints, std::string_view between = ",");
+/// Throws: Error on other words, with near names, on words that are said twice, and on values that are none.
+Constraints parse_constraints(const Given& given);
+
+/// The first word that both fix, and otherwise; empty if there is none.
+std::string_view contradicted(const Constraints& a, const Constraints& b);
+/// What either fixes; of what both do, what `stronger` says.
+Constraints merged(Constraints weaker, const Constraints& stronger);
+
+/// Of a mode under the degrees: as Megatron does it, what is selected and split by the sequence is kept so, and gathered
+/// again in the backward.
+RecomputeOptions recompute_options(RecomputeMode mode, bool by_sequence);
+
+}  // namespace shardwright
