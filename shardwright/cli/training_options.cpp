@@ -50,7 +50,7 @@ TrainingOptions training_options(const Arguments& arguments, const Model& model,
       .devices = plan.devices(), .cluster = plan.cluster, .formats = default_devices().formats};
   request.parallel = parallel_called(plan.parallel);
   if (request.parallel == Parallel::semi_auto_parallel) request.parallel = Parallel::auto_parallel;
-  if (request.parallel == Parallel::auto_parallel) request.search = "recursive";
+  if (request.parallel == Parallel::auto_parallel) request.search = splitting_search().name;
   out.eval = asked_network(model, arguments.text("--eval"), request);
   check_eval(*out.eval, arguments.text("--eval"));
   if (out.best == "accuracy" && !tells_accuracy(*out.eval))

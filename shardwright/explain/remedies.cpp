@@ -159,10 +159,10 @@ class Search {
       asked.constraints.sequence_parallel.reset();
     }
     asked.parallel = Parallel::auto_parallel;
-    asked.search = "auto";
+    asked.search = usual_search().name;
     asked.options = {.memory_cap = asked.options.memory_cap};
     if (is_set || search_for(misfit_.request).search->name != asked.search)
-      add(is_set ? "--search auto without --set" : "--search auto", solved(asked, step_));
+      add(fmt::format("--search {}{}", asked.search, is_set ? " without --set" : ""), solved(asked, step_));
   }
 
   void try_precision() {

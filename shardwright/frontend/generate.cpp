@@ -88,7 +88,7 @@ Generator::Generator(const std::string& spec, std::int64_t sequences, std::int64
   PlanRequest request{.model = spec, .devices = options.devices, .formats = default_devices().formats};
   request.cluster = options.cluster;
   request.parallel = options.devices == 1 ? Parallel::stand_alone : options.parallel;
-  if (request.parallel == Parallel::auto_parallel) request.search = options.search;
+  if (request.parallel == Parallel::auto_parallel) request.search = splitting_search(options.search).name;
   request.settings.pipelining.stages = options.stages;
   state_->sequences = sequences;
   state_->room = room;

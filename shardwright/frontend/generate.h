@@ -32,7 +32,7 @@ struct GenerateOptions {
   int devices = 1;
   int stages = 1;
   Parallel parallel = Parallel::auto_parallel;
-  std::string search = "recursive";
+  std::string search = {};  // empty: the usual one that splits operators
   std::optional<Cluster> cluster = {};
   Precision precision = {};
 };

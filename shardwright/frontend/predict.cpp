@@ -103,7 +103,7 @@ PredictStep::PredictStep(const PredictFunction& forward, const InputTypes& input
 
   PlanRequest request{.model = model.name, .devices = options.devices, .formats = default_devices().formats};
   request.parallel = options.devices == 1 ? Parallel::stand_alone : options.parallel;
-  if (request.parallel == Parallel::auto_parallel) request.search = options.search;
+  if (request.parallel == Parallel::auto_parallel) request.search = splitting_search(options.search).name;
   request.annotations = trace.annotations();
   if (!options.annotation_file.empty())
     request.annotations = merged(std::move(request.annotations),

@@ -28,8 +28,8 @@ using PredictFunction = std::function<std::vector<Traced>(const std::vector<Trac
 struct PredictOptions {
   int devices = 1;
   Parallel parallel = Parallel::auto_parallel;  // ignored on one device
-  std::string search = "recursive";
-  std::string annotation_file = "";  // as --annotate
+  std::string search = {};                      // empty: the usual one that splits operators
+  std::string annotation_file = "";             // as --annotate
   Precision precision = {};
 };
 

@@ -392,8 +392,8 @@ std::vector<Searcher> automatic() {
   return {{.name = "auto",
            .aliases = {},
            .doc = "stages, micro-batches, schedule, sharded states, recompute and all operators at once",
-           .ignores = {Setting::costs, Setting::order, Setting::mem_coeff, Setting::fold_layers,
-                       Setting::described, Setting::fully_use_devices, Setting::elementwise_follow},
+           .heeds = {Setting::fix, Setting::auto_pipeline, Setting::search_time, Setting::log},
+           .preference = 0,
            .plan = best_of_limits}};
 }
 

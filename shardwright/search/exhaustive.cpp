@@ -146,13 +146,12 @@ SearchResult run(const Problem& problem, const SearchOptions& options) {
 }  // namespace
 
 std::vector<Searcher> exhaustive() {
-  return {
-      {.name = "exhaustive",
-       .aliases = {},
-       .doc = "compare every combination of strategies (small networks)",
-       .ignores = {Setting::fix, Setting::auto_pipeline, Setting::search_time, Setting::costs, Setting::order,
-                   Setting::mem_coeff, Setting::fold_layers, Setting::described, Setting::log},
-       .run = run}};
+  return {{.name = "exhaustive",
+           .aliases = {},
+           .doc = "compare every combination of strategies (small networks)",
+           .heeds = {Setting::fully_use_devices, Setting::elementwise_follow},
+           .preference = 3,
+           .run = run}};
 }
 
 }  // namespace shardwright::search

@@ -214,13 +214,13 @@ SearchResult run(const Problem& problem, const SearchOptions& options) {
 }  // namespace
 
 std::vector<Searcher> propagation() {
-  return {
-      {.name = "propagation",
-       .aliases = {"sharding_propagation"},
-       .doc = "spread the strategies of the fixed operators with the fewest redistributions",
-       .ignores = {Setting::fix, Setting::auto_pipeline, Setting::search_time, Setting::costs, Setting::order,
-                   Setting::mem_coeff, Setting::fold_layers, Setting::described, Setting::log},
-       .run = run}};
+  return {{.name = "propagation",
+           .aliases = {"sharding_propagation"},
+           .doc = "spread the strategies of the fixed operators with the fewest redistributions",
+           .heeds = {Setting::fully_use_devices, Setting::elementwise_follow},
+           .preference = 2,
+           .spreads = true,
+           .run = run}};
 }
 
 }  // namespace shardwright::search

@@ -247,11 +247,14 @@ SearchResult run(const Problem& problem, const SearchOptions& options) {
 }  // namespace
 
 std::vector<Searcher> recursive() {
-  return {{.name = "recursive",
-           .aliases = {"recursive_programming"},
-           .doc = "halve the cluster from its slowest link inwards, cutting all operators at once",
-           .ignores = {Setting::fix, Setting::auto_pipeline, Setting::search_time},
-           .run = run}};
+  return {
+      {.name = "recursive",
+       .aliases = {"recursive_programming"},
+       .doc = "halve the cluster from its slowest link inwards, cutting all operators at once",
+       .heeds = {Setting::costs, Setting::order, Setting::mem_coeff, Setting::fold_layers, Setting::described,
+                 Setting::fully_use_devices, Setting::elementwise_follow, Setting::log},
+       .preference = 1,
+       .run = run}};
 }
 
 }  // namespace shardwright::search

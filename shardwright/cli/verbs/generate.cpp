@@ -109,7 +109,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
                       {.devices = asked.devices,
                        .stages = asked.settings.pipelining.stages,
                        .parallel = asked.parallel,
-                       .search = asked.search.empty() ? "recursive" : asked.search,
+                       .search = asked.search,
                        .cluster = asked.cluster,
                        .precision = asked.origin.precision});
   if (is_text && generator.vocabulary() < 256)

@@ -128,7 +128,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
     if (is_of_inference(row)) arguments.heed(row.flag);
   tell_idle(arguments, request);
   request.formats = default_devices().formats;
-  if (request.search.empty()) request.search = "recursive";
+  request.search = splitting_search(request.search).name;
   std::optional<TensorSource> weights;
   if (arguments.has("--checkpoint")) weights = open_source(arguments.text("--checkpoint"));
   const AskedNetwork network = asked_network(model, arguments.text("--data"), request);

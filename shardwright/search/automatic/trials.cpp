@@ -9,7 +9,7 @@
 namespace shardwright::automatic {
 
 std::optional<Evaluation> Trials::run(const Graph& graph, PlanRequest asked, const std::string& what) {
-  asked.search = "recursive";
+  asked.search = splitting_search().name;
   ++attempts_;
   try {
     return judge(make_plan(graph, asked), graph, what);

@@ -115,8 +115,9 @@ SearchResult found_for(const Graph& graph, const Calls& calls, const PlanRequest
                         .parameters_stay_whole = request.parallel == Parallel::data_parallel,
                         .judge = &judge};
   check_no_contradiction(problem, request.options);
-  SearchResult found = find_search(request.parallel == Parallel::auto_parallel ? plan.search : "propagation")
-                           .run(problem, request.options);
+  const Searcher& search =
+      request.parallel == Parallel::auto_parallel ? find_search(plan.search) : spreading_search();
+  SearchResult found = search.run(problem, request.options);
   if (found.status == SearchStatus::infeasible) throw Infeasible(fmt::format("no plan: {}", found.violation));
   return found;
 }

@@ -6,13 +6,40 @@
 
 namespace shardwright {
 
-bool heeds(const Searcher& search, Setting setting) {
-  return std::find(search.ignores.begin(), search.ignores.end(), setting) == search.ignores.end();
-}
+bool heeds(const Searcher& search, Setting setting) { return std::ranges::count(search.heeds, setting) > 0; }
 
 bool is_all_or_nothing(const Strategy& strategy, const Mesh& mesh) {
   const Axes used = used_axes(strategy);
   return used.empty() || mesh.count(used) == mesh.size();
+}
+
+std::vector<const Searcher*> searches_by_preference() {
+  std::vector<const Searcher*> out;
+  for (const Searcher& search : all_search()) out.push_back(&search);
+  std::ranges::stable_sort(out, {}, &Searcher::preference);
+  return out;
+}
+
+namespace {
+
+const Searcher& first_search(bool (*is_it)(const Searcher&)) {
+  const std::vector<const Searcher*> all = searches_by_preference();
+  const auto found = std::ranges::find_if(all, [&](const Searcher* s) { return is_it(*s); });
+  require(found != all.end(), "there is no search of a kind that planning needs");
+  return **found;
+}
+
+}  // namespace
+
+const Searcher& usual_search() {
+  return first_search([](const Searcher& s) { return s.plan != nullptr; });
+}
+const Searcher& splitting_search(std::string_view name) {
+  return !name.empty() ? find_search(name)
+                       : first_search([](const Searcher& s) { return s.plan == nullptr; });
+}
+const Searcher& spreading_search() {
+  return first_search([](const Searcher& s) { return s.spreads; });
 }
 
 const Searcher& find_search(std::string_view name) {

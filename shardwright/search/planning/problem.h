@@ -97,8 +97,12 @@ using StepOf = std::function<Graph(int micro_batches)>;
 struct Searcher {
   std::string name;
   std::vector<std::string> aliases;
-  std::string doc;               // one line
-  std::vector<Setting> ignores;  // settings that it has no use for; asking for one of them is an error
+  std::string doc;  // one line
+  /// Settings that it has a use for; asking for another one is an error.
+  std::vector<Setting> heeds;
+  /// Where nobody names a search: the first in this order that heeds all that is asked.
+  int preference = 0;
+  bool spreads = false;  // what is fixed to all else; semi_auto_parallel is left to the first such
   SearchResult (*run)(const Problem&, const SearchOptions&) = nullptr;
   /// In its stead, of a search that chooses stages and micro-batches, too. The request has a cluster.
   Plan (*plan)(const StepOf&, const PlanRequest&) = nullptr;
@@ -111,6 +115,13 @@ bool is_all_or_nothing(const Strategy& strategy, const Mesh& mesh);
 
 /// Every search there is; written by CMake from the files in search/.
 std::span<const Searcher> all_search();
+/// The same by preference.
+std::vector<const Searcher*> searches_by_preference();
+/// The first of whole plans, and the first that spreads what is fixed.
+const Searcher& usual_search();
+const Searcher& spreading_search();
+/// The search called `name`, or where nobody names one the first that splits operators only.
+const Searcher& splitting_search(std::string_view name = {});
 /// The search called `name` or by an alias. Throws: Error that lists them.
 const Searcher& find_search(std::string_view name);
 

@@ -1,15 +1,11 @@
 #include "shardwright/search/planning/search_for.h"
 
 #include <algorithm>
-#include <array>
 
 #include "shardwright/search/planning/settings.h"
 
 namespace shardwright {
 namespace {
-
-/// The first that can is taken.
-constexpr std::array<std::string_view, 4> by_preference{"auto", "recursive", "propagation", "exhaustive"};
 
 /// A setting that was said, or is not as it would be anyway.
 bool is_asked(const SearchOptions& o, Setting setting) {
@@ -32,7 +28,7 @@ bool is_asked(const SearchOptions& o, Setting setting) {
   return false;
 }
 
-/// The settings that are asked for and `search` ignores, by flag: `--costs, --mem-coeff`.
+/// The settings that are asked for and `search` has no use for, by flag: `--costs, --mem-coeff`.
 std::string ignored_by(const Searcher& search, const SearchOptions& options) {
   std::vector<std::string> out;
   for (const SettingRow& row : all_settings())
@@ -42,8 +38,8 @@ std::string ignored_by(const Searcher& search, const SearchOptions& options) {
 
 /// The first that splits operators only, with all settings that are asked for.
 const Searcher* splitting(const SearchOptions& options) {
-  for (std::string_view name : by_preference)
-    if (const Searcher& s = find_search(name); !s.plan && ignored_by(s, options).empty()) return &s;
+  for (const Searcher* s : searches_by_preference())
+    if (!s->plan && ignored_by(*s, options).empty()) return s;
   return nullptr;
 }
 
@@ -58,9 +54,8 @@ std::string_view fixed_singly(const Annotations& a) {
 
 SearchChoice search_for(const PlanRequest& request) {
   if (!request.search.empty()) return {&find_search(request.search), ""};
-  if (request.devices == 1 || request.is_set)
-    return {&find_search("recursive"), ""};  // there is nothing to split
-  const Searcher& usual = find_search(by_preference.front());
+  if (request.devices == 1 || request.is_set) return {&splitting_search(), ""};  // there is nothing to split
+  const Searcher& usual = usual_search();
   std::string why = ignored_by(usual, request.options);
   if (!why.empty()) why = fmt::format("search {} has no use for {}", usual.name, why);
   if (why.empty()) why = fixed_singly(request.annotations);
