@@ -165,6 +165,12 @@ TrainOptions run_options_of(const Asked& asked, std::uint64_t seed) {
   return {.devices = asked.request.devices, .search_options = asked.request.options, .seed = seed};
 }
 
+/// Of a file, or as they would stand in it.
+Annotations annotations_in(const std::string& option) {
+  const bool is_text = trim(option).starts_with('{');
+  return is_text ? parse_annotations(option, "annotate") : load_annotations(option);
+}
+
 PlannedNetwork planned(Asked& asked) {
   auto& [graph, annotations] = asked.traced;
   if (const auto plan = asked.options.find("plan"); plan != asked.options.end()) {
@@ -176,9 +182,9 @@ PlannedNetwork planned(Asked& asked) {
   PlanRequest& request = asked.request;
   Annotations own = std::move(request.annotations);
   request.annotations = merged(std::move(annotations), own);
-  if (const auto file = asked.options.find("annotate"); file != asked.options.end())
+  if (const auto said = asked.options.find("annotate"); said != asked.options.end())
     request.annotations =
-        merged(std::move(request.annotations), without_patterns(load_annotations(file->second), graph));
+        merged(std::move(request.annotations), without_patterns(annotations_in(said->second), graph));
   const int there = request.settings.pipelining.micro_batches;
   const StepOf step = [&](int micro_batches) {
     return micro_batches == there ? graph : asked.step(micro_batches);

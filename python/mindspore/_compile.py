@@ -6,7 +6,6 @@ import json
 import os
 import re
 import sys
-import tempfile
 import weakref
 from typing import Any, Callable
 
@@ -260,11 +259,7 @@ def _planned(tracing: Tracing, outputs: list, options: dict[str, str], feed: Fee
             annotations.setdefault(name, {}).update(splits)
     if not annotations:
         return _with_states(tracing, outputs, options)
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "annotations.json")
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(annotations, file)
-        return _with_states(tracing, outputs, {**options, "annotate": path})
+    return _with_states(tracing, outputs, {**options, "annotate": json.dumps(annotations)})
 
 
 def _chunks(tracing: Tracing, stages: int) -> dict[str, int]:

@@ -239,7 +239,8 @@ def train_step(fn: Callable, params: Any, optimizer: Optimizer, *, devices: int 
 
     params: a tree of arrays, or an object with parameters (shardwright.nn). fn is traced at the first call for each
     kind of batch. options: settings by the names of the command's flags: `search="recursive"`, `stages=2`,
-    `optimizer_parallel=1`, `recompute="full"`, `memory_cap="2GB"`, `annotate="FILE"`, `plan="FILE"`, ...
+    `optimizer_parallel=1`, `recompute="full"`, `memory_cap="2GB"`, `annotate="FILE"` or such a file's text,
+    `plan="FILE"`, ...
     Raises: ShardwrightError (a ValueError) if an option is wrong or nothing fits.
     """
     return TrainStep(fn, params, optimizer, precision, micro_batches, {"devices": devices, **options})

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <span>
 
+#include "shardwright/annotations/operator_splits.h"
+#include "shardwright/annotations/sequence_dims.h"
 #include "shardwright/base/index.h"
 #include "shardwright/cost/compute.h"
 #include "shardwright/graph/op.h"
@@ -15,37 +17,6 @@ bool is_forward_operator(const Node& node) {
   return node.op->kind == OpKind::compute && node.phase == Phase::forward;
 }
 
-/// Dims of the sequence: the one behind the batch, of tokens or of what is [batch, sequence, features].
-using SequenceDims = std::vector<std::vector<bool>>;
-
-SequenceDims sequence_dims(const Graph& graph, const Calls& calls) {
-  SequenceDims out(graph.values.size());
-  for (NodeId id : graph.node_ids()) {
-    const Node& node = graph.node(id);
-    if (node.phase != Phase::forward) break;
-    for (ValueId v : node.results) out[at(v.index)].assign(graph.value(v).type.shape.size(), false);
-    const std::vector<std::size_t> batch = batch_dims_of_leaf(graph, node);
-    if (!batch.empty()) {
-      const Type& type = graph.value(node.results[0]).type;
-      const bool is_tokens = !is_floating(type.dtype) && type.shape.size() == 2;
-      if (batch.front() == 0 && (is_tokens || type.shape.size() == 3))
-        out[at(node.results[0].index)][1] = true;
-    }
-    if (!is_forward_operator(node)) continue;
-    const Rule& rule = calls.rule(id);
-    std::vector<bool> loops(rule.loops.size(), false);
-    for (std::size_t i = 0; i < node.operands.size(); ++i)
-      for (std::size_t d = 0; d < rule.operands[i].dims.size(); ++d)
-        if (out[at(node.operands[i].index)][d] && !rule.operands[i].dims[d].empty())
-          loops[at(rule.operands[i].dims[d][0])] = true;
-    for (std::size_t i = 0; i < node.results.size(); ++i)
-      for (std::size_t d = 0; d < rule.results[i].dims.size(); ++d)
-        if (!rule.results[i].dims[d].empty() && loops[at(rule.results[i].dims[d][0])])
-          out[at(node.results[i].index)][d] = true;
-  }
-  return out;
-}
-
 bool has_loop(const RuleTensor& tensor, int loop) {
   return std::any_of(tensor.dims.begin(), tensor.dims.end(), [loop](const std::vector<int>& dim) {
     return std::find(dim.begin(), dim.end(), loop) != dim.end();
@@ -56,7 +27,7 @@ bool has_loop(const RuleTensor& tensor, int loop) {
 class Splitter {
  public:
   Splitter(const Graph& graph, const Calls& calls, const Constraints& asked, std::vector<int> parts_of_tensor)
-      : graph_(graph), calls_(calls), batch_(batch_dims(graph)) {
+      : graph_(graph), calls_(calls), batch_(batch_dims(graph)), said_(graph, asked) {
     if (asked.sequence_parallel.value_or(false)) sequence_ = sequence_dims(graph, calls);
     if (const int data = asked.degrees.of("dp"); data > 1) {
       data_.push_back(0);
@@ -116,7 +87,12 @@ class Splitter {
     by_sequence_ = -1;
     const bool reads_data = !std::all_of(node.operands.begin(), node.operands.end(),
                                          [&](ValueId v) { return is_weight_[at(v.index)]; });
-    if (reads_data) {
+    if (auto said = said_.choice_of(id, rule, mesh_)) {
+      s = std::move(said->strategy);
+      reason = std::move(said->reason);
+      for (int axis : used_axes(s)) splits_tensor_ = splits_tensor_ || tensor_.contains(axis);
+      by_sequence_ = sequence_loop(node, rule, s);
+    } else if (reads_data) {
       split_batch(node, rule, s);
       reason = tensor_.empty() ? "dp: the batch is split" : split_tensor(node, rule, s);
     }
@@ -286,6 +262,17 @@ class Splitter {
     return true;
   }
 
+  /// The loop dim of the sequence that `s` splits over tp; -1 if there is none.
+  int sequence_loop(const Node& node, const Rule& rule, const Strategy& s) const {
+    for (std::size_t i = 0; i < node.operands.size() && !sequence_.empty(); ++i)
+      for (std::size_t d = 0; d < rule.operands[i].dims.size(); ++d)
+        for (int loop : rule.operands[i].dims[d])
+          if (sequence_[at(node.operands[i].index)][d] &&
+              std::ranges::any_of(s.loops[at(loop)], [&](int a) { return tensor_.contains(a); }))
+            return loop;
+    return -1;
+  }
+
   bool split_sequence(const Node& node, const Rule& rule, Strategy& s) {
     if (sequence_.empty()) return false;  // else of what has features: a number for each token is repeated
     for (std::size_t i = 0; i < node.operands.size(); ++i)
@@ -304,6 +291,7 @@ class Splitter {
   /// What is made of weights alone is made where it is read. What is made in more parts than all its readers want is made
   /// in theirs: keys of few heads.
   void follow_readers(NodeId id) {
+    if (said_.has(id)) return;
     const Node& node = graph_.node(id);
     const Rule& rule = calls_.rule(id);
     Strategy& s = *out_.strategies[at(id.index)];
@@ -353,6 +341,7 @@ class Splitter {
   const Graph& graph_;
   const Calls& calls_;
   BatchDims batch_;
+  SaidOperators said_;
   SequenceDims sequence_;  // empty: nothing is split by it
   Mesh mesh_;
   Axes data_, tensor_;

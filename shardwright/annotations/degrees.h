@@ -21,7 +21,7 @@
 namespace shardwright {
 
 /// The strategies of all forward operators of `graph`, a network or a stage of it, by the degrees dp and tp of `constraints`
-/// and its sequence_parallel. Axes: dp, and within it tp.
+/// its sequence_parallel and its operators. Axes: dp, and within it tp.
 /// Where tp splits nothing they say so: another stage may have more.
 /// Throws: Error if data cannot be split over dp. Cost: O(nodes), or as many times as tp becomes more axes.
 FixedChoices fixed_choices_of(const Graph& graph, const Calls& calls, const Constraints& constraints);

@@ -1,6 +1,7 @@
 #include "shardwright/annotations/patterns.h"
 
 #include <algorithm>
+#include <set>
 
 #include "shardwright/base/name_pattern.h"
 #include "shardwright/base/text.h"
@@ -23,31 +24,50 @@ std::vector<std::string> names_of(const Graph& graph) {
 
 }  // namespace
 
+std::map<std::string, std::string> said_by(const std::vector<std::string>& keys,
+                                           const std::vector<std::string>& names, std::string_view what,
+                                           std::string_view noun, bool all_count) {
+  std::set<std::string> exact, used;
+  std::vector<std::string> patterns;
+  for (const std::string& key : keys) is_pattern(key) ? patterns.push_back(key) : void(exact.insert(key));
+  std::map<std::string, std::string> out;
+  for (const std::string& name : names) {
+    const std::string *most = nullptr, *as_much = nullptr;
+    for (const std::string& key : patterns) {
+      if (!matches(key, name)) continue;
+      used.insert(key);
+      if (most && stars(key) > stars(*most)) continue;
+      as_much = most && stars(key) == stars(*most) ? most : nullptr;
+      most = &key;
+    }
+    if (exact.contains(name)) {
+      used.insert(name);
+      out.emplace(name, name);
+    } else if (as_much) {
+      throw error("{} '{}': '{}' says as much of '{}'; name it itself, or use fewer stars", what, *as_much,
+                  *most, name);
+    } else if (most) {
+      out.emplace(name, *most);
+    }
+  }
+  for (const std::string& key : keys)
+    if (all_count && !used.contains(key))
+      throw error("{} '{}': the network has no {} of such a name{}", what, key, noun, near_names(key, names));
+  return out;
+}
+
 Annotations without_patterns(const Annotations& annotations, const Graph& graph) {
   Annotations out = annotations;
   std::erase_if(out.nodes, [](const auto& entry) { return is_pattern(entry.first); });
   if (out.nodes.size() == annotations.nodes.size()) return out;
+  // Of names that do not exist others tell.
   const std::vector<std::string> names = names_of(graph);
-  std::map<std::string, std::string> said_by;  // name -> pattern
-  for (const auto& [pattern, annotation] : annotations.nodes) {
-    if (!is_pattern(pattern)) continue;
-    bool is_of_use = false;
-    for (const std::string& name : names) {
-      if (!matches(pattern, name)) continue;
-      is_of_use = true;
-      if (annotations.nodes.contains(name)) continue;
-      const auto [it, is_new] = said_by.emplace(name, pattern);
-      if (!is_new && stars(it->second) == stars(pattern))
-        throw error("annotation of '{}': '{}' says as much of '{}'; name it itself, or use fewer stars",
-                    it->second, pattern, name);
-      if (!is_new && stars(it->second) < stars(pattern)) continue;
-      it->second = pattern;
-      out.nodes[name] = annotation;
-    }
-    if (!is_of_use)
-      throw error("annotation of '{}': the network has no operator or parameter of such a name{}", pattern,
-                  near_names(pattern, names));
-  }
+  const std::set<std::string> known(names.begin(), names.end());
+  std::vector<std::string> keys;
+  for (const auto& [key, annotation] : annotations.nodes)
+    if (is_pattern(key) || known.contains(key)) keys.push_back(key);
+  for (const auto& [name, key] : said_by(keys, names, "annotation of", "operator or parameter", true))
+    out.nodes.try_emplace(name, annotations.nodes.at(key));
   return out;
 }
 

@@ -43,7 +43,7 @@ void complete_order(const Arguments& arguments, PlanRequest& request) {
 void check_schedule(const Arguments& arguments, const PlanRequest& request) {
   const bool is_asked = arguments.has("--schedule") && !arguments.of_config.contains("--schedule");
   const bool is_open = chooses_structure(request);
-  if (is_asked && (is_open ? fixed_by(request).stages : request.settings.pipelining.stages) == 1)
+  if (is_asked && (is_open ? fixed_by(request).degrees.said("pp") : request.settings.pipelining.stages) == 1)
     throw error("--schedule is the order of micro-batches in several stages; add --stages N");
 }
 

@@ -26,6 +26,7 @@ class SetDoor {
     set_schedule();
     if (by_sequence() && said_.degrees.of("tp") == 1)
       arguments_.notices.push_back("--set sequence_parallel=1 has no effect: tp is 1");
+    tell_idle_operators();
     arguments_.heed_none();  // here flags were only looked at
     return std::move(arguments_);
   }
@@ -38,6 +39,15 @@ class SetDoor {
       throw error("{} {} and --set{} contradict each other; leave one out", arguments_.called(flag),
                   it->second, key.empty() ? "" : fmt::format(" {}={}", key, value));
     if (is_new) arguments_.names[flag] = key.empty() ? "--set" : fmt::format("--set {}", key);
+  }
+
+  void tell_idle_operators() {
+    for (const auto& [name, split] : said_.operators)
+      for (const auto& [loop, by] : split)
+        for (const std::string& degree : by)
+          if (said_.degrees.of(degree) == 1)
+            arguments_.notices.push_back(
+                fmt::format("--set {}={}: {} has no effect, it is 1", name, to_text(split), degree));
   }
 
   std::string degrees() const {

@@ -157,6 +157,8 @@ class Search {
       asked.constraints.degrees.share(Sharing::batch, std::nullopt);
       asked.constraints.degrees.share(Sharing::work, std::nullopt);
       asked.constraints.sequence_parallel.reset();
+      asked.constraints.operators.clear();
+      asked.constraints.stages.clear();
     }
     asked.parallel = Parallel::auto_parallel;
     asked.search = usual_search().name;

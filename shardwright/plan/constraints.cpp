@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <concepts>
 #include <set>
-#include <vector>
 
 #include "shardwright/base/text.h"
 #include "shardwright/cost/cluster.h"
@@ -98,7 +97,67 @@ std::vector<ConstraintWord> made_words() {
   return out;
 }
 
+// ---- operators and modules by name ----
+
+/// At the commas that stand in no braces.
+std::vector<std::string_view> parts_of(std::string_view text) {
+  std::vector<std::string_view> out;
+  int depth = 0;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    depth += text[i] == '{' ? 1 : text[i] == '}' ? -1 : 0;
+    if (text[i] != ',' || depth > 0) continue;
+    out.push_back(text.substr(begin, i - begin));
+    begin = i + 1;
+  }
+  out.push_back(text.substr(begin));
+  return out;
+}
+
+/// `{m: dp, n: dp.tp}`
+LoopSplit parse_split(const Given& value) {
+  constexpr std::string_view form = "should be {LOOP DIM: DEGREE, ...}";
+  std::string_view text = value.text;
+  if (text.size() < 2 || text.back() != '}') throw value.wrong(form);
+  text = trim(text.substr(1, text.size() - 2));
+  LoopSplit out;
+  if (text.empty()) return out;
+  std::set<std::string_view> used;
+  for (std::string_view part : split(text, ',')) {
+    const std::size_t colon = part.find(':');
+    if (colon == part.npos) throw value.wrong(form);
+    const auto [it, is_new] = out.try_emplace(std::string(trim(part.substr(0, colon))));
+    if (!is_new) throw value.wrong(fmt::format("'{}' is split twice", it->first));
+    for (std::string_view axis : split(part.substr(colon + 1), '.')) {
+      const std::string_view name = trim(axis);
+      const auto kind = std::ranges::find(degree_kinds, name, &DegreeKind::name);
+      if (kind == degree_kinds.end() || kind->of == Sharing::stages || !kind->missing.empty())
+        throw value.wrong(fmt::format("'{}' splits no operator; dp and tp do", name));
+      if (!used.insert(kind->name).second) throw value.wrong(fmt::format("{} splits two dims", name));
+      it->second.emplace_back(name);
+    }
+  }
+  return out;
+}
+
+constexpr std::string_view of_stage = "stage ";
+
+/// Whether `value` is one of an operator or module, which is then read.
+bool read_named(Constraints& c, const std::string& name, const Given& value) {
+  if (value.text.starts_with('{')) return c.operators[name] = parse_split(value), true;
+  if (!value.text.starts_with(of_stage)) return false;
+  const Given number{value.called, std::string(trim(std::string_view(value.text).substr(of_stage.size())))};
+  c.stages[name] = static_cast<int>(number.integer(0, most_devices));
+  return true;
+}
+
 }  // namespace
+
+std::string to_text(const LoopSplit& split) {
+  std::vector<std::string> out;
+  for (const auto& [loop, axes] : split) out.push_back(fmt::format("{}: {}", loop, join(axes, ".")));
+  return fmt::format("{{{}}}", join(out, ", "));
+}
 
 Degrees::Degrees(std::initializer_list<std::pair<std::string_view, int>> said) {
   for (const auto& [name, degree] : said) set(name, degree);
@@ -148,6 +207,10 @@ std::string to_text(const Constraints& constraints, std::string_view between) {
   for (const ConstraintWord& word : constraint_words())
     if (const std::string value = word.print(constraints, word.name); !value.empty())
       out.push_back(fmt::format("{}={}", word.name, value));
+  for (const auto& [name, split] : constraints.operators)
+    out.push_back(fmt::format("{}={}", name, to_text(split)));
+  for (const auto& [name, stage] : constraints.stages)
+    out.push_back(fmt::format("{}={}{}", name, of_stage, stage));
   return join(out, between);
 }
 
@@ -156,33 +219,42 @@ Constraints parse_constraints(const Given& given) {
   std::set<std::string_view> seen;
   std::vector<std::string> known;
   for (const ConstraintWord& word : constraint_words()) known.emplace_back(word.name);
-  for (std::string_view part : split(std::string_view(given.text), ',')) {
+  for (std::string_view part : parts_of(given.text)) {
     const std::size_t equals = part.find('=');
     const std::string_view key = trim(part.substr(0, equals));
     if (equals == part.npos) throw error("{} '{}': should be KEY=VALUE,...", given.called, part);
+    const Given value{fmt::format("{} {}", given.called, key), std::string(trim(part.substr(equals + 1)))};
+    if (!seen.insert(key).second) throw error("{}: '{}' is given twice", given.called, key);
+    if (read_named(out, std::string(key), value)) continue;
     const auto word = std::ranges::find(constraint_words(), key, &ConstraintWord::name);
     if (word == constraint_words().end())
-      throw error("{}: '{}' is unknown{}; there are {}", given.called, key, near_names(key, known),
-                  join(known, ", "));
-    if (!seen.insert(key).second) throw error("{}: '{}' is given twice", given.called, key);
-    word->read(out, key,
-               {fmt::format("{} {}", given.called, key), std::string(trim(part.substr(equals + 1)))});
+      throw error("{}: '{}' is unknown{}; there are {}, and NAME={{LOOP DIM: DEGREE}}, NAME=stage N",
+                  given.called, key, near_names(key, known), join(known, ", "));
+    word->read(out, key, value);
   }
   return out;
 }
 
-std::string_view contradicted(const Constraints& a, const Constraints& b) {
+std::string contradicted(const Constraints& a, const Constraints& b) {
   for (const ConstraintWord& word : constraint_words()) {
     const std::string of_a = word.print(a, word.name), of_b = word.print(b, word.name);
-    if (!of_a.empty() && !of_b.empty() && of_a != of_b) return word.name;
+    if (!of_a.empty() && !of_b.empty() && of_a != of_b) return std::string(word.name);
   }
-  return {};
+  const auto in_names = [](const auto& of_a, const auto& of_b) -> std::string {
+    for (const auto& [name, value] : of_a)
+      if (const auto other = of_b.find(name); other != of_b.end() && other->second != value) return name;
+    return {};
+  };
+  const std::string name = in_names(a.operators, b.operators);
+  return name.empty() ? in_names(a.stages, b.stages) : name;
 }
 
 Constraints merged(Constraints weaker, const Constraints& stronger) {
   for (const ConstraintWord& word : constraint_words())
     if (const std::string value = word.print(stronger, word.name); !value.empty())
       word.read(weaker, word.name, {std::string(word.name), value});
+  for (const auto& [name, split] : stronger.operators) weaker.operators[name] = split;
+  for (const auto& [name, stage] : stronger.stages) weaker.stages[name] = stage;
   return weaker;
 }
 

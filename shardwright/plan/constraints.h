@@ -1,6 +1,7 @@
 // What may be fixed of a plan, in the words of the field; one value with one text form:
 //
 //   dp=4,tp=2,pp=2,micro_batches=8,zero=1,recompute=selected,schedule=1f1b,sequence_parallel=1
+//   layers.0.ffn.up.matmul={n: tp},layers.*.norm1={},layers.0=stage 0
 //
 // --set says all of it: a degree that it leaves out is 1. --fix and flags of their own say a part, and a search of whole
 // plans chooses the rest: what it tries is said in the same words.
@@ -10,11 +11,13 @@
 #include <compare>
 #include <cstdint>
 #include <initializer_list>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "shardwright/base/given.h"
 #include "shardwright/plan/recompute.h"
@@ -73,6 +76,10 @@ struct Again {
   auto operator<=>(const Again&) const = default;
 };
 
+/// `{m: dp, n: tp}`: by the names of degrees, over which devices each loop dim of an operator is split; else it is whole.
+using LoopSplit = std::map<std::string, std::vector<std::string>>;
+std::string to_text(const LoopSplit& split);
+
 /// What is not fixed is empty.
 struct Constraints {
   Degrees degrees;
@@ -83,6 +90,9 @@ struct Constraints {
   std::optional<Again> recompute;
   std::optional<Schedule> schedule;
   std::optional<bool> sequence_parallel;  // what tp would repeat is split by the sequence
+  std::map<std::string, LoopSplit>
+      operators;                      // by name or pattern; in the stead of what degrees would make of them
+  std::map<std::string, int> stages;  // of operators and modules, by name
 
   auto operator<=>(const Constraints&) const = default;
 };
@@ -101,11 +111,12 @@ const ConstraintWord& constraint_word(std::string_view name);
 
 /// `dp=4,tp=2`; parsing it gives the same constraints.
 std::string to_text(const Constraints& constraints, std::string_view between = ",");
-/// Throws: Error on other words, with near names, on words that are said twice, and on values that are none.
+/// `NAME={..}` is of an operator, `NAME=stage N` of an operator or module, all else a word.
+/// Throws: Error on other words, with near names, on what is said twice, and on values that are none.
 Constraints parse_constraints(const Given& given);
 
-/// The first word that both fix, and otherwise; empty if there is none.
-std::string_view contradicted(const Constraints& a, const Constraints& b);
+/// The first word or name that both fix, and otherwise; empty if there is none.
+std::string contradicted(const Constraints& a, const Constraints& b);
 /// What either fixes; of what both do, what `stronger` says.
 Constraints merged(Constraints weaker, const Constraints& stronger);
 

@@ -90,6 +90,14 @@ INSTANTIATE_TEST_SUITE_P(
         DegreesCase{"stages_with_ends", "gpt:layers=6,hidden=16,heads=2,vocab=48,seq=8,batch=8", "tp=2,pp=4",
                     4, 0, RecomputeMode::selected},
         DegreesCase{"chunks", gpt, "dp=2,tp=2,pp=2", 4, 1, RecomputeMode::none, {Schedule::interleaved, 2}},
+        DegreesCase{
+            "operators", llama,
+            "dp=2,tp=2,layers.*.ffn.up.matmul={i0: dp},layers.1.ffn.up.matmul={n: dp.tp},head.matmul={}", 2},
+        DegreesCase{"operators_over_two_axes", llama,
+                    "dp=2,tp=4,layers.*.ffn.down.matmul={n: tp},embedding={i0: dp}"},
+        DegreesCase{"operators_in_stages", llama,
+                    "dp=2,tp=2,pp=2,layers.0=stage 0,layers.1-3=stage 1,layers.*.norm1={i0: dp, i1: tp}", 4,
+                    1},
         DegreesCase{"learned_queries", pangu, "dp=2,tp=2,pp=2", 2},
         DegreesCase{"convolutions", "resnet18:image=32,classes=8,batch=8", "tp=2"}),
     [](const auto& test) { return test.param.name; });

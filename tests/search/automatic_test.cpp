@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "shardwright/autodiff/train_step.h"
+#include "shardwright/base/name_pattern.h"
 #include "shardwright/frontend/model.h"
 #include "shardwright/graph/text.h"
 #include "shardwright/passes/compile.h"
@@ -187,6 +188,34 @@ TEST(WholePlan, keeps_what_is_fixed) {
       EXPECT_EQ(all.degrees.of(name), want.degrees.said(name).value_or(all.degrees.of(name)));
     const std::int64_t micro_batch = 16 / has.pipelining.micro_batches / all.degrees.of("dp");
     EXPECT_EQ(micro_batch, want.micro_batch.value_or(micro_batch));
+  }
+}
+
+/// Of what is said of operators each structure is planned: of layers that are said to differ, too.
+TEST(WholePlan, keeps_operators_that_are_fixed) {
+  for (const char* fix : {"layers.*.ffn.up.matmul={i0: dp}", "layers.2.ffn.up.matmul={n: dp.tp}",
+                          "head.matmul={n: tp}", "tp=2,layers.*.norm1={i0: dp, i1: tp}"}) {
+    SCOPED_TRACE(fix);
+    PlanRequest request = request_for("a100-80g:4");
+    request.constraints = parse_constraints({"--fix", fix});
+    const StepOf step = step_of(llama);
+    const Plan plan = make_plan(step, request);
+    const auto& [name, split] = *request.constraints.operators.begin();
+    int found = 0;
+    for (const StagePlan& stage : plan.stages)
+      for (const PlannedOperator& op : stage.operators) {
+        if (!matches(name, op.name)) continue;
+        ++found;
+        for (const auto& [loop, axes] : op.strategy)
+          EXPECT_TRUE(axes.empty() || split.contains(loop)) << op.name;
+        EXPECT_EQ(to_text(op.reason), fmt::format("{}={}", name, to_text(split)));
+      }
+    EXPECT_EQ(found, is_pattern(name) ? 4 : 1);
+    const Evaluation has = judged(step, plan, request);
+    for (const Constraints& s : automatic::structures_of(request, {16, {1, 2, 4}}))
+      if (const auto other = judged(step, s, request); other && other->fits()) {
+        EXPECT_LE(has.estimate.step_seconds(), 1.01 * other->estimate.step_seconds()) << to_text(s);
+      }
   }
 }
 

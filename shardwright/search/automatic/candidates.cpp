@@ -51,7 +51,7 @@ std::optional<Candidate> Candidates::forecast(const Constraints& s, double miss)
   std::optional<Candidate> out = made(s, {cap_ / miss, spare * cap_ / miss});
   if (!out) return out;
   ++forecasts_;
-  if (out->forecast.fits && spare * out->forecast.bytes <= cap_) fit_.insert(to_text(s));
+  if (out->forecast.fits && spare * out->forecast.bytes <= cap_) fit_.insert(s);
   if (!out->forecast.fits) remember(*out);
   return out;
 }
@@ -78,7 +78,7 @@ bool Candidates::is_needless(const Constraints& s) const {
     if (less > mode_of(s) || (less == mode_of(s) && !repeats)) break;
     Constraints other = s;
     other.recompute = less;
-    if (fit_.contains(to_text(other))) return true;
+    if (fit_.contains(other)) return true;
   }
   return false;
 }

@@ -60,7 +60,7 @@ class Candidates {
   Bounds& bounds_;
   const Cluster& cluster_;
   double cap_;
-  std::set<std::string> fit_;  // structures of which a forecast does
+  std::set<Constraints> fit_;  // structures of which a forecast does
   std::optional<Candidate> least_;
   int forecasts_ = 0;
 };

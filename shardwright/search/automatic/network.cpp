@@ -3,6 +3,7 @@
 #include <map>
 #include <optional>
 
+#include "shardwright/annotations/operator_splits.h"
 #include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/plan/stages.h"
@@ -56,9 +57,23 @@ std::vector<int> examples_of(const Row& row) {
   return out;
 }
 
+/// Pieces of one kind of which `fixed` says different things are of several kinds.
+void tell_apart(Row& row, const Graph& graph, const Constraints& fixed) {
+  if (fixed.operators.empty()) return;
+  const SaidOperators said(graph, fixed);
+  std::vector<std::string> text(at(row.size()));  // of each piece
+  auto piece = row.piece_of.begin();
+  for (NodeId id : graph.node_ids())
+    if (is_forward_operator(graph.node(id))) text[at(*piece++)] += said.text_of(id) + ";";
+  std::map<std::pair<int, std::string>, int> kinds;
+  for (int p = 0; p < row.size(); ++p)
+    row.kinds[at(p)] =
+        kinds.try_emplace({row.kinds[at(p)], text[at(p)]}, static_cast<int>(kinds.size())).first->second;
+}
+
 }  // namespace
 
-Row row_of(const Graph& graph, const Cluster& cluster) {
+Row row_of(const Graph& graph, const Cluster& cluster, const Constraints& fixed) {
   const Calls calls(graph);
   // Per node: the kind of the piece that begins with it, or -1; and whether a run of layers ends with it.
   std::vector<int> begins(graph.nodes.size(), -1);
@@ -82,6 +97,8 @@ Row row_of(const Graph& graph, const Cluster& cluster) {
     out.piece_of.push_back(out.size() - 1);
   }
   out.kinds = numbered(std::move(out.kinds));
+  out.alike = out.kinds;
+  tell_apart(out, graph, fixed);
   return out;
 }
 
@@ -91,19 +108,20 @@ Row without_missing(Row row, const Graph& least) {
   std::vector<bool> is_there(at(row.size()));
   for (int i : *there)
     if (i >= 0) is_there[at(row.piece_of[at(i)])] = true;
-  std::vector<int> kinds, piece;  // the piece that each is part of
+  std::vector<int> kinds, alike, piece;  // the piece that each is part of
   for (int p = 0; p < row.size(); ++p) {
     piece.push_back(static_cast<int>(kinds.size()));
-    if (is_there[at(p)]) kinds.push_back(row.kinds[at(p)]);
+    if (is_there[at(p)]) kinds.push_back(row.kinds[at(p)]), alike.push_back(row.alike[at(p)]);
   }
   if (kinds.empty()) return row;
   for (int& p : row.piece_of) p = std::min(piece[at(p)], static_cast<int>(kinds.size()) - 1);
   row.kinds = numbered(std::move(kinds));
+  row.alike = std::move(alike);
   return row;
 }
 
 Row whole_row(Row row) {
-  row.kinds = {0};
+  row.kinds = row.alike = {0};
   row.piece_of.assign(row.operators.size(), 0);
   return row;
 }

@@ -9,6 +9,7 @@
 #include "shardwright/cost/cluster.h"
 #include "shardwright/graph/calls.h"
 #include "shardwright/graph/graph.h"
+#include "shardwright/plan/constraints.h"
 #include "shardwright/plan/recompute.h"
 
 namespace shardwright::automatic {
@@ -18,15 +19,20 @@ struct Row {
   std::vector<const OpDef*> operators;  // of the forward, in order
   std::vector<int> piece_of;            // of each operator
   std::vector<int> kinds;               // of each piece
+  std::vector<int> alike;               // the same, whatever is said of operators
 
   int size() const { return static_cast<int>(kinds.size()); }
   int kind_count() const { return kinds.empty() ? 0 : 1 + *std::ranges::max_element(kinds); }
   /// It is one of several that are alike.
-  bool is_layer(int kind) const { return std::ranges::count(kinds, kind) > 1; }
+  bool is_layer(int kind) const {
+    const auto piece = std::ranges::find(kinds, kind) - kinds.begin();
+    return std::ranges::count(alike, alike[static_cast<std::size_t>(piece)]) > 1;
+  }
 };
 
 /// Repeated layers and what is between; without such layers what lies between places where few bytes cross.
-Row row_of(const Graph& graph, const Cluster& cluster);
+/// What `fixed` says of operators tells layers apart.
+Row row_of(const Graph& graph, const Cluster& cluster, const Constraints& fixed = {});
 /// Pieces of which `least`, the smallest part of the batch, has no operator are part of the next one, or of the last.
 Row without_missing(Row row, const Graph& least);
 /// All of it one piece.

@@ -26,7 +26,7 @@ std::vector<T> open(const std::optional<T>& fixed, std::vector<T> all) {
 
 bool says(const Constraints& fixed, Sharing what) {
   return std::ranges::any_of(degree_kinds, [&](const DegreeKind& kind) {
-    return kind.of == what && fixed.degrees.said(kind.name).has_value();
+    return kind.of == what && kind.missing.empty() && fixed.degrees.said(kind.name);
   });
 }
 
@@ -157,7 +157,9 @@ PlanRequest with_structure(PlanRequest request, const Constraints& s) {
       recompute.options = recompute_options(mode_of(s), splits_sequence(s));
     recompute.mode = mode_of(s);
   }
-  request.constraints = s;
+  Constraints all = s;
+  all.operators = std::move(request.constraints.operators);
+  request.constraints = std::move(all);
   request.is_set = true;
   return request;
 }
@@ -169,7 +171,7 @@ std::vector<Constraints> structures_of(const PlanRequest& request, const OpenSte
 
 bool fixes_split(const Constraints& fixed) {
   return says(fixed, Sharing::batch) || says(fixed, Sharing::work) || fixed.sequence_parallel ||
-         fixed.micro_batch;
+         fixed.micro_batch || !fixed.operators.empty();
 }
 
 bool fixes_settings(const Constraints& fixed) {
@@ -183,6 +185,9 @@ void check_free(const PlanRequest& request) {
     throw error(
         "search auto: annotations and dataset strategies fix single operators; use --search recursive, or "
         "--fix for degrees");
+  if (!request.constraints.stages.empty())
+    throw error("search auto: cuts stages itself, so that {}=stage {} is for --set or annotations",
+                request.constraints.stages.begin()->first, request.constraints.stages.begin()->second);
 }
 
 namespace {
@@ -190,6 +195,7 @@ namespace {
 /// Of what `request` fixes no more than leaves no structure: without any one of it there would be some.
 Constraints conflicting(PlanRequest request, const OpenStep& step) {
   Constraints& fixed = request.constraints;
+  fixed.operators.clear();  // each structure can have them, or none
   // What says least by itself comes first; of degrees that are alike, the first is blamed.
   std::vector<std::string_view> words{"recompute", "zero", "schedule"};
   for (const Sharing sharing : {Sharing::stages, Sharing::work, Sharing::batch})

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "shardwright/annotations/operator_splits.h"
 #include "shardwright/base/index.h"
 #include "shardwright/plan/batch.h"
 
@@ -36,7 +37,8 @@ Tables::Tables(const StepOf& step, const PlanRequest& request) : step_(step), re
   if (!samples)
     throw error("search auto: no input of the network has a batch, of which there could be parts");
   samples_ = *samples;
-  row_ = row_of(*graph(1), *request.cluster);
+  check_operators(*graph(1), request.constraints);
+  row_ = row_of(*graph(1), *request.cluster, request.constraints);
   if (const Graph* least = graph(static_cast<int>(samples_)))
     row_ = without_missing(std::move(row_), *least);
   else

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "shardwright/annotations/degrees.h"
+#include "shardwright/annotations/operator_splits.h"
 #include "shardwright/graph/calls.h"
 #include "shardwright/plan/complete.h"
 #include "shardwright/search/planning/contradictions.h"
@@ -79,9 +80,13 @@ Plan draft(const Graph& graph, const PlanRequest& request) {
   s.pipelining.stages =
       stages_asked(s.pipelining.stages > 1 ? std::optional(s.pipelining.stages) : std::nullopt,
                    schedule.chunks, request.annotations);
+  if (const auto& named = request.constraints.stages; s.pipelining.stages == 1 && !named.empty())
+    throw error("constraints: '{}' is in stage {} but there is one stage; say pp, too", named.begin()->first,
+                named.begin()->second);
   if (s.pipelining.stages == 1 && schedule.kind == Schedule::interleaved)
     throw error("schedule {} is for several stages but there is one", name_of(schedule));
   check_names(graph, request.annotations);  // also where the mode has no use for them
+  check_operators(graph, request.constraints);
   return plan;
 }
 

@@ -5,6 +5,7 @@
 
 #include <bitset>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <span>
@@ -101,7 +102,7 @@ struct Searcher {
   /// Settings that it has a use for; asking for another one is an error.
   std::vector<Setting> heeds;
   /// Where nobody names a search: the first in this order that heeds all that is asked.
-  int preference = 0;
+  int preference = std::numeric_limits<int>::max();
   bool spreads = false;  // what is fixed to all else; semi_auto_parallel is left to the first such
   SearchResult (*run)(const Problem&, const SearchOptions&) = nullptr;
   /// In its stead, of a search that chooses stages and micro-batches, too. The request has a cluster.

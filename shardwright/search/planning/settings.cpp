@@ -120,6 +120,8 @@ Rows of_split() {
              for (std::string_view name : {"dp", "tp"})
                r.constraints.degrees.set(name, said.degrees.of(name));
              r.constraints.sequence_parallel = said.sequence_parallel.value_or(false);
+             r.constraints.operators = said.operators;
+             r.constraints.stages = said.stages;
              r.is_set = true;
            }},
       {.flag = "--search",
@@ -228,10 +230,12 @@ std::function<void(SearchOptions&, const Given&)> turned_on(bool SearchOptions::
 void fix(PlanRequest& r, const Given& given) {
   const Constraints said = parse_constraints(given);
   if (said.global_batch) throw given.wrong("global_batch is no choice of the search; --global-batch says it");
-  if (const std::string_view word = contradicted(r.constraints, said); !word.empty())
+  r.options.said.set(static_cast<std::size_t>(Setting::fix));
+  if (r.is_set) return;  // nothing is searched, which whoever reads settings says
+  if (const std::string word = contradicted(r.constraints, said); !word.empty())
     throw given.wrong(fmt::format("{} is said otherwise by a flag of its own; leave one out", word));
   r.constraints = merged(r.constraints, said);
-  r.options.said.set(static_cast<std::size_t>(Setting::fix));
+  if (r.parallel != Parallel::auto_parallel) return;
   if (const auto stages = said.degrees.said("pp"); stages && !r.constraints.micro_batches)
     r.settings.pipelining.micro_batches = *stages;  // where their number is not searched
   if (said.micro_batches) r.settings.pipelining.micro_batches = *said.micro_batches;

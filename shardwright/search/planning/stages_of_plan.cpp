@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "shardwright/base/name_pattern.h"
 #include "shardwright/base/text.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/search/planning/stage_cut.h"
@@ -31,6 +32,17 @@ Annotations annotations_of(const Annotations& all, const Graph& whole, const Gra
   return out;
 }
 
+/// Of single names: ranges are written out.
+std::map<std::string, int> stages_by_name(const Constraints& constraints) {
+  std::map<std::string, int> out;
+  for (const auto& [range, stage] : constraints.stages)
+    for (const std::string& name : names_of_range(range))
+      if (const auto [it, is_new] = out.emplace(name, stage); !is_new && it->second != stage)
+        throw error("constraints: '{}' is in stage {} and, as '{}' says, in stage {}", name, it->second,
+                    range, stage);
+  return out;
+}
+
 }  // namespace
 
 int stages_asked(std::optional<int> asked, int chunks, const Annotations& annotations) {
@@ -54,6 +66,8 @@ StagedGraph parts_of(const Graph& graph, const PlanRequest& request, const Plan&
   std::vector<int> stage_of;
   if (p.stages > 1 && !request.stage_of.empty())
     stage_of = request.stage_of;
+  else if (p.stages > 1 && !request.constraints.stages.empty())
+    stage_of = asked_stages(graph, stages_by_name(request.constraints), p.parts());
   else if (p.stages > 1 && request.is_set)
     stage_of = layered_stages(graph, p.parts());
   else if (p.stages > 1)

@@ -38,8 +38,8 @@ SearchResult run(const Problem& problem, const SearchOptions&) {
 
 }  // namespace
 
-std::vector<Searcher> largest() {
-  return {{.name = "largest",
+std::vector<Searcher> widest() {
+  return {{.name = "widest",
            .aliases = {},
            .doc = "split the largest dim of each operator",
            .heeds = {},

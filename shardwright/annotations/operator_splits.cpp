@@ -1,0 +1,100 @@
+#include "shardwright/annotations/operator_splits.h"
+
+#include <algorithm>
+#include <cctype>
+#include <ranges>
+
+#include "shardwright/annotations/patterns.h"
+#include "shardwright/base/index.h"
+#include "shardwright/base/name_pattern.h"
+#include "shardwright/base/text.h"
+#include "shardwright/graph/op.h"
+
+namespace shardwright {
+namespace {
+
+bool is_decided(const Node& node) { return node.op->kind == OpKind::compute && node.phase == Phase::forward; }
+
+std::vector<std::string> operators_of(const Graph& graph) {
+  std::vector<std::string> out;
+  for (const Node& node : graph.nodes)
+    if (is_decided(node)) out.push_back(graph.value(node.results.front()).name);
+  return out;
+}
+
+/// The axes of `mesh` that a degree has become: `dp`, or of `tp` its parts `tp0`, `tp1`; none where it is 1.
+Axes axes_of(const std::string& degree, const Mesh& mesh) {
+  Axes out;
+  for (int a = 0; a < mesh.axis_count(); ++a) {
+    const std::string& name = mesh.axes[at(a)].name;
+    const auto is_digit = [](unsigned char c) { return std::isdigit(c) != 0; };
+    if (name.starts_with(degree) && std::all_of(name.begin() + std::ssize(degree), name.end(), is_digit))
+      out.push_back(a);
+  }
+  return out;
+}
+
+std::size_t loop_of(const Rule& rule, const std::string& name, std::string_view who) {
+  const auto loop = std::ranges::find(rule.loops, name, &LoopDim::name);
+  if (loop != rule.loops.end()) return static_cast<std::size_t>(loop - rule.loops.begin());
+  std::vector<std::string> known;
+  for (const LoopDim& l : rule.loops) known.push_back(l.name);
+  throw error("{}: there is no loop dim '{}'; there are {}", who, name, join(known, ", "));
+}
+
+Strategy strategy_of(const LoopSplit& split, const Rule& rule, const Mesh& mesh, std::string_view who) {
+  Strategy out = whole(rule);
+  for (const auto& [name, degrees] : split) {
+    const std::size_t loop = loop_of(rule, name, who);
+    for (const std::string& degree : degrees)
+      for (int axis : axes_of(degree, mesh)) out.loops[loop].push_back(axis);
+    if (!out.loops[loop].empty() && rule.loops[loop].stays_whole())
+      throw error("{}: loop dim {} stays whole", who, name);
+  }
+  if (const auto violation = violation_as_asked(rule, out, mesh)) throw error("{}: {}", who, *violation);
+  return out;
+}
+
+}  // namespace
+
+void check_operators(const Graph& graph, const Constraints& constraints) {
+  if (constraints.operators.empty()) return;
+  const auto keys = std::views::keys(constraints.operators);
+  const auto said =
+      said_by({keys.begin(), keys.end()}, operators_of(graph), "constraint of", "operator", true);
+  for (NodeId id : graph.node_ids()) {
+    if (!is_decided(graph.node(id))) continue;
+    const auto key = said.find(graph.value(graph.node(id).results.front()).name);
+    if (key == said.end()) continue;
+    const Rule rule = rule_of(graph, graph.node(id));
+    for (const auto& [loop, degrees] : constraints.operators.at(key->second)) loop_of(rule, loop, key->first);
+  }
+}
+
+SaidOperators::SaidOperators(const Graph& graph, const Constraints& constraints) : graph_(graph) {
+  if (constraints.operators.empty()) return;
+  said_.resize(graph.nodes.size(), nullptr);
+  const auto keys = std::views::keys(constraints.operators);
+  const auto said =
+      said_by({keys.begin(), keys.end()}, operators_of(graph), "constraint of", "operator", false);
+  for (NodeId id : graph.node_ids()) {
+    if (!is_decided(graph.node(id))) continue;
+    const auto key = said.find(graph.value(graph.node(id).results.front()).name);
+    if (key != said.end()) said_[at(id.index)] = &*constraints.operators.find(key->second);
+  }
+}
+
+std::string SaidOperators::text_of(NodeId id) const {
+  return has(id) ? to_text(said_[at(id.index)]->second) : "";
+}
+
+std::optional<SaidOperators::Choice> SaidOperators::choice_of(NodeId id, const Rule& rule,
+                                                              const Mesh& mesh) const {
+  if (!has(id)) return std::nullopt;
+  const auto& [key, split] = *said_[at(id.index)];
+  const std::string text = fmt::format("{}={}", key, to_text(split));
+  const std::string who = is_pattern(key) ? fmt::format("{} of {}", text, graph_.name_of(id)) : text;
+  return Choice{strategy_of(split, rule, mesh, who), text};
+}
+
+}  // namespace shardwright
