@@ -2,7 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <random>
+
+#include "shardwright/base/text.h"
+#include "shardwright/graph/op.h"
 #include "shardwright/plan/constraints.h"
+#include "tests/support/draws.h"
 #include "tests/support/training_run.h"
 
 namespace shardwright {
@@ -101,6 +107,60 @@ INSTANTIATE_TEST_SUITE_P(
         DegreesCase{"learned_queries", pangu, "dp=2,tp=2,pp=2", 2},
         DegreesCase{"convolutions", "resnet18:image=32,classes=8,batch=8", "tp=2"}),
     [](const auto& test) { return test.param.name; });
+
+/// Of `graph` operators, dims and degrees, drawn: of them one or two behind a dim.
+std::string drawn_operators(const Graph& graph, std::mt19937& random) {
+  std::vector<NodeId> operators;
+  for (NodeId id : graph.node_ids())
+    if (graph.node(id).op->kind == OpKind::compute && graph.node(id).phase == Phase::forward)
+      operators.push_back(id);
+  std::map<std::string, std::string> said;
+  for (int i = 0; i < 4; ++i) {
+    const NodeId id = operators[random() % operators.size()];
+    const Rule rule = rule_of(graph, graph.node(id));
+    std::vector<std::string> splits;
+    for (const char* degree : {"dp", "tp"})
+      if (!rule.loops.empty() && random() % 4 > 0)
+        splits.push_back(fmt::format("{}: {}", rule.loops[random() % rule.loops.size()].name, degree));
+    said[graph.name_of(id)] = join(splits, ", ");
+  }
+  std::string out;
+  for (const auto& [name, splits] : said) out += fmt::format(",{}={{{}}}", name, splits);
+  return out;
+}
+
+/// Whatever is said of single operators: it trains to the losses of one device, or is refused.
+TEST(EndToEndOperators, drawn_have_the_losses_of_one_device) {
+  std::mt19937 random(31);
+  int trained = 0;
+  const unsigned all = testing::draws(150);
+  for (const char* model : {"llama:layers=2,hidden=16,heads=4,kv_heads=2,ffn=24,vocab=24,seq=8,batch=8",
+                            "gpt:layers=2,hidden=16,heads=4,vocab=24,seq=8,batch=8", "ffn:batch=16"}) {
+    const TrainingRun run{
+        .model = model, .optimizer = {.name = "momentum"}, .precision = DType::f64, .steps = 2};
+    const auto want = testing::run_alone(run);
+    const Graph graph = testing::train_model(run).graph;
+    for (unsigned i = 0; i < all / 3; ++i) {
+      const char* degrees =
+          std::array{"dp=2,tp=2", "dp=1,tp=4", "dp=2,tp=4,sequence_parallel=1"}[random() % 3];
+      const std::string set = degrees + drawn_operators(graph, random);
+      SCOPED_TRACE(set);
+      std::optional<testing::Outcome> have;
+      try {
+        const Constraints said = parse_constraints({"--set", set});
+        have = testing::run_planned(run, {.devices = static_cast<int>(said.degrees.devices()),
+                                          .parallel = Parallel::semi_auto_parallel,
+                                          .constraints = said,
+                                          .is_set = true});
+      } catch (const Error&) {
+        continue;  // a dim that does not divide, or stays whole; two degrees that split one dim twice
+      }
+      ++trained;
+      testing::expect_same(have, want, {.losses = 1e-9, .weights = 1e-6});
+    }
+  }
+  EXPECT_GT(trained, static_cast<int>(all) / 4);
+}
 
 }  // namespace
 }  // namespace shardwright
