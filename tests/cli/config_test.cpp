@@ -9,7 +9,9 @@
 #include "shardwright/cli/asked.h"
 #include "shardwright/cli/config_file.h"
 #include "shardwright/cli/config_keys.h"
+#include "shardwright/frontend/model.h"
 #include "shardwright/search/planning/search_for.h"
+#include "shardwright/search/planning/settings.h"
 #include "tests/support/scratch.h"
 
 namespace shardwright {
@@ -364,6 +366,25 @@ TEST(Config, leaves_off_what_a_search_of_whole_plans_would_choose) {
   named["--search"] = "recursive";
   EXPECT_EQ(told(on, named), std::vector<std::string>{
                                  "parallel.auto_pipeline has no effect: search recursive has no use for it"});
+}
+
+/// Flags of their own, --fix and a file fix the same, and the plan that is made has it.
+TEST(Config, says_the_same_constraints_as_flags_and_fix) {
+  const std::string want = "pp=2,micro_batches=4,zero=1,recompute=full,schedule=gpipe";
+  const Values flags{{"--devices", "8"},       {"--stages", "2"},
+                     {"--micro-batches", "4"}, {"--optimizer-parallel", "1"},
+                     {"--recompute", "full"},  {"--schedule", "gpipe"}};
+  EXPECT_EQ(to_text(fixed_by(asked_of(given("", flags)))), want);
+  EXPECT_EQ(to_text(fixed_by(asked_of(given("", {{"--devices", "8"}, {"--fix", want}})))), want);
+  const std::string yaml =
+      "parallel: {parallel_mode: 2, enable_parallel_optimizer: True, pipeline_config: {pipeline_scheduler: "
+      "gpipe}}\n"
+      "parallel_config: {pipeline_stage: 2, micro_batch_num: 4}\nrecompute_config: {recompute: True}\n";
+  EXPECT_EQ(to_text(fixed_by(asked_of(given(yaml, {{"--devices", "8"}})))), want);
+  PlanRequest asked = asked_of(given("", flags));
+  asked.model = "ffn";
+  const Plan plan = make_plan(build_model("ffn").graph, asked);
+  EXPECT_EQ(to_text(fixed_by(request_of(plan))), want);
 }
 
 TEST(Config, levels_of_optimizer_parallelism) {
