@@ -374,14 +374,14 @@ TEST(Config, says_the_same_constraints_as_flags_and_fix) {
   const Values flags{{"--devices", "8"},       {"--stages", "2"},
                      {"--micro-batches", "4"}, {"--optimizer-parallel", "1"},
                      {"--recompute", "full"},  {"--schedule", "gpipe"}};
-  EXPECT_EQ(to_text(fixed_by(asked_of(given("", flags)))), want);
-  EXPECT_EQ(to_text(fixed_by(asked_of(given("", {{"--devices", "8"}, {"--fix", want}})))), want);
+  EXPECT_EQ(to_text(fixed_by(asked_of(given("{}\n", flags)))), want);
+  EXPECT_EQ(to_text(fixed_by(asked_of(given("{}\n", {{"--devices", "8"}, {"--fix", want}})))), want);
   const std::string yaml =
       "parallel: {parallel_mode: 2, enable_parallel_optimizer: True, pipeline_config: {pipeline_scheduler: "
       "gpipe}}\n"
       "parallel_config: {pipeline_stage: 2, micro_batch_num: 4}\nrecompute_config: {recompute: True}\n";
   EXPECT_EQ(to_text(fixed_by(asked_of(given(yaml, {{"--devices", "8"}})))), want);
-  PlanRequest asked = asked_of(given("", flags));
+  PlanRequest asked = asked_of(given("{}\n", flags));
   asked.model = "ffn";
   const Plan plan = make_plan(build_model("ffn").graph, asked);
   EXPECT_EQ(to_text(fixed_by(request_of(plan))), want);
