@@ -55,33 +55,36 @@ Strategy strategy_of(const LoopSplit& split, const Rule& rule, const Mesh& mesh,
   return out;
 }
 
+using Said = std::pair<const std::string, LoopSplit>;
+
+/// Per node what is said of it, or null; `all_count`: of each name there has to be an operator.
+std::vector<const Said*> said_of_nodes(const Graph& graph, const Constraints& constraints, bool all_count) {
+  std::vector<const Said*> out(graph.nodes.size(), nullptr);
+  const auto keys = std::views::keys(constraints.operators);
+  const auto said =
+      said_by({keys.begin(), keys.end()}, operators_of(graph), "constraint of", "operator", all_count);
+  for (NodeId id : graph.node_ids()) {
+    if (!is_decided(graph.node(id))) continue;
+    const auto key = said.find(graph.value(graph.node(id).results.front()).name);
+    if (key != said.end()) out[at(id.index)] = &*constraints.operators.find(key->second);
+  }
+  return out;
+}
+
 }  // namespace
 
 void check_operators(const Graph& graph, const Constraints& constraints) {
   if (constraints.operators.empty()) return;
-  const auto keys = std::views::keys(constraints.operators);
-  const auto said =
-      said_by({keys.begin(), keys.end()}, operators_of(graph), "constraint of", "operator", true);
+  const std::vector<const Said*> said = said_of_nodes(graph, constraints, true);
   for (NodeId id : graph.node_ids()) {
-    if (!is_decided(graph.node(id))) continue;
-    const auto key = said.find(graph.value(graph.node(id).results.front()).name);
-    if (key == said.end()) continue;
+    if (!said[at(id.index)]) continue;
     const Rule rule = rule_of(graph, graph.node(id));
-    for (const auto& [loop, degrees] : constraints.operators.at(key->second)) loop_of(rule, loop, key->first);
+    for (const auto& [loop, degrees] : said[at(id.index)]->second) loop_of(rule, loop, graph.name_of(id));
   }
 }
 
 SaidOperators::SaidOperators(const Graph& graph, const Constraints& constraints) : graph_(graph) {
-  if (constraints.operators.empty()) return;
-  said_.resize(graph.nodes.size(), nullptr);
-  const auto keys = std::views::keys(constraints.operators);
-  const auto said =
-      said_by({keys.begin(), keys.end()}, operators_of(graph), "constraint of", "operator", false);
-  for (NodeId id : graph.node_ids()) {
-    if (!is_decided(graph.node(id))) continue;
-    const auto key = said.find(graph.value(graph.node(id).results.front()).name);
-    if (key != said.end()) said_[at(id.index)] = &*constraints.operators.find(key->second);
-  }
+  if (!constraints.operators.empty()) said_ = said_of_nodes(graph, constraints, false);
 }
 
 std::string SaidOperators::text_of(NodeId id) const {

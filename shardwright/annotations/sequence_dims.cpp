@@ -19,7 +19,7 @@ SequenceDims sequence_dims(const Graph& graph, const Calls& calls) {
       if (batch.front() == 0 && (is_tokens || type.shape.size() == 3))
         out[at(node.results[0].index)][1] = true;
     }
-    if (!(node.op->kind == OpKind::compute && node.phase == Phase::forward)) continue;
+    if (node.op->kind != OpKind::compute) continue;
     const Rule& rule = calls.rule(id);
     std::vector<bool> loops(rule.loops.size(), false);
     for (std::size_t i = 0; i < node.operands.size(); ++i)

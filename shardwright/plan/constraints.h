@@ -106,7 +106,7 @@ struct ConstraintWord {
 };
 /// In the order in which they are written.
 std::span<const ConstraintWord> constraint_words();
-/// Throws: Error if there is none.
+/// Pre: there is one.
 const ConstraintWord& constraint_word(std::string_view name);
 
 /// `dp=4,tp=2`; parsing it gives the same constraints.

@@ -110,9 +110,7 @@ Rows of_split() {
       {.flag = "--set",
        .value = "KEY=VALUE,...",
        .doc = "all of it in an expert's words: dp, tp, pp, micro_batch, micro_batches, global_batch, zero, "
-              "recompute, "
-              "schedule, "
-              "sequence_parallel; Megatron's split of a decoder",
+              "recompute, schedule, sequence_parallel; Megatron's split of a decoder",
        .part = SettingPart::split,
        .parse =
            [](PlanRequest& r, const Given& given) {
@@ -256,8 +254,7 @@ Rows of_search() {
   return {SettingRow{.flag = "--fix",
                      .value = "KEY=VALUE,...",
                      .doc = "what search auto may not choose: dp, tp, pp, micro_batch, micro_batches, zero, "
-                            "recompute, schedule, "
-                            "sequence_parallel",
+                            "recompute, schedule, sequence_parallel",
                      .part = SettingPart::search,
                      .is_of_many = true,
                      .search = Setting::fix,
