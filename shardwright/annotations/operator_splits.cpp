@@ -1,7 +1,6 @@
 #include "shardwright/annotations/operator_splits.h"
 
 #include <algorithm>
-#include <cctype>
 #include <ranges>
 
 #include "shardwright/annotations/patterns.h"
@@ -9,6 +8,7 @@
 #include "shardwright/base/name_pattern.h"
 #include "shardwright/base/text.h"
 #include "shardwright/graph/op.h"
+#include "shardwright/plan/decided.h"
 
 namespace shardwright {
 namespace {
@@ -25,12 +25,8 @@ std::vector<std::string> operators_of(const Graph& graph) {
 /// The axes of `mesh` that a degree has become: `dp`, or of `tp` its parts `tp0`, `tp1`; none where it is 1.
 Axes axes_of(const std::string& degree, const Mesh& mesh) {
   Axes out;
-  for (int a = 0; a < mesh.axis_count(); ++a) {
-    const std::string& name = mesh.axes[at(a)].name;
-    const auto is_digit = [](unsigned char c) { return std::isdigit(c) != 0; };
-    if (name.starts_with(degree) && std::all_of(name.begin() + std::ssize(degree), name.end(), is_digit))
-      out.push_back(a);
-  }
+  for (int a = 0; a < mesh.axis_count(); ++a)
+    if (degree_of_axis(mesh.axes[at(a)].name) == degree) out.push_back(a);
   return out;
 }
 

@@ -209,15 +209,6 @@ void tell_if_large(const Graph& graph, Terminal& terminal) {
                  << std::flush;
 }
 
-/// The step, or without training the network, of the model called `spec`.
-StepOf step_of(std::string spec, const Origin& origin, bool is_trained, std::string input) {
-  return [=](int micro_batches) {
-    Model part = build_model(spec, model_options(origin, micro_batches), input);
-    if (is_trained) add_train_step(part.graph, part.loss, origin.optimizer);
-    return std::move(part.graph);
-  };
-}
-
 }  // namespace
 
 Model model_to_plan(const Arguments& arguments, bool is_trained, Terminal& terminal) {

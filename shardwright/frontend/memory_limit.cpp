@@ -34,8 +34,8 @@ std::string consumers_text(const MemoryUse& use) {
 
 }  // namespace
 
-std::string misfit_text(const Evaluation& e, std::string_view limit) {
-  return fmt::format("the plan takes {} of each device, {} more than {} allows: {}; the largest are {}",
+std::string misfit_text(const Evaluation& e, std::string_view limit, std::string_view what) {
+  return fmt::format("{} takes {} of each device, {} more than {} allows: {}; the largest are {}", what,
                      bytes_text(e.estimate.arena_bytes), bytes_text(e.excess_bytes()), limit,
                      kinds_text(e.estimate), consumers_text(e.estimate.memory));
 }

@@ -8,8 +8,10 @@
 
 namespace shardwright {
 
-/// Of a step that does not fit: by how much, and what takes most. `limit` allows less: `a device of a100-80g:8`.
-std::string misfit_text(const Evaluation& evaluation, std::string_view limit);
+/// Of a step of `what` that does not fit: by how much, and what takes most. `limit` allows less: `a device of
+/// a100-80g:8`.
+std::string misfit_text(const Evaluation& evaluation, std::string_view limit,
+                        std::string_view what = "the plan");
 
 /// A line that says so of the devices of `cluster`, with its end; empty if the step fits. What every verb tells last.
 std::string misfit_notice(const Evaluation& evaluation, const Cluster& cluster);

@@ -14,6 +14,14 @@ ModelOptions model_options(const Origin& origin, int micro_batches) {
           .micro_batches = micro_batches};
 }
 
+StepOf step_of(std::string spec, const Origin& origin, bool is_trained, std::string input) {
+  return [=](int micro_batches) {
+    Model part = build_model(spec, model_options(origin, micro_batches), input);
+    if (is_trained) add_train_step(part.graph, part.loss, origin.optimizer);
+    return std::move(part.graph);
+  };
+}
+
 void check_means_mixed(const Plan& plan, const std::string& spec, const Graph& graph) {
   if (!plan.origin.precision.is_mixed || spec == "-" || fingerprint_of(graph) == plan.fingerprint) return;
   const Precision pure = plan.origin.precision.compute;
@@ -26,8 +34,9 @@ void check_means_mixed(const Plan& plan, const std::string& spec, const Graph& g
         to_text(plan.origin.precision), to_text(pure));
 }
 
-PlannedModel planned_model(const std::string& path) {
-  Plan plan = known_plan(path);
+PlannedModel planned_model(const std::string& path) { return planned_model(known_plan(path), path); }
+
+PlannedModel planned_model(Plan plan, const std::string& path) {
   if (plan.model == "-")
     throw error("{}: its network came from standard input; save it as NAME.graph and plan that", path);
   try {

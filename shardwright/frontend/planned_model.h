@@ -5,11 +5,15 @@
 
 #include "shardwright/frontend/model.h"
 #include "shardwright/plan/plan.h"
+#include "shardwright/search/planning/problem.h"
 
 namespace shardwright {
 
 /// How the network of a plan is built.
 ModelOptions model_options(const Origin& origin, int micro_batches = 1);
+
+/// The step, or without training the network, of the model called `spec`; `input` is what standard input held.
+StepOf step_of(std::string spec, const Origin& origin, bool is_trained, std::string input = "");
 
 /// Throws: Error if `plan` is of the network called `spec` as mixed precision was before it was mixed.
 void check_means_mixed(const Plan& plan, const std::string& spec, const Graph& graph);
@@ -21,5 +25,7 @@ struct PlannedModel {
 };
 /// Throws: Error if the file is no plan, or its network cannot be made again or is another one now.
 PlannedModel planned_model(const std::string& path);
+/// The same of the plan that was in it.
+PlannedModel planned_model(Plan plan, const std::string& path);
 
 }  // namespace shardwright

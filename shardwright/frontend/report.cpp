@@ -150,6 +150,15 @@ std::string words_of(MemoryKind kind) {
   return out;
 }
 
+std::string words_of(const Recompute& recompute) {
+  std::vector<std::string> what;
+  if (recompute.mode != RecomputeMode::none) what.emplace_back(name_of(recompute.mode));
+  for (const RecomputedModule& m : recompute.modules) what.push_back((m.is_on ? "" : "not ") + m.module);
+  std::string out;
+  for (const FoldedName& name : folded(what)) out += (out.empty() ? "" : ", ") + name.name;
+  return out;
+}
+
 std::string throughput_text(const Estimate& e, const BatchSize& batch) {
   if (e.step_seconds() <= 0) return "";
   const double rate = static_cast<double>(batch.count) / e.step_seconds();
@@ -234,16 +243,9 @@ std::string recompute_text(const Graph& graph, const Plan& plan, const Estimate&
       evaluate(compile_pipeline(graph, other, {.formats = default_devices().formats, .verifies = false}),
                plan.cluster, {.framework = e.framework})
           .estimate;
-  std::vector<std::string> what;
-  if (plan.settings.recompute.mode != RecomputeMode::none)
-    what.emplace_back(name_of(plan.settings.recompute.mode));
-  for (const RecomputedModule& m : plan.settings.recompute.modules)
-    what.push_back((m.is_on ? "" : "not ") + m.module);
-  std::string modules;
-  for (const FoldedName& name : folded(what)) modules += (modules.empty() ? "" : ", ") + name.name;
   return fmt::format(
       "recompute {}: {} activations instead of {}, {} in all instead of {}; {} per step instead of {}",
-      modules, bytes_text(e.memory.of(MemoryKind::activations)),
+      words_of(plan.settings.recompute), bytes_text(e.memory.of(MemoryKind::activations)),
       bytes_text(without.memory.of(MemoryKind::activations)), bytes_text(e.arena_bytes),
       bytes_text(without.arena_bytes), seconds_text(e.step_seconds()), seconds_text(without.step_seconds()));
 }

@@ -64,6 +64,9 @@ std::string throughput_text(const Estimate& estimate, const BatchSize& batch);
 /// `optimizer state`
 std::string words_of(MemoryKind kind);
 
+/// `selected, layers.0-3`; nothing where all is kept.
+std::string words_of(const Recompute& recompute);
+
 /// `12.3%`
 std::string percent_text(double part, double whole);
 

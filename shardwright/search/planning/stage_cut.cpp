@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <set>
 
 #include "shardwright/base/index.h"
 #include "shardwright/base/text.h"
@@ -184,12 +185,8 @@ std::vector<NodeId> cut_places(const Graph& graph, const Calls& calls, const Clu
   return out;
 }
 
-namespace {
-
-constexpr int unknown = -1;
-
-/// The longest of `asked` that is `name` or a module around it.
-const std::pair<const std::string, int>* asked_of(const std::map<std::string, int>& asked, std::string name) {
+const std::pair<const std::string, int>* stage_asked_of(const std::map<std::string, int>& asked,
+                                                        std::string name) {
   for (;;) {
     if (const auto it = asked.find(name); it != asked.end()) return &*it;
     const std::size_t dot = name.rfind('.');
@@ -198,14 +195,27 @@ const std::pair<const std::string, int>* asked_of(const std::map<std::string, in
   }
 }
 
-void check_asked(const std::map<std::string, int>& asked, const std::vector<bool>& is_used, int stages,
-                 const std::vector<std::string>& known) {
-  std::vector<bool> has(at(stages), false);
-  std::size_t i = 0;
-  for (const auto& [name, stage] : asked) {
-    if (!is_used[i++])
+void check_stage_names(const Graph& graph, const std::map<std::string, int>& asked) {
+  std::set<std::string> used;
+  std::vector<std::string> known;
+  for (NodeId id : graph.node_ids()) {
+    if (!is_forward_operator(graph.node(id))) continue;
+    known.push_back(graph.name_of(id));
+    if (const auto* mine = stage_asked_of(asked, known.back())) used.insert(mine->first);
+  }
+  for (const auto& [name, stage] : asked)
+    if (!used.contains(name))
       throw error("stage of '{}': the network has no such operator or module{}", name,
                   near_names(name, known));
+}
+
+namespace {
+
+constexpr int unknown = -1;
+
+void check_asked(const std::map<std::string, int>& asked, int stages) {
+  std::vector<bool> has(at(stages), false);
+  for (const auto& [name, stage] : asked) {
     if (stage < 0 || stage >= stages)
       throw error("stage of '{}': it is {} but there are {} stages, from 0 on", name, stage, stages);
     has[at(stage)] = true;
@@ -240,7 +250,7 @@ void check_order(const Graph& graph, const std::map<std::string, int>& asked,
                  const std::vector<int>& stage_of) {
   for (NodeId id : graph.node_ids()) {
     if (!is_forward_operator(graph.node(id))) continue;
-    const auto* mine = asked_of(asked, graph.name_of(id));
+    const auto* mine = stage_asked_of(asked, graph.name_of(id));
     for (ValueId v : graph.node(id).operands) {
       const int below = stage_of[at(graph.value(v).producer.index)];
       if (mine && below > mine->second)
@@ -254,19 +264,13 @@ void check_order(const Graph& graph, const std::map<std::string, int>& asked,
 
 std::vector<int> asked_stages(const Graph& graph, const std::map<std::string, int>& asked, int stages) {
   std::vector<int> stage_of(graph.nodes.size(), unknown);
-  std::vector<bool> is_used(asked.size(), false);
-  std::vector<std::string> known;
-  for (NodeId id : graph.node_ids()) {
-    if (!is_forward_operator(graph.node(id))) continue;
-    known.push_back(graph.name_of(id));
-    const auto* mine = asked_of(asked, known.back());
-    if (!mine) continue;
-    stage_of[at(id.index)] = mine->second;
-    is_used[static_cast<std::size_t>(std::distance(asked.begin(), asked.find(mine->first)))] = true;
-  }
+  for (NodeId id : graph.node_ids())
+    if (is_forward_operator(graph.node(id)))
+      if (const auto* mine = stage_asked_of(asked, graph.name_of(id))) stage_of[at(id.index)] = mine->second;
   std::vector<int> out = filled(graph, std::move(stage_of));
   check_order(graph, asked, out);
-  check_asked(asked, is_used, stages, known);
+  check_stage_names(graph, asked);
+  check_asked(asked, stages);
   return out;
 }
 

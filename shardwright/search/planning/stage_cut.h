@@ -8,6 +8,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "shardwright/cost/cluster.h"
@@ -40,5 +41,11 @@ std::vector<int> asked_stages(const Graph& graph, const std::map<std::string, in
 /// out even, the embedding in front and the head behind count as a layer each; what is left over is spread.
 /// Throws: Infeasible if there are fewer layers than stages.
 std::vector<int> layered_stages(const Graph& graph, int stages);
+
+/// The longest of `asked` that is `name` or a module around it; nullptr if there is none.
+const std::pair<const std::string, int>* stage_asked_of(const std::map<std::string, int>& asked,
+                                                        std::string name);
+/// Throws: Error with near names if one of `asked` is neither an operator nor a module of `graph`.
+void check_stage_names(const Graph& graph, const std::map<std::string, int>& asked);
 
 }  // namespace shardwright

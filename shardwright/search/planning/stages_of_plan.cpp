@@ -32,7 +32,8 @@ Annotations annotations_of(const Annotations& all, const Graph& whole, const Gra
   return out;
 }
 
-/// Of single names: ranges are written out.
+}  // namespace
+
 std::map<std::string, int> stages_by_name(const Constraints& constraints) {
   std::map<std::string, int> out;
   for (const auto& [range, stage] : constraints.stages)
@@ -42,8 +43,6 @@ std::map<std::string, int> stages_by_name(const Constraints& constraints) {
                     range, stage);
   return out;
 }
-
-}  // namespace
 
 int stages_asked(std::optional<int> asked, int chunks, const Annotations& annotations) {
   int parts = 1;

@@ -1,7 +1,9 @@
 // Plans of stages: which part of the network each has, and what is asked of it there.
 #pragma once
 
+#include <map>
 #include <optional>
+#include <string>
 
 #include "shardwright/search/planning/make_plan.h"
 
@@ -10,6 +12,9 @@ namespace shardwright {
 /// The stages that are asked for, or that `annotations` speak of; 1 if nobody asks.
 /// Throws: Error if annotations speak of one beyond what is asked for.
 int stages_asked(std::optional<int> asked, int chunks, const Annotations& annotations);
+
+/// The stages that `constraints` say, of single names: ranges are written out. Throws: Error if a name has two.
+std::map<std::string, int> stages_by_name(const Constraints& constraints);
 
 /// `graph` cut into the stages that `plan` has and `request` speaks of. Throws: Error where that cannot be.
 StagedGraph parts_of(const Graph& graph, const PlanRequest& request, const Plan& plan);

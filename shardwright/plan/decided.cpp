@@ -1,0 +1,70 @@
+#include "shardwright/plan/decided.h"
+
+#include <algorithm>
+#include <cctype>
+
+namespace shardwright {
+namespace {
+
+/// How the devices of a stage share its work; nothing where axes are of no degree.
+std::optional<Degrees> degrees_of(const StagePlan& stage) {
+  Degrees out;
+  for (const DegreeKind& kind : degree_kinds)
+    if (kind.of != Sharing::stages && kind.missing.empty()) out.set(kind.name, 1);
+  if (stage.meshes.size() > 1) return std::nullopt;
+  for (const Axis& axis : stage.meshes.front().axes) {
+    const std::string_view degree = degree_of_axis(axis.name);
+    if (degree.empty()) return std::nullopt;
+    out.set(degree, out.of(degree) * axis.size);
+  }
+  return out;
+}
+
+/// Of all stages; nothing where they differ.
+std::optional<Degrees> degrees_of(const Plan& plan) {
+  const std::optional<Degrees> out = degrees_of(plan.stages.front());
+  const bool is_one =
+      std::ranges::all_of(plan.stages, [&](const StagePlan& stage) { return degrees_of(stage) == out; });
+  return is_one ? out : std::nullopt;
+}
+
+}  // namespace
+
+std::string_view degree_of_axis(std::string_view name) {
+  const auto is_digit = [](unsigned char c) { return std::isdigit(c) != 0; };
+  for (const DegreeKind& kind : degree_kinds)
+    if (kind.of != Sharing::stages && name.starts_with(kind.name) &&
+        std::all_of(name.begin() + std::ssize(kind.name), name.end(), is_digit))
+      return kind.name;
+  return {};
+}
+
+Constraints decided_by(const Plan& plan, std::int64_t samples) {
+  const Settings& s = plan.settings;
+  const auto degrees = degrees_of(plan);
+  Constraints out{.degrees = degrees.value_or(Degrees{})};
+  out.degrees.set("pp", s.pipelining.stages);
+  out.micro_batches = s.pipelining.micro_batches;
+  if (samples > 0) out.global_batch = samples * s.pipelining.micro_batches;
+  if (samples > 0 && degrees && samples % degrees->sharing(Sharing::batch) == 0)
+    out.micro_batch = samples / degrees->sharing(Sharing::batch);
+  out.zero = s.optimizer_parallel.level;
+  out.recompute = Again(s.recompute.mode, !s.recompute.modules.empty());
+  if (s.pipelining.stages > 1) out.schedule = s.pipelining.schedule;
+  return out;
+}
+
+bool decide_alike(const PlannedOperator& a, const PlannedOperator& b) {
+  return a.name == b.name && a.strategy == b.strategy && a.mesh == b.mesh && a.out == b.out;
+}
+
+bool decide_alike(const Plan& a, const Plan& b) {
+  const auto same_stage = [](const StagePlan& x, const StagePlan& y) {
+    return x.meshes == y.meshes && x.layouts == y.layouts &&
+           std::ranges::equal(x.operators, y.operators,
+                              [](const auto& p, const auto& q) { return decide_alike(p, q); });
+  };
+  return a.settings == b.settings && std::ranges::equal(a.stages, b.stages, same_stage);
+}
+
+}  // namespace shardwright
