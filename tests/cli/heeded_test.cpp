@@ -99,6 +99,7 @@ class Heeded : public testing::Test {
                                                            {"--mem-coeff", "7"},
                                                            {"--fix", "pp=2"},
                                                            {"--search-time", "0"},
+                                                           {"--why-not", "micro_batches=2"},
                                                            {"--costs", "symbolic"},
                                                            {"--search-order", "weight"},
                                                            {"--fold-layers", "0"},
@@ -251,7 +252,13 @@ std::vector<Words> command_lines(const std::string& verb, const std::string& mod
     return {{verb, decoder, "--checkpoint", "decoder", "--prompt", "1,2;3", "--json"},
             {verb, decoder, "--checkpoint", "decoder", "--prompt", "1,2", "--devices", "4", "--temperature",
              "1"}};
-  if (verb == "explain") return {{verb, "p.json"}, {verb, "p.json", "matmul1"}};
+  if (verb == "explain")
+    return {{verb, "p.json"},
+            {verb, "p.json", "matmul1"},
+            {verb, "p.json", "zero"},
+            {verb, "p.json", "--why-not", "micro_batches=2"},
+            {verb, "p.json", "--why-not", "micro_batches=1"}};
+  if (verb == "diff") return {{verb, "p.json", "p.json"}, {verb, "p.json", "q.json"}};
   std::vector<Words> out;
   std::vector<Words> kinds{{model},
                            {model, "--devices", "2"},

@@ -1,10 +1,13 @@
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <ostream>
 #include <regex>
 
 #include "shardwright/base/text.h"
 #include "shardwright/cli/plan_report.h"
 #include "shardwright/cli/planning.h"
+#include "shardwright/cli/why_not_report.h"
+#include "shardwright/explain/other_values.h"
 #include "shardwright/frontend/explanation.h"
 #include "shardwright/frontend/report.h"
 
@@ -105,12 +108,12 @@ void explain_all(const Arguments& arguments, const PlannedModel& made, Terminal&
   }
 }
 
-/// The stage that has the operator called `name`; the first if none has.
-std::size_t stage_with(const Plan& plan, const std::string& name) {
+/// The stage that has the operator called `name`, if one has.
+std::optional<std::size_t> stage_with(const Plan& plan, const std::string& name) {
   for (std::size_t s = 0; s < plan.stages.size(); ++s)
     for (const PlannedOperator& op : plan.stages[s].operators)
       if (op.name == name) return s;
-  return 0;
+  return std::nullopt;
 }
 
 /// A row of the table, `layers.0-79.norm1`, stands for its first operator.
@@ -121,28 +124,41 @@ std::string operator_of_row(const std::string& name) {
 
 int run(const Arguments& arguments, Terminal& terminal) {
   const PlannedModel made = planned_model(arguments.positionals[0]);
+  if (arguments.has("--why-not")) {
+    if (arguments.positionals.size() > 1)
+      throw error("--why-not is of the whole plan; leave '{}' out", arguments.positionals[1]);
+    report_why_not(arguments, made, terminal);
+    return 0;
+  }
   if (arguments.positionals.size() == 1) {
     explain_all(arguments, made, terminal);
     return 0;
   }
+  const std::string word = arguments.positionals[1] == "stages" ? "pp" : arguments.positionals[1];
   const std::string name = operator_of_row(arguments.positionals[1]);
-  const std::size_t stage = stage_with(made.plan, name);
+  const auto stage_of_name = stage_with(made.plan, name);
+  if (!stage_of_name && has_other_values(word)) {
+    report_word(arguments, word, made, terminal);
+    return 0;
+  }
+  const bool is_json = arguments.is_on("--json");
+  arguments.check_heeded(terminal.err);
+  const std::size_t stage = stage_of_name.value_or(0);
   Explainer explainer(std::move(apply(made.plan, made.model.graph).stages[stage]), made.plan, stage);
   const Explanation e = explainer.explain(name);
-  if (arguments.is_on("--json"))
-    terminal.out << explanation_json(e, made.plan).dump() << "\n";
-  else
-    terminal.out << explanation_table(e, explainer);
+  terminal.out << (is_json ? explanation_json(e, made.plan).dump() + "\n" : explanation_table(e, explainer));
   return 0;
 }
 
 }  // namespace
 
 std::vector<Verb> explain() {
+  std::vector<Flag> flags = why_not_flags();
+  flags.push_back({"--json", "", "one JSON document", ""});
   return {{.name = "explain",
-           .doc = "say why a plan is what it is: all candidates of an operator, or where time and memory go",
-           .positionals = {"PLAN", "[OP]"},
-           .flags = {{"--json", "", "one JSON document", ""}},
+           .doc = "say why a plan is what it is, and why it is not otherwise",
+           .positionals = {"PLAN", "[OP|WORD]"},
+           .flags = flags,
            .example = "shardwright explain plan.json dense1.matmul",
            .run = run}};
 }

@@ -1,0 +1,117 @@
+#include "shardwright/explain/other_values.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "shardwright/base/text.h"
+#include "shardwright/plan/decided.h"
+
+namespace shardwright {
+namespace {
+
+constexpr std::array<std::string_view, 8> words{"dp",   "tp",        "pp",       "micro_batches",
+                                                "zero", "recompute", "schedule", "sequence_parallel"};
+
+/// Powers of two that divide `n`, at most `most`.
+std::vector<std::string> parts_of_number(std::int64_t n, std::int64_t most) {
+  std::vector<std::string> out;
+  for (std::int64_t d = 1; d <= std::min(n, most) && n % d == 0; d *= 2) out.push_back(fmt::format("{}", d));
+  return out;
+}
+
+std::vector<std::string> values_of(std::string_view word, const Plan& plan, const Constraints& decided) {
+  constexpr std::int64_t most_parts = 64;
+  const auto kind = std::ranges::find(degree_kinds, word, &DegreeKind::name);
+  if (kind != degree_kinds.end()) return parts_of_number(plan.devices(), plan.devices());
+  if (word == "micro_batches")
+    return parts_of_number(decided.global_batch.value_or(1) / decided.degrees.of("dp"), most_parts);
+  if (word == "zero") return {"0", "1", "2", "3"};
+  if (word == "recompute") return {"none", "selected", "full"};
+  if (word == "schedule") return {"1f1b", "gpipe", "interleaved:2"};
+  return {"0", "1"};
+}
+
+/// Throws: Error if `word` decides nothing in such a plan.
+void check_is_open(std::string_view word, const Plan& plan, const Constraints& decided) {
+  if (word == "schedule" && decided.degrees.of("pp") == 1)
+    throw error("schedule: the plan has one stage, in which there is no order to choose; ask for pp");
+  if (word == "sequence_parallel" && decided.degrees.said("tp") == 1)
+    throw error("sequence_parallel: it splits over tp, of which the plan has 1; ask for tp");
+  if (values_of(word, plan, decided).size() == 1)
+    throw error("{}: it can only be {} on {} device{}", word, values_of(word, plan, decided).front(),
+                plan.devices(), plan.devices() == 1 ? "" : "s");
+}
+
+/// What stays beside `word`.
+Constraints kept_beside(std::string_view word, Constraints decided) {
+  if (std::ranges::find(degree_kinds, word, &DegreeKind::name) != degree_kinds.end()) return {};
+  decided.micro_batch.reset();  // it follows
+  decided.global_batch.reset();
+  constraint_word(word).open(decided, word);
+  return decided;
+}
+
+/// `plan` with nothing but the value of `word` otherwise; nothing where more follows from it.
+std::optional<Plan> in_its_place(std::string_view word, const Constraints& asked, Plan plan) {
+  Settings& s = plan.settings;
+  constexpr int of_weights = 3;  // which then lie otherwise
+  if (word == "recompute" && !asked.recompute->layers) {
+    s.recompute = {.mode = asked.recompute->mode, .options = default_options(asked.recompute->mode)};
+  } else if (word == "schedule" && asked.schedule->chunks == 1 && s.pipelining.schedule.chunks == 1) {
+    s.pipelining.schedule = *asked.schedule;
+  } else if (word == "zero" && std::max(s.optimizer_parallel.level, *asked.zero) < of_weights &&
+             s.optimizer_parallel.group == 0) {
+    s.optimizer_parallel.level = *asked.zero;
+  } else {
+    return std::nullopt;
+  }
+  return plan;
+}
+
+WhyNot answer_of(std::string_view word, const Constraints& asked, const Plan& plan, const StepOf& step,
+                 const WhyNotOptions& options) {
+  std::optional<Plan> changed = in_its_place(word, asked, plan);
+  if (!changed || decide_alike(*changed, plan)) return why_not(asked, plan, step, options);
+  const Graph graph = step(plan.settings.pipelining.micro_batches);
+  WhyNot out{.status = WhyNotStatus::infeasible, .planned = evaluation_of(plan, graph, options)};
+  try {
+    const Evaluation e = evaluation_of(*changed, graph, options);
+    if (e.fits()) out.status = WhyNotStatus::feasible;
+    out.found = Alternative{*std::move(changed), e};
+  } catch (const Error& e) {  // its stages cannot run so
+    out.violation = e.what();
+  }
+  return out;
+}
+
+/// By which they are told in order.
+double seconds_of(const OtherValue& v) {
+  if (v.answer.status == WhyNotStatus::chosen) return -1;
+  if (v.answer.status == WhyNotStatus::infeasible) return std::numeric_limits<double>::infinity();
+  return v.answer.found->evaluation.estimate.step_seconds();
+}
+
+}  // namespace
+
+bool has_other_values(std::string_view word) { return std::ranges::find(words, word) != words.end(); }
+
+std::vector<OtherValue> other_values(std::string_view word, const Plan& plan, const StepOf& step,
+                                     const WhyNotOptions& options) {
+  const Constraints decided = decided_by(plan, options.samples);
+  check_is_open(word, plan, decided);
+  std::vector<std::string> values = values_of(word, plan, decided);
+  const std::string own = constraint_word(word).print(decided, word);
+  if (!own.empty() && std::ranges::find(values, own) == values.end()) values.push_back(own);
+  std::vector<OtherValue> out;
+  for (const std::string& value : values) {
+    Constraints asked = kept_beside(word, decided);
+    constraint_word(word).read(asked, word, {std::string(word), value});
+    WhyNot answer = answer_of(word, asked, plan, step, options);
+    out.push_back({value, std::move(asked), std::move(answer)});
+  }
+  std::ranges::stable_sort(out, {}, seconds_of);
+  return out;
+}
+
+}  // namespace shardwright
