@@ -60,8 +60,7 @@ std::optional<Plan> in_its_place(std::string_view word, const Constraints& asked
     s.recompute = {.mode = asked.recompute->mode, .options = default_options(asked.recompute->mode)};
   } else if (word == "schedule" && asked.schedule->chunks == 1 && s.pipelining.schedule.chunks == 1) {
     s.pipelining.schedule = *asked.schedule;
-  } else if (word == "zero" && std::max(s.optimizer_parallel.level, *asked.zero) < of_weights &&
-             s.optimizer_parallel.group == 0) {
+  } else if (word == "zero" && std::max(s.optimizer_parallel.level, *asked.zero) < of_weights) {
     s.optimizer_parallel.level = *asked.zero;
   } else {
     return std::nullopt;

@@ -166,7 +166,7 @@ std::vector<PlanRequest> with_stages(const Constraints& asked, const Constraints
   if (!asked.recompute) base.settings.recompute = plan.settings.recompute;
   Constraints said = for_devices(asked, all, plan.devices());
   if (open.keeps_micro_batches) said.micro_batches = open.settings.pipelining.micro_batches;
-  said.stages = with_others(stages_by_name(asked), plan, parts_of(said));
+  said.stages = parts_of(said) > 1 ? with_others(stages_by_name(asked), plan, parts_of(said)) : Stages{};
   base.constraints.operators = asked.operators;
   std::vector<PlanRequest> out;
   const bool has_degrees = said.degrees.said("dp") && said.degrees.said("tp");
@@ -187,6 +187,23 @@ std::vector<PlanRequest> with_stages(const Constraints& asked, const Constraints
   out.back().search = splitting_search().name;
   out.back().constraints = {.stages = said.stages};
   return out;
+}
+
+bool split_alike(const Plan& a, const Plan& b) {
+  return std::ranges::equal(a.stages, b.stages, [](const StagePlan& x, const StagePlan& y) {
+    return std::ranges::equal(x.operators, y.operators,
+                              [](const auto& p, const auto& q) { return decide_alike(p, q); });
+  });
+}
+
+/// Whether operators are split as the degrees of `decided` say, all of them.
+bool is_by_degrees(const Plan& plan, const Constraints& decided, const StepOf& step,
+                   const PlanRequest& open) {
+  for (const PlanRequest& request : with_stages({}, decided, plan, open)) try {
+      if (request.is_set && split_alike(make_plan(step, request), plan)) return true;
+    } catch (const Error&) {  // degrees would not split it so
+    }
+  return false;
 }
 
 /// The best plan for one of `requests`; why there is none, if there is none.
@@ -225,9 +242,12 @@ WhyNot why_not(const Constraints& asked, const Plan& plan, const StepOf& step, c
   check_operators(graph, asked);
   check_stages(graph, stages, asked, all);
   WhyNot out{.planned = evaluation_of(plan, graph, options)};
-  if (has_words(asked, decided) && has_operators(asked, plan, decided.degrees) && has_stages(stages, plan))
-    return out;
   PlanRequest open = opened(plan, options, options.keeps_micro_batches || mixes_samples(graph));
+  if (has_words(asked, decided) && has_operators(asked, plan, decided.degrees) && has_stages(stages, plan)) {
+    const bool asks_split = asked.degrees.of("dp") > 1 || asked.degrees.of("tp") > 1;
+    out.is_split_otherwise = asks_split && !is_by_degrees(plan, decided, step, open);
+    return out;
+  }
   open.constraints = asked;
   open.constraints.global_batch.reset();  // it is the plan's
   solve(out, stages.empty() ? std::vector{open} : with_stages(asked, all, plan, open), step, options);

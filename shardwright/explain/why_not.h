@@ -38,6 +38,8 @@ struct WhyNot {
   Evaluation planned;                // of the plan in question
   std::optional<Alternative> found;  // feasible; or infeasible because it does not fit
   std::string violation = {};        // there is no such plan
+  /// Of what was chosen: axes are called after the degrees that are asked for, but operators are split one by one.
+  bool is_split_otherwise = false;
 };
 
 /// What a step of `plan` takes; `graph` is its network's.

@@ -89,8 +89,10 @@ std::string why_text(const Constraints& asked, const WhyNot& answer, const Plan&
                      const std::string& limit) {
   const auto words = [](const Plan& p) { return to_text(decided_by(p, 0)); };
   if (answer.status == WhyNotStatus::chosen)
-    return "the plan has it: " + words(plan) +
-           (answer.planned.fits() ? "" : "; " + misfit_text(answer.planned, limit));
+    return fmt::format(
+        "the plan has it: {}{}{}", words(plan),
+        answer.is_split_otherwise ? "; but its operators are split one by one, not as degrees say" : "",
+        answer.planned.fits() ? "" : "; " + misfit_text(answer.planned, limit));
   if (!answer.found) return answer.violation;
   const Plan& found = answer.found->plan;
   const Evaluation& e = answer.found->evaluation;

@@ -18,16 +18,21 @@ struct Side {
   std::optional<std::int64_t> samples = {};
 };
 
+Estimate estimate_of(const PlannedModel& made, const std::string& path) try {
+  return evaluate(compile_pipeline(made.model.graph, made.plan, {.formats = default_devices().formats}),
+                  made.plan.cluster, {.framework = made.plan.settings.framework})
+      .estimate;
+} catch (const Error& e) {
+  throw with_context(e, path);
+}
+
 Side side_of(const std::string& path, Terminal& terminal) {
   Side out{.path = path, .plan = known_plan(path)};
   try {
     const PlannedModel made = planned_model(out.plan, path);
     out.samples = batch_of(made.model);
     if (out.samples) *out.samples *= made.plan.settings.pipelining.micro_batches;
-    out.estimate =
-        evaluate(compile_pipeline(made.model.graph, made.plan, {.formats = default_devices().formats}),
-                 made.plan.cluster, {.framework = made.plan.settings.framework})
-            .estimate;
+    out.estimate = estimate_of(made, path);
   } catch (const Error& e) {
     terminal.err << fmt::format("{}; so seconds and bytes are not compared\n", e.what());
   }
