@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "shardwright/base/text.h"
 #include "shardwright/frontend/memory_limit.h"
@@ -115,25 +116,23 @@ std::string why_text(const Constraints& asked, const WhyNot& answer, const Plan&
 
 std::string values_table(const std::string& word, const std::vector<OtherValue>& values) {
   Rows rows{{"  " + word, "step", "compute", "communication", "bubble", "recompute", "memory", "as"}};
-  for (const OtherValue& v : values) {
-    const bool is_chosen = v.answer.status == WhyNotStatus::chosen;
-    std::vector<std::string>& row = rows.emplace_back(1, (is_chosen ? "* " : "  ") + v.value);
-    if (!is_chosen && !v.answer.found) {
-      row.insert(row.end(), 6, "-");
-      row.push_back(v.answer.violation);
-      continue;
-    }
-    const Evaluation& e = is_chosen ? v.answer.planned : v.answer.found->evaluation;
+  const auto add = [&](const std::string& value, const Evaluation& e, const std::string& as) {
     const StepParts parts = parts_of(e.estimate);
+    std::vector<std::string>& row = rows.emplace_back(1, value);
     for (double seconds :
          {e.estimate.step_seconds(), parts.compute, parts.communication, parts.bubble, parts.recompute})
       row.push_back(seconds_text(seconds));
     row.push_back(bytes_text(e.estimate.arena_bytes));
-    const std::string too_much =
-        e.fits() ? "" : fmt::format("does not fit, {} too much: ", bytes_text(e.excess_bytes()));
-    row.push_back(is_chosen ? too_much + "the plan"
-                            : too_much + to_text(decided_by(v.answer.found->plan, 0)));
-  }
+    row.push_back((e.fits() ? "" : fmt::format("does not fit, {} too much: ", bytes_text(e.excess_bytes()))) +
+                  as);
+  };
+  const bool has_value = values.front().answer.status == WhyNotStatus::chosen;  // which comes first
+  add("* " + (has_value ? values.front().value : "?"), values.front().answer.planned, "the plan");
+  for (const OtherValue& v : std::span(values).subspan(has_value ? 1 : 0))
+    if (v.answer.found)
+      add("  " + v.value, v.answer.found->evaluation, to_text(decided_by(v.answer.found->plan, 0)));
+    else
+      rows.push_back({"  " + v.value, "-", "-", "-", "-", "-", "-", v.answer.violation});
   return aligned(rows, {.begin = 1, .end = 7});
 }
 

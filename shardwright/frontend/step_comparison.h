@@ -21,7 +21,7 @@ std::string more_text(const Estimate& a, const Estimate& b);
 std::string why_text(const Constraints& asked, const WhyNot& answer, const Plan& plan,
                      const std::string& limit);
 
-/// What each value of `word` takes, the plan's marked.
+/// What each value of `word` takes, the plan's marked; `?` where it has none of them. `values` are not empty.
 std::string values_table(const std::string& word, const std::vector<OtherValue>& values);
 
 }  // namespace shardwright
