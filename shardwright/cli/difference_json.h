@@ -1,6 +1,8 @@
 // What one step takes more than another, as documents say it.
 #pragma once
 
+#include <optional>
+
 #include "shardwright/plan/json_text.h"
 #include "shardwright/simulate/step_parts.h"
 

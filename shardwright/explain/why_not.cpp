@@ -1,6 +1,7 @@
 #include "shardwright/explain/why_not.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <utility>
 

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "shardwright/search/planning/make_plan.h"
 #include "shardwright/simulate/evaluate.h"
