@@ -125,6 +125,12 @@ Cluster Cluster::part(int first, int count) const {
   return out;
 }
 
+std::optional<double> Cluster::price_of(double step_seconds) const {
+  constexpr double seconds_per_hour = 3600;
+  if (!price_per_hour) return std::nullopt;
+  return *price_per_hour * devices() * step_seconds / seconds_per_hour;
+}
+
 int level_in(const Cluster& cluster, LinkLevel link) {
   const auto is_same = [&](const LinkLevel& level) {
     link.devices = level.devices;
@@ -166,6 +172,16 @@ bool is_preset(const Cluster& cluster) try {
   return std::ranges::any_of(cluster_presets(), has_its_name) && cluster_called(cluster.name) == cluster;
 } catch (const Error&) {  // the name is only what it was called
   return false;
+}
+
+Cluster resized(const Cluster& cluster, int devices) {
+  if (devices == cluster.devices()) return cluster;
+  if (!is_preset(cluster)) return cluster.part(0, devices);
+  const std::string_view name = cluster.name, kind = name.substr(0, name.find(':'));
+  const int per_node = cluster.devices_per_node;
+  const bool fills_nodes = name.find('x', kind.size()) != name.npos && devices % per_node == 0;
+  return cluster_called(fills_nodes ? fmt::format("{}:{}x{}", kind, devices / per_node, per_node)
+                                    : fmt::format("{}:{}", kind, devices));
 }
 
 MeshCost mesh_cost(const Cluster& cluster, const Mesh& mesh) {

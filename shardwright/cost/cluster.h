@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -91,6 +92,8 @@ struct Cluster {
   std::vector<LinkLevel> links;   // innermost first; the last joins all devices
   double link_efficiency = 0.75;  // of a link's bandwidth, what collectives reach
   double overlap = 0.9;           // of communication, what runs beside compute without slowing it
+  /// Of one device, in whatever currency; empty: nobody has said.
+  std::optional<double> price_per_hour = {};
 
   int devices() const { return nodes * devices_per_node; }
   const Efficiency& efficiency_of(WorkKind kind) const { return efficiency[static_cast<std::size_t>(kind)]; }
@@ -98,6 +101,9 @@ struct Cluster {
   /// The `count` devices from `first` on. A link joins blocks of as many of them as always lie in one of its blocks.
   /// Throws: Error unless the cluster has them.
   Cluster part(int first, int count) const;
+
+  /// What a step of so many seconds costs on all devices; nothing where no price is said.
+  std::optional<double> price_of(double step_seconds) const;
 
   bool operator==(const Cluster&) const = default;
 };
@@ -116,6 +122,10 @@ std::span<const ClusterPreset> cluster_presets();
 /// fill nodes evenly, as few as possible.
 /// Throws: Error if there is no such preset or file, or the numbers are none or too large.
 Cluster cluster_called(std::string_view name);
+
+/// `cluster` with so many devices: another number of a preset, in nodes that are filled as it fills its own; of a file the
+/// first of its devices. Throws: Error unless it has as many.
+Cluster resized(const Cluster& cluster, int devices);
 
 /// That of as many threads of this host as there are devices.
 Cluster host_cluster(int devices);

@@ -156,9 +156,10 @@ std::vector<LinkLevel> links_of(const YAML::Node& node, int all) {
 }
 
 Cluster cluster_of(const YAML::Node& node, const std::string& path) {
-  const Fields fields(node, "",
-                      {"nodes", "devices_per_node", "memory", "reserved", "memory_bandwidth", "caches",
-                       "flops", "kernel_overhead", "efficiency", "links", "link_efficiency", "overlap"});
+  const Fields fields(
+      node, "",
+      {"nodes", "devices_per_node", "memory", "reserved", "memory_bandwidth", "caches", "flops",
+       "kernel_overhead", "efficiency", "links", "link_efficiency", "overlap", "price_per_hour"});
   Cluster c{
       .name = path, .nodes = fields.count("nodes"), .devices_per_node = fields.count("devices_per_node")};
   if (c.nodes > most_devices / c.devices_per_node)
@@ -177,6 +178,7 @@ Cluster cluster_of(const YAML::Node& node, const std::string& path) {
   if (fields.has("efficiency")) c.efficiency = efficiency_of(fields.at("efficiency"), c.efficiency);
   if (fields.has("link_efficiency")) c.link_efficiency = fields.positive_share("link_efficiency");
   if (fields.has("overlap")) c.overlap = fields.share("overlap");
+  if (fields.has("price_per_hour")) c.price_per_hour = fields.positive("price_per_hour", "");
   c.links = links_of(fields.at("links"), c.devices());
   return c;
 }
@@ -250,6 +252,7 @@ std::string to_text(const Cluster& c) {
   out << YAML::EndSeq;
   say("link_efficiency", quantity_text(c.link_efficiency, ""));
   say("overlap", quantity_text(c.overlap, ""));
+  if (c.price_per_hour) say("price_per_hour", quantity_text(*c.price_per_hour, ""));
   out << YAML::EndMap;
   return std::string(out.c_str()) + "\n";
 }

@@ -15,6 +15,7 @@
 //     - {kind: infiniband, latency: 10us, bandwidth: 25GB/s}
 //   link_efficiency: 0.75                        # of bandwidth, what collectives reach
 //   overlap: 0.9                                 # of communication, what runs beside compute
+//   price_per_hour: 2.5                          # of one device, in whatever currency; unknown if left out
 //
 // A link may say what starting a collective costs beside its messages, `start: 40us`, and how devices are joined,
 // `wiring: switched` (the default), mesh or cube (layout/collective.h).

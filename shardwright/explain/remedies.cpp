@@ -22,15 +22,6 @@ std::string to_text(const Change& change) {
   return join(out, " ");
 }
 
-/// `a100-80g:16` of `a100-80g:8` and 2; empty for a file.
-std::string times(const Cluster& cluster, int factor) {
-  if (!is_preset(cluster)) return "";
-  const std::size_t colon = cluster.name.find(':'), nodes = cluster.name.find('x', colon);
-  const std::string preset = cluster.name.substr(0, colon);
-  if (nodes == std::string::npos) return fmt::format("{}:{}", preset, cluster.devices() * factor);
-  return fmt::format("{}:{}x{}", preset, cluster.nodes * factor, cluster.devices_per_node);
-}
-
 /// What the search is left to choose of a setting that was fixed.
 void open(PlanRequest& r, std::string_view flag) {
   const Settings usual;
@@ -184,10 +175,10 @@ class Search {
     for (int factor = 2; factor <= 64; factor *= 2) {
       const double share = static_cast<double>(e.estimate.arena_bytes) / factor;
       if (share > most_saved * static_cast<double>(e.cap_bytes)) continue;
-      const std::string cluster = r.cluster ? times(*r.cluster, factor) : "";
-      if (left_ <= 0 || (r.cluster && cluster.empty())) return;
-      const Change change = r.cluster ? Change{{"--cluster", cluster}}
-                                      : Change{{"--devices", fmt::format("{}", r.devices * factor)}};
+      if (left_ <= 0 || (r.cluster && !is_preset(*r.cluster))) return;
+      const int devices = r.devices * factor;
+      const Change change = r.cluster ? Change{{"--cluster", resized(*r.cluster, devices).name}}
+                                      : Change{{"--devices", fmt::format("{}", devices)}};
       if (try_change(change, step_)) return;
     }
   }

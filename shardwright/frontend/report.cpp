@@ -292,6 +292,8 @@ StepReport step_report(const Graph& graph, const Plan& plan, const Estimate& e, 
   say(memory_text(e));
   say(time_text(e));
   say(throughput_text(e, batch));
+  if (const auto price = plan.cluster.price_of(e.step_seconds()))
+    say(fmt::format("price: {:.4g} a step", *price));
   if (is_whole && p.micro_batches > 1) say(pipelining_text(p));
   say(recompute_text(graph, plan, e));
   return out;

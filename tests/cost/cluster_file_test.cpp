@@ -48,6 +48,7 @@ TEST(ClusterFile, is_read_back_whatever_the_figures_are) {
     c.links.push_back({"between", c.devices(), quantity(), quantity()});
     c.link_efficiency = share();
     c.overlap = share();
+    if (below(2)) c.price_per_hour = quantity();
     EXPECT_EQ(again(c), c) << to_text(c);
   }
 }
@@ -73,6 +74,31 @@ overlap: 0.9
 )");
   EXPECT_EQ(error_of([] { parse_cluster("nodes: 2\n", "two.yaml"); }),
             "two.yaml: devices_per_node is missing");
+}
+
+TEST(Cluster, with_other_numbers_of_devices_fills_nodes_as_its_own) {
+  const auto name = [](const char* cluster, int devices) {
+    return resized(cluster_called(cluster), devices).name;
+  };
+  EXPECT_EQ(name("a100-80g:64", 16), "a100-80g:16");
+  EXPECT_EQ(name("a100-80g:8", 16), "a100-80g:16");
+  EXPECT_EQ(name("a100-80g:4x4", 8), "a100-80g:2x4");
+  EXPECT_EQ(name("a100-80g:4x4", 2), "a100-80g:2");
+  Cluster own = cluster_called("a100-80g:2x8");
+  own.name = "own.yaml";
+  own.price_per_hour = 2;
+  EXPECT_EQ(resized(own, 4), own.part(0, 4));
+  EXPECT_EQ(resized(own, 4).price_per_hour, 2);
+  EXPECT_EQ(error_of([&] { resized(own, 32); }), "32 devices from 0 on: cluster own.yaml has 16");
+}
+
+/// 16 devices at 3 an hour each, for half an hour and for a second.
+TEST(Cluster, prices_a_step_by_the_hour_of_a_device) {
+  Cluster cluster = cluster_called("a100-80g:2x8");
+  EXPECT_FALSE(cluster.price_of(1800));
+  cluster.price_per_hour = 3;
+  EXPECT_DOUBLE_EQ(*cluster.price_of(1800), 24);
+  EXPECT_DOUBLE_EQ(*cluster.price_of(1), 48.0 / 3600);
 }
 
 TEST(Cluster, is_a_preset_only_with_its_figures) {

@@ -5,6 +5,7 @@
 
 #include "shardwright/cli/verb.h"
 #include "shardwright/cost/cluster.h"
+#include "shardwright/cost/cluster_file.h"
 
 namespace shardwright::verbs {
 namespace {
@@ -43,6 +44,7 @@ nlohmann::json json_of(const Cluster& c) {
           {"efficiency", efficiency},
           {"link_efficiency", c.link_efficiency},
           {"overlap", c.overlap},
+          {"price_per_hour", c.price_per_hour ? nlohmann::json(*c.price_per_hour) : nullptr},
           {"links", std::move(links)}};
 }
 
@@ -56,13 +58,16 @@ std::string table_of(const Cluster& c) {
     out += fmt::format("    {}: blocks of {}, {:g} GB/s per device, {:g} us a message, {:g} us to start\n",
                        l.kind, l.devices, l.bytes_per_second / 1e9, l.latency_seconds * 1e6,
                        l.start_seconds * 1e6);
+  if (c.price_per_hour) out += fmt::format("    {:g} an hour\n", *c.price_per_hour);
   return out;
 }
 
 int run(const Arguments& arguments, Terminal& terminal) {
   if (!arguments.positionals.empty()) {
     const Cluster c = cluster_called(arguments.positionals[0]);
-    if (arguments.is_on("--json"))
+    if (arguments.is_on("--yaml"))
+      terminal.out << to_text(c);
+    else if (arguments.is_on("--json"))
       terminal.out << json_of(c).dump() << "\n";
     else
       terminal.out << fmt::format("{}: {} nodes of {} devices\n{}", c.name, c.nodes, c.devices_per_node,
@@ -84,7 +89,8 @@ std::vector<Verb> clusters() {
   return {{.name = "clusters",
            .doc = "list the clusters there are, or show one: PRESET:N, PRESET:NODESxPER_NODE or a YAML file",
            .positionals = {"[CLUSTER]"},
-           .flags = {{"--json", "", "JSON documents", ""}},
+           .flags = {{"--json", "", "JSON documents", ""},
+                     {"--yaml", "", "one as a file for --cluster, to be changed", ""}},
            .example = "shardwright clusters a100-80g:2x8",
            .run = run}};
 }
