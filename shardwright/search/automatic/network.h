@@ -28,6 +28,7 @@ struct Row {
     const auto piece = std::ranges::find(kinds, kind) - kinds.begin();
     return std::ranges::count(alike, alike[static_cast<std::size_t>(piece)]) > 1;
   }
+  bool operator==(const Row&) const = default;
 };
 
 /// Repeated layers and what is between; without such layers what lies between places where few bytes cross.

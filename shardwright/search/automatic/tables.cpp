@@ -32,19 +32,20 @@ Pieces passes_alone(Pieces pieces) {
 
 }  // namespace
 
-Tables::Tables(const StepOf& step, const PlanRequest& request) : step_(step), request_(request) {
+Tables::Tables(const StepOf& step, const PlanRequest& request)
+    : step_(step), request_(request), stock_(request.stock ? *request.stock : own_) {
   const auto samples = samples_of(*graph(1));
   if (!samples)
     throw error("search auto: no input of the network has a batch, of which there could be parts");
   samples_ = *samples;
   check_operators(*graph(1), request.constraints);
-  row_ = row_of(*graph(1), *request.cluster, request.constraints);
+  Row row = row_of(*graph(1), *request.cluster, request.constraints);
   if (const Graph* least = graph(static_cast<int>(samples_)))
-    row_ = without_missing(std::move(row_), *least);
+    row = without_missing(std::move(row), *least);
   else
     why_.clear();  // nobody has asked for it
-  whole_ = whole_row(row_);
-  for (int kind = 0; kind < row_.kind_count(); ++kind) has_layers_ = has_layers_ || row_.is_layer(kind);
+  shelf_ = &stock_.of(row);
+  for (int kind = 0; kind < row.kind_count(); ++kind) has_layers_ = has_layers_ || row.is_layer(kind);
 }
 
 const Graph* Tables::graph(int micro_batches) {
@@ -60,20 +61,24 @@ const Graph* Tables::graph(int micro_batches) {
 }
 
 const Network* Tables::network(int micro_batches, int summed, const Row& row) {
-  const auto [it, is_new] = networks_.try_emplace(std::tuple(micro_batches, summed, &row == &whole_));
+  const auto [it, is_new] =
+      shelf_->networks.try_emplace(std::tuple(micro_batches, summed, &row == &shelf_->whole));
+  auto& [network, why] = it->second;
   const Graph* made = is_new ? graph(micro_batches) : nullptr;
   if (made) try {
-      it->second = std::make_unique<Network>(*made, row, summed);
+      network = std::make_unique<Network>(*made, row, summed);
     } catch (const Error& e) {
       why_ = e.what();
     }
-  return it->second.get();
+  if (is_new && !network) why = why_;
+  if (!network && !why.empty()) why_ = why;
+  return network.get();
 }
 
 /// Null where the structure cannot split one of them.
 const Pieces* Tables::figures(const Constraints& s, int summed) {
   const Row& pieces = row(s);
-  const Key key(of_pieces(s), summed, &pieces == &whole_);
+  const Key key(of_pieces(s), summed, &pieces == &shelf_->whole);
   const auto [it, is_new] = figures_.try_emplace(key);
   if (!is_new) return it->second.get();
   const Network* network = this->network(*s.micro_batches, summed, pieces);
@@ -88,9 +93,9 @@ const Pieces* Tables::figures(const Constraints& s, int summed) {
     const Cluster stage = request_.cluster->part(0, stage_devices(s));
     auto out = std::make_unique<Pieces>();
     for (int k = 0; k < pieces.kind_count(); ++k)
-      out->push_back(others && !pieces.is_layer(k)
-                         ? (*others)[at(k)]
-                         : figures_of(network->piece(k), pieces.is_layer(k), s, {request_, stage, summed}));
+      out->push_back(others && !pieces.is_layer(k) ? (*others)[at(k)]
+                                                   : stock_.figures(network->piece(k), pieces.is_layer(k), s,
+                                                                    {request_, stage, summed}));
     figures_.at(key) = std::move(out);
   } catch (const Error& e) {  // a dim that does not divide
     why_ = e.what();
@@ -118,7 +123,7 @@ const Pieces& Tables::shared_by_layers(Constraints s, std::int64_t samples) {
   const int summed = summed_of(pipelining_of(s));
   Constraints kind = of_pieces(without_replicas(s));
   kind.micro_batches.reset();
-  const auto [it, is_new] = shared_.try_emplace({kind, samples, summed, &row(s) == &whole_});
+  const auto [it, is_new] = shared_.try_emplace({kind, samples, summed, &row(s) == &shelf_->whole});
   const Pieces* one = is_new ? alone(s, samples) : nullptr;
   if (!one) return it->second;
   s = without_replicas(s);
@@ -129,7 +134,7 @@ const Pieces& Tables::shared_by_layers(Constraints s, std::int64_t samples) {
     Figures& shared = it->second.emplace_back();
     const Network::Part* pair = network->pair(static_cast<int>(k));
     if (!pair) continue;
-    const Figures two = figures_of(*pair, true, s, {request_, stage, summed});
+    const Figures two = stock_.figures(*pair, true, s, {request_, stage, summed});
     if (mode_of(s) == RecomputeMode::selected) shared.kept = (*one)[k].kept - two.kept / 2;
     if (!splits_sequence(s)) continue;
     shared.forward = std::max(0.0, 2 * (*one)[k].forward - two.forward);

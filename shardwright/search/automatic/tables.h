@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "shardwright/search/automatic/figures.h"
+#include "shardwright/search/automatic/stock.h"
 
 namespace shardwright::automatic {
 
@@ -33,7 +33,9 @@ class Tables {
   /// fewer samples than replicas there are 0 micro-batches.
   const Graph* graph(int micro_batches);
   /// The pieces that stages of `s` are made of: where there are no layers and one stage, all is one.
-  const Row& row(const Constraints& s) const { return stages_of(s) == 1 && !has_layers_ ? whole_ : row_; }
+  const Row& row(const Constraints& s) const {
+    return stages_of(s) == 1 && !has_layers_ ? shelf_->whole : shelf_->row;
+  }
 
   bool has_layers() const { return has_layers_; }
   /// Its pieces would be others without it; `s` has sequence parallelism.
@@ -90,10 +92,11 @@ class Tables {
   const StepOf& step_;
   const PlanRequest& request_;
   std::map<int, std::optional<Graph>> graphs_;  // by micro-batches
-  Row row_, whole_;
+  Stock own_;                                   // where the request brings none
+  Stock& stock_;
+  Shelf* shelf_ = nullptr;
   bool has_layers_ = false;
   std::optional<bool> replicas_wait_;  // not known yet
-  std::map<std::tuple<int, int, bool>, std::unique_ptr<Network>> networks_;
   std::map<Key, std::unique_ptr<Pieces>> figures_;
   std::map<std::tuple<Constraints, std::int64_t, int, bool>, Pieces> shared_;
   std::map<Pipelining, std::vector<int>> slots_;

@@ -10,6 +10,9 @@
 #include "shardwright/search/planning/problem.h"
 
 namespace shardwright {
+namespace automatic {
+class Stock;
+}
 
 /// What is asked of planning.
 struct PlanRequest {
@@ -34,6 +37,8 @@ struct PlanRequest {
   MicroBatches micro_batches = {};   // of a stage: planning says so itself
   FormatsOf formats = {};            // of the backend that will run it: memory formats take room, too
   bool verifies = true;              // programs that a search tries, after each pass
+  /// Of searches of the same on other numbers of devices; null: there are none.
+  automatic::Stock* stock = nullptr;
 };
 
 /// Plans `graph` (a network or a whole train step, of one micro-batch), each stage as a network of its own.
