@@ -9,6 +9,7 @@
 #include "shardwright/base/text.h"
 #include "shardwright/cli/asked.h"
 #include "shardwright/cli/config.h"
+#include "shardwright/cli/device_counts.h"
 #include "shardwright/cli/plan_report.h"
 #include "shardwright/cli/set_flags.h"
 #include "shardwright/cli/verb.h"
@@ -194,6 +195,7 @@ int run_verb(const std::vector<std::string>& words, Terminal& terminal) {
     arguments.heed_none();
   }
   if (arguments.has("--set")) arguments = with_set(std::move(arguments));
+  arguments = with_counts(std::move(arguments));
   if (arguments.has("--config")) arguments = with_config(std::move(arguments));
   try {
     const int status = verb.run(arguments, terminal);

@@ -61,6 +61,7 @@ Json document(const Plan& plan, const Evaluation& evaluation, const BatchSize& b
   for (const Estimate& stage : stages_of(e)) out["by_stage"].push_back(stage_json(stage));
   out["fits"] = evaluation.fits();
   if (!plan.suggestion.empty()) out["suggestion"] = plan.suggestion;
+  if (!plan.objective.empty()) out["objective"] = plan.objective;
   if (const auto price = plan.cluster.price_of(e.step_seconds())) out["price"] = *price;
   out["collectives_per_step"] = e.collectives;
   out["bytes_communicated_per_step"] = e.bytes_communicated;

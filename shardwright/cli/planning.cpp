@@ -211,19 +211,46 @@ void tell_if_large(const Graph& graph, Terminal& terminal) {
 
 }  // namespace
 
+namespace {
+
+/// What is searched for `network`, which is of as many micro-batches as are asked for, or whole where they are searched.
+SearchAsked asked_for(const Arguments& arguments, Model network, bool is_trained, std::string input) {
+  PlanRequest request = request_of(arguments, network);
+  StepOf step = step_of(spec_of(arguments), request.origin, is_trained, input);
+  return {std::move(step), std::move(request), std::move(network), std::move(input)};
+}
+
+Model unsplit_model_of(const Arguments& arguments, int micro_batches, const std::string& input) {
+  return build_model(spec_of(arguments), model_options(origin_of(arguments), micro_batches), input);
+}
+
+}  // namespace
+
 Model model_to_plan(const Arguments& arguments, bool is_trained, Terminal& terminal) {
   const int asked = micro_batches_asked(arguments);
   const std::string input = input_of(arguments, terminal);
   const bool is_decided = arguments.has("--plan") || !chooses_structure(asked_of(arguments));
   if (!is_decided) {
-    const Model whole = build_model(spec_of(arguments), model_options(origin_of(arguments), 1), input);
-    if (!is_planned(whole.graph))
-      arguments.found = std::make_shared<const Plan>(
-          make_plan(step_of(spec_of(arguments), origin_of(arguments, whole), is_trained, input),
-                    request_of(arguments, whole)));
+    Model whole = unsplit_model_of(arguments, 1, input);
+    if (!is_planned(whole.graph)) {
+      const SearchAsked search = asked_for(arguments, std::move(whole), is_trained, input);
+      return model_of(arguments, search, make_plan(search.step, search.request));
+    }
   }
-  return model_of(arguments, arguments.found ? arguments.found->settings.pipelining.micro_batches : asked,
-                  input);
+  return model_of(arguments, asked, input);
+}
+
+SearchAsked search_asked(const Arguments& arguments, Terminal& terminal) {
+  const int asked = micro_batches_asked(arguments);
+  std::string input = input_of(arguments, terminal);
+  Model network = unsplit_model_of(arguments, chooses_structure(asked_of(arguments)) ? 1 : asked, input);
+  check_not_planned(network, network.graph);
+  return asked_for(arguments, std::move(network), true, std::move(input));
+}
+
+Model model_of(const Arguments& arguments, const SearchAsked& search, Plan found) {
+  arguments.found = std::make_shared<const Plan>(std::move(found));
+  return model_of(arguments, arguments.found->settings.pipelining.micro_batches, search.input);
 }
 
 Plan plan_of(const Arguments& arguments, const Model& model, const Graph& graph, Terminal& terminal) {

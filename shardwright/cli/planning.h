@@ -26,6 +26,18 @@ Model model_of(const Arguments& arguments, Terminal& terminal);
 /// is of the train step, or of the network alone.
 Model model_to_plan(const Arguments& arguments, bool is_trained, Terminal& terminal);
 
+/// A search, and the network that it is for: of as many micro-batches as are asked for, or whole where they are searched.
+struct SearchAsked {
+  StepOf step;
+  PlanRequest request;
+  Model network;
+  std::string input;  // of a graph on standard input
+};
+/// For the train step of MODEL. Throws: Error if it says itself how it is split.
+SearchAsked search_asked(const Arguments& arguments, Terminal& terminal);
+/// The model with as many micro-batches as `found` has, which is the plan from here on.
+Model model_of(const Arguments& arguments, const SearchAsked& search, Plan found);
+
 /// How many devices the plan will be for.
 int devices_of(const Arguments& arguments);
 

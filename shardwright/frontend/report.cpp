@@ -289,6 +289,7 @@ StepReport step_report(const Graph& graph, const Plan& plan, const Estimate& e, 
   };
   say(plan.compared);
   if (!plan.suggestion.empty()) say("suggestion: " + plan.suggestion);
+  say(plan.objective);
   say(memory_text(e));
   say(time_text(e));
   say(throughput_text(e, batch));

@@ -99,6 +99,8 @@ struct Plan {
   std::string compared;                       // what the search looked at; told, not kept in the file
   std::vector<std::string> log;               // each choice of the search with its costs; the same
   std::string suggestion;                     // another structure, and what it takes; the same
+  std::string structure;                      // of whole plans, as --set says it; the same
+  std::string objective;                      // why so many devices; the same
   Settings settings;
   std::vector<StagePlan> stages{StagePlan{}};  // settings.pipelining.parts() of them, in order
 

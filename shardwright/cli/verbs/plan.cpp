@@ -3,6 +3,7 @@
 
 #include "shardwright/autodiff/train_step.h"
 #include "shardwright/base/file.h"
+#include "shardwright/cli/device_counts.h"
 #include "shardwright/cli/plan_report.h"
 #include "shardwright/cli/planning.h"
 
@@ -12,7 +13,8 @@ namespace {
 /// A new plan. Its time counts from the model's parameters to the strategy of every node: forward, backward and update.
 Plan searched(const Arguments& arguments, Model& model, Terminal& terminal) {
   const auto start = std::chrono::steady_clock::now();
-  model = model_to_plan(arguments, true, terminal);
+  model = chooses_devices(arguments) ? model_on_best_count(arguments, terminal)
+                                     : model_to_plan(arguments, true, terminal);
   add_train_step(model.graph, model.loss, optimizer_of(arguments, model));
   const std::chrono::duration<double> building = std::chrono::steady_clock::now() - start;
   Plan plan = planned_of(arguments, model, terminal).plan;
@@ -21,6 +23,7 @@ Plan searched(const Arguments& arguments, Model& model, Terminal& terminal) {
 }
 
 int run(const Arguments& arguments, Terminal& terminal) {
+  if (draws_curve(arguments)) return report_curve(arguments, terminal);
   const std::string path = arguments.text("-o");
   for (const std::string& written : {path, arguments.text("--html")})
     if (!written.empty()) require_writable(written);  // before a long search
@@ -45,9 +48,18 @@ std::vector<Verb> plan() {
   return {{.name = "plan",
            .doc = "find how to split every operator, and say why",
            .positionals = {"MODEL"},
-           .flags = planning_flags({{"-o", "FILE", "save the plan", ""},
-                                    {"--html", "FILE", "write a page that shows it", ""},
-                                    {"--json", "", "one JSON document", ""}}),
+           .flags =
+               planning_flags({{"--objective", "WHAT",
+                                "time: the fastest plan (default); devices: the fewest that fit; price: so "
+                                "many that a step costs least",
+                                ""},
+                               {"--target-step", "SECONDS",
+                                "the longest that a step may take, of objectives devices and price", ""},
+                               {"--over", "N,N,...",
+                                "tell what a step takes on each number of devices; or choose from these", ""},
+                               {"-o", "FILE", "save the plan", ""},
+                               {"--html", "FILE", "write a page that shows it", ""},
+                               {"--json", "", "one JSON document", ""}}),
            .example = "shardwright plan ffn --devices 8 -o plan.json",
            .run = run}};
 }

@@ -12,7 +12,9 @@ std::optional<Evaluation> Trials::run(const Graph& graph, PlanRequest asked, con
   asked.search = splitting_search().name;
   ++attempts_;
   try {
-    return judge(make_plan(graph, asked), graph, what);
+    Plan plan = make_plan(graph, asked);
+    if (asked.is_set) plan.structure = what;
+    return judge(std::move(plan), graph, what);
   } catch (const Error& e) {  // it cannot be split so, or stages read what is not there yet
     why_ = e.what();
     return std::nullopt;

@@ -1,5 +1,7 @@
 #include "shardwright/search/planning/suggestion.h"
 
+#include <algorithm>
+
 #include "shardwright/passes/compile.h"
 #include "shardwright/search/planning/settings.h"
 #include "shardwright/simulate/evaluate.h"
@@ -24,6 +26,16 @@ std::string structure_text(const Settings& settings) {
     out += fmt::format(",zero={}", settings.optimizer_parallel.level);
   if (settings.recompute.is_on()) out += fmt::format(",recompute={}", to_text(settings.recompute));
   return out;
+}
+
+std::string structure_text(const Plan& plan) {
+  if (!plan.structure.empty()) return plan.structure;
+  std::string axes;
+  const auto has_same_meshes = [&](const StagePlan& s) { return s.meshes == plan.stages.front().meshes; };
+  const std::vector<Mesh>& meshes = plan.stages.front().meshes;
+  if (meshes.size() == 1 && std::ranges::all_of(plan.stages, has_same_meshes))
+    for (const Axis& axis : meshes.front().axes) axes += fmt::format("{}={},", axis.name, axis.size);
+  return axes + structure_text(plan.settings) + "; operators one by one";
 }
 
 std::string suggestion_of(const StepOf& step, const PlanRequest& request, const Plan& plan,

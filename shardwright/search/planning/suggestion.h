@@ -13,5 +13,7 @@ std::string suggestion_of(const StepOf& step, const PlanRequest& request, const 
 
 /// What a plan has of a structure beside its degrees, in words of --fix: `pp=2,micro_batches=4,zero=1,recompute=full`.
 std::string structure_text(const Settings& settings);
+/// The same with its degrees: as the search of whole plans said it, or else the axes of its mesh, if all stages have the same.
+std::string structure_text(const Plan& plan);
 
 }  // namespace shardwright

@@ -1,0 +1,154 @@
+#include "shardwright/search/planning/device_counts.h"
+
+#include <algorithm>
+#include <map>
+
+#include "shardwright/base/index.h"
+#include "shardwright/base/quantity.h"
+#include "shardwright/graph/op.h"
+#include "shardwright/passes/compile.h"
+#include "shardwright/search/automatic/stock.h"
+#include "shardwright/search/planning/search_for.h"
+
+namespace shardwright {
+namespace {
+
+/// A power of two, or a part of `all`.
+bool is_usual(int n, int all) { return (n & (n - 1)) == 0 || all % n == 0; }
+
+/// Bytes of parameters and states that are read, which devices may share but cannot do without.
+std::int64_t lasting_bytes(const Graph& graph) {
+  std::vector<bool> is_read(graph.values.size(), false);
+  for (const Node& node : graph.nodes)
+    for (const ValueId v : node.operands) is_read[at(v.index)] = true;
+  std::int64_t out = 0;
+  for (const Node& node : graph.nodes) {
+    const bool lasts = node.op->kind == OpKind::parameter || node.op->kind == OpKind::state;
+    if (lasts && is_read[at(node.results.front().index)])
+      out += graph.value(node.results.front()).type.bytes();
+  }
+  return out;
+}
+
+/// Searches on several numbers of devices, for which each network is made once.
+class Counter {
+ public:
+  explicit Counter(const CountedSearch& search) : search_(search) {
+    step_ = [this](int micro_batches) {
+      const auto it = networks_.find(micro_batches);
+      return it != networks_.end()
+                 ? it->second
+                 : networks_.emplace(micro_batches, search_.step(micro_batches)).first->second;
+    };
+  }
+  Counter(const Counter&) = delete;  // step_ is of this one
+
+  CountedPlan on(int devices) {
+    CountedPlan out{.devices = devices};
+    try {
+      out.plan = plan_on(devices);
+      out.evaluation = search_.evaluate(step_(out.plan->settings.pipelining.micro_batches), *out.plan);
+    } catch (const Error& e) {
+      out.plan.reset();
+      out.why = e.what();
+    }
+    if (out.evaluation) {
+      const double seconds = out.evaluation->estimate.peak_seconds * devices;
+      peak_seconds_ = std::min(seconds, peak_seconds_.value_or(seconds));
+    }
+    return out;
+  }
+
+  /// Why no plan on so many devices fits, or is fast enough; empty if one may be.
+  std::string refusal(int devices, const std::optional<double>& target_seconds) {
+    const PlanRequest& r = search_.request;
+    if (!lasting_bytes_)
+      lasting_bytes_ = lasting_bytes(step_(chooses_structure(r) ? 1 : r.settings.pipelining.micro_batches));
+    const std::int64_t least = *lasting_bytes_ / devices,
+                       most = r.options.memory_cap.value_or(usable_bytes(*r.cluster));
+    if (least > most)
+      return fmt::format("{} of parameters and states a device, of {}", bytes_text(least), bytes_text(most));
+    // Plans may differ in what they compute, by what is the same in two places.
+    constexpr double nearness = 0.99;
+    const double seconds = nearness * peak_seconds_.value_or(0) / devices;
+    if (target_seconds && seconds > *target_seconds)
+      return fmt::format("its products take {:.4g} s at the devices' peak", seconds);
+    return "";
+  }
+
+ private:
+  /// On one device, too, a search of whole plans has micro-batches and recompute to choose.
+  Plan plan_on(int devices) {
+    PlanRequest asked = search_.request;
+    asked.devices = devices;
+    asked.cluster = resized(*search_.request.cluster, devices);
+    asked.stock = &stock_;
+    if (devices == 1 && chooses_structure(search_.request)) try {
+        PlanRequest named = asked;
+        named.search = search_for(search_.request).search->name;
+        return make_plan(step_, named);
+      } catch (const Error&) {  // then as a network that has no structure, if nothing is said of one
+        if (!instead_of_auto(asked)) throw;
+      }
+    return make_plan(step_, asked);
+  }
+
+  const CountedSearch& search_;
+  std::map<int, Graph> networks_;  // by micro-batches
+  StepOf step_;
+  automatic::Stock stock_;
+  std::optional<std::int64_t> lasting_bytes_;
+  std::optional<double>
+      peak_seconds_;  // that one device takes for the products of a step at its peak, at least
+};
+
+}  // namespace
+
+std::optional<double> CountedPlan::seconds() const {
+  return evaluation ? std::optional(evaluation->estimate.step_seconds()) : std::nullopt;
+}
+
+std::optional<double> CountedPlan::price() const {
+  return evaluation ? plan->cluster.price_of(*seconds()) : std::nullopt;
+}
+
+bool CountWanted::is_met_by(const CountedPlan& plan) const {
+  return plan.fits() && (!target_seconds || *plan.seconds() <= *target_seconds);
+}
+
+std::vector<int> usual_counts(const Cluster& cluster) {
+  std::vector<int> out;
+  for (int n = 1; n < cluster.devices_per_node; ++n)
+    if (is_usual(n, cluster.devices_per_node)) out.push_back(n);
+  for (int n = 1; n <= cluster.nodes; ++n)
+    if (is_usual(n, cluster.nodes)) out.push_back(n * cluster.devices_per_node);
+  return out;
+}
+
+std::vector<CountedPlan> plans_over(const CountedSearch& search, const std::vector<int>& counts) {
+  Counter counter(search);
+  std::vector<CountedPlan> out;
+  for (const int devices : counts) out.push_back(counter.on(devices));
+  return out;
+}
+
+CountChoice best_count(const CountedSearch& search, const std::vector<int>& counts,
+                       const CountWanted& wanted) {
+  Counter counter(search);
+  CountChoice out;
+  std::optional<double> least;  // price
+  for (const int devices : counts) {
+    std::string refusal = counter.refusal(devices, wanted.target_seconds);
+    out.looked_at.push_back(refusal.empty() ? counter.on(devices)
+                                            : CountedPlan{.devices = devices, .why = std::move(refusal)});
+    const CountedPlan& last = out.looked_at.back();
+    if (!wanted.is_met_by(last)) continue;
+    if (wanted.objective == Objective::price && least && *last.price() >= *least) continue;
+    least = last.price();
+    out.best = out.looked_at.size() - 1;
+    if (wanted.objective == Objective::devices) break;
+  }
+  return out;
+}
+
+}  // namespace shardwright
