@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <set>
+#include <span>
 
 #include "shardwright/base/checksum.h"
 #include "shardwright/base/error.h"
@@ -53,7 +54,7 @@ Type type_in(const Json& json) {
   return type;
 }
 
-SavedTensor tensor_in(const Json& json, int shards) {
+SavedTensor tensor_in(const Json& json, std::span<const Shard> shards) {
   SavedTensor t{.name = text_in(json, "name"), .type = type_in(json), .layout = text_in(json, "layout")};
   const std::string kind = text_in(json, "kind");
   if (kind != "parameter" && kind != "state")
@@ -78,7 +79,15 @@ SavedTensor tensor_in(const Json& json, int shards) {
   const Json& holders = member(json, "shards");
   if (!holders.is_array() || static_cast<std::int64_t>(holders.size()) != cells)
     throw error("\"shards\" should be a list of {} numbers, one for each part", cells);
-  for (const Json& holder : holders) t.shards.push_back(integer_of(holder, "shards", 0, shards - 1));
+  for (const Json& holder : holders)
+    t.shards.push_back(integer_of(holder, "shards", 0, static_cast<int>(shards.size()) - 1));
+  // Before somebody makes room for what is not there.
+  for (std::size_t i = 0; i < t.shards.size(); ++i) {
+    const Type part{t.type.dtype, t.part(i).extent};
+    if (const Shard& shard = shards[at(t.shards[i])]; part.bytes() > shard.bytes)
+      throw error("'{}' has a part of {} in {}, which has {} bytes", t.name, to_text(part), shard.file,
+                  shard.bytes);
+  }
   return t;
 }
 
@@ -133,7 +142,7 @@ Manifest manifest_in(const Json& json) {
       throw error("the file {} stands twice", m.shards.back().file);
   });
   for_each_of(json, "tensors", [&](const Json& tensor) {
-    m.tensors.push_back(tensor_in(tensor, static_cast<int>(m.shards.size())));
+    m.tensors.push_back(tensor_in(tensor, m.shards));
     if (!names.insert(m.tensors.back().name).second) throw error("'{}' stands twice", m.tensors.back().name);
   });
   return m;

@@ -378,6 +378,8 @@ TEST(Manifest, hostile_ones_are_refused_in_one_line) {
           "m.json");
   refuses(manifest(tensor("f99[2]", "[[0]]", "[0]"), shard), "f99");
   refuses(manifest(tensor("f32[-2]", "[[0]]", "[0]"), shard), "m.json");
+  refuses(manifest(tensor("f32[6, 2147483648]", "[[0],[0]]", "[0]"), shard),
+          "in a.safetensors, which has 8 bytes");
 }
 
 }  // namespace
