@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "shardwright/base/error.h"
 #include "shardwright/cli/verb.h"
 #include "shardwright/cost/cluster.h"
 #include "shardwright/cost/cluster_file.h"
@@ -74,6 +75,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
                                   table_of(c));
     return 0;
   }
+  if (arguments.is_on("--yaml")) throw error("--yaml writes one cluster as a file; say which");
   for (const ClusterPreset& p : cluster_presets()) {
     if (arguments.is_on("--json"))
       terminal.out << nlohmann::json{{"name", p.cluster.name}, {"doc", p.doc}}.dump() << "\n";
