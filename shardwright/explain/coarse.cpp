@@ -1,7 +1,7 @@
 #include "shardwright/explain/coarse.h"
 
 #include "shardwright/base/index.h"
-#include "shardwright/search/recursive/axes.h"
+#include "shardwright/search/space/axes.h"
 
 namespace shardwright {
 namespace {
@@ -36,13 +36,13 @@ Graph on_few_axes(Graph graph, int most) {
     if (mesh.axis_count() <= most) continue;
     std::vector<Axes> lists;
     for_each_list(graph, m, [&](const Axes& axes) { lists.push_back(axes); });
-    recursive::JoinedMesh few = recursive::joined_axes(with_one_name(mesh), lists);
+    space::JoinedMesh few = space::joined_axes(with_one_name(mesh), lists);
     for (Axis& axis : few.mesh.axes) axis.name.clear();
     for (int a = 0; a < mesh.axis_count(); ++a) {
       std::string& name = few.mesh.axes[at(few.axis_of[at(a)])].name;
       name += (name.empty() ? "" : "/") + mesh.axes[at(a)].name;
     }
-    for_each_list(graph, m, [&](Axes& axes) { axes = recursive::joined(axes, few); });
+    for_each_list(graph, m, [&](Axes& axes) { axes = space::joined(axes, few); });
     graph.meshes[at(m)] = few.mesh;
   }
   return graph;

@@ -14,6 +14,7 @@
 #include "shardwright/graph/op.h"
 #include "shardwright/search/planning/contradictions.h"
 #include "shardwright/search/planning/judge.h"
+#include "shardwright/search/space/candidates.h"
 
 namespace shardwright::search {
 namespace {
@@ -38,18 +39,8 @@ Space space_of(const Problem& problem, const SearchOptions& options) {
     const Node& node = graph.node(id);
     if (node.op->kind != OpKind::compute || node.phase != Phase::forward) continue;
     out.nodes.push_back(id.index);
-    auto& candidates = out.candidates.emplace_back();
-    if (const auto& fixed = problem.fixed.strategies[static_cast<std::size_t>(id.index)]) {
-      candidates.push_back(*fixed);
-      continue;
-    }
-    const Rule rule = rule_of(graph, node);
-    for (std::size_t m = 0; m < problem.fixed.meshes.size(); ++m)
-      for (Strategy& s : legal_strategies(rule, problem.fixed.meshes[m], {.linear = false})) {
-        if (options.fully_use_devices && !is_all_or_nothing(s, problem.fixed.meshes[m])) continue;
-        s.mesh = used_axes(s).empty() ? 0 : static_cast<int>(m);
-        if (m == 0 || s.mesh > 0) candidates.push_back(std::move(s));
-      }
+    out.candidates.push_back(
+        space::candidates_of(problem, problem.fixed, id, problem.calls->rule(id), options));
   }
   return out;
 }

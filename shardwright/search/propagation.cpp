@@ -8,6 +8,9 @@
 // 2. Sweeps. While some node that is not fixed can change to lower the communication of all its edges, the one
 //    with the largest gain (ties: by name) changes. The sum falls each time, so this ends.
 //
+// Where nothing is fixed there are several starts (space/seeds.h): the batch split, nothing split, products split
+// column then row. Each spreads by itself, and the best of their programs is taken.
+//
 // Both see sets, never the order of nodes, so the result does not depend on the order in which operators were
 // annotated or written. After the sharding propagation of seeds 000 and 002 (docs/search.md).
 // Both follow what changes: a wave looks at the nodes beside the last one, and a change has the prices of those judged
@@ -20,9 +23,11 @@
 
 #include "shardwright/base/index.h"
 #include "shardwright/search/propagation/assignment.h"
+#include "shardwright/search/space/seeds.h"
 
 namespace shardwright::search {
 using namespace propagation;
+using namespace space;
 namespace {
 
 class Propagation {
@@ -31,11 +36,7 @@ class Propagation {
       : problem_(problem), graph_(*problem.graph), now_(problem, options), reasons_(graph_.nodes.size()) {}
 
   SearchResult run() {
-    // Whole data (full_batch) say how they are read, not how to compute.
-    const auto& asked = problem_.fixed.layouts;
-    const bool is_silent =
-        std::all_of(asked.begin(), asked.end(), [](const auto& l) { return l.second.is_replicated(); });
-    if (is_silent && !now_.has_fixed()) now_.seed_by_batch();
+    if (is_free(problem_)) now_.seed_by_batch();
     waves();
     sweeps();
     SearchResult out{.status = SearchStatus::feasible};
@@ -207,8 +208,21 @@ class Propagation {
   std::vector<Reason> reasons_;
 };
 
+/// From products that are split as `seed` says, on its mesh.
+SearchResult spread_from(const Problem& problem, const FixedChoices& seed, const SearchOptions& options) {
+  Redistributor redistributor = redistributor_for(seed.meshes, *problem.cluster);
+  Problem seeded = problem;
+  seeded.fixed = seed;
+  seeded.redistributor = &redistributor;
+  SearchResult out = Propagation(seeded, options).run();
+  out.meshes = seed.meshes;
+  out.layouts = seed.layouts;
+  return out;
+}
+
 SearchResult run(const Problem& problem, const SearchOptions& options) {
-  return Propagation(problem, options).run();
+  return held_against_known(problem, options, Propagation(problem, options).run(), 3,
+                            [&](const FixedChoices& seed) { return spread_from(problem, seed, options); });
 }
 
 }  // namespace

@@ -24,6 +24,7 @@
 
 #include "shardwright/search/planning/judge.h"
 #include "shardwright/search/recursive/solver.h"
+#include "shardwright/search/space/seeds.h"
 
 namespace shardwright::search {
 using namespace recursive;
@@ -48,6 +49,9 @@ class Recursion {
     }
     return within_memory(best_solution());
   }
+
+  /// The fastest by figures, whatever memory it takes.
+  SearchResult fastest() const { return told_result(best_solution()); }
 
  private:
   double overlap() const { return problem_.cluster->overlap; }
@@ -78,7 +82,7 @@ class Recursion {
   /// Whoever asks has no time left: what is known by now does.
   bool is_late() const { return options_.deadline.is_over(); }
 
-  bool is_large() const { return problem_.graph->nodes.size() > 600; }
+  bool is_large() const { return shardwright::is_large(problem_); }
 
   /// Without looking, by the search's own figures: programs of large networks take 0.93 to 1.52 times as much, of two
   /// layers up to 2.5 times.
@@ -240,8 +244,21 @@ class Recursion {
   const Solver solver_;
 };
 
+/// With products that are split as `seed` says, on its mesh; all else as is best beside them.
+SearchResult beside(const Problem& problem, const FixedChoices& seed, const SearchOptions& options) {
+  Problem seeded = problem;
+  seeded.fixed = seed;
+  return Recursion(seeded, options).fastest();
+}
+
+/// Axes are decided one after the other, so that what pays only along several at once is not seen: plans that people know
+/// are held against what was found, unless something else than time is asked for.
 SearchResult run(const Problem& problem, const SearchOptions& options) {
-  return Recursion(problem, options).run();
+  SearchResult found = Recursion(problem, options).run();
+  if (options.costs == Costs::symbolic || options.is_described || options.mem_coeff != neutral_mem_coeff)
+    return found;
+  return held_against_known(problem, options, std::move(found), 0,
+                            [&](const FixedChoices& seed) { return beside(problem, seed, options); });
 }
 
 }  // namespace

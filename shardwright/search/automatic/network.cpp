@@ -8,7 +8,7 @@
 #include "shardwright/graph/op.h"
 #include "shardwright/plan/stages.h"
 #include "shardwright/search/planning/stage_cut.h"
-#include "shardwright/search/recursive/fold.h"
+#include "shardwright/search/space/fold.h"
 
 namespace shardwright::automatic {
 namespace {
@@ -79,7 +79,7 @@ Row row_of(const Graph& graph, const Cluster& cluster, const Constraints& fixed)
   std::vector<int> begins(graph.nodes.size(), -1);
   std::vector<bool> is_end(graph.nodes.size(), false);
   int kind = 0;
-  for (const auto& run : recursive::repeated_layers(graph, calls)) {
+  for (const auto& run : space::repeated_layers(graph, calls)) {
     for (const std::vector<NodeId>& layer : run) begins[at(layer.front().index)] = kind;
     is_end[at(run.back().back().index)] = true;
     ++kind;

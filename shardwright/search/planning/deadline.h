@@ -1,6 +1,7 @@
 // Until when a search may go on: one clock for all of it, and for the searches that it asks.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 
@@ -16,6 +17,11 @@ class Deadline {
   }
 
   bool is_over() const { return end_ && Clock::now() >= *end_; }
+  /// At least 0; nothing if there is no end.
+  std::optional<double> seconds_left() const {
+    if (!end_) return std::nullopt;
+    return std::max(std::chrono::duration<double>(*end_ - Clock::now()).count(), 0.0);
+  }
 
  private:
   using Clock = std::chrono::steady_clock;

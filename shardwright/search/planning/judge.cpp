@@ -5,6 +5,8 @@
 
 namespace shardwright {
 
+bool is_large(const Problem& problem) { return problem.graph->nodes.size() > 600; }
+
 std::int64_t Judge::cap_bytes() const { return request_.options.memory_cap.value_or(usable_bytes(cluster_)); }
 
 Evaluation Judge::evaluate(const SearchResult& tried) const {

@@ -8,6 +8,9 @@
 
 namespace shardwright {
 
+/// Programs of such networks take long to make.
+bool is_large(const Problem& problem);
+
 class Judge {
  public:
   /// For plans of `graph` under `fixed`; `plan` says what is recomputed, fused and sharded. All must outlive it.

@@ -146,8 +146,10 @@ void tell(Plan& plan, SearchResult& found, int stage) {
 using Taker = std::function<void(Graph part, const Calls& calls, Choices choices, const PlanRequest& asked)>;
 
 /// Searches stage after stage; what is chosen is told in the plan, and `take` may write it onto the graph.
-Plan planned(const Graph& graph, const PlanRequest& request, const Taker& take) {
+Plan planned(const Graph& graph, PlanRequest request, const Taker& take) {
   const auto start = std::chrono::steady_clock::now();
+  if (!request.options.deadline.seconds_left())  // one clock for all stages, and for who has asked
+    request.options.deadline = Deadline(request.options.most_seconds);
   Plan plan = draft(graph, request);
   StagedGraph cut = parts_of(graph, request, plan);
   plan.stages.clear();

@@ -84,7 +84,7 @@ struct SearchOptions {
   bool elementwise_follow = false;         // what reads a point-wise operator takes its split
   std::optional<std::int64_t> memory_cap;  // bytes of one device
   int micro_batches = 1;
-  std::optional<double> most_seconds;  // of a search of whole plans
+  std::optional<double> most_seconds;  // of the search
   Deadline deadline;                   // the same, once it has begun
   bool tries_sparing = false;          // of plans that fit, programs of some that take less memory, too
   bool writes_log = false;             // fill SearchResult::log

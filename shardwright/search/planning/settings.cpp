@@ -269,7 +269,7 @@ Rows of_search() {
                      .search = Setting::auto_pipeline,
                      .parse = set_auto_pipeline},
           of_search(Setting::search_time, "--search-time", "SECONDS",
-                    "search auto ends then, with the best plan so far; 0: with the first",
+                    "auto, dynamic and integer end then, with the best plan so far; 0: with the first",
                     [](SearchOptions& o, const Given& given) {
                       o.most_seconds = given.number();
                       if (!(*o.most_seconds >= 0)) throw given.wrong("should be a number of seconds");

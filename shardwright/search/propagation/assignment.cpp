@@ -7,6 +7,7 @@
 #include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/plan/batch.h"
+#include "shardwright/search/space/candidates.h"
 
 namespace shardwright::propagation {
 namespace {
@@ -55,37 +56,29 @@ void Assignment::collect_candidates(NodeId id) {
   auto& out = candidates_[at(id.index)];
   if (const auto& fixed = problem_.fixed.strategies[at(id.index)]) {
     out.push_back(candidate(node, rule, *fixed));
-    is_fixed_[at(id.index)] = has_fixed_ = true;
+    is_fixed_[at(id.index)] = true;
     return;
   }
-  const auto& meshes = problem_.fixed.meshes;
-  for (std::size_t m = 0; m < meshes.size(); ++m) {
-    if (meshes[m].axis_count() > most_listed_axes) {
-      add(id.index, rule, whole(rule));
-      continue;
-    }
-    for (Strategy& s : legal_strategies(rule, meshes[m], {.linear = false, .all_orders = true})) {
-      s.mesh = used_axes(s).empty() ? 0 : static_cast<int>(m);
-      if (m == 0 || s.mesh > 0) add(id.index, rule, s);
-    }
-  }
+  for (const Strategy& s : space::candidates_of(problem_, problem_.fixed, id, rule, options_,
+                                                {.all_orders = true, .most_axes = most_listed_axes}))
+    out.push_back(candidate(node, rule, s));
+}
+
+bool Assignment::lists_all() const {
+  return std::ranges::all_of(problem_.fixed.meshes,
+                             [](const Mesh& m) { return m.axis_count() <= most_listed_axes; });
 }
 
 void Assignment::add(int n, const Rule& rule, const Strategy& s) {
-  if (options_.fully_use_devices && !is_all_or_nothing(s, problem_.fixed.meshes[at(s.mesh)])) return;
   auto& all = candidates_[at(n)];
-  Candidate c = candidate(graph_.nodes[at(n)], rule, s);
   const bool is_known =
       std::any_of(all.begin(), all.end(), [&](const Candidate& k) { return k.strategy == s; });
-  if (is_known || (problem_.parameters_stay_whole && !keeps_parameters_whole(graph_.nodes[at(n)], c))) return;
-  all.push_back(std::move(c));
+  if (!is_known && space::is_allowed(problem_, problem_.fixed, NodeId{n}, rule, s, options_))
+    all.push_back(candidate(graph_.nodes[at(n)], rule, s));
 }
 
 void Assignment::add_suggested(int n) {
-  const auto& meshes = problem_.fixed.meshes;
-  const bool lists_all = std::all_of(meshes.begin(), meshes.end(),
-                                     [](const Mesh& m) { return m.axis_count() <= most_listed_axes; });
-  if (lists_all || is_fixed_[at(n)]) return;
+  if (lists_all() || is_fixed_[at(n)]) return;
   const Node& node = graph_.nodes[at(n)];
   const Rule rule = rule_of(graph_, node);
   Strategy together = whole(rule);
@@ -134,13 +127,6 @@ Candidate Assignment::candidate(const Node& node, const Rule& rule, const Strate
 
 bool Assignment::is_parameter(ValueId v) const {
   return graph_.node(graph_.value(v).producer).op->kind == OpKind::parameter;
-}
-
-bool Assignment::keeps_parameters_whole(const Node& node, const Candidate& c) const {
-  for (std::size_t i = 0; i < node.operands.size(); ++i) {
-    if (is_parameter(node.operands[i]) && !c.layouts.operands[i].is_replicated()) return false;
-  }
-  return true;
 }
 
 void Assignment::seed_by_batch() {

@@ -37,7 +37,6 @@ class Assignment {
   const std::vector<Edge>& edges(int n) const { return edges_[static_cast<std::size_t>(n)]; }
   const std::vector<Candidate>& candidates(int n) const { return candidates_[static_cast<std::size_t>(n)]; }
   bool is_fixed(int n) const { return is_fixed_[static_cast<std::size_t>(n)]; }
-  bool has_fixed() const { return has_fixed_; }
 
   /// On meshes of many axes strategies are not listed; those that decided neighbours and data suggest are
   /// offered: that of each neighbour alone, and of all together as far as they agree.
@@ -96,7 +95,8 @@ class Assignment {
 
   Candidate candidate(const Node& node, const Rule& rule, const Strategy& s);
 
-  bool keeps_parameters_whole(const Node& node, const Candidate& c) const;
+  /// Or else strategies that neighbours suggest.
+  bool lists_all() const;
 
   double communication(const Layout& from, const Layout& to, ValueId v);
 
@@ -123,7 +123,6 @@ class Assignment {
   /// By value that comes as wanted: how many decided nodes read it in which layouts.
   std::vector<std::map<Layout, int>> readers_as_;
   std::map<ValueId, Layout> data_;  // seeded
-  bool has_fixed_ = false;
 };
 
 }  // namespace shardwright::propagation

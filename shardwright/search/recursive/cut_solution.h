@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "shardwright/search/recursive/axes.h"
 #include "shardwright/search/recursive/cut_seconds.h"
 #include "shardwright/search/recursive/symbolic.h"
+#include "shardwright/search/space/axes.h"
 
 namespace shardwright::recursive {
 

@@ -10,10 +10,12 @@
 #include <functional>
 #include <vector>
 
-#include "shardwright/search/recursive/cuts.h"
-#include "shardwright/search/recursive/minimum.h"
+#include "shardwright/search/space/cuts.h"
+#include "shardwright/search/space/minimum.h"
 
 namespace shardwright::recursive {
+
+using namespace space;
 
 /// How a value lies at the two ends of a way, and its gradient at the user's.
 struct CutEnds {

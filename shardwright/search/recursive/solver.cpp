@@ -3,28 +3,11 @@
 #include <algorithm>
 
 #include "shardwright/base/index.h"
-#include "shardwright/base/random.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/search/planning/judge.h"
 
 namespace shardwright::recursive {
 namespace {
-
-std::uint64_t hash_of(const Layout& layout) { return std::hash<Layout>()(layout); }
-
-std::uint64_t hash_of(const Strategy& strategy) {
-  return hash_of(Layout{.dims = strategy.loops, .mesh = strategy.mesh});
-}
-
-/// Nodes that the user treats differently are not alike.
-std::vector<std::uint64_t> labels_of(const Graph& graph, const FixedChoices& fixed) {
-  std::vector<std::uint64_t> out(graph.nodes.size(), 0);
-  for (std::size_t n = 0; n < out.size(); ++n)
-    if (fixed.strategies[n]) out[n] = splitmix64(hash_of(*fixed.strategies[n]) + 1);
-  for (const auto& [v, layout] : fixed.layouts)
-    out[at(graph.value(v).producer.index)] ^= splitmix64(hash_of(layout) + 2);
-  return out;
-}
 
 constexpr int few_parts = 60, many_parts = 800;  // of a network; the fewer, the more ladders are tried
 
@@ -56,8 +39,7 @@ Solver::Solver(const Problem& problem, const SearchOptions& options)
     : problem_(problem),
       options_(options),
       calls_(*problem.calls),
-      fold_(fold(*problem.graph, calls_,
-                 {.is_on = options.fold_layers, .labels = labels_of(*problem.graph, problem.fixed)})) {
+      fold_(fold_of(problem, options.fold_layers)) {
   if (options.is_described) check_described(*problem.cluster);
   collect_ladders();
   seconds_.emplace(
@@ -67,22 +49,12 @@ Solver::Solver(const Problem& problem, const SearchOptions& options)
 
 void Solver::collect_ladders() {
   const FixedChoices& asked = problem_.fixed;
-  if (names_axes(asked) || options_.costs == Costs::symbolic) {
-    const Mesh mesh = names_axes(asked) ? asked.meshes[0] : link_mesh(*problem_.cluster);
-    FixedChoices finest = on_finer_mesh(asked, mesh);
-    const bool is_finer = finest.meshes[0].axis_count() > mesh.axis_count();
-    if (options_.costs == Costs::seconds && is_finer) add_ladder(asked);
-    add_ladder(std::move(finest));
+  if (options_.costs == Costs::symbolic) {
+    add_ladder(on_finer_mesh(asked, names_axes(asked) ? asked.meshes[0] : link_mesh(*problem_.cluster)));
     return;
   }
   const std::size_t ways = fold_.size() <= few_parts ? 5 : fold_.size() <= many_parts ? 2 : 0;
-  for (const std::vector<int>& sizes : ladders_of(*problem_.cluster, ways)) {
-    FixedChoices on_ladder = asked;
-    on_ladder.meshes[0] = {};
-    for (std::size_t a = 0; a < sizes.size(); ++a)
-      on_ladder.meshes[0].axes.push_back({fmt::format("/{}", a), sizes[a]});
-    add_ladder(std::move(on_ladder));
-  }
+  for (FixedChoices& fixed : on_ladders(asked, *problem_.cluster, ways)) add_ladder(std::move(fixed));
 }
 
 void Solver::add_ladder(FixedChoices fixed) {

@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "shardwright/search/recursive/cut_solution.h"
-#include "shardwright/search/recursive/fold.h"
+#include "shardwright/search/space/fold.h"
 
 namespace shardwright::recursive {
 

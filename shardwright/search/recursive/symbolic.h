@@ -15,9 +15,11 @@
 #include <string>
 #include <vector>
 
-#include "shardwright/search/recursive/cuts.h"
+#include "shardwright/search/space/cuts.h"
 
 namespace shardwright::recursive {
+
+using namespace space;
 
 /// What one way to cut an operator costs. `loop` is no_loop_dim for leaving it whole.
 struct CutCost {

@@ -1,8 +1,9 @@
-// The forward graph as a search sees it that decides axis by axis: parts of the network (classes of equal nodes), the
+// The forward graph as searches see it: parts of the network (classes of equal nodes), the
 // values between them, and for each part the loop dim that the axis at hand cuts.
 //
 // Along one axis a tensor is cut along one dim, whole, or partial; a strategy is the list of a part's cuts, one per
-// axis. So choices are few (loop dims + 1) and prices simple, whatever the number of devices.
+// axis. So choices are few (loop dims + 1) and prices simple, whatever the number of devices. A search of whole strategies
+// sets them at once.
 #pragma once
 
 #include <optional>
@@ -11,9 +12,9 @@
 #include "shardwright/graph/calls.h"
 #include "shardwright/graph/graph.h"
 #include "shardwright/search/planning/problem.h"
-#include "shardwright/search/recursive/fold.h"
+#include "shardwright/search/space/fold.h"
 
-namespace shardwright::recursive {
+namespace shardwright::space {
 
 /// How a tensor lies along one axis: the dim that is cut, or one of these.
 using Cut = int;
@@ -57,6 +58,9 @@ struct Halving {
   int parts = 2;
 };
 
+/// Of the forward operators of `problem`, those that the user treats differently apart.
+Fold fold_of(const Problem& problem, bool folds_layers);
+
 class CutProblem {
  public:
   /// `fixed` and `asked` are in terms of the axes that will be cut, on mesh 0.
@@ -74,6 +78,8 @@ class CutProblem {
   std::vector<int> choices(int part, const Halving& halving) const;
   /// Cuts `loop` of `part` (or nothing).
   void cut(int part, int loop, const Halving& halving);
+  /// Cuts `part` as `strategy` says of all axes of `mesh` at once, whatever it was before.
+  void set(int part, const Strategy& strategy, const Mesh& mesh);
 
   /// How the operand, its gradient, and the result lie along an axis that cuts `loop`.
   Cut operand_cut(int part, int operand, int loop) const;
@@ -96,6 +102,7 @@ class CutProblem {
   void collect_parts(const Calls& calls, const Fold& fold, const FixedChoices& fixed);
   void collect_values(const Fold& fold, const FixedChoices& fixed);
   bool can_cut(const CutPart& part, int loop, int parts) const;
+  static void divide(CutPart& part, int loop, int parts);
 
   const Graph* graph_;
   std::vector<CutPart> parts_;
@@ -103,4 +110,4 @@ class CutProblem {
   std::vector<int> part_of_;
 };
 
-}  // namespace shardwright::recursive
+}  // namespace shardwright::space

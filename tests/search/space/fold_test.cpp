@@ -1,11 +1,11 @@
-#include "shardwright/search/recursive/fold.h"
+#include "shardwright/search/space/fold.h"
 
 #include <gtest/gtest.h>
 
 #include "shardwright/frontend/model.h"
 #include "shardwright/graph/op.h"
 
-namespace shardwright::recursive {
+namespace shardwright::space {
 namespace {
 
 Fold folded(const Graph& graph, const FoldOptions& options = {}) {
@@ -61,4 +61,4 @@ TEST(Fold, middle_layers_are_one_and_the_ends_their_own) {
 }
 
 }  // namespace
-}  // namespace shardwright::recursive
+}  // namespace shardwright::space

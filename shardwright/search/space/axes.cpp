@@ -1,11 +1,11 @@
-#include "shardwright/search/recursive/axes.h"
+#include "shardwright/search/space/axes.h"
 
 #include <algorithm>
 
 #include "shardwright/base/error.h"
 #include "shardwright/base/index.h"
 
-namespace shardwright::recursive {
+namespace shardwright::space {
 namespace {
 
 /// How many devices each link level joins blocks of, slowest first.
@@ -119,6 +119,23 @@ FixedChoices on_finer_mesh(const FixedChoices& fixed, const Mesh& mesh) {
   return out;
 }
 
+std::vector<FixedChoices> on_ladders(const FixedChoices& asked, const Cluster& cluster, std::size_t ways) {
+  std::vector<FixedChoices> out;
+  if (names_axes(asked)) {
+    FixedChoices finest = on_finer_mesh(asked, asked.meshes[0]);
+    if (finest.meshes[0].axis_count() > asked.meshes[0].axis_count()) out.push_back(asked);
+    out.push_back(std::move(finest));
+    return out;
+  }
+  for (const std::vector<int>& sizes : ladders_of(cluster, ways)) {
+    FixedChoices& on_ladder = out.emplace_back(asked);
+    on_ladder.meshes[0] = {};
+    for (std::size_t a = 0; a < sizes.size(); ++a)
+      on_ladder.meshes[0].axes.push_back({fmt::format("/{}", a), sizes[a]});
+  }
+  return out;
+}
+
 JoinedMesh joined_axes(const Mesh& mesh, std::span<const Axes> lists) {
   const auto whole_name = [&](int a) {
     return mesh.axes[at(a)].name.substr(0, mesh.axes[at(a)].name.find('/'));
@@ -158,4 +175,4 @@ Axes joined(const Axes& axes, const JoinedMesh& mesh) {
   return out;
 }
 
-}  // namespace shardwright::recursive
+}  // namespace shardwright::space

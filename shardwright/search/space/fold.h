@@ -15,7 +15,7 @@
 #include "shardwright/graph/calls.h"
 #include "shardwright/graph/graph.h"
 
-namespace shardwright::recursive {
+namespace shardwright::space {
 
 struct Fold {
   std::vector<int> class_of;                 // per node; -1: not a forward node
@@ -35,4 +35,4 @@ std::vector<std::vector<std::vector<NodeId>>> repeated_layers(const Graph& graph
 
 Fold fold(const Graph& graph, const Calls& calls, const FoldOptions& options = {});
 
-}  // namespace shardwright::recursive
+}  // namespace shardwright::space

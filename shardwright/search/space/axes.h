@@ -13,7 +13,7 @@
 #include "shardwright/cost/cluster.h"
 #include "shardwright/search/planning/problem.h"
 
-namespace shardwright::recursive {
+namespace shardwright::space {
 
 /// Something is fixed in terms of mesh 0.
 bool names_axes(const FixedChoices& fixed);
@@ -23,6 +23,10 @@ bool names_axes(const FixedChoices& fixed);
 /// half as many), and all in prime parts as far as a mesh should have
 /// so many axes.
 std::vector<std::vector<int>> ladders_of(const Cluster& cluster, std::size_t ways);
+
+/// What is fixed, on the meshes that a search in seconds tries: of whoever names axes these, and all in their prime parts;
+/// else of `cluster`, in so many `ways`.
+std::vector<FixedChoices> on_ladders(const FixedChoices& asked, const Cluster& cluster, std::size_t ways);
 
 /// An axis per link level of `cluster`, the slowest outermost.
 Mesh link_mesh(const Cluster& cluster);
@@ -47,4 +51,4 @@ JoinedMesh joined_axes(const Mesh& mesh, std::span<const Axes> lists);
 /// `axes` on the joined mesh.
 Axes joined(const Axes& axes, const JoinedMesh& mesh);
 
-}  // namespace shardwright::recursive
+}  // namespace shardwright::space

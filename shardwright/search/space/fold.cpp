@@ -1,4 +1,4 @@
-#include "shardwright/search/recursive/fold.h"
+#include "shardwright/search/space/fold.h"
 
 #include <algorithm>
 #include <map>
@@ -8,7 +8,7 @@
 #include "shardwright/base/random.h"
 #include "shardwright/graph/op.h"
 
-namespace shardwright::recursive {
+namespace shardwright::space {
 namespace {
 
 /// Fewer are not worth folding: the first and the last stand for themselves.
@@ -167,4 +167,4 @@ Fold fold(const Graph& graph, const Calls& calls, const FoldOptions& options) {
   return out;
 }
 
-}  // namespace shardwright::recursive
+}  // namespace shardwright::space

@@ -1,11 +1,12 @@
-#include "shardwright/search/recursive/cuts.h"
+#include "shardwright/search/space/cuts.h"
 
 #include <algorithm>
 
 #include "shardwright/base/index.h"
+#include "shardwright/base/random.h"
 #include "shardwright/graph/op.h"
 
-namespace shardwright::recursive {
+namespace shardwright::space {
 namespace {
 
 /// The dim of `tensor` that `loop` is behind, or -1.
@@ -19,6 +20,24 @@ int dim_of(const RuleTensor& tensor, int loop) {
 std::vector<double> elements(const Graph& graph, const std::vector<ValueId>& values) {
   std::vector<double> out;
   for (ValueId v : values) out.push_back(static_cast<double>(element_count(graph.value(v).type.shape)));
+  return out;
+}
+
+std::uint64_t hash_of(const Layout& layout) { return std::hash<Layout>()(layout); }
+
+std::uint64_t hash_of(const Strategy& strategy) {
+  std::vector<Axes> all = strategy.loops;
+  all.insert(all.end(), strategy.linear.begin(), strategy.linear.end());
+  return hash_of(Layout{.dims = std::move(all), .mesh = strategy.mesh});
+}
+
+/// Nodes that the user treats differently are not alike.
+std::vector<std::uint64_t> labels_of(const Graph& graph, const FixedChoices& fixed) {
+  std::vector<std::uint64_t> out(graph.nodes.size(), 0);
+  for (std::size_t n = 0; n < out.size(); ++n)
+    if (fixed.strategies[n]) out[n] = splitmix64(hash_of(*fixed.strategies[n]) + 1);
+  for (const auto& [v, layout] : fixed.layouts)
+    out[at(graph.value(v).producer.index)] ^= splitmix64(hash_of(layout) + 2);
   return out;
 }
 
@@ -45,6 +64,11 @@ bool breaks_a_window(const RuleTensor& tensor, int loop, int parts) {
 }
 
 }  // namespace
+
+Fold fold_of(const Problem& problem, bool folds_layers) {
+  const std::vector<std::uint64_t> labels = labels_of(*problem.graph, problem.fixed);
+  return fold(*problem.graph, *problem.calls, {.is_on = folds_layers, .labels = labels});
+}
 
 CutProblem::CutProblem(const Graph& graph, const Calls& calls, const Fold& fold, const FixedChoices& fixed)
     : graph_(&graph) {
@@ -145,13 +169,27 @@ std::vector<int> CutProblem::choices(int p, const Halving& halving) const {
 
 void CutProblem::cut(int p, int loop, const Halving& halving) {
   if (loop == no_loop_dim) return;
-  CutPart& part = parts_[at(p)];
-  part.strategy.loops[at(loop)].push_back(halving.axis);
-  part.parts[at(loop)] *= halving.parts;
+  parts_[at(p)].strategy.loops[at(loop)].push_back(halving.axis);
+  divide(parts_[at(p)], loop, halving.parts);
+}
+
+void CutProblem::divide(CutPart& part, int loop, int parts) {
+  part.parts[at(loop)] *= parts;
   for (std::size_t i = 0; i < part.operands.size(); ++i)
-    if (dim_of(part.rule->operands[i], loop) >= 0) part.operands[i] /= halving.parts;
+    if (dim_of(part.rule->operands[i], loop) >= 0) part.operands[i] /= parts;
   for (std::size_t i = 0; i < part.results.size(); ++i)
-    if (dim_of(part.rule->results[i], loop) >= 0) part.results[i] /= halving.parts;
+    if (dim_of(part.rule->results[i], loop) >= 0) part.results[i] /= parts;
+}
+
+void CutProblem::set(int p, const Strategy& strategy, const Mesh& mesh) {
+  CutPart& part = parts_[at(p)];
+  const Node& node = graph_->node(part.example);
+  part.strategy = strategy;
+  part.parts.assign(part.rule->loops.size(), 1);
+  part.operands = elements(*graph_, node.operands);
+  part.results = elements(*graph_, node.results);
+  for (std::size_t l = 0; l < strategy.loops.size(); ++l)
+    if (const int parts = mesh.count(strategy.loops[l]); parts > 1) divide(part, static_cast<int>(l), parts);
 }
 
 Cut CutProblem::operand_cut(int p, int operand, int loop) const {
@@ -182,4 +220,4 @@ double CutProblem::extent(int p, int loop) const {
   return static_cast<double>(part(p).rule->loops[at(loop)].size) / part(p).parts[at(loop)];
 }
 
-}  // namespace shardwright::recursive
+}  // namespace shardwright::space

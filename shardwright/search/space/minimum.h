@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-namespace shardwright::recursive {
+namespace shardwright::space {
 
 class TableSum {
  public:
@@ -43,27 +43,32 @@ class TableSum {
   /// The sum as a function of one variable, the others being as `choices` says; without what does not depend on it.
   std::vector<double> along(int v, std::span<const int> choices) const;
 
+  /// b_uv, of pairs of different variables.
+  struct Pair {
+    int u = 0, v = 0;
+    std::size_t place = 0;  // of b_uv in numbers_, [x_u][x_v]
+  };
+  std::span<const Pair> pairs() const { return pairs_; }
+  /// Cubes of choices added up: what eliminating all of them takes.
+  double work() const;
+  double number(const Pair& pair, int xu, int xv) const { return numbers_[entry(pair, pair.u, xu, xv)]; }
+
  private:
   friend class Elimination;
   struct Variable {
     int choices = 0;
-    int place = 0;           // of a_v in numbers_
+    std::size_t place = 0;   // of a_v in numbers_
     std::vector<int> pairs;  // into pairs_
   };
-  struct Pair {
-    int u = 0, v = 0;
-    int place = 0;  // of b_uv in numbers_, [x_u][x_v]
-  };
-  std::size_t place_of(int v) const {
-    return static_cast<std::size_t>(variables_[static_cast<std::size_t>(v)].place);
-  }
-  int new_place(int count);
+  std::size_t place_of(int v) const { return variables_[static_cast<std::size_t>(v)].place; }
+  std::size_t new_place(std::size_t count);
   int pair_of(int u, int v) const;
   int connect(int u, int v);
   /// Where b(x_v = i, x_other = j) stands.
   std::size_t entry(const Pair& pair, int v, int i, int j) const {
-    return static_cast<std::size_t>(pair.place +
-                                    (pair.u == v ? i * choices_of(pair.v) + j : j * choices_of(pair.v) + i));
+    const auto columns = static_cast<std::size_t>(choices_of(pair.v));
+    const auto a = static_cast<std::size_t>(i), b = static_cast<std::size_t>(j);
+    return pair.place + (pair.u == v ? a * columns + b : b * columns + a);
   }
   int other(const Pair& pair, int v) const { return pair.u == v ? pair.v : pair.u; }
 
@@ -72,4 +77,4 @@ class TableSum {
   std::vector<double> numbers_;  // of all tables
 };
 
-}  // namespace shardwright::recursive
+}  // namespace shardwright::space

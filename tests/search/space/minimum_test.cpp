@@ -1,10 +1,10 @@
-#include "shardwright/search/recursive/minimum.h"
+#include "shardwright/search/space/minimum.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
-namespace shardwright::recursive {
+namespace shardwright::space {
 namespace {
 
 struct Drawn {
@@ -91,4 +91,4 @@ TEST(Minimum, a_table_of_a_variable_with_itself_counts_its_diagonal) {
 }
 
 }  // namespace
-}  // namespace shardwright::recursive
+}  // namespace shardwright::space

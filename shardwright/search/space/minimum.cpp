@@ -1,12 +1,13 @@
-#include "shardwright/search/recursive/minimum.h"
+#include "shardwright/search/space/minimum.h"
 
 #include "shardwright/base/index.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
-namespace shardwright::recursive {
+namespace shardwright::space {
 namespace {
 
 int least_of(std::span<const double> values) {
@@ -15,14 +16,20 @@ int least_of(std::span<const double> values) {
 
 }  // namespace
 
-int TableSum::new_place(int count) {
-  const int place = static_cast<int>(numbers_.size());
-  numbers_.resize(numbers_.size() + at(count), 0.0);
+std::size_t TableSum::new_place(std::size_t count) {
+  const std::size_t place = numbers_.size();
+  numbers_.resize(place + count, 0.0);
   return place;
 }
 
+double TableSum::work() const {
+  double out = 0;
+  for (int v = 0; v < size(); ++v) out += std::pow(choices_of(v), 3);
+  return out;
+}
+
 int TableSum::add_variable(int choices) {
-  variables_.push_back({choices, new_place(choices), {}});
+  variables_.push_back({choices, new_place(at(choices)), {}});
   return size() - 1;
 }
 
@@ -34,7 +41,7 @@ int TableSum::pair_of(int u, int v) const {
 
 int TableSum::connect(int u, int v) {
   if (const int known = pair_of(u, v); known >= 0) return known;
-  pairs_.push_back({u, v, new_place(choices_of(u) * choices_of(v))});
+  pairs_.push_back({u, v, new_place(at(choices_of(u)) * at(choices_of(v)))});
   const int p = static_cast<int>(pairs_.size()) - 1;
   variables_[at(u)].pairs.push_back(p);
   variables_[at(v)].pairs.push_back(p);
@@ -228,4 +235,4 @@ class Elimination {
 
 TableSum::Minimum TableSum::minimum() const { return Elimination(*this).run(); }
 
-}  // namespace shardwright::recursive
+}  // namespace shardwright::space

@@ -1,0 +1,69 @@
+#include "shardwright/search/space/candidates.h"
+
+#include <algorithm>
+#include <set>
+
+#include "shardwright/base/index.h"
+#include "shardwright/graph/op.h"
+
+namespace shardwright::space {
+namespace {
+
+bool keeps_parameters_whole(const Graph& graph, const Node& node, const Rule& rule,
+                            const Strategy& strategy) {
+  const NodeLayouts layouts = layouts_of(rule, strategy);
+  for (std::size_t i = 0; i < node.operands.size(); ++i) {
+    const Node& producer = graph.node(graph.value(node.operands[i]).producer);
+    if (producer.op->kind == OpKind::parameter && !layouts.operands[i].is_replicated()) return false;
+  }
+  return true;
+}
+
+/// Axes up to `first` split one loop dim, those behind another one; either may split nothing.
+std::vector<Strategy> strategies_in_blocks(const Rule& rule, const Mesh& mesh) {
+  const int loops = static_cast<int>(rule.loops.size());
+  std::set<Strategy> out;
+  for (int first = 0; first <= mesh.axis_count(); ++first)
+    for (int major = -1; major < loops; ++major)
+      for (int minor = -1; minor < loops; ++minor) {
+        Strategy s = whole(rule);
+        if (major >= 0) s.loops[at(major)] = mesh.all_axes().prefix(first);
+        if (minor >= 0)
+          s.loops[at(minor)] = s.loops[at(minor)].with(mesh.all_axes().suffix(mesh.axis_count() - first));
+        if (!violation(rule, s, mesh)) out.insert(std::move(s));
+      }
+  out.erase(whole(rule));
+  return {out.begin(), out.end()};
+}
+
+}  // namespace
+
+bool is_allowed(const Problem& problem, const FixedChoices& fixed, NodeId id, const Rule& rule,
+                const Strategy& strategy, const SearchOptions& options) {
+  if (options.fully_use_devices && !is_all_or_nothing(strategy, fixed.meshes[at(strategy.mesh)]))
+    return false;
+  return !problem.parameters_stay_whole ||
+         keeps_parameters_whole(*problem.graph, problem.graph->node(id), rule, strategy);
+}
+
+std::vector<Strategy> candidates_of(const Problem& problem, const FixedChoices& fixed, NodeId id,
+                                    const Rule& rule, const SearchOptions& options, const Listed& listed) {
+  if (const auto& own = fixed.strategies[at(id.index)]) return {*own};
+  std::vector<Strategy> out;
+  for (std::size_t m = 0; m < fixed.meshes.size(); ++m) {
+    std::vector<Strategy> legal{whole(rule)};
+    const Mesh& mesh = fixed.meshes[m];
+    if (mesh.axis_count() <= listed.most_axes)
+      legal = legal_strategies(rule, mesh, {.linear = false, .all_orders = listed.all_orders});
+    else if (listed.in_blocks)
+      std::ranges::copy(strategies_in_blocks(rule, mesh), std::back_inserter(legal));
+    for (Strategy& s : legal) {
+      s.mesh = used_axes(s).empty() ? 0 : static_cast<int>(m);
+      if ((m == 0 || s.mesh > 0) && is_allowed(problem, fixed, id, rule, s, options))
+        out.push_back(std::move(s));
+    }
+  }
+  return out;
+}
+
+}  // namespace shardwright::space

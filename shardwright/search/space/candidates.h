@@ -1,0 +1,31 @@
+// The strategies that an operator may have: every search chooses among these.
+#pragma once
+
+#include <vector>
+
+#include "shardwright/search/planning/problem.h"
+
+namespace shardwright::space {
+
+struct Listed {
+  bool all_orders = false;         // of one dim's axes: `dp.tp` and `tp.dp`
+  int most_axes = Axes::max_size;  // of a mesh of more only the unsplit strategy, and `in_blocks`
+  bool in_blocks =
+      false;  // those that split at most two loop dims, over the more major and the more minor axes
+};
+
+/// As whole strategies are searched: all of up to three axes, and of more those in blocks.
+constexpr Listed whole_strategies{.most_axes = 3, .in_blocks = true};
+
+/// Of the forward operator `id` on the meshes of `fixed`, where it has one choice if it is fixed: every legal strategy
+/// without partial operands that the mode and `options` allow, the unsplit one first.
+/// Cost: exponential in the number of axes that are listed.
+std::vector<Strategy> candidates_of(const Problem& problem, const FixedChoices& fixed, NodeId id,
+                                    const Rule& rule, const SearchOptions& options,
+                                    const Listed& listed = {});
+
+/// Whether the mode lets `id` have `strategy`: data parallelism splits no parameter; fully_use_devices wants all or nothing.
+bool is_allowed(const Problem& problem, const FixedChoices& fixed, NodeId id, const Rule& rule,
+                const Strategy& strategy, const SearchOptions& options);
+
+}  // namespace shardwright::space
