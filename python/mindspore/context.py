@@ -244,7 +244,7 @@ def set_offload_context(offload_config: dict | None = None) -> None:
 # ---- what programs are compiled with ----
 
 _searches = {"recursive_programming": "recursive", "sharding_propagation": "propagation",
-             "dynamic_programming": "exhaustive"}
+             "dynamic_programming": "dynamic"}
 
 
 def device_count() -> int:
