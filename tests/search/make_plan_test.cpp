@@ -56,7 +56,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"chunks",
              decoder,
              {.devices = 2, .settings = {.pipelining = {{Schedule::interleaved, 2}, 2, 4}}}},
-        Case{"propagation", "dense_matmul:form=transformer", {.devices = 8, .search = "propagation"}}),
+        Case{"propagation", "dense_matmul:form=transformer", {.devices = 8, .search = "propagation"}},
+        Case{"dynamic", decoder, {.devices = 8, .search = "dynamic"}},
+        Case{"integer", decoder, {.devices = 4, .search = "integer"}}),
     [](const auto& tested) { return tested.param.name; });
 
 /// Of two nodes of 6 devices the second of three stages has two devices each.
