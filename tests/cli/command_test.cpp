@@ -120,8 +120,8 @@ TEST(Train, tells_that_the_plan_is_too_large_for_the_cluster_and_runs_it) {
 }
 
 TEST(Train, prints_json_lines_and_nothing_else) {
-  const Outcome o =
-      run({"train", "matmul_chain", "--devices", "4", "--search", "propagation", "--steps", "5", "--json"});
+  const Outcome o = run(
+      {"train", "matmul_chain", "--devices", "4", "--parallel", "data_parallel", "--steps", "5", "--json"});
   ASSERT_EQ(o.status, 0) << o.err;
   const std::vector<json> lines = documents(o.out);
   ASSERT_EQ(lines.size(), 6u);
@@ -354,7 +354,7 @@ TEST(Plan, document_tells_what_each_stage_takes) {
 
 TEST(Lower, writes_the_program_after_each_pass) {
   const std::string folder = scratch_folder() + "/passes";
-  const Outcome lowered = run({"lower", "matmul_chain", "--devices", "4", "--search", "propagation",
+  const Outcome lowered = run({"lower", "matmul_chain", "--devices", "4", "--parallel", "data_parallel",
                                "--comm-fusion", "none", "--dump-passes", folder});
   ASSERT_EQ(lowered.status, 0);
   std::set<std::string> files;
@@ -403,7 +403,8 @@ TEST(Data, digits_are_drawn_and_trained_on) {
 
 TEST(Explain, tells_as_data_what_its_tables_tell) {
   const std::string path = scratch_folder() + "/p.json";
-  ASSERT_EQ(run({"plan", "three_layer", "--devices", "4", "--search", "propagation", "-o", path}).status, 0);
+  ASSERT_EQ(run({"plan", "three_layer", "--devices", "4", "--parallel", "data_parallel", "-o", path}).status,
+            0);
   const Outcome one = run({"explain", path, "dense2.matmul", "--json"});
   const std::vector<json> of_one = documents(one.out);
   ASSERT_EQ(of_one.size(), 1U) << one.err;

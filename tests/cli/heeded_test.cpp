@@ -99,6 +99,9 @@ class Heeded : public testing::Test {
                                                            {"--mem-coeff", "7"},
                                                            {"--fix", "pp=2"},
                                                            {"--search-time", "0"},
+                                                           {"--objective", "devices"},
+                                                           {"--target-step", "1s"},
+                                                           {"--over", "1,2"},
                                                            {"--why-not", "micro_batches=2"},
                                                            {"--costs", "symbolic"},
                                                            {"--search-order", "weight"},
@@ -173,8 +176,8 @@ class Heeded : public testing::Test {
   /// A choice among plans may come to the plan that there is without it, and a proof says little of what it proves;
   /// but where there is nothing to choose, on one device each, that is told.
   static bool may_come_to_the_same(const Flag& flag, const Words& words) {
-    static const std::set<std::string> always{"--cluster", "--parallel", "--config",   check_of_ourselves,
-                                              "--plan",    "--devices",  "--recompute"};
+    static const std::set<std::string> always{"--cluster", "--parallel", "--config",    check_of_ourselves,
+                                              "--plan",    "--devices",  "--recompute", "--search"};
     static const std::set<std::string> choices{
         "--dataset-strategy",   "--comm-fusion",  "--mem-coeff", "--costs",
         "--search-order",       "--fold-layers",  "--described", "--fully-use-devices",
@@ -188,8 +191,7 @@ class Heeded : public testing::Test {
     // The search may choose one micro-batch, of which there is no order; that stages stay is said already.
     static const std::set<std::string> of_stages{"--schedule", "--fix", "--auto-pipeline"};
     if (has(words, "--stages") && of_stages.contains(flag.name)) return true;
-    // Who asks a network sees no plan, and the largest score may be the same in other types.
-    if ((words[0] == "generate" || words[0] == "infer") && flag.name == "--search") return true;
+    // The largest score may be the same in other types.
     if (words[0] == "infer" && flag.name == "--global-batch") return true;  // what a pass takes at once
     if (words[0] == "generate" && flag.name == "--precision") return true;
     return always.contains(flag.name) || (choices.contains(flag.name) && !is_alone) ||

@@ -279,7 +279,7 @@ TEST(Precedence, code_beats_the_search) {
   EXPECT_EQ(
       planned_operator(planned(plain, {.devices = 8, .search = "propagation"}).plan, "block.dense1.matmul")
           .in,
-      (Parts{{8, 1}, {1, 1}}));
+      (Parts{{1, 1}, {1, 1}}));
   const Plan plan = planned(with({.in = {{1, 8}}}), {.devices = 8}).plan;
   EXPECT_EQ(planned_operator(plan, "region.in0").in, (Parts{{1, 8}}));
   EXPECT_EQ(plan.stages[0].layouts.at("x"), "[-, x0]");

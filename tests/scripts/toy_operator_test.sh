@@ -45,7 +45,7 @@ expect "the program of a rank" \
 %label = input f32[2, 6]
 %7 = mean_squared_error %y, %label : f32[]
 %loss = all_reduce.sum %7 over dp : f32[]' \
-  "$("$built/toy_shardwright" lower - --devices 4 --search propagation <<<"$graph" | sed '/^backward:/,$d')"
+  "$("$built/toy_shardwright" lower - --devices 4 --set dp=4 <<<"$graph" | sed '/^backward:/,$d')"
 
 losses() { # to five digits: the order of the sums differs
   "$built/toy_shardwright" train - --devices "$1" --lr 1 --steps 3 <<<"$graph" 2>/dev/null | grep -oE 'loss is [0-9]+\.[0-9]{4}'
