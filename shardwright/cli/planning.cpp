@@ -209,10 +209,6 @@ void tell_if_large(const Graph& graph, Terminal& terminal) {
                  << std::flush;
 }
 
-}  // namespace
-
-namespace {
-
 /// What is searched for `network`, which is of as many micro-batches as are asked for, or whole where they are searched.
 SearchAsked asked_for(const Arguments& arguments, Model network, bool is_trained, std::string input) {
   PlanRequest request = request_of(arguments, network);

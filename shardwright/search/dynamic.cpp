@@ -9,7 +9,8 @@
 // not lost for a faster one that does not; the plans of the last set are tried as programs.
 //
 // Exact by its prices where branches are in series and parallel; elsewhere the most connected operator is fixed to what
-// looks best. Pareto sets are exact for operators of up to 12 strategies; of more some are left out, which is told. Repeated layers are one operator each. Cost: O(operators * strategies^3).
+// looks best. Pareto sets are exact for operators of up to 12 strategies; of more some are left out, which is told.
+// Repeated layers are one operator each. Cost: O(operators * strategies^3).
 
 #include <algorithm>
 #include <iterator>
@@ -39,7 +40,7 @@ class Dynamic {
     trials.run(std::move(plans_));
     trials.refine();
     const int count = trials.count();
-    SearchResult out = std::move(trials).best();
+    SearchResult out = trials.best();
     out.compared = fmt::format("{}{}; tried {} program{}", space_.size(),
                                is_exact_ ? "" : ", not all of them exactly", count, count == 1 ? "" : "s");
     if (options_.deadline.is_over()) out.status = SearchStatus::timeout;
@@ -63,9 +64,8 @@ class Dynamic {
     add(on, least.choices, weights);
   }
 
-  /// Programs take up to so many times what figures say.
   bool may_exceed() const {
-    const double margin = is_large(problem_) ? 1.75 : 3;
+    const double margin = memory_margin(problem_);
     return std::ranges::any_of(plans_, [&](const WholePlan& p) {
       return margin * p.bytes >= static_cast<double>(problem_.judge->cap_bytes());
     });
@@ -100,10 +100,7 @@ class Dynamic {
     for (const WholePlan& plan : at_prices) {
       const TableSum sum = on.tables.weighted(plan.weights);
       for (int v = 0; v < variables; ++v) {
-        const std::vector<double> along = sum.along(v, plan.choices);
-        std::vector<int> order;
-        for (int c = 0; c < sum.choices_of(v); ++c) order.push_back(c);
-        std::ranges::stable_sort(order, {}, [&](int c) { return along[at(c)]; });
+        const std::vector<int> order = sum.ranked(v, plan.choices);
         const std::size_t more = order.size() <= few ? order.size() : 3;
         for (std::size_t c = 0; c < more && (out[at(v)].size() < few || order.size() <= few); ++c)
           keep(v, order[c]);

@@ -108,7 +108,7 @@ class Integer {
   SearchResult told() {
     const int count = trials_.count();
     const double step = trials_.of_best().estimate.step_seconds();
-    SearchResult out = std::move(trials_).best();
+    SearchResult out = trials_.best();
     out.status = !is_proven_     ? SearchStatus::timeout
                  : is_of_memory_ ? SearchStatus::feasible
                                  : SearchStatus::optimal;

@@ -84,12 +84,8 @@ class Recursion {
 
   bool is_large() const { return shardwright::is_large(problem_); }
 
-  /// Without looking, by the search's own figures: programs of large networks take 0.93 to 1.52 times as much, of two
-  /// layers up to 2.5 times.
-  bool surely_fits(const Solution& s) const {
-    const double margin = is_large() ? 1.75 : 3;
-    return margin * s.totals.memory < cap();
-  }
+  /// Without looking, by the search's own figures.
+  bool surely_fits(const Solution& s) const { return memory_margin(problem_) * s.totals.memory < cap(); }
 
   /// The same, by what is there at once for sure. What is recomputed the figures take for kept.
   bool surely_exceeds(const Solution& s) const {

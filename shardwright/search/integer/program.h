@@ -4,7 +4,8 @@
 //   subject to  sum over i of x_vi = 1;  sum over j of y_uvij = x_ui;  sum over i of y_uvij = x_vj
 //               sum over v, i of bytes_vi x_vi <= limit;  x in {0, 1},  y >= 0
 //
-// As y follows from x, only x is integer; where the relaxation has it so already, nothing is branched. Choices that are alike to a pair (equal rows or columns of b) share y.
+// As y follows from x, only x is integer; where the relaxation has it so already, nothing is branched. Choices that are
+// alike to a pair (equal rows or columns of b) share y.
 // Formulation: after the integer program of Alpa (Zheng et al., OSDI 2022, section 4.2).
 #pragma once
 

@@ -6,6 +6,7 @@
 namespace shardwright {
 
 bool is_large(const Problem& problem) { return problem.graph->nodes.size() > 600; }
+double memory_margin(const Problem& problem) { return is_large(problem) ? 1.75 : 3; }
 
 std::int64_t Judge::cap_bytes() const { return request_.options.memory_cap.value_or(usable_bytes(cluster_)); }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 namespace shardwright::space {
@@ -71,6 +72,14 @@ std::vector<double> TableSum::along(int v, std::span<const int> choices) const {
   for (int p : variables_[at(v)].pairs)
     for (int i = 0; i < choices_of(v); ++i)
       out[at(i)] += numbers_[entry(pairs_[at(p)], v, i, choices[at(other(pairs_[at(p)], v))])];
+  return out;
+}
+
+std::vector<int> TableSum::ranked(int v, std::span<const int> choices) const {
+  const std::vector<double> values = along(v, choices);
+  std::vector<int> out(values.size());
+  std::iota(out.begin(), out.end(), 0);
+  std::ranges::stable_sort(out, {}, [&](int c) { return values[at(c)]; });
   return out;
 }
 

@@ -42,6 +42,8 @@ class TableSum {
   double value(std::span<const int> choices) const;
   /// The sum as a function of one variable, the others being as `choices` says; without what does not depend on it.
   std::vector<double> along(int v, std::span<const int> choices) const;
+  /// The choices of one variable by that, the least first.
+  std::vector<int> ranked(int v, std::span<const int> choices) const;
 
   /// b_uv, of pairs of different variables.
   struct Pair {

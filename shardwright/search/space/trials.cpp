@@ -18,11 +18,8 @@ constexpr double most_work = 5e8;
 
 /// Choices of `part` but its own, those first that by figures cost least more.
 std::vector<int> others_of(const TableSum& sum, const WholePlan& plan, int part) {
-  const std::vector<double> along = sum.along(part, plan.choices);
-  std::vector<int> out;
-  for (int c = 0; c < sum.choices_of(part); ++c)
-    if (c != plan.choices[at(part)]) out.push_back(c);
-  std::ranges::stable_sort(out, {}, [&](int c) { return along[at(c)]; });
+  std::vector<int> out = sum.ranked(part, plan.choices);
+  std::erase(out, plan.choices[at(part)]);
   return out;
 }
 
@@ -85,11 +82,10 @@ bool Trials::try_plan(const WholePlan& plan) {
   if (is_forbidden && count_ > 0 && best_.seconds < forbidden_seconds / 2) return false;
   const std::span<const int> parts = std::span(plan.choices).first(at(plan.on->cuts.size()));
   if (!known_.emplace(plan.on, std::vector<int>(parts.begin(), parts.end())).second) return false;
-  SearchResult result = space_.result(*plan.on, plan.choices, plan.weights);
-  const Evaluation e = problem_.judge->evaluate(result);
+  const Evaluation e = problem_.judge->evaluate(space_.unexplained(*plan.on, plan.choices));
   bytes_per_figure_ = static_cast<double>(e.estimate.arena_bytes) / std::max(plan.bytes, 1.0);
   if (count_++ > 0 && !is_better(e, of_best_)) return false;
-  best_result_ = std::move(result);
+
   of_best_ = e;
   best_ = plan;
   return true;

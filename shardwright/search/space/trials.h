@@ -42,7 +42,7 @@ class Trials {
   void refine();
 
   /// The best: if nothing fits, what misses least.
-  SearchResult best() && { return std::move(best_result_); }
+  SearchResult best() const { return space_.explained(*best_.on, best_.choices, best_.weights); }
   const Evaluation& of_best() const { return of_best_; }
   const WholePlan& best_plan() const { return best_; }
   bool has_fit() const { return count_ > 0 && of_best_.fits(); }
@@ -65,7 +65,7 @@ class Trials {
   double bytes_per_figure_ = 1;
   std::set<std::pair<const WholeSpace::OnLadder*, std::vector<int>>> known_;
   WholePlan best_;
-  SearchResult best_result_;
+
   Evaluation of_best_;
   int count_ = 0;
 };

@@ -58,8 +58,13 @@ WholeSpace::WholeSpace(const Problem& problem, const SearchOptions& options, dou
   }
 }
 
-SearchResult WholeSpace::result(const OnLadder& on, const std::vector<int>& chosen,
-                                const CutWeights& weights) const {
+SearchResult WholeSpace::unexplained(const OnLadder& on, const std::vector<int>& chosen) const {
+  return told(problem_, decided(on.cuts, on.tables, chosen, on.fixed), on.fixed,
+              [&](const JoinedMesh&) { return std::vector<Reason>(at(on.cuts.size())); });
+}
+
+SearchResult WholeSpace::explained(const OnLadder& on, const std::vector<int>& chosen,
+                                   const CutWeights& weights) const {
   return told(problem_, decided(on.cuts, on.tables, chosen, on.fixed), on.fixed,
               [&](const JoinedMesh& mesh) { return reasons(on, chosen, on.tables.weighted(weights), mesh); });
 }
@@ -71,14 +76,12 @@ std::vector<Reason> WholeSpace::reasons(const OnLadder& on, const std::vector<in
   for (int p = 0; p < on.cuts.size(); ++p) {
     const CutPart& part = on.cuts.part(p);
     const std::vector<double> sums = sum.along(p, chosen);
-    std::vector<int> order;
-    for (int i = 0; i < static_cast<int>(sums.size()); ++i)
-      if (i != chosen[at(p)]) order.push_back(i);
-    std::ranges::stable_sort(order, {}, [&](int i) { return sums[at(i)]; });
+
     std::string others;
     std::size_t told = 0;
     bool is_least = true;  // by figures
-    for (int i : order) {
+    for (int i : sum.ranked(p, chosen)) {
+      if (i == chosen[at(p)]) continue;
       const auto strategy = joined_if_it_can(on.tables.strategies[at(p)][at(i)], on.fixed.meshes[0], mesh);
       if (!strategy || told == most) continue;
       const double more = (sums[at(i)] - sums[at(chosen[at(p)])]) / part.count;

@@ -24,8 +24,10 @@ class WholeSpace {
   };
   const std::deque<OnLadder>& ladders() const { return ladders_; }
 
-  /// With these choices of the parts, the best by `weights` or nearly so.
-  SearchResult result(const OnLadder& on, const std::vector<int>& chosen, const CutWeights& weights) const;
+  /// With these choices of the parts, without reasons.
+  SearchResult unexplained(const OnLadder& on, const std::vector<int>& chosen) const;
+  /// The same, the best by `weights` or nearly so, with reasons.
+  SearchResult explained(const OnLadder& on, const std::vector<int>& chosen, const CutWeights& weights) const;
 
   /// `12 operators, 340 strategies on 2 meshes`
   std::string size() const;
