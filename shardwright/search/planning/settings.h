@@ -63,7 +63,8 @@ std::string idle_reason(const SettingRow& row, const PlanRequest& request);
 /// Another precision. Without a word about it, the loss is scaled where gradients are fp16.
 void set_precision(Origin& origin, const Precision& precision);
 
-/// Rows that stand in a file of their own (training_settings.cpp).
+/// Rows that stand in files of their own (search_settings.cpp, training_settings.cpp).
+std::vector<SettingRow> search_settings();
 std::vector<SettingRow> network_settings();
 std::vector<SettingRow> update_settings();
 

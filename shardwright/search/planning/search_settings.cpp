@@ -1,0 +1,124 @@
+// How a search works: rows of the table of settings, by which searches say what they heed.
+
+#include <array>
+
+#include "shardwright/search/planning/settings.h"
+
+namespace shardwright {
+namespace {
+
+SettingRow of_search(Setting setting, std::string flag, std::string value, std::string doc,
+                     std::function<void(SearchOptions&, const Given&)> parse, std::string key = "") {
+  return {.flag = std::move(flag),
+          .value = std::move(value),
+          .doc = std::move(doc),
+          .part = SettingPart::search,
+          .key = std::move(key),
+          .is_of_many = true,
+          .search = setting,
+          .parse = [parse = std::move(parse), setting](PlanRequest& r, const Given& given) {
+            parse(r.options, given);
+            r.options.said.set(static_cast<std::size_t>(setting));
+          }};
+}
+
+/// By `0` or `1`.
+std::function<void(SearchOptions&, const Given&)> switched(bool SearchOptions::*member) {
+  return [member](SearchOptions& o, const Given& given) {
+    constexpr std::array<std::string_view, 2> words{"0", "1"};
+    o.*member = given.word(words) == 1;
+  };
+}
+
+/// By a flag without a value.
+std::function<void(SearchOptions&, const Given&)> turned_on(bool SearchOptions::*member) {
+  return [member](SearchOptions& o, const Given&) { o.*member = true; };
+}
+
+/// Adds what --fix says to what flags of its own have fixed.
+void fix(PlanRequest& r, const Given& given) {
+  const Constraints said = parse_constraints(given);
+  if (said.global_batch) throw given.wrong("global_batch is no choice of the search; --global-batch says it");
+  r.options.said.set(static_cast<std::size_t>(Setting::fix));
+  if (r.is_set) return;  // nothing is searched, which whoever reads settings says
+  if (const std::string word = contradicted(r.constraints, said); !word.empty())
+    throw given.wrong(fmt::format("{} is said otherwise by a flag of its own; leave one out", word));
+  r.constraints = merged(r.constraints, said);
+  if (r.parallel != Parallel::auto_parallel) return;
+  if (const auto stages = said.degrees.said("pp"); stages && !r.constraints.micro_batches)
+    r.settings.pipelining.micro_batches = *stages;  // where their number is not searched
+  if (said.micro_batches) r.settings.pipelining.micro_batches = *said.micro_batches;
+}
+
+/// 1 takes what --stages says as the most.
+void set_auto_pipeline(PlanRequest& r, const Given& given) {
+  constexpr std::array<std::string_view, 2> words{"0", "1"};
+  r.auto_pipeline = given.word(words) == 1;
+  const int stages = r.settings.pipelining.stages;
+  const auto fixed = r.constraints.degrees.said("pp");
+  if (*r.auto_pipeline && fixed && (fixed != stages || stages == 1))
+    throw given.wrong(fmt::format("there should be {}, as --stages or --fix pp says; leave one out",
+                                  fixed == 1 ? "1 stage" : fmt::format("{} stages", *fixed)));
+}
+
+}  // namespace
+
+std::vector<SettingRow> search_settings() {
+  return {SettingRow{.flag = "--fix",
+                     .value = "KEY=VALUE,...",
+                     .doc = "what search auto may not choose: dp, tp, pp, micro_batch, micro_batches, zero, "
+                            "recompute, schedule, sequence_parallel",
+                     .part = SettingPart::search,
+                     .is_of_many = true,
+                     .search = Setting::fix,
+                     .parse = fix},
+          SettingRow{.flag = "--auto-pipeline",
+                     .value = "0|1",
+                     .doc = "1: search auto chooses stages, at most --stages; 0: it keeps these (default 1) "
+                            "and suggests others (default: 1 without --stages, 0 in files)",
+                     .part = SettingPart::search,
+                     .key = "parallel.auto_pipeline",
+                     .is_of_many = true,
+                     .search = Setting::auto_pipeline,
+                     .parse = set_auto_pipeline},
+          of_search(Setting::search_time, "--search-time", "SECONDS",
+                    "auto, dynamic and integer end then, with the best plan so far; 0: with the first",
+                    [](SearchOptions& o, const Given& given) {
+                      o.most_seconds = given.number();
+                      if (!(*o.most_seconds >= 0)) throw given.wrong("should be a number of seconds");
+                    }),
+          of_search(
+              Setting::mem_coeff, "--mem-coeff", "X",
+              "above 0: higher shards weights, lower shards the batch (default 0.1)",
+              [](SearchOptions& o, const Given& given) {
+                o.mem_coeff = given.number();
+                if (o.mem_coeff <= 0) throw given.wrong("should be a number above 0");
+              },
+              "parallel_config.mem_coeff"),
+          of_search(Setting::costs, "--costs", "BY", "rank by seconds (default), or by symbolic costs",
+                    [](SearchOptions& o, const Given& given) {
+                      constexpr std::array<std::string_view, 2> words{"seconds", "symbolic"};
+                      o.costs = std::array{Costs::seconds, Costs::symbolic}[given.word(words)];
+                    }),
+          of_search(Setting::order, "--search-order", "ORDER",
+                    "of symbolic costs: topology, last to first; weight, heaviest first",
+                    [](SearchOptions& o, const Given& given) {
+                      constexpr std::array<std::string_view, 2> words{"topology", "weight"};
+                      o.order = std::array{SearchOrder::topology, SearchOrder::weight}[given.word(words)];
+                    }),
+          of_search(Setting::fold_layers, "--fold-layers", "0|1", "plan repeated layers once (default 1)",
+                    switched(&SearchOptions::fold_layers)),
+          of_search(Setting::described, "--described", "",
+                    "with the limits of the system that the seeds describe",
+                    turned_on(&SearchOptions::is_described)),
+          of_search(Setting::fully_use_devices, "--fully-use-devices", "0|1",
+                    "strategies use all devices or none (default 0)",
+                    switched(&SearchOptions::fully_use_devices), "parallel.fully_use_devices"),
+          of_search(Setting::elementwise_follow, "--elementwise-follow", "0|1",
+                    "what reads a point-wise operator's result takes its split (default 0)",
+                    switched(&SearchOptions::elementwise_follow), "parallel.elementwise_op_strategy_follow"),
+          of_search(Setting::log, "--log-search", "", "each choice with its costs, on stderr",
+                    turned_on(&SearchOptions::writes_log))};
+}
+
+}  // namespace shardwright
