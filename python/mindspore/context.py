@@ -52,8 +52,11 @@ _parallel_defaults: dict[str, Any] = {
     "optimizer_weight_shard_size": -1, "optimizer_weight_shard_aggregated_save": False, "sharding_propagation": False}
 _parallel = dict(_parallel_defaults)
 _algorithm: dict[str, Any] = {}
-_algorithm_keys = {"fully_use_devices", "elementwise_op_strategy_follow", "enable_algo_approxi", "algo_approxi_epsilon",
-                   "tensor_slice_align_enable", "tensor_slice_align_size"}
+_algorithm_keys = {  # and the options that they are
+    "fully_use_devices": "fully_use_devices", "elementwise_op_strategy_follow": "elementwise_follow",
+    "enable_algo_approxi": "approximate", "algo_approxi_epsilon": "approximation",
+    "tensor_slice_align_enable": "align_slices", "tensor_slice_align_size": "slice_size"}
+_of_all_searches = {"fully_use_devices", "elementwise_follow"}
 _configs = {  # settings that are dicts, and their keys
     "strategy_ckpt_config": {"load_file", "save_file", "only_trainable_params"},
     "pipeline_config": {"pipeline_interleave", "pipeline_scheduler"},
@@ -214,11 +217,28 @@ def eagerly() -> Iterator[None]:
         _settings["mode"] = mode
 
 
+def _check_algorithm(name: str, value) -> None:
+    _check(name, _algorithm_keys)
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if name == "algo_approxi_epsilon":
+        if not is_number:
+            raise TypeError(f"{name} is a number, not {value!r}")
+        if not 0 < value <= 1:
+            raise ValueError(f"{name} is above 0 and at most 1, not {value!r}")
+    elif name == "tensor_slice_align_size":
+        if not is_number or isinstance(value, float):
+            raise TypeError(f"{name} is a whole number, not {value!r}")
+        if not 1 <= value <= 1024:
+            raise ValueError(f"{name} is from 1 to 1024, not {value!r}")
+    elif not isinstance(value, bool):
+        raise TypeError(f"{name} is True or False, not {value!r}")
+
+
 def set_algo_parameters(**settings) -> None:
-    """Of the search: fully_use_devices, elementwise_op_strategy_follow, ..."""
+    """Of the search: fully_use_devices, elementwise_op_strategy_follow, of dynamic programming the others, too."""
     for name, value in settings.items():
-        _check(name, _algorithm_keys)
-        _algorithm[name] = value
+        _check_algorithm(name, value)
+    _algorithm.update(settings)
     touch()
 
 
@@ -346,10 +366,7 @@ def plan_options() -> dict[str, str]:
     options["parallel"] = _parallel["parallel_mode"]
     if _parallel["parallel_mode"] == ParallelMode.AUTO_PARALLEL:
         options["search"] = _searches[_parallel["search_mode"]]
-        for key, flag in (("fully_use_devices", "fully_use_devices"),
-                          ("elementwise_op_strategy_follow", "elementwise_follow")):
-            if key in _algorithm:
-                options[flag] = "1" if _algorithm[key] else "0"
+        options |= _search_options(options["search"])
     if _parallel["pipeline_stages"] > 1:
         options["stages"] = str(_parallel["pipeline_stages"])
         options["schedule"] = (_parallel["pipeline_config"] or {}).get("pipeline_scheduler", "1f1b")
@@ -358,6 +375,18 @@ def plan_options() -> dict[str, str]:
     fusion = _comm_fusion()
     if fusion:
         options["comm_fusion"] = fusion
+    return options
+
+
+def _search_options(search: str) -> dict[str, str]:
+    """What set_algo_parameters has said, as far as `search` has a use for it."""
+    options = {}
+    for key, value in _algorithm.items():
+        flag = _algorithm_keys[key]
+        if flag in _of_all_searches or search == "dynamic":
+            options[flag] = str(int(value)) if isinstance(value, bool) else str(value)
+        elif value is not False:
+            tell(f"mindspore: {key} has no effect: search {search} has no use for it")
     return options
 
 

@@ -129,6 +129,7 @@ std::vector<Searcher> dynamic() {
            .aliases = {"dynamic_programming"},
            .doc = "eliminate operator after operator, with all strategies of its neighbours",
            .heeds = {Setting::fold_layers, Setting::fully_use_devices, Setting::elementwise_follow,
+                     Setting::approximate, Setting::approximation, Setting::align_slices, Setting::slice_size,
                      Setting::search_time},
            .preference = 4,
            .run = run}};

@@ -145,6 +145,7 @@ std::vector<Searcher> integer() {
            .aliases = {},
            .doc = "an integer program over strategies, redistributions and memory, solved by CBC",
            .heeds = {Setting::fold_layers, Setting::fully_use_devices, Setting::elementwise_follow,
+                     Setting::approximate, Setting::approximation, Setting::align_slices, Setting::slice_size,
                      Setting::search_time},
            .preference = 5,
            .run = run}};

@@ -108,6 +108,10 @@ class Heeded : public testing::Test {
                                                            {"--fold-layers", "0"},
                                                            {"--fully-use-devices", "1"},
                                                            {"--elementwise-follow", "1"},
+                                                           {"--approximate", "1"},
+                                                           {"--approximation", "0.5"},
+                                                           {"--align-slices", "1"},
+                                                           {"--slice-size", "64"},
                                                            {"--memory-cap", "2KB"},
                                                            {"--device-memory", "2KB"},
                                                            {"--optimizer", "adam"},
@@ -179,9 +183,10 @@ class Heeded : public testing::Test {
     static const std::set<std::string> always{"--cluster", "--parallel", "--config",    check_of_ourselves,
                                               "--plan",    "--devices",  "--recompute", "--search"};
     static const std::set<std::string> choices{
-        "--dataset-strategy",   "--comm-fusion",  "--mem-coeff", "--costs",
-        "--search-order",       "--fold-layers",  "--described", "--fully-use-devices",
-        "--elementwise-follow", "--auto-pipeline"};
+        "--dataset-strategy",   "--comm-fusion",   "--mem-coeff",   "--costs",
+        "--search-order",       "--fold-layers",   "--described",   "--fully-use-devices",
+        "--elementwise-follow", "--auto-pipeline", "--approximate", "--approximation",
+        "--align-slices",       "--slice-size"};
     static const std::set<std::string> of_a_proof{"--lr", "--weight-decay", "--loss", "--schedule",
                                                   "--reduce-precision"};
     // Where a graph says how it is split, that includes fusion; memory is judged in all verbs but show.

@@ -34,6 +34,10 @@ TEST(SearchSettings, are_read_into_options) {
                                      {"--described", "true"},
                                      {"--fully-use-devices", "1"},
                                      {"--elementwise-follow", "1"},
+                                     {"--approximate", "1"},
+                                     {"--approximation", "0.25"},
+                                     {"--align-slices", "1"},
+                                     {"--slice-size", "32"},
                                      {"--log-search", "true"},
                                      {"--memory-cap", "60GB"},
                                      {"--device-memory", "1GiB"}});
@@ -42,6 +46,9 @@ TEST(SearchSettings, are_read_into_options) {
   EXPECT_EQ(all.mem_coeff, 0.013);
   EXPECT_FALSE(all.fold_layers);
   EXPECT_TRUE(all.is_described && all.fully_use_devices && all.elementwise_follow && all.writes_log);
+  EXPECT_TRUE(all.approximates && all.aligns_slices);
+  EXPECT_EQ(all.approximation, 0.25);
+  EXPECT_EQ(all.slice_size, 32);
   EXPECT_EQ(all.memory_cap, 1 << 30);
 }
 
@@ -53,6 +60,11 @@ TEST(SearchSettings, that_are_none_are_errors_that_say_what_there_is) {
   EXPECT_EQ(error({{"--mem-coeff", "high"}}), "--mem-coeff high: should be a number");
   EXPECT_EQ(error({{"--costs", "bytes"}}), "--costs bytes: there are seconds, symbolic");
   EXPECT_EQ(error({{"--search-order", "first"}}), "--search-order first: there are topology, weight");
+  EXPECT_EQ(error({{"--approximation", "0"}}),
+            "--approximation 0: should be a number above 0, and 1 at most");
+  EXPECT_EQ(error({{"--approximation", "1.5"}}),
+            "--approximation 1.5: should be a number above 0, and 1 at most");
+  EXPECT_EQ(error({{"--slice-size", "0"}}), "--slice-size 0: should be an integer from 1 on");
   EXPECT_EQ(error({{"--fold-layers", "2"}}), "--fold-layers 2: there are 0, 1");
 }
 

@@ -47,6 +47,32 @@ def test_algorithm_settings_are_those_of_the_context():
     assert get_algo_parameters("fully_use_devices") is not False
 
 
+def test_algorithm_settings_are_checked():
+    for name, value, error, text in (
+            ("algo_approxi_epsilon", 0, ValueError, "algo_approxi_epsilon is above 0 and at most 1, not 0"),
+            ("algo_approxi_epsilon", "0.1", TypeError, "algo_approxi_epsilon is a number, not '0.1'"),
+            ("enable_algo_approxi", 1, TypeError, "enable_algo_approxi is True or False, not 1"),
+            ("tensor_slice_align_size", 0, ValueError, "tensor_slice_align_size is from 1 to 1024, not 0"),
+            ("tensor_slice_align_size", 2.5, TypeError, "tensor_slice_align_size is a whole number, not 2.5")):
+        with pytest.raises(error, match=text):
+            ms.set_algo_parameters(**{name: value})
+    assert ms.get_algo_parameters("algo_approxi_epsilon") is None
+
+
+def test_algorithm_settings_reach_dynamic_programming(capfd):
+    from mindspore import context
+    settings = dict(enable_algo_approxi=True, algo_approxi_epsilon=0.5, tensor_slice_align_enable=True,
+                    tensor_slice_align_size=32)
+    ms.set_algo_parameters(**settings)
+    try:
+        assert context._search_options("dynamic") == {"approximate": "1", "approximation": "0.5", "align_slices": "1",
+                                                      "slice_size": "32"}
+        assert context._search_options("recursive") == {}
+        assert "enable_algo_approxi has no effect: search recursive has no use for it" in capfd.readouterr().err
+    finally:
+        ms.reset_algo_parameters()
+
+
 # ---- two matrix products of constants, whose losses are known ----
 
 class TwoProducts(nn.Cell):

@@ -37,6 +37,8 @@ std::vector<SearchOptions> settings_of(const Searcher& search) {
   if (heeds(search, Setting::fold_layers)) out.push_back({.fold_layers = false});
   if (heeds(search, Setting::fully_use_devices)) out.push_back({.fully_use_devices = true});
   if (heeds(search, Setting::elementwise_follow)) out.push_back({.elementwise_follow = true});
+  if (heeds(search, Setting::approximate)) out.push_back({.approximates = true, .approximation = 0.5});
+  if (heeds(search, Setting::align_slices)) out.push_back({.aligns_slices = true, .slice_size = 4});
   return out;
 }
 

@@ -67,6 +67,10 @@ enum class Setting {
   described,
   fully_use_devices,
   elementwise_follow,
+  approximate,
+  approximation,
+  align_slices,
+  slice_size,
   log,
   fix,
   auto_pipeline,
@@ -82,6 +86,10 @@ struct SearchOptions {
   bool is_described = false;               // with the limits of the system that the seeds describe
   bool fully_use_devices = false;          // a strategy uses all devices, or none
   bool elementwise_follow = false;         // what reads a point-wise operator takes its split
+  bool approximates = false;               // of each operator only some strategies, cheap by themselves
+  double approximation = 0.1;              // above 0, at most 1: how many, 1 / this
+  bool aligns_slices = false;              // the last two dims of a part are multiples of slice_size
+  std::int64_t slice_size = 16;            // above 0
   std::optional<std::int64_t> memory_cap;  // bytes of one device
   int micro_batches = 1;
   std::optional<double> most_seconds;  // of the search

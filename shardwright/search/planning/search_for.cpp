@@ -20,6 +20,10 @@ bool is_asked(const SearchOptions& o, Setting setting) {
     case Setting::described: return differs(&SearchOptions::is_described);
     case Setting::fully_use_devices: return differs(&SearchOptions::fully_use_devices);
     case Setting::elementwise_follow: return differs(&SearchOptions::elementwise_follow);
+    case Setting::approximate: return differs(&SearchOptions::approximates);
+    case Setting::approximation: return differs(&SearchOptions::approximation);
+    case Setting::align_slices: return differs(&SearchOptions::aligns_slices);
+    case Setting::slice_size: return differs(&SearchOptions::slice_size);
     case Setting::log: return differs(&SearchOptions::writes_log);
     case Setting::search_time: return o.most_seconds.has_value();
     case Setting::fix:

@@ -117,6 +117,25 @@ std::vector<SettingRow> search_settings() {
           of_search(Setting::elementwise_follow, "--elementwise-follow", "0|1",
                     "what reads a point-wise operator's result takes its split (default 0)",
                     switched(&SearchOptions::elementwise_follow), "parallel.elementwise_op_strategy_follow"),
+          of_search(Setting::approximate, "--approximate", "0|1",
+                    "of each operator only some strategies, cheap by themselves (default 0)",
+                    switched(&SearchOptions::approximates), "parallel.enable_algo_approxi"),
+          of_search(
+              Setting::approximation, "--approximation", "X",
+              "of --approximate 1, in (0, 1]: 1 / X strategies of an operator (default 0.1)",
+              [](SearchOptions& o, const Given& given) {
+                o.approximation = given.number();
+                if (o.approximation <= 0 || o.approximation > 1)
+                  throw given.wrong("should be a number above 0, and 1 at most");
+              },
+              "parallel.algo_approxi_epsilon"),
+          of_search(Setting::align_slices, "--align-slices", "0|1",
+                    "the last two dims of what a device has are multiples of --slice-size (default 0)",
+                    switched(&SearchOptions::aligns_slices), "parallel.tensor_slice_align_enable"),
+          of_search(
+              Setting::slice_size, "--slice-size", "N", "of --align-slices 1 (default 16)",
+              [](SearchOptions& o, const Given& given) { o.slice_size = given.integer(); },
+              "parallel.tensor_slice_align_size"),
           of_search(Setting::log, "--log-search", "", "each choice with its costs, on stderr",
                     turned_on(&SearchOptions::writes_log))};
 }

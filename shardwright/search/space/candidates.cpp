@@ -1,6 +1,8 @@
 #include "shardwright/search/space/candidates.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 #include <set>
 
 #include "shardwright/base/index.h"
@@ -16,6 +18,23 @@ bool keeps_parameters_whole(const Graph& graph, const Node& node, const Rule& ru
     const Node& producer = graph.node(graph.value(node.operands[i]).producer);
     if (producer.op->kind == OpKind::parameter && !layouts.operands[i].is_replicated()) return false;
   }
+  return true;
+}
+
+/// The last two dims of each part, where they are split, are multiples of `size`.
+bool is_aligned(const Rule& rule, const Strategy& strategy, const Mesh& mesh, std::int64_t size) {
+  constexpr std::size_t last = 2;
+  for (const auto* side : {&rule.operands, &rule.results})
+    for (const RuleTensor& tensor : *side)
+      for (std::size_t d = tensor.dims.size() - std::min(last, tensor.dims.size()); d < tensor.dims.size();
+           ++d) {
+        std::int64_t extent = 1, parts = 1;
+        for (int l : tensor.dims[d]) {
+          extent *= rule.loops[at(l)].size;
+          parts *= mesh.count(strategy.loops[at(l)]);
+        }
+        if (parts > 1 && extent / parts % size) return false;
+      }
   return true;
 }
 
@@ -38,10 +57,25 @@ std::vector<Strategy> strategies_in_blocks(const Rule& rule, const Mesh& mesh) {
 
 }  // namespace
 
+std::vector<Strategy> approximated(const std::vector<Strategy>& strategies, std::span<const double> cost,
+                                   double approximation) {
+  const auto most = static_cast<std::size_t>(std::ceil(1 / approximation - 1e-9));
+  if (strategies.size() <= most) return strategies;
+  std::vector<std::size_t> order(strategies.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return cost[i]; });
+  std::vector<Strategy> out{strategies.front()};
+  const std::size_t step = order.size() / most;
+  for (std::size_t i = 0; i < order.size() && out.size() < most; i += step)
+    if (order[i] != 0) out.push_back(strategies[order[i]]);
+  return out;
+}
+
 bool is_allowed(const Problem& problem, const FixedChoices& fixed, NodeId id, const Rule& rule,
                 const Strategy& strategy, const SearchOptions& options) {
-  if (options.fully_use_devices && !is_all_or_nothing(strategy, fixed.meshes[at(strategy.mesh)]))
-    return false;
+  const Mesh& mesh = fixed.meshes[at(strategy.mesh)];
+  if (options.aligns_slices && !is_aligned(rule, strategy, mesh, options.slice_size)) return false;
+  if (options.fully_use_devices && !is_all_or_nothing(strategy, mesh)) return false;
   return !problem.parameters_stay_whole ||
          keeps_parameters_whole(*problem.graph, problem.graph->node(id), rule, strategy);
 }

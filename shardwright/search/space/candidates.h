@@ -1,6 +1,7 @@
 // The strategies that an operator may have: every search chooses among these.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "shardwright/search/planning/problem.h"
@@ -24,7 +25,13 @@ std::vector<Strategy> candidates_of(const Problem& problem, const FixedChoices& 
                                     const Rule& rule, const SearchOptions& options,
                                     const Listed& listed = {});
 
-/// Whether the mode lets `id` have `strategy`: data parallelism splits no parameter; fully_use_devices wants all or nothing.
+/// What --approximate leaves of `strategies`, the unsplit one first, which stays: by `cost`, one for each, every n-th of them
+/// from the cheapest on, so that 1 / approximation are left.
+std::vector<Strategy> approximated(const std::vector<Strategy>& strategies, std::span<const double> cost,
+                                   double approximation);
+
+/// Whether the mode lets `id` have `strategy`: data parallelism splits no parameter; fully_use_devices wants all or nothing,
+/// aligned slices that what is split is a multiple of their size.
 bool is_allowed(const Problem& problem, const FixedChoices& fixed, NodeId id, const Rule& rule,
                 const Strategy& strategy, const SearchOptions& options);
 

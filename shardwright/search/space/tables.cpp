@@ -68,10 +68,21 @@ class Tables {
       for (ValueId of : v.gradient_of) gradient_types_[at(of.index)] = v.type;
   }
 
+  std::vector<double> compute_of(int p, const std::vector<Strategy>& strategies) {
+    std::vector<double> out;
+    for (const Strategy& s : strategies) {
+      cuts_.set(p, s, fixed_.meshes[at(s.mesh)]);
+      out.push_back(costs_.compute(cuts_, p, no_loop_dim, {}));
+    }
+    return out;
+  }
+
   void add_part(int p) {
     const CutPart part = cuts_.part(p);
     auto& strategies = out_.strategies.emplace_back(
         candidates_of(problem_, fixed_, part.example, *part.rule, options_, whole_strategies));
+    if (options_.approximates)
+      strategies = approximated(strategies, compute_of(p, strategies), options_.approximation);
     const int variable = out_.seconds.add_variable(static_cast<int>(strategies.size()));
     auto& compute = out_.compute.emplace_back();
     auto& bytes = out_.bytes.emplace_back();
