@@ -11,11 +11,14 @@
 // Exact by its prices where branches are in series and parallel; elsewhere the most connected operator is fixed to what
 // looks best. Pareto sets are exact for operators of up to 12 strategies; of more some are left out, which is told.
 // Repeated layers are one operator each. Cost: O(operators * strategies^3).
+//
+// With --costs symbolic the numbers are the described system's bytes instead of seconds (dynamic/described_search.h).
 
 #include <algorithm>
 #include <iterator>
 
 #include "shardwright/base/index.h"
+#include "shardwright/search/dynamic/described_search.h"
 #include "shardwright/search/dynamic/fronts.h"
 #include "shardwright/search/space/trials.h"
 
@@ -119,6 +122,10 @@ class Dynamic {
 };
 
 SearchResult run(const Problem& problem, const SearchOptions& options) {
+  if (options.costs == Costs::symbolic) return dynamic::described_plan(problem, options);
+  if (options.is_described)
+    throw Infeasible(
+        "--described: of search dynamic it belongs to --costs symbolic; add that or leave it out");
   return Dynamic(problem, options).run();
 }
 
@@ -128,9 +135,9 @@ std::vector<Searcher> dynamic() {
   return {{.name = "dynamic",
            .aliases = {"dynamic_programming"},
            .doc = "eliminate operator after operator, with all strategies of its neighbours",
-           .heeds = {Setting::fold_layers, Setting::fully_use_devices, Setting::elementwise_follow,
-                     Setting::approximate, Setting::approximation, Setting::align_slices, Setting::slice_size,
-                     Setting::search_time},
+           .heeds = {Setting::costs, Setting::described, Setting::fold_layers, Setting::fully_use_devices,
+                     Setting::elementwise_follow, Setting::approximate, Setting::approximation,
+                     Setting::align_slices, Setting::slice_size, Setting::search_time},
            .preference = 4,
            .run = run}};
 }

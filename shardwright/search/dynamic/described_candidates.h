@@ -1,0 +1,15 @@
+// The strategies that the described system offers for an operator (facts.md 3.7).
+#pragma once
+
+#include <vector>
+
+#include "shardwright/search/planning/problem.h"
+
+namespace shardwright::dynamic {
+
+/// Of the forward operator `id`, the unsplit one first; one if it is fixed. On mesh 0 of `fixed`, whose axes have prime sizes.
+/// Dims over which windows slide stay whole. Cost: O(loop dims ^ log2(devices)).
+std::vector<Strategy> described_candidates(const Problem& problem, const FixedChoices& fixed, NodeId id,
+                                           const Rule& rule, const SearchOptions& options);
+
+}  // namespace shardwright::dynamic

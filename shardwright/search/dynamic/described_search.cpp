@@ -1,0 +1,166 @@
+#include "shardwright/search/dynamic/described_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "shardwright/base/index.h"
+#include "shardwright/search/dynamic/described_space.h"
+#include "shardwright/search/dynamic/fronts.h"
+#include "shardwright/search/planning/judge.h"
+#include "shardwright/search/space/told.h"
+
+namespace shardwright::dynamic {
+namespace {
+
+using space::TableSum;
+
+struct Found {
+  std::vector<int> choices;
+  double cost = 0, bytes = 0;
+  bool is_proven = false;
+};
+
+/// The cheaper of two that fit, else that of fewer bytes.
+bool is_better(const Found& a, const Found& b, double cap) {
+  if ((a.bytes <= cap) != (b.bytes <= cap)) return a.bytes <= cap;
+  return a.bytes <= cap ? a.cost < b.cost : a.bytes < b.bytes;
+}
+
+class Described {
+ public:
+  /// `cap`: of the bytes that the space counts.
+  Described(const Problem& problem, const SearchOptions& options, const DescribedSpace& space, double cap)
+      : problem_(problem), options_(options), space_(space), cap_(cap) {}
+
+  Found best() const {
+    const TableSum::Minimum least = space_.cost().minimum();
+    Found free = found(least.choices, least.is_proven && space_.is_exact());
+    return free.bytes <= cap_ ? free : sparing(std::move(free));
+  }
+
+  SearchResult told(const Found& found) const {
+    space::CutProblem decided = space_.cuts();
+    for (int p = 0; p < decided.size(); ++p) {
+      const Strategy& s = space_.strategies(p)[at(found.choices[at(p)])];
+      decided.set(p, s, space_.fixed().meshes[at(s.mesh)]);
+    }
+    SearchResult out = space::told(problem_, decided, space_.fixed(),
+                                   [&](const space::JoinedMesh&) { return reasons(found); });
+    out.compared = compared(found);
+    if (options_.deadline.is_over()) out.status = SearchStatus::timeout;
+    return out;
+  }
+
+ private:
+  Found found(std::vector<int> choices, bool is_proven) const {
+    Found out{.choices = std::move(choices), .is_proven = is_proven};
+    out.cost = space_.cost().value(out.choices);
+    out.bytes = space_.total_bytes(out.choices);
+    return out;
+  }
+
+  Found at_price(double of_a_byte) const {
+    TableSum sum = space_.cost();
+    for (std::size_t p = 0; p < space_.bytes().size(); ++p)
+      for (std::size_t c = 0; c < space_.bytes()[p].size(); ++c)
+        sum.single(static_cast<int>(p))[c] += of_a_byte * space_.bytes()[p][c];
+    return found(sum.minimum().choices, false);
+  }
+
+  /// The cheapest that fits, else that of fewest bytes: of Pareto sets over what some price of a byte makes the best.
+  Found sparing(Found free) const {
+    constexpr double least_price = 1e-3, most_price = 1e9, step = 8;
+    constexpr int halvings = 8;
+    std::vector<Found> all;
+    double price = least_price;
+    for (; price < most_price && !options_.deadline.is_over(); price *= step)
+      if (all.push_back(at_price(price)); all.back().bytes <= cap_) break;
+    double low = price / step;
+    for (int i = 0; i < halvings && !options_.deadline.is_over(); ++i) {
+      const double middle = std::sqrt(low * price);
+      all.push_back(at_price(middle));
+      (all.back().bytes <= cap_ ? price : low) = middle;
+    }
+    all.push_back(std::move(free));
+    const ParetoSet set =
+        pareto_set(space_.cost(), space_.bytes(), {.most_points = 32, .choices = seen_in(all)});
+    for (const ParetoPlan& plan : set.plans) all.push_back(found(plan.choices, false));
+    return *std::ranges::min_element(
+        all, [this](const Found& a, const Found& b) { return is_better(a, b, cap_); });
+  }
+
+  std::vector<std::vector<int>> seen_in(const std::vector<Found>& all) const {
+    std::vector<std::vector<int>> out(at(space_.cost().size()));
+    for (const Found& f : all)
+      for (std::size_t v = 0; v < out.size(); ++v)
+        if (std::ranges::find(out[v], f.choices[v]) == out[v].end()) out[v].push_back(f.choices[v]);
+    return out;
+  }
+
+  std::vector<Reason> reasons(const Found& found) const {
+    std::vector<Reason> out;
+    for (int p = 0; p < space_.cuts().size(); ++p) {
+      const DescribedCost c = space_.own_cost(p, found.choices[at(p)]);
+      out.emplace_back(fmt::format("touches {:.0f} B, sends {:.0f} B forward and {:.0f} B backward",
+                                   c.computation, c.forward, c.backward));
+    }
+    return out;
+  }
+
+  std::string compared(const Found& found) const {
+    const DescribedCost all = space_.total(found.choices);
+    const CostWeights& w = space_.weights();
+    std::size_t strategies = 0;
+    for (int p = 0; p < space_.cuts().size(); ++p) strategies += space_.strategies(p).size();
+    return fmt::format(
+        "{} operators, {} strategies{}; cost {} x {:.0f} B touched + {} x ({:.0f} B sent forward + {} x "
+        "{:.0f} "
+        "B backward) = {:.0f}",
+        space_.cuts().size(), strategies, found.is_proven ? "" : ", not all of them exactly", w.alpha,
+        all.computation, w.beta, all.forward, w.gamma, all.backward, w.of(all));
+  }
+
+  const Problem& problem_;
+  const SearchOptions& options_;
+  const DescribedSpace& space_;
+  const double cap_;
+};
+
+}  // namespace
+
+SearchResult described_plan(const Problem& problem, const SearchOptions& options) {
+  // The described system takes each layer for itself: so many more choices, and never dearer.
+  const bool is_said = options.said.test(static_cast<std::size_t>(Setting::fold_layers));
+  const bool folds = options.fold_layers && (!options.is_described || is_said);
+  const DescribedSpace space(problem, options, folds);
+  std::optional<DescribedSpace> folded;
+  const auto planned = [&](double cap) {
+    const Described search(problem, options, space, cap);
+    const Found found = search.best();
+    if (folds || found.is_proven || options.deadline.is_over()) return search.told(found);
+    // Where eliminations do not go through, what is alike in all layers may be found better.
+    if (!folded) folded.emplace(problem, options, true);
+    const Described of_folded(problem, options, *folded, cap);
+    const Found alike = of_folded.best();
+    return is_better(alike, found, cap) ? of_folded.told(alike) : search.told(found);
+  };
+  // Programs hold more than the described system counts, gradients and states: the limit is lowered by as much.
+  constexpr int most_tries = 5;
+  const auto limit = static_cast<double>(problem.judge->cap_bytes());
+  double cap = limit;
+  SearchResult out = planned(cap), least = out;
+  double least_bytes = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < most_tries && !options.deadline.is_over(); ++i) {
+    const Evaluation e = problem.judge->evaluate(out);
+    if (e.fits()) return out;
+    const auto bytes = static_cast<double>(e.estimate.arena_bytes);
+    if (bytes < least_bytes) least = out, least_bytes = bytes;
+    cap *= 0.98 * std::min(1.0, limit / bytes);
+    out = planned(cap);
+  }
+  return least;
+}
+
+}  // namespace shardwright::dynamic
