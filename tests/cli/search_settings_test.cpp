@@ -77,9 +77,14 @@ TEST(SearchSettings, that_a_search_ignores_are_errors) {
     tell_idle(arguments, asked_of(arguments));
     return arguments.notices;
   };
-  EXPECT_EQ(error_of([&] { tell("2", "auto_parallel"); }), "--costs is of search recursive, not propagation");
+  EXPECT_EQ(error_of([&] { tell("2", "auto_parallel"); }),
+            "--costs is of search dynamic, recursive, not propagation");
   EXPECT_EQ(error_of([&] { tell("2", "data_parallel"); }),
             "--costs is a setting of searches, but data_parallel does not search");
+  flags = {{"--approximation", "0.5"}, {"--search", "dynamic"}};
+  EXPECT_EQ(tell("2", "auto_parallel"),
+            std::vector<std::string>{"--approximation has no effect: --approximate is not 1"});
+  flags = {{"--costs", "symbolic"}, {"--search", "propagation"}};
   // Nothing is searched on one device, so that the same flags may stand in a run on one.
   EXPECT_EQ(tell("1", "stand_alone"), (std::vector<std::string>{"--search has no effect: there is 1 device",
                                                                 "--costs has no effect: there is 1 device"}));

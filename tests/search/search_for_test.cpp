@@ -12,7 +12,8 @@ namespace shardwright {
 namespace {
 
 std::string usual_value(const SettingRow& row) {
-  if (row.flag == "--mem-coeff") return "0.1";
+  if (row.flag == "--mem-coeff" || row.flag == "--approximation") return "0.1";
+  if (row.flag == "--slice-size") return "16";
   if (row.flag == "--costs") return "seconds";
   if (row.flag == "--search-order") return "topology";
   if (row.flag == "--fix") return "pp=1";
@@ -31,7 +32,11 @@ TEST(SearchFor, what_auto_has_no_use_for_is_a_search_that_has) {
     const SearchChoice choice = search_for(asked);
     EXPECT_TRUE(heeds(*choice.search, *row.search)) << row.flag;
     const bool is_of_auto = heeds(find_search("auto"), *row.search);
-    EXPECT_EQ(choice.search->name, is_of_auto ? "auto" : "recursive") << row.flag;
+    const bool is_of_recursive = heeds(find_search("recursive"), *row.search);
+    EXPECT_EQ(choice.search->name, is_of_auto        ? "auto"
+                                   : is_of_recursive ? "recursive"
+                                                     : "dynamic")
+        << row.flag;
     EXPECT_EQ(choice.why, is_of_auto ? "" : "search auto has no use for " + row.flag);
     asked.search = "propagation";
     EXPECT_EQ(search_for(asked).search->name, "propagation");
@@ -51,6 +56,12 @@ TEST(SearchFor, is_chosen_by_unusual_options_too) {
     asked.options = options;
     EXPECT_EQ(search_for(asked).search->name, "recursive");
     EXPECT_FALSE(chooses_structure(asked));
+  }
+  for (const SearchOptions& options : std::vector<SearchOptions>{
+           {.approximates = true}, {.approximation = 0.5}, {.aligns_slices = true}, {.slice_size = 8}}) {
+    PlanRequest asked = request();
+    asked.options = options;
+    EXPECT_EQ(search_for(asked).search->name, "dynamic");
   }
   PlanRequest asked = request();
   asked.options = {.memory_cap = 1000, .writes_log = true};

@@ -19,19 +19,20 @@ Halves halves_of(const Mesh& mesh) {
   return out;
 }
 
-bool slides(const Rule& rule, int loop) {
+/// Where a window slides, its dim is cut evenly, too.
+bool cuts_windows_evenly(const Rule& rule, const Strategy& s, const Mesh& mesh) {
   for (const RuleTensor& tensor : rule.operands)
     for (std::size_t d = 0; d < tensor.windows.size(); ++d)
-      if (tensor.windows[d].loop > 0 && tensor.dims[d].front() == loop) return true;
-  return false;
+      if (tensor.windows[d].loop > 0 && tensor.shape[d] % mesh.count(s.loops[at(tensor.dims[d].front())]))
+        return false;
+  return true;
 }
 
 /// Loop dims that may be split.
 std::vector<int> open_loops(const Rule& rule) {
   std::vector<int> out;
   for (std::size_t l = 0; l < rule.loops.size(); ++l)
-    if (const int loop = static_cast<int>(l); !rule.loops[l].stays_whole() && !slides(rule, loop))
-      out.push_back(loop);
+    if (!rule.loops[l].stays_whole()) out.push_back(static_cast<int>(l));
   return out;
 }
 
@@ -55,7 +56,7 @@ std::vector<Strategy> described_candidates(const Problem& problem, const FixedCh
   const Halves axes = halves_of(mesh);
   std::vector<Strategy> out{whole(rule)};
   const auto offer = [&](const Strategy& s) {
-    if (!used_axes(s).empty() && !violation(rule, s, mesh) &&
+    if (!used_axes(s).empty() && !violation(rule, s, mesh) && cuts_windows_evenly(rule, s, mesh) &&
         space::is_allowed(problem, fixed, id, rule, s, options))
       out.push_back(s);
   };

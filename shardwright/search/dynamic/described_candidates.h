@@ -8,7 +8,7 @@
 namespace shardwright::dynamic {
 
 /// Of the forward operator `id`, the unsplit one first; one if it is fixed. On mesh 0 of `fixed`, whose axes have prime sizes.
-/// Dims over which windows slide stay whole. Cost: O(loop dims ^ log2(devices)).
+/// Cost: O(loop dims ^ log2(devices)).
 std::vector<Strategy> described_candidates(const Problem& problem, const FixedChoices& fixed, NodeId id,
                                            const Rule& rule, const SearchOptions& options);
 

@@ -46,6 +46,15 @@ double repeated_bytes(const Placed& placed, int operand) {
   return parts == placed.devices ? 0 : bytes_of(value.type, parts);
 }
 
+/// Bytes of an operand that a device needs beyond its own part of it, where a window slides.
+double halo_bytes(const Placed& placed, int operand) {
+  const Layout layout = layouts_of(*placed.rule, *placed.strategy).operands[at(operand)];
+  if (!layout.has_halo()) return 0;
+  const Value& value = placed.graph->value(placed.graph->node(placed.node).operands[at(operand)]);
+  const Shape with = largest_local_shape(layout, *placed.mesh, value.type.shape);
+  return std::max(0.0, bytes_of({value.type.dtype, with}, 1) - operand_bytes(placed, operand));
+}
+
 /// All devices share dim 0 of operand 0 and nothing else.
 bool is_of_the_batch(const Placed& placed) {
   if (placed.rule->operands.empty() || placed.rule->operands[0].dims.empty()) return false;
@@ -94,10 +103,12 @@ DescribedCost raw_cost(const Placed& placed) {
     out.forward += bytes;
   }
   const bool is_reduced = out.forward > 0;
+  constexpr int there_and_back = 2;
   for (std::size_t i = 0; i < placed.rule->operands.size(); ++i) {
     const double times = is_reduced && i < touches.split.size() ? touches.split[i] : 1;
     out.computation += times * operand_bytes(placed, static_cast<int>(i));
     out.backward += repeated_bytes(placed, static_cast<int>(i));
+    out.forward += there_and_back * halo_bytes(placed, static_cast<int>(i));
   }
   return out;
 }

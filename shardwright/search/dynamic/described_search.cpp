@@ -16,6 +16,8 @@ namespace {
 
 using space::TableSum;
 
+constexpr int most_prices = 40;  // of a byte, each twice that before it
+
 struct Found {
   std::vector<int> choices;
   double cost = 0, bytes = 0;
@@ -30,15 +32,14 @@ bool is_better(const Found& a, const Found& b, double cap) {
 
 class Described {
  public:
-  /// `cap`: of the bytes that the space counts.
-  Described(const Problem& problem, const SearchOptions& options, const DescribedSpace& space, double cap)
-      : problem_(problem), options_(options), space_(space), cap_(cap) {}
-
-  Found best() const {
+  Described(const Problem& problem, const SearchOptions& options, const DescribedSpace& space)
+      : problem_(problem), options_(options), space_(space), at_prices_(most_prices) {
     const TableSum::Minimum least = space_.cost().minimum();
-    Found free = found(least.choices, least.is_proven && space_.is_exact());
-    return free.bytes <= cap_ ? free : sparing(std::move(free));
+    free_ = found(least.choices, least.is_proven && space_.is_exact());
   }
+
+  /// The cheapest of at most `cap` bytes, else that of fewest.
+  Found best(double cap) { return free_.bytes <= cap ? free_ : sparing(cap); }
 
   SearchResult told(const Found& found) const {
     space::CutProblem decided = space_.cuts();
@@ -61,34 +62,38 @@ class Described {
     return out;
   }
 
-  Found at_price(double of_a_byte) const {
+  /// The least where a byte costs the i-th price; kept for other limits.
+  const Found& at_price(int i) {
+    constexpr double least_price = 1e-3;
+    std::optional<Found>& out = at_prices_[at(i)];
+    if (out) return *out;
     TableSum sum = space_.cost();
     for (std::size_t p = 0; p < space_.bytes().size(); ++p)
       for (std::size_t c = 0; c < space_.bytes()[p].size(); ++c)
-        sum.single(static_cast<int>(p))[c] += of_a_byte * space_.bytes()[p][c];
-    return found(sum.minimum().choices, false);
+        sum.single(static_cast<int>(p))[c] += std::ldexp(least_price, i) * space_.bytes()[p][c];
+    out = found(sum.minimum().choices, false);
+    return *out;
   }
 
-  /// The cheapest that fits, else that of fewest bytes: of Pareto sets over what some price of a byte makes the best.
-  Found sparing(Found free) const {
-    constexpr double least_price = 1e-3, most_price = 1e9, step = 8;
-    constexpr int halvings = 8;
-    std::vector<Found> all;
-    double price = least_price;
-    for (; price < most_price && !options_.deadline.is_over(); price *= step)
-      if (all.push_back(at_price(price)); all.back().bytes <= cap_) break;
-    double low = price / step;
-    for (int i = 0; i < halvings && !options_.deadline.is_over(); ++i) {
-      const double middle = std::sqrt(low * price);
-      all.push_back(at_price(middle));
-      (all.back().bytes <= cap_ ? price : low) = middle;
+  /// Bytes fall as their price grows: from the least price whose plan fits to Pareto sets over what these plans choose.
+  Found sparing(double cap) {
+    int first = 0, last = most_prices - 1;
+    while (first < last && !options_.deadline.is_over()) {
+      const int middle = (first + last) / 2;
+      if (at_price(middle).bytes <= cap)
+        last = middle;
+      else
+        first = middle + 1;
     }
-    all.push_back(std::move(free));
+    at_price(last);
+    std::vector<Found> all{free_};
+    for (const auto& known : at_prices_)
+      if (known) all.push_back(*known);
     const ParetoSet set =
         pareto_set(space_.cost(), space_.bytes(), {.most_points = 32, .choices = seen_in(all)});
     for (const ParetoPlan& plan : set.plans) all.push_back(found(plan.choices, false));
-    return *std::ranges::min_element(
-        all, [this](const Found& a, const Found& b) { return is_better(a, b, cap_); });
+    return *std::ranges::min_element(all,
+                                     [cap](const Found& a, const Found& b) { return is_better(a, b, cap); });
   }
 
   std::vector<std::vector<int>> seen_in(const std::vector<Found>& all) const {
@@ -115,9 +120,8 @@ class Described {
     std::size_t strategies = 0;
     for (int p = 0; p < space_.cuts().size(); ++p) strategies += space_.strategies(p).size();
     return fmt::format(
-        "{} operators, {} strategies{}; cost {} x {:.0f} B touched + {} x ({:.0f} B sent forward + {} x "
-        "{:.0f} "
-        "B backward) = {:.0f}",
+        "{} operators, {} strategies{}; cost {} x {:.0f} B touched + {} x ({:.0f} B sent forward "
+        "+ {} x {:.0f} B backward) = {:.0f}",
         space_.cuts().size(), strategies, found.is_proven ? "" : ", not all of them exactly", w.alpha,
         all.computation, w.beta, all.forward, w.gamma, all.backward, w.of(all));
   }
@@ -125,7 +129,8 @@ class Described {
   const Problem& problem_;
   const SearchOptions& options_;
   const DescribedSpace& space_;
-  const double cap_;
+  Found free_;                                   // whatever bytes it takes
+  std::vector<std::optional<Found>> at_prices_;  // of those that were asked for
 };
 
 }  // namespace
@@ -135,16 +140,16 @@ SearchResult described_plan(const Problem& problem, const SearchOptions& options
   const bool is_said = options.said.test(static_cast<std::size_t>(Setting::fold_layers));
   const bool folds = options.fold_layers && (!options.is_described || is_said);
   const DescribedSpace space(problem, options, folds);
+  Described search(problem, options, space);
   std::optional<DescribedSpace> folded;
+  std::optional<Described> of_folded;
   const auto planned = [&](double cap) {
-    const Described search(problem, options, space, cap);
-    const Found found = search.best();
+    const Found found = search.best(cap);
     if (folds || found.is_proven || options.deadline.is_over()) return search.told(found);
     // Where eliminations do not go through, what is alike in all layers may be found better.
-    if (!folded) folded.emplace(problem, options, true);
-    const Described of_folded(problem, options, *folded, cap);
-    const Found alike = of_folded.best();
-    return is_better(alike, found, cap) ? of_folded.told(alike) : search.told(found);
+    if (!folded) of_folded.emplace(problem, options, folded.emplace(problem, options, true));
+    const Found alike = of_folded->best(cap);
+    return is_better(alike, found, cap) ? of_folded->told(alike) : search.told(found);
   };
   // Programs hold more than the described system counts, gradients and states: the limit is lowered by as much.
   constexpr int most_tries = 5;

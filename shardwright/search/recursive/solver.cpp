@@ -39,7 +39,7 @@ Solver::Solver(const Problem& problem, const SearchOptions& options)
     : problem_(problem),
       options_(options),
       calls_(*problem.calls),
-      fold_(fold_of(problem, options.fold_layers)) {
+      fold_(fold_of(problem, are_layers_folded(options))) {
   if (options.is_described) check_described(*problem.cluster);
   collect_ladders();
   seconds_.emplace(
@@ -126,7 +126,7 @@ Solution Solver::symbolic_solution() const {
 Solution Solver::symbolic_solution(const std::vector<bool>& is_whole) const {
   const Ladder& ladder = ladders_.front();
   Solution out{.ladder = &ladder, .problem = *ladder.cuts};
-  const SymbolicCosts costs(*ladder.cuts, problem_.cluster->devices(), options_);
+  SymbolicCosts costs(*ladder.cuts, problem_.cluster->devices(), options_);
   CutHistory history = no_history(*ladder.cuts);
   for (const AxisLevel& level : ladder.levels) {
     std::vector<std::vector<int>> choices = this->choices(out.problem, level.halving, is_whole);

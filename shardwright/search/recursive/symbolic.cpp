@@ -90,6 +90,16 @@ std::vector<int> dims_between(const RuleTensor& from, const RuleTensor& to) {
   return out;
 }
 
+/// Itself, seen from itself.
+Reached whole_value(const Graph& graph, ValueId v) {
+  Reached out{graph.value(v).producer, {}};
+  for (std::size_t d = 0; d < graph.value(v).type.shape.size(); ++d)
+    out.dim_of.push_back(static_cast<int>(d));
+  return out;
+}
+
+bool is_of_one_main(const Reached& a, const Reached& b) { return a.main == b.main; }
+
 std::vector<int> composed(const std::vector<int>& outer, const std::vector<int>& inner) {
   std::vector<int> out;
   for (int d : outer) out.push_back(d < 0 || d >= static_cast<int>(inner.size()) ? -1 : inner[at(d)]);
@@ -122,10 +132,18 @@ std::vector<std::string> told(const std::string& node, const std::vector<CutCost
 
 SymbolicCosts::SymbolicCosts(const CutProblem& problem, int devices, const SearchOptions& options)
     : options_(options), edges_of_(problem.parts().size()) {
-  is_by_weight_ = options.order == SearchOrder::weight ||
+  reads_all_ = options.is_described && options.order != SearchOrder::automatic;
+  const bool weighs_ever = !reads_all_ || devices >= least_devices_by_weight;
+  is_by_weight_ = (options.order == SearchOrder::weight && weighs_ever) ||
                   (options.order == SearchOrder::automatic && devices >= least_devices_by_weight &&
                    micro_batch(problem.graph(), options.micro_batches) < most_micro_batch_by_weight);
   collect_mains(problem);
+  in_order_.assign(mains_.rbegin(), mains_.rend());
+  if (reads_all_) {
+    data_ = only_data(problem.graph());
+    if (data_) data_cuts_.emplace(problem.graph().value(*data_).type.shape);
+    in_order_ = reading_order(problem, mains_, data_);
+  }
   collect_edges(problem);
 }
 
@@ -140,11 +158,12 @@ void SymbolicCosts::collect_mains(const CutProblem& problem) {
 }
 
 void SymbolicCosts::collect_edges(const CutProblem& problem) {
-  constexpr std::size_t most_reached = 2;  // the nearest: a residual stream would lead to all there are
+  const std::size_t most_reached = reads_all_ ? problem.graph().nodes.size() : 2;  // the nearest
   const Graph& graph = problem.graph();
   std::vector<bool> is_main(problem.parts().size(), false);
   for (int p : mains_) is_main[at(p)] = true;
   std::vector<std::vector<Reached>> reached(graph.values.size());
+  if (data_) reached[at(data_->index)] = {whole_value(graph, *data_)};
   for (NodeId id : graph.node_ids()) {
     const int p = problem.part_of(id);
     if (p < 0) continue;
@@ -152,14 +171,9 @@ void SymbolicCosts::collect_edges(const CutProblem& problem) {
     const Rule& rule = *problem.part(p).rule;
     if (is_main[at(p)]) {
       for (std::size_t i = 0; problem.part(p).example == id && i < node.operands.size(); ++i)
-        for (const Reached& r : reached[at(node.operands[i].index)]) {
-          for (int end : {p, problem.part_of(r.main)})
-            edges_of_[at(end)].push_back(static_cast<int>(edges_.size()));
-          edges_.push_back({problem.part_of(r.main), p, static_cast<int>(i), r.dim_of});
-        }
-      Reached own{id, {}};
-      for (std::size_t d = 0; d < rule.results[0].dims.size(); ++d) own.dim_of.push_back(static_cast<int>(d));
-      reached[at(node.results[0].index)] = {own};
+        for (const Reached& r : reached[at(node.operands[i].index)])
+          add_edge({problem.part_of(r.main), p, static_cast<int>(i), r.dim_of});
+      reached[at(node.results[0].index)] = {whole_value(graph, node.results[0])};
       continue;
     }
     std::vector<Reached> all;
@@ -168,9 +182,16 @@ void SymbolicCosts::collect_edges(const CutProblem& problem) {
         all.push_back({r.main, composed(dims_between(rule.operands[i], rule.results[0]), r.dim_of)});
     std::stable_sort(all.begin(), all.end(),
                      [](const Reached& a, const Reached& b) { return b.main < a.main; });
+    if (reads_all_) all.erase(std::unique(all.begin(), all.end(), is_of_one_main), all.end());
     if (all.size() > most_reached) all.resize(most_reached);
     reached[at(node.results[0].index)] = std::move(all);
   }
+}
+
+void SymbolicCosts::add_edge(Edge edge) {
+  for (int end : {edge.user, edge.producer})
+    if (end != data_part) edges_of_[at(end)].push_back(static_cast<int>(edges_.size()));
+  edges_.push_back(std::move(edge));
 }
 
 std::vector<CutCost> SymbolicCosts::own_costs(const CutProblem& problem, int p, const Halving& halving,
@@ -230,54 +251,80 @@ std::vector<CutCost> SymbolicCosts::own_costs(const CutProblem& problem, int p, 
   return out;
 }
 
+bool SymbolicCosts::is_charged(const CutProblem& problem, const Edge& edge, double elements) const {
+  if (!options_.is_described) return true;
+  const Graph& graph = problem.graph();
+  const ValueId value =
+      edge.producer == data_part ? *data_ : graph.node(problem.part(edge.producer).example).results[0];
+  const Node& user = graph.node(problem.part(edge.user).example);
+  const Shape& made = graph.value(value).type.shape;
+  const Shape& read = graph.value(user.operands[at(edge.operand)]).type.shape;
+  // As the seeds have it, an operator's own part is compared with the neighbour's whole tensor: once one is cut, moving is
+  // free.
+  return made == read && (reads_all_ || is_uncut(elements, made));
+}
+
+Cut SymbolicCosts::made_cut(const CutProblem& problem, const Edge& edge, int loop) const {
+  const Cut result = problem.result_cut(edge.producer, 0, loop);
+  if (reads_all_) return std::max(result, not_cut);
+  for (std::size_t d = 0; d < edge.dim_of.size(); ++d)
+    if (result >= 0 && edge.dim_of[d] == result) return static_cast<Cut>(d);
+  return not_cut;
+}
+
 double SymbolicCosts::redistribution(const CutProblem& problem, int p, int loop,
-                                     const std::vector<std::optional<int>>& decided) const {
+                                     const Decided& decided) const {
   double cost = 0;
   for (int e : edges_of_[at(p)]) {
     const Edge& edge = edges_[at(e)];
     const int other = edge.producer == p ? edge.user : edge.producer;
-    if (other == p || !decided[at(other)]) continue;
-    const Graph& graph = problem.graph();
-    const Node& producer = graph.node(problem.part(edge.producer).example);
-    const Node& user = graph.node(problem.part(edge.user).example);
+    if (other == p || (other == data_part ? !decided.data : !decided.loops[at(other)])) continue;
     const double elements =
         edge.user == p ? problem.operand_elements(p, edge.operand) : problem.result_elements(p, 0);
-    const Shape& made = graph.value(producer.results[0]).type.shape;
-    const Shape& read = graph.value(user.operands[at(edge.operand)]).type.shape;
-    // There the operator's own part is compared with the neighbour's whole tensor: once one is cut, moving is free.
-    if (options_.is_described && (made != read || !is_uncut(elements, made))) continue;
-    const int producer_loop = edge.producer == p ? loop : *decided[at(other)];
-    const int user_loop = edge.user == p ? loop : *decided[at(other)];
-    const Cut result = problem.result_cut(edge.producer, 0, producer_loop);
-    Cut has = not_cut;
-    for (std::size_t d = 0; d < edge.dim_of.size(); ++d)
-      if (result >= 0 && edge.dim_of[d] == result) has = static_cast<Cut>(d);
+    if (!is_charged(problem, edge, elements)) continue;
+    const Cut has = other == data_part
+                        ? *decided.data
+                        : made_cut(problem, edge, edge.producer == p ? loop : *decided.loops[at(other)]);
+    const int user_loop = edge.user == p ? loop : *decided.loops[at(other)];
     if (has == problem.operand_cut(edge.user, edge.operand, user_loop)) continue;
     cost += redistribution_weight * elements;
   }
   return cost;
 }
 
+Cut SymbolicCosts::cut_data(const CutProblem& problem, const Halving& halving, const Decided& decided) {
+  std::vector<Cut> readers;
+  for (const Edge& edge : edges_)
+    if (edge.producer == data_part && decided.loops[at(edge.user)] && is_charged(problem, edge, 0))
+      readers.push_back(problem.operand_cut(edge.user, edge.operand, *decided.loops[at(edge.user)]));
+  return data_cuts_->cut(readers, halving.parts);
+}
+
 std::vector<int> SymbolicCosts::order(const CutProblem& problem, const Halving& halving,
                                       const std::vector<std::vector<int>>& choices) const {
-  std::vector<int> out(mains_.rbegin(), mains_.rend());
+  std::vector<int> out = in_order_;
   if (!is_by_weight_) return out;
   std::vector<double> weight(problem.parts().size(), 0);
   for (int p : mains_)
     for (const CutCost& c : own_costs(problem, p, halving, choices[at(p)]))
       if (c.own < impossible && !c.name.empty()) weight[at(p)] = std::max(weight[at(p)], c.own);
-  std::stable_sort(out.begin(), out.end(), [&](int a, int b) { return weight[at(a)] > weight[at(b)]; });
+  const auto weight_of = [&](int p) { return p == data_part ? 0 : weight[at(p)]; };
+  std::stable_sort(out.begin(), out.end(), [&](int a, int b) { return weight_of(a) > weight_of(b); });
   return out;
 }
 
-std::vector<SymbolicCosts::Decision> SymbolicCosts::decide(
-    const CutProblem& problem, const Halving& halving, const std::vector<std::vector<int>>& choices) const {
-  std::vector<std::optional<int>> decided(problem.parts().size());
+std::vector<SymbolicCosts::Decision> SymbolicCosts::decide(const CutProblem& problem, const Halving& halving,
+                                                           const std::vector<std::vector<int>>& choices) {
+  Decided decided{.loops = std::vector<std::optional<int>>(problem.parts().size()), .data = {}};
   if (!options_.is_described)
     for (int p : mains_)
-      if (problem.part(p).fixed) decided[at(p)] = choices[at(p)].front();
+      if (problem.part(p).fixed) decided.loops[at(p)] = choices[at(p)].front();
   std::vector<Decision> out;
   for (int p : order(problem, halving, choices)) {
+    if (p == data_part) {
+      decided.data = cut_data(problem, halving, decided);
+      continue;
+    }
     Decision d{.part = p, .costs = own_costs(problem, p, halving, choices[at(p)])};
     for (CutCost& c : d.costs)
       if (c.own < impossible) c.redistribution = redistribution(problem, p, c.loop, decided);
@@ -285,7 +332,7 @@ std::vector<SymbolicCosts::Decision> SymbolicCosts::decide(
       const double least = d.costs[d.chosen].own >= impossible ? impossible : d.costs[d.chosen].total();
       if (d.costs[i].own < impossible && d.costs[i].total() < least) d.chosen = i;
     }
-    decided[at(p)] = d.costs[d.chosen].loop;
+    decided.loops[at(p)] = d.costs[d.chosen].loop;
     out.push_back(std::move(d));
   }
   return out;

@@ -9,12 +9,18 @@
 // parameters, since they are what data parallelism repeats. To a cut come 16 |t| for each neighbour, decided earlier
 // along the same axis, that has a shared tensor t otherwise. Operators are decided one after the other, the
 // last first, or, on many devices with small micro-batches, the heaviest.
+//
+// The described system's versions differ. As the seeds have it, moving is charged until a tensor is first cut, for the
+// nearest neighbours; this is --described alone. 2.10 charges it always, for all neighbours of the same shape, whatever
+// their dims become in between, and reads the network in another order (reading_order.h), by weight only beyond 32 devices:
+// --described with an order.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "shardwright/search/recursive/reading_order.h"
 #include "shardwright/search/space/cuts.h"
 
 namespace shardwright::recursive {
@@ -47,13 +53,14 @@ class SymbolicCosts {
     std::size_t chosen = 0;
   };
   /// Of all main parts along one axis, in the order in which they are decided. `choices`: loop dims that may be cut.
+  /// Axis after axis: the data are cut, too.
   std::vector<Decision> decide(const CutProblem& problem, const Halving& halving,
-                               const std::vector<std::vector<int>>& choices) const;
+                               const std::vector<std::vector<int>>& choices);
 
  private:
   /// A main operator's result that reaches an operand of another through operators that are none.
   struct Edge {
-    int producer = 0;
+    int producer = 0;  // or data_part
     int user = 0;
     int operand = 0;
     std::vector<int> dim_of;  // per dim of the operand, that of the result; -1: none
@@ -61,16 +68,29 @@ class SymbolicCosts {
 
   void collect_mains(const CutProblem& problem);
   void collect_edges(const CutProblem& problem);
+  void add_edge(Edge edge);
   std::vector<int> order(const CutProblem& problem, const Halving& halving,
                          const std::vector<std::vector<int>>& choices) const;
   std::vector<CutCost> own_costs(const CutProblem& problem, int part, const Halving& halving,
                                  const std::vector<int>& choices) const;
-  double redistribution(const CutProblem& problem, int part, int loop,
-                        const std::vector<std::optional<int>>& decided) const;
+  /// Along one axis so far.
+  struct Decided {
+    std::vector<std::optional<int>> loops;  // per part
+    std::optional<Cut> data;
+  };
+  double redistribution(const CutProblem& problem, int part, int loop, const Decided& decided) const;
+  /// How the edge's tensor lies at its producer, in terms of the user's dims.
+  Cut made_cut(const CutProblem& problem, const Edge& edge, int loop) const;
+  bool is_charged(const CutProblem& problem, const Edge& edge, double elements) const;
+  Cut cut_data(const CutProblem& problem, const Halving& halving, const Decided& decided);
 
   SearchOptions options_;
   bool is_by_weight_ = false;  // heaviest first, instead of last first
+  bool reads_all_ = false;     // as 2.10 does
   std::vector<int> mains_;     // in the graph's order
+  std::vector<int> in_order_;  // mains_ as they are decided, before weights; with the data, if they count
+  std::optional<ValueId> data_;
+  std::optional<DataCuts> data_cuts_;
   std::vector<Edge> edges_;
   std::vector<std::vector<int>> edges_of_;  // per part, into edges_
 };

@@ -65,6 +65,12 @@ bool breaks_a_window(const RuleTensor& tensor, int loop, int parts) {
 
 }  // namespace
 
+bool are_layers_folded(const SearchOptions& options) {
+  const bool is_said = options.said.test(static_cast<std::size_t>(Setting::fold_layers));
+  const bool is_as_the_seeds = options.order == SearchOrder::automatic;
+  return options.fold_layers && (is_said || !options.is_described || is_as_the_seeds);
+}
+
 Fold fold_of(const Problem& problem, bool folds_layers) {
   const std::vector<std::uint64_t> labels = labels_of(*problem.graph, problem.fixed);
   return fold(*problem.graph, *problem.calls, {.is_on = folds_layers, .labels = labels});

@@ -58,6 +58,9 @@ struct Halving {
   int parts = 2;
 };
 
+/// Unless they are asked for, the described system's layers are each for itself; as the seeds have it, they may be one.
+bool are_layers_folded(const SearchOptions& options);
+
 /// Of the forward operators of `problem`, those that the user treats differently apart.
 Fold fold_of(const Problem& problem, bool folds_layers);
 
