@@ -37,6 +37,12 @@ class Dynamic {
     for (const auto& on : space_.ladders())
       for (double gradients : {hidden(), 1.0})
         if (plans_.empty() || !options_.deadline.is_over()) add_fastest(on, gradients);
+    if (options_.approximates && moves_what_must_not()) {
+      SearchOptions all =
+          options_;  // some strategies of each may have none that agree with their neighbours'
+      all.approximates = false;
+      return Dynamic(problem_, all).run();
+    }
     if (may_exceed())
       for (const auto& on : space_.ladders()) add_sparing(on);
     Trials trials(problem_, options_, space_);
@@ -65,6 +71,10 @@ class Dynamic {
     const TableSum::Minimum least = on.tables.weighted(weights).minimum();
     is_exact_ = is_exact_ && least.is_proven;
     add(on, least.choices, weights);
+  }
+
+  bool moves_what_must_not() const {
+    return std::ranges::all_of(plans_, [](const WholePlan& p) { return p.seconds >= forbidden_seconds / 2; });
   }
 
   bool may_exceed() const {

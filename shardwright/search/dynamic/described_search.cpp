@@ -30,6 +30,12 @@ bool is_better(const Found& a, const Found& b, double cap) {
   return a.bytes <= cap ? a.cost < b.cost : a.bytes < b.bytes;
 }
 
+/// Some strategies of each may have none that agree with their neighbours'.
+SearchOptions with_all(SearchOptions options) {
+  options.approximates = false;
+  return options;
+}
+
 class Described {
  public:
   Described(const Problem& problem, const SearchOptions& options, const DescribedSpace& space)
@@ -37,6 +43,9 @@ class Described {
     const TableSum::Minimum least = space_.cost().minimum();
     free_ = found(least.choices, least.is_proven && space_.is_exact());
   }
+
+  /// Every choice moves what must not.
+  bool is_forbidden() const { return free_.cost >= forbidden_cost / 2; }
 
   /// The cheapest of at most `cap` bytes, else that of fewest.
   Found best(double cap) { return free_.bytes <= cap ? free_ : sparing(cap); }
@@ -141,6 +150,7 @@ SearchResult described_plan(const Problem& problem, const SearchOptions& options
   const bool folds = options.fold_layers && (!options.is_described || is_said);
   const DescribedSpace space(problem, options, folds);
   Described search(problem, options, space);
+  if (options.approximates && search.is_forbidden()) return described_plan(problem, with_all(options));
   std::optional<DescribedSpace> folded;
   std::optional<Described> of_folded;
   const auto planned = [&](double cap) {

@@ -20,7 +20,6 @@ using space::CutValue;
 
 /// More strategies of an operator take too long: tables are their square, eliminations their cube.
 constexpr int most_strategies = 256;
-constexpr double forbidden = 1e18;
 
 FixedChoices on_prime_axes(const Problem& problem) {
   const FixedChoices& asked = problem.fixed;
@@ -192,7 +191,7 @@ void DescribedSpace::add_parameter(const CutValue& v) {
 }
 
 DescribedCost DescribedSpace::cost_of(const Move& move, const Spread& has, const Spread& wants) const {
-  if (move.is_followed && has.dims != wants.dims) return {.computation = forbidden};
+  if (move.is_followed && has.dims != wants.dims) return {.computation = forbidden_cost};
   DescribedCost out = cost_of_moving(has, wants, move.type);
   out.computation *= move.count;
   out.forward *= move.count;

@@ -14,6 +14,9 @@
 
 namespace shardwright::dynamic {
 
+/// The cost of what must not be: above all that are real.
+constexpr double forbidden_cost = 1e18;
+
 class DescribedSpace {
  public:
   /// `problem` must outlive it. `folds`: repeated layers are one.

@@ -122,6 +122,21 @@ TEST(DescribedSearch, looks_at_fewer_strategies_if_asked) {
   EXPECT_EQ(planned(graph, 16, some).compared, all.compared);  // 1000 of each are all
 }
 
+/// Some strategies of each may have none that follow; then all are looked at.
+TEST(DynamicSettings, following_comes_before_fewer_strategies) {
+  const Graph graph = network("three_layer:batch=64");
+  const char* const rows = R"({"relu1": {"in": [[8, 1]]}})";
+  for (SearchOptions options : {SearchOptions{}, as_described()}) {
+    options.approximates = options.elementwise_follow = true;
+    options.approximation = 0.9;
+    const Plan plan = planned(graph, 8, options, rows);
+    for (const PlannedOperator& op : plan.stages[0].operators)
+      if (op.name == "dense2.matmul") {
+        EXPECT_EQ(op.in[0], (std::vector<std::int64_t>{8, 1}));
+      }
+  }
+}
+
 /// In seconds, too.
 TEST(DynamicSettings, aligned_slices_are_multiples_of_their_size) {
   const Graph graph = network("matmul_chain:batch=64,widths=64-64-64");
