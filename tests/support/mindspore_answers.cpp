@@ -26,6 +26,9 @@ std::vector<MindSporeAnswer> mindspore_answers() {
     if (entry.contains("dynamic")) answer.dynamic = entry.at("dynamic").dump();
     if (entry.contains("recursive_rows"))
       answer.recursive_rows = entry.at("recursive_rows").get<std::vector<std::vector<double>>>();
+    if (entry.contains("recursive_products"))
+      answer.recursive_products =
+          entry.at("recursive_products").get<std::map<std::string, MindSporeAnswer::Parts>>();
     out.push_back(std::move(answer));
   }
   return out;

@@ -3,6 +3,8 @@
 // has logged.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,11 +14,15 @@
 namespace shardwright {
 
 struct MindSporeAnswer {
+  using Parts = std::vector<std::vector<std::int64_t>>;  // of each dim of each operand
+
   std::string network;
   int devices = 1;
   std::optional<std::string> dynamic;  // as annotations
-  std::vector<std::vector<double>>
-      recursive_rows;  // of each product on each axis: costs to cut I, J, K and nothing
+  /// Of the double recursive search: strategies of products, and of each product on each axis the costs to cut I, J, K and
+  /// nothing.
+  std::map<std::string, Parts> recursive_products;
+  std::vector<std::vector<double>> recursive_rows;
 
   Graph graph() const;
 };

@@ -36,7 +36,17 @@ std::ptrdiff_t cut_of(const std::vector<double>& row) { return std::ranges::min_
 
 struct Agreement {
   int rows = 0, cuts = 0, all = 0;
+  int strategies = 0, products = 0;  // of products, in the plan
 };
+
+void compare(const Plan& plan, const MindSporeAnswer& answer, Agreement& out) {
+  for (const PlannedOperator& op : plan.stages[0].operators) {
+    const auto it = answer.recursive_products.find(op.name);
+    if (it == answer.recursive_products.end()) continue;
+    ++out.products;
+    out.strategies += op.in == it->second;
+  }
+}
 
 Agreement agreement(SearchOrder order) {
   Agreement out;
@@ -44,12 +54,13 @@ Agreement agreement(SearchOrder order) {
     if (answer.recursive_rows.empty()) continue;
     const SearchOptions options{
         .costs = Costs::symbolic, .order = order, .is_described = true, .writes_log = true};
-    const Rows ours = rows_of(
+    const Plan plan =
         make_plan(answer.graph(), {.devices = answer.devices,
                                    .cluster = cluster_called(fmt::format("ascend910b:{}", answer.devices)),
                                    .search = "recursive",
-                                   .options = options})
-            .log);
+                                   .options = options});
+    compare(plan, answer, out);
+    const Rows ours = rows_of(plan.log);
     const Rows& theirs = answer.recursive_rows;
     out.all += static_cast<int>(theirs.size());
     for (std::size_t i = 0; i < std::min(ours.size(), theirs.size()); ++i) {
@@ -65,6 +76,9 @@ TEST(MindSporeRows, are_those_of_2_10_with_its_order) {
   EXPECT_EQ(topology.all, 700);
   EXPECT_GE(topology.rows, 676);
   EXPECT_GE(topology.cuts, 696);
+  EXPECT_EQ(topology.products, 245);
+  EXPECT_EQ(topology.strategies, 245);
+  EXPECT_EQ(weight.strategies, 245);
   EXPECT_GE(weight.rows, 676);
   EXPECT_GE(weight.cuts, 696);
 }
