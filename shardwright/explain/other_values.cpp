@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 
+#include "shardwright/base/attempt.h"
 #include "shardwright/base/text.h"
 #include "shardwright/plan/decided.h"
 
@@ -74,13 +75,10 @@ WhyNot answer_of(std::string_view word, const Constraints& asked, const Plan& pl
   if (!changed || decide_alike(*changed, plan)) return why_not(asked, plan, step, options);
   const Graph graph = step(plan.settings.pipelining.micro_batches);
   WhyNot out{.status = WhyNotStatus::infeasible, .planned = evaluation_of(plan, graph, options)};
-  try {
-    const Evaluation e = evaluation_of(*changed, graph, options);
-    if (e.fits()) out.status = WhyNotStatus::feasible;
-    out.found = Alternative{*std::move(changed), e};
-  } catch (const Error& e) {  // its stages cannot run so
-    out.violation = e.what();
-  }
+  const auto e = attempt(out.violation, [&] { return evaluation_of(*changed, graph, options); });
+  if (!e) return out;  // its stages cannot run so
+  if (e->fits()) out.status = WhyNotStatus::feasible;
+  out.found = Alternative{*std::move(changed), *e};
   return out;
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "shardwright/base/attempt.h"
 #include "shardwright/base/text.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/plan/batch.h"
@@ -71,16 +72,16 @@ class Search {
   };
   std::optional<Solved> solved(const PlanRequest& asked, const StepOf& step) {
     if (left_-- <= 0) return std::nullopt;
-    try {
+    std::string no;
+    auto out = attempt(no, [&] {
       Plan plan = make_plan(step, asked);
       const Graph graph = step(plan.settings.pipelining.micro_batches);
       const Evaluation e =
           evaluate(compile_pipeline(graph, plan, {.formats = asked.formats, .verifies = false}), plan.cluster,
                    {.memory_cap = misfit_.evaluation.cap_bytes, .framework = plan.settings.framework});
-      if (e.fits()) return Solved{std::move(plan), e};
-    } catch (const Error&) {  // it cannot be split so
-    }
-    return std::nullopt;
+      return Solved{std::move(plan), e};
+    });
+    return out && out->evaluation.fits() ? std::move(out) : std::nullopt;
   }
 
   PlanRequest with(const Change& change) const {

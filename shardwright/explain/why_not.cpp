@@ -7,6 +7,7 @@
 
 #include "shardwright/annotations/operator_splits.h"
 #include "shardwright/annotations/patterns.h"
+#include "shardwright/base/attempt.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/plan/batch.h"
 #include "shardwright/plan/decided.h"
@@ -200,24 +201,27 @@ bool split_alike(const Plan& a, const Plan& b) {
 /// Whether operators are split as the degrees of `decided` say, all of them.
 bool is_by_degrees(const Plan& plan, const Constraints& decided, const StepOf& step,
                    const PlanRequest& open) {
-  for (const PlanRequest& request : with_stages({}, decided, plan, open)) try {
-      if (request.is_set && split_alike(make_plan(step, request), plan)) return true;
-    } catch (const Error&) {  // degrees would not split it so
-    }
-  return false;
+  std::string no;  // degrees would not split it so
+  return std::ranges::any_of(with_stages({}, decided, plan, open), [&](const PlanRequest& request) {
+    const auto by_degrees =
+        request.is_set ? attempt(no, [&] { return make_plan(step, request); }) : std::nullopt;
+    return by_degrees && split_alike(*by_degrees, plan);
+  });
 }
 
 /// The best plan for one of `requests`; why there is none, if there is none.
 void solve(WhyNot& out, const std::vector<PlanRequest>& requests, const StepOf& step,
            const WhyNotOptions& options) {
   out.status = WhyNotStatus::infeasible;
-  for (const PlanRequest& request : requests) try {
+  for (const PlanRequest& request : requests) {
+    auto found = attempt(out.violation, [&] {
       Plan plan = make_plan(step, request);
       const Evaluation e = evaluation_of(plan, step(plan.settings.pipelining.micro_batches), options);
-      if (!out.found || is_better(e, out.found->evaluation)) out.found = Alternative{std::move(plan), e};
-    } catch (const Error& e) {  // it cannot be split so
-      out.violation = e.what();
-    }
+      return Alternative{std::move(plan), e};
+    });
+    if (found && (!out.found || is_better(found->evaluation, out.found->evaluation)))
+      out.found = std::move(found);
+  }
   if (out.found) out.violation.clear();
   if (out.found && out.found->evaluation.fits()) out.status = WhyNotStatus::feasible;
 }

@@ -18,7 +18,7 @@ Figures Stock::figures(const Network::Part& part, bool is_layer, const Constrain
   const auto [it, is_new] = found->second.try_emplace({&part, of_pieces(s)});
   if (is_new) try {
       it->second = figures_of(part, is_layer, s, what);
-    } catch (const Error&) {
+    } catch (...) {
       found->second.erase(it);
       throw;
     }

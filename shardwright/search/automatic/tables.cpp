@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "shardwright/annotations/operator_splits.h"
+#include "shardwright/base/attempt.h"
 #include "shardwright/base/index.h"
 #include "shardwright/plan/batch.h"
 
@@ -51,12 +52,10 @@ Tables::Tables(const StepOf& step, const PlanRequest& request)
 const Graph* Tables::graph(int micro_batches) {
   if (micro_batches < 1) return nullptr;
   const auto [it, is_new] = graphs_.try_emplace(micro_batches);
-  if (is_new) try {
-      it->second = step_(micro_batches);
-    } catch (const Error& e) {
-      if (micro_batches == 1) throw;
-      why_ = e.what();
-    }
+  if (is_new && micro_batches == 1)
+    it->second = step_(1);  // whose error is the user's
+  else if (is_new)
+    it->second = attempt(why_, [&] { return step_(micro_batches); });
   return it->second ? &*it->second : nullptr;
 }
 
@@ -65,11 +64,8 @@ const Network* Tables::network(int micro_batches, int summed, const Row& row) {
       shelf_->networks.try_emplace(std::tuple(micro_batches, summed, &row == &shelf_->whole));
   auto& [network, why] = it->second;
   const Graph* made = is_new ? graph(micro_batches) : nullptr;
-  if (made) try {
-      network = std::make_unique<Network>(*made, row, summed);
-    } catch (const Error& e) {
-      why_ = e.what();
-    }
+  if (made)
+    network = attempt(why_, [&] { return std::make_unique<Network>(*made, row, summed); }).value_or(nullptr);
   if (is_new && !network) why = why_;
   if (!network && !why.empty()) why_ = why;
   return network.get();
@@ -89,18 +85,16 @@ const Pieces* Tables::figures(const Constraints& s, int summed) {
   kept.recompute = RecomputeMode::none;
   const Pieces* others = repeats_layers ? figures(kept, summed) : nullptr;
   if (repeats_layers && !others) return nullptr;
-  try {
+  auto made = attempt(why_, [&] {  // else of a dim that does not divide
     const Cluster stage = request_.cluster->part(0, stage_devices(s));
     auto out = std::make_unique<Pieces>();
     for (int k = 0; k < pieces.kind_count(); ++k)
       out->push_back(others && !pieces.is_layer(k) ? (*others)[at(k)]
                                                    : stock_.figures(network->piece(k), pieces.is_layer(k), s,
                                                                     {request_, stage, summed}));
-    figures_.at(key) = std::move(out);
-  } catch (const Error& e) {  // a dim that does not divide
-    why_ = e.what();
-  }
-  return figures_.at(key).get();
+    return out;
+  });
+  return (figures_.at(key) = std::move(made).value_or(nullptr)).get();
 }
 
 /// Layers in a row take less than each by itself: what is selected to be computed again is chosen over all of them, so that
