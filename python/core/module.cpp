@@ -13,12 +13,29 @@
 namespace shardwright::python {
 namespace {
 
-/// Of any bytes: what is no text in them is replaced.
-void raise(PyObject* type, const std::string& what) {
+/// In one line, of any bytes: what is no text in them is replaced.
+py::object text_of(const std::string& what) {
   const std::string line = one_line(what);
-  const auto text = py::reinterpret_steal<py::object>(
+  return py::reinterpret_steal<py::object>(
       PyUnicode_DecodeUTF8(line.data(), static_cast<py::ssize_t>(line.size()), "replace"));
-  PyErr_SetObject(type, text.ptr());
+}
+
+void raise(PyObject* type, const std::string& what) { PyErr_SetObject(type, text_of(what).ptr()); }
+
+/// A ShardwrightError with what cannot both hold beside its text; None for what is not said.
+void raise_ours(const Error& e) {
+  const py::object type = py::module_::import("shardwright._errors").attr("ShardwrightError");
+  const py::object raised = type(text_of(e.what()));
+  const auto said = [](const std::string& text) -> py::object {
+    return text.empty() ? py::object(py::none()) : text_of(text);
+  };
+  if (const auto& c = e.conflict()) {
+    raised.attr("operator") = said(c->operation);
+    raised.attr("key") = said(c->key);
+    raised.attr("wanted") = said(c->wanted);
+    raised.attr("given") = said(c->given);
+  }
+  PyErr_SetObject(type.ptr(), raised.ptr());
 }
 
 /// Errors of ours become exceptions of the class that users of Python expect.
@@ -30,7 +47,7 @@ void translate(std::exception_ptr thrown) {
       case ErrorKind::io: return raise(PyExc_OSError, e.what());
       case ErrorKind::memory: return raise(PyExc_MemoryError, e.what());
       case ErrorKind::peer: return raise(PyExc_ConnectionError, e.what());
-      default: raise(py::module_::import("shardwright._errors").attr("ShardwrightError").ptr(), e.what());
+      default: raise_ours(e);
     }
   }
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 import weakref
 from typing import Any, Callable
@@ -230,12 +229,11 @@ def _program(tracing: Tracing, outputs: list, options: dict[str, str], feed: Fee
     try:
         return _planned(tracing, outputs, options, feed)
     except ShardwrightError as error:
-        wanted = re.search(r"(?:needs|has) (\d+) devices .*but there are \d+", str(error))
-        if not wanted:
+        if error.key != "devices":
             raise
         program = " ".join(sys.argv)
-        raise ShardwrightError(f"{error}\nrun: python3 -m shardwright.run --devices {wanted[1]} {program}\n"
-                               f"or:  mpirun -n {wanted[1]} python3 {program}") from None
+        raise ShardwrightError(f"{error}\nrun: python3 -m shardwright.run --devices {error.wanted} {program}\n"
+                               f"or:  mpirun -n {error.wanted} python3 {program}") from None
 
 
 def _planned(tracing: Tracing, outputs: list, options: dict[str, str], feed: Feed):

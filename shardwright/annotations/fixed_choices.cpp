@@ -98,7 +98,7 @@ class ConstraintMaker {
       try {
         splits_.push_back(split_of_node(graph_, node, *annotation, devices_));
       } catch (const Error& e) {
-        throw with_context(e, graph_.name_of(id));
+        throw with_context(e, graph_.name_of(id), graph_.name_of(id));
       }
       matrices_.push_back(splits_.back().mesh);
       nodes_.push_back(id);
@@ -119,7 +119,7 @@ class ConstraintMaker {
       try {
         add_leaf(node.results[0], split_of_leaf(graph_, node, *annotation, devices_, "the parameter"));
       } catch (const Error& e) {
-        throw with_context(e, graph_.name_of(id));
+        throw with_context(e, graph_.name_of(id), graph_.name_of(id));
       }
     }
   }
@@ -175,7 +175,7 @@ class ConstraintMaker {
       const Layout local = asked_result(rule, splits_[i], annotation.out[0], shape);
       out_.layouts[node.results[0]] = translate(local, common_.axes_of[i], common_.mesh_of[i]);
     } catch (const Error& e) {
-      throw with_context(e, graph_.name_of(id));
+      throw with_context(e, graph_.name_of(id), graph_.name_of(id));
     }
   }
 

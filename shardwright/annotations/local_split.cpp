@@ -41,7 +41,8 @@ class LoopSplits {
     for (std::int64_t p : parts_) used *= std::max<std::int64_t>(p, 1);
     if (used > devices_ || devices_ % used)
       throw error("strategy {} needs {} devices but there are {}{}", strategy, used, devices_,
-                  used > devices_ ? "" : fmt::format(", which {} does not divide", used));
+                  used > devices_ ? "" : fmt::format(", which {} does not divide", used))
+          .between({.key = "devices", .wanted = std::to_string(used), .given = std::to_string(devices_)});
     LocalSplit out{{}, std::vector<Axes>(parts_.size())};
     for (std::size_t l = 0; l < parts_.size(); ++l) {
       if (parts_[l] < 2) continue;
@@ -73,7 +74,10 @@ class LoopSplits {
           "dim {} of {} is split into {}, but with {} devices the number of parts must be a power of two", d,
           who, parts, devices_);
     if (size % parts)
-      throw error("dim {} of {} has size {} and cannot be split evenly into {}", d, who, size, parts);
+      throw error("dim {} of {} has size {} and cannot be split evenly into {}", d, who, size, parts)
+          .between({.key = fmt::format("dim {} of {}", d, who),
+                    .wanted = std::to_string(parts),
+                    .given = std::to_string(size)});
   }
 
   void learn_dim(const std::vector<int>& loops, std::int64_t parts, const Axes& axes, std::string_view who,
@@ -107,14 +111,21 @@ class LoopSplits {
     std::int64_t& known = parts_[at(loop)];
     if (known != 0 && known != parts)
       throw error("dim {} is split into {} in an earlier input but into {} in {}", rule_.loops[at(loop)].name,
-                  known, parts, who);
+                  known, parts, who)
+          .between({.key = rule_.loops[at(loop)].name,
+                    .wanted = std::to_string(parts),
+                    .given = std::to_string(known)});
     known = parts;
   }
 
   void set_axes(int loop, const Axes& axes, std::string_view who) {
-    if (parts_[at(loop)] != 0 && axes_[at(loop)] != axes)
+    if (parts_[at(loop)] != 0 && axes_[at(loop)] != axes) {
+      const std::string known = shardwright::to_text(axes_[at(loop)], *matrix_),
+                        asked = shardwright::to_text(axes, *matrix_);
       throw error("dim {} is split over {} in an earlier input but over {} in {}", rule_.loops[at(loop)].name,
-                  shardwright::to_text(axes_[at(loop)], *matrix_), shardwright::to_text(axes, *matrix_), who);
+                  known, asked, who)
+          .between({.key = rule_.loops[at(loop)].name, .wanted = asked, .given = known});
+    }
     parts_[at(loop)] = 1;
     axes_[at(loop)] = axes;
   }
@@ -129,7 +140,9 @@ class LoopSplits {
 void check_matrix(const std::optional<Mesh>& matrix, int devices) {
   if (matrix && matrix->size() != devices)
     throw error("the device matrix has {} devices ({}) but there are {}", matrix->size(), to_text(*matrix),
-                devices);
+                devices)
+        .between(
+            {.key = "devices", .wanted = std::to_string(matrix->size()), .given = std::to_string(devices)});
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include <fmt/core.h>
 
+#include <optional>
 #include <source_location>
 #include <stdexcept>
 #include <string>
@@ -18,15 +19,30 @@ namespace shardwright {
 
 enum class ErrorKind { user, io, peer, timeout, memory };
 
+/// What cannot both hold, beside the message, so that nobody has to read it out of the text.
+struct Conflict {
+  std::string operation;      // the operator that it is of; empty: of the whole
+  std::string key;            // of what there are two values: "devices", "stage", "m"
+  std::string wanted, given;  // what is asked for, and what there is
+};
+
 /// Somebody else's mistake: one line that names the thing as the user wrote it and says what would be right.
 class Error : public std::runtime_error {
  public:
-  explicit Error(std::string message, ErrorKind kind = ErrorKind::user)
+  explicit Error(const std::string& message, ErrorKind kind = ErrorKind::user)
       : std::runtime_error(message), kind_(kind) {}
   ErrorKind kind() const { return kind_; }
+  const std::optional<Conflict>& conflict() const { return conflict_; }
+
+  /// The same error, of these two sides.
+  Error between(Conflict sides) && {
+    conflict_ = std::move(sides);
+    return std::move(*this);
+  }
 
  private:
   ErrorKind kind_;
+  std::optional<Conflict> conflict_;
 };
 
 /// Our mistake: the message starts with the file and line of the broken expectation.
@@ -45,9 +61,13 @@ Error io_error(fmt::format_string<A...> text, A&&... a) {
   return Error(fmt::format(text, std::forward<A>(a)...), ErrorKind::io);
 }
 
-/// The same error with `context: ` in front.
-inline Error with_context(const Error& e, std::string_view context) {
-  return Error(fmt::format("{}: {}", context, e.what()), e.kind());
+/// The same error with `context: ` in front; of `operation`, if it is of an operator that nobody has named yet.
+inline Error with_context(const Error& e, std::string_view context, std::string_view operation = {}) {
+  Error out(fmt::format("{}: {}", context, e.what()), e.kind());
+  if (!e.conflict()) return out;
+  Conflict sides = *e.conflict();
+  if (sides.operation.empty()) sides.operation = operation;
+  return std::move(out).between(std::move(sides));
 }
 
 template <class... A>

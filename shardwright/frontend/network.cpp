@@ -21,7 +21,10 @@ void check_fits(const Plan& plan, const TrainOptions& options, const Graph& grap
                 options.plan_file);
   if (options.devices != plan.devices())
     throw error("plan_file {}: the plan is for {} devices but there are {}", options.plan_file,
-                plan.devices(), options.devices);
+                plan.devices(), options.devices)
+        .between({.key = "devices",
+                  .wanted = std::to_string(plan.devices()),
+                  .given = std::to_string(options.devices)});
   apply(plan, graph);  // it fits
   check(plan.settings.recompute, graph);
 }

@@ -235,18 +235,19 @@ Constraints parse_constraints(const Given& given) {
   return out;
 }
 
-std::string contradicted(const Constraints& a, const Constraints& b) {
+std::optional<Conflict> conflict_of(const Constraints& a, const Constraints& b) {
   for (const ConstraintWord& word : constraint_words()) {
     const std::string of_a = word.print(a, word.name), of_b = word.print(b, word.name);
-    if (!of_a.empty() && !of_b.empty() && of_a != of_b) return std::string(word.name);
+    if (!of_a.empty() && !of_b.empty() && of_a != of_b)
+      return Conflict{{}, std::string(word.name), of_b, of_a};
   }
-  const auto in_names = [](const auto& of_a, const auto& of_b) -> std::string {
-    for (const auto& [name, value] : of_a)
-      if (const auto other = of_b.find(name); other != of_b.end() && other->second != value) return name;
-    return {};
-  };
-  const std::string name = in_names(a.operators, b.operators);
-  return name.empty() ? in_names(a.stages, b.stages) : name;
+  for (const auto& [name, split] : a.operators)
+    if (const auto other = b.operators.find(name); other != b.operators.end() && other->second != split)
+      return Conflict{name, name, to_text(other->second), to_text(split)};
+  for (const auto& [name, stage] : a.stages)
+    if (const auto other = b.stages.find(name); other != b.stages.end() && other->second != stage)
+      return Conflict{name, name, fmt::format("stage {}", other->second), fmt::format("stage {}", stage)};
+  return std::nullopt;
 }
 
 Constraints merged(Constraints weaker, const Constraints& stronger) {

@@ -115,8 +115,8 @@ std::string to_text(const Constraints& constraints, std::string_view between = "
 /// Throws: Error on other words, with near names, on what is said twice, and on values that are none.
 Constraints parse_constraints(const Given& given);
 
-/// The first word or name that both fix, and otherwise; empty if there is none.
-std::string contradicted(const Constraints& a, const Constraints& b);
+/// The first word or name that both fix, and otherwise: what `b` wants and `a` has given.
+std::optional<Conflict> conflict_of(const Constraints& a, const Constraints& b);
 /// What either fixes; of what both do, what `stronger` says.
 Constraints merged(Constraints weaker, const Constraints& stronger);
 

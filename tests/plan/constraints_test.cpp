@@ -58,8 +58,8 @@ TEST(Constraints, name_operators_and_modules) {
   const Constraints c = parsed("tp=2,layers.0.up={ n:tp , m : dp},layers.0=stage 0,layers.1-3=stage 1");
   EXPECT_EQ(c.operators, (std::map<std::string, LoopSplit>{{"layers.0.up", {{"n", {"tp"}}, {"m", {"dp"}}}}}));
   EXPECT_EQ(c.stages, (std::map<std::string, int>{{"layers.0", 0}, {"layers.1-3", 1}}));
-  EXPECT_EQ(contradicted(c, parsed("layers.0.up={n: tp}")), "layers.0.up");
-  EXPECT_EQ(contradicted(c, parsed("layers.0=stage 1")), "layers.0");
+  EXPECT_EQ(conflict_of(c, parsed("layers.0.up={n: tp}"))->key, "layers.0.up");
+  EXPECT_EQ(conflict_of(c, parsed("layers.0=stage 1"))->key, "layers.0");
   EXPECT_EQ(merged(c, parsed("layers.0.up={}")).operators.at("layers.0.up"), LoopSplit{});
 }
 
@@ -82,8 +82,9 @@ TEST(Constraints, are_merged_word_by_word) {
     const std::string text = drawn(random);
     const Constraints weak = parsed("dp=2"), strong = text.empty() ? Constraints{} : parsed(text);
     const Constraints both = merged(weak, strong);
-    EXPECT_EQ(contradicted(both, strong), "");
-    EXPECT_EQ(contradicted(weak, strong), strong.degrees.said("dp").value_or(2) == 2 ? "" : "dp");
+    EXPECT_FALSE(conflict_of(both, strong));
+    const auto found = conflict_of(weak, strong);
+    EXPECT_EQ(found ? found->key : "", strong.degrees.said("dp").value_or(2) == 2 ? "" : "dp");
     EXPECT_EQ(merged(both, strong), both);
     EXPECT_EQ(merged(Constraints{}, strong), strong);
   }

@@ -81,3 +81,16 @@ def test_trees_of_other_structure_are_other_calls():
     one, two = numpy.float32([1.0]), numpy.float32([2.0])
     assert pick({"a": one, "b": two}).numpy().tolist() == [-1.0]
     assert pick({"a": one, "c": two}).numpy().tolist() == [3.0]
+
+
+def test_errors_say_what_they_are_between():
+    x = numpy.ones((4, 8), numpy.float32)
+    step = sw.jit(lambda x: sw.ops.matmul(x, numpy.ones((8, 8), numpy.float32)), devices=2,
+                  annotate='{"matmul": {"in": [[4, 1], [1, 2]]}}')
+    with pytest.raises(sw.ShardwrightError, match="needs 8 devices") as raised:
+        step(x)
+    error = raised.value
+    assert (error.operator, error.key, error.wanted, error.given) == ("matmul", "devices", "8", "2")
+    with pytest.raises(sw.ShardwrightError) as raised:
+        sw.jit(lambda x: x + 1, devices="many")(x)
+    assert raised.value.key is None

@@ -21,7 +21,9 @@ void check_uses_all(const Problem& problem, NodeId id) {
         "{}: its annotation uses {} of {} devices, but fully-use-devices asks for all of them or none; "
         "change one "
         "of the two",
-        problem.graph->name_of(id), mesh.count(used_axes(s)), mesh.size());
+        problem.graph->name_of(id), mesh.count(used_axes(s)), mesh.size())
+        .between({problem.graph->name_of(id), "devices", std::to_string(mesh.size()),
+                  std::to_string(mesh.count(used_axes(s)))});
 }
 
 /// The layout in which `v` is handed out by its producer under `strategy`.
@@ -58,12 +60,13 @@ void check_follows(const Problem& problem) {
   });
   if (!found) return;
   const Graph& graph = *problem.graph;
+  const std::string wanted = to_text(found->wants, mesh_at(problem, found->wants.mesh)),
+                    given = to_text(found->has, mesh_at(problem, found->has.mesh));
   throw error(
       "{} is annotated to read {} as {}, which is annotated to be {}; elementwise-follow wants the same of "
       "both",
-      graph.name_of(found->reader), graph.value(found->value).name,
-      to_text(found->wants, mesh_at(problem, found->wants.mesh)),
-      to_text(found->has, mesh_at(problem, found->has.mesh)));
+      graph.name_of(found->reader), graph.value(found->value).name, wanted, given)
+      .between({graph.name_of(found->reader), graph.value(found->value).name, wanted, given});
 }
 
 }  // namespace

@@ -40,9 +40,12 @@ void check_degrees(const PlanRequest& request) {
   if (!request.is_set) return;
   const int data = request.constraints.degrees.of("dp"), tensor = request.constraints.degrees.of("tp");
   const int stages = request.settings.pipelining.stages;
-  if (std::int64_t{data} * tensor * stages != request.devices)
-    throw error("dp={} x tp={} on {} stages are {} devices but there are {}", data, tensor, stages,
-                std::int64_t{data} * tensor * stages, request.devices);
+  const std::int64_t wanted = std::int64_t{data} * tensor * stages;
+  if (wanted != request.devices)
+    throw error("dp={} x tp={} on {} stages are {} devices but there are {}", data, tensor, stages, wanted,
+                request.devices)
+        .between(
+            {.key = "devices", .wanted = std::to_string(wanted), .given = std::to_string(request.devices)});
   const Annotations& a = request.annotations;
   if (!a.nodes.empty() || a.dataset || !a.dataset_word.empty() || !a.stages.empty())
     throw error(
@@ -54,7 +57,10 @@ void check_degrees(const PlanRequest& request) {
 Cluster cluster_of(const PlanRequest& request) {
   Cluster out = request.cluster ? *request.cluster : host_cluster(request.devices);
   if (out.devices() != request.devices)
-    throw error("cluster {} has {} devices but --devices says {}", out.name, out.devices(), request.devices);
+    throw error("cluster {} has {} devices but --devices says {}", out.name, out.devices(), request.devices)
+        .between({.key = "devices",
+                  .wanted = std::to_string(out.devices()),
+                  .given = std::to_string(request.devices)});
   return out;
 }
 

@@ -41,8 +41,11 @@ void fix(PlanRequest& r, const Given& given) {
   if (said.global_batch) throw given.wrong("global_batch is no choice of the search; --global-batch says it");
   r.options.said.set(static_cast<std::size_t>(Setting::fix));
   if (r.is_set) return;  // nothing is searched, which whoever reads settings says
-  if (const std::string word = contradicted(r.constraints, said); !word.empty())
-    throw given.wrong(fmt::format("{} is said otherwise by a flag of its own; leave one out", word));
+  if (const auto c = conflict_of(r.constraints, said))
+    throw given
+        .wrong(fmt::format("{}={} is said, but another flag says {}={}; leave one out", c->key, c->wanted,
+                           c->key, c->given))
+        .between(*c);
   r.constraints = merged(r.constraints, said);
   if (r.parallel != Parallel::auto_parallel) return;
   if (const auto stages = said.degrees.said("pp"); stages && !r.constraints.micro_batches)

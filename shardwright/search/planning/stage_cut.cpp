@@ -217,7 +217,8 @@ void check_asked(const std::map<std::string, int>& asked, int stages) {
   std::vector<bool> has(at(stages), false);
   for (const auto& [name, stage] : asked) {
     if (stage < 0 || stage >= stages)
-      throw error("stage of '{}': it is {} but there are {} stages, from 0 on", name, stage, stages);
+      throw error("stage of '{}': it is {} but there are {} stages, from 0 on", name, stage, stages)
+          .between({name, "stage", std::to_string(stage), std::to_string(stages)});
     has[at(stage)] = true;
   }
   for (int s = 0; s < stages; ++s)
@@ -255,7 +256,8 @@ void check_order(const Graph& graph, const std::map<std::string, int>& asked,
       const int below = stage_of[at(graph.value(v).producer.index)];
       if (mine && below > mine->second)
         throw error("{}: stage {} is asked for '{}', but it reads %{} of stage {}; stages follow each other",
-                    graph.name_of(id), mine->second, mine->first, graph.value(v).name, below);
+                    graph.name_of(id), mine->second, mine->first, graph.value(v).name, below)
+            .between({graph.name_of(id), "stage", std::to_string(mine->second), std::to_string(below)});
     }
   }
 }

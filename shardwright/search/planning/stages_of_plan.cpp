@@ -40,7 +40,8 @@ std::map<std::string, int> stages_by_name(const Constraints& constraints) {
     for (const std::string& name : names_of_range(range))
       if (const auto [it, is_new] = out.emplace(name, stage); !is_new && it->second != stage)
         throw error("constraints: '{}' is in stage {} and, as '{}' says, in stage {}", name, it->second,
-                    range, stage);
+                    range, stage)
+            .between({name, "stage", std::to_string(stage), std::to_string(it->second)});
   return out;
 }
 
@@ -50,7 +51,8 @@ int stages_asked(std::optional<int> asked, int chunks, const Annotations& annota
     parts = std::max(parts, part + 1);
     if (asked && parts > *asked * chunks)
       throw error("annotations: '{}' is in stage {} but there are {}, from stage 0 on", name, part,
-                  *asked * chunks);
+                  *asked * chunks)
+          .between({name, "stage", std::to_string(part), std::to_string(*asked * chunks)});
   }
   if (asked || parts == 1) return asked.value_or(1);
   if (parts % chunks)
