@@ -33,6 +33,7 @@ struct Annotation {
   std::optional<Mesh> device_matrix;  // for splits by axes
   std::vector<TensorSplit> in;
   std::vector<TensorSplit> out;
+  std::string said_in = {};  // a file that errors name in front; empty: what is annotated says enough
   bool operator==(const Annotation&) const = default;
 };
 

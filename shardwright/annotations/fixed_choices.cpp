@@ -88,6 +88,13 @@ class ConstraintMaker {
     return it == annotations_.nodes.end() ? nullptr : &it->second;
   }
 
+  /// With the name of what is annotated in front, and that of the file, if it has one.
+  Error told(const Error& e, NodeId id) const {
+    const Error named = with_context(e, graph_.name_of(id), graph_.name_of(id));
+    const std::string& file = annotation_of(id)->said_in;
+    return file.empty() ? named : with_context(named, file);
+  }
+
   void collect_operators() {
     if (annotations_.nodes.empty()) return;
     check_names(graph_, annotations_);
@@ -98,7 +105,7 @@ class ConstraintMaker {
       try {
         splits_.push_back(split_of_node(graph_, node, *annotation, devices_));
       } catch (const Error& e) {
-        throw with_context(e, graph_.name_of(id), graph_.name_of(id));
+        throw told(e, id);
       }
       matrices_.push_back(splits_.back().mesh);
       nodes_.push_back(id);
@@ -119,7 +126,7 @@ class ConstraintMaker {
       try {
         add_leaf(node.results[0], split_of_leaf(graph_, node, *annotation, devices_, "the parameter"));
       } catch (const Error& e) {
-        throw with_context(e, graph_.name_of(id), graph_.name_of(id));
+        throw told(e, id);
       }
     }
   }
