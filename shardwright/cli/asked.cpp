@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "shardwright/base/text.h"
+#include "shardwright/cli/strategies.h"
 #include "shardwright/runtime/rate_schedule.h"
 #include "shardwright/search/planning/search_for.h"
 #include "shardwright/search/planning/stages_of_plan.h"
@@ -84,6 +85,7 @@ PlanRequest asked_of(const Arguments& given) {
   if (is_planned && !out.model.empty() && out.model != spec) out.origin.global_batch.reset();
   if (!is_planned && arguments.has("--annotate"))
     out.annotations = load_annotations(arguments.text("--annotate"));
+  if (!is_planned && arguments.has("--strategy")) add_strategies(given, out);
   bool is_ordered = is_planned;
   for (const SettingRow& row : all_settings()) {
     if (row.part > SettingPart::order && !std::exchange(is_ordered, true)) complete_order(arguments, out);

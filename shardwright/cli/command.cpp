@@ -12,6 +12,7 @@
 #include "shardwright/cli/device_counts.h"
 #include "shardwright/cli/plan_report.h"
 #include "shardwright/cli/set_flags.h"
+#include "shardwright/cli/strategies.h"
 #include "shardwright/cli/verb.h"
 #include "shardwright/plan/constraints.h"
 #include "shardwright/runtime/launcher.h"
@@ -197,6 +198,7 @@ int run_verb(const std::vector<std::string>& words, Terminal& terminal) {
   if (arguments.has("--set")) arguments = with_set(std::move(arguments));
   arguments = with_counts(std::move(arguments));
   if (arguments.has("--config")) arguments = with_config(std::move(arguments));
+  read_strategies(arguments);
   try {
     const int status = verb.run(arguments, terminal);
     if (status == 0) arguments.check_heeded(terminal.err);

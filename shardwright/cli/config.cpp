@@ -19,7 +19,9 @@ class ConfigDoor {
     for (const std::string& text : config_.notices) notice(text);
     for (const Config::Said& said : config_.said) {
       const SettingRow* row = setting_of(said.flag);
-      if (!row)
+      if (said.flag == "--strategy" || said.flag == "--save-strategy")
+        add_strategies(said);
+      else if (!row)
         add_for_training(said);
       else if (arguments_.has("--plan") && said.is_off)
         continue;
@@ -53,6 +55,17 @@ class ConfigDoor {
   }
   void notice(const std::string& text) {
     arguments_.notices.push_back(fmt::format("config {}: {}", path_, text));
+  }
+
+  /// Only who plans reads them, and only plans and trainings write one.
+  void add_strategies(const Config::Said& said) {
+    const std::string verb = arguments_.words.empty() ? "" : arguments_.words[0];
+    const bool is_read = said.flag == "--strategy";
+    if (is_read && arguments_.has("--plan"))
+      notice(
+          fmt::format("{} has no effect: the plan {} has decided it", said.key, arguments_.text("--plan")));
+    else if (is_read || verb == "plan" || verb == "train")
+      add(said);
   }
 
   /// Other verbs do not train; whether the data have an end is seen when they are read.

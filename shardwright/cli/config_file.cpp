@@ -54,6 +54,11 @@ std::optional<std::int64_t> count(const YamlMap& section, const std::string& key
   return section.count(key);
 }
 std::optional<std::string> text(const YamlMap& section, const std::string& key) { return section.text(key); }
+/// Empty: none is meant.
+std::optional<std::string> named_file(const YamlMap& section, const std::string& key) {
+  const auto path = section.text(key);
+  return path && !path->empty() ? path : std::nullopt;
+}
 
 /// Reads the sections, each function what belongs together.
 class ConfigReader {
@@ -71,6 +76,7 @@ class ConfigReader {
     read_precision();
     read_loss_scale();
     read_training(top_, config_);
+    read_strategies();
     note_inactive();
     return std::move(config_);
   }
@@ -98,6 +104,7 @@ class ConfigReader {
   void read_recompute();
   void read_precision();
   void read_loss_scale();
+  void read_strategies();
   void note_inactive();
 
   YamlMap top_;
@@ -335,6 +342,20 @@ void ConfigReader::read_loss_scale() {
 }
 
 /// What is asked for and not there yet.
+/// Where operators' strategies are taken from, and where the plan's are written.
+void ConfigReader::read_strategies() {
+  const YamlMap files =
+      parallel_.map("strategy_ckpt_config", {"load_file", "only_trainable_params", "save_file"});
+  const auto load = agreed({{parallel_, "strategy_ckpt_load_file"}, {files, "load_file"}}, named_file);
+  const auto save = agreed({{parallel_, "strategy_ckpt_save_file"}, {files, "save_file"}}, named_file);
+  const bool is_whole = mode_ == Parallel::data_parallel || mode_ == Parallel::stand_alone;
+  if (load && is_whole) note(fmt::format("{} has no effect: the mode is {}", load->key, name_of(*mode_)));
+  if (load && !is_whole) stand_for("--strategy", load->key, load->value);
+  if (save) stand_for("--save-strategy", save->key, save->value);
+  if (!files.flag("only_trainable_params").value_or(true))
+    note(files.path_of("only_trainable_params") + " has no effect: how states lie follows from parameters");
+}
+
 void ConfigReader::note_inactive() {
   const auto note_if = [&](const std::string& key, bool is_asked) {
     if (is_asked) note(key + " is not active yet");
@@ -344,11 +365,7 @@ void ConfigReader::note_inactive() {
   if (mode_ == Parallel::stand_alone) return;
   for (const char* key : {"force_fp32_communication", "pipeline_result_broadcast"})
     note_if(key, parallel_.is_on(key));
-  const YamlMap files =
-      parallel_.map("strategy_ckpt_config", {"load_file", "only_trainable_params", "save_file"});
-  for (const char* key : {"strategy_ckpt_load_file", "strategy_ckpt_save_file", "group_ckpt_save_file"})
-    note_if(key, !parallel_.text(key).value_or("").empty());
-  for (const char* key : {"load_file", "save_file"}) note_if(key, !files.text(key).value_or("").empty());
+  note_if("group_ckpt_save_file", named_file(parallel_, "group_ckpt_save_file").has_value());
   for (const char* key : {"expert_parallel", "seq_split_num"}) note_if(key, above_1(key));
   // A search finds these; without one, annotations say them.
   if (mode_ != Parallel::semi_auto_parallel) return;

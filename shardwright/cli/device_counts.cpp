@@ -54,7 +54,7 @@ void check_counts(const Arguments& arguments, const std::string& flag) {
   if (arguments.has("--set"))
     throw error("{} and --set exclude each other: --set says how many devices; --fix fixes less", flag);
   if (flag == "--over") {
-    for (const char* file : {"-o", "--html"})
+    for (const char* file : {"-o", "--html", "--save-strategy"})
       if (arguments.has(file))
         throw error(
             "{}: --over makes a plan for each number of devices; --objective price or devices chooses one",

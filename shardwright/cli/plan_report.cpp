@@ -112,7 +112,8 @@ Evaluation report(const Arguments& arguments, const Model& model, const Plan& pl
   return evaluation;
 }
 
-Evaluation report(const Arguments& arguments, const Model& model, const Plan& plan, Terminal& terminal) {
+Evaluation report(const Arguments& arguments, const Model& model, const Plan& plan, const Pipeline& pipeline,
+                  Terminal& terminal) {
   std::optional<StepReport> told;
   const auto tell = [&](const Estimate& e) -> const StepReport& {
     if (!told) told = step_report(model.graph, plan, e, batch_size_of(model.graph, plan, model.tokens));
@@ -120,10 +121,14 @@ Evaluation report(const Arguments& arguments, const Model& model, const Plan& pl
   };
   const std::string page = arguments.text("--html");
   const Evaluation out = report(
-      arguments, model, plan, compile_pipeline(model.graph, plan, compile_options_of(arguments)),
-      [&](const Estimate& e) { return to_text(tell(e)); }, terminal);
+      arguments, model, plan, pipeline, [&](const Estimate& e) { return to_text(tell(e)); }, terminal);
   if (!page.empty()) write_file(page, plan_page(tell(out.estimate), plan, out.estimate));
   return out;
+}
+
+Evaluation report(const Arguments& arguments, const Model& model, const Plan& plan, Terminal& terminal) {
+  return report(arguments, model, plan, compile_pipeline(model.graph, plan, compile_options_of(arguments)),
+                terminal);
 }
 
 std::string document(const Infeasible& e) {

@@ -19,6 +19,8 @@ Evaluation report(const Arguments& arguments, const Model& model, const Plan& pl
                   const std::function<std::string(const Estimate&)>& table, Terminal& terminal);
 
 /// The plan as a table, and with --html as a page.
+Evaluation report(const Arguments& arguments, const Model& model, const Plan& plan, const Pipeline& pipeline,
+                  Terminal& terminal);
 Evaluation report(const Arguments& arguments, const Model& model, const Plan& plan, Terminal& terminal);
 
 /// The last document of a command that nothing satisfies.

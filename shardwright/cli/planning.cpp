@@ -8,6 +8,7 @@
 #include "shardwright/annotations/patterns.h"
 #include "shardwright/base/file.h"
 #include "shardwright/base/text.h"
+#include "shardwright/cli/strategies.h"
 #include "shardwright/cost/cluster.h"
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/frontend/table.h"
@@ -55,6 +56,7 @@ std::vector<Flag> planning_flags(std::vector<Flag> more) {
       {"--plan", "FILE", "use a saved plan", ""},
       {"--config", "FILE", "YAML of a model suite: what it says and no flag does", ""},
       {"--annotate", "FILE", "strategies of single operators and parameters, as JSON", ""},
+      {"--strategy", "FILE", "a strategy file, JSON or protobuf: what it names is split so", ""},
       {"--verify-passes", "", "check the program after each step of compiling", ""}};
   for (const std::vector<Flag>& others : {setting_flags(), more})
     flags.insert(flags.end(), others.begin(), others.end());
@@ -122,8 +124,9 @@ Plan loaded_plan(const Arguments& arguments, const Model& model, const Graph& gr
   for (const std::string& flag : decided_flags())
     if (arguments.has(flag))
       throw error("{}: the plan {} has decided it; plan again, with -o", arguments.called(flag), path);
-  if (arguments.has("--annotate"))
-    throw error("--annotate: the plan {} has decided it; plan again, with -o", path);
+  for (const char* flag : {"--annotate", "--strategy"})
+    if (arguments.has(flag))
+      throw error("{}: the plan {} has decided it; plan again, with -o", arguments.called(flag), path);
   if (arguments.integer("--devices", plan.devices()) != plan.devices())
     throw error("--devices {} but the plan {} is for {}", arguments.text("--devices"), path, plan.devices());
   if (arguments.has("--cluster")) plan.cluster = cluster_of(arguments, plan.cluster);
@@ -139,12 +142,14 @@ Plan loaded_plan(const Arguments& arguments, const Model& model, const Graph& gr
   return plan;
 }
 
-/// What the file says beside the model's own. `asked`: of the file, with patterns, and the data's.
+/// What files say beside the model's own. `asked`: of the files, with patterns, and the data's.
 Annotations annotations_of(const Arguments& arguments, const Model& model, const PlanRequest& asked) {
-  const Annotations said = without_patterns(asked.annotations, model.graph);
+  Annotations said = without_patterns(asked.annotations, model.graph);
+  const char* const fixes = arguments.has("--annotate") ? "--annotate" : "--strategy";
   if (!said.nodes.empty() && asked.parallel == Parallel::data_parallel)
-    throw error("--annotate {} and --parallel data_parallel exclude each other; use semi_auto_parallel",
-                arguments.text("--annotate"));
+    throw error("{} {} and --parallel data_parallel exclude each other; use semi_auto_parallel", fixes,
+                Arguments(arguments).text(fixes));
+  said = fitting_strategies(arguments, model.graph, asked, std::move(said));
   return merged(model.annotations, said);
 }
 
@@ -153,6 +158,7 @@ PlanRequest request_of(const Arguments& arguments, const Model& model) {
   heed(arguments, {SettingPart::machine, SettingPart::order, SettingPart::split, SettingPart::step,
                    SettingPart::search, SettingPart::memory});
   arguments.heed("--annotate");
+  arguments.heed("--strategy");
   request.model = model.name;
   request.origin = origin_of(arguments, model);
   request.formats = default_devices().formats;
@@ -164,7 +170,8 @@ PlanRequest request_of(const Arguments& arguments, const Model& model) {
   tell_idle(arguments, request);
   const Annotations& a = request.annotations;
   if (request.devices == request.settings.pipelining.stages && a.recompute.empty() && a.stages.empty())
-    arguments.idle("--annotate", request.devices == 1 ? "there is 1 device" : "each stage has 1 device");
+    for (const char* flag : {"--annotate", "--strategy"})
+      arguments.idle(flag, request.devices == 1 ? "there is 1 device" : "each stage has 1 device");
   return request;
 }
 

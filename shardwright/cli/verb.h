@@ -17,6 +17,7 @@
 namespace shardwright {
 
 struct Plan;
+struct StrategyFile;
 
 struct Flag {
   std::string name;   // `--devices`
@@ -39,7 +40,8 @@ class Arguments {
   std::set<std::string> of_config;           // flags that the file of --config stands for
   /// Of flags that are said under another name, that name: `--batch-size`, `config c.yaml: parallel.device_num`.
   std::map<std::string, std::string> names;
-  mutable std::shared_ptr<const Plan> plan;  // of --plan, once it is read: see saved_plan
+  mutable std::shared_ptr<const Plan> plan;                // of --plan, once it is read: see saved_plan
+  mutable std::shared_ptr<const StrategyFile> strategies;  // of --strategy, likewise: see strategies_asked
   mutable std::shared_ptr<const Plan>
       found;  // by a search that chooses micro-batches, too: see model_to_plan
 

@@ -37,6 +37,8 @@ class Heeded : public testing::Test {
     old_ = fs::current_path();
     fs::current_path(folder_);
     write_bytes("a.json", R"({"matmul1": {"in": [[2, 1], [1, 1]]}})");
+    write_bytes("s.json",
+                R"({"parallel_strategy_item": {"matmul1": {"parallel_strategy": [[2, 1], [1, 1]]}}})");
     write_bytes("c.yaml", "parallel: {parallel_mode: 0}\n");
     write_bytes(
         "two.graph",
@@ -86,6 +88,8 @@ class Heeded : public testing::Test {
                                                            {"--plan", "p.json"},
                                                            {"--config", "c.yaml"},
                                                            {"--annotate", "a.json"},
+                                                           {"--strategy", "s.json"},
+                                                           {"--save-strategy", "written/s.json"},
                                                            {"--global-batch", "24"},
                                                            {"--dataset-strategy", "full_batch"},
                                                            {"--precision", "f64"},

@@ -38,7 +38,7 @@ void check_no_planning(const Arguments& arguments, const Model& model) {
   const Mesh& mesh = model.graph.meshes.front();
   if (arguments.integer("--devices", mesh.size()) != mesh.size())
     throw error("--devices {} but {} has {}", arguments.text("--devices"), model.name, to_text(mesh));
-  std::vector<std::string> flags{"--annotate", "--config", "--plan", "--cluster"};
+  std::vector<std::string> flags{"--annotate", "--strategy", "--config", "--plan", "--cluster"};
   for (std::string& flag : splitting_flags()) flags.push_back(std::move(flag));
   for (const std::string& flag : flags)
     if (arguments.has(flag))

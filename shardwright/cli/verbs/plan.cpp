@@ -6,6 +6,7 @@
 #include "shardwright/cli/device_counts.h"
 #include "shardwright/cli/plan_report.h"
 #include "shardwright/cli/planning.h"
+#include "shardwright/cli/strategies.h"
 
 namespace shardwright::verbs {
 namespace {
@@ -27,6 +28,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
   const std::string path = arguments.text("-o");
   for (const std::string& written : {path, arguments.text("--html")})
     if (!written.empty()) require_writable(written);  // before a long search
+  strategies_wanted(arguments);
   Model model;
   Plan plan;
   if (arguments.has("--plan")) {
@@ -36,9 +38,11 @@ int run(const Arguments& arguments, Terminal& terminal) {
   } else {
     plan = searched(arguments, model, terminal);
   }
-  report(arguments, model, plan, terminal);  // refuses what does not fit
-  terminal.out << std::flush;                // in front of the plan, where that goes to /dev/stdout
+  const Pipeline pipeline = compile_pipeline(model.graph, plan, compile_options_of(arguments));
+  report(arguments, model, plan, pipeline, terminal);  // refuses what does not fit
+  terminal.out << std::flush;                          // in front of the plan, where that goes to /dev/stdout
   if (!path.empty()) save_plan(plan, path);
+  save_strategies(arguments, model.graph, plan, pipeline, terminal);
   return 0;
 }
 
@@ -58,6 +62,7 @@ std::vector<Verb> plan() {
                                {"--over", "N,N,...",
                                 "tell what a step takes on each number of devices; or choose from these", ""},
                                {"-o", "FILE", "save the plan", ""},
+                               save_strategy_flag(),
                                {"--html", "FILE", "write a page that shows it", ""},
                                {"--json", "", "one JSON document", ""}}),
            .example = "shardwright plan ffn --devices 8 -o plan.json",

@@ -16,6 +16,7 @@
 #include "shardwright/cli/interrupts.h"
 #include "shardwright/cli/mpi_rank.h"
 #include "shardwright/cli/planning.h"
+#include "shardwright/cli/strategies.h"
 #include "shardwright/cli/train_report.h"
 #include "shardwright/cli/training_data.h"
 #include "shardwright/cli/training_options.h"
@@ -89,6 +90,8 @@ Training prepare(const Arguments& arguments, std::optional<FolderLock> lock, Ter
   std::ostringstream notices;  // told once nothing can be wrong any more
   CheckpointPlans checkpoints = checkpoint_plans(arguments, std::move(lock), notices);
   const std::uint64_t seed = seed_of(arguments, checkpoints);
+  arguments.heed("--save-strategy");
+  if (is_first_rank()) strategies_wanted(arguments);  // before a long search
   Model model = model_to_plan(arguments, true, terminal);
   const OptimizerChoice optimizer = optimizer_of(arguments, model);
   add_train_step(model.graph, model.loss, optimizer);
@@ -127,6 +130,7 @@ Training prepare(const Arguments& arguments, std::optional<FolderLock> lock, Ter
   if (is_first_rank()) {
     if (!trace_path.empty()) require_writable(trace_path);
     prove(program);
+    save_strategies(arguments, model.graph, plan, program, terminal);
   }
   terminal.err << notices.str();
   if (!arguments.has("--json"))
@@ -361,6 +365,7 @@ std::vector<Verb> train() {
             {"--seed", "S", "of initial parameters, data order and synthetic data (default 1)", ""},
             {"--log-every", "K", "print every K-th loss", ""},
             {"--runtime", "R", "threads: virtual devices in this process; mpi: a process each", ""},
+            save_strategy_flag(),
             {"--trace", "FILE",
              "what every rank does in the fourth and fifth step (of fewer the last two), for "
              "ui.perfetto.dev",

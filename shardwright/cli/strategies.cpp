@@ -1,0 +1,120 @@
+#include "shardwright/cli/strategies.h"
+
+#include <ostream>
+
+#include "shardwright/annotations/patterns.h"
+#include "shardwright/annotations/strategy_annotations.h"
+#include "shardwright/base/file.h"
+#include "shardwright/frontend/planned_strategies.h"
+#include "shardwright/search/planning/stage_cut.h"
+
+namespace shardwright {
+namespace {
+
+const StrategyFile& strategies_asked(const Arguments& arguments) {
+  if (!arguments.strategies)
+    arguments.strategies =
+        std::make_shared<const StrategyFile>(load_strategies(arguments.flags.at("--strategy")));
+  return *arguments.strategies;
+}
+
+/// `arguments` is a copy. Throws: Error where a flag says another number of stages, or of turns.
+void check_order(const Arguments& arguments, const StrategyFile& file, const std::string& called) {
+  const int stages = file.stages(), turns = file.turns();
+  if (stages > 1 && arguments.integer("--stages", stages) != stages)
+    throw error("{} has {} stages but {} says {}", called, stages, arguments.called("--stages"),
+                arguments.text("--stages"));
+  const std::string schedule = arguments.text("--schedule");
+  if (turns > 1 && !schedule.empty() && schedule_called(schedule).chunks != turns)
+    throw error("{} has {} parts of the network in each stage, as interleaved:{}, but {} says {}", called,
+                turns, turns, arguments.called("--schedule"), schedule);
+}
+
+/// Throws: Error where --annotate puts an operator into another stage than the file does.
+void check_stages_agree(const Annotations& said, const Annotations& of_file, const std::string& whose,
+                        const std::string& called) {
+  for (const auto& [name, stage] : of_file.stages)
+    if (const auto* other = stage_asked_of(said.stages, name); other && other->second != stage)
+      throw error(
+          "{} and {} contradict each other: '{}' is in stage {} in the one and in stage {} in the other",
+          whose, called, name, other->second, stage);
+}
+
+}  // namespace
+
+void read_strategies(const Arguments& arguments) {
+  if (arguments.has("--strategy")) strategies_asked(arguments);
+}
+
+void add_strategies(const Arguments& given, PlanRequest& request) {
+  const Arguments arguments = given;  // reading this copy heeds nothing
+  const std::string path = arguments.flags.at("--strategy"),
+                    called = arguments.called("--strategy") + " " + path;
+  for (const char* flag : {"--set", "--fix"})
+    if (arguments.has(flag))
+      throw error(
+          "{} and {} {} exclude each other: the one fixes single operators, the other how everything is "
+          "split",
+          called, flag, arguments.text(flag));
+  if (arguments.has("--search") && find_search(arguments.text("--search")).plan)
+    throw error("{} fixes single operators, which search {} does not heed; use --search recursive", called,
+                arguments.text("--search"));
+  const StrategyFile& file = strategies_asked(given);
+  check_order(arguments, file, called);
+  if (file.turns() > 1)  // a flag may say it, too
+    request.settings.pipelining.schedule = schedule_called(fmt::format("interleaved:{}", file.turns()));
+  const Annotations own = annotations_of(file, path);
+  if (arguments.has("--annotate"))
+    check_stages_agree(request.annotations, own, "--annotate " + arguments.text("--annotate"), called);
+  request.annotations = merged(std::move(request.annotations), own);
+}
+
+Annotations fitting_strategies(const Arguments& given, const Graph& network, const PlanRequest& request,
+                               Annotations said) {
+  if (!given.has("--strategy")) return said;
+  const Arguments arguments = given;
+  const std::string path = arguments.text("--strategy"), called = arguments.called("--strategy");
+  const StrategyFile& file = strategies_asked(given);
+  const Pipelining& p = request.settings.pipelining;
+  check_fits(file, path, network, request.devices / p.stages);
+  if (arguments.has("--annotate")) {
+    const std::string annotated = arguments.text("--annotate");
+    check_agrees(file, path, without_patterns(load_annotations(annotated), network),
+                 "--annotate " + annotated);
+  }
+  if (file.stages() > 1) try {
+      asked_stages(network, said.stages, p.parts());
+    } catch (const Error& e) {
+      throw with_context(e, path);
+    }
+  for (const std::string& line : not_heeded(file, network))
+    given.notices.push_back(fmt::format("{} {}: {}", called, path, line));
+  for (const std::string& name : states_in(file, network)) said.nodes.erase(name);
+  return said;
+}
+
+Flag save_strategy_flag() {
+  return {"--save-strategy", "FILE", "how operators are split and parameters lie: .json, or else protobuf",
+          ""};
+}
+
+std::string strategies_wanted(const Arguments& arguments) {
+  std::string path = arguments.text("--save-strategy");
+  if (path.empty()) return path;
+  if (path == arguments.text("-o"))
+    throw error("-o {} and {} {} name one file", path, arguments.called("--save-strategy"), path);
+  require_writable(path);
+  return path;
+}
+
+void save_strategies(const Arguments& arguments, const Graph& graph, const Plan& plan,
+                     const Pipeline& pipeline, Terminal& terminal) {
+  const std::string path = arguments.text("--save-strategy");
+  if (path.empty()) return;
+  const PlannedStrategies saved = strategies_of(graph, plan, pipeline);
+  for (const std::string& line : saved.left_out)
+    terminal.err << fmt::format("--save-strategy {}: it does not say all; {}\n", path, line);
+  save_strategies(saved.file, path);
+}
+
+}  // namespace shardwright

@@ -1,0 +1,33 @@
+// `--strategy FILE` and `--save-strategy FILE`: what is asked of planning, and what came out, as MindSpore's strategy files
+// have it (annotations/strategy_file.h).
+#pragma once
+
+#include "shardwright/cli/verb.h"
+#include "shardwright/graph/graph.h"
+#include "shardwright/lower/pipeline.h"
+#include "shardwright/search/planning/make_plan.h"
+
+namespace shardwright {
+
+/// Reads the file of --strategy, if there is one, once for a command and all who copy its arguments.
+void read_strategies(const Arguments& arguments);
+
+/// What the file fixes, beside what `request` has of --annotate. Pre: there is a file.
+/// Throws: Error if a flag excludes it, or says other stages.
+void add_strategies(const Arguments& arguments, PlanRequest& request);
+
+/// `said`, with patterns written out, without what the file says of states; that, and what else is not heeded, is told.
+/// Throws: Error unless the file is of `network`, for as many devices as `request`, and agrees with --annotate.
+Annotations fitting_strategies(const Arguments& arguments, const Graph& network, const PlanRequest& request,
+                               Annotations said);
+
+Flag save_strategy_flag();
+
+/// Where a strategy file is to be written; empty: nowhere. Throws: Error if nothing can be written there.
+std::string strategies_wanted(const Arguments& arguments);
+
+/// Writes that file; what it cannot say is told. `graph` is what `plan` is for, and `pipeline` is compiled of both.
+void save_strategies(const Arguments& arguments, const Graph& graph, const Plan& plan,
+                     const Pipeline& pipeline, Terminal& terminal);
+
+}  // namespace shardwright
