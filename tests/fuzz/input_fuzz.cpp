@@ -1,7 +1,7 @@
 // Changes the files that users write and gives them to commands: every one must do, or end in one line and status 2,
 // quickly and in bounded memory.
 //
-//   input_fuzz [--seconds N] [--kind graph|plan|annotations|config|cluster|checkpoint] [--seed S] [--keep FOLDER]
+//   input_fuzz [--seconds N] [--kind graph|plan|annotations|strategy|config|cluster|checkpoint] [--seed S] [--keep FOLDER]
 //   input_fuzz --kind KIND FILE      gives one file to the commands, as the fuzzer does
 //
 // Files are those of the goldens, the examples and plans that are made at the start. They are changed as texts and as
@@ -128,6 +128,16 @@ bool try_annotations(const std::string& path) {
   return is_taken;
 }
 
+/// JSON, or protobuf, as its first byte says.
+bool try_strategy(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(in), {}};
+  const std::string other = path + ".ckpt";
+  const bool is_json = bytes.starts_with('{');
+  if (!is_json) std::ofstream(other, std::ios::binary) << bytes;
+  return prove_and_train({network, "--devices", "8", "--strategy", is_json ? path : other});
+}
+
 bool try_config(const std::string& path) {
   return prove_and_train({network, "--config", path, "--devices", "8"});
 }
@@ -167,6 +177,7 @@ const std::vector<Kind>& kinds() {
   static const std::vector<Kind> all{{"graph", ".graph", try_graph},
                                      {"plan", ".json", try_plan},
                                      {"annotations", ".json", try_annotations},
+                                     {"strategy", ".json", try_strategy},
                                      {"config", ".yaml", try_config},
                                      {"cluster", ".yaml", try_cluster},
                                      {"checkpoint", ".json", try_checkpoint}};
@@ -224,6 +235,17 @@ void add_made(Seeds& seeds, const std::string& path) {
   }
 }
 
+/// Of both forms.
+void add_strategies(Seeds& seeds, const std::string& folder) {
+  for (const Words& how : {Words{}, Words{"--search", "propagation"}, Words{"--stages", "2"},
+                           Words{"--optimizer", "adam", "--optimizer-parallel", "3:threshold=0"}})
+    for (const char* name : {"/made_s.json", "/made_s.ckpt"}) {
+      run(Words{"plan", network, "--devices", "8", "--save-strategy", folder + name} + how);
+      std::ifstream in(folder + name, std::ios::binary);
+      seeds["strategy"].emplace_back(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+    }
+}
+
 /// Behind the checksum of the manifest of a small run.
 void add_checkpoint(Seeds& seeds, const std::string& path) {
   fs::remove_all(saved_folder(path));
@@ -239,6 +261,7 @@ Seeds all_seeds(const std::string& path) {
   add_goldens(seeds);
   add_examples(seeds);
   add_made(seeds, path);
+  add_strategies(seeds, fs::path(path).parent_path());
   for (auto& [kind, texts] : seeds) std::sort(texts.begin(), texts.end());
   for (const Kind& kind : kinds())
     if (seeds[kind.name].empty())
@@ -280,7 +303,8 @@ int fuzz(const Options& options) {
   std::vector<Kind> used = kinds();
   std::erase_if(used, [&](const Kind& k) { return !options.kind.empty() && k.name != options.kind; });
   if (used.empty())
-    throw error("--kind {}: there are graph, plan, annotations, config, cluster, checkpoint", options.kind);
+    throw error("--kind {}: there are graph, plan, annotations, strategy, config, cluster, checkpoint",
+                options.kind);
   fmt::print("input_fuzz: seed {}; the file at work is in {}\n", options.seed, options.keep.string());
   std::fflush(stdout);
 
