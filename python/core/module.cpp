@@ -6,6 +6,7 @@
 #include "python/core/data.h"
 #include "python/core/ranks.h"
 #include "python/core/splits.h"
+#include "python/core/strategies.h"
 #include "shardwright/base/error.h"
 #include "shardwright/base/one_line.h"
 #include "shardwright/base/text.h"
@@ -134,5 +135,6 @@ PYBIND11_MODULE(_core, m) {
   bind_ranks(m);
   bind_files(m);
   bind_data(m);
+  bind_strategies(m);
   shorten_type_errors(m);
 }

@@ -52,7 +52,7 @@ def strategy_file(path, layouts):
     for stage, by_name in layouts.items():
         for name, placement in by_name.items():
             strategy.layouts.setdefault(name, {})[stage] = placement
-    _strategy_file.write(path, strategy, is_joined=len(layouts) > 1)
+    _strategy_file.write(path, strategy)
     return str(path)
 
 

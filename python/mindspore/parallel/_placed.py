@@ -135,9 +135,7 @@ def file_said(which: str) -> str:
 def _write(placed: Placed) -> None:
     config = context.get_auto_parallel_context("strategy_ckpt_config") or {}
     for path in _to_be_written(placed, file_said("save"), context.get_auto_parallel_context("op_strategy_save_file")):
-        is_of_all = not context.is_rank_view()
-        strategy = placed.strategy(is_of_all, config.get("only_trainable_params", False))
-        _strategy_file.write(path, strategy, is_joined=is_of_all and placed.stages > 1)
+        _strategy_file.write(path, placed.strategy(not context.is_rank_view(), config.get("only_trainable_params", False)))
     for path in _to_be_written(placed, context.get_auto_parallel_context("group_ckpt_save_file")
                                or os.environ.get("GROUP_INFO_FILE")):
         _strategy_file.write_group(path, placed.ranks_with_the_same())

@@ -86,27 +86,6 @@ class Placement:
             out.append((index * (extent // parts), (index + 1) * (extent // parts)))
         return tuple(out)
 
-    def with_optimizer(self, size: int) -> Placement:
-        """Dim 0 is also cut over `size` of the replicas (-1: all), which are taken from the right."""
-        mesh, dims, taken = list(self.mesh), [list(dim) for dim in self.map], []
-        free = [a for a, s in enumerate(mesh) if s > 1 and not any(a in dim for dim in dims)]
-        left = math.prod(mesh[a] for a in free) if size == -1 else size
-        for axis in reversed(free):
-            if left == 1:
-                break
-            part = math.gcd(left, mesh[axis])
-            if part < mesh[axis]:  # the inner part of the axis becomes one of its own
-                mesh[axis:axis + 1] = [mesh[axis] // part, part]
-                dims = [[a + (a > axis) for a in dim] for dim in dims]
-                taken, axis = [a + 1 for a in taken], axis + 1
-            taken.insert(0, axis)
-            left //= part
-        if left > 1 or not dims:
-            raise ValueError(f"the device matrix {list(self.mesh)} with the tensor map {self.tensor_map} has no {size} "
-                             "replicas for the optimizer")
-        dims[0] += taken
-        return Placement(tuple(mesh), tuple(tuple(dim) for dim in dims))
-
 
 def _right(placement: Placement, axis: int) -> int:
     return len(placement.mesh) - 1 - axis

@@ -162,7 +162,7 @@ def merge_pipeline_strategys(src_strategy_dirs: str, dst_strategy_file: str) -> 
     if not paths:
         raise ValueError(f"'{folder}' has no strategy files (*.ckpt or *.json)")
     all_of_them = _strategy_file.joined([_strategy_file.layouts_in(path) for path in paths])
-    _strategy_file.write(dst_strategy_file, all_of_them, is_joined=True)
+    _strategy_file.write(dst_strategy_file, all_of_them)
 
 
 def _natural(path: Path) -> list:
