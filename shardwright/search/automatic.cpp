@@ -15,15 +15,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
 #include <queue>
-#include <set>
 #include <tuple>
 #include <utility>
 
 #include "shardwright/base/text.h"
 #include "shardwright/plan/batch.h"
-#include "shardwright/search/automatic/candidates.h"
+#include "shardwright/search/automatic/misses.h"
 #include "shardwright/search/automatic/other_plans.h"
 #include "shardwright/search/automatic/trials.h"
 
@@ -63,11 +61,13 @@ class Search {
         cluster_(*request.cluster),
         cap_(request.options.memory_cap.value_or(usable_bytes(cluster_))),
         tables_(tables),
-        trials_(request, cap_),
-        others_(request, tables_, trials_) {}
+        record_(request.options.writes_log),
+        trials_(request, cap_, record_),
+        others_(request, tables_, trials_, record_) {}
 
   struct Found {
     Plan plan;
+    std::vector<Tried> tried;
     bool fits = false;
     double seconds = 0;
     std::int64_t bytes = 0;
@@ -76,7 +76,9 @@ class Search {
   Found run() {
     try_structures();
     try_other_search();
-    return {told(), trials_.does_fit(), trials_.seconds(), trials_.bytes()};
+    Plan plan = told();
+    return {std::move(plan), std::move(record_).settled(trials_.best_number()), trials_.does_fit(),
+            trials_.seconds(), trials_.bytes()};
   }
 
  private:
@@ -84,14 +86,14 @@ class Search {
     const bool names_modules =
         !request_.settings.recompute.modules.empty() || !request_.annotations.recompute.empty();
     const OpenStep open{tables_.samples(), counts(), tables_.has_layers() && !names_modules};
-    structures_ = structures_of(request_, open);
-    if (structures_.empty())
+    std::vector<Constraints> structures = structures_of(request_, open);
+    if (structures.empty())
       throw Infeasible(
           fmt::format("no plan: {} devices and {} samples have no structure with what is fixed{}",
                       request_.devices, tables_.samples(), conflict_text(open)));
-    open_all();
-    while (!open_.empty() && least_miss_ * open_.top().seconds <= worth_ &&
-           (!trials_.does_fit() || least_miss_ * open_.top().seconds <= trials_.seconds())) {
+    open_all(std::move(structures));
+    while (!open_.empty() && misses_.least_seconds() * open_.top().seconds <= worth_ &&
+           (!trials_.does_fit() || misses_.least_seconds() * open_.top().seconds <= trials_.seconds())) {
       if (is_late() && try_best_forecast()) {
         is_cut_short_ = true;
         break;
@@ -136,97 +138,87 @@ class Search {
 
   // ---- structures ----
 
-  void open_all() {
+  void open_all(std::vector<Constraints> structures) {
     std::int64_t fewest = tables_.samples();  // of a device in a micro-batch
-    for (const Constraints& s : structures_) fewest = std::min(fewest, tables_.samples_of_device(s));
+    for (const Constraints& s : structures) fewest = std::min(fewest, tables_.samples_of_device(s));
     bounds_.emplace(tables_, fewest);
     forecasts_.emplace(tables_, *bounds_, cluster_, cap_);
     const auto by_sequence =
-        std::ranges::find_if(structures_, [](const Constraints& s) { return splits_sequence(s); });
-    if (!request_.constraints.sequence_parallel && by_sequence != structures_.end() &&
+        std::ranges::find_if(structures, [](const Constraints& s) { return splits_sequence(s); });
+    if (!request_.constraints.sequence_parallel && by_sequence != structures.end() &&
         !tables_.differs_by_sequence(*by_sequence))
-      std::erase_if(structures_, [](const Constraints& s) { return splits_sequence(s); });
-    for (std::size_t i = 0; i < structures_.size(); ++i) {
-      const Constraints& s = structures_[i];
-      if (const int pieces = tables_.row(s).size(); pieces >= pipelining_of(s).parts())
-        bound({.number = i});
-      else
-        why_ = fmt::format("{} stages: the network has {} layers; ask for fewer stages",
-                           pipelining_of(s).parts(), pieces);
-    }
+      std::erase_if(structures, [](const Constraints& s) { return splits_sequence(s); });
+    count_ = structures.size();
+    record_.add(std::move(structures));
+    for (std::size_t i = 0; i < count_; ++i) open(i);
+  }
+
+  void open(std::size_t number) {
+    Tried& look = record_[number];
+    const int parts = pipelining_of(look.structure).parts();
+    const int pieces = tables_.row(look.structure).size();
+    if (pieces >= parts) return bound({.number = number});
+    look.fate = Fate::impossible;
+    look.why = why_ =
+        fmt::format("{} stages: the network has {} layers; ask for fewer stages", parts, pieces);
   }
 
   /// The next bound of a structure, which is closer; the last knows of memory.
   void bound(Open next) {
-    const Constraints& s = structures_[next.number];
+    Tried& look = record_[next.number];
+    const Constraints& s = look.structure;
     const int i = next.bounds++, of_memory = bounds_->count(s);
-    const auto seconds = i < of_memory ? bounds_->seconds(s, i) : forecasts_->least_seconds(s);
-    if (seconds) next.seconds = i < of_memory ? *seconds : std::max(next.seconds, nearness * *seconds);
-    if (seconds || i + 1 < of_memory) open_.push(next);
+    if (i < of_memory) {
+      const auto seconds = bounds_->seconds(s, i);
+      next.seconds = seconds.value_or(next.seconds);
+      if (!seconds && i + 1 == of_memory) look.fate = Fate::impossible;
+    } else if (const auto least = forecasts_->at_least(s)) {
+      next.seconds = std::max(next.seconds, nearness * least->seconds);
+      if (!least->fits) look.fate = Fate::misfit, look.seconds = least->seconds, look.bytes = least->bytes;
+    } else {
+      look.fate = Fate::impossible;
+    }
+    look.least_seconds = next.seconds;
+    if (look.fate == Fate::open) open_.push(next);
   }
 
   /// Finds out more of it: a forecast, or what its program takes.
   void look_at(const Open& next) {
     if (next.known == Known::bound) {
-      const Constraints& s = structures_[next.number];
-      if (forecasts_->is_needless(s)) return;
-      return next.bounds <= bounds_->count(s) ? bound(next) : forecast(s, next.seconds);
+      Tried& look = record_[next.number];
+      if (forecasts_->is_needless(look.structure)) return void(look.fate = Fate::needless);
+      return next.bounds <= bounds_->count(look.structure) ? bound(next)
+                                                           : forecast(next.number, next.seconds);
     }
     if (next.known == Known::forecast) bound_ = std::min(bound_, next.seconds);
     Candidate& c = candidates_[next.number];
-    const Miss miss = miss_of(c.structure);
-    if (repeats_layers(c.structure) && miss.bytes * c.forecast.bytes > static_cast<double>(cap_)) {
-      const double least_seconds = c.least_seconds;
-      c = forecasts_->forecast(c.structure, miss.bytes).value_or(c);  // with more layers again
-      c.least_seconds = least_seconds;
-    }
+    const Miss miss = misses_.of(c.structure);
+    if (repeats_layers(c.structure) && miss.bytes * c.forecast.bytes > static_cast<double>(cap_))
+      c = with_more_again(c, forecasts_->forecast(c.structure, miss.bytes));
     const double likely = nearness * miss.seconds * c.forecast.seconds;
     c.is_close = c.is_close || miss.bytes * c.forecast.bytes > static_cast<double>(cap_);
     if (next.known == Known::forecast && likely > next.seconds)
       open_.push({.seconds = likely, .known = Known::corrected, .number = next.number});
-    else if (!is_like_one_tried(c) && (!c.is_close || ++close_trials_ <= most_close_trials))
+    else if (!is_like_one_that_fits(c, candidates_) && (!c.is_close || ++close_trials_ <= most_close_trials))
       try_candidate(c);
   }
 
   /// What surely does not fit goes no further.
-  void forecast(const Constraints& s, double bound) {
+  void forecast(std::size_t number, double bound) {
     if (forecasts_->forecasts() >= most_forecasts) {
       bound_ = std::min(bound_, bound);
       return;
     }
-    std::optional<Candidate> c = forecasts_->forecast(s);
-    if (!c) return;
+    std::optional<Candidate> c = forecasts_->forecast(record_[number].structure);
+    if (!c) return void(record_[number].fate = Fate::impossible);
     if (c->forecast.hopeful_seconds > worth_) return;
+    c->number = number;
     c->least_seconds = std::max(bound, nearness * c->forecast.hopeful_seconds);
     bound = std::max(bound, nearness * c->forecast.least_seconds);
-    trials_.tell(to_text(*c, bound));
+    record_.forecast(number, *c, bound);
     if (!c->forecast.fits) return;
     open_.push({.seconds = bound, .known = Known::forecast, .number = candidates_.size()});
     candidates_.push_back(*std::move(c));
-  }
-
-  /// One that differs only in how the states are shared, and was not forecast to take longer, fits.
-  bool is_like_one_tried(const Candidate& c) const {
-    return std::ranges::any_of(candidates_, [&](const Candidate& other) {
-      Constraints same = other.structure;
-      same.zero = level_of(c.structure);
-      if (c.layers_again == 0) same.recompute->layers = repeats_layers(c.structure);  // as few as none
-      return other.fits && same == c.structure && level_of(other.structure) <= level_of(c.structure) &&
-             other.forecast.seconds <= c.forecast.seconds;
-    });
-  }
-
-  /// How much more programs took than was forecast.
-  struct Miss {
-    double seconds = 1, bytes = 1;
-  };
-  /// Those of such degrees, schedule and level.
-  Miss& miss_of(const Constraints& s) {
-    Constraints kind = of_pieces(s);
-    kind.schedule = s.schedule;
-    kind.micro_batches.reset();
-    kind.recompute.reset();
-    return misses_[kind];
   }
 
   void try_candidate(Candidate& c) {
@@ -234,29 +226,32 @@ class Search {
     const std::optional<Evaluation> e = try_structure(c);
     if (!e) return;
     c.fits = e->fits();
-    Miss& miss = miss_of(c.structure);
-    const double seconds = e->estimate.step_seconds() / c.forecast.seconds;
-    miss.seconds = std::max(miss.seconds, seconds);
-    least_miss_ = std::min(least_miss_, seconds);
-    miss.bytes = std::max(miss.bytes, static_cast<double>(e->estimate.arena_bytes) / c.forecast.bytes);
+    misses_.learn(c, *e);
     unfit_trials_ += !c.fits;
     if (c.fits || !repeats_layers(c.structure)) return;
     c.is_tried = false;  // with more layers again
     const auto number = static_cast<std::size_t>(&c - candidates_.data());
-    open_.push({.seconds = miss.seconds * c.forecast.seconds, .known = Known::corrected, .number = number});
+    open_.push({.seconds = misses_.of(c.structure).seconds * c.forecast.seconds,
+                .known = Known::corrected,
+                .number = number});
   }
 
   // ---- whole plans ----
 
   bool is_late() const { return request_.options.deadline.is_over(); }
 
+  /// Nothing if there is none that surely fits.
+  Candidate* fastest_untried(double Forecast::*seconds) {
+    Candidate* best = nullptr;
+    for (Candidate& c : candidates_)
+      if (!c.is_tried && !c.is_close && (!best || c.forecast.*seconds < best->forecast.*seconds)) best = &c;
+    return best;
+  }
+
   /// If no program fits yet, that of what was forecast to be the fastest so far. Returns whether one does.
   bool try_best_forecast() {
     if (trials_.does_fit()) return true;
-    Candidate* best = nullptr;
-    for (Candidate& c : candidates_)
-      if (!c.is_tried && !c.is_close && (!best || c.forecast.seconds < best->forecast.seconds)) best = &c;
-    if (best) try_candidate(*best);
+    if (Candidate* best = fastest_untried(&Forecast::seconds)) try_candidate(*best);
     return trials_.does_fit();
   }
 
@@ -264,12 +259,8 @@ class Search {
   void try_hopeful() {
     constexpr int trials = 2;
     for (int i = 0; i < trials && trials_.does_fit() && !is_late(); ++i) {
-      Candidate* best = nullptr;
-      for (Candidate& c : candidates_) {
-        if (c.is_tried || c.is_close || c.forecast.hopeful_seconds >= trials_.seconds()) continue;
-        if (!best || c.forecast.hopeful_seconds < best->forecast.hopeful_seconds) best = &c;
-      }
-      if (!best) return;
+      Candidate* best = fastest_untried(&Forecast::hopeful_seconds);
+      if (!best || best->forecast.hopeful_seconds >= trials_.seconds()) return;
       try_candidate(*best);
     }
   }
@@ -279,8 +270,14 @@ class Search {
     constexpr std::size_t trials = 3;
     std::erase_if(candidates_, [](const Candidate& c) { return c.is_tried; });
     for (Candidate& c : candidates_)
-      if (repeats_layers(c.structure)) c = forecasts_->lightest(c.structure).value_or(c);
-    if (forecasts_->least()) candidates_.push_back(*forecasts_->least());
+      if (repeats_layers(c.structure)) {
+        c = with_more_again(c, forecasts_->lightest(c.structure));
+        c.least_seconds = 0;  // that of others is not known
+      }
+    if (forecasts_->least()) {
+      candidates_.push_back(*forecasts_->least());
+      candidates_.back().number = record_.number_of(candidates_.back().structure);
+    }
     std::ranges::stable_sort(candidates_, {}, [](const Candidate& c) { return c.forecast.bytes; });
     candidates_.resize(std::min(candidates_.size(), trials));
     for (const Candidate& c : candidates_) {
@@ -295,9 +292,10 @@ class Search {
     if (fixes_split(request_.constraints) || (trials_.best() && !others_.is_small()) || is_cut_short_) return;
     if (std::isfinite(worth_)) return is_late() ? void() : others_.try_sparing();
     if (trials_.best()) return others_.try_beside_best();
-    others_.try_instead(structures_, most_attempts);
-    std::ranges::reverse(structures_);  // with more sharded, and computed again
-    if (!trials_.does_fit()) others_.try_instead(structures_, most_attempts);
+    std::vector<Constraints> structures = record_.structures();
+    others_.try_instead(structures, most_attempts);
+    std::ranges::reverse(structures);  // with more sharded, and computed again
+    if (!trials_.does_fit()) others_.try_instead(structures, most_attempts);
   }
 
   Plan told() {
@@ -307,7 +305,7 @@ class Search {
     }
     Plan out = *trials_.best();
     out.search = "auto";
-    out.compared = fmt::format("looked at {} structures, forecast {}, simulated {}", structures_.size(),
+    out.compared = fmt::format("looked at {} structures, forecast {}, simulated {}", count_,
                                forecasts_->forecasts(), trials_.count());
     if (is_cut_short_) {
       out.status = name_of(SearchStatus::timeout);
@@ -318,10 +316,10 @@ class Search {
     // What was not tried may wait for as little as was seen.
     for (const Candidate& c : candidates_)
       if (!c.is_tried) bound = std::min(bound, c.least_seconds);
-    bound *= least_miss_;
+    bound *= misses_.least_seconds();
     if (std::isinf(worth_) && std::isfinite(bound) && bound <= trials_.least_seconds())
       tell_bound(out, bound, trials_.seconds());
-    out.log = trials_.log();
+    out.log = record_.log();
     return out;
   }
 
@@ -336,8 +334,7 @@ class Search {
   std::optional<Evaluation> try_structure(const Candidate& c) {
     const Graph* graph = tables_.graph(*c.structure.micro_batches);
     if (!graph) return std::nullopt;
-    return trials_.run(*graph, with_candidate(request_, c, *graph, tables_.row(c.structure)),
-                       structure_text(c.structure));
+    return trials_.run(*graph, with_candidate(request_, c, *graph, tables_.row(c.structure)), c.number);
   }
 
   const PlanRequest& request_;
@@ -345,7 +342,7 @@ class Search {
   const Cluster& cluster_;
   std::int64_t cap_ = 0;
   Tables& tables_;
-  std::vector<Constraints> structures_;
+  std::size_t count_ = 0;  // of structures
   bool keeps_batch_ = false;
   std::optional<Bounds> bounds_;
   std::optional<Candidates> forecasts_;
@@ -353,10 +350,10 @@ class Search {
   std::vector<Candidate> candidates_;
   double bound_ = std::numeric_limits<double>::infinity();
   bool is_cut_short_ = false;  // by the time that it may take
+  Record record_;
   Trials trials_;
   OtherPlans others_;
-  std::map<Constraints, Miss> misses_;
-  double least_miss_ = 1;  // of seconds, of all; at most 1
+  Misses misses_;
   int close_trials_ = 0;
   std::size_t unfit_trials_ = 0;
   std::string why_;  // a structure can be none
@@ -370,6 +367,7 @@ Plan best_of_limits(const StepOf& step, const PlanRequest& request) {
   Search::Found best = Search(tables, request).run();
   PlanRequest asked = request;
   std::int64_t bytes = best.bytes;
+  const auto cap = static_cast<double>(request.options.memory_cap.value_or(usable_bytes(*request.cluster)));
   const bool is_quick = tables.graph(1)->nodes.size() <= most_nodes_of_limits;
   for (int i = 0; i < most_limits && is_quick && best.fits && !request.options.deadline.is_over(); ++i) try {
       asked.options.memory_cap = bytes - 1;
@@ -377,12 +375,14 @@ Plan best_of_limits(const StepOf& step, const PlanRequest& request) {
       if (!other.fits) break;
       bytes = other.bytes;
       if (other.seconds >= best.seconds) continue;
+      other.tried = with_taken(std::move(best.tried), other.tried, cap);
       if (const auto bound = best.plan.lower_bound_seconds; bound && *bound <= other.seconds)
         tell_bound(other.plan, *bound, other.seconds);
       best = std::move(other);
     } catch (const Infeasible&) {
       break;
     }
+  if (request.stock) request.stock->tried = std::move(best.tried);
   return std::move(best.plan);
 }
 

@@ -1,5 +1,6 @@
 #include "shardwright/search/automatic/candidates.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace shardwright::automatic {
@@ -10,14 +11,21 @@ constexpr double spare = 1.04;
 
 }  // namespace
 
-std::string to_text(const Candidate& c, double at_least) {
-  const Forecast& f = c.forecast;
-  return fmt::format("{}: at least {:.4g} s, forecast {:.4g} s and {:.4g} GB{}{}",
-                     structure_text(c.structure), at_least, f.seconds, f.bytes * 1e-9,
-                     c.layers_again ? fmt::format(", {} layers computed again", c.layers_again) : "",
-                     !f.fits      ? ", which does not fit"
-                     : c.is_close ? ", which hardly fits"
-                                  : "");
+Candidate with_more_again(const Candidate& c, std::optional<Candidate> more) {
+  if (!more) return c;
+  more->number = c.number;
+  more->least_seconds = c.least_seconds;
+  return *std::move(more);
+}
+
+bool is_like_one_that_fits(const Candidate& c, const std::vector<Candidate>& others) {
+  return std::ranges::any_of(others, [&](const Candidate& other) {
+    Constraints same = other.structure;
+    same.zero = level_of(c.structure);
+    if (c.layers_again == 0) same.recompute->layers = repeats_layers(c.structure);  // as few as none
+    return other.fits && same == c.structure && level_of(other.structure) <= level_of(c.structure) &&
+           other.forecast.seconds <= c.forecast.seconds;
+  });
 }
 
 PlanRequest with_candidate(const PlanRequest& request, const Candidate& c, const Graph& graph,
@@ -31,7 +39,7 @@ PlanRequest with_candidate(const PlanRequest& request, const Candidate& c, const
   return out;
 }
 
-std::optional<double> Candidates::least_seconds(const Constraints& s) {
+std::optional<Candidates::AtLeast> Candidates::at_least(const Constraints& s) {
   std::optional<Pieces> least = bounds_.pieces(s);
   if (!least) return std::nullopt;
   auto again = this->again(s, *least, [&](const Constraints& all) { return bounds_.pieces(all); });
@@ -42,9 +50,9 @@ std::optional<double> Candidates::least_seconds(const Constraints& s) {
   const Candidate c = within(s, *least, again, spare * cap_);
   // Of several chunks a device's memory is not known while stages are cut: others may be a little faster.
   constexpr double of_chunks = 0.985;
-  if (c.forecast.fits) return (schedule_of(s).chunks > 1 ? of_chunks : 1) * c.forecast.least_seconds;
-  remember(c);
-  return std::nullopt;
+  if (!c.forecast.fits) remember(c);
+  return AtLeast{(schedule_of(s).chunks > 1 ? of_chunks : 1) * c.forecast.least_seconds, c.forecast.bytes,
+                 c.forecast.fits};
 }
 
 std::optional<Candidate> Candidates::forecast(const Constraints& s, double miss) {

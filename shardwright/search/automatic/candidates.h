@@ -4,7 +4,7 @@
 #include <functional>
 #include <optional>
 #include <set>
-#include <string>
+#include <vector>
 
 #include "shardwright/search/automatic/bounds.h"
 #include "shardwright/search/automatic/forecast.h"
@@ -14,6 +14,7 @@ namespace shardwright::automatic {
 struct Candidate {
   Constraints structure;
   Forecast forecast;
+  std::size_t number = 0;    // of its structure
   double least_seconds = 0;  // no step of it is shorter, as far as is known
   int layers_again = 0;      // are computed again
   bool is_close = false;     // to the limit of memory: its program may fit, by figures it does not
@@ -21,8 +22,11 @@ struct Candidate {
   bool fits = false;  // so does its program
 };
 
-/// `dp=4,..: at least 1.2 s, forecast 1.3 s and 40 GB`
-std::string to_text(const Candidate& c, double at_least);
+/// `more`, the same with more layers computed again, if it is there.
+Candidate with_more_again(const Candidate& c, std::optional<Candidate> more);
+
+/// One of `others` that differs only in how the states are shared, and was not forecast to take longer, fits.
+bool is_like_one_that_fits(const Candidate& c, const std::vector<Candidate>& others);
 
 /// What `request` asks, with all that is forecast of `c`: its stages, and what is computed again.
 PlanRequest with_candidate(const PlanRequest& request, const Candidate& c, const Graph& graph,
@@ -34,8 +38,13 @@ class Candidates {
   Candidates(Tables& tables, Bounds& bounds, const Cluster& cluster, std::int64_t cap)
       : tables_(tables), bounds_(bounds), cluster_(cluster), cap_(static_cast<double>(cap)) {}
 
-  /// No step of `s` that memory holds is shorter; nothing of what cannot be split, or surely does not fit.
-  std::optional<double> least_seconds(const Constraints& s);
+  /// No step of a structure that memory holds is shorter, or it surely does not fit.
+  struct AtLeast {
+    double seconds = 0, bytes = 0;
+    bool fits = false;
+  };
+  /// Nothing of what cannot be split.
+  std::optional<AtLeast> at_least(const Constraints& s);
   /// The forecast of `s`, which may not fit; nothing of what cannot be split. `miss`: programs of its kind hold so many times
   /// what was forecast.
   std::optional<Candidate> forecast(const Constraints& s, double miss = 1);

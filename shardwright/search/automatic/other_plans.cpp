@@ -51,7 +51,7 @@ void OtherPlans::try_instead(const std::vector<Constraints>& structures, std::si
 void OtherPlans::try_plan(PlanRequest asked, const std::string& what) {
   if (trials_.best() && request_.options.deadline.is_over()) return;
   if (const Graph* graph = tables_.graph(asked.settings.pipelining.micro_batches))
-    trials_.run(*graph, std::move(asked), what);
+    trials_.run(*graph, std::move(asked), record_.add(what));
 }
 
 }  // namespace shardwright::automatic

@@ -13,8 +13,8 @@ namespace shardwright::automatic {
 class OtherPlans {
  public:
   /// All must outlive it.
-  OtherPlans(const PlanRequest& request, Tables& tables, Trials& trials)
-      : request_(request), tables_(tables), trials_(trials) {}
+  OtherPlans(const PlanRequest& request, Tables& tables, Trials& trials, Record& record)
+      : request_(request), tables_(tables), trials_(trials), record_(record) {}
 
   /// With the settings that were asked for and with those of the best so far; of a small network also as if gradients were
   /// nearly free or dear, and with all of it on each device.
@@ -40,6 +40,7 @@ class OtherPlans {
   const PlanRequest& request_;
   Tables& tables_;
   Trials& trials_;
+  Record& record_;
 };
 
 }  // namespace shardwright::automatic

@@ -1,5 +1,5 @@
 // What searches of one network make of it, and keep for each other: its pieces, and what these take on the devices of a stage.
-// On other numbers of devices of a cluster most stages are the same.
+// On other numbers of devices of a cluster most stages are the same. And for whoever has asked: what the last one looked at.
 #pragma once
 
 #include <list>
@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "shardwright/plan/tried.h"
 #include "shardwright/search/automatic/figures.h"
 
 namespace shardwright::automatic {
@@ -27,6 +28,10 @@ struct Shelf {
 
 class Stock {
  public:
+  /// By the last search, the plan that it took among it. Of a search that makes no programs nothing, nor of one of several
+  /// stages one by one.
+  std::vector<Tried> tried;
+
   /// Stays where it is.
   Shelf& of(const Row& row);
 

@@ -147,6 +147,14 @@ std::string structure_text(const Constraints& s) {
   return to_text(said);
 }
 
+Said said(const Constraints& s) {
+  if (stages_of(s) == 1 && !repeats_layers(s)) return {"--set", structure_text(s)};
+  Constraints all = s;
+  if (stages_of(s) == 1) all.schedule.reset();
+  if (shards_of(s) == 1) all.sequence_parallel.reset();
+  return {"--fix", to_text(all)};
+}
+
 PlanRequest with_structure(PlanRequest request, const Constraints& s) {
   request.settings.pipelining = pipelining_of(s);
   request.settings.optimizer_parallel.level = level_of(s);

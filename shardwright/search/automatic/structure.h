@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "shardwright/plan/constraints.h"
@@ -31,6 +32,14 @@ Constraints of_pieces(Constraints s);
 
 /// Without what is as it would be anyway: `dp=4,tp=2,pp=2,micro_batches=8,zero=1,schedule=1f1b`.
 std::string structure_text(const Constraints& s);
+
+/// The flag with which a user asks for `s`, and its text. Where a search cuts stages or counts layers it is --fix, which leaves
+/// open what it does not say.
+struct Said {
+  std::string_view flag;
+  std::string text;
+};
+Said said(const Constraints& s);
 
 /// What `request` asks, with all that `s` says: nothing of the structure is left to choose.
 PlanRequest with_structure(PlanRequest request, const Constraints& s);

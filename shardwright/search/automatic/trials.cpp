@@ -5,18 +5,22 @@
 
 #include "shardwright/base/text.h"
 #include "shardwright/passes/compile.h"
+#include "shardwright/search/automatic/stock.h"
 
 namespace shardwright::automatic {
 
-std::optional<Evaluation> Trials::run(const Graph& graph, PlanRequest asked, const std::string& what) {
+std::optional<Evaluation> Trials::run(const Graph& graph, PlanRequest asked, std::size_t number) {
   asked.search = splitting_search().name;
+  Stock of_other;
+  asked.stock = &of_other;
   ++attempts_;
   try {
     Plan plan = make_plan(graph, asked);
-    if (asked.is_set) plan.structure = what;
-    return judge(std::move(plan), graph, what);
+    if (asked.is_set) plan.structure = structure_text(record_[number].structure);
+    record_.add_misfit(of_other.tried, record_[number].words);
+    return judge(std::move(plan), graph, number);
   } catch (const Error& e) {  // it cannot be split so, or stages read what is not there yet
-    why_ = e.what();
+    refuse(number, e);
     return std::nullopt;
   }
 }
@@ -25,32 +29,39 @@ void Trials::run_whole(const Graph& graph, PlanRequest asked) {
   const int devices = asked.devices;
   const std::string parallel(name_of(asked.parallel));
   asked.devices = 1;
+  asked.stock = nullptr;
   asked.cluster = request_.cluster->part(0, 1);
   asked.parallel = Parallel::stand_alone;
   asked.settings.pipelining.stages = 1;
   ++attempts_;
+  const std::size_t number = record_.add("whole on each device");
   try {
     Plan plan = make_plan(graph, asked);
     plan.cluster = *request_.cluster;
     plan.parallel = parallel;
     for (Mesh& mesh : plan.stages.front().meshes) mesh = Mesh{{{"idle", devices}}};
-    judge(std::move(plan), graph, "whole on each device");
+    judge(std::move(plan), graph, number);
   } catch (const Error& e) {
-    why_ = e.what();
+    refuse(number, e);
   }
 }
 
-Evaluation Trials::judge(Plan plan, const Graph& graph, const std::string& what) {
+void Trials::refuse(std::size_t number, const Error& why) {
+  why_ = why.what();
+  record_[number].fate = Fate::impossible;
+  record_[number].why = why_;
+}
+
+Evaluation Trials::judge(Plan plan, const Graph& graph, std::size_t number) {
   const Evaluation e =
       evaluate(compile_pipeline(graph, plan, {.formats = request_.formats, .verifies = false}),
                *request_.cluster, {.memory_cap = cap_, .framework = plan.settings.framework});
   ++count_;
   if (e.fits()) least_seconds_ = std::min(least_seconds_, e.estimate.step_seconds());
-  tell(fmt::format("{}: simulated {:.4g} s and {:.4g} GB{}", what, e.estimate.step_seconds(),
-                   static_cast<double>(e.estimate.arena_bytes) * 1e-9,
-                   e.fits() ? "" : ", which does not fit"));
+  record_.simulated(number, e.estimate.step_seconds(), static_cast<double>(e.estimate.arena_bytes), e.fits());
   if (!best_ || is_better(e, of_best_)) {
     best_ = std::move(plan);
+    best_number_ = number;
     of_best_ = e;
   }
   return e;

@@ -4,8 +4,8 @@
 #include <limits>
 #include <optional>
 #include <string>
-#include <vector>
 
+#include "shardwright/search/automatic/record.h"
 #include "shardwright/search/planning/make_plan.h"
 #include "shardwright/simulate/evaluate.h"
 
@@ -13,16 +13,19 @@ namespace shardwright::automatic {
 
 class Trials {
  public:
-  /// For the cluster of `request`, which must outlive it; a device holds `cap` bytes.
-  Trials(const PlanRequest& request, std::int64_t cap) : request_(request), cap_(cap) {}
+  /// For the cluster of `request`; a device holds `cap` bytes. Both `request` and `record` must outlive it.
+  Trials(const PlanRequest& request, std::int64_t cap, Record& record)
+      : request_(request), cap_(cap), record_(record) {}
 
-  /// What the program of the plan for `asked` takes, if there is such a plan; `what`: for the log.
-  std::optional<Evaluation> run(const Graph& graph, PlanRequest asked, const std::string& what);
+  /// What the program of the plan for `asked` takes, if there is such a plan; `number`: of its entry in the record.
+  std::optional<Evaluation> run(const Graph& graph, PlanRequest asked, std::size_t number);
 
   /// With all of the network on each device, which repeats what the others do.
   void run_whole(const Graph& graph, PlanRequest asked);
 
   const std::optional<Plan>& best() const { return best_; }
+  /// Of its entry.
+  std::size_t best_number() const { return best_number_; }
   bool does_fit() const { return best_ && of_best_.fits(); }
   /// Of the best.
   double seconds() const { return of_best_.estimate.step_seconds(); }
@@ -36,23 +39,19 @@ class Trials {
   /// The last that could not be made.
   const std::string& why() const { return why_; }
 
-  /// A line for whoever asked for a log.
-  void tell(std::string line) {
-    if (request_.options.writes_log) log_.push_back(std::move(line));
-  }
-  const std::vector<std::string>& log() const { return log_; }
-
  private:
-  Evaluation judge(Plan plan, const Graph& graph, const std::string& what);
+  Evaluation judge(Plan plan, const Graph& graph, std::size_t number);
+  void refuse(std::size_t number, const Error& why);
 
   const PlanRequest& request_;
   std::int64_t cap_;
+  Record& record_;
   std::optional<Plan> best_;
+  std::size_t best_number_ = 0;
   Evaluation of_best_;
   double least_seconds_ = std::numeric_limits<double>::infinity();
   std::size_t count_ = 0, attempts_ = 0;
   std::string why_;
-  std::vector<std::string> log_;
 };
 
 }  // namespace shardwright::automatic

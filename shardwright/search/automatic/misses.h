@@ -1,0 +1,41 @@
+// How much more programs took than was forecast: those of such degrees, schedule and level err alike.
+#pragma once
+
+#include <algorithm>
+#include <map>
+
+#include "shardwright/search/automatic/candidates.h"
+#include "shardwright/simulate/evaluate.h"
+
+namespace shardwright::automatic {
+
+struct Miss {
+  double seconds = 1, bytes = 1;
+};
+
+class Misses {
+ public:
+  Miss& of(const Constraints& s) {
+    Constraints kind = of_pieces(s);
+    kind.schedule = s.schedule;
+    kind.micro_batches.reset();
+    kind.recompute.reset();
+    return by_kind_[kind];
+  }
+  /// Of seconds, of all; at most 1.
+  double least_seconds() const { return least_seconds_; }
+
+  void learn(const Candidate& c, const Evaluation& e) {
+    Miss& miss = of(c.structure);
+    const double seconds = e.estimate.step_seconds() / c.forecast.seconds;
+    miss.seconds = std::max(miss.seconds, seconds);
+    least_seconds_ = std::min(least_seconds_, seconds);
+    miss.bytes = std::max(miss.bytes, static_cast<double>(e.estimate.arena_bytes) / c.forecast.bytes);
+  }
+
+ private:
+  std::map<Constraints, Miss> by_kind_;
+  double least_seconds_ = 1;
+};
+
+}  // namespace shardwright::automatic
