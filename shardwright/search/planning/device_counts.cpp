@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "shardwright/base/index.h"
 #include "shardwright/base/quantity.h"
@@ -47,6 +48,7 @@ class Counter {
     CountedPlan out{.devices = devices};
     try {
       out.plan = plan_on(devices);
+      out.tried = std::exchange(stock_.tried, {});
       out.evaluation = search_.evaluate(step_(out.plan->settings.pipelining.micro_batches), *out.plan);
     } catch (const Error& e) {
       out.plan.reset();

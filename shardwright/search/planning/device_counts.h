@@ -20,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "shardwright/plan/tried.h"
 #include "shardwright/search/planning/make_plan.h"
 #include "shardwright/simulate/evaluate.h"
 
@@ -35,6 +36,7 @@ struct CountedPlan {
   std::optional<Plan> plan;
   std::optional<Evaluation> evaluation;  // of the plan's program
   std::string why = {};                  // there is no plan, or none was looked for
+  std::vector<Tried> tried = {};         // what the search for it looked at
 
   bool fits() const { return evaluation && evaluation->fits(); }
   /// Of a step, where there is a plan.

@@ -3,6 +3,7 @@
 // formats) the search thereby knows, too.
 #pragma once
 
+#include "shardwright/search/planning/judged_plans.h"
 #include "shardwright/search/planning/make_plan.h"
 #include "shardwright/simulate/evaluate.h"
 
@@ -17,9 +18,16 @@ double memory_margin(const Problem& problem);
 class Judge {
  public:
   /// For plans of `graph` under `fixed`; `plan` says what is recomputed, fused and sharded. All must outlive it.
+  /// It notes what it judges in `judged`, if that is not null.
   Judge(const Graph& graph, const Calls& calls, const PlanRequest& request, const Cluster& cluster,
-        const FixedChoices& fixed, const Plan& plan)
-      : graph_(graph), calls_(calls), request_(request), cluster_(cluster), fixed_(fixed), plan_(plan) {}
+        const FixedChoices& fixed, const Plan& plan, JudgedPlans* judged = nullptr)
+      : graph_(graph),
+        calls_(calls),
+        request_(request),
+        cluster_(cluster),
+        fixed_(fixed),
+        plan_(plan),
+        judged_(judged) {}
 
   /// Cost: as compiling the whole step.
   Evaluation evaluate(const SearchResult& tried) const;
@@ -39,6 +47,7 @@ class Judge {
   const Cluster& cluster_;
   const FixedChoices& fixed_;
   const Plan& plan_;
+  JudgedPlans* judged_;
 };
 
 }  // namespace shardwright

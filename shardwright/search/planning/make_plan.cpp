@@ -7,6 +7,7 @@
 #include "shardwright/annotations/operator_splits.h"
 #include "shardwright/graph/calls.h"
 #include "shardwright/plan/complete.h"
+#include "shardwright/search/automatic/stock.h"
 #include "shardwright/search/planning/contradictions.h"
 #include "shardwright/search/planning/decisions.h"
 #include "shardwright/search/planning/judge.h"
@@ -117,7 +118,9 @@ SearchResult found_for(const Graph& graph, const Calls& calls, const PlanRequest
   if (request.is_set && request.parallel != Parallel::stand_alone) return all_fixed(fixed);
   const Cluster& cluster = *request.cluster;
   Redistributor redistributor = redistributor_for(fixed.meshes, cluster);
-  const Judge judge(graph, calls, request, cluster, fixed, plan);
+  JudgedPlans judged;
+  const bool is_noted = request.stock && plan.settings.pipelining.parts() == 1;
+  const Judge judge(graph, calls, request, cluster, fixed, plan, is_noted ? &judged : nullptr);
   const Problem problem{.graph = &graph,
                         .calls = &calls,
                         .cluster = &cluster,
@@ -130,6 +133,7 @@ SearchResult found_for(const Graph& graph, const Calls& calls, const PlanRequest
       request.parallel == Parallel::auto_parallel ? find_search(plan.search) : spreading_search();
   SearchResult found = search.run(problem, request.options);
   if (found.status == SearchStatus::infeasible) throw Infeasible(fmt::format("no plan: {}", found.violation));
+  if (is_noted) request.stock->tried = judged.told(found, fixed.meshes, graph, calls);
   return found;
 }
 
@@ -203,6 +207,7 @@ Plan chosen(const StepOf& step, const PlanRequest& request) {
   }
   if (request.auto_pipeline != false) return *std::move(found);
   asked.constraints.degrees.set("pp", std::nullopt);
+  asked.stock = nullptr;
   try {
     found->suggestion = suggestion_of(step, asked, *found, search.plan(step, asked));
   } catch (const Error&) {  // with other stages there is no plan
