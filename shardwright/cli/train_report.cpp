@@ -8,6 +8,7 @@
 #include <ostream>
 
 #include "shardwright/autodiff/train_step.h"
+#include "shardwright/frontend/measured_step.h"
 #include "shardwright/frontend/report.h"
 #include "shardwright/frontend/table.h"
 #include "shardwright/graph/op.h"
@@ -34,6 +35,8 @@ Json json_of(const std::vector<ComparedPart>& parts) {
 
 Json json_of(const StepComparison& c) {
   return {{"step", json_of(c.step)},
+          {"terms", json_of(c.terms)},
+          {"update", json_of(c.update)},
           {"operators", json_of(c.operators)},
           {"collectives", json_of(c.collectives)},
           {"bubble", json_of(c.bubble)},
@@ -47,7 +50,8 @@ std::string ratio_text(const ComparedPart& part) {
                                    : "-";
 }
 
-/// Rows of a part each. What would be zero on both sides is left out, but not the step.
+/// Rows of a part each: what the step is for, then the same by operators and collectives. What would be zero on both sides
+/// is left out, but not the step.
 std::string table_of(const StepComparison& c) {
   Rows rows{{"a step, by device", "count", "measured", "predicted", "predicted / measured"}};
   const auto add = [&](const std::vector<ComparedPart>& parts) {
@@ -56,11 +60,14 @@ std::string table_of(const StepComparison& c) {
         rows.push_back({p.name, p.count > 0 ? fmt::format("{:g}", p.count) : "",
                         seconds_text(p.measured_seconds), seconds_text(p.predicted_seconds), ratio_text(p)});
   };
+  ComparedPart update = c.update;
+  update.name = "of compute update";
+  add(c.terms);
+  add({update, c.step});
   add(c.operators);
   add(c.collectives);
-  add({c.bubble, c.others, c.step});
   if (c.stages.size() > 1) add(c.stages);
-  return aligned(rows, {1, 5});
+  return aligned(rows, {1, 5}) + most_text(c.step, most_of(c.step, c.terms)) + "\n";
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "shardwright/lower/traffic.h"
 #include "shardwright/simulate/estimate.h"
 #include "shardwright/simulate/stage_prices.h"
+#include "shardwright/simulate/step_parts.h"
 
 namespace shardwright {
 namespace {
@@ -21,6 +22,8 @@ class Parts {
     if (is_new) parts_.push_back({.name = std::string(name)});
     return parts_[known->second];
   }
+  const std::vector<ComparedPart>& parts() const { return parts_; }
+  std::vector<ComparedPart> all() && { return std::move(parts_); }
   /// The longest first.
   std::vector<ComparedPart> sorted() && {
     std::ranges::stable_sort(parts_, [](const ComparedPart& a, const ComparedPart& b) {
@@ -60,6 +63,7 @@ std::vector<TraceEvent> events_in(const std::vector<TraceEvent>& events, int num
 class Comparing {
  public:
   explicit Comparing(const Pipeline& pipeline) : pipeline_(pipeline) {
+    for (const auto& [name, part] : step_parts) terms_[name];  // in their order
     for (int g = 0; g < pipeline.group_count(); ++g)
       stages_.push_back({.name = pipeline.group_count() > 1 ? fmt::format("stage {}", g) : "devices"});
   }
@@ -102,6 +106,8 @@ class Comparing {
   }
 
   StepComparison result() && {
+    add_terms();
+    out_.terms = std::move(terms_).all();
     out_.operators = std::move(operators_).sorted();
     out_.collectives = std::move(collectives_).sorted();
     for (int g = 0; g < pipeline_.group_count(); ++g)
@@ -117,6 +123,9 @@ class Comparing {
     ComparedPart* part = part_of(e, step);
     if (!part) return 0;
     part->measured_seconds += share * e.seconds();
+    if (const Instruction& i = e.instruction;
+        e.activity != Activity::progress && (i.act == Act::compute || i.act == Act::copy))
+      for (ComparedPart* term : terms_of(i)) term->measured_seconds += share * e.seconds();
     if (part != &out_.bubble && part != &out_.others)
       stages_[at(group)].measured_seconds += share * e.seconds();
     return e.seconds();
@@ -138,9 +147,28 @@ class Comparing {
     }
   }
 
-  const std::string& operator_of(const Instruction& i) const {
-    return pipeline_.stage(i.stage).graph.node({i.what}).op->name;
+  const Node& node_of(const Instruction& i) const { return pipeline_.stage(i.stage).graph.node({i.what}); }
+
+  /// What a kernel is for.
+  std::vector<ComparedPart*> terms_of(const Instruction& i) {
+    const Node& node = node_of(i);
+    if (node.is_recomputed) return {&terms_["recompute"]};
+    if (node.phase == Phase::update) return {&terms_["compute"], &out_.update};
+    return {&terms_["compute"]};
   }
+
+  /// All that is no kernel's.
+  void add_terms() {
+    const auto add_to = [](ComparedPart& term, const ComparedPart& part) {
+      term.measured_seconds += part.measured_seconds;
+      term.predicted_seconds += part.predicted_seconds;
+    };
+    for (const ComparedPart& part : collectives_.parts()) add_to(terms_["communication"], part);
+    add_to(terms_["bubble"], out_.bubble);
+    add_to(terms_["other"], out_.others);
+  }
+
+  const std::string& operator_of(const Instruction& i) const { return node_of(i).op->name; }
 
   void add_kernels(const RankStep& step, std::map<int, StagePrices>& prices, double share) {
     std::vector<OwnedSeconds> owned;  // whose they are, which nobody asks for here
@@ -151,7 +179,9 @@ class Comparing {
         ComparedPart& part = operators_[operator_of(i)];
         owned.clear();
         part.count += share;
-        part.predicted_seconds += share * prices.at(i.stage).compute_seconds_of(i.what, owned);
+        const double seconds = share * prices.at(i.stage).compute_seconds_of(i.what, owned);
+        part.predicted_seconds += seconds;
+        for (ComparedPart* term : terms_of(i)) term->predicted_seconds += seconds;
       }
     }
   }
@@ -175,7 +205,7 @@ class Comparing {
   }
 
   const Pipeline& pipeline_;
-  Parts operators_, collectives_;
+  Parts operators_, collectives_, terms_;
   std::vector<ComparedPart> stages_;
   StepComparison out_;
 };
@@ -185,6 +215,12 @@ class Comparing {
 StepComparison compared(const Pipeline& pipeline, const Cluster& cluster, const StepTrace& trace) {
   Comparing comparing(pipeline);
   comparing.add_measured(trace);
+  comparing.add_predicted(cluster);
+  return std::move(comparing).result();
+}
+
+StepComparison predicted(const Pipeline& pipeline, const Cluster& cluster) {
+  Comparing comparing(pipeline);
   comparing.add_predicted(cluster);
   return std::move(comparing).result();
 }

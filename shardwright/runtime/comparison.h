@@ -3,7 +3,8 @@
 // Of the recorded steps the one of median length counts, so that its parts add up to it. All seconds are means over the
 // ranks: a step's own seconds, because a rank that is done waits for the others, are kernels, waiting for collectives,
 // waiting for other stages, and the rest. Predicted seconds are the estimate's: kernels and transfers by StagePrices,
-// which it adds up, and its exposed communication and bubble.
+// which it adds up, and its exposed communication and bubble. The same is told twice: by what it is for, in the words of
+// simulate/step_parts.h, and by operators and collectives.
 #pragma once
 
 #include <string>
@@ -23,6 +24,9 @@ struct ComparedPart {
 };
 
 struct StepComparison {
+  std::vector<ComparedPart>
+      terms;  // compute, communication, bubble, recompute, other: they add up to the step
+  ComparedPart update{.name = "update"};  // of compute, what the optimizer does
   std::vector<ComparedPart> operators;    // kernels, by the operator that each begins with
   std::vector<ComparedPart> collectives;  // by kind: what compute waits for, or does itself
   ComparedPart bubble{.name = "bubble"};
@@ -33,5 +37,8 @@ struct StepComparison {
 
 /// Throws: Error if no step was recorded.
 StepComparison compared(const Pipeline& pipeline, const Cluster& cluster, const StepTrace& trace);
+
+/// What is predicted of it alone.
+StepComparison predicted(const Pipeline& pipeline, const Cluster& cluster);
 
 }  // namespace shardwright

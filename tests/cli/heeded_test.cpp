@@ -39,6 +39,7 @@ class Heeded : public testing::Test {
     write_bytes("a.json", R"({"matmul1": {"in": [[2, 1], [1, 1]]}})");
     write_bytes("s.json",
                 R"({"parallel_strategy_item": {"matmul1": {"parallel_strategy": [[2, 1], [1, 1]]}}})");
+    write_bytes("m.csv", "step,1\n");
     write_bytes("c.yaml", "parallel: {parallel_mode: 0}\n");
     write_bytes(
         "two.graph",
@@ -107,6 +108,7 @@ class Heeded : public testing::Test {
                                                            {"--target-step", "1s"},
                                                            {"--over", "1,2"},
                                                            {"--why-not", "micro_batches=2"},
+                                                           {"--measured", "m.csv"},
                                                            {"--costs", "symbolic"},
                                                            {"--search-order", "weight"},
                                                            {"--fold-layers", "0"},

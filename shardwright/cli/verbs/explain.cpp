@@ -4,6 +4,7 @@
 #include <regex>
 
 #include "shardwright/base/text.h"
+#include "shardwright/cli/measured_report.h"
 #include "shardwright/cli/plan_report.h"
 #include "shardwright/cli/planning.h"
 #include "shardwright/cli/why_not_report.h"
@@ -130,6 +131,12 @@ int run(const Arguments& arguments, Terminal& terminal) {
     report_why_not(arguments, made, terminal);
     return 0;
   }
+  if (arguments.has("--measured")) {
+    if (arguments.positionals.size() > 1)
+      throw error("--measured is of the whole step; leave '{}' out", arguments.positionals[1]);
+    report_measured(arguments, made, terminal);
+    return 0;
+  }
   if (arguments.positionals.size() == 1) {
     explain_all(arguments, made, terminal);
     return 0;
@@ -154,6 +161,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
 
 std::vector<Verb> explain() {
   std::vector<Flag> flags = why_not_flags();
+  flags.push_back(measured_flag());
   flags.push_back({"--json", "", "one JSON document", ""});
   return {{.name = "explain",
            .doc = "say why a plan is what it is, and why it is not otherwise",
