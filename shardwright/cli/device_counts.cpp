@@ -250,7 +250,7 @@ Arguments with_counts(Arguments arguments) {
   return arguments;
 }
 
-Model model_on_best_count(const Arguments& arguments, Terminal& terminal) {
+Model model_on_best_count(const Arguments& arguments, Terminal& terminal, std::vector<Tried>& tried) {
   if (!arguments.has("--over") && !arguments.has("--cluster") && !arguments.has("--devices"))
     throw error("--objective {}: up to how many devices? Say --cluster, --devices or --over",
                 arguments.text("--objective"));
@@ -267,6 +267,7 @@ Model model_on_best_count(const Arguments& arguments, Terminal& terminal) {
                                  looked_at_text(choice, wanted)));
   Plan plan = *std::move(choice.looked_at[*choice.best].plan);
   plan.objective = text_of(choice, wanted);
+  tried = std::move(choice.looked_at[*choice.best].tried);
   return model_of(arguments, asked, std::move(plan));
 }
 

@@ -1,8 +1,11 @@
 // `plan` on several numbers of devices: --over draws a curve, --objective chooses one of them.
 #pragma once
 
+#include <vector>
+
 #include "shardwright/cli/verb.h"
 #include "shardwright/frontend/model.h"
+#include "shardwright/plan/tried.h"
 
 namespace shardwright {
 
@@ -15,9 +18,10 @@ bool chooses_devices(const Arguments& arguments);
 /// --over without such an objective.
 bool draws_curve(const Arguments& arguments);
 
-/// The model as the plan on the number of devices that is meant has it, which is the plan from here on.
+/// The model as the plan on the number of devices that is meant has it, which is the plan from here on; what was looked at
+/// for it goes to `tried`.
 /// Throws: Infeasible if none is.
-Model model_on_best_count(const Arguments& arguments, Terminal& terminal);
+Model model_on_best_count(const Arguments& arguments, Terminal& terminal, std::vector<Tried>& tried);
 
 /// What a step takes on each number of devices: a table, or with --json a document. Returns the exit status.
 int report_curve(const Arguments& arguments, Terminal& terminal);

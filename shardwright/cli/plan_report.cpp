@@ -4,8 +4,10 @@
 #include <ostream>
 
 #include "shardwright/base/file.h"
+#include "shardwright/cli/bound_json.h"
 #include "shardwright/cli/planning.h"
 #include "shardwright/cost/cluster.h"
+#include "shardwright/frontend/alternatives.h"
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/frontend/plan_page.h"
 #include "shardwright/frontend/report.h"
@@ -90,7 +92,8 @@ bool is_given(const Arguments& arguments) {
 }  // namespace
 
 Evaluation report(const Arguments& arguments, const Model& model, const Plan& plan, const Pipeline& pipeline,
-                  const std::function<std::string(const Estimate&)>& table, Terminal& terminal) {
+                  const std::function<std::string(const Estimate&)>& table, Terminal& terminal,
+                  const BoundOf& bound_of) {
   RemediesOf remedies = [&](const Evaluation& e) { return remedies_of(arguments, model, plan, e); };
   if (is_given(arguments)) remedies = {};
   const Evaluation evaluation =
@@ -98,22 +101,26 @@ Evaluation report(const Arguments& arguments, const Model& model, const Plan& pl
   const std::string misfit = misfit_notice(evaluation, plan.cluster);
   const bool is_json = arguments.is_on("--json");
   arguments.check_heeded(terminal.err);
+  const auto bound = bound_of ? std::optional(bound_of(evaluation)) : std::nullopt;
   const bool tells_remedies = remedies && !evaluation.fits();
   const std::vector<Remedy> would_fit = tells_remedies ? remedies(evaluation) : std::vector<Remedy>{};
   if (is_json) {
     Json out = document(plan, evaluation, batch_size_of(model.graph, plan, model.tokens));
     if (!evaluation.fits()) out["excess_bytes"] = evaluation.excess_bytes();
+    if (bound) add_bound(out, *bound, evaluation);
     if (tells_remedies) out["remedies"] = json_of(would_fit);
     terminal.out << out.dump() << "\n";
     terminal.err << misfit;
   } else {
-    terminal.out << table(evaluation.estimate) << misfit << (tells_remedies ? remedies_text(would_fit) : "");
+    const bool tells_bound = bound && !bound->tried.empty();
+    terminal.out << table(evaluation.estimate) << (tells_bound ? text_of(*bound, evaluation) : "") << misfit
+                 << (tells_remedies ? remedies_text(would_fit) : "");
   }
   return evaluation;
 }
 
 Evaluation report(const Arguments& arguments, const Model& model, const Plan& plan, const Pipeline& pipeline,
-                  Terminal& terminal) {
+                  Terminal& terminal, const BoundOf& bound_of) {
   std::optional<StepReport> told;
   const auto tell = [&](const Estimate& e) -> const StepReport& {
     if (!told) told = step_report(model.graph, plan, e, batch_size_of(model.graph, plan, model.tokens));
@@ -121,7 +128,8 @@ Evaluation report(const Arguments& arguments, const Model& model, const Plan& pl
   };
   const std::string page = arguments.text("--html");
   const Evaluation out = report(
-      arguments, model, plan, pipeline, [&](const Estimate& e) { return to_text(tell(e)); }, terminal);
+      arguments, model, plan, pipeline, [&](const Estimate& e) { return to_text(tell(e)); }, terminal,
+      bound_of);
   if (!page.empty()) write_file(page, plan_page(tell(out.estimate), plan, out.estimate));
   return out;
 }
@@ -134,6 +142,7 @@ Evaluation report(const Arguments& arguments, const Model& model, const Plan& pl
 std::string document(const Infeasible& e) {
   Json out{{"status", "infeasible"}, {"reason", e.what()}};
   if (const auto* refusal = dynamic_cast<const Refusal*>(&e)) {
+    out["binding"] = name_of(Limit::memory);
     out["excess_bytes"] = refusal->evaluation.excess_bytes();
     out["memory_bytes"] = memory_json(refusal->evaluation.estimate);
     if (refusal->remedies) out["remedies"] = json_of(*refusal->remedies);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "shardwright/cli/verb.h"
+#include "shardwright/explain/binding.h"
 #include "shardwright/frontend/model.h"
 #include "shardwright/frontend/report.h"
 #include "shardwright/plan/plan.h"
@@ -12,15 +13,19 @@
 
 namespace shardwright {
 
+/// What binds a plan that takes so much; empty: nothing is known of how it was found.
+using BoundOf = std::function<Bound(const Evaluation&)>;
+
 /// What is told of a step of `plan`, which `pipeline` is made of; `model` has its train step: the document, with `--json`,
 /// or else the table that `table` makes.
 /// Throws: Refusal if the plan takes more memory than the flags allow.
 Evaluation report(const Arguments& arguments, const Model& model, const Plan& plan, const Pipeline& pipeline,
-                  const std::function<std::string(const Estimate&)>& table, Terminal& terminal);
+                  const std::function<std::string(const Estimate&)>& table, Terminal& terminal,
+                  const BoundOf& bound_of = {});
 
 /// The plan as a table, and with --html as a page.
 Evaluation report(const Arguments& arguments, const Model& model, const Plan& plan, const Pipeline& pipeline,
-                  Terminal& terminal);
+                  Terminal& terminal, const BoundOf& bound_of = {});
 Evaluation report(const Arguments& arguments, const Model& model, const Plan& plan, Terminal& terminal);
 
 /// The last document of a command that nothing satisfies.

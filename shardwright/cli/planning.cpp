@@ -229,14 +229,16 @@ Model unsplit_model_of(const Arguments& arguments, int micro_batches, const std:
 
 }  // namespace
 
-Model model_to_plan(const Arguments& arguments, bool is_trained, Terminal& terminal) {
+Model model_to_plan(const Arguments& arguments, bool is_trained, Terminal& terminal,
+                    automatic::Stock* stock) {
   const int asked = micro_batches_asked(arguments);
   const std::string input = input_of(arguments, terminal);
   const bool is_decided = arguments.has("--plan") || !chooses_structure(asked_of(arguments));
   if (!is_decided) {
     Model whole = unsplit_model_of(arguments, 1, input);
     if (!is_planned(whole.graph)) {
-      const SearchAsked search = asked_for(arguments, std::move(whole), is_trained, input);
+      SearchAsked search = asked_for(arguments, std::move(whole), is_trained, input);
+      search.request.stock = stock;
       return model_of(arguments, search, make_plan(search.step, search.request));
     }
   }
@@ -281,14 +283,17 @@ PlannedModel planned_positional(const Arguments& arguments, const std::vector<st
   return {std::move(model), std::move(plan)};
 }
 
-Planned planned_of(const Arguments& arguments, const Model& model, Terminal& terminal) {
+Planned planned_of(const Arguments& arguments, const Model& model, Terminal& terminal,
+                   automatic::Stock* stock) {
   check_not_planned(model, model.graph);
   tell_if_large(model.graph, terminal);
   if (arguments.found) {
     tell(arguments, *arguments.found, model, model.graph, terminal);
     return {*arguments.found, {}};
   }
-  Planned out = make_planned(model.graph, request_of(arguments, model));
+  PlanRequest request = request_of(arguments, model);
+  request.stock = stock;
+  Planned out = make_planned(model.graph, request);
   tell(arguments, out.plan, model, model.graph, terminal);
   return out;
 }
@@ -316,18 +321,36 @@ Evaluation evaluation_of(const Arguments& arguments, const Pipeline& pipeline, c
   return out;
 }
 
+namespace {
+
+/// The step of `model`, which has it as it is planned, of any number of micro-batches.
+StepOf step_again(const Model& model, const Plan& plan, const Origin& origin) {
+  if (!model.own) return step_of(model.name, origin, true, "");
+  return [&](int micro_batches) {
+    if (micro_batches == plan.settings.pipelining.micro_batches) return model.graph;
+    throw error("{}: a graph as text is for its own batch", model.name);
+  };
+}
+
+}  // namespace
+
 std::vector<Remedy> remedies_of(const Arguments& arguments, const Model& model, const Plan& plan,
                                 const Evaluation& evaluation) {
   const Arguments told = arguments;  // a copy: what there is to notice has been told
   const PlanRequest request = request_of(told, model);
   const Misfit misfit{request, plan, evaluation};
-  if (model.own)
-    return remedies_for(misfit, [&](int micro_batches) {
-      if (micro_batches == plan.settings.pipelining.micro_batches) return model.graph;
-      throw error("{}: a graph as text is for its own batch", model.name);
-    });
+  if (model.own) return remedies_for(misfit, step_again(model, plan, request.origin));
   const StepsOf steps = [&](const Origin& origin) { return step_of(model.name, origin, true, ""); };
   return remedies_for(misfit, steps(request.origin), steps);
+}
+
+Bound bound_of(const Arguments& arguments, const Model& model, const Plan& plan, const Evaluation& evaluation,
+               std::vector<Tried> tried) {
+  const Arguments told = arguments;  // likewise
+  PlanRequest request = request_of(told, model);
+  request.devices = plan.devices();  // an objective may have chosen them
+  request.cluster = plan.cluster;
+  return bound_of({request, plan, evaluation}, std::move(tried), step_again(model, plan, request.origin));
 }
 
 std::string text_of(const Remedy& remedy) {

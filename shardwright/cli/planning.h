@@ -7,6 +7,7 @@
 #include "shardwright/autodiff/train_step.h"
 #include "shardwright/cli/asked.h"
 #include "shardwright/cli/verb.h"
+#include "shardwright/explain/binding.h"
 #include "shardwright/explain/remedies.h"
 #include "shardwright/frontend/model.h"
 #include "shardwright/frontend/planned_model.h"
@@ -23,8 +24,9 @@ std::vector<Flag> planning_flags(std::vector<Flag> more = {});
 Model model_of(const Arguments& arguments, Terminal& terminal);
 
 /// The same of as many micro-batches as its plan will have: a search may choose them, and then has made the plan. The plan
-/// is of the train step, or of the network alone.
-Model model_to_plan(const Arguments& arguments, bool is_trained, Terminal& terminal);
+/// is of the train step, or of the network alone. What the search looks at goes to `stock`, if that is not null.
+Model model_to_plan(const Arguments& arguments, bool is_trained, Terminal& terminal,
+                    automatic::Stock* stock = nullptr);
 
 /// A search, and the network that it is for: of as many micro-batches as are asked for, or whole where they are searched.
 struct SearchAsked {
@@ -48,8 +50,9 @@ PlannedModel planned_positional(const Arguments& arguments, const std::vector<st
 
 /// A plan that was loaded or made, for `graph`; what its search has to tell goes to the terminal's `err`.
 Plan plan_of(const Arguments& arguments, const Model& model, const Graph& graph, Terminal& terminal);
-/// A plan that was made, with the strategies of all nodes of the model's graph.
-Planned planned_of(const Arguments& arguments, const Model& model, Terminal& terminal);
+/// A plan that was made, with the strategies of all nodes of the model's graph; `stock` as above.
+Planned planned_of(const Arguments& arguments, const Model& model, Terminal& terminal,
+                   automatic::Stock* stock = nullptr);
 
 /// How programs are compiled here: our own output is verified where that is asked for.
 CompileOptions compile_options_of(const Arguments& arguments);
@@ -63,6 +66,9 @@ Evaluation evaluation_of(const Arguments& arguments, const Pipeline& pipeline, c
 /// What would fit where `plan`, which the flags have made for `model`'s train step, does not.
 std::vector<Remedy> remedies_of(const Arguments& arguments, const Model& model, const Plan& plan,
                                 const Evaluation& evaluation);
+/// What binds such a plan, whose search has looked at `tried`.
+Bound bound_of(const Arguments& arguments, const Model& model, const Plan& plan, const Evaluation& evaluation,
+               std::vector<Tried> tried);
 /// `--recompute full takes 1.2 s and 30.1 GB`
 std::string text_of(const Remedy& remedy);
 

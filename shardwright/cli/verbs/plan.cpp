@@ -7,20 +7,26 @@
 #include "shardwright/cli/plan_report.h"
 #include "shardwright/cli/planning.h"
 #include "shardwright/cli/strategies.h"
+#include "shardwright/search/automatic/stock.h"
 
 namespace shardwright::verbs {
 namespace {
 
 /// A new plan. Its time counts from the model's parameters to the strategy of every node: forward, backward and update.
-Plan searched(const Arguments& arguments, Model& model, Terminal& terminal) {
+struct Searched {
+  Plan plan;
+  std::vector<Tried> tried;  // what the search looked at
+};
+Searched searched(const Arguments& arguments, Model& model, Terminal& terminal) {
   const auto start = std::chrono::steady_clock::now();
-  model = chooses_devices(arguments) ? model_on_best_count(arguments, terminal)
-                                     : model_to_plan(arguments, true, terminal);
+  automatic::Stock stock;
+  model = chooses_devices(arguments) ? model_on_best_count(arguments, terminal, stock.tried)
+                                     : model_to_plan(arguments, true, terminal, &stock);
   add_train_step(model.graph, model.loss, optimizer_of(arguments, model));
   const std::chrono::duration<double> building = std::chrono::steady_clock::now() - start;
-  Plan plan = planned_of(arguments, model, terminal).plan;
+  Plan plan = planned_of(arguments, model, terminal, &stock).plan;
   plan.search_seconds = building.count() + (arguments.found ? 0 : plan.search_seconds);
-  return plan;
+  return {std::move(plan), std::move(stock.tried)};
 }
 
 int run(const Arguments& arguments, Terminal& terminal) {
@@ -31,16 +37,21 @@ int run(const Arguments& arguments, Terminal& terminal) {
   strategies_wanted(arguments);
   Model model;
   Plan plan;
+  BoundOf bound;
   if (arguments.has("--plan")) {
     model = model_to_plan(arguments, true, terminal);
     add_train_step(model.graph, model.loss, optimizer_of(arguments, model));
     plan = plan_of(arguments, model, model.graph, terminal);
   } else {
-    plan = searched(arguments, model, terminal);
+    Searched found = searched(arguments, model, terminal);
+    plan = std::move(found.plan);
+    bound = [&, tried = std::move(found.tried)](const Evaluation& e) {
+      return bound_of(arguments, model, plan, e, tried);
+    };
   }
   const Pipeline pipeline = compile_pipeline(model.graph, plan, compile_options_of(arguments));
-  report(arguments, model, plan, pipeline, terminal);  // refuses what does not fit
-  terminal.out << std::flush;                          // in front of the plan, where that goes to /dev/stdout
+  report(arguments, model, plan, pipeline, terminal, bound);  // refuses what does not fit
+  terminal.out << std::flush;  // in front of the plan, where that goes to /dev/stdout
   if (!path.empty()) save_plan(plan, path);
   save_strategies(arguments, model.graph, plan, pipeline, terminal);
   return 0;

@@ -1,0 +1,91 @@
+#include "shardwright/frontend/alternatives.h"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+#include <utility>
+
+#include "shardwright/base/text.h"
+#include "shardwright/explain/other_values.h"
+#include "shardwright/explain/unpriced.h"
+#include "shardwright/frontend/table.h"
+#include "shardwright/search/automatic/structure.h"
+
+namespace shardwright {
+namespace {
+
+std::string rounded_bytes_text(double bytes) { return bytes_text(std::llround(bytes)); }
+
+/// `--set dp=8,..`, or in words.
+std::string name_of(const Tried& t) {
+  const Wording asked = wording_of(t);
+  if (asked.flag.empty()) return asked.text;
+  const bool needs_quotes = asked.text.find_first_of(" {*") != std::string::npos;  // of a shell
+  return fmt::format("{0} {1}{2}{1}", asked.flag, needs_quotes ? "'" : "", asked.text);
+}
+
+std::string price_text(const Tried& t) {
+  return fmt::format("{}{} and {}", t.by == KnownBy::forecast ? "about " : "", seconds_text(t.seconds),
+                     rounded_bytes_text(t.bytes));
+}
+
+}  // namespace
+
+Wording wording_of(const Tried& tried) {
+  if (!tried.words.empty()) return {"", tried.words};
+  const automatic::Said said = automatic::said(tried.structure);
+  return {std::string(said.flag), said.text};
+}
+
+std::vector<Tried> that_lost(std::vector<Tried> tried) {
+  std::erase_if(tried, [](const Tried& t) { return t.fate == Fate::taken || !is_priced(t); });
+  std::ranges::stable_sort(tried, {}, [](const Tried& t) {
+    return std::tuple(t.fate == Fate::misfit, t.by != KnownBy::program, t.seconds);
+  });
+  return tried;
+}
+
+std::string command_of(const Binding& binding) {
+  const auto end = binding.fixed.find('=');
+  const std::string word = binding.fixed.substr(0, end);
+  return end != std::string::npos && has_other_values(word) ? fmt::format("explain PLAN {}", word)
+                                                            : "explain PLAN --why-not CONSTRAINTS";
+}
+
+namespace {
+
+std::string binding_text(const Bound& bound, const Evaluation& evaluation) {
+  const Binding& binding = bound.binding;
+  const auto left = unpriced(bound.tried, evaluation.estimate.step_seconds());
+  const std::string unknown =
+      left == 0 ? "" : fmt::format("; {} that do not fit may be faster, and were not priced", left);
+  if (binding.by == Limit::time) return "time" + unknown;
+  if (binding.by == Limit::fixed)
+    return fmt::format("fixed: {}{}; {} prices others{}", binding.fixed,
+                       binding.other.empty() ? "" : "; " + binding.other, command_of(binding), unknown);
+  if (!binding.misfit)
+    return fmt::format("memory: it takes {} more than there is", bytes_text(evaluation.excess_bytes()));
+  const Tried& t = *binding.misfit;
+  return fmt::format("memory: {} takes {} but {}, {} more than there is", name_of(t), seconds_text(t.seconds),
+                     rounded_bytes_text(t.bytes),
+                     rounded_bytes_text(t.bytes - static_cast<double>(evaluation.cap_bytes)));
+}
+
+}  // namespace
+
+std::string text_of(const Bound& bound, const Evaluation& evaluation) {
+  constexpr std::size_t most = 3;
+  std::string out = fmt::format("binding: {}\n", binding_text(bound, evaluation));
+  std::vector<std::pair<double, double>> told{
+      {evaluation.estimate.step_seconds(), static_cast<double>(evaluation.estimate.arena_bytes)}};
+  for (const Tried& t : that_lost(bound.tried)) {
+    if (t.fate == Fate::misfit || told.size() > most) break;
+    const std::pair price{t.seconds, t.bytes};
+    if (std::ranges::find(told, price) != told.end()) continue;  // mostly the same in other words
+    told.push_back(price);
+    out += fmt::format("lost: {}: {}\n", name_of(t), price_text(t));
+  }
+  return out;
+}
+
+}  // namespace shardwright

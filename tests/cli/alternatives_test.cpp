@@ -1,0 +1,218 @@
+// What `plan` says of what lost and of what binds is so: prices are those of the flags that they are told with, and memory
+// binds where more of it makes a faster plan.
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <sstream>
+
+#include "shardwright/base/text.h"
+#include "shardwright/cli/verb.h"
+
+namespace shardwright {
+namespace {
+
+using Json = nlohmann::json;
+using Words = std::vector<std::string>;
+
+struct Outcome {
+  int status = 0;
+  std::string out, err;
+  Json document() const { return Json::parse(out); }
+};
+
+Outcome run(const Words& words) {
+  std::istringstream in;
+  std::ostringstream out, err;
+  Terminal terminal{in, out, err};
+  const int status = run_command(words, terminal);
+  return {status, out.str(), err.str()};
+}
+
+Words with(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+struct PlanCase {
+  std::string name, model, cluster;
+  double share = 0;  // of the memory that the fastest plan takes; 0: no limit
+  Words more = {};
+
+  Words words() const { return with({"plan", model, "--cluster", cluster, "--optimizer", "adam"}, more); }
+};
+void PrintTo(const PlanCase& c, std::ostream* out) { *out << c.name; }
+
+const std::string gpt = "gpt:layers=2,hidden=256,heads=8,vocab=1024,seq=256,batch=16";
+const std::string odd = "llama:layers=3,hidden=128,heads=4,ffn=256,vocab=512,seq=64,batch=8";
+
+std::vector<PlanCase> cases() {
+  return {{"gpt", gpt, "a100-80g:8"},
+          {"gpt_limited", gpt, "a100-80g:8", 0.6},
+          {"gpt_tight", gpt, "h100:4", 0.35},
+          {"gpt_stages", gpt, "a100-80g:8", 0, {"--fix", "pp=2"}},
+          {"llama_slow_links", odd, "v100-32g:2x2", 0.7},
+          {"llama_six", odd, "a100-80g:6", 0, {"--fix", "micro_batches=2"}},
+          {"ffn", "ffn:batch=32", "cpu:4"},
+          {"operator_fixed", gpt, "a100-80g:4", 0, {"--fix", "layers.*.ffn.up.matmul={n: tp}"}}};
+}
+
+std::string cap_of(std::int64_t bytes) { return fmt::format("{}", bytes); }
+
+/// `c` as it is, or within the limit.
+Json planned(const PlanCase& c, Words* words = nullptr) {
+  Words all = c.words();
+  if (c.share > 0) {
+    const double most = run(with(all, {"--json"})).document().at("memory_bytes").at("arena");
+    all = with(all, {"--memory-cap", cap_of(static_cast<std::int64_t>(c.share * most))});
+  }
+  if (words) *words = all;
+  const Outcome out = run(with(all, {"--json"}));
+  EXPECT_EQ(out.status, 0) << out.err;
+  return out.document();
+}
+
+class WhatLost : public ::testing::TestWithParam<PlanCase> {};
+
+TEST_P(WhatLost, takes_what_its_flag_says) {
+  const PlanCase& c = GetParam();
+  Words alone;
+  const Json plan = planned(c, &alone);
+  for (std::size_t i = 0; i < alone.size(); ++i)
+    if (alone[i] == "--fix")
+      alone.erase(alone.begin() + static_cast<long>(i), alone.begin() + static_cast<long>(i) + 2);
+  int compared = 0;
+  for (const Json& other : plan.at("alternatives")) {
+    EXPECT_GT(other.at("step_seconds").get<double>(), 0);
+    EXPECT_GT(other.at("memory_bytes").get<std::int64_t>(), 0);
+    if (other.at("known_by") == "program" && other.at("reason") == "slower") {
+      EXPECT_GE(other.at("step_seconds"), plan.at("step_seconds"));
+    }
+    if (other.at("flag").is_null()) continue;
+    const bool is_program = other.at("known_by") == "program";
+    if (!is_program && ++compared > 4) continue;
+    const std::string text = other.at("plan");
+    SCOPED_TRACE(text);
+    const bool fits = other.at("reason") != "does not fit";
+    if (!fits && other.at("flag") == "--fix") continue;  // without a limit stages are cut otherwise
+    Words beside = alone;
+    if (!fits && c.share > 0) beside.resize(beside.size() - 2);  // which would refuse it
+    const Outcome o = run(with(beside, {other.at("flag"), text, "--json"}));
+    if (!is_program && o.status != 0) continue;  // the whole network cannot be split as its pieces can
+    ASSERT_EQ(o.status, 0) << o.err;
+    const Json again = o.document();
+    const double seconds = other.at("step_seconds"), bytes = other.at("memory_bytes");
+    const double tolerance = is_program ? 1e-9 : 0.3;  // of small networks forecasts err most
+    EXPECT_NEAR(again.at("step_seconds"), seconds, tolerance * seconds);
+    EXPECT_NEAR(again.at("memory_bytes").at("arena"), bytes, (is_program ? 1e-9 : 0.4) * bytes);
+  }
+}
+
+TEST_P(WhatLost, is_all_that_was_looked_at) {
+  const Json plan = planned(GetParam());
+  std::size_t count = 1;  // the plan
+  for (const Json& other : plan.at("alternatives")) count += !other.at("flag").is_null();
+  for (const Json& dropped : plan.at("dropped")) {
+    EXPECT_LE(dropped.at("plans").size(), 100U);
+    std::size_t words = 0;
+    for (const Json& p : dropped.at("plans")) words += p.at("flag").is_null();
+    count += dropped.at("count").get<std::size_t>() - words;
+    EXPECT_EQ(dropped.at("plans").size(), std::min(dropped.at("count").get<std::size_t>(), std::size_t{100}));
+  }
+  const std::string text = run(GetParam().words()).out;
+  std::smatch looked;
+  ASSERT_TRUE(std::regex_search(text, looked, std::regex("looked at ([0-9]+) structures")));
+  const std::size_t all = std::stoul(looked[1]);
+  EXPECT_GE(count, all) << "of " << all;
+  EXPECT_LE(count, all + 1);  // what is taken may be none of the structures
+}
+
+INSTANTIATE_TEST_SUITE_P(Plans, WhatLost, ::testing::ValuesIn(cases()),
+                         [](const auto& c) { return c.param.name; });
+
+/// More memory makes a faster plan if and only if memory binds.
+TEST(Binding, is_memory_where_more_of_it_makes_a_faster_plan) {
+  for (const std::string& model : {gpt, odd, std::string("ffn:widths=784-512-512-10,batch=64")})
+    for (const std::string& cluster : {std::string("a100-80g:4"), std::string("cpu:4")}) {
+      const Words words{"plan", model, "--cluster", cluster, "--optimizer", "adam", "--json"};
+      const Json freely = run(words).document();
+      EXPECT_EQ(freely.at("binding"), "time") << model << " on " << cluster;
+      const double most = freely.at("memory_bytes").at("arena");
+      for (const double share : {1.5, 1.0, 0.9, 0.7, 0.5, 0.35}) {
+        const std::string cap = cap_of(static_cast<std::int64_t>(share * most));
+        SCOPED_TRACE(fmt::format("{} on {} --memory-cap {}", model, cluster, cap));
+        const Outcome o = run(with(words, {"--memory-cap", cap}));
+        if (o.status != 0) {
+          EXPECT_EQ(o.document().at("binding"), "memory");
+          break;
+        }
+        const Json limited = o.document();
+        const double least = freely.at("step_seconds"), seconds = limited.at("step_seconds");
+        EXPECT_EQ(limited.at("binding") == "memory", least < seconds * (1 - 1e-9)) << least << " " << seconds;
+        if (limited.at("binding") != "memory") continue;
+        const Json& by = limited.at("binding_by");
+        EXPECT_LT(by.at("step_seconds"), limited.at("step_seconds"));
+        EXPECT_EQ(by.at("memory_bytes").get<std::int64_t>() - std::stoll(cap), by.at("excess_bytes"));
+        EXPECT_GT(by.at("excess_bytes"), 0);
+      }
+    }
+}
+
+TEST(Binding, is_what_was_fixed_where_nothing_else_is_known) {
+  const Words words{"plan", gpt, "--cluster", "a100-80g:4", "--json"};
+  const Json fixed = run(with(words, {"--fix", "tp=4"})).document();
+  EXPECT_EQ(fixed.at("binding"), "fixed");
+  EXPECT_EQ(fixed.at("binding_by").at("fixed"), "tp=4");
+  EXPECT_EQ(fixed.at("binding_by").at("ask"), "explain PLAN tp");
+  EXPECT_EQ(fixed.at("binding_by").at("known"), nullptr);
+  const std::string set = run(with(words, {"--set", "dp=4"})).document().at("binding_by").at("fixed");
+  EXPECT_EQ(set.substr(0, 15), "dp=4,tp=1,pp=1,");
+  EXPECT_EQ(run(with(words, {"--parallel", "data_parallel"})).document().at("binding_by").at("fixed"),
+            "--parallel data_parallel");
+  const Json stages = run(with(words, {"--stages", "4", "--auto-pipeline", "0"})).document();
+  EXPECT_EQ(stages.at("binding_by").at("known"), stages.at("suggestion"));
+}
+
+TEST(Binding, is_memory_where_nothing_fits) {
+  const Json plan = run({"plan", "llama2-13b", "--cluster", "v100-32g:2", "--json"}).document();
+  EXPECT_FALSE(plan.at("fits").get<bool>());
+  EXPECT_EQ(plan.at("binding"), "memory");
+  EXPECT_EQ(plan.at("binding_by").at("excess_bytes"), plan.at("excess_bytes"));
+}
+
+TEST(WhatLost, of_other_searches_are_the_programs_that_they_made) {
+  const std::string model = "matmul_chain:widths=512-512,batch=512";
+  for (const std::string search : {"exhaustive", "dynamic", "integer", "recursive", "propagation"}) {
+    SCOPED_TRACE(search);
+    const Json plan =
+        run({"plan", model, "--cluster", "a100-80g:2", "--search", search, "--json"}).document();
+    if (search == "exhaustive") {
+      EXPECT_FALSE(plan.at("alternatives").empty());
+    }
+    double last = 0;
+    for (const Json& other : plan.at("alternatives")) {
+      EXPECT_EQ(other.at("flag"), nullptr);
+      EXPECT_GE(other.at("step_seconds"), plan.at("step_seconds"));
+      EXPECT_GE(other.at("step_seconds").get<double>(), last);
+      last = other.at("step_seconds");
+    }
+  }
+}
+
+TEST(WhatLost, is_told_below_the_plan) {
+  const std::string text = run({"plan", gpt, "--cluster", "a100-80g:8"}).out;
+  EXPECT_NE(text.find("\nbinding: time\n"), text.npos) << text;
+  EXPECT_NE(text.find("\nlost: --set dp="), text.npos) << text;
+  const std::string fixed = run({"plan", gpt, "--cluster", "a100-80g:8", "--fix", "tp=4"}).out;
+  EXPECT_NE(fixed.find("\nbinding: fixed: tp=4; explain PLAN tp prices others\n"), fixed.npos) << fixed;
+}
+
+TEST(WhatLost, of_a_plan_in_a_file_is_not_known) {
+  EXPECT_FALSE(run({"estimate", gpt, "--cluster", "a100-80g:4", "--set", "dp=4", "--json"})
+                   .document()
+                   .contains("binding"));
+}
+
+}  // namespace
+}  // namespace shardwright
