@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "shardwright/base/attempt.h"
 #include "shardwright/base/text.h"
 #include "shardwright/explain/unpriced.h"
 #include "shardwright/passes/compile.h"
@@ -77,16 +78,15 @@ class Probe {
   }
 
   void price(Tried& t) {
-    try {
-      const Evaluation e = evaluation_of(t.structure);
-      t.by = KnownBy::program;
-      t.seconds = e.estimate.step_seconds();
-      t.bytes = static_cast<double>(e.estimate.arena_bytes);
-      if (e.fits()) t.fate = t.seconds < seconds() ? Fate::open : Fate::slower;
-    } catch (const Error& e) {
+    const auto e = attempt(t.why, [&] { return evaluation_of(t.structure); });
+    if (!e) {
       t.fate = Fate::impossible;
-      t.why = e.what();
+      return;
     }
+    t.by = KnownBy::program;
+    t.seconds = e->estimate.step_seconds();
+    t.bytes = static_cast<double>(e->estimate.arena_bytes);
+    if (e->fits()) t.fate = t.seconds < seconds() ? Fate::open : Fate::slower;
   }
 
   /// As its flag (automatic::said) would have it, whatever memory there is.

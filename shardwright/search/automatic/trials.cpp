@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "shardwright/base/attempt.h"
 #include "shardwright/base/text.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/search/automatic/stock.h"
@@ -14,15 +15,14 @@ std::optional<Evaluation> Trials::run(const Graph& graph, PlanRequest asked, std
   Stock of_other;
   asked.stock = &of_other;
   ++attempts_;
-  try {
+  const auto out = attempt(why_, [&] {
     Plan plan = make_plan(graph, asked);
     if (asked.is_set) plan.structure = structure_text(record_[number].structure);
     record_.add_misfit(of_other.tried, record_[number].words);
     return judge(std::move(plan), graph, number);
-  } catch (const Error& e) {  // it cannot be split so, or stages read what is not there yet
-    refuse(number, e);
-    return std::nullopt;
-  }
+  });
+  if (!out) refuse(number);  // it cannot be split so, or stages read what is not there yet
+  return out;
 }
 
 void Trials::run_whole(const Graph& graph, PlanRequest asked) {
@@ -35,19 +35,17 @@ void Trials::run_whole(const Graph& graph, PlanRequest asked) {
   asked.settings.pipelining.stages = 1;
   ++attempts_;
   const std::size_t number = record_.add("whole on each device");
-  try {
+  const auto out = attempt(why_, [&] {
     Plan plan = make_plan(graph, asked);
     plan.cluster = *request_.cluster;
     plan.parallel = parallel;
     for (Mesh& mesh : plan.stages.front().meshes) mesh = Mesh{{{"idle", devices}}};
-    judge(std::move(plan), graph, number);
-  } catch (const Error& e) {
-    refuse(number, e);
-  }
+    return judge(std::move(plan), graph, number);
+  });
+  if (!out) refuse(number);
 }
 
-void Trials::refuse(std::size_t number, const Error& why) {
-  why_ = why.what();
+void Trials::refuse(std::size_t number) {
   record_[number].fate = Fate::impossible;
   record_[number].why = why_;
 }

@@ -41,7 +41,7 @@ class Trials {
 
  private:
   Evaluation judge(Plan plan, const Graph& graph, std::size_t number);
-  void refuse(std::size_t number, const Error& why);
+  void refuse(std::size_t number);
 
   const PlanRequest& request_;
   std::int64_t cap_;

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "shardwright/base/attempt.h"
 #include "shardwright/base/index.h"
 #include "shardwright/base/quantity.h"
 #include "shardwright/graph/op.h"
@@ -46,14 +47,12 @@ class Counter {
 
   CountedPlan on(int devices) {
     CountedPlan out{.devices = devices};
-    try {
+    out.evaluation = attempt(out.why, [&] {
       out.plan = plan_on(devices);
       out.tried = std::exchange(stock_.tried, {});
-      out.evaluation = search_.evaluate(step_(out.plan->settings.pipelining.micro_batches), *out.plan);
-    } catch (const Error& e) {
-      out.plan.reset();
-      out.why = e.what();
-    }
+      return search_.evaluate(step_(out.plan->settings.pipelining.micro_batches), *out.plan);
+    });
+    if (!out.evaluation) out.plan.reset();
     if (out.evaluation) {
       const double seconds = out.evaluation->estimate.peak_seconds * devices;
       peak_seconds_ = std::min(seconds, peak_seconds_.value_or(seconds));
@@ -85,14 +84,13 @@ class Counter {
     asked.devices = devices;
     asked.cluster = resized(*search_.request.cluster, devices);
     asked.stock = &stock_;
-    if (devices == 1 && chooses_structure(search_.request)) try {
-        PlanRequest named = asked;
-        named.search = search_for(search_.request).search->name;
-        return make_plan(step_, named);
-      } catch (const Error&) {  // then as a network that has no structure, if nothing is said of one
-        if (!instead_of_auto(asked)) throw;
-      }
-    return make_plan(step_, asked);
+    if (devices > 1 || !chooses_structure(search_.request)) return make_plan(step_, asked);
+    PlanRequest named = asked;
+    named.search = search_for(search_.request).search->name;
+    if (!instead_of_auto(asked)) return make_plan(step_, named);
+    std::string no;  // then as a network that has no structure
+    auto out = attempt(no, [&] { return make_plan(step_, named); });
+    return out ? *std::move(out) : make_plan(step_, asked);
   }
 
   const CountedSearch& search_;

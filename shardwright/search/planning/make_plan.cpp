@@ -5,6 +5,7 @@
 
 #include "shardwright/annotations/degrees.h"
 #include "shardwright/annotations/operator_splits.h"
+#include "shardwright/base/attempt.h"
 #include "shardwright/graph/calls.h"
 #include "shardwright/plan/complete.h"
 #include "shardwright/search/automatic/stock.h"
@@ -195,23 +196,21 @@ Plan chosen(const StepOf& step, const PlanRequest& request) {
   asked.constraints = fixed_by(request);
   asked.options.deadline = Deadline(request.options.most_seconds);
   const Searcher& search = *search_for(request).search;
-  std::optional<Plan> found;
-  try {
-    found = search.plan(step, asked);
-  } catch (const Error& e) {
-    const auto other = instead_of_auto(request);
-    if (!other) throw;
+  const auto other = instead_of_auto(request);
+  std::string why;
+  std::optional<Plan> found =
+      other ? attempt(why, [&] { return search.plan(step, asked); }) : search.plan(step, asked);
+  if (!found) {
     Plan plan = planned(step(other->settings.pipelining.micro_batches), *other, {});
-    plan.log.insert(plan.log.begin(), notice_of(e.what(), find_search(other->search)));
+    plan.log.insert(plan.log.begin(), notice_of(why, find_search(other->search)));
     return plan;
   }
   if (request.auto_pipeline != false) return *std::move(found);
   asked.constraints.degrees.set("pp", std::nullopt);
   asked.stock = nullptr;
-  try {
-    found->suggestion = suggestion_of(step, asked, *found, search.plan(step, asked));
-  } catch (const Error&) {  // with other stages there is no plan
-  }
+  const auto suggestion =  // nothing if with other stages there is no plan
+      attempt(why, [&] { return suggestion_of(step, asked, *found, search.plan(step, asked)); });
+  if (suggestion) found->suggestion = *suggestion;
   return *std::move(found);
 }
 
