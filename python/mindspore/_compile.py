@@ -231,9 +231,10 @@ def _program(tracing: Tracing, outputs: list, options: dict[str, str], feed: Fee
     except ShardwrightError as error:
         if error.key != "devices":
             raise
+        wanted = int(error.wanted) * int(options.get("stages", 1))  # strategies say how many a stage has
         program = " ".join(sys.argv)
-        raise ShardwrightError(f"{error}\nrun: python3 -m shardwright.run --devices {error.wanted} {program}\n"
-                               f"or:  mpirun -n {error.wanted} python3 {program}") from None
+        raise ShardwrightError(f"{error}\nrun: python3 -m shardwright.run --devices {wanted} {program}\n"
+                               f"or:  mpirun -n {wanted} python3 {program}") from None
 
 
 def _planned(tracing: Tracing, outputs: list, options: dict[str, str], feed: Feed):

@@ -22,7 +22,7 @@ void check_uses_all(const Problem& problem, NodeId id) {
         "change one "
         "of the two",
         problem.graph->name_of(id), mesh.count(used_axes(s)), mesh.size())
-        .between({problem.graph->name_of(id), "devices", std::to_string(mesh.size()),
+        .between({problem.graph->name_of(id), "fully_use_devices", std::to_string(mesh.size()),
                   std::to_string(mesh.count(used_axes(s)))});
 }
 
