@@ -5,30 +5,16 @@
 
 #include <nlohmann/json.hpp>
 #include <regex>
-#include <sstream>
 
 #include "shardwright/base/text.h"
 #include "shardwright/cli/verb.h"
+#include "tests/support/command_outcome.h"
 
 namespace shardwright {
 namespace {
 
 using Json = nlohmann::json;
 using Words = std::vector<std::string>;
-
-struct Outcome {
-  int status = 0;
-  std::string out, err;
-  Json document() const { return Json::parse(out); }
-};
-
-Outcome run(const Words& words) {
-  std::istringstream in;
-  std::ostringstream out, err;
-  Terminal terminal{in, out, err};
-  const int status = run_command(words, terminal);
-  return {status, out.str(), err.str()};
-}
 
 Words with(Words words, const Words& more) {
   words.insert(words.end(), more.begin(), more.end());
@@ -64,11 +50,11 @@ std::string cap_of(std::int64_t bytes) { return fmt::format("{}", bytes); }
 Json planned(const PlanCase& c, Words* words = nullptr) {
   Words all = c.words();
   if (c.share > 0) {
-    const double most = run(with(all, {"--json"})).document().at("memory_bytes").at("arena");
+    const double most = testing::outcome_of(with(all, {"--json"})).document().at("memory_bytes").at("arena");
     all = with(all, {"--memory-cap", cap_of(static_cast<std::int64_t>(c.share * most))});
   }
   if (words) *words = all;
-  const Outcome out = run(with(all, {"--json"}));
+  const testing::CommandOutcome out = testing::outcome_of(with(all, {"--json"}));
   EXPECT_EQ(out.status, 0) << out.err;
   return out.document();
 }
@@ -98,7 +84,7 @@ TEST_P(WhatLost, takes_what_its_flag_says) {
     if (!fits && other.at("flag") == "--fix") continue;  // without a limit stages are cut otherwise
     Words beside = alone;
     if (!fits && c.share > 0) beside.resize(beside.size() - 2);  // which would refuse it
-    const Outcome o = run(with(beside, {other.at("flag"), text, "--json"}));
+    const testing::CommandOutcome o = testing::outcome_of(with(beside, {other.at("flag"), text, "--json"}));
     if (!is_program && o.status != 0) continue;  // the whole network cannot be split as its pieces can
     ASSERT_EQ(o.status, 0) << o.err;
     const Json again = o.document();
@@ -120,7 +106,7 @@ TEST_P(WhatLost, is_all_that_was_looked_at) {
     count += dropped.at("count").get<std::size_t>() - words;
     EXPECT_EQ(dropped.at("plans").size(), std::min(dropped.at("count").get<std::size_t>(), std::size_t{100}));
   }
-  const std::string text = run(GetParam().words()).out;
+  const std::string text = testing::outcome_of(GetParam().words()).out;
   std::smatch looked;
   ASSERT_TRUE(std::regex_search(text, looked, std::regex("looked at ([0-9]+) structures")));
   const std::size_t all = std::stoul(looked[1]);
@@ -136,13 +122,13 @@ TEST(Binding, is_memory_where_more_of_it_makes_a_faster_plan) {
   for (const std::string& model : {gpt, odd, std::string("ffn:widths=784-512-512-10,batch=64")})
     for (const std::string& cluster : {std::string("a100-80g:4"), std::string("cpu:4")}) {
       const Words words{"plan", model, "--cluster", cluster, "--optimizer", "adam", "--json"};
-      const Json freely = run(words).document();
+      const Json freely = testing::outcome_of(words).document();
       EXPECT_EQ(freely.at("binding"), "time") << model << " on " << cluster;
       const double most = freely.at("memory_bytes").at("arena");
       for (const double share : {1.5, 1.0, 0.9, 0.7, 0.5, 0.35}) {
         const std::string cap = cap_of(static_cast<std::int64_t>(share * most));
         SCOPED_TRACE(fmt::format("{} on {} --memory-cap {}", model, cluster, cap));
-        const Outcome o = run(with(words, {"--memory-cap", cap}));
+        const testing::CommandOutcome o = testing::outcome_of(with(words, {"--memory-cap", cap}));
         if (o.status != 0) {
           EXPECT_EQ(o.document().at("binding"), "memory");
           break;
@@ -161,21 +147,26 @@ TEST(Binding, is_memory_where_more_of_it_makes_a_faster_plan) {
 
 TEST(Binding, is_what_was_fixed_where_nothing_else_is_known) {
   const Words words{"plan", gpt, "--cluster", "a100-80g:4", "--json"};
-  const Json fixed = run(with(words, {"--fix", "tp=4"})).document();
+  const Json fixed = testing::outcome_of(with(words, {"--fix", "tp=4"})).document();
   EXPECT_EQ(fixed.at("binding"), "fixed");
   EXPECT_EQ(fixed.at("binding_by").at("fixed"), "tp=4");
   EXPECT_EQ(fixed.at("binding_by").at("ask"), "explain PLAN tp");
   EXPECT_EQ(fixed.at("binding_by").at("known"), nullptr);
-  const std::string set = run(with(words, {"--set", "dp=4"})).document().at("binding_by").at("fixed");
+  const std::string set =
+      testing::outcome_of(with(words, {"--set", "dp=4"})).document().at("binding_by").at("fixed");
   EXPECT_EQ(set.substr(0, 15), "dp=4,tp=1,pp=1,");
-  EXPECT_EQ(run(with(words, {"--parallel", "data_parallel"})).document().at("binding_by").at("fixed"),
+  EXPECT_EQ(testing::outcome_of(with(words, {"--parallel", "data_parallel"}))
+                .document()
+                .at("binding_by")
+                .at("fixed"),
             "--parallel data_parallel");
-  const Json stages = run(with(words, {"--stages", "4", "--auto-pipeline", "0"})).document();
+  const Json stages = testing::outcome_of(with(words, {"--stages", "4", "--auto-pipeline", "0"})).document();
   EXPECT_EQ(stages.at("binding_by").at("known"), stages.at("suggestion"));
 }
 
 TEST(Binding, is_memory_where_nothing_fits) {
-  const Json plan = run({"plan", "llama2-13b", "--cluster", "v100-32g:2", "--json"}).document();
+  const Json plan =
+      testing::outcome_of({"plan", "llama2-13b", "--cluster", "v100-32g:2", "--json"}).document();
   EXPECT_FALSE(plan.at("fits").get<bool>());
   EXPECT_EQ(plan.at("binding"), "memory");
   EXPECT_EQ(plan.at("binding_by").at("excess_bytes"), plan.at("excess_bytes"));
@@ -186,7 +177,8 @@ TEST(WhatLost, of_other_searches_are_the_programs_that_they_made) {
   for (const std::string search : {"exhaustive", "dynamic", "integer", "recursive", "propagation"}) {
     SCOPED_TRACE(search);
     const Json plan =
-        run({"plan", model, "--cluster", "a100-80g:2", "--search", search, "--json"}).document();
+        testing::outcome_of({"plan", model, "--cluster", "a100-80g:2", "--search", search, "--json"})
+            .document();
     if (search == "exhaustive") {
       EXPECT_FALSE(plan.at("alternatives").empty());
     }
@@ -201,15 +193,16 @@ TEST(WhatLost, of_other_searches_are_the_programs_that_they_made) {
 }
 
 TEST(WhatLost, is_told_below_the_plan) {
-  const std::string text = run({"plan", gpt, "--cluster", "a100-80g:8"}).out;
+  const std::string text = testing::outcome_of({"plan", gpt, "--cluster", "a100-80g:8"}).out;
   EXPECT_NE(text.find("\nbinding: time\n"), text.npos) << text;
   EXPECT_NE(text.find("\nlost: --set dp="), text.npos) << text;
-  const std::string fixed = run({"plan", gpt, "--cluster", "a100-80g:8", "--fix", "tp=4"}).out;
+  const std::string fixed =
+      testing::outcome_of({"plan", gpt, "--cluster", "a100-80g:8", "--fix", "tp=4"}).out;
   EXPECT_NE(fixed.find("\nbinding: fixed: tp=4; explain PLAN tp prices others\n"), fixed.npos) << fixed;
 }
 
 TEST(WhatLost, of_a_plan_in_a_file_is_not_known) {
-  EXPECT_FALSE(run({"estimate", gpt, "--cluster", "a100-80g:4", "--set", "dp=4", "--json"})
+  EXPECT_FALSE(testing::outcome_of({"estimate", gpt, "--cluster", "a100-80g:4", "--set", "dp=4", "--json"})
                    .document()
                    .contains("binding"));
 }

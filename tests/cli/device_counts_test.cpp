@@ -7,12 +7,12 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
-#include <sstream>
 
 #include "shardwright/base/random.h"
 #include "shardwright/base/text.h"
 #include "shardwright/cli/verb.h"
 #include "shardwright/cost/cluster_file.h"
+#include "tests/support/command_outcome.h"
 #include "tests/support/scratch.h"
 
 namespace shardwright {
@@ -21,20 +21,10 @@ namespace {
 using Json = nlohmann::json;
 using Words = std::vector<std::string>;
 
-struct Outcome {
-  int status = 0;
-  std::string out, err;
-  Json document() const { return Json::parse(out); }
-};
-
-Outcome plan_of(const std::string& model, Words flags) {
+testing::CommandOutcome plan_of(const std::string& model, Words flags) {
   flags.insert(flags.begin(), {"plan", model});
   flags.emplace_back("--json");
-  std::istringstream in;
-  std::ostringstream out, err;
-  Terminal terminal{in, out, err};
-  const int status = run_command(flags, terminal);
-  return {status, out.str(), err.str()};
+  return testing::outcome_of(flags);
 }
 
 Words operator+(Words a, const Words& b) {
@@ -43,7 +33,7 @@ Words operator+(Words a, const Words& b) {
 }
 
 /// By hand on so many devices; on one, too, by the search of whole plans.
-Outcome on(const std::string& model, const std::string& kind, int devices, Words flags = {}) {
+testing::CommandOutcome on(const std::string& model, const std::string& kind, int devices, Words flags = {}) {
   if (devices == 1) flags = flags + Words{"--search", "auto"};
   return plan_of(model, Words{"--cluster", fmt::format("{}:{}", kind, devices)} + flags);
 }
@@ -82,7 +72,7 @@ Case drawn(std::uint64_t seed) {
 /// The fewest of `counts` whose own plan does; 0: none.
 int scanned(const Case& c) {
   for (const int devices : counts) {
-    const Outcome plan = on(c.model, c.kind, devices, c.memory);
+    const testing::CommandOutcome plan = on(c.model, c.kind, devices, c.memory);
     if (plan.status != 0) continue;
     const Json document = plan.document();
     if (document.at("fits").get<bool>() &&
@@ -102,7 +92,7 @@ std::set<int> expect_scanned(std::uint64_t cases) {
     SCOPED_TRACE(c.model + " " + join(flags, " "));
     const int expected = scanned(c);
     answers.insert(expected);
-    const Outcome found = plan_of(c.model, flags);
+    const testing::CommandOutcome found = plan_of(c.model, flags);
     if (expected == 0) {
       EXPECT_EQ(found.status, 2) << found.out;
       EXPECT_EQ(found.document().at("status"), "infeasible");

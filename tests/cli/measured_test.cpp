@@ -4,10 +4,10 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "shardwright/base/file.h"
 #include "shardwright/cli/verb.h"
+#include "tests/support/command_outcome.h"
 #include "tests/support/scratch.h"
 
 namespace shardwright {
@@ -15,26 +15,13 @@ namespace {
 
 using Json = nlohmann::json;
 
-struct Outcome {
-  int status = 0;
-  std::string out, err;
-  Json document() const { return Json::parse(out); }
-};
-
-Outcome run(const std::vector<std::string>& words) {
-  std::istringstream in;
-  std::ostringstream out, err;
-  Terminal terminal{in, out, err};
-  const int status = run_command(words, terminal);
-  return {status, out.str(), err.str()};
-}
-
-class Measured : public testing::Test {
+class Measured : public ::testing::Test {
  protected:
   std::string planned(const std::string& fixed) const {
     std::string path = folder_ + "/plan.json";
     const std::string model = "llama:layers=4,hidden=256,heads=8,ffn=512,vocab=512,seq=128,batch=32";
-    const Outcome o = run({"plan", model, "--cluster", "a100-80g:8", "--fix", fixed, "-o", path});
+    const testing::CommandOutcome o =
+        testing::outcome_of({"plan", model, "--cluster", "a100-80g:8", "--fix", fixed, "-o", path});
     EXPECT_EQ(o.status, 0) << o.err;
     return path;
   }
@@ -42,7 +29,7 @@ class Measured : public testing::Test {
   Json measured(const std::string& plan, const std::string& table) const {
     const std::string path = folder_ + "/table";
     write_file(path, table);
-    const Outcome o = run({"explain", plan, "--measured", path, "--json"});
+    const testing::CommandOutcome o = testing::outcome_of({"explain", plan, "--measured", path, "--json"});
     EXPECT_EQ(o.status, 0) << o.err;
     return o.document();
   }
@@ -55,7 +42,7 @@ double seconds(const Json& of, const char* key) { return of.at(key).get<double>(
 TEST_F(Measured, as_simulated_differs_in_nothing) {
   for (const std::string fixed : {"dp=4,tp=2,pp=1,recompute=full", "dp=2,tp=1,pp=4"}) {
     const std::string plan = planned(fixed);
-    const Json s = run({"simulate", plan, "--json"}).document();
+    const Json s = testing::outcome_of({"simulate", plan, "--json"}).document();
     const double again = seconds(s, "recompute_seconds");
     const Json table{{"step", s.at("step_seconds")},
                      {"compute", seconds(s, "compute_seconds") - again},
@@ -72,7 +59,7 @@ TEST_F(Measured, as_simulated_differs_in_nothing) {
 
 TEST_F(Measured, parts_add_up_to_the_step) {
   const std::string plan = planned("dp=4,tp=2,pp=1");
-  const double step = seconds(run({"simulate", plan, "--json"}).document(), "step_seconds");
+  const double step = seconds(testing::outcome_of({"simulate", plan, "--json"}).document(), "step_seconds");
   const Json told = measured(plan, fmt::format("step,{}\ncommunication,{}\n", 2 * step, step));
   double planned_sum = 0, measured_sum = 0, difference = 0;
   for (const Json& part : told.at("parts")) {
@@ -101,8 +88,8 @@ TEST_F(Measured, details_are_set_beside_kernels_and_collectives) {
 
 /// What was recorded here, taken apart, is in the same words.
 TEST(ComparePlan, terms_add_up_to_the_step) {
-  const Outcome o =
-      run({"train", "ffn:batch=32", "--devices", "2", "--steps", "8", "--compare-plan", "--json"});
+  const testing::CommandOutcome o = testing::outcome_of(
+      {"train", "ffn:batch=32", "--devices", "2", "--steps", "8", "--compare-plan", "--json"});
   ASSERT_EQ(o.status, 0) << o.err;
   const Json c = Json::parse(o.out.substr(o.out.rfind("{\"summary\""))).at("summary").at("compare_plan");
   for (const char* key : {"measured_seconds", "predicted_seconds"}) {

@@ -7,10 +7,10 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 
 #include "shardwright/base/text.h"
 #include "shardwright/cli/verb.h"
+#include "tests/support/command_outcome.h"
 
 namespace shardwright {
 namespace {
@@ -18,23 +18,13 @@ namespace {
 using Json = nlohmann::json;
 using Flags = std::map<std::string, std::string>;
 
-struct Outcome {
-  int status = 0;
-  std::string out, err;
-  Json document() const { return Json::parse(out); }
-};
-
 const std::string model = "llama:layers=2,hidden=128,heads=4,ffn=256,vocab=256,seq=128,batch=32";
 
-Outcome plan_of(const Flags& flags, bool is_json = true) {
+testing::CommandOutcome plan_of(const Flags& flags, bool is_json = true) {
   std::vector<std::string> words{"plan", model};
   for (const auto& [flag, value] : flags) words.insert(words.end(), {flag, value});
   if (is_json) words.emplace_back("--json");
-  std::istringstream in;
-  std::ostringstream out, err;
-  Terminal terminal{in, out, err};
-  const int status = run_command(words, terminal);
-  return {status, out.str(), err.str()};
+  return testing::outcome_of(words);
 }
 
 /// `change` takes the place of what was said.
@@ -78,7 +68,7 @@ TEST(Remedies, are_solved_anew_and_take_what_they_say) {
                     {"--fix", "tp=1,dp=4"}};
   Flags capped = fixed;
   capped["--memory-cap"] = fmt::format("{}", bytes_of(fixed) * 97 / 100);
-  const Outcome refused = plan_of(capped);
+  const testing::CommandOutcome refused = plan_of(capped);
   EXPECT_EQ(refused.status, 2);
   EXPECT_EQ(std::ranges::count(refused.err, '\n'), 1) << refused.err;
   const Json document = refused.document();
@@ -98,7 +88,7 @@ TEST(Remedies, of_another_search_are_its_own_and_auto) {
   std::int64_t least = bytes_of(plain);
   for (std::int64_t cap = least; cap > least / 64; cap = cap * 3 / 4) {
     capped["--memory-cap"] = fmt::format("{}", cap);
-    const Outcome refused = plan_of(capped);
+    const testing::CommandOutcome refused = plan_of(capped);
     if (refused.status == 0) continue;  // another split fits
     const Json remedies = refused.document().at("remedies");
     EXPECT_TRUE(flags_of(remedies).contains("--search") || cap < least / 4) << remedies;
@@ -130,7 +120,7 @@ TEST(Remedies, say_how_many_devices_suffice) {
 
 /// Below what the parameters of a device take nothing is found, and that is told in one line.
 TEST(Remedies, are_none_below_the_parameters_own_size) {
-  const Outcome refused = plan_of({{"--cluster", "a100-80g:2"}, {"--memory-cap", "100"}});
+  const testing::CommandOutcome refused = plan_of({{"--cluster", "a100-80g:2"}, {"--memory-cap", "100"}});
   EXPECT_EQ(refused.status, 2);
   EXPECT_EQ(refused.document().at("remedies"), Json::array());
   EXPECT_EQ(std::ranges::count(refused.err, '\n'), 1) << refused.err;
@@ -142,7 +132,7 @@ TEST(Remedies, of_devices_that_are_too_small_stand_below_the_plan) {
                     {"--global-batch", "131072"},
                     {"--micro-batches", "1"},
                     {"--recompute", "none"}};
-  const Outcome json = plan_of(flags), text = plan_of(flags, false);
+  const testing::CommandOutcome json = plan_of(flags), text = plan_of(flags, false);
   EXPECT_EQ(json.status, 0);
   EXPECT_EQ(text.status, 0);
   const Json document = json.document();

@@ -5,10 +5,10 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "shardwright/base/file.h"
 #include "shardwright/cli/verb.h"
+#include "tests/support/command_outcome.h"
 #include "tests/support/scratch.h"
 
 namespace shardwright {
@@ -18,29 +18,17 @@ using Json = nlohmann::json;
 
 const std::string model = "llama:layers=2,hidden=512,heads=8,ffn=1024,vocab=1024,seq=256,batch=32";
 
-struct Outcome {
-  int status = 0;
-  std::string out, err;
-  Json document() const { return Json::parse(out); }
-};
-
-Outcome run(const std::vector<std::string>& words) {
-  std::istringstream in;
-  std::ostringstream out, err;
-  Terminal terminal{in, out, err};
-  const int status = run_command(words, terminal);
-  return {status, out.str(), err.str()};
-}
-
 /// A file in `folder` with the plan under `fixed`; empty if there is none.
 std::string planned(const std::string& folder, const std::string& fixed) {
   const std::string path = fmt::format("{}/plan_{}.json", folder, fixed);
   std::vector<std::string> words{"plan", model, "--cluster", "a100-80g:8", "--optimizer", "adam", "-o", path};
   if (!fixed.empty()) words.insert(words.end(), {"--fix", fixed});
-  return run(words).status == 0 ? path : "";
+  return testing::outcome_of(words).status == 0 ? path : "";
 }
 
-Json simulated(const std::string& path) { return run({"simulate", path, "--json"}).document(); }
+Json simulated(const std::string& path) {
+  return testing::outcome_of({"simulate", path, "--json"}).document();
+}
 
 /// Every way to share 8 devices.
 std::vector<std::string> neighbours() {
@@ -81,7 +69,7 @@ TEST(WhyNot, parts_of_each_neighbour_add_up_to_what_simulate_says_of_both_steps)
   std::map<std::string, int> count;
   for (const std::string& asked : neighbours()) {
     SCOPED_TRACE(asked);
-    const Json told = run({"explain", path, "--why-not", asked, "--json"}).document();
+    const Json told = testing::outcome_of({"explain", path, "--why-not", asked, "--json"}).document();
     EXPECT_EQ(told.at("asked"), asked);
     const std::string status = told.at("status");
     ++count[status];
@@ -111,7 +99,7 @@ TEST(OtherValues, take_what_a_plan_with_them_takes) {
   const Json here = simulated(path);
   for (const auto& [word, beside] : std::map<std::string, std::string>{{"zero", words + ",recompute=none"},
                                                                        {"recompute", words + ",zero=1"}}) {
-    const Json told = run({"explain", path, word, "--json"}).document();
+    const Json told = testing::outcome_of({"explain", path, word, "--json"}).document();
     EXPECT_EQ(told.at("word"), word);
     ASSERT_GE(told.at("candidates").size(), 3u);
     EXPECT_EQ(told.at("candidates")[0].at("status"), "chosen");
@@ -133,8 +121,8 @@ TEST(Diff, is_what_simulate_says_and_the_other_way_round_the_negative) {
   for (const std::string& a : paths)
     for (const std::string& b : paths) {
       SCOPED_TRACE(a + " " + b);
-      const Json there = run({"diff", a, b, "--json"}).document();
-      const Json back = run({"diff", b, a, "--json"}).document();
+      const Json there = testing::outcome_of({"diff", a, b, "--json"}).document();
+      const Json back = testing::outcome_of({"diff", b, a, "--json"}).document();
       EXPECT_EQ(there.at("equal"), a == b);
       EXPECT_EQ(there.at("equal"), there.at("differences").empty());
       EXPECT_EQ(there.at("differences").size(), back.at("differences").size());
@@ -155,7 +143,7 @@ TEST(Diff, tells_of_every_member_that_a_plan_decides) {
     changed.replace(at, from.size(), to);
     const std::string other = folder + "/changed.json";
     write_file(other, changed);
-    const Json rows = run({"diff", path, other, "--json"}).document().at("differences");
+    const Json rows = testing::outcome_of({"diff", path, other, "--json"}).document().at("differences");
     return rows.empty() ? "nothing" : rows[0].at("what").get<std::string>();
   };
   EXPECT_EQ(what("\"zero\": 1", "\"zero\": 2"), "zero");
