@@ -1,6 +1,9 @@
 // Strategy files as JSON: the keys are those of strategy_file.h.
+#include <iterator>
+
 #include "shardwright/annotations/strategy_formats.h"
 #include "shardwright/base/error.h"
+#include "shardwright/base/text.h"
 #include "shardwright/plan/json_fields.h"
 #include "shardwright/plan/json_text.h"
 
@@ -82,6 +85,20 @@ FileParameter parameter_in(const std::string& name, const Json& json) {
   return out;
 }
 
+/// By the number that each is called by. Throws: Error unless these are 0, 1, ... without a gap.
+std::vector<MatrixLayout> inputs_in(const Json& json) {
+  check_count(object_in(json).size(), most_inputs, "inputs");
+  std::vector<MatrixLayout> out(json.size());
+  for (const auto& [input, layout] :
+       json.items()) {  // as no key stands twice, none is missing if all are numbers
+    const auto number = to_integer(input);
+    if (!number || *number < 0 || *number >= std::ssize(out) || fmt::format("{}", *number) != input)
+      throw error("input '{:.200}' is none of {} that are counted from 0", input, out.size());
+    out[static_cast<std::size_t>(*number)] = layout_in(layout);
+  }
+  return out;
+}
+
 /// What `read` makes of each member; errors say of what.
 template <class F>
 void each(const Json& json, const char* what, F read) {
@@ -134,6 +151,11 @@ Json inputs_json(const std::vector<MatrixLayout>& in) {
   return out;
 }
 
+/// At its end: `object[name]` looks through all that is there. Pre: it has no such member.
+void append(Json& object, std::string name, Json value) {
+  object.get_ref<Json::object_t&>().emplace_back(std::move(name), std::move(value));
+}
+
 }  // namespace
 
 StrategyFile from_json(std::string_view text) {
@@ -150,9 +172,7 @@ StrategyFile from_json(std::string_view text) {
        [&](const std::string& name, const Json& json) {
          const auto [it, is_new] = places.emplace(name, out.operators.size());
          if (is_new) out.operators.push_back({.name = name});
-         check_count(object_in(json).size(), most_inputs, "inputs");
-         for (const auto& [input, layout] : object_in(json).items())
-           out.operators[it->second].in.push_back(layout_in(layout));
+         out.operators[it->second].in = inputs_in(json);
        });
   each(objects_of(said, "parallel_layout_item"), "parameter", [&](const std::string& name, const Json& json) {
     out.parameters.push_back(parameter_in(name, json));
@@ -163,12 +183,14 @@ StrategyFile from_json(std::string_view text) {
 std::string to_json(const StrategyFile& file) {
   Json operators = Json::object(), parameters = Json::object(), inputs = Json::object();
   for (const FileOperator& op : file.operators) {
-    operators[op.name] = {{"stage", op.stage}, {"parallel_strategy", op.parts}};
-    if (op.turn > 0) operators[op.name]["turn"] = op.turn;
-    if (!op.in.empty()) inputs[op.name] = inputs_json(op.in);
+    Json split{{"stage", op.stage}, {"parallel_strategy", op.parts}};
+    if (op.turn > 0) split["turn"] = op.turn;
+    append(operators, op.name, std::move(split));
+    if (!op.in.empty()) append(inputs, op.name, inputs_json(op.in));
   }
+  const bool has_stages = is_joined(file);
   for (const FileParameter& p : file.parameters)
-    parameters[name_in_file(p, is_joined(file))] = parameter_json(p);
+    append(parameters, name_in_file(p, has_stages), parameter_json(p));
   const Json out{{"current_stage", file.stage},
                  {"parallel_strategy_item", operators},
                  {"parallel_layout_item", parameters},

@@ -176,9 +176,10 @@ std::string to_protobuf(const StrategyFile& file) {
     for (const MatrixLayout& layout : op.in) put(item, ours, message_of(layout, 1));
     put(out, 2, item);
   }
+  const bool has_stages = is_joined(file);
   for (const FileParameter& p : file.parameters) {
     std::string item;
-    put(item, 1, name_in_file(p, is_joined(file)));
+    put(item, 1, name_in_file(p, has_stages));
     put(item, 2, message_of(p.layout, p.optimizer_shards));
     put(out, 3, item);
   }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "shardwright/annotations/strategy_annotations.h"
 #include "shardwright/base/protobuf.h"
 #include "shardwright/frontend/model.h"
@@ -89,6 +91,34 @@ TEST(StrategyFile, is_the_same_when_it_is_read_again) {
   }
 }
 
+TEST(StrategyFile, has_inputs_by_number_in_whatever_order_they_stand) {
+  std::string inputs;
+  for (const int i : {0, 1, 10, 2, 3, 4, 5, 6, 7, 8, 9})  // as who sorts by text writes them
+    inputs +=
+        fmt::format(R"({}"{}": {{"dev_matrix": [2, 4], "tensor_map": [{}]}})", inputs.empty() ? "" : ", ", i,
+                    i == 2    ? 1
+                    : i == 10 ? 0
+                              : -1);
+  const StrategyFile file =
+      parse_strategies(fmt::format(R"({{"parallel_layout_value_item": {{"a": {{{}}}}}}})", inputs), true);
+  const std::vector<MatrixLayout>& in = file.operators.at(0).in;
+  ASSERT_EQ(in.size(), 11U);
+  for (std::size_t i = 0; i < in.size(); ++i)
+    EXPECT_EQ(in[i], lying({2, 4}, {{i == 2 ? 1 : i == 10 ? 0 : -1}})) << i;
+}
+
+TEST(StrategyFile, of_many_parameters_is_written_soon) {
+  StrategyFile file;
+  for (int i = 0; i < 30000; ++i)
+    file.parameters.push_back(
+        {.name = fmt::format("layers.{}.w", i), .layout = lying({2}, {{0}}), .shape = {2}});
+  for (const bool is_json : {false, true}) {
+    const auto before = std::chrono::steady_clock::now();
+    to_bytes(file, is_json);
+    EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(5)) << is_json;
+  }
+}
+
 TEST(StrategyFile, shards_of_the_optimizer_are_taken_from_the_right) {
   const auto tensor_map = [](const MatrixLayout& layout) { return tensor_map_of(layout); };
   const MatrixLayout all = with_optimizer_shards(lying({4, 2}, {{0}, {-1}}), -1);
@@ -163,6 +193,10 @@ TEST(StrategyFile, that_is_none_is_told_in_a_line) {
        "operator 'a' has several device matrices"},
       {R"({"parallel_layout_value_item": {"a": {"0": {"dev_matrix": [2], "tensor_map": [0], "interleaved_parallel": true}}}})",
        "operator 'a': interleaved_parallel is true, which is not supported"},
+      {R"({"parallel_layout_value_item": {"a": {"1": {"dev_matrix": [2], "tensor_map": [0]}}}})",
+       "operator 'a': input '1' is none of 1 that are counted from 0"},
+      {R"({"parallel_layout_value_item": {"a": {"0": {"dev_matrix": [2], "tensor_map": [0]}, "01": {"dev_matrix": [2], "tensor_map": [0]}}}})",
+       "operator 'a': input '01' is none of 2 that are counted from 0"},
       {json_layout(R"({"dev_matrix": [2]})"), "parameter 'w': it has no tensor_map"},
       {json_layout(R"({"dev_matrix": [0], "tensor_map": []})"),
        "parameter 'w': the device matrix [0] is none: an axis has no such size"},
