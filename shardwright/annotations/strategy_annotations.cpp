@@ -1,7 +1,9 @@
 #include "shardwright/annotations/strategy_annotations.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include "shardwright/base/text.h"
 #include "shardwright/graph/op.h"
@@ -118,6 +120,55 @@ void check_devices(const Mesh& matrix, int devices, std::string_view what, const
               devices);
 }
 
+/// By axes: what cuts a dim, as (size, stride in ranks), major to minor, neighbours as one.
+using Cuts = std::vector<std::pair<std::int64_t, std::int64_t>>;
+
+Cuts cuts_of(const Mesh& matrix, const std::vector<std::string>& names) {
+  Cuts out;
+  for (const std::string& name : names) {
+    const int axis = matrix.axis(name);
+    const std::int64_t size = matrix.size_of(axis), stride = matrix.stride_of(axis);
+    if (size == 1) continue;
+    if (out.empty() || out.back().second != size * stride)
+      out.emplace_back(size, stride);
+    else
+      out.back() = {out.back().first * size, stride};
+  }
+  return out;
+}
+
+/// One tensor's split, made comparable with that of another device matrix.
+struct Compared {
+  std::vector<std::int64_t> parts;
+  std::vector<Cuts> cuts;  // per dim; none where only parts are said
+  std::string text;        // by axes
+
+  Compared(const Annotation& a, const TensorSplit& split) : parts(split.parts) {
+    if (!split.is_by_axes) return;
+    if (!a.device_matrix) throw error("axis names need a device matrix");
+    for (const auto& names : split.axes) {
+      cuts.push_back(cuts_of(*a.device_matrix, names));
+      parts.push_back(1);
+      for (const auto& [size, stride] : cuts.back()) parts.back() *= size;
+    }
+    text = fmt::format("{} over {}", to_text(split), to_text(*a.device_matrix));
+  }
+};
+
+std::vector<Compared> compared(const Annotation& a, const std::vector<TensorSplit>& splits) {
+  std::vector<Compared> out;
+  for (const TensorSplit& split : splits) out.emplace_back(a, split);
+  return out;
+}
+
+/// Of one tensor in the one and the other, if they differ, how; parts alone do not say which rank has which.
+std::optional<std::pair<std::string, std::string>> difference(const Compared& theirs, const Compared& ours) {
+  if (theirs.parts != ours.parts)
+    return std::pair{to_text(split_of(theirs.parts)), to_text(split_of(ours.parts))};
+  if (theirs.text.empty() || ours.text.empty() || theirs.cuts == ours.cuts) return std::nullopt;
+  return std::pair{theirs.text, ours.text};
+}
+
 }  // namespace
 
 Annotations annotations_of(const StrategyFile& file, const std::string& path) try {
@@ -189,37 +240,28 @@ void check_fits(const StrategyFile& file, const std::string& path, const Graph& 
 
 void check_agrees(const StrategyFile& file, const std::string& path, const Annotations& said,
                   const std::string& whose) {
-  const auto parts_of_split = [](const Annotation& a, const TensorSplit& split) {
-    if (!split.is_by_axes || !a.device_matrix) return split.parts;
-    std::vector<std::int64_t> out;
-    for (const auto& names : split.axes) {
-      out.push_back(1);
-      for (const std::string& name : names)
-        out.back() *= a.device_matrix->size_of(a.device_matrix->axis(name));
-    }
-    return out;
-  };
-  const auto disagree = [&](const std::string& name, const std::string& theirs, const std::string& ours) {
-    return error("{} and --strategy {} contradict each other: '{}' is {} in the one and {} in the other",
-                 whose, path, name, theirs, ours);
-  };
   for (const auto& [name, own] : annotations_of(file, path).nodes) {
     const auto it = said.nodes.find(name);
     if (it == said.nodes.end()) continue;
     const Annotation& other = it->second;
     const bool is_parameter = own.in.empty();
-    const std::vector<TensorSplit>&theirs = is_parameter ? other.out : other.in,
-          &ours = is_parameter ? own.out : own.in;
     if (!is_parameter && !other.out.empty())
       throw error(
           "{} and --strategy {} both say how '{}' is split, and the one also what becomes of its result; "
           "take "
           "it out of one of them",
           whose, path, name);
+    const std::vector<Compared> ours = compared(own, is_parameter ? own.out : own.in);
+    std::vector<Compared> theirs;
+    try {
+      theirs = compared(other, is_parameter ? other.out : other.in);
+    } catch (const Error& e) {
+      throw with_context(with_context(e, name, name), whose);
+    }
     for (std::size_t i = 0; i < std::min(theirs.size(), ours.size()); ++i)
-      if (parts_of_split(other, theirs[i]) != parts_of_split(own, ours[i]))
-        throw disagree(name, to_text(split_of(parts_of_split(other, theirs[i]))),
-                       to_text(split_of(parts_of_split(own, ours[i]))));
+      if (const auto differ = difference(theirs[i], ours[i]))
+        throw error("{} and --strategy {} contradict each other: '{}' is {} in the one and {} in the other",
+                    whose, path, name, differ->first, differ->second);
   }
 }
 

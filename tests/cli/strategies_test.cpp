@@ -231,5 +231,30 @@ TEST_F(Strategies, that_contradict_other_flags_are_told_with_both) {
   EXPECT_EQ(run({"plan", chain, "--devices", "4", "--strategy", "s.json", "--annotate", "d.json"}).status, 0);
 }
 
+TEST_F(Strategies, by_other_axes_contradict_annotations_even_where_parts_are_the_same) {
+  const std::string both =
+      R"({"dev_matrix": [2, 2], "alias_name": ["dp", "sp"], "tensor_map": [[0, 1], [-1]]})";
+  write_bytes("s.json", fmt::format(R"({{"parallel_layout_value_item": {{"matmul2": {{"0": {0}, "1":
+      {{"dev_matrix": [2, 2], "alias_name": ["dp", "sp"], "tensor_map": [[-1], [-1]]}}}}}}}})",
+                                    both));
+  const auto annotated = [](const std::string& matrix, const std::string& in) {
+    write_bytes("a.json", fmt::format(R"({{"matmul2": {{{}, "in": {}}}}})", matrix, in));
+    return run({"plan", chain, "--devices", "4", "--strategy", "s.json", "--annotate", "a.json"});
+  };
+  const std::string matrix = R"("device_matrix": [2, 2], "names": ["dp", "sp"])";
+  EXPECT_EQ(
+      annotated(matrix, R"([[["dp", "sp"], "None"], ["None", "None"]])").err,
+      "shardwright: --annotate a.json and --strategy s.json contradict each other: 'matmul2' is "
+      "((dp, sp), None) over mesh [dp=2, sp=2] in the one and ((sp, dp), None) over mesh [dp=2, sp=2] in "
+      "the other\n");
+  EXPECT_EQ(annotated(matrix, R"([[["sp", "dp"], "None"], ["None", "None"]])").status, 0);
+  EXPECT_EQ(annotated(R"("device_matrix": [1, 2, 2], "names": ["one", "a", "b"])",
+                      R"([[["b", "one", "a"], "None"], ["None", "None"]])")
+                .status,
+            0);  // by other names
+  EXPECT_EQ(annotated(matrix, R"([["zz", "None"], ["None", "None"]])").err,
+            "shardwright: --annotate a.json: matmul2: axis 'zz' is not in mesh [dp=2, sp=2]\n");
+}
+
 }  // namespace
 }  // namespace shardwright
