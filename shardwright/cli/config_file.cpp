@@ -341,7 +341,6 @@ void ConfigReader::read_loss_scale() {
     stand_for("--loss-scale", wrapper.path_of("scale_sense"), to_text(*scale));
 }
 
-/// What is asked for and not there yet.
 /// Where operators' strategies are taken from, and where the plan's are written.
 void ConfigReader::read_strategies() {
   const YamlMap files =
@@ -356,6 +355,7 @@ void ConfigReader::read_strategies() {
     note(files.path_of("only_trainable_params") + " has no effect: how states lie follows from parameters");
 }
 
+/// What is asked for and not there yet.
 void ConfigReader::note_inactive() {
   const auto note_if = [&](const std::string& key, bool is_asked) {
     if (is_asked) note(key + " is not active yet");
