@@ -10,6 +10,7 @@
 #include "shardwright/cli/asked.h"
 #include "shardwright/cli/config.h"
 #include "shardwright/cli/device_counts.h"
+#include "shardwright/cli/outputs.h"
 #include "shardwright/cli/plan_report.h"
 #include "shardwright/cli/set_flags.h"
 #include "shardwright/cli/strategies.h"
@@ -198,6 +199,7 @@ int run_verb(const std::vector<std::string>& words, Terminal& terminal) {
   if (arguments.has("--set")) arguments = with_set(std::move(arguments));
   arguments = with_counts(std::move(arguments));
   if (arguments.has("--config")) arguments = with_config(std::move(arguments));
+  check_outputs(arguments);
   read_strategies(arguments);
   try {
     const int status = verb.run(arguments, terminal);

@@ -100,10 +100,7 @@ Flag save_strategy_flag() {
 
 std::string strategies_wanted(const Arguments& arguments) {
   std::string path = arguments.text("--save-strategy");
-  if (path.empty()) return path;
-  if (path == arguments.text("-o"))
-    throw error("-o {} and {} {} name one file", path, arguments.called("--save-strategy"), path);
-  require_writable(path);
+  if (!path.empty()) require_writable(path);
   return path;
 }
 

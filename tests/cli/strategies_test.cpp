@@ -231,6 +231,31 @@ TEST_F(Strategies, that_contradict_other_flags_are_told_with_both) {
   EXPECT_EQ(run({"plan", chain, "--devices", "4", "--strategy", "s.json", "--annotate", "d.json"}).status, 0);
 }
 
+TEST_F(Strategies, are_written_to_a_file_of_their_own) {
+  std::filesystem::create_directory("folder");
+  std::filesystem::create_symlink("x.json", "link.json");
+  write_bytes("c.yaml", "parallel: {strategy_ckpt_save_file: x.json}");
+  const std::vector<std::pair<Words, std::string>> cases{
+      {{"plan", chain, "--save-strategy", "x.json", "--html", "x.json"},
+       "--html x.json and --save-strategy x.json name one file"},
+      {{"plan", chain, "--save-strategy", "x.json", "-o", "./x.json"},
+       "-o ./x.json and --save-strategy x.json name one file"},
+      {{"plan", chain, "-o", "link.json", "--html", "folder/../x.json"},
+       "-o link.json and --html folder/../x.json name one file"},
+      {{"plan", chain, "-o", "x.json", "--config", "c.yaml"},
+       "-o x.json and config c.yaml: parallel.strategy_ckpt_save_file (--save-strategy) x.json name one "
+       "file"},
+      {{"train", chain, "--save-strategy", "t.json", "--trace", std::filesystem::absolute("t.json").string()},
+       fmt::format("--trace {} and --save-strategy t.json name one file",
+                   std::filesystem::absolute("t.json").string())}};
+  for (const auto& [words, error] : cases) {
+    const Outcome o = run(words);
+    EXPECT_EQ(o.err, "shardwright: " + error + "\n");
+    EXPECT_EQ(o.status, 2);
+  }
+  for (const char* file : {"x.json", "t.json"}) EXPECT_FALSE(std::filesystem::exists(file));
+}
+
 TEST_F(Strategies, by_other_axes_contradict_annotations_even_where_parts_are_the_same) {
   const std::string both =
       R"({"dev_matrix": [2, 2], "alias_name": ["dp", "sp"], "tensor_map": [[0, 1], [-1]]})";
