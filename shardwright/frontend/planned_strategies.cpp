@@ -2,6 +2,7 @@
 
 #include "shardwright/annotations/local_split.h"
 #include "shardwright/annotations/strategy_annotations.h"
+#include "shardwright/base/attempt.h"
 #include "shardwright/base/index.h"
 #include "shardwright/base/text.h"
 #include "shardwright/graph/calls.h"
@@ -67,15 +68,15 @@ class Saving {
     if (is_whole || op.in.empty()) return is_whole;
     op.stage = op.turn = 0;  // it is by itself
     const int devices = op.in.front().matrix.size();
-    try {
+    const auto is_found_again = [&] {
       const Annotations said = annotations_of({.operators = {std::move(op)}, .parameters = {}}, "");
       const LocalSplit split = split_of_node(graph, node, said.nodes.begin()->second, devices);
       const auto& linear = node.strategy->linear;
       return split.loops == node.strategy->loops &&
              std::all_of(linear.begin(), linear.end(), [](const Axes& axes) { return axes.empty(); });
-    } catch (const Error&) {  // uneven parts, of which annotations know nothing
-      return false;
-    }
+    };
+    std::string why;  // uneven parts, of which annotations know nothing
+    return attempt(why, is_found_again).value_or(false);
   }
 
   /// Those of the network; states follow from them.
