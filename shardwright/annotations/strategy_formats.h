@@ -14,6 +14,8 @@ std::string to_json(const StrategyFile& file);
 std::string to_protobuf(const StrategyFile& file);
 
 inline constexpr std::size_t most_dims = 64, most_inputs = 4096;
+/// Of operators, and of parameters: as many as keys of a JSON object that are read.
+inline constexpr std::size_t most_entries = 65536;
 /// Throws: Error if there are more of `what` than any tensor or operator has.
 void check_count(std::size_t count, std::size_t most, std::string_view what);
 

@@ -157,8 +157,14 @@ StrategyFile from_protobuf(std::string_view bytes) {
   StrategyFile out;
   for (Reader in(bytes); const auto field = in.next();) {
     if (field->id == 1) out.stage = stage_number(field->number());
-    if (field->id == 2) out.operators.push_back(operator_in(field->message()));
-    if (field->id == 3) out.parameters.push_back(parameter_in(field->message()));
+    if (field->id == 2) {
+      check_count(out.operators.size() + 1, most_entries, "operators");
+      out.operators.push_back(operator_in(field->message()));
+    }
+    if (field->id == 3) {
+      check_count(out.parameters.size() + 1, most_entries, "parameters");
+      out.parameters.push_back(parameter_in(field->message()));
+    }
   }
   return out;
 }

@@ -69,9 +69,23 @@ std::string spec_of(const Arguments& arguments) {
   return arguments.positionals.empty() ? "-" : arguments.positionals[0];
 }
 
+Model unsplit_model_of(const Arguments& arguments, int micro_batches, const std::string& input) {
+  const auto built = [&](int parts) {
+    return build_model(spec_of(arguments), model_options(origin_of(arguments), parts), input);
+  };
+  try {
+    return built(micro_batches);
+  } catch (const Error& e) {
+    const auto asked = micro_batches == 1 ? std::nullopt : stages_of_file(arguments);
+    if (!asked) throw;
+    built(1);  // else it is not for micro-batches
+    throw with_context(e, *asked);
+  }
+}
+
 Model model_of(const Arguments& arguments, int micro_batches, const std::string& input) {
   const std::string spec = spec_of(arguments);
-  Model model = build_model(spec, model_options(origin_of(arguments), micro_batches), input);
+  Model model = unsplit_model_of(arguments, micro_batches, input);
   origin_of(arguments, model);  // what the flags say is so
   if (micro_batches > 1 && model.has_uneven_loss)
     arguments.notices.push_back(
@@ -221,10 +235,6 @@ SearchAsked asked_for(const Arguments& arguments, Model network, bool is_trained
   PlanRequest request = request_of(arguments, network);
   StepOf step = step_of(spec_of(arguments), request.origin, is_trained, input);
   return {std::move(step), std::move(request), std::move(network), std::move(input)};
-}
-
-Model unsplit_model_of(const Arguments& arguments, int micro_batches, const std::string& input) {
-  return build_model(spec_of(arguments), model_options(origin_of(arguments), micro_batches), input);
 }
 
 }  // namespace

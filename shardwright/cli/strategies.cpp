@@ -76,6 +76,9 @@ Annotations fitting_strategies(const Arguments& given, const Graph& network, con
   const std::string path = arguments.text("--strategy"), called = arguments.called("--strategy");
   const StrategyFile& file = strategies_asked(given);
   const Pipelining& p = request.settings.pipelining;
+  if (file.stages() > 1 && request.devices % p.stages)
+    throw error("{}: its {} stages cannot share {} device{} evenly", path, p.stages, request.devices,
+                request.devices == 1 ? "" : "s");
   check_fits(file, path, network, request.devices / p.stages);
   if (arguments.has("--annotate")) {
     const std::string annotated = arguments.text("--annotate");
@@ -91,6 +94,14 @@ Annotations fitting_strategies(const Arguments& given, const Graph& network, con
     given.notices.push_back(fmt::format("{} {}: {}", called, path, line));
   for (const std::string& name : states_in(file, network)) said.nodes.erase(name);
   return said;
+}
+
+std::optional<std::string> stages_of_file(const Arguments& arguments) {
+  if (!arguments.has("--strategy") || arguments.has("--micro-batches") || arguments.has("--stages"))
+    return std::nullopt;
+  const int stages = strategies_asked(arguments).stages();
+  if (stages == 1) return std::nullopt;
+  return fmt::format("{} has {} stages", arguments.flags.at("--strategy"), stages);
 }
 
 Flag save_strategy_flag() {

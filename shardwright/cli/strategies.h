@@ -2,6 +2,9 @@
 // have it (annotations/strategy_file.h).
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "shardwright/cli/verb.h"
 #include "shardwright/graph/graph.h"
 #include "shardwright/lower/pipeline.h"
@@ -20,6 +23,9 @@ void add_strategies(const Arguments& arguments, PlanRequest& request);
 /// Throws: Error unless the file is of `network`, for as many devices as `request`, and agrees with --annotate.
 Annotations fitting_strategies(const Arguments& arguments, const Graph& network, const PlanRequest& request,
                                Annotations said);
+
+/// `s.ckpt has 4 stages`, where it is the file that says how many, and so how many micro-batches.
+std::optional<std::string> stages_of_file(const Arguments& arguments);
 
 Flag save_strategy_flag();
 

@@ -154,6 +154,14 @@ TEST(StrategyFile, with_more_inputs_or_dims_than_anything_has_is_refused_before_
             "operator 'a': there are more than 4096 inputs");
   EXPECT_EQ(error_of([] { parse_strategies(operator_of(std::string(200, '\x08'), 1), false); }),
             "operator 'a': there are more than 64 dims or axes");
+  std::string many;
+  for (int i = 0; i < 65537; ++i) {
+    std::string item;
+    protobuf::put(item, 1, fmt::format("o{}", i));
+    protobuf::put(item, 2, std::string_view());
+    protobuf::put(many, 2, item);
+  }
+  EXPECT_EQ(error_of([&] { parse_strategies(many, false); }), "there are more than 65536 operators");
   std::string lists = "[]";
   for (int i = 0; i < 5000; ++i) lists += ",[]";
   EXPECT_EQ(

@@ -213,6 +213,12 @@ TEST_F(Strategies, that_contradict_other_flags_are_told_with_both) {
        "--strategy: the plan p.json has decided it; plan again, with -o"},
       {{"--strategy", "s.json", "--devices", "2"},
        "s.json: matmul2: strategy ((1, 2), (2, 2)) needs 4 devices but there are 2"},
+      {{"--strategy", "t.json", "--devices", "3"}, "t.json: its 2 stages cannot share 3 devices evenly"},
+      {{"--strategy", "t.json", "--devices", "4", "--global-batch", "15"},
+       fmt::format(
+           "t.json has 2 stages: {}: a batch of 15 cannot be cut into 2 micro-batches; choose another "
+           "number of them, or a --global-batch that is a multiple of 2",
+           chain)},
       {{"--strategy", "s.json", "--strategy", "t.json"},
        "--strategy s.json and --strategy t.json are the same flag with two values; give one"},
       {{"--strategy", "none.json"}, "none.json: cannot be read: No such file or directory"},
