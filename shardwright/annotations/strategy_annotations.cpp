@@ -60,6 +60,9 @@ Annotation annotation_of(const FileOperator& op) {
 std::map<std::string, int> stages_of(const StrategyFile& file) {
   std::map<std::string, int> out;
   const int stages = file.stages();
+  const auto says_stage = [](const FileParameter& p) { return p.names_stage; };
+  if (stages == 1 && file.stage > 0 && std::ranges::none_of(file.parameters, says_stage))
+    throw error("it is of stage {} alone (current_stage); merge the files of all stages", file.stage);
   if (stages == 1) return out;
   std::set<int> there;
   for (const FileOperator& op : file.operators) {

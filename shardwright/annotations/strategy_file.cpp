@@ -59,6 +59,8 @@ void check_devices(const StrategyFile& file) {
       throw error("device matrices of one stage have {} and {} devices",
                   std::min(it->second, layout.matrix.size()), std::max(it->second, layout.matrix.size()));
   };
+  for (const FileOperator& op : file.operators)
+    if (!op.in.empty()) take(op.stage, op.in.front());  // all of its inputs have this one
   for (const FileParameter& p : file.parameters) take(p.stage, p.layout);
 }
 
@@ -196,7 +198,9 @@ FileParameter named_parameter(const std::string& name) {
       std::ranges::find_if_not(name, [](unsigned char c) { return std::isdigit(c); }) - name.begin());
   if (digits == 0 || digits > most_digits || digits + 1 >= name.size() || name[digits] != '-')
     return {.name = name};
-  return {.name = name.substr(digits + 1), .stage = stage_number(*to_integer(name.substr(0, digits)))};
+  return {.name = name.substr(digits + 1),
+          .stage = stage_number(*to_integer(name.substr(0, digits))),
+          .names_stage = true};
 }
 
 std::string name_in_file(const FileParameter& parameter, bool is_joined) {

@@ -57,6 +57,7 @@ struct FileOperator {
 struct FileParameter {
   std::string name;
   int stage = 0;
+  bool names_stage = false;           // where it was read
   MatrixLayout layout;                // without the optimizer's shards
   std::int64_t optimizer_shards = 1;  // over which dim 0 is cut further; -1: all replicas
   Shape shape = {};                   // of the whole; empty: it is not known

@@ -61,8 +61,8 @@ MatrixLayout layout_in(const Json& json) {
   for (const Json& dim : list_of(json, "tensor_map"))
     map.push_back(dim.is_array() ? numbers_in(dim) : Numbers{number_in_file(dim)});
   const auto interleaved = json.find("interleaved_parallel");
-  if (interleaved != json.end() && interleaved->is_boolean() && interleaved->get<bool>())
-    throw error("interleaved_parallel is true, which is not supported");
+  if (interleaved != json.end() && !interleaved->is_null() && *interleaved != false && *interleaved != 0)
+    throw error("interleaved_parallel is {}, which is not supported", short_text(*interleaved));
   return matrix_layout(numbers_in(matrix), names_of(json), map);
 }
 

@@ -205,6 +205,10 @@ TEST(StrategyFile, that_is_none_is_told_in_a_line) {
        "operator 'a': input '1' is none of 1 that are counted from 0"},
       {R"({"parallel_layout_value_item": {"a": {"0": {"dev_matrix": [2], "tensor_map": [0]}, "01": {"dev_matrix": [2], "tensor_map": [0]}}}})",
        "operator 'a': input '01' is none of 2 that are counted from 0"},
+      {json_layout(R"({"dev_matrix": [2], "tensor_map": [0], "interleaved_parallel": 1})"),
+       "parameter 'w': interleaved_parallel is 1, which is not supported"},
+      {R"({"parallel_layout_value_item": {"a": {"0": {"dev_matrix": [2], "tensor_map": [0]}}, "b": {"0": {"dev_matrix": [4], "tensor_map": [0]}}}})",
+       "device matrices of one stage have 2 and 4 devices"},
       {json_layout(R"({"dev_matrix": [2]})"), "parameter 'w': it has no tensor_map"},
       {json_layout(R"({"dev_matrix": [0], "tensor_map": []})"),
        "parameter 'w': the device matrix [0] is none: an axis has no such size"},
@@ -288,6 +292,16 @@ TEST(StrategyFile, whose_parts_and_layouts_differ_is_told_with_both) {
   file.operators = {{.name = "a", .stage = 1, .parts = {{4}}, .in = {}}};
   EXPECT_EQ(error_of([&] { annotations_of(file, "s.json"); }),
             "s.json: it has operators of stage 1 but none of stage 0; merge the files of all stages");
+  const auto of_parameter = [](const char* name) {
+    return parse_strategies(
+        fmt::format(
+            R"({{"current_stage": 1, "parallel_layout_item": {{"{}": {{"dev_matrix": [4], "tensor_map": [0]}}}}}})",
+            name),
+        true);
+  };
+  EXPECT_EQ(error_of([&] { annotations_of(of_parameter("w1"), "s.json"); }),
+            "s.json: it is of stage 1 alone (current_stage); merge the files of all stages");
+  EXPECT_EQ(annotations_of(of_parameter("0-w1"), "s.json").nodes.count("w1"), 1U);  // that is a merged one
 }
 
 }  // namespace

@@ -157,4 +157,6 @@ def joined(strategies: Sequence[Strategy]) -> Strategy:
         for name, by_stage in one.layouts.items():
             own = {next(iter(stages)): p for p in by_stage.values()} if is_of_one else by_stage
             out.layouts.setdefault(name, {}).update(own)
+    if len(seen) == 1:  # its names say no stage
+        out.stage = 0
     return out
