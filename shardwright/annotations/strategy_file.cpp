@@ -207,6 +207,15 @@ std::string name_in_file(const FileParameter& parameter, bool is_joined) {
   return is_joined ? fmt::format("{}-{}", parameter.stage, parameter.name) : parameter.name;
 }
 
+std::int64_t optimizer_step(const MatrixLayout& layout, std::int64_t shards) {
+  if (shards == 1) return 0;
+  Axes free = layout.matrix.all_axes();
+  for (const Axes& axes : layout.dims) free = free.without(axes);
+  for (int i = free.size(); i-- > 0;)  // replicas are taken from the right
+    if (layout.matrix.size_of(free[i]) > 1) return layout.matrix.stride_of(free[i]);
+  return 1;
+}
+
 bool is_joined(const StrategyFile& file) {
   return std::ranges::any_of(file.parameters, [](const FileParameter& p) {
     return p.stage > 0 || named_parameter(p.name).name != p.name;  // else its name would say a stage

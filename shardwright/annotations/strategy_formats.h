@@ -25,6 +25,8 @@ int stage_number(std::int64_t number);
 FileParameter named_parameter(const std::string& name);
 /// As a file of several stages calls it, or one of one.
 std::string name_in_file(const FileParameter& parameter, bool is_joined);
+/// From one of the optimizer's shards to the next, in ranks; 0 where it has none.
+std::int64_t optimizer_step(const MatrixLayout& layout, std::int64_t shards);
 /// Of several stages, in which names of parameters say theirs.
 bool is_joined(const StrategyFile& file);
 

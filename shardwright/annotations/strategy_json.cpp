@@ -135,7 +135,7 @@ Json parameter_json(const FileParameter& p) {
            {"tensor_map", map_json(p.layout)},
            {"tensor_shape", p.shape},
            {"field", 0},
-           {"opt_weight_shard_step", is_sharded ? 1 : 0},
+           {"opt_weight_shard_step", optimizer_step(p.layout, p.optimizer_shards)},
            {"opt_weight_shard_size", is_sharded ? p.optimizer_shards : 0}};
   if (!has_usual_names(p.layout.matrix)) out["alias_name"] = names_json(p.layout.matrix);
   return out;

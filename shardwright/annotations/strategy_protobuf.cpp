@@ -143,7 +143,7 @@ std::string message_of(const MatrixLayout& layout, std::int64_t shards) {
   put(out, 3, std::string_view());
   put(out, 4, std::string_view());
   put(out, 5, 0);
-  put(out, 6, shards == 1 ? 0 : 1);
+  put(out, 6, optimizer_step(layout, shards));
   put(out, 7, shards == 1 ? 0 : shards);
   if (!has_usual_names(layout.matrix))
     for (const Axis& axis : layout.matrix.axes) put(out, ours, axis.name);

@@ -6,6 +6,7 @@
 #include "shardwright/base/index.h"
 #include "shardwright/base/text.h"
 #include "shardwright/graph/calls.h"
+#include "shardwright/plan/leaves.h"
 #include "shardwright/runtime/kept.h"
 
 namespace shardwright {
@@ -26,10 +27,16 @@ Mesh matrix_of(const Mesh& mesh) { return mesh.axes.empty() ? Mesh{{{"axis0", 1}
 class Saving {
  public:
   Saving(const Graph& graph, const Plan& plan, const Pipeline& pipeline)
-      : planned_(apply(plan, graph)), stages_(plan.settings.pipelining.stages), pipeline_(pipeline) {}
+      : planned_(apply(plan, graph)),
+        stages_(plan.settings.pipelining.stages),
+        shares_weights_(plan.settings.optimizer_parallel.level >= 3),
+        pipeline_(pipeline) {}
 
   PlannedStrategies run() {
-    for (std::size_t s = 0; s < planned_.stages.size(); ++s) add_operators(static_cast<int>(s));
+    for (int s = 0; s < static_cast<int>(planned_.stages.size()); ++s) {
+      add_operators(s);
+      if (shares_weights_) add_readers(s);
+    }
     add_parameters();
     tell("how operators are split is more than parts of inputs", split_otherwise_);
     tell("which layout results are brought into", with_result_);
@@ -79,6 +86,39 @@ class Saving {
     return attempt(why, is_found_again).value_or(false);
   }
 
+  /// How the first reader of each parameter wants it, which optimizer parallelism of weights cuts further.
+  void add_readers(int part) {
+    const Graph& graph = planned_.stages[at(part)].graph;
+    const Calls calls(graph);
+    const std::vector<Reader> readers = first_forward_readers(graph);
+    for (const NodeId id : graph.node_ids()) {
+      const Node& leaf = graph.node(id);
+      if (leaf.op->kind != OpKind::parameter) continue;
+      const Reader& reader = readers[at(leaf.results.front().index)];
+      if (!reader.node.is_valid() || !graph.node(reader.node).strategy) continue;
+      const NodeLayouts layouts = layouts_of(calls.rule(reader.node), *graph.node(reader.node).strategy);
+      wanted_[{part, graph.name_of(id)}] = stored(layouts.operands[reader.operand]).dims;
+    }
+  }
+
+  /// With the optimizer's shards apart from the layout, where a file can say them so: of dim 0, the minor replicas.
+  static FileParameter without_shards(FileParameter said, const std::vector<Axes>& wanted) {
+    const auto parts_of = [](const MatrixLayout& layout) {
+      std::int64_t out = 1;
+      for (const std::int64_t n : layout.parts()) out *= n;
+      return out;
+    };
+    const MatrixLayout before{said.layout.matrix, wanted};
+    const std::int64_t shards = parts_of(said.layout) / parts_of(before);
+    std::string why;
+    if (shards < 2 ||
+        attempt(why, [&] { return with_optimizer_shards(before, shards); }) != std::optional(said.layout))
+      return said;
+    said.layout = before;
+    said.optimizer_shards = shards;
+    return said;
+  }
+
   /// Those of the network; states follow from them.
   void add_parameters() {
     const KeptValues kept(pipeline_);
@@ -91,15 +131,20 @@ class Saving {
         uneven_.push_back(k.name);
         continue;
       }
-      out_.file.parameters.push_back({.name = k.name,
-                                      .stage = part % stages_,
-                                      .layout = {matrix_of(*place.mesh), place.layout.dims},
-                                      .shape = shape});
+      FileParameter said{.name = k.name,
+                         .stage = part % stages_,
+                         .layout = {matrix_of(*place.mesh), place.layout.dims},
+                         .shape = shape};
+      const auto wanted = wanted_.find({part, k.name});
+      out_.file.parameters.push_back(
+          wanted == wanted_.end() ? std::move(said) : without_shards(std::move(said), wanted->second));
     }
   }
 
   PlannedStages planned_;
   int stages_;
+  bool shares_weights_;                                              // optimizer parallelism, among replicas
+  std::map<std::pair<int, std::string>, std::vector<Axes>> wanted_;  // by part and name
   const Pipeline& pipeline_;
   PlannedStrategies out_;
   std::vector<std::string> split_otherwise_, with_result_, uneven_;

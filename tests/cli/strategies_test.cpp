@@ -237,6 +237,36 @@ TEST_F(Strategies, that_contradict_other_flags_are_told_with_both) {
   EXPECT_EQ(run({"plan", chain, "--devices", "4", "--strategy", "s.json", "--annotate", "d.json"}).status, 0);
 }
 
+TEST_F(Strategies, leave_the_optimizers_shards_to_its_flag) {
+  const Words how{"ffn:widths=16-16-8,batch=64", "--devices", "4", "--search", "propagation"};
+  write_bytes("a.json",
+              R"({"dense1.matmul": {"in": [[2, 1], [1, 2]]}, "dense2.matmul": {"in": [[4, 1], [1, 1]]}})");
+  const auto parameters = [](const char* path) {
+    std::map<std::string, FileParameter> out;
+    for (const FileParameter& p : load_strategies(path).parameters) out[p.name] = p;
+    return out;
+  };
+  const Words third{"--optimizer", "adam", "--optimizer-parallel", "3:threshold=0"};
+  ASSERT_EQ(run(with({"plan"}, with(how, with({"--annotate", "a.json", "--save-strategy", "s.json"}, third))))
+                .status,
+            0);
+  const auto first = parameters("s.json"), second = [&] {
+    EXPECT_EQ(run(with({"plan"}, with(how, {"--strategy", "s.json", "--save-strategy", "t.json"}))).status,
+              0);
+    return parameters("t.json");
+  }();
+  ASSERT_EQ(first.size(), 4U);
+  EXPECT_EQ(first.at("dense2.weight").optimizer_shards, 4);
+  EXPECT_EQ(first.at("dense2.weight").layout.parts(), (std::vector<std::int64_t>{1, 1}));
+  EXPECT_EQ(first.at("dense1.weight").optimizer_shards, 2);
+  EXPECT_EQ(first.at("dense1.weight").layout.parts(), (std::vector<std::int64_t>{1, 2}));
+  EXPECT_NE(read_bytes("s.json").find(R"("opt_weight_shard_step": 2)"), std::string::npos);
+  for (const auto& [name, p] : second) {
+    EXPECT_EQ(p.optimizer_shards, 1) << name;
+    EXPECT_EQ(p.layout, first.at(name).layout) << name;
+  }
+}
+
 TEST_F(Strategies, are_written_to_a_file_of_their_own) {
   std::filesystem::create_directory("folder");
   std::filesystem::create_symlink("x.json", "link.json");
