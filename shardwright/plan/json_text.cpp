@@ -10,7 +10,7 @@
 namespace shardwright {
 namespace {
 
-/// Before anything is kept: putting a key into an object takes the library longer the more there are.
+/// Before anything is kept, as only then a key that stands twice can be told.
 void check_sizes_and_keys(std::string_view text) {
   constexpr int deepest = 32;
   constexpr std::size_t most_keys = 65536;
@@ -33,12 +33,51 @@ void check_sizes_and_keys(std::string_view text) {
   [[maybe_unused]] const Json nothing = Json::parse(text, check);
 }
 
+/// Keeps what is read. The library's own looks through an object for every key that it puts into it.
+class JsonKeeper {
+ public:
+  Json take() { return std::move(root_); }
+
+  bool null() { return put(nullptr); }
+  bool boolean(bool said) { return put(said); }
+  bool number_integer(Json::number_integer_t number) { return put(number); }
+  bool number_unsigned(Json::number_unsigned_t number) { return put(number); }
+  bool number_float(Json::number_float_t number, const std::string&) { return put(number); }
+  bool string(std::string& text) { return put(std::move(text)); }
+  bool binary(Json::binary_t& bytes) { return put(std::move(bytes)); }
+  bool key(std::string& name) { return key_ = std::move(name), true; }
+  bool start_object(std::size_t) { return open(Json::object()); }
+  bool start_array(std::size_t) { return open(Json::array()); }
+  bool end_object() { return open_.pop_back(), true; }
+  bool end_array() { return open_.pop_back(), true; }
+  template <class Exception>
+  bool parse_error(std::size_t, const std::string&, const Exception& e) {
+    throw e;
+  }
+
+ private:
+  Json& added(Json value) {
+    if (open_.empty()) return root_ = std::move(value);
+    Json& inside = *open_.back();  // it does not move while it is open: nothing is put beside it
+    if (inside.is_array()) return inside.get_ref<Json::array_t&>().emplace_back(std::move(value));
+    return inside.get_ref<Json::object_t&>().emplace_back(std::move(key_), std::move(value)).second;
+  }
+  bool put(Json value) { return added(std::move(value)), true; }
+  bool open(Json value) { return open_.push_back(&added(std::move(value))), true; }
+
+  Json root_;
+  std::string key_;
+  std::vector<Json*> open_;
+};
+
 }  // namespace
 
 Json parse_json(std::string_view text) {
   try {
     check_sizes_and_keys(text);
-    return Json::parse(text);
+    JsonKeeper keeper;
+    Json::sax_parse(text, &keeper);
+    return keeper.take();
   } catch (const Json::exception& e) {
     const std::string_view why = e.what();  // `[json...] parse error at line 1, column 2: ...`
     const std::size_t place = why.find("at line");

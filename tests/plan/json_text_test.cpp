@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "shardwright/base/error.h"
 
 namespace shardwright {
@@ -33,6 +35,20 @@ TEST(JsonText, has_no_more_keys_in_an_object_than_are_read_in_a_moment) {
             "an object has more than 65536 keys, which is the most that are read");
   const std::string objects = object_of(5000);
   EXPECT_EQ(parse_json(fmt::format("[{0}, {0}]", objects)).at(1).size(), 5000U);
+}
+
+TEST(JsonText, of_many_keys_is_read_in_a_moment) {
+  const std::string objects = object_of(65000);
+  const auto before = std::chrono::steady_clock::now();
+  EXPECT_EQ(parse_json(fmt::format("[{0}, {0}]", objects)).at(1).at("k64999"), 64999);
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(5));
+}
+
+TEST(JsonText, is_what_the_library_reads) {
+  for (const char* text :
+       {"null", "[]", "{}", "-3", R"({"b": [1, -2, 18446744073709551615, 1e300, 0.5, true, null, "x\u00e9"],
+                                      "a": {"": [[], {}, [{"c": ""}]]}, "d": false})"})
+    EXPECT_EQ(parse_json(text), Json::parse(text)) << text;
 }
 
 TEST(JsonText, may_have_a_key_in_each_of_several_objects) {
