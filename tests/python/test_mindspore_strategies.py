@@ -78,6 +78,15 @@ def test_shards_of_the_optimizer_in_files_of_others(size, map_of_one, tmp_path):
     assert [placement.box(d, [16, 3]) for d in range(8)] == [expected.box(d, [16, 3]) for d in range(8)]
 
 
+def test_files_that_are_joined_say_a_stage_only_if_there_are_several():
+    """Names of one stage say none, and a file of stage 1 without would be one that is to be merged yet."""
+    def one(stage):
+        return Strategy(stage, {f"matmul{stage}": (stage, [[2, 1], [1, 1]])}, {f"w{stage}": {0: Placement.whole(2, 2)}})
+    assert _strategy_file.joined([one(0)]).stage == 0
+    both = _strategy_file.joined([one(0), one(1)])
+    assert both.stage == 1 and both.layouts == {"w0": {0: Placement.whole(2, 2)}, "w1": {1: Placement.whole(2, 2)}}
+
+
 # ---- of programs ----
 
 class Net(nn.Cell):
