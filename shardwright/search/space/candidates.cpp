@@ -59,15 +59,17 @@ std::vector<Strategy> strategies_in_blocks(const Rule& rule, const Mesh& mesh) {
 
 std::vector<Strategy> approximated(const std::vector<Strategy>& strategies, std::span<const double> cost,
                                    double approximation) {
-  const auto most = static_cast<std::size_t>(std::ceil(1 / approximation - 1e-9));
+  // Before the cast: 1 / approximation may be more than any integer.
+  const auto all = static_cast<double>(strategies.size());
+  const auto most = static_cast<std::size_t>(std::clamp(std::ceil(1 / approximation - 1e-9), 1.0, all));
   if (strategies.size() <= most) return strategies;
   std::vector<std::size_t> order(strategies.size());
   std::iota(order.begin(), order.end(), 0U);
   std::ranges::stable_sort(order, {}, [&](std::size_t i) { return cost[i]; });
   std::vector<Strategy> out{strategies.front()};
   const std::size_t step = order.size() / most;
-  for (std::size_t i = 0; i < order.size() && out.size() < most; i += step)
-    if (order[i] != 0) out.push_back(strategies[order[i]]);
+  for (std::size_t n = 0; n < most; ++n)
+    if (const std::size_t i = order[n * step]; i != 0) out.push_back(strategies[i]);
   return out;
 }
 

@@ -25,8 +25,8 @@ std::vector<Strategy> candidates_of(const Problem& problem, const FixedChoices& 
                                     const Rule& rule, const SearchOptions& options,
                                     const Listed& listed = {});
 
-/// What --approximate leaves of `strategies`, the unsplit one first, which stays: by `cost`, one for each, every n-th of them
-/// from the cheapest on, so that 1 / approximation are left.
+/// What --approximate leaves of `strategies`: by `cost`, one for each, every n-th of them from the cheapest on, so that
+/// 1 / approximation are left; and before these the first, the unsplit one, which is always legal.
 std::vector<Strategy> approximated(const std::vector<Strategy>& strategies, std::span<const double> cost,
                                    double approximation);
 
