@@ -105,7 +105,7 @@ DescribedCost raw_cost(const Placed& placed) {
   const bool is_reduced = out.forward > 0;
   constexpr int there_and_back = 2;
   for (std::size_t i = 0; i < placed.rule->operands.size(); ++i) {
-    const double times = is_reduced && i < touches.split.size() ? touches.split[i] : 1;
+    const double times = is_reduced && i < touches.split.size() ? touches.split[i] : touches.operand;
     out.computation += times * operand_bytes(placed, static_cast<int>(i));
     out.backward += repeated_bytes(placed, static_cast<int>(i));
     out.forward += there_and_back * halo_bytes(placed, static_cast<int>(i));

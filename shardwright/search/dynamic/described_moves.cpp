@@ -51,7 +51,7 @@ Spans cut_at(const Spans& spans, const std::vector<std::int64_t>& cuts) {
   return out;
 }
 
-/// A tensor's dims, in a row of those that a span may cut as a whole, before and after.
+/// A tensor's dims of more than one element, in a row of those that a span may cut as a whole, before and after.
 struct Rows {
   std::vector<std::int64_t> sizes;
   std::vector<std::optional<RankSpan>> from, to;
@@ -85,6 +85,7 @@ std::optional<Rows> rows_of(const Spread& from, const Spread& to, const Shape& s
     Rows out;
     std::optional<std::int64_t> lacks;
     for (std::size_t d = 0; d < shape.size() && !lacks; ++d) {
+      if (shape[d] == 1) continue;
       const Spans a = cut_at(from.dims[d], cuts), b = cut_at(to.dims[d], cuts);
       std::vector<std::int64_t> products{1};
       add_products(a, products);
@@ -114,8 +115,14 @@ class Moving {
   }
 
   MovedElements run() {
-    while (rows_.from != rows_.to)
-      if (!slice_all() && !gather_unwanted()) gather_first();
+    while (rows_.from != rows_.to) {
+      bool has_moved = false;
+      for (bool goes_on = true; goes_on; has_moved = has_moved || goes_on) {
+        goes_on = slice_free();
+        while (exchange()) goes_on = true;
+      }
+      if (!gather_unwanted() && !has_moved) gather_first();
+    }
     return out_;
   }
 
@@ -127,27 +134,41 @@ class Moving {
     return -1;
   }
 
-  bool slice_all() {
+  bool is_to_be_cut(std::size_t d) const { return !rows_.from[d] && rows_.to[d]; }
+
+  /// All dims, before anything is sent: what follows is of smaller parts.
+  bool slice_free() {
     bool has_moved = false;
-    for (bool goes_on = true; goes_on;) {
-      goes_on = false;
-      for (std::size_t d = 0; d < rows_.from.size(); ++d) {
-        if (rows_.from[d] || !rows_.to[d]) continue;
-        if (const int other = cut_by(*rows_.to[d]); other >= 0) gather(at(other));
-        slice(d);
-        has_moved = goes_on = true;
-      }
+    for (std::size_t d = 0; d < rows_.from.size(); ++d) {
+      if (!is_to_be_cut(d) || cut_by(*rows_.to[d]) >= 0) continue;
+      slice(d);
+      has_moved = true;
     }
     return has_moved;
   }
 
+  /// Dims whose span still cuts another one, which is gathered for it.
+  bool exchange() {
+    bool has_moved = false;
+    for (std::size_t d = 0; d < rows_.from.size(); ++d) {
+      const int other = is_to_be_cut(d) ? cut_by(*rows_.to[d]) : -1;
+      if (other < 0) continue;
+      gather(at(other));
+      slice(d);
+      has_moved = true;
+    }
+    return has_moved;
+  }
+
+  /// All dims along spans that the target does not have.
   bool gather_unwanted() {
-    for (std::size_t d = 0; d < rows_.from.size(); ++d)
-      if (rows_.from[d] && std::ranges::find(rows_.to, rows_.from[d]) == rows_.to.end()) {
-        gather(d);
-        return true;
-      }
-    return false;
+    bool has_moved = false;
+    for (std::size_t d = 0; d < rows_.from.size(); ++d) {
+      if (!rows_.from[d] || std::ranges::find(rows_.to, rows_.from[d]) != rows_.to.end()) continue;
+      gather(d);
+      has_moved = true;
+    }
+    return has_moved;
   }
 
   void gather_first() {
@@ -155,10 +176,7 @@ class Moving {
       if (rows_.from[d] && rows_.from[d] != rows_.to[d]) return gather(d);
   }
 
-  void touch(double elements) {
-    out_.computation += elements;
-    out_.memory += elements;
-  }
+  void touch(double elements) { out_.computation += elements; }
 
   void slice(std::size_t d) {
     touch(elements_);
@@ -171,12 +189,8 @@ class Moving {
     out_.forward += elements_ * devices / 2;
     out_.backward += elements_ / 2;
     touch(elements_);  // as a slice would, which the described system adds, too
-    if (d == 0) {
-      out_.computation += elements_;
-      out_.memory += elements_ * devices;
-    } else {  // gathered along the first dim, then cut and put together
-      touch(elements_ + 2 * elements_ * devices);
-    }
+    touch(elements_);
+    if (d > 0) touch(2 * elements_ * devices);  // gathered along the first dim, then cut and put together
     rows_.from[d].reset();
     elements_ *= devices;
   }
@@ -207,7 +221,6 @@ MovedElements through_the_whole(const Spread& from, const Spread& to, const Shap
   const MovedElements back = move(whole, to.dims);
   const auto all = static_cast<double>(element_count(shape));
   out.computation += back.computation + 2 * all;
-  out.memory += back.memory + 2 * all;
   return out;
 }
 
@@ -240,14 +253,13 @@ MovedElements moved_elements(const Spread& from, const Spread& to, const Shape& 
   cuts.insert(cuts.end(), to.cuts.begin(), to.cuts.end());
   const std::optional<Rows> rows = rows_of(from, to, shape, std::move(cuts));
   if (!rows) return through_the_whole(from, to, shape);
-  const bool is_reshaped = rows->sizes.size() != shape.size();
+  const bool is_reshaped = !std::ranges::equal(rows->sizes, shape);
   double local = is_reshaped ? static_cast<double>(element_count(shape)) : 0;
   for (const Spans& spans : from.dims)
     for (const RankSpan& s : spans) local /= static_cast<double>(s.size);
   MovedElements out = Moving(*rows).run();
   if (out.computation == 0) return out;  // the same parts, counted otherwise
   out.computation += 2 * local;
-  out.memory += 2 * local;
   return out;
 }
 

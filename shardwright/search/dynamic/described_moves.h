@@ -2,8 +2,9 @@
 // sequence of slices and gathers that it inserts.
 //
 // A dim is cut along spans of ranks. The spans of both layouts are refined until two that overlap are one; a dim that
-// several spans cut stands as several dims in a row. Then, dim by dim: what is whole and should be cut is sliced; where its
-// span still cuts another dim, that one is gathered first; a span that the target does not have is gathered.
+// several spans cut stands as several dims in a row, dims of size 1 are left out. Then, pass by pass over all dims: what is
+// whole and should be cut is sliced; where its span still cuts another dim, that one is gathered first; spans that the target
+// does not have are gathered.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +33,6 @@ Spread spread_of(const Layout& layout, const Mesh& mesh, const Axes& used);
 struct MovedElements {
   double forward = 0, backward = 0;  // that a device sends, of the value and of its gradient
   double computation = 0;            // that it touches
-  double memory = 0;
 };
 
 /// From one layout to another of a tensor of `shape`, without an exchange of parts between all (all_to_all).
