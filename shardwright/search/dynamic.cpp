@@ -16,10 +16,12 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 
 #include "shardwright/base/index.h"
 #include "shardwright/search/dynamic/described_search.h"
 #include "shardwright/search/dynamic/fronts.h"
+#include "shardwright/search/space/candidates.h"
 #include "shardwright/search/space/trials.h"
 
 namespace shardwright::search {
@@ -33,16 +35,12 @@ class Dynamic {
   Dynamic(const Problem& problem, const SearchOptions& options)
       : problem_(problem), options_(options), space_(problem, options, most_work) {}
 
-  SearchResult run() {
+  /// Nothing: of some strategies of each none follow.
+  std::optional<SearchResult> run() {
     for (const auto& on : space_.ladders())
       for (double gradients : {hidden(), 1.0})
         if (plans_.empty() || !options_.deadline.is_over()) add_fastest(on, gradients);
-    if (options_.approximates && moves_what_must_not()) {
-      SearchOptions all =
-          options_;  // some strategies of each may have none that agree with their neighbours'
-      all.approximates = false;
-      return Dynamic(problem_, all).run();
-    }
+    if (options_.approximates && moves_what_must_not()) return std::nullopt;
     if (may_exceed())
       for (const auto& on : space_.ladders()) add_sparing(on);
     Trials trials(problem_, options_, space_);
@@ -136,7 +134,7 @@ SearchResult run(const Problem& problem, const SearchOptions& options) {
   if (options.is_described)
     throw Infeasible(
         "--described: of search dynamic it belongs to --costs symbolic; add that or leave it out");
-  return Dynamic(problem, options).run();
+  return among_some_or_all(options, [&](const SearchOptions& some) { return Dynamic(problem, some).run(); });
 }
 
 }  // namespace

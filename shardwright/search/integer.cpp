@@ -10,8 +10,10 @@
 
 #include <algorithm>
 #include <deque>
+#include <optional>
 
 #include "shardwright/search/integer/program.h"
+#include "shardwright/search/space/candidates.h"
 #include "shardwright/search/space/trials.h"
 
 namespace shardwright::search {
@@ -33,8 +35,10 @@ class Integer {
         trials_(problem, options_, space_),
         cap_(static_cast<double>(problem.judge->cap_bytes())) {}
 
-  SearchResult run() {
+  /// Nothing: of some strategies of each none follow.
+  std::optional<SearchResult> run() {
     for (const auto& on : space_.ladders()) parts_.emplace_back(on, weights());
+    if (options_.approximates && moves_what_must_not()) return std::nullopt;
     trials_.run(solve({}));
     std::optional<double> limit;
     constexpr int most_rounds = 4;
@@ -58,6 +62,11 @@ class Integer {
     return options;
   }
   bool is_late() const { return options_.deadline.is_over(); }
+
+  bool moves_what_must_not() const {
+    return std::ranges::all_of(parts_,
+                               [](const Part& part) { return part.freely.value >= forbidden_seconds / 2; });
+  }
 
   CutWeights weights() const { return {.gradients = 1 - problem_.cluster->overlap}; }
 
@@ -135,7 +144,7 @@ class Integer {
 };
 
 SearchResult run(const Problem& problem, const SearchOptions& options) {
-  return Integer(problem, options).run();
+  return among_some_or_all(options, [&](const SearchOptions& some) { return Integer(problem, some).run(); });
 }
 
 }  // namespace

@@ -28,6 +28,19 @@ TEST(Fronts, are_those_of_all_combinations) {
   }
 }
 
+TEST(Fronts, without_time_are_of_choices_all_the_same) {
+  for (unsigned seed = 0; seed < 50; ++seed) {
+    std::mt19937 random(seed);
+    const DrawnTables d = drawn_tables(8, random);
+    const ParetoSet found = pareto_set(d.seconds, d.bytes, {.deadline = Deadline(0.0)});
+    EXPECT_EQ(found.plans.front().seconds, d.pareto_set().front().first) << "seed " << seed;
+    for (const ParetoPlan& p : found.plans) {
+      EXPECT_EQ(d.seconds.value(p.choices), p.seconds) << "seed " << seed;
+      EXPECT_EQ(d.bytes_of(p.choices), p.bytes) << "seed " << seed;
+    }
+  }
+}
+
 TEST(Fronts, thinned_keep_the_fastest_and_the_leanest) {
   for (unsigned seed = 0; seed < 50; ++seed) {
     std::mt19937 random(seed);

@@ -148,9 +148,13 @@ class Elimination {
     return f.size() == 1 && f[0].how < 0 && f[0].seconds == 0 && f[0].bytes == 0;
   }
 
-  static void add_sums(std::vector<Sum>& out, const Front& a, const Front& b) {
-    for (const Point& p : a)
-      for (const Point& q : b) out.push_back({{p.seconds + q.seconds, p.bytes + q.bytes, -1}, p.how, q.how});
+  void add_sums(std::vector<Sum>& out, const Front& a, const Front& b) {
+    const bool is_late = options_.deadline.is_over();
+    const auto step = [&](const Front& f) { return is_late && f.size() > 2 ? f.size() - 1 : 1; };
+    is_exact_ = is_exact_ && step(a) == 1 && step(b) == 1;
+    for (std::size_t i = 0; i < a.size(); i += step(a))
+      for (std::size_t j = 0; j < b.size(); j += step(b))
+        out.push_back({{a[i].seconds + b[j].seconds, a[i].bytes + b[j].bytes, -1}, a[i].how, b[j].how});
   }
 
   /// The points that no other beats, fastest first; of more than may be, evenly many of them.

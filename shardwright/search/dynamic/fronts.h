@@ -25,6 +25,7 @@ struct ParetoSet {
 struct ParetoOptions {
   std::size_t most_points = 64;                // of a set, at least 2; more are thinned evenly
   std::vector<std::vector<int>> choices = {};  // per variable, those to look at; empty: all
+  Deadline deadline = {};                      // from then on of each set only its two ends are looked at
 };
 
 /// `bytes`: per variable and choice; a variable beyond its end takes none.

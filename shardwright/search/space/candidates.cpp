@@ -73,6 +73,18 @@ std::vector<Strategy> approximated(const std::vector<Strategy>& strategies, std:
   return out;
 }
 
+SearchResult among_some_or_all(
+    const SearchOptions& options,
+    const std::function<std::optional<SearchResult>(const SearchOptions&)>& search) {
+  if (!options.approximates) return *search(options);
+  if (std::optional<SearchResult> found = search(options)) return std::move(*found);
+  SearchOptions all = options;
+  all.approximates = false;
+  SearchResult out = *search(all);
+  out.compared += "; all strategies of each, as of some of them none follow";
+  return out;
+}
+
 bool is_allowed(const Problem& problem, const FixedChoices& fixed, NodeId id, const Rule& rule,
                 const Strategy& strategy, const SearchOptions& options) {
   const Mesh& mesh = fixed.meshes[at(strategy.mesh)];

@@ -1,6 +1,8 @@
 // The strategies that an operator may have: every search chooses among these.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -29,6 +31,12 @@ std::vector<Strategy> candidates_of(const Problem& problem, const FixedChoices& 
 /// 1 / approximation are left; and before these the first, the unsplit one, which is always legal.
 std::vector<Strategy> approximated(const std::vector<Strategy>& strategies, std::span<const double> cost,
                                    double approximation);
+
+/// What `search` finds among some strategies of each operator, if `options` approximates; nothing, as these may have none that
+/// agree with their neighbours': then among all of them, which is told. Without approximation it must find something.
+SearchResult among_some_or_all(
+    const SearchOptions& options,
+    const std::function<std::optional<SearchResult>(const SearchOptions&)>& search);
 
 /// Whether the mode lets `id` have `strategy`: data parallelism splits no parameter; fully_use_devices wants all or nothing,
 /// aligned slices that what is split is a multiple of their size.

@@ -86,7 +86,8 @@ std::vector<int> TableSum::ranked(int v, std::span<const int> choices) const {
 /// The tables while variables leave them.
 class Elimination {
  public:
-  explicit Elimination(const TableSum& sum) : sum_(sum), left_(sum), is_gone_(at(sum.size()), false) {
+  Elimination(const TableSum& sum, const Deadline& deadline)
+      : sum_(sum), deadline_(deadline), left_(sum), is_gone_(at(sum.size()), false) {
     for (int v = 0; v < sum.size(); ++v) waiting_.push_back(v);
     decisions_.reserve(at(sum.size()));
   }
@@ -94,7 +95,7 @@ class Elimination {
   TableSum::Minimum run() {
     bool is_proven = true;
     for (int count = sum_.size(); count > 0; --count) {
-      const int v = next();
+      const int v = deadline_.is_over() ? -1 : next();
       if (v >= 0) {
         eliminate(v);
       } else {
@@ -220,9 +221,9 @@ class Elimination {
 
   /// Single changes, as long as one of them lowers the sum.
   void improve(std::vector<int>& choices) const {
-    constexpr int most_sweeps = 20;
+    constexpr int most_sweeps = 20, late_sweeps = 2;
     bool has_changed = true;
-    for (int sweep = 0; has_changed && sweep < most_sweeps; ++sweep) {
+    for (int sweep = 0; has_changed && sweep < (deadline_.is_over() ? late_sweeps : most_sweeps); ++sweep) {
       has_changed = false;
       for (int v = 0; v < sum_.size(); ++v) {
         const std::vector<double> values = sum_.along(v, choices);
@@ -235,6 +236,7 @@ class Elimination {
   }
 
   const TableSum& sum_;
+  const Deadline& deadline_;
   TableSum left_;  // of the variables that are left
   std::vector<bool> is_gone_;
   std::vector<int> waiting_;  // may have two neighbours or fewer
@@ -242,6 +244,8 @@ class Elimination {
   std::vector<int> best_;  // choices of eliminated variables
 };
 
-TableSum::Minimum TableSum::minimum() const { return Elimination(*this).run(); }
+TableSum::Minimum TableSum::minimum(const Deadline& deadline) const {
+  return Elimination(*this, deadline).run();
+}
 
 }  // namespace shardwright::space

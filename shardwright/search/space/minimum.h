@@ -12,6 +12,8 @@
 #include <span>
 #include <vector>
 
+#include "shardwright/search/planning/deadline.h"
+
 namespace shardwright::space {
 
 class TableSum {
@@ -36,7 +38,8 @@ class TableSum {
     double value = 0;
     bool is_proven = false;  // elimination went through to the end
   };
-  Minimum minimum() const;
+  /// When time is over, the variables that are left are fixed one by one.
+  Minimum minimum(const Deadline& deadline = {}) const;
 
   /// The sum if all are as `choices` says.
   double value(std::span<const int> choices) const;

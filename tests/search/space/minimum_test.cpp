@@ -82,6 +82,17 @@ TEST(Minimum, of_any_graph_is_one_that_no_single_change_lowers) {
   }
 }
 
+TEST(Minimum, without_time_is_a_choice_all_the_same) {
+  for (unsigned seed = 0; seed < 50; ++seed) {
+    std::mt19937 random(seed);
+    const Drawn d = drawn(6, series_parallel(6, random), random);
+    const TableSum::Minimum found = d.sum.minimum(Deadline(0.0));
+    EXPECT_FALSE(found.is_proven) << "seed " << seed;
+    EXPECT_EQ(found.value, d.sum.value(found.choices)) << "seed " << seed;
+    EXPECT_GE(found.value, d.sum.minimum().value) << "seed " << seed;
+  }
+}
+
 TEST(Minimum, a_table_of_a_variable_with_itself_counts_its_diagonal) {
   TableSum sum;
   const int v = sum.add_variable(2);
