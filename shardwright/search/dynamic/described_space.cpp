@@ -18,9 +18,6 @@ using space::CutPart;
 using space::CutUse;
 using space::CutValue;
 
-/// More strategies of an operator take too long: tables are their square, eliminations their cube.
-constexpr int most_strategies = 256;
-
 FixedChoices on_prime_axes(const Problem& problem) {
   const FixedChoices& asked = problem.fixed;
   return space::on_finer_mesh(
@@ -41,16 +38,24 @@ std::vector<int> numbered(const std::vector<Spread>& spreads, std::vector<const 
 
 }  // namespace
 
-DescribedSpace::DescribedSpace(const Problem& problem, const SearchOptions& options, bool folds)
+DescribedSpace::DescribedSpace(const Problem& problem, const SearchOptions& options, const Extent& extent)
     : problem_(&problem),
       options_(&options),
       fixed_(on_prime_axes(problem)),
-      cuts_(*problem.graph, *problem.calls, space::fold_of(problem, folds), fixed_),
+      cuts_(*problem.graph, *problem.calls, space::fold_of(problem, extent.folds), fixed_),
       weights_(cost_weights(*problem.cluster)) {
   mark_involved();
-  for (int p = 0; p < cuts_.size(); ++p) add_part(p);
-  collect_moves();
-  for (const Move& move : moves_) add_moves(move);
+  const auto is_late = [&] {
+    is_complete_ = is_complete_ && !extent.deadline.is_over();
+    return !is_complete_;
+  };
+  const double approximation =
+      std::max(options.approximates ? options.approximation : 0, 1.0 / extent.most_strategies);
+  for (int p = 0; p < cuts_.size() && !is_late(); ++p) add_part(p, approximation);
+  for (const CutValue& v : cuts_.values())
+    if (!is_late()) collect_moves(v);
+  for (const Move& move : moves_)
+    if (!is_late()) add_moves(move);
 }
 
 Placed DescribedSpace::placed(int p, int choice) const {
@@ -70,15 +75,14 @@ DescribedCost DescribedSpace::own_cost(int p, int choice) const {
 
 // ---- operators ----
 
-void DescribedSpace::add_part(int p) {
+void DescribedSpace::add_part(int p, double approximation) {
   const CutPart& part = cuts_.part(p);
   auto& strategies =
       strategies_.emplace_back(described_candidates(*problem_, fixed_, part.example, *part.rule, *options_));
-  if (options_->approximates || strategies.size() > at(most_strategies)) {
+  if (static_cast<double>(strategies.size()) * approximation > 1) {
     std::vector<double> cost;
     for (int i = 0; i < static_cast<int>(strategies.size()); ++i) cost.push_back(weights_.of(own_cost(p, i)));
-    auto some = space::approximated(strategies, cost,
-                                    options_->approximates ? options_->approximation : 1.0 / most_strategies);
+    auto some = space::approximated(strategies, cost, approximation);
     is_exact_ = is_exact_ && some.size() == strategies.size();
     strategies = std::move(some);
   }
@@ -142,27 +146,21 @@ std::vector<Spread> DescribedSpace::result_spreads(const CutValue& v) const {
   return out;
 }
 
-void DescribedSpace::collect_moves() {
-  for (const CutValue& v : cuts_.values()) {
-    if (v.producer < 0) {
-      add_leaf_moves(v);
-      continue;
-    }
-    const Type& type = problem_->graph->value(v.example).type;
-    const std::vector<Spread> has = result_spreads(v);
-    if (v.asked) {
-      // Read and lie as asked: from there on the value is like a leaf.
-      const std::vector<Spread> asked{spread(*v.asked, nullptr)};
-      moves_.push_back({v.producer, -1, has, asked, type, v.count});
-      for (const CutUse& use : v.uses)
-        moves_.push_back({-1, use.part, asked, operand_spreads(use), type, use.count});
-      continue;
-    }
-    const Node& producer = problem_->graph->node(problem_->graph->value(v.example).producer);
+void DescribedSpace::collect_moves(const CutValue& v) {
+  if (v.producer < 0) return add_leaf_moves(v);
+  const Type& type = problem_->graph->value(v.example).type;
+  const std::vector<Spread> has = result_spreads(v);
+  if (v.asked) {
+    // Read and lie as asked: from there on the value is like a leaf.
+    const std::vector<Spread> asked{spread(*v.asked, nullptr)};
+    moves_.push_back({v.producer, -1, has, asked, type, v.count});
     for (const CutUse& use : v.uses)
-      moves_.push_back({v.producer, use.part, has, operand_spreads(use), type, use.count,
-                        options_->elementwise_follow && producer.op->block != nullptr});
+      moves_.push_back({-1, use.part, asked, operand_spreads(use), type, use.count});
+    return;
   }
+  for (const CutUse& use : v.uses)
+    moves_.push_back({v.producer, use.part, has, operand_spreads(use), type, use.count,
+                      space::is_followed(*problem_, *options_, v)});
 }
 
 void DescribedSpace::add_leaf_moves(const CutValue& v) {

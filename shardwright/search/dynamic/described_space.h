@@ -17,10 +17,18 @@ namespace shardwright::dynamic {
 /// The cost of what must not be: above all that are real.
 constexpr double forbidden_cost = 1e18;
 
+/// How much of a network's choices a space holds.
+struct Extent {
+  bool folds = false;  // repeated layers are one
+  int most_strategies =
+      256;  // of an operator; more take too long: tables are their square, eliminations their cube
+  Deadline deadline = {};  // from then on the space is left as it is
+};
+
 class DescribedSpace {
  public:
-  /// `problem` must outlive it. `folds`: repeated layers are one.
-  DescribedSpace(const Problem& problem, const SearchOptions& options, bool folds);
+  /// `problem` and `options` must outlive it.
+  DescribedSpace(const Problem& problem, const SearchOptions& options, const Extent& extent);
 
   const FixedChoices& fixed() const { return fixed_; }
   const space::CutProblem& cuts() const { return cuts_; }
@@ -32,6 +40,8 @@ class DescribedSpace {
   }
   /// Per part and choice, of a device.
   const std::vector<std::vector<double>>& bytes() const { return bytes_; }
+  /// Time was not over before it was done; otherwise it has no use.
+  bool is_complete() const { return is_complete_; }
   /// All strategies are in it, none was left out for being too many.
   bool is_exact() const { return is_exact_; }
 
@@ -51,10 +61,10 @@ class DescribedSpace {
   };
 
   Placed placed(int part, int choice) const;
-  void add_part(int part);
+  void add_part(int part, double approximation);
   void mark_involved();
   double memory(int part, int choice) const;
-  void collect_moves();
+  void collect_moves(const space::CutValue& v);
   void add_leaf_moves(const space::CutValue& v);
   void add_parameter(const space::CutValue& v);
   void add_moves(const Move& move);
@@ -74,6 +84,7 @@ class DescribedSpace {
   std::vector<NodeId> first_reader_;  // per value
   std::vector<Move> moves_;
   space::TableSum cost_;
+  bool is_complete_ = true;
   bool is_exact_ = true;
 };
 

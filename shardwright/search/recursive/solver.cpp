@@ -33,13 +33,18 @@ void use_all(const CutPart& part, const Halving& halving, std::vector<int>& choi
   std::erase_if(choices, [is_cut](int loop) { return (loop == no_loop_dim) == is_cut; });
 }
 
+/// As the seeds have it, repeated layers may be one.
+bool may_be_one(const SearchOptions& options) {
+  return options.fold_layers && options.order == SearchOrder::automatic;
+}
+
 }  // namespace
 
 Solver::Solver(const Problem& problem, const SearchOptions& options)
     : problem_(problem),
       options_(options),
       calls_(*problem.calls),
-      fold_(fold_of(problem, are_layers_folded(options))) {
+      fold_(fold_of(problem, are_layers_folded(options) || may_be_one(options))) {
   if (options.is_described) check_described(*problem.cluster);
   collect_ladders();
   seconds_.emplace(

@@ -67,13 +67,17 @@ bool breaks_a_window(const RuleTensor& tensor, int loop, int parts) {
 
 bool are_layers_folded(const SearchOptions& options) {
   const bool is_said = options.said.test(static_cast<std::size_t>(Setting::fold_layers));
-  const bool is_as_the_seeds = options.order == SearchOrder::automatic;
-  return options.fold_layers && (is_said || !options.is_described || is_as_the_seeds);
+  return options.fold_layers && (is_said || !options.is_described);
 }
 
 Fold fold_of(const Problem& problem, bool folds_layers) {
   const std::vector<std::uint64_t> labels = labels_of(*problem.graph, problem.fixed);
   return fold(*problem.graph, *problem.calls, {.is_on = folds_layers, .labels = labels});
+}
+
+bool is_followed(const Problem& problem, const SearchOptions& options, const CutValue& v) {
+  return options.elementwise_follow && !v.asked &&
+         problem.graph->node(problem.graph->value(v.example).producer).op->block;
 }
 
 CutProblem::CutProblem(const Graph& graph, const Calls& calls, const Fold& fold, const FixedChoices& fixed)

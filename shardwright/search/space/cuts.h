@@ -58,11 +58,14 @@ struct Halving {
   int parts = 2;
 };
 
-/// Unless they are asked for, the described system's layers are each for itself; as the seeds have it, they may be one.
+/// Unless they are asked for, the described system's layers are each for itself.
 bool are_layers_folded(const SearchOptions& options);
 
 /// Of the forward operators of `problem`, those that the user treats differently apart.
 Fold fold_of(const Problem& problem, bool folds_layers);
+
+/// Its readers must take it as it lies: a point-wise operator's result, if --elementwise-follow.
+bool is_followed(const Problem& problem, const SearchOptions& options, const CutValue& v);
 
 class CutProblem {
  public:

@@ -190,11 +190,6 @@ class Tables {
 
   // ---- values between parts ----
 
-  bool is_followed(const CutValue& v) const {
-    return options_.elementwise_follow && !v.asked &&
-           problem_.graph->node(problem_.graph->value(v.example).producer).op->block;
-  }
-
   void add_value(const CutValue& v) {
     double reads = 0;
     for (const CutUse& use : v.uses) reads += use.count;
@@ -217,7 +212,8 @@ class Tables {
   void add_read_once(const CutValue& v, const CutUse& use) {
     const Ends has = results(v), wants = operands(use), gradient = gradients(use);
     const auto there = matrix(has, wants, [&](const Layout& a, const Layout& b) {
-      return moved(a, b) + (is_followed(v) && without_halo(b) != reduced(a) ? forbidden_seconds : 0);
+      return moved(a, b) +
+             (is_followed(problem_, options_, v) && without_halo(b) != reduced(a) ? forbidden_seconds : 0);
     });
     std::vector<double> back;
     if (v.has_gradient)
@@ -262,12 +258,14 @@ class Tables {
     const auto from_producer = [&](const Layout& layout, const Form& form) {
       double seconds = moved(layout, form.lies);
       if (v.has_gradient) seconds += gradient_moved(form.gradient, reduced(layout));
-      return v.count * seconds + (is_followed(v) && form.lies != reduced(layout) ? forbidden_seconds : 0);
+      return v.count * seconds +
+             (is_followed(problem_, options_, v) && form.lies != reduced(layout) ? forbidden_seconds : 0);
     };
     const auto to_user = [&](const Form& form, const Layout& wants, const Layout& gradient) {
       double seconds = moved(form.lies, wants);
       if (v.has_gradient) seconds += gradient_moved(gradient, form.gradient);
-      return seconds + (is_followed(v) && without_halo(wants) != form.lies ? forbidden_seconds : 0);
+      return seconds +
+             (is_followed(problem_, options_, v) && without_halo(wants) != form.lies ? forbidden_seconds : 0);
     };
     add_table(v.producer, hub, has.of, forms.size(),
               [&](int i, std::size_t f) { return from_producer(has.layouts[at(i)], forms[f]); });

@@ -17,10 +17,10 @@ namespace {
 SearchOptions as_described() { return {.costs = Costs::symbolic, .is_described = true}; }
 
 Plan planned(const Graph& graph, int devices, const SearchOptions& options,
-             const std::string& annotations = "{}", const std::string& cluster = "ascend910b") {
+             const std::string& annotations = "{}", const std::string& search = "dynamic") {
   return make_plan(graph, {.devices = devices,
-                           .cluster = cluster_called(fmt::format("{}:{}", cluster, devices)),
-                           .search = "dynamic",
+                           .cluster = cluster_called(fmt::format("ascend910b:{}", devices)),
+                           .search = search,
                            .options = options,
                            .annotations = parse_annotations(annotations, "test")});
 }
@@ -47,8 +47,10 @@ TEST(DescribedSearch, is_never_dearer_than_mindspore) {
 
 /// Of three products the seeds' system takes this on 8 devices: nothing, columns, rows.
 TEST(DescribedSearch, finds_the_strategies_that_mindspore_finds) {
+  int count = 0;
   for (const MindSporeAnswer& answer : mindspore_answers()) {
     if (answer.network != "three_layer_b32" || answer.devices != 8) continue;
+    ++count;
     std::vector<std::string> in;
     const Plan plan = planned(answer.graph(), 8, as_described());
     for (const PlannedOperator& op : plan.stages[0].operators)
@@ -56,6 +58,7 @@ TEST(DescribedSearch, finds_the_strategies_that_mindspore_finds) {
         in.push_back(fmt::format("{}x{} {}x{}", op.in[0][0], op.in[0][1], op.in[1][0], op.in[1][1]));
     EXPECT_EQ(join(in, ", "), "1x1 1x1, 1x1 1x8, 1x8 8x1");
   }
+  EXPECT_EQ(count, 1);
 }
 
 Graph network(const std::string& name) { return build_model(name).graph; }
@@ -77,13 +80,17 @@ TEST(DescribedSearch, may_leave_devices_out_unless_told_otherwise) {
 }
 
 TEST(DescribedSearch, plans_any_number_of_devices) {
-  const Graph graph = network("matmul_chain:batch=48,widths=96-96-96");
+  const Graph graph = network("matmul_chain:batch=48,widths=1536-1536-1536");
   for (int devices : {3, 6, 12}) {
     const Plan plan = planned(graph, devices, as_described());
-    EXPECT_GT(cost_of(plan), 0);
+    std::int64_t most = 1;
     for (const PlannedOperator& op : plan.stages[0].operators)
       for (const auto& parts : op.in)
-        for (std::int64_t p : parts) EXPECT_EQ(devices % p, 0) << op.name;
+        for (std::int64_t p : parts) {
+          EXPECT_EQ(devices % p, 0) << op.name;
+          most = std::max(most, p);
+        }
+    EXPECT_EQ(most, devices);
   }
 }
 
@@ -100,11 +107,48 @@ TEST(DescribedSearch, keeps_what_fits) {
   EXPECT_TRUE(has_split_weight);
 }
 
+/// What the first operand of `op` is split into.
+std::vector<std::int64_t> parts_of(const Plan& plan, const std::string& op) {
+  for (const PlannedOperator& planned : plan.stages[0].operators)
+    if (planned.name == op) return planned.in[0];
+  return {};
+}
+
+const char* const parts_of_relu1 = R"({"relu1": {"in": [[4, 2]]}})";
+
 TEST(DescribedSearch, follows_point_wise_operators_if_asked) {
   const Graph graph = network("three_layer:batch=32");
-  SearchOptions options = as_described();
-  options.elementwise_follow = true;
-  EXPECT_GE(cost_of(planned(graph, 8, options)), cost_of(planned(graph, 8, as_described())));
+  SearchOptions follow = as_described();
+  follow.elementwise_follow = true;
+  const std::vector<std::int64_t> same{4, 2};
+  EXPECT_EQ(parts_of(planned(graph, 8, follow, parts_of_relu1), "dense2.matmul"), same);
+  EXPECT_NE(parts_of(planned(graph, 8, as_described(), parts_of_relu1), "dense2.matmul"), same);
+}
+
+/// However fine --approximation is: tables are their square.
+TEST(DescribedSearch, looks_at_256_strategies_at_most) {
+  const Graph graph = parse_graph(
+      "%x = input f32[128, 128, 128]\n%w = input f32[128, 128, 128]\n%y = matmul %x, %w\noutput %y\n");
+  SearchOptions fine = as_described();
+  fine.approximates = true;
+  fine.approximation = 1e-6;
+  const std::string compared = planned(graph, 128, fine).compared;
+  EXPECT_EQ(compared, planned(graph, 128, as_described()).compared);
+  EXPECT_NE(compared.find("1 operators, 25"), std::string::npos) << compared;  // the unsplit one beside them
+}
+
+/// What is alike in all layers is searched first: it takes a fraction of the time.
+TEST(DescribedSearch, ends_when_time_is_over_with_the_best_so_far) {
+  const Graph graph = network("llama:layers=4");
+  SearchOptions late = as_described();
+  late.most_seconds = 0;
+  const Plan plan = planned(graph, 8, late), unhurried = planned(graph, 8, as_described());
+  EXPECT_NE(plan.compared.find("(time is over)"), std::string::npos) << plan.compared;
+  EXPECT_EQ(unhurried.compared.find("(time is over)"), std::string::npos) << unhurried.compared;
+  const auto operators = [](const Plan& p) { return std::stoi(p.compared); };
+  EXPECT_LT(operators(plan), operators(unhurried));
+  late.most_seconds = 1e6;
+  EXPECT_EQ(planned(graph, 8, late).compared, unhurried.compared);
 }
 
 TEST(DescribedSearch, looks_at_fewer_strategies_if_asked) {
@@ -122,16 +166,16 @@ TEST(DescribedSearch, looks_at_fewer_strategies_if_asked) {
 /// Some strategies of each may have none that follow; then all are looked at.
 TEST(DynamicSettings, following_comes_before_fewer_strategies) {
   const Graph graph = network("three_layer:batch=64");
-  const char* const rows = R"({"relu1": {"in": [[8, 1]]}})";
-  for (SearchOptions options : {SearchOptions{}, as_described()}) {
+  const auto expect_all = [&](SearchOptions options, const std::string& search) {
     options.approximates = options.elementwise_follow = true;
-    options.approximation = 0.9;
-    const Plan plan = planned(graph, 8, options, rows);
-    for (const PlannedOperator& op : plan.stages[0].operators)
-      if (op.name == "dense2.matmul") {
-        EXPECT_EQ(op.in[0], (std::vector<std::int64_t>{8, 1}));
-      }
-  }
+    options.approximation = 1;
+    const Plan plan = planned(graph, 8, options, parts_of_relu1, search);
+    EXPECT_EQ(parts_of(plan, "dense2.matmul"), (std::vector<std::int64_t>{4, 2})) << search;
+    EXPECT_NE(plan.compared.find("; all strategies of each"), std::string::npos) << plan.compared;
+  };
+  expect_all({}, "dynamic");
+  expect_all(as_described(), "dynamic");
+  expect_all({}, "integer");
 }
 
 /// In seconds, too.
