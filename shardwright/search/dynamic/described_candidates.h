@@ -8,7 +8,8 @@
 namespace shardwright::dynamic {
 
 /// Of the forward operator `id`, the unsplit one first; one if it is fixed. On mesh 0 of `fixed`, whose axes have prime sizes.
-/// Cost: O(loop dims ^ log2(devices)).
+/// Cost: as many as there are ways to deal log2(devices) axes in order to the loop dims or none, C(log2(devices) + loop
+/// dims, loop dims).
 std::vector<Strategy> described_candidates(const Problem& problem, const FixedChoices& fixed, NodeId id,
                                            const Rule& rule, const SearchOptions& options);
 

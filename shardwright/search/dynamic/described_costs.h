@@ -1,7 +1,7 @@
 // The described system's cost model (facts.md 3.2 to 3.5): bytes of a device that an operator touches in the forward and
 // that it sends, not seconds.
 //
-//   cost = alpha computation + beta (forward + gamma backward),   alpha 1, beta 400 (GPUs: 50), gamma 0.001
+//   cost = alpha computation + beta (forward + gamma backward),   alpha 1, beta 400 (GPUs that NVLink joins: 50), gamma 0.001
 //
 // forward: partial results, which are reduced where they are made, and redistributions; backward: gradients of parameters
 // that devices repeat, which the backward hides. Nothing here names an operator: what is touched and sent is read off the
@@ -30,7 +30,7 @@ struct CostWeights {
     return alpha * c.computation + beta * (c.forward + gamma * c.backward);
   }
 };
-/// By the kind of devices.
+/// By the innermost link, as a cluster does not say whose its devices are: what NVLink joins are GPUs.
 CostWeights cost_weights(const Cluster& cluster);
 
 /// What is sent in small messages counts more: a message of up to 2048 bytes takes as long as one of 3072, of more than

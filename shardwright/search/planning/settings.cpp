@@ -276,6 +276,9 @@ std::string idle_reason(const SettingRow& row, const PlanRequest& request) {
   const Searcher& search = *search_for(request).search;
   if (row.search && !heeds(search, *row.search))
     return fmt::format("search {} has no use for it", search.name);
+  if (row.search == Setting::order && request.options.costs != Costs::symbolic &&
+      !request.options.is_described)
+    return "--costs is not symbolic";
   if (row.search == Setting::approximation && !request.options.approximates) return "--approximate is not 1";
   if (row.search == Setting::slice_size && !request.options.aligns_slices) return "--align-slices is not 1";
   return "";
