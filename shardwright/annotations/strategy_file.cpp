@@ -106,12 +106,13 @@ MatrixLayout matrix_layout(const std::vector<std::int64_t>& sizes, std::vector<s
     Axes& axes = out.dims.emplace_back();
     for (const std::int64_t from_right : dim) {
       if (from_right == -1) continue;
-      const std::int64_t axis = count - 1 - from_right;
-      if (from_right < -1 || axis < 0 || used.contains(static_cast<int>(axis)))
+      const bool is_axis = from_right >= 0 && from_right < count;
+      const int axis = is_axis ? static_cast<int>(count - 1 - from_right) : -1;
+      if (!is_axis || used.contains(axis))
         throw error("the tensor map is none over the device matrix {}: {} is {}", shown(sizes), from_right,
-                    from_right < -1 || axis < 0 ? "no axis" : "there twice");
-      axes.push_back(static_cast<int>(axis));
-      used.push_back(static_cast<int>(axis));
+                    is_axis ? "there twice" : "no axis");
+      axes.push_back(axis);
+      used.push_back(axis);
     }
   }
   return out;

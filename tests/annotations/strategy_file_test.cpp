@@ -219,8 +219,8 @@ TEST(StrategyFile, that_is_none_is_told_in_a_line) {
        "axes"},
       {json_layout(R"({"dev_matrix": [2, 4], "tensor_map": [2]})"),
        "parameter 'w': the tensor map is none over the device matrix [2, 4]: 2 is no axis"},
-      {json_layout(R"({"dev_matrix": [2, 4], "tensor_map": [-9223372036854775807]})"),
-       "parameter 'w': the tensor map is none over the device matrix [2, 4]: -9223372036854775807 is no "
+      {json_layout(R"({"dev_matrix": [2, 4], "tensor_map": [-9223372036854775808]})"),
+       "parameter 'w': the tensor map is none over the device matrix [2, 4]: -9223372036854775808 is no "
        "axis"},
       {json_layout(R"({"dev_matrix": [2, 4], "tensor_map": [1, 1]})"),
        "parameter 'w': the tensor map is none over the device matrix [2, 4]: 1 is there twice"},
