@@ -14,12 +14,8 @@ namespace shardwright {
 namespace {
 
 using Json = nlohmann::json;
+using testing::with;
 using Words = std::vector<std::string>;
-
-Words with(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
 
 struct PlanCase {
   std::string name, model, cluster;

@@ -2,36 +2,19 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <sstream>
 
 #include "shardwright/annotations/strategy_file.h"
 #include "shardwright/base/text.h"
 #include "shardwright/cli/verb.h"
 #include "shardwright/plan/plan.h"
+#include "tests/support/command_outcome.h"
 #include "tests/support/scratch.h"
 
 namespace shardwright {
 namespace {
 
+using testing::with;
 using Words = std::vector<std::string>;
-
-struct Outcome {
-  int status = 0;
-  std::string out, err;
-};
-
-Outcome run(const Words& words) {
-  std::istringstream in;
-  std::ostringstream out, err;
-  Terminal terminal{in, out, err};
-  const int status = run_command(words, terminal);
-  return {status, out.str(), err.str()};
-}
-
-Words with(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
 
 /// In a folder of its own.
 class Strategies : public ::testing::Test {
@@ -75,13 +58,14 @@ TEST_F(Strategies, of_a_plan_give_the_same_plan) {
   for (const Words& how : cases)
     for (const char* file : {"s.json", "s.ckpt"}) {
       SCOPED_TRACE(fmt::format("{} {}", join(how, " "), file));
-      const Outcome first = run(with({"plan"}, with(how, {"-o", "p.json", "--save-strategy", file})));
+      const testing::CommandOutcome first =
+          testing::outcome_of(with({"plan"}, with(how, {"-o", "p.json", "--save-strategy", file})));
       ASSERT_EQ(first.status, 0) << first.err;
       EXPECT_EQ(first.err.find("--save-strategy"), first.err.npos) << first.err;
       Words again = how;
       if (const auto search = std::ranges::find(again, "--search"); search != again.end())
         again.erase(search, search + 2);
-      const Outcome second = run(
+      const testing::CommandOutcome second = testing::outcome_of(
           with({"plan"}, with(again, {"--strategy", file, "-o", "q.json", "--save-strategy", "again.json"})));
       ASSERT_EQ(second.status, 0) << second.err;
       const Plan p = load_plan("p.json"), q = load_plan("q.json");
@@ -96,8 +80,8 @@ TEST_F(Strategies, that_name_a_part_leave_the_rest_to_the_search) {
   write_bytes("s.json",
               R"({"parallel_strategy_item": {"matmul2": {"parallel_strategy": [[1, 2], [2, 2]]}}})");
   for (const char* mode : {"auto_parallel", "semi_auto_parallel"}) {
-    const Outcome o =
-        run({"plan", chain, "--devices", "4", "--parallel", mode, "--strategy", "s.json", "-o", "p.json"});
+    const testing::CommandOutcome o = testing::outcome_of(
+        {"plan", chain, "--devices", "4", "--parallel", mode, "--strategy", "s.json", "-o", "p.json"});
     ASSERT_EQ(o.status, 0) << o.err;
     const Plan plan = load_plan("p.json");
     for (const PlannedOperator& op : plan.stages[0].operators) {
@@ -111,12 +95,14 @@ TEST_F(Strategies, that_name_a_part_leave_the_rest_to_the_search) {
 
 TEST_F(Strategies, of_training_are_those_of_its_plan) {
   const Words how{"ffn:widths=16-16-8,batch=16", "--devices", "4"};
-  ASSERT_EQ(run(with({"plan"}, with(how, {"--save-strategy", "p.ckpt"}))).status, 0);
-  const Outcome trained = run(with({"train"}, with(how, {"--steps", "1", "--save-strategy", "t.ckpt"})));
+  ASSERT_EQ(testing::outcome_of(with({"plan"}, with(how, {"--save-strategy", "p.ckpt"}))).status, 0);
+  const testing::CommandOutcome trained =
+      testing::outcome_of(with({"train"}, with(how, {"--steps", "1", "--save-strategy", "t.ckpt"})));
   ASSERT_EQ(trained.status, 0) << trained.err;
   EXPECT_EQ(read_bytes("t.ckpt"), read_bytes("p.ckpt"));
   const auto losses = [&](const Words& more) {
-    const Outcome o = run(with({"train"}, with(how, with({"--steps", "2", "--json"}, more))));
+    const testing::CommandOutcome o =
+        testing::outcome_of(with({"train"}, with(how, with({"--steps", "2", "--json"}, more))));
     return o.out.substr(0, o.out.find("{\"summary\""));
   };
   EXPECT_EQ(losses({"--strategy", "t.ckpt"}), losses({}));
@@ -128,7 +114,7 @@ TEST_F(Strategies, are_named_by_configuration_files) {
   const auto of = [](const std::string& verb, const std::string& yaml, const Words& more = {}) {
     write_bytes("c.yaml", yaml);
     std::filesystem::remove("out.ckpt");
-    return run(with({verb, chain, "--devices", "4", "--config", "c.yaml"}, more));
+    return testing::outcome_of(with({verb, chain, "--devices", "4", "--config", "c.yaml"}, more));
   };
   const std::string both =
       "parallel: {parallel_mode: 2, strategy_ckpt_config: {load_file: s.json, save_file: out.ckpt}}";
@@ -157,15 +143,18 @@ TEST_F(Strategies, are_named_by_configuration_files) {
 }
 
 TEST_F(Strategies, of_a_saved_plan_are_written_too) {
-  ASSERT_EQ(run({"plan", chain, "--devices", "4", "-o", "p.json", "--save-strategy", "a.json"}).status, 0);
-  ASSERT_EQ(run({"plan", chain, "--plan", "p.json", "--save-strategy", "b.json"}).status, 0);
+  ASSERT_EQ(
+      testing::outcome_of({"plan", chain, "--devices", "4", "-o", "p.json", "--save-strategy", "a.json"})
+          .status,
+      0);
+  ASSERT_EQ(testing::outcome_of({"plan", chain, "--plan", "p.json", "--save-strategy", "b.json"}).status, 0);
   EXPECT_EQ(read_bytes("a.json"), read_bytes("b.json"));
 }
 
 TEST_F(Strategies, that_say_less_than_the_plan_are_told) {
   write_bytes("a.json", R"({"matmul1": {"in": [[1, 4], [4, 1]], "out": [[4, 1]]}})");
-  const Outcome o =
-      run({"plan", chain, "--devices", "4", "--annotate", "a.json", "--save-strategy", "s.json"});
+  const testing::CommandOutcome o = testing::outcome_of(
+      {"plan", chain, "--devices", "4", "--annotate", "a.json", "--save-strategy", "s.json"});
   EXPECT_EQ(o.status, 0);
   EXPECT_NE(
       o.err.find(
@@ -185,7 +174,7 @@ TEST_F(Strategies, that_contradict_other_flags_are_told_with_both) {
               R"({"matmul*": {"device_matrix": [2, 2], "names": ["x", "y"], "in": [["x", "None"]]}})");
   write_bytes("c.json", R"({"matmul2": {"stage": 0}, "matmul1": {"stage": 0}, "matmul3": {"stage": 1}})");
   write_bytes("d.json", R"({"matmul2": {"in": [[1, 2], [2, 2]]}})");
-  ASSERT_EQ(run({"plan", chain, "--devices", "4", "-o", "p.json"}).status, 0);
+  ASSERT_EQ(testing::outcome_of({"plan", chain, "--devices", "4", "-o", "p.json"}).status, 0);
   const std::vector<std::pair<Words, std::string>> cases{
       {{"--strategy", "s.json", "--set", "dp=4"},
        "--strategy s.json and --set dp=4 exclude each other: the one fixes single operators, the other how "
@@ -229,12 +218,15 @@ TEST_F(Strategies, that_contradict_other_flags_are_told_with_both) {
        "--save-strategy: --over makes a plan for each number of devices; --objective price or devices "
        "chooses one"}};
   for (const auto& [flags, error] : cases) {
-    const Outcome o = run(with({"plan", chain}, flags));
+    const testing::CommandOutcome o = testing::outcome_of(with({"plan", chain}, flags));
     EXPECT_EQ(o.err, "shardwright: " + error + "\n");
     EXPECT_EQ(o.status, 2);
     EXPECT_EQ(o.out, "");
   }
-  EXPECT_EQ(run({"plan", chain, "--devices", "4", "--strategy", "s.json", "--annotate", "d.json"}).status, 0);
+  EXPECT_EQ(
+      testing::outcome_of({"plan", chain, "--devices", "4", "--strategy", "s.json", "--annotate", "d.json"})
+          .status,
+      0);
 }
 
 TEST_F(Strategies, leave_the_optimizers_shards_to_its_flag) {
@@ -247,12 +239,15 @@ TEST_F(Strategies, leave_the_optimizers_shards_to_its_flag) {
     return out;
   };
   const Words third{"--optimizer", "adam", "--optimizer-parallel", "3:threshold=0"};
-  ASSERT_EQ(run(with({"plan"}, with(how, with({"--annotate", "a.json", "--save-strategy", "s.json"}, third))))
+  ASSERT_EQ(testing::outcome_of(
+                with({"plan"}, with(how, with({"--annotate", "a.json", "--save-strategy", "s.json"}, third))))
                 .status,
             0);
   const auto first = parameters("s.json"), second = [&] {
-    EXPECT_EQ(run(with({"plan"}, with(how, {"--strategy", "s.json", "--save-strategy", "t.json"}))).status,
-              0);
+    EXPECT_EQ(
+        testing::outcome_of(with({"plan"}, with(how, {"--strategy", "s.json", "--save-strategy", "t.json"})))
+            .status,
+        0);
     return parameters("t.json");
   }();
   ASSERT_EQ(first.size(), 4U);
@@ -285,7 +280,7 @@ TEST_F(Strategies, are_written_to_a_file_of_their_own) {
        fmt::format("--trace {} and --save-strategy t.json name one file",
                    std::filesystem::absolute("t.json").string())}};
   for (const auto& [words, error] : cases) {
-    const Outcome o = run(words);
+    const testing::CommandOutcome o = testing::outcome_of(words);
     EXPECT_EQ(o.err, "shardwright: " + error + "\n");
     EXPECT_EQ(o.status, 2);
   }
@@ -300,7 +295,8 @@ TEST_F(Strategies, by_other_axes_contradict_annotations_even_where_parts_are_the
                                     both));
   const auto annotated = [](const std::string& matrix, const std::string& in) {
     write_bytes("a.json", fmt::format(R"({{"matmul2": {{{}, "in": {}}}}})", matrix, in));
-    return run({"plan", chain, "--devices", "4", "--strategy", "s.json", "--annotate", "a.json"});
+    return testing::outcome_of(
+        {"plan", chain, "--devices", "4", "--strategy", "s.json", "--annotate", "a.json"});
   };
   const std::string matrix = R"("device_matrix": [2, 2], "names": ["dp", "sp"])";
   EXPECT_EQ(

@@ -16,6 +16,12 @@ struct CommandOutcome {
   nlohmann::ordered_json document() const { return nlohmann::ordered_json::parse(out); }
 };
 
+/// `words`, and `more` behind them.
+inline std::vector<std::string> with(std::vector<std::string> words, const std::vector<std::string>& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
 inline CommandOutcome outcome_of(const std::vector<std::string>& words) {
   std::istringstream in;
   std::ostringstream out, err;
