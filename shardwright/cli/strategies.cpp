@@ -109,10 +109,9 @@ Flag save_strategy_flag() {
           ""};
 }
 
-std::string strategies_wanted(const Arguments& arguments) {
-  std::string path = arguments.text("--save-strategy");
+void require_strategies_writable(const Arguments& arguments) {
+  const std::string path = arguments.text("--save-strategy");
   if (!path.empty()) require_writable(path);
-  return path;
 }
 
 void save_strategies(const Arguments& arguments, const Graph& graph, const Plan& plan,

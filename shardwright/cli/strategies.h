@@ -29,8 +29,8 @@ std::optional<std::string> stages_of_file(const Arguments& arguments);
 
 Flag save_strategy_flag();
 
-/// Where a strategy file is to be written; empty: nowhere. Throws: Error if nothing can be written there.
-std::string strategies_wanted(const Arguments& arguments);
+/// Throws: Error if --save-strategy names what cannot be written.
+void require_strategies_writable(const Arguments& arguments);
 
 /// Writes that file; what it cannot say is told. `graph` is what `plan` is for, and `pipeline` is compiled of both.
 void save_strategies(const Arguments& arguments, const Graph& graph, const Plan& plan,

@@ -34,7 +34,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
   const std::string path = arguments.text("-o");
   for (const std::string& written : {path, arguments.text("--html")})
     if (!written.empty()) require_writable(written);  // before a long search
-  strategies_wanted(arguments);
+  require_strategies_writable(arguments);
   Model model;
   Plan plan;
   BoundOf bound;

@@ -91,7 +91,7 @@ Training prepare(const Arguments& arguments, std::optional<FolderLock> lock, Ter
   CheckpointPlans checkpoints = checkpoint_plans(arguments, std::move(lock), notices);
   const std::uint64_t seed = seed_of(arguments, checkpoints);
   arguments.heed("--save-strategy");
-  if (is_first_rank()) strategies_wanted(arguments);  // before a long search
+  if (is_first_rank()) require_strategies_writable(arguments);  // before a long search
   Model model = model_to_plan(arguments, true, terminal);
   const OptimizerChoice optimizer = optimizer_of(arguments, model);
   add_train_step(model.graph, model.loss, optimizer);
