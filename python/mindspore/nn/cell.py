@@ -8,7 +8,7 @@ from .. import _calls, _regions, context
 from .._compile import Unit
 from .._trace import current
 from ..common import dtype as mstype
-from ..common.parameter import Parameter
+from ..common.parameter import Parameter, ParameterTuple
 from ..common.tensor import Tensor
 from ..ops.primitive import Primitive, cast
 
@@ -48,6 +48,8 @@ class Cell:
         self._cells.pop(name, None)
         if isinstance(value, Parameter):
             self.insert_param_to_cell(name, value)
+        elif isinstance(value, ParameterTuple):
+            self._hold_all(value)
         elif isinstance(value, Cell):
             self._hold(name, value)
         elif isinstance(value, Primitive) and not value._instance_name:
@@ -67,6 +69,16 @@ class Cell:
             cell.update_parameters_name(name + ".")
             cell._take_name(name)
 
+    def _hold_all(self, parameters: ParameterTuple) -> None:
+        """Each by its own name. Raises: ValueError if two have one."""
+        held: dict[str, Parameter] = {}
+        for i, parameter in enumerate(parameters):
+            if not parameter.has_name:
+                parameter.name = f"Parameter${i}"
+            if held.setdefault(parameter.name, parameter) is not parameter:
+                raise ValueError(f"two parameters of a tuple are called '{parameter.name}'; give each its own name")
+        self._params.update(held)
+
     def _take_name(self, name: str) -> None:
         object.__setattr__(self, "_cell_name", name)
 
@@ -81,9 +93,9 @@ class Cell:
         setattr(self, child_name, child_cell)
 
     def update_parameters_name(self, prefix: str = "", recurse: bool = True) -> None:
-        """Puts the prefix before the names of all its parameters."""
-        for parameter in self.get_parameters(expand=recurse):
-            parameter.name = prefix + parameter.name
+        """Calls its parameters by the prefix and where they lie in it, whatever they were called."""
+        for path, parameter in self._paths(expand=recurse):
+            parameter.name = prefix + path
 
     # ---- what it holds ----
 
@@ -109,19 +121,21 @@ class Cell:
 
         Raises: ValueError if two of them have one name.
         """
-        seen: set[int] = set()
         paths: dict[str, str] = {}
+        for path, parameter in self._paths(name_prefix, expand):
+            if parameter.name in paths:
+                raise ValueError(f"two parameters are called '{parameter.name}': {paths[parameter.name]} and "
+                                 f"{path}; give each its own name")
+            paths[parameter.name] = path
+            yield parameter.name, parameter
+
+    def _paths(self, name_prefix: str = "", expand: bool = True) -> Iterator[tuple[str, Parameter]]:
+        seen: set[int] = set()
         for path, cell in self.cells_and_names(name_prefix=name_prefix) if expand else [(name_prefix, self)]:
             for attribute, parameter in cell._params.items():
-                if id(parameter) in seen:
-                    continue
-                seen.add(id(parameter))
-                own = f"{path}.{attribute}" if path else attribute
-                if parameter.name in paths:
-                    raise ValueError(f"two parameters are called '{parameter.name}': {paths[parameter.name]} and "
-                                     f"{own}; give each its own name")
-                paths[parameter.name] = own
-                yield parameter.name, parameter
+                if id(parameter) not in seen:
+                    seen.add(id(parameter))
+                    yield f"{path}.{attribute}" if path else attribute, parameter
 
     def get_parameters(self, expand: bool = True) -> Iterator[Parameter]:
         """The same without names, whatever they are."""
