@@ -4,6 +4,7 @@
 
 #include "shardwright/autodiff/backward.h"
 #include "shardwright/base/text.h"
+#include "shardwright/base/unknown.h"
 #include "shardwright/graph/builder.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/verify.h"
@@ -233,7 +234,7 @@ const OpDef& optimizer_called(std::string_view name) {
     if (op.name == name) return op;
     known.push_back(op.name);
   }
-  throw error("optimizer '{}' does not exist; there are {}", name, join(known, ", "));
+  throw unknown("optimizer", name, known);
 }
 
 void add_updates(Graph& graph, const std::map<ValueId, ValueId>& gradients,

@@ -7,6 +7,8 @@
 #include <numeric>
 #include <tuple>
 
+#include "shardwright/base/unknown.h"
+
 namespace shardwright {
 namespace {
 
@@ -218,8 +220,9 @@ std::optional<double> to_number(std::string_view text) {
   return value;
 }
 
-std::string near_names(std::string_view name, std::span<const std::string> known) {
-  constexpr std::size_t longest = 200;  // of what a person may have mistyped
+std::string near_names(std::string_view written, std::span<const std::string> known) {
+  const std::string name = lower(written);  // who writes H100 means h100
+  constexpr std::size_t longest = 200;      // of what a person may have mistyped
   struct Near {
     std::tuple<bool, std::size_t, std::string_view> rank;
     std::string_view name;
@@ -228,8 +231,9 @@ std::string near_names(std::string_view name, std::span<const std::string> known
   if (name.empty() || name.size() > longest) return "";
   for (const std::string& k : known) {
     if (k.size() > 2 * longest) continue;
-    const std::size_t d = edit_distance(name, k);
-    if (k.starts_with(name))  // it may have been cut short: those come first, alike ones in their order
+    const std::string small = lower(k);
+    const std::size_t d = edit_distance(name, small);
+    if (small.starts_with(name))  // it may have been cut short: those come first, alike ones in their order
       near.push_back({{false, d, ""}, k});
     else if (d <= std::max<std::size_t>(2, name.size() / 3))
       near.push_back({{true, d, k}, k});

@@ -62,11 +62,27 @@ void check_searches(const std::string& flag, Setting setting, const PlanRequest&
   throw error("{} is of search {}, not {}", flag, join(others, ", "), asked.name);
 }
 
+/// What help calls the flags of a part.
+std::string title_of(SettingPart part) {
+  switch (part) {
+    case SettingPart::machine:
+    case SettingPart::memory: return "The machine";
+    case SettingPart::order:
+    case SettingPart::split: return "How it is split";
+    case SettingPart::step: return "How a step runs";
+    case SettingPart::search: return "How it is searched for";
+    case SettingPart::network: return "The network";
+    case SettingPart::update: return "The optimizer";
+  }
+  return "";
+}
+
 }  // namespace
 
 std::vector<Flag> setting_flags() {
   std::vector<Flag> out;
-  for (const SettingRow& row : all_settings()) out.push_back({row.flag, row.value, row.doc, row.alias});
+  for (const SettingRow& row : all_settings())
+    out.push_back({row.flag, row.value, row.doc, row.alias, title_of(row.part)});
   return out;
 }
 

@@ -1,6 +1,5 @@
-// The command line: words to arguments (CLI11), errors to one line and an exit status.
+// The command line: what its words ask for is done; errors become one line and an exit status.
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
 #include <new>
@@ -8,14 +7,15 @@
 #include "shardwright/base/one_line.h"
 #include "shardwright/base/text.h"
 #include "shardwright/cli/asked.h"
+#include "shardwright/cli/command_line.h"
 #include "shardwright/cli/config.h"
 #include "shardwright/cli/device_counts.h"
+#include "shardwright/cli/help.h"
 #include "shardwright/cli/outputs.h"
 #include "shardwright/cli/plan_report.h"
 #include "shardwright/cli/set_flags.h"
 #include "shardwright/cli/strategies.h"
 #include "shardwright/cli/verb.h"
-#include "shardwright/plan/constraints.h"
 #include "shardwright/runtime/launcher.h"
 #include "shardwright/search/planning/problem.h"
 
@@ -24,115 +24,6 @@ namespace {
 
 constexpr int user_error = 2;
 constexpr int internal_fault = 70;
-
-struct Parsed {
-  std::map<std::string, std::vector<std::string>> values;  // of each time that the flag is given
-  std::map<std::string, bool> switches;
-};
-
-void declare(CLI::App& app, const Verb& verb, Parsed& parsed) {
-  std::string usage = "shardwright " + verb.name;
-  for (const std::string& p : verb.positionals) usage += " " + p;
-  app.name(usage);
-  app.description(verb.doc);
-  app.footer("Example:\n  " + verb.example);
-  app.allow_extras();
-  for (const Flag& flag : verb.flags) {
-    const std::string names = flag.alias.empty() ? flag.name : flag.name + "," + flag.alias;
-    if (flag.value.empty())
-      app.add_flag(names, parsed.switches[flag.name], flag.doc)->disable_flag_override();
-    else
-      app.add_option(names, parsed.values[flag.name], flag.doc)
-          ->type_name(flag.value)
-          ->expected(1)
-          ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  }
-}
-
-/// Under which of its two names a flag is given, time by time.
-std::vector<std::string> names_given(const Flag& flag, const std::vector<std::string>& words) {
-  std::vector<std::string> out;
-  for (const std::string& word : words) {
-    const std::string name = word.substr(0, word.find('='));
-    if (name == flag.name || name == flag.alias) out.push_back(name);
-  }
-  return out;
-}
-
-/// The value of a flag, which may be given twice if it says the same.
-std::string one_value(const std::vector<std::string>& names, const Flag& flag,
-                      const std::vector<std::string>& values) {
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (trim(values[i]).empty()) throw error("{} '{}': should be {}", names[i], values[i], flag.value);
-    if (values[i] != values[0])
-      throw error("{} {} and {} {} are the same flag with two values; give one", names[0], values[0],
-                  names[i], values[i]);
-  }
-  return values.front();
-}
-
-/// What a word that is no flag of the verb may mean: a key of its --fix or --set, or flags that are written alike.
-std::string meant_by(std::string_view word, const Verb& verb) {
-  std::vector<std::string> known;
-  for (const Flag& flag : verb.flags) known.push_back(flag.name);
-  std::string key(word.substr(std::min(word.find_first_not_of('-'), word.size())));
-  std::ranges::replace(key, '-', '_');
-  if (std::ranges::find(constraint_words(), key, &ConstraintWord::name) == constraint_words().end())
-    return near_names(word, known);
-  std::vector<std::string> meant;
-  for (const std::string& flag : known)
-    if (flag == "--fix" || flag == "--set")
-      meant.push_back(fmt::format("{} {}=..", flag, key));
-    else if (flag.starts_with(word))
-      meant.push_back(flag);
-  return meant.empty() ? near_names(word, known) : fmt::format(" (did you mean {}?)", join(meant, " or "));
-}
-
-Arguments arguments_of(const Verb& verb, const CLI::App& app, const std::vector<std::string>& words,
-                       const Parsed& parsed) {
-  Arguments out;
-  out.words = words;
-  for (const Flag& flag : verb.flags) {
-    if (app.count(flag.name) == 0) continue;
-    if (flag.value.empty()) {
-      out.flags[flag.name] = "true";
-      continue;
-    }
-    const std::vector<std::string>& values = parsed.values.at(flag.name);
-    std::vector<std::string> names = names_given(flag, words);
-    if (names.size() != values.size()) names.assign(values.size(), flag.name);
-    out.flags[flag.name] = one_value(names, flag, values);
-    out.names[flag.name] = names.front();
-  }
-  for (const std::string& word : app.remaining()) {
-    if (word.size() > 1 && word[0] == '-' && !to_number(word)) {
-      const std::string name = word.substr(0, word.find('='));
-      throw error("flag '{}' is unknown to {}{}", name, verb.name, meant_by(name, verb));
-    }
-    out.positionals.push_back(word);
-  }
-  if (out.positionals.size() > verb.positionals.size())
-    throw error("'{}' is one word too many; {} takes {}", out.positionals[verb.positionals.size()], verb.name,
-                verb.positionals.empty() ? "none" : join(verb.positionals, " "));
-  for (std::size_t i = out.positionals.size(); i < verb.positionals.size(); ++i)
-    if (verb.positionals[i][0] != '[') throw error("{} needs {}", verb.name, verb.positionals[i]);
-  return out;
-}
-
-std::string overview() {
-  std::string out = "shardwright: plans, proves and trains networks over many devices\n\n";
-  for (const Verb& v : all_verbs()) out += fmt::format("  {:8} {}\n", v.name, v.doc);
-  return out + "\nshardwright VERB --help tells the flags and an example.\n";
-}
-
-const Verb& find_verb(const std::string& name) {
-  std::vector<std::string> known;
-  for (const Verb& v : all_verbs()) {
-    if (v.name == name) return v;
-    known.push_back(v.name);
-  }
-  throw error("verb '{}' does not exist{}; there are {}", name, near_names(name, known), join(known, ", "));
-}
 
 /// Copies of this program that do not join would each do everything, over each other's files.
 void check_alone(const Verb& verb) {
@@ -154,42 +45,29 @@ void tell_rank_table(Terminal& terminal) {
         "shardwright: RANK_TABLE_FILE={} is not read; mpirun says which ranks there are\n", table);
 }
 
-/// `--devices: 1 required N missing`: the flag's name is all that is of use.
-Error mismatch(const Verb& verb, const std::vector<std::string>& words, const std::string& what) {
-  const std::string name = what.substr(0, what.find(':'));
-  for (const Flag& flag : verb.flags)
-    for (const std::string& word : words)
-      if (flag.value.empty() && word.starts_with(flag.name + "="))
-        return error("{}: {} is a switch and takes no value", word, flag.name);
-  return error("{} needs a value; see shardwright {} --help", name, verb.name);
+/// `help`, `help VERB` and no word at all tell what there is.
+std::optional<std::string> help_for(const std::vector<std::string>& words) {
+  const auto is_help = [](const std::string& w) { return w == "help" || w == "--help" || w == "-h"; };
+  if (words.empty() || (words.size() == 1 && is_help(words[0]))) return overview();
+  if (words[0] == "--version") return fmt::format("shardwright {}\n", SHARDWRIGHT_VERSION);
+  if (words[0] == "help") return help_of(verb_called(words[1]));
+  return std::nullopt;
 }
 
 int run_verb(const std::vector<std::string>& words, Terminal& terminal) {
-  if (words.empty() || words[0] == "--help" || words[0] == "-h") {
-    (words.empty() ? terminal.err : terminal.out) << overview();
-    return words.empty() ? user_error : 0;
-  }
-  if (words[0] == "--version") {
-    terminal.out << "shardwright " << SHARDWRIGHT_VERSION << "\n";
+  if (const auto help = help_for(words)) {
+    terminal.out << *help;
     return 0;
   }
   for (const std::string& word : words)
     if (end_of_utf8(word)) throw error("argument {} is not UTF-8", &word - words.data() + 1);
-  const Verb& verb = find_verb(words[0]);
-  CLI::App app;
-  Parsed parsed;
-  declare(app, verb, parsed);
-  try {
-    app.parse(std::vector<std::string>(words.rbegin(), words.rend() - 1));
-  } catch (const CLI::CallForHelp&) {
-    terminal.out << app.help();
+  const Verb& verb = verb_called(words[0]);
+  std::optional<Arguments> said = arguments_of(verb, words);
+  if (!said) {
+    terminal.out << help_of(verb);
     return 0;
-  } catch (const CLI::ArgumentMismatch& e) {
-    throw mismatch(verb, words, e.what());
-  } catch (const CLI::ParseError& e) {
-    throw Error(e.what());
   }
-  Arguments arguments = arguments_of(verb, app, words, parsed);
+  Arguments arguments = *std::move(said);
   check_alone(verb);
   if (verb.joins_mpirun) tell_rank_table(terminal);
   if (arguments.has("--plan")) {

@@ -7,6 +7,7 @@
 
 #include "shardwright/annotations/annotations.h"
 #include "shardwright/base/text.h"
+#include "shardwright/base/unknown.h"
 #include "shardwright/cli/config_keys.h"
 #include "shardwright/cli/config_precision.h"
 #include "shardwright/cli/config_schedule.h"
@@ -118,9 +119,7 @@ class ConfigReader {
 
 void ConfigReader::read_mode() {
   if (const auto value = parallel_.text("parallel_mode")) {
-    std::string name = *value;
-    std::transform(name.begin(), name.end(), name.begin(),
-                   [](char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); });
+    const std::string name = lower(*value);
     constexpr std::array modes{Parallel::data_parallel, Parallel::semi_auto_parallel, Parallel::auto_parallel,
                                Parallel::stand_alone};
     for (std::size_t i = 0; i < modes.size(); ++i) {

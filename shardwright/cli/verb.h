@@ -23,7 +23,8 @@ struct Flag {
   std::string name;   // `--devices`
   std::string value;  // what stands behind it in the help: `N`; empty: a switch
   std::string doc;
-  std::string alias;  // another name, or empty
+  std::string alias;       // another name, or empty
+  std::string group = {};  // under which help tells it; empty: with what is the verb's own
 };
 
 /// What the user wrote, by flag name.
@@ -84,7 +85,7 @@ struct Verb {
   std::string doc;
   std::vector<std::string> positionals;  // `MODEL`, or `[FILE]` for one that may be missing
   std::vector<Flag> flags;
-  std::string example;
+  std::string example;                                         // a command line, or several
   int (*run)(const Arguments& arguments, Terminal& terminal);  // returns the exit status
   bool joins_mpirun = false;  // as a rank; others would do everything once in each process
 };

@@ -10,6 +10,17 @@
 namespace shardwright {
 namespace {
 
+/// `8xh100` and `h100x8` as they are written here; else what is written alike.
+std::string preset_meant_by(std::string_view name, std::span<const std::string> known) {
+  for (std::size_t x = name.find('x'); x != name.npos; x = name.find('x', x + 1)) {
+    std::string_view preset = name.substr(0, x), devices = name.substr(x + 1);
+    if (to_integer(preset)) std::swap(preset, devices);
+    if (to_integer(devices) && std::ranges::find(known, preset) != known.end())
+      return fmt::format(" (did you mean {}:{}?)", preset, devices);
+  }
+  return near_names(name, known);
+}
+
 const ClusterPreset& preset_called(std::string_view name, std::string_view whole) {
   std::vector<std::string> known;
   for (const ClusterPreset& p : cluster_presets()) {
@@ -17,7 +28,7 @@ const ClusterPreset& preset_called(std::string_view name, std::string_view whole
     known.push_back(p.cluster.name);
   }
   throw error("cluster '{}' is unknown{}; there are {}, and files that end in .yaml", whole,
-              near_names(name, known), join(known, ", "));
+              preset_meant_by(name, known), join(known, ", "));
 }
 
 struct Size {

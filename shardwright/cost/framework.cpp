@@ -5,6 +5,7 @@
 
 #include "shardwright/base/error.h"
 #include "shardwright/base/text.h"
+#include "shardwright/base/unknown.h"
 
 namespace shardwright {
 
@@ -31,7 +32,7 @@ const Framework& framework_called(std::string_view name) {
     if (f.name == name) return f;
     known.push_back(f.name);
   }
-  throw error("framework '{}' does not exist; there are {}", name, join(known, ", "));
+  throw unknown("framework", name, known);
 }
 
 }  // namespace shardwright

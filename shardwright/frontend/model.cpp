@@ -3,6 +3,7 @@
 #include "shardwright/autodiff/backward.h"
 #include "shardwright/base/file.h"
 #include "shardwright/base/text.h"
+#include "shardwright/base/unknown.h"
 #include "shardwright/frontend/mixed_precision.h"
 #include "shardwright/frontend/onnx/importer.h"
 #include "shardwright/graph/op.h"
@@ -67,14 +68,23 @@ Model model_of_text(const std::string& name, std::string_view text) {
   return model;
 }
 
+/// What a name with an ending, or a folder, may be meant for; empty: it looks like a model's name.
+std::string_view file_meant_by(std::string_view name) {
+  if (name.ends_with(".json")) return "a plan is given by --plan, strategies by --annotate or --strategy";
+  if (name.ends_with(".yaml") || name.ends_with(".yml")) return "a configuration is given by --config";
+  for (std::string_view ending : {".pt", ".pth", ".bin", ".safetensors", ".py", ".ckpt", ".pb", ".h5"})
+    if (name.ends_with(ending)) return "networks are read from .onnx and .graph files";
+  return name.find('/') == name.npos ? "" : "networks are read from .onnx and .graph files";
+}
+
 const ModelDef& find_model(std::string_view name) {
   std::vector<std::string> known;
   for (const ModelDef& m : all_models()) {
     if (m.name == name) return m;
     known.push_back(m.name);
   }
-  const std::string near = near_names(name, known);
-  throw error("model '{}' does not exist{}; there are {}", name, near, join(known, ", "));
+  if (const auto hint = file_meant_by(name); !hint.empty()) throw error("is no model; {}", hint);
+  throw unknown("model", name, known);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "shardwright/base/index.h"
 #include "shardwright/base/random.h"
 #include "shardwright/base/text.h"
+#include "shardwright/base/unknown.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/plan/plan.h"
 
@@ -22,10 +23,7 @@ std::string_view name_of(Parallel mode) { return mode_names[static_cast<std::siz
 Parallel parallel_called(std::string_view name) {
   for (std::size_t i = 0; i < mode_names.size(); ++i)
     if (mode_names[i] == name) return static_cast<Parallel>(i);
-  throw error(
-      "parallel mode '{}' does not exist; there are stand_alone, data_parallel, semi_auto_parallel, "
-      "auto_parallel",
-      name);
+  throw unknown("parallel mode", name, std::vector<std::string>(mode_names.begin(), mode_names.end()));
 }
 
 std::string_view name_of(SearchStatus status) {

@@ -6,6 +6,7 @@
 
 #include "shardwright/base/error.h"
 #include "shardwright/base/text.h"
+#include "shardwright/base/unknown.h"
 #include "shardwright/cost/cluster.h"
 
 namespace shardwright {
@@ -52,7 +53,7 @@ Schedule schedule_called(std::string_view name) {
       throw error("schedule '{}': interleaved:V has V chunks per stage, from 1 to {}", name, most_devices);
     return {Schedule::interleaved, static_cast<int>(*chunks)};
   }
-  throw error("schedule '{}' does not exist; there are gpipe, 1f1b, interleaved:V", name);
+  throw unknown("schedule", name, std::array<std::string, 3>{"gpipe", "1f1b", "interleaved:V"});
 }
 
 void check(const Pipelining& p) {

@@ -49,23 +49,39 @@ std::vector<json> documents(const std::string& text) {
   return out;
 }
 
-TEST(Command, every_verb_has_a_help_that_ends_with_its_example) {
+TEST(Command, every_verb_has_a_help_with_its_flags_and_an_example) {
   for (const Verb& verb : all_verbs()) {
     const Outcome o = run({verb.name, "--help"});
     EXPECT_EQ(o.status, 0) << verb.name;
-    EXPECT_EQ(trim(o.out).substr(trim(o.out).size() - verb.example.size()), verb.example) << verb.name;
-    for (const Flag& flag : verb.flags) EXPECT_NE(o.out.find(flag.name), o.out.npos) << flag.name;
+    EXPECT_EQ(o.out, run({"help", verb.name}).out);
+    EXPECT_NE(o.out.find(fmt::format("For example:\n  {}\n", verb.example)), o.out.npos) << verb.name;
+    for (const Flag& flag : verb.flags) EXPECT_NE(o.out.find("\n  " + flag.name), o.out.npos) << flag.name;
+    for (std::string_view line : split(o.out, '\n')) EXPECT_LE(line.size(), 100U) << line;
     EXPECT_TRUE(verb.example.starts_with("shardwright " + verb.name)) << verb.example;
     EXPECT_EQ(o.err, "");
   }
 }
 
 TEST(Command, overview_names_every_verb) {
-  const Outcome asked = run({"--help"}), forgotten = run({});
-  EXPECT_EQ(asked.status, 0);
-  EXPECT_EQ(forgotten.status, 2);
-  EXPECT_EQ(asked.out, forgotten.err);
+  const Outcome asked = run({"--help"});
+  for (const Outcome& o : {asked, run({}), run({"help"}), run({"-h"})}) {
+    EXPECT_EQ(o.status, 0);
+    EXPECT_EQ(o.out, asked.out);
+  }
   for (const Verb& verb : all_verbs()) EXPECT_NE(asked.out.find(verb.name), asked.out.npos) << verb.name;
+}
+
+TEST(Command, the_model_stands_anywhere) {
+  const Outcome behind = run({"plan", "ffn", "--devices", "2", "--search", "recursive", "--json"});
+  EXPECT_EQ(behind.status, 0) << behind.err;
+  const auto strategies = [](const Outcome& o) { return json::parse(o.out)["stage_plans"]; };
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"plan", "--devices", "2", "ffn", "--search", "recursive", "--json"},
+        {"plan", "--json", "--search=recursive", "--devices", "2", "ffn"}}) {
+    const Outcome o = run(words);
+    ASSERT_EQ(o.status, 0) << o.err;
+    EXPECT_EQ(strategies(o), strategies(behind));
+  }
 }
 
 TEST(Command, version_is_a_name_and_a_number) {

@@ -70,6 +70,30 @@ std::string for_zsh() {
   return out + "  esac\n}\n_shardwright \"$@\"\n";
 }
 
+/// In single quotes of fish.
+std::string quoted_for_fish(std::string_view text) {
+  std::string out;
+  for (char c : text) {
+    if (c == '\'' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+std::string for_fish() {
+  std::string out = "complete -c shardwright -n __fish_use_subcommand -f\n";
+  for (const Verb& verb : all_verbs()) {
+    out += fmt::format("complete -c shardwright -n __fish_use_subcommand -a {} -d '{}'\n", verb.name,
+                       quoted_for_fish(verb.doc));
+    for (const Flag& flag : verb.flags)
+      out += fmt::format("complete -c shardwright -n '__fish_seen_subcommand_from {}' {} {}{} -d '{}'\n",
+                         verb.name, flag.name.starts_with("--") ? "-l" : "-s",
+                         flag.name.substr(flag.name.find_first_not_of('-')), flag.value.empty() ? "" : " -r",
+                         quoted_for_fish(flag.doc));
+  }
+  return out;
+}
+
 /// A line of a manual page: hyphens as they are typed, and nothing at its begin that would be a request.
 std::string plain(std::string_view text) {
   std::string out;
@@ -108,10 +132,12 @@ int run(const Arguments& arguments, Terminal& terminal) {
     terminal.out << for_bash();
   else if (what == "zsh")
     terminal.out << for_zsh();
+  else if (what == "fish")
+    terminal.out << for_fish();
   else if (what == "man")
     terminal.out << for_man();
   else
-    throw error("describe {}: there are bash, zsh, man", what);
+    throw error("describe {}: there are bash, zsh, fish, man", what);
   return 0;
 }
 
@@ -119,8 +145,8 @@ int run(const Arguments& arguments, Terminal& terminal) {
 
 std::vector<Verb> describe() {
   return {{.name = "describe",
-           .doc = "print what a shell completes (bash, zsh) or the manual page (man)",
-           .positionals = {"bash|zsh|man"},
+           .doc = "print what a shell completes (bash, zsh, fish) or the manual page (man)",
+           .positionals = {"bash|zsh|fish|man"},
            .flags = {},
            .example = "shardwright describe bash > ~/.local/share/bash-completion/completions/shardwright",
            .run = run}};

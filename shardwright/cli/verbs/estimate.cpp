@@ -20,8 +20,7 @@ std::vector<Verb> estimate() {
            .positionals = {"PLAN|MODEL"},
            .flags = planning_flags({{"--html", "FILE", "write a page that shows it", ""},
                                     {"--json", "", "one JSON document", ""}}),
-           .example = "shardwright estimate llama2-70b --cluster a100-80g --set "
-                      "dp=2,tp=8,pp=4,micro_batch=1,global_batch=128",
+           .example = "shardwright estimate llama2-7b --cluster a100-80g --set dp=2,tp=4",
            .run = run}};
 }
 

@@ -1,5 +1,8 @@
 #include "shardwright/frontend/modules/losses.h"
 
+#include <array>
+
+#include "shardwright/base/unknown.h"
 #include "shardwright/ops/calls.h"
 
 namespace shardwright {
@@ -61,10 +64,9 @@ Traced loss_called(std::string_view name, Traced prediction, Traced label) {
   if (name == "cross_entropy") return CrossEntropyLoss{}(prediction, label);
   if (name == "mean_absolute_error") return MeanAbsoluteError{}(prediction, label);
   if (name == "mean_squared_error") return MeanSquaredError{}(prediction, label);
-  throw error(
-      "loss '{}' does not exist; there are binary_cross_entropy, cross_entropy, mean_absolute_error, "
-      "mean_squared_error",
-      name);
+  throw unknown("loss", name,
+                std::array<std::string, 4>{"binary_cross_entropy", "cross_entropy", "mean_absolute_error",
+                                           "mean_squared_error"});
 }
 
 }  // namespace shardwright

@@ -14,6 +14,7 @@
 
 #include "shardwright/base/error.h"
 #include "shardwright/base/file.h"
+#include "shardwright/base/unknown.h"
 
 namespace shardwright {
 namespace {
@@ -236,8 +237,7 @@ std::string png_of(const Tensor& image) {
 bool is_image_name(const std::string& name) {
   const std::size_t dot = name.rfind('.');
   if (dot == std::string::npos || dot == 0) return false;
-  std::string end = name.substr(dot + 1);
-  std::ranges::transform(end, end.begin(), [](unsigned char c) { return std::tolower(c); });
+  const std::string end = lower(name.substr(dot + 1));
   constexpr std::array<std::string_view, 6> ends = {"png", "jpg", "jpeg", "ppm", "pgm", "pnm"};
   return std::ranges::find(ends, end) != ends.end();
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "shardwright/base/text.h"
+#include "shardwright/base/unknown.h"
 
 namespace shardwright {
 
@@ -48,7 +49,7 @@ const Searcher& find_search(std::string_view name) {
     if (s.name == name || std::find(s.aliases.begin(), s.aliases.end(), name) != s.aliases.end()) return s;
     known.push_back(s.name);
   }
-  throw error("search '{}' does not exist; there are {}", name, join(known, ", "));
+  throw unknown("search", name, known);
 }
 
 Plan known_plan(const std::string& path) {

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "shardwright/base/unknown.h"
 #include "shardwright/ops/optimizer_settings.h"
 #include "shardwright/search/planning/settings.h"
 
@@ -40,6 +41,23 @@ SettingRow of_optimizer(std::string flag, std::string doc, std::string attribute
               }};
 }
 
+/// As other tools call them.
+std::string type_meant_by(std::string_view name) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 10> others{{{"bfloat16", "bf16"},
+                                                                                  {"float16", "fp16"},
+                                                                                  {"half", "fp16"},
+                                                                                  {"f16", "fp16"},
+                                                                                  {"float32", "f32"},
+                                                                                  {"fp32", "f32"},
+                                                                                  {"float", "f32"},
+                                                                                  {"float64", "f64"},
+                                                                                  {"fp64", "f64"},
+                                                                                  {"double", "f64"}}};
+  for (const auto& [other, ours] : others)
+    if (other == lower(name)) return fmt::format(" (did you mean {}?)", ours);
+  return "";
+}
+
 }  // namespace
 
 void set_precision(Origin& origin, const Precision& precision) {
@@ -73,7 +91,8 @@ std::vector<SettingRow> network_settings() {
        .parse =
            [](PlanRequest& r, const Given& given) {
              const auto precision = precision_called(given.text);
-             if (!precision) throw given.wrong(fmt::format("there are {}", known_precisions));
+             if (!precision)
+               throw given.wrong(fmt::format("there are {}{}", known_precisions, type_meant_by(given.text)));
              set_precision(r.origin, *precision);
            },
        .print = [](const PlanRequest& r) { return to_text(r.origin.precision); }},

@@ -1,0 +1,170 @@
+#include "shardwright/cli/command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <utility>
+
+#include "shardwright/base/text.h"
+#include "shardwright/base/unknown.h"
+#include "shardwright/cli/meanings.h"
+#include "shardwright/frontend/model.h"
+
+namespace shardwright {
+namespace {
+
+struct Parsed {
+  std::map<std::string, std::vector<std::string>> values;  // of each time that the flag is given
+  std::map<std::string, bool> switches;
+};
+
+void declare(CLI::App& app, const Verb& verb, Parsed& parsed) {
+  app.allow_extras();
+  for (const Flag& flag : verb.flags) {
+    const std::string names = flag.alias.empty() ? flag.name : flag.name + "," + flag.alias;
+    if (flag.value.empty())
+      app.add_flag(names, parsed.switches[flag.name])->disable_flag_override();
+    else
+      app.add_option(names, parsed.values[flag.name])
+          ->expected(1)
+          ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+          ->allow_extra_args(false);  // one value each time
+  }
+}
+
+/// A model's name, with or without keys.
+bool names_model(std::string_view word) {
+  const std::string_view name = word.substr(0, word.find(':'));
+  return std::ranges::any_of(all_models(), [&](const ModelDef& m) { return m.name == name; });
+}
+
+/// Under which of its two names a flag is given, time by time.
+std::vector<std::string> names_given(const Flag& flag, const std::vector<std::string>& words) {
+  std::vector<std::string> out;
+  for (const std::string& word : words) {
+    const std::string name = word.substr(0, word.find('='));
+    if (name == flag.name || name == flag.alias) out.push_back(name);
+  }
+  return out;
+}
+
+/// The value of a flag, which may be given twice if it says the same.
+std::string one_value(const std::vector<std::string>& names, const Flag& flag,
+                      const std::vector<std::string>& values) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (trim(values[i]).empty()) throw error("{} '{}': should be {}", names[i], values[i], flag.value);
+    if (values[i] != values[0])
+      throw error("{} {} and {} {} are the same flag with two values; give one", names[0], values[0],
+                  names[i], values[i]);
+  }
+  return values.front();
+}
+
+/// `text` about the model that is among `words`.
+std::string about_model(std::string text, std::span<const std::string> words) {
+  constexpr std::string_view model = "MODEL:";
+  const auto it = std::ranges::find_if(words, names_model);
+  if (const std::size_t at = text.find(model); at != text.npos && it != words.end())
+    text.replace(at, model.size(), *it + (it->find(':') == std::string::npos ? ":" : ","));
+  return text;
+}
+
+/// Throws: Error if word `i` of what no flag has taken is no flag of the verb.
+void check_flag(const Verb& verb, std::span<const std::string> left, std::size_t i) {
+  const std::string& word = left[i];
+  if (word.size() < 2 || word[0] != '-' || to_number(word)) return;
+  const std::size_t end = word.find('=');
+  std::string value = end == word.npos ? "" : word.substr(end + 1);
+  if (end == word.npos && i + 1 < left.size() && !left[i + 1].starts_with("--")) value = left[i + 1];
+  const std::string name = word.substr(0, end);
+  throw error("flag '{}' is unknown to {}{}", name, verb.name,
+              about_model(meant_by(name, value, verb), left));
+}
+
+/// Throws: Error that says so where a flag without its own value has taken the model for it.
+void check_positionals(const Verb& verb, const Arguments& arguments) {
+  const std::vector<std::string>& given = arguments.positionals;
+  if (given.size() > verb.positionals.size()) {
+    const std::string& word = given[verb.positionals.size()];
+    const bool is_key = !verb.positionals.empty() && names_model(given[0]) && word.find('=') != word.npos;
+    const char separator = given[0].find(':') == std::string::npos ? ':' : ',';
+    throw error("'{}' is one word too many; {} takes {}{}", word, verb.name,
+                verb.positionals.empty() ? "none" : join(verb.positionals, " "),
+                is_key ? fmt::format(" (did you mean {}{}{}?)", given[0], separator, word) : "");
+  }
+  for (std::size_t i = given.size(); i < verb.positionals.size(); ++i) {
+    if (verb.positionals[i][0] == '[') continue;
+    for (const Flag& flag : verb.flags)
+      if (const auto it = arguments.flags.find(flag.name);
+          it != arguments.flags.end() && names_model(it->second))
+        throw error("{} needs {}: {} has taken '{}' as its {}", verb.name, verb.positionals[i],
+                    arguments.called(flag.name), it->second, flag.value);
+    throw error("{} needs {}", verb.name, verb.positionals[i]);
+  }
+}
+
+Arguments arguments_of(const Verb& verb, const CLI::App& app, const std::vector<std::string>& words,
+                       const Parsed& parsed) {
+  Arguments out;
+  out.words = words;
+  for (const Flag& flag : verb.flags) {
+    if (app.count(flag.name) == 0) continue;
+    if (flag.value.empty()) {
+      out.flags[flag.name] = "true";
+      continue;
+    }
+    const std::vector<std::string>& values = parsed.values.at(flag.name);
+    std::vector<std::string> names = names_given(flag, words);
+    if (names.size() != values.size()) names.assign(values.size(), flag.name);
+    out.flags[flag.name] = one_value(names, flag, values);
+    out.names[flag.name] = names.front();
+  }
+  const std::vector<std::string> left = app.remaining();
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    check_flag(verb, left, i);
+    out.positionals.push_back(left[i]);
+  }
+  check_positionals(verb, out);
+  return out;
+}
+
+/// `--devices: 1 required N missing`: the flag's name is all that is of use.
+Error mismatch(const Verb& verb, const std::vector<std::string>& words, const std::string& what) {
+  const std::string name = what.substr(0, what.find(':'));
+  for (const Flag& flag : verb.flags)
+    for (const std::string& word : words)
+      if (flag.value.empty() && word.starts_with(flag.name + "="))
+        return error("{}: {} is a switch and takes no value", word, flag.name);
+  return error("{} needs a value; see shardwright {} --help", name, verb.name);
+}
+
+}  // namespace
+
+const Verb& verb_called(const std::string& name) {
+  std::vector<std::string> known;
+  for (const Verb& v : all_verbs()) {
+    if (v.name == name) return v;
+    known.push_back(v.name);
+  }
+  if (name.starts_with('-'))
+    throw error("'{}' stands in front of the verb; say shardwright VERB .. {}", name, name);
+  if (names_model(name)) throw error("'{}' is a model; say shardwright plan {}, or train", name, name);
+  throw unknown("verb", name, known);
+}
+
+std::optional<Arguments> arguments_of(const Verb& verb, const std::vector<std::string>& words) {
+  CLI::App app;
+  Parsed parsed;
+  declare(app, verb, parsed);
+  try {
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend() - 1));
+  } catch (const CLI::CallForHelp&) {
+    return std::nullopt;
+  } catch (const CLI::ArgumentMismatch& e) {
+    throw mismatch(verb, words, e.what());
+  } catch (const CLI::ParseError& e) {
+    throw Error(e.what());
+  }
+  return arguments_of(verb, app, words, parsed);
+}
+
+}  // namespace shardwright
