@@ -1,6 +1,6 @@
-"""Builds the wheel: `pip wheel --no-build-isolation --no-deps python/`.
+"""Builds the wheel: `pip install ./python`.
 
-The C++ module is compiled by CMake from the repository that this folder is part of (`scripts/install.sh build python`
+The C++ module and the program are compiled by CMake from the repository that this folder is part of (`scripts/install.sh build python`
 has what that needs). SHARDWRIGHT_BUILD names a build folder to use; otherwise build/wheel of the repository.
 """
 
@@ -18,18 +18,21 @@ BUILD = pathlib.Path(os.environ.get("SHARDWRIGHT_BUILD", HERE.parent / "build" /
 
 
 class BuildWithCMake(build_py):
-    """Python's files, the compiled module among ours, and the front end for MindSpore's programs in a folder of its own."""
+    """Python's files, the compiled module and the program among ours, and the front end for MindSpore's programs in a
+    folder of its own."""
 
     def run(self) -> None:
         super().run()
         if not (BUILD / "build.ninja").exists():
             subprocess.run(["cmake", "-S", HERE.parent, "-B", BUILD, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-                            "-DSHARDWRIGHT_PYTHON=ON", "-DSHARDWRIGHT_TESTS=OFF", "-DSHARDWRIGHT_EXAMPLES=OFF",
+                            "-DSHARDWRIGHT_UNITED=ON", "-DSHARDWRIGHT_PYTHON=ON", "-DSHARDWRIGHT_TESTS=OFF", "-DSHARDWRIGHT_EXAMPLES=OFF",
                             f"-DPython3_EXECUTABLE={sys.executable}"], check=True)
-        subprocess.run(["cmake", "--build", BUILD, "--target", "_core"], check=True)
+        subprocess.run(["cmake", "--build", BUILD, "--target", "_core", "shardwright"], check=True)
         package = pathlib.Path(self.build_lib) / "shardwright"
         for module in (BUILD / "python" / "shardwright").glob("_core.*.so"):
             shutil.copy2(module, package)
+        (package / "_bin").mkdir(exist_ok=True)
+        shutil.copy2(BUILD / "shardwright", package / "_bin")
         shutil.copytree(HERE / "mindspore", package / "_compat" / "mindspore", dirs_exist_ok=True,
                         ignore=shutil.ignore_patterns("__pycache__"))
 

@@ -22,4 +22,10 @@ step = sw.train_step(lambda w, x: sw.ops.mean(sw.ops.square(x @ w)), np.ones((4,
 losses = [step(np.ones((8, 4), np.float32)).item() for _ in range(3)]
 assert losses[0] == 16 and losses[2] < losses[1] < losses[0], losses
 PROGRAM
+# The program is there, as a module and as a command, with its own exit status.
+"$scratch/venv/bin/python" -m shardwright train ffn --devices 2 --steps 2 | grep -q '2 steps on 2 devices'
+[[ $("$scratch/venv/bin/shardwright" --version) == "shardwright "* ]]
+status=0
+"$scratch/venv/bin/shardwright" plan nothing 2>/dev/null || status=$?
+((status == 2))
 [[ -e $scratch/venv/lib/python3.11/site-packages/shardwright/_compat/mindspore/__init__.py ]]
