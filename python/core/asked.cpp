@@ -16,12 +16,21 @@
 #include "shardwright/graph/verify.h"
 #include "shardwright/ops/calls.h"
 #include "shardwright/plan/batch.h"
+#include "shardwright/plan/constraints.h"
 #include "shardwright/plan/plan_json.h"
 #include "shardwright/runtime/backend/backend.h"
 #include "shardwright/search/planning/settings.h"
 
 namespace shardwright::python {
 namespace {
+
+/// A word of `fix`, or an option that is written alike.
+std::string option_meant_by(const std::string& name, const std::string& value,
+                            const std::set<std::string>& known) {
+  if (std::ranges::find(constraint_words(), name, &ConstraintWord::name) != constraint_words().end())
+    return fmt::format(" (did you mean fix=\"{}={}\"?)", name, value);
+  return near_names(name, std::vector<std::string>(known.begin(), known.end()));
+}
 
 /// By the table that flags are read with.
 PlanRequest request_of(const PlanOptions& options) {
@@ -36,8 +45,7 @@ PlanRequest request_of(const PlanOptions& options) {
   }
   for (const auto& [name, value] : options)
     if (!known.contains(name))
-      throw error("there is no option '{}'{}", name,
-                  near_names(name, std::vector<std::string>(known.begin(), known.end())));
+      throw error("there is no option '{}'{}", name, option_meant_by(name, value, known));
   if (request.devices == 1) request.parallel = Parallel::stand_alone;
   return request;
 }
@@ -208,6 +216,7 @@ TracedStep traced_step(const std::shared_ptr<Tracing>& tracing, const std::vecto
 }
 
 void bind_planned_step(py::module_& m) {
+  m.def("check_options", [](const PlanOptions& options) { request_of(options); });
   const auto plan = [](Asked asked) {
     const py::gil_scoped_release others_run;
     const TrainOptions options = run_options_of(asked, 1);

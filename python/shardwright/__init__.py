@@ -18,10 +18,11 @@
 Under `mpirun -n 8 python3 program.py` each process is one of the 8 devices; every process gives the whole batch.
 """
 
-from . import _ranks, collectives, data, nn, ops, optim
+from . import _methods, _names, _ranks, collectives, data, nn, ops, optim
 from ._core import (EventFile, Mesh, Parameter, RateSchedule, Tensor, draw_digits, from_dlpack, load_safetensors,
                     save_safetensors, seed, set_seed)
 from ._errors import ShardwrightError
+from ._gradients import grad, value_and_grad
 from .generation import generate
 from .plans import Plan, Spec, plan
 from .regions import recompute, reshard, shard
@@ -29,8 +30,12 @@ from .step import Jitted, ModelStep, PredictStep, TrainStep, jit, model_step, pr
 
 __version__ = "0.1.0"
 __all__ = ["EventFile", "Jitted", "Mesh", "ModelStep", "Parameter", "Plan", "PredictStep", "RateSchedule",
-           "ShardwrightError", "Spec", "Tensor", "TrainStep", "collectives", "data", "draw_digits", "from_dlpack", "generate",
+           "ShardwrightError", "Spec", "Tensor", "TrainStep", "collectives", "data", "draw_digits", "from_dlpack", "generate", "grad",
            "jit", "load_safetensors", "model_step", "nn", "ops", "optim", "plan", "predict_step", "recompute", "reshard",
-           "save_safetensors", "seed", "set_seed", "shard", "train_step"]
+           "save_safetensors", "seed", "set_seed", "shard", "train_step", "value_and_grad"]
+
+__getattr__ = _names.missing_name(__name__, __all__, {
+    "tensor": "Tensor", "array": "Tensor", "device_count": "devices=N of train_step", "compile": "jit", "linear": "nn.Dense",
+})
 
 _ranks.watch()

@@ -10,6 +10,7 @@ from typing import Any, Callable
 
 from . import _core, ops
 from ._core import Parameter, Tensor
+from ._names import missing_name
 from .ops import ArrayLike
 
 __all__ = ["BatchNorm2d", "Conv2d", "Dense", "Dropout", "Embedding", "LayerNorm", "RMSNorm", "Sequential"]
@@ -118,3 +119,12 @@ class Sequential:
         for layer in self.layers:
             x = layer(x)
         return x
+
+
+__getattr__ = missing_name(__name__, __all__, {
+    "Linear": "Dense(inputs, outputs)", "BatchNorm": "BatchNorm2d", "ModuleList": "a list", "Module": "a plain class",
+    "ReLU": "ops.relu", "GELU": "ops.gelu", "SiLU": "ops.silu", "Tanh": "ops.tanh", "Sigmoid": "ops.sigmoid",
+    "Softmax": "ops.softmax", "MaxPool2d": "ops.max_pool2d", "AvgPool2d": "ops.avg_pool2d", "Flatten": "ops.flatten",
+    "CrossEntropyLoss": "ops.cross_entropy", "MSELoss": "ops.mse_loss", "L1Loss": "ops.l1_loss",
+    "MultiheadAttention": "ops.attention",
+})

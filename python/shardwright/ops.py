@@ -9,6 +9,7 @@ from typing import Any, Callable, Sequence, Union
 
 from . import _core
 from ._core import Tensor, operator_names
+from ._names import missing_name
 
 __all__ = [
     "abs", "add", "argmax", "attention", "avg_pool2d", "broadcast_to", "call", "cast", "concat", "conv2d",
@@ -188,8 +189,11 @@ def stack(tensors: ArrayLike, axis: int = 0) -> Tensor:
 
 
 def split(x: ArrayLike, sizes: Sequence[int], axis: int = 0) -> tuple[Tensor, ...]:
-    """Parts of these sizes along a dim."""
+    """Parts of these sizes along a dim: `split(x, [2, 2])`."""
     x = _tensor(x)
+    if isinstance(sizes, int):
+        raise TypeError(f"sizes={sizes} should be those of the parts, like [{x.shape[axis] - x.shape[axis] // 2}, "
+                        f"{x.shape[axis] // 2}]")
     parts = _core.call("split", [x], sizes=list(sizes), dim=axis % x.ndim)
     return parts if isinstance(parts, tuple) else (parts,)
 
@@ -282,6 +286,14 @@ def mse_loss(x: ArrayLike, target: ArrayLike) -> Tensor:
 def l1_loss(x: ArrayLike, target: ArrayLike) -> Tensor:
     """Mean of |x - target|."""
     return mean(abs(sub(x, target)))
+
+
+__getattr__ = missing_name(__name__, __all__, {
+    "linear": "matmul", "mm": "matmul", "bmm": "matmul", "view": "reshape", "permute": "transpose", "cat": "concat",
+    "concatenate": "concat", "unsqueeze": "expand_dims", "embedding": "gather", "take": "gather", "detach": "stop_gradient",
+    "scaled_dot_product_attention": "attention", "flash_attention": "attention", "batch_norm": "nn.BatchNorm2d",
+    "einsum": "matmul, transpose and sum", "astype": "cast", "power": "pow", "absolute": "abs", "nll_loss": "cross_entropy",
+})
 
 
 def _short(dtype: str) -> str:

@@ -6,6 +6,8 @@ import dataclasses
 import math
 import numbers
 
+from ._names import missing_name
+
 
 @dataclasses.dataclass(frozen=True)
 class Optimizer:
@@ -45,3 +47,6 @@ def adamw(lr: float = 0.001, beta1: float = 0.9, beta2: float = 0.999, epsilon: 
     """Adam with weight decay of its own."""
     settings = {"rate": lr, "beta1": beta1, "beta2": beta2, "epsilon": epsilon, "weight_decay": weight_decay}
     return Optimizer("adamw", settings, clip_norm)
+
+
+__getattr__ = missing_name(__name__, ["adam", "adamw", "momentum", "sgd"], {"lr_scheduler": "shardwright.RateSchedule"})

@@ -65,9 +65,10 @@ def plan(model: str, optimizer: Optimizer | None = None, *, devices: int | None 
 
 
 def options_text(options: dict[str, Any]) -> dict[str, str]:
-    """As the table of settings reads them."""
-    out = {}
+    """As the table of settings reads them. Raises: ShardwrightError if there is no such option, or a value is none."""
+    out: dict[str, str] = {}
     for name, value in options.items():
         if value is not None:
             out[name] = ("1" if value else "0") if isinstance(value, bool) else str(value)
+    _core.check_options(out)
     return out
