@@ -62,7 +62,7 @@ step.save(run)
 step.wait()
 
 plan = step.explain()
-print(plan.table.split("\n")[1], "with", plan.collectives)
+print(next(line for line in plan.table.split("\n") if line.startswith("mesh")), "with", plan.collectives)
 
 # The same weights on 2 devices in 2 stages go on where the others were.
 other = sw.train_step(loss, Decoder(), sw.optim.adamw(0.001), devices=2, stages=2, micro_batches=4, search="recursive")

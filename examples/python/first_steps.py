@@ -26,4 +26,4 @@ for number, (image, label) in enumerate(digits):
     value = step(image, label).item()
     if number % 20 == 0:
         print(f"step {number}: loss {value:.3f}")
-print(step.explain().table.splitlines()[1])
+print(next(line for line in step.explain().table.splitlines() if line.startswith("mesh")))

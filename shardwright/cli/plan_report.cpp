@@ -4,14 +4,18 @@
 #include <ostream>
 
 #include "shardwright/base/file.h"
+#include "shardwright/base/text.h"
+#include "shardwright/cli/asked.h"
 #include "shardwright/cli/bound_json.h"
 #include "shardwright/cli/planning.h"
+#include "shardwright/cli/standard_output.h"
 #include "shardwright/cost/cluster.h"
 #include "shardwright/frontend/alternatives.h"
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/frontend/plan_page.h"
 #include "shardwright/frontend/report.h"
 #include "shardwright/passes/compile.h"
+#include "shardwright/plan/constraints.h"
 #include "shardwright/plan/plan_json.h"
 #include "shardwright/simulate/evaluate.h"
 
@@ -70,6 +74,29 @@ Json document(const Plan& plan, const Evaluation& evaluation, const BatchSize& b
   return out;
 }
 
+/// What was asked, and what of it nobody said. A micro-batch is of so many samples on each of dp, where the plan has a dp.
+Json request_json(const Arguments& arguments, const Model& model, const Plan& plan, const BatchSize& batch) {
+  const auto known = [](std::int64_t n) { return n > 0 ? Json(n) : Json(nullptr); };
+  const int dp = plan.structure.empty() ? 1 : parse_constraints({"--set", plan.structure}).degrees.of("dp");
+  const Assumed assumed = assumed_in(arguments, model);
+  const auto cap = memory_cap_of(arguments);
+  Json out{{"global_batch", known(batch.samples)},
+           {"micro_batch", known(batch.samples / plan.settings.pipelining.micro_batches / dp)},
+           {"sequence", batch.unit == "tokens" ? known(batch.count / batch.samples) : Json(nullptr)},
+           {"precision", to_text(plan.origin.precision)},
+           {"optimizer", plan.origin.optimizer.name},
+           {"memory_cap", cap ? cap->bytes : usable_bytes(plan.cluster)},
+           {"memory_margin", nullptr},
+           {"framework", plan.settings.framework},
+           {"assumed", Json::array()}};
+  for (const auto& [name, is_assumed] : {std::pair("global_batch", assumed.batch),
+                                         {"precision", assumed.precision},
+                                         {"optimizer", assumed.optimizer},
+                                         {"memory_cap", !cap}})
+    if (is_assumed) out["assumed"].push_back(name);
+  return out;
+}
+
 Json json_of(const std::vector<Remedy>& remedies) {
   Json out = Json::array();
   for (const Remedy& r : remedies)
@@ -91,9 +118,25 @@ bool is_given(const Arguments& arguments) {
 
 }  // namespace
 
+Assumed assumed_in(const Arguments& arguments, const Model& model) {
+  if (is_given(arguments) || model.own) return {};
+  return {.batch = !arguments.has("--global-batch"),
+          .precision = !arguments.has("--precision"),
+          .optimizer = !arguments.has("--optimizer")};
+}
+
+ReportStyle style_of(const Arguments& arguments, const Terminal& terminal) {
+  const bool is_wide = arguments.is_on("--wide");
+  return {.is_wide = is_wide, .columns = is_wide ? 0 : columns_of(terminal.out)};
+}
+
+Flag wide_flag() {
+  return {"--wide", "",
+          "a row for each operator, lines as long as they are (else rows of kinds, cut to the terminal)", ""};
+}
+
 Evaluation report(const Arguments& arguments, const Model& model, const Plan& plan, const Pipeline& pipeline,
-                  const std::function<std::string(const Estimate&)>& table, Terminal& terminal,
-                  const BoundOf& bound_of) {
+                  const TableOf& table, Terminal& terminal, const BoundOf& bound_of) {
   RemediesOf remedies = [&](const Evaluation& e) { return remedies_of(arguments, model, plan, e); };
   if (is_given(arguments)) remedies = {};
   const Evaluation evaluation =
@@ -105,7 +148,9 @@ Evaluation report(const Arguments& arguments, const Model& model, const Plan& pl
   const bool tells_remedies = remedies && !evaluation.fits();
   const std::vector<Remedy> would_fit = tells_remedies ? remedies(evaluation) : std::vector<Remedy>{};
   if (is_json) {
-    Json out = document(plan, evaluation, batch_size_of(model.graph, plan, model.tokens));
+    const BatchSize batch = batch_size_of(model.graph, plan, model.tokens);
+    Json out = document(plan, evaluation, batch);
+    out["request"] = request_json(arguments, model, plan, batch);
     if (!evaluation.fits()) out["excess_bytes"] = evaluation.excess_bytes();
     if (bound) add_bound(out, *bound, evaluation);
     if (tells_remedies) out["remedies"] = json_of(would_fit);
@@ -113,7 +158,7 @@ Evaluation report(const Arguments& arguments, const Model& model, const Plan& pl
     terminal.err << misfit;
   } else {
     const bool tells_bound = bound && !bound->tried.empty();
-    terminal.out << table(evaluation.estimate) << (tells_bound ? text_of(*bound, evaluation) : "") << misfit
+    terminal.out << table(evaluation.estimate, tells_bound ? text_of(*bound, evaluation) : "") << misfit
                  << (tells_remedies ? remedies_text(would_fit) : "");
   }
   return evaluation;
@@ -121,16 +166,19 @@ Evaluation report(const Arguments& arguments, const Model& model, const Plan& pl
 
 Evaluation report(const Arguments& arguments, const Model& model, const Plan& plan, const Pipeline& pipeline,
                   Terminal& terminal, const BoundOf& bound_of) {
+  const ReportStyle style = arguments.has("--json") ? ReportStyle{} : style_of(arguments, terminal);
   std::optional<StepReport> told;
-  const auto tell = [&](const Estimate& e) -> const StepReport& {
-    if (!told) told = step_report(model.graph, plan, e, batch_size_of(model.graph, plan, model.tokens));
-    return *told;
+  const auto tell = [&](const Estimate& e, const std::string& bound) {
+    told = step_report(model.graph, plan, e, batch_size_of(model.graph, plan, model.tokens),
+                       assumed_in(arguments, model));
+    for (std::string_view line : split(bound, '\n'))
+      if (!line.empty()) told->summary.emplace_back(line);
+    return to_text(*told, style);
   };
   const std::string page = arguments.text("--html");
-  const Evaluation out = report(
-      arguments, model, plan, pipeline, [&](const Estimate& e) { return to_text(tell(e)); }, terminal,
-      bound_of);
-  if (!page.empty()) write_file(page, plan_page(tell(out.estimate), plan, out.estimate));
+  const Evaluation out = report(arguments, model, plan, pipeline, tell, terminal, bound_of);
+  if (!told) tell(out.estimate, "");
+  if (!page.empty()) write_file(page, plan_page(*told, plan, out.estimate));
   return out;
 }
 

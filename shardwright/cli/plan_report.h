@@ -16,12 +16,20 @@ namespace shardwright {
 /// What binds a plan that takes so much; empty: nothing is known of how it was found.
 using BoundOf = std::function<Bound(const Evaluation&)>;
 
+/// What nobody said of the network of `model`; of a saved plan nothing is assumed.
+Assumed assumed_in(const Arguments& arguments, const Model& model);
+/// How a report is shown: --wide, or cut to the terminal.
+ReportStyle style_of(const Arguments& arguments, const Terminal& terminal);
+Flag wide_flag();
+
+/// The lines of a report; `bound` are those of what binds.
+using TableOf = std::function<std::string(const Estimate&, const std::string& bound)>;
+
 /// What is told of a step of `plan`, which `pipeline` is made of; `model` has its train step: the document, with `--json`,
 /// or else the table that `table` makes.
 /// Throws: Refusal if the plan takes more memory than the flags allow.
 Evaluation report(const Arguments& arguments, const Model& model, const Plan& plan, const Pipeline& pipeline,
-                  const std::function<std::string(const Estimate&)>& table, Terminal& terminal,
-                  const BoundOf& bound_of = {});
+                  const TableOf& table, Terminal& terminal, const BoundOf& bound_of = {});
 
 /// The plan as a table, and with --html as a page.
 Evaluation report(const Arguments& arguments, const Model& model, const Plan& plan, const Pipeline& pipeline,

@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <ostream>
 
 #include "shardwright/base/file.h"
 
@@ -45,6 +47,12 @@ void StandardOutput::drain() {
       throw unwritable("standard output", errno);
     }
   }
+}
+
+std::size_t columns_of(const std::ostream& out) {
+  winsize size{};
+  const bool is_terminal = dynamic_cast<const StandardOutput*>(out.rdbuf()) && ::isatty(STDOUT_FILENO) == 1;
+  return is_terminal && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
 }  // namespace shardwright

@@ -3,9 +3,13 @@
 #pragma once
 
 #include <array>
+#include <iosfwd>
 #include <streambuf>
 
 namespace shardwright {
+
+/// Of the terminal that `out` is; 0: it is none, as in a pipe.
+std::size_t columns_of(const std::ostream& out);
 
 /// Makes sure that descriptors 0 to 2 are taken: a file that gets the number of a closed stream would get its text.
 void take_standard_descriptors();

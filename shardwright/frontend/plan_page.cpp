@@ -97,13 +97,13 @@ std::string memory_bar(const Estimate& e) {
 
 std::string to_html(const StepReport& report) {
   std::string out = fmt::format("<p>{}</p>\n", escaped(report.heading));
+  for (const std::string& line : report.summary) out += fmt::format("<p>{}</p>\n", escaped(line));
   for (const StageReport& stage : report.stages) {
     if (!stage.heading.empty()) out += fmt::format("<h3>{}</h3>\n", escaped(stage.heading));
     for (const std::string& mesh : stage.meshes) out += fmt::format("<p>{}</p>\n", escaped(mesh));
     if (!stage.rows.empty()) out += html_table_of(stage);
     if (stage.splits_nothing) out += "<p>nothing is split: every device does the whole work</p>\n";
   }
-  for (const std::string& line : report.remarks) out += fmt::format("<p>{}</p>\n", escaped(line));
   return out;
 }
 

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
+#include <utility>
 
 #include "shardwright/base/text.h"
 #include "shardwright/cost/cluster.h"
@@ -71,75 +73,91 @@ std::string collectives_text(const OperatorCost& cost) {
   return out;
 }
 
-/// Adds rows of a stage whose operators take `taken`.
-void add_rows(StageReport& to, const StagePlan& plan, const std::vector<OperatorShare>& shares,
-              const StageSeconds& taken) {
-  double seconds = taken.others.all(), bytes = 0;
-  for (const OperatorShare& s : shares) {
-    seconds += s.cost.seconds();
-    bytes += static_cast<double>(s.cost.bytes());
-  }
-  for (const FoldedName& row : table_rows(plan, shares)) {
+/// What operators take, of all that the stage takes.
+struct Shares {
+  const StagePlan& plan;
+  const std::vector<OperatorShare>& shares;
+  double seconds = 0, bytes = 0;  // all of the stage
+
+  /// Of these operators, which stand in one row.
+  ReportRow row(std::string name, const std::vector<std::size_t>& members) const {
     double row_seconds = 0, row_bytes = 0;
-    for (std::size_t i : row.members) {
+    for (std::size_t i : members) {
       row_seconds += shares[i].cost.seconds();
       row_bytes += static_cast<double>(shares[i].cost.bytes());
     }
-    const std::size_t typical = row.members[row.members.size() / 2];
+    const std::size_t typical = members[members.size() / 2];
     const PlannedOperator& op = plan.operators[typical];
-    to.rows.push_back({.name = row.name,
-                       .strategy = strategy_text(op),
-                       .parts = integers_text(op.in),
-                       .time = percent_text(row_seconds, seconds),
-                       .memory = percent_text(row_bytes, bytes),
-                       .collectives = collectives_text(shares[typical].cost),
-                       .reason = compact_reason(op)});
+    return {.name = std::move(name),
+            .strategy = strategy_text(op),
+            .parts = integers_text(op.in),
+            .time = percent_text(row_seconds, seconds),
+            .memory = percent_text(row_bytes, bytes),
+            .collectives = collectives_text(shares[typical].cost),
+            .reason = compact_reason(op)};
   }
+
+  /// They would say 0.0%.
+  bool take_nothing(const std::vector<std::size_t>& members) const {
+    const ReportRow all = row("", members);
+    return all.time == "0.0%" && (all.memory == "0.0%" || all.memory == "-");
+  }
+};
+
+/// Rows of what is of a kind and split alike, whatever it is called; what takes nothing is the last.
+std::vector<ReportRow> kinds_of(const Shares& of, const std::vector<FoldedName>& rows) {
+  struct Kind {
+    std::vector<std::size_t> members;
+    std::vector<std::string> names;  // of rows
+  };
+  std::map<std::string, std::size_t> place;
+  std::vector<Kind> kinds;
+  for (const FoldedName& row : rows) {
+    const PlannedOperator& op = of.plan.operators[row.members.front()];
+    const auto [it, is_new] = place.emplace(
+        fmt::format("{}|{}|{}|{}", op.kind, strategy_text(op), op.mesh, op.is_fixed), kinds.size());
+    if (is_new) kinds.emplace_back();
+    Kind& kind = kinds[it->second];
+    kind.members.insert(kind.members.end(), row.members.begin(), row.members.end());
+    kind.names.push_back(row.name);
+  }
+  std::vector<ReportRow> out;
+  std::vector<std::size_t> idle;
+  for (Kind& kind : kinds) {
+    if (of.take_nothing(kind.members)) {
+      idle.insert(idle.end(), kind.members.begin(), kind.members.end());
+      continue;
+    }
+    if (kind.names.size() == 1) {
+      out.push_back(of.row(kind.names.front(), kind.members));
+      continue;
+    }
+    out.push_back(
+        of.row(fmt::format("{} x{}", of.plan.operators[kind.members.front()].kind, kind.members.size()),
+               kind.members));
+    out.back().reason = fmt::format("{} to {}", kind.names.front(), kind.names.back());
+  }
+  if (!idle.empty()) {
+    out.push_back(of.row(fmt::format("others x{}", idle.size()), idle));
+    ReportRow& last = out.back();
+    last.strategy = last.parts = last.collectives = last.reason = "";
+  }
+  return out;
+}
+
+/// Adds rows of a stage whose operators take `taken`.
+void add_rows(StageReport& to, const StagePlan& plan, const std::vector<OperatorShare>& shares,
+              const StageSeconds& taken) {
+  Shares of{.plan = plan, .shares = shares, .seconds = taken.others.all()};
+  for (const OperatorShare& s : shares) {
+    of.seconds += s.cost.seconds();
+    of.bytes += static_cast<double>(s.cost.bytes());
+  }
+  const std::vector<FoldedName> rows = table_rows(plan, shares);
+  for (const FoldedName& row : rows) to.rows.push_back(of.row(row.name, row.members));
+  to.kinds = kinds_of(of, rows);
   constexpr double worth_a_row = 5e-4;
-  if (taken.others.all() > worth_a_row * seconds) to.beside = percent_text(taken.others.all(), seconds);
-}
-
-/// Collectives and reason, as much of the reason as fits beside columns `width` wide; at least its beginning.
-std::string remark_text(const ReportRow& row, std::size_t width) {
-  constexpr std::size_t line = 120, least = 32;
-  const std::size_t used = width + row.collectives.size() + 2;
-  const std::size_t room = std::max(least, line - std::min(line, used));
-  return row.collectives + (row.collectives.empty() || row.reason.empty() ? "" : "; ") +
-         (row.reason.size() <= room ? row.reason : row.reason.substr(0, room - 3) + "...");
-}
-
-std::string table_of(const StageReport& stage) {
-  Rows lines{{"operator", "strategy", "parts of inputs", "time", "memory"}};
-  for (const ReportRow& r : stage.rows) lines.push_back({r.name, r.strategy, r.parts, r.time, r.memory});
-  const std::size_t width = width_of(lines);
-  lines[0].emplace_back("collectives; why");
-  for (std::size_t r = 0; r < stage.rows.size(); ++r)
-    lines[r + 1].push_back(remark_text(stage.rows[r], width));
-  if (!stage.beside.empty()) lines.push_back({std::string(beside_operators), "", "", stage.beside, ""});
-  return aligned(lines, {.begin = 3, .end = 5});
-}
-
-std::string memory_text(const Estimate& e) {
-  std::string out = "per device:";
-  for (std::size_t k = 0; k < memory_kinds; ++k)
-    out += fmt::format(" {} {},", bytes_text(e.memory.bytes[k]), words_of(static_cast<MemoryKind>(k)));
-  return out + fmt::format(" {} in all", bytes_text(e.arena_bytes));
-}
-
-std::string time_text(const Estimate& e) {
-  std::string out = fmt::format("per step: {}: {} compute", seconds_text(e.step_seconds()),
-                                seconds_text(e.compute_seconds));
-  const double beside = e.communication_seconds - e.exposed_communication_seconds;
-  if (e.recompute_seconds > 0) out += fmt::format(" ({} of it recompute)", seconds_text(e.recompute_seconds));
-  if (e.communication_seconds > 0)
-    out += fmt::format(", {} communication", seconds_text(e.exposed_communication_seconds));
-  if (beside > 1e-9) out += fmt::format(" and {} more beside compute", seconds_text(beside));
-  if (e.bubble_seconds > 0) out += fmt::format(", {} bubble", seconds_text(e.bubble_seconds));
-  std::string collectives;
-  for (const auto& [kind, count] : e.collectives)
-    collectives += fmt::format("{}{} {}", collectives.empty() ? "" : ", ", count, kind);
-  return out + fmt::format("; {} received by a device{}{}", bytes_text(e.bytes_communicated),
-                           collectives.empty() ? "" : " in ", collectives);
+  if (taken.others.all() > worth_a_row * of.seconds) to.beside = percent_text(taken.others.all(), of.seconds);
 }
 
 }  // namespace
@@ -157,15 +175,6 @@ std::string words_of(const Recompute& recompute) {
   std::string out;
   for (const FoldedName& name : folded(what)) out += (out.empty() ? "" : ", ") + name.name;
   return out;
-}
-
-std::string throughput_text(const Estimate& e, const BatchSize& batch) {
-  if (e.step_seconds() <= 0) return "";
-  const double rate = static_cast<double>(batch.count) / e.step_seconds();
-  return fmt::format(
-      "throughput: {}{} of the devices' peak (MFU)",
-      batch.count > 0 ? fmt::format("{:.{}f} {} a second, ", rate, rate < 100 ? 1 : 0, batch.unit) : "",
-      percent_text(e.mfu(), 1));
 }
 
 std::string strategy_text(const PlannedOperator& op) {
@@ -216,39 +225,18 @@ std::string compact_reason(const PlannedOperator& op) {
 }
 
 BatchSize batch_size_of(const Graph& graph, const Plan& plan, std::int64_t tokens) {
-  if (tokens > 0) return {tokens * plan.settings.pipelining.micro_batches, "tokens"};
+  const int micro_batches = plan.settings.pipelining.micro_batches;
+  BatchSize out;
   for (const Node& node : graph.nodes) {
     const Shape& shape = graph.value(node.results.front()).type.shape;
-    if (node.op->kind == OpKind::input && !shape.empty())
-      return {shape.front() * plan.settings.pipelining.micro_batches, "samples"};
+    if (out.samples == 0 && node.op->kind == OpKind::input && !shape.empty())
+      out = {shape.front() * micro_batches, "samples", shape.front() * micro_batches};
   }
-  return {};
+  if (tokens > 0) out = {tokens * micro_batches, "tokens", out.samples};
+  return out;
 }
 
 namespace {
-
-/// `2 stages, 4 micro-batches, 1f1b`
-std::string pipelining_text(const Pipelining& p) {
-  if (p.stages == 1) return fmt::format("{} micro-batches, whose gradients are added up", p.micro_batches);
-  return fmt::format("{} stages, {} micro-batch{}, {}", p.stages, p.micro_batches,
-                     p.micro_batches == 1 ? "" : "es", name_of(p.schedule));
-}
-
-/// What recompute saves and what it costs, against the same plan without it; nothing if there is none.
-std::string recompute_text(const Graph& graph, const Plan& plan, const Estimate& e) {
-  if (!plan.settings.recompute.is_on()) return "";
-  Plan other = plan;
-  other.settings.recompute = {};
-  const Estimate without =
-      evaluate(compile_pipeline(graph, other, {.formats = default_devices().formats, .verifies = false}),
-               plan.cluster, {.framework = e.framework})
-          .estimate;
-  return fmt::format(
-      "recompute {}: {} activations instead of {}, {} in all instead of {}; {} per step instead of {}",
-      words_of(plan.settings.recompute), bytes_text(e.memory.of(MemoryKind::activations)),
-      bytes_text(without.memory.of(MemoryKind::activations)), bytes_text(e.arena_bytes),
-      bytes_text(without.arena_bytes), seconds_text(e.step_seconds()), seconds_text(without.step_seconds()));
-}
 
 /// A row per operator, or for all of a kind in repeated layers: how it is split, its share of time and memory, the
 /// collectives that it causes, and why. Shares are per planned operator.
@@ -265,13 +253,14 @@ StageReport stage_report(const StagePlan& stage, Explainer explainer, const Stag
 
 }  // namespace
 
-StepReport step_report(const Graph& graph, const Plan& plan, const Estimate& e, const BatchSize& batch) {
+StepReport step_report(const Graph& graph, const Plan& plan, const Estimate& e, const BatchSize& batch,
+                       const Assumed& assumed) {
   const Pipelining& p = plan.settings.pipelining;
   const bool is_whole = plan.stages.size() == 1;
   StepReport out;
-  out.heading = fmt::format("plan of {} on {} device{}, {}{}{}", plan.model, plan.devices(),
-                            plan.devices() == 1 ? "" : "s", is_whole ? "" : pipelining_text(p) + ", ",
-                            plan.parallel, plan.search.empty() ? "" : ", search " + plan.search);
+  out.heading = fmt::format("plan of {} on {} device{} of {}, {}{}", plan.model, plan.devices(),
+                            plan.devices() == 1 ? "" : "s", plan.cluster.name, plan.parallel,
+                            plan.search.empty() ? "" : ", search " + plan.search);
   PlannedStages parts = apply(plan, graph);
   std::vector<int> begins{0};  // of the devices of each stage
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
@@ -284,31 +273,7 @@ StepReport step_report(const Graph& graph, const Plan& plan, const Estimate& e, 
                                               first + stage.devices() - 1, stage.operators.size(),
                                               stage.operators.front().name, stage.operators.back().name);
   }
-  const auto say = [&](const std::string& line) {
-    if (!line.empty()) out.remarks.push_back(line);
-  };
-  say(plan.compared);
-  if (!plan.suggestion.empty()) say("suggestion: " + plan.suggestion);
-  say(plan.objective);
-  say(memory_text(e));
-  say(time_text(e));
-  say(throughput_text(e, batch));
-  if (const auto price = plan.cluster.price_of(e.step_seconds()))
-    say(fmt::format("price: {:.4g} a step", *price));
-  if (is_whole && p.micro_batches > 1) say(pipelining_text(p));
-  say(recompute_text(graph, plan, e));
-  return out;
-}
-
-std::string to_text(const StepReport& report) {
-  std::string out = report.heading + "\n";
-  for (const StageReport& stage : report.stages) {
-    if (!stage.heading.empty()) out += stage.heading + "\n";
-    for (const std::string& mesh : stage.meshes) out += mesh + "\n";
-    if (!stage.rows.empty()) out += table_of(stage);
-    if (stage.splits_nothing) out += "nothing is split: every device does the whole work\n";
-  }
-  for (const std::string& line : report.remarks) out += line + "\n";
+  out.summary = summary_of(graph, plan, e, batch, assumed);
   return out;
 }
 

@@ -16,6 +16,7 @@ namespace shardwright {
 struct BatchSize {
   std::int64_t count = 0;
   std::string unit;  // `tokens`
+  std::int64_t samples = 0;
 };
 /// Of a step of `plan`; `graph` is the train step of one micro-batch, which has so many tokens.
 BatchSize batch_size_of(const Graph& graph, const Plan& plan, std::int64_t tokens = 0);
@@ -37,20 +38,38 @@ struct StageReport {
   std::string heading;  // of the only one nothing
   std::vector<std::string> meshes;
   std::vector<ReportRow> rows;  // of one device nothing
-  std::string beside;           // share of the time beside operators, if it is worth a row
+  std::vector<ReportRow>
+      kinds;  // the same, one row for all that are of a kind and split alike; what takes nothing in one
+  std::string beside;  // share of the time beside operators, if it is worth a row
   bool splits_nothing = false;
 };
 /// The plan of a step, stage by stage, and what it takes, as lines of text and as pages say it.
 struct StepReport {
   std::string heading;
+  std::vector<std::string> summary;  // one line each: what was asked, what was chosen, what a step takes
   std::vector<StageReport> stages;
-  std::vector<std::string> remarks;  // one line each
+};
+/// Of what a step is made, whatever nobody said: it is as usual, and marked.
+struct Assumed {
+  bool batch = false;
+  bool precision = false;
+  bool optimizer = false;
 };
 /// `graph` is the train step of one micro-batch.
-StepReport step_report(const Graph& graph, const Plan& plan, const Estimate& estimate,
-                       const BatchSize& batch);
-/// As a table; reasons are cut where a line ends.
-std::string to_text(const StepReport& report);
+StepReport step_report(const Graph& graph, const Plan& plan, const Estimate& estimate, const BatchSize& batch,
+                       const Assumed& assumed = {});
+
+/// Its summary alone.
+std::vector<std::string> summary_of(const Graph& graph, const Plan& plan, const Estimate& estimate,
+                                    const BatchSize& batch, const Assumed& assumed = {});
+
+struct ReportStyle {
+  bool is_wide = false;     // a row for each operator, however many there are
+  std::size_t columns = 0;  // longer lines of tables are cut; 0: none is
+};
+/// The summary, then tables. Stages that are alike are told once; where a stage has more rows than fit a screen, those of
+/// a kind are one.
+std::string to_text(const StepReport& report, const ReportStyle& style = {});
 
 /// The table's rows: what each is called, and which planned operators it stands for.
 std::vector<FoldedName> table_rows(const StagePlan& stage, const std::vector<OperatorShare>& shares);

@@ -148,7 +148,7 @@ const std::vector<std::string>& plan_keys() {
         "tokens_per_second recompute_seconds mfu hfu lower_bound_seconds gap stages bubble_seconds "
         "bubble_fraction "
         "memory_bytes by_stage fits "
-        "collectives_per_step bytes_communicated_per_step binding binding_by alternatives dropped",
+        "collectives_per_step bytes_communicated_per_step binding binding_by alternatives dropped request",
         ' ');
     return std::vector<std::string>(words.begin(), words.end());
   }();

@@ -48,7 +48,7 @@ constexpr double nearness = 0.99;
 /// Of a plan that takes `seconds`.
 void tell_bound(Plan& plan, double bound, double seconds) {
   plan.lower_bound_seconds = std::min(bound, seconds);
-  plan.compared += fmt::format("; --set reaches no less than {:.4g} s, {:.1f}% below", bound,
+  plan.compared += fmt::format("; no --set takes less than {:.4g} s, {:.1f}% below", bound,
                                std::max(0.0, 100 * (1 - bound / seconds)));
 }
 
@@ -305,7 +305,7 @@ class Search {
     }
     Plan out = *trials_.best();
     out.search = "auto";
-    out.compared = fmt::format("looked at {} structures, forecast {}, simulated {}", count_,
+    out.compared = fmt::format("{} structures looked at, {} forecast, {} simulated", count_,
                                forecasts_->forecasts(), trials_.count());
     if (is_cut_short_) {
       out.status = name_of(SearchStatus::timeout);

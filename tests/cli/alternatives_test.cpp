@@ -104,7 +104,7 @@ TEST_P(WhatLost, is_all_that_was_looked_at) {
   }
   const std::string text = testing::outcome_of(GetParam().words()).out;
   std::smatch looked;
-  ASSERT_TRUE(std::regex_search(text, looked, std::regex("looked at ([0-9]+) structures")));
+  ASSERT_TRUE(std::regex_search(text, looked, std::regex("([0-9]+) structures looked at")));
   const std::size_t all = std::stoul(looked[1]);
   EXPECT_GE(count, all) << "of " << all;
   EXPECT_LE(count, all + 1);  // what is taken may be none of the structures

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "shardwright/base/text.h"
 #include "shardwright/frontend/graph_step.h"
 #include "shardwright/frontend/modules.h"
 #include "shardwright/ops/calls.h"
@@ -48,17 +49,20 @@ TEST(PlanPage, has_a_row_for_each_of_the_table_and_all_stages) {
     EXPECT_EQ(count_of(html, "<tr>"), static_cast<int>(rows));
     EXPECT_EQ(count_of(html, "</tr>"), static_cast<int>(rows));
     EXPECT_EQ(count_of(html, "<h3>stage "), stages == 1 ? 0 : stages);
-    for (const std::string& line : report.remarks) EXPECT_EQ(count_of(html, line), 1) << line;
+    for (const std::string& line : report.summary) EXPECT_EQ(count_of(html, line), 1) << line;
   }
 }
 
 TEST(PlanPage, cuts_no_reason) {
   StepReport report{
-      .heading = "plan", .stages = {{.heading = "", .meshes = {}, .rows = {{}}}}, .remarks = {}};
+      .heading = "plan", .summary = {}, .stages = {{.heading = "", .meshes = {}, .rows = {{}}}}};
   report.stages[0].rows[0] = {.name = "a", .reason = std::string(300, 'y')};
   EXPECT_EQ(count_of(to_html(report), std::string(300, 'y')), 1);
-  EXPECT_EQ(count_of(to_text(report), std::string(300, 'y')), 0);
-  EXPECT_EQ(count_of(to_text(report), "yyy..."), 1);
+  EXPECT_EQ(count_of(to_text(report), std::string(300, 'y')), 1);
+  const std::string cut = to_text(report, {.columns = 80});
+  EXPECT_EQ(count_of(cut, std::string(300, 'y')), 0);
+  EXPECT_EQ(count_of(cut, "yyy..."), 1);
+  for (std::string_view line : split(cut, '\n')) EXPECT_LE(line.size(), 80U) << line;
 }
 
 }  // namespace

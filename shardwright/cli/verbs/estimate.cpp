@@ -19,6 +19,7 @@ std::vector<Verb> estimate() {
            .doc = "say what a step takes: of a saved plan, or of a model as it would be planned",
            .positionals = {"PLAN|MODEL"},
            .flags = planning_flags({{"--html", "FILE", "write a page that shows it", ""},
+                                    wide_flag(),
                                     {"--json", "", "one JSON document", ""}}),
            .example = "shardwright estimate llama2-7b --cluster a100-80g --set dp=2,tp=4",
            .run = run}};

@@ -75,6 +75,7 @@ std::vector<Verb> plan() {
                                {"-o", "FILE", "save the plan", ""},
                                save_strategy_flag(),
                                {"--html", "FILE", "write a page that shows it", ""},
+                               wide_flag(),
                                {"--json", "", "one JSON document", ""}}),
            .example = "shardwright plan ffn --devices 8 -o plan.json",
            .run = run}};

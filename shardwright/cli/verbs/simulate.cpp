@@ -67,7 +67,10 @@ int run(const Arguments& arguments, Terminal& terminal) {
   const BatchSize batch = batch_size_of(made.model.graph, made.plan, made.model.tokens);
   report(
       arguments, made.model, made.plan, pipeline,
-      [&](const Estimate& e) { return simulation_table(pipeline, e, batch); }, terminal);
+      [&](const Estimate& e, const std::string& bound) {
+        return simulation_table(pipeline, e, batch) + bound;
+      },
+      terminal);
   if (path.empty()) return 0;
   const StepTrace trace = simulated_trace(pipeline, made.plan.cluster);
   write_trace(path, {pipeline, made.plan.cluster, trace, {}});

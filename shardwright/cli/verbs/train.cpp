@@ -15,6 +15,7 @@
 #include "shardwright/cli/checkpoints.h"
 #include "shardwright/cli/interrupts.h"
 #include "shardwright/cli/mpi_rank.h"
+#include "shardwright/cli/plan_report.h"
 #include "shardwright/cli/planning.h"
 #include "shardwright/cli/strategies.h"
 #include "shardwright/cli/train_report.h"
@@ -125,6 +126,7 @@ Training prepare(const Arguments& arguments, std::optional<FolderLock> lock, Ter
   const Evaluation expected = own_evaluation_of(arguments, program, plan.cluster);
   const std::string misfit = misfit_notice(expected, plan.cluster);
   notices << misfit;  // now, and when it has run
+  const ReportStyle style = arguments.has("--json") ? ReportStyle{} : style_of(arguments, terminal);
   arguments.check_heeded(terminal.err);
   tell_if_long(program.rank_count(), "devices", "is a thread here", terminal);
   if (is_first_rank()) {
@@ -134,7 +136,10 @@ Training prepare(const Arguments& arguments, std::optional<FolderLock> lock, Ter
   }
   terminal.err << notices.str();
   if (!arguments.has("--json"))
-    terminal.out << to_text(step_report(model.graph, plan, expected.estimate, batch)) << std::flush;
+    terminal.out << to_text(step_report(model.graph, plan, expected.estimate, batch,
+                                        assumed_in(arguments, model)),
+                            style)
+                 << std::flush;
   const RunState run{
       .model = model.name, .step = 0, .seed = seed, .samples = data.samples, .schedule = options.schedule};
   return {std::move(data),
@@ -372,6 +377,7 @@ std::vector<Verb> train() {
              ""},
             {"--compare-plan", "",
              "what a step has taken beside what was predicted: by operator, collective and stage", ""},
+            wide_flag(),
             {"--json", "", "JSON lines: one per loss, then the summary", ""}}),
        .example = "shardwright train ffn --devices 8 --optimizer momentum --lr 0.05 --steps 100",
        .run = run,

@@ -1,0 +1,149 @@
+// What stands above a report's tables: what was asked, what was chosen, what a step takes.
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+#include "shardwright/base/text.h"
+#include "shardwright/cost/cluster.h"
+#include "shardwright/frontend/report.h"
+#include "shardwright/graph/op.h"
+#include "shardwright/passes/compile.h"
+#include "shardwright/runtime/backend/backend.h"
+#include "shardwright/simulate/evaluate.h"
+
+namespace shardwright {
+namespace {
+
+/// `memory: 8.82 GB of the 83.9 GB of each device: 4.90 GB parameters, ...`
+std::string memory_text(const Estimate& e, const Cluster& cluster) {
+  std::string out;
+  for (std::size_t k = 0; k < memory_kinds; ++k)
+    if (e.memory.bytes[k] > 0)
+      out += fmt::format("{}{} {}", out.empty() ? "" : ", ", bytes_text(e.memory.bytes[k]),
+                         words_of(static_cast<MemoryKind>(k)));
+  return fmt::format("memory: {} of the {} of each device: {}{}", bytes_text(e.arena_bytes),
+                     bytes_text(usable_bytes(cluster)), out,
+                     e.framework == own_framework ? "" : fmt::format("; as {} takes it", e.framework));
+}
+
+std::string time_text(const Estimate& e) {
+  std::string out = fmt::format("per step: {}: {} compute", seconds_text(e.step_seconds()),
+                                seconds_text(e.compute_seconds));
+  const double hidden = e.communication_seconds - e.exposed_communication_seconds;
+  if (e.recompute_seconds > 0) out += fmt::format(" ({} of it recompute)", seconds_text(e.recompute_seconds));
+  if (e.communication_seconds > 0)
+    out += fmt::format(", {} communication", seconds_text(e.exposed_communication_seconds));
+  if (hidden > 1e-9) out += fmt::format(" ({} more hidden behind compute)", seconds_text(hidden));
+  if (e.bubble_seconds > 0) out += fmt::format(", {} bubble", seconds_text(e.bubble_seconds));
+  return out;
+}
+
+/// What a device receives, and by how many collectives; nothing where there are none.
+std::string traffic_text(const Estimate& e) {
+  std::string out;
+  for (const auto& [kind, count] : e.collectives)
+    out += fmt::format("{}{} {}", out.empty() ? "" : ", ", count, kind);
+  return out.empty()
+             ? ""
+             : fmt::format("traffic: {} to each device, by {}", bytes_text(e.bytes_communicated), out);
+}
+
+/// `69.0 billion`
+std::string count_text(double count) {
+  for (const auto& [size, word] :
+       {std::pair{1e12, " trillion"}, {1e9, " billion"}, {1e6, " million"}, {1e3, " thousand"}})
+    if (count >= size) return fmt::format("{:.{}f}{}", count / size, count < 10 * size ? 2 : 1, word);
+  return fmt::format("{}", count);
+}
+
+/// What the step is of: `network: 69.0 billion parameters; 64 samples of 4096 tokens a step; bf16, adamw`.
+std::string network_text(const Graph& graph, const Plan& plan, const BatchSize& batch,
+                         const Assumed& assumed) {
+  const auto marked = [](std::string text, bool is_assumed) {
+    return is_assumed ? text + " (assumed)" : text;
+  };
+  double parameters = 0;
+  for (const Node& node : graph.nodes)
+    if (node.op->kind == OpKind::parameter)
+      parameters += static_cast<double>(element_count(graph.value(node.results.front()).type.shape));
+  std::string out = fmt::format("network: {} parameters", count_text(parameters));
+  if (batch.samples > 0) {
+    std::string samples = fmt::format("{} sample{}", batch.samples, batch.samples == 1 ? "" : "s");
+    if (batch.unit == "tokens") samples += fmt::format(" of {} tokens", batch.count / batch.samples);
+    out += "; " + marked(samples + " a step", assumed.batch);
+  }
+  return fmt::format("{}; {}, {}", out, marked(to_text(plan.origin.precision), assumed.precision),
+                     marked(plan.origin.optimizer.name, assumed.optimizer));
+}
+
+/// How the batch runs through the devices, what is kept on each, what is computed again.
+std::string settings_text(const Plan& plan, const BatchSize& batch) {
+  const Pipelining& p = plan.settings.pipelining;
+  constexpr std::array<std::string_view, 4> kept{
+      "states, gradients and weights whole (zero=0)", "optimizer states sharded over replicas (zero=1)",
+      "optimizer states and gradients sharded over replicas (zero=2)",
+      "states, gradients and weights sharded over replicas (zero=3)"};
+  std::string out = p.stages == 1 ? "" : fmt::format("{} stages, ", p.stages);
+  out += fmt::format("{} micro-batch{}", p.micro_batches, p.micro_batches == 1 ? "" : "es");
+  if (batch.samples > 0)
+    out += fmt::format(" of {} sample{}", batch.samples / p.micro_batches,
+                       batch.samples == p.micro_batches ? "" : "s");
+  if (p.stages > 1) out += ", " + name_of(p.schedule);
+  const std::string again = words_of(plan.settings.recompute);
+  return fmt::format("step: {}; {}; {}", out,
+                     kept[static_cast<std::size_t>(plan.settings.optimizer_parallel.level)],
+                     again.empty() ? "nothing computed again" : "recompute " + again);
+}
+
+/// What recompute saves and what it costs, against the same plan without it; nothing if there is none.
+std::string recompute_text(const Graph& graph, const Plan& plan, const Estimate& e) {
+  if (!plan.settings.recompute.is_on()) return "";
+  Plan other = plan;
+  other.settings.recompute = {};
+  const Estimate without =
+      evaluate(compile_pipeline(graph, other, {.formats = default_devices().formats, .verifies = false}),
+               plan.cluster, {.framework = e.framework})
+          .estimate;
+  return fmt::format(
+      "recompute {}: {} activations instead of {}, {} in all instead of {}; {} per step instead of {}",
+      words_of(plan.settings.recompute), bytes_text(e.memory.of(MemoryKind::activations)),
+      bytes_text(without.memory.of(MemoryKind::activations)), bytes_text(e.arena_bytes),
+      bytes_text(without.arena_bytes), seconds_text(e.step_seconds()), seconds_text(without.step_seconds()));
+}
+
+}  // namespace
+
+std::string throughput_text(const Estimate& e, const BatchSize& batch) {
+  if (e.step_seconds() <= 0) return "";
+  const double rate = static_cast<double>(batch.count) / e.step_seconds();
+  return fmt::format(
+      "throughput: {}{} of the devices' peak (MFU)",
+      batch.count > 0 ? fmt::format("{:.{}f} {} a second, ", rate, rate < 100 ? 1 : 0, batch.unit) : "",
+      percent_text(e.mfu(), 1));
+}
+
+std::vector<std::string> summary_of(const Graph& graph, const Plan& plan, const Estimate& e,
+                                    const BatchSize& batch, const Assumed& assumed) {
+  std::vector<std::string> out;
+  const auto say = [&](const std::string& line) {
+    if (!line.empty()) out.push_back(line);
+  };
+  say(network_text(graph, plan, batch, assumed));
+  if (!plan.structure.empty()) say("chosen: --set " + plan.structure);
+  say(settings_text(plan, batch));
+  say(time_text(e));
+  say(throughput_text(e, batch));
+  if (const auto price = plan.cluster.price_of(e.step_seconds()))
+    say(fmt::format("price: {:.4g} a step", *price));
+  say(memory_text(e, plan.cluster));
+  say(traffic_text(e));
+  say(recompute_text(graph, plan, e));
+  say(plan.objective);
+  if (!plan.suggestion.empty()) say("suggestion: " + plan.suggestion);
+  if (!plan.compared.empty()) say("search: " + plan.compared);
+  return out;
+}
+
+}  // namespace shardwright

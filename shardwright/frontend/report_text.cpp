@@ -1,0 +1,101 @@
+// The report of a plan as lines of text.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "shardwright/frontend/report.h"
+
+namespace shardwright {
+namespace {
+
+/// More rows than this and the summary do not fit a screen.
+constexpr std::size_t most_rows = 30;
+
+/// Rows that differ in numbers of layers only, and in shares a little, are told in the first stage that has them.
+std::string key_of(const ReportRow& row) {
+  return fmt::format("{}|{}|{}", without_numbers(row.name), row.strategy, row.parts);
+}
+
+std::string table_of(const std::vector<ReportRow>& rows, const std::string& beside) {
+  Rows lines{{"operator", "strategy", "parts of inputs", "time", "memory", "collectives; why"}};
+  for (const ReportRow& r : rows)
+    lines.push_back({r.name, r.strategy, r.parts, r.time, r.memory,
+                     r.collectives + (r.collectives.empty() || r.reason.empty() ? "" : "; ") + r.reason});
+  if (!beside.empty()) lines.push_back({std::string(beside_operators), "", "", beside, "", ""});
+  return aligned(lines, {.begin = 3, .end = 5});
+}
+
+/// Each line at most so long; where it is cut stand three dots.
+std::string cut(const std::string& text, std::size_t columns) {
+  constexpr std::size_t least = 20;
+  if (columns < least) return text;
+  std::string out;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view line = std::string_view(text).substr(begin, end - begin);
+    out += line.size() <= columns ? std::string(line) : std::string(line.substr(0, columns - 3)) + "...";
+    out += '\n';
+    begin = end + 1;
+  }
+  return out;
+}
+
+/// Prints stage after stage; of later ones what no earlier one has, but for wide reports.
+class StageTables {
+ public:
+  explicit StageTables(const ReportStyle& style) : style_(style) {}
+
+  void add(const StageReport& stage, std::size_t number) {
+    std::vector<ReportRow> rows;
+    for (const ReportRow& r : is_short(stage) ? stage.rows : stage.kinds)
+      if (style_.is_wide || told_.insert(key_of(r)).second) rows.push_back(r);
+    const bool is_alike = number > 0 && rows.empty() && !stage.rows.empty() && stage.meshes == meshes_;
+    if (is_alike) {
+      alike_.push_back(number);
+      return;
+    }
+    tell_alike();
+    if (!stage.heading.empty()) out_ += stage.heading + "\n";
+    if (style_.is_wide || stage.meshes != meshes_)
+      for (const std::string& mesh : stage.meshes) out_ += mesh + "\n";
+    meshes_ = stage.meshes;
+    if (!rows.empty()) out_ += cut(table_of(rows, stage.beside), style_.columns);
+    if (stage.splits_nothing) out_ += "nothing is split: every device does the whole work\n";
+    if (number > 0 && !style_.is_wide && !stage.rows.empty()) out_ += "  all else as above\n";
+  }
+
+  std::string text() {
+    tell_alike();
+    return std::move(out_);
+  }
+
+ private:
+  bool is_short(const StageReport& stage) const { return style_.is_wide || stage.rows.size() <= most_rows; }
+
+  void tell_alike() {
+    if (alike_.size() == 1) out_ += fmt::format("stage {}: as above\n", alike_[0]);
+    if (alike_.size() > 1) out_ += fmt::format("stages {} to {}: as above\n", alike_.front(), alike_.back());
+    alike_.clear();
+  }
+
+  ReportStyle style_;
+  std::string out_;
+  std::set<std::string> told_;
+  std::vector<std::string> meshes_;
+  std::vector<std::size_t> alike_;  // not yet told
+};
+
+}  // namespace
+
+std::string to_text(const StepReport& report, const ReportStyle& style) {
+  std::string out = report.heading + "\n";
+  for (const std::string& line : report.summary) out += line + "\n";
+  StageTables tables(style);
+  for (std::size_t s = 0; s < report.stages.size(); ++s) tables.add(report.stages[s], s);
+  return out + tables.text();
+}
+
+}  // namespace shardwright
