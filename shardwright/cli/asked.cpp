@@ -1,6 +1,7 @@
 #include "shardwright/cli/asked.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "shardwright/base/text.h"
@@ -114,7 +115,14 @@ PlanRequest asked_of(const Arguments& given) {
     row.parse(out, arguments.given(row.flag));
   }
   if (!is_planned) check_schedule(arguments, out);
+  out.options.deadline = deadline_of(given, out.options.most_seconds);
   return out;
+}
+
+Deadline deadline_of(const Arguments& arguments, std::optional<double> most_seconds) {
+  if (!most_seconds) return {};
+  const std::chrono::duration<double> gone = std::chrono::steady_clock::now() - arguments.begin;
+  return Deadline(*most_seconds - gone.count());
 }
 
 void heed(const Arguments& arguments, std::initializer_list<SettingPart> parts) {

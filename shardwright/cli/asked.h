@@ -25,6 +25,9 @@ const Plan& saved_plan(const Arguments& arguments);
 /// Throws: Error if a value is none, or flags contradict each other.
 PlanRequest asked_of(const Arguments& arguments);
 
+/// Until when a command may search that --search-time gives so many seconds: one clock for all that it searches.
+Deadline deadline_of(const Arguments& arguments, std::optional<double> most_seconds);
+
 /// These settings have their effect.
 void heed(const Arguments& arguments, std::initializer_list<SettingPart> parts);
 

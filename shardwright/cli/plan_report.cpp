@@ -97,17 +97,19 @@ Json request_json(const Arguments& arguments, const Model& model, const Plan& pl
   return out;
 }
 
-Json json_of(const std::vector<Remedy>& remedies) {
-  Json out = Json::array();
-  for (const Remedy& r : remedies)
-    out.push_back({{"change", r.change}, {"step_seconds", r.step_seconds}, {"memory_bytes", r.memory_bytes}});
-  return out;
+void add_remedies(Json& document, const Remedies& remedies) {
+  Json& found = document["remedies"] = Json::array();
+  for (const Remedy& r : remedies.found)
+    found.push_back(
+        {{"change", r.change}, {"step_seconds", r.step_seconds}, {"memory_bytes", r.memory_bytes}});
+  if (!remedies.unasked.empty()) document["remedies_unasked"] = remedies.unasked;
 }
 
 /// Of what does not fit, after the line that says so.
-std::string remedies_text(const std::vector<Remedy>& remedies) {
+std::string remedies_text(const Arguments& arguments, const Remedies& remedies) {
   std::string out;
-  for (const Remedy& r : remedies) out += fmt::format("remedy: {}\n", text_of(r));
+  for (const Remedy& r : remedies.found) out += fmt::format("remedy: {}\n", text_of(r));
+  if (!remedies.unasked.empty()) out += fmt::format("remedy: {}\n", unasked_text(arguments, remedies));
   return out.empty() ? "remedy: none was found\n" : out;
 }
 
@@ -146,20 +148,20 @@ Evaluation report(const Arguments& arguments, const Model& model, const Plan& pl
   arguments.check_heeded(terminal.err);
   const auto bound = bound_of ? std::optional(bound_of(evaluation)) : std::nullopt;
   const bool tells_remedies = remedies && !evaluation.fits();
-  const std::vector<Remedy> would_fit = tells_remedies ? remedies(evaluation) : std::vector<Remedy>{};
+  const Remedies would_fit = tells_remedies ? remedies(evaluation) : Remedies{};
   if (is_json) {
     const BatchSize batch = batch_size_of(model.graph, plan, model.tokens);
     Json out = document(plan, evaluation, batch);
     out["request"] = request_json(arguments, model, plan, batch);
     if (!evaluation.fits()) out["excess_bytes"] = evaluation.excess_bytes();
     if (bound) add_bound(out, *bound, evaluation);
-    if (tells_remedies) out["remedies"] = json_of(would_fit);
+    if (tells_remedies) add_remedies(out, would_fit);
     terminal.out << out.dump() << "\n";
     terminal.err << misfit;
   } else {
     const bool tells_bound = bound && !bound->tried.empty();
     terminal.out << table(evaluation.estimate, tells_bound ? text_of(*bound, evaluation) : "") << misfit
-                 << (tells_remedies ? remedies_text(would_fit) : "");
+                 << (tells_remedies ? remedies_text(arguments, would_fit) : "");
   }
   return evaluation;
 }
@@ -193,7 +195,7 @@ std::string document(const Infeasible& e) {
     out["binding"] = name_of(Limit::memory);
     out["excess_bytes"] = refusal->evaluation.excess_bytes();
     out["memory_bytes"] = memory_json(refusal->evaluation.estimate);
-    if (refusal->remedies) out["remedies"] = json_of(*refusal->remedies);
+    if (refusal->remedies) add_remedies(out, *refusal->remedies);
   }
   return out.dump();
 }

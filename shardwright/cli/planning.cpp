@@ -320,9 +320,10 @@ Evaluation evaluation_of(const Arguments& arguments, const Pipeline& pipeline, c
       {.memory_cap = cap ? std::optional(cap->bytes) : std::nullopt, .framework = std::string(framework)});
   if (cap && !out.fits()) {
     std::string what = misfit_text(out, fmt::format("{} {}", cap->flag, arguments.text(cap->flag)));
-    std::optional<std::vector<Remedy>> would_fit;
+    std::optional<Remedies> would_fit;
     if (remedies) would_fit = remedies(out);
-    if (would_fit && !would_fit->empty()) what += "; " + text_of(would_fit->front());
+    if (would_fit && !would_fit->found.empty()) what += "; " + text_of(would_fit->found.front());
+    if (would_fit && !would_fit->unasked.empty()) what += "; remedies " + unasked_text(arguments, *would_fit);
     throw Refusal(what, std::move(out), std::move(would_fit));
   }
   // A plan that keeps to the cap may still be more than the cluster's devices have; --device-memory says what they have.
@@ -344,8 +345,8 @@ StepOf step_again(const Model& model, const Plan& plan, const Origin& origin) {
 
 }  // namespace
 
-std::vector<Remedy> remedies_of(const Arguments& arguments, const Model& model, const Plan& plan,
-                                const Evaluation& evaluation) {
+Remedies remedies_of(const Arguments& arguments, const Model& model, const Plan& plan,
+                     const Evaluation& evaluation) {
   const Arguments told = arguments;  // a copy: what there is to notice has been told
   const PlanRequest request = request_of(told, model);
   const Misfit misfit{request, plan, evaluation};
@@ -366,6 +367,11 @@ Bound bound_of(const Arguments& arguments, const Model& model, const Plan& plan,
 std::string text_of(const Remedy& remedy) {
   return fmt::format("{} takes {} and {}", remedy.change, seconds_text(remedy.step_seconds),
                      bytes_text(remedy.memory_bytes));
+}
+
+std::string unasked_text(const Arguments& arguments, const Remedies& remedies) {
+  return fmt::format("not looked at, as --search-time {} was over: {}", arguments.text("--search-time"),
+                     join(remedies.unasked, ", "));
 }
 
 Evaluation own_evaluation_of(const Arguments& arguments, const Pipeline& pipeline, const Cluster& cluster) {

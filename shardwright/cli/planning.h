@@ -64,13 +64,15 @@ Evaluation evaluation_of(const Arguments& arguments, const Pipeline& pipeline, c
                          std::string_view framework, const RemediesOf& remedies = {});
 
 /// What would fit where `plan`, which the flags have made for `model`'s train step, does not.
-std::vector<Remedy> remedies_of(const Arguments& arguments, const Model& model, const Plan& plan,
-                                const Evaluation& evaluation);
+Remedies remedies_of(const Arguments& arguments, const Model& model, const Plan& plan,
+                     const Evaluation& evaluation);
 /// What binds such a plan, whose search has looked at `tried`.
 Bound bound_of(const Arguments& arguments, const Model& model, const Plan& plan, const Evaluation& evaluation,
                std::vector<Tried> tried);
 /// `--recompute full takes 1.2 s and 30.1 GB`
 std::string text_of(const Remedy& remedy);
+/// `not looked at, as --search-time 3 was over: --search auto, --devices`
+std::string unasked_text(const Arguments& arguments, const Remedies& remedies);
 
 /// The same of what runs here, whatever is said of --framework; that is told.
 Evaluation own_evaluation_of(const Arguments& arguments, const Pipeline& pipeline, const Cluster& cluster);

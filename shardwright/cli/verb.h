@@ -1,6 +1,7 @@
 // A verb of the command line is one file in cli/verbs: its flags as data, and a function of parsed arguments.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <iosfwd>
 #include <map>
@@ -45,6 +46,8 @@ class Arguments {
   mutable std::shared_ptr<const StrategyFile> strategies;  // of --strategy, likewise: see strategies_asked
   mutable std::shared_ptr<const Plan>
       found;  // by a search that chooses micro-batches, too: see model_to_plan
+  /// When the command began: what limits its time counts from here.
+  std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
 
   bool has(const std::string& flag) const { return flags.contains(flag); }
   /// Of a switch.

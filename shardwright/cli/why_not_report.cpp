@@ -3,6 +3,8 @@
 #include <optional>
 #include <ostream>
 
+#include "shardwright/base/text.h"
+#include "shardwright/cli/asked.h"
 #include "shardwright/cli/difference_json.h"
 #include "shardwright/cli/planning.h"
 #include "shardwright/explain/other_values.h"
@@ -23,6 +25,7 @@ WhyNotOptions options_of(const Arguments& arguments, const PlannedModel& made) {
     PlanRequest request;
     setting_of("--search-time")->parse(request, arguments.given("--search-time"));
     out.most_seconds = request.options.most_seconds;
+    out.deadline = deadline_of(arguments, out.most_seconds);
   }
   return out;
 }
@@ -94,18 +97,22 @@ void report_word(const Arguments& arguments, const std::string& word, const Plan
   const std::string limit = limit_of(arguments, made.plan);
   const bool is_json = arguments.is_on("--json");
   arguments.check_heeded(terminal.err);
-  const std::vector<OtherValue> values =
+  const OtherValues values =
       other_values(word, made.plan, step_of(made.plan.model, made.plan.origin, true), options);
   if (!is_json) {
-    terminal.out << values_table(word, values);
+    terminal.out << values_table(word, values.told);
+    if (!values.unasked.empty())
+      terminal.out << fmt::format("not looked at, as --search-time {} was over: {}\n",
+                                  arguments.text("--search-time"), join(values.unasked, ", "));
     return;
   }
   Json out{{"word", word}, {"candidates", Json::array()}};
-  for (const OtherValue& v : values) {
+  for (const OtherValue& v : values.told) {
     Json candidate{{"value", v.value}};
     candidate.update(answer_json(v.asked, v.answer, why_text(v.asked, v.answer, made.plan, limit)));
     out["candidates"].push_back(std::move(candidate));
   }
+  if (!values.unasked.empty()) out["unasked"] = values.unasked;
   terminal.out << out.dump() << "\n";
 }
 

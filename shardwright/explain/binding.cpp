@@ -22,7 +22,8 @@ class Probe {
 
   /// The leanest of the faster programs that do not fit.
   std::optional<Tried> misfit() {
-    for (int i = 0; i < most_programs() && !known(); ++i) {
+    const Deadline& deadline = judged_.request.options.deadline;
+    for (int i = 0; i < most_programs() && !known() && !deadline.is_over(); ++i) {
       Tried* next = next_of(i % 2 == 1);  // if a neighbour is not it, perhaps another kind of plan
       if (!next) break;
       price(*next);

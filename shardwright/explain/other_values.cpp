@@ -93,21 +93,25 @@ double seconds_of(const OtherValue& v) {
 
 bool has_other_values(std::string_view word) { return std::ranges::find(words, word) != words.end(); }
 
-std::vector<OtherValue> other_values(std::string_view word, const Plan& plan, const StepOf& step,
-                                     const WhyNotOptions& options) {
+OtherValues other_values(std::string_view word, const Plan& plan, const StepOf& step,
+                         const WhyNotOptions& options) {
   const Constraints decided = decided_by(plan, options.samples);
   check_is_open(word, plan, decided);
   std::vector<std::string> values = values_of(word, plan, decided);
   const std::string own = constraint_word(word).print(decided, word);
   if (!own.empty() && std::ranges::find(values, own) == values.end()) values.push_back(own);
-  std::vector<OtherValue> out;
+  OtherValues out;
   for (const std::string& value : values) {
+    if (value != own && options.deadline.is_over()) {
+      out.unasked.push_back(value);
+      continue;
+    }
     Constraints asked = kept_beside(word, decided);
     constraint_word(word).read(asked, word, {std::string(word), value});
     WhyNot answer = answer_of(word, asked, plan, step, options);
-    out.push_back({value, std::move(asked), std::move(answer)});
+    out.told.push_back({value, std::move(asked), std::move(answer)});
   }
-  std::ranges::stable_sort(out, {}, seconds_of);
+  std::ranges::stable_sort(out.told, {}, seconds_of);
   return out;
 }
 

@@ -20,12 +20,17 @@ struct OtherValue {
   WhyNot answer;
 };
 
+struct OtherValues {
+  std::vector<OtherValue> told;
+  std::vector<std::string> unasked = {};  // the time for searches was over
+};
+
 /// Whether `word` is one of these.
 bool has_other_values(std::string_view word);
 
 /// Of the values of `word` those that a search would try: the plan's first, then the fastest; what cannot be comes last.
 /// Throws: Error if there is nothing to choose in this plan. Cost: a search for each.
-std::vector<OtherValue> other_values(std::string_view word, const Plan& plan, const StepOf& step,
-                                     const WhyNotOptions& options);
+OtherValues other_values(std::string_view word, const Plan& plan, const StepOf& step,
+                         const WhyNotOptions& options);
 
 }  // namespace shardwright

@@ -53,18 +53,25 @@ class Search {
     left_ = misfit.request.devices > few_devices ? 8 : 16;
   }
 
-  std::vector<Remedy> run() {
+  Remedies run() {
     const bool is_whole = chooses_structure(misfit_.request);
     if (!is_whole) try_other_search();
     try_precision();
     try_devices();
     for (const char* flag : {"--recompute", "--optimizer-parallel", "--micro-batches", "--stages"})
       is_whole ? try_open(flag) : try_values(flag);
-    std::ranges::stable_sort(out_, {}, &Remedy::step_seconds);
+    std::ranges::stable_sort(out_.found, {}, &Remedy::step_seconds);
     return std::move(out_);
   }
 
  private:
+  /// There is no time to look at it, which is noted.
+  bool is_late(const std::string& flag) {
+    if (!misfit_.request.options.deadline.is_over()) return false;
+    if (std::ranges::find(out_.unasked, flag) == out_.unasked.end()) out_.unasked.push_back(flag);
+    return true;
+  }
+
   /// What a plan for `asked` takes, if there is one and it fits.
   struct Solved {
     Plan plan;
@@ -94,16 +101,17 @@ class Search {
   /// Whether what fits is a remedy.
   bool add(const std::string& change, const std::optional<Solved>& s) {
     if (s)
-      out_.push_back({change, s->evaluation.estimate.step_seconds(), s->evaluation.estimate.arena_bytes});
+      out_.found.push_back(
+          {change, s->evaluation.estimate.step_seconds(), s->evaluation.estimate.arena_bytes});
     return s.has_value();
   }
   bool try_change(const Change& change, const StepOf& step) {
-    return add(to_text(change), solved(with(change), step));
+    return !is_late(change.front().first) && add(to_text(change), solved(with(change), step));
   }
 
   /// Lets the search choose what was fixed; what it chooses is then asked for.
   void try_open(const std::string& flag) {
-    if (!is_fixed(misfit_.request, flag)) return;
+    if (!is_fixed(misfit_.request, flag) || is_late(flag)) return;
     PlanRequest asked = misfit_.request;
     open(asked, flag);
     if (const auto found = solved(asked, step_))
@@ -112,6 +120,7 @@ class Search {
 
   /// One value after the other, if the last, which saves most, would fit.
   void try_values(const std::string& flag) {
+    if (is_late(flag)) return;
     const std::vector<Change> all = values(flag);
     if (all.empty() || !solved(with(all.back()), step_)) return;
     for (const Change& change : all)
@@ -154,9 +163,11 @@ class Search {
     }
     asked.parallel = Parallel::auto_parallel;
     asked.search = usual_search().name;
-    asked.options = {.memory_cap = asked.options.memory_cap};
-    if (is_set || search_for(misfit_.request).search->name != asked.search)
-      add(fmt::format("--search {}{}", asked.search, is_set ? " without --set" : ""), solved(asked, step_));
+    const SearchOptions& o = misfit_.request.options;
+    asked.options = {.memory_cap = o.memory_cap, .most_seconds = o.most_seconds, .deadline = o.deadline};
+    if (!is_set && search_for(misfit_.request).search->name == asked.search) return;
+    const std::string change = fmt::format("--search {}{}", asked.search, is_set ? " without --set" : "");
+    if (!is_late(change)) add(change, solved(asked, step_));
   }
 
   void try_precision() {
@@ -188,12 +199,12 @@ class Search {
   const StepOf& step_;
   const StepsOf& steps_;
   int left_ = 0;  // searches
-  std::vector<Remedy> out_;
+  Remedies out_;
 };
 
 }  // namespace
 
-std::vector<Remedy> remedies_for(const Misfit& misfit, const StepOf& step, const StepsOf& steps) {
+Remedies remedies_for(const Misfit& misfit, const StepOf& step, const StepsOf& steps) {
   return Search(misfit, step, steps).run();
 }
 

@@ -4,7 +4,8 @@
 //   search auto, which chooses all of these                                  of another search
 //   2, 4, ... times the devices; all in the short element type
 //
-// Only what fits counts, with the time and memory that its program has. Cost: 16 searches at most, beyond 64 devices 8.
+// Only what fits counts, with the time and memory that its program has. Cost: 16 searches at most, beyond 64 devices 8, and
+// none once the time of the request's search is over.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +29,11 @@ struct Remedy {
 /// The network's step, made of an origin; empty where it is as it is (a graph as text).
 using StepsOf = std::function<StepOf(const Origin&)>;
 
+struct Remedies {
+  std::vector<Remedy> found;              // the fastest first
+  std::vector<std::string> unasked = {};  // flags that nobody looked at, for lack of time
+};
+
 /// A plan for `request` that does not fit.
 struct Misfit {
   const PlanRequest& request;
@@ -35,20 +41,20 @@ struct Misfit {
   const Evaluation& evaluation;
 };
 
-/// The fastest first; `step` is that of the request's own origin.
-std::vector<Remedy> remedies_for(const Misfit& misfit, const StepOf& step, const StepsOf& steps = {});
+/// `step` is that of the request's own origin.
+Remedies remedies_for(const Misfit& misfit, const StepOf& step, const StepsOf& steps = {});
 
 /// Asked only if a plan does not fit.
-using RemediesOf = std::function<std::vector<Remedy>(const Evaluation&)>;
+using RemediesOf = std::function<Remedies(const Evaluation&)>;
 
 /// A plan that takes more than a flag allows, with what would fit.
 class Refusal : public Infeasible {
  public:
-  Refusal(const std::string& what, Evaluation refused, std::optional<std::vector<Remedy>> would_fit)
+  Refusal(const std::string& what, Evaluation refused, std::optional<Remedies> would_fit)
       : Infeasible(what), evaluation(std::move(refused)), remedies(std::move(would_fit)) {}
 
   Evaluation evaluation;
-  std::optional<std::vector<Remedy>> remedies;  // empty: nobody has looked for any
+  std::optional<Remedies> remedies;  // empty: nobody has looked for any
 };
 
 }  // namespace shardwright

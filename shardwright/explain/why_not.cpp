@@ -135,6 +135,7 @@ PlanRequest opened(const Plan& plan, const WhyNotOptions& options, bool keeps_mi
   if (keeps_micro_batches) out.settings.pipelining.micro_batches = plan.settings.pipelining.micro_batches;
   out.options.memory_cap = options.memory_cap;
   out.options.most_seconds = options.most_seconds;
+  out.options.deadline = options.deadline;
   out.formats = options.formats;
   out.verifies = false;
   return out;
@@ -214,6 +215,7 @@ void solve(WhyNot& out, const std::vector<PlanRequest>& requests, const StepOf& 
            const WhyNotOptions& options) {
   out.status = WhyNotStatus::infeasible;
   for (const PlanRequest& request : requests) {
+    if (out.found && options.deadline.is_over()) break;
     auto found = attempt(out.violation, [&] {
       Plan plan = make_plan(step, request);
       const Evaluation e = evaluation_of(plan, step(plan.settings.pipelining.micro_batches), options);

@@ -21,7 +21,8 @@ namespace shardwright {
 struct WhyNotOptions {
   std::int64_t samples = 0;                // of a micro-batch of the plan; 0: it has none
   std::optional<std::int64_t> memory_cap;  // bytes of one device; none: what the cluster's have
-  std::optional<double> most_seconds;      // of the search
+  std::optional<double> most_seconds;      // of all searches
+  Deadline deadline = {};                  // the same, once they have begun
   bool keeps_micro_batches = false;        // as in PlanRequest
   FormatsOf formats = {};                  // likewise
 };

@@ -8,8 +8,12 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "shardwright/autodiff/train_step.h"
 #include "shardwright/base/text.h"
 #include "shardwright/cli/verb.h"
+#include "shardwright/explain/other_values.h"
+#include "shardwright/frontend/model.h"
+#include "shardwright/passes/compile.h"
 #include "tests/support/command_outcome.h"
 
 namespace shardwright {
@@ -143,6 +147,70 @@ TEST(Remedies, of_devices_that_are_too_small_stand_below_the_plan) {
     lines += line.starts_with("remedy: --");
   EXPECT_EQ(lines, document.at("remedies").size()) << text.out;
   EXPECT_GT(lines, 0U);
+}
+
+/// How many networks were made for the remedies of a plan of ffn that does not fit, within `deadline`.
+std::pair<int, Remedies> asked_within(const Deadline& deadline) {
+  int made = 0;
+  const StepOf step = [&](int micro_batches) {
+    ++made;
+    Model ffn = build_model("ffn", {.micro_batches = micro_batches});
+    add_train_step(ffn.graph, ffn.loss, {});
+    return std::move(ffn.graph);
+  };
+  const StepsOf steps = [&](const Origin&) { return step; };
+  PlanRequest request{.model = "ffn", .devices = 4, .search = "recursive"};
+  const Graph graph = step(1);
+  const Plan plan = make_plan(graph, request);
+  Evaluation evaluation =
+      evaluate(compile_pipeline(graph, plan, {}), plan.cluster, {.memory_cap = 1, .framework = "ours"});
+  request.options.most_seconds = 1;
+  request.options.deadline = deadline;
+  made = 0;
+  Remedies out = remedies_for({request, plan, evaluation}, step, steps);
+  return {made, std::move(out)};
+}
+
+/// One clock for the plan and for what is asked after it.
+TEST(Remedies, are_not_asked_for_once_the_time_is_over) {
+  const auto [in_time, found] = asked_within(Deadline(1e6));
+  EXPECT_GT(in_time, 0);
+  EXPECT_TRUE(found.unasked.empty());
+  const auto [late, none] = asked_within(Deadline(0));
+  EXPECT_EQ(late, 0);
+  EXPECT_TRUE(none.found.empty());
+  EXPECT_EQ(none.unasked,
+            (std::vector<std::string>{"--search auto", "--precision", "--devices", "--recompute",
+                                      "--optimizer-parallel", "--micro-batches", "--stages"}));
+}
+
+TEST(Remedies, that_nobody_looked_at_are_told) {
+  const Flags late{{"--cluster", "a100-80g:4"}, {"--memory-cap", "100"}, {"--search-time", "0"}};
+  const testing::CommandOutcome refused = plan_of(late);
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_EQ(std::ranges::count(refused.err, '\n'), 1) << refused.err;
+  EXPECT_EQ(refused.document().at("remedies"), Json::array());
+  EXPECT_FALSE(refused.document().at("remedies_unasked").empty());
+  EXPECT_NE(refused.err.find("as --search-time 0 was over: --precision"), std::string::npos) << refused.err;
+}
+
+/// Of a word's values only the plan's own is known without a search.
+TEST(OtherValues, are_not_asked_for_once_the_time_is_over) {
+  const StepOf step = [&](int micro_batches) {
+    Model ffn = build_model("ffn", {.micro_batches = micro_batches});
+    add_train_step(ffn.graph, ffn.loss, {});
+    return std::move(ffn.graph);
+  };
+  const Plan plan = make_plan(step, {.model = "ffn", .devices = 4});
+  const auto values = [&](const Deadline& deadline) {
+    return other_values("tp", plan, step, {.samples = 32, .most_seconds = 1, .deadline = deadline});
+  };
+  EXPECT_EQ(values(Deadline(1e6)).told.size(), 3U);
+  EXPECT_TRUE(values(Deadline(1e6)).unasked.empty());
+  const OtherValues late = values(Deadline(0));
+  ASSERT_EQ(late.told.size(), 1U);
+  EXPECT_EQ(late.told.front().answer.status, WhyNotStatus::chosen);
+  EXPECT_EQ(late.unasked.size(), 2U);
 }
 
 }  // namespace

@@ -28,7 +28,8 @@ struct Takes {
 /// ffn, of whose plans `judged` says what they take.
 class Judged {
  public:
-  explicit Judged(std::map<int, Takes> judged) : judged_(std::move(judged)) {}
+  explicit Judged(std::map<int, Takes> judged, std::optional<double> most_seconds = {})
+      : most_seconds_(most_seconds), judged_(std::move(judged)) {}
 
   /// The best number of devices at a price of 3600 an hour, and those that a plan was looked for on.
   std::pair<int, std::vector<int>> best(const CountWanted& wanted) {
@@ -52,6 +53,7 @@ class Judged {
     out.request.cluster->name = "own.yaml";
     out.request.cluster->price_per_hour = 3600;
     out.request.devices = out.request.cluster->devices();
+    out.request.options.most_seconds = most_seconds_;
     out.evaluate = [this](const Graph&, const Plan& plan) {
       searched_.push_back(plan.devices());
       const Takes takes = judged_.at(plan.devices());
@@ -63,6 +65,7 @@ class Judged {
     return out;
   }
 
+  std::optional<double> most_seconds_;
   std::map<int, Takes> judged_;
   std::vector<int> searched_;
 };
@@ -84,6 +87,13 @@ TEST(DeviceCounts, that_cannot_be_fast_enough_are_not_searched) {
   Judged judged({{1, {1}}, {2, {0.6}}, {4, {0.3}}, {8, {0.2}}});
   EXPECT_EQ(judged.best({.target_seconds = 0.25}), (std::pair{8, std::vector{1, 4, 8}}));
   EXPECT_EQ(judged.best({.target_seconds = 0.05}), (std::pair{0, std::vector{1}}));
+}
+
+/// All of them have one clock; the first plan is made whatever it says.
+TEST(DeviceCounts, that_are_left_when_the_time_is_over_are_not_searched) {
+  Judged in_time({{1, {8}}, {2, {3}}, {4, {1}}}, 1e6), late({{1, {8}}, {2, {3}}, {4, {1}}}, 0);
+  EXPECT_EQ(in_time.best({.objective = Objective::price}), (std::pair{4, std::vector{1, 2, 4}}));
+  EXPECT_EQ(late.best({.objective = Objective::price}), (std::pair{1, std::vector{1}}));
 }
 
 TEST(DeviceCounts, the_cheapest_are_those_of_least_device_seconds) {

@@ -35,7 +35,10 @@ std::int64_t lasting_bytes(const Graph& graph) {
 /// Searches on several numbers of devices, for which each network is made once.
 class Counter {
  public:
-  explicit Counter(const CountedSearch& search) : search_(search) {
+  explicit Counter(const CountedSearch& search)
+      : search_(search), deadline_(search.request.options.deadline) {
+    const SearchOptions& o = search.request.options;
+    if (!deadline_.seconds_left()) deadline_ = Deadline(o.most_seconds);
     step_ = [this](int micro_batches) {
       const auto it = networks_.find(micro_batches);
       return it != networks_.end()
@@ -45,14 +48,21 @@ class Counter {
   }
   Counter(const Counter&) = delete;  // step_ is of this one
 
-  CountedPlan on(int devices) {
+  /// `others`: how many are still to come, which have their share of the time.
+  CountedPlan on(int devices, std::size_t others) {
     CountedPlan out{.devices = devices};
+    if (has_plan_ && deadline_.is_over()) {
+      out.why =
+          fmt::format("not looked at: --search-time {} was over", *search_.request.options.most_seconds);
+      return out;
+    }
     out.evaluation = attempt(out.why, [&] {
-      out.plan = plan_on(devices);
+      out.plan = plan_on(devices, others);
       out.tried = std::exchange(stock_.tried, {});
       return search_.evaluate(step_(out.plan->settings.pipelining.micro_batches), *out.plan);
     });
     if (!out.evaluation) out.plan.reset();
+    has_plan_ = has_plan_ || out.plan;
     if (out.evaluation) {
       const double seconds = out.evaluation->estimate.peak_seconds * devices;
       peak_seconds_ = std::min(seconds, peak_seconds_.value_or(seconds));
@@ -79,11 +89,13 @@ class Counter {
 
  private:
   /// On one device, too, a search of whole plans has micro-batches and recompute to choose.
-  Plan plan_on(int devices) {
+  Plan plan_on(int devices, std::size_t others) {
     PlanRequest asked = search_.request;
     asked.devices = devices;
     asked.cluster = resized(*search_.request.cluster, devices);
     asked.stock = &stock_;
+    if (const auto left = deadline_.seconds_left())
+      asked.options.deadline = Deadline(*left / static_cast<double>(others + 1));
     if (devices > 1 || !chooses_structure(search_.request)) return make_plan(step_, asked);
     PlanRequest named = asked;
     named.search = search_for(search_.request).search->name;
@@ -97,6 +109,8 @@ class Counter {
   std::map<int, Graph> networks_;  // by micro-batches
   StepOf step_;
   automatic::Stock stock_;
+  Deadline deadline_;  // of all of them
+  bool has_plan_ = false;
   std::optional<std::int64_t> lasting_bytes_;
   std::optional<double>
       peak_seconds_;  // that one device takes for the products of a step at its peak, at least
@@ -128,7 +142,7 @@ std::vector<int> usual_counts(const Cluster& cluster) {
 std::vector<CountedPlan> plans_over(const CountedSearch& search, const std::vector<int>& counts) {
   Counter counter(search);
   std::vector<CountedPlan> out;
-  for (const int devices : counts) out.push_back(counter.on(devices));
+  for (const int devices : counts) out.push_back(counter.on(devices, counts.size() - out.size() - 1));
   return out;
 }
 
@@ -139,7 +153,7 @@ CountChoice best_count(const CountedSearch& search, const std::vector<int>& coun
   std::optional<double> least;  // price
   for (const int devices : counts) {
     std::string refusal = counter.refusal(devices, wanted.target_seconds);
-    out.looked_at.push_back(refusal.empty() ? counter.on(devices)
+    out.looked_at.push_back(refusal.empty() ? counter.on(devices, counts.size() - out.looked_at.size() - 1)
                                             : CountedPlan{.devices = devices, .why = std::move(refusal)});
     const CountedPlan& last = out.looked_at.back();
     if (!wanted.is_met_by(last)) continue;

@@ -53,7 +53,7 @@ struct CountedSearch {
   std::function<Evaluation(const Graph& graph, const Plan& plan)> evaluate;
 };
 
-/// One after the other, as they are asked for. Where there is no plan, the row says why.
+/// One after the other, as they are asked for, all within the request's time. Where there is no plan, the row says why.
 std::vector<CountedPlan> plans_over(const CountedSearch& search, const std::vector<int>& counts);
 
 /// Of a node 1, 2, 4, ... devices and what divides it, then of nodes as many; all is the last.

@@ -153,14 +153,18 @@ void tell(Plan& plan, SearchResult& found, int stage) {
   plan.log.insert(plan.log.end(), found.log.begin(), found.log.end());
 }
 
+/// One clock for all that is searched, which whoever asks may have begun.
+void begin_clock(SearchOptions& options) {
+  if (!options.deadline.seconds_left()) options.deadline = Deadline(options.most_seconds);
+}
+
 /// Gets the choices for one stage's part of the graph, and what was asked of it.
 using Taker = std::function<void(Graph part, const Calls& calls, Choices choices, const PlanRequest& asked)>;
 
 /// Searches stage after stage; what is chosen is told in the plan, and `take` may write it onto the graph.
 Plan planned(const Graph& graph, PlanRequest request, const Taker& take) {
   const auto start = std::chrono::steady_clock::now();
-  if (!request.options.deadline.seconds_left())  // one clock for all stages, and for who has asked
-    request.options.deadline = Deadline(request.options.most_seconds);
+  begin_clock(request.options);
   Plan plan = draft(graph, request);
   StagedGraph cut = parts_of(graph, request, plan);
   plan.stages.clear();
@@ -190,11 +194,11 @@ Plan planned(const Graph& graph, PlanRequest request, const Taker& take) {
 }
 
 /// By a search of whole plans. Where nobody named it and it has no plan, another's counts, and that is told.
-Plan chosen(const StepOf& step, const PlanRequest& request) {
+Plan chosen(const StepOf& step, PlanRequest request) {
+  begin_clock(request.options);
   PlanRequest asked = request;
   asked.cluster = cluster_of(request);
   asked.constraints = fixed_by(request);
-  asked.options.deadline = Deadline(request.options.most_seconds);
   const Searcher& search = *search_for(request).search;
   const auto other = instead_of_auto(request);
   std::string why;
@@ -208,6 +212,10 @@ Plan chosen(const StepOf& step, const PlanRequest& request) {
   if (request.auto_pipeline != false) return *std::move(found);
   asked.constraints.degrees.set("pp", std::nullopt);
   asked.stock = nullptr;
+  if (asked.options.deadline.is_over()) {
+    found->log.emplace_back("other numbers of stages were not looked at: --search-time was over");
+    return *std::move(found);
+  }
   const auto suggestion =  // nothing if with other stages there is no plan
       attempt(why, [&] { return suggestion_of(step, asked, *found, search.plan(step, asked)); });
   if (suggestion) found->suggestion = *suggestion;
