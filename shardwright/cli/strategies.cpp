@@ -2,11 +2,9 @@
 
 #include <ostream>
 
-#include "shardwright/annotations/patterns.h"
-#include "shardwright/annotations/strategy_annotations.h"
 #include "shardwright/base/file.h"
+#include "shardwright/frontend/fitting_strategies.h"
 #include "shardwright/frontend/planned_strategies.h"
-#include "shardwright/search/planning/stage_cut.h"
 
 namespace shardwright {
 namespace {
@@ -30,14 +28,11 @@ void check_order(const Arguments& arguments, const StrategyFile& file, const std
                 turns, turns, arguments.called("--schedule"), schedule);
 }
 
-/// Throws: Error where --annotate puts an operator into another stage than the file does.
-void check_stages_agree(const Annotations& said, const Annotations& of_file, const std::string& whose,
-                        const std::string& called) {
-  for (const auto& [name, stage] : of_file.stages)
-    if (const auto* other = stage_asked_of(said.stages, name); other && other->second != stage)
-      throw error(
-          "{} and {} contradict each other: '{}' is in stage {} in the one and in stage {} in the other",
-          whose, called, name, other->second, stage);
+/// What --annotate says beside the file; `arguments` is a copy.
+std::optional<Annotated> annotated_by(const Arguments& arguments) {
+  if (!arguments.has("--annotate")) return std::nullopt;
+  const std::string path = arguments.text("--annotate");
+  return Annotated{"--annotate " + path, load_annotations(path)};
 }
 
 }  // namespace
@@ -61,12 +56,7 @@ void add_strategies(const Arguments& given, PlanRequest& request) {
                 arguments.text("--search"));
   const StrategyFile& file = strategies_asked(given);
   check_order(arguments, file, called);
-  if (file.turns() > 1)  // a flag may say it, too
-    request.settings.pipelining.schedule = schedule_called(fmt::format("interleaved:{}", file.turns()));
-  const Annotations own = annotations_of(file, path);
-  if (arguments.has("--annotate"))
-    check_stages_agree(request.annotations, own, "--annotate " + arguments.text("--annotate"), called);
-  request.annotations = merged(std::move(request.annotations), own);
+  add_strategies(file, path, called, annotated_by(arguments), request);
 }
 
 Annotations fitting_strategies(const Arguments& given, const Graph& network, const PlanRequest& request,
@@ -74,26 +64,11 @@ Annotations fitting_strategies(const Arguments& given, const Graph& network, con
   if (!given.has("--strategy")) return said;
   const Arguments arguments = given;
   const std::string path = arguments.text("--strategy"), called = arguments.called("--strategy");
-  const StrategyFile& file = strategies_asked(given);
-  const Pipelining& p = request.settings.pipelining;
-  if (file.stages() > 1 && request.devices % p.stages)
-    throw error("{}: its {} stages cannot share {} device{} evenly", path, p.stages, request.devices,
-                request.devices == 1 ? "" : "s");
-  check_fits(file, path, network, request.devices / p.stages);
-  if (arguments.has("--annotate")) {
-    const std::string annotated = arguments.text("--annotate");
-    check_agrees(file, path, without_patterns(load_annotations(annotated), network),
-                 "--annotate " + annotated);
-  }
-  if (file.stages() > 1) try {
-      asked_stages(network, said.stages, p.parts());
-    } catch (const Error& e) {
-      throw with_context(e, path);
-    }
-  for (const std::string& line : not_heeded(file, network))
+  FittingStrategies fitting = fitting_strategies(strategies_asked(given), path, network, request,
+                                                 annotated_by(arguments), std::move(said));
+  for (const std::string& line : fitting.not_heeded)
     given.notices.push_back(fmt::format("{} {}: {}", called, path, line));
-  for (const std::string& name : states_in(file, network)) said.nodes.erase(name);
-  return said;
+  return std::move(fitting.said);
 }
 
 std::optional<std::string> stages_of_file(const Arguments& arguments) {
