@@ -7,15 +7,12 @@
 #include "shardwright/annotations/sequence_dims.h"
 #include "shardwright/base/index.h"
 #include "shardwright/cost/compute.h"
+#include "shardwright/graph/forward_operator.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/plan/batch.h"
 
 namespace shardwright {
 namespace {
-
-bool is_forward_operator(const Node& node) {
-  return node.op->kind == OpKind::compute && node.phase == Phase::forward;
-}
 
 bool has_loop(const RuleTensor& tensor, int loop) {
   return std::any_of(tensor.dims.begin(), tensor.dims.end(), [loop](const std::vector<int>& dim) {

@@ -6,6 +6,7 @@
 #include "shardwright/base/index.h"
 #include "shardwright/base/text.h"
 #include "shardwright/graph/calls.h"
+#include "shardwright/graph/forward_operator.h"
 #include "shardwright/plan/leaves.h"
 #include "shardwright/runtime/kept.h"
 
@@ -54,7 +55,7 @@ class Saving {
     const Calls calls(graph);
     for (const NodeId id : graph.node_ids()) {
       const Node& node = graph.node(id);
-      if (node.op->kind != OpKind::compute || node.phase != Phase::forward || !node.strategy) continue;
+      if (!is_forward_operator(node) || !node.strategy) continue;
       const Rule& rule = calls.rule(id);
       const std::string& name = graph.name_of(id);
       FileOperator op{.name = name, .stage = part % stages_, .turn = part / stages_};

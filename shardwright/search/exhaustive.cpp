@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "shardwright/base/error.h"
+#include "shardwright/graph/forward_operator.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/search/planning/contradictions.h"
 #include "shardwright/search/planning/judge.h"
@@ -37,7 +38,7 @@ Space space_of(const Problem& problem, const SearchOptions& options) {
   Space out;
   for (NodeId id : graph.node_ids()) {
     const Node& node = graph.node(id);
-    if (node.op->kind != OpKind::compute || node.phase != Phase::forward) continue;
+    if (!is_forward_operator(node)) continue;
     out.nodes.push_back(id.index);
     out.candidates.push_back(
         space::candidates_of(problem, problem.fixed, id, problem.calls->rule(id), options));

@@ -3,22 +3,17 @@
 #include <algorithm>
 
 #include "shardwright/search/automatic/forecast.h"
+#include "shardwright/search/space/axes.h"
 
 namespace shardwright::automatic {
 namespace {
-
-int smallest_factor(int n) {
-  int f = 2;
-  while (n % f != 0) ++f;
-  return f;
-}
 
 /// Lets fewer devices share the work of a sample. Returns whether there were several.
 bool ease(Constraints& s) {
   for (const DegreeKind& kind : degree_kinds) {
     const int degree = s.degrees.of(kind.name);
     if (kind.of != Sharing::work || degree == 1) continue;
-    s.degrees.set(kind.name, degree / smallest_factor(degree));
+    s.degrees.set(kind.name, degree / space::primes_of(degree).back());
     s.sequence_parallel = splits_sequence(s) && shards_of(s) > 1;
     return true;
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "shardwright/graph/forward_operator.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/simulate/estimate.h"
@@ -66,8 +67,7 @@ double received_bytes(const Graph& graph) {
 Recompute of_all(const Graph& part, const RecomputeOptions& options) {
   RecomputedModule all{.module = "piece", .nodes = {}, .options = options};
   for (NodeId id : part.node_ids())
-    if (part.node(id).phase == Phase::forward && part.node(id).op->kind == OpKind::compute)
-      all.nodes.push_back(part.name_of(id));
+    if (is_forward_operator(part.node(id))) all.nodes.push_back(part.name_of(id));
   return {.modules = {std::move(all)}};
 }
 

@@ -5,6 +5,7 @@
 
 #include "shardwright/annotations/operator_splits.h"
 #include "shardwright/base/index.h"
+#include "shardwright/graph/forward_operator.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/plan/stages.h"
 #include "shardwright/search/planning/stage_cut.h"
@@ -15,10 +16,6 @@ namespace {
 
 /// Of a network without repeated layers.
 constexpr int most_pieces = 32;
-
-bool is_forward_operator(const Node& node) {
-  return node.phase == Phase::forward && node.op->kind == OpKind::compute;
-}
 
 /// Per node of `graph` the operator of the row that it is; -1 of what is no forward operator. Those of the row may be
 /// missing: what repeats something for each sample has nothing to do for one. Nothing if there are others.

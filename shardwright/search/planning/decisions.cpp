@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "shardwright/base/index.h"
+#include "shardwright/graph/forward_operator.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/plan/groups.h"
 #include "shardwright/plan/leaves.h"
@@ -33,8 +34,6 @@ PlannedOperator told_of(const Node& node, const Rule& rule, const Strategy& s,
   return out;
 }
 
-bool is_chosen(const Node& node) { return node.op->kind == OpKind::compute && node.phase == Phase::forward; }
-
 std::vector<PlannedOperator> planned_operators(const Graph& graph, const Calls& calls,
                                                const Decisions& decided) {
   struct Told {
@@ -46,7 +45,7 @@ std::vector<PlannedOperator> planned_operators(const Graph& graph, const Calls& 
   std::vector<PlannedOperator> out;
   for (int n = 0; n < static_cast<int>(graph.nodes.size()); ++n) {
     const Node& node = graph.nodes[at(n)];
-    if (!is_chosen(node)) continue;
+    if (!is_forward_operator(node)) continue;
     const Strategy& strategy = *choices.strategies[at(n)];
     auto& told = known[at(calls.of({n}))];
     auto it = std::find_if(told.begin(), told.end(), [&](const Told& t) { return *t.strategy == strategy; });
@@ -122,7 +121,7 @@ Decisions decisions_of(FixedChoices fixed, SearchResult found, const Graph& grap
                 .is_fixed = {}};
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     auto& strategy = out.choices.strategies.emplace_back();
-    if (is_chosen(graph.nodes[n])) strategy = std::move(found.choices[n].strategy);
+    if (is_forward_operator(graph.nodes[n])) strategy = std::move(found.choices[n].strategy);
     out.reasons.push_back(std::move(found.choices[n].reason));
     out.is_fixed.push_back(fixed.strategies[n].has_value());
   }

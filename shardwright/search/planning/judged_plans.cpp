@@ -5,6 +5,7 @@
 
 #include "shardwright/base/index.h"
 #include "shardwright/base/text.h"
+#include "shardwright/graph/forward_operator.h"
 #include "shardwright/graph/op.h"
 
 namespace shardwright {
@@ -12,10 +13,6 @@ namespace {
 
 /// So many are told, of those that fit and of those that do not.
 constexpr std::size_t most_told = 32;
-
-bool is_searched(const Node& node) {
-  return node.op->kind == OpKind::compute && node.phase == Phase::forward;
-}
 
 /// `{m: 2, n: 4}`: of how many parts loop dims are, whatever the axes are called.
 std::string parts_text(const Rule& rule, const Strategy& s, const std::vector<Mesh>& meshes) {
@@ -35,7 +32,7 @@ std::vector<std::string> parts_texts(const std::vector<Strategy>& strategies, co
                                      const Graph& graph, const Calls& calls) {
   std::vector<std::string> out(graph.nodes.size());
   for (NodeId id : graph.node_ids())
-    if (is_searched(graph.node(id)))
+    if (is_forward_operator(graph.node(id)))
       out[at(id.index)] = parts_text(calls.rule(id), strategies[at(id.index)], meshes);
   return out;
 }

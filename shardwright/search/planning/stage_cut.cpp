@@ -7,6 +7,7 @@
 
 #include "shardwright/base/index.h"
 #include "shardwright/base/text.h"
+#include "shardwright/graph/forward_operator.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/plan/recompute.h"
 #include "shardwright/search/planning/problem.h"
@@ -14,10 +15,6 @@
 
 namespace shardwright {
 namespace {
-
-bool is_forward_operator(const Node& node) {
-  return node.phase == Phase::forward && node.op->kind == OpKind::compute;
-}
 
 /// The forward operators in their order, without constants, and what would cross in front of each.
 struct Line {

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "shardwright/base/index.h"
+#include "shardwright/graph/forward_operator.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/plan/batch.h"
 #include "shardwright/search/space/candidates.h"
@@ -36,7 +37,7 @@ Assignment::Assignment(const Problem& problem, const SearchOptions& options)
 void Assignment::collect() {
   for (NodeId id : graph_.node_ids()) {
     const Node& node = graph_.node(id);
-    if (node.op->kind != OpKind::compute || node.phase != Phase::forward) continue;
+    if (!is_forward_operator(node)) continue;
     nodes_.push_back(id.index);
     collect_candidates(id);
     for (ValueId v : node.operands) readers_[at(v.index)].push_back(id.index);

@@ -5,6 +5,7 @@
 
 #include "shardwright/base/index.h"
 #include "shardwright/cost/compute.h"
+#include "shardwright/graph/forward_operator.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/search/planning/judge.h"
 
@@ -58,7 +59,7 @@ class Seeding {
     bool is_any = false;
     for (NodeId id : graph_.node_ids()) {
       const Node& node = graph_.node(id);
-      if (node.op->kind != OpKind::compute || node.phase != Phase::forward) continue;
+      if (!is_forward_operator(node)) continue;
       const bool reads_sharded =
           std::ranges::any_of(node.operands, [&](ValueId v) { return is_sharded_[at(v.index)]; });
       const Rule& rule = problem_.calls->rule(id);
@@ -113,8 +114,7 @@ SearchResult whole_plan(const Problem& problem) {
   SearchResult out{.status = SearchStatus::feasible};
   out.choices.resize(problem.graph->nodes.size());
   for (NodeId id : problem.graph->node_ids())
-    if (const Node& node = problem.graph->node(id);
-        node.op->kind == OpKind::compute && node.phase == Phase::forward)
+    if (is_forward_operator(problem.graph->node(id)))
       out.choices[at(id.index)] = {whole(problem.calls->rule(id)), "nothing is split"};
   return out;
 }
