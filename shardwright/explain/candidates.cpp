@@ -1,11 +1,12 @@
 #include "shardwright/explain/candidates.h"
 
-#include "shardwright/base/index.h"
-
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
+
+#include "shardwright/base/index.h"
+#include "shardwright/search/space/candidates.h"
 
 namespace shardwright {
 namespace {
@@ -46,15 +47,14 @@ std::vector<Strategy> reached_by_moves(const Rule& rule, const Mesh& mesh, int i
   std::vector<Strategy> out;
   for (const Strategy& s : with_moves(with_moves(starts, rule, mesh), rule, mesh))
     if (!violation(rule, s, mesh)) out.push_back(s);
+  for (Strategy& s : out) s.mesh = used_axes(s).empty() ? 0 : index;
   return out;
 }
 
 std::vector<Strategy> listed(const Rule& rule, const Mesh& mesh, int index, const Strategy& planned) {
   const double count = std::pow(static_cast<double>(rule.loops.size() + 1), mesh.axis_count());
-  std::vector<Strategy> out = count <= most_listed ? legal_strategies(rule, mesh, {.linear = false})
-                                                   : reached_by_moves(rule, mesh, index, planned);
-  for (Strategy& s : out) s.mesh = used_axes(s).empty() ? 0 : index;
-  return out;
+  return count <= most_listed ? space::strategies_on(rule, mesh, index)
+                              : reached_by_moves(rule, mesh, index, planned);
 }
 
 /// Into how many parts each loop dim is split.

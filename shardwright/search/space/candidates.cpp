@@ -94,23 +94,24 @@ bool is_allowed(const Problem& problem, const FixedChoices& fixed, NodeId id, co
          keeps_parameters_whole(*problem.graph, problem.graph->node(id), rule, strategy);
 }
 
+std::vector<Strategy> strategies_on(const Rule& rule, const Mesh& mesh, int index, const Listed& listed) {
+  std::vector<Strategy> out{whole(rule)};
+  if (mesh.axis_count() <= listed.most_axes)
+    out = legal_strategies(rule, mesh, {.linear = false, .all_orders = listed.all_orders});
+  else if (listed.in_blocks)
+    std::ranges::copy(strategies_in_blocks(rule, mesh), std::back_inserter(out));
+  for (Strategy& s : out) s.mesh = used_axes(s).empty() ? 0 : index;
+  return out;
+}
+
 std::vector<Strategy> candidates_of(const Problem& problem, const FixedChoices& fixed, NodeId id,
                                     const Rule& rule, const SearchOptions& options, const Listed& listed) {
   if (const auto& own = fixed.strategies[at(id.index)]) return {*own};
   std::vector<Strategy> out;
-  for (std::size_t m = 0; m < fixed.meshes.size(); ++m) {
-    std::vector<Strategy> legal{whole(rule)};
-    const Mesh& mesh = fixed.meshes[m];
-    if (mesh.axis_count() <= listed.most_axes)
-      legal = legal_strategies(rule, mesh, {.linear = false, .all_orders = listed.all_orders});
-    else if (listed.in_blocks)
-      std::ranges::copy(strategies_in_blocks(rule, mesh), std::back_inserter(legal));
-    for (Strategy& s : legal) {
-      s.mesh = used_axes(s).empty() ? 0 : static_cast<int>(m);
+  for (std::size_t m = 0; m < fixed.meshes.size(); ++m)
+    for (Strategy& s : strategies_on(rule, fixed.meshes[m], static_cast<int>(m), listed))
       if ((m == 0 || s.mesh > 0) && is_allowed(problem, fixed, id, rule, s, options))
         out.push_back(std::move(s));
-    }
-  }
   return out;
 }
 

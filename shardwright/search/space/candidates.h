@@ -20,6 +20,10 @@ struct Listed {
 /// As whole strategies are searched: all of up to three axes, and of more those in blocks.
 constexpr Listed whole_strategies{.most_axes = 3, .in_blocks = true};
 
+/// Every legal strategy without partial operands on `mesh`, which is that of number `index`; the unsplit one, which is on
+/// mesh 0, first.
+std::vector<Strategy> strategies_on(const Rule& rule, const Mesh& mesh, int index, const Listed& listed = {});
+
 /// Of the forward operator `id` on the meshes of `fixed`, where it has one choice if it is fixed: every legal strategy
 /// without partial operands that the mode and `options` allow, the unsplit one first.
 /// Cost: exponential in the number of axes that are listed.
