@@ -163,6 +163,8 @@ std::string read_text(const std::string& path, std::int64_t most) {
   if (done == 0 && !is_regular)
     throw io_error("{}: cannot be read: the stream has ended; give a file, which can be read again", path);
   out.resize(done);
+  constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";  // some editors begin UTF-8 with it
+  if (out.starts_with(byte_order_mark)) out.erase(0, byte_order_mark.size());
   if (const auto end = end_of_utf8(out))
     throw io_error("{}: cannot be read: line {} is not UTF-8", path,
                    1 + std::count(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(*end), '\n'));

@@ -26,7 +26,7 @@ constexpr std::int64_t most_text_bytes = std::int64_t{1} << 28;
 constexpr std::int64_t most_settings_bytes = std::int64_t{1}
                                              << 20;  // of what people write by hand, such as YAML
 
-/// The text of a regular file, or of an open stream up to its end.
+/// The text of a regular file, or of an open stream up to its end, behind its byte-order mark, if it begins with one.
 /// Throws: Error as readable_bytes does, if there are more than `most` bytes, or that names the first line that is not
 /// UTF-8.
 std::string read_text(const std::string& path, std::int64_t most = most_text_bytes);

@@ -195,6 +195,14 @@ TEST_F(Files, more_bytes_than_allowed_are_refused) {
   ::close(zeros);
 }
 
+/// Whatever reads a text sees what stands behind it.
+TEST_F(Files, a_byte_order_mark_is_no_part_of_the_text) {
+  write_file(at("marked"), "\xef\xbb\xbfname: a\xef\xbb\xbf");
+  EXPECT_EQ(read_text(at("marked")), "name: a\xef\xbb\xbf");
+  write_file(at("mark"), "\xef\xbb\xbf");
+  EXPECT_EQ(read_text(at("mark")), "");
+}
+
 TEST_F(Files, what_is_not_utf8_is_refused_with_its_line) {
   write_file(at("a"), "name: \xc3\xa4\nnodes: 1\n\xff: 2\n");
   EXPECT_EQ(read_error(at("a")), at("a") + ": cannot be read: line 3 is not UTF-8");
