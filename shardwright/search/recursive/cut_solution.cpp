@@ -1,8 +1,10 @@
 #include "shardwright/search/recursive/cut_solution.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "shardwright/base/index.h"
+#include "shardwright/base/quantity.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/search/space/told.h"
 
@@ -47,14 +49,20 @@ Note note_of(const CutProblem& problem, int p, const Solution::Level& level, con
   return out;
 }
 
-/// `m (n +0.12 ms, whole +3.1 ms +0.2 GB)`: what was cut, and what the next best would have cost more.
+/// `+1.2 MB`, `-300.0 KB`; nothing of less than a byte, which sums of figures leave.
+std::string difference_text(double bytes) {
+  const std::int64_t whole = std::llround(std::abs(bytes));
+  return whole == 0 ? "" : fmt::format(" {}{}", bytes < 0 ? '-' : '+', bytes_text(whole));
+}
+
+/// `m (n +0.12 ms, whole +3.1 ms +200.0 MB)`: what was cut, and what the next best would have cost more.
 std::string to_text(const Note& note, const CutWeights& weights) {
   constexpr std::size_t most = 2;
   std::string rest;
   for (std::size_t i = 0; i < note.others.size() && i < most; ++i) {
     const Alternative& a = note.others[i];
     rest += fmt::format("{}{} {:+.2g} ms", i ? ", " : "", a.loop, a.seconds * 1e3);
-    if (weights.memory > 0 && a.bytes != 0) rest += fmt::format(" {:+.2g} GB", a.bytes / 1e9);
+    if (weights.memory > 0) rest += difference_text(a.bytes);
   }
   return note.chosen + (rest.empty() ? ", the only way" : " (" + rest + ")");
 }
