@@ -9,6 +9,9 @@
 #include "shardwright/autodiff/train_step.h"
 #include "shardwright/base/file.h"
 #include "shardwright/base/text.h"
+#include "shardwright/explain/binding.h"
+#include "shardwright/frontend/bound_json.h"
+#include "shardwright/frontend/fitting_strategies.h"
 #include "shardwright/frontend/inference.h"
 #include "shardwright/frontend/mixed_precision.h"
 #include "shardwright/frontend/plan_page.h"
@@ -19,7 +22,9 @@
 #include "shardwright/plan/constraints.h"
 #include "shardwright/plan/plan_json.h"
 #include "shardwright/runtime/backend/backend.h"
+#include "shardwright/search/automatic/stock.h"
 #include "shardwright/search/planning/settings.h"
+#include "shardwright/search/planning/stages_of_plan.h"
 
 namespace shardwright::python {
 namespace {
@@ -32,11 +37,23 @@ std::string option_meant_by(const std::string& name, const std::string& value,
   return near_names(name, std::vector<std::string>(known.begin(), known.end()));
 }
 
+/// What fixes everything, and whole plans, have no use for strategies of single operators.
+void check_takes_strategies(const PlanRequest& request, const PlanOptions& options) {
+  for (const char* other : {"fix", "plan"})
+    if (const auto it = options.find(other); it != options.end())
+      throw error("strategy and {} {} exclude each other: the one fixes single operators, the other {}",
+                  other, it->second,
+                  std::string_view(other) == "fix" ? "how everything is split" : "all of the plan");
+  if (!request.search.empty() && find_search(request.search).plan)
+    throw error("strategy fixes single operators, which search {} does not heed; use search recursive",
+                request.search);
+}
+
 /// By the table that flags are read with.
 PlanRequest request_of(const PlanOptions& options) {
   PlanRequest request{
       .model = "traced network", .keeps_micro_batches = true, .formats = default_devices().formats};
-  std::set<std::string> known{"annotate", "plan"};
+  std::set<std::string> known{"annotate", "plan", "save_strategy", "strategy"};
   for (const SettingRow& row : all_settings()) {
     std::string option = row.flag.substr(2);
     std::ranges::replace(option, '-', '_');
@@ -47,6 +64,7 @@ PlanRequest request_of(const PlanOptions& options) {
     if (!known.contains(name))
       throw error("there is no option '{}'{}", name, option_meant_by(name, value, known));
   if (request.devices == 1) request.parallel = Parallel::stand_alone;
+  if (options.contains("strategy")) check_takes_strategies(request, options);
   return request;
 }
 
@@ -101,6 +119,12 @@ StepOf step_of(const TracedStep& traced) {
   };
 }
 
+/// Also while others run without Python's lock.
+void tell(const std::string& line) {
+  const py::gil_scoped_acquire gil;
+  py::print(line, py::arg("file") = py::module_::import("sys").attr("stderr"));
+}
+
 /// Bytes of the device that takes most, by what they are for.
 std::map<std::string, std::int64_t> memory_by_kind(const Estimate& estimate) {
   std::map<std::string, std::int64_t> out;
@@ -112,9 +136,64 @@ std::map<std::string, std::int64_t> memory_by_kind(const Estimate& estimate) {
 /// A loss that is another in so many parts of the batch. Planning runs without Python's lock.
 void tell_mixing(const Graph& graph, const Plan& plan) {
   const std::string notice = mixing_notice(graph, plan.settings.pipelining.micro_batches);
-  if (notice.empty()) return;
-  const py::gil_scoped_acquire gil;
-  py::print(notice, py::arg("file") = py::module_::import("sys").attr("stderr"));
+  if (!notice.empty()) tell(notice);
+}
+
+/// Of a file, or as they would stand in it.
+Annotations annotations_in(const std::string& option) {
+  const bool is_text = trim(option).starts_with('{');
+  return is_text ? parse_annotations(option, "annotate") : load_annotations(option);
+}
+
+StrategyFile strategies_in(const std::string& option, bool is_text) {
+  if (!is_text) return load_strategies(option);
+  try {
+    return parse_strategies(option, true);
+  } catch (const Error& e) {
+    throw with_context(e, "strategy");
+  }
+}
+
+/// What files say, of which `graph` has all.
+void add_files(const PlanOptions& options, const Graph& graph, PlanRequest& request) {
+  std::optional<Annotated> annotated;
+  if (const auto said = options.find("annotate"); said != options.end()) {
+    annotated = {"annotate", without_patterns(annotations_in(said->second), graph)};
+    request.annotations = merged(std::move(request.annotations), annotated->said);
+  }
+  const auto said = options.find("strategy");
+  if (said == options.end()) return;
+  const bool is_text = trim(said->second).starts_with('{');
+  const std::string path = is_text ? "strategy" : said->second;
+  const StrategyFile file = strategies_in(said->second, is_text);
+  add_strategies(file, path, is_text ? path : "strategy " + path, annotated, request);
+  Pipelining& p = request.settings.pipelining;
+  const bool says_stages = options.contains("stages");
+  p.stages = stages_asked(says_stages ? std::optional(p.stages) : std::nullopt, p.schedule.chunks,
+                          request.annotations);
+  FittingStrategies fitting =
+      fitting_strategies(file, path, graph, request, annotated, std::move(request.annotations));
+  request.annotations = std::move(fitting.said);
+  for (const std::string& line : fitting.not_heeded)
+    tell(is_text ? "strategy: " + line : fmt::format("strategy {}: {}", path, line));
+}
+
+/// What binds what was made for `request`, whose search has looked at `tried`.
+BoundOf bound_by(const PlanRequest& request, const Plan& plan, std::vector<Tried> tried, const StepOf& step) {
+  struct Made {
+    PlanRequest request;
+    Plan plan;
+    std::vector<Tried> tried;
+    StepOf step;
+  };
+  const auto made = std::make_shared<Made>(Made{request, plan, std::move(tried), step});
+  made->request.stock = nullptr;
+  made->request.cluster = plan.cluster;
+  return [made](const Evaluation& evaluation) {
+    PlanRequest asked = made->request;
+    asked.options.deadline = {};  // this is a search of its own
+    return bound_of({asked, made->plan, evaluation}, made->tried, made->step);
+  };
 }
 
 }  // namespace
@@ -170,13 +249,10 @@ Asked inference_asked(const std::string& name, bool has_loss, const PlanOptions&
 }
 
 TrainOptions run_options_of(const Asked& asked, std::uint64_t seed) {
-  return {.devices = asked.request.devices, .search_options = asked.request.options, .seed = seed};
-}
-
-/// Of a file, or as they would stand in it.
-Annotations annotations_in(const std::string& option) {
-  const bool is_text = trim(option).starts_with('{');
-  return is_text ? parse_annotations(option, "annotate") : load_annotations(option);
+  TrainOptions out{.devices = asked.request.devices, .search_options = asked.request.options, .seed = seed};
+  const auto saved = asked.options.find("save_strategy");
+  if (saved != asked.options.end()) require_writable(out.save_strategy = saved->second);
+  return out;
 }
 
 PlannedNetwork planned(Asked& asked) {
@@ -190,16 +266,21 @@ PlannedNetwork planned(Asked& asked) {
   PlanRequest& request = asked.request;
   Annotations own = std::move(request.annotations);
   request.annotations = merged(std::move(annotations), own);
-  if (const auto said = asked.options.find("annotate"); said != asked.options.end())
-    request.annotations =
-        merged(std::move(request.annotations), without_patterns(annotations_in(said->second), graph));
+  add_files(asked.options, graph, request);
   const int there = request.settings.pipelining.micro_batches;
-  const StepOf step = [&](int micro_batches) {
-    return micro_batches == there ? graph : asked.step(micro_batches);
+  const StepOf step = [there, graph = std::make_shared<const Graph>(graph),
+                       others = asked.step](int micro_batches) {
+    if (micro_batches == there) return *graph;
+    if (others) return others(micro_batches);
+    throw error("the network is there for one of {} micro-batches, and not of {}", there, micro_batches);
   };
+  automatic::Stock stock;
+  request.stock = &stock;
   Plan plan = asked.step ? make_plan(step, request) : make_plan(graph, request);
+  request.stock = nullptr;
   tell_mixing(graph, plan);
-  return {std::move(graph), std::move(plan)};
+  BoundOf bound = bound_by(request, plan, std::move(stock.tried), step);
+  return {std::move(graph), std::move(plan), std::move(bound)};
 }
 
 TracedStep traced_step(const std::shared_ptr<Tracing>& tracing, const std::vector<ArrayPtr>& outputs,
@@ -215,12 +296,24 @@ TracedStep traced_step(const std::shared_ptr<Tracing>& tracing, const std::vecto
   return out;
 }
 
+namespace {
+
+std::string bound_json_of(PlannedStep& step) {
+  Json out;
+  if (const std::optional<Bound>& bound = step.bound()) add_bound(out, *bound, step.evaluation);
+  return out.dump();
+}
+
+}  // namespace
+
 void bind_planned_step(py::module_& m) {
   m.def("check_options", [](const PlanOptions& options) { request_of(options); });
   const auto plan = [](Asked asked) {
     const py::gil_scoped_release others_run;
     const TrainOptions options = run_options_of(asked, 1);
-    return planned_step(planned(asked), options);
+    PlannedStep out = planned_step(planned(asked), options);
+    for (const std::string& line : out.notices) tell(line);
+    return out;
   };
   py::class_<PlannedStep, std::shared_ptr<PlannedStep>>(m, "PlannedStep",
                                                         "How a step is split, and what it takes.")
@@ -248,19 +341,24 @@ void bind_planned_step(py::module_& m) {
           "html", [](const PlannedStep& self) { return to_html(self.report()); }, "The same as HTML.")
       .def(
           "save",
-          [](const PlannedStep& self, const std::string& path) {
+          [](PlannedStep& self, const std::string& path) {
+            const py::gil_scoped_release others_run;
             const Plan& own = self.network.plan;
             if (!path.ends_with(".html")) return save_plan(own, path);
-            write_file(path, plan_page(self.report(), own, self.estimate));
+            write_file(path, plan_page(self.report(), own, self.evaluation, self.bound()));
           },
           py::arg("path"))
+      .def("bound_json", &bound_json_of, py::call_guard<py::gil_scoped_release>(),
+           "What binds it and what lost, as `plan --json` says it; null of a plan that was a file.")
       .def("plan_json", [](const PlannedStep& self) { return to_json(self.network.plan); })
       .def_property_readonly("step_seconds",
-                             [](const PlannedStep& self) { return self.estimate.step_seconds(); })
-      .def_property_readonly("arena_bytes", [](const PlannedStep& self) { return self.estimate.arena_bytes; })
-      .def_property_readonly("memory", [](const PlannedStep& self) { return memory_by_kind(self.estimate); })
+                             [](const PlannedStep& self) { return self.evaluation.estimate.step_seconds(); })
+      .def_property_readonly("arena_bytes",
+                             [](const PlannedStep& self) { return self.evaluation.estimate.arena_bytes; })
+      .def_property_readonly("memory",
+                             [](const PlannedStep& self) { return memory_by_kind(self.evaluation.estimate); })
       .def_property_readonly("collectives",
-                             [](const PlannedStep& self) { return self.estimate.collectives; });
+                             [](const PlannedStep& self) { return self.evaluation.estimate.collectives; });
 }
 
 }  // namespace shardwright::python

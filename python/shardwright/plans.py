@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+import json
+from functools import cached_property
+from typing import Any, Mapping, Sequence
 
 from . import _core
 from .optim import Optimizer, sgd
@@ -41,6 +43,33 @@ class Plan:
         self.collectives: dict[str, int] = planned.collectives
         """How many of each kind a step runs."""
 
+    @cached_property
+    def _bound(self) -> dict[str, Any]:
+        return json.loads(self._planned.bound_json()) or {}
+
+    @property
+    def binding(self) -> str | None:
+        """What keeps it from being faster: `time`, `memory` or `fixed`; None of a plan that was a file.
+
+        This and the three below have the keys of `shardwright plan --json`. The first that is asked for makes a few programs.
+        """
+        return self._bound.get("binding")
+
+    @property
+    def binding_by(self) -> dict[str, Any] | None:
+        """What is known of that: the plan that is faster and does not fit, or what was fixed."""
+        return self._bound.get("binding_by")
+
+    @property
+    def alternatives(self) -> list[dict[str, Any]]:
+        """What lost with its price, those that fit first."""
+        return self._bound.get("alternatives", [])
+
+    @property
+    def dropped(self) -> list[dict[str, Any]]:
+        """What lost and needed no price: how many for each reason, and of these the first."""
+        return self._bound.get("dropped", [])
+
     def save(self, path: str) -> None:
         """Writes the plan, or with a path that ends with .html a page for people. Raises: OSError if it cannot."""
         self._planned.save(path)
@@ -65,10 +94,22 @@ def plan(model: str, optimizer: Optimizer | None = None, *, devices: int | None 
 
 
 def options_text(options: dict[str, Any]) -> dict[str, str]:
-    """As the table of settings reads them. Raises: ShardwrightError if there is no such option, or a value is none."""
+    """As the table of settings reads them; dicts are what a file would hold.
+
+    Raises: ShardwrightError if there is no such option, or a value is none.
+    """
     out: dict[str, str] = {}
     for name, value in options.items():
-        if value is not None:
+        if isinstance(value, Mapping):
+            out[name] = json.dumps(strategy_file(value) if name == "strategy" else value)
+        elif value is not None:
             out[name] = ("1" if value else "0") if isinstance(value, bool) else str(value)
     _core.check_options(out)
     return out
+
+
+def strategy_file(said: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A strategy file's content: as it is, or of operators by name, for each input the parts of its dims."""
+    if any(key in said for key in ("parallel_strategy_item", "parallel_layout_item", "parallel_layout_value_item")):
+        return said
+    return {"parallel_strategy_item": {name: {"stage": 0, "parallel_strategy": parts} for name, parts in said.items()}}

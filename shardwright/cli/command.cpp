@@ -86,7 +86,7 @@ int run_verb(const std::vector<std::string>& words, Terminal& terminal) {
   } catch (const Infeasible& e) {
     arguments.tell_notices(terminal.err);
     // Whoever reads JSON gets a last document, too.
-    if (arguments.has("--json")) terminal.out << document(e) << "\n";
+    terminal.out << (arguments.has("--json") ? document(e) + "\n" : nearest_text(e));
     throw;
   }
 }

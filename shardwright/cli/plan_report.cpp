@@ -6,11 +6,11 @@
 #include "shardwright/base/file.h"
 #include "shardwright/base/text.h"
 #include "shardwright/cli/asked.h"
-#include "shardwright/cli/bound_json.h"
 #include "shardwright/cli/planning.h"
 #include "shardwright/cli/standard_output.h"
 #include "shardwright/cost/cluster.h"
 #include "shardwright/frontend/alternatives.h"
+#include "shardwright/frontend/bound_json.h"
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/frontend/plan_page.h"
 #include "shardwright/frontend/report.h"
@@ -141,8 +141,14 @@ Evaluation report(const Arguments& arguments, const Model& model, const Plan& pl
                   const TableOf& table, Terminal& terminal, const BoundOf& bound_of) {
   RemediesOf remedies = [&](const Evaluation& e) { return remedies_of(arguments, model, plan, e); };
   if (is_given(arguments)) remedies = {};
-  const Evaluation evaluation =
-      evaluation_of(arguments, pipeline, plan.cluster, plan.settings.framework, remedies);
+  const Evaluation evaluation = [&] {
+    try {
+      return evaluation_of(arguments, pipeline, plan.cluster, plan.settings.framework, remedies);
+    } catch (Refusal& refusal) {
+      if (bound_of) refusal.tried = bound_of(refusal.evaluation).tried;
+      throw;
+    }
+  }();
   const std::string misfit = misfit_notice(evaluation, plan.cluster);
   const bool is_json = arguments.is_on("--json");
   arguments.check_heeded(terminal.err);
@@ -170,23 +176,36 @@ Evaluation report(const Arguments& arguments, const Model& model, const Plan& pl
                   Terminal& terminal, const BoundOf& bound_of) {
   const ReportStyle style = arguments.has("--json") ? ReportStyle{} : style_of(arguments, terminal);
   std::optional<StepReport> told;
-  const auto tell = [&](const Estimate& e, const std::string& bound) {
-    told = step_report(model.graph, plan, e, batch_size_of(model.graph, plan, model.tokens),
-                       assumed_in(arguments, model));
-    for (std::string_view line : split(bound, '\n'))
-      if (!line.empty()) told->summary.emplace_back(line);
-    return to_text(*told, style);
+  const auto tell = [&](const Estimate& e) -> const StepReport& {
+    if (!told)
+      told = step_report(model.graph, plan, e, batch_size_of(model.graph, plan, model.tokens),
+                         assumed_in(arguments, model));
+    return *told;
+  };
+  const TableOf table = [&](const Estimate& e, const std::string& binds) {
+    StepReport shown = tell(e);
+    for (std::string_view line : split(binds, '\n'))
+      if (!line.empty()) shown.summary.emplace_back(line);
+    return to_text(shown, style);
   };
   const std::string page = arguments.text("--html");
-  const Evaluation out = report(arguments, model, plan, pipeline, tell, terminal, bound_of);
-  if (!told) tell(out.estimate, "");
-  if (!page.empty()) write_file(page, plan_page(*told, plan, out.estimate));
+  std::optional<Bound> bound;
+  const BoundOf once = [&](const Evaluation& e) { return *(bound = bound_of(e)); };
+  const Evaluation out =
+      report(arguments, model, plan, pipeline, table, terminal, bound_of ? once : BoundOf{});
+  if (bound && bound->tried.empty()) bound.reset();
+  if (!page.empty()) write_file(page, plan_page(tell(out.estimate), plan, out, bound));
   return out;
 }
 
 Evaluation report(const Arguments& arguments, const Model& model, const Plan& plan, Terminal& terminal) {
   return report(arguments, model, plan, compile_pipeline(model.graph, plan, compile_options_of(arguments)),
                 terminal);
+}
+
+std::string nearest_text(const Infeasible& e) {
+  const auto* refusal = dynamic_cast<const Refusal*>(&e);
+  return refusal && refusal->tried ? nearest_text(*refusal->tried) : "";
 }
 
 std::string document(const Infeasible& e) {
@@ -196,6 +215,7 @@ std::string document(const Infeasible& e) {
     out["excess_bytes"] = refusal->evaluation.excess_bytes();
     out["memory_bytes"] = memory_json(refusal->evaluation.estimate);
     if (refusal->remedies) add_remedies(out, *refusal->remedies);
+    if (refusal->tried) add_nearest(out, *refusal->tried);
   }
   return out.dump();
 }

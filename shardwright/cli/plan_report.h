@@ -13,9 +13,6 @@
 
 namespace shardwright {
 
-/// What binds a plan that takes so much; empty: nothing is known of how it was found.
-using BoundOf = std::function<Bound(const Evaluation&)>;
-
 /// What nobody said of the network of `model`; of a saved plan nothing is assumed.
 Assumed assumed_in(const Arguments& arguments, const Model& model);
 /// How a report is shown: --wide, or cut to the terminal.
@@ -35,6 +32,9 @@ Evaluation report(const Arguments& arguments, const Model& model, const Plan& pl
 Evaluation report(const Arguments& arguments, const Model& model, const Plan& plan, const Pipeline& pipeline,
                   Terminal& terminal, const BoundOf& bound_of = {});
 Evaluation report(const Arguments& arguments, const Model& model, const Plan& plan, Terminal& terminal);
+
+/// What came nearest where a plan is refused for its memory, a line each; of what else cannot be nothing.
+std::string nearest_text(const Infeasible& e);
 
 /// The last document of a command that nothing satisfies.
 std::string document(const Infeasible& e);

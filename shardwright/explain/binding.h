@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -44,6 +45,9 @@ struct Judged {
   const Evaluation& evaluation;
 };
 Bound bound_of(const Judged& judged, std::vector<Tried> tried, const StepOf& step);
+
+/// What binds a plan that takes so much; empty: nothing is known of how it was found.
+using BoundOf = std::function<Bound(const Evaluation&)>;
 
 /// What `request` fixes of a plan: `tp=2,zero=1`, `--parallel data_parallel`, `annotations of relu1`; empty if nothing.
 std::string fixed_text(const PlanRequest& request);

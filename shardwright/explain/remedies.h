@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "shardwright/plan/tried.h"
 #include "shardwright/search/planning/make_plan.h"
 #include "shardwright/simulate/evaluate.h"
 
@@ -54,7 +55,8 @@ class Refusal : public Infeasible {
       : Infeasible(what), evaluation(std::move(refused)), remedies(std::move(would_fit)) {}
 
   Evaluation evaluation;
-  std::optional<Remedies> remedies;  // empty: nobody has looked for any
+  std::optional<Remedies> remedies;              // empty: nobody has looked for any
+  std::optional<std::vector<Tried>> tried = {};  // what the search has looked at, where that is known
 };
 
 }  // namespace shardwright

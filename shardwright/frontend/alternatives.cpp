@@ -1,6 +1,7 @@
 #include "shardwright/frontend/alternatives.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <tuple>
 #include <utility>
@@ -16,8 +17,26 @@ namespace {
 
 std::string rounded_bytes_text(double bytes) { return bytes_text(std::llround(bytes)); }
 
-/// `--set dp=8,..`, or in words.
-std::string name_of(const Tried& t) {
+/// `lost: --set dp=8,..: 7.5 s and 91.2 GB`, of at most three. What takes as much as one in `told` is mostly the same in
+/// other words.
+std::string lines_of(std::string_view word, const std::vector<Tried>& tried,
+                     std::vector<std::pair<double, double>> told) {
+  constexpr std::size_t most = 3;
+  const std::size_t end = told.size() + most;
+  std::string out;
+  for (const Tried& t : tried) {
+    if (told.size() == end) break;
+    const std::pair price{t.seconds, t.bytes};
+    if (std::ranges::find(told, price) != told.end()) continue;
+    told.push_back(price);
+    out += fmt::format("{}: {}: {}\n", word, asked_text(t), price_text(t));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string asked_text(const Tried& t) {
   const Wording asked = wording_of(t);
   if (asked.flag.empty()) return asked.text;
   const bool needs_quotes = asked.text.find_first_of(" {*") != std::string::npos;  // of a shell
@@ -25,11 +44,10 @@ std::string name_of(const Tried& t) {
 }
 
 std::string price_text(const Tried& t) {
-  return fmt::format("{}{} and {}", t.by == KnownBy::forecast ? "about " : "", seconds_text(t.seconds),
+  constexpr std::array<std::string_view, 3> nearness{"at least ", "about ", ""};
+  return fmt::format("{}{} and {}", nearness[static_cast<std::size_t>(t.by)], seconds_text(t.seconds),
                      rounded_bytes_text(t.bytes));
 }
-
-}  // namespace
 
 Wording wording_of(const Tried& tried) {
   if (!tried.words.empty()) return {"", tried.words};
@@ -52,8 +70,6 @@ std::string command_of(const Binding& binding) {
                                                             : "explain PLAN --why-not CONSTRAINTS";
 }
 
-namespace {
-
 std::string binding_text(const Bound& bound, const Evaluation& evaluation) {
   const Binding& binding = bound.binding;
   const auto left = unpriced(bound.tried, evaluation.estimate.step_seconds());
@@ -66,26 +82,30 @@ std::string binding_text(const Bound& bound, const Evaluation& evaluation) {
   if (!binding.misfit)
     return fmt::format("memory: it takes {} more than there is", bytes_text(evaluation.excess_bytes()));
   const Tried& t = *binding.misfit;
-  return fmt::format("memory: {} takes {} but {}, {} more than there is", name_of(t), seconds_text(t.seconds),
-                     rounded_bytes_text(t.bytes),
+  return fmt::format("memory: {} takes {} but {}, {} more than there is", asked_text(t),
+                     seconds_text(t.seconds), rounded_bytes_text(t.bytes),
                      rounded_bytes_text(t.bytes - static_cast<double>(evaluation.cap_bytes)));
 }
 
-}  // namespace
-
 std::string text_of(const Bound& bound, const Evaluation& evaluation) {
-  constexpr std::size_t most = 3;
-  std::string out = fmt::format("binding: {}\n", binding_text(bound, evaluation));
-  std::vector<std::pair<double, double>> told{
-      {evaluation.estimate.step_seconds(), static_cast<double>(evaluation.estimate.arena_bytes)}};
-  for (const Tried& t : that_lost(bound.tried)) {
-    if (t.fate == Fate::misfit || told.size() > most) break;
-    const std::pair price{t.seconds, t.bytes};
-    if (std::ranges::find(told, price) != told.end()) continue;  // mostly the same in other words
-    told.push_back(price);
-    out += fmt::format("lost: {}: {}\n", name_of(t), price_text(t));
-  }
-  return out;
+  std::vector<Tried> lost = that_lost(bound.tried);
+  std::erase_if(lost, [](const Tried& t) { return t.fate == Fate::misfit; });
+  const std::pair own{evaluation.estimate.step_seconds(),
+                      static_cast<double>(evaluation.estimate.arena_bytes)};
+  return fmt::format("binding: {}\n", binding_text(bound, evaluation)) + lines_of("lost", lost, {own});
 }
+
+bool is_near(const Tried& t) {
+  return is_priced(t) || (t.fate == Fate::misfit && t.seconds > 0 && t.bytes > 0);
+}
+
+std::vector<Tried> nearest(std::vector<Tried> tried) {
+  std::erase_if(tried, [](const Tried& t) { return !is_near(t); });
+  std::ranges::stable_sort(
+      tried, {}, [](const Tried& t) { return std::tuple(t.by == KnownBy::bound, t.bytes, t.seconds); });
+  return tried;
+}
+
+std::string nearest_text(const std::vector<Tried>& tried) { return lines_of("nearest", nearest(tried), {}); }
 
 }  // namespace shardwright

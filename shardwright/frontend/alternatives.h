@@ -14,13 +14,28 @@ struct Wording {
 };
 Wording wording_of(const Tried& tried);
 
+/// `--set dp=8,..`, or in words.
+std::string asked_text(const Tried& tried);
+/// `about 1.2 s and 30.1 GB`; of a bound `at least`
+std::string price_text(const Tried& tried);
+
 /// Those that lost, the best first: what fits before what does not, then what programs say, then the fastest.
 std::vector<Tried> that_lost(std::vector<Tried> tried);
 
 /// The command that prices what else could be fixed, for a plan in a file.
 std::string command_of(const Binding& binding);
 
+/// `memory: --set dp=8,.. takes 7.5 s but 91.2 GB, 7.3 GB more than there is`
+std::string binding_text(const Bound& bound, const Evaluation& evaluation);
+
 /// `binding: memory: --set dp=8,.. takes 7.5 s but 91.2 GB, 7.3 GB more than there is`, and the best three that lost with their prices, a line each.
 std::string text_of(const Bound& bound, const Evaluation& evaluation);
+
+/// It has a price, or does not fit for what it takes at least.
+bool is_near(const Tried& tried);
+/// Such, where nothing fits, the plan itself among them: those with a price before others, what takes least memory first.
+std::vector<Tried> nearest(std::vector<Tried> tried);
+/// `nearest: --set dp=8,..: 7.5 s and 91.2 GB`: the first three, a line each.
+std::string nearest_text(const std::vector<Tried>& tried);
 
 }  // namespace shardwright

@@ -1,4 +1,4 @@
-#include "shardwright/cli/bound_json.h"
+#include "shardwright/frontend/bound_json.h"
 
 #include <algorithm>
 #include <cmath>
@@ -63,18 +63,28 @@ Json limit_json(const Bound& bound, const Evaluation& evaluation) {
   return out;
 }
 
+/// `told`: of `tried` those that `has_price`, in order.
+void add_alternatives(Json& document, const std::vector<Tried>& told, const std::vector<Tried>& tried,
+                      bool (*has_price)(const Tried&)) {
+  document["alternatives"] = Json::array();
+  for (const Tried& t : told) document["alternatives"].push_back(priced_json(t));
+  std::map<Fate, std::vector<const Tried*>> dropped;
+  for (const Tried& t : tried)
+    if (t.fate != Fate::taken && !has_price(t)) dropped[t.fate].push_back(&t);
+  document["dropped"] = Json::array();
+  for (auto& [fate, of_reason] : dropped) document["dropped"].push_back(dropped_json(std::move(of_reason)));
+}
+
 }  // namespace
 
 void add_bound(Json& document, const Bound& bound, const Evaluation& evaluation) {
   document["binding"] = name_of(bound.binding.by);
   document["binding_by"] = limit_json(bound, evaluation);
-  document["alternatives"] = Json::array();
-  for (const Tried& t : that_lost(bound.tried)) document["alternatives"].push_back(priced_json(t));
-  std::map<Fate, std::vector<const Tried*>> dropped;
-  for (const Tried& t : bound.tried)
-    if (t.fate != Fate::taken && !is_priced(t)) dropped[t.fate].push_back(&t);
-  document["dropped"] = Json::array();
-  for (auto& [fate, of_reason] : dropped) document["dropped"].push_back(dropped_json(std::move(of_reason)));
+  add_alternatives(document, that_lost(bound.tried), bound.tried, is_priced);
+}
+
+void add_nearest(Json& document, const std::vector<Tried>& tried) {
+  add_alternatives(document, nearest(tried), tried, is_near);
 }
 
 }  // namespace shardwright

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "shardwright/frontend/memory_limit.h"
+#include "shardwright/frontend/planned_strategies.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/runtime/backend/backend.h"
 #include "shardwright/verify/verify.h"
@@ -12,12 +13,18 @@ namespace {
 
 /// The program of `step`, whose estimate it fills in.
 Pipeline compiled(PlannedStep& step, const TrainOptions& options) {
-  const auto& [graph, plan] = step.network;
+  const Graph& graph = step.network.graph;
+  const Plan& plan = step.network.plan;
   Pipeline program = compile_pipeline(graph, plan, {.formats = default_devices().formats});
   const auto cap = options.search_options.memory_cap;
-  const Evaluation evaluation = evaluate(program, plan.cluster, {.memory_cap = cap});
-  if (cap) check_memory(evaluation, "memory_cap " + bytes_text(*cap));
-  step.estimate = evaluation.estimate;
+  step.evaluation = evaluate(program, plan.cluster, {.memory_cap = cap});
+  if (cap) check_memory(step.evaluation, "memory_cap " + bytes_text(*cap));
+  if (const std::string& path = options.save_strategy; !path.empty()) {
+    const PlannedStrategies saved = strategies_of(graph, plan, program);
+    for (const std::string& line : saved.left_out)
+      step.notices.push_back(fmt::format("save_strategy {}: it does not say all; {}", path, line));
+    save_strategies(saved.file, path);
+  }
   return program;
 }
 
@@ -39,19 +46,25 @@ void set_rate(Session& session, double rate, std::string_view name) {
 }
 
 PlannedStep planned_step(PlannedNetwork network, const TrainOptions& options) {
-  PlannedStep out{std::move(network), {}};
+  PlannedStep out(std::move(network));
   compiled(out, options);
   return out;
 }
 
 StepReport PlannedStep::report() const {
-  return step_report(network.graph, network.plan, estimate, batch_size_of(network.graph, network.plan));
+  return step_report(network.graph, network.plan, evaluation.estimate,
+                     batch_size_of(network.graph, network.plan));
+}
+
+const std::optional<Bound>& PlannedStep::bound() {
+  if (!bound_ && network.bound_of) bound_ = network.bound_of(evaluation);
+  return bound_;
 }
 
 GraphStep::GraphStep(PlannedNetwork network, std::vector<std::string> inputs, const TrainOptions& options,
                      const SessionStart& start)
     : inputs_(std::move(inputs)),
-      planned_(std::make_shared<PlannedStep>(std::move(network), Estimate{})),
+      planned_(std::make_shared<PlannedStep>(std::move(network))),
       start_(start),
       session_options_({.seed = options.seed}),
       session_(start(proven(*planned_, options), session_options_)) {}

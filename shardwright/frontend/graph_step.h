@@ -11,7 +11,7 @@
 #include "shardwright/frontend/network.h"
 #include "shardwright/frontend/report.h"
 #include "shardwright/runtime/session.h"
-#include "shardwright/simulate/estimate.h"
+#include "shardwright/simulate/evaluate.h"
 
 namespace shardwright {
 
@@ -24,12 +24,21 @@ void set_rate(Session& session, double rate, std::string_view name = rate_state)
 
 /// A planned step and what it is expected to take on its cluster: no memory is taken for it.
 struct PlannedStep {
+  explicit PlannedStep(PlannedNetwork planned) : network(std::move(planned)) {}
+
   PlannedNetwork network;
-  Estimate estimate;
+  Evaluation evaluation = {};
+  std::vector<std::string> notices = {};  // of what was written beside it
 
   /// The plan, and what it takes.
   StepReport report() const;
   std::string explain() const { return to_text(report()); }
+
+  /// What binds the plan, where it is known how it was found. Cost: as bound_of, at the first call.
+  const std::optional<Bound>& bound();
+
+ private:
+  std::optional<Bound> bound_ = {};
 };
 /// Throws: Error as lowering does, or if the plan is above the memory cap of `options`.
 PlannedStep planned_step(PlannedNetwork network, const TrainOptions& options);

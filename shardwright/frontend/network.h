@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "shardwright/autodiff/train_step.h"
+#include "shardwright/explain/binding.h"
 #include "shardwright/frontend/operator.h"
 #include "shardwright/frontend/trace.h"
 #include "shardwright/plan/plan.h"
@@ -40,6 +41,7 @@ struct TrainOptions {
   std::string search = "";                      // as --search; empty: auto, where it can
   SearchOptions search_options = {};            // a plan beyond their memory_cap is refused
   std::string plan_file = "";        // as --plan; it decides everything, and must be for this network
+  std::string save_strategy = "";    // as --save-strategy
   std::string annotation_file = "";  // as --annotate; what it names replaces what code says of it
   std::string dataset_strategy =
       "";  // as --dataset-strategy; empty: data come as their first user wants them
@@ -67,6 +69,7 @@ struct TracedGraph {
 struct PlannedNetwork {
   Graph graph;
   Plan plan;
+  BoundOf bound_of = {};
 };
 
 /// Throws: Error as tracing and planning do.

@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <vector>
 
+#include "shardwright/base/text.h"
+#include "shardwright/frontend/alternatives.h"
 #include "shardwright/plan/plan_json.h"
 
 namespace shardwright {
@@ -93,6 +97,41 @@ std::string memory_bar(const Estimate& e) {
   return bar_of(parts);
 }
 
+std::string number_cell(std::string_view text) { return fmt::format("<td class='number'>{}</td>", text); }
+
+/// Why it is not the plan.
+std::string fate_text(const Tried& t, const Evaluation& evaluation) {
+  if (t.fate != Fate::misfit) return std::string(name_of(t.fate));
+  const std::int64_t excess = std::llround(t.bytes) - evaluation.cap_bytes;
+  return excess > 0 ? fmt::format("{} more than there is", bytes_text(excess)) : "does not fit";
+}
+
+/// `not priced: 12 beyond, 3 impossible`: how many needed no price, by reason; empty if none.
+std::string unpriced_text(const std::vector<Tried>& tried) {
+  std::map<Fate, int> counts;
+  for (const Tried& t : tried)
+    if (t.fate != Fate::taken && !is_priced(t)) ++counts[t.fate];
+  std::vector<std::string> out;
+  for (const auto& [fate, count] : counts) out.push_back(fmt::format("{} {}", count, name_of(fate)));
+  return out.empty() ? "" : "<p>not priced: " + join(out, ", ") + "</p>\n";
+}
+
+std::string bound_section(const Bound& bound, const Evaluation& evaluation) {
+  constexpr std::size_t most_rows = 30;
+  std::string out = fmt::format("<h2>What binds</h2>\n<p>{}</p>\n", escaped(binding_text(bound, evaluation)));
+  const std::vector<Tried> lost = that_lost(bound.tried);
+  if (!lost.empty()) out += "<table><tr><th>what lost<th>step<th>memory<th>known by<th>why</tr>\n";
+  for (std::size_t i = 0; i < std::min(lost.size(), most_rows); ++i) {
+    const Tried& t = lost[i];
+    out += fmt::format("<tr>{}{}{}{}{}</tr>\n", cell(asked_text(t)), number_cell(seconds_text(t.seconds)),
+                       number_cell(bytes_text(std::llround(t.bytes))), cell(name_of(t.by)),
+                       cell(fate_text(t, evaluation)));
+  }
+  if (!lost.empty()) out += "</table>\n";
+  if (lost.size() > most_rows) out += fmt::format("<p>and {} more</p>\n", lost.size() - most_rows);
+  return out + unpriced_text(bound.tried);
+}
+
 }  // namespace
 
 std::string to_html(const StepReport& report) {
@@ -107,18 +146,20 @@ std::string to_html(const StepReport& report) {
   return out;
 }
 
-std::string plan_page(const StepReport& report, const Plan& plan, const Estimate& e) {
+std::string plan_page(const StepReport& report, const Plan& plan, const Evaluation& evaluation,
+                      const std::optional<Bound>& bound) {
+  const Estimate& e = evaluation.estimate;
   std::string collectives;
   for (const auto& [kind, count] : e.collectives)
     collectives += fmt::format("<tr>{}<td class='number'>{}</td></tr>", cell(kind), count);
   return fmt::format(
       "<!doctype html>\n<meta charset='utf-8'><title>{0}</title><style>{1}</style>\n<h1>{0}</h1>\n"
       "<h2>Where the {2} of a step go</h2>\n{3}<h2>Where the {4} of the fullest device go</h2>\n{5}"
-      "<h2>Collectives of a step</h2>\n{6}<h2>How it is split, and why</h2>\n{7}"
-      "<details><summary>The plan as a file</summary><pre>{8}</pre></details>\n",
+      "<h2>Collectives of a step</h2>\n{6}{7}<h2>How it is split, and why</h2>\n{8}"
+      "<details><summary>The plan as a file</summary><pre>{9}</pre></details>\n",
       escaped(plan.model), style, seconds_text(e.step_seconds()), time_bar(e), bytes_text(e.arena_bytes),
       memory_bar(e), collectives.empty() ? "<p>none</p>\n" : fmt::format("<table>{}</table>\n", collectives),
-      to_html(report), escaped(to_json(plan)));
+      bound ? bound_section(*bound, evaluation) : "", to_html(report), escaped(to_json(plan)));
 }
 
 }  // namespace shardwright

@@ -55,6 +55,30 @@ Json planned(const PlanCase& c, Words* words = nullptr) {
   return out.document();
 }
 
+/// Below what any plan takes: what comes nearest, the plan itself first among what is priced, each as its flag has it.
+TEST(WhatComesNearest, is_told_where_nothing_fits) {
+  const Words words =
+      with({"plan", gpt, "--cluster", "a100-80g:8", "--optimizer", "adam"}, {"--memory-cap", "1MB"});
+  const testing::CommandOutcome text = testing::outcome_of(words),
+                                json = testing::outcome_of(with(words, {"--json"}));
+  EXPECT_EQ(text.status, 2);
+  EXPECT_EQ(std::ranges::count(text.err, '\n'), 1) << text.err;
+  EXPECT_TRUE(text.out.starts_with("nearest: --")) << text.out;
+  EXPECT_LE(std::ranges::count(text.out, '\n'), 3);
+  const Json refused = json.document();
+  const Json& nearest = refused.at("alternatives");
+  ASSERT_GT(nearest.size(), 1U);
+  EXPECT_EQ(nearest.front().at("memory_bytes"), refused.at("memory_bytes").at("arena"));
+  double last = 0;
+  for (const Json& other : nearest) {
+    if (other.at("known_by") == "bound") break;
+    EXPECT_GE(other.at("memory_bytes").get<double>(), last);
+    last = other.at("memory_bytes");
+  }
+  for (const Json& none : refused.at("dropped"))
+    for (const Json& other : none.at("plans")) EXPECT_FALSE(other.contains("step_seconds"));
+}
+
 class WhatLost : public ::testing::TestWithParam<PlanCase> {};
 
 TEST_P(WhatLost, takes_what_its_flag_says) {

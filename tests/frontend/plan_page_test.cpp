@@ -32,7 +32,7 @@ int count_of(std::string_view text, std::string_view what) {
 
 TEST(PlanPage, shows_names_as_they_are) {
   const PlannedStep step = step_of(2);
-  const std::string page = plan_page(step.report(), step.network.plan, step.estimate);
+  const std::string page = plan_page(step.report(), step.network.plan, step.evaluation);
   EXPECT_EQ(count_of(page, "<i>up"), 0);
   EXPECT_GE(count_of(page, "&lt;i&gt;up&lt;/i&gt;"), 1);
   EXPECT_EQ(count_of(page, "http"), 0);  // nothing from elsewhere
@@ -51,6 +51,32 @@ TEST(PlanPage, has_a_row_for_each_of_the_table_and_all_stages) {
     EXPECT_EQ(count_of(html, "<h3>stage "), stages == 1 ? 0 : stages);
     for (const std::string& line : report.summary) EXPECT_EQ(count_of(html, line), 1) << line;
   }
+}
+
+/// What binds it, what lost with its price, and how many needed none; of how a plan was found nothing may be known.
+TEST(PlanPage, says_what_binds_and_what_lost) {
+  PlannedStep step = step_of(2);
+  step.evaluation.cap_bytes = 1'000'000'000;
+  const Tried slower{
+      .words = "<b>by halves", .by = KnownBy::program, .fate = Fate::slower, .seconds = 7, .bytes = 3e6},
+      misfit{.words = "in one", .by = KnownBy::forecast, .fate = Fate::misfit, .seconds = 1, .bytes = 3e9},
+      beyond{.words = "by thirds", .fate = Fate::beyond};
+  const Bound bound{.binding = {.by = Limit::memory, .misfit = misfit},
+                    .tried = {misfit, slower, beyond, beyond}};
+  const auto page_of = [&](const std::optional<Bound>& b) {
+    return plan_page(step.report(), step.network.plan, step.evaluation, b);
+  };
+  const std::string page = page_of(bound);
+  EXPECT_EQ(count_of(page, "<p>memory: in one takes 1 s but 3.00 GB, 2.00 GB more than there is</p>"), 1)
+      << page;
+  EXPECT_EQ(
+      count_of(page, "<td>&lt;b&gt;by halves</td><td class='number'>7 s</td><td class='number'>3.0 MB</td>"),
+      1);
+  EXPECT_EQ(count_of(page, "<td>forecast</td><td>2.00 GB more than there is</td>"), 1);
+  EXPECT_LT(page.find("by halves"), page.find("<td>in one"));
+  EXPECT_EQ(count_of(page, "not priced: 2 bound above the best"), 1);
+  EXPECT_EQ(count_of(page, "by thirds"), 0);
+  EXPECT_EQ(count_of(page_of({}), "What binds"), 0);
 }
 
 TEST(PlanPage, cuts_no_reason) {

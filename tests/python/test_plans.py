@@ -1,11 +1,17 @@
 """Plans before and after a step: what is asked about takes no memory, and is what runs."""
 
 import json
+import os
+import subprocess
+from pathlib import Path
 
 import numpy
 import pytest
 
 import shardwright as sw
+
+
+build = Path(os.environ.get("SHARDWRIGHT_BUILD", Path(__file__).parents[2] / "build" / "release"))
 
 
 class Net:
@@ -59,6 +65,81 @@ def test_plans_are_files_and_pages(tmp_path):
     for part in ("<table>", "activations", planned.table.split("\n")[1], "&quot;x&quot;: &quot;[-, -]&quot;"):
         assert part in page
     assert "http" not in page  # it needs nothing from elsewhere
+
+
+def command(*words):
+    out = subprocess.run([build / "shardwright", *words], capture_output=True, text=True, check=False)
+    return json.loads(out.stdout)
+
+
+@pytest.mark.parametrize("options", [{}, {"search": "recursive"}, {"fix": "tp=4"}])
+def test_plans_say_what_binds_them_as_the_command_does(options, tmp_path):
+    model = "gpt:layers=2,hidden=256,heads=8,vocab=1024,seq=256,batch=16"
+    planned = sw.plan(model, sw.optim.sgd(0.1), cluster="a100-80g:8", precision="bf16", **options)
+    told = command("plan", model, "--cluster", "a100-80g:8", "--optimizer", "sgd", "--lr", "0.1", "--precision", "bf16",
+                   *(word for key, value in options.items() for word in ("--" + key, value)), "--json")
+    # Here the rate is told step by step, which costs the reading of a scalar.
+    assert planned.step_seconds == pytest.approx(told["step_seconds"], rel=1e-5)
+    assert planned.binding == told["binding"]
+    assert planned.alternatives and len(planned.alternatives) == len(told["alternatives"])
+    for here, there in zip(planned.alternatives, told["alternatives"]):
+        assert here == {**there, "step_seconds": pytest.approx(there["step_seconds"], rel=1e-5),
+                        "memory_bytes": pytest.approx(there["memory_bytes"], abs=1e4)}
+    # A number of micro-batches that is not asked for is kept here, and searched there: more is dropped.
+    for here in planned.dropped:
+        there = next(d for d in told["dropped"] if d["reason"] == here["reason"])
+        assert here["count"] <= there["count"] and here.keys() == there.keys()
+        assert here["plans"][0].keys() == there["plans"][0].keys()
+    assert (planned.binding_by or {}).keys() == (told["binding_by"] or {}).keys()
+    planned.save(str(tmp_path / "plan.html"))
+    assert "<h2>What binds</h2>" in (tmp_path / "plan.html").read_text()
+
+
+def test_of_a_plan_that_was_a_file_nothing_is_known(tmp_path):
+    made = sw.train_step(loss, Net(), sw.optim.sgd(0.1), devices=4).plan(*specs)
+    assert made.binding in ("time", "memory", "fixed")
+    made.save(str(tmp_path / "plan.json"))
+    read = sw.train_step(loss, Net(), sw.optim.sgd(0.1), devices=4, plan=str(tmp_path / "plan.json")).plan(*specs)
+    assert (read.binding, read.binding_by, read.alternatives, read.dropped) == (None, None, [], [])
+    read.save(str(tmp_path / "plan.html"))
+    assert "What binds" not in (tmp_path / "plan.html").read_text()
+
+
+def operators(planned):
+    return {op["name"]: op["strategy"] for op in json.loads(planned.json)["operators"]}
+
+
+def test_strategies_come_from_dicts_and_files_and_go_into_them(tmp_path, capfd):
+    def planned(**options):
+        return sw.train_step(loss, Net(), sw.optim.sgd(0.1), devices=4, search="recursive", **options).plan(*specs)
+    own = operators(planned())
+    said = planned(strategy={"hidden.matmul": ((1, 4), (4, 1))}, save_strategy=str(tmp_path / "s.json"))
+    assert operators(said)["hidden.matmul"] != own["hidden.matmul"]
+    saved = json.loads((tmp_path / "s.json").read_text())
+    assert saved["parallel_strategy_item"]["hidden.matmul"]["parallel_strategy"] == [[1, 4], [4, 1]]
+    for again in (planned(strategy=str(tmp_path / "s.json")), planned(strategy=saved)):
+        parts = {name: [len(axes) for axes in split.values()] for name, split in operators(again).items()}
+        assert parts == {name: [len(axes) for axes in split.values()] for name, split in operators(said).items()}
+        assert again.step_seconds == said.step_seconds
+    planned(strategy={"hidden.matmul": ((4, 1), (1, 1))}, save_strategy=str(tmp_path / "s.ckpt"))
+    assert operators(planned(strategy=str(tmp_path / "s.ckpt")))["hidden.matmul"]
+    step = sw.train_step(loss, Net(), sw.optim.sgd(0.1), devices=4, strategy=saved)
+    assert numpy.isfinite(float(step(*batch)))
+
+
+@pytest.mark.parametrize("options, what", [
+    ({"strategy": {"hiden.matmul": ((1, 4), (4, 1))}}, "hidden.matmul"),
+    ({"strategy": {"hidden.matmul": ((1, 4), (4, 1))}, "devices": 2}, "2"),
+    ({"strategy": "there-is-none.json"}, "there-is-none.json"),
+    ({"strategy": {"hidden.matmul": 4}}, "strategy: "),
+    ({"strategy": {"hidden.matmul": ((1, 4), (4, 1))}, "fix": "tp=4"}, "exclude each other"),
+    ({"strategy": {"hidden.matmul": ((1, 4), (4, 1))}, "search": "auto"}, "search auto"),
+    ({"strategy": {"hidden.matmul": ((1, 4), (4, 1))}, "annotate": {"hidden.matmul": {"in": [[4, 1], [1, 1]]}}}, "annotate"),
+    ({"save_strategy": "/there/is/none.json"}, "/there/is/none.json")])
+def test_strategies_that_cannot_be_are_told(options, what):
+    step = sw.train_step(loss, Net(), sw.optim.sgd(0.1), **{"devices": 4, **options})
+    with pytest.raises((sw.ShardwrightError, OSError), match=what):
+        step.plan(*specs)
 
 
 def test_a_function_without_an_optimizer_has_a_plan_too():
