@@ -44,6 +44,8 @@ void check_takes_strategies(const PlanRequest& request, const PlanOptions& optio
       throw error("strategy and {} {} exclude each other: the one fixes single operators, the other {}",
                   other, it->second,
                   std::string_view(other) == "fix" ? "how everything is split" : "all of the plan");
+  if (request.parallel == Parallel::data_parallel)
+    throw error("strategy and parallel data_parallel exclude each other; use semi_auto_parallel");
   if (!request.search.empty() && find_search(request.search).plan)
     throw error("strategy fixes single operators, which search {} does not heed; use search recursive",
                 request.search);
@@ -174,6 +176,7 @@ void add_files(const PlanOptions& options, const Graph& graph, PlanRequest& requ
   FittingStrategies fitting =
       fitting_strategies(file, path, graph, request, annotated, std::move(request.annotations));
   request.annotations = std::move(fitting.said);
+  if (request.devices == 1) tell("strategy has no effect: there is 1 device");
   for (const std::string& line : fitting.not_heeded)
     tell(is_text ? "strategy: " + line : fmt::format("strategy {}: {}", path, line));
 }

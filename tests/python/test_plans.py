@@ -134,6 +134,7 @@ def test_strategies_come_from_dicts_and_files_and_go_into_them(tmp_path, capfd):
     ({"strategy": {"hidden.matmul": 4}}, "strategy: "),
     ({"strategy": {"hidden.matmul": ((1, 4), (4, 1))}, "fix": "tp=4"}, "exclude each other"),
     ({"strategy": {"hidden.matmul": ((1, 4), (4, 1))}, "search": "auto"}, "search auto"),
+    ({"strategy": {"hidden.matmul": ((1, 4), (4, 1))}, "parallel": "data_parallel"}, "data_parallel"),
     ({"strategy": {"hidden.matmul": ((1, 4), (4, 1))}, "annotate": {"hidden.matmul": {"in": [[4, 1], [1, 1]]}}}, "annotate"),
     ({"save_strategy": "/there/is/none.json"}, "/there/is/none.json")])
 def test_strategies_that_cannot_be_are_told(options, what):
