@@ -235,7 +235,8 @@ std::string near_names(std::string_view written, std::span<const std::string> kn
     const std::size_t d = edit_distance(name, small);
     if (small.starts_with(name))  // it may have been cut short: those come first, alike ones in their order
       near.push_back({{false, d, ""}, k});
-    else if (d <= std::max<std::size_t>(2, name.size() / 3))
+    else if (d <= std::min(std::max<std::size_t>(2, name.size() / 3),
+                           std::max<std::size_t>(1, (name.size() - 1) / 2)))
       near.push_back({{true, d, k}, k});
   }
   std::ranges::stable_sort(near, {}, &Near::rank);

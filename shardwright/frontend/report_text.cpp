@@ -49,9 +49,11 @@ class StageTables {
   explicit StageTables(const ReportStyle& style) : style_(style) {}
 
   void add(const StageReport& stage, std::size_t number) {
+    const std::vector<ReportRow>& all = is_short(stage) ? stage.rows : stage.kinds;
     std::vector<ReportRow> rows;
-    for (const ReportRow& r : is_short(stage) ? stage.rows : stage.kinds)
-      if (style_.is_wide || told_.insert(key_of(r)).second) rows.push_back(r);
+    for (const ReportRow& r : all)
+      if (style_.is_wide || !told_.contains(key_of(r))) rows.push_back(r);
+    for (const ReportRow& r : all) told_.insert(key_of(r));
     const bool is_alike = number > 0 && rows.empty() && !stage.rows.empty() && stage.meshes == meshes_;
     if (is_alike) {
       alike_.push_back(number);
@@ -83,7 +85,7 @@ class StageTables {
 
   ReportStyle style_;
   std::string out_;
-  std::set<std::string> told_;
+  std::set<std::string> told_;  // in earlier stages
   std::vector<std::string> meshes_;
   std::vector<std::size_t> alike_;  // not yet told
 };

@@ -51,6 +51,9 @@ TEST(Report, fits_a_screen_whatever_the_network) {
 
 /// Rows of kinds, of operators, and of a wide report, share out the same time and memory.
 TEST(Report, leaves_nothing_out) {
+  EXPECT_EQ(
+      rows_of(lines_of(outcome_of({"plan", "ffn", "--devices", "8", "--search", "recursive"}).out)).size(),
+      19U + 1U);
   const Words words{"plan", "resnet18", "--devices", "8", "--search", "recursive"};
   const auto kinds = rows_of(lines_of(outcome_of(words).out));
   const auto all = rows_of(lines_of(outcome_of(testing::with(words, {"--wide"})).out));
