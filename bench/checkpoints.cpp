@@ -89,9 +89,10 @@ double seconds_of_reading(const fs::path& folder, int threads) {
 Session session_of(const std::string& name, int level) {
   Model model = build_model(name);
   add_train_step(model.graph, model.loss, {"adam", {{"rate", 0.01}}});
-  const Plan plan = make_plan(
-      model.graph,
-      {.devices = 2, .parallel = Parallel::data_parallel, .settings = {.optimizer_parallel = {level, 0}}});
+  const Plan plan =
+      make_plan(model.graph, {.devices = 2,
+                              .parallel = Parallel::data_parallel,
+                              .constraints = constraints_of({.optimizer_parallel = {level, 0}})});
   return Session(compile_pipeline(model.graph, plan, {.formats = default_devices().formats}),
                  {.only_scalars = true});
 }

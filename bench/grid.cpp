@@ -54,7 +54,7 @@ PlanRequest request_for(const Case& c) {
   PlanRequest out{.model = c.model, .cluster = cluster_called(c.cluster), .search = "auto"};
   out.devices = out.cluster->devices();
   out.formats = default_devices().formats;
-  out.keeps_micro_batches = c.keeps_batch;
+  if (c.keeps_batch) out.kept_micro_batches = 1;
   out.options.writes_log = true;
   out.verifies = false;  // as in commands
   return out;

@@ -25,7 +25,7 @@ Seconds once(const std::string& name, int devices, std::size_t& nodes) {
   const double planning = seconds_per_call(1, [&] {
     plan = make_plan(
         model.graph,
-        {.model = name, .devices = devices, .search = "recursive", .annotations = model.annotations});
+        {.model = name, .devices = devices, .search = "recursive", .constraints = model.constraints});
   });
   out.emplace_back("plan", planning);
   const Stages stages = compile_in_stages(model.graph, plan);

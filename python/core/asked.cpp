@@ -53,10 +53,10 @@ void check_takes_strategies(const PlanRequest& request, const PlanOptions& optio
 
 /// By the table that flags are read with.
 PlanRequest request_of(const PlanOptions& options) {
-  PlanRequest request{
-      .model = "traced network", .keeps_micro_batches = true, .formats = default_devices().formats};
+  PlanRequest request{.model = "traced network", .formats = default_devices().formats};
   std::set<std::string> known{"annotate", "plan", "save_strategy", "strategy"};
   for (const SettingRow& row : all_settings()) {
+    if (row.part > SettingPart::order && request.devices == 1) request.parallel = Parallel::stand_alone;
     std::string option = row.flag.substr(2);
     std::ranges::replace(option, '-', '_');
     known.insert(option);
@@ -65,7 +65,8 @@ PlanRequest request_of(const PlanOptions& options) {
   for (const auto& [name, value] : options)
     if (!known.contains(name))
       throw error("there is no option '{}'{}", name, option_meant_by(name, value, known));
-  if (request.devices == 1) request.parallel = Parallel::stand_alone;
+  // Stages alone are not asked to share a batch.
+  request.kept_micro_batches = options.contains("stages") ? 1 : settings_of(request).pipelining.micro_batches;
   if (options.contains("strategy")) check_takes_strategies(request, options);
   return request;
 }
@@ -142,7 +143,7 @@ void tell_mixing(const Graph& graph, const Plan& plan) {
 }
 
 /// Of a file, or as they would stand in it.
-Annotations annotations_in(const std::string& option) {
+Constraints annotations_in(const std::string& option) {
   const bool is_text = trim(option).starts_with('{');
   return is_text ? parse_annotations(option, "annotate") : load_annotations(option);
 }
@@ -161,7 +162,7 @@ void add_files(const PlanOptions& options, const Graph& graph, PlanRequest& requ
   std::optional<Annotated> annotated;
   if (const auto said = options.find("annotate"); said != options.end()) {
     annotated = {"annotate", without_patterns(annotations_in(said->second), graph)};
-    request.annotations = merged(std::move(request.annotations), annotated->said);
+    request.constraints = merged(std::move(request.constraints), annotated->said);
   }
   const auto said = options.find("strategy");
   if (said == options.end()) return;
@@ -169,13 +170,9 @@ void add_files(const PlanOptions& options, const Graph& graph, PlanRequest& requ
   const std::string path = is_text ? "strategy" : said->second;
   const StrategyFile file = strategies_in(said->second, is_text);
   add_strategies(file, path, is_text ? path : "strategy " + path, annotated, request);
-  Pipelining& p = request.settings.pipelining;
-  const bool says_stages = options.contains("stages");
-  p.stages = stages_asked(says_stages ? std::optional(p.stages) : std::nullopt, p.schedule.chunks,
-                          request.annotations);
   FittingStrategies fitting =
-      fitting_strategies(file, path, graph, request, annotated, std::move(request.annotations));
-  request.annotations = std::move(fitting.said);
+      fitting_strategies(file, path, graph, request, annotated, std::move(request.constraints));
+  request.constraints = std::move(fitting.said);
   if (request.devices == 1) tell("strategy has no effect: there is 1 device");
   for (const std::string& line : fitting.not_heeded)
     tell(is_text ? "strategy: " + line : fmt::format("strategy {}: {}", path, line));
@@ -207,8 +204,8 @@ Asked asked_of(const TracedStep& traced, const PlanOptions& options) {
   if (out.request.devices > 1 && tracing.calls_back)
     throw error("a function that is called back runs on one device, but there are {}", out.request.devices);
   if (traced.optimizer) out.request.origin.optimizer = *traced.optimizer;
-  out.traced.graph = graph_of(traced, out.request.settings.pipelining.micro_batches);
-  out.traced.annotations = traced.tracing->trace.annotations();
+  out.traced.graph = graph_of(traced, settings_of(out.request).pipelining.micro_batches);
+  out.traced.constraints = traced.tracing->trace.constraints();
   std::set<std::string> outside;
   for (const auto& [tensor, name] : tracing.outside) outside.insert(name);
   for (const std::string& name : inputs_of(out.traced.graph))
@@ -231,12 +228,12 @@ Asked asked_of(const std::string& name, const OptimizerChoice& optimizer, const 
     add_train_step(model.graph, model.loss, origin.optimizer);
     return model;
   };
-  Model model = built(out.request.settings.pipelining.micro_batches);
+  Model model = built(settings_of(out.request).pipelining.micro_batches);
   for (const std::string& line : model.notices)
     py::print(line, py::arg("file") = py::module_::import("sys").attr("stderr"));
   out.inputs = inputs_of(model.graph);
   out.initial = std::move(model.initial);
-  out.traced = {std::move(model.graph), std::move(model.annotations)};
+  out.traced = {std::move(model.graph), std::move(model.constraints)};
   out.step = [built](int micro_batches) { return built(micro_batches).graph; };
   return out;
 }
@@ -247,7 +244,7 @@ Asked inference_asked(const std::string& name, bool has_loss, const PlanOptions&
   Model model = inference_of(build_model(name, model_options(out.request.origin)), has_loss);
   out.inputs = inputs_of(model.graph);
   out.initial = std::move(model.initial);
-  out.traced = {std::move(model.graph), std::move(model.annotations)};
+  out.traced = {std::move(model.graph), std::move(model.constraints)};
   return out;
 }
 
@@ -259,7 +256,7 @@ TrainOptions run_options_of(const Asked& asked, std::uint64_t seed) {
 }
 
 PlannedNetwork planned(Asked& asked) {
-  auto& [graph, annotations] = asked.traced;
+  auto& [graph, said_by_code] = asked.traced;
   if (const auto plan = asked.options.find("plan"); plan != asked.options.end()) {
     Plan saved = known_plan(plan->second);
     apply(saved, graph);  // it fits
@@ -267,10 +264,9 @@ PlannedNetwork planned(Asked& asked) {
     return {std::move(graph), std::move(saved)};
   }
   PlanRequest& request = asked.request;
-  Annotations own = std::move(request.annotations);
-  request.annotations = merged(std::move(annotations), own);
+  request.constraints = merged(std::move(said_by_code), request.constraints);
   add_files(asked.options, graph, request);
-  const int there = request.settings.pipelining.micro_batches;
+  const int there = settings_of(request).pipelining.micro_batches;
   const StepOf step = [there, graph = std::make_shared<const Graph>(graph),
                        others = asked.step](int micro_batches) {
     if (micro_batches == there) return *graph;

@@ -247,7 +247,7 @@ void bind_operators(py::module_& m) {
         if (tracing && !(in.is_none() && out.is_none())) {
           Trace& trace = tracing->trace;
           const std::string& node = trace.graph().value(results.front()->in(*tracing).id).name;
-          trace.annotations().nodes[node] = annotation_of(node, splits_of(in), splits_of(out));
+          trace.constraints().tensors[node] = annotation_of(node, splits_of(in), splits_of(out));
         }
         return results.size() == 1 ? py::cast(results.front()) : py::object(py::tuple(py::cast(results)));
       },

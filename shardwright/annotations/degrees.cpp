@@ -26,12 +26,12 @@ class Splitter {
   Splitter(const Graph& graph, const Calls& calls, const Constraints& asked, std::vector<int> parts_of_tensor)
       : graph_(graph), calls_(calls), batch_(batch_dims(graph)), said_(graph, asked) {
     if (asked.sequence_parallel.value_or(false)) sequence_ = sequence_dims(graph, calls);
-    if (const int data = asked.degrees.of("dp"); data > 1) {
+    if (const int data = asked.degrees.sharing(Sharing::batch); data > 1) {
       data_.push_back(0);
       mesh_.axes.push_back({"dp", data});
     }
     const std::size_t parts = parts_of_tensor.size();
-    for (std::size_t i = 0; i < parts && asked.degrees.of("tp") > 1; ++i) {
+    for (std::size_t i = 0; i < parts && asked.degrees.sharing(Sharing::work) > 1; ++i) {
       tensor_.push_back(mesh_.axis_count());
       mesh_.axes.push_back({parts == 1 ? "tp" : fmt::format("tp{}", i), parts_of_tensor[i]});
     }
@@ -365,8 +365,8 @@ void check_batch(const Graph& graph, int data) {
 }  // namespace
 
 FixedChoices fixed_choices_of(const Graph& graph, const Calls& calls, const Constraints& constraints) {
-  check_batch(graph, constraints.degrees.of("dp"));
-  const int tensor = constraints.degrees.of("tp");
+  check_batch(graph, constraints.degrees.sharing(Sharing::batch));
+  const int tensor = constraints.degrees.sharing(Sharing::work);
   std::vector<int> parts{tensor};
   for (;;) {
     Splitter splitter(graph, calls, constraints, parts);

@@ -5,7 +5,6 @@
 
 #include "shardwright/annotations/annotations.h"
 #include "shardwright/base/file.h"
-#include "shardwright/base/text.h"
 #include "shardwright/cost/cluster.h"
 #include "shardwright/plan/comm_fusion.h"
 #include "shardwright/plan/json_text.h"
@@ -56,21 +55,6 @@ std::vector<TensorSplit> splits_of(const Json& json, std::string_view key) {
   return out;
 }
 
-/// Throws: Error if integers and axis names are mixed, or axis names have no device matrix.
-void check_one_kind(const Annotation& annotation) {
-  const auto has = [&](bool by_axes) {
-    const auto is_kind = [&](const TensorSplit& s) {
-      return s.is_by_axes == by_axes && !(s.axes.empty() && s.parts.empty());
-    };
-    return std::ranges::any_of(annotation.in, is_kind) || std::ranges::any_of(annotation.out, is_kind);
-  };
-  if (has(true) && has(false)) throw error("mixes integers and axis names; use one kind");
-  if (has(true) && !annotation.device_matrix)
-    throw error("axis names need a \"device_matrix\" with \"names\"");
-  if (has(false) && annotation.device_matrix)
-    throw error("a \"device_matrix\" needs axis names, not integers; leave it out or use its names");
-}
-
 std::optional<Mesh> device_matrix_of(const Json& json) {
   if (!json.contains("device_matrix")) {
     if (json.contains("names")) throw error("\"names\" needs a \"device_matrix\" beside it");
@@ -90,11 +74,6 @@ std::optional<Mesh> device_matrix_of(const Json& json) {
   }
   check(mesh);
   return mesh;
-}
-
-bool uses_axes(const Annotation& annotation) {
-  const auto is_by_axes = [](const TensorSplit& s) { return s.is_by_axes; };
-  return std::ranges::any_of(annotation.in, is_by_axes) || std::ranges::any_of(annotation.out, is_by_axes);
 }
 
 /// `matrix` is that of the file, for axis names where an entry has none of its own.
@@ -131,9 +110,9 @@ int stage_of(const Json& json) {
 }
 
 /// What is said of the node, operator, parameter or module called `name`.
-void add_named(Annotations& out, const std::string& name, Json json, const std::optional<Mesh>& matrix) {
+void add_named(Constraints& out, const std::string& name, Json json, const std::optional<Mesh>& matrix) {
   if (json.is_object() && json.contains("comm_fusion")) {
-    out.comm_fusion[name] = fusion_number_of(json.at("comm_fusion"));
+    out.fusion_numbers[name] = fusion_number_of(json.at("comm_fusion"));
     json.erase("comm_fusion");
     if (json.empty()) return;
   }
@@ -143,18 +122,18 @@ void add_named(Annotations& out, const std::string& name, Json json, const std::
     if (json.empty()) return;
   }
   if (json.is_object() && json.contains("recompute")) {
-    out.recompute.push_back(recomputed_module(name, json.at("recompute")));
+    out.recomputed.push_back(recomputed_module(name, json.at("recompute")));
     json.erase("recompute");
     if (json.empty()) return;
   }
-  out.nodes[name] = annotation_of(
+  out.tensors[name] = annotation_of(
       json, {"in", "out", "device_matrix", "names", "stage", "comm_fusion", "recompute"}, matrix);
 }
 
 }  // namespace
 
-Annotations parse_annotations(std::string_view text, std::string_view where) try {
-  Annotations out;
+Constraints parse_annotations(std::string_view text, std::string_view where) try {
+  Constraints out;
   const Json json = parse_json(text);
   if (!json.is_object()) throw error("should be an object of node names");
   const std::optional<Mesh> matrix = device_matrix_of(json);
@@ -162,11 +141,11 @@ Annotations parse_annotations(std::string_view text, std::string_view where) try
     if (name == "device_matrix" || name == "names") continue;
     try {
       if (name == "dataset" && value.is_string())
-        set_dataset_strategy(out, value);
+        out.dataset = parse_dataset(value);
       else if (name == "dataset" && value.is_array())
-        out.dataset = annotation_of(Json{{"in", value}}, {"in"}, matrix);
+        out.dataset = DataSplit{.splits = annotation_of(Json{{"in", value}}, {"in"}, matrix)};
       else if (name == "dataset")
-        out.dataset = annotation_of(value, {"in", "device_matrix", "names"}, matrix);
+        out.dataset = DataSplit{.splits = annotation_of(value, {"in", "device_matrix", "names"}, matrix)};
       else
         add_named(out, name, value, matrix);
     } catch (const Error& e) {
@@ -178,34 +157,6 @@ Annotations parse_annotations(std::string_view text, std::string_view where) try
   throw with_context(e, where);
 }
 
-Annotations load_annotations(const std::string& path) { return parse_annotations(read_text(path), path); }
-
-void set_dataset_strategy(Annotations& annotations, const std::string& text) {
-  if (text == "full_batch" || text == "data_parallel") {
-    annotations.dataset_word = text;
-    annotations.dataset.reset();
-    return;
-  }
-  Annotation splits;
-  Scanner in(text, "dataset strategy");
-  const auto open = [&] { return in.accept("(") || in.accept("["); };
-  const auto close = [&] { return in.accept(")") || in.accept("]"); };
-  if (!open())
-    throw error("dataset strategy '{}' should be full_batch, data_parallel or splits such as ((4,1),(4,))",
-                text);
-  while (!close()) {
-    if (!open()) in.fail("'(' of one input's split");
-    TensorSplit split;
-    while (!close()) {
-      split.parts.push_back(in.integer("a number of parts"));
-      in.accept(",");
-    }
-    splits.in.push_back(std::move(split));
-    in.accept(",");
-  }
-  if (!in.at_end()) in.fail("the end of the dataset strategy");
-  annotations.dataset = std::move(splits);
-  annotations.dataset_word.clear();
-}
+Constraints load_annotations(const std::string& path) { return parse_annotations(read_text(path), path); }
 
 }  // namespace shardwright

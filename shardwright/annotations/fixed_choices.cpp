@@ -59,8 +59,8 @@ std::string near_operators(const Graph& graph, const std::string& name,
 
 class ConstraintMaker {
  public:
-  ConstraintMaker(const Graph& graph, const Annotations& annotations, int devices, Parallel mode)
-      : graph_(graph), annotations_(annotations), devices_(devices), mode_(mode) {
+  ConstraintMaker(const Graph& graph, const Constraints& constraints, int devices, Parallel mode)
+      : graph_(graph), constraints_(constraints), devices_(devices), mode_(mode) {
     out_.strategies.resize(graph.nodes.size());
     out_.reasons.resize(graph.nodes.size());
   }
@@ -69,23 +69,25 @@ class ConstraintMaker {
     const bool uses_annotations = mode_ == Parallel::semi_auto_parallel || mode_ == Parallel::auto_parallel;
     if (uses_annotations) collect_operators();
     if (uses_annotations) collect_parameters();
-    if (annotations_.dataset) collect_data();
+    if (splits_data()) collect_data();
     if (mode_ == Parallel::data_parallel) check_batch();
     if (matrices_.empty()) matrices_.push_back(batch_mesh());
     common_ = unify(matrices_);
     out_.meshes = common_.meshes;
     for (std::size_t i = 0; i < nodes_.size(); ++i) fix_node(i);
     for (std::size_t i = 0; i < leaves_.size(); ++i) fix_leaf(i);
-    if (!annotations_.dataset) fix_data();
+    if (!splits_data()) fix_data();
     if (mode_ == Parallel::semi_auto_parallel) fix_rest();
     return std::move(out_);
   }
 
  private:
+  bool splits_data() const { return constraints_.dataset && constraints_.dataset->word.empty(); }
+
   /// What is said of `node`, or nullptr.
   const Annotation* annotation_of(NodeId id) const {
-    const auto it = annotations_.nodes.find(graph_.name_of(id));
-    return it == annotations_.nodes.end() ? nullptr : &it->second;
+    const auto it = constraints_.tensors.find(graph_.name_of(id));
+    return it == constraints_.tensors.end() ? nullptr : &it->second;
   }
 
   /// With the name of what is annotated in front, and that of the file, if it has one.
@@ -96,8 +98,8 @@ class ConstraintMaker {
   }
 
   void collect_operators() {
-    if (annotations_.nodes.empty()) return;
-    check_names(graph_, annotations_);
+    if (constraints_.tensors.empty()) return;
+    check_names(graph_, constraints_);
     for (NodeId id : graph_.node_ids()) {  // in graph order, whatever the order of the file
       const Node& node = graph_.node(id);
       const Annotation* const annotation = annotation_of(id);
@@ -118,7 +120,7 @@ class ConstraintMaker {
   }
 
   void collect_parameters() {
-    if (annotations_.nodes.empty()) return;
+    if (constraints_.tensors.empty()) return;
     for (NodeId id : graph_.node_ids()) {
       const Node& node = graph_.node(id);
       const Annotation* const annotation = annotation_of(id);
@@ -134,9 +136,9 @@ class ConstraintMaker {
   void collect_data() {
     std::vector<LocalSplit> splits;
     try {
-      splits = splits_of_data(graph_, *annotations_.dataset, devices_);
+      splits = splits_of_data(graph_, constraints_.dataset->splits, devices_);
     } catch (const Error& e) {
-      throw with_context(e, "dataset strategy " + to_text(annotations_.dataset->in));
+      throw with_context(e, "dataset strategy " + to_text(constraints_.dataset->splits.in));
     }
     auto next = splits.begin();
     for (const Node& node : graph_.nodes)
@@ -172,7 +174,7 @@ class ConstraintMaker {
     s.mesh = used_axes(s).empty() ? 0 : common_.mesh_of[i];
     out_.strategies[at(id.index)] = s;
     out_.reasons[at(id.index)] = "annotated";
-    const Annotation& annotation = annotations_.nodes.at(graph_.name_of(id));
+    const Annotation& annotation = constraints_.tensors.at(graph_.name_of(id));
     try {
       if (annotation.out.size() > 1)
         throw error("out strategy {} has {} entries but there is one result", to_text(annotation.out),
@@ -198,12 +200,12 @@ class ConstraintMaker {
 
   /// By the word for it; without one the data come as their first user wants them.
   void fix_data() {
-    if (annotations_.dataset_word.empty()) return;
+    if (!constraints_.dataset) return;
     for (const Node& node : graph_.nodes) {
       if (node.op->kind != OpKind::input) continue;
       const Value& v = graph_.value(node.results.front());
       Layout layout = replicated(v.type.shape.size());
-      if (annotations_.dataset_word == "data_parallel" && !v.type.shape.empty()) {
+      if (constraints_.dataset->word == "data_parallel" && !v.type.shape.empty()) {
         layout.dims[0] = out_.meshes[0].all_axes();
         if (v.type.shape[0] % devices_)
           throw error(
@@ -244,7 +246,7 @@ class ConstraintMaker {
   }
 
   const Graph& graph_;
-  const Annotations& annotations_;
+  const Constraints& constraints_;
   int devices_;
   Parallel mode_;
   FixedChoices out_;
@@ -261,8 +263,8 @@ class ConstraintMaker {
 
 }  // namespace
 
-void check_names(const Graph& graph, const Annotations& annotations) {
-  if (annotations.nodes.empty()) return;
+void check_names(const Graph& graph, const Constraints& constraints) {
+  if (constraints.tensors.empty()) return;
   std::map<std::string, OpKind> kinds;  // of what can be annotated
   for (const Node& node : graph.nodes)
     if (node.phase == Phase::forward &&
@@ -270,7 +272,7 @@ void check_names(const Graph& graph, const Annotations& annotations) {
       kinds.emplace(graph.value(node.results.front()).name, node.op->kind);
   std::vector<std::string> known;
   for (const auto& [name, kind] : kinds) known.push_back(name);
-  for (const auto& [name, annotation] : annotations.nodes) {
+  for (const auto& [name, annotation] : constraints.tensors) {
     const auto it = kinds.find(name);
     if (it == kinds.end())
       throw error("annotation of '{}': the network has no such operator or parameter{}", name,
@@ -285,9 +287,9 @@ void check_names(const Graph& graph, const Annotations& annotations) {
   }
 }
 
-FixedChoices fixed_choices_of(const Graph& graph, const Annotations& annotations, int devices,
+FixedChoices fixed_choices_of(const Graph& graph, const Constraints& constraints, int devices,
                               Parallel mode) {
-  return ConstraintMaker(graph, annotations, devices, mode).make();
+  return ConstraintMaker(graph, constraints, devices, mode).make();
 }
 
 }  // namespace shardwright

@@ -22,9 +22,9 @@ struct FixedChoices {
   bool repeats_tensor = false;                      // tp, of degrees, splits nothing here
 };
 
-/// Meshes, strategies and layouts that the annotations ask for on `devices` devices. In semi_auto_parallel,
+/// Meshes, strategies and layouts that what is said of tensors asks for on `devices` devices. In semi_auto_parallel,
 /// operators without annotation get the split of the batch, but for those that only see an operand otherwise.
 /// Throws: Error for each thing that cannot be, naming the operator and both values.
-FixedChoices fixed_choices_of(const Graph& graph, const Annotations& annotations, int devices, Parallel mode);
+FixedChoices fixed_choices_of(const Graph& graph, const Constraints& constraints, int devices, Parallel mode);
 
 }  // namespace shardwright

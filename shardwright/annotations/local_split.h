@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "shardwright/annotations/annotations.h"
 #include "shardwright/graph/graph.h"
+#include "shardwright/plan/tensor_split.h"
 
 namespace shardwright {
 

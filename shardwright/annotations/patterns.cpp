@@ -56,19 +56,21 @@ std::map<std::string, std::string> said_by(const std::vector<std::string>& keys,
   return out;
 }
 
-Annotations without_patterns(const Annotations& annotations, const Graph& graph) {
-  Annotations out = annotations;
-  std::erase_if(out.nodes, [](const auto& entry) { return is_pattern(entry.first); });
-  if (out.nodes.size() == annotations.nodes.size()) return out;
+Constraints without_patterns(Constraints said, const Graph& graph) {
+  const std::map<std::string, Annotation> tensors = std::exchange(said.tensors, {});
+  bool has_patterns = false;
+  for (const auto& [name, annotation] : tensors)
+    is_pattern(name) ? void(has_patterns = true) : void(said.tensors.emplace(name, annotation));
+  if (!has_patterns) return said;
   // Of names that do not exist others tell.
   const std::vector<std::string> names = names_of(graph);
   const std::set<std::string> known(names.begin(), names.end());
   std::vector<std::string> keys;
-  for (const auto& [key, annotation] : annotations.nodes)
+  for (const auto& [key, annotation] : tensors)
     if (is_pattern(key) || known.contains(key)) keys.push_back(key);
   for (const auto& [name, key] : said_by(keys, names, "annotation of", "operator or parameter", true))
-    out.nodes.try_emplace(name, annotations.nodes.at(key));
-  return out;
+    said.tensors.try_emplace(name, tensors.at(key));
+  return said;
 }
 
 }  // namespace shardwright

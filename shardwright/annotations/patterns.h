@@ -7,7 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "shardwright/annotations/annotations.h"
+#include "shardwright/graph/graph.h"
+#include "shardwright/plan/constraints.h"
 
 namespace shardwright {
 
@@ -18,8 +19,8 @@ std::map<std::string, std::string> said_by(const std::vector<std::string>& keys,
                                            const std::vector<std::string>& names, std::string_view what,
                                            std::string_view noun, bool all_count);
 
-/// What patterns say, said of each operator and parameter that they match. A name says more than a pattern, and of two
+/// What patterns say of tensors, said of each operator and parameter that they match. A name says more than a pattern, and of two
 /// patterns the one with fewer stars. Throws: Error where a pattern matches nothing, or two say as much of one name.
-Annotations without_patterns(const Annotations& annotations, const Graph& graph);
+Constraints without_patterns(Constraints said, const Graph& graph);
 
 }  // namespace shardwright

@@ -174,13 +174,13 @@ std::optional<std::pair<std::string, std::string>> difference(const Compared& th
 
 }  // namespace
 
-Annotations annotations_of(const StrategyFile& file, const std::string& path) try {
-  Annotations out;
+Constraints annotations_of(const StrategyFile& file, const std::string& path) try {
+  Constraints out;
   for (const FileOperator& op : file.operators) {
     Annotation said = annotation_of(op);
     if (said.in.empty()) continue;
     said.said_in = path;
-    out.nodes[op.name] = std::move(said);
+    out.tensors[op.name] = std::move(said);
   }
   // A parameter that several stages read lies where the first of them has it.
   std::map<std::string, int> stage_of;
@@ -188,7 +188,7 @@ Annotations annotations_of(const StrategyFile& file, const std::string& path) tr
     const auto [it, is_new] = stage_of.emplace(p.name, p.stage);
     if (!is_new && it->second <= p.stage) continue;
     it->second = p.stage;
-    out.nodes[p.name] = {
+    out.tensors[p.name] = {
         .device_matrix = p.layout.matrix, .in = {}, .out = {split_of(p.layout)}, .said_in = path};
   }
   out.stages = stages_of(file);
@@ -241,11 +241,11 @@ void check_fits(const StrategyFile& file, const std::string& path, const Graph& 
   throw with_context(e, path);
 }
 
-void check_agrees(const StrategyFile& file, const std::string& path, const Annotations& said,
+void check_agrees(const StrategyFile& file, const std::string& path, const Constraints& said,
                   const std::string& whose) {
-  for (const auto& [name, own] : annotations_of(file, path).nodes) {
-    const auto it = said.nodes.find(name);
-    if (it == said.nodes.end()) continue;
+  for (const auto& [name, own] : annotations_of(file, path).tensors) {
+    const auto it = said.tensors.find(name);
+    if (it == said.tensors.end()) continue;
     const Annotation& other = it->second;
     const bool is_parameter = own.in.empty();
     if (!is_parameter && !other.out.empty())

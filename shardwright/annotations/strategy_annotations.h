@@ -12,7 +12,7 @@ namespace shardwright {
 
 /// Splits of operators, by axes where the file has them; how parameters lie; and of several stages which operators each has.
 /// `path` stands in front of errors, then and later. Throws: Error where parts and layouts of an operator disagree.
-Annotations annotations_of(const StrategyFile& file, const std::string& path);
+Constraints annotations_of(const StrategyFile& file, const std::string& path);
 
 /// Parameters of the file that are none of `graph`: states of its optimizer.
 std::vector<std::string> states_in(const StrategyFile& file, const Graph& graph);
@@ -26,7 +26,7 @@ void check_fits(const StrategyFile& file, const std::string& path, const Graph& 
 
 /// Throws: Error where `said` (annotations of operators and stages, by name) and the file speak of one operator and say
 /// different things. `whose`: `--annotate a.json`.
-void check_agrees(const StrategyFile& file, const std::string& path, const Annotations& said,
+void check_agrees(const StrategyFile& file, const std::string& path, const Constraints& said,
                   const std::string& whose);
 
 }  // namespace shardwright

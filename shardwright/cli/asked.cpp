@@ -29,23 +29,19 @@ std::vector<std::string> flags_that(bool (*is_one)(const SettingRow&)) {
   return out;
 }
 
-/// What flags leave open of the mode, stages and micro-batches depends on each other.
-void complete_order(const Arguments& arguments, PlanRequest& request) {
+/// Where no flag says it.
+void set_mode(const Arguments& arguments, PlanRequest& request) {
+  if (arguments.has("--parallel")) return;
   // A search of whole plans has micro-batches and recompute to choose on one device, too.
   const bool is_whole = arguments.has("--search") && find_search(arguments.text("--search")).plan;
-  if (!arguments.has("--parallel"))
-    request.parallel = request.devices == 1 && !is_whole ? Parallel::stand_alone : Parallel::auto_parallel;
-  Pipelining& p = request.settings.pipelining;
-  p.stages = stages_asked(arguments.has("--stages") ? std::optional(p.stages) : std::nullopt,
-                          p.schedule.chunks, request.annotations);
-  if (!arguments.has("--micro-batches")) p.micro_batches = p.stages;
+  request.parallel = request.devices == 1 && !is_whole ? Parallel::stand_alone : Parallel::auto_parallel;
 }
 
 /// Throws: Error if a schedule is asked for where there is one stage.
 void check_schedule(const Arguments& arguments, const PlanRequest& request) {
   const bool is_asked = arguments.has("--schedule") && !arguments.of_config.contains("--schedule");
   const bool is_open = chooses_structure(request);
-  if (is_asked && (is_open ? fixed_by(request).degrees.said("pp") : request.settings.pipelining.stages) == 1)
+  if (is_asked && (is_open ? fixed_by(request).degrees.said("pp") : stage_count(request.constraints)) == 1)
     throw error("--schedule is the order of micro-batches in several stages; add --stages N");
 }
 
@@ -101,11 +97,14 @@ PlanRequest asked_of(const Arguments& given) {
   // Of another MODEL than the plan's, the batch is part of what the fingerprint compares.
   if (is_planned && !out.model.empty() && out.model != spec) out.origin.global_batch.reset();
   if (!is_planned && arguments.has("--annotate"))
-    out.annotations = load_annotations(arguments.text("--annotate"));
+    out.constraints = load_annotations(arguments.text("--annotate"));
   if (!is_planned && arguments.has("--strategy")) add_strategies(given, out);
   bool is_ordered = is_planned;
   for (const SettingRow& row : all_settings()) {
-    if (row.part > SettingPart::order && !std::exchange(is_ordered, true)) complete_order(arguments, out);
+    if (row.part > SettingPart::order && !std::exchange(is_ordered, true)) {
+      set_mode(arguments, out);
+      check_stages(out.constraints, settings_of(out).pipelining);
+    }
     if (!arguments.has(row.flag) || (is_planned && (is_decided(row) || row.part == SettingPart::machine)))
       continue;
     // Files carry settings along for whichever plan will be made; those of searches may say by which.

@@ -141,7 +141,7 @@ std::string text_of(const CountChoice& choice, const CountWanted& wanted) {
 /// Of a step on all numbers of devices: the same.
 BatchSize batch_of_step(const SearchAsked& asked) {
   Plan as_made;  // by as many micro-batches as the network is of
-  if (!chooses_structure(asked.request)) as_made.settings = asked.request.settings;
+  if (!chooses_structure(asked.request)) as_made.settings = settings_of(asked.request);
   return batch_size_of(asked.network.graph, as_made, asked.network.tokens);
 }
 

@@ -12,9 +12,15 @@ namespace shardwright {
 AskedNetwork asked_network(const Model& model, const std::string& path, PlanRequest request) {
   auto data = std::make_shared<const HeldOut>(model, path);
   Model asked = inference_of(model, data->has("label"));
-  request.settings = {};
+  Constraints split;  // by degrees, and no more
+  if (request.is_set) {
+    split.degrees = request.constraints.degrees;
+    split.degrees.share(Sharing::stages, std::nullopt);
+    split.sequence_parallel = request.constraints.sequence_parallel;
+    split.operators = request.constraints.operators;
+  }
+  request.constraints = std::move(split);
   request.model = model.name;
-  request.annotations = {};
   Plan plan = make_plan(asked.graph, request);
   Pipeline pipeline = compile_pipeline(asked.graph, plan, {.formats = default_devices().formats});
   return {std::move(asked), std::move(plan), std::move(pipeline), std::move(data)};

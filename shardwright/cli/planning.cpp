@@ -115,7 +115,7 @@ std::string input_of(const Arguments& arguments, Terminal& terminal) {
 /// That the flags say, or as many as stages. The model is for one of them.
 int micro_batches_asked(const Arguments& arguments) {
   arguments.heed(arguments.has("--micro-batches") ? "--micro-batches" : "--stages");
-  return asked_of(arguments).settings.pipelining.micro_batches;
+  return settings_of(asked_of(arguments)).pipelining.micro_batches;
 }
 
 }  // namespace
@@ -156,15 +156,15 @@ Plan loaded_plan(const Arguments& arguments, const Model& model, const Graph& gr
   return plan;
 }
 
-/// What files say beside the model's own. `asked`: of the files, with patterns, and the data's.
-Annotations annotations_of(const Arguments& arguments, const Model& model, const PlanRequest& asked) {
-  Annotations said = without_patterns(asked.annotations, model.graph);
+/// What is asked, of which files say a part with patterns, beside what the model says itself.
+Constraints constraints_of(const Arguments& arguments, const Model& model, const PlanRequest& asked) {
+  Constraints said = without_patterns(asked.constraints, model.graph);
   const char* const fixes = arguments.has("--annotate") ? "--annotate" : "--strategy";
-  if (!said.nodes.empty() && asked.parallel == Parallel::data_parallel)
+  if (!said.tensors.empty() && asked.parallel == Parallel::data_parallel)
     throw error("{} {} and --parallel data_parallel exclude each other; use semi_auto_parallel", fixes,
                 Arguments(arguments).text(fixes));
   said = fitting_strategies(arguments, model.graph, asked, std::move(said));
-  return merged(model.annotations, said);
+  return merged(model.constraints, said);
 }
 
 PlanRequest request_of(const Arguments& arguments, const Model& model) {
@@ -179,11 +179,12 @@ PlanRequest request_of(const Arguments& arguments, const Model& model) {
   request.verifies =
       Arguments(arguments).is_on("--verify-passes");  // a copy: it is heeded by who compiles the plan
   // A graph as text is for its own batch, of which there are no parts.
-  request.keeps_micro_batches = model.has_uneven_loss || model.own;
-  request.annotations = annotations_of(arguments, model, request);
+  if (model.has_uneven_loss || model.own)
+    request.kept_micro_batches = settings_of(request).pipelining.micro_batches;
+  request.constraints = constraints_of(arguments, model, request);
   tell_idle(arguments, request);
-  const Annotations& a = request.annotations;
-  if (request.devices == request.settings.pipelining.stages && a.recompute.empty() && a.stages.empty())
+  const Constraints& c = request.constraints;
+  if (request.devices == stage_count(c) && c.recomputed.empty() && c.stages.empty())
     for (const char* flag : {"--annotate", "--strategy"})
       arguments.idle(flag, request.devices == 1 ? "there is 1 device" : "each stage has 1 device");
   return request;

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "shardwright/cost/cluster.h"
-#include "shardwright/plan/constraints.h"
+#include "shardwright/plan/optimizer_parallel.h"
 #include "shardwright/search/planning/settings.h"
 
 namespace shardwright {
@@ -21,12 +21,14 @@ class SetDoor {
     add("--stages", fmt::format("{}", stages()), "pp");
     if (said_.global_batch) add("--global-batch", fmt::format("{}", *said_.global_batch), "global_batch");
     set_micro_batches();
-    if (said_.zero) add("--optimizer-parallel", fmt::format("{}", *said_.zero), "zero");
-    set_recompute();
+    set_step();
     set_schedule();
     if (by_sequence() && said_.degrees.of("tp") == 1)
       arguments_.notices.push_back("--set sequence_parallel=1 has no effect: tp is 1");
     tell_idle_operators();
+    tell_idle("zero", arguments_.text("--optimizer-parallel", "0") == "0", {"zero_threshold", "zero_group"});
+    tell_idle("recompute", arguments_.text("--recompute", "none").starts_with("none"),
+              {"recompute_communication", "recompute_shard_kept"});
     arguments_.heed_none();  // here flags were only looked at
     return std::move(arguments_);
   }
@@ -39,6 +41,13 @@ class SetDoor {
       throw error("{} {} and --set{} contradict each other; leave one out", arguments_.called(flag),
                   it->second, key.empty() ? "" : fmt::format(" {}={}", key, value));
     if (is_new) arguments_.names[flag] = key.empty() ? "--set" : fmt::format("--set {}", key);
+  }
+
+  /// Words that say how something is done which is not done.
+  void tell_idle(std::string_view what, bool is_off, std::initializer_list<std::string_view> words) {
+    for (const std::string_view word : words)
+      if (is_off && constraint_word(word).is_said(said_))
+        arguments_.notices.push_back(fmt::format("--set {} has no effect: there is no {}", word, what));
   }
 
   void tell_idle_operators() {
@@ -82,14 +91,19 @@ class SetDoor {
     add("--micro-batches", fmt::format("{}", batch / at_once), "global_batch/(dp*micro_batch)");
   }
 
-  void set_recompute() {
-    if (!said_.recompute) return;
-    const auto [mode, layers] = *said_.recompute;
-    if (layers)
-      throw error("--set recompute={}: how many layers is for --fix, and a search; full is all of them",
-                  mode == RecomputeMode::none ? "layers" : "selected+layers");
-    add("--recompute", to_text(Recompute{.mode = mode, .options = recompute_options(mode, by_sequence())}),
-        "recompute");
+  /// What has flags of its own, which then may not say otherwise.
+  void set_step() {
+    Constraints of_flags = said_;
+    of_flags.recomputed.clear();
+    of_flags.stages.clear();
+    const Settings asked = settings_of(of_flags);
+    if (said_.zero) add("--optimizer-parallel", to_text(asked.optimizer_parallel), "zero");
+    if (said_.recompute) add("--recompute", to_text(asked.recompute), "recompute");
+    if (said_.comm_fusion) add("--comm-fusion", to_text(asked.comm_fusion), "comm_fusion");
+    if (said_.framework) add("--framework", asked.framework, "framework");
+    if (said_.dataset)
+      add("--dataset-strategy",
+          said_.dataset->word.empty() ? to_text(said_.dataset->splits.in) : said_.dataset->word, "dataset");
   }
 
   /// Where there is one stage, its micro-batches can only run one after the other.

@@ -59,8 +59,8 @@ void add_strategies(const Arguments& given, PlanRequest& request) {
   add_strategies(file, path, called, annotated_by(arguments), request);
 }
 
-Annotations fitting_strategies(const Arguments& given, const Graph& network, const PlanRequest& request,
-                               Annotations said) {
+Constraints fitting_strategies(const Arguments& given, const Graph& network, const PlanRequest& request,
+                               Constraints said) {
   if (!given.has("--strategy")) return said;
   const Arguments arguments = given;
   const std::string path = arguments.text("--strategy"), called = arguments.called("--strategy");

@@ -21,8 +21,8 @@ void add_strategies(const Arguments& arguments, PlanRequest& request);
 
 /// `said`, with patterns written out, without what the file says of states; that, and what else is not heeded, is told.
 /// Throws: Error unless the file is of `network`, for as many devices as `request`, and agrees with --annotate.
-Annotations fitting_strategies(const Arguments& arguments, const Graph& network, const PlanRequest& request,
-                               Annotations said);
+Constraints fitting_strategies(const Arguments& arguments, const Graph& network, const PlanRequest& request,
+                               Constraints said);
 
 /// `s.ckpt has 4 stages`, where it is the file that says how many, and so how many micro-batches.
 std::optional<std::string> stages_of_file(const Arguments& arguments);

@@ -99,7 +99,7 @@ class Probe {
       asked.parallel = Parallel::semi_auto_parallel;
     } else {
       asked.is_set = false;
-      asked.settings.pipelining = judged_.request.settings.pipelining;
+      asked.auto_pipeline.reset();
       if (automatic::stages_of(structure) == 1) asked.constraints.schedule.reset();
       if (automatic::shards_of(structure) == 1) asked.constraints.sequence_parallel.reset();
     }
@@ -117,12 +117,12 @@ class Probe {
 };
 
 /// `annotations of relu1, dense1.matmul and 3 more`
-std::string annotations_text(const Annotations& a) {
+std::string annotations_text(const Constraints& c) {
   constexpr std::size_t most_named = 3;
   std::vector<std::string> names;
-  for (const auto& [name, said] : a.nodes) names.push_back(name);
-  for (const auto& [name, stage] : a.stages) names.push_back(name);
-  if (a.dataset || !a.dataset_word.empty()) names.emplace_back("the dataset");
+  for (const auto& [name, said] : c.tensors) names.push_back(name);
+  for (const auto& [name, stage] : c.stages) names.push_back(name);
+  if (c.dataset) names.emplace_back("the dataset");
   if (names.empty()) return "";
   const std::size_t more = names.size() - std::min(names.size(), most_named);
   names.resize(names.size() - more);
@@ -140,8 +140,12 @@ std::string fixed_text(const PlanRequest& request) {
   std::vector<std::string> out;
   if (request.parallel != Parallel::auto_parallel && !request.is_set && request.devices > 1)
     out.push_back(fmt::format("--parallel {}", name_of(request.parallel)));
-  const Constraints fixed = request.is_set ? request.constraints : fixed_by(request);
-  for (const std::string& text : {to_text(fixed), annotations_text(request.annotations)})
+  Constraints annotated = request.is_set ? request.constraints : fixed_by(request), fixed;
+  for (const ConstraintWord& word : constraint_words())
+    if (word.is_chosen) word.copy(fixed, annotated, word.name);
+  fixed.operators = annotated.operators;
+  if (request.is_set) fixed.stages = std::exchange(annotated.stages, {});
+  for (const std::string& text : {to_text(fixed), annotations_text(annotated)})
     if (!text.empty()) out.push_back(text);
   return join(out, "; ");
 }

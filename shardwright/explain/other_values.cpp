@@ -49,7 +49,7 @@ Constraints kept_beside(std::string_view word, Constraints decided) {
   if (std::ranges::find(degree_kinds, word, &DegreeKind::name) != degree_kinds.end()) return {};
   decided.micro_batch.reset();  // it follows
   decided.global_batch.reset();
-  constraint_word(word).open(decided, word);
+  constraint_word(word).open(decided);
   return decided;
 }
 

@@ -25,13 +25,16 @@ std::string to_text(const Change& change) {
 
 /// What the search is left to choose of a setting that was fixed.
 void open(PlanRequest& r, std::string_view flag) {
-  const Settings usual;
-  if (flag == "--recompute") r.constraints.recompute.reset(), r.settings.recompute = usual.recompute;
-  if (flag == "--optimizer-parallel") r.constraints.zero.reset(), r.settings.optimizer_parallel.level = 0;
-  if (flag == "--micro-batches") r.constraints.micro_batches.reset(), r.constraints.micro_batch.reset();
+  Constraints& c = r.constraints;
+  if (flag == "--recompute") {
+    if (c.recompute) c.recomputed.clear();  // else annotations name them
+    for (const char* word : {"recompute", "recompute_communication", "recompute_shard_kept"})
+      constraint_word(word).open(c);
+  }
+  if (flag == "--optimizer-parallel") c.zero.reset();
+  if (flag == "--micro-batches") c.micro_batches.reset(), c.micro_batch.reset();
   if (flag == "--stages") {
-    r.constraints.degrees.set("pp", std::nullopt);
-    r.settings.pipelining.stages = 1;
+    c.degrees.set("pp", std::nullopt);
     r.auto_pipeline.reset();
   }
 }
@@ -39,9 +42,7 @@ void open(PlanRequest& r, std::string_view flag) {
 bool is_fixed(const PlanRequest& r, std::string_view flag) {
   PlanRequest opened = r;
   open(opened, flag);
-  const auto parts = [](const PlanRequest& a) {
-    return std::tuple(a.constraints, a.settings, a.auto_pipeline);
-  };
+  const auto parts = [](const PlanRequest& a) { return std::tuple(a.constraints, a.auto_pipeline); };
   return parts(opened) != parts(r);
 }
 
@@ -94,7 +95,12 @@ class Search {
   PlanRequest with(const Change& change) const {
     PlanRequest out = misfit_.request;
     out.constraints.micro_batch.reset();  // it would be said twice
-    for (const auto& [flag, value] : change) setting_of(flag)->parse(out, {flag, value});
+    for (const auto& [flag, value] : change) {
+      if (flag == "--recompute") open(out, flag);
+      if (flag == "--optimizer-parallel")
+        out.constraints.zero_threshold.reset(), out.constraints.zero_group.reset();
+      setting_of(flag)->parse(out, {flag, value});
+    }
     return out;
   }
 
@@ -139,9 +145,9 @@ class Search {
     if (flag == "--optimizer-parallel" && r.devices > has.pipelining.stages)
       for (int level = has.optimizer_parallel.level + 1; level <= 3; ++level) offer(fmt::format("{}", level));
     const int parts = has.pipelining.micro_batches, stages = has.pipelining.stages;
-    if (flag == "--micro-batches" && !r.keeps_micro_batches && !mixes_samples(step_(parts)))
+    if (flag == "--micro-batches" && !r.kept_micro_batches && !mixes_samples(step_(parts)))
       for (int factor : {2, 4, 8}) offer(fmt::format("{}", parts * factor));
-    if (flag == "--stages" && !r.is_set && r.annotations.stages.empty() && !r.keeps_micro_batches)
+    if (flag == "--stages" && !r.is_set && r.constraints.stages.empty() && !r.kept_micro_batches)
       for (int more = 2 * stages; more <= std::min(4 * stages, r.devices); more *= 2)
         out.push_back({{"--stages", fmt::format("{}", more)},
                        {"--micro-batches", fmt::format("{}", std::max(more, parts))}});
@@ -150,10 +156,9 @@ class Search {
 
   /// All that --set has said is left to it, too.
   void try_other_search() {
-    const Annotations& a = misfit_.request.annotations;
-    if (!a.nodes.empty() || a.dataset || !a.dataset_word.empty() || !a.stages.empty()) return;
     PlanRequest asked = misfit_.request;
     const bool is_set = std::exchange(asked.is_set, false);
+    if (splits_tensors(asked.constraints) || (!is_set && !asked.constraints.stages.empty())) return;
     if (is_set) {
       asked.constraints.degrees.share(Sharing::batch, std::nullopt);
       asked.constraints.degrees.share(Sharing::work, std::nullopt);

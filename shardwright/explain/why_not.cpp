@@ -69,11 +69,24 @@ void check_stages(const Graph& graph, const Stages& stages, const Constraints& c
 
 // ---- whether the plan has it ----
 
+bool is_of_structure(const ConstraintWord& word) { return word.is_chosen || word.name == "global_batch"; }
+
 bool has_words(const Constraints& asked, const Constraints& decided) {
   return std::ranges::all_of(constraint_words(), [&](const ConstraintWord& word) {
     const std::string value = word.print(asked, word.name);
-    return value.empty() || value == word.print(decided, word.name);
+    return value.empty() || !is_of_structure(word) || value == word.print(decided, word.name);
   });
+}
+
+/// What neither degrees nor stages say.
+bool has_rest(Constraints asked, const Plan& plan) {
+  if (splits_tensors(asked)) return false;
+  for (const ConstraintWord& word : constraint_words())
+    if (is_of_structure(word)) word.open(asked);
+  asked.stages.clear();
+  const Constraints has = constraints_of(plan.settings);
+  return settings_of(merged(has, asked)) == settings_of(has) &&
+         merged(has, asked).fusion_numbers == has.fusion_numbers;
 }
 
 /// As constraints say it, over degrees that are more than 1; nothing where axes are of no degree.
@@ -122,17 +135,22 @@ bool has_stages(const Stages& asked, const Plan& plan) {
 
 // ---- what is planned instead ----
 
+/// All that is said of it.
+void open_recompute(Constraints& c) {
+  for (const char* word : {"recompute", "recompute_communication", "recompute_shard_kept"})
+    constraint_word(word).open(c);
+  c.recomputed.clear();
+}
+
 /// `plan` as it was asked for, as far as its file says, with its structure open.
 PlanRequest opened(const Plan& plan, const WhyNotOptions& options, bool keeps_micro_batches) {
   PlanRequest out = request_of(plan);
-  const Settings usual;
   out.parallel = Parallel::auto_parallel;
   out.search = usual_search().name;
-  out.settings.pipelining = usual.pipelining;
-  out.settings.optimizer_parallel.level = usual.optimizer_parallel.level;
-  out.settings.recompute = usual.recompute;
-  out.keeps_micro_batches = keeps_micro_batches;
-  if (keeps_micro_batches) out.settings.pipelining.micro_batches = plan.settings.pipelining.micro_batches;
+  for (const ConstraintWord& word : constraint_words())
+    if (word.is_chosen) word.open(out.constraints);
+  open_recompute(out.constraints);
+  if (keeps_micro_batches) out.kept_micro_batches = plan.settings.pipelining.micro_batches;
   out.options.memory_cap = options.memory_cap;
   out.options.most_seconds = options.most_seconds;
   out.options.deadline = options.deadline;
@@ -166,11 +184,12 @@ Constraints for_devices(const Constraints& asked, Constraints all, int devices) 
 std::vector<PlanRequest> with_stages(const Constraints& asked, const Constraints& all, const Plan& plan,
                                      const PlanRequest& open) {
   PlanRequest base = open;
-  if (!asked.recompute) base.settings.recompute = plan.settings.recompute;
+  if (!asked.recompute)
+    base.constraints = merged(base.constraints, constraints_of({.recompute = plan.settings.recompute}));
   Constraints said = for_devices(asked, all, plan.devices());
-  if (open.keeps_micro_batches) said.micro_batches = open.settings.pipelining.micro_batches;
+  if (open.kept_micro_batches) said.micro_batches = open.kept_micro_batches;
   said.stages = parts_of(said) > 1 ? with_others(stages_by_name(asked), plan, parts_of(said)) : Stages{};
-  base.constraints.operators = asked.operators;
+  base.constraints = merged(std::move(base.constraints), asked);
   std::vector<PlanRequest> out;
   const bool has_degrees = said.degrees.said("dp") && said.degrees.said("tp");
   for (bool by_sequence : {false, true}) {
@@ -188,7 +207,7 @@ std::vector<PlanRequest> with_stages(const Constraints& asked, const Constraints
   out.push_back(automatic::with_structure(base, said));
   out.back().is_set = false;
   out.back().search = splitting_search().name;
-  out.back().constraints = {.stages = said.stages};
+  out.back().constraints.operators.clear();
   return out;
 }
 
@@ -250,12 +269,13 @@ WhyNot why_not(const Constraints& asked, const Plan& plan, const StepOf& step, c
   check_stages(graph, stages, asked, all);
   WhyNot out{.planned = evaluation_of(plan, graph, options)};
   PlanRequest open = opened(plan, options, options.keeps_micro_batches || mixes_samples(graph));
-  if (has_words(asked, decided) && has_operators(asked, plan, decided.degrees) && has_stages(stages, plan)) {
+  if (has_words(asked, decided) && has_operators(asked, plan, decided.degrees) && has_stages(stages, plan) &&
+      has_rest(asked, plan)) {
     const bool asks_split = asked.degrees.of("dp") > 1 || asked.degrees.of("tp") > 1;
     out.is_split_otherwise = asks_split && !is_by_degrees(plan, decided, step, open);
     return out;
   }
-  open.constraints = asked;
+  open.constraints = merged(std::move(open.constraints), asked);
   open.constraints.global_batch.reset();  // it is the plan's
   solve(out, stages.empty() ? std::vector{open} : with_stages(asked, all, plan, open), step, options);
   if (out.found && decide_alike(out.found->plan, plan)) out = {.planned = out.planned};

@@ -7,7 +7,7 @@
 namespace shardwright {
 namespace {
 
-void check_stages_agree(const Annotated& annotated, const Annotations& of_file, const std::string& called) {
+void check_stages_agree(const Annotated& annotated, const Constraints& of_file, const std::string& called) {
   for (const auto& [name, stage] : of_file.stages)
     if (const auto* other = stage_asked_of(annotated.said.stages, name); other && other->second != stage)
       throw error(
@@ -20,16 +20,16 @@ void check_stages_agree(const Annotated& annotated, const Annotations& of_file, 
 void add_strategies(const StrategyFile& file, const std::string& path, const std::string& called,
                     const std::optional<Annotated>& annotated, PlanRequest& request) {
   if (file.turns() > 1)  // who asks may say it, too
-    request.settings.pipelining.schedule = schedule_called(fmt::format("interleaved:{}", file.turns()));
-  const Annotations own = annotations_of(file, path);
+    request.constraints.schedule = Schedule(Schedule::interleaved, file.turns());
+  const Constraints own = annotations_of(file, path);
   if (annotated) check_stages_agree(*annotated, own, called);
-  request.annotations = merged(std::move(request.annotations), own);
+  request.constraints = merged(std::move(request.constraints), own);
 }
 
 FittingStrategies fitting_strategies(const StrategyFile& file, const std::string& path, const Graph& network,
                                      const PlanRequest& request, const std::optional<Annotated>& annotated,
-                                     Annotations said) {
-  const Pipelining& p = request.settings.pipelining;
+                                     Constraints said) {
+  const Pipelining p = settings_of(request).pipelining;
   if (file.stages() > 1 && request.devices % p.stages)
     throw error("{}: its {} stages cannot share {} device{} evenly", path, p.stages, request.devices,
                 request.devices == 1 ? "" : "s");
@@ -40,7 +40,7 @@ FittingStrategies fitting_strategies(const StrategyFile& file, const std::string
     } catch (const Error& e) {
       throw with_context(e, path);
     }
-  for (const std::string& name : states_in(file, network)) said.nodes.erase(name);
+  for (const std::string& name : states_in(file, network)) said.tensors.erase(name);
   return {std::move(said), not_heeded(file, network)};
 }
 

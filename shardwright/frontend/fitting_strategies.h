@@ -14,7 +14,7 @@ namespace shardwright {
 /// Of annotations that come beside a strategy file: `--annotate a.json`, and what they say.
 struct Annotated {
   std::string whose;
-  Annotations said;
+  Constraints said;
 };
 
 /// What `file` fixes, beside what `request` has of `annotated`; errors call the file `called`, and begin with `path` later.
@@ -23,7 +23,7 @@ void add_strategies(const StrategyFile& file, const std::string& path, const std
                     const std::optional<Annotated>& annotated, PlanRequest& request);
 
 struct FittingStrategies {
-  Annotations said;
+  Constraints said;
   std::vector<std::string> not_heeded;  // a line each
 };
 
@@ -31,6 +31,6 @@ struct FittingStrategies {
 /// Throws: Error unless the file is of `network`, for as many devices as `request`, and agrees with `annotated`.
 FittingStrategies fitting_strategies(const StrategyFile& file, const std::string& path, const Graph& network,
                                      const PlanRequest& request, const std::optional<Annotated>& annotated,
-                                     Annotations said);
+                                     Constraints said);
 
 }  // namespace shardwright

@@ -89,7 +89,7 @@ Generator::Generator(const std::string& spec, std::int64_t sequences, std::int64
   request.cluster = options.cluster;
   request.parallel = options.devices == 1 ? Parallel::stand_alone : options.parallel;
   if (request.parallel == Parallel::auto_parallel) request.search = splitting_search(options.search).name;
-  request.settings.pipelining.stages = options.stages;
+  request.constraints = constraints_of({.pipelining = {.stages = options.stages}});
   state_->sequences = sequences;
   state_->room = room;
   state_->vocabulary = model.labels.classes;

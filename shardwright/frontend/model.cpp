@@ -176,7 +176,7 @@ Model build_model(const std::string& spec, const ModelOptions& options, std::str
 
 Model finish_model(Trace& trace, Traced loss, Traced prediction) {
   Model model{
-      .name = {}, .graph = std::move(trace.graph()), .loss = loss.id, .annotations = trace.annotations()};
+      .name = {}, .graph = std::move(trace.graph()), .loss = loss.id, .constraints = trace.constraints()};
   model.graph.outputs = {loss.id};
   if (prediction.id != loss.id) model.graph.outputs.push_back(prediction.id);
   model.graph = with_precision(std::move(model.graph), trace.all_precision());

@@ -38,7 +38,7 @@ struct Model {
   std::string name;  // as the user wrote it
   Graph graph;
   ValueId loss;
-  Annotations annotations;                           // its own, if it has any
+  Constraints constraints;                           // its own, if it has any
   Labels labels = {};                                // of the input called label
   std::map<std::string, std::int64_t> classes = {};  // integers of other inputs are below theirs
   std::vector<std::string> notices = {};             // what to tell who trains it, a line each

@@ -100,7 +100,7 @@ TracedGraph traced(const ForwardFunction& forward, const InputTypes& inputs, con
   for (const Traced& t : result.aux) graph.outputs.push_back(t.id);
   graph = with_precision(std::move(graph), precision);
   add_train_step(graph, graph.outputs.front(), optimizer);
-  return {std::move(graph), trace.annotations()};
+  return {std::move(graph), trace.constraints()};
 }
 
 std::optional<Plan> saved_plan_of(const TrainOptions& options) {
@@ -111,7 +111,7 @@ std::optional<Plan> saved_plan_of(const TrainOptions& options) {
 /// `step`: the same of other numbers of micro-batches, if it can be had.
 PlannedNetwork planned(TracedGraph traced, const OptimizerChoice& optimizer, const TrainOptions& options,
                        const std::optional<Plan>& saved, const StepOf& step = {}) {
-  auto& [graph, annotations] = traced;
+  auto& [graph, said] = traced;
   if (saved) {
     check_fits(*saved, options, graph);
     return {std::move(graph), *saved};
@@ -119,24 +119,26 @@ PlannedNetwork planned(TracedGraph traced, const OptimizerChoice& optimizer, con
 
   // Within the braces below, GCC 12 would free twice when it throws.
   const Settings settings = settings_of(options);
+  Constraints fixed = merged(constraints_of(settings), said);
   PlanRequest request{.model = "traced network",
                       .origin = {.precision = options.precision, .optimizer = optimizer},
                       .devices = options.devices,
                       .search = options.search,
                       .options = options.search_options,
-                      .annotations = std::move(annotations),
-                      .settings = settings,
-                      .keeps_micro_batches = true,  // whoever cuts the batch knows whether its loss is a mean
+                      .constraints = std::move(fixed),
+                      // Whoever cuts the batch knows whether its loss is a mean.
+                      .kept_micro_batches = settings.pipelining.micro_batches,
                       .formats = default_devices().formats};
   request.parallel = options.devices == 1 ? Parallel::stand_alone : options.parallel;
   if (!options.annotation_file.empty())
-    request.annotations = merged(std::move(request.annotations),
+    request.constraints = merged(std::move(request.constraints),
                                  without_patterns(load_annotations(options.annotation_file), graph));
-  for (const auto& [name, number] : options.fusion_numbers) request.annotations.comm_fusion[name] = number;
-  for (const auto& [name, stage] : options.stages) request.annotations.stages[name] = stage;
-  if (!options.dataset_strategy.empty()) set_dataset_strategy(request.annotations, options.dataset_strategy);
+  for (const auto& [name, number] : options.fusion_numbers) request.constraints.fusion_numbers[name] = number;
+  for (const auto& [name, stage] : options.stages) request.constraints.stages[name] = stage;
+  if (!options.dataset_strategy.empty())
+    request.constraints.dataset = parse_dataset(options.dataset_strategy);
   if (!options.dataset_layouts.empty())
-    request.annotations.dataset = annotation_of("dataset", options.dataset_layouts);
+    request.constraints.dataset = DataSplit{.splits = annotation_of("dataset", options.dataset_layouts)};
   Plan plan = step ? make_plan(step, request) : make_plan(graph, request);
   return {std::move(graph), std::move(plan)};
 }

@@ -62,7 +62,7 @@ struct TrainOptions {
 /// What code has traced: a graph with its outputs and updates, and what it says of operators.
 struct TracedGraph {
   Graph graph;
-  Annotations annotations = {};
+  Constraints constraints = {};
 };
 
 /// Traced, differentiated and planned.

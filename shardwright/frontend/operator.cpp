@@ -62,7 +62,7 @@ std::vector<Traced> Operator::call(const std::vector<Operand>& operands) const {
   for (const Operand& o : operands) values.push_back(o.in(*trace));
   std::vector<Traced> results = trace->call_all(op_, values, attributes_, name_);
   if (annotation_ != Annotation{})
-    trace->annotations().nodes[trace->graph().value(results.front().id).name] = annotation_;
+    trace->constraints().tensors[trace->graph().value(results.front().id).name] = annotation_;
   return results;
 }
 

@@ -113,8 +113,9 @@ class Comparison {
   }
 
   static std::string text_of(const SettingRow& row, const PlanRequest& r) {
-    if (row.flag == "--schedule" && r.settings.pipelining.stages == 1) return "";
-    if (row.flag == "--recompute" && r.settings.recompute.is_on()) return words_of(r.settings.recompute);
+    const Settings settings = settings_of(r);
+    if (row.flag == "--schedule" && settings.pipelining.stages == 1) return "";
+    if (row.flag == "--recompute" && settings.recompute.is_on()) return words_of(settings.recompute);
     return row.print(r);
   }
 

@@ -77,8 +77,8 @@ class Saving {
     op.stage = op.turn = 0;  // it is by itself
     const int devices = op.in.front().matrix.size();
     const auto is_found_again = [&] {
-      const Annotations said = annotations_of({.operators = {std::move(op)}, .parameters = {}}, "");
-      const LocalSplit split = split_of_node(graph, node, said.nodes.begin()->second, devices);
+      const Constraints said = annotations_of({.operators = {std::move(op)}, .parameters = {}}, "");
+      const LocalSplit split = split_of_node(graph, node, said.tensors.begin()->second, devices);
       const auto& linear = node.strategy->linear;
       return split.loops == node.strategy->loops &&
              std::all_of(linear.begin(), linear.end(), [](const Axes& axes) { return axes.empty(); });

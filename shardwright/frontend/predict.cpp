@@ -104,9 +104,9 @@ PredictStep::PredictStep(const PredictFunction& forward, const InputTypes& input
   PlanRequest request{.model = model.name, .devices = options.devices, .formats = default_devices().formats};
   request.parallel = options.devices == 1 ? Parallel::stand_alone : options.parallel;
   if (request.parallel == Parallel::auto_parallel) request.search = splitting_search(options.search).name;
-  request.annotations = trace.annotations();
+  request.constraints = trace.constraints();
   if (!options.annotation_file.empty())
-    request.annotations = merged(std::move(request.annotations),
+    request.constraints = merged(std::move(request.constraints),
                                  without_patterns(load_annotations(options.annotation_file), asked.graph));
   state_->plan = make_plan(asked.graph, request);
   Pipeline program = compile_pipeline(asked.graph, state_->plan, {.formats = default_devices().formats});

@@ -47,7 +47,7 @@ std::vector<Traced> call_recomputed(const TracedFunction& function, const std::v
                                     const RecomputedOptions& options) {
   if (inputs.empty()) throw error("recompute: a function needs a traced value");
   Trace& trace = *inputs.front().trace;
-  std::vector<RecomputedModule>& modules = trace.annotations().recompute;
+  std::vector<RecomputedModule>& modules = trace.constraints().recomputed;
   const std::size_t first = trace.graph().nodes.size(), regions = modules.size();
   std::vector<Traced> results = function(inputs);
   std::vector<std::string> nodes = operators_from(trace.graph(), first);

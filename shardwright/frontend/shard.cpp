@@ -68,7 +68,7 @@ void annotate_parameter(const std::string& region, ValueId v, const Split& split
   const Value& parameter = trace.graph().value(v);
   check_rank(region, "parameter " + parameter.name, parameter.type.shape, split);
   const Annotation annotation = annotation_of(region, {}, {split});
-  const auto [it, is_new] = trace.annotations().nodes.emplace(parameter.name, annotation);
+  const auto [it, is_new] = trace.constraints().tensors.emplace(parameter.name, annotation);
   if (!is_new && it->second != annotation)
     throw error("{}: parameter {} should lie {} but it lies {} by another shard; it has one layout", region,
                 parameter.name, to_text(split.tensor), to_text(it->second.out.front()));

@@ -36,7 +36,7 @@ Traced Trace::leaf(OpKind kind, const void* object, const Parameter& p) {
                   p.name);
     return {this, known->second.value};
   }
-  if (p.comm_fusion) annotations_.comm_fusion[p.name] = *p.comm_fusion;
+  if (p.comm_fusion) constraints_.fusion_numbers[p.name] = *p.comm_fusion;
   Attributes attributes{{"init", p.initializer.name}};
   if (p.initializer.name == "uniform" || p.initializer.name == "normal")
     attributes.set("scale", p.initializer.scale);

@@ -68,7 +68,8 @@ class Trace {
 
   Graph& graph() { return graph_; }
   Builder& builder() { return builder_; }
-  Annotations& annotations() { return annotations_; }
+  /// What code says of operators, parameters and modules.
+  Constraints& constraints() { return constraints_; }
   /// The type of activations.
   DType precision() const { return precision_.compute; }
   /// That of what is kept in full precision, and of losses.
@@ -93,7 +94,7 @@ class Trace {
   Precision precision_;
   Graph graph_;
   Builder builder_;
-  Annotations annotations_;
+  Constraints constraints_;
 
   struct Used {
     const void* object;  // the same object is the same parameter

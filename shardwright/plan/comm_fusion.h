@@ -10,6 +10,7 @@
 // A parameter with a number of its own leaves that aside: equal numbers run as one, 0 always alone.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -30,7 +31,7 @@ struct BucketLimit {
   std::vector<std::int64_t> indices = {};  // last gradient of each bucket but the last
 
   std::int64_t bytes() const { return megabytes << 20; }
-  bool operator==(const BucketLimit&) const = default;
+  auto operator<=>(const BucketLimit&) const = default;
 };
 
 struct CommFusion {
@@ -39,7 +40,7 @@ struct CommFusion {
   BucketLimit reduce_scatter = {};
   std::map<std::string, int> parameters = {};  // by name: the number of its bucket, 0: none
 
-  bool operator==(const CommFusion&) const = default;
+  auto operator<=>(const CommFusion&) const = default;
 };
 
 /// `size:16`

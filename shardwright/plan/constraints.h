@@ -1,10 +1,13 @@
 // What may be fixed of a plan, in the words of the field; one value with one text form:
 //
 //   dp=4,tp=2,pp=2,micro_batches=8,zero=1,recompute=selected,schedule=1f1b,sequence_parallel=1
-//   layers.0.ffn.up.matmul={n: tp},layers.*.norm1={},layers.0=stage 0
+//   zero_threshold=4096,comm_fusion={all_reduce=size:16;all_gather=auto;reduce_scatter=auto},dataset=full_batch
+//   layers.0.ffn.up.matmul={n: tp},layers.*.norm1={},dense1.matmul={in: ((2, 4), (4, 1))}
+//   layers.0=stage 0,layers.0=recompute,layers.1=fusion 2
 //
-// --set says all of it: a degree that it leaves out is 1. --fix and flags of their own say a part, and a search of whole
-// plans chooses the rest: what it tries is said in the same words.
+// All doors lead here: --set says all of it (a degree that it leaves out is 1); --fix, flags of their own, annotations,
+// strategy files and code say a part, and a search chooses the rest: what it tries is said in the same words. What all of
+// it comes to is Settings (plan/settings.h).
 #pragma once
 
 #include <array>
@@ -20,8 +23,11 @@
 #include <vector>
 
 #include "shardwright/base/given.h"
+#include "shardwright/base/rare.h"
+#include "shardwright/plan/comm_fusion.h"
 #include "shardwright/plan/recompute.h"
 #include "shardwright/plan/schedule.h"
+#include "shardwright/plan/tensor_split.h"
 
 namespace shardwright {
 
@@ -83,26 +89,40 @@ std::string to_text(const LoopSplit& split);
 /// What is not fixed is empty.
 struct Constraints {
   Degrees degrees;
-  std::optional<std::int64_t> micro_batch;   // samples of each of dp in a micro-batch
-  std::optional<int> micro_batches;          // of a step
-  std::optional<std::int64_t> global_batch;  // samples of a step
-  std::optional<int> zero;                   // level of optimizer parallelism
+  std::optional<std::int64_t> micro_batch;     // samples of each of dp in a micro-batch
+  std::optional<int> micro_batches;            // of a step
+  std::optional<std::int64_t> global_batch;    // samples of a step
+  std::optional<int> zero;                     // level of optimizer parallelism
+  std::optional<std::int64_t> zero_threshold;  // bytes of a parameter that it begins with
+  std::optional<int> zero_group;               // at most so many replicas share a state
   std::optional<Again> recompute;
+  std::optional<bool> recompute_communication, recompute_shard_kept;  // RecomputeOptions of the mode
   std::optional<Schedule> schedule;
   std::optional<bool> sequence_parallel;  // what tp would repeat is split by the sequence
-  std::map<std::string, LoopSplit>
-      operators;                      // by name or pattern; in the stead of what degrees would make of them
-  std::map<std::string, int> stages;  // of operators and modules, by name
+  Rare<CommFusion> comm_fusion;           // limits; of parameters fusion_numbers say it
+  Rare<std::string> framework;            // by whose memory a plan is judged
+  Rare<DataSplit> dataset;
+  // Of operators, parameters and modules by name or pattern:
+  std::map<std::string, LoopSplit> operators;  // in the stead of what degrees would make of them
+  std::map<std::string, Annotation> tensors;   // of operators and parameters, where degrees say nothing
+  std::map<std::string, int> stages;
+  std::map<std::string, int> fusion_numbers;  // as in CommFusion
+  std::vector<RecomputedModule> recomputed;   // a name once
 
   auto operator<=>(const Constraints&) const = default;
 };
 
-/// A word of the text form: how its value is read, written (empty: it is not fixed) and left open again.
+/// A word of the text form: how its value is read and written (empty: it is not fixed), and taken over as it is, said or not.
 struct ConstraintWord {
   std::string_view name;
   void (*read)(Constraints&, std::string_view name, const Given& value);
   std::string (*print)(const Constraints&, std::string_view name);
-  void (*open)(Constraints&, std::string_view name);
+  void (*copy)(Constraints& to, const Constraints& from, std::string_view name);
+  /// A search of whole plans chooses it where it is left open.
+  bool is_chosen = true;
+
+  bool is_said(const Constraints& c) const { return !print(c, name).empty(); }
+  void open(Constraints& c) const { copy(c, {}, name); }
 };
 /// In the order in which they are written.
 std::span<const ConstraintWord> constraint_words();
@@ -111,7 +131,8 @@ const ConstraintWord& constraint_word(std::string_view name);
 
 /// `dp=4,tp=2`; parsing it gives the same constraints.
 std::string to_text(const Constraints& constraints, std::string_view between = ",");
-/// `NAME={..}` is of an operator, `NAME=stage N` of an operator or module, all else a word.
+/// `NAME={..}` is of an operator or parameter; `NAME=stage N`, `NAME=fusion N`, `NAME=recompute` and `NAME=keep` are of what
+/// has that name; all else is a word, whose value may stand in braces.
 /// Throws: Error on other words, with near names, on what is said twice, and on values that are none.
 Constraints parse_constraints(const Given& given);
 
@@ -119,6 +140,9 @@ Constraints parse_constraints(const Given& given);
 std::optional<Conflict> conflict_of(const Constraints& a, const Constraints& b);
 /// What either fixes; of what both do, what `stronger` says.
 Constraints merged(Constraints weaker, const Constraints& stronger);
+
+/// Whether single operators or the data are split otherwise than by degrees.
+bool splits_tensors(const Constraints& c);
 
 /// Of a mode under the degrees: as Megatron does it, what is selected and split by the sequence is kept so, and gathered
 /// again in the backward.

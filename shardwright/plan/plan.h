@@ -51,13 +51,13 @@ struct Origin {
   OptimizerChoice optimizer;
 };
 
-/// How a step is done beside the strategies of its operators: asked for, and decided in the same words. The table of
-/// settings (search/planning/settings.h) reads and prints them.
+/// How a step is done beside the strategies of its operators, decided. What is asked of it, constraints say
+/// (plan/constraints.h), and settings_of (plan/settings.h) what that comes to.
 struct Settings {
   OptimizerParallel optimizer_parallel = {};
-  CommFusion comm_fusion = {};           // where it is asked for, annotations name parameters
-  Recompute recompute = {};              // where it is asked for, annotations say of modules
-  Pipelining pipelining = {};            // where it is asked for, annotations may say how many stages
+  CommFusion comm_fusion = {};  // of parameters, with the names that the graph has
+  Recompute recompute = {};
+  Pipelining pipelining = {};
   std::string framework{own_framework};  // by whose memory it is judged (cost/framework.h)
   bool operator==(const Settings&) const = default;
 };

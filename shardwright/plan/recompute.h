@@ -13,6 +13,7 @@
 // operator inside that is not recomputed (`"recompute": false`) only has its result kept.
 #pragma once
 
+#include <compare>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,7 +28,7 @@ struct RecomputeOptions {
   bool communication = true;
   /// What a region reads is kept sharded over the axes along which it is replicated, and gathered again.
   bool shard_kept = false;
-  bool operator==(const RecomputeOptions&) const = default;
+  auto operator<=>(const RecomputeOptions&) const = default;
 };
 
 struct RecomputedModule {
@@ -35,7 +36,7 @@ struct RecomputedModule {
   std::vector<std::string> nodes;  // the operators that it consists of; empty: by their names
   RecomputeOptions options = {};
   bool is_on = true;  // false: what matches is kept although the rest of a region, or of `full`, is not
-  bool operator==(const RecomputedModule&) const = default;
+  auto operator<=>(const RecomputedModule&) const = default;
 };
 
 enum class RecomputeMode : std::uint8_t { none, selected, full };

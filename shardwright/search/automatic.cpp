@@ -83,8 +83,7 @@ class Search {
 
  private:
   void try_structures() {
-    const bool names_modules =
-        !request_.settings.recompute.modules.empty() || !request_.annotations.recompute.empty();
+    const bool names_modules = !request_.constraints.recomputed.empty();
     const OpenStep open{tables_.samples(), counts(), tables_.has_layers() && !names_modules};
     std::vector<Constraints> structures = structures_of(request_, open);
     if (structures.empty())
@@ -128,8 +127,8 @@ class Search {
   /// Of micro-batches.
   std::vector<int> counts() {
     if (request_.constraints.micro_batches) return {*request_.constraints.micro_batches};
-    keeps_batch_ = request_.keeps_micro_batches || mixes_samples(*tables_.graph(1));
-    if (keeps_batch_) return {request_.settings.pipelining.micro_batches};
+    keeps_batch_ = request_.kept_micro_batches || mixes_samples(*tables_.graph(1));
+    if (keeps_batch_) return {settings_of(request_).pipelining.micro_batches};
     std::vector<int> out;
     for (int m = 1; m <= std::min<std::int64_t>(tables_.samples(), most_micro_batches); ++m)
       if (tables_.samples() % m == 0) out.push_back(m);
@@ -326,7 +325,7 @@ class Search {
   std::string conflict_text(const OpenStep& open) const {
     const std::string batch =
         fmt::format("; parts of the batch have other losses, so there are as many as asked for: {}",
-                    request_.settings.pipelining.micro_batches);
+                    settings_of(request_).pipelining.micro_batches);
     return automatic::conflict_text(request_, open) + (keeps_batch_ ? batch : "");
   }
 

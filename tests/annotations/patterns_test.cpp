@@ -23,7 +23,7 @@ TEST(AnnotationPatterns, stars_stand_for_parts_of_names) {
 std::map<std::string, std::vector<std::int64_t>> first_inputs(std::string_view json) {
   const Graph graph = build_model("ffn").graph;
   std::map<std::string, std::vector<std::int64_t>> out;
-  for (const auto& [name, annotation] : without_patterns(parse_annotations(json, "test"), graph).nodes)
+  for (const auto& [name, annotation] : without_patterns(parse_annotations(json, "test"), graph).tensors)
     out[name] = annotation.in.front().parts;
   return out;
 }

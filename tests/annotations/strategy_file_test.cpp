@@ -301,7 +301,7 @@ TEST(StrategyFile, whose_parts_and_layouts_differ_is_told_with_both) {
   };
   EXPECT_EQ(error_of([&] { annotations_of(of_parameter("w1"), "s.json"); }),
             "s.json: it is of stage 1 alone (current_stage); merge the files of all stages");
-  EXPECT_EQ(annotations_of(of_parameter("0-w1"), "s.json").nodes.count("w1"), 1U);  // that is a merged one
+  EXPECT_EQ(annotations_of(of_parameter("0-w1"), "s.json").tensors.count("w1"), 1U);  // that is a merged one
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ TEST(Error, keeps_both_sides_under_a_context) {
 PlanRequest annotated(std::string name, std::vector<TensorSplit> in) {
   PlanRequest request;
   request.devices = 4;
-  request.annotations.nodes[std::move(name)].in = std::move(in);
+  request.constraints.tensors[std::move(name)].in = std::move(in);
   return request;
 }
 

@@ -132,8 +132,8 @@ Values asked(const std::string& yaml, Values flags) {
   if (o.mem_coeff != SearchOptions{}.mem_coeff) out["--mem-coeff"] = fmt::format("{}", o.mem_coeff);
   if (o.fully_use_devices) out["--fully-use-devices"] = "1";
   if (o.elementwise_follow) out["--elementwise-follow"] = "1";
-  if (const auto& dataset = request.annotations.dataset) out["--dataset-strategy"] = to_text(dataset->in);
-  if (!request.annotations.dataset_word.empty()) out["--dataset-strategy"] = request.annotations.dataset_word;
+  if (const auto& dataset = request.constraints.dataset)
+    out["--dataset-strategy"] = dataset->word.empty() ? to_text(dataset->splits.in) : dataset->word;
   return out;
 }
 

@@ -24,8 +24,9 @@ TEST(EndToEndClippedPipelines, losses_are_those_of_one_device) {
       testing::expect_same(
           testing::run_planned(
               run, {.devices = devices,
-                    .settings = {.optimizer_parallel = {level, 0},
-                                 .pipelining = {Schedule::one_forward_one_backward, stages, micro_batches}}}),
+                    .constraints = constraints_of(
+                        {.optimizer_parallel = {level, 0},
+                         .pipelining = {Schedule::one_forward_one_backward, stages, micro_batches}})}),
           alone, {.losses = 1e-9, .weights = 1e-7});
     }
   }

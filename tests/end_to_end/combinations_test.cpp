@@ -192,9 +192,10 @@ const std::optional<testing::Outcome>& outcome_alone(const TrainingRun& run, int
   static std::map<std::string, std::optional<testing::Outcome>> known;
   const std::string which = fmt::format("{} {} {}", run.model, to_text(run.precision), micro_batches);
   if (!known.contains(which))
-    known[which] = testing::run_planned(run, {.devices = 1,
-                                              .parallel = Parallel::stand_alone,
-                                              .settings = {.pipelining = {.micro_batches = micro_batches}}});
+    known[which] = testing::run_planned(
+        run, {.devices = 1,
+              .parallel = Parallel::stand_alone,
+              .constraints = constraints_of({.pipelining = {.micro_batches = micro_batches}})});
   return known.at(which);
 }
 
@@ -205,17 +206,18 @@ void expect_losses_of_one_device(const Network& network, const Combination& c, P
   run.steps = precision.is_mixed ? 10 : 5;
   const int parts = network.has_batch_statistics ? c.micro_batches : 1;
   const auto alone = outcome_alone(run, parts);
-  PlanRequest request{
-      .devices = 8,
-      .parallel = Parallel::data_parallel,
-      .settings = {.optimizer_parallel = {c.level, 0},
-                   .comm_fusion = parse_comm_fusion(c.fusion),
-                   .recompute = parse_recompute(c.recompute),
-                   .pipelining = {Schedule::one_forward_one_backward, c.pp, c.micro_batches}}};
-  if (c.schedule != "-") request.settings.pipelining.schedule = schedule_called(c.schedule);
+  PlanRequest request{.devices = 8,
+                      .parallel = Parallel::data_parallel,
+                      .constraints = constraints_of(
+                          {.optimizer_parallel = {c.level, 0},
+                           .comm_fusion = parse_comm_fusion(c.fusion),
+                           .recompute = parse_recompute(c.recompute),
+                           .pipelining = {Schedule::one_forward_one_backward, c.pp, c.micro_batches}})};
+  if (c.schedule != "-") request.constraints.schedule = schedule_called(c.schedule);
   if (c.tp > 1) {
     request.parallel = Parallel::auto_parallel;
-    request.annotations = parse_annotations(network.annotations(c), network.name);
+    request.constraints =
+        merged(request.constraints, parse_annotations(network.annotations(c), network.name));
   }
   const bool is_f64 = precision == DType::f64;
   testing::Tolerance tolerance{.losses = is_f64 ? 1e-9 : 1e-4, .weights = is_f64 ? 1e-7 : 0.1};

@@ -40,11 +40,12 @@ class CommFusionRuns : public ::testing::TestWithParam<Case> {};
 TEST_P(CommFusionRuns, keep_their_bits) {
   const Case& c = GetParam();
   const auto run = [&](const char* fusion, const char* annotations = "{}") {
-    return testing::run_planned(c.run, {.devices = c.devices,
-                                        .parallel = Parallel::data_parallel,
-                                        .annotations = parse_annotations(annotations, ""),
-                                        .settings = {.optimizer_parallel = {c.optimizer_parallel, 0},
-                                                     .comm_fusion = parse_comm_fusion(fusion)}});
+    return testing::run_planned(
+        c.run, {.devices = c.devices,
+                .parallel = Parallel::data_parallel,
+                .constraints = merged(parse_annotations(annotations, ""),
+                                      constraints_of({.optimizer_parallel = {c.optimizer_parallel, 0},
+                                                      .comm_fusion = parse_comm_fusion(fusion)}))});
   };
   const auto want = run("none");
   for (const char* fusion : {"auto", "size:1", "index:0,3"}) testing::expect_same(run(fusion), want, {});

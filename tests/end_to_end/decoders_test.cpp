@@ -26,7 +26,7 @@ struct DecoderCase {
 void PrintTo(const DecoderCase& c, std::ostream* out) { *out << c.name; }
 
 /// Megatron's split: heads, feed-forward and vocabulary over `tensor` devices, the batch over `data`.
-Annotations tensor_parallel(const DecoderCase& c, int data, int tensor) {
+Constraints tensor_parallel(const DecoderCase& c, int data, int tensor) {
   std::string json;
   const auto add = [&](const std::string& node, const std::string& in) {
     json += fmt::format("{}\"{}\": {{\"in\": {}}}", json.empty() ? "{" : ", ", node, in);
@@ -78,7 +78,7 @@ TEST_P(Decoders, tensor_parallel_annotations_agree_with_one_device) {
   for (const auto& [data, tensor] : {std::pair{1, 2}, {2, 2}, {1, 4}, {2, 4}}) {
     SCOPED_TRACE(fmt::format("data {} tensor {}", data, tensor));
     expect_losses_of_one_device(testing::run_planned(
-        c().in_f64(), {.devices = data * tensor, .annotations = tensor_parallel(c(), data, tensor)}));
+        c().in_f64(), {.devices = data * tensor, .constraints = tensor_parallel(c(), data, tensor)}));
   }
 }
 

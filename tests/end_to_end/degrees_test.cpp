@@ -38,9 +38,11 @@ TEST_P(EndToEndDegrees, have_the_losses_of_one_device) {
                       .parallel = Parallel::semi_auto_parallel,
                       .constraints = said,
                       .is_set = true};
-  request.settings.pipelining = {c.schedule, said.degrees.of("pp"), c.micro_batches};
-  request.settings.optimizer_parallel = {.level = c.zero, .threshold = 0};
-  request.settings.recompute = {c.recompute, default_options(c.recompute)};
+  request.constraints.schedule = c.schedule;
+  request.constraints.micro_batches = c.micro_batches;
+  request.constraints.zero = c.zero;
+  request.constraints.zero_threshold = 0;
+  request.constraints.recompute = c.recompute;
   testing::expect_same(testing::run_planned(run, request), testing::run_alone(run),
                        {.losses = 1e-9, .weights = 1e-7});
 }

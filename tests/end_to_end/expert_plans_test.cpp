@@ -26,7 +26,7 @@ PlanRequest request_of(const std::string& set, std::int64_t samples) {
   said.micro_batches = static_cast<int>(samples / said.degrees.of("dp") / said.micro_batch.value_or(1));
   PlanRequest out{.devices = static_cast<int>(said.degrees.devices()),
                   .parallel = Parallel::semi_auto_parallel};
-  out.settings.optimizer_parallel.threshold = 0;  // of small networks, too
+  out.constraints.zero_threshold = 0;  // of small networks, too
   return automatic::with_structure(std::move(out), said);
 }
 

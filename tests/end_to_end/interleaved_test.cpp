@@ -25,8 +25,9 @@ void expect_same_losses(const TrainingRun& run, std::initializer_list<Cut> cuts)
     const PlanRequest request{
         .devices = c.devices,
         .parallel = c.devices > c.stages ? Parallel::data_parallel : Parallel::auto_parallel,
-        .settings = {.optimizer_parallel = {c.level, 0},
-                     .pipelining = {{Schedule::interleaved, c.chunks}, c.stages, c.micro_batches}}};
+        .constraints =
+            constraints_of({.optimizer_parallel = {c.level, 0},
+                            .pipelining = {{Schedule::interleaved, c.chunks}, c.stages, c.micro_batches}})};
     testing::expect_same(testing::run_planned(run, request), alone, {.losses = 1e-9, .weights = 1e-7});
   }
 }
@@ -72,11 +73,11 @@ TEST(EndToEndInterleaved, steps_are_proven) {
         optimizer.clip_norm = 1;
         add_train_step(model.graph, model.loss, optimizer);
         const Pipelining pipelining{{Schedule::interleaved, chunks}, stages, micro_batches};
-        const Pipeline pipeline =
-            compile_pipeline(model.graph, make_plan(model.graph, {.model = name,
-                                                                  .devices = stages,
-                                                                  .search = "recursive",
-                                                                  .settings = {.pipelining = pipelining}}));
+        const Pipeline pipeline = compile_pipeline(
+            model.graph, make_plan(model.graph, {.model = name,
+                                                 .devices = stages,
+                                                 .search = "recursive",
+                                                 .constraints = constraints_of({.pipelining = pipelining})}));
         EXPECT_EQ(pipeline.stage_count(), stages * chunks);
         EXPECT_EQ(pipeline.rank_count(), stages);
         EXPECT_NO_THROW(prove(pipeline));

@@ -56,7 +56,7 @@ Values first_step(const LongSum& c, DType type, const std::string& split) {
     request = {.model = c.name,
                .devices = 8,
                .parallel = Parallel::auto_parallel,
-               .annotations = parse_annotations(split, "split")};
+               .constraints = parse_annotations(split, "split")};
   Session session(compile_pipeline(graph, make_plan(graph, request), {.formats = cpu_formats}));
   for (const auto& [name, value] : parameters) session.set(name, value);
   Values out;

@@ -24,7 +24,7 @@ struct Case {
   std::string name;
   int devices = 1;
   Parallel parallel = Parallel::auto_parallel;
-  Settings settings = {};
+  Constraints constraints = {};
   std::string optimizer = "adamw";
   double clip_norm = 0;
   bool reduces_short = false;
@@ -39,14 +39,14 @@ OptimizerChoice optimizer_of(const Case& c, const LossScale& scale) {
 }
 
 Session session_of(const Case& c, const LossScale& scale, const Precision& precision) {
-  Model model =
-      build_model(network, {.precision = precision, .micro_batches = c.settings.pipelining.micro_batches});
+  Model model = build_model(network, {.precision = precision,
+                                      .micro_batches = settings_of(c.constraints).pipelining.micro_batches});
   add_train_step(model.graph, model.loss, optimizer_of(c, scale));
   const Plan plan = make_plan(model.graph, {.model = network,
                                             .devices = c.devices,
                                             .parallel = c.devices == 1 ? Parallel::stand_alone : c.parallel,
                                             .search = "recursive",
-                                            .settings = c.settings});
+                                            .constraints = c.constraints});
   Pipeline program = compile_pipeline(model.graph, plan);
   prove(program);
   return Session(std::move(program), {.seed = 3});
@@ -143,31 +143,33 @@ INSTANTIATE_TEST_SUITE_P(
         Case{.name = "clipped", .clip_norm = 0.5},
         Case{.name = "sgd_on_4", .devices = 4, .parallel = Parallel::data_parallel, .optimizer = "sgd"},
         Case{.name = "searched_on_4", .devices = 4},
-        Case{.name = "micro_batches", .settings = {.pipelining = {.micro_batches = 4}}},
-        Case{.name = "stages", .devices = 2, .settings = {.pipelining = {.stages = 2, .micro_batches = 4}}},
+        Case{.name = "micro_batches", .constraints = constraints_of({.pipelining = {.micro_batches = 4}})},
+        Case{.name = "stages",
+             .devices = 2,
+             .constraints = constraints_of({.pipelining = {.stages = 2, .micro_batches = 4}})},
         Case{.name = "stages_clipped",
              .devices = 4,
-             .settings = {.pipelining = {.stages = 2, .micro_batches = 2}},
+             .constraints = constraints_of({.pipelining = {.stages = 2, .micro_batches = 2}}),
              .clip_norm = 0.5},
         Case{.name = "stages_of_copies_clipped",
              .devices = 4,
              .parallel = Parallel::data_parallel,
-             .settings = {.pipelining = {.stages = 2, .micro_batches = 2}},
+             .constraints = constraints_of({.pipelining = {.stages = 2, .micro_batches = 2}}),
              .clip_norm = 0.5},
         Case{.name = "short_and_clipped",
              .devices = 4,
-             .settings = {.pipelining = {.stages = 4, .micro_batches = 2}},
+             .constraints = constraints_of({.pipelining = {.stages = 4, .micro_batches = 2}}),
              .clip_norm = 0.5,
              .reduces_short = true},
         Case{.name = "level_1",
              .devices = 4,
              .parallel = Parallel::data_parallel,
-             .settings = {.optimizer_parallel = {.level = 1, .threshold = 0}}},
+             .constraints = constraints_of({.optimizer_parallel = {.level = 1, .threshold = 0}})},
         Case{.name = "level_3_of_2_stages",
              .devices = 4,
              .parallel = Parallel::data_parallel,
-             .settings = {.optimizer_parallel = {.level = 3, .threshold = 0},
-                          .pipelining = {.stages = 2, .micro_batches = 2}}}),
+             .constraints = constraints_of({.optimizer_parallel = {.level = 3, .threshold = 0},
+                                            .pipelining = {.stages = 2, .micro_batches = 2}})}),
     [](const auto& each) { return each.param.name; });
 
 TEST(LossScale, is_read_as_it_is_written) {

@@ -160,12 +160,13 @@ TEST_P(MixedPlans, planned_ones_agree_with_one_device) {
       const int level = devices == 2 ? 3 : devices == 4 ? 2 : 1;
       SCOPED_TRACE(fmt::format("{} on {} devices, level {}", name_of(mode), devices, level));
       testing::expect_same(
-          testing::run_planned(run(),
-                               {.devices = devices,
-                                .parallel = mode,
-                                .settings = {.optimizer_parallel = {level, 0},
-                                             .recompute = parse_recompute(
-                                                 mode == Parallel::data_parallel ? "full" : "selected")}}),
+          testing::run_planned(
+              run(),
+              {.devices = devices,
+               .parallel = mode,
+               .constraints = constraints_of(
+                   {.optimizer_parallel = {level, 0},
+                    .recompute = parse_recompute(mode == Parallel::data_parallel ? "full" : "selected")})}),
           want, tolerance);
     }
 }
@@ -188,10 +189,11 @@ TEST_P(MixedPlans, gradients_reduced_short_agree_with_one_device) {
   is_short.optimizer.reduces_short = true;
   const int devices = devices_here().back();
   for (const int level : {0, 2})
-    testing::expect_same(testing::run_planned(is_short, {.devices = devices,
-                                                         .parallel = Parallel::data_parallel,
-                                                         .settings = {.optimizer_parallel = {level, 0}}}),
-                         want, tolerance);
+    testing::expect_same(
+        testing::run_planned(is_short, {.devices = devices,
+                                        .parallel = Parallel::data_parallel,
+                                        .constraints = constraints_of({.optimizer_parallel = {level, 0}})}),
+        want, tolerance);
 }
 
 // Micro-batches are added up where they are computed; what crosses is one sum, and all activations as ever.
@@ -201,7 +203,8 @@ TEST(EndToEndMixedPipelines, the_gradient_of_a_shared_weight_crosses_stages_once
     const auto out = testing::run_planned(
         run, {.devices = 2,
               .parallel = Parallel::data_parallel,
-              .settings = {.pipelining = {Schedule::one_forward_one_backward, 2, micro_batches}}});
+              .constraints =
+                  constraints_of({.pipelining = {Schedule::one_forward_one_backward, 2, micro_batches}})});
     return out ? out->statistics.bytes_communicated_per_step : 0;
   };
   for (const Precision& precision : {Precision(DType::f32), bf16})

@@ -41,10 +41,11 @@ TEST_P(SharedStates, of_dims_that_no_axis_divides_give_the_losses_of_one_device)
     for (int level : {1, 2, 3}) {
       if (devices > most_ranks()) continue;
       SCOPED_TRACE(fmt::format("level {} on {} devices", level, devices));
-      testing::expect_same(testing::run_planned(run(), {.devices = devices,
-                                                        .parallel = Parallel::data_parallel,
-                                                        .settings = {.optimizer_parallel = {level, 0}}}),
-                           alone, digits);
+      testing::expect_same(
+          testing::run_planned(run(), {.devices = devices,
+                                       .parallel = Parallel::data_parallel,
+                                       .constraints = constraints_of({.optimizer_parallel = {level, 0}})}),
+          alone, digits);
     }
 }
 
@@ -55,9 +56,10 @@ TEST_P(SharedStates, of_groups_give_the_losses_of_one_device) {
       if (most_ranks() < 8) continue;
       SCOPED_TRACE(fmt::format("level {}, groups of {}", level, group));
       testing::expect_same(
-          testing::run_planned(run(), {.devices = 8,
-                                       .parallel = Parallel::data_parallel,
-                                       .settings = {.optimizer_parallel = {level, 0, group}}}),
+          testing::run_planned(run(),
+                               {.devices = 8,
+                                .parallel = Parallel::data_parallel,
+                                .constraints = constraints_of({.optimizer_parallel = {level, 0, group}})}),
           alone, digits);
     }
 }
@@ -98,10 +100,10 @@ TEST(EndToEndClipping, gives_the_losses_of_pytorch_under_every_level) {
       if (devices > most_ranks()) continue;
       SCOPED_TRACE(
           fmt::format("level {} from {} bytes on {} devices", options.level, options.threshold, devices));
-      expect_clipped_as_pytorch_does(
-          testing::run_planned(clipped_run(clipped), {.devices = devices,
-                                                      .parallel = Parallel::data_parallel,
-                                                      .settings = {.optimizer_parallel = options}}));
+      expect_clipped_as_pytorch_does(testing::run_planned(
+          clipped_run(clipped), {.devices = devices,
+                                 .parallel = Parallel::data_parallel,
+                                 .constraints = constraints_of({.optimizer_parallel = options})}));
     }
 }
 
@@ -112,7 +114,7 @@ TEST(EndToEndClipping, is_of_the_norm_of_all_gradients_however_weights_are_split
         R"({"dense1.matmul": {"in": [[1, 4], [4, 1]]}})"}) {
     SCOPED_TRACE(split);
     expect_clipped_as_pytorch_does(testing::run_planned(
-        clipped_run(clipped), {.devices = 4, .annotations = parse_annotations(split, "test")}));
+        clipped_run(clipped), {.devices = 4, .constraints = parse_annotations(split, "test")}));
   }
 }
 
@@ -149,10 +151,10 @@ TEST(EndToEndSharedStates, reduced_as_they_come_give_the_losses_of_one_device) {
           Settings settings{.optimizer_parallel = {level, 0}, .comm_fusion = parse_comm_fusion(fusion)};
           settings.pipelining.micro_batches = micro_batches;
           if (recomputes) settings.recompute.mode = RecomputeMode::full;
-          testing::expect_same(
-              testing::run_planned(run,
-                                   {.devices = 4, .parallel = Parallel::data_parallel, .settings = settings}),
-              alone, digits);
+          testing::expect_same(testing::run_planned(run, {.devices = 4,
+                                                          .parallel = Parallel::data_parallel,
+                                                          .constraints = constraints_of(settings)}),
+                               alone, digits);
         }
 }
 
@@ -164,7 +166,7 @@ TEST(EndToEndSharedStates, beside_tensor_parallelism_give_the_losses_of_one_devi
                         .optimizer = {"adam", slow, 0.2},
                         .precision = DType::f64,
                         .steps = 4};
-  const Annotations split = parse_annotations(
+  const Constraints split = parse_annotations(
       R"({"dense1.matmul": {"in": [[4, 1], [1, 2]]}, "dense2.matmul": {"in": [[4, 2], [2, 1]]}})", "test");
   const auto alone = testing::run_alone(run);
   for (const OptimizerParallel& options :
@@ -172,7 +174,8 @@ TEST(EndToEndSharedStates, beside_tensor_parallelism_give_the_losses_of_one_devi
     SCOPED_TRACE(fmt::format("level {}, group {}", options.level, options.group));
     testing::expect_same(
         testing::run_planned(
-            run, {.devices = 8, .annotations = split, .settings = {.optimizer_parallel = options}}),
+            run,
+            {.devices = 8, .constraints = merged(split, constraints_of({.optimizer_parallel = options}))}),
         alone, digits);
   }
 }

@@ -31,40 +31,47 @@ TEST_P(Pipelines, losses_are_those_of_one_device) {
   std::map<int, std::optional<testing::Outcome>> in_parts;
   const auto expect = [&](const std::string& what, PlanRequest request) {
     SCOPED_TRACE(what);
-    const int parts = request.settings.pipelining.micro_batches;
+    const int parts = settings_of(request).pipelining.micro_batches;
     if (GetParam().has_batch_statistics && parts > 1 && !in_parts.contains(parts))
-      in_parts[parts] = testing::run_planned(run, {.devices = 1,
-                                                   .parallel = Parallel::stand_alone,
-                                                   .settings = {.pipelining = {.micro_batches = parts}}});
+      in_parts[parts] = testing::run_planned(
+          run, {.devices = 1,
+                .parallel = Parallel::stand_alone,
+                .constraints = constraints_of({.pipelining = {.micro_batches = parts}})});
     testing::expect_same(testing::run_planned(run, request),
                          in_parts.contains(parts) ? in_parts.at(parts) : alone,
                          // A step of a network with batch norms multiplies differences by thousands.
                          {.losses = GetParam().has_batch_statistics ? 1e-8 : 1e-9, .weights = 1e-7});
   };
   const auto gpipe = Schedule::gpipe, alternating = Schedule::one_forward_one_backward;
-  expect("accumulation",
-         {.devices = 1, .parallel = Parallel::stand_alone, .settings = {.pipelining = {.micro_batches = 4}}});
-  expect(
-      "accumulation on 2",
-      {.devices = 2, .parallel = Parallel::data_parallel, .settings = {.pipelining = {.micro_batches = 2}}});
-  expect("2 stages, one batch", {.devices = 2, .settings = {.pipelining = {alternating, 2, 1}}});
-  expect("2 stages, 1f1b", {.devices = 2, .settings = {.pipelining = {alternating, 2, 4}}});
-  expect("2 stages, gpipe", {.devices = 2, .settings = {.pipelining = {gpipe, 2, 4}}});
-  expect("4 stages, 1f1b", {.devices = 4, .settings = {.pipelining = {alternating, 4, 4}}});
-  expect("4 stages of 2, gpipe", {.devices = 8, .settings = {.pipelining = {gpipe, 4, 4}}});
-  expect(
-      "2 stages of 4, 1f1b",
-      {.devices = 8, .parallel = Parallel::data_parallel, .settings = {.pipelining = {alternating, 2, 2}}});
+  expect("accumulation", {.devices = 1,
+                          .parallel = Parallel::stand_alone,
+                          .constraints = constraints_of({.pipelining = {.micro_batches = 4}})});
+  expect("accumulation on 2", {.devices = 2,
+                               .parallel = Parallel::data_parallel,
+                               .constraints = constraints_of({.pipelining = {.micro_batches = 2}})});
+  expect("2 stages, one batch",
+         {.devices = 2, .constraints = constraints_of({.pipelining = {alternating, 2, 1}})});
+  expect("2 stages, 1f1b",
+         {.devices = 2, .constraints = constraints_of({.pipelining = {alternating, 2, 4}})});
+  expect("2 stages, gpipe", {.devices = 2, .constraints = constraints_of({.pipelining = {gpipe, 2, 4}})});
+  expect("4 stages, 1f1b",
+         {.devices = 4, .constraints = constraints_of({.pipelining = {alternating, 4, 4}})});
+  expect("4 stages of 2, gpipe",
+         {.devices = 8, .constraints = constraints_of({.pipelining = {gpipe, 4, 4}})});
+  expect("2 stages of 4, 1f1b", {.devices = 8,
+                                 .parallel = Parallel::data_parallel,
+                                 .constraints = constraints_of({.pipelining = {alternating, 2, 2}})});
   expect("2 stages of 4, sharded states",
-         {.devices = 8, .settings = {.optimizer_parallel = {1, 0}, .pipelining = {alternating, 2, 4}}});
+         {.devices = 8,
+          .constraints = constraints_of({.optimizer_parallel = {1, 0}, .pipelining = {alternating, 2, 4}})});
   expect("2 stages of 4, sharded gradients",
          {.devices = 8,
           .parallel = Parallel::data_parallel,
-          .settings = {.optimizer_parallel = {2, 0}, .pipelining = {gpipe, 2, 2}}});
+          .constraints = constraints_of({.optimizer_parallel = {2, 0}, .pipelining = {gpipe, 2, 2}})});
   expect("2 stages of 4, sharded weights",
          {.devices = 8,
           .parallel = Parallel::data_parallel,
-          .settings = {.optimizer_parallel = {3, 0}, .pipelining = {alternating, 2, 2}}});
+          .constraints = constraints_of({.optimizer_parallel = {3, 0}, .pipelining = {alternating, 2, 2}})});
 }
 
 const OptimizerChoice adam_slow{"adam", {{"rate", 0.001}}};
@@ -149,8 +156,9 @@ TEST(MeansOfMicroBatches, leave_what_the_backward_reads) {
   const auto want = trained(root_of_the_whole, {10, 2, 3}, {});
   for (const int stages : {1, 2}) {
     SCOPED_TRACE(stages);
-    const auto have = trained(root_of_ten_parts, {20, 3},
-                              {.devices = stages, .settings = {.pipelining = {Schedule::gpipe, stages, 10}}});
+    const auto have = trained(
+        root_of_ten_parts, {20, 3},
+        {.devices = stages, .constraints = constraints_of({.pipelining = {Schedule::gpipe, stages, 10}})});
     if (want.empty() || have.empty()) continue;
     ASSERT_EQ(have.size(), want.size());
     for (std::size_t i = 0; i < want.size(); ++i)
@@ -178,8 +186,10 @@ TEST(OneSample, may_have_the_size_of_a_parameter) {
   const auto want = trained(of_four.c_str(), {4, 3}, {});
   for (const char* first_of_last : {"c", "d", "e"}) {
     SCOPED_TRACE(first_of_last);
-    PlanRequest request{.devices = 2, .settings = {.pipelining = {Schedule::one_forward_one_backward, 2, 4}}};
-    request.annotations.stages = {{"a", 0}, {first_of_last, 1}};
+    PlanRequest request{
+        .devices = 2,
+        .constraints = constraints_of({.pipelining = {Schedule::one_forward_one_backward, 2, 4}})};
+    request.constraints.stages = {{"a", 0}, {first_of_last, 1}};
     const auto have = trained(position_of_one_sample, {4, 3}, request);
     if (want.empty() || have.empty()) continue;
     ASSERT_EQ(have.size(), want.size());

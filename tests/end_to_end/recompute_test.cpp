@@ -32,7 +32,8 @@ class Recomputed : public ::testing::TestWithParam<RecomputeCase> {
   std::optional<Outcome> planned(DType precision, const std::string& recompute,
                                  PlanRequest request = {}) const {
     if (request.devices == 1) request.parallel = Parallel::stand_alone;
-    request.settings.recompute = parse_recompute(recompute);
+    request.constraints =
+        merged(request.constraints, constraints_of({.recompute = parse_recompute(recompute)}));
     return testing::run_planned(c().run(precision), request);
   }
   /// The losses of one device that keeps everything.
@@ -60,13 +61,15 @@ TEST_P(Recomputed, one_device_bit_for_bit) {
 TEST_P(Recomputed, data_parallel_and_sharded_weights) {
   for (int devices : {2, 4, 8}) {
     expect_same_as_alone("full", {.devices = devices, .parallel = Parallel::data_parallel});
-    expect_same_as_alone("full", {.devices = devices,
-                                  .parallel = Parallel::data_parallel,
-                                  .settings = {.optimizer_parallel = {.level = 3, .threshold = 0}}});
+    expect_same_as_alone(
+        "full", {.devices = devices,
+                 .parallel = Parallel::data_parallel,
+                 .constraints = constraints_of({.optimizer_parallel = {.level = 3, .threshold = 0}})});
   }
-  expect_same_as_alone("selected", {.devices = 4,
-                                    .parallel = Parallel::data_parallel,
-                                    .settings = {.optimizer_parallel = {.level = 3, .threshold = 0}}});
+  expect_same_as_alone("selected",
+                       {.devices = 4,
+                        .parallel = Parallel::data_parallel,
+                        .constraints = constraints_of({.optimizer_parallel = {.level = 3, .threshold = 0}})});
 }
 
 TEST_P(Recomputed, searched_plans) {
@@ -77,7 +80,7 @@ TEST_P(Recomputed, searched_plans) {
 }
 
 /// Megatron's split of a decoder's layers, `data` ways by batch.
-Annotations tensor_parallel(int layers, int data, int tensor) {
+Constraints tensor_parallel(int layers, int data, int tensor) {
   std::string json = "{";
   const auto add = [&](int layer, const std::string& node, const std::string& in) {
     json += fmt::format("\"layers.{}.{}\": {{\"in\": {}}}, ", layer, node, in);
@@ -99,7 +102,7 @@ TEST_P(RecomputedLayers, tensor_parallel) {
   for (const auto& [data, tensor] : {std::pair{1, 2}, {2, 2}, {2, 4}})
     for (const char* what : {"full", "full:communication=false", "full:shard_kept=true",
                              "layers.0:communication=false,shard_kept=true", "selected"})
-      expect_same_as_alone(what, {.devices = data * tensor, .annotations = tensor_parallel(4, data, tensor)});
+      expect_same_as_alone(what, {.devices = data * tensor, .constraints = tensor_parallel(4, data, tensor)});
 }
 
 const std::vector<RecomputeCase> cases{

@@ -35,8 +35,8 @@ TEST_P(Searched, losses_are_those_of_one_device) {
   expect("memory is scarce", {.cluster = cluster_called("a100-80g:8"), .options = {.memory_cap = 1}});
   expect("symbolic costs", {.options = {.costs = Costs::symbolic}});
   expect("symbolic costs, tensor parallel", {.options = {.costs = Costs::symbolic, .mem_coeff = 10}});
-  expect("sharded weights",
-         {.cluster = cluster_called("a100-80g:8"), .settings = {.optimizer_parallel = {3, 0}}});
+  expect("sharded weights", {.cluster = cluster_called("a100-80g:8"),
+                             .constraints = constraints_of({.optimizer_parallel = {3, 0}})});
 }
 
 const OptimizerChoice adam_slow{"adam", {{"rate", 0.001}}};

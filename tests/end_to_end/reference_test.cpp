@@ -90,7 +90,7 @@ TEST_P(References, optimizer_parallel_agrees_with_one_device) {
       expect_same(run_planned(r(), DType::f32,
                               {.devices = devices,
                                .parallel = Parallel::data_parallel,
-                               .settings = {.optimizer_parallel = {level, 0}}}),
+                               .constraints = constraints_of({.optimizer_parallel = {level, 0}})}),
                   want, 1e-4, r().weight_tolerance);
     }
 }
@@ -99,7 +99,7 @@ class ReferencesOfSeeds : public References {};
 
 TEST_P(ReferencesOfSeeds, annotations_agree_with_one_device) {
   if (most_ranks() < 8) GTEST_SKIP() << "needs 8 ranks, there are " << most_ranks();
-  const Annotations annotations = parse_annotations(r().annotations, "annotations");
+  const Constraints annotations = parse_annotations(r().annotations, "annotations");
   const std::optional<Outcome> want = run_alone(r(), DType::f32);
   for (Parallel mode : {Parallel::semi_auto_parallel, Parallel::auto_parallel})
     for (int level : {0, 1, 3}) {
@@ -107,8 +107,8 @@ TEST_P(ReferencesOfSeeds, annotations_agree_with_one_device) {
       expect_same(run_planned(r(), DType::f32,
                               {.devices = 8,
                                .parallel = mode,
-                               .annotations = annotations,
-                               .settings = {.optimizer_parallel = {level, 0}}}),
+                               .constraints =
+                                   merged(annotations, constraints_of({.optimizer_parallel = {level, 0}}))}),
                   want, 1e-4, r().weight_tolerance);
     }
 }
@@ -131,8 +131,8 @@ TEST_P(References, in_f64_all_plans_agree_to_ten_digits) {
   for (Parallel mode : {Parallel::data_parallel, Parallel::auto_parallel})
     expect_same(run_planned(r(), DType::f64, {.devices = devices, .parallel = mode}), want, 1e-10, 1e-10);
   if (!r().annotations.empty() && devices == 8) {
-    const Annotations seeds = parse_annotations(r().annotations, "annotations");
-    expect_same(run_planned(r(), DType::f64, {.devices = devices, .annotations = seeds}), want, 1e-10, 1e-10);
+    const Constraints seeds = parse_annotations(r().annotations, "annotations");
+    expect_same(run_planned(r(), DType::f64, {.devices = devices, .constraints = seeds}), want, 1e-10, 1e-10);
   }
   for (int seed = 0; seed < plans; ++seed) {
     SCOPED_TRACE(fmt::format("{} devices, seed {}", devices, seed));
@@ -213,7 +213,7 @@ TEST(Devices, sharded_weights_shrink_the_arena) {
     const std::string json = fmt::format(
         R"({{"matmul1": {{"in": [[1, 1], [1, {0}]]}}, "matmul2": {{"in": [[1, {0}], [{0}, 1]]}}}})", n);
     return run_planned(r, DType::f32,
-                       {.devices = n, .annotations = parse_annotations(n > 1 ? json : "{}", "")})
+                       {.devices = n, .constraints = parse_annotations(n > 1 ? json : "{}", "")})
         ->statistics.arena_bytes;
   };
   const std::int64_t one = arena(1);

@@ -25,7 +25,7 @@ const TrainingRun resnet50{.model = "resnet50:image=64,batch=8",
                            .precision = DType::f64};
 
 /// Channels of the layers split in turn: outputs over the devices, then inputs, as the weights of a decoder are.
-Annotations by_channels(const TrainingRun& run, int devices) {
+Constraints by_channels(const TrainingRun& run, int devices) {
   const Model model = build_model(run.model);
   std::string json;
   bool splits_outputs = true;
@@ -41,7 +41,7 @@ Annotations by_channels(const TrainingRun& run, int devices) {
 }
 
 /// The first layers' rows split: their convolutions and pooling exchange halos.
-Annotations by_rows(int devices) {
+Constraints by_rows(int devices) {
   const std::string images = fmt::format("[[1, 1, {}, 1], [1, 1, 1, 1]]", devices);
   return parse_annotations(
       fmt::format(R"({{"conv1.conv2d": {{"in": {0}}}, "maxpool": {{"in": [[1, 1, {1}, 1]]}},
@@ -79,10 +79,10 @@ TEST_P(ResNet, losses_do_not_depend_on_the_plan) {
   const std::uint64_t plans = std::getenv("SHARDWRIGHT_FULL") ? 10 : 3;
   const auto alone = testing::run_alone(run);
   const testing::Tolerance tolerance{.losses = 1e-9, .weights = 1e-7};
-  const auto expect_planned = [&](const char* what, Parallel mode, const Annotations& annotations) {
+  const auto expect_planned = [&](const char* what, Parallel mode, const Constraints& annotations) {
     SCOPED_TRACE(what);
     testing::expect_same(
-        testing::run_planned(run, {.devices = devices, .parallel = mode, .annotations = annotations}), alone,
+        testing::run_planned(run, {.devices = devices, .parallel = mode, .constraints = annotations}), alone,
         tolerance);
   };
   expect_planned("data parallel", Parallel::data_parallel, {});

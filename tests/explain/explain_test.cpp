@@ -39,13 +39,14 @@ struct Step {
 Step step_of(const Case& c) {
   Model model = build_model(c.model);
   add_train_step(model.graph, model.loss, {c.optimizer, {{"rate", 0.01}}, c.clip_norm});
-  Annotations annotations = model.annotations;
-  if (!c.dataset.empty()) set_dataset_strategy(annotations, c.dataset);
-  Plan plan = make_plan(model.graph, {.model = c.model,
-                                      .devices = c.devices,
-                                      .search = "recursive",
-                                      .annotations = annotations,
-                                      .settings = {.optimizer_parallel = {c.optimizer_parallel, 0}}});
+  Constraints annotations = model.constraints;
+  if (!c.dataset.empty()) annotations.dataset = parse_dataset(c.dataset);
+  Plan plan = make_plan(
+      model.graph, {.model = c.model,
+                    .devices = c.devices,
+                    .search = "recursive",
+                    .constraints = merged(
+                        annotations, constraints_of({.optimizer_parallel = {c.optimizer_parallel, 0}}))});
   return {std::move(model.graph), std::move(plan)};
 }
 

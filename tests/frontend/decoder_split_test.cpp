@@ -31,21 +31,21 @@ DecoderOptions as_gpt(DecoderOptions o) {
 }
 
 /// What the module's annotations are: the model of that name has the same operators.
-Annotations annotations_of(const DecoderOptions& options, const DecoderSplit& split) {
+Constraints annotations_of(const DecoderOptions& options, const DecoderSplit& split) {
   Decoder decoder(options);
   decoder.shard(split);
   Trace trace;
   decoder(trace.input("input", {DType::i32, {8, options.sequence}}));
-  return trace.annotations();
+  return trace.constraints();
 }
 
-Program program_of(const std::string& name, int devices, const Annotations& annotations) {
+Program program_of(const std::string& name, int devices, const Constraints& annotations) {
   Model model = build_model(name);
   add_train_step(model.graph, model.loss, {.name = "adam", .attributes = {{"rate", 0.01}}});
   return compile(
       model.graph,
       make_plan(model.graph,
-                {.model = name, .devices = devices, .search = "propagation", .annotations = annotations}));
+                {.model = name, .devices = devices, .search = "propagation", .constraints = annotations}));
 }
 
 Counts collectives(const Program& p, Phase phase) {
@@ -114,7 +114,7 @@ TEST(DecoderSplit, by_sequence_keeps_the_activations_of_the_paper) {
     add_train_step(model.graph, model.loss, {.name = "sgd", .attributes = {{"rate", 0.01}}});
     PlanRequest request{
         .model = name, .devices = 8, .cluster = cluster_called("a100-80g:8"), .search = "propagation"};
-    request.annotations = annotations_of(options, {.tensor = 8, .sequence = true});
+    request.constraints = annotations_of(options, {.tensor = 8, .sequence = true});
     const Program p = compile(model.graph, make_plan(model.graph, request));
     return static_cast<double>(memory_use(p).of(MemoryKind::activations));
   };
@@ -143,7 +143,7 @@ TEST_P(SplitDecoders, have_the_losses_of_one_device) {
     testing::expect_same(
         testing::run_planned(run, {.devices = split.data * split.tensor,
                                    .search = search,
-                                   .annotations = annotations_of(GetParam().options, split)}),
+                                   .constraints = annotations_of(GetParam().options, split)}),
         alone, {.losses = 1e-9, .weights = 1e-7});
   }
 }
@@ -175,19 +175,20 @@ TEST(EndToEndDecoderSplit, with_shared_states_and_clipping_has_the_losses_of_one
   const auto alone = testing::run_alone(run);
   for (const OptimizerParallel& options : std::vector<OptimizerParallel>{{1, 0}, {3, 0}, {3, 0, 2}}) {
     SCOPED_TRACE(fmt::format("level {}, group {}", options.level, options.group));
-    PlanRequest request{.devices = 8,
-                        .annotations = annotations_of(small, {.data = 4, .tensor = 2, .sequence = true}),
-                        .settings = {.optimizer_parallel = options}};
+    PlanRequest request{
+        .devices = 8,
+        .constraints = merged(annotations_of(small, {.data = 4, .tensor = 2, .sequence = true}),
+                              constraints_of({.optimizer_parallel = options}))};
     testing::expect_same(testing::run_planned(run, request), alone, {.losses = 1e-9, .weights = 1e-7});
   }
 }
 
 TEST(DecoderSplit, is_the_same_by_patterns_in_a_file) {
-  const Annotations of_file = load_annotations("examples/annotations/llama_sequence_parallel.json");
+  const Constraints of_file = load_annotations("examples/annotations/llama_sequence_parallel.json");
   const Model model = build_model(llama);
-  const Annotations named = without_patterns(of_file, model.graph);
-  const Annotations of_module = annotations_of(small, {.data = 2, .tensor = 4, .sequence = true});
-  EXPECT_EQ(named.nodes.size(), of_module.nodes.size());
+  const Constraints named = without_patterns(of_file, model.graph);
+  const Constraints of_module = annotations_of(small, {.data = 2, .tensor = 4, .sequence = true});
+  EXPECT_EQ(named.tensors.size(), of_module.tensors.size());
   for (const Phase phase : {Phase::forward, Phase::backward, Phase::update})
     EXPECT_EQ(collectives(program_of(llama, 8, named), phase),
               collectives(program_of(llama, 8, of_module), phase));

@@ -128,7 +128,7 @@ TEST(DecoderModules, operators_inside_can_be_annotated) {
   Trace trace;
   decoder(trace.input("input", {DType::i32, {4, 8}}));
   std::vector<std::string> annotated;
-  for (const auto& [name, annotation] : trace.annotations().nodes) annotated.push_back(name);
+  for (const auto& [name, annotation] : trace.constraints().tensors) annotated.push_back(name);
   EXPECT_EQ(annotated,
             (std::vector<std::string>{"layers.1.attention.q.matmul", "layers.1.attention.q.split"}));
 }

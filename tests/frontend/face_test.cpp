@@ -21,7 +21,7 @@ Program program_of(const std::string& name, const std::string& annotations, int 
   return compile(model.graph,
                  make_plan(model.graph, {.model = name,
                                          .devices = devices,
-                                         .annotations = parse_annotations(annotations, "by classes")}));
+                                         .constraints = parse_annotations(annotations, "by classes")}));
 }
 
 TEST(Face, no_device_holds_a_row_of_logits) {
@@ -50,11 +50,11 @@ TEST(Face, losses_are_pytorchs_and_do_not_depend_on_the_plan) {
       .file = "face",
       .optimizer = {"momentum", {{"rate", 0.01}, {"momentum", 0.9}}},
       .precision = DType::f64};
-  const Annotations by_classes = load_annotations("examples/annotations/face_classes.json");
+  const Constraints by_classes = load_annotations("examples/annotations/face_classes.json");
   const auto alone = testing::run_alone(run);
   const testing::Tolerance tolerance{.losses = 1e-9, .weights = 1e-7};
   testing::expect_losses_of_reference(*alone, run, 1e-7);
-  testing::expect_same(testing::run_planned(run, {.devices = 8, .annotations = by_classes}), alone,
+  testing::expect_same(testing::run_planned(run, {.devices = 8, .constraints = by_classes}), alone,
                        tolerance);
   testing::expect_same(testing::run_random(run, 4, 1), alone, tolerance);
 }

@@ -37,7 +37,7 @@ GraphStep step_of(const Way& way, bool updates) {
   if (updates) add_updates(graph, {{weights[0].id, gradients.at(weights[0].id)}}, adam(0.1));
   TrainOptions options{.devices = way.devices, .search = "recursive"};
   options.settings.pipelining = {.stages = way.stages, .micro_batches = way.micro_batches};
-  return GraphStep(plan_graph({std::move(graph), trace.annotations()}, adam(0.1), options), {"x", "y"},
+  return GraphStep(plan_graph({std::move(graph), trace.constraints()}, adam(0.1), options), {"x", "y"},
                    options);
 }
 

@@ -226,9 +226,10 @@ TEST_P(TrainedShortProducts, follow_f32_and_no_plan_changes_that) {
     testing::expect_same(testing::run_planned(run, {.devices = devices}), alone,
                          {.losses = 1e-3, .weights = 2e-2});
     testing::expect_same(
-        testing::run_planned(run, {.devices = devices,
-                                   .parallel = Parallel::data_parallel,
-                                   .settings = {.optimizer_parallel = {.level = 3, .threshold = 0}}}),
+        testing::run_planned(
+            run, {.devices = devices,
+                  .parallel = Parallel::data_parallel,
+                  .constraints = constraints_of({.optimizer_parallel = {.level = 3, .threshold = 0}})}),
         alone, {.losses = 1e-3, .weights = 2e-2});
   }
 }

@@ -21,7 +21,7 @@ PlannedStep step_of(int devices, int stages = 1) {
   trace.graph().outputs = {loss.id};
   TrainOptions options{.devices = devices, .search = "recursive"};
   options.settings.pipelining = {.stages = stages, .micro_batches = 1};
-  return planned_step(plan_graph({std::move(trace.graph()), trace.annotations()}, {}, options), options);
+  return planned_step(plan_graph({std::move(trace.graph()), trace.constraints()}, {}, options), options);
 }
 
 int count_of(std::string_view text, std::string_view what) {

@@ -21,7 +21,7 @@ PlanRequest request(const std::string& model, int devices, const std::string& an
   return {.model = model,
           .devices = devices,
           .search = "recursive",
-          .annotations = parse_annotations(annotations, "test")};
+          .constraints = parse_annotations(annotations, "test")};
 }
 
 const char* const seed000 =
@@ -95,7 +95,8 @@ TEST(Text, of_planned_graphs_and_programs_comes_back) {
     for (int level : {0, 1, 3}) {
       const Graph graph = train_graph(c.model, "adam");
       PlanRequest r = request(c.model, c.devices, c.annotations);
-      r.settings.optimizer_parallel = {level, 0};
+      r.constraints.zero = level;
+      r.constraints.zero_threshold = 0;
       const Plan plan = make_plan(graph, r);
       expect_round_trip(apply(plan, graph).stages[0].graph);
       compile(graph, plan, {.after = [&](const Pass& pass, const Program& p, double) {

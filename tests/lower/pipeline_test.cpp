@@ -55,8 +55,8 @@ TiedHead tied_head(int micro_batches) {
   Model m = build_model(model, {.global_batch = {}, .loss = "", .micro_batches = micro_batches});
   add_train_step(m.graph, m.loss, {"adamw", {{"rate", 0.01}}});
   PlanRequest request{.devices = 4, .parallel = Parallel::data_parallel};
-  request.settings.pipelining.stages = 2;
-  request.settings.pipelining.micro_batches = micro_batches;
+  request.constraints.degrees.set("pp", 2);
+  request.constraints.micro_batches = micro_batches;
   TiedHead out{compile_pipeline(m.graph, make_plan(m.graph, request)), {}};
   out.step = step_of(out.pipeline, 2);
   return out;

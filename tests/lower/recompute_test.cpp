@@ -35,7 +35,8 @@ Training planned(const std::string& name, const std::string& recompute, PlanRequ
   request.model = name;
   request.search = "recursive";
   if (request.devices == 1) request.parallel = Parallel::stand_alone;
-  request.settings.recompute = parse_recompute(recompute);
+  request.constraints =
+      merged(request.constraints, constraints_of({.recompute = parse_recompute(recompute)}));
   Plan plan = make_plan(model.graph, request);
   return {std::move(model.graph), std::move(plan)};
 }

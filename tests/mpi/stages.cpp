@@ -15,9 +15,11 @@ TEST(Hosts, stages_end_with_the_losses_of_one_device) {
                                  .optimizer = {"sgd", {{"rate", 0.1}}},
                                  .precision = DType::f64,
                                  .steps = 5};
-  PlanRequest request{.devices = 4, .settings = {.pipelining = {Schedule::one_forward_one_backward, 2, 4}}};
+  PlanRequest request{
+      .devices = 4,
+      .constraints = constraints_of({.pipelining = {Schedule::one_forward_one_backward, 2, 4}})};
   for (int layer = 1; layer <= 5; ++layer)
-    request.annotations.nodes[fmt::format("dense{}.matmul", layer)] = {.in = {{1, 2}, {2, 1}}};
+    request.constraints.tensors[fmt::format("dense{}.matmul", layer)] = {.in = {{1, 2}, {2, 1}}};
   const auto have = testing::run_planned(run, std::move(request));
   testing::expect_same(have, testing::run_alone(run), {.losses = 1e-9, .weights = 1e-7});
 }

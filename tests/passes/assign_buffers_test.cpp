@@ -46,8 +46,8 @@ TEST(AssignBuffers, keeps_every_value_until_its_last_read) {
                                 .devices = c.devices,
                                 .parallel = c.devices == 1 ? Parallel::stand_alone : Parallel::auto_parallel,
                                 .search = "recursive",
-                                .annotations = parse_annotations(c.annotations, "test"),
-                                .settings = {.optimizer_parallel = {level, 0}}});
+                                .constraints = merged(parse_annotations(c.annotations, "test"),
+                                                      constraints_of({.optimizer_parallel = {level, 0}}))});
         expect_sound(compile(m.graph, plan),
                      fmt::format("{} {} on {} level {}", c.model, optimizer, c.devices, level));
       }
@@ -248,10 +248,11 @@ TEST(PrefetchGathers, hides_gathers_of_weights_for_little_memory) {
   const Cluster cluster = cluster_called("a100-80g:2x8");
   Model m = build_model("llama:layers=4,hidden=512,heads=8,vocab=8192,seq=256,batch=32");
   add_train_step(m.graph, m.loss, {.name = "sgd", .attributes = {{"rate", 0.01}}});
-  Program p = compile(m.graph, make_plan(m.graph, {.devices = 16,
-                                                   .cluster = cluster,
-                                                   .parallel = Parallel::data_parallel,
-                                                   .settings = {.optimizer_parallel = {3, 0}}}));
+  Program p =
+      compile(m.graph, make_plan(m.graph, {.devices = 16,
+                                           .cluster = cluster,
+                                           .parallel = Parallel::data_parallel,
+                                           .constraints = constraints_of({.optimizer_parallel = {3, 0}})}));
   const double ahead = estimate(p, cluster).exposed_communication_seconds;
   Redistributor redistributor(p.graph.meshes[0]);
   Program late = p;
@@ -285,12 +286,13 @@ TEST(StartTransfers, many_start_early_in_the_networks) {
     for (int level : {0, 1, 3}) {
       Model m = build_model(model);
       add_train_step(m.graph, m.loss, {.name = "adam", .attributes = {{"rate", 0.01}}});
-      const Program p =
-          compile(m.graph, make_plan(m.graph, {.model = model,
-                                               .devices = 4,
-                                               .parallel = Parallel::data_parallel,
-                                               .settings = {.optimizer_parallel = {level, 0},
-                                                            .comm_fusion = parse_comm_fusion("none")}}));
+      const Program p = compile(
+          m.graph,
+          make_plan(m.graph, {.model = model,
+                              .devices = 4,
+                              .parallel = Parallel::data_parallel,
+                              .constraints = constraints_of({.optimizer_parallel = {level, 0},
+                                                             .comm_fusion = parse_comm_fusion("none")})}));
       int steps = 0, early = 0;
       for (const Fusion& f : fusions_of(p.graph)) {
         const OpDef& op = *p.graph.node(f.begin).op;

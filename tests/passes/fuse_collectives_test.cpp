@@ -193,7 +193,7 @@ Program program_of(const std::string& model, const std::string& fusion, const Pl
   PlanRequest request = more;
   request.parallel = Parallel::data_parallel;
   request.devices = std::max(2, request.devices);
-  request.settings.comm_fusion = parse_comm_fusion(fusion);
+  request.constraints.comm_fusion = parse_comm_fusion(fusion);
   return compile(m.graph, make_plan(m.graph, request));
 }
 
@@ -222,7 +222,7 @@ class Buckets : public ::testing::TestWithParam<BucketCase> {};
 // Bytes: dense1 1,605,632 + 2,048, dense2 524,288 + 1,024, dense3 131,072 + 512, dense4 32,768 + 256, dense5 2,600.
 TEST_P(Buckets, of_the_ffn) {
   const Program p =
-      program_of("ffn", GetParam().fusion, {.annotations = parse_annotations(GetParam().annotations, "")});
+      program_of("ffn", GetParam().fusion, {.constraints = parse_annotations(GetParam().annotations, "")});
   EXPECT_EQ(buckets(p, StepKind::all_reduce), GetParam().want);
   EXPECT_EQ(testing::Walk(p).run(), "");
 }
@@ -340,11 +340,11 @@ TEST(FuseCollectives, fuses_in_updates_that_wait_for_other_stages) {
   OptimizerChoice optimizer{"adam", {{"rate", 0.01}}};
   optimizer.clip_norm = 1.0;
   add_train_step(m.graph, m.loss, optimizer);
-  const Pipeline pipeline =
-      compile_pipeline(m.graph, make_plan(m.graph, {.model = "ffn",
-                                                    .devices = 4,
-                                                    .parallel = Parallel::data_parallel,
-                                                    .settings = {.pipelining = {.stages = 2}}}));
+  const Pipeline pipeline = compile_pipeline(
+      m.graph, make_plan(m.graph, {.model = "ffn",
+                                   .devices = 4,
+                                   .parallel = Parallel::data_parallel,
+                                   .constraints = constraints_of({.pipelining = {.stages = 2}})}));
   for (const Program& p : pipeline.stages)
     EXPECT_TRUE(std::any_of(p.graph.nodes.begin(), p.graph.nodes.end(),
                             [](const Node& n) { return n.phase == Phase::update && n.is_fused; }));

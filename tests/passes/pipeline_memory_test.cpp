@@ -20,7 +20,7 @@ Pipeline compiled(Schedule schedule, int micro_batches) {
   add_train_step(m.graph, m.loss, {.name = "adamw", .attributes = {{"rate", 0.01}}});
   m.graph.outputs.resize(1);  // the loss; scores of all micro-batches are kept for the caller
   // An even cut would weigh updates by how many micro-batches share one.
-  const Annotations layers = parse_annotations(
+  const Constraints layers = parse_annotations(
       R"({"layers.0": {"stage": 0}, "layers.1": {"stage": 1}, "layers.2": {"stage": 2},
           "layers.3": {"stage": 3}})",
       "layers");
@@ -28,8 +28,9 @@ Pipeline compiled(Schedule schedule, int micro_batches) {
       m.graph, make_plan(m.graph, {.model = model,
                                    .devices = stages,
                                    .parallel = Parallel::data_parallel,
-                                   .annotations = without_patterns(layers, m.graph),
-                                   .settings = {.pipelining = {schedule, stages, micro_batches}}}));
+                                   .constraints = merged(
+                                       without_patterns(layers, m.graph),
+                                       constraints_of({.pipelining = {schedule, stages, micro_batches}}))}));
 }
 
 /// What a micro-batch takes more.

@@ -29,16 +29,18 @@ std::vector<std::string> seeds() {
   PlanRequest request{.model = run.model, .devices = 4, .search = "recursive"};
   const auto add = [&] {
     out.push_back(
-        to_json(make_plan(train_model(run, request.settings.pipelining.micro_batches).graph, request)));
+        to_json(make_plan(train_model(run, settings_of(request).pipelining.micro_batches).graph, request)));
   };
   add();
-  request.settings.optimizer_parallel = {3, 0};
-  request.settings.recompute = parse_recompute("full");
+  request.constraints.zero = 3;
+  request.constraints.zero_threshold = 0;
+  request.constraints = merged(request.constraints, constraints_of({.recompute = parse_recompute("full")}));
   add();
-  request.settings.pipelining = {.micro_batches = 2};
-  request.settings.optimizer_parallel = {2, 0};
+  request.constraints = merged(request.constraints, constraints_of({.pipelining = {.micro_batches = 2}}));
+  request.constraints.zero = 2;
+  request.constraints.zero_threshold = 0;
   add();
-  request.settings.pipelining.stages = 2;
+  request.constraints.degrees.set("pp", 2);
   add();
   request.cluster = host_cluster(4);
   request.cluster->overlap = 0.5;  // no preset's

@@ -55,12 +55,12 @@ TEST(CommFusion, stands_in_the_plan_file) {
   const Graph graph = build_model("ffn:widths=8-4-2,batch=4").graph;
   PlanRequest request{.devices = 2, .parallel = Parallel::data_parallel};
   for (const char* text : {"auto", "none", "all_reduce=index:1,3;all_gather=auto;reduce_scatter=size:2"}) {
-    request.settings.comm_fusion = parse_comm_fusion(text);
+    request.constraints.comm_fusion = parse_comm_fusion(text);
     const Plan plan = make_plan(graph, request);
-    EXPECT_EQ(parse_plan(to_json(plan), "").settings.comm_fusion, request.settings.comm_fusion) << text;
-    EXPECT_EQ(apply(plan, graph).stages[0].comm_fusion, request.settings.comm_fusion) << text;
+    EXPECT_EQ(parse_plan(to_json(plan), "").settings.comm_fusion, settings_of(request).comm_fusion) << text;
+    EXPECT_EQ(apply(plan, graph).stages[0].comm_fusion, settings_of(request).comm_fusion) << text;
   }
-  request.annotations.comm_fusion = {{"dense1", 2}};
+  request.constraints.fusion_numbers = {{"dense1", 2}};
   const Plan plan = make_plan(graph, request);
   EXPECT_EQ(plan.settings.comm_fusion.parameters.size(), 2U);
   EXPECT_EQ(parse_plan(to_json(plan), "").settings.comm_fusion, plan.settings.comm_fusion);

@@ -115,8 +115,9 @@ Step step_of(const std::string& model, PlanRequest request) {
 }
 
 PlanRequest data_parallel(int devices, const OptimizerParallel& options) {
-  return {
-      .devices = devices, .parallel = Parallel::data_parallel, .settings = {.optimizer_parallel = options}};
+  return {.devices = devices,
+          .parallel = Parallel::data_parallel,
+          .constraints = constraints_of({.optimizer_parallel = options})};
 }
 
 std::string layout_of(const Program& p, const std::string& name) {

@@ -71,7 +71,7 @@ update %count <- %next
 )");
   add_train_step(graph, graph.outputs.front(), {"sgd", {{"rate", 0.1}}});
   PlanRequest request{.model = "counted", .devices = 2, .parallel = Parallel::data_parallel};
-  request.settings.pipelining.micro_batches = 2;
+  request.constraints.micro_batches = 2;
   Plan plan = make_plan(graph, request);
   EXPECT_EQ(plan.fingerprint, fingerprint_of(graph));
   EXPECT_NO_THROW(apply(plan, graph));

@@ -185,7 +185,7 @@ output %b
 output %c
 )");
   PlanRequest request{.model = "time major", .devices = 8};
-  request.annotations.stages = {{"time_major", 0}, {"table", 0}, {"in_front", 0},
+  request.constraints.stages = {{"time_major", 0}, {"table", 0}, {"in_front", 0},
                                 {"a", 1},          {"b", 1},     {"c", 1}};
   for (Parallel parallel : {Parallel::data_parallel, Parallel::semi_auto_parallel}) {
     request.parallel = parallel;
@@ -202,7 +202,7 @@ output %c
 TEST(Stages, a_plan_puts_an_operator_into_one_stage) {
   const Graph graph = network_with_states();
   PlanRequest request{.model = "two", .devices = 2};
-  request.annotations.stages = {{"a", 0}, {"b", 1}};
+  request.constraints.stages = {{"a", 0}, {"b", 1}};
   Plan plan = make_plan(graph, request);
   plan.stages[1].operators.push_back(plan.stages[0].operators.front());
   plan = parse_plan(to_json(plan), "plan");

@@ -32,7 +32,8 @@ Recorded recorded(int stages, int steps) {
   add_train_step(model.graph, model.loss, {"momentum", {{"rate", 0.01}, {"momentum", 0.9}}});
   PlanRequest request{.devices = devices, .parallel = Parallel::data_parallel};
   if (stages > 1)
-    request.settings = {.pipelining = {Schedule::one_forward_one_backward, stages, micro_batches}};
+    request.constraints =
+        constraints_of({.pipelining = {Schedule::one_forward_one_backward, stages, micro_batches}});
   Recorded out{.pipeline = compile_pipeline(model.graph, make_plan(model.graph, request),
                                             {.formats = default_devices().formats})};
   std::ostringstream notices;

@@ -57,7 +57,7 @@ Pipeline pipeline_of(const Case& c) {
       make_plan(model.graph, {.model = model_name,
                               .devices = c.devices,
                               .parallel = c.devices == 1 ? Parallel::stand_alone : Parallel::data_parallel,
-                              .settings = c.settings}),
+                              .constraints = constraints_of(c.settings)}),
       {.formats = default_devices().formats});
 }
 

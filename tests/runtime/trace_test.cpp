@@ -42,7 +42,7 @@ Network two_stages(Schedule schedule) {
   const PlanRequest request{.model = name,
                             .devices = 4,
                             .parallel = Parallel::data_parallel,
-                            .settings = {.pipelining = {schedule, 2, micro_batches}}};
+                            .constraints = constraints_of({.pipelining = {schedule, 2, micro_batches}})};
   std::ostringstream notices;
   return {
       compile_pipeline(model.graph, make_plan(model.graph, request), {.formats = default_devices().formats}),

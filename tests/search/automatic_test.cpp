@@ -226,7 +226,7 @@ TEST(WholePlan, refuses_what_no_structure_has) {
     EXPECT_THROW(make_plan(step_of(llama), request), Infeasible) << fix;
   }
   request.constraints = {};
-  request.annotations =
+  request.constraints =
       parse_annotations(R"({"layers.0.attention.query.matmul": {"in": [[1, 1], [1, 8]]}})", "test");
   EXPECT_THROW(make_plan(step_of(llama), request), Error);
 }
@@ -260,7 +260,8 @@ TEST(WholePlan, cuts_stages_for_the_end_of_the_step) {
   const Plan plan = make_plan(step, request);
   PlanRequest even = request;
   even.search = "recursive";
-  even.settings.pipelining = {Schedule::one_forward_one_backward, 2, 2};
+  even.constraints =
+      merged(even.constraints, constraints_of({.pipelining = {Schedule::one_forward_one_backward, 2, 2}}));
   EXPECT_LT(judged(step, plan, request).estimate.step_seconds(),
             judged(step, make_plan(step(2), even), request).estimate.step_seconds());
 }
@@ -268,8 +269,8 @@ TEST(WholePlan, cuts_stages_for_the_end_of_the_step) {
 /// What cannot be made does not end the search.
 TEST(WholePlan, passes_over_chunks_that_skip_stages) {
   PlanRequest request = request_for("a100-80g:4");
-  request.constraints.degrees.set("pp", request.settings.pipelining.stages = 2);
-  request.settings.pipelining.micro_batches = 2;
+  request.constraints.degrees.set("pp", 2);
+  request.constraints.micro_batches = 2;
   const std::string model = "resnet18:image=16,width=8,classes=8,batch=8";
   EXPECT_EQ(make_plan(step_of(model), request).settings.pipelining.stages, 2);
 }
@@ -337,11 +338,11 @@ TEST(WholePlan, of_what_has_no_structure_keeps_what_is_fixed) {
 /// A loss alone takes no time on the last device, and of 6 samples there are no 8 parts.
 TEST(WholePlan, has_stages_that_compute_nothing_and_no_empty_parts) {
   PlanRequest request = request_for("cpu:5");
-  request.constraints.degrees.set("pp", request.settings.pipelining.stages = 5);
+  request.constraints.degrees.set("pp", 5);
   request.constraints.micro_batches = 1;
   EXPECT_EQ(make_plan(step_of("ffn"), request).settings.pipelining.stages, 5);
   request = request_for("cpu:8");
-  request.settings.pipelining.micro_batches = 8;
+  request.constraints.micro_batches = 8;
   EXPECT_THROW(make_plan(step_of("resnet18:width=8,image=16,batch=6"), request), Infeasible);
 }
 
@@ -451,7 +452,7 @@ TEST(WholePlan, forecasts_the_memory_of_the_framework) {
   const StepOf step = step_of("llama:layers=16,hidden=2048,heads=16,ffn=5504,vocab=32000,seq=2048,batch=64",
                               *precision_called("bf16"));
   PlanRequest request = request_for("a100-80g:8");
-  request.settings.framework = "megatron";
+  request.constraints.framework = std::string("megatron");
   request.options.writes_log = true;
   for (const std::int64_t gigabytes : {30, 16}) {
     SCOPED_TRACE(gigabytes);

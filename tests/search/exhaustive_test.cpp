@@ -35,8 +35,8 @@ TEST(Exhaustive, is_never_dearer_than_propagation) {
 
 TEST(Exhaustive, keeps_what_the_user_fixed) {
   const Graph graph = chain("matmul_chain:batch=4096");
-  const Annotations annotations = parse_annotations(R"({"matmul1": {"in": [[1, 2], [2, 1]]}})", "test");
-  const Plan plan = make_plan(graph, {.devices = 2, .search = "exhaustive", .annotations = annotations});
+  const Constraints annotations = parse_annotations(R"({"matmul1": {"in": [[1, 2], [2, 1]]}})", "test");
+  const Plan plan = make_plan(graph, {.devices = 2, .search = "exhaustive", .constraints = annotations});
   EXPECT_EQ(plan.stages[0].operators[0].in, (std::vector<std::vector<std::int64_t>>{{1, 2}, {2, 1}}));
   EXPECT_EQ(plan.stages[0].operators[0].reason, "annotated");
 }

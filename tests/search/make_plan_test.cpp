@@ -23,7 +23,8 @@ class MakePlan : public testing::TestWithParam<Case> {};
 TEST_P(MakePlan, applying_what_is_told_makes_the_graph_that_was_planned) {
   PlanRequest request = GetParam().request;
   if (request.search.empty()) request.search = "recursive";
-  Model model = build_model(GetParam().model, {.micro_batches = request.settings.pipelining.micro_batches});
+  Model model =
+      build_model(GetParam().model, {.micro_batches = settings_of(request).pipelining.micro_batches});
   add_train_step(model.graph, model.loss, {"adam", {{"rate", 0.1}}});
   const Planned made = make_planned(model.graph, request);
   const Plan read = parse_plan(to_json(made.plan), "plan");
@@ -48,14 +49,22 @@ INSTANTIATE_TEST_SUITE_P(
              decoder,
              {.devices = 8,
               .parallel = Parallel::data_parallel,
-              .settings = {.optimizer_parallel = {.level = 1, .threshold = 0, .group = 2}}}},
-        Case{"weights", decoder, {.devices = 8, .settings = {.optimizer_parallel = {3, 0}}}},
-        Case{"accumulated", decoder, {.devices = 4, .settings = {.pipelining = {.micro_batches = 2}}}},
+              .constraints =
+                  constraints_of({.optimizer_parallel = {.level = 1, .threshold = 0, .group = 2}})}},
+        Case{"weights",
+             decoder,
+             {.devices = 8, .constraints = constraints_of({.optimizer_parallel = {3, 0}})}},
+        Case{"accumulated",
+             decoder,
+             {.devices = 4, .constraints = constraints_of({.pipelining = {.micro_batches = 2}})}},
         Case{
-            "stages", decoder, {.devices = 4, .settings = {.pipelining = {.stages = 2, .micro_batches = 4}}}},
+            "stages",
+            decoder,
+            {.devices = 4, .constraints = constraints_of({.pipelining = {.stages = 2, .micro_batches = 4}})}},
         Case{"chunks",
              decoder,
-             {.devices = 2, .settings = {.pipelining = {{Schedule::interleaved, 2}, 2, 4}}}},
+             {.devices = 2,
+              .constraints = constraints_of({.pipelining = {{Schedule::interleaved, 2}, 2, 4}})}},
         Case{"propagation", "dense_matmul:form=transformer", {.devices = 8, .search = "propagation"}},
         Case{"dynamic", decoder, {.devices = 8, .search = "dynamic"}},
         Case{"integer", decoder, {.devices = 4, .search = "integer"}}),

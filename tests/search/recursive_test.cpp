@@ -159,8 +159,9 @@ TEST(MemoryCap, of_a_stage_counts_its_slots) {
   Model m = build_model("llama:layers=4,hidden=64,heads=4,ffn=172,vocab=64,seq=64,batch=8");
   add_train_step(m.graph, m.loss, {});
   const auto bytes = [&](std::optional<std::int64_t> cap) {
-    PlanRequest request{
-        .devices = 4, .search = "recursive", .settings = {.pipelining = {Schedule::gpipe, 2, 8}}};
+    PlanRequest request{.devices = 4,
+                        .search = "recursive",
+                        .constraints = constraints_of({.pipelining = {Schedule::gpipe, 2, 8}})};
     request.options.memory_cap = cap;
     std::int64_t most = 0;
     for (const Program& stage : compile_pipeline(m.graph, make_plan(m.graph, request)).stages)
@@ -178,7 +179,7 @@ TEST(MemoryCap, sees_how_far_states_are_sharded) {
   add_train_step(m.graph, m.loss, {"adam", {{"rate", 0.01}}});
   const auto bytes = [&](const OptimizerParallel& sharded, std::optional<std::int64_t> cap) {
     PlanRequest request{.devices = 8, .cluster = cluster_called("a100-80g:8"), .search = "recursive"};
-    request.settings.optimizer_parallel = sharded;
+    request.constraints = merged(request.constraints, constraints_of({.optimizer_parallel = sharded}));
     request.options.memory_cap = cap;
     return compile(m.graph, make_plan(m.graph, request)).arena_bytes;
   };

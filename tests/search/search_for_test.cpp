@@ -72,12 +72,12 @@ TEST(SearchFor, operators_that_are_fixed_one_by_one_are_for_recursive) {
   for (const char* said : {R"({"matmul1": {"in": [[1, 1], [1, 4]]}})", R"({"dataset": "data_parallel"})",
                            R"({"matmul1": {"stage": 0}})"}) {
     PlanRequest asked = request();
-    asked.annotations = parse_annotations(said, "test");
+    asked.constraints = parse_annotations(said, "test");
     EXPECT_EQ(search_for(asked).search->name, "recursive") << said;
     EXPECT_FALSE(search_for(asked).why.empty()) << said;
   }
   PlanRequest asked = request();
-  asked.annotations = parse_annotations(R"({"matmul1": {"recompute": true}})", "test");
+  asked.constraints = parse_annotations(R"({"matmul1": {"recompute": true}})", "test");
   EXPECT_EQ(search_for(asked).search->name, "auto");
   asked.devices = 1;
   EXPECT_EQ(search_for(asked).search->name, "recursive");
@@ -94,9 +94,9 @@ TEST(SearchFor, keeps_auto_where_no_search_takes_all) {
 TEST(SearchFor, what_settings_say_of_the_structure_is_fixed) {
   PlanRequest asked = request();
   EXPECT_EQ(fixed_by(asked), Constraints{});
-  asked.settings = {.optimizer_parallel = {.level = 2},
-                    .recompute = {.mode = RecomputeMode::full},
-                    .pipelining = {Schedule::gpipe, 2, 8}};
+  asked.constraints = constraints_of({.optimizer_parallel = {.level = 2},
+                                      .recompute = {.mode = RecomputeMode::full},
+                                      .pipelining = {Schedule::gpipe, 2, 8}});
   const Constraints fixed = fixed_by(asked);
   EXPECT_EQ(to_text(fixed), "pp=2,micro_batches=8,zero=2,recompute=full,schedule=gpipe");
   asked.auto_pipeline = true;
@@ -128,7 +128,7 @@ TEST(MakePlan, plans_by_recursive_where_auto_finds_nothing_and_tells_it) {
   EXPECT_THROW(make_plan(batchless, named), Error);
   PlanRequest odd = request();  // of 12 samples there are no 5 parts
   odd.devices = 5;
-  odd.settings.pipelining.stages = 1;
+  odd.constraints.degrees.set("pp", 1);
   const Plan split = make_plan(step_of("ffn:batch=12,widths=10-10-10"), odd);
   EXPECT_EQ(split.devices(), 5);
 }
@@ -149,7 +149,7 @@ TEST(MakePlan, of_a_graph_alone_keeps_its_micro_batches_and_chooses_the_rest) {
   const Plan plan = make_plan(graph, asked);
   EXPECT_EQ(plan.search, "auto");
   EXPECT_EQ(plan.settings.pipelining.micro_batches, 1);
-  asked.settings.recompute.mode = RecomputeMode::full;
+  asked.constraints.recompute = RecomputeMode::full;
   EXPECT_EQ(make_plan(graph, asked).settings.recompute.mode, RecomputeMode::full);
 }
 
@@ -170,12 +170,12 @@ TEST(MakePlan, suggests_stages_where_they_are_not_to_be_chosen) {
   const Plan kept = make_plan(heavy_step, asked);
   EXPECT_EQ(kept.settings.pipelining.stages, 1);
   EXPECT_TRUE(kept.suggestion.starts_with(fmt::format("pp={},", best))) << kept.suggestion;
-  asked.settings.pipelining.stages = best;
+  asked.constraints.degrees.set("pp", best);
   const Plan agreed = make_plan(heavy_step, asked);
   EXPECT_EQ(agreed.settings.pipelining.stages, best);
   EXPECT_EQ(agreed.suggestion, "");
   asked.auto_pipeline = true;  // as many at most
-  asked.settings.pipelining.stages = 2;
+  asked.constraints.degrees.set("pp", 2);
   const Plan chosen = make_plan(heavy_step, asked);
   EXPECT_LE(chosen.settings.pipelining.stages, 2);
   EXPECT_EQ(chosen.suggestion, "");

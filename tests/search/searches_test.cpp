@@ -94,7 +94,7 @@ TEST_P(Fixed, is_kept_by_every_search_under_every_setting) {
       const Plan plan = make_plan(graph, {.devices = 4,
                                           .search = search.name,
                                           .options = options,
-                                          .annotations = parse_annotations(want.annotations, "test")});
+                                          .constraints = parse_annotations(want.annotations, "test")});
       int seen = 0;
       for (const PlannedOperator& op : plan.stages[0].operators) {
         if (op.name == want.operator_name) {
@@ -124,7 +124,7 @@ PlannedGraph planned(const Graph& graph, const Searcher& search, const SearchOpt
   const Plan plan = make_plan(graph, {.devices = 4,
                                       .search = search.name,
                                       .options = options,
-                                      .annotations = parse_annotations(annotations, "test")});
+                                      .constraints = parse_annotations(annotations, "test")});
   return apply(plan, graph).stages[0];
 }
 

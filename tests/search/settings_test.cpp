@@ -89,10 +89,11 @@ const std::string& value_of(const SettingRow& row) {
 
 /// With that value, and what it needs.
 PlanRequest unusual(const SettingRow& row) {
-  PlanRequest out{
-      .devices = 8, .parallel = Parallel::auto_parallel, .settings = {.pipelining = {.stages = 2}}};
+  PlanRequest out{.devices = 8,
+                  .parallel = Parallel::auto_parallel,
+                  .constraints = constraints_of({.pipelining = {.stages = 2}})};
   if (row.flag == "--devices") out.devices = 4;
-  if (row.flag == "--stages") out.settings.pipelining.stages = 1;
+  if (row.flag == "--stages") out.constraints.degrees.set("pp", 1);
   if (row.flag == "--momentum") out.origin.optimizer.name = "momentum";
   if (row.flag.starts_with("--beta") || row.flag == "--epsilon") out.origin.optimizer.name = "adam";
   const std::string usual = row.print(out);

@@ -127,10 +127,11 @@ Program compiled(const std::string& model, int devices, const std::string& optim
   add_train_step(
       m.graph, m.loss,
       {.name = optimizer, .attributes = {{"rate", 0.01}}, .clip_norm = 0, .reduces_short = reduces_short});
-  return compile(m.graph, make_plan(m.graph, {.model = model,
-                                              .devices = devices,
-                                              .parallel = Parallel::data_parallel,
-                                              .settings = {.optimizer_parallel = {level, 0}}}));
+  return compile(m.graph,
+                 make_plan(m.graph, {.model = model,
+                                     .devices = devices,
+                                     .parallel = Parallel::data_parallel,
+                                     .constraints = constraints_of({.optimizer_parallel = {level, 0}})}));
 }
 
 TEST(MemoryUse, of_all_kinds_is_the_arena) {
@@ -186,8 +187,9 @@ TEST(MemoryUse, counts_accumulators_as_gradients) {
   add_train_step(m.graph, m.loss, {"adamw", {{"rate", 0.01}}});
   for (int level : {0, 1, 2, 3}) {
     PlanRequest request{.devices = 4, .parallel = Parallel::data_parallel};
-    request.settings.optimizer_parallel = {level, 0};
-    request.settings.pipelining.micro_batches = 4;
+    request.constraints.zero = level;
+    request.constraints.zero_threshold = 0;
+    request.constraints.micro_batches = 4;
     const Program p = compile_pipeline(m.graph, make_plan(m.graph, request)).stages.front();
     std::int64_t accumulators = 0;
     for (const Node& node : p.graph.nodes)
@@ -209,9 +211,10 @@ TEST(MemoryUse, of_gradients_is_a_share_and_three_whole_ones_from_level_2_on) {
     add_train_step(m.graph, m.loss, {"adamw", {{"rate", 0.01}}});
     const auto arena = [&](int level) {
       PlanRequest request{.devices = 8, .parallel = Parallel::data_parallel};
-      request.settings.optimizer_parallel = {level, 0};
-      request.settings.comm_fusion = parse_comm_fusion("none");
-      request.settings.pipelining.micro_batches = micro_batches;
+      request.constraints.zero = level;
+      request.constraints.zero_threshold = 0;
+      request.constraints.comm_fusion = parse_comm_fusion("none");
+      request.constraints.micro_batches = micro_batches;
       return static_cast<double>(compile_pipeline(m.graph, make_plan(m.graph, request)).arena_bytes(0)) / 4;
     };
     // Weights, two moments and gradients. What differs is less than five weights: activations, gradients under way (three
@@ -232,8 +235,8 @@ TEST(Estimate, hides_reductions_of_every_micro_batch) {
   const auto estimated = [&](int level) {
     PlanRequest request{
         .devices = 64, .cluster = cluster_called("a100-80g:64"), .parallel = Parallel::data_parallel};
-    request.settings.optimizer_parallel = {level};
-    request.settings.pipelining.micro_batches = 4;
+    request.constraints = merged(request.constraints, constraints_of({.optimizer_parallel = {level}}));
+    request.constraints.micro_batches = 4;
     return estimate(compile_pipeline(m.graph, make_plan(m.graph, request)), cluster_called("a100-80g:64"));
   };
   const Estimate once = estimated(1), each = estimated(2);

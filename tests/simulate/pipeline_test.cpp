@@ -18,10 +18,11 @@ Pipeline compiled(const std::string& model, const Pipelining& pipelining, const 
   Model m = build_model(model, {.global_batch = {}, .loss = "", .micro_batches = pipelining.micro_batches});
   add_train_step(m.graph, m.loss, optimizer);
   m.graph.outputs.resize(1);
-  return compile_pipeline(m.graph, make_plan(m.graph, {.model = model,
-                                                       .devices = devices ? devices : pipelining.stages,
-                                                       .parallel = Parallel::data_parallel,
-                                                       .settings = {.pipelining = pipelining}}));
+  return compile_pipeline(m.graph,
+                          make_plan(m.graph, {.model = model,
+                                              .devices = devices ? devices : pipelining.stages,
+                                              .parallel = Parallel::data_parallel,
+                                              .constraints = constraints_of({.pipelining = pipelining})}));
 }
 
 const OptimizerChoice sgd{"sgd", {{"rate", 0.01}}};

@@ -45,15 +45,16 @@ DrawnPipeline drawn_pipeline(std::uint64_t seed) {
   const int stages = dice.of(std::array{1, 1, 2, 2, 3, 4});
   const int per_stage = dice.of(std::array{1, 2, 2, 4});
   request.devices = stages * per_stage;
-  request.settings.pipelining = {dice.below(2) ? Schedule::gpipe : Schedule::one_forward_one_backward, stages,
-                                 dice.of(std::array{1, 2, 4, 8})};
+  Settings settings;
+  settings.pipelining = {dice.below(2) ? Schedule::gpipe : Schedule::one_forward_one_backward, stages,
+                         dice.of(std::array{1, 2, 4, 8})};
   request.parallel = request.devices == 1 ? Parallel::stand_alone
                      : dice.below(2)      ? Parallel::data_parallel
                                           : Parallel::auto_parallel;
-  request.settings.optimizer_parallel = {dice.below(4), 0};
-  request.settings.recompute =
+  settings.optimizer_parallel = {dice.below(4), 0};
+  settings.recompute =
       parse_recompute(dice.of(std::array<std::string, 4>{"none", "none", "selected", "full"}));
-  request.settings.comm_fusion =
+  settings.comm_fusion =
       parse_comm_fusion(dice.of(std::array<std::string, 4>{"auto", "none", "size:1", "auto"}));
   OptimizerChoice optimizer = dice.of(optimizers);
   if (dice.below(4) == 0) optimizer.clip_norm = 1.0;
@@ -61,27 +62,27 @@ DrawnPipeline drawn_pipeline(std::uint64_t seed) {
 
   // Few chunks: of less than a layer, one would read past its neighbour.
   if (stages == 2 && !has_any_strategies && dice.below(2) == 0)
-    request.settings.pipelining.schedule = {Schedule::interleaved, 2};
+    settings.pipelining.schedule = {Schedule::interleaved, 2};
+  request.constraints = constraints_of(settings);
 
   DrawnPipeline out{
       fmt::format("seed {}: {}, {} devices, {} stages, {} micro-batches, {}, {}, level {}{}", seed, network,
-                  request.devices, stages, request.settings.pipelining.micro_batches,
-                  name_of(request.settings.pipelining.schedule), name_of(request.parallel),
-                  request.settings.optimizer_parallel.level, has_any_strategies ? ", any strategies" : ""),
+                  request.devices, stages, settings.pipelining.micro_batches,
+                  name_of(settings.pipelining.schedule), name_of(request.parallel),
+                  settings.optimizer_parallel.level, has_any_strategies ? ", any strategies" : ""),
       {}};
   Model model = build_model(network, {.global_batch = {},
                                       .precision = DType::f64,
                                       .loss = "",
-                                      .micro_batches = request.settings.pipelining.micro_batches});
+                                      .micro_batches = settings.pipelining.micro_batches});
   add_train_step(model.graph, model.loss, optimizer);
   Plan plan;
   if (has_any_strategies) {
-    plan = stages > 1 ? random_pipeline(model.graph, request.devices,
-                                        request.settings.pipelining.micro_batches, seed)
+    plan = stages > 1 ? random_pipeline(model.graph, request.devices, settings.pipelining.micro_batches, seed)
                       : random_plan(model.graph, request.devices, seed);
-    if (stages == 1) plan.settings.pipelining = request.settings.pipelining;
-    plan.settings.comm_fusion = request.settings.comm_fusion;
-    plan.settings.recompute = request.settings.recompute;
+    if (stages == 1) plan.settings.pipelining = settings.pipelining;
+    plan.settings.comm_fusion = settings.comm_fusion;
+    plan.settings.recompute = settings.recompute;
   } else {
     plan = make_plan(model.graph, request);
   }

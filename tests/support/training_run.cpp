@@ -85,8 +85,8 @@ std::optional<Outcome> run_planned(const TrainingRun& run, PlanRequest request) 
     const Model part = train_model(run, plan.settings.pipelining.micro_batches);
     return run_program(run, train_model(run), compile_pipeline(part.graph, plan, {.formats = cpu_formats}));
   }
-  const Model model = train_model(run, request.settings.pipelining.micro_batches);
-  request.annotations = without_patterns(request.annotations, model.graph);
+  const Model model = train_model(run, settings_of(request).pipelining.micro_batches);
+  request.constraints = without_patterns(request.constraints, model.graph);
   return run_program(
       run, train_model(run),
       compile_pipeline(model.graph, make_plan(model.graph, request), {.formats = cpu_formats}));

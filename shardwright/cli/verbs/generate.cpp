@@ -107,7 +107,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
   Generator generator(arguments.positionals[0], static_cast<std::int64_t>(prompts.size()),
                       static_cast<std::int64_t>(longest) + count,
                       {.devices = asked.devices,
-                       .stages = asked.settings.pipelining.stages,
+                       .stages = stage_count(asked.constraints),
                        .parallel = asked.parallel,
                        .search = asked.search,
                        .cluster = asked.cluster,

@@ -48,13 +48,13 @@ void check_no_planning(const Arguments& arguments, const Model& model) {
 
 /// It does not say which collectives run as one, and what is recomputed.
 PlannedGraph planned_text(const Arguments& arguments, const Model& model) {
-  const PlanRequest asked = asked_of(arguments);
+  const Settings asked = settings_of(asked_of(arguments));
   heed(arguments, {SettingPart::step});
-  check(asked.settings.recompute, model.graph);
+  check(asked.recompute, model.graph);
   return {.graph = model.graph,
           .update_layouts = {},
-          .comm_fusion = asked.settings.comm_fusion,
-          .recompute = asked.settings.recompute};
+          .comm_fusion = asked.comm_fusion,
+          .recompute = asked.recompute};
 }
 
 /// What is lowered: planned now, or as the graph says itself.
@@ -84,7 +84,7 @@ Request request_of(const Arguments& arguments, Terminal& terminal) {
     arguments.idle("--schedule", "programs do not tell the order of micro-batches; --steps does");
   if (!arguments.has("--forward")) return out;
   arguments.idle("--recompute", "there is no backward");
-  if (asked_of(arguments).settings.optimizer_parallel.level < 3)
+  if (settings_of(asked_of(arguments)).optimizer_parallel.level < 3)
     arguments.idle("--optimizer-parallel", "there is no update");
   return out;
 }

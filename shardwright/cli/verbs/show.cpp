@@ -110,7 +110,7 @@ Graph planned_graph(const Arguments& arguments, const Model& model, Terminal& te
   // These choose among plans or say how one runs; strategies and layouts do not show it.
   for (const char* flag : {"--comm-fusion", "--recompute", "--schedule", "--framework"})
     arguments.idle(flag, "strategies and layouts do not tell of it");
-  if (!arguments.has("--train") && asked_of(arguments).settings.optimizer_parallel.level < 3)
+  if (!arguments.has("--train") && settings_of(asked_of(arguments)).optimizer_parallel.level < 3)
     arguments.idle("--optimizer-parallel", "there is no update; add --train");
   const Plan plan = plan_of(arguments, model, model.graph, terminal);
   if (plan.stages.size() > 1)

@@ -46,7 +46,7 @@ Model build_step(const ModelArguments& arguments, const Decoder& decoder, std::i
   const Traced input = trace.input("input", {DType::i32, {batch, 1}});
   const Cached cached{trace.input("place", {DType::i32, {1}}), arguments.cached};
   const Traced scores = decoder(input, &cached);
-  Model model{.graph = std::move(trace.graph()), .annotations = trace.annotations()};
+  Model model{.graph = std::move(trace.graph()), .constraints = trace.constraints()};
   model.graph.outputs = {scores.id};
   model.graph = with_precision(std::move(model.graph), arguments.precision);
   return model;

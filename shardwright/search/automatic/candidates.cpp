@@ -33,8 +33,8 @@ PlanRequest with_candidate(const PlanRequest& request, const Candidate& c, const
   const Constraints& s = c.structure;
   PlanRequest out = with_structure(request, s);
   if (repeats_layers(s))
-    out.settings.recompute.modules = layers_again(graph, row, c.forecast.first, c.forecast.again,
-                                                  recompute_options(RecomputeMode::full, splits_sequence(s)));
+    out.constraints.recomputed = layers_again(graph, row, c.forecast.first, c.forecast.again,
+                                              recompute_options(RecomputeMode::full, splits_sequence(s)));
   if (stages_of(s) > 1) out.stage_of = stage_of(graph, row, c.forecast.first);
   return out;
 }

@@ -80,12 +80,12 @@ Figures figures_of(const Network::Part& part, bool is_layer, const Constraints& 
   asked.micro_batches = {.count = what.summed};
   PlannedGraph planned = split_by_degrees(part.graph, part.calls, asked);
   if (mode_of(s) == RecomputeMode::full && is_layer)
-    planned.recompute = of_all(part.graph, asked.settings.recompute.options);
+    planned.recompute = of_all(part.graph, settings_of(asked).recompute.options);
   const Program program =
       compile(std::move(planned), what.stage, {.formats = what.request.formats, .verifies = false});
   Figures out;
   add_bytes(out, program);
-  const Framework& framework = framework_called(what.request.settings.framework);
+  const Framework& framework = framework_called(settings_of(what.request).framework);
   out.least_gradients = least_gradients(program, framework);
   out.scores = score_copies(program, framework);
   const Estimate e = estimate(program, what.stage);

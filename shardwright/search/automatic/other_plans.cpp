@@ -15,7 +15,7 @@ void OtherPlans::try_beside_best() {
     if (is_tiny() && request_.devices > 1 && tables_.graph(1)) trials_.run_whole(*tables_.graph(1), request_);
   }
   PlanRequest as_best = asked();
-  as_best.settings = trials_.best()->settings;
+  as_best.constraints = merged(std::move(as_best.constraints), constraints_of(trials_.best()->settings));
   try_plan(std::move(as_best), "recursive");
 }
 
@@ -42,15 +42,14 @@ void OtherPlans::try_instead(const std::vector<Constraints>& structures, std::si
     if (!seen.emplace(stages_of(s), *s.micro_batches).second) continue;
     if (seen.size() > most || (trials_.best() && request_.options.deadline.is_over())) return;
     PlanRequest asked = with_structure(request_, s);
-    asked.constraints = request_.constraints;
-    asked.is_set = false;
+    asked.is_set = false;  // the search says how it is split
     try_plan(std::move(asked), fmt::format("recursive on {}", structure_text(s)));
   }
 }
 
 void OtherPlans::try_plan(PlanRequest asked, const std::string& what) {
   if (trials_.best() && request_.options.deadline.is_over()) return;
-  if (const Graph* graph = tables_.graph(asked.settings.pipelining.micro_batches))
+  if (const Graph* graph = tables_.graph(settings_of(asked).pipelining.micro_batches))
     trials_.run(*graph, std::move(asked), record_.add(what));
 }
 

@@ -35,8 +35,7 @@ class Enumeration {
   /// `may_wait`: even where all but one of the stages wait.
   Enumeration(const PlanRequest& request, const OpenStep& step, bool may_wait)
       : fixed_(request.constraints), devices_(request.devices), may_wait_(may_wait), step_(step) {
-    const int asked = request.settings.pipelining.stages;
-    if (request.auto_pipeline.value_or(false) && asked > 1) most_stages_ = asked;
+    if (request.most_stages) most_stages_ = *request.most_stages;
     for (const Sharing sharing : {Sharing::stages, Sharing::work, Sharing::batch})
       for (const DegreeKind& kind : degree_kinds)
         if (kind.of == sharing && kind.missing.empty()) kinds_.push_back(&kind);
@@ -156,18 +155,9 @@ Said said(const Constraints& s) {
 }
 
 PlanRequest with_structure(PlanRequest request, const Constraints& s) {
-  request.settings.pipelining = pipelining_of(s);
-  request.settings.optimizer_parallel.level = level_of(s);
-  if (request.settings.recompute.modules.empty()) {
-    Recompute& recompute = request.settings.recompute;
-    // Of the mode that is asked for, what is unusual of its options stays.
-    if (recompute.mode != mode_of(s) || recompute.options == default_options(mode_of(s)))
-      recompute.options = recompute_options(mode_of(s), splits_sequence(s));
-    recompute.mode = mode_of(s);
-  }
-  Constraints all = s;
-  all.operators = std::move(request.constraints.operators);
-  request.constraints = std::move(all);
+  for (const ConstraintWord& word : constraint_words())
+    if (word.is_chosen) word.copy(request.constraints, s, word.name);
+  request.constraints.stages = s.stages;
   request.is_set = true;
   return request;
 }
@@ -188,8 +178,8 @@ bool fixes_settings(const Constraints& fixed) {
 }
 
 void check_free(const PlanRequest& request) {
-  const Annotations& a = request.annotations;
-  if (!a.nodes.empty() || a.dataset || !a.dataset_word.empty() || !a.stages.empty())
+  const bool is_fix = request.options.said.test(static_cast<std::size_t>(Setting::fix));
+  if (splits_tensors(request.constraints) || (!is_fix && !request.constraints.stages.empty()))
     throw error(
         "search auto: annotations and dataset strategies fix single operators; use --search recursive, or "
         "--fix for degrees");
@@ -204,6 +194,10 @@ namespace {
 Constraints conflicting(PlanRequest request, const OpenStep& step) {
   Constraints& fixed = request.constraints;
   fixed.operators.clear();  // each structure can have them, or none
+  fixed.recomputed.clear();
+  fixed.fusion_numbers.clear();
+  for (const ConstraintWord& word : constraint_words())
+    if (!word.is_chosen) word.open(fixed);
   // What says least by itself comes first; of degrees that are alike, the first is blamed.
   std::vector<std::string_view> words{"recompute", "zero", "schedule"};
   for (const Sharing sharing : {Sharing::stages, Sharing::work, Sharing::batch})
@@ -212,7 +206,7 @@ Constraints conflicting(PlanRequest request, const OpenStep& step) {
   words.insert(words.end(), {"micro_batch", "sequence_parallel"});
   for (std::string_view word : words) {
     const Constraints kept = fixed;
-    constraint_word(word).open(fixed, word);
+    constraint_word(word).open(fixed);
     if (fixed != kept && !structures_of(request, step).empty()) fixed = kept;
   }
   return fixed;

@@ -41,7 +41,7 @@ struct Said {
 };
 Said said(const Constraints& s);
 
-/// What `request` asks, with all that `s` says: nothing of the structure is left to choose.
+/// What `request` asks, with what `s` says of all that searches choose: nothing of the structure is left to choose.
 PlanRequest with_structure(PlanRequest request, const Constraints& s);
 
 /// What is left open of a step.

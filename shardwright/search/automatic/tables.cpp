@@ -34,7 +34,10 @@ Pieces passes_alone(Pieces pieces) {
 }  // namespace
 
 Tables::Tables(const StepOf& step, const PlanRequest& request)
-    : step_(step), request_(request), stock_(request.stock ? *request.stock : own_) {
+    : step_(step),
+      request_(request),
+      framework_(framework_called(settings_of(request).framework)),
+      stock_(request.stock ? *request.stock : own_) {
   const auto samples = samples_of(*graph(1));
   if (!samples)
     throw error("search auto: no input of the network has a batch, of which there could be parts");

@@ -53,7 +53,7 @@ class Tables {
   void wait_for_replicas(Pieces& pieces, const Constraints& s);
 
   /// By whose memory plans are judged.
-  const Framework& framework() const { return framework_called(request_.settings.framework); }
+  const Framework& framework() const { return framework_; }
 
   /// How many micro-batches are alive in each part at once.
   const std::vector<int>& slots(const Pipelining& p);
@@ -91,6 +91,7 @@ class Tables {
 
   const StepOf& step_;
   const PlanRequest& request_;
+  const Framework& framework_;
   std::map<int, std::optional<Graph>> graphs_;  // by micro-batches
   Stock own_;                                   // where the request brings none
   Stock& stock_;

@@ -32,7 +32,7 @@ void Trials::run_whole(const Graph& graph, PlanRequest asked) {
   asked.stock = nullptr;
   asked.cluster = request_.cluster->part(0, 1);
   asked.parallel = Parallel::stand_alone;
-  asked.settings.pipelining.stages = 1;
+  asked.constraints.degrees.set("pp", 1);
   ++attempts_;
   const std::size_t number = record_.add("whole on each device");
   const auto out = attempt(why_, [&] {

@@ -74,7 +74,8 @@ class Counter {
   std::string refusal(int devices, const std::optional<double>& target_seconds) {
     const PlanRequest& r = search_.request;
     if (!lasting_bytes_)
-      lasting_bytes_ = lasting_bytes(step_(chooses_structure(r) ? 1 : r.settings.pipelining.micro_batches));
+      lasting_bytes_ =
+          lasting_bytes(step_(chooses_structure(r) ? 1 : settings_of(r).pipelining.micro_batches));
     const std::int64_t least = *lasting_bytes_ / devices,
                        most = r.options.memory_cap.value_or(usable_bytes(*r.cluster));
     if (least > most)

@@ -11,7 +11,7 @@ double memory_margin(const Problem& problem) { return is_large(problem) ? 1.75 :
 std::int64_t Judge::cap_bytes() const { return request_.options.memory_cap.value_or(usable_bytes(cluster_)); }
 
 Evaluation Judge::evaluate(const SearchResult& tried) const {
-  Decisions decided = decisions_of(fixed_, tried, graph_, calls_, request_.settings.optimizer_parallel);
+  Decisions decided = decisions_of(fixed_, tried, graph_, calls_, plan_.settings.optimizer_parallel);
   PlannedGraph planned = written(graph_, std::move(decided.choices), plan_.settings, request_.micro_batches);
   const Evaluation out = shardwright::evaluate(
       compile(std::move(planned), cluster_, {.formats = request_.formats, .verifies = request_.verifies}),

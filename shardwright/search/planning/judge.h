@@ -37,7 +37,7 @@ class Judge {
 
   /// What devices hold more or less of than cuts say.
   const MicroBatches& micro_batches() const { return request_.micro_batches; }
-  const OptimizerParallel& optimizer_parallel() const { return request_.settings.optimizer_parallel; }
+  const OptimizerParallel& optimizer_parallel() const { return plan_.settings.optimizer_parallel; }
   bool recomputes() const { return plan_.settings.recompute.is_on(); }
 
  private:

@@ -41,15 +41,14 @@ void check(const OptimizerParallel& options, int devices) {
 void check_degrees(const PlanRequest& request) {
   if (!request.is_set) return;
   const int data = request.constraints.degrees.of("dp"), tensor = request.constraints.degrees.of("tp");
-  const int stages = request.settings.pipelining.stages;
+  const int stages = settings_of(request).pipelining.stages;
   const std::int64_t wanted = std::int64_t{data} * tensor * stages;
   if (wanted != request.devices)
     throw error("dp={} x tp={} on {} stages are {} devices but there are {}", data, tensor, stages, wanted,
                 request.devices)
         .between(
             {.key = "devices", .wanted = std::to_string(wanted), .given = std::to_string(request.devices)});
-  const Annotations& a = request.annotations;
-  if (!a.nodes.empty() || a.dataset || !a.dataset_word.empty() || !a.stages.empty())
+  if (splits_tensors(request.constraints))
     throw error(
         "dp={}, tp={} say how everything is split, so annotations and dataset strategies exclude them", data,
         tensor);
@@ -73,28 +72,25 @@ Plan draft(const Graph& graph, const PlanRequest& request) {
         "parallel mode stand_alone is for 1 device but there are {}; use data_parallel or auto_parallel",
         request.devices);
   Plan plan{.model = request.model, .origin = request.origin, .fingerprint = fingerprint_of(graph)};
-  check(request.settings.pipelining);
+  const Constraints& fixed = request.constraints;
+  plan.settings = settings_of(request);
+  Settings& s = plan.settings;
+  check(s.pipelining);
   check_degrees(request);
   plan.cluster = cluster_of(request);
   plan.parallel = name_of(request.parallel);
-  plan.settings = request.settings;
-  Settings& s = plan.settings;
   check(s.optimizer_parallel, request.devices);
-  s.comm_fusion = with_parameters(std::move(s.comm_fusion), graph, request.annotations.comm_fusion);
-  s.recompute = with_modules(std::move(s.recompute), request.annotations.recompute);
+  s.comm_fusion = with_parameters(std::move(s.comm_fusion), graph, fixed.fusion_numbers);
   check(s.recompute, graph);
   if (request.parallel == Parallel::auto_parallel) plan.search = search_for(request).search->name;
-  const Schedule& schedule = s.pipelining.schedule;
-  s.pipelining.stages =
-      stages_asked(s.pipelining.stages > 1 ? std::optional(s.pipelining.stages) : std::nullopt,
-                   schedule.chunks, request.annotations);
-  if (const auto& named = request.constraints.stages; s.pipelining.stages == 1 && !named.empty())
-    throw error("constraints: '{}' is in stage {} but there is one stage; say pp, too", named.begin()->first,
-                named.begin()->second);
-  if (s.pipelining.stages == 1 && schedule.kind == Schedule::interleaved)
-    throw error("schedule {} is for several stages but there is one", name_of(schedule));
-  check_names(graph, request.annotations);  // also where the mode has no use for them
-  check_operators(graph, request.constraints);
+  if (request.is_set && s.pipelining.stages == 1 && !fixed.stages.empty())
+    throw error("constraints: '{}' is in stage {} but there is one stage; say pp, too",
+                fixed.stages.begin()->first, fixed.stages.begin()->second);
+  if (!request.is_set) check_stages(fixed, s.pipelining);
+  if (s.pipelining.stages == 1 && s.pipelining.schedule.kind == Schedule::interleaved)
+    throw error("schedule {} is for several stages but there is one", name_of(s.pipelining.schedule));
+  check_names(graph, fixed);  // also where the mode has no use for them
+  check_operators(graph, fixed);
   return plan;
 }
 
@@ -102,7 +98,7 @@ Plan draft(const Graph& graph, const PlanRequest& request) {
 FixedChoices fixed_choices_for(const Graph& graph, const Calls& calls, const PlanRequest& asked) {
   if (asked.parallel == Parallel::stand_alone) return stand_alone(graph);
   if (asked.is_set) return fixed_choices_of(graph, calls, asked.constraints);
-  return fixed_choices_of(graph, asked.annotations, asked.devices, asked.parallel);
+  return fixed_choices_of(graph, asked.constraints, asked.devices, asked.parallel);
 }
 
 /// Nothing is left to choose.
@@ -158,8 +154,9 @@ void begin_clock(SearchOptions& options) {
   if (!options.deadline.seconds_left()) options.deadline = Deadline(options.most_seconds);
 }
 
-/// Gets the choices for one stage's part of the graph, and what was asked of it.
-using Taker = std::function<void(Graph part, const Calls& calls, Choices choices, const PlanRequest& asked)>;
+/// Gets the choices for one stage's part of the graph, what was asked of it, and the settings of the plan.
+using Taker = std::function<void(Graph part, const Calls& calls, Choices choices, const PlanRequest& asked,
+                                 const Settings& settings)>;
 
 /// Searches stage after stage; what is chosen is told in the plan, and `take` may write it onto the graph.
 Plan planned(const Graph& graph, PlanRequest request, const Taker& take) {
@@ -181,7 +178,7 @@ Plan planned(const Graph& graph, PlanRequest request, const Taker& take) {
     Decisions decided =
         decisions_of(std::move(fixed), std::move(found), part, calls, plan.settings.optimizer_parallel);
     plan.stages.push_back(told(part, calls, decided));
-    if (take) take(std::move(part), calls, std::move(decided.choices), asked);
+    if (take) take(std::move(part), calls, std::move(decided.choices), asked, plan.settings);
   }
   if (repeats_tensor)
     throw error("tp={}: divides no dim of a weight, nor the heads or features of the network",
@@ -199,13 +196,14 @@ Plan chosen(const StepOf& step, PlanRequest request) {
   PlanRequest asked = request;
   asked.cluster = cluster_of(request);
   asked.constraints = fixed_by(request);
+  if (request.auto_pipeline == true) asked.most_stages = request.constraints.degrees.said("pp");
   const Searcher& search = *search_for(request).search;
   const auto other = instead_of_auto(request);
   std::string why;
   std::optional<Plan> found =
       other ? attempt(why, [&] { return search.plan(step, asked); }) : search.plan(step, asked);
   if (!found) {
-    Plan plan = planned(step(other->settings.pipelining.micro_batches), *other, {});
+    Plan plan = planned(step(settings_of(*other).pipelining.micro_batches), *other, {});
     plan.log.insert(plan.log.begin(), notice_of(why, find_search(other->search)));
     return plan;
   }
@@ -224,15 +222,22 @@ Plan chosen(const StepOf& step, PlanRequest request) {
 
 }  // namespace
 
+Settings settings_of(const PlanRequest& request) {
+  Settings out = settings_of(request.constraints);
+  if (request.kept_micro_batches && !request.constraints.micro_batches)
+    out.pipelining.micro_batches = *request.kept_micro_batches;
+  return out;
+}
+
 Plan make_plan(const Graph& graph, const PlanRequest& request) {
   if (!chooses_structure(request)) return planned(graph, request, {});
-  const int there = request.settings.pipelining.micro_batches;
+  const int there = settings_of(request).pipelining.micro_batches;
   const StepOf alone = [&](int micro_batches) {
     if (micro_batches == there) return graph;
     throw error("the network is there for one of {} micro-batches, and not of {}", there, micro_batches);
   };
   PlanRequest asked = request;
-  asked.keeps_micro_batches = true;
+  asked.kept_micro_batches = there;
   return make_plan(alone, asked);
 }
 
@@ -242,7 +247,7 @@ bool chooses_structure(const PlanRequest& request) {
 
 Plan make_plan(const StepOf& step, const PlanRequest& request) {
   if (!chooses_structure(request))
-    return planned(step(request.settings.pipelining.micro_batches), request, {});
+    return planned(step(settings_of(request).pipelining.micro_batches), request, {});
   const auto start = std::chrono::steady_clock::now();
   Plan plan = chosen(step, request);
   plan.search_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -252,16 +257,18 @@ Plan make_plan(const StepOf& step, const PlanRequest& request) {
 PlannedGraph split_by_degrees(Graph part, const Calls& calls, const PlanRequest& request) {
   FixedChoices fixed = fixed_choices_of(part, calls, request.constraints);
   SearchResult found = all_fixed(fixed);
+  const Settings settings = settings_of(request);
   Decisions decided =
-      decisions_of(std::move(fixed), std::move(found), part, calls, request.settings.optimizer_parallel);
-  return written(std::move(part), std::move(decided.choices), request.settings, request.micro_batches);
+      decisions_of(std::move(fixed), std::move(found), part, calls, settings.optimizer_parallel);
+  return written(std::move(part), std::move(decided.choices), settings, request.micro_batches);
 }
 
 Planned make_planned(const Graph& graph, const PlanRequest& request) {
   require(!chooses_structure(request), "search {} makes whole plans", request.search);
   Planned out;
-  const auto complete_stage = [&](Graph part, const Calls& calls, Choices choices, const PlanRequest& asked) {
-    out.stages.push_back(written(std::move(part), std::move(choices), asked.settings, asked.micro_batches));
+  const auto complete_stage = [&](Graph part, const Calls& calls, Choices choices, const PlanRequest& asked,
+                                  const Settings& settings) {
+    out.stages.push_back(written(std::move(part), std::move(choices), settings, asked.micro_batches));
     PlannedGraph& stage = out.stages.back();
     Redistributor redistributor = redistributor_for(stage.graph.meshes, *asked.cluster);
     complete(stage.graph, redistributor, stage.update_layouts, calls);

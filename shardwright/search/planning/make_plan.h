@@ -3,10 +3,10 @@
 
 #include <string>
 
-#include "shardwright/annotations/annotations.h"
 #include "shardwright/passes/formats.h"
 #include "shardwright/plan/constraints.h"
 #include "shardwright/plan/plan.h"
+#include "shardwright/plan/settings.h"
 #include "shardwright/search/planning/problem.h"
 
 namespace shardwright {
@@ -23,23 +23,26 @@ struct PlanRequest {
   Parallel parallel = Parallel::auto_parallel;
   std::string search = {};  // empty: the one that search_for says
   SearchOptions options;
-  Annotations annotations;
-  Settings settings = {};
-  Constraints constraints = {};  // what a search of whole plans may not choose
-  /// The degrees of `constraints` say how all is split, in annotations' stead, and nothing is searched; of those that
-  /// are not said there is 1.
+  Constraints constraints = {};  // what is fixed, by whatever door it came
+  /// The degrees of `constraints` say how all is split, and nothing is searched; of those that are not said there is 1.
   bool is_set = false;
   /// Of a search of whole plans: 1 chooses stages, at most as many as are asked for; 0 has these, and suggests others.
   /// Empty: 1 where nobody says how many.
   std::optional<bool> auto_pipeline = {};
-  bool keeps_micro_batches = false;  // nor how many there are: the loss of another number of them is another
-  std::vector<int> stage_of = {};    // per forward node its stage, where that is known; empty: it is not
-  MicroBatches micro_batches = {};   // of a stage: planning says so itself
-  FormatsOf formats = {};            // of the backend that will run it: memory formats take room, too
-  bool verifies = true;              // programs that a search tries, after each pass
+  std::optional<int> most_stages = {};  // of a search of whole plans: planning says so itself
+  /// So many there are where nobody says how many, and none others are tried: their loss is another. Empty: as many as
+  /// stages, and a search may choose.
+  std::optional<int> kept_micro_batches = {};
+  std::vector<int> stage_of = {};   // per forward node its stage, where that is known; empty: it is not
+  MicroBatches micro_batches = {};  // of a stage: planning says so itself
+  FormatsOf formats = {};           // of the backend that will run it: memory formats take room, too
+  bool verifies = true;             // programs that a search tries, after each pass
   /// Of searches of the same on other numbers of devices; null: there are none.
   automatic::Stock* stock = nullptr;
 };
+
+/// What `request` comes to where nothing else is chosen. Throws: Error as settings_of of constraints does.
+Settings settings_of(const PlanRequest& request);
 
 /// Plans `graph` (a network or a whole train step, of one micro-batch), each stage as a network of its own.
 /// Throws: Error when nothing satisfies what is asked, naming what does not fit.

@@ -48,10 +48,10 @@ const Searcher* splitting(const SearchOptions& options) {
 }
 
 /// What is fixed operator by operator, of which a search of whole plans makes nothing; empty if nothing is.
-std::string_view fixed_singly(const Annotations& a) {
-  if (!a.nodes.empty()) return "annotations fix single operators";
-  if (a.dataset || !a.dataset_word.empty()) return "a dataset strategy fixes how data are split";
-  return a.stages.empty() ? "" : "annotations say which operators a stage has";
+std::string_view fixed_singly(const Constraints& c) {
+  if (!c.tensors.empty()) return "annotations fix single operators";
+  if (c.dataset) return "a dataset strategy fixes how data are split";
+  return c.stages.empty() ? "" : "annotations say which operators a stage has";
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ SearchChoice search_for(const PlanRequest& request) {
   const Searcher& usual = usual_search();
   std::string why = ignored_by(usual, request.options);
   if (!why.empty()) why = fmt::format("search {} has no use for {}", usual.name, why);
-  if (why.empty()) why = fixed_singly(request.annotations);
+  if (why.empty()) why = fixed_singly(request.constraints);
   const Searcher* other = why.empty() ? nullptr : splitting(request.options);
   if (!other) return {&usual, ""};  // or no search takes it all, which whoever reads settings says
   return {other, std::move(why)};
@@ -79,26 +79,10 @@ std::optional<PlanRequest> instead_of_auto(const PlanRequest& request) {
 
 Constraints fixed_by(const PlanRequest& request) {
   Constraints out = request.constraints;
-  const Settings& s = request.settings;
-  const Settings usual;
-  const auto fix = [](auto& part, const auto& asked, const auto& as_usual) {
-    if (!part && asked != as_usual) part = asked;
-  };
-  std::optional<int> stages = out.degrees.said("pp");
-  fix(stages, s.pipelining.stages, usual.pipelining.stages);
-  if (request.auto_pipeline == false && !stages) stages = s.pipelining.stages;
-  if (request.auto_pipeline == true) stages.reset();  // they are the most
-  out.degrees.set("pp", stages);
-  // As many as stages is what there are anyway.
-  const int micro_batches = s.pipelining.micro_batches;
-  if (micro_batches != stages.value_or(s.pipelining.stages))
-    fix(out.micro_batches, micro_batches, usual.pipelining.micro_batches);
-  fix(out.schedule, s.pipelining.schedule, usual.pipelining.schedule);
-  fix(out.zero, s.optimizer_parallel.level, usual.optimizer_parallel.level);
-  fix(out.recompute, Again(s.recompute.mode), Again(usual.recompute.mode));
-  if (stages == 1) out.schedule.reset();  // it would order nothing
-  const bool names_modules = !s.recompute.modules.empty() || !request.annotations.recompute.empty();
-  if (names_modules && !out.recompute) out.recompute = s.recompute.mode;
+  if (request.auto_pipeline == false) out.degrees.set("pp", stage_count(out));
+  if (request.auto_pipeline == true) out.degrees.set("pp", std::nullopt);  // they are the most
+  if (out.degrees.said("pp") == 1) out.schedule.reset();                   // it would order nothing
+  if (!out.recomputed.empty() && !out.recompute) out.recompute = RecomputeMode::none;  // beside the modules
   return out;
 }
 

@@ -40,26 +40,24 @@ void fix(PlanRequest& r, const Given& given) {
   const Constraints said = parse_constraints(given);
   if (said.global_batch) throw given.wrong("global_batch is no choice of the search; --global-batch says it");
   r.options.said.set(static_cast<std::size_t>(Setting::fix));
-  if (r.is_set) return;  // nothing is searched, which whoever reads settings says
+  if (r.is_set || r.parallel != Parallel::auto_parallel) return;  // nothing is searched, which others say
   if (const auto c = conflict_of(r.constraints, said))
     throw given
         .wrong(fmt::format("{}={} is said, but another flag says {}={}; leave one out", c->key, c->wanted,
                            c->key, c->given))
         .between(*c);
-  r.constraints = merged(r.constraints, said);
-  if (r.parallel != Parallel::auto_parallel) return;
-  if (const auto stages = said.degrees.said("pp"); stages && !r.constraints.micro_batches)
-    r.settings.pipelining.micro_batches = *stages;  // where their number is not searched
-  if (said.micro_batches) r.settings.pipelining.micro_batches = *said.micro_batches;
+  r.constraints = merged(std::move(r.constraints), said);
+  // Which leaves --auto-pipeline none to choose.
+  if (said.degrees.said("pp")) r.options.said.set(static_cast<std::size_t>(Setting::auto_pipeline));
 }
 
 /// 1 takes what --stages says as the most.
 void set_auto_pipeline(PlanRequest& r, const Given& given) {
   constexpr std::array<std::string_view, 2> words{"0", "1"};
   r.auto_pipeline = given.word(words) == 1;
-  const int stages = r.settings.pipelining.stages;
   const auto fixed = r.constraints.degrees.said("pp");
-  if (*r.auto_pipeline && fixed && (fixed != stages || stages == 1))
+  const bool is_exact = r.options.said.test(static_cast<std::size_t>(Setting::auto_pipeline));
+  if (*r.auto_pipeline && fixed && (is_exact || fixed == 1))
     throw given.wrong(fmt::format("there should be {}, as --stages or --fix pp says; leave one out",
                                   fixed == 1 ? "1 stage" : fmt::format("{} stages", *fixed)));
 }

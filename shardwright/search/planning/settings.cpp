@@ -70,10 +70,9 @@ Rows of_order() {
        .member = "stage_plans",
        .parse =
            [](PlanRequest& r, const Given& given) {
-             r.settings.pipelining.stages = static_cast<int>(given.integer(1, most_devices));
-             r.constraints.degrees.set("pp", r.settings.pipelining.stages);
+             r.constraints.degrees.set("pp", static_cast<int>(given.integer(1, most_devices)));
            },
-       .print = [](const PlanRequest& r) { return number(r.settings.pipelining.stages); }},
+       .print = [](const PlanRequest& r) { return number(stage_count(r.constraints)); }},
       {.flag = "--micro-batches",
        .value = "COUNT",
        .doc = "parts of the batch that run through the stages, or on one stage one after the other, "
@@ -85,10 +84,9 @@ Rows of_order() {
        .member = "micro_batches",
        .parse =
            [](PlanRequest& r, const Given& given) {
-             r.settings.pipelining.micro_batches = static_cast<int>(given.integer(1, most_micro_batches));
-             r.constraints.micro_batches = r.settings.pipelining.micro_batches;
+             r.constraints.micro_batches = static_cast<int>(given.integer(1, most_micro_batches));
            },
-       .print = [](const PlanRequest& r) { return number(r.settings.pipelining.micro_batches); }},
+       .print = [](const PlanRequest& r) { return number(settings_of(r).pipelining.micro_batches); }},
       {.flag = "--schedule",
        .value = "NAME",
        .doc = "order of micro-batches in a stage: gpipe, 1f1b (default) or interleaved:V, V chunks per stage",
@@ -97,12 +95,47 @@ Rows of_order() {
                "there, "
                "`model.model_config.pp_interleave_num` chunks",
        .member = "schedule",
-       .parse =
-           [](PlanRequest& r, const Given& given) {
-             r.settings.pipelining.schedule = schedule_called(given.text);
-             r.constraints.schedule = r.settings.pipelining.schedule;
-           },
-       .print = [](const PlanRequest& r) { return name_of(r.settings.pipelining.schedule); }}};
+       .parse = [](PlanRequest& r,
+                   const Given& given) { r.constraints.schedule = schedule_called(given.text); },
+       .print = [](const PlanRequest& r) { return name_of(settings_of(r).pipelining.schedule); }}};
+}
+
+/// Of degrees that are left out there is 1. Samples and devices are for flags to say (cli/set_flags.h).
+void set_all(PlanRequest& r, const Given& given) {
+  Constraints said = parse_constraints(given);
+  if (said.recompute.value_or(Again{}).layers)
+    throw error("{} recompute={}: how many layers is for --fix, and a search; full is all of them",
+                given.called, constraint_word("recompute").print(said, "recompute"));
+  for (const DegreeKind& kind : degree_kinds)
+    if (kind.of != Sharing::stages && kind.missing.empty())
+      said.degrees.set(kind.name, said.degrees.of(kind.name));
+  said.sequence_parallel = said.sequence_parallel.value_or(false);
+  if (said.degrees.of("pp") == 1) said.schedule.reset();  // it would order nothing
+  said.micro_batch.reset();
+  said.global_batch.reset();
+  r.constraints = merged(std::move(r.constraints), said);
+  r.is_set = true;
+}
+
+void set_optimizer_parallel(PlanRequest& r, const Given& given) {
+  const Constraints said = constraints_of({.optimizer_parallel = parse_optimizer_parallel(given)});
+  r.constraints = merged(std::move(r.constraints), said);
+  r.constraints.zero = said.zero.value_or(0);
+}
+
+/// What annotations say of modules counts for these.
+void set_recompute(PlanRequest& r, const Given& given) {
+  const Recompute asked = parse_recompute(given.text);
+  for (const RecomputedModule& m : asked.modules)
+    if (std::ranges::count(asked.modules, m.module, &RecomputedModule::module) > 1)
+      throw error("recompute of '{}' is said twice", m.module);
+  Constraints& c = r.constraints;
+  c = merged(constraints_of({.recompute = asked}), c);
+  c.recompute = asked.mode;
+  const auto says = [&](std::string_view option) { return given.text.find(option) != given.text.npos; };
+  if (says(":communication=") || says(",communication="))
+    c.recompute_communication = asked.options.communication;
+  if (says(":shard_kept=") || says(",shard_kept=")) c.recompute_shard_kept = asked.options.shard_kept;
 }
 
 Rows of_split() {
@@ -112,16 +145,7 @@ Rows of_split() {
        .doc = "all of it in an expert's words: dp, tp, pp, micro_batch, micro_batches, global_batch, zero, "
               "recompute, schedule, sequence_parallel; Megatron's split of a decoder",
        .part = SettingPart::split,
-       .parse =
-           [](PlanRequest& r, const Given& given) {
-             const Constraints said = parse_constraints(given);
-             for (std::string_view name : {"dp", "tp"})
-               r.constraints.degrees.set(name, said.degrees.of(name));
-             r.constraints.sequence_parallel = said.sequence_parallel.value_or(false);
-             r.constraints.operators = said.operators;
-             r.constraints.stages = said.stages;
-             r.is_set = true;
-           }},
+       .parse = set_all},
       {.flag = "--search",
        .value = "NAME",
        .doc = "search of auto_parallel: " + names_of_searches() + " (default auto, where it can)",
@@ -138,7 +162,8 @@ Rows of_split() {
        .keys = "`parallel.dataset_strategy`: a word, or `[[4, 1], [4]]`; `parallel.full_batch: True` is "
                "full_batch, `False` data_parallel",
        .is_of_many = true,
-       .parse = [](PlanRequest& r, const Given& given) { set_dataset_strategy(r.annotations, given.text); }},
+       .parse = [](PlanRequest& r,
+                   const Given& given) { r.constraints.dataset = parse_dataset(given.text); }},
       {.flag = "--optimizer-parallel",
        .value = "LEVEL[:threshold=BYTES,group=G]",
        .doc =
@@ -150,12 +175,8 @@ Rows of_split() {
                "`optimizer_weight_shard_size`: G (-1 is what there is without the key)",
        .member = "zero, zero_threshold, zero_group",
        .is_of_many = true,
-       .parse =
-           [](PlanRequest& r, const Given& given) {
-             r.settings.optimizer_parallel = parse_optimizer_parallel(given);
-             r.constraints.zero = r.settings.optimizer_parallel.level;
-           },
-       .print = [](const PlanRequest& r) { return to_text(r.settings.optimizer_parallel); }}};
+       .parse = set_optimizer_parallel,
+       .print = [](const PlanRequest& r) { return to_text(settings_of(r).optimizer_parallel); }}};
 }
 
 Rows of_step() {
@@ -169,8 +190,8 @@ Rows of_step() {
        .member = "comm_fusion",
        .is_of_many = true,
        .parse = [](PlanRequest& r,
-                   const Given& given) { r.settings.comm_fusion = parse_comm_fusion(given.text); },
-       .print = [](const PlanRequest& r) { return to_text(r.settings.comm_fusion); }},
+                   const Given& given) { r.constraints.comm_fusion = parse_comm_fusion(given.text); },
+       .print = [](const PlanRequest& r) { return to_text(settings_of(r).comm_fusion); }},
       {.flag = "--recompute",
        .value = "WHAT",
        .doc = "compute again in the backward: none, selected, full, MODULE,... or selected+MODULE,...",
@@ -180,20 +201,16 @@ Rows of_step() {
                "(of full) and `select_comm_recompute`: "
                "communication=, `recompute_slice_activation`: shard_kept=",
        .member = "recompute",
-       .parse =
-           [](PlanRequest& r, const Given& given) {
-             r.settings.recompute = parse_recompute(given.text);
-             r.constraints.recompute = r.settings.recompute.mode;
-           },
-       .print = [](const PlanRequest& r) { return to_text(r.settings.recompute); }},
+       .parse = set_recompute,
+       .print = [](const PlanRequest& r) { return to_text(settings_of(r).recompute); }},
       {.flag = "--framework",
        .value = "NAME",
        .doc = "as whose memory it is judged: " + names_of_frameworks() + " (default ours: the arena)",
        .part = SettingPart::step,
        .member = "framework",
        .parse = [](PlanRequest& r,
-                   const Given& given) { r.settings.framework = framework_called(given.text).name; },
-       .print = [](const PlanRequest& r) { return r.settings.framework; }}};
+                   const Given& given) { r.constraints.framework = framework_called(given.text).name; },
+       .print = [](const PlanRequest& r) { return settings_of(r).framework; }}};
 }
 
 /// The smaller of the two counts.
@@ -257,13 +274,13 @@ PlanRequest request_of(const Plan& plan) {
           .cluster = plan.cluster,
           .parallel = parallel_called(plan.parallel),
           .search = plan.search,
-          .settings = plan.settings};
+          .constraints = constraints_of(plan.settings)};
 }
 
 std::string idle_reason(const SettingRow& row, const PlanRequest& request) {
   const bool is_open = chooses_structure(request);
   const int stages =
-      is_open ? fixed_by(request).degrees.said("pp").value_or(0) : request.settings.pipelining.stages;
+      is_open ? fixed_by(request).degrees.said("pp").value_or(0) : stage_count(request.constraints);
   // A search of whole plans has more to choose than how devices share a stage.
   const bool is_of_search = is_open && (row.part == SettingPart::search || row.flag == "--search");
   if (row.is_of_many && !is_of_search && (request.devices == 1 || request.devices == stages))

@@ -12,24 +12,20 @@
 namespace shardwright {
 namespace {
 
-/// What the annotations of the whole network say of one stage's part.
-Annotations annotations_of(const Annotations& all, const Graph& whole, const Graph& stage) {
-  Annotations out = all;
-  out.stages.clear();
-  std::erase_if(out.nodes, [&](const auto& named) { return !makes(stage, named.first); });
-  out.comm_fusion.clear();
-  out.recompute.clear();
-  if (!all.dataset) return out;
-  out.dataset->in.clear();
+/// What is said of one stage's part of the whole network.
+Constraints of_stage(Constraints all, const Graph& whole, const Graph& stage) {
+  std::erase_if(all.tensors, [&](const auto& named) { return !makes(stage, named.first); });
+  if (!all.dataset || !all.dataset->word.empty()) return all;
+  const std::vector<TensorSplit> in = std::exchange(all.dataset->splits.in, {});
   std::size_t input = 0;
   for (const Node& node : whole.nodes) {
     if (node.op->kind != OpKind::input) continue;
-    if (input < all.dataset->in.size() && makes(stage, whole.value(node.results.front()).name))
-      out.dataset->in.push_back(all.dataset->in[input]);
+    if (input < in.size() && makes(stage, whole.value(node.results.front()).name))
+      all.dataset->splits.in.push_back(in[input]);
     ++input;
   }
-  if (out.dataset->in.empty()) out.dataset.reset();
-  return out;
+  if (all.dataset->splits.in.empty()) all.dataset.reset();
+  return all;
 }
 
 }  // namespace
@@ -45,19 +41,11 @@ std::map<std::string, int> stages_by_name(const Constraints& constraints) {
   return out;
 }
 
-int stages_asked(std::optional<int> asked, int chunks, const Annotations& annotations) {
-  int parts = 1;
-  for (const auto& [name, part] : annotations.stages) {
-    parts = std::max(parts, part + 1);
-    if (asked && parts > *asked * chunks)
-      throw error("annotations: '{}' is in stage {} but there are {}, from stage 0 on", name, part,
-                  *asked * chunks)
-          .between({name, "stage", std::to_string(part), std::to_string(*asked * chunks)});
-  }
-  if (asked || parts == 1) return asked.value_or(1);
-  if (parts % chunks)
-    throw error("annotations name {} stages but the devices of each take {} of them", parts, chunks);
-  return parts / chunks;
+void check_stages(const Constraints& constraints, const Pipelining& p) {
+  for (const auto& [name, part] : constraints.stages)
+    if (part >= p.parts())
+      throw error("annotations: '{}' is in stage {} but there are {}, from stage 0 on", name, part, p.parts())
+          .between({name, "stage", std::to_string(part), std::to_string(p.parts())});
 }
 
 StagedGraph parts_of(const Graph& graph, const PlanRequest& request, const Plan& plan) {
@@ -72,10 +60,8 @@ StagedGraph parts_of(const Graph& graph, const PlanRequest& request, const Plan&
   else if (p.stages > 1 && request.is_set)
     stage_of = layered_stages(graph, p.parts());
   else if (p.stages > 1)
-    stage_of = request.annotations.stages.empty()
-                   ? even_stages(graph, Calls(graph), plan.cluster,
-                                 {.stages = p.parts(), .micro_batches = p.micro_batches})
-                   : asked_stages(graph, request.annotations.stages, p.parts());
+    stage_of = even_stages(graph, Calls(graph), plan.cluster,
+                           {.stages = p.parts(), .micro_batches = p.micro_batches});
   return cut_into_stages(graph, stage_of, p.parts(), p.micro_batches);
 }
 
@@ -85,13 +71,12 @@ PlanRequest request_of_stage(const PlanRequest& request, const Plan& plan, const
   PlanRequest out = request;
   out.devices = plan.devices() / p.stages;
   out.cluster = plan.cluster.part(number % p.stages * out.devices, out.devices);
-  out.settings = plan.settings;
   out.micro_batches = micro_batches_of(p, number);
   if (p.stages == 1) return out;
   if (p.schedule.chunks > 1)  // they share a device
     out.options.memory_cap =
         request.options.memory_cap.value_or(usable_bytes(plan.cluster)) / p.schedule.chunks;
-  out.annotations = annotations_of(request.annotations, whole, part);
+  out.constraints = of_stage(request.constraints, whole, part);
   if (out.devices == 1) out.parallel = Parallel::stand_alone;
   return out;
 }

@@ -2,16 +2,14 @@
 #pragma once
 
 #include <map>
-#include <optional>
 #include <string>
 
 #include "shardwright/search/planning/make_plan.h"
 
 namespace shardwright {
 
-/// The stages that are asked for, or that `annotations` speak of; 1 if nobody asks.
-/// Throws: Error if annotations speak of one beyond what is asked for.
-int stages_asked(std::optional<int> asked, int chunks, const Annotations& annotations);
+/// Throws: Error if `constraints` name a stage that `p` does not have.
+void check_stages(const Constraints& constraints, const Pipelining& p);
 
 /// The stages that `constraints` say, of single names: ranges are written out. Throws: Error if a name has two.
 std::map<std::string, int> stages_by_name(const Constraints& constraints);

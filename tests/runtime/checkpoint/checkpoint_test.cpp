@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 struct Way {
   const char* name;
   int devices = 1;
-  Settings settings = {};
+  Constraints constraints = {};
   Precision precision = {DType::f64};
   Parallel parallel = Parallel::data_parallel;
   const char* search = "";
@@ -39,17 +39,25 @@ const Way ways[] = {
     {.name = "alone"},
     {.name = "data_2", .devices = 2},
     {.name = "data_3", .devices = 3},
-    {.name = "level_1", .devices = 4, .settings = {.optimizer_parallel = {1, 0}}},
-    {.name = "level_2_on_3", .devices = 3, .settings = {.optimizer_parallel = {2, 0}}},
-    {.name = "level_3", .devices = 8, .settings = {.optimizer_parallel = {3, 0}}},
-    {.name = "level_3_in_groups", .devices = 4, .settings = {.optimizer_parallel = {3, 0, 2}}},
+    {.name = "level_1", .devices = 4, .constraints = constraints_of({.optimizer_parallel = {1, 0}})},
+    {.name = "level_2_on_3", .devices = 3, .constraints = constraints_of({.optimizer_parallel = {2, 0}})},
+    {.name = "level_3", .devices = 8, .constraints = constraints_of({.optimizer_parallel = {3, 0}})},
+    {.name = "level_3_in_groups",
+     .devices = 4,
+     .constraints = constraints_of({.optimizer_parallel = {3, 0, 2}})},
     {.name = "searched", .devices = 8, .parallel = Parallel::auto_parallel, .search = "recursive"},
-    {.name = "two_stages", .devices = 4, .settings = {.pipelining = {Schedule::gpipe, 2, 3}}},
-    {.name = "interleaved", .devices = 2, .settings = {.pipelining = {{Schedule::interleaved, 2}, 2, 2}}},
+    {.name = "two_stages",
+     .devices = 4,
+     .constraints = constraints_of({.pipelining = {Schedule::gpipe, 2, 3}})},
+    {.name = "interleaved",
+     .devices = 2,
+     .constraints = constraints_of({.pipelining = {{Schedule::interleaved, 2}, 2, 2}})},
     {.name = "three_stages_of_sharded",
      .devices = 6,
-     .settings = {.optimizer_parallel = {1, 0}, .pipelining = {Schedule::gpipe, 3, 3}}},
-    {.name = "micro_batches", .devices = 2, .settings = {.pipelining = {Schedule::gpipe, 1, 4}}},
+     .constraints = constraints_of({.optimizer_parallel = {1, 0}, .pipelining = {Schedule::gpipe, 3, 3}})},
+    {.name = "micro_batches",
+     .devices = 2,
+     .constraints = constraints_of({.pipelining = {Schedule::gpipe, 1, 4}})},
 };
 
 constexpr const char* model_name = "ffn:batch=72,widths=14-11-7-9-5";
@@ -57,14 +65,14 @@ constexpr const char* model_name = "ffn:batch=72,widths=14-11-7-9-5";
 Pipeline pipeline_of(const Way& way, const std::string& model = model_name) {
   const Model step = testing::train_model(
       {.model = model, .file = "", .optimizer = {"adamw", {{"rate", 0.01}}}, .precision = way.precision},
-      way.settings.pipelining.micro_batches);
+      settings_of(way.constraints).pipelining.micro_batches);
   return compile_pipeline(
       step.graph,
       make_plan(step.graph, {.model = model,
                              .devices = way.devices,
                              .parallel = way.devices == 1 ? Parallel::stand_alone : way.parallel,
                              .search = way.devices == 1 ? "" : way.search,
-                             .settings = way.settings}),
+                             .constraints = way.constraints}),
       {.formats = default_devices().formats});
 }
 
@@ -122,7 +130,7 @@ TEST(Checkpoint, of_masters_is_read_in_other_precisions) {
   const std::string folder = scratch_folder();
   const Way mixed{.name = "mixed",
                   .devices = 4,
-                  .settings = {.optimizer_parallel = {1, 0}},
+                  .constraints = constraints_of({.optimizer_parallel = {1, 0}}),
                   .precision = Precision::mixed(DType::bf16)};
   Session session(pipeline_of(mixed), {.seed = 3, .only_scalars = true});
   const auto batch = [](const Session& s) {

@@ -22,7 +22,7 @@ Plan planned(const Graph& graph, int devices, const SearchOptions& options,
                            .cluster = cluster_called(fmt::format("ascend910b:{}", devices)),
                            .search = search,
                            .options = options,
-                           .annotations = parse_annotations(annotations, "test")});
+                           .constraints = parse_annotations(annotations, "test")});
 }
 
 /// As the plan's report ends.
