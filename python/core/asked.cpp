@@ -29,6 +29,18 @@
 namespace shardwright::python {
 namespace {
 
+/// Also while others run without Python's lock.
+void tell(const std::string& line) {
+  const py::gil_scoped_acquire gil;
+  py::print(line, py::arg("file") = py::module_::import("sys").attr("stderr"));
+}
+
+/// Of a file, or as they would stand in it.
+Constraints annotations_in(const std::string& option) {
+  const bool is_text = trim(option).starts_with('{');
+  return is_text ? parse_annotations(option, "annotate") : load_annotations(option);
+}
+
 /// A word of `fix`, or an option that is written alike.
 std::string option_meant_by(const std::string& name, const std::string& value,
                             const std::set<std::string>& known) {
@@ -51,9 +63,28 @@ void check_takes_strategies(const PlanRequest& request, const PlanOptions& optio
                 request.search);
 }
 
+/// What the command says by flags beside --set, options say here.
+void check_set(const std::string& text, const PlanOptions& options) {
+  const Constraints said = parse_constraints({"set", text});
+  if (said.micro_batch || said.global_batch)
+    throw error("set {}: micro_batch and global_batch are for the options micro_batches= and global_batch=",
+                text);
+  if (options.contains("fix")) throw error("set and fix exclude each other: set says everything");
+}
+
+/// What is fixed beside a search has no effect where nothing is searched.
+void check_searches(const PlanRequest& request) {
+  if (request.parallel == Parallel::data_parallel || request.parallel == Parallel::semi_auto_parallel)
+    throw error("fix is for searches, but {} does not search", name_of(request.parallel));
+  if (request.devices == 1) tell("fix has no effect: there is 1 device");
+}
+
 /// By the table that flags are read with.
 PlanRequest request_of(const PlanOptions& options) {
   PlanRequest request{.model = "traced network", .formats = default_devices().formats};
+  // Before all else, as the command reads its file: what contradicts it is refused.
+  if (const auto said = options.find("annotate"); said != options.end())
+    request.constraints = annotations_in(said->second);
   std::set<std::string> known{"annotate", "plan", "save_strategy", "strategy"};
   for (const SettingRow& row : all_settings()) {
     if (row.part > SettingPart::order && request.devices == 1) request.parallel = Parallel::stand_alone;
@@ -68,6 +99,8 @@ PlanRequest request_of(const PlanOptions& options) {
   // Stages alone are not asked to share a batch.
   request.kept_micro_batches = options.contains("stages") ? 1 : settings_of(request).pipelining.micro_batches;
   if (options.contains("strategy")) check_takes_strategies(request, options);
+  if (const auto set = options.find("set"); set != options.end()) check_set(set->second, options);
+  if (options.contains("fix")) check_searches(request);
   return request;
 }
 
@@ -122,12 +155,6 @@ StepOf step_of(const TracedStep& traced) {
   };
 }
 
-/// Also while others run without Python's lock.
-void tell(const std::string& line) {
-  const py::gil_scoped_acquire gil;
-  py::print(line, py::arg("file") = py::module_::import("sys").attr("stderr"));
-}
-
 /// Bytes of the device that takes most, by what they are for.
 std::map<std::string, std::int64_t> memory_by_kind(const Estimate& estimate) {
   std::map<std::string, std::int64_t> out;
@@ -140,12 +167,6 @@ std::map<std::string, std::int64_t> memory_by_kind(const Estimate& estimate) {
 void tell_mixing(const Graph& graph, const Plan& plan) {
   const std::string notice = mixing_notice(graph, plan.settings.pipelining.micro_batches);
   if (!notice.empty()) tell(notice);
-}
-
-/// Of a file, or as they would stand in it.
-Constraints annotations_in(const std::string& option) {
-  const bool is_text = trim(option).starts_with('{');
-  return is_text ? parse_annotations(option, "annotate") : load_annotations(option);
 }
 
 StrategyFile strategies_in(const std::string& option, bool is_text) {
@@ -162,7 +183,9 @@ void add_files(const PlanOptions& options, const Graph& graph, PlanRequest& requ
   std::optional<Annotated> annotated;
   if (const auto said = options.find("annotate"); said != options.end()) {
     annotated = {"annotate", without_patterns(annotations_in(said->second), graph)};
-    request.constraints = merged(std::move(request.constraints), annotated->said);
+    request.constraints = without_patterns(request.constraints, graph);
+    if (request.parallel == Parallel::data_parallel && !annotated->said.tensors.empty())
+      throw error("annotate and parallel data_parallel exclude each other; use semi_auto_parallel");
   }
   const auto said = options.find("strategy");
   if (said == options.end()) return;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any, Callable, Sequence
 
 from . import _core, _tree, ops
@@ -25,7 +26,8 @@ def value_and_grad(fn: Callable, argnums: int | Sequence[int] = 0, *, has_aux: b
 
     Raises: ValueError if fn returns no scalar, or there is no such argument.
     """
-    positions = [argnums] if isinstance(argnums, int) else list(argnums)
+    is_one = hasattr(argnums, "__index__")
+    positions = [operator.index(argnums)] if is_one else list(argnums)  # type: ignore[arg-type]
     name = getattr(fn, "__name__", "a function")
 
     def with_gradients(*arguments: Any) -> Any:
@@ -37,7 +39,7 @@ def value_and_grad(fn: Callable, argnums: int | Sequence[int] = 0, *, has_aux: b
         if not isinstance(loss, Tensor) or loss.size != 1:
             raise ValueError(f"{name} should return a scalar to be differentiated, not {loss!r}")
         found = tuple(_gradients_of(loss, arguments[i]) for i in positions)
-        return result, found[0] if isinstance(argnums, int) else found
+        return result, found[0] if is_one else found
 
     with_gradients.__name__, with_gradients.__doc__ = name, fn.__doc__
     return jit(with_gradients, devices=devices, precision=precision, **options)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any, Sequence
+
+import numpy as np
 
 from . import ops
 from ._core import Tensor
@@ -10,7 +13,7 @@ from ._core import Tensor
 
 def _flat(sizes: tuple) -> Sequence[int]:
     """`f(2, 3)` and `f((2, 3))` alike."""
-    return sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
+    return sizes[0] if len(sizes) == 1 and not hasattr(sizes[0], "__index__") else [operator.index(s) for s in sizes]
 
 
 def _reduction(name: str) -> Any:
@@ -38,9 +41,9 @@ def _unary(name: str) -> Any:
     return method
 
 
-def _argmax(self: Tensor, axis: int = -1) -> Tensor:
-    """Where it is largest along a dim, i32."""
-    return ops.argmax(self, axis)
+def _argmax(self: Tensor, axis: int | None = None) -> Tensor:
+    """Where it is largest along a dim, or of all in their order, i32."""
+    return ops.argmax(ops.reshape(self, [-1]) if axis is None else self, -1 if axis is None else axis)
 
 
 def _squeeze(self: Tensor, axis: int | Sequence[int] | None = None) -> Tensor:
@@ -63,12 +66,12 @@ def _flatten(self: Tensor, start: int = 0) -> Tensor:
     return ops.flatten(self, start)
 
 
-def _astype(self: Tensor, dtype: str) -> Tensor:
-    """The same numbers as `dtype`: `x.astype("bfloat16")`."""
-    return ops.cast(self, dtype)
+def _astype(self: Tensor, dtype: Any) -> Tensor:
+    """The same numbers as `dtype`: `x.astype("bfloat16")`, `x.astype(np.float64)`."""
+    return ops.cast(self, dtype if isinstance(dtype, str) else np.dtype(dtype).name)
 
 
-_others = {"view": "reshape", "permute": "transpose", "to": "astype", "type": "astype", "unsqueeze": "ops.expand_dims",
+_others = {"min": "-(-x).max()", "view": "reshape", "permute": "transpose", "to": "astype", "type": "astype", "unsqueeze": "ops.expand_dims",
            "norm": "ops.sqrt(ops.sum(ops.square(x)))", "detach": "ops.stop_gradient", "backward": "shardwright.grad",
            "grad": "shardwright.grad", "cpu": "numpy", "tolist": "numpy().tolist", "clone": "the tensor itself: none changes"}
 

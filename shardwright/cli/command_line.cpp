@@ -59,13 +59,29 @@ std::string one_value(const std::vector<std::string>& names, const Flag& flag,
   return values.front();
 }
 
-/// `text` about the model that is among `words`.
-std::string about_model(std::string text, std::span<const std::string> words) {
+/// `model` with `key=value` (`seq=64`) added, or put in the place of the value that it has; nothing if it has no such key.
+std::string with_key(const std::string& model, std::string_view key_value) {
+  const std::string_view name = std::string_view(model).substr(0, model.find(':'));
+  const std::string key(key_value.substr(0, key_value.find('=')));
+  const auto def = std::ranges::find(all_models(), name, &ModelDef::name);
+  if (def == all_models().end() || !def->keys.contains(key)) return "";
+  std::vector<std::string> keys;
+  if (name.size() < model.size())
+    for (std::string_view said : split(std::string_view(model).substr(name.size() + 1), ','))
+      if (!said.starts_with(key + "=")) keys.emplace_back(said);
+  keys.emplace_back(key_value);
+  return fmt::format("{}:{}", name, join(keys, ","));
+}
+
+/// A hint (` (did you mean MODEL:seq=64?)`) about the model that is among `words`; nothing if the model has no such key.
+std::string about_model(const std::string& hint, std::span<const std::string> words) {
   constexpr std::string_view model = "MODEL:";
   const auto it = std::ranges::find_if(words, names_model);
-  if (const std::size_t at = text.find(model); at != text.npos && it != words.end())
-    text.replace(at, model.size(), *it + (it->find(':') == std::string::npos ? ":" : ","));
-  return text;
+  const std::size_t at = hint.find(model);
+  if (at == hint.npos || it == words.end()) return hint;
+  const std::size_t begin = at + model.size(), end = hint.find('?', begin);
+  const std::string meant = with_key(*it, std::string_view(hint).substr(begin, end - begin));
+  return meant.empty() ? "" : hint.substr(0, at) + meant + hint.substr(end);
 }
 
 /// Throws: Error if word `i` of what no flag has taken is no flag of the verb.
@@ -74,7 +90,9 @@ void check_flag(const Verb& verb, std::span<const std::string> left, std::size_t
   if (word.size() < 2 || word[0] != '-' || to_number(word)) return;
   const std::size_t end = word.find('=');
   std::string value = end == word.npos ? "" : word.substr(end + 1);
-  if (end == word.npos && i + 1 < left.size() && !left[i + 1].starts_with("--")) value = left[i + 1];
+  if (end == word.npos && i + 1 < left.size() && !left[i + 1].starts_with("--") &&
+      (word.starts_with("--model") || !names_model(left[i + 1])))
+    value = left[i + 1];
   const std::string name = word.substr(0, end);
   throw error("flag '{}' is unknown to {}{}", name, verb.name,
               about_model(meant_by(name, value, verb), left));
@@ -86,10 +104,10 @@ void check_positionals(const Verb& verb, const Arguments& arguments) {
   if (given.size() > verb.positionals.size()) {
     const std::string& word = given[verb.positionals.size()];
     const bool is_key = !verb.positionals.empty() && names_model(given[0]) && word.find('=') != word.npos;
-    const char separator = given[0].find(':') == std::string::npos ? ':' : ',';
+    const std::string meant = is_key ? with_key(given[0], word) : "";
     throw error("'{}' is one word too many; {} takes {}{}", word, verb.name,
                 verb.positionals.empty() ? "none" : join(verb.positionals, " "),
-                is_key ? fmt::format(" (did you mean {}{}{}?)", given[0], separator, word) : "");
+                meant.empty() ? "" : fmt::format(" (did you mean {}?)", meant));
   }
   for (std::size_t i = given.size(); i < verb.positionals.size(); ++i) {
     if (verb.positionals[i][0] == '[') continue;

@@ -74,14 +74,23 @@ Json document(const Plan& plan, const Evaluation& evaluation, const BatchSize& b
   return out;
 }
 
+/// In a micro-batch, on each of dp; 0 where the plan is no such grid.
+std::int64_t samples_of_replica(const Arguments& arguments, const Plan& plan, std::int64_t samples) {
+  const Pipelining& p = plan.settings.pipelining;
+  if (plan.parallel == name_of(Parallel::data_parallel))
+    return samples / p.micro_batches / (plan.devices() / p.stages);
+  const std::string set = arguments.has("--set") ? arguments.flags.at("--set") : plan.structure;
+  if (set.empty()) return plan.devices() == 1 ? samples / p.micro_batches : 0;
+  return samples / p.micro_batches / parse_constraints({"--set", set}).degrees.of("dp");
+}
+
 /// What was asked, and what of it nobody said. A micro-batch is of so many samples on each of dp, where the plan has a dp.
 Json request_json(const Arguments& arguments, const Model& model, const Plan& plan, const BatchSize& batch) {
   const auto known = [](std::int64_t n) { return n > 0 ? Json(n) : Json(nullptr); };
-  const int dp = plan.structure.empty() ? 1 : parse_constraints({"--set", plan.structure}).degrees.of("dp");
   const Assumed assumed = assumed_in(arguments, model);
   const auto cap = memory_cap_of(arguments);
   Json out{{"global_batch", known(batch.samples)},
-           {"micro_batch", known(batch.samples / plan.settings.pipelining.micro_batches / dp)},
+           {"micro_batch", known(samples_of_replica(arguments, plan, batch.samples))},
            {"sequence", batch.unit == "tokens" ? known(batch.count / batch.samples) : Json(nullptr)},
            {"precision", to_text(plan.origin.precision)},
            {"optimizer", plan.origin.optimizer.name},
@@ -122,7 +131,8 @@ bool is_given(const Arguments& arguments) {
 
 Assumed assumed_in(const Arguments& arguments, const Model& model) {
   if (is_given(arguments) || model.own) return {};
-  return {.batch = !arguments.has("--global-batch"),
+  const bool says_batch = model.name.find("batch=") != std::string::npos;  // a key of the model
+  return {.batch = !arguments.has("--global-batch") && !says_batch,
           .precision = !arguments.has("--precision"),
           .optimizer = !arguments.has("--optimizer")};
 }

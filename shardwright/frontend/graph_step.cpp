@@ -17,7 +17,8 @@ Pipeline compiled(PlannedStep& step, const TrainOptions& options) {
   const Plan& plan = step.network.plan;
   Pipeline program = compile_pipeline(graph, plan, {.formats = default_devices().formats});
   const auto cap = options.search_options.memory_cap;
-  step.evaluation = evaluate(program, plan.cluster, {.memory_cap = cap});
+  step.evaluation =
+      evaluate(program, plan.cluster, {.memory_cap = cap, .framework = plan.settings.framework});
   if (cap) check_memory(step.evaluation, "memory_cap " + bytes_text(*cap));
   if (const std::string& path = options.save_strategy; !path.empty()) {
     const PlannedStrategies saved = strategies_of(graph, plan, program);

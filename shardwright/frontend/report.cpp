@@ -135,6 +135,13 @@ std::vector<ReportRow> kinds_of(const Shares& of, const std::vector<FoldedName>&
     out.push_back(
         of.row(fmt::format("{} x{}", of.plan.operators[kind.members.front()].kind, kind.members.size()),
                kind.members));
+    OperatorCost all;
+    for (std::size_t i : kind.members) {
+      const auto& traffic = of.shares[i].cost.traffic;
+      all.traffic.insert(all.traffic.end(), traffic.begin(), traffic.end());
+      if (of.plan.operators[i].in != of.plan.operators[kind.members.front()].in) out.back().parts = "";
+    }
+    out.back().collectives = collectives_text(all);  // of all together
     out.back().reason = fmt::format("{} to {}", kind.names.front(), kind.names.back());
   }
   if (!idle.empty()) {

@@ -131,7 +131,7 @@ std::vector<std::string> summary_of(const Graph& graph, const Plan& plan, const 
     if (!line.empty()) out.push_back(line);
   };
   say(network_text(graph, plan, batch, assumed));
-  if (!plan.structure.empty()) say("chosen: --set " + plan.structure);
+  if (!plan.structure.empty()) say("chosen: " + plan.structure);
   say(settings_text(plan, batch));
   say(time_text(e));
   say(throughput_text(e, batch));

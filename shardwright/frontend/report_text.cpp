@@ -15,8 +15,8 @@ namespace {
 constexpr std::size_t most_rows = 30;
 
 /// Rows that differ in numbers of layers only, and in shares a little, are told in the first stage that has them.
-std::string key_of(const ReportRow& row) {
-  return fmt::format("{}|{}|{}", without_numbers(row.name), row.strategy, row.parts);
+std::string key_of(const ReportRow& row, bool is_kind) {
+  return fmt::format("{}|{}|{}", is_kind ? row.name : without_numbers(row.name), row.strategy, row.parts);
 }
 
 std::string table_of(const std::vector<ReportRow>& rows, const std::string& beside) {
@@ -52,8 +52,8 @@ class StageTables {
     const std::vector<ReportRow>& all = is_short(stage) ? stage.rows : stage.kinds;
     std::vector<ReportRow> rows;
     for (const ReportRow& r : all)
-      if (style_.is_wide || !told_.contains(key_of(r))) rows.push_back(r);
-    for (const ReportRow& r : all) told_.insert(key_of(r));
+      if (style_.is_wide || !told_.contains(key_of(r, !is_short(stage)))) rows.push_back(r);
+    for (const ReportRow& r : all) told_.insert(key_of(r, !is_short(stage)));
     const bool is_alike = number > 0 && rows.empty() && !stage.rows.empty() && stage.meshes == meshes_;
     if (is_alike) {
       alike_.push_back(number);

@@ -13,7 +13,8 @@ X = np.arange(24, dtype=np.float32).reshape(2, 3, 4) / 7 - 1.5
 
 METHODS = {
     "sum": lambda x: x.sum(), "sum of a dim": lambda x: x.sum(1), "sum kept": lambda x: x.sum(axis=(0, 2), keepdims=True),
-    "mean": lambda x: x.mean(axis=-1), "max": lambda x: x.max(axis=0), "argmax": lambda x: x.argmax(2),
+    "mean": lambda x: x.mean(axis=-1), "max": lambda x: x.max(axis=0), "argmax": lambda x: x.argmax(2), "argmax of all": lambda x: x.argmax(),
+    "reshape by numpy's": lambda x: x.reshape(np.int64(4), np.int32(6)), "astype": lambda x: x.astype(np.float64),
     "reshape": lambda x: x.reshape(6, -1), "reshape by a tuple": lambda x: x.reshape((4, 6)), "T": lambda x: x.T,
     "transpose": lambda x: x.transpose(2, 0, 1), "transpose all": lambda x: x.transpose(), "flatten": lambda x: x.flatten(),
     "slice": lambda x: x[1:, ::2, -1], "squeeze": lambda x: x[:1].squeeze(0), "item": lambda x: x[0, -1],

@@ -46,5 +46,9 @@ def test_a_prefix_stands_in_front_of_paths():
 
 def test_a_tuple_of_parameters_is_held():
     assert names(Block()) == ["mine", "t0", "t1", "d.weight", "d.bias"]
-    with pytest.raises(ValueError, match="two parameters of a tuple are called 't'"):
+    with pytest.raises(ValueError, match="two parameters of a cell are called 't'"):
         nn.Cell().twins = ms.ParameterTuple([parameter("t"), parameter("t")])
+    cell = nn.Cell()
+    for name in ("a", "b"):
+        setattr(cell, name, ms.ParameterTuple([ms.Parameter(ms.Tensor([1.0], ms.float32)) for _ in range(2)]))
+    assert len(names(cell)) == 4

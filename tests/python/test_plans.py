@@ -138,9 +138,8 @@ def test_strategies_come_from_dicts_and_files_and_go_into_them(tmp_path, capfd):
     ({"strategy": {"hidden.matmul": ((1, 4), (4, 1))}, "annotate": {"hidden.matmul": {"in": [[4, 1], [1, 1]]}}}, "annotate"),
     ({"save_strategy": "/there/is/none.json"}, "/there/is/none.json")])
 def test_strategies_that_cannot_be_are_told(options, what):
-    step = sw.train_step(loss, Net(), sw.optim.sgd(0.1), **{"devices": 4, **options})
     with pytest.raises((sw.ShardwrightError, OSError), match=what):
-        step.plan(*specs)
+        sw.train_step(loss, Net(), sw.optim.sgd(0.1), **{"devices": 4, **options}).plan(*specs)
 
 
 def test_a_function_without_an_optimizer_has_a_plan_too():
@@ -176,3 +175,16 @@ def test_errors_say_what_they_are_between():
     with pytest.raises(sw.ShardwrightError) as raised:
         sw.jit(lambda x: x + 1, devices="many")(x)
     assert raised.value.key is None
+
+
+@pytest.mark.parametrize("options, what", [
+    ({"fix": "up=recompute", "annotate": {"up": {"recompute": False}}}, "leave one out"),
+    ({"set": "dp=4,up=recompute", "annotate": {"up": {"recompute": False}}}, "leave one out"),
+    ({"set": "dp=4", "fix": "dp=2"}, "exclude each other"),
+    ({"set": "dp=4,micro_batches=2", "micro_batches": "4"}, "leave one out"),
+    ({"set": "dp=4,global_batch=16,micro_batch=2"}, "are for the options"),
+    ({"parallel": "data_parallel", "fix": "zero=1"}, "does not search"),
+])
+def test_wishes_that_contradict_each_other_are_refused_as_the_command_does(options, what):
+    with pytest.raises(sw.ShardwrightError, match=what):
+        sw.plan("ffn", devices=4, **options)

@@ -70,14 +70,12 @@ class Cell:
             cell._take_name(name)
 
     def _hold_all(self, parameters: ParameterTuple) -> None:
-        """Each by its own name. Raises: ValueError if two have one."""
-        held: dict[str, Parameter] = {}
-        for i, parameter in enumerate(parameters):
+        """Each by its own name. Raises: ValueError if two have one, or one is that of what the cell holds already."""
+        for parameter in parameters:
             if not parameter.has_name:
-                parameter.name = f"Parameter${i}"
-            if held.setdefault(parameter.name, parameter) is not parameter:
-                raise ValueError(f"two parameters of a tuple are called '{parameter.name}'; give each its own name")
-        self._params.update(held)
+                parameter.name = f"Parameter${sum(name.startswith('Parameter$') for name in self._params)}"
+            if self._params.setdefault(parameter.name, parameter) is not parameter:
+                raise ValueError(f"two parameters of a cell are called '{parameter.name}'; give each its own name")
 
     def _take_name(self, name: str) -> None:
         object.__setattr__(self, "_cell_name", name)

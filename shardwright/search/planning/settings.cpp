@@ -106,6 +106,15 @@ void set_all(PlanRequest& r, const Given& given) {
   if (said.recompute.value_or(Again{}).layers)
     throw error("{} recompute={}: how many layers is for --fix, and a search; full is all of them",
                 given.called, constraint_word("recompute").print(said, "recompute"));
+  if (const auto c = conflict_of(r.constraints, said))
+    throw given
+        .wrong(fmt::format("{}={} is said, but {}={} is said otherwise, too; leave one out", c->key,
+                           c->wanted, c->key, c->given))
+        .between(*c);
+  for (const auto& [name, split] : said.operators)
+    if (r.constraints.tensors.contains(name))
+      throw given.wrong(fmt::format("{}={} is said, but an annotation splits it, too; leave one out", name,
+                                    to_text(split)));
   for (const DegreeKind& kind : degree_kinds)
     if (kind.of != Sharing::stages && kind.missing.empty())
       said.degrees.set(kind.name, said.degrees.of(kind.name));
@@ -118,9 +127,17 @@ void set_all(PlanRequest& r, const Given& given) {
 }
 
 void set_optimizer_parallel(PlanRequest& r, const Given& given) {
-  const Constraints said = constraints_of({.optimizer_parallel = parse_optimizer_parallel(given)});
+  const OptimizerParallel asked = parse_optimizer_parallel(given);
+  Constraints said = constraints_of({.optimizer_parallel = asked});
+  said.zero.reset();  // the level of a flag counts
+  if (given.text.find("threshold=") != given.text.npos)
+    said.zero_threshold = asked.threshold;  // usual or not
+  if (given.text.find("group=") != given.text.npos) said.zero_group = asked.group;
+  if (const auto c = conflict_of(r.constraints, said))
+    throw given.wrong(fmt::format("{}={} is said otherwise, too: {}", c->key, c->wanted, c->given))
+        .between(*c);
+  said.zero = asked.level;
   r.constraints = merged(std::move(r.constraints), said);
-  r.constraints.zero = said.zero.value_or(0);
 }
 
 /// What annotations say of modules counts for these.
