@@ -53,7 +53,7 @@ TEST(PlanFile, holds_its_cluster_so_that_neither_folders_nor_edits_change_it) {
     write_bytes("clusters/two.yaml", cluster_with("1GB/s"));
     const std::string planned =
         run({"plan", network, "--cluster", "clusters/two.yaml", "--parallel", "data_parallel", "--stages",
-             stages, "--micro-batches", "2", "-o", "p.json"});
+             stages, "--micro-batches", "2", "--precision", "f32", "--optimizer", "sgd", "-o", "p.json"});
     EXPECT_NE(planned.find("per step: "), planned.npos) << planned;
     EXPECT_EQ(run({"estimate", "p.json"}), planned);
     write_bytes("clusters/two.yaml", cluster_with("1MB/s"));
@@ -67,8 +67,8 @@ TEST(PlanFile, holds_its_cluster_so_that_neither_folders_nor_edits_change_it) {
 TEST(PlanFile, is_priced_by_another_cluster_where_that_is_asked_for_and_says_so) {
   const Folder folder;
   write_bytes("two.yaml", cluster_with("1GB/s"));
-  const std::string planned =
-      run({"plan", network, "--parallel", "data_parallel", "--cluster", "two.yaml", "-o", "p.json"});
+  const std::string planned = run({"plan", network, "--parallel", "data_parallel", "--cluster", "two.yaml",
+                                   "--precision", "f32", "--optimizer", "sgd", "-o", "p.json"});
   const std::vector<std::string> again{"plan", network, "--plan", "p.json", "--cluster", "two.yaml"};
   EXPECT_EQ(run(again), planned);
   write_bytes("two.yaml", cluster_with("1MB/s"));

@@ -85,7 +85,7 @@ TEST(ProgramText, names_the_line_and_what_is_wrong) {
     std::string what, to, message;
   };
   const std::vector<Case> cases = {
-      {"relu %x", "relo %x", "line 6: operator 'relo' does not exist (did you mean relu or elu?)"},
+      {"relu %x", "relo %x", "line 6: operator 'relo' does not exist (did you mean relu?)"},
       {"2 stages", "3 stages", "2 programs stand here but the pipeline has 3"},
       {"stage 1\n", "stage 2\n", "line 8: stage 2 stands where stage 1 should"},
       {"program 2 micro-batches\n", "", "line 9: 'mesh []' stands above 'program', which begins a program"},

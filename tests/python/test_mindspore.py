@@ -104,7 +104,7 @@ class Outer(nn.Cell):
 def test_names_grow_from_inside_out():
     net = Outer()
     assert [p.name for p in net.trainable_params()] == [
-        "a.weight", "a.given", "b.0.weight", "b.0.bias", "b.2.weight", "b.2.bias", "later.weight"]
+        "a.weight", "a.own", "b.0.weight", "b.0.bias", "b.2.weight", "b.2.bias", "later.weight"]
     assert list(net.parameters_dict())[0] == "scale"
     wrapped = nn.WithLossCell(net, nn.MSELoss())
     assert [p.name for p in wrapped.trainable_params()] == [p.name for p in net.trainable_params()]
