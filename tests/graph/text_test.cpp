@@ -111,8 +111,7 @@ TEST(Text, names_the_line_and_what_is_wrong) {
     std::string text, message;
   };
   const std::vector<Case> cases = {
-      {"%x = input f32[4]\n%y = relo %x",
-       "line 2: operator 'relo' does not exist (did you mean relu?)"},
+      {"%x = input f32[4]\n%y = relo %x", "line 2: operator 'relo' does not exist (did you mean relu?)"},
       {"%y = relu %x", "line 1: %x is not defined above"},
       {"%x = input f32[4]\n%x = relu %x", "line 2: %x is defined twice"},
       {"%x = input f32[4]\n%y = relu %x : f32[5]", "line 2: %y is f32[4] but f32[5] is written"},
