@@ -24,16 +24,15 @@
 #include "shardwright/runtime/backend/backend.h"
 #include "shardwright/search/automatic/stock.h"
 #include "shardwright/search/planning/settings.h"
-#include "shardwright/search/planning/stages_of_plan.h"
 
 namespace shardwright::python {
-namespace {
 
-/// Also while others run without Python's lock.
 void tell(const std::string& line) {
   const py::gil_scoped_acquire gil;
   py::print(line, py::arg("file") = py::module_::import("sys").attr("stderr"));
 }
+
+namespace {
 
 /// Of a file, or as they would stand in it.
 Constraints annotations_in(const std::string& option) {
@@ -101,6 +100,9 @@ PlanRequest request_of(const PlanOptions& options) {
   if (options.contains("strategy")) check_takes_strategies(request, options);
   if (const auto set = options.find("set"); set != options.end()) check_set(set->second, options);
   if (options.contains("fix")) check_searches(request);
+  if (options.contains("annotate") && request.parallel == Parallel::data_parallel &&
+      !request.constraints.tensors.empty())
+    throw error("annotate and parallel data_parallel exclude each other; use semi_auto_parallel");
   return request;
 }
 
@@ -180,15 +182,13 @@ StrategyFile strategies_in(const std::string& option, bool is_text) {
 
 /// What files say, of which `graph` has all.
 void add_files(const PlanOptions& options, const Graph& graph, PlanRequest& request) {
-  std::optional<Annotated> annotated;
-  if (const auto said = options.find("annotate"); said != options.end()) {
-    annotated = {"annotate", without_patterns(annotations_in(said->second), graph)};
-    request.constraints = without_patterns(request.constraints, graph);
-    if (request.parallel == Parallel::data_parallel && !annotated->said.tensors.empty())
-      throw error("annotate and parallel data_parallel exclude each other; use semi_auto_parallel");
-  }
+  const auto annotate = options.find("annotate");
+  if (annotate != options.end()) request.constraints = without_patterns(request.constraints, graph);
   const auto said = options.find("strategy");
   if (said == options.end()) return;
+  std::optional<Annotated> annotated;
+  if (annotate != options.end())
+    annotated = {"annotate", without_patterns(annotations_in(annotate->second), graph)};
   const bool is_text = trim(said->second).starts_with('{');
   const std::string path = is_text ? "strategy" : said->second;
   const StrategyFile file = strategies_in(said->second, is_text);
@@ -252,8 +252,7 @@ Asked asked_of(const std::string& name, const OptimizerChoice& optimizer, const 
     return model;
   };
   Model model = built(settings_of(out.request).pipelining.micro_batches);
-  for (const std::string& line : model.notices)
-    py::print(line, py::arg("file") = py::module_::import("sys").attr("stderr"));
+  for (const std::string& line : model.notices) tell(line);
   out.inputs = inputs_of(model.graph);
   out.initial = std::move(model.initial);
   out.traced = {std::move(model.graph), std::move(model.constraints)};

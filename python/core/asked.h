@@ -37,6 +37,9 @@ struct Asked {
   StepOf step = {};  // of other numbers of micro-batches, if it can be had
 };
 
+/// On standard error; also while others run without Python's lock.
+void tell(const std::string& line);
+
 /// Throw: Error as reading options and building a network do.
 Asked asked_of(const TracedStep& traced, const PlanOptions& options);
 Asked asked_of(const std::string& model, const OptimizerChoice& optimizer, const PlanOptions& options);

@@ -41,8 +41,7 @@ Program::Program(Asked asked, std::shared_ptr<Store> store, std::vector<int> ran
     const py::gil_scoped_release others_run;
     step_ = std::make_unique<GraphStep>(planned(asked), inputs_, options, session);
   }
-  for (const std::string& line : step_->planned()->notices)
-    py::print(line, py::arg("file") = py::module_::import("sys").attr("stderr"));
+  for (const std::string& line : step_->planned()->notices) tell(line);
   const Graph& graph = step_->graph();
   for (const Node& node : graph.nodes)
     if (node.op->kind == OpKind::input) {

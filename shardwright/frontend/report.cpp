@@ -79,28 +79,34 @@ struct Shares {
   const std::vector<OperatorShare>& shares;
   double seconds = 0, bytes = 0;  // all of the stage
 
-  /// Of these operators, which stand in one row.
-  ReportRow row(std::string name, const std::vector<std::size_t>& members) const {
+  /// Of time and of memory.
+  std::pair<std::string, std::string> percents(const std::vector<std::size_t>& members) const {
     double row_seconds = 0, row_bytes = 0;
     for (std::size_t i : members) {
       row_seconds += shares[i].cost.seconds();
       row_bytes += static_cast<double>(shares[i].cost.bytes());
     }
+    return {percent_text(row_seconds, seconds), percent_text(row_bytes, bytes)};
+  }
+
+  /// Of these operators, which stand in one row.
+  ReportRow row(std::string name, const std::vector<std::size_t>& members) const {
+    auto [time, memory] = percents(members);
     const std::size_t typical = members[members.size() / 2];
     const PlannedOperator& op = plan.operators[typical];
     return {.name = std::move(name),
             .strategy = strategy_text(op),
             .parts = integers_text(op.in),
-            .time = percent_text(row_seconds, seconds),
-            .memory = percent_text(row_bytes, bytes),
+            .time = std::move(time),
+            .memory = std::move(memory),
             .collectives = collectives_text(shares[typical].cost),
             .reason = compact_reason(op)};
   }
 
   /// They would say 0.0%.
   bool take_nothing(const std::vector<std::size_t>& members) const {
-    const ReportRow all = row("", members);
-    return all.time == "0.0%" && (all.memory == "0.0%" || all.memory == "-");
+    const auto [time, memory] = percents(members);
+    return time == "0.0%" && (memory == "0.0%" || memory == "-");
   }
 };
 

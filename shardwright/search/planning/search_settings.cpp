@@ -41,12 +41,7 @@ void fix(PlanRequest& r, const Given& given) {
   if (said.global_batch) throw given.wrong("global_batch is no choice of the search; --global-batch says it");
   r.options.said.set(static_cast<std::size_t>(Setting::fix));
   if (r.is_set || r.parallel != Parallel::auto_parallel) return;  // nothing is searched, which others say
-  if (const auto c = conflict_of(r.constraints, said))
-    throw given
-        .wrong(fmt::format("{}={} is said, but another flag says {}={}; leave one out", c->key, c->wanted,
-                           c->key, c->given))
-        .between(*c);
-  r.constraints = merged(std::move(r.constraints), said);
+  add_said(r, said, given);
   // Which leaves --auto-pipeline none to choose.
   if (said.degrees.said("pp")) r.options.said.set(static_cast<std::size_t>(Setting::auto_pipeline));
 }

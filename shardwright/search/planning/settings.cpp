@@ -100,17 +100,21 @@ Rows of_order() {
        .print = [](const PlanRequest& r) { return name_of(settings_of(r).pipelining.schedule); }}};
 }
 
+void check_agrees(const PlanRequest& r, const Constraints& said, const Given& given) {
+  if (const auto c = conflict_of(r.constraints, said))
+    throw given
+        .wrong(fmt::format("{}={} is said, but another flag says {}={}; leave one out", c->key, c->wanted,
+                           c->key, c->given))
+        .between(*c);
+}
+
 /// Of degrees that are left out there is 1. Samples and devices are for flags to say (cli/set_flags.h).
 void set_all(PlanRequest& r, const Given& given) {
   Constraints said = parse_constraints(given);
   if (said.recompute.value_or(Again{}).layers)
     throw error("{} recompute={}: how many layers is for --fix, and a search; full is all of them",
                 given.called, constraint_word("recompute").print(said, "recompute"));
-  if (const auto c = conflict_of(r.constraints, said))
-    throw given
-        .wrong(fmt::format("{}={} is said, but {}={} is said otherwise, too; leave one out", c->key,
-                           c->wanted, c->key, c->given))
-        .between(*c);
+  check_agrees(r, said, given);
   for (const auto& [name, split] : said.operators)
     if (r.constraints.tensors.contains(name))
       throw given.wrong(fmt::format("{}={} is said, but an annotation splits it, too; leave one out", name,
@@ -133,9 +137,7 @@ void set_optimizer_parallel(PlanRequest& r, const Given& given) {
   if (given.text.find("threshold=") != given.text.npos)
     said.zero_threshold = asked.threshold;  // usual or not
   if (given.text.find("group=") != given.text.npos) said.zero_group = asked.group;
-  if (const auto c = conflict_of(r.constraints, said))
-    throw given.wrong(fmt::format("{}={} is said otherwise, too: {}", c->key, c->wanted, c->given))
-        .between(*c);
+  check_agrees(r, said, given);
   said.zero = asked.level;
   r.constraints = merged(std::move(r.constraints), said);
 }
@@ -251,6 +253,11 @@ Rows of_memory() {
 }
 
 }  // namespace
+
+void add_said(PlanRequest& request, const Constraints& said, const Given& given) {
+  check_agrees(request, said, given);
+  request.constraints = merged(std::move(request.constraints), said);
+}
 
 std::string to_text(const Recompute& recompute) {
   std::vector<std::string> modules;

@@ -60,6 +60,9 @@ std::string to_text(const Recompute& recompute);
 /// Why a setting has no effect on a plan for `request`; empty if it has one. `request` needs its machine and order.
 std::string idle_reason(const SettingRow& row, const PlanRequest& request);
 
+/// Adds what `given` says to what is said already. Throws: Error where both say it, and otherwise.
+void add_said(PlanRequest& request, const Constraints& said, const Given& given);
+
 /// Another precision. Without a word about it, the loss is scaled where gradients are fp16.
 void set_precision(Origin& origin, const Precision& precision);
 
