@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "shardwright/annotations/patterns.h"
 #include "shardwright/autodiff/train_step.h"
@@ -78,15 +79,19 @@ void check_searches(const PlanRequest& request) {
   if (request.devices == 1) tell("fix has no effect: there is 1 device");
 }
 
-/// By the table that flags are read with.
-PlanRequest request_of(const PlanOptions& options) {
+/// By the table that flags are read with; a network called `model` has what nobody says as on such machines.
+PlanRequest request_of(const PlanOptions& options, const std::string& model = "") {
   PlanRequest request{.model = "traced network", .formats = default_devices().formats};
   // Before all else, as the command reads its file: what contradicts it is refused.
   if (const auto said = options.find("annotate"); said != options.end())
     request.constraints = annotations_in(said->second);
   std::set<std::string> known{"annotate", "plan", "save_strategy", "strategy"};
+  bool is_ordered = false;
   for (const SettingRow& row : all_settings()) {
-    if (row.part > SettingPart::order && request.devices == 1) request.parallel = Parallel::stand_alone;
+    if (row.part > SettingPart::order && !std::exchange(is_ordered, true)) {
+      if (request.devices == 1) request.parallel = Parallel::stand_alone;
+      if (!model.empty()) request.origin = usual_origin(model, request.cluster);
+    }
     std::string option = row.flag.substr(2);
     std::ranges::replace(option, '-', '_');
     known.insert(option);
@@ -242,10 +247,15 @@ Asked asked_of(const TracedStep& traced, const PlanOptions& options) {
   return out;
 }
 
-Asked asked_of(const std::string& name, const OptimizerChoice& optimizer, const PlanOptions& options) {
-  Asked out{.request = request_of(options), .options = options};
+Asked asked_of(const std::string& name, const std::optional<OptimizerChoice>& optimizer,
+               const PlanOptions& options) {
+  Asked out{.request = request_of(options, name), .options = options};
   out.request.model = name;
-  out.request.origin.optimizer = optimizer;
+  OptimizerChoice& chosen = out.request.origin.optimizer;
+  const OptimizerChoice usual = std::exchange(chosen, optimizer.value_or(chosen));
+  chosen.loss_scale = usual.loss_scale;  // options say these
+  chosen.reduces_short = usual.reduces_short;
+  chosen.has_set_rate = true;
   const auto built = [origin = out.request.origin, name](int micro_batches) {
     Model model = build_model(name, model_options(origin, micro_batches));
     add_train_step(model.graph, model.loss, origin.optimizer);
@@ -253,6 +263,11 @@ Asked asked_of(const std::string& name, const OptimizerChoice& optimizer, const 
   };
   Model model = built(settings_of(out.request).pipelining.micro_batches);
   for (const std::string& line : model.notices) tell(line);
+  if (!options.contains("plan"))
+    out.assumed = {.batch = !options.contains("global_batch") && name.find("batch=") == name.npos,
+                   .precision = !options.contains("precision"),
+                   .optimizer = !optimizer};
+  out.tokens = model.tokens;
   out.inputs = inputs_of(model.graph);
   out.initial = std::move(model.initial);
   out.traced = {std::move(model.graph), std::move(model.constraints)};
@@ -283,7 +298,7 @@ PlannedNetwork planned(Asked& asked) {
     Plan saved = known_plan(plan->second);
     apply(saved, graph);  // it fits
     tell_mixing(graph, saved);
-    return {std::move(graph), std::move(saved)};
+    return {.graph = std::move(graph), .plan = std::move(saved), .tokens = asked.tokens};
   }
   PlanRequest& request = asked.request;
   request.constraints = merged(std::move(said_by_code), request.constraints);
@@ -301,7 +316,7 @@ PlannedNetwork planned(Asked& asked) {
   request.stock = nullptr;
   tell_mixing(graph, plan);
   BoundOf bound = bound_by(request, plan, std::move(stock.tried), step);
-  return {std::move(graph), std::move(plan), std::move(bound)};
+  return {std::move(graph), std::move(plan), std::move(bound), asked.assumed, asked.tokens};
 }
 
 TracedStep traced_step(const std::shared_ptr<Tracing>& tracing, const std::vector<ArrayPtr>& outputs,
@@ -348,12 +363,12 @@ void bind_planned_step(py::module_& m) {
            py::arg("settings") = py::dict(), py::arg("clip_norm") = 0.0, py::arg("retrace") = py::none())
       .def(py::init([plan](const std::string& model, const std::string& optimizer, const py::dict& settings,
                            double clip_norm, const PlanOptions& options) {
-             return plan(asked_of(model,
-                                  {.name = optimizer,
-                                   .attributes = attributes_of(settings),
-                                   .clip_norm = clip_norm,
-                                   .has_set_rate = true},
-                                  options));
+             if (optimizer.empty()) return plan(asked_of(model, std::nullopt, options));
+             return plan(asked_of(
+                 model,
+                 OptimizerChoice{
+                     .name = optimizer, .attributes = attributes_of(settings), .clip_norm = clip_norm},
+                 options));
            }),
            py::arg("model"), py::arg("optimizer"), py::arg("settings"), py::arg("clip_norm"),
            py::arg("options"))

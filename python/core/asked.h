@@ -34,7 +34,9 @@ struct Asked {
   std::vector<Tensor> captured = {};
   std::vector<LeafPtr> leaves = {};
   std::map<std::string, InitialValue> initial = {};
-  StepOf step = {};  // of other numbers of micro-batches, if it can be had
+  Assumed assumed = {};
+  std::int64_t tokens = 0;  // of a micro-batch, where its inputs are sequences
+  StepOf step = {};         // of other numbers of micro-batches, if it can be had
 };
 
 /// On standard error; also while others run without Python's lock.
@@ -42,7 +44,9 @@ void tell(const std::string& line);
 
 /// Throw: Error as reading options and building a network do.
 Asked asked_of(const TracedStep& traced, const PlanOptions& options);
-Asked asked_of(const std::string& model, const OptimizerChoice& optimizer, const PlanOptions& options);
+/// Without an optimizer that which is usual on such machines.
+Asked asked_of(const std::string& model, const std::optional<OptimizerChoice>& optimizer,
+               const PlanOptions& options);
 /// The model's network outside of training: its prediction, and before it with `has_loss` the loss.
 Asked inference_asked(const std::string& model, bool has_loss, const PlanOptions& options);
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, Mapping, Sequence
 
 from . import _core
-from .optim import Optimizer, sgd
+from .optim import Optimizer
 
 __all__ = ["Plan", "Spec", "plan"]
 
@@ -86,11 +86,13 @@ def plan(model: str, optimizer: Optimizer | None = None, *, devices: int | None 
     """How a named model (or a graph or ONNX file) would be trained; memory is taken for none of it.
 
     options: as those of `train_step`, with `cluster="h100:64"` and the like for machines that are elsewhere, which
-    say how many devices there are. Of a function: `train_step(...).plan(*batch)`.
+    say how many devices there are. On accelerators what is not said is as the command has it there: mixed precision,
+    AdamW, the batch that the model was published with. Of a function: `train_step(...).plan(*batch)`.
     """
-    chosen = optimizer or sgd()
-    return Plan(_core.PlannedStep(model, chosen.name, chosen.settings, chosen.clip_norm,
-                                  options_text({"devices": devices, **options})))
+    said = options_text({"devices": devices, **options})
+    if optimizer is None:
+        return Plan(_core.PlannedStep(model, "", {}, 0.0, said))
+    return Plan(_core.PlannedStep(model, optimizer.name, optimizer.settings, optimizer.clip_norm, said))
 
 
 def options_text(options: dict[str, Any]) -> dict[str, str]:

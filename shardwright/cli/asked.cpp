@@ -102,6 +102,7 @@ PlanRequest asked_of(const Arguments& given) {
   bool is_ordered = is_planned;
   for (const SettingRow& row : all_settings()) {
     if (row.part > SettingPart::order && !std::exchange(is_ordered, true)) {
+      out.origin = usual_origin(spec, out.cluster);
       set_mode(arguments, out);
       check_stages(out.constraints, settings_of(out).pipelining);
     }
@@ -219,6 +220,27 @@ std::optional<MemoryCap> memory_cap_of(const Arguments& arguments) {
     if (!least || bytes < least->bytes) least = {row.flag, bytes};
   }
   return least;
+}
+
+bool is_given_plan(const Arguments& arguments) {
+  return arguments.has("--plan") ||
+         (!arguments.positionals.empty() && arguments.positionals[0].ends_with(".json"));
+}
+
+Assumed assumed_in(const Arguments& arguments, const Model& model) {
+  if (is_given_plan(arguments)) return {};
+  const bool says_batch = model.own || model.name.find("batch=") != std::string::npos;  // a key of the model
+  return {.batch = !arguments.has("--global-batch") && !says_batch,
+          .precision = !arguments.has("--precision") && !model.own,
+          .optimizer = !arguments.has("--optimizer")};
+}
+
+void tell_assumed(const Arguments& arguments, const Model& model, bool is_trained) {
+  if (is_given_plan(arguments)) return;
+  Assumed assumed = assumed_in(arguments, model);
+  if (!is_trained) assumed.optimizer = false;
+  const std::string line = assumed_text(assumed, origin_of(arguments, model), asked_of(arguments).cluster);
+  if (!line.empty()) arguments.notices.push_back(line);
 }
 
 }  // namespace shardwright

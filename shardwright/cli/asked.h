@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "shardwright/cli/verb.h"
+#include "shardwright/frontend/assumed.h"
 #include "shardwright/frontend/model.h"
 #include "shardwright/frontend/planned_model.h"
 #include "shardwright/search/planning/settings.h"
@@ -49,6 +50,14 @@ Origin origin_of(const Arguments& arguments, const Model& model);
 
 /// The optimizer of it. Throws: Error on a flag that the optimizer does not have.
 OptimizerChoice optimizer_of(const Arguments& arguments, const Model& model);
+
+/// A plan that is a file has been asked for as it is.
+bool is_given_plan(const Arguments& arguments);
+
+/// What nobody said of the network of `model`; of a saved plan nothing is assumed.
+Assumed assumed_in(const Arguments& arguments, const Model& model);
+/// For a verb that shows no report: what is assumed as on accelerators, a line.
+void tell_assumed(const Arguments& arguments, const Model& model, bool is_trained = true);
 
 /// How much of each device's memory a plan may use.
 struct MemoryCap {

@@ -122,20 +122,7 @@ std::string remedies_text(const Arguments& arguments, const Remedies& remedies) 
   return out.empty() ? "remedy: none was found\n" : out;
 }
 
-/// A plan that is a file has been asked for as it is.
-bool is_given(const Arguments& arguments) {
-  return arguments.has("--plan") || arguments.positionals[0].ends_with(".json");
-}
-
 }  // namespace
-
-Assumed assumed_in(const Arguments& arguments, const Model& model) {
-  if (is_given(arguments) || model.own) return {};
-  const bool says_batch = model.name.find("batch=") != std::string::npos;  // a key of the model
-  return {.batch = !arguments.has("--global-batch") && !says_batch,
-          .precision = !arguments.has("--precision"),
-          .optimizer = !arguments.has("--optimizer")};
-}
 
 ReportStyle style_of(const Arguments& arguments, const Terminal& terminal) {
   const bool is_wide = arguments.is_on("--wide");
@@ -150,7 +137,7 @@ Flag wide_flag() {
 Evaluation report(const Arguments& arguments, const Model& model, const Plan& plan, const Pipeline& pipeline,
                   const TableOf& table, Terminal& terminal, const BoundOf& bound_of) {
   RemediesOf remedies = [&](const Evaluation& e) { return remedies_of(arguments, model, plan, e); };
-  if (is_given(arguments)) remedies = {};
+  if (is_given_plan(arguments)) remedies = {};
   const Evaluation evaluation = [&] {
     try {
       return evaluation_of(arguments, pipeline, plan.cluster, plan.settings.framework, remedies);

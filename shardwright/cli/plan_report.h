@@ -13,8 +13,6 @@
 
 namespace shardwright {
 
-/// What nobody said of the network of `model`; of a saved plan nothing is assumed.
-Assumed assumed_in(const Arguments& arguments, const Model& model);
 /// How a report is shown: --wide, or cut to the terminal.
 ReportStyle style_of(const Arguments& arguments, const Terminal& terminal);
 Flag wide_flag();

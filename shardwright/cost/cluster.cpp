@@ -174,6 +174,14 @@ Cluster cluster_called(std::string_view name) {
   return cluster;
 }
 
+std::optional<DType> short_type_of(const Cluster& cluster) {
+  const PeakFlops& peak = cluster.flops_per_second;
+  if (cluster.links.front().kind == memory_link) return std::nullopt;
+  for (const DType type : {DType::bf16, DType::f16})
+    if (peak.of(type) > peak.f32) return type;
+  return std::nullopt;
+}
+
 Cluster host_cluster(int devices) { return cluster_called(fmt::format("cpu:{}", devices)); }
 
 bool is_preset(const Cluster& cluster) try {

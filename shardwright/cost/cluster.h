@@ -22,6 +22,9 @@ namespace shardwright {
 /// That a cluster may have.
 constexpr int most_devices = 1 << 20;
 
+/// The kind of link that joins threads of one host.
+constexpr std::string_view memory_link = "memory";
+
 /// What joins blocks of neighbouring devices.
 struct LinkLevel {
   std::string kind;             // nvlink, infiniband, ...
@@ -129,6 +132,10 @@ Cluster resized(const Cluster& cluster, int devices);
 
 /// That of as many threads of this host as there are devices.
 Cluster host_cluster(int devices);
+
+/// The short type that networks are trained in on accelerators like its devices: what they have units for, bf16 before fp16.
+/// Nothing where they have none, or are threads of a host.
+std::optional<DType> short_type_of(const Cluster& cluster);
 
 /// Whether its name says all of it: that of a preset with these figures.
 bool is_preset(const Cluster& cluster);

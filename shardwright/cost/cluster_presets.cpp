@@ -24,7 +24,7 @@ ClusterPreset cpu() {
            .memory_bytes = 8 * gigabyte,
            .efficiency =
                {{{0.87, 0.3e-6}, {0.97, 0.3e-6}, {1, 0.2e-6}, {0.45, 0.3e-6}, {0.97, 0.3e-6}, {1, 0.2e-6}}},
-           .links = {{"memory", most_devices, 0, 20 * giga, 5e-6},
+           .links = {{std::string(memory_link), most_devices, 0, 20 * giga, 5e-6},
                      {"ethernet", most_devices, 50e-6, 1.25 * giga}},
            .link_efficiency = 1,
            .overlap = 0},

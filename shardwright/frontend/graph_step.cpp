@@ -54,7 +54,7 @@ PlannedStep planned_step(PlannedNetwork network, const TrainOptions& options) {
 
 StepReport PlannedStep::report() const {
   return step_report(network.graph, network.plan, evaluation.estimate,
-                     batch_size_of(network.graph, network.plan));
+                     batch_size_of(network.graph, network.plan, network.tokens), network.assumed);
 }
 
 const std::optional<Bound>& PlannedStep::bound() {

@@ -1,5 +1,7 @@
 #include "shardwright/frontend/model.h"
 
+#include <algorithm>
+
 #include "shardwright/autodiff/backward.h"
 #include "shardwright/base/file.h"
 #include "shardwright/base/text.h"
@@ -129,6 +131,14 @@ Model built(const std::string& spec, const ModelOptions& options, std::string_vi
 }
 
 }  // namespace
+
+std::optional<std::int64_t> trained_batch(std::string_view spec) {
+  const std::size_t colon = spec.find(':');
+  const auto found = std::ranges::find(all_models(), spec.substr(0, colon), &ModelDef::name);
+  if (found == all_models().end() || found->trained.samples == 0) return std::nullopt;
+  if (colon != spec.npos && parse_keys(spec.substr(colon + 1)).contains("batch")) return std::nullopt;
+  return found->trained.samples;
+}
 
 std::optional<std::int64_t> batch_of(const Model& model) {
   for (const Node& node : model.graph.nodes) {

@@ -70,10 +70,17 @@ class ModelArguments {
   std::string text(const std::string& key, const std::string& otherwise) const;
 };
 
+/// Samples of a step that a model was published with.
+struct TrainedBatch {
+  std::int64_t samples = 0;  // 0: nobody has said it
+  std::string source;
+};
+
 struct ModelDef {
   std::string name;
   std::string doc;
   std::map<std::string, std::string> keys;  // key -> default, as `models` prints them
+  TrainedBatch trained = {};
   std::function<Model(const ModelArguments&)> build;
 };
 
@@ -84,6 +91,9 @@ std::span<const ModelDef> all_models();
 /// leaves sizes open), or `-` for `input` (a graph as text).
 /// Throws: Error on an unknown model or key, or a value that is no number.
 Model build_model(const std::string& spec, const ModelOptions& options = {}, std::string_view input = "");
+
+/// Samples of a step that the model called `spec` is trained with; nothing where that is not known, or `spec` says `batch=`.
+std::optional<std::int64_t> trained_batch(std::string_view spec);
 
 /// Samples of its batch: dim 0 of the first input that has dims; nothing if there is none.
 std::optional<std::int64_t> batch_of(const Model& model);

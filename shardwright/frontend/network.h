@@ -11,6 +11,7 @@
 
 #include "shardwright/autodiff/train_step.h"
 #include "shardwright/explain/binding.h"
+#include "shardwright/frontend/assumed.h"
 #include "shardwright/frontend/operator.h"
 #include "shardwright/frontend/trace.h"
 #include "shardwright/plan/plan.h"
@@ -70,6 +71,8 @@ struct PlannedNetwork {
   Graph graph;
   Plan plan;
   BoundOf bound_of = {};
+  Assumed assumed = {};
+  std::int64_t tokens = 0;  // of a micro-batch, where its inputs are sequences
 };
 
 /// Throws: Error as tracing and planning do.

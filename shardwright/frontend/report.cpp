@@ -282,8 +282,9 @@ StepReport step_report(const Graph& graph, const Plan& plan, const Estimate& e, 
     begins.push_back(first + stage.devices());
     out.stages.push_back(stage_report(stage, Explainer(std::move(parts.stages[s]), plan, s), e.operators[s]));
     if (!is_whole)
-      out.stages.back().heading = fmt::format("stage {} on devices {}-{}: {} operators, {} to {}", s, first,
+      out.stages.back().heading = fmt::format("stage {} on devices {}-{}: {} operator{}, {} to {}", s, first,
                                               first + stage.devices() - 1, stage.operators.size(),
+                                              stage.operators.size() == 1 ? "" : "s",
                                               stage.operators.front().name, stage.operators.back().name);
   }
   out.summary = summary_of(graph, plan, e, batch, assumed);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "shardwright/explain/explain.h"
+#include "shardwright/frontend/assumed.h"
 #include "shardwright/frontend/table.h"
 #include "shardwright/plan/plan.h"
 #include "shardwright/simulate/estimate.h"
@@ -48,12 +49,6 @@ struct StepReport {
   std::string heading;
   std::vector<std::string> summary;  // one line each: what was asked, what was chosen, what a step takes
   std::vector<StageReport> stages;
-};
-/// Of what a step is made, whatever nobody said: it is as usual, and marked.
-struct Assumed {
-  bool batch = false;
-  bool precision = false;
-  bool optimizer = false;
 };
 /// `graph` is the train step of one micro-batch.
 StepReport step_report(const Graph& graph, const Plan& plan, const Estimate& estimate, const BatchSize& batch,

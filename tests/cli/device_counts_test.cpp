@@ -164,7 +164,8 @@ TEST(SlowDeviceCounts, a_curve_has_what_each_search_finds_alone) {
 
 TEST(DeviceCounts, the_cheapest_is_that_of_the_curve) {
   const std::string cluster = priced_cluster(2.5);
-  const Json curve = plan_of(small, {"--cluster", cluster, "--over", "1,2,4,8"}).document().at("curve");
+  const Words asked{"--cluster", cluster, "--precision", "f32", "--optimizer", "sgd"};
+  const Json curve = plan_of(small, testing::with(asked, {"--over", "1,2,4,8"})).document().at("curve");
   const auto cheapest = [&](double target) {
     const Json* best = nullptr;
     for (const Json& row : curve)
@@ -176,8 +177,8 @@ TEST(DeviceCounts, the_cheapest_is_that_of_the_curve) {
   std::set<int> answers;
   for (const Json& row : curve) {
     const double target = row.at("step_seconds");
-    const Json found = plan_of(small, {"--cluster", cluster, "--objective", "price", "--target-step",
-                                       fmt::format("{:.17g}s", target)})
+    const Json found = plan_of(small, testing::with(asked, {"--objective", "price", "--target-step",
+                                                            fmt::format("{:.17g}s", target)}))
                            .document();
     EXPECT_EQ(found.at("devices"), cheapest(target)) << found.at("objective");
     EXPECT_NEAR(found.at("price").get<double>(),

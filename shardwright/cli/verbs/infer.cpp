@@ -127,6 +127,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
   for (const SettingRow& row : all_settings())
     if (is_of_inference(row)) arguments.heed(row.flag);
   tell_idle(arguments, request);
+  tell_assumed(arguments, model, false);
   request.formats = default_devices().formats;
   request.search = splitting_search(request.search).name;
   std::optional<TensorSource> weights;

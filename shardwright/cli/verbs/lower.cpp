@@ -3,6 +3,7 @@
 #include <ostream>
 
 #include "shardwright/base/file.h"
+#include "shardwright/cli/asked.h"
 #include "shardwright/cli/planning.h"
 #include "shardwright/cost/cluster.h"
 #include "shardwright/frontend/memory_limit.h"
@@ -80,6 +81,7 @@ Request request_of(const Arguments& arguments, Terminal& terminal) {
     add_train_step(out.model.graph, out.model.loss, optimizer_of(arguments, out.model));
   out.plan = plan_of(arguments, out.model, out.model.graph, terminal);
   out.cluster = out.plan.cluster;
+  tell_assumed(arguments, out.model, !arguments.is_on("--forward"));
   if (!arguments.is_on("--steps"))
     arguments.idle("--schedule", "programs do not tell the order of micro-batches; --steps does");
   if (!arguments.has("--forward")) return out;

@@ -19,6 +19,9 @@ int run(const Arguments& arguments, Terminal& terminal) {
     std::string keys;
     for (const auto& [key, value] : model.keys) keys += (keys.empty() ? ":" : ",") + key + "=" + value;
     terminal.out << fmt::format("{}{}\n    {}\n", model.name, keys, model.doc);
+    if (model.trained.samples > 0)
+      terminal.out << fmt::format("    on accelerators batch={} unless said ({})\n", model.trained.samples,
+                                  model.trained.source);
   }
   return 0;
 }

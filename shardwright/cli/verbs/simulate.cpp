@@ -2,6 +2,7 @@
 #include <span>
 
 #include "shardwright/base/file.h"
+#include "shardwright/cli/asked.h"
 #include "shardwright/cli/plan_report.h"
 #include "shardwright/cli/planning.h"
 #include "shardwright/frontend/table.h"
@@ -64,6 +65,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
   if (!path.empty()) require_writable(path);
   const Pipeline pipeline = compile_pipeline(made.model.graph, made.plan, compile_options_of(arguments));
   if (!path.empty()) require_few_events(pipeline);
+  if (!arguments.is_on("--json")) tell_assumed(arguments, made.model);
   const BatchSize batch = batch_size_of(made.model.graph, made.plan, made.model.tokens);
   report(
       arguments, made.model, made.plan, pipeline,

@@ -126,6 +126,7 @@ Training prepare(const Arguments& arguments, std::optional<FolderLock> lock, Ter
   const Evaluation expected = own_evaluation_of(arguments, program, plan.cluster);
   const std::string misfit = misfit_notice(expected, plan.cluster);
   notices << misfit;  // now, and when it has run
+  if (arguments.has("--json")) tell_assumed(arguments, model);
   const ReportStyle style = arguments.has("--json") ? ReportStyle{} : style_of(arguments, terminal);
   arguments.check_heeded(terminal.err);
   tell_if_long(program.rank_count(), "devices", "is a thread here", terminal);

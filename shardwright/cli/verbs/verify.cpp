@@ -5,6 +5,7 @@
 #include <ostream>
 
 #include "shardwright/base/error.h"
+#include "shardwright/cli/asked.h"
 #include "shardwright/cli/planning.h"
 #include "shardwright/cost/cluster.h"
 #include "shardwright/frontend/memory_limit.h"
@@ -64,6 +65,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
   const Pipeline pipeline = compile_pipeline(model.graph, plan, compile_options_of(arguments));
   const Evaluation evaluation = own_evaluation_of(arguments, pipeline, plan.cluster);
   const bool is_json = arguments.is_on("--json");
+  tell_assumed(arguments, model);
   arguments.check_heeded(terminal.err);
   const Proof proof = prove(pipeline, Progress(pipeline.rank_count(), terminal));
   terminal.err << misfit_notice(evaluation, plan.cluster);

@@ -15,7 +15,11 @@ struct Member {
   std::string doc;
   DecoderOptions options;
   std::int64_t batch = 4;
+  std::string trained_by =
+      {};  // who trained it with 4 million tokens a step; empty: it is no published model
 };
+
+constexpr std::int64_t trained_tokens = 4 << 20;
 
 constexpr std::int64_t most_layers = 4096;
 
@@ -85,9 +89,11 @@ ModelDef definition(const Member& member) {
       {"batch", std::to_string(member.batch)}};
   if (o.activation == Activation::swiglu)
     keys["kv_heads"] = o.kv_heads ? std::to_string(o.kv_heads) : "heads";
+  const std::int64_t trained = member.trained_by.empty() ? 0 : trained_tokens / o.sequence;
   return {.name = member.name,
           .doc = member.doc,
           .keys = std::move(keys),
+          .trained = {trained, member.trained_by},
           .build = [member](const ModelArguments& a) { return build(a, member); }};
 }
 
@@ -134,25 +140,27 @@ DecoderOptions pangualpha(const Sizes& sizes) {
 }  // namespace
 
 std::vector<ModelDef> decoders() {
+  const std::string llama2 = "Touvron et al., 2023", qwen_report = "Bai et al., 2023",
+                    like_llama2 = "as LLaMA2, its own is not published";
   const std::vector<Member> members{
       {"llama", "decoder with RMS norm, rotary positions, swiglu and grouped heads",
        llama({4, 512, 8, 0, 1376, 8192, 256})},
       {"gpt", "decoder as GPT-2: layer norm, learned positions, gelu, biases, the head tied to the embedding",
        gpt({4, 512, 8, 0, 0, 8192, 256})},
-      {"llama2-7b", "LLaMA2 7B", llama({32, 4096, 32, 0, 11008, 32000, 4096}), 8},
-      {"llama2-13b", "LLaMA2 13B", llama({40, 5120, 40, 0, 13824, 32000, 4096}), 16},
+      {"llama2-7b", "LLaMA2 7B", llama({32, 4096, 32, 0, 11008, 32000, 4096}), 8, llama2},
+      {"llama2-13b", "LLaMA2 13B", llama({40, 5120, 40, 0, 13824, 32000, 4096}), 16, llama2},
       {"llama2-70b", "LLaMA2 70B: eight heads of keys and values",
-       llama({80, 8192, 64, 8, 28672, 32000, 4096}), 1},
+       llama({80, 8192, 64, 8, 28672, 32000, 4096}), 1, llama2},
       {"baichuan2-7b", "Baichuan2 7B", baichuan2({32, 4096, 32, 0, 11008, 125696, 4096}, Positions::rotary),
-       8},
+       8, like_llama2},
       {"baichuan2-13b", "Baichuan2 13B: ALiBi instead of rotary positions",
-       baichuan2({40, 5120, 40, 0, 13696, 125696, 4096}, Positions::alibi), 8},
+       baichuan2({40, 5120, 40, 0, 13696, 125696, 4096}, Positions::alibi), 8, like_llama2},
       {"qwen-7b", "Qwen 7B: biases of queries, keys and values", qwen({32, 4096, 32, 0, 11008, 151936, 8192}),
-       2},
-      {"qwen-14b", "Qwen 14B", qwen({40, 5120, 40, 0, 13696, 152064, 8192}), 2},
+       2, qwen_report},
+      {"qwen-14b", "Qwen 14B", qwen({40, 5120, 40, 0, 13696, 152064, 8192}), 2, qwen_report},
       {"pangualpha-2.6b", "PanguAlpha 2.6B: fast gelu, and a last layer that asks with learned queries",
-       pangualpha({32, 2560, 32, 0, 0, 40000, 1024}), 16},
-      {"pangualpha-13b", "PanguAlpha 13B", pangualpha({40, 5120, 40, 0, 0, 40000, 1024}), 8}};
+       pangualpha({32, 2560, 32, 0, 0, 40000, 1024}), 16, like_llama2},
+      {"pangualpha-13b", "PanguAlpha 13B", pangualpha({40, 5120, 40, 0, 0, 40000, 1024}), 8, like_llama2}};
   std::vector<ModelDef> out;
   for (const Member& m : members) out.push_back(definition(m));
   return out;

@@ -29,6 +29,7 @@ ModelDef resnet(const std::string& name, std::string doc) {
   return {.name = name,
           .doc = std::move(doc),
           .keys = {{"batch", "32"}, {"classes", "10"}, {"image", "64"}, {"width", "64"}},
+          .trained = {256, "He et al., 2016"},
           .build = [name](const ModelArguments& a) { return build(name, a); }};
 }
 
