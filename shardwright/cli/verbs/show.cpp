@@ -149,7 +149,7 @@ int run(const Arguments& given, Terminal& terminal) {
                     : model_of(arguments, terminal);
   if (arguments.is_on("--train")) add_train_step(model.graph, model.loss, optimizer_of(arguments, model));
   const bool is_short = arguments.is_on("--summary"), is_json = arguments.is_on("--json");
-  tell_assumed(given, model, arguments.is_on("--train"));
+  tell_assumed(arguments, model, arguments.is_on("--train"));
   if (is_short) arguments.idle("--precision", "counts do not depend on it");
   const bool shows_layouts = !is_short && arguments.is_on("--layouts");  // counts have none
   const bool is_text = is_planned(model.graph);
