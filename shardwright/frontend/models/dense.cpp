@@ -61,11 +61,11 @@ ModelDef stack(std::string name, std::string doc, const DenseStack& s) {
 
 std::vector<ModelDef> dense() {
   return {stack("ffn",
-                "the feed-forward network of seed 000: dense layers with bias, relu between, cross entropy",
+                "a feed-forward network: dense layers with bias, relu between, cross entropy",
                 {.widths = "784-512-256-128-64-10", .loss = "cross_entropy"}),
-          stack("three_layer", "the network of seed 001: three dense layers without bias, cross entropy",
+          stack("three_layer", "three dense layers without bias, cross entropy",
                 {.widths = "784-512-512-10", .loss = "cross_entropy", .bias = false}),
-          stack("three_layer_mae", "the second network of seed 000: three dense layers, mean absolute error",
+          stack("three_layer_mae", "three dense layers, mean absolute error",
                 {.widths = "784-512-512-1", .loss = "mean_absolute_error"}),
           {.name = "matmul_chain",
            .doc = "matrix products in a row without activation, mean squared error",

@@ -43,7 +43,7 @@ Model build(const ModelArguments& arguments) {
 
 std::vector<ModelDef> dense_matmul() {
   return {{.name = "dense_matmul",
-           .doc = "DenseMatMulNet of seed 004: z = (x w) v, split for 4 devices as ReID, DLRM or Transformer",
+           .doc = "two products: z = (x w) v, split for 4 devices as ReID, DLRM or Transformer",
            .keys = {{"batch", "32"}, {"form", "transformer"}, {"widths", "64-128-64"}},
            .build = build}};
 }

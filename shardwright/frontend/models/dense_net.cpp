@@ -31,7 +31,7 @@ Model build(const ModelArguments& arguments) {
 std::vector<ModelDef> dense_net() {
   return {
       {.name = "dense_net",
-       .doc = "DenseNet of seed 004: an embedding by product, three dense layers q, k, v of it, (q k^T) v",
+       .doc = "an embedding by product, three dense layers q, k, v of it, (q k^T) v",
        .keys = {{"batch", "32"}, {"widths", "12288-128-768"}},
        .build = build}};
 }
