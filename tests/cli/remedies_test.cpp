@@ -132,12 +132,8 @@ TEST(Remedies, are_none_below_the_parameters_own_size) {
 
 /// Without a flag of memory nothing is refused.
 TEST(Remedies, of_devices_that_are_too_small_stand_below_the_plan) {
-  const Flags flags{{"--cluster", "a100-80g:2"},
-                    {"--global-batch", "131072"},
-                    {"--micro-batches", "1"},
-                    {"--precision", "f32"},
-                    {"--optimizer", "sgd"},
-                    {"--recompute", "none"}};
+  const Flags flags{{"--cluster", "a100-80g:2"}, {"--global-batch", "131072"}, {"--micro-batches", "1"},
+                    {"--precision", "f32"},      {"--optimizer", "sgd"},       {"--recompute", "none"}};
   const testing::CommandOutcome json = plan_of(flags), text = plan_of(flags, false);
   EXPECT_EQ(json.status, 0);
   EXPECT_EQ(text.status, 0);
