@@ -17,6 +17,15 @@ HERE = pathlib.Path(__file__).resolve().parent
 BUILD = pathlib.Path(os.environ.get("SHARDWRIGHT_BUILD", HERE.parent / "build" / "wheel"))
 
 
+def configure() -> None:
+    command = ["cmake", "-S", HERE.parent, "-B", BUILD, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DSHARDWRIGHT_UNITED=ON",
+               "-DSHARDWRIGHT_PYTHON=ON", "-DSHARDWRIGHT_TESTS=OFF", "-DSHARDWRIGHT_EXAMPLES=OFF",
+               f"-DPython3_EXECUTABLE={sys.executable}"]
+    if shutil.which("cmake") is None or subprocess.run(command).returncode != 0:
+        shutil.rmtree(BUILD, ignore_errors=True)  # what failed is not taken for whole the next time
+        sys.exit("shardwright: CMake does not find what it builds with; `scripts/install.sh build python` installs it")
+
+
 class BuildWithCMake(build_py):
     """Python's files, the compiled module and the program among ours, and the front end for MindSpore's programs in a
     folder of its own."""
@@ -24,9 +33,7 @@ class BuildWithCMake(build_py):
     def run(self) -> None:
         super().run()
         if not (BUILD / "build.ninja").exists():
-            subprocess.run(["cmake", "-S", HERE.parent, "-B", BUILD, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-                            "-DSHARDWRIGHT_UNITED=ON", "-DSHARDWRIGHT_PYTHON=ON", "-DSHARDWRIGHT_TESTS=OFF", "-DSHARDWRIGHT_EXAMPLES=OFF",
-                            f"-DPython3_EXECUTABLE={sys.executable}"], check=True)
+            configure()
         subprocess.run(["cmake", "--build", BUILD, "--target", "_core", "shardwright"], check=True)
         package = pathlib.Path(self.build_lib) / "shardwright"
         for module in (BUILD / "python" / "shardwright").glob("_core.*.so"):
