@@ -283,11 +283,14 @@ std::span<const Estimate> stages_of(const Estimate& e) {
   return e.stages.empty() ? std::span(&e, 1) : std::span<const Estimate>(e.stages);
 }
 
-StepTrace simulated_trace(const Pipeline& pipeline, const Cluster& cluster) {
-  const std::deque<GroupFigures> groups = groups_of(pipeline, cluster);
+std::vector<SimulatedRank> simulated_ranks(const Pipeline& pipeline, const Cluster& cluster) {
+  return simulated(groups_of(pipeline, cluster), pipeline, cluster, true);
+}
+
+StepTrace trace_of(const std::vector<SimulatedRank>& ranks, const Pipeline& pipeline) {
   StepTrace out{std::vector<std::vector<TraceEvent>>(at(pipeline.rank_count()))};
   const auto nanoseconds = [](double seconds) { return std::llround(seconds * 1e9); };
-  for (const SimulatedRank& ran : simulated(groups, pipeline, cluster, true)) {
+  for (const SimulatedRank& ran : ranks) {
     std::vector<TraceEvent>& events = out.ranks[at(ran.rank)];
     for (const SimulatedEvent& e : ran.events)
       events.push_back(
@@ -295,6 +298,10 @@ StepTrace simulated_trace(const Pipeline& pipeline, const Cluster& cluster) {
     events.push_back({0, nanoseconds(ran.end), {}, Activity::step, Phase::forward});
   }
   return out;
+}
+
+StepTrace simulated_trace(const Pipeline& pipeline, const Cluster& cluster) {
+  return trace_of(simulated_ranks(pipeline, cluster), pipeline);
 }
 
 }  // namespace shardwright

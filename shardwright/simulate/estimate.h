@@ -19,6 +19,7 @@
 #include "shardwright/plan/plan.h"
 #include "shardwright/simulate/memory.h"
 #include "shardwright/simulate/operator_seconds.h"
+#include "shardwright/simulate/simulation.h"
 #include "shardwright/simulate/step_trace.h"
 
 namespace shardwright {
@@ -61,7 +62,10 @@ Estimate estimate(const Pipeline& pipeline, const Cluster& cluster);
 /// Those of each stage; of one the whole.
 std::span<const Estimate> stages_of(const Estimate& e);
 
-/// A step as it is estimated, event by event: of the first rank of each stage.
+/// A step as it is estimated, event by event: of the first rank of each stage, by group.
+std::vector<SimulatedRank> simulated_ranks(const Pipeline& pipeline, const Cluster& cluster);
+/// The same as a trace; `ranks` of `pipeline`.
+StepTrace trace_of(const std::vector<SimulatedRank>& ranks, const Pipeline& pipeline);
 StepTrace simulated_trace(const Pipeline& pipeline, const Cluster& cluster);
 
 }  // namespace shardwright

@@ -4,42 +4,46 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <utility>
 
 namespace shardwright {
 namespace {
 
+void add_to(BytesByKind& to, const BytesByKind& other, int sign = 1) {
+  for (std::size_t k = 0; k < memory_kinds; ++k) to[k] += sign * other[k];
+}
+
 /// Bytes at each node; a fusion has them at its first.
 class AtNodes {
  public:
-  explicit AtNodes(const Program& program) : bytes_(program.graph.nodes.size() + 1, 0) {}
+  explicit AtNodes(const Program& program) : bytes_(program.graph.nodes.size() + 1) {}
 
   void add(const Buffer& b) {
-    bytes_[at(std::max(b.begin.index, 0))] += b.bytes;
-    if (at(b.end.index) + 1 < bytes_.size()) bytes_[at(b.end.index) + 1] -= b.bytes;
+    const auto kind = static_cast<std::size_t>(kind_of(b.kind));
+    bytes_[at(std::max(b.begin.index, 0))][kind] += b.bytes;
+    if (at(b.end.index) + 1 < bytes_.size()) bytes_[at(b.end.index) + 1][kind] -= b.bytes;
   }
   void finish(const std::vector<Fusion>& fusions) {
-    std::partial_sum(bytes_.begin(), bytes_.end(), bytes_.begin());
+    for (std::size_t n = 1; n < bytes_.size(); ++n) add_to(bytes_[n], bytes_[n - 1]);
     for (const Fusion& f : fusions)
-      bytes_[at(f.begin.index)] =
-          *std::max_element(bytes_.begin() + f.begin.index, bytes_.begin() + f.end.index);
+      bytes_[at(f.begin.index)] = *std::ranges::max_element(bytes_.begin() + f.begin.index,
+                                                            bytes_.begin() + f.end.index, {}, total_of);
   }
-  std::int64_t operator[](NodeId n) const { return bytes_[at(n.index)]; }
+  const BytesByKind& operator[](NodeId n) const { return bytes_[at(n.index)]; }
 
  private:
-  std::vector<std::int64_t> bytes_;
+  std::vector<BytesByKind> bytes_;
 };
 
 /// What is alive of a stage's program: always, of each micro-batch in its slot, and of the one that runs.
 struct Alive {
-  std::int64_t always = 0;
+  BytesByKind always{};
   AtNodes in_slot, running;
 
   explicit Alive(const Program& program) : in_slot(program), running(program) {
     for (const Buffer& b : program.buffers) {
       if (!b.begin.is_valid() && at(b.end.index) >= program.graph.nodes.size())
-        always += b.slots * b.bytes;
+        always[static_cast<std::size_t>(kind_of(b.kind))] += b.slots * b.bytes;
       else
         (b.slots > 1 ? in_slot : running).add(b);
     }
@@ -57,39 +61,52 @@ NodeId node_of(const RankStep& step, const Instruction& i) {
 
 }  // namespace
 
-std::vector<MemoryPoint> memory_over_time(const Pipeline& pipeline, const StepTrace& trace,
-                                          const RankStep& step) {
+std::vector<MemoryMoment> memory_by_kind(const Pipeline& pipeline, const StepTrace& trace,
+                                         const RankStep& step) {
   std::map<int, Alive> stages;
-  std::int64_t bytes = 0;
+  BytesByKind bytes{};
   for (int s : pipeline.stages_of(step.rank))
-    bytes += stages.try_emplace(s, pipeline.stage(s)).first->second.always;
-  std::vector<MemoryPoint> out;
+    add_to(bytes, stages.try_emplace(s, pipeline.stage(s)).first->second.always);
+  std::vector<MemoryMoment> out;
   const auto add = [&](std::int64_t time) {
-    if (!out.empty() && out.back().time == time) out.back().bytes = std::max(out.back().bytes, bytes);
+    if (!out.empty() && out.back().time == time && total_of(out.back().bytes) < total_of(bytes))
+      out.back().bytes = bytes;
     if (out.empty() || (out.back().time != time && out.back().bytes != bytes)) out.push_back({time, bytes});
   };
-  std::map<std::pair<int, int>, std::int64_t> in_slots;  // by stage and micro-batch: what it holds now
-  std::map<int, std::int64_t> running;                   // by stage
-  const auto set = [&](std::int64_t& held, std::int64_t now) { bytes += now - std::exchange(held, now); };
+  std::map<std::pair<int, int>, BytesByKind> in_slots;  // by stage and micro-batch: what it holds now
+  std::map<int, BytesByKind> running;                   // by stage
+  const auto set = [&](BytesByKind& held, const BytesByKind& now) {
+    add_to(bytes, held, -1);
+    add_to(bytes, held = now);
+  };
   for (const TraceEvent& e : trace.ranks[at(step.rank)]) {
     const Instruction& i = e.instruction;
     if (e.activity != Activity::instruction) continue;
-    std::int64_t& in_slot = in_slots[{i.stage, i.micro_batch}];
+    BytesByKind& in_slot = in_slots[{i.stage, i.micro_batch}];
     if (const NodeId node = node_of(step, i); node.is_valid()) {
       const Alive& alive = stages.at(i.stage);
       set(in_slot, alive.in_slot[node]);
       set(running[i.stage], alive.running[node]);
       add(e.begin);
     } else if (i.act == Act::run && e.phase == Phase::update) {
-      for (auto& [key, held] : in_slots) set(held, 0);
-      for (auto& [stage, held] : running) set(held, 0);
+      for (auto& [key, held] : in_slots) set(held, {});
+      for (auto& [stage, held] : running) set(held, {});
       add(e.end);
     } else if (i.act == Act::run && e.phase == Phase::backward &&
                i.micro_batch + 1 < pipeline.micro_batches()) {
-      set(in_slot, 0);
+      set(in_slot, {});
       add(e.end);
     }
   }
+  return out;
+}
+
+std::vector<MemoryPoint> memory_over_time(const Pipeline& pipeline, const StepTrace& trace,
+                                          const RankStep& step) {
+  std::vector<MemoryPoint> out;
+  for (const MemoryMoment& m : memory_by_kind(pipeline, trace, step))
+    if (const std::int64_t bytes = total_of(m.bytes); out.empty() || out.back().bytes != bytes)
+      out.push_back({m.time, bytes});
   return out;
 }
 

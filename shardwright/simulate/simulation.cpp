@@ -22,6 +22,7 @@ struct Message {
   int group = 0;     // of a collective
   int transfer = 0;  // of the group's step; of what crosses the crossing
   int copy = -1;     // of what crosses
+  double since = 0;  // when it set out
 };
 
 /// Messages that go one after the other.
@@ -145,8 +146,9 @@ class Simulation {
 
   /// Its first message sets out.
   void begin(int stream, double now) {
-    const Stream& s = streams_[at(stream)];
-    const Message& m = s.messages.front();
+    Stream& s = streams_[at(stream)];
+    Message& m = s.messages.front();
+    m.since = now;
     const std::vector<FlowPart>& parts = m.copy >= 0 ? crossings_[at(m.transfer)].parts
                                                      : runner(m.group).rank->transfers[at(m.transfer)].parts;
     const int flow = flows_.start(parts, s.way, now);
@@ -158,6 +160,7 @@ class Simulation {
     Stream& s = streams_[at(stream)];
     const Message m = s.messages.front();
     s.messages.pop_front();
+    if (with_events_) note_transfer(s.way, m, now);
     if (!s.messages.empty()) begin(stream, now);
     if (m.copy >= 0) {
       Exchange& e = exchanges_[at(m.transfer)][at(m.copy)];
@@ -168,6 +171,15 @@ class Simulation {
     }
     for (int group : {s.way.from, s.way.to})
       if (runner(group).waits_for == stream) go_on(group, now);
+  }
+
+  void note_transfer(const FlowWay& way, const Message& m, double now) {
+    if (m.copy < 0) {
+      runner(m.group).out.transfers.push_back({m.since, now, m.transfer});
+      return;
+    }
+    runner(way.from).out.transfers.push_back({m.since, now, -1, m.transfer, true});
+    runner(way.to).out.transfers.push_back({m.since, now, -1, m.transfer, false});
   }
 
   /// For `transfer`, which may only be in front of the one that the rank wants.
@@ -253,7 +265,7 @@ class Simulation {
     Collective& c = collective(group, transfer);
     if (c.stream == nothing) return nothing;
     c.is_in_flight = true;
-    send(c.stream, {group, transfer}, now);
+    send(c.stream, {.group = group, .transfer = transfer}, now);
     return nothing;
   }
 
@@ -285,7 +297,7 @@ class Simulation {
     if (!is_sent || !is_expected) return nothing;
     e.is_sent = e.is_expected = false;
     const int copy = micro_batch % t.copies;
-    send(stream_of_crossing(t.crossing, copy), {0, t.crossing, copy}, now);
+    send(stream_of_crossing(t.crossing, copy), {.transfer = t.crossing, .copy = copy}, now);
     return nothing;
   }
 

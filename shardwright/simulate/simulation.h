@@ -53,12 +53,22 @@ struct SimulatedEvent {
   Phase phase = Phase::forward;
 };
 
+/// A transfer on its way: from when it sets out, behind others of its ranks, until it is there.
+struct SimulatedTransfer {
+  double begin = 0;
+  double end = 0;
+  int transfer = -1;     // of the rank's step; -1: it crosses
+  int crossing = -1;     // of the pipeline
+  bool is_sent = false;  // of a crossing; else it is received
+};
+
 struct SimulatedRank {
   int rank = 0;
   double end = 0;
   double bubble_seconds = 0;                    // it waits for other stages
   std::map<int, std::array<double, 3>> waited;  // by transfer of its step, of collectives; by phase
   std::vector<SimulatedEvent> events;           // in the order in which they ended, where they are asked for
+  std::vector<SimulatedTransfer> transfers;     // likewise
 };
 
 struct SimulateOptions {

@@ -87,6 +87,20 @@ TEST_F(MemoryCurve, of_the_first_stage_has_two_micro_batches_in_slots) {
                                                                                   {160, 1000}}));
 }
 
+/// The same by what it is for: at each moment the kinds are all of it.
+TEST_F(MemoryCurve, is_of_kinds) {
+  over_time(0, {0, 1, 6, 9}, {4, 7, 10, 13});
+  const std::vector<MemoryMoment> moments = memory_by_kind(pipeline_, trace_, RankStep{.rank = 0});
+  const std::vector<MemoryPoint> points = memory_over_time(pipeline_, trace_, RankStep{.rank = 0});
+  ASSERT_EQ(moments.size(), points.size());
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    EXPECT_EQ(moments[i].time, points[i].time);
+    EXPECT_EQ(total_of(moments[i].bytes), points[i].bytes);
+  }
+  EXPECT_EQ(moments[2].bytes, (BytesByKind{1000, 0, 0, 200, 0, 10}));
+  EXPECT_EQ(moments.back().bytes, (BytesByKind{1000, 0, 0, 0, 0, 0}));
+}
+
 /// . 0 0 0 1 1 1 2 2 2 3 3 3: one at a time.
 TEST_F(MemoryCurve, of_the_last_stage_has_one_micro_batch) {
   EXPECT_EQ(over_time(1, {1, 4, 7, 10}, {2, 5, 8, 11}), (std::vector<MemoryPoint>{{10, 1110},
