@@ -1,4 +1,4 @@
-// Events of ranks as tracks: names for what they are about, spans from start to finish for what is on its way.
+// Events of ranks as tracks: spans from start to finish for what is on its way.
 
 #include <fmt/format.h>
 
@@ -8,138 +8,16 @@
 #include <tuple>
 
 #include "shardwright/base/index.h"
-#include "shardwright/graph/op.h"
+#include "shardwright/runtime/event_spans.h"
 #include "shardwright/runtime/trace_file.h"
 
 namespace shardwright {
 namespace {
 
-/// What looks for work and finds none.
-constexpr std::int64_t shortest = 1000;
-
-/// A rank's events, and what their instructions are about.
-class StepReader {
- public:
-  StepReader(const Pipeline& pipeline, const RankStep& step) : pipeline_(pipeline), step_(step) {}
-
-  bool is_transfer(const TraceEvent& e) const {
-    return e.activity == Activity::instruction &&
-           (e.instruction.act == Act::start || e.instruction.act == Act::finish);
-  }
-  const PreparedTransfer& transfer(const TraceEvent& e) const { return step_.transfer(e.instruction); }
-  bool crosses(const TraceEvent& e) const { return is_transfer(e) && transfer(e).crossing >= 0; }
-
-  /// `forward 2`; where a rank has several stages, of which.
-  Span run_span(const TraceEvent& e) const {
-    Span out = span(e, "schedule", name_of(e.phase));
-    if (out.micro_batch >= 0) out.name += fmt::format(" {}", out.micro_batch);
-    if (out.micro_batch >= 0 && pipeline_.stages_of(step_.rank).size() > 1)
-      out.name += fmt::format(" of stage {}", e.instruction.stage);
-    return out;
-  }
-
-  Span span(const TraceEvent& e, std::string category, std::string_view verb = "") const {
-    Span out{.begin = e.begin,
-             .end = e.end,
-             .category = std::move(category),
-             .name = std::string(verb),
-             .micro_batch = e.phase == Phase::update ? -1 : e.instruction.micro_batch,
-             .phase = e.phase};
-    const Instruction& i = e.instruction;
-    if (is_transfer(e) || i.act == Act::compute || i.act == Act::copy) out.instruction = i;
-    if (is_transfer(e) && transfer(e).crossing < 0)
-      name_after_nodes(out, i.stage, transfer(e).node, transfer(e).parts.size());
-    else if (is_transfer(e))
-      out.name += (verb.empty() ? "" : " ") + marked(value_of(transfer(e)).name);
-    else if (i.act == Act::compute || i.act == Act::copy)
-      name_after_nodes(out, i.stage, {i.what}, size_of_fusion(i));
-    return out;
-  }
-
- private:
-  const Graph& graph(int stage) const { return pipeline_.stage(stage).graph; }
-
-  /// What crosses, as it is called here.
-  const Value& value_of(const PreparedTransfer& t) const {
-    const Part& part = t.parts.front();
-    return part.to.is_valid() ? graph(t.to_stage).value(part.to) : graph(t.from_stage).value(part.from);
-  }
-
-  std::size_t size_of_fusion(const Instruction& i) const {
-    const std::vector<Node>& nodes = graph(i.stage).nodes;
-    std::size_t end = at(i.what) + 1;
-    while (end < nodes.size() && nodes[end].is_fused) ++end;
-    return end - at(i.what);
-  }
-
-  void name_after_nodes(Span& span, int stage, NodeId first, std::size_t count) const {
-    for (std::size_t n = 0; n < count; ++n) {
-      const NodeId id{first.index + static_cast<int>(n)};
-      span.nodes.push_back(graph(stage).name_of(id));
-      span.operators.push_back(graph(stage).node(id).op->name);
-    }
-    if (graph(stage).node(first).op->kind == OpKind::step)
-      span.name += (span.name.empty() ? "" : " ") + span.operators.front() + " ";
-    else if (!span.name.empty())
-      span.name += " ";
-    span.name += label_of(span, 0);
-    if (span.nodes.size() > 1) span.name += " + " + label_of(span, 1);
-    if (span.nodes.size() > 2) span.name += fmt::format(" + {} more", span.nodes.size() - 2);
-  }
-
-  /// Values that have only a number look like it: `%59`.
-  static std::string marked(const std::string& name) {
-    return name.find_first_not_of("0123456789") == std::string::npos ? "%" + name : name;
-  }
-  /// Nodes that have only a number are called after their operator, too.
-  static std::string label_of(const Span& span, std::size_t i) {
-    const std::string name = marked(span.nodes[i]);
-    return name == span.nodes[i] ? name : span.operators[i] + " " + name;
-  }
-
-  const Pipeline& pipeline_;
-  const RankStep& step_;
-};
-
-/// Nothing of those that take no time worth a span.
-std::optional<Span> unless_short(Span span) {
-  if (span.end - span.begin < shortest) return std::nullopt;
-  return span;
-}
-
-/// What the rank's thread does.
-std::optional<Span> compute_span(const StepReader& reader, const TraceEvent& e) {
-  if (e.activity == Activity::step) {
-    Span out{.begin = e.begin, .end = e.end, .category = "schedule"};
-    out.name = fmt::format("step {}", e.instruction.what);
-    return out;
-  }
-  if (e.activity == Activity::progress) {
-    Span out{.begin = e.begin, .end = e.end, .category = "exposed", .name = "move transfers on"};
-    out.phase = e.phase;
-    return unless_short(std::move(out));
-  }
-  switch (e.instruction.act) {
-    case Act::run: return reader.run_span(e);
-    case Act::fill: return reader.span(e, "data", "inputs");
-    case Act::hand_out: return reader.span(e, "data", "outputs");
-    case Act::clear: return unless_short(reader.span(e, "data", "clear accumulators"));
-    case Act::replace: return unless_short(reader.span(e, "data", "replace leaves"));
-    case Act::compute: return reader.span(e, "compute");
-    case Act::copy: return reader.span(e, "data", "copy");
-    case Act::finish:
-      if (!reader.crosses(e)) return reader.span(e, "exposed", "wait for");
-      return reader.span(e, "bubble", reader.transfer(e).takes() ? "wait for" : "wait for the taking of");
-    case Act::start:
-    case Act::keep: break;
-  }
-  return std::nullopt;
-}
-
 /// What is on its way, from start to finish.
 class Transfers {
  public:
-  void add(const StepReader& reader, const TraceEvent& e) {
+  void add(const EventSpans& reader, const TraceEvent& e) {
     if (!reader.is_transfer(e)) return;
     const std::pair key{e.instruction.what, e.instruction.micro_batch};
     if (e.instruction.act == Act::start) {
@@ -206,7 +84,7 @@ struct End {
 
 class Arrows {
  public:
-  void add(const StepReader& reader, int rank, const std::vector<TraceEvent>& events) {
+  void add(const EventSpans& reader, int rank, const std::vector<TraceEvent>& events) {
     int step = 0;  // whose event stands behind its own
     for (const TraceEvent& e : events) {
       step += e.activity == Activity::step;
@@ -261,13 +139,13 @@ Tracks tracks_of(const Pipeline& pipeline, const StepTrace& trace) {
   for (const RankStep& list : lists) {
     const int rank = list.rank;
     const std::vector<TraceEvent>& events = trace.ranks[at(rank)];
-    const StepReader reader(pipeline, list);
+    const EventSpans reader(pipeline, list);
     const int stage = pipeline.group_of(rank);
     const std::string name = fmt::format("rank {} (stage {})", rank, stage);
     Track compute{rank, stage, fmt::format("{} compute", name), {}};
     Transfers transfers;
     for (const TraceEvent& e : events) {
-      if (auto span = compute_span(reader, e)) compute.spans.push_back(std::move(*span));
+      if (auto span = reader.compute_span(e)) compute.spans.push_back(std::move(*span));
       transfers.add(reader, e);
     }
     if (pipeline.stage_count() > 1) add_idle(compute.spans, steps, events);
