@@ -373,16 +373,12 @@ void bind_planned_step(py::module_& m) {
            py::arg("model"), py::arg("optimizer"), py::arg("settings"), py::arg("clip_norm"),
            py::arg("options"))
       .def("explain", &PlannedStep::explain)
-      .def(
-          "html", [](const PlannedStep& self) { return to_html(self.report()); }, "The same as HTML.")
+      .def("page", &PlannedStep::page, py::arg("call"), py::arg("version"),
+           py::call_guard<py::gil_scoped_release>(), "The page of `plan --html`.")
+      .def_static("framed", &framed, py::arg("page"), py::arg("title"), "A page as a part of a notebook.")
       .def(
           "save",
-          [](PlannedStep& self, const std::string& path) {
-            const py::gil_scoped_release others_run;
-            const Plan& own = self.network.plan;
-            if (!path.ends_with(".html")) return save_plan(own, path);
-            write_file(path, plan_page(self.report(), own, self.evaluation, self.bound()));
-          },
+          [](const PlannedStep& self, const std::string& path) { save_plan(self.network.plan, path); },
           py::arg("path"))
       .def("bound_json", &bound_json_of, py::call_guard<py::gil_scoped_release>(),
            "What binds it and what lost, as `plan --json` says it; null of a plan that was a file.")

@@ -27,10 +27,11 @@ class Spec:
 
 
 class Plan:
-    """How a step is split over devices, and what it takes. In a notebook it shows itself as a table."""
+    """How a step is split over devices, and what it takes. In a notebook it shows itself as the page of `plan --html`."""
 
-    def __init__(self, planned: _core.PlannedStep):
+    def __init__(self, planned: _core.PlannedStep, call: str = ""):
         self._planned = planned
+        self._call = call
         self.json: str = planned.plan_json()
         """As `shardwright train --plan` takes it."""
         self.table: str = planned.explain()
@@ -71,14 +72,24 @@ class Plan:
         return self._bound.get("dropped", [])
 
     def save(self, path: str) -> None:
-        """Writes the plan, or with a path that ends with .html a page for people. Raises: OSError if it cannot."""
-        self._planned.save(path)
+        """Writes the plan, or with a path that ends with .html its page for people. Raises: OSError if it cannot."""
+        if not path.endswith(".html"):
+            self._planned.save(path)
+            return
+        page = self._page()
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(page)
+
+    def _page(self) -> str:
+        from . import __version__
+        return self._planned.page(self._call, f"shardwright {__version__}")
 
     def __repr__(self) -> str:
         return self.table
 
     def _repr_html_(self) -> str:
-        return self._planned.html()
+        # A frame of its own: a notebook that shows several has no name or style twice.
+        return self._planned.framed(self._page(), self.table.partition("\n")[0])
 
 
 def plan(model: str, optimizer: Optimizer | None = None, *, devices: int | None = None,
@@ -90,9 +101,23 @@ def plan(model: str, optimizer: Optimizer | None = None, *, devices: int | None 
     AdamW, the batch that the model was published with. Of a function: `train_step(...).plan(*batch)`.
     """
     said = options_text({"devices": devices, **options})
+    call = call_text("plan", [repr(model), *([optimizer_text(optimizer)] if optimizer else [])], said)
     if optimizer is None:
-        return Plan(_core.PlannedStep(model, "", {}, 0.0, said))
-    return Plan(_core.PlannedStep(model, optimizer.name, optimizer.settings, optimizer.clip_norm, said))
+        return Plan(_core.PlannedStep(model, "", {}, 0.0, said), call)
+    return Plan(_core.PlannedStep(model, optimizer.name, optimizer.settings, optimizer.clip_norm, said), call)
+
+
+def optimizer_text(optimizer: Optimizer) -> str:
+    """How somebody has said it: `shardwright.optim.sgd(lr=0.1)`."""
+    settings = {"lr" if name == "rate" else name: value for name, value in optimizer.settings.items()}
+    if optimizer.clip_norm:
+        settings["clip_norm"] = optimizer.clip_norm
+    return f"shardwright.optim.{optimizer.name}({', '.join(f'{name}={value!r}' for name, value in settings.items())})"
+
+
+def call_text(function: str, arguments: Sequence[str], options: Mapping[str, str]) -> str:
+    """How somebody has said it: `shardwright.plan('ffn', devices='8')`."""
+    return f"shardwright.{function}({', '.join([*arguments, *(f'{name}={value!r}' for name, value in options.items())])})"
 
 
 def options_text(options: dict[str, Any]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from ._core import Parameter, Tensor
 from ._programs import Call, Programs, Runnable, Traced
 from .ops import ArrayLike
 from .optim import Optimizer
-from .plans import Plan, options_text
+from .plans import Plan, call_text, optimizer_text, options_text
 
 __all__ = ["ModelStep", "PredictStep", "TrainStep", "jit", "model_step", "predict_step", "train_step"]
 
@@ -22,6 +22,7 @@ class _Step:
             raise TypeError(f"optimizer: {optimizer!r} should be one of shardwright.optim, like optim.sgd(0.1)")
         self._optimizer = optimizer
         self._name = name
+        self._call = ""  # that made it, for pages
         self._store = _core.Store()
         self._last: _core.Program | None = None  # that ran
         self._rate = optimizer.settings["rate"]
@@ -58,8 +59,8 @@ class _Step:
         return self._last
 
     def explain(self) -> Plan:
-        """The plan of the last step: a table, in a notebook too."""
-        return Plan(self._program().planned)
+        """The plan of the last step: a table, in a notebook its page."""
+        return Plan(self._program().planned, self._call)
 
     def lower(self, stage: int = 0) -> str:
         """What every rank runs, as text."""
@@ -112,6 +113,7 @@ class TrainStep(_Step):
         self._precision = precision
         self._micro_batches = micro_batches
         self._options = options_text({**options, "micro_batches": micro_batches if micro_batches > 1 else None})
+        self._call = call_text("train_step", [self._name, "...", optimizer_text(optimizer)], self._options)
         self.params = _tree.map_leaves(
             lambda _, leaf: Parameter(leaf) if _is_array(leaf) else leaf, params)
         """The tree that was given, with parameters for its arrays."""
@@ -137,7 +139,7 @@ class TrainStep(_Step):
         traced = self._traced(call, self._micro_batches)
         optimizer = self._optimizer
         return Plan(_core.PlannedStep(traced.trace, traced.outputs, self._options, optimizer.name, optimizer.settings,
-                                      optimizer.clip_norm, retrace=self._retrace(call)))
+                                      optimizer.clip_norm, retrace=self._retrace(call)), self._call)
 
     def _traced(self, call: Call, micro_batches: int) -> Traced:
         traced = call.trace(lambda *batch: self._fn(self.params, *batch), self._precision, True, micro_batches)
@@ -166,8 +168,10 @@ class ModelStep(_Step):
 
     def __init__(self, model: str, optimizer: Optimizer, options: dict[str, Any]):
         super().__init__(optimizer, model)
-        self._model_program = _core.Program(model, optimizer.name, optimizer.settings, optimizer.clip_norm,
-                                            options_text(options), self._store)
+        said = options_text(options)
+        self._call = call_text("model_step", [repr(model), optimizer_text(optimizer)], said)
+        self._model_program = _core.Program(model, optimizer.name, optimizer.settings, optimizer.clip_norm, said,
+                                            self._store)
         self.inputs: dict[str, tuple[str, list[int]]] = {
             name: self._model_program.input_type(name) for name in self._model_program.inputs}
         """Type and shape of each, by name; of one micro-batch."""
@@ -195,7 +199,9 @@ class PredictStep:
 
     def __init__(self, model: str, with_loss: bool, options: dict[str, Any]):
         self._store = _core.Store()
-        self._program = _core.Program.of_inference(model, with_loss, options_text(options), self._store)
+        said = options_text(options)
+        self._call = call_text("predict_step", [repr(model), f"with_loss={with_loss}"], said)
+        self._program = _core.Program.of_inference(model, with_loss, said, self._store)
         self._with_loss = with_loss
         self.inputs: dict[str, tuple[str, list[int]]] = {
             name: self._program.input_type(name) for name in self._program.inputs}
@@ -215,7 +221,7 @@ class PredictStep:
         self._program.take_weights(step._program())
 
     def explain(self) -> Plan:
-        return Plan(self._program.planned)
+        return Plan(self._program.planned, self._call)
 
 
 def _refuse_traces(name: str) -> None:
@@ -281,6 +287,7 @@ class Jitted:
         self._fn, self._precision, self._options = fn, precision, options
         self._programs = Programs(fn, self._program_of)
         self._last: _core.Program | None = None
+        self._call = call_text("jit", [getattr(fn, "__name__", "fn")], options)
         self.__name__, self.__doc__ = getattr(fn, "__name__", "jit"), fn.__doc__
 
     def __call__(self, *arguments: Any) -> Any:
@@ -295,13 +302,13 @@ class Jitted:
     def plan(self, *arguments: Any) -> Plan:
         """What a call with such arguments would be: arrays, or `Spec`s of them. Memory is taken for none of it."""
         traced = self._programs.call(arguments).trace(self._fn, self._precision, False)
-        return Plan(_core.PlannedStep(traced.trace, traced.outputs, self._options))
+        return Plan(_core.PlannedStep(traced.trace, traced.outputs, self._options), self._call)
 
     def explain(self) -> Plan:
         """The plan of the last call."""
         if self._last is None:
             raise ValueError(f"{self.__name__} has not run yet, so there is no plan: it depends on the arguments' shapes")
-        return Plan(self._last.planned)
+        return Plan(self._last.planned, self._call)
 
     def _program_of(self, call: Call) -> Runnable:
         traced = call.trace(self._fn, self._precision, False)

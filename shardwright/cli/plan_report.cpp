@@ -12,67 +12,15 @@
 #include "shardwright/frontend/alternatives.h"
 #include "shardwright/frontend/bound_json.h"
 #include "shardwright/frontend/memory_limit.h"
+#include "shardwright/frontend/plan_document.h"
 #include "shardwright/frontend/plan_page.h"
 #include "shardwright/frontend/report.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/plan/constraints.h"
-#include "shardwright/plan/plan_json.h"
 #include "shardwright/simulate/evaluate.h"
 
 namespace shardwright {
 namespace {
-
-Json memory_json(const Estimate& e) {
-  Json out;
-  for (std::size_t k = 0; k < memory_kinds; ++k)
-    out[std::string(name_of(static_cast<MemoryKind>(k)))] = e.memory.bytes[k];
-  out["arena"] = e.arena_bytes;
-  for (const Estimate& stage : e.stages) out["stages"].push_back(memory_json(stage));
-  return out;
-}
-
-/// Of a stage, whose bubble is what it waits for others.
-Json stage_json(const Estimate& stage) {
-  Json out{{"compute_seconds", stage.compute_seconds},
-           {"exposed_communication_seconds", stage.exposed_communication_seconds},
-           {"bubble_seconds", stage.bubble_seconds}};
-  for (const MemoryConsumer& c : stage.memory.largest)
-    out["largest"].push_back({{"name", c.name}, {"kind", name_of(c.kind)}, {"bytes", c.bytes}});
-  return out;
-}
-
-/// The plan's document with what it is expected to take.
-Json document(const Plan& plan, const Evaluation& evaluation, const BatchSize& batch) {
-  const Estimate& e = evaluation.estimate;
-  Json out = json_of(plan);
-  out["step_seconds"] = e.step_seconds();
-  out["compute_seconds"] = e.compute_seconds;
-  out["communication_seconds"] = e.communication_seconds;
-  out["exposed_communication_seconds"] = e.exposed_communication_seconds;
-  out["tokens_per_second"] =
-      batch.count > 0 ? Json(static_cast<double>(batch.count) / e.step_seconds()) : nullptr;
-  out["recompute_seconds"] = e.recompute_seconds;
-  out["mfu"] = e.mfu();
-  out["hfu"] = e.hfu();
-  const auto bound = plan.lower_bound_seconds;
-  out["lower_bound_seconds"] = bound ? Json(*bound) : nullptr;
-  out["gap"] = bound ? Json(e.step_seconds() / *bound - 1) : nullptr;
-  out["stages"] = plan.settings.pipelining.stages;
-  out["micro_batches"] = plan.settings.pipelining.micro_batches;
-  out["schedule"] =
-      plan.stages.size() == 1 ? Json(nullptr) : Json(name_of(plan.settings.pipelining.schedule));
-  out["bubble_seconds"] = e.bubble_seconds;
-  out["bubble_fraction"] = e.bubble_seconds / e.step_seconds();
-  out["memory_bytes"] = memory_json(e);
-  for (const Estimate& stage : stages_of(e)) out["by_stage"].push_back(stage_json(stage));
-  out["fits"] = evaluation.fits();
-  if (!plan.suggestion.empty()) out["suggestion"] = plan.suggestion;
-  if (!plan.objective.empty()) out["objective"] = plan.objective;
-  if (const auto price = plan.cluster.price_of(e.step_seconds())) out["price"] = *price;
-  out["collectives_per_step"] = e.collectives;
-  out["bytes_communicated_per_step"] = e.bytes_communicated;
-  return out;
-}
 
 /// In a micro-batch, on each of dp; 0 where the plan is no such grid.
 std::int64_t samples_of_replica(const Arguments& arguments, const Plan& plan, std::int64_t samples) {
@@ -122,7 +70,40 @@ std::string remedies_text(const Arguments& arguments, const Remedies& remedies) 
   return out.empty() ? "remedy: none was found\n" : out;
 }
 
+/// As a shell reads it back.
+std::string quoted(const std::string& word) {
+  constexpr std::string_view plain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+.,:/@%^";
+  if (!word.empty() && word.find_first_not_of(plain) == word.npos) return word;
+  std::string out;
+  for (const char c : word) out += c == '\'' ? "'\\''" : std::string(1, c);
+  return "'" + out + "'";
+}
+
+std::string command_line(const Arguments& arguments) {
+  std::string out = "shardwright";
+  for (const std::string& word : arguments.words) out += " " + quoted(word);
+  return out;
+}
+
 }  // namespace
+
+Flag html_flag() { return {"--html", "FILE", "write a page that shows it", ""}; }
+
+void require_page_writable(const Arguments& arguments) {
+  if (const std::string page = Arguments(arguments).text("--html"); !page.empty()) require_writable(page);
+}
+
+void write_page(const Arguments& arguments, const std::string& path, PageContent content) {
+  content.call = command_line(arguments);
+  content.version = "shardwright " SHARDWRIGHT_VERSION;
+  const std::string saved = Arguments(arguments).text("-o");
+  content.plan_path = !saved.empty()            ? saved
+                      : arguments.has("--plan") ? Arguments(arguments).text("--plan")
+                      : is_given_plan(arguments)     ? arguments.positionals[0]
+                                                : "";
+  write_file(path, plan_page(content));
+}
 
 ReportStyle style_of(const Arguments& arguments, const Terminal& terminal) {
   const bool is_wide = arguments.is_on("--wide");
@@ -134,8 +115,32 @@ Flag wide_flag() {
           "a row for each operator, lines as long as they are (else rows of kinds, cut to the terminal)", ""};
 }
 
-Evaluation report(const Arguments& arguments, const Model& model, const Plan& plan, const Pipeline& pipeline,
-                  const TableOf& table, Terminal& terminal, const BoundOf& bound_of) {
+namespace {
+
+/// What is told of a plan, which is made when it is asked for the first time: not all ways to tell it need it.
+class LazyReport {
+ public:
+  LazyReport(const Arguments& arguments, const Model& model, const Plan& plan)
+      : arguments_(arguments), model_(model), plan_(plan) {}
+
+  const StepReport& of(const Estimate& e) {
+    if (!made_)
+      made_ = step_report(model_.graph, plan_, e, batch_size_of(model_.graph, plan_, model_.tokens),
+                          assumed_in(arguments_, model_));
+    return *made_;
+  }
+
+ private:
+  const Arguments& arguments_;
+  const Model& model_;
+  const Plan& plan_;
+  std::optional<StepReport> made_;
+};
+
+/// As `report` does; the page is made of `told`.
+Evaluation report_of(const Arguments& arguments, const Model& model, const Plan& plan,
+                     const Pipeline& pipeline, const TableOf& table, LazyReport& told, Terminal& terminal,
+                     const BoundOf& bound_of) {
   RemediesOf remedies = [&](const Evaluation& e) { return remedies_of(arguments, model, plan, e); };
   if (is_given_plan(arguments)) remedies = {};
   const Evaluation evaluation = [&] {
@@ -148,13 +153,15 @@ Evaluation report(const Arguments& arguments, const Model& model, const Plan& pl
   }();
   const std::string misfit = misfit_notice(evaluation, plan.cluster);
   const bool is_json = arguments.is_on("--json");
+  const std::string page = arguments.text("--html");
   arguments.check_heeded(terminal.err);
   const auto bound = bound_of ? std::optional(bound_of(evaluation)) : std::nullopt;
+  const bool tells_bound = bound && !bound->tried.empty();
   const bool tells_remedies = remedies && !evaluation.fits();
   const Remedies would_fit = tells_remedies ? remedies(evaluation) : Remedies{};
+  const BatchSize batch = batch_size_of(model.graph, plan, model.tokens);
   if (is_json) {
-    const BatchSize batch = batch_size_of(model.graph, plan, model.tokens);
-    Json out = document(plan, evaluation, batch);
+    Json out = plan_document(plan, evaluation, batch);
     out["request"] = request_json(arguments, model, plan, batch);
     if (!evaluation.fits()) out["excess_bytes"] = evaluation.excess_bytes();
     if (bound) add_bound(out, *bound, evaluation);
@@ -162,37 +169,40 @@ Evaluation report(const Arguments& arguments, const Model& model, const Plan& pl
     terminal.out << out.dump() << "\n";
     terminal.err << misfit;
   } else {
-    const bool tells_bound = bound && !bound->tried.empty();
     terminal.out << table(evaluation.estimate, tells_bound ? text_of(*bound, evaluation) : "") << misfit
                  << (tells_remedies ? remedies_text(arguments, would_fit) : "");
   }
+  if (!page.empty())
+    write_page(arguments, page,
+               {.plan = plan,
+                .pipeline = pipeline,
+                .evaluation = evaluation,
+                .report = told.of(evaluation.estimate),
+                .batch = batch,
+                .bound = tells_bound ? bound : std::nullopt,
+                .remedies = would_fit});
   return evaluation;
+}
+
+}  // namespace
+
+Evaluation report(const Arguments& arguments, const Model& model, const Plan& plan, const Pipeline& pipeline,
+                  const TableOf& table, Terminal& terminal, const BoundOf& bound_of) {
+  LazyReport told(arguments, model, plan);
+  return report_of(arguments, model, plan, pipeline, table, told, terminal, bound_of);
 }
 
 Evaluation report(const Arguments& arguments, const Model& model, const Plan& plan, const Pipeline& pipeline,
                   Terminal& terminal, const BoundOf& bound_of) {
   const ReportStyle style = arguments.has("--json") ? ReportStyle{} : style_of(arguments, terminal);
-  std::optional<StepReport> told;
-  const auto tell = [&](const Estimate& e) -> const StepReport& {
-    if (!told)
-      told = step_report(model.graph, plan, e, batch_size_of(model.graph, plan, model.tokens),
-                         assumed_in(arguments, model));
-    return *told;
-  };
+  LazyReport told(arguments, model, plan);
   const TableOf table = [&](const Estimate& e, const std::string& binds) {
-    StepReport shown = tell(e);
+    StepReport shown = told.of(e);
     for (std::string_view line : split(binds, '\n'))
       if (!line.empty()) shown.summary.emplace_back(line);
     return to_text(shown, style);
   };
-  const std::string page = arguments.text("--html");
-  std::optional<Bound> bound;
-  const BoundOf once = [&](const Evaluation& e) { return *(bound = bound_of(e)); };
-  const Evaluation out =
-      report(arguments, model, plan, pipeline, table, terminal, bound_of ? once : BoundOf{});
-  if (bound && bound->tried.empty()) bound.reset();
-  if (!page.empty()) write_file(page, plan_page(tell(out.estimate), plan, out, bound));
-  return out;
+  return report_of(arguments, model, plan, pipeline, table, told, terminal, bound_of);
 }
 
 Evaluation report(const Arguments& arguments, const Model& model, const Plan& plan, Terminal& terminal) {

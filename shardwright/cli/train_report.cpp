@@ -139,6 +139,8 @@ void Reporter::step(std::int64_t step, const Told& told, const ScaleWatch& scale
                     std::optional<double> rate, std::int64_t tokens) {
   clear_progress();
   seconds_.push_back(seconds);
+  steps_.push_back(step);
+  losses_.push_back(told.loss);
   print_step(step, told, scale, seconds, rate, tokens);
   show_progress(step);
 }
@@ -226,6 +228,13 @@ void Reporter::summary(const Session& session, const MemoryMarks& memory, const 
         traced->exposed_communication_seconds * 1e3, percent_text(traced->bubble_fraction, 1));
   if (recorded.comparison) terminal_.err << table_of(*recorded.comparison);
   terminal_.out << misfit;
+}
+
+TrainedRun Reporter::run(bool is_interrupted) const {
+  return {.steps = steps_,
+          .losses = losses_,
+          .median_step_seconds = median_seconds(),
+          .is_interrupted = is_interrupted};
 }
 
 /// The first 3 steps warm caches and are left out.

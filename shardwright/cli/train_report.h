@@ -8,6 +8,7 @@
 
 #include "shardwright/cli/evaluation.h"
 #include "shardwright/cli/verb.h"
+#include "shardwright/frontend/plan_page.h"
 #include "shardwright/runtime/checkpoint/saver.h"
 #include "shardwright/runtime/comparison.h"
 #include "shardwright/runtime/memory_marks.h"
@@ -73,6 +74,9 @@ class Reporter {
   void summary(const Session& session, const MemoryMarks& memory, const Recorded& recorded,
                const std::string& misfit);
 
+  /// What it has told, for a page; of the memory nothing.
+  TrainedRun run(bool is_interrupted) const;
+
  private:
   void print_step(std::int64_t step, const Told& told, const ScaleWatch& scale, double seconds,
                   std::optional<double> rate, std::int64_t tokens);
@@ -88,6 +92,8 @@ class Reporter {
   bool is_watched_;  // somebody looks at it as it comes
   bool shows_progress_ = false;
   std::vector<double> seconds_;
+  std::vector<std::int64_t> steps_;
+  std::vector<double> losses_;  // of these
 };
 
 }  // namespace shardwright

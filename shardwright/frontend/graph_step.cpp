@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "shardwright/frontend/memory_limit.h"
+#include "shardwright/frontend/plan_page.h"
 #include "shardwright/frontend/planned_strategies.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/runtime/backend/backend.h"
@@ -60,6 +61,20 @@ StepReport PlannedStep::report() const {
 const std::optional<Bound>& PlannedStep::bound() {
   if (!bound_ && network.bound_of) bound_ = network.bound_of(evaluation);
   return bound_;
+}
+
+std::string PlannedStep::page(std::string call, std::string version) {
+  const Pipeline pipeline = compile_pipeline(network.graph, network.plan,
+                                             {.formats = default_devices().formats, .verifies = false});
+  const StepReport told = report();
+  return plan_page({.plan = network.plan,
+                    .pipeline = pipeline,
+                    .evaluation = evaluation,
+                    .report = told,
+                    .batch = batch_size_of(network.graph, network.plan),
+                    .bound = bound(),
+                    .call = std::move(call),
+                    .version = std::move(version)});
 }
 
 GraphStep::GraphStep(PlannedNetwork network, std::vector<std::string> inputs, const TrainOptions& options,

@@ -33,6 +33,8 @@ struct PlannedStep {
   /// The plan, and what it takes.
   StepReport report() const;
   std::string explain() const { return to_text(report()); }
+  /// As a page (plan_page.h), with the call that made it. Cost: of compiling it and simulating a step, and of bound().
+  std::string page(std::string call, std::string version);
 
   /// What binds the plan, where it is known how it was found. Cost: as bound_of, at the first call.
   const std::optional<Bound>& bound();

@@ -79,19 +79,25 @@ struct Shares {
   const std::vector<OperatorShare>& shares;
   double seconds = 0, bytes = 0;  // all of the stage
 
+  std::pair<double, std::int64_t> sums(const std::vector<std::size_t>& members) const {
+    std::pair<double, std::int64_t> out;
+    for (std::size_t i : members) {
+      out.first += shares[i].cost.seconds();
+      out.second += shares[i].cost.bytes();
+    }
+    return out;
+  }
+
   /// Of time and of memory.
   std::pair<std::string, std::string> percents(const std::vector<std::size_t>& members) const {
-    double row_seconds = 0, row_bytes = 0;
-    for (std::size_t i : members) {
-      row_seconds += shares[i].cost.seconds();
-      row_bytes += static_cast<double>(shares[i].cost.bytes());
-    }
-    return {percent_text(row_seconds, seconds), percent_text(row_bytes, bytes)};
+    const auto [row_seconds, row_bytes] = sums(members);
+    return {percent_text(row_seconds, seconds), percent_text(static_cast<double>(row_bytes), bytes)};
   }
 
   /// Of these operators, which stand in one row.
   ReportRow row(std::string name, const std::vector<std::size_t>& members) const {
     auto [time, memory] = percents(members);
+    const auto [row_seconds, row_bytes] = sums(members);
     const std::size_t typical = members[members.size() / 2];
     const PlannedOperator& op = plan.operators[typical];
     return {.name = std::move(name),
@@ -100,7 +106,9 @@ struct Shares {
             .time = std::move(time),
             .memory = std::move(memory),
             .collectives = collectives_text(shares[typical].cost),
-            .reason = compact_reason(op)};
+            .reason = compact_reason(op),
+            .seconds = row_seconds,
+            .bytes = row_bytes};
   }
 
   /// They would say 0.0%.
@@ -258,7 +266,8 @@ StageReport stage_report(const StagePlan& stage, Explainer explainer, const Stag
   for (const Mesh& mesh : stage.meshes)
     if (mesh.axis_count() > 0) out.meshes.push_back(to_text(mesh));
   if (stage.devices() == 1) return out;
-  add_rows(out, stage, explainer.shares(taken), taken);
+  out.shares = explainer.shares(taken);
+  add_rows(out, stage, out.shares, taken);
   out.splits_nothing =
       std::ranges::all_of(stage.operators, [](const PlannedOperator& op) { return op.strategy.empty(); });
   return out;

@@ -31,9 +31,15 @@ struct ReportRow {
   std::string memory;  // likewise
   std::string collectives;
   std::string reason;
+  double seconds = 0;  // that the shares are of
+  std::int64_t bytes = 0;
 };
 /// What the share of time is called that no operator takes.
 constexpr std::string_view beside_operators = "beside operators";
+
+/// Rows that differ in numbers of layers only, and in shares a little, have the same: they are told in the first stage that
+/// has them.
+std::string key_of(const ReportRow& row, bool is_kind = false);
 
 struct StageReport {
   std::string heading;  // of the only one nothing
@@ -41,7 +47,8 @@ struct StageReport {
   std::vector<ReportRow> rows;  // of one device nothing
   std::vector<ReportRow>
       kinds;  // the same, one row for all that are of a kind and split alike; what takes nothing in one
-  std::string beside;  // share of the time beside operators, if it is worth a row
+  std::string beside;                 // share of the time beside operators, if it is worth a row
+  std::vector<OperatorShare> shares;  // by planned operator, what the rows are made of; of one device nothing
   bool splits_nothing = false;
 };
 /// The plan of a step, stage by stage, and what it takes, as lines of text and as pages say it.

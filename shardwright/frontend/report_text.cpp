@@ -14,11 +14,6 @@ namespace {
 /// More rows than this and the summary do not fit a screen.
 constexpr std::size_t most_rows = 30;
 
-/// Rows that differ in numbers of layers only, and in shares a little, are told in the first stage that has them.
-std::string key_of(const ReportRow& row, bool is_kind) {
-  return fmt::format("{}|{}|{}", is_kind ? row.name : without_numbers(row.name), row.strategy, row.parts);
-}
-
 std::string table_of(const std::vector<ReportRow>& rows, const std::string& beside) {
   Rows lines{{"operator", "strategy", "parts of inputs", "time", "memory", "collectives; why"}};
   for (const ReportRow& r : rows)
@@ -91,6 +86,10 @@ class StageTables {
 };
 
 }  // namespace
+
+std::string key_of(const ReportRow& row, bool is_kind) {
+  return fmt::format("{}|{}|{}", is_kind ? row.name : without_numbers(row.name), row.strategy, row.parts);
+}
 
 std::string to_text(const StepReport& report, const ReportStyle& style) {
   std::string out = report.heading + "\n";

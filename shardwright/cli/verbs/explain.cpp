@@ -124,6 +124,7 @@ std::string operator_of_row(const std::string& name) {
 }
 
 int run(const Arguments& arguments, Terminal& terminal) {
+  require_page_writable(arguments);
   const PlannedModel made = planned_model(arguments.positionals[0]);
   if (arguments.has("--why-not")) {
     if (arguments.positionals.size() > 1)
@@ -162,6 +163,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
 std::vector<Verb> explain() {
   std::vector<Flag> flags = why_not_flags();
   flags.push_back(measured_flag());
+  flags.push_back(html_flag());
   flags.push_back({"--json", "", "one JSON document", ""});
   return {{.name = "explain",
            .doc = "say why a plan is what it is, and why it is not otherwise",

@@ -32,8 +32,8 @@ Searched searched(const Arguments& arguments, Model& model, Terminal& terminal) 
 int run(const Arguments& arguments, Terminal& terminal) {
   if (draws_curve(arguments)) return report_curve(arguments, terminal);
   const std::string path = arguments.text("-o");
-  for (const std::string& written : {path, arguments.text("--html")})
-    if (!written.empty()) require_writable(written);  // before a long search
+  if (!path.empty()) require_writable(path);  // before a long search
+  require_page_writable(arguments);
   require_strategies_writable(arguments);
   Model model;
   Plan plan;
@@ -74,7 +74,7 @@ std::vector<Verb> plan() {
                                 "tell what a step takes on each number of devices; or choose from these", ""},
                                {"-o", "FILE", "save the plan", ""},
                                save_strategy_flag(),
-                               {"--html", "FILE", "write a page that shows it", ""},
+                               html_flag(),
                                wide_flag(),
                                {"--json", "", "one JSON document", ""}}),
            .example = "shardwright plan ffn --devices 8 -o plan.json",

@@ -59,8 +59,10 @@ void require_few_events(const Pipeline& pipeline) {
 }
 
 int run(const Arguments& arguments, Terminal& terminal) {
+  require_page_writable(arguments);
   const PlannedModel made = planned_positional(
-      arguments, {"--json", "--trace", "--memory-cap", "--device-memory", "--verify-passes"}, terminal);
+      arguments, {"--json", "--html", "--trace", "--memory-cap", "--device-memory", "--verify-passes"},
+      terminal);
   const std::string path = arguments.text("--trace");
   if (!path.empty()) require_writable(path);
   const Pipeline pipeline = compile_pipeline(made.model.graph, made.plan, compile_options_of(arguments));
@@ -85,7 +87,8 @@ std::vector<Verb> simulate() {
   return {{.name = "simulate",
            .doc = "run a step by events: time, waiting and memory of each stage",
            .positionals = {"PLAN|MODEL"},
-           .flags = planning_flags({{"--json", "", "one JSON document", ""},
+           .flags = planning_flags({html_flag(),
+                                    {"--json", "", "one JSON document", ""},
                                     {"--trace", "FILE", "what each stage does when, for Perfetto", ""}}),
            .example = "shardwright simulate llama2-7b --cluster a100-80g:8 --stages 4 --micro-batches 8",
            .run = run}};

@@ -17,6 +17,7 @@
 #include "shardwright/cli/mpi_rank.h"
 #include "shardwright/cli/plan_report.h"
 #include "shardwright/cli/planning.h"
+#include "shardwright/cli/run_page.h"
 #include "shardwright/cli/strategies.h"
 #include "shardwright/cli/train_report.h"
 #include "shardwright/cli/training_data.h"
@@ -76,6 +77,7 @@ struct Training {
   bool compares = false;           // with what was predicted for it
   std::string infinite_parameter;  // of --init, and where
   std::string misfit;              // a line, if the plan is too large for the devices that it is for
+  std::optional<RunPage> page;
 };
 
 /// Of those that run here the fourth step, when caches are warm, and the fifth, to compare them as many as eight; of
@@ -92,7 +94,10 @@ Training prepare(const Arguments& arguments, std::optional<FolderLock> lock, Ter
   CheckpointPlans checkpoints = checkpoint_plans(arguments, std::move(lock), notices);
   const std::uint64_t seed = seed_of(arguments, checkpoints);
   arguments.heed("--save-strategy");
-  if (is_first_rank()) require_strategies_writable(arguments);  // before a long search
+  if (is_first_rank()) {  // before a long search
+    require_strategies_writable(arguments);
+    require_page_writable(arguments);
+  }
   Model model = model_to_plan(arguments, true, terminal);
   const OptimizerChoice optimizer = optimizer_of(arguments, model);
   add_train_step(model.graph, model.loss, optimizer);
@@ -128,6 +133,7 @@ Training prepare(const Arguments& arguments, std::optional<FolderLock> lock, Ter
   notices << misfit;  // now, and when it has run
   if (arguments.has("--json")) tell_assumed(arguments, model);
   const ReportStyle style = arguments.has("--json") ? ReportStyle{} : style_of(arguments, terminal);
+  const bool has_page = !arguments.text("--html").empty();
   arguments.check_heeded(terminal.err);
   tell_if_long(program.rank_count(), "devices", "is a thread here", terminal);
   if (is_first_rank()) {
@@ -136,11 +142,12 @@ Training prepare(const Arguments& arguments, std::optional<FolderLock> lock, Ter
     save_strategies(arguments, model.graph, plan, program, terminal);
   }
   terminal.err << notices.str();
-  if (!arguments.has("--json"))
-    terminal.out << to_text(step_report(model.graph, plan, expected.estimate, batch,
-                                        assumed_in(arguments, model)),
-                            style)
-                 << std::flush;
+  std::optional<RunPage> page;
+  if (!arguments.has("--json") || has_page) {
+    StepReport told = step_report(model.graph, plan, expected.estimate, batch, assumed_in(arguments, model));
+    if (!arguments.has("--json")) terminal.out << to_text(told, style) << std::flush;
+    if (has_page) page.emplace(arguments, plan, expected, std::move(told), batch);
+  }
   const RunState run{
       .model = model.name, .step = 0, .seed = seed, .samples = data.samples, .schedule = options.schedule};
   return {std::move(data),
@@ -157,7 +164,8 @@ Training prepare(const Arguments& arguments, std::optional<FolderLock> lock, Ter
           plan.cluster,
           compares,
           std::move(infinite_parameter),
-          misfit};
+          misfit,
+          std::move(page)};
 }
 
 /// One step, told. Throws: what the session throws; after a second interrupt, that this step was stopped.
@@ -256,6 +264,8 @@ int train_with(Session& session, Training& training, const SessionStart& start, 
   }
   const bool has_ended = run.steps >= training.length.steps || run.is_late;
   if (run.steps > run.first && has_ended) tell_figures(session, training);
+  if (run.steps > run.first && training.page)
+    training.page->write(session, training.reporter.run(run.is_interrupted));
   if (run.is_late && run.steps < training.length.steps)
     terminal.err << fmt::format("--time-limit: stopped behind {} of {} steps\n", run.steps,
                                 training.length.steps);
@@ -372,6 +382,7 @@ std::vector<Verb> train() {
             {"--log-every", "K", "print every K-th loss", ""},
             {"--runtime", "R", "threads: virtual devices in this process; mpi: a process each", ""},
             save_strategy_flag(),
+            html_flag(),
             {"--trace", "FILE",
              "what every rank does in the fourth and fifth step (of fewer the last two), for "
              "ui.perfetto.dev",

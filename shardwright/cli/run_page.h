@@ -1,0 +1,33 @@
+// The page of `train --html`: the plan that trains, and what the run has told.
+#pragma once
+
+#include <string>
+
+#include "shardwright/cli/plan_report.h"
+#include "shardwright/cli/verb.h"
+#include "shardwright/runtime/session.h"
+
+namespace shardwright {
+
+class RunPage {
+ public:
+  /// `arguments` outlive it.
+  RunPage(const Arguments& arguments, Plan plan, Evaluation expected, StepReport told, BatchSize batch)
+      : arguments_(arguments),
+        plan_(std::move(plan)),
+        expected_(std::move(expected)),
+        told_(std::move(told)),
+        batch_(std::move(batch)) {}
+
+  /// All processes do so at the same time; that of the first rank writes it.
+  void write(const Session& session, TrainedRun run) const;
+
+ private:
+  const Arguments& arguments_;
+  Plan plan_;
+  Evaluation expected_;
+  StepReport told_;
+  BatchSize batch_;
+};
+
+}  // namespace shardwright

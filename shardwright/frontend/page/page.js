@@ -1,0 +1,17 @@
+// Draws what the page has room for.
+for (const table of document.querySelectorAll("table")) makeSortable(table);
+drawStrip(document.getElementById("strip"), data.strip);
+drawTimeline(document.getElementById("timeline"), data.timeline);
+drawMemory(document.getElementById("curves"), data.memory);
+if (data.run) drawLosses(document.getElementById("losses"), data.run);
+new ResizeObserver(() => view.draw()).observe(document.body);
+// On paper all is open, and charts have the width of the sheet.
+addEventListener("beforeprint", () => {
+  for (const details of document.querySelectorAll("details:not(.file)")) details.open = true;
+});
+// In a notebook the page stands in a frame, which is as high as it is.
+try {
+  if (window.frameElement) window.frameElement.style.height = `${document.documentElement.scrollHeight + 8}px`;
+} catch {
+  // The frame is of another origin, and stays as it is.
+}
