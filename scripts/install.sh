@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing, with apt: scripts/install.sh [build] [python] [tests] [checks] [tidy] [peers]
+# Installs what is missing, with apt: scripts/install.sh [build] [python] [tests] [browser] [checks] [tidy] [peers]
 # The other scripts call it, so that a fresh Debian 12 needs no preparation.
 set -euo pipefail
 
@@ -14,12 +14,13 @@ for group in "${@:-build}"; do
       packages+=(libonnx-dev libprotobuf-dev protobuf-compiler) # CMake finds protobuf only with its compiler
       ;;
     python) packages+=(pybind11-dev python3-dev python3-numpy python3-pytest python3-mypy python3-pip python3-venv python3-setuptools python3-wheel) ;;
-    tests) packages+=(libgtest-dev python3-torch python3-torchvision python3-onnx python3-pil) ;;
+    tests) packages+=(libgtest-dev python3-torch python3-torchvision python3-onnx python3-pil chromium) ;;
+    browser) packages+=(chromium python3) ;;
     checks) packages+=(clang-format shellcheck) ;;
     tidy) packages+=(clang-tidy-16 libomp-16-dev) ;; # clang cannot read GCC's omp.h
     peers) packages+=(python3-torch python3-torchvision python3-numpy libopenblas0-openmp) ;;
     *)
-      echo "install.sh: group '$group' is unknown; there are build, python, tests, checks, tidy, peers" >&2
+      echo "install.sh: group '$group' is unknown; there are build, python, tests, browser, checks, tidy, peers" >&2
       exit 2
       ;;
   esac

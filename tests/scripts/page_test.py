@@ -1,0 +1,214 @@
+#!/usr/bin/env python3
+"""Pages of plans in Chromium: page_test.py SHARDWRIGHT
+
+No complaint, nothing loaded, numbers that are those of --json, tables that sort, charts that zoom by keyboard, no page that is
+wider than a telephone, text that can be read in light and dark.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from browser import Browser  # noqa: E402
+
+program = os.path.abspath(sys.argv[1])
+most_bytes = 400_000
+
+
+def made(folder, name, *words, json_flag="--json"):
+    """The document and the page of a command."""
+    page = os.path.join(folder, name + ".html")
+    out = subprocess.run([program, *words, "--html", page, json_flag], capture_output=True, text=True, cwd=folder)
+    assert out.returncode == 0, (words, out.stderr)
+    return json.loads(out.stdout.splitlines()[0]), page
+
+
+def at(document, pointer):
+    for part in pointer.split("/")[1:]:
+        document = document[int(part) if isinstance(document, list) else part]
+    return document
+
+
+def number_of(text):
+    """What a text with a unit says, and by how much it may be rounded."""
+    match = re.fullmatch(r"([-+]?[\d.]+(?:e[-+]?\d+)?)\s*(\S*)", text)
+    assert match, text
+    scale = {"": 1, "%": 1e-2, "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1, "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9}[match[2]]
+    return float(match[1]) * scale, 0.006 * abs(float(match[1]) * scale) + 0.06 * scale * (match[2] in ("KB", "MB", "%"))
+
+
+probe = """(() => ({
+  figures: [...document.querySelectorAll("[data-json]")].map(e => [e.dataset.json, e.dataset.value, e.textContent]),
+  wide: document.documentElement.scrollWidth - innerWidth,
+  small: [...document.querySelectorAll("body *")].filter(e => e.getClientRects().length && [...e.childNodes].some(
+    n => n.nodeType === 3 && n.data.trim()) && parseFloat(getComputedStyle(e).fontSize) < 12).map(e => e.outerHTML.slice(0, 80)),
+  charts: [...document.querySelectorAll(".chart")].map(e => [e.id, e.querySelectorAll("svg rect, svg path, .cell").length]),
+  ids: [...document.querySelectorAll("[id]")].map(e => e.id),
+}))()"""
+
+# Text whose contrast to what is behind it is below 4.5; what lies on a chart's colours is looked at by eye.
+pale = """(() => {
+  const channels = c => c.match(/[\\d.]+/g).map(Number);
+  const light = c => { const [r, g, b] = channels(c).map(n => (n /= 255) <= 0.03928 ? n / 12.92 : ((n + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const behind = e => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor;
+    if ((channels(c)[3] ?? 1) > 0) return c; } return "rgb(255, 255, 255)"; };
+  const out = [];
+  for (const e of document.querySelectorAll("body *")) {
+    if (e.closest("svg") || !e.getClientRects().length || ![...e.childNodes].some(n => n.nodeType === 3 && n.data.trim())) continue;
+    const [a, b] = [light(getComputedStyle(e).color), light(behind(e))].sort((x, y) => y - x);
+    if ((a + 0.05) / (b + 0.05) < 4.5) out.push(e.outerHTML.slice(0, 100));
+  }
+  return out; })()"""
+
+# By rank what it does, as the drawing has it, beside what the document says.
+sums = """(() => { const t = readTimeline(data.timeline); return t.ranks.map((r, i) => {
+  const parts = [0, 0, 0, 0];
+  for (const b of r.blocks) b.pattern.parts.forEach((p, d) => parts[d] += p * t.tick_seconds);
+  return [[parts[0] + parts[1], data.by_stage[i][0]], [parts[2], data.by_stage[i][1]], [parts[3], data.by_stage[i][2]]]; }); })()"""
+
+# Of each stage the fullest column, the peak, the arena.
+fullest = """data.memory.stages.map(s => { let most = 0;
+  for (let c = 0; c < data.memory.columns; ++c)
+    most = Math.max(most, s.values.reduce((sum, v) => sum + v[v.length === 1 ? 0 : c], 0) * data.memory.unit);
+  return [most, s.peak.bytes, s.arena, data.memory.unit]; })"""
+
+
+def check_numbers(browser, document):
+    found = browser.evaluate(probe)
+    pointers = set()
+    for pointer, value, text in found["figures"]:
+        pointers.add(pointer)
+        assert json.loads(value) == at(document, pointer), (pointer, value, at(document, pointer))
+        said, slack = number_of(text)
+        assert abs(said - at(document, pointer)) <= slack, (pointer, text, at(document, pointer))
+    kinds = [k for k in document["memory_bytes"] if k not in ("stages",) and document["memory_bytes"][k] > 0]
+    wanted = {"/step_seconds", "/mfu", *(f"/memory_bytes/{k}" for k in kinds)}
+    for s in range(len(document["by_stage"])):
+        wanted |= {f"/by_stage/{s}/{k}_seconds" for k in ("compute", "exposed_communication", "bubble")}
+        if len(document["by_stage"]) > 1:
+            wanted.add(f"/memory_bytes/stages/{s}/arena")
+    for i in range(min(60, len(document.get("alternatives", [])))):
+        wanted |= {f"/alternatives/{i}/step_seconds", f"/alternatives/{i}/memory_bytes"}
+    wanted |= {f"/collectives_per_step/{k}" for k in document["collectives_per_step"]}
+    assert wanted <= pointers, wanted - pointers
+    assert len(set(found["ids"])) == len(found["ids"]), "an id is there twice"
+    assert all(count > 1 for _, count in found["charts"]), found["charts"]
+
+
+def check_pictures(browser):
+    for rank in browser.evaluate(sums):
+        for drawn, told in rank:
+            assert abs(drawn - told) <= 0.002 * told + 1e-6, rank
+    for most, peak, arena, unit in browser.evaluate(fullest):
+        assert abs(most - peak) <= 6 * unit, (most, peak)
+        assert peak <= arena, (peak, arena)
+
+
+def check_sorting(browser):
+    order = """(() => { const table = [...document.querySelectorAll("table")].find(t => t.tBodies[0].rows.length > 1 && t.querySelector("th.number"));
+      const column = [...table.tHead.rows[0].cells].findIndex(c => c.classList.contains("number"));
+      table.tHead.rows[0].cells[column].querySelector("button").click();
+      return [...table.tBodies[0].rows].map(r => Number(r.cells[column].dataset.sort)); })()"""
+    falling, rising = browser.evaluate(order), browser.evaluate(order)
+    assert falling == sorted(falling, reverse=True) and rising == sorted(rising), (falling, rising)
+
+
+def check_zoom(browser):
+    # Pressing Tab comes to the link to the plan first, and on to the chart, which heeds keys.
+    browser.evaluate("document.activeElement.blur(), scrollTo(0, 0)")
+    browser.press("Tab")
+    assert browser.evaluate("document.activeElement.className") == "skip"
+    browser.evaluate("document.querySelector('#timeline .view').focus()")
+    before = browser.evaluate("document.querySelector('#timeline svg').outerHTML")
+    for _ in range(3):
+        browser.press("+")
+    assert abs(browser.evaluate("view.to - view.from") - 0.125) < 1e-9
+    assert browser.evaluate("document.querySelector('#timeline svg').outerHTML") != before
+    browser.press("ArrowRight")
+    browser.press("n")
+    assert "for" in browser.evaluate("document.querySelector('#timeline .readout').textContent")
+    browser.press("0")
+    assert browser.evaluate("[view.from, view.to]") == [0, 1]
+
+
+def check_look(browser, page):
+    for scheme in ("light", "dark"):
+        browser.media(scheme)
+        browser.settle()
+        assert browser.evaluate(pale) == [], (scheme, browser.evaluate(pale))
+    browser.media("light")
+    for width in (1280, 768, 390):
+        browser.size(width)
+        browser.settle()
+        found = browser.evaluate(probe)
+        assert found["wide"] <= 0, (page, width, found["wide"])
+        assert found["small"] == [], (width, found["small"])
+    browser.size(1280)
+    browser.settle()
+
+
+def check(browser, document, page):
+    with open(page, encoding="utf-8") as file:
+        text = file.read()
+    assert len(text.encode()) <= most_bytes, (page, len(text.encode()))
+    browser.size(1280)
+    browser.complaints.clear()
+    browser.requests.clear()
+    browser.open(page)
+    check_numbers(browser, document)
+    check_pictures(browser)
+    check_sorting(browser)
+    check_zoom(browser)
+    check_look(browser, page)
+    assert browser.complaints == [], browser.complaints
+    assert all(r.startswith(("file://" + page, "data:")) for r in browser.requests), browser.requests
+
+
+def check_hostile(browser, folder):
+    """Names of users are text."""
+    name = "x<img src=x onerror=alert(1)>&\"'.graph"
+    source = "%x = input f32[16, 32]\n%w = param f32[32, 8] (init=normal, scale=0.1)\n%y = matmul %x, %w\n" \
+             "%label = input f32[16, 8]\n%loss = mean_squared_error %y, %label\noutput %loss\n"
+    with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+        file.write(source)
+    document, page = made(folder, "hostile", "plan", name, "--devices", "2")
+    browser.open(page)
+    check_numbers(browser, document)
+    assert browser.evaluate("document.querySelectorAll('img').length") == 0
+    assert name in browser.evaluate("document.querySelector('.command').textContent").replace("'\\''", "'")
+
+
+def check_without_script(browser, page):
+    browser.call("Emulation.setScriptExecutionDisabled", value=True)
+    browser.open(page)
+    browser.call("Emulation.setScriptExecutionDisabled", value=False)
+    said = browser.call("DOM.getDocument", depth=-1)
+    assert "a step" in json.dumps(said) and "This is drawn by the page" in json.dumps(said)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder, Browser() as browser:
+        gpt = "gpt:layers=8,hidden=1024,heads=8,vocab=512,seq=64,batch=32"
+        large, page = made(folder, "large", "plan", "llama2-70b", "--cluster", "a100-80g:64", "--global-batch", "256",
+                           "--precision", "bf16", "--optimizer", "adamw", "--set",
+                           "dp=2,tp=8,pp=4,micro_batches=32,schedule=1f1b,recompute=selected")
+        check(browser, large, page)
+        check(browser, *made(folder, "searched", "plan", gpt, "--cluster", "v100-32g:4x1", "-o", "plan.json"))
+        check(browser, *made(folder, "explained", "explain", "plan.json"))
+        check(browser, *made(folder, "simulated", "simulate", "plan.json"))
+        check(browser, *made(folder, "operators", "plan", "ffn", "--devices", "8"))
+        trained = os.path.join(folder, "trained.html")
+        subprocess.run([program, "train", "ffn", "--devices", "2", "--steps", "6", "--json", "--html", trained], check=True,
+                       capture_output=True)
+        browser.open(trained)
+        assert browser.evaluate("document.querySelectorAll('#losses path.loss').length") == 1
+        check_hostile(browser, folder)
+        assert browser.complaints == [], browser.complaints
+
+
+main()
