@@ -1,5 +1,6 @@
 """Plans before and after a step: what is asked about takes no memory, and is what runs."""
 
+import html
 import json
 import os
 import subprocess
@@ -62,9 +63,14 @@ def test_plans_are_files_and_pages(tmp_path):
     assert again.json == planned.json
     planned.save(str(tmp_path / "plan.html"))
     page = (tmp_path / "plan.html").read_text()
-    for part in ("<table>", "activations", planned.table.split("\n")[1], "&quot;x&quot;: &quot;[-, -]&quot;"):
+    for part in ("<table>", "activations", planned.table.split("\n")[0], "&quot;x&quot;: &quot;[-, -]&quot;",
+                 "shardwright.train_step(loss, ..., shardwright.optim.sgd(lr=0.1, weight_decay=0.0), devices=&#39;4&#39;"):
         assert part in page
     assert "http" not in page  # it needs nothing from elsewhere
+    assert f'data-json="/step_seconds" data-value="{planned.step_seconds}"' in page
+    # In a notebook it stands in a frame, whose text is that page.
+    framed = planned._repr_html_()
+    assert framed.startswith("<iframe ") and html.unescape(framed.split('srcdoc="')[1].split('"')[0]) == page
 
 
 def command(*words):
@@ -92,7 +98,7 @@ def test_plans_say_what_binds_them_as_the_command_does(options, tmp_path):
         assert here["plans"][0].keys() == there["plans"][0].keys()
     assert (planned.binding_by or {}).keys() == (told["binding_by"] or {}).keys()
     planned.save(str(tmp_path / "plan.html"))
-    assert "<h2>What binds</h2>" in (tmp_path / "plan.html").read_text()
+    assert "<p>Binding: " in (tmp_path / "plan.html").read_text()
 
 
 def test_of_a_plan_that_was_a_file_nothing_is_known(tmp_path):
@@ -102,7 +108,7 @@ def test_of_a_plan_that_was_a_file_nothing_is_known(tmp_path):
     read = sw.train_step(loss, Net(), sw.optim.sgd(0.1), devices=4, plan=str(tmp_path / "plan.json")).plan(*specs)
     assert (read.binding, read.binding_by, read.alternatives, read.dropped) == (None, None, [], [])
     read.save(str(tmp_path / "plan.html"))
-    assert "What binds" not in (tmp_path / "plan.html").read_text()
+    assert "Binding:" not in (tmp_path / "plan.html").read_text()
 
 
 def operators(planned):

@@ -297,7 +297,7 @@ def test_plans_are_told_saved_and_taken_again(tmp_path):
         step.explain()
     want = losses(step)
     plan = step.explain()
-    assert "<table>" in plan._repr_html_() and plan.step_seconds > 0 and plan.memory_bytes > 0
+    assert "&lt;table&gt;" in plan._repr_html_() and plan.step_seconds > 0 and plan.memory_bytes > 0
     plan.save(str(tmp_path / "p.json"))
     again = sw.train_step(loss_of, Net(), sw.optim.sgd(0.1), devices=4, plan=str(tmp_path / "p.json"))
     assert losses(again) == want
