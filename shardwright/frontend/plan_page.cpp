@@ -12,14 +12,24 @@
 namespace shardwright {
 namespace {
 
+/// Of a long run so many steps, evenly apart, and the last.
+Json run_json(const TrainedRun& run) {
+  constexpr std::size_t most = 1500;
+  Json steps = Json::array(), losses = Json::array();
+  const std::size_t stride = run.steps.size() / most + 1;
+  for (std::size_t i = 0; i < run.steps.size(); ++i) {
+    if (i % stride != 0 && i + 1 != run.steps.size()) continue;
+    steps.push_back(run.steps[i]);
+    losses.push_back(run.losses[i]);
+  }
+  return {{"median_step_seconds", run.median_step_seconds}, {"steps", steps}, {"losses", losses}};
+}
+
 /// The document that `--json` prints, with what is known of the run.
 Json document_of(const PageContent& content) {
   Json out = plan_document(content.plan, content.evaluation, content.batch);
   if (content.bound) add_bound(out, *content.bound, content.evaluation);
-  if (content.run)
-    out["run"] = {{"median_step_seconds", content.run->median_step_seconds},
-                  {"steps", content.run->steps},
-                  {"losses", content.run->losses}};
+  if (content.run) out["run"] = run_json(*content.run);
   return out;
 }
 
