@@ -60,8 +60,7 @@ ModelDef stack(std::string name, std::string doc, const DenseStack& s) {
 }  // namespace
 
 std::vector<ModelDef> dense() {
-  return {stack("ffn",
-                "a feed-forward network: dense layers with bias, relu between, cross entropy",
+  return {stack("ffn", "a feed-forward network: dense layers with bias, relu between, cross entropy",
                 {.widths = "784-512-256-128-64-10", .loss = "cross_entropy"}),
           stack("three_layer", "three dense layers without bias, cross entropy",
                 {.widths = "784-512-512-10", .loss = "cross_entropy", .bias = false}),

@@ -29,11 +29,10 @@ Model build(const ModelArguments& arguments) {
 }  // namespace
 
 std::vector<ModelDef> dense_net() {
-  return {
-      {.name = "dense_net",
-       .doc = "an embedding by product, three dense layers q, k, v of it, (q k^T) v",
-       .keys = {{"batch", "32"}, {"widths", "12288-128-768"}},
-       .build = build}};
+  return {{.name = "dense_net",
+           .doc = "an embedding by product, three dense layers q, k, v of it, (q k^T) v",
+           .keys = {{"batch", "32"}, {"widths", "12288-128-768"}},
+           .build = build}};
 }
 
 }  // namespace shardwright::models
