@@ -22,8 +22,9 @@ def configure() -> None:
                "-DSHARDWRIGHT_PYTHON=ON", "-DSHARDWRIGHT_TESTS=OFF", "-DSHARDWRIGHT_EXAMPLES=OFF",
                f"-DPython3_EXECUTABLE={sys.executable}"]
     if shutil.which("cmake") is None or subprocess.run(command).returncode != 0:
-        shutil.rmtree(BUILD, ignore_errors=True)  # what failed is not taken for whole the next time
-        sys.exit("shardwright: CMake does not find what it builds with; `scripts/install.sh build python` installs it")
+        if "SHARDWRIGHT_BUILD" not in os.environ:  # what failed is not taken for whole the next time
+            (BUILD / "CMakeCache.txt").unlink(missing_ok=True)
+        sys.exit("shardwright: CMake has failed, above; what it builds with, `scripts/install.sh build python` installs")
 
 
 class BuildWithCMake(build_py):

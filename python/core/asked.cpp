@@ -79,7 +79,14 @@ void check_searches(const PlanRequest& request) {
   if (request.devices == 1) tell("fix has no effect: there is 1 device");
 }
 
-/// By the table that flags are read with; a network called `model` has what nobody says as on such machines.
+/// What nobody says of the network called `model`: as the saved plan has it, if it is of this one, or as on such machines.
+Origin origin_of(const PlanOptions& options, const std::string& model, const PlanRequest& request) {
+  if (const auto path = options.find("plan"); path != options.end())
+    if (const Plan saved = known_plan(path->second); saved.model == model) return saved.origin;
+  return usual_origin(model, request.cluster);
+}
+
+/// By the table that flags are read with.
 PlanRequest request_of(const PlanOptions& options, const std::string& model = "") {
   PlanRequest request{.model = "traced network", .formats = default_devices().formats};
   // Before all else, as the command reads its file: what contradicts it is refused.
@@ -90,7 +97,7 @@ PlanRequest request_of(const PlanOptions& options, const std::string& model = ""
   for (const SettingRow& row : all_settings()) {
     if (row.part > SettingPart::order && !std::exchange(is_ordered, true)) {
       if (request.devices == 1) request.parallel = Parallel::stand_alone;
-      if (!model.empty()) request.origin = usual_origin(model, request.cluster);
+      if (!model.empty()) request.origin = origin_of(options, model, request);
     }
     std::string option = row.flag.substr(2);
     std::ranges::replace(option, '-', '_');
@@ -247,42 +254,57 @@ Asked asked_of(const TracedStep& traced, const PlanOptions& options) {
   return out;
 }
 
+namespace {
+
+/// The network called `asked.request.model`; a graph as text says itself of what types it is.
+Model network_of(Asked& asked, int micro_batches) {
+  const PlanOptions& options = asked.options;
+  const std::string& name = asked.request.model;
+  Model out = build_model(name, model_options(asked.request.origin, micro_batches));
+  if (out.own) set_precision(asked.request.origin, out.own->precision);
+  if (!options.contains("plan") && !out.own)
+    asked.assumed = {.batch = !options.contains("global_batch") && name.find("batch=") == name.npos,
+                     .precision = !options.contains("precision")};
+  asked.tokens = out.tokens;
+  return out;
+}
+
+}  // namespace
+
 Asked asked_of(const std::string& name, const std::optional<OptimizerChoice>& optimizer,
                const PlanOptions& options) {
   Asked out{.request = request_of(options, name), .options = options};
   out.request.model = name;
+  const int micro_batches = settings_of(out.request).pipelining.micro_batches;
   OptimizerChoice& chosen = out.request.origin.optimizer;
+  Model model = network_of(out, micro_batches);
+  out.assumed.optimizer = !optimizer && !options.contains("plan");
   const OptimizerChoice usual = std::exchange(chosen, optimizer.value_or(chosen));
   chosen.loss_scale = usual.loss_scale;  // options say these
   chosen.reduces_short = usual.reduces_short;
   chosen.has_set_rate = true;
-  const auto built = [origin = out.request.origin, name](int micro_batches) {
-    Model model = build_model(name, model_options(origin, micro_batches));
-    add_train_step(model.graph, model.loss, origin.optimizer);
-    return model;
-  };
-  Model model = built(settings_of(out.request).pipelining.micro_batches);
+  add_train_step(model.graph, model.loss, chosen);
   for (const std::string& line : model.notices) tell(line);
-  if (!options.contains("plan"))
-    out.assumed = {.batch = !options.contains("global_batch") && name.find("batch=") == name.npos,
-                   .precision = !options.contains("precision"),
-                   .optimizer = !optimizer};
-  out.tokens = model.tokens;
   out.inputs = inputs_of(model.graph);
   out.initial = std::move(model.initial);
   out.traced = {std::move(model.graph), std::move(model.constraints)};
-  out.step = [built](int micro_batches) { return built(micro_batches).graph; };
+  out.step = step_of(name, out.request.origin, true);
   return out;
 }
 
 Asked inference_asked(const std::string& name, bool has_loss, const PlanOptions& options) {
-  Asked out{.request = request_of(options), .options = options};
+  Asked out{.request = request_of(options, name), .options = options};
   out.request.model = name;
-  Model model = inference_of(build_model(name, model_options(out.request.origin)), has_loss);
+  Model model = inference_of(network_of(out, 1), has_loss);
   out.inputs = inputs_of(model.graph);
   out.initial = std::move(model.initial);
   out.traced = {std::move(model.graph), std::move(model.constraints)};
   return out;
+}
+
+void tell_assumed(const Asked& asked) {
+  const std::string line = assumed_text(asked.assumed, asked.request.origin, asked.request.cluster);
+  if (!line.empty()) tell(line);
 }
 
 TrainOptions run_options_of(const Asked& asked, std::uint64_t seed) {

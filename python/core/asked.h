@@ -50,6 +50,9 @@ Asked asked_of(const std::string& model, const std::optional<OptimizerChoice>& o
 /// The model's network outside of training: its prediction, and before it with `has_loss` the loss.
 Asked inference_asked(const std::string& model, bool has_loss, const PlanOptions& options);
 
+/// For who shows no report: what is assumed as on accelerators.
+void tell_assumed(const Asked& asked);
+
 /// As TrainOptions says what to run with.
 TrainOptions run_options_of(const Asked& asked, std::uint64_t seed);
 

@@ -313,7 +313,9 @@ void bind_program(py::module_& m) {
                                           .attributes = attributes_of(settings),
                                           .clip_norm = clip_norm,
                                           .has_set_rate = true};
-             auto out = std::make_shared<Program>(asked_of(model, choice, options), std::move(store));
+             Asked asked = asked_of(model, choice, options);
+             tell_assumed(asked);
+             auto out = std::make_shared<Program>(std::move(asked), std::move(store));
              remember(out);
              out->has_loaded();  // it alone knows what its parameters start with
              return out;
@@ -324,7 +326,9 @@ void bind_program(py::module_& m) {
           "of_inference",
           [](const std::string& model, bool has_loss, const PlanOptions& options,
              std::shared_ptr<Store> store) {
-            auto out = std::make_shared<Program>(inference_asked(model, has_loss, options), std::move(store));
+            Asked asked = inference_asked(model, has_loss, options);
+            tell_assumed(asked);
+            auto out = std::make_shared<Program>(std::move(asked), std::move(store));
             remember(out);
             out->has_loaded();
             return out;

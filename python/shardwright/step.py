@@ -113,7 +113,8 @@ class TrainStep(_Step):
         self._precision = precision
         self._micro_batches = micro_batches
         self._options = options_text({**options, "micro_batches": micro_batches if micro_batches > 1 else None})
-        self._call = call_text("train_step", [self._name, "...", optimizer_text(optimizer)], self._options)
+        self._call = call_text("train_step", [self._name, "...", optimizer_text(optimizer)],
+                               {"precision": precision, **self._options})
         self.params = _tree.map_leaves(
             lambda _, leaf: Parameter(leaf) if _is_array(leaf) else leaf, params)
         """The tree that was given, with parameters for its arrays."""
@@ -287,7 +288,7 @@ class Jitted:
         self._fn, self._precision, self._options = fn, precision, options
         self._programs = Programs(fn, self._program_of)
         self._last: _core.Program | None = None
-        self._call = call_text("jit", [getattr(fn, "__name__", "fn")], options)
+        self._call = call_text("jit", [getattr(fn, "__name__", "fn")], {"precision": precision, **options})
         self.__name__, self.__doc__ = getattr(fn, "__name__", "jit"), fn.__doc__
 
     def __call__(self, *arguments: Any) -> Any:

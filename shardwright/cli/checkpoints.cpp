@@ -171,7 +171,7 @@ void check_batch(const CheckpointPlans& checkpoints, std::int64_t samples) {
         checkpoints.resume.front().folder(), resumed->samples, samples, resumed->samples);
 }
 
-void tell_changes(const CheckpointPlans& checkpoints, const std::string& model, const std::string& optimizer,
+void tell_changes(const CheckpointPlans& checkpoints, const std::string& model, const Origin& origin,
                   const std::string& schedule, std::ostream& notices) {
   const RunState* const resumed = checkpoints.resumed();
   if (!resumed) return;
@@ -182,8 +182,11 @@ void tell_changes(const CheckpointPlans& checkpoints, const std::string& model, 
   };
   tell("model", resumed->model, model);
   tell("learning rate's schedule", resumed->schedule, schedule);
-  if (const std::string& plan = from.manifest().plan; !plan.empty())
-    tell("optimizer", parse_plan(plan, from.folder()).origin.optimizer.name, optimizer);
+  const std::string& plan = from.manifest().plan;
+  if (plan.empty()) return;
+  const Origin before = parse_plan(plan, from.folder()).origin;
+  tell("optimizer", before.optimizer.name, origin.optimizer.name);
+  tell("precision", to_text(before.precision), to_text(origin.precision));
 }
 
 Saving::Saving(Session& session, CheckpointPlans& plans, const std::string& plan, Reporter& reporter)

@@ -45,7 +45,7 @@ std::uint64_t seed_of(const Arguments& arguments, const CheckpointPlans& checkpo
 /// Throws: Error if a run cannot go on with batches of so many samples.
 void check_batch(const CheckpointPlans& checkpoints, std::int64_t samples);
 /// What a run goes on with otherwise than the one before: the user may want that, or may have mistyped.
-void tell_changes(const CheckpointPlans& checkpoints, const std::string& model, const std::string& optimizer,
+void tell_changes(const CheckpointPlans& checkpoints, const std::string& model, const Origin& origin,
                   const std::string& schedule, std::ostream& notices);
 
 /// The saving of one run; where there is none, nothing happens.

@@ -6,6 +6,7 @@
 
 #include "shardwright/base/quantity.h"
 #include "shardwright/base/text.h"
+#include "shardwright/cli/asked.h"
 #include "shardwright/cli/planning.h"
 #include "shardwright/frontend/report.h"
 #include "shardwright/plan/json_text.h"
@@ -279,7 +280,9 @@ int report_curve(const Arguments& arguments, Terminal& terminal) {
   const std::vector<CountedPlan> curve = plans_over(search, counts_of(arguments, search));
   const CountedPlan* reference = reference_of(curve);
   if (!reference) throw Infeasible(fmt::format("--over {}: {}", arguments.text("--over"), curve.back().why));
-  optimizer_of(arguments, model_of(arguments, asked, *reference->plan));  // what has no effect on any of them
+  const Model model = model_of(arguments, asked, *reference->plan);
+  optimizer_of(arguments, model);  // what has no effect on any of them
+  tell_assumed(arguments, model);
   arguments.check_heeded(terminal.err);
   for (const CountedPlan& c : curve) tell_search(c, terminal);
   if (!is_json) {

@@ -98,10 +98,10 @@ void write_page(const Arguments& arguments, const std::string& path, PageContent
   content.call = command_line(arguments);
   content.version = "shardwright " SHARDWRIGHT_VERSION;
   const std::string saved = Arguments(arguments).text("-o");
-  content.plan_path = !saved.empty()            ? saved
-                      : arguments.has("--plan") ? Arguments(arguments).text("--plan")
-                      : is_given_plan(arguments)     ? arguments.positionals[0]
-                                                : "";
+  content.plan_path = !saved.empty()             ? saved
+                      : arguments.has("--plan")  ? Arguments(arguments).text("--plan")
+                      : is_given_plan(arguments) ? arguments.positionals[0]
+                                                 : "";
   write_file(path, plan_page(content));
 }
 

@@ -71,7 +71,7 @@ std::string PlannedStep::page(std::string call, std::string version) {
                     .pipeline = pipeline,
                     .evaluation = evaluation,
                     .report = told,
-                    .batch = batch_size_of(network.graph, network.plan),
+                    .batch = batch_size_of(network.graph, network.plan, network.tokens),
                     .bound = bound(),
                     .call = std::move(call),
                     .version = std::move(version)});

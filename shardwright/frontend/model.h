@@ -74,6 +74,7 @@ class ModelArguments {
 struct TrainedBatch {
   std::int64_t samples = 0;  // 0: nobody has said it
   std::string source;
+  std::int64_t tokens = 0;  // above 0: as many samples as have so many, of whatever length the key `seq` says
 };
 
 struct ModelDef {

@@ -33,6 +33,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(UsualCase{"host", "llama2-7b", "cpu:8", "f32", "sgd", std::nullopt},
                       UsualCase{"a100", "llama2-7b", "a100-80g:8", "bf16", "adamw", 1024},
                       UsualCase{"longer", "llama2-70b:layers=2", "h100:2x8", "bf16", "adamw", 1024},
+                      UsualCase{"of_other_length", "llama2-70b:seq=8192", "h100:8", "bf16", "adamw", 512},
                       UsualCase{"batch_said", "llama2-7b:batch=3", "a100-80g:8", "bf16", "adamw",
                                 std::nullopt},
                       UsualCase{"images", "resnet50", "h100:8", "bf16", "adamw", 256},

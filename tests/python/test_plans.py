@@ -63,8 +63,9 @@ def test_plans_are_files_and_pages(tmp_path):
     assert again.json == planned.json
     planned.save(str(tmp_path / "plan.html"))
     page = (tmp_path / "plan.html").read_text()
-    for part in ("<table>", "activations", planned.table.split("\n")[0], "&quot;x&quot;: &quot;[-, -]&quot;",
-                 "shardwright.train_step(loss, ..., shardwright.optim.sgd(lr=0.1, weight_decay=0.0), devices=&#39;4&#39;"):
+    for part in ("<table>", planned.table.split("\n")[0], "&quot;x&quot;: &quot;[-, -]&quot;",
+                 "shardwright.train_step(loss, ..., shardwright.optim.sgd(lr=0.1, weight_decay=0.0), precision=&#39;f32&#39;, "
+                 "devices=&#39;4&#39;"):
         assert part in page
     assert "http" not in page  # it needs nothing from elsewhere
     assert f'data-json="/step_seconds" data-value="{planned.step_seconds}"' in page

@@ -50,7 +50,12 @@ int run(const Arguments& arguments, Terminal& terminal) {
     };
   }
   const Pipeline pipeline = compile_pipeline(model.graph, plan, compile_options_of(arguments));
-  report(arguments, model, plan, pipeline, terminal, bound);  // refuses what does not fit
+  try {
+    report(arguments, model, plan, pipeline, terminal, bound);  // refuses what does not fit
+  } catch (const Error& e) {  // a page that cannot be written does not lose the plan
+    if (e.kind() == ErrorKind::io && !path.empty()) save_plan(plan, path);
+    throw;
+  }
   terminal.out << std::flush;  // in front of the plan, where that goes to /dev/stdout
   if (!path.empty()) save_plan(plan, path);
   save_strategies(arguments, model.graph, plan, pipeline, terminal);

@@ -120,7 +120,7 @@ Training prepare(const Arguments& arguments, std::optional<FolderLock> lock, Ter
 
   const BatchSize batch = batch_size_of(model.graph, plan, model.tokens);
   check_batch(checkpoints, data.samples);
-  tell_changes(checkpoints, model.name, optimizer.name, options.schedule, notices);
+  tell_changes(checkpoints, model.name, plan.origin, options.schedule, notices);
 
   const std::string trace_path = arguments.text("--trace");
   const bool compares = arguments.is_on("--compare-plan");
@@ -253,27 +253,37 @@ void tell_figures(Session& session, Training& training) {
   training.reporter.summary(session, memory, recorded, training.misfit);
 }
 
+/// Last, and told where it fails: the run is whole without it.
+void write_page(Session& session, Training& training, const Run& run, Terminal& terminal) {
+  if (run.steps == run.first) return;
+  try {
+    training.page->write(session, training.reporter.run(run.is_interrupted));
+  } catch (const Error& e) {
+    terminal.err << fmt::format("--html: the run is whole, its page is not: {}\n", e.what());
+  }
+}
+
 int train_with(Session& session, Training& training, const SessionStart& start, Terminal& terminal) {
   for (const auto& [name, value] : training.initial) session.set(name, value());
   const std::int64_t first = restore(session, training.checkpoints, terminal.err);
   const Run run = run_steps(session, training, start, first, terminal);
   if (run.steps == run.first && !run.is_interrupted && !run.is_late) {
-    terminal.err << fmt::format("{} of {} steps have been done before; none is left\n", run.steps,
-                                training.length.steps);
+    terminal.err << fmt::format("{} of {} steps have been done before; none is left{}\n", run.steps,
+                                training.length.steps,
+                                training.page ? ", and --html has nothing to show" : "");
     return 0;
   }
   const bool has_ended = run.steps >= training.length.steps || run.is_late;
   if (run.steps > run.first && has_ended) tell_figures(session, training);
-  if (run.steps > run.first && training.page)
-    training.page->write(session, training.reporter.run(run.is_interrupted));
   if (run.is_late && run.steps < training.length.steps)
     terminal.err << fmt::format("--time-limit: stopped behind {} of {} steps\n", run.steps,
                                 training.length.steps);
-  if (!run.is_interrupted) return 0;
-  terminal.err << (run.steps == 0
-                       ? std::string("shardwright: interrupted: stopped before the first step\n")
-                       : fmt::format("shardwright: interrupted: stopped after step {}\n", run.steps - 1));
-  return interrupted_status;
+  if (run.is_interrupted)
+    terminal.err << (run.steps == 0
+                         ? std::string("shardwright: interrupted: stopped before the first step\n")
+                         : fmt::format("shardwright: interrupted: stopped after step {}\n", run.steps - 1));
+  if (training.page) write_page(session, training, run, terminal);
+  return run.is_interrupted ? interrupted_status : 0;
 }
 
 SessionOptions session_options(const Training& training) {

@@ -93,7 +93,7 @@ ModelDef definition(const Member& member) {
   return {.name = member.name,
           .doc = member.doc,
           .keys = std::move(keys),
-          .trained = {trained, member.trained_by},
+          .trained = {trained, member.trained_by, trained > 0 ? trained_tokens : 0},
           .build = [member](const ModelArguments& a) { return build(a, member); }};
 }
 
