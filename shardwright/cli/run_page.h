@@ -1,6 +1,7 @@
 // The page of `train --html`: the plan that trains, and what the run has told.
 #pragma once
 
+#include <iosfwd>
 #include <string>
 
 #include "shardwright/cli/plan_report.h"
@@ -19,8 +20,9 @@ class RunPage {
         told_(std::move(told)),
         batch_(std::move(batch)) {}
 
-  /// All processes do so at the same time; that of the first rank writes it.
-  void write(const Session& session, TrainedRun run) const;
+  /// All processes do so at the same time; that of the first rank writes it. Told where that fails: the run is whole
+  /// without it.
+  void write(const Session& session, TrainedRun run, std::ostream& err) const;
 
  private:
   const Arguments& arguments_;

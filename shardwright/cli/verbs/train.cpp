@@ -253,16 +253,6 @@ void tell_figures(Session& session, Training& training) {
   training.reporter.summary(session, memory, recorded, training.misfit);
 }
 
-/// Last, and told where it fails: the run is whole without it.
-void write_page(Session& session, Training& training, const Run& run, Terminal& terminal) {
-  if (run.steps == run.first) return;
-  try {
-    training.page->write(session, training.reporter.run(run.is_interrupted));
-  } catch (const Error& e) {
-    terminal.err << fmt::format("--html: the run is whole, its page is not: {}\n", e.what());
-  }
-}
-
 int train_with(Session& session, Training& training, const SessionStart& start, Terminal& terminal) {
   for (const auto& [name, value] : training.initial) session.set(name, value());
   const std::int64_t first = restore(session, training.checkpoints, terminal.err);
@@ -282,7 +272,8 @@ int train_with(Session& session, Training& training, const SessionStart& start, 
     terminal.err << (run.steps == 0
                          ? std::string("shardwright: interrupted: stopped before the first step\n")
                          : fmt::format("shardwright: interrupted: stopped after step {}\n", run.steps - 1));
-  if (training.page) write_page(session, training, run, terminal);
+  if (training.page && run.steps > run.first)
+    training.page->write(session, training.reporter.run(run.is_interrupted), terminal.err);
   return run.is_interrupted ? interrupted_status : 0;
 }
 
