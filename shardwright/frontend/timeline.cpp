@@ -168,7 +168,7 @@ class RankReader {
     std::vector<WirePiece> out;
     for (; next_ < wire_.size() && wire_[next_].begin < end; ++next_) {
       WirePiece& w = wire_[next_];
-      if (w.begin < begin) continue;
+      if (w.begin < begin || w.is_crossing) continue;
       out.push_back(w);
       out.back().begin -= begin, out.back().end -= begin;
       w.count = 0;  // the pattern has it
@@ -180,7 +180,7 @@ class RankReader {
     std::vector<WirePiece> out;
     for (const SimulatedTransfer& t : transfers) {
       const std::int64_t begin = std::llround(t.begin * 1e9), end = std::llround(t.end * 1e9);
-      if (end > begin) out.push_back({begin, end, name_of_transfer(t), 1, end - begin});
+      if (end > begin) out.push_back({begin, end, name_of_transfer(t), 1, end - begin, t.transfer < 0});
     }
     std::ranges::stable_sort(out, {}, &WirePiece::begin);
     return out;

@@ -39,6 +39,8 @@ struct WirePiece {
   std::string name;
   int count = 1;
   std::int64_t busy = 0;  // of this time
+  bool is_crossing =
+      false;  // between stages: when, the other stage says, so that tasks that are alike may differ in it
 };
 
 struct TimelinePattern {

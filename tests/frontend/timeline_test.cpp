@@ -110,6 +110,24 @@ TEST(Timeline, has_all_communication_on_the_wire) {
   EXPECT_NEAR(static_cast<double>(wire) * 1e-9, seconds, 1e-6);
 }
 
+/// Of `rank`, how often what is called `what...` is drawn.
+int drawn(const Timeline& timeline, std::size_t rank, const std::string& what) {
+  int out = 0;
+  const auto count = [&](const std::vector<WirePiece>& wire) {
+    for (const WirePiece& w : wire) out += w.name.starts_with(what) ? w.count : 0;
+  };
+  count(timeline.ranks[rank].wire);
+  for (const TimelineBlock& b : timeline.ranks[rank].blocks) count(timeline.patterns[b.pattern].wire);
+  return out;
+}
+
+TEST(Timeline, sends_what_the_next_stage_receives) {
+  const Timeline timeline = step_of(2, 8).timeline();
+  EXPECT_GE(drawn(timeline, 0, "send "), 8);
+  EXPECT_EQ(drawn(timeline, 0, "send "), drawn(timeline, 1, "receive "));
+  EXPECT_EQ(drawn(timeline, 1, "send "), drawn(timeline, 0, "receive "));
+}
+
 /// What the script reads: pieces of all patterns are as long as they are here.
 TEST(Timeline, is_written_in_whole_ticks) {
   const Timeline timeline = step_of(2, 4).timeline();
