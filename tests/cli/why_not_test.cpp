@@ -154,7 +154,7 @@ TEST(Diff, tells_of_every_member_that_a_plan_decides) {
   EXPECT_EQ(what("\"comm_fusion\": \"auto\"", "\"comm_fusion\": \"none\""), "comm_fusion");
   EXPECT_EQ(what("\"cluster\": \"a100-80g:8\"", "\"cluster\": \"h100:8\""), "cluster");
   EXPECT_EQ(what("\"rate\": 0.01", "\"rate\": 0.02"), "rate");
-  EXPECT_EQ(what("\"precision\": \"f32\"", "\"precision\": \"bf16\""), "precision");
+  EXPECT_EQ(what("\"precision\": \"bf16\"", "\"precision\": \"f32\""), "precision");
   EXPECT_EQ(what("\"search\": \"auto\"", "\"search\": \"recursive\""), "nothing");
   EXPECT_EQ(what("\"status\": \"feasible\"", "\"status\": \"optimal\""), "nothing");
 }
