@@ -95,7 +95,8 @@ void run_mpi(int ranks, const BenchOptions& options) {
   const int status = launch({.ranks = ranks,
                              .words = words,
                              .interrupts = [] { return 0; },
-                             .output = [](std::string_view text) { std::cout << text << std::flush; }});
+                             .output = [](std::string_view text) { std::cout << text << std::flush; },
+                             .errors = [](std::string_view text) { std::cerr << text; }});
   if (status != 0) throw error("mpirun with {} ranks ended with status {}", ranks, status);
 }
 

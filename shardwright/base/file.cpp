@@ -114,6 +114,20 @@ void forget(const std::string& name) {
   }
 }
 
+/// The names of the last two in turn, so that a handler of a signal finds one whole.
+std::array<std::array<char, PATH_MAX>, 2> kept_names{};
+std::atomic<int> kept_count{0};
+std::mutex kept_mutex;  // of those who change them
+
+void note_kept(const std::string& path) {
+  const std::lock_guard lock(kept_mutex);
+  std::array<char, PATH_MAX>& name = kept_names[static_cast<std::size_t>((kept_count + 1) % 2)];
+  const std::size_t size = std::min(path.size(), name.size() - 1);
+  std::memcpy(name.data(), path.data(), size);
+  name[size] = 0;
+  ++kept_count;
+}
+
 /// On the disk, where there is one.
 int sync(int file) { return ::fsync(file) == 0 || errno == EINVAL || errno == ENOTSUP ? 0 : errno; }
 
@@ -243,6 +257,7 @@ void NewFile::keep() {
   if (unfinished_.empty()) return;
   if (::rename(unfinished_.c_str(), target_.c_str()) != 0) throw unwritable(path_, errno);
   forget(std::exchange(unfinished_, {}));
+  note_kept(path_);
   sync_folder_of(target_);
 }
 
@@ -264,6 +279,11 @@ void require_writable(const std::string& path) {
     return;
   }
   const NewFile unkept(path);
+}
+
+KeptFiles kept_files() {
+  const int count = kept_count;
+  return {count, kept_names[static_cast<std::size_t>(count % 2)].data()};
 }
 
 void remove_unfinished_files() {

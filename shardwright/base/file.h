@@ -64,6 +64,14 @@ void write_file(const std::string& path, std::string_view text);
 /// Throws: Error if nothing can be written there. What is there stays, and nothing new is left.
 void require_writable(const std::string& path);
 
+/// How many files NewFiles have kept, and which was the last. For handlers of signals: it makes no call at
+/// all.
+struct KeptFiles {
+  int count = 0;
+  std::string_view last = {};
+};
+KeptFiles kept_files();
+
 /// Removes what NewFiles have not kept. For handlers of signals that end the process: it only makes system calls.
 void remove_unfinished_files();
 

@@ -120,9 +120,9 @@ PlanRequest asked_of(const Arguments& given) {
 }
 
 Deadline deadline_of(const Arguments& arguments, std::optional<double> most_seconds) {
-  if (!most_seconds) return {};
+  if (!most_seconds) return Deadline(std::nullopt, arguments.progress);
   const std::chrono::duration<double> gone = std::chrono::steady_clock::now() - arguments.begin;
-  return Deadline(*most_seconds - gone.count());
+  return Deadline(*most_seconds - gone.count(), arguments.progress);
 }
 
 void heed(const Arguments& arguments, std::initializer_list<SettingPart> parts) {

@@ -26,7 +26,8 @@ const Plan& saved_plan(const Arguments& arguments);
 /// Throws: Error if a value is none, or flags contradict each other.
 PlanRequest asked_of(const Arguments& arguments);
 
-/// Until when a command may search that --search-time gives so many seconds: one clock for all that it searches.
+/// Until when a command may search that --search-time gives so many seconds: one clock for all that it searches, and what
+/// it tells of them.
 Deadline deadline_of(const Arguments& arguments, std::optional<double> most_seconds);
 
 /// These settings have their effect.

@@ -5,6 +5,7 @@
 #include <new>
 
 #include "shardwright/base/one_line.h"
+#include "shardwright/base/progress.h"
 #include "shardwright/base/text.h"
 #include "shardwright/cli/asked.h"
 #include "shardwright/cli/command_line.h"
@@ -54,6 +55,15 @@ std::optional<std::string> help_for(const std::vector<std::string>& words) {
   return std::nullopt;
 }
 
+/// `plan gpt, --search-time 60`
+std::string work_text(const Verb& verb, const Arguments& arguments) {
+  std::string out = verb.name;
+  if (!arguments.positionals.empty()) out += " " + arguments.positionals.front();
+  for (const char* limit : {"--search-time", "--time-limit"})
+    if (arguments.has(limit)) out += fmt::format(", {} {}", limit, Arguments(arguments).text(limit));
+  return out;
+}
+
 int run_verb(const std::vector<std::string>& words, Terminal& terminal) {
   if (const auto help = help_for(words)) {
     terminal.out << *help;
@@ -68,6 +78,8 @@ int run_verb(const std::vector<std::string>& words, Terminal& terminal) {
     return 0;
   }
   Arguments arguments = *std::move(said);
+  const bool is_typed = !arguments.positionals.empty() && arguments.positionals.front() == "-";
+  arguments.progress = is_typed ? nullptr : terminal.progress;  // a line would stand in what is being typed
   check_alone(verb);
   if (verb.joins_mpirun) tell_rank_table(terminal);
   if (arguments.has("--plan")) {
@@ -79,6 +91,7 @@ int run_verb(const std::vector<std::string>& words, Terminal& terminal) {
   if (arguments.has("--config")) arguments = with_config(std::move(arguments));
   check_outputs(arguments);
   read_strategies(arguments);
+  const Doing doing(arguments.progress, work_text(verb, arguments));
   try {
     const int status = verb.run(arguments, terminal);
     if (status == 0) arguments.check_heeded(terminal.err);

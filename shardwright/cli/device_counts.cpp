@@ -8,6 +8,7 @@
 #include "shardwright/base/text.h"
 #include "shardwright/cli/asked.h"
 #include "shardwright/cli/planning.h"
+#include "shardwright/cli/programs.h"
 #include "shardwright/frontend/report.h"
 #include "shardwright/plan/json_text.h"
 #include "shardwright/search/planning/device_counts.h"

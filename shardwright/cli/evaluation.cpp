@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "shardwright/base/progress.h"
 #include "shardwright/frontend/inference.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/search/planning/make_plan.h"
@@ -26,7 +27,8 @@ AskedNetwork asked_network(const Model& model, const std::string& path, PlanRequ
   return {std::move(asked), std::move(plan), std::move(pipeline), std::move(data)};
 }
 
-Evaluated ask(Session& session, const AskedNetwork& network, const TakePredictions& take) {
+Evaluated ask(Session& session, const AskedNetwork& network, const TakePredictions& take,
+              Progress* progress) {
   const auto start = std::chrono::steady_clock::now();
   const HeldOut& data = *network.data;
   const std::size_t first = network.has_labels() ? 1 : 0;  // prediction
@@ -34,7 +36,9 @@ Evaluated ask(Session& session, const AskedNetwork& network, const TakePredictio
   double losses = 0;
   std::int64_t full = 0;
   Hits hits;
+  Doing doing(progress, "batch", data.batches());
   for (std::int64_t i = 0; i < data.batches(); ++i) {
+    doing.tell(i);
     std::map<std::string, Tensor> batch = data.get(i);
     const Tensor label = network.has_labels() ? batch.at("label") : Tensor();
     if (!network.has_labels()) batch.erase("label");

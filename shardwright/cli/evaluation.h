@@ -49,7 +49,8 @@ void check_eval(const AskedNetwork& network, const std::string& path);
 using TakePredictions = std::function<void(const std::vector<Tensor>& predictions, std::int64_t rows)>;
 
 /// Asks about all samples. Without a full batch of them the loss is NaN.
-Evaluated ask(Session& session, const AskedNetwork& network, const TakePredictions& take = {});
+Evaluated ask(Session& session, const AskedNetwork& network, const TakePredictions& take = {},
+              Progress* progress = nullptr);
 
 /// Held-out data beside a session that trains.
 class Evaluator {

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "shardwright/base/file.h"
+#include "shardwright/cli/progress_line.h"
 
 namespace shardwright {
 namespace {
@@ -29,8 +30,27 @@ void say(std::string_view text) {
   [[maybe_unused]] const ssize_t may_fail = ::write(STDERR_FILENO, text.data(), text.size());
 }
 
+/// What is there of a command that ends here: files that it has written, each whole.
+void say_what_is_left() {
+  const KeptFiles kept = kept_files();
+  say("shardwright: interrupted: ");
+  if (kept.count == 0) return say("nothing was written\n");
+  std::array<char, 64> more{};
+  char* end = more.data();
+  if (kept.count > 1) {
+    constexpr std::string_view before = ", the last of ", after = " files,";
+    end = std::copy(before.begin(), before.end(), end);
+    end = std::to_chars(end, more.data() + 40, kept.count).ptr;
+    end = std::copy(after.begin(), after.end(), end);
+  }
+  say(kept.last);
+  say({more.data(), static_cast<std::size_t>(end - more.data())});
+  say(" was written\n");
+}
+
 void say_which_step(std::int64_t step) {
   if (is_answered.exchange(true)) return;
+  erase_progress_line();
   constexpr std::string_view before = "shardwright: interrupted: finishing step ";
   constexpr std::string_view after = "; once more stops at once\n";
   std::array<char, 128> text{};
@@ -53,10 +73,13 @@ int count_with(int signal) {
 void handle(int signal) {
   const int code = errno;
   const int number = count_with(signal);
-  const bool speaks = !is_quiet && !(is_rank && signal == SIGTERM) && number == 1;
+  const bool speaks = !is_quiet && !(is_rank && signal == SIGTERM);
   if (number > patience) {
     remove_unfinished_files();
-    if (speaks) say("shardwright: interrupted\n");
+    end_progress_line();
+    if (speaks && number == 1) say_what_is_left();
+    if (speaks && number > 1)
+      say("shardwright: interrupted: stopped at once; checkpoints that were said to be saved are whole\n");
     ::_exit(interrupted_status);
   }
   if (number == 1 && !speaks) is_answered = true;

@@ -5,6 +5,7 @@
 #include <ostream>
 
 #include "shardwright/cli/interrupts.h"
+#include "shardwright/cli/progress_line.h"
 #include "shardwright/cli/standard_output.h"
 #include "shardwright/cli/verb.h"
 #include "shardwright/runtime/launcher.h"
@@ -20,9 +21,13 @@ int main(int argc, char** argv) {
   std::ostream nowhere(nullptr);
   const bool speaks = shardwright::rank_of_process() == 0;
   shardwright::catch_interrupts({.is_quiet = !speaks, .is_rank = shardwright::launched_rank().has_value()});
-  shardwright::StandardOutput buffer;
+  shardwright::ProgressLine line(speaks && shardwright::can_redraw_lines());
+  shardwright::StandardOutput buffer(&line);
   std::ostream out(&buffer);
   out.exceptions(std::ios::badbit);
-  shardwright::Terminal terminal{std::cin, speaks ? out : nowhere, speaks ? std::cerr : nowhere};
+  shardwright::StandardError errors(line);
+  std::ostream err(&errors);
+  err << std::unitbuf;
+  shardwright::Terminal terminal{std::cin, speaks ? out : nowhere, speaks ? err : nowhere, line.progress()};
   return shardwright::run_command({argv + 1, argv + argc}, terminal);
 }

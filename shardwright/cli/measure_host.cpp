@@ -12,6 +12,7 @@
 
 #include "shardwright/autodiff/train_step.h"
 #include "shardwright/base/index.h"
+#include "shardwright/base/progress.h"
 #include "shardwright/cli/training_data.h"
 #include "shardwright/frontend/model.h"
 #include "shardwright/passes/compile.h"
@@ -237,6 +238,7 @@ int usable_cores() { return static_cast<int>(cores().size()); }
 std::vector<StreamSample> measured_streams(const HostMeasuring& how) {
   constexpr double kibi = 1024;
   std::vector<StreamSample> out;
+  const Doing doing(how.progress, "measuring memory");
   on_devices(how, how.devices, [&](Communicator& all) {
     const auto backend = default_devices().backend(all.rank());
     backend->enter_thread();
@@ -254,7 +256,10 @@ std::vector<StreamSample> measured_streams(const HostMeasuring& how) {
 
 std::vector<KernelSample> measured_kernels(const HostMeasuring& how, const Cluster& cluster) {
   std::vector<KernelSample> out;
-  for (const Trained& network : trained_networks(how.is_quick)) {
+  const std::vector<Trained> networks = trained_networks(how.is_quick);
+  Doing doing(how.progress, "measuring kernels: network", static_cast<std::int64_t>(networks.size()));
+  for (const Trained& network : networks) {
+    doing.tell(&network - networks.data(), [&] { return network.model; });
     Model model = build_model(network.model, {.precision = network.precision});
     add_train_step(model.graph, model.loss, {network.optimizer, {{"rate", 1e-4}}});
     model.graph.outputs.resize(1);
@@ -280,10 +285,12 @@ std::vector<CollectiveSample> measured_collectives(const HostMeasuring& how, Com
 
 std::vector<CollectiveSample> measured_collectives(const HostMeasuring& how) {
   std::vector<CollectiveSample> out;
+  Doing doing(how.progress, "measuring collectives");
   // Parts of a cluster of so many devices are groups that divide them.
   for (int ranks = 2; ranks <= how.devices; ++ranks) {
     const bool is_asked = std::has_single_bit(static_cast<unsigned>(ranks)) || ranks == how.devices;
     if (!is_asked || how.devices % ranks != 0) continue;
+    doing.tell(0, [&] { return fmt::format("of {} ranks", ranks); });
     on_devices(how, ranks, [&](Communicator& all) {
       const auto backend = default_devices().backend(all.rank());
       backend->enter_thread();

@@ -15,10 +15,13 @@
 
 namespace shardwright {
 
+class Progress;
+
 struct HostMeasuring {
   int devices = 1;        // threads of this process
   int first_core = 0;     // of the first one
   bool is_quick = false;  // small sizes and few rounds: shows that it works, the figures mean little
+  Progress* progress = nullptr;
 };
 
 /// Keeps the calling thread on a core: `number` counts those that the process may use, and round again.

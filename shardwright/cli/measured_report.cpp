@@ -4,6 +4,7 @@
 
 #include "shardwright/base/file.h"
 #include "shardwright/cli/planning.h"
+#include "shardwright/cli/programs.h"
 #include "shardwright/frontend/measured_step.h"
 #include "shardwright/plan/json_text.h"
 
@@ -40,7 +41,7 @@ void report_measured(const Arguments& arguments, const PlannedModel& made, Termi
   const bool is_json = arguments.is_on("--json");
   arguments.check_heeded(terminal.err);
   const std::vector<MeasuredTerm> measured = parse_measured(read_text(path), path);
-  const Pipeline pipeline = compile_pipeline(made.model.graph, made.plan, compile_options_of(arguments));
+  const Pipeline pipeline = compiled(arguments, made.model.graph, made.plan);
   const Evaluation e = evaluate(pipeline, made.plan.cluster, {.framework = made.plan.settings.framework});
   const MeasuredStep step = beside_plan(measured, e.estimate, predicted(pipeline, made.plan.cluster), path);
   terminal.out << (is_json ? step_json(step).dump() + "\n" : to_text(step));

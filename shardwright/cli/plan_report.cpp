@@ -7,6 +7,7 @@
 #include "shardwright/base/text.h"
 #include "shardwright/cli/asked.h"
 #include "shardwright/cli/planning.h"
+#include "shardwright/cli/programs.h"
 #include "shardwright/cli/standard_output.h"
 #include "shardwright/cost/cluster.h"
 #include "shardwright/frontend/alternatives.h"
@@ -15,7 +16,6 @@
 #include "shardwright/frontend/plan_document.h"
 #include "shardwright/frontend/plan_page.h"
 #include "shardwright/frontend/report.h"
-#include "shardwright/passes/compile.h"
 #include "shardwright/plan/constraints.h"
 #include "shardwright/simulate/evaluate.h"
 
@@ -206,8 +206,7 @@ Evaluation report(const Arguments& arguments, const Model& model, const Plan& pl
 }
 
 Evaluation report(const Arguments& arguments, const Model& model, const Plan& plan, Terminal& terminal) {
-  return report(arguments, model, plan, compile_pipeline(model.graph, plan, compile_options_of(arguments)),
-                terminal);
+  return report(arguments, model, plan, compiled(arguments, model.graph, plan), terminal);
 }
 
 std::string nearest_text(const Infeasible& e) {

@@ -309,10 +309,6 @@ Planned planned_of(const Arguments& arguments, const Model& model, Terminal& ter
   return out;
 }
 
-CompileOptions compile_options_of(const Arguments& arguments) {
-  return {.formats = default_devices().formats, .verifies = arguments.is_on("--verify-passes")};
-}
-
 Evaluation evaluation_of(const Arguments& arguments, const Pipeline& pipeline, const Cluster& cluster,
                          std::string_view framework, const RemediesOf& remedies) {
   const auto cap = memory_cap_of(arguments);

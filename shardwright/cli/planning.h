@@ -11,7 +11,6 @@
 #include "shardwright/explain/remedies.h"
 #include "shardwright/frontend/model.h"
 #include "shardwright/frontend/planned_model.h"
-#include "shardwright/passes/compile.h"
 #include "shardwright/search/planning/make_plan.h"
 #include "shardwright/simulate/evaluate.h"
 
@@ -53,9 +52,6 @@ Plan plan_of(const Arguments& arguments, const Model& model, const Graph& graph,
 /// A plan that was made, with the strategies of all nodes of the model's graph; `stock` as above.
 Planned planned_of(const Arguments& arguments, const Model& model, Terminal& terminal,
                    automatic::Stock* stock = nullptr);
-
-/// How programs are compiled here: our own output is verified where that is asked for.
-CompileOptions compile_options_of(const Arguments& arguments);
 
 /// What a step of `program` takes, judged by the memory of a device: the cluster's, and --memory-cap or --device-memory;
 /// as `framework` has it.

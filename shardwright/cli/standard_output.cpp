@@ -9,6 +9,7 @@
 #include <ostream>
 
 #include "shardwright/base/file.h"
+#include "shardwright/cli/progress_line.h"
 
 namespace shardwright {
 
@@ -19,7 +20,9 @@ void take_standard_descriptors() {
       ::open("/dev/null", number == 1 ? O_RDONLY : O_WRONLY);
 }
 
-StandardOutput::StandardOutput() { setp(buffer_.data(), buffer_.data() + buffer_.size()); }
+StandardOutput::StandardOutput(ProgressLine* line) : line_(::isatty(STDOUT_FILENO) == 1 ? line : nullptr) {
+  setp(buffer_.data(), buffer_.data() + buffer_.size());
+}
 
 StandardOutput::int_type StandardOutput::overflow(int_type c) {
   drain();
@@ -35,6 +38,7 @@ int StandardOutput::sync() {
 void StandardOutput::drain() {
   const char* from = pbase();
   const char* end = pptr();
+  const auto lock = line_ ? line_->make_way({from, end}) : std::unique_lock<std::mutex>();
   setp(buffer_.data(), buffer_.data() + buffer_.size());  // what cannot be written is not tried again
   while (from != end) {
     const ssize_t n = ::write(STDOUT_FILENO, from, static_cast<std::size_t>(end - from));

@@ -8,6 +8,8 @@
 
 namespace shardwright {
 
+class ProgressLine;
+
 /// Of the terminal that `out` is; 0: it is none, as in a pipe.
 std::size_t columns_of(const std::ostream& out);
 
@@ -18,7 +20,8 @@ void take_standard_descriptors();
 /// A reader that has gone ends the process by SIGPIPE, as is usual.
 class StandardOutput : public std::streambuf {
  public:
-  StandardOutput();
+  /// `line` is on the same terminal, if that is what standard output is; null: there is none.
+  explicit StandardOutput(ProgressLine* line = nullptr);
 
  protected:
   int_type overflow(int_type c) override;
@@ -27,6 +30,7 @@ class StandardOutput : public std::streambuf {
  private:
   void drain();
 
+  ProgressLine* line_;
   std::array<char, 1 << 16> buffer_;
 };
 

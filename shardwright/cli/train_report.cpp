@@ -1,9 +1,6 @@
 #include "shardwright/cli/train_report.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <iostream>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
@@ -97,28 +94,27 @@ void ScaleWatch::look(const Session& session) {
   has_skipped_ = good == 0 && scale_ <= before;
 }
 
-Reporter::Reporter(const Arguments& arguments, const Length& length, Terminal& terminal)
+Reporter::Reporter(const Arguments& arguments, const Length& length, BatchSize batch, Terminal& terminal)
     : length_(length),
+      batch_(std::move(batch)),
       terminal_(terminal),
       is_json_(arguments.is_on("--json")),
       every_(arguments.integer("--log-every", is_json_ || length.steps <= 20 ? 1 : 10)),
-      is_watched_(&terminal.err == &std::cerr && ::isatty(STDERR_FILENO) == 1) {}
+      progress_(arguments.progress) {}
 
-void Reporter::show_progress(std::int64_t step) {
-  constexpr double least_left = 2;
-  const double left = median_seconds() * static_cast<double>(length_.steps - step - 1);
-  if (!is_watched_ || left < least_left) return;
-  terminal_.err << fmt::format("\rstep {} of {}, {} left\x1b[K", step + 1, length_.steps, seconds_text(left))
-                << std::flush;
-  shows_progress_ = true;
-}
-
-void Reporter::clear_progress() {
-  if (std::exchange(shows_progress_, false)) terminal_.err << "\r\x1b[K" << std::flush;
+void Reporter::tell_progress(std::int64_t step, const Told& told, double seconds) {
+  if (!progress_) return;
+  if (!doing_) doing_ = std::make_unique<Doing>(progress_, "step", length_.steps, step);
+  doing_->tell(step + 1, [&] {
+    const std::string rate =
+        batch_.count > 0
+            ? fmt::format(", {:.4g} {}/s", static_cast<double>(batch_.count) / seconds, batch_.unit)
+            : "";
+    return fmt::format("loss {:.4g}{}", told.loss, rate);
+  });
 }
 
 void Reporter::evaluated(const Evaluated& e) {
-  clear_progress();
   if (is_json_) {
     nlohmann::ordered_json line{{"step", e.step}, {"loss", e.loss}};
     if (e.accuracy) line["accuracy"] = *e.accuracy;
@@ -137,12 +133,11 @@ void Reporter::evaluated(const Evaluated& e) {
 
 void Reporter::step(std::int64_t step, const Told& told, const ScaleWatch& scale, double seconds,
                     std::optional<double> rate, std::int64_t tokens) {
-  clear_progress();
   seconds_.push_back(seconds);
   steps_.push_back(step);
   losses_.push_back(told.loss);
   print_step(step, told, scale, seconds, rate, tokens);
-  show_progress(step);
+  tell_progress(step, told, seconds);
 }
 
 void Reporter::print_step(std::int64_t step, const Told& told, const ScaleWatch& scale, double seconds,
@@ -169,13 +164,10 @@ void Reporter::print_step(std::int64_t step, const Told& told, const ScaleWatch&
   terminal_.out << "\n" << std::flush;
 }
 
-void Reporter::told(const std::string& line) {
-  clear_progress();
-  terminal_.err << line << "\n" << std::flush;
-}
+void Reporter::told(const std::string& line) { terminal_.err << line << "\n" << std::flush; }
 
 void Reporter::saved(const Saved& saved) {
-  clear_progress();
+  if (saved.failure.empty()) last_saved_ = saved.folder;
   if (!saved.failure.empty()) {
     terminal_.err << fmt::format("{} is not saved: {}\n", saved.folder, saved.failure);
   } else if (is_json_) {
@@ -193,9 +185,12 @@ void Reporter::saved(const Saved& saved) {
   }
 }
 
+std::string Reporter::saved_text() const {
+  return last_saved_.empty() ? "nothing is saved" : fmt::format("saved in {}", last_saved_);
+}
+
 void Reporter::summary(const Session& session, const MemoryMarks& memory, const Recorded& recorded,
                        const std::string& misfit) {
-  clear_progress();
   const std::optional<TraceFigures>& traced = recorded.figures;
   const SessionStatistics& s = session.statistics();
   const int devices = session.pipeline().rank_count();

@@ -1,11 +1,13 @@
 // What `train` prints: a line per step and the summary, for people or as JSON.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "shardwright/base/progress.h"
 #include "shardwright/cli/evaluation.h"
 #include "shardwright/cli/verb.h"
 #include "shardwright/frontend/plan_page.h"
@@ -58,7 +60,8 @@ struct Recorded {
 
 class Reporter {
  public:
-  Reporter(const Arguments& arguments, const Length& length, Terminal& terminal);
+  /// Steps learn from `batch`.
+  Reporter(const Arguments& arguments, const Length& length, BatchSize batch, Terminal& terminal);
 
   /// `rate` where it differs from step to step, `tokens` of the step where there are any.
   void step(std::int64_t step, const Told& told, const ScaleWatch& scale, double seconds,
@@ -69,6 +72,8 @@ class Reporter {
   void told(const std::string& line);
   /// A checkpoint is whole on the disk, or could not be written.
   void saved(const Saved& saved);
+  /// `saved in run1/step-00000012`, or that nothing is.
+  std::string saved_text() const;
 
   /// `misfit` is the last line, wherever lines for people go.
   void summary(const Session& session, const MemoryMarks& memory, const Recorded& recorded,
@@ -81,16 +86,17 @@ class Reporter {
   void print_step(std::int64_t step, const Told& told, const ScaleWatch& scale, double seconds,
                   std::optional<double> rate, std::int64_t tokens);
   double median_seconds() const;
-  /// On a terminal: how far it is, on a line that the next one replaces.
-  void show_progress(std::int64_t step);
-  void clear_progress();
+  /// To whoever watches the terminal.
+  void tell_progress(std::int64_t step, const Told& told, double seconds);
 
   Length length_;
+  BatchSize batch_;
   Terminal& terminal_;
   bool is_json_;
   std::int64_t every_;
-  bool is_watched_;  // somebody looks at it as it comes
-  bool shows_progress_ = false;
+  Progress* progress_;
+  std::unique_ptr<Doing> doing_;  // from the first step on
+  std::string last_saved_;
   std::vector<double> seconds_;
   std::vector<std::int64_t> steps_;
   std::vector<double> losses_;  // of these

@@ -17,6 +17,7 @@
 
 namespace shardwright {
 
+class Progress;
 struct Plan;
 struct StrategyFile;
 
@@ -48,6 +49,7 @@ class Arguments {
       found;  // by a search that chooses micro-batches, too: see model_to_plan
   /// When the command began: what limits its time counts from here.
   std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
+  Progress* progress = nullptr;  // that long work tells how far it is; null: nobody watches
 
   bool has(const std::string& flag) const { return flags.contains(flag); }
   /// Of a switch.
@@ -81,6 +83,7 @@ struct Terminal {
   std::istream& in;
   std::ostream& out;
   std::ostream& err;
+  Progress* progress = nullptr;  // shown on the terminal; null: nobody watches
 };
 
 struct Verb {

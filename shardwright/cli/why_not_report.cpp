@@ -25,8 +25,8 @@ WhyNotOptions options_of(const Arguments& arguments, const PlannedModel& made) {
     PlanRequest request;
     setting_of("--search-time")->parse(request, arguments.given("--search-time"));
     out.most_seconds = request.options.most_seconds;
-    out.deadline = deadline_of(arguments, out.most_seconds);
   }
+  out.deadline = deadline_of(arguments, out.most_seconds);
   return out;
 }
 

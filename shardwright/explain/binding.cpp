@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "shardwright/base/attempt.h"
+#include "shardwright/base/progress.h"
 #include "shardwright/base/text.h"
 #include "shardwright/explain/unpriced.h"
 #include "shardwright/passes/compile.h"
@@ -23,9 +24,11 @@ class Probe {
   /// The leanest of the faster programs that do not fit.
   std::optional<Tried> misfit() {
     const Deadline& deadline = judged_.request.options.deadline;
+    Doing doing(deadline.progress(), "what limits the plan: program", most_programs());
     for (int i = 0; i < most_programs() && !known() && !deadline.is_over(); ++i) {
       Tried* next = next_of(i % 2 == 1);  // if a neighbour is not it, perhaps another kind of plan
       if (!next) break;
+      doing.tell(i);
       price(*next);
     }
     const Tried* out = known();

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "shardwright/base/attempt.h"
+#include "shardwright/base/progress.h"
 #include "shardwright/base/text.h"
 #include "shardwright/plan/decided.h"
 
@@ -101,7 +102,9 @@ OtherValues other_values(std::string_view word, const Plan& plan, const StepOf& 
   const std::string own = constraint_word(word).print(decided, word);
   if (!own.empty() && std::ranges::find(values, own) == values.end()) values.push_back(own);
   OtherValues out;
+  Doing doing(options.deadline.progress(), "value", static_cast<std::int64_t>(values.size()));
   for (const std::string& value : values) {
+    doing.tell(&value - values.data(), [&] { return fmt::format("{}={}", word, value); });
     if (value != own && options.deadline.is_over()) {
       out.unasked.push_back(value);
       continue;

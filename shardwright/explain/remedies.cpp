@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "shardwright/base/attempt.h"
+#include "shardwright/base/progress.h"
 #include "shardwright/base/text.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/plan/batch.h"
@@ -55,6 +56,7 @@ class Search {
   }
 
   Remedies run() {
+    const Doing doing(misfit_.request.options.deadline.progress(), "looking for what would fit");
     const bool is_whole = chooses_structure(misfit_.request);
     if (!is_whole) try_other_search();
     try_precision();

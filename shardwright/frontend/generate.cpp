@@ -7,6 +7,7 @@
 
 #include "shardwright/base/error.h"
 #include "shardwright/base/index.h"
+#include "shardwright/base/progress.h"
 #include "shardwright/base/random.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/runtime/backend/backend.h"
@@ -74,6 +75,7 @@ struct Generator::State {
   std::int64_t sequences = 0, room = 0, vocabulary = 0;
   Plan plan;
   std::unique_ptr<Session> session;
+  Progress* progress = nullptr;
 };
 
 Generator::Generator(const std::string& spec, std::int64_t sequences, std::int64_t room,
@@ -91,6 +93,7 @@ Generator::Generator(const std::string& spec, std::int64_t sequences, std::int64
   if (request.parallel == Parallel::auto_parallel) request.search = splitting_search(options.search).name;
   request.constraints = constraints_of({.pipelining = {.stages = options.stages}});
   state_->sequences = sequences;
+  state_->progress = options.progress;
   state_->room = room;
   state_->vocabulary = model.labels.classes;
   state_->plan = make_plan(model.graph, request);
@@ -125,7 +128,9 @@ Generated Generator::operator()(const std::vector<Tokens>& prompts, std::int64_t
   Generated out{.tokens = std::vector<Tokens>(sequences)};
   Tensor tokens({DType::i32, {state_->sequences, 1}}), place({DType::i32, {1}});
   std::vector<bool> has_ended(sequences, count == 0);
+  Doing doing(state_->progress, "token", state_->room);
   for (std::int64_t p = 0; std::ranges::count(has_ended, false) > 0; ++p, ++out.steps) {
+    doing.tell(p);
     place.as<std::int32_t>()[0] = static_cast<std::int32_t>(p);
     for (std::size_t i = 0; i < sequences; ++i) {
       const std::int64_t behind = p - static_cast<std::int64_t>(prompts[i].size());

@@ -15,6 +15,8 @@
 
 namespace shardwright {
 
+class Progress;
+
 /// How a token is drawn from the scores of all.
 struct Sampling {
   double temperature = 0;  // scores are divided by it; 0: the largest score
@@ -35,6 +37,7 @@ struct GenerateOptions {
   std::string search = {};  // empty: the usual one that splits operators
   std::optional<Cluster> cluster = {};
   Precision precision = {};
+  Progress* progress = nullptr;  // that hears of tokens
 };
 
 /// What was written behind each prompt.

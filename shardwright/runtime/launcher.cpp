@@ -63,14 +63,6 @@ std::vector<std::string> mpirun_words(const Launch& launch) {
   _exit(127);
 }
 
-void show(const std::string& text) {
-  for (std::size_t done = 0; done < text.size();) {
-    const ssize_t n = write(STDERR_FILENO, text.data() + done, text.size() - done);
-    if (n <= 0) return;
-    done += static_cast<std::size_t>(n);
-  }
-}
-
 /// mpirun, and what comes from it.
 class Relay {
  public:
@@ -92,7 +84,8 @@ class Relay {
   /// A rank that is killed in its first moments says nothing, and mpirun takes it for one that has.
   void explain(int status) {
     if (status != 0 && passed_on_ == 0 && !has_said_why_)
-      show(fmt::format("shardwright: a rank ended before it could say why; mpirun's status is {}\n", status));
+      launch_.errors(
+          fmt::format("shardwright: a rank ended before it could say why; mpirun's status is {}\n", status));
   }
 
  private:
@@ -142,7 +135,7 @@ class Relay {
   void show_error(const std::string& text) {
     const bool is_ours = text.starts_with("shardwright: ");
     has_said_why_ = has_said_why_ || is_ours;
-    if (!failure_ && (passed_on_ == 0 || is_ours)) show(text);
+    if (!failure_ && (passed_on_ == 0 || is_ours)) launch_.errors(text);
   }
 
   const Launch& launch_;

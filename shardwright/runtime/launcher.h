@@ -34,6 +34,7 @@ struct Launch {
   std::vector<std::string> words;                // of this program's command line, without its name
   std::function<int()> interrupts;               // how often the user has wanted to stop; asked now and then
   std::function<void(std::string_view)> output;  // takes what the ranks print; may throw
+  std::function<void(std::string_view)> errors;  // takes what there is to say for people
 };
 
 /// Runs this program as so many processes under mpirun; returns mpirun's exit status. Interrupts are passed on to the

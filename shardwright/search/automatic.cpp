@@ -19,6 +19,7 @@
 #include <tuple>
 #include <utility>
 
+#include "shardwright/base/progress.h"
 #include "shardwright/base/text.h"
 #include "shardwright/plan/batch.h"
 #include "shardwright/search/automatic/misses.h"
@@ -44,13 +45,6 @@ constexpr std::size_t most_nodes_of_limits = 600;
 
 /// Of forecasts to programs.
 constexpr double nearness = 0.99;
-
-/// Of a plan that takes `seconds`.
-void tell_bound(Plan& plan, double bound, double seconds) {
-  plan.lower_bound_seconds = std::min(bound, seconds);
-  plan.compared += fmt::format("; no --set takes less than {:.4g} s, {:.1f}% below", bound,
-                               std::max(0.0, 100 * (1 - bound / seconds)));
-}
 
 class Search {
  public:
@@ -100,6 +94,7 @@ class Search {
       const Open next = open_.top();
       open_.pop();
       look_at(next);
+      doing_.tell(0, [&] { return compared() + trials_.best_text(); });
       if (trials_.count() >= most_trials + std::min(most_trials, unfit_trials_) ||
           trials_.attempts() >= most_attempts)
         break;
@@ -304,8 +299,7 @@ class Search {
     }
     Plan out = *trials_.best();
     out.search = "auto";
-    out.compared = fmt::format("{} structures looked at, {} forecast, {} simulated", count_,
-                               forecasts_->forecasts(), trials_.count());
+    out.compared = compared();
     if (is_cut_short_) {
       out.status = name_of(SearchStatus::timeout);
       out.compared += fmt::format("; --search-time {} ended it", *request_.options.most_seconds);
@@ -320,6 +314,11 @@ class Search {
       tell_bound(out, bound, trials_.seconds());
     out.log = record_.log();
     return out;
+  }
+
+  std::string compared() const {
+    return fmt::format("{} structures looked at, {} forecast, {} simulated", count_, forecasts_->forecasts(),
+                       trials_.count());
   }
 
   std::string conflict_text(const OpenStep& open) const {
@@ -356,6 +355,7 @@ class Search {
   int close_trials_ = 0;
   std::size_t unfit_trials_ = 0;
   std::string why_;  // a structure can be none
+  Doing doing_{request_.options.deadline.progress(), "search auto"};
 };
 
 /// Forecasts err, so that what a lower limit of memory leads to may be faster: it is searched for, too, below what the best

@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "shardwright/base/error.h"
+#include "shardwright/base/progress.h"
 #include "shardwright/graph/forward_operator.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/search/planning/contradictions.h"
@@ -56,10 +57,13 @@ class Exhaustive {
         choice_(space_.nodes.size(), 0) {}
 
   SearchResult run() {
+    Doing doing(options_.deadline.progress(), "plan", static_cast<std::int64_t>(space_.size()));
+    std::int64_t looked_at = 0;
     do {
       for (std::size_t i = 0; i < choice_.size(); ++i)
         current_[at(space_.nodes[i])] = &space_.candidates[i][choice_[i]];
       if (is_wanted()) compare();
+      doing.tell(++looked_at, [&] { return best_text(); });
     } while (advance());
     if (compared_ == 0)
       return {.status = SearchStatus::infeasible,
@@ -88,6 +92,11 @@ class Exhaustive {
     unfit_ += !judged.fits();
     if (judged.fits()) most_ = std::max(most_, seconds);
     ++compared_;
+  }
+
+  std::string best_text() const {
+    return compared_ > 0 && least_.fits() ? fmt::format("best step {:.4g} s", least_.estimate.step_seconds())
+                                          : "";
   }
 
   /// To the next combination, as an odometer; false behind the last.

@@ -12,6 +12,7 @@
 #include <deque>
 #include <optional>
 
+#include "shardwright/base/progress.h"
 #include "shardwright/search/integer/program.h"
 #include "shardwright/search/space/candidates.h"
 #include "shardwright/search/space/trials.h"
@@ -58,7 +59,7 @@ class Integer {
   using OnLadder = WholeSpace::OnLadder;
 
   static SearchOptions with_deadline(SearchOptions options) {
-    if (!options.deadline.seconds_left()) options.deadline = Deadline(usual_seconds);
+    if (!options.deadline.seconds_left()) options.deadline = options.deadline.within(usual_seconds);
     return options;
   }
   bool is_late() const { return options_.deadline.is_over(); }
@@ -88,7 +89,10 @@ class Integer {
     least_ = bound_ = std::numeric_limits<double>::infinity();
     is_proven_ = true;
     std::vector<WholePlan> out;
+    Doing doing(options_.deadline.progress(), "integer programs solved",
+                static_cast<std::int64_t>(parts_.size()));
     for (std::size_t p = 0; p < parts_.size(); ++p) {
+      doing.tell(static_cast<std::int64_t>(p));
       Part& part = parts_[p];
       integer::Solved found;
       const double left = *options_.deadline.seconds_left() / static_cast<double>(parts_.size() - p);

@@ -102,6 +102,16 @@ TEST_F(Files, a_process_that_ends_at_once_leaves_nothing) {
   EXPECT_EQ(count(), 0U);
 }
 
+TEST_F(Files, those_that_are_kept_are_known) {
+  const int before = kept_files().count;
+  { NewFile unkept(at("a")); }
+  EXPECT_EQ(kept_files().count, before);
+  write_file(at("b"), "b");
+  write_file(at("c"), "c");
+  EXPECT_EQ(kept_files().count, before + 2);
+  EXPECT_EQ(kept_files().last, at("c"));
+}
+
 TEST_F(Files, permissions_stay) {
   write_file(at("a"), "earlier");
   fs::permissions(at("a"), fs::perms{0640});

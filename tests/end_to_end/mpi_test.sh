@@ -133,7 +133,7 @@ interrupted() {
   run=$!
   wait_for "$scratch/out" step
   ends_as "shardwright: interrupted: stopped after step *"
-  [[ $(tail -n 1 "$scratch/out") == "{\"step\":$(grep -o '[0-9]*$' "$scratch/err" | tail -n 1),"* ]] ||
+  [[ $(tail -n 1 "$scratch/out") == "{\"step\":$(sed -n 's/.*stopped after step \([0-9]*\);.*/\1/p' "$scratch/err"),"* ]] ||
     fail "$(cat "$scratch/err") behind $(tail -n 1 "$scratch/out")"
 }
 

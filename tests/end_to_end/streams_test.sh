@@ -125,7 +125,7 @@ interrupted_verb() {
     done
     kill -s "$signal" "$run"
     wait "$run" || rc=$?
-    [[ $rc == 130 && $(<"$scratch/err") == "shardwright: interrupted" ]] || fail "$signal: $rc, $(cat "$scratch/err")"
+    [[ $rc == 130 && $(<"$scratch/err") == "shardwright: interrupted: nothing was written" ]] || fail "$signal: $rc, $(cat "$scratch/err")"
   done
 }
 
@@ -151,7 +151,7 @@ interrupted_training() {
   kill -TERM "$run"
   wait_for "$scratch/err" finishing
   step=$(sed -n 's/^shardwright: interrupted: finishing step \([0-9]*\); once more stops at once$/\1/p' "$scratch/err")
-  ends_as "shardwright: interrupted: stopped after step $step"
+  ends_as "shardwright: interrupted: stopped after step $step; nothing is saved"
   [[ $(tail -n 1 "$scratch/out") == "{\"step\":$step,"* ]] || fail "not $step: $(tail -n 1 "$scratch/out")"
 }
 
@@ -160,7 +160,7 @@ interrupted_last_step() {
   start "matmul_chain:widths=512$(printf -- '-512%.0s' {1..20}),batch=1024" --steps 2 --json --trace "$scratch/trace"
   wait_for "$scratch/out" '"step":0'
   kill -TERM "$run"
-  ends_as "shardwright: interrupted: stopped after step 1"
+  ends_as "shardwright: interrupted: stopped after step 1; nothing is saved"
   [[ $(tail -n 1 "$scratch/out") == '{"summary":{"steps":2,'* && -s $scratch/trace ]] || fail "$(cat "$scratch/out")"
 }
 
@@ -173,7 +173,7 @@ interrupted_twice() {
   kill -TERM "$run"
   wait_for "$scratch/err" "finishing step"
   kill -TERM "$run"
-  ends_as "shardwright: interrupted: stopped within step $(sed -n 's/.*finishing step \([0-9]*\);.*/\1/p' "$scratch/err")"
+  ends_as "shardwright: interrupted: stopped within step $(sed -n 's/.*finishing step \([0-9]*\);.*/\1/p' "$scratch/err"); nothing is saved"
 }
 
 # Copies that cannot join are refused, and only the first says so.

@@ -99,7 +99,8 @@ void fit(Cluster& cluster, const Samples& samples, Peaks peaks) {
 /// Over threads of this process.
 int measure_threads(const Arguments& arguments, Terminal& terminal) {
   const int devices = static_cast<int>(arguments.integer("--devices", usable_cores(), 1, 1024));
-  const HostMeasuring how{.devices = devices, .is_quick = arguments.is_on("--quick")};
+  const HostMeasuring how{
+      .devices = devices, .is_quick = arguments.is_on("--quick"), .progress = arguments.progress};
   arguments.check_heeded(terminal.err);
   require_writable(arguments.text("--out"));
   if (devices > usable_cores())

@@ -1,9 +1,12 @@
 #include <chrono>
 #include <ostream>
 
+#include "shardwright/base/progress.h"
 #include "shardwright/base/text.h"
+#include "shardwright/cli/interrupts.h"
 #include "shardwright/cli/planning.h"
 #include "shardwright/frontend/table.h"
+#include "shardwright/passes/compile.h"
 #include "shardwright/plan/json_text.h"
 #include "shardwright/runtime/checkpoint/folder.h"
 #include "shardwright/runtime/checkpoint/reader.h"
@@ -76,7 +79,7 @@ int verify(const Arguments& arguments, Terminal& terminal) {
   arguments.check_heeded(terminal.err);
   const auto start = std::chrono::steady_clock::now();
   const CheckpointReader checkpoint = open_checkpoint(arguments.positionals[1]);
-  checkpoint.verify();
+  checkpoint.verify(arguments.progress);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const Manifest& m = checkpoint.manifest();
   if (is_json)
@@ -101,6 +104,33 @@ const std::string& target_of(const Arguments& arguments) {
   return arguments.positionals[2];
 }
 
+/// What is read of `source` counts, and stops where somebody wants that.
+void watch(TensorSource& source, Doing& doing) {
+  source.read = [&doing, done = 0.0, read = std::move(source.read)](std::size_t i, const Box& where,
+                                                                    std::span<std::byte> to) mutable {
+    if (interrupts() > 0) throw error("interrupted: nothing was written");
+    read(i, where, to);
+    doing.tell(static_cast<std::int64_t>((done += static_cast<double>(to.size())) / 1e6));
+  };
+}
+
+std::int64_t megabytes_of(const TensorSource& source) {
+  double bytes = 0;
+  for (const TensorSource::Item& item : source.items) bytes += static_cast<double>(item.type.bytes());
+  return static_cast<std::int64_t>(bytes / 1e6);
+}
+
+/// As `convert` and `merge` say.
+void write(const Arguments& arguments, TensorSource& source, const std::string& to) {
+  Doing doing(arguments.progress, "MB", megabytes_of(source));
+  watch(source, doing);
+  if (to.ends_with(".safetensors")) return write_plain(source, to);
+  const std::string plan = Arguments(arguments).text("--plan");
+  if (plan.empty()) return write_checkpoint(source, to);
+  const PlannedModel made = planned_model(plan);
+  write_checkpoint(source, to, compile_pipeline(made.model.graph, made.plan), to_json(made.plan));
+}
+
 /// `convert` takes a plan, `merge` makes one shard or file.
 int rewrite(const Arguments& arguments, Terminal& terminal) {
   const std::string &from = arguments.positionals[1], &to = target_of(arguments);
@@ -113,16 +143,16 @@ int rewrite(const Arguments& arguments, Terminal& terminal) {
   if (arguments.has("--names")) rename(source, read_names(arguments.text("--names")));
   if (is_plain && !arguments.is_on("--states")) drop_states(source);
   if (!is_plain && arguments.has("--states")) arguments.idle("--states", "a checkpoint has them anyway");
-  const std::string plan = arguments.text("--plan");
+  arguments.heed("--plan");
   const bool is_json = arguments.is_on("--json");
   arguments.check_heeded(terminal.err);
-  if (is_plain) {
-    write_plain(source, to);
-  } else if (plan.empty()) {
-    write_checkpoint(source, to);
-  } else {
-    const PlannedModel made = planned_model(plan);
-    write_checkpoint(source, to, compile_pipeline(made.model.graph, made.plan), to_json(made.plan));
+  const Patience patience(1);  // shards that are there go first
+  try {
+    write(arguments, source, to);
+  } catch (const Error& e) {
+    if (interrupts() == 0) throw;
+    terminal.err << fmt::format("shardwright: {}\n", e.what());
+    return interrupted_status;
   }
   if (is_json)
     terminal.out << Json{{"written", to}, {"tensors", source.items.size()}}.dump() << "\n";

@@ -5,6 +5,7 @@
 #include "shardwright/cli/planning.h"
 #include "shardwright/frontend/plan_diff.h"
 #include "shardwright/frontend/step_comparison.h"
+#include "shardwright/passes/compile.h"
 #include "shardwright/runtime/backend/backend.h"
 
 namespace shardwright::verbs {

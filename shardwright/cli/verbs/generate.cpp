@@ -115,7 +115,8 @@ int run(const Arguments& arguments, Terminal& terminal) {
                        .parallel = asked.parallel,
                        .search = asked.search,
                        .cluster = asked.cluster,
-                       .precision = asked.origin.precision});
+                       .precision = asked.origin.precision,
+                       .progress = arguments.progress});
   if (is_text && generator.vocabulary() < 256)
     throw error("--text: its tokens are bytes, but the decoder knows {} tokens", generator.vocabulary());
   for (std::int32_t stop : stops)

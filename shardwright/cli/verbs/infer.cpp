@@ -140,9 +140,10 @@ int run(const Arguments& arguments, Terminal& terminal) {
   Session session(network.pipeline);
   set_weights(session, weights, network.model, terminal);
   Collected collected(network.data->samples(), network);
-  const Evaluated e = ask(session, network, [&](const std::vector<Tensor>& predictions, std::int64_t rows) {
+  const TakePredictions take = [&](const std::vector<Tensor>& predictions, std::int64_t rows) {
     collected.add(predictions, rows);
-  });
+  };
+  const Evaluated e = ask(session, network, take, arguments.progress);
   if (!out.empty()) write_safetensors(out, collected.outputs());
   tell(e, network.has_labels(), collected.outputs(), is_json, terminal);
   return 0;

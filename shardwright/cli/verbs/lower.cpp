@@ -5,6 +5,7 @@
 #include "shardwright/base/file.h"
 #include "shardwright/cli/asked.h"
 #include "shardwright/cli/planning.h"
+#include "shardwright/cli/programs.h"
 #include "shardwright/cost/cluster.h"
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/graph/text.h"

@@ -6,6 +6,7 @@
 #include "shardwright/cli/device_counts.h"
 #include "shardwright/cli/plan_report.h"
 #include "shardwright/cli/planning.h"
+#include "shardwright/cli/programs.h"
 #include "shardwright/cli/strategies.h"
 #include "shardwright/search/automatic/stock.h"
 
@@ -49,7 +50,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
       return bound_of(arguments, model, plan, e, tried);
     };
   }
-  const Pipeline pipeline = compile_pipeline(model.graph, plan, compile_options_of(arguments));
+  const Pipeline pipeline = compiled(arguments, model.graph, plan);
   try {
     report(arguments, model, plan, pipeline, terminal, bound);  // refuses what does not fit
   } catch (const Error& e) {  // a page that cannot be written does not lose the plan

@@ -6,10 +6,10 @@
 
 #include "shardwright/cli/asked.h"
 #include "shardwright/cli/planning.h"
+#include "shardwright/cli/programs.h"
 #include "shardwright/cost/cluster.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/text.h"
-#include "shardwright/passes/compile.h"
 
 namespace shardwright::verbs {
 namespace {
@@ -118,8 +118,7 @@ Graph planned_graph(const Arguments& arguments, const Model& model, Terminal& te
     throw error("--layouts shows one graph but the plan has {} stages; lower prints the program of each",
                 plan.stages.size());
   if (memory_cap_of(arguments))  // the search may have found nothing that fits
-    evaluation_of(arguments, compile_pipeline(model.graph, plan, compile_options_of(arguments)), plan.cluster,
-                  plan.settings.framework);
+    evaluation_of(arguments, compiled(arguments, model.graph, plan), plan.cluster, plan.settings.framework);
   PlannedGraph planned = completed(std::move(apply(plan, model.graph).stages.front()), plan.cluster);
   Graph& graph = planned.graph;
   for (const Node& node : graph.nodes) {

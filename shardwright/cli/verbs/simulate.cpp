@@ -5,6 +5,7 @@
 #include "shardwright/cli/asked.h"
 #include "shardwright/cli/plan_report.h"
 #include "shardwright/cli/planning.h"
+#include "shardwright/cli/programs.h"
 #include "shardwright/frontend/table.h"
 #include "shardwright/runtime/trace_file.h"
 
@@ -65,7 +66,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
       terminal);
   const std::string path = arguments.text("--trace");
   if (!path.empty()) require_writable(path);
-  const Pipeline pipeline = compile_pipeline(made.model.graph, made.plan, compile_options_of(arguments));
+  const Pipeline pipeline = compiled(arguments, made.model.graph, made.plan);
   if (!path.empty()) require_few_events(pipeline);
   if (!arguments.is_on("--json")) tell_assumed(arguments, made.model);
   const BatchSize batch = batch_size_of(made.model.graph, made.plan, made.model.tokens);

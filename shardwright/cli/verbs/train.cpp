@@ -17,6 +17,7 @@
 #include "shardwright/cli/mpi_rank.h"
 #include "shardwright/cli/plan_report.h"
 #include "shardwright/cli/planning.h"
+#include "shardwright/cli/programs.h"
 #include "shardwright/cli/run_page.h"
 #include "shardwright/cli/strategies.h"
 #include "shardwright/cli/train_report.h"
@@ -26,13 +27,11 @@
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/frontend/report.h"
 #include "shardwright/frontend/table.h"
-#include "shardwright/passes/compile.h"
 #include "shardwright/runtime/comparison.h"
 #include "shardwright/runtime/host_memory.h"
 #include "shardwright/runtime/launcher.h"
 #include "shardwright/runtime/session.h"
 #include "shardwright/runtime/trace_file.h"
-#include "shardwright/verify/verify.h"
 
 namespace shardwright::verbs {
 namespace {
@@ -78,6 +77,7 @@ struct Training {
   std::string infinite_parameter;  // of --init, and where
   std::string misfit;              // a line, if the plan is too large for the devices that it is for
   std::optional<RunPage> page;
+  Progress* progress = nullptr;
 };
 
 /// Of those that run here the fourth step, when caches are warm, and the fifth, to compare them as many as eight; of
@@ -124,8 +124,8 @@ Training prepare(const Arguments& arguments, std::optional<FolderLock> lock, Ter
 
   const std::string trace_path = arguments.text("--trace");
   const bool compares = arguments.is_on("--compare-plan");
-  Reporter reporter(arguments, length, terminal);
-  Pipeline program = compile_pipeline(model.graph, plan, compile_options_of(arguments));
+  Reporter reporter(arguments, length, batch, terminal);
+  Pipeline program = compiled(arguments, model.graph, plan);
   require_host_memory(program);  // the proof may take as long
   ScaleWatch scale(program);
   const Evaluation expected = own_evaluation_of(arguments, program, plan.cluster);
@@ -138,7 +138,7 @@ Training prepare(const Arguments& arguments, std::optional<FolderLock> lock, Ter
   tell_if_long(program.rank_count(), "devices", "is a thread here", terminal);
   if (is_first_rank()) {
     if (!trace_path.empty()) require_writable(trace_path);
-    prove(program);
+    proven(arguments, program);
     save_strategies(arguments, model.graph, plan, program, terminal);
   }
   terminal.err << notices.str();
@@ -165,7 +165,8 @@ Training prepare(const Arguments& arguments, std::optional<FolderLock> lock, Ter
           compares,
           std::move(infinite_parameter),
           misfit,
-          std::move(page)};
+          std::move(page),
+          arguments.progress};
 }
 
 /// One step, told. Throws: what the session throws; after a second interrupt, that this step was stopped.
@@ -179,7 +180,8 @@ void run_step(Session& session, Training& training, std::int64_t step, bool& has
     told = told_by(session, session.step(batch));
   } catch (const Error& e) {
     if (!stops_at_once()) throw;
-    throw Error(fmt::format("interrupted: stopped within step {}", step), e.kind());
+    throw Error(fmt::format("interrupted: stopped within step {}; {}", step, training.reporter.saved_text()),
+                e.kind());
   }
   if (!std::isfinite(told.loss) && !std::exchange(has_warned, true))
     terminal.err << fmt::format("the loss of step {} is {} (null in JSON): {}\n", step, told.loss,
@@ -233,6 +235,7 @@ Run run_steps(Session& session, Training& training, const SessionStart& start, s
     state.best = companion.best();
     saving.behind(state, true);
   }
+  const Doing doing(training.progress, "saving");
   saving.end(state);
   return out;
 }
@@ -253,9 +256,16 @@ void tell_figures(Session& session, Training& training) {
   training.reporter.summary(session, memory, recorded, training.misfit);
 }
 
-int train_with(Session& session, Training& training, const SessionStart& start, Terminal& terminal) {
+/// Sets what training begins with. Returns the first step.
+std::int64_t begin(Session& session, Training& training, Terminal& terminal) {
+  const bool is_read = training.checkpoints.init || !training.checkpoints.resume.empty();
+  const Doing doing(training.progress, is_read ? "reading the checkpoint" : "setting initial values");
   for (const auto& [name, value] : training.initial) session.set(name, value());
-  const std::int64_t first = restore(session, training.checkpoints, terminal.err);
+  return restore(session, training.checkpoints, terminal.err);
+}
+
+int train_with(Session& session, Training& training, const SessionStart& start, Terminal& terminal) {
+  const std::int64_t first = begin(session, training, terminal);
   const Run run = run_steps(session, training, start, first, terminal);
   if (run.steps == run.first && !run.is_interrupted && !run.is_late) {
     terminal.err << fmt::format("{} of {} steps have been done before; none is left{}\n", run.steps,
@@ -268,10 +278,12 @@ int train_with(Session& session, Training& training, const SessionStart& start, 
   if (run.is_late && run.steps < training.length.steps)
     terminal.err << fmt::format("--time-limit: stopped behind {} of {} steps\n", run.steps,
                                 training.length.steps);
-  if (run.is_interrupted)
-    terminal.err << (run.steps == 0
-                         ? std::string("shardwright: interrupted: stopped before the first step\n")
-                         : fmt::format("shardwright: interrupted: stopped after step {}\n", run.steps - 1));
+  if (run.is_interrupted) {
+    const std::string where =
+        run.steps == 0 ? "before the first step" : fmt::format("after step {}", run.steps - 1);
+    terminal.err << fmt::format("shardwright: interrupted: stopped {}; {}\n", where,
+                                training.reporter.saved_text());
+  }
   if (training.page && run.steps > run.first)
     training.page->write(session, training.reporter.run(run.is_interrupted), terminal.err);
   return run.is_interrupted ? interrupted_status : 0;
@@ -324,10 +336,11 @@ int run_mpi(const Arguments& arguments, Terminal& terminal) {
   arguments.heed_all();  // every rank will say what it heeds
   const int ranks = devices_of(arguments);
   const Patience patience(3);  // the third interrupt ends mpirun
-  const int status =
-      launch({.ranks = ranks, .words = arguments.words, .interrupts = interrupts, .output = [&](auto text) {
-                terminal.out << text << std::flush;
-              }});
+  const int status = launch({.ranks = ranks,
+                             .words = arguments.words,
+                             .interrupts = interrupts,
+                             .output = [&](auto text) { terminal.out << text << std::flush; },
+                             .errors = [&](auto text) { terminal.err << text; }});
   return status != 0 && interrupts() > 0 ? interrupted_status : status;
 }
 

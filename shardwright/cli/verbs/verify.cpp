@@ -1,6 +1,6 @@
 #include "shardwright/verify/verify.h"
+#include "shardwright/cli/programs.h"
 
-#include <chrono>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
@@ -10,7 +10,6 @@
 #include "shardwright/cost/cluster.h"
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/frontend/table.h"
-#include "shardwright/passes/compile.h"
 
 namespace shardwright::verbs {
 namespace {
@@ -43,31 +42,15 @@ void tell(const Proof& p, const Evaluation& evaluation, bool is_json, Terminal& 
       bytes_text(p.arena_bytes), bytes_text(evaluation.cap_bytes));
 }
 
-/// A proof that takes long says what it does.
-class Progress {
- public:
-  Progress(int ranks, Terminal& terminal) : ranks_(ranks), terminal_(terminal) {}
-
-  void operator()(std::string_view what) const {
-    if (std::chrono::steady_clock::now() - begin_ > std::chrono::seconds(2))
-      terminal_.err << fmt::format("proving {} ranks: {}\n", ranks_, what) << std::flush;
-  }
-
- private:
-  int ranks_;
-  Terminal& terminal_;
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-};
-
 int run(const Arguments& arguments, Terminal& terminal) {
   const auto [model, plan] = planned_positional(
       arguments, {"--json", "--memory-cap", "--device-memory", "--verify-passes"}, terminal);
-  const Pipeline pipeline = compile_pipeline(model.graph, plan, compile_options_of(arguments));
+  const Pipeline pipeline = compiled(arguments, model.graph, plan);
   const Evaluation evaluation = own_evaluation_of(arguments, pipeline, plan.cluster);
   const bool is_json = arguments.is_on("--json");
   tell_assumed(arguments, model);
   arguments.check_heeded(terminal.err);
-  const Proof proof = prove(pipeline, Progress(pipeline.rank_count(), terminal));
+  const Proof proof = proven(arguments, pipeline);
   terminal.err << misfit_notice(evaluation, plan.cluster);
   tell(proof, evaluation, is_json, terminal);
   return 0;

@@ -15,6 +15,7 @@
 #include "shardwright/base/checksum.h"
 #include "shardwright/base/file.h"
 #include "shardwright/base/index.h"
+#include "shardwright/base/progress.h"
 #include "shardwright/runtime/checkpoint/folder.h"
 #include "shardwright/runtime/safetensors.h"
 
@@ -190,8 +191,12 @@ Tensor CheckpointReader::read(std::string_view name) const {
   return out;
 }
 
-void CheckpointReader::verify() const {
-  for (const auto& file : files_) file->verify();
+void CheckpointReader::verify(Progress* progress) const {
+  Doing doing(progress, "shard", static_cast<std::int64_t>(files_.size()));
+  for (std::size_t i = 0; i < files_.size(); ++i) {
+    doing.tell(static_cast<std::int64_t>(i));
+    files_[i]->verify();
+  }
   for (const SavedTensor& t : manifest_->tensors)
     for (std::size_t i = 0; i < t.shards.size(); ++i) files_[at(t.shards[i])]->header_with(t, i);
 }

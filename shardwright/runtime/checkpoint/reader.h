@@ -10,6 +10,8 @@
 
 namespace shardwright {
 
+class Progress;
+
 class CheckpointReader {
  public:
   /// Opens `folder`, which holds a manifest. Shards are opened when something of them is wanted.
@@ -25,7 +27,7 @@ class CheckpointReader {
   Tensor read(std::string_view name) const;
 
   /// Reads all. Throws: Error of kind io that names the first file that is damaged.
-  void verify() const;
+  void verify(Progress* progress = nullptr) const;
 
  private:
   class File;

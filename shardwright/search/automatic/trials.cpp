@@ -10,6 +10,16 @@
 
 namespace shardwright::automatic {
 
+void tell_bound(Plan& plan, double bound, double seconds) {
+  plan.lower_bound_seconds = std::min(bound, seconds);
+  plan.compared += fmt::format("; no --set takes less than {:.4g} s, {:.1f}% below", bound,
+                               std::max(0.0, 100 * (1 - bound / seconds)));
+}
+
+std::string Trials::best_text() const {
+  return does_fit() ? fmt::format(", best step {:.4g} s", seconds()) : "";
+}
+
 std::optional<Evaluation> Trials::run(const Graph& graph, PlanRequest asked, std::size_t number) {
   asked.search = splitting_search().name;
   Stock of_other;

@@ -11,6 +11,9 @@
 
 namespace shardwright::automatic {
 
+/// That no plan takes less than `bound`, in one that takes `seconds`.
+void tell_bound(Plan& plan, double bound, double seconds);
+
 class Trials {
  public:
   /// For the cluster of `request`; a device holds `cap` bytes. Both `request` and `record` must outlive it.
@@ -34,6 +37,8 @@ class Trials {
   /// Of those that fit the least.
   double least_seconds() const { return least_seconds_; }
   std::size_t count() const { return count_; }
+  /// Beside how many there are: `, best step 2.31 s`; empty if none fits yet.
+  std::string best_text() const;
   /// With those that turned out to be no plan.
   std::size_t attempts() const { return attempts_; }
   /// The last that could not be made.

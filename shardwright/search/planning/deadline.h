@@ -1,4 +1,4 @@
-// Until when a search may go on: one clock for all of it, and for the searches that it asks.
+// Until when a search may go on, and who hears how far it is: one for all of it, and for the searches that it asks.
 #pragma once
 
 #include <algorithm>
@@ -7,12 +7,14 @@
 
 namespace shardwright {
 
+class Progress;
+
 class Deadline {
  public:
   /// Never.
   Deadline() = default;
-  /// So many seconds from now; none: never.
-  explicit Deadline(std::optional<double> seconds) {
+  /// So many seconds from now; none: never. `progress` may be null.
+  explicit Deadline(std::optional<double> seconds, Progress* progress = nullptr) : progress_(progress) {
     if (seconds) end_ = Clock::now() + std::chrono::duration<double>(*seconds);
   }
 
@@ -22,10 +24,15 @@ class Deadline {
     if (!end_) return std::nullopt;
     return std::max(std::chrono::duration<double>(*end_ - Clock::now()).count(), 0.0);
   }
+  /// For the same who hears, another end.
+  Deadline within(std::optional<double> seconds) const { return Deadline(seconds, progress_); }
+
+  Progress* progress() const { return progress_; }
 
  private:
   using Clock = std::chrono::steady_clock;
   std::optional<std::chrono::time_point<Clock, std::chrono::duration<double>>> end_;
+  Progress* progress_ = nullptr;
 };
 
 }  // namespace shardwright

@@ -6,6 +6,7 @@
 
 #include "shardwright/base/attempt.h"
 #include "shardwright/base/index.h"
+#include "shardwright/base/progress.h"
 #include "shardwright/base/quantity.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/passes/compile.h"
@@ -38,7 +39,7 @@ class Counter {
   explicit Counter(const CountedSearch& search)
       : search_(search), deadline_(search.request.options.deadline) {
     const SearchOptions& o = search.request.options;
-    if (!deadline_.seconds_left()) deadline_ = Deadline(o.most_seconds);
+    if (!deadline_.seconds_left()) deadline_ = deadline_.within(o.most_seconds);
     step_ = [this](int micro_batches) {
       const auto it = networks_.find(micro_batches);
       return it != networks_.end()
@@ -96,7 +97,7 @@ class Counter {
     asked.cluster = resized(*search_.request.cluster, devices);
     asked.stock = &stock_;
     if (const auto left = deadline_.seconds_left())
-      asked.options.deadline = Deadline(*left / static_cast<double>(others + 1));
+      asked.options.deadline = deadline_.within(*left / static_cast<double>(others + 1));
     if (devices > 1 || !chooses_structure(search_.request)) return make_plan(step_, asked);
     PlanRequest named = asked;
     named.search = search_for(search_.request).search->name;
@@ -116,6 +117,16 @@ class Counter {
   std::optional<double>
       peak_seconds_;  // that one device takes for the products of a step at its peak, at least
 };
+
+Doing of_counts(const CountedSearch& search, const std::vector<int>& counts) {
+  return {search.request.options.deadline.progress(), "numbers of devices",
+          static_cast<std::int64_t>(counts.size())};
+}
+
+/// That the next one is looked at.
+void tell(Doing& doing, std::size_t looked_at, int devices) {
+  doing.tell(static_cast<std::int64_t>(looked_at), [&] { return fmt::format("now {}", devices); });
+}
 
 }  // namespace
 
@@ -143,7 +154,11 @@ std::vector<int> usual_counts(const Cluster& cluster) {
 std::vector<CountedPlan> plans_over(const CountedSearch& search, const std::vector<int>& counts) {
   Counter counter(search);
   std::vector<CountedPlan> out;
-  for (const int devices : counts) out.push_back(counter.on(devices, counts.size() - out.size() - 1));
+  Doing doing = of_counts(search, counts);
+  for (const int devices : counts) {
+    tell(doing, out.size(), devices);
+    out.push_back(counter.on(devices, counts.size() - out.size() - 1));
+  }
   return out;
 }
 
@@ -152,7 +167,9 @@ CountChoice best_count(const CountedSearch& search, const std::vector<int>& coun
   Counter counter(search);
   CountChoice out;
   std::optional<double> least;  // price
+  Doing doing = of_counts(search, counts);
   for (const int devices : counts) {
+    tell(doing, out.looked_at.size(), devices);
     std::string refusal = counter.refusal(devices, wanted.target_seconds);
     out.looked_at.push_back(refusal.empty() ? counter.on(devices, counts.size() - out.looked_at.size() - 1)
                                             : CountedPlan{.devices = devices, .why = std::move(refusal)});

@@ -6,6 +6,7 @@
 #include "shardwright/annotations/degrees.h"
 #include "shardwright/annotations/operator_splits.h"
 #include "shardwright/base/attempt.h"
+#include "shardwright/base/progress.h"
 #include "shardwright/graph/calls.h"
 #include "shardwright/plan/complete.h"
 #include "shardwright/search/automatic/stock.h"
@@ -151,7 +152,7 @@ void tell(Plan& plan, SearchResult& found, int stage) {
 
 /// One clock for all that is searched, which whoever asks may have begun.
 void begin_clock(SearchOptions& options) {
-  if (!options.deadline.seconds_left()) options.deadline = Deadline(options.most_seconds);
+  if (!options.deadline.seconds_left()) options.deadline = options.deadline.within(options.most_seconds);
 }
 
 /// Gets the choices for one stage's part of the graph, what was asked of it, and the settings of the plan.
@@ -166,7 +167,11 @@ Plan planned(const Graph& graph, PlanRequest request, const Taker& take) {
   StagedGraph cut = parts_of(graph, request, plan);
   plan.stages.clear();
   bool repeats_tensor = true;  // in every stage
-  for (int s = 0; s < plan.settings.pipelining.parts(); ++s) {
+  const int parts = plan.settings.pipelining.parts();
+  const std::string how = plan.search.empty() ? plan.parallel : "search " + plan.search;
+  Doing doing(request.options.deadline.progress(), how + (parts > 1 ? ": stage" : ""), parts > 1 ? parts : 0);
+  for (int s = 0; s < parts; ++s) {
+    doing.tell(s);
     Graph& part = cut.stages[static_cast<std::size_t>(s)];
     const PlanRequest asked = request_of_stage(request, plan, graph, part, s);
     check(plan.settings.optimizer_parallel, asked.devices);

@@ -52,7 +52,8 @@ Trials::Trials(const Problem& problem, const SearchOptions& options, const Whole
     : problem_(problem),
       options_(options),
       space_(space),
-      cap_(static_cast<double>(problem.judge->cap_bytes())) {}
+      cap_(static_cast<double>(problem.judge->cap_bytes())),
+      doing_(options.deadline.progress(), "trying plans") {}
 
 void Trials::run(std::vector<WholePlan> plans) {
   require(!plans.empty(), "a search has no plan to try");
@@ -84,11 +85,16 @@ bool Trials::try_plan(const WholePlan& plan) {
   if (!known_.emplace(plan.on, std::vector<int>(parts.begin(), parts.end())).second) return false;
   const Evaluation e = problem_.judge->evaluate(space_.unexplained(*plan.on, plan.choices));
   bytes_per_figure_ = static_cast<double>(e.estimate.arena_bytes) / std::max(plan.bytes, 1.0);
-  if (count_++ > 0 && !is_better(e, of_best_)) return false;
+  const bool is_best = count_++ == 0 || is_better(e, of_best_);
+  if (is_best) of_best_ = e, best_ = plan;
+  doing_.tell(0, [&] { return tried_text(); });
+  return is_best;
+}
 
-  of_best_ = e;
-  best_ = plan;
-  return true;
+std::string Trials::tried_text() const {
+  const std::string best =
+      has_fit() ? fmt::format(", best step {:.4g} s", of_best_.estimate.step_seconds()) : "";
+  return fmt::format("{} as programs{}", count_, best);
 }
 
 // ---- more of small networks ----

@@ -4,9 +4,11 @@
 
 #include <limits>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "shardwright/base/progress.h"
 #include "shardwright/search/planning/judge.h"
 #include "shardwright/search/space/whole_space.h"
 
@@ -51,6 +53,7 @@ class Trials {
  private:
   using Choice = std::pair<int, int>;  // variable, and what it takes
   bool may_fit(const WholePlan& plan) const;
+  std::string tried_text() const;
   bool try_plan(const WholePlan& plan);
   bool try_change(const WholePlan& plan);
   std::vector<std::vector<Choice>> choices_to_try(const TableSum& sum) const;
@@ -68,6 +71,7 @@ class Trials {
 
   Evaluation of_best_;
   int count_ = 0;
+  Doing doing_;
 };
 
 }  // namespace shardwright::space

@@ -1,0 +1,22 @@
+// The programs of a plan, made and proven; both tell how far they are, as large plans take a while.
+#pragma once
+
+#include "shardwright/cli/verb.h"
+#include "shardwright/graph/graph.h"
+#include "shardwright/lower/pipeline.h"
+#include "shardwright/passes/compile.h"
+#include "shardwright/plan/plan.h"
+#include "shardwright/verify/verify.h"
+
+namespace shardwright {
+
+/// For the devices that are here; our own output is verified where that is asked for.
+CompileOptions compile_options_of(const Arguments& arguments);
+
+/// Throws: as compile_pipeline does.
+Pipeline compiled(const Arguments& arguments, const Graph& graph, const Plan& plan);
+
+/// Throws: as prove does.
+Proof proven(const Arguments& arguments, const Pipeline& pipeline);
+
+}  // namespace shardwright
