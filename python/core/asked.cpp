@@ -330,7 +330,7 @@ PlannedNetwork planned(Asked& asked) {
                        others = asked.step](int micro_batches) {
     if (micro_batches == there) return *graph;
     if (others) return others(micro_batches);
-    throw error("the network is there for one of {} micro-batches, and not of {}", there, micro_batches);
+    throw error("the network was made for {} micro-batches, not for {}", there, micro_batches);
   };
   automatic::Stock stock;
   request.stock = &stock;

@@ -45,7 +45,7 @@ Strategy strategy_of(const LoopSplit& split, const Rule& rule, const Mesh& mesh,
     for (const std::string& degree : degrees)
       for (int axis : axes_of(degree, mesh)) out.loops[loop].push_back(axis);
     if (!out.loops[loop].empty() && rule.loops[loop].stays_whole())
-      throw error("{}: loop dim {} stays whole", who, name);
+      throw error("{}: loop dim {} cannot be split", who, name);
   }
   if (const auto violation = violation_as_asked(rule, out, mesh)) throw error("{}: {}", who, *violation);
   return out;

@@ -44,8 +44,8 @@ std::map<std::string, std::string> said_by(const std::vector<std::string>& keys,
       used.insert(name);
       out.emplace(name, name);
     } else if (as_much) {
-      throw error("{} '{}': '{}' says as much of '{}'; name it itself, or use fewer stars", what, *as_much,
-                  *most, name);
+      throw error("{} '{}': '{}' fits '{}' as closely; write the whole name, or use fewer stars", what,
+                  *as_much, *most, name);
     } else if (most) {
       out.emplace(name, *most);
     }

@@ -213,11 +213,12 @@ std::vector<std::string> not_heeded(const StrategyFile& file, const Graph& graph
     if (p.optimizer_shards != 1 && known.parameter_set.contains(p.name)) sharded.push_back(p.name);
   std::vector<std::string> out;
   if (!states.empty())
-    out.push_back(fmt::format("how the state{} {} lie{} follows from parameters and --optimizer-parallel",
-                              states.size() > 1 ? "s" : "", and_others(states.front(), states.size() - 1),
-                              states.size() > 1 ? "" : "s"));
+    out.push_back(
+        fmt::format("the layout of state{} {} is not read: it follows from parameters and "
+                    "--optimizer-parallel",
+                    states.size() > 1 ? "s" : "", and_others(states.front(), states.size() - 1)));
   if (!sharded.empty())
-    out.push_back(fmt::format("that the optimizer shards {} is for --optimizer-parallel to say",
+    out.push_back(fmt::format("the optimizer's shards of {} are not read: --optimizer-parallel sets them",
                               and_others(sharded.front(), sharded.size() - 1)));
   return out;
 }

@@ -32,7 +32,7 @@ std::string shown(const std::vector<std::int64_t>& numbers) {
 
 Mesh matrix_of(const std::vector<std::int64_t>& sizes, std::vector<std::string> names) {
   const auto is_none = [&](const char* why) {
-    return error("the device matrix {} is none: {}", shown(sizes), why);
+    return error("the device matrix {} is not valid: {}", shown(sizes), why);
   };
   if (sizes.size() > Axes::max_size) throw is_none("it has more than 15 axes");
   if (names.empty())
@@ -68,7 +68,7 @@ void check_devices(const StrategyFile& file) {
 void check_entries(const StrategyFile& file) {
   std::set<std::string> operators;
   for (const FileOperator& op : file.operators) {
-    if (!operators.insert(op.name).second) throw error("operator '{:.200}' stands there twice", op.name);
+    if (!operators.insert(op.name).second) throw error("operator '{:.200}' is there twice", op.name);
     for (const MatrixLayout& layout : op.in)
       if (layout.matrix != op.in.front().matrix)
         throw error("operator '{:.200}' has several device matrices", op.name);
@@ -76,7 +76,7 @@ void check_entries(const StrategyFile& file) {
   std::set<std::pair<int, std::string>> parameters;
   for (const FileParameter& p : file.parameters)
     if (!parameters.emplace(p.stage, p.name).second)
-      throw error("parameter '{:.200}' stands there twice", p.name);
+      throw error("parameter '{:.200}' is there twice", p.name);
 }
 
 std::string bytes_of(const std::string& path) {
@@ -109,7 +109,7 @@ MatrixLayout matrix_layout(const std::vector<std::int64_t>& sizes, std::vector<s
       const bool is_axis = from_right >= 0 && from_right < count;
       const int axis = is_axis ? static_cast<int>(count - 1 - from_right) : -1;
       if (!is_axis || used.contains(axis))
-        throw error("the tensor map is none over the device matrix {}: {} is {}", shown(sizes), from_right,
+        throw error("the tensor map does not fit the device matrix {}: {} is {}", shown(sizes), from_right,
                     is_axis ? "there twice" : "no axis");
       axes.push_back(axis);
       used.push_back(axis);

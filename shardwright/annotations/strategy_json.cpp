@@ -93,7 +93,7 @@ std::vector<MatrixLayout> inputs_in(const Json& json) {
        json.items()) {  // as no key stands twice, none is missing if all are numbers
     const auto number = to_integer(input);
     if (!number || *number < 0 || *number >= std::ssize(out) || fmt::format("{}", *number) != input)
-      throw error("input '{:.200}' is none of {} that are counted from 0", input, out.size());
+      throw error("input '{:.200}' does not exist; inputs are 0 to {} - 1", input, out.size());
     out[static_cast<std::size_t>(*number)] = layout_in(layout);
   }
   return out;

@@ -250,8 +250,9 @@ class Accumulation {
         const auto parameter = std::find_if(value.gradient_of.begin(), value.gradient_of.end(),
                                             [this](ValueId p) { return is_parameter(p); });
         if (parameter == value.gradient_of.end())
-          throw error("%{} is read by the update and is no gradient, so it cannot be had of {} micro-batches",
-                      value.name, micro_batches_);
+          throw error(
+              "%{} is read by the update but is no gradient, so it cannot be added up over {} micro-batches",
+              value.name, micro_batches_);
         add_gradient(v, *parameter);
       }
     }

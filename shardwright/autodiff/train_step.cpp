@@ -75,7 +75,7 @@ class UpdateStep {
     constexpr double most = 65504, power_below = 32768;
     if (loss.type.dtype != DType::f16 || scale.initial <= most) return scale.initial;
     if (scale.interval == 0)
-      throw error("the loss %{} is f16, which holds no scale of {}; give at most {}", loss.name,
+      throw error("the loss %{} is f16, which cannot hold a loss scale of {}; give at most {}", loss.name,
                   scale.initial, most);
     return power_below;
   }

@@ -48,6 +48,7 @@ void check_schedule(const Arguments& arguments, const PlanRequest& request) {
 /// A flag of searches that would do nothing is the user's mistake. On one device there is nothing to search anyway.
 void check_searches(const std::string& flag, Setting setting, const PlanRequest& request) {
   if (request.parallel == Parallel::stand_alone) return;
+  if (request.is_set) throw error("{} is a setting of searches, but --set leaves nothing to search", flag);
   if (request.parallel != Parallel::auto_parallel)
     throw error("{} is a setting of searches, but {} does not search", flag, name_of(request.parallel));
   const Searcher& asked = *search_for(request).search;
@@ -56,7 +57,8 @@ void check_searches(const std::string& flag, Setting setting, const PlanRequest&
   for (const Searcher& search : all_search())
     if (heeds(search, setting)) others.push_back(search.name);
   if (others.empty()) throw error("{} is no setting of search {}", flag, asked.name);
-  throw error("{} is of search {}, not {}", flag, join(others, ", "), asked.name);
+  throw error("{} has an effect only in search {}, not in {}; leave it out", flag, join(others, ", "),
+              asked.name);
 }
 
 /// What help calls the flags of a part.

@@ -154,7 +154,7 @@ std::uint64_t seed_of(const Arguments& arguments, const CheckpointPlans& checkpo
   const auto seed = static_cast<std::uint64_t>(
       arguments.integer("--seed", resumed ? static_cast<std::int64_t>(resumed->seed) : 1, 0));
   if (resumed && resumed->seed != seed)
-    throw error("--seed {}: {} was trained with {}, and so are its data in order; leave --seed away", seed,
+    throw error("--seed {}: {} was trained with seed {}, which orders its data, too; leave --seed out", seed,
                 checkpoints.resume.front().folder(), resumed->seed);
   return seed;
 }
@@ -162,7 +162,7 @@ std::uint64_t seed_of(const Arguments& arguments, const CheckpointPlans& checkpo
 void check_batch(const CheckpointPlans& checkpoints, std::int64_t samples) {
   const RunState* const resumed = checkpoints.resumed();
   if (resumed && resumed->samples == 0)
-    throw error("{}: was made of a file, and no run that could go on; --init takes its weights",
+    throw error("{}: holds the weights of a file and no run to continue; start one from them with --init",
                 checkpoints.resume.front().folder());
   if (resumed && resumed->samples != samples)
     throw error(
@@ -226,7 +226,7 @@ void Saving::end(const RunState& run) {
   tell(saver_->wait());
   if (run.step != last_ || !failure_.empty()) save(run, false);
   tell(saver_->wait());
-  if (!failure_.empty()) throw io_error("what was done last is not saved: {}", failure_);
+  if (!failure_.empty()) throw io_error("the last steps are not saved: {}", failure_);
 }
 
 void Saving::tell(const std::vector<Saved>& ended) {

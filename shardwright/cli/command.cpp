@@ -34,7 +34,7 @@ void check_alone(const Verb& verb) {
         "process, or train with Open MPI's mpirun",
         other->name, other->variable, other->rank);
   if (launched_ranks() > 1 && !verb.joins_mpirun)
-    throw error("{} runs in one process, but mpirun has started {}; leave mpirun away", verb.name,
+    throw error("{} runs in one process, but mpirun has started {}; leave mpirun out", verb.name,
                 launched_ranks());
 }
 

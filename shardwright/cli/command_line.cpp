@@ -137,8 +137,13 @@ Arguments arguments_of(const Verb& verb, const CLI::App& app, const std::vector<
     out.names[flag.name] = names.front();
   }
   const std::vector<std::string> left = app.remaining();
+  bool may_be_flag = true;  // until `--`
   for (std::size_t i = 0; i < left.size(); ++i) {
-    check_flag(verb, left, i);
+    if (may_be_flag && left[i] == "--") {
+      may_be_flag = false;
+      continue;
+    }
+    if (may_be_flag) check_flag(verb, left, i);
     out.positionals.push_back(left[i]);
   }
   check_positionals(verb, out);

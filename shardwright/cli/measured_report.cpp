@@ -32,8 +32,8 @@ Json step_json(const MeasuredStep& s) {
 }  // namespace
 
 Flag measured_flag() {
-  return {"--measured", "FILE",
-          "a step that another framework took, in rows of term,seconds, beside the plan's", ""};
+  return {"--measured", "FILE", "compare with a step measured elsewhere: a file with rows of term,seconds",
+          ""};
 }
 
 void report_measured(const Arguments& arguments, const PlannedModel& made, Terminal& terminal) {

@@ -29,10 +29,10 @@ Cluster cluster_of(const Arguments& arguments, const Cluster& planned) {
   Cluster same = planned;
   same.name = cluster.name;  // files may be called by several paths
   if (!is_preset(cluster) && cluster != same)
-    arguments.notices.push_back(
-        fmt::format("--cluster {}: it says other than the cluster {} in the plan {}; prices are those of the "
-                    "file, not what was planned by",
-                    cluster.name, planned.name, arguments.text("--plan")));
+    arguments.notices.push_back(fmt::format(
+        "--cluster {}: differs from the cluster {} in the plan {}; times are those of the cluster "
+        "given, not of the one planned for",
+        cluster.name, planned.name, arguments.text("--plan")));
   return cluster;
 }
 
@@ -54,9 +54,10 @@ std::string text_from(std::istream& in) {
 std::vector<Flag> planning_flags(std::vector<Flag> more) {
   std::vector<Flag> flags{
       {"--plan", "FILE", "use a saved plan", ""},
-      {"--config", "FILE", "YAML of a model suite: what it says and no flag does", ""},
+      {"--config", "FILE", "settings in YAML, as MindFormers has them; a flag counts more", ""},
       {"--annotate", "FILE", "strategies of single operators and parameters, as JSON", ""},
-      {"--strategy", "FILE", "a strategy file, JSON or protobuf: what it names is split so", ""},
+      {"--strategy", "FILE",
+       "a strategy file, JSON or protobuf: operators that it names are split as it says", ""},
       {"--verify-passes", "", "check the program after each step of compiling", ""}};
   for (const std::vector<Flag>& others : {setting_flags(), more})
     flags.insert(flags.end(), others.begin(), others.end());
@@ -88,19 +89,18 @@ Model model_of(const Arguments& arguments, int micro_batches, const std::string&
   Model model = unsplit_model_of(arguments, micro_batches, input);
   origin_of(arguments, model);  // what the flags say is so
   if (micro_batches > 1 && model.has_uneven_loss)
-    arguments.notices.push_back(
-        fmt::format("{}: its loss sums or weighs its labels, so the mean over {} micro-batches is another "
-                    "number than that of the "
-                    "whole batch",
-                    spec, micro_batches));
+    arguments.notices.push_back(fmt::format(
+        "{}: its loss is a sum or weighs labels, so the mean over {} micro-batches differs from the "
+        "loss of the whole batch",
+        spec, micro_batches));
   heed(arguments, {SettingPart::network});
   if (!model.has_attention)
-    arguments.idle("--attention", "the model has no attention that can be done otherwise");
+    arguments.idle("--attention", "the model has no attention that this could change");
   if (!has_masters(model.graph))
-    arguments.idle("--reduce-precision", "no parameter is updated in another type than it is read in");
+    arguments.idle("--reduce-precision", "every parameter is updated in the type that it is read in");
   else if (micro_batches > 1 && arguments.text("--reduce-precision") == "short")
     arguments.idle("--reduce-precision",
-                   "gradients of several micro-batches are added up in f32, and reduced so");
+                   "gradients of several micro-batches are added up and reduced in f32");
   return model;
 }
 
@@ -192,8 +192,9 @@ PlanRequest request_of(const Arguments& arguments, const Model& model) {
 
 void check_not_planned(const Model& model, const Graph& graph) {
   if (is_planned(graph))
-    throw error("{} says itself how it is split ({}): lower it, or take out its mesh, strategies and layouts",
-                model.name, to_text(graph.meshes.front()));
+    throw error(
+        "{} already says how it is split ({}): use lower, or take out its mesh, strategies and layouts",
+        model.name, to_text(graph.meshes.front()));
 }
 
 /// What turns out to have nothing to do only in the plan.
@@ -316,7 +317,7 @@ Evaluation evaluation_of(const Arguments& arguments, const Pipeline& pipeline, c
       pipeline, cluster,
       {.memory_cap = cap ? std::optional(cap->bytes) : std::nullopt, .framework = std::string(framework)});
   if (cap && !out.fits()) {
-    std::string what = misfit_text(out, fmt::format("{} {}", cap->flag, arguments.text(cap->flag)));
+    std::string what = misfit_text(out, fmt::format("{} {} allows", cap->flag, arguments.text(cap->flag)));
     std::optional<Remedies> would_fit;
     if (remedies) would_fit = remedies(out);
     if (would_fit && !would_fit->found.empty()) what += "; " + text_of(would_fit->found.front());
@@ -336,7 +337,7 @@ StepOf step_again(const Model& model, const Plan& plan, const Origin& origin) {
   if (!model.own) return step_of(model.name, origin, true, "");
   return [&](int micro_batches) {
     if (micro_batches == plan.settings.pipelining.micro_batches) return model.graph;
-    throw error("{}: a graph as text is for its own batch", model.name);
+    throw error("{}: a graph in text form has a fixed batch, which cannot be cut otherwise", model.name);
   };
 }
 
@@ -372,7 +373,8 @@ std::string unasked_text(const Arguments& arguments, const Remedies& remedies) {
 }
 
 Evaluation own_evaluation_of(const Arguments& arguments, const Pipeline& pipeline, const Cluster& cluster) {
-  arguments.idle("--framework", "this is of programs of our own; plan and estimate judge as others");
+  arguments.idle("--framework",
+                 "this is about our own programs; plan and estimate count memory as other frameworks do");
   return evaluation_of(arguments, pipeline, cluster, own_framework);
 }
 

@@ -52,7 +52,7 @@ void add_strategies(const Arguments& given, PlanRequest& request) {
           "split",
           called, flag, arguments.text(flag));
   if (arguments.has("--search") && find_search(arguments.text("--search")).plan)
-    throw error("{} fixes single operators, which search {} does not heed; use --search recursive", called,
+    throw error("{} fixes single operators, which search {} cannot keep; use --search recursive", called,
                 arguments.text("--search"));
   const StrategyFile& file = strategies_asked(given);
   check_order(arguments, file, called);
@@ -95,7 +95,8 @@ void save_strategies(const Arguments& arguments, const Graph& graph, const Plan&
   if (path.empty()) return;
   const PlannedStrategies saved = strategies_of(graph, plan, pipeline);
   for (const std::string& line : saved.left_out)
-    terminal.err << fmt::format("--save-strategy {}: it does not say all; {}\n", path, line);
+    terminal.err << fmt::format("--save-strategy {}: the file does not hold the whole plan; {}\n", path,
+                                line);
   save_strategies(saved.file, path);
 }
 

@@ -124,7 +124,7 @@ void Reporter::evaluated(const Evaluated& e) {
     terminal_.out << nlohmann::ordered_json{{"eval", line}}.dump() << "\n" << std::flush;
     return;
   }
-  terminal_.out << fmt::format("behind step {}, on {} held-out samples: loss is {:.6g}", e.step, e.samples,
+  terminal_.out << fmt::format("after step {}, on {} held-out samples: loss is {:.6g}", e.step, e.samples,
                                e.loss);
   if (e.accuracy) terminal_.out << fmt::format(", accuracy is {:.4g}", *e.accuracy);
   if (e.perplexity) terminal_.out << fmt::format(", perplexity is {:.4g}", *e.perplexity);

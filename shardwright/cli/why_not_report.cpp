@@ -33,8 +33,8 @@ WhyNotOptions options_of(const Arguments& arguments, const PlannedModel& made) {
 /// What allows no more memory.
 std::string limit_of(const Arguments& arguments, const Plan& plan) {
   const auto cap = memory_cap_of(arguments);
-  return cap ? fmt::format("{} {}", cap->flag, arguments.text(cap->flag))
-             : "a device of " + plan.cluster.name;
+  return cap ? fmt::format("{} {} allows", cap->flag, arguments.text(cap->flag))
+             : fmt::format("a device of {} has", plan.cluster.name);
 }
 
 Json answer_json(const Constraints& asked, const WhyNot& answer, const std::string& why) {
@@ -63,7 +63,8 @@ std::string answer_text(const Constraints& asked, const WhyNot& answer, const Pl
 
 std::vector<Flag> why_not_flags() {
   std::vector<Flag> out{{"--why-not", "CONSTRAINTS",
-                         "what the best plan with these takes more, as tp=8,pp=4 or NAME={n: tp}", ""}};
+                         "how much more the best plan with these takes, such as tp=8,pp=4 or NAME={n: tp}",
+                         ""}};
   for (const char* name : {"--memory-cap", "--device-memory", "--search-time"}) {
     const SettingRow& row = *setting_of(name);
     out.push_back({row.flag, row.value, row.doc, row.alias});

@@ -74,7 +74,8 @@ std::string binding_text(const Bound& bound, const Evaluation& evaluation) {
   const Binding& binding = bound.binding;
   const auto left = unpriced(bound.tried, evaluation.estimate.step_seconds());
   const std::string unknown =
-      left == 0 ? "" : fmt::format("; {} that do not fit may be faster, and were not priced", left);
+      left == 0 ? ""
+                : fmt::format("; {} others that do not fit may be faster; they were not looked at", left);
   if (binding.by == Limit::time) return "time" + unknown;
   if (binding.by == Limit::fixed)
     return fmt::format("fixed: {}{}; {} prices others{}", binding.fixed,

@@ -56,12 +56,12 @@ void check(const Sampling& s) {
   if (s.top_k < 0) throw error("top_k {}: should be a number from 1 on", s.top_k);
   if (!(s.top_p > 0 && s.top_p <= 1)) throw error("top_p {}: should be above 0 and at most 1", s.top_p);
   if (s.is_greedy() && (s.top_k > 0 || s.top_p < 1))
-    throw error("top_k and top_p are of what is drawn; give a temperature above 0");
+    throw error("top_k and top_p need a temperature above 0; at 0 the likeliest token is taken");
 }
 
 std::int32_t draw(std::span<const double> scores, const Sampling& sampling, double chance) {
   for (double score : scores)
-    if (std::isnan(score)) throw error("a score is NaN: the weights are no network that was trained");
+    if (std::isnan(score)) throw error("a score is NaN: these are not the weights of a trained network");
   if (sampling.is_greedy())
     return static_cast<std::int32_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
   const Candidates candidates(scores, sampling);
@@ -83,9 +83,9 @@ Generator::Generator(const std::string& spec, std::int64_t sequences, std::int64
     : state_(std::make_unique<State>()) {
   const Model model = build_model(
       spec, {.global_batch = sequences, .precision = options.precision, .loss = "", .cached = room});
-  if (model.places == 0) throw error("{}: is no decoder that can be run token by token", spec);
+  if (model.places == 0) throw error("{}: cannot generate: it is no decoder that runs token by token", spec);
   if (room > model.places)
-    throw error("{} tokens are more than the {} places of {}; give it another seq=", room, model.places,
+    throw error("{} tokens are more than the sequence length {} of {}; set seq= higher", room, model.places,
                 spec);
   PlanRequest request{.model = spec, .devices = options.devices, .formats = default_devices().formats};
   request.cluster = options.cluster;
@@ -121,7 +121,7 @@ Generated Generator::operator()(const std::vector<Tokens>& prompts, std::int64_t
                   count, state_->room);
     for (std::int32_t token : prompt)
       if (token < 0 || token >= state_->vocabulary)
-        throw error("token {} is none of the {} that the decoder knows", token, state_->vocabulary);
+        throw error("token {} is none of the decoder's {} tokens", token, state_->vocabulary);
   }
   const auto start = std::chrono::steady_clock::now();
   const RandomStream random(sampling.seed, "generate");

@@ -20,11 +20,12 @@ Pipeline compiled(PlannedStep& step, const TrainOptions& options) {
   const auto cap = options.search_options.memory_cap;
   step.evaluation =
       evaluate(program, plan.cluster, {.memory_cap = cap, .framework = plan.settings.framework});
-  if (cap) check_memory(step.evaluation, "memory_cap " + bytes_text(*cap));
+  if (cap) check_memory(step.evaluation, fmt::format("memory_cap {} allows", bytes_text(*cap)));
   if (const std::string& path = options.save_strategy; !path.empty()) {
     const PlannedStrategies saved = strategies_of(graph, plan, program);
     for (const std::string& line : saved.left_out)
-      step.notices.push_back(fmt::format("save_strategy {}: it does not say all; {}", path, line));
+      step.notices.push_back(
+          fmt::format("save_strategy {}: the file does not hold the whole plan; {}", path, line));
     save_strategies(saved.file, path);
   }
   return program;

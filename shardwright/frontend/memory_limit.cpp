@@ -35,13 +35,13 @@ std::string consumers_text(const MemoryUse& use) {
 }  // namespace
 
 std::string misfit_text(const Evaluation& e, std::string_view limit, std::string_view what) {
-  return fmt::format("{} takes {} of each device, {} more than {} allows: {}; the largest are {}", what,
+  return fmt::format("{} takes {} of each device, {} more than {}: {}; the largest are {}", what,
                      bytes_text(e.estimate.arena_bytes), bytes_text(e.excess_bytes()), limit,
                      kinds_text(e.estimate), consumers_text(e.estimate.memory));
 }
 
 std::string misfit_notice(const Evaluation& e, const Cluster& cluster) {
-  return e.fits() ? "" : misfit_text(e, fmt::format("a device of {}", cluster.name)) + "\n";
+  return e.fits() ? "" : misfit_text(e, fmt::format("a device of {} has", cluster.name)) + "\n";
 }
 
 void check_memory(const Evaluation& e, std::string_view limit) {

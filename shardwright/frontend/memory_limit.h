@@ -8,8 +8,8 @@
 
 namespace shardwright {
 
-/// Of a step of `what` that does not fit: by how much, and what takes most. `limit` allows less: `a device of
-/// a100-80g:8`.
+/// Of a step of `what` that does not fit: by how much, and what takes most. `limit` is less: `a device of
+/// a100-80g:8 has`.
 std::string misfit_text(const Evaluation& evaluation, std::string_view limit,
                         std::string_view what = "the plan");
 
@@ -17,7 +17,7 @@ std::string misfit_text(const Evaluation& evaluation, std::string_view limit,
 std::string misfit_notice(const Evaluation& evaluation, const Cluster& cluster);
 
 /// Throws: Infeasible if a step does not fit, saying by how much and what takes most. `limit` is what the user said of
-/// memory: `--memory-cap 60GB`.
+/// memory: `--memory-cap 60GB allows`.
 void check_memory(const Evaluation& evaluation, std::string_view limit);
 
 }  // namespace shardwright

@@ -17,7 +17,7 @@ std::string comparison_table(const Estimate& a, const std::string& name_a, const
 std::string more_text(const Estimate& a, const Estimate& b);
 
 /// One line: that the plan has it; or what the best plan with it is, and takes; or why there is none that fits. `limit`
-/// is what allows no more memory: `a device of a100-80g:8`.
+/// is what allows no more memory: `a device of a100-80g:8 has`.
 std::string why_text(const Constraints& asked, const WhyNot& answer, const Plan& plan,
                      const std::string& limit);
 

@@ -148,7 +148,7 @@ class Parser {
   void parse_line(std::string_view line) {
     Scanner in(line, "graph");
     if (graph_.nodes.empty() && (in.accept("program") || in.accept("pipeline")))
-      throw error("a program stands here, lowered already; a network is wanted, or a planned graph");
+      throw error("this is a program, which is lowered already; give a network or a planned graph");
     if (in.peek("mesh")) {
       graph_.meshes.push_back(parse_mesh(in));
       if (graph_.level == Level::network) graph_.level = Level::planned;

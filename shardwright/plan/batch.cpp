@@ -200,8 +200,8 @@ std::string mixing_notice(const Graph& graph, int micro_batches) {
   const NodeId id = first_mixing(graph);
   if (!id.is_valid()) return "";
   return fmt::format(
-      "{} micro-batches: %{} ({}) joins the samples of each by itself, so the losses are not those of the "
-      "whole batch at once",
+      "{} micro-batches: %{} ({}) works over the samples of a micro-batch, so losses differ from those of "
+      "the whole batch at once",
       micro_batches, graph.name_of(id), graph.node(id).op->name);
 }
 

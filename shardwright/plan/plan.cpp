@@ -62,9 +62,8 @@ void check_gradients(const StagedGraph& parts, const Pipelining& p) {
                              taker.node(taker.value(taker.find(c.receive)).producer).phase == Phase::backward;
     if (is_gradient && c.from - c.to > 1)
       throw error(
-          "{}: stage {} reads what stage {} makes, so a gradient would pass by those between (%{}); cut into "
-          "fewer "
-          "chunks, or elsewhere by annotations of \"stage\"",
+          "{}: stage {} reads what stage {} makes, so its gradient would skip the stages between (%{}); cut "
+          "into fewer chunks, or elsewhere by annotations of \"stage\"",
           name_of(p.schedule), c.from, c.to, sent.name);
   }
 }

@@ -259,12 +259,12 @@ Recompute parse_recompute(std::string_view text) {
   Recompute out;
   if (const std::size_t plus = what.find('+'); plus != what.npos) {
     if (what.substr(0, plus) != "selected")
-      throw error("recompute '{}': in front of '+' should be selected, what is done beside modules", text);
+      throw error("recompute '{}': only selected may stand in front of '+', as in selected+MODULE", text);
     if (colon != text.npos)
-      throw error(
-          "recompute '{}': beside selected modules have no options of their own; annotations say them", text);
+      throw error("recompute '{}': modules after selected+ take no options here; set them in annotations",
+                  text);
     out = parse_recompute(what.substr(plus + 1));
-    if (out.modules.empty()) throw error("recompute '{}': behind '+' should be names of modules", text);
+    if (out.modules.empty()) throw error("recompute '{}': after '+' should be names of modules", text);
     out.mode = RecomputeMode::selected;
     out.options = default_options(out.mode);
     return out;
@@ -276,7 +276,7 @@ Recompute parse_recompute(std::string_view text) {
       out.mode = mode;
       modules.clear();
     } else if (std::find(modules.begin(), modules.end(), name_of(mode)) != modules.end()) {
-      throw error("recompute: '{}' stands alone, not beside modules", name_of(mode));
+      throw error("recompute: '{}' goes without names of modules", name_of(mode));
     }
   RecomputeOptions options = default_options(out.mode);
   if (colon != text.npos) options = parse_options(text.substr(colon + 1), options);

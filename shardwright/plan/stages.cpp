@@ -231,8 +231,9 @@ class Cutting {
         if (from == everywhere || from == to || crossings_.contains({v, to})) continue;
         if (graph_.node(id).phase == Phase::forward && graph_.node(producer).op->kind == OpKind::compute &&
             from > to)
-          throw error("{}: it is in stage {} but reads %{} of stage {}; stages follow each other",
-                      graph_.name_of(id), to, graph_.value(v).name, from);
+          throw error(
+              "{}: it is in stage {} but reads %{} of stage {}; an operator cannot read from a later stage",
+              graph_.name_of(id), to, graph_.value(v).name, from);
         const bool is_same_phase = graph_.node(id).phase == phase_of(v);
         const int place = is_same_phase ? id.index : end[static_cast<std::size_t>(phase_of(v))];
         crossings_.emplace(std::pair{v, to}, 0);

@@ -110,7 +110,8 @@ void Driver::throw_failure() const {
 void Driver::check_usable() const {
   if (is_forked())
     throw error(
-        "a forked process has none of the devices that its parent has started; make what it runs in it");
+        "a forked process cannot use devices that its parent has started; build what runs in the child "
+        "itself");
   const std::lock_guard lock(mutex_);
   if (failure_)
     throw Error(fmt::format("the session has stopped{}; {}",

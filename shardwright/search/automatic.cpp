@@ -81,9 +81,8 @@ class Search {
     const OpenStep open{tables_.samples(), counts(), tables_.has_layers() && !names_modules};
     std::vector<Constraints> structures = structures_of(request_, open);
     if (structures.empty())
-      throw Infeasible(
-          fmt::format("no plan: {} devices and {} samples have no structure with what is fixed{}",
-                      request_.devices, tables_.samples(), conflict_text(open)));
+      throw Infeasible(fmt::format("no plan: {} devices and {} samples cannot be shared out as is fixed{}",
+                                   request_.devices, tables_.samples(), conflict_text(open)));
     open_all(std::move(structures));
     while (!open_.empty() && misses_.least_seconds() * open_.top().seconds <= worth_ &&
            (!trials_.does_fit() || misses_.least_seconds() * open_.top().seconds <= trials_.seconds())) {
@@ -322,9 +321,9 @@ class Search {
   }
 
   std::string conflict_text(const OpenStep& open) const {
-    const std::string batch =
-        fmt::format("; parts of the batch have other losses, so there are as many as asked for: {}",
-                    settings_of(request_).pipelining.micro_batches);
+    const std::string batch = fmt::format(
+        "; the loss depends on how the batch is cut, so micro-batches stay as many as asked for: {}",
+        settings_of(request_).pipelining.micro_batches);
     return automatic::conflict_text(request_, open) + (keeps_batch_ ? batch : "");
   }
 

@@ -133,7 +133,7 @@ SearchResult run(const Problem& problem, const SearchOptions& options) {
   if (options.costs == Costs::symbolic) return dynamic::described_plan(problem, options);
   if (options.is_described)
     throw Infeasible(
-        "--described: of search dynamic it belongs to --costs symbolic; add that or leave it out");
+        "--described: with search dynamic it needs --costs symbolic; add that, or leave --described out");
   return among_some_or_all(options, [&](const SearchOptions& some) { return Dynamic(problem, some).run(); });
 }
 

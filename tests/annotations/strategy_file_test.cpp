@@ -202,36 +202,37 @@ TEST(StrategyFile, that_is_none_is_told_in_a_line) {
       {R"({"parallel_layout_value_item": {"a": {"0": {"dev_matrix": [2], "tensor_map": [0], "interleaved_parallel": true}}}})",
        "operator 'a': interleaved_parallel is true, which is not supported"},
       {R"({"parallel_layout_value_item": {"a": {"1": {"dev_matrix": [2], "tensor_map": [0]}}}})",
-       "operator 'a': input '1' is none of 1 that are counted from 0"},
+       "operator 'a': input '1' does not exist; inputs are 0 to 1 - 1"},
       {R"({"parallel_layout_value_item": {"a": {"0": {"dev_matrix": [2], "tensor_map": [0]}, "01": {"dev_matrix": [2], "tensor_map": [0]}}}})",
-       "operator 'a': input '01' is none of 2 that are counted from 0"},
+       "operator 'a': input '01' does not exist; inputs are 0 to 2 - 1"},
       {json_layout(R"({"dev_matrix": [2], "tensor_map": [0], "interleaved_parallel": 1})"),
        "parameter 'w': interleaved_parallel is 1, which is not supported"},
       {R"({"parallel_layout_value_item": {"a": {"0": {"dev_matrix": [2], "tensor_map": [0]}}, "b": {"0": {"dev_matrix": [4], "tensor_map": [0]}}}})",
        "device matrices of one stage have 2 and 4 devices"},
       {json_layout(R"({"dev_matrix": [2]})"), "parameter 'w': it has no tensor_map"},
       {json_layout(R"({"dev_matrix": [0], "tensor_map": []})"),
-       "parameter 'w': the device matrix [0] is none: an axis has no such size"},
+       "parameter 'w': the device matrix [0] is not valid: an axis has no such size"},
       {json_layout(R"({"dev_matrix": [1048576, 2], "tensor_map": []})"),
-       "parameter 'w': the device matrix [1048576, 2] is none: no cluster has so many devices"},
+       "parameter 'w': the device matrix [1048576, 2] is not valid: no cluster has so many devices"},
       {json_layout(R"({"dev_matrix": [1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1], "tensor_map": []})"),
-       "parameter 'w': the device matrix [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, ...] is none: it has more than 15 "
+       "parameter 'w': the device matrix [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, ...] is not valid: it has more than "
+       "15 "
        "axes"},
       {json_layout(R"({"dev_matrix": [2, 4], "tensor_map": [2]})"),
-       "parameter 'w': the tensor map is none over the device matrix [2, 4]: 2 is no axis"},
+       "parameter 'w': the tensor map does not fit the device matrix [2, 4]: 2 is no axis"},
       {json_layout(R"({"dev_matrix": [2, 4], "tensor_map": [-9223372036854775808]})"),
-       "parameter 'w': the tensor map is none over the device matrix [2, 4]: -9223372036854775808 is no "
+       "parameter 'w': the tensor map does not fit the device matrix [2, 4]: -9223372036854775808 is no "
        "axis"},
       {json_layout(R"({"dev_matrix": [2, 4], "tensor_map": [1, 1]})"),
-       "parameter 'w': the tensor map is none over the device matrix [2, 4]: 1 is there twice"},
+       "parameter 'w': the tensor map does not fit the device matrix [2, 4]: 1 is there twice"},
       {json_layout(R"({"dev_matrix": [2, 4], "tensor_map": [1], "alias_name": ["a"]})"),
-       "parameter 'w': the device matrix [2, 4] is none: it has another number of names"},
+       "parameter 'w': the device matrix [2, 4] is not valid: it has another number of names"},
       {json_layout(R"({"dev_matrix": [2, 4], "tensor_map": [1], "alias_name": ["a", "a"]})"),
        "parameter 'w': axis 'a' is twice in mesh [a=2, a=4]"},
       {R"({"parallel_layout_item": {"v": {"dev_matrix": [2], "tensor_map": []}, "w": {"dev_matrix": [4], "tensor_map": []}}})",
        "device matrices of one stage have 2 and 4 devices"},
       {R"({"parallel_layout_item": {"w": {"dev_matrix": [2], "tensor_map": []}, "0-w": {"dev_matrix": [2], "tensor_map": []}}})",
-       "parameter 'w' stands there twice"},
+       "parameter 'w' is there twice"},
       {R"({"format": 2, "fingerprint": "a"})", "it is a plan, which --plan takes"},
       {"{}", "it begins as JSON does, but its name does not end with .json", false},
       {"", "it says nothing of operators or parameters", false},
@@ -243,7 +244,7 @@ TEST(StrategyFile, that_is_none_is_told_in_a_line) {
       {from_hex("1001"), "there is a number where a message should be", false},
       {from_hex("1200"), "an entry has no name or nothing beside it", false},
       {from_hex("12050a01ff1200"), "a name is not UTF-8", false},
-      {from_hex("12050a01611200 12050a01611200"), "operator 'a' stands there twice", false},
+      {from_hex("12050a01611200 12050a01611200"), "operator 'a' is there twice", false},
       {from_hex("1a050a01771200"), "parameter 'w': it has no device matrix or tensor map", false}};
   for (const Wrong& wrong : cases)
     EXPECT_EQ(error_of([&] { parse_strategies(wrong.bytes, wrong.is_json); }), wrong.error) << wrong.bytes;
@@ -277,11 +278,11 @@ TEST(StrategyFile, what_planning_does_not_heed_is_told) {
     file.parameters.push_back({.name = name, .layout = lying({4}, {{-1}, {-1}})});
   file.parameters.push_back({.name = "w1", .layout = lying({4}, {{-1}, {-1}}), .optimizer_shards = 4});
   check_fits(file, "s.json", graph, 4);
-  EXPECT_EQ(
-      not_heeded(file, graph),
-      (std::vector<std::string>{
-          "how the states 'moments.w1' and 2 others lie follows from parameters and --optimizer-parallel",
-          "that the optimizer shards 'w1' is for --optimizer-parallel to say"}));
+  EXPECT_EQ(not_heeded(file, graph),
+            (std::vector<std::string>{
+                "the layout of states 'moments.w1' and 2 others is not read: it follows from parameters and "
+                "--optimizer-parallel",
+                "the optimizer's shards of 'w1' are not read: --optimizer-parallel sets them"}));
 }
 
 TEST(StrategyFile, whose_parts_and_layouts_differ_is_told_with_both) {

@@ -81,10 +81,10 @@ TEST(Calibrate, tells_that_devices_take_turns_on_too_few_cores) {
     return run({"calibrate", "--quick", "--devices", fmt::to_string(devices), "--out", file}).err;
   };
   const int cores = usable_cores();
-  EXPECT_EQ(told(cores).find("take turns"), std::string::npos);
+  EXPECT_EQ(told(cores).find(" share "), std::string::npos);
   const std::string more = told(cores + 1);
   EXPECT_TRUE(more.starts_with(fmt::format(
-      "{} devices take turns on {} cores: what is measured is their waiting, too\n", cores + 1, cores)))
+      "{} devices share {} cores: what is measured has their waiting for a core in it\n", cores + 1, cores)))
       << more;
 }
 
@@ -161,7 +161,7 @@ TEST(Calibrate, tells_in_one_line_what_is_no_trace) {
 }
 
 TEST(Calibrate, says_what_contradicts_itself) {
-  EXPECT_EQ(run({"calibrate"}).err, "shardwright: --out is missing: the cluster file to write\n");
+  EXPECT_EQ(run({"calibrate"}).err, "shardwright: calibrate needs --out FILE, the cluster file to write\n");
   const std::string folder = scratch_folder(), out = folder + "/c.yaml";
   EXPECT_NE(run({"calibrate", "--out", out, "--cluster", "cpu:2"}).err.find("--cluster has no effect"),
             std::string::npos);

@@ -137,7 +137,7 @@ TEST_F(LongRuns, tools_leave_other_folders_alone) {
   ASSERT_EQ(run("checkpoint convert @all.safetensors @again"), 0) << err_;
   EXPECT_EQ(train("--steps 1 --init @again"), 0) << err_;
   EXPECT_EQ(train("--steps 2 --optimizer adam --resume @again"), 2);
-  EXPECT_TRUE(said("was made of a file")) << err_;
+  EXPECT_TRUE(said("holds the weights of a file and no run")) << err_;
 }
 
 TEST_F(LongRuns, batches_are_not_filled_with_copies_without_end) {

@@ -23,11 +23,12 @@ constexpr const char* residual = "resnet18:image=16,width=8,classes=8,batch=8";
 constexpr const char* products = "dense_net:widths=32-8-16,batch=8";
 
 TEST(MicroBatches, of_which_the_loss_depends_are_told) {
-  const std::string of_norm = "2 micro-batches: %bn1.norm (batch_norm) joins the samples";
+  const std::string of_norm = "2 micro-batches: %bn1.norm (batch_norm) works over the samples";
   EXPECT_NE(told({"plan", residual, "--devices", "4", "--fix", "pp=2"}).find(of_norm), std::string::npos);
   const std::string of_product =
-      "2 micro-batches: %matmul1 (matmul) joins the samples of each by itself, so the losses "
-      "are not those of the whole batch at once\n";
+      "2 micro-batches: %matmul1 (matmul) works over the samples of a micro-batch, so losses differ from "
+      "those "
+      "of the whole batch at once\n";
   EXPECT_NE(told({"train", products, "--accumulate", "2", "--steps", "1"}).find(of_product),
             std::string::npos);
   const std::string plan = scratch_folder() + "/p.json";
@@ -47,10 +48,10 @@ TEST(MicroBatches, of_which_it_does_not_are_not) {
 
 TEST(Fixed, what_contradicts_itself_is_what_is_blamed) {
   EXPECT_EQ(told({"plan", "ffn", "--devices", "4", "--fix", "pp=4,sequence_parallel=1"}, 2),
-            "shardwright: no plan: 4 devices and 32 samples have no structure with what is fixed (pp=4, "
+            "shardwright: no plan: 4 devices and 32 samples cannot be shared out as is fixed (pp=4, "
             "sequence_parallel=1); sequence_parallel=1 splits over tp, of which only 1 is left\n");
   EXPECT_EQ(told({"plan", "ffn", "--devices", "8", "--fix", "dp=3,tp=2,zero=1"}, 2),
-            "shardwright: no plan: 8 devices and 32 samples have no structure with what is fixed (dp=3)\n");
+            "shardwright: no plan: 8 devices and 32 samples cannot be shared out as is fixed (dp=3)\n");
   told({"plan", "ffn", "--devices", "4", "--fix", "pp=2,sequence_parallel=1"});
 }
 

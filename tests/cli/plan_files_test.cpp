@@ -74,9 +74,9 @@ TEST(PlanFile, is_priced_by_another_cluster_where_that_is_asked_for_and_says_so)
   write_bytes("two.yaml", cluster_with("1MB/s"));
   const std::string other = run(again);
   const std::string notice =
-      "--cluster two.yaml: it says other than the cluster two.yaml in the plan p.json; prices are those of "
-      "the "
-      "file, not what was planned by\n";
+      "--cluster two.yaml: differs from the cluster two.yaml in the plan p.json; times are those of the "
+      "cluster "
+      "given, not of the one planned for\n";
   EXPECT_TRUE(other.ends_with(notice)) << other;
   EXPECT_NE(other.substr(0, other.size() - notice.size()), planned);
   EXPECT_EQ(run({"plan", network, "--plan", "p.json", "--cluster", "cpu:4"}).find("--cluster"),

@@ -78,7 +78,7 @@ TEST(SearchSettings, that_a_search_ignores_are_errors) {
     return arguments.notices;
   };
   EXPECT_EQ(error_of([&] { tell("2", "auto_parallel"); }),
-            "--costs is of search dynamic, recursive, not propagation");
+            "--costs has an effect only in search dynamic, recursive, not in propagation; leave it out");
   EXPECT_EQ(error_of([&] { tell("2", "data_parallel"); }),
             "--costs is a setting of searches, but data_parallel does not search");
   flags = {{"--approximation", "0.5"}, {"--search", "dynamic"}};

@@ -139,7 +139,7 @@ TEST_F(Strategies, are_named_by_configuration_files) {
   EXPECT_EQ(
       of("plan", both, {"--search", "auto"}).err,
       "shardwright: config c.yaml: parallel.strategy_ckpt_config.load_file (--strategy) s.json fixes single "
-      "operators, which search auto does not heed; use --search recursive\n");
+      "operators, which search auto cannot keep; use --search recursive\n");
 }
 
 TEST_F(Strategies, of_a_saved_plan_are_written_too) {
@@ -156,10 +156,9 @@ TEST_F(Strategies, that_say_less_than_the_plan_are_told) {
   const testing::CommandOutcome o = testing::outcome_of(
       {"plan", chain, "--devices", "4", "--annotate", "a.json", "--save-strategy", "s.json"});
   EXPECT_EQ(o.status, 0);
-  EXPECT_NE(
-      o.err.find(
-          "--save-strategy s.json: it does not say all; which layout results are brought into: 'matmul1'\n"),
-      o.err.npos)
+  EXPECT_NE(o.err.find("--save-strategy s.json: the file does not hold the whole plan; which layout results "
+                       "are brought into: 'matmul1'\n"),
+            o.err.npos)
       << o.err;
 }
 
@@ -183,7 +182,7 @@ TEST_F(Strategies, that_contradict_other_flags_are_told_with_both) {
        "--strategy s.json and --fix dp=2 exclude each other: the one fixes single operators, the other how "
        "everything is split"},
       {{"--strategy", "s.json", "--search", "auto", "--devices", "4"},
-       "--strategy s.json fixes single operators, which search auto does not heed; use --search recursive"},
+       "--strategy s.json fixes single operators, which search auto cannot keep; use --search recursive"},
       {{"--strategy", "s.json", "--parallel", "data_parallel", "--devices", "4"},
        "--strategy s.json and --parallel data_parallel exclude each other; use semi_auto_parallel"},
       {{"--strategy", "s.json", "--annotate", "a.json", "--devices", "4"},

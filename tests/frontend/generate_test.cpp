@@ -108,8 +108,9 @@ TEST(Generate, begins_anew_each_time_and_ends_at_stops) {
 
 TEST(Generate, tells_what_is_wrong) {
   const std::string model = "llama:layers=1,hidden=32,heads=4,ffn=24,vocab=48,seq=12";
-  EXPECT_EQ(error_of([&] { Generator("ffn", 1, 4); }), "ffn: is no decoder that can be run token by token");
-  EXPECT_NE(error_of([&] { Generator(model, 1, 13); }).find("13 tokens are more than the 12 places"),
+  EXPECT_EQ(error_of([&] { Generator("ffn", 1, 4); }),
+            "ffn: cannot generate: it is no decoder that runs token by token");
+  EXPECT_NE(error_of([&] { Generator(model, 1, 13); }).find("13 tokens are more than the sequence length 12"),
             std::string::npos);
   Generator generator(model, 1, 8);
   const auto message_of = [&](const std::vector<Tokens>& prompts, const Sampling& sampling = {}) {
@@ -117,12 +118,12 @@ TEST(Generate, tells_what_is_wrong) {
   };
   EXPECT_EQ(message_of({}), "there are 0 prompts, but this is for 1");
   EXPECT_EQ(message_of({{}}), "a prompt is empty; give at least one token");
-  EXPECT_EQ(message_of({{48}}), "token 48 is none of the 48 that the decoder knows");
+  EXPECT_EQ(message_of({{48}}), "token 48 is none of the decoder's 48 tokens");
   EXPECT_EQ(message_of({{1, 2, 3, 4, 5}}),
             "a prompt of 5 tokens and 4 more are more than the 8 there is room for");
   EXPECT_EQ(message_of({{1}}, {.temperature = -1}), "temperature -1: should be a number from 0 on");
   EXPECT_EQ(message_of({{1}}, {.top_k = 3}),
-            "top_k and top_p are of what is drawn; give a temperature above 0");
+            "top_k and top_p need a temperature above 0; at 0 the likeliest token is taken");
   EXPECT_EQ(message_of({{1}}, {.temperature = 1, .top_p = 0}), "top_p 0: should be above 0 and at most 1");
 }
 
@@ -153,7 +154,7 @@ TEST(Draw, follows_the_probabilities) {
   EXPECT_EQ(error_of([&] {
               draw(std::vector<double>{0, NAN}, {}, 0);
             }),
-            "a score is NaN: the weights are no network that was trained");
+            "a score is NaN: these are not the weights of a trained network");
   EXPECT_EQ(draw(std::vector<double>{-INFINITY, 5, -INFINITY}, {.temperature = 1}, 0.999999), 1);
 }
 

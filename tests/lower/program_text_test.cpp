@@ -119,7 +119,7 @@ TEST(ProgramText, names_the_line_and_what_is_wrong) {
   for (const Case& c : cases)
     EXPECT_EQ(error_of([&] { parse_pipeline(changed(two_stages, c.what, c.to)); }), c.message) << c.to;
   EXPECT_EQ(error_of([] { parse_graph("program 1 micro-batch\n%x = input f32[2]"); }),
-            "line 1: a program stands here, lowered already; a network is wanted, or a planned graph");
+            "line 1: this is a program, which is lowered already; give a network or a planned graph");
 }
 
 TEST(StepText, names_the_line_and_what_is_wrong) {

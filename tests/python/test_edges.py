@@ -94,7 +94,7 @@ if child == 0:
     sys.exit(0)
 print(os.waitpid(child, 0)[1], step(x).item() < 1e9, flush=True)
 """, timeout=30)
-    assert out == ("a forked process has none of the devices that its parent has started; make what it runs in it\n4.0\n"
+    assert out == ("a forked process cannot use devices that its parent has started; build what runs in the child itself\n4.0\n"
                    "0 True\n")
 
 

@@ -91,5 +91,5 @@ def test_a_loss_that_depends_on_micro_batches_is_told(capsys, reduce, is_told):
         w = sw.Parameter(numpy.ones((4, 1), numpy.float32), "w")
         sw.train_step(lambda w, x: reduce(sw.ops.square(x @ w)), w, sw.optim.sgd(0.01), devices=1, micro_batches=micro_batches)(x)
         told = capsys.readouterr().err
-        assert ("joins the samples of each by itself, so the losses are not those of the whole batch at once" in told) == (
+        assert ("works over the samples of a micro-batch, so losses differ from those of the whole batch at once" in told) == (
             is_told and micro_batches == 2)

@@ -119,10 +119,9 @@ TEST(MakePlan, plans_by_recursive_where_auto_finds_nothing_and_tells_it) {
   const Plan plan = make_plan(batchless, request());
   EXPECT_EQ(plan.search, "recursive");
   ASSERT_FALSE(plan.log.empty());
-  EXPECT_EQ(
-      plan.log.front(),
-      "search auto: no input of the network has a batch, of which there could be parts; search recursive "
-      "plans instead");
+  EXPECT_EQ(plan.log.front(),
+            "search auto: no input of the network has a batch to cut into micro-batches; search recursive "
+            "plans instead");
   PlanRequest named = request();
   named.search = "auto";
   EXPECT_THROW(make_plan(batchless, named), Error);

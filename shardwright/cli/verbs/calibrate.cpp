@@ -104,8 +104,9 @@ int measure_threads(const Arguments& arguments, Terminal& terminal) {
   arguments.check_heeded(terminal.err);
   require_writable(arguments.text("--out"));
   if (devices > usable_cores())
-    terminal.err << fmt::format("{} devices take turns on {} cores: what is measured is their waiting, too\n",
-                                devices, usable_cores());
+    terminal.err << fmt::format(
+        "{} devices share {} cores: what is measured has their waiting for a core in it\n", devices,
+        usable_cores());
   Cluster cluster = unmeasured(1, devices);
   Samples samples{.streams = measured_streams(how)};
   fit_streams(cluster, samples.streams);
@@ -134,7 +135,8 @@ RanksOnHosts ranks_on_hosts(const Arguments& arguments, const MpiProcess& proces
   const int of_host = std::clamp(environment_number("OMPI_COMM_WORLD_LOCAL_SIZE", ranks), 1, ranks);
   if (static_cast<int>(arguments.integer("--devices", ranks)) != ranks)
     throw error("--devices {} but mpirun has started {} ranks", arguments.text("--devices"), ranks);
-  if (ranks % of_host != 0) throw error("{} ranks are no whole hosts of {}", ranks, of_host);
+  if (ranks % of_host != 0)
+    throw error("{} ranks do not fill hosts of {}; start as many on each host", ranks, of_host);
   return {ranks, of_host};
 }
 
@@ -208,7 +210,7 @@ int correct(const Arguments& arguments, Terminal& terminal) {
 }
 
 int run(const Arguments& arguments, Terminal& terminal) {
-  if (!arguments.has("--out")) throw error("--out is missing: the cluster file to write");
+  if (!arguments.has("--out")) throw error("calibrate needs --out FILE, the cluster file to write");
   arguments.heed("--out");
   arguments.heed("--json");
   if (arguments.has("--from")) return correct(arguments, terminal);

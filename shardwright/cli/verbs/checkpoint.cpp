@@ -67,7 +67,7 @@ int inspect(const Arguments& arguments, Terminal& terminal) {
     rows.push_back({t.name, to_text(t.type), t.is_state ? "state" : "parameter", t.layout, parts_text(t),
                     bytes_text(t.type.bytes())});
   }
-  terminal.out << fmt::format("{}: {} behind step {}, {} weights, {} in {} shard{}\n", checkpoint.folder(),
+  terminal.out << fmt::format("{}: {} after step {}, {} weights, {} in {} shard{}\n", checkpoint.folder(),
                               m.run.model.empty() ? "tensors" : m.run.model, m.run.step, weights,
                               bytes_text(bytes_of(m)), m.shards.size(), m.shards.size() == 1 ? "" : "s")
                << aligned(rows, {4, 5});
@@ -91,7 +91,7 @@ int verify(const Arguments& arguments, Terminal& terminal) {
                         .dump()
                  << "\n";
   else
-    terminal.out << fmt::format("{}: whole: {} tensors, {} in {} shard{}, behind step {}\n",
+    terminal.out << fmt::format("{}: whole: {} tensors, {} in {} shard{}, after step {}\n",
                                 checkpoint.folder(), m.tensors.size(), bytes_text(bytes_of(m)),
                                 m.shards.size(), m.shards.size() == 1 ? "" : "s", m.run.step);
   return 0;
@@ -138,7 +138,7 @@ int rewrite(const Arguments& arguments, Terminal& terminal) {
   if (is_merge && arguments.has("--plan"))
     throw error("checkpoint merge makes one shard; checkpoint convert takes a --plan");
   if (is_plain && arguments.has("--plan"))
-    throw error("--plan: {} is one file, which has no plan; give a folder", to);
+    throw error("--plan: {} is one file, which cannot hold a plan's shards; give a folder", to);
   TensorSource source = open_source(from);
   if (arguments.has("--names")) rename(source, read_names(arguments.text("--names")));
   if (is_plain && !arguments.is_on("--states")) drop_states(source);
@@ -215,16 +215,16 @@ int run(const Arguments& arguments, Terminal& terminal) {
 }  // namespace
 
 std::vector<Verb> checkpoint() {
-  return {
-      {.name = "checkpoint",
-       .doc = "look at checkpoints, prove them whole, write them for another plan or as one file",
-       .positionals = {"inspect|verify|convert|merge|diff", "DIR|FILE", "[OUT|OTHER]"},
-       .flags = {{"--plan", "FILE", "convert: as the ranks of this plan would have written it", ""},
-                 {"--names", "FILE", "convert, merge: new names of tensors, a JSON object by old ones", ""},
-                 {"--states", "", "convert, merge to one file: the optimizer's states, too", ""},
-                 {"--json", "", "one JSON document", ""}},
-       .example = "shardwright checkpoint merge run1/latest weights.safetensors",
-       .run = run}};
+  return {{.name = "checkpoint",
+           .doc = "look at checkpoints, prove them whole, write them for another plan or as one file",
+           .positionals = {"inspect|verify|convert|merge|diff", "DIR|FILE", "[OUT|OTHER]"},
+           .flags = {{"--plan", "FILE", "convert: as the ranks of this plan would have written it", ""},
+                     {"--names", "FILE", "convert, merge: a JSON object of new names by old names of tensors",
+                      ""},
+                     {"--states", "", "convert, merge to one file: the optimizer's states, too", ""},
+                     {"--json", "", "one JSON document", ""}},
+           .example = "shardwright checkpoint merge run1/latest weights.safetensors",
+           .run = run}};
 }
 
 }  // namespace shardwright::verbs

@@ -92,7 +92,7 @@ std::vector<Verb> clusters() {
            .doc = "list the clusters there are, or show one: PRESET:N, PRESET:NODESxPER_NODE or a YAML file",
            .positionals = {"[CLUSTER]"},
            .flags = {{"--json", "", "JSON documents", ""},
-                     {"--yaml", "", "one as a file for --cluster, to be changed", ""}},
+                     {"--yaml", "", "write one cluster as YAML, to edit and give to --cluster", ""}},
            .example = "shardwright clusters a100-80g:2x8",
            .run = run}};
 }

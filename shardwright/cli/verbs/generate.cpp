@@ -79,11 +79,11 @@ std::vector<Flag> flags() {
       {"--prompt", "TOKENS", "1,2,3; several, which become one batch, as 1,2,3;4,5", ""},
       {"--text", "TEXT", "a prompt whose tokens are its bytes", ""},
       {"--tokens", "N", "how many at most (default 20)", ""},
-      {"--temperature", "T", "draw, by scores divided by T (default: take the largest)", ""},
-      {"--top-k", "K", "draw from the K with the largest scores", ""},
-      {"--top-p", "P", "draw from the fewest that have this share", ""},
+      {"--temperature", "T", "draw tokens by scores divided by T (default: the likeliest token)", ""},
+      {"--top-k", "K", "draw from the K likeliest tokens", ""},
+      {"--top-p", "P", "draw from the fewest tokens that have this probability together", ""},
       {"--seed", "S", "of what is drawn (default 1)", ""},
-      {"--stop", "TOKENS", "each ends a sequence", ""},
+      {"--stop", "TOKENS", "tokens that end a sequence", ""},
       {"--json", "", "a JSON line for each prompt", ""}};
   for (const SettingRow& row : all_settings())
     if (is_of_generation(row)) out.push_back({row.flag, row.value, row.doc, row.alias});
@@ -151,7 +151,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
 
 std::vector<Verb> generate() {
   return {{.name = "generate",
-           .doc = "have a trained decoder go on behind prompts, token by token",
+           .doc = "continue prompts with a trained decoder, token by token",
            .positionals = {"MODEL"},
            .flags = flags(),
            .example = "shardwright generate llama --checkpoint run1 --prompt 1,2,3 --tokens 20 --devices 4",

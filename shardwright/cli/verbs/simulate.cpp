@@ -22,11 +22,11 @@ std::string simulation_table(const Pipeline& pipeline, const Estimate& e, const 
   std::string out = fmt::format("a step takes {}", seconds_text(step));
   if (batch.count > 0)
     out += fmt::format(", {:.4g} {} a second", static_cast<double>(batch.count) / step, batch.unit);
-  out += fmt::format("\nof the peak {} are used", percent_text(e.peak_seconds, step));
+  out += fmt::format("\n{} of the devices' peak is used (MFU)", percent_text(e.peak_seconds, step));
   if (e.repeated_peak_seconds > 0)
-    out += fmt::format(", {} with what is computed again",
+    out += fmt::format(", {} with what is computed again (HFU)",
                        percent_text(e.peak_seconds + e.repeated_peak_seconds, step));
-  Rows rows{{"stage", "ranks", "compute", "again", "exposed communication", "bubble", "memory",
+  Rows rows{{"stage", "ranks", "compute", "recompute", "exposed communication", "bubble", "memory",
              "largest at its peak"}};
   int stage = 0;
   for (const Estimate& s : stages_of(e)) {

@@ -276,7 +276,7 @@ int train_with(Session& session, Training& training, const SessionStart& start, 
   const bool has_ended = run.steps >= training.length.steps || run.is_late;
   if (run.steps > run.first && has_ended) tell_figures(session, training);
   if (run.is_late && run.steps < training.length.steps)
-    terminal.err << fmt::format("--time-limit: stopped behind {} of {} steps\n", run.steps,
+    terminal.err << fmt::format("--time-limit: stopped after {} of {} steps\n", run.steps,
                                 training.length.steps);
   if (run.is_interrupted) {
     const std::string where =
@@ -350,7 +350,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
   if (runtime == "mpi") return run_mpi(arguments, terminal);
   if (runtime != "threads") throw error("--runtime {}: there are threads, mpi", runtime);
   if (launched > 1)
-    throw error("--runtime threads is one process, but mpirun has started {}; leave one of them away",
+    throw error("--runtime threads is one process, but mpirun has started {}; leave one of the two out",
                 launched);
   Training training = prepare(arguments, lock_of_run(arguments), terminal);
   const SessionStart start = start_threads;
@@ -376,22 +376,22 @@ std::vector<Verb> train() {
              "a folder with MNIST, CIFAR, images or tokens, or a safetensors file with input and label", ""},
             {"--init", "FILE|DIR", "initial parameters: safetensors, or a checkpoint", ""},
             {"--save", "DIR", "keep checkpoints there: at the end, and when interrupted", ""},
-            {"--save-every", "K", "likewise behind every K-th step, while training goes on", ""},
+            {"--save-every", "K", "also after every K-th step, while training goes on", ""},
             {"--keep", "N", "only the last N checkpoints (default: all)", ""},
             {"--resume", "DIR|auto",
-             "go on from a checkpoint, under any plan; auto: from the last of --save, if there is one", ""},
+             "continue from a checkpoint, under any plan; auto: from the last one in --save, if any", ""},
             {"--steps", "K", "how many steps, with those of --resume (default: 20, or the epochs)", ""},
             {"--epochs", "E", "how often through the data", ""},
             {"--lr-schedule", "S",
              "constant, step:every=K, exponential:factor=F, cosine, linear, polynomial; with :end=E and "
              "others",
              ""},
-            {"--warmup", "K", "steps, or as in 2epochs, in which the rate grows to --lr", ""},
+            {"--warmup", "K", "steps, or such as 2epochs, in which the learning rate grows to --lr", ""},
             {"--eval", "DIR|FILE", "held-out data, with labels", ""},
-            {"--eval-every", "K", "evaluate behind every K-th step (default: only at the end)", ""},
+            {"--eval-every", "K", "evaluate after every K-th step (default: only at the end)", ""},
             {"--keep-best", "M", "loss or accuracy: save what is best on --eval, as DIR/best", ""},
             {"--tensorboard", "DIR", "event files with what each step tells", ""},
-            {"--time-limit", "S", "end behind the step in which so many seconds are over", ""},
+            {"--time-limit", "S", "end after the step in which so many seconds are over", ""},
             {"--seed", "S", "of initial parameters, data order and synthetic data (default 1)", ""},
             {"--log-every", "K", "print every K-th loss", ""},
             {"--runtime", "R", "threads: virtual devices in this process; mpi: a process each", ""},

@@ -35,7 +35,8 @@ void tell(const Proof& p, const Evaluation& evaluation, bool is_json, Terminal& 
     return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
   };
   terminal.out << fmt::format(
-      "proven for {} in {}: {} on {} match, nobody waits for ever, {} lie whole, and what is read is there "
+      "proven for {} in {}: {} on {} match, no rank waits forever, {} are complete, and each is there when "
+      "it is read "
       "({}; largest arena {} of {})\n",
       count(p.ranks, "rank"), count(p.stages, "stage"), count(p.transfers, "transfer"),
       count(p.groups, "group"), count(p.values, "value"), count(p.instructions, "instruction"),

@@ -46,7 +46,8 @@ void check_value(const TensorSource& source, const Items& items, const Kept& val
           "{}: has no state '{}': it was trained by another optimizer; --init takes its weights alone",
           source.path, value.name);
     if (value.name != steps_state)
-      notices.push_back(fmt::format("{}: has no '{}', which begins anew", source.path, value.name));
+      notices.push_back(
+          fmt::format("{}: has no '{}', which starts at its initial value", source.path, value.name));
     return;
   }
   const Type& saved = it->second->type;
@@ -71,11 +72,11 @@ std::vector<std::string> check_match(const Session& session, const TensorSource&
   for (const TensorSource::Item& saved : source.items) {
     if (known.contains(saved.name) || (saved.is_state && what != Restored::all)) continue;
     if (!saved.is_state)
-      throw error("{}: has a parameter '{}' that there is not here; {}", source.path, saved.name,
+      throw error("{}: its parameter '{}' does not exist here; {}", source.path, saved.name,
                   model_text(source));
     if (!may_be_missing(saved.name))
       throw error(
-          "{}: has a state '{}' that there is not here: it was trained by another optimizer; --init takes "
+          "{}: its state '{}' does not exist here: it was trained by another optimizer; --init takes "
           "its "
           "weights alone",
           source.path, saved.name);

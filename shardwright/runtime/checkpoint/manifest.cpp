@@ -234,7 +234,7 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
   if (!sum || text.size() < begin) throw io_error("{}: is no manifest of a checkpoint", path);
   if (text.substr(before_sum.size() + digits, behind_sum.size()) != behind_sum ||
       checksum(text.substr(begin)) != *sum)
-    throw io_error("{}: is damaged: its checksum is another", path);
+    throw io_error("{}: is damaged: its checksum does not match", path);
   try {
     return manifest_in(parse_json(text));
   } catch (const Error& e) {

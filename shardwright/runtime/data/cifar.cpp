@@ -56,8 +56,9 @@ class Records {
     for (const std::string& path : files) {
       auto file = std::make_unique<OpenFile>(path);
       if (file->bytes() == 0 || file->bytes() % bytes_ != 0)
-        throw io_error("{}: has {} bytes, which is no number of {}'s records of {}; truncated or damaged",
-                       path, file->bytes(), format.name, bytes_);
+        throw io_error(
+            "{}: has {} bytes, which is not a multiple of {}'s {} bytes an image; cut off or damaged", path,
+            file->bytes(), format.name, bytes_);
       count_ += file->bytes() / bytes_;
       ends_.push_back(count_);
       files_.push_back(std::move(file));

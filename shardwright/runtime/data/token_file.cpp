@@ -79,8 +79,10 @@ Lay lay_of(const OpenFile& file, std::int64_t bytes) {
   if (const auto lay = lay_of_header(file)) return *lay;
   if (bytes != 2 && bytes != 4) throw error("tokens of {} bytes are not read; they take 2 or 4", bytes);
   if (file.bytes() % bytes != 0)
-    throw io_error("{}: has {} bytes, which is no number of tokens of {}; truncated, or of another width",
-                   file.path(), file.bytes(), bytes);
+    throw io_error(
+        "{}: has {} bytes, which is not a multiple of the {} bytes of a token; cut off, or its tokens have "
+        "another size",
+        file.path(), file.bytes(), bytes);
   return {0, file.bytes() / bytes, bytes};
 }
 

@@ -34,7 +34,7 @@ std::optional<std::vector<int>> operators_of(const Graph& graph, const Row& row)
 /// Per node of `graph` what `of_piece` has for its piece; 0 of what is no forward operator.
 std::vector<int> spread(const Graph& graph, const Row& row, const std::vector<int>& of_piece) {
   auto out = operators_of(graph, row);
-  if (!out) throw error("a part of the batch makes another network");
+  if (!out) throw error("with other micro-batches the model has other operators");
   for (int& i : *out) i = i < 0 ? 0 : of_piece[at(row.piece_of[at(i)])];
   return *std::move(out);
 }

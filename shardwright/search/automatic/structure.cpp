@@ -6,6 +6,7 @@
 
 #include "shardwright/base/text.h"
 #include "shardwright/cost/cluster.h"
+#include "shardwright/search/planning/search_for.h"
 
 namespace shardwright::automatic {
 namespace {
@@ -178,14 +179,20 @@ bool fixes_settings(const Constraints& fixed) {
 }
 
 void check_free(const PlanRequest& request) {
+  const Constraints& fixed = request.constraints;
+  const std::string_view what = fixed_singly(fixed);
   const bool is_fix = request.options.said.test(static_cast<std::size_t>(Setting::fix));
-  if (splits_tensors(request.constraints) || (!is_fix && !request.constraints.stages.empty()))
+  if (is_fix && splits_tensors(fixed))
+    throw error("--fix needs search auto, but {}; leave one of the two out", what);
+  if (is_fix && !what.empty())
     throw error(
-        "search auto: annotations and dataset strategies fix single operators; use --search recursive, or "
-        "--fix for degrees");
-  if (!request.constraints.stages.empty())
-    throw error("search auto: cuts stages itself, so that {}=stage {} is for --set or annotations",
-                request.constraints.stages.begin()->first, request.constraints.stages.begin()->second);
+        "--fix needs search auto, which cuts stages itself; {}=stage {} is for --set, or --annotate without "
+        "--fix",
+        fixed.stages.begin()->first, fixed.stages.begin()->second);
+  if (!what.empty()) throw error("search auto: {}; use --search recursive, or --fix for degrees", what);
+  if (fixed.recompute.value_or(Again{}).layers && !fixed.recomputed.empty())
+    throw error("recompute={} lets the search choose layers, but {} is named, too; leave one of the two out",
+                constraint_word("recompute").print(fixed, "recompute"), fixed.recomputed.front().module);
 }
 
 namespace {
@@ -218,6 +225,8 @@ std::string conflict_text(const PlanRequest& request, const OpenStep& step) {
   const Constraints fixed = conflicting(request, step);
   std::string text = to_text(fixed, ", ");
   if (!text.empty()) text = fmt::format(" ({})", text);
+  if (fixed.recompute.value_or(Again{}).layers && !step.repeats_layers)
+    text += "; it is for networks of repeated layers";
   if (splits_sequence(fixed)) text += "; sequence_parallel=1 splits over tp, of which only 1 is left";
   return text;
 }

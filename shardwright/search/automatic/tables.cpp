@@ -39,8 +39,7 @@ Tables::Tables(const StepOf& step, const PlanRequest& request)
       framework_(framework_called(settings_of(request).framework)),
       stock_(request.stock ? *request.stock : own_) {
   const auto samples = samples_of(*graph(1));
-  if (!samples)
-    throw error("search auto: no input of the network has a batch, of which there could be parts");
+  if (!samples) throw error("search auto: no input of the network has a batch to cut into micro-batches");
   samples_ = *samples;
   check_operators(*graph(1), request.constraints);
   Row row = row_of(*graph(1), *request.cluster, request.constraints);

@@ -49,7 +49,7 @@ void Trials::run_whole(const Graph& graph, PlanRequest asked) {
     Plan plan = make_plan(graph, asked);
     plan.cluster = *request_.cluster;
     plan.parallel = parallel;
-    for (Mesh& mesh : plan.stages.front().meshes) mesh = Mesh{{{"idle", devices}}};
+    for (Mesh& mesh : plan.stages.front().meshes) mesh = Mesh{{{"copies", devices}}};
     return judge(std::move(plan), graph, number);
   });
   if (!out) refuse(number);

@@ -51,8 +51,8 @@ void check_degrees(const PlanRequest& request) {
             {.key = "devices", .wanted = std::to_string(wanted), .given = std::to_string(request.devices)});
   if (splits_tensors(request.constraints))
     throw error(
-        "dp={}, tp={} say how everything is split, so annotations and dataset strategies exclude them", data,
-        tensor);
+        "dp={}, tp={} already say how everything is split; leave out annotations and dataset strategies",
+        data, tensor);
 }
 
 /// Throws: Error if it has another number of devices than there are.
@@ -239,7 +239,7 @@ Plan make_plan(const Graph& graph, const PlanRequest& request) {
   const int there = settings_of(request).pipelining.micro_batches;
   const StepOf alone = [&](int micro_batches) {
     if (micro_batches == there) return graph;
-    throw error("the network is there for one of {} micro-batches, and not of {}", there, micro_batches);
+    throw error("the network was made for {} micro-batches, not for {}", there, micro_batches);
   };
   PlanRequest asked = request;
   asked.kept_micro_batches = there;

@@ -47,14 +47,13 @@ const Searcher* splitting(const SearchOptions& options) {
   return nullptr;
 }
 
-/// What is fixed operator by operator, of which a search of whole plans makes nothing; empty if nothing is.
+}  // namespace
+
 std::string_view fixed_singly(const Constraints& c) {
   if (!c.tensors.empty()) return "annotations fix single operators";
   if (c.dataset) return "a dataset strategy fixes how data are split";
   return c.stages.empty() ? "" : "annotations say which operators a stage has";
 }
-
-}  // namespace
 
 SearchChoice search_for(const PlanRequest& request) {
   if (!request.search.empty()) return {&find_search(request.search), ""};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "shardwright/search/planning/make_plan.h"
 
@@ -21,6 +22,10 @@ std::optional<PlanRequest> instead_of_auto(const PlanRequest& request);
 
 /// What a search of whole plans may not choose, whoever says it: settings that are not as they would be anyway, too.
 Constraints fixed_by(const PlanRequest& request);
+
+/// What is fixed operator by operator, of which a search of whole plans makes nothing: `annotations fix single operators`;
+/// empty if nothing is.
+std::string_view fixed_singly(const Constraints& constraints);
 
 /// A line that tells of a search that nobody named: `why; search recursive plans instead`.
 std::string notice_of(std::string_view why, const Searcher& search);

@@ -38,7 +38,7 @@ std::function<void(SearchOptions&, const Given&)> turned_on(bool SearchOptions::
 /// Adds what --fix says to what flags of its own have fixed.
 void fix(PlanRequest& r, const Given& given) {
   const Constraints said = parse_constraints(given);
-  if (said.global_batch) throw given.wrong("global_batch is no choice of the search; --global-batch says it");
+  if (said.global_batch) throw given.wrong("global_batch is not searched; give --global-batch");
   r.options.said.set(static_cast<std::size_t>(Setting::fix));
   if (r.is_set || r.parallel != Parallel::auto_parallel) return;  // nothing is searched, which others say
   add_said(r, said, given);
@@ -62,8 +62,8 @@ void set_auto_pipeline(PlanRequest& r, const Given& given) {
 std::vector<SettingRow> search_settings() {
   return {SettingRow{.flag = "--fix",
                      .value = "KEY=VALUE,...",
-                     .doc = "what search auto may not choose: dp, tp, pp, micro_batch, micro_batches, zero, "
-                            "recompute, schedule, sequence_parallel",
+                     .doc = "fixes some of a plan, search auto chooses the rest: dp, tp, pp, micro_batch, "
+                            "micro_batches, zero, recompute, schedule, sequence_parallel",
                      .part = SettingPart::search,
                      .is_of_many = true,
                      .search = Setting::fix,
@@ -78,7 +78,8 @@ std::vector<SettingRow> search_settings() {
                      .search = Setting::auto_pipeline,
                      .parse = set_auto_pipeline},
           of_search(Setting::search_time, "--search-time", "SECONDS",
-                    "auto, dynamic and integer end then, with the best plan so far; 0: with the first",
+                    "after so long auto, dynamic and integer end with the best plan so far; 0: with the "
+                    "first",
                     [](SearchOptions& o, const Given& given) {
                       o.most_seconds = given.number();
                       if (!(*o.most_seconds >= 0)) throw given.wrong("should be a number of seconds");
@@ -105,7 +106,8 @@ std::vector<SettingRow> search_settings() {
           of_search(Setting::fold_layers, "--fold-layers", "0|1", "plan repeated layers once (default 1)",
                     switched(&SearchOptions::fold_layers)),
           of_search(Setting::described, "--described", "",
-                    "with the limits of the system that the seeds describe",
+                    "keep to the limits of MindSpore's search (recursive, and dynamic with "
+                    "--costs symbolic)",
                     turned_on(&SearchOptions::is_described)),
           of_search(Setting::fully_use_devices, "--fully-use-devices", "0|1",
                     "strategies use all devices or none (default 0)",
@@ -114,7 +116,7 @@ std::vector<SettingRow> search_settings() {
                     "what reads a point-wise operator's result takes its split (default 0)",
                     switched(&SearchOptions::elementwise_follow), "parallel.elementwise_op_strategy_follow"),
           of_search(Setting::approximate, "--approximate", "0|1",
-                    "of each operator only some strategies, cheap by themselves (default 0)",
+                    "look at only some strategies of each operator, the cheapest by themselves (default 0)",
                     switched(&SearchOptions::approximates), "parallel.enable_algo_approxi"),
           of_search(
               Setting::approximation, "--approximation", "X",
@@ -126,7 +128,7 @@ std::vector<SettingRow> search_settings() {
               },
               "parallel.algo_approxi_epsilon"),
           of_search(Setting::align_slices, "--align-slices", "0|1",
-                    "the last two dims of what a device has are multiples of --slice-size (default 0)",
+                    "of each part of a tensor the last two dims are multiples of --slice-size (default 0)",
                     switched(&SearchOptions::aligns_slices), "parallel.tensor_slice_align_enable"),
           of_search(
               Setting::slice_size, "--slice-size", "N", "of --align-slices 1 (default 16)",

@@ -112,8 +112,10 @@ void check_agrees(const PlanRequest& r, const Constraints& said, const Given& gi
 void set_all(PlanRequest& r, const Given& given) {
   Constraints said = parse_constraints(given);
   if (said.recompute.value_or(Again{}).layers)
-    throw error("{} recompute={}: how many layers is for --fix, and a search; full is all of them",
-                given.called, constraint_word("recompute").print(said, "recompute"));
+    throw error(
+        "{} recompute={}: a search chooses how many layers, so that is for --fix; --set takes none, selected "
+        "or full",
+        given.called, constraint_word("recompute").print(said, "recompute"));
   check_agrees(r, said, given);
   for (const auto& [name, split] : said.operators)
     if (r.constraints.tensors.contains(name))
@@ -161,8 +163,8 @@ Rows of_split() {
   return {
       {.flag = "--set",
        .value = "KEY=VALUE,...",
-       .doc = "all of it in an expert's words: dp, tp, pp, micro_batch, micro_batches, global_batch, zero, "
-              "recompute, schedule, sequence_parallel; Megatron's split of a decoder",
+       .doc = "fixes the whole plan by these: dp, tp, pp, micro_batch, micro_batches, global_batch, zero, "
+              "recompute, schedule, sequence_parallel; decoders are split as Megatron does",
        .part = SettingPart::split,
        .parse = set_all},
       {.flag = "--search",
@@ -224,7 +226,8 @@ Rows of_step() {
        .print = [](const PlanRequest& r) { return to_text(settings_of(r).recompute); }},
       {.flag = "--framework",
        .value = "NAME",
-       .doc = "as whose memory it is judged: " + names_of_frameworks() + " (default ours: the arena)",
+       .doc =
+           "count memory as this framework takes it: " + names_of_frameworks() + " (default ours: the arena)",
        .part = SettingPart::step,
        .member = "framework",
        .parse = [](PlanRequest& r,
@@ -242,12 +245,12 @@ void cap_memory(PlanRequest& r, const Given& given) {
 Rows of_memory() {
   return {{.flag = "--memory-cap",
            .value = "BYTES",
-           .doc = "of each device that a plan may use, such as 60GB or 512MiB",
+           .doc = "memory of each device that a plan may use, such as 60GB or 512MiB",
            .part = SettingPart::memory,
            .parse = cap_memory},
           {.flag = "--device-memory",
            .value = "BYTES",
-           .doc = "that each device has; as --memory-cap",
+           .doc = "memory that each device has; limits plans as --memory-cap does",
            .part = SettingPart::memory,
            .parse = cap_memory}};
 }

@@ -252,8 +252,10 @@ void check_order(const Graph& graph, const std::map<std::string, int>& asked,
     for (ValueId v : graph.node(id).operands) {
       const int below = stage_of[at(graph.value(v).producer.index)];
       if (mine && below > mine->second)
-        throw error("{}: stage {} is asked for '{}', but it reads %{} of stage {}; stages follow each other",
-                    graph.name_of(id), mine->second, mine->first, graph.value(v).name, below)
+        throw error(
+            "{}: stage {} is asked for '{}', but it reads %{} of stage {}; an operator cannot read from a "
+            "later stage",
+            graph.name_of(id), mine->second, mine->first, graph.value(v).name, below)
             .between({graph.name_of(id), "stage", std::to_string(mine->second), std::to_string(below)});
     }
   }

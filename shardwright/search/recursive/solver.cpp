@@ -15,10 +15,10 @@ void check_described(const Cluster& cluster) {
   constexpr int most = 1024;
   const int n = cluster.devices();
   if (n > most || (n & (n - 1)))
-    throw Infeasible(
-        fmt::format("--described: the described system plans for 1 to {} devices and powers of two, not {}; "
-                    "without --described any number will do",
-                    most, n));
+    throw Infeasible(fmt::format(
+        "--described: MindSpore's search plans for powers of two from 1 to {} devices, not for {}; "
+        "leave --described out for others",
+        most, n));
 }
 
 std::vector<GroupLink> group_of(const MeshCost& cost, int axis, const Mesh& mesh) {

@@ -22,7 +22,7 @@ void name_axes(JoinedMesh& mesh, const CutProblem& problem) {
   std::map<std::string, int> count, next;
   std::vector<std::string> names;
   for (std::size_t a = 0; a < of_batch.size(); ++a) {
-    names.push_back(of_weights[a] > of_batch[a] ? "tp" : of_batch[a] > 0 ? "dp" : "idle");
+    names.push_back(of_weights[a] > of_batch[a] ? "tp" : of_batch[a] > 0 ? "dp" : "copies");
     ++count[names.back()];
   }
   for (std::size_t a = 0; a < names.size(); ++a)

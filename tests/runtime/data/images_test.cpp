@@ -138,10 +138,11 @@ TEST(Cifar, says_what_is_wrong_with_its_files) {
   EXPECT_EQ(error_of([&] { cifar_dataset(folder, Cifar::hundred).rows().row(0, 0); }),
             folder + "/train.bin: label of image 0 is 127, must be 0 to 19; damaged, or not CIFAR-100");
   write_bytes(folder + "/train.bin", std::string(3073, '\x01'));
-  EXPECT_EQ(error_of([&] { cifar_dataset(folder, Cifar::hundred); }),
-            folder +
-                "/train.bin: has 3073 bytes, which is no number of CIFAR-100's records of 3074; truncated or "
-                "damaged");
+  EXPECT_EQ(
+      error_of([&] { cifar_dataset(folder, Cifar::hundred); }),
+      folder +
+          "/train.bin: has 3073 bytes, which is not a multiple of CIFAR-100's 3074 bytes an image; cut off "
+          "or damaged");
 }
 
 TEST(Cifar, a_file_that_shrinks_while_it_is_read_is_told) {

@@ -195,7 +195,7 @@ TEST(DynamicSettings, aligned_slices_are_multiples_of_their_size) {
 
 TEST(DynamicSettings, described_needs_symbolic_costs) {
   EXPECT_EQ(testing::message_of([] { planned(network("matmul_chain"), 2, {.is_described = true}); }),
-            "--described: of search dynamic it belongs to --costs symbolic; add that or leave it out");
+            "--described: with search dynamic it needs --costs symbolic; add that, or leave --described out");
 }
 
 }  // namespace
