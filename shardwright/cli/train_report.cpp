@@ -185,8 +185,20 @@ void Reporter::saved(const Saved& saved) {
   }
 }
 
-std::string Reporter::saved_text() const {
-  return last_saved_.empty() ? "nothing is saved" : fmt::format("saved in {}", last_saved_);
+void Reporter::has_none_left(std::int64_t steps, bool has_page) const {
+  terminal_.err << fmt::format("{} of {} steps have been done before; none is left{}\n", steps, length_.steps,
+                               has_page ? ", and --html has nothing to show" : "");
+}
+
+void Reporter::late(std::int64_t steps) const {
+  terminal_.err << fmt::format("--time-limit: stopped after {} of {} steps\n", steps, length_.steps);
+}
+
+void Reporter::interrupted(std::int64_t steps) const {
+  terminal_.err << fmt::format(
+      "shardwright: interrupted: stopped {}; {}\n",
+      steps == 0 ? "before the first step" : fmt::format("after step {}", steps - 1),
+      last_saved_.empty() ? "nothing is saved" : fmt::format("saved in {}", last_saved_));
 }
 
 void Reporter::summary(const Session& session, const MemoryMarks& memory, const Recorded& recorded,

@@ -268,22 +268,13 @@ int train_with(Session& session, Training& training, const SessionStart& start, 
   const std::int64_t first = begin(session, training, terminal);
   const Run run = run_steps(session, training, start, first, terminal);
   if (run.steps == run.first && !run.is_interrupted && !run.is_late) {
-    terminal.err << fmt::format("{} of {} steps have been done before; none is left{}\n", run.steps,
-                                training.length.steps,
-                                training.page ? ", and --html has nothing to show" : "");
+    training.reporter.has_none_left(run.steps, training.page.has_value());
     return 0;
   }
   const bool has_ended = run.steps >= training.length.steps || run.is_late;
   if (run.steps > run.first && has_ended) tell_figures(session, training);
-  if (run.is_late && run.steps < training.length.steps)
-    terminal.err << fmt::format("--time-limit: stopped after {} of {} steps\n", run.steps,
-                                training.length.steps);
-  if (run.is_interrupted) {
-    const std::string where =
-        run.steps == 0 ? "before the first step" : fmt::format("after step {}", run.steps - 1);
-    terminal.err << fmt::format("shardwright: interrupted: stopped {}; {}\n", where,
-                                training.reporter.saved_text());
-  }
+  if (run.is_late && run.steps < training.length.steps) training.reporter.late(run.steps);
+  if (run.is_interrupted) training.reporter.interrupted(run.steps);
   if (training.page && run.steps > run.first)
     training.page->write(session, training.reporter.run(run.is_interrupted), terminal.err);
   return run.is_interrupted ? interrupted_status : 0;
