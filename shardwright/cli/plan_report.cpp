@@ -80,10 +80,25 @@ std::string quoted(const std::string& word) {
   return "'" + out + "'";
 }
 
-std::string command_line(const Arguments& arguments) {
+std::string command_line(const std::vector<std::string>& words) {
   std::string out = "shardwright";
-  for (const std::string& word : arguments.words) out += " " + quoted(word);
+  for (const std::string& word : words) out += " " + quoted(word);
   return out;
+}
+
+/// The command without what fixes its plan; empty if nothing does.
+std::string search_call_of(const Arguments& arguments) {
+  std::vector<std::string> words;
+  for (std::size_t i = 0; i < arguments.words.size(); ++i) {
+    const std::string& word = arguments.words[i];
+    const bool is_fixed = word == "--set" || word == "--fix";
+    if (is_fixed || word == "--html") ++i;  // with its value
+    if (is_fixed || word == "--html" || word.starts_with("--set=") || word.starts_with("--fix=") ||
+        word.starts_with("--html="))
+      continue;
+    words.push_back(word);
+  }
+  return arguments.has("--set") || arguments.has("--fix") ? command_line(words) : "";
 }
 
 }  // namespace
@@ -95,7 +110,8 @@ void require_page_writable(const Arguments& arguments) {
 }
 
 void write_page(const Arguments& arguments, const std::string& path, PageContent content) {
-  content.call = command_line(arguments);
+  content.call = command_line(arguments.words);
+  content.search_call = search_call_of(arguments);
   content.version = "shardwright " SHARDWRIGHT_VERSION;
   const std::string saved = Arguments(arguments).text("-o");
   content.plan_path = !saved.empty()             ? saved
@@ -179,8 +195,9 @@ Evaluation report_of(const Arguments& arguments, const Model& model, const Plan&
                 .evaluation = evaluation,
                 .report = told.of(evaluation.estimate),
                 .batch = batch,
-                .bound = tells_bound ? bound : std::nullopt,
-                .remedies = would_fit});
+                .bound = bound,
+                .remedies = would_fit,
+                .assumed = assumed_in(arguments, model)});
   return evaluation;
 }
 

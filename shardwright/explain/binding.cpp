@@ -51,7 +51,7 @@ class Probe {
   const Tried* known() const {
     const Tried* out = nullptr;
     for (const Tried& t : tried_)
-      if (t.fate == Fate::misfit && t.by == KnownBy::program && t.seconds < seconds() &&
+      if (t.fate == Fate::misfit && t.by == KnownBy::program && t.seconds < as_long * seconds() &&
           (!out || t.bytes < out->bytes))
         out = &t;
     return out;

@@ -22,6 +22,9 @@
 
 namespace shardwright {
 
+/// A program that takes so much of a plan's step, or more, is not faster: it takes as long.
+constexpr double as_long = 0.995;
+
 enum class Limit : std::uint8_t { time, memory, fixed };
 std::string_view name_of(Limit limit);
 

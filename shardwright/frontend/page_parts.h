@@ -1,17 +1,37 @@
 // The parts of a plan's page (plan_page.h): each a piece of HTML, or data for its script.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "shardwright/frontend/plan_page.h"
 #include "shardwright/plan/json_text.h"
 
 namespace shardwright {
 
-/// The three questions that a page answers first: what bounds the step, what is fullest, what would change it.
-std::string verdict_cards(const PageContent& content, const Json& document);
+/// All that was chosen of a plan, in one line.
+std::string setting_html(const Plan& plan);
+/// How many devices have the same weights for other samples.
+int replicas_of(const Plan& plan);
 
-std::string stages_table(const PageContent& content, const Json& document);
+/// The three questions that a page answers first: what bounds the step, what is fullest, what would change it. `pictures`
+/// know the most that is in use.
+std::string verdict_cards(const PageContent& content, const Json& document, const Json& pictures);
+std::string change_card(const PageContent& content);
+std::string card_html(std::string_view heading, const std::string& content);
+
+/// A share of a step, of which so much is lost.
+struct StepShare {
+  std::string style, name, pointer;
+  double seconds = 0;
+  std::string word;  // that `explain PLAN WORD` prices other values of
+};
+/// Compute comes first.
+std::vector<StepShare> step_shares(const Estimate& e);
+
+std::string stages_table(const PageContent& content, const Json& document, const Json& pictures);
 std::string alternatives_part(const PageContent& content, const Json& document);
 std::string operators_part(const PageContent& content);
 std::string collectives_part(const Json& document);
@@ -23,8 +43,21 @@ Json strip_json(const PageContent& content);
 /// The step and its memory over time; null of steps of more events than can be drawn.
 Json pictures_json(const PageContent& content);
 
-/// The stages that a group of devices runs: `stage 0`, of an interleaved schedule `stages 0, 4, 8`.
-std::string stage_name(const Pipeline& pipeline, std::size_t group);
+/// Of a plan, as a user asks for it, with what differs from the page's plan marked.
+/// Pre: `content.bound` is known.
+std::string asked_html(const Tried& tried, const PageContent& content);
+
+/// What a group of devices runs: `stage 0`, and of an interleaved schedule ` (chunks 0, 4, 8)`.
+std::string stage_name(std::size_t group);
+std::string chunks_text(const Pipeline& pipeline, std::size_t group);
+/// A part of the network: `stage 3`, of several on a device `chunk 5 of stage 1`.
+std::string part_name(const Pipeline& pipeline, std::size_t part);
+/// `optimizer state`, in words that say whose.
+std::string page_words(MemoryKind kind);
+/// The most bytes that a stage has in use at once; nothing where its memory is not drawn.
+std::optional<std::int64_t> peak_of(const Json& pictures, std::size_t stage);
+/// `embedding, 536.9 MB (4 × 134.2 MB)`
+std::string consumer_html(const MemoryConsumer& c);
 /// `0-15`, `3`
 std::string range_text(int first, int count);
 /// Which hosts of `cluster` have these devices: `0-1`.

@@ -140,6 +140,7 @@ Json strip_json(const PageContent& content) {
     const int count = content.pipeline.stage(static_cast<int>(s)).rank_count();
     Json stage{{"stage", s},
                {"group", static_cast<int>(s) % content.pipeline.group_count()},
+               {"name", part_name(content.pipeline, s)},
                {"first", first},
                {"count", count},
                {"devices", range_text(first, count)},
@@ -210,7 +211,7 @@ Json memory_picture(const PageContent& content, const Timeline& timeline, const 
            {"cap", evaluation.cap_bytes}, {"kinds", Json::array()},
            {"stages", Json::array()},     {"framework", nullptr}};
   for (std::size_t k = 0; k < memory_kinds; ++k)
-    out["kinds"].push_back({name_of(static_cast<MemoryKind>(k)), words_of(static_cast<MemoryKind>(k))});
+    out["kinds"].push_back({name_of(static_cast<MemoryKind>(k)), page_words(static_cast<MemoryKind>(k))});
   if (evaluation.estimate.framework != own_framework) out["framework"] = evaluation.estimate.framework;
   std::vector<int> ranks;
   for (const RankTimeline& r : timeline.ranks) ranks.push_back(r.rank);

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <set>
+#include <span>
 
 #include "shardwright/base/index.h"
 #include "shardwright/base/text.h"
@@ -37,13 +39,6 @@ std::vector<HtmlCell> heads(const std::vector<std::string_view>& names, std::siz
 
 }  // namespace
 
-std::string stage_name(const Pipeline& pipeline, std::size_t group) {
-  std::string out;
-  for (int s = static_cast<int>(group); s < pipeline.stage_count(); s += pipeline.group_count())
-    out += fmt::format("{}{}", out.empty() ? "" : ", ", s);
-  return (pipeline.group_count() == pipeline.stage_count() ? "stage " : "stages ") + out;
-}
-
 std::string range_text(int first, int count) {
   return count == 1 ? fmt::format("{}", first) : fmt::format("{}–{}", first, first + count - 1);
 }
@@ -54,24 +49,25 @@ std::string hosts_text(const Cluster& cluster, int first, int count) {
   return range_text(host, last - host + 1);
 }
 
-std::string stages_table(const PageContent& content, const Json& document) {
+std::string stages_table(const PageContent& content, const Json& document, const Json& pictures) {
   const Estimate& e = content.evaluation.estimate;
   const auto stages = stages_of(e);
-  HtmlTable table{.caption = "What each stage does in a step, and what it holds",
-                  .head = heads({"stage", "devices", "hosts", "compute", "waits for communication",
-                                 "waits for stages", "memory", "of what it may use", "largest at its peak"},
-                                3, 8)};
+  HtmlTable table{
+      .caption = "What each stage does in a step, and what it holds",
+      .head = heads({"stage", "devices", "hosts", "compute", "waits for communication", "waits for stages",
+                     "reserves", "of what it may use", "in use at most", "largest buffers"},
+                    3, 9)};
   for (std::size_t s = 0; s < stages.size(); ++s) {
     const int first = content.pipeline.first_rank(static_cast<int>(s));
     const int count = content.pipeline.stage(static_cast<int>(s)).rank_count();
     const std::string by_stage = fmt::format("/by_stage/{}", s);
     std::string largest;
-    for (std::size_t i = 0; i < std::min<std::size_t>(2, stages[s].memory.largest.size()); ++i) {
-      const MemoryConsumer& c = stages[s].memory.largest[i];
-      largest += fmt::format("{}{} {}", i == 0 ? "" : ", ", c.name, bytes_text(c.bytes));
-    }
+    for (const MemoryConsumer& c :
+         std::span(stages[s].memory.largest).first(std::min<std::size_t>(2, stages[s].memory.largest.size())))
+      largest += (largest.empty() ? "" : "; ") + consumer_html(c);
+    const auto peak = peak_of(pictures, s);
     table.rows.push_back(
-        {HtmlCell{.html = stage_name(content.pipeline, s), .value = fmt::format("{}", s)},
+        {HtmlCell{.html = stage_name(s) + chunks_text(content.pipeline, s), .value = fmt::format("{}", s)},
          HtmlCell{.html = range_text(first, count), .value = fmt::format("{}", first)},
          text_cell(hosts_text(content.plan.cluster, first, count)),
          seconds_cell(document, by_stage + "/compute_seconds"),
@@ -81,7 +77,8 @@ std::string stages_table(const PageContent& content, const Json& document) {
                                                : fmt::format("/memory_bytes/stages/{}/arena", s)),
          share_cell(static_cast<double>(stages[s].arena_bytes),
                     static_cast<double>(content.evaluation.cap_bytes)),
-         text_cell(largest)});
+         peak ? number_cell(bytes_text(*peak), static_cast<double>(*peak)) : HtmlCell{},
+         {.html = largest}});
   }
   return to_html(table);
 }
@@ -90,21 +87,59 @@ std::string stages_table(const PageContent& content, const Json& document) {
 
 namespace {
 
+std::string known_text(KnownBy by) { return by == KnownBy::program ? "simulated" : std::string(name_of(by)); }
+
 /// Why it is not the plan.
 std::string fate_text(const Tried& t, const Evaluation& evaluation) {
-  if (t.fate != Fate::misfit) return std::string(name_of(t.fate));
   const std::int64_t excess = std::llround(t.bytes) - evaluation.cap_bytes;
-  return excess > 0 ? fmt::format("{} more than there is", bytes_text(excess)) : "does not fit";
+  switch (t.fate) {
+    case Fate::misfit:
+      return excess > 0 ? fmt::format("needs {} more than there is", bytes_text(excess)) : "does not fit";
+    case Fate::open: return "the search ended before it was simulated";
+    default: break;
+  }
+  const double step = evaluation.estimate.step_seconds();
+  return t.seconds > step * (2 - as_long) ? "slower" : "no faster";
 }
 
-/// `12 bound above the best, 3 impossible`: how many needed no price, by reason; empty if none.
-std::string unpriced_text(const std::vector<Tried>& tried) {
-  std::map<Fate, int> counts;
+/// What became of those without a price, in a sentence's words.
+std::string unpriced_words(Fate fate) {
+  switch (fate) {
+    case Fate::open: return "were not reached before the search ended";
+    case Fate::misfit: return "need more memory than there is, by figures alone";
+    case Fate::beyond: return "cannot be faster, as a lower bound of their step says";
+    case Fate::needless: return "shard or compute again more than memory asks for";
+    case Fate::impossible: return "cannot be split so";
+    default: return std::string(name_of(fate));
+  }
+}
+
+/// All that was looked at, by what became of it: the numbers add up.
+std::string counts_html(const std::vector<Tried>& tried, std::size_t lost, std::size_t rows) {
+  const auto others = std::ranges::count_if(tried, [](const Tried& t) { return !t.words.empty(); });
+  std::map<Fate, int> unpriced;
+  std::size_t left = tried.size() - lost;
   for (const Tried& t : tried)
-    if (t.fate != Fate::taken && !is_priced(t)) ++counts[t.fate];
-  std::vector<std::string> out;
-  for (const auto& [fate, count] : counts) out.push_back(fmt::format("{} {}", count, name_of(fate)));
-  return join(out, ", ");
+    if (t.fate != Fate::taken && !is_priced(t)) ++unpriced[t.fate], --left;
+  std::string out = fmt::format("<p>Looked at: {} plans{}.</p>\n<ul class=\"counts\">\n", tried.size(),
+                                others > 0 ? fmt::format(", {} of them of another search", others) : "");
+  const auto line = [&](std::size_t count, const std::string& what) {
+    if (count > 0) out += fmt::format("<li><b>{}</b> {}</li>\n", count, what);
+  };
+  line(left, "is the plan");
+  line(rows, "lost and stand above");
+  line(lost - rows, "lost, too, behind these; <code>--json</code> has them");
+  for (const auto& [fate, count] : unpriced) line(static_cast<std::size_t>(count), unpriced_words(fate));
+  return out + "</ul>\n";
+}
+
+/// Of `lost` the numbers, what fits first, then the fastest.
+std::vector<std::size_t> best_first(const std::vector<Tried>& lost) {
+  std::vector<std::size_t> out(lost.size());
+  std::iota(out.begin(), out.end(), std::size_t{0});
+  std::ranges::stable_sort(
+      out, {}, [&](std::size_t i) { return std::pair(lost[i].fate == Fate::misfit, lost[i].seconds); });
+  return out;
 }
 
 }  // namespace
@@ -114,24 +149,35 @@ std::string alternatives_part(const PageContent& content, const Json& document) 
   constexpr std::size_t most_rows = 60;
   const Evaluation& evaluation = content.evaluation;
   const double step = evaluation.estimate.step_seconds();
-  std::string out = fmt::format("<p>Binding: {}</p>\n", breakable(binding_text(*content.bound, evaluation)));
+  std::string out =
+      fmt::format("<p>What binds: {}</p>\n", breakable(binding_text(*content.bound, evaluation)));
   const std::vector<Tried> lost = that_lost(content.bound->tried);
+  std::vector<std::size_t> shown = best_first(lost);
+  shown.resize(std::min(shown.size(), most_rows));
   HtmlTable table{
-      .caption = "Alternatives that lost, the best first",
+      .caption =
+          "What lost: what fits before what does not, the fastest first; marked is what differs from the "
+          "plan",
       .head = heads({"asked for by", "step", "against the plan", "memory", "known by", "why not"}, 1, 4)};
-  for (std::size_t i = 0; i < std::min(lost.size(), most_rows); ++i) {
+  bool has_words = false;
+  for (const std::size_t i : shown) {
     const Tried& t = lost[i];
+    has_words = has_words || !t.words.empty();
     const std::string pointer = fmt::format("/alternatives/{}", i);
-    table.rows.push_back({HtmlCell{.html = code_html(asked_text(t))},
+    table.rows.push_back({HtmlCell{.html = asked_html(t, content)},
                           seconds_cell(document, pointer + "/step_seconds"),
                           number_cell(fmt::format("{:+.1f}%", 100 * (t.seconds / step - 1)), t.seconds),
-                          bytes_cell(document, pointer + "/memory_bytes"), text_cell(name_of(t.by)),
+                          bytes_cell(document, pointer + "/memory_bytes"), text_cell(known_text(t.by)),
                           text_cell(fate_text(t, evaluation))});
   }
   if (!table.rows.empty()) out += to_html(table);
-  if (lost.size() > most_rows) out += fmt::format("<p>and {} more</p>\n", lost.size() - most_rows);
-  const std::string unpriced = unpriced_text(content.bound->tried);
-  return unpriced.empty() ? out : out + fmt::format("<p>Not priced: {}.</p>\n", unpriced);
+  if (has_words)
+    out +=
+        "<p class=\"fine\">A row without a flag is a plan of another search, which splits operators one by "
+        "one: no "
+        "flag says all of it.</p>\n";
+  if (content.bound->tried.empty()) return out;
+  return out + counts_html(content.bound->tried, lost.size(), shown.size());
 }
 
 // ---- operators ----
@@ -163,7 +209,9 @@ std::string operators_part(const PageContent& content) {
   const std::vector<StageReport>& stages = content.report.stages;
   for (std::size_t s = 0; s < stages.size(); ++s) {
     const StageReport& stage = stages[s];
-    std::string part;
+    std::string part, heading = stage.heading;
+    if (const std::string own = stage_name(s); heading.starts_with(own + " "))
+      heading = part_name(content.pipeline, s) + heading.substr(own.size());
     if (stage.meshes != meshes)
       for (const std::string& mesh : stage.meshes)
         part += fmt::format("<p><code>{}</code></p>\n", escaped(mesh));
@@ -171,14 +219,14 @@ std::string operators_part(const PageContent& content) {
     for (const ReportRow& r : stage.rows)
       if (told.insert(key_of(r)).second) rows.push_back(r);
     if (!rows.empty())
-      part += to_html(operators_table(stage.heading.empty() ? "How operators are split" : stage.heading, rows,
-                                      stage.beside));
+      part +=
+          to_html(operators_table(heading.empty() ? "How operators are split" : heading, rows, stage.beside));
     if (stage.splits_nothing) part += "<p>Nothing is split: every device does the whole work.</p>\n";
     if (s > 0 && !stage.rows.empty()) part += "<p>All else is as above.</p>\n";
     if (part.empty()) part = "<p>One device does all of it.</p>\n";
     if (stages.size() > 1)
       part = fmt::format("<details{}><summary>{}</summary>\n{}</details>\n", s == 0 ? " open" : "",
-                         escaped(stage.heading), part);
+                         escaped(heading), part);
     meshes = stage.meshes;
     out += part;
   }

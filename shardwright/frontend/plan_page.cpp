@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "shardwright/frontend/bound_json.h"
 #include "shardwright/frontend/html.h"
@@ -79,8 +80,8 @@ std::string made_by(const PageContent& content) {
 }
 
 /// What the script draws. Numbers of the document that tables show already are not there again.
-Json script_data(const PageContent& content, const Json& document) {
-  Json out = pictures_json(content);
+Json script_data(const PageContent& content, const Json& document, Json pictures) {
+  Json out = std::move(pictures);
   out["strip"] = strip_json(content);
   out["step_seconds"] = document.at("step_seconds");
   out["by_stage"] = Json::array();
@@ -91,7 +92,7 @@ Json script_data(const PageContent& content, const Json& document) {
   return out;
 }
 
-std::string body_of(const PageContent& content, const Json& document) {
+std::string body_of(const PageContent& content, const Json& document, const Json& pictures) {
   const std::string title =
       fmt::format("{} on {} × {}", content.plan.model, content.plan.devices(),
                   content.plan.cluster.name.substr(0, content.plan.cluster.name.find(':')));
@@ -106,7 +107,7 @@ std::string body_of(const PageContent& content, const Json& document) {
   add("step", "The step over time", drawn("timeline"));
   add("memory", "Memory over time", drawn("curves"));
   add("layers", "Layers and devices", drawn("strip"));
-  add("stages", "Stages", stages_table(content, document));
+  add("stages", "Stages", stages_table(content, document, pictures));
   add("summary", "Summary", summary_list(content.report));
   add("lost", "What lost", alternatives_part(content, document));
   add("operators", "How operators are split", operators_part(content));
@@ -117,22 +118,24 @@ std::string body_of(const PageContent& content, const Json& document) {
       "class=\"kind\">{0}</p>\n<h1>{1}</h1>\n"
       "<p class=\"chosen\">{2}</p>\n</header>\n<nav aria-label=\"Parts of the page\"><ul>\n{3}</ul></nav>\n"
       "<main id=\"verdict\">\n{4}{5}</main>\n",
-      content.run ? "Training run" : "Plan", escaped(title), breakable(content.plan.structure), links,
-      verdict_cards(content, document), sections);
+      content.run ? "Training run" : "Plan", escaped(title), setting_html(content.plan), links,
+      verdict_cards(content, document, pictures), sections);
 }
 
 }  // namespace
 
 std::string plan_page(const PageContent& content) {
   const Json document = document_of(content);
+  Json pictures = pictures_json(content);
+  const std::string body = body_of(content, document, pictures);
   return fmt::format(
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<meta name=\"color-scheme\" content=\"light dark\">\n<link rel=\"icon\" href=\"data:,\">\n"
       "<title>{}</title>\n<style>\n{}</style>\n</head>\n<body>\n{}"
       "<script type=\"application/json\" id=\"data\">{}</script>\n<script>\n{}</script>\n</body>\n</html>\n",
-      escaped(content.plan.model), page_style(), body_of(content, document),
-      script_json(script_data(content, document)), page_script());
+      escaped(content.plan.model), page_style(), body,
+      script_json(script_data(content, document, std::move(pictures))), page_script());
 }
 
 std::string framed(const std::string& page, const std::string& title) {

@@ -86,7 +86,8 @@ MemoryUse memory_use(const Program& program) {
   alive.resize(std::min(alive.size(), told_consumers));
   const Users users = users_of(program.graph);
   for (const Buffer* b : alive)
-    out.largest.push_back({told_name(program.graph, users, b->value), kind_of(b->kind), b->slots * b->bytes});
+    out.largest.push_back(
+        {told_name(program.graph, users, b->value), kind_of(b->kind), b->slots * b->bytes, b->slots});
   return out;
 }
 

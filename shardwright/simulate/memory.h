@@ -32,7 +32,8 @@ std::int64_t total_of(const BytesByKind& bytes);
 struct MemoryConsumer {
   std::string name;  // of a value, or of the one that it is a copy of
   MemoryKind kind = MemoryKind::workspace;
-  std::int64_t bytes = 0;
+  std::int64_t bytes = 0;  // of all copies
+  int copies = 1;          // side by side: of as many micro-batches in flight
 };
 
 /// Bytes of one device. All kinds together are the arena.

@@ -31,8 +31,8 @@ function bytesText(bytes) {
 const percent = (part, whole) => (whole > 0 ? ((100 * part) / whole).toFixed(1) + "%" : "-");
 const range = (first, count) => (count === 1 ? `${first}` : `${first}–${first + count - 1}`);
 
-/// What a group of devices runs: `stage 0`, or `stages 0, 4`.
-const groupName = (stages) => `${stages.length > 1 ? "stages" : "stage"} ${stages.join(", ")}`;
+/// What a group of devices runs: `stage 0`, of several chunks `stage 0 (chunks 0, 4)`.
+const groupName = (parts) => `stage ${parts[0]}${parts.length > 1 ? ` (chunks ${parts.join(", ")})` : ""}`;
 
 /// Round numbers in [from, to], about `count` of them.
 function rounds(from, to, count) {

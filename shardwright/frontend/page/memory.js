@@ -7,15 +7,16 @@ function drawMemory(box, memory) {
   const styleOf = (k) => `kind-${memory.kinds[k][0].replaceAll("_", "-")}`;
   // What stays stands at the bottom.
   const used = memory.kinds.map((_, k) => k).filter((k) => memory.stages.some((s) => s.values[k].some((v) => v > 0)));
+  const hasIdle = !memory.framework;
   const readout = element("p", { class: "readout", "aria-live": "polite" });
   const charts = element("div", { class: `curves${memory.stages.length === 1 ? " single" : ""}` });
-  box.append(element("div", { class: "tools" }, legend(used.map((k) => [styleOf(k), memory.kinds[k][1]]))), charts, readout,
+  box.append(element("div", { class: "tools" }, legend([...used.map((k) => [styleOf(k), memory.kinds[k][1]]), ...(hasIdle ? [["idle", "reserved, not in use then"]] : [])])), charts, readout,
     element("p", { class: "fine" }, memoryText(memory)));
   const nameOf = (s) => groupName(data.timeline.ranks[s].stages);
   const fullest = memory.stages.reduce((best, s, i) => (s.arena > memory.stages[best].arena ? i : best), 0);
   memory.stages.forEach((stage, s) => {
     const title = element("h3", {}, memory.stages.length > 1 ? nameOf(s) : `rank ${stage.rank}`,
-      element("span", {}, ` · ${s === fullest && memory.stages.length > 1 ? "the largest arena · " : ""}${peakText(stage)}`));
+      element("span", {}, ` · ${s === fullest && memory.stages.length > 1 ? "the fullest · " : ""}${peakText(stage)}`));
     const chart = element("div", { class: "view", tabindex: "0", role: "group",
       "aria-label": `Memory of ${nameOf(s)} over the step. Plus and minus zoom, arrows move, 0 shows the whole step.` });
     charts.append(element("div", {}, title, chart));
@@ -38,6 +39,10 @@ function drawMemory(box, memory) {
       const clamp = (n) => Math.min(right, Math.max(left, n)).toFixed(1);
       const below = new Array(last - first).fill(0);
       let out = `<rect class="ground" x="${left}" y="${top}" width="${right - left}" height="${height}"/>`;
+      if (hasIdle) {
+        const place = `x="${left}" y="${y(stage.arena).toFixed(1)}" width="${right - left}" height="${(top + height - y(stage.arena)).toFixed(1)}"`;
+        out += `<rect class="ground" ${place}/><rect fill="url(#idle-hatch-${s})" ${place}/>`;
+      }
       for (const k of used) {
         let up = "", down = "";
         for (let c = first; c < last; ++c) {
@@ -55,7 +60,7 @@ function drawMemory(box, memory) {
       const capY = isCapFar ? top - 4 : y(memory.cap) - 4;
       out += `<text class="cap-text" x="${right}" y="${capY.toFixed(1)}" text-anchor="end">cap ${bytesText(memory.cap)}${isCapFar ? ", far above" : ""}</text>`;
       const arenaY = y(stage.arena), isClose = Math.abs(arenaY - capY - 4) < 14;
-      out += `<text x="${left + 4}" y="${(isClose && arenaY > capY ? arenaY + 13 : arenaY - 4).toFixed(1)}">arena ${bytesText(stage.arena)}</text>`;
+      out += `<text x="${left + 4}" y="${(isClose && arenaY > capY ? arenaY + 13 : arenaY - 4).toFixed(1)}">reserved ${bytesText(stage.arena)}</text>`;
       if (stage.peak) {
         const at = stage.peak.seconds / data.step_seconds;
         if (at >= view.from && at <= view.to)
@@ -63,7 +68,7 @@ function drawMemory(box, memory) {
       }
       if (column >= first && column < last) out += `<path class="cursor" d="M${clamp(x(column + 0.5))} ${top}v${height}"/>`;
       out += timeAxis(left, right, top + height, top + height);
-      chart.innerHTML = `<svg role="img" aria-label="${escaped(`${nameOf(s)}: ${peakText(stage)}`)}" viewBox="0 0 ${right + 2} ${top + height + 20}" height="${top + height + 20}">${out}</svg>`;
+      chart.innerHTML = `<svg role="img" aria-label="${escaped(`${nameOf(s)}: ${peakText(stage)}`)}" viewBox="0 0 ${right + 2} ${top + height + 20}" height="${top + height + 20}"><defs><pattern id="idle-hatch-${s}" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path class="idle-hatch" d="M0 0V6"/></pattern></defs>${out}</svg>`;
     }
 
     const share = makeZoomable(chart, () => left);
@@ -80,17 +85,17 @@ function drawMemory(box, memory) {
 }
 
 function peakText(stage) {
-  if (!stage.peak) return `arena ${bytesText(stage.arena)}`;
-  return `at most ${bytesText(stage.peak.bytes)} in use, at ${secondsText(stage.peak.seconds)}`;
+  if (!stage.peak) return `reserves ${bytesText(stage.arena)}`;
+  return `${bytesText(stage.peak.bytes)} in use at most, at ${secondsText(stage.peak.seconds)}`;
 }
 
 function memoryText(memory) {
   const out = ["Of each moment that is drawn, the fullest instant in it."];
   const differs = memory.stages.some((s) => s.peak && s.peak.bytes !== s.arena);
   out.push(differs
-    ? "The arena is what a device reserves before the step begins. Where it is more than is ever in use, the rest lies idle between tensors that cannot be packed more tightly, or is kept for micro-batches that are not there at that moment."
-    : "At its fullest, all of the arena is in use.");
-  if (memory.framework) out.push(`The curves are of our own program; the arena is as ${memory.framework} would take it.`);
+    ? "A device reserves its arena before the step begins. What is hatched is reserved and not in use then: gaps between tensors that cannot be packed more tightly, and places of micro-batches that are not there at that moment."
+    : "At its fullest, all that is reserved is in use.");
+  if (memory.framework) out.push(`The curves are of our own program; what is reserved is as ${memory.framework} would take it.`);
   return out.join(" ");
 }
 

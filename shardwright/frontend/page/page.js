@@ -1,5 +1,9 @@
 // Draws what the page has room for.
-for (const table of document.querySelectorAll("table")) makeSortable(table);
+for (const table of document.querySelectorAll("table")) {
+  labelCells(table);
+  makeSortable(table);
+}
+for (const box of document.querySelectorAll(".scroll")) hintAtScrolling(box);
 drawStrip(document.getElementById("strip"), data.strip);
 drawTimeline(document.getElementById("timeline"), data.timeline);
 drawMemory(document.getElementById("curves"), data.memory);

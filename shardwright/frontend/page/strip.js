@@ -12,7 +12,7 @@ function drawStrip(box, strip) {
   const pick = (stage, cell) => {
     const split = strip.splits[cell.split];
     const total = stage.cells.reduce((sum, c) => sum + c.seconds, 0);
-    const facts = [`stage ${stage.stage}`, split.label === "whole" ? "not split" : `split over ${split.label}`];
+    const facts = [stage.name, split.label === "whole" ? "not split" : `split over ${split.label}`];
     if (cell.seconds > 0) facts.push(`${secondsText(cell.seconds)}, ${percent(cell.seconds, total)} of what the stage’s operators take`);
     if (cell.bytes > 0) facts.push(`${bytesText(cell.bytes)} of weights and kept results`);
     const list = element("ul");
@@ -24,7 +24,7 @@ function drawStrip(box, strip) {
   const row = element("div", { class: "stages" });
   box.append(row);
   for (const stage of strip.stages) {
-    const cells = element("div", { class: "cells", role: "listbox", "aria-label": `Layers of stage ${stage.stage}`, tabindex: "0" });
+    const cells = element("div", { class: "cells", role: "listbox", "aria-label": `Layers of ${stage.name}`, tabindex: "0" });
     const shown = stage.cells.map((cell, index) => {
       const split = strip.splits[cell.split];
       const out = element("div", { class: "cell", role: "option", "aria-selected": "false", id: `cell-${stage.stage}-${index}`,
@@ -58,7 +58,7 @@ function drawStrip(box, strip) {
     });
     cells.append(...shown);
     const where = ` ${stage.count > 1 ? "devices" : "device"} ${stage.devices}, ${stage.count > strip.per_host ? "hosts" : "host"} ${stage.hosts}`;
-    row.append(element("div", { class: "stage" }, element("h3", {}, `stage ${stage.stage}`, element("span", {}, where)), cells));
+    row.append(element("div", { class: "stage" }, element("h3", {}, stage.name, element("span", {}, where)), cells));
     if (stage === strip.stages[0]) box.firstPick = () => select(Math.min(1, shown.length - 1));
   }
 
@@ -93,7 +93,6 @@ function foldedNames(names) {
 /// Hosts with their devices, each with the number of its stage.
 function hostsMap(strip) {
   const groups = strip.stages.filter((s) => s.stage === s.group);
-  const isInterleaved = groups.length < strip.stages.length;
   const groupOf = (device) => groups.find((g) => device >= g.first && device < g.first + g.count)?.group ?? 0;
   const most = 512;
   if (strip.devices > most) {
@@ -112,6 +111,6 @@ function hostsMap(strip) {
   }
   const out = element("div");
   out.append(element("p", { class: "fine" },
-    `Devices by host; the number in each is its ${isInterleaved ? "first " : ""}stage.`), map);
+    `Devices by host; the number in each is its stage.`), map);
   return out;
 }

@@ -17,6 +17,19 @@ function makeSortable(table) {
   });
 }
 
+/// On a narrow screen a row is a card, whose lines say what they are.
+function labelCells(table) {
+  const names = [...table.tHead.rows[0].cells].map((head) => head.textContent);
+  for (const row of table.tBodies[0].rows)
+    [...row.cells].forEach((cell, column) => cell.setAttribute("data-label", names[column]));
+  table.classList.add("labelled");
+}
+
+/// What is wider than the page says so.
+function hintAtScrolling(box) {
+  new ResizeObserver(() => box.classList.toggle("scrolls", box.scrollWidth > box.clientWidth + 1)).observe(box);
+}
+
 function compareCells(a, b) {
   const [x, y] = [a.dataset.sort, b.dataset.sort];
   if (x !== undefined && y !== undefined) return Number(x) - Number(y);

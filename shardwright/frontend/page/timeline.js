@@ -191,7 +191,7 @@ function drawTimeline(box, raw) {
     const parts = piece ? piece.parts.map((p, d) => [p, d]).filter(([p]) => p > 0) : [];
     const what = parts.length === 1 ? doing[parts[0][1]].text : parts.map(([p, d]) => `${doing[d].text} ${time(p)}`).join(", ");
     const more = piece?.count > 1 && block.kind !== 4 ? ` and ${piece.count - 1} more` : "";
-    const stage = rank.stages.length > 1 ? ` (stage ${block.stage})` : "";
+    const stage = rank.stages.length > 1 ? ` (chunk ${block.stage})` : "";
     readout.replaceChildren(element("strong", {}, `rank ${rank.rank}, ${task}${stage}: `), `${what}: ${piece?.name ?? ""}${more}; from ${time(begin)}, for ${time(end - begin)}`,
       onWire ? `; on the wire: ${onWire.name}${onWire.count > 1 ? ` and ${onWire.count - 1} more` : ""}, ${time(onWire.end - onWire.begin)}` : "");
   }
