@@ -86,16 +86,17 @@ std::string command_line(const std::vector<std::string>& words) {
   return out;
 }
 
-/// The command without what fixes its plan; empty if nothing does.
+/// The command without what fixes its plan, and what shows it; empty if nothing does.
 std::string search_call_of(const Arguments& arguments) {
   std::vector<std::string> words;
   for (std::size_t i = 0; i < arguments.words.size(); ++i) {
     const std::string& word = arguments.words[i];
-    const bool is_fixed = word == "--set" || word == "--fix";
-    if (is_fixed || word == "--html") ++i;  // with its value
-    if (is_fixed || word == "--html" || word.starts_with("--set=") || word.starts_with("--fix=") ||
-        word.starts_with("--html="))
+    const std::string name = word.substr(0, word.find('='));
+    if (name == "--json") continue;
+    if (name == "--set" || name == "--fix" || name == "--html") {
+      if (name == word) ++i;  // its value
       continue;
+    }
     words.push_back(word);
   }
   return arguments.has("--set") || arguments.has("--fix") ? command_line(words) : "";

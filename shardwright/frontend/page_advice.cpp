@@ -33,6 +33,14 @@ std::string price_html(const Tried& t, double step) {
 
 std::string percent_less(double to, double from) { return fmt::format("{:.1f}%", 100 * (1 - to / from)); }
 
+/// A command line, which breaks between words alone.
+std::string command_html(const std::string& command) {
+  std::string out;
+  for (std::string_view word : split(command, ' '))
+    out += fmt::format("{}<span class=\"word\">{}</span>", out.empty() ? "" : " ", escaped(word));
+  return "<code>" + out + "</code>";
+}
+
 // ---- what binds ----
 
 /// Where not all that was looked at has been simulated.
@@ -70,7 +78,7 @@ std::string binding_advice(const PageContent& content) {
     out += code_html(b.fixed) + ".";
     if (!b.other.empty()) out += fmt::format(" {}.", escaped(b.other));
     if (!content.search_call.empty())
-      out += fmt::format(" This looks at all others: {}.", code_html(content.search_call));
+      out += fmt::format(" This looks at all others: {}.", command_html(content.search_call));
     return out + doubts(tried, step);
   }
   const std::string& compared = content.plan.compared;
@@ -102,7 +110,7 @@ void add_alternatives(std::vector<std::string>& out, const PageContent& content)
   const auto arena = static_cast<double>(e.arena_bytes);
   std::vector<Tried> lost = that_lost(content.bound->tried);
   std::erase_if(lost, [&](const Tried& t) {
-    return t.fate == Fate::misfit || !t.words.empty() || (t.seconds == step && t.bytes == arena);
+    return !fits(t, content.evaluation) || !t.words.empty() || (t.seconds == step && t.bytes == arena);
   });
   std::vector<Tried> lean = lost;
   std::erase_if(lean, [&](const Tried& t) { return !is_near(t, step) || t.bytes > 0.9 * arena; });
@@ -188,7 +196,7 @@ std::string lever(const PageContent& content) {
   if (!has_other_values(most->word)) return "";
   const std::string file = content.plan_path.empty() ? "plan.json" : content.plan_path;
   const auto ask = [&](const std::string& word) {
-    return code_html(fmt::format("shardwright explain {} {}", file, word));
+    return command_html(fmt::format("shardwright explain {} {}", file, word));
   };
   std::string out = fmt::format(
       "<strong>{}{} takes {} of the step</strong>", most->style == "again" ? "Computing again" : "W",
@@ -212,6 +220,10 @@ void add_remedies(std::vector<std::string>& items, const PageContent& content) {
 }
 
 }  // namespace
+
+bool fits(const Tried& t, const Evaluation& evaluation) {
+  return t.fate != Fate::misfit && std::llround(t.bytes) <= evaluation.cap_bytes;
+}
 
 std::string asked_html(const Tried& t, const PageContent& content) {
   const Wording asked = wording_of(t);

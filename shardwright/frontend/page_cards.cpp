@@ -70,8 +70,8 @@ std::string busy_bars(const PageContent& content) {
                        100 * seconds / e.step_seconds());
   };
   std::string out =
-      "<p class=\"fine\">Busy in the step: computing, or waiting for communication</p>\n"
-      "<ul class=\"stagebars\">\n";
+      "<ul class=\"stagebars\">\n<li class=\"head\">Busy in the step: computing, or waiting for "
+      "communication</li>\n";
   for (std::size_t s = 0; s < e.stages.size(); ++s) {
     const Estimate& stage = e.stages[s];
     const double busy = stage.compute_seconds + stage.exposed_communication_seconds;

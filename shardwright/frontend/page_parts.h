@@ -47,6 +47,9 @@ Json pictures_json(const PageContent& content);
 /// Pre: `content.bound` is known.
 std::string asked_html(const Tried& tried, const PageContent& content);
 
+/// As far as is known.
+bool fits(const Tried& tried, const Evaluation& evaluation);
+
 /// What a group of devices runs: `stage 0`, and of an interleaved schedule ` (chunks 0, 4, 8)`.
 std::string stage_name(std::size_t group);
 std::string chunks_text(const Pipeline& pipeline, std::size_t group);

@@ -92,6 +92,8 @@ std::string known_text(KnownBy by) { return by == KnownBy::program ? "simulated"
 /// Why it is not the plan.
 std::string fate_text(const Tried& t, const Evaluation& evaluation) {
   const std::int64_t excess = std::llround(t.bytes) - evaluation.cap_bytes;
+  if (t.fate != Fate::misfit && excess > 0)
+    return fmt::format("hardly fits: by forecast it needs {} more than there is", bytes_text(excess));
   switch (t.fate) {
     case Fate::misfit:
       return excess > 0 ? fmt::format("needs {} more than there is", bytes_text(excess)) : "does not fit";
@@ -134,11 +136,11 @@ std::string counts_html(const std::vector<Tried>& tried, std::size_t lost, std::
 }
 
 /// Of `lost` the numbers, what fits first, then the fastest.
-std::vector<std::size_t> best_first(const std::vector<Tried>& lost) {
+std::vector<std::size_t> best_first(const std::vector<Tried>& lost, const Evaluation& evaluation) {
   std::vector<std::size_t> out(lost.size());
   std::iota(out.begin(), out.end(), std::size_t{0});
   std::ranges::stable_sort(
-      out, {}, [&](std::size_t i) { return std::pair(lost[i].fate == Fate::misfit, lost[i].seconds); });
+      out, {}, [&](std::size_t i) { return std::pair(!fits(lost[i], evaluation), lost[i].seconds); });
   return out;
 }
 
@@ -152,7 +154,7 @@ std::string alternatives_part(const PageContent& content, const Json& document) 
   std::string out =
       fmt::format("<p>What binds: {}</p>\n", breakable(binding_text(*content.bound, evaluation)));
   const std::vector<Tried> lost = that_lost(content.bound->tried);
-  std::vector<std::size_t> shown = best_first(lost);
+  std::vector<std::size_t> shown = best_first(lost, evaluation);
   shown.resize(std::min(shown.size(), most_rows));
   HtmlTable table{
       .caption =
