@@ -224,9 +224,10 @@ std::optional<std::int64_t> peak_of(const Json& pictures, std::size_t stage) {
 }
 
 std::string consumer_html(const MemoryConsumer& c) {
-  const std::string out = fmt::format("{}, {}", code_html(c.name), bytes_text(c.bytes));
+  const std::string out =
+      fmt::format("{}, {} of {}", code_html(c.name), bytes_text(c.bytes), page_words(c.kind));
   if (c.copies == 1) return out;
-  return fmt::format("{} ({} × {}, one for each micro-batch in flight)", out, c.copies,
+  return fmt::format("{} ({} × {}, places of micro-batches in flight)", out, c.copies,
                      bytes_text(c.bytes / c.copies));
 }
 

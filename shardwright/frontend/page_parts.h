@@ -59,7 +59,7 @@ std::string part_name(const Pipeline& pipeline, std::size_t part);
 std::string page_words(MemoryKind kind);
 /// The most bytes that a stage has in use at once; nothing where its memory is not drawn.
 std::optional<std::int64_t> peak_of(const Json& pictures, std::size_t stage);
-/// `embedding, 536.9 MB (4 × 134.2 MB)`
+/// `embedding, 536.9 MB of activations (4 × 134.2 MB, places of micro-batches in flight)`
 std::string consumer_html(const MemoryConsumer& c);
 /// `0-15`, `3`
 std::string range_text(int first, int count);

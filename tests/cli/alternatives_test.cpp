@@ -8,6 +8,7 @@
 
 #include "shardwright/base/text.h"
 #include "shardwright/cli/verb.h"
+#include "shardwright/explain/binding.h"
 #include "tests/support/command_outcome.h"
 
 namespace shardwright {
@@ -154,7 +155,7 @@ TEST(Binding, is_memory_where_more_of_it_makes_a_faster_plan) {
         }
         const Json limited = o.document();
         const double least = freely.at("step_seconds"), seconds = limited.at("step_seconds");
-        EXPECT_EQ(limited.at("binding") == "memory", least < seconds * (1 - 1e-9)) << least << " " << seconds;
+        EXPECT_EQ(limited.at("binding") == "memory", least < as_long * seconds) << least << " " << seconds;
         if (limited.at("binding") != "memory") continue;
         const Json& by = limited.at("binding_by");
         EXPECT_LT(by.at("step_seconds"), limited.at("step_seconds"));

@@ -77,17 +77,52 @@ TEST(PlanPage, says_what_binds_and_what_lost) {
   };
   const std::string page = page_of(step);
   EXPECT_EQ(
-      count_of(page, "<p>Binding: memory: in one takes 1 s but 3.00 GB, 2.00 GB more than there is</p>"), 1);
-  EXPECT_EQ(count_of(page, "Memory keeps it from being faster."), 1);
+      count_of(page, "<p>What binds: memory: in one takes 1 s but 3.00 GB, 2.00 GB more than there is</p>"),
+      1);
+  EXPECT_EQ(count_of(page, "Memory binds: with more of it a step would be "), 1);
   EXPECT_GE(count_of(page, "&lt;b&gt;by halves"), 1);
-  EXPECT_EQ(count_of(page, "<td>forecast</td><td>2.00 GB more than there is</td>"), 1);
+  EXPECT_EQ(count_of(page, "<td>forecast</td><td>needs 2.00 GB more than there is</td>"), 1);
   const std::string lost = page.substr(page.find("<section id=\"lost\""));
   EXPECT_LT(lost.find("by halves"), lost.find("in one</code>"));
-  EXPECT_EQ(count_of(page, "Not priced: 2 bound above the best."), 1);
+  EXPECT_EQ(count_of(page, "Looked at: 4 plans"), 1);
+  EXPECT_EQ(count_of(page, "<b>2</b> lost and stand above"), 1);
+  EXPECT_EQ(count_of(page, "<b>2</b> cannot be faster"), 1);
   EXPECT_EQ(count_of(page, "by thirds"), 0);
   PlannedStep unknown = step_of(2);
   unknown.network.bound_of = {};
-  EXPECT_EQ(count_of(page_of(unknown), "Binding:"), 0);
+  EXPECT_EQ(count_of(page_of(unknown), "What binds:"), 0);
+}
+
+/// An alternative is said whole, with what differs marked; one that was simulated comes before a forecast that looks better.
+TEST(PlanPage, advises_what_can_be_asked_for) {
+  PlannedStep step = step_of(2);
+  const double seconds = step.evaluation.estimate.step_seconds();
+  const auto bytes = static_cast<double>(step.evaluation.estimate.arena_bytes);
+  const auto tried = [](const std::string& set, KnownBy by, Fate fate, double s, double b) {
+    Tried out{.structure = parse_constraints({"--set", set}), .by = by, .fate = fate};
+    out.seconds = s, out.bytes = b;
+    return out;
+  };
+  const std::vector<Tried> all{
+      tried("dp=2,tp=1,pp=1,micro_batches=1,zero=3", KnownBy::program, Fate::taken, seconds, bytes),
+      tried("dp=2,tp=1,pp=1,micro_batches=4,zero=3", KnownBy::program, Fate::slower, 1.04 * seconds,
+            bytes / 2),
+      tried("dp=1,tp=2,pp=1,micro_batches=2", KnownBy::forecast, Fate::slower, 1.01 * seconds, bytes / 4),
+      tried("dp=1,tp=2,pp=1,micro_batches=8", KnownBy::program, Fate::slower, 1.2 * seconds, bytes / 8)};
+  step.network.bound_of = [&](const Evaluation&) { return Bound{.binding = {}, .tried = all}; };
+  const std::string page = page_of(step);
+  const std::string card = page.substr(page.find("What would change it?"));
+  const std::string advice = card.substr(0, card.find("</ul>"));
+  const std::string whole = "dp=2,<wbr>tp=1,<wbr>pp=1,<wbr><mark>micro_batches=4</mark>,<wbr>zero=3</code>: ";
+  EXPECT_EQ(count_of(advice, whole), 1) << advice;
+  EXPECT_EQ(count_of(advice, "less memory</strong>"), 1);
+  EXPECT_EQ(count_of(advice, "(4.0% slower)"), 1);
+  EXPECT_EQ(count_of(advice, "micro_batches=2"), 0);
+  EXPECT_EQ(count_of(page, "<b>1</b> is the plan"), 1);
+  EXPECT_EQ(count_of(page, "<b>3</b> lost and stand above"), 1);
+  const std::string lost = page.substr(page.find("<section id=\"lost\""));
+  EXPECT_LT(lost.find("micro_batches=2"), lost.find("micro_batches=4"));
+  EXPECT_EQ(count_of(lost, "(without <code>zero=3</code>)"), 2);
 }
 
 /// Several stand in one notebook: each in a frame, all of its text an attribute's.

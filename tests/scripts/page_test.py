@@ -78,6 +78,39 @@ fullest = """data.memory.stages.map(s => { let most = 0;
   return [most, s.peak.bytes, s.arena, data.memory.unit]; })"""
 
 
+# What advice asks for; the rows of what lost; its counts; what is in use at most, on the card.
+advice = """(() => { const all = (s, f) => [...document.querySelectorAll(s)].map(f); return {
+  asked: all(".advice code:has(.flag)", e => e.textContent), setting: document.querySelector(".chosen").textContent,
+  rows: all("#lost tbody tr", r => Number(r.querySelector("[data-json$=memory_bytes]").closest("tr").querySelector("[data-json]").dataset.json.split("/")[2])),
+  counts: all("#lost .counts b", e => Number(e.textContent)), looked: (document.querySelector("#lost")?.textContent.match(/Looked at: (\\d+)/) ?? [])[1],
+  used: document.querySelector("[data-peak]")?.dataset.peak, peaks: data.memory.stages.map(s => [s.arena, s.peak.bytes]) }; })()"""
+
+# Tables that scroll without saying so, and cells of cards that do not say what they are.
+tables = """[...document.querySelectorAll(".scroll")].filter(e => !e.closest("details:not([open])") && e.scrollWidth > e.clientWidth + 1)
+  .map(e => e.classList.contains("scrolls"))"""
+unnamed = """[...document.querySelectorAll("td")].filter(e => !e.closest("details:not([open])") && e.textContent
+  && getComputedStyle(e, "::before").content.length < 4).length"""
+
+
+def best_first(document):
+    """Numbers of alternatives: what fits before what does not, the fastest first."""
+    lost = document.get("alternatives", [])
+    cap = document.get("request", {}).get("memory_cap", 0)
+    return sorted(range(len(lost)), key=lambda i: (lost[i]["reason"] == "does not fit" or lost[i]["memory_bytes"] > cap, lost[i]["step_seconds"]))
+
+
+def check_advice(browser, document):
+    found = browser.evaluate(advice)
+    assert all(f"{word}=" in found["setting"] for word in ("dp", "tp", "pp", "micro_batches", "zero")), found["setting"]
+    known = {f"{a['flag']} {a['plan']}" for a in [*document.get("alternatives", []), document.get("binding_by") or {}] if a.get("flag")}
+    assert set(found["asked"]) <= known, (found["asked"], known)
+    assert found["rows"] == best_first(document)[:60], found["rows"]
+    assert sum(found["counts"]) == int(found.get("looked", 0)), found
+    if found.get("used"):
+        assert int(found["used"]) == max(found["peaks"])[1], (found["used"], found["peaks"])
+    return found
+
+
 def check_numbers(browser, document):
     found = browser.evaluate(probe)
     pointers = set()
@@ -92,7 +125,7 @@ def check_numbers(browser, document):
         wanted |= {f"/by_stage/{s}/{k}_seconds" for k in ("compute", "exposed_communication", "bubble")}
         if len(document["by_stage"]) > 1:
             wanted.add(f"/memory_bytes/stages/{s}/arena")
-    for i in range(min(60, len(document.get("alternatives", [])))):
+    for i in best_first(document)[:60]:
         wanted |= {f"/alternatives/{i}/step_seconds", f"/alternatives/{i}/memory_bytes"}
     wanted |= {f"/collectives_per_step/{k}" for k in document["collectives_per_step"]}
     assert wanted <= pointers, wanted - pointers
@@ -148,6 +181,9 @@ def check_look(browser, page):
         found = browser.evaluate(probe)
         assert found["wide"] <= 0, (page, width, found["wide"])
         assert found["small"] == [], (width, found["small"])
+        assert browser.evaluate(tables) == [True] * len(browser.evaluate(tables)), (page, width)
+        if width == 390:
+            assert browser.evaluate(tables) == [] and browser.evaluate(unnamed) == 0, page
     browser.size(1280)
     browser.settle()
 
@@ -161,12 +197,19 @@ def check(browser, document, page):
     browser.requests.clear()
     browser.open(page)
     check_numbers(browser, document)
+    check_advice(browser, document)
     check_pictures(browser)
     check_sorting(browser)
     check_zoom(browser)
     check_look(browser, page)
     assert browser.complaints == [], browser.complaints
     assert all(r.startswith(("file://" + page, "data:")) for r in browser.requests), browser.requests
+
+
+def check_words(browser, document, page):
+    browser.open(page)
+    check_numbers(browser, document)
+    return check_advice(browser, document)
 
 
 def check_hostile(browser, folder):
@@ -198,7 +241,14 @@ def main():
                            "--precision", "bf16", "--optimizer", "adamw", "--set",
                            "dp=2,tp=8,pp=4,micro_batches=32,schedule=1f1b,recompute=selected")
         check(browser, large, page)
+        text = browser.evaluate("document.querySelector('.advice').textContent")
+        assert "It would fit with" in text and "schedule=interleaved:2 (" in text and "recompute costs" in text, text
+        check_words(browser, *made(folder, "set", "plan", "ffn", "--devices", "8", "--set", "dp=8"))
+        text = browser.evaluate("document.querySelector('.advice').textContent")
+        assert "No other plan was looked at: dp=8" in text and "all others: shardwright plan ffn --devices 8." in text, text
         check(browser, *made(folder, "searched", "plan", gpt, "--cluster", "v100-32g:4x1", "-o", "plan.json"))
+        found = check_words(browser, *made(folder, "capped", "plan", gpt, "--cluster", "a100-80g:8", "--memory-cap", "500MB"))
+        assert found["asked"] and found["counts"], found
         check(browser, *made(folder, "explained", "explain", "plan.json"))
         check(browser, *made(folder, "simulated", "simulate", "plan.json"))
         check(browser, *made(folder, "operators", "plan", "ffn", "--devices", "8"))
