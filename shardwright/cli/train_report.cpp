@@ -194,11 +194,14 @@ void Reporter::late(std::int64_t steps) const {
   terminal_.err << fmt::format("--time-limit: stopped after {} of {} steps\n", steps, length_.steps);
 }
 
+std::string Reporter::saved_text() const {
+  return last_saved_.empty() ? "nothing is saved" : fmt::format("saved in {}", last_saved_);
+}
+
 void Reporter::interrupted(std::int64_t steps) const {
-  terminal_.err << fmt::format(
-      "shardwright: interrupted: stopped {}; {}\n",
-      steps == 0 ? "before the first step" : fmt::format("after step {}", steps - 1),
-      last_saved_.empty() ? "nothing is saved" : fmt::format("saved in {}", last_saved_));
+  terminal_.err << fmt::format("shardwright: interrupted: stopped {}; {}\n",
+                               steps == 0 ? "before the first step" : fmt::format("after step {}", steps - 1),
+                               saved_text());
 }
 
 void Reporter::summary(const Session& session, const MemoryMarks& memory, const Recorded& recorded,

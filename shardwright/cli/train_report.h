@@ -72,6 +72,8 @@ class Reporter {
   void told(const std::string& line);
   /// A checkpoint is whole on the disk, or could not be written.
   void saved(const Saved& saved);
+  /// `saved in run1/step-00000012`, or that nothing is.
+  std::string saved_text() const;
   /// How it ended otherwise than by its last step, after so many.
   void has_none_left(std::int64_t steps, bool has_page) const;
   void late(std::int64_t steps) const;

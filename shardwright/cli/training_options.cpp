@@ -1,5 +1,6 @@
 #include "shardwright/cli/training_options.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "shardwright/base/text.h"
@@ -117,6 +118,11 @@ bool Companion::evaluate(const Session& session, std::int64_t steps, bool is_end
 bool Companion::is_late() const {
   const std::chrono::duration<double> gone = std::chrono::steady_clock::now() - start_;
   return options_.time_limit > 0 && gone.count() >= options_.time_limit;
+}
+
+bool is_recorded(std::int64_t step, std::int64_t first, std::int64_t steps, bool compares) {
+  const std::int64_t begin = first + std::clamp<std::int64_t>(steps - first - 2, 0, 3);
+  return step >= begin && step < begin + (compares ? 8 : 2);
 }
 
 }  // namespace shardwright

@@ -59,4 +59,8 @@ class Companion {
   std::int64_t evaluated_ = -1;
 };
 
+/// Of the steps from `first` to `steps`: the fourth, when caches are warm, and the fifth, to compare them as many as eight; of
+/// fewer the last two.
+bool is_recorded(std::int64_t step, std::int64_t first, std::int64_t steps, bool compares);
+
 }  // namespace shardwright

@@ -32,14 +32,14 @@ bool are_alike(const std::vector<Inner>& a, const std::vector<Inner>& b) {
   });
 }
 
-std::int64_t total_of(const DoingTimes& times) {
+std::int64_t total_of(const SpentTimes& times) {
   std::int64_t out = 0;
   for (const std::int64_t t : times) out += t;
   return out;
 }
 
-void add_times(DoingTimes& to, const DoingTimes& other) {
-  for (std::size_t d = 0; d < doings; ++d) to[d] += other[d];
+void add_times(SpentTimes& to, const SpentTimes& other) {
+  for (std::size_t d = 0; d < spent_kinds; ++d) to[d] += other[d];
 }
 
 /// Makes the timeline of one rank; patterns are those of all.
@@ -101,11 +101,11 @@ class RankReader {
       const bool is_kernel = i.act == Act::compute || i.act == Act::copy;
       out.name = told_name(span->name, pipeline_.stage(i.stage).graph, is_kernel ? NodeId{i.what} : NodeId{});
     }
-    Doing doing = Doing::compute;
-    if (span && span->category == "exposed") doing = Doing::communication;
-    if (span && span->category == "bubble") doing = Doing::waiting;
+    SpentOn doing = SpentOn::compute;
+    if (span && span->category == "exposed") doing = SpentOn::communication;
+    if (span && span->category == "bubble") doing = SpentOn::waiting;
     if (i.act == Act::compute && pipeline_.stage(i.stage).graph.node({i.what}).is_recomputed)
-      doing = Doing::again;
+      doing = SpentOn::again;
     out.times[static_cast<std::size_t>(doing)] = nanoseconds;
     return out;
   }
@@ -116,7 +116,7 @@ class RankReader {
   }
   void add_waiting(std::int64_t until, const char* name) {
     TimelinePiece piece{.name = name};
-    piece.times[static_cast<std::size_t>(Doing::waiting)] = until - now_;
+    piece.times[static_cast<std::size_t>(SpentOn::waiting)] = until - now_;
     add_block(now_, until, BlockKind::between, std::move(piece));
   }
   void add_between(const TraceEvent& e) {
@@ -209,7 +209,7 @@ class RankReader {
   std::vector<WirePiece> wire_;  // by begin; of those that a pattern has the count is 0
   std::size_t next_ = 0;
   std::map<int, std::vector<std::pair<std::vector<Inner>, std::size_t>>> known_;  // patterns by section
-  std::map<std::pair<std::string, DoingTimes>, std::size_t> single_;
+  std::map<std::pair<std::string, SpentTimes>, std::size_t> single_;
 };
 
 // ---- fewer pieces ----
@@ -265,8 +265,8 @@ void join_pieces(Timeline& timeline, std::size_t most) {
   for (RankTimeline& r : timeline.ranks) r.wire = joined(r.wire, share(r.wire.size()));
 }
 
-DoingTimes times_in(const TimelinePattern& pattern) {
-  DoingTimes out{};
+SpentTimes times_in(const TimelinePattern& pattern) {
+  SpentTimes out{};
   for (const TimelinePiece& p : pattern.pieces) add_times(out, p.times);
   return out;
 }
@@ -357,8 +357,8 @@ Timeline timeline_of(const Pipeline& pipeline, const std::vector<SimulatedRank>&
   return out;
 }
 
-DoingTimes times_of(const Timeline& timeline, const RankTimeline& rank) {
-  DoingTimes out{};
+SpentTimes times_of(const Timeline& timeline, const RankTimeline& rank) {
+  SpentTimes out{};
   for (const TimelineBlock& b : rank.blocks) add_times(out, times_in(timeline.patterns[b.pattern]));
   return out;
 }

@@ -18,17 +18,17 @@
 namespace shardwright {
 
 /// What a device does at a time.
-enum class Doing : std::uint8_t {
+enum class SpentOn : std::uint8_t {
   compute,
   again,          // computes what the forward has computed already
   communication,  // waits for a collective
   waiting         // for another stage, or for others to end the step
 };
-constexpr std::size_t doings = 4;
-using DoingTimes = std::array<std::int64_t, doings>;  // nanoseconds
+constexpr std::size_t spent_kinds = 4;
+using SpentTimes = std::array<std::int64_t, spent_kinds>;  // nanoseconds
 
 struct TimelinePiece {
-  DoingTimes times{};
+  SpentTimes times{};
   std::string name;  // of the longest that it stands for
   int count = 1;     // for so many
 };
@@ -89,7 +89,7 @@ Timeline timeline_of(const Pipeline& pipeline, const std::vector<SimulatedRank>&
                      const StepTrace& trace, const TimelineLimits& limits = {});
 
 /// What one rank does all in all.
-DoingTimes times_of(const Timeline& timeline, const RankTimeline& rank);
+SpentTimes times_of(const Timeline& timeline, const RankTimeline& rank);
 
 /// For the page's script (page/timeline.js says how it is read).
 Json json_of(const Timeline& timeline);

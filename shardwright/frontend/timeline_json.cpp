@@ -1,7 +1,7 @@
 // The timeline in numbers that a script reads. Times are in ticks; every record is a run of integers in one flat list:
 //
 //   patterns  {"p": pieces, "w": wire}
-//   piece     name, number, doing, ticks              of one kind; doing is 0 to 3 as in Doing
+//   piece     name, number, doing, ticks              of one kind; doing is 0 to 3 as in SpentOn
 //             name, number, 3 + count, ticks of each  of several
 //   wire      name, number, count, gap, ticks, busy   `gap` from the begin of the one before
 //   block     gap, ticks, kind, micro-batch, stage, pattern      `gap` from the end of the one before
@@ -91,9 +91,9 @@ class TimelineWriter {
     std::int64_t now = 0;
     for (const TimelinePiece& p : all) {
       names_.add(out, p.name);
-      DoingTimes ticks{};
+      SpentTimes ticks{};
       int kinds = 0, last = 0;
-      for (std::size_t d = 0; d < doings; ++d) {
+      for (std::size_t d = 0; d < spent_kinds; ++d) {
         ticks[d] = rounded(now + p.times[d]) - rounded(now);
         now += p.times[d];
         if (p.times[d] > 0) ++kinds, last = static_cast<int>(d);

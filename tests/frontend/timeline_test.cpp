@@ -49,12 +49,12 @@ void expect_sums(const Step& step, const Timeline& timeline) {
   const auto stages = stages_of(e);
   ASSERT_EQ(timeline.ranks.size(), stages.size());
   for (std::size_t s = 0; s < stages.size(); ++s) {
-    const DoingTimes times = times_of(timeline, timeline.ranks[s]);
-    const auto of = [&](Doing d) { return static_cast<double>(times[static_cast<std::size_t>(d)]) * 1e-9; };
+    const SpentTimes times = times_of(timeline, timeline.ranks[s]);
+    const auto of = [&](SpentOn d) { return static_cast<double>(times[static_cast<std::size_t>(d)]) * 1e-9; };
     const double slack = 1e-9 * static_cast<double>(timeline.events + 10) + 1e-3 * e.step_seconds();
-    EXPECT_NEAR(of(Doing::compute) + of(Doing::again), stages[s].compute_seconds, slack);
-    EXPECT_NEAR(of(Doing::communication), stages[s].exposed_communication_seconds, slack);
-    EXPECT_NEAR(of(Doing::waiting), stages[s].bubble_seconds, slack);
+    EXPECT_NEAR(of(SpentOn::compute) + of(SpentOn::again), stages[s].compute_seconds, slack);
+    EXPECT_NEAR(of(SpentOn::communication), stages[s].exposed_communication_seconds, slack);
+    EXPECT_NEAR(of(SpentOn::waiting), stages[s].bubble_seconds, slack);
   }
 }
 

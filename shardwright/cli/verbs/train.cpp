@@ -80,15 +80,6 @@ struct Training {
   Progress* progress = nullptr;
 };
 
-/// Of those that run here the fourth step, when caches are warm, and the fifth, to compare them as many as eight; of
-/// fewer the last two.
-bool is_recorded(std::int64_t step, std::int64_t first_step, const Training& training) {
-  if (training.trace_path.empty() && !training.compares) return false;
-  const std::int64_t first =
-      first_step + std::clamp<std::int64_t>(training.length.steps - first_step - 2, 0, 3);
-  return step >= first && step < first + (training.compares ? 8 : 2);
-}
-
 Training prepare(const Arguments& arguments, std::optional<FolderLock> lock, Terminal& terminal) {
   std::ostringstream notices;  // told once nothing can be wrong any more
   CheckpointPlans checkpoints = checkpoint_plans(arguments, std::move(lock), notices);
@@ -221,7 +212,8 @@ Run run_steps(Session& session, Training& training, const SessionStart& start, s
     out.is_interrupted = session.any(interrupts() > 0);
     out.is_late = training.options.time_limit > 0 && session.any(companion.is_late());
     if (out.is_interrupted || out.is_late || out.steps >= training.length.steps) break;
-    session.record(is_recorded(out.steps, first, training));
+    session.record((!training.trace_path.empty() || training.compares) &&
+                   is_recorded(out.steps, first, training.length.steps, training.compares));
     step_begins(out.steps);
     run_step(session, training, out.steps, has_warned, companion, terminal);
     step_ends();
