@@ -93,13 +93,14 @@ std::string search_call_of(const Arguments& arguments) {
     const std::string& word = arguments.words[i];
     const std::string name = word.substr(0, word.find('='));
     if (name == "--json") continue;
-    if (name == "--set" || name == "--fix" || name == "--html") {
+    if (name == "--set" || name == "--fix" || name == "--parallel" || name == "--html") {
       if (name == word) ++i;  // its value
       continue;
     }
     words.push_back(word);
   }
-  return arguments.has("--set") || arguments.has("--fix") ? command_line(words) : "";
+  return arguments.has("--set") || arguments.has("--fix") || arguments.has("--parallel") ? command_line(words)
+                                                                                         : "";
 }
 
 }  // namespace

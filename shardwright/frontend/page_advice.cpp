@@ -82,6 +82,13 @@ std::string binding_advice(const PageContent& content) {
     return out + doubts(tried, step);
   }
   const std::string& compared = content.plan.compared;
+  if (compared.empty() && that_lost(tried).empty()) {
+    const std::string& search = content.plan.search;
+    return content.plan.devices() == 1 || search.empty() || search == "auto"
+               ? ""
+               : fmt::format("The search {} compares no whole plans: {} does.", code_html(search),
+                             code_html("--search auto"));
+  }
   return "<strong>Nothing that was simulated is faster</strong>" +
          (compared.empty() ? "." : fmt::format(" by 0.5% or more: {}.", escaped(compared))) +
          doubts(tried, step);
@@ -136,9 +143,7 @@ std::string assumed_advice(const PageContent& content) {
   std::string out = fmt::format(
       "<strong>The batch of {} sample{} is assumed</strong>, and devices are {} full: {} gives "
       "them more to do at once.",
-      samples, samples == 1 ? "" : "s",
-      percent_text(static_cast<double>(evaluation.estimate.arena_bytes),
-                   static_cast<double>(evaluation.cap_bytes)),
+      samples, samples == 1 ? "" : "s", share_text(evaluation.estimate.arena_bytes, evaluation.cap_bytes),
       code_html("--global-batch N"));
   if (content.assumed.precision)
     out += fmt::format(" {} is assumed, too ({}).", escaped(to_text(content.plan.origin.precision)),

@@ -171,10 +171,7 @@ std::string memory_verdict(const PageContent& content, std::size_t fullest) {
                                              chunks_text(content.pipeline, fullest), range_text(first, count))
                                : std::string(count > 1 ? "<strong>All devices alike</strong>"
                                                        : "<strong>The only device</strong>");
-  constexpr double seen = 5e-4;  // what rounds to a tenth of a percent
-  const auto bytes = static_cast<double>(most.arena_bytes), cap = static_cast<double>(evaluation.cap_bytes);
-  out += fmt::format(": {} of what a device may use",
-                     bytes < seen * cap ? "less than 0.1%" : percent_text(bytes, cap));
+  out += fmt::format(": {} of what a device may use", share_text(most.arena_bytes, evaluation.cap_bytes));
   if (!evaluation.fits())
     out += fmt::format("; <strong>it does not fit</strong>, by {}", bytes_text(evaluation.excess_bytes()));
   const auto kind =
@@ -212,6 +209,12 @@ std::string memory_card(const PageContent& content, const Json& document, const 
 }
 
 }  // namespace
+
+std::string share_text(std::int64_t bytes, std::int64_t of) {
+  constexpr double seen = 5e-4;  // what rounds to a tenth of a percent
+  const auto part = static_cast<double>(bytes), whole = static_cast<double>(of);
+  return part < seen * whole ? "less than 0.1%" : percent_text(part, whole);
+}
 
 std::string page_words(MemoryKind kind) {
   return kind == MemoryKind::gradients ? "gradients of parameters" : words_of(kind);

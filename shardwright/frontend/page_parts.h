@@ -55,6 +55,8 @@ std::string stage_name(std::size_t group);
 std::string chunks_text(const Pipeline& pipeline, std::size_t group);
 /// A part of the network: `stage 3`, of several on a device `chunk 5 of stage 1`.
 std::string part_name(const Pipeline& pipeline, std::size_t part);
+/// `12.3%`, `less than 0.1%`
+std::string share_text(std::int64_t bytes, std::int64_t of);
 /// `optimizer state`, in words that say whose.
 std::string page_words(MemoryKind kind);
 /// The most bytes that a stage has in use at once; nothing where its memory is not drawn.
