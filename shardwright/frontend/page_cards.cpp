@@ -50,7 +50,7 @@ std::string bounds_verdict(const PageContent& content) {
                                                      : "Waiting for other stages bounds it";
   out = fmt::format("<strong>{}</strong>: {} of the step", out, percent_text(first.seconds, step));
   if (first.style == "compute" && e.recompute_seconds > 0)
-    out += fmt::format(" ({} of it again)", percent_text(e.recompute_seconds, step));
+    out += fmt::format(" ({} to compute again)", percent_text(e.recompute_seconds, step));
   if (e.stages.size() > 1) out += fmt::format(" on {}, which works longest", stage_name(longest_stage(e)));
   const StepShare& second = shares[1];
   if (second.seconds > 0.005 * step)

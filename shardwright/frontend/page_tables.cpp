@@ -124,7 +124,7 @@ std::string counts_html(const std::vector<Tried>& tried, std::size_t lost, std::
   for (const Tried& t : tried)
     if (t.fate != Fate::taken && !is_priced(t)) ++unpriced[t.fate], --left;
   std::string out = fmt::format("<p>Looked at: {} plans{}.</p>\n<ul class=\"counts\">\n", tried.size(),
-                                others > 0 ? fmt::format(", {} of them of another search", others) : "");
+                                others > 0 ? fmt::format(", {} of which no flag asks for", others) : "");
   const auto line = [&](std::size_t count, const std::string& what) {
     if (count > 0) out += fmt::format("<li><b>{}</b> {}</li>\n", count, what);
   };
@@ -175,9 +175,8 @@ std::string alternatives_part(const PageContent& content, const Json& document) 
   if (!table.rows.empty()) out += to_html(table);
   if (has_words)
     out +=
-        "<p class=\"fine\">A row without a flag is a plan of another search, which splits operators one by "
-        "one: no "
-        "flag says all of it.</p>\n";
+        "<p class=\"fine\">A row without a flag is a plan that splits operators one by one: no flag says all "
+        "of it.</p>\n";
   if (content.bound->tried.empty()) return out;
   return out + counts_html(content.bound->tried, lost.size(), shown.size());
 }
