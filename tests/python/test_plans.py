@@ -99,7 +99,7 @@ def test_plans_say_what_binds_them_as_the_command_does(options, tmp_path):
         assert here["plans"][0].keys() == there["plans"][0].keys()
     assert (planned.binding_by or {}).keys() == (told["binding_by"] or {}).keys()
     planned.save(str(tmp_path / "plan.html"))
-    assert "<p>Binding: " in (tmp_path / "plan.html").read_text()
+    assert "What lost:" in (tmp_path / "plan.html").read_text()
 
 
 def test_of_a_plan_that_was_a_file_nothing_is_known(tmp_path):
