@@ -263,7 +263,7 @@ Model network_of(Asked& asked, int micro_batches) {
   Model out = build_model(name, model_options(asked.request.origin, micro_batches));
   if (out.own) set_precision(asked.request.origin, out.own->precision);
   if (!options.contains("plan") && !out.own)
-    asked.assumed = {.batch = !options.contains("global_batch") && name.find("batch=") == name.npos,
+    asked.assumed = {.batch = !options.contains("global_batch") && !says_batch(name),
                      .precision = !options.contains("precision")};
   asked.tokens = out.tokens;
   return out;
@@ -397,6 +397,8 @@ void bind_planned_step(py::module_& m) {
       .def("explain", &PlannedStep::explain)
       .def("page", &PlannedStep::page, py::arg("call"), py::arg("version"),
            py::call_guard<py::gil_scoped_release>(), "The page of `plan --html`.")
+      .def_static("write_page", &write_file, py::arg("path"), py::arg("page"))
+      .def_static("require_writable", &require_writable, py::arg("path"))
       .def_static("framed", &framed, py::arg("page"), py::arg("title"), "A page as a part of a notebook.")
       .def(
           "save",

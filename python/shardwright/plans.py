@@ -76,10 +76,10 @@ class Plan:
         if not path.endswith(".html"):
             self._planned.save(path)
             return
-        page = self._page()
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(page)
+        self._planned.require_writable(path)
+        self._planned.write_page(path, self._page)
 
+    @cached_property
     def _page(self) -> str:
         from . import __version__
         return self._planned.page(self._call, f"shardwright {__version__}")
@@ -89,7 +89,7 @@ class Plan:
 
     def _repr_html_(self) -> str:
         # A frame of its own: a notebook that shows several has no name or style twice.
-        return self._planned.framed(self._page(), self.table.partition("\n")[0])
+        return self._planned.framed(self._page, self.table.partition("\n")[0])
 
 
 def plan(model: str, optimizer: Optimizer | None = None, *, devices: int | None = None,

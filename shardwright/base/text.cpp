@@ -245,4 +245,13 @@ std::string near_names(std::string_view written, std::span<const std::string> kn
                           : fmt::format(" (did you mean {} or {}?)", near[0].name, near[1].name);
 }
 
+std::string shell_quoted(std::string_view word) {
+  constexpr std::string_view plain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+.,:/@%^";
+  if (!word.empty() && word.find_first_not_of(plain) == word.npos) return std::string(word);
+  std::string out;
+  for (const char c : word) out += c == '\'' ? "'\\''" : std::string(1, c);
+  return "'" + out + "'";
+}
+
 }  // namespace shardwright

@@ -53,6 +53,8 @@ Type parse_type(Scanner& in);
 Attributes parse_attributes(Scanner& in);
 
 std::vector<std::string_view> split(std::string_view text, char separator);
+/// As a shell reads it back: in quotes where it needs them.
+std::string shell_quoted(std::string_view word);
 std::string_view trim(std::string_view text);
 std::string join(std::span<const std::string> parts, std::string_view separator);
 

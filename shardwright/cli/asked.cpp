@@ -231,18 +231,20 @@ bool is_given_plan(const Arguments& arguments) {
 
 Assumed assumed_in(const Arguments& arguments, const Model& model) {
   if (is_given_plan(arguments)) return {};
-  const bool says_batch = model.own || model.name.find("batch=") != std::string::npos;  // a key of the model
-  return {.batch = !arguments.has("--global-batch") && !says_batch,
+  return {.batch = !arguments.has("--global-batch") && !model.own && !says_batch(model.name),
           .precision = !arguments.has("--precision") && !model.own,
           .optimizer = !arguments.has("--optimizer")};
 }
 
+void tell_assumed(const Arguments& arguments, const Assumed& assumed, const Origin& origin) {
+  const std::string line = assumed_text(assumed, origin, asked_of(arguments).cluster);
+  if (!line.empty()) arguments.notices.push_back(line);
+}
+
 void tell_assumed(const Arguments& arguments, const Model& model, bool is_trained) {
-  if (is_given_plan(arguments)) return;
   Assumed assumed = assumed_in(arguments, model);
   if (!is_trained) assumed.optimizer = false;
-  const std::string line = assumed_text(assumed, origin_of(arguments, model), asked_of(arguments).cluster);
-  if (!line.empty()) arguments.notices.push_back(line);
+  tell_assumed(arguments, assumed, origin_of(arguments, model));
 }
 
 }  // namespace shardwright

@@ -59,6 +59,7 @@ bool is_given_plan(const Arguments& arguments);
 Assumed assumed_in(const Arguments& arguments, const Model& model);
 /// For a verb that shows no report: what is assumed as on accelerators, a line.
 void tell_assumed(const Arguments& arguments, const Model& model, bool is_trained = true);
+void tell_assumed(const Arguments& arguments, const Assumed& assumed, const Origin& origin);
 
 /// How much of each device's memory a plan may use.
 struct MemoryCap {

@@ -70,19 +70,9 @@ std::string remedies_text(const Arguments& arguments, const Remedies& remedies) 
   return out.empty() ? "remedy: none was found\n" : out;
 }
 
-/// As a shell reads it back.
-std::string quoted(const std::string& word) {
-  constexpr std::string_view plain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+.,:/@%^";
-  if (!word.empty() && word.find_first_not_of(plain) == word.npos) return word;
-  std::string out;
-  for (const char c : word) out += c == '\'' ? "'\\''" : std::string(1, c);
-  return "'" + out + "'";
-}
-
 std::string command_line(const std::vector<std::string>& words) {
   std::string out = "shardwright";
-  for (const std::string& word : words) out += " " + quoted(word);
+  for (const std::string& word : words) out += " " + shell_quoted(word);
   return out;
 }
 

@@ -39,8 +39,7 @@ std::string lines_of(std::string_view word, const std::vector<Tried>& tried,
 std::string asked_text(const Tried& t) {
   const Wording asked = wording_of(t);
   if (asked.flag.empty()) return asked.text;
-  const bool needs_quotes = asked.text.find_first_of(" {*") != std::string::npos;  // of a shell
-  return fmt::format("{0} {1}{2}{1}", asked.flag, needs_quotes ? "'" : "", asked.text);
+  return fmt::format("{} {}", asked.flag, shell_quoted(asked.text));
 }
 
 std::string price_text(const Tried& t) {

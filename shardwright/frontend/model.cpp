@@ -132,13 +132,20 @@ Model built(const std::string& spec, const ModelOptions& options, std::string_vi
 
 }  // namespace
 
+bool says_batch(std::string_view spec) {
+  const std::size_t colon = spec.find(':');
+  if (colon == spec.npos) return false;
+  return std::ranges::any_of(split(spec.substr(colon + 1), ','),
+                             [](std::string_view part) { return part.starts_with("batch="); });
+}
+
 std::optional<std::int64_t> trained_batch(std::string_view spec) try {
   const std::size_t colon = spec.find(':');
+  if (says_batch(spec)) return std::nullopt;
   const auto found = std::ranges::find(all_models(), spec.substr(0, colon), &ModelDef::name);
   if (found == all_models().end() || found->trained.samples == 0) return std::nullopt;
   const ModelArguments said{.keys = colon == spec.npos ? std::map<std::string, std::string>{}
                                                        : parse_keys(spec.substr(colon + 1))};
-  if (said.keys.contains("batch")) return std::nullopt;
   if (found->trained.tokens == 0 || !said.keys.contains("seq")) return found->trained.samples;
   return std::max<std::int64_t>(found->trained.tokens / said.integer("seq", 1), 1);
 } catch (const Error&) {  // who builds the model tells it with its name

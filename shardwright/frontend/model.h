@@ -93,6 +93,9 @@ std::span<const ModelDef> all_models();
 /// Throws: Error on an unknown model or key, or a value that is no number.
 Model build_model(const std::string& spec, const ModelOptions& options = {}, std::string_view input = "");
 
+/// Whether the keys of `spec` say the batch.
+bool says_batch(std::string_view spec);
+
 /// Samples of a step that the model called `spec` is trained with; nothing where that is not known, or `spec` says `batch=`.
 std::optional<std::int64_t> trained_batch(std::string_view spec);
 

@@ -199,7 +199,7 @@ std::string lever(const PageContent& content) {
   constexpr double worth_a_line = 0.02;
   if (content.plan.devices() == 1 || most->seconds < worth_a_line * e.step_seconds()) return "";
   if (!has_other_values(most->word)) return "";
-  const std::string file = content.plan_path.empty() ? "plan.json" : content.plan_path;
+  const std::string file = content.plan_path.empty() ? "plan.json" : shell_quoted(content.plan_path);
   const auto ask = [&](const std::string& word) {
     return command_html(fmt::format("shardwright explain {} {}", file, word));
   };
@@ -238,7 +238,7 @@ std::string asked_html(const Tried& t, const PageContent& content) {
   const std::string own =
       taken != tried.end() && taken->words.empty() ? wording_of(*taken).text : content.plan.structure;
   const auto known = split(own, ','), words = split(asked.text, ',');
-  const bool needs_quotes = asked.text.find_first_of(" {*") != std::string::npos;  // of a shell
+  const bool needs_quotes = shell_quoted(asked.text) != asked.text;
   std::string out =
       fmt::format("<code><span class=\"flag\">{}</span> {}", asked.flag, needs_quotes ? "'" : "");
   for (std::size_t i = 0; i < words.size(); ++i) {

@@ -58,8 +58,6 @@ std::string bounds_verdict(const PageContent& content) {
   return "<p>" + out + ".</p>\n";
 }
 
-std::string rate_text(double rate) { return fmt::format("{:.{}f}", rate, rate < 100 ? 1 : 0); }
-
 /// What each stage does in the step, so that the one that works longest is seen at once.
 std::string busy_bars(const PageContent& content) {
   const Estimate& e = content.evaluation.estimate;

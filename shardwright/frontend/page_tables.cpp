@@ -268,7 +268,7 @@ std::string run_part(const PageContent& content, const Json& document) {
          number_cell(bytes_text(most(run.measured_bytes)), static_cast<double>(most(run.measured_bytes)))});
   std::string out;
   if (run.is_interrupted)
-    out += fmt::format("<p>The run was interrupted behind {} steps.</p>\n", run.losses.size());
+    out += fmt::format("<p>The run was interrupted after step {}.</p>\n", run.steps.back());
   if (!run.losses.empty())
     out += fmt::format("<p>The loss went from {:.5g} to {:.5g} in {} steps.</p>\n", run.losses.front(),
                        run.losses.back(), run.losses.size());

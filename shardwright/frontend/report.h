@@ -79,6 +79,8 @@ std::vector<FoldedName> table_rows(const StagePlan& stage, const std::vector<Ope
 /// What made the search choose; neighbours that cause no communication are followed: `follows relu1; to norm: ...`.
 std::string compact_reason(const PlannedOperator& op);
 
+/// What is done in a second: `28751`, `8.3`.
+std::string rate_text(double rate);
 /// `throughput: 438695 tokens a second, 26.7% of the devices' peak (MFU)`; nothing of a step that takes no time.
 std::string throughput_text(const Estimate& estimate, const BatchSize& batch);
 

@@ -115,13 +115,14 @@ std::string recompute_text(const Graph& graph, const Plan& plan, const Estimate&
 
 }  // namespace
 
+std::string rate_text(double rate) { return fmt::format("{:.{}f}", rate, rate < 100 ? 1 : 0); }
+
 std::string throughput_text(const Estimate& e, const BatchSize& batch) {
   if (e.step_seconds() <= 0) return "";
   const double rate = static_cast<double>(batch.count) / e.step_seconds();
-  return fmt::format(
-      "throughput: {}{} of the devices' peak (MFU)",
-      batch.count > 0 ? fmt::format("{:.{}f} {} a second, ", rate, rate < 100 ? 1 : 0, batch.unit) : "",
-      percent_text(e.mfu(), 1));
+  return fmt::format("throughput: {}{} of the devices' peak (MFU)",
+                     batch.count > 0 ? fmt::format("{} {} a second, ", rate_text(rate), batch.unit) : "",
+                     percent_text(e.mfu(), 1));
 }
 
 std::vector<std::string> summary_of(const Graph& graph, const Plan& plan, const Estimate& e,

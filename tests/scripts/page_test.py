@@ -258,6 +258,7 @@ def main():
         browser.open(trained)
         assert browser.evaluate("document.querySelectorAll('#losses path.loss').length") == 1
         check_hostile(browser, folder)
+        check_without_script(browser, os.path.join(folder, "operators.html"))
         assert browser.complaints == [], browser.complaints
 
 

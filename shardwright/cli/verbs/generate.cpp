@@ -100,10 +100,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
     if (is_of_generation(row)) arguments.heed(row.flag);
   const PlanRequest asked = asked_of(arguments);
   tell_idle(arguments, asked);
-  if (const std::string line =
-          assumed_text({.precision = !arguments.has("--precision")}, asked.origin, asked.cluster);
-      !line.empty())
-    arguments.notices.push_back(line);
+  tell_assumed(arguments, {.precision = !arguments.has("--precision")}, asked.origin);
   const std::string checkpoint = arguments.text("--checkpoint");
   const bool is_text = arguments.has("--text"), is_json = arguments.is_on("--json");
   std::size_t longest = 0;

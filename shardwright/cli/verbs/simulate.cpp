@@ -7,6 +7,7 @@
 #include "shardwright/cli/planning.h"
 #include "shardwright/cli/programs.h"
 #include "shardwright/frontend/table.h"
+#include "shardwright/frontend/timeline.h"
 #include "shardwright/runtime/trace_file.h"
 
 namespace shardwright::verbs {
@@ -48,11 +49,7 @@ std::string simulation_table(const Pipeline& pipeline, const Estimate& e, const 
 /// A viewer opens some hundred megabytes, of which an event takes about 300 bytes.
 void require_few_events(const Pipeline& pipeline) {
   constexpr std::size_t most = 2'000'000;
-  std::size_t count = 0;
-  for (const RankStep& step : steps_of_stages(pipeline))
-    for (const Instruction& i : step.instructions)
-      count += i.act == Act::run ? step.section(i).instructions.size() : 1;
-  if (count > most)
+  if (const std::size_t count = event_count(pipeline); count > most)
     throw error(
         "--trace: a step of {} stages and {} micro-batches has {} events, at most {} are written; take fewer "
         "micro-batches or layers",
