@@ -89,11 +89,14 @@ class Browser:
     def media(self, scheme="light", kind=""):
         self.call("Emulation.setEmulatedMedia", media=kind, features=[{"name": "prefers-color-scheme", "value": scheme}])
 
-    def open(self, path):
+    def load(self, path):
         self._is_loaded = False
         self.call("Page.navigate", url=f"file://{os.path.abspath(path)}")
         while not self._is_loaded:
             self._heed(self._message())
+
+    def open(self, path):
+        self.load(path)
         self.settle()
 
     def settle(self):
