@@ -41,7 +41,7 @@ std::vector<Constraints> Structures::usual() const {
                     .micro_batches = static_cast<int>(samples / data / at_once),
                     .zero = stages > 1 ? 1 : 3,
                     .recompute = mode,
-                    .schedule = stages > 1 ? Schedule{Schedule::interleaved, 2} : Schedule{},
+                    .schedule = stages > 1 ? Schedule::interleaved(2) : Schedule{},
                     .sequence_parallel = tensor > 1});
         }
   return out;

@@ -40,6 +40,8 @@ void set_mode(const Arguments& arguments, PlanRequest& request) {
 /// Throws: Error if a schedule is asked for where there is one stage.
 void check_schedule(const Arguments& arguments, const PlanRequest& request) {
   const bool is_asked = arguments.has("--schedule") && !arguments.of_config.contains("--schedule");
+  if (request.constraints.schedule && !request.constraints.schedule->rows.empty())
+    return;  // it says how many
   const bool is_open = chooses_structure(request);
   if (is_asked && (is_open ? fixed_by(request).degrees.said("pp") : stage_count(request.constraints)) == 1)
     throw error("--schedule is the order of micro-batches in several stages; add --stages N");

@@ -24,13 +24,13 @@ ConfigSchedule config_schedule(const YamlMap& parallel, const YamlMap& model, bo
   else if (count > 1 && !is_interleaved)
     note(fmt::format("{} {} has no effect: {} is not on", model.path_of(chunks), count, interleave));
 
-  constexpr std::array<std::string_view, 4> others{"zero_bubble_v", "seqpipe", "seqvpp", "seqsmartvpp"};
+  constexpr std::array<std::string_view, 3> others{"seqpipe", "seqvpp", "seqsmartvpp"};
   if (name && std::ranges::find(others, *name) != others.end())
     note(fmt::format("{} {} is not active yet", scheduler, *name));
   else if (is_interleaved && is_pipeline && count > 1)
     out.name = fmt::format("interleaved:{}", count), out.key = model.path_of(chunks);
   else if (name && is_pipeline)
-    out.name = *name, out.key = settings.path_of(scheduler);
+    out.name = name == "zero_bubble_v" ? "zb-v" : *name, out.key = settings.path_of(scheduler);
   else if (name)
     note(fmt::format("{} has no effect: the file has one stage", scheduler));
   return out;

@@ -109,11 +109,10 @@ class SetDoor {
   /// Where there is one stage, its micro-batches can only run one after the other.
   void set_schedule() {
     if (!said_.schedule) return;
-    const std::string name = name_of(*said_.schedule);
     if (stages() > 1)
-      add("--schedule", name, "schedule");
+      add("--schedule", to_text(*said_.schedule), "schedule");
     else if (said_.schedule->chunks > 1)
-      throw error("--set schedule={}: is for several stages but pp is 1", name);
+      throw error("--set schedule={}: is for several stages but pp is 1", name_of(*said_.schedule));
   }
 
   Arguments arguments_;

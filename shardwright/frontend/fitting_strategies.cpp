@@ -20,7 +20,7 @@ void check_stages_agree(const Annotated& annotated, const Constraints& of_file, 
 void add_strategies(const StrategyFile& file, const std::string& path, const std::string& called,
                     const std::optional<Annotated>& annotated, PlanRequest& request) {
   if (file.turns() > 1)  // who asks may say it, too
-    request.constraints.schedule = Schedule(Schedule::interleaved, file.turns());
+    request.constraints.schedule = Schedule::interleaved(file.turns());
   const Constraints own = annotations_of(file, path);
   if (annotated) check_stages_agree(*annotated, own, called);
   request.constraints = merged(std::move(request.constraints), own);

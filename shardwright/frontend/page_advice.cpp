@@ -177,7 +177,7 @@ std::string less_bubble(const PageContent& content) {
   if (p.stages == 1 || std::abs(bubble - shape_bubble(p)) > 0.2 * bubble) return "";
   Pipelining more = p, chunks = p;
   more.micro_batches *= 2;
-  chunks.schedule = {Schedule::interleaved, 2};
+  chunks.schedule = Schedule::interleaved(2);
   std::vector<std::string> ways;
   const auto add = [&](const std::string& words, const Pipelining& other) {
     ways.push_back(fmt::format("{} ({:.1f}%)", code_html(words), 100 * shape_bubble(other)));

@@ -139,7 +139,7 @@ Json strip_json(const PageContent& content) {
     const int first = content.pipeline.first_rank(static_cast<int>(s));
     const int count = content.pipeline.stage(static_cast<int>(s)).rank_count();
     Json stage{{"stage", s},
-               {"group", static_cast<int>(s) % content.pipeline.group_count()},
+               {"group", content.pipeline.pipelining.stage_of(static_cast<int>(s))},
                {"name", part_name(content.pipeline, s)},
                {"first", first},
                {"count", count},

@@ -49,15 +49,15 @@ std::string stage_name(std::size_t group) { return fmt::format("stage {}", group
 std::string chunks_text(const Pipeline& pipeline, std::size_t group) {
   if (pipeline.group_count() == pipeline.stage_count()) return "";
   std::vector<std::string> out;
-  for (int s = static_cast<int>(group); s < pipeline.stage_count(); s += pipeline.group_count())
-    out.push_back(std::to_string(s));
+  for (int s : pipeline.pipelining.parts_of(static_cast<int>(group))) out.push_back(std::to_string(s));
   return fmt::format(" (chunks {})", join(out, ", "));
 }
 
 std::string part_name(const Pipeline& pipeline, std::size_t part) {
-  const auto groups = static_cast<std::size_t>(pipeline.group_count());
+  const int stage = pipeline.pipelining.stage_of(static_cast<int>(part));
   const bool is_stage = pipeline.group_count() == pipeline.stage_count();
-  return is_stage ? stage_name(part) : fmt::format("chunk {} of {}", part, stage_name(part % groups));
+  return is_stage ? stage_name(part)
+                  : fmt::format("chunk {} of {}", part, stage_name(static_cast<std::size_t>(stage)));
 }
 
 }  // namespace shardwright

@@ -287,7 +287,7 @@ StepReport step_report(const Graph& graph, const Plan& plan, const Estimate& e, 
   std::vector<int> begins{0};  // of the devices of each stage
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const StagePlan& stage = plan.stages[s];
-    const int first = begins[s % static_cast<std::size_t>(p.stages)];
+    const int first = begins[static_cast<std::size_t>(p.stage_of(static_cast<int>(s)))];
     begins.push_back(first + stage.devices());
     out.stages.push_back(stage_report(stage, Explainer(std::move(parts.stages[s]), plan, s), e.operators[s]));
     if (!is_whole)

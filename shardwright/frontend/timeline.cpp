@@ -42,6 +42,16 @@ void add_times(SpentTimes& to, const SpentTimes& other) {
   for (std::size_t d = 0; d < spent_kinds; ++d) to[d] += other[d];
 }
 
+BlockKind kind_of(Phase phase) {
+  switch (phase) {
+    case Phase::forward: return BlockKind::forward;
+    case Phase::backward: return BlockKind::backward;
+    case Phase::weights: return BlockKind::weights;
+    case Phase::update: break;
+  }
+  return BlockKind::update;
+}
+
 /// Makes the timeline of one rank; patterns are those of all.
 class RankReader {
  public:
@@ -141,9 +151,8 @@ class RankReader {
       else
         inner.push_back({e->instruction.act, e->instruction.what, e->end - run.begin, e});
     if (now_ < run.begin) add_waiting(run.begin, "waits");
-    constexpr std::array kinds{BlockKind::forward, BlockKind::backward, BlockKind::update};
-    own_.blocks.push_back({run.begin, run.end, kinds[static_cast<std::size_t>(run.phase)],
-                           run.instruction.micro_batch, run.instruction.stage, pattern_of(run, inner)});
+    own_.blocks.push_back({run.begin, run.end, kind_of(run.phase), run.instruction.micro_batch,
+                           run.instruction.stage, pattern_of(run, inner)});
     now_ = run.end;
   }
 

@@ -51,6 +51,7 @@ struct TimelinePattern {
 enum class BlockKind : std::uint8_t {
   forward,
   backward,
+  weights,
   update,
   between,  // tasks
   several   // tasks, and what is between them

@@ -8,7 +8,7 @@
 namespace shardwright {
 
 std::string_view name_of(Phase phase) {
-  constexpr std::array<std::string_view, 3> names{"forward", "backward", "update"};
+  constexpr std::array<std::string_view, phases> names{"forward", "backward", "weights", "update"};
   return names[static_cast<std::size_t>(phase)];
 }
 

@@ -1,8 +1,9 @@
-// The graph: nodes, values, three phases. The same type holds a single-device network, the network with a
+// The graph: nodes, values, phases. The same type holds a single-device network, the network with a
 // plan written onto it (strategies and layouts), and the lowered program (local shapes, redistribution steps
 // as ordinary nodes): its level says which. Ids are indices; nodes stand in the order in which they run.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,8 +24,28 @@ struct OpDef;
 using NodeId = Id<struct NodeTag>;
 using ValueId = Id<struct ValueTag>;
 
-enum class Phase : std::uint8_t { forward, backward, update };
+/// Where a schedule cuts the backward in two (lower/split_backward.h), `weights` is the part of it that makes gradients of
+/// weights, for which nobody waits but the update.
+enum class Phase : std::uint8_t { forward, backward, weights, update };
+constexpr std::size_t phases = 4;
 std::string_view name_of(Phase phase);
+/// It is of the backward, whole or cut.
+constexpr bool is_backward(Phase phase) { return phase == Phase::backward || phase == Phase::weights; }
+
+/// Something of each phase.
+template <class T>
+class OfPhases {
+ public:
+  T& operator[](Phase phase) { return values_[static_cast<std::size_t>(phase)]; }
+  const T& operator[](Phase phase) const { return values_[static_cast<std::size_t>(phase)]; }
+  auto begin() { return values_.begin(); }
+  auto end() { return values_.end(); }
+  auto begin() const { return values_.begin(); }
+  auto end() const { return values_.end(); }
+
+ private:
+  std::array<T, phases> values_{};
+};
 
 /// What a graph stands for (graph/verify.h says what each may hold).
 enum class Level : std::uint8_t {

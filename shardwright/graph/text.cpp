@@ -156,8 +156,10 @@ class Parser {
         throw error("{} has {} ranks but {} has {}", to_text(graph_.meshes.back()),
                     graph_.meshes.back().size(), to_text(graph_.meshes.front()),
                     graph_.meshes.front().size());
-    } else if (in.accept("forward") || in.accept("backward")) {
-      phase_ = line.starts_with("b") ? Phase::backward : Phase::forward;
+    } else if (in.accept("forward") || in.accept("backward") || in.accept("weights")) {
+      phase_ = line.starts_with("f")   ? Phase::forward
+               : line.starts_with("b") ? Phase::backward
+                                       : Phase::weights;
       in.expect(":");
     } else if (in.accept("output")) {
       parse_output(in);

@@ -186,7 +186,7 @@ void verify(const Graph& graph) {
                   name_of(phase));
     phase = node.phase;
     check_level(graph, node);
-    if (node.is_recomputed && node.phase != Phase::backward)
+    if (node.is_recomputed && !is_backward(node.phase))
       throw error("{}: only the backward recomputes", graph.name_of(id));
     if (node.op->kind != OpKind::compute && node.op->kind != OpKind::step &&
         node.op->kind != OpKind::accumulator)

@@ -21,7 +21,7 @@ int Pipeline::rank_count() const {
 
 int Pipeline::first_rank(int stage) const {
   int rank = 0;
-  for (int group = 0; group < stage % group_count(); ++group) rank += this->stage(group).rank_count();
+  for (int group = 0; group < pipelining.stage_of(stage); ++group) rank += this->stage(group).rank_count();
   return rank;
 }
 
@@ -31,11 +31,7 @@ int Pipeline::group_of(int rank) const {
   return group;
 }
 
-std::vector<int> Pipeline::stages_of(int rank) const {
-  std::vector<int> out;
-  for (int stage = group_of(rank); stage < stage_count(); stage += group_count()) out.push_back(stage);
-  return out;
-}
+std::vector<int> Pipeline::stages_of(int rank) const { return pipelining.parts_of(group_of(rank)); }
 
 std::int64_t Pipeline::arena_bytes(int rank) const {
   std::int64_t bytes = 0;

@@ -1,8 +1,8 @@
 // A program: what every rank of a stage runs in one step. The same graph type as the network, with local shapes, a
 // layout on every value, and redistribution steps as ordinary nodes; and the buffers of one arena that they lie in.
 //
-// Forward and backward run once per micro-batch, the update once. Micro-batches that are alive at the same time have a
-// slot each, for what the backward reads of the forward.
+// Forward and backward, whole or cut, run once per micro-batch, the update once. Micro-batches that are alive at the same
+// time have a slot each, for what one of them leaves for another (plan/lanes.h).
 //
 // What lowering emits is what the runtime executes, the simulator times, the memory planner sizes and the
 // verifier proves. There is no second model of the training step.
@@ -15,6 +15,7 @@
 #include "shardwright/graph/graph.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/layout/redistribution.h"
+#include "shardwright/plan/lanes.h"
 
 namespace shardwright {
 
@@ -42,7 +43,8 @@ struct Buffer {
   BufferKind kind = BufferKind::workspace;
   std::int64_t offset = 0;
   std::int64_t bytes = 0;  // of one slot
-  int slots = 1;           // 1, or the program's, side by side
+  int slots = 1;           // 1, or those of its life, side by side
+  Life life = Life::whole;
   /// From the first to the last node, both included, that it is alive for. `begin` invalid: from before the first;
   /// `end` the number of nodes: after the last.
   NodeId begin, end;
@@ -60,7 +62,7 @@ struct Program {
   std::int64_t arena_bytes = 0;
 
   int micro_batches = 1;
-  int slots = 1;
+  Lanes lanes = {};
   bool keeps_sends = false;  // what the backward sends stays in its slot until it is taken
 
   /// Null: never in memory.
@@ -68,10 +70,14 @@ struct Program {
     const int b = buffer_of[static_cast<std::size_t>(v.index)];
     return b < 0 ? nullptr : &buffers[static_cast<std::size_t>(b)];
   }
+  /// Of a buffer that a micro-batch uses.
+  int slot(const Buffer& b, int micro_batch) const {
+    return b.slots == 1 ? 0 : lanes.slot(micro_batch, b.life);
+  }
   /// Bytes from the start of the arena, or `no_place`.
-  std::int64_t offset(ValueId v, int slot = 0) const {
+  std::int64_t offset(ValueId v, int micro_batch = 0) const {
     const Buffer* b = buffer(v);
-    return !b ? no_place : b->slots == 1 ? b->offset : b->offset + slot * b->bytes;
+    return b ? b->offset + slot(*b, micro_batch) * b->bytes : no_place;
   }
 
   /// Per node: of a step the node in front of which its transfer starts, itself or one above; of any other

@@ -108,11 +108,34 @@ class Parser {
     if (is_pipeline_ && program_.micro_batches != out_.pipelining.micro_batches)
       throw error("the program is of {} but the pipeline of {}",
                   count_text(program_.micro_batches, "micro-batch"), out_.pipelining.micro_batches);
-    if (in.accept(",")) program_.slots = parse_count(in, "slot", program_.micro_batches);
+    if (in.accept(",")) parse_lanes(parse_count(in, "slot", program_.micro_batches));
     if (!in.accept(",")) return;
     in.expect("sends");
     in.expect("kept");
     program_.keeps_sends = true;
+  }
+
+  /// Where micro-batches are not simply one slot after the other, the schedule says where they are.
+  void parse_lanes(int slots) {
+    program_.lanes.slots[0] = slots;
+    if (!is_pipeline_ || out_.stage_count() >= out_.pipelining.parts()) return;
+    const Lanes lanes = micro_batches_of(out_.pipelining, out_.stage_count()).lanes;
+    if (lanes.slot_of.empty()) return;
+    if (lanes.slots[0] != slots)
+      throw error("{} but {} has {} in stage {}", count_text(slots, "slot"),
+                  name_of(out_.pipelining.schedule), lanes.slots[0], out_.stage_count());
+    program_.lanes = lanes;
+  }
+
+  /// `3 slots`, `2 slots until weights`.
+  void parse_slots(Scanner& in, Buffer& b) {
+    b.slots = parse_count(in, "slot", program_.micro_batches);
+    if (in.accept("until")) {
+      b.life = in.accept("inputs") ? Life::to_inputs : Life::to_weights;
+      if (b.life == Life::to_weights) in.expect("weights");
+    }
+    const int most = program_.lanes.slots[static_cast<std::size_t>(b.life)];
+    if (b.slots > most) throw error("{}: should be from 1 to {}", count_text(b.slots, "slot"), most);
   }
 
   void parse_early(Scanner& in) {
@@ -182,7 +205,7 @@ class Parser {
     b.offset = in.integer("an offset");
     in.expect("of");
     b.bytes = in.integer("bytes");
-    if (in.accept("in")) b.slots = parse_count(in, "slot", program_.slots);
+    if (in.accept("in")) parse_slots(in, b);
     if (in.accept("from")) b.begin = graph.value(called(value_name(in))).producer;
     if (in.accept("to")) b.end = graph.value(called(value_name(in))).producer;
     if (b.offset < 0 || b.offset > program_.arena_bytes || b.bytes < 0 ||
@@ -267,6 +290,8 @@ std::string to_text(const Program& program, int number, const std::vector<ValueI
   const Buffer& b = program.buffers[at(number)];
   std::string out = fmt::format("buffer {} at {} of {}", name_of(b.kind), b.offset, b.bytes);
   if (b.slots > 1) out += fmt::format(" in {}", count_text(b.slots, "slot"));
+  if (b.slots > 1 && b.life != Life::whole)
+    out += b.life == Life::to_inputs ? " until inputs" : " until weights";
   if (b.begin.is_valid()) out += fmt::format(" from %{}", graph.name_of(b.begin));
   if (b.end.index < static_cast<int>(graph.nodes.size())) out += fmt::format(" to %{}", graph.name_of(b.end));
   out += fmt::format(": %{}", graph.value(b.value).name);
@@ -279,7 +304,8 @@ std::string to_text(const Program& program, int number, const std::vector<ValueI
 
 std::string to_text(const Program& program) {
   std::string out = "program " + count_text(program.micro_batches, "micro-batch");
-  if (program.slots > 1 || program.keeps_sends) out += ", " + count_text(program.slots, "slot");
+  const OfLives& slots = program.lanes.slots;
+  if (slots[0] > 1 || program.keeps_sends) out += ", " + count_text(slots[0], "slot");
   out += program.keeps_sends ? ", sends kept\n" : "\n";
   const Graph& graph = program.graph;
   out += to_text(graph);
@@ -299,7 +325,7 @@ std::string to_text(const Pipeline& pipeline) {
   const Pipelining& p = pipeline.pipelining;
   if (p == Pipelining{.micro_batches = p.micro_batches}) return to_text(pipeline.stage(0));
   std::string out = fmt::format("pipeline {}, {}, {}\n", count_text(p.stages, "stage"),
-                                count_text(p.micro_batches, "micro-batch"), name_of(p.schedule));
+                                count_text(p.micro_batches, "micro-batch"), to_text(p.schedule));
   for (int s = 0; s < pipeline.stage_count(); ++s)
     out += fmt::format("stage {}\n{}", s, to_text(pipeline.stage(s)));
   for (const PlacedCrossing& c : pipeline.crossings)

@@ -4,7 +4,7 @@
 //                    says (Program::starts)
 //   a send           starts where its value is made, and is finished when its memory is wanted again, so that no stage
 //                    waits for a later one to take it: what the forward sends lies there until the backward of the
-//                    same micro-batch, what the backward sends until the next backward
+//                    same micro-batch, what the backward sends until the next backward (of its slot, where it has one)
 //   a receive        starts one task ahead and is finished where its value is read
 //   both on a rank   (stages on the same devices) the send starts it, the receive finishes it
 //   parameters       and states that other stages read cross before the first task
@@ -42,7 +42,8 @@ class Derivation {
       : pipeline_(pipeline),
         stages_(pipeline.stages_of(rank)),
         ends_of_(pipeline.stages.size()),
-        sections_(pipeline.stages.size()) {
+        sections_(pipeline.stages.size()),
+        last_of_(pipeline.stages.size()) {
     out_.rank = rank;
     prepare_crossings(shared.transfers);
     for (int stage : stages_) prepare_sections(stage, shared.transfers);
@@ -51,6 +52,7 @@ class Derivation {
 
   RankStep run() && {
     const std::vector<Task> tasks = tasks_of(pipeline_.pipelining, pipeline_.group_of(out_.rank));
+    for (const Task& task : tasks) last_of_[at(stage_of(task))][task.phase] = task.micro_batch;
     begin(tasks.front());
     for (std::size_t t = 0; t < tasks.size(); ++t) {
       if (t + 1 < tasks.size()) expect(tasks[t + 1]);
@@ -62,8 +64,9 @@ class Derivation {
   }
 
  private:
+  /// Of one phase: of all micro-batches, and of the last one to run it.
   struct SectionNumbers {
-    int forward = 0, backward = 0, last_backward = 0;
+    int usual = -1, last = -1;
   };
 
   int last() const { return pipeline_.micro_batches() - 1; }
@@ -121,18 +124,24 @@ class Derivation {
     forward.insert(forward.end(), nodes.begin(), nodes.end());
     add_replace(forward, stage, Phase::forward);
     add_hand_out(forward, stage, Phase::forward);
-    SectionNumbers& numbers = sections_[at(stage)];
-    numbers.forward = add_section(stage, Phase::forward, false, std::move(forward));
-    const auto add_backward = [&](bool is_last, bool only_last) {
-      std::vector<Instruction> backward = of_stage.of(Phase::backward, is_last);
-      add_replace(backward, stage, Phase::backward);
-      add_hand_out(backward, stage, Phase::backward);
-      return add_section(stage, Phase::backward, only_last, std::move(backward));
-    };
-    const bool differs = of_stage.differs_in_last(Phase::backward);
-    numbers.backward = add_backward(!differs, false);
-    numbers.last_backward = differs ? add_backward(true, true) : numbers.backward;
+    const int number = add_section(stage, Phase::forward, false, std::move(forward));
+    sections_[at(stage)][Phase::forward] = {number, number};
+    prepare_backward(stage, Phase::backward, of_stage);
+    if (pipeline_.pipelining.schedule.splits_backward) prepare_backward(stage, Phase::weights, of_stage);
     updates_.push_back(of_stage);
+  }
+
+  void prepare_backward(int stage, Phase phase, const SectionsOfStage& of_stage) {
+    const auto add_one = [&](bool is_last, bool only_last) {
+      std::vector<Instruction> instructions = of_stage.of(phase, is_last);
+      add_replace(instructions, stage, phase);
+      add_hand_out(instructions, stage, phase);
+      return add_section(stage, phase, only_last, std::move(instructions));
+    };
+    SectionNumbers& numbers = sections_[at(stage)][phase];
+    const bool differs = of_stage.differs_in_last(phase);
+    numbers.usual = add_one(!differs, false);
+    numbers.last = differs ? add_one(true, true) : numbers.usual;
   }
 
   /// Leaves that change before the update do so behind the section that makes their new values.
@@ -175,7 +184,7 @@ class Derivation {
     for (End& end : ends_)
       if (end.is_send && end.time == CrossingTime::step) {
         add(Act::start, end.stage, end.transfer, 0);
-        ++end.started;
+        end.under_way.push_back(0);
       }
     expect(first);  // which may be on its way while the step's own are waited for
     for (const End& end : ends_)
@@ -197,58 +206,70 @@ class Derivation {
     }
   }
 
-  void finish_sends_until(End& end, int micro_batch) {
-    for (; end.finished < std::min(end.started, micro_batch + 1); ++end.finished)
-      if (!end.has_both)
-        add(Act::finish, end.stage, end.transfer, end.time == CrossingTime::micro_batch ? end.finished : 0);
+  /// Those under way for which `is_over(micro_batch)`.
+  template <class F>
+  void finish_sends(End& end, F is_over) {
+    std::erase_if(end.under_way, [&](int micro_batch) {
+      if (!is_over(micro_batch)) return false;
+      if (!end.has_both) add(Act::finish, end.stage, end.transfer, micro_batch);
+      return true;
+    });
   }
 
   /// Sends whose memory the task is going to write are over.
   void make_room_for(const Task& task) {
     const int stage = stage_of(task);
     const Program& program = pipeline_.stage(stage);
-    const int kept = program.keeps_sends ? program.slots : 1;
+    const auto is_in_its_slot = [&](int other) {
+      return program.lanes.slot(other, Life::whole) == program.lanes.slot(task.micro_batch, Life::whole);
+    };
     for (std::size_t e : ends_of_[at(stage)]) {
       End& end = ends_[e];
       if (!end.is_send) continue;
-      if (task.phase == Phase::forward && end.made == Phase::forward)
-        finish_sends_until(end, task.micro_batch - program.slots);
-      if (task.phase == Phase::backward)
-        finish_sends_until(end, end.received == Phase::forward ? task.micro_batch : task.micro_batch - kept);
+      if (task.phase == Phase::forward && end.made == Phase::forward) finish_sends(end, is_in_its_slot);
+      if (task.phase != Phase::backward) continue;
+      if (end.received == Phase::forward)
+        finish_sends(end, [&](int other) { return other == task.micro_batch; });
+      else
+        finish_sends(end, [&](int other) { return !program.keeps_sends || is_in_its_slot(other); });
     }
   }
 
   void run(const Task& task) {
     const int stage = stage_of(task);
-    const SectionNumbers& numbers = sections_[at(stage)];
-    const int section = task.phase == Phase::forward ? numbers.forward
-                        : task.micro_batch == last() ? numbers.last_backward
-                                                     : numbers.backward;
-    add(Act::run, stage, section, task.micro_batch);
+    const SectionNumbers& numbers = sections_[at(stage)][task.phase];
+    const bool is_last = task.micro_batch == last_of_[at(stage)][task.phase];
+    add(Act::run, stage, is_last ? numbers.last : numbers.usual, task.micro_batch);
     for (std::size_t e : ends_of_[at(stage)])
-      ends_[e].started += ends_[e].is_send && ends_[e].made == task.phase;
+      if (ends_[e].is_send && ends_[e].made == task.phase) ends_[e].under_way.push_back(task.micro_batch);
   }
 
   void finish() {
     expect(CrossingTime::update, last());
     for (CrossingTime time : {CrossingTime::step, CrossingTime::micro_batch})
       for (End& end : ends_)
-        if (end.is_send && end.time == time) finish_sends_until(end, last());
+        if (end.is_send && end.time == time) finish_sends(end, [](int) { return true; });
     add(Act::run, stages_.front(), update_, last());
   }
 
   const Pipeline& pipeline_;
   std::vector<int> stages_;
   std::vector<End> ends_;
-  std::vector<std::vector<std::size_t>> ends_of_;  // by stage: of what crosses with each micro-batch
-  std::vector<int> accumulating_;                  // stages
-  std::vector<SectionsOfStage> updates_;           // of `stages_`
-  std::vector<SectionNumbers> sections_;           // by stage
-  int update_ = 0;                                 // section
+  std::vector<std::vector<std::size_t>> ends_of_;   // by stage: of what crosses with each micro-batch
+  std::vector<int> accumulating_;                   // stages
+  std::vector<SectionsOfStage> updates_;            // of `stages_`
+  std::vector<OfPhases<SectionNumbers>> sections_;  // by stage
+  std::vector<OfPhases<int>> last_of_;              // by stage: the micro-batch that comes last
+  int update_ = 0;                                  // section
   RankStep out_;
 };
 
 }  // namespace
+
+int copy_of(const PreparedTransfer& transfer, int micro_batch, const Pipeline& pipeline) {
+  if (transfer.copies == 1) return 0;
+  return transfer.crossing >= 0 ? micro_batch : pipeline.stage(transfer.to_stage).lanes.lane(micro_batch);
+}
 
 bool PreparedTransfer::gives() const {
   return std::any_of(parts.begin(), parts.end(), [](const Part& p) { return p.from.is_valid(); });

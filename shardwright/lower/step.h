@@ -34,7 +34,7 @@ struct PreparedTransfer {
   int to_stage = 0;    // and make; another one of crossings
   NodeId node;         // first step node; invalid: a crossing
   int crossing = -1;   // of the pipeline
-  int copies = 1;      // prepared as often; micro-batch m has copy m % copies
+  int copies = 1;      // prepared as often: of a step by lane, of what crosses by micro-batch
   std::string over;    // axes of a step
   std::vector<Part> parts;
 
@@ -59,6 +59,9 @@ enum class Act : std::uint8_t {
   run        // `what`: section
 };
 
+/// Which copy of a transfer a micro-batch has.
+int copy_of(const PreparedTransfer& transfer, int micro_batch, const Pipeline& pipeline);
+
 /// Behind which of a step's parts an output is there.
 Phase handed_out_in(const Graph& graph, ValueId output);
 
@@ -74,7 +77,7 @@ struct Instruction {
 struct Section {
   int stage = 0;
   Phase phase = Phase::forward;
-  bool only_last = false;  // of the last micro-batch, with which some of the update begins
+  bool only_last = false;  // of the last micro-batch to run it, with which some of the update begins
   std::vector<Instruction> instructions;
 };
 

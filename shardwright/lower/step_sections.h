@@ -16,10 +16,9 @@ struct End {
   bool has_both = false;  // ends on this rank
   CrossingTime time = CrossingTime::micro_batch;
   Phase received = Phase::forward;
-  ValueId value;                // of `stage`
-  Phase made = Phase::forward;  // sends
-  int started = 0;              // sends of this step
-  int finished = 0;
+  ValueId value;                    // of `stage`
+  Phase made = Phase::forward;      // sends
+  std::vector<int> under_way = {};  // sends of this step: their micro-batches
 };
 
 /// In which round a rank runs each node of the updates of its stages, by stage and node. What an update receives of

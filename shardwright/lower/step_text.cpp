@@ -75,7 +75,7 @@ std::unordered_map<std::string, Instruction> vocabulary(const RankStep& step, co
     for (const Fusion& f : fusions_of(pipeline.stage(stage).graph))
       for (Act act : {Act::compute, Act::copy, Act::keep}) add(act, stage, f.begin.index);
     for (Act act : {Act::clear, Act::fill}) add(act, stage, 0);
-    for (Phase phase : {Phase::forward, Phase::backward, Phase::update})
+    for (Phase phase : {Phase::forward, Phase::backward, Phase::weights, Phase::update})
       for (Act act : {Act::hand_out, Act::replace}) add(act, stage, static_cast<int>(phase));
   }
   for (int s = 0; s < static_cast<int>(step.sections.size()); ++s)

@@ -30,7 +30,7 @@ PreparedTransfer TransfersOfRanks::of_steps(int stage, const Fusion& fusion, int
   PreparedTransfer out{.from_stage = stage,
                        .to_stage = stage,
                        .node = fusion.begin,
-                       .copies = first.phase == Phase::update ? 1 : program.slots,
+                       .copies = first.phase == Phase::update ? 1 : program.lanes.count(),
                        .over = first.attributes.text("over", ""),
                        .parts = {}};
   for (NodeId id = fusion.begin; id < fusion.end; id = {id.index + 1}) {

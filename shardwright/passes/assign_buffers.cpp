@@ -7,9 +7,9 @@
 // lowest offset that is free over their whole life (greedy by size; within a few per cent of optimal on such intervals:
 // Pisarchyk and Lee, 2020).
 //
-// Micro-batches that are alive at the same time have a slot each, for the buffers that live from the forward into the
-// backward; all others serve every micro-batch in turn. What is sent stays until its receivers have it (lower/step.cpp):
-// of the forward until the backward, of the backward until the next one.
+// Micro-batches that are alive at the same time have a slot each, for the buffers that live from one of their tasks into
+// another (plan/lanes.h); all others serve every micro-batch in turn. What is sent stays until its receivers have it
+// (lower/step.cpp): of the forward until the backward, of the backward until the next one.
 //
 // Time is counted in fusions, because nodes that run together take turns block by block: all that one of them
 // reads or writes is alive during all of them. What only they use passes from one to the next in the cache and
@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <optional>
 
 #include "shardwright/base/index.h"
 #include "shardwright/graph/op.h"
@@ -59,7 +60,8 @@ class Assignment {
     std::iota(joined_to_.begin(), joined_to_.end(), 0);
     for (std::size_t f = 0; f < fusions_.size(); ++f)
       times_.resize(at(fusions_[f].end.index), static_cast<int>(f));
-    backward_ = first_time(Phase::backward);
+    for (Phase phase : {Phase::backward, Phase::weights, Phase::update})
+      first_time_[phase] = first_time(phase);
     for (std::size_t v = 0; v < graph.values.size(); ++v) measure({static_cast<int>(v)});
     for (ValueId v : graph.sends) keep_until_received(v);
     for (ValueId v : graph.outputs) places_[at(v.index)].end = for_ever;
@@ -122,8 +124,8 @@ class Assignment {
     Place& b = places_[at(v.index)];
     const Phase phase = graph_.node(graph_.value(v).producer).phase;
     if (phase == Phase::forward) {
-      b.end = std::max(b.end, backward_);
-      b.last_read = std::max(b.last_read, backward_);
+      b.end = std::max(b.end, first_time_[Phase::backward]);
+      b.last_read = std::max(b.last_read, first_time_[Phase::backward]);
       return;
     }
     b.end = for_ever;
@@ -132,17 +134,26 @@ class Assignment {
     b.is_kept = program_.keeps_sends;
   }
 
-  /// Read by the backward of the micro-batch whose forward makes it, or kept until another stage has taken it.
-  bool is_in_slot(const Place& b) const {
-    if (program_.slots == 1 || b.is_leaf) return false;
-    return b.is_kept || (b.made < backward_ && b.last_read >= backward_);
+  /// From which of a micro-batch's tasks to which it lives: read by a later one than makes it, or kept until another
+  /// stage has taken it. Nothing: within one.
+  std::optional<Life> life_of(const Place& b) const {
+    if (program_.lanes.slots[0] == 1 || b.is_leaf) return std::nullopt;
+    if (b.is_kept) return Life::whole;
+    const int backward = first_time_[Phase::backward], weights = first_time_[Phase::weights];
+    const bool is_cut = weights < first_time_[Phase::update], is_read_last = b.last_read >= weights;
+    if (b.made < backward && b.last_read >= backward)
+      return is_cut && !is_read_last ? Life::to_inputs : Life::whole;
+    if (is_cut && b.made < weights && is_read_last && b.made >= backward) return Life::to_weights;
+    return std::nullopt;
   }
 
   Buffer buffer_of(const Place& place) const {
     const int last = static_cast<int>(fusions_.size()) - 1;
+    const std::optional<Life> life = life_of(place);
     return {.value = {},
             .bytes = place.bytes,
-            .slots = is_in_slot(place) ? program_.slots : 1,
+            .slots = life ? program_.lanes.slots[static_cast<std::size_t>(*life)] : 1,
+            .life = life.value_or(Life::whole),
             .begin = place.begin < 0 ? NodeId() : fusions_[at(place.begin)].begin,
             .end = {fusions_[at(std::min(place.end, last))].end.index - (place.end > last ? 0 : 1)}};
   }
@@ -154,8 +165,9 @@ class Assignment {
     std::ranges::stable_sort(order, std::ranges::greater(), [](const Buffer* b) { return b->bytes; });
     constexpr std::int64_t most = std::int64_t{1} << 61;
     std::int64_t of_slots = 0;
+    const auto is_apart = [](const Buffer& b) { return b.slots > 1 || b.life != Life::whole; };
     for (Buffer* b : order) {
-      if (b->slots == 1) continue;
+      if (!is_apart(*b)) continue;
       b->offset = of_slots;
       if (b->bytes > (most - of_slots) / b->slots)
         throw error("{} micro-batches are alive at once, of more than {} bytes (2^61) together", b->slots,
@@ -165,7 +177,7 @@ class Assignment {
     program.arena_bytes = of_slots;
     Occupied occupied(static_cast<int>(graph_.nodes.size()) + 2);
     for (Buffer* b : order) {
-      if (b->slots > 1) continue;
+      if (is_apart(*b)) continue;
       const Lifetime life{b->begin.index + 1, b->end.index + 1};
       b->offset = occupied.lowest_free(life, b->bytes, of_slots);
       occupied.take(life, b->offset, b->bytes);
@@ -291,7 +303,7 @@ class Assignment {
   std::vector<Fusion> fusions_;
   // By value: by another name, or when the step is over, as an output or what another leaf then takes.
   std::vector<bool> is_seen_later_;
-  int backward_ = 0;            // when the backward begins
+  OfPhases<int> first_time_;    // when each begins
   std::vector<int> times_;      // by node: the number of its fusion
   std::vector<int> joined_to_;  // union-find over values
   std::vector<Place> places_;

@@ -155,7 +155,7 @@ class Filler {
   /// The first fusion that reads the result, or the end of the phase. Who reads a gradient moves with it.
   int deadline(NodeId id) const {
     if (node(id).phase == Phase::update) return std::numeric_limits<int>::max();
-    int f = dependences_.first_of(node(id).phase == Phase::forward ? Phase::backward : Phase::update);
+    int f = dependences_.first_of(static_cast<Phase>(static_cast<int>(node(id).phase) + 1));
     if (dependences_.is_reduced_early(id)) return f;
     for (NodeId user : users_[static_cast<std::size_t>(node(id).results.front().index)])
       f = std::min(f, dependences_.fusion_of(user));

@@ -2,6 +2,7 @@
 
 #include "shardwright/cost/cluster.h"
 #include "shardwright/lower/recompute.h"
+#include "shardwright/lower/split_backward.h"
 #include "shardwright/lower/spmd.h"
 #include "shardwright/plan/complete.h"
 #include "shardwright/plan/owners.h"
@@ -20,8 +21,9 @@ Program compile(PlannedGraph planned, const Cluster& cluster, const CompileOptio
   note_owners(graph);
   if (planned.recompute.is_on()) graph = with_recompute(graph, planned.recompute, redistributor);
   Program program = lower(graph, redistributor);
+  if (planned.micro_batches.splits_backward) program.graph = with_split_backward(std::move(program.graph));
   program.micro_batches = planned.micro_batches.count;
-  program.slots = planned.micro_batches.slots;
+  program.lanes = planned.micro_batches.lanes;
   program.keeps_sends = planned.micro_batches.keeps_sends;
   return optimize(std::move(program), {redistributor, options.formats, planned.comm_fusion},
                   {.after = options.after, .verifies = options.verifies});

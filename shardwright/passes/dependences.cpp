@@ -42,13 +42,13 @@ void Dependences::find_early_sums() {
   };
   for (NodeId id{static_cast<int>(graph_.nodes.size()) - 1}; id.is_valid(); --id.index) {
     const Node& node = graph_.node(id);
-    if (node.phase != Phase::backward || std::ranges::any_of(node.operands, is_accumulator)) continue;
+    if (!is_backward(node.phase) || std::ranges::any_of(node.operands, is_accumulator)) continue;
     for (ValueId v : node.operands)
       is_used[place(v)] = is_used[place(v)] || !is_gradients_sum(id) || is_used[place(node.results.front())];
   }
   for (NodeId id : graph_.node_ids()) {
     const Node& node = graph_.node(id);
-    if (node.phase != Phase::backward || !is_gradients_sum(id)) continue;
+    if (!is_backward(node.phase) || !is_gradients_sum(id)) continue;
     is_reduced_early_[index(id)] =
         !is_used[place(node.results.front())] && (node.op->step == StepKind::reduce_scatter ||
                                                   is_reduced_early_[index(producer(node.operands.front()))]);

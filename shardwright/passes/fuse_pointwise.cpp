@@ -81,8 +81,7 @@ class PointwiseFuser {
     const Node& node = graph_.node(id);
     const Phase phase = graph_.node(leader).phase;
     if (!node.op->block || is_emitted(id)) return false;
-    if (node.phase != phase &&
-        !(has_one_backward_ && node.phase == Phase::update && phase == Phase::backward))
+    if (node.phase != phase && !(has_one_backward_ && node.phase == Phase::update && is_backward(phase)))
       return false;
     return std::all_of(node.results.begin(), node.results.end(),
                        [&](ValueId v) { return lie_alike(graph_.value(v), first_result(leader)); });

@@ -72,7 +72,7 @@ Program merge_common_subexpressions(Program program, const PassContext&) {
       if (const ValueId r = replacement[static_cast<std::size_t>(v.index)]; r.is_valid()) v = r;
     const Phase phase = node.op->kind == OpKind::step ? node.phase : Phase::forward;
     Key key{&graph, id, std::move(operands), phase, false};
-    if (node.phase == Phase::backward && reads_forward(graph, key.operands)) {
+    if (is_backward(node.phase) && reads_forward(graph, key.operands)) {
       const auto twin = first.find(key);
       key.is_made_again = node.is_recomputed ||
                           (twin != first.end() && is_recomputed[static_cast<std::size_t>(twin->node.index)]);

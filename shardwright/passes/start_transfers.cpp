@@ -70,7 +70,7 @@ class Starts {
         const NodeId start = fusions[at(last_in_the_way(fusion) + 1)].begin;
         for (NodeId id = fusion.begin; id < fusion.end; ++id.index) starts[at(id.index)] = start;
       }
-      if (first.phase == Phase::forward) last_forward_ = f;
+      if (first.phase != Phase::update) last_of_[first.phase] = f;
       for (NodeId id = fusion.begin; id < fusion.end; ++id.index) run(graph_.node(id), f);
     }
     return starts;
@@ -79,9 +79,13 @@ class Starts {
  private:
   /// The last fusion so far beside which the transfers of `steps` may not be on their way.
   int last_in_the_way(const Fusion& steps) const {
-    // Another micro-batch's forward may lie between; but the update follows the last backward.
-    const bool is_behind = program_.micro_batches > 1 && graph_.node(steps.begin).phase != Phase::forward;
-    int out = is_behind ? last_forward_ : never;
+    // Other micro-batches' tasks may lie between; but the update follows the last backward.
+    const Phase phase = graph_.node(steps.begin).phase;
+    int out = never;
+    if (program_.micro_batches > 1 && phase != Phase::forward) {
+      out = last_of_[Phase::forward].value_or(never);
+      if (phase == Phase::weights) out = std::max(out, last_of_[Phase::backward].value_or(never));
+    }
     for (NodeId id = steps.begin; id < steps.end; ++id.index) {
       const Node& step = graph_.node(id);
       const ValueId from = step.operands.front(), to = step.results.front();
@@ -116,7 +120,7 @@ class Starts {
   const Program& program_;
   const Graph& graph_;
   LastTouch writes_, reads_;
-  int last_forward_ = never;
+  OfPhases<std::optional<int>> last_of_;  // fusion of each so far
 };
 
 }  // namespace

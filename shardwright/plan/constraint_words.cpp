@@ -51,7 +51,11 @@ template <>
 std::string text_of(bool on) {
   return std::string(switch_words[on]);
 }
-std::string text_of(const Schedule& schedule) { return name_of(schedule); }
+/// In braces where it has commas.
+std::string text_of(const Schedule& schedule) {
+  const std::string text = to_text(schedule);
+  return schedule.rows.empty() ? text : "{" + text + "}";
+}
 std::string text_of(Again again) {
   return std::string(
       again_words[static_cast<std::size_t>(std::ranges::find(agains, again) - agains.begin())]);
@@ -133,10 +137,13 @@ Rows of_step() {
                                         }),
           kept(switched<&Constraints::recompute_communication>("recompute_communication")),
           kept(switched<&Constraints::recompute_shard_kept>("recompute_shard_kept")),
-          word<&Constraints::schedule>("schedule",
-                                       [](Constraints& c, std::string_view, const Given& value) {
-                                         c.schedule = schedule_called(value.text);
-                                       }),
+          word<&Constraints::schedule>(
+              "schedule",
+              [](Constraints& c, std::string_view, const Given& value) {
+                const bool has_braces = value.text.starts_with('{') && value.text.ends_with('}');
+                c.schedule =
+                    schedule_given(has_braces ? value.text.substr(1, value.text.size() - 2) : value.text);
+              }),
           switched<&Constraints::sequence_parallel>("sequence_parallel"),
           kept(word<&Constraints::comm_fusion>("comm_fusion", read_comm_fusion)),
           kept(word<&Constraints::framework>("framework",

@@ -53,7 +53,7 @@ namespace {
 /// What a backward sends lies there until the stage before takes it, one for each micro-batch that is alive; others take
 /// it too late.
 void check_gradients(const StagedGraph& parts, const Pipelining& p) {
-  if (p.schedule.kind != Schedule::interleaved || p.micro_batches == 1) return;
+  if ((p.schedule.chunks == 1 && p.schedule.order != ChunkOrder::table) || p.micro_batches == 1) return;
   for (const Crossing& c : parts.crossings) {
     const Graph& giver = parts.stages[at(c.from)];
     const Value& sent = giver.value(giver.sends[at(c.send)]);
@@ -119,9 +119,9 @@ StagedGraph staged(const Graph& graph, const Plan& plan) {
 }
 
 Cluster Plan::cluster_of(std::size_t stage) const {
-  const auto groups = static_cast<std::size_t>(settings.pipelining.stages);
+  const int group = settings.pipelining.stage_of(static_cast<int>(stage));
   int first = 0;
-  for (std::size_t s = 0; s < stage % groups; ++s) first += stages[s].devices();
+  for (int s = 0; s < group; ++s) first += stages[at(s)].devices();
   return cluster.part(first, stages[stage].devices());
 }
 

@@ -16,6 +16,7 @@
 #include "shardwright/cost/framework.h"
 #include "shardwright/graph/graph.h"
 #include "shardwright/plan/comm_fusion.h"
+#include "shardwright/plan/lanes.h"
 #include "shardwright/plan/leaves.h"
 #include "shardwright/plan/reason.h"
 #include "shardwright/plan/recompute.h"

@@ -230,14 +230,15 @@ StagePlan stage_of(const Json& json) {
 
 /// Throws: Error unless chunks of the same devices say so, and all devices have a stage.
 void check_devices(const Plan& plan) {
-  const auto groups = static_cast<std::size_t>(plan.settings.pipelining.stages);
+  const Pipelining& p = plan.settings.pipelining;
   std::int64_t devices = 0;
-  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-    const int here = plan.stages[s].devices(), first = plan.stages[s % groups].devices();
+  for (int s = 0; s < static_cast<int>(plan.stages.size()); ++s) {
+    const auto group = static_cast<std::size_t>(p.stage_of(s));
+    const int here = plan.stages[static_cast<std::size_t>(s)].devices(), first = plan.stages[group].devices();
     if (here != first)
-      throw error("stages {} and {} run on the same devices, but one has {} and the other {}", s % groups, s,
+      throw error("stages {} and {} run on the same devices, but one has {} and the other {}", group, s,
                   first, here);
-    if (s < groups) devices += here;
+    if (s < p.stages) devices += here;
   }
   if (devices != plan.devices())
     throw error("the stages have {} devices but \"devices\" is {}", devices, plan.devices());
@@ -307,7 +308,7 @@ Json json_of(const Plan& plan) {
   if (plan.settings.pipelining.micro_batches > 1)
     out["micro_batches"] = plan.settings.pipelining.micro_batches;
   if (!is_whole) {
-    out["schedule"] = name_of(plan.settings.pipelining.schedule);
+    out["schedule"] = to_text(plan.settings.pipelining.schedule);
     for (const StagePlan& stage : plan.stages) out["stage_plans"].push_back(stage_json(stage));
   }
   const OptimizerParallel& zero = plan.settings.optimizer_parallel;
@@ -345,6 +346,7 @@ Plan parse_plan(std::string_view text, std::string_view where) try {
   if (parts != p.parts() || (parts > 1 && p.stages < 2))
     throw error("\"schedule\" {} of several stages does not go with {} \"stage_plans\"", name_of(p.schedule),
                 parts);
+  if (const std::string why = refusal_of(p); parts > 1 && !why.empty()) throw error("{}", why);
   check_devices(plan);
   if (json.contains("stages") && json.at("stages") != p.stages)
     throw error(

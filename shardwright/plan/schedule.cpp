@@ -5,94 +5,142 @@
 #include <fmt/format.h>
 
 #include "shardwright/base/error.h"
+#include "shardwright/base/index.h"
 #include "shardwright/base/text.h"
 #include "shardwright/base/unknown.h"
 #include "shardwright/cost/cluster.h"
+#include "shardwright/plan/schedule_table.h"
 
 namespace shardwright {
 namespace {
 
-constexpr std::string_view interleaved = "interleaved:";
+constexpr std::string_view table_mark = "table ";
 
 void check(std::string_view what, int count, int most) {
   if (count < 1 || count > most)
     throw error("pipelining: {} {} but there should be from 1 to {}", count, what, most);
 }
 
-/// How many micro-batches go through a chunk before the next chunk has its turn: S at a time, and what S does not divide
-/// goes with the first.
-int first_turn(const Pipelining& p) {
-  return p.micro_batches < p.stages ? p.micro_batches : p.stages + p.micro_batches % p.stages;
+std::string called(const ScheduleDef& def) {
+  if (def.argument.empty()) return def.name;
+  return def.chunks != 0 ? fmt::format("{}[:{}]", def.name, def.argument)
+                         : fmt::format("{}:{}", def.name, def.argument);
 }
 
-/// The passes of all micro-batches through the chunks of a stage, one way.
-std::vector<Task> passes_of(const Pipelining& p, Phase phase) {
+const ScheduleDef* known(std::string_view name) {
+  const auto all = all_schedules();
+  const auto def = std::ranges::find(all, name, &ScheduleDef::name);
+  return def == all.end() ? nullptr : &*def;
+}
+
+/// Each micro-batch in turn, whatever the schedule.
+std::vector<Task> accumulation(int micro_batches) {
   std::vector<Task> out;
-  const int chunks = p.schedule.chunks;
-  const int turn = p.schedule.kind == Schedule::interleaved ? first_turn(p) : p.micro_batches;
-  for (int begin = 0, end = turn; begin < p.micro_batches; begin = end, end += p.stages)
-    for (int c = 0; c < chunks; ++c)
-      for (int m = begin; m < end; ++m)
-        out.push_back({phase, m, phase == Phase::forward ? c : chunks - 1 - c});
+  for (int m = 0; m < micro_batches; ++m)
+    for (Phase phase : {Phase::forward, Phase::backward}) out.push_back({phase, m, 0});
   return out;
 }
 
 }  // namespace
 
-std::string name_of(const Schedule& schedule) {
-  if (schedule.kind == Schedule::interleaved) return fmt::format("{}{}", interleaved, schedule.chunks);
-  return schedule.kind == Schedule::gpipe ? "gpipe" : "1f1b";
+Schedule Schedule::gpipe() { return schedule_of(*known("gpipe"), 0); }
+Schedule Schedule::interleaved(int chunks) { return schedule_of(*known("interleaved"), chunks); }
+
+Schedule schedule_of(const ScheduleDef& def, int argument) {
+  Schedule out;
+  out.name = def.name;
+  out.argument = argument == 1 && def.chunks != 0 ? 0 : argument;  // as if it were left out
+  out.chunks = def.chunks == 0 ? argument : def.chunks;
+  out.order = def.order;
+  out.splits_backward = def.splits_backward;
+  return out;
 }
 
-Schedule schedule_called(std::string_view name) {
-  if (name == "gpipe") return Schedule::gpipe;
-  if (name == "1f1b") return Schedule::one_forward_one_backward;
-  if (name.starts_with(interleaved)) {
-    const auto chunks = to_integer(name.substr(interleaved.size()));
-    if (!chunks || *chunks < 1 || *chunks > most_devices)
-      throw error("schedule '{}': interleaved:V has V chunks per stage, from 1 to {}", name, most_devices);
-    return {Schedule::interleaved, static_cast<int>(*chunks)};
+const ScheduleDef& def_of(const Schedule& schedule) {
+  const ScheduleDef* def = known(schedule.name);
+  require(def, "there is no schedule {}", schedule.name);
+  return *def;
+}
+
+std::vector<std::string> schedule_names() {
+  std::vector<std::string> out;
+  for (const ScheduleDef& def : all_schedules())
+    if (def.order != ChunkOrder::table) out.push_back(called(def));
+  out.emplace_back("FILE.csv");
+  return out;
+}
+
+std::string name_of(const Schedule& schedule) {
+  return schedule.argument == 0 ? schedule.name : fmt::format("{}:{}", schedule.name, schedule.argument);
+}
+
+std::string to_text(const Schedule& schedule) {
+  if (schedule.order != ChunkOrder::table) return name_of(schedule);
+  std::string out(table_mark);
+  for (std::size_t row = 0; row < schedule.rows.size(); ++row)
+    out += fmt::format("{}{}", row == 0 ? "" : " | ", row_text(schedule, static_cast<int>(row)));
+  return out;
+}
+
+Schedule schedule_called(std::string_view text) {
+  if (text.starts_with(table_mark)) return schedule_of_rows(split(text.substr(table_mark.size()), '|'));
+  const std::size_t colon = text.find(':');
+  const ScheduleDef* def = known(text.substr(0, colon));
+  if (!def || def->order == ChunkOrder::table || (colon != text.npos && def->argument.empty()) ||
+      (colon == text.npos && def->chunks == 0))
+    throw unknown("schedule", text, schedule_names());
+  if (colon == text.npos) return schedule_of(*def, 0);
+  const auto argument = to_integer(text.substr(colon + 1));
+  if (!argument || *argument < def->least || *argument > def->most)
+    throw error("schedule '{}': {} has {}, from {} to {}", text, called(*def), def->doc, def->least,
+                def->most);
+  return schedule_of(*def, static_cast<int>(*argument));
+}
+
+Schedule schedule_given(std::string_view text) {
+  return text.ends_with(".csv") ? load_schedule_table(std::string(text)) : schedule_called(text);
+}
+
+int Pipelining::stage_of(int part) const {
+  switch (schedule.order) {
+    case ChunkOrder::rounds: return part % stages;
+    case ChunkOrder::v: return part < stages ? part : 2 * stages - 1 - part;
+    case ChunkOrder::table: break;
   }
-  throw unknown("schedule", name, std::array<std::string, 3>{"gpipe", "1f1b", "interleaved:V"});
+  return stages == 1 ? 0 : schedule.stages[at(part)];
+}
+
+std::vector<int> Pipelining::parts_of(int stage) const {
+  std::vector<int> out;
+  for (int part = 0; part < parts(); ++part)
+    if (stage_of(part) == stage) out.push_back(part);
+  return out;
+}
+
+int Pipelining::chunk_of(int part) const {
+  int out = 0;
+  for (int other = 0; other < part; ++other) out += stage_of(other) == stage_of(part);
+  return out;
+}
+
+std::string refusal_of(const Pipelining& p) {
+  const ScheduleDef& def = def_of(p.schedule);
+  if (p.stages == 1)
+    return def.is_for_stages
+               ? fmt::format("schedule {} is for several stages but there is one", name_of(p.schedule))
+               : "";
+  return def.refusal ? def.refusal(p) : "";
 }
 
 void check(const Pipelining& p) {
   check("stages", p.stages, most_devices);
   check("chunks", p.schedule.chunks, most_devices / p.stages);
   check("micro-batches", p.micro_batches, most_micro_batches);
+  if (const std::string why = refusal_of(p); !why.empty()) throw error("{}", why);
 }
 
 std::vector<Task> tasks_of(const Pipelining& p, int stage) {
-  const std::vector<Task> forwards = passes_of(p, Phase::forward), backwards = passes_of(p, Phase::backward);
-  const auto warm_up = static_cast<std::size_t>(warm_up_of(p, stage));
-  std::vector<Task> out;
-  std::size_t next = 0;
-  for (std::size_t b = 0; b < backwards.size(); ++b) {
-    while (next < std::min(forwards.size(), b + warm_up)) out.push_back(forwards[next++]);
-    out.push_back(backwards[b]);
-  }
-  return out;
-}
-
-int warm_up_of(const Pipelining& p, int stage) {
-  if (p.stages == 1) return 1;
-  switch (p.schedule.kind) {
-    case Schedule::gpipe: return p.micro_batches;
-    case Schedule::one_forward_one_backward: return p.stages - stage;
-    case Schedule::interleaved: break;
-  }
-  return first_turn(p) * (p.schedule.chunks - 1) + 2 * (p.stages - stage - 1) + 1;
-}
-
-MicroBatches micro_batches_of(const Pipelining& p, int part) {
-  const int chunk = part / p.stages;
-  int alive = 0, most = 0;
-  for (const Task& task : tasks_of(p, part % p.stages)) {
-    if (task.chunk != chunk) continue;
-    alive += task.phase == Phase::forward ? 1 : -1;
-    most = std::max(most, alive);
-  }
-  return {p.micro_batches, most, p.schedule.kind == Schedule::interleaved};
+  return p.stages == 1 ? accumulation(p.micro_batches) : def_of(p.schedule).tasks(p, stage);
 }
 
 }  // namespace shardwright

@@ -1,22 +1,17 @@
 // The order in which stages work on micro-batches.
 //
-// A step runs each micro-batch forward through the stages and backward again, then every stage updates. With S stages
-// and M micro-batches:
+// A step runs each micro-batch forward through the stages and backward again, then every stage updates. A schedule gives
+// the devices of a stage their tasks in order: a pass of a micro-batch through a section of a chunk of the network. The
+// backward may be cut in two: gradients of inputs, for which the stage before waits, and gradients of weights, for which
+// nobody does (lower/split_backward.h). plan/schedules/ has a file for each family.
 //
-//   gpipe          all forwards, then all backwards: M micro-batches are alive in every stage
-//   1f1b           stage s runs S - s forwards, then a backward and a forward in turn: at most S - s are alive
-//   interleaved:V  the devices of a stage have V chunks of the network: chunk c of S V runs on those of stage c mod S.
-//                  Micro-batches go S at a time through one chunk after the other; backwards begin as soon as there are
-//                  any, and then a forward and a backward take turns
-//
-// The first two leave a stage idle for (S - 1) / (M + S - 1) of the step, the third for (S - 1) / (V M) of the time in
-// which it works, if S divides M (Narayanan et al., 2021). One stage runs each micro-batch forward and backward in turn:
-// gradient accumulation.
-//
-// Where plans and programs speak of stages, each chunk is one.
+// Stages may have several chunks of the network. They lie on the devices in rounds (chunk c of S V on those of stage
+// c mod S), as a V (down the stages and up again), or as a table says. Where plans and programs speak of stages, each
+// chunk is one.
 #pragma once
 
 #include <compare>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,30 +20,39 @@
 
 namespace shardwright {
 
+/// One micro-batch's pass through a section of one chunk.
+struct Task {
+  Phase phase = Phase::forward;  // or backward, weights: never the update
+  int micro_batch = 0;
+  int chunk = 0;  // of the stage, in the order of the network
+  auto operator<=>(const Task&) const = default;
+};
+
+/// How chunks lie on the devices of stages.
+enum class ChunkOrder : std::uint8_t { rounds, v, table };
+
 struct Schedule {
-  enum Kind { gpipe, one_forward_one_backward, interleaved };
+  std::string name = "1f1b";
+  int argument = 0;  // `2` of `interleaved:2`
+  int chunks = 1;    // per stage
+  ChunkOrder order = ChunkOrder::rounds;
+  bool splits_backward = false;
+  std::vector<std::vector<Task>> rows = {};  // of a table: by stage
+  std::vector<int> stages = {};              // of a table: by part, whose devices it is on
 
-  Kind kind = one_forward_one_backward;
-  int chunks = 1;  // per stage
-
-  constexpr Schedule() = default;
-  constexpr Schedule(Kind k,
-                     int of_stage = 1)  // NOLINT(google-explicit-constructor): a name is enough for most
-      : kind(k), chunks(of_stage) {}
+  static Schedule one_forward_one_backward() { return {}; }
+  static Schedule gpipe();
+  static Schedule interleaved(int chunks);
   auto operator<=>(const Schedule&) const = default;
 };
-/// `gpipe`, `1f1b`, `interleaved:2`.
+/// `gpipe`, `interleaved:2`; of a table `table`.
 std::string name_of(const Schedule& schedule);
-/// Throws: Error that lists them.
-Schedule schedule_called(std::string_view name);
-
-/// One micro-batch's pass through one chunk.
-struct Task {
-  Phase phase = Phase::forward;  // or backward
-  int micro_batch = 0;
-  int chunk = 0;  // of the stage
-  bool operator==(const Task&) const = default;
-};
+/// The same, but of a table its rows: `table 0F0,0F1,0B0,0B1 | 1F0,1B0,1F1,1B1`.
+std::string to_text(const Schedule& schedule);
+/// The schedule that either text says. Throws: Error that lists them.
+Schedule schedule_called(std::string_view text);
+/// As a user gives it: the same, or the name of a file of a table, `rows.csv` (plan/schedule_table.h).
+Schedule schedule_given(std::string_view text);
 
 constexpr int most_micro_batches = 1 << 16;
 
@@ -62,26 +66,47 @@ struct Pipelining {
 
   /// Chunks of all stages.
   int parts() const { return stages * schedule.chunks; }
+  /// On whose devices a part is.
+  int stage_of(int part) const;
+  /// What the devices of a stage have, in the order of the network.
+  std::vector<int> parts_of(int stage) const;
+  /// Which chunk of its stage a part is.
+  int chunk_of(int part) const;
 };
 
-/// How many micro-batches a program works on, in how many slots.
-struct MicroBatches {
-  int count = 1;
-  int slots = 1;
-  bool keeps_sends = false;  // what a backward sends is kept in slots, too
+/// A kind of schedule.
+struct ScheduleDef {
+  std::string name;
+  std::string argument = {};  // `V` of `interleaved:V`
+  int least = 0, most = 0;  // that it may be; the least one may be left out if it is 1 and `chunks` is given
+  std::string doc;          // behind the name: `V chunks per stage, in rounds`
+  int chunks = 1;           // 0: the argument says it
+  ChunkOrder order = ChunkOrder::rounds;
+  bool splits_backward = false;
+  bool is_for_stages = true;       // one stage has no use for it
+  std::vector<int> searched = {};  // arguments with which a search tries it; 0: without
+  /// The tasks of the devices of a stage, in order.
+  std::vector<Task> (*tasks)(const Pipelining&, int stage) = nullptr;
+  /// Forwards of chunks that they run before the first backward, if there are as many; null: it has no such order.
+  int (*warm_up)(const Pipelining&, int stage) = nullptr;
+  /// Why it cannot be so; empty: it can.
+  std::string (*refusal)(const Pipelining&) = nullptr;
 };
+/// By the names of files in plan/schedules/.
+std::span<const ScheduleDef> all_schedules();
+const ScheduleDef& def_of(const Schedule& schedule);
+/// Of `def`, with its argument; 0: without.
+Schedule schedule_of(const ScheduleDef& def, int argument);
+/// `gpipe, 1f1b, interleaved:V, ...`: how they are called.
+std::vector<std::string> schedule_names();
 
-/// Throws: Error unless there are stages and micro-batches, and not too many.
+/// Throws: Error unless there are stages and micro-batches, not too many, and as the schedule wants them.
 void check(const Pipelining& p);
+/// Why the schedule cannot be so of so many stages and micro-batches; empty: it can.
+std::string refusal_of(const Pipelining& p);
 
-/// The tasks of the devices of `stage`, in order. Each phase of a chunk takes the micro-batches in their order.
+/// The tasks of the devices of `stage`, in order. One stage takes each micro-batch forward and backward in turn: gradient
+/// accumulation.
 std::vector<Task> tasks_of(const Pipelining& p, int stage);
-
-/// How many forwards of chunks the devices of `stage` run before the first backward, if there are as many.
-int warm_up_of(const Pipelining& p, int stage);
-
-/// The micro-batches of a part: of chunk part / stages of stage part % stages. Slots are as many as are alive in it at
-/// once: forward begun, backward not finished. Micro-batch m uses slot m % slots.
-MicroBatches micro_batches_of(const Pipelining& p, int part);
 
 }  // namespace shardwright

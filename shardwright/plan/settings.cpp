@@ -2,10 +2,13 @@
 
 #include <algorithm>
 
+#include "shardwright/plan/schedule_table.h"
+
 namespace shardwright {
 
 int stage_count(const Constraints& c) {
   if (const auto said = c.degrees.said("pp")) return *said;
+  if (c.schedule && !c.schedule->rows.empty()) return static_cast<int>(c.schedule->rows.size());
   int parts = 1;
   for (const auto& [name, part] : c.stages) parts = std::max(parts, part + 1);
   const int chunks = c.schedule.value_or(Schedule{}).chunks;
@@ -32,6 +35,8 @@ Settings settings_of(const Constraints& c) {
   out.pipelining = {.schedule = c.schedule.value_or(Schedule{}),
                     .stages = stages,
                     .micro_batches = c.micro_batches.value_or(stages)};
+  if (!c.micro_batches && c.schedule && !c.schedule->rows.empty())
+    out.pipelining.micro_batches = micro_batches_of_table(*c.schedule);
   out.framework = c.framework.value_or(out.framework);
   return out;
 }

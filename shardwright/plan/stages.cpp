@@ -219,7 +219,7 @@ class Cutting {
   }
 
   void find_crossings() {
-    std::vector<int> end(3, static_cast<int>(graph_.nodes.size()));  // of each phase
+    std::vector<int> end(phases, static_cast<int>(graph_.nodes.size()));  // of each phase
     for (int n = static_cast<int>(graph_.nodes.size()); n-- > 0;)
       for (int p = 0; p < static_cast<int>(graph_.nodes[at(n)].phase); ++p) end[at(p)] = n;
     for (NodeId id : graph_.node_ids()) {

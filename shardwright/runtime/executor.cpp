@@ -18,6 +18,23 @@ bool overlap(const std::byte* a, std::int64_t a_bytes, const std::byte* b, std::
 
 }  // namespace
 
+namespace {
+/// The first micro-batch that works in a lane.
+int first_in_lane(const Program& program, int lane) {
+  int m = 0;
+  while (m + 1 < program.micro_batches && program.lanes.lane(m) != lane) ++m;
+  return m;
+}
+
+/// Of each section, that it last runs for.
+std::vector<int> last_runs(const RankStep& step) {
+  std::vector<int> out(step.sections.size(), 0);
+  for (const Instruction& i : step.instructions)
+    if (i.act == Act::run) out[at(i.what)] = i.micro_batch;
+  return out;
+}
+}  // namespace
+
 Executor::Executor(const Pipeline& pipeline, Backend& backend, Communicator& communicator, Ports ports)
     : pipeline_(pipeline),
       backend_(backend),
@@ -72,7 +89,9 @@ void Executor::prepare_transfers() {
   for (const PreparedTransfer& t : step_.transfers) {
     first_numbers_.push_back(numbers_.size());
     for (int copy = 0; copy < t.copies; ++copy) {
-      const int micro_batch = t.copies == 1 ? pipeline_.micro_batches() - 1 : copy;
+      const Program& program = pipeline_.stage(t.to_stage);
+      int micro_batch = t.crossing >= 0 ? copy : first_in_lane(program, copy);
+      if (t.copies == 1) micro_batch = pipeline_.micro_batches() - 1;
       std::vector<BoundTransfer> bound;
       for (const Part& p : t.parts)
         bound.push_back({*p.transfer, p.dtype,
@@ -83,16 +102,19 @@ void Executor::prepare_transfers() {
   }
 }
 
-/// Sections of the last micro-batch have its slot; others run in every slot.
+/// Sections of the last micro-batch have its lane; others run in every lane.
 void Executor::prepare_sections() {
-  const int last = pipeline_.micro_batches() - 1;
-  for (const Section& section : step_.sections) {
-    std::vector<Actions>& slots = sections_.emplace_back();
-    const bool has_slots = section.phase != Phase::update && !section.only_last;
-    const int count = has_slots ? pipeline_.stage(section.stage).slots : 1;
-    for (int slot = 0; slot < count; ++slot) {
-      slots.push_back(prepare(section.instructions, section.phase, count > 1 ? slot : last));
-      mark_hiding(slots.back());
+  const std::vector<int> last = last_runs(step_);
+  for (std::size_t s = 0; s < step_.sections.size(); ++s) {
+    const Section& section = step_.sections[s];
+    const Program& program = pipeline_.stage(section.stage);
+    std::vector<Actions>& lanes = sections_.emplace_back();
+    const bool has_lanes = section.phase != Phase::update && !section.only_last;
+    const int count = has_lanes ? program.lanes.count() : 1;
+    for (int lane = 0; lane < count; ++lane) {
+      lanes.push_back(
+          prepare(section.instructions, section.phase, count > 1 ? first_in_lane(program, lane) : last[s]));
+      mark_hiding(lanes.back());
     }
   }
   actions_ = prepare(step_.instructions, std::nullopt, 0);
@@ -275,8 +297,7 @@ const Node* Executor::node_of(const Instruction& i) const {
 TensorView Executor::view(int stage, ValueId v, int micro_batch) const {
   const Held& h = held(stage);
   TensorView out = h.views[at(v.index)];
-  const int slot = micro_batch % h.program->slots;
-  if (out.data && slot > 0) out.data = h.data + h.program->offset(v, slot);
+  if (out.data && micro_batch > 0) out.data = h.data + h.program->offset(v, micro_batch);
   return out;
 }
 
@@ -295,8 +316,9 @@ void Executor::run(const Action& action, int micro_batch) {
       if (ports_.hand_out) ports_.hand_out(i.stage, static_cast<Phase>(i.what), micro_batch);
       return;
     case Act::run: {
-      const std::vector<Actions>& slots = sections_[at(i.what)];
-      return run(slots[at(micro_batch) % slots.size()], micro_batch);
+      const std::vector<Actions>& lanes = sections_[at(i.what)];
+      const Program& program = pipeline_.stage(i.stage);
+      return run(lanes.size() == 1 ? lanes.front() : lanes[at(program.lanes.lane(micro_batch))], micro_batch);
     }
     default: break;
   }

@@ -101,7 +101,8 @@ class Executor {
   void run_recorded(const Action& action, int micro_batch);
   int number_of(const Instruction& transfer, int micro_batch) const {
     const auto t = static_cast<std::size_t>(transfer.what);
-    return numbers_[first_numbers_[t] + static_cast<std::size_t>(micro_batch % step_.transfers[t].copies)];
+    return numbers_[first_numbers_[t] +
+                    static_cast<std::size_t>(copy_of(step_.transfers[t], micro_batch, pipeline_))];
   }
   const Held& held(int stage) const { return held_[static_cast<std::size_t>(stage)]; }
   Phase phase_of(const Instruction& i) const;
@@ -125,7 +126,7 @@ class Executor {
   bool is_within_step_ = false;
   bool has_updated_ = false;  // in this step
   Actions actions_;
-  std::vector<std::vector<Actions>> sections_;  // by slot, or one
+  std::vector<std::vector<Actions>> sections_;  // by lane, or one
   Recorder* recorder_ = nullptr;
   const std::atomic<bool>* stop_ = nullptr;
 };

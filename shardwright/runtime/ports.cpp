@@ -250,9 +250,10 @@ void RankPorts::give(Backend& backend, Port& port, const TensorView& view, int m
   }
   Tensor own = port.way.read(backend, view);
   if (is_mean) {  // not in the value's place: a backward may read that
-    if (micro_batch == 0) port.sum = 0;
+    if (port.first < 0) port.first = micro_batch;
+    if (micro_batch == port.first) port.sum = 0, port.given = 0;
     port.sum += to_doubles(own).front();
-    if (micro_batch + 1 < count) return;
+    if (++port.given < count) return;
     own = make_tensor(whole.type(), std::array{port.sum / count});
   }
   if (!keeps_) {

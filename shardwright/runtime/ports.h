@@ -99,6 +99,8 @@ class RankPorts {
     int count = 1;                  // how often it is given: once for each micro-batch, or once for the step
     Phase phase = Phase::forward;   // behind which
     double sum = 0;                 // of a scalar output: over the micro-batches
+    int given = 0;                  // so many of them
+    int first = -1;                 // with which every step begins to give it; not known before the first
     std::vector<Tensor> kept = {};  // of another output, if it waits: by micro-batch
   };
 

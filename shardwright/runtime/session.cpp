@@ -169,8 +169,8 @@ std::size_t most_transfers(const Pipeline& pipeline) {
     std::size_t steps = 0, flows = 0;
     for (const Node& node : program.graph.nodes) steps += node.op->kind == OpKind::step;
     for (const PlacedCrossing& c : pipeline.crossings) flows += c.from == s || c.to == s;
-    prepared[at(s % pipeline.group_count())] +=
-        steps * at(program.slots) + flows * at(pipeline.micro_batches());
+    prepared[at(pipeline.pipelining.stage_of(s))] +=
+        steps * at(program.lanes.count()) + flows * at(pipeline.micro_batches());
   }
   return *std::ranges::max_element(prepared) + most_transfers_of_gather(pipeline.rank_count()) + statistics;
 }

@@ -55,9 +55,9 @@ class GroupFigures {
     for (const SectionFigures& section : sections_)
       for (const OwnedSeconds& item : section.owned) add_owned(item, section.runs);
     for (const auto& [transfer, waited] : ran.waited) add_waiting(transfer, waited);
-    for (Phase phase : {Phase::forward, Phase::backward})
+    for (Phase phase : {Phase::forward, Phase::backward, Phase::weights})
       for (auto* seconds : {&out_.phase_seconds, &out_.phase_compute_seconds})
-        (*seconds)[static_cast<std::size_t>(phase)] /= pipeline_.micro_batches();
+        (*seconds)[phase] /= pipeline_.micro_batches();
     count_transfers();
     for (const auto& [stage, prices] : prices_) {
       const Program& program = pipeline_.stage(stage);
@@ -105,22 +105,19 @@ class GroupFigures {
     return out;
   }
 
-  double& of_phase(Phase phase) { return out_.phase_seconds[static_cast<std::size_t>(phase)]; }
-
   void add_section(Phase phase, SectionFigures& section) {
     ++section.runs;
     out_.compute_seconds += section.compute;
     out_.recompute_seconds += section.recompute;
-    of_phase(phase) += section.compute;
-    out_.phase_compute_seconds[static_cast<std::size_t>(phase)] += section.compute;
+    out_.phase_seconds[phase] += section.compute;
+    out_.phase_compute_seconds[phase] += section.compute;
   }
 
-  void add_waiting(int transfer, const std::array<double, 3>& waited) {
+  void add_waiting(int transfer, const OfPhases<double>& waited) {
     double seconds = 0;
-    for (Phase phase : {Phase::forward, Phase::backward, Phase::update}) {
-      const double in_phase = waited[static_cast<std::size_t>(phase)];
-      seconds += in_phase;
-      of_phase(phase) += in_phase;
+    for (Phase phase : {Phase::forward, Phase::backward, Phase::weights, Phase::update}) {
+      seconds += waited[phase];
+      out_.phase_seconds[phase] += waited[phase];
     }
     if (seconds == 0) return;
     out_.exposed_communication_seconds += seconds;
@@ -148,7 +145,7 @@ class GroupFigures {
       out_.communication_seconds += seconds;
       const Graph& graph = prices.graph();
       const Phase phase = graph.node(graph.value(graph.node(transfer.node).operands.front()).producer).phase;
-      out_.phase_communication_seconds[static_cast<std::size_t>(phase)] += seconds;
+      out_.phase_communication_seconds[phase] += seconds;
       for (int n = 0; n < static_cast<int>(transfer.parts.size()); ++n) {
         const Node& node = prices.graph().node({transfer.node.index + n});
         if (!is_transfer(node)) continue;
@@ -187,7 +184,7 @@ std::vector<TimedCrossing> timed_crossings(const Pipeline& pipeline, const Clust
   std::vector<TimedCrossing> out;
   for (const PlacedCrossing& c : pipeline.crossings) {
     TimedCrossing& timed = out.emplace_back();
-    timed.from = c.from % pipeline.group_count(), timed.to = c.to % pipeline.group_count();
+    timed.from = pipeline.pipelining.stage_of(c.from), timed.to = pipeline.pipelining.stage_of(c.to);
     if (timed.from == timed.to) continue;  // chunks of the same devices
     const int level = level_between(pipeline, timed.from, timed.to, cluster);
     const LinkLevel& link = cluster.links[at(level)];
@@ -216,8 +213,8 @@ std::vector<SimulatedRank> simulated(const std::deque<GroupFigures>& groups, con
 void add_crossings(std::vector<Estimate>& groups, const Pipeline& pipeline) {
   std::vector<std::int64_t> received(at(pipeline.rank_count()), 0);
   for (const PlacedCrossing& c : pipeline.crossings) {
-    const int group = c.to % pipeline.group_count();
-    if (group == c.from % pipeline.group_count()) continue;
+    const int group = pipeline.pipelining.stage_of(c.to);
+    if (group == pipeline.pipelining.stage_of(c.from)) continue;
     const int times = c.time == CrossingTime::micro_batch ? pipeline.micro_batches() : 1;
     groups[at(group)].collectives["receive"] += times;
     // A rank has nothing of it before: it receives all that it holds then.
@@ -263,7 +260,7 @@ Estimate estimate(const Pipeline& pipeline, const Cluster& cluster) {
   }
   out.peak_seconds = out.repeated_peak_seconds = 0;
   for (int s = 0; s < pipeline.stage_count(); ++s)
-    out.operators[at(s)] = stages[at(s % pipeline.group_count())].operators[at(s)];
+    out.operators[at(s)] = stages[at(pipeline.pipelining.stage_of(s))].operators[at(s)];
   for (int s = 0; s < pipeline.group_count(); ++s) {
     const double share = static_cast<double>(pipeline.stage(s).rank_count()) / pipeline.rank_count();
     out.peak_seconds += stages[at(s)].peak_seconds * share;

@@ -5,7 +5,6 @@
 // stages, waiting for others.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -30,11 +29,10 @@ struct Estimate {
   double communication_seconds = 0;          // of all transfers
   double exposed_communication_seconds = 0;  // of these, what compute waits for
   double bubble_seconds = 0;                 // of a pipeline: its last stage to end waits for others
-  std::array<double, 3>
-      phase_seconds{};  // of one micro-batch forward and backward, and the update; one stage's
-  std::array<double, 3> phase_compute_seconds{};        // of these, what is no waiting
-  std::array<double, 3> phase_communication_seconds{};  // of a step: transfers, by who makes what they move
-  double repeated_peak_seconds = 0;                     // the same for what is computed again
+  OfPhases<double> phase_seconds;  // of a micro-batch forward and backward, and the update; one stage's
+  OfPhases<double> phase_compute_seconds;        // of these, what is no waiting
+  OfPhases<double> phase_communication_seconds;  // of a step: transfers, by who makes what they move
+  double repeated_peak_seconds = 0;              // the same for what is computed again
   double peak_seconds = 0;  // that all devices together at their peak take for the products, none done again
   std::int64_t parameter_bytes = 0;  // per device
   std::int64_t state_bytes = 0;

@@ -45,7 +45,7 @@ struct Alive {
       if (!b.begin.is_valid() && at(b.end.index) >= program.graph.nodes.size())
         always[static_cast<std::size_t>(kind_of(b.kind))] += b.slots * b.bytes;
       else
-        (b.slots > 1 ? in_slot : running).add(b);
+        (b.slots > 1 || b.life != Life::whole ? in_slot : running).add(b);
     }
     const std::vector<Fusion> fusions = fusions_of(program.graph);
     in_slot.finish(fusions), running.finish(fusions);
@@ -73,6 +73,8 @@ std::vector<MemoryMoment> memory_by_kind(const Pipeline& pipeline, const StepTra
       out.back().bytes = bytes;
     if (out.empty() || (out.back().time != time && out.back().bytes != bytes)) out.push_back({time, bytes});
   };
+  const Phase last_phase =
+      pipeline.pipelining.schedule.splits_backward ? Phase::weights : Phase::backward;  // of a micro-batch
   std::map<std::pair<int, int>, BytesByKind> in_slots;  // by stage and micro-batch: what it holds now
   std::map<int, BytesByKind> running;                   // by stage
   const auto set = [&](BytesByKind& held, const BytesByKind& now) {
@@ -92,8 +94,7 @@ std::vector<MemoryMoment> memory_by_kind(const Pipeline& pipeline, const StepTra
       for (auto& [key, held] : in_slots) set(held, {});
       for (auto& [stage, held] : running) set(held, {});
       add(e.end);
-    } else if (i.act == Act::run && e.phase == Phase::backward &&
-               i.micro_batch + 1 < pipeline.micro_batches()) {
+    } else if (i.act == Act::run && e.phase == last_phase && i.micro_batch + 1 < pipeline.micro_batches()) {
       set(in_slot, {});
       add(e.end);
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <numeric>
 #include <queue>
 #include <unordered_map>
 #include <utility>
@@ -63,9 +64,7 @@ struct Runner {
     const Instruction& i = list[instruction];
     return i.act == Act::run ? rank->step.section(i).phase : Phase::forward;
   }
-  void add_waiting(int transfer, double seconds) {
-    out.waited[transfer][static_cast<std::size_t>(phase())] += seconds;
-  }
+  void add_waiting(int transfer, double seconds) { out.waited[transfer][phase()] += seconds; }
 };
 
 class Simulation {
@@ -335,7 +334,7 @@ Stretch timed_alone(const TimedStep& rank, int section, std::vector<Operation> o
   const SimulatedRank ran = Simulation(std::move(alone), {}, {.levels = levels}).run().front();
   out.seconds = ran.end;
   for (const auto& [transfer, waited] : ran.waited)
-    out.waits.emplace_back(transfer, waited[0] + waited[1] + waited[2]);
+    out.waits.emplace_back(transfer, std::accumulate(waited.begin(), waited.end(), 0.0));
   return out;
 }
 

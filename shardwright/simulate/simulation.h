@@ -11,7 +11,6 @@
 // once.
 #pragma once
 
-#include <array>
 #include <map>
 #include <span>
 #include <vector>
@@ -65,10 +64,10 @@ struct SimulatedTransfer {
 struct SimulatedRank {
   int rank = 0;
   double end = 0;
-  double bubble_seconds = 0;                    // it waits for other stages
-  std::map<int, std::array<double, 3>> waited;  // by transfer of its step, of collectives; by phase
-  std::vector<SimulatedEvent> events;           // in the order in which they ended, where they are asked for
-  std::vector<SimulatedTransfer> transfers;     // likewise
+  double bubble_seconds = 0;                 // it waits for other stages
+  std::map<int, OfPhases<double>> waited;    // by transfer of its step, of collectives
+  std::vector<SimulatedEvent> events;        // in the order in which they ended, where they are asked for
+  std::vector<SimulatedTransfer> transfers;  // likewise
 };
 
 struct SimulateOptions {

@@ -87,7 +87,7 @@ class Play {
       const Instruction& instruction = rank.instructions[i];
       if (instruction.act != Act::start && instruction.act != Act::finish) continue;
       const PreparedTransfer& t = rank.transfer(instruction);
-      const std::pair copy{instruction.what, instruction.micro_batch % t.copies};
+      const std::pair copy{instruction.what, copy_of(t, instruction.micro_batch, pipeline_)};
       const auto on_its_way = open.find(copy);
       if (instruction.act == Act::start) {
         if (on_its_way != open.end()) return report(rank, instruction, "it has not been finished before");

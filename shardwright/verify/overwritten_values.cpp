@@ -30,7 +30,7 @@ class Arena {
         program_(pipeline.stage(stage)),
         graph_(program_.graph),
         bytes_(program_.arena_bytes),
-        written_(graph_.values.size(), std::vector<Written>(at(program_.slots))),
+        written_(graph_.values.size(), std::vector<Written>(at(std::ranges::max(program_.lanes.slots)))),
         transfers_checked_(rank.transfers.size()),
         writers_{{}} {
     for (const Fusion& f : fusions_of(graph_)) fusions_.emplace(f.begin.index, f);
@@ -41,10 +41,15 @@ class Arena {
     for (const Node& node : graph_.nodes)
       if (node.op->kind == OpKind::parameter || node.op->kind == OpKind::state)
         write(node.results.front(), 0);
+    for (const Instruction& i : rank_.instructions)
+      if (i.act == Act::compute && i.stage == stage_) last_of_[phase_of(i)] = i.micro_batch;
     for (const Instruction& i : rank_.instructions) {
       now_ = &i;
       const bool is_transfer = i.act == Act::start || i.act == Act::finish;
-      if (is_transfer ? is_mine(rank_.transfer(i)) : i.stage == stage_) run(i);
+      if (is_transfer ? is_mine(rank_.transfer(i)) : i.stage == stage_) {
+        phase_ = phase_of(i);
+        run(i);
+      }
       if (!out_.empty()) return std::move(out_);
     }
     for (const Node& node : graph_.nodes)  // the next step reads them
@@ -78,9 +83,9 @@ class Arena {
   const Node& producer(ValueId v) const { return graph_.node(graph_.value(v).producer); }
   int slot(ValueId v, int micro_batch) const {
     const Buffer* buffer = program_.buffer(v);
-    return buffer ? micro_batch % buffer->slots : 0;
+    return buffer ? program_.slot(*buffer, micro_batch) : 0;
   }
-  std::int64_t begin(ValueId v, int micro_batch) const { return program_.offset(v, slot(v, micro_batch)); }
+  std::int64_t begin(ValueId v, int micro_batch) const { return program_.offset(v, micro_batch); }
   std::int64_t end(ValueId v, int micro_batch) const { return begin(v, micro_batch) + size(v); }
   Written& written(ValueId v, int micro_batch) { return written_[at(v.index)][at(slot(v, micro_batch))]; }
 
@@ -95,12 +100,13 @@ class Arena {
     for (std::size_t v = 0; v < graph_.values.size() && out_.empty(); ++v) {
       const ValueId id{static_cast<int>(v)};
       if (!in_memory(id)) continue;
-      for (int m = 0; m < program_.slots; ++m)
-        if (begin(id, m) < 0 || end(id, m) > program_.arena_bytes) {
-          bad("%{} lies at {} to {} in an arena of {} bytes", name(id), begin(id, m), end(id, m),
-              program_.arena_bytes);
-          break;
-        }
+      const Buffer& buffer = *program_.buffer(id);
+      for (int slot = 0; slot < buffer.slots; ++slot) {
+        const std::int64_t from = buffer.offset + slot * buffer.bytes, to = from + size(id);
+        if (from >= 0 && to <= program_.arena_bytes) continue;
+        bad("%{} lies at {} to {} in an arena of {} bytes", name(id), from, to, program_.arena_bytes);
+        break;
+      }
     }
     return out_.empty();
   }
@@ -123,13 +129,36 @@ class Arena {
     return v;
   }
 
+  /// Of which micro-batch a value should be: what the update reads is of the last one to make it.
+  int made_for(ValueId v, int micro_batch) const {
+    const Phase made = producer(v).phase;
+    return phase_ == Phase::update && made != Phase::update ? last_of_[made] : micro_batch;
+  }
+
+  /// To which phase an instruction of this stage belongs.
+  Phase phase_of(const Instruction& i) const {
+    switch (i.act) {
+      case Act::compute:
+      case Act::copy:
+      case Act::keep: return graph_.node({i.what}).phase;
+      case Act::hand_out:
+      case Act::replace: return static_cast<Phase>(i.what);
+      case Act::finish: {
+        const PreparedTransfer& t = rank_.transfer(i);
+        if (t.node.is_valid()) return graph_.node(t.node).phase;
+        return pipeline_.crossings[at(t.crossing)].time == CrossingTime::update ? Phase::update : phase_;
+      }
+      default: return phase_;  // a transfer starts where others run
+    }
+  }
+
   void read(ValueId v, int micro_batch) { read(v, micro_batch, micro_batch); }
   void read(ValueId v, int place, int micro_batch) {
     v = source(v);
     if (!in_memory(v)) return bad("reads %{}, which is never in memory", name(v));
     const Written& w = written(v, place);
     if (w.stamp == 0 || w.is_on_its_way) return bad("reads %{} before it is there", name(v));
-    if (w.micro_batch != micro_batch && !is_kept_leaf(producer(v)))
+    if (w.micro_batch != made_for(v, micro_batch) && !is_kept_leaf(producer(v)))
       return bad("reads %{} of micro-batch {}", name(v), w.micro_batch);
     expect_intact(v, place, w.stamp, "reads");
   }
@@ -182,7 +211,7 @@ class Arena {
     const int m = i.micro_batch;
     if (!transfers_checked_[at(i.what)]) check_places(t, m);
     transfers_checked_[at(i.what)] = true;
-    std::vector<Stamp>& stamps = on_its_way_[{i.what, m}] = {};
+    std::vector<Stamp>& stamps = on_its_way_[{i.what, copy_of(t, m, pipeline_)}] = {};
     for (const Part& part : t.parts) {
       if (!from(t, part).is_valid()) continue;
       read(part.from, m);
@@ -213,7 +242,7 @@ class Arena {
   void finish(const Instruction& i) {
     const PreparedTransfer& t = rank_.transfer(i);
     const int m = i.micro_batch;
-    const auto open = on_its_way_.find({i.what, m});
+    const auto open = on_its_way_.find({i.what, copy_of(t, m, pipeline_)});
     if (open == on_its_way_.end()) return bad("it has not been started");
     std::size_t next = 0;
     for (const Part& part : t.parts) {
@@ -318,9 +347,11 @@ class Arena {
   ByteMap bytes_;
   std::vector<std::vector<Written>> written_;                     // by value and slot
   std::map<int, Fusion> fusions_;                                 // by first node
-  std::map<std::pair<int, int>, std::vector<Stamp>> on_its_way_;  // operands, by transfer and micro-batch
+  std::map<std::pair<int, int>, std::vector<Stamp>> on_its_way_;  // operands, by transfer and copy
   std::vector<bool> transfers_checked_;
-  std::vector<Writer> writers_;  // by stamp
+  OfPhases<int> last_of_;         // the last micro-batch of each
+  Phase phase_ = Phase::forward;  // of what runs
+  std::vector<Writer> writers_;   // by stamp
   const Instruction* now_ = nullptr;
   Violations out_;
 };

@@ -67,8 +67,9 @@ void check_buffers(const Program& program) {
     if (b >= static_cast<int>(program.buffers.size()))
       throw error("buffer {} of {}", b, program.buffers.size());
   for (const Buffer& b : program.buffers)
-    if (b.slots != 1 && b.slots != program.slots)
-      throw error("a buffer of {} slots where micro-batches have {}", b.slots, program.slots);
+    if (const int slots = program.lanes.slots[static_cast<std::size_t>(b.life)];
+        b.slots != 1 && b.slots != slots)
+      throw error("a buffer of {} slots where micro-batches have {}", b.slots, slots);
 }
 
 /// What instructions are derived from: well-formed graphs, and crossings from what one stage sends to what another

@@ -133,6 +133,7 @@ class Heeded : public testing::Test {
                                                            {"-o", "written/p.json"},
                                                            {"--html", "written/p.html"},
                                                            {"--dump-passes", "written"},
+                                                           {"--schedule-csv", "written/s.csv"},
                                                            {"--trace", "written/t.json"},
                                                            {"--data", "missing.safetensors"},
                                                            {"--init", "missing.safetensors"},

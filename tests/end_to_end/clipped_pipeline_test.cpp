@@ -26,7 +26,7 @@ TEST(EndToEndClippedPipelines, losses_are_those_of_one_device) {
               run, {.devices = devices,
                     .constraints = constraints_of(
                         {.optimizer_parallel = {level, 0},
-                         .pipelining = {Schedule::one_forward_one_backward, stages, micro_batches}})}),
+                         .pipelining = {Schedule::one_forward_one_backward(), stages, micro_batches}})}),
           alone, {.losses = 1e-9, .weights = 1e-7});
     }
   }

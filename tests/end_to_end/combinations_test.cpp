@@ -212,7 +212,7 @@ void expect_losses_of_one_device(const Network& network, const Combination& c, P
                           {.optimizer_parallel = {c.level, 0},
                            .comm_fusion = parse_comm_fusion(c.fusion),
                            .recompute = parse_recompute(c.recompute),
-                           .pipelining = {Schedule::one_forward_one_backward, c.pp, c.micro_batches}})};
+                           .pipelining = {Schedule::one_forward_one_backward(), c.pp, c.micro_batches}})};
   if (c.schedule != "-") request.constraints.schedule = schedule_called(c.schedule);
   if (c.tp > 1) {
     request.parallel = Parallel::auto_parallel;

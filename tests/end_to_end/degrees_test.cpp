@@ -97,7 +97,7 @@ INSTANTIATE_TEST_SUITE_P(
         DegreesCase{"stages", llama, "dp=2,tp=2,pp=2,sequence_parallel=1", 4, 2, RecomputeMode::full},
         DegreesCase{"stages_with_ends", "gpt:layers=6,hidden=16,heads=2,vocab=48,seq=8,batch=8", "tp=2,pp=4",
                     4, 0, RecomputeMode::selected},
-        DegreesCase{"chunks", gpt, "dp=2,tp=2,pp=2", 4, 1, RecomputeMode::none, {Schedule::interleaved, 2}},
+        DegreesCase{"chunks", gpt, "dp=2,tp=2,pp=2", 4, 1, RecomputeMode::none, Schedule::interleaved(2)},
         DegreesCase{
             "operators", llama,
             "dp=2,tp=2,layers.*.ffn.up.matmul={i0: dp},layers.1.ffn.up.matmul={n: dp.tp},head.matmul={}", 2},

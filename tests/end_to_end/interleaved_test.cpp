@@ -27,7 +27,7 @@ void expect_same_losses(const TrainingRun& run, std::initializer_list<Cut> cuts)
         .parallel = c.devices > c.stages ? Parallel::data_parallel : Parallel::auto_parallel,
         .constraints =
             constraints_of({.optimizer_parallel = {c.level, 0},
-                            .pipelining = {{Schedule::interleaved, c.chunks}, c.stages, c.micro_batches}})};
+                            .pipelining = {Schedule::interleaved(c.chunks), c.stages, c.micro_batches}})};
     testing::expect_same(testing::run_planned(run, request), alone, {.losses = 1e-9, .weights = 1e-7});
   }
 }
@@ -72,7 +72,7 @@ TEST(EndToEndInterleaved, steps_are_proven) {
         OptimizerChoice optimizer{"sgd", {{"rate", 0.1}}};
         optimizer.clip_norm = 1;
         add_train_step(model.graph, model.loss, optimizer);
-        const Pipelining pipelining{{Schedule::interleaved, chunks}, stages, micro_batches};
+        const Pipelining pipelining{Schedule::interleaved(chunks), stages, micro_batches};
         const Pipeline pipeline = compile_pipeline(
             model.graph, make_plan(model.graph, {.model = name,
                                                  .devices = stages,

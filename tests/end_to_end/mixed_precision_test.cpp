@@ -204,7 +204,7 @@ TEST(EndToEndMixedPipelines, the_gradient_of_a_shared_weight_crosses_stages_once
         run, {.devices = 2,
               .parallel = Parallel::data_parallel,
               .constraints =
-                  constraints_of({.pipelining = {Schedule::one_forward_one_backward, 2, micro_batches}})});
+                  constraints_of({.pipelining = {Schedule::one_forward_one_backward(), 2, micro_batches}})});
     return out ? out->statistics.bytes_communicated_per_step : 0;
   };
   for (const Precision& precision : {Precision(DType::f32), bf16})

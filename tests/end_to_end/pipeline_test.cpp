@@ -42,7 +42,7 @@ TEST_P(Pipelines, losses_are_those_of_one_device) {
                          // A step of a network with batch norms multiplies differences by thousands.
                          {.losses = GetParam().has_batch_statistics ? 1e-8 : 1e-9, .weights = 1e-7});
   };
-  const auto gpipe = Schedule::gpipe, alternating = Schedule::one_forward_one_backward;
+  const auto gpipe = Schedule::gpipe(), alternating = Schedule::one_forward_one_backward();
   expect("accumulation", {.devices = 1,
                           .parallel = Parallel::stand_alone,
                           .constraints = constraints_of({.pipelining = {.micro_batches = 4}})});
@@ -158,7 +158,7 @@ TEST(MeansOfMicroBatches, leave_what_the_backward_reads) {
     SCOPED_TRACE(stages);
     const auto have = trained(
         root_of_ten_parts, {20, 3},
-        {.devices = stages, .constraints = constraints_of({.pipelining = {Schedule::gpipe, stages, 10}})});
+        {.devices = stages, .constraints = constraints_of({.pipelining = {Schedule::gpipe(), stages, 10}})});
     if (want.empty() || have.empty()) continue;
     ASSERT_EQ(have.size(), want.size());
     for (std::size_t i = 0; i < want.size(); ++i)
@@ -188,7 +188,7 @@ TEST(OneSample, may_have_the_size_of_a_parameter) {
     SCOPED_TRACE(first_of_last);
     PlanRequest request{
         .devices = 2,
-        .constraints = constraints_of({.pipelining = {Schedule::one_forward_one_backward, 2, 4}})};
+        .constraints = constraints_of({.pipelining = {Schedule::one_forward_one_backward(), 2, 4}})};
     request.constraints.stages = {{"a", 0}, {first_of_last, 1}};
     const auto have = trained(position_of_one_sample, {4, 3}, request);
     if (want.empty() || have.empty()) continue;

@@ -145,7 +145,7 @@ void expect_same(const Outcome& have, const Outcome& want, double tolerance = 1e
     EXPECT_NEAR(have.weight[i], want.weight[i], 1e-8) << "element " << i;
 }
 
-const auto gpipe = Schedule::gpipe, alternating = Schedule::one_forward_one_backward;
+const auto gpipe = Schedule::gpipe(), alternating = Schedule::one_forward_one_backward();
 
 /// Of one device, which takes the batch as one.
 TEST(EndToEndTracedPipelines, masks_do_not_depend_on_micro_batches) {
@@ -175,7 +175,7 @@ TEST(EndToEndTracedPipelines, masks_do_not_depend_on_chunks) {
     SCOPED_TRACE(text);
     expect_same(outcome_of(net, {.devices = 2,
                                  .settings = {.recompute = parse_recompute(text),
-                                              .pipelining = {{Schedule::interleaved, 2}, 2, 4}},
+                                              .pipelining = {Schedule::interleaved(2), 2, 4}},
                                  .stages = chunks}),
                 want, 1e-12);
   }
@@ -215,7 +215,7 @@ TEST(EndToEndTracedPipelines, a_backward_divides_by_the_next_value_of_its_forwar
   const Net net{.has_state = true, .by_next = true};
   const Outcome want = outcome_by_parts(net, 4);
   expect_same(outcome_of(net, {.settings = {.pipelining = {.micro_batches = 4}}}), want);
-  for (Schedule schedule : {alternating, gpipe})
+  for (const Schedule& schedule : {alternating, gpipe})
     expect_same(outcome_of(net, {.devices = 2,
                                  .settings = {.pipelining = {schedule, 2, 4}},
                                  .stages = {{"first", 0}, {"second", 1}}}),

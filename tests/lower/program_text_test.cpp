@@ -36,7 +36,7 @@ TEST_P(ProgramText, of_pipelines_and_their_steps_comes_back) {
     EXPECT_EQ(again.crossings[i].channel, pipeline.crossings[i].channel);
   }
   for (int s = 0; s < pipeline.stage_count(); ++s) {
-    EXPECT_EQ(again.stage(s).slots, pipeline.stage(s).slots);
+    EXPECT_EQ(again.stage(s).lanes, pipeline.stage(s).lanes);
     EXPECT_EQ(again.stage(s).keeps_sends, pipeline.stage(s).keeps_sends);
     for (std::size_t n = 0; n < pipeline.stage(s).starts.size(); ++n)
       EXPECT_EQ(again.stage(s).starts.empty() ? NodeId{static_cast<int>(n)} : again.stage(s).starts[n],
@@ -94,7 +94,10 @@ TEST(ProgramText, names_the_line_and_what_is_wrong) {
       {"pipeline 2 stages, 2 micro-batches, 1f1b\nstage 0\n", "",
        "line 6: 'stage' stands in a pipeline; write 'pipeline' in the first line"},
       {"2 slots", "3 slots", "line 3: 3 slots: should be from 1 to 2"},
-      {"1f1b", "2f2b", "line 1: schedule '2f2b' does not exist; there are gpipe, 1f1b, interleaved:V"},
+      {"1f1b", "2f2b",
+       "line 1: schedule '2f2b' does not exist; there are gpipe, 1f1b, interleaved:V, v-half, v-min, "
+       "dualpipe-v, zb-v, "
+       "zero-bubble[:MEMORY], FILE.csv"},
       {"%h of stage 0", "%x of stage 0", "line 14: %x is not sent"},
       {"%h of stage 0", "%q of stage 0", "line 14: 'q' is not in the graph (did you mean h or x?)"},
       {"to %h of stage 1", "to %y of stage 1", "line 14: %y of stage 1 is not received"},

@@ -17,7 +17,7 @@ TEST(Hosts, stages_end_with_the_losses_of_one_device) {
                                  .steps = 5};
   PlanRequest request{
       .devices = 4,
-      .constraints = constraints_of({.pipelining = {Schedule::one_forward_one_backward, 2, 4}})};
+      .constraints = constraints_of({.pipelining = {Schedule::one_forward_one_backward(), 2, 4}})};
   for (int layer = 1; layer <= 5; ++layer)
     request.constraints.tensors[fmt::format("dense{}.matmul", layer)] = {.in = {{1, 2}, {2, 1}}};
   const auto have = testing::run_planned(run, std::move(request));

@@ -47,23 +47,23 @@ std::vector<std::int64_t> arenas(const Pipeline& pipeline) {
 }
 
 TEST(PipelineMemory, of_1f1b_holds_no_more_micro_batches_than_stages_behind) {
-  const Pipeline eight = compiled(Schedule::one_forward_one_backward, 8);
+  const Pipeline eight = compiled(Schedule::one_forward_one_backward(), 8);
   for (int s = 0; s < stages; ++s) {
-    EXPECT_EQ(eight.stage(s).slots, stages - s);
+    EXPECT_EQ(eight.stage(s).lanes.slots[0], stages - s);
     // The last stage's only one needs no place of its own.
     EXPECT_GE(slot_bytes(eight.stage(s)), s + 1 < stages ? 2 * 32 * 64 * 4 : 0)
         << "less than a layer's input";
   }
-  EXPECT_EQ(arenas(compiled(Schedule::one_forward_one_backward, 16)), arenas(eight));
+  EXPECT_EQ(arenas(compiled(Schedule::one_forward_one_backward(), 16)), arenas(eight));
 }
 
 TEST(PipelineMemory, of_gpipe_holds_all_micro_batches) {
-  const Pipeline eight = compiled(Schedule::gpipe, 8), nine = compiled(Schedule::gpipe, 9);
+  const Pipeline eight = compiled(Schedule::gpipe(), 8), nine = compiled(Schedule::gpipe(), 9);
   for (int s = 0; s < stages; ++s) {
-    EXPECT_EQ(eight.stage(s).slots, 8);
+    EXPECT_EQ(eight.stage(s).lanes.slots[0], 8);
     EXPECT_EQ(nine.stage(s).arena_bytes, eight.stage(s).arena_bytes + slot_bytes(eight.stage(s)));
   }
-  const Pipeline alternating = compiled(Schedule::one_forward_one_backward, 8);
+  const Pipeline alternating = compiled(Schedule::one_forward_one_backward(), 8);
   for (int s = 0; s + 1 < stages; ++s)
     EXPECT_EQ(eight.stage(s).arena_bytes - alternating.stage(s).arena_bytes,
               (8 - (stages - s)) * slot_bytes(eight.stage(s)));

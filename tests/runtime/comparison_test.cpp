@@ -33,7 +33,7 @@ Recorded recorded(int stages, int steps) {
   PlanRequest request{.devices = devices, .parallel = Parallel::data_parallel};
   if (stages > 1)
     request.constraints =
-        constraints_of({.pipelining = {Schedule::one_forward_one_backward, stages, micro_batches}});
+        constraints_of({.pipelining = {Schedule::one_forward_one_backward(), stages, micro_batches}});
   Recorded out{.pipeline = compile_pipeline(model.graph, make_plan(model.graph, request),
                                             {.formats = default_devices().formats})};
   std::ostringstream notices;

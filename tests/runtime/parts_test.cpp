@@ -38,11 +38,11 @@ const Case cases[] = {
     {"level_3", 4, {.optimizer_parallel = {3, 0}}},
     {"level_3_in_groups", 4, {.optimizer_parallel = {3, 0, 2}}},
     {"masters", 4, {.optimizer_parallel = {1, 0}}, {DType::bf16}},
-    {"two_stages", 4, {.optimizer_parallel = {1, 0}, .pipelining = {Schedule::gpipe, 2, 3}}},
-    {"interleaved", 4, {.pipelining = {{Schedule::interleaved, 2}, 2, 2}}},
+    {"two_stages", 4, {.optimizer_parallel = {1, 0}, .pipelining = {Schedule::gpipe(), 2, 3}}},
+    {"interleaved", 4, {.pipelining = {Schedule::interleaved(2), 2, 2}}},
     {"two_stages_of_masters",
      4,
-     {.optimizer_parallel = {3, 0}, .pipelining = {Schedule::gpipe, 2, 3}},
+     {.optimizer_parallel = {3, 0}, .pipelining = {Schedule::gpipe(), 2, 3}},
      {DType::bf16}},
 };
 

@@ -94,7 +94,7 @@ TensorPart part_of(const Tensor& whole, const Box& where) {
 // The ranks of one stage take what those of the other take, too, in other parts.
 TEST(PortParts, stages_and_chunks_may_cut_an_input_in_different_ways) {
   const Tensor x = counting({DType::f32, {12, 4}});
-  for (const Schedule& schedule : {Schedule(Schedule::gpipe), Schedule(Schedule::interleaved, 2)}) {
+  for (const Schedule& schedule : {Schedule::gpipe(), Schedule::interleaved(2)}) {
     SCOPED_TRACE(name_of(schedule));
     const Pipeline pipeline = cut_in_two_ways(schedule);
     BatchParts parts;

@@ -84,7 +84,7 @@ void expect_nested(const std::vector<Span>& spans) {
 bool is_compute(const Track& track) { return track.name.ends_with(" compute"); }
 
 TEST(Trace, spans_of_a_track_nest_or_follow_one_another) {
-  const Network network = two_stages(Schedule::one_forward_one_backward);
+  const Network network = two_stages(Schedule::one_forward_one_backward());
   Session session(network.pipeline);
   const Tracks tracks = tracks_of(network.pipeline, recorded(session, network.data));
   std::vector<std::string> names;
@@ -101,7 +101,7 @@ TEST(Trace, spans_of_a_track_nest_or_follow_one_another) {
 }
 
 TEST(Trace, tasks_stand_in_the_order_of_the_schedule) {
-  for (const Schedule schedule : {Schedule::gpipe, Schedule::one_forward_one_backward}) {
+  for (const Schedule& schedule : {Schedule::gpipe(), Schedule::one_forward_one_backward()}) {
     const Network network = two_stages(schedule);
     Session session(network.pipeline);
     for (const Track& track : tracks_of(network.pipeline, recorded(session, network.data)).tracks) {
@@ -119,7 +119,7 @@ TEST(Trace, tasks_stand_in_the_order_of_the_schedule) {
 }
 
 TEST(Trace, every_kernel_is_there_with_every_micro_batch) {
-  const Network network = two_stages(Schedule::one_forward_one_backward);
+  const Network network = two_stages(Schedule::one_forward_one_backward());
   Session session(network.pipeline);
   for (const Track& track : tracks_of(network.pipeline, recorded(session, network.data)).tracks) {
     if (!is_compute(track)) continue;
@@ -142,7 +142,7 @@ TEST(Trace, every_kernel_is_there_with_every_micro_batch) {
 }
 
 TEST(Trace, transfers_last_from_start_to_finish_and_arrows_follow_what_is_sent) {
-  const Network network = two_stages(Schedule::one_forward_one_backward);
+  const Network network = two_stages(Schedule::one_forward_one_backward());
   Session session(network.pipeline);
   const StepTrace trace = recorded(session, network.data);
   const Tracks tracks = tracks_of(network.pipeline, trace);
@@ -175,7 +175,7 @@ TEST(Trace, transfers_last_from_start_to_finish_and_arrows_follow_what_is_sent) 
 }
 
 TEST(Trace, tells_how_long_ranks_wait) {
-  const Network network = two_stages(Schedule::gpipe);
+  const Network network = two_stages(Schedule::gpipe());
   Session session(network.pipeline);
   const StepTrace trace = recorded(session, network.data);
   const TraceFigures figures = figures_of(network.pipeline, trace);
@@ -195,7 +195,7 @@ TEST(Trace, tells_how_long_ranks_wait) {
 }
 
 TEST(Trace, the_file_is_json_that_names_tracks_and_memory) {
-  const Network network = two_stages(Schedule::one_forward_one_backward);
+  const Network network = two_stages(Schedule::one_forward_one_backward());
   Session session(network.pipeline);
   const StepTrace trace = recorded(session, network.data);
   const MemoryMarks memory = session.memory_marks();
@@ -276,7 +276,7 @@ TEST(Trace, names_what_a_step_does) {
 }
 
 TEST(Trace, the_first_of_ranks_of_their_own_gets_the_events_of_all) {
-  const Network network = two_stages(Schedule::one_forward_one_backward);
+  const Network network = two_stages(Schedule::one_forward_one_backward());
   Session together(network.pipeline);
   const auto names = [&](const StepTrace& trace) {
     std::map<std::string, int> out;
@@ -305,7 +305,7 @@ TEST(Trace, the_first_of_ranks_of_their_own_gets_the_events_of_all) {
 
 /// What only looks at a session may be asked by several threads at a time.
 TEST(Session, is_read_by_several_threads) {
-  const Network network = two_stages(Schedule::one_forward_one_backward);
+  const Network network = two_stages(Schedule::one_forward_one_backward());
   const Session session(network.pipeline);
   const std::string name =
       session.pipeline().stage(0).graph.value(session.pipeline().stage(0).graph.updates.front().leaf).name;

@@ -261,7 +261,7 @@ TEST(WholePlan, cuts_stages_for_the_end_of_the_step) {
   PlanRequest even = request;
   even.search = "recursive";
   even.constraints =
-      merged(even.constraints, constraints_of({.pipelining = {Schedule::one_forward_one_backward, 2, 2}}));
+      merged(even.constraints, constraints_of({.pipelining = {Schedule::one_forward_one_backward(), 2, 2}}));
   EXPECT_LT(judged(step, plan, request).estimate.step_seconds(),
             judged(step, make_plan(step(2), even), request).estimate.step_seconds());
 }

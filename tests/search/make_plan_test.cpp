@@ -34,7 +34,7 @@ TEST_P(MakePlan, applying_what_is_told_makes_the_graph_that_was_planned) {
     const PlannedGraph graph = completed(std::move(applied.stages[s]), read.cluster_of(s));
     EXPECT_EQ(to_text(graph.graph), to_text(made.stages[s].graph)) << "stage " << s;
     EXPECT_EQ(graph.update_layouts, made.stages[s].update_layouts);
-    EXPECT_EQ(graph.micro_batches.slots, made.stages[s].micro_batches.slots);
+    EXPECT_EQ(graph.micro_batches.lanes, made.stages[s].micro_batches.lanes);
   }
   EXPECT_EQ(make_plan(model.graph, request).stages, made.plan.stages);
 }
@@ -63,8 +63,7 @@ INSTANTIATE_TEST_SUITE_P(
             {.devices = 4, .constraints = constraints_of({.pipelining = {.stages = 2, .micro_batches = 4}})}},
         Case{"chunks",
              decoder,
-             {.devices = 2,
-              .constraints = constraints_of({.pipelining = {{Schedule::interleaved, 2}, 2, 4}})}},
+             {.devices = 2, .constraints = constraints_of({.pipelining = {Schedule::interleaved(2), 2, 4}})}},
         Case{"propagation", "dense_matmul:form=transformer", {.devices = 8, .search = "propagation"}},
         Case{"dynamic", decoder, {.devices = 8, .search = "dynamic"}},
         Case{"integer", decoder, {.devices = 4, .search = "integer"}}),
@@ -73,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(
 /// Of two nodes of 6 devices the second of three stages has two devices each.
 TEST(Plan, knows_where_the_devices_of_a_stage_are) {
   Plan plan{.cluster = cluster_called("a100-80g:2x6"),
-            .settings = {.pipelining = {{Schedule::interleaved, 2}, 3, 4}},
+            .settings = {.pipelining = {Schedule::interleaved(2), 3, 4}},
             .stages = {}};
   const StagePlan four{.meshes = {Mesh{{{"dp", 4}}}}};
   plan.stages.assign(6, four);

@@ -54,11 +54,10 @@ std::vector<Pipelining> pipelines() {
   std::vector<Pipelining> out;
   for (int stages : {1, 2, 3, 4, 8})
     for (int count : {1, 2, 4, 8, 24}) {
-      out.push_back({Schedule::one_forward_one_backward, stages, count});
-      if (stages > 1) out.push_back({Schedule::gpipe, stages, count});
+      out.push_back({Schedule::one_forward_one_backward(), stages, count});
+      if (stages > 1) out.push_back({Schedule::gpipe(), stages, count});
       for (int chunks : {2, 4})
-        if (stages > 1 && count % stages == 0)
-          out.push_back({{Schedule::interleaved, chunks}, stages, count});
+        if (stages > 1 && count % stages == 0) out.push_back({Schedule::interleaved(chunks), stages, count});
     }
   return out;
 }
@@ -109,7 +108,7 @@ TEST(PipelineSeconds, has_a_least_that_no_cut_undercuts) {
 
 TEST(PipelineSeconds, grows_with_every_micro_batch_where_crossings_are_long) {
   for (int stages : {2, 4, 8}) {
-    const Pipelining p{Schedule::one_forward_one_backward, stages, 32};
+    const Pipelining p{Schedule::one_forward_one_backward(), stages, 32};
     const std::vector<Pass> passes(static_cast<std::size_t>(stages), {1, 2});
     for (double crossing : {0.03, 0.1, 0.5}) {
       const std::vector<double> crossings(static_cast<std::size_t>(p.parts() - 1), crossing);
@@ -123,7 +122,7 @@ TEST(PipelineSeconds, grows_with_every_micro_batch_where_crossings_are_long) {
 /// Two stages to a node: every second crossing leaves it.
 TEST(PipelineSeconds, waits_for_what_leaves_a_node_alone) {
   for (int stages : {4, 8}) {
-    const Pipelining p{Schedule::one_forward_one_backward, stages, 64};
+    const Pipelining p{Schedule::one_forward_one_backward(), stages, 64};
     const std::vector<Pass> passes(static_cast<std::size_t>(stages), {1, 2});
     for (double slow : {0.5, 3.0}) {
       std::vector<double> crossings;

@@ -161,7 +161,7 @@ TEST(MemoryCap, of_a_stage_counts_its_slots) {
   const auto bytes = [&](std::optional<std::int64_t> cap) {
     PlanRequest request{.devices = 4,
                         .search = "recursive",
-                        .constraints = constraints_of({.pipelining = {Schedule::gpipe, 2, 8}})};
+                        .constraints = constraints_of({.pipelining = {Schedule::gpipe(), 2, 8}})};
     request.options.memory_cap = cap;
     std::int64_t most = 0;
     for (const Program& stage : compile_pipeline(m.graph, make_plan(m.graph, request)).stages)

@@ -96,7 +96,7 @@ TEST(SearchFor, what_settings_say_of_the_structure_is_fixed) {
   EXPECT_EQ(fixed_by(asked), Constraints{});
   asked.constraints = constraints_of({.optimizer_parallel = {.level = 2},
                                       .recompute = {.mode = RecomputeMode::full},
-                                      .pipelining = {Schedule::gpipe, 2, 8}});
+                                      .pipelining = {Schedule::gpipe(), 2, 8}});
   const Constraints fixed = fixed_by(asked);
   EXPECT_EQ(to_text(fixed), "pp=2,micro_batches=8,zero=2,recompute=full,schedule=gpipe");
   asked.auto_pipeline = true;

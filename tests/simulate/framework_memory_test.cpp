@@ -112,7 +112,7 @@ TEST(FrameworkMemory, of_chunks_adds_up_on_their_devices) {
   p.stages.insert(p.stages.end(), stages.begin(), stages.end());
   p.crossings.push_back(p.crossings.front());
   p.crossings.back().from = 2, p.crossings.back().to = 3;
-  p.pipelining.schedule = {Schedule::interleaved, 2};
+  p.pipelining.schedule = Schedule::interleaved(2);
   const std::int64_t group = 500 * million;
   EXPECT_EQ(framework_memory(p, framework_called("fsdp")),
             (Want{{2 * 512, 2 * 2048, 2 * 1400, 2 * 900, 2 * 70 + 3 * group, 2 * 48},

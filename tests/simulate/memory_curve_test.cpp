@@ -24,7 +24,7 @@ backward:
 %4 = relu %3 : f32[4] as [4] [-]
 output %4
 )")};
-  p.slots = slots;
+  p.lanes.slots[0] = slots;
   p.buffers = {{.kind = BufferKind::parameter, .bytes = 1000, .begin = {-1}, .end = {nodes}},
                {.kind = BufferKind::activation, .bytes = 100, .slots = slots, .begin = {1}, .end = {4}},
                {.kind = BufferKind::workspace, .bytes = 10, .begin = {1}, .end = {1}}};
@@ -116,8 +116,8 @@ TEST_F(MemoryCurve, of_the_last_stage_has_one_micro_batch) {
 
 /// The slots that are counted are those that the schedule asks for.
 TEST_F(MemoryCurve, counts_the_slots_of_the_schedule) {
-  EXPECT_EQ(micro_batches_of(pipeline_.pipelining, 0).slots, 2);
-  EXPECT_EQ(micro_batches_of(pipeline_.pipelining, 1).slots, 1);
+  EXPECT_EQ(micro_batches_of(pipeline_.pipelining, 0).slots(), 2);
+  EXPECT_EQ(micro_batches_of(pipeline_.pipelining, 1).slots(), 1);
   using enum Phase;
   EXPECT_EQ(tasks_of(pipeline_.pipelining, 0), (std::vector<Task>{{forward, 0},
                                                                   {forward, 1},

@@ -77,7 +77,8 @@ Ran run(const std::vector<const Written*>& ranks, const std::vector<TimedCrossin
       out.ends.push_back(r.end);
       out.bubbles.push_back(r.bubble_seconds);
       double waited = 0;
-      for (const auto& [transfer, phases] : r.waited) waited += phases[0] + phases[1] + phases[2];
+      for (const auto& [transfer, by_phase] : r.waited)
+        for (const double seconds : by_phase) waited += seconds;
       out.waits.push_back(waited);
     }
   for (std::size_t i = 0; i < ranks.size(); ++i) {

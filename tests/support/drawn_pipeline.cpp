@@ -46,7 +46,7 @@ DrawnPipeline drawn_pipeline(std::uint64_t seed) {
   const int per_stage = dice.of(std::array{1, 2, 2, 4});
   request.devices = stages * per_stage;
   Settings settings;
-  settings.pipelining = {dice.below(2) ? Schedule::gpipe : Schedule::one_forward_one_backward, stages,
+  settings.pipelining = {dice.below(2) ? Schedule::gpipe() : Schedule::one_forward_one_backward(), stages,
                          dice.of(std::array{1, 2, 4, 8})};
   request.parallel = request.devices == 1 ? Parallel::stand_alone
                      : dice.below(2)      ? Parallel::data_parallel
@@ -62,7 +62,7 @@ DrawnPipeline drawn_pipeline(std::uint64_t seed) {
 
   // Few chunks: of less than a layer, one would read past its neighbour.
   if (stages == 2 && !has_any_strategies && dice.below(2) == 0)
-    settings.pipelining.schedule = {Schedule::interleaved, 2};
+    settings.pipelining.schedule = Schedule::interleaved(2);
   request.constraints = constraints_of(settings);
 
   DrawnPipeline out{

@@ -95,7 +95,7 @@ Plan random_pipeline(const Graph& graph, int devices, int micro_batches, std::ui
             .parallel = "auto_parallel",
             .stages = {}};
   plan.settings.optimizer_parallel = {static_cast<int>(dice.below(4)), 0};
-  plan.settings.pipelining = {dice.below(2) ? Schedule::gpipe : Schedule::one_forward_one_backward,
+  plan.settings.pipelining = {dice.below(2) ? Schedule::gpipe() : Schedule::one_forward_one_backward(),
                               1 + static_cast<int>(dice.below(static_cast<std::size_t>(most))),
                               micro_batches};
   constexpr std::array recomputes{"none", "selected", "full", "full:communication=false",

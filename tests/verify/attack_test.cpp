@@ -273,9 +273,9 @@ class ProgramChange {
   }
   std::string change_slot() {
     const ValueId v = value();
-    if (program_.slots == 1 || !program_.buffer(v)) return "";
+    if (program_.lanes.slots[0] == 1 || !program_.buffer(v)) return "";
     Buffer other = *program_.buffer(v);
-    other.slots = other.slots == 1 ? program_.slots : 1;
+    other.slots = other.slots == 1 ? program_.lanes.slots[0] : 1;
     return give(v, other);
   }
   /// A buffer of its own.

@@ -12,6 +12,7 @@
 #include "shardwright/lower/program_text.h"
 #include "shardwright/lower/step.h"
 #include "shardwright/passes/compile.h"
+#include "shardwright/plan/schedule_table.h"
 
 namespace shardwright::verbs {
 namespace {
@@ -83,7 +84,7 @@ Request request_of(const Arguments& arguments, Terminal& terminal) {
   out.plan = plan_of(arguments, out.model, out.model.graph, terminal);
   out.cluster = out.plan.cluster;
   tell_assumed(arguments, out.model, !arguments.is_on("--forward"));
-  if (!arguments.is_on("--steps"))
+  if (!arguments.is_on("--steps") && !arguments.has("--schedule-csv"))
     arguments.idle("--schedule", "programs do not tell the order of micro-batches; --steps does");
   if (!arguments.has("--forward")) return out;
   arguments.idle("--recompute", "there is no backward");
@@ -92,18 +93,30 @@ Request request_of(const Arguments& arguments, Terminal& terminal) {
   return out;
 }
 
+/// Where the table of tasks goes; empty: nowhere.
+std::string table_asked(const Arguments& arguments, const Request& request) {
+  std::string out = arguments.text("--schedule-csv");
+  const Pipelining& p = request.plan.settings.pipelining;
+  if (!out.empty() && p.stages == 1)
+    throw error("--schedule-csv is for several stages, whose tasks it writes; add --stages N");
+  if (!out.empty() && arguments.is_on("--forward"))
+    throw error("--schedule-csv writes forwards and backwards; leave --forward out");
+  return out;
+}
+
 int run(const Arguments& arguments, Terminal& terminal) {
   const bool lists_steps = arguments.is_on("--steps");
   Request request = request_of(arguments, terminal);
   if (lists_steps) arguments.idle("--layouts", "steps name values; without --steps their layouts are shown");
   const bool is_full = !lists_steps && arguments.is_on("--layouts");
-  const std::string directory = arguments.text("--dump-passes");
+  const std::string directory = arguments.text("--dump-passes"), table = table_asked(arguments, request);
   memory_cap_of(arguments);  // judged below
   CompileOptions options = compile_options_of(arguments);
   arguments.check_heeded(terminal.err);
   options.after = dumper(directory, terminal);
   const Pipeline pipeline = request.text ? compile(std::move(*request.text), options)
                                          : compile_pipeline(request.model.graph, request.plan, options);
+  if (!table.empty()) write_file(table, table_text(pipeline.pipelining));
   const Evaluation evaluation = own_evaluation_of(arguments, pipeline, request.cluster);
   arguments.tell_notices(terminal.err);
   if (lists_steps)
@@ -128,6 +141,8 @@ std::vector<Verb> lower() {
            .flags = planning_flags(
                {{"--layouts", "", "with meshes, strategies and layouts: can be read again", ""},
                 {"--steps", "", "what the first rank of every stage does in a step, in order", ""},
+                {"--schedule-csv", "FILE",
+                 "write the tasks of all stages as a table that PyTorch's pipelining reads", ""},
                 {"--forward", "", "only the forward phase", ""},
                 {"--dump-passes", "DIR", "write the program after each pass, and its time", ""}}),
            .example = "shardwright lower dense_matmul:form=reid --devices 4 --forward",

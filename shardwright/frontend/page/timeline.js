@@ -9,6 +9,7 @@ const doing = [
 const blockKinds = [
   { style: "forward", text: "forward", letter: "F" },
   { style: "backward", text: "backward", letter: "B" },
+  { style: "weights", text: "gradients of weights", letter: "W" },
   { style: "update", text: "update", letter: "U" },
   { style: "waiting", text: "between tasks", letter: "" },
   { style: "several", text: "several tasks", letter: "" },

@@ -47,7 +47,7 @@ std::optional<Candidates::AtLeast> Candidates::at_least(const Constraints& s) {
   for (Pieces* pieces : {&*least, again ? &*again : nullptr})
     for (std::size_t k = 0; pieces && k < pieces->size(); ++k)
       (*pieces)[k] = sharded((*pieces)[k], level_of(s), replicas_of(s));
-  const Candidate c = within(s, *least, again, spare * cap_);
+  const Candidate c = within(s, *least, again, spare * cap_, true);
   // Of several chunks a device's memory is not known while stages are cut: others may be a little faster.
   constexpr double of_chunks = 0.985;
   if (!c.forecast.fits) remember(c);
@@ -105,10 +105,10 @@ std::optional<Pieces> Candidates::again(
 }
 
 Candidate Candidates::within(const Constraints& s, const Pieces& pieces, const std::optional<Pieces>& again,
-                             double bytes) {
+                             double bytes, bool only_least) {
   const Row& row = tables_.row(s);
   Candidate out{s, forecast_of(s, {row, pieces, again ? &*again : nullptr, tables_.slots(pipelining_of(s)),
-                                   cluster_, tables_.framework(), bytes})};
+                                   cluster_, tables_.framework(), bytes, only_least})};
   for (std::size_t part = 0; part < out.forecast.first.size(); ++part)
     for (int i = 0; i < out.forecast.again[part]; ++i)
       out.layers_again += row.is_layer(row.kinds[static_cast<std::size_t>(out.forecast.first[part] + i)]);

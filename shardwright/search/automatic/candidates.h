@@ -62,7 +62,7 @@ class Candidates {
                               const std::function<std::optional<Pieces>(const Constraints&)>& pieces_of);
   std::optional<Candidate> made(const Constraints& s, const std::vector<double>& caps);
   Candidate within(const Constraints& s, const Pieces& pieces, const std::optional<Pieces>& again,
-                   double bytes);
+                   double bytes, bool only_least = false);
   void remember(const Candidate& c);
 
   Tables& tables_;

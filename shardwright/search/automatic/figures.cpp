@@ -89,15 +89,11 @@ Figures figures_of(const Network::Part& part, bool is_layer, const Constraints& 
   out.least_gradients = least_gradients(program, framework);
   out.scores = score_copies(program, framework);
   const Estimate e = estimate(program, what.stage);
-  const auto of = [](const std::array<double, 3>& seconds, Phase phase) {
-    return seconds[static_cast<std::size_t>(phase)];
-  };
-  out.forward = of(e.phase_seconds, Phase::forward);
-  out.backward = of(e.phase_seconds, Phase::backward);
-  out.update = of(e.phase_compute_seconds, Phase::update);
+  out.forward = e.phase_seconds[Phase::forward];
+  out.backward = e.phase_seconds[Phase::backward];
+  out.update = e.phase_compute_seconds[Phase::update];
   out.transfers = e.phase_communication_seconds;
-  for (Phase phase : {Phase::forward, Phase::backward})
-    out.transfers[static_cast<std::size_t>(phase)] /= program.micro_batches;
+  for (Phase phase : {Phase::forward, Phase::backward}) out.transfers[phase] /= program.micro_batches;
   out.received = received_bytes(program.graph);
   return out;
 }

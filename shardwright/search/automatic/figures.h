@@ -24,7 +24,7 @@ struct Figures {
   double moving = 0;   // most bytes of gradients and of what collectives read and make
   /// Seconds of transfers in the forward and backward of a micro-batch, and in the update; of a whole stage only those
   /// that data parallelism adds, which `forward` and `backward` are without.
-  std::array<double, 3> transfers = {};
+  OfPhases<double> transfers = {};
   /// Of these passes, seconds of the transfers that go over the same links as those of data parallelism.
   std::array<double, 2> contended = {};
 

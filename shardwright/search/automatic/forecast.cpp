@@ -22,30 +22,36 @@ class StageSeconds {
 
   void add(const Figures& f, double times = 1) {
     forward_ += times * f.forward, backward_ += times * f.backward, update_ += times * f.update;
-    for (std::size_t phase = 0; phase < 3; ++phase) transfers_[phase] += times * f.transfers[phase];
+    for (Phase phase : {Phase::forward, Phase::backward, Phase::update})
+      transfers_[phase] += times * f.transfers[phase];
     for (std::size_t phase = 0; phase < 2; ++phase) contended_[phase] += times * f.contended[phase];
   }
 
   /// `waiting`: so much of the transfers that compute does not hide is waited for.
   Pass pass(double waiting = 1) const {
-    return {with_transfers(0, forward_, waiting), with_transfers(1, backward_, waiting)};
+    return {with_transfers(Phase::forward, forward_, waiting),
+            with_transfers(Phase::backward, backward_, waiting)};
   }
   /// What tensor parallelism takes longer, as it has half of the links while replicas have the others.
-  Pass contention() const { return {contention(0, forward_), contention(1, backward_)}; }
-  double update() const { return with_transfers(2, update_, 1); }
+  Pass contention() const {
+    return {contention(Phase::forward, forward_), contention(Phase::backward, backward_)};
+  }
+  double update() const { return with_transfers(Phase::update, update_, 1); }
 
  private:
-  double with_transfers(std::size_t phase, double beside, double waiting) const {
+  double with_transfers(Phase phase, double beside, double waiting) const {
     return beside + waiting * std::max(0.0, transfers_[phase] - overlap_ * beside);
   }
 
-  double contention(std::size_t phase, double beside) const {
-    return beside > 0 ? contended_[phase] * std::min(1.0, transfers_[phase] / beside) : 0;
+  double contention(Phase phase, double beside) const {
+    return beside > 0
+               ? contended_[static_cast<std::size_t>(phase)] * std::min(1.0, transfers_[phase] / beside)
+               : 0;
   }
 
   double overlap_;
   double forward_ = 0, backward_ = 0, update_ = 0;
-  std::array<double, 3> transfers_ = {};
+  OfPhases<double> transfers_ = {};
   std::array<double, 2> contended_ = {};
 };
 
@@ -130,7 +136,9 @@ class Cut {
       : pieces_(what.row.kinds),
         what_(what),
         p_(p),
-        cap_(p.schedule.chunks > 1 ? std::numeric_limits<double>::infinity() : what.cap_bytes) {}
+        cap_(p.schedule.chunks > 1 ? std::numeric_limits<double>::infinity() : what.cap_bytes) {
+    for (int stage = 0; stage < p.stages; ++stage) forms_.push_back(form_of_stage(p, stage));
+  }
 
   /// The parts with which all end soonest; `fits`: of those whose stages fit; empty if there are none.
   std::vector<int> best(bool fits) const {
@@ -138,7 +146,7 @@ class Cut {
     StageSeconds all(what_.cluster.overlap);
     for (int kind : pieces_) all.add((fits && what_.again ? *what_.again : what_.figures)[at(kind)]);
     for (int stage = 0; stage < p_.stages; ++stage)
-      most = std::max(most, seconds_of_stage(p_, stage, all.pass()));
+      most = std::max(most, forms_[at(stage)].seconds(all.pass()));
     std::vector<int> out = begun(most, fits);
     constexpr int halvings = 24;
     for (int i = 0; i < halvings && !out.empty() && most > least * (1 + 1e-5); ++i) {
@@ -164,7 +172,7 @@ class Cut {
     }
     for (int stage = 0; stage < p_.stages; ++stage) {
       std::vector<Part*> of_device;
-      for (int part = stage; part < p_.parts(); part += p_.stages) of_device.push_back(&out[at(part)]);
+      for (int part : p_.parts_of(stage)) of_device.push_back(&out[at(part)]);
       lighten(of_device, what_.cap_bytes);
     }
     return out;
@@ -180,13 +188,13 @@ class Cut {
     for (int part = 0; part < parts; ++part) {
       out.push_back(piece);
       Part taken(what_, what_.slots[at(part)]);
+      const StageForm& form = forms_[at(p_.stage_of(part))];
       const int begin = piece;
       while (piece < count - (parts - 1 - part)) {
         taken.add(pieces_[at(piece)]);
         if (fits) lighten({&taken}, cap_);
         const bool is_over =
-            seconds_of_stage(p_, part % p_.stages, taken.seconds().pass()) > seconds * (1 + 1e-9) ||
-            (fits && taken.bytes() > cap_);
+            form.seconds(taken.seconds().pass()) > seconds * (1 + 1e-9) || (fits && taken.bytes() > cap_);
         if (is_over && (piece > begin || fits)) break;
         ++piece;
         if (is_over) break;
@@ -200,6 +208,7 @@ class Cut {
   const ForecastOf& what_;
   const Pipelining& p_;
   double cap_;
+  std::vector<StageForm> forms_;  // by stage
 };
 
 /// The first of the links that joins devices from `first` to before `end`.
@@ -216,7 +225,12 @@ std::vector<double> crossings_of(const std::vector<Figures>& figures, const Cons
   for (const Figures& f : figures) bytes = std::max(bytes, f.received);
   std::vector<double> out;
   for (int part = 0; part + 1 < pipelining_of(s).parts() && stages_of(s) > 1; ++part) {
-    const int from = part % stages_of(s), to = (part + 1) % stages_of(s);
+    const Pipelining p = pipelining_of(s);
+    const int from = p.stage_of(part), to = p.stage_of(part + 1);
+    if (from == to) {  // chunks of the same devices
+      out.push_back(0);
+      continue;
+    }
     const LinkLevel& l =
         link_of(cluster, std::min(from, to) * stage_devices(s), (std::max(from, to) + 1) * stage_devices(s));
     out.push_back(l.start_seconds + l.latency_seconds +
@@ -234,7 +248,7 @@ double fixed_bytes(const Constraints& s, const Framework& framework) {
 }  // namespace
 
 Forecast forecast_of(const Constraints& s, const ForecastOf& of) {
-  const Pipelining& p = pipelining_of(s);
+  const Pipelining p = pipelining_of(s);
   const double fixed = fixed_bytes(s, of.framework);
   ForecastOf what = of;
   what.cap_bytes -= fixed;
@@ -249,7 +263,7 @@ Forecast forecast_of(const Constraints& s, const ForecastOf& of) {
   std::vector<double> bytes(at(p.stages), 0), updates(at(p.stages), 0);
   const std::vector<Part> parts = cut.parts(out.first);
   for (std::size_t part = 0; part < parts.size(); ++part) {
-    const std::size_t device = part % at(p.stages);
+    const std::size_t device = at(p.stage_of(static_cast<int>(part)));
     const StageSeconds& taken = parts[part].seconds();
     passes[device] += taken.pass();
     least[device] += taken.pass(least_waiting);
@@ -260,10 +274,10 @@ Forecast forecast_of(const Constraints& s, const ForecastOf& of) {
   }
   const std::vector<double> crossings = crossings_of(what.figures, s, what.cluster);
   const double update = *std::ranges::max_element(updates);
-  out.least_seconds = pipeline_seconds(p, passes, crossings) + update;
-  out.hopeful_seconds = pipeline_seconds(p, least, crossings) + update;
+  out.least_seconds = sure_pipeline_seconds(p, passes, crossings) + update;
+  if (!of.only_least) out.hopeful_seconds = pipeline_seconds(p, least, crossings) + update;
   for (std::size_t stage = 0; stage < passes.size(); ++stage) passes[stage] += contended[stage];
-  out.seconds = pipeline_seconds(p, passes, crossings) + update;
+  if (!of.only_least) out.seconds = pipeline_seconds(p, passes, crossings) + update;
   out.bytes = *std::ranges::max_element(bytes) + fixed;
   out.fits = out.fits && out.bytes <= of.cap_bytes;
   return out;

@@ -28,6 +28,7 @@ struct ForecastOf {
   const Cluster& cluster;
   const Framework& framework;
   double cap_bytes = 0;
+  bool only_least = false;  // of seconds
 };
 
 /// As few pieces are computed again as memory lets be. Throws: Infeasible if there are fewer pieces than parts.

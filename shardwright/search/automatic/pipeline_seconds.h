@@ -7,7 +7,8 @@
 //   T >= sum of all f + (sum of the others' b + b) / V + M t - (W f + b) / V
 //
 // for each device, and the largest of these is what simulations of equal and unequal stages take. With GPipe all forwards come
-// first, so that none of them is behind: W = 1.
+// first, so that none of them is behind: W = 1. Other schedules have no such form: their tasks are played (plan/played_tasks.h),
+// and no more than M t of a device is sure.
 #pragma once
 
 #include <vector>
@@ -26,14 +27,22 @@ struct Pass {
   }
 };
 
-/// Of T what depends on the device's own passes alone. Grows with both.
-double seconds_of_stage(const Pipelining& p, int stage, const Pass& own);
+/// Of T what depends on a device's own passes alone: so many of each. Grows with both.
+struct StageForm {
+  double forwards = 0, backwards = 0;
+  double seconds(const Pass& own) const { return forwards * own.forward + backwards * own.backward; }
+};
+StageForm form_of_stage(const Pipelining& p, int stage);
 
 /// T. `stages`: of the devices of each; `crossings`: seconds of what of a micro-batch a part sends the next, by the part that
 /// sends; all zero if it is empty. Where they are long, they delay every micro-batch: no more of them are under way than the
 /// schedule has begun.
 double pipeline_seconds(const Pipelining& p, const std::vector<Pass>& stages,
                         const std::vector<double>& crossings = {});
+
+/// What T is at least, however a backward is cut in two: of schedules with the form T itself.
+double sure_pipeline_seconds(const Pipelining& p, const std::vector<Pass>& stages,
+                             const std::vector<double>& crossings = {});
 
 /// T of `all` passes, cut into stages as is best.
 double least_pipeline_seconds(const Pipelining& p, const Pass& all);

@@ -88,8 +88,15 @@ class Enumeration {
     if (stages == 1) return {Schedule{}};
     if (fixed_.schedule) return {*fixed_.schedule};
     std::vector<Schedule> out{Schedule{}};
-    if (count % stages == 0)
-      for (int chunks : {2, 4}) out.emplace_back(Schedule::interleaved, chunks);
+    for (const ScheduleDef& def : all_schedules())
+      for (int argument : def.searched) {
+        const Schedule schedule = schedule_of(def, argument);
+        // What the stages do not divide, chunks in rounds take badly; and with fewer micro-batches than stages nothing fills
+        // their bubbles.
+        if (schedule.order == ChunkOrder::rounds && !schedule.splits_backward && count % stages) continue;
+        if (count < stages) continue;
+        if (refusal_of({schedule, stages, count}).empty()) out.push_back(schedule);
+      }
     return out;
   }
 

@@ -7,6 +7,7 @@
 #include "shardwright/base/attempt.h"
 #include "shardwright/base/index.h"
 #include "shardwright/plan/batch.h"
+#include "shardwright/plan/slots_of_parts.h"
 
 namespace shardwright::automatic {
 namespace {
@@ -21,7 +22,7 @@ std::optional<std::int64_t> samples_of(const Graph& graph) {
 
 /// Their forward and backward wait for what they move.
 Pieces waited_for(Pieces pieces) {
-  for (Figures& f : pieces) f.transfers[0] = f.transfers[1] = 0;
+  for (Figures& f : pieces) f.transfers[Phase::forward] = f.transfers[Phase::backward] = 0;
   return pieces;
 }
 
@@ -253,12 +254,14 @@ std::optional<Pieces> Tables::of_stage(const Constraints& s) {
   for (std::size_t k = 0; k < out.size(); ++k) {
     const Figures &with = (*shared)[k], &without = (*unshared)[k];
     Figures& f = out[k];
-    for (const std::size_t pass : {0, 1})
+    for (const Phase pass : {Phase::forward, Phase::backward})
       f.transfers[pass] = std::max(
-          0.0, with.transfers[pass] - without.transfers[pass] -
-                   (waited ? waited.more(k, pass == 0 ? &Figures::forward : &Figures::backward) : 0));
-    f.transfers[2] = with.transfers[2];
-    if (shares_links(s)) f.contended = {(*own)[k].transfers[0], (*own)[k].transfers[1]};
+          0.0,
+          with.transfers[pass] - without.transfers[pass] -
+              (waited ? waited.more(k, pass == Phase::forward ? &Figures::forward : &Figures::backward) : 0));
+    f.transfers[Phase::update] = with.transfers[Phase::update];
+    if (shares_links(s))
+      f.contended = {(*own)[k].transfers[Phase::forward], (*own)[k].transfers[Phase::backward]};
     f.update = with.update, f.parameters = with.parameters, f.states = with.states, f.sums = with.sums;
     f.least_gradients = with.least_gradients;
     if (level_of(s) >= 2) f.passing = f.working + with.moving;
@@ -295,14 +298,12 @@ const std::vector<int>& Tables::slots(const Pipelining& p) {
   // Beyond the warm-up more micro-batches need no more slots, unless all are alive.
   Pipelining few = p;
   const int enough = 4 * p.parts();
-  if (p.schedule.kind != Schedule::gpipe && p.micro_batches > enough + p.stages)
+  const bool is_given = p.schedule.order == ChunkOrder::table;
+  if (!is_given && p.schedule.name != "gpipe" && p.micro_batches > enough + p.stages)
     few.micro_batches = enough + p.micro_batches % p.stages;
   const auto [it, is_new] = slots_.try_emplace(few);
-  if (is_new)
-    for (int part = 0; part < p.parts(); ++part)
-      it->second.push_back(p.schedule.kind == Schedule::gpipe && p.stages > 1
-                               ? p.micro_batches
-                               : micro_batches_of(few, part).slots);
+  const bool are_all = p.schedule.name == "gpipe" && p.stages > 1;
+  if (is_new) it->second = are_all ? std::vector<int>(at(p.parts()), p.micro_batches) : slots_of_parts(few);
   return it->second;
 }
 

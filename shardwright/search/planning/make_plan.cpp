@@ -88,8 +88,7 @@ Plan draft(const Graph& graph, const PlanRequest& request) {
     throw error("constraints: '{}' is in stage {} but there is one stage; say pp, too",
                 fixed.stages.begin()->first, fixed.stages.begin()->second);
   if (!request.is_set) check_stages(fixed, s.pipelining);
-  if (s.pipelining.stages == 1 && s.pipelining.schedule.kind == Schedule::interleaved)
-    throw error("schedule {} is for several stages but there is one", name_of(s.pipelining.schedule));
+  if (const std::string why = refusal_of(s.pipelining); !why.empty()) throw error("{}", why);
   check_names(graph, fixed);  // also where the mode has no use for them
   check_operators(graph, fixed);
   return plan;

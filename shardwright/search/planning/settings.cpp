@@ -89,15 +89,17 @@ Rows of_order() {
        .print = [](const PlanRequest& r) { return number(settings_of(r).pipelining.micro_batches); }},
       {.flag = "--schedule",
        .value = "NAME",
-       .doc = "order of micro-batches in a stage: gpipe, 1f1b (default) or interleaved:V, V chunks per stage",
+       .doc = "order of micro-batches in stages: gpipe, 1f1b (default), interleaved:V (V chunks per stage), "
+              "zero-bubble[:2], zb-v, v-half, v-min, dualpipe-v, or FILE.csv, a table of tasks as PyTorch's "
+              "pipelining has them",
        .part = SettingPart::order,
        .keys = "of several stages `parallel.pipeline_config.pipeline_scheduler`; with `pipeline_interleave` "
                "there, "
                "`model.model_config.pp_interleave_num` chunks",
        .member = "schedule",
        .parse = [](PlanRequest& r,
-                   const Given& given) { r.constraints.schedule = schedule_called(given.text); },
-       .print = [](const PlanRequest& r) { return name_of(settings_of(r).pipelining.schedule); }}};
+                   const Given& given) { r.constraints.schedule = schedule_given(given.text); },
+       .print = [](const PlanRequest& r) { return to_text(settings_of(r).pipelining.schedule); }}};
 }
 
 void check_agrees(const PlanRequest& r, const Constraints& said, const Given& given) {

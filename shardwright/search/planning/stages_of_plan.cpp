@@ -70,7 +70,7 @@ PlanRequest request_of_stage(const PlanRequest& request, const Plan& plan, const
   const Pipelining& p = plan.settings.pipelining;
   PlanRequest out = request;
   out.devices = plan.devices() / p.stages;
-  out.cluster = plan.cluster.part(number % p.stages * out.devices, out.devices);
+  out.cluster = plan.cluster.part(p.stage_of(number) * out.devices, out.devices);
   out.micro_batches = micro_batches_of(p, number);
   if (p.stages == 1) return out;
   if (p.schedule.chunks > 1)  // they share a device

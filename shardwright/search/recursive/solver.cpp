@@ -47,9 +47,9 @@ Solver::Solver(const Problem& problem, const SearchOptions& options)
       fold_(fold_of(problem, are_layers_folded(options) || may_be_one(options))) {
   if (options.is_described) check_described(*problem.cluster);
   collect_ladders();
-  seconds_.emplace(
-      *ladders_.front().cuts, calls_, *problem.cluster,
-      Holding{.slots = problem.judge->micro_batches().slots, .sharded = problem.judge->optimizer_parallel()});
+  seconds_.emplace(*ladders_.front().cuts, calls_, *problem.cluster,
+                   Holding{.slots = problem.judge->micro_batches().slots(),
+                           .sharded = problem.judge->optimizer_parallel()});
 }
 
 void Solver::collect_ladders() {

@@ -47,7 +47,7 @@ WholeSpace::WholeSpace(const Problem& problem, const SearchOptions& options, dou
   const FixedChoices least = all.front();
   std::erase_if(all, is_too_much);
   if (all.empty()) all.push_back(least);
-  const Holding holding{.slots = problem.judge->micro_batches().slots,
+  const Holding holding{.slots = problem.judge->micro_batches().slots(),
                         .sharded = problem.judge->optimizer_parallel()};
   for (FixedChoices& fixed : all) {
     CutProblem cuts(*problem.graph, *problem.calls, fold_, fixed);

@@ -48,16 +48,16 @@ const Way ways[] = {
     {.name = "searched", .devices = 8, .parallel = Parallel::auto_parallel, .search = "recursive"},
     {.name = "two_stages",
      .devices = 4,
-     .constraints = constraints_of({.pipelining = {Schedule::gpipe, 2, 3}})},
+     .constraints = constraints_of({.pipelining = {Schedule::gpipe(), 2, 3}})},
     {.name = "interleaved",
      .devices = 2,
-     .constraints = constraints_of({.pipelining = {{Schedule::interleaved, 2}, 2, 2}})},
+     .constraints = constraints_of({.pipelining = {Schedule::interleaved(2), 2, 2}})},
     {.name = "three_stages_of_sharded",
      .devices = 6,
-     .constraints = constraints_of({.optimizer_parallel = {1, 0}, .pipelining = {Schedule::gpipe, 3, 3}})},
+     .constraints = constraints_of({.optimizer_parallel = {1, 0}, .pipelining = {Schedule::gpipe(), 3, 3}})},
     {.name = "micro_batches",
      .devices = 2,
-     .constraints = constraints_of({.pipelining = {Schedule::gpipe, 1, 4}})},
+     .constraints = constraints_of({.pipelining = {Schedule::gpipe(), 1, 4}})},
 };
 
 constexpr const char* model_name = "ffn:batch=72,widths=14-11-7-9-5";
