@@ -131,7 +131,7 @@ class LazyReport {
   LazyReport(const Arguments& arguments, const Model& model, const Plan& plan)
       : arguments_(arguments), model_(model), plan_(plan) {}
 
-  const StepReport& of(const Estimate& e) {
+  const StepReport& of(const Evaluation& e) {
     if (!made_)
       made_ = step_report(model_.graph, plan_, e, batch_size_of(model_.graph, plan_, model_.tokens),
                           assumed_in(arguments_, model_));
@@ -148,7 +148,7 @@ class LazyReport {
 /// As `report` does; the page is made of `told`.
 Evaluation report_of(const Arguments& arguments, const Model& model, const Plan& plan,
                      const Pipeline& pipeline, const TableOf& table, LazyReport& told, Terminal& terminal,
-                     const BoundOf& bound_of) {
+                     const BoundOf& bound_of, const std::function<void()>& save = {}) {
   RemediesOf remedies = [&](const Evaluation& e) { return remedies_of(arguments, model, plan, e); };
   if (is_given_plan(arguments)) remedies = {};
   const Evaluation evaluation = [&] {
@@ -177,19 +177,19 @@ Evaluation report_of(const Arguments& arguments, const Model& model, const Plan&
     terminal.out << out.dump() << "\n";
     terminal.err << misfit;
   } else {
-    terminal.out << table(evaluation.estimate, tells_bound ? text_of(*bound, evaluation) : "") << misfit
+    terminal.out << table(evaluation, tells_bound ? text_of(*bound, evaluation) : "") << misfit
                  << (tells_remedies ? remedies_text(arguments, would_fit) : "");
   }
+  if (save) save();
   if (!page.empty())
     write_page(arguments, page,
                {.plan = plan,
                 .pipeline = pipeline,
                 .evaluation = evaluation,
-                .report = told.of(evaluation.estimate),
+                .report = told.of(evaluation),
                 .batch = batch,
                 .bound = bound,
-                .remedies = would_fit,
-                .assumed = assumed_in(arguments, model)});
+                .remedies = would_fit});
   return evaluation;
 }
 
@@ -202,16 +202,16 @@ Evaluation report(const Arguments& arguments, const Model& model, const Plan& pl
 }
 
 Evaluation report(const Arguments& arguments, const Model& model, const Plan& plan, const Pipeline& pipeline,
-                  Terminal& terminal, const BoundOf& bound_of) {
+                  Terminal& terminal, const BoundOf& bound_of, const std::function<void()>& save) {
   const ReportStyle style = arguments.has("--json") ? ReportStyle{} : style_of(arguments, terminal);
   LazyReport told(arguments, model, plan);
-  const TableOf table = [&](const Estimate& e, const std::string& binds) {
+  const TableOf table = [&](const Evaluation& e, const std::string& binds) {
     StepReport shown = told.of(e);
     for (std::string_view line : split(binds, '\n'))
-      if (!line.empty()) shown.summary.emplace_back(line);
+      if (!line.empty()) shown.summary.push_back({std::string(line)});
     return to_text(shown, style);
   };
-  return report_of(arguments, model, plan, pipeline, table, told, terminal, bound_of);
+  return report_of(arguments, model, plan, pipeline, table, told, terminal, bound_of, save);
 }
 
 Evaluation report(const Arguments& arguments, const Model& model, const Plan& plan, Terminal& terminal) {

@@ -24,17 +24,17 @@ void require_page_writable(const Arguments& arguments);
 void write_page(const Arguments& arguments, const std::string& path, PageContent content);
 
 /// The lines of a report; `bound` are those of what binds.
-using TableOf = std::function<std::string(const Estimate&, const std::string& bound)>;
+using TableOf = std::function<std::string(const Evaluation&, const std::string& bound)>;
 
 /// What is told of a step of `plan`, which `pipeline` is made of; `model` has its train step: the document, with `--json`,
-/// or else the table that `table` makes; with --html a page, too.
-/// Throws: Refusal if the plan takes more memory than the flags allow.
+/// or else the table that `table` makes; with --html a page, too, behind what `save` writes.
+/// Throws: Refusal if the plan takes more memory than the flags allow; io_error if the page cannot be written.
 Evaluation report(const Arguments& arguments, const Model& model, const Plan& plan, const Pipeline& pipeline,
                   const TableOf& table, Terminal& terminal, const BoundOf& bound_of = {});
 
 /// The plan as a table.
 Evaluation report(const Arguments& arguments, const Model& model, const Plan& plan, const Pipeline& pipeline,
-                  Terminal& terminal, const BoundOf& bound_of = {});
+                  Terminal& terminal, const BoundOf& bound_of = {}, const std::function<void()>& save = {});
 Evaluation report(const Arguments& arguments, const Model& model, const Plan& plan, Terminal& terminal);
 
 /// What came nearest where a plan is refused for its memory, a line each; of what else cannot be nothing.

@@ -55,7 +55,7 @@ PlannedStep planned_step(PlannedNetwork network, const TrainOptions& options) {
 }
 
 StepReport PlannedStep::report() const {
-  return step_report(network.graph, network.plan, evaluation.estimate,
+  return step_report(network.graph, network.plan, evaluation,
                      batch_size_of(network.graph, network.plan, network.tokens), network.assumed);
 }
 

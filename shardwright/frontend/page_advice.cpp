@@ -138,14 +138,15 @@ void add_alternatives(std::vector<std::string>& out, const PageContent& content)
 std::string assumed_advice(const PageContent& content) {
   const Evaluation& evaluation = content.evaluation;
   const std::int64_t samples = content.batch.samples;
-  if (!content.assumed.batch || samples == 0 || 3 * evaluation.estimate.arena_bytes >= evaluation.cap_bytes)
+  if (!content.report.assumed.batch || samples == 0 ||
+      3 * evaluation.estimate.arena_bytes >= evaluation.cap_bytes)
     return "";
   std::string out = fmt::format(
       "<strong>The batch of {} sample{} is assumed</strong>, and devices are {} full: {} gives "
       "them more to do at once.",
       samples, samples == 1 ? "" : "s", share_text(evaluation.estimate.arena_bytes, evaluation.cap_bytes),
       code_html("--global-batch N"));
-  if (content.assumed.precision)
+  if (content.report.assumed.precision)
     out += fmt::format(" {} is assumed, too ({}).", escaped(to_text(content.plan.origin.precision)),
                        code_html("--precision"));
   return out;
@@ -153,11 +154,8 @@ std::string assumed_advice(const PageContent& content) {
 
 /// As the summary has it: against the same plan without.
 std::string recompute_advice(const PageContent& content) {
-  constexpr std::string_view word = "recompute ";
-  for (const std::string& line : content.report.summary)
-    if (line.starts_with(word))
-      return "<strong>What recompute costs and saves</strong>: " + escaped(line.substr(word.size())) + ".";
-  return "";
+  const std::string& text = content.report.recompute.text;
+  return text.empty() ? "" : "<strong>What recompute costs and saves</strong>: " + escaped(text) + ".";
 }
 
 // ---- the largest loss of time ----
@@ -167,6 +165,28 @@ double shape_bubble(const Pipelining& p) {
   const automatic::Pass pass{.forward = 1, .backward = 2};
   const std::vector<automatic::Pass> stages(static_cast<std::size_t>(p.stages), pass);
   return 1 - p.micro_batches * pass.all() / automatic::pipeline_seconds(p, stages);
+}
+
+/// The plan but for its micro-batches and their order, if that was looked at and has a price.
+const Tried* looked_at(const PageContent& content, const Pipelining& other) {
+  if (!content.bound) return nullptr;
+  const std::vector<Tried>& tried = content.bound->tried;
+  const auto taken = std::ranges::find(tried, Fate::taken, &Tried::fate);
+  if (taken == tried.end() || !taken->words.empty()) return nullptr;
+  Constraints asked = taken->structure;
+  asked.micro_batches = other.micro_batches;
+  asked.schedule = other.schedule;
+  const auto found = std::ranges::find_if(
+      tried, [&](const Tried& t) { return t.words.empty() && is_priced(t) && t.structure == asked; });
+  return found == tried.end() ? nullptr : &*found;
+}
+
+/// Where it was looked at what it takes, or else what stages would wait if their schedule alone counted.
+std::string less_waiting(const PageContent& content, const Pipelining& other) {
+  const Tried* known = looked_at(content, other);
+  if (!known) return fmt::format("{:.1f}% by the schedule’s shape", 100 * shape_bubble(other));
+  const std::string price = price_html(*known, content.evaluation.estimate.step_seconds());
+  return fits(*known, content.evaluation) ? price : "does not fit: " + price;
 }
 
 /// What would leave less bubble, where it is that of the schedule's shape.
@@ -180,7 +200,7 @@ std::string less_bubble(const PageContent& content) {
   chunks.schedule = Schedule::interleaved(2);
   std::vector<std::string> ways;
   const auto add = [&](const std::string& words, const Pipelining& other) {
-    ways.push_back(fmt::format("{} ({:.1f}%)", code_html(words), 100 * shape_bubble(other)));
+    ways.push_back(fmt::format("{} ({})", code_html(words), less_waiting(content, other)));
   };
   if (content.batch.samples % (std::int64_t{more.micro_batches} * replicas_of(content.plan)) == 0)
     add(fmt::format("micro_batches={}", more.micro_batches), more);
@@ -208,8 +228,8 @@ std::string lever(const PageContent& content) {
       most->style == "again" ? "" : most->name.substr(1), percent_text(most->seconds, e.step_seconds()));
   const std::string ways = most->style == "waiting" ? less_bubble(content) : "";
   out += ways.empty() ? fmt::format(": {} prices other values of {}", ask(most->word), code_html(most->word))
-                      : fmt::format("{}. What that takes in all {} tells, or {}", ways, ask("micro_batches"),
-                                    code_html("schedule"));
+                      : fmt::format("{}. Whether that fits, and what it takes in all, {} simulates, or {}",
+                                    ways, ask("micro_batches"), code_html("schedule"));
   if (content.plan_path.empty()) out += fmt::format(" ({} saves the plan)", code_html("-o plan.json"));
   return out + ".";
 }

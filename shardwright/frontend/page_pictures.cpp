@@ -26,105 +26,135 @@ std::string layer_of(const std::string& name) {
   }
 }
 
-struct LayerCell {
-  std::string name;
-  std::vector<std::size_t> members;  // planned operators
+/// A layer, or an operator of none; or neighbours of such, from the one called `name` to `last`.
+struct Cell {
+  std::string name, last;
+  int count = 1;
+  std::vector<std::size_t> members = {};  // planned operators
+  Json split = {};                        // how they are
+  double seconds = 0;
+  std::int64_t bytes = 0;
 };
 
-std::vector<LayerCell> layers_of(const StagePlan& stage) {
-  std::vector<LayerCell> out;
+/// The axes over which any of it is split: `dp 8 · tp 4`.
+std::string label_of(const StagePlan& stage, const Cell& cell) {
+  std::map<std::string, int> sizes;
+  std::vector<std::string> order;
+  for (const Mesh& mesh : stage.meshes)
+    for (const Axis& axis : mesh.axes)
+      for (std::string_view part : split(axis.name, '/')) {
+        if (axis.size <= 1 || sizes.contains(std::string(part))) continue;
+        sizes[std::string(part)] = part.size() == axis.name.size() ? axis.size : 0;
+        order.emplace_back(part);
+      }
+  std::string out;
+  for (const std::string& axis : order) {
+    const bool is_used = std::ranges::any_of(cell.members, [&](std::size_t i) {
+      return std::ranges::any_of(stage.operators[i].strategy, [&](const auto& loop) {
+        return std::ranges::find(loop.second, axis) != loop.second.end();
+      });
+    });
+    if (!is_used) continue;
+    out += out.empty() ? axis : " · " + axis;
+    if (sizes[axis] > 0) out += fmt::format(" {}", sizes[axis]);
+  }
+  return out.empty() ? "whole" : out;
+}
+
+/// Operators by their names within the layer; what is none of a layer by its kind, so that others of it are split alike.
+Json split_of(const StagePlan& stage, const Cell& cell) {
+  Json operators = Json::array();
+  for (const std::size_t i : cell.members) {
+    const PlannedOperator& op = stage.operators[i];
+    const bool is_within = op.name.size() > cell.name.size();
+    operators.push_back(
+        {is_within ? op.name.substr(cell.name.size() + 1) : op.kind, op.kind, strategy_text(op)});
+  }
+  return {{"label", label_of(stage, cell)}, {"operators", std::move(operators)}};
+}
+
+std::vector<Cell> cells_of(const StagePlan& stage, const StageReport& told) {
+  std::vector<Cell> out;
   std::map<std::string, std::size_t> place;
   for (std::size_t i = 0; i < stage.operators.size(); ++i) {
     std::string name = layer_of(stage.operators[i].name);
     const auto [it, is_new] = place.try_emplace(name, out.size());
-    if (is_new) out.push_back({std::move(name), {}});
-    out[it->second].members.push_back(i);
+    if (is_new) out.push_back({.name = name, .last = name});
+    Cell& cell = out[it->second];
+    cell.members.push_back(i);
+    cell.seconds += told.shares[i].cost.seconds();
+    cell.bytes += told.shares[i].cost.bytes();
   }
+  for (Cell& cell : out) cell.split = split_of(stage, cell);
   return out;
+}
+
+// ---- more cells than a screen has room for ----
+
+constexpr std::size_t most_cells = 400;
+
+std::size_t count_of(const std::vector<std::vector<Cell>>& stages) {
+  std::size_t out = 0;
+  for (const auto& cells : stages) out += cells.size();
+  return out;
+}
+
+/// Neighbours that `belong` become one. What these are together is told where it is the same of all.
+template <class Belong>
+void join_cells(std::vector<Cell>& cells, Belong belong) {
+  std::vector<Cell> out;
+  for (Cell& cell : cells) {
+    if (out.empty() || !belong(out.back(), cell)) {
+      out.push_back(std::move(cell));
+      continue;
+    }
+    Cell& last = out.back();
+    last.last = cell.last;
+    last.count += cell.count;
+    last.seconds += cell.seconds;
+    last.bytes += cell.bytes;
+    if (last.split.at("operators") != cell.split.at("operators")) last.split["operators"] = Json::array();
+    if (last.split.at("label") != cell.split.at("label")) last.split["label"] = "several";
+  }
+  cells = std::move(out);
+}
+
+/// Split alike in all; then over the same axes; then as many as it takes.
+void join_cells(std::vector<std::vector<Cell>>& stages) {
+  const auto join = [&](auto belong) {
+    if (count_of(stages) <= most_cells) return;
+    for (auto& cells : stages) join_cells(cells, belong);
+  };
+  join([](const Cell& a, const Cell& b) { return a.split == b.split; });
+  join([](const Cell& a, const Cell& b) { return a.split.at("label") == b.split.at("label"); });
+  for (int most = 2; count_of(stages) > most_cells && count_of(stages) > stages.size(); most *= 2)
+    join([most](const Cell& a, const Cell& b) { return a.count + b.count <= most; });
 }
 
 /// How cells are split, each way told once.
 class Splits {
  public:
-  std::size_t of(const StagePlan& stage, const LayerCell& cell) {
-    Json operators = Json::array();
-    for (const std::size_t i : cell.members) {
-      const PlannedOperator& op = stage.operators[i];
-      const std::string rest =
-          op.name.size() > cell.name.size() ? op.name.substr(cell.name.size() + 1) : op.name;
-      operators.push_back({rest, op.kind, strategy_text(op)});
-    }
-    Json split{{"label", label_of(stage, cell)}, {"operators", std::move(operators)}};
+  std::size_t of(const Json& split) {
     const auto [it, is_new] = known_.try_emplace(split.dump(), all_.size());
-    if (is_new) all_.push_back(std::move(split));
+    if (is_new) all_.push_back(split);
     return it->second;
   }
   Json all() && { return std::move(all_); }
 
  private:
-  /// The axes over which any of it is split: `dp 8 · tp 4`.
-  static std::string label_of(const StagePlan& stage, const LayerCell& cell) {
-    std::map<std::string, int> sizes;
-    std::vector<std::string> order;
-    for (const Mesh& mesh : stage.meshes)
-      for (const Axis& axis : mesh.axes)
-        for (std::string_view part : split(axis.name, '/')) {
-          if (axis.size <= 1 || sizes.contains(std::string(part))) continue;
-          sizes[std::string(part)] = part.size() == axis.name.size() ? axis.size : 0;
-          order.emplace_back(part);
-        }
-    std::string out;
-    for (const std::string& axis : order) {
-      const bool is_used = std::ranges::any_of(cell.members, [&](std::size_t i) {
-        return std::ranges::any_of(stage.operators[i].strategy, [&](const auto& loop) {
-          return std::ranges::find(loop.second, axis) != loop.second.end();
-        });
-      });
-      if (!is_used) continue;
-      out += out.empty() ? axis : " · " + axis;
-      if (sizes[axis] > 0) out += fmt::format(" {}", sizes[axis]);
-    }
-    return out.empty() ? "whole" : out;
-  }
-
   std::map<std::string, std::size_t> known_;
   Json all_ = Json::array();
 };
 
-/// More cells than a screen has room for: neighbours that are split alike become one.
-constexpr std::size_t most_cells = 400;
-
-void join_cells(Json& cells) {
+Json cells_json(const std::vector<Cell>& cells, Splits& splits) {
   Json out = Json::array();
-  for (const Json& cell : cells) {
-    if (!out.empty() && out.back()["split"] == cell["split"]) {
-      Json& last = out.back();
-      last["to"] = cell["name"];
-      last["count"] = last["count"].get<int>() + 1;
-      last["seconds"] = last["seconds"].get<double>() + cell["seconds"].get<double>();
-      last["bytes"] = last["bytes"].get<std::int64_t>() + cell["bytes"].get<std::int64_t>();
-      continue;
-    }
-    out.push_back(cell);
-  }
-  cells = std::move(out);
-}
-
-Json cells_of(const StagePlan& stage, const StageReport& told, Splits& splits) {
-  Json out = Json::array();
-  for (const LayerCell& cell : layers_of(stage)) {
-    double seconds = 0;
-    std::int64_t bytes = 0;
-    for (const std::size_t i : cell.members) {
-      if (told.shares.empty()) break;
-      seconds += told.shares[i].cost.seconds();
-      bytes += told.shares[i].cost.bytes();
-    }
+  for (const Cell& cell : cells) {
     out.push_back({{"name", cell.name},
-                   {"count", 1},
-                   {"split", splits.of(stage, cell)},
-                   {"seconds", seconds},
-                   {"bytes", bytes}});
+                   {"count", cell.count},
+                   {"split", splits.of(cell.split)},
+                   {"seconds", cell.seconds},
+                   {"bytes", cell.bytes}});
+    if (cell.count > 1) out.back()["to"] = cell.last;
   }
   return out;
 }
@@ -132,25 +162,24 @@ Json cells_of(const StagePlan& stage, const StageReport& told, Splits& splits) {
 }  // namespace
 
 Json strip_json(const PageContent& content) {
+  std::vector<std::vector<Cell>> cells;
+  for (std::size_t s = 0; s < content.plan.stages.size(); ++s)
+    cells.push_back(cells_of(content.plan.stages[s], content.report.stages[s]));
+  join_cells(cells);
   Splits splits;
   Json stages = Json::array();
-  std::size_t cells = 0;
-  for (std::size_t s = 0; s < content.plan.stages.size(); ++s) {
+  for (std::size_t s = 0; s < cells.size(); ++s) {
     const int first = content.pipeline.first_rank(static_cast<int>(s));
     const int count = content.pipeline.stage(static_cast<int>(s)).rank_count();
-    Json stage{{"stage", s},
-               {"group", content.pipeline.pipelining.stage_of(static_cast<int>(s))},
-               {"name", part_name(content.pipeline, s)},
-               {"first", first},
-               {"count", count},
-               {"devices", range_text(first, count)},
-               {"hosts", hosts_text(content.plan.cluster, first, count)},
-               {"cells", cells_of(content.plan.stages[s], content.report.stages[s], splits)}};
-    cells += stage["cells"].size();
-    stages.push_back(std::move(stage));
+    stages.push_back({{"stage", s},
+                      {"group", content.pipeline.pipelining.stage_of(static_cast<int>(s))},
+                      {"name", part_name(content.pipeline, s)},
+                      {"first", first},
+                      {"count", count},
+                      {"devices", range_text(first, count)},
+                      {"hosts", hosts_text(content.plan.cluster, first, count)},
+                      {"cells", cells_json(cells[s], splits)}});
   }
-  if (cells > most_cells)
-    for (Json& stage : stages) join_cells(stage["cells"]);
   return {{"stages", std::move(stages)},
           {"splits", std::move(splits).all()},
           {"per_host", content.plan.cluster.devices_per_node},

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <set>
 #include <span>
+#include <tuple>
 
 #include "shardwright/base/index.h"
 #include "shardwright/base/text.h"
@@ -135,13 +136,27 @@ std::string counts_html(const std::vector<Tried>& tried, std::size_t lost, std::
   return out + "</ul>\n";
 }
 
-/// Of `lost` the numbers, what fits first, then the fastest.
+/// Of `lost` the numbers, what fits first, then what was simulated, then the fastest.
 std::vector<std::size_t> best_first(const std::vector<Tried>& lost, const Evaluation& evaluation) {
   std::vector<std::size_t> out(lost.size());
   std::iota(out.begin(), out.end(), std::size_t{0});
-  std::ranges::stable_sort(
-      out, {}, [&](std::size_t i) { return std::pair(!fits(lost[i], evaluation), lost[i].seconds); });
+  std::ranges::stable_sort(out, {}, [&](std::size_t i) {
+    return std::tuple(!fits(lost[i], evaluation), lost[i].by != KnownBy::program, lost[i].seconds);
+  });
   return out;
+}
+
+}  // namespace
+
+namespace {
+
+/// Where nothing else was looked at, nothing is known of what binds but that the plan does not fit, if so.
+std::string binds_html(const Bound& bound, const Evaluation& evaluation) {
+  const bool is_known = !bound.tried.empty() || bound.binding.by == Limit::memory;
+  if (is_known) return fmt::format("<p>What binds: {}</p>\n", breakable(binding_text(bound, evaluation)));
+  const std::string& fixed = bound.binding.fixed;
+  return fmt::format("<p>No other plan was looked at{}.</p>\n",
+                     fixed.empty() ? "" : ", as this is fixed: " + code_html(fixed));
 }
 
 }  // namespace
@@ -151,15 +166,15 @@ std::string alternatives_part(const PageContent& content, const Json& document) 
   constexpr std::size_t most_rows = 60;
   const Evaluation& evaluation = content.evaluation;
   const double step = evaluation.estimate.step_seconds();
-  std::string out =
-      fmt::format("<p>What binds: {}</p>\n", breakable(binding_text(*content.bound, evaluation)));
+  std::string out = binds_html(*content.bound, evaluation);
   const std::vector<Tried> lost = that_lost(content.bound->tried);
   std::vector<std::size_t> shown = best_first(lost, evaluation);
   shown.resize(std::min(shown.size(), most_rows));
   HtmlTable table{
       .caption =
-          "What lost: what fits before what does not, the fastest first; marked is what differs from the "
-          "plan",
+          "What lost: what fits before what does not, what was simulated before forecasts, the fastest "
+          "first; "
+          "marked is what differs from the plan",
       .head = heads({"asked for by", "step", "against the plan", "memory", "known by", "why not"}, 1, 4)};
   bool has_words = false;
   for (const std::size_t i : shown) {
@@ -206,7 +221,12 @@ HtmlTable operators_table(const std::string& caption, const std::vector<ReportRo
 std::string operators_part(const PageContent& content) {
   std::string out;
   std::set<std::string> told;
-  std::vector<std::string> meshes;
+  std::vector<std::string> meshes, alike;
+  const auto tell_alike = [&] {
+    if (alike.size() == 1) out += fmt::format("<p>{}: as above.</p>\n", alike.front());
+    if (alike.size() > 1) out += fmt::format("<p>{} to {}: as above.</p>\n", alike.front(), alike.back());
+    alike.clear();
+  };
   const std::vector<StageReport>& stages = content.report.stages;
   for (std::size_t s = 0; s < stages.size(); ++s) {
     const StageReport& stage = stages[s];
@@ -219,6 +239,11 @@ std::string operators_part(const PageContent& content) {
     std::vector<ReportRow> rows;
     for (const ReportRow& r : stage.rows)
       if (told.insert(key_of(r)).second) rows.push_back(r);
+    if (s > 0 && rows.empty() && !stage.rows.empty() && stage.meshes == meshes) {
+      alike.push_back(part_name(content.pipeline, s));
+      continue;
+    }
+    tell_alike();
     if (!rows.empty())
       part +=
           to_html(operators_table(heading.empty() ? "How operators are split" : heading, rows, stage.beside));
@@ -231,6 +256,7 @@ std::string operators_part(const PageContent& content) {
     meshes = stage.meshes;
     out += part;
   }
+  tell_alike();
   return out;
 }
 

@@ -51,7 +51,7 @@ std::string drawn(std::string_view id) {
 /// The report's lines, each with what it is about in front.
 std::string summary_list(const StepReport& report) {
   std::string out = "<dl class=\"summary\">\n";
-  for (const std::string& line : report.summary) {
+  for (const auto& [line, brief] : report.summary) {
     const auto colon = line.find(": ");
     const bool has_word = colon != line.npos && colon <= 24;
     out += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", has_word ? escaped(line.substr(0, colon)) : "",

@@ -39,7 +39,6 @@ struct PageContent {
   std::string version;              // `shardwright 0.1.0`
   std::string plan_path = {};       // where it is saved; empty: nowhere
   std::optional<TrainedRun> run = {};
-  Assumed assumed = {};          // what nobody has said
   std::string search_call = {};  // the same command where nothing is fixed; empty if nothing is
 };
 

@@ -11,7 +11,6 @@
 #include "shardwright/cost/cluster.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/runtime/backend/backend.h"
-#include "shardwright/simulate/evaluate.h"
 
 namespace shardwright {
 namespace {
@@ -111,10 +110,17 @@ struct Shares {
             .bytes = row_bytes};
   }
 
-  /// They would say 0.0%.
   bool take_nothing(const std::vector<std::size_t>& members) const {
-    const auto [time, memory] = percents(members);
-    return time == "0.0%" && (memory == "0.0%" || memory == "-");
+    auto [time, memory] = percents(members);
+    return takes_nothing({.time = std::move(time), .memory = std::move(memory)});
+  }
+
+  /// Of all that take nothing; if there are none, nothing.
+  std::optional<ReportRow> others(const std::vector<std::size_t>& idle) const {
+    if (idle.empty()) return std::nullopt;
+    ReportRow out = row(fmt::format("others x{}", idle.size()), idle);
+    out.strategy = out.parts = out.collectives = out.reason = "";
+    return out;
   }
 };
 
@@ -158,11 +164,7 @@ std::vector<ReportRow> kinds_of(const Shares& of, const std::vector<FoldedName>&
     out.back().collectives = collectives_text(all);  // of all together
     out.back().reason = fmt::format("{} to {}", kind.names.front(), kind.names.back());
   }
-  if (!idle.empty()) {
-    out.push_back(of.row(fmt::format("others x{}", idle.size()), idle));
-    ReportRow& last = out.back();
-    last.strategy = last.parts = last.collectives = last.reason = "";
-  }
+  if (auto others = of.others(idle)) out.push_back(*std::move(others));
   return out;
 }
 
@@ -175,13 +177,22 @@ void add_rows(StageReport& to, const StagePlan& plan, const std::vector<Operator
     of.bytes += static_cast<double>(s.cost.bytes());
   }
   const std::vector<FoldedName> rows = table_rows(plan, shares);
-  for (const FoldedName& row : rows) to.rows.push_back(of.row(row.name, row.members));
+  std::vector<std::size_t> idle;
+  for (const FoldedName& row : rows) {
+    to.rows.push_back(of.row(row.name, row.members));
+    if (takes_nothing(to.rows.back())) idle.insert(idle.end(), row.members.begin(), row.members.end());
+  }
+  to.others = of.others(idle);
   to.kinds = kinds_of(of, rows);
   constexpr double worth_a_row = 5e-4;
   if (taken.others.all() > worth_a_row * of.seconds) to.beside = percent_text(taken.others.all(), of.seconds);
 }
 
 }  // namespace
+
+bool takes_nothing(const ReportRow& row) {
+  return row.time == "0.0%" && (row.memory == "0.0%" || row.memory == "-");
+}
 
 std::string words_of(MemoryKind kind) {
   std::string out(name_of(kind));
@@ -265,8 +276,8 @@ StageReport stage_report(const StagePlan& stage, Explainer explainer, const Stag
   StageReport out;
   for (const Mesh& mesh : stage.meshes)
     if (mesh.axis_count() > 0) out.meshes.push_back(to_text(mesh));
-  if (stage.devices() == 1) return out;
   out.shares = explainer.shares(taken);
+  if (stage.devices() == 1) return out;
   add_rows(out, stage, out.shares, taken);
   out.splits_nothing =
       std::ranges::all_of(stage.operators, [](const PlannedOperator& op) { return op.strategy.empty(); });
@@ -275,9 +286,10 @@ StageReport stage_report(const StagePlan& stage, Explainer explainer, const Stag
 
 }  // namespace
 
-StepReport step_report(const Graph& graph, const Plan& plan, const Estimate& e, const BatchSize& batch,
-                       const Assumed& assumed) {
+StepReport step_report(const Graph& graph, const Plan& plan, const Evaluation& evaluation,
+                       const BatchSize& batch, const Assumed& assumed) {
   const Pipelining& p = plan.settings.pipelining;
+  const Estimate& e = evaluation.estimate;
   const bool is_whole = plan.stages.size() == 1;
   StepReport out;
   out.heading = fmt::format("plan of {} on {} device{} of {}, {}{}", plan.model, plan.devices(),
@@ -296,7 +308,9 @@ StepReport step_report(const Graph& graph, const Plan& plan, const Estimate& e, 
                                               stage.operators.size() == 1 ? "" : "s",
                                               stage.operators.front().name, stage.operators.back().name);
   }
-  out.summary = summary_of(graph, plan, e, batch, assumed);
+  out.assumed = assumed;
+  out.recompute = recompute_line(graph, plan, e);
+  out.summary = summary_of(graph, plan, evaluation, batch, out);
   return out;
 }
 

@@ -1,6 +1,7 @@
 // Plans for people: a table that can be argued with.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "shardwright/frontend/table.h"
 #include "shardwright/plan/plan.h"
 #include "shardwright/simulate/estimate.h"
+#include "shardwright/simulate/evaluate.h"
 
 namespace shardwright {
 
@@ -34,6 +36,8 @@ struct ReportRow {
   double seconds = 0;  // that the shares are of
   std::int64_t bytes = 0;
 };
+/// Both shares say that it takes nothing.
+bool takes_nothing(const ReportRow& row);
 /// What the share of time is called that no operator takes.
 constexpr std::string_view beside_operators = "beside operators";
 
@@ -47,30 +51,40 @@ struct StageReport {
   std::vector<ReportRow> rows;  // of one device nothing
   std::vector<ReportRow>
       kinds;  // the same, one row for all that are of a kind and split alike; what takes nothing in one
+  std::optional<ReportRow> others;    // one row for all that take nothing, if any do
   std::string beside;                 // share of the time beside operators, if it is worth a row
-  std::vector<OperatorShare> shares;  // by planned operator, what the rows are made of; of one device nothing
+  std::vector<OperatorShare> shares;  // by planned operator, what the rows are made of
   bool splits_nothing = false;
+};
+/// A line above the tables.
+struct SummaryLine {
+  std::string text;
+  std::string brief = {};  // in fewer words, where a terminal would wrap it; empty: there are none
 };
 /// The plan of a step, stage by stage, and what it takes, as lines of text and as pages say it.
 struct StepReport {
   std::string heading;
-  std::vector<std::string> summary;  // one line each: what was asked, what was chosen, what a step takes
+  std::vector<SummaryLine> summary;  // what was asked, what was chosen, what a step takes
   std::vector<StageReport> stages;
+  Assumed assumed = {};
+  SummaryLine recompute = {};  // what it costs and saves; empty: nothing is computed again
 };
 /// `graph` is the train step of one micro-batch.
-StepReport step_report(const Graph& graph, const Plan& plan, const Estimate& estimate, const BatchSize& batch,
-                       const Assumed& assumed = {});
+StepReport step_report(const Graph& graph, const Plan& plan, const Evaluation& evaluation,
+                       const BatchSize& batch, const Assumed& assumed = {});
 
-/// Its summary alone.
-std::vector<std::string> summary_of(const Graph& graph, const Plan& plan, const Estimate& estimate,
-                                    const BatchSize& batch, const Assumed& assumed = {});
+/// Its summary alone, which says what `report` knows already.
+std::vector<SummaryLine> summary_of(const Graph& graph, const Plan& plan, const Evaluation& evaluation,
+                                    const BatchSize& batch, const StepReport& report);
+/// What recompute saves and what it costs, against the same plan without it; nothing if there is none.
+SummaryLine recompute_line(const Graph& graph, const Plan& plan, const Estimate& estimate);
 
 struct ReportStyle {
   bool is_wide = false;     // a row for each operator, however many there are
-  std::size_t columns = 0;  // longer lines of tables are cut; 0: none is
+  std::size_t columns = 0;  // of a terminal, whose screen it fits: lines of tables are cut; 0: there is none
 };
 /// The summary, then tables. Stages that are alike are told once; where a stage has more rows than fit a screen, those of
-/// a kind are one.
+/// a kind are one. On a terminal what takes nothing is one row, and long lines of the summary are brief.
 std::string to_text(const StepReport& report, const ReportStyle& style = {});
 
 /// The table's rows: what each is called, and which planned operators it stands for.

@@ -17,27 +17,33 @@ namespace shardwright {
 namespace {
 
 /// `memory: 8.82 GB of the 83.9 GB of each device: 4.90 GB parameters, ...`
-std::string memory_text(const Estimate& e, const Cluster& cluster) {
+SummaryLine memory_line(const Evaluation& evaluation, const Cluster& cluster) {
+  const Estimate& e = evaluation.estimate;
+  const bool is_capped = evaluation.cap_bytes != usable_bytes(cluster);
   std::string out;
   for (std::size_t k = 0; k < memory_kinds; ++k)
     if (e.memory.bytes[k] > 0)
       out += fmt::format("{}{} {}", out.empty() ? "" : ", ", bytes_text(e.memory.bytes[k]),
                          words_of(static_cast<MemoryKind>(k)));
-  return fmt::format("memory: {} of the {} of each device: {}{}", bytes_text(e.arena_bytes),
-                     bytes_text(usable_bytes(cluster)), out,
-                     e.framework == own_framework ? "" : fmt::format("; as {} takes it", e.framework));
+  return {fmt::format("memory: {} of the {} {} each device: {}{}", bytes_text(e.arena_bytes),
+                      bytes_text(evaluation.cap_bytes), is_capped ? "that the cap allows" : "of", out,
+                      e.framework == own_framework ? "" : fmt::format("; as {} takes it", e.framework))};
 }
 
-std::string time_text(const Estimate& e) {
-  std::string out = fmt::format("per step: {}: {} compute", seconds_text(e.step_seconds()),
-                                seconds_text(e.compute_seconds));
+SummaryLine time_line(const Estimate& e) {
   const double hidden = e.communication_seconds - e.exposed_communication_seconds;
-  if (e.recompute_seconds > 0) out += fmt::format(" ({} of it recompute)", seconds_text(e.recompute_seconds));
-  if (e.communication_seconds > 0)
-    out += fmt::format(", {} communication", seconds_text(e.exposed_communication_seconds));
-  if (hidden > 1e-9) out += fmt::format(" ({} more hidden behind compute)", seconds_text(hidden));
-  if (e.bubble_seconds > 0) out += fmt::format(", {} bubble", seconds_text(e.bubble_seconds));
-  return out;
+  const auto text = [&](std::string_view of_it, std::string_view behind_compute) {
+    std::string out = fmt::format("per step: {}: {} compute", seconds_text(e.step_seconds()),
+                                  seconds_text(e.compute_seconds));
+    if (e.recompute_seconds > 0)
+      out += fmt::format(" ({}{} recompute)", seconds_text(e.recompute_seconds), of_it);
+    if (e.communication_seconds > 0)
+      out += fmt::format(", {} communication", seconds_text(e.exposed_communication_seconds));
+    if (hidden > 1e-9) out += fmt::format(" ({} more hidden{})", seconds_text(hidden), behind_compute);
+    if (e.bubble_seconds > 0) out += fmt::format(", {} bubble", seconds_text(e.bubble_seconds));
+    return out;
+  };
+  return {text(" of it", " behind compute"), text("", "")};
 }
 
 /// What a device receives, and by how many collectives; nothing where there are none.
@@ -59,7 +65,7 @@ std::string count_text(double count) {
 }
 
 /// What the step is of: `network: 69.0 billion parameters; 64 samples of 4096 tokens a step; bf16, adamw`.
-std::string network_text(const Graph& graph, const Plan& plan, const BatchSize& batch,
+SummaryLine network_line(const Graph& graph, const Plan& plan, const BatchSize& batch,
                          const Assumed& assumed) {
   const auto marked = [](std::string text, bool is_assumed) {
     return is_assumed ? text + " (assumed)" : text;
@@ -68,18 +74,21 @@ std::string network_text(const Graph& graph, const Plan& plan, const BatchSize& 
   for (const Node& node : graph.nodes)
     if (node.op->kind == OpKind::parameter)
       parameters += static_cast<double>(element_count(graph.value(node.results.front()).type.shape));
-  std::string out = fmt::format("network: {} parameters", count_text(parameters));
-  if (batch.samples > 0) {
-    std::string samples = fmt::format("{} sample{}", batch.samples, batch.samples == 1 ? "" : "s");
-    if (batch.unit == "tokens") samples += fmt::format(" of {} tokens", batch.count / batch.samples);
-    out += "; " + marked(samples + " a step", assumed.batch);
-  }
-  return fmt::format("{}; {}, {}", out, marked(to_text(plan.origin.precision), assumed.precision),
-                     marked(plan.origin.optimizer.name, assumed.optimizer));
+  const auto text = [&](std::string_view a_step) {
+    std::string out = fmt::format("network: {} parameters", count_text(parameters));
+    if (batch.samples > 0) {
+      std::string samples = fmt::format("{} sample{}", batch.samples, batch.samples == 1 ? "" : "s");
+      if (batch.unit == "tokens") samples += fmt::format(" of {} tokens", batch.count / batch.samples);
+      out += "; " + marked(fmt::format("{}{}", samples, a_step), assumed.batch);
+    }
+    return fmt::format("{}; {}, {}", out, marked(to_text(plan.origin.precision), assumed.precision),
+                       marked(plan.origin.optimizer.name, assumed.optimizer));
+  };
+  return {text(" a step"), text("")};
 }
 
 /// How the batch runs through the devices, what is kept on each, what is computed again.
-std::string settings_text(const Plan& plan, const BatchSize& batch) {
+SummaryLine settings_line(const Plan& plan, const BatchSize& batch) {
   const Pipelining& p = plan.settings.pipelining;
   constexpr std::array<std::string_view, 4> kept{
       "states, gradients and weights whole (zero=0)", "optimizer states sharded over replicas (zero=1)",
@@ -92,28 +101,31 @@ std::string settings_text(const Plan& plan, const BatchSize& batch) {
                        batch.samples == p.micro_batches ? "" : "s");
   if (p.stages > 1) out += ", " + name_of(p.schedule);
   const std::string again = words_of(plan.settings.recompute);
-  return fmt::format("step: {}; {}; {}", out,
-                     kept[static_cast<std::size_t>(plan.settings.optimizer_parallel.level)],
-                     again.empty() ? "nothing computed again" : "recompute " + again);
+  const std::string brief = fmt::format(
+      "step: {}; {}", out, kept[static_cast<std::size_t>(plan.settings.optimizer_parallel.level)]);
+  if (again.empty()) return {brief + "; nothing computed again"};
+  return {fmt::format("{}; recompute {}", brief, again), brief};  // another line says it, too
 }
 
-/// What recompute saves and what it costs, against the same plan without it; nothing if there is none.
-std::string recompute_text(const Graph& graph, const Plan& plan, const Estimate& e) {
-  if (!plan.settings.recompute.is_on()) return "";
+}  // namespace
+
+SummaryLine recompute_line(const Graph& graph, const Plan& plan, const Estimate& e) {
+  if (!plan.settings.recompute.is_on()) return {};
   Plan other = plan;
   other.settings.recompute = {};
   const Estimate without =
       evaluate(compile_pipeline(graph, other, {.formats = default_devices().formats, .verifies = false}),
                plan.cluster, {.framework = e.framework})
           .estimate;
-  return fmt::format(
-      "recompute {}: {} activations instead of {}, {} in all instead of {}; {} per step instead of {}",
-      words_of(plan.settings.recompute), bytes_text(e.memory.of(MemoryKind::activations)),
-      bytes_text(without.memory.of(MemoryKind::activations)), bytes_text(e.arena_bytes),
+  const std::string what = words_of(plan.settings.recompute);
+  const std::string in_all = fmt::format(
+      "{} in all instead of {}; {} per step instead of {}", bytes_text(e.arena_bytes),
       bytes_text(without.arena_bytes), seconds_text(e.step_seconds()), seconds_text(without.step_seconds()));
+  return {fmt::format("{}: {} activations instead of {}, {}", what,
+                      bytes_text(e.memory.of(MemoryKind::activations)),
+                      bytes_text(without.memory.of(MemoryKind::activations)), in_all),
+          fmt::format("{}: {}", what, in_all)};
 }
-
-}  // namespace
 
 std::string rate_text(double rate) { return fmt::format("{:.{}f}", rate, rate < 100 ? 1 : 0); }
 
@@ -125,22 +137,24 @@ std::string throughput_text(const Estimate& e, const BatchSize& batch) {
                      percent_text(e.mfu(), 1));
 }
 
-std::vector<std::string> summary_of(const Graph& graph, const Plan& plan, const Estimate& e,
-                                    const BatchSize& batch, const Assumed& assumed) {
-  std::vector<std::string> out;
-  const auto say = [&](const std::string& line) {
-    if (!line.empty()) out.push_back(line);
+std::vector<SummaryLine> summary_of(const Graph& graph, const Plan& plan, const Evaluation& evaluation,
+                                    const BatchSize& batch, const StepReport& report) {
+  const Estimate& e = evaluation.estimate;
+  std::vector<SummaryLine> out;
+  const auto say = [&](std::string line) {
+    if (!line.empty()) out.push_back({std::move(line)});
   };
-  say(network_text(graph, plan, batch, assumed));
+  out.push_back(network_line(graph, plan, batch, report.assumed));
   if (!plan.structure.empty()) say("chosen: " + plan.structure);
-  say(settings_text(plan, batch));
-  say(time_text(e));
+  out.push_back(settings_line(plan, batch));
+  out.push_back(time_line(e));
   say(throughput_text(e, batch));
   if (const auto price = plan.cluster.price_of(e.step_seconds()))
     say(fmt::format("price: {:.4g} a step", *price));
-  say(memory_text(e, plan.cluster));
+  out.push_back(memory_line(evaluation, plan.cluster));
   say(traffic_text(e));
-  say(recompute_text(graph, plan, e));
+  if (const auto& [text, brief] = report.recompute; !text.empty())
+    out.push_back({"recompute " + text, "recompute " + brief});
   say(plan.objective);
   if (!plan.suggestion.empty()) say("suggestion: " + plan.suggestion);
   if (!plan.compared.empty()) say("search: " + plan.compared);

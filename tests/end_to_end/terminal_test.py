@@ -4,14 +4,17 @@ Times are limits that only a program which hangs reaches: machines may be loaded
 what it would have gone on with, which takes far longer.
 """
 
+import fcntl
 import os
 import pty
 import re
 import select
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 
 PATIENCE = 240  # seconds, of anything that has to come
@@ -32,11 +35,13 @@ def require(holds: bool, what: object) -> None:
 class OnTerminal:
     """The program, whose standard streams are a terminal."""
 
-    def __init__(self, words: list[str], **variables: str):
+    def __init__(self, words: list[str], columns: int = 0, **variables: str):
         environment = {**os.environ, "TERM": "xterm", **variables}
         self.shown = b""
         self.process, self.terminal = pty.fork()
         if self.process == 0:
+            if columns:
+                fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
             os.execve(program, [program, *words], environment)
 
     def read(self, seconds: float) -> bool:
@@ -127,6 +132,22 @@ def tells_what_was_saved() -> None:
         require(folder.endswith(f"step-{int(said.group(1)) + 1:08}"), folder)
         subprocess.run([program, "checkpoint", "verify", folder], check=True, stdout=subprocess.DEVNULL)
         require(not [name for name in os.listdir(f"{scratch}/run") if "unfinished" in name], os.listdir(f"{scratch}/run"))
+
+
+def fits_a_screen() -> None:
+    """Summary and table of a plan, lines that the terminal wraps among them; in a pipe all of it is there."""
+    large = ["plan", "llama2-70b", "--cluster", "a100-80g:64", "--global-batch", "1024"]
+    for words, columns in ((large, 100), (["plan", "resnet50", "--devices", "8"], 100), (large, 80)):
+        run = OnTerminal(words, columns=columns)
+        require(run.status() == 0, run.shown)
+        lines = [line.rpartition(ERASING)[2] for line in run.shown.split(b"\r\n")[:-1]]
+        rows = sum(max(1, -(-len(line) // columns)) for line in lines)
+        require(12 < rows <= 45, (words, columns, rows))
+        whole = subprocess.run([program, *words], check=True, capture_output=True).stdout.splitlines()
+        require(len(whole) >= len(lines), whole)
+        about = [line.partition(b":")[0] for line in whole if re.match(rb"[a-z ]+: ", line)]
+        require(len(about) > 7 and about == [line.partition(b":")[0] for line in lines if re.match(rb"[a-z ]+: ", line)], lines)
+        require(any(b"network: " in line and b" a step" in line for line in whole), whole)
 
 
 globals()[sys.argv[1]]()

@@ -56,7 +56,7 @@ TEST(PlanPage, has_a_row_for_each_of_the_report_and_all_stages) {
     EXPECT_GE(count_of(operators, "<tr><td>"), static_cast<int>(rows));
     EXPECT_EQ(count_of(page, "<summary>stage "), stages == 1 ? 0 : stages);
     EXPECT_EQ(count_of(page, "/by_stage/1/compute_seconds"), stages == 1 ? 0 : 1);
-    for (const std::string& line : report.summary) {
+    for (const auto& [line, brief] : report.summary) {
       const std::string text = line.substr(line.find(": ") + 2);
       EXPECT_EQ(count_of(page, "<dd>" + escaped(text) + "</dd>"), 1) << line;
     }
@@ -121,8 +121,63 @@ TEST(PlanPage, advises_what_can_be_asked_for) {
   EXPECT_EQ(count_of(page, "<b>1</b> is the plan"), 1);
   EXPECT_EQ(count_of(page, "<b>3</b> lost and stand above"), 1);
   const std::string lost = page.substr(page.find("<section id=\"lost\""));
-  EXPECT_LT(lost.find("micro_batches=2"), lost.find("micro_batches=4"));
+  EXPECT_LT(lost.find("micro_batches=4"), lost.find("micro_batches=2"));  // a forecast stands behind programs
+  EXPECT_LT(lost.find("micro_batches=8"), lost.find("micro_batches=2"));
   EXPECT_EQ(count_of(lost, "(without <code>zero=3</code>)"), 2);
+}
+
+/// Where nothing else was looked at nobody knows what binds.
+TEST(PlanPage, claims_nothing_of_what_binds_where_nothing_was_tried) {
+  PlannedStep step = step_of(2);
+  Bound bound;
+  step.network.bound_of = [&](const Evaluation&) { return bound; };
+  std::string page = page_of(step);
+  EXPECT_EQ(count_of(page, "What binds:"), 0);
+  EXPECT_EQ(count_of(page, "<p>No other plan was looked at.</p>"), 1);
+  PlannedStep fixed = step_of(2);
+  bound.binding = {.by = Limit::fixed, .fixed = "dp=2"};
+  fixed.network.bound_of = [&](const Evaluation&) { return bound; };
+  page = page_of(fixed);
+  EXPECT_EQ(count_of(page, "What binds:"), 0);
+  EXPECT_EQ(count_of(page, "<p>No other plan was looked at, as this is fixed: <code>dp=2</code>.</p>"), 1);
+  PlannedStep large = step_of(2);
+  bound.binding = {.by = Limit::memory};
+  large.evaluation.cap_bytes = 1000;
+  large.network.bound_of = [&](const Evaluation&) { return bound; };
+  EXPECT_EQ(count_of(page_of(large), "What binds: memory: it takes "), 1);
+}
+
+/// What the page's script draws.
+Json drawn_data(const std::string& page) {
+  const std::string_view begin = "id=\"data\">";
+  const std::size_t at = page.find(begin) + begin.size();
+  return Json::parse(page.substr(at, page.find("</script>", at) - at));
+}
+
+TEST(PlanPage, has_shares_of_layers_on_stages_of_one_device) {
+  PlannedStep step = step_of(2, 2);
+  const Json data = drawn_data(page_of(step));
+  ASSERT_EQ(data.at("strip").at("stages").size(), 2U);
+  for (const Json& stage : data.at("strip").at("stages")) {
+    ASSERT_EQ(stage.at("count"), 1);
+    double seconds = 0;
+    std::int64_t bytes = 0;
+    for (const Json& cell : stage.at("cells")) {
+      seconds += cell.at("seconds").get<double>();
+      bytes += cell.at("bytes").get<std::int64_t>();
+    }
+    EXPECT_GT(seconds, 0);
+    EXPECT_LE(seconds, step.evaluation.estimate.step_seconds());
+    EXPECT_GT(bytes, 0);
+  }
+}
+
+/// Whoever shows the page: what nobody has said is in the report.
+TEST(PlanPage, advises_to_say_the_batch_that_was_assumed) {
+  PlannedStep step = step_of(2);
+  EXPECT_EQ(count_of(page_of(step), "is assumed</strong>"), 0);
+  step.network.assumed.batch = true;
+  EXPECT_EQ(count_of(page_of(step), "<strong>The batch of 32 samples is assumed</strong>"), 1);
 }
 
 /// Several stand in one notebook: each in a frame, all of its text an attribute's.
@@ -142,9 +197,43 @@ TEST(Html, says_where_a_number_is_from) {
   EXPECT_EQ(script_json(Json{{"x", "</script>"}}), "{\"x\":\"\\u003c/script>\"}");
 }
 
+StepReport report_of_one_row() {
+  return {.heading = "plan", .summary = {}, .stages = {{.heading = "", .meshes = {}, .rows = {{}}}}};
+}
+
+/// A summary's line is brief where the terminal would wrap it; what takes nothing is one row.
+TEST(PlanReport, is_short_on_a_terminal_only) {
+  StepReport report = report_of_one_row();
+  report.summary = {{"this is the whole of a line", "brief"}, {"this has no other form"}, {"short", "no"}};
+  report.stages[0].rows = {{.name = "a", .time = "99.9%", .memory = "0.0%"},
+                           {.name = "b", .time = "0.0%", .memory = "0.0%"},
+                           {.name = "c", .time = "0.0%", .memory = "-"}};
+  report.stages[0].others = {.name = "others x2", .time = "0.0%", .memory = "0.0%"};
+  const std::string whole = to_text(report), brief = to_text(report, {.columns = 21});
+  EXPECT_TRUE(whole.starts_with("plan\nthis is the whole of a line\nthis has no other form\nshort\n"))
+      << whole;
+  EXPECT_EQ(count_of(whole, "\n  b "), 1);
+  EXPECT_EQ(count_of(whole, "others"), 0);
+  EXPECT_TRUE(brief.starts_with("plan\nbrief\nthis has no other form\nshort\n")) << brief;
+  EXPECT_EQ(count_of(brief, "\n  a "), 1);
+  EXPECT_EQ(count_of(brief, "\n  b "), 0);
+  EXPECT_EQ(count_of(brief, "\n  others x2 "), 1);
+}
+
+/// Where all rows and the summary are more than a screen has, rows are of kinds.
+TEST(PlanReport, leaves_room_for_a_summary_that_is_wrapped) {
+  StepReport report = report_of_one_row();
+  report.stages[0].rows.assign(20, {.name = "a", .time = "5.0%", .memory = "5.0%"});
+  report.stages[0].kinds = {{.name = "kind x20", .time = "100.0%", .memory = "100.0%"}};
+  report.summary.assign(11, {std::string(110, 'y')});  // two lines of the terminal each
+  const auto lines = [&] { return count_of(to_text(report, {.columns = 100}), "\n"); };
+  EXPECT_EQ(lines(), 1 + 11 + 1 + 20);
+  report.summary.push_back({"z"});
+  EXPECT_EQ(lines(), 1 + 12 + 1 + 1);
+}
+
 TEST(PlanReport, cuts_reasons_to_the_terminal_only) {
-  StepReport report{
-      .heading = "plan", .summary = {}, .stages = {{.heading = "", .meshes = {}, .rows = {{}}}}};
+  StepReport report = report_of_one_row();
   report.stages[0].rows[0] = {.name = "a", .reason = std::string(300, 'y')};
   EXPECT_EQ(count_of(to_text(report), std::string(300, 'y')), 1);
   const std::string cut = to_text(report, {.columns = 80});

@@ -63,7 +63,7 @@ def test_plans_are_files_and_pages(tmp_path):
     assert again.json == planned.json
     planned.save(str(tmp_path / "plan.html"))
     page = (tmp_path / "plan.html").read_text()
-    for part in ("<table>", planned.table.split("\n")[0], "&quot;x&quot;: &quot;[-, -]&quot;",
+    for part in ("<table>", '<i class="key kind-activations"></i>activations', planned.table.split("\n")[0], "&quot;x&quot;: &quot;[-, -]&quot;",
                  "shardwright.train_step(loss, ..., shardwright.optim.sgd(lr=0.1, weight_decay=0.0), precision=&#39;f32&#39;, "
                  "devices=&#39;4&#39;"):
         assert part in page

@@ -5,12 +5,14 @@ No complaint, nothing loaded, numbers that are those of --json, tables that sort
 wider than a telephone, text that can be read in light and dark.
 """
 
+import html
 import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from browser import Browser  # noqa: E402
@@ -93,10 +95,11 @@ unnamed = """[...document.querySelectorAll("td")].filter(e => !e.closest("detail
 
 
 def best_first(document):
-    """Numbers of alternatives: what fits before what does not, the fastest first."""
+    """Numbers of alternatives: what fits before what does not, what was simulated before forecasts, the fastest first."""
     lost = document.get("alternatives", [])
     cap = document.get("request", {}).get("memory_cap", 0)
-    return sorted(range(len(lost)), key=lambda i: (lost[i]["reason"] == "does not fit" or lost[i]["memory_bytes"] > cap, lost[i]["step_seconds"]))
+    return sorted(range(len(lost)), key=lambda i: (lost[i]["reason"] == "does not fit" or lost[i]["memory_bytes"] > cap,
+                                                    lost[i]["known_by"] != "program", lost[i]["step_seconds"]))
 
 
 def check_advice(browser, document):
@@ -130,7 +133,7 @@ def check_numbers(browser, document):
     wanted |= {f"/collectives_per_step/{k}" for k in document["collectives_per_step"]}
     assert wanted <= pointers, wanted - pointers
     assert len(set(found["ids"])) == len(found["ids"]), "an id is there twice"
-    assert all(count > 1 for _, count in found["charts"]), found["charts"]
+    assert all(count > (id != "strip") for id, count in found["charts"]), found["charts"]
 
 
 def check_pictures(browser):
@@ -226,6 +229,79 @@ def check_hostile(browser, folder):
     assert name in browser.evaluate("document.querySelector('.command').textContent").replace("'\\''", "'")
 
 
+def check_frame(browser, folder, page):
+    """In a notebook, whose cell has the page as text: links within it stay in it."""
+    with open(page, encoding="utf-8") as file:
+        text = html.escape(file.read())
+    notebook = os.path.join(folder, "notebook.html")
+    with open(notebook, "w", encoding="utf-8") as file:
+        file.write(f'<p id="made">cell</p><iframe style="width:100%;height:500px" srcdoc="{text}"></iframe>')
+    browser.open(notebook)
+    frame = "document.querySelector('iframe').contentWindow"
+    for place in ("made", "lost", "verdict"):
+        browser.evaluate(f"{frame}.document.querySelector('a[href=\"#{place}\"]').click()")
+        browser.settle()
+        where = browser.evaluate(f"[{frame}.location.href, {frame}.document.activeElement.id, location.hash]")
+        assert where == ["about:srcdoc", place, ""], where
+    browser.evaluate(f"{frame}.document.querySelector('a[href=\"#made\"]').click()")
+    top = f"{frame}.document.getElementById('made').getBoundingClientRect().top + document.querySelector('iframe').getBoundingClientRect().top"
+    end = time.monotonic() + 30  # it scrolls smoothly
+    while not browser.evaluate(f"{top} < innerHeight"):
+        assert time.monotonic() < end, browser.evaluate(top)
+        time.sleep(0.1)
+
+
+def check_many_operators(browser, folder):
+    """Thousands that are of no layer: neighbours stand together, and their figures add up."""
+    count, lines, last = 3000, ["%x = input f32[16, 32]"], "x"
+    for i in range(count):
+        if i % 3 == 0:
+            lines.append(f"%w{i} = param f32[32, 32] (init=normal, scale=0.1)\n%conv_{i} = matmul %{last}, %w{i}")
+        else:
+            lines.append(f"%act_{i} = relu %{last}")
+        last = f"conv_{i}" if i % 3 == 0 else f"act_{i}"
+    lines.append(f"%label = input f32[16, 32]\n%loss = mean_squared_error %{last}, %label\noutput %loss\n")
+    with open(os.path.join(folder, "many.graph"), "w", encoding="utf-8") as file:
+        file.write("\n".join(lines))
+    # On one axis all are split alike; on two, and in one stage of them whole, some are not.
+    for name, set_ in (("many", "dp=4"), ("various", "dp=2,tp=2,act_1={i1: tp},act_800={},act_1600={i1: tp}")):
+        document, page = made(folder, name, "plan", "many.graph", "--set", set_)
+        assert os.path.getsize(page) <= most_bytes, os.path.getsize(page)
+        browser.open(page)
+        check_numbers(browser, document)
+        cells = browser.evaluate("data.strip.stages.flatMap(s => s.cells)")
+        assert 1 <= len(cells) <= 400 and sum(c["count"] for c in cells) == count + 1, len(cells)
+        assert browser.evaluate("document.querySelectorAll('#strip .cell').length") == len(cells)
+        if name == "various":
+            assert len(cells) > 1, cells
+        assert 0 < sum(c["seconds"] for c in cells) <= document["step_seconds"], cells
+        browser.size(390)
+        browser.settle()
+        assert browser.evaluate(probe)["wide"] <= 0
+        browser.size(1280)
+
+
+def check_height_on_a_telephone(browser, page):
+    browser.size(390)
+    browser.open(page)
+    browser.settle()
+    height = browser.evaluate("document.documentElement.scrollHeight")
+    assert height < 9000, height
+    folded = "[...document.querySelectorAll('details.more')].map(e => [e.open, e.querySelectorAll('.stage, .curves > div').length])"
+    stages = browser.evaluate("[data.strip.stages.length, data.memory.stages.length]")
+    assert sum(count for _, count in browser.evaluate(folded)) > sum(stages) / 2 and not any(o for o, _ in browser.evaluate(folded)), browser.evaluate(folded)
+    # All of it is there for who asks.
+    browser.evaluate("for (const e of document.querySelectorAll('details.more, button.all')) e.open = true, e.click?.()")
+    browser.settle()
+    assert browser.evaluate("[...document.querySelectorAll('tbody tr')].every(e => e.closest('details:not([open])') || e.getClientRects().length)")
+    assert browser.evaluate(probe)["wide"] <= 0
+    browser.size(1280)
+    browser.settle()
+    assert browser.evaluate("document.querySelectorAll('details.more').length") == 0
+    drawn = browser.evaluate("[document.querySelectorAll('.stage').length, document.querySelectorAll('.curves > div').length]")
+    assert drawn == stages, (drawn, stages)
+
+
 def check_without_script(browser, page):
     browser.call("Emulation.setScriptExecutionDisabled", value=True)
     browser.load(page)  # nothing is drawn that could be waited for
@@ -243,6 +319,7 @@ def main():
         check(browser, large, page)
         text = browser.evaluate("document.querySelector('.advice').textContent")
         assert "It would fit with" in text and "schedule=interleaved:2 (" in text and "recompute costs" in text, text
+        assert "by the schedule’s shape) or" in text and "Whether that fits, and what it takes in all, shardwright explain" in text, text
         check_words(browser, *made(folder, "set", "plan", "ffn", "--devices", "8", "--set", "dp=8"))
         text = browser.evaluate("document.querySelector('.advice').textContent")
         assert "No other plan was looked at: dp=8" in text and "all others: shardwright plan ffn --devices 8." in text, text
@@ -257,6 +334,16 @@ def main():
                        capture_output=True)
         browser.open(trained)
         assert browser.evaluate("document.querySelectorAll('#losses path.loss').length") == 1
+        assert "The batch of 32 samples is assumed" in browser.evaluate("document.querySelector('.advice').textContent")
+        interleaved, page = made(folder, "interleaved", "plan", "llama2-70b", "--cluster", "a100-80g:64", "--global-batch", "1024",
+                                 "--precision", "bf16", "--optimizer", "adamw", "--set",
+                                 "dp=4,tp=2,pp=8,micro_batches=256,zero=1,schedule=interleaved:2,recompute=selected")
+        check_height_on_a_telephone(browser, page)
+        check_words(browser, interleaved, page)
+        check_frame(browser, folder, os.path.join(folder, "searched.html"))
+        check_many_operators(browser, folder)
+        check_words(browser, *made(folder, "one", "plan", "ffn", "--devices", "1"))
+        assert browser.evaluate("document.querySelector('#lost').textContent").strip().endswith("No other plan was looked at.")
         check_hostile(browser, folder)
         check_without_script(browser, os.path.join(folder, "operators.html"))
         assert browser.complaints == [], browser.complaints

@@ -51,15 +51,11 @@ int run(const Arguments& arguments, Terminal& terminal) {
     };
   }
   const Pipeline pipeline = compiled(arguments, model.graph, plan);
-  try {
-    report(arguments, model, plan, pipeline, terminal, bound);  // refuses what does not fit
-  } catch (const Error& e) {  // a page that cannot be written does not lose the plan
-    if (e.kind() == ErrorKind::io && !path.empty()) save_plan(plan, path);
-    throw;
-  }
-  terminal.out << std::flush;  // in front of the plan, where that goes to /dev/stdout
-  if (!path.empty()) save_plan(plan, path);
-  save_strategies(arguments, model.graph, plan, pipeline, terminal);
+  report(arguments, model, plan, pipeline, terminal, bound, [&] {  // what does not fit is refused before
+    terminal.out << std::flush;  // in front of the plan, where that goes to /dev/stdout
+    if (!path.empty()) save_plan(plan, path);
+    save_strategies(arguments, model.graph, plan, pipeline, terminal);
+  });
   return 0;
 }
 

@@ -69,8 +69,8 @@ int run(const Arguments& arguments, Terminal& terminal) {
   const BatchSize batch = batch_size_of(made.model.graph, made.plan, made.model.tokens);
   report(
       arguments, made.model, made.plan, pipeline,
-      [&](const Estimate& e, const std::string& bound) {
-        return simulation_table(pipeline, e, batch) + bound;
+      [&](const Evaluation& e, const std::string& bound) {
+        return simulation_table(pipeline, e.estimate, batch) + bound;
       },
       terminal);
   if (path.empty()) return 0;

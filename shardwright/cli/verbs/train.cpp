@@ -135,7 +135,7 @@ Training prepare(const Arguments& arguments, std::optional<FolderLock> lock, Ter
   terminal.err << notices.str();
   std::optional<RunPage> page;
   if (!arguments.has("--json") || has_page) {
-    StepReport told = step_report(model.graph, plan, expected.estimate, batch, assumed_in(arguments, model));
+    StepReport told = step_report(model.graph, plan, expected, batch, assumed_in(arguments, model));
     if (!arguments.has("--json")) terminal.out << to_text(told, style) << std::flush;
     if (has_page) page.emplace(arguments, plan, expected, std::move(told), batch);
   }

@@ -147,6 +147,32 @@ function makeZoomable(box, left, keys = {}) {
   return share;
 }
 
+const narrow = matchMedia("screen and (max-width: 640px)");
+
+/// How a chart is read: folded on a telephone.
+function howToRead(text, keys = "") {
+  const out = element("details", { class: "fine" }, element("summary", {}, "How to read it"), element("p", {}, text), element("p", { class: "hint" }, keys));
+  const arrange = () => (out.open = !narrow.matches);
+  narrow.addEventListener("change", arrange);
+  arrange();
+  return out;
+}
+
+/// On a telephone those of `items` beside the `shown` stand folded below these.
+function foldOnNarrow(box, items, shown, title) {
+  const rest = items.filter((item) => !shown.includes(item));
+  if (rest.length < 2) return void box.append(...items);
+  const content = element("div", { class: box.className });
+  const details = element("details", { class: "more" }, element("summary", {}, title(rest.length)), content);
+  details.addEventListener("toggle", () => view.draw());
+  const arrange = () => {
+    if (narrow.matches) content.append(...rest);
+    box.replaceChildren(...(narrow.matches ? [...shown, details] : items));
+  };
+  narrow.addEventListener("change", arrange);
+  arrange();
+}
+
 function zoomButtons() {
   const button = (text, name, action) => {
     const out = element("button", { type: "button", "aria-label": name, title: name }, text);

@@ -11,17 +11,18 @@ function drawMemory(box, memory) {
   const readout = element("p", { class: "readout", "aria-live": "polite" });
   const charts = element("div", { class: `curves${memory.stages.length === 1 ? " single" : ""}` });
   box.append(element("div", { class: "tools" }, legend([...used.map((k) => [styleOf(k), memory.kinds[k][1]]), ...(hasIdle ? [["idle", "reserved, not in use then"]] : [])])), charts, readout,
-    element("p", { class: "fine" }, memoryText(memory)));
+    howToRead(memoryText(memory)));
   const nameOf = (s) => groupName(data.timeline.ranks[s].stages);
   const fullest = memory.stages.reduce((best, s, i) => (s.arena > memory.stages[best].arena ? i : best), 0);
-  memory.stages.forEach((stage, s) => {
+  const drawn = memory.stages.map((stage, s) => {
     const title = element("h3", {}, memory.stages.length > 1 ? nameOf(s) : `rank ${stage.rank}`,
       element("span", {}, ` · ${s === fullest && memory.stages.length > 1 ? "the fullest · " : ""}${peakText(stage)}`));
     const chart = element("div", { class: "view", tabindex: "0", role: "group",
       "aria-label": `Memory of ${nameOf(s)} over the step. Plus and minus zoom, arrows move, 0 shows the whole step.` });
-    charts.append(element("div", {}, title, chart));
-    drawCurve(chart, stage, s);
+    return { box: element("div", {}, title, chart), chart };
   });
+  foldOnNarrow(charts, drawn.map((d) => d.box), [drawn[fullest].box], (count) => `Memory of ${count} other stages`);
+  memory.stages.forEach((stage, s) => drawCurve(drawn[s].chart, stage, s));
 
   function drawCurve(chart, stage, s) {
     const height = 150, top = 16, left = 58;

@@ -2,7 +2,9 @@
 for (const table of document.querySelectorAll("table")) {
   labelCells(table);
   makeSortable(table);
+  shorten(table);
 }
+if (narrow.matches) for (const details of document.querySelectorAll("#operators details")) details.open = false;
 for (const box of document.querySelectorAll(".scroll")) hintAtScrolling(box);
 drawStrip(document.getElementById("strip"), data.strip);
 drawTimeline(document.getElementById("timeline"), data.timeline);
@@ -13,7 +15,18 @@ new ResizeObserver(() => view.draw()).observe(document.body);
 addEventListener("beforeprint", () => {
   for (const details of document.querySelectorAll("details:not(.file)")) details.open = true;
 });
-// In a notebook the page stands in a frame, which is as high as it is.
+// In a notebook the page stands in a frame without an address of its own: links within it would lead the frame elsewhere.
+if (location.protocol === "about:")
+  addEventListener("click", (event) => {
+    const link = event.target.closest?.('a[href^="#"]');
+    const place = link && document.getElementById(link.getAttribute("href").slice(1));
+    if (!place) return;
+    event.preventDefault();
+    place.tabIndex = -1;
+    place.focus({ preventScroll: true });
+    place.scrollIntoView();
+  });
+// The frame is as high as the page.
 try {
   if (window.frameElement) window.frameElement.style.height = `${document.documentElement.scrollHeight + 8}px`;
 } catch {

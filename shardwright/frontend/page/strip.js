@@ -5,6 +5,7 @@ function drawStrip(box, strip) {
   const styleOf = (split) => `split${labels.indexOf(strip.splits[split].label) % 6}`;
   const letterOf = (split) => String.fromCharCode(65 + (labels.indexOf(strip.splits[split].label) % 26));
   const nameOf = (cell) => (cell.to ? `${cell.name} to ${cell.to}` : cell.name);
+  const saidOf = (label) => (label === "whole" ? "not split" : label === "several" ? "split in several ways" : `split over ${label}`);
   const hasTimes = strip.stages.some((s) => s.cells.some((c) => c.seconds > 0));
   const most = Math.max(...strip.stages.flatMap((s) => s.cells.map((c) => c.seconds / c.count)));
   const picked = element("div", { class: "picked", "aria-live": "polite" });
@@ -12,7 +13,8 @@ function drawStrip(box, strip) {
   const pick = (stage, cell) => {
     const split = strip.splits[cell.split];
     const total = stage.cells.reduce((sum, c) => sum + c.seconds, 0);
-    const facts = [stage.name, split.label === "whole" ? "not split" : `split over ${split.label}`];
+    const facts = [stage.name, saidOf(split.label)];
+    if (cell.count > 1) facts.push(`${cell.count} ${split.operators.length > 0 ? "alike" : "together"}`);
     if (cell.seconds > 0) facts.push(`${secondsText(cell.seconds)}, ${percent(cell.seconds, total)} of what the stage’s operators take`);
     if (cell.bytes > 0) facts.push(`${bytesText(cell.bytes)} of weights and kept results`);
     const list = element("ul");
@@ -23,7 +25,7 @@ function drawStrip(box, strip) {
 
   const row = element("div", { class: "stages" });
   box.append(row);
-  for (const stage of strip.stages) {
+  const drawn = strip.stages.map((stage) => {
     const cells = element("div", { class: "cells", role: "listbox", "aria-label": `Layers of ${stage.name}`, tabindex: "0" });
     const shown = stage.cells.map((cell, index) => {
       const split = strip.splits[cell.split];
@@ -58,16 +60,20 @@ function drawStrip(box, strip) {
     });
     cells.append(...shown);
     const where = ` ${stage.count > 1 ? "devices" : "device"} ${stage.devices}, ${stage.count > strip.per_host ? "hosts" : "host"} ${stage.hosts}`;
-    row.append(element("div", { class: "stage" }, element("h3", {}, stage.name, element("span", {}, where)), cells));
     if (stage === strip.stages[0]) box.firstPick = () => select(Math.min(1, shown.length - 1));
-  }
+    return element("div", { class: "stage" }, element("h3", {}, stage.name, element("span", {}, where)), cells);
+  });
+  // Of those that are split alike the first.
+  const kinds = strip.stages.map((stage) => stage.cells.map((c) => c.split).join());
+  const firsts = drawn.filter((_, s) => kinds.indexOf(kinds[s]) === s);
+  foldOnNarrow(row, drawn, firsts, (count) => `${count} more that are split like these`);
 
   const splits = element("ul", { class: "splits" });
   for (const [index, label] of labels.entries()) {
     const names = strip.stages.flatMap((s) => s.cells.filter((c) => strip.splits[c.split].label === label).map(nameOf));
     splits.append(element("li", {},
       element("span", { class: `split split${index % 6}` }, String.fromCharCode(65 + (index % 26))),
-      element("span", {}, `${label === "whole" ? "not split" : `split over ${label}`}: ${foldedNames(names)}`)));
+      element("span", {}, `${saidOf(label)}: ${foldedNames(names)}`)));
   }
   box.append(splits);
   if (hasTimes) box.append(element("p", { class: "fine hint" }, "The bar above a layer is its share of time. Click a layer, or use the arrow keys, to see its operators."));

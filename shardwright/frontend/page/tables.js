@@ -17,6 +17,19 @@ function makeSortable(table) {
   });
 }
 
+/// On a narrow screen a long table begins with a few rows.
+function shorten(table) {
+  const few = 2, count = table.tBodies[0].rows.length;
+  if (count <= few) return;
+  const button = element("button", { type: "button", class: "all" }, `Show all ${count} rows`);
+  button.addEventListener("click", () => {
+    table.classList.remove("short");
+    button.remove();
+  });
+  table.classList.add("short");
+  table.after(button);
+}
+
 /// On a narrow screen a row is a card, whose lines say what they are.
 function labelCells(table) {
   const names = [...table.tHead.rows[0].cells].map((head) => head.textContent);

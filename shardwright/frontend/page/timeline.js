@@ -93,8 +93,7 @@ function drawTimeline(box, raw) {
     legend(doing.map((d) => [d.style, d.text]).filter(([s]) => usesDoing(timeline, s))),
     legend(blockKinds.filter((k, i) => i !== 3 && timeline.ranks.some((r) => r.blocks.some((b) => b.kind === i)))
       .map((k) => [k.style, k.text]))), svgBox, readout);
-  box.append(element("p", { class: "fine" }, mergedText(timeline)));
-  box.append(element("p", { class: "fine hint" }, "Zoom: + and −, wheel with Ctrl or after a click, two fingers; move: arrows or drag; n and p go from piece to piece; 0 shows all."));
+  box.append(howToRead(mergedText(timeline), "Zoom: + and −, wheel with Ctrl or after a click, two fingers; move: arrows or drag; n and p go from piece to piece; 0 shows all."));
 
   const laneTop = 18, laneHeight = { task: 15, doing: 20, wire: 7 }, rankHeight = laneTop + 15 + 20 + 7 + 16;
   const cursor = { rank: 0, tick: -1 };
