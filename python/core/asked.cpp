@@ -50,17 +50,12 @@ std::string option_meant_by(const std::string& name, const std::string& value,
 }
 
 /// What fixes everything, and whole plans, have no use for strategies of single operators.
-void check_takes_strategies(const PlanRequest& request, const PlanOptions& options) {
-  for (const char* other : {"fix", "plan"})
-    if (const auto it = options.find(other); it != options.end())
-      throw error("strategy and {} {} exclude each other: the one fixes single operators, the other {}",
-                  other, it->second,
-                  std::string_view(other) == "fix" ? "how everything is split" : "all of the plan");
-  if (request.parallel == Parallel::data_parallel)
-    throw error("strategy and parallel data_parallel exclude each other; use semi_auto_parallel");
-  if (!request.search.empty() && find_search(request.search).plan)
-    throw error("strategy fixes single operators, which search {} does not heed; use search recursive",
-                request.search);
+void check_strategies(const PlanRequest& request, const PlanOptions& options) {
+  BesideStrategies beside{.search = request.search, .search_called = "search"};
+  for (const char* other : {"set", "fix", "plan"})
+    if (const auto it = options.find(other); it != options.end()) beside.whole.push_back({other, it->second});
+  check_takes_strategies("strategy", beside);
+  check_splits(request.parallel, "strategy", "parallel");
 }
 
 /// What the command says by flags beside --set, options say here.
@@ -79,42 +74,48 @@ void check_searches(const PlanRequest& request) {
   if (request.devices == 1) tell("fix has no effect: there is 1 device");
 }
 
-/// What nobody says of the network called `model`: as the saved plan has it, if it is of this one, or as on such machines.
-Origin origin_of(const PlanOptions& options, const std::string& model, const PlanRequest& request) {
-  if (const auto path = options.find("plan"); path != options.end())
-    if (const Plan saved = known_plan(path->second); saved.model == model) return saved.origin;
-  return usual_origin(model, request.cluster);
+/// The file that plan= names.
+std::optional<Plan> saved_plan(const PlanOptions& options) {
+  const auto path = options.find("plan");
+  return path == options.end() ? std::nullopt : std::optional(known_plan(path->second));
 }
 
-/// By the table that flags are read with.
-PlanRequest request_of(const PlanOptions& options, const std::string& model = "") {
+/// By the table that flags are read with. What nobody says of the network called `model` is as `saved` has it, if it is of
+/// this one, or as on such machines.
+PlanRequest request_of(const PlanOptions& options, const std::string& model = "",
+                       const std::optional<Plan>& saved = {}) {
   PlanRequest request{.model = "traced network", .formats = default_devices().formats};
   // Before all else, as the command reads its file: what contradicts it is refused.
-  if (const auto said = options.find("annotate"); said != options.end())
+  SaidSettings settings;
+  if (const auto said = options.find("annotate"); said != options.end()) {
     request.constraints = annotations_in(said->second);
+    settings.add("annotate", request.constraints);
+  }
   std::set<std::string> known{"annotate", "plan", "save_strategy", "strategy"};
   bool is_ordered = false;
   for (const SettingRow& row : all_settings()) {
     if (row.part > SettingPart::order && !std::exchange(is_ordered, true)) {
       if (request.devices == 1) request.parallel = Parallel::stand_alone;
-      if (!model.empty()) request.origin = origin_of(options, model, request);
+      if (!model.empty())
+        request.origin =
+            saved && saved->model == model ? saved->origin : usual_origin(model, request.cluster);
     }
     std::string option = row.flag.substr(2);
     std::ranges::replace(option, '-', '_');
     known.insert(option);
-    if (const auto it = options.find(option); it != options.end()) row.parse(request, {option, it->second});
+    if (const auto it = options.find(option); it != options.end())
+      settings.parse(request, row, {option, it->second});
   }
   for (const auto& [name, value] : options)
     if (!known.contains(name))
       throw error("there is no option '{}'{}", name, option_meant_by(name, value, known));
   // Stages alone are not asked to share a batch.
   request.kept_micro_batches = options.contains("stages") ? 1 : settings_of(request).pipelining.micro_batches;
-  if (options.contains("strategy")) check_takes_strategies(request, options);
+  if (options.contains("strategy")) check_strategies(request, options);
   if (const auto set = options.find("set"); set != options.end()) check_set(set->second, options);
   if (options.contains("fix")) check_searches(request);
-  if (options.contains("annotate") && request.parallel == Parallel::data_parallel &&
-      !request.constraints.tensors.empty())
-    throw error("annotate and parallel data_parallel exclude each other; use semi_auto_parallel");
+  if (options.contains("annotate") && !request.constraints.tensors.empty())
+    check_splits(request.parallel, "annotate", "parallel");
   return request;
 }
 
@@ -234,7 +235,7 @@ BoundOf bound_by(const PlanRequest& request, const Plan& plan, std::vector<Tried
 }  // namespace
 
 Asked asked_of(const TracedStep& traced, const PlanOptions& options) {
-  Asked out{.request = request_of(options), .options = options};
+  Asked out{.request = request_of(options), .saved = saved_plan(options), .options = options};
   const Tracing& tracing = *traced.tracing;
   if (out.request.devices > 1 && tracing.calls_back)
     throw error("a function that is called back runs on one device, but there are {}", out.request.devices);
@@ -256,6 +257,13 @@ Asked asked_of(const TracedStep& traced, const PlanOptions& options) {
 
 namespace {
 
+Asked named_asked(const std::string& name, const PlanOptions& options) {
+  std::optional<Plan> saved = saved_plan(options);
+  Asked out{.request = request_of(options, name, saved), .saved = std::move(saved), .options = options};
+  out.request.model = name;
+  return out;
+}
+
 /// The network called `asked.request.model`; a graph as text says itself of what types it is.
 Model network_of(Asked& asked, int micro_batches) {
   const PlanOptions& options = asked.options;
@@ -273,8 +281,7 @@ Model network_of(Asked& asked, int micro_batches) {
 
 Asked asked_of(const std::string& name, const std::optional<OptimizerChoice>& optimizer,
                const PlanOptions& options) {
-  Asked out{.request = request_of(options, name), .options = options};
-  out.request.model = name;
+  Asked out = named_asked(name, options);
   const int micro_batches = settings_of(out.request).pipelining.micro_batches;
   OptimizerChoice& chosen = out.request.origin.optimizer;
   Model model = network_of(out, micro_batches);
@@ -293,8 +300,7 @@ Asked asked_of(const std::string& name, const std::optional<OptimizerChoice>& op
 }
 
 Asked inference_asked(const std::string& name, bool has_loss, const PlanOptions& options) {
-  Asked out{.request = request_of(options, name), .options = options};
-  out.request.model = name;
+  Asked out = named_asked(name, options);
   Model model = inference_of(network_of(out, 1), has_loss);
   out.inputs = inputs_of(model.graph);
   out.initial = std::move(model.initial);
@@ -316,11 +322,10 @@ TrainOptions run_options_of(const Asked& asked, std::uint64_t seed) {
 
 PlannedNetwork planned(Asked& asked) {
   auto& [graph, said_by_code] = asked.traced;
-  if (const auto plan = asked.options.find("plan"); plan != asked.options.end()) {
-    Plan saved = known_plan(plan->second);
-    apply(saved, graph);  // it fits
-    tell_mixing(graph, saved);
-    return {.graph = std::move(graph), .plan = std::move(saved), .tokens = asked.tokens};
+  if (asked.saved) {
+    apply(*asked.saved, graph);  // it fits
+    tell_mixing(graph, *asked.saved);
+    return {.graph = std::move(graph), .plan = *std::move(asked.saved), .tokens = asked.tokens};
   }
   PlanRequest& request = asked.request;
   request.constraints = merged(std::move(said_by_code), request.constraints);

@@ -29,6 +29,7 @@ struct TracedStep {
 struct Asked {
   TracedGraph traced;
   PlanRequest request;
+  std::optional<Plan> saved;  // that is given, in the stead of one to be made
   PlanOptions options;
   std::vector<std::string> inputs = {};  // those that are given, then those that are captured
   std::vector<Tensor> captured = {};

@@ -17,7 +17,8 @@ def value_and_grad(fn: Callable, argnums: int | Sequence[int] = 0, *, has_aux: b
     """A function of the same arguments that returns `(fn(...), gradients)`: a program, as `jit` makes one.
 
     fn: returns a scalar, or with has_aux `(scalar, anything)`. argnums: by which arguments, trees of arrays of which
-    the gradients have the form; one number, or several for a tuple. options: as those of `jit`.
+    the gradients have the form; one number, or several for a tuple. Keyword arguments are passed on and have none: arrays
+    as inputs, all else as it is. options: as those of `jit`.
 
     >>> import numpy as np, shardwright as sw
     >>> value, gradient = sw.value_and_grad(lambda w: sw.ops.sum(w * w))(np.array([1.0, 2.0], np.float32))
@@ -30,11 +31,12 @@ def value_and_grad(fn: Callable, argnums: int | Sequence[int] = 0, *, has_aux: b
     positions = [operator.index(argnums)] if is_one else list(argnums)  # type: ignore[arg-type]
     name = getattr(fn, "__name__", "a function")
 
-    def with_gradients(*arguments: Any) -> Any:
+    def with_gradients(*arguments: Any, **keywords: Any) -> Any:
         for i in positions:
             if not -len(arguments) <= i < len(arguments):
-                raise ValueError(f"argnums {i}: {name} was called with {len(arguments)} arguments")
-        result = fn(*arguments)
+                raise ValueError(f"argnums {i}: {name} was called with {len(arguments)} arguments"
+                                 f"{' by place, of which alone there are gradients' if keywords else ''}")
+        result = fn(*arguments, **keywords)
         loss = result[0] if has_aux else result
         if not isinstance(loss, Tensor) or loss.size != 1:
             raise ValueError(f"{name} should return a scalar to be differentiated, not {loss!r}")
@@ -55,8 +57,8 @@ def grad(fn: Callable, argnums: int | Sequence[int] = 0, *, has_aux: bool = Fals
     """
     both = value_and_grad(fn, argnums, has_aux=has_aux, devices=devices, precision=precision, **options)
 
-    def gradients(*arguments: Any) -> Any:
-        value, found = both(*arguments)
+    def gradients(*arguments: Any, **keywords: Any) -> Any:
+        value, found = both(*arguments, **keywords)
         return (found, value[1]) if has_aux else found
 
     gradients.__name__, gradients.__doc__ = both.__name__, fn.__doc__

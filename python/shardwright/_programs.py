@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Mapping
 
 from . import _core, _tree
 from ._core import Parameter, Tensor
@@ -48,17 +48,20 @@ class Runnable:
 
 
 class Call:
-    """Arguments of one call: arrays are inputs of the program, parameters are part of it."""
+    """Arguments of one call: arrays are inputs of the program, parameters are part of it, and so is what else keywords say."""
 
-    def __init__(self, names: list[str], arguments: tuple):
-        self._arguments = arguments
+    def __init__(self, names: list[str], arguments: tuple, keywords: Mapping[str, Any]):
+        self._arguments, self._keywords = arguments, dict(keywords)
         found = [leaf for i, argument in enumerate(arguments)
                  for leaf in _tree.leaves(argument, names[i] if i < len(names) else f"input{i}")]
+        said = _tree.leaves(self._keywords)
+        found += [(path, leaf) for path, leaf in said if _is_array(leaf)]
         self.named: list[tuple[str, Tensor | Spec]] = [
             (path, leaf if isinstance(leaf, Spec) else _core.array_of(leaf))
             for path, leaf in found if not isinstance(leaf, Parameter)]
         self.key = (tuple((path, a.dtype, a.shape) for path, a in self.named),
-                    tuple((path, id(leaf)) for path, leaf in found if isinstance(leaf, Parameter)))
+                    tuple((path, id(leaf)) for path, leaf in found if isinstance(leaf, Parameter)),
+                    tuple((path, type(leaf), leaf) for path, leaf in said if not _is_array(leaf)))
 
     @property
     def arrays(self) -> list[Tensor]:
@@ -74,10 +77,14 @@ class Call:
         """`function` of traced arguments: those of one micro-batch."""
         with _core.Trace(precision, training=training) as trace:
             inputs = iter([trace.input(name, _of_micro_batch(name, a, micro_batches), a.dtype) for name, a in self.named])
-            return Traced(trace, function(*self._with(inputs)))
+            traced = lambda _, leaf: leaf if isinstance(leaf, Parameter) else next(inputs)  # noqa: E731
+            arguments = _tree.map_leaves(traced, self._arguments)
+            said = _tree.map_leaves(lambda path, leaf: traced(path, leaf) if _is_array(leaf) else leaf, self._keywords)
+            return Traced(trace, function(*arguments, **said))
 
-    def _with(self, inputs: Iterator[Tensor]) -> tuple:
-        return _tree.map_leaves(lambda _, leaf: leaf if isinstance(leaf, Parameter) else next(inputs), self._arguments)
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, (Tensor, Parameter, Spec)) or hasattr(leaf, "__array__")
 
 
 def _of_micro_batch(name: str, array: Tensor | Spec, micro_batches: int) -> list[int]:
@@ -101,8 +108,8 @@ class Programs:
         self._make = make
         self._made: dict[tuple, Runnable] = {}
 
-    def call(self, arguments: tuple) -> Call:
-        return Call(self._names, arguments)
+    def call(self, arguments: tuple, keywords: Mapping[str, Any] = {}) -> Call:  # noqa: B006: nobody writes to it
+        return Call(self._names, arguments, keywords)
 
     def of(self, call: Call) -> Runnable:
         found = self._made.get(call.key)

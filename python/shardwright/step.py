@@ -291,18 +291,18 @@ class Jitted:
         self._call = call_text("jit", [getattr(fn, "__name__", "fn")], {"precision": precision, **options})
         self.__name__, self.__doc__ = getattr(fn, "__name__", "jit"), fn.__doc__
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         if _core.tracing() is not None:  # it becomes a part of what is being traced
-            return self._fn(*arguments)
-        call = self._programs.call(arguments)
+            return self._fn(*arguments, **keywords)
+        call = self._programs.call(arguments, keywords)
         arrays = call.arrays
         found = self._programs.of(call)
         self._last = found.program
         return found.result_of(found.program.run(arrays))
 
-    def plan(self, *arguments: Any) -> Plan:
+    def plan(self, *arguments: Any, **keywords: Any) -> Plan:
         """What a call with such arguments would be: arrays, or `Spec`s of them. Memory is taken for none of it."""
-        traced = self._programs.call(arguments).trace(self._fn, self._precision, False)
+        traced = self._programs.call(arguments, keywords).trace(self._fn, self._precision, False)
         return Plan(_core.PlannedStep(traced.trace, traced.outputs, self._options), self._call)
 
     def explain(self) -> Plan:

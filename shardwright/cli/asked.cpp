@@ -100,8 +100,11 @@ PlanRequest asked_of(const Arguments& given) {
   const std::string spec = arguments.positionals.empty() ? "-" : arguments.positionals[0];
   // Of another MODEL than the plan's, the batch is part of what the fingerprint compares.
   if (is_planned && !out.model.empty() && out.model != spec) out.origin.global_batch.reset();
-  if (!is_planned && arguments.has("--annotate"))
+  SaidSettings settings;
+  if (!is_planned && arguments.has("--annotate")) {
     out.constraints = load_annotations(arguments.text("--annotate"));
+    settings.add("--annotate " + arguments.text("--annotate"), out.constraints);
+  }
   if (!is_planned && arguments.has("--strategy")) add_strategies(given, out);
   bool is_ordered = is_planned;
   for (const SettingRow& row : all_settings()) {
@@ -116,7 +119,7 @@ PlanRequest asked_of(const Arguments& given) {
     const bool says_which = row.search && out.search.empty() && chooses_structure(out);
     if (is_ordered && !says_which && arguments.of_config.contains(row.flag) && !idle_reason(row, out).empty())
       continue;
-    row.parse(out, arguments.given(row.flag));
+    settings.parse(out, row, arguments.given(row.flag));
   }
   if (!is_planned) check_schedule(arguments, out);
   out.options.deadline = deadline_of(given, out.options.most_seconds);

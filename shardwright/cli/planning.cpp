@@ -10,6 +10,7 @@
 #include "shardwright/base/text.h"
 #include "shardwright/cli/strategies.h"
 #include "shardwright/cost/cluster.h"
+#include "shardwright/frontend/fitting_strategies.h"
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/frontend/table.h"
 #include "shardwright/graph/op.h"
@@ -160,9 +161,8 @@ Plan loaded_plan(const Arguments& arguments, const Model& model, const Graph& gr
 Constraints constraints_of(const Arguments& arguments, const Model& model, const PlanRequest& asked) {
   Constraints said = without_patterns(asked.constraints, model.graph);
   const char* const fixes = arguments.has("--annotate") ? "--annotate" : "--strategy";
-  if (!said.tensors.empty() && asked.parallel == Parallel::data_parallel)
-    throw error("{} {} and --parallel data_parallel exclude each other; use semi_auto_parallel", fixes,
-                Arguments(arguments).text(fixes));
+  if (!said.tensors.empty())
+    check_splits(asked.parallel, fmt::format("{} {}", fixes, Arguments(arguments).text(fixes)), "--parallel");
   said = fitting_strategies(arguments, model.graph, asked, std::move(said));
   return merged(model.constraints, said);
 }

@@ -45,15 +45,10 @@ void add_strategies(const Arguments& given, PlanRequest& request) {
   const Arguments arguments = given;  // reading this copy heeds nothing
   const std::string path = arguments.flags.at("--strategy"),
                     called = arguments.called("--strategy") + " " + path;
+  BesideStrategies beside{.search = arguments.text("--search"), .search_called = "--search"};
   for (const char* flag : {"--set", "--fix"})
-    if (arguments.has(flag))
-      throw error(
-          "{} and {} {} exclude each other: the one fixes single operators, the other how everything is "
-          "split",
-          called, flag, arguments.text(flag));
-  if (arguments.has("--search") && find_search(arguments.text("--search")).plan)
-    throw error("{} fixes single operators, which search {} cannot keep; use --search recursive", called,
-                arguments.text("--search"));
+    if (arguments.has(flag)) beside.whole.push_back({flag, arguments.text(flag)});
+  check_takes_strategies(called, beside);
   const StrategyFile& file = strategies_asked(given);
   check_order(arguments, file, called);
   add_strategies(file, path, called, annotated_by(arguments), request);

@@ -160,7 +160,6 @@ class Search {
   void try_other_search() {
     PlanRequest asked = misfit_.request;
     const bool is_set = std::exchange(asked.is_set, false);
-    if (splits_tensors(asked.constraints) || (!is_set && !asked.constraints.stages.empty())) return;
     if (is_set) {
       asked.constraints.degrees.share(Sharing::batch, std::nullopt);
       asked.constraints.degrees.share(Sharing::work, std::nullopt);
@@ -168,6 +167,7 @@ class Search {
       asked.constraints.operators.clear();
       asked.constraints.stages.clear();
     }
+    if (!fixed_singly(asked.constraints).empty()) return;
     asked.parallel = Parallel::auto_parallel;
     asked.search = usual_search().name;
     const SearchOptions& o = misfit_.request.options;

@@ -17,6 +17,22 @@ void check_stages_agree(const Annotated& annotated, const Constraints& of_file, 
 
 }  // namespace
 
+void check_takes_strategies(const std::string& called, const BesideStrategies& beside) {
+  for (const Given& whole : beside.whole)
+    throw error(
+        "{} and {} {} exclude each other: the one fixes single operators, the other how everything is split",
+        called, whole.called, whole.text);
+  if (!beside.search.empty() && find_search(beside.search).plan)
+    throw error("{} fixes single operators, which search {} cannot keep; use {} recursive", called,
+                beside.search, beside.search_called);
+}
+
+void check_splits(Parallel parallel, const std::string& called, const std::string& parallel_called) {
+  if (parallel == Parallel::data_parallel)
+    throw error("{} and {} data_parallel exclude each other; use semi_auto_parallel", called,
+                parallel_called);
+}
+
 void add_strategies(const StrategyFile& file, const std::string& path, const std::string& called,
                     const std::optional<Annotated>& annotated, PlanRequest& request) {
   if (file.turns() > 1)  // who asks may say it, too

@@ -17,6 +17,17 @@ struct Annotated {
   Constraints said;
 };
 
+/// What is said beside a strategy file, as its door calls it.
+struct BesideStrategies {
+  std::vector<Given> whole = {};  // each says how everything is split
+  std::string search = {};        // empty: none is named
+  std::string search_called;      // `--search`
+};
+/// Throws: Error if that leaves nothing to a strategy file called `called`.
+void check_takes_strategies(const std::string& called, const BesideStrategies& beside);
+/// Throws: Error if `parallel` leaves nothing to what fixes single operators and is called `called`.
+void check_splits(Parallel parallel, const std::string& called, const std::string& parallel_called);
+
 /// What `file` fixes, beside what `request` has of `annotated`; errors call the file `called`, and begin with `path` later.
 /// Throws: Error where the two put an operator into different stages.
 void add_strategies(const StrategyFile& file, const std::string& path, const std::string& called,

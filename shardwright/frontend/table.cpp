@@ -27,18 +27,23 @@ std::vector<std::int64_t> numbers_in(const std::string& name) {
   return out;
 }
 
-/// `0-3`, `0-3,7`
+/// `0-3`, `0-3,7`; of very many the first and the last: `0,3,6,9,12,15,18,...,2997`.
 std::string ranges_text(std::vector<std::int64_t> numbers) {
   std::ranges::sort(numbers);
-  std::string out;
+  constexpr std::size_t most = 16, shown = 7;
+  std::vector<std::string> out;
   for (std::size_t i = 0; i < numbers.size();) {
     std::size_t last = i;
     while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
-    out += fmt::format("{}{}", out.empty() ? "" : ",", numbers[i]);
-    if (last > i) out += fmt::format("-{}", numbers[last]);
+    out.push_back(fmt::format("{}", numbers[i]));
+    if (last > i) out.back() += fmt::format("-{}", numbers[last]);
     i = last + 1;
   }
-  return out;
+  if (out.size() > most) {
+    out[shown] = "...";
+    out.erase(out.begin() + shown + 1, out.end() - 1);
+  }
+  return join(out, ",");
 }
 
 /// Names of one pattern: what stands at each number's place, and which names those are.

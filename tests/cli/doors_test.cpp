@@ -147,15 +147,23 @@ TEST(Doors, contradict_each_other_by_name) {
     }
     return std::string();
   };
-  EXPECT_EQ(message({{"--comm-fusion", "none"}, {"--fix", "comm_fusion=auto"}}),
-            "--fix comm_fusion=auto: comm_fusion=auto is said, but another flag says comm_fusion=none; leave "
-            "one out");
+  EXPECT_EQ(
+      message({{"--comm-fusion", "none"}, {"--fix", "comm_fusion=auto"}}),
+      "--fix comm_fusion=auto: comm_fusion=auto is said, but --comm-fusion says comm_fusion=none; leave "
+      "one out");
   EXPECT_EQ(message({{"--comm-fusion", "none"}, {"--set", "dp=8,comm_fusion=auto"}}),
             "--comm-fusion none and --set comm_fusion=auto contradict each other; leave one out");
   EXPECT_EQ(message({{"--framework", "megatron"}, {"--set", "dp=8,framework=ours"}}),
             "--framework megatron and --set framework=ours contradict each other; leave one out");
   EXPECT_EQ(message({{"--recompute", "dense1"}, {"--fix", "dense1=keep"}}),
-            "--fix dense1=keep: dense1=keep is said, but another flag says dense1=recompute; leave one out");
+            "--fix dense1=keep: dense1=keep is said, but --recompute says dense1=recompute; leave one out");
+  const std::string file =
+      file_of("a.json", R"({"dense1": {"recompute": true}, "dense2": {"recompute": true}})");
+  EXPECT_EQ(message({{"--annotate", file}, {"--fix", "dense2=keep"}}),
+            "--fix dense2=keep: dense2=keep is said, but --annotate " + file +
+                " says dense2=recompute; leave one out");
+  EXPECT_EQ(message({{"--micro-batches", "2"}, {"--optimizer-parallel", "1"}, {"--fix", "zero=2"}}),
+            "--fix zero=2: zero=2 is said, but --optimizer-parallel says zero=1; leave one out");
 }
 
 }  // namespace

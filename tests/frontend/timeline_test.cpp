@@ -86,7 +86,7 @@ int pieces_in(const Timeline& timeline) {
 
 /// What is joined stands for as many kernels as there were, and is called after the longest.
 TEST(Timeline, joins_pieces_side_by_side) {
-  const Step step = step_of(1, 1, 12);
+  const Step step = step_of(1, 1, 40);
   const Timeline whole = step.timeline(), joined = step.timeline({.pieces = 16});
   ASSERT_FALSE(whole.joins_pieces);
   ASSERT_TRUE(joined.joins_pieces);

@@ -87,6 +87,35 @@ def test_gradients_alone_and_beside():
         sw.grad(square, argnums=1)(w)
 
 
+@pytest.mark.parametrize("devices", [1, 2])
+def test_keyword_arguments_are_passed_on(devices):
+    traces = []
+
+    def weighted(w, *, x, power=1, of={}):  # noqa: B006
+        traces.append(power)
+        y = w * x if power == 1 else w * w * x
+        return (y * of["scale"]).sum() if of else y.sum()
+
+    w, x = np.array([1.0, 2.0], np.float32), np.array([3.0, 5.0], np.float32)
+    both = sw.value_and_grad(weighted, devices=devices)
+    value, gradient = both(w, x=x)
+    assert value.item() == 13
+    np.testing.assert_array_equal(gradient.numpy(), x)
+    np.testing.assert_array_equal(both(w, x=2 * x)[1].numpy(), 2 * x)
+    assert len(traces) == 1  # an array by keyword is an input, too
+    np.testing.assert_array_equal(both(w, x=x, power=2)[1].numpy(), 2 * w * x)
+    np.testing.assert_array_equal(both(w, x=x, power=1, of={"scale": w})[1].numpy(), w * x)
+    assert set(traces) == {1, 2} and len(traces) == 3
+    np.testing.assert_array_equal(sw.grad(weighted, devices=devices)(w, x=x, power=2).numpy(), 2 * w * x)
+    with pytest.raises(ValueError, match="argnums 1: weighted was called with 1 arguments by place"):
+        sw.grad(weighted, argnums=1)(w, x=x)
+    with pytest.raises(TypeError, match="missing .* 'x'"):
+        both(w)
+    doubled = sw.jit(lambda a, *, by: a * by)
+    np.testing.assert_array_equal(doubled(w, by=3).numpy(), 3 * w)
+    assert doubled.plan(w, by=w).memory_bytes > 0
+
+
 @pytest.mark.parametrize("read, meant", [
     (lambda: sw.nn.Linear, r"did you mean Dense\(inputs, outputs\)"), (lambda: sw.nn.ReLU, "did you mean ops.relu"),
     (lambda: sw.optim.Adam, "did you mean adam"), (lambda: sw.ops.einsum, "did you mean matmul, transpose and sum"),

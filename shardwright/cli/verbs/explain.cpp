@@ -119,7 +119,7 @@ std::optional<std::size_t> stage_with(const Plan& plan, const std::string& name)
 
 /// A row of the table, `layers.0-79.norm1`, stands for its first operator.
 std::string operator_of_row(const std::string& name) {
-  static const std::regex numbers("([0-9]+)[-,][0-9,-]*");
+  static const std::regex numbers("([0-9]+)[-,](?:[0-9,-]|,[.]{3})*");
   return std::regex_replace(name, numbers, "$1");
 }
 

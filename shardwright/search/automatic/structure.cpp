@@ -193,13 +193,15 @@ void check_free(const PlanRequest& request) {
     throw error("--fix needs search auto, but {}; leave one of the two out", what);
   if (is_fix && !what.empty())
     throw error(
-        "--fix needs search auto, which cuts stages itself; {}=stage {} is for --set, or --annotate without "
-        "--fix",
+        "--fix needs search auto, which cuts stages itself, but {} is put into stage {}; that is for --set, "
+        "or "
+        "for --annotate without --fix",
         fixed.stages.begin()->first, fixed.stages.begin()->second);
   if (!what.empty()) throw error("search auto: {}; use --search recursive, or --fix for degrees", what);
   if (fixed.recompute.value_or(Again{}).layers && !fixed.recomputed.empty())
-    throw error("recompute={} lets the search choose layers, but {} is named, too; leave one of the two out",
-                constraint_word("recompute").print(fixed, "recompute"), fixed.recomputed.front().module);
+    throw error("recompute={} lets the search choose layers, but {} names one; leave one of the two out",
+                constraint_word("recompute").print(fixed, "recompute"),
+                to_text({.recomputed = {fixed.recomputed.front()}}));
 }
 
 namespace {

@@ -102,12 +102,15 @@ Rows of_order() {
        .print = [](const PlanRequest& r) { return to_text(settings_of(r).pipelining.schedule); }}};
 }
 
+Error disagreement(const Given& given, const Conflict& c, std::string_view other) {
+  return given
+      .wrong(fmt::format("{}={} is said, but {} says {}={}; leave one out", c.key, c.wanted, other, c.key,
+                         c.given))
+      .between(c);
+}
+
 void check_agrees(const PlanRequest& r, const Constraints& said, const Given& given) {
-  if (const auto c = conflict_of(r.constraints, said))
-    throw given
-        .wrong(fmt::format("{}={} is said, but another flag says {}={}; leave one out", c->key, c->wanted,
-                           c->key, c->given))
-        .between(*c);
+  if (const auto c = conflict_of(r.constraints, said)) throw disagreement(given, *c, "something else");
 }
 
 /// Of degrees that are left out there is 1. Samples and devices are for flags to say (cli/set_flags.h).
@@ -258,6 +261,43 @@ Rows of_memory() {
 }
 
 }  // namespace
+
+namespace {
+
+/// What of `request` contradicts what is given.
+std::optional<Conflict> conflict_in(const SettingRow& row, PlanRequest request, const Given& given) {
+  try {
+    row.parse(request, given);
+  } catch (const Error& e) {
+    return e.conflict();
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+void SaidSettings::parse(PlanRequest& request, const SettingRow& row, const Given& given) {
+  const PlanRequest before = request;
+  try {
+    row.parse(request, given);
+  } catch (const Error& e) {
+    if (!e.conflict()) throw;
+    for (const Said& other : said_) {  // by itself
+      PlanRequest alone = before;
+      alone.constraints = {};
+      other.parse(alone);
+      if (const auto c = conflict_in(row, alone, given); c && c->key == e.conflict()->key)
+        throw disagreement(given, *c, other.called);
+    }
+    throw;
+  }
+  said_.push_back({given.called, [&row, given](PlanRequest& r) { row.parse(r, given); }});
+}
+
+void SaidSettings::add(const std::string& called, const Constraints& said) {
+  said_.push_back(
+      {called, [said](PlanRequest& r) { r.constraints = merged(std::move(r.constraints), said); }});
+}
 
 void add_said(PlanRequest& request, const Constraints& said, const Given& given) {
   check_agrees(request, said, given);

@@ -51,6 +51,22 @@ std::span<const SettingRow> all_settings();
 /// Nothing if no setting has this flag.
 const SettingRow* setting_of(std::string_view flag);
 
+/// What is said, one setting after the other: where two contradict each other, the error names both.
+class SaidSettings {
+ public:
+  /// As `row.parse`.
+  void parse(PlanRequest& request, const SettingRow& row, const Given& given);
+  /// What `request` has of a file before.
+  void add(const std::string& called, const Constraints& said);
+
+ private:
+  struct Said {
+    std::string called;
+    std::function<void(PlanRequest&)> parse;
+  };
+  std::vector<Said> said_;
+};
+
 /// What a plan is the answer to, as far as it keeps it.
 PlanRequest request_of(const Plan& plan);
 
