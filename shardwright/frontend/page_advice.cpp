@@ -33,14 +33,6 @@ std::string price_html(const Tried& t, double step) {
 
 std::string percent_less(double to, double from) { return fmt::format("{:.1f}%", 100 * (1 - to / from)); }
 
-/// A command line, which breaks between words alone.
-std::string command_html(const std::string& command) {
-  std::string out;
-  for (std::string_view word : split(command, ' '))
-    out += fmt::format("{}<span class=\"word\">{}</span>", out.empty() ? "" : " ", escaped(word));
-  return "<code>" + out + "</code>";
-}
-
 // ---- what binds ----
 
 /// Where not all that was looked at has been simulated.
@@ -87,7 +79,7 @@ std::string binding_advice(const PageContent& content) {
     return content.plan.devices() == 1 || search.empty() || search == "auto"
                ? ""
                : fmt::format("The search {} compares no whole plans: {} does.", code_html(search),
-                             code_html("--search auto"));
+                             command_html("--search auto"));
   }
   return "<strong>Nothing that was simulated is faster</strong>" +
          (compared.empty() ? "." : fmt::format(" by 0.5% or more: {}.", escaped(compared))) +
@@ -145,10 +137,10 @@ std::string assumed_advice(const PageContent& content) {
       "<strong>The batch of {} sample{} is assumed</strong>, and devices are {} full: {} gives "
       "them more to do at once.",
       samples, samples == 1 ? "" : "s", share_text(evaluation.estimate.arena_bytes, evaluation.cap_bytes),
-      code_html("--global-batch N"));
+      command_html("--global-batch N"));
   if (content.report.assumed.precision)
     out += fmt::format(" {} is assumed, too ({}).", escaped(to_text(content.plan.origin.precision)),
-                       code_html("--precision"));
+                       command_html("--precision"));
   return out;
 }
 
@@ -230,7 +222,7 @@ std::string lever(const PageContent& content) {
   out += ways.empty() ? fmt::format(": {} prices other values of {}", ask(most->word), code_html(most->word))
                       : fmt::format("{}. Whether that fits, and what it takes in all, {} simulates, or {}",
                                     ways, ask("micro_batches"), code_html("schedule"));
-  if (content.plan_path.empty()) out += fmt::format(" ({} saves the plan)", code_html("-o plan.json"));
+  if (content.plan_path.empty()) out += fmt::format(" ({} saves the plan)", command_html("-o plan.json"));
   return out + ".";
 }
 

@@ -11,6 +11,8 @@
 
 namespace shardwright {
 
+/// A command line, or words of one: it breaks between words, where there is room for these.
+std::string command_html(std::string_view command);
 /// All that was chosen of a plan, in one line.
 std::string setting_html(const Plan& plan);
 /// How many devices have the same weights for other samples.

@@ -44,6 +44,13 @@ std::string setting_html(const Plan& plan) {
   return out + " · " + (again.empty() ? "nothing computed again" : "recompute " + escaped(again));
 }
 
+std::string command_html(std::string_view command) {
+  std::string out;
+  for (std::string_view word : split(command, ' '))
+    out += fmt::format("{}<span class=\"word\">{}</span>", out.empty() ? "" : " ", escaped(word));
+  return "<code>" + out + "</code>";
+}
+
 std::string stage_name(std::size_t group) { return fmt::format("stage {}", group); }
 
 std::string chunks_text(const Pipeline& pipeline, std::size_t group) {

@@ -28,7 +28,9 @@ HtmlCell bytes_cell(const Json& document, const std::string& pointer) {
   const auto bytes = document.at(Json::json_pointer(pointer)).get<std::int64_t>();
   return number_cell(figure(document, pointer, bytes_text(bytes)), static_cast<double>(bytes));
 }
-HtmlCell share_cell(double part, double whole) { return number_cell(percent_text(part, whole), part); }
+HtmlCell share_cell(std::int64_t bytes, std::int64_t of) {
+  return number_cell(share_text(bytes, of), static_cast<double>(bytes));
+}
 
 std::vector<HtmlCell> heads(const std::vector<std::string_view>& names, std::size_t first_number,
                             std::size_t end_number) {
@@ -76,8 +78,7 @@ std::string stages_table(const PageContent& content, const Json& document, const
          seconds_cell(document, by_stage + "/bubble_seconds"),
          bytes_cell(document, e.stages.empty() ? "/memory_bytes/arena"
                                                : fmt::format("/memory_bytes/stages/{}/arena", s)),
-         share_cell(static_cast<double>(stages[s].arena_bytes),
-                    static_cast<double>(content.evaluation.cap_bytes)),
+         share_cell(stages[s].arena_bytes, content.evaluation.cap_bytes),
          peak ? number_cell(bytes_text(*peak), static_cast<double>(*peak)) : HtmlCell{},
          {.html = largest}});
   }

@@ -63,8 +63,7 @@ std::string summary_list(const StepReport& report) {
 std::string made_by(const PageContent& content) {
   std::string out;
   if (!content.call.empty())
-    out +=
-        fmt::format("<pre class=\"command\" tabindex=\"0\"><code>{}</code></pre>\n", escaped(content.call));
+    out += fmt::format("<pre class=\"command\" tabindex=\"0\">{}</pre>\n", command_html(content.call));
   out += fmt::format("<p class=\"fine\">{}; {}</p>\n", escaped(content.version),
                      escaped(content.report.heading));
   constexpr std::size_t most_bytes = 60'000;
@@ -75,7 +74,7 @@ std::string made_by(const PageContent& content) {
                      "tabindex=\"0\">{}</pre></details>\n",
                      escaped(file));
   return out + fmt::format("<p class=\"fine\">The plan as a file has {} KB: {}.</p>\n", file.size() / 1000,
-                           content.plan_path.empty() ? "<code>-o plan.json</code> writes it"
+                           content.plan_path.empty() ? command_html("-o plan.json") + " writes it"
                                                      : "it is " + escaped(content.plan_path));
 }
 

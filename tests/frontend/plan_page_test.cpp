@@ -39,7 +39,8 @@ TEST(PlanPage, shows_names_as_they_are) {
   EXPECT_EQ(count_of(page, "<i>up"), 0);
   EXPECT_GE(count_of(page, "&lt;i&gt;up&lt;/i&gt;"), 1);
   EXPECT_GE(count_of(page, "\\u003ci>up"), 1);  // among what its script draws
-  EXPECT_EQ(count_of(page, "made by &lt;hand&gt;"), 1);
+  EXPECT_EQ(count_of(page, ">made</span> <span class=\"word\">by</span> <span class=\"word\">&lt;hand&gt;<"),
+            1);
   EXPECT_EQ(count_of(page, "http"), 0);  // nothing from elsewhere
   EXPECT_EQ(count_of(page, "</script>"), 2);
 }
