@@ -9,6 +9,7 @@
 #include "shardwright/base/text.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/plan/batch.h"
+#include "shardwright/search/planning/least_memory.h"
 #include "shardwright/search/planning/search_for.h"
 #include "shardwright/search/planning/settings.h"
 
@@ -80,8 +81,9 @@ class Search {
     Plan plan;
     Evaluation evaluation;
   };
-  std::optional<Solved> solved(const PlanRequest& asked, const StepOf& step) {
+  std::optional<Solved> solved(PlanRequest asked, const StepOf& step) {
     if (left_-- <= 0) return std::nullopt;
+    asked.options.is_advice = true;
     std::string no;
     auto out = attempt(no, [&] {
       Plan plan = make_plan(step, asked);
@@ -185,6 +187,14 @@ class Search {
     try_change(change, steps_(with(change).origin));
   }
 
+  /// Whatever the plan.
+  bool cannot_fit(int devices) {
+    const Evaluation& e = misfit_.evaluation;
+    if (e.estimate.framework != own_framework || misfit_.request.options.deadline.is_over()) return false;
+    if (!least_of_one_) least_of_one_ = least_bytes(step_(misfit_.plan.settings.pipelining.micro_batches), 1);
+    return *least_of_one_ / devices > e.cap_bytes;
+  }
+
   /// The smallest multiple that fits; what surely does not is passed over.
   void try_devices() {
     const PlanRequest& r = misfit_.request;
@@ -196,6 +206,7 @@ class Search {
       if (share > most_saved * static_cast<double>(e.cap_bytes)) continue;
       if (left_ <= 0 || (r.cluster && !is_preset(*r.cluster))) return;
       const int devices = r.devices * factor;
+      if (cannot_fit(devices)) continue;
       const Change change = r.cluster ? Change{{"--cluster", resized(*r.cluster, devices).name}}
                                       : Change{{"--devices", fmt::format("{}", devices)}};
       if (try_change(change, step_)) return;
@@ -205,7 +216,8 @@ class Search {
   const Misfit& misfit_;
   const StepOf& step_;
   const StepsOf& steps_;
-  int left_ = 0;  // searches
+  int left_ = 0;                              // searches
+  std::optional<std::int64_t> least_of_one_;  // bytes, if one device had all
   Remedies out_;
 };
 

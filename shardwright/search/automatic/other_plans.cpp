@@ -4,10 +4,18 @@
 #include <utility>
 
 #include "shardwright/base/text.h"
+#include "shardwright/search/planning/least_memory.h"
 
 namespace shardwright::automatic {
 
+bool OtherPlans::is_hopeless() {
+  const Graph* step = tables_.graph(1);
+  const std::int64_t cap = request_.options.memory_cap.value_or(usable_bytes(*request_.cluster));
+  return step && tables_.framework().name == own_framework && least_bytes(*step, request_.devices) > cap;
+}
+
 void OtherPlans::try_beside_best() {
+  if (is_hopeless()) return;
   if (!fixes_settings(request_.constraints)) {
     try_plan(asked(), "recursive with what was asked");
     if (is_tiny())
@@ -36,11 +44,13 @@ void OtherPlans::try_with_memory_at(double coeff) {
 }
 
 void OtherPlans::try_instead(const std::vector<Constraints>& structures, std::size_t most) {
+  const bool is_for_one = is_hopeless(), is_advice = request_.options.is_advice;
   std::set<std::pair<int, int>> seen;
   for (const Constraints& s : structures) {
     if (schedule_of(s).chunks > 1 || *s.micro_batches > 4 * stages_of(s)) continue;
     if (!seen.emplace(stages_of(s), *s.micro_batches).second) continue;
-    if (seen.size() > most || (trials_.best() && request_.options.deadline.is_over())) return;
+    if (seen.size() > most || (trials_.best() && (is_for_one || request_.options.deadline.is_over()))) return;
+    if (is_advice && (trials_.does_fit() || left_of_advice_-- <= 0)) return;
     PlanRequest asked = with_structure(request_, s);
     asked.is_set = false;  // the search says how it is split
     try_plan(std::move(asked), fmt::format("recursive on {}", structure_text(s)));

@@ -32,11 +32,14 @@ class OtherPlans {
   bool is_tiny() { return nodes() <= 600; }
 
  private:
+  /// No plan fits, whatever is searched: one of what is asked has to be known, and others say no more.
+  bool is_hopeless();
   std::size_t nodes() { return tables_.graph(1)->nodes.size(); }
   PlanRequest asked();
   void try_with_memory_at(double coeff);
   void try_plan(PlanRequest asked, const std::string& what);
 
+  int left_of_advice_ = 5;  // plans that are tried where a search only advises
   const PlanRequest& request_;
   Tables& tables_;
   Trials& trials_;

@@ -95,6 +95,7 @@ struct SearchOptions {
   std::optional<double> most_seconds;  // of the search
   Deadline deadline;                   // the same, once it has begun
   bool tries_sparing = false;          // of plans that fit, programs of some that take less memory, too
+  bool is_advice = false;              // where no structure becomes a plan, few others are tried in its stead
   bool writes_log = false;             // fill SearchResult::log
   std::bitset<16> said;                // by Setting: somebody said so, even if it is as it would be anyway
 };
