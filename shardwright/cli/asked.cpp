@@ -48,7 +48,8 @@ void check_schedule(const Arguments& arguments, const PlanRequest& request) {
 }
 
 /// A flag of searches that would do nothing is the user's mistake. On one device there is nothing to search anyway.
-void check_searches(const std::string& flag, Setting setting, const PlanRequest& request) {
+void check_searches(const Arguments& arguments, const std::string& flag, Setting setting,
+                    const PlanRequest& request) {
   if (request.parallel == Parallel::stand_alone) return;
   if (request.is_set) throw error("{} is a setting of searches, but --set leaves nothing to search", flag);
   if (request.parallel != Parallel::auto_parallel)
@@ -59,8 +60,10 @@ void check_searches(const std::string& flag, Setting setting, const PlanRequest&
   for (const Searcher& search : all_search())
     if (heeds(search, setting)) others.push_back(search.name);
   if (others.empty()) throw error("{} is no setting of search {}", flag, asked.name);
-  throw error("{} has an effect only in search {}, not in {}; leave it out", flag, join(others, ", "),
-              asked.name);
+  const std::string named =
+      arguments.of_config.contains("--search") ? ", which " + arguments.called("--search") + " names" : "";
+  throw error("{} has an effect only in search {}, not in {}{}; leave it out", flag, join(others, ", "),
+              asked.name, named);
 }
 
 /// What help calls the flags of a part.
@@ -140,7 +143,8 @@ void heed(const Arguments& arguments, std::initializer_list<SettingPart> parts) 
 void tell_idle(const Arguments& arguments, const PlanRequest& request) {
   for (const SettingRow& row : all_settings()) {
     if (!arguments.has(row.flag)) continue;
-    if (row.search && !arguments.of_config.contains(row.flag)) check_searches(row.flag, *row.search, request);
+    if (row.search && !arguments.of_config.contains(row.flag))
+      check_searches(arguments, row.flag, *row.search, request);
     if (const std::string why = idle_reason(row, request); !why.empty()) arguments.idle(row.flag, why);
   }
 }
