@@ -165,8 +165,9 @@ std::string memory_verdict(const PageContent& content, std::size_t fullest) {
   const bool has_stages = evaluation.estimate.stages.size() > 1;
   const int first = content.pipeline.first_rank(static_cast<int>(fullest));
   const int count = content.pipeline.stage(static_cast<int>(fullest)).rank_count();
-  std::string out = has_stages ? fmt::format("<strong>{}</strong>{} on devices {}", stage_name(fullest),
-                                             chunks_text(content.pipeline, fullest), range_text(first, count))
+  std::string out = has_stages ? fmt::format("<strong>{}</strong>{} on device{} {}", stage_name(fullest),
+                                             chunks_text(content.pipeline, fullest), count > 1 ? "s" : "",
+                                             range_text(first, count))
                                : std::string(count > 1 ? "<strong>All devices alike</strong>"
                                                        : "<strong>The only device</strong>");
   out += fmt::format(": {} of what a device may use", share_text(most.arena_bytes, evaluation.cap_bytes));

@@ -157,7 +157,9 @@ Json drawn_data(const std::string& page) {
 
 TEST(PlanPage, has_shares_of_layers_on_stages_of_one_device) {
   PlannedStep step = step_of(2, 2);
-  const Json data = drawn_data(page_of(step));
+  const std::string page = page_of(step);
+  EXPECT_EQ(count_of(page, "</strong> on device "), 1);
+  const Json data = drawn_data(page);
   ASSERT_EQ(data.at("strip").at("stages").size(), 2U);
   for (const Json& stage : data.at("strip").at("stages")) {
     ASSERT_EQ(stage.at("count"), 1);
