@@ -91,7 +91,7 @@ PlanRequest request_of(const PlanOptions& options, const std::string& model = ""
     request.constraints = annotations_in(said->second);
     settings.add("annotate", request.constraints);
   }
-  std::set<std::string> known{"annotate", "plan", "save_strategy", "strategy"};
+  std::set<std::string> known{"annotate", "plan", "save_strategy", "strategy", "timeout"};
   bool is_ordered = false;
   for (const SettingRow& row : all_settings()) {
     if (row.part > SettingPart::order && !std::exchange(is_ordered, true)) {
@@ -317,6 +317,10 @@ TrainOptions run_options_of(const Asked& asked, std::uint64_t seed) {
   TrainOptions out{.devices = asked.request.devices, .search_options = asked.request.options, .seed = seed};
   const auto saved = asked.options.find("save_strategy");
   if (saved != asked.options.end()) require_writable(out.save_strategy = saved->second);
+  if (const auto said = asked.options.find("timeout"); said != asked.options.end()) {
+    out.timeout = timeout_of({"timeout", said->second});
+    if (out.devices == 1) tell("timeout has no effect: there is 1 device");
+  }
   return out;
 }
 

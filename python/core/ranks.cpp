@@ -34,6 +34,7 @@ MpiProcess& joined() {
 /// Waits until all end their programs. One that goes on with something would wait for this process for ever.
 void wait_for_all() {
   const py::gil_scoped_release others_run;
+  const Heartbeat::Call call(process->heartbeat(), "the end of the program", Heartbeat::Busy::for_ever);
   for (;;) {
     const Attendance::Left left = attendance->leave();
     if (left.goes_on) {
@@ -126,6 +127,7 @@ SessionStart session_start(int devices, std::vector<int> ranks, std::shared_ptr<
   return [ranks = std::move(ranks), together](Pipeline program, SessionOptions options) {
     const std::size_t transfers = most_transfers(program);
     MpiProcess& self = joined();
+    self.heartbeat().set_timeout(options.timeout);
     *together = together_of(program);
     if (static_cast<int>(ranks.size()) == rank_count()) {
       announce(*together, "starts");

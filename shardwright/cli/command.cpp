@@ -17,6 +17,7 @@
 #include "shardwright/cli/set_flags.h"
 #include "shardwright/cli/strategies.h"
 #include "shardwright/cli/verb.h"
+#include "shardwright/runtime/communicator/heartbeat.h"
 #include "shardwright/runtime/launcher.h"
 #include "shardwright/search/planning/problem.h"
 
@@ -122,7 +123,7 @@ int run_command(const std::vector<std::string>& words, Terminal& terminal) try {
   terminal.out << std::flush;  // a last chance to say that it cannot be written
   return status;
 } catch (const Error& e) {
-  return fail(terminal, "", e.what(), user_error);
+  return fail(terminal, "", e.what(), e.kind() == ErrorKind::timeout ? lost_rank_status : user_error);
 } catch (const std::bad_alloc&) {
   const std::string what = fmt::format("out of memory: '{}' needs more than there is here", join(words, " "));
   return fail(terminal, "", what.c_str(), user_error);

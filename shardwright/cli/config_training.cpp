@@ -248,6 +248,9 @@ void read_training(const YamlMap& top, Config& config) {
   ReadSection wrapper(top.map("runner_wrapper"), config);
   if (wrapper.is_on("use_clip_grad"))
     wrapper.say("--clip-norm", "max_grad_norm", wrapper.text("max_grad_norm").value_or("1.0"));
+  // What hangs is ended after so many seconds; 0: after the usual ones.
+  ReadSection context(top.map("context"), config);
+  if (context.text("op_timeout").value_or("0") != "0") context.say("--timeout", "op_timeout");
   const Callbacks callbacks(top, config);
   read_start(all, callbacks.saves());
   read_data(top, config);

@@ -1,10 +1,9 @@
 #include "shardwright/cli/device_counts.h"
 
 #include <algorithm>
-#include <cmath>
 #include <ostream>
 
-#include "shardwright/base/quantity.h"
+#include "shardwright/base/duration.h"
 #include "shardwright/base/text.h"
 #include "shardwright/cli/asked.h"
 #include "shardwright/cli/planning.h"
@@ -40,12 +39,7 @@ std::vector<int> counts_said(const Given& given) {
 
 std::optional<double> target_of(const Arguments& arguments) {
   if (!arguments.has("--target-step")) return std::nullopt;
-  const Given given = arguments.given("--target-step");
-  // Without its unit, `3m` would be no minutes.
-  const auto seconds = given.text.ends_with('s') ? to_quantity(given.text, "s") : to_number(given.text);
-  if (!seconds || !(*seconds > 0) || std::isinf(*seconds))
-    throw given.wrong("should be a time above 0, such as 10s or 50ms");
-  return seconds;
+  return seconds_of(arguments.given("--target-step"));
 }
 
 /// Throws: Error on what goes with one number of devices only. `flag` says that there are several.

@@ -78,8 +78,8 @@ void check_eval(const AskedNetwork& network, const std::string& path) {
                   classes);
 }
 
-Evaluator::Evaluator(const AskedNetwork& network, const SessionStart& start)
-    : network_(network), session_(start(network.pipeline, {})) {}
+Evaluator::Evaluator(const AskedNetwork& network, const SessionStart& start, const SessionOptions& options)
+    : network_(network), session_(start(network.pipeline, options)) {}
 
 Evaluated Evaluator::operator()(const Session& trained, std::int64_t step) {
   take_weights(session_, trained);

@@ -56,7 +56,7 @@ Evaluated ask(Session& session, const AskedNetwork& network, const TakePredictio
 class Evaluator {
  public:
   /// `network` outlives it.
-  Evaluator(const AskedNetwork& network, const SessionStart& start);
+  Evaluator(const AskedNetwork& network, const SessionStart& start, const SessionOptions& options);
 
   /// With the weights that `trained` has. All processes do so at the same time.
   Evaluated operator()(const Session& trained, std::int64_t step);

@@ -21,8 +21,10 @@ constexpr int internal_fault_status = 70;
 
 /// Says why this rank failed and ends the run, unless the rank that failed first is about to do so.
 [[noreturn]] void end_all(MpiProcess& process, const std::string& why, bool is_first, int status) {
-  // What all ranks find at once, the lowest says: its end ends the others.
-  std::this_thread::sleep_for(std::chrono::milliseconds(!is_first ? 10000 : process.rank() > 0 ? 200 : 0));
+  // What all ranks find at once, the lowest says: its end ends the others. Where one is lost, the others write what they
+  // did before.
+  const int pause = status == lost_rank_status ? 500 : process.rank() > 0 ? 200 : 0;
+  std::this_thread::sleep_for(std::chrono::milliseconds(is_first ? pause : 10000));
   const std::string prefix = why.starts_with("rank ") ? "" : fmt::format("rank {}: ", process.rank());
   fmt::print(stderr, "shardwright: {}{}\n", prefix, why);
   process.end_all(status);
@@ -33,7 +35,7 @@ constexpr int internal_fault_status = 70;
 bool is_first_rank() { return launched_rank().value_or(0) == 0; }
 
 int run_as_mpi_rank(const RankWork& work, Terminal& terminal) {
-  MpiProcess process;
+  MpiProcess process(work.timeout, MpiProcess::Joining::together);
   std::optional<std::string> own_error;
   std::vector<Agreement> agreements;
   try {
@@ -55,7 +57,9 @@ int run_as_mpi_rank(const RankWork& work, Terminal& terminal) {
     return work.run(process);
   } catch (const Error& e) {
     end_all(process, e.what(), e.kind() != ErrorKind::peer,
-            stops_at_once() ? interrupted_status : user_error_status);
+            stops_at_once()                  ? interrupted_status
+            : e.kind() == ErrorKind::timeout ? lost_rank_status
+                                             : user_error_status);
   } catch (const std::exception& e) {
     end_all(process, e.what(), true, internal_fault_status);
   }

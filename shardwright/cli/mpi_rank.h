@@ -2,6 +2,7 @@
 // that nobody waits for it.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <vector>
 
@@ -16,7 +17,8 @@ bool is_first_rank();
 struct RankWork {
   /// Asks others for nothing, and returns what all have to be told alike; what it throws is a mistake that all hear of.
   std::function<std::vector<Agreement>(MpiProcess&)> prepare;
-  std::function<int(MpiProcess&)> run;  // returns the exit status
+  std::function<int(MpiProcess&)> run;               // returns the exit status
+  std::chrono::nanoseconds timeout = usual_timeout;  // of waiting for another rank
 };
 
 /// Joins, prepares, and runs if all could prepare and agree; returns the exit status. What `run` throws is said in one line, and

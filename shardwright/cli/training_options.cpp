@@ -42,6 +42,7 @@ TrainingOptions training_options(const Arguments& arguments, const Model& model,
   out.tensorboard = arguments.text("--tensorboard");
   if (arguments.has("--tensorboard") && out.tensorboard.empty()) throw error("--tensorboard: give a folder");
   out.time_limit = seconds_of(arguments, "--time-limit");
+  out.waiting = waiting_of(arguments, plan.devices(), arguments.text("--save"));
   out.best = best_of(arguments);
   if (arguments.has("--eval-every") && !arguments.has("--eval"))
     throw error("--eval-every says when to evaluate; give --eval FILE, too");
@@ -62,7 +63,7 @@ TrainingOptions training_options(const Arguments& arguments, const Model& model,
 Companion::Companion(const TrainingOptions& options, const SessionStart& start, std::optional<double> best,
                      Reporter& reporter, bool is_first)
     : options_(options), reporter_(reporter), best_(best) {
-  if (options.eval) evaluator_.emplace(*options.eval, start);
+  if (options.eval) evaluator_.emplace(*options.eval, start, with_waiting({}, options.waiting));
   if (is_first && !options.tensorboard.empty()) events_.emplace(options.tensorboard);
 }
 

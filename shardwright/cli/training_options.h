@@ -8,6 +8,7 @@
 #include "shardwright/cli/checkpoints.h"
 #include "shardwright/cli/evaluation.h"
 #include "shardwright/cli/train_report.h"
+#include "shardwright/cli/waiting.h"
 #include "shardwright/runtime/event_file.h"
 #include "shardwright/runtime/rate_schedule.h"
 
@@ -23,6 +24,7 @@ struct TrainingOptions {
   std::string tensorboard;      // folder; empty: none
   double time_limit = 0;        // seconds; 0: none
   std::int64_t tokens = 0;      // of a step
+  Waiting waiting;              // for ranks
 };
 /// `model`: of one micro-batch; `rate`: the optimizer's;
 /// `plan`: of the step, on whose devices held-out data are looked at, too.

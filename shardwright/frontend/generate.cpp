@@ -99,7 +99,7 @@ Generator::Generator(const std::string& spec, std::int64_t sequences, std::int64
   state_->plan = make_plan(model.graph, request);
   Pipeline program = compile_pipeline(model.graph, state_->plan, {.formats = default_devices().formats});
   prove(program);
-  state_->session = std::make_unique<Session>(std::move(program));
+  state_->session = std::make_unique<Session>(std::move(program), options.session);
 }
 Generator::~Generator() = default;
 Generator::Generator(Generator&&) noexcept = default;

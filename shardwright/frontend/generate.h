@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "shardwright/frontend/model.h"
+#include "shardwright/runtime/session.h"
 
 namespace shardwright {
 
@@ -37,6 +38,7 @@ struct GenerateOptions {
   std::string search = {};  // empty: the usual one that splits operators
   std::optional<Cluster> cluster = {};
   Precision precision = {};
+  SessionOptions session = {};   // how ranks wait
   Progress* progress = nullptr;  // that hears of tokens
 };
 

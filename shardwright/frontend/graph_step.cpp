@@ -83,7 +83,7 @@ GraphStep::GraphStep(PlannedNetwork network, std::vector<std::string> inputs, co
     : inputs_(std::move(inputs)),
       planned_(std::make_shared<PlannedStep>(std::move(network))),
       start_(start),
-      session_options_({.seed = options.seed}),
+      session_options_({.seed = options.seed, .timeout = options.timeout}),
       session_(start(proven(*planned_, options), session_options_)) {}
 
 void GraphStep::restart() {

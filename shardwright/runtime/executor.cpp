@@ -354,6 +354,8 @@ void Executor::run(const Actions& actions, int of_section) {
       const int micro_batch = of_section + action.instruction.micro_batch;
       if (stop_ && stop_->load(std::memory_order_relaxed)) [[unlikely]]
         throw error("interrupted");
+      if (action.instruction.act != Act::run) flight_record_.begin(action.instruction, micro_batch);
+      communicator_.act();
       if (recorder_) [[unlikely]] {
         run_recorded(action, micro_batch);
         continue;
@@ -361,6 +363,10 @@ void Executor::run(const Actions& actions, int of_section) {
       run(action, micro_batch);
       if (action.is_hiding) communicator_.progress();
     }
+  } catch (const TimedOut& e) {
+    const Act act = current->instruction.act;
+    if (act != Act::start && act != Act::finish) throw;  // of a section, which has said it
+    throw with_transfer(e, *current, of_section + current->instruction.micro_batch);
   } catch (const Error& e) {
     if (e.kind() == ErrorKind::peer) throw;
     throw with_node(e, *current, of_section + current->instruction.micro_batch);
@@ -370,10 +376,12 @@ void Executor::run(const Actions& actions, int of_section) {
 void Executor::run() {
   is_within_step_ = true;
   has_updated_ = false;
+  flight_record_.begin_step();
   for (const Copy& copy : before_)
     backend_.copy(copy.to.data, copy.from, static_cast<std::size_t>(bytes_of(copy.to)));
   run(actions_, 0);
   backend_.wait();
+  flight_record_.end();
 }
 
 void Executor::record(Recorder* recorder) {
@@ -384,6 +392,11 @@ void Executor::record(Recorder* recorder) {
     if (i.act == Act::run) actions += step_.section(i).instructions.size();
   constexpr std::size_t others = 2;  // the step itself, and what is gathered behind it
   recorder->reserve(2 * actions + others);
+}
+
+TimedOut Executor::with_transfer(const TimedOut& e, const Action& action, int micro_batch) const {
+  const std::string what = to_text(step_.transfer(action.instruction), pipeline_);
+  return e.of(pipeline_.micro_batches() > 1 ? fmt::format("{}, micro-batch {},", what, micro_batch) : what);
 }
 
 Error Executor::with_node(const Error& e, const Action& action, int micro_batch) const {

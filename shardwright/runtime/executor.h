@@ -16,6 +16,8 @@
 #include "shardwright/lower/step.h"
 #include "shardwright/runtime/backend/backend.h"
 #include "shardwright/runtime/communicator/communicator.h"
+#include "shardwright/runtime/communicator/vigil.h"
+#include "shardwright/runtime/flight_record.h"
 #include "shardwright/runtime/trace.h"
 
 namespace shardwright {
@@ -37,7 +39,8 @@ class Executor {
   Executor(Pipeline&&, Backend&, Communicator&, Ports = {}) = delete;  // it would not outlive this
 
   /// One step; returns when all of it is done.
-  /// Throws: what a kernel throws, prefixed with the name of the node; Error of kind peer if a rank failed.
+  /// Throws: what a kernel throws, prefixed with the name of the node; Error of kind peer if a rank failed; TimedOut, of
+  /// the instruction that has waited.
   void run();
   /// The step is over, with all that belongs to it.
   void end_step() { is_within_step_ = false; }
@@ -52,6 +55,7 @@ class Executor {
   TensorView view(int stage, ValueId v, int micro_batch = 0) const;
   const Box& box(int stage, ValueId v) const;
   const RankStep& step() const { return step_; }
+  const FlightRecord& flight_record() const { return flight_record_; }
   /// All that this rank holds, in memory of its device.
   std::span<const std::byte> arena() const { return {arena_.data(), static_cast<std::size_t>(arena_bytes_)}; }
 
@@ -108,6 +112,7 @@ class Executor {
   Phase phase_of(const Instruction& i) const;
   const Node* node_of(const Instruction& i) const;
   Error with_node(const Error& e, const Action& action, int micro_batch) const;
+  TimedOut with_transfer(const TimedOut& e, const Action& action, int micro_batch) const;
 
   const Pipeline& pipeline_;
   Backend& backend_;
@@ -128,6 +133,7 @@ class Executor {
   Actions actions_;
   std::vector<std::vector<Actions>> sections_;  // by lane, or one
   Recorder* recorder_ = nullptr;
+  FlightRecord flight_record_;
   const std::atomic<bool>* stop_ = nullptr;
 };
 

@@ -6,11 +6,12 @@
 #include <optional>
 
 #include "shardwright/base/text.h"
-#include "shardwright/lower/traffic.h"
 #include "shardwright/runtime/communicator/threads.h"
 #include "shardwright/runtime/driver.h"
+#include "shardwright/runtime/failures.h"
 #include "shardwright/runtime/host_memory.h"
 #include "shardwright/runtime/kept.h"
+#include "shardwright/runtime/session_statistics.h"
 
 namespace shardwright {
 namespace {
@@ -32,34 +33,6 @@ std::deque<Rank> ranks_of(const Pipeline& pipeline, StepTensors& tensors,
                                  .keeps_outputs = mode == Driver::Mode::caller,
                                  .devices = options.devices,
                                  .clock = options.clock});
-  return out;
-}
-
-/// Of one rank's list.
-void add(SessionStatistics& most, const Executor& executor) {
-  most.arena_bytes = std::max(most.arena_bytes, static_cast<std::int64_t>(executor.arena().size()));
-  const Traffic traffic = traffic_of(executor.step());
-  most.bytes_communicated_per_step = std::max(most.bytes_communicated_per_step, traffic.bytes);
-  for (const auto& [kind, count] : traffic.collectives) {
-    int& of_kind = most.collectives_per_step[std::string(kind)];
-    of_kind = std::max(of_kind, count);
-  }
-}
-
-/// Of all ranks, by an all_reduce.
-SessionStatistics largest(const SessionStatistics& own, const Rank& self) {
-  constexpr std::array<std::string_view, 8> kinds{"all_gather", "all_to_all", "reduce_scatter", "all_reduce",
-                                                  "permute",    "exchange",   "send",           "receive"};
-  std::vector<std::int64_t> most{own.bytes_communicated_per_step, own.arena_bytes};
-  for (std::string_view kind : kinds) {
-    const auto it = own.collectives_per_step.find(std::string(kind));
-    most.push_back(it == own.collectives_per_step.end() ? 0 : it->second);
-  }
-  most = reduced(self.communicator(), self.backend(), most, Reduction::max);
-  SessionStatistics out{
-      .arena_bytes = most[1], .collectives_per_step = {}, .bytes_communicated_per_step = most[0]};
-  for (std::size_t k = 0; k < kinds.size(); ++k)
-    if (most[k + 2] > 0) out.collectives_per_step[std::string(kinds[k])] = static_cast<int>(most[k + 2]);
   return out;
 }
 
@@ -85,8 +58,10 @@ struct Session::State {
   std::optional<Gather> gather;    // if others are in other processes
   std::optional<Reduced> largest;  // likewise: the largest of a number of each rank
   bool is_recording = false;
-  int steps = 0;  // that have begun before
-  Driver driver;  // last: its threads use all of the above
+  int steps = 0;                  // that have begun before
+  std::string failures;           // folder for what ranks did last
+  const std::atomic<bool>* stop;  // of the options
+  Driver driver;                  // last: its threads use all of the above
 
   State(Pipeline p, std::vector<std::unique_ptr<Communicator>> communicators, Mode mode,
         const SessionOptions& options)
@@ -94,6 +69,8 @@ struct Session::State {
         kept(pipeline),
         tensors(pipeline, options.only_scalars),
         ranks(ranks_of(pipeline, tensors, std::move(communicators), mode, options)),
+        failures(options.failures),
+        stop(options.stop),
         driver(ranks, mode) {
     driver.run([](Rank& rank) { rank.prepare(); });
     for (const Rank& rank : ranks) add(statistics, rank.executor());
@@ -105,6 +82,31 @@ struct Session::State {
   }
 
   bool has_others() const { return driver.mode() == Mode::caller; }
+
+  /// In a handler: of an error that all ranks end with.
+  [[noreturn]] void failed() const {
+    if (stop && *stop) throw;  // it was asked for
+    rethrow_recorded(failures, ranks, pipeline);
+  }
+
+  /// What all ranks do at the same time outside of a step.
+  template <class Work>
+  auto together(std::string_view what, Work work) const {
+    try {
+      return work();
+    } catch (const TimedOut& e) {
+      const bool is_first = ranks.front().communicator().fail(e.of(what).what());
+      const Error told(fmt::format("rank {}: {}", ranks.front().number(), e.of(what).what()),
+                       is_first ? ErrorKind::timeout : ErrorKind::peer);
+      try {
+        throw told;
+      } catch (const Error&) {
+        failed();
+      }
+    } catch (const Error&) {
+      failed();
+    }
+  }
 
   void set(const Kept& value, const Tensor& part, const Box& where) {
     for (const auto& [stage, v] : value.places) {
@@ -138,9 +140,13 @@ struct Session::State {
     const auto work = [&, number](Rank& rank) {
       std::function<void()> behind;
       if (has_others()) {
-        rank.communicator().barrier();  // a failure is told to all within the same step
-        bind();                         // who cannot tells the peers, which may be at work already
-        behind = [this, &rank] { rank.ports().gather(*gather); };
+        waiting_as([&] { return fmt::format("the beginning of step {}", number); },
+                   [&] { rank.communicator().barrier(); });  // a failure is told to all within the same step
+        bind();  // who cannot tells the peers, which may be at work already
+        behind = [this, number, &rank] {
+          waiting_as([&] { return fmt::format("gathering the outputs of step {}", number); },
+                     [&] { rank.ports().gather(*gather); });
+        };
       }
       is_recording ? rank.run_recorded(number, behind) : rank.run(behind);
     };
@@ -153,30 +159,15 @@ struct Session::State {
         if (!rank.restore()) is_as_before = false;
       });
       driver.keep(is_as_before);
-      throw;
+      failed();
     }
     for (Rank& rank : ranks) rank.end_step();
     return tensors.outputs;
   }
 };
 
-std::size_t most_transfers(const Pipeline& pipeline) {
-  constexpr std::size_t statistics = 100;  // a few, by all ranks
-  const auto at = [](int i) { return static_cast<std::size_t>(i); };
-  std::vector<std::size_t> prepared(at(pipeline.group_count()));
-  for (int s = 0; s < pipeline.stage_count(); ++s) {
-    const Program& program = pipeline.stage(s);
-    std::size_t steps = 0, flows = 0;
-    for (const Node& node : program.graph.nodes) steps += node.op->kind == OpKind::step;
-    for (const PlacedCrossing& c : pipeline.crossings) flows += c.from == s || c.to == s;
-    prepared[at(pipeline.pipelining.stage_of(s))] +=
-        steps * at(program.lanes.count()) + flows * at(pipeline.micro_batches());
-  }
-  return *std::ranges::max_element(prepared) + most_transfers_of_gather(pipeline.rank_count()) + statistics;
-}
-
 Session::Session(Pipeline pipeline, SessionOptions options) {
-  auto communicators = thread_communicators(pipeline.rank_count());
+  auto communicators = thread_communicators(pipeline.rank_count(), options.timeout);
   state_ =
       std::make_unique<State>(std::move(pipeline), std::move(communicators), Driver::Mode::threads, options);
 }
@@ -223,11 +214,13 @@ Tensor Session::get(std::string_view name, const Box& where) const {
   check_part(name, type, where, {type.dtype, where.extent});
   const auto [stage, v] = s.kept.place_of(value);
   Tensor out({s.pipeline.stage(stage).graph.value(v).type.dtype, where.extent});
-  s.driver.run([&](const Rank& self) {
-    Tensor own;
-    if (s.pipeline.has(stage, self.number()))
-      own = self.way(stage, v).read(self.backend(), self.view(stage, v));
-    (*s.gather)(stage, v, own.bytes().data(), out.bytes().data(), where);
+  s.together(fmt::format("gathering '{}'", name), [&] {
+    s.driver.run([&](const Rank& self) {
+      Tensor own;
+      if (s.pipeline.has(stage, self.number()))
+        own = self.way(stage, v).read(self.backend(), self.view(stage, v));
+      (*s.gather)(stage, v, own.bytes().data(), out.bytes().data(), where);
+    });
   });
   return type.dtype == out.dtype() ? out : convert(out, type.dtype);
 }
@@ -337,7 +330,7 @@ bool Session::any(bool own) {
   s.driver.check_usable();
   if (!s.has_others()) return own;
   const std::array<std::int64_t, 1> number{own};
-  return (*s.largest)(number).front() != 0;
+  return s.together("agreeing between steps", [&] { return (*s.largest)(number).front() != 0; });
 }
 
 void Session::record(bool is_on) { state_->is_recording = is_on; }
@@ -353,7 +346,8 @@ StepTrace Session::trace() const {
   const Rank& self = s.ranks.front();
   std::vector<std::int64_t> own = packed(self.recorder().events());
   own.insert(own.begin(), {clock_name(), self.first_recorded()});
-  const auto all = gathered(self.communicator(), self.backend(), own);
+  const auto all =
+      s.together("gathering traces", [&] { return gathered(self.communicator(), self.backend(), own); });
   for (const auto& numbers : all) {
     out.ranks.push_back(unpacked(std::span(numbers).subspan(2)));
     if (numbers[0] == all[0][0]) continue;  // the clock of rank 0
@@ -379,7 +373,9 @@ MemoryMarks Session::memory_marks() const {
   }
   const Rank& self = s.ranks.front();
   const std::array<std::int64_t, 2> own{resident_bytes_of(self), most_bytes_of_process()};
-  for (const auto& numbers : gathered(self.communicator(), self.backend(), own)) {
+  const auto all =
+      s.together("gathering figures", [&] { return gathered(self.communicator(), self.backend(), own); });
+  for (const auto& numbers : all) {
     out.measured.push_back(numbers[0]);
     out.processes.push_back(numbers[1]);
   }

@@ -20,6 +20,7 @@
 #include "shardwright/lower/pipeline.h"
 #include "shardwright/runtime/boxes.h"
 #include "shardwright/runtime/communicator/communicator.h"
+#include "shardwright/runtime/communicator/vigil.h"
 #include "shardwright/runtime/kept.h"
 #include "shardwright/runtime/memory_marks.h"
 #include "shardwright/runtime/trace.h"
@@ -32,6 +33,9 @@ struct SessionOptions {
   const std::atomic<bool>* stop = nullptr;  // once it is true, a step fails between two of its nodes
   DeviceKind devices = default_devices();   // a backend for each rank
   TraceClock clock = TraceClock::machine;   // of what is recorded
+  /// Of waiting for a rank that does not come (communicator/vigil.h). A communicator that is passed in has its own.
+  std::chrono::nanoseconds timeout = usual_timeout;
+  std::string failures = {};  // folder for what each rank did last, if any fails; empty: it is not written
 };
 
 /// Per rank; of the rank that has most.
@@ -99,7 +103,8 @@ class Session {
   /// goes to each; scalar outputs are means over them, others stand side by side along dim 0. Parameters and states
   /// hold their new values afterwards.
   /// Throws: Error before anything runs if an input is missing, unknown or of another type; an Error that
-  /// starts with `rank R: ` if a rank failed, or, where others are in other processes, for either reason.
+  /// starts with `rank R: ` if a rank failed, or, where others are in other processes, for either reason. An Error of kind
+  /// timeout, from this and all others, if a rank was waited for that has not come.
   std::vector<Tensor> step(const std::map<std::string, Tensor>& batch);
   /// Likewise, on what ranks of this process take of the batch (`input_parts`), or more; parts may overlap. Nothing
   /// whole is made. Throws: Error before anything runs if some of it is missing, too.

@@ -113,6 +113,73 @@ killed_rank() {
   grep -q '^shardwright: rank 2 on .* was ended by signal 9' "$scratch/err" || fail "$(cat "$scratch/err")"
 }
 
+# ranks_of RUN: their processes, in their order.
+ranks_of() { pgrep -P "$(pgrep -P "$1")"; }
+
+# begin WORDS...: a long training in the background, `run`, once its first loss is there.
+begin() {
+  "$program" train "$@" --steps 1000000 --json --runtime mpi >"$scratch/out" 2>"$scratch/err" &
+  run=$!
+  wait_for "$scratch/out" '"step":1,'
+}
+
+# ends_without RANK SECONDS: the run has lost a rank, says so, and takes all of its processes along.
+ends_without() {
+  local rc=0 ranks
+  ranks=$(ranks_of "$run")
+  SECONDS=0
+  wait "$run" || rc=$?
+  [[ $rc == 75 && $SECONDS -le $2 ]] || fail "exit status $rc after $SECONDS s: $(cat "$scratch/err")"
+  grep -Eq "^shardwright: rank [0-9]: .* waited .* s for rank $1, which gives no sign of life" "$scratch/err" ||
+    fail "$(cat "$scratch/err")"
+  ! ps -o stat= -p "${ranks//$'\n'/,}" | grep -v Z || fail "ranks live on"
+}
+
+# A rank that is stopped, in whatever it does: sums, exchanges between stages, and what is agreed on while it is saved.
+stopped_rank() {
+  local words n=0
+  for words in "--devices 2 --parallel data_parallel" "--devices 4 --stages 2 --micro-batches 2" \
+    "--devices 4 --save-every 1 --keep 2"; do
+    # shellcheck disable=SC2086 # words
+    begin ffn $words --save "$scratch/run$((++n))" --timeout 1s
+    kill -STOP "$(ranks_of "$run" | sed -n 2p)"
+    ends_without 1 5
+    grep -q "; what each rank did last is in $scratch/run$n/flight-record$" "$scratch/err" || fail "$(cat "$scratch/err")"
+    grep -Eq '^step [0-9]+, [0-9.]+ s, .*: (start|finish|replace|clear|fill|%)' \
+      "$scratch/run$n/flight-record/rank-0.txt" || fail "no instructions: $(cat "$scratch/run$n/flight-record/rank-0.txt")"
+  done
+}
+
+# One that is stopped before it has joined, or before it has agreed to begin.
+stopped_early() {
+  local rc=0 i
+  "$program" train ffn --devices 2 --steps 1000000 --runtime mpi --timeout 300ms >"$scratch/out" 2>"$scratch/err" &
+  run=$!
+  for ((i = 0; i < 1000; ++i)); do
+    rank=$(ranks_of "$run" 2>/dev/null | sed -n 2p) && [[ $rank ]] && break
+    sleep 0.01
+  done
+  kill -STOP "$rank"
+  SECONDS=0
+  wait "$run" || rc=$?
+  [[ $rc == 75 && $SECONDS -le 10 ]] || fail "exit status $rc after $SECONDS s: $(cat "$scratch/err")"
+  grep -Eq "^shardwright: rank 0: .* waited .* s for rank 1, which" "$scratch/err" || fail "$(cat "$scratch/err")"
+}
+
+# All are stopped for longer than any may be silent, as by Ctrl-Z, and go on.
+paused() {
+  local steps
+  begin ffn --devices 4 --timeout 500ms
+  # shellcheck disable=SC2046 # numbers
+  kill -STOP $(ranks_of "$run")
+  sleep 2
+  # shellcheck disable=SC2046
+  kill -CONT $(ranks_of "$run")
+  steps=$(wc -l <"$scratch/out")
+  for ((i = 0; i < 200 && $(wc -l <"$scratch/out") <= steps + 10; ++i)); do sleep 0.05; done
+  ends_as "shardwright: interrupted: stopped after step *"
+}
+
 # ends_as LINE: the run ends soon with status 130 and this last line, and takes its processes along.
 ends_as() {
   local rc=0 ranks

@@ -25,6 +25,14 @@ void on_each_rank(int ranks, const std::function<void(Communicator&)>& work) {
   on_each_process(ranks, 10000, work);
 }
 
+void on_each_rank(int ranks, std::chrono::nanoseconds timeout,
+                  const std::function<void(Communicator&)>& work) {
+  Heartbeat& heartbeat = this_process().heartbeat();
+  heartbeat.set_timeout(timeout);
+  on_each_process(ranks, 10000, work);
+  heartbeat.set_timeout(usual_timeout);
+}
+
 void on_each_process(int ranks, std::size_t transfers, const std::function<void(Communicator&)>& work) {
   MpiProcess& process = this_process();
   if (process.size() < ranks) GTEST_SKIP() << "needs " << ranks << " ranks, there are " << process.size();

@@ -13,8 +13,9 @@ namespace shardwright::testing {
 
 inline std::unique_ptr<Backend> device(int rank = 0) { return default_devices().backend(rank); }
 
-inline std::vector<std::unique_ptr<Communicator>> device_communicators(int size) {
-  auto out = thread_communicators(size);
+inline std::vector<std::unique_ptr<Communicator>> device_communicators(
+    int size, std::chrono::nanoseconds timeout = usual_timeout) {
+  auto out = thread_communicators(size, timeout);
   for (auto& communicator : out) communicator = staged(std::move(communicator), *device());
   return out;
 }

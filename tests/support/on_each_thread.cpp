@@ -10,7 +10,12 @@ int most_ranks() { return std::numeric_limits<int>::max(); }
 bool ranks_are_processes() { return false; }
 
 void on_each_rank(int ranks, const std::function<void(Communicator&)>& work) {
-  auto communicators = testing::device_communicators(ranks);
+  on_each_rank(ranks, usual_timeout, work);
+}
+
+void on_each_rank(int ranks, std::chrono::nanoseconds timeout,
+                  const std::function<void(Communicator&)>& work) {
+  auto communicators = testing::device_communicators(ranks, timeout);
   std::vector<std::jthread> threads;
   for (auto& rank : communicators) threads.emplace_back([&] { work(*rank); });
 }

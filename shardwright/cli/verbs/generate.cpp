@@ -4,6 +4,7 @@
 #include "shardwright/base/text.h"
 #include "shardwright/cli/asked.h"
 #include "shardwright/cli/verb.h"
+#include "shardwright/cli/waiting.h"
 #include "shardwright/frontend/generate.h"
 
 namespace shardwright::verbs {
@@ -84,6 +85,7 @@ std::vector<Flag> flags() {
       {"--top-p", "P", "draw from the fewest tokens that have this probability together", ""},
       {"--seed", "S", "of what is drawn (default 1)", ""},
       {"--stop", "TOKENS", "tokens that end a sequence", ""},
+      timeout_flag(),
       {"--json", "", "a JSON line for each prompt", ""}};
   for (const SettingRow& row : all_settings())
     if (is_of_generation(row)) out.push_back({row.flag, row.value, row.doc, row.alias});
@@ -113,6 +115,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
                        .search = asked.search,
                        .cluster = asked.cluster,
                        .precision = asked.origin.precision,
+                       .session = with_waiting({}, waiting_of(arguments, asked.devices)),
                        .progress = arguments.progress});
   if (is_text && generator.vocabulary() < 256)
     throw error("--text: its tokens are bytes, but the decoder knows {} tokens", generator.vocabulary());

@@ -7,6 +7,7 @@
 #include "shardwright/cli/asked.h"
 #include "shardwright/cli/evaluation.h"
 #include "shardwright/cli/planning.h"
+#include "shardwright/cli/waiting.h"
 #include "shardwright/frontend/table.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/runtime/checkpoint/load.h"
@@ -113,6 +114,7 @@ std::vector<Flag> flags() {
                          "the weights, if the model's file has none: a checkpoint, or safetensors", ""},
                         {"--data", "DIR|FILE", "samples: safetensors, or MNIST's folder", ""},
                         {"--out", "FILE", "where predictions go, safetensors", ""},
+                        timeout_flag(),
                         {"--json", "", "one JSON document", ""}};
   for (const SettingRow& row : all_settings())
     if (is_of_inference(row)) out.push_back({row.flag, row.value, row.doc, row.alias});
@@ -135,9 +137,10 @@ int run(const Arguments& arguments, Terminal& terminal) {
   const AskedNetwork network = asked_network(model, arguments.text("--data"), request);
   const std::string out = arguments.text("--out");
   const bool is_json = arguments.is_on("--json");
+  const Waiting waiting = waiting_of(arguments, request.devices);
   arguments.check_heeded(terminal.err);
   if (!out.empty()) require_writable(out);
-  Session session(network.pipeline);
+  Session session(network.pipeline, with_waiting({}, waiting));
   set_weights(session, weights, network.model, terminal);
   Collected collected(network.data->samples(), network);
   const TakePredictions take = [&](const std::vector<Tensor>& predictions, std::int64_t rows) {

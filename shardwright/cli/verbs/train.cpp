@@ -273,7 +273,8 @@ int train_with(Session& session, Training& training, const SessionStart& start, 
 }
 
 SessionOptions session_options(const Training& training) {
-  return {.seed = training.run.seed, .only_scalars = true, .stop = &stops_at_once()};
+  return with_waiting({.seed = training.run.seed, .only_scalars = true, .stop = &stops_at_once()},
+                      training.options.waiting);
 }
 
 void check_ranks(const Arguments& arguments, int ranks) {
@@ -309,7 +310,7 @@ int run_rank(const Arguments& arguments, Terminal& terminal) {
     Session session = start(training->program, session_options(*training));
     return train_with(session, *training, start, terminal);
   };
-  return run_as_mpi_rank({prepare_rank, run_prepared}, terminal);
+  return run_as_mpi_rank({prepare_rank, run_prepared, timeout_of(arguments)}, terminal);
 }
 
 int run_mpi(const Arguments& arguments, Terminal& terminal) {
@@ -375,6 +376,7 @@ std::vector<Verb> train() {
             {"--keep-best", "M", "loss or accuracy: save what is best on --eval, as DIR/best", ""},
             {"--tensorboard", "DIR", "event files with what each step tells", ""},
             {"--time-limit", "S", "end after the step in which so many seconds are over", ""},
+            timeout_flag(),
             {"--seed", "S", "of initial parameters, data order and synthetic data (default 1)", ""},
             {"--log-every", "K", "print every K-th loss", ""},
             {"--runtime", "R", "threads: virtual devices in this process; mpi: a process each", ""},

@@ -174,6 +174,7 @@ void NetworkTransfer::prepare_reduction(const Network& network, const Transfer& 
 
 void NetworkTransfer::send(const std::vector<std::byte>& bytes, int member, int what) {
   for_each_chunk(bytes.size(), [&](std::size_t begin, int count) {
+    partners_.push_back(member);
     MPI_Isend(bytes.data() + begin, count, MPI_BYTE, member, tag_ + what, members_,
               &requests_.emplace_back());
   });
@@ -181,6 +182,7 @@ void NetworkTransfer::send(const std::vector<std::byte>& bytes, int member, int 
 
 void NetworkTransfer::receive(std::vector<std::byte>& bytes, int member, int what) {
   for_each_chunk(bytes.size(), [&](std::size_t begin, int count) {
+    partners_.push_back(member);
     MPI_Irecv(bytes.data() + begin, count, MPI_BYTE, member, tag_ + what, members_,
               &requests_.emplace_back());
   });
@@ -189,8 +191,18 @@ void NetworkTransfer::receive(std::vector<std::byte>& bytes, int member, int wha
 bool NetworkTransfer::have_come() {
   int all = 0;
   MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &all, MPI_STATUSES_IGNORE);
-  if (all) requests_.clear();
-  return all != 0;
+  if (!all) return false;
+  requests_.clear();
+  partners_.clear();
+  return true;
+}
+
+void NetworkTransfer::add_missing(std::vector<int>& out) const {
+  for (std::size_t i = 0; i < partners_.size(); ++i) {
+    int has_ended = 0;
+    MPI_Request_get_status(requests_[i], &has_ended, MPI_STATUS_IGNORE);
+    if (!has_ended) out.push_back(partners_[i]);
+  }
 }
 
 void NetworkTransfer::start(const SharedPart& part) {

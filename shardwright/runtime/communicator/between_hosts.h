@@ -53,6 +53,8 @@ class NetworkTransfer {
   /// Goes on as far as messages have come; true once all has. `has_opened`: whether all members of this host
   /// have started. Writes to the results of an all_reduce only.
   bool advance(SharedPart& part, bool has_opened);
+  /// Adds the members of which messages have not come, or not gone.
+  void add_missing(std::vector<int>& out) const;
   /// Once all has come: puts it into this rank's result.
   void finish(SharedPart& part);
 
@@ -81,6 +83,7 @@ class NetworkTransfer {
   int tag_;
   Stage stage_ = Stage::done;
   std::vector<MPI_Request> requests_;
+  std::vector<int> partners_;      // by request: the member
   std::vector<Message> sends_;     // of moves
   std::vector<Message> receives_;  // of moves
   Piece wanted_;                   // of reductions: the box that this rank reduces over all hosts

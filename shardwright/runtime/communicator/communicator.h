@@ -59,13 +59,16 @@ class Communicator {
   /// between hosts), only as much is hidden as there are calls of this. Looks for no failure.
   virtual void progress() = 0;
   /// Returns when the results are there and nobody reads this rank's operands any more. Neither locks nor
-  /// allocates. Throws: Error of kind peer if a rank has failed.
+  /// allocates. Throws: Error of kind peer if a rank has failed; TimedOut if one that must come is given up (vigil.h).
   virtual void finish(int prepared) = 0;
 
   void run(int prepared) {
     start(prepared);
     finish(prepared);
   }
+
+  /// Says that this rank goes on, where it does so for long without its peers: who waits for it will wait.
+  virtual void act() {}
 
   /// Returns when every rank has called it. Throws: as `finish`.
   virtual void barrier() = 0;

@@ -1,24 +1,19 @@
-#include "shardwright/runtime/communicator/mpi.h"
+#include "shardwright/runtime/communicator/mpi_communicator.h"
 
-#include <mpi.h>
 #include <sched.h>
-#include <sys/prctl.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <csignal>
 #include <cstring>
 #include <deque>
 #include <exception>
 #include <map>
-#include <numeric>
 #include <vector>
 
 #include "shardwright/base/index.h"
 #include "shardwright/runtime/communicator/between_hosts.h"
 #include "shardwright/runtime/communicator/mpi_window.h"
-#include "shardwright/runtime/launcher.h"
 
 namespace shardwright {
 namespace {
@@ -30,8 +25,9 @@ constexpr int tag_offset = 1, tag_network = 2, tag_none = 3;
 struct alignas(64) Control {
   explicit Control(std::size_t b) : bytes(b) {}
 
-  std::size_t bytes;            // of the share
-  std::atomic<int> failure{0};  // of the host's first rank: 1 while the message is written, then 2
+  std::size_t bytes;                       // of the share
+  std::atomic<std::uint64_t> barriers{0};  // to which the rank has come
+  std::atomic<int> failure{0};             // of the host's first rank: 1 while the message is written, then 2
   char message[1000] = {};
   alignas(64) std::atomic<std::size_t> groups{0};  // how many
   std::size_t meeting_bytes = 0;
@@ -46,11 +42,16 @@ struct alignas(64) Control {
 struct Prepared {
   SharedTransfer shared;                 // of the members on this host
   std::vector<NetworkTransfer> network;  // by part; none if all members are on this host
+  std::vector<int> ranks;                // all members
 };
 
 class Mpi final : public Communicator {
  public:
-  Mpi(MPI_Comm all, std::size_t transfers) : all_(all), transfers_(transfers) {
+  Mpi(MPI_Comm all, std::size_t transfers, Heartbeat& heartbeat, std::span<const int> ranks)
+      : all_(all),
+        transfers_(transfers),
+        heartbeat_(heartbeat),
+        vigil_(heartbeat.presences(ranks), rank_of(all), heartbeat.timeout(), false) {
     MPI_Comm_rank(all_, &rank_);
     MPI_Comm_size(all_, &size_);
     MPI_Comm_split_type(all_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &host_);
@@ -81,6 +82,7 @@ class Mpi final : public Communicator {
       [[maybe_unused]] const auto* kept = new std::deque<Prepared>(std::move(prepared_));
       return;
     }
+    const Heartbeat::Call call(heartbeat_, "leaving", Heartbeat::Busy::for_ever);
     for (auto& [ranks, network] : networks_) MPI_Comm_free(&network.members);
     for (MPI_Win& window : windows_) MPI_Win_free(&window);
     MPI_Comm_free(&host_);
@@ -91,6 +93,7 @@ class Mpi final : public Communicator {
   int size() const override { return size_; }
 
   Memory allocate(std::int64_t bytes, Backend&) override {
+    const Heartbeat::Call call(heartbeat_, "making memory");
     const MpiWindow window = make_window(host_, static_cast<std::size_t>(bytes));
     windows_.push_back(window.window);
     memory_.add(by_rank(window.begins), static_cast<std::size_t>(bytes));
@@ -102,10 +105,18 @@ class Mpi final : public Communicator {
   void barrier() override {
     if (everyone_here_) {
       const std::uint64_t round = everyone_here_->arrive();
-      attend([&] { return everyone_here_->have_all_come(round); });
-      check(everyone_here_->wait(round));
+      controls_[at(rank_)]->barriers = round;
+      const auto look = [&] {
+        std::vector<int>& missing = vigil_.missing();
+        for (int r : here_)
+          if (controls_[at(r)]->barriers < round) missing.push_back(r);
+        vigil_.look_for("barrier");
+      };
+      attend([&] { return everyone_here_->have_all_come(round); }, look);
+      check(everyone_here_->wait(round, vigil_.pause(), look));
     }
     if (at(size_) == here_.size()) return;
+    const Heartbeat::Call call(heartbeat_, "barrier");
     MPI_Barrier(all_);
   }
 
@@ -120,7 +131,10 @@ class Mpi final : public Communicator {
     return true;
   }
 
+  void act() override { vigil_.act(); }
+
   int prepare(std::span<const BoundTransfer> transfers) override {
+    const Heartbeat::Call call(heartbeat_, "preparing a transfer");
     const std::vector<int>& ranks = transfers.front().transfer.group;
     std::vector<int> members;
     for (int r : ranks)
@@ -133,7 +147,7 @@ class Mpi final : public Communicator {
     Meeting* meeting = membership ? &new_meeting(members, transfers.size()) : nullptr;
     Prepared& p =
         prepared_.emplace_back(SharedTransfer(transfers, membership, meeting, members, position, memory_),
-                               std::vector<NetworkTransfer>());
+                               std::vector<NetworkTransfer>(), ranks);
     if (members.size() < ranks.size())
       for (std::size_t i = 0; i < transfers.size(); ++i)
         p.network.emplace_back(network_of(ranks), buffers_, transfers[i].transfer, p.shared.parts()[i]);
@@ -168,12 +182,12 @@ class Mpi final : public Communicator {
   void finish(int prepared) override {
     Prepared& p = prepared_[at(prepared)];
     if (p.network.empty()) {
-      attend([&] { return p.shared.has_opened(); });
-      check(p.shared.open());
+      attend([&] { return p.shared.has_opened(); }, [&] { look_for_members(p); });
+      check(p.shared.open(vigil_));
       p.shared.work();
       started_.erase(prepared);
     } else {
-      attend([&] { return !started_.contains(prepared); });
+      attend([&] { return !started_.contains(prepared); }, [&] { look_for_members(p); });
       for (std::size_t i = 0; i < p.network.size(); ++i) {
         SharedPart& part = p.shared.parts()[i];
         if (!part.reduce) work(part);
@@ -181,8 +195,8 @@ class Mpi final : public Communicator {
       }
       p.shared.leave();
     }
-    attend([&] { return p.shared.has_closed(); });
-    check(p.shared.close());
+    attend([&] { return p.shared.has_closed(); }, [&] { look_for_members(p); });
+    check(p.shared.close(vigil_));
   }
 
  private:
@@ -190,7 +204,15 @@ class Mpi final : public Communicator {
   Control& first_control() const { return *controls_[at(first_of_host_[at(rank_)])]; }
   bool has_failed() const { return first_control().failure != 0; }
 
+  static int rank_of(MPI_Comm all) {
+    int rank = 0;
+    MPI_Comm_rank(all, &rank);
+    return rank;
+  }
+
+  /// Behind waiting.
   void check(bool ok) {
+    vigil_.end();
     if (ok) [[likely]]
       return;
     while (first_control().failure != 2) __builtin_ia32_pause();
@@ -204,16 +226,36 @@ class Mpi final : public Communicator {
   /// Waits, if there are other hosts, and looks after messages meanwhile. They move only while MPI is called, and even
   /// one that counts as sent may still lie in a queue of this process; a rank elsewhere may need it to let on the
   /// neighbour that this one waits for. So only where there is no network, a rank may sleep.
-  template <class F>
-  void attend(F is_over) {
+  template <class F, class L>
+  void attend(F is_over, L look) {
     if (networks_.empty()) return;
-    for (int tries = 0; !is_over(); ++tries) {
+    std::int64_t last_look = 0;
+    for (int tries = 1; !is_over(); ++tries) {
       int has_come = 0;
       MPI_Iprobe(MPI_ANY_SOURCE, tag_none, all_, &has_come, MPI_STATUS_IGNORE);
       advance_all();
-      check(!has_failed());
+      if (has_failed()) check(false);
       if (tries > 100) sched_yield();
+      if (tries % 256 != 0) continue;
+      const std::int64_t now = machine_time();
+      if (last_look > 0 && now - last_look < vigil_.pause().count()) continue;
+      if (last_look > 0) look();
+      last_look = now;
     }
+  }
+
+  /// Of a transfer on its way: those of this host that have not come, or, once they have, what is left of both kinds.
+  void look_for_members(const Prepared& p) {
+    std::vector<int>& missing = vigil_.missing();
+    p.shared.add_missing(missing, &Meeting::Rounds::started);
+    std::vector<int> others;
+    if (missing.empty())
+      for (const NetworkTransfer& t : p.network) t.add_missing(others);
+    for (int q : others) missing.push_back(p.ranks[at(q)]);
+    if (missing.empty()) p.shared.add_missing(missing, &Meeting::Rounds::done);
+    std::ranges::sort(missing);
+    missing.erase(std::ranges::unique(missing).begin(), missing.end());
+    vigil_.look_for(name_of(p.shared.kind()));
   }
 
   /// Goes on as far as possible; true if only `finish` is left.
@@ -300,6 +342,8 @@ class Mpi final : public Communicator {
 
   MPI_Comm all_;
   std::size_t transfers_;  // for which there is room
+  Heartbeat& heartbeat_;
+  Vigil vigil_;
   MPI_Comm host_ = MPI_COMM_NULL;
   int rank_ = 0;
   int size_ = 0;
@@ -317,73 +361,11 @@ class Mpi final : public Communicator {
   Started started_;  // of which something is left to do before they are finished
 };
 
-/// What `rank` says, on all ranks.
-std::string said_by(int rank, std::string text) {
-  int length = static_cast<int>(text.size());
-  MPI_Bcast(&length, 1, MPI_INT, rank, MPI_COMM_WORLD);
-  text.resize(at(length));
-  MPI_Bcast(text.data(), length, MPI_CHAR, rank, MPI_COMM_WORLD);
-  return text;
-}
-
 }  // namespace
 
-MpiProcess::MpiProcess() {
-  // A rank whose mpirun was killed would go on and hold the folder's lock. If that happens before this line,
-  // MPI_Init fails. A process that was not launched may outlive its shell.
-  if (launched_rank()) prctl(PR_SET_PDEATHSIG, SIGKILL);
-  int provided = 0;
-  // Not at the same time, but a function that is called back may run on another thread than who started the step.
-  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided);
-}
-
-MpiProcess::~MpiProcess() { MPI_Finalize(); }
-
-int MpiProcess::rank() const {
-  int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  return rank;
-}
-
-int MpiProcess::size() const {
-  int size = 0;
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
-  return size;
-}
-
-std::unique_ptr<Communicator> MpiProcess::communicator(int size, std::size_t transfers) {
-  std::vector<int> ranks(at(size));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return communicator(ranks, transfers);
-}
-
-std::unique_ptr<Communicator> MpiProcess::communicator(std::span<const int> ranks, std::size_t transfers) {
-  if (!std::ranges::binary_search(ranks, rank())) return nullptr;
-  MPI_Group all = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
-  MPI_Comm_group(MPI_COMM_WORLD, &all);
-  MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &some);
-  MPI_Comm members = MPI_COMM_NULL;
-  MPI_Comm_create_group(MPI_COMM_WORLD, some, 0, &members);
-  MPI_Group_free(&some);
-  MPI_Group_free(&all);
-  return std::make_unique<Mpi>(members, transfers);
-}
-
-std::optional<std::string> MpiProcess::first_error(const std::optional<std::string>& own) {
-  const int none = size(), mine = own ? rank() : none;
-  int first = none;
-  MPI_Allreduce(&mine, &first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-  if (first == none) return std::nullopt;
-  return said_by(first, own.value_or(""));
-}
-
-std::optional<std::string> MpiProcess::disagreement(std::span<const Agreement> own) {
-  return first_error(difference(unpacked(said_by(0, packed(own))), rank(), own));
-}
-
-void MpiProcess::end_all(int status) {
-  MPI_Abort(MPI_COMM_WORLD, status);
-  std::abort();
+std::unique_ptr<Communicator> mpi_communicator(MPI_Comm members, std::size_t transfers, Heartbeat& heartbeat,
+                                               std::span<const int> ranks) {
+  return std::make_unique<Mpi>(members, transfers, heartbeat, ranks);
 }
 
 }  // namespace shardwright

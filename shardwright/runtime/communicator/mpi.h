@@ -17,14 +17,19 @@
 
 #include "shardwright/runtime/agreement.h"
 #include "shardwright/runtime/communicator/communicator.h"
+#include "shardwright/runtime/communicator/heartbeat.h"
 
 namespace shardwright {
 
 /// This process as a rank of an MPI run, from joining to leaving. One per process; used by one thread at a time.
 class MpiProcess {
  public:
-  /// Joins. Handlers of signals stay as they are.
-  MpiProcess();
+  enum class Joining { may_take_long, together };
+
+  /// Joins; `together`: as the first thing that all processes of the run do. Handlers of signals stay as they are.
+  /// `timeout`: of all waiting for others, vigil.h.
+  explicit MpiProcess(std::chrono::nanoseconds timeout = usual_timeout,
+                      Joining joining = Joining::may_take_long);
   /// Leaves when all others leave.
   ~MpiProcess();
   MpiProcess(const MpiProcess&) = delete;
@@ -48,6 +53,12 @@ class MpiProcess {
 
   /// Ends the whole run with `status`.
   [[noreturn]] void end_all(int status);
+
+  /// Whether the others are still there; see Heartbeat::Call.
+  Heartbeat& heartbeat() { return heartbeat_; }
+
+ private:
+  Heartbeat heartbeat_;
 };
 
 }  // namespace shardwright

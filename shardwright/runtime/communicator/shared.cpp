@@ -86,15 +86,6 @@ std::uint64_t Group::arrive(Arrivals& arrivals) {
   return before / size_ + 1;  // nobody comes again before all have come
 }
 
-bool Group::wait(const Arrivals& arrivals, std::uint64_t round) {
-  for (;;) {
-    const std::uint32_t seen = events_.load();
-    if (seen & 1U) return false;
-    if (have_all_come(arrivals, round)) return true;
-    events_.wait_while(seen);
-  }
-}
-
 bool Group::agrees(std::uint64_t count, int order) {
   constexpr int order_bits = 24;
   const std::uint64_t mine = count << order_bits | static_cast<std::uint64_t>(order);
@@ -106,7 +97,7 @@ bool Group::agrees(std::uint64_t count, int order) {
 }
 
 std::size_t Meeting::bytes(std::size_t members, std::size_t parts) {
-  const std::size_t bytes = sizeof(Meeting) + members * parts * sizeof(Buffers);
+  const std::size_t bytes = sizeof(Meeting) + members * (parts * sizeof(Buffers) + sizeof(Rounds));
   return (bytes + alignof(Meeting) - 1) / alignof(Meeting) * alignof(Meeting);
 }
 
@@ -131,7 +122,11 @@ void work(SharedPart& p) {
 SharedTransfer::SharedTransfer(std::span<const BoundTransfer> transfers, Membership* membership,
                                Meeting* meeting, std::vector<int> members, std::size_t position,
                                const SharedMemory& memory)
-    : membership_(membership), meeting_(meeting), members_(std::move(members)), memory_(&memory) {
+    : membership_(membership),
+      meeting_(meeting),
+      members_(std::move(members)),
+      position_(position),
+      memory_(&memory) {
   for (const BoundTransfer& t : transfers) {
     parts_.push_back(part_of(t, members_, position));
     is_all_reduce_ = is_all_reduce_ && t.transfer.kind == StepKind::all_reduce;
@@ -140,6 +135,7 @@ SharedTransfer::SharedTransfer(std::span<const BoundTransfer> transfers, Members
   }
   if (!membership) return;
   order_ = membership->prepared++;
+  rounds_ = meeting->rounds(members_.size(), parts_.size());
   const int self = members_[position];
   for (std::size_t p = 0; p < transfers.size(); ++p)
     meeting->buffers()[p * members_.size() + position] = {memory.place(self, transfers[p].from),
@@ -152,6 +148,7 @@ void SharedTransfer::start() {
   require(membership_->group->agrees(++membership_->started, order_),
           "a rank starts transfer {} of its group while a peer starts another", order_);
   round_ = membership_->group->arrive(meeting_->started);
+  rounds_[position_].started.store(round_, std::memory_order_relaxed);
   if (!takes_) leave();
 }
 
@@ -172,8 +169,22 @@ bool SharedTransfer::has_opened() {
   return true;
 }
 
-bool SharedTransfer::open() {
-  return !membership_ || (membership_->group->wait(meeting_->started, round_) && has_opened());
+void SharedTransfer::add_missing(std::vector<int>& out,
+                                 std::atomic<std::uint64_t> Meeting::Rounds::*last) const {
+  for (std::size_t q = 0; membership_ && q < members_.size(); ++q)
+    if (q != position_ && (rounds_[q].*last).load() < round_) out.push_back(members_[q]);
+}
+
+bool SharedTransfer::wait(const Arrivals& arrivals, std::atomic<std::uint64_t> Meeting::Rounds::*last,
+                          Vigil& vigil) {
+  return membership_->group->wait(arrivals, round_, vigil.pause(), [&] {
+    add_missing(vigil.missing(), last);
+    vigil.look_for(name_of(kind()));
+  });
+}
+
+bool SharedTransfer::open(Vigil& vigil) {
+  return !membership_ || (wait(meeting_->started, &Meeting::Rounds::started, vigil) && has_opened());
 }
 
 void SharedTransfer::work() {
@@ -184,15 +195,17 @@ void SharedTransfer::work() {
 
 void SharedTransfer::leave() {
   if (std::exchange(has_worked_, true)) return;
-  if (membership_) membership_->group->arrive(meeting_->done);
+  if (!membership_) return;
+  membership_->group->arrive(meeting_->done);
+  rounds_[position_].done.store(round_, std::memory_order_relaxed);
 }
 
 bool SharedTransfer::has_closed() const {
   return !membership_ || !gives_ || membership_->group->have_all_come(meeting_->done, round_);
 }
 
-bool SharedTransfer::close() {
-  return !membership_ || !gives_ || membership_->group->wait(meeting_->done, round_);
+bool SharedTransfer::close(Vigil& vigil) {
+  return !membership_ || !gives_ || wait(meeting_->done, &Meeting::Rounds::done, vigil);
 }
 
 }  // namespace shardwright

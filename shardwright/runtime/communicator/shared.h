@@ -20,6 +20,7 @@
 
 #include "shardwright/runtime/communicator/communicator.h"
 #include "shardwright/runtime/communicator/reduce.h"
+#include "shardwright/runtime/communicator/vigil.h"
 #include "shardwright/runtime/communicator/wait.h"
 
 namespace shardwright {
@@ -67,12 +68,24 @@ class Group {
   bool have_all_come(const Arrivals& arrivals, std::uint64_t round) const {
     return arrivals.load(std::memory_order_acquire) >= round * size_;
   }
-  /// Returns once all members have come; false if a rank has failed.
-  bool wait(const Arrivals& arrivals, std::uint64_t round);
+  /// Returns once all members have come; false if a rank has failed. Every now and then it calls `look`, which throws if
+  /// those who have not come are given up.
+  template <class F>
+  bool wait(const Arrivals& arrivals, std::uint64_t round, std::chrono::nanoseconds pause, F look) {
+    for (;;) {
+      const std::uint32_t seen = events_.load();
+      if (seen & 1U) return false;
+      if (have_all_come(arrivals, round)) return true;
+      if (!events_.wait_while(seen, pause)) look();
+    }
+  }
   /// All members, wherever they are.
   std::uint64_t arrive() { return arrive(met_); }
   bool have_all_come(std::uint64_t round) const { return have_all_come(met_, round); }
-  bool wait(std::uint64_t round) { return wait(met_, round); }
+  template <class F>
+  bool wait(std::uint64_t round, std::chrono::nanoseconds pause, F look) {
+    return wait(met_, round, pause, look);
+  }
 
   /// Whether nobody is known to have started another transfer than `order` as the group's `count`-th.
   bool agrees(std::uint64_t count, int order);
@@ -102,11 +115,16 @@ struct Membership {
   std::uint64_t started = 0;
 };
 
-/// Where the members of a group meet for one transfer; where their operands lie stands behind it.
+/// Where the members of a group meet for one transfer; where their operands lie, and who has come, stands behind it.
 struct alignas(64) Meeting {
   struct Buffers {
     Place from;
     Place to;
+  };
+  /// In which a member was last; looked at only to tell who has not come.
+  struct Rounds {
+    std::atomic<std::uint64_t> started{0};
+    std::atomic<std::uint64_t> done{0};
   };
   Arrivals started{0};
   Arrivals done{0};
@@ -114,6 +132,10 @@ struct alignas(64) Meeting {
   static std::size_t bytes(std::size_t members, std::size_t parts);
   /// By part, then by member.
   Buffers* buffers() { return reinterpret_cast<Buffers*>(this + 1); }
+  /// By member.
+  Rounds* rounds(std::size_t members, std::size_t parts) {
+    return reinterpret_cast<Rounds*>(buffers() + members * parts);
+  }
 };
 
 /// One of the tensors that a transfer moves.
@@ -167,13 +189,15 @@ class SharedTransfer {
                  std::vector<int> members, std::size_t position, const SharedMemory& memory);
 
   std::vector<SharedPart>& parts() { return parts_; }
+  /// Of its first part.
+  StepKind kind() const { return parts_.front().kind; }
 
   /// Throws: InternalError if a peer has started another transfer.
   void start();
   /// Whether all members have started; if so the addresses are known.
   bool has_opened();
-  /// Waits for that. False if a rank has failed.
-  bool open();
+  /// Waits for that. False if a rank has failed. Throws: TimedOut.
+  bool open(Vigil& vigil);
   /// After opening: takes this rank's part of the work, unless it has done so, and says that it is done.
   void work();
   /// Says so where the work is done otherwise.
@@ -182,16 +206,21 @@ class SharedTransfer {
   bool can_work_early() const { return is_all_reduce_; }
   /// Whether nobody reads this rank's operands any more.
   bool has_closed() const;
-  /// Waits for that. False if a rank has failed.
-  bool close();
+  /// Waits for that. False if a rank has failed. Throws: TimedOut.
+  bool close(Vigil& vigil);
+  /// Adds the members that have not started in this round, or not left.
+  void add_missing(std::vector<int>& out, std::atomic<std::uint64_t> Meeting::Rounds::*last) const;
 
  private:
   void learn_addresses();
+  bool wait(const Arrivals& arrivals, std::atomic<std::uint64_t> Meeting::Rounds::*last, Vigil& vigil);
 
   std::vector<SharedPart> parts_;
   Membership* membership_;
   Meeting* meeting_;
+  Meeting::Rounds* rounds_ = nullptr;  // by member
   std::vector<int> members_;
+  std::size_t position_;
   const SharedMemory* memory_;
   int order_ = 0;  // how many transfers the group prepared before
   std::uint64_t round_ = 0;

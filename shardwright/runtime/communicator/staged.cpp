@@ -17,6 +17,7 @@ class Staged final : public Communicator {
   int size() const override { return host_->size(); }
   void progress() override { host_->progress(); }
   void barrier() override { host_->barrier(); }
+  void act() override { host_->act(); }
   bool fail(std::string message) override { return host_->fail(std::move(message)); }
 
   Memory allocate(std::int64_t bytes, Backend& backend) override {

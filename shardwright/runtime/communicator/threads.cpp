@@ -25,6 +25,15 @@ struct OwnedGroup {
 /// What the communicators of one process share.
 class Hub {
  public:
+  explicit Hub(int size) : seats_(static_cast<std::size_t>(size)) {}
+
+  /// What a rank shows, and how many barriers it has come to.
+  struct Seat {
+    Presence presence;
+    std::atomic<std::uint64_t> barriers{0};
+  };
+  std::deque<Seat>& seats() { return seats_; }
+
   /// The group of exactly these ranks on a channel.
   Group& group(const GroupKey& key) {
     const std::lock_guard lock(mutex_);
@@ -63,14 +72,16 @@ class Hub {
     return *group;
   }
 
-  std::mutex mutex_;  // guards both
+  std::deque<Seat> seats_;  // by rank
+  std::mutex mutex_;        // guards what follows
   std::map<GroupKey, std::unique_ptr<OwnedGroup>> groups_;
   std::string failure_;
 };
 
 class Threads final : public Communicator {
  public:
-  Threads(std::shared_ptr<Hub> hub, int rank, int size) : hub_(std::move(hub)), rank_(rank), size_(size) {
+  Threads(std::shared_ptr<Hub> hub, int rank, int size, std::chrono::nanoseconds timeout)
+      : hub_(std::move(hub)), rank_(rank), size_(size), vigil_(presences_of(*hub_), rank, timeout, true) {
     std::vector<int> all(static_cast<std::size_t>(size));
     std::iota(all.begin(), all.end(), 0);
     all_ = &hub_->group({all});
@@ -78,7 +89,18 @@ class Threads final : public Communicator {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  void barrier() override { check(all_->wait(all_->arrive())); }
+  void act() override { vigil_.act(); }
+  void barrier() override {
+    std::deque<Hub::Seat>& seats = hub_->seats();
+    const std::uint64_t round = all_->arrive();
+    seats[static_cast<std::size_t>(rank_)].barriers = round;
+    check(all_->wait(round, vigil_.pause(), [&] {
+      std::vector<int>& missing = vigil_.missing();
+      for (std::size_t r = 0; r < seats.size(); ++r)
+        if (seats[r].barriers < round) missing.push_back(static_cast<int>(r));
+      vigil_.look_for("barrier");
+    }));
+  }
   bool fail(std::string message) override { return hub_->fail(rank_, message); }
 
   int prepare(std::span<const BoundTransfer> transfers) override {
@@ -117,14 +139,22 @@ class Threads final : public Communicator {
 
   void finish(int prepared) override {
     SharedTransfer& t = prepared_[static_cast<std::size_t>(prepared)];
-    check(t.open());
+    check(t.open(vigil_));
     t.work();
     started_.erase(prepared);
-    check(t.close());
+    check(t.close(vigil_));
   }
 
  private:
+  static std::vector<Presence*> presences_of(Hub& hub) {
+    std::vector<Presence*> out;
+    for (Hub::Seat& seat : hub.seats()) out.push_back(&seat.presence);
+    return out;
+  }
+
+  /// Behind waiting.
   void check(bool ok) {
+    vigil_.end();
     if (!ok) [[unlikely]]
       hub_->throw_failure();
   }
@@ -137,6 +167,7 @@ class Threads final : public Communicator {
   std::map<GroupKey, Membership> memberships_;
   std::vector<SharedTransfer> prepared_;
   Started started_;  // whose work may be done before they are finished
+  Vigil vigil_;
 };
 
 /// What ranks have thrown.
@@ -161,10 +192,10 @@ class Thrown {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Communicator>> thread_communicators(int size) {
-  const auto hub = std::make_shared<Hub>();
+std::vector<std::unique_ptr<Communicator>> thread_communicators(int size, std::chrono::nanoseconds timeout) {
+  const auto hub = std::make_shared<Hub>(size);
   std::vector<std::unique_ptr<Communicator>> out;
-  for (int rank = 0; rank < size; ++rank) out.push_back(std::make_unique<Threads>(hub, rank, size));
+  for (int rank = 0; rank < size; ++rank) out.push_back(std::make_unique<Threads>(hub, rank, size, timeout));
   return out;
 }
 

@@ -6,12 +6,14 @@
 #include <vector>
 
 #include "shardwright/runtime/communicator/communicator.h"
+#include "shardwright/runtime/communicator/vigil.h"
 
 namespace shardwright {
 
 /// One communicator per rank, each for use by one thread. They share what they need and may be destroyed in
-/// any order, once no thread is in a call.
-std::vector<std::unique_ptr<Communicator>> thread_communicators(int size);
+/// any order, once no thread is in a call. `timeout`: see vigil.h.
+std::vector<std::unique_ptr<Communicator>> thread_communicators(
+    int size, std::chrono::nanoseconds timeout = usual_timeout);
 
 /// `work` with a communicator each on a thread for each of `size` ranks; returns when all have ended. A rank that throws
 /// tells its peers, so that none waits for it.

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 
 namespace shardwright {
@@ -27,7 +28,12 @@ class Awaited {
   }
 
   /// Returns once the value is no longer `old`.
-  void wait_while(std::uint32_t old);
+  void wait_while(std::uint32_t old) {
+    while (!wait_while(old, std::chrono::hours(1))) {
+    }
+  }
+  /// Likewise, or after `most`. Whether the value is another one.
+  bool wait_while(std::uint32_t old, std::chrono::nanoseconds most);
 
  private:
   void wake() {

@@ -1,0 +1,101 @@
+#include <mpi.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <numeric>
+
+#include "shardwright/base/index.h"
+#include "shardwright/runtime/communicator/mpi.h"
+#include "shardwright/runtime/communicator/mpi_communicator.h"
+#include "shardwright/runtime/launcher.h"
+
+namespace shardwright {
+namespace {
+
+/// What `rank` says, on all ranks.
+std::string said_by(int rank, std::string text) {
+  int length = static_cast<int>(text.size());
+  MPI_Bcast(&length, 1, MPI_INT, rank, MPI_COMM_WORLD);
+  text.resize(at(length));
+  MPI_Bcast(text.data(), length, MPI_CHAR, rank, MPI_COMM_WORLD);
+  return text;
+}
+
+}  // namespace
+
+MpiProcess::MpiProcess(std::chrono::nanoseconds timeout, Joining joining)
+    : heartbeat_(launched_rank().value_or(0), launched_ranks(), timeout) {
+  // A rank whose mpirun was killed would go on and hold the folder's lock. If that happens before this line,
+  // MPI_Init fails. A process that was not launched may outlive its shell.
+  if (launched_rank()) prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const Heartbeat::Call call(
+      heartbeat_, "joining the run",
+      joining == Joining::together ? Heartbeat::Busy::for_a_while : Heartbeat::Busy::for_ever);
+  int provided = 0;
+  // Not at the same time, but a function that is called back may run on another thread than who started the step.
+  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided);
+  heartbeat_.join();
+}
+
+MpiProcess::~MpiProcess() {
+  {
+    const Heartbeat::Call call(heartbeat_, "leaving the run", Heartbeat::Busy::for_ever);
+    heartbeat_.leave();
+  }
+  const Heartbeat::Call call(heartbeat_, "leaving the run");
+  MPI_Finalize();
+}
+
+int MpiProcess::rank() const {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return rank;
+}
+
+int MpiProcess::size() const {
+  int size = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  return size;
+}
+
+std::unique_ptr<Communicator> MpiProcess::communicator(int size, std::size_t transfers) {
+  std::vector<int> ranks(at(size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return communicator(ranks, transfers);
+}
+
+std::unique_ptr<Communicator> MpiProcess::communicator(std::span<const int> ranks, std::size_t transfers) {
+  if (!std::ranges::binary_search(ranks, rank())) return nullptr;
+  const Heartbeat::Call call(heartbeat_, "making a communicator");
+  MPI_Group all = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
+  MPI_Comm_group(MPI_COMM_WORLD, &all);
+  MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &some);
+  MPI_Comm members = MPI_COMM_NULL;
+  MPI_Comm_create_group(MPI_COMM_WORLD, some, 0, &members);
+  MPI_Group_free(&some);
+  MPI_Group_free(&all);
+  return mpi_communicator(members, transfers, heartbeat_, ranks);
+}
+
+std::optional<std::string> MpiProcess::first_error(const std::optional<std::string>& own) {
+  const Heartbeat::Call call(heartbeat_, "agreeing to begin", Heartbeat::Busy::for_ever);
+  const int none = size(), mine = own ? rank() : none;
+  int first = none;
+  MPI_Allreduce(&mine, &first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+  if (first == none) return std::nullopt;
+  return said_by(first, own.value_or(""));
+}
+
+std::optional<std::string> MpiProcess::disagreement(std::span<const Agreement> own) {
+  const Heartbeat::Call call(heartbeat_, "agreeing to begin", Heartbeat::Busy::for_ever);
+  return first_error(difference(unpacked(said_by(0, packed(own))), rank(), own));
+}
+
+void MpiProcess::end_all(int status) {
+  MPI_Abort(MPI_COMM_WORLD, status);
+  std::abort();
+}
+
+}  // namespace shardwright

@@ -1,0 +1,123 @@
+// Whether the ranks that one waits for are still there.
+//
+// A rank may compute for longer than anybody wants to wait for one that is gone, so what counts is silence. While a
+// process runs, its ranks give signs; a rank that waits passes on the newest sign of those that it waits for. Who hears
+// nothing new for the timeout gives up and says whom it has waited for:
+// - a rank that gives no sign (its process is stopped, or gone) after the timeout;
+// - a rank that waits itself, and that nobody else gives up for, after half as much again: those wait for each other;
+// - a rank that is at one and the same thing, or on another host, where its signs are not seen, after ten times as much.
+// Time in which the waiting rank itself was stopped does not count.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shardwright/base/error.h"
+#include "shardwright/base/given.h"
+
+namespace shardwright {
+
+/// For how long a rank that is waited for may give no sign.
+constexpr std::chrono::nanoseconds usual_timeout = std::chrono::seconds(60);
+
+/// Throws: Error if it is no time, or shorter than a rank may be silent on a busy machine.
+std::chrono::nanoseconds timeout_of(const Given& given);
+
+/// A rank that was waited for has not come.
+class TimedOut final : public Error {
+ public:
+  /// `all_reduce` `waited 60 s for rank 5, which gives no sign of life`.
+  TimedOut(std::string_view what, std::string how)
+      : Error(fmt::format("{} {}", what, how), ErrorKind::timeout), how_(std::move(how)) {}
+  /// The same, where the caller knows better what has waited.
+  TimedOut of(std::string_view what) const { return {what, how_}; }
+
+ private:
+  std::string how_;
+};
+
+/// What a rank shows of itself, in memory that all who wait for it see. Only its own process writes there. Times are
+/// nanoseconds of the machine's clock.
+struct Presence {
+  alignas(64) std::atomic<std::int64_t> beat{0};  // when its process last ran
+  std::atomic<std::int64_t> heard{0};  // while it waits: the newest sign of those that it waits for
+  std::atomic<std::uint64_t> acts{0};  // grows whenever it goes on
+  std::atomic<bool> waits{false};
+  std::atomic<bool> has_told{false};  // of the first on a host: somebody there has said why the run ends
+};
+
+/// One rank's waiting. Allocates only what a message takes.
+class Vigil {
+ public:
+  /// How long those that are busy are waited for.
+  enum class Busy { for_a_while, for_ever };
+
+  /// `ranks`: by rank what it shows; null: nothing, being on another host. They outlive this. `is_one_process`: ranks are
+  /// threads, whose process runs as long as anybody asks.
+  Vigil(std::vector<Presence*> ranks, int self, std::chrono::nanoseconds timeout, bool is_one_process);
+
+  /// This rank goes on. Costs a store to memory of its own.
+  void act() {
+    Presence& own = *ranks_[self_];
+    own.acts.store(own.acts.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+
+  /// How long to wait before the first look, and between two.
+  std::chrono::nanoseconds pause() const { return pause_; }
+  /// Room for the ranks that have not come, which `look` takes.
+  std::vector<int>& missing() {
+    missing_.clear();
+    return missing_;
+  }
+  /// Looks after those in `missing`; if any of them is given up, says how long and for whom this rank has waited.
+  std::optional<std::string> look(Busy busy = Busy::for_a_while);
+  /// Throws: TimedOut, of `what`.
+  void look_for(std::string_view what) {
+    auto how = look();
+    if (!how) return;
+    end();
+    throw TimedOut(what, *std::move(how));
+  }
+  /// The waiting is over, if it took a look.
+  void end() {
+    if (is_waiting_) [[unlikely]]
+      leave();
+  }
+
+ private:
+  enum class Fate { is_there, is_silent, waits, is_busy, is_elsewhere };
+  /// What was last seen of a rank, and for how long nothing else.
+  struct Watched {
+    bool is_seen = false;
+    std::int64_t beat = 0, heard = 0;
+    std::uint64_t acts = 0;
+    bool waits = false;
+    std::chrono::nanoseconds same_beat{0}, same_heard{0}, same_acts{0};
+  };
+
+  void begin(std::int64_t now);
+  void leave();
+  void watch(int rank, std::int64_t now, std::chrono::nanoseconds gone);
+  Fate fate_of(int rank, Busy busy) const;
+
+  std::vector<Presence*> ranks_;
+  std::size_t self_;
+  std::chrono::nanoseconds timeout_, pause_;
+  bool is_one_process_;
+  bool is_waiting_ = false;
+  std::int64_t last_look_ = 0;
+  std::chrono::nanoseconds waited_{0};
+  std::vector<Watched> watched_;  // by rank
+  std::vector<int> missing_;
+};
+
+/// Nanoseconds of the machine's clock.
+std::int64_t machine_time();
+
+}  // namespace shardwright
