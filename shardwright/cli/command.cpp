@@ -17,7 +17,7 @@
 #include "shardwright/cli/set_flags.h"
 #include "shardwright/cli/strategies.h"
 #include "shardwright/cli/verb.h"
-#include "shardwright/runtime/communicator/heartbeat.h"
+#include "shardwright/runtime/communicator/vigil.h"
 #include "shardwright/runtime/launcher.h"
 #include "shardwright/search/planning/problem.h"
 

@@ -2,11 +2,14 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <system_error>
 
 namespace shardwright {
 
-Driver::Driver(std::deque<Rank>& ranks, Mode mode) : ranks_(ranks), mode_(mode), process_(getpid()) {
+Driver::Driver(std::deque<Rank>& ranks, Mode mode, std::chrono::nanoseconds timeout)
+    : ranks_(ranks), mode_(mode), timeout_(timeout), process_(getpid()) {
   if (mode == Mode::caller) return;
   try {
     for (Rank& rank : ranks)
@@ -52,7 +55,8 @@ void Driver::run(const Work& work) {
     busy_.store(static_cast<std::uint32_t>(ranks_.size()), std::memory_order_relaxed);
     const std::uint32_t number = done_.load();
     round_.add(1);
-    done_.wait_while(number);
+    while (!done_.wait_while(number, std::min<std::chrono::nanoseconds>(timeout_, std::chrono::seconds(1))))
+      end_if_given_up();
   }
   throw_failure();
 }
@@ -98,6 +102,15 @@ void Driver::record(const Rank& rank, Failure f) {
   if (!is_first) f.kind = ErrorKind::peer;
   if (is_first || !failure_)
     failure_ = Failure{fmt::format("rank {}: {}", rank.number(), f.message), f.kind, is_first && f.is_ours};
+}
+
+void Driver::end_if_given_up() const {
+  const std::lock_guard lock(mutex_);
+  if (!failure_ || failure_->kind != ErrorKind::timeout) return;
+  if (std::chrono::steady_clock::now() - failure_->time < 10 * timeout_) return;
+  fmt::print(stderr, "shardwright: {}\n", failure_->message);
+  std::fflush(stderr);
+  ::_exit(lost_rank_status);
 }
 
 void Driver::throw_failure() const {

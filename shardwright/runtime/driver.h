@@ -5,6 +5,7 @@
 // nothing runs afterwards.
 #pragma once
 
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <mutex>
@@ -23,13 +24,15 @@ class Driver {
   using Work = std::function<void(Rank&)>;
 
   /// `ranks` outlive it; one if the caller runs it. Throws: Error if threads cannot be started.
-  Driver(std::deque<Rank>& ranks, Mode mode);
+  Driver(std::deque<Rank>& ranks, Mode mode, std::chrono::nanoseconds timeout = usual_timeout);
   ~Driver();
   Driver(const Driver&) = delete;
   Driver& operator=(const Driver&) = delete;
 
   Mode mode() const { return mode_; }
   /// `work` on every rank; returns when all have done it. Callers of several threads take turns; `work` may not call it.
+  /// A thread that never comes back cannot be left behind: once its peers have given it up and ten timeouts have gone
+  /// again, the process ends, with the failure in a line on stderr and status 75.
   /// Throws: the first failure of any rank; if one was in another process, an Error of kind peer.
   void run(const Work& work);
   /// Likewise of what asks no other rank for anything, where `keep` has said so even behind a failure.
@@ -46,18 +49,21 @@ class Driver {
     std::string message;
     ErrorKind kind = ErrorKind::user;
     bool is_ours = false;  // an InternalError
+    std::chrono::steady_clock::time_point time = std::chrono::steady_clock::now();
   };
 
   void live(Rank& rank, const std::stop_token& stop);
   void guarded(Rank& rank);
   void record(const Rank& rank, Failure f);
   void throw_failure() const;
+  void end_if_given_up() const;
   void stop_threads();
 
   bool is_forked() const;
 
   std::deque<Rank>& ranks_;
   Mode mode_;
+  std::chrono::nanoseconds timeout_;
   int process_;
   // Who raises `round` owns the work until `done` follows.
   std::mutex turn_;  // of those who call

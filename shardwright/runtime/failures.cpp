@@ -2,39 +2,43 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
-
 #include "shardwright/base/file.h"
 
 namespace shardwright {
 namespace {
 
+namespace fs = std::filesystem;
+
+/// A rank that cannot write has none of this run, and should have none of another.
+void remove_earlier(const FailureFolder& folder) {
+  for (const auto& entry : fs::directory_iterator(folder.path)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("rank-") && name.ends_with(".txt") && entry.last_write_time() < folder.begun)
+      fs::remove(entry.path());
+  }
+}
+
 /// What to say of it behind the error.
-std::string write_records(const std::string& folder, const std::deque<Rank>& ranks, const Pipeline& pipeline,
-                          std::string_view why) {
-  if (folder.empty()) return "";
+std::string write_records(const FailureFolder& folder, const std::deque<Rank>& ranks,
+                          const Pipeline& pipeline, std::string_view why) {
+  if (folder.path.empty()) return "";
   try {
-    std::error_code failure;
-    std::filesystem::create_directories(folder, failure);
-    if (failure) throw io_error("{}: cannot be made: {}", folder, failure.message());
-    for (const Rank& rank : ranks) {
-      const Executor& executor = rank.executor();
-      write_file(flight_record_file(folder, rank.number()),
-                 to_text(executor.flight_record(), executor.step(), pipeline, why));
-    }
+    fs::create_directories(folder.path);
+    remove_earlier(folder);
+    for (const Rank& rank : ranks)
+      write_file(fmt::format("{}/rank-{}.txt", folder.path, rank.number()),
+                 to_text(rank.executor().flight_record(), rank.executor().step(), pipeline, why));
+  } catch (const fs::filesystem_error& e) {
+    return fmt::format("; what ranks did last is lost ({}: {})", folder.path, e.code().message());
   } catch (const Error& e) {
     return fmt::format("; what ranks did last is lost ({})", e.what());
   }
-  return fmt::format("; what each rank did last is in {}", folder);
+  return fmt::format("; what each rank did last is in {}", folder.path);
 }
 
 }  // namespace
 
-std::string flight_record_file(const std::string& folder, int rank) {
-  return fmt::format("{}/rank-{}.txt", folder, rank);
-}
-
-void rethrow_recorded(const std::string& folder, const std::deque<Rank>& ranks, const Pipeline& pipeline) {
+void rethrow_recorded(const FailureFolder& folder, const std::deque<Rank>& ranks, const Pipeline& pipeline) {
   try {
     throw;
   } catch (const Error& e) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <filesystem>
 #include <string>
 #include <string_view>
 
@@ -20,12 +21,15 @@ auto waiting_as(What what, Work work) {
   }
 }
 
-/// Where what a rank did last is kept: `FOLDER/rank-3.txt`.
-std::string flight_record_file(const std::string& folder, int rank);
+/// Where what a rank did last is kept, as `rank-3.txt`; without a path nowhere.
+struct FailureFolder {
+  std::string path;
+  std::filesystem::file_time_type begun = std::filesystem::file_time_type::clock::now();  // the run
+};
 
-/// In a handler: throws its error again, saying that what `ranks` did last is written to `folder` now; if that is empty,
-/// nothing is. An error of another kind than ours goes on as it is.
-[[noreturn]] void rethrow_recorded(const std::string& folder, const std::deque<Rank>& ranks,
+/// In a handler: throws its error again, saying that what `ranks` did last is written to `folder` now. What earlier runs have
+/// left there is removed. An error of another kind than ours goes on as it is.
+[[noreturn]] void rethrow_recorded(const FailureFolder& folder, const std::deque<Rank>& ranks,
                                    const Pipeline& pipeline);
 
 }  // namespace shardwright

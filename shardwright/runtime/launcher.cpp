@@ -19,6 +19,7 @@
 
 #include "shardwright/base/error.h"
 #include "shardwright/base/text.h"
+#include "shardwright/runtime/communicator/vigil.h"
 
 namespace shardwright {
 namespace {
@@ -80,6 +81,8 @@ class Relay {
     show_error(messages_.finish() + pending_);
     if (failure_) std::rethrow_exception(failure_);
   }
+
+  bool has_lost_rank() const { return messages_.has_lost_rank(); }
 
   /// A rank that is killed in its first moments says nothing, and mpirun takes it for one that has.
   void explain(int status) {
@@ -234,7 +237,7 @@ int launch(const Launch& launch) {
     throw io_error("mpirun is not installed; scripts/install.sh build installs it");
   const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   relay.explain(code);
-  return code;
+  return relay.has_lost_rank() ? lost_rank_status : code;
 }
 
 std::string MpirunMessages::take(std::string_view line) {
@@ -258,7 +261,9 @@ std::string MpirunMessages::finish() {
   static const std::regex killed(
       R"(process rank (\d+) with PID \d+ on node (\S+) exited on signal (\d+ \(.*\)))");
   std::smatch match;
-  if (std::regex_search(frame, match, killed))
+  const bool is_killed = std::regex_search(frame, match, killed);
+  has_lost_rank_ = has_lost_rank_ || is_killed;
+  if (is_killed)
     return fmt::format("shardwright: rank {} on {} was ended by signal {}\n", match.str(1), match.str(2),
                        match.str(3));
   for (const char* known : {"exited with non-zero status", "a non-zero exit code", "MPI_ABORT was invoked"})

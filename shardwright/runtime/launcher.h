@@ -37,7 +37,7 @@ struct Launch {
   std::function<void(std::string_view)> errors;  // takes what there is to say for people
 };
 
-/// Runs this program as so many processes under mpirun; returns mpirun's exit status. Interrupts are passed on to the
+/// Runs this program as so many processes under mpirun; returns mpirun's exit status, or that of a lost rank (75) if one was ended by a signal. Interrupts are passed on to the
 /// ranks, the first as SIGUSR1, the second as SIGUSR2, and the third one ends them.
 /// Throws: Error of kind io if mpirun cannot be started; what `output` throws, once the ranks have ended.
 int launch(const Launch& launch);
@@ -49,9 +49,12 @@ class MpirunMessages {
   std::string take(std::string_view line);
   /// What is left when mpirun has ended.
   std::string finish();
+  /// One of them was ended by a signal.
+  bool has_lost_rank() const { return has_lost_rank_; }
 
  private:
   bool is_in_frame_ = false;
+  bool has_lost_rank_ = false;
   std::string frame_;
 };
 

@@ -58,8 +58,8 @@ struct Session::State {
   std::optional<Gather> gather;    // if others are in other processes
   std::optional<Reduced> largest;  // likewise: the largest of a number of each rank
   bool is_recording = false;
-  int steps = 0;                  // that have begun before
-  std::string failures;           // folder for what ranks did last
+  int steps = 0;  // that have begun before
+  FailureFolder failures;
   const std::atomic<bool>* stop;  // of the options
   Driver driver;                  // last: its threads use all of the above
 
@@ -69,9 +69,9 @@ struct Session::State {
         kept(pipeline),
         tensors(pipeline, options.only_scalars),
         ranks(ranks_of(pipeline, tensors, std::move(communicators), mode, options)),
-        failures(options.failures),
+        failures{.path = options.failures},
         stop(options.stop),
-        driver(ranks, mode) {
+        driver(ranks, mode, options.timeout) {
     driver.run([](Rank& rank) { rank.prepare(); });
     for (const Rank& rank : ranks) add(statistics, rank.executor());
     if (mode == Mode::threads) return;

@@ -482,6 +482,8 @@ callbacks:
   EXPECT_EQ(all_said("optimizer: {type: SGD, momentum: 0.9, learning_rate: 0.1}\nload_checkpoint: w\n"),
             (Values{{"--optimizer", "momentum"}, {"--momentum", "0.9"}, {"--lr", "0.1"}, {"--init", "w"}}));
   EXPECT_EQ(said("resume_training: True\ncallbacks: [{type: CheckpointMonitor}]\n", "--resume"), "auto");
+  EXPECT_EQ(said("context: {mode: 0, op_timeout: 300}\n", "--timeout"), "300");
+  EXPECT_EQ(said("context: {op_timeout: 0}\n", "--timeout"), "");  // the usual one
   EXPECT_EQ(said("lr_schedule: {type: PolynomialWithWarmUpLR, warmup_steps: 20}\n", "--lr-schedule"),
             "polynomial:power=1.0,end=1e-7");
   EXPECT_EQ(said("lr_schedule: {warmup_epochs: 2}\n", "--warmup"), "2epochs");

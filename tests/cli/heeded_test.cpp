@@ -148,6 +148,7 @@ class Heeded : public testing::Test {
                                                            {"--keep-best", "loss"},
                                                            {"--tensorboard", "written/t"},
                                                            {"--time-limit", "0.000001"},
+                                                           {"--timeout", "30s"},
                                                            {"--checkpoint", "weights.safetensors"},
                                                            {"--states", ""},
                                                            {"--prompt", "1,2"},
@@ -188,7 +189,8 @@ class Heeded : public testing::Test {
   /// but where there is nothing to choose, on one device each, that is told.
   static bool may_come_to_the_same(const Flag& flag, const Words& words) {
     static const std::set<std::string> always{"--cluster", "--parallel", "--config",    check_of_ourselves,
-                                              "--plan",    "--devices",  "--recompute", "--search"};
+                                              "--plan",    "--devices",  "--recompute", "--search",
+                                              "--timeout"};  // nobody is late here
     static const std::set<std::string> choices{
         "--dataset-strategy",   "--comm-fusion",   "--mem-coeff",   "--costs",
         "--search-order",       "--fold-layers",   "--described",   "--fully-use-devices",

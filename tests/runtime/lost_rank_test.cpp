@@ -101,8 +101,10 @@ class LostRank : public ::testing::TestWithParam<Case> {};
 
 TEST_P(LostRank, is_named_by_those_that_wait_for_it) {
   const auto& [name, ranks, lost] = GetParam();
+  if (ranks_are_processes() && ranks != most_ranks())
+    GTEST_SKIP() << "others would miss the one that is stopped";
   // A thread is busy as long as it does not come, for which it has ten times as long.
-  const std::chrono::nanoseconds timeout = ranks_are_processes() ? 400ms : 40ms;
+  const std::chrono::nanoseconds timeout = ranks_are_processes() ? 600ms : 60ms;
   std::atomic<bool> may_go_on = false;
   on_each_rank(ranks, timeout, [&, name = name, lost = lost](Communicator& self) {
     Waiting waiting(self, name);
@@ -114,19 +116,19 @@ TEST_P(LostRank, is_named_by_those_that_wait_for_it) {
       EXPECT_THROW(waiting.run(), Error);
       return;
     }
-    if (!waiting.is_with(lost)) return;
+    const bool is_with_it = waiting.is_with(lost);  // else it waits for all
     const auto start = std::chrono::steady_clock::now();
     try {
-      waiting.run();
+      is_with_it ? waiting.run() : self.barrier();
       FAIL() << "rank " << self.rank() << " waited for nobody";
     } catch (const TimedOut& e) {
-      const std::string what = e.what(), kind = name == "send" ? "exchange" : name;
+      const std::string what = e.what(), kind = !is_with_it ? "barrier" : name == "send" ? "exchange" : name;
       const std::string_view how =
           ranks_are_processes() ? "which gives no sign of life" : "which is still busy";
       EXPECT_EQ(e.kind(), ErrorKind::timeout);
-      EXPECT_TRUE(what.starts_with(kind + " waited 0.4")) << what;
+      EXPECT_TRUE(what.starts_with(kind + " waited 0.6")) << what;
       EXPECT_TRUE(what.ends_with(fmt::format(" s for rank {}, {}", lost, how))) << what;
-      EXPECT_LT(std::chrono::steady_clock::now() - start, 2s);
+      EXPECT_LT(std::chrono::steady_clock::now() - start, 3s);
       if (self.fail(what)) may_go_on = true;
       if (ranks_are_processes())
         ::kill(static_cast<pid_t>(processes[static_cast<std::size_t>(lost)]), SIGCONT);
@@ -155,11 +157,11 @@ INSTANTIATE_TEST_SUITE_P(Waits, LostRank, ::testing::ValuesIn(cases()), [](const
 
 /// A rank that works for long is no reason to end, nor is one that waits for it.
 TEST(LostRank, who_works_long_is_waited_for) {
-  constexpr auto timeout = 100ms;
+  constexpr auto timeout = 500ms;
   on_each_rank(4, timeout, [timeout](Communicator& self) {
     Waiting both(self, "send"), all(self, "barrier");
     if (self.rank() == 0)  // 2 waits for it, and 1 and 3 for 2
-      std::this_thread::sleep_for(5 * timeout);
+      std::this_thread::sleep_for(2 * timeout);
     both.run();
     all.run();
   });

@@ -39,7 +39,7 @@ class Waiting : public ::testing::Test {
   void beat(int rank) { ++seen_[static_cast<std::size_t>(rank)].beat; }
 
   std::deque<Presence> seen_{3};
-  Vigil vigil_{{&seen_[0], &seen_[1], &seen_[2], nullptr}, 0, timeout, false};
+  Vigil vigil_{{&seen_[0], &seen_[1], &seen_[2], nullptr}, 0, timeout, Vigil::In::process};
 };
 
 TEST_F(Waiting, a_rank_without_a_sign_is_given_up) {
@@ -107,6 +107,13 @@ TEST_F(Waiting, what_is_heard_is_passed_on) {
   vigil_.end();
   EXPECT_FALSE(seen_[0].waits);
   EXPECT_GT(seen_[0].acts, acts);
+}
+
+TEST_F(Waiting, who_is_within_a_call_counts_as_busy) {
+  Vigil within({&seen_[0], &seen_[1]}, 0, timeout, Vigil::In::call);
+  within.missing() = {1};
+  EXPECT_EQ(within.look(), std::nullopt);
+  EXPECT_FALSE(seen_[0].waits);
 }
 
 TEST_F(Waiting, another_host_has_ten_times_as_long) {

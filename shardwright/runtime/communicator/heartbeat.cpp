@@ -28,7 +28,9 @@ void Heartbeat::see(std::vector<Presence*> ranks) {
   if (!ranks[at(self_)]) ranks[at(self_)] = &unseen_;
   const std::lock_guard lock(mutex_);
   ranks_ = std::move(ranks);
-  vigil_ = std::make_unique<Vigil>(ranks_, self_, timeout_, false);
+  vigil_ = std::make_unique<Vigil>(ranks_, self_, timeout_, Vigil::In::call);
+  is_new_ = true;  // others may expect signs sooner
+  wakes_.notify_all();
 }
 
 void Heartbeat::set_timeout(std::chrono::nanoseconds timeout) {
@@ -73,7 +75,8 @@ void Heartbeat::live(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     ranks_[at(self_)]->beat = machine_time();
     if (!call_.empty()) look();
-    is_over_.wait_for(lock, stop, vigil_->pause(), [] { return false; });
+    is_new_ = false;
+    wakes_.wait_for(lock, stop, vigil_->pause(), [this] { return is_new_; });
   }
 }
 

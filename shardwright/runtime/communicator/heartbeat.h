@@ -19,9 +19,6 @@
 
 namespace shardwright {
 
-/// The exit status of a run that has lost a rank.
-constexpr int lost_rank_status = 75;
-
 class Heartbeat {
  public:
   using Busy = Vigil::Busy;
@@ -69,13 +66,14 @@ class Heartbeat {
   std::chrono::nanoseconds timeout_;
   Presence unseen_;  // shows what this process does while nobody sees it
   std::unique_ptr<Shared> shared_;
-  std::mutex mutex_;                     // guards what follows
-  std::vector<Presence*> ranks_;         // of the run, with null for those that are not seen
-  std::unique_ptr<Vigil> vigil_;         // of calls
-  std::string_view call_;                // empty: none
-  Busy busy_ = Busy::for_a_while;        // of the call
-  std::condition_variable_any is_over_;  // wakes the thread when it is to stop
-  std::jthread thread_;                  // last: it uses all of the above
+  std::mutex mutex_;                   // guards what follows
+  std::vector<Presence*> ranks_;       // of the run, with null for those that are not seen
+  std::unique_ptr<Vigil> vigil_;       // of calls
+  std::string_view call_;              // empty: none
+  Busy busy_ = Busy::for_a_while;      // of the call
+  bool is_new_ = false;                // the thread has not looked since there is another vigil
+  std::condition_variable_any wakes_;  // the thread, where it has to look at once
+  std::jthread thread_;                // last: it uses all of the above
 };
 
 }  // namespace shardwright

@@ -51,7 +51,7 @@ class Mpi final : public Communicator {
       : all_(all),
         transfers_(transfers),
         heartbeat_(heartbeat),
-        vigil_(heartbeat.presences(ranks), rank_of(all), heartbeat.timeout(), false) {
+        vigil_(heartbeat.presences(ranks), rank_of(all), heartbeat.timeout(), Vigil::In::process) {
     MPI_Comm_rank(all_, &rank_);
     MPI_Comm_size(all_, &size_);
     MPI_Comm_split_type(all_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &host_);
@@ -319,7 +319,9 @@ class Mpi final : public Communicator {
       const std::size_t bytes = Meeting::bytes(ranks.size(), parts);
       if (!control.has_room(bytes)) return nullptr;
       control.meeting_bytes += bytes;
-      return reinterpret_cast<std::byte*>(new (control.end() - control.meeting_bytes) Meeting);
+      auto* meeting = new (control.end() - control.meeting_bytes) Meeting;
+      meeting->open(ranks.size(), parts);
+      return reinterpret_cast<std::byte*>(meeting);
     });
   }
 

@@ -15,6 +15,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <span>
 #include <vector>
 
@@ -132,6 +133,10 @@ struct alignas(64) Meeting {
   static std::size_t bytes(std::size_t members, std::size_t parts);
   /// By part, then by member.
   Buffers* buffers() { return reinterpret_cast<Buffers*>(this + 1); }
+  /// Nobody has come yet: to be said by who makes it, before others see it.
+  void open(std::size_t members, std::size_t parts) {
+    for (std::size_t q = 0; q < members; ++q) new (rounds(members, parts) + q) Rounds;
+  }
   /// By member.
   Rounds* rounds(std::size_t members, std::size_t parts) {
     return reinterpret_cast<Rounds*>(buffers() + members * parts);

@@ -44,8 +44,10 @@ class Hub {
   Meeting& meeting(const GroupKey& key, int order, std::size_t parts) {
     const std::lock_guard lock(mutex_);
     std::deque<std::vector<Meeting>>& meetings = owned(key).meetings;
-    if (static_cast<std::size_t>(order) == meetings.size())
+    if (static_cast<std::size_t>(order) == meetings.size()) {
       meetings.emplace_back(Meeting::bytes(key.ranks.size(), parts) / sizeof(Meeting));
+      meetings.back().front().open(key.ranks.size(), parts);
+    }
     return meetings[static_cast<std::size_t>(order)].front();
   }
 
@@ -81,7 +83,10 @@ class Hub {
 class Threads final : public Communicator {
  public:
   Threads(std::shared_ptr<Hub> hub, int rank, int size, std::chrono::nanoseconds timeout)
-      : hub_(std::move(hub)), rank_(rank), size_(size), vigil_(presences_of(*hub_), rank, timeout, true) {
+      : hub_(std::move(hub)),
+        rank_(rank),
+        size_(size),
+        vigil_(presences_of(*hub_), rank, timeout, Vigil::In::thread) {
     std::vector<int> all(static_cast<std::size_t>(size));
     std::iota(all.begin(), all.end(), 0);
     all_ = &hub_->group({all});

@@ -37,12 +37,12 @@ std::chrono::nanoseconds timeout_of(const Given& given) {
   return std::chrono::duration_cast<nanoseconds>(std::chrono::duration<double>(std::min(seconds, most)));
 }
 
-Vigil::Vigil(std::vector<Presence*> ranks, int self, nanoseconds timeout, bool is_one_process)
+Vigil::Vigil(std::vector<Presence*> ranks, int self, nanoseconds timeout, In in)
     : ranks_(std::move(ranks)),
       self_(at(self)),
       timeout_(timeout),
       pause_(std::clamp<nanoseconds>(timeout / 16, std::chrono::milliseconds(1), std::chrono::seconds(1))),
-      is_one_process_(is_one_process),
+      in_(in),
       watched_(ranks_.size()) {
   missing_.reserve(ranks_.size());
 }
@@ -55,7 +55,7 @@ void Vigil::begin(std::int64_t now) {
   std::ranges::fill(watched_, Watched());
   Presence& own = *ranks_[self_];
   own.heard = std::max(own.heard.load(), now);
-  own.waits = true;
+  own.waits = in_ != In::call;
 }
 
 void Vigil::leave() {
@@ -71,7 +71,7 @@ void Vigil::watch(int rank, std::int64_t now, nanoseconds gone) {
     w.same_acts += gone;
     return;
   }
-  const std::int64_t beat = is_one_process_ ? now : p->beat.load(), heard = p->heard.load();
+  const std::int64_t beat = in_ == In::thread ? now : p->beat.load(), heard = p->heard.load();
   const std::uint64_t acts = p->acts.load();
   w.waits = p->waits;
   count(w.same_beat, w.is_seen && w.beat != beat, gone);

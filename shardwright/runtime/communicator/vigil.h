@@ -26,6 +26,9 @@ namespace shardwright {
 /// For how long a rank that is waited for may give no sign.
 constexpr std::chrono::nanoseconds usual_timeout = std::chrono::seconds(60);
 
+/// The exit status of a run that has lost a rank.
+constexpr int lost_rank_status = 75;
+
 /// Throws: Error if it is no time, or shorter than a rank may be silent on a busy machine.
 std::chrono::nanoseconds timeout_of(const Given& given);
 
@@ -58,9 +61,12 @@ class Vigil {
   /// How long those that are busy are waited for.
   enum class Busy { for_a_while, for_ever };
 
-  /// `ranks`: by rank what it shows; null: nothing, being on another host. They outlive this. `is_one_process`: ranks are
-  /// threads, whose process runs as long as anybody asks.
-  Vigil(std::vector<Presence*> ranks, int self, std::chrono::nanoseconds timeout, bool is_one_process);
+  /// What waits: ranks that are threads, whose process runs as long as anybody asks; ranks that are processes; or such
+  /// within a call, which may do much beside waiting, and so counts as busy.
+  enum class In { thread, process, call };
+
+  /// `ranks`: by rank what it shows; null: nothing, being on another host. They outlive this.
+  Vigil(std::vector<Presence*> ranks, int self, std::chrono::nanoseconds timeout, In in);
 
   /// This rank goes on. Costs a store to memory of its own.
   void act() {
@@ -109,7 +115,7 @@ class Vigil {
   std::vector<Presence*> ranks_;
   std::size_t self_;
   std::chrono::nanoseconds timeout_, pause_;
-  bool is_one_process_;
+  In in_;
   bool is_waiting_ = false;
   std::int64_t last_look_ = 0;
   std::chrono::nanoseconds waited_{0};
