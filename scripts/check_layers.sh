@@ -19,6 +19,7 @@ simulate verify
 search
 explain
 runtime
+training
 frontend
 cli python'
 

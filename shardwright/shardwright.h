@@ -11,6 +11,7 @@
 #pragma once
 
 #include "shardwright/autodiff/train_step.h"       // IWYU pragma: export
+#include "shardwright/frontend/fit.h"              // IWYU pragma: export
 #include "shardwright/frontend/generate.h"         // IWYU pragma: export
 #include "shardwright/frontend/model.h"            // IWYU pragma: export
 #include "shardwright/frontend/modules.h"          // IWYU pragma: export

@@ -45,7 +45,7 @@ std::string sum_of(const std::vector<CheckpointReader>& checkpoints) {
   return checkpoints.empty() ? "" : sum_of(to_json(checkpoints.front().manifest()));
 }
 
-std::string sum_of(const std::optional<AskedNetwork>& asked) {
+std::string sum_of(const std::shared_ptr<const AskedNetwork>& asked) {
   if (!asked) return "";
   return sum_of(
       fmt::format("{}{} {}", to_text(asked->pipeline), asked->data->samples(), sum_of(asked->data->get(0))));
@@ -98,7 +98,7 @@ std::vector<Agreement> agreements_of(const Arguments& arguments, const TrainingC
   out.push_back({"set of initial values",
                  sum_of(contents.initial) + (init ? sum_of(to_json(init->manifest())) : ""),
                  told(arguments, "--init")});
-  out.push_back({"set of held-out data", sum_of(contents.options.eval), told(arguments, "--eval")});
+  out.push_back({"set of held-out data", sum_of(contents.asked.eval), told(arguments, "--eval")});
   const std::string length =
       fmt::format("{} steps in epochs of {}", contents.length.steps, contents.length.steps_per_epoch);
   out.push_back({"length", length, length});

@@ -6,9 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "shardwright/cli/checkpoints.h"
-#include "shardwright/cli/training_data.h"
 #include "shardwright/cli/training_options.h"
+#include "shardwright/frontend/model.h"
 #include "shardwright/runtime/agreement.h"
 
 namespace shardwright {
@@ -24,7 +23,7 @@ struct TrainingContents {
   const Length& length;
   const std::map<std::string, InitialValue>& initial;
   const CheckpointPlans& checkpoints;
-  const TrainingOptions& options;
+  const AskedTraining& asked;
 };
 
 /// And what a training has made of them.

@@ -69,31 +69,6 @@ std::string table_of(const StepComparison& c) {
 
 }  // namespace
 
-Told told_by(const Session& session, const std::vector<Tensor>& outputs) {
-  Told told{.loss = to_doubles(outputs.front()).front(), .others = {}};
-  for (std::size_t i = 1; i < outputs.size(); ++i)
-    if (outputs[i].shape().empty())
-      told.others.emplace_back(session.pipeline().output_name(i), to_doubles(outputs[i]).front());
-  return told;
-}
-
-ScaleWatch::ScaleWatch(const Pipeline& pipeline) {
-  for (const Program& stage : pipeline.stages)
-    for (const Value& v : stage.graph.values) {
-      const Node& node = stage.graph.node(v.producer);
-      if (v.name != loss_scale_state || node.op->kind != OpKind::state) continue;
-      is_on_ = true;
-      scale_ = node.attributes.number("value", 0);
-    }
-}
-
-void ScaleWatch::look(const Session& session) {
-  if (!is_on_) return;
-  const double before = std::exchange(scale_, to_doubles(session.get(loss_scale_state)).front());
-  const double good = to_doubles(session.get(good_steps_state)).front();
-  has_skipped_ = good == 0 && scale_ <= before;
-}
-
 Reporter::Reporter(const Arguments& arguments, const Length& length, BatchSize batch, Terminal& terminal)
     : length_(length),
       batch_(std::move(batch)),
@@ -102,16 +77,42 @@ Reporter::Reporter(const Arguments& arguments, const Length& length, BatchSize b
       every_(arguments.integer("--log-every", is_json_ || length.steps <= 20 ? 1 : 10)),
       progress_(arguments.progress) {}
 
-void Reporter::tell_progress(std::int64_t step, const Told& told, double seconds) {
+void Reporter::suspect(std::string source, std::string infinite_parameter) {
+  source_ = std::move(source);
+  infinite_parameter_ = std::move(infinite_parameter);
+}
+
+void Reporter::tell(const TrainingEvent& event) {
+  std::visit(Each{[&](const StepDone& e) { step(e); }, [&](const Evaluated& e) { evaluated(e); },
+                  [&](const Saved& e) { saved(e); }, [&](const LossNotFinite& e) { not_finite(e); },
+                  [&](const NotWritten& e) {
+                    terminal_.err << e.what << ": " << e.why << "; nothing more is written there\n"
+                                  << std::flush;
+                  },
+                  [&](const CheckpointNotice& e) { terminal_.err << e.text << "\n"; }, [](const auto&) {}},
+             event);
+}
+
+void Reporter::tell_progress(const StepDone& done) {
   if (!progress_) return;
-  if (!doing_) doing_ = std::make_unique<Doing>(progress_, "step", length_.steps, step);
-  doing_->tell(step + 1, [&] {
+  if (!doing_) doing_ = std::make_unique<Doing>(progress_, "step", length_.steps, done.step);
+  doing_->tell(done.step + 1, [&] {
     const std::string rate =
         batch_.count > 0
-            ? fmt::format(", {:.4g} {}/s", static_cast<double>(batch_.count) / seconds, batch_.unit)
+            ? fmt::format(", {:.4g} {}/s", static_cast<double>(batch_.count) / done.seconds, batch_.unit)
             : "";
-    return fmt::format("loss {:.4g}{}", told.loss, rate);
+    return fmt::format("loss {:.4g}{}", done.told.loss, rate);
   });
+}
+
+/// What to look at: the learning rate only if it has changed anything yet.
+void Reporter::not_finite(const LossNotFinite& e) {
+  std::string cause = "try a lower --lr";
+  if (e.step == 0) cause = "nothing has been updated yet, so the data or the initial values are too large";
+  if (!infinite_parameter_.empty()) cause = infinite_parameter_;
+  if (!e.infinity.empty())
+    cause = fmt::format("{}{}{} in this step", source_, source_.empty() ? "" : ": ", e.infinity);
+  terminal_.err << fmt::format("the loss of step {} is {} (null in JSON): {}\n", e.step, e.loss, cause);
 }
 
 void Reporter::evaluated(const Evaluated& e) {
@@ -131,40 +132,38 @@ void Reporter::evaluated(const Evaluated& e) {
   terminal_.out << "\n" << std::flush;
 }
 
-void Reporter::step(std::int64_t step, const Told& told, const ScaleWatch& scale, double seconds,
-                    std::optional<double> rate, std::int64_t tokens) {
-  seconds_.push_back(seconds);
-  steps_.push_back(step);
-  losses_.push_back(told.loss);
-  print_step(step, told, scale, seconds, rate, tokens);
-  tell_progress(step, told, seconds);
+void Reporter::step(const StepDone& done) {
+  seconds_.push_back(done.seconds);
+  steps_.push_back(done.step);
+  losses_.push_back(done.told.loss);
+  print_step(done);
+  tell_progress(done);
 }
 
-void Reporter::print_step(std::int64_t step, const Told& told, const ScaleWatch& scale, double seconds,
-                          std::optional<double> rate, std::int64_t tokens) {
-  if (scale.has_skipped())
+void Reporter::print_step(const StepDone& done) {
+  const bool has_skipped = done.scale && done.scale->has_skipped;
+  if (has_skipped)
     terminal_.err << fmt::format(
-        "step {}: gradients have overflowed and nothing was updated; the loss scale is {} now\n", step,
-        scale.scale());
-  if (step % every_ != 0 && step + 1 != length_.steps) return;
+        "step {}: gradients have overflowed and nothing was updated; the loss scale is {} now\n", done.step,
+        done.scale->scale);
+  if (done.step % every_ != 0 && done.step + 1 != length_.steps) return;
   if (is_json_) {
-    nlohmann::ordered_json line{{"step", step}, {"loss", told.loss}};
-    for (const auto& [name, value] : told.others) line[name] = value;
-    if (scale.is_on()) line["loss_scale"] = scale.scale();
-    if (scale.has_skipped()) line["skipped"] = true;
-    if (rate) line["lr"] = *rate;
-    if (tokens > 0) line["tokens_per_second"] = static_cast<double>(tokens) / seconds;
+    nlohmann::ordered_json line{{"step", done.step}, {"loss", done.told.loss}};
+    for (const auto& [name, value] : done.told.others) line[name] = value;
+    if (done.scale) line["loss_scale"] = done.scale->scale;
+    if (has_skipped) line["skipped"] = true;
+    if (done.rate) line["lr"] = *done.rate;
+    if (done.tokens > 0) line["tokens_per_second"] = static_cast<double>(done.tokens) / done.seconds;
     terminal_.out << line.dump() << "\n" << std::flush;
     return;
   }
-  const std::int64_t epoch = length_.steps_per_epoch ? step / length_.steps_per_epoch : 0;
-  const std::int64_t in_epoch = length_.steps_per_epoch ? step % length_.steps_per_epoch : step;
-  terminal_.out << fmt::format("epoch: {}, step: {}, loss is {:.8g}", epoch, in_epoch, told.loss);
-  for (const auto& [name, value] : told.others) terminal_.out << fmt::format(", {} is {:.4g}", name, value);
+  const std::int64_t epoch = length_.steps_per_epoch ? done.step / length_.steps_per_epoch : 0;
+  const std::int64_t in_epoch = length_.steps_per_epoch ? done.step % length_.steps_per_epoch : done.step;
+  terminal_.out << fmt::format("epoch: {}, step: {}, loss is {:.8g}", epoch, in_epoch, done.told.loss);
+  for (const auto& [name, value] : done.told.others)
+    terminal_.out << fmt::format(", {} is {:.4g}", name, value);
   terminal_.out << "\n" << std::flush;
 }
-
-void Reporter::told(const std::string& line) { terminal_.err << line << "\n" << std::flush; }
 
 void Reporter::saved(const Saved& saved) {
   if (saved.failure.empty()) last_saved_ = saved.folder;

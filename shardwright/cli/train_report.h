@@ -8,49 +8,15 @@
 #include <vector>
 
 #include "shardwright/base/progress.h"
-#include "shardwright/cli/evaluation.h"
 #include "shardwright/cli/verb.h"
 #include "shardwright/frontend/plan_page.h"
-#include "shardwright/runtime/checkpoint/saver.h"
 #include "shardwright/runtime/comparison.h"
 #include "shardwright/runtime/memory_marks.h"
 #include "shardwright/runtime/session.h"
 #include "shardwright/runtime/trace_file.h"
+#include "shardwright/training/train.h"
 
 namespace shardwright {
-
-/// Of a training.
-struct Length {
-  std::int64_t steps = 0;
-  std::int64_t steps_per_epoch = 0;  // 0: no epochs
-};
-
-/// What a step has told: its loss, and other scalars that the network has as outputs, such as a share of hits.
-struct Told {
-  double loss = 0;
-  std::vector<std::pair<std::string, double>> others;
-};
-
-Told told_by(const Session& session, const std::vector<Tensor>& outputs);
-
-/// Of a train step with a loss scale, what became of it in the last step.
-class ScaleWatch {
- public:
-  explicit ScaleWatch(const Pipeline& pipeline);
-
-  bool is_on() const { return is_on_; }
-  double scale() const { return scale_; }
-  /// The gradients of the last step have overflowed, and nothing was updated.
-  bool has_skipped() const { return has_skipped_; }
-
-  /// Behind each step, on all ranks.
-  void look(const Session& session);
-
- private:
-  bool is_on_ = false;
-  double scale_ = 0;
-  bool has_skipped_ = false;
-};
 
 /// What recorded steps have told, as far as that was asked for.
 struct Recorded {
@@ -63,18 +29,13 @@ class Reporter {
   /// Steps learn from `batch`.
   Reporter(const Arguments& arguments, const Length& length, BatchSize batch, Terminal& terminal);
 
-  /// `rate` where it differs from step to step, `tokens` of the step where there are any.
-  void step(std::int64_t step, const Told& told, const ScaleWatch& scale, double seconds,
-            std::optional<double> rate, std::int64_t tokens);
-  /// What held-out data have said.
-  void evaluated(const Evaluated& e);
-  /// A line about something that goes wrong beside the training.
-  void told(const std::string& line);
-  /// A checkpoint is whole on the disk, or could not be written.
-  void saved(const Saved& saved);
-  /// `saved in run1/step-00000012`, or that nothing is.
-  std::string saved_text() const;
-  /// How it ended otherwise than by its last step, after so many.
+  /// Of what a loss may come that is not finite: data from the file `source`, if it is one; and where a file of initial
+  /// parameters holds infinity, if one does.
+  void suspect(std::string source, std::string infinite_parameter);
+
+  /// What happens in the loop; how it ended the command tells, behind the summary.
+  void tell(const TrainingEvent& event);
+  /// How it ended otherwise than by its last step.
   void has_none_left(std::int64_t steps, bool has_page) const;
   void late(std::int64_t steps) const;
   void interrupted(std::int64_t steps) const;
@@ -83,15 +44,20 @@ class Reporter {
   void summary(const Session& session, const MemoryMarks& memory, const Recorded& recorded,
                const std::string& misfit);
 
+  /// `saved in run1/step-00000012`, or that nothing is.
+  std::string saved_text() const;
   /// What it has told, for a page; of the memory nothing.
   TrainedRun run(bool is_interrupted) const;
 
  private:
-  void print_step(std::int64_t step, const Told& told, const ScaleWatch& scale, double seconds,
-                  std::optional<double> rate, std::int64_t tokens);
+  void step(const StepDone& done);
+  void print_step(const StepDone& done);
+  void not_finite(const LossNotFinite& loss);
+  void evaluated(const Evaluated& e);
+  void saved(const Saved& saved);
   double median_seconds() const;
   /// To whoever watches the terminal.
-  void tell_progress(std::int64_t step, const Told& told, double seconds);
+  void tell_progress(const StepDone& done);
 
   Length length_;
   BatchSize batch_;
@@ -100,6 +66,7 @@ class Reporter {
   std::int64_t every_;
   Progress* progress_;
   std::unique_ptr<Doing> doing_;  // from the first step on
+  std::string source_, infinite_parameter_;
   std::string last_saved_;
   std::vector<double> seconds_;
   std::vector<std::int64_t> steps_;

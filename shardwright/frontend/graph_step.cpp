@@ -1,7 +1,5 @@
 #include "shardwright/frontend/graph_step.h"
 
-#include <cmath>
-
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/frontend/plan_page.h"
 #include "shardwright/frontend/planned_strategies.h"
@@ -41,11 +39,6 @@ Pipeline proven(PlannedStep& step, const TrainOptions& options) {
 
 Session start_threads(Pipeline program, SessionOptions options) {
   return Session(std::move(program), options);
-}
-
-void set_rate(Session& session, double rate, std::string_view name) {
-  if (!(std::isfinite(rate) && rate >= 0)) throw error("rate {}: should be a number from 0 on", rate);
-  session.set(name, make_tensor({DType::f64, {}}, std::span(&rate, 1)));
 }
 
 PlannedStep planned_step(PlannedNetwork network, const TrainOptions& options) {

@@ -12,15 +12,13 @@
 #include "shardwright/frontend/report.h"
 #include "shardwright/runtime/session.h"
 #include "shardwright/simulate/evaluate.h"
+#include "shardwright/training/told.h"
 
 namespace shardwright {
 
 /// Starts the ranks of a program: as threads, or as one of several processes.
 using SessionStart = std::function<Session(Pipeline, SessionOptions)>;
 Session start_threads(Pipeline program, SessionOptions options);
-
-/// Of the steps that follow, in a train step whose optimizer is told its rate. Throws: Error if it is no rate.
-void set_rate(Session& session, double rate, std::string_view name = rate_state);
 
 /// A planned step and what it is expected to take on its cluster: no memory is taken for it.
 struct PlannedStep {

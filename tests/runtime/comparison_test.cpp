@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "shardwright/autodiff/train_step.h"
-#include "shardwright/cli/training_data.h"
+#include "shardwright/frontend/training_data.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/runtime/session.h"
 #include "shardwright/search/planning/make_plan.h"

@@ -5,7 +5,7 @@
 #include <array>
 #include <sstream>
 
-#include "shardwright/cli/training_data.h"
+#include "shardwright/frontend/training_data.h"
 #include "shardwright/layout/sharded_tensor.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/runtime/backend/backend.h"

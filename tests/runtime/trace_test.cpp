@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "shardwright/autodiff/train_step.h"
-#include "shardwright/cli/training_data.h"
+#include "shardwright/frontend/training_data.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/runtime/executor.h"

@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "shardwright/annotations/patterns.h"
-#include "shardwright/cli/training_data.h"
+#include "shardwright/frontend/training_data.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/runtime/backend/cpu/cpu.h"

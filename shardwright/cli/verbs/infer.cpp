@@ -5,9 +5,8 @@
 
 #include "shardwright/base/file.h"
 #include "shardwright/cli/asked.h"
-#include "shardwright/cli/evaluation.h"
 #include "shardwright/cli/planning.h"
-#include "shardwright/cli/waiting.h"
+#include "shardwright/frontend/evaluation.h"
 #include "shardwright/frontend/table.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/runtime/checkpoint/load.h"
@@ -143,10 +142,12 @@ int run(const Arguments& arguments, Terminal& terminal) {
   Session session(network.pipeline, with_waiting({}, waiting));
   set_weights(session, weights, network.model, terminal);
   Collected collected(network.data->samples(), network);
-  const TakePredictions take = [&](const std::vector<Tensor>& predictions, std::int64_t rows) {
+  AskOptions options = ask_options_of(network);
+  options.take = [&](const std::vector<Tensor>& predictions, std::int64_t rows) {
     collected.add(predictions, rows);
   };
-  const Evaluated e = ask(session, network, take, arguments.progress);
+  options.progress = arguments.progress;
+  const Evaluated e = ask(session, *network.data, options);
   if (!out.empty()) write_safetensors(out, collected.outputs());
   tell(e, network.has_labels(), collected.outputs(), is_json, terminal);
   return 0;

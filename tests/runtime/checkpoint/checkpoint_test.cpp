@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "shardwright/base/checksum.h"
-#include "shardwright/cli/training_data.h"
+#include "shardwright/frontend/training_data.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/runtime/checkpoint/folder.h"
 #include "shardwright/runtime/checkpoint/load.h"

@@ -1,17 +1,17 @@
-#include "shardwright/cli/training_data.h"
+#include "shardwright/frontend/training_data.h"
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <ostream>
 
-#include "shardwright/cli/samples.h"
 #include "shardwright/frontend/lookup_rows.h"
+#include "shardwright/frontend/samples.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/plan/batch.h"
 #include "shardwright/runtime/safetensors.h"
 #include "shardwright/runtime/synthetic.h"
+#include "shardwright/training/finite.h"
 
 namespace shardwright {
 namespace {
@@ -26,38 +26,6 @@ Inputs inputs_of(const Graph& graph, int micro_batches) {
     out[input.name] = of_whole_step(input.type, micro_batches);
   }
   return out;
-}
-
-/// Whether all bits of no exponent are set, which are those of NaN and infinity.
-template <class Bits>
-bool exponents_are_finite(std::span<const std::byte> bytes, Bits exponent) {
-  std::size_t odd = 0;  // counted, because a loop that ends early is no vector code
-  for (std::size_t i = 0; i < bytes.size(); i += sizeof(Bits)) {
-    Bits bits;
-    std::memcpy(&bits, bytes.data() + i, sizeof bits);
-    odd += (bits & exponent) == exponent;
-  }
-  return odd == 0;
-}
-
-bool is_finite(const Tensor& t) {
-  switch (t.dtype()) {
-    case DType::f32: return exponents_are_finite<std::uint32_t>(t.bytes(), 0x7f800000U);
-    case DType::f64: return exponents_are_finite<std::uint64_t>(t.bytes(), 0x7ff0000000000000U);
-    case DType::f16: return exponents_are_finite<std::uint16_t>(t.bytes(), 0x7c00U);
-    case DType::bf16: return exponents_are_finite<std::uint16_t>(t.bytes(), 0x7f80U);
-    default: return true;
-  }
-}
-
-/// `[0, 3]`; nothing for a scalar.
-std::string element_text(const Shape& shape, std::size_t index) {
-  if (shape.empty()) return "";
-  Shape place;
-  const Shape strides = strides_of(shape);
-  for (std::size_t d = 0; d < shape.size(); ++d)
-    place.push_back(static_cast<std::int64_t>(index) / strides[d] % shape[d]);
-  return fmt::format(" at {}", to_text(place));
 }
 
 /// Throws: Error that names the first element for which `is_odd`, if there is one.
@@ -274,17 +242,6 @@ std::map<std::string, Tensor> initial_parameters(const Graph& graph, const std::
     fitting(out[v.name], v.type.dtype, where);  // it can be read in its own type, too
   }
   return out;
-}
-
-std::string infinity_in(const std::map<std::string, Tensor>& tensors) {
-  for (const auto& [name, t] : tensors) {
-    if (is_finite(t)) continue;
-    const std::vector<double> values = to_doubles(t);
-    const auto odd = std::find_if(values.begin(), values.end(), [](double x) { return !std::isfinite(x); });
-    return fmt::format("'{}' holds {}{}", name, *odd,
-                       element_text(t.shape(), static_cast<std::size_t>(odd - values.begin())));
-  }
-  return "";
 }
 
 }  // namespace shardwright

@@ -1,4 +1,4 @@
-#include "shardwright/cli/samples.h"
+#include "shardwright/frontend/samples.h"
 
 #include <filesystem>
 

@@ -1,67 +1,30 @@
-#include "shardwright/cli/held_out.h"
+#include "shardwright/training/evaluation.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <cstring>
-#include <filesystem>
 
-#include "shardwright/cli/training_data.h"
-#include "shardwright/graph/op.h"
-#include "shardwright/runtime/safetensors.h"
+#include "shardwright/base/progress.h"
 
 namespace shardwright {
 namespace {
 
-constexpr const char* label_name = "label";
 constexpr std::int64_t most_copies = 4096;
-
-Tensor reshaped(const Tensor& t, Shape shape) {
-  Tensor out({t.dtype(), std::move(shape)});
-  std::ranges::copy(t.bytes(), out.bytes().begin());
-  return out;
-}
-
-/// A column of the file, one row a sample.
-Tensor column_of(const SafetensorsFile& file, const std::string& name, const Type& batch) {
-  const Shape have = file.type(name).shape;
-  Shape want = batch.shape;
-  const bool is_steps = have.size() == want.size() + 1;
-  const bool fits =
-      have.size() >= want.size() && !want.empty() &&
-      std::equal(want.begin() + 1, want.end(), have.end() - static_cast<std::ptrdiff_t>(want.size()) + 1);
-  if (!fits || (!is_steps && have.size() != want.size()))
-    throw error("{}: '{}' is {} but the model takes {} a batch; give [samples, ...] or [steps, batch, ...]",
-                file.path(), name, to_text(file.type(name)), to_text(batch));
-  want[0] = is_steps ? have[0] * have[1] : have[0];
-  return reshaped(fitting(file.read(name), batch.dtype, fmt::format("{}: '{}'", file.path(), name)), want);
-}
 
 }  // namespace
 
-HeldOut::HeldOut(const Model& model, const std::string& path) {
-  std::map<std::string, Type> inputs;
-  for (const Node& node : model.graph.nodes)
-    if (node.op->kind == OpKind::input)
-      inputs[model.graph.value(node.results[0]).name] = model.graph.value(node.results[0]).type;
-  if (!path.ends_with(".safetensors")) {
-    columns_ = test_samples(model, inputs, path);
-  } else {
-    const SafetensorsFile file = SafetensorsFile::open(path);
-    for (const auto& [name, type] : inputs) {
-      if (!file.has(name) && name == label_name) continue;
-      if (!file.has(name)) throw io_error("{}: has no tensor '{}', which the model needs", path, name);
-      columns_[name] = column_of(file, name, type);
-    }
-  }
+HeldOut::HeldOut(std::map<std::string, Tensor> columns, std::int64_t batch, const std::string& called)
+    : columns_(std::move(columns)), batch_(batch) {
   for (const auto& [name, column] : columns_) {
     if (samples_ != 0 && column.shape()[0] != samples_)
-      throw error("{}: '{}' has {} samples but others have {}", path, name, column.shape()[0], samples_);
+      throw error("{}: '{}' has {} samples but others have {}", called, name, column.shape()[0], samples_);
     samples_ = column.shape()[0];
-    batch_ = inputs[name].shape[0];
   }
-  if (samples_ == 0) throw error("{}: has no samples", path);
+  if (samples_ == 0) throw error("{}: has no samples", called);
   // The last batch is filled up with copies of a sample: some, but not a memory full of them.
   if (batch_ > std::max(samples_, most_copies))
-    throw error("{}: has {} samples, but a batch takes {}; give --batch-size {}", path, samples_, batch_,
+    throw error("{}: has {} samples, but a batch takes {}; give --batch-size {}", called, samples_, batch_,
                 samples_);
 }
 
@@ -101,6 +64,36 @@ void Hits::add(const Tensor& prediction, const Tensor& label, std::int64_t rows)
             static_cast<std::ptrdiff_t>(labels[i]);
     ++count;
   }
+}
+
+Evaluated ask(Session& session, const HeldOut& data, const AskOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  const std::size_t first = options.has_labels ? 1 : 0;  // prediction
+  Evaluated out{.samples = data.samples()};
+  double losses = 0;
+  std::int64_t full = 0;
+  Hits hits;
+  Doing doing(options.progress, "batch", data.batches());
+  for (std::int64_t i = 0; i < data.batches(); ++i) {
+    doing.tell(i);
+    std::map<std::string, Tensor> batch = data.get(i);
+    const Tensor label = options.has_labels ? batch.at("label") : Tensor();
+    if (!options.has_labels) batch.erase("label");
+    const std::vector<Tensor> outputs = session.step(batch);
+    const std::int64_t rows = data.rows(i);
+    if (options.has_labels) {
+      if (rows == data.batch()) losses += to_doubles(outputs[0])[0], ++full;
+      if (are_scores(outputs[first].type(), label.type())) hits.add(outputs[first], label, rows);
+    }
+    if (options.take)
+      options.take({outputs.begin() + static_cast<std::ptrdiff_t>(first), outputs.end()}, rows);
+  }
+  if (full > 0) out.loss = losses / static_cast<double>(full);
+  if (full == 0) out.loss = std::nan("");
+  if (hits.count > 0) out.accuracy = hits.share();
+  if (options.are_sequences) out.perplexity = std::exp(out.loss);
+  out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return out;
 }
 
 }  // namespace shardwright

@@ -7,24 +7,13 @@
 #include <optional>
 #include <string>
 
-#include "shardwright/cli/held_out.h"
-#include "shardwright/cli/verb.h"
 #include "shardwright/frontend/graph_step.h"
+#include "shardwright/frontend/held_out.h"
 #include "shardwright/lower/pipeline.h"
 #include "shardwright/runtime/session.h"
 #include "shardwright/search/planning/make_plan.h"
 
 namespace shardwright {
-
-/// What labels say of a network.
-struct Evaluated {
-  std::int64_t step = 0;             // that had been done
-  double loss = 0;                   // mean over the batches that samples fill
-  std::optional<double> accuracy;    // share of rows whose label has the largest score
-  std::optional<double> perplexity;  // exp(loss), of sequences
-  std::int64_t samples = 0;
-  double seconds = 0;
-};
 
 /// A network for held-out data, planned for devices.
 struct AskedNetwork {
@@ -42,15 +31,11 @@ AskedNetwork asked_network(const Model& model, const std::string& path, PlanRequ
 
 /// Whether labels say which of the network's scores should be the largest.
 bool tells_accuracy(const AskedNetwork& network);
-/// Throws: Error that begins with `--eval PATH` if nothing can be said about the data: no label, or too few samples.
-void check_eval(const AskedNetwork& network, const std::string& path);
+/// Throws: Error that begins with `called`, as `--eval PATH`, if nothing can be said about the data: no label, or too few samples.
+void check_eval(const AskedNetwork& network, const std::string& called);
 
-/// Called for each batch with its predictions; `rows` of it are samples.
-using TakePredictions = std::function<void(const std::vector<Tensor>& predictions, std::int64_t rows)>;
-
-/// Asks about all samples. Without a full batch of them the loss is NaN.
-Evaluated ask(Session& session, const AskedNetwork& network, const TakePredictions& take = {},
-              Progress* progress = nullptr);
+/// How to ask a session of it.
+AskOptions ask_options_of(const AskedNetwork& network);
 
 /// Held-out data beside a session that trains.
 class Evaluator {

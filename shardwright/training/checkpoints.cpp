@@ -1,11 +1,10 @@
-#include "shardwright/cli/checkpoints.h"
+#include "shardwright/training/checkpoints.h"
 
 #include <algorithm>
 #include <filesystem>
 #include <ostream>
 #include <utility>
 
-#include "shardwright/cli/mpi_rank.h"
 #include "shardwright/plan/plan.h"
 #include "shardwright/runtime/checkpoint/folder.h"
 #include "shardwright/runtime/checkpoint/load.h"
@@ -41,11 +40,11 @@ std::vector<CheckpointReader> whole_ones(const std::string& folder, std::ostream
 }
 
 /// A run goes on from `at` and saves in `folder`: nothing there may be later, but for what is damaged.
-void check_later(const std::string& folder, const CheckpointReader& at) {
+void check_later(const std::string& folder, const CheckpointReader& at, Door door) {
   for (const Checkpoint& c : checkpoints_in(folder))
     if (c.step > at.manifest().run.step)
-      throw error("--save {}: has a later checkpoint than the run goes on from ({}); give another folder",
-                  folder, c.folder);
+      throw error("{} {}: has a later checkpoint than the run goes on from ({}); give another folder",
+                  called(door, "--save"), folder, c.folder);
 }
 
 bool is_same(const std::string& a, const std::string& b) {
@@ -53,62 +52,65 @@ bool is_same(const std::string& a, const std::string& b) {
   return fs::equivalent(a, b, failure);
 }
 
-void find_resume(const Arguments& arguments, CheckpointPlans& plans, std::ostream& notices) {
-  const std::string from = arguments.text("--resume");
+void find_resume(const CheckpointOptions& options, CheckpointPlans& plans, std::ostream& notices) {
+  const std::string& from = *options.resume;
+  const auto flag = [&](std::string_view name) { return called(options.door, name); };
   if (from == "auto") {
-    if (plans.folder.empty()) throw error("--resume auto goes on from the folder of --save; give that");
+    if (plans.folder.empty())
+      throw error("{} auto goes on from the folder of {}; give that", flag("--resume"), flag("--save"));
     if (is_folder(plans.folder)) plans.resume = whole_ones(plans.folder, notices);
     if (plans.resume.empty()) notices << plans.folder << ": no checkpoint yet; starting from the beginning\n";
     return;
   }
-  if (!is_folder(from)) throw io_error("--resume {}: is no folder", from);
+  if (!is_folder(from)) throw io_error("{} {}: is no folder", flag("--resume"), from);
   if (!is_checkpoint(from)) {
     plans.resume = whole_ones(from, notices);
-    if (plans.resume.empty()) throw io_error("--resume {}: has no checkpoint", from);
+    if (plans.resume.empty()) throw io_error("{} {}: has no checkpoint", flag("--resume"), from);
     if (is_same(from, plans.folder)) return;
   } else {
     plans.resume.emplace_back(from);
   }
   if (plans.folder.empty() || !is_folder(plans.folder)) return;
   if (is_same(fs::path(fs::canonical(from)).parent_path().string(), plans.folder))
-    return check_later(plans.folder, plans.resume.front());
+    return check_later(plans.folder, plans.resume.front(), options.door);
   if (!checkpoints_in(plans.folder).empty())
-    throw error("--save {}: has checkpoints of another run; give another folder", plans.folder);
+    throw error("{} {}: has checkpoints of another run; give another folder", flag("--save"), plans.folder);
 }
 
-Error taken(const std::string& folder) {
-  return error("--save {}: has checkpoints already; --resume auto goes on from them, or give another folder",
-               folder);
+Error taken(const std::string& folder, Door door) {
+  return error("{} {}: has checkpoints already; {} auto goes on from them, or give another folder",
+               called(door, "--save"), folder, called(door, "--resume"));
 }
 
 }  // namespace
 
-std::optional<FolderLock> lock_of_run(const Arguments& arguments) {
-  const std::string folder = arguments.text("--save");
-  if (!is_first_rank() || !is_folder(folder) || is_checkpoint(folder)) return std::nullopt;
-  return FolderLock(folder);
+std::optional<FolderLock> lock_of_run(const CheckpointOptions& options) {
+  if (!options.save || !is_folder(*options.save) || is_checkpoint(*options.save)) return std::nullopt;
+  return FolderLock(*options.save);
 }
 
-CheckpointPlans checkpoint_plans(const Arguments& arguments, std::optional<FolderLock> lock,
+CheckpointPlans checkpoint_plans(const CheckpointOptions& options, std::optional<FolderLock> lock,
                                  std::ostream& notices) {
-  CheckpointPlans plans{.folder = arguments.text("--save"), .lock = std::move(lock)};
-  if (arguments.has("--save") && plans.folder.empty()) throw error("--save: give a folder");
+  const auto flag = [&](std::string_view name) { return called(options.door, name); };
+  CheckpointPlans plans{.folder = options.save.value_or(""), .lock = std::move(lock), .door = options.door};
+  if (options.save && plans.folder.empty()) throw error("{}: give a folder", flag("--save"));
   if (is_checkpoint(plans.folder))
-    throw error("--save {}: is a checkpoint; give the folder of a run", plans.folder);
-  for (const char* flag : {"--save-every", "--keep"})
-    if (arguments.has(flag) && plans.folder.empty())
-      throw error("{} says how to save; give --save DIR, too", flag);
-  plans.every = arguments.integer("--save-every", 0);
-  plans.keep = arguments.integer("--keep", 0);
-  if (arguments.has("--resume") && arguments.has("--init"))
-    throw error("--resume goes on with a run and --init starts one; give one of them");
-  if (arguments.has("--resume")) {
-    find_resume(arguments, plans, notices);
+    throw error("{} {}: is a checkpoint; give the folder of a run", flag("--save"), plans.folder);
+  for (const auto& [name, number] : {std::pair("--save-every", options.save_every), {"--keep", options.keep}})
+    if (number > 0 && plans.folder.empty())
+      throw error("{} says how to save; give {}, too", flag(name),
+                  options.door == Door::command ? "--save DIR" : "save");
+  plans.every = options.save_every;
+  plans.keep = options.keep;
+  if (options.resume && options.init)
+    throw error("{} goes on with a run and {} starts one; give one of them", flag("--resume"),
+                flag("--init"));
+  if (options.resume) {
+    find_resume(options, plans, notices);
   } else if (is_folder(plans.folder) && !checkpoints_in(plans.folder).empty()) {
-    throw taken(plans.folder);
+    throw taken(plans.folder, options.door);
   }
-  if (const std::string init = arguments.text("--init"); is_folder(init))
-    plans.init.emplace(open_checkpoint(init));
+  if (options.init && is_folder(*options.init)) plans.init.emplace(open_checkpoint(*options.init));
   return plans;
 }
 
@@ -126,9 +128,10 @@ std::string damage_of(const CheckpointReader& checkpoint) {
 
 }  // namespace
 
-std::int64_t restore(Session& session, CheckpointPlans& plans, std::ostream& notices) {
+std::int64_t restore(Session& session, CheckpointPlans& plans,
+                     const std::function<void(std::string)>& notice) {
   const auto tell = [&](const std::vector<std::string>& lines) {
-    for (const std::string& line : lines) notices << line << "\n";
+    for (const std::string& line : lines) notice(line);
   };
   if (plans.init) tell(load(session, source_of(*plans.init), Restored::parameters));
   while (!plans.resume.empty()) {
@@ -143,32 +146,33 @@ std::int64_t restore(Session& session, CheckpointPlans& plans, std::ostream& not
     if (!session.any(!damage.empty())) return checkpoint.manifest().run.step;
     if (damage.empty()) damage = damage_of(checkpoint);
     if (plans.resume.size() == 1) throw io_error("{}", damage);
-    notices << damage << "; looking for an earlier checkpoint\n";
+    notice(damage + "; looking for an earlier checkpoint");
     plans.resume.erase(plans.resume.begin());
   }
   return 0;
 }
 
-std::uint64_t seed_of(const Arguments& arguments, const CheckpointPlans& checkpoints) {
+std::uint64_t seed_of(std::optional<std::uint64_t> asked, const CheckpointPlans& checkpoints) {
   const RunState* const resumed = checkpoints.resumed();
-  const auto seed = static_cast<std::uint64_t>(
-      arguments.integer("--seed", resumed ? static_cast<std::int64_t>(resumed->seed) : 1, 0));
-  if (resumed && resumed->seed != seed)
-    throw error("--seed {}: {} was trained with seed {}, which orders its data, too; leave --seed out", seed,
-                checkpoints.resume.front().folder(), resumed->seed);
-  return seed;
+  if (!resumed) return asked.value_or(1);
+  if (asked && *asked != resumed->seed)
+    throw error("{} {}: {} was trained with seed {}, which orders its data, too; leave {} out",
+                called(checkpoints.door, "--seed"), *asked, checkpoints.resume.front().folder(),
+                resumed->seed, called(checkpoints.door, "--seed"));
+  return resumed->seed;
 }
 
 void check_batch(const CheckpointPlans& checkpoints, std::int64_t samples) {
   const RunState* const resumed = checkpoints.resumed();
+  const std::string init = called(checkpoints.door, "--init");
   if (resumed && resumed->samples == 0)
-    throw error("{}: holds the weights of a file and no run to continue; start one from them with --init",
-                checkpoints.resume.front().folder());
+    throw error("{}: holds the weights of a file and no run to continue; start one from them with {}",
+                checkpoints.resume.front().folder(), init);
   if (resumed && resumed->samples != samples)
     throw error(
-        "{} was trained on batches of {} samples, but these have {}; give --global-batch {}, or --init for "
-        "its weights alone",
-        checkpoints.resume.front().folder(), resumed->samples, samples, resumed->samples);
+        "{} was trained on batches of {} samples, but these have {}; give {} {}, or {} for its weights alone",
+        checkpoints.resume.front().folder(), resumed->samples, samples,
+        called(checkpoints.door, "--global-batch"), resumed->samples, init);
 }
 
 void tell_changes(const CheckpointPlans& checkpoints, const std::string& model, const Origin& origin,
@@ -189,8 +193,8 @@ void tell_changes(const CheckpointPlans& checkpoints, const std::string& model, 
   tell("precision", to_text(before.precision), to_text(origin.precision));
 }
 
-Saving::Saving(Session& session, CheckpointPlans& plans, const std::string& plan, Reporter& reporter)
-    : reporter_(reporter), every_(plans.every) {
+Saving::Saving(Session& session, CheckpointPlans& plans, const std::string& plan, OnSaved on_saved)
+    : on_saved_(std::move(on_saved)), every_(plans.every) {
   if (plans.folder.empty()) return;
   const RunState* const resumed = plans.resumed();
   const bool goes_on_there =
@@ -201,12 +205,12 @@ Saving::Saving(Session& session, CheckpointPlans& plans, const std::string& plan
                                       .keep = plans.keep,
                                       .plan = plan,
                                       .lock = std::exchange(plans.lock, std::nullopt)});
-  if (!is_first_rank()) return;
+  if (session.ranks().front() != 0) return;
   if (goes_on_there) {
     set_aside_later(plans.folder, resumed->step);
     link_to(plans.folder, std::string(latest_link), resumed->step);  // a killed run may have left it behind
   } else if (!was_there && !checkpoints_in(plans.folder).empty()) {
-    throw taken(plans.folder);  // by a run that started at the same time
+    throw taken(plans.folder, plans.door);  // by a run that started at the same time
   }
 }
 
@@ -232,8 +236,13 @@ void Saving::end(const RunState& run) {
 void Saving::tell(const std::vector<Saved>& ended) {
   for (const Saved& saved : ended) {
     failure_ = saved.failure;
-    reporter_.saved(saved);
+    if (failure_.empty()) last_saved_ = saved.folder;
+    on_saved_(saved);
   }
+}
+
+std::string Saving::saved_text() const {
+  return last_saved_.empty() ? "nothing is saved" : fmt::format("saved in {}", last_saved_);
 }
 
 }  // namespace shardwright

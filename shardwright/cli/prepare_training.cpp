@@ -1,0 +1,117 @@
+#include "shardwright/cli/prepare_training.h"
+
+#include <cstdlib>
+#include <ostream>
+#include <sstream>
+
+#include "shardwright/base/file.h"
+#include "shardwright/cli/mpi_rank.h"
+#include "shardwright/cli/planning.h"
+#include "shardwright/cli/programs.h"
+#include "shardwright/cli/strategies.h"
+#include "shardwright/frontend/memory_limit.h"
+#include "shardwright/frontend/table.h"
+#include "shardwright/runtime/host_memory.h"
+#include "shardwright/training/finite.h"
+
+namespace shardwright {
+namespace {
+
+std::optional<std::uint64_t> seed_in(const Arguments& arguments) {
+  if (!arguments.has("--seed")) return std::nullopt;
+  return static_cast<std::uint64_t>(arguments.integer("--seed", 1, 0));
+}
+
+struct Initial {
+  std::map<std::string, InitialValue> values;
+  std::string infinite;  // which of --init holds infinity, and where
+};
+
+/// The model's own, or what the file of --init holds; a checkpoint is read by the ranks themselves.
+Initial initial_of(const Arguments& arguments, Model& model, const CheckpointPlans& checkpoints) {
+  Initial out{.values = std::move(model.initial)};
+  if (!arguments.has("--init") || checkpoints.init) return out;
+  auto parameters = initial_parameters(model.graph, arguments.text("--init"));
+  if (const std::string infinity = infinity_in(parameters); !infinity.empty())
+    out.infinite = fmt::format("{}: {}", arguments.text("--init"), infinity);
+  for (auto& [name, value] : parameters) out.values[name] = [value = std::move(value)] { return value; };
+  return out;
+}
+
+}  // namespace
+
+PreparedTraining prepare_training(const Arguments& arguments, std::optional<FolderLock> lock,
+                                  Terminal& terminal) {
+  std::ostringstream notices;  // told once nothing can be wrong any more
+  CheckpointPlans checkpoints = checkpoint_plans(checkpoint_options(arguments), std::move(lock), notices);
+  const std::uint64_t seed = seed_of(seed_in(arguments), checkpoints);
+  arguments.heed("--save-strategy");
+  if (is_first_rank()) {  // before a long search
+    require_strategies_writable(arguments);
+    require_page_writable(arguments);
+  }
+  Model model = model_to_plan(arguments, true, terminal);
+  const OptimizerChoice optimizer = optimizer_of(arguments, model);
+  add_train_step(model.graph, model.loss, optimizer);
+  const Plan plan = plan_of(arguments, model, model.graph, terminal);
+  const char* data_path = std::getenv("DATA_PATH");
+  for (const std::string& notice : model.notices) notices << notice << "\n";
+  TrainingData data = training_data(model, plan.settings.pipelining.micro_batches, arguments.text("--data"),
+                                    data_path ? data_path : "", seed, notices);
+  const Length length = length_of(arguments, data);
+  AskedTraining asked =
+      training_options(arguments, model, length, optimizer.attributes.number("rate", 0), plan, checkpoints);
+  auto [initial, infinite_parameter] = initial_of(arguments, model, checkpoints);
+
+  const BatchSize batch = batch_size_of(model.graph, plan, model.tokens);
+  check_batch(checkpoints, data.samples);
+  tell_changes(checkpoints, model.name, plan.origin, asked.options.run.schedule, notices);
+
+  const std::string trace_path = arguments.text("--trace");
+  const bool compares = arguments.is_on("--compare-plan");
+  Reporter reporter(arguments, length, batch, terminal);
+  reporter.suspect(data.source, infinite_parameter);
+  Pipeline program = compiled(arguments, model.graph, plan);
+  require_host_memory(program);  // the proof may take as long
+  const Evaluation expected = own_evaluation_of(arguments, program, plan.cluster);
+  const std::string misfit = misfit_notice(expected, plan.cluster);
+  notices << misfit;  // now, and when it has run
+  if (arguments.has("--json")) tell_assumed(arguments, model);
+  const ReportStyle style = arguments.has("--json") ? ReportStyle{} : style_of(arguments, terminal);
+  const bool has_page = !arguments.text("--html").empty();
+  arguments.check_heeded(terminal.err);
+  tell_if_long(program.rank_count(), "devices", "is a thread here", terminal);
+  if (is_first_rank()) {
+    if (!trace_path.empty()) require_writable(trace_path);
+    proven(arguments, program);
+    save_strategies(arguments, model.graph, plan, program, terminal);
+  }
+  terminal.err << notices.str();
+  std::optional<RunPage> page;
+  if (!arguments.has("--json") || has_page) {
+    StepReport told = step_report(model.graph, plan, expected.estimate, batch, assumed_in(arguments, model));
+    if (!arguments.has("--json")) terminal.out << to_text(told, style) << std::flush;
+    if (has_page) page.emplace(arguments, plan, expected, std::move(told), batch);
+  }
+  TrainingOptions& options = asked.options;
+  options.run.model = model.name;
+  options.run.seed = seed;
+  options.run.samples = data.samples;
+  options.plan = to_json(plan);
+  options.progress = arguments.progress;
+  if (!trace_path.empty()) options.recording = Recording::two;
+  if (compares) options.recording = Recording::eight;
+  return {std::move(data),
+          std::move(initial),
+          std::move(program),
+          std::move(reporter),
+          std::move(checkpoints),
+          std::move(asked),
+          trace_path,
+          plan.cluster,
+          compares,
+          misfit,
+          std::move(page)};
+}
+
+}  // namespace shardwright

@@ -1,0 +1,163 @@
+#include "shardwright/cli/run_training.h"
+
+#include <optional>
+#include <ostream>
+
+#include "shardwright/base/progress.h"
+#include "shardwright/cli/agreements.h"
+#include "shardwright/cli/interrupts.h"
+#include "shardwright/cli/mpi_rank.h"
+#include "shardwright/cli/planning.h"
+#include "shardwright/cli/prepare_training.h"
+#include "shardwright/frontend/measured_step.h"
+#include "shardwright/runtime/launcher.h"
+#include "shardwright/runtime/trace_file.h"
+
+namespace shardwright {
+namespace {
+
+void tell_figures(Session& session, PreparedTraining& training) {
+  const MemoryMarks memory = session.memory_marks();
+  Recorded recorded;
+  if (!training.trace_path.empty() || training.compares) {
+    const StepTrace trace = session.trace();
+    if (!training.trace_path.empty()) {
+      recorded.figures = figures_of(session.pipeline(), trace);
+      if (is_first_rank())
+        write_trace(training.trace_path, {session.pipeline(), training.cluster, trace, memory});
+    }
+    if (training.compares && is_first_rank())
+      recorded.comparison = compared(session.pipeline(), training.cluster, trace);
+  }
+  training.reporter.summary(session, memory, recorded, training.misfit);
+}
+
+/// What becomes of signals while the loop runs: the first lets the step end, the second stops it, the third ends all at once.
+class Signals {
+ public:
+  void tell(const TrainingEvent& event) {
+    std::visit(Each{[&](const TrainingBegan&) { patience_.emplace(2); },
+                    [](const StepBegins& e) { step_begins(e.step); }, [](const StepDone&) { step_ends(); },
+                    [](const auto&) {}},
+               event);
+  }
+
+ private:
+  std::optional<Patience> patience_;
+};
+
+TrainingEnded run_loop(Session& session, PreparedTraining& training, const SessionStart& start) {
+  TrainingOptions options = training.asked.options;
+  options.is_interrupted = [] { return interrupts() > 0; };
+  options.stop = &stops_at_once();
+  if (training.asked.eval)
+    options.evaluate = [evaluator = std::make_shared<Evaluator>(*training.asked.eval, start)](
+                           const Session& trained, std::int64_t steps) {
+      return (*evaluator)(trained, steps);
+    };
+  if (!training.initial.empty()) {
+    const Doing doing(options.progress, "setting initial values");
+    for (const auto& [name, value] : training.initial) session.set(name, value());
+  }
+  Signals signals;
+  return train(session, training.data, std::move(options), training.checkpoints,
+               [&](const TrainingEvent& event) {
+                 training.reporter.tell(event);
+                 signals.tell(event);
+                 return Then::goes_on;
+               });
+}
+
+int train_with(Session& session, PreparedTraining& training, const SessionStart& start, Terminal& terminal) {
+  const TrainingEnded end = run_loop(session, training, start);
+  if (end.by == EndedBy::none_left) {
+    training.reporter.has_none_left(end.steps, training.page.has_value());
+    return 0;
+  }
+  const bool is_interrupted = end.by == EndedBy::interrupt;
+  const bool has_ended = end.steps >= training.asked.options.length.steps || end.by == EndedBy::time_limit;
+  if (end.has_run() && has_ended) tell_figures(session, training);
+  if (end.by == EndedBy::time_limit) training.reporter.late(end.steps);
+  if (is_interrupted) training.reporter.interrupted(end.steps);
+  if (training.page && end.has_run())
+    training.page->write(session, training.reporter.run(is_interrupted), terminal.err);
+  return is_interrupted ? interrupted_status : 0;
+}
+
+SessionOptions session_options(const PreparedTraining& training) {
+  return {.seed = training.asked.options.run.seed, .only_scalars = true, .stop = &stops_at_once()};
+}
+
+/// Of the first rank.
+std::optional<FolderLock> own_lock(const Arguments& arguments) {
+  if (!is_first_rank()) return std::nullopt;
+  return lock_of_run(checkpoint_options(arguments));
+}
+
+void check_ranks(const Arguments& arguments, int ranks) {
+  if (const int devices = devices_of(arguments); devices != ranks)
+    throw error("--devices {} but mpirun has started {} ranks; there should be one per device", devices,
+                ranks);
+}
+
+/// One rank of many, started by mpirun.
+int run_rank(const Arguments& arguments, Terminal& terminal) {
+  std::optional<PreparedTraining> training;
+  const auto prepare_rank = [&](MpiProcess& process) {
+    std::optional<FolderLock> lock;
+    std::optional<std::string> own_error;
+    try {
+      check_ranks(arguments, process.size());
+      if (auto own = own_lock(arguments)) lock.emplace(std::move(*own));
+    } catch (const Error& e) {
+      own_error = e.what();
+    }
+    // Nobody looks at what is there before the first rank has the lock.
+    if (const auto why = process.first_error(own_error)) throw error("{}", *why);
+    const PreparedTraining& t = training.emplace(
+        prepare_training(arguments, std::move(lock), terminal));  // the first rank proves the step for all
+    return agreements_of(arguments, {t.asked.options.plan, t.program, t.data, t.asked.options.length,
+                                     t.initial, t.checkpoints, t.asked});
+  };
+  const auto run_prepared = [&](MpiProcess& process) {
+    const SessionStart start = [&](Pipeline program, SessionOptions options) {
+      const std::size_t transfers = most_transfers(program);
+      return Session(std::move(program), process.communicator(process.size(), transfers), options);
+    };
+    Session session = start(training->program, session_options(*training));
+    return train_with(session, *training, start, terminal);
+  };
+  return run_as_mpi_rank({prepare_rank, run_prepared}, terminal);
+}
+
+}  // namespace
+
+int train_over_mpi(const Arguments& arguments, Terminal& terminal) {
+  if (arguments.positionals[0] == "-")
+    throw error("--runtime mpi cannot read the model from standard input; give a name or a file");
+  if (launched_rank()) return run_rank(arguments, terminal);
+  arguments.heed_all();  // every rank will say what it heeds
+  const int ranks = devices_of(arguments);
+  const Patience patience(3);  // the third interrupt ends mpirun
+  const int status = launch({.ranks = ranks,
+                             .words = arguments.words,
+                             .interrupts = interrupts,
+                             .output = [&](auto text) { terminal.out << text << std::flush; },
+                             .errors = [&](auto text) { terminal.err << text; }});
+  return status != 0 && interrupts() > 0 ? interrupted_status : status;
+}
+
+int train_on_threads(const Arguments& arguments, Terminal& terminal) {
+  PreparedTraining training = prepare_training(arguments, own_lock(arguments), terminal);
+  const SessionStart start = start_threads;
+  Session session = start(training.program, session_options(training));
+  try {
+    return train_with(session, training, start, terminal);
+  } catch (const Error& e) {
+    if (!stops_at_once()) throw;
+    terminal.err << fmt::format("shardwright: {}\n", e.what());
+    return interrupted_status;
+  }
+}
+
+}  // namespace shardwright

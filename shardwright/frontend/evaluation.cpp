@@ -1,0 +1,60 @@
+#include "shardwright/frontend/evaluation.h"
+
+#include "shardwright/frontend/inference.h"
+#include "shardwright/passes/compile.h"
+#include "shardwright/search/planning/make_plan.h"
+
+namespace shardwright {
+
+AskedNetwork asked_network(const Model& model, const std::string& path, PlanRequest request) {
+  auto data = std::make_shared<const HeldOut>(held_out_of(model, path));
+  Model asked = inference_of(model, data->has("label"));
+  Constraints split;  // by degrees, and no more
+  if (request.is_set) {
+    split.degrees = request.constraints.degrees;
+    split.degrees.share(Sharing::stages, std::nullopt);
+    split.sequence_parallel = request.constraints.sequence_parallel;
+    split.operators = request.constraints.operators;
+  }
+  request.constraints = std::move(split);
+  request.model = model.name;
+  Plan plan = make_plan(asked.graph, request);
+  Pipeline pipeline = compile_pipeline(asked.graph, plan, {.formats = default_devices().formats});
+  return {std::move(asked), std::move(plan), std::move(pipeline), std::move(data)};
+}
+
+AskOptions ask_options_of(const AskedNetwork& network) {
+  return {.has_labels = network.has_labels(), .are_sequences = network.model.tokens > 0};
+}
+
+bool tells_accuracy(const AskedNetwork& network) {
+  if (!network.has_labels()) return false;
+  const Graph& graph = network.model.graph;
+  return are_scores(graph.value(graph.outputs[1]).type, graph.value(graph.find("label")).type);
+}
+
+void check_eval(const AskedNetwork& network, const std::string& called) {
+  if (!network.has_labels()) throw error("{}: has no 'label', so nothing can be said about it", called);
+  if (network.data->samples() < network.data->batch())
+    throw error("{}: has {} samples, but a batch takes {}", called, network.data->samples(),
+                network.data->batch());
+  if (!tells_accuracy(network)) return;
+  const Graph& graph = network.model.graph;
+  const std::int64_t classes = graph.value(graph.outputs[1]).type.shape.back();
+  for (double label : to_doubles(network.data->column("label")))
+    if (label >= static_cast<double>(classes))
+      throw error("{}: 'label' holds {}, but the network knows {} classes, from 0 on", called, label,
+                  classes);
+}
+
+Evaluator::Evaluator(const AskedNetwork& network, const SessionStart& start)
+    : network_(network), session_(start(network.pipeline, {})) {}
+
+Evaluated Evaluator::operator()(const Session& trained, std::int64_t step) {
+  take_weights(session_, trained);
+  Evaluated out = ask(session_, *network_.data, ask_options_of(network_));
+  out.step = step;
+  return out;
+}
+
+}  // namespace shardwright

@@ -1,0 +1,115 @@
+#include "shardwright/frontend/fit.h"
+
+#include <filesystem>
+#include <sstream>
+
+#include "shardwright/base/text.h"
+#include "shardwright/frontend/graph_step.h"
+#include "shardwright/frontend/samples.h"
+#include "shardwright/graph/op.h"
+#include "shardwright/runtime/checkpoint/load.h"
+
+namespace shardwright {
+namespace {
+
+/// With which the optimizer began, if it is told its rate.
+std::optional<double> rate_of(const Pipeline& pipeline) {
+  for (const Program& stage : pipeline.stages)
+    for (const Value& v : stage.graph.values)
+      if (const Node& node = stage.graph.node(v.producer);
+          v.name == rate_state && node.op->kind == OpKind::state)
+        return node.attributes.number("value", 0);
+  return std::nullopt;
+}
+
+RateSchedule rates_of(Session& session, const FitOptions& options, const TrainingData& data) {
+  const std::optional<double> own = rate_of(session.pipeline());
+  const bool is_constant = is_constant_rate(options.lr_schedule, options.warmup);
+  if (!own && (!is_constant || options.lr))
+    throw error("{}: the optimizer of this step has a fixed rate; make the step with has_set_rate",
+                is_constant ? fmt::format("lr {}", *options.lr) : "lr_schedule " + options.lr_schedule);
+  const double rate = options.lr.value_or(own.value_or(0));
+  if (own && options.lr) set_rate(session, rate);
+  return RateSchedule(options.lr_schedule, options.warmup, rate,
+                      {.steps = options.steps, .steps_per_epoch = data.batches_per_epoch});
+}
+
+/// The first process takes it; what it finds, all hear.
+std::optional<FolderLock> lock_of(Session& session, const CheckpointOptions& options) {
+  std::optional<FolderLock> lock;
+  std::string why;
+  if (session.ranks().front() == 0) try {
+      if (auto own = lock_of_run(options)) lock.emplace(std::move(*own));
+    } catch (const Error& e) {
+      why = e.what();
+    }
+  if (session.any(!why.empty())) throw error("{}", why.empty() ? "rank 0 cannot save there" : why);
+  return lock;
+}
+
+}  // namespace
+
+TrainingData training_data(const Dataset& data) {
+  const Batch first = data.at_step(0);
+  const auto any = first.columns.begin();
+  const bool has_rows = any != first.columns.end() && !any->second.shape().empty();
+  return {.batch =
+              [reader = std::make_shared<StepReader>(data)](std::int64_t step) {
+                const Batch b = reader->at(step);
+                return StepBatch(b.columns.begin(), b.columns.end());
+              },
+          .batches_per_epoch = data.batches_per_epoch(),
+          .samples = has_rows ? any->second.shape()[0] : 1};
+}
+
+TrainingEnded fit(Session& session, const Plan& plan, TrainingData data, const FitOptions& options,
+                  const OnEvent& on_event) {
+  if (!data.batch) throw error("data: there is no function that gives a step's batch");
+  CheckpointOptions saving{.save = options.save,
+                           .save_every = options.save_every,
+                           .keep = options.keep,
+                           .resume = options.resume,
+                           .init = options.init};
+  for (const auto& [name, number] : {std::pair("save_every", saving.save_every), {"keep", saving.keep}})
+    if (number < 0) throw error("{} {}: should be a number from 1 on", name, number);
+  std::ostringstream notices;
+  std::optional<FolderLock> lock = lock_of(session, saving);
+  CheckpointPlans checkpoints = checkpoint_plans(saving, std::move(lock), notices);
+  TrainingOptions training{.length = {options.steps, data.batches_per_epoch},
+                           .rates = rates_of(session, options, data),
+                           .evaluate = options.evaluate,
+                           .eval_every = options.eval_every,
+                           .keep_best = options.keep_best,
+                           .tensorboard = options.tensorboard,
+                           .time_limit = options.time_limit,
+                           .tokens = options.tokens,
+                           .plan = to_json(plan),
+                           .run = {.model = options.model,
+                                   .seed = seed_of(options.seed, checkpoints),
+                                   .samples = std::max<std::int64_t>(data.samples, 1),
+                                   .schedule = options.lr_schedule},
+                           .step = options.step,
+                           .is_interrupted = options.is_interrupted,
+                           .progress = options.progress};
+  if (!options.warmup.empty()) training.run.schedule += " behind a warm-up of " + options.warmup;
+  check(training, checkpoints);
+  check_batch(checkpoints, training.run.samples);
+  tell_changes(checkpoints, options.model, plan.origin, training.run.schedule, notices);
+  if (options.init && !checkpoints.init)  // a file
+    for (const std::string& line : load(session, open_source(*options.init), Restored::parameters))
+      notices << line << "\n";
+  if (on_event)
+    for (std::string_view line : split(notices.str(), '\n'))
+      if (!line.empty()) on_event(CheckpointNotice{std::string(line)});
+  return train(session, data, std::move(training), checkpoints, on_event);
+}
+
+TrainingEnded fit(TrainStep& step, TrainingData data, const FitOptions& options, const OnEvent& on_event) {
+  return fit(step.session(), step.plan(), std::move(data), options, on_event);
+}
+
+TrainingEnded fit(GraphStep& step, TrainingData data, const FitOptions& options, const OnEvent& on_event) {
+  return fit(step.session(), step.plan(), std::move(data), options, on_event);
+}
+
+}  // namespace shardwright

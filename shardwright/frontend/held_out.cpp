@@ -1,0 +1,57 @@
+#include "shardwright/frontend/held_out.h"
+
+#include <algorithm>
+
+#include "shardwright/frontend/training_data.h"
+#include "shardwright/graph/op.h"
+#include "shardwright/runtime/safetensors.h"
+
+namespace shardwright {
+namespace {
+
+constexpr const char* label_name = "label";
+
+Tensor reshaped(const Tensor& t, Shape shape) {
+  Tensor out({t.dtype(), std::move(shape)});
+  std::ranges::copy(t.bytes(), out.bytes().begin());
+  return out;
+}
+
+/// A column of the file, one row a sample.
+Tensor column_of(const SafetensorsFile& file, const std::string& name, const Type& batch) {
+  const Shape have = file.type(name).shape;
+  Shape want = batch.shape;
+  const bool is_steps = have.size() == want.size() + 1;
+  const bool fits =
+      have.size() >= want.size() && !want.empty() &&
+      std::equal(want.begin() + 1, want.end(), have.end() - static_cast<std::ptrdiff_t>(want.size()) + 1);
+  if (!fits || (!is_steps && have.size() != want.size()))
+    throw error("{}: '{}' is {} but the model takes {} a batch; give [samples, ...] or [steps, batch, ...]",
+                file.path(), name, to_text(file.type(name)), to_text(batch));
+  want[0] = is_steps ? have[0] * have[1] : have[0];
+  return reshaped(fitting(file.read(name), batch.dtype, fmt::format("{}: '{}'", file.path(), name)), want);
+}
+
+}  // namespace
+
+HeldOut held_out_of(const Model& model, const std::string& path) {
+  std::map<std::string, Type> inputs;
+  for (const Node& node : model.graph.nodes)
+    if (node.op->kind == OpKind::input)
+      inputs[model.graph.value(node.results[0]).name] = model.graph.value(node.results[0]).type;
+  std::map<std::string, Tensor> columns;
+  if (!path.ends_with(".safetensors")) {
+    columns = test_samples(model, inputs, path);
+  } else {
+    const SafetensorsFile file = SafetensorsFile::open(path);
+    for (const auto& [name, type] : inputs) {
+      if (!file.has(name) && name == label_name) continue;
+      if (!file.has(name)) throw io_error("{}: has no tensor '{}', which the model needs", path, name);
+      columns[name] = column_of(file, name, type);
+    }
+  }
+  const std::int64_t batch = columns.empty() ? 1 : inputs[columns.rbegin()->first].shape[0];
+  return HeldOut(std::move(columns), batch, path);
+}
+
+}  // namespace shardwright
