@@ -72,6 +72,7 @@ void bind_operators(py::module_& m);
 void bind_trace(py::module_& m);
 void bind_program(py::module_& m);
 void bind_files(py::module_& m);
+void bind_fit(py::module_& m);
 void bind_dlpack(py::module_& m);
 
 }  // namespace shardwright::python

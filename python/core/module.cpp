@@ -134,6 +134,7 @@ PYBIND11_MODULE(_core, m) {
   bind_program(m);
   bind_ranks(m);
   bind_files(m);
+  bind_fit(m);
   bind_data(m);
   bind_strategies(m);
   shorten_type_errors(m);

@@ -218,9 +218,33 @@ void Program::add_part(const std::shared_ptr<Tensor>& part, const Shape& said,
   }
 }
 
-std::vector<ArrayPtr> Program::finish(std::vector<Tensor> outputs) {
+void Program::has_stepped() {
   for (const Used& used : leaves_)
     if (used.is_changed) used.leaf->is_in(shared_from_this(), true);
+}
+
+std::map<std::string, Tensor> Program::named(const std::vector<ArrayPtr>& batch) const {
+  const std::size_t given = inputs_.size() - captured_.size();
+  if (batch.size() != given) throw error("the step takes {} tensors but {} were given", given, batch.size());
+  std::map<std::string, Tensor> out;
+  for (std::size_t i = 0; i < given; ++i) out[inputs_[i]] = as_input(i, lent(batch[i]->elements()));
+  for (std::size_t i = 0; i < captured_.size(); ++i) out[inputs_[given + i]] = captured_[i];
+  return out;
+}
+
+std::vector<Tensor> Program::step_of_loop(const std::map<std::string, Tensor>& batch) {
+  {
+    const py::gil_scoped_acquire gil;
+    begin();
+  }
+  std::vector<Tensor> outputs = step().session().step(batch);
+  const py::gil_scoped_acquire gil;
+  has_stepped();
+  return outputs;
+}
+
+std::vector<ArrayPtr> Program::finish(std::vector<Tensor> outputs) {
+  has_stepped();
   std::vector<ArrayPtr> out;
   for (Tensor& t : outputs) out.push_back(std::make_shared<Array>(std::move(t)));
   return out;

@@ -31,6 +31,10 @@ class Program : public std::enable_shared_from_this<Program> {
   /// `cuts`: per input, into how many parts each of its dims is cut; none said: its rows into those of the ranks. Ranks
   /// take the parts in row-major order, again from the first where there are more ranks than parts.
   std::vector<ArrayPtr> run_local(const std::vector<ArrayPtr>& parts, const std::vector<Shape>& cuts);
+  /// Likewise, of a loop that runs without Python's lock and has the whole batch by name.
+  std::vector<Tensor> step_of_loop(const std::map<std::string, Tensor>& batch);
+  /// Such a batch, of what is given for the first inputs.
+  std::map<std::string, Tensor> named(const std::vector<ArrayPtr>& batch) const;
   const std::vector<std::string>& inputs() const { return inputs_; }
 
   /// The newest value of what is kept under this name, from the devices. Of several processes all ask at the same time.
@@ -74,6 +78,8 @@ class Program : public std::enable_shared_from_this<Program> {
   void add_part(const std::shared_ptr<Tensor>& part, const Shape& cuts, std::vector<TensorPart>& to) const;
   /// What is given for input `i`, in the type in which the graph has it.
   Tensor as_input(std::size_t i, Tensor given) const;
+  /// Behind a step: what it has changed is newest here.
+  void has_stepped();
   std::vector<ArrayPtr> finish(std::vector<Tensor> outputs);
 
   std::shared_ptr<Together> together_ = std::make_shared<Together>();  // the session's start says what it is

@@ -27,10 +27,11 @@ from .generation import generate
 from .plans import Plan, Spec, plan
 from .regions import recompute, reshard, shard
 from .step import Jitted, ModelStep, PredictStep, TrainStep, jit, model_step, predict_step, train_step
+from .training import Fitted, fit
 
 __version__ = "0.1.0"
-__all__ = ["EventFile", "Jitted", "Mesh", "ModelStep", "Parameter", "Plan", "PredictStep", "RateSchedule",
-           "ShardwrightError", "Spec", "Tensor", "TrainStep", "collectives", "data", "draw_digits", "from_dlpack", "generate", "grad",
+__all__ = ["EventFile", "Fitted", "Jitted", "Mesh", "ModelStep", "Parameter", "Plan", "PredictStep", "RateSchedule",
+           "ShardwrightError", "Spec", "Tensor", "TrainStep", "collectives", "data", "draw_digits", "fit", "from_dlpack", "generate", "grad",
            "jit", "load_safetensors", "model_step", "nn", "ops", "optim", "plan", "predict_step", "recompute", "reshard",
            "save_safetensors", "seed", "set_seed", "shard", "train_step", "value_and_grad"]
 

@@ -104,12 +104,12 @@ class Programs:
 
     def __init__(self, function: Callable, make: Callable[[Call], Runnable], skip: int = 0):
         self._name = getattr(function, "__name__", "a function")
-        self._names = argument_names(function)[skip:]
+        self.names = argument_names(function)[skip:]
         self._make = make
         self._made: dict[tuple, Runnable] = {}
 
-    def call(self, arguments: tuple, keywords: Mapping[str, Any] = {}) -> Call:  # noqa: B006: nobody writes to it
-        return Call(self._names, arguments, keywords)
+    def call(self, arguments: tuple) -> Call:
+        return Call(self.names, arguments)
 
     def of(self, call: Call) -> Runnable:
         found = self._made.get(call.key)

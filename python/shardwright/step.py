@@ -134,6 +134,13 @@ class TrainStep(_Step):
         self.steps_done += 1
         return result
 
+    def _program_and_arrays(self, batch: Any) -> tuple[_core.Program, list[Tensor]]:
+        """Of a batch of `fit`."""
+        if isinstance(batch, dict):
+            batch = tuple(_by_name(self._name, self._programs.names, batch).values())
+        call = self._programs.call(tuple(batch) if isinstance(batch, (tuple, list)) else (batch,))
+        return self._programs.of(call).program, call.arrays
+
     def plan(self, *batch: Any) -> Plan:
         """What a step with such a batch would be: arrays, or `Spec`s of them. Memory is taken for none of it."""
         call = self._programs.call(batch)
@@ -189,6 +196,15 @@ class ModelStep(_Step):
         self.steps_done += 1
         return loss
 
+    def _program_and_arrays(self, batch: Any) -> tuple[_core.Program, list[Tensor]]:
+        """Of a batch of `fit`."""
+        if not isinstance(batch, dict):
+            given = batch if isinstance(batch, (tuple, list)) else (batch,)
+            if len(given) != len(self.inputs):
+                raise TypeError(f"the model takes {', '.join(self.inputs)}, not {len(given)} arrays")
+            batch = dict(zip(self.inputs, given))
+        return self._model_program, _inputs_of(self.inputs, _by_name(self._name, list(self.inputs), batch))
+
     @property
     def parameters(self) -> list[Parameter]:
         """All parameters; `p.numpy()` is what training has made of one."""
@@ -234,6 +250,15 @@ def _inputs_of(inputs: dict[str, tuple[str, list[int]]], batch: dict[str, ArrayL
     if set(batch) != set(inputs):
         raise TypeError(f"the model takes {', '.join(inputs)}, not {', '.join(batch)}")
     return [_core.cast(_core.array_of(batch[name]), dtype) for name, (dtype, _) in inputs.items()]
+
+
+def _by_name(called: str, names: list[str], batch: dict[str, Any]) -> dict[str, Any]:
+    """In the order of `names`; columns that are called otherwise stand for the names at their place."""
+    if set(batch) == set(names):
+        return {name: batch[name] for name in names}
+    if len(batch) != len(names) or any(a in names and a != b for a, b in zip(batch, names)):
+        raise TypeError(f"{called} takes {', '.join(names)}, not {', '.join(batch)}")
+    return dict(zip(names, batch.values()))
 
 
 def _is_array(leaf: Any) -> bool:

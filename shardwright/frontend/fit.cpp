@@ -22,16 +22,15 @@ std::optional<double> rate_of(const Pipeline& pipeline) {
   return std::nullopt;
 }
 
-RateSchedule rates_of(Session& session, const FitOptions& options, const TrainingData& data) {
+/// From which rate schedules start; nothing if the optimizer has a fixed one. Throws: Error if one is asked for all the same.
+std::optional<double> base_rate(const Session& session, const FitOptions& options) {
   const std::optional<double> own = rate_of(session.pipeline());
   const bool is_constant = is_constant_rate(options.lr_schedule, options.warmup);
   if (!own && (!is_constant || options.lr))
     throw error("{}: the optimizer of this step has a fixed rate; make the step with has_set_rate",
                 is_constant ? fmt::format("lr {}", *options.lr) : "lr_schedule " + options.lr_schedule);
-  const double rate = options.lr.value_or(own.value_or(0));
-  if (own && options.lr) set_rate(session, rate);
-  return RateSchedule(options.lr_schedule, options.warmup, rate,
-                      {.steps = options.steps, .steps_per_epoch = data.batches_per_epoch});
+  if (!own || (is_constant && !options.lr)) return std::nullopt;
+  return options.lr.value_or(*own);
 }
 
 /// The first process takes it; what it finds, all hear.
@@ -75,8 +74,11 @@ TrainingEnded fit(Session& session, const Plan& plan, TrainingData data, const F
   std::ostringstream notices;
   std::optional<FolderLock> lock = lock_of(session, saving);
   CheckpointPlans checkpoints = checkpoint_plans(saving, std::move(lock), notices);
-  TrainingOptions training{.length = {options.steps, data.batches_per_epoch},
-                           .rates = rates_of(session, options, data),
+  const std::optional<double> rate = base_rate(session, options);
+  TrainingOptions training{.first = options.first,
+                           .length = {options.steps, data.batches_per_epoch},
+                           .rates = RateSchedule(options.lr_schedule, options.warmup, rate.value_or(0),
+                                                 {options.steps, data.batches_per_epoch}),
                            .evaluate = options.evaluate,
                            .eval_every = options.eval_every,
                            .keep_best = options.keep_best,
@@ -98,10 +100,18 @@ TrainingEnded fit(Session& session, const Plan& plan, TrainingData data, const F
   if (options.init && !checkpoints.init)  // a file
     for (const std::string& line : load(session, open_source(*options.init), Restored::parameters))
       notices << line << "\n";
+  const std::string told = notices.str();
   if (on_event)
-    for (std::string_view line : split(notices.str(), '\n'))
+    for (std::string_view line : split(told, '\n'))
       if (!line.empty()) on_event(CheckpointNotice{std::string(line)});
-  return train(session, data, std::move(training), checkpoints, on_event);
+  const TrainingEnded ended =
+      train(session, data, std::move(training), checkpoints, [&](const TrainingEvent& event) {
+        // A checkpoint has the rate of its last step.
+        if (rate && std::holds_alternative<TrainingBegan>(event)) set_rate(session, *rate);
+        return on_event ? on_event(event) : Then::goes_on;
+      });
+  if (rate) set_rate(session, *rate);
+  return ended;
 }
 
 TrainingEnded fit(TrainStep& step, TrainingData data, const FitOptions& options, const OnEvent& on_event) {

@@ -22,10 +22,12 @@ class GraphStep;
 
 /// By the names of the command's flags.
 struct FitOptions {
+  std::int64_t first = 0;   // steps that this session has done before, where it goes on from no checkpoint
   std::int64_t steps = 20;  // with those before
   std::string lr_schedule = "constant";
   std::string warmup = "";
-  std::optional<double> lr = {};  // that schedules start from; none: the optimizer's
+  /// From which schedules start, and which the step has behind them; none: the optimizer's.
+  std::optional<double> lr = {};
   std::optional<std::string> save = {};
   std::int64_t save_every = 0;
   std::int64_t keep = 0;

@@ -138,10 +138,12 @@ TrainingEnded train(Session& session, const TrainingData& data, TrainingOptions 
                     CheckpointPlans& checkpoints, const OnEvent& on_event) {
   check(options, checkpoints);
   const auto tell = [&](const TrainingEvent& event) { return on_event ? on_event(event) : Then::goes_on; };
-  std::int64_t first = 0;
+  std::int64_t first = options.first;
   if (checkpoints.init || !checkpoints.resume.empty()) {
     const Doing doing(options.progress, "reading the checkpoint");
-    first = restore(session, checkpoints, [&](std::string text) { tell(CheckpointNotice{std::move(text)}); });
+    const std::int64_t before =
+        restore(session, checkpoints, [&](std::string text) { tell(CheckpointNotice{std::move(text)}); });
+    if (checkpoints.resumed()) first = before;
   }
   tell(TrainingBegan{.first = first, .steps = options.length.steps});
   const TrainingEnded ended = Loop(session, data, options, checkpoints, on_event).run(first);

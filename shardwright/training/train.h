@@ -42,6 +42,7 @@ struct TrainingData {
 enum class Recording { none, two, eight };
 
 struct TrainingOptions {
+  std::int64_t first = 0;  // steps done before, where no checkpoint is gone on from
   Length length;
   RateSchedule rates = RateSchedule();
   /// Held-out data, with the weights that the session has; null: there are none.
