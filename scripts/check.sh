@@ -30,6 +30,7 @@ fi
 scripts/check_layers.sh || failed=1
 scripts/check_operator_names.sh || failed=1
 scripts/check_type_names.sh || failed=1
+scripts/check_one_way.sh || failed=1
 
 if [[ ${1:-} == --tidy ]]; then
   scripts/install.sh build tests tidy

@@ -28,6 +28,8 @@
 
 namespace shardwright::python {
 
+DeviceKind device() { return default_devices(); }
+
 void tell(const std::string& line) {
   const py::gil_scoped_acquire gil;
   py::print(line, py::arg("file") = py::module_::import("sys").attr("stderr"));
@@ -80,11 +82,9 @@ std::optional<Plan> saved_plan(const PlanOptions& options) {
   return path == options.end() ? std::nullopt : std::optional(known_plan(path->second));
 }
 
-/// By the table that flags are read with. What nobody says of the network called `model` is as `saved` has it, if it is of
-/// this one, or as on such machines.
-PlanRequest request_of(const PlanOptions& options, const std::string& model = "",
-                       const std::optional<Plan>& saved = {}) {
-  PlanRequest request{.model = "traced network", .formats = default_devices().formats};
+/// By the table that flags are read with.
+PlanRequest request_of(const PlanOptions& options, const std::string& model = "") {
+  PlanRequest request{.model = "traced network", .formats = device().formats};
   // Before all else, as the command reads its file: what contradicts it is refused.
   SaidSettings settings;
   if (const auto said = options.find("annotate"); said != options.end()) {
@@ -314,7 +314,10 @@ void tell_assumed(const Asked& asked) {
 }
 
 TrainOptions run_options_of(const Asked& asked, std::uint64_t seed) {
-  TrainOptions out{.devices = asked.request.devices, .search_options = asked.request.options, .seed = seed};
+  TrainOptions out{.devices = asked.request.devices,
+                   .search_options = asked.request.options,
+                   .seed = seed,
+                   .device = device()};
   const auto saved = asked.options.find("save_strategy");
   if (saved != asked.options.end()) require_writable(out.save_strategy = saved->second);
   if (const auto said = asked.options.find("timeout"); said != asked.options.end()) {
@@ -326,10 +329,14 @@ TrainOptions run_options_of(const Asked& asked, std::uint64_t seed) {
 
 PlannedNetwork planned(Asked& asked) {
   auto& [graph, said_by_code] = asked.traced;
-  if (asked.saved) {
-    apply(*asked.saved, graph);  // it fits
-    tell_mixing(graph, *asked.saved);
-    return {.graph = std::move(graph), .plan = *std::move(asked.saved), .tokens = asked.tokens};
+  if (const auto plan = asked.options.find("plan"); plan != asked.options.end()) {
+    Plan saved = known_plan(plan->second);
+    apply(saved, graph);  // it fits
+    tell_mixing(graph, saved);
+    return {.graph = std::move(graph),
+            .plan = std::move(saved),
+            .tokens = asked.tokens,
+            .formats = asked.request.formats};
   }
   PlanRequest& request = asked.request;
   request.constraints = merged(std::move(said_by_code), request.constraints);
@@ -347,7 +354,7 @@ PlannedNetwork planned(Asked& asked) {
   request.stock = nullptr;
   tell_mixing(graph, plan);
   BoundOf bound = bound_by(request, plan, std::move(stock.tried), step);
-  return {std::move(graph), std::move(plan), std::move(bound), asked.assumed, asked.tokens};
+  return {std::move(graph), std::move(plan), std::move(bound), asked.assumed, asked.tokens, request.formats};
 }
 
 TracedStep traced_step(const std::shared_ptr<Tracing>& tracing, const std::vector<ArrayPtr>& outputs,

@@ -40,6 +40,9 @@ struct Asked {
   StepOf step = {};         // of other numbers of micro-batches, if it can be had
 };
 
+/// What runs programs of Python's.
+DeviceKind device();
+
 /// On standard error; also while others run without Python's lock.
 void tell(const std::string& line);
 

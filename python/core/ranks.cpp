@@ -124,16 +124,16 @@ SessionStart session_start(int devices, std::vector<int> ranks, std::shared_ptr<
   if (devices != static_cast<int>(ranks.size()))
     throw error("devices={} but mpirun has started {} processes; there should be one per device", devices,
                 ranks.size());
-  return [ranks = std::move(ranks), together](Pipeline program, SessionOptions options) {
-    const std::size_t transfers = most_transfers(program);
+  return [ranks = std::move(ranks), together](Prepared program, SessionOptions options) {
     MpiProcess& self = joined();
-    self.heartbeat().set_timeout(options.timeout);
-    *together = together_of(program);
+    *together = together_of(program.pipeline());
     if (static_cast<int>(ranks.size()) == rank_count()) {
       announce(*together, "starts");
-      check_agreement(told_of(program, options.seed));
+      check_agreement(told_of(program.pipeline(), options.seed));
     }
-    return Session(std::move(program), self.communicator(ranks, transfers), options);
+    return start_rank(
+        std::move(program), [&](std::size_t transfers) { return self.communicator(ranks, transfers); },
+        options);
   };
 }
 

@@ -8,8 +8,8 @@
 
 #include "shardwright/base/checksum.h"
 #include "shardwright/base/text.h"
+#include "shardwright/cli/programs.h"
 #include "shardwright/lower/program_text.h"
-#include "shardwright/runtime/backend/backend.h"
 
 namespace shardwright {
 namespace {
@@ -47,8 +47,8 @@ std::string sum_of(const std::vector<CheckpointReader>& checkpoints) {
 
 std::string sum_of(const std::shared_ptr<const AskedNetwork>& asked) {
   if (!asked) return "";
-  return sum_of(
-      fmt::format("{}{} {}", to_text(asked->pipeline), asked->data->samples(), sum_of(asked->data->get(0))));
+  return sum_of(fmt::format("{}{} {}", to_text(asked->program.pipeline()), asked->data->samples(),
+                            sum_of(asked->data->get(0))));
 }
 
 /// The flag as it was said, `--data d`, or `otherwise`.
@@ -90,7 +90,7 @@ std::vector<Agreement> agreements_of(const Arguments& arguments, const TrainingC
   out.push_back({"checkpoint", sum_of(contents.checkpoints.resume), told(arguments, "--resume")});
   out.push_back({"network", network, arguments.positionals.front()});
   out.push_back({"plan", sum_of(plan.dump()), told_plan});
-  const std::string formats_are_of = default_devices().formats_are_of;
+  const std::string formats_are_of = device_of(arguments).formats_are_of;
   out.push_back({"program", sum_of(to_text(contents.program)),
                  "the same plan" + (formats_are_of.empty() ? "" : ", with " + formats_are_of)});
   out.push_back({"first batch", sum_of(contents.data.batch(0)), told_data(arguments)});

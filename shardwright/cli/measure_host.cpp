@@ -15,10 +15,8 @@
 #include "shardwright/base/progress.h"
 #include "shardwright/frontend/model.h"
 #include "shardwright/frontend/training_data.h"
-#include "shardwright/passes/compile.h"
-#include "shardwright/runtime/backend/backend.h"
 #include "shardwright/runtime/communicator/threads.h"
-#include "shardwright/runtime/session.h"
+#include "shardwright/runtime/start.h"
 #include "shardwright/search/planning/make_plan.h"
 #include "shardwright/simulate/stage_prices.h"
 
@@ -130,22 +128,24 @@ std::vector<Trained> trained_networks(bool is_quick) {
 }
 
 /// A train step of one device.
-Pipeline compiled(const Model& model, const Cluster& cluster) {
-  const FormatsOf formats = default_devices().formats;
-  const PlanRequest request{
-      .devices = 1, .cluster = cluster.part(0, 1), .parallel = Parallel::stand_alone, .formats = formats};
-  return compile_pipeline(model.graph, make_plan(model.graph, request), {.formats = formats});
+Prepared prepared(const Model& model, const Cluster& cluster, const DeviceKind& device) {
+  const PlanRequest request{.devices = 1,
+                            .cluster = cluster.part(0, 1),
+                            .parallel = Parallel::stand_alone,
+                            .formats = device.formats};
+  return prepare(model.graph, make_plan(model.graph, request), {.device = device});
 }
 
 /// Steps until `enough` seconds or steps have passed; all devices train one each, at the same time.
-StepTrace recorded(const Pipeline& pipeline, const TrainingData& data, const HostMeasuring& how) {
+StepTrace recorded(const Prepared& program, const TrainingData& data, const HostMeasuring& how) {
   constexpr int warming = 3, most = 30;
   const double enough = how.is_quick ? 0.1 : 4;
   StepTrace out;
   std::atomic<bool> is_over{false};
   on_devices(how, how.devices, [&](Communicator& all) {
-    Session session(pipeline, std::move(thread_communicators(1).front()),
-                    {.only_scalars = true, .clock = TraceClock::thread});
+    Session session =
+        start_rank(program, [](std::size_t) { return std::move(thread_communicators(1).front()); },
+                   {.only_scalars = true, .clock = TraceClock::thread});
     const auto batch = data.batch(0);
     const double start = seconds_now();
     for (int step = 0; !is_over; ++step) {
@@ -240,7 +240,7 @@ std::vector<StreamSample> measured_streams(const HostMeasuring& how) {
   std::vector<StreamSample> out;
   const Doing doing(how.progress, "measuring memory");
   on_devices(how, how.devices, [&](Communicator& all) {
-    const auto backend = default_devices().backend(all.rank());
+    const auto backend = how.device.backend(all.rank());
     backend->enter_thread();
     const double largest = how.is_quick ? 512 * kibi : 256 * kibi * kibi;
     for (double bytes = 16 * kibi; bytes <= largest; bytes *= 2) {
@@ -265,8 +265,8 @@ std::vector<KernelSample> measured_kernels(const HostMeasuring& how, const Clust
     model.graph.outputs.resize(1);
     std::ostringstream notices;
     const TrainingData data = training_data(model, 1, "", "", 1, notices);
-    const Pipeline pipeline = compiled(model, cluster);
-    add_kernels(out, pipeline, cluster, recorded(pipeline, data, how));
+    const Prepared program = prepared(model, cluster, how.device);
+    add_kernels(out, program.pipeline(), cluster, recorded(program, data, how));
   }
   return out;
 }
@@ -292,7 +292,7 @@ std::vector<CollectiveSample> measured_collectives(const HostMeasuring& how) {
     if (!is_asked || how.devices % ranks != 0) continue;
     doing.tell(0, [&] { return fmt::format("of {} ranks", ranks); });
     on_devices(how, ranks, [&](Communicator& all) {
-      const auto backend = default_devices().backend(all.rank());
+      const auto backend = how.device.backend(all.rank());
       backend->enter_thread();
       auto own = measured_collectives(how, all, *backend, ranks, 1);
       if (all.rank() == 0) out.insert(out.end(), own.begin(), own.end());

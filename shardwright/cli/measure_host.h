@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "shardwright/cost/calibrate.h"
+#include "shardwright/runtime/backend/backend.h"
 #include "shardwright/runtime/communicator/communicator.h"
 
 namespace shardwright {
@@ -18,6 +19,7 @@ namespace shardwright {
 class Progress;
 
 struct HostMeasuring {
+  DeviceKind device;
   int devices = 1;        // threads of this process
   int first_core = 0;     // of the first one
   bool is_quick = false;  // small sizes and few rounds: shows that it works, the figures mean little

@@ -11,6 +11,7 @@
 
 #include "shardwright/base/error.h"
 #include "shardwright/cli/interrupts.h"
+#include "shardwright/cli/planning.h"
 #include "shardwright/runtime/launcher.h"
 
 namespace shardwright {
@@ -31,6 +32,50 @@ constexpr int internal_fault_status = 70;
 }
 
 }  // namespace
+
+Runtime runtime_of(const Arguments& arguments) {
+  const int launched = launched_ranks();
+  const std::string runtime = arguments.text("--runtime", launched > 1 ? "mpi" : "threads");
+  if (runtime == "mpi") return Runtime::mpi;
+  if (runtime != "threads") throw error("--runtime {}: there are threads, mpi", runtime);
+  if (launched > 1)
+    throw error("--runtime threads is one process, but mpirun has started {}; leave one of the two out",
+                launched);
+  return Runtime::threads;
+}
+
+Flag runtime_flag() {
+  return {"--runtime", "R", "threads: virtual devices in this process; mpi: a process each", ""};
+}
+
+void check_ranks(const Arguments& arguments, const MpiProcess& process) {
+  if (const int devices = devices_of(arguments); devices != process.size())
+    throw error("--devices {} but mpirun has started {} ranks; there should be one per device", devices,
+                process.size());
+}
+
+SessionStart start_on(MpiProcess& process) {
+  return [&process](Prepared program, SessionOptions options) {
+    return start_rank(
+        std::move(program),
+        [&](std::size_t transfers) { return process.communicator(process.size(), transfers); }, options);
+  };
+}
+
+int run_over_mpi(const Arguments& arguments, Terminal& terminal, const std::function<int()>& rank) {
+  if (arguments.positionals[0] == "-")
+    throw error("--runtime mpi cannot read the model from standard input; give a name or a file");
+  if (launched_rank()) return rank();
+  arguments.heed_all();  // every rank will say what it heeds
+  const int ranks = devices_of(arguments);
+  const Patience patience(3);  // the third interrupt ends mpirun
+  const int status = launch({.ranks = ranks,
+                             .words = arguments.words,
+                             .interrupts = interrupts,
+                             .output = [&](auto text) { terminal.out << text << std::flush; },
+                             .errors = [&](auto text) { terminal.err << text; }});
+  return status != 0 && interrupts() > 0 ? interrupted_status : status;
+}
 
 bool is_first_rank() { return launched_rank().value_or(0) == 0; }
 

@@ -134,7 +134,7 @@ class LazyReport {
   const StepReport& of(const Evaluation& e) {
     if (!made_)
       made_ = step_report(model_.graph, plan_, e, batch_size_of(model_.graph, plan_, model_.tokens),
-                          assumed_in(arguments_, model_));
+                          device_of(arguments_).formats, assumed_in(arguments_, model_));
     return *made_;
   }
 

@@ -1,4 +1,5 @@
 #include "shardwright/cli/planning.h"
+#include "shardwright/cli/programs.h"
 
 #include <algorithm>
 #include <array>
@@ -15,7 +16,6 @@
 #include "shardwright/frontend/table.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/plan/batch.h"
-#include "shardwright/runtime/backend/backend.h"
 #include "shardwright/search/planning/stages_of_plan.h"
 
 namespace shardwright {
@@ -175,7 +175,7 @@ PlanRequest request_of(const Arguments& arguments, const Model& model) {
   arguments.heed("--strategy");
   request.model = model.name;
   request.origin = origin_of(arguments, model);
-  request.formats = default_devices().formats;
+  request.formats = device_of(arguments).formats;
   request.verifies =
       Arguments(arguments).is_on("--verify-passes");  // a copy: it is heeded by who compiles the plan
   // A graph as text is for its own batch, of which there are no parts.

@@ -11,7 +11,6 @@
 #include "shardwright/cli/strategies.h"
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/frontend/table.h"
-#include "shardwright/runtime/host_memory.h"
 #include "shardwright/training/finite.h"
 
 namespace shardwright {
@@ -71,25 +70,27 @@ PreparedTraining prepare_training(const Arguments& arguments, std::optional<Fold
   const bool compares = arguments.is_on("--compare-plan");
   Reporter reporter(arguments, length, batch, terminal);
   reporter.suspect(data.source, infinite_parameter);
-  Pipeline program = compiled(arguments, model.graph, plan);
-  require_host_memory(program);  // the proof may take as long
-  const Evaluation expected = own_evaluation_of(arguments, program, plan.cluster);
-  const std::string misfit = misfit_notice(expected, plan.cluster);
-  notices << misfit;  // now, and when it has run
-  if (arguments.has("--json")) tell_assumed(arguments, model);
   const ReportStyle style = arguments.has("--json") ? ReportStyle{} : style_of(arguments, terminal);
   const bool has_page = !arguments.text("--html").empty();
-  arguments.check_heeded(terminal.err);
-  tell_if_long(program.rank_count(), "devices", "is a thread here", terminal);
-  if (is_first_rank()) {
-    if (!trace_path.empty()) require_writable(trace_path);
-    proven(arguments, program);
-    save_strategies(arguments, model.graph, plan, program, terminal);
-  }
+  std::optional<Evaluation> looked_at;
+  PrepareOptions prepares = prepare_options_of(arguments);
+  prepares.proves = is_first_rank();  // for all
+  prepares.accept = [&](const Pipeline& pipeline) {
+    looked_at = own_evaluation_of(arguments, pipeline, plan.cluster);
+    notices << misfit_notice(*looked_at, plan.cluster);  // now, and when it has run
+    if (arguments.has("--json")) tell_assumed(arguments, model);
+    arguments.check_heeded(terminal.err);
+    tell_if_long(pipeline.rank_count(), "devices", "is a thread here", terminal);
+    if (is_first_rank() && !trace_path.empty()) require_writable(trace_path);
+  };
+  Prepared program = prepare(model.graph, plan, prepares);
+  if (is_first_rank()) save_strategies(arguments, model.graph, plan, program.pipeline(), terminal);
   terminal.err << notices.str();
+  const Evaluation& expected = *looked_at;
   std::optional<RunPage> page;
   if (!arguments.has("--json") || has_page) {
-    StepReport told = step_report(model.graph, plan, expected.estimate, batch, assumed_in(arguments, model));
+    StepReport told = step_report(model.graph, plan, expected.estimate, batch, prepares.device.formats,
+                                  assumed_in(arguments, model));
     if (!arguments.has("--json")) terminal.out << to_text(told, style) << std::flush;
     if (has_page) page.emplace(arguments, plan, expected, std::move(told), batch);
   }
@@ -110,7 +111,7 @@ PreparedTraining prepare_training(const Arguments& arguments, std::optional<Fold
           trace_path,
           plan.cluster,
           compares,
-          misfit,
+          misfit_notice(expected, plan.cluster),
           std::move(page)};
 }
 

@@ -16,7 +16,7 @@ namespace shardwright {
 struct PreparedTraining {
   TrainingData data;
   std::map<std::string, InitialValue> initial;
-  Pipeline program;
+  Prepared program;
   Reporter reporter;
   CheckpointPlans checkpoints;
   AskedTraining asked;

@@ -1,14 +1,19 @@
 #include "shardwright/cli/programs.h"
 
-#include <fmt/format.h>
-
 #include "shardwright/base/progress.h"
-#include "shardwright/runtime/backend/backend.h"
 
 namespace shardwright {
 
+DeviceKind device_of(const Arguments&) { return default_devices(); }
+
+PrepareOptions prepare_options_of(const Arguments& arguments) {
+  return {.device = device_of(arguments),
+          .verifies = arguments.is_on("--verify-passes"),
+          .progress = arguments.progress};
+}
+
 CompileOptions compile_options_of(const Arguments& arguments) {
-  return {.formats = default_devices().formats, .verifies = arguments.is_on("--verify-passes")};
+  return {.formats = device_of(arguments).formats, .verifies = arguments.is_on("--verify-passes")};
 }
 
 Pipeline compiled(const Arguments& arguments, const Graph& graph, const Plan& plan) {
@@ -17,8 +22,7 @@ Pipeline compiled(const Arguments& arguments, const Graph& graph, const Plan& pl
 }
 
 Proof proven(const Arguments& arguments, const Pipeline& pipeline) {
-  Doing doing(arguments.progress, fmt::format("proving the step of {} ranks", pipeline.rank_count()));
-  return prove(pipeline, [&](std::string_view what) { doing.tell(0, [&] { return std::string(what); }); });
+  return proven(pipeline, arguments.progress);
 }
 
 }  // namespace shardwright

@@ -6,9 +6,14 @@
 #include "shardwright/lower/pipeline.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/plan/plan.h"
-#include "shardwright/verify/verify.h"
+#include "shardwright/runtime/prepare.h"
 
 namespace shardwright {
+
+/// What runs programs. The one place at which the command decides that.
+DeviceKind device_of(const Arguments& arguments);
+/// For a program that will run.
+PrepareOptions prepare_options_of(const Arguments& arguments);
 
 /// For the devices that are here; our own output is verified where that is asked for.
 CompileOptions compile_options_of(const Arguments& arguments);

@@ -10,7 +10,6 @@
 #include "shardwright/cli/planning.h"
 #include "shardwright/cli/prepare_training.h"
 #include "shardwright/frontend/measured_step.h"
-#include "shardwright/runtime/launcher.h"
 #include "shardwright/runtime/trace_file.h"
 
 namespace shardwright {
@@ -94,12 +93,6 @@ std::optional<FolderLock> own_lock(const Arguments& arguments) {
   return lock_of_run(checkpoint_options(arguments));
 }
 
-void check_ranks(const Arguments& arguments, int ranks) {
-  if (const int devices = devices_of(arguments); devices != ranks)
-    throw error("--devices {} but mpirun has started {} ranks; there should be one per device", devices,
-                ranks);
-}
-
 /// One rank of many, started by mpirun.
 int run_rank(const Arguments& arguments, Terminal& terminal) {
   std::optional<PreparedTraining> training;
@@ -107,7 +100,7 @@ int run_rank(const Arguments& arguments, Terminal& terminal) {
     std::optional<FolderLock> lock;
     std::optional<std::string> own_error;
     try {
-      check_ranks(arguments, process.size());
+      check_ranks(arguments, process);
       if (auto own = own_lock(arguments)) lock.emplace(std::move(*own));
     } catch (const Error& e) {
       own_error = e.what();
@@ -116,14 +109,11 @@ int run_rank(const Arguments& arguments, Terminal& terminal) {
     if (const auto why = process.first_error(own_error)) throw error("{}", *why);
     const PreparedTraining& t = training.emplace(
         prepare_training(arguments, std::move(lock), terminal));  // the first rank proves the step for all
-    return agreements_of(arguments, {t.asked.options.plan, t.program, t.data, t.asked.options.length,
-                                     t.initial, t.checkpoints, t.asked});
+    return agreements_of(arguments, {t.asked.options.plan, t.program.pipeline(), t.data,
+                                     t.asked.options.length, t.initial, t.checkpoints, t.asked});
   };
   const auto run_prepared = [&](MpiProcess& process) {
-    const SessionStart start = [&](Pipeline program, SessionOptions options) {
-      const std::size_t transfers = most_transfers(program);
-      return Session(std::move(program), process.communicator(process.size(), transfers), options);
-    };
+    const SessionStart start = start_on(process);
     Session session = start(training->program, session_options(*training));
     return train_with(session, *training, start, terminal);
   };
@@ -133,18 +123,7 @@ int run_rank(const Arguments& arguments, Terminal& terminal) {
 }  // namespace
 
 int train_over_mpi(const Arguments& arguments, Terminal& terminal) {
-  if (arguments.positionals[0] == "-")
-    throw error("--runtime mpi cannot read the model from standard input; give a name or a file");
-  if (launched_rank()) return run_rank(arguments, terminal);
-  arguments.heed_all();  // every rank will say what it heeds
-  const int ranks = devices_of(arguments);
-  const Patience patience(3);  // the third interrupt ends mpirun
-  const int status = launch({.ranks = ranks,
-                             .words = arguments.words,
-                             .interrupts = interrupts,
-                             .output = [&](auto text) { terminal.out << text << std::flush; },
-                             .errors = [&](auto text) { terminal.err << text; }});
-  return status != 0 && interrupts() > 0 ? interrupted_status : status;
+  return run_over_mpi(arguments, terminal, [&] { return run_rank(arguments, terminal); });
 }
 
 int train_on_threads(const Arguments& arguments, Terminal& terminal) {

@@ -5,7 +5,8 @@
 
 #include "shardwright/base/text.h"
 #include "shardwright/cli/asked.h"
-#include "shardwright/runtime/backend/backend.h"
+#include "shardwright/cli/mpi_rank.h"
+#include "shardwright/cli/programs.h"
 
 namespace shardwright {
 namespace {
@@ -51,12 +52,12 @@ AskedTraining training_options(const Arguments& arguments, const Model& model, c
   if (arguments.has("--eval")) checked.evaluate = [](const Session&, std::int64_t) { return Evaluated{}; };
   check(checked, checkpoints);
   if (!arguments.has("--eval")) return asked;
-  PlanRequest request{
-      .devices = plan.devices(), .cluster = plan.cluster, .formats = default_devices().formats};
+  PlanRequest request{.devices = plan.devices(), .cluster = plan.cluster};
   request.parallel = parallel_called(plan.parallel);
   if (request.parallel == Parallel::semi_auto_parallel) request.parallel = Parallel::auto_parallel;
-  if (request.parallel == Parallel::auto_parallel) request.search = splitting_search().name;
-  AskedNetwork eval = asked_network(model, arguments.text("--eval"), request);
+  PrepareOptions options = prepare_options_of(arguments);
+  options.proves = is_first_rank();
+  AskedNetwork eval = asked_network(model, arguments.text("--eval"), request, options);
   check_eval(eval, "--eval " + arguments.text("--eval"));
   if (out.keep_best == "accuracy" && !tells_accuracy(eval))
     throw error("--keep-best accuracy: this network has no classes to be right about; give loss");

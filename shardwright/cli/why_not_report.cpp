@@ -7,10 +7,10 @@
 #include "shardwright/cli/asked.h"
 #include "shardwright/cli/difference_json.h"
 #include "shardwright/cli/planning.h"
+#include "shardwright/cli/programs.h"
 #include "shardwright/explain/other_values.h"
 #include "shardwright/frontend/plan_diff.h"
 #include "shardwright/frontend/step_comparison.h"
-#include "shardwright/runtime/backend/backend.h"
 
 namespace shardwright {
 namespace {
@@ -19,7 +19,7 @@ namespace {
 WhyNotOptions options_of(const Arguments& arguments, const PlannedModel& made) {
   WhyNotOptions out{.samples = batch_of(made.model).value_or(0),
                     .keeps_micro_batches = made.model.has_uneven_loss || made.model.own,
-                    .formats = default_devices().formats};
+                    .formats = device_of(arguments).formats};
   if (const auto cap = memory_cap_of(arguments)) out.memory_cap = cap->bytes;
   if (arguments.has("--search-time")) {
     PlanRequest request;

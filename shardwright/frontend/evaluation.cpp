@@ -1,12 +1,12 @@
 #include "shardwright/frontend/evaluation.h"
 
 #include "shardwright/frontend/inference.h"
-#include "shardwright/passes/compile.h"
 #include "shardwright/search/planning/make_plan.h"
 
 namespace shardwright {
 
-AskedNetwork asked_network(const Model& model, const std::string& path, PlanRequest request) {
+AskedNetwork asked_network(const Model& model, const std::string& path, PlanRequest request,
+                           const PrepareOptions& options) {
   auto data = std::make_shared<const HeldOut>(held_out_of(model, path));
   Model asked = inference_of(model, data->has("label"));
   Constraints split;  // by degrees, and no more
@@ -18,9 +18,10 @@ AskedNetwork asked_network(const Model& model, const std::string& path, PlanRequ
   }
   request.constraints = std::move(split);
   request.model = model.name;
+  request.formats = options.device.formats;
   Plan plan = make_plan(asked.graph, request);
-  Pipeline pipeline = compile_pipeline(asked.graph, plan, {.formats = default_devices().formats});
-  return {std::move(asked), std::move(plan), std::move(pipeline), std::move(data)};
+  Prepared program = prepare(asked.graph, plan, options);
+  return {std::move(asked), std::move(plan), std::move(program), std::move(data)};
 }
 
 AskOptions ask_options_of(const AskedNetwork& network) {
@@ -48,7 +49,7 @@ void check_eval(const AskedNetwork& network, const std::string& called) {
 }
 
 Evaluator::Evaluator(const AskedNetwork& network, const SessionStart& start)
-    : network_(network), session_(start(network.pipeline, {})) {}
+    : network_(network), session_(start(network.program, {})) {}
 
 Evaluated Evaluator::operator()(const Session& trained, std::int64_t step) {
   take_weights(session_, trained);

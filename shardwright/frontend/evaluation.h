@@ -7,10 +7,8 @@
 #include <optional>
 #include <string>
 
-#include "shardwright/frontend/graph_step.h"
 #include "shardwright/frontend/held_out.h"
-#include "shardwright/lower/pipeline.h"
-#include "shardwright/runtime/session.h"
+#include "shardwright/runtime/start.h"
 #include "shardwright/search/planning/make_plan.h"
 
 namespace shardwright {
@@ -19,15 +17,16 @@ namespace shardwright {
 struct AskedNetwork {
   Model model;  // its graph's outputs: the loss if there are labels, then predictions
   Plan plan;
-  Pipeline pipeline;
+  Prepared program;
   std::shared_ptr<const HeldOut> data;
 
   bool has_labels() const { return model.loss.is_valid(); }
 };
 
-/// Plans `model` (of one batch) for what `path` holds, as flags say how.
+/// Plans `model` (of one batch) for what `path` holds, as `request` says, for the device of `options`.
 /// Throws: Error if they do not fit each other, or nothing can be planned.
-AskedNetwork asked_network(const Model& model, const std::string& path, PlanRequest request);
+AskedNetwork asked_network(const Model& model, const std::string& path, PlanRequest request,
+                           const PrepareOptions& options);
 
 /// Whether labels say which of the network's scores should be the largest.
 bool tells_accuracy(const AskedNetwork& network);

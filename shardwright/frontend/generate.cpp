@@ -9,12 +9,9 @@
 #include "shardwright/base/index.h"
 #include "shardwright/base/progress.h"
 #include "shardwright/base/random.h"
-#include "shardwright/passes/compile.h"
-#include "shardwright/runtime/backend/backend.h"
 #include "shardwright/runtime/checkpoint/load.h"
-#include "shardwright/runtime/session.h"
+#include "shardwright/runtime/start.h"
 #include "shardwright/search/planning/make_plan.h"
-#include "shardwright/verify/verify.h"
 
 namespace shardwright {
 namespace {
@@ -87,19 +84,18 @@ Generator::Generator(const std::string& spec, std::int64_t sequences, std::int64
   if (room > model.places)
     throw error("{} tokens are more than the sequence length {} of {}; set seq= higher", room, model.places,
                 spec);
-  PlanRequest request{.model = spec, .devices = options.devices, .formats = default_devices().formats};
+  PlanRequest request{.model = spec, .devices = options.devices, .formats = options.device.formats};
   request.cluster = options.cluster;
   request.parallel = options.devices == 1 ? Parallel::stand_alone : options.parallel;
-  if (request.parallel == Parallel::auto_parallel) request.search = splitting_search(options.search).name;
+  if (request.parallel == Parallel::auto_parallel) request.search = options.search;
   request.constraints = constraints_of({.pipelining = {.stages = options.stages}});
   state_->sequences = sequences;
   state_->progress = options.progress;
   state_->room = room;
   state_->vocabulary = model.labels.classes;
   state_->plan = make_plan(model.graph, request);
-  Pipeline program = compile_pipeline(model.graph, state_->plan, {.formats = default_devices().formats});
-  prove(program);
-  state_->session = std::make_unique<Session>(std::move(program), options.session);
+  state_->session = std::make_unique<Session>(start_threads(
+      prepare(model.graph, state_->plan, {.device = options.device, .progress = options.progress})));
 }
 Generator::~Generator() = default;
 Generator::Generator(Generator&&) noexcept = default;

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "shardwright/frontend/model.h"
-#include "shardwright/runtime/session.h"
+#include "shardwright/runtime/backend/backend.h"
 
 namespace shardwright {
 
@@ -35,11 +35,11 @@ struct GenerateOptions {
   int devices = 1;
   int stages = 1;
   Parallel parallel = Parallel::auto_parallel;
-  std::string search = {};  // empty: the usual one that splits operators
+  std::string search = {};  // as --search; empty: auto, where it can
   std::optional<Cluster> cluster = {};
   Precision precision = {};
-  SessionOptions session = {};   // how ranks wait
-  Progress* progress = nullptr;  // that hears of tokens
+  DeviceKind device = default_devices();  // that runs it
+  Progress* progress = nullptr;           // that hears of tokens
 };
 
 /// What was written behind each prompt.

@@ -4,52 +4,45 @@
 #include "shardwright/frontend/plan_page.h"
 #include "shardwright/frontend/planned_strategies.h"
 #include "shardwright/passes/compile.h"
-#include "shardwright/runtime/backend/backend.h"
-#include "shardwright/verify/verify.h"
 
 namespace shardwright {
 namespace {
 
-/// The program of `step`, whose estimate it fills in.
-Pipeline compiled(PlannedStep& step, const TrainOptions& options) {
-  const Graph& graph = step.network.graph;
+/// Fills in what a step of `program` takes. Throws: Error if that is above the memory cap.
+void look_at(const Pipeline& program, PlannedStep& step, const TrainOptions& options) {
   const Plan& plan = step.network.plan;
-  Pipeline program = compile_pipeline(graph, plan, {.formats = default_devices().formats});
   const auto cap = options.search_options.memory_cap;
   step.evaluation =
       evaluate(program, plan.cluster, {.memory_cap = cap, .framework = plan.settings.framework});
   if (cap) check_memory(step.evaluation, fmt::format("memory_cap {} allows", bytes_text(*cap)));
   if (const std::string& path = options.save_strategy; !path.empty()) {
-    const PlannedStrategies saved = strategies_of(graph, plan, program);
+    const PlannedStrategies saved = strategies_of(step.network.graph, plan, program);
     for (const std::string& line : saved.left_out)
       step.notices.push_back(
           fmt::format("save_strategy {}: the file does not hold the whole plan; {}", path, line));
     save_strategies(saved.file, path);
   }
-  return program;
 }
 
-Pipeline proven(PlannedStep& step, const TrainOptions& options) {
-  Pipeline program = compiled(step, options);
-  prove(program);
-  return program;
+Prepared prepared(PlannedStep& step, const TrainOptions& options) {
+  return prepare(step.network.graph, step.network.plan,
+                 {.device = options.device,
+                  .accept = [&](const Pipeline& program) { look_at(program, step, options); }});
 }
 
 }  // namespace
 
-Session start_threads(Pipeline program, SessionOptions options) {
-  return Session(std::move(program), options);
-}
-
 PlannedStep planned_step(PlannedNetwork network, const TrainOptions& options) {
   PlannedStep out(std::move(network));
-  compiled(out, options);
+  look_at(compile_pipeline(out.network.graph, out.network.plan, {.formats = options.device.formats}), out,
+          options);
   return out;
 }
 
 StepReport PlannedStep::report() const {
-  return step_report(network.graph, network.plan, evaluation,
-                     batch_size_of(network.graph, network.plan, network.tokens), network.assumed);
+  return step_report(network.graph, network.plan, evaluation.estimate,
+                     batch_size_of(network.graph, network.plan, network.tokens), network.formats,
+                     network.assumed);
 }
 
 const std::optional<Bound>& PlannedStep::bound() {
@@ -58,8 +51,8 @@ const std::optional<Bound>& PlannedStep::bound() {
 }
 
 std::string PlannedStep::page(std::string call, std::string version) {
-  const Pipeline pipeline = compile_pipeline(network.graph, network.plan,
-                                             {.formats = default_devices().formats, .verifies = false});
+  const Pipeline pipeline =
+      compile_pipeline(network.graph, network.plan, {.formats = network.formats, .verifies = false});
   const StepReport told = report();
   return plan_page({.plan = network.plan,
                     .pipeline = pipeline,
@@ -76,11 +69,11 @@ GraphStep::GraphStep(PlannedNetwork network, std::vector<std::string> inputs, co
     : inputs_(std::move(inputs)),
       planned_(std::make_shared<PlannedStep>(std::move(network))),
       start_(start),
-      session_options_({.seed = options.seed, .timeout = options.timeout}),
-      session_(start(proven(*planned_, options), session_options_)) {}
+      session_options_({.seed = options.seed}),
+      session_(start(prepared(*planned_, options), session_options_)) {}
 
 void GraphStep::restart() {
-  Session next = start_(session_.pipeline(), session_options_);
+  Session next = start_(prepared_again(session_), session_options_);
   next.take_over(session_);
   session_ = std::move(next);
 }

@@ -10,15 +10,11 @@
 #include "shardwright/autodiff/train_step.h"
 #include "shardwright/frontend/network.h"
 #include "shardwright/frontend/report.h"
-#include "shardwright/runtime/session.h"
+#include "shardwright/runtime/start.h"
 #include "shardwright/simulate/evaluate.h"
 #include "shardwright/training/told.h"
 
 namespace shardwright {
-
-/// Starts the ranks of a program: as threads, or as one of several processes.
-using SessionStart = std::function<Session(Pipeline, SessionOptions)>;
-Session start_threads(Pipeline program, SessionOptions options);
 
 /// A planned step and what it is expected to take on its cluster: no memory is taken for it.
 struct PlannedStep {

@@ -2,7 +2,6 @@
 
 #include "shardwright/annotations/patterns.h"
 #include "shardwright/frontend/mixed_precision.h"
-#include "shardwright/runtime/backend/backend.h"
 #include "shardwright/search/planning/make_plan.h"
 
 namespace shardwright {
@@ -114,7 +113,7 @@ PlannedNetwork planned(TracedGraph traced, const OptimizerChoice& optimizer, con
   auto& [graph, said] = traced;
   if (saved) {
     check_fits(*saved, options, graph);
-    return {std::move(graph), *saved};
+    return {.graph = std::move(graph), .plan = *saved, .formats = options.device.formats};
   }
 
   // Within the braces below, GCC 12 would free twice when it throws.
@@ -128,7 +127,7 @@ PlannedNetwork planned(TracedGraph traced, const OptimizerChoice& optimizer, con
                       .constraints = std::move(fixed),
                       // Whoever cuts the batch knows whether its loss is a mean.
                       .kept_micro_batches = settings.pipelining.micro_batches,
-                      .formats = default_devices().formats};
+                      .formats = options.device.formats};
   request.parallel = options.devices == 1 ? Parallel::stand_alone : options.parallel;
   if (!options.annotation_file.empty())
     request.constraints = merged(std::move(request.constraints),
@@ -140,7 +139,7 @@ PlannedNetwork planned(TracedGraph traced, const OptimizerChoice& optimizer, con
   if (!options.dataset_layouts.empty())
     request.constraints.dataset = DataSplit{.splits = annotation_of("dataset", options.dataset_layouts)};
   Plan plan = step ? make_plan(step, request) : make_plan(graph, request);
-  return {std::move(graph), std::move(plan)};
+  return {.graph = std::move(graph), .plan = std::move(plan), .formats = options.device.formats};
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "shardwright/frontend/operator.h"
 #include "shardwright/frontend/trace.h"
 #include "shardwright/plan/plan.h"
+#include "shardwright/runtime/backend/backend.h"
 #include "shardwright/search/planning/problem.h"
 
 namespace shardwright {
@@ -56,10 +57,10 @@ struct TrainOptions {
   std::vector<std::int64_t> all_reduce_fusion_config = {};  // the old form of comm_fusion `index`
   std::map<std::string, int> stages = {};  // of modules and operators (`layers.0`), by name; else an even cut
   std::uint64_t seed = 1;                  // of the initial parameters
-  std::chrono::nanoseconds timeout = std::chrono::seconds(60);  // as --timeout
-  Precision precision = {};                                     // as --precision
-  std::string reduce_precision = "f32";                         // as --reduce-precision
-  std::string loss_scale = "";  // as --loss-scale; empty: the optimizer's own, or the precision's
+  DeviceKind device = default_devices();   // that runs it
+  Precision precision = {};                // as --precision
+  std::string reduce_precision = "f32";    // as --reduce-precision
+  std::string loss_scale = "";             // as --loss-scale; empty: the optimizer's own, or the precision's
 };
 
 /// What code has traced: a graph with its outputs and updates, and what it says of operators.
@@ -75,6 +76,7 @@ struct PlannedNetwork {
   BoundOf bound_of = {};
   Assumed assumed = {};
   std::int64_t tokens = 0;  // of a micro-batch, where its inputs are sequences
+  FormatsOf formats = {};   // of the device that it was planned for
 };
 
 /// Throws: Error as tracing and planning do.

@@ -8,13 +8,11 @@
 #include "shardwright/frontend/mixed_precision.h"
 #include "shardwright/frontend/planned_model.h"
 #include "shardwright/passes/compile.h"
-#include "shardwright/runtime/backend/backend.h"
 #include "shardwright/runtime/checkpoint/load.h"
 #include "shardwright/runtime/checkpoint/shard.h"
 #include "shardwright/runtime/checkpoint/write.h"
-#include "shardwright/runtime/session.h"
+#include "shardwright/runtime/start.h"
 #include "shardwright/search/planning/make_plan.h"
-#include "shardwright/verify/verify.h"
 
 namespace shardwright {
 namespace {
@@ -101,17 +99,16 @@ PredictStep::PredictStep(const PredictFunction& forward, const InputTypes& input
   model.graph = with_precision(std::move(model.graph), options.precision);
   const Model asked = inference_of(model, false);
 
-  PlanRequest request{.model = model.name, .devices = options.devices, .formats = default_devices().formats};
+  PlanRequest request{.model = model.name, .devices = options.devices, .formats = options.device.formats};
   request.parallel = options.devices == 1 ? Parallel::stand_alone : options.parallel;
-  if (request.parallel == Parallel::auto_parallel) request.search = splitting_search(options.search).name;
+  if (request.parallel == Parallel::auto_parallel) request.search = options.search;
   request.constraints = trace.constraints();
   if (!options.annotation_file.empty())
     request.constraints = merged(std::move(request.constraints),
                                  without_patterns(load_annotations(options.annotation_file), asked.graph));
   state_->plan = make_plan(asked.graph, request);
-  Pipeline program = compile_pipeline(asked.graph, state_->plan, {.formats = default_devices().formats});
-  prove(program);
-  state_->session = std::make_unique<Session>(std::move(program));
+  state_->session = std::make_unique<Session>(
+      start_threads(prepare(asked.graph, state_->plan, {.device = options.device})));
 }
 PredictStep::~PredictStep() = default;
 PredictStep::PredictStep(PredictStep&&) noexcept = default;

@@ -28,9 +28,10 @@ using PredictFunction = std::function<std::vector<Traced>(const std::vector<Trac
 struct PredictOptions {
   int devices = 1;
   Parallel parallel = Parallel::auto_parallel;  // ignored on one device
-  std::string search = {};                      // empty: the usual one that splits operators
+  std::string search = {};                      // as --search; empty: auto, where it can
   std::string annotation_file = "";             // as --annotate
   Precision precision = {};
+  DeviceKind device = default_devices();  // that runs it
 };
 
 /// How a parameter lies: rank r is at the row-major coordinates of `device_matrix`; dim d is cut along the axes

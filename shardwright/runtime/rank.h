@@ -16,7 +16,7 @@ struct RankOptions {
   std::uint64_t seed = 0;                   // of the initial values
   const std::atomic<bool>* stop = nullptr;  // once it is true, a step fails between two of its instructions
   bool keeps_outputs = false;               // until they are gathered
-  DeviceKind devices = default_devices();   // on which it runs
+  DeviceKind devices = {};                  // on which it runs
   TraceClock clock = TraceClock::machine;
 };
 
@@ -46,6 +46,7 @@ class Rank {
   TensorView view(int stage, ValueId v) const { return executor_->view(stage, v); }
 
   int number() const { return communicator_->rank(); }
+  const DeviceKind& device() const { return options_.devices; }
   Communicator& communicator() const { return *communicator_; }
   Backend& backend() const { return *backend_; }
   const Executor& executor() const { return *executor_; }

@@ -167,9 +167,8 @@ struct Session::State {
 };
 
 Session::Session(Pipeline pipeline, SessionOptions options) {
-  auto communicators = thread_communicators(pipeline.rank_count(), options.timeout);
-  state_ =
-      std::make_unique<State>(std::move(pipeline), std::move(communicators), Driver::Mode::threads, options);
+  auto all = thread_communicators(pipeline.rank_count());
+  state_ = std::make_unique<State>(std::move(pipeline), std::move(all), Driver::Mode::threads, options);
 }
 Session::Session(Pipeline pipeline, std::unique_ptr<Communicator> communicator, SessionOptions options)
     : state_(std::make_unique<State>(std::move(pipeline), only(std::move(communicator)), Driver::Mode::caller,
@@ -181,6 +180,7 @@ Session& Session::operator=(Session&&) noexcept = default;
 const Pipeline& Session::pipeline() const { return state_->pipeline; }
 const Program& Session::program() const { return state_->pipeline.stages.front(); }
 const SessionStatistics& Session::statistics() const { return state_->statistics; }
+const DeviceKind& Session::device() const { return state_->ranks.front().device(); }
 
 void Session::set(std::string_view name, const Tensor& whole) {
   const KeptValues& kept = state_->kept;

@@ -48,6 +48,7 @@ struct SessionStatistics {
 /// How many transfers a session of `pipeline` prepares on a rank, at most.
 std::size_t most_transfers(const Pipeline& pipeline);
 
+/// Of a program that is prepared: start_threads, start_rank (runtime/start.h).
 class Session {
  public:
   /// Starts the ranks, prepares its program on each and fills parameters and states with their initial
@@ -66,6 +67,7 @@ class Session {
   /// The only stage's, or the first's.
   const Program& program() const;
   const SessionStatistics& statistics() const;
+  const DeviceKind& device() const;
 
   /// Those that this process runs.
   std::vector<int> ranks() const;

@@ -13,6 +13,7 @@
 #include "shardwright/cli/agreements.h"
 #include "shardwright/cli/measure_host.h"
 #include "shardwright/cli/mpi_rank.h"
+#include "shardwright/cli/programs.h"
 #include "shardwright/cli/verb.h"
 #include "shardwright/cost/cluster_file.h"
 #include "shardwright/runtime/launcher.h"
@@ -99,8 +100,10 @@ void fit(Cluster& cluster, const Samples& samples, Peaks peaks) {
 /// Over threads of this process.
 int measure_threads(const Arguments& arguments, Terminal& terminal) {
   const int devices = static_cast<int>(arguments.integer("--devices", usable_cores(), 1, 1024));
-  const HostMeasuring how{
-      .devices = devices, .is_quick = arguments.is_on("--quick"), .progress = arguments.progress};
+  const HostMeasuring how{.device = device_of(arguments),
+                          .devices = devices,
+                          .is_quick = arguments.is_on("--quick"),
+                          .progress = arguments.progress};
   arguments.check_heeded(terminal.err);
   require_writable(arguments.text("--out"));
   if (devices > usable_cores())
@@ -161,7 +164,7 @@ std::vector<CollectiveSample> collectives_of(const HostMeasuring& how, const Ran
 /// As one rank of those that mpirun has started; the first writes.
 int measure_ranks(const Arguments& arguments, Terminal& terminal) {
   RanksOnHosts lie;
-  HostMeasuring how{.is_quick = arguments.is_on("--quick")};
+  HostMeasuring how{.device = device_of(arguments), .is_quick = arguments.is_on("--quick")};
   const auto prepare = [&](const MpiProcess& process) {
     lie = ranks_on_hosts(arguments, process);
     how.first_core = environment_number("OMPI_COMM_WORLD_LOCAL_RANK", process.rank());
@@ -172,7 +175,7 @@ int measure_ranks(const Arguments& arguments, Terminal& terminal) {
   const auto measure = [&](MpiProcess& process) {
     Cluster cluster = unmeasured(lie.hosts(), lie.of_host);
     const auto all = process.communicator(lie.ranks);
-    const auto backend = default_devices().backend(process.rank());
+    const auto backend = how.device.backend(process.rank());
     backend->enter_thread();
     all->barrier();
     Samples samples{.streams = measured_streams(how)};

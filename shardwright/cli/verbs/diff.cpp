@@ -3,10 +3,10 @@
 
 #include "shardwright/cli/difference_json.h"
 #include "shardwright/cli/planning.h"
+#include "shardwright/cli/programs.h"
 #include "shardwright/frontend/plan_diff.h"
 #include "shardwright/frontend/step_comparison.h"
 #include "shardwright/passes/compile.h"
-#include "shardwright/runtime/backend/backend.h"
 
 namespace shardwright::verbs {
 namespace {
@@ -19,21 +19,21 @@ struct Side {
   std::optional<std::int64_t> samples = {};
 };
 
-Estimate estimate_of(const PlannedModel& made, const std::string& path) try {
-  return evaluate(compile_pipeline(made.model.graph, made.plan, {.formats = default_devices().formats}),
-                  made.plan.cluster, {.framework = made.plan.settings.framework})
+Estimate estimate_of(const PlannedModel& made, const std::string& path, const FormatsOf& formats) try {
+  return evaluate(compile_pipeline(made.model.graph, made.plan, {.formats = formats}), made.plan.cluster,
+                  {.framework = made.plan.settings.framework})
       .estimate;
 } catch (const Error& e) {
   throw with_context(e, path);
 }
 
-Side side_of(const std::string& path, Terminal& terminal) {
+Side side_of(const std::string& path, const FormatsOf& formats, Terminal& terminal) {
   Side out{.path = path, .plan = known_plan(path)};
   try {
     const PlannedModel made = planned_model(out.plan, path);
     out.samples = batch_of(made.model);
     if (out.samples) *out.samples *= made.plan.settings.pipelining.micro_batches;
-    out.estimate = estimate_of(made, path);
+    out.estimate = estimate_of(made, path, formats);
   } catch (const Error& e) {
     terminal.err << fmt::format("{}; so seconds and bytes are not compared\n", e.what());
   }
@@ -50,7 +50,9 @@ void print_json(const std::vector<PlanDifference>& rows, const std::optional<Ste
 }
 
 int run(const Arguments& arguments, Terminal& terminal) {
-  Side a = side_of(arguments.positionals[0], terminal), b = side_of(arguments.positionals[1], terminal);
+  const FormatsOf formats = device_of(arguments).formats;
+  Side a = side_of(arguments.positionals[0], formats, terminal),
+       b = side_of(arguments.positionals[1], formats, terminal);
   const bool has_both = a.estimate && b.estimate;
   for (Side* side : {&a, &b})  // one may say what the other leaves to the model
     if (has_both) side->plan.origin.global_batch = side->samples;

@@ -3,12 +3,17 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "shardwright/base/checksum.h"
 #include "shardwright/base/file.h"
+#include "shardwright/cli/agreements.h"
 #include "shardwright/cli/asked.h"
+#include "shardwright/cli/mpi_rank.h"
 #include "shardwright/cli/planning.h"
+#include "shardwright/cli/programs.h"
 #include "shardwright/frontend/evaluation.h"
 #include "shardwright/frontend/table.h"
 #include "shardwright/graph/op.h"
+#include "shardwright/lower/program_text.h"
 #include "shardwright/runtime/checkpoint/load.h"
 #include "shardwright/runtime/safetensors.h"
 
@@ -113,34 +118,49 @@ std::vector<Flag> flags() {
                          "the weights, if the model's file has none: a checkpoint, or safetensors", ""},
                         {"--data", "DIR|FILE", "samples: safetensors, or MNIST's folder", ""},
                         {"--out", "FILE", "where predictions go, safetensors", ""},
-                        timeout_flag(),
+                        runtime_flag(),
                         {"--json", "", "one JSON document", ""}};
   for (const SettingRow& row : all_settings())
     if (is_of_inference(row)) out.push_back({row.flag, row.value, row.doc, row.alias});
   return out;
 }
 
-int run(const Arguments& arguments, Terminal& terminal) {
+/// What is asked, before ranks start.
+struct Asking {
+  AskedNetwork network;
+  std::optional<TensorSource> weights;
+  std::string out;
+  bool is_json = false;
+};
+
+Asking prepare_asking(const Arguments& arguments, Terminal& terminal) {
   if (!arguments.has("--data")) throw error("infer needs --data");
   const Model model = model_of(arguments, terminal);
   if (!arguments.has("--checkpoint")) check_own_weights(model);
-  PlanRequest request = asked_of(arguments);
+  const PlanRequest request = asked_of(arguments);
   for (const SettingRow& row : all_settings())
     if (is_of_inference(row)) arguments.heed(row.flag);
+  arguments.heed("--runtime");
   tell_idle(arguments, request);
   tell_assumed(arguments, model, false);
-  request.formats = default_devices().formats;
-  request.search = splitting_search(request.search).name;
   std::optional<TensorSource> weights;
   if (arguments.has("--checkpoint")) weights = open_source(arguments.text("--checkpoint"));
-  const AskedNetwork network = asked_network(model, arguments.text("--data"), request);
-  const std::string out = arguments.text("--out");
-  const bool is_json = arguments.is_on("--json");
-  const Waiting waiting = waiting_of(arguments, request.devices);
+  PrepareOptions options = prepare_options_of(arguments);
+  options.proves = is_first_rank();  // for all
+  Asking asking{.network = asked_network(model, arguments.text("--data"), request, options),
+                .weights = std::move(weights),
+                .out = arguments.text("--out"),
+                .is_json = arguments.is_on("--json")};
   arguments.check_heeded(terminal.err);
-  if (!out.empty()) require_writable(out);
-  Session session(network.pipeline, with_waiting({}, waiting));
-  set_weights(session, weights, network.model, terminal);
+  if (!asking.out.empty() && is_first_rank()) require_writable(asking.out);
+  return asking;
+}
+
+int ask_with(const SessionStart& start, const Asking& asking, const Arguments& arguments,
+             Terminal& terminal) {
+  const AskedNetwork& network = asking.network;
+  Session session = start(network.program, {});
+  set_weights(session, asking.weights, network.model, terminal);
   Collected collected(network.data->samples(), network);
   AskOptions options = ask_options_of(network);
   options.take = [&](const std::vector<Tensor>& predictions, std::int64_t rows) {
@@ -148,9 +168,32 @@ int run(const Arguments& arguments, Terminal& terminal) {
   };
   options.progress = arguments.progress;
   const Evaluated e = ask(session, *network.data, options);
-  if (!out.empty()) write_safetensors(out, collected.outputs());
-  tell(e, network.has_labels(), collected.outputs(), is_json, terminal);
+  if (!is_first_rank()) return 0;
+  if (!asking.out.empty()) write_safetensors(asking.out, collected.outputs());
+  tell(e, network.has_labels(), collected.outputs(), asking.is_json, terminal);
   return 0;
+}
+
+int ask_as_rank(const Arguments& arguments, Terminal& terminal) {
+  std::optional<Asking> asking;
+  const auto prepare = [&](MpiProcess& process) {
+    check_ranks(arguments, process);
+    asking.emplace(prepare_asking(arguments, terminal));
+    std::vector<Agreement> out = agreements_of(arguments);
+    out.push_back({"program", checksum_text(checksum(to_text(asking->network.program.pipeline()))),
+                   "another plan; --search recursive finds the same everywhere"});
+    return out;
+  };
+  return run_as_mpi_rank(
+      {prepare,
+       [&](MpiProcess& process) { return ask_with(start_on(process), *asking, arguments, terminal); }},
+      terminal);
+}
+
+int run(const Arguments& arguments, Terminal& terminal) {
+  if (runtime_of(arguments) == Runtime::mpi)
+    return run_over_mpi(arguments, terminal, [&] { return ask_as_rank(arguments, terminal); });
+  return ask_with(start_threads, prepare_asking(arguments, terminal), arguments, terminal);
 }
 
 }  // namespace
@@ -162,7 +205,8 @@ std::vector<Verb> infer() {
        .positionals = {"MODEL"},
        .flags = flags(),
        .example = "shardwright infer ffn --checkpoint run1 --data digits --devices 4",
-       .run = run}};
+       .run = run,
+       .joins_mpirun = true}};
 }
 
 }  // namespace shardwright::verbs

@@ -1,21 +1,15 @@
+#include "shardwright/cli/mpi_rank.h"
 #include "shardwright/cli/plan_report.h"
 #include "shardwright/cli/planning.h"
 #include "shardwright/cli/run_training.h"
 #include "shardwright/cli/strategies.h"
-#include "shardwright/runtime/launcher.h"
 
 namespace shardwright::verbs {
 namespace {
 
 int run(const Arguments& arguments, Terminal& terminal) {
-  const int launched = launched_ranks();
-  const std::string runtime = arguments.text("--runtime", launched > 1 ? "mpi" : "threads");
-  if (runtime == "mpi") return train_over_mpi(arguments, terminal);
-  if (runtime != "threads") throw error("--runtime {}: there are threads, mpi", runtime);
-  if (launched > 1)
-    throw error("--runtime threads is one process, but mpirun has started {}; leave one of the two out",
-                launched);
-  return train_on_threads(arguments, terminal);
+  return runtime_of(arguments) == Runtime::mpi ? train_over_mpi(arguments, terminal)
+                                               : train_on_threads(arguments, terminal);
 }
 
 }  // namespace
@@ -49,7 +43,7 @@ std::vector<Verb> train() {
             timeout_flag(),
             {"--seed", "S", "of initial parameters, data order and synthetic data (default 1)", ""},
             {"--log-every", "K", "print every K-th loss", ""},
-            {"--runtime", "R", "threads: virtual devices in this process; mpi: a process each", ""},
+            runtime_flag(),
             save_strategy_flag(),
             html_flag(),
             {"--trace", "FILE",
