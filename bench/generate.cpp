@@ -52,7 +52,29 @@ void against_pytorch(const Table& table, const std::string& model, std::int64_t 
              ratio_text(c.ratio)});
 }
 
+/// The first token behind a prompt that is fed in one pass, beside as many tokens one by one.
+void first_token(const Table& table, const std::string& model, std::int64_t prompt,
+                 const BenchOptions& options) {
+  pin();
+  Generator generator(model, 1, prompt + 1, {.prompt = prompt});
+  const std::vector<Generator::Tokens> prompts{Generator::Tokens(static_cast<std::size_t>(prompt), 1)};
+  const auto in_one_pass = [&] { return generator(prompts, 1).first_seconds; };
+  const auto by_token = [&] { return generator({{1}}, prompt).seconds; };
+  const Comparison c = interleaved(options.rounds(5), in_one_pass, by_token);
+  table.row({model, fmt::to_string(prompt), time_text(c.ours.median), time_text(c.theirs.median),
+             ratio_text(c.ratio)});
+}
+
 void bench(const BenchOptions& options) {
+  const Table firsts({"model                                                    ", "prompt", "one pass",
+                      "by token", "one pass / by token"});
+  firsts.begin("The first token behind a prompt on one core");
+  if (options.is_smoke)
+    first_token(firsts, "llama:layers=1,hidden=64,heads=1,ffn=64,vocab=64,seq=32,batch=1", 20, options);
+  else
+    first_token(firsts, "llama:layers=4,hidden=512,heads=8,ffn=1376,vocab=8192,seq=1024,batch=1", 1000,
+                options);
+
   const Table table({"model                                                    ", "tokens", "ours   ",
                      "PyTorch", "ours / PyTorch  "});
   table.begin("A token of one sequence on one core, from a cache, mean over all places");

@@ -1,8 +1,10 @@
-// Decoders that write: token by token, from the keys and values of what came before.
+// Decoders that write: prompts are fed in one pass, then a token of each sequence a step, from the keys and values of what came
+// before.
 //
-// All sequences of a batch are at the same place in each step; one whose prompt has not ended takes its next token, the
-// others what was drawn for them. So prompts may differ in length, one program serves every place, and nothing is
-// computed twice.
+// Each sequence of a batch is at a place of its own, so that prompts may differ in length: the first pass takes all of them, the
+// shorter ones filled up with what nobody looks at, and gives each its first token. It is a program of its own, with weights
+// and caches of its own, whose caches are handed over; where prompts are short, or there is no memory for it, they are fed token
+// by token.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +14,7 @@
 #include <vector>
 
 #include "shardwright/frontend/model.h"
-#include "shardwright/runtime/backend/backend.h"
+#include "shardwright/runtime/start.h"
 
 namespace shardwright {
 
@@ -38,8 +40,12 @@ struct GenerateOptions {
   std::string search = {};  // as --search; empty: auto, where it can
   std::optional<Cluster> cluster = {};
   Precision precision = {};
+  /// Prompts of up to so many tokens are fed in one pass, which is planned with the rest; 0: when there are some of 16 or more.
+  std::int64_t prompt = 0;
   DeviceKind device = default_devices();  // that runs it
-  Progress* progress = nullptr;           // that hears of tokens
+  SessionStart start = start_threads;
+  bool proves = true;            // false: another process does
+  Progress* progress = nullptr;  // that hears of tokens
 };
 
 /// What was written behind each prompt.
@@ -47,6 +53,9 @@ struct Generated {
   std::vector<std::vector<std::int32_t>> tokens;
   std::int64_t steps = 0;  // of the decoder
   double seconds = 0;
+  std::int64_t first_steps = 0;  // until each sequence had its first token
+  double first_seconds = 0;      // likewise
+  std::string notice = {};       // why prompts were fed token by token, where they should not have been
 };
 
 class Generator {
@@ -70,7 +79,7 @@ class Generator {
   /// Of each token there are so many scores.
   std::int64_t vocabulary() const;
   const Plan& plan() const;
-  /// Of caches, in bytes on the rank that has most.
+  /// Of all programs, in bytes on the ranks that have most.
   std::int64_t arena_bytes() const;
 
  private:

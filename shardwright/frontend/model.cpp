@@ -41,7 +41,8 @@ ModelArguments arguments_of(const std::string& spec, const ModelOptions& options
                            .precision = options.precision,
                            .loss = options.loss,
                            .attention = options.attention,
-                           .cached = options.cached};
+                           .cached = options.cached,
+                           .prompt = options.prompt};
   const std::size_t colon = spec.find(':');
   if (colon != std::string::npos) arguments.keys = parse_keys(std::string_view(spec).substr(colon + 1));
   return arguments;

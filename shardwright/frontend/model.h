@@ -31,6 +31,7 @@ struct ModelOptions {
   int micro_batches = 1;  // the model is for one of so many parts of the batch
   /// Above 0: of a decoder one step, which takes a token of each sequence and keeps keys and values of so many.
   std::int64_t cached = 0;
+  std::int64_t prompt = 0;  // above 0: of these the first step, which takes so many tokens of each
 };
 
 /// A network with its loss, not yet differentiated. Output 0 of the graph is the loss, 1 the prediction.
@@ -60,7 +61,7 @@ class ModelArguments {
   Precision precision;
   std::string loss;  // empty: the model's own
   Attention attention = Attention::flash;
-  std::int64_t cached = 0;  // as in ModelOptions
+  std::int64_t cached = 0, prompt = 0;  // as in ModelOptions
 
   /// The value of `key`. Throws: Error if it is not an integer from 1 to `most`.
   std::int64_t integer(const std::string& key, std::int64_t otherwise,

@@ -3,8 +3,8 @@
 //   (a, b) -> (a cos t - b sin t, a sin t + b cos t),  t = s base^(-2 i / d)
 //
 // x is [..., s, d]. Pair i is (x[i], x[i + d/2]), as LLaMA's weights have it, or with `interleaved` (x[2i], x[2i+1]).
-// s is the position in the whole sequence, whatever part of it this rank holds; a second operand, i32[1], is the position of
-// the first element, where that is not 0. The gradient turns back.
+// s is the position in the whole sequence, whatever part of it this rank holds; or, of x [b, h, s, d], what a second operand
+// says, i32[b, s]. The gradient turns back.
 
 #include <array>
 #include <cmath>
@@ -21,8 +21,14 @@ constexpr std::int64_t most_pairs = 1024;
 std::vector<Type> infer(const Call& call) {
   if (call.operands.size() != 2) check_count(call, 1);
   const Type type = common_type({call.operands.first(1), {}, call.attributes}, 1);
-  if (call.operands.size() == 2 && call.operands[1] != Type{DType::i32, {1}})
-    throw error("operand 1 is {} but must be the first position, i32[1]", to_text(call.operands[1]));
+  if (call.operands.size() == 2) {
+    if (type.shape.size() != 4)
+      throw error("x is {} but with positions it should be [batch, heads, sequence, features]",
+                  to_text(type));
+    if (const Type want{DType::i32, {type.shape[0], type.shape[2]}}; call.operands[1] != want)
+      throw error("operand 1 is {} but must be the position of each element, {}", to_text(call.operands[1]),
+                  to_text(want));
+  }
   if (type.shape.size() < 2) throw error("x is {} but needs a sequence and a feature dim", to_text(type));
   const std::int64_t features = type.shape.back();
   if (features % 2 != 0 || features > 2 * most_pairs)
@@ -39,10 +45,12 @@ void kernel(const KernelCall& call) {
   const bool is_interleaved = call.attributes.flag("interleaved");
   const double base = call.attributes.number("base", 10000);
   const double sign = call.attributes.flag("inverse") ? -1 : 1;
-  const std::int64_t first =
-      sequence.offset + (call.operands.size() > 1 ? call.operands[1].as<std::int32_t>()[0] : 0);
-  const std::int64_t plane = sequence.extent * features;
-  const std::int64_t planes = plane == 0 ? 0 : call.operands[0].size() / plane;
+  const std::int32_t* const positions =
+      call.operands.size() > 1 ? call.operands[1].as<std::int32_t>().data() : nullptr;
+  const std::int64_t plane = sequence.extent * features, all = call.operands[0].size();
+  // Those that turn alike: of one sequence, where each has positions of its own.
+  const std::int64_t sequences = positions ? call.loop("b").extent : 1;
+  const std::int64_t planes = plane * sequences == 0 ? 0 : all / plane / sequences;
   visit_floating(call.results[0].dtype, [&]<class T>(std::type_identity<T>) {
     using C = Compute<T>;
     std::array<double, most_pairs> rates;
@@ -50,16 +58,19 @@ void kernel(const KernelCall& call) {
     for (std::int64_t i = 0; i < pairs; ++i)
       rates[static_cast<std::size_t>(i)] =
           std::pow(base, -2 * static_cast<double>(i) / static_cast<double>(features));
-    for (std::int64_t s = 0; s < sequence.extent; ++s) {
+    for (std::int64_t n = 0; n < sequences * sequence.extent; ++n) {
+      const std::int64_t number = n / sequence.extent, s = n % sequence.extent;
+      const std::int64_t position = positions ? positions[n] : sequence.offset + s;
       for (std::size_t i = 0; i < static_cast<std::size_t>(pairs); ++i) {
-        const double angle = static_cast<double>(first + s) * rates[i];
+        const double angle = static_cast<double>(position) * rates[i];
         cosines[i] = static_cast<C>(std::cos(angle));
         sines[i] = static_cast<C>(sign * std::sin(angle));
       }
       vectorized([=, step = is_interleaved ? std::int64_t{2} : std::int64_t{1},
                   apart = is_interleaved ? std::int64_t{1} : pairs, cosine = cosines.data(),
-                  sine = sines.data(), from = call.operands[0].as<T>().data() + s * features,
-                  to = call.results[0].as<T>().data() + s * features] {
+                  sine = sines.data(),
+                  from = call.operands[0].as<T>().data() + number * planes * plane + s * features,
+                  to = call.results[0].as<T>().data() + number * planes * plane + s * features] {
         for (std::int64_t p = 0; p < planes; ++p) {
           const T* const x = from + p * plane;
           T* const y = to + p * plane;
@@ -91,7 +102,7 @@ std::vector<OpDef> rotary() {
       .attributes = {"base", "interleaved", "inverse"},
       .rule_for =
           [](const Call& call) {
-            return call.operands.size() > 1 ? "... s d^, 1 -> ... s d^" : "... s d^ -> ... s d^";
+            return call.operands.size() > 1 ? "b h s d^, b s -> b h s d^" : "... s d^ -> ... s d^";
           },
       .linear = "{0}",
       .infer = infer,
@@ -104,7 +115,7 @@ std::vector<OpDef> rotary() {
       .gradient = gradient,
       .kernel = kernel,
       .samples = {"f32[6,4]", "f32[2,3,6,4] (base=100, interleaved=true)", "f32[2,6,4] (inverse=true)",
-                  "f32[2,6,4], i32[1]<9"},
+                  "f32[2,3,6,4], i32[2,6]<9"},
       .overwrites = {0},
   }};
 }

@@ -72,7 +72,7 @@ class Heeded : public testing::Test {
       if (entry.is_regular_file())
         all += entry.path().string() + (words[0] == "data" ? read_bytes(entry.path().string()) : "");
     static const std::regex varying(
-        R"re("(search_seconds|median_step_seconds|processes|seconds|pause_seconds|tokens_per_second|seconds_per_token)": ?(\[[^\]]*\]|[^,}]*)|, [^,]* ms a step|samples in [^ ]* [mun]?s)re");
+        R"re("(search_seconds|median_step_seconds|processes|seconds|pause_seconds|tokens_per_second|seconds_per_token|first_token_seconds)": ?(\[[^\]]*\]|[^,}]*)|, [^,]* ms a step|samples in [^ ]* [mun]?s)re");
     return {status, std::regex_replace(all, varying, ""), err.str()};
   }
 

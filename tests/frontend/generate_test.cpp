@@ -80,15 +80,19 @@ TEST(Generate, is_the_network_on_whole_sequences_on_any_devices) {
     EXPECT_NE(want[0], want[1]);
     for (const GenerateOptions& options :
          {GenerateOptions{}, GenerateOptions{.devices = 2}, GenerateOptions{.devices = 4},
-          GenerateOptions{.devices = 2, .stages = 2}, GenerateOptions{.devices = 4, .stages = 2}}) {
+          GenerateOptions{.devices = 2, .stages = 2}, GenerateOptions{.devices = 4, .stages = 2},
+          GenerateOptions{.prompt = 6}, GenerateOptions{.devices = 4, .prompt = 6},
+          GenerateOptions{.devices = 2, .stages = 2, .prompt = 12}}) {
       GenerateOptions in_f64 = options;
       in_f64.precision = {DType::f64};
       EXPECT_EQ(written(model, weights, prompts, in_f64), want)
-          << options.devices << " devices, " << options.stages << " stages";
+          << options.devices << " devices, " << options.stages << " stages, prompts of " << options.prompt;
     }
     const Sampling drawn{.temperature = 1.5, .top_k = 20, .top_p = 0.9, .seed = 3};
     const std::vector<Tokens> once = written(model, weights, prompts, {.precision = {DType::f64}}, drawn);
     EXPECT_EQ(written(model, weights, prompts, {.devices = 4, .precision = {DType::f64}}, drawn), once);
+    EXPECT_EQ(written(model, weights, prompts, {.devices = 2, .precision = {DType::f64}, .prompt = 8}, drawn),
+              once);
     EXPECT_NE(once, want);
   }
 }
@@ -104,6 +108,23 @@ TEST(Generate, begins_anew_each_time_and_ends_at_stops) {
   const auto end = std::find(first.begin(), first.end(), first[3]) + 1;
   EXPECT_EQ(ended, Tokens(first.begin(), end));
   EXPECT_EQ(generator({{5, 6}}, 8).steps, 9);
+}
+
+TEST(Generate, feeds_prompts_of_any_lengths_in_one_pass) {
+  const std::string model = "llama:layers=1,hidden=32,heads=4,ffn=24,vocab=48,seq=40";
+  const std::vector<Tokens> prompts{Tokens(30, 3), {7, 8}, Tokens(17, 5)};
+  Generator generator(model, 3, 36, {.precision = {DType::f64}});
+  const std::int64_t without = generator.arena_bytes();
+  const Generated out = generator(prompts, 6);
+  EXPECT_EQ(out.first_steps, 1);
+  EXPECT_EQ(out.steps, 6);
+  EXPECT_EQ(out.notice, "");
+  EXPECT_GT(generator.arena_bytes(), 2 * without);             // what the pass takes is told
+  Generator alone(model, 1, 14, {.precision = {DType::f64}});  // token by token
+  EXPECT_EQ(alone({prompts[1]}, 6).tokens[0], out.tokens[1]);
+  const Generated shorter = generator({{1, 2, 3}, {4}, {5, 6}}, 3);  // not worth a pass
+  EXPECT_EQ(shorter.first_steps, 3);
+  EXPECT_EQ(shorter.steps, 5);
 }
 
 TEST(Generate, tells_what_is_wrong) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "shardwright/autodiff/backward.h"
 #include "shardwright/frontend/modules.h"
 #include "shardwright/ops/calls.h"

@@ -2,7 +2,10 @@
 #include <ostream>
 
 #include "shardwright/base/text.h"
+#include "shardwright/cli/agreements.h"
 #include "shardwright/cli/asked.h"
+#include "shardwright/cli/mpi_rank.h"
+#include "shardwright/cli/programs.h"
 #include "shardwright/cli/verb.h"
 #include "shardwright/cli/waiting.h"
 #include "shardwright/frontend/generate.h"
@@ -85,66 +88,117 @@ std::vector<Flag> flags() {
       {"--top-p", "P", "draw from the fewest tokens that have this probability together", ""},
       {"--seed", "S", "of what is drawn (default 1)", ""},
       {"--stop", "TOKENS", "tokens that end a sequence", ""},
-      timeout_flag(),
+      runtime_flag(),
       {"--json", "", "a JSON line for each prompt", ""}};
   for (const SettingRow& row : all_settings())
     if (is_of_generation(row)) out.push_back({row.flag, row.value, row.doc, row.alias});
   return out;
 }
 
-int run(const Arguments& arguments, Terminal& terminal) {
+/// What is to be written, before ranks start.
+struct Writing {
+  std::vector<Tokens> prompts;
+  std::int64_t count = 0;
+  Sampling sampling;
+  Tokens stops;
+  GenerateOptions options;
+  std::string checkpoint;
+  bool is_text = false, is_json = false;
+};
+
+Writing writing_of(const Arguments& arguments) {
   if (!arguments.has("--checkpoint")) throw error("generate needs --checkpoint");
-  const std::vector<Tokens> prompts = prompts_of(arguments);
-  const std::int64_t count = arguments.integer("--tokens", 20);
-  const Sampling sampling = sampling_of(arguments);
-  const Tokens stops = arguments.has("--stop") ? tokens_in("--stop", arguments.text("--stop")) : Tokens{};
+  Writing out{.prompts = prompts_of(arguments), .count = arguments.integer("--tokens", 20)};
+  out.sampling = sampling_of(arguments);
+  if (arguments.has("--stop")) out.stops = tokens_in("--stop", arguments.text("--stop"));
   for (const SettingRow& row : all_settings())
     if (is_of_generation(row)) arguments.heed(row.flag);
+  arguments.heed("--runtime");
   const PlanRequest asked = asked_of(arguments);
   tell_idle(arguments, asked);
   tell_assumed(arguments, {.precision = !arguments.has("--precision")}, asked.origin);
-  const std::string checkpoint = arguments.text("--checkpoint");
-  const bool is_text = arguments.has("--text"), is_json = arguments.is_on("--json");
+  out.checkpoint = arguments.text("--checkpoint");
+  out.is_text = arguments.has("--text");
+  out.is_json = arguments.is_on("--json");
+  out.options = {.devices = asked.devices,
+                 .stages = stage_count(asked.constraints),
+                 .parallel = asked.parallel,
+                 .search = asked.search,
+                 .cluster = asked.cluster,
+                 .precision = asked.origin.precision,
+                 .device = device_of(arguments),
+                 .proves = is_first_rank(),
+                 .progress = arguments.progress};
+  return out;
+}
+
+Generator generator_of(const Arguments& arguments, const Writing& writing, Terminal& terminal) {
   std::size_t longest = 0;
-  for (const Tokens& prompt : prompts) longest = std::max(longest, prompt.size());
-  Generator generator(arguments.positionals[0], static_cast<std::int64_t>(prompts.size()),
-                      static_cast<std::int64_t>(longest) + count,
-                      {.devices = asked.devices,
-                       .stages = stage_count(asked.constraints),
-                       .parallel = asked.parallel,
-                       .search = asked.search,
-                       .cluster = asked.cluster,
-                       .precision = asked.origin.precision,
-                       .session = with_waiting({}, waiting_of(arguments, asked.devices)),
-                       .progress = arguments.progress});
-  if (is_text && generator.vocabulary() < 256)
-    throw error("--text: its tokens are bytes, but the decoder knows {} tokens", generator.vocabulary());
-  for (std::int32_t stop : stops)
-    if (stop >= generator.vocabulary())
-      throw error("--stop {}: the decoder knows {} tokens, from 0 on", stop, generator.vocabulary());
-  if (sampling.top_k > generator.vocabulary())
-    throw error("--top-k {}: the decoder knows {} tokens", sampling.top_k, generator.vocabulary());
+  for (const Tokens& prompt : writing.prompts) longest = std::max(longest, prompt.size());
+  Generator generator(arguments.positionals[0], static_cast<std::int64_t>(writing.prompts.size()),
+                      static_cast<std::int64_t>(longest) + writing.count, writing.options);
+  const std::int64_t known = generator.vocabulary();
+  if (writing.is_text && known < 256)
+    throw error("--text: its tokens are bytes, but the decoder knows {} tokens", known);
+  for (std::int32_t stop : writing.stops)
+    if (stop >= known) throw error("--stop {}: the decoder knows {} tokens, from 0 on", stop, known);
+  if (writing.sampling.top_k > known)
+    throw error("--top-k {}: the decoder knows {} tokens", writing.sampling.top_k, known);
   arguments.check_heeded(terminal.err);
-  generator.load(checkpoint);
-  const Generated out = generator(prompts, count, sampling, stops);
-  const double each = out.seconds / static_cast<double>(std::max<std::int64_t>(out.steps, 1));
+  return generator;
+}
+
+void tell(const Generated& out, const Writing& writing, Terminal& terminal) {
+  if (!out.notice.empty()) terminal.err << out.notice << "\n";
+  const std::int64_t rest = out.steps - out.first_steps;
+  const double each = rest > 0 ? (out.seconds - out.first_seconds) / static_cast<double>(rest)
+                               : out.seconds / static_cast<double>(std::max<std::int64_t>(out.steps, 1));
   for (const Tokens& tokens : out.tokens) {
-    if (is_json) {
+    if (writing.is_json) {
       terminal.out << nlohmann::ordered_json{{"tokens", tokens},
-                                             {"text", is_text ? text_of(tokens) : ""},
-                                             {"seconds_per_token", each}}
+                                             {"text", writing.is_text ? text_of(tokens) : ""},
+                                             {"seconds_per_token", each},
+                                             {"first_token_seconds", out.first_seconds}}
                           .dump()
                    << "\n";
       continue;
     }
     std::vector<std::string> words;
     for (std::int32_t t : tokens) words.push_back(std::to_string(t));
-    terminal.out << (is_text ? text_of(tokens) : join(words, ",")) << "\n";
+    terminal.out << (writing.is_text ? text_of(tokens) : join(words, ",")) << "\n";
   }
-  if (!is_json)
-    terminal.err << fmt::format("{} steps of {:.3g} ms, {} sequence{}\n", out.steps, each * 1e3,
-                                prompts.size(), prompts.size() == 1 ? "" : "s");
+  const std::size_t prompts = writing.prompts.size();
+  if (!writing.is_json)
+    terminal.err << fmt::format("{} steps of {:.3g} ms, {} sequence{}\n", out.steps, each * 1e3, prompts,
+                                prompts == 1 ? "" : "s");
+}
+
+int write_with(Generator generator, const Writing& writing, Terminal& terminal) {
+  generator.load(writing.checkpoint);
+  const Generated out = generator(writing.prompts, writing.count, writing.sampling, writing.stops);
+  if (is_first_rank()) tell(out, writing, terminal);
   return 0;
+}
+
+int write_as_rank(const Arguments& arguments, Terminal& terminal) {
+  std::optional<Writing> writing;
+  const auto prepare = [&](MpiProcess& process) {
+    check_ranks(arguments, process);
+    writing = writing_of(arguments);
+    return agreements_of(arguments);
+  };
+  const auto write = [&](MpiProcess& process) {
+    writing->options.start = start_on(process);
+    return write_with(generator_of(arguments, *writing, terminal), *writing, terminal);
+  };
+  return run_as_mpi_rank({prepare, write}, terminal);
+}
+
+int run(const Arguments& arguments, Terminal& terminal) {
+  if (runtime_of(arguments) == Runtime::mpi)
+    return run_over_mpi(arguments, terminal, [&] { return write_as_rank(arguments, terminal); });
+  const Writing writing = writing_of(arguments);
+  return write_with(generator_of(arguments, writing, terminal), writing, terminal);
 }
 
 }  // namespace
@@ -155,7 +209,8 @@ std::vector<Verb> generate() {
            .positionals = {"MODEL"},
            .flags = flags(),
            .example = "shardwright generate llama --checkpoint run1 --prompt 1,2,3 --tokens 20 --devices 4",
-           .run = run}};
+           .run = run,
+           .joins_mpirun = true}};
 }
 
 }  // namespace shardwright::verbs

@@ -44,11 +44,14 @@ DecoderOptions sizes_of(const ModelArguments& arguments, const DecoderOptions& m
   return o;
 }
 
-/// One step of sequences: token by token, from the caches of those before.
+/// One step of sequences: a token of each, from the caches of those before; or the first, which fills the caches.
 Model build_step(const ModelArguments& arguments, const Decoder& decoder, std::int64_t batch) {
   Trace trace(arguments.precision);
-  const Traced input = trace.input("input", {DType::i32, {batch, 1}});
-  const Cached cached{trace.input("place", {DType::i32, {1}}), arguments.cached};
+  const bool is_first = arguments.prompt > 0;
+  const Type tokens{DType::i32, {batch, is_first ? arguments.prompt : 1}};
+  const Traced input = trace.input("input", tokens);
+  Cached cached{.places = trace.input("places", tokens), .room = arguments.cached, .is_first = is_first};
+  if (is_first) cached.last = trace.input("last", {DType::i32, {batch}});
   const Traced scores = decoder(input, &cached);
   Model model{.graph = std::move(trace.graph()), .constraints = trace.constraints()};
   model.graph.outputs = {scores.id};

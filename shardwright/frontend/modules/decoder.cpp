@@ -63,6 +63,18 @@ Traced DecoderLayer::after_attention(Traced x, Traced attended) const {
   return add2(y, apply(ffn, apply(norm2, y)));
 }
 
+namespace {
+
+/// Of x [batch, sequence, width] the elements `last`, one of each sequence: [batch, 1, width].
+Traced asked_for(Traced x, Traced last) {
+  const Shape shape = x.type().shape;
+  const Traced all = Operator("reshape", "last.all").with("shape", Shape{shape[0] * shape[1], shape[2]})(x);
+  const Traced own = x.trace->call("gather", {all, last}, {}, "last");
+  return Operator("reshape", "last.rows").with("shape", Shape{shape[0], 1, shape[2]})(own);
+}
+
+}  // namespace
+
 Decoder::Decoder(const DecoderOptions& o)
     : options(o),
       embedding("embedding", o.vocabulary, o.hidden),
@@ -82,7 +94,7 @@ Traced Decoder::operator()(Traced tokens, const Cached* cached) const {
   // Of what is learned for each place, the rows of those that x is at.
   const auto at_places = [&](const Parameter& table) {
     const Traced all = trace.parameter(table);
-    return cached ? trace.call("gather", {all, cached->place}, {}, table.name + ".row") : all;
+    return cached ? trace.call("gather", {all, cached->places}, {}, table.name + ".row") : all;
   };
   Traced x = embedding(tokens);
   if (options.positions == Positions::learned) x = add_positions(x, at_places(positions));
@@ -90,6 +102,7 @@ Traced Decoder::operator()(Traced tokens, const Cached* cached) const {
   for (std::size_t l = 0; l < plain; ++l) x = layers[l](x, cached);
   if (options.query_layer)
     x = layers.back()(repeat_queries.with("shape", x.type().shape)(at_places(queries)), x, cached);
+  if (cached && cached->is_first) x = asked_for(x, cached->last);
   x = apply(norm, x);
   return head ? (*head)(x) : tied_head(x, embedding.weight);
 }

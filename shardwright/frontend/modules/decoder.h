@@ -74,8 +74,8 @@ struct Decoder {
   /// Annotates its operators. They are checked against sizes and devices when the network is planned.
   void shard(const DecoderSplit& split);
 
-  /// Shapes: tokens [batch, sequence] -> scores [batch, sequence, vocabulary]. With `cached` tokens are [batch, 1], those
-  /// at its place.
+  /// Shapes: tokens [batch, sequence] -> scores [batch, sequence, vocabulary]. With `cached` tokens are those
+  /// at its places, and of a first step there are scores of one token of each sequence, [batch, 1, vocabulary].
   Traced operator()(Traced tokens, const Cached* cached = nullptr) const;
 
   DecoderOptions options;

@@ -41,7 +41,7 @@ Traced SelfAttention::Heads::operator()(Traced x, const Cached* cached) const {
   const Shape shape = x.type().shape;
   const Traced heads = transpose(split.with("shape", Shape{shape[0], shape[1], count, features})(dense(x)));
   if (!rotary) return heads;
-  return cached ? (*rotary)(heads, cached->place) : (*rotary)(heads);
+  return cached ? (*rotary)(heads, cached->places) : (*rotary)(heads);
 }
 
 SelfAttention::SelfAttention(const std::string& called, std::int64_t width, const Options& options)
@@ -94,14 +94,15 @@ Traced SelfAttention::attended_cached(Traced queries, Traced keys, Traced values
     const Traced cache{&trace, trace.builder().leaf(OpKind::state, fmt::format("{}.{}", name, what),
                                                     {rows.type().dtype, std::move(shape)}, attributes)};
     const Traced next =
-        trace.call("cache_rows", {cache, rows, cached.place}, {}, fmt::format("{}.{}.rows", name, what));
+        trace.call("cache_rows", {cache, rows, cached.places}, {}, fmt::format("{}.{}.rows", name, what));
     trace.update(cache, next);
     return next;
   };
   const Traced of_keys = with_rows("keys", keys), of_values = with_rows("values", values);
+  if (cached.is_first) return attended(queries, keys, values);
   Attributes attributes;
   if (has_alibi) attributes.set("alibi", true);
-  return trace.call("cached_attention", {queries, of_keys, of_values, cached.place}, attributes,
+  return trace.call("cached_attention", {queries, of_keys, of_values, cached.places}, attributes,
                     attend.name());
 }
 

@@ -13,11 +13,13 @@ namespace shardwright {
 /// queries and keys, or by a bias that grows with the distance.
 enum class Positions : std::uint8_t { learned, rotary, alibi };
 
-/// One step of a sequence: x are the elements at `place` and behind it, and what came before is kept in caches that have
-/// room for so many.
+/// One step of sequences: x are the elements at `places`, and what came before is kept in caches that have room for so many.
 struct Cached {
-  Traced place;  // i32[1]
+  Traced places;  // i32[batch, sequence]
   std::int64_t room = 0;
+  bool is_first = false;  // nothing came before, and places count from 0: elements see only each other
+  Traced last =
+      {};  // of the first step: i32[batch], which of all elements (row-major) are asked for their scores
 };
 
 /// Dense layers NAME.q, NAME.k, NAME.v and NAME.o, and between them the operator NAME.attend, or explicitly NAME.scores,
