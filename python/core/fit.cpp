@@ -87,10 +87,10 @@ void fit_program(const std::shared_ptr<Program>& program, const py::object& batc
                               },
                           .batches_per_epoch = batches_per_epoch,
                           .samples = samples};
+  const bool loads = options.init || options.resume;
   const OnEvent tell = [&](const TrainingEvent& event) {
     const py::gil_scoped_acquire gil;
-    if (const auto* began = std::get_if<TrainingBegan>(&event); began && began->first > 0)
-      program->has_loaded();
+    if (loads && std::holds_alternative<TrainingBegan>(event)) program->has_loaded();
     const bool ends = on_event(dict_of(event)).cast<bool>();
     program->hand_over();  // what it may have set, before that is saved
     return ends ? Then::ends : Then::goes_on;

@@ -61,39 +61,53 @@ TrainingData training_data(const Dataset& data) {
           .samples = has_rows ? any->second.shape()[0] : 1};
 }
 
+namespace {
+
+CheckpointPlans checkpoints_of(Session& session, const FitOptions& options, std::ostream& notices) {
+  const CheckpointOptions saving{.save = options.save,
+                                 .save_every = options.save_every,
+                                 .keep = options.keep,
+                                 .resume = options.resume,
+                                 .init = options.init};
+  for (const auto& [name, number] : {std::pair("save_every", saving.save_every), {"keep", saving.keep}})
+    if (number < 0) throw error("{} {}: should be a number from 1 on", name, number);
+  std::optional<FolderLock> lock = lock_of(session, saving);
+  return checkpoint_plans(saving, std::move(lock), notices);
+}
+
+TrainingOptions training_of(const FitOptions& options, const Plan& plan, const TrainingData& data,
+                            const CheckpointPlans& checkpoints, double rate) {
+  TrainingOptions out{.first = options.first,
+                      .length = {options.steps, data.batches_per_epoch},
+                      .rates = RateSchedule(options.lr_schedule, options.warmup, rate,
+                                            {options.steps, data.batches_per_epoch}),
+                      .evaluate = options.evaluate,
+                      .eval_every = options.eval_every,
+                      .keep_best = options.keep_best,
+                      .tensorboard = options.tensorboard,
+                      .time_limit = options.time_limit,
+                      .tokens = options.tokens,
+                      .plan = to_json(plan),
+                      .run = {.model = options.model,
+                              .seed = seed_of(options.seed, checkpoints),
+                              .samples = std::max<std::int64_t>(data.samples, 1),
+                              .schedule = options.lr_schedule},
+                      .step = options.step,
+                      .is_interrupted = options.is_interrupted,
+                      .progress = options.progress};
+  if (!options.warmup.empty()) out.run.schedule += " behind a warm-up of " + options.warmup;
+  return out;
+}
+
+}  // namespace
+
 TrainingEnded fit(Session& session, const Plan& plan, TrainingData data, const FitOptions& options,
                   const OnEvent& on_event) {
   if (!data.batch) throw error("data: there is no function that gives a step's batch");
-  CheckpointOptions saving{.save = options.save,
-                           .save_every = options.save_every,
-                           .keep = options.keep,
-                           .resume = options.resume,
-                           .init = options.init};
-  for (const auto& [name, number] : {std::pair("save_every", saving.save_every), {"keep", saving.keep}})
-    if (number < 0) throw error("{} {}: should be a number from 1 on", name, number);
   std::ostringstream notices;
-  std::optional<FolderLock> lock = lock_of(session, saving);
-  CheckpointPlans checkpoints = checkpoint_plans(saving, std::move(lock), notices);
+  CheckpointPlans checkpoints = checkpoints_of(session, options, notices);
   const std::optional<double> rate = base_rate(session, options);
-  TrainingOptions training{.first = options.first,
-                           .length = {options.steps, data.batches_per_epoch},
-                           .rates = RateSchedule(options.lr_schedule, options.warmup, rate.value_or(0),
-                                                 {options.steps, data.batches_per_epoch}),
-                           .evaluate = options.evaluate,
-                           .eval_every = options.eval_every,
-                           .keep_best = options.keep_best,
-                           .tensorboard = options.tensorboard,
-                           .time_limit = options.time_limit,
-                           .tokens = options.tokens,
-                           .plan = to_json(plan),
-                           .run = {.model = options.model,
-                                   .seed = seed_of(options.seed, checkpoints),
-                                   .samples = std::max<std::int64_t>(data.samples, 1),
-                                   .schedule = options.lr_schedule},
-                           .step = options.step,
-                           .is_interrupted = options.is_interrupted,
-                           .progress = options.progress};
-  if (!options.warmup.empty()) training.run.schedule += " behind a warm-up of " + options.warmup;
+  TrainingOptions training = training_of(options, plan, data, checkpoints, rate.value_or(0));
   check(training, checkpoints);
   check_batch(checkpoints, training.run.samples);
   tell_changes(checkpoints, options.model, plan.origin, training.run.schedule, notices);
@@ -104,12 +118,12 @@ TrainingEnded fit(Session& session, const Plan& plan, TrainingData data, const F
   if (on_event)
     for (std::string_view line : split(told, '\n'))
       if (!line.empty()) on_event(CheckpointNotice{std::string(line)});
-  const TrainingEnded ended =
-      train(session, data, std::move(training), checkpoints, [&](const TrainingEvent& event) {
-        // A checkpoint has the rate of its last step.
-        if (rate && std::holds_alternative<TrainingBegan>(event)) set_rate(session, *rate);
-        return on_event ? on_event(event) : Then::goes_on;
-      });
+  const auto hear = [&](const TrainingEvent& event) {
+    // A checkpoint has the rate of its last step.
+    if (rate && std::holds_alternative<TrainingBegan>(event)) set_rate(session, *rate);
+    return on_event ? on_event(event) : Then::goes_on;
+  };
+  const TrainingEnded ended = train(session, data, std::move(training), checkpoints, hear);
   if (rate) set_rate(session, *rate);
   return ended;
 }

@@ -34,6 +34,7 @@ class Loop {
   }
 
   TrainingEnded run(std::int64_t first) {
+    tell(TrainingBegan{.first = first, .steps = options_.length.steps});
     TrainingEnded out{.first = first, .steps = first};
     for (;;) {
       if (const auto by = end_of(out.steps)) {
@@ -65,11 +66,12 @@ class Loop {
 
   /// An interrupt, or the end of the time, ends it behind the step that runs, on all ranks behind the same one.
   std::optional<EndedBy> end_of(std::int64_t steps) {
-    if (session_.any(options_.is_interrupted && options_.is_interrupted())) return EndedBy::interrupt;
+    const bool is_interrupted = options_.is_interrupted && options_.is_interrupted();
+    if (session_.any(is_interrupted || is_asked_to_end_))  // which of the two, all have to know
+      return session_.any(is_interrupted) ? EndedBy::interrupt : EndedBy::request;
     if (steps >= options_.length.steps) return EndedBy::steps;
     if (options_.time_limit > 0 && session_.any(seconds_since(start_) >= options_.time_limit))
       return EndedBy::time_limit;
-    if (on_event_ && session_.any(is_asked_to_end_)) return EndedBy::request;
     return std::nullopt;
   }
 
@@ -145,7 +147,6 @@ TrainingEnded train(Session& session, const TrainingData& data, TrainingOptions 
         restore(session, checkpoints, [&](std::string text) { tell(CheckpointNotice{std::move(text)}); });
     if (checkpoints.resumed()) first = before;
   }
-  tell(TrainingBegan{.first = first, .steps = options.length.steps});
   const TrainingEnded ended = Loop(session, data, options, checkpoints, on_event).run(first);
   tell(ended);
   return ended;

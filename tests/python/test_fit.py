@@ -96,6 +96,18 @@ def test_parameters_are_the_steps_own_afterwards():
     assert float(step(*batch(3))) == by_hand(4)[3]
 
 
+def test_it_starts_with_the_weights_of_a_file(tmp_path):
+    trained = step_of()
+    sw.fit(trained, batch, steps=3)
+    path = str(tmp_path / "weights.safetensors")
+    sw.save_safetensors(path, {p.name: p.numpy() for p in trained.parameters})
+    sw.set_seed(2)
+    step = sw.train_step(loss, Net(), sw.optim.sgd(0.0), devices=2)
+    fitted = sw.fit(step, batch, steps=1, init=path)
+    assert fitted.losses[0] == pytest.approx(float(trained(*batch(0))), rel=1e-6)
+    assert step.params.dense1.weight.numpy() == pytest.approx(sw.load_safetensors(path)["dense1.weight"].numpy())
+
+
 def test_held_out_data_say_what_is_saved_as_the_best(tmp_path):
     run, said = tmp_path / "run", [3.0, 1.0, 2.0]
     fitted = sw.fit(step_of(), batch, steps=3, save=str(run), eval_every=1, keep_best="loss",
