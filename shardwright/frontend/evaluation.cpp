@@ -9,14 +9,17 @@ AskedNetwork asked_network(const Model& model, const std::string& path, PlanRequ
                            const PrepareOptions& options) {
   auto data = std::make_shared<const HeldOut>(held_out_of(model, path));
   Model asked = inference_of(model, data->has("label"));
-  Constraints split;  // by degrees, and no more
+  Constraints split;  // by degrees or into stages, and no more
   if (request.is_set) {
     split.degrees = request.constraints.degrees;
     split.degrees.share(Sharing::stages, std::nullopt);
     split.sequence_parallel = request.constraints.sequence_parallel;
     split.operators = request.constraints.operators;
+  } else if (const int stages = stage_count(request.constraints); stages > 1) {
+    split.degrees.set("pp", stages);
   }
   request.constraints = std::move(split);
+  request.kept_micro_batches = 1;  // a batch is asked about at once, by stages one after the other
   request.model = model.name;
   request.formats = options.device.formats;
   Plan plan = make_plan(asked.graph, request);

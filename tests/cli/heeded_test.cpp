@@ -325,7 +325,7 @@ TEST_F(EndToEndHeeded, every_flag_of_every_verb_has_an_effect_or_is_told) {
         if (check(flag, words, without) || has(words, flag.name)) loud.insert(flag.name);
     }
     // Who asks a network sees no plan; the samples' time, which it prints, is another each time.
-    const std::set<std::string> of_an_unseen_plan{"--cluster", "--parallel"};
+    const std::set<std::string> of_an_unseen_plan{"--cluster", "--parallel", "--stages"};
     for (const Flag& flag : verb.flags)
       EXPECT_TRUE(loud.contains(flag.name) || flag.name == check_of_ourselves ||
                   (verb.name == "infer" && of_an_unseen_plan.contains(flag.name)))

@@ -261,6 +261,27 @@ joins_mpirun() {
   mpirun -n 1 --allow-run-as-root "$program" plan ffn --devices 2 >"$scratch/out" || fail "one process did not plan"
 }
 
+# Networks that are only asked say over processes what they say on threads.
+asks_and_writes() {
+  local decoder=llama:layers=2,hidden=32,heads=4,vocab=64,seq=48 stages runtime
+  "$program" data digits --out "$scratch/digits" --train 64 --test 40 2>/dev/null >&2
+  "$program" train ffn --data "$scratch/digits" --steps 2 --save "$scratch/ffn" >/dev/null 2>&1
+  "$program" train "$decoder" --steps 2 --save "$scratch/decoder" >/dev/null 2>&1
+  for stages in 1 2; do
+    for runtime in threads mpi; do
+      "$program" infer ffn --checkpoint "$scratch/ffn" --data "$scratch/digits" --devices 4 --stages $stages --runtime $runtime \
+        --out "$scratch/$runtime.safetensors" --json 2>"$scratch/err" | sed 's/,"seconds".*//' >"$scratch/$runtime" ||
+        fail "$(cat "$scratch/err")"
+      # One prompt of several is long enough to be fed in one pass.
+      "$program" generate "$decoder" --checkpoint "$scratch/decoder" --prompt "$(seq -s, 1 20);7;9,8" --tokens 6 --devices 4 \
+        --stages $stages --runtime $runtime >>"$scratch/$runtime" 2>"$scratch/err" || fail "$(cat "$scratch/err")"
+    done
+    [[ $(wc -l <"$scratch/mpi") == 4 ]] || fail "$(cat "$scratch/mpi")"
+    diff "$scratch/threads" "$scratch/mpi" || fail "processes say something else"
+    cmp "$scratch/threads.safetensors" "$scratch/mpi.safetensors" || fail "predictions differ"
+  done
+}
+
 # two WORDS_OF_0 WORDS_OF_1 WORDS...: two ranks, which are told the words of all and each its own, on processors with
 # the instructions of `isa`, if it is set.
 two() {

@@ -45,6 +45,28 @@ TEST(Inference, is_planned_alike_by_every_door) {
   EXPECT_EQ(splits_of(command.plan), splits_of(python));
 }
 
+TEST(Inference, in_stages_says_the_same) {
+  const Model model = build_model("ffn:batch=8,widths=6-5-3");
+  const std::string data = scratch_folder() + "/data.safetensors";
+  Tensor input({DType::f32, {16, 6}}), label({DType::i32, {16}});
+  for (std::size_t i = 0; i < 96; ++i) input.as<float>()[i] = static_cast<float>(i % 11) / 11;
+  write_safetensors(data, {{"input", input}, {"label", label}});
+  const auto asked = [&](PlanRequest request) {
+    const AskedNetwork network =
+        asked_network(model, data, std::move(request), {.device = default_devices()});
+    Session session = start_threads(network.program, {.seed = 3});
+    return std::pair(network.plan.stages.size(), ask(session, *network.data, ask_options_of(network)));
+  };
+  const auto [one, alone] = asked({.parallel = Parallel::stand_alone});
+  const auto [two, staged] =
+      asked({.devices = 4, .constraints = constraints_of({.pipelining = {.stages = 2}})});
+  EXPECT_EQ(one, 1);
+  EXPECT_EQ(two, 2);
+  EXPECT_NEAR(staged.loss, alone.loss, 1e-6);
+  ASSERT_TRUE(staged.accuracy);
+  EXPECT_EQ(staged.accuracy, alone.accuracy);
+}
+
 TEST(Inference, of_held_out_data_is_proven_and_refused_where_it_does_not_fit) {
   const Model model = build_model("ffn:batch=8,widths=6-5-3");
   const std::string data = scratch_folder() + "/data.safetensors";

@@ -110,7 +110,7 @@ void set_weights(Session& session, const std::optional<TensorSource>& weights, c
 /// What has an effect on a network that is only asked.
 bool is_of_inference(const SettingRow& row) {
   return row.part == SettingPart::machine || row.part == SettingPart::network || row.flag == "--parallel" ||
-         row.flag == "--search";
+         row.flag == "--search" || row.flag == "--stages";
 }
 
 std::vector<Flag> flags() {
@@ -133,9 +133,18 @@ struct Asking {
   bool is_json = false;
 };
 
+/// Of whole batches, which stages do not cut.
+Model whole_model_of(const Arguments& arguments, Terminal& terminal) {
+  Arguments whole = arguments;
+  whole.flags.erase("--stages");
+  Model out = model_of(whole, terminal);
+  arguments.notices = whole.notices;
+  return out;
+}
+
 Asking prepare_asking(const Arguments& arguments, Terminal& terminal) {
   if (!arguments.has("--data")) throw error("infer needs --data");
-  const Model model = model_of(arguments, terminal);
+  const Model model = whole_model_of(arguments, terminal);
   if (!arguments.has("--checkpoint")) check_own_weights(model);
   const PlanRequest request = asked_of(arguments);
   for (const SettingRow& row : all_settings())
