@@ -51,9 +51,7 @@ py::dict dict_of(const TrainingEvent& event) {
       event);
 }
 
-/// A loss, or a dict of loss and accuracy.
 Evaluated evaluated_of(const py::object& said) {
-  if (!py::isinstance<py::dict>(said)) return {.loss = said.cast<double>()};
   Evaluated out;
   for (const auto& [key, value] : said.cast<std::map<std::string, double>>()) {
     if (key == "loss")

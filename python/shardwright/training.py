@@ -69,6 +69,11 @@ def fit(step: TrainStep | ModelStep, data: Data | Sequence[Any] | Callable[[int]
             out.by = event["by"]
         return on_event is not None and on_event(event) is True
 
+    if not isinstance(steps, int):
+        raise TypeError(f"steps={steps!r} should be a whole number")
+    for name, function in (("evaluate", evaluate), ("on_event", on_event)):
+        if function is not None and not callable(function):
+            raise TypeError(f"{name} should be a function, not {function!r}")
     program, samples = batches.first()
     step._ready(program)
     step._samples = samples
@@ -76,9 +81,24 @@ def fit(step: TrainStep | ModelStep, data: Data | Sequence[Any] | Callable[[int]
         _core.fit(program, batches, batches.per_epoch, samples, step._name, step._rate,
                   first=0 if init else step.steps_done, steps=steps, lr_schedule=lr_schedule, warmup=str(warmup), save=save,
                   save_every=save_every, keep=keep, resume=resume, init=init, eval_every=eval_every, keep_best=keep_best,
-                  tensorboard=tensorboard, time_limit=time_limit, is_interrupted=interrupts.have_come, evaluate=evaluate,
+                  tensorboard=tensorboard, time_limit=time_limit, is_interrupted=interrupts.have_come,
+                  evaluate=evaluate and _Evaluation(evaluate),
                   on_event=heard)
     return out
+
+
+class _Evaluation:
+    """What `evaluate` says, as a dict."""
+
+    def __init__(self, evaluate: Callable[[int], Any]):
+        self._evaluate = evaluate
+
+    def __call__(self, steps: int) -> dict[str, float]:
+        said = self._evaluate(steps)
+        try:
+            return {str(name): float(value) for name, value in (said if isinstance(said, dict) else {"loss": said}).items()}
+        except (TypeError, ValueError):
+            raise TypeError(f"evaluate returned {said!r}; it should be a loss, or a dict of loss and accuracy") from None
 
 
 class _Interrupts:

@@ -130,6 +130,14 @@ def test_what_contradicts_itself_is_told_in_the_words_of_code():
         sw.fit(step_of(), lambda i: (images[:8 - i], labels[:8 - i]))
     with pytest.raises(TypeError, match="label"):
         sw.fit(step_of(), sw.data.arrays(label=labels, x=images).rename(x="y").batch(8))
+    with pytest.raises(TypeError, match="evaluate returned None; it should be a loss"):
+        sw.fit(step_of(), batch, steps=1, evaluate=lambda steps: None)
+    with pytest.raises(ValueError, match="evaluate returned 'acc'; there are loss, accuracy"):
+        sw.fit(step_of(), batch, steps=1, evaluate=lambda steps: {"acc": 1})
+    with pytest.raises(TypeError, match="steps='3' should be a whole number"):
+        sw.fit(step_of(), batch, steps="3")
+    with pytest.raises(TypeError, match="on_event should be a function, not 3"):
+        sw.fit(step_of(), batch, on_event=3)
     with pytest.raises(TypeError, match="train_step or model_step"):
         sw.fit(loss, batch)
 
