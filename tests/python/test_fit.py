@@ -152,6 +152,8 @@ def test_what_a_function_raises_is_raised_and_the_step_lives_on():
     with pytest.raises(KeyError, match="mine"):
         sw.fit(step, batch, steps=5, on_event=breaks)
     assert step.steps_done == 2
+    with pytest.raises(ValueError, match="the label of row 0 is"):  # ranks fail, and start again with what they had
+        sw.fit(step, lambda i: (images[:8], labels[:8] + 9), steps=5)
     assert sw.fit(step, batch, steps=5).losses == by_hand(5)[2:]
 
 
@@ -168,3 +170,24 @@ def test_ctrl_c_lets_the_step_end_and_saves(tmp_path):
     assert json.loads((tmp_path / "run" / "latest" / "manifest.json").read_text())["run"]["step"] == 2
     assert sw.fit(step_of(), batch, steps=5, save=run, resume="auto").losses == by_hand(5)[2:]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_processes_train_alike_and_end_behind_the_same_step(run_program, tmp_path):
+    out = run_program(f"""
+import numpy as np
+import shardwright as sw
+from shardwright import _core
+rank = _core.own_rank()
+x = np.linspace(-1, 1, 48, dtype=np.float32).reshape(8, 6)
+y = np.arange(8, dtype=np.int32) % 3
+step = sw.model_step("{net}", sw.optim.momentum(0.1, 0.9), devices=2)
+ends = lambda e: rank == 1 and e["kind"] == "step" and e["step"] == 2  # one of them asks
+first = sw.fit(step, lambda i: (x, y), steps=5, save="{tmp_path}/run", lr_schedule="cosine", on_event=ends)
+rest = sw.fit(step, lambda i: (x, y), steps=5, save="{tmp_path}/run", resume="auto", lr_schedule="cosine")
+print(rank, first.by, first.steps, rest.first, rest.steps, *("%.5f" % l for l in first.losses + rest.losses))
+""", ranks=2)
+    x = numpy.linspace(-1, 1, 48, dtype=numpy.float32).reshape(8, 6)
+    y = numpy.arange(8, dtype=numpy.int32) % 3
+    whole = sw.fit(sw.model_step(net, sw.optim.momentum(0.1, 0.9), devices=2), lambda i: (x, y), steps=5, lr_schedule="cosine")
+    said = " ".join(["request 3 3 5", *("%.5f" % value for value in whole.losses)])
+    assert sorted(out.splitlines()) == [f"0 {said}", f"1 {said}"]
