@@ -82,8 +82,10 @@ std::optional<Plan> saved_plan(const PlanOptions& options) {
   return path == options.end() ? std::nullopt : std::optional(known_plan(path->second));
 }
 
-/// By the table that flags are read with.
-PlanRequest request_of(const PlanOptions& options, const std::string& model = "") {
+/// By the table that flags are read with. What nobody says of the network called `model` is as `saved` has it, if it is of
+/// this one, or as on such machines.
+PlanRequest request_of(const PlanOptions& options, const std::string& model = "",
+                       const std::optional<Plan>& saved = {}) {
   PlanRequest request{.model = "traced network", .formats = device().formats};
   // Before all else, as the command reads its file: what contradicts it is refused.
   SaidSettings settings;
@@ -329,12 +331,11 @@ TrainOptions run_options_of(const Asked& asked, std::uint64_t seed) {
 
 PlannedNetwork planned(Asked& asked) {
   auto& [graph, said_by_code] = asked.traced;
-  if (const auto plan = asked.options.find("plan"); plan != asked.options.end()) {
-    Plan saved = known_plan(plan->second);
-    apply(saved, graph);  // it fits
-    tell_mixing(graph, saved);
+  if (asked.saved) {
+    apply(*asked.saved, graph);  // it fits
+    tell_mixing(graph, *asked.saved);
     return {.graph = std::move(graph),
-            .plan = std::move(saved),
+            .plan = *std::move(asked.saved),
             .tokens = asked.tokens,
             .formats = asked.request.formats};
   }

@@ -126,6 +126,7 @@ SessionStart session_start(int devices, std::vector<int> ranks, std::shared_ptr<
                 ranks.size());
   return [ranks = std::move(ranks), together](Prepared program, SessionOptions options) {
     MpiProcess& self = joined();
+    self.heartbeat().set_timeout(options.timeout);
     *together = together_of(program.pipeline());
     if (static_cast<int>(ranks.size()) == rank_count()) {
       announce(*together, "starts");

@@ -108,8 +108,8 @@ class Programs:
         self._make = make
         self._made: dict[tuple, Runnable] = {}
 
-    def call(self, arguments: tuple) -> Call:
-        return Call(self.names, arguments)
+    def call(self, arguments: tuple, keywords: Mapping[str, Any] = {}) -> Call:  # noqa: B006: nobody writes to it
+        return Call(self.names, arguments, keywords)
 
     def of(self, call: Call) -> Runnable:
         found = self._made.get(call.key)

@@ -89,7 +89,7 @@ PreparedTraining prepare_training(const Arguments& arguments, std::optional<Fold
   const Evaluation& expected = *looked_at;
   std::optional<RunPage> page;
   if (!arguments.has("--json") || has_page) {
-    StepReport told = step_report(model.graph, plan, expected.estimate, batch, prepares.device.formats,
+    StepReport told = step_report(model.graph, plan, expected, batch, prepares.device.formats,
                                   assumed_in(arguments, model));
     if (!arguments.has("--json")) terminal.out << to_text(told, style) << std::flush;
     if (has_page) page.emplace(arguments, plan, expected, std::move(told), batch);

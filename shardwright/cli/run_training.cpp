@@ -50,7 +50,8 @@ TrainingEnded run_loop(Session& session, PreparedTraining& training, const Sessi
   options.is_interrupted = [] { return interrupts() > 0; };
   options.stop = &stops_at_once();
   if (training.asked.eval)
-    options.evaluate = [evaluator = std::make_shared<Evaluator>(*training.asked.eval, start)](
+    options.evaluate = [evaluator = std::make_shared<Evaluator>(*training.asked.eval, start,
+                                                                with_waiting({}, training.asked.waiting))](
                            const Session& trained, std::int64_t steps) {
       return (*evaluator)(trained, steps);
     };
@@ -84,7 +85,9 @@ int train_with(Session& session, PreparedTraining& training, const SessionStart&
 }
 
 SessionOptions session_options(const PreparedTraining& training) {
-  return {.seed = training.asked.options.run.seed, .only_scalars = true, .stop = &stops_at_once()};
+  return with_waiting(
+      {.seed = training.asked.options.run.seed, .only_scalars = true, .stop = &stops_at_once()},
+      training.asked.waiting);
 }
 
 /// Of the first rank.
@@ -117,7 +120,7 @@ int run_rank(const Arguments& arguments, Terminal& terminal) {
     Session session = start(training->program, session_options(*training));
     return train_with(session, *training, start, terminal);
   };
-  return run_as_mpi_rank({prepare_rank, run_prepared}, terminal);
+  return run_as_mpi_rank({prepare_rank, run_prepared, timeout_of(arguments)}, terminal);
 }
 
 }  // namespace

@@ -46,6 +46,7 @@ AskedTraining training_options(const Arguments& arguments, const Model& model, c
   out.tensorboard = arguments.text("--tensorboard");
   if (arguments.has("--tensorboard") && out.tensorboard.empty()) throw error("--tensorboard: give a folder");
   out.time_limit = seconds_of(arguments, "--time-limit");
+  asked.waiting = waiting_of(arguments, plan.devices(), arguments.text("--save"));
   out.keep_best = arguments.text("--keep-best");
   out.eval_every = arguments.integer("--eval-every", 0);
   TrainingOptions checked = out;

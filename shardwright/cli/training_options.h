@@ -5,6 +5,7 @@
 #include <string>
 
 #include "shardwright/cli/verb.h"
+#include "shardwright/cli/waiting.h"
 #include "shardwright/frontend/evaluation.h"
 #include "shardwright/training/train.h"
 
@@ -16,6 +17,7 @@ CheckpointOptions checkpoint_options(const Arguments& arguments);
 struct AskedTraining {
   TrainingOptions options;                   // but for what needs a session
   std::shared_ptr<const AskedNetwork> eval;  // null: no held-out data
+  Waiting waiting;                           // for ranks
 };
 /// `model`: of one micro-batch; `rate`: the optimizer's;
 /// `plan`: of the step, on whose devices held-out data are looked at, too.

@@ -51,8 +51,8 @@ void check_eval(const AskedNetwork& network, const std::string& called) {
                   classes);
 }
 
-Evaluator::Evaluator(const AskedNetwork& network, const SessionStart& start)
-    : network_(network), session_(start(network.program, {})) {}
+Evaluator::Evaluator(const AskedNetwork& network, const SessionStart& start, const SessionOptions& options)
+    : network_(network), session_(start(network.program, options)) {}
 
 Evaluated Evaluator::operator()(const Session& trained, std::int64_t step) {
   take_weights(session_, trained);

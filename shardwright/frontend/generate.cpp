@@ -89,11 +89,11 @@ struct DecoderStep {
   std::int64_t rows = 1;
   std::unique_ptr<Session> session;
 
-  DecoderStep(DecoderProgram p, const SessionStart& start)
+  DecoderStep(DecoderProgram p, const SessionStart& start, const SessionOptions& waits)
       : plan(std::move(p.plan)),
         vocabulary(p.vocabulary),
         rows(p.rows),
-        session(std::make_unique<Session>(start(std::move(p.program), {}))) {}
+        session(std::make_unique<Session>(start(std::move(p.program), waits))) {}
 };
 
 struct Sizes {
@@ -165,7 +165,7 @@ struct Generator::State {
       notice = fmt::format("prompts are fed token by token, there is no memory for more at once: {}", why);
       return nullptr;
     }
-    first.emplace(std::move(*program), options.start);
+    first.emplace(std::move(*program), options.start, options.session);
     take_weights(*first->session, *step.session);
     return &*first;
   }
@@ -210,7 +210,8 @@ Generator::Generator(const std::string& spec, std::int64_t sequences, std::int64
     : state_(new State{.spec = spec,
                        .sizes = {sequences, room},
                        .options = options,
-                       .step = DecoderStep(program_of(spec, {sequences, room}, 0, options), options.start)}) {
+                       .step = DecoderStep(program_of(spec, {sequences, room}, 0, options), options.start,
+                                           options.session)}) {
   if (options.prompt > room)
     throw error("prompts of {} tokens, but there is room for {}", options.prompt, room);
   if (options.prompt > 0) state_->first_of(options.prompt);

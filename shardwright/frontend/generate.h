@@ -44,6 +44,7 @@ struct GenerateOptions {
   std::int64_t prompt = 0;
   DeviceKind device = default_devices();  // that runs it
   SessionStart start = start_threads;
+  SessionOptions session = {};   // how ranks wait
   bool proves = true;            // false: another process does
   Progress* progress = nullptr;  // that hears of tokens
 };

@@ -40,7 +40,7 @@ PlannedStep planned_step(PlannedNetwork network, const TrainOptions& options) {
 }
 
 StepReport PlannedStep::report() const {
-  return step_report(network.graph, network.plan, evaluation.estimate,
+  return step_report(network.graph, network.plan, evaluation,
                      batch_size_of(network.graph, network.plan, network.tokens), network.formats,
                      network.assumed);
 }
@@ -69,7 +69,7 @@ GraphStep::GraphStep(PlannedNetwork network, std::vector<std::string> inputs, co
     : inputs_(std::move(inputs)),
       planned_(std::make_shared<PlannedStep>(std::move(network))),
       start_(start),
-      session_options_({.seed = options.seed}),
+      session_options_({.seed = options.seed, .timeout = options.timeout}),
       session_(start(prepared(*planned_, options), session_options_)) {}
 
 void GraphStep::restart() {

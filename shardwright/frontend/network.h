@@ -57,10 +57,11 @@ struct TrainOptions {
   std::vector<std::int64_t> all_reduce_fusion_config = {};  // the old form of comm_fusion `index`
   std::map<std::string, int> stages = {};  // of modules and operators (`layers.0`), by name; else an even cut
   std::uint64_t seed = 1;                  // of the initial parameters
-  DeviceKind device = default_devices();   // that runs it
-  Precision precision = {};                // as --precision
-  std::string reduce_precision = "f32";    // as --reduce-precision
-  std::string loss_scale = "";             // as --loss-scale; empty: the optimizer's own, or the precision's
+  std::chrono::nanoseconds timeout = std::chrono::seconds(60);  // as --timeout
+  DeviceKind device = default_devices();                        // that runs it
+  Precision precision = {};                                     // as --precision
+  std::string reduce_precision = "f32";                         // as --reduce-precision
+  std::string loss_scale = "";  // as --loss-scale; empty: the optimizer's own, or the precision's
 };
 
 /// What code has traced: a graph with its outputs and updates, and what it says of operators.

@@ -286,8 +286,8 @@ StageReport stage_report(const StagePlan& stage, Explainer explainer, const Stag
 
 }  // namespace
 
-StepReport step_report(const Graph& graph, const Plan& plan, const Estimate& e, const BatchSize& batch,
-                       const FormatsOf& formats, const Assumed& assumed) {
+StepReport step_report(const Graph& graph, const Plan& plan, const Evaluation& evaluation,
+                       const BatchSize& batch, const FormatsOf& formats, const Assumed& assumed) {
   const Pipelining& p = plan.settings.pipelining;
   const Estimate& e = evaluation.estimate;
   const bool is_whole = plan.stages.size() == 1;
@@ -308,7 +308,9 @@ StepReport step_report(const Graph& graph, const Plan& plan, const Estimate& e, 
                                               stage.operators.size() == 1 ? "" : "s",
                                               stage.operators.front().name, stage.operators.back().name);
   }
-  out.summary = summary_of(graph, plan, e, batch, formats, assumed);
+  out.assumed = assumed;
+  out.recompute = recompute_line(graph, plan, e, formats);
+  out.summary = summary_of(graph, plan, evaluation, batch, out);
   return out;
 }
 

@@ -71,13 +71,15 @@ struct StepReport {
   SummaryLine recompute = {};  // what it costs and saves; empty: nothing is computed again
 };
 /// `graph` is the train step of one micro-batch; `formats` are of the device that it was planned for.
-StepReport step_report(const Graph& graph, const Plan& plan, const Estimate& estimate, const BatchSize& batch,
-                       const FormatsOf& formats, const Assumed& assumed = {});
+StepReport step_report(const Graph& graph, const Plan& plan, const Evaluation& evaluation,
+                       const BatchSize& batch, const FormatsOf& formats, const Assumed& assumed = {});
 
-/// Its summary alone.
-std::vector<std::string> summary_of(const Graph& graph, const Plan& plan, const Estimate& estimate,
-                                    const BatchSize& batch, const FormatsOf& formats,
-                                    const Assumed& assumed = {});
+/// Its summary alone, which says what `report` knows already.
+std::vector<SummaryLine> summary_of(const Graph& graph, const Plan& plan, const Evaluation& evaluation,
+                                    const BatchSize& batch, const StepReport& report);
+/// What recompute saves and what it costs, against the same plan without it; nothing if there is none.
+SummaryLine recompute_line(const Graph& graph, const Plan& plan, const Estimate& estimate,
+                           const FormatsOf& formats);
 
 struct ReportStyle {
   bool is_wide = false;     // a row for each operator, however many there are

@@ -106,19 +106,19 @@ SummaryLine settings_line(const Plan& plan, const BatchSize& batch) {
   return {fmt::format("{}; recompute {}", brief, again), brief};  // another line says it, too
 }
 
-/// What recompute saves and what it costs, against the same plan without it; nothing if there is none.
-std::string recompute_text(const Graph& graph, const Plan& plan, const Estimate& e,
+}  // namespace
+
+SummaryLine recompute_line(const Graph& graph, const Plan& plan, const Estimate& e,
                            const FormatsOf& formats) {
-  if (!plan.settings.recompute.is_on()) return "";
+  if (!plan.settings.recompute.is_on()) return {};
   Plan other = plan;
   other.settings.recompute = {};
   const Estimate without = evaluate(compile_pipeline(graph, other, {.formats = formats, .verifies = false}),
                                     plan.cluster, {.framework = e.framework})
                                .estimate;
-  return fmt::format(
-      "recompute {}: {} activations instead of {}, {} in all instead of {}; {} per step instead of {}",
-      words_of(plan.settings.recompute), bytes_text(e.memory.of(MemoryKind::activations)),
-      bytes_text(without.memory.of(MemoryKind::activations)), bytes_text(e.arena_bytes),
+  const std::string what = words_of(plan.settings.recompute);
+  const std::string in_all = fmt::format(
+      "{} in all instead of {}; {} per step instead of {}", bytes_text(e.arena_bytes),
       bytes_text(without.arena_bytes), seconds_text(e.step_seconds()), seconds_text(without.step_seconds()));
   return {fmt::format("{}: {} activations instead of {}, {}", what,
                       bytes_text(e.memory.of(MemoryKind::activations)),
@@ -136,12 +136,12 @@ std::string throughput_text(const Estimate& e, const BatchSize& batch) {
                      percent_text(e.mfu(), 1));
 }
 
-std::vector<std::string> summary_of(const Graph& graph, const Plan& plan, const Estimate& e,
-                                    const BatchSize& batch, const FormatsOf& formats,
-                                    const Assumed& assumed) {
-  std::vector<std::string> out;
-  const auto say = [&](const std::string& line) {
-    if (!line.empty()) out.push_back(line);
+std::vector<SummaryLine> summary_of(const Graph& graph, const Plan& plan, const Evaluation& evaluation,
+                                    const BatchSize& batch, const StepReport& report) {
+  const Estimate& e = evaluation.estimate;
+  std::vector<SummaryLine> out;
+  const auto say = [&](std::string line) {
+    if (!line.empty()) out.push_back({std::move(line)});
   };
   out.push_back(network_line(graph, plan, batch, report.assumed));
   if (!plan.structure.empty()) say("chosen: " + plan.structure);
@@ -152,7 +152,8 @@ std::vector<std::string> summary_of(const Graph& graph, const Plan& plan, const 
     say(fmt::format("price: {:.4g} a step", *price));
   out.push_back(memory_line(evaluation, plan.cluster));
   say(traffic_text(e));
-  say(recompute_text(graph, plan, e, formats));
+  if (const auto& [text, brief] = report.recompute; !text.empty())
+    out.push_back({"recompute " + text, "recompute " + brief});
   say(plan.objective);
   if (!plan.suggestion.empty()) say("suggestion: " + plan.suggestion);
   if (!plan.compared.empty()) say("search: " + plan.compared);

@@ -16,9 +16,6 @@ bool overlap(const std::byte* a, std::int64_t a_bytes, const std::byte* b, std::
   return a < b + b_bytes && b < a + a_bytes;
 }
 
-}  // namespace
-
-namespace {
 /// The first micro-batch that works in a lane.
 int first_in_lane(const Program& program, int lane) {
   int m = 0;
@@ -33,6 +30,7 @@ std::vector<int> last_runs(const RankStep& step) {
     if (i.act == Act::run) out[at(i.what)] = i.micro_batch;
   return out;
 }
+
 }  // namespace
 
 Executor::Executor(const Pipeline& pipeline, Backend& backend, Communicator& communicator, Ports ports)
@@ -274,26 +272,6 @@ void Executor::mark_hiding(Actions& actions) const {
   }
 }
 
-/// To which phase an instruction belongs that stands in no section.
-Phase Executor::phase_of(const Instruction& i) const {
-  if (i.act != Act::start && i.act != Act::finish) return Phase::forward;
-  return pipeline_.crossings[at(step_.transfer(i).crossing)].phase;
-}
-
-const Node* Executor::node_of(const Instruction& i) const {
-  const auto of_graph = [&](int stage, NodeId id) { return &pipeline_.stage(stage).graph.node(id); };
-  switch (i.act) {
-    case Act::compute:
-    case Act::copy: return of_graph(i.stage, {i.what});
-    case Act::start:
-    case Act::finish: {
-      const PreparedTransfer& t = step_.transfer(i);
-      return t.crossing < 0 ? of_graph(t.to_stage, t.node) : nullptr;
-    }
-    default: return nullptr;
-  }
-}
-
 TensorView Executor::view(int stage, ValueId v, int micro_batch) const {
   const Held& h = held(stage);
   TensorView out = h.views[at(v.index)];
@@ -392,21 +370,6 @@ void Executor::record(Recorder* recorder) {
     if (i.act == Act::run) actions += step_.section(i).instructions.size();
   constexpr std::size_t others = 2;  // the step itself, and what is gathered behind it
   recorder->reserve(2 * actions + others);
-}
-
-TimedOut Executor::with_transfer(const TimedOut& e, const Action& action, int micro_batch) const {
-  const std::string what = to_text(step_.transfer(action.instruction), pipeline_);
-  return e.of(pipeline_.micro_batches() > 1 ? fmt::format("{}, micro-batch {},", what, micro_batch) : what);
-}
-
-Error Executor::with_node(const Error& e, const Action& action, int micro_batch) const {
-  if (!action.node) return e;
-  const Graph& graph = held(action.instruction.stage).program->graph;
-  const bool has_micro_batch =
-      micro_batch >= 0 && pipeline_.micro_batches() > 1 && action.phase != Phase::update;
-  return with_context(
-      e, fmt::format("%{} = {}{}", graph.value(action.node->results[0]).name, action.node->op->name,
-                     has_micro_batch ? fmt::format(", micro-batch {}", micro_batch) : ""));
 }
 
 }  // namespace shardwright

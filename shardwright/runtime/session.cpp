@@ -167,8 +167,9 @@ struct Session::State {
 };
 
 Session::Session(Pipeline pipeline, SessionOptions options) {
-  auto all = thread_communicators(pipeline.rank_count());
-  state_ = std::make_unique<State>(std::move(pipeline), std::move(all), Driver::Mode::threads, options);
+  auto communicators = thread_communicators(pipeline.rank_count(), options.timeout);
+  state_ =
+      std::make_unique<State>(std::move(pipeline), std::move(communicators), Driver::Mode::threads, options);
 }
 Session::Session(Pipeline pipeline, std::unique_ptr<Communicator> communicator, SessionOptions options)
     : state_(std::make_unique<State>(std::move(pipeline), only(std::move(communicator)), Driver::Mode::caller,

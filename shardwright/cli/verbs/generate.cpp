@@ -88,6 +88,7 @@ std::vector<Flag> flags() {
       {"--top-p", "P", "draw from the fewest tokens that have this probability together", ""},
       {"--seed", "S", "of what is drawn (default 1)", ""},
       {"--stop", "TOKENS", "tokens that end a sequence", ""},
+      timeout_flag(),
       runtime_flag(),
       {"--json", "", "a JSON line for each prompt", ""}};
   for (const SettingRow& row : all_settings())
@@ -127,6 +128,7 @@ Writing writing_of(const Arguments& arguments) {
                  .cluster = asked.cluster,
                  .precision = asked.origin.precision,
                  .device = device_of(arguments),
+                 .session = with_waiting({}, waiting_of(arguments, asked.devices)),
                  .proves = is_first_rank(),
                  .progress = arguments.progress};
   return out;
@@ -191,7 +193,7 @@ int write_as_rank(const Arguments& arguments, Terminal& terminal) {
     writing->options.start = start_on(process);
     return write_with(generator_of(arguments, *writing, terminal), *writing, terminal);
   };
-  return run_as_mpi_rank({prepare, write}, terminal);
+  return run_as_mpi_rank({prepare, write, timeout_of(arguments)}, terminal);
 }
 
 int run(const Arguments& arguments, Terminal& terminal) {

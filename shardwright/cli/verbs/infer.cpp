@@ -10,6 +10,7 @@
 #include "shardwright/cli/mpi_rank.h"
 #include "shardwright/cli/planning.h"
 #include "shardwright/cli/programs.h"
+#include "shardwright/cli/waiting.h"
 #include "shardwright/frontend/evaluation.h"
 #include "shardwright/frontend/table.h"
 #include "shardwright/graph/op.h"
@@ -118,6 +119,7 @@ std::vector<Flag> flags() {
                          "the weights, if the model's file has none: a checkpoint, or safetensors", ""},
                         {"--data", "DIR|FILE", "samples: safetensors, or MNIST's folder", ""},
                         {"--out", "FILE", "where predictions go, safetensors", ""},
+                        timeout_flag(),
                         runtime_flag(),
                         {"--json", "", "one JSON document", ""}};
   for (const SettingRow& row : all_settings())
@@ -130,6 +132,7 @@ struct Asking {
   AskedNetwork network;
   std::optional<TensorSource> weights;
   std::string out;
+  Waiting waiting;  // for ranks
   bool is_json = false;
 };
 
@@ -159,6 +162,7 @@ Asking prepare_asking(const Arguments& arguments, Terminal& terminal) {
   Asking asking{.network = asked_network(model, arguments.text("--data"), request, options),
                 .weights = std::move(weights),
                 .out = arguments.text("--out"),
+                .waiting = waiting_of(arguments, request.devices),
                 .is_json = arguments.is_on("--json")};
   arguments.check_heeded(terminal.err);
   if (!asking.out.empty() && is_first_rank()) require_writable(asking.out);
@@ -168,7 +172,7 @@ Asking prepare_asking(const Arguments& arguments, Terminal& terminal) {
 int ask_with(const SessionStart& start, const Asking& asking, const Arguments& arguments,
              Terminal& terminal) {
   const AskedNetwork& network = asking.network;
-  Session session = start(network.program, {});
+  Session session = start(network.program, with_waiting({}, asking.waiting));
   set_weights(session, asking.weights, network.model, terminal);
   Collected collected(network.data->samples(), network);
   AskOptions options = ask_options_of(network);
@@ -195,7 +199,8 @@ int ask_as_rank(const Arguments& arguments, Terminal& terminal) {
   };
   return run_as_mpi_rank(
       {prepare,
-       [&](MpiProcess& process) { return ask_with(start_on(process), *asking, arguments, terminal); }},
+       [&](MpiProcess& process) { return ask_with(start_on(process), *asking, arguments, terminal); },
+       timeout_of(arguments)},
       terminal);
 }
 

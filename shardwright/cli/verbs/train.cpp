@@ -3,6 +3,7 @@
 #include "shardwright/cli/planning.h"
 #include "shardwright/cli/run_training.h"
 #include "shardwright/cli/strategies.h"
+#include "shardwright/cli/waiting.h"
 
 namespace shardwright::verbs {
 namespace {
