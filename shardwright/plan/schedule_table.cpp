@@ -216,13 +216,15 @@ std::string text_of(const std::vector<Task>& tasks, const std::vector<int>& part
 
 Schedule schedule_of_rows(const std::vector<std::string_view>& rows) { return Table(rows).schedule(); }
 
-Schedule load_schedule_table(const std::string& path) try {
+Schedule load_schedule_table(const std::string& path) {
   const std::string text = read_text(path);
   std::vector<std::string_view> rows = split(text, '\n');
   while (!rows.empty() && trim(rows.back()).empty()) rows.pop_back();
-  return schedule_of_rows(rows);
-} catch (const Error& e) {
-  throw with_context(e, path);
+  try {
+    return schedule_of_rows(rows);
+  } catch (const Error& e) {
+    throw with_context(e, path);
+  }
 }
 
 int micro_batches_of_table(const Schedule& table) {

@@ -86,7 +86,10 @@ class Enumeration {
 
   std::vector<Schedule> schedules(int stages, int count) const {
     if (stages == 1) return {Schedule{}};
-    if (fixed_.schedule) return {*fixed_.schedule};
+    if (fixed_.schedule) {
+      const bool can_be = refusal_of({*fixed_.schedule, stages, count}).empty();
+      return can_be ? std::vector<Schedule>{*fixed_.schedule} : std::vector<Schedule>{};
+    }
     std::vector<Schedule> out{Schedule{}};
     for (const ScheduleDef& def : all_schedules())
       for (int argument : def.searched) {
@@ -185,6 +188,19 @@ bool fixes_settings(const Constraints& fixed) {
          fixed.schedule;
 }
 
+namespace {
+
+/// Throws: Error if the schedule cannot be so of as many stages and micro-batches as are fixed, too.
+void check_schedule(const Constraints& fixed) {
+  if (!fixed.schedule) return;
+  const bool says_stages = says(fixed, Sharing::stages), is_table = !fixed.schedule->rows.empty();
+  const Pipelining asked = settings_of(fixed).pipelining;
+  if (!is_table && (!says_stages || !fixed.micro_batches)) return;
+  if (const std::string why = refusal_of(asked); !why.empty()) throw error("{}", why);
+}
+
+}  // namespace
+
 void check_free(const PlanRequest& request) {
   const Constraints& fixed = request.constraints;
   const std::string_view what = fixed_singly(fixed);
@@ -197,6 +213,7 @@ void check_free(const PlanRequest& request) {
         "or "
         "for --annotate without --fix",
         fixed.stages.begin()->first, fixed.stages.begin()->second);
+  check_schedule(fixed);
   if (!what.empty()) throw error("search auto: {}; use --search recursive, or --fix for degrees", what);
   if (fixed.recompute.value_or(Again{}).layers && !fixed.recomputed.empty())
     throw error("recompute={} lets the search choose layers, but {} names one; leave one of the two out",
