@@ -33,6 +33,8 @@ Tensor TrainStep::parameter(std::string_view name) const { throw error("{}: noth
 void TrainStep::set_parameter(std::string_view name, const Tensor&) {
   throw error("{}: nothing is trained", name);
 }
+void TrainStep::set_rate(double) { throw error("nothing is trained"); }
+Session& TrainStep::session() { throw error("nothing is trained"); }
 const Plan& TrainStep::plan() const { return state_->plan; }
 std::string TrainStep::explain() const { return state_->text; }
 
