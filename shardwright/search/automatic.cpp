@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <queue>
 #include <tuple>
 #include <utility>
@@ -22,6 +23,7 @@
 #include "shardwright/base/progress.h"
 #include "shardwright/base/text.h"
 #include "shardwright/plan/batch.h"
+#include "shardwright/search/automatic/later.h"
 #include "shardwright/search/automatic/misses.h"
 #include "shardwright/search/automatic/other_plans.h"
 #include "shardwright/search/automatic/trials.h"
@@ -30,7 +32,7 @@ namespace shardwright::search {
 using namespace automatic;
 namespace {
 
-/// So many structures are made into programs whole, beside as many that turn out not to fit.
+/// So many structures are made into whole programs, beside as many that do not fit.
 constexpr std::size_t most_trials = 8;
 /// Of these, of what figures say does not fit.
 constexpr int most_close_trials = 3;
@@ -40,8 +42,7 @@ constexpr std::size_t most_attempts = 40;
 constexpr int most_forecasts = 2000;
 
 /// Limits of memory below the best plan's that networks of so few operators are searched with.
-constexpr int most_limits = 4;
-constexpr std::size_t most_nodes_of_limits = 600;
+constexpr int most_limits = 4, most_nodes_of_limits = 600;
 
 /// Of forecasts to programs.
 constexpr double nearness = 0.99;
@@ -98,6 +99,7 @@ class Search {
           trials_.attempts() >= most_attempts)
         break;
     }
+    try_later();
     if (!trials_.does_fit() && std::isinf(worth_)) try_least_memory();
     try_hopeful();
   }
@@ -123,10 +125,7 @@ class Search {
     if (request_.constraints.micro_batches) return {*request_.constraints.micro_batches};
     keeps_batch_ = request_.kept_micro_batches || mixes_samples(*tables_.graph(1));
     if (keeps_batch_) return {settings_of(request_).pipelining.micro_batches};
-    std::vector<int> out;
-    for (int m = 1; m <= std::min<std::int64_t>(tables_.samples(), most_micro_batches); ++m)
-      if (tables_.samples() % m == 0) out.push_back(m);
-    return out;
+    return micro_batch_counts(tables_.samples());
   }
 
   // ---- structures ----
@@ -180,8 +179,9 @@ class Search {
     if (next.known == Known::bound) {
       Tried& look = record_[next.number];
       if (forecasts_->is_needless(look.structure)) return void(look.fate = Fate::needless);
-      return next.bounds <= bounds_->count(look.structure) ? bound(next)
-                                                           : forecast(next.number, next.seconds);
+      if (next.bounds <= bounds_->count(look.structure)) return bound(next);
+      const bool is_cut = !request_.constraints.schedule && schedule_of(look.structure).splits_backward;
+      return is_cut ? later_.keep(next.number, next.seconds) : forecast(next.number, next.seconds);
     }
     if (next.known == Known::forecast) bound_ = std::min(bound_, next.seconds);
     Candidate& c = candidates_[next.number];
@@ -233,18 +233,22 @@ class Search {
 
   bool is_late() const { return request_.options.deadline.is_over(); }
 
-  /// Nothing if there is none that surely fits.
-  Candidate* fastest_untried(double Forecast::*seconds) {
-    Candidate* best = nullptr;
-    for (Candidate& c : candidates_)
-      if (!c.is_tried && !c.is_close && (!best || c.forecast.*seconds < best->forecast.*seconds)) best = &c;
-    return best;
+  void try_later() {
+    std::map<Schedule, int> trials;  // of each
+    for (Candidate& c : later_.candidates(*forecasts_, record_, [this] { return is_late(); })) {
+      const double likely = misses_.of(c.structure).seconds * c.forecast.seconds;
+      const bool may_be_best = likely < worth_ && (!trials_.does_fit() || likely < trials_.seconds());
+      candidates_.push_back(std::move(c));
+      int& alike = trials[schedule_of(candidates_.back().structure)];
+      if (may_be_best && !is_late() && alike++ < most_later_of_schedule) try_candidate(candidates_.back());
+    }
+    bound_ = std::min(bound_, later_.bound());
   }
 
   /// If no program fits yet, that of what was forecast to be the fastest so far. Returns whether one does.
   bool try_best_forecast() {
     if (trials_.does_fit()) return true;
-    if (Candidate* best = fastest_untried(&Forecast::seconds)) try_candidate(*best);
+    if (Candidate* best = fastest_untried(candidates_, &Forecast::seconds)) try_candidate(*best);
     return trials_.does_fit();
   }
 
@@ -252,7 +256,7 @@ class Search {
   void try_hopeful() {
     constexpr int trials = 2;
     for (int i = 0; i < trials && trials_.does_fit() && !is_late(); ++i) {
-      Candidate* best = fastest_untried(&Forecast::hopeful_seconds);
+      Candidate* best = fastest_untried(candidates_, &Forecast::hopeful_seconds);
       if (!best || best->forecast.hopeful_seconds >= trials_.seconds()) return;
       try_candidate(*best);
     }
@@ -321,32 +325,29 @@ class Search {
   }
 
   std::string conflict_text(const OpenStep& open) const {
-    const std::string batch = fmt::format(
-        "; the loss depends on how the batch is cut, so micro-batches stay as many as asked for: {}",
-        settings_of(request_).pipelining.micro_batches);
-    return automatic::conflict_text(request_, open) + (keeps_batch_ ? batch : "");
+    return automatic::conflict_text(request_, open) +
+           (keeps_batch_ ? kept_batch_text(settings_of(request_).pipelining.micro_batches) : "");
   }
 
   /// What its program takes, if there is such a plan.
   std::optional<Evaluation> try_structure(const Candidate& c) {
     const Graph* graph = tables_.graph(*c.structure.micro_batches);
-    if (!graph) return std::nullopt;
+    if (!graph) return {};
     return trials_.run(*graph, with_candidate(request_, c, *graph, tables_.row(c.structure)), c.number);
   }
 
   const PlanRequest& request_;
-  double worth_;
+  double worth_, bound_ = std::numeric_limits<double>::infinity();
   const Cluster& cluster_;
   std::int64_t cap_ = 0;
   Tables& tables_;
-  std::size_t count_ = 0;  // of structures
-  bool keeps_batch_ = false;
+  std::size_t count_ = 0;                            // of structures
+  bool keeps_batch_ = false, is_cut_short_ = false;  // by the time that it may take
   std::optional<Bounds> bounds_;
   std::optional<Candidates> forecasts_;
   std::priority_queue<Open, std::vector<Open>, std::greater<>> open_;
   std::vector<Candidate> candidates_;
-  double bound_ = std::numeric_limits<double>::infinity();
-  bool is_cut_short_ = false;  // by the time that it may take
+  Later later_;
   Record record_;
   Trials trials_;
   OtherPlans others_;
@@ -366,7 +367,7 @@ Plan best_of_limits(const StepOf& step, const PlanRequest& request) {
   PlanRequest asked = request;
   std::int64_t bytes = best.bytes;
   const auto cap = static_cast<double>(request.options.memory_cap.value_or(usable_bytes(*request.cluster)));
-  const bool is_quick = tables.graph(1)->nodes.size() <= most_nodes_of_limits;
+  const bool is_quick = tables.graph(1)->nodes.size() <= std::size_t{most_nodes_of_limits};
   for (int i = 0; i < most_limits && is_quick && best.fits && !request.options.deadline.is_over(); ++i) try {
       asked.options.memory_cap = bytes - 1;
       Search::Found other = Search(tables, asked, best.seconds).run();

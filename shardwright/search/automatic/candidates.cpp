@@ -28,6 +28,13 @@ bool is_like_one_that_fits(const Candidate& c, const std::vector<Candidate>& oth
   });
 }
 
+Candidate* fastest_untried(std::vector<Candidate>& all, double Forecast::*seconds) {
+  Candidate* best = nullptr;
+  for (Candidate& c : all)
+    if (!c.is_tried && !c.is_close && (!best || c.forecast.*seconds < best->forecast.*seconds)) best = &c;
+  return best;
+}
+
 PlanRequest with_candidate(const PlanRequest& request, const Candidate& c, const Graph& graph,
                            const Row& row) {
   const Constraints& s = c.structure;

@@ -28,6 +28,9 @@ Candidate with_more_again(const Candidate& c, std::optional<Candidate> more);
 /// One of `others` that differs only in how the states are shared, and was not forecast to take longer, fits.
 bool is_like_one_that_fits(const Candidate& c, const std::vector<Candidate>& others);
 
+/// By that forecast; nothing if there is none that surely fits.
+Candidate* fastest_untried(std::vector<Candidate>& all, double Forecast::*seconds);
+
 /// What `request` asks, with all that is forecast of `c`: its stages, and what is computed again.
 PlanRequest with_candidate(const PlanRequest& request, const Candidate& c, const Graph& graph,
                            const Row& row);

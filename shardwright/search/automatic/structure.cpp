@@ -173,6 +173,19 @@ PlanRequest with_structure(PlanRequest request, const Constraints& s) {
   return request;
 }
 
+std::vector<int> micro_batch_counts(std::int64_t samples) {
+  std::vector<int> out;
+  for (int m = 1; m <= std::min<std::int64_t>(samples, most_micro_batches); ++m)
+    if (samples % m == 0) out.push_back(m);
+  return out;
+}
+
+std::string kept_batch_text(int micro_batches) {
+  return fmt::format(
+      "; the loss depends on how the batch is cut, so micro-batches stay as many as asked for: {}",
+      micro_batches);
+}
+
 std::vector<Constraints> structures_of(const PlanRequest& request, const OpenStep& step) {
   const std::vector<Constraints> busy = Enumeration(request, step, false).run();
   return busy.empty() ? Enumeration(request, step, true).run() : busy;

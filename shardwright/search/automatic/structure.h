@@ -50,6 +50,9 @@ struct OpenStep {
   std::vector<int> counts;      // of micro-batches
   bool repeats_layers = false;  // there are layers, of which some may be computed again
 };
+/// Into how many micro-batches `samples` can be cut.
+std::vector<int> micro_batch_counts(std::int64_t samples);
+
 /// Every structure that `request` leaves open for a step. Stages that can only wait for each other are among them where
 /// there is nothing else.
 std::vector<Constraints> structures_of(const PlanRequest& request, const OpenStep& step);
@@ -64,5 +67,8 @@ void check_free(const PlanRequest& request);
 /// What `request` fixes that together leaves no structure, as a user says it: ` (dp=3, micro_batches=2)`; empty if it is
 /// nothing.
 std::string conflict_text(const PlanRequest& request, const OpenStep& step);
+
+/// Behind that, where the loss depends on micro-batches.
+std::string kept_batch_text(int micro_batches);
 
 }  // namespace shardwright::automatic
