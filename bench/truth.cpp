@@ -58,10 +58,11 @@ Pipeline compiled(const Case& c, int devices, const Cluster& cluster) {
   add_train_step(model.graph, model.loss, optimizer_of_peers(c.optimizer, 1e-3));
   model.graph.outputs.resize(1);
   const FormatsOf formats = default_devices().formats;
-  const PlanRequest request{.devices = devices,
-                            .cluster = cluster,
-                            .parallel = devices > 1 ? Parallel::data_parallel : Parallel::stand_alone,
-                            .formats = formats};
+  PlanRequest request;  // member by member: GCC 12 warns wrongly of what a list leaves out
+  request.devices = devices;
+  request.cluster = cluster;
+  request.parallel = devices > 1 ? Parallel::data_parallel : Parallel::stand_alone;
+  request.formats = formats;
   return compile_pipeline(model.graph, make_plan(model.graph, request), {.formats = formats});
 }
 

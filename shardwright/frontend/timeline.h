@@ -51,10 +51,10 @@ struct TimelinePattern {
 enum class BlockKind : std::uint8_t {
   forward,
   backward,
-  weights,
   update,
   between,  // tasks
-  several   // tasks, and what is between them
+  several,  // tasks, and what is between them
+  weights   // of a backward that is cut in two, whose first part `backward` is then
 };
 
 struct TimelineBlock {

@@ -34,6 +34,22 @@ same_losses() {
   done
 }
 
+# Backwards that are cut, chunks in a V, a table: to the last digit as threads.
+schedules() {
+  local schedule words
+  "$program" lower ffn:batch=8,widths=6-6-6-6 --devices 2 --stages 2 --micro-batches 4 --schedule zero-bubble \
+    --schedule-csv "$scratch/table.csv" >"$scratch/out"
+  for schedule in zero-bubble zero-bubble:2 zb-v v-half v-min dualpipe-v "$scratch/table.csv"; do
+    words="ffn:batch=16,widths=12-10-10-10-10-10-10-10-6 --devices 4 --stages 2 --micro-batches 4 --schedule $schedule"
+    # shellcheck disable=SC2086 # words
+    losses $words >"$scratch/threads"
+    # shellcheck disable=SC2086
+    losses $words --runtime mpi >"$scratch/mpi"
+    [[ $(wc -l <"$scratch/threads") == 5 ]] || fail "no losses: train $words"
+    diff "$scratch/threads" "$scratch/mpi" || fail "the losses differ: train $words"
+  done
+}
+
 # The first rank writes the events of all.
 traces() {
   local rank trace=$scratch/step.json
@@ -365,6 +381,7 @@ killed_launcher() {
 case $1 in
   same_losses_2) same_losses 2 ;;
   same_losses_8) same_losses 8 ;;
+  schedules) schedules ;;
   # Across hosts a rank learns of a failure by being ended, not by an Error.
   contract_on_two_hosts) on_hosts 2 3 '*Contract*:*barrier*' ;;
   losses_on_four_hosts_of_1) on_hosts 4 1 'EndToEnd*' ;;

@@ -9,11 +9,13 @@ const doing = [
 const blockKinds = [
   { style: "forward", text: "forward", letter: "F" },
   { style: "backward", text: "backward", letter: "B" },
-  { style: "weights", text: "gradients of weights", letter: "W" },
   { style: "update", text: "update", letter: "U" },
   { style: "waiting", text: "between tasks", letter: "" },
   { style: "several", text: "several tasks", letter: "" },
+  { style: "weights", text: "gradients of weights", letter: "W" },
 ];
+/// Of a micro-batch.
+const isPass = (kind) => kind < 2 || kind === 5;
 
 /// How much of its time something is on the wire; transfers of several groups may be at the same time.
 const density = (w) => (w.end > w.begin ? w.busy / (w.end - w.begin) : 1);
@@ -86,13 +88,16 @@ function drawTimeline(box, raw) {
   const ticks = timeline.ticks;
   view.least = Math.min(1, 40 / ticks);
   const isStaged = timeline.ranks.length > 1;
+  const hasKind = (i) => timeline.ranks.some((r) => r.blocks.some((b) => b.kind === i));
+  const isCut = hasKind(5);
+  const kindText = (i) => (i === 1 && isCut ? "gradients of inputs" : blockKinds[i].text);
   const readout = element("p", { class: "readout", "aria-live": "polite" });
   const svgBox = element("div", { class: "view", tabindex: "0", role: "group",
     "aria-label": "Timeline of the step. Plus and minus zoom, arrows left and right move, 0 shows the whole step, n and p step from piece to piece, arrows up and down change the rank." });
   box.append(element("div", { class: "tools" }, zoomButtons(),
     legend(doing.map((d) => [d.style, d.text]).filter(([s]) => usesDoing(timeline, s))),
-    legend(blockKinds.filter((k, i) => i !== 3 && timeline.ranks.some((r) => r.blocks.some((b) => b.kind === i)))
-      .map((k) => [k.style, k.text]))), svgBox, readout);
+    legend([0, 1, 5, 2, 4].filter(hasKind).map((i) => [blockKinds[i].style,
+      kindText(i) + (blockKinds[i].letter ? ` (${isCut && i === 1 ? "I" : blockKinds[i].letter})` : "")]))), svgBox, readout);
   box.append(howToRead(mergedText(timeline), "Zoom: + and −, wheel with Ctrl or after a click, two fingers; move: arrows or drag; n and p go from piece to piece; 0 shows all."));
 
   const laneTop = 18, laneHeight = { task: 15, doing: 20, wire: 7 }, rankHeight = laneTop + 15 + 20 + 7 + 16;
@@ -144,8 +149,9 @@ function drawTimeline(box, raw) {
   function taskLabel(block, x0, x1, top) {
     const kind = blockKinds[block.kind], width = x1 - x0;
     const isMany = timeline.ranks.some((r) => r.blocks.length > 8);
-    const long = `${kind.text}${isMany && block.kind < 2 ? ` ${block.micro}` : ""}`;
-    const short = block.kind < 2 && isMany ? `${kind.letter}${block.micro}` : kind.letter;
+    const letter = isCut && block.kind === 1 ? "I" : kind.letter;
+    const long = `${kindText(block.kind)}${isMany && isPass(block.kind) ? ` ${block.micro}` : ""}`;
+    const short = isPass(block.kind) && isMany ? `${letter}${block.micro}` : letter;
     const text = width > long.length * 7 + 8 ? long : width > short.length * 8 + 4 ? short : "";
     return text ? `<text x="${((x0 + x1) / 2).toFixed(1)}" y="${top + 11.5}" text-anchor="middle">${text}</text>` : "";
   }
@@ -187,7 +193,7 @@ function drawTimeline(box, raw) {
     const { rank, block, piece, begin, end, onWire } = found;
     const time = (t) => secondsText(Math.max(0, t * timeline.tick_seconds));
     const kind = blockKinds[block.kind];
-    const task = block.kind === 3 ? kind.text : block.kind === 2 ? "update" : `${kind.text} of micro-batch ${block.micro}`;
+    const task = block.kind === 3 ? kind.text : block.kind === 2 ? "update" : `${kindText(block.kind)} of micro-batch ${block.micro}`;
     const parts = piece ? piece.parts.map((p, d) => [p, d]).filter(([p]) => p > 0) : [];
     const what = parts.length === 1 ? doing[parts[0][1]].text : parts.map(([p, d]) => `${doing[d].text} ${time(p)}`).join(", ");
     const more = piece?.count > 1 && block.kind !== 4 ? ` and ${piece.count - 1} more` : "";
@@ -224,7 +230,7 @@ function drawTimeline(box, raw) {
   });
 
   function rankText(rank) {
-    const alike = rank.count > 1 ? ` and ${rank.count - 1} alike` : "";
+    const alike = rank.count > 1 ? ` and ${rank.count - 1} others like it` : "";
     return isStaged || rank.stages.length > 1 ? `${groupName(rank.stages)} · rank ${rank.rank}${alike}` : `rank ${rank.rank}${alike}`;
   }
   function rankSums(rank, r, right, y) {
