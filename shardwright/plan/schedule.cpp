@@ -140,7 +140,8 @@ void check(const Pipelining& p) {
 }
 
 std::vector<Task> tasks_of(const Pipelining& p, int stage) {
-  return p.stages == 1 ? accumulation(p.micro_batches) : def_of(p.schedule).tasks(p, stage);
+  const bool is_whole = p.stages == 1 && p.schedule.chunks == 1;
+  return is_whole ? accumulation(p.micro_batches) : def_of(p.schedule).tasks(p, stage);
 }
 
 }  // namespace shardwright

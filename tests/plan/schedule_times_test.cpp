@@ -203,7 +203,7 @@ TEST(ScheduleTimes, dualpipe_v_of_pytorch_has_its_formula) {
         if (first[r] < 0) first[r] = begin;
         free[r] = begin + length, busy[r] += length;
         for (const Action& a : rows[r][next[r]])
-          over[{a.part, a.kind == 'F' ? 'F' : 'B', a.micro_batch}] = free[r];
+          if (a.kind != 'W') over[{a.part, a.kind == 'F' ? 'F' : 'B', a.micro_batch}] = free[r];
         ++next[r], moves = true;
       }
   int most = 0;
@@ -251,7 +251,11 @@ TEST(ScheduleTable, names_the_cell_that_is_wrong) {
             "row 1 has 1 stages but row 0 has 2; each should have as many");
   EXPECT_EQ(refused({"0F0,0B0"}),
             "1 row: a schedule is for several stages, with a row for the devices of each");
-  EXPECT_EQ(refused({"0F0,0B0,0F1,0B1", "1F1,1F0,1B0,1B1"}),
+  EXPECT_EQ(
+      refused({"0F0,0F1,0B0,0B1", "1F1,1F0,1B0,1B1"}),
+      "row 1, cell 0 '1F1': stage 0 takes micro-batch 0 in its place (row 0, cell 0 '0F0'); all stages take "
+      "them in one order");
+  EXPECT_EQ(refused({"0F0,0B0,0F1,0B1", "1F0,1F1,1B0,1B1"}),
             "row 0, cell 1 '0B0': waits for another row, which waits for a later cell of this one");
   EXPECT_EQ(refused({"(0F0;0B0)", "1F0,1B0"}),
             "row 0, cell 0 '(0F0;0B0)': a pair is written (0F7;7B3)OVERLAP_F_B");

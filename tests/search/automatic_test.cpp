@@ -350,7 +350,7 @@ TEST(WholePlan, has_stages_that_compute_nothing_and_no_empty_parts) {
 /// wants: faster than all, and what is left open is less than one layer.
 TEST(WholePlan, computes_as_few_layers_again_as_memory_wants) {
   const StepOf step = step_of("llama:layers=16,hidden=512,heads=8,ffn=1024,vocab=512,seq=512,batch=32");
-  for (const char* fix : {"dp=4,micro_batch=4", "pp=2,dp=2,micro_batch=4"}) {
+  for (const char* fix : {"dp=4,micro_batch=4", "pp=2,dp=2,micro_batch=4,schedule=1f1b"}) {
     SCOPED_TRACE(fix);
     PlanRequest request = request_for("a100-80g:4");
     const auto with = [&](const std::string& recompute) {

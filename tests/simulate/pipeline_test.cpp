@@ -108,8 +108,7 @@ TEST(Simulation, waits_as_schedules_whose_backward_is_cut_do) {
            {"1f1b", [](int p) { return 3.0 * (p - 1); }},
            {"zero-bubble", [](int p) { return p - 1.0; }},
            {"zero-bubble:2", [](int) { return 0.0; }},
-           {"zb-v", [](int) { return 0.0; }},
-           {"dualpipe-v", [](int p) { return 2.0 * (p - 1); }}})
+           {"zb-v", [](int) { return 0.0; }}})
     for (int stages : {2, 3, 4, 8})
       for (int micro_batches : {2 * stages, 20}) {
         SCOPED_TRACE(fmt::format("{}, {} stages, {} micro-batches", name, stages, micro_batches));

@@ -37,7 +37,8 @@ std::vector<Task> passes_of(const Pipelining& p, Phase phase) {
 /// Forwards ahead of backwards by the warm-up.
 std::vector<Task> in_turn(const Pipelining& p, int stage) {
   const std::vector<Task> forwards = passes_of(p, Phase::forward), backwards = passes_of(p, Phase::backward);
-  const auto warm_up = static_cast<std::size_t>(def_of(p.schedule).warm_up(p, stage));
+  const int ahead = p.stages == 1 ? 1 : def_of(p.schedule).warm_up(p, stage);
+  const auto warm_up = static_cast<std::size_t>(ahead);
   std::vector<Task> out;
   std::size_t next = 0;
   for (std::size_t b = 0; b < backwards.size(); ++b) {
