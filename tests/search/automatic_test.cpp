@@ -358,7 +358,7 @@ TEST(WholePlan, computes_as_few_layers_again_as_memory_wants) {
       return judged(step, make_plan(step, request), request);
     };
     const Evaluation least = with(",recompute=full"), most = with(",recompute=selected");
-    request.options.memory_cap = (least.estimate.arena_bytes + most.estimate.arena_bytes) / 2;
+    request.options.memory_cap = (2 * least.estimate.arena_bytes + most.estimate.arena_bytes) / 3;
     const Evaluation full = with(",recompute=full"), some = with("");
     EXPECT_FALSE(with(",recompute=selected").fits());
     ASSERT_TRUE(full.fits() && some.fits());
