@@ -1,7 +1,6 @@
 #include "shardwright/plan/lanes.h"
 
 #include <algorithm>
-#include <deque>
 #include <map>
 
 #include "shardwright/base/index.h"

@@ -11,7 +11,7 @@
 #include "shardwright/runtime/session.h"
 #include "tests/support/device.h"
 #include "tests/support/message_of.h"
-#include "tests/support/program.h"
+#include "tests/support/program_with_op.h"
 #include "tests/support/scratch.h"
 
 namespace shardwright {
@@ -34,21 +34,7 @@ const OpDef& odd_op() {
   return op;
 }
 
-/// On four ranks, their parts of x; then everybody gathers.
-Program program() {
-  Program p = program_of(R"(
-mesh [dp=4]
-%x = input f32[1, 2] as [4, 2] [dp, -]
-%1 = fill (shape=[4, 2], value=2) {i0: dp} : f32[1, 2] as [4, 2] [dp, -]
-%y = all_gather %1 dim 0 over dp : f32[4, 2] as [4, 2] [-, -]
-output %y
-)");
-  Node& node = p.graph.node({1});
-  node.op = &odd_op();
-  node.operands = {p.graph.find("x")};
-  node.attributes = {};
-  return p;
-}
+Program program() { return testing::program_with(odd_op()); }
 
 std::map<std::string, Tensor> batch_of(double x) {
   return {{"x", make_tensor({DType::f32, {4, 2}}, std::vector<double>(8, x))}};

@@ -8,7 +8,7 @@
 
 #include "shardwright/runtime/communicator/threads.h"
 #include "tests/support/message_of.h"
-#include "tests/support/program.h"
+#include "tests/support/program_with_op.h"
 
 namespace shardwright {
 namespace {
@@ -17,6 +17,7 @@ using testing::message_of;
 
 using testing::counting;
 using testing::program_of;
+using testing::program_with;
 
 Tensor product(const Tensor& a, const Tensor& b) {
   const std::int64_t m = a.shape()[0], k = a.shape()[1], n = b.shape()[1];
@@ -231,22 +232,6 @@ const OpDef& failing_op() {
   return op;
 }
 
-/// On four ranks, `op` of their parts of x; then everybody gathers.
-Program with_op(const OpDef& op) {
-  Program p = program_of(R"(
-mesh [dp=4]
-%x = input f32[1, 2] as [4, 2] [dp, -]
-%1 = fill (shape=[4, 2], value=2) {i0: dp} : f32[1, 2] as [4, 2] [dp, -]
-%y = all_gather %1 dim 0 over dp : f32[4, 2] as [4, 2] [-, -]
-output %y
-)");
-  Node& node = p.graph.node({1});
-  node.op = &op;
-  node.operands = {p.graph.find("x")};
-  node.attributes = {};
-  return p;
-}
-
 // What it is read as follows from it, and so is only rounded where nothing is updated.
 TEST(Session, a_parameter_is_its_master) {
   const std::string text = R"(
@@ -286,7 +271,7 @@ UPDATEoutput %y
 }
 
 TEST(Session, a_failing_rank_stops_all_and_is_named) {
-  Session session(with_op(failing_op()));
+  Session session(program_with(failing_op()));
   const std::map<std::string, Tensor> batch{{"x", counting({DType::f32, {4, 2}})}};
   const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(message_of([&] { session.step(batch); }), "rank 1: %1 = fail: the sky fell");
@@ -363,7 +348,7 @@ const OpDef& interrupted_op() {
 }
 
 TEST(Session, stops_between_nodes_where_it_is_asked_to) {
-  Session session(with_op(interrupted_op()), {.stop = &asked_to_stop});
+  Session session(program_with(interrupted_op()), {.stop = &asked_to_stop});
   const std::map<std::string, Tensor> batch{{"x", counting({DType::f32, {4, 2}})}};
   const std::string message = message_of([&] { session.step(batch); });
   EXPECT_NE(message.find(": interrupted"), std::string::npos) << message;
