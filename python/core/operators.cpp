@@ -241,18 +241,20 @@ void bind_operators(py::module_& m) {
   m.def(
       "call",
       [](const std::string& op, const std::vector<ArrayPtr>& operands, const std::string& name,
-         const py::object& in, const py::object& out, const py::kwargs& attributes) -> py::object {
+         const py::object& in, const py::object& out, bool host, const py::kwargs& attributes) -> py::object {
         std::vector<ArrayPtr> results = call(op, operands, attributes_of(attributes), name);
         Tracing* const tracing = Tracing::current();
-        if (tracing && !(in.is_none() && out.is_none())) {
+        if (tracing && (host || !(in.is_none() && out.is_none()))) {
           Trace& trace = tracing->trace;
           const std::string& node = trace.graph().value(results.front()->in(*tracing).id).name;
-          trace.constraints().tensors[node] = annotation_of(node, splits_of(in), splits_of(out));
+          if (host) trace.constraints().hosted.insert(node);
+          if (!(in.is_none() && out.is_none()))
+            trace.constraints().tensors[node] = annotation_of(node, splits_of(in), splits_of(out));
         }
         return results.size() == 1 ? py::cast(results.front()) : py::object(py::tuple(py::cast(results)));
       },
       py::arg("op"), py::arg("operands"), py::arg("name") = "", py::arg("in_") = py::none(),
-      py::arg("out_") = py::none());
+      py::arg("out_") = py::none(), py::arg("host") = false);
   m.def("cast", [](const ArrayPtr& x, const std::string& dtype) { return cast(x, dtype_called(dtype)); });
   m.def("binary", [](const std::string& op, const py::object& a, const py::object& b) {
     const bool a_leads = py::isinstance<Array>(a);

@@ -56,7 +56,7 @@ def name_of(what: str) -> str:
     return ".".join([*_path, what])
 
 
-def call(op: str, arrays: list, name: str = "", in_=None, out_=None, **attributes) -> Any:
+def call(op: str, arrays: list, name: str = "", in_=None, out_=None, host=False, **attributes) -> Any:
     """An array, or a tuple of them. `name`: in the cell; the operator's own if it is empty.
 
     Raises: ValueError if `in_` has not an entry for each array; scalars may be left out.
@@ -66,7 +66,7 @@ def call(op: str, arrays: list, name: str = "", in_=None, out_=None, **attribute
     full_name, tracing = name_of(name or op), _trace.current()
     if tracing:
         tracing.dims.setdefault(full_name, [a.ndim for a in arrays])
-    result = _core.call(op, arrays, name=full_name, in_=in_, out_=out_, **attributes)
+    result = _core.call(op, arrays, name=full_name, in_=in_, out_=out_, host=host, **attributes)
     if tracing and any(tracing.is_behind(a) for a in arrays):
         tracing.note_behind(result if isinstance(result, (tuple, list)) else [result])
     return result

@@ -121,13 +121,20 @@ void add_named(Constraints& out, const std::string& name, Json json, const std::
     json.erase("stage");
     if (json.empty()) return;
   }
+  if (json.is_object() && json.contains("host")) {
+    if (!json.at("host").is_boolean())
+      throw error("\"host\" {} should be true or false", short_text(json.at("host")));
+    if (json.at("host").get<bool>()) out.hosted.insert(name);
+    json.erase("host");
+    if (json.empty()) return;
+  }
   if (json.is_object() && json.contains("recompute")) {
     out.recomputed.push_back(recomputed_module(name, json.at("recompute")));
     json.erase("recompute");
     if (json.empty()) return;
   }
   out.tensors[name] = annotation_of(
-      json, {"in", "out", "device_matrix", "names", "stage", "comm_fusion", "recompute"}, matrix);
+      json, {"in", "out", "device_matrix", "names", "stage", "comm_fusion", "recompute", "host"}, matrix);
 }
 
 }  // namespace

@@ -149,6 +149,7 @@ Plan loaded_plan(const Arguments& arguments, const Model& model, const Graph& gr
     check_means_mixed(plan, model.name, graph);
     apply(plan, graph);  // it fits
     check(plan.settings.recompute, graph);
+    check(plan.settings.offload, graph);
   } catch (const Error& e) {
     throw with_context(e, path);
   }

@@ -99,6 +99,7 @@ class SetDoor {
     const Settings asked = settings_of(of_flags);
     if (said_.zero) add("--optimizer-parallel", to_text(asked.optimizer_parallel), "zero");
     if (said_.recompute) add("--recompute", to_text(asked.recompute), "recompute");
+    if (said_.offload || !said_.hosted.empty()) add("--offload", to_text(asked.offload), "offload");
     if (said_.comm_fusion) add("--comm-fusion", to_text(asked.comm_fusion), "comm_fusion");
     if (said_.framework) add("--framework", asked.framework, "framework");
     if (said_.dataset)

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <numeric>
 
+#include "shardwright/base/quantity.h"
 #include "shardwright/base/text.h"
 #include "shardwright/cost/cluster_file.h"
 
@@ -180,6 +182,15 @@ std::optional<DType> short_type_of(const Cluster& cluster) {
   for (const DType type : {DType::bf16, DType::f16})
     if (peak.of(type) > peak.f32) return type;
   return std::nullopt;
+}
+
+std::optional<double> throttled_host_bandwidth() {
+  const char* const said = std::getenv("SHARDWRIGHT_HOST_BANDWIDTH");
+  if (!said) return std::nullopt;
+  const auto rate = to_quantity(said, "B/s");
+  if (!rate || !(*rate > 0 && *rate < 1e15))
+    throw error("SHARDWRIGHT_HOST_BANDWIDTH={}: should be a rate above 0, such as 500MB/s", said);
+  return rate;
 }
 
 Cluster host_cluster(int devices) { return cluster_called(fmt::format("cpu:{}", devices)); }

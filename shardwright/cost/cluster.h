@@ -75,6 +75,19 @@ struct Efficiency {
   bool operator==(const Efficiency&) const = default;
 };
 
+/// The host that devices are in, as each of them finds it.
+struct HostLink {
+  double bytes_per_second = 25e9;  // each way, both at once
+  double latency_seconds = 10e-6;
+  std::int64_t memory_bytes = 0;  // of a node; 0: nobody has said
+  PeakFlops flops_per_second{
+      .f64 = 0.5e12, .f32 = 1e12, .bf16 = 1e12, .f16 = 0.5e12};  // of a node's processors
+  double memory_bytes_per_second = 200e9;                        // likewise
+  bool operator==(const HostLink&) const = default;
+};
+/// That SHARDWRIGHT_HOST_BANDWIDTH says, where it slows the copies of CPU devices. Throws: Error if it is no rate.
+std::optional<double> throttled_host_bandwidth();
+
 struct Cluster {
   std::string name;  // as the user wrote it
   int nodes = 1;
@@ -91,8 +104,9 @@ struct Cluster {
        {0.75, 15e-6},
        {0.7, 20e-6},
        {0.5, 20e-6},
-       {0.75, 15e-6}}};           // per kind of work; docs/cost-model.md
-  std::vector<LinkLevel> links;   // innermost first; the last joins all devices
+       {0.75, 15e-6}}};          // per kind of work; docs/cost-model.md
+  std::vector<LinkLevel> links;  // innermost first; the last joins all devices
+  HostLink host = {};
   double link_efficiency = 0.75;  // of a link's bandwidth, what collectives reach
   double overlap = 0.9;           // of communication, what runs beside compute without slowing it
   /// Of one device, in whatever currency; empty: nobody has said.

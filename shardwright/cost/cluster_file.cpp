@@ -77,8 +77,8 @@ class Fields {
   YamlMap map_;
 };
 
-PeakFlops flops_of(const YAML::Node& node) {
-  const Fields fields(node, "flops", {"f64", "f32", "bf16", "fp16"});
+PeakFlops flops_of(const YAML::Node& node, const std::string& where = "flops") {
+  const Fields fields(node, where, {"f64", "f32", "bf16", "fp16"});
   return {.f64 = fields.quantity_or("f64", "", 0),
           .f32 = fields.positive("f32", ""),
           .bf16 = fields.quantity_or("bf16", "", 0),
@@ -155,11 +155,24 @@ std::vector<LinkLevel> links_of(const YAML::Node& node, int all) {
   return out;
 }
 
+/// What is left out keeps its default.
+HostLink host_of(const YAML::Node& node, HostLink out) {
+  const Fields fields(node, "host", {"bandwidth", "latency", "memory", "flops", "memory_bandwidth"});
+  if (fields.has("bandwidth")) out.bytes_per_second = fields.positive("bandwidth", "B/s");
+  out.latency_seconds = fields.quantity_or("latency", "s", out.latency_seconds);
+  if (fields.has("memory"))
+    out.memory_bytes = bytes_in("host.memory", fields.text("memory"), fields.positive("memory", "B"));
+  if (fields.has("flops")) out.flops_per_second = flops_of(fields.at("flops"), "host.flops");
+  if (fields.has("memory_bandwidth"))
+    out.memory_bytes_per_second = fields.positive("memory_bandwidth", "B/s");
+  return out;
+}
+
 Cluster cluster_of(const YAML::Node& node, const std::string& path) {
   const Fields fields(
       node, "",
       {"nodes", "devices_per_node", "memory", "reserved", "memory_bandwidth", "caches", "flops",
-       "kernel_overhead", "efficiency", "links", "link_efficiency", "overlap", "price_per_hour"});
+       "kernel_overhead", "efficiency", "links", "host", "link_efficiency", "overlap", "price_per_hour"});
   Cluster c{
       .name = path, .nodes = fields.count("nodes"), .devices_per_node = fields.count("devices_per_node")};
   if (c.nodes > most_devices / c.devices_per_node)
@@ -180,6 +193,7 @@ Cluster cluster_of(const YAML::Node& node, const std::string& path) {
   if (fields.has("overlap")) c.overlap = fields.share("overlap");
   if (fields.has("price_per_hour")) c.price_per_hour = fields.positive("price_per_hour", "");
   c.links = links_of(fields.at("links"), c.devices());
+  if (fields.has("host")) c.host = host_of(fields.at("host"), c.host);
   return c;
 }
 
@@ -196,6 +210,31 @@ Cluster parse_cluster(const std::string& text, const std::string& where) try {
 } catch (const Error& e) {
   throw with_context(e, where);
 }
+
+namespace {
+
+void say_flops(YAML::Emitter& out, const PeakFlops& flops) {
+  out << YAML::Key << "flops" << YAML::Value << YAML::Flow << YAML::BeginMap;
+  for (const auto& [name, rate] :
+       {std::pair{"f64", flops.f64}, {"f32", flops.f32}, {"bf16", flops.bf16}, {"fp16", flops.f16}})
+    if (rate > 0) out << YAML::Key << name << YAML::Value << quantity_text(rate, "");
+  out << YAML::EndMap;
+}
+
+void say_host(YAML::Emitter& out, const HostLink& host) {
+  out << YAML::Key << "host" << YAML::Value << YAML::BeginMap;
+  const auto say = [&](const char* key, double quantity, std::string_view unit) {
+    out << YAML::Key << key << YAML::Value << quantity_text(quantity, unit);
+  };
+  say("bandwidth", host.bytes_per_second, "B/s");
+  say("latency", host.latency_seconds, "s");
+  if (host.memory_bytes > 0) say("memory", static_cast<double>(host.memory_bytes), "B");
+  say_flops(out, host.flops_per_second);
+  say("memory_bandwidth", host.memory_bytes_per_second, "B/s");
+  out << YAML::EndMap;
+}
+
+}  // namespace
 
 std::string to_text(const Cluster& c) {
   YAML::Emitter out;
@@ -223,12 +262,7 @@ std::string to_text(const Cluster& c) {
     }
     out << YAML::EndSeq;
   }
-  begin("flops");
-  const PeakFlops& flops = c.flops_per_second;
-  for (const auto& [name, rate] :
-       {std::pair{"f64", flops.f64}, {"f32", flops.f32}, {"bf16", flops.bf16}, {"fp16", flops.f16}})
-    if (rate > 0) say(name, quantity_text(rate, ""));
-  out << YAML::EndMap;
+  say_flops(out, c.flops_per_second);
   say("kernel_overhead", quantity_text(c.kernel_seconds, "s"));
   out << YAML::Key << "efficiency" << YAML::Value << YAML::BeginMap;
   for (const WorkKind kind : work_kinds) {
@@ -250,6 +284,7 @@ std::string to_text(const Cluster& c) {
     out << YAML::EndMap;
   }
   out << YAML::EndSeq;
+  if (c.host != HostLink{}) say_host(out, c.host);
   say("link_efficiency", quantity_text(c.link_efficiency, ""));
   say("overlap", quantity_text(c.overlap, ""));
   if (c.price_per_hour) say("price_per_hour", quantity_text(*c.price_per_hour, ""));

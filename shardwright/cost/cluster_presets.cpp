@@ -26,6 +26,11 @@ ClusterPreset cpu() {
                {{{0.87, 0.3e-6}, {0.97, 0.3e-6}, {1, 0.2e-6}, {0.45, 0.3e-6}, {0.97, 0.3e-6}, {1, 0.2e-6}}},
            .links = {{std::string(memory_link), most_devices, 0, 20 * giga, 5e-6},
                      {"ethernet", most_devices, 50e-6, 1.25 * giga}},
+           .host = {.bytes_per_second = throttled_host_bandwidth().value_or(5 * giga),
+                    .latency_seconds = 20e-6,
+                    .flops_per_second =
+                        {.f64 = 0.0875 * tera, .f32 = 0.175 * tera, .bf16 = 0.09 * tera, .f16 = 0.09 * tera},
+                    .memory_bytes_per_second = 14 * giga},
            .link_efficiency = 1,
            .overlap = 0},
           "threads of a host, a core each, measured; between hosts 10 Gb/s"};
@@ -77,7 +82,7 @@ ClusterPreset a100(std::string name, std::int64_t gigabytes, double memory_bytes
 /// 400 Gb/s adapter for each device. Power holds their clocks below those that the peak is given at: `products` of it is
 /// what large products reach, as in published runs (docs/cost-model.md).
 /// Attention: kernels that do without Hopper's own instructions reach 335 Tflop/s where they reach 225 of 312 on an A100
-/// (Dao, FlashAttention-2, 2023), so 0.47 of the share that they have there.
+/// (Dao, FlashAttention-2, 2023), so 0.47 of the share that they have there. PCIe 5.0 to the host.
 ClusterPreset hopper(std::string name, std::int64_t gigabytes, double memory_bytes_per_second,
                      double products, std::string doc) {
   return {
@@ -91,7 +96,8 @@ ClusterPreset hopper(std::string name, std::int64_t gigabytes, double memory_byt
        .efficiency =
            {{{products, 20e-6}, {0.5, 20e-6}, {0.75, 15e-6}, {0.33, 20e-6}, {0.5, 20e-6}, {0.75, 15e-6}}},
        .links = {{"nvlink", 8, 5e-6, 450 * giga, collective_start},
-                 {"infiniband", 8, 10e-6, 50 * giga, collective_start}}},
+                 {"infiniband", 8, 10e-6, 50 * giga, collective_start}},
+       .host = {.bytes_per_second = 55 * giga}},
       std::move(doc)};
 }
 

@@ -83,7 +83,7 @@ class Itemization {
 
   void add_transfer(NodeId id) {
     const Node& node = program_.node(id);
-    if (is_local(*node.op->step)) return;
+    if (!is_collective(*node.op->step)) return;
     const Step step = step_of(program_, node);
     const Redistribution& r = redistribution_of(program_, node, redistributor_);
     const Source source = source_of(node.results.front());

@@ -26,6 +26,7 @@ void check_fits(const Plan& plan, const TrainOptions& options, const Graph& grap
                   .given = std::to_string(options.devices)});
   apply(plan, graph);  // it fits
   check(plan.settings.recompute, graph);
+  check(plan.settings.offload, graph);
 }
 
 Pipelining pipelining_of(const TrainOptions& options, const std::optional<Plan>& saved) {

@@ -109,6 +109,7 @@ class Comparison {
     };
     if (std::ranges::find(parts, SettingPart::step) == parts.end()) return;
     add_rest("recompute", a_.settings.recompute == b_.settings.recompute);
+    add_rest("offload", a_.settings.offload == b_.settings.offload);
     add_rest("comm_fusion", a_.settings.comm_fusion == b_.settings.comm_fusion);
   }
 

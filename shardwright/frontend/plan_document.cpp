@@ -8,6 +8,7 @@ Json memory_json(const Estimate& e) {
   Json out;
   for (std::size_t k = 0; k < memory_kinds; ++k)
     out[std::string(name_of(static_cast<MemoryKind>(k)))] = e.memory.bytes[k];
+  out["host"] = e.host_bytes;
   out["arena"] = e.arena_bytes;
   for (const Estimate& stage : e.stages) out["stages"].push_back(memory_json(stage));
   return out;
@@ -56,6 +57,10 @@ Json plan_document(const Plan& plan, const Evaluation& evaluation, const BatchSi
   if (const auto price = plan.cluster.price_of(e.step_seconds())) out["price"] = *price;
   out["collectives_per_step"] = e.collectives;
   out["bytes_communicated_per_step"] = e.bytes_communicated;
+  if (plan.settings.offload.is_on()) {
+    out["host_bytes_per_step"] = e.host_bytes_moved;
+    out["host_copy_seconds"] = e.host_seconds;
+  }
   return out;
 }
 

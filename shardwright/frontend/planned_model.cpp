@@ -45,6 +45,7 @@ PlannedModel planned_model(Plan plan, const std::string& path) {
     add_train_step(model.graph, model.loss, plan.origin.optimizer);
     apply(plan, model.graph);  // it fits
     check(plan.settings.recompute, model.graph);
+    check(plan.settings.offload, model.graph);
     return {std::move(model), std::move(plan)};
   } catch (const Error& e) {
     throw with_context(e, fmt::format("{}: the network that it was made for", path));

@@ -310,6 +310,7 @@ StepReport step_report(const Graph& graph, const Plan& plan, const Evaluation& e
   }
   out.assumed = assumed;
   out.recompute = recompute_line(graph, plan, e, formats);
+  out.offload = offload_line(graph, plan, e, formats);
   out.summary = summary_of(graph, plan, evaluation, batch, out);
   return out;
 }

@@ -68,6 +68,7 @@ struct StepReport {
   std::vector<SummaryLine> summary;  // what was asked, what was chosen, what a step takes
   std::vector<StageReport> stages;
   Assumed assumed = {};
+  SummaryLine offload = {};    // likewise; empty: nothing is on the host
   SummaryLine recompute = {};  // what it costs and saves; empty: nothing is computed again
 };
 /// `graph` is the train step of one micro-batch; `formats` are of the device that it was planned for.
@@ -78,6 +79,8 @@ StepReport step_report(const Graph& graph, const Plan& plan, const Evaluation& e
 std::vector<SummaryLine> summary_of(const Graph& graph, const Plan& plan, const Evaluation& evaluation,
                                     const BatchSize& batch, const StepReport& report);
 /// What recompute saves and what it costs, against the same plan without it; nothing if there is none.
+/// What lies on the host, what goes there and comes from there, against the same plan without it; likewise.
+SummaryLine offload_line(const Graph& graph, const Plan& plan, const Estimate& e, const FormatsOf& formats);
 SummaryLine recompute_line(const Graph& graph, const Plan& plan, const Estimate& estimate,
                            const FormatsOf& formats);
 

@@ -106,20 +106,40 @@ SummaryLine settings_line(const Plan& plan, const BatchSize& batch) {
   return {fmt::format("{}; recompute {}", brief, again), brief};  // another line says it, too
 }
 
+/// What another plan takes, by the same memory.
+Estimate estimate_of(const Graph& graph, const Plan& plan, const Estimate& like, const FormatsOf& formats) {
+  return evaluate(compile_pipeline(graph, plan, {.formats = formats, .verifies = false}), plan.cluster,
+                  {.framework = like.framework})
+      .estimate;
+}
+
+std::string against(const Estimate& e, const Estimate& other) {
+  return fmt::format("{} in all instead of {}; {} per step instead of {}", bytes_text(e.arena_bytes),
+                     bytes_text(other.arena_bytes), seconds_text(e.step_seconds()),
+                     seconds_text(other.step_seconds()));
+}
+
 }  // namespace
+
+SummaryLine offload_line(const Graph& graph, const Plan& plan, const Estimate& e, const FormatsOf& formats) {
+  if (!plan.settings.offload.is_on()) return {};
+  Plan other = plan;
+  other.settings.offload = {};
+  const std::string brief = fmt::format("{}: {} of the host for each device", to_text(plan.settings.offload),
+                                        bytes_text(e.host_bytes));
+  return {fmt::format("{}, {} copied in {} per step; {}", brief, bytes_text(e.host_bytes_moved),
+                      seconds_text(e.host_seconds), against(e, estimate_of(graph, other, e, formats))),
+          brief};
+}
 
 SummaryLine recompute_line(const Graph& graph, const Plan& plan, const Estimate& e,
                            const FormatsOf& formats) {
   if (!plan.settings.recompute.is_on()) return {};
   Plan other = plan;
   other.settings.recompute = {};
-  const Estimate without = evaluate(compile_pipeline(graph, other, {.formats = formats, .verifies = false}),
-                                    plan.cluster, {.framework = e.framework})
-                               .estimate;
+  const Estimate without = estimate_of(graph, other, e, formats);
   const std::string what = words_of(plan.settings.recompute);
-  const std::string in_all = fmt::format(
-      "{} in all instead of {}; {} per step instead of {}", bytes_text(e.arena_bytes),
-      bytes_text(without.arena_bytes), seconds_text(e.step_seconds()), seconds_text(without.step_seconds()));
+  const std::string in_all = against(e, without);
   return {fmt::format("{}: {} activations instead of {}, {}", what,
                       bytes_text(e.memory.of(MemoryKind::activations)),
                       bytes_text(without.memory.of(MemoryKind::activations)), in_all),
@@ -154,6 +174,8 @@ std::vector<SummaryLine> summary_of(const Graph& graph, const Plan& plan, const 
   say(traffic_text(e));
   if (const auto& [text, brief] = report.recompute; !text.empty())
     out.push_back({"recompute " + text, "recompute " + brief});
+  if (const auto& [text, brief] = report.offload; !text.empty())
+    out.push_back({"offload " + text, "offload " + brief});
   say(plan.objective);
   if (!plan.suggestion.empty()) say("suggestion: " + plan.suggestion);
   if (!plan.compared.empty()) say("search: " + plan.compared);

@@ -12,6 +12,8 @@ std::string_view name_of(Phase phase) {
   return names[static_cast<std::size_t>(phase)];
 }
 
+std::string_view name_of(Space space) { return space == Space::host ? "host" : "device"; }
+
 std::string_view name_of(Level level) {
   constexpr std::array<std::string_view, 3> names{"network", "planned graph", "program"};
   return names[static_cast<std::size_t>(level)];
@@ -38,6 +40,11 @@ std::vector<Fusion> fusions_of(const Graph& graph) {
     out.back().end = {id.index + 1};
   }
   return out;
+}
+
+Space space_of(const Graph& graph, ValueId v) {
+  const Node& node = graph.node(graph.value(v).producer);
+  return node.op->step == StepKind::evict ? Space::host : node.space;
 }
 
 bool lie_alike(const Value& a, const Value& b) {

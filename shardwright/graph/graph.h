@@ -47,6 +47,10 @@ class OfPhases {
   std::array<T, phases> values_{};
 };
 
+/// Where memory is: a device's own, or that of the host that it is in.
+enum class Space : std::uint8_t { device, host };
+std::string_view name_of(Space space);
+
 /// What a graph stands for (graph/verify.h says what each may hold).
 enum class Level : std::uint8_t {
   network,  // for one device: whole tensors, no meshes
@@ -79,8 +83,9 @@ struct Node {
   NodeId forward;  // backward: the node that this one differentiates
   NodeId owner;    // in a program: the operator of the planned graph whose work this is (plan/owners.h)
   std::optional<Strategy> strategy;
-  bool is_fused = false;       // in a program: runs together with the node before it, block by block
-  bool is_recomputed = false;  // backward: does again what a forward node has done, instead of keeping it
+  bool is_fused = false;        // in a program: runs together with the node before it, block by block
+  bool is_recomputed = false;   // backward: does again what a forward node has done, instead of keeping it
+  Space space = Space::device;  // where it runs; of a leaf where it lies
 };
 
 /// After the step `leaf` (a parameter or state) holds `value`; an accumulator, or a state whose value the forward
@@ -120,6 +125,9 @@ struct Fusion {
 };
 /// All nodes of a program, in their order.
 std::vector<Fusion> fusions_of(const Graph& graph);
+
+/// Where a value lies: where it is made, or where a step between spaces takes it.
+Space space_of(const Graph& graph, ValueId v);
 
 /// Two values lie in equal boxes on every rank, in the same format.
 bool lie_alike(const Value& a, const Value& b);

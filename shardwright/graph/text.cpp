@@ -41,6 +41,7 @@ class Printer {
   void add(const Node& node) {
     if (node.is_fused) out_ += "+ ";
     if (node.is_recomputed) out_ += "recomputed ";
+    if (node.space == Space::host) out_ += "host ";
     for (std::size_t i = 0; i < node.results.size(); ++i)
       out_ += fmt::format("{}%{}", i ? ", " : "", graph_.value(node.results[i]).name);
     out_ += fmt::format(" = {}", node.op->name);
@@ -241,6 +242,7 @@ class Parser {
 
   void parse_node(Scanner& in) {
     const bool is_fused = in.accept("+"), is_recomputed = in.accept("recomputed");
+    const bool is_on_host = in.accept("host");
     std::vector<std::string> names;
     do {
       in.expect("%");
@@ -252,6 +254,7 @@ class Parser {
     Node node{.op = &op, .operands = {}, .results = {}, .attributes = {}, .phase = phase_};
     node.is_fused = is_fused;
     node.is_recomputed = is_recomputed;
+    node.space = is_on_host ? Space::host : Space::device;
     std::vector<Value> results(names.size());
     for (std::size_t i = 0; i < names.size(); ++i) results[i].name = names[i];
     if (op.kind != OpKind::compute && names.size() != 1)

@@ -16,7 +16,7 @@
 // `%2 = all_gather %1 dim 0 over tp`. `@1` behind a strategy or layout means the second mesh. In the full
 // form of a program each value says what it is a part of: `: f32[2, 6] as [4, 6] [tp, -]`. A node that runs
 // together with the one above it is marked: `+ %3 = relu %2`; one that does again what a forward node has done:
-// `recomputed %3 = relu %2`. The level is not written: a network with a mesh is planned, and who reads a program
+// `recomputed %3 = relu %2`; one that runs, or lies, in memory of the host: `host %4 = relu %3`. The level is not written: a network with a mesh is planned, and who reads a program
 // (lower/program_text.h) knows that it is one.
 #pragma once
 

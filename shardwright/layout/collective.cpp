@@ -126,9 +126,9 @@ void move(StepKind kind, double bytes, std::span<const GroupLink> group, F use) 
 }  // namespace
 
 std::string_view name_of(StepKind kind) {
-  constexpr std::array<std::string_view, 9> names{"slice",      "mask",           "all_gather",
-                                                  "all_to_all", "reduce_scatter", "all_reduce",
-                                                  "permute",    "exchange",       "halo"};
+  constexpr std::array<std::string_view, 11> names{"slice",          "mask",       "all_gather", "all_to_all",
+                                                   "reduce_scatter", "all_reduce", "permute",    "exchange",
+                                                   "halo",           "fetch",      "evict"};
   return names[static_cast<std::size_t>(kind)];
 }
 

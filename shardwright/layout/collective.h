@@ -31,7 +31,9 @@ enum class StepKind : std::uint8_t {
   all_reduce,
   permute,
   exchange,
-  halo
+  halo,
+  fetch,
+  evict
 };
 std::string_view name_of(StepKind kind);
 /// Adds up or compares what ranks hold.
@@ -40,6 +42,12 @@ inline bool is_reducing(StepKind kind) {
 }
 /// slice and mask move nothing between ranks.
 inline bool is_local(StepKind kind) { return kind == StepKind::slice || kind == StepKind::mask; }
+/// Moves between the memory of a device and that of its host, and between no ranks.
+inline bool is_of_host(StepKind kind) { return kind == StepKind::fetch || kind == StepKind::evict; }
+/// While it is on its way its result is being written.
+inline bool is_written_from_start(StepKind kind) { return kind == StepKind::all_reduce || is_of_host(kind); }
+/// Moves between ranks.
+inline bool is_collective(StepKind kind) { return !is_local(kind) && !is_of_host(kind); }
 
 /// How devices of a level are joined, which says what a group of n of its N devices gets of their bandwidth:
 /// through a switch all of it; each with each other (mesh) (n-1)/(N-1); along the dims of a cube log n / log N, and an

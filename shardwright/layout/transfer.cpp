@@ -20,7 +20,7 @@ std::vector<int> by_nearness(const std::vector<int>& group, int rank) {
 }
 
 std::vector<int> group_of(const Step& step, std::span<const Mesh> meshes, int rank) {
-  if (is_local(step.kind)) return {rank};
+  if (!is_collective(step.kind)) return {rank};
   if (step.kind == StepKind::exchange) {
     std::vector<int> all(static_cast<std::size_t>(meshes[0].size()));
     std::iota(all.begin(), all.end(), 0);

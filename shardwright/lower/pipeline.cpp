@@ -39,6 +39,12 @@ std::int64_t Pipeline::arena_bytes(int rank) const {
   return bytes;
 }
 
+std::int64_t Pipeline::host_bytes(int rank) const {
+  std::int64_t bytes = 0;
+  for (int stage : stages_of(rank)) bytes += this->stage(stage).host_bytes;
+  return bytes;
+}
+
 void Pipeline::connect(const Crossing& c) {
   const Graph &giver = stage(c.from).graph, &taker = stage(c.to).graph;
   PlacedCrossing out{.channel = 1 + static_cast<int>(crossings.size()),

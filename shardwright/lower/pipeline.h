@@ -58,6 +58,8 @@ struct Pipeline {
   std::vector<int> stages_of(int rank) const;
   /// Bytes of the arenas of all its stages.
   std::int64_t arena_bytes(int rank) const;
+  /// Likewise, of what they have on the host.
+  std::int64_t host_bytes(int rank) const;
   const Program& stage(int s) const { return stages[static_cast<std::size_t>(s)]; }
 
   /// Adds a crossing between stages that are there.

@@ -41,10 +41,11 @@ BufferKind buffer_kind_called(std::string_view name);
 struct Buffer {
   ValueId value;  // that it is called after: the first of the most lasting in it
   BufferKind kind = BufferKind::workspace;
-  std::int64_t offset = 0;
-  std::int64_t bytes = 0;  // of one slot
-  int slots = 1;           // 1, or those of its life, side by side
+  std::int64_t offset = 0;  // of the host's behind all of the device's
+  std::int64_t bytes = 0;   // of one slot
+  int slots = 1;            // 1, or those of its life, side by side
   Life life = Life::whole;
+  Space space = Space::device;
   /// From the first to the last node, both included, that it is alive for. `begin` invalid: from before the first;
   /// `end` the number of nodes: after the last.
   NodeId begin, end;
@@ -59,7 +60,8 @@ struct Program {
   /// Per value the number of its buffer; -1: it passes between fused nodes and is never in memory. Empty until buffers
   /// are assigned.
   std::vector<int> buffer_of = {};
-  std::int64_t arena_bytes = 0;
+  std::int64_t arena_bytes = 0;  // of the device
+  std::int64_t host_bytes = 0;   // of the host, for each device
 
   int micro_batches = 1;
   Lanes lanes = {};
@@ -74,7 +76,7 @@ struct Program {
   int slot(const Buffer& b, int micro_batch) const {
     return b.slots == 1 ? 0 : lanes.slot(micro_batch, b.life);
   }
-  /// Bytes from the start of the arena, or `no_place`.
+  /// Bytes from the start of the arena, or `no_place`. The host's lie behind its end: from `arena_bytes` on.
   std::int64_t offset(ValueId v, int micro_batch = 0) const {
     const Buffer* b = buffer(v);
     return b ? b->offset + slot(*b, micro_batch) * b->bytes : no_place;

@@ -10,6 +10,8 @@
 namespace shardwright {
 namespace {
 
+constexpr std::int64_t most_bytes = std::int64_t{1} << 61;
+
 std::string count_text(int count, std::string_view what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : what.ends_with("ch") ? "es" : "s");
 }
@@ -73,7 +75,9 @@ class Parser {
     else if (in.accept("early"))
       parse_early(in);
     else if (in.accept("arena"))
-      parse_arena(in);
+      program_.arena_bytes = parse_bytes(in, "an arena");
+    else if (in.peek("host") && !in.peek("host %"))
+      in.expect("host"), program_.host_bytes = parse_bytes(in, "memory of the host");
     else if (in.peek("buffer"))
       return buffers_.emplace_back(number_, line), void();
     else if (in.peek("crossing") || in.peek("hand"))
@@ -189,10 +193,10 @@ class Parser {
     return known != by_name_.end() ? ValueId{known->second} : program_.graph.find(name);
   }
 
-  void parse_arena(Scanner& in) {
-    program_.arena_bytes = in.integer("bytes");
-    if (program_.arena_bytes < 0)
-      throw error("an arena of {} bytes: should be from 0 on", program_.arena_bytes);
+  static std::int64_t parse_bytes(Scanner& in, std::string_view what) {
+    const std::int64_t bytes = in.integer("bytes");
+    if (bytes < 0 || bytes > most_bytes) throw error("{} of {} bytes: should be from 0 to 2^61", what, bytes);
+    return bytes;
   }
 
   void parse_buffer(std::string_view line) {
@@ -208,15 +212,15 @@ class Parser {
     if (in.accept("in")) parse_slots(in, b);
     if (in.accept("from")) b.begin = graph.value(called(value_name(in))).producer;
     if (in.accept("to")) b.end = graph.value(called(value_name(in))).producer;
-    if (b.offset < 0 || b.offset > program_.arena_bytes || b.bytes < 0 ||
-        b.bytes > (program_.arena_bytes - b.offset) / b.slots)
-      throw error("it ends behind the arena of {} bytes", program_.arena_bytes);
+    const std::int64_t all = program_.arena_bytes + program_.host_bytes;
+    if (b.offset < 0 || b.offset > all || b.bytes < 0 || b.bytes > (all - b.offset) / b.slots)
+      throw error("it ends behind the arena of {} bytes", all);
     in.expect(":");
     do {
       const ValueId v = called(value_name(in));
       int& buffer = program_.buffer_of[at(v.index)];
       if (buffer >= 0) throw error("%{} lies in two buffers", graph.value(v).name);
-      if (!b.value.is_valid()) b.value = v;
+      if (!b.value.is_valid()) b.value = v, b.space = space_of(graph, v);
       buffer = static_cast<int>(program_.buffers.size());
     } while (in.accept(","));
     if (!in.at_end()) in.fail("the end of the line");
@@ -314,6 +318,7 @@ std::string to_text(const Program& program) {
       out += fmt::format("early %{} before %{}\n", graph.name_of(node), graph.name_of(program.starts[i]));
   if (program.buffers.empty()) return out;
   out += fmt::format("arena {}\n", program.arena_bytes);
+  if (program.host_bytes > 0) out += fmt::format("host {}\n", program.host_bytes);
   std::vector<std::vector<ValueId>> values(program.buffers.size());
   for (int v = 0; v < static_cast<int>(graph.values.size()); ++v)
     if (const int b = program.buffer_of[at(v)]; b >= 0) values[at(b)].push_back({v});

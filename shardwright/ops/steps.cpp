@@ -28,7 +28,9 @@ std::vector<OpDef> steps() {
           step("all_reduce.max", "largest of partials", StepKind::all_reduce, Reduction::max),
           step("permute", "reorder or swap axes", StepKind::permute),
           step("exchange", "any layout to any other", StepKind::exchange),
-          step("halo", "fetch what windows reach of the neighbours' parts", StepKind::halo)};
+          step("halo", "fetch what windows reach of the neighbours' parts", StepKind::halo),
+          step("fetch", "from the host's memory to the device's", StepKind::fetch),
+          step("evict", "from the device's memory to the host's", StepKind::evict)};
 }
 
 }  // namespace shardwright::ops

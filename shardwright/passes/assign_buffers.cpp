@@ -1,4 +1,5 @@
-// Every value gets a place in one arena, whose size is thereby known before anything runs.
+// Every value gets a place in the arena of the device, or in that of the host, whose sizes are thereby known before
+// anything runs.
 //
 // Values that share memory form a buffer: a reshape and its operand; a point-wise result and an operand that dies
 // there; the new value of an update and its leaf, when nobody reads the old one later (nor, with micro-batches, the new
@@ -43,6 +44,7 @@ struct Place {
   int last_read = -1;    // by a node
   bool is_leaf = false;
   bool is_kept = false;  // in slots, though the backward makes it
+  Space space = Space::device;
 };
 
 class Assignment {
@@ -154,17 +156,24 @@ class Assignment {
             .bytes = place.bytes,
             .slots = life ? program_.lanes.slots[static_cast<std::size_t>(*life)] : 1,
             .life = life.value_or(Life::whole),
+            .space = place.space,
             .begin = place.begin < 0 ? NodeId() : fusions_[at(place.begin)].begin,
             .end = {fusions_[at(std::min(place.end, last))].end.index - (place.end > last ? 0 : 1)}};
   }
 
   /// The largest first; but what is in slots is alive between forward and backward, so it lies side by side.
   void find_offsets(Program& program) const {
+    program.arena_bytes = find_offsets(program, Space::device, 0);
+    program.host_bytes = find_offsets(program, Space::host, program.arena_bytes) - program.arena_bytes;
+  }
+  /// From `begin` on. Returns where they end.
+  std::int64_t find_offsets(Program& program, Space space, std::int64_t begin) const {
     std::vector<Buffer*> order;
-    for (Buffer& b : program.buffers) order.push_back(&b);
+    for (Buffer& b : program.buffers)
+      if (b.space == space) order.push_back(&b);
     std::ranges::stable_sort(order, std::ranges::greater(), [](const Buffer* b) { return b->bytes; });
     constexpr std::int64_t most = std::int64_t{1} << 61;
-    std::int64_t of_slots = 0;
+    std::int64_t of_slots = begin;
     const auto is_apart = [](const Buffer& b) { return b.slots > 1 || b.life != Life::whole; };
     for (Buffer* b : order) {
       if (!is_apart(*b)) continue;
@@ -174,15 +183,16 @@ class Assignment {
                     most);
       of_slots = b->end_offset();
     }
-    program.arena_bytes = of_slots;
+    std::int64_t end = of_slots;
     Occupied occupied(static_cast<int>(graph_.nodes.size()) + 2);
     for (Buffer* b : order) {
       if (is_apart(*b)) continue;
       const Lifetime life{b->begin.index + 1, b->end.index + 1};
       b->offset = occupied.lowest_free(life, b->bytes, of_slots);
       occupied.take(life, b->offset, b->bytes);
-      program.arena_bytes = std::max(program.arena_bytes, b->end_offset());
+      end = std::max(end, b->end_offset());
     }
+    return end;
   }
 
   int time(NodeId id) const { return times_[at(id.index)]; }
@@ -193,6 +203,7 @@ class Assignment {
     Place& b = places_[at(v.index)];
     b.bytes = (std::max<std::int64_t>(value.type.bytes(), 1) + alignment - 1) / alignment * alignment;
     b.begin = b.end = b.last_read = time(value.producer);
+    b.space = space_of(graph_, v);
     if (!starts_.empty()) b.begin = time(starts_[at(value.producer.index)]);
     for (NodeId user : users_[at(v.index)]) b.end = b.last_read = std::max(b.end, time(user));
     const OpKind kind = graph_.node(value.producer).op->kind;

@@ -9,7 +9,7 @@
 namespace shardwright {
 namespace {
 
-bool is_collective(const Node& node) { return node.op->kind == OpKind::step && !is_local(*node.op->step); }
+bool is_transfer(const Node& node) { return node.op->kind == OpKind::step && !is_local(*node.op->step); }
 
 }  // namespace
 
@@ -41,7 +41,7 @@ BufferKind BufferKinds::of(ValueId v) const {
   if (is_parameter_[at(v.index)]) return BufferKind::communication;
   if (producer.phase == Phase::forward && has_user([](const Node& n) { return n.phase != Phase::forward; }))
     return BufferKind::activation;
-  if (is_collective(producer) || has_user(is_collective)) return BufferKind::communication;
+  if (is_transfer(producer) || has_user(is_transfer)) return BufferKind::communication;
   return BufferKind::workspace;
 }
 

@@ -1,6 +1,7 @@
 #include "shardwright/passes/compile.h"
 
 #include "shardwright/cost/cluster.h"
+#include "shardwright/lower/offload.h"
 #include "shardwright/lower/recompute.h"
 #include "shardwright/lower/split_backward.h"
 #include "shardwright/lower/spmd.h"
@@ -19,13 +20,14 @@ Program compile(PlannedGraph planned, const Cluster& cluster, const CompileOptio
   Redistributor redistributor = redistributor_for(graph.meshes, cluster);
   complete(graph, redistributor, planned.update_layouts);
   note_owners(graph);
+  if (!planned.offload.operators.empty()) graph = with_hosted(std::move(graph), planned.offload);
   if (planned.recompute.is_on()) graph = with_recompute(graph, planned.recompute, redistributor);
   Program program = lower(graph, redistributor);
   if (planned.micro_batches.splits_backward) program.graph = with_split_backward(std::move(program.graph));
   program.micro_batches = planned.micro_batches.count;
   program.lanes = planned.micro_batches.lanes;
   program.keeps_sends = planned.micro_batches.keeps_sends;
-  return optimize(std::move(program), {redistributor, options.formats, planned.comm_fusion},
+  return optimize(std::move(program), {redistributor, options.formats, planned.comm_fusion, planned.offload},
                   {.after = options.after, .verifies = options.verifies});
 }
 

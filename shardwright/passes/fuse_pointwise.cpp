@@ -80,7 +80,7 @@ class PointwiseFuser {
   bool fits(NodeId id, NodeId leader) const {
     const Node& node = graph_.node(id);
     const Phase phase = graph_.node(leader).phase;
-    if (!node.op->block || is_emitted(id)) return false;
+    if (!node.op->block || is_emitted(id) || node.space != graph_.node(leader).space) return false;
     if (node.phase != phase && !(has_one_backward_ && node.phase == Phase::update && is_backward(phase)))
       return false;
     return std::all_of(node.results.begin(), node.results.end(),

@@ -26,7 +26,7 @@ struct Key {
     const auto lie_alike = [this](ValueId v, ValueId w) {
       return graph->value(v).layout == graph->value(w).layout;
     };
-    return a.op == b.op && operands == other.operands && phase == other.phase &&
+    return a.op == b.op && a.space == b.space && operands == other.operands && phase == other.phase &&
            is_made_again == other.is_made_again && a.attributes == b.attributes && a.strategy == b.strategy &&
            std::equal(a.results.begin(), a.results.end(), b.results.begin(), b.results.end(), lie_alike);
   }

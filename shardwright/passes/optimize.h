@@ -9,6 +9,7 @@
 #include "shardwright/lower/program.h"
 #include "shardwright/passes/formats.h"
 #include "shardwright/plan/comm_fusion.h"
+#include "shardwright/plan/offload.h"
 
 namespace shardwright {
 
@@ -16,6 +17,7 @@ struct PassContext {
   Redistributor& redistributor;
   FormatsOf formats = {};  // of the backend that the program is for; none: everything is row-major
   CommFusion fusion = {};
+  Offload offload = {};
 };
 
 struct Pass {
@@ -41,7 +43,9 @@ Program choose_formats(Program program, const PassContext& context);
 Program fuse_pointwise(Program program, const PassContext& context);
 /// Lets collectives over the same axes run as one: sums of gradients, and gathers.
 Program fuse_collectives(Program program, const PassContext& context);
-/// Lets gathers of weights start ahead of their use.
+/// Puts what the plan keeps on the host there.
+Program offload(Program program, const PassContext& context);
+/// Lets gathers of weights, and fetches, start ahead of their use.
 Program prefetch_gathers(Program program, const PassContext& context);
 /// Gives every value that lies in memory its place in the arena.
 Program assign_buffers(Program program, const PassContext& context);

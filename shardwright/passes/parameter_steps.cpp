@@ -83,6 +83,12 @@ std::vector<bool> gathers_ahead(const Graph& graph) {
   std::vector<bool> out;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Node& node = graph.nodes[i];
+    if (node.op->step == StepKind::fetch) {
+      const Node& maker = graph.node(graph.value(node.operands.front()).producer);
+      const bool is_leaf = maker.op->kind != OpKind::compute && maker.op->kind != OpKind::step;
+      out.push_back(is_leaf || node.phase > maker.phase);
+      continue;
+    }
     const bool is_gather = node.op->step == StepKind::all_gather && node.phase != Phase::update;
     const bool is_again =
         is_gather && node.phase > graph.node(graph.value(node.operands.front()).producer).phase;

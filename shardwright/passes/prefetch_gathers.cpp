@@ -1,6 +1,7 @@
 // Weights that lie sharded, and parts that the forward has left for the backward, are gathered ahead of their use: while
 // the nodes between two gathers run, the second is on its way. Its result needs memory from then on, so only one bucket is ahead of the one in use: a gather starts behind
-// the gather before it, across the border of forward and backward too. More ahead hides hardly more.
+// the gather before it, across the border of forward and backward too. More ahead hides hardly more. What is fetched from
+// the host starts ahead likewise.
 //
 // Here is only said where it starts; assign_buffers keeps its place free from there on.
 
@@ -30,9 +31,10 @@ Program prefetch_gathers(Program program, const PassContext&) {
   const Graph& graph = program.graph;
   const std::vector<bool> is_ahead = gathers_ahead(graph);
   program.starts = graph.node_ids();
-  NodeId behind_last{0};
+  NodeId behind_gather{0}, behind_fetch{0};  // they have links of their own
   for (const Fusion& f : fusions_of(graph)) {
     if (!is_ahead[static_cast<std::size_t>(f.begin.index)]) continue;
+    NodeId& behind_last = graph.node(f.begin).op->step == StepKind::fetch ? behind_fetch : behind_gather;
     NodeId start = std::min(f.begin, std::max(behind_last, ready(graph, f)));
     // Other micro-batches may come between forward and backward.
     if (program.micro_batches > 1)

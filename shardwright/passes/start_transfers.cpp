@@ -1,7 +1,7 @@
 // A step stands where its result is waited for; its transfer starts as soon as its operand is there, so that
 // the nodes in between hide it. The arena stays as it is: a transfer starts behind the last node that writes
 // where its operand lies, and that of an all_reduce also behind the last that uses the memory of its result,
-// since peers may write there from then on. In place, as gradients are reduced, that is where the operand was
+// since peers may write there from then on; so does what is copied between device and host. In place, as gradients are reduced, that is where the operand was
 // computed. Gathers of what lies there long before start where prefetch_gathers says, because their place is free from there on.
 
 #include <algorithm>
@@ -90,7 +90,7 @@ class Starts {
       const Node& step = graph_.node(id);
       const ValueId from = step.operands.front(), to = step.results.front();
       out = std::max(out, last(writes_, from));
-      if (step.op->step == StepKind::all_reduce) out = std::max({out, last(writes_, to), last(reads_, to)});
+      if (is_written_from_start(*step.op->step)) out = std::max({out, last(writes_, to), last(reads_, to)});
     }
     return out;
   }

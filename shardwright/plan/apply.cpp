@@ -199,6 +199,7 @@ PlannedGraph written(Graph graph, Choices choices, const Settings& settings,
                    .update_layouts = {},
                    .comm_fusion = settings.comm_fusion,
                    .recompute = settings.recompute,
+                   .offload = settings.offload,
                    .micro_batches = micro_batches};
   out.graph.level = Level::planned;
   out.graph.meshes = std::move(choices.meshes);

@@ -151,10 +151,27 @@ void take_recompute(Constraints& to, const Constraints& from, const std::string&
   set_module(to, *std::ranges::find(from.recomputed, name, &RecomputedModule::module));
 }
 
-constexpr std::array<NamedRow, 4> rows{{{read_split, splits_of, take_split},
+// ---- what runs on the host ----
+
+bool read_hosted(Constraints& c, const std::string& name, const Given& value) {
+  if (value.text != "host") return false;
+  c.hosted.insert(name);
+  return true;
+}
+
+Texts hosted_of(const Constraints& c) {
+  Texts out;
+  for (const std::string& name : c.hosted) out.emplace_back(name, "host");
+  return out;
+}
+
+void take_hosted(Constraints& to, const Constraints&, const std::string& name) { to.hosted.insert(name); }
+
+constexpr std::array<NamedRow, 5> rows{{{read_split, splits_of, take_split},
                                         numbered<of_stage>,
                                         numbered<of_fusion>,
-                                        {read_recompute, recomputed_of, take_recompute}}};
+                                        {read_recompute, recomputed_of, take_recompute},
+                                        {read_hosted, hosted_of, take_hosted}}};
 
 }  // namespace
 

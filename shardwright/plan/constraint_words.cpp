@@ -66,6 +66,11 @@ std::string text_of(const CommFusion& fusion) {
   const std::string text = to_text(fusion);
   return text.find(',') == text.npos ? text : "{" + text + "}";
 }
+/// In braces where it has commas.
+std::string text_of(const Offload& offload) {
+  const std::string text = to_text(offload);
+  return text.find(',') == text.npos ? text : "{" + text + "}";
+}
 std::string text_of(const DataSplit& data) { return data.word.empty() ? to_text(data.splits) : data.word; }
 
 /// A word for a member of its own.
@@ -98,6 +103,14 @@ void read_threshold(Constraints& c, std::string_view, const Given& value) {
 void read_comm_fusion(Constraints& c, std::string_view, const Given& value) {
   const bool has_braces = value.text.starts_with('{') && value.text.ends_with('}');
   c.comm_fusion = parse_comm_fusion(has_braces ? value.text.substr(1, value.text.size() - 2) : value.text);
+}
+
+/// Operators are said by their names.
+void read_offload(Constraints& c, std::string_view, const Given& value) {
+  const bool has_braces = value.text.starts_with('{') && value.text.ends_with('}');
+  Offload said = parse_offload(has_braces ? value.text.substr(1, value.text.size() - 2) : value.text);
+  for (std::string& name : std::exchange(said.operators, {})) c.hosted.insert(std::move(name));
+  if (said.is_on() || c.hosted.empty()) c.offload = std::move(said);
 }
 
 void read_dataset(Constraints& c, std::string_view, const Given& value) {
@@ -145,6 +158,7 @@ Rows of_step() {
                     schedule_given(has_braces ? value.text.substr(1, value.text.size() - 2) : value.text);
               }),
           switched<&Constraints::sequence_parallel>("sequence_parallel"),
+          kept(word<&Constraints::offload>("offload", read_offload)),
           kept(word<&Constraints::comm_fusion>("comm_fusion", read_comm_fusion)),
           kept(word<&Constraints::framework>("framework",
                                              [](Constraints& c, std::string_view, const Given& value) {

@@ -100,7 +100,7 @@ Constraints parse_constraints(const Given& given) {
       if (read_named(out, seen, key, value, given)) continue;
       throw error(
           "{}: '{}' is unknown{}; there are {}, and NAME={{LOOP DIM: DEGREE}}, NAME=stage N, "
-          "NAME=recompute, NAME=fusion N",
+          "NAME=recompute, NAME=fusion N, NAME=host",
           given.called, key, near_names(key, known), join(known, ", "));
     }
     if (!seen.emplace(key, nullptr).second) throw error("{}: '{}' is given twice", given.called, key);

@@ -3,7 +3,7 @@
 //   dp=4,tp=2,pp=2,micro_batches=8,zero=1,recompute=selected,schedule=1f1b,sequence_parallel=1
 //   zero_threshold=4096,comm_fusion={all_reduce=size:16;all_gather=auto;reduce_scatter=auto},dataset=full_batch
 //   layers.0.ffn.up.matmul={n: tp},layers.*.norm1={},dense1.matmul={in: ((2, 4), (4, 1))}
-//   layers.0=stage 0,layers.0=recompute,layers.1=fusion 2
+//   offload={optimizer:0.5,parameters},layers.0=stage 0,layers.0=recompute,layers.1=fusion 2,embedding=host
 //
 // All doors lead here: --set says all of it (a degree that it leaves out is 1); --fix, flags of their own, annotations,
 // strategy files and code say a part, and a search chooses the rest: what it tries is said in the same words. What all of
@@ -16,6 +16,7 @@
 #include <initializer_list>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,6 +26,7 @@
 #include "shardwright/base/given.h"
 #include "shardwright/base/rare.h"
 #include "shardwright/plan/comm_fusion.h"
+#include "shardwright/plan/offload.h"
 #include "shardwright/plan/recompute.h"
 #include "shardwright/plan/schedule.h"
 #include "shardwright/plan/tensor_split.h"
@@ -99,6 +101,7 @@ struct Constraints {
   std::optional<bool> recompute_communication, recompute_shard_kept;  // RecomputeOptions of the mode
   std::optional<Schedule> schedule;
   std::optional<bool> sequence_parallel;  // what tp would repeat is split by the sequence
+  Rare<Offload> offload;                  // shares; of operators `hosted` says it
   Rare<CommFusion> comm_fusion;           // limits; of parameters fusion_numbers say it
   Rare<std::string> framework;            // by whose memory a plan is judged
   Rare<DataSplit> dataset;
@@ -106,6 +109,7 @@ struct Constraints {
   std::map<std::string, LoopSplit> operators;  // in the stead of what degrees would make of them
   std::map<std::string, Annotation> tensors;   // of operators and parameters, where degrees say nothing
   std::map<std::string, int> stages;
+  std::set<std::string> hosted;               // run on the host
   std::map<std::string, int> fusion_numbers;  // as in CommFusion
   std::vector<RecomputedModule> recomputed;   // a name once
 

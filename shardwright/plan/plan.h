@@ -18,6 +18,7 @@
 #include "shardwright/plan/comm_fusion.h"
 #include "shardwright/plan/lanes.h"
 #include "shardwright/plan/leaves.h"
+#include "shardwright/plan/offload.h"
 #include "shardwright/plan/reason.h"
 #include "shardwright/plan/recompute.h"
 #include "shardwright/plan/schedule.h"
@@ -58,6 +59,7 @@ struct Settings {
   OptimizerParallel optimizer_parallel = {};
   CommFusion comm_fusion = {};  // of parameters, with the names that the graph has
   Recompute recompute = {};
+  Offload offload = {};
   Pipelining pipelining = {};
   std::string framework{own_framework};  // by whose memory it is judged (cost/framework.h)
   bool operator==(const Settings&) const = default;
@@ -123,6 +125,7 @@ struct PlannedGraph {
   std::map<ValueId, Layout> update_layouts;  // per parameter, where it differs from its state's
   CommFusion comm_fusion = {};
   Recompute recompute = {};
+  Offload offload = {};
   MicroBatches micro_batches = {};
 };
 

@@ -143,12 +143,13 @@ const std::vector<std::string>& plan_keys() {
         "format model made_from fingerprint devices cluster cluster_text parallel search status "
         "search_seconds "
         "mesh more_meshes schedule micro_batches stage_plans zero zero_threshold zero_group comm_fusion "
-        "recompute framework "
+        "recompute offload framework "
         "operators layouts step_seconds compute_seconds communication_seconds exposed_communication_seconds "
         "tokens_per_second recompute_seconds mfu hfu lower_bound_seconds gap stages bubble_seconds "
         "bubble_fraction "
         "memory_bytes by_stage fits "
-        "collectives_per_step bytes_communicated_per_step binding binding_by alternatives dropped request",
+        "collectives_per_step bytes_communicated_per_step host_bytes_per_step host_copy_seconds binding "
+        "binding_by alternatives dropped request",
         ' ');
     return std::vector<std::string>(words.begin(), words.end());
   }();
@@ -211,6 +212,7 @@ Plan head_of(const Json& json) {
   if (json.contains("framework"))
     plan.settings.framework = framework_called(text_or(json, "framework", "")).name;
   if (json.contains("recompute")) plan.settings.recompute = recompute_of(json.at("recompute"));
+  if (json.contains("offload")) plan.settings.offload = parse_offload(text_or(json, "offload", ""));
   return plan;
 }
 
@@ -317,6 +319,7 @@ Json json_of(const Plan& plan) {
   if (zero.level > 0 && zero.group > 0) out["zero_group"] = zero.group;
   out["comm_fusion"] = fusion_json(plan.settings.comm_fusion);
   out["recompute"] = recompute_json(plan.settings.recompute);
+  if (plan.settings.offload.is_on()) out["offload"] = to_text(plan.settings.offload);
   if (plan.settings.framework != own_framework) out["framework"] = plan.settings.framework;
   out["operators"] = Json::array();
   for (std::size_t s = 0; s < plan.stages.size(); ++s)

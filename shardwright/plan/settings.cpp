@@ -30,6 +30,8 @@ Settings settings_of(const Constraints& c) {
                    .options = {.communication = c.recompute_communication.value_or(usual.communication),
                                .shard_kept = c.recompute_shard_kept.value_or(usual.shard_kept)},
                    .modules = c.recomputed};
+  out.offload = c.offload.value_or(Offload{});
+  out.offload.operators.assign(c.hosted.begin(), c.hosted.end());
   out.comm_fusion = c.comm_fusion.value_or(CommFusion{});
   const int stages = stage_count(c);
   out.pipelining = {.schedule = c.schedule.value_or(Schedule{}),
@@ -60,6 +62,9 @@ Constraints constraints_of(const Settings& settings) {
   fix(out.recompute_communication, recompute.options.communication, options.communication);
   fix(out.recompute_shard_kept, recompute.options.shard_kept, options.shard_kept);
   out.recomputed = recompute.modules;
+  Offload shares = settings.offload;
+  for (std::string& name : std::exchange(shares.operators, {})) out.hosted.insert(std::move(name));
+  fix(out.offload, shares, usual.offload);
   CommFusion limits = settings.comm_fusion;
   out.fusion_numbers = std::exchange(limits.parameters, {});
   fix(out.comm_fusion, limits, usual.comm_fusion);

@@ -193,7 +193,7 @@ class Comparing {
     double all = 0;
     for (std::size_t t = 0; t < step.transfers.size(); ++t) {
       const PreparedTransfer& transfer = step.transfers[t];
-      if (transfer.crossing >= 0 || is_local(transfer.kind())) continue;
+      if (transfer.crossing >= 0 || !is_collective(transfer.kind())) continue;
       const double own = times[t] * prices.at(transfer.to_stage).seconds_of(transfer);
       ComparedPart& part = collectives_[name_of(transfer.kind())];
       part.count += share * times[t];

@@ -1,5 +1,7 @@
 #include "shardwright/runtime/executor.h"
 
+#include "shardwright/runtime/backend/cpu/cpu.h"
+
 #include "shardwright/base/index.h"
 
 #include <algorithm>
@@ -8,19 +10,8 @@
 namespace shardwright {
 namespace {
 
-std::int64_t bytes_of(const TensorView& view) {
-  return view.size() * static_cast<std::int64_t>(size_of(view.dtype));
-}
-
 bool overlap(const std::byte* a, std::int64_t a_bytes, const std::byte* b, std::int64_t b_bytes) {
   return a < b + b_bytes && b < a + a_bytes;
-}
-
-/// The first micro-batch that works in a lane.
-int first_in_lane(const Program& program, int lane) {
-  int m = 0;
-  while (m + 1 < program.micro_batches && program.lanes.lane(m) != lane) ++m;
-  return m;
 }
 
 /// Of each section, that it last runs for.
@@ -41,26 +32,39 @@ Executor::Executor(const Pipeline& pipeline, Backend& backend, Communicator& com
       step_(step_of(pipeline, communicator.rank())) {
   hold_stages();
   set_aside_states();
+  find_kept();
   prepare_transfers();
   prepare_sections();
+}
+
+Executor::~Executor() {
+  if (!host_copies_.empty()) try {
+      backend_.wait();
+    } catch (const Error&) {  // it has been told where it was waited for
+    }
 }
 
 void Executor::hold_stages() {
   held_.resize(pipeline_.stages.size());
   const std::vector<int> stages = pipeline_.stages_of(communicator_.rank());
-  std::vector<std::int64_t> begins;
+  std::vector<std::int64_t> begins, host_begins;
+  std::int64_t host_bytes = 0;
   for (int stage : stages) {
     const Program& program = pipeline_.stage(stage);
     require(program.buffer_of.size() == program.graph.values.size(), "buffers are not assigned");
     begins.push_back(arena_bytes_);
+    host_begins.push_back(host_bytes);
     arena_bytes_ += program.arena_bytes;
+    host_bytes += program.host_bytes;
   }
   arena_ = communicator_.allocate(arena_bytes_, backend_);
+  if (host_bytes > 0) host_ = backend_.allocate_host(host_bytes);
   for (std::size_t s = 0; s < stages.size(); ++s) {
     Held& held = held_[at(stages[s])];
     held = {.program = &pipeline_.stage(stages[s]),
             .rank = communicator_.rank() - pipeline_.first_rank(stages[s]),
             .data = arena_.data() + begins[s],
+            .host = host_bytes > 0 ? host_.data() + host_begins[s] : nullptr,
             .views = {},
             .boxes = {}};
     place_values(held);
@@ -76,28 +80,30 @@ void Executor::place_values(Held& held) {
     const std::int64_t offset = program.offset({static_cast<int>(v)});
     held.views.push_back({value.type.dtype, held.boxes.back().extent, nullptr});
     if (offset == no_place) continue;
-    held.views.back().data = held.data + offset;
-    require(offset >= 0 && offset + bytes_of(held.views.back()) <= program.arena_bytes &&
+    held.views.back().data = held.at(offset);
+    require(offset >= 0 && offset + bytes_of(held.views.back()) <= program.arena_bytes + program.host_bytes &&
                 offset % static_cast<std::int64_t>(size_of(value.type.dtype)) == 0,
-            "%{} lies at {} in an arena of {} bytes", value.name, offset, program.arena_bytes);
+            "%{} lies at {} in an arena of {} bytes", value.name, offset,
+            program.arena_bytes + program.host_bytes);
   }
 }
 
-void Executor::prepare_transfers() {
-  for (const PreparedTransfer& t : step_.transfers) {
-    first_numbers_.push_back(numbers_.size());
-    for (int copy = 0; copy < t.copies; ++copy) {
-      const Program& program = pipeline_.stage(t.to_stage);
-      int micro_batch = t.crossing >= 0 ? copy : first_in_lane(program, copy);
-      if (t.copies == 1) micro_batch = pipeline_.micro_batches() - 1;
-      std::vector<BoundTransfer> bound;
-      for (const Part& p : t.parts)
-        bound.push_back({*p.transfer, p.dtype,
-                         p.from.is_valid() ? view(t.from_stage, p.from, micro_batch).data : nullptr,
-                         p.to.is_valid() ? view(t.to_stage, p.to, micro_batch).data : nullptr});
-      numbers_.push_back(communicator_.prepare(bound));
+/// What is kept until the update, but for what is set aside.
+void Executor::find_kept() {
+  for (const Held& held : held_) {
+    if (!held.program) continue;
+    for (const Update& u : held.program->graph.updates) {
+      const TensorView& leaf = held.views[at(u.leaf.index)];
+      if (leaf.data && std::ranges::find(before_, leaf.data, &Copy::from) == before_.end())
+        kept_.emplace(leaf.data, leaf.data + bytes_of(leaf));
     }
   }
+}
+
+bool Executor::is_kept(const TensorView& made) const {
+  if (!made.data) return false;
+  auto behind = kept_.lower_bound(made.data + bytes_of(made));
+  return behind != kept_.begin() && std::prev(behind)->second > made.data;
 }
 
 /// Sections of the last micro-batch have its lane; others run in every lane.
@@ -141,7 +147,10 @@ void Executor::prepare(Action& action, int micro_batch) {
   const Instruction& i = action.instruction;
   action.first_copy = copies_.size();
   switch (i.act) {
-    case Act::compute: action.kernel = prepare_kernel(i, micro_batch); break;
+    case Act::compute:
+      action.kernel = prepare_kernel(i, micro_batch);
+      action.is_on_host = &backend_of(*action.node) != &backend_;
+      break;
     case Act::copy:
       add_copy(view(i.stage, action.node->operands.front(), micro_batch),
                view(i.stage, action.node->results.front(), micro_batch));
@@ -162,7 +171,13 @@ PreparedKernel Executor::prepare_kernel(const Instruction& i, int micro_batch) {
   std::size_t n = at(i.what);
   do calls.push_back(bind(i.stage, graph.nodes[n], micro_batch));
   while (++n < graph.nodes.size() && graph.nodes[n].is_fused);
-  return backend_.prepare(calls);
+  return backend_of(graph.nodes[at(i.what)]).prepare(calls);
+}
+
+Backend& Executor::backend_of(const Node& node) {
+  if (node.space == Space::device || backend_.is_host()) return backend_;
+  if (!of_host_) of_host_ = cpu_backend();
+  return *of_host_;
 }
 
 /// The call of `node` on this rank. What it refers to lives as long as the executor.
@@ -204,19 +219,15 @@ void Executor::add_replacements(int stage, Phase phase) {
 bool Executor::is_update(const Action& action) const {
   const Instruction& i = action.instruction;
   if (i.act == Act::replace) return static_cast<Phase>(i.what) == Phase::update;
-  if ((i.act != Act::compute && i.act != Act::copy) || action.node->phase != Phase::update) return false;
+  if (i.act == Act::start && step_.transfer(i).kind() == StepKind::evict)
+    return std::ranges::any_of(step_.transfer(i).parts,
+                               [&](const Part& p) { return is_kept(view(i.stage, p.to)); });
+  if (i.act != Act::compute && i.act != Act::copy) return false;
   const Graph& graph = held(i.stage).program->graph;
-  const auto is_kept = [&](ValueId result) {
-    const TensorView made = view(i.stage, result);
-    return made.data && std::ranges::any_of(graph.updates, [&](const Update& u) {
-             const TensorView leaf = view(i.stage, u.leaf);
-             return overlap(made.data, bytes_of(made), leaf.data, bytes_of(leaf)) &&
-                    std::ranges::find(before_, leaf.data, &Copy::from) == before_.end();
-           });
-  };
   auto n = at(i.what);
   do
-    if (std::ranges::any_of(graph.nodes[n].results, is_kept)) return true;
+    if (std::ranges::any_of(graph.nodes[n].results, [&](ValueId v) { return is_kept(view(i.stage, v)); }))
+      return true;
   while (++n < graph.nodes.size() && graph.nodes[n].is_fused);
   return false;
 }
@@ -275,7 +286,7 @@ void Executor::mark_hiding(Actions& actions) const {
 TensorView Executor::view(int stage, ValueId v, int micro_batch) const {
   const Held& h = held(stage);
   TensorView out = h.views[at(v.index)];
-  if (out.data && micro_batch > 0) out.data = h.data + h.program->offset(v, micro_batch);
+  if (out.data && micro_batch > 0) out.data = h.at(h.program->offset(v, micro_batch));
   return out;
 }
 
@@ -284,9 +295,11 @@ const Box& Executor::box(int stage, ValueId v) const { return held(stage).boxes[
 void Executor::run(const Action& action, int micro_batch) {
   const Instruction& i = action.instruction;
   switch (i.act) {
-    case Act::compute: return action.kernel();
-    case Act::start: return communicator_.start(number_of(i, micro_batch));
-    case Act::finish: return communicator_.finish(number_of(i, micro_batch));
+    case Act::compute:
+      if (action.is_on_host) backend_.wait();
+      return action.kernel();
+    case Act::start: return start_transfer(i, micro_batch);
+    case Act::finish: return finish_transfer(i, micro_batch);
     case Act::fill:
       if (ports_.fill) ports_.fill(i.stage, micro_batch);
       return;
@@ -315,7 +328,7 @@ void Executor::run_recorded(const Action& action, int micro_batch) {
   event.phase = action.phase;
   recorder_->time(event, [&] {
     run(action, micro_batch);
-    backend_.wait();  // its time is that of the device, not of asking for it
+    if (!backend_.is_host()) backend_.wait();  // its time is that of the device, not of asking for it
   });
   if (!action.is_hiding) return;
   event.activity = Activity::progress;

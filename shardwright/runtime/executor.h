@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -37,6 +39,10 @@ class Executor {
   /// Throws: Error, prefixed with the name of the node.
   Executor(const Pipeline& pipeline, Backend& backend, Communicator& communicator, Ports ports = {});
   Executor(Pipeline&&, Backend&, Communicator&, Ports = {}) = delete;  // it would not outlive this
+  /// Nothing is on its way any more.
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
 
   /// One step; returns when all of it is done.
   /// Throws: what a kernel throws, prefixed with the name of the node; Error of kind peer if a rank failed; TimedOut, of
@@ -56,8 +62,9 @@ class Executor {
   const Box& box(int stage, ValueId v) const;
   const RankStep& step() const { return step_; }
   const FlightRecord& flight_record() const { return flight_record_; }
-  /// All that this rank holds, in memory of its device.
+  /// All that this rank holds in memory of its device, and of the host.
   std::span<const std::byte> arena() const { return {arena_.data(), static_cast<std::size_t>(arena_bytes_)}; }
+  std::int64_t host_bytes() const { return host_.owner ? host_.bytes() : 0; }
 
  private:
   /// A stage of this rank.
@@ -65,8 +72,24 @@ class Executor {
     const Program* program = nullptr;
     int rank = 0;                   // among those of the stage
     std::byte* data = nullptr;      // where its arena begins
+    std::byte* host = nullptr;      // where what it has on the host begins
     std::vector<TensorView> views;  // by value
     std::vector<Box> boxes;         // by value
+
+    std::byte* at(std::int64_t offset) const {
+      return offset < program->arena_bytes ? data + offset : host + (offset - program->arena_bytes);
+    }
+  };
+  /// Between device and host.
+  struct HostCopy {
+    const std::byte* from = nullptr;
+    std::byte* to = nullptr;
+    std::size_t bytes = 0;
+  };
+  struct HostCopies {
+    std::vector<HostCopy> copies;
+    DeviceStream way = DeviceStream::fetch;
+    DeviceEvent last = {};  // of those that were started
   };
   struct Copy {
     const std::byte* from = nullptr;  // null: zeros
@@ -80,14 +103,27 @@ class Executor {
     std::size_t copies_end = 0;
     const Node* node = nullptr;  // for messages
     Phase phase = Phase::forward;
-    bool is_hiding = false;  // transfers have been started and not finished
-    bool is_update = false;  // from here on kept values may be new ones
+    bool is_hiding = false;   // transfers have been started and not finished
+    bool is_on_host = false;  // and not on the device that is waited for
+    bool is_update = false;   // from here on kept values may be new ones
   };
   using Actions = std::vector<Action>;
+
+  /// The first micro-batch that works in a lane.
+  static int first_in_lane(const Program& program, int lane);
+  static std::int64_t bytes_of(const TensorView& view) {
+    return view.size() * static_cast<std::int64_t>(size_of(view.dtype));
+  }
 
   void hold_stages();
   void place_values(Held& held);
   void prepare_transfers();
+  int prepare_host_copies(const PreparedTransfer& transfer, int micro_batch);
+  void start_transfer(const Instruction& i, int micro_batch);
+  void finish_transfer(const Instruction& i, int micro_batch);
+  void find_kept();
+  bool is_kept(const TensorView& made) const;
+  Backend& backend_of(const Node& node);
   void prepare_sections();
   /// Without a phase: the whole list.
   Actions prepare(const std::vector<Instruction>& instructions, std::optional<Phase> phase, int micro_batch);
@@ -121,10 +157,14 @@ class Executor {
   RankStep step_;
   std::int64_t arena_bytes_ = 0;
   Memory arena_;
-  std::vector<Held> held_;                  // by stage; empty of those that others run
-  std::deque<LocalCall> calls_;             // a deque, because kernels refer to its elements
-  std::vector<std::size_t> first_numbers_;  // by transfer: where those of its copies begin
-  std::vector<int> numbers_;                // the communicator's
+  Memory host_;                         // none where nothing is on the host
+  std::unique_ptr<Backend> of_host_;    // runs what runs there, where the device is not the host itself
+  std::deque<HostCopies> host_copies_;  // by number
+  std::map<const std::byte*, const std::byte*> kept_;  // what the update changes: ends, by begins
+  std::vector<Held> held_;                             // by stage; empty of those that others run
+  std::deque<LocalCall> calls_;                        // a deque, because kernels refer to its elements
+  std::vector<std::size_t> first_numbers_;             // by transfer: where those of its copies begin
+  std::vector<int> numbers_;                           // the communicator's, or of host_copies_
   std::vector<Copy> copies_;
   std::deque<Memory> staging_;
   std::vector<Copy> before_;  // of states that do not wait for the gradients of all

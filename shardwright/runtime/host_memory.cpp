@@ -103,9 +103,10 @@ DeviceMemory memory_of_devices_here(const Pipeline& pipeline) {
   DeviceMemory out{.devices = is_rank ? launched_ranks_here() : ranks, .threads = is_rank ? 1 : ranks};
   // Of ranks on several machines mpirun does not say which are here: as many like this one.
   if (out.devices < ranks)
-    out.arena_bytes = out.devices * pipeline.arena_bytes(*launched_rank());
+    out.arena_bytes =
+        out.devices * (pipeline.arena_bytes(*launched_rank()) + pipeline.host_bytes(*launched_rank()));
   else
-    for (int r = 0; r < ranks; ++r) out.arena_bytes += pipeline.arena_bytes(r);
+    for (int r = 0; r < ranks; ++r) out.arena_bytes += pipeline.arena_bytes(r) + pipeline.host_bytes(r);
   return out;
 }
 

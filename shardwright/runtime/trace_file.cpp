@@ -59,7 +59,7 @@ class Works {
     if (i.act == Act::compute || i.act == Act::copy) return of_kernel(prices_.at(i.stage).work_of(i.what));
     const PreparedTransfer& transfer = steps_.at(rank)->transfer(i);
     const bool has_price =
-        transfer.crossing < 0 && !is_local(transfer.kind()) && transfer.kind() != StepKind::exchange;
+        transfer.crossing < 0 && is_collective(transfer.kind()) && transfer.kind() != StepKind::exchange;
     return has_price ? of_collective(transfer) : Json();
   }
 

@@ -23,6 +23,7 @@
 #include "shardwright/base/progress.h"
 #include "shardwright/base/text.h"
 #include "shardwright/plan/batch.h"
+#include "shardwright/search/automatic/best_of.h"
 #include "shardwright/search/automatic/later.h"
 #include "shardwright/search/automatic/misses.h"
 #include "shardwright/search/automatic/other_plans.h"
@@ -41,16 +42,13 @@ constexpr std::size_t most_attempts = 40;
 /// And forecast; the bound ends nearly all searches before.
 constexpr int most_forecasts = 2000;
 
-/// Limits of memory below the best plan's that networks of so few operators are searched with.
-constexpr int most_limits = 4, most_nodes_of_limits = 600;
-
 /// Of forecasts to programs.
 constexpr double nearness = 0.99;
 
 class Search {
  public:
   /// Of structures that may take less than `worth` seconds; without such a limit of all plans. Both must outlive it.
-  Search(Tables& tables, const PlanRequest& request, double worth = std::numeric_limits<double>::infinity())
+  Search(Tables& tables, const PlanRequest& request, double worth)
       : request_(request),
         worth_(worth),
         cluster_(*request.cluster),
@@ -60,13 +58,6 @@ class Search {
         trials_(request, cap_, record_),
         others_(request, tables_, trials_, record_) {}
 
-  struct Found {
-    Plan plan;
-    std::vector<Tried> tried;
-    bool fits = false;
-    double seconds = 0;
-    std::int64_t bytes = 0;
-  };
   /// Throws: Infeasible if nothing can be split.
   Found run() {
     try_structures();
@@ -358,33 +349,6 @@ class Search {
   Doing doing_{request_.options.deadline.progress(), "search auto"};
 };
 
-/// Forecasts err, so that what a lower limit of memory leads to may be faster: it is searched for, too, below what the best
-/// takes, and again below that. So no lower limit makes a plan faster.
-Plan best_of_limits(const StepOf& step, const PlanRequest& request) {
-  check_free(request);
-  Tables tables(step, request);
-  Search::Found best = Search(tables, request).run();
-  PlanRequest asked = request;
-  std::int64_t bytes = best.bytes;
-  const auto cap = static_cast<double>(request.options.memory_cap.value_or(usable_bytes(*request.cluster)));
-  const bool is_quick = tables.graph(1)->nodes.size() <= std::size_t{most_nodes_of_limits};
-  for (int i = 0; i < most_limits && is_quick && best.fits && !request.options.deadline.is_over(); ++i) try {
-      asked.options.memory_cap = bytes - 1;
-      Search::Found other = Search(tables, asked, best.seconds).run();
-      if (!other.fits) break;
-      bytes = other.bytes;
-      if (other.seconds >= best.seconds) continue;
-      other.tried = with_taken(std::move(best.tried), other.tried, cap);
-      if (const auto bound = best.plan.lower_bound_seconds; bound && *bound <= other.seconds)
-        tell_bound(other.plan, *bound, other.seconds);
-      best = std::move(other);
-    } catch (const Infeasible&) {
-      break;
-    }
-  if (request.stock) request.stock->tried = std::move(best.tried);
-  return std::move(best.plan);
-}
-
 }  // namespace
 
 std::vector<Searcher> automatic() {
@@ -393,7 +357,11 @@ std::vector<Searcher> automatic() {
            .doc = "stages, micro-batches, schedule, sharded states, recompute and all operators at once",
            .heeds = {Setting::fix, Setting::auto_pipeline, Setting::search_time, Setting::log},
            .preference = 0,
-           .plan = best_of_limits}};
+           .plan = [](const StepOf& step, const PlanRequest& request) {
+             return best_of(step, request, [](Tables& tables, const PlanRequest& asked, double worth) {
+               return Search(tables, asked, worth).run();
+             });
+           }}};
 }
 
 }  // namespace shardwright::search

@@ -14,6 +14,9 @@
 namespace shardwright {
 namespace {
 
+/// To it and from it: levels of links behind those between devices.
+constexpr int ways_to_host = 2;
+
 /// Bytes of both, and what is largest in either.
 void add(MemoryUse& to, const MemoryUse& other) {
   const std::size_t most = std::max(to.largest.size(), other.largest.size());
@@ -39,6 +42,8 @@ class GroupFigures {
     for (const Section& section : timed_.step.sections) time(section);
     std::vector<int> level_of;  // of the cluster, by that of the group's own
     for (const LinkLevel& link : cluster_.links) level_of.push_back(level_in(whole, link));
+    for (int way = 0; way < ways_to_host; ++way)
+      level_of.push_back(static_cast<int>(whole.links.size()) + way);
     for (const PreparedTransfer& t : timed_.step.transfers)
       timed_.transfers.push_back({t.crossing < 0 ? parts_of(t, level_of) : std::vector<FlowPart>()});
   }
@@ -65,6 +70,7 @@ class GroupFigures {
       out_.peak_seconds += prices.peak_seconds() * pipeline_.micro_batches();
       out_.repeated_peak_seconds += prices.repeated_peak_seconds() * pipeline_.micro_batches();
       out_.arena_bytes += program.arena_bytes;
+      out_.host_bytes += program.host_bytes;
       add(out_.memory, memory_use(program));
     }
     return std::move(out_);
@@ -142,6 +148,12 @@ class GroupFigures {
       if (transfer.crossing >= 0) continue;
       StagePrices& prices = prices_.at(transfer.to_stage);
       const double seconds = times[t] * prices.seconds_of(transfer);
+      if (is_of_host(transfer.kind())) {
+        out_.host_seconds += seconds;
+        for (const Part& part : transfer.parts)
+          out_.host_bytes_moved += times[t] * prices.graph().value(part.to).type.bytes();
+        continue;
+      }
       out_.communication_seconds += seconds;
       const Graph& graph = prices.graph();
       const Phase phase = graph.node(graph.value(graph.node(transfer.node).operands.front()).producer).phase;
@@ -205,8 +217,9 @@ std::vector<SimulatedRank> simulated(const std::deque<GroupFigures>& groups, con
                                      const Cluster& cluster, bool with_events) {
   std::vector<const TimedStep*> ranks;
   for (const GroupFigures& group : groups) ranks.push_back(&group.timed());
-  return simulate(ranks, timed_crossings(pipeline, cluster),
-                  {.levels = static_cast<int>(cluster.links.size()), .with_events = with_events});
+  return simulate(
+      ranks, timed_crossings(pipeline, cluster),
+      {.levels = static_cast<int>(cluster.links.size()) + ways_to_host, .with_events = with_events});
 }
 
 /// Adds to each group of devices what the rank of it that receives most gets from other stages.
@@ -252,6 +265,10 @@ Estimate estimate(const Pipeline& pipeline, const Cluster& cluster) {
   out.parameter_bytes = largest->parameter_bytes;
   out.state_bytes = largest->state_bytes;
   out.arena_bytes = largest->arena_bytes;
+  const Estimate& on_host = std::ranges::max(stages, {}, &Estimate::host_bytes);
+  out.host_bytes = on_host.host_bytes;
+  out.host_bytes_moved = on_host.host_bytes_moved;
+  out.host_seconds = on_host.host_seconds;
   out.memory = largest->memory;
   for (const Estimate& stage : stages) {  // of the rank with most, as the runtime counts
     out.bytes_communicated = std::max(out.bytes_communicated, stage.bytes_communicated);

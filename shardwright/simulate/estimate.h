@@ -36,7 +36,10 @@ struct Estimate {
   double peak_seconds = 0;  // that all devices together at their peak take for the products, none done again
   std::int64_t parameter_bytes = 0;  // per device
   std::int64_t state_bytes = 0;
-  std::int64_t arena_bytes = 0;            // everything
+  std::int64_t arena_bytes = 0;            // everything on the device
+  std::int64_t host_bytes = 0;             // in memory of the host, for each device
+  std::int64_t host_bytes_moved = 0;       // per step, both ways, of one device
+  double host_seconds = 0;                 // of all these copies
   MemoryUse memory;                        // the same, by kind
   std::string framework{own_framework};    // that has it so
   std::map<std::string, int> collectives;  // per step and rank, by kind

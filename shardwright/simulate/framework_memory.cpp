@@ -31,6 +31,7 @@ bool is_kept(BufferKind kind) {
 BytesByKind most_passing(const Program& program, const std::set<const Buffer*>& sent) {
   std::vector<BytesByKind> more(program.graph.nodes.size() + 3);  // by node + 1: than at the one before
   for (const Buffer& b : program.buffers) {
+    if (b.space == Space::host) continue;
     if (is_kept(b.kind)) continue;
     const std::int64_t bytes = b.bytes * (sent.contains(&b) ? 1 : b.slots);
     more[at(b.begin.index + 1)][index_of(kind_of(b.kind))] += bytes;
@@ -53,7 +54,7 @@ BytesByKind of_stage(const Pipeline& pipeline, int stage, const Framework& frame
   const double passing = static_cast<double>(total_of(out) - gradients) + scores;
   out[index_of(MemoryKind::workspace)] += static_cast<std::int64_t>(scores + framework.slack * passing);
   for (const Buffer& b : program.buffers)
-    if (is_kept(b.kind)) out[index_of(kind_of(b.kind))] += b.slots * b.bytes;
+    if (b.space == Space::device && is_kept(b.kind)) out[index_of(kind_of(b.kind))] += b.slots * b.bytes;
   gradients = std::max(gradients, static_cast<std::int64_t>(least_gradients(program, framework)));
   return out;
 }

@@ -37,6 +37,7 @@ std::string told_name(const Graph& graph, const Users& users, ValueId v) {
 int peak_of(const Program& program) {
   std::vector<std::int64_t> more(program.graph.nodes.size() + 3, 0);  // by node + 1: than at the one before
   for (const Buffer& b : program.buffers) {
+    if (b.space == Space::host) continue;
     more[at(b.begin.index + 1)] += b.slots * b.bytes;
     more[at(b.end.index + 2)] -= b.slots * b.bytes;
   }
@@ -76,7 +77,7 @@ MemoryUse memory_use(const Program& program) {
   idle = program.arena_bytes;
   std::vector<const Buffer*> alive;
   for (const Buffer& b : program.buffers) {
-    if (b.begin.index > peak || peak > b.end.index) continue;
+    if (b.space == Space::host || b.begin.index > peak || peak > b.end.index) continue;
     idle -= b.slots * b.bytes;
     out.bytes[static_cast<std::size_t>(kind_of(b.kind))] += b.slots * b.bytes;
     alive.push_back(&b);

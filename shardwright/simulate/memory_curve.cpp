@@ -42,6 +42,7 @@ struct Alive {
 
   explicit Alive(const Program& program) : in_slot(program), running(program) {
     for (const Buffer& b : program.buffers) {
+      if (b.space == Space::host) continue;
       if (!b.begin.is_valid() && at(b.end.index) >= program.graph.nodes.size())
         always[static_cast<std::size_t>(kind_of(b.kind))] += b.slots * b.bytes;
       else

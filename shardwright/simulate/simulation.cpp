@@ -131,10 +131,12 @@ class Simulation {
     if (c.stream != unknown) return c;
     const TimedStep& rank = *runner(group).rank;
     const PreparedTransfer& t = rank.step.transfers[at(transfer)];
-    c.stream = rank.transfers[at(transfer)].parts.empty() ? nothing
-               : rank.overlap == 0
-                   ? stream_of(of_ranks_, {group, 0, {}}, {group, group, true})
-                   : stream_of(of_ranks_, {group, t.channel(), t.group()}, {group, group, true});
+    c.stream =
+        rank.transfers[at(transfer)].parts.empty() ? nothing
+        : is_of_host(t.kind())  // by engines of their own, one for each way
+            ? stream_of(of_ranks_, {group, t.kind() == StepKind::fetch ? -1 : -2, {}}, {group, group, false})
+            : rank.overlap == 0 ? stream_of(of_ranks_, {group, 0, {}}, {group, group, true})
+                                : stream_of(of_ranks_, {group, t.channel(), t.group()}, {group, group, true});
     return c;
   }
 

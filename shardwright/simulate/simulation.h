@@ -4,7 +4,7 @@
 // after the other, in the order in which they start; different groups, and what crosses between stages, at the same time,
 // sharing the links that they use (simulate/flows.h). Where nothing overlaps, because it is the device that moves them, all
 // of its collectives go one after the other. While a device computes, its collectives go on at its overlap
-// (Cluster::overlap); what crosses between stages does not slow down. A receive and its send begin when both have
+// (Cluster::overlap); what crosses between stages, and what goes to the host or comes from it, does not slow down. A receive and its send begin when both have
 // started. Ranks of a stage do the same, so that one of them stands for all.
 //
 // Where a stretch of a section uses links that nothing else may use meanwhile, it takes as long every time, and is run

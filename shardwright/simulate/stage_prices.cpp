@@ -9,6 +9,23 @@ namespace {
 
 DType dtype_of(const Graph& graph, const Node& node) { return graph.value(node.results.front()).type.dtype; }
 
+/// What runs on the host has a device's share of its processors.
+Cluster of_host(Cluster cluster) {
+  const auto share = [&](double rate) { return rate / cluster.devices_per_node; };
+  const PeakFlops& flops = cluster.host.flops_per_second;
+  cluster.flops_per_second = {
+      .f64 = share(flops.f64), .f32 = share(flops.f32), .bf16 = share(flops.bf16), .f16 = share(flops.f16)};
+  cluster.memory_bytes_per_second = share(cluster.host.memory_bytes_per_second);
+  cluster.kernel_seconds = 0;
+  return cluster;
+}
+
+double bytes_of(const PreparedTransfer& t, const Graph& graph) {
+  double bytes = 0;
+  for (const Part& part : t.parts) bytes += static_cast<double>(graph.value(part.to).type.bytes());
+  return bytes;
+}
+
 }  // namespace
 
 bool is_transfer(const Node& node) { return node.op->kind == OpKind::step && !is_local(*node.op->step); }
@@ -34,6 +51,7 @@ StagePrices::StagePrices(const Program& program, int stage, const Cluster& clust
       graph_(program.graph),
       stage_(stage),
       cluster_(cluster),
+      host_(of_host(cluster)),
       redistributor_(redistributor_for(graph_.meshes, cluster)) {
   for (const Fusion& f : fusions_of(graph_)) ends_.emplace(f.begin.index, f.end);
   if (!cluster.caches.empty()) reuse_.emplace(program);
@@ -83,13 +101,15 @@ StagePrices::Timed StagePrices::timed(const Fusion& fusion) {
     out.owned.push_back({stage_, node.owner, &OperatorSeconds::compute, 0});
   }
   add_cached_bytes(all, fusion.begin.index);
-  out.seconds = compute_seconds(all, cluster_);
+  const bool is_on_host = graph_.node(fusion.begin).space == Space::host;
+  const Cluster& devices = is_on_host ? host_ : cluster_;
+  out.seconds = compute_seconds(all, devices);
   double alone = 0;
   for (std::size_t i = 0; i < works.size(); ++i) {
     works[i].is_ordered = all.is_ordered;
     for (std::size_t c = 0; c < most_caches && all.bytes > 0; ++c)
       works[i].cached[c] = all.cached[c] * works[i].bytes / all.bytes;
-    alone += out.owned[i].seconds = compute_seconds(works[i], cluster_);
+    alone += out.owned[i].seconds = compute_seconds(works[i], devices);
   }
   if (alone > 0)
     for (OwnedSeconds& item : out.owned) item.seconds *= out.seconds / alone;
@@ -110,7 +130,15 @@ const StagePrices::Timed& StagePrices::timed(int first) {
 
 Work StagePrices::work_of(int first) { return timed(first).work; }
 
+double StagePrices::seconds_of(const Node& node) {
+  if (!is_of_host(*node.op->step)) return redistribution(node).seconds;
+  const auto bytes = static_cast<double>(graph_.value(node.results.front()).type.bytes());
+  return cluster_.host.latency_seconds + bytes / cluster_.host.bytes_per_second;
+}
+
 double StagePrices::seconds_of(const PreparedTransfer& t) {
+  if (is_of_host(t.kind()))
+    return cluster_.host.latency_seconds + bytes_of(t, graph_) / cluster_.host.bytes_per_second;
   double seconds = 0;
   for (int n = 0; n < static_cast<int>(t.parts.size()); ++n) {
     const Node& node = graph_.node({t.node.index + n});
@@ -122,6 +150,10 @@ double StagePrices::seconds_of(const PreparedTransfer& t) {
 }
 
 std::vector<LinkUse> StagePrices::link_uses(const PreparedTransfer& t) {
+  if (is_of_host(t.kind())) {  // levels of their own behind those between devices, one for each way
+    const int level = static_cast<int>(cluster_.links.size()) + (t.kind() == StepKind::evict);
+    return {{level, bytes_of(t, graph_) / cluster_.host.bytes_per_second}};
+  }
   std::vector<LinkUse> out;
   for (int n = 0; n < static_cast<int>(t.parts.size()); ++n)
     for (const LinkUse& use : redistributor_.link_uses(step_of(graph_, graph_.node({t.node.index + n})))) {
@@ -140,11 +172,11 @@ void StagePrices::share(double seconds, const PreparedTransfer& t, std::vector<O
   const auto nodes = [&](auto use) {
     for (int n = 0; n < static_cast<int>(t.parts.size()); ++n) use(graph_.node({t.node.index + n}));
   };
-  nodes([&](const Node& node) { whole += redistribution(node).seconds; });
+  nodes([&](const Node& node) { whole += seconds_of(node); });
   nodes([&](const Node& node) {
     const auto what =
         is_reducing(*node.op->step) ? &OperatorSeconds::reduction : &OperatorSeconds::redistribution;
-    owned.push_back({stage_, node.owner, what, seconds * redistribution(node).seconds / whole});
+    owned.push_back({stage_, node.owner, what, seconds * seconds_of(node) / whole});
   });
 }
 

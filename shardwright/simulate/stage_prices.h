@@ -81,6 +81,8 @@ class StagePrices {
   Timed timed(const Fusion& fusion);
   const Timed& timed(int first);
   void add_cached_bytes(Work& work, int first) const;
+  /// Of a step by itself.
+  double seconds_of(const Node& node);
   std::int64_t place(ValueId v) const { return program_.offset(v); }
   bool is_free(const Fusion& fusion) const;
 
@@ -88,6 +90,7 @@ class StagePrices {
   const Graph& graph_;
   int stage_;
   const Cluster& cluster_;
+  Cluster host_;  // its processors, as a device's share of them
   Redistributor redistributor_;
   CallWorks works_;
   std::optional<Reuse> reuse_;  // where the cluster has caches

@@ -29,7 +29,7 @@ class Arena {
         stage_(stage),
         program_(pipeline.stage(stage)),
         graph_(program_.graph),
-        bytes_(program_.arena_bytes),
+        bytes_(program_.arena_bytes + program_.host_bytes),
         written_(graph_.values.size(), std::vector<Written>(at(std::ranges::max(program_.lanes.slots)))),
         transfers_checked_(rank.transfers.size()),
         writers_{{}} {
@@ -103,8 +103,12 @@ class Arena {
       const Buffer& buffer = *program_.buffer(id);
       for (int slot = 0; slot < buffer.slots; ++slot) {
         const std::int64_t from = buffer.offset + slot * buffer.bytes, to = from + size(id);
-        if (from >= 0 && to <= program_.arena_bytes) continue;
-        bad("%{} lies at {} to {} in an arena of {} bytes", name(id), from, to, program_.arena_bytes);
+        const bool is_on_host = space_of(graph_, id) == Space::host;
+        const std::int64_t begin = is_on_host ? program_.arena_bytes : 0;
+        const std::int64_t end = program_.arena_bytes + (is_on_host ? program_.host_bytes : 0);
+        if (from >= begin && to <= end) continue;
+        bad("%{} lies at {} to {} in {} of {} bytes", name(id), from, to,
+            is_on_host ? "memory of the host" : "an arena", end - begin);
         break;
       }
     }
@@ -203,8 +207,8 @@ class Arena {
     }
   }
 
-  /// The result of an all_reduce is written by its peers from the start on.
-  static bool is_in_place(const Part& part) { return part.transfer->kind == StepKind::all_reduce; }
+  /// The result of an all_reduce is written by its peers from the start on; that of a copy between spaces too.
+  static bool is_written_at_once(const Part& part) { return is_written_from_start(part.transfer->kind); }
 
   void start(const Instruction& i) {
     const PreparedTransfer& t = rank_.transfer(i);
@@ -218,7 +222,7 @@ class Arena {
       stamps.push_back(written(source(part.from), m).stamp);
     }
     for (const Part& part : t.parts)
-      if (is_in_place(part)) {
+      if (is_written_at_once(part)) {
         write(part.to, m);
         written(part.to, m).is_on_its_way = true;
       }
@@ -231,7 +235,7 @@ class Arena {
         if (!to(t, a).is_valid()) continue;
         if (from(t, b).is_valid() && overlap(a.to, b.from, micro_batch)) {
           const bool may = &a == &b && same_place(a.to, b.from, micro_batch) &&
-                           (is_in_place(a) || a.transfer->kind == StepKind::mask);
+                           (a.transfer->kind == StepKind::all_reduce || a.transfer->kind == StepKind::mask);
           if (!may) return bad("%{} is written where %{} is read", name(a.to), name(b.from));
         }
         if (&a != &b && to(t, b).is_valid() && overlap(a.to, b.to, micro_batch))
@@ -252,12 +256,12 @@ class Arena {
         const bool is_gone = makes && overlap(part.from, part.to, m);
         if (!is_gone) expect_intact(part.from, m, stamp, "gives");
       }
-      if (!makes || !is_in_place(part)) continue;
+      if (!makes || !is_written_at_once(part)) continue;
       expect_intact(part.to, m, written(part.to, m).stamp, "makes");
       written(part.to, m).is_on_its_way = false;
     }
     for (const Part& part : t.parts)
-      if (to(t, part).is_valid() && !is_in_place(part)) write(part.to, m);
+      if (to(t, part).is_valid() && !is_written_at_once(part)) write(part.to, m);
     on_its_way_.erase(open);
   }
 

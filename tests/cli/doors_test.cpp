@@ -57,6 +57,8 @@ const std::vector<Door> doors{
     {"--recompute", "selected+dense1,dense2", "recompute=selected,dense1=recompute,dense2=recompute"},
     {"--comm-fusion", "none", "comm_fusion=none"},
     {"--comm-fusion", "index:1,3", "comm_fusion={all_reduce=index:1,3;all_gather=auto;reduce_scatter=auto}"},
+    {"--offload", "optimizer:0.5,parameters", "offload={optimizer:0.5,parameters}"},
+    {"--offload", "dense1.matmul", "dense1.matmul=host"},
     {"--framework", "megatron", "framework=megatron"},
     {"--dataset-strategy", "full_batch", "dataset=full_batch"},
     {"--dataset-strategy", "((4,1),(4,))", "dataset={in: ((4, 1), (4,))}"}};

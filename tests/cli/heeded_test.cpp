@@ -101,6 +101,7 @@ class Heeded : public testing::Test {
                                                            {"--optimizer-parallel", "1:threshold=0"},
                                                            {"--comm-fusion", "size:1"},
                                                            {"--recompute", "full"},
+                                                           {"--offload", "optimizer"},
                                                            {"--mem-coeff", "7"},
                                                            {"--fix", "pp=2"},
                                                            {"--search-time", "0"},

@@ -24,6 +24,12 @@ class ForwardingBackend : public Backend {
     inner_->copy(to, from, bytes);
   }
   void fill(const TensorView& to, double value) override { inner_->fill(to, value); }
+  Memory allocate_host(std::int64_t bytes) override { return inner_->allocate_host(bytes); }
+  void copy_later(DeviceStream way, std::byte* to, const std::byte* from, std::size_t bytes) override {
+    inner_->copy_later(way, to, from, bytes);
+  }
+  DeviceEvent record(DeviceStream stream) override { return inner_->record(stream); }
+  void wait_for(DeviceEvent event, DeviceStream stream) override { inner_->wait_for(event, stream); }
   void wait() override { inner_->wait(); }
   using Backend::prepare;
   PreparedKernel prepare(std::span<const FusedCall> calls) override { return inner_->prepare(calls); }

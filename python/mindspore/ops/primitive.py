@@ -93,7 +93,7 @@ class Primitive:
         return self
 
     def set_device(self, device_target: str) -> Primitive:
-        """Where it runs: here all devices are of one kind."""
+        """Where it runs. "CPU" is the host where the context's device is none: its parameters and states lie there, too."""
         return self.add_prim_attr("primitive_target", device_target)
 
     def place(self, role: str, rank_id: int) -> Primitive:
@@ -112,14 +112,20 @@ class Primitive:
 
     def strategies(self) -> dict[str, Any]:
         """As the core takes them."""
-        if not (current() and context.device_count() > 1):
+        if not current():
             return {}
+        host = {"host": True} if self._is_hosted() else {}
+        if context.device_count() == 1:
+            return host
         if not context.is_auto():
             if self._in is not None:
                 context.tell(f"mindspore: strategies such as that of {self.node_name} have an effect only in the modes "
                              "semi_auto_parallel and auto_parallel")
-            return {}
-        return {"in_": _regions.splits_of(self._in), "out_": _regions.splits_of(self._out)}
+            return host
+        return {"in_": _regions.splits_of(self._in), "out_": _regions.splits_of(self._out), **host}
+
+    def _is_hosted(self) -> bool:
+        return self.attrs.get("primitive_target") == "CPU" and context.get_context("device_target") != "CPU"
 
     def call(self, op: str, *tensors, **attributes):
         """The core's operator with what is said of this one: a tensor, or a tuple of them."""

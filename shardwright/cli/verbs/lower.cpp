@@ -54,10 +54,12 @@ PlannedGraph planned_text(const Arguments& arguments, const Model& model) {
   const Settings asked = settings_of(asked_of(arguments));
   heed(arguments, {SettingPart::step});
   check(asked.recompute, model.graph);
+  check(asked.offload, model.graph);
   return {.graph = model.graph,
           .update_layouts = {},
           .comm_fusion = asked.comm_fusion,
-          .recompute = asked.recompute};
+          .recompute = asked.recompute,
+          .offload = asked.offload};
 }
 
 /// What is lowered: planned now, or as the graph says itself.

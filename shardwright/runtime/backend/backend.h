@@ -4,8 +4,8 @@
 // brought to the host and back by `read` and `write`. Only communicators of the host read it themselves, and only where
 // `is_host` allows it (communicator/staged.h is for all others).
 //
-// What a backend is asked for it does in that order. It may return before it is done, except where something is said
-// to wait.
+// What a stream of a backend is asked for it does in that order, and everything but copies to the host and from it is on one.
+// It may return before it is done, except where something is said to wait; events order streams.
 //
 // A program calls the same kernels with the same buffers in every step, so all that can be decided before
 // (addresses, strides, primitives, scratch memory) is decided by `prepare`. An operator for which a backend
@@ -38,6 +38,16 @@ struct Memory {
 
   std::byte* data() const { return owner.get(); }
   std::int64_t bytes() const { return owner.get_deleter().bytes; }
+};
+
+/// What a device does one thing after the other: kernels with all that is done within the device, and beside that copies
+/// from the host and to it, each way for itself.
+enum class DeviceStream : std::uint8_t { compute, fetch, evict };
+
+/// The moment at which all is done that a stream had been asked for.
+struct DeviceEvent {
+  DeviceStream stream = DeviceStream::compute;
+  std::int64_t number = 0;
 };
 
 /// A call of a fusion. Values with ids that `results` of an earlier call name pass from call to call; those whose
@@ -102,7 +112,16 @@ class Backend {
   virtual void copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
   /// All elements of `to`.
   virtual void fill(const TensorView& to, double value) = 0;
-  /// Until all that has been asked for is done. Throws: Error if some of it could not be done.
+  /// Memory of the host that copies reach. It may stand wherever memory of the device may, but in kernels.
+  /// Holds zeros. Throws: Error of kind memory.
+  virtual Memory allocate_host(std::int64_t bytes) = 0;
+  /// Between device and host, on the stream of its way.
+  virtual void copy_later(DeviceStream way, std::byte* to, const std::byte* from, std::size_t bytes) = 0;
+  virtual DeviceEvent record(DeviceStream stream) = 0;
+  /// What `stream` is asked for from now on begins behind `event`.
+  virtual void wait_for(DeviceEvent event, DeviceStream stream) = 0;
+
+  /// Until all that has been asked for is done, on all streams. Throws: Error if some of it could not be done.
   virtual void wait() = 0;
 
   /// Calls that run together: the first one any, the others point-wise over the elements of its results.

@@ -114,6 +114,18 @@ std::optional<Pieces> Candidates::again(
 Candidate Candidates::within(const Constraints& s, const Pieces& pieces, const std::optional<Pieces>& again,
                              double bytes, bool only_least) {
   const Row& row = tables_.row(s);
+  if (s.offload && s.offload->is_on()) {
+    Constraints on_devices = s;
+    on_devices.offload.reset();
+    const auto of_host = [&](Pieces some) {
+      for (Figures& f : some) f = offloaded(f, *s.offload, cluster_);
+      return some;
+    };
+    Candidate out = within(on_devices, of_host(pieces), again ? std::optional(of_host(*again)) : again, bytes,
+                           only_least);
+    out.structure = s;
+    return out;
+  }
   Candidate out{s, forecast_of(s, {row, pieces, again ? &*again : nullptr, tables_.slots(pipelining_of(s)),
                                    cluster_, tables_.framework(), bytes, only_least})};
   for (std::size_t part = 0; part < out.forecast.first.size(); ++part)

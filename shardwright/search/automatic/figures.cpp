@@ -79,6 +79,7 @@ Figures figures_of(const Network::Part& part, bool is_layer, const Constraints& 
   asked.cluster = what.stage;
   asked.micro_batches = {.count = what.summed};
   PlannedGraph planned = split_by_degrees(part.graph, part.calls, asked);
+  planned.offload = {};  // what is on the host is counted apart
   if (mode_of(s) == RecomputeMode::full && is_layer)
     planned.recompute = of_all(part.graph, settings_of(asked).recompute.options);
   const Program program =
@@ -96,6 +97,19 @@ Figures figures_of(const Network::Part& part, bool is_layer, const Constraints& 
   for (Phase phase : {Phase::forward, Phase::backward}) out.transfers[phase] /= program.micro_batches;
   out.received = received_bytes(program.graph);
   return out;
+}
+
+Figures offloaded(Figures alone, const Offload& offload, const Cluster& cluster) {
+  const double states = offload.optimizer * alone.states, parameters = offload.parameters * alone.parameters,
+               kept = offload.activations * alone.kept;
+  const auto beside = [&](double& seconds, double bytes) {
+    seconds = std::max(seconds, bytes / cluster.host.bytes_per_second);
+  };
+  beside(alone.forward, std::max(kept, parameters));  // one is evicted, the other fetched
+  beside(alone.backward, kept + parameters);
+  beside(alone.update, states + parameters);
+  alone.states -= states, alone.parameters -= parameters, alone.kept -= kept;
+  return alone;
 }
 
 Figures sharded(Figures alone, int level, int replicas) {

@@ -34,6 +34,9 @@ struct Figures {
 /// As they are at least where `replicas` share them by that level of optimizer parallelism.
 Figures sharded(Figures alone, int level, int replicas);
 
+/// With shares of them on the host, to which a device has the link of `cluster`: copies go on beside all else.
+Figures offloaded(Figures alone, const Offload& offload, const Cluster& cluster);
+
 /// Where, and for what, figures are.
 struct FiguresFor {
   const PlanRequest& request;

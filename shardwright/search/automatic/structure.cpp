@@ -145,6 +145,7 @@ Constraints of_pieces(Constraints s) {
   s.degrees.share(Sharing::stages, 1);
   s.schedule.reset();
   s.recompute = mode_of(s);
+  s.offload.reset();  // which is counted of whole stages
   return s;
 }
 
@@ -187,8 +188,10 @@ std::string kept_batch_text(int micro_batches) {
 }
 
 std::vector<Constraints> structures_of(const PlanRequest& request, const OpenStep& step) {
-  const std::vector<Constraints> busy = Enumeration(request, step, false).run();
-  return busy.empty() ? Enumeration(request, step, true).run() : busy;
+  std::vector<Constraints> out = Enumeration(request, step, false).run();
+  if (out.empty()) out = Enumeration(request, step, true).run();
+  for (Constraints& s : out) s.offload = request.constraints.offload;
+  return out;
 }
 
 bool fixes_split(const Constraints& fixed) {

@@ -83,6 +83,7 @@ Plan draft(const Graph& graph, const PlanRequest& request) {
   check(s.optimizer_parallel, request.devices);
   s.comm_fusion = with_parameters(std::move(s.comm_fusion), graph, fixed.fusion_numbers);
   check(s.recompute, graph);
+  check(s.offload, graph);
   if (request.parallel == Parallel::auto_parallel) plan.search = search_for(request).search->name;
   if (request.is_set && s.pipelining.stages == 1 && !fixed.stages.empty())
     throw error("constraints: '{}' is in stage {} but there is one stage; say pp, too",

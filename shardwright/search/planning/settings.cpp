@@ -229,6 +229,18 @@ Rows of_step() {
        .member = "recompute",
        .parse = set_recompute,
        .print = [](const PlanRequest& r) { return to_text(settings_of(r).recompute); }},
+      {.flag = "--offload",
+       .value = "WHAT,...",
+       .doc = "keep in memory of the host: optimizer[:R], parameters[:R], activations[:R], a share R of them "
+              "(default 1), or OPERATOR, which then runs there; none",
+       .part = SettingPart::step,
+       .member = "offload",
+       .parse =
+           [](PlanRequest& r, const Given& given) {
+             const Given value{given.called, "{" + given.text + "}"};
+             constraint_word("offload").read(r.constraints, "offload", value);
+           },
+       .print = [](const PlanRequest& r) { return to_text(settings_of(r).offload); }},
       {.flag = "--framework",
        .value = "NAME",
        .doc =

@@ -9,6 +9,7 @@
 
 #include "shardwright/runtime/backend/cpu/blocked.h"
 #include "shardwright/runtime/backend/cpu/convolution.h"
+#include "shardwright/runtime/backend/cpu/copy_threads.h"
 #include "shardwright/runtime/backend/cpu/instructions.h"
 #include "shardwright/runtime/backend/cpu/pages.h"
 #include "shardwright/runtime/backend/cpu/reformat.h"
@@ -86,7 +87,21 @@ class Cpu final : public Backend {
       std::ranges::fill(to.as<T>(), static_cast<T>(static_cast<Compute<T>>(value)));
     });
   }
-  void wait() override {}
+  void wait() override { copies_.wait(); }
+
+  Memory allocate_host(std::int64_t bytes) override { return allocate(bytes); }
+  void copy_later(DeviceStream way, std::byte* to, const std::byte* from, std::size_t bytes) override {
+    copies_.add(way, to, from, bytes);
+  }
+  /// Kernels are done when their calls return.
+  DeviceEvent record(DeviceStream stream) override {
+    return {stream, stream == DeviceStream::compute ? 0 : copies_.asked(stream)};
+  }
+  void wait_for(DeviceEvent event, DeviceStream stream) override {
+    if (event.stream == DeviceStream::compute || event.stream == stream) return;
+    require(stream == DeviceStream::compute, "copies wait for kernels only");
+    copies_.wait_for(event);
+  }
 
   PreparedKernel prepare(std::span<const FusedCall> calls) override {
     const FusedCall& first = calls.front();
@@ -117,6 +132,7 @@ class Cpu final : public Backend {
 
   cpu::Workspace workspace_;  // of the kernel that runs
   cpu::Workspace panels_;     // of a chain whose head it is
+  cpu::CopyThreads copies_;
 };
 
 }  // namespace

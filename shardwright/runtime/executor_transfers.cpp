@@ -1,0 +1,61 @@
+// Transfers of a rank: those between ranks are the communicator's; those between device and host the backend copies.
+
+#include "shardwright/base/index.h"
+#include "shardwright/runtime/executor.h"
+
+namespace shardwright {
+
+int Executor::first_in_lane(const Program& program, int lane) {
+  int m = 0;
+  while (m + 1 < program.micro_batches && program.lanes.lane(m) != lane) ++m;
+  return m;
+}
+
+void Executor::prepare_transfers() {
+  for (const PreparedTransfer& t : step_.transfers) {
+    first_numbers_.push_back(numbers_.size());
+    for (int copy = 0; copy < t.copies; ++copy) {
+      const Program& program = pipeline_.stage(t.to_stage);
+      int micro_batch = t.crossing >= 0 ? copy : first_in_lane(program, copy);
+      if (t.copies == 1) micro_batch = pipeline_.micro_batches() - 1;
+      if (is_of_host(t.kind())) {
+        numbers_.push_back(prepare_host_copies(t, micro_batch));
+        continue;
+      }
+      std::vector<BoundTransfer> bound;
+      for (const Part& p : t.parts)
+        bound.push_back({*p.transfer, p.dtype,
+                         p.from.is_valid() ? view(t.from_stage, p.from, micro_batch).data : nullptr,
+                         p.to.is_valid() ? view(t.to_stage, p.to, micro_batch).data : nullptr});
+      numbers_.push_back(communicator_.prepare(bound));
+    }
+  }
+}
+
+int Executor::prepare_host_copies(const PreparedTransfer& transfer, int micro_batch) {
+  HostCopies& out = host_copies_.emplace_back();
+  out.way = transfer.kind() == StepKind::fetch ? DeviceStream::fetch : DeviceStream::evict;
+  for (const Part& p : transfer.parts) {
+    const TensorView to = view(transfer.to_stage, p.to, micro_batch);
+    out.copies.push_back({view(transfer.from_stage, p.from, micro_batch).data, to.data,
+                          static_cast<std::size_t>(bytes_of(to))});
+  }
+  return static_cast<int>(host_copies_.size()) - 1;
+}
+
+void Executor::start_transfer(const Instruction& i, int micro_batch) {
+  const int number = number_of(i, micro_batch);
+  if (!is_of_host(step_.transfer(i).kind())) return communicator_.start(number);
+  HostCopies& copies = host_copies_[at(number)];
+  backend_.wait_for(backend_.record(DeviceStream::compute), copies.way);
+  for (const HostCopy& c : copies.copies) backend_.copy_later(copies.way, c.to, c.from, c.bytes);
+  copies.last = backend_.record(copies.way);
+}
+
+void Executor::finish_transfer(const Instruction& i, int micro_batch) {
+  const int number = number_of(i, micro_batch);
+  if (!is_of_host(step_.transfer(i).kind())) return communicator_.finish(number);
+  backend_.wait_for(host_copies_[at(number)].last, DeviceStream::compute);
+}
+
+}  // namespace shardwright

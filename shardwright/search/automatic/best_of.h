@@ -1,0 +1,27 @@
+// What a search of whole plans is run for again: below the memory that its best plan takes, and with a part of it on the
+// host.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "shardwright/plan/plan.h"
+#include "shardwright/search/automatic/tables.h"
+
+namespace shardwright::automatic {
+
+struct Found {
+  Plan plan;
+  std::vector<Tried> tried;
+  bool fits = false;
+  double seconds = 0;
+  std::int64_t bytes = 0;
+};
+/// Of structures that may take less than `worth` seconds. Throws: Infeasible if nothing can be split.
+using Run = std::function<Found(Tables&, const PlanRequest&, double worth)>;
+
+/// Throws: as `run` for all plans.
+Plan best_of(const StepOf& step, const PlanRequest& request, const Run& run);
+
+}  // namespace shardwright::automatic
