@@ -40,6 +40,7 @@ class BestOf {
         try_offloads();
       else if (best_.plan.settings.recompute.is_on())  // in the stead of computing again
         try_offload({.activations = 1, .operators = {}});
+      if (best_.fits && best_.plan.settings.offload.is_on()) try_smaller_shares();
     }
     if (request_.stock) request_.stock->tried = std::move(best_.tried);
     return std::move(best_.plan);
@@ -79,18 +80,51 @@ class BestOf {
     return !c.offload && c.hosted.empty() && settings_of(c).framework == own_framework;
   }
 
-  /// Of all that fit the fastest: what leaves more room may compute less again.
+  /// The first that fits, and the next, which leaves more room and may compute less again; of the faster one as small shares
+  /// as its structure lets be.
   void try_offloads() {
-    for (const Offload& offload : offloads())
-      if (!is_late()) try_offload(offload);
+    const Found whole = best_;
+    int tries = 2;
+    for (const Offload& offload : offloads()) {
+      if (is_late() || tries == 0) break;
+      if (leaves_too_much(whole, offload)) continue;
+      try_offload(offload);
+      tries -= best_.fits;
+    }
   }
 
+  /// What lasts is the same in every structure, but for how replicas share it.
+  bool leaves_too_much(const Found& whole, const Offload& offload) const {
+    const auto of = [&](MemoryKind kind) {
+      return static_cast<double>(whole.memory[static_cast<std::size_t>(kind)]);
+    };
+    const double gone = offload.optimizer * of(MemoryKind::optimizer_state) +
+                        offload.parameters * of(MemoryKind::parameters) +
+                        offload.activations * of(MemoryKind::activations);
+    constexpr double spare = 1.3;
+    return static_cast<double>(whole.bytes) - gone > spare * cap_;
+  }
+
+  void try_smaller_shares() {
+    constexpr int halvings = 3;
+    for (double Offload::*share : {&Offload::activations, &Offload::optimizer, &Offload::parameters}) {
+      const double all = best_.plan.settings.offload.*share;
+      for (double step = all / 2; step > all / (2 << halvings) && step > 0 && !is_late(); step /= 2) {
+        Offload less = best_.plan.settings.offload;
+        less.*share -= step;
+        PlanRequest asked = request_;
+        asked.constraints = merged(asked.constraints, parse_constraints({"structure", best_.plan.structure}));
+        try_offload(less, asked);
+      }
+    }
+  }
+
+  void try_offload(const Offload& offload) { try_offload(offload, request_); }
   /// A bound is of plans with nothing on the host, so it is not told of others.
-  void try_offload(const Offload& offload) try {
-    PlanRequest asked = request_;
+  void try_offload(const Offload& offload, PlanRequest asked) try {
     asked.constraints.offload = offload;
-    constexpr double all = std::numeric_limits<double>::infinity();
-    Found other = run_(tables_, asked, best_.fits ? best_.seconds : all);
+    constexpr double most_seconds = 1e30;  // with a limit no bound is told
+    Found other = run_(tables_, asked, best_.fits ? best_.seconds : most_seconds);
     if (!other.fits || (best_.fits && other.seconds >= best_.seconds)) return;
     other.plan.lower_bound_seconds.reset();
     other.tried = with_taken(std::move(best_.tried), other.tried, cap_);

@@ -8,6 +8,7 @@
 
 #include "shardwright/plan/plan.h"
 #include "shardwright/search/automatic/tables.h"
+#include "shardwright/simulate/memory.h"
 
 namespace shardwright::automatic {
 
@@ -16,7 +17,8 @@ struct Found {
   std::vector<Tried> tried;
   bool fits = false;
   double seconds = 0;
-  std::int64_t bytes = 0;
+  std::int64_t bytes = 0;   // of a device
+  BytesByKind memory = {};  // the same by kind
 };
 /// Of structures that may take less than `worth` seconds. Throws: Infeasible if nothing can be split.
 using Run = std::function<Found(Tables&, const PlanRequest&, double worth)>;

@@ -34,6 +34,8 @@ class Trials {
   double seconds() const { return of_best_.estimate.step_seconds(); }
   /// That it takes of a device.
   std::int64_t bytes() const { return of_best_.estimate.arena_bytes; }
+  /// The same by kind.
+  const BytesByKind& memory() const { return of_best_.estimate.memory.bytes; }
   /// Of those that fit the least.
   double least_seconds() const { return least_seconds_; }
   std::size_t count() const { return count_; }
