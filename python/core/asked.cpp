@@ -182,7 +182,7 @@ std::map<std::string, std::int64_t> memory_by_kind(const Estimate& estimate) {
 
 /// A loss that is another in so many parts of the batch. Planning runs without Python's lock.
 void tell_mixing(const Graph& graph, const Plan& plan) {
-  const std::string notice = mixing_notice(graph, plan.settings.pipelining.micro_batches);
+  const std::string notice = mixing_notice(graph, plan.settings.pipelining.batch_parts());
   if (!notice.empty()) tell(notice);
 }
 
@@ -242,7 +242,7 @@ Asked asked_of(const TracedStep& traced, const PlanOptions& options) {
   if (out.request.devices > 1 && tracing.calls_back)
     throw error("a function that is called back runs on one device, but there are {}", out.request.devices);
   if (traced.optimizer) out.request.origin.optimizer = *traced.optimizer;
-  out.traced.graph = graph_of(traced, settings_of(out.request).pipelining.micro_batches);
+  out.traced.graph = graph_of(traced, settings_of(out.request).pipelining.batch_parts());
   out.traced.constraints = traced.tracing->trace.constraints();
   std::set<std::string> outside;
   for (const auto& [tensor, name] : tracing.outside) outside.insert(name);
@@ -284,7 +284,7 @@ Model network_of(Asked& asked, int micro_batches) {
 Asked asked_of(const std::string& name, const std::optional<OptimizerChoice>& optimizer,
                const PlanOptions& options) {
   Asked out = named_asked(name, options);
-  const int micro_batches = settings_of(out.request).pipelining.micro_batches;
+  const int micro_batches = settings_of(out.request).pipelining.batch_parts();
   OptimizerChoice& chosen = out.request.origin.optimizer;
   Model model = network_of(out, micro_batches);
   out.assumed.optimizer = !optimizer && !options.contains("plan");
@@ -342,7 +342,7 @@ PlannedNetwork planned(Asked& asked) {
   PlanRequest& request = asked.request;
   request.constraints = merged(std::move(said_by_code), request.constraints);
   add_files(asked.options, graph, request);
-  const int there = settings_of(request).pipelining.micro_batches;
+  const int there = settings_of(request).pipelining.batch_parts();
   const StepOf step = [there, graph = std::make_shared<const Graph>(graph),
                        others = asked.step](int micro_batches) {
     if (micro_batches == there) return *graph;

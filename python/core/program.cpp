@@ -189,7 +189,7 @@ void Program::add_part(const std::shared_ptr<Tensor>& part, const Shape& said,
                        std::vector<TensorPart>& to) const {
   const Session& session = step().session();
   const Pipeline& pipeline = session.pipeline();
-  const std::int64_t micro_batches = pipeline.micro_batches();
+  const std::int64_t micro_batches = pipeline.batch_parts();
   const std::int64_t ranks = pipeline.rank_count() / pipeline.group_count();
   const Shape shape = part->shape();
   if (micro_batches > 1 && (shape.empty() || shape[0] % micro_batches))

@@ -56,16 +56,16 @@ class Unit:
         return compiled
 
     def _compiled(self, call: _Call) -> _Compiled:
-        micro_batches = 1
+        batch_parts = interleave = 1
         while True:
-            feed = Feed(call.arrays, self.is_fed, micro_batches)
+            feed = Feed(call.arrays, self.is_fed, batch_parts, interleave)
             try:
                 compiled = _Compiled(self, call, feed)
                 _write(compiled.program)
                 _placed().add(compiled.program, compiled.tracing)
                 return compiled
             except MicroBatches as asked:
-                micro_batches = asked.count
+                batch_parts, interleave = asked.count, asked.interleave
 
 
 def _placed():
@@ -136,7 +136,7 @@ class _Compiled:
     def __init__(self, unit: Unit, call: _Call, feed: Feed):
         self.feed = feed
         self.constants = call.constants  # they stay alive, as the key names some by identity
-        with Tracing(feed.micro_batches) as tracing:
+        with Tracing(feed.batch_parts, feed.interleave) as tracing:
             inputs = [Tensor.of(tracing.core.input(name, feed.shape(i, array), array.dtype))
                       for i, (name, array) in enumerate(zip(call.names, call.arrays))]
             args, kwargs = call.with_inputs(inputs)
@@ -242,8 +242,10 @@ def _planned(tracing: Tracing, outputs: list, options: dict[str, str], feed: Fee
         options = {name: value for name, value in options.items() if name not in ("stages", "schedule")}
     if feed.is_by_rows:
         options = {**options, "dataset_strategy": "data_parallel"}
-    if feed.micro_batches > 1:
-        options = {**options, "micro_batches": str(feed.micro_batches)}
+    if feed.batch_parts > 1:
+        options = {**options, "micro_batches": str(feed.batch_parts // feed.interleave)}
+    if feed.interleave > 1:
+        options = {**options, "micro_batch_interleave": str(feed.interleave)}
     annotations = feed.annotations(tracing.core.captured)
     if "stages" in options:
         chunks = _chunks(tracing, int(options["stages"]))

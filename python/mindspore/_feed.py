@@ -11,32 +11,33 @@ from . import context
 
 
 class Feed:
-    """How arguments become the whole batch: each micro-batch of it is what the ranks read of theirs, side by side."""
+    """How arguments become the whole batch: each part of it is what the ranks read of theirs, side by side."""
 
-    def __init__(self, arrays: list, is_fed: bool, micro_batches: int):
+    def __init__(self, arrays: list, is_fed: bool, batch_parts: int, interleave: int = 1):
         self.cuts = _checked(context.cuts_of_batch(), arrays) if is_fed else []
         copies = context.copies_of_batch() if is_fed else 1
         self.rows = {a.shape[0] for a in arrays if a.shape}
-        self.is_batch = len(self.rows) == 1 or bool(micro_batches > 1 and self.rows)
+        self.is_batch = len(self.rows) == 1 or bool(batch_parts > 1 and self.rows)
         self.copies = copies if self.is_batch else 1
-        self.micro_batches = micro_batches
-        if micro_batches > 1 and (not self.is_batch or any(count % micro_batches for count in self.rows)):
-            raise ValueError(f"a batch of {[list(a.shape) for a in arrays]} cannot be cut into {micro_batches} equal "
+        self.batch_parts = batch_parts
+        self.interleave = interleave  # of which so many are a micro-batch
+        if batch_parts > 1 and (not self.is_batch or any(count % batch_parts for count in self.rows)):
+            raise ValueError(f"a batch of {[list(a.shape) for a in arrays]} cannot be cut into {batch_parts} equal "
                              "micro-batches along dim 0")
 
     def shape(self, index: int, array) -> list[int]:
-        """Of input `index`, in a micro-batch of the whole."""
+        """Of input `index`, in a part of the whole."""
         if self.cuts:
             whole = [size * parts for size, parts in zip(array.shape, self.cuts[index])]
-            return [whole[0] // self.micro_batches, *whole[1:]] if self.is_batch and whole else whole
+            return [whole[0] // self.batch_parts, *whole[1:]] if self.is_batch and whole else whole
         if not self.is_batch or not array.shape:
             return list(array.shape)
-        return [array.shape[0] * self.copies // self.micro_batches, *array.shape[1:]]
+        return [array.shape[0] * self.copies // self.batch_parts, *array.shape[1:]]
 
     def whole(self, array):
         if self.copies == 1 or not array.shape:
             return array
-        parts = array.numpy().reshape(self.micro_batches, 1, -1, *array.shape[1:])
+        parts = array.numpy().reshape(self.batch_parts, 1, -1, *array.shape[1:])
         repeated = numpy.repeat(parts, self.copies, axis=1)
         return _core.Tensor(numpy.ascontiguousarray(repeated.reshape(-1, *array.shape[1:])), array.dtype)
 
@@ -47,7 +48,7 @@ class Feed:
         rows = array.numpy()
         if rows.shape[0] not in {count * self.copies for count in self.rows}:
             return array
-        parts = rows.reshape(self.micro_batches, self.copies, -1, *rows.shape[1:])[:, _core.own_rank() % self.copies]
+        parts = rows.reshape(self.batch_parts, self.copies, -1, *rows.shape[1:])[:, _core.own_rank() % self.copies]
         return _core.Tensor(numpy.ascontiguousarray(parts.reshape(-1, *rows.shape[1:])), array.dtype)
 
     @property

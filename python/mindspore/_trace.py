@@ -10,18 +10,21 @@ from shardwright import _core
 
 
 class MicroBatches(Exception):
-    """A cell that cuts the batch was met: trace again, with the inputs of one of `count` parts."""
+    """A cell that cuts the batch was met: trace again, with the inputs of one of `count` parts, of which `interleave` are
+    one micro-batch."""
 
-    def __init__(self, count: int):
+    def __init__(self, count: int, interleave: int = 1):
         self.count = count
+        self.interleave = interleave
 
 
 class Tracing:
     """One run of a function on traced tensors."""
 
-    def __init__(self, micro_batches: int = 1):
+    def __init__(self, batch_parts: int = 1, interleave: int = 1):
         self.core = _core.Trace(training=True)  # cells say themselves what they do while training
-        self.micro_batches = micro_batches
+        self.batch_parts = batch_parts
+        self.interleave = interleave  # parts of a micro-batch
         self.assigned: dict[int, tuple[Any, Any]] = {}  # by id of a parameter: it, and its next value
         self.seen: dict[int, tuple[Any, Any]] = {}  # by id of a tensor from outside: it, and its elements
         self.modes: dict[int, tuple[Any, bool]] = {}  # by id of a cell: it, and whether it trained

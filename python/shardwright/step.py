@@ -111,8 +111,8 @@ class TrainStep(_Step):
             raise ValueError(f"micro_batches={micro_batches} should be at least 1")
         self._fn = fn
         self._precision = precision
-        self._micro_batches = micro_batches
         self._options = options_text({**options, "micro_batches": micro_batches if micro_batches > 1 else None})
+        self._batch_parts = micro_batches * int(self._options.get("micro_batch_interleave", 1))
         self._call = call_text("train_step", [self._name, "...", optimizer_text(optimizer)],
                                {"precision": precision, **self._options})
         self.params = _tree.map_leaves(
@@ -144,27 +144,27 @@ class TrainStep(_Step):
     def plan(self, *batch: Any) -> Plan:
         """What a step with such a batch would be: arrays, or `Spec`s of them. Memory is taken for none of it."""
         call = self._programs.call(batch)
-        traced = self._traced(call, self._micro_batches)
+        traced = self._traced(call, self._batch_parts)
         optimizer = self._optimizer
         return Plan(_core.PlannedStep(traced.trace, traced.outputs, self._options, optimizer.name, optimizer.settings,
                                       optimizer.clip_norm, retrace=self._retrace(call)), self._call)
 
-    def _traced(self, call: Call, micro_batches: int) -> Traced:
-        traced = call.trace(lambda *batch: self._fn(self.params, *batch), self._precision, True, micro_batches)
+    def _traced(self, call: Call, batch_parts: int) -> Traced:
+        traced = call.trace(lambda *batch: self._fn(self.params, *batch), self._precision, True, batch_parts)
         if not traced.outputs or traced.outputs[0].size != 1:
             raise ValueError(f"{self._name} should return a scalar loss first, not {traced.outputs[:1]}")
         return traced
 
     def _retrace(self, call: Call) -> Callable[[int], tuple[_core.Trace, list[Tensor]]]:
         """For searches that look at other numbers of micro-batches."""
-        def again(micro_batches: int) -> tuple[_core.Trace, list[Tensor]]:
-            traced = self._traced(call, micro_batches)
+        def again(batch_parts: int) -> tuple[_core.Trace, list[Tensor]]:
+            traced = self._traced(call, batch_parts)
             return traced.trace, traced.outputs
 
         return again
 
     def _program_of(self, call: Call) -> Runnable:
-        traced = self._traced(call, self._micro_batches)
+        traced = self._traced(call, self._batch_parts)
         optimizer = self._optimizer
         return Runnable(traced, _core.Program(
             traced.trace, traced.outputs, self._options, self._store, optimizer.name, optimizer.settings,

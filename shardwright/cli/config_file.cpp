@@ -160,18 +160,20 @@ void ConfigReader::read_settings() {
 /// What the batch is multiplied with, stages and micro-batches.
 void ConfigReader::read_batch() {
   const auto or_1 = [](const std::optional<Agreed<std::int64_t>>& said) { return said ? said->value : 1; };
+  const auto say_count = [&](const char* flag, const Agreed<std::int64_t>& said) {
+    config_.said.push_back({flag, fmt::format("{}", said.value), said.key});
+  };
   Config::Batch& batch = config_.batch;
   auto size = agreed<std::int64_t>({{runner_, "batch_size"}, {top_, "batch_size"}}, count);
   // The runner's batch size takes the place of the dataset's.
   const YamlMap data = top_.map("train_dataset");
   if (!size) size = agreed<std::int64_t>({{data, "batch_size"}}, count);
-  if (size) batch.size = size->value;
-  if (size) batch.key = size->key;
+  if (size) batch.size = size->value, batch.key = size->key;
   if (const auto n = runner_.count("epochs")) say("--epochs", runner_, "epochs", fmt::format("{}", *n));
   const std::string interleave = "micro_batch_interleave_num", steps = "gradient_accumulation_steps";
-  batch.interleave = or_1(agreed<std::int64_t>(
-      {{top_, interleave}, {runner_, interleave}, {parallel_config_, interleave}}, count));
-  if (batch.interleave > 1) note(interleave + " is not active yet");
+  const auto parts_of_one = agreed<std::int64_t>(
+      {{top_, interleave}, {runner_, interleave}, {parallel_config_, interleave}}, count);
+  if ((batch.interleave = or_1(parts_of_one)) > 1) say_count("--micro-batch-interleave", *parts_of_one);
   batch.data_parallel = parallel_config_.count("data_parallel").value_or(1);
   auto stages =
       agreed<std::int64_t>({{parallel_config_, "pipeline_stage"}, {parallel_, "pipeline_stages"}}, count);
@@ -191,9 +193,8 @@ void ConfigReader::read_batch() {
                      stages->value));
   const auto& parts = is_pipeline ? micro : accumulation;
   batch.parts = or_1(parts);
-  if (is_pipeline) config_.said.push_back({"--stages", fmt::format("{}", stages->value), stages->key});
-  if (batch.parts > 1)
-    config_.said.push_back({"--micro-batches", fmt::format("{}", batch.parts), parts->key});
+  if (is_pipeline) say_count("--stages", *stages);
+  if (batch.parts > 1) say_count("--micro-batches", *parts);
   const ConfigSchedule schedule = config_schedule(parallel_, model_, is_pipeline);
   if (!schedule.name.empty()) config_.said.push_back({"--schedule", schedule.name, schedule.key});
   for (const std::string& line : schedule.notices) note(line);

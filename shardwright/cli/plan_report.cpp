@@ -26,10 +26,10 @@ namespace {
 std::int64_t samples_of_replica(const Arguments& arguments, const Plan& plan, std::int64_t samples) {
   const Pipelining& p = plan.settings.pipelining;
   if (plan.parallel == name_of(Parallel::data_parallel))
-    return samples / p.micro_batches / (plan.devices() / p.stages);
+    return samples / p.batch_parts() / (plan.devices() / p.stages);
   const std::string set = arguments.has("--set") ? arguments.flags.at("--set") : plan.structure;
-  if (set.empty()) return plan.devices() == 1 ? samples / p.micro_batches : 0;
-  return samples / p.micro_batches / parse_constraints({"--set", set}).degrees.of("dp");
+  if (set.empty()) return plan.devices() == 1 ? samples / p.batch_parts() : 0;
+  return samples / p.batch_parts() / parse_constraints({"--set", set}).degrees.of("dp");
 }
 
 /// What was asked, and what of it nobody said. A micro-batch is of so many samples on each of dp, where the plan has a dp.

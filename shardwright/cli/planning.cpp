@@ -71,23 +71,25 @@ std::string spec_of(const Arguments& arguments) {
   return arguments.positionals.empty() ? "-" : arguments.positionals[0];
 }
 
-Model unsplit_model_of(const Arguments& arguments, int micro_batches, const std::string& input) {
+Model unsplit_model_of(const Arguments& arguments, const Pipelining& p, const std::string& input) {
   const auto built = [&](int parts) {
-    return build_model(spec_of(arguments), model_options(origin_of(arguments), parts), input);
+    const int interleave = parts == 1 ? 1 : p.interleave;
+    return build_model(spec_of(arguments), model_options(origin_of(arguments), parts, interleave), input);
   };
   try {
-    return built(micro_batches);
+    return built(p.batch_parts());
   } catch (const Error& e) {
-    const auto asked = micro_batches == 1 ? std::nullopt : stages_of_file(arguments);
+    const auto asked = p.batch_parts() == 1 ? std::nullopt : stages_of_file(arguments);
     if (!asked) throw;
     built(1);  // else it is not for micro-batches
     throw with_context(e, *asked);
   }
 }
 
-Model model_of(const Arguments& arguments, int micro_batches, const std::string& input) {
+Model model_of(const Arguments& arguments, const Pipelining& p, const std::string& input) {
   const std::string spec = spec_of(arguments);
-  Model model = unsplit_model_of(arguments, micro_batches, input);
+  const int micro_batches = p.batch_parts();
+  Model model = unsplit_model_of(arguments, p, input);
   origin_of(arguments, model);  // what the flags say is so
   if (micro_batches > 1 && model.has_uneven_loss)
     arguments.notices.push_back(fmt::format(
@@ -113,16 +115,17 @@ std::string input_of(const Arguments& arguments, Terminal& terminal) {
   return spec_of(arguments) == "-" ? text_from(terminal.in) : "";
 }
 
-/// That the flags say, or as many as stages. The model is for one of them.
-int micro_batches_asked(const Arguments& arguments) {
+/// Parts of the batch, as many as the flags say, or as stages. The model is for one of them.
+Pipelining pipelining_asked(const Arguments& arguments) {
   arguments.heed(arguments.has("--micro-batches") ? "--micro-batches" : "--stages");
-  return settings_of(asked_of(arguments)).pipelining.micro_batches;
+  arguments.heed("--micro-batch-interleave");
+  return settings_of(asked_of(arguments)).pipelining;
 }
 
 }  // namespace
 
 Model model_of(const Arguments& arguments, Terminal& terminal) {
-  return model_of(arguments, micro_batches_asked(arguments), input_of(arguments, terminal));
+  return model_of(arguments, pipelining_asked(arguments), input_of(arguments, terminal));
 }
 
 int devices_of(const Arguments& arguments) {
@@ -213,7 +216,7 @@ void tell(const Arguments& arguments, const Plan& plan, const Model& model, cons
           Terminal& terminal) {
   tell_idle(arguments, plan, graph);
   arguments.tell_notices(terminal.err);
-  const std::string mixing = mixing_notice(graph, plan.settings.pipelining.micro_batches);
+  const std::string mixing = mixing_notice(graph, plan.settings.pipelining.batch_parts());
   if (!mixing.empty() && !model.has_uneven_loss) terminal.err << mixing << "\n";  // else it has been told
   for (const std::string& line : plan.log) terminal.err << line << "\n";
   const auto gradients = std::count_if(graph.nodes.begin(), graph.nodes.end(),
@@ -236,7 +239,8 @@ void tell_if_large(const Graph& graph, Terminal& terminal) {
 /// What is searched for `network`, which is of as many micro-batches as are asked for, or whole where they are searched.
 SearchAsked asked_for(const Arguments& arguments, Model network, bool is_trained, std::string input) {
   PlanRequest request = request_of(arguments, network);
-  StepOf step = step_of(spec_of(arguments), request.origin, is_trained, input);
+  StepOf step = step_of(spec_of(arguments), request.origin, is_trained, input,
+                        settings_of(request).pipelining.interleave);
   return {std::move(step), std::move(request), std::move(network), std::move(input)};
 }
 
@@ -244,11 +248,11 @@ SearchAsked asked_for(const Arguments& arguments, Model network, bool is_trained
 
 Model model_to_plan(const Arguments& arguments, bool is_trained, Terminal& terminal,
                     automatic::Stock* stock) {
-  const int asked = micro_batches_asked(arguments);
+  const Pipelining asked = pipelining_asked(arguments);
   const std::string input = input_of(arguments, terminal);
   const bool is_decided = arguments.has("--plan") || !chooses_structure(asked_of(arguments));
   if (!is_decided) {
-    Model whole = unsplit_model_of(arguments, 1, input);
+    Model whole = unsplit_model_of(arguments, {}, input);
     if (!is_planned(whole.graph)) {
       SearchAsked search = asked_for(arguments, std::move(whole), is_trained, input);
       search.request.stock = stock;
@@ -259,16 +263,17 @@ Model model_to_plan(const Arguments& arguments, bool is_trained, Terminal& termi
 }
 
 SearchAsked search_asked(const Arguments& arguments, Terminal& terminal) {
-  const int asked = micro_batches_asked(arguments);
+  const Pipelining asked = pipelining_asked(arguments);
   std::string input = input_of(arguments, terminal);
-  Model network = unsplit_model_of(arguments, chooses_structure(asked_of(arguments)) ? 1 : asked, input);
+  Model network =
+      unsplit_model_of(arguments, chooses_structure(asked_of(arguments)) ? Pipelining{} : asked, input);
   check_not_planned(network, network.graph);
   return asked_for(arguments, std::move(network), true, std::move(input));
 }
 
 Model model_of(const Arguments& arguments, const SearchAsked& search, Plan found) {
   arguments.found = std::make_shared<const Plan>(std::move(found));
-  return model_of(arguments, arguments.found->settings.pipelining.micro_batches, search.input);
+  return model_of(arguments, arguments.found->settings.pipelining, search.input);
 }
 
 Plan plan_of(const Arguments& arguments, const Model& model, const Graph& graph, Terminal& terminal) {
@@ -337,7 +342,7 @@ namespace {
 StepOf step_again(const Model& model, const Plan& plan, const Origin& origin) {
   if (!model.own) return step_of(model.name, origin, true, "");
   return [&](int micro_batches) {
-    if (micro_batches == plan.settings.pipelining.micro_batches) return model.graph;
+    if (micro_batches == plan.settings.pipelining.batch_parts()) return model.graph;
     throw error("{}: a graph in text form has a fixed batch, which cannot be cut otherwise", model.name);
   };
 }

@@ -55,7 +55,7 @@ PreparedTraining prepare_training(const Arguments& arguments, std::optional<Fold
   const Plan plan = plan_of(arguments, model, model.graph, terminal);
   const char* data_path = std::getenv("DATA_PATH");
   for (const std::string& notice : model.notices) notices << notice << "\n";
-  TrainingData data = training_data(model, plan.settings.pipelining.micro_batches, arguments.text("--data"),
+  TrainingData data = training_data(model, plan.settings.pipelining.batch_parts(), arguments.text("--data"),
                                     data_path ? data_path : "", seed, notices);
   const Length length = length_of(arguments, data);
   AskedTraining asked =

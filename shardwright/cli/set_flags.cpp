@@ -80,15 +80,21 @@ class SetDoor {
 
   void set_micro_batches() {
     if (said_.micro_batches) add("--micro-batches", fmt::format("{}", *said_.micro_batches), "micro_batches");
+    if (said_.interleave)
+      add("--micro-batch-interleave", fmt::format("{}", *said_.interleave), "micro_batch_interleave");
     if (!said_.micro_batch) return;
     if (!arguments_.has("--global-batch"))
       throw error("--set micro_batch={}: needs global_batch=, the samples of a step", *said_.micro_batch);
     const std::int64_t batch = arguments_.integer("--global-batch", 0),
-                       at_once = said_.degrees.of("dp") * *said_.micro_batch;
+                       parts = arguments_.integer("--micro-batch-interleave", 1),
+                       at_once = said_.degrees.of("dp") * *said_.micro_batch * parts;
+    const bool has_parts = parts > 1;
     if (batch % at_once)
-      throw error("--set: global_batch={} should be a multiple of dp={} x micro_batch={}, {}", batch,
-                  said_.degrees.of("dp"), *said_.micro_batch, at_once);
-    add("--micro-batches", fmt::format("{}", batch / at_once), "global_batch/(dp*micro_batch)");
+      throw error("--set: global_batch={} should be a multiple of dp={} x micro_batch={}{}, {}", batch,
+                  said_.degrees.of("dp"), *said_.micro_batch,
+                  has_parts ? fmt::format(" x micro_batch_interleave={}", parts) : "", at_once);
+    add("--micro-batches", fmt::format("{}", batch / at_once),
+        has_parts ? "global_batch/(dp*micro_batch*micro_batch_interleave)" : "global_batch/(dp*micro_batch)");
   }
 
   /// What has flags of its own, which then may not say otherwise.

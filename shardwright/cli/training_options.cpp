@@ -38,7 +38,7 @@ AskedTraining training_options(const Arguments& arguments, const Model& model, c
   AskedTraining asked{.options = {.length = length, .door = Door::command}};
   TrainingOptions& out = asked.options;
   out.run.schedule = arguments.text("--lr-schedule", "constant");
-  out.tokens = model.tokens * plan.settings.pipelining.micro_batches;
+  out.tokens = model.tokens * plan.settings.pipelining.batch_parts();
   const std::string warmup = arguments.text("--warmup");
   out.rates = RateSchedule(out.run.schedule, warmup, rate,
                            {.steps = length.steps, .steps_per_epoch = length.steps_per_epoch});

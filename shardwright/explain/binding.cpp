@@ -108,7 +108,7 @@ class Probe {
     }
     const Plan plan =
         asked.is_set ? make_plan(step_(structure.micro_batches.value_or(1)), asked) : make_plan(step_, asked);
-    return evaluate(compile_pipeline(step_(plan.settings.pipelining.micro_batches), plan,
+    return evaluate(compile_pipeline(step_(plan.settings.pipelining.batch_parts()), plan,
                                      {.formats = asked.formats, .verifies = false}),
                     plan.cluster,
                     {.memory_cap = judged_.evaluation.cap_bytes, .framework = plan.settings.framework});

@@ -3,13 +3,13 @@
 #include <algorithm>
 
 #include "shardwright/base/index.h"
+#include "shardwright/cost/kernel_work.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/rewrite.h"
 #include "shardwright/lower/expand.h"
 #include "shardwright/lower/program.h"
 #include "shardwright/lower/spmd.h"
 #include "shardwright/plan/owners.h"
-#include "shardwright/simulate/kernel_work.h"
 
 namespace shardwright {
 namespace {

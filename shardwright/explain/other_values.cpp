@@ -27,7 +27,9 @@ std::vector<std::string> values_of(std::string_view word, const Plan& plan, cons
   const auto kind = std::ranges::find(degree_kinds, word, &DegreeKind::name);
   if (kind != degree_kinds.end()) return parts_of_number(plan.devices(), plan.devices());
   if (word == "micro_batches")
-    return parts_of_number(decided.global_batch.value_or(1) / decided.degrees.of("dp"), most_parts);
+    return parts_of_number(
+        decided.global_batch.value_or(1) / decided.degrees.of("dp") / decided.interleave.value_or(1),
+        most_parts);
   if (word == "zero") return {"0", "1", "2", "3"};
   if (word == "recompute") return {"none", "selected", "full"};
   if (word == "schedule") return {"1f1b", "gpipe", "interleaved:2"};
@@ -74,7 +76,7 @@ WhyNot answer_of(std::string_view word, const Constraints& asked, const Plan& pl
                  const WhyNotOptions& options) {
   std::optional<Plan> changed = in_its_place(word, asked, plan);
   if (!changed || decide_alike(*changed, plan)) return why_not(asked, plan, step, options);
-  const Graph graph = step(plan.settings.pipelining.micro_batches);
+  const Graph graph = step(plan.settings.pipelining.batch_parts());
   WhyNot out{.status = WhyNotStatus::infeasible, .planned = evaluation_of(plan, graph, options)};
   const auto e = attempt(out.violation, [&] { return evaluation_of(*changed, graph, options); });
   if (!e) return out;  // its stages cannot run so

@@ -87,7 +87,7 @@ class Search {
     std::string no;
     auto out = attempt(no, [&] {
       Plan plan = make_plan(step, asked);
-      const Graph graph = step(plan.settings.pipelining.micro_batches);
+      const Graph graph = step(plan.settings.pipelining.batch_parts());
       const Evaluation e =
           evaluate(compile_pipeline(graph, plan, {.formats = asked.formats, .verifies = false}), plan.cluster,
                    {.memory_cap = misfit_.evaluation.cap_bytes, .framework = plan.settings.framework});
@@ -149,7 +149,8 @@ class Search {
     if (flag == "--optimizer-parallel" && r.devices > has.pipelining.stages)
       for (int level = has.optimizer_parallel.level + 1; level <= 3; ++level) offer(fmt::format("{}", level));
     const int parts = has.pipelining.micro_batches, stages = has.pipelining.stages;
-    if (flag == "--micro-batches" && !r.kept_micro_batches && !mixes_samples(step_(parts)))
+    if (flag == "--micro-batches" && !r.kept_micro_batches &&
+        !mixes_samples(step_(has.pipelining.batch_parts())))
       for (int factor : {2, 4, 8}) offer(fmt::format("{}", parts * factor));
     if (flag == "--stages" && !r.is_set && r.constraints.stages.empty() && !r.kept_micro_batches)
       for (int more = 2 * stages; more <= std::min(4 * stages, r.devices); more *= 2)
@@ -191,7 +192,7 @@ class Search {
   bool cannot_fit(int devices) {
     const Evaluation& e = misfit_.evaluation;
     if (e.estimate.framework != own_framework || misfit_.request.options.deadline.is_over()) return false;
-    if (!least_of_one_) least_of_one_ = least_bytes(step_(misfit_.plan.settings.pipelining.micro_batches), 1);
+    if (!least_of_one_) least_of_one_ = least_bytes(step_(misfit_.plan.settings.pipelining.batch_parts()), 1);
     return *least_of_one_ / devices > e.cap_bytes;
   }
 

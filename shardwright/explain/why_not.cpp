@@ -48,10 +48,12 @@ void check_batch(const Constraints& c, const Constraints& decided) {
                 *c.global_batch, *decided.global_batch);
   const auto data = c.degrees.said("dp");
   if (!data || !c.micro_batch || !c.micro_batches || !decided.global_batch) return;
-  const std::int64_t product = *data * *c.micro_batch * *c.micro_batches;
+  const int parts = c.interleave.value_or(decided.interleave.value_or(1));
+  const std::int64_t product = *data * *c.micro_batch * *c.micro_batches * parts;
   if (product != *decided.global_batch)
-    throw error("dp={}, micro_batch={} and micro_batches={} are {} samples but the batch has {}", *data,
-                *c.micro_batch, *c.micro_batches, product, *decided.global_batch);
+    throw error("dp={}, micro_batch={} and micro_batches={}{} are {} samples but the batch has {}", *data,
+                *c.micro_batch, *c.micro_batches, parts > 1 ? fmt::format(", each in {} parts,", parts) : "",
+                product, *decided.global_batch);
 }
 
 /// Parts of a pipeline as `c` has them.
@@ -237,7 +239,7 @@ void solve(WhyNot& out, const std::vector<PlanRequest>& requests, const StepOf& 
     if (out.found && options.deadline.is_over()) break;
     auto found = attempt(out.violation, [&] {
       Plan plan = make_plan(step, request);
-      const Evaluation e = evaluation_of(plan, step(plan.settings.pipelining.micro_batches), options);
+      const Evaluation e = evaluation_of(plan, step(plan.settings.pipelining.batch_parts()), options);
       return Alternative{std::move(plan), e};
     });
     if (found && (!out.found || is_better(found->evaluation, out.found->evaluation)))
@@ -260,7 +262,7 @@ Evaluation evaluation_of(const Plan& plan, const Graph& graph, const WhyNotOptio
 }
 
 WhyNot why_not(const Constraints& asked, const Plan& plan, const StepOf& step, const WhyNotOptions& options) {
-  const Graph graph = step(plan.settings.pipelining.micro_batches);
+  const Graph graph = step(plan.settings.pipelining.batch_parts());
   const Constraints decided = decided_by(plan, options.samples), all = merged(decided, asked);
   const Stages stages = stages_by_name(asked);
   check_consistent(asked);

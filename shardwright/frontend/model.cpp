@@ -181,13 +181,18 @@ Model build_model(const std::string& spec, const ModelOptions& options, std::str
   const std::optional<std::int64_t> whole = batch_of(built(spec, options, input));
   if (!whole) throw error("it has no input with a batch to cut into micro-batches");
   const std::int64_t batch = *whole;
-  if (batch % options.micro_batches)
+  const int parts = options.micro_batches, micro_batches = parts / options.interleave;
+  if (batch % parts) {
+    const std::string of_parts =
+        options.interleave == 1 ? ""
+                                : fmt::format(", each in {} parts that run side by side", options.interleave);
     throw error(
-        "a batch of {} cannot be cut into {} micro-batches; choose another number of them, or a "
+        "a batch of {} cannot be cut into {} micro-batch{}{}; choose another number of them, or a "
         "--global-batch that is a multiple of {}",
-        batch, options.micro_batches, options.micro_batches);
+        batch, micro_batches, micro_batches == 1 ? "" : "es", of_parts, parts);
+  }
   ModelOptions of_one = options;
-  of_one.global_batch = batch / options.micro_batches;
+  of_one.global_batch = batch / parts;
   return of_micro_batch(spec, of_one, input);
 } catch (const Error& e) {
   const std::string_view what = e.what();

@@ -29,6 +29,7 @@ struct ModelOptions {
   std::string loss;
   Attention attention = Attention::flash;
   int micro_batches = 1;  // the model is for one of so many parts of the batch
+  int interleave = 1;     // of which so many stand in one micro-batch
   /// Above 0: of a decoder one step, which takes a token of each sequence and keeps keys and values of so many.
   std::int64_t cached = 0;
   std::int64_t prompt = 0;  // above 0: of these the first step, which takes so many tokens of each

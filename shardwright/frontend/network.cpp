@@ -152,7 +152,7 @@ PlannedNetwork plan_network(const ForwardFunction& forward, const InputTypes& in
   const auto step_of = [&](int micro_batches) {
     return traced(forward, inputs, optimizer, options.precision, micro_batches);
   };
-  return planned(step_of(pipelining_of(options, saved).micro_batches), optimizer, options, saved,
+  return planned(step_of(pipelining_of(options, saved).batch_parts()), optimizer, options, saved,
                  [&](int micro_batches) { return step_of(micro_batches).graph; });
 }
 

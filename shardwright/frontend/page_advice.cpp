@@ -194,7 +194,7 @@ std::string less_bubble(const PageContent& content) {
   const auto add = [&](const std::string& words, const Pipelining& other) {
     ways.push_back(fmt::format("{} ({})", code_html(words), less_waiting(content, other)));
   };
-  if (content.batch.samples % (std::int64_t{more.micro_batches} * replicas_of(content.plan)) == 0)
+  if (content.batch.samples % (std::int64_t{more.batch_parts()} * replicas_of(content.plan)) == 0)
     add(fmt::format("micro_batches={}", more.micro_batches), more);
   if (p.schedule == Schedule{} && p.micro_batches % p.stages == 0) add("schedule=interleaved:2", chunks);
   if (ways.empty()) return "";

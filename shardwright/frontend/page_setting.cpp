@@ -36,6 +36,7 @@ std::string setting_html(const Plan& plan) {
   for (const Axis& axis : plan.stages.front().meshes.front().axes) add(axis.name, std::to_string(axis.size));
   add("pp", std::to_string(p.stages));
   add("micro_batches", std::to_string(p.micro_batches));
+  if (p.interleave > 1) add("micro_batch_interleave", std::to_string(p.interleave));
   add("zero", std::to_string(plan.settings.optimizer_parallel.level));
   if (p.stages > 1) add("schedule", name_of(p.schedule));
   std::string out = code_html(join(words, ","));

@@ -60,7 +60,7 @@ class Comparison {
     if (!is_same_network() && a_.model != b_.model) out_.push_back({"model", a_.model, b_.model});
     add_settings({SettingPart::network});
     const bool is_told = !out_.empty() || is_same_network() ||
-                         a_.settings.pipelining.micro_batches != b_.settings.pipelining.micro_batches;
+                         a_.settings.pipelining.batch_parts() != b_.settings.pipelining.batch_parts();
     if (!is_told) add("fingerprint", a_.fingerprint, b_.fingerprint);
     add_cluster();
     add_settings({SettingPart::update});

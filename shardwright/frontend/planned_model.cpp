@@ -6,17 +6,27 @@
 
 namespace shardwright {
 
-ModelOptions model_options(const Origin& origin, int micro_batches) {
+ModelOptions model_options(const Origin& origin, int batch_parts, int interleave) {
   return {.global_batch = origin.global_batch,
           .precision = origin.precision,
           .loss = origin.loss,
           .attention = origin.attention,
-          .micro_batches = micro_batches};
+          .micro_batches = batch_parts,
+          .interleave = interleave};
 }
 
-StepOf step_of(std::string spec, const Origin& origin, bool is_trained, std::string input) {
-  return [=](int micro_batches) {
-    Model part = build_model(spec, model_options(origin, micro_batches), input);
+namespace {
+
+ModelOptions model_options(const Plan& plan) {
+  const Pipelining& p = plan.settings.pipelining;
+  return model_options(plan.origin, p.batch_parts(), p.interleave);
+}
+
+}  // namespace
+
+StepOf step_of(std::string spec, const Origin& origin, bool is_trained, std::string input, int interleave) {
+  return [=](int batch_parts) {
+    Model part = build_model(spec, model_options(origin, batch_parts, interleave), input);
     if (is_trained) add_train_step(part.graph, part.loss, origin.optimizer);
     return std::move(part.graph);
   };
@@ -25,7 +35,7 @@ StepOf step_of(std::string spec, const Origin& origin, bool is_trained, std::str
 void check_means_mixed(const Plan& plan, const std::string& spec, const Graph& graph) {
   if (!plan.origin.precision.is_mixed || spec == "-" || fingerprint_of(graph) == plan.fingerprint) return;
   const Precision pure = plan.origin.precision.compute;
-  ModelOptions options = model_options(plan.origin, plan.settings.pipelining.micro_batches);
+  ModelOptions options = model_options(plan);
   options.precision = pure;
   if (fingerprint_of(build_model(spec, options).graph) == plan.fingerprint)
     throw error(
@@ -40,7 +50,7 @@ PlannedModel planned_model(Plan plan, const std::string& path) {
   if (plan.model == "-")
     throw error("{}: its network came from standard input; save it as NAME.graph and plan that", path);
   try {
-    Model model = build_model(plan.model, model_options(plan.origin, plan.settings.pipelining.micro_batches));
+    Model model = build_model(plan.model, model_options(plan));
     check_means_mixed(plan, plan.model, model.graph);
     add_train_step(model.graph, model.loss, plan.origin.optimizer);
     apply(plan, model.graph);  // it fits

@@ -10,10 +10,12 @@
 namespace shardwright {
 
 /// How the network of a plan is built.
-ModelOptions model_options(const Origin& origin, int micro_batches = 1);
+ModelOptions model_options(const Origin& origin, int batch_parts = 1, int interleave = 1);
 
-/// The step, or without training the network, of the model called `spec`; `input` is what standard input held.
-StepOf step_of(std::string spec, const Origin& origin, bool is_trained, std::string input = "");
+/// The step, or without training the network, of the model called `spec`; `input` is what standard input held, and so many
+/// parts of the batch are a micro-batch.
+StepOf step_of(std::string spec, const Origin& origin, bool is_trained, std::string input = "",
+               int interleave = 1);
 
 /// Throws: Error if `plan` is of the network called `spec` as mixed precision was before it was mixed.
 void check_means_mixed(const Plan& plan, const std::string& spec, const Graph& graph);

@@ -257,7 +257,7 @@ std::string compact_reason(const PlannedOperator& op) {
 }
 
 BatchSize batch_size_of(const Graph& graph, const Plan& plan, std::int64_t tokens) {
-  const int micro_batches = plan.settings.pipelining.micro_batches;
+  const int micro_batches = plan.settings.pipelining.batch_parts();
   BatchSize out;
   for (const Node& node : graph.nodes) {
     const Shape& shape = graph.value(node.results.front()).type.shape;

@@ -98,6 +98,7 @@ SummaryLine settings_line(const Plan& plan, const BatchSize& batch) {
   if (batch.samples > 0)
     out += fmt::format(" of {} sample{}", batch.samples / p.micro_batches,
                        batch.samples == p.micro_batches ? "" : "s");
+  if (p.interleave > 1) out += fmt::format(" in {} parts side by side", p.interleave);
   if (p.stages > 1) out += ", " + name_of(p.schedule);
   const std::string again = words_of(plan.settings.recompute);
   const std::string brief = fmt::format(

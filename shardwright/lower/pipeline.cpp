@@ -10,7 +10,10 @@ namespace shardwright {
 
 Pipeline::Pipeline(Program program) {
   pipelining.micro_batches = program.micro_batches;
-  for (int i = 0; i < static_cast<int>(program.graph.outputs.size()); ++i) outputs.push_back({0, i});
+  pipelining.interleave = program.interleave;
+  for (int i = 0; i < static_cast<int>(program.graph.outputs.size()); ++i)
+    if (!program.is_of_further_part(program.graph.outputs[static_cast<std::size_t>(i)]))
+      outputs.push_back({0, i});
   stages.push_back(std::move(program));
 }
 
@@ -46,12 +49,22 @@ std::int64_t Pipeline::host_bytes(int rank) const {
 }
 
 void Pipeline::connect(const Crossing& c) {
-  const Graph &giver = stage(c.from).graph, &taker = stage(c.to).graph;
+  const Program &giver = stage(c.from), &taker = stage(c.to);
+  const ValueId sent = giver.graph.sends[static_cast<std::size_t>(c.send)],
+                received = taker.graph.find(c.receive);
+  place(c.from, c.to, sent, received);
+  for (int part = 1; part < taker.interleave; ++part)
+    if (const ValueId own = taker.of_part(received, part); own != received)
+      place(c.from, c.to, giver.of_part(sent, part), own);
+}
+
+void Pipeline::place(int from, int to, ValueId sent, ValueId received) {
+  const Graph& taker = stage(to).graph;
   PlacedCrossing out{.channel = 1 + static_cast<int>(crossings.size()),
-                     .from = c.from,
-                     .to = c.to,
-                     .sent = giver.sends[static_cast<std::size_t>(c.send)],
-                     .received = taker.find(c.receive)};
+                     .from = from,
+                     .to = to,
+                     .sent = sent,
+                     .received = received};
   const Node& leaf = taker.node(taker.value(out.received).producer);
   out.phase = leaf.phase;
   if (is_kept_leaf(leaf))  // not by what is sent: a pass may have put a parameter where its alias was
@@ -82,7 +95,7 @@ Type Pipeline::output_type(const StagedGraph::Output& output) const {
   const Graph& graph = stage(output.stage).graph;
   const ValueId v = graph.outputs[static_cast<std::size_t>(output.index)];
   const bool is_of_step = handed_out_in(graph, v) == Phase::update;
-  return of_whole_step(graph.value(v).global_type(), is_of_step ? 1 : micro_batches());
+  return of_whole_step(graph.value(v).global_type(), is_of_step ? 1 : batch_parts());
 }
 
 }  // namespace shardwright

@@ -46,6 +46,7 @@ struct Pipeline {
   int rank_count() const;
   int stage_count() const { return static_cast<int>(stages.size()); }
   int micro_batches() const { return pipelining.micro_batches; }
+  int batch_parts() const { return pipelining.batch_parts(); }
   /// Groups of ranks: stage s runs on group s % groups.
   int group_count() const { return stage_count() / pipelining.schedule.chunks; }
   int group_of(int rank) const;
@@ -62,13 +63,14 @@ struct Pipeline {
   std::int64_t host_bytes(int rank) const;
   const Program& stage(int s) const { return stages[static_cast<std::size_t>(s)]; }
 
-  /// Adds a crossing between stages that are there.
+  /// Adds a crossing between stages that are there, for each part of a micro-batch one.
   void connect(const Crossing& c);
+  void place(int from, int to, ValueId sent, ValueId received);
   /// What the ranks of both stages take part in; the channel is the crossing's.
   TransfersBetween transfers_of(const PlacedCrossing& c) const;
 
-  /// The type of an output of the whole step: scalars are means over the micro-batches, other values stand side by side
-  /// along dim 0.
+  /// The type of an output of the whole step: scalars are means over the parts of the batch, other values stand side by
+  /// side along dim 0.
   Type output_type(const StagedGraph::Output& output) const;
   const std::string& output_name(std::size_t i) const;
 };

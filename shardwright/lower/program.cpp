@@ -6,6 +6,16 @@
 #include <array>
 
 namespace shardwright {
+ValueId Program::of_part(ValueId v, int part) const {
+  const auto it =
+      std::ranges::find_if(parts, [&](const PartValue& p) { return p.of == v && p.part == part; });
+  return it == parts.end() ? v : it->value;
+}
+
+bool Program::is_of_further_part(ValueId v) const {
+  return std::ranges::find(parts, v, &PartValue::value) != parts.end();
+}
+
 namespace {
 
 constexpr std::array<std::string_view, 7> buffer_kinds{

@@ -53,6 +53,14 @@ struct Buffer {
   std::int64_t end_offset() const { return offset + slots * bytes; }
 };
 
+/// A value that the program shares with the world outside, an input, an output or what crosses between stages, as a further
+/// part of the micro-batch has it.
+struct PartValue {
+  ValueId of;    // that of part 0
+  int part = 1;  // 1, 2, ...
+  ValueId value;
+};
+
 struct Program {
   Graph graph;  // every value has `layout` and `global_shape`; compute nodes have `strategy`
 
@@ -64,8 +72,16 @@ struct Program {
   std::int64_t host_bytes = 0;   // of the host, for each device
 
   int micro_batches = 1;
+  int interleave = 1;  // parts of each, whose nodes stand in turn (passes/interleave_parts.cpp)
+  std::vector<PartValue> parts = {};  // of the further ones; what all share is not among them
   Lanes lanes = {};
   bool keeps_sends = false;  // what the backward sends stays in its slot until it is taken
+
+  int batch_parts() const { return micro_batches * interleave; }
+  /// `v`, of part 0, as `part` has it: the same where all share it.
+  ValueId of_part(ValueId v, int part) const;
+  /// Of a further part.
+  bool is_of_further_part(ValueId v) const;
 
   /// Null: never in memory.
   const Buffer* buffer(ValueId v) const {

@@ -29,6 +29,16 @@ std::string value_name(Scanner& in) {
   return in.name("a value");
 }
 
+/// `4 micro-batches`, `4 micro-batches in 2 parts`.
+std::string micro_batches_text(int count, int interleave) {
+  std::string out = count_text(count, "micro-batch");
+  return interleave == 1 ? out : fmt::format("{} in {}", out, count_text(interleave, "part"));
+}
+
+int parse_interleave(Scanner& in) {
+  return in.accept("in") ? parse_count(in, "part", most_micro_batches) : 1;
+}
+
 /// Reads line by line; the lines of graphs are left to the parser of graphs, at their places, so that errors name them.
 class Parser {
  public:
@@ -74,6 +84,8 @@ class Parser {
       parse_program_head(in);
     else if (in.accept("early"))
       parse_early(in);
+    else if (in.accept("part"))
+      parse_part(in);
     else if (in.accept("arena"))
       program_.arena_bytes = parse_bytes(in, "an arena");
     else if (in.peek("host") && !in.peek("host %"))
@@ -93,6 +105,7 @@ class Parser {
     out_.pipelining.stages = parse_count(in, "stage", most_micro_batches);
     in.expect(",");
     out_.pipelining.micro_batches = parse_count(in, "micro-batch", most_micro_batches);
+    out_.pipelining.interleave = parse_interleave(in);
     in.expect(",");
     out_.pipelining.schedule = schedule_called(trim(in.rest()));
     check(out_.pipelining);
@@ -109,9 +122,12 @@ class Parser {
     is_open_ = true;
     program_ = Program{};
     program_.micro_batches = parse_count(in, "micro-batch", most_micro_batches);
-    if (is_pipeline_ && program_.micro_batches != out_.pipelining.micro_batches)
+    program_.interleave = parse_interleave(in);
+    const Pipelining& p = out_.pipelining;
+    if (is_pipeline_ && (program_.micro_batches != p.micro_batches || program_.interleave != p.interleave))
       throw error("the program is of {} but the pipeline of {}",
-                  count_text(program_.micro_batches, "micro-batch"), out_.pipelining.micro_batches);
+                  micro_batches_text(program_.micro_batches, program_.interleave),
+                  micro_batches_text(p.micro_batches, p.interleave));
     if (in.accept(",")) parse_lanes(parse_count(in, "slot", program_.micro_batches));
     if (!in.accept(",")) return;
     in.expect("sends");
@@ -148,6 +164,16 @@ class Parser {
     early_.push_back({number_, step, value_name(in)});
   }
 
+  void parse_part(Scanner& in) {
+    const int part = static_cast<int>(in.integer("a part"));
+    if (part < 1 || part >= program_.interleave)
+      throw error("part {}: should be from 1 to {}", part, program_.interleave - 1);
+    in.expect("of");
+    const std::string of = value_name(in);
+    in.expect("is");
+    named_parts_.push_back({number_, part, of, value_name(in)});
+  }
+
   void add_graph_line(std::string_view line) {
     if (!is_open_) throw error("'{}' stands above 'program', which begins a program", line);
     graph_.append(number_ - graph_lines_, '\n');
@@ -176,6 +202,10 @@ class Parser {
         program_.starts[at(step.index)] = before;
       });
     }
+    for (const NamedPart& p : named_parts_) {
+      number_ = p.line;
+      in_this_line([&] { program_.parts.push_back({called(p.of), p.part, called(p.value)}); });
+    }
     if (!buffers_.empty()) program_.buffer_of.assign(graph.values.size(), -1);
     for (const auto& [line, text] : buffers_) {
       number_ = line;
@@ -183,6 +213,7 @@ class Parser {
     }
     number_ = last;
     early_.clear();
+    named_parts_.clear();
     buffers_.clear();
     out_.stages.push_back(std::move(program_));
   }
@@ -253,22 +284,26 @@ class Parser {
       out_.outputs.push_back({stage_, index_in(graph.outputs, graph, name, "an output")});
     } else {
       in.expect("crossing");
-      Crossing c;
       const std::string sent = value_name(in);
       const Graph& giver = graph_of_stage(in);
-      c.from = stage_;
-      c.send = index_in(giver.sends, giver, sent, "sent");
+      const int from = stage_;
+      const int send = index_in(giver.sends, giver, sent, "sent");
       in.expect("to");
-      c.receive = value_name(in);
+      const std::string receive = value_name(in);
       const Graph& taker = graph_of_stage(in);
-      c.to = stage_;
-      if (taker.node(taker.value(taker.find(c.receive)).producer).op->kind != OpKind::receive)
-        throw error("%{} of stage {} is not received", c.receive, c.to);
-      out_.connect(c);
+      const ValueId received = taker.find(receive);
+      if (taker.node(taker.value(received).producer).op->kind != OpKind::receive)
+        throw error("%{} of stage {} is not received", receive, stage_);
+      out_.place(from, stage_, giver.sends[at(send)], received);
     }
     if (!in.at_end()) in.fail("the end of the line");
   }
 
+  struct NamedPart {
+    std::size_t line = 0;
+    int part = 1;
+    std::string of, value;
+  };
   struct Early {
     std::size_t line = 0;
     std::string step, before;
@@ -284,6 +319,7 @@ class Parser {
   std::string graph_;                             // its lines, at their places
   std::size_t graph_lines_ = 0;
   std::vector<Early> early_;
+  std::vector<NamedPart> named_parts_;
   std::vector<std::pair<std::size_t, std::string_view>> buffers_;
   std::vector<std::pair<std::size_t, std::string_view>> strings_;  // what strings the stages together
   int stage_ = 0;
@@ -307,12 +343,14 @@ std::string to_text(const Program& program, int number, const std::vector<ValueI
 }  // namespace
 
 std::string to_text(const Program& program) {
-  std::string out = "program " + count_text(program.micro_batches, "micro-batch");
+  std::string out = "program " + micro_batches_text(program.micro_batches, program.interleave);
   const OfLives& slots = program.lanes.slots;
   if (slots[0] > 1 || program.keeps_sends) out += ", " + count_text(slots[0], "slot");
   out += program.keeps_sends ? ", sends kept\n" : "\n";
   const Graph& graph = program.graph;
   out += to_text(graph);
+  for (const PartValue& p : program.parts)
+    out += fmt::format("part {} of %{} is %{}\n", p.part, graph.value(p.of).name, graph.value(p.value).name);
   for (std::size_t i = 0; i < program.starts.size(); ++i)
     if (const NodeId node{static_cast<int>(i)}; program.starts[i] < node)
       out += fmt::format("early %{} before %{}\n", graph.name_of(node), graph.name_of(program.starts[i]));
@@ -328,9 +366,10 @@ std::string to_text(const Program& program) {
 
 std::string to_text(const Pipeline& pipeline) {
   const Pipelining& p = pipeline.pipelining;
-  if (p == Pipelining{.micro_batches = p.micro_batches}) return to_text(pipeline.stage(0));
+  if (p == Pipelining{.micro_batches = p.micro_batches, .interleave = p.interleave})
+    return to_text(pipeline.stage(0));
   std::string out = fmt::format("pipeline {}, {}, {}\n", count_text(p.stages, "stage"),
-                                count_text(p.micro_batches, "micro-batch"), to_text(p.schedule));
+                                micro_batches_text(p.micro_batches, p.interleave), to_text(p.schedule));
   for (int s = 0; s < pipeline.stage_count(); ++s)
     out += fmt::format("stage {}\n{}", s, to_text(pipeline.stage(s)));
   for (const PlacedCrossing& c : pipeline.crossings)

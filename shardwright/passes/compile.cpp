@@ -25,9 +25,11 @@ Program compile(PlannedGraph planned, const Cluster& cluster, const CompileOptio
   Program program = lower(graph, redistributor);
   if (planned.micro_batches.splits_backward) program.graph = with_split_backward(std::move(program.graph));
   program.micro_batches = planned.micro_batches.count;
+  program.interleave = planned.micro_batches.interleave;
   program.lanes = planned.micro_batches.lanes;
   program.keeps_sends = planned.micro_batches.keeps_sends;
-  return optimize(std::move(program), {redistributor, options.formats, planned.comm_fusion, planned.offload},
+  return optimize(std::move(program),
+                  {redistributor, options.formats, planned.comm_fusion, planned.offload, &cluster},
                   {.after = options.after, .verifies = options.verifies});
 }
 

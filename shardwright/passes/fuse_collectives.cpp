@@ -252,7 +252,7 @@ Graph with_last_sums_in_update(Graph graph, const PassContext& context) {
 }  // namespace
 
 Program fuse_collectives(Program program, const PassContext& context) {
-  if (program.micro_batches == 1) program.graph = with_last_sums_in_update(std::move(program.graph), context);
+  if (program.batch_parts() == 1) program.graph = with_last_sums_in_update(std::move(program.graph), context);
   const Order order = CollectiveFuser(program.graph, context).run();
   if (order.nodes.empty()) return program;
   const std::vector<ValueId> same(program.graph.values.size());

@@ -39,7 +39,7 @@ class PointwiseFuser {
  public:
   explicit PointwiseFuser(const Program& program)
       : graph_(program.graph),
-        has_one_backward_(program.micro_batches == 1 && !is_of_pipeline(program.graph)),
+        has_one_backward_(program.batch_parts() == 1 && !is_of_pipeline(program.graph)),
         users_(users_of(graph_)),
         needs_(graph_.nodes.size()),
         emitted_(graph_.nodes.size()) {

@@ -19,7 +19,7 @@ void verify_after(const Pass& pass, const Graph& graph) {
 }  // namespace
 
 std::span<const Pass> all_passes() {
-  static const std::array<Pass, 13> passes{{
+  static const std::array<Pass, 14> passes{{
       {"drop_identities", drop_identities},
       {"merge_common_subexpressions", merge_common_subexpressions},
       {"cancel_steps", cancel_steps},
@@ -29,6 +29,7 @@ std::span<const Pass> all_passes() {
       {"choose_formats", choose_formats},
       {"fuse_pointwise", fuse_pointwise},
       {"fuse_collectives", fuse_collectives},
+      {"interleave_parts", interleave_parts},
       {"offload", offload},
       {"prefetch_gathers", prefetch_gathers},
       {"assign_buffers", assign_buffers},

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "shardwright/cost/cluster.h"
 #include "shardwright/layout/redistribution.h"
 #include "shardwright/lower/program.h"
 #include "shardwright/passes/formats.h"
@@ -18,6 +19,8 @@ struct PassContext {
   FormatsOf formats = {};  // of the backend that the program is for; none: everything is row-major
   CommFusion fusion = {};
   Offload offload = {};
+  const Cluster* cluster =
+      nullptr;  // by whose prices parts of micro-batches take turns; none: all takes the same
 };
 
 struct Pass {
@@ -43,6 +46,8 @@ Program choose_formats(Program program, const PassContext& context);
 Program fuse_pointwise(Program program, const PassContext& context);
 /// Lets collectives over the same axes run as one: sums of gradients, and gathers.
 Program fuse_collectives(Program program, const PassContext& context);
+/// Cuts micro-batches into parts, which take turns where they communicate.
+Program interleave_parts(Program program, const PassContext& context);
 /// Puts what the plan keeps on the host there.
 Program offload(Program program, const PassContext& context);
 /// Lets gathers of weights, and fetches, start ahead of their use.

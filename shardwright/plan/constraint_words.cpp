@@ -127,6 +127,11 @@ Rows of_batch() {
                                               c.micro_batches =
                                                   static_cast<int>(value.integer(1, most_micro_batches));
                                             }),
+          kept(word<&Constraints::interleave>("micro_batch_interleave",
+                                              [](Constraints& c, std::string_view, const Given& value) {
+                                                c.interleave =
+                                                    static_cast<int>(value.integer(1, most_micro_batches));
+                                              })),
           kept(word<&Constraints::global_batch>("global_batch",
                                                 [](Constraints& c, std::string_view, const Given& value) {
                                                   c.global_batch = value.integer();

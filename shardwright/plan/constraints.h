@@ -91,8 +91,9 @@ std::string to_text(const LoopSplit& split);
 /// What is not fixed is empty.
 struct Constraints {
   Degrees degrees;
-  std::optional<std::int64_t> micro_batch;     // samples of each of dp in a micro-batch
+  std::optional<std::int64_t> micro_batch;     // samples of each of dp in a micro-batch, or a part of it
   std::optional<int> micro_batches;            // of a step
+  std::optional<int> interleave;               // parts of a micro-batch that run side by side
   std::optional<std::int64_t> global_batch;    // samples of a step
   std::optional<int> zero;                     // level of optimizer parallelism
   std::optional<std::int64_t> zero_threshold;  // bytes of a parameter that it begins with

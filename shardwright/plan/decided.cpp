@@ -45,7 +45,8 @@ Constraints decided_by(const Plan& plan, std::int64_t samples) {
   Constraints out{.degrees = degrees.value_or(Degrees{})};
   out.degrees.set("pp", s.pipelining.stages);
   out.micro_batches = s.pipelining.micro_batches;
-  if (samples > 0) out.global_batch = samples * s.pipelining.micro_batches;
+  if (s.pipelining.interleave > 1) out.interleave = s.pipelining.interleave;
+  if (samples > 0) out.global_batch = samples * s.pipelining.batch_parts();
   if (samples > 0 && degrees && samples % degrees->sharing(Sharing::batch) == 0)
     out.micro_batch = samples / degrees->sharing(Sharing::batch);
   out.zero = s.optimizer_parallel.level;

@@ -140,7 +140,8 @@ MicroBatches micro_batches_of(const Pipelining& p, int part) {
   const bool is_table = p.schedule.order == ChunkOrder::table;
   MicroBatches out{.count = p.micro_batches,
                    .keeps_sends = p.stages > 1 && (p.schedule.chunks > 1 || is_table),
-                   .splits_backward = p.stages > 1 && p.schedule.splits_backward};
+                   .splits_backward = p.stages > 1 && p.schedule.splits_backward,
+                   .interleave = p.interleave};
   const std::vector<Times> times = Timeline(p).of(part);
   std::array<Assigned, lives> of{assigned(between(times, &Times::forward, &Times::weights)), {}, {}};
   if (out.splits_backward) {

@@ -42,6 +42,7 @@ struct MicroBatches {
   Lanes lanes = {};
   bool keeps_sends = false;      // what a backward sends is kept in slots, too
   bool splits_backward = false;  // gradients of weights are tasks by themselves
+  int interleave = 1;            // parts of each, within its tasks
 
   /// That are alive at once: forward begun, last task not over.
   int slots() const { return lanes.slots[0]; }

@@ -81,7 +81,7 @@ void check_fused_parameters(const Graph& graph, const Plan& plan) {
 
 /// Files of format 1 that only accumulate have the fingerprint of the network that does.
 bool is_for(const Plan& plan, const Graph& graph, const std::string& fingerprint) {
-  const int micro_batches = plan.settings.pipelining.micro_batches;
+  const int micro_batches = plan.settings.pipelining.batch_parts();
   return fingerprint == plan.fingerprint ||
          (plan.stages.size() == 1 && micro_batches > 1 &&
           fingerprint_of(accumulated(graph, micro_batches).graph) == plan.fingerprint);
@@ -108,7 +108,7 @@ StagedGraph staged(const Graph& graph, const Plan& plan) {
     else if (count > 1)  // of one, applying it says what is wrong
       throw error("plan: {} is in no stage; it is for another network, or was changed", graph.name_of(id));
   }
-  StagedGraph out = cut_into_stages(graph, stage_of, count, plan.settings.pipelining.micro_batches);
+  StagedGraph out = cut_into_stages(graph, stage_of, count, plan.settings.pipelining.batch_parts());
   check_gradients(out, plan.settings.pipelining);
   for (int s = 0; s < count; ++s)
     for (const PlannedOperator& op : plan.stages[at(s)].operators)

@@ -142,7 +142,8 @@ const std::vector<std::string>& plan_keys() {
     const auto words = split(
         "format model made_from fingerprint devices cluster cluster_text parallel search status "
         "search_seconds "
-        "mesh more_meshes schedule micro_batches stage_plans zero zero_threshold zero_group comm_fusion "
+        "mesh more_meshes schedule micro_batches micro_batch_interleave stage_plans zero zero_threshold "
+        "zero_group comm_fusion "
         "recompute offload framework "
         "operators layouts step_seconds compute_seconds communication_seconds exposed_communication_seconds "
         "tokens_per_second recompute_seconds mfu hfu lower_bound_seconds gap stages bubble_seconds "
@@ -202,6 +203,8 @@ Plan head_of(const Json& json) {
   plan.search_seconds = number_or(json, "search_seconds", 0.0);
   plan.settings.pipelining.micro_batches =
       integer_of(json.value("micro_batches", Json(1)), "micro_batches", 1, most_micro_batches);
+  plan.settings.pipelining.interleave = integer_of(json.value("micro_batch_interleave", Json(1)),
+                                                   "micro_batch_interleave", 1, most_micro_batches);
   if (json.contains("schedule") && !json.at("schedule").is_null()) {
     if (!json.contains("stage_plans"))
       throw error("\"schedule\" is {} but there are no \"stage_plans\"", short_text(json.at("schedule")));
@@ -309,6 +312,8 @@ Json json_of(const Plan& plan) {
   if (is_whole) set_meshes(out, plan.stages.front());
   if (plan.settings.pipelining.micro_batches > 1)
     out["micro_batches"] = plan.settings.pipelining.micro_batches;
+  if (plan.settings.pipelining.interleave > 1)
+    out["micro_batch_interleave"] = plan.settings.pipelining.interleave;
   if (!is_whole) {
     out["schedule"] = to_text(plan.settings.pipelining.schedule);
     for (const StagePlan& stage : plan.stages) out["stage_plans"].push_back(stage_json(stage));

@@ -136,6 +136,7 @@ void check(const Pipelining& p) {
   check("stages", p.stages, most_devices);
   check("chunks", p.schedule.chunks, most_devices / p.stages);
   check("micro-batches", p.micro_batches, most_micro_batches);
+  check("parts of a micro-batch", p.interleave, most_micro_batches / p.micro_batches);
   if (const std::string why = refusal_of(p); !why.empty()) throw error("{}", why);
 }
 

@@ -56,14 +56,19 @@ Schedule schedule_given(std::string_view text);
 
 constexpr int most_micro_batches = 1 << 16;
 
-/// The loss of a batch is the mean of its micro-batches' losses: that of the whole batch if the loss is a mean over
-/// samples. Of a loss that is a sum, loss and gradients are 1/micro_batches of the whole batch's.
+/// The loss of a batch is the mean of its parts' losses: that of the whole batch if the loss is a mean over samples. Of a
+/// loss that is a sum, loss and gradients are 1/batch_parts() of the whole batch's.
 struct Pipelining {
   Schedule schedule;
   int stages = 1;
   int micro_batches = 1;
+  /// Each is cut into so many parts, the communication of one of which runs beside the computation of another
+  /// (passes/interleave_parts.cpp).
+  int interleave = 1;
   auto operator<=>(const Pipelining&) const = default;
 
+  /// Of which each is what the network is built for.
+  int batch_parts() const { return micro_batches * interleave; }
   /// Chunks of all stages.
   int parts() const { return stages * schedule.chunks; }
   /// On whose devices a part is.

@@ -36,7 +36,8 @@ Settings settings_of(const Constraints& c) {
   const int stages = stage_count(c);
   out.pipelining = {.schedule = c.schedule.value_or(Schedule{}),
                     .stages = stages,
-                    .micro_batches = c.micro_batches.value_or(stages)};
+                    .micro_batches = c.micro_batches.value_or(stages),
+                    .interleave = c.interleave.value_or(1)};
   if (!c.micro_batches && c.schedule && !c.schedule->rows.empty())
     out.pipelining.micro_batches = micro_batches_of_table(*c.schedule);
   out.framework = c.framework.value_or(out.framework);
@@ -52,6 +53,7 @@ Constraints constraints_of(const Settings& settings) {
   const Pipelining& p = settings.pipelining;
   if (p.stages != 1) out.degrees.set("pp", p.stages);
   fix(out.micro_batches, p.micro_batches, p.stages);
+  fix(out.interleave, p.interleave, usual.pipelining.interleave);
   fix(out.schedule, p.schedule, usual.pipelining.schedule);
   fix(out.zero, settings.optimizer_parallel.level, usual.optimizer_parallel.level);
   fix(out.zero_threshold, settings.optimizer_parallel.threshold, usual.optimizer_parallel.threshold);

@@ -24,6 +24,26 @@ bool is_moved_at_once(const Backend& backend, const Piece& piece) {
 
 }  // namespace
 
+namespace {
+
+/// Of the first part of a micro-batch, which is what they are called after outside.
+std::vector<ValueId> inputs_of(const Program& program) {
+  std::vector<ValueId> out;
+  for (const Node& node : program.graph.nodes)
+    if (node.op->kind == OpKind::input && !program.is_of_further_part(node.results[0]))
+      out.push_back(node.results[0]);
+  return out;
+}
+
+/// Of all parts.
+std::vector<ValueId> parts_of(const Program& program, ValueId v) {
+  std::vector<ValueId> out;
+  for (int part = 0; part < program.interleave; ++part) out.push_back(program.of_part(v, part));
+  return out;
+}
+
+}  // namespace
+
 Way::Way(const Pipeline& pipeline, int rank, int stage, ValueId v)
     : box_(box_of(pipeline.stage(stage).graph, v, rank - pipeline.first_rank(stage))),
       format_(pipeline.stage(stage).graph.value(v).format),
@@ -82,12 +102,10 @@ void Way::write(Backend& backend, const TensorView& local, const Tensor& own) co
   backend.write(local.data, lies.bytes());
 }
 
-StepTensors::StepTensors(const Pipeline& pipeline, bool only_scalars)
-    : micro_batches_(pipeline.micro_batches()) {
+StepTensors::StepTensors(const Pipeline& pipeline, bool only_scalars) : batch_parts_(pipeline.batch_parts()) {
   for (const Program& program : pipeline.stages)
-    for (const Node& node : program.graph.nodes) {
-      if (node.op->kind != OpKind::input) continue;
-      const Value& value = program.graph.value(node.results[0]);
+    for (ValueId v : inputs_of(program)) {
+      const Value& value = program.graph.value(v);
       if (std::ranges::find(inputs, value.name, &Input::name) == inputs.end())
         inputs.push_back({value.name, value.global_type()});
     }
@@ -98,13 +116,13 @@ StepTensors::StepTensors(const Pipeline& pipeline, bool only_scalars)
   }
 }
 
-Type StepTensors::batch_type(const Input& input) const { return of_whole_step(input.type, micro_batches_); }
+Type StepTensors::batch_type(const Input& input) const { return of_whole_step(input.type, batch_parts_); }
 
 namespace {
 
 /// How often an output that `phase` makes is handed out.
 int count_of(const Pipeline& pipeline, Phase phase) {
-  return phase == Phase::update ? 1 : pipeline.micro_batches();
+  return phase == Phase::update ? 1 : pipeline.batch_parts();
 }
 
 /// Calls `bind` for each input with what the batch has for it.
@@ -156,12 +174,11 @@ std::vector<NamedBox> input_parts(const Pipeline& pipeline, int rank) {
   std::vector<NamedBox> out;
   for (int stage : pipeline.stages_of(rank)) {
     const Graph& graph = pipeline.stage(stage).graph;
-    for (const Node& node : graph.nodes) {
-      if (node.op->kind != OpKind::input) continue;
-      const Value& value = graph.value(node.results[0]);
-      const Box one = box_of(graph, node.results[0], rank - pipeline.first_rank(stage));
+    for (ValueId v : inputs_of(pipeline.stage(stage))) {
+      const Value& value = graph.value(v);
+      const Box one = box_of(graph, v, rank - pipeline.first_rank(stage));
       const bool is_scalar = one.extent.empty();
-      for (int m = 0; m < (is_scalar ? 1 : pipeline.micro_batches()); ++m) {
+      for (int m = 0; m < (is_scalar ? 1 : pipeline.batch_parts()); ++m) {
         const NamedBox part{value.name, is_scalar ? one : moved_up(one, -m * value.global_type().shape[0])};
         if (!is_empty(part.where) && std::ranges::find(out, part) == out.end()) out.push_back(part);
       }
@@ -173,27 +190,30 @@ std::vector<NamedBox> input_parts(const Pipeline& pipeline, int rank) {
 RankPorts::RankPorts(const Pipeline& pipeline, int rank, StepTensors& tensors, bool keeps)
     : pipeline_(pipeline), tensors_(tensors), keeps_(keeps) {
   for (int stage : pipeline.stages_of(rank)) {
-    const Graph& graph = pipeline.stage(stage).graph;
-    for (const Node& node : graph.nodes) {
-      if (node.op->kind != OpKind::input) continue;
-      const ValueId v = node.results[0];
+    const Program& program = pipeline.stage(stage);
+    const Graph& graph = program.graph;
+    for (ValueId v : inputs_of(program)) {
       const auto input = std::ranges::find(tensors.inputs, graph.value(v).name, &StepTensors::Input::name);
-      inputs_.push_back({stage, v, static_cast<std::size_t>(input - tensors.inputs.begin()),
+      inputs_.push_back({stage, parts_of(program, v),
+                         static_cast<std::size_t>(input - tensors.inputs.begin()),
                          Way(pipeline, rank, stage, v)});
     }
     for (std::size_t o = 0; o < pipeline.outputs.size(); ++o) {
       if (pipeline.outputs[o].stage != stage || !tensors.is_wanted[o]) continue;
       const ValueId v = graph.outputs[at(pipeline.outputs[o].index)];
       const Phase phase = handed_out_in(graph, v);
-      outputs_.push_back({stage, v, o, Way(pipeline, rank, stage, v), count_of(pipeline, phase), phase});
+      std::vector<ValueId> values =
+          phase == Phase::update ? std::vector{v} : parts_of(pipeline.stage(stage), v);
+      outputs_.push_back(
+          {stage, std::move(values), o, Way(pipeline, rank, stage, v), count_of(pipeline, phase), phase});
     }
   }
 }
 
 template <class F>
-void RankPorts::for_each_source(const Port& port, int m, F use) const {
+void RankPorts::for_each_source(const Port& port, int batch_part, F use) const {
   const StepTensors::Input& input = tensors_.inputs[port.outside];
-  const std::int64_t first = input.goes_to_each ? 0 : m * input.type.shape[0];
+  const std::int64_t first = input.goes_to_each ? 0 : batch_part * input.type.shape[0];
   auto source = input.sources.begin(), end = input.sources.end();
   if (!input.goes_to_each) {  // most are of other micro-batches
     using Source = StepTensors::Source;
@@ -209,7 +229,7 @@ void RankPorts::for_each_source(const Port& port, int m, F use) const {
 void RankPorts::check_sources() const {
   for (const Port& port : inputs_) {
     const StepTensors::Input& input = tensors_.inputs[port.outside];
-    for (int m = 0; m < (input.goes_to_each ? 1 : pipeline_.micro_batches()); ++m) {
+    for (int m = 0; m < (input.goes_to_each ? 1 : pipeline_.batch_parts()); ++m) {
       const Box& own = port.way.box();
       std::vector<Box> missing;
       if (!is_empty(own)) missing.push_back(own);
@@ -225,33 +245,40 @@ void RankPorts::check_sources() const {
 void RankPorts::fill(Backend& backend, const Executor& executor, int stage, int micro_batch) {
   for (const Port& port : inputs_) {
     if (port.stage != stage) continue;
-    const TensorView view = executor.view(stage, port.value, micro_batch);
-    for_each_source(port, micro_batch, [&](const std::byte* data, const Box& where) {
-      port.way.take(backend, view, data, where);
-    });
+    const int parts = static_cast<int>(port.values.size());
+    for (int part = 0; part < parts; ++part) {
+      const TensorView view = executor.view(stage, port.values[at(part)], micro_batch);
+      for_each_source(port, micro_batch * parts + part, [&](const std::byte* data, const Box& where) {
+        port.way.take(backend, view, data, where);
+      });
+    }
   }
 }
 
 void RankPorts::hand_out(Backend& backend, const Executor& executor, int stage, Phase phase,
                          int micro_batch) {
-  for (Port& port : outputs_)
-    if (port.stage == stage && port.phase == phase && (keeps_ || port.way.owns()))
-      give(backend, port, executor.view(stage, port.value, micro_batch), port.count > 1 ? micro_batch : 0);
+  for (Port& port : outputs_) {
+    if (port.stage != stage || port.phase != phase || !(keeps_ || port.way.owns())) continue;
+    const int parts = static_cast<int>(port.values.size());
+    for (int part = 0; part < parts; ++part)
+      give(backend, port, executor.view(stage, port.values[at(part)], micro_batch),
+           port.count > 1 ? micro_batch * parts + part : 0);
+  }
 }
 
-void RankPorts::give(Backend& backend, Port& port, const TensorView& view, int micro_batch) {
+void RankPorts::give(Backend& backend, Port& port, const TensorView& view, int batch_part) {
   Tensor& whole = tensors_.outputs[port.outside];
   const int count = port.count;
   const bool is_mean = whole.shape().empty() && count > 1;
   if (!keeps_ && !is_mean) {
     const std::int64_t rows = whole.shape().empty() ? 0 : whole.shape()[0] / count;
     return port.way.give(backend, view, whole.bytes().data(),
-                         moved_up(whole_box(whole.shape()), micro_batch * rows));
+                         moved_up(whole_box(whole.shape()), batch_part * rows));
   }
   Tensor own = port.way.read(backend, view);
   if (is_mean) {  // not in the value's place: a backward may read that
-    if (port.first < 0) port.first = micro_batch;
-    if (micro_batch == port.first) port.sum = 0, port.given = 0;
+    if (port.first < 0) port.first = batch_part;
+    if (batch_part == port.first) port.sum = 0, port.given = 0;
     port.sum += to_doubles(own).front();
     if (++port.given < count) return;
     own = make_tensor(whole.type(), std::array{port.sum / count});
@@ -261,7 +288,7 @@ void RankPorts::give(Backend& backend, Port& port, const TensorView& view, int m
     return;
   }
   port.kept.resize(is_mean ? 1 : at(count));
-  port.kept[is_mean ? 0 : at(micro_batch)] = std::move(own);
+  port.kept[is_mean ? 0 : at(batch_part)] = std::move(own);
 }
 
 void RankPorts::gather(Gather& gather) {

@@ -64,11 +64,11 @@ struct StepTensors {
   /// Throws: Error if an input is missing, unknown or of another type.
   void bind(const std::map<std::string, Tensor>& batch);
   void bind(const BatchParts& batch);
-  /// Of the batch of all micro-batches.
+  /// Of the whole batch.
   Type batch_type(const Input& input) const;
 
  private:
-  int micro_batches_;
+  int batch_parts_;
 };
 
 /// Which parts of the whole batch `rank` takes, each once.
@@ -93,21 +93,21 @@ class RankPorts {
   /// A value of a stage, and the tensor outside that it is a part of.
   struct Port {
     int stage = 0;
-    ValueId value;
-    std::size_t outside = 0;  // among the inputs, or the outputs
+    std::vector<ValueId> values;  // by part of a micro-batch
+    std::size_t outside = 0;      // among the inputs, or the outputs
     Way way;
-    int count = 1;                  // how often it is given: once for each micro-batch, or once for the step
+    int count = 1;  // how often it is given: once for each part of the batch, or once for the step
     Phase phase = Phase::forward;   // behind which
-    double sum = 0;                 // of a scalar output: over the micro-batches
+    double sum = 0;                 // of a scalar output: over the parts of the batch
     int given = 0;                  // so many of them
     int first = -1;                 // with which every step begins to give it; not known before the first
-    std::vector<Tensor> kept = {};  // of another output, if it waits: by micro-batch
+    std::vector<Tensor> kept = {};  // of another output, if it waits: by part of the batch
   };
 
-  /// Calls `use(data, where)` for each source that micro-batch `m` may take something of; `where` as it sees that.
+  /// Calls `use(data, where)` for each source that a part of the batch may take something of; `where` as it sees that.
   template <class F>
-  void for_each_source(const Port& port, int m, F use) const;
-  void give(Backend& backend, Port& port, const TensorView& view, int micro_batch);
+  void for_each_source(const Port& port, int batch_part, F use) const;
+  void give(Backend& backend, Port& port, const TensorView& view, int batch_part);
 
   const Pipeline& pipeline_;
   StepTensors& tensors_;

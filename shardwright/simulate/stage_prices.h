@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "shardwright/cost/cluster.h"
+#include "shardwright/cost/kernel_work.h"
 #include "shardwright/lower/step.h"
-#include "shardwright/simulate/kernel_work.h"
 #include "shardwright/simulate/operator_seconds.h"
 #include "shardwright/simulate/reuse.h"
 

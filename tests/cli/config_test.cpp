@@ -244,8 +244,7 @@ TEST(Config, tells_what_is_not_active_yet) {
       {"parallel_config: {pipeline_stage: 1, vocab_emb_dp: True}", {}},
       {"gradient_accumulation_steps: 2", {}},
       {"parallel_config: {gradient_accumulation_steps: 2}", {}},
-      {"micro_batch_interleave_num: 2", {"micro_batch_interleave_num"}},
-      {"runner_config: {micro_batch_interleave_num: 2}", {"micro_batch_interleave_num"}},
+      {"micro_batch_interleave_num: 2", {}},
       {"parallel_config: {micro_batch_interleave_num: 1}", {}},
       {"parallel: {force_fp32_communication: True}", {"force_fp32_communication"}},
       {"swap_config: {swap: True}", {"swap_config.swap"}},
@@ -278,6 +277,13 @@ TEST(Config, order_of_micro_batches) {
   EXPECT_EQ(schedule("2", "pipeline_scheduler: gpipe"), "gpipe");
   EXPECT_EQ(schedule("2", "pipeline_interleave: False"), "");
   EXPECT_EQ(schedule("1", "pipeline_scheduler: gpipe"), "");
+}
+
+TEST(Config, parts_of_micro_batches) {
+  for (const char* yaml : {"micro_batch_interleave_num: 2", "runner_config: {micro_batch_interleave_num: 2}",
+                           "parallel_config: {micro_batch_interleave_num: 2}"})
+    EXPECT_EQ(said(yaml, "--micro-batch-interleave"), "2") << yaml;
+  EXPECT_EQ(said("micro_batch_interleave_num: 1", "--micro-batch-interleave"), "");
 }
 
 TEST(Config, chunks_of_stages) {

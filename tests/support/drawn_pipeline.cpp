@@ -87,6 +87,12 @@ DrawnPipeline drawn_pipeline(std::uint64_t seed) {
     plan = make_plan(model.graph, request);
   }
   const bool has_formats = dice.below(2) == 0;
+  Pipelining& p = plan.settings.pipelining;  // as many parts of the batch run side by side instead
+  if (p.micro_batches % 2 == 0 && dice.below(3) == 0) {
+    const int parts = p.micro_batches > 2 ? dice.of(std::array{2, 2, 4}) : 2;
+    p.micro_batches /= parts, p.interleave = parts;
+    out.what += fmt::format(", in {} parts side by side", parts);
+  }
   out.pipeline = compile_pipeline(model.graph, plan,
                                   has_formats ? CompileOptions{.formats = cpu_formats} : CompileOptions{});
   return out;

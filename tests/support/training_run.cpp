@@ -82,10 +82,10 @@ std::optional<Outcome> run_planned(const TrainingRun& run, PlanRequest request) 
   if (chooses_structure(request)) {
     const Plan plan =
         make_plan([&](int micro_batches) { return train_model(run, micro_batches).graph; }, request);
-    const Model part = train_model(run, plan.settings.pipelining.micro_batches);
+    const Model part = train_model(run, plan.settings.pipelining.batch_parts());
     return run_program(run, train_model(run), compile_pipeline(part.graph, plan, {.formats = cpu_formats}));
   }
-  const Model model = train_model(run, settings_of(request).pipelining.micro_batches);
+  const Model model = train_model(run, settings_of(request).pipelining.batch_parts());
   request.constraints = without_patterns(request.constraints, model.graph);
   return run_program(
       run, train_model(run),

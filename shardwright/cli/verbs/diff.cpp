@@ -32,7 +32,7 @@ Side side_of(const std::string& path, const FormatsOf& formats, Terminal& termin
   try {
     const PlannedModel made = planned_model(out.plan, path);
     out.samples = batch_of(made.model);
-    if (out.samples) *out.samples *= made.plan.settings.pipelining.micro_batches;
+    if (out.samples) *out.samples *= made.plan.settings.pipelining.batch_parts();
     out.estimate = estimate_of(made, path, formats);
   } catch (const Error& e) {
     terminal.err << fmt::format("{}; so seconds and bytes are not compared\n", e.what());

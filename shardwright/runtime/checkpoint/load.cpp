@@ -106,7 +106,7 @@ std::vector<std::string> load(Session& session, const TensorSource& source, Rest
   const auto read = [&](const std::string& name, const Box& where, std::span<std::byte> to) {
     if (!wanted.contains(name) || is_rate(name)) return false;
     const Type own{kept.type_of(kept.named(name)).dtype, where.extent};
-    if (name == micro_batch_count) return fill(own, step * session.pipeline().micro_batches(), to), true;
+    if (name == micro_batch_count) return fill(own, step * session.pipeline().batch_parts(), to), true;
     const auto it = items.find(name);
     if (it == items.end()) return name == steps_state && (fill(own, step, to), true);
     return source.read_as(own.dtype, *it->second, where, to), true;

@@ -41,7 +41,7 @@ void add_bytes(Figures& out, const Program& program) {
       out.states += static_cast<double>(b.bytes);
     else if (b.kind == BufferKind::accumulator)
       out.sums += static_cast<double>(b.bytes);
-    else if (program.micro_batches == 1 && b.kind == BufferKind::gradient)
+    else if (program.batch_parts() == 1 && b.kind == BufferKind::gradient)
       out.gradients += static_cast<double>(b.bytes);
     else if (!is_sent[static_cast<std::size_t>(&b - program.buffers.data())] && is_before &&
              b.end.index > last)
@@ -77,7 +77,7 @@ Figures figures_of(const Network::Part& part, bool is_layer, const Constraints& 
   PlanRequest asked = with_structure(what.request, s);
   asked.devices = what.stage.devices();
   asked.cluster = what.stage;
-  asked.micro_batches = {.count = what.summed};
+  asked.micro_batches = {.count = what.summed, .interleave = settings_of(asked).pipelining.interleave};
   PlannedGraph planned = split_by_degrees(part.graph, part.calls, asked);
   planned.offload = {};  // what is on the host is counted apart
   if (mode_of(s) == RecomputeMode::full && is_layer)

@@ -71,7 +71,7 @@ class Enumeration {
       for (const Schedule& schedule : schedules(stages, count))
         for (bool by_sequence : open(fixed_.sequence_parallel, {false, true})) {
           if (by_sequence && degrees.sharing(Sharing::work) == 1) continue;  // it would split nothing
-          Constraints s{.degrees = degrees, .micro_batches = count};
+          Constraints s{.degrees = degrees, .micro_batches = count, .interleave = fixed_.interleave};
           s.schedule = schedule;
           s.sequence_parallel = by_sequence;
           add(s);

@@ -19,7 +19,7 @@ inline int stage_devices(const Constraints& s) { return replicas_of(s) * shards_
 inline bool splits_sequence(const Constraints& s) { return s.sequence_parallel.value_or(false); }
 inline Schedule schedule_of(const Constraints& s) { return s.schedule.value_or(Schedule{}); }
 inline Pipelining pipelining_of(const Constraints& s) {
-  return {schedule_of(s), stages_of(s), s.micro_batches.value_or(1)};
+  return {schedule_of(s), stages_of(s), s.micro_batches.value_or(1), s.interleave.value_or(1)};
 }
 inline int level_of(const Constraints& s) { return s.zero.value_or(0); }
 inline RecomputeMode mode_of(const Constraints& s) { return s.recompute.value_or(Again{}).mode; }

@@ -37,6 +37,7 @@ Pieces passes_alone(Pieces pieces) {
 Tables::Tables(const StepOf& step, const PlanRequest& request)
     : step_(step),
       request_(request),
+      interleave_(settings_of(request).pipelining.interleave),
       framework_(framework_called(settings_of(request).framework)),
       stock_(request.stock ? *request.stock : own_) {
   const auto samples = samples_of(*graph(1));
@@ -56,15 +57,15 @@ const Graph* Tables::graph(int micro_batches) {
   if (micro_batches < 1) return nullptr;
   const auto [it, is_new] = graphs_.try_emplace(micro_batches);
   if (is_new && micro_batches == 1)
-    it->second = step_(1);  // whose error is the user's
+    it->second = step_(interleave_);  // whose error is the user's
   else if (is_new)
-    it->second = attempt(why_, [&] { return step_(micro_batches); });
+    it->second = attempt(why_, [&] { return step_(micro_batches * interleave_); });
   return it->second ? &*it->second : nullptr;
 }
 
 const Network* Tables::network(int micro_batches, int summed, const Row& row) {
   const auto [it, is_new] =
-      shelf_->networks.try_emplace(std::tuple(micro_batches, summed, &row == &shelf_->whole));
+      shelf_->networks.try_emplace(std::tuple(micro_batches * interleave_, summed, &row == &shelf_->whole));
   auto& [network, why] = it->second;
   const Graph* made = is_new ? graph(micro_batches) : nullptr;
   if (made)

@@ -16,14 +16,14 @@ namespace shardwright::automatic {
 using Pieces = std::vector<Figures>;
 
 /// Of the micro-batches of a step those that figures add up; more make no difference to what a piece takes of each.
-inline int summed_of(const Pipelining& p) { return p.micro_batches > 1 ? 2 : 1; }
+inline int summed_of(const Pipelining& p) { return p.batch_parts() > 1 ? 2 : 1; }
 
 class Tables {
  public:
   /// All must outlive it. Throws: Error if no input of the network has a batch.
   Tables(const StepOf& step, const PlanRequest& request);
 
-  /// Of a step.
+  /// Of a step, of which parts of a micro-batch that run side by side count as one.
   std::int64_t samples() const { return samples_; }
   std::int64_t samples_of_device(const Constraints& s) const {
     return samples_ / *s.micro_batches / replicas_of(s);
@@ -91,6 +91,7 @@ class Tables {
 
   const StepOf& step_;
   const PlanRequest& request_;
+  int interleave_;  // parts of a micro-batch, of which each has the network's samples
   const Framework& framework_;
   std::map<int, std::optional<Graph>> graphs_;  // by micro-batches
   Stock own_;                                   // where the request brings none

@@ -60,7 +60,7 @@ class Counter {
     out.evaluation = attempt(out.why, [&] {
       out.plan = plan_on(devices, others);
       out.tried = std::exchange(stock_.tried, {});
-      return search_.evaluate(step_(out.plan->settings.pipelining.micro_batches), *out.plan);
+      return search_.evaluate(step_(out.plan->settings.pipelining.batch_parts()), *out.plan);
     });
     if (!out.evaluation) out.plan.reset();
     has_plan_ = has_plan_ || out.plan;
@@ -76,7 +76,7 @@ class Counter {
     const PlanRequest& r = search_.request;
     if (!lasting_bytes_)
       lasting_bytes_ =
-          lasting_bytes(step_(chooses_structure(r) ? 1 : settings_of(r).pipelining.micro_batches));
+          lasting_bytes(step_(chooses_structure(r) ? 1 : settings_of(r).pipelining.batch_parts()));
     const std::int64_t least = *lasting_bytes_ / devices,
                        most = r.options.memory_cap.value_or(usable_bytes(*r.cluster));
     if (least > most)

@@ -208,7 +208,7 @@ Plan chosen(const StepOf& step, PlanRequest request) {
   std::optional<Plan> found =
       other ? attempt(why, [&] { return search.plan(step, asked); }) : search.plan(step, asked);
   if (!found) {
-    Plan plan = planned(step(settings_of(*other).pipelining.micro_batches), *other, {});
+    Plan plan = planned(step(settings_of(*other).pipelining.batch_parts()), *other, {});
     plan.log.insert(plan.log.begin(), notice_of(why, find_search(other->search)));
     return plan;
   }
@@ -236,13 +236,13 @@ Settings settings_of(const PlanRequest& request) {
 
 Plan make_plan(const Graph& graph, const PlanRequest& request) {
   if (!chooses_structure(request)) return planned(graph, request, {});
-  const int there = settings_of(request).pipelining.micro_batches;
-  const StepOf alone = [&](int micro_batches) {
-    if (micro_batches == there) return graph;
-    throw error("the network was made for {} micro-batches, not for {}", there, micro_batches);
+  const Pipelining there = settings_of(request).pipelining;
+  const StepOf alone = [&](int parts) {
+    if (parts == there.batch_parts()) return graph;
+    throw error("the network was made for {} micro-batches, not for {}", there.batch_parts(), parts);
   };
   PlanRequest asked = request;
-  asked.kept_micro_batches = there;
+  asked.kept_micro_batches = there.micro_batches;
   return make_plan(alone, asked);
 }
 
@@ -252,7 +252,7 @@ bool chooses_structure(const PlanRequest& request) {
 
 Plan make_plan(const StepOf& step, const PlanRequest& request) {
   if (!chooses_structure(request))
-    return planned(step(settings_of(request).pipelining.micro_batches), request, {});
+    return planned(step(settings_of(request).pipelining.batch_parts()), request, {});
   const auto start = std::chrono::steady_clock::now();
   Plan plan = chosen(step, request);
   plan.search_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

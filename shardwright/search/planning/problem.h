@@ -102,7 +102,7 @@ struct SearchOptions {
 
 struct PlanRequest;
 /// The network or train step of one of so many micro-batches. Throws: Error if its batch has no such parts.
-using StepOf = std::function<Graph(int micro_batches)>;
+using StepOf = std::function<Graph(int batch_parts)>;
 
 struct Searcher {
   std::string name;

@@ -87,6 +87,18 @@ Rows of_order() {
              r.constraints.micro_batches = static_cast<int>(given.integer(1, most_micro_batches));
            },
        .print = [](const PlanRequest& r) { return number(settings_of(r).pipelining.micro_batches); }},
+      {.flag = "--micro-batch-interleave",
+       .value = "N",
+       .doc = "parts of each micro-batch that run side by side: the communication of one beside the "
+              "computation of another (default 1)",
+       .part = SettingPart::order,
+       .keys = "`micro_batch_interleave_num` of the file, of `runner_config` or `parallel_config`",
+       .member = "micro_batch_interleave",
+       .parse =
+           [](PlanRequest& r, const Given& given) {
+             r.constraints.interleave = static_cast<int>(given.integer(1, most_micro_batches));
+           },
+       .print = [](const PlanRequest& r) { return number(settings_of(r).pipelining.interleave); }},
       {.flag = "--schedule",
        .value = "NAME",
        .doc = "order of micro-batches in stages: gpipe, 1f1b (default), interleaved:V (V chunks per stage), "

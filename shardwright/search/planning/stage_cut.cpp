@@ -7,11 +7,11 @@
 
 #include "shardwright/base/index.h"
 #include "shardwright/base/text.h"
+#include "shardwright/cost/kernel_work.h"
 #include "shardwright/graph/forward_operator.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/plan/recompute.h"
 #include "shardwright/search/planning/problem.h"
-#include "shardwright/simulate/kernel_work.h"
 
 namespace shardwright {
 namespace {

@@ -61,8 +61,8 @@ StagedGraph parts_of(const Graph& graph, const PlanRequest& request, const Plan&
     stage_of = layered_stages(graph, p.parts());
   else if (p.stages > 1)
     stage_of = even_stages(graph, Calls(graph), plan.cluster,
-                           {.stages = p.parts(), .micro_batches = p.micro_batches});
-  return cut_into_stages(graph, stage_of, p.parts(), p.micro_batches);
+                           {.stages = p.parts(), .micro_batches = p.batch_parts()});
+  return cut_into_stages(graph, stage_of, p.parts(), p.batch_parts());
 }
 
 PlanRequest request_of_stage(const PlanRequest& request, const Plan& plan, const Graph& whole,

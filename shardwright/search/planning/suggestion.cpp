@@ -10,7 +10,7 @@ namespace shardwright {
 namespace {
 
 Evaluation evaluation_of(const StepOf& step, const Plan& plan, const PlanRequest& request) {
-  const Graph graph = step(plan.settings.pipelining.micro_batches);
+  const Graph graph = step(plan.settings.pipelining.batch_parts());
   return evaluate(compile_pipeline(graph, plan, {.formats = request.formats, .verifies = false}),
                   plan.cluster,
                   {.memory_cap = request.options.memory_cap, .framework = plan.settings.framework});

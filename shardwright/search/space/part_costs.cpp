@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "shardwright/base/index.h"
+#include "shardwright/cost/kernel_work.h"
 #include "shardwright/graph/op.h"
-#include "shardwright/simulate/kernel_work.h"
 
 namespace shardwright::space {
 double CutTotals::seconds(double overlap) const {

@@ -102,12 +102,19 @@ class _Parts(Cell):
         tracing = current()
         if self.count == 1:
             return self.network(*inputs)
-        if tracing is None or tracing.micro_batches not in (1, self.count):
+        if tracing is None or self._cut_of(tracing) not in (1, self.count):
             return self._one_after_the_other(inputs)
-        if tracing.micro_batches == 1:
-            raise MicroBatches(self.count)
+        if self._cut_of(tracing) == 1:
+            raise self._asked(tracing)
         loss = self.network(*inputs)
-        return loss * float(self.count)  # results of micro-batches become their mean
+        return loss * float(self.count)  # results of parts become their mean
+
+    def _cut_of(self, tracing) -> int:
+        """Into how many parts, as far as cells of this kind are concerned, the batch is cut that is being traced."""
+        return tracing.batch_parts // tracing.interleave
+
+    def _asked(self, tracing) -> MicroBatches:
+        return MicroBatches(self.count * tracing.interleave, tracing.interleave)
 
     def _one_after_the_other(self, inputs: tuple):
         for x in inputs:
@@ -146,6 +153,12 @@ class MicroBatchInterleaved(_Parts):
 
     def __init__(self, network: Cell, interleave_num: int = 2):
         super().__init__(network, interleave_num, "interleave_num")
+
+    def _cut_of(self, tracing) -> int:
+        return tracing.interleave
+
+    def _asked(self, tracing) -> MicroBatches:
+        return MicroBatches((tracing.batch_parts // tracing.interleave) * self.count, self.count)
 
 
 class DistributedGradReducer(Cell):

@@ -1,4 +1,4 @@
-#include "shardwright/simulate/kernel_work.h"
+#include "shardwright/cost/kernel_work.h"
 
 namespace shardwright {
 
