@@ -1,6 +1,6 @@
 // Lets values lie in the memory formats that fast kernels like, with as few bytes put into another format as possible.
 //
-// The backend says per call what its kernel takes (passes/formats.h). Some calls fix the formats of their values;
+// The backend says per call what its kernel takes (passes/formats.h), or that it has none: then it runs on the host. Some calls fix the formats of their values;
 // others take any one format for several of them: these nodes choose, parameters and states among them, so that
 // weights and what the optimizer keeps lie for ever as the kernels want them. What comes from outside and goes there
 // is row-major.
@@ -42,6 +42,8 @@ class Chooser {
 
   /// Unless some kernel does, everything is row-major.
   bool names_blocks() const { return names_blocks_; }
+
+  bool has_kernel(NodeId id) const { return formats_[at(id.index)].has_kernel; }
 
   void choose() {
     find_ends();
@@ -103,6 +105,7 @@ class Chooser {
       if (lie_alike(graph_.node(other), node)) return formats_[at(other.index)];
     alike.push_back(id);
     out = formats_of(*node.op, local_call(graph_, node, 0).call());
+    if (!out.has_kernel && !node.op->is_alias) return row_major(node, false);
     if (out.operands.empty() && out.results.empty()) return row_major(node);
     require(out.operands.size() == node.operands.size() && out.results.size() == node.results.size(),
             "formats of {} are for another call", graph_.name_of(id));
@@ -133,8 +136,8 @@ class Chooser {
            std::any_of(f.common.begin(), f.common.end(), is_block);
   }
 
-  static Formats row_major(const Node& node) {
-    Formats out;
+  static Formats row_major(const Node& node, bool has_kernel = true) {
+    Formats out{.has_kernel = has_kernel};
     out.operands.assign(node.operands.size(), Format{});
     out.results.assign(node.results.size(), Format{});
     return out;
@@ -310,6 +313,8 @@ class Writer {
 Program choose_formats(Program program, const PassContext& context) {
   if (!context.formats) return program;
   Chooser chooser(program.graph, context.formats);
+  for (NodeId id : program.graph.node_ids())
+    if (!chooser.has_kernel(id)) program.graph.node(id).space = Space::host;
   if (!chooser.names_blocks()) return program;
   chooser.choose();
   program.graph = Writer(program.graph, chooser).run(program.graph);

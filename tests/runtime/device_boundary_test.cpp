@@ -6,7 +6,12 @@
 
 #include <csignal>
 
+#include "shardwright/autodiff/train_step.h"
+#include "shardwright/frontend/model.h"
+#include "shardwright/passes/compile.h"
+#include "shardwright/runtime/backend/cpu/cpu.h"
 #include "shardwright/runtime/session.h"
+#include "shardwright/search/planning/make_plan.h"
 #include "tests/support/device.h"
 #include "tests/support/fenced_backend.h"
 #include "tests/support/program.h"
@@ -129,6 +134,67 @@ output %y
   };
   EXPECT_EQ(refused(any_of("aBcd8b")), wanted);
   EXPECT_EQ(refused(any_of("aBcd16b")), "nothing");
+}
+
+Pipeline trained(const FormatsOf& formats, const char* offload) {
+  Model m = build_model("ffn:batch=8,widths=12-16-10");
+  add_train_step(m.graph, m.loss, {.name = "adam", .attributes = {{"rate", 0.01}}});
+  const Plan plan =
+      make_plan(m.graph, {.model = "ffn",
+                          .devices = 2,
+                          .parallel = Parallel::data_parallel,
+                          .constraints = parse_constraints({"test", fmt::format("offload={{{}}}", offload)})});
+  return compile_pipeline(m.graph, plan, {.formats = formats});
+}
+
+std::vector<double> losses_of(const Pipeline& pipeline, const DeviceKind& devices) {
+  Session session(pipeline, {.seed = 3, .devices = devices});
+  std::vector<double> out;
+  for (int step = 0; step < 3; ++step)
+    out.push_back(to_doubles(session
+                                 .step({{"input", testing::counting({DType::f32, {8, 12}})},
+                                        {"label", Tensor({DType::i32, {8}})}})
+                                 .front())
+                      .front());
+  return out;
+}
+
+/// Copies of these devices are done no sooner than they are waited for, and kernels look whether they were.
+TEST(DeviceBoundary, what_is_on_the_host_comes_when_it_is_waited_for) {
+  const std::vector<double> want = losses_of(trained(cpu_formats, "none"), cpu_devices());
+  for (const char* offload : {"optimizer", "parameters", "activations", "optimizer,parameters,activations",
+                              "dense1.matmul", "relu1"})
+    EXPECT_EQ(losses_of(trained(cpu_formats, offload), testing::fenced_devices()), want) << offload;
+}
+
+TEST(DeviceBoundary, what_a_device_has_no_kernel_for_runs_on_the_host) {
+  const std::vector<double> want = losses_of(trained(cpu_formats, "none"), cpu_devices());
+  for (const char* op : {"relu", "matmul", "adam", "cross_entropy"}) {
+    const DeviceKind devices = testing::fenced_devices_without({op});
+    const Pipeline pipeline = trained(devices.formats, "none");
+    EXPECT_GT(pipeline.stage(0).host_bytes, 0) << op;
+    EXPECT_EQ(losses_of(pipeline, devices), want) << op;
+  }
+}
+
+TEST(DeviceBoundary, a_kernel_that_reads_what_is_under_way_is_found) {
+  FencedBackend backend;
+  const Memory memory = backend.allocate(256), host = backend.allocate_host(64);
+  const TensorView x{DType::f32, {16}, memory.data()}, y{DType::f32, {16}, memory.data() + 64};
+  const OpDef& relu = find_op("relu");
+  const Type type{DType::f32, {16}};
+  const std::vector<Type> types{type};
+  const Rule rule = rule_of(relu, {types, types, {}});
+  const LoopBox box = whole_box(rule);
+  const std::vector<TensorView> operands{x}, results{y};
+  const Attributes none;
+  const PreparedKernel kernel = backend.prepare(relu, {operands, results, none, rule, box});
+  backend.copy_later(DeviceStream::fetch, memory.data(), host.data(), 64);
+  EXPECT_THROW(kernel(), InternalError);
+  backend.wait_for(backend.record(DeviceStream::fetch), DeviceStream::compute);
+  EXPECT_NO_THROW(kernel());
+  backend.copy_later(DeviceStream::evict, host.data(), memory.data() + 64, 64);
+  EXPECT_THROW(kernel(), InternalError);
 }
 
 /// As the backend's interface promises.

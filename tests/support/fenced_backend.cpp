@@ -66,6 +66,7 @@ std::int64_t FencedBackend::resident_bytes(std::span<const std::byte> memory) co
 
 void FencedBackend::wait() {
   check_thread();
+  for (const DeviceStream way : {DeviceStream::fetch, DeviceStream::evict}) do_copies(way, lane(way).asked);
   ForwardingBackend::wait();
 }
 
@@ -115,10 +116,51 @@ void FencedBackend::fill(const TensorView& to, double value) {
   ForwardingBackend::fill(to, value);
 }
 
+void FencedBackend::copy_later(DeviceStream way, std::byte* to, const std::byte* from, std::size_t bytes) {
+  check_thread();
+  ++lane(way).asked;
+  lane(way).waiting.push_back({to, from, bytes});
+}
+
+DeviceEvent FencedBackend::record(DeviceStream stream) {
+  return {stream, stream == DeviceStream::compute ? 0 : lane(stream).asked};
+}
+
+void FencedBackend::wait_for(DeviceEvent event, DeviceStream stream) {
+  if (event.stream != DeviceStream::compute && stream == DeviceStream::compute)
+    do_copies(event.stream, event.number);
+}
+
+void FencedBackend::do_copies(DeviceStream way, std::int64_t until) {
+  Lane& on = lane(way);
+  if (on.done >= until) return;
+  const Gate open(*this);
+  for (; on.done < until; ++on.done, on.waiting.pop_front())
+    ForwardingBackend::copy(on.waiting.front().to, on.waiting.front().from, on.waiting.front().bytes);
+}
+
+void FencedBackend::check_ready(std::span<const FusedCall> calls) const {
+  const auto meet = [](const TensorView& view, const std::byte* begin, std::size_t bytes) {
+    const auto size = static_cast<std::size_t>(view.size()) * size_of(view.dtype);
+    return view.data && view.data < begin + bytes && begin < view.data + size;
+  };
+  for (const Lane& on : lanes_)
+    for (const Copy& copy : on.waiting)
+      for (const FusedCall& call : calls) {
+        for (const TensorView& read : call.call.operands)
+          require(!meet(read, copy.to, copy.bytes), "{} reads what no event has made ready", call.op.name);
+        for (const TensorView& made : call.call.results)
+          require(!meet(made, copy.to, copy.bytes) && !meet(made, copy.from, copy.bytes),
+                  "{} writes where a copy is under way", call.op.name);
+      }
+}
+
 /// Preparing looks at no contents: the fence stays closed.
 PreparedKernel FencedBackend::prepare(std::span<const FusedCall> calls) {
   check_thread();
-  return PreparedKernel([this, kernel = ForwardingBackend::prepare(calls)] {
+  std::vector<FusedCall> own(calls.begin(), calls.end());
+  return PreparedKernel([this, kernel = ForwardingBackend::prepare(calls), own = std::move(own)] {
+    check_ready(own);
     const Gate open(*this);
     kernel();
   });
@@ -126,6 +168,16 @@ PreparedKernel FencedBackend::prepare(std::span<const FusedCall> calls) {
 
 DeviceKind fenced_devices() {
   return {.formats = cpu_formats, .backend = [](int) { return std::make_unique<FencedBackend>(); }};
+}
+
+DeviceKind fenced_devices_without(std::set<std::string> operators) {
+  DeviceKind out = fenced_devices();
+  out.formats = [operators = std::move(operators)](const OpDef& op, const KernelCall& call) {
+    Formats formats = cpu_formats(op, call);
+    formats.has_kernel = !operators.contains(op.name);
+    return formats;
+  };
+  return out;
 }
 
 }  // namespace shardwright::testing
