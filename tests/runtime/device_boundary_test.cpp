@@ -13,6 +13,7 @@
 #include "shardwright/runtime/session.h"
 #include "shardwright/search/planning/make_plan.h"
 #include "tests/support/device.h"
+#include "tests/support/evaluate.h"
 #include "tests/support/fenced_backend.h"
 #include "tests/support/program.h"
 
@@ -139,11 +140,11 @@ output %y
 Pipeline trained(const FormatsOf& formats, const char* offload) {
   Model m = build_model("ffn:batch=8,widths=12-16-10");
   add_train_step(m.graph, m.loss, {.name = "adam", .attributes = {{"rate", 0.01}}});
-  const Plan plan =
-      make_plan(m.graph, {.model = "ffn",
-                          .devices = 2,
-                          .parallel = Parallel::data_parallel,
-                          .constraints = parse_constraints({"test", fmt::format("offload={{{}}}", offload)})});
+  const Plan plan = make_plan(
+      m.graph, {.model = "ffn",
+                .devices = 2,
+                .parallel = Parallel::data_parallel,
+                .constraints = parse_constraints({"test", fmt::format("offload={{{}}}", offload)})});
   return compile_pipeline(m.graph, plan, {.formats = formats});
 }
 
