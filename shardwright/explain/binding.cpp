@@ -161,7 +161,8 @@ Bound bound_of(const Judged& judged, std::vector<Tried> tried, const StepOf& ste
   Probe probe(judged, std::move(tried), step);
   out.misfit = probe.misfit();
   if (!out.misfit) out.by = out.fixed.empty() ? Limit::time : Limit::fixed;
-  if (out.by == Limit::fixed) out.other = judged.plan.suggestion;
+  // Other stages are what is fixed otherwise; parts side by side are beside it.
+  if (out.by == Limit::fixed && judged.plan.suggestion.starts_with("pp=")) out.other = judged.plan.suggestion;
   return {std::move(out), std::move(probe).tried()};
 }
 

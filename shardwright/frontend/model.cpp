@@ -172,6 +172,21 @@ Model of_micro_batch(const std::string& spec, const ModelOptions& options, std::
   throw Error(fmt::format("{}, as micro-batches of {} need it", e.what(), *options.global_batch), e.kind());
 }
 
+/// Throws: Error unless micro-batches of `interleave` parts, so many in all, have equally many samples.
+void check_parts(std::int64_t batch, int parts, int interleave) {
+  const int micro_batches = parts / interleave;
+  if (batch % micro_batches)
+    throw error(
+        "a batch of {} cannot be cut into {} micro-batches; choose another number of them, or a "
+        "--global-batch that is a multiple of {}",
+        batch, micro_batches, parts);
+  if (batch % parts)
+    throw error(
+        "a micro-batch of {} cannot be cut into {} parts that run side by side; choose another "
+        "--micro-batch-interleave, or a --global-batch that is a multiple of {}",
+        batch / micro_batches, interleave, parts);
+}
+
 }  // namespace
 
 Model build_model(const std::string& spec, const ModelOptions& options, std::string_view input) try {
@@ -181,18 +196,9 @@ Model build_model(const std::string& spec, const ModelOptions& options, std::str
   const std::optional<std::int64_t> whole = batch_of(built(spec, options, input));
   if (!whole) throw error("it has no input with a batch to cut into micro-batches");
   const std::int64_t batch = *whole;
-  const int parts = options.micro_batches, micro_batches = parts / options.interleave;
-  if (batch % parts) {
-    const std::string of_parts =
-        options.interleave == 1 ? ""
-                                : fmt::format(", each in {} parts that run side by side", options.interleave);
-    throw error(
-        "a batch of {} cannot be cut into {} micro-batch{}{}; choose another number of them, or a "
-        "--global-batch that is a multiple of {}",
-        batch, micro_batches, micro_batches == 1 ? "" : "es", of_parts, parts);
-  }
+  check_parts(batch, options.micro_batches, options.interleave);
   ModelOptions of_one = options;
-  of_one.global_batch = batch / parts;
+  of_one.global_batch = batch / options.micro_batches;
   return of_micro_batch(spec, of_one, input);
 } catch (const Error& e) {
   const std::string_view what = e.what();

@@ -43,6 +43,7 @@ class Interleaving {
         parts_(program_.interleave),
         next_of_(graph_.values.size()),
         doers_(graph_.nodes.size(), Doer::first),
+        is_summed_(graph_.values.size(), false),
         values_(at(parts_), std::vector<ValueId>(graph_.values.size())),
         nodes_(at(parts_), std::vector<NodeId>(graph_.nodes.size())) {
     out_.level = graph_.level;
@@ -104,6 +105,10 @@ class Interleaving {
       if (is_added_up && !is_held[at(result.index)] && may_be_added_up(node.operands.front()))
         doers_[at(id.index)] = Doer::last;
     }
+    for (NodeId id : graph_.node_ids())
+      if (const Node& node = graph_.node(id);
+          node.op->kind == OpKind::step && doers_[at(id.index)] == Doer::last)
+        if (const ValueId v = node.operands.front(); doer_of(v) == Doer::each) is_summed_[at(v.index)] = true;
   }
 
   bool may_be_added_up(ValueId v) const {
@@ -154,25 +159,26 @@ class Interleaving {
 
   // ---- the nodes ----
 
-  /// What `part` does of a fusion.
+  /// What `part` does of a fusion. Behind the last part's own stands what adds up: it may run together with that.
   void add(const Fusion& f, int part, bool is_last) {
-    if (part == 0) add_those_of(f, part, Doer::first);
-    if (phase_of(f) != Phase::update) add_those_of(f, part, Doer::each);
-    // Behind the last part's own, what it makes is still in the cache.
-    if (is_last) add_those_of(f, phase_of(f) == Phase::update ? 0 : part, Doer::last);
+    if (part == 0) add_those_of(f, part, Doer::first, false);
+    bool is_behind = phase_of(f) != Phase::update && add_those_of(f, part, Doer::each, false);
+    for (NodeId id = f.begin; id < f.end && is_last; ++id.index)
+      for (ValueId v : graph_.node(id).results)
+        if (is_summed_[at(v.index)]) add_sum(v), is_behind = false;
+    if (is_last) add_those_of(f, phase_of(f) == Phase::update ? 0 : part, Doer::last, is_behind);
   }
 
-  void add_those_of(const Fusion& f, int part, Doer of) {
-    for (NodeId id = f.begin; id < f.end && of == Doer::last; ++id.index)
-      if (const Node& node = graph_.node(id); doers_[at(id.index)] == of && node.op->kind == OpKind::step)
-        if (const ValueId v = node.operands.front(); doer_of(v) == Doer::each) add_sum(v, node);
-    bool is_first = true;
+  /// Whether there are any. `is_behind`: the node above is of the same fusion.
+  bool add_those_of(const Fusion& f, int part, Doer of, bool is_behind) {
+    bool has_any = false;
     for (NodeId id = f.begin; id < f.end; ++id.index) {
       if (doers_[at(id.index)] != of) continue;
-      const NodeId fresh = add_node(id, part);
-      Node& node = out_.node(fresh);
-      node.is_fused = !std::exchange(is_first, false) && node.is_fused;
+      Node& node = out_.node(add_node(id, part));
+      node.is_fused = node.is_fused && is_behind;
+      is_behind = has_any = true;
     }
+    return has_any;
   }
 
   ValueId of_part(ValueId v, int part) const {
@@ -190,12 +196,12 @@ class Interleaving {
         node.operands.push_back(of_part(v, part));
         continue;
       }
-      if (const auto sum = sums_.find(v); sum != sums_.end() && node.op->kind == OpKind::step) {
-        node.operands.push_back(sum->second);
+      if (is_summed_[at(v.index)] && node.op->kind == OpKind::step) {
+        node.operands.push_back(sums_.at(v));
         continue;
       }
-      const bool is_added_up = is_accumulation(graph_, graph_.node(id)) &&
-                               v != graph_.node(id).operands[0] && doer_of(v) != Doer::last;
+      const bool is_added_up = is_accumulation(graph_, graph_.node(id)) && v != graph_.node(id).operands[0] &&
+                               doer_of(v) != Doer::last;
       require(is_added_up || doer_of(v) != Doer::each, "%{} differs between parts of a micro-batch",
               graph_.value(v).name);
       for (int p = 0; p < (is_added_up ? parts_ : 1); ++p)
@@ -222,12 +228,11 @@ class Interleaving {
     return fresh;
   }
 
-  /// Of `v` of all parts, for `step`, which brings it into another layout.
-  void add_sum(ValueId v, const Node& step) {
-    if (sums_.contains(v)) return;
+  /// Of `v` of all parts, as it lies.
+  void add_sum(ValueId v) {
     const Layout layout = *graph_.value(v).layout;
-    Node node{.op = &sum_op(), .operands = {}, .results = {v}, .attributes = {}, .phase = step.phase};
-    node.owner = step.owner;
+    Node node{.op = &sum_op(), .operands = {}, .results = {v}, .attributes = {}, .phase = producer(v).phase};
+    node.owner = producer(v).owner;
     for (int part = 0; part < parts_; ++part) node.operands.push_back(values_[at(part)][at(v.index)]);
     Value sum = graph_.value(v);
     sum.name = free_name(sum.name + "/all");
@@ -258,10 +263,12 @@ class Interleaving {
 
   void finish() {
     const auto add_all = [&](const std::vector<ValueId>& from, std::vector<ValueId>& to) {
-      for (ValueId v : from) to.push_back(values_[0][at(v.index)]);
-      for (int part = 1; part < parts_; ++part)
-        for (ValueId v : from)
-          if (note_part(v, part)) to.push_back(values_[at(part)][at(v.index)]);
+      for (int part = 0; part < parts_; ++part)
+        for (ValueId v : from) {
+          const ValueId own = values_[at(part)][at(v.index)];
+          if (part == 0 || own != values_[0][at(v.index)]) to.push_back(own);
+          note_part(v, part);
+        }
     };
     for (NodeId id : graph_.node_ids())
       if (const OpKind kind = graph_.node(id).op->kind; kind == OpKind::input || kind == OpKind::receive)
@@ -272,12 +279,10 @@ class Interleaving {
       out_.updates.push_back({values_[0][at(u.leaf.index)], values_[at(parts_ - 1)][at(u.value.index)]});
   }
 
-  /// False if all parts share it, or if it is known already.
-  bool note_part(ValueId v, int part) {
+  /// If it is not shared by all.
+  void note_part(ValueId v, int part) {
     const PartValue p{values_[0][at(v.index)], part, values_[at(part)][at(v.index)]};
-    if (p.of == p.value || program_.is_of_further_part(p.value)) return false;
-    program_.parts.push_back(p);
-    return true;
+    if (p.of != p.value && !program_.is_of_further_part(p.value)) program_.parts.push_back(p);
   }
 
   Program program_;
@@ -286,6 +291,7 @@ class Interleaving {
   int parts_;
   std::vector<ValueId> next_of_;  // by value: of a state what it holds for the next part
   std::vector<Doer> doers_;       // by node
+  std::vector<bool> is_summed_;   // by value: steps take the sum of all parts
   Graph out_;
   std::vector<std::vector<ValueId>> values_;  // by part and value
   std::vector<std::vector<NodeId>> nodes_;    // by part and node

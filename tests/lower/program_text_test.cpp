@@ -90,7 +90,7 @@ TEST(ProgramText, names_the_line_and_what_is_wrong) {
       {"stage 1\n", "stage 2\n", "line 8: stage 2 stands where stage 1 should"},
       {"program 2 micro-batches\n", "", "line 9: 'mesh []' stands above 'program', which begins a program"},
       {"2 micro-batches, 1f1b", "4 micro-batches, 1f1b",
-       "line 3: the program is of 2 micro-batches but the pipeline of 4"},
+       "line 3: the program is of 2 micro-batches but the pipeline of 4 micro-batches"},
       {"pipeline 2 stages, 2 micro-batches, 1f1b\nstage 0\n", "",
        "line 6: 'stage' stands in a pipeline; write 'pipeline' in the first line"},
       {"2 slots", "3 slots", "line 3: 3 slots: should be from 1 to 2"},

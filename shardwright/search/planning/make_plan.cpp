@@ -225,6 +225,13 @@ Plan chosen(const StepOf& step, PlanRequest request) {
   return *std::move(found);
 }
 
+/// No structure that was looked at has parts side by side.
+void suggest_parts(Plan& plan, const StepOf& step, const PlanRequest& request) {
+  std::string why;  // it cannot be cut so
+  plan.suggestion = attempt(why, [&] { return parts_suggestion_of(step, request, plan); }).value_or("");
+  if (!plan.suggestion.empty() && plan.lower_bound_seconds) plan.compared += ", parts side by side aside";
+}
+
 }  // namespace
 
 Settings settings_of(const PlanRequest& request) {
@@ -255,6 +262,7 @@ Plan make_plan(const StepOf& step, const PlanRequest& request) {
     return planned(step(settings_of(request).pipelining.batch_parts()), request, {});
   const auto start = std::chrono::steady_clock::now();
   Plan plan = chosen(step, request);
+  if (plan.suggestion.empty() && !request.options.deadline.is_over()) suggest_parts(plan, step, request);
   plan.search_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return plan;
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "shardwright/passes/compile.h"
+#include "shardwright/plan/batch.h"
+#include "shardwright/plan/decided.h"
 #include "shardwright/search/planning/settings.h"
 #include "shardwright/simulate/evaluate.h"
 
@@ -38,14 +40,52 @@ std::string structure_text(const Plan& plan) {
   return axes + structure_text(plan.settings) + "; operators one by one";
 }
 
+namespace {
+
+std::string better_text(std::string_view what, const Evaluation& would, const Evaluation& has) {
+  return fmt::format("{} takes {:.4g} s instead of {:.4g} s{}", what, would.estimate.step_seconds(),
+                     has.estimate.step_seconds(), would.fits() && !has.fits() ? ", and fits" : "");
+}
+
+/// Some operator is split otherwise than by the batch, so that the next one may wait for it.
+bool shares_work(const Plan& plan) {
+  const Constraints decided = decided_by(plan, 0);
+  return decided.degrees.sharing(Sharing::work) > 1;
+}
+
+/// The micro-batches of `p` side by side in twos; of too few, each is cut in two, if the batch may be cut otherwise.
+Pipelining in_two_parts(Pipelining p, bool may_cut) {
+  const bool is_paired = p.micro_batches % 2 == 0 && p.micro_batches / 2 >= p.stages;
+  if (!is_paired && !may_cut) return p;
+  if (is_paired) p.micro_batches /= 2;
+  p.interleave = 2;
+  return p;
+}
+
+}  // namespace
+
 std::string suggestion_of(const StepOf& step, const PlanRequest& request, const Plan& plan,
                           const Plan& other) {
   if (other.settings.pipelining.stages == plan.settings.pipelining.stages) return "";
   const Evaluation has = evaluation_of(step, plan, request), would = evaluation_of(step, other, request);
-  if (!is_better(would, has)) return "";
-  return fmt::format("{} takes {:.4g} s instead of {:.4g} s{}", structure_text(other.settings),
-                     would.estimate.step_seconds(), has.estimate.step_seconds(),
-                     would.fits() && !has.fits() ? ", and fits" : "");
+  return is_better(would, has) ? better_text(structure_text(other.settings), would, has) : "";
+}
+
+std::string parts_suggestion_of(const StepOf& step, const PlanRequest& request, const Plan& plan) {
+  constexpr double least_gain = 0.02;  // below that it is not worth a line
+  if (request.constraints.interleave || !shares_work(plan)) return "";
+  const Graph graph = step(plan.settings.pipelining.batch_parts());
+  Plan other = plan;
+  Pipelining& p = other.settings.pipelining;
+  p = in_two_parts(p, !request.kept_micro_batches && !mixes_samples(graph));
+  if (p == plan.settings.pipelining || !refusal_of(p).empty()) return "";
+  other.fingerprint = fingerprint_of(step(p.batch_parts()));
+  const Evaluation has = evaluation_of(step, plan, request), would = evaluation_of(step, other, request);
+  if (!is_better(would, has) ||
+      would.estimate.step_seconds() > (1 - least_gain) * has.estimate.step_seconds())
+    return "";
+  return better_text(fmt::format("micro_batches={},micro_batch_interleave={}", p.micro_batches, p.interleave),
+                     would, has);
 }
 
 }  // namespace shardwright
