@@ -54,4 +54,12 @@ std::string bytes_text(std::int64_t bytes) {
   return fmt::format("{:.2f} GB", b / 1e9);
 }
 
+std::string seconds_text(double seconds) {
+  if (seconds == 0) return "0";
+  if (seconds < 1e-6) return fmt::format("{:.3g} ns", seconds * 1e9);
+  if (seconds < 1e-3) return fmt::format("{:.3g} us", seconds * 1e6);
+  if (seconds < 1) return fmt::format("{:.3g} ms", seconds * 1e3);
+  return fmt::format("{:.4g} s", seconds);
+}
+
 }  // namespace shardwright

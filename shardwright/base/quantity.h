@@ -17,5 +17,7 @@ std::string quantity_text(double quantity, std::string_view unit);
 std::optional<std::int64_t> to_bytes(std::string_view text);
 /// `12.3 KB`
 std::string bytes_text(std::int64_t bytes);
+/// `12.3 ms`
+std::string seconds_text(double seconds);
 
 }  // namespace shardwright

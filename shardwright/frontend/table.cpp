@@ -115,14 +115,6 @@ std::string aligned(const Rows& rows, const NumberColumns& numbers) {
   return out;
 }
 
-std::string seconds_text(double seconds) {
-  if (seconds == 0) return "0";
-  if (seconds < 1e-6) return fmt::format("{:.3g} ns", seconds * 1e9);
-  if (seconds < 1e-3) return fmt::format("{:.3g} us", seconds * 1e6);
-  if (seconds < 1) return fmt::format("{:.3g} ms", seconds * 1e3);
-  return fmt::format("{:.4g} s", seconds);
-}
-
 std::string integers_text(const std::vector<std::vector<std::int64_t>>& parts) {
   std::string out;
   for (std::size_t i = 0; i < parts.size();) {

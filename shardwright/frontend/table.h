@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "shardwright/base/quantity.h"  // bytes_text
+#include "shardwright/base/quantity.h"  // bytes_text, seconds_text
 
 namespace shardwright {
 
@@ -20,9 +20,6 @@ struct NumberColumns {
 std::string aligned(const Rows& rows, const NumberColumns& numbers);
 /// Of the lines that `aligned` makes.
 std::size_t width_of(const Rows& rows);
-
-/// `12.3 ms`
-std::string seconds_text(double seconds);
 
 /// Parts per dim of each input as the seeds write them; equal neighbours are counted: `((8,1),(1,4))`, `((8,1) x3)`.
 std::string integers_text(const std::vector<std::vector<std::int64_t>>& parts);

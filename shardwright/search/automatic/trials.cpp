@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "shardwright/base/attempt.h"
+#include "shardwright/base/quantity.h"
 #include "shardwright/base/text.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/search/automatic/stock.h"
@@ -14,7 +15,7 @@ void tell_bound(Plan& plan, double bound, double seconds) {
   // Of parts side by side a piece alone hides less than it does between others, so that forecasts bound nothing.
   if (plan.settings.pipelining.interleave > 1) return;
   plan.lower_bound_seconds = std::min(bound, seconds);
-  plan.compared += fmt::format("; no --set takes less than {:.4g} s, {:.1f}% below", bound,
+  plan.compared += fmt::format("; no --set takes less than {}, {:.1f}% below", seconds_text(bound),
                                std::max(0.0, 100 * (1 - bound / seconds)));
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "shardwright/base/quantity.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/plan/batch.h"
 #include "shardwright/plan/decided.h"
@@ -43,8 +44,8 @@ std::string structure_text(const Plan& plan) {
 namespace {
 
 std::string better_text(std::string_view what, const Evaluation& would, const Evaluation& has) {
-  return fmt::format("{} takes {:.4g} s instead of {:.4g} s{}", what, would.estimate.step_seconds(),
-                     has.estimate.step_seconds(), would.fits() && !has.fits() ? ", and fits" : "");
+  return fmt::format("{} takes {} instead of {}{}", what, seconds_text(would.estimate.step_seconds()),
+                     seconds_text(has.estimate.step_seconds()), would.fits() && !has.fits() ? ", and fits" : "");
 }
 
 /// Some operator is split otherwise than by the batch, so that the next one may wait for it.
