@@ -1,5 +1,7 @@
 #include "shardwright/cli/plan_report.h"
 
+#include <algorithm>
+#include <array>
 #include <optional>
 #include <ostream>
 
@@ -76,21 +78,23 @@ std::string command_line(const std::vector<std::string>& words) {
   return out;
 }
 
-/// The command without what fixes its plan, and what shows it; empty if nothing does.
+/// The command without what fixes its plan and what shows or saves it. Empty where files say what is planned.
 std::string search_call_of(const Arguments& arguments) {
+  if (arguments.has("--config") || arguments.has("--plan") || is_given_plan(arguments)) return "";
+  constexpr std::array left_out{
+      "--set",        "--fix",           "--parallel",      "--stages",    "--micro-batches",
+      "--accumulate", "--schedule",      "--auto-pipeline", "--recompute", "--html",
+      "-o",           "--save-strategy", "--json",          "--wide",      "--optimizer-parallel"};
   std::vector<std::string> words;
   for (std::size_t i = 0; i < arguments.words.size(); ++i) {
     const std::string& word = arguments.words[i];
     const std::string name = word.substr(0, word.find('='));
-    if (name == "--json") continue;
-    if (name == "--set" || name == "--fix" || name == "--parallel" || name == "--html") {
-      if (name == word) ++i;  // its value
-      continue;
-    }
-    words.push_back(word);
+    if (std::ranges::find(left_out, name) == left_out.end())
+      words.push_back(word);
+    else if (name == word && name != "--json" && name != "--wide")
+      ++i;  // its value
   }
-  return arguments.has("--set") || arguments.has("--fix") || arguments.has("--parallel") ? command_line(words)
-                                                                                         : "";
+  return command_line(words);
 }
 
 }  // namespace
@@ -164,7 +168,7 @@ Evaluation report_of(const Arguments& arguments, const Model& model, const Plan&
   const std::string page = arguments.text("--html");
   arguments.check_heeded(terminal.err);
   const auto bound = bound_of ? std::optional(bound_of(evaluation)) : std::nullopt;
-  const bool tells_bound = bound && !bound->tried.empty();
+  const bool tells_bound = bound && (!bound->tried.empty() || bound->unfixed);
   const bool tells_remedies = remedies && !evaluation.fits();
   const Remedies would_fit = tells_remedies ? remedies(evaluation) : Remedies{};
   const BatchSize batch = batch_size_of(model.graph, plan, model.tokens);

@@ -11,6 +11,7 @@
 #include "shardwright/base/text.h"
 #include "shardwright/cli/strategies.h"
 #include "shardwright/cost/cluster.h"
+#include "shardwright/explain/unfixed.h"
 #include "shardwright/frontend/fitting_strategies.h"
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/frontend/table.h"
@@ -365,7 +366,11 @@ Bound bound_of(const Arguments& arguments, const Model& model, const Plan& plan,
   PlanRequest request = request_of(told, model);
   request.devices = plan.devices();  // an objective may have chosen them
   request.cluster = plan.cluster;
-  return bound_of({request, plan, evaluation}, std::move(tried), step_again(model, plan, request.origin));
+  const Judged judged{request, plan, evaluation};
+  const StepOf step = step_again(model, plan, request.origin);
+  Bound out = bound_of(judged, std::move(tried), step);
+  if (told.has("--html")) out.unfixed = unfixed_of(judged, step);
+  return out;
 }
 
 std::string text_of(const Remedy& remedy) {

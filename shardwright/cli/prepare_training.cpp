@@ -11,6 +11,7 @@
 #include "shardwright/cli/strategies.h"
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/frontend/table.h"
+#include "shardwright/search/automatic/stock.h"
 #include "shardwright/training/finite.h"
 
 namespace shardwright {
@@ -37,6 +38,15 @@ Initial initial_of(const Arguments& arguments, Model& model, const CheckpointPla
   return out;
 }
 
+/// What binds `plan`, asked when it has been trained. `arguments` outlive it.
+BoundOf bound_later(const Arguments& arguments, const Model& model, const Plan& plan,
+                    std::vector<Tried> tried) {
+  if (is_given_plan(arguments)) return {};
+  return [&arguments, model, plan, tried = std::move(tried)](const Evaluation& e) {
+    return bound_of(arguments, model, plan, e, tried);
+  };
+}
+
 }  // namespace
 
 PreparedTraining prepare_training(const Arguments& arguments, std::optional<FolderLock> lock,
@@ -49,10 +59,13 @@ PreparedTraining prepare_training(const Arguments& arguments, std::optional<Fold
     require_strategies_writable(arguments);
     require_page_writable(arguments);
   }
-  Model model = model_to_plan(arguments, true, terminal);
+  const bool has_page = !arguments.text("--html").empty();
+  automatic::Stock stock;  // what the search looks at, for the page
+  Model model = model_to_plan(arguments, true, terminal, has_page ? &stock : nullptr);
   const OptimizerChoice optimizer = optimizer_of(arguments, model);
   add_train_step(model.graph, model.loss, optimizer);
-  const Plan plan = plan_of(arguments, model, model.graph, terminal);
+  const Plan plan = has_page && !arguments.has("--plan") ? planned_of(arguments, model, terminal, &stock).plan
+                                                         : plan_of(arguments, model, model.graph, terminal);
   const char* data_path = std::getenv("DATA_PATH");
   for (const std::string& notice : model.notices) notices << notice << "\n";
   TrainingData data = training_data(model, plan.settings.pipelining.batch_parts(), arguments.text("--data"),
@@ -71,7 +84,6 @@ PreparedTraining prepare_training(const Arguments& arguments, std::optional<Fold
   Reporter reporter(arguments, length, batch, terminal);
   reporter.suspect(data.source, infinite_parameter);
   const ReportStyle style = arguments.has("--json") ? ReportStyle{} : style_of(arguments, terminal);
-  const bool has_page = !arguments.text("--html").empty();
   std::optional<Evaluation> looked_at;
   PrepareOptions prepares = prepare_options_of(arguments);
   prepares.proves = is_first_rank();  // for all
@@ -92,7 +104,9 @@ PreparedTraining prepare_training(const Arguments& arguments, std::optional<Fold
     StepReport told = step_report(model.graph, plan, expected, batch, prepares.device.formats,
                                   assumed_in(arguments, model));
     if (!arguments.has("--json")) terminal.out << to_text(told, style) << std::flush;
-    if (has_page) page.emplace(arguments, plan, expected, std::move(told), batch);
+    if (has_page)
+      page.emplace(arguments, plan, expected, std::move(told), batch,
+                   bound_later(arguments, model, plan, std::move(stock.tried)));
   }
   TrainingOptions& options = asked.options;
   options.run.model = model.name;
@@ -101,7 +115,7 @@ PreparedTraining prepare_training(const Arguments& arguments, std::optional<Fold
   options.plan = to_json(plan);
   options.progress = arguments.progress;
   if (!trace_path.empty()) options.recording = Recording::two;
-  if (compares) options.recording = Recording::eight;
+  if (compares || (has_page && trace_path.empty())) options.recording = Recording::eight;
   return {std::move(data),
           std::move(initial),
           std::move(program),

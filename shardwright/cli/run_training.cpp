@@ -15,20 +15,23 @@
 namespace shardwright {
 namespace {
 
-void tell_figures(Session& session, PreparedTraining& training) {
+/// What of it a page shows, too.
+std::optional<StepComparison> tell_figures(Session& session, PreparedTraining& training) {
   const MemoryMarks memory = session.memory_marks();
-  Recorded recorded;
-  if (!training.trace_path.empty() || training.compares) {
+  Recorded recorded{.is_asked = training.compares};
+  const bool compares = training.compares || training.page;
+  if (!training.trace_path.empty() || compares) {
     const StepTrace trace = session.trace();
     if (!training.trace_path.empty()) {
       recorded.figures = figures_of(session.pipeline(), trace);
       if (is_first_rank())
         write_trace(training.trace_path, {session.pipeline(), training.cluster, trace, memory});
     }
-    if (training.compares && is_first_rank())
+    if (compares && is_first_rank())
       recorded.comparison = compared(session.pipeline(), training.cluster, trace);
   }
   training.reporter.summary(session, memory, recorded, training.misfit);
+  return recorded.comparison;
 }
 
 /// What becomes of signals while the loop runs: the first lets the step end, the second stops it, the third ends all at once.
@@ -76,11 +79,15 @@ int train_with(Session& session, PreparedTraining& training, const SessionStart&
   }
   const bool is_interrupted = end.by == EndedBy::interrupt;
   const bool has_ended = end.steps >= training.asked.options.length.steps || end.by == EndedBy::time_limit;
-  if (end.has_run() && has_ended) tell_figures(session, training);
+  std::optional<StepComparison> comparison;
+  if (end.has_run() && has_ended) comparison = tell_figures(session, training);
   if (end.by == EndedBy::time_limit) training.reporter.late(end.steps);
   if (is_interrupted) training.reporter.interrupted(end.steps);
-  if (training.page && end.has_run())
-    training.page->write(session, training.reporter.run(is_interrupted), terminal.err);
+  if (training.page && end.has_run()) {
+    TrainedRun run = training.reporter.run(is_interrupted);
+    run.comparison = std::move(comparison);
+    training.page->write(session, std::move(run), terminal.err);
+  }
   return is_interrupted ? interrupted_status : 0;
 }
 

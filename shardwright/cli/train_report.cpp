@@ -14,33 +14,6 @@ namespace shardwright {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-Json json_of(const ComparedPart& part) {
-  Json out{{"name", part.name}};
-  if (part.count > 0) out["count"] = part.count;
-  out["measured_seconds"] = part.measured_seconds;
-  out["predicted_seconds"] = part.predicted_seconds;
-  return out;
-}
-
-Json json_of(const std::vector<ComparedPart>& parts) {
-  Json out = Json::array();
-  for (const ComparedPart& part : parts) out.push_back(json_of(part));
-  return out;
-}
-
-Json json_of(const StepComparison& c) {
-  return {{"step", json_of(c.step)},
-          {"terms", json_of(c.terms)},
-          {"update", json_of(c.update)},
-          {"operators", json_of(c.operators)},
-          {"collectives", json_of(c.collectives)},
-          {"bubble", json_of(c.bubble)},
-          {"others", json_of(c.others)},
-          {"stages", json_of(c.stages)}};
-}
-
 /// `1.07`: predicted over measured.
 std::string ratio_text(const ComparedPart& part) {
   return part.measured_seconds > 0 ? fmt::format("{:.2f}", part.predicted_seconds / part.measured_seconds)
@@ -235,7 +208,7 @@ void Reporter::summary(const Session& session, const MemoryMarks& memory, const 
     terminal_.out << fmt::format(
         "traced: {:.3g} ms of a step is communication that is waited for, {} is bubble\n",
         traced->exposed_communication_seconds * 1e3, percent_text(traced->bubble_fraction, 1));
-  if (recorded.comparison) terminal_.err << table_of(*recorded.comparison);
+  if (recorded.comparison && recorded.is_asked) terminal_.err << table_of(*recorded.comparison);
   terminal_.out << misfit;
 }
 

@@ -22,6 +22,7 @@ namespace shardwright {
 struct Recorded {
   std::optional<TraceFigures> figures = {};
   std::optional<StepComparison> comparison = {};
+  bool is_asked = false;  // for that; a page shows it anyway
 };
 
 class Reporter {

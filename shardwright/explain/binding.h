@@ -35,10 +35,19 @@ struct Binding {
   std::string other;            // fixed: what is known to be faster without it
 };
 
+/// What the search finds where nothing is fixed.
+struct Unfixed {
+  std::string plan;  // all that was chosen of it
+  double step_seconds = 0;
+  std::int64_t memory_bytes = 0;
+  bool fits = true;
+};
+
 /// With all that was looked at, of which more is known now.
 struct Bound {
   Binding binding;
   std::vector<Tried> tried;
+  std::optional<Unfixed> unfixed = {};  // if somebody has looked (unfixed.h)
 };
 
 /// A plan for `request` that takes `evaluation`; `tried`: what its search has looked at; `step`: of its network.

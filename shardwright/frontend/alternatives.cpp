@@ -87,12 +87,33 @@ std::string binding_text(const Bound& bound, const Evaluation& evaluation) {
                      rounded_bytes_text(t.bytes - static_cast<double>(evaluation.cap_bytes)));
 }
 
+namespace {
+
+/// `unfixed: without pp=4 the search finds dp=8,..: 7.5 s and 70.1 GB (4.6% faster)`; nothing where nobody has looked.
+std::string unfixed_text(const Bound& bound, const Evaluation& evaluation) {
+  if (!bound.unfixed) return "";
+  const Unfixed& u = *bound.unfixed;
+  return fmt::format("unfixed: without {} the search finds {}: {} and {} ({}{})\n", bound.binding.fixed,
+                     u.plan, seconds_text(u.step_seconds), bytes_text(u.memory_bytes),
+                     against_text(u.step_seconds, evaluation.estimate.step_seconds()),
+                     u.fits ? "" : "; it does not fit");
+}
+
+}  // namespace
+
+std::string against_text(double to, double from) {
+  const double percent = 100 * (to / from - 1);
+  if (std::abs(percent) < 0.05) return "as fast";
+  return fmt::format("{:.1f}% {}", std::abs(percent), percent > 0 ? "slower" : "faster");
+}
+
 std::string text_of(const Bound& bound, const Evaluation& evaluation) {
   std::vector<Tried> lost = that_lost(bound.tried);
   std::erase_if(lost, [](const Tried& t) { return t.fate == Fate::misfit; });
   const std::pair own{evaluation.estimate.step_seconds(),
                       static_cast<double>(evaluation.estimate.arena_bytes)};
-  return fmt::format("binding: {}\n", binding_text(bound, evaluation)) + lines_of("lost", lost, {own});
+  return fmt::format("binding: {}\n", binding_text(bound, evaluation)) + unfixed_text(bound, evaluation) +
+         lines_of("lost", lost, {own});
 }
 
 bool is_near(const Tried& t) {

@@ -19,6 +19,9 @@ std::string asked_text(const Tried& tried);
 /// `about 1.2 s and 30.1 GB`; of a bound `at least`
 std::string price_text(const Tried& tried);
 
+/// `2.1% slower`, of a step that takes `to` beside one of `from`.
+std::string against_text(double to, double from);
+
 /// Those that lost, the best first: what fits before what does not, then what programs say, then the fastest.
 std::vector<Tried> that_lost(std::vector<Tried> tried);
 

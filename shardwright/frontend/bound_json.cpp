@@ -80,6 +80,12 @@ void add_alternatives(Json& document, const std::vector<Tried>& told, const std:
 void add_bound(Json& document, const Bound& bound, const Evaluation& evaluation) {
   document["binding"] = name_of(bound.binding.by);
   document["binding_by"] = limit_json(bound, evaluation);
+  if (const auto& free = bound.unfixed)
+    document["unfixed"] = {{"fixed", bound.binding.fixed},
+                           {"plan", free->plan},
+                           {"step_seconds", free->step_seconds},
+                           {"memory_bytes", free->memory_bytes},
+                           {"fits", free->fits}};
   add_alternatives(document, that_lost(bound.tried), bound.tried, is_priced);
 }
 

@@ -178,6 +178,20 @@ class Beside {
   MeasuredStep out_;
 };
 
+Json json_of(const ComparedPart& part) {
+  Json out{{"name", part.name}};
+  if (part.count > 0) out["count"] = part.count;
+  out["measured_seconds"] = part.measured_seconds;
+  out["predicted_seconds"] = part.predicted_seconds;
+  return out;
+}
+
+Json json_of(const std::vector<ComparedPart>& parts) {
+  Json out = Json::array();
+  for (const ComparedPart& part : parts) out.push_back(json_of(part));
+  return out;
+}
+
 double more_of(const ComparedPart& part) { return part.measured_seconds - part.predicted_seconds; }
 
 std::string signed_text(double seconds, double step) {
@@ -186,6 +200,17 @@ std::string signed_text(double seconds, double step) {
 }
 
 }  // namespace
+
+Json json_of(const StepComparison& c) {
+  return {{"step", json_of(c.step)},
+          {"terms", json_of(c.terms)},
+          {"update", json_of(c.update)},
+          {"operators", json_of(c.operators)},
+          {"collectives", json_of(c.collectives)},
+          {"bubble", json_of(c.bubble)},
+          {"others", json_of(c.others)},
+          {"stages", json_of(c.stages)}};
+}
 
 std::vector<MeasuredTerm> parse_measured(std::string_view text, const std::string& where) {
   const std::string_view all = trim(text);

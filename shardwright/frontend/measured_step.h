@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "shardwright/plan/json_text.h"
 #include "shardwright/runtime/comparison.h"
 #include "shardwright/simulate/estimate.h"
 
@@ -42,6 +43,9 @@ MeasuredStep beside_plan(const std::vector<MeasuredTerm>& measured, const Estima
                          const StepComparison& by_operators, const std::string& where);
 
 std::string to_text(const MeasuredStep& step);
+
+/// All of it, as `train --compare-plan --json` has it.
+Json json_of(const StepComparison& comparison);
 
 /// `the measured step takes 1.3 s more than planned (17.0%): most of it communication, 800 ms more`
 std::string most_text(const ComparedPart& step, const ComparedPart& most);

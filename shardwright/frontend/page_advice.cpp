@@ -1,13 +1,14 @@
-// What would change a plan, for the card of that name: what can be done, said whole, with what it takes.
+// What would make a plan faster, or fit, for the card of that name: below the best change (page_change.cpp) what else can be
+// done, said whole, with what it takes.
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "shardwright/base/text.h"
 #include "shardwright/explain/other_values.h"
-#include "shardwright/explain/unpriced.h"
 #include "shardwright/frontend/alternatives.h"
 #include "shardwright/frontend/html.h"
 #include "shardwright/frontend/page_parts.h"
@@ -17,73 +18,11 @@
 namespace shardwright {
 namespace {
 
-/// `2.1% slower`
-std::string against_plan(double to, double from) {
-  const double percent = 100 * (to / from - 1);
-  if (std::abs(percent) < 0.05) return "as fast";
-  return fmt::format("{:.1f}% {}", std::abs(percent), percent > 0 ? "slower" : "faster");
-}
-
 /// `2253 s a step (0.2% slower), 83.15 GB`
 std::string price_html(const Tried& t, double step) {
-  return fmt::format("{} a step ({}), {}{}", seconds_text(t.seconds), against_plan(t.seconds, step),
+  return fmt::format("{} a step ({}), {}{}", seconds_text(t.seconds), against_text(t.seconds, step),
                      bytes_text(std::llround(t.bytes)),
                      t.by == KnownBy::program ? "" : ", by forecast: it was not simulated");
-}
-
-std::string percent_less(double to, double from) { return fmt::format("{:.1f}%", 100 * (1 - to / from)); }
-
-// ---- what binds ----
-
-/// Where not all that was looked at has been simulated.
-std::string doubts(const std::vector<Tried>& tried, double step) {
-  const auto misfits = unpriced(tried, step);
-  const auto open = std::ranges::count_if(tried, [&](const Tried& t) {
-    return t.fate == Fate::open && is_priced(t) && t.seconds < as_long * step;
-  });
-  std::string out;
-  if (open > 0)
-    out += fmt::format(" By forecast {} may be faster; the search ended before it simulated {}.", open,
-                       open == 1 ? "it" : "them");
-  if (misfits > 0)
-    out += fmt::format(" {} that {} not fit may be faster, and {} not simulated.", misfits,
-                       misfits == 1 ? "does" : "do", misfits == 1 ? "was" : "were");
-  return out;
-}
-
-std::string binding_advice(const PageContent& content) {
-  const Binding& b = content.bound->binding;
-  const std::vector<Tried>& tried = content.bound->tried;
-  const Evaluation& evaluation = content.evaluation;
-  const double step = evaluation.estimate.step_seconds();
-  if (b.by == Limit::memory && !b.misfit) return "";
-  if (b.by == Limit::memory)
-    return fmt::format(
-        "<strong>Memory binds: with more of it a step would be {} shorter.</strong> {} takes {} but {}, {} "
-        "more than there is.",
-        percent_less(b.misfit->seconds, step), asked_html(*b.misfit, content),
-        seconds_text(b.misfit->seconds), bytes_text(std::llround(b.misfit->bytes)),
-        bytes_text(std::llround(b.misfit->bytes) - evaluation.cap_bytes));
-  if (b.by == Limit::fixed) {
-    std::string out = tried.empty() ? "<strong>No other plan was looked at</strong>: "
-                                    : "<strong>Only plans with what was fixed were looked at</strong>: ";
-    out += code_html(b.fixed) + ".";
-    if (!b.other.empty()) out += fmt::format(" {}.", escaped(b.other));
-    if (!content.search_call.empty())
-      out += fmt::format(" This looks at all others: {}.", command_html(content.search_call));
-    return out + doubts(tried, step);
-  }
-  const std::string& compared = content.plan.compared;
-  if (compared.empty() && that_lost(tried).empty()) {
-    const std::string& search = content.plan.search;
-    return content.plan.devices() == 1 || search.empty() || search == "auto"
-               ? ""
-               : fmt::format("The search {} compares no whole plans: {} does.", code_html(search),
-                             command_html("--search auto"));
-  }
-  return "<strong>Nothing that was simulated is faster</strong>" +
-         (compared.empty() ? "." : fmt::format(" by 0.5% or more: {}.", escaped(compared))) +
-         doubts(tried, step);
 }
 
 // ---- what else there is ----
@@ -109,7 +48,8 @@ void add_alternatives(std::vector<std::string>& out, const PageContent& content)
   const auto arena = static_cast<double>(e.arena_bytes);
   std::vector<Tried> lost = that_lost(content.bound->tried);
   std::erase_if(lost, [&](const Tried& t) {
-    return !fits(t, content.evaluation) || !t.words.empty() || (t.seconds == step && t.bytes == arena);
+    return !fits(t, content.evaluation) || !t.words.empty() || promises_more(t, content) ||
+           (t.seconds == step && t.bytes == arena);
   });
   std::vector<Tried> lean = lost;
   std::erase_if(lean, [&](const Tried& t) { return !is_near(t, step) || t.bytes > 0.9 * arena; });
@@ -123,7 +63,7 @@ void add_alternatives(std::vector<std::string>& out, const PageContent& content)
     out.push_back(fmt::format("<strong>Next best</strong>: {}: {}.", asked_html(*fastest, content),
                               price_html(*fastest, step)));
   if (leanest || fastest)
-    out.push_back("<a href=\"#lost\">What lost</a> has the others, with the flag that asks for each.");
+    out.push_back("<a href=\"#lost\">What lost</a> has all others, with the flag that asks for each.");
 }
 
 /// Much of each device is left, and nobody has said how large the batch is.
@@ -134,14 +74,24 @@ std::string assumed_advice(const PageContent& content) {
       3 * evaluation.estimate.arena_bytes >= evaluation.cap_bytes)
     return "";
   std::string out = fmt::format(
-      "<strong>The batch of {} sample{} is assumed</strong>, and devices are {} full: {} gives "
-      "them more to do at once.",
+      "<strong>More to do at once</strong>: the batch of {} sample{} is assumed, and devices are {} full: {} "
+      "says another.",
       samples, samples == 1 ? "" : "s", share_text(evaluation.estimate.arena_bytes, evaluation.cap_bytes),
       command_html("--global-batch N"));
   if (content.report.assumed.precision)
     out += fmt::format(" {} is assumed, too ({}).", escaped(to_text(content.plan.origin.precision)),
                        command_html("--precision"));
   return out;
+}
+
+/// Ranks that share cores take turns.
+std::string crowded_advice(const TrainedRun& run) {
+  const int devices = static_cast<int>(run.planned_bytes.size());
+  if (run.cores == 0 || devices <= run.cores) return "";
+  return fmt::format(
+      "<strong>{} devices take turns on {} core{}</strong> of this host, and the forecast has each computing "
+      "all the time: {} measures without that.",
+      devices, run.cores, run.cores == 1 ? "" : "s", command_html(fmt::format("--devices {}", run.cores)));
 }
 
 /// As the summary has it: against the same plan without.
@@ -228,12 +178,10 @@ std::string lever(const PageContent& content) {
 
 void add_remedies(std::vector<std::string>& items, const PageContent& content) {
   if (content.evaluation.fits()) return;
-  for (const Remedy& r : content.remedies.found)
-    items.push_back(fmt::format("<strong>It would fit with</strong> {}: {} a step, {}.", code_html(r.change),
+  const std::vector<Remedy>& found = content.remedies.found;  // of which the first stands above
+  for (const Remedy& r : std::span(found).subspan(std::min<std::size_t>(1, found.size())))
+    items.push_back(fmt::format("Or with {}: {} a step, {}.", code_html(r.change),
                                 seconds_text(r.step_seconds), bytes_text(r.memory_bytes)));
-  if (content.remedies.found.empty())
-    items.push_back(fmt::format("It takes {} more than a device has; no way to make it fit is known here.",
-                                bytes_text(content.evaluation.excess_bytes())));
 }
 
 }  // namespace
@@ -270,27 +218,37 @@ std::string asked_html(const Tried& t, const PageContent& content) {
   return without.empty() ? out : fmt::format("{} (without {})", out, code_html(join(without, ",")));
 }
 
+namespace {
+
+std::string list_html(const std::vector<std::string>& items) {
+  std::string out;
+  for (const std::string& item : items)
+    if (!item.empty()) out += "<li>" + item + "</li>\n";
+  return out.empty() ? "" : "<ul class=\"advice\">\n" + out + "</ul>\n";
+}
+
+}  // namespace
+
 std::string change_card(const PageContent& content) {
-  std::vector<std::string> items;
-  const auto add = [&](std::string item) {
-    if (!item.empty()) items.push_back(std::move(item));
-  };
-  add_remedies(items, content);
-  add(assumed_advice(content));
-  if (content.bound) {
-    add(binding_advice(content));
-    add_alternatives(items, content);
-  }
-  add(recompute_advice(content));
-  add(lever(content));
-  if (!content.plan.suggestion.empty()) add("Suggested: " + escaped(content.plan.suggestion) + ".");
-  if (items.empty() && content.plan.devices() == 1) add("One device does all of it: nothing is split.");
-  if (items.empty())
-    add("How this plan was found is not known here: <code>shardwright plan</code> of the model says what "
-        "else there is.");
-  std::string list;
-  for (const std::string& item : items) list += "<li>" + item + "</li>\n";
-  return card_html("What would change it?", "<ul class=\"advice\">\n" + list + "</ul>\n");
+  std::vector<std::string> first, more;
+  add_remedies(first, content);
+  if (content.run) first.push_back(crowded_advice(*content.run));
+  for (std::string& limit : limits_html(content)) first.push_back(std::move(limit));
+  first.push_back(assumed_advice(content));
+  if (content.bound) add_alternatives(more, content);
+  more.push_back(recompute_advice(content));
+  more.push_back(lever(content));
+  more.push_back(unpriced_html(content));
+  if (!content.plan.suggestion.empty())
+    more.push_back("Suggested: " + escaped(content.plan.suggestion) + ".");
+  std::string folded = list_html(more);
+  if (!folded.empty())
+    folded =
+        "<details class=\"else\"><summary>What else there is: less memory, next best, largest "
+        "waits</summary>\n" +
+        folded + "</details>\n";
+  return card_html(content.evaluation.fits() ? "What would make it faster?" : "What would make it fit?",
+                   best_change_html(content) + list_html(first) + folded);
 }
 
 }  // namespace shardwright

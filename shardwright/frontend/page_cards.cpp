@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "shardwright/base/index.h"
@@ -45,10 +46,10 @@ std::string bounds_verdict(const PageContent& content) {
   std::ranges::stable_sort(shares, std::ranges::greater(), &StepShare::seconds);
   const double step = e.step_seconds();
   const StepShare& first = shares.front();
-  std::string out = first.style == "compute"         ? "Compute bounds it"
-                    : first.style == "communication" ? "Communication bounds it"
-                                                     : "Waiting for other stages bounds it";
-  out = fmt::format("<strong>{}</strong>: {} of the step", out, percent_text(first.seconds, step));
+  std::string out = first.style == "compute"         ? "Compute"
+                    : first.style == "communication" ? "Waiting for communication"
+                                                     : "Waiting for other stages";
+  out = fmt::format("<strong>{} bounds the step</strong>: {} of it", out, percent_text(first.seconds, step));
   if (first.style == "compute" && e.recompute_seconds > 0)
     out += fmt::format(" ({} to compute again)", percent_text(e.recompute_seconds, step));
   if (e.stages.size() > 1) out += fmt::format(" on {}, which works longest", stage_name(longest_stage(e)));
@@ -68,21 +69,21 @@ std::string busy_bars(const PageContent& content) {
                        100 * seconds / e.step_seconds());
   };
   std::string out =
-      "<ul class=\"stagebars\">\n<li class=\"head\">Busy in the step: computing, or waiting for "
-      "communication</li>\n";
+      "<ul class=\"stagebars\">\n<li class=\"head\">Stage by stage, in the same colours; in numbers how much "
+      "of the step it computes</li>\n";
   for (std::size_t s = 0; s < e.stages.size(); ++s) {
     const Estimate& stage = e.stages[s];
-    const double busy = stage.compute_seconds + stage.exposed_communication_seconds;
-    out += fmt::format("<li{}><span>{}</span><span class=\"track\">{}{}{}</span><b>{}</b></li>\n",
-                       s == longest_stage(e) ? " class=\"most\"" : "", stage_name(s),
-                       part("compute", stage.compute_seconds),
-                       part("communication", stage.exposed_communication_seconds),
-                       part("waiting", stage.bubble_seconds), percent_text(busy, e.step_seconds()));
+    out += fmt::format(
+        "<li{}><span>{}</span><span class=\"track\">{}{}{}</span><b>{}</b></li>\n",
+        s == longest_stage(e) ? " class=\"most\"" : "", stage_name(s), part("compute", stage.compute_seconds),
+        part("communication", stage.exposed_communication_seconds), part("waiting", stage.bubble_seconds),
+        percent_text(stage.compute_seconds, e.step_seconds()));
   }
   return out + "</ul>\n";
 }
 
 std::string bounds_card(const PageContent& content, const Json& document) {
+  if (content.run) return measured_card(content, document);
   const Estimate& e = content.evaluation.estimate;
   std::vector<BarPart> parts;
   for (const StepShare& s : step_shares(e)) {
@@ -113,27 +114,62 @@ std::string kind_style(std::size_t kind) {
   return out;
 }
 
-/// The most in use at once, where it is known and less than what is reserved.
+/// The most in use at once, where it is known; at most what is reserved.
 std::optional<std::int64_t> used_of(const PageContent& content, const Json& pictures, std::size_t stage) {
   const Estimate& e = stages_of(content.evaluation.estimate)[stage];
   const auto peak = peak_of(pictures, stage);
   const bool is_ours = content.evaluation.estimate.framework == own_framework;
-  return peak && is_ours && *peak < e.arena_bytes ? peak : std::nullopt;
+  return peak && is_ours && *peak <= e.arena_bytes ? peak : std::nullopt;
 }
 
-/// What is reserved and never in use at once, told where it is worth a line.
-std::string idle_text(const PageContent& content, const Json& pictures, std::size_t stage) {
-  const std::int64_t arena = stages_of(content.evaluation.estimate)[stage].arena_bytes;
-  const auto used = used_of(content, pictures, stage);
-  if (!used || 200 * (arena - *used) < arena) return "";
-  return fmt::format(
-      "<p class=\"fine\">This is what is reserved, by what it is for. At most <b data-peak=\"{}\">{}</b> are "
-      "in use "
-      "at once; the other {} are <i class=\"key idle\"></i> reserved, not in use at once: {}</p>\n",
-      *used, bytes_text(*used), bytes_text(arena - *used),
-      content.pipeline.micro_batches() > 1
-          ? "places of micro-batches that are not there at that moment, and gaps between tensors."
-          : "gaps between tensors.");
+/// Whether bars of the cap's length would be slivers.
+bool is_cap_far(const PageContent& content) {
+  return 8 * content.evaluation.estimate.arena_bytes < content.evaluation.cap_bytes;
+}
+/// What a bar's length stands for.
+double bar_bytes(const PageContent& content) {
+  const std::int64_t arena = content.evaluation.estimate.arena_bytes;
+  return static_cast<double>(is_cap_far(content) ? arena : std::max(content.evaluation.cap_bytes, arena));
+}
+
+/// What the fullest stage holds: at its fullest moment, which is drawn, too; or else as the document counts what is reserved.
+struct Held {
+  std::array<double, memory_kinds> bytes{};
+  std::vector<BarPart> parts;
+  std::string note;  // below them
+};
+
+Held held_then(const PageContent& content, const Json& pictures, std::size_t stage, std::int64_t used) {
+  const Json& peak = pictures.at("memory").at("stages").at(stage).at("peak");
+  const std::int64_t idle = stages_of(content.evaluation.estimate)[stage].arena_bytes - used;
+  Held out;
+  for (std::size_t k = 0; k < memory_kinds; ++k) {
+    const auto bytes = peak.at("kinds").at(k).get<std::int64_t>();
+    out.bytes[k] = static_cast<double>(bytes);
+    out.parts.push_back({kind_style(k), page_words(static_cast<MemoryKind>(k)), out.bytes[k],
+                         fmt::format("<span data-peak-kind=\"{}\" data-value=\"{}\">{}</span>", k, bytes,
+                                     bytes_text(bytes))});
+  }
+  out.parts.push_back({"idle", "reserved, not in use then", static_cast<double>(idle), bytes_text(idle)});
+  out.note = fmt::format(
+      "<p class=\"fine\">All this is reserved; by kind as it is in use at the fullest moment, at {}, when <b "
+      "data-peak=\"{}\">{}</b> are.</p>\n",
+      seconds_text(peak.at("seconds").get<double>()), used, bytes_text(used));
+  return out;
+}
+
+Held held_of(const PageContent& content, const Json& document, const Json& pictures, std::size_t stage) {
+  if (const auto used = used_of(content, pictures, stage)) return held_then(content, pictures, stage, *used);
+  Held out;
+  const Estimate& e = content.evaluation.estimate;
+  for (std::size_t k = 0; k < memory_kinds; ++k) {
+    out.bytes[k] = static_cast<double>(e.memory.bytes[k]);
+    out.parts.push_back(
+        {kind_style(k), page_words(static_cast<MemoryKind>(k)), out.bytes[k],
+         figure(document, fmt::format("/memory_bytes/{}", name_of(static_cast<MemoryKind>(k))),
+                bytes_text(e.memory.bytes[k]))});
+  }
+  return out;
 }
 
 /// A bar for each stage, so that the fullest is seen at once.
@@ -142,10 +178,11 @@ std::string stage_bars(const PageContent& content, const Json& document, const J
   const auto stages = stages_of(content.evaluation.estimate);
   constexpr std::size_t most = 16;
   if (stages.size() < 2 || stages.size() > most) return "";
-  std::string out = "<ul class=\"stagebars\">\n";
+  std::string out =
+      fmt::format("<ul class=\"stagebars\">\n<li class=\"head\">What each stage reserves, of {}</li>\n",
+                  is_cap_far(content) ? "what the fullest does" : "what a device may use");
   const auto width = [&](std::int64_t bytes) {
-    return std::min(100.0,
-                    100.0 * static_cast<double>(bytes) / static_cast<double>(content.evaluation.cap_bytes));
+    return std::min(100.0, 100.0 * static_cast<double>(bytes) / bar_bytes(content));
   };
   for (std::size_t s = 0; s < stages.size(); ++s) {
     const std::int64_t used = used_of(content, pictures, s).value_or(stages[s].arena_bytes);
@@ -159,7 +196,7 @@ std::string stage_bars(const PageContent& content, const Json& document, const J
   return out + "</ul>\n";
 }
 
-std::string memory_verdict(const PageContent& content, std::size_t fullest) {
+std::string memory_verdict(const PageContent& content, std::size_t fullest, const Held& held) {
   const Evaluation& evaluation = content.evaluation;
   const Estimate& most = stages_of(evaluation.estimate)[fullest];
   const bool has_stages = evaluation.estimate.stages.size() > 1;
@@ -173,8 +210,7 @@ std::string memory_verdict(const PageContent& content, std::size_t fullest) {
   out += fmt::format(": {} of what a device may use", share_text(most.arena_bytes, evaluation.cap_bytes));
   if (!evaluation.fits())
     out += fmt::format("; <strong>it does not fit</strong>, by {}", bytes_text(evaluation.excess_bytes()));
-  const auto kind =
-      static_cast<std::size_t>(std::ranges::max_element(most.memory.bytes) - most.memory.bytes.begin());
+  const auto kind = at(std::ranges::max_element(held.bytes) - held.bytes.begin());
   out += fmt::format(". Most of it: {}", page_words(static_cast<MemoryKind>(kind)));
   if (!most.memory.largest.empty())
     out += "; the largest buffer: " + consumer_html(most.memory.largest.front());
@@ -186,25 +222,22 @@ std::string memory_card(const PageContent& content, const Json& document, const 
   const Estimate& e = evaluation.estimate;
   const auto stages = stages_of(e);
   const auto fullest = at(std::ranges::max_element(stages, {}, &Estimate::arena_bytes) - stages.begin());
-  std::vector<BarPart> parts;
-  for (std::size_t k = 0; k < memory_kinds; ++k)
-    parts.push_back({kind_style(k), page_words(static_cast<MemoryKind>(k)),
-                     static_cast<double>(e.memory.bytes[k]),
-                     figure(document, fmt::format("/memory_bytes/{}", name_of(static_cast<MemoryKind>(k))),
-                            bytes_text(e.memory.bytes[k]))});
+  const Held held = held_of(content, document, pictures, fullest);
+  const std::string far =
+      is_cap_far(content) ? "<p class=\"fine\">The bars are as long as what is reserved, as a device may use "
+                            "far more.</p>\n"
+                          : "";
   const std::string framework =
       e.framework == own_framework
           ? ""
           : fmt::format("<p class=\"fine\">As {} takes it.</p>\n", escaped(e.framework));
   return card_html(
       e.stages.size() > 1 ? "Which stage is fullest?" : "How full is a device?",
-      fmt::format("<p class=\"big\">{} <span>of {}</span></p>\n{}{}{}{}{}",
+      fmt::format("<p class=\"big\">{} <span>reserved, of {}</span></p>\n{}{}{}{}{}{}",
                   figure(document, "/memory_bytes/arena", bytes_text(e.arena_bytes)),
-                  bytes_text(evaluation.cap_bytes), memory_verdict(content, fullest),
-                  bar_html(parts, static_cast<double>(std::max(evaluation.cap_bytes, e.arena_bytes)),
-                           "memory of the fullest device, by kind, of what it may use"),
-                  idle_text(content, pictures, fullest), stage_bars(content, document, pictures, fullest),
-                  framework));
+                  bytes_text(evaluation.cap_bytes), memory_verdict(content, fullest, held),
+                  bar_html(held.parts, bar_bytes(content), "memory of the fullest device, by kind"),
+                  held.note, far, stage_bars(content, document, pictures, fullest), framework));
 }
 
 }  // namespace

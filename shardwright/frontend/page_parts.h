@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "shardwright/frontend/html.h"
 #include "shardwright/frontend/plan_page.h"
 #include "shardwright/plan/json_text.h"
 
@@ -15,6 +16,8 @@ namespace shardwright {
 std::string command_html(std::string_view command);
 /// All that was chosen of a plan, in one line.
 std::string setting_html(const Plan& plan);
+/// The same for who does not know the words: `8 copies share the batch (dp) · ...`, and what was fixed of it.
+std::string setting_words_html(const PageContent& content);
 /// How many devices have the same weights for other samples.
 int replicas_of(const Plan& plan);
 
@@ -22,6 +25,14 @@ int replicas_of(const Plan& plan);
 /// know the most that is in use.
 std::string verdict_cards(const PageContent& content, const Json& document, const Json& pictures);
 std::string change_card(const PageContent& content);
+/// What its card says first, in large letters and in a line.
+std::string best_change_html(const PageContent& content);
+/// How many do not fit and may be faster, for all that is known; empty: none.
+std::string unpriced_html(const PageContent& content);
+/// What keeps it from being faster: what was fixed, what nobody simulated, memory. Each may be empty.
+std::vector<std::string> limits_html(const PageContent& content);
+/// It fits and is faster than the plan, if it keeps what is known of it.
+bool promises_more(const Tried& tried, const PageContent& content);
 std::string card_html(std::string_view heading, const std::string& content);
 
 /// A share of a step, of which so much is lost.
@@ -37,6 +48,8 @@ std::string stages_table(const PageContent& content, const Json& document, const
 std::string alternatives_part(const PageContent& content, const Json& document);
 std::string operators_part(const PageContent& content);
 std::string collectives_part(const Json& document);
+/// What a step has taken, beside what was forecast: the first question's answer where there was a run.
+std::string measured_card(const PageContent& content, const Json& document);
 /// Losses, and what a step has taken beside what was simulated.
 std::string run_part(const PageContent& content, const Json& document);
 
@@ -69,6 +82,13 @@ std::string consumer_html(const MemoryConsumer& c);
 std::string range_text(int first, int count);
 /// Which hosts of `cluster` have these devices: `0-1`.
 std::string hosts_text(const Cluster& cluster, int first, int count);
+
+/// Of the document's numbers, as they are told.
+HtmlCell seconds_cell(const Json& document, const std::string& pointer);
+HtmlCell bytes_cell(const Json& document, const std::string& pointer);
+/// Of columns, those from `first_number` to before `end_number` of numbers.
+std::vector<HtmlCell> heads(const std::vector<std::string_view>& names, std::size_t first_number,
+                            std::size_t end_number);
 
 /// What the page is made of.
 std::string_view page_style();

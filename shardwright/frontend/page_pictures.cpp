@@ -224,7 +224,9 @@ Json curve_json(const std::vector<MemoryMoment>& moments, std::int64_t end, std:
       std::ranges::max_element(moments, {}, [](const MemoryMoment& m) { return total_of(m.bytes); });
   Json out{{"values", std::move(values)}};
   if (most != moments.end())
-    out["peak"] = {{"seconds", static_cast<double>(most->time) * 1e-9}, {"bytes", total_of(most->bytes)}};
+    out["peak"] = {{"seconds", static_cast<double>(most->time) * 1e-9},
+                   {"bytes", total_of(most->bytes)},
+                   {"kinds", most->bytes}};
   return out;
 }
 

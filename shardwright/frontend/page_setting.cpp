@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
+#include "shardwright/base/index.h"
 #include "shardwright/base/text.h"
 #include "shardwright/frontend/html.h"
 #include "shardwright/frontend/page_parts.h"
@@ -45,10 +47,36 @@ std::string setting_html(const Plan& plan) {
   return out + " · " + (again.empty() ? "nothing computed again" : "recompute " + escaped(again));
 }
 
+std::string setting_words_html(const PageContent& content) {
+  const Plan& plan = content.plan;
+  const Pipelining& p = plan.settings.pipelining;
+  constexpr std::array<std::string_view, 4> sharded{
+      "", ", optimizer states sharded over them (zero=1)",
+      ", optimizer states and gradients sharded over them (zero=2)",
+      ", weights, gradients and optimizer states sharded over them (zero=3)"};
+  std::vector<std::string> out;
+  if (const int dp = replicas_of(plan); dp > 1)
+    out.push_back(fmt::format("{} copies of the network share the batch (dp){}", dp,
+                              sharded[at(plan.settings.optimizer_parallel.level)]));
+  if (const int tp = size_of(plan, "tp"); tp > 1)
+    out.push_back(fmt::format("{} devices share each operator (tp)", tp));
+  if (p.stages > 1)
+    out.push_back(fmt::format(
+        "{} stages of layers (pp){}", p.stages,
+        p.schedule.chunks > 1 ? fmt::format(", each of {} chunks of layers", p.schedule.chunks) : ""));
+  if (p.micro_batches > 1)
+    out.push_back(fmt::format("the batch in {} parts (micro-batches)", p.micro_batches));
+  std::string text = join(out, " · ");
+  if (content.bound && !content.bound->binding.fixed.empty())
+    text += fmt::format("{}<strong>fixed: {}</strong>; only plans that keep to it were looked at",
+                        text.empty() ? "" : " · ", code_html(content.bound->binding.fixed));
+  return text.empty() ? "" : fmt::format("<p class=\"words\">{}</p>\n", text);
+}
+
 std::string command_html(std::string_view command) {
   std::string out;
   for (std::string_view word : split(command, ' '))
-    out += fmt::format("{}<span class=\"word\">{}</span>", out.empty() ? "" : " ", escaped(word));
+    out += fmt::format("{}<span class=\"word\">{}</span>", out.empty() ? "" : " ", breakable(word));
   return "<code>" + out + "</code>";
 }
 

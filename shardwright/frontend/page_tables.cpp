@@ -20,24 +20,8 @@
 namespace shardwright {
 namespace {
 
-HtmlCell seconds_cell(const Json& document, const std::string& pointer) {
-  const double seconds = document.at(Json::json_pointer(pointer)).get<double>();
-  return number_cell(figure(document, pointer, seconds_text(seconds)), seconds);
-}
-HtmlCell bytes_cell(const Json& document, const std::string& pointer) {
-  const auto bytes = document.at(Json::json_pointer(pointer)).get<std::int64_t>();
-  return number_cell(figure(document, pointer, bytes_text(bytes)), static_cast<double>(bytes));
-}
 HtmlCell share_cell(std::int64_t bytes, std::int64_t of) {
   return number_cell(share_text(bytes, of), static_cast<double>(bytes));
-}
-
-std::vector<HtmlCell> heads(const std::vector<std::string_view>& names, std::size_t first_number,
-                            std::size_t end_number) {
-  std::vector<HtmlCell> out;
-  for (std::size_t i = 0; i < names.size(); ++i)
-    out.push_back({.html = std::string(names[i]), .is_number = i >= first_number && i < end_number});
-  return out;
 }
 
 }  // namespace
@@ -125,8 +109,13 @@ std::string counts_html(const std::vector<Tried>& tried, std::size_t lost, std::
   std::size_t left = tried.size() - lost;
   for (const Tried& t : tried)
     if (t.fate != Fate::taken && !is_priced(t)) ++unpriced[t.fate], --left;
-  std::string out = fmt::format("<p>Looked at: {} plans{}.</p>\n<ul class=\"counts\">\n", tried.size(),
-                                others > 0 ? fmt::format(", {} of which no flag asks for", others) : "");
+  const std::size_t structures = tried.size() - static_cast<std::size_t>(others);
+  const std::string split = "that split operators one by one, for which there is no flag";
+  std::string out =
+      fmt::format("<p>Looked at: {} plans{}.</p>\n<ul class=\"counts\">\n", tried.size(),
+                  others == 0       ? ""
+                  : structures == 0 ? " " + split
+                                    : fmt::format(": {} structures, and {} {}", structures, others, split));
   const auto line = [&](std::size_t count, const std::string& what) {
     if (count > 0) out += fmt::format("<li><b>{}</b> {}</li>\n", count, what);
   };
@@ -154,7 +143,9 @@ namespace {
 /// Where nothing else was looked at, nothing is known of what binds but that the plan does not fit, if so.
 std::string binds_html(const Bound& bound, const Evaluation& evaluation) {
   const bool is_known = !bound.tried.empty() || bound.binding.by == Limit::memory;
-  if (is_known) return fmt::format("<p>What binds: {}</p>\n", breakable(binding_text(bound, evaluation)));
+  if (is_known)
+    return fmt::format("<p>What keeps it from being faster: {}</p>\n",
+                       breakable(binding_text(bound, evaluation)));
   const std::string& fixed = bound.binding.fixed;
   return fmt::format("<p>No other plan was looked at{}.</p>\n",
                      fixed.empty() ? "" : ", as this is fixed: " + code_html(fixed));
@@ -172,10 +163,6 @@ std::string alternatives_part(const PageContent& content, const Json& document) 
   std::vector<std::size_t> shown = best_first(lost, evaluation);
   shown.resize(std::min(shown.size(), most_rows));
   HtmlTable table{
-      .caption =
-          "What lost: what fits before what does not, what was simulated before forecasts, the fastest "
-          "first; "
-          "marked is what differs from the plan",
       .head = heads({"asked for by", "step", "against the plan", "memory", "known by", "why not"}, 1, 4)};
   bool has_words = false;
   for (const std::size_t i : shown) {
@@ -188,6 +175,11 @@ std::string alternatives_part(const PageContent& content, const Json& document) 
                           bytes_cell(document, pointer + "/memory_bytes"), text_cell(known_text(t.by)),
                           text_cell(fate_text(t, evaluation))});
   }
+  const bool is_marked = std::ranges::any_of(
+      table.rows, [](const auto& row) { return row.front().html.find("<mark>") != std::string::npos; });
+  table.caption = fmt::format(
+      "What lost: what fits before what does not, what was simulated before forecasts, the fastest first{}",
+      is_marked ? "; underlined is what differs from the plan" : "");
   if (!table.rows.empty()) out += to_html(table);
   if (has_words)
     out +=
@@ -273,36 +265,6 @@ std::string collectives_part(const Json& document) {
          fmt::format("<p>{} are received by the device that receives most.</p>\n",
                      figure(document, "/bytes_communicated_per_step",
                             bytes_text(document.at("bytes_communicated_per_step").get<std::int64_t>())));
-}
-
-// ---- a training ----
-
-std::string run_part(const PageContent& content, const Json& document) {
-  const TrainedRun& run = *content.run;
-  const double predicted = content.evaluation.estimate.step_seconds();
-  const auto most = [](const std::vector<std::int64_t>& of) {
-    return of.empty() ? std::int64_t{0} : *std::ranges::max_element(of);
-  };
-  HtmlTable table{.caption = "The run beside the plan", .head = heads({"what", "planned", "measured"}, 1, 3)};
-  table.rows.push_back(
-      {text_cell("a step (median)"), seconds_cell(document, "/step_seconds"),
-       number_cell(figure(document, "/run/median_step_seconds", seconds_text(run.median_step_seconds)),
-                   run.median_step_seconds)});
-  if (!run.planned_bytes.empty())
-    table.rows.push_back(
-        {text_cell("memory of the fullest device"),
-         number_cell(bytes_text(most(run.planned_bytes)), static_cast<double>(most(run.planned_bytes))),
-         number_cell(bytes_text(most(run.measured_bytes)), static_cast<double>(most(run.measured_bytes)))});
-  std::string out;
-  if (run.is_interrupted)
-    out += fmt::format("<p>The run was interrupted after step {}.</p>\n", run.steps.back());
-  if (!run.losses.empty())
-    out += fmt::format("<p>The loss went from {:.5g} to {:.5g} in {} steps.</p>\n", run.losses.front(),
-                       run.losses.back(), run.losses.size());
-  out += "<div id=\"losses\" class=\"chart\"></div>\n" + to_html(table);
-  const double ratio = run.median_step_seconds / predicted;
-  return out + fmt::format("<p>Measured steps take {:.3g} times what is simulated for {}.</p>\n", ratio,
-                           escaped(content.plan.cluster.name));
 }
 
 }  // namespace shardwright

@@ -7,6 +7,7 @@
 
 #include "shardwright/frontend/bound_json.h"
 #include "shardwright/frontend/html.h"
+#include "shardwright/frontend/measured_step.h"
 #include "shardwright/frontend/page_parts.h"
 #include "shardwright/frontend/plan_document.h"
 
@@ -23,7 +24,9 @@ Json run_json(const TrainedRun& run) {
     steps.push_back(run.steps[i]);
     losses.push_back(run.losses[i]);
   }
-  return {{"median_step_seconds", run.median_step_seconds}, {"steps", steps}, {"losses", losses}};
+  Json out{{"median_step_seconds", run.median_step_seconds}, {"steps", steps}, {"losses", losses}};
+  if (run.comparison) out["compare_plan"] = json_of(*run.comparison);
+  return out;
 }
 
 /// The document that `--json` prints, with what is known of the run.
@@ -48,16 +51,26 @@ std::string drawn(std::string_view id) {
       id);
 }
 
+/// Without memory by kind: the card has it at the fullest moment, and the report as it is reserved.
+std::string without_kinds(std::string_view memory) {
+  return std::string(memory.substr(0, memory.find(": ", memory.find(": ") + 1)));
+}
+
 /// The report's lines, each with what it is about in front.
 std::string summary_list(const StepReport& report) {
   std::string out = "<dl class=\"summary\">\n";
-  for (const auto& [line, brief] : report.summary) {
-    const auto colon = line.find(": ");
+  for (const auto& [text, brief] : report.summary) {
+    const std::string line = text.starts_with("memory: ") ? without_kinds(text) : text;
+    const bool is_recompute = text.starts_with("recompute ");  // of such and such layers
+    const auto colon = is_recompute ? line.find(' ') : line.find(": ");
     const bool has_word = colon != line.npos && colon <= 24;
     out += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", has_word ? escaped(line.substr(0, colon)) : "",
-                       escaped(has_word ? line.substr(colon + 2) : line));
+                       breakable(has_word ? line.substr(colon + (is_recompute ? 1 : 2)) : line));
   }
-  return out + "</dl>\n";
+  return out +
+         "</dl>\n<p class=\"fine\">Communication: what compute waits for. Bubble: waiting for other stages. "
+         "MFU: "
+         "the useful work as a share of what the devices could do at most.</p>\n";
 }
 
 std::string made_by(const PageContent& content) {
@@ -103,7 +116,7 @@ std::string body_of(const PageContent& content, const Json& document, const Json
     links += fmt::format("<li><a href=\"#{}\">{}</a></li>\n", id, heading);
   };
   if (content.run) add("run", "The run", run_part(content, document));
-  add("step", "The step over time", drawn("timeline"));
+  add("step", content.run ? "The step over time, by forecast" : "The step over time", drawn("timeline"));
   add("memory", "Memory over time", drawn("curves"));
   add("layers", "Layers and devices", drawn("strip"));
   add("stages", "Stages", stages_table(content, document, pictures));
@@ -115,10 +128,11 @@ std::string body_of(const PageContent& content, const Json& document, const Json
   return fmt::format(
       "<a class=\"skip\" href=\"#verdict\">Skip to the plan</a>\n<header>\n<p "
       "class=\"kind\">{0}</p>\n<h1>{1}</h1>\n"
-      "<p class=\"chosen\">{2}</p>\n</header>\n<nav aria-label=\"Parts of the page\"><ul>\n{3}</ul></nav>\n"
+      "<p class=\"chosen\">{2}</p>\n{6}</header>\n<nav aria-label=\"Parts of the "
+      "page\"><ul>\n{3}</ul></nav>\n"
       "<main id=\"verdict\">\n{4}{5}</main>\n",
       content.run ? "Training run" : "Plan", escaped(title), setting_html(content.plan), links,
-      verdict_cards(content, document, pictures), sections);
+      verdict_cards(content, document, pictures), sections, setting_words_html(content));
 }
 
 }  // namespace

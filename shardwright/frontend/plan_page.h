@@ -12,6 +12,7 @@
 #include "shardwright/explain/binding.h"
 #include "shardwright/explain/remedies.h"
 #include "shardwright/frontend/report.h"
+#include "shardwright/runtime/comparison.h"
 #include "shardwright/simulate/evaluate.h"
 
 namespace shardwright {
@@ -24,6 +25,8 @@ struct TrainedRun {
   std::vector<std::int64_t> planned_bytes;  // by rank: the arena
   std::vector<std::int64_t> measured_bytes;
   bool is_interrupted = false;
+  int cores = 0;  // of the host, if all ranks are threads of one process; 0: they are not
+  std::optional<StepComparison> comparison = {};  // of a recorded step with the plan
 };
 
 /// What is shown, whoever asks for it.
@@ -39,7 +42,7 @@ struct PageContent {
   std::string version;              // `shardwright 0.1.0`
   std::string plan_path = {};       // where it is saved; empty: nowhere
   std::optional<TrainedRun> run = {};
-  std::string search_call = {};  // the same command where nothing is fixed; empty if nothing is
+  std::string search_call = {};  // the same command where nothing is fixed; empty: there is none
 };
 
 std::string plan_page(const PageContent& content);

@@ -85,7 +85,15 @@ advice = """(() => { const all = (s, f) => [...document.querySelectorAll(s)].map
   asked: all(".advice code:has(.flag)", e => e.textContent), setting: document.querySelector(".chosen").textContent,
   rows: all("#lost tbody tr", r => Number(r.querySelector("[data-json$=memory_bytes]").closest("tr").querySelector("[data-json]").dataset.json.split("/")[2])),
   counts: all("#lost .counts b", e => Number(e.textContent)), looked: (document.querySelector("#lost")?.textContent.match(/Looked at: (\\d+)/) ?? [])[1],
-  used: document.querySelector("[data-peak]")?.dataset.peak, peaks: data.memory.stages.map(s => [s.arena, s.peak.bytes]) }; })()"""
+  says_marked: document.querySelector("#lost caption")?.textContent.includes("underlined") ?? false, is_marked: document.querySelector("#lost td mark") !== null,
+  gain: document.querySelector(".card:last-child .big").textContent, best: document.querySelector(".card:last-child .beside + p").textContent,
+  used: document.querySelector("[data-peak]")?.dataset.peak, peaks: data.memory.stages.map(s => [s.arena, s.peak.bytes, s.peak.kinds]),
+  kinds: all("[data-peak-kind]", e => [Number(e.dataset.peakKind), Number(e.dataset.value), e.textContent]) }; })()"""
+
+# Of each stage what its fullest column has by kind.
+columns = """data.memory.stages.map(s => { const at = (v, c) => v[v.length === 1 ? 0 : c] * data.memory.unit; let most = -1, column = 0;
+  for (let c = 0; c < data.memory.columns; ++c) { const sum = s.values.reduce((t, v) => t + at(v, c), 0); if (sum > most) [most, column] = [sum, c]; }
+  return s.values.map(v => at(v, column)); })"""
 
 # Tables that scroll without saying so, and cells of cards that do not say what they are.
 tables = """[...document.querySelectorAll(".scroll")].filter(e => !e.closest("details:not([open])") && e.scrollWidth > e.clientWidth + 1)
@@ -109,9 +117,48 @@ def check_advice(browser, document):
     assert set(found["asked"]) <= known, (found["asked"], known)
     assert found["rows"] == best_first(document)[:60], found["rows"]
     assert sum(found["counts"]) == int(found.get("looked", 0)), found
-    if found.get("used"):
-        assert int(found["used"]) == max(found["peaks"])[1], (found["used"], found["peaks"])
+    assert found["says_marked"] == found["is_marked"], found
+    check_best_change(document, found)
+    check_held(browser, document, found)
     return found
+
+
+def check_best_change(document, found):
+    """What the card says first is the best of what the document has."""
+    step, cap = document["step_seconds"], document.get("request", {}).get("memory_cap", 0)
+    faster = lambda seconds: f"{100 * (1 - seconds / step):.1f}% faster"
+    unfixed = document.get("unfixed")
+    promises = [a for a in document.get("alternatives", []) if a["reason"] != "does not fit" and a["memory_bytes"] <= cap
+                and a["step_seconds"] < 0.995 * step]
+    if not document["fits"]:
+        assert "fit" in found["gain"], found
+    elif unfixed and unfixed["fits"] and unfixed["step_seconds"] < min([0.995 * step] + [a["step_seconds"] for a in promises if a["known_by"] == "program"]):
+        assert found["gain"] == faster(unfixed["step_seconds"]), (found["gain"], unfixed)
+        assert found["best"].startswith(f"Leave out {unfixed['fixed']}: shardwright ") and unfixed["plan"] in found["best"], found
+        assert not re.search(r"--(fix|set|stages|schedule)\b", found["best"]), found
+    elif promises:
+        best = min(promises, key=lambda a: (a["known_by"] != "program", a["step_seconds"]))
+        assert found["gain"] == ("" if best["known_by"] == "program" else "Perhaps ") + faster(best["step_seconds"]), (found["gain"], best)
+        assert f"{best['flag']} {best['plan']}" in found["best"].replace("\u200b", ""), (found["best"], best)
+    else:
+        assert found["gain"].startswith(("Nothing", "Not known")), found
+
+
+def check_held(browser, document, found):
+    """Kinds on the card are those of the chart at its fullest moment, and add up to it."""
+    if not found.get("used"):
+        return
+    _, peak, kinds = max(found["peaks"], key=lambda p: p[0])
+    assert int(found["used"]) == peak == sum(kinds), (found["used"], peak, kinds)
+    assert {k: b for k, b, _ in found["kinds"]} == {k: b for k, b in enumerate(kinds) if b > 0}, (found["kinds"], kinds)
+    for _, value, text in found["kinds"]:
+        said, slack = number_of(text)
+        assert abs(said - value) <= slack, (text, value)
+    drawn = browser.evaluate(columns)[found["peaks"].index([_0 for _0 in found["peaks"] if _0[2] == kinds][0])]
+    unit = browser.evaluate("data.memory.unit")
+    assert abs(sum(drawn) - peak) <= 6 * unit, (drawn, kinds)
+    if len(document["by_stage"]) == 1 and document["micro_batches"] == 1:  # else several moments are as full
+        assert all(abs(d - k) <= 2 * unit for d, k in zip(drawn, kinds)), (drawn, kinds)
 
 
 def check_numbers(browser, document):
@@ -122,8 +169,8 @@ def check_numbers(browser, document):
         assert json.loads(value) == at(document, pointer), (pointer, value, at(document, pointer))
         said, slack = number_of(text)
         assert abs(said - at(document, pointer)) <= slack, (pointer, text, at(document, pointer))
-    kinds = [k for k in document["memory_bytes"] if k not in ("stages",) and document["memory_bytes"][k] > 0]
-    wanted = {"/step_seconds", "/mfu", *(f"/memory_bytes/{k}" for k in kinds)}
+    wanted = {"/step_seconds", "/memory_bytes/arena"}
+    wanted |= {"/run/median_step_seconds", "/run/compare_plan/step/measured_seconds"} if "run" in document else {"/mfu"}
     for s in range(len(document["by_stage"])):
         wanted |= {f"/by_stage/{s}/{k}_seconds" for k in ("compute", "exposed_communication", "bubble")}
         if len(document["by_stage"]) > 1:
@@ -160,10 +207,12 @@ def check_zoom(browser):
     browser.press("Tab")
     assert browser.evaluate("document.activeElement.className") == "skip"
     browser.evaluate("document.querySelector('#timeline .view').focus()")
+    browser.press("0")
     before = browser.evaluate("document.querySelector('#timeline svg').outerHTML")
     for _ in range(3):
         browser.press("+")
     assert abs(browser.evaluate("view.to - view.from") - 0.125) < 1e-9
+    assert browser.evaluate("[memoryView.from, memoryView.to]") == browser.evaluate("[view.from, view.to]")
     assert browser.evaluate("document.querySelector('#timeline svg').outerHTML") != before
     browser.press("ArrowRight")
     browser.press("n")
@@ -185,8 +234,10 @@ def check_look(browser, page):
         assert found["wide"] <= 0, (page, width, found["wide"])
         assert found["small"] == [], (width, found["small"])
         assert browser.evaluate(tables) == [True] * len(browser.evaluate(tables)), (page, width)
+        if width < 1280:
+            assert browser.evaluate(tables) == [], (page, width)
         if width == 390:
-            assert browser.evaluate(tables) == [] and browser.evaluate(unnamed) == 0, page
+            assert browser.evaluate(unnamed) == 0, page
     browser.size(1280)
     browser.settle()
 
@@ -207,6 +258,62 @@ def check(browser, document, page):
     check_look(browser, page)
     assert browser.complaints == [], browser.complaints
     assert all(r.startswith(("file://" + page, "data:")) for r in browser.requests), browser.requests
+
+
+def check_opening(browser, page, label):
+    """Of many micro-batches the timeline opens where tasks can be read, and says so; memory shows the whole step."""
+    for width in (1280, 390):
+        browser.size(width)
+        browser.open(page)
+        assert browser.evaluate("view.from === 0 && view.to < 0.5 && memoryView.to === 1"), browser.evaluate("[view.from, view.to, memoryView.to]")
+        labels = browser.evaluate("[...document.querySelectorAll('#timeline svg text[text-anchor=middle]')].map(e => e.textContent)")
+        assert sum(re.fullmatch(label, text) is not None for text in labels) >= (16 if width == 1280 else 6), (width, labels)
+        assert browser.evaluate("document.querySelector('.shown').textContent").startswith("Shown: 0 to "), page
+        browser.evaluate("[...document.querySelectorAll('#timeline button')].find(b => b.textContent === 'Whole step').click()")
+        browser.settle()
+        assert browser.evaluate("[view.from, view.to, document.querySelector('.shown').textContent]") == [0, 1, "Shown: the whole step."]
+    browser.size(1280)
+
+
+def check_wire(browser):
+    """What is on the wire has a colour of its own, which the legend has."""
+    colours = browser.evaluate("""(() => { const fill = s => getComputedStyle(document.querySelector(`#timeline svg .${s}`)).fill;
+      return ["wire", "communication", "waiting", "compute"].filter(s => document.querySelector(`#timeline svg .${s}`)).map(fill); })()""")
+    assert len(set(colours)) == len(colours) and len(colours) >= 3, colours
+    assert "on the wire" in browser.evaluate("document.querySelector('#timeline .legend').textContent")
+
+
+def check_trained(browser, folder):
+    """What was measured stands first, beside the forecast, with the part that differs most."""
+    page = os.path.join(folder, "trained.html")
+    words = ["gpt:layers=2,hidden=64,heads=2,vocab=64,seq=32", "--devices", "4", "--stages", "2", "--steps", "6"]
+    out = subprocess.run([program, "train", *words, "--json", "--html", page], check=True, capture_output=True, text=True)
+    summary = json.loads(out.stdout.splitlines()[-1])["summary"]
+    browser.open(page)
+    found = browser.evaluate(probe)["figures"]
+    run = {pointer: (json.loads(value), text) for pointer, value, text in found if pointer.startswith("/run/")}
+    assert run["/run/median_step_seconds"][0] == summary["median_step_seconds"], run
+    assert run["/run/compare_plan/step/measured_seconds"][0] == summary["compare_plan"]["step"]["measured_seconds"], run
+    for pointer, (value, text) in run.items():
+        assert value == at({"run": summary}, pointer), pointer
+        said, slack = number_of(text)
+        assert abs(said - value) <= slack, (pointer, text, value)
+    first = browser.evaluate("document.querySelector('.card').textContent")
+    assert first.index("a step, measured") < first.index("by forecast") and "most of it" in first, first
+    more = lambda part: part["measured_seconds"] - part["predicted_seconds"]
+    terms, step = summary["compare_plan"]["terms"], summary["compare_plan"]["step"]
+    most = (max if more(step) > 0 else min)(terms, key=more)["name"]
+    said = {"communication": "waiting for communication", "bubble": "waiting for other stages", "recompute": "computed again",
+            "other": "between operators"}.get(most, most)
+    assert f"most of it {said}, " in first, (most, first)
+    assert browser.evaluate("document.querySelectorAll('#losses path.loss').length") == 1
+    advice = browser.evaluate("document.querySelector('.card:last-child').textContent")
+    assert "samples is assumed" in advice, advice
+    cores = len(os.sched_getaffinity(0))
+    assert ("4 devices take turns on" in advice) == (cores < 4), advice
+    # Without --json the table of --compare-plan is for who asks for it.
+    text = subprocess.run([program, "train", *words, "--html", page], check=True, capture_output=True, text=True)
+    assert "predicted / measured" not in text.stdout + text.stderr
 
 
 def check_words(browser, document, page):
@@ -317,29 +424,31 @@ def main():
                            "--precision", "bf16", "--optimizer", "adamw", "--set",
                            "dp=2,tp=8,pp=4,micro_batches=32,schedule=1f1b,recompute=selected")
         check(browser, large, page)
-        text = browser.evaluate("document.querySelector('.advice').textContent")
+        check_wire(browser)
+        text = browser.evaluate("document.querySelector('.card:last-child').textContent")
         assert "It would fit with" in text and "schedule=interleaved:2 (" in text and "recompute costs" in text, text
         assert "by the schedule’s shape) or" in text and "Whether that fits, and what it takes in all, shardwright explain" in text, text
-        check_words(browser, *made(folder, "set", "plan", "ffn", "--devices", "8", "--set", "dp=8"))
-        text = browser.evaluate("document.querySelector('.advice').textContent")
-        assert "No other plan was looked at: dp=8" in text and "all others: shardwright plan ffn --devices 8." in text, text
+        document, page = made(folder, "set", "plan", "ffn", "--devices", "8", "--set", "dp=8")
+        fixed = document["unfixed"]["fixed"]
+        assert fixed.startswith("dp=8,tp=1,"), document["unfixed"]
+        check_words(browser, document, page)
+        assert f"fixed: {fixed};" in browser.evaluate("document.querySelector('.words').textContent")
+        lines = subprocess.run([program, "plan", "ffn", "--devices", "8", "--set", "dp=8", "--html", page], check=True,
+                               capture_output=True, text=True).stdout
+        assert f"unfixed: without {fixed} the search finds {document['unfixed']['plan']}: " in lines, lines
         check(browser, *made(folder, "searched", "plan", gpt, "--cluster", "v100-32g:4x1", "-o", "plan.json"))
         found = check_words(browser, *made(folder, "capped", "plan", gpt, "--cluster", "a100-80g:8", "--memory-cap", "500MB"))
         assert found["asked"] and found["counts"], found
         check(browser, *made(folder, "explained", "explain", "plan.json"))
         check(browser, *made(folder, "simulated", "simulate", "plan.json"))
         check(browser, *made(folder, "operators", "plan", "ffn", "--devices", "8"))
-        trained = os.path.join(folder, "trained.html")
-        subprocess.run([program, "train", "ffn", "--devices", "2", "--steps", "6", "--json", "--html", trained], check=True,
-                       capture_output=True)
-        browser.open(trained)
-        assert browser.evaluate("document.querySelectorAll('#losses path.loss').length") == 1
-        assert "The batch of 32 samples is assumed" in browser.evaluate("document.querySelector('.advice').textContent")
+        check_trained(browser, folder)
         interleaved, page = made(folder, "interleaved", "plan", "llama2-70b", "--cluster", "a100-80g:64", "--global-batch", "1024",
                                  "--precision", "bf16", "--optimizer", "adamw", "--set",
                                  "dp=4,tp=2,pp=8,micro_batches=256,zero=1,schedule=interleaved:2,recompute=selected")
         check_height_on_a_telephone(browser, page)
         check_words(browser, interleaved, page)
+        check_opening(browser, page, r"[FB]\d+ c\d+")
         check_frame(browser, folder, os.path.join(folder, "searched.html"))
         check_many_operators(browser, folder)
         check_words(browser, *made(folder, "one", "plan", "ffn", "--devices", "1"))

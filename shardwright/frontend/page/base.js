@@ -44,31 +44,9 @@ function rounds(from, to, count) {
   return out;
 }
 
-/// The stretch of the step that is in view, in [0, 1]: the timeline and the curves of memory show the same.
-const view = {
-  from: 0,
-  to: 1,
-  least: 1e-6,
+/// All charts are drawn together, once, when the next frame is.
+const charts = {
   watchers: [],
-  set(from, to) {
-    const width = Math.min(1, Math.max(this.least, to - from));
-    const begin = Math.min(Math.max(0, from), 1 - width);
-    if (begin === this.from && begin + width === this.to) return;
-    this.from = begin;
-    this.to = begin + width;
-    this.draw();
-  },
-  zoom(factor, at = (this.from + this.to) / 2) {
-    this.set(at - (at - this.from) * factor, at + (this.to - at) * factor);
-  },
-  pan(share) {
-    const by = share * (this.to - this.from);
-    this.set(this.from + by, this.to + by);
-  },
-  whole() {
-    this.set(0, 1);
-  },
-  /// All charts, once, when the next frame is drawn.
   draw() {
     if (this.is_due) return;
     this.is_due = true;
@@ -79,27 +57,57 @@ const view = {
   },
 };
 
+/// The stretch of the step that is in view, in [0, 1].
+function makeView() {
+  return {
+    from: 0,
+    to: 1,
+    least: 1e-6,
+    others: [],
+    set(from, to) {
+      const width = Math.min(1, Math.max(this.least, to - from));
+      const begin = Math.min(Math.max(0, from), 1 - width);
+      for (const v of [this, ...this.others]) [v.from, v.to] = [begin, begin + width];
+      charts.draw();
+    },
+    zoom(factor, at = (this.from + this.to) / 2) {
+      this.set(at - (at - this.from) * factor, at + (this.to - at) * factor);
+    },
+    pan(share) {
+      const by = share * (this.to - this.from);
+      this.set(this.from + by, this.to + by);
+    },
+    whole() {
+      this.set(0, 1);
+    },
+  };
+}
+/// Timeline and memory show the same, but that the timeline opens where its tasks can be read.
+const view = makeView(), memoryView = makeView();
+view.others.push(memoryView);
+memoryView.others.push(view);
+
 /// Times below a chart from `left` to `right`, at `y`.
-function timeAxis(left, right, y, top) {
+function timeAxis(view, left, right, y, top) {
   const seconds = (share) => share * data.step_seconds;
   let out = `<path class="axis" d="M${left} ${y}H${right}"/>`;
   for (const t of rounds(seconds(view.from), seconds(view.to), (right - left) / 110)) {
     const x = left + ((t / data.step_seconds - view.from) / (view.to - view.from)) * (right - left);
     const anchor = x < left + 20 ? "start" : x > right - 30 ? "end" : "middle";
     out += `<path class="axis" d="M${x.toFixed(1)} ${top}V${y + 4}"/>`;
-    out += `<text class="muted" x="${x.toFixed(1)}" y="${y + 16}" text-anchor="${anchor}">${axisText(t)}</text>`;
+    out += `<text class="muted" x="${x.toFixed(1)}" y="${y + 16}" text-anchor="${anchor}">${axisText(view, t)}</text>`;
   }
   return out;
 }
 /// All in the unit that suits what is in view.
-function axisText(seconds) {
+function axisText(view, seconds) {
   const width = (view.to - view.from) * data.step_seconds;
   const [scale, unit] = width < 2e-6 ? [1e9, "ns"] : width < 2e-3 ? [1e6, "us"] : width < 2 ? [1e3, "ms"] : [1, "s"];
   return `${digits(seconds * scale, 6)} ${unit}`;
 }
 
 /// Keys, wheel, fingers and mouse on a chart whose times begin at `left()` pixels.
-function makeZoomable(box, left, keys = {}) {
+function makeZoomable(view, box, left, keys = {}) {
   const share = (event) => {
     const place = box.getBoundingClientRect();
     const x = (event.clientX - place.left - left()) / (place.width - left());
@@ -164,7 +172,7 @@ function foldOnNarrow(box, items, shown, title) {
   if (rest.length < 2) return void box.append(...items);
   const content = element("div", { class: box.className });
   const details = element("details", { class: "more" }, element("summary", {}, title(rest.length)), content);
-  details.addEventListener("toggle", () => view.draw());
+  details.addEventListener("toggle", () => charts.draw());
   const arrange = () => {
     if (narrow.matches) content.append(...rest);
     box.replaceChildren(...(narrow.matches ? [...shown, details] : items));

@@ -17,6 +17,6 @@ function drawLosses(box, run) {
     out += `<path class="loss" d="${points.map(([step, loss], i) => `${i ? "L" : "M"}${x(step).toFixed(1)} ${y(loss).toFixed(1)}`).join("")}"/>`;
     box.innerHTML = `<svg role="img" aria-label="Loss by step, from ${digits(losses[0], 5)} to ${digits(losses.at(-1), 5)}" viewBox="0 0 ${right + 8} ${top + height + 22}" height="${top + height + 22}">${out}</svg>`;
   };
-  view.watchers.push(draw);
+  charts.watchers.push(draw);
   draw();
 }

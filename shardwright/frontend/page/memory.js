@@ -9,8 +9,8 @@ function drawMemory(box, memory) {
   const used = memory.kinds.map((_, k) => k).filter((k) => memory.stages.some((s) => s.values[k].some((v) => v > 0)));
   const hasIdle = !memory.framework;
   const readout = element("p", { class: "readout", "aria-live": "polite" });
-  const charts = element("div", { class: `curves${memory.stages.length === 1 ? " single" : ""}` });
-  box.append(element("div", { class: "tools" }, legend([...used.map((k) => [styleOf(k), memory.kinds[k][1]]), ...(hasIdle ? [["idle", "reserved, not in use then"]] : [])])), charts, readout,
+  const row = element("div", { class: `curves${memory.stages.length === 1 ? " single" : ""}` });
+  box.append(element("div", { class: "tools" }, legend([...used.map((k) => [styleOf(k), memory.kinds[k][1]]), ...(hasIdle ? [["idle", "reserved, not in use then"]] : [])])), row, readout,
     howToRead(memoryText(memory)));
   const nameOf = (s) => groupName(data.timeline.ranks[s].stages);
   const fullest = memory.stages.reduce((best, s, i) => (s.arena > memory.stages[best].arena ? i : best), 0);
@@ -21,7 +21,7 @@ function drawMemory(box, memory) {
       "aria-label": `Memory of ${nameOf(s)} over the step. Plus and minus zoom, arrows move, 0 shows the whole step.` });
     return { box: element("div", {}, title, chart), chart };
   });
-  foldOnNarrow(charts, drawn.map((d) => d.box), [drawn[fullest].box], (count) => `Memory of ${count} other stages`);
+  foldOnNarrow(row, drawn.map((d) => d.box), [drawn[fullest].box], (count) => `Memory of ${count} other stages`);
   memory.stages.forEach((stage, s) => drawCurve(drawn[s].chart, stage, s));
 
   function drawCurve(chart, stage, s) {
@@ -35,8 +35,8 @@ function drawMemory(box, memory) {
     function draw() {
       const right = (chart.clientWidth || 420) - 2;
       const y = (bytes) => top + height * (1 - bytes / ceiling);
-      const x = (c) => left + ((c / memory.columns - view.from) / (view.to - view.from)) * (right - left);
-      const first = Math.max(0, Math.floor(view.from * memory.columns)), last = Math.min(memory.columns, Math.ceil(view.to * memory.columns));
+      const x = (c) => left + ((c / memory.columns - memoryView.from) / (memoryView.to - memoryView.from)) * (right - left);
+      const first = Math.max(0, Math.floor(memoryView.from * memory.columns)), last = Math.min(memory.columns, Math.ceil(memoryView.to * memory.columns));
       const clamp = (n) => Math.min(right, Math.max(left, n)).toFixed(1);
       const below = new Array(last - first).fill(0);
       let out = `<rect class="ground" x="${left}" y="${top}" width="${right - left}" height="${height}"/>`;
@@ -64,23 +64,23 @@ function drawMemory(box, memory) {
       out += `<text x="${left + 4}" y="${(isClose && arenaY > capY ? arenaY + 13 : arenaY - 4).toFixed(1)}">reserved ${bytesText(stage.arena)}</text>`;
       if (stage.peak) {
         const at = stage.peak.seconds / data.step_seconds;
-        if (at >= view.from && at <= view.to)
-          out += `<circle class="peak" cx="${(left + ((at - view.from) / (view.to - view.from)) * (right - left)).toFixed(1)}" cy="${y(stage.peak.bytes).toFixed(1)}" r="3"/>`;
+        if (at >= memoryView.from && at <= memoryView.to)
+          out += `<circle class="peak" cx="${(left + ((at - memoryView.from) / (memoryView.to - memoryView.from)) * (right - left)).toFixed(1)}" cy="${y(stage.peak.bytes).toFixed(1)}" r="3"/>`;
       }
       if (column >= first && column < last) out += `<path class="cursor" d="M${clamp(x(column + 0.5))} ${top}v${height}"/>`;
-      out += timeAxis(left, right, top + height, top + height);
+      out += timeAxis(memoryView, left, right, top + height, top + height);
       chart.innerHTML = `<svg role="img" aria-label="${escaped(`${nameOf(s)}: ${peakText(stage)}`)}" viewBox="0 0 ${right + 2} ${top + height + 20}" height="${top + height + 20}"><defs><pattern id="idle-hatch-${s}" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path class="idle-hatch" d="M0 0V6"/></pattern></defs>${out}</svg>`;
     }
 
-    const share = makeZoomable(chart, () => left);
+    const share = makeZoomable(memoryView, chart, () => left);
     chart.addEventListener("pointermove", (event) => {
       column = Math.min(memory.columns - 1, Math.floor(share(event) * memory.columns));
       const parts = used.filter((k) => value(k, column) > 0).map((k) => `${memory.kinds[k][1]} ${bytesText(value(k, column))}`);
       const sum = used.reduce((total, k) => total + value(k, column), 0);
       readout.textContent = `${nameOf(s)}, rank ${stage.rank}, at ${secondsText((column / memory.columns) * data.step_seconds)}: ${bytesText(sum)} in use: ${parts.join(", ")}`;
-      view.draw();
+      charts.draw();
     });
-    view.watchers.push(draw);
+    charts.watchers.push(draw);
     draw();
   }
 }
@@ -94,7 +94,7 @@ function memoryText(memory) {
   const out = ["Of each moment that is drawn, the fullest instant in it."];
   const differs = memory.stages.some((s) => s.peak && s.peak.bytes !== s.arena);
   out.push(differs
-    ? "A device reserves its arena before the step begins. What is hatched is reserved and not in use then: gaps between tensors that cannot be packed more tightly, and places of micro-batches that are not there at that moment."
+    ? "A device reserves its memory before the step begins. What is hatched is reserved and not in use then: gaps between tensors that cannot be packed more tightly, and places of micro-batches that are not there at that moment."
     : "At its fullest, all that is reserved is in use.");
   if (memory.framework) out.push(`The curves are of our own program; what is reserved is as ${memory.framework} would take it.`);
   return out.join(" ");

@@ -10,7 +10,7 @@ drawStrip(document.getElementById("strip"), data.strip);
 drawTimeline(document.getElementById("timeline"), data.timeline);
 drawMemory(document.getElementById("curves"), data.memory);
 if (data.run) drawLosses(document.getElementById("losses"), data.run);
-new ResizeObserver(() => view.draw()).observe(document.body);
+new ResizeObserver(() => charts.draw()).observe(document.body);
 // On paper all is open, and charts have the width of the sheet.
 addEventListener("beforeprint", () => {
   for (const details of document.querySelectorAll("details:not(.file)")) details.open = true;

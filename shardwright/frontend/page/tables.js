@@ -30,12 +30,15 @@ function shorten(table) {
   table.after(button);
 }
 
-/// On a narrow screen a row is a card, whose lines say what they are.
+/// Where its columns have no room a row is a card, whose lines say what they are.
 function labelCells(table) {
   const names = [...table.tHead.rows[0].cells].map((head) => head.textContent);
   for (const row of table.tBodies[0].rows)
     [...row.cells].forEach((cell, column) => cell.setAttribute("data-label", names[column]));
-  table.classList.add("labelled");
+  const many = 7, medium = matchMedia("screen and (max-width: 1000px)");
+  const arrange = () => table.classList.toggle("labelled", narrow.matches || (medium.matches && names.length >= many));
+  for (const width of [narrow, medium]) width.addEventListener("change", arrange);
+  arrange();
 }
 
 /// What is wider than the page says so.

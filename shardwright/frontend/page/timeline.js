@@ -91,17 +91,21 @@ function drawTimeline(box, raw) {
   const hasKind = (i) => timeline.ranks.some((r) => r.blocks.some((b) => b.kind === i));
   const isCut = hasKind(5);
   const kindText = (i) => (i === 1 && isCut ? "gradients of inputs" : blockKinds[i].text);
+  const isChunked = timeline.ranks.some((r) => r.stages.length > 1);
+  const isMany = timeline.ranks.some((r) => r.blocks.length > 8);
   const readout = element("p", { class: "readout", "aria-live": "polite" });
+  const shown = element("p", { class: "shown" });
   const svgBox = element("div", { class: "view", tabindex: "0", role: "group",
     "aria-label": "Timeline of the step. Plus and minus zoom, arrows left and right move, 0 shows the whole step, n and p step from piece to piece, arrows up and down change the rank." });
   box.append(element("div", { class: "tools" }, zoomButtons(),
-    legend(doing.map((d) => [d.style, d.text]).filter(([s]) => usesDoing(timeline, s))),
+    legend([...doing.map((d) => [d.style, d.text]).filter(([s]) => usesDoing(timeline, s)), ...(usesWire(timeline) ? [["wire", "on the wire"]] : [])]),
     legend([0, 1, 5, 2, 4].filter(hasKind).map((i) => [blockKinds[i].style,
-      kindText(i) + (blockKinds[i].letter ? ` (${isCut && i === 1 ? "I" : blockKinds[i].letter})` : "")]))), svgBox, readout);
+      kindText(i) + (blockKinds[i].letter ? ` (${isCut && i === 1 ? "I" : blockKinds[i].letter})` : "")])), labelKey()), shown, svgBox, readout);
   box.append(howToRead(mergedText(timeline), "Zoom: + and −, wheel with Ctrl or after a click, two fingers; move: arrows or drag; n and p go from piece to piece; 0 shows all."));
 
   const laneTop = 18, laneHeight = { task: 15, doing: 20, wire: 7 }, rankHeight = laneTop + 15 + 20 + 7 + 16;
   const cursor = { rank: 0, tick: -1 };
+  openReadable();
   const geometry = () => ({ left: 0, right: svgBox.clientWidth || 900 });
 
   function draw() {
@@ -110,7 +114,7 @@ function drawTimeline(box, raw) {
     const x = (tick) => left + (tick - view.from * ticks) * scale;
     const first = view.from * ticks, last = view.to * ticks;
     const bottom = timeline.ranks.length * rankHeight;
-    let out = timeAxis(left, right, bottom - 2, 18);
+    let out = timeAxis(view, left, right, bottom - 2, 18);
     timeline.ranks.forEach((rank, r) => {
       const top = r * rankHeight;
       out += `<text x="${left}" y="${top + 12}">${escaped(rankText(rank))}</text>`;
@@ -125,6 +129,24 @@ function drawTimeline(box, raw) {
     svgBox.innerHTML = `<svg role="img" aria-label="${escaped(summary())}" viewBox="0 0 ${right} ${bottom + 20}" height="${bottom + 20}">` +
       `<defs><pattern id="hatch" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path class="hatch" d="M0 0V5"/></pattern></defs>${out}</svg>`;
     svgBox.classList.toggle("zoomed", view.to - view.from < 1);
+    tellShown();
+  }
+
+  /// Where tasks are too narrow to be read the first of them are shown.
+  function openReadable() {
+    const forwards = timeline.ranks.flatMap((r) => r.blocks.filter((b) => b.kind === 0).map((b) => b.end - b.begin)).sort((a, b) => a - b);
+    const least = isChunked ? 42 : 26, width = box.clientWidth || 900;
+    const share = forwards.length > 0 ? (width * forwards[forwards.length >> 1]) / (least * ticks) : 1;
+    if (share < 0.6) view.to = Math.max(view.least, share);
+  }
+  function tellShown() {
+    const [from, to] = [view.from, view.to].map((share) => secondsText(share * data.step_seconds));
+    shown.replaceChildren(view.to - view.from > 0.999 ? "Shown: the whole step." :
+      `Shown: ${from} to ${to} of ${secondsText(data.step_seconds)}, so that tasks can be read; “Whole step” shows all.`);
+  }
+  function labelKey() {
+    if (!isMany) return "";
+    return element("span", { class: "fine" }, isChunked ? "F3 c5: forward of micro-batch 3 through chunk 5; paler: a stage’s later chunks" : "F3: forward of micro-batch 3");
   }
 
   function drawRank(rank, top, frame) {
@@ -136,7 +158,7 @@ function drawTimeline(box, raw) {
       const block = rank.blocks[i];
       const x0 = Math.max(left, x(block.begin)), x1 = Math.min(right, x(block.end));
       if (block.kind !== 3) {
-        tasks += `<rect class="${blockKinds[block.kind].style}" x="${x0.toFixed(1)}" y="${taskTop}" width="${Math.max(0.4, x1 - x0 - (x1 - x0 > 3 ? 1 : 0)).toFixed(1)}" height="${laneHeight.task}"/>`;
+        tasks += `<rect class="${blockKinds[block.kind].style}${isPass(block.kind) && rank.stages.indexOf(block.stage) > 0 ? " later" : ""}" x="${x0.toFixed(1)}" y="${taskTop}" width="${Math.max(0.4, x1 - x0 - (x1 - x0 > 3 ? 1 : 0)).toFixed(1)}" height="${laneHeight.task}"/>`;
         tasks += taskLabel(block, x0, x1, taskTop);
       }
       addPieces(stack, block, frame);
@@ -148,11 +170,11 @@ function drawTimeline(box, raw) {
 
   function taskLabel(block, x0, x1, top) {
     const kind = blockKinds[block.kind], width = x1 - x0;
-    const isMany = timeline.ranks.some((r) => r.blocks.length > 8);
     const letter = isCut && block.kind === 1 ? "I" : kind.letter;
-    const long = `${kindText(block.kind)}${isMany && isPass(block.kind) ? ` ${block.micro}` : ""}`;
-    const short = isPass(block.kind) && isMany ? `${letter}${block.micro}` : letter;
-    const text = width > long.length * 7 + 8 ? long : width > short.length * 8 + 4 ? short : "";
+    const isNumbered = isMany && isPass(block.kind);
+    const long = `${kindText(block.kind)}${isNumbered ? ` ${block.micro}${isChunked ? `, chunk ${block.stage}` : ""}` : ""}`;
+    const short = isNumbered ? `${letter}${block.micro}${isChunked ? ` c${block.stage}` : ""}` : letter;
+    const text = width > long.length * 7 + 8 ? long : width > short.length * 7 + 3 ? short : "";
     return text ? `<text x="${((x0 + x1) / 2).toFixed(1)}" y="${top + 11.5}" text-anchor="middle">${text}</text>` : "";
   }
 
@@ -208,7 +230,7 @@ function drawTimeline(box, raw) {
     tell(pieceAt(r, tick));
     const share = tick / ticks;
     if (share < view.from || share > view.to) view.set(share - (view.to - view.from) / 2, share + (view.to - view.from) / 2);
-    view.draw();
+    charts.draw();
   }
   function step(direction) {
     const now = pieceAt(cursor.rank, Math.max(cursor.tick, 0));
@@ -218,7 +240,7 @@ function drawTimeline(box, raw) {
     if (tick >= 0 && tick < ticks) moveTo(cursor.rank, tick);
   }
   const turn = (by) => moveTo(Math.min(Math.max(0, cursor.rank + by), timeline.ranks.length - 1), Math.max(cursor.tick, view.from * ticks));
-  const share = makeZoomable(svgBox, () => geometry().left,
+  const share = makeZoomable(view, svgBox, () => geometry().left,
     { n: () => step(1), p: () => step(-1), ArrowUp: () => turn(-1), ArrowDown: () => turn(1) });
   svgBox.addEventListener("pointermove", (event) => {
     const y = event.clientY - svgBox.getBoundingClientRect().top;
@@ -226,7 +248,7 @@ function drawTimeline(box, raw) {
     cursor.rank = r;
     cursor.tick = share(event) * ticks;
     tell(pieceAt(r, cursor.tick));
-    view.draw();
+    charts.draw();
   });
 
   function rankText(rank) {
@@ -246,7 +268,7 @@ function drawTimeline(box, raw) {
   }
 
   readout.textContent = "Point at a piece, or press n in the chart, to see what it is.";
-  view.watchers.push(draw);
+  charts.watchers.push(draw);
   draw();
 }
 
@@ -255,8 +277,10 @@ function usesDoing(timeline, style) {
   return timeline.ranks.some((r) => r.blocks.some((b) => b.pattern.parts[d] > 0));
 }
 
+const usesWire = (timeline) => timeline.ranks.some((r) => r.wire.length > 0 || r.blocks.some((b) => b.pattern.wire.length > 0));
+
 function mergedText(timeline) {
-  const out = ["For each stage one rank is drawn: the others of the stage do the same at the same times. Lanes: tasks, what the device does, what is on the wire."];
+  const out = ["For each stage one rank (device) is drawn: the others of the stage do the same at the same times. Three lanes, from above: tasks; what the device does; what is on the wire, beside it."];
   out.push("Tasks that run alike are drawn from one of them.");
   if (timeline.joins_blocks) out.push("The first and last tasks are there one by one, those between are joined.");
   if (timeline.joins_pieces) out.push("Kernels side by side are joined where there are too many for a page.");
@@ -304,7 +328,7 @@ function wires(top, height, left, right) {
     if (busy < 0) return;
     const x0 = Math.max(left, from), x1 = Math.min(right, to), width = Math.max(0.8, x1 - x0);
     const h = Math.max(0.8, height * Math.min(1, busy / Math.max(0.8, to - from)));
-    out += `<rect class="communication" x="${x0.toFixed(1)}" y="${(top + height - h).toFixed(1)}" width="${width.toFixed(1)}" height="${h.toFixed(1)}"/>`;
+    out += `<rect class="wire" x="${x0.toFixed(1)}" y="${(top + height - h).toFixed(1)}" width="${width.toFixed(1)}" height="${h.toFixed(1)}"/>`;
     busy = -1;
   };
   return {

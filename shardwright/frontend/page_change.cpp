@@ -1,0 +1,194 @@
+// The best change that is known of a plan: what its card says first, with the whole flag and what it gains.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "shardwright/base/text.h"
+#include "shardwright/explain/unpriced.h"
+#include "shardwright/frontend/alternatives.h"
+#include "shardwright/frontend/html.h"
+#include "shardwright/frontend/page_parts.h"
+#include "shardwright/frontend/table.h"
+
+namespace shardwright {
+bool promises_more(const Tried& t, const PageContent& content) {
+  return t.fate != Fate::taken && is_priced(t) && fits(t, content.evaluation) &&
+         t.seconds < as_long * content.evaluation.estimate.step_seconds();
+}
+
+namespace {
+
+std::string percent_less(double to, double from) { return fmt::format("{:.1f}%", 100 * (1 - to / from)); }
+
+/// What stands largest on the card, and below it how.
+struct Change {
+  std::string gain, beside, how;
+};
+
+std::string html_of(const Change& c) {
+  return fmt::format("<p class=\"big\">{}</p>\n<p class=\"beside\">{}</p>\n<p>{}</p>\n", c.gain, c.beside,
+                     c.how);
+}
+
+/// `shardwright plan MODEL --devices 8 --fix ..`: the page's command, with what asks for `t`.
+std::string call_for(const Tried& t, const PageContent& content) {
+  return content.search_call.empty() || !t.words.empty()
+             ? ""
+             : command_html(fmt::format("{} {}", content.search_call, asked_text(t)));
+}
+
+/// The fastest of those; one that was simulated before all others.
+const Tried* best_promise(const PageContent& content) {
+  const Tried* out = nullptr;
+  if (content.bound)
+    for (const Tried& t : content.bound->tried)
+      if (promises_more(t, content) && (!out || std::tuple(t.by != KnownBy::program, t.seconds) <
+                                                    std::tuple(out->by != KnownBy::program, out->seconds)))
+        out = &t;
+  return out;
+}
+
+Change of_misfit(const PageContent& content) {
+  const std::string excess = bytes_text(content.evaluation.excess_bytes());
+  if (content.remedies.found.empty())
+    return {"It does not fit", fmt::format("by {}", excess), "No way to make it fit is known here."};
+  const Remedy& r = content.remedies.found.front();
+  return {"It would fit", fmt::format("now it takes {} too much", excess),
+          fmt::format("<strong>It would fit with</strong> {}: {} a step, {}.", code_html(r.change),
+                      seconds_text(r.step_seconds), bytes_text(r.memory_bytes))};
+}
+
+/// Without what was fixed, if that is faster than all else that was simulated.
+std::optional<Change> of_unfixed(const PageContent& content) {
+  if (!content.bound || !content.bound->unfixed) return {};
+  const Unfixed& u = *content.bound->unfixed;
+  const double step = content.evaluation.estimate.step_seconds();
+  const Tried* best = best_promise(content);
+  if (!u.fits || u.step_seconds >= as_long * step ||
+      (best && best->by == KnownBy::program && best->seconds <= u.step_seconds))
+    return {};
+  return Change{against_text(u.step_seconds, step),
+                content.run ? "without what was fixed, by forecast" : "without what was fixed",
+                fmt::format("<strong>Leave out</strong> {}{}<br>The search then finds {}: {} a step, {} "
+                            "(simulated).",
+                            code_html(content.bound->binding.fixed),
+                            content.search_call.empty() ? "" : ": " + command_html(content.search_call),
+                            code_html(u.plan), seconds_text(u.step_seconds), bytes_text(u.memory_bytes))};
+}
+
+Change of_promise(const Tried& t, const PageContent& content) {
+  const double step = content.evaluation.estimate.step_seconds();
+  const bool is_known = t.by == KnownBy::program;
+  const std::string call = call_for(t, content);
+  const std::string gain = against_text(t.seconds, step);
+  return {is_known ? gain : "Perhaps " + gain, is_known ? "is possible" : "by forecast: not simulated",
+          fmt::format("{}: {} a step, {}{}.{}", asked_html(t, content), seconds_text(t.seconds),
+                      bytes_text(std::llround(t.bytes)),
+                      is_known ? "" : ". Forecasts err: it may turn out slower, or not to fit",
+                      is_known || call.empty() ? "" : fmt::format(" This simulates it: {}", call))};
+}
+
+/// What there is to say where nothing is faster.
+std::string looked_at_text(const PageContent& content) {
+  const Bound& bound = *content.bound;
+  const std::string& compared = content.plan.compared;
+  if (bound.tried.empty() || (compared.empty() && that_lost(bound.tried).empty()))
+    return bound.binding.fixed.empty() ? "" : "No other plan with what was fixed was looked at.";
+  return fmt::format("Of what was simulated and fits nothing is faster by 0.5% or more{}.",
+                     compared.empty() ? "" : ": " + escaped(compared));
+}
+
+Change of_nothing(const PageContent& content) {
+  if (content.plan.devices() == 1) return {"Nothing", "to split", "One device does all of it."};
+  if (!content.bound)
+    return {"Not known", "here",
+            "How this plan was found is not known here: <code>shardwright plan</code> of the model says what "
+            "else there is."};
+  const std::string looked_at = looked_at_text(content);
+  if (!looked_at.empty()) return {"Nothing faster", "that fits was found", looked_at};
+  return {"Not known", "here",
+          content.plan.search.empty()
+              ? "Nothing else was looked at."
+              : fmt::format("The search {} compares no whole plans: {} does.", code_html(content.plan.search),
+                            command_html("--search auto"))};
+}
+
+Change best_change(const PageContent& content) {
+  if (!content.evaluation.fits()) return of_misfit(content);
+  if (auto change = of_unfixed(content)) return *std::move(change);
+  if (const Tried* t = best_promise(content)) return of_promise(*t, content);
+  return of_nothing(content);
+}
+
+// ---- what limits it ----
+
+/// What is faster by forecast, where that is not the best change.
+std::string other_promises(const PageContent& content) {
+  const Tried* best = best_promise(content);
+  if (!best) return "";
+  const auto count =
+      std::ranges::count_if(content.bound->tried, [&](const Tried& t) { return promises_more(t, content); });
+  const std::string all =
+      count > 1 ? fmt::format("{} in all are faster by forecast: <a href=\"#lost\">What lost</a>.", count)
+                : "";
+  if (!of_unfixed(content)) return all;
+  return fmt::format(
+      "<strong>With what was fixed perhaps {}</strong>: {}: {} a step, {}{}. {}",
+      against_text(best->seconds, content.evaluation.estimate.step_seconds()), asked_html(*best, content),
+      seconds_text(best->seconds), bytes_text(std::llround(best->bytes)),
+      best->by == KnownBy::program ? ""
+                                   : ", by forecast: not simulated, it may turn out slower or not to fit",
+      all);
+}
+
+std::string more_memory(const PageContent& content) {
+  const Binding& b = content.bound->binding;
+  if (!b.misfit) return "";
+  return fmt::format(
+      "<strong>With more memory a step would be {} shorter</strong>: {} takes {} but {}, {} more than there "
+      "is.",
+      percent_less(b.misfit->seconds, content.evaluation.estimate.step_seconds()),
+      asked_html(*b.misfit, content), seconds_text(b.misfit->seconds),
+      bytes_text(std::llround(b.misfit->bytes)),
+      bytes_text(std::llround(b.misfit->bytes) - content.evaluation.cap_bytes));
+}
+
+/// What was fixed, where leaving it out is not the best change.
+std::string fixed_advice(const PageContent& content) {
+  const Bound& bound = *content.bound;
+  if (bound.binding.fixed.empty() || of_unfixed(content)) return "";
+  const std::string fixed = code_html(bound.binding.fixed);
+  if (!bound.unfixed)
+    return fmt::format("<strong>Only plans with {} were looked at</strong>: {} prices others.{}", fixed,
+                       command_html("shardwright " + command_of(bound.binding)),
+                       bound.binding.other.empty() ? "" : fmt::format(" {}.", escaped(bound.binding.other)));
+  const Unfixed& u = *bound.unfixed;
+  const double step = content.evaluation.estimate.step_seconds();
+  return fmt::format("<strong>Without {}</strong> the search finds {}: {} a step, {}{}.", fixed,
+                     u.step_seconds < as_long * step ? "what is " + against_text(u.step_seconds, step)
+                                                     : std::string("nothing faster"),
+                     seconds_text(u.step_seconds), bytes_text(u.memory_bytes),
+                     u.fits ? "" : ", which does not fit");
+}
+
+}  // namespace
+
+std::string best_change_html(const PageContent& content) { return html_of(best_change(content)); }
+
+std::string unpriced_html(const PageContent& content) {
+  if (!content.bound) return "";
+  const auto count = unpriced(content.bound->tried, content.evaluation.estimate.step_seconds());
+  if (count == 0) return "";
+  return fmt::format("Of {} that {} not fit, by figures alone, it is not known whether {} faster.", count,
+                     count == 1 ? "does" : "do", count == 1 ? "it is" : "they are");
+}
+
+std::vector<std::string> limits_html(const PageContent& content) {
+  if (!content.bound) return {};
+  return {fixed_advice(content), other_promises(content), more_memory(content)};
+}
+
+}  // namespace shardwright
