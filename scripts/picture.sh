@@ -18,7 +18,7 @@ from browser import Browser
 with Browser() as browser:
     browser.size(1000)
     browser.open(sys.argv[1])
-    browser.evaluate("""document.querySelectorAll('#timeline .group, #timeline .readout, #timeline .fine').forEach(e => e.remove());
+    browser.evaluate("""document.querySelectorAll('#timeline .group, #timeline .readout, #timeline .fine, #timeline .shown').forEach(e => e.remove());
       document.getElementById('timeline').style.padding = '12px'""")
     browser.settle()
     browser.screenshot(sys.argv[2], "#timeline")

@@ -9,6 +9,7 @@
 #include "shardwright/annotations/patterns.h"
 #include "shardwright/base/file.h"
 #include "shardwright/base/text.h"
+#include "shardwright/cli/device_counts.h"
 #include "shardwright/cli/strategies.h"
 #include "shardwright/cost/cluster.h"
 #include "shardwright/explain/unfixed.h"
@@ -369,7 +370,7 @@ Bound bound_of(const Arguments& arguments, const Model& model, const Plan& plan,
   const Judged judged{request, plan, evaluation};
   const StepOf step = step_again(model, plan, request.origin);
   Bound out = bound_of(judged, std::move(tried), step);
-  if (told.has("--html")) out.unfixed = unfixed_of(judged, step);
+  if (told.has("--html") && !chooses_devices(told)) out.unfixed = unfixed_of(judged, step);
   return out;
 }
 

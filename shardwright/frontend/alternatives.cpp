@@ -62,11 +62,12 @@ std::vector<Tried> that_lost(std::vector<Tried> tried) {
   return tried;
 }
 
-std::string command_of(const Binding& binding) {
+std::string command_of(const Binding& binding, std::string_view plan) {
   const auto end = binding.fixed.find('=');
   const std::string word = binding.fixed.substr(0, end);
-  return end != std::string::npos && has_other_values(word) ? fmt::format("explain PLAN {}", word)
-                                                            : "explain PLAN --why-not CONSTRAINTS";
+  return end != std::string::npos && has_other_values(word)
+             ? fmt::format("explain {} {}", plan, word)
+             : fmt::format("explain {} --why-not CONSTRAINTS", plan);
 }
 
 std::string binding_text(const Bound& bound, const Evaluation& evaluation) {

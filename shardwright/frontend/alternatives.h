@@ -25,8 +25,8 @@ std::string against_text(double to, double from);
 /// Those that lost, the best first: what fits before what does not, then what programs say, then the fastest.
 std::vector<Tried> that_lost(std::vector<Tried> tried);
 
-/// The command that prices what else could be fixed, for a plan in a file.
-std::string command_of(const Binding& binding);
+/// The command that prices what else could be fixed, for a plan in the file `plan`.
+std::string command_of(const Binding& binding, std::string_view plan = "PLAN");
 
 /// `memory: --set dp=8,.. takes 7.5 s but 91.2 GB, 7.3 GB more than there is`
 std::string binding_text(const Bound& bound, const Evaluation& evaluation);

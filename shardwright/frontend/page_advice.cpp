@@ -178,8 +178,10 @@ std::string lever(const PageContent& content) {
 
 void add_remedies(std::vector<std::string>& items, const PageContent& content) {
   if (content.evaluation.fits()) return;
-  const std::vector<Remedy>& found = content.remedies.found;  // of which the first stands above
-  for (const Remedy& r : std::span(found).subspan(std::min<std::size_t>(1, found.size())))
+  const std::vector<Remedy>& found = content.remedies.found;
+  const std::size_t first =
+      fits_unfixed(content) ? 0 : std::min<std::size_t>(1, found.size());  // stands above
+  for (const Remedy& r : std::span(found).subspan(first))
     items.push_back(fmt::format("Or with {}: {} a step, {}.", code_html(r.change),
                                 seconds_text(r.step_seconds), bytes_text(r.memory_bytes)));
 }
@@ -236,17 +238,15 @@ std::string change_card(const PageContent& content) {
   for (std::string& limit : limits_html(content)) first.push_back(std::move(limit));
   first.push_back(assumed_advice(content));
   if (content.bound) add_alternatives(more, content);
-  more.push_back(recompute_advice(content));
-  more.push_back(lever(content));
+  // Where nothing is known of how it was found these are all there is.
+  for (std::string (*advice)(const PageContent&) : {recompute_advice, lever})
+    (content.bound ? more : first).push_back(advice(content));
   more.push_back(unpriced_html(content));
   if (!content.plan.suggestion.empty())
     more.push_back("Suggested: " + escaped(content.plan.suggestion) + ".");
   std::string folded = list_html(more);
   if (!folded.empty())
-    folded =
-        "<details class=\"else\"><summary>What else there is: less memory, next best, largest "
-        "waits</summary>\n" +
-        folded + "</details>\n";
+    folded = "<details class=\"else\"><summary>What else there is</summary>\n" + folded + "</details>\n";
   return card_html(content.evaluation.fits() ? "What would make it faster?" : "What would make it fit?",
                    best_change_html(content) + list_html(first) + folded);
 }

@@ -14,6 +14,13 @@
 #include "shardwright/frontend/table.h"
 
 namespace shardwright {
+bool fits_unfixed(const PageContent& content) {
+  if (!content.bound || !content.bound->unfixed || content.evaluation.fits()) return false;
+  const Unfixed& u = *content.bound->unfixed;
+  const std::vector<Remedy>& others = content.remedies.found;
+  return u.fits && (others.empty() || u.step_seconds < others.front().step_seconds);
+}
+
 bool promises_more(const Tried& t, const PageContent& content) {
   return t.fate != Fate::taken && is_priced(t) && fits(t, content.evaluation) &&
          t.seconds < as_long * content.evaluation.estimate.step_seconds();
@@ -51,14 +58,14 @@ const Tried* best_promise(const PageContent& content) {
   return out;
 }
 
-Change of_misfit(const PageContent& content) {
-  const std::string excess = bytes_text(content.evaluation.excess_bytes());
-  if (content.remedies.found.empty())
-    return {"It does not fit", fmt::format("by {}", excess), "No way to make it fit is known here."};
-  const Remedy& r = content.remedies.found.front();
-  return {"It would fit", fmt::format("now it takes {} too much", excess),
-          fmt::format("<strong>It would fit with</strong> {}: {} a step, {}.", code_html(r.change),
-                      seconds_text(r.step_seconds), bytes_text(r.memory_bytes))};
+/// Pre: it is known what the search finds without what was fixed.
+std::string leaving_out(const PageContent& content) {
+  const Unfixed& u = *content.bound->unfixed;
+  return fmt::format(
+      "<strong>Leave out</strong> {}{}<br>The search then finds {}: {} a step, {} (simulated).",
+      code_html(content.bound->binding.fixed),
+      content.search_call.empty() ? "" : ": " + command_html(content.search_call), code_html(u.plan),
+      seconds_text(u.step_seconds), bytes_text(u.memory_bytes));
 }
 
 /// Without what was fixed, if that is faster than all else that was simulated.
@@ -72,11 +79,18 @@ std::optional<Change> of_unfixed(const PageContent& content) {
     return {};
   return Change{against_text(u.step_seconds, step),
                 content.run ? "without what was fixed, by forecast" : "without what was fixed",
-                fmt::format("<strong>Leave out</strong> {}{}<br>The search then finds {}: {} a step, {} "
-                            "(simulated).",
-                            code_html(content.bound->binding.fixed),
-                            content.search_call.empty() ? "" : ": " + command_html(content.search_call),
-                            code_html(u.plan), seconds_text(u.step_seconds), bytes_text(u.memory_bytes))};
+                leaving_out(content)};
+}
+
+Change of_misfit(const PageContent& content) {
+  const std::string excess = bytes_text(content.evaluation.excess_bytes());
+  const std::string now = fmt::format("now it takes {} too much", excess);
+  if (fits_unfixed(content)) return {"It would fit", now, leaving_out(content)};
+  const Remedy* remedy = content.remedies.found.empty() ? nullptr : &content.remedies.found.front();
+  if (!remedy) return {"It does not fit", "by " + excess, "No way to make it fit is known here."};
+  return {"It would fit", now,
+          fmt::format("<strong>It would fit with</strong> {}: {} a step, {}.", code_html(remedy->change),
+                      seconds_text(remedy->step_seconds), bytes_text(remedy->memory_bytes))};
 }
 
 Change of_promise(const Tried& t, const PageContent& content) {
@@ -159,12 +173,15 @@ std::string more_memory(const PageContent& content) {
 /// What was fixed, where leaving it out is not the best change.
 std::string fixed_advice(const PageContent& content) {
   const Bound& bound = *content.bound;
-  if (bound.binding.fixed.empty() || of_unfixed(content)) return "";
+  if (bound.binding.fixed.empty() || !content.evaluation.fits() || of_unfixed(content)) return "";
   const std::string fixed = code_html(bound.binding.fixed);
   if (!bound.unfixed)
-    return fmt::format("<strong>Only plans with {} were looked at</strong>: {} prices others.{}", fixed,
-                       command_html("shardwright " + command_of(bound.binding)),
-                       bound.binding.other.empty() ? "" : fmt::format(" {}.", escaped(bound.binding.other)));
+    return fmt::format(
+        "<strong>Only plans with {} were looked at</strong>: {} prices others.{}", fixed,
+        command_html("shardwright " + command_of(bound.binding, content.plan_path.empty()
+                                                                    ? "plan.json"
+                                                                    : shell_quoted(content.plan_path))),
+        bound.binding.other.empty() ? "" : fmt::format(" {}.", escaped(bound.binding.other)));
   const Unfixed& u = *bound.unfixed;
   const double step = content.evaluation.estimate.step_seconds();
   return fmt::format("<strong>Without {}</strong> the search finds {}: {} a step, {}{}.", fixed,

@@ -31,6 +31,8 @@ std::string best_change_html(const PageContent& content);
 std::string unpriced_html(const PageContent& content);
 /// What keeps it from being faster: what was fixed, what nobody simulated, memory. Each may be empty.
 std::vector<std::string> limits_html(const PageContent& content);
+/// What does not fit would best fit without what was fixed.
+bool fits_unfixed(const PageContent& content);
 /// It fits and is faster than the plan, if it keeps what is known of it.
 bool promises_more(const Tried& tried, const PageContent& content);
 std::string card_html(std::string_view heading, const std::string& content);

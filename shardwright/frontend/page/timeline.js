@@ -146,7 +146,7 @@ function drawTimeline(box, raw) {
   }
   function labelKey() {
     if (!isMany) return "";
-    return element("span", { class: "fine" }, isChunked ? "F3 c5: forward of micro-batch 3 through chunk 5; paler: a stage’s later chunks" : "F3: forward of micro-batch 3");
+    return element("span", { class: "fine" }, isChunked ? "F3 c5: forward of micro-batch 3 through chunk 5; fainter: a stage’s later chunks" : "F3: forward of micro-batch 3");
   }
 
   function drawRank(rank, top, frame) {
@@ -252,7 +252,7 @@ function drawTimeline(box, raw) {
   });
 
   function rankText(rank) {
-    const alike = rank.count > 1 ? ` and ${rank.count - 1} others like it` : "";
+    const alike = rank.count > 1 ? ` and ${rank.count - 1} ${rank.count === 2 ? "other" : "others"} like it` : "";
     return isStaged || rank.stages.length > 1 ? `${groupName(rank.stages)} · rank ${rank.rank}${alike}` : `rank ${rank.rank}${alike}`;
   }
   function rankSums(rank, r, right, y) {
