@@ -18,6 +18,7 @@ passes
 simulate verify
 search
 explain
+exchange
 runtime
 training
 frontend

@@ -6,7 +6,7 @@ set -euo pipefail
 cd "${1:-$(dirname "$0")/..}"
 
 folders=()
-for folder in base layout graph autodiff cost plan annotations lower passes simulate verify search explain runtime; do
+for folder in base layout graph autodiff cost plan annotations lower passes simulate verify search explain exchange runtime; do
   [[ -d shardwright/$folder ]] && folders+=("shardwright/$folder")
 done
 ((${#folders[@]})) || exit 0

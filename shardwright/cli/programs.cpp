@@ -21,6 +21,11 @@ Pipeline compiled(const Arguments& arguments, const Graph& graph, const Plan& pl
   return compile_pipeline(graph, plan, compile_options_of(arguments));
 }
 
+Pipeline compiled_for_others(const Arguments& arguments, const Graph& graph, const Plan& plan) {
+  const Doing doing(arguments.progress, "making the programs of the plan");
+  return compile_pipeline(graph, plan, {.verifies = arguments.is_on("--verify-passes")});
+}
+
 Proof proven(const Arguments& arguments, const Pipeline& pipeline) {
   return proven(pipeline, arguments.progress);
 }

@@ -21,6 +21,9 @@ CompileOptions compile_options_of(const Arguments& arguments);
 /// Throws: as compile_pipeline does.
 Pipeline compiled(const Arguments& arguments, const Graph& graph, const Plan& plan);
 
+/// The same in no device's memory formats, as engines that are not ours run it.
+Pipeline compiled_for_others(const Arguments& arguments, const Graph& graph, const Plan& plan);
+
 /// Throws: as prove does.
 Proof proven(const Arguments& arguments, const Pipeline& pipeline);
 

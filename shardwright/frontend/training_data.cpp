@@ -151,16 +151,15 @@ TrainingData from_folder(const Model& model, const Inputs& inputs, const std::st
           .batches_per_epoch = data.batches_per_epoch()};
 }
 
-/// A network without an input called label learns nothing from one; it gets inputs all the same. One that has its loss
-/// itself may take classes by any name.
-TrainingData synthetic(const Model& model, Inputs inputs, std::uint64_t seed) {
+/// Of `inputs`. A network without an input called label learns nothing from one; it gets inputs all the same. One that has
+/// its loss itself may take classes by any name.
+SyntheticTask synthetic_task(const Model& model, Inputs inputs, std::uint64_t seed) {
   SyntheticTask task{.inputs = std::move(inputs), .label_type = {}, .seed = seed};
   task.vocabulary = model.classes;
   if (!model.classes.empty())  // what other integers stand for, nothing says: they stay few
     for (const auto& [name, type] : task.inputs) task.vocabulary.try_emplace(name, SyntheticTask{}.classes);
   const auto label = task.inputs.find("label");
   const bool has_label = label != task.inputs.end() && !model.classes.contains("label");
-  if (task.inputs.empty()) return {.batch = [](std::int64_t) { return std::map<std::string, Tensor>{}; }};
   const Shape& first = task.inputs.begin()->second.shape;
   task.label_type = has_label ? label->second : Type{DType::i32, {first.empty() ? 1 : first[0]}};
   if (model.labels.classes > 0) task.classes = model.labels.classes;
@@ -174,6 +173,13 @@ TrainingData synthetic(const Model& model, Inputs inputs, std::uint64_t seed) {
     task.inputs.erase(label);
   else
     task.label.clear();  // no input is called so
+  return task;
+}
+
+TrainingData synthetic(const Model& model, Inputs inputs, std::uint64_t seed) {
+  if (inputs.empty()) return {.batch = [](std::int64_t) { return std::map<std::string, Tensor>{}; }};
+  SyntheticTask task = synthetic_task(model, std::move(inputs), seed);
+  const bool has_label = !task.label.empty();
   const SyntheticData data(std::move(task));
   return {.batch = [data, has_label](std::int64_t step) {
     Batch b = data.at_step(step);
@@ -197,6 +203,12 @@ TrainingData training_data_of(const Model& model, Inputs inputs, const std::stri
 }
 
 }  // namespace
+
+std::optional<SyntheticTask> synthetic_task(const Model& model, int micro_batches, std::uint64_t seed) {
+  Inputs inputs = inputs_of(model.graph, micro_batches);
+  if (inputs.empty()) return std::nullopt;
+  return synthetic_task(model, std::move(inputs), seed);
+}
 
 TrainingData training_data(const Model& model, int micro_batches, const std::string& data,
                            const std::string& data_path, std::uint64_t seed, std::ostream& notices) {

@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <iosfwd>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "shardwright/base/tensor.h"
 #include "shardwright/frontend/model.h"
+#include "shardwright/runtime/synthetic.h"
 #include "shardwright/training/train.h"
 
 namespace shardwright {
@@ -17,6 +19,9 @@ namespace shardwright {
 /// Throws: Error if the data do not fit the model's inputs, naming both types.
 TrainingData training_data(const Model& model, int micro_batches, const std::string& data,
                            const std::string& data_path, std::uint64_t seed, std::ostream& notices);
+
+/// What synthetic data of whole steps are made from; nothing: the model has no inputs.
+std::optional<SyntheticTask> synthetic_task(const Model& model, int micro_batches, std::uint64_t seed);
 
 /// All samples of the test part of a folder or file that samples.h reads, one row each, as the model's inputs want them.
 std::map<std::string, Tensor> test_samples(const Model& model, const std::map<std::string, Type>& inputs,

@@ -82,6 +82,12 @@ void check_attributes(const OpDef& op, const Attributes& attributes) {
                   op.attributes.empty() ? "there are none" : "there are " + join(op.attributes, ", "));
 }
 
+Attributes with_defaults(const OpDef& op, const Call& call) {
+  Attributes out = op.defaults_for ? op.defaults_for(call) : op.defaults;
+  for (const auto& [name, value] : call.attributes) out.set(name, value);
+  return out;
+}
+
 Rule rule_of(const OpDef& op, const Call& call) try {
   const std::string text = op.rule_for ? op.rule_for(call) : op.rule;
   const std::string linear = op.linear_for ? op.linear_for(call) : op.linear;

@@ -96,10 +96,25 @@ struct Substitute {
   ValueId (*make)(Builder&, std::span<const ValueId> reads) = nullptr;
 };
 
+/// How a call is written in PyTorch: an expression with places for what it is about (exchange/torch_line.h fills them).
+///
+///   {0}, {*}               operand 0, all operands        {epsilon}   an attribute, or one of `numbers`
+///   {v.offset}, {v.size}   of the loop dim v              {shape}, {dtype}   of result 0
+///
+/// Attributes are local and have their defaults, shapes are local. Of several results the expression is a tuple.
+struct TorchFacet {
+  std::string line;
+  std::function<std::string(const Call&)> line_for;  // instead of `line`, where types or attributes decide
+  std::function<Attributes(const KernelCall&)> numbers;  // what a rank's call needs besides attributes
+  std::string functions = {};  // Python's that the line calls, as they stand in a file
+};
+
 struct OpDef {
   std::string name;
-  std::string doc;                           // one line: formula and meaning
-  std::vector<std::string> attributes = {};  // names of those that it takes
+  std::string doc;                                      // one line: formula and meaning
+  std::vector<std::string> attributes = {};             // names of those that it takes
+  Attributes defaults = {};                             // of those that a call may leave out
+  std::function<Attributes(const Call&)> defaults_for;  // instead of `defaults`, where types decide
   std::string rule;
   std::function<std::string(const Call&)> rule_for;  // instead of `rule`, where shapes or attributes decide
   std::string linear;                                // groups of jointly linear operands: `{0} {1}`
@@ -127,6 +142,7 @@ struct OpDef {
   bool is_alias = false;                 // the result is operand 0's memory seen otherwise (reshape)
   bool is_made_by_rows = false;          // rows of the result can be computed on their own, in any number
   std::vector<int> overwrites;  // per result the operand of equal type whose memory it may take; empty = none
+  TorchFacet torch = {};
 };
 
 /// Every operator there is; written by CMake from the files in ops/.
@@ -140,6 +156,9 @@ const OpDef& op_of(StepKind step, Reduction reduction);
 
 /// Throws: Error with near names if a call has an attribute that `op` does not take.
 void check_attributes(const OpDef& op, const Attributes& attributes);
+
+/// The call's attributes, and what it leaves out as its kernel takes it.
+Attributes with_defaults(const OpDef& op, const Call& call);
 
 /// Rule, result types and flops of a call. Throw: Error, prefixed with the operator's name.
 Rule rule_of(const OpDef& op, const Call& call);

@@ -69,6 +69,7 @@ std::vector<OpDef> gelu() {
                gelu_exact, gelu_exact_derivative, ToldBy::x);
   for (OpDef& op : ops) {
     op.attributes = {"approximate"};
+    op.defaults = {{"approximate", std::string("none")}};
     op.infer = [infer = op.infer](const Call& c) {
       gelu_form(c.attributes);
       return infer(c);
@@ -76,6 +77,23 @@ std::vector<OpDef> gelu() {
     op.samples.push_back(op.samples[0] + " (approximate=tanh)");
     op.samples.push_back(op.samples[0] + " (approximate=sigmoid)");
   }
+  ops[0].torch.line_for = [](const Call& c) {
+    if (gelu_form(c.attributes) == GeluForm::sigmoid)
+      return "once(lambda x: x * torch.sigmoid(1.702 * x), {0})";
+    return "F.gelu({0}, approximate={approximate})";
+  };
+  ops[1].torch = {.line_for =
+                      [](const Call& c) {
+                        return gelu_form(c.attributes) == GeluForm::sigmoid
+                                   ? "gelu_sigmoid_grad({0}, {1})"
+                                   : "aten.gelu_backward({0}, {1}, approximate={approximate})";
+                      },
+                  .functions = R"(
+def gelu_sigmoid_grad(dy, x):
+    v = wide(x)
+    p = torch.sigmoid(1.702 * v)
+    return (wide(dy) * p * (1 + 1.702 * v * (1 - p))).to(x.dtype)
+)"};
   ops[0].block = [](const Call& c) {
     switch (gelu_form(c.attributes)) {
       case GeluForm::tanh: return map(c, gelu_tanh);
@@ -99,24 +117,27 @@ std::vector<OpDef> gelu() {
 
 /// y = x s with s = sigmoid(x)
 std::vector<OpDef> silu() {
-  return function(
-      "silu", "y = x / (1 + e^-x)", [](auto x) { return x * math::sigmoid(x); },
-      [](auto x) {
-        const auto s = math::sigmoid(x);
-        return s * (1 + x * (1 - s));
-      },
-      ToldBy::x);
+  return in_torch(function(
+                      "silu", "y = x / (1 + e^-x)", [](auto x) { return x * math::sigmoid(x); },
+                      [](auto x) {
+                        const auto s = math::sigmoid(x);
+                        return s * (1 + x * (1 - s));
+                      },
+                      ToldBy::x),
+                  "F.silu({0})", "aten.silu_backward({0}, {1})");
 }
 
 std::vector<OpDef> softplus() {
-  return function(
-      "softplus", "y = log(1 + e^x)", [](auto x) { return math::softplus(x); },
-      [](auto x) { return math::sigmoid(x); }, ToldBy::x);
+  return in_torch(function(
+                      "softplus", "y = log(1 + e^x)", [](auto x) { return math::softplus(x); },
+                      [](auto x) { return math::sigmoid(x); }, ToldBy::x),
+                  "once(lambda x: torch.clamp(x, min=0) + torch.log1p(torch.exp(-x.abs())), {0})",
+                  "once(lambda dy, x: dy * torch.sigmoid(x), {0}, {1})");
 }
 
 std::vector<OpDef> elu() {
   const auto alpha = [](const Attributes& a) { return a.number("alpha", 1); };
-  return function_with(
+  std::vector<OpDef> ops = function_with(
       "elu", "y = x where x > 0, else alpha (e^x - 1); alpha is 1 if not given", {"alpha"},
       [alpha](const Attributes& a) {
         return [k = alpha(a)](auto x) {
@@ -132,13 +153,16 @@ std::vector<OpDef> elu() {
         };
       },
       ToldBy::x, {"f32[4,6]!=0", "f32[2,6,4] (alpha=0.5)"});
+  for (OpDef& op : ops) op.defaults = {{"alpha", 1.0}};
+  return in_torch(std::move(ops), "F.elu({0}, {alpha})",
+                  "once(lambda dy, x: torch.where(x > 0, dy, dy * {alpha} * torch.exp(x)), {0}, {1})");
 }
 
 // ---- piecewise linear ----
 
 std::vector<OpDef> leaky_relu() {
   const auto slope = [](const Attributes& a) { return a.number("slope", 0.01); };
-  return function_with(
+  std::vector<OpDef> ops = function_with(
       "leaky_relu", "y = x where x > 0, else slope x; slope is 0.01 if not given", {"slope"},
       [slope](const Attributes& a) {
         return [k = slope(a)](auto x) { return x > 0 ? x : x * static_cast<decltype(x)>(k); };
@@ -147,12 +171,14 @@ std::vector<OpDef> leaky_relu() {
         return [k = slope(a)](auto x) { return static_cast<decltype(x)>(x > 0 ? 1 : k); };
       },
       ToldBy::x, {"f32[4,6]!=0", "f32[2,6,4]!=0 (slope=0.25)"});
+  for (OpDef& op : ops) op.defaults = {{"slope", 0.01}};
+  return in_torch(std::move(ops), "F.leaky_relu({0}, {slope})", "torch.where({1} > 0, {0}, {0} * {slope})");
 }
 
 /// Where the line is neither 0 nor 1, so that y tells the derivative.
 std::vector<OpDef> hard_sigmoid() {
   const auto slope = [](const Attributes& a) { return a.number("slope", 1.0 / 6); };
-  return function_with(
+  std::vector<OpDef> ops = function_with(
       "hard_sigmoid",
       "y = slope x + shift, cut off below 0 and above 1; slope 1/6 and shift 0.5 if not given",
       {"shift", "slope"},
@@ -171,10 +197,13 @@ std::vector<OpDef> hard_sigmoid() {
         };
       },
       ToldBy::y, {"f32[4,6]", "f32[2,6,4] (slope=0.75, shift=0.4)"});
+  for (OpDef& op : ops) op.defaults = {{"shift", 0.5}, {"slope", 1.0 / 6}};
+  return in_torch(std::move(ops), "once(lambda x: torch.clamp({slope} * x + {shift}, 0, 1), {0})",
+                  "once(lambda dy, y: dy * {slope} * ((y > 0) & (y < 1)), {0}, {1})");
 }
 
 std::vector<OpDef> hard_swish() {
-  return function(
+  std::vector<OpDef> ops = function(
       "hard_swish", "y = x min(max(x + 3, 0), 6) / 6",
       [](auto x) {
         using C = decltype(x);
@@ -187,6 +216,8 @@ std::vector<OpDef> hard_swish() {
         return x >= 3 ? C(1) : below_three;
       },
       ToldBy::x);
+  return in_torch(std::move(ops), "once(lambda x: x * torch.clamp(x + 3, 0, 6) / 6, {0})",
+                  "once(lambda dy, x: dy * ((x >= -3) & (x < 3)) * (x / 3 + 0.5) + dy * (x >= 3), {0}, {1})");
 }
 
 }  // namespace

@@ -69,13 +69,16 @@ void kernel(const KernelCall& call, Better better) {
 
 template <class Better>
 OpDef position(std::string name, std::string doc, Better better) {
+  std::string line = "torch." + name + "({0}, {dim}, keepdim={keep})";
   return {.name = std::move(name),
           .doc = std::move(doc),
           .attributes = {"dim", "keep"},
+          .defaults = {{"dim", std::int64_t{-1}}, {"keep", false}},
           .rule_for = rule,
           .infer = infer,
           .kernel = [better](const KernelCall& call) { kernel(call, better); },
-          .samples = {"f32[4,6]", "f32[2,6,4] (dim=1)", "f32[6,4] (dim=0, keep=true)", "i32[4,6] (dim=-2)"}};
+          .samples = {"f32[4,6]", "f32[2,6,4] (dim=1)", "f32[6,4] (dim=0, keep=true)", "i32[4,6] (dim=-2)"},
+          .torch = {.line = std::move(line)}};
 }
 
 }  // namespace

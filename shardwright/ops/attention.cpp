@@ -224,42 +224,97 @@ std::vector<ValueId> gradient(Gradient& g) {
   return found;
 }
 
+/// d stands behind q.
+template <std::size_t q>
+Attributes defaults_of(const Call& call) {
+  return {{"alibi", false},
+          {"causal", false},
+          {"scale", 1 / std::sqrt(static_cast<double>(call.operands[q].shape[3]))}};
+}
+
+// ---- in PyTorch ----
+
+std::string attention_in_torch(const Call& call, std::string begin, std::size_t mask) {
+  begin += call.operands.size() > mask ? fmt::format("{{{}}}", mask) : "None";
+  begin += ", {causal}, {scale}, {place}";
+  if (call.attributes.flag("alibi")) begin += ", ({heads}, {all_heads})";
+  return begin + ")";
+}
+
+/// The place of the first query among the keys, and which heads these are of all.
+Attributes heads_in_torch(const KernelCall& call) {
+  const LoopBox::Part &h = call.loop("h"), &r = call.loop("r"), &s = call.loop("s"), &t = call.loop("t");
+  std::vector<std::int64_t> heads;
+  for (std::int64_t g = 0; g < h.extent * r.extent; ++g)
+    heads.push_back((h.offset + g / r.extent) * r.size + r.offset + g % r.extent);
+  return {{"place", s.offset + t.size - s.size}, {"heads", heads}, {"all_heads", h.size * r.size}};
+}
+
+const std::string functions_in_torch = std::string(attention_bias_in_torch) + R"(
+def attention(q, k, v, mask, causal, scale, place, alibi=None):
+    """Of a mask, of where queries stand among the keys, and of ALiBi's heads."""
+    sharing = q.shape[1] // k.shape[1]
+    if sharing > 1:
+        k, v = k.repeat_interleave(sharing, 1), v.repeat_interleave(sharing, 1)
+    is_plain = mask is None and alibi is None
+    if has_scaled_attention and (is_plain and (not causal or (place == 0 and q.shape[2] == k.shape[2]))):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)
+    bias = attention_bias(wide(q), k, None if mask is None else wide(mask), causal, place, alibi)
+    scores = wide(q) @ wide(k).mT * scale
+    p = torch.softmax(scores if bias is None else scores + bias, -1)
+    return (torch.nan_to_num(p) @ wide(v)).to(q.dtype)  # who sees no key gets nothing
+
+
+def attention_grad(dy, q, k, v, mask, causal, scale, place, alibi=None):
+    with torch.enable_grad():
+        of = [x.detach().requires_grad_() for x in (q, k, v)]
+        y = attention(*of, mask, causal, scale, place, alibi)
+    return torch.autograd.grad(y, of, dy)
+)";
+
 }  // namespace
 
 std::vector<OpDef> attention() {
-  return {
-      {
-          .name = "attention",
-          .doc = "y = softmax(scale q k^T + mask) v with q [b, heads, s, d], k and v [b, kv heads, t, ..]",
-          .attributes = {"alibi", "causal", "scale"},
-          .rule_for = rule,
-          .linear = "{2}",
-          .infer = infer,
-          .flops = [](const Rule& rule) { return flops(rule, 1, 1); },
-          .gradient = gradient,
-          .kernel = kernel,
-          .workspace = workspace,
-          .samples = {"f32[2,4,6,4], f32[2,4,6,4], f32[2,4,6,4] (causal=true)",
-                      "f32[2,6,4,2], f32[2,2,6,2], f32[2,2,6,4] (alibi=true, scale=0.5)",
-                      "f32[2,6,6,2], f32[2,1,6,2], f32[2,1,6,6] (alibi=true, causal=true)",
-                      "f32[2,2,6,4], f32[2,2,4,4], f32[2,2,4,6], f32[6,4]",
-                      "f32[2,4,6,2], f32[2,2,4,2], f32[2,2,4,2], f32[2,1,6,4]"},
-      },
-      {
-          .name = "attention_grad",
-          .doc = "gradients of attention for q, k and v, from dy, q, k, v, y and the mask",
-          .attributes = {"alibi", "causal", "scale"},
-          .rule_for = gradient_rule,
-          .linear = "{0}",
-          .infer = infer_gradient,
-          .flops = [](const Rule& rule) { return flops(rule, 4, 2); },
-          .kernel = gradient_kernel,
-          .workspace = gradient_workspace,
-          .samples = {"f32[2,2,6,4], f32[2,2,6,4], f32[2,2,6,4], f32[2,2,6,4], f32[2,2,6,4] (causal=true)",
-                      "f32[2,6,4,4], f32[2,6,4,2], f32[2,2,6,2], f32[2,2,6,4], f32[2,6,4,4] "
-                      "(alibi=true, scale=0.5)",
-                      "f32[2,4,6,2], f32[2,4,6,2], f32[2,2,4,2], f32[2,2,4,2], f32[2,4,6,2], f32[1,4,6,4]"},
-      }};
+  return {{.name = "attention",
+           .doc = "y = softmax(scale q k^T + mask) v with q [b, heads, s, d], k and v [b, kv heads, t, ..]",
+           .attributes = {"alibi", "causal", "scale"},
+           .defaults_for = defaults_of<0>,
+           .rule_for = rule,
+           .linear = "{2}",
+           .infer = infer,
+           .flops = [](const Rule& rule) { return flops(rule, 1, 1); },
+           .gradient = gradient,
+           .kernel = kernel,
+           .workspace = workspace,
+           .samples = {"f32[2,4,6,4], f32[2,4,6,4], f32[2,4,6,4] (causal=true)",
+                       "f32[2,6,4,2], f32[2,2,6,2], f32[2,2,6,4] (alibi=true, scale=0.5)",
+                       "f32[2,6,6,2], f32[2,1,6,2], f32[2,1,6,6] (alibi=true, causal=true)",
+                       "f32[2,2,6,4], f32[2,2,4,4], f32[2,2,4,6], f32[6,4]",
+                       "f32[2,4,6,2], f32[2,2,4,2], f32[2,2,4,2], f32[2,1,6,4]"},
+           .torch = {.line_for =
+                         [](const Call& c) { return attention_in_torch(c, "attention({0}, {1}, {2}, ", 3); },
+                     .numbers = heads_in_torch,
+                     .functions = functions_in_torch}},
+          {.name = "attention_grad",
+           .doc = "gradients of attention for q, k and v, from dy, q, k, v, y and the mask",
+           .attributes = {"alibi", "causal", "scale"},
+           .defaults_for = defaults_of<1>,
+           .rule_for = gradient_rule,
+           .linear = "{0}",
+           .infer = infer_gradient,
+           .flops = [](const Rule& rule) { return flops(rule, 4, 2); },
+           .kernel = gradient_kernel,
+           .workspace = gradient_workspace,
+           .samples = {"f32[2,2,6,4], f32[2,2,6,4], f32[2,2,6,4], f32[2,2,6,4], f32[2,2,6,4] (causal=true)",
+                       "f32[2,6,4,4], f32[2,6,4,2], f32[2,2,6,2], f32[2,2,6,4], f32[2,6,4,4] "
+                       "(alibi=true, scale=0.5)",
+                       "f32[2,4,6,2], f32[2,4,6,2], f32[2,2,4,2], f32[2,2,4,2], f32[2,4,6,2], f32[1,4,6,4]"},
+           .torch = {.line_for =
+                         [](const Call& c) {
+                           return attention_in_torch(c, "attention_grad({0}, {1}, {2}, {3}, ", 5);
+                         },
+                     .numbers = heads_in_torch,
+                     .functions = functions_in_torch}}};
 }
 
 }  // namespace shardwright::ops

@@ -13,6 +13,27 @@ namespace shardwright::ops {
 
 constexpr std::int64_t most_attention_features = 512;  // of a head: kernels keep some queries' on the stack
 
+/// In PyTorch: the mask, ALiBi's slopes and what `causal` hides, as one tensor. x may stand for keys, transposed.
+inline constexpr const char* attention_bias_in_torch = R"(
+def alibi_slopes(heads, all_heads):
+    power = 1 << (all_heads.bit_length() - 1)
+    return [2.0 ** (-8 * (h + 1) / power) if h < power else 2.0 ** (-4 * (2 * (h - power) + 1) / power) for h in heads]
+
+
+def attention_bias(q, k, mask, causal, place, alibi):
+    """What is added to scores, of the type of q; None: nothing."""
+    bias = mask
+    apart = torch.arange(k.shape[2], device=q.device) - torch.arange(place, place + q.shape[2], device=q.device).unsqueeze(1)
+    if alibi is not None:
+        slopes = torch.tensor(alibi_slopes(*alibi), dtype=q.dtype, device=q.device)
+        slopes = slopes.reshape(-1, 1, 1) * apart
+        bias = slopes if bias is None else bias + slopes
+    if causal:
+        zero = torch.zeros((), dtype=q.dtype, device=q.device) if bias is None else bias
+        bias = torch.where(apart > 0, torch.full_like(zero, -math.inf), zero)
+    return bias
+)";
+
 /// One head on this rank; the elements of its mask may be of another type.
 template <class T, class M = T>
 struct Head {

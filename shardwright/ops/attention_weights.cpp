@@ -7,6 +7,7 @@
 // `alibi` adds slope (j - i).
 
 #include <algorithm>
+#include <numeric>
 
 #include "shardwright/graph/builder.h"
 #include "shardwright/ops/attention.h"
@@ -99,30 +100,50 @@ std::vector<ValueId> gradient(Gradient& g) {
 }  // namespace
 
 std::vector<OpDef> attention_weights() {
-  return {{
-              .name = "attention_weights",
-              .doc = "p = softmax(scale x + bias) over the keys of scores [b, heads, queries, keys]",
-              .attributes = {"alibi", "causal", "scale"},
-              .rule = "b h s t^ -> b h s t^",
-              .infer = infer<1>,
-              .gradient = gradient,
-              .kernel = kernel,
-              .samples = {"f32[2,4,6,6] (causal=true, scale=0.5)", "f32[2,6,4,6] (alibi=true)",
-                          "f32[1,2,4,6] (causal=true)"},
-              .overwrites = {0},
-          },
-          {
-              .name = "attention_weights_grad",
-              .doc = "dx = scale p (dp - sum of dp p), from dp and p",
-              .attributes = {"alibi", "causal", "scale"},
-              .rule = "b h s t^, b h s t^ -> b h s t^",
-              .linear = "{0}",
-              .infer = infer<2>,
-              .kernel = gradient_kernel,
-              .samples = {"f32[2,4,6,6], f32[2,4,6,6] (causal=true, scale=0.5)",
-                          "f32[2,6,4,6], f32[2,6,4,6] (alibi=true)"},
-              .overwrites = {0},
-          }};
+  return {
+      {.name = "attention_weights",
+       .doc = "p = softmax(scale x + bias) over the keys of scores [b, heads, queries, keys]",
+       .attributes = {"alibi", "causal", "scale"},
+       .defaults = {{"alibi", false}, {"causal", false}, {"scale", 1.0}},
+       .rule = "b h s t^ -> b h s t^",
+       .infer = infer<1>,
+       .gradient = gradient,
+       .kernel = kernel,
+       .samples = {"f32[2,4,6,6] (causal=true, scale=0.5)", "f32[2,6,4,6] (alibi=true)",
+                   "f32[1,2,4,6] (causal=true)"},
+       .overwrites = {0},
+       .torch = {.line_for =
+                     [](const Call& c) {
+                       return fmt::format("attention_weights({{0}}, {{causal}}, {{scale}}, {{place}}{})",
+                                          c.attributes.flag("alibi") ? ", ({heads}, {all_heads})" : "");
+                     },
+                 .numbers =
+                     [](const KernelCall& c) {
+                       const LoopBox::Part &h = c.loop("h"), &s = c.loop("s"), &t = c.loop("t");
+                       std::vector<std::int64_t> heads(static_cast<std::size_t>(h.extent));
+                       std::iota(heads.begin(), heads.end(), h.offset);
+                       return Attributes{
+                           {"place", s.offset + t.size - s.size}, {"heads", heads}, {"all_heads", h.size}};
+                     },
+                 .functions = std::string(attention_bias_in_torch) + R"(
+def attention_weights(x, causal, scale, place, alibi=None):
+    bias = attention_bias(wide(x), x.mT, None, causal, place, alibi)
+    scores = wide(x) * scale
+    return torch.nan_to_num(torch.softmax(scores if bias is None else scores + bias, -1)).to(x.dtype)
+)"}},
+      {.name = "attention_weights_grad",
+       .doc = "dx = scale p (dp - sum of dp p), from dp and p",
+       .attributes = {"alibi", "causal", "scale"},
+       .defaults = {{"alibi", false}, {"causal", false}, {"scale", 1.0}},
+       .rule = "b h s t^, b h s t^ -> b h s t^",
+       .linear = "{0}",
+       .infer = infer<2>,
+       .kernel = gradient_kernel,
+       .samples = {"f32[2,4,6,6], f32[2,4,6,6] (causal=true, scale=0.5)",
+                   "f32[2,6,4,6], f32[2,6,4,6] (alibi=true)"},
+       .overwrites = {0},
+       .torch = {.line =
+                     "once(lambda dp, p: {scale} * p * (dp - (dp * p).sum(-1, keepdim=True)), {0}, {1})"}}};
 }
 
 }  // namespace shardwright::ops

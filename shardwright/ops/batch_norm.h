@@ -1,12 +1,24 @@
 // What the kernels of a batch norm, here and in backends, must agree on.
 #pragma once
 
+#include <algorithm>
+
 #include "shardwright/graph/op.h"
+#include "shardwright/ops/types.h"
 
 namespace shardwright::ops {
 
 /// Added to the variance if attribute `epsilon` is not given.
 constexpr double batch_norm_epsilon = 1e-5;
+
+/// Operand `operand` is as long as x has channels.
+inline void check_channels(const Call& call, std::size_t operand, const Type& x, bool is_moments = false) {
+  const std::int64_t channels = x.shape.at(1);
+  const Type& t = call.operands[operand];
+  check_floating(t.dtype);
+  if (t.shape != (is_moments ? Shape{2, channels} : Shape{channels}))
+    throw error("operand {} is {} but {} has {} channels", operand, to_text(t), to_text(x), channels);
+}
 
 /// How many elements of the whole batch there are per channel.
 inline double batch_norm_count(const KernelCall& call) {
@@ -15,5 +27,52 @@ inline double batch_norm_count(const KernelCall& call) {
     if (call.rule.loops[l].name.front() == 'i') count *= static_cast<double>(call.box.loops[l].size);
   return count;
 }
+
+/// In PyTorch: all of them, moments being [2, channels] of f64.
+inline constexpr const char* batch_norm_in_torch = R"(
+def of_channels(x, like):
+    """A number of each channel, to be used with `like`."""
+    return x.to(wide(like).dtype).reshape((-1,) + (1,) * (like.dim() - 2))
+
+
+def but_channels(x):
+    return [0] + list(range(2, x.dim()))
+
+
+def mean_and_scale(moments, epsilon):
+    variance = torch.clamp(moments[1] - moments[0] ** 2, min=0)
+    return moments[0], 1 / torch.sqrt(variance + epsilon)
+
+
+def batch_moments(x, count):
+    v, dims = wide(x), but_channels(x)
+    sums = [v.sum(dims, dtype=torch.float64), (v * v).sum(dims, dtype=torch.float64)]
+    return torch.stack(sums) / count
+
+
+def batch_norm(x, gamma, beta, moments, epsilon):
+    mean, scale = mean_and_scale(moments, epsilon)
+    scale = of_channels(scale * gamma.double(), x)
+    return ((wide(x) - of_channels(mean, x)) * scale + of_channels(beta, x)).to(x.dtype)
+
+
+def batch_norm_weights_grad(dy, x, moments, epsilon):
+    mean, scale = mean_and_scale(moments, epsilon)
+    d, dims = wide(dy), but_channels(x)
+    return (d * (wide(x) - of_channels(mean, x))).sum(dims) * scale.to(d.dtype), d.sum(dims)
+
+
+def batch_norm_grad(dy, x, gamma, moments, dgamma, dbeta, count, epsilon):
+    mean, scale = mean_and_scale(moments, epsilon)
+    normal = (wide(x) - of_channels(mean, x)) * of_channels(dgamma.double() * scale / count, x)
+    dx = wide(dy) - of_channels(dbeta.double() / count, x) - normal
+    return (dx * of_channels(gamma.double() * scale, x)).to(x.dtype)
+
+
+def running_moments(mean, variance, moments, count, momentum):
+    of_batch = torch.clamp(moments[1] - moments[0] ** 2, min=0) * count / max(count - 1, 1)
+    mixed = lambda old, new: ((1 - momentum) * old.double() + momentum * new).to(old.dtype)
+    return mixed(mean, moments[0]), mixed(variance, of_batch)
+)";
 
 }  // namespace shardwright::ops

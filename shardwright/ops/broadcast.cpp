@@ -38,24 +38,23 @@ void kernel(const KernelCall& call) {
 }  // namespace
 
 std::vector<OpDef> broadcast() {
-  return {{
-      .name = "broadcast",
-      .doc = "x repeated along new and size-1 dims up to `shape`",
-      .attributes = {"shape"},
-      .rule_for = rule,
-      .linear = "{0}",
-      .infer = infer,
-      .gradient = [](Gradient& g) { return std::vector{unbroadcast(g, g.dy(), g.type(g.in(0)).shape)}; },
-      .localize =
-          [](const Call& local) {
-            Attributes a = local.attributes;
-            a.set("shape", local.results[0].shape);
-            return a;
-          },
-      .kernel = kernel,
-      .samples = {"f32[6] (shape=[4,6])", "f32[4,1] (shape=[2,4,6])", "f32[] (shape=[4,6])",
-                  "f32[6,1,4] (shape=[6,2,4])"},
-  }};
+  return {{.name = "broadcast",
+           .doc = "x repeated along new and size-1 dims up to `shape`",
+           .attributes = {"shape"},
+           .rule_for = rule,
+           .linear = "{0}",
+           .infer = infer,
+           .gradient = [](Gradient& g) { return std::vector{unbroadcast(g, g.dy(), g.type(g.in(0)).shape)}; },
+           .localize =
+               [](const Call& local) {
+                 Attributes a = local.attributes;
+                 a.set("shape", local.results[0].shape);
+                 return a;
+               },
+           .kernel = kernel,
+           .samples = {"f32[6] (shape=[4,6])", "f32[4,1] (shape=[2,4,6])", "f32[] (shape=[4,6])",
+                       "f32[6,1,4] (shape=[6,2,4])"},
+           .torch = {.line = "{0}.expand({shape})"}}};
 }
 
 }  // namespace shardwright::ops

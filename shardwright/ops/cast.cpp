@@ -36,24 +36,23 @@ BlockKernel block(const Call& call) {
 }  // namespace
 
 std::vector<OpDef> cast() {
-  return {{
-      .name = "cast",
-      .doc = "y = x in the element type `to`",
-      .attributes = {"to"},
-      .rule = "... -> ...",
-      .linear_for =
-          [](const Call& call) {  // where nothing is rounded
-            const DType from = call.operands[0].dtype, to = infer(call)[0].dtype;
-            const bool is_exact =
-                is_floating(from) && is_floating(to) && (from == to || size_of(to) > size_of(from));
-            return std::string(is_exact ? "{0}" : "");
-          },
-      .infer = infer,
-      .gradient = gradient,
-      .block = block,
-      .samples = {"f32[4,6] (to=f64)", "f32[4,6] (to=i32)", "f32[4,6] (to=bf16)", "i32[4,6] (to=f32)"},
-      .overwrites = {0},
-  }};
+  return {{.name = "cast",
+           .doc = "y = x in the element type `to`",
+           .attributes = {"to"},
+           .rule = "... -> ...",
+           .linear_for =
+               [](const Call& call) {  // where nothing is rounded
+                 const DType from = call.operands[0].dtype, to = infer(call)[0].dtype;
+                 const bool is_exact =
+                     is_floating(from) && is_floating(to) && (from == to || size_of(to) > size_of(from));
+                 return std::string(is_exact ? "{0}" : "");
+               },
+           .infer = infer,
+           .gradient = gradient,
+           .block = block,
+           .samples = {"f32[4,6] (to=f64)", "f32[4,6] (to=i32)", "f32[4,6] (to=bf16)", "i32[4,6] (to=f32)"},
+           .overwrites = {0},
+           .torch = {.line = "{0}.to({dtype})"}}};
 }
 
 }  // namespace shardwright::ops

@@ -44,12 +44,13 @@ std::vector<Type> infer_comparison(const Call& call) {
 }
 
 template <class F>
-OpDef comparison(std::string name, std::string doc, F f) {
+OpDef comparison(std::string name, std::string doc, const std::string& sign, F f) {
   return broadcasting({.name = std::move(name),
                        .doc = std::move(doc),
                        .infer = infer_comparison,
                        .block = [f](const Call& c) { return comparison_block(c, f); },
-                       .samples = {"f32[4,6], f32[4,6]", "i32[4,6], i32[6]", "i64[2,6,2], i64[]"}},
+                       .samples = {"f32[4,6], f32[4,6]", "i32[4,6], i32[6]", "i64[2,6,2], i64[]"},
+                       .torch = {.line = "{0} " + sign + " {1}"}},
                       2);
 }
 
@@ -63,14 +64,15 @@ std::vector<Type> infer_logic(const Call& call) {
 }
 
 template <class F>
-OpDef logic(std::string name, std::string doc, F f) {
+OpDef logic(std::string name, std::string doc, const std::string& sign, F f) {
   return broadcasting(
       {.name = std::move(name),
        .doc = std::move(doc),
        .infer = infer_logic,
        .block = [f](const Call&) { return [f](const ElementBlock& b) { write_each<bool, bool>(b, f); }; },
        .samples = {"bool[4,6], bool[4,6]", "bool[2,6,2], bool[6,1]"},
-       .overwrites = {0}},
+       .overwrites = {0},
+       .torch = {.line = "{0} " + sign + " {1}"}},
       2);
 }
 
@@ -92,7 +94,8 @@ OpDef negation() {
                               });
                             };
                           },
-                      .samples = {"bool[4,6]"}},
+                      .samples = {"bool[4,6]"},
+                      .torch = {.line = "~{0}"}},
                      1);
 }
 
@@ -142,21 +145,22 @@ OpDef where() {
                        .block = where_block,
                        .samples = {"bool[4,6], f32[4,6], f32[4,6]", "bool[6,1], f32[2,6,4], f32[4]",
                                    "bool[4,6], i32[4,6], i32[]"},
-                       .overwrites = {1}},
+                       .overwrites = {1},
+                       .torch = {.line = "torch.where({0}, {1}, {2})"}},
                       3);
 }
 
 }  // namespace
 
 std::vector<OpDef> comparisons() {
-  return {comparison("equal", "y = whether a = b", [](auto a, auto b) { return a == b; }),
-          comparison("not_equal", "y = whether a and b differ", [](auto a, auto b) { return a != b; }),
-          comparison("less", "y = whether a < b", [](auto a, auto b) { return a < b; }),
-          comparison("less_equal", "y = whether a <= b", [](auto a, auto b) { return a <= b; }),
-          comparison("greater", "y = whether a > b", [](auto a, auto b) { return a > b; }),
-          comparison("greater_equal", "y = whether a >= b", [](auto a, auto b) { return a >= b; }),
-          logic("logical_and", "y = a and b", [](bool a, bool b) { return a & b; }),
-          logic("logical_or", "y = a or b", [](bool a, bool b) { return a | b; }),
+  return {comparison("equal", "y = whether a = b", "==", [](auto a, auto b) { return a == b; }),
+          comparison("not_equal", "y = whether a and b differ", "!=", [](auto a, auto b) { return a != b; }),
+          comparison("less", "y = whether a < b", "<", [](auto a, auto b) { return a < b; }),
+          comparison("less_equal", "y = whether a <= b", "<=", [](auto a, auto b) { return a <= b; }),
+          comparison("greater", "y = whether a > b", ">", [](auto a, auto b) { return a > b; }),
+          comparison("greater_equal", "y = whether a >= b", ">=", [](auto a, auto b) { return a >= b; }),
+          logic("logical_and", "y = a and b", "&", [](bool a, bool b) { return a & b; }),
+          logic("logical_or", "y = a or b", "|", [](bool a, bool b) { return a | b; }),
           negation(),
           where()};
 }

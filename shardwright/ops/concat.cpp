@@ -156,32 +156,34 @@ void split_kernel(const KernelCall& call) {
 }  // namespace
 
 std::vector<OpDef> concat() {
-  return {{
-              .name = "concat",
-              .doc = "y = the operands one behind the other along `dim`",
-              .attributes = {"dim"},
-              .rule_for = concat_rule,
-              .linear_for = [](const Call& c) { return all_of(c.operands.size()); },
-              .infer = infer_concat,
-              .flops = [](const Rule& rule) { return flops_of_whole(rule, rule.results[0]); },
-              .gradient = concat_gradient,
-              .kernel = concat_kernel,
-              .samples = {"f32[4,6], f32[2,6]", "f32[4,6], f32[4,6], f32[4,12] (dim=1)",
-                          "f32[2,4,6], f32[2,6,6] (dim=-2)", "i32[6], i32[4]"},
-          },
-          {
-              .name = "split",
-              .doc = "parts of x of `sizes`, one behind the other along `dim`",
-              .attributes = {"dim", "sizes"},
-              .rule_for = split_rule,
-              .linear = "{0}",
-              .infer = infer_split,
-              .flops = [](const Rule& rule) { return flops_of_whole(rule, rule.operands[0]); },
-              .gradient = split_gradient,
-              .kernel = split_kernel,
-              .samples = {"f32[6,6] (sizes=[4,2])", "f32[4,12] (dim=1, sizes=[4,4,4])",
-                          "f32[2,6,4] (dim=-2, sizes=[2,4])"},
-          }};
+  return {{.name = "concat",
+           .doc = "y = the operands one behind the other along `dim`",
+           .attributes = {"dim"},
+           .defaults = {{"dim", std::int64_t{0}}},
+           .rule_for = concat_rule,
+           .linear_for = [](const Call& c) { return all_of(c.operands.size()); },
+           .infer = infer_concat,
+           .flops = [](const Rule& rule) { return flops_of_whole(rule, rule.results[0]); },
+           .gradient = concat_gradient,
+           .kernel = concat_kernel,
+           .samples = {"f32[4,6], f32[2,6]", "f32[4,6], f32[4,6], f32[4,12] (dim=1)",
+                       "f32[2,4,6], f32[2,6,6] (dim=-2)", "i32[6], i32[4]"},
+           .torch = {.line = "torch.cat([{*}], {dim})"}},
+          {.name = "split",
+           .doc = "parts of x of `sizes`, one behind the other along `dim`",
+           .attributes = {"dim", "sizes"},
+           .defaults = {{"dim", std::int64_t{0}}},
+           .rule_for = split_rule,
+           .linear = "{0}",
+           .infer = infer_split,
+           .flops = [](const Rule& rule) { return flops_of_whole(rule, rule.operands[0]); },
+           .gradient = split_gradient,
+           .kernel = split_kernel,
+           .samples = {"f32[6,6] (sizes=[4,2])", "f32[4,12] (dim=1, sizes=[4,4,4])",
+                       "f32[2,6,4] (dim=-2, sizes=[2,4])"},
+           .torch = {.line_for = [](const Call& c) {
+             return c.attributes.integers("sizes").size() == 1 ? "{0}" : "torch.split({0}, {sizes}, {dim})";
+           }}}};
 }
 
 }  // namespace shardwright::ops

@@ -255,60 +255,107 @@ double data_flops(const Rule& rule) {
 }  // namespace
 
 std::vector<OpDef> conv2d() {
+  const Attributes geometry_defaults{{"strides", std::vector<std::int64_t>{1, 1}},
+                                     {"dilations", std::vector<std::int64_t>{1, 1}},
+                                     {"pads", std::vector<std::int64_t>{0, 0, 0, 0}},
+                                     {"groups", std::int64_t{1}}};
   const std::vector<std::string> geometry{"strides", "dilations", "pads", "groups"};
   const auto with = [&](const char* name) {
     std::vector<std::string> out = geometry;
     out.emplace_back(name);
     return out;
   };
-  return {{.name = "conv2d",
-           .doc = "y[b, o, h, w] = sum over i, kh, kw of x[b, i, h s + kh d - p, ...] weight[o, i, kh, kw]",
-           .attributes = geometry,
-           .rule_for = rule,
-           .linear = "{0} {1}",
-           .infer = infer,
-           .flops = flops,
-           .gradient = gradient,
-           .kernel = forward_kernel,
-           .samples = {"f32[6,4,12,6], f32[6,4,3,3] (pads=[1, 1, 1, 1])",
-                       "f32[2,2,12,12], f32[4,2,3,3] (pads=[1, 1, 1, 1], strides=[2, 2])",
-                       "f32[2,2,12,6], f32[2,2,3,1] (dilations=[2, 1], pads=[2, 0, 2, 0])",
-                       "f32[2,4,6,6], f32[6,2,3,3] (groups=2, pads=[1, 1, 1, 1])",
-                       "f32[2,2,13,7], f32[2,2,2,2] (pads=[0, 1, 0, 0], strides=[2, 1])",
-                       "f32[2,2,12,6], f32[2,2,1,1] (strides=[2, 1])",
-                       "f32[2,2,18,12], f32[4,2,2,3] (pads=[1, 1, 0, 1], strides=[3, 7])",
-                       "f32[2,2,12,12], f32[2,2,2,1] (dilations=[2, 1], pads=[1, 0, 1, 0], strides=[4, 5])"}},
-          {.name = "conv2d_data_grad",
-           .doc = "the gradient of conv2d's operand 0, of spatial size `size`, from dy and the weight",
-           .attributes = with("size"),
-           .rule_for = rule_data,
-           .linear = "{0} {1}",
-           .infer = infer_data,
-           .flops = data_flops,
-           .kernel = data_kernel,
-           .samples = {"f32[6,6,12,6], f32[6,4,3,3] (pads=[1, 1, 1, 1], size=[12, 6])",
-                       "f32[2,4,6,6], f32[4,2,3,3] (pads=[1, 1, 1, 1], size=[12, 12], strides=[2, 2])",
-                       "f32[2,2,12,6], f32[2,2,3,1] (dilations=[2, 1], pads=[2, 0, 2, 0], size=[12, 6])",
-                       "f32[2,6,6,6], f32[6,2,3,3] (groups=2, pads=[1, 1, 1, 1], size=[6, 6])",
-                       "f32[2,4,6,2], f32[4,2,2,3] (pads=[1, 1, 0, 1], size=[18, 12], strides=[3, 7])",
-                       "f32[2,2,3,3], f32[2,2,2,1] (dilations=[2, 1], pads=[1, 0, 1, 0], size=[12, 12], "
-                       "strides=[4, 5])"}},
-          {.name = "conv2d_weight_grad",
-           .doc = "the gradient of conv2d's weight, of spatial size `kernel`, from x and dy",
-           .attributes = with("kernel"),
-           .rule_for = rule_weight,
-           .linear = "{0} {1}",
-           .infer = infer_weight,
-           .flops = flops,
-           .kernel = weight_kernel,
-           .samples = {"f32[6,4,12,6], f32[6,6,12,6] (kernel=[3, 3], pads=[1, 1, 1, 1])",
-                       "f32[2,2,12,12], f32[2,4,6,6] (kernel=[3, 3], pads=[1, 1, 1, 1], strides=[2, 2])",
-                       "f32[2,2,12,6], f32[2,2,12,6] (dilations=[2, 1], kernel=[3, 1], pads=[2, 0, 2, 0])",
-                       "f32[2,4,6,6], f32[2,6,6,6] (groups=2, kernel=[3, 3], pads=[1, 1, 1, 1])",
-                       "f32[2,2,18,12], f32[2,4,6,2] (kernel=[2, 3], pads=[1, 1, 0, 1], strides=[3, 7])",
-                       "f32[2,2,12,12], f32[2,2,3,3] (dilations=[2, 1], kernel=[2, 1], pads=[1, 0, 1, 0], "
-                       "strides=[4, 5])"},
-           .is_made_by_rows = true}};
+  return {
+      {.name = "conv2d",
+       .doc = "y[b, o, h, w] = sum over i, kh, kw of x[b, i, h s + kh d - p, ...] weight[o, i, kh, kw]",
+       .attributes = geometry,
+       .defaults = geometry_defaults,
+       .rule_for = rule,
+       .linear = "{0} {1}",
+       .infer = infer,
+       .flops = flops,
+       .gradient = gradient,
+       .kernel = forward_kernel,
+       .samples = {"f32[6,4,12,6], f32[6,4,3,3] (pads=[1, 1, 1, 1])",
+                   "f32[2,2,12,12], f32[4,2,3,3] (pads=[1, 1, 1, 1], strides=[2, 2])",
+                   "f32[2,2,12,6], f32[2,2,3,1] (dilations=[2, 1], pads=[2, 0, 2, 0])",
+                   "f32[2,4,6,6], f32[6,2,3,3] (groups=2, pads=[1, 1, 1, 1])",
+                   "f32[2,2,13,7], f32[2,2,2,2] (pads=[0, 1, 0, 0], strides=[2, 1])",
+                   "f32[2,2,12,6], f32[2,2,1,1] (strides=[2, 1])",
+                   "f32[2,2,18,12], f32[4,2,2,3] (pads=[1, 1, 0, 1], strides=[3, 7])",
+                   "f32[2,2,12,12], f32[2,2,2,1] (dilations=[2, 1], pads=[1, 0, 1, 0], strides=[4, 5])"},
+       .torch = {.line = "conv2d({0}, {1}, {strides}, {dilations}, {shift}, {out})",
+                 .numbers =
+                     [](const KernelCall& c) {
+                       const Shape& w = c.operands[1].shape;
+                       return window_of_inputs(c, spatial_of(c.attributes, w[2], w[3]), c.operands[0].shape);
+                     },
+                 .functions = std::string(image_in_torch) + R"(
+def conv2d(x, w, strides, dilations, shift, out):
+    x, padding = padded_image(x, w.shape[2:], strides, dilations, shift, out)
+    return F.conv2d(x, w, None, strides, padding, dilations, x.shape[1] // w.shape[1])
+)"}},
+      {.name = "conv2d_data_grad",
+       .doc = "the gradient of conv2d's operand 0, of spatial size `size`, from dy and the weight",
+       .attributes = with("size"),
+       .defaults = geometry_defaults,
+       .rule_for = rule_data,
+       .linear = "{0} {1}",
+       .infer = infer_data,
+       .flops = data_flops,
+       .kernel = data_kernel,
+       .samples = {"f32[6,6,12,6], f32[6,4,3,3] (pads=[1, 1, 1, 1], size=[12, 6])",
+                   "f32[2,4,6,6], f32[4,2,3,3] (pads=[1, 1, 1, 1], size=[12, 12], strides=[2, 2])",
+                   "f32[2,2,12,6], f32[2,2,3,1] (dilations=[2, 1], pads=[2, 0, 2, 0], size=[12, 6])",
+                   "f32[2,6,6,6], f32[6,2,3,3] (groups=2, pads=[1, 1, 1, 1], size=[6, 6])",
+                   "f32[2,4,6,2], f32[4,2,2,3] (pads=[1, 1, 0, 1], size=[18, 12], strides=[3, 7])",
+                   "f32[2,2,3,3], f32[2,2,2,1] (dilations=[2, 1], pads=[1, 0, 1, 0], size=[12, 12], "
+                   "strides=[4, 5])"},
+       .torch = {.line =
+                     "conv2d_data_grad({0}, {1}, {strides}, {dilations}, {groups_of_rank}, {shift}, {shape})",
+                 .numbers =
+                     [](const KernelCall& c) {
+                       const Shape& w = c.operands[1].shape;
+                       Attributes out =
+                           window_of_outputs(c, spatial_of(c.attributes, w[2], w[3]), c.operands[0].shape);
+                       out.set("groups_of_rank", c.results[0].shape[1] / w[1]);
+                       return out;
+                     },
+                 .functions = R"(
+def conv2d_data_grad(dy, w, strides, dilations, groups, shift, shape):
+    dx = F.conv_transpose2d(dy, w, None, strides, 0, 0, groups, dilations)
+    rows, columns = shape[2] - dx.shape[2] - shift[0], shape[3] - dx.shape[3] - shift[1]
+    return F.pad(dx, (shift[1], columns, shift[0], rows))  # what lies outside of the image is cut off
+)"}},
+      {.name = "conv2d_weight_grad",
+       .doc = "the gradient of conv2d's weight, of spatial size `kernel`, from x and dy",
+       .attributes = with("kernel"),
+       .defaults = geometry_defaults,
+       .rule_for = rule_weight,
+       .linear = "{0} {1}",
+       .infer = infer_weight,
+       .flops = flops,
+       .kernel = weight_kernel,
+       .samples = {"f32[6,4,12,6], f32[6,6,12,6] (kernel=[3, 3], pads=[1, 1, 1, 1])",
+                   "f32[2,2,12,12], f32[2,4,6,6] (kernel=[3, 3], pads=[1, 1, 1, 1], strides=[2, 2])",
+                   "f32[2,2,12,6], f32[2,2,12,6] (dilations=[2, 1], kernel=[3, 1], pads=[2, 0, 2, 0])",
+                   "f32[2,4,6,6], f32[2,6,6,6] (groups=2, kernel=[3, 3], pads=[1, 1, 1, 1])",
+                   "f32[2,2,18,12], f32[2,4,6,2] (kernel=[2, 3], pads=[1, 1, 0, 1], strides=[3, 7])",
+                   "f32[2,2,12,12], f32[2,2,3,3] (dilations=[2, 1], kernel=[2, 1], pads=[1, 0, 1, 0], "
+                   "strides=[4, 5])"},
+       .is_made_by_rows = true,
+       .torch = {.line = "conv2d_weight_grad({0}, {1}, {shape}, {strides}, {dilations}, {shift}, {out})",
+                 .numbers =
+                     [](const KernelCall& c) {
+                       const Shape& w = c.results[0].shape;
+                       return window_of_inputs(c, spatial_of(c.attributes, w[2], w[3]), c.operands[0].shape);
+                     },
+                 .functions = std::string(image_in_torch) + R"(
+def conv2d_weight_grad(x, dy, shape, strides, dilations, shift, out):
+    x, padding = padded_image(x, shape[2:], strides, dilations, shift, out)
+    groups = x.shape[1] // shape[1]
+    return torch.nn.grad.conv2d_weight(x, shape, dy, strides, padding, dilations, groups)
+)"}}};
 }
 
 }  // namespace shardwright::ops

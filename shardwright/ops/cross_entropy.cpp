@@ -193,67 +193,83 @@ void loss_gradient_kernel(const KernelCall& call) {
   });
 }
 
+constexpr const char* own_labels = R"(
+def own_labels(labels, first, classes):
+    """Where each label is among a rank's classes, which begin at `first`, and whether it is one of them."""
+    at = labels.long() - first
+    return at.clamp(0, classes - 1).unsqueeze(-1), ((at >= 0) & (at < classes)).unsqueeze(-1)
+)";
+
 }  // namespace
 
 std::vector<OpDef> cross_entropy() {
   return {
-      {
-          .name = "cross_entropy_terms",
-          .doc = "y[0, ...] = sum of e^(x[..., c] - largest) and y[1, ...] = x[..., label] - largest; `full` "
-                 "in f32 at least",
-          .attributes = {"full"},
-          .rule = "... c+, ..., ... -> t^ ...",
-          .infer = infer_terms,
-          .gradient = terms_gradient,
-          .kernel = terms_kernel,
-          .samples = {"f32[4,6], i32[4]<6, f32[4]", "f32[2,6,12], i64[2,6]<12, f32[2,6] (full=true)"},
-      },
-      {
-          .name = "cross_entropy_terms_grad",
-          .doc = "dx = dy[0] e^(x - largest) + dy[1] one_hot(label)",
-          .rule = "t^ ..., ... c, ..., ... -> ... c",
-          .linear = "{0}",
-          .infer = infer_terms_gradient,
-          .kernel = terms_gradient_kernel,
-          .samples = {"f32[2,4], f32[4,6], i32[4]<6, f32[4]",
-                      "f32[2,2,6], f32[2,6,12], i64[2,6]<12, f32[2,6]"},
-          .overwrites = {1},
-      },
-      {
-          .name = "cross_entropy_shift_grad",
-          .doc = "y = -(dterms[0] terms[0] + dterms[1])",
-          .rule = "t^ ..., t^ ... -> ...",
-          .linear = "{0}",
-          .infer = [](const Call& call) { return infer_rows(call, 2, 1); },
-          .kernel = shift_gradient_kernel,
-          .samples = {"f32[2,4], f32[2,4]", "f32[2,2,6], f32[2,2,6]"},
-      },
-      {
-          .name = "cross_entropy_of_terms",
-          .doc = "loss = log terms[0] - terms[1]",
-          .rule = "t^ ... -> ...",
-          .infer = [](const Call& call) { return infer_rows(call, 1, 0); },
-          .gradient =
-              [](Gradient& g) {
-                return std::vector{g.call("cross_entropy_of_terms_grad", {g.dy(), g.in(0)})};
-              },
-          .kernel = loss_kernel,
-          .samples = {"f32[2,6]>0", "f32[2,2,6]>0"},
-      },
-      {
-          .name = "cross_entropy_of_terms_grad",
-          .doc = "dterms = (dy / terms[0], -dy)",
-          .rule = "..., t^ ... -> t^ ...",
-          .linear = "{0}",
-          .infer =
-              [](const Call& call) {
-                infer_rows(call, 2, 1);
-                check_same_dtype(call, 0, 1);
-                return std::vector{call.operands[1]};
-              },
-          .kernel = loss_gradient_kernel,
-          .samples = {"f32[6], f32[2,6]>0", "f32[2,6], f32[2,2,6]>0"},
-      },
+      {.name = "cross_entropy_terms",
+       .doc = "y[0, ...] = sum of e^(x[..., c] - largest) and y[1, ...] = x[..., label] - largest; `full` "
+              "in f32 at least",
+       .attributes = {"full"},
+       .defaults = {{"full", false}},
+       .rule = "... c+, ..., ... -> t^ ...",
+       .infer = infer_terms,
+       .gradient = terms_gradient,
+       .kernel = terms_kernel,
+       .samples = {"f32[4,6], i32[4]<6, f32[4]", "f32[2,6,12], i64[2,6]<12, f32[2,6] (full=true)"},
+       .torch = {.line = "cross_entropy_terms({0}, {1}, {2}, {c.offset}, {dtype})",
+                 .functions = std::string(own_labels) + R"(
+def cross_entropy_terms(x, labels, largest, first, dtype):
+    v = wide(x) - wide(largest).unsqueeze(-1)
+    at, is_own = own_labels(labels, first, x.shape[-1])
+    of_label = torch.where(is_own, v.gather(-1, at), torch.zeros_like(v[..., :1])).squeeze(-1)
+    return torch.stack([torch.exp(v).sum(-1), of_label]).to(dtype)
+)"}},
+      {.name = "cross_entropy_terms_grad",
+       .doc = "dx = dy[0] e^(x - largest) + dy[1] one_hot(label)",
+       .rule = "t^ ..., ... c, ..., ... -> ... c",
+       .linear = "{0}",
+       .infer = infer_terms_gradient,
+       .kernel = terms_gradient_kernel,
+       .samples = {"f32[2,4], f32[4,6], i32[4]<6, f32[4]", "f32[2,2,6], f32[2,6,12], i64[2,6]<12, f32[2,6]"},
+       .overwrites = {1},
+       .torch = {.line = "cross_entropy_terms_grad({0}, {1}, {2}, {3}, {c.offset})",
+                 .functions = std::string(own_labels) + R"(
+def cross_entropy_terms_grad(dy, x, labels, largest, first):
+    dy = wide(dy)
+    dx = dy[0].unsqueeze(-1) * torch.exp(wide(x) - wide(largest).unsqueeze(-1))
+    at, is_own = own_labels(labels, first, x.shape[-1])
+    return dx.scatter_add(-1, at, dy[1].unsqueeze(-1) * is_own).to(x.dtype)
+)"}},
+      {.name = "cross_entropy_shift_grad",
+       .doc = "y = -(dterms[0] terms[0] + dterms[1])",
+       .rule = "t^ ..., t^ ... -> ...",
+       .linear = "{0}",
+       .infer = [](const Call& call) { return infer_rows(call, 2, 1); },
+       .kernel = shift_gradient_kernel,
+       .samples = {"f32[2,4], f32[2,4]", "f32[2,2,6], f32[2,2,6]"},
+       .torch = {.line = "once(lambda d, t: -(d[0] * t[0] + d[1]), {0}, {1})"}},
+      {.name = "cross_entropy_of_terms",
+       .doc = "loss = log terms[0] - terms[1]",
+       .rule = "t^ ... -> ...",
+       .infer = [](const Call& call) { return infer_rows(call, 1, 0); },
+       .gradient =
+           [](Gradient& g) {
+             return std::vector{g.call("cross_entropy_of_terms_grad", {g.dy(), g.in(0)})};
+           },
+       .kernel = loss_kernel,
+       .samples = {"f32[2,6]>0", "f32[2,2,6]>0"},
+       .torch = {.line = "once(lambda t: torch.log(t[0]) - t[1], {0})"}},
+      {.name = "cross_entropy_of_terms_grad",
+       .doc = "dterms = (dy / terms[0], -dy)",
+       .rule = "..., t^ ... -> t^ ...",
+       .linear = "{0}",
+       .infer =
+           [](const Call& call) {
+             infer_rows(call, 2, 1);
+             check_same_dtype(call, 0, 1);
+             return std::vector{call.operands[1]};
+           },
+       .kernel = loss_gradient_kernel,
+       .samples = {"f32[6], f32[2,6]>0", "f32[2,6], f32[2,2,6]>0"},
+       .torch = {.line = "once(lambda dy, t: torch.stack([dy / t[0], -dy]), {0}, {1})"}},
   };
 }
 

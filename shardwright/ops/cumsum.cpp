@@ -82,20 +82,28 @@ void kernel(const KernelCall& call) {
 }  // namespace
 
 std::vector<OpDef> cumsum() {
-  return {{
-      .name = "cumsum",
-      .doc = "y = running sum of x along `dim`; exclusive leaves out the element itself, reverse starts at "
-             "the end",
-      .attributes = {"dim", "exclusive", "reverse"},
-      .rule_for = rule,
-      .linear = "{0}",
-      .infer = infer,
-      .gradient = gradient,
-      .kernel = kernel,
-      .samples = {"f32[4,6]", "f32[6,4] (dim=0, reverse=true)", "f32[2,6,4] (dim=1, exclusive=true)",
-                  "f32[4,6] (exclusive=true, reverse=true)", "i64[4,6] (dim=-2)"},
-      .overwrites = {0},
-  }};
+  return {{.name = "cumsum",
+           .doc =
+               "y = running sum of x along `dim`; exclusive leaves out the element itself, reverse starts at "
+               "the end",
+           .attributes = {"dim", "exclusive", "reverse"},
+           .defaults = {{"dim", std::int64_t{-1}}, {"exclusive", false}, {"reverse", false}},
+           .rule_for = rule,
+           .linear = "{0}",
+           .infer = infer,
+           .gradient = gradient,
+           .kernel = kernel,
+           .samples = {"f32[4,6]", "f32[6,4] (dim=0, reverse=true)", "f32[2,6,4] (dim=1, exclusive=true)",
+                       "f32[4,6] (exclusive=true, reverse=true)", "i64[4,6] (dim=-2)"},
+           .overwrites = {0},
+           .torch = {.line = "cumsum({0}, {dim}, {exclusive}, {reverse})", .functions = R"(
+def cumsum(x, dim, exclusive, reverse):
+    v = x.flip(dim) if reverse else x
+    y = (wide(v) if v.is_floating_point() else v).cumsum(dim)
+    if exclusive:
+        y = torch.cat([torch.zeros_like(y.narrow(dim, 0, 1)), y.narrow(dim, 0, y.shape[dim] - 1)], dim)
+    return (y.flip(dim) if reverse else y).to(x.dtype)
+)"}}};
 }
 
 }  // namespace shardwright::ops

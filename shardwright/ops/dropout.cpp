@@ -109,21 +109,64 @@ void kernel(const KernelCall& call) {
 }  // namespace
 
 std::vector<OpDef> dropout() {
-  return {{
-      .name = "dropout",
-      .doc =
-          "y = 0 with probability `rate`, else x / (1 - rate); operands x and the count of steps done, f32[]",
-      .attributes = {std::string(micro_batches_attribute), "name", "rate", "seed"},
-      .rule = "..., . -> ...",
-      .linear = "{0}",
-      .infer = infer,
-      .gradient = gradient,
-      .outside_training = Substitute{.reads = {0}, .make = kept_whole},
-      .kernel = kernel,
-      .samples = {"f32[4,6], f32[]<5 (rate=0.5)", "f32[2,6,12], f32[]<9 (rate=0.25, seed=7, name=hidden)",
-                  "f32[4,6], f32[]<5 (rate=0.5, micro_batches=2)"},
-      .overwrites = {0},
-  }};
+  return {
+      {.name = "dropout",
+       .doc = "y = 0 with probability `rate`, else x / (1 - rate); operands x and the count of steps done, "
+              "f32[]",
+       .attributes = {std::string(micro_batches_attribute), "name", "rate", "seed"},
+       .defaults = {{std::string(micro_batches_attribute), std::int64_t{1}},
+                    {"name", std::string()},
+                    {"rate", 0.5},
+                    {"seed", std::int64_t{0}}},
+       .rule = "..., . -> ...",
+       .linear = "{0}",
+       .infer = infer,
+       .gradient = gradient,
+       .outside_training = Substitute{.reads = {0}, .make = kept_whole},
+       .kernel = kernel,
+       .samples = {"f32[4,6], f32[]<5 (rate=0.5)", "f32[2,6,12], f32[]<9 (rate=0.25, seed=7, name=hidden)",
+                   "f32[4,6], f32[]<5 (rate=0.5, micro_batches=2)"},
+       .overwrites = {0},
+       .torch = {.line = "dropout({0}, {1}, {rate}, {seed}, {key}, {micro_batches}, {offsets}, {sizes})",
+                 .numbers =
+                     [](const KernelCall& c) {
+                       std::vector<std::int64_t> offsets, sizes;
+                       for (const LoopBox::Part& part : c.box.loops) {
+                         offsets.push_back(part.offset);
+                         sizes.push_back(part.size);
+                       }
+                       return Attributes{
+                           {"key", static_cast<std::int64_t>(hash_of(c.attributes.text("name", "")))},
+                           {"offsets", offsets},
+                           {"sizes", sizes}};
+                     },
+                 .functions = R"(
+def shifted_right(x, bits):
+    return (x >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def splitmix64(x):
+    """SplitMix64 of 64 bits, which stand in signed integers."""
+    x = x - 0x61C8864680B583EB
+    x = (x ^ shifted_right(x, 30)) * -0x40A7B892E31B1A47
+    x = (x ^ shifted_right(x, 27)) * -0x6B2FB644ECCEEE15
+    return x ^ shifted_right(x, 31)
+
+
+def dropout(x, count, rate, seed, key, micro_batches, offsets, sizes):
+    """An element is kept or not by seed, name, step and its place in the whole tensor."""
+    done = count.long()
+    step, micro_batch = torch.div(done, micro_batches, rounding_mode="floor"), done % micro_batches
+    index, stride = torch.zeros((), dtype=torch.int64, device=x.device), 1
+    for d in reversed(range(len(sizes))):
+        own = (torch.arange(x.shape[d], device=x.device) + offsets[d]) * stride
+        index = own.reshape([-1] + [1] * (len(sizes) - 1 - d)) + index
+        stride *= sizes[d]
+    stream = splitmix64(splitmix64(seed + splitmix64(step)) ^ key)
+    bits = splitmix64(stream + splitmix64(index + micro_batch * stride))
+    is_kept = shifted_right(bits, 11) >= int(rate * 2.0 ** 53)
+    return torch.where(is_kept, wide(x) * (1 / (1 - rate)), torch.zeros_like(wide(x))).to(x.dtype)
+)"}}};
 }
 
 }  // namespace shardwright::ops

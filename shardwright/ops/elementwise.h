@@ -78,6 +78,13 @@ std::vector<OpDef> function(const std::string& name, std::string doc, F f, D der
       {fmt::format("f32[4,6]{}", domain), fmt::format("f32[2,6,4]{}", domain)});
 }
 
+/// A function and its gradient, with how they are written in PyTorch.
+inline std::vector<OpDef> in_torch(std::vector<OpDef> ops, std::string f, std::string gradient) {
+  ops[0].torch.line = std::move(f);
+  ops[1].torch.line = std::move(gradient);
+  return ops;
+}
+
 // ---- broadcasting ----
 
 /// The shape to which all `count` operands broadcast. Throws: Error if they do not.

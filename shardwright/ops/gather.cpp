@@ -102,37 +102,45 @@ std::vector<ValueId> segment_gradient(Gradient& g) {
 
 std::vector<OpDef> gather() {
   return {
-      {
-          .name = "gather",
-          .doc =
-              "y[p.., i.., e..] = table[p.., x[i..], e..], the table's dim `dim` being indexed: an embedding",
-          .attributes = {"dim"},
-          .rule_for = gather_rule,
-          .linear = "{0}",
-          .infer = infer_rows,
-          .flops = flops,
-          .gradient = gather_gradient,
-          .kernel = gather_kernel,
-          .samples = {"f32[12,4], i32[6]<12", "f32[6,4], i64[2,6]<6", "f32[4,12,6], i32[2]<12 (dim=1)",
-                      "f32[4,6], i32[]<6 (dim=-1)"},
-      },
-      {
-          .name = "unsorted_segment_sum",
-          .doc = "y[p.., v, e..] = sum of data[p.., i.., e..] where ids[i..] = v; v runs to `count`",
-          .attributes = {"count", "dim"},
-          .rule_for = segment_rule,
-          .linear = "{0}",
-          .infer = infer_segment,
-          .flops = flops,
-          .gradient = segment_gradient,
-          .kernel = segment_kernel,
-          .workspace =
-              [](const KernelCall& call) {
-                return bytes_to_add_rows(call, call.results[0].dtype, call.operands[1]);
-              },
-          .samples = {"f32[6,4], i32[6]<12 (count=12)", "f32[2,6,4], i64[2,6]<6 (count=6)",
-                      "f32[4,6,2], i32[6]<4 (dim=1, count=4)"},
-      }};
+      {.name = "gather",
+       .doc = "y[p.., i.., e..] = table[p.., x[i..], e..], the table's dim `dim` being indexed: an embedding",
+       .attributes = {"dim"},
+       .defaults = {{"dim", std::int64_t{0}}},
+       .rule_for = gather_rule,
+       .linear = "{0}",
+       .infer = infer_rows,
+       .flops = flops,
+       .gradient = gather_gradient,
+       .kernel = gather_kernel,
+       .samples = {"f32[12,4], i32[6]<12", "f32[6,4], i64[2,6]<6", "f32[4,12,6], i32[2]<12 (dim=1)",
+                   "f32[4,6], i32[]<6 (dim=-1)"},
+       .torch = {.line = "gather({0}, {1}, {dim}, {v.offset})", .functions = own_rows}},
+      {.name = "unsorted_segment_sum",
+       .doc = "y[p.., v, e..] = sum of data[p.., i.., e..] where ids[i..] = v; v runs to `count`",
+       .attributes = {"count", "dim"},
+       .defaults = {{"dim", std::int64_t{0}}},
+       .rule_for = segment_rule,
+       .linear = "{0}",
+       .infer = infer_segment,
+       .flops = flops,
+       .gradient = segment_gradient,
+       .kernel = segment_kernel,
+       .workspace =
+           [](const KernelCall& call) {
+             return bytes_to_add_rows(call, call.results[0].dtype, call.operands[1]);
+           },
+       .samples = {"f32[6,4], i32[6]<12 (count=12)", "f32[2,6,4], i64[2,6]<6 (count=6)",
+                   "f32[4,6,2], i32[6]<4 (dim=1, count=4)"},
+       .torch = {.line = "segment_sum({0}, {1}, {dim}, {v.offset}, {shape})",
+                 .functions = std::string(own_rows) + R"(
+def segment_sum(data, ids, dim, first, shape):
+    """`data` at ids is added to rows of a table; rows of other ranks are theirs."""
+    dim %= len(shape)
+    at, is_own = own_rows(ids, first, shape[dim])
+    rows = wide(data).flatten(dim, dim + ids.dim() - 1) if ids.dim() else wide(data).unsqueeze(dim)
+    rows = rows * is_own.reshape([-1] + [1] * (len(shape) - dim - 1)).to(rows.dtype)
+    return torch.zeros(shape, dtype=rows.dtype, device=rows.device).index_add(dim, at, rows).to(data.dtype)
+)"}}};
 }
 
 }  // namespace shardwright::ops

@@ -143,34 +143,50 @@ void group_gradient_kernel(const KernelCall& call) {
 
 std::vector<OpDef> group_norm() {
   return {
-      {
-          .name = "group_norm",
-          .doc = "y = gamma (x - mean) / sqrt(variance + epsilon) + beta over each of `groups` groups of "
-                 "channels",
-          .attributes = {"epsilon", "groups"},
-          .rule_for = group_rule,
-          .linear = "{1,2}",
-          .infer = infer_group,
-          .flops = normalization_flops,
-          .gradient = gradient_by("group_norm_grad"),
-          .kernel = group_kernel,
-          .samples = {"f32[6,4,3,2], f32[4], f32[4] (groups=2)", "f32[2,6,4], f32[6], f32[6] (groups=3)",
-                      "f32[4,6], f32[6], f32[6] (epsilon=0.5)"},
-          .overwrites = {0},
-      },
-      {
-          .name = "group_norm_grad",
-          .doc = "gradients of group_norm for x, gamma and beta",
-          .attributes = {"epsilon", "groups"},
-          .rule_for = group_gradient_rule,
-          .linear = "{0}",
-          .infer = infer_group_gradient,
-          .flops = normalization_flops,
-          .kernel = group_gradient_kernel,
-          .samples = {"f32[6,4,3,2], f32[6,4,3,2], f32[4] (groups=2)",
-                      "f32[2,6,4], f32[2,6,4], f32[6] (groups=3)",
-                      "f32[4,6], f32[4,6], f32[6] (epsilon=0.5)"},
-      },
+      {.name = "group_norm",
+       .doc = "y = gamma (x - mean) / sqrt(variance + epsilon) + beta over each of `groups` groups of "
+              "channels",
+       .attributes = {"epsilon", "groups"},
+       .defaults = {{"epsilon", 1e-5}, {"groups", std::int64_t{1}}},
+       .rule_for = group_rule,
+       .linear = "{1,2}",
+       .infer = infer_group,
+       .flops = normalization_flops,
+       .gradient = gradient_by("group_norm_grad"),
+       .kernel = group_kernel,
+       .samples = {"f32[6,4,3,2], f32[4], f32[4] (groups=2)", "f32[2,6,4], f32[6], f32[6] (groups=3)",
+                   "f32[4,6], f32[6], f32[6] (epsilon=0.5)"},
+       .overwrites = {0},
+       .torch = {.line = "group_norm({0}, {1}, {2}, {groups}, {epsilon})", .functions = R"(
+def group_norm(x, gamma, beta, groups, epsilon):
+    return F.group_norm(wide(x), groups, wide(gamma), wide(beta), epsilon).to(x.dtype)
+)"}},
+      {.name = "group_norm_grad",
+       .doc = "gradients of group_norm for x, gamma and beta",
+       .attributes = {"epsilon", "groups"},
+       .defaults = {{"epsilon", 1e-5}, {"groups", std::int64_t{1}}},
+       .rule_for = group_gradient_rule,
+       .linear = "{0}",
+       .infer = infer_group_gradient,
+       .flops = normalization_flops,
+       .kernel = group_gradient_kernel,
+       .samples = {"f32[6,4,3,2], f32[6,4,3,2], f32[4] (groups=2)",
+                   "f32[2,6,4], f32[2,6,4], f32[6] (groups=3)", "f32[4,6], f32[4,6], f32[6] (epsilon=0.5)"},
+       .torch = {.line = "group_norm_grad({0}, {1}, {2}, {groups}, {epsilon})", .functions = R"(
+def group_norm_grad(dy, x, gamma, groups, epsilon):
+    batch, channels = x.shape[:2]
+    in_groups = (batch, groups, -1)
+    v = wide(x).reshape(in_groups)
+    mean = v.mean(-1, keepdim=True)
+    scale = torch.rsqrt(v.var(-1, unbiased=False, keepdim=True) + epsilon)
+    normal = (v - mean) * scale
+    each = (channels,) + (1,) * (x.dim() - 2)
+    dn = (wide(dy) * wide(gamma).reshape(each)).reshape(in_groups)
+    dx = (dn - dn.mean(-1, keepdim=True) - normal * (dn * normal).mean(-1, keepdim=True)) * scale
+    others = [0] + list(range(2, x.dim()))
+    dgamma = (wide(dy) * normal.reshape(x.shape)).sum(others)
+    return dx.reshape(x.shape).to(x.dtype), dgamma.to(gamma.dtype), wide(dy).sum(others).to(gamma.dtype)
+)"}},
   };
 }
 

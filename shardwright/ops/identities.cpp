@@ -30,7 +30,8 @@ OpDef identity(std::string name, std::string doc, std::function<std::vector<Valu
           .gradient = std::move(gradient),
           .block = block,
           .samples = {"f32[6,4]"},
-          .is_alias = true};
+          .is_alias = true,
+          .torch = {.line = "{0}"}};
 }
 
 }  // namespace
@@ -49,7 +50,8 @@ std::vector<OpDef> identities() {
        .linear = "{0}",
        .kernel = copy,
        .samples = {"f32[6,4]"},
-       .is_alias = true},
+       .is_alias = true,
+       .torch = {.line = "{0}"}},
   };
 }
 

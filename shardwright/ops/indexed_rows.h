@@ -17,6 +17,22 @@
 
 namespace shardwright::ops {
 
+/// In PyTorch: gather, and what others of the family share with it.
+inline constexpr const char* own_rows = R"(
+def own_rows(indices, first, count):
+    """Where indices are among a rank's `count` rows, which begin at `first`, and whether they are."""
+    at = indices.reshape(-1).long() - first
+    return at.clamp(0, max(count - 1, 0)), (at >= 0) & (at < count)
+
+
+def gather(table, indices, dim, first):
+    """Rows of other ranks are zeros."""
+    dim %= table.dim()
+    at, is_own = own_rows(indices, first, table.shape[dim])
+    rows = table.index_select(dim, at) * is_own.reshape([-1] + [1] * (table.dim() - dim - 1)).to(table.dtype)
+    return rows.reshape(table.shape[:dim] + indices.shape + table.shape[dim + 1 :])
+)";
+
 /// The dims of a table [p.., v, e..] and of rows [p.., i.., e..] as text, `mark`ed at v and i.
 struct Names {
   std::string table, rows, indices;

@@ -37,33 +37,33 @@ const std::vector<std::string> trained{"init", "value", "scale", "shift", "as", 
 }  // namespace
 
 std::vector<OpDef> leaves() {
-  return {leaf("input", "a batch, or a part of one", OpKind::input),
-          leaf("param",
-               "a trained parameter; init, value, scale and shift say how it starts, master in which type it "
-               "is updated",
-               OpKind::parameter, trained),
-          leaf("state", "a value kept from step to step; cache: by one session, no checkpoint has it",
-               OpKind::state, kept),
-          leaf("accumulator", "a sum over micro-batches, zero before the first", OpKind::accumulator),
-          leaf("receive", "a value of another stage; once: of all micro-batches; batch: its dims, if not 0",
-               OpKind::receive, {"once", "batch"}),
-          {
-              .name = "fill",
-              .doc = "y = value everywhere",
-              .attributes = {"dtype", "shape", "value"},
-              .rule = "-> ...",
-              .infer = fill_type,
-              .gradient = [](Gradient&) { return std::vector<ValueId>{}; },
-              .localize =
-                  [](const Call& local) {
-                    Attributes a = local.attributes;
-                    a.set("shape", local.results[0].shape);
-                    return a;
-                  },
-              .kernel = fill_kernel,
-              .samples = {"(shape=[6, 4], value=2.5)", "(shape=[], value=1)",
-                          "(dtype=f64, shape=[6], value=2.5)"},
-          }};
+  return {
+      leaf("input", "a batch, or a part of one", OpKind::input),
+      leaf("param",
+           "a trained parameter; init, value, scale and shift say how it starts, master in which type it "
+           "is updated",
+           OpKind::parameter, trained),
+      leaf("state", "a value kept from step to step; cache: by one session, no checkpoint has it",
+           OpKind::state, kept),
+      leaf("accumulator", "a sum over micro-batches, zero before the first", OpKind::accumulator),
+      leaf("receive", "a value of another stage; once: of all micro-batches; batch: its dims, if not 0",
+           OpKind::receive, {"once", "batch"}),
+      {.name = "fill",
+       .doc = "y = value everywhere",
+       .attributes = {"dtype", "shape", "value"},
+       .defaults = {{"dtype", std::string("f32")}, {"value", 0.0}},
+       .rule = "-> ...",
+       .infer = fill_type,
+       .gradient = [](Gradient&) { return std::vector<ValueId>{}; },
+       .localize =
+           [](const Call& local) {
+             Attributes a = local.attributes;
+             a.set("shape", local.results[0].shape);
+             return a;
+           },
+       .kernel = fill_kernel,
+       .samples = {"(shape=[6, 4], value=2.5)", "(shape=[], value=1)", "(dtype=f64, shape=[6], value=2.5)"},
+       .torch = {.line = "torch.full({shape}, {value}, dtype={dtype}, device=device)"}}};
 }
 
 }  // namespace shardwright::ops

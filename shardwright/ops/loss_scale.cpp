@@ -43,23 +43,34 @@ BlockKernel next_block(const Call& call) {
 }  // namespace
 
 std::vector<OpDef> loss_scale() {
-  return {
-      elementwise(
-          {.name = "is_finite",
-           .doc = "y = 1 where x is a finite number, else 0",
-           .block = [](const Call& c) { return map(c, [](auto x) { return decltype(x)(x - x == 0); }); },
-           .samples = {"f32[4,6]", "f32[]"}},
-          1),
-      {
-          .name = "next_loss_scale",
-          .doc = "scale and count of good steps behind one that was good (ok is 1) or overflowed (0)",
-          .attributes = {"factor", "interval", "least"},
-          .rule = "..., ..., ... -> ..., ...",
-          .infer = infer_next,
-          .block = next_block,
-          .samples = {"f32[]>0, f32[], f32[]", "f32[6]>0, f32[6], f32[6] (interval=2, factor=4, least=0.5)"},
-          .overwrites = {0, 1},
-      }};
+  return {elementwise(
+              {.name = "is_finite",
+               .doc = "y = 1 where x is a finite number, else 0",
+               .block = [](const Call& c) { return map(c, [](auto x) { return decltype(x)(x - x == 0); }); },
+               .samples = {"f32[4,6]", "f32[]"},
+               .torch = {.line = "torch.isfinite({0}).to({dtype})"}},
+              1),
+          {.name = "next_loss_scale",
+           .doc = "scale and count of good steps behind one that was good (ok is 1) or overflowed (0)",
+           .attributes = {"factor", "interval", "least"},
+           .defaults = {{"factor", 2.0}, {"interval", std::int64_t{2000}}, {"least", 1.0}},
+           .rule = "..., ..., ... -> ..., ...",
+           .infer = infer_next,
+           .block = next_block,
+           .samples = {"f32[]>0, f32[], f32[]", "f32[6]>0, f32[6], f32[6] (interval=2, factor=4, least=0.5)"},
+           .overwrites = {0, 1},
+           .torch = {.line = "next_loss_scale({0}, {1}, {2}, {factor}, {interval}, {least})", .functions = R"(
+def next_loss_scale(scale, good, ok, factor, interval, least):
+    is_good = ok > 0
+    count = torch.where(is_good, good + 1, torch.zeros_like(good))
+    if interval == 0:
+        return scale.clone(), count
+    smaller = torch.minimum(scale, torch.clamp(scale / factor, min=least))
+    grows = count >= interval
+    following = torch.where(grows, scale * factor, torch.where(is_good, scale, smaller))
+    following = torch.where(torch.isfinite(following), following, scale)
+    return following, torch.where(grows, torch.zeros_like(count), count)
+)"}}};
 }
 
 }  // namespace shardwright::ops

@@ -68,6 +68,8 @@ void gradient_kernel(const KernelCall& call) {
   });
 }
 
+Attributes count_number(const KernelCall& call) { return {{"count", global_count(call)}}; }
+
 template <class F, class D>
 std::vector<OpDef> error_of(const std::string& name, std::string doc, std::string gradient_doc,
                             std::string gradient_linear, F, D) {
@@ -96,16 +98,27 @@ std::vector<OpDef> error_of(const std::string& name, std::string doc, std::strin
           }};
 }
 
+std::vector<OpDef> in_torch(std::vector<OpDef> ops, std::string loss, std::string gradient) {
+  ops[0].torch = {.line = std::move(loss), .numbers = count_number};
+  ops[1].torch = {.line = std::move(gradient), .numbers = count_number};
+  return ops;
+}
+
 }  // namespace
 
 std::vector<OpDef> losses() {
-  std::vector<OpDef> all = error_of(
-      "mean_absolute_error", "y = mean of |a - b|", "da = dy sign(a - b) / count", "{0}",
-      [](double d) { return std::abs(d); },
-      [](auto d) { return static_cast<decltype(d)>((d > 0) - (d < 0)); });
-  for (OpDef& op : error_of(
-           "mean_squared_error", "y = mean of (a - b)^2", "da = 2 dy (a - b) / count", "{0} {1,2}",
-           [](double d) { return d * d; }, [](auto d) { return 2 * d; }))
+  std::vector<OpDef> all =
+      in_torch(error_of(
+                   "mean_absolute_error", "y = mean of |a - b|", "da = dy sign(a - b) / count", "{0}",
+                   [](double d) { return std::abs(d); },
+                   [](auto d) { return static_cast<decltype(d)>((d > 0) - (d < 0)); }),
+               "once(lambda a, b: (a - b).abs().sum() / {count}, {0}, {1})",
+               "once(lambda dy, a, b: dy / {count} * torch.sign(a - b), {0}, {1}, {2})");
+  for (OpDef& op : in_torch(error_of(
+                                "mean_squared_error", "y = mean of (a - b)^2", "da = 2 dy (a - b) / count",
+                                "{0} {1,2}", [](double d) { return d * d; }, [](auto d) { return 2 * d; }),
+                            "once(lambda a, b: ((a - b) ** 2).sum() / {count}, {0}, {1})",
+                            "once(lambda dy, a, b: dy / {count} * (2 * (a - b)), {0}, {1}, {2})"))
     all.push_back(std::move(op));
   return all;
 }

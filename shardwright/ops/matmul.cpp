@@ -162,39 +162,46 @@ void kernel(const KernelCall& call) {
 }  // namespace
 
 std::vector<OpDef> matmul() {
-  return {{
-              .name = "matmul",
-              .doc = "y[..., m, n] = sum_k a[..., m, k] b[..., k, n]",
-              .attributes = {"transpose_a", "transpose_b"},
-              .rule_for = rule,
-              .linear = "{0} {1}",
-              .infer = infer,
-              .flops = flops,
-              .gradient = gradient,
-              .kernel = kernel,
-              .samples = {"f32[4,6], f32[6,12]", "f32[6,4], f32[6,12] (transpose_a=true)",
-                          "f32[4,6], f32[12,6] (transpose_b=true)",
-                          "f32[6,4], f32[12,6] (transpose_a=true, transpose_b=true)",
-                          "f32[2,4,6], f32[2,6,4]", "f32[2,4,6], f32[2,4,6] (transpose_b=true)",
-                          "f32[2,6,4], f32[4,6]", "f32[2,6,4], f32[6,12] (transpose_a=true)",
-                          "f32[6,2,4], f32[12,2] (transpose_a=true, transpose_b=true)",
-                          "f32[2,1,4,6], f32[1,3,6,2]", "f32[4,6], f32[2,6,4]",
-                          "f32[6,4], f32[2,1,12,6] (transpose_a=true, transpose_b=true)",
-                          "f32[2,3,6,4], f32[3,6,2] (transpose_a=true)", "f32[2,6,4], f32[1,4,6]"},
-              .is_made_by_rows = true,
-          },
-          {
-              .name = "outer_product",
-              .doc = "y[k, n] = sum over all leading dims of a[..., k] b[..., n]: a weight's gradient",
-              .rule_for = outer_rule,
-              .linear = "{0} {1}",
-              .infer = infer_outer,
-              .flops = flops,
-              .gradient = outer_gradient,
-              .kernel = outer_kernel,
-              .samples = {"f32[2,6,4], f32[2,6,12]", "f32[6,4], f32[6,2]"},
-              .is_made_by_rows = true,
-          }};
+  return {
+      {.name = "matmul",
+       .doc = "y[..., m, n] = sum_k a[..., m, k] b[..., k, n]",
+       .attributes = {"transpose_a", "transpose_b"},
+       .defaults = {{"transpose_a", false}, {"transpose_b", false}},
+       .rule_for = rule,
+       .linear = "{0} {1}",
+       .infer = infer,
+       .flops = flops,
+       .gradient = gradient,
+       .kernel = kernel,
+       .samples = {"f32[4,6], f32[6,12]", "f32[6,4], f32[6,12] (transpose_a=true)",
+                   "f32[4,6], f32[12,6] (transpose_b=true)",
+                   "f32[6,4], f32[12,6] (transpose_a=true, transpose_b=true)", "f32[2,4,6], f32[2,6,4]",
+                   "f32[2,4,6], f32[2,4,6] (transpose_b=true)", "f32[2,6,4], f32[4,6]",
+                   "f32[2,6,4], f32[6,12] (transpose_a=true)",
+                   "f32[6,2,4], f32[12,2] (transpose_a=true, transpose_b=true)", "f32[2,1,4,6], f32[1,3,6,2]",
+                   "f32[4,6], f32[2,6,4]", "f32[6,4], f32[2,1,12,6] (transpose_a=true, transpose_b=true)",
+                   "f32[2,3,6,4], f32[3,6,2] (transpose_a=true)", "f32[2,6,4], f32[1,4,6]"},
+       .is_made_by_rows = true,
+       .torch = {.line_for =
+                     [](const Call& c) {
+                       return fmt::format("{{0}}{} @ {{1}}{}", c.attributes.flag("transpose_a") ? ".mT" : "",
+                                          c.attributes.flag("transpose_b") ? ".mT" : "");
+                     }}},
+      {.name = "outer_product",
+       .doc = "y[k, n] = sum over all leading dims of a[..., k] b[..., n]: a weight's gradient",
+       .rule_for = outer_rule,
+       .linear = "{0} {1}",
+       .infer = infer_outer,
+       .flops = flops,
+       .gradient = outer_gradient,
+       .kernel = outer_kernel,
+       .samples = {"f32[2,6,4], f32[2,6,12]", "f32[6,4], f32[6,2]"},
+       .is_made_by_rows = true,
+       .torch = {.line = "outer_product({0}, {1})", .functions = R"(
+def outer_product(a, b):
+    """The sum over all leading dims of a^T b."""
+    return a.reshape(-1, a.shape[-1]).mT @ b.reshape(-1, b.shape[-1])
+)"}}};
 }
 
 }  // namespace shardwright::ops

@@ -145,59 +145,82 @@ std::vector<ValueId> expand_rms_norm_gradient(Builder& builder, std::span<const 
 
 std::vector<OpDef> norms() {
   return {
-      {
-          .name = "layer_norm",
-          .doc = "y = gamma (x - mean) / sqrt(variance + epsilon) + beta over the last dims, those of gamma",
-          .attributes = {"epsilon"},
-          .rule_for = last_rule<true>,
-          .linear = "{1,2}",
-          .infer = infer_last<true>,
-          .flops = normalization_flops,
-          .gradient = gradient_by("layer_norm_grad"),
-          .kernel = last_kernel<true>,
-          .samples = {"f32[4,6], f32[6], f32[6]", "f32[2,6,4], f32[4], f32[4] (epsilon=0.5)",
-                      "f32[6,2,4], f32[2,4], f32[2,4]"},
-          .overwrites = {0},
-      },
-      {
-          .name = "layer_norm_grad",
-          .doc = "gradients of layer_norm for x, gamma and beta",
-          .attributes = {"epsilon"},
-          .rule_for = last_gradient_rule<true>,
-          .linear = "{0}",
-          .infer = infer_last_gradient<true>,
-          .flops = normalization_flops,
-          .kernel = last_gradient_kernel<true>,
-          .samples = {"f32[4,6], f32[4,6], f32[6]", "f32[2,6,4], f32[2,6,4], f32[4] (epsilon=0.5)",
-                      "f32[6,2,4], f32[6,2,4], f32[2,4]"},
-      },
-      {
-          .name = "rms_norm",
-          .doc = "y = gamma x / sqrt(mean x^2 + epsilon) over the last dims, those of gamma",
-          .attributes = {"epsilon"},
-          .rule_for = last_rule<false>,
-          .linear = "{1}",
-          .infer = infer_last<false>,
-          .flops = normalization_flops,
-          .gradient = gradient_by("rms_norm_grad"),
-          .expand = expand_rms_norm,
-          .kernel = last_kernel<false>,
-          .samples = {"f32[4,6], f32[6]", "f32[2,6,4], f32[4] (epsilon=0.5)", "f32[6,2,4], f32[2,4]"},
-          .overwrites = {0},
-      },
-      {
-          .name = "rms_norm_grad",
-          .doc = "gradients of rms_norm for x and gamma",
-          .attributes = {"epsilon"},
-          .rule_for = last_gradient_rule<false>,
-          .linear = "{0}",
-          .infer = infer_last_gradient<false>,
-          .flops = normalization_flops,
-          .expand = expand_rms_norm_gradient,
-          .kernel = last_gradient_kernel<false>,
-          .samples = {"f32[4,6], f32[4,6], f32[6]", "f32[2,6,4], f32[2,6,4], f32[4] (epsilon=0.5)",
-                      "f32[6,2,4], f32[6,2,4], f32[2,4]"},
-      },
+      {.name = "layer_norm",
+       .doc = "y = gamma (x - mean) / sqrt(variance + epsilon) + beta over the last dims, those of gamma",
+       .attributes = {"epsilon"},
+       .defaults = {{"epsilon", 1e-5}},
+       .rule_for = last_rule<true>,
+       .linear = "{1,2}",
+       .infer = infer_last<true>,
+       .flops = normalization_flops,
+       .gradient = gradient_by("layer_norm_grad"),
+       .kernel = last_kernel<true>,
+       .samples = {"f32[4,6], f32[6], f32[6]", "f32[2,6,4], f32[4], f32[4] (epsilon=0.5)",
+                   "f32[6,2,4], f32[2,4], f32[2,4]"},
+       .overwrites = {0},
+       .torch = {.line = "layer_norm({0}, {1}, {2}, {epsilon})", .functions = R"(
+def layer_norm(x, gamma, beta, epsilon):
+    if gamma.dtype == x.dtype:
+        return F.layer_norm(x, gamma.shape, gamma, beta, epsilon)
+    return F.layer_norm(wide(x), gamma.shape, wide(gamma), wide(beta), epsilon).to(x.dtype)
+)"}},
+      {.name = "layer_norm_grad",
+       .doc = "gradients of layer_norm for x, gamma and beta",
+       .attributes = {"epsilon"},
+       .defaults = {{"epsilon", 1e-5}},
+       .rule_for = last_gradient_rule<true>,
+       .linear = "{0}",
+       .infer = infer_last_gradient<true>,
+       .flops = normalization_flops,
+       .kernel = last_gradient_kernel<true>,
+       .samples = {"f32[4,6], f32[4,6], f32[6]", "f32[2,6,4], f32[2,6,4], f32[4] (epsilon=0.5)",
+                   "f32[6,2,4], f32[6,2,4], f32[2,4]"},
+       .torch = {.line = "layer_norm_grad({0}, {1}, {2}, {epsilon})", .functions = R"(
+def layer_norm_grad(dy, x, gamma, epsilon):
+    v, g = wide(x), wide(gamma)
+    _, mean, scale = aten.native_layer_norm(v, gamma.shape, None, None, epsilon)
+    dx, dgamma, dbeta = aten.native_layer_norm_backward(
+        wide(dy), v, gamma.shape, mean, scale, g, g, [True, True, True])
+    return dx.to(x.dtype), dgamma.to(gamma.dtype), dbeta.to(gamma.dtype)
+)"}},
+      {.name = "rms_norm",
+       .doc = "y = gamma x / sqrt(mean x^2 + epsilon) over the last dims, those of gamma",
+       .attributes = {"epsilon"},
+       .defaults = {{"epsilon", 1e-5}},
+       .rule_for = last_rule<false>,
+       .linear = "{1}",
+       .infer = infer_last<false>,
+       .flops = normalization_flops,
+       .gradient = gradient_by("rms_norm_grad"),
+       .expand = expand_rms_norm,
+       .kernel = last_kernel<false>,
+       .samples = {"f32[4,6], f32[6]", "f32[2,6,4], f32[4] (epsilon=0.5)", "f32[6,2,4], f32[2,4]"},
+       .overwrites = {0},
+       .torch = {.line = "rms_norm({0}, {1}, {epsilon})", .functions = R"(
+def rms_norm(x, gamma, epsilon):
+    v, dims = wide(x), list(range(-gamma.dim(), 0))
+    return (v * torch.rsqrt((v * v).mean(dims, keepdim=True) + epsilon) * wide(gamma)).to(x.dtype)
+)"}},
+      {.name = "rms_norm_grad",
+       .doc = "gradients of rms_norm for x and gamma",
+       .attributes = {"epsilon"},
+       .defaults = {{"epsilon", 1e-5}},
+       .rule_for = last_gradient_rule<false>,
+       .linear = "{0}",
+       .infer = infer_last_gradient<false>,
+       .flops = normalization_flops,
+       .expand = expand_rms_norm_gradient,
+       .kernel = last_gradient_kernel<false>,
+       .samples = {"f32[4,6], f32[4,6], f32[6]", "f32[2,6,4], f32[2,6,4], f32[4] (epsilon=0.5)",
+                   "f32[6,2,4], f32[6,2,4], f32[2,4]"},
+       .torch = {.line = "rms_norm_grad({0}, {1}, {2}, {epsilon})", .functions = R"(
+def rms_norm_grad(dy, x, gamma, epsilon):
+    d, v, dims = wide(dy), wide(x), list(range(-gamma.dim(), 0))
+    scale = torch.rsqrt((v * v).mean(dims, keepdim=True) + epsilon)
+    normal, dn = v * scale, d * wide(gamma)
+    dx = (dn - normal * (dn * normal).mean(dims, keepdim=True)) * scale
+    return dx.to(x.dtype), (d * normal).sum(list(range(x.dim() - gamma.dim()))).to(gamma.dtype)
+)"}},
   };
 }
 

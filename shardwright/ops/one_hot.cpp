@@ -43,16 +43,21 @@ void kernel(const KernelCall& call) {
 }  // namespace
 
 std::vector<OpDef> one_hot() {
-  return {{
-      .name = "one_hot",
-      .doc = "y[..., v] = 1 where v = x[...], else 0; v runs to `depth`",
-      .attributes = {"depth", "dtype", "from_end"},
-      .rule = "... -> ... v",
-      .infer = infer,
-      .kernel = kernel,
-      .samples = {"i32[4]<6 (depth=6)", "i64[2,6]<4 (depth=4)", "i32[6]<4 (depth=4, dtype=f64)",
-                  "i64[4]<6 (depth=6, from_end=true)"},
-  }};
+  return {{.name = "one_hot",
+           .doc = "y[..., v] = 1 where v = x[...], else 0; v runs to `depth`",
+           .attributes = {"depth", "dtype", "from_end"},
+           .defaults = {{"dtype", std::string("f32")}, {"from_end", false}},
+           .rule = "... -> ... v",
+           .infer = infer,
+           .kernel = kernel,
+           .samples = {"i32[4]<6 (depth=6)", "i64[2,6]<4 (depth=4)", "i32[6]<4 (depth=4, dtype=f64)",
+                       "i64[4]<6 (depth=6, from_end=true)"},
+           .torch = {.line = "one_hot({0}, {depth}, {v.offset}, {v.extent}, {from_end}, {dtype})",
+                     .functions = R"(
+def one_hot(x, depth, first, count, from_end, dtype):
+    at = torch.where(x < 0, x + depth, x) if from_end else x
+    return (at.unsqueeze(-1) == torch.arange(first, first + count, device=x.device)).to(dtype)
+)"}}};
 }
 
 }  // namespace shardwright::ops

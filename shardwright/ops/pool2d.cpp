@@ -197,6 +197,32 @@ std::vector<std::string> attributes(std::vector<std::string> more) {
   return more;
 }
 
+const Attributes window_defaults{{"kernel", std::vector<std::int64_t>{1, 1}},
+                                 {"strides", std::vector<std::int64_t>{1, 1}},
+                                 {"dilations", std::vector<std::int64_t>{1, 1}},
+                                 {"pads", std::vector<std::int64_t>{0, 0, 0, 0}}};
+
+Attributes with_pads_counted(Attributes a) {
+  a.set("count_pads", true);
+  return a;
+}
+
+/// How many inputs each of `count` outputs from `first` on counts.
+std::vector<std::int64_t> counts_of(const Spatial& s, std::int64_t first, std::int64_t count, std::int64_t in,
+                                    bool pads) {
+  std::vector<std::int64_t> out;
+  for (std::int64_t q = first; q < first + count; ++q) out.push_back(counted(s, q, in, pads));
+  return out;
+}
+
+/// In PyTorch: the sums of windows, and what gives them back.
+constexpr const char* window_sums = R"(
+def window_sums(x, kernel, strides, dilations):
+    ones = torch.ones([1, 1] + kernel, dtype=x.dtype, device=x.device)
+    y = F.conv2d(x.flatten(0, 1).unsqueeze(1), ones, None, strides, 0, dilations)
+    return y.reshape(x.shape[:2] + y.shape[2:])
+)";
+
 }  // namespace
 
 std::vector<OpDef> pool2d() {
@@ -205,6 +231,7 @@ std::vector<OpDef> pool2d() {
       {.name = "max_pool2d",
        .doc = "y = the largest x in each window",
        .attributes = attributes({}),
+       .defaults = window_defaults,
        .rule_for = rule,
        .infer = infer,
        .gradient =
@@ -215,10 +242,21 @@ std::vector<OpDef> pool2d() {
        .samples = {"f32[2,2,12,6] (kernel=[2, 2], strides=[2, 2])",
                    "f32[2,2,12,12] (kernel=[3, 3], pads=[1, 1, 1, 1], strides=[2, 2])",
                    "f32[2,2,12,6] (dilations=[2, 1], kernel=[2, 3], pads=[1, 1, 1, 1])",
-                   "f32[2,2,18,12] (kernel=[2, 3], pads=[1, 1, 0, 1], strides=[3, 7])"}},
+                   "f32[2,2,18,12] (kernel=[2, 3], pads=[1, 1, 0, 1], strides=[3, 7])"},
+       .torch = {.line = "max_pool2d({0}, {kernel}, {strides}, {dilations}, {shift}, {out})",
+                 .numbers =
+                     [](const KernelCall& c) {
+                       return window_of_inputs(c, window_of(c.attributes), c.operands[0].shape);
+                     },
+                 .functions = std::string(image_in_torch) + R"(
+def max_pool2d(x, kernel, strides, dilations, shift, out):
+    x = read_image(x, kernel, strides, dilations, shift, out, -math.inf)
+    return F.max_pool2d(x, kernel, strides, 0, dilations)
+)"}},
       {.name = "max_pool2d_grad",
        .doc = "the gradient of max_pool2d, of spatial size `size`, from dy and x",
        .attributes = attributes({"size"}),
+       .defaults = window_defaults,
        .rule_for = rule_max_gradient,
        .linear = "{0}",
        .infer = [](const Call& c) { return infer_gradient(c, true); },
@@ -229,10 +267,33 @@ std::vector<OpDef> pool2d() {
             "f32[2,2,12,6], f32[2,2,12,6] (dilations=[2, 1], kernel=[2, 3], pads=[1, 1, 1, 1], size=[12, "
             "6])",
             "f32[2,2,6,2], f32[2,2,18,12] (kernel=[2, 3], pads=[1, 1, 0, 1], size=[18, 12], strides=[3, "
-            "7])"}},
+            "7])"},
+       .torch =
+           {.line = "max_pool2d_grad({0}, {1}, {kernel}, {strides}, {dilations}, {shift}, {inside}, {shape})",
+            .numbers =
+                [](const KernelCall& c) {
+                  const auto s = window_of(c.attributes);
+                  const Shape &ys = c.operands[0].shape, &xs = c.operands[1].shape;
+                  const Touched rows = touched(s[0], c, "h", xs[2], ys[2]),
+                                columns = touched(s[1], c, "w", xs[3], ys[3]);
+                  return Attributes{
+                      {"shift", std::vector<std::int64_t>{rows.reads.shift, columns.reads.shift}},
+                      {"inside", std::vector<std::int64_t>{rows.inside, columns.inside}}};
+                },
+            .functions = std::string(image_in_torch) + R"(
+def max_pool2d_grad(dy, x, kernel, strides, dilations, shift, inside, shape):
+    """dx begins at `inside` of x."""
+    x = read_image(x, kernel, strides, dilations, shift, dy.shape[2:], -math.inf)
+    _, at = F.max_pool2d(wide(x), kernel, strides, 0, dilations, return_indices=True)
+    dx = torch.zeros_like(wide(x)).flatten(2).scatter_add(2, at.flatten(2), wide(dy).flatten(2)).reshape(x.shape)
+    before = [shift[d] - inside[d] for d in (0, 1)]
+    after = [shape[2 + d] - x.shape[2 + d] - before[d] for d in (0, 1)]
+    return F.pad(dx, (before[1], after[1], before[0], after[0])).to(dy.dtype)
+)"}},
       {.name = "avg_pool2d",
        .doc = "y = the mean of x in each window",
        .attributes = attributes({"count_pads"}),
+       .defaults = with_pads_counted(window_defaults),
        .rule_for = rule,
        .linear = "{0}",
        .infer = infer,
@@ -243,10 +304,24 @@ std::vector<OpDef> pool2d() {
                    "f32[2,2,12,6] (count_pads=false, dilations=[1, 2], kernel=[3, 2], pads=[1, 1, 1, 1])",
                    "f32[2,2,18,12] (kernel=[2, 3], pads=[1, 1, 0, 1], strides=[3, 7])",
                    "f32[2,2,12,12] (count_pads=false, dilations=[2, 1], kernel=[2, 1], pads=[1, 0, 1, 0], "
-                   "strides=[4, 5])"}},
+                   "strides=[4, 5])"},
+       .torch = {.line = "avg_pool2d({0}, {kernel}, {strides}, {dilations}, {shift}, {out}, {count_pads})",
+                 .numbers =
+                     [](const KernelCall& c) {
+                       return window_of_inputs(c, window_of(c.attributes), c.operands[0].shape);
+                     },
+                 .functions = std::string(image_in_torch) + window_sums + R"(
+def avg_pool2d(x, kernel, strides, dilations, shift, out, count_pads):
+    read = [read_image(v, kernel, strides, dilations, shift, out) for v in (wide(x), torch.ones_like(wide(x)))]
+    sums = window_sums(read[0], kernel, strides, dilations)
+    if count_pads:
+        return (sums / (kernel[0] * kernel[1])).to(x.dtype)
+    return (sums / window_sums(read[1], kernel, strides, dilations)).to(x.dtype)
+)"}},
       {.name = "avg_pool2d_grad",
        .doc = "the gradient of avg_pool2d, of spatial size `size`, from dy",
        .attributes = attributes({"count_pads", "size"}),
+       .defaults = with_pads_counted(window_defaults),
        .rule_for = rule_avg_gradient,
        .linear = "{0}",
        .infer = [](const Call& c) { return infer_gradient(c, false); },
@@ -257,7 +332,32 @@ std::vector<OpDef> pool2d() {
                    "size=[12, 6])",
                    "f32[2,2,6,2] (kernel=[2, 3], pads=[1, 1, 0, 1], size=[18, 12], strides=[3, 7])",
                    "f32[2,2,3,3] (count_pads=false, dilations=[2, 1], kernel=[2, 1], pads=[1, 0, 1, 0], "
-                   "size=[12, 12], strides=[4, 5])"}}};
+                   "size=[12, 12], strides=[4, 5])"},
+       .torch = {
+           .line =
+               "avg_pool2d_grad({0}, {kernel}, {strides}, {dilations}, {shift}, {rows}, {columns}, {shape})",
+           .numbers =
+               [](const KernelCall& c) {
+                 const auto s = window_of(c.attributes);
+                 const auto size = numbers<2>(c.attributes, "size", 1, 1);
+                 const bool pads = c.attributes.flag("count_pads", true);
+                 const Shape& ys = c.operands[0].shape;
+                 Attributes out = window_of_outputs(c, s, ys);
+                 out.set("rows", counts_of(s[0], first_output(s[0], c, "h"), ys[2], size[0], pads));
+                 out.set("columns", counts_of(s[1], first_output(s[1], c, "w"), ys[3], size[1], pads));
+                 return out;
+               },
+           .functions = R"(
+def avg_pool2d_grad(dy, kernel, strides, dilations, shift, rows, columns, shape):
+    """`rows` and `columns`: how many inputs each output counts."""
+    count = torch.tensor(rows, device=dy.device).unsqueeze(1) * torch.tensor(columns, device=dy.device)
+    each = (wide(dy) / count).flatten(0, 1).unsqueeze(1)
+    ones = torch.ones([1, 1] + kernel, dtype=each.dtype, device=dy.device)
+    dx = F.conv_transpose2d(each, ones, None, strides, 0, 0, 1, dilations)
+    dx = dx.reshape(dy.shape[:2] + dx.shape[2:])
+    after = [shape[2 + d] - dx.shape[2 + d] - shift[d] for d in (0, 1)]
+    return F.pad(dx, (shift[1], after[1], shift[0], after[0])).to(dy.dtype)
+)"}}};
 }
 
 }  // namespace shardwright::ops

@@ -57,7 +57,8 @@ std::vector<OpDef> prelu() {
                 .gradient = gradient,
                 .block = block,
                 .samples = {"f32[2,6,2,3]!=0, f32[6,1,1]", "f32[4,6]!=0, f32[]"},
-                .overwrites = {0}};
+                .overwrites = {0},
+                .torch = {.line = "torch.where({0} > 0, {0}, {1} * {0})"}};
   OpDef backward{.name = "prelu_grad",
                  .doc = "dx and, element by element, dslope of prelu",
                  .rule_for = gradient_rule,
@@ -65,7 +66,12 @@ std::vector<OpDef> prelu() {
                  .infer = infer_gradient,
                  .block = gradient_block,
                  .samples = {"f32[2,6,4], f32[2,6,4]!=0, f32[6,1]", "f32[4,6], f32[4,6]!=0, f32[4,6]"},
-                 .overwrites = {0, 1}};
+                 .overwrites = {0, 1},
+                 .torch = {.line = "prelu_grad({0}, {1}, {2})", .functions = R"(
+def prelu_grad(dy, x, slope):
+    zero = torch.zeros_like(dy)
+    return torch.where(x > 0, dy, dy * slope), torch.where(x > 0, zero, dy * x)
+)"}};
   return {broadcasting(std::move(forward), 2), std::move(backward)};
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "shardwright/base/vectorize.h"
 #include "shardwright/graph/builder.h"
@@ -235,56 +236,77 @@ std::vector<ValueId> max_gradient(Gradient& g) {
   return {g.call("reduce_max_grad", {g.dy(), g.in(0), g.out()}, g.attributes())};
 }
 
+/// All dims, and none left as size 1.
+std::function<Attributes(const Call&)> defaults_of(std::size_t x) {
+  return [x](const Call& call) {
+    std::vector<std::int64_t> dims(call.operands[x].shape.size());
+    std::iota(dims.begin(), dims.end(), 0);
+    return Attributes{{"dims", dims}, {"keep", false}};
+  };
+}
+
 const std::vector<std::string> samples = {"f32[4,6]", "f32[4,6] (dims=[1])", "f32[4,6] (dims=[0])",
                                           "f32[2,6,4] (dims=[0,2], keep=true)", "f32[2,6,4] (dims=[-2])"};
 
 }  // namespace
 
 std::vector<OpDef> reduce() {
-  return {{
-              .name = "reduce_sum",
-              .doc = "y = sum of x over `dims`",
-              .attributes = {"dims", "keep"},
-              .rule_for = rule_with("+"),
-              .linear = "{0}",
-              .infer = infer_number,
-              .gradient = [](Gradient& g) { return std::vector{spread(g, g.dy())}; },
-              .kernel = sum_kernel,
-              .samples = samples,
-          },
-          {
-              .name = "reduce_mean",
-              .doc = "y = mean of x over `dims`",
-              .attributes = {"dims", "keep"},
-              .rule_for = rule_with("+"),
-              .linear = "{0}",
-              .infer = infer_floating,
-              .gradient = mean_gradient,
-              .kernel = mean_kernel,
-              .samples = samples,
-          },
-          {
-              .name = "reduce_max",
-              .doc = "y = largest of x over `dims`; the gradient goes to every position that is the largest",
-              .attributes = {"dims", "keep"},
-              .rule_for = rule_with(">"),
-              .infer = infer_number,
-              .gradient = max_gradient,
-              .kernel = max_kernel,
-              .samples = samples,
-          },
-          {
-              .name = "reduce_max_grad",
-              .doc = "dx = dy where x = y, else 0",
-              .attributes = {"dims", "keep"},
-              .rule_for = max_gradient_rule,
-              .linear = "{0}",
-              .infer = infer_max_gradient,
-              .kernel = max_gradient_kernel,
-              .samples = {"f32[], f32[4,6], f32[]", "f32[4], f32[4,6], f32[4] (dims=[1])",
-                          "f32[6], f32[4,6], f32[6] (dims=[0])",
-                          "f32[1,6,1], f32[2,6,4], f32[1,6,1] (dims=[0,2], keep=true)"},
-          }};
+  return {{.name = "reduce_sum",
+           .doc = "y = sum of x over `dims`",
+           .attributes = {"dims", "keep"},
+           .defaults_for = defaults_of(0),
+           .rule_for = rule_with("+"),
+           .linear = "{0}",
+           .infer = infer_number,
+           .gradient = [](Gradient& g) { return std::vector{spread(g, g.dy())}; },
+           .kernel = sum_kernel,
+           .samples = samples,
+           .torch = {.line = "{0}.sum({dims}, keepdim={keep}, dtype={dtype})"}},
+          {.name = "reduce_mean",
+           .doc = "y = mean of x over `dims`",
+           .attributes = {"dims", "keep"},
+           .defaults_for = defaults_of(0),
+           .rule_for = rule_with("+"),
+           .linear = "{0}",
+           .infer = infer_floating,
+           .gradient = mean_gradient,
+           .kernel = mean_kernel,
+           .samples = samples,
+           .torch = {.line = "once(lambda x: x.sum({dims}, keepdim={keep}) / {count}, {0})",
+                     .numbers =
+                         [](const KernelCall& c) {
+                           double count = 1;
+                           for (std::size_t l = 0; l < c.rule.loops.size(); ++l)
+                             if (c.rule.loops[l].kind == LoopKind::sum)
+                               count *= static_cast<double>(c.box.loops[l].size);
+                           return Attributes{{"count", count}};
+                         }}},
+          {.name = "reduce_max",
+           .doc = "y = largest of x over `dims`; the gradient goes to every position that is the largest",
+           .attributes = {"dims", "keep"},
+           .defaults_for = defaults_of(0),
+           .rule_for = rule_with(">"),
+           .infer = infer_number,
+           .gradient = max_gradient,
+           .kernel = max_kernel,
+           .samples = samples,
+           .torch = {.line = "{0}.amax({dims}, keepdim={keep})"}},
+          {.name = "reduce_max_grad",
+           .doc = "dx = dy where x = y, else 0",
+           .attributes = {"dims", "keep"},
+           .defaults_for = defaults_of(1),
+           .rule_for = max_gradient_rule,
+           .linear = "{0}",
+           .infer = infer_max_gradient,
+           .kernel = max_gradient_kernel,
+           .samples = {"f32[], f32[4,6], f32[]", "f32[4], f32[4,6], f32[4] (dims=[1])",
+                       "f32[6], f32[4,6], f32[6] (dims=[0])",
+                       "f32[1,6,1], f32[2,6,4], f32[1,6,1] (dims=[0,2], keep=true)"},
+           .torch = {.line = "reduce_max_grad({0}, {1}, {2}, {dims}, {keep})", .functions = R"(
+def reduce_max_grad(dy, x, y, dims, keep):
+    each = [1 if d in dims or d - x.dim() in dims else n for d, n in enumerate(x.shape)]
+    return dy.reshape(each) * (x == y.reshape(each))
+)"}}};
 }
 
 }  // namespace shardwright::ops

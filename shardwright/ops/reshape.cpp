@@ -181,62 +181,59 @@ std::function<std::string(const Call&)> rule_with(std::vector<Type> (*infer)(con
 }  // namespace
 
 std::vector<OpDef> reshape() {
-  return {{
-              .name = "reshape",
-              .doc = "the elements of x in the same order, as `shape`",
-              .attributes = {"shape"},
-              .rule_for = rule_with(infer_reshape),
-              .linear = "{0}",
-              .infer = infer_reshape,
-              .gradient = gradient,
-              .localize =
-                  [](const Call& local) {
-                    Attributes a = local.attributes;
-                    a.set("shape", local.results[0].shape);
-                    return a;
-                  },
-              .kernel = kernel,
-              .samples = {"f32[4,6] (shape=[24])", "f32[6,12] (shape=[6,3,4])", "f32[4,6] (shape=[8,3])",
-                          "f32[6,4] (shape=[4,6])", "f32[2,6,4] (shape=[12,1,4])", "f32[] (shape=[1,1])",
-                          "f32[2,9,2] (shape=[4,9])"},
-              .is_alias = true,
-          },
-          {
-              .name = "flatten",
-              .doc = "dims from `start` on made into one",
-              .attributes = {"start"},
-              .rule_for = rule_with(infer_flatten),
-              .linear = "{0}",
-              .infer = infer_flatten,
-              .gradient = gradient,
-              .kernel = kernel,
-              .samples = {"f32[4,6,2]", "f32[2,6,2] (start=0)"},
-              .is_alias = true,
-          },
-          {
-              .name = "squeeze",
-              .doc = "x without the dims `dims`, which are of size 1",
-              .attributes = {"dims"},
-              .rule_for = rule_with(infer_squeeze),
-              .linear = "{0}",
-              .infer = infer_squeeze,
-              .gradient = gradient,
-              .kernel = kernel,
-              .samples = {"f32[4,1,6] (dims=[1])", "f32[1,6,1] (dims=[-1,0])"},
-              .is_alias = true,
-          },
-          {
-              .name = "expand_dims",
-              .doc = "x with dims of size 1 put in, so that they are dims `dims` of y",
-              .attributes = {"dims"},
-              .rule_for = rule_with(infer_expand_dims),
-              .linear = "{0}",
-              .infer = infer_expand_dims,
-              .gradient = gradient,
-              .kernel = kernel,
-              .samples = {"f32[4,6] (dims=[1])", "f32[6] (dims=[0,-1])"},
-              .is_alias = true,
-          }};
+  return {{.name = "reshape",
+           .doc = "the elements of x in the same order, as `shape`",
+           .attributes = {"shape"},
+           .rule_for = rule_with(infer_reshape),
+           .linear = "{0}",
+           .infer = infer_reshape,
+           .gradient = gradient,
+           .localize =
+               [](const Call& local) {
+                 Attributes a = local.attributes;
+                 a.set("shape", local.results[0].shape);
+                 return a;
+               },
+           .kernel = kernel,
+           .samples = {"f32[4,6] (shape=[24])", "f32[6,12] (shape=[6,3,4])", "f32[4,6] (shape=[8,3])",
+                       "f32[6,4] (shape=[4,6])", "f32[2,6,4] (shape=[12,1,4])", "f32[] (shape=[1,1])",
+                       "f32[2,9,2] (shape=[4,9])"},
+           .is_alias = true,
+           .torch = {.line = "{0}.reshape({shape})"}},
+          {.name = "flatten",
+           .doc = "dims from `start` on made into one",
+           .attributes = {"start"},
+           .defaults = {{"start", std::int64_t{1}}},
+           .rule_for = rule_with(infer_flatten),
+           .linear = "{0}",
+           .infer = infer_flatten,
+           .gradient = gradient,
+           .kernel = kernel,
+           .samples = {"f32[4,6,2]", "f32[2,6,2] (start=0)"},
+           .is_alias = true,
+           .torch = {.line = "{0}.reshape({shape})"}},
+          {.name = "squeeze",
+           .doc = "x without the dims `dims`, which are of size 1",
+           .attributes = {"dims"},
+           .rule_for = rule_with(infer_squeeze),
+           .linear = "{0}",
+           .infer = infer_squeeze,
+           .gradient = gradient,
+           .kernel = kernel,
+           .samples = {"f32[4,1,6] (dims=[1])", "f32[1,6,1] (dims=[-1,0])"},
+           .is_alias = true,
+           .torch = {.line = "{0}.reshape({shape})"}},
+          {.name = "expand_dims",
+           .doc = "x with dims of size 1 put in, so that they are dims `dims` of y",
+           .attributes = {"dims"},
+           .rule_for = rule_with(infer_expand_dims),
+           .linear = "{0}",
+           .infer = infer_expand_dims,
+           .gradient = gradient,
+           .kernel = kernel,
+           .samples = {"f32[4,6] (dims=[1])", "f32[6] (dims=[0,-1])"},
+           .is_alias = true,
+           .torch = {.line = "{0}.reshape({shape})"}}};
 }
 
 }  // namespace shardwright::ops

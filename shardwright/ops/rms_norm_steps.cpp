@@ -216,46 +216,66 @@ void by_sums_kernel(const KernelCall& call) {
 
 std::vector<OpDef> rms_norm_steps() {
   return {
-      {
-          .name = "rms_norm_squares",
-          .doc = "y = sum of x^2 over the last `count` dims, in f32 at least",
-          .attributes = {"count"},
-          .rule_for = squares_rule,
-          .infer = infer_squares,
-          .kernel = squares_kernel,
-          .samples = {"f32[4,6]", "f32[6,2,4] (count=2)"},
-      },
-      {
-          .name = "rms_norm_by_squares",
-          .doc = "y = gamma x / sqrt(squares / n + epsilon), n elements being normalised together",
-          .attributes = {"epsilon"},
-          .rule_for = by_squares_rule,
-          .linear = "{0} {1}",
-          .infer = infer_by_squares,
-          .kernel = by_squares_kernel,
-          .samples = {"f32[4,6], f32[6], f32[4]>0", "f32[6,2,4], f32[2,4], f32[6]>0 (epsilon=0.5)"},
-          .overwrites = {0},
-      },
-      {
-          .name = "rms_norm_dot",
-          .doc = "y = sum of dy x gamma over the dims of gamma, in f32 at least",
-          .rule_for = dot_rule,
-          .linear = "{0} {1} {2}",
-          .infer = infer_dot,
-          .kernel = dot_kernel,
-          .samples = {"f32[4,6], f32[4,6], f32[6]", "f32[6,2,4], f32[6,2,4], f32[2,4]"},
-      },
-      {
-          .name = "rms_norm_grad_by_sums",
-          .doc = "gradients of rms_norm for x and gamma, from sums of x^2 and of dy x gamma",
-          .attributes = {"epsilon"},
-          .rule_for = by_sums_rule,
-          .linear = "{0,4} {1,2}",
-          .infer = infer_by_sums,
-          .kernel = by_sums_kernel,
-          .samples = {"f32[4,6], f32[4,6], f32[6], f32[4]>0, f32[4]",
-                      "f32[6,2,4], f32[6,2,4], f32[2,4], f32[6]>0, f32[6] (epsilon=0.5)"},
-      },
+      {.name = "rms_norm_squares",
+       .doc = "y = sum of x^2 over the last `count` dims, in f32 at least",
+       .attributes = {"count"},
+       .defaults = {{"count", std::int64_t{1}}},
+       .rule_for = squares_rule,
+       .infer = infer_squares,
+       .kernel = squares_kernel,
+       .samples = {"f32[4,6]", "f32[6,2,4] (count=2)"},
+       .torch = {.line = "(wide({0}) ** 2).flatten(-{count}).sum(-1)"}},
+      {.name = "rms_norm_by_squares",
+       .doc = "y = gamma x / sqrt(squares / n + epsilon), n elements being normalised together",
+       .attributes = {"epsilon"},
+       .defaults = {{"epsilon", 1e-5}},
+       .rule_for = by_squares_rule,
+       .linear = "{0} {1}",
+       .infer = infer_by_squares,
+       .kernel = by_squares_kernel,
+       .samples = {"f32[4,6], f32[6], f32[4]>0", "f32[6,2,4], f32[2,4], f32[6]>0 (epsilon=0.5)"},
+       .overwrites = {0},
+       .torch = {.line = "rms_norm_by_squares({0}, {1}, {2}, {count}, {epsilon})",
+                 .numbers =
+                     [](const KernelCall& c) {
+                       return Attributes{{"count", count_of(c, 1)}};
+                     },
+                 .functions = R"(
+def rms_norm_by_squares(x, gamma, squares, count, epsilon):
+    scale = torch.rsqrt(squares / count + epsilon).reshape(squares.shape + (1,) * gamma.dim())
+    return (wide(x) * scale * wide(gamma)).to(x.dtype)
+)"}},
+      {.name = "rms_norm_dot",
+       .doc = "y = sum of dy x gamma over the dims of gamma, in f32 at least",
+       .rule_for = dot_rule,
+       .linear = "{0} {1} {2}",
+       .infer = infer_dot,
+       .kernel = dot_kernel,
+       .samples = {"f32[4,6], f32[4,6], f32[6]", "f32[6,2,4], f32[6,2,4], f32[2,4]"},
+       .torch = {.line = "(wide({0}) * wide({2}) * wide({1})).flatten(-{2}.dim()).sum(-1)"}},
+      {.name = "rms_norm_grad_by_sums",
+       .doc = "gradients of rms_norm for x and gamma, from sums of x^2 and of dy x gamma",
+       .attributes = {"epsilon"},
+       .defaults = {{"epsilon", 1e-5}},
+       .rule_for = by_sums_rule,
+       .linear = "{0,4} {1,2}",
+       .infer = infer_by_sums,
+       .kernel = by_sums_kernel,
+       .samples = {"f32[4,6], f32[4,6], f32[6], f32[4]>0, f32[4]",
+                   "f32[6,2,4], f32[6,2,4], f32[2,4], f32[6]>0, f32[6] (epsilon=0.5)"},
+       .torch = {.line = "rms_norm_grad_by_sums({0}, {1}, {2}, {3}, {4}, {count}, {epsilon})",
+                 .numbers =
+                     [](const KernelCall& c) {
+                       return Attributes{{"count", count_of(c, 2)}};
+                     },
+                 .functions = R"(
+def rms_norm_grad_by_sums(dy, x, gamma, squares, dot, count, epsilon):
+    each = squares.shape + (1,) * gamma.dim()
+    scale = torch.rsqrt(squares / count + epsilon).reshape(each)
+    d, normal = wide(dy), wide(x) * scale
+    dx = (d * wide(gamma) - normal * (scale * dot.reshape(each) / count)) * scale
+    return dx.to(x.dtype), (d * normal).sum(list(range(squares.dim()))).to(gamma.dtype)
+)"}},
   };
 }
 

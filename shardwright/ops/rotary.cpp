@@ -96,28 +96,49 @@ std::vector<ValueId> gradient(Gradient& g) {
 }  // namespace
 
 std::vector<OpDef> rotary() {
-  return {{
-      .name = "rotary",
-      .doc = "pairs of elements of x[..., s, d] turned by s base^(-2 i / d); `inverse` turns back",
-      .attributes = {"base", "interleaved", "inverse"},
-      .rule_for =
-          [](const Call& call) {
-            return call.operands.size() > 1 ? "b h s d^, b s -> b h s d^" : "... s d^ -> ... s d^";
-          },
-      .linear = "{0}",
-      .infer = infer,
-      .flops =
-          [](const Rule& rule) {
-            double n = 3;
-            for (const LoopDim& l : rule.loops) n *= static_cast<double>(l.size);
-            return n;
-          },
-      .gradient = gradient,
-      .kernel = kernel,
-      .samples = {"f32[6,4]", "f32[2,3,6,4] (base=100, interleaved=true)", "f32[2,6,4] (inverse=true)",
-                  "f32[2,3,6,4], i32[2,6]<9"},
-      .overwrites = {0},
-  }};
+  return {{.name = "rotary",
+           .doc = "pairs of elements of x[..., s, d] turned by s base^(-2 i / d); `inverse` turns back",
+           .attributes = {"base", "interleaved", "inverse"},
+           .defaults = {{"base", 10000.0}, {"interleaved", false}, {"inverse", false}},
+           .rule_for =
+               [](const Call& call) {
+                 return call.operands.size() > 1 ? "b h s d^, b s -> b h s d^" : "... s d^ -> ... s d^";
+               },
+           .linear = "{0}",
+           .infer = infer,
+           .flops =
+               [](const Rule& rule) {
+                 double n = 3;
+                 for (const LoopDim& l : rule.loops) n *= static_cast<double>(l.size);
+                 return n;
+               },
+           .gradient = gradient,
+           .kernel = kernel,
+           .samples = {"f32[6,4]", "f32[2,3,6,4] (base=100, interleaved=true)", "f32[2,6,4] (inverse=true)",
+                       "f32[2,3,6,4], i32[2,6]<9"},
+           .overwrites = {0},
+           .torch = {.line_for =
+                         [](const Call& c) {
+                           return fmt::format("rotary({{0}}, {}, {{base}}, {{interleaved}}, {{inverse}})",
+                                              c.operands.size() > 1 ? "{1}" : "{s.offset}");
+                         },
+                     .functions = R"(
+def rotary(x, positions, base, interleaved, inverse):
+    """Positions of each element [batch, sequence], or that of the first."""
+    d, v = x.shape[-1], wide(x)
+    if not torch.is_tensor(positions):
+        positions = torch.arange(positions, positions + x.shape[-2], device=x.device)
+    else:
+        positions = positions.unsqueeze(1)
+    rates = base ** (torch.arange(0, d, 2, device=x.device, dtype=torch.float64) / -d)
+    angles = positions.double().unsqueeze(-1) * rates
+    cosine, sine = angles.cos().to(v.dtype), angles.sin().to(v.dtype)
+    if inverse:
+        sine = -sine
+    a, b = (v[..., 0::2], v[..., 1::2]) if interleaved else (v[..., : d // 2], v[..., d // 2 :])
+    turned = [a * cosine - b * sine, a * sine + b * cosine]
+    return (torch.stack(turned, -1).flatten(-2) if interleaved else torch.cat(turned, -1)).to(x.dtype)
+)"}}};
 }
 
 }  // namespace shardwright::ops

@@ -104,49 +104,83 @@ std::vector<ValueId> scatter_add_gradient(Gradient& g) {
   return {g.dy(), {}, g.call("gather", {g.dy(), g.in(1)}, g.attributes())};
 }
 
+constexpr const char* last_of_equal = R"(
+def is_last(indices):
+    """No later index is the same."""
+    flat = indices.reshape(-1)
+    return ~(flat.unsqueeze(1) == flat.unsqueeze(0)).triu(1).any(1)
+)";
+
 }  // namespace
 
 std::vector<OpDef> scatter() {
-  return {{
-              .name = "scatter",
-              .doc = "y = x with x[p.., indices[i..], e..] = updates[p.., i.., e..]; of equal indices the "
-                     "last counts",
-              .attributes = {"dim"},
-              .rule_for = scatter_rule,
-              .linear = "{0,2}",
-              .infer = infer_scatter,
-              .gradient = scatter_gradient,
-              .kernel = scatter_kernel,
-              .samples = {"f32[12,4], i32[6]<2, f32[6,4]", "f32[4,6,2], i64[2]<6, f32[4,2,2] (dim=1)"},
-              .overwrites = {0},
-          },
-          {
-              .name = "scatter_updates_grad",
-              .doc = "the gradient of scatter's updates: dy[p.., indices[i..], e..], or 0 where a later "
-                     "index is the same",
-              .attributes = {"dim"},
-              .rule_for = updates_rule,
-              .linear = "{0}",
-              .infer = infer_rows,
-              .kernel = updates_kernel,
-              .samples = {"f32[12,4], i32[6]<2", "f32[4,6,2], i64[4]<2 (dim=1)"},
-          },
-          {
-              .name = "scatter_add",
-              .doc = "y = x with updates[p.., i.., e..] added to x[p.., indices[i..], e..]",
-              .attributes = {"dim"},
-              .rule_for = scatter_rule,
-              .linear = "{0,2}",
-              .infer = infer_scatter,
-              .gradient = scatter_add_gradient,
-              .kernel = scatter_add_kernel,
-              .workspace =
-                  [](const KernelCall& call) {
-                    return bytes_to_add_rows(call, call.results[0].dtype, call.operands[1]);
-                  },
-              .samples = {"f32[12,4], i32[6]<12, f32[6,4]", "f32[4,6,2], i64[2]<6, f32[4,2,2] (dim=1)"},
-              .overwrites = {0},
-          }};
+  return {{.name = "scatter",
+           .doc = "y = x with x[p.., indices[i..], e..] = updates[p.., i.., e..]; of equal indices the "
+                  "last counts",
+           .attributes = {"dim"},
+           .defaults = {{"dim", std::int64_t{0}}},
+           .rule_for = scatter_rule,
+           .linear = "{0,2}",
+           .infer = infer_scatter,
+           .gradient = scatter_gradient,
+           .kernel = scatter_kernel,
+           .samples = {"f32[12,4], i32[6]<2, f32[6,4]", "f32[4,6,2], i64[2]<6, f32[4,2,2] (dim=1)"},
+           .overwrites = {0},
+           .torch = {.line = "scatter({0}, {1}, {2}, {dim}, {v.offset})",
+                     .functions = std::string(own_rows) + last_of_equal + R"(
+def scatter(x, indices, updates, dim, first):
+    """Rows that are not written here go to one more, which is cut off."""
+    dim %= x.dim()
+    count = x.shape[dim]
+    at, is_own = own_rows(indices, first, count)
+    at = torch.where(is_own & is_last(indices), at, torch.full_like(at, count))
+    rows = updates.reshape(x.shape[:dim] + (-1,) + x.shape[dim + 1 :])
+    y = torch.cat([x, torch.zeros_like(rows.narrow(dim, 0, 1))], dim)
+    return y.index_copy(dim, at, rows).narrow(dim, 0, count)
+)"}},
+          {.name = "scatter_updates_grad",
+           .doc = "the gradient of scatter's updates: dy[p.., indices[i..], e..], or 0 where a later "
+                  "index is the same",
+           .attributes = {"dim"},
+           .defaults = {{"dim", std::int64_t{0}}},
+           .rule_for = updates_rule,
+           .linear = "{0}",
+           .infer = infer_rows,
+           .kernel = updates_kernel,
+           .samples = {"f32[12,4], i32[6]<2", "f32[4,6,2], i64[4]<2 (dim=1)"},
+           .torch = {.line = "scatter_updates_grad({0}, {1}, {dim}, {v.offset})",
+                     .functions = std::string(own_rows) + last_of_equal + R"(
+def scatter_updates_grad(dy, indices, dim, first):
+    dim %= dy.dim()
+    rows = gather(dy, indices.reshape(-1), dim, first)
+    rows = rows * is_last(indices).reshape([-1] + [1] * (dy.dim() - dim - 1)).to(dy.dtype)
+    return rows.reshape(dy.shape[:dim] + indices.shape + dy.shape[dim + 1 :])
+)"}},
+          {.name = "scatter_add",
+           .doc = "y = x with updates[p.., i.., e..] added to x[p.., indices[i..], e..]",
+           .attributes = {"dim"},
+           .defaults = {{"dim", std::int64_t{0}}},
+           .rule_for = scatter_rule,
+           .linear = "{0,2}",
+           .infer = infer_scatter,
+           .gradient = scatter_add_gradient,
+           .kernel = scatter_add_kernel,
+           .workspace =
+               [](const KernelCall& call) {
+                 return bytes_to_add_rows(call, call.results[0].dtype, call.operands[1]);
+               },
+           .samples = {"f32[12,4], i32[6]<12, f32[6,4]", "f32[4,6,2], i64[2]<6, f32[4,2,2] (dim=1)"},
+           .overwrites = {0},
+           .torch = {.line = "scatter_add({0}, {1}, {2}, {dim}, {v.offset})",
+                     .functions = std::string(own_rows) + R"(
+def scatter_add(x, indices, updates, dim, first):
+    dim %= x.dim()
+    at, is_own = own_rows(indices, first, x.shape[dim])
+    rows = wide(updates) if x.is_floating_point() else updates
+    rows = rows.reshape(x.shape[:dim] + (-1,) + x.shape[dim + 1 :])
+    rows = rows * is_own.reshape([-1] + [1] * (x.dim() - dim - 1)).to(rows.dtype)
+    return x.to(rows.dtype).index_add(dim, at, rows).to(x.dtype)
+)"}}};
 }
 
 }  // namespace shardwright::ops

@@ -122,6 +122,38 @@ inline Local with_window_of_outputs(const Spatial& s, const KernelCall& call, co
   return local(s, part.extent, out, part.offset, first_output(s, call, loop));
 }
 
+/// Of a call in PyTorch: `shift` of rows and columns as in Local, and how many of each come `out`.
+inline Attributes window_of_inputs(const KernelCall& call, const std::array<Spatial, 2>& spatial,
+                                   const Shape& in) {
+  const Local rows = with_window_of_inputs(spatial[0], call, "h", in[2]);
+  const Local columns = with_window_of_inputs(spatial[1], call, "w", in[3]);
+  return {{"shift", std::vector<std::int64_t>{rows.shift, columns.shift}},
+          {"out", std::vector<std::int64_t>{rows.out, columns.out}}};
+}
+inline Attributes window_of_outputs(const KernelCall& call, const std::array<Spatial, 2>& spatial,
+                                    const Shape& out) {
+  const Local rows = with_window_of_outputs(spatial[0], call, "h", out[2]);
+  const Local columns = with_window_of_outputs(spatial[1], call, "w", out[3]);
+  return {{"shift", std::vector<std::int64_t>{rows.shift, columns.shift}}};
+}
+
+/// In PyTorch: the image as windows read it.
+inline constexpr const char* image_in_torch = R"(
+def read_image(x, kernel, strides, dilations, shift, out, value=0.0):
+    """What `out` windows read: output q and tap k at q stride + k dilation + shift of x, `value` where that is outside."""
+    ends = [(out[d] - 1) * strides[d] + (kernel[d] - 1) * dilations[d] + 1 + shift[d] - x.shape[2 + d] for d in (0, 1)]
+    return F.pad(x, (-shift[1], ends[1], -shift[0], ends[0]), value=value)
+
+
+def padded_image(x, kernel, strides, dilations, shift, out):
+    """The same, or x and how wide a convolution pads it on both sides, where that gives as many outputs."""
+    padding = [-shift[0], -shift[1]]
+    ends = [x.shape[2 + d] + 2 * padding[d] - (kernel[d] - 1) * dilations[d] - 1 for d in (0, 1)]
+    if min(padding) >= 0 and all(ends[d] // strides[d] + 1 == out[d] for d in (0, 1)):
+        return x, padding
+    return read_image(x, kernel, strides, dilations, shift, out), [0, 0]
+)";
+
 /// The window of pooling.
 inline std::array<Spatial, 2> window_of(const Attributes& a) {
   const auto kernel = numbers<2>(a, "kernel", 1, 1);

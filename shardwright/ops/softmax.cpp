@@ -188,6 +188,8 @@ void gradient_kernel(const KernelCall& call) {
   });
 }
 
+const Attributes last_dim{{"dim", std::int64_t{-1}}};
+
 template <bool is_log>
 std::vector<OpDef> family(const std::string& name, std::string doc, std::string gradient_doc) {
   const auto gradient = [name](Gradient& g) {
@@ -197,23 +199,27 @@ std::vector<OpDef> family(const std::string& name, std::string doc, std::string 
               .name = name,
               .doc = std::move(doc),
               .attributes = {"dim"},
+              .defaults = last_dim,
               .rule_for = rule,
               .infer = infer<1>,
               .gradient = gradient,
               .kernel = kernel<is_log>,
               .samples = {"f32[4,6]", "f32[2,6,4] (dim=1)", "f32[6,4] (dim=0)"},
               .overwrites = {0},
+              .torch = {.line = "torch." + name + "({0}, {dim})"},
           },
           {
               .name = name + "_grad",
               .doc = std::move(gradient_doc),
               .attributes = {"dim"},
+              .defaults = last_dim,
               .rule_for = gradient_rule,
               .linear = "{0}",
               .infer = infer<2>,
               .kernel = gradient_kernel<is_log>,
               .samples = {"f32[4,6], f32[4,6]", "f32[2,6,4], f32[2,6,4] (dim=1)"},
               .overwrites = {0},
+              .torch = {.line = "aten._" + name + "_backward_data({0}, {1}, {dim}, {dtype})"},
           }};
 }
 

@@ -184,6 +184,19 @@ void for_each_placed_row(const Placed& placed, const TensorView& small, const Te
                [&, n = n, step = strides[1]](const auto& at) { copy(few + at[0], many + at[1], n, step); });
 }
 
+/// In PyTorch: what is taken or filled of each dim of the larger tensor. Dims of which all is taken may be split: they are
+/// `None` and stay as they are.
+Attributes places_in_torch(const std::vector<Range>& ranges, const Shape& larger) {
+  List starts, steps, counts;
+  for (std::size_t d = 0; d < ranges.size(); ++d) {
+    const bool is_all = ranges[d].is_all(larger[d]);
+    starts.push_back(ranges[d].start);
+    steps.push_back(ranges[d].step);
+    counts.push_back(is_all ? -1 : ranges[d].count);
+  }
+  return {{"at", starts}, {"step", steps}, {"count", counts}};
+}
+
 // ---- slice ----
 
 std::vector<Type> infer_slice(const Call& call) {
@@ -265,38 +278,59 @@ void pad_kernel(const KernelCall& call) {
   });
 }
 
+constexpr const char* in_places = R"(
+def places(starts, steps, counts):
+    """Every step-th element from a start on, so many; a count of -1 is all of a dim."""
+    return tuple(slice(None) if n < 0 else slice(start, start + (n - 1) * step + 1, step)
+                 for start, step, n in zip(starts, steps, counts))
+)";
+
 }  // namespace
 
 std::vector<OpDef> strided_slice() {
   return {
-      {
-          .name = "strided_slice",
-          .doc = "every steps[i]-th element of dim dims[i] of x from starts[i] up to stops[i]",
-          .attributes = {"dims", "starts", "steps", "stops"},
-          .rule_for = slice_rule,
-          .linear = "{0}",
-          .infer = infer_slice,
-          .gradient = slice_gradient,
-          .kernel = slice_kernel,
-          .samples = {"f32[4,6] (dims=[1], starts=[1], stops=[5])", "f32[6,4] (starts=[2,0], stops=[6,4])",
-                      "f32[2,12,6] (dims=[-2,0], starts=[-11,0], stops=[-2,9], steps=[4,1])",
-                      "i32[6,6] (dims=[0], starts=[3], steps=[2])"},
-      },
-      {
-          .name = "pad",
-          .doc =
-              "x with before[i] and after[i] times `value` around dim dims[i], gaps[i] between its elements",
-          .attributes = {"after", "before", "dims", "gaps", "value"},
-          .rule_for = pad_rule,
-          .linear_for = [](const Call& c) { return c.attributes.number("value", 0) == 0 ? "{0}" : ""; },
-          .infer = infer_pad,
-          .gradient = pad_gradient,
-          .kernel = pad_kernel,
-          .samples = {"f32[4,6] (dims=[1], before=[1], after=[2])",
-                      "f32[2,6,4] (before=[0,1,2], after=[0,0,3])",
-                      "f32[6,4] (dims=[-2], before=[2], gaps=[1])",
-                      "f32[4,6] (dims=[0], after=[2], value=1.5)"},
-      }};
+      {.name = "strided_slice",
+       .doc = "every steps[i]-th element of dim dims[i] of x from starts[i] up to stops[i]",
+       .attributes = {"dims", "starts", "steps", "stops"},
+       .rule_for = slice_rule,
+       .linear = "{0}",
+       .infer = infer_slice,
+       .gradient = slice_gradient,
+       .kernel = slice_kernel,
+       .samples = {"f32[4,6] (dims=[1], starts=[1], stops=[5])", "f32[6,4] (starts=[2,0], stops=[6,4])",
+                   "f32[2,12,6] (dims=[-2,0], starts=[-11,0], stops=[-2,9], steps=[4,1])",
+                   "i32[6,6] (dims=[0], starts=[3], steps=[2])"},
+       .torch = {.line = "{0}[places({at}, {step}, {count})]",
+                 .numbers =
+                     [](const KernelCall& c) {
+                       const Type x{c.operands[0].dtype, c.operands[0].shape};
+                       return places_in_torch(ranges_of_slice({std::span(&x, 1), {}, c.attributes}), x.shape);
+                     },
+                 .functions = in_places}},
+      {.name = "pad",
+       .doc = "x with before[i] and after[i] times `value` around dim dims[i], gaps[i] between its elements",
+       .attributes = {"after", "before", "dims", "gaps", "value"},
+       .defaults = {{"value", 0.0}},
+       .rule_for = pad_rule,
+       .linear_for = [](const Call& c) { return c.attributes.number("value", 0) == 0 ? "{0}" : ""; },
+       .infer = infer_pad,
+       .gradient = pad_gradient,
+       .kernel = pad_kernel,
+       .samples = {"f32[4,6] (dims=[1], before=[1], after=[2])", "f32[2,6,4] (before=[0,1,2], after=[0,0,3])",
+                   "f32[6,4] (dims=[-2], before=[2], gaps=[1])", "f32[4,6] (dims=[0], after=[2], value=1.5)"},
+       .torch = {.line = "pad({0}, {shape}, {value}, places({at}, {step}, {count}))",
+                 .numbers =
+                     [](const KernelCall& c) {
+                       const Type x{c.operands[0].dtype, c.operands[0].shape};
+                       return places_in_torch(ranges_of_pad({std::span(&x, 1), {}, c.attributes}, nullptr),
+                                              c.results[0].shape);
+                     },
+                 .functions = std::string(in_places) + R"(
+def pad(x, shape, value, where):
+    y = torch.full(shape, value, dtype=x.dtype, device=x.device)
+    y[where] = x
+    return y
+)"}}};
 }
 
 }  // namespace shardwright::ops

@@ -57,17 +57,22 @@ BlockKernel block(const Call& call) {
 }  // namespace
 
 std::vector<OpDef> sum() {
-  return {{
-      .name = "sum",
-      .doc = "y = sum of all operands",
-      .rule_for = [](const Call& c) { return repeated(c.operands.size(), "...") + " -> ..."; },
-      .linear_for = linear,
-      .infer = infer,
-      .gradient = [](Gradient& g) { return std::vector<ValueId>(g.operand_count(), g.dy()); },
-      .block = block,
-      .samples = {"f32[4,6]", "f32[4,6], f32[4,6]", "f32[2,6,4], f32[2,6,4], f32[2,6,4]"},
-      .overwrites = {0},
-  }};
+  return {{.name = "sum",
+           .doc = "y = sum of all operands",
+           .rule_for = [](const Call& c) { return repeated(c.operands.size(), "...") + " -> ..."; },
+           .linear_for = linear,
+           .infer = infer,
+           .gradient = [](Gradient& g) { return std::vector<ValueId>(g.operand_count(), g.dy()); },
+           .block = block,
+           .samples = {"f32[4,6]", "f32[4,6], f32[4,6]", "f32[2,6,4], f32[2,6,4], f32[2,6,4]"},
+           .overwrites = {0},
+           .torch = {.line_for = [](const Call& c) {
+             if (c.operands.size() > 2 && size_of(c.operands[0].dtype) < sizeof(float))
+               return std::string("once(lambda *x: sum(x), {*})");
+             std::string out = "{0}";
+             for (std::size_t i = 1; i < c.operands.size(); ++i) out += fmt::format(" + {{{}}}", i);
+             return out;
+           }}}};
 }
 
 }  // namespace shardwright::ops

@@ -44,14 +44,13 @@ void kernel(const KernelCall& call) {
 }  // namespace
 
 std::vector<OpDef> sum_of_squares() {
-  return {{
-      .name = "sum_of_squares",
-      .doc = "y = sum of x^2 over all elements, in f32 at least",
-      .rule_for = rule,
-      .infer = infer,
-      .kernel = kernel,
-      .samples = {"f32[4,6]", "f32[2,6,4]", "f32[6]", "f32[]"},
-  }};
+  return {{.name = "sum_of_squares",
+           .doc = "y = sum of x^2 over all elements, in f32 at least",
+           .rule_for = rule,
+           .infer = infer,
+           .kernel = kernel,
+           .samples = {"f32[4,6]", "f32[2,6,4]", "f32[6]", "f32[]"},
+           .torch = {.line = "(wide({0}) ** 2).sum()"}}};
 }
 
 }  // namespace shardwright::ops

@@ -28,7 +28,13 @@ std::vector<OpDef> swiglu() {
                                 .linear = "{0}",
                                 .infer = [](const Call& c) { return std::vector(2, common_type(c, 3)); },
                                 .block = gradient_block,
-                                .samples = {"f32[4,6], f32[4,6], f32[4,6]"}},
+                                .samples = {"f32[4,6], f32[4,6], f32[4,6]"},
+                                .torch = {.line = "swiglu_grad({0}, {1}, {2})", .functions = R"(
+def swiglu_grad(dy, gate, up):
+    d, g, u = wide(dy), wide(gate), wide(up)
+    s = torch.sigmoid(g)
+    return (d * u * s * (1 + g * (1 - s))).to(gate.dtype), (d * g * s).to(up.dtype)
+)"}},
                                3);
   gradient.rule = "..., ..., ... -> ..., ...";
   gradient.overwrites = {0, 1};
@@ -40,7 +46,8 @@ std::vector<OpDef> swiglu() {
                              return g.call_all("swiglu_grad", {g.dy(), g.in(0), g.in(1)});
                            },
                        .block = block,
-                       .samples = {"f32[4,6], f32[4,6]", "f32[2,6,4], f32[2,6,4]"}},
+                       .samples = {"f32[4,6], f32[4,6]", "f32[2,6,4], f32[2,6,4]"},
+                       .torch = {.line = "once(lambda gate, up: F.silu(gate) * up, {0}, {1})"}},
                       2),
           std::move(gradient)};
 }

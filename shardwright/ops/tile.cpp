@@ -71,26 +71,25 @@ void kernel(const KernelCall& call) {
 }  // namespace
 
 std::vector<OpDef> tile() {
-  return {{
-      .name = "tile",
-      .doc = "dim d of y is repeats[d] copies of dim d of x, one behind the other",
-      .attributes = {"repeats"},
-      .rule_for = rule,
-      .linear = "{0}",
-      .infer = infer,
-      .gradient = gradient,
-      .localize =
-          [](const Call& local) {
-            Attributes a = local.attributes;
-            std::vector<std::int64_t> repeats = local.results[0].shape;
-            for (std::size_t d = 0; d < repeats.size(); ++d) repeats[d] /= local.operands[0].shape[d];
-            a.set("repeats", repeats);
-            return a;
-          },
-      .kernel = kernel,
-      .samples = {"f32[4,6] (repeats=[2,1])", "f32[2,3] (repeats=[6,2])", "f32[6,1] (repeats=[1,4])",
-                  "f32[2,1,3] (repeats=[1,6,2])", "f32[] (repeats=[])"},
-  }};
+  return {{.name = "tile",
+           .doc = "dim d of y is repeats[d] copies of dim d of x, one behind the other",
+           .attributes = {"repeats"},
+           .rule_for = rule,
+           .linear = "{0}",
+           .infer = infer,
+           .gradient = gradient,
+           .localize =
+               [](const Call& local) {
+                 Attributes a = local.attributes;
+                 std::vector<std::int64_t> repeats = local.results[0].shape;
+                 for (std::size_t d = 0; d < repeats.size(); ++d) repeats[d] /= local.operands[0].shape[d];
+                 a.set("repeats", repeats);
+                 return a;
+               },
+           .kernel = kernel,
+           .samples = {"f32[4,6] (repeats=[2,1])", "f32[2,3] (repeats=[6,2])", "f32[6,1] (repeats=[1,4])",
+                       "f32[2,1,3] (repeats=[1,6,2])", "f32[] (repeats=[])"},
+           .torch = {.line = "{0}.repeat({repeats})"}}};
 }
 
 }  // namespace shardwright::ops

@@ -118,31 +118,40 @@ void gradient_kernel(const KernelCall& call) {
 }  // namespace
 
 std::vector<OpDef> top_k() {
-  return {
-      {
-          .name = "top_k",
-          .doc = "values and indices of the `k` largest elements of the last dim; largest=false: smallest",
-          .attributes = {"k", "largest"},
-          .rule = "... n^ -> ... k^, ... k^",
-          .infer = infer,
-          .gradient = gradient,
-          .kernel = kernel,
-          .samples = {"f32[4,6] (k=2)", "f32[6,12] (k=6, largest=false)", "i32[4,6] (k=4)"},
-      },
-      {
-          .name = "top_k_grad",
-          .doc = "dx = dy at the indices, 0 elsewhere",
-          .attributes = {"size"},
-          .rule = "... k+, ... k+ -> ... n",
-          .linear = "{0}",
-          .infer = infer_gradient,
-          .kernel = gradient_kernel,
-          .workspace =
-              [](const KernelCall& call) {
-                return call.loop("n").extent * static_cast<std::int64_t>(sizeof(double));
-              },
-          .samples = {"f32[4,6], i64[4,6]<12 (size=12)", "f32[6,4], i32[6,4]<6 (size=6)"},
-      }};
+  return {{.name = "top_k",
+           .doc = "values and indices of the `k` largest elements of the last dim; largest=false: smallest",
+           .attributes = {"k", "largest"},
+           .defaults = {{"k", std::int64_t{1}}, {"largest", true}},
+           .rule = "... n^ -> ... k^, ... k^",
+           .infer = infer,
+           .gradient = gradient,
+           .kernel = kernel,
+           .samples = {"f32[4,6] (k=2)", "f32[6,12] (k=6, largest=false)", "i32[4,6] (k=4)"},
+           .torch = {.line = "top_k({0}, {k}, {largest})", .functions = R"(
+def top_k(x, k, largest):
+    """Of equal elements the first one comes first."""
+    values, indices = torch.sort(x, dim=-1, descending=largest, stable=True)
+    return values[..., :k].contiguous(), indices[..., :k].contiguous()
+)"}},
+          {.name = "top_k_grad",
+           .doc = "dx = dy at the indices, 0 elsewhere",
+           .attributes = {"size"},
+           .rule = "... k+, ... k+ -> ... n",
+           .linear = "{0}",
+           .infer = infer_gradient,
+           .kernel = gradient_kernel,
+           .workspace =
+               [](const KernelCall& call) {
+                 return call.loop("n").extent * static_cast<std::int64_t>(sizeof(double));
+               },
+           .samples = {"f32[4,6], i64[4,6]<12 (size=12)", "f32[6,4], i32[6,4]<6 (size=6)"},
+           .torch = {.line = "top_k_grad({0}, {1}, {n.offset}, {shape})", .functions = R"(
+def top_k_grad(dy, indices, first, shape):
+    at = indices.long() - first
+    is_own = (at >= 0) & (at < shape[-1])
+    dx = torch.zeros(shape, dtype=wide(dy).dtype, device=dy.device)
+    return dx.scatter_add(-1, at.clamp(0, max(shape[-1] - 1, 0)), wide(dy) * is_own).to(dy.dtype)
+)"}}};
 }
 
 }  // namespace shardwright::ops

@@ -76,17 +76,16 @@ Walk<2> transpose_walk(const KernelCall& call) {
 }
 
 std::vector<OpDef> transpose() {
-  return {{
-      .name = "transpose",
-      .doc = "dim d of y is dim dims[d] of x",
-      .attributes = {"dims"},
-      .rule_for = rule,
-      .linear = "{0}",
-      .gradient = gradient,
-      .kernel = kernel,
-      .samples = {"f32[4,6] (dims=[1,0])", "f32[2,6,4] (dims=[1,2,0])", "f32[2,3,4,6] (dims=[0,2,1,3])",
-                  "f32[2,6,4] (dims=[0,-1,1])"},
-  }};
+  return {{.name = "transpose",
+           .doc = "dim d of y is dim dims[d] of x",
+           .attributes = {"dims"},
+           .rule_for = rule,
+           .linear = "{0}",
+           .gradient = gradient,
+           .kernel = kernel,
+           .samples = {"f32[4,6] (dims=[1,0])", "f32[2,6,4] (dims=[1,2,0])", "f32[2,3,4,6] (dims=[0,2,1,3])",
+                       "f32[2,6,4] (dims=[0,-1,1])"},
+           .torch = {.line = "{0}.permute({dims})"}}};
 }
 
 }  // namespace shardwright::ops

@@ -32,7 +32,8 @@ std::vector<OpDef> plain_functions() {
                          return Values{g.call("mul", {g.dy(), g.out()})};
                        },
                    .block = [](const Call& c) { return map(c, [](auto x) { return math::exp(x); }); },
-                   .samples = {"f32[4,6]"}},
+                   .samples = {"f32[4,6]"},
+                   .torch = {.line = "torch.exp({0})"}},
                   1),
       elementwise({.name = "log",
                    .doc = "y = natural logarithm of x",
@@ -41,35 +42,42 @@ std::vector<OpDef> plain_functions() {
                          return Values{g.call("div", {g.dy(), g.in(0)})};
                        },
                    .block = [](const Call& c) { return map(c, [](auto x) { return math::log(x); }); },
-                   .samples = {"f32[4,6]>0"}},
+                   .samples = {"f32[4,6]>0"},
+                   .torch = {.line = "torch.log({0})"}},
                   1),
       elementwise({.name = "neg",
                    .doc = "y = -x",
                    .linear = "{0}",
                    .gradient = [](Gradient& g) { return Values{g.call("neg", {g.dy()})}; },
                    .block = [](const Call& c) { return map(c, [](auto x) { return -x; }); },
-                   .samples = {"f32[4,6]"}},
+                   .samples = {"f32[4,6]"},
+                   .torch = {.line = "-{0}"}},
                   1),
       elementwise({.name = "square",
                    .doc = "y = x^2",
                    .gradient = square_gradient,
                    .block = [](const Call& c) { return map(c, [](auto x) { return x * x; }); },
-                   .samples = {"f32[4,6]"}},
+                   .samples = {"f32[4,6]"},
+                   .torch = {.line = "{0} * {0}"}},
                   1),
       elementwise({.name = "scale",
                    .doc = "y = factor x",
                    .attributes = {"factor"},
+                   .defaults = {{"factor", 1.0}},
                    .linear = "{0}",
                    .gradient = [](Gradient& g) { return Values{g.call("scale", {g.dy()}, g.attributes())}; },
                    .block = scale_block,
-                   .samples = {"f32[4,6] (factor=0.5)"}},
+                   .samples = {"f32[4,6] (factor=0.5)"},
+                   .torch = {.line = "{0} * {factor}"}},
                   1),
       elementwise({.name = "shift",
                    .doc = "y = x + value",
                    .attributes = {"value"},
+                   .defaults = {{"value", 0.0}},
                    .gradient = [](Gradient& g) { return Values{g.dy()}; },
                    .block = shift_block,
-                   .samples = {"f32[4,6] (value=2.5)"}},
+                   .samples = {"f32[4,6] (value=2.5)"},
+                   .torch = {.line = "{0} + {value}"}},
                   1),
   };
 }
@@ -77,11 +85,13 @@ std::vector<OpDef> plain_functions() {
 /// A step function: its derivative is 0 wherever there is one.
 template <class F>
 OpDef steps(std::string name, std::string doc, F f) {
+  std::string line = "torch." + name + "({0})";
   return elementwise({.name = std::move(name),
                       .doc = std::move(doc),
                       .gradient = [](Gradient&) { return std::vector<ValueId>{ValueId{}}; },
                       .block = [f](const Call& c) { return map(c, f); },
-                      .samples = {"f32[4,6]"}},
+                      .samples = {"f32[4,6]"},
+                      .torch = {.line = std::move(line)}},
                      1);
 }
 
@@ -95,7 +105,7 @@ C to_the(C x, double p) {
 
 std::vector<OpDef> power() {
   const auto exponent = [](const Attributes& a) { return a.number("exponent", 1); };
-  return function_with(
+  std::vector<OpDef> ops = function_with(
       "power", "y = x^exponent, a constant", {"exponent"},
       [exponent](const Attributes& a) {
         return [p = exponent(a)](auto x) { return p == 3 ? x * x * x : to_the(x, p); };
@@ -104,6 +114,9 @@ std::vector<OpDef> power() {
         return [p = exponent(a)](auto x) { return static_cast<decltype(x)>(p) * to_the(x, p - 1); };
       },
       ToldBy::x, {"f32[4,6] (exponent=3)", "f32[2,6,4]>0 (exponent=-1.5)"});
+  for (OpDef& op : ops) op.defaults = {{"exponent", 1.0}};
+  return in_torch(std::move(ops), "{0} ** {exponent}",
+                  "once(lambda dy, x: dy * {exponent} * x ** ({exponent} - 1), {0}, {1})");
 }
 
 struct Limits {
@@ -140,6 +153,18 @@ std::vector<OpDef> clip() {
       Limits{c.attributes};
       return infer(c);
     };
+  ops[0].torch.line_for = [](const Call& c) {
+    std::string out = "torch.clamp({0}";
+    for (const char* limit : {"min", "max"})
+      if (c.attributes.find(limit)) out += fmt::format(", {0}={{{0}}}", limit);
+    return out + ")";
+  };
+  ops[1].torch.line_for = [](const Call& c) {
+    std::string out = "{0}";
+    if (c.attributes.find("min")) out += " * ({1} >= {min})";
+    if (c.attributes.find("max")) out += " * ({1} <= {max})";
+    return out;
+  };
   return ops;
 }
 
@@ -148,36 +173,47 @@ std::vector<OpDef> clip() {
 std::vector<OpDef> unary() {
   std::vector<OpDef> all = plain_functions();
   const auto add = [&](std::vector<OpDef> ops) { all.insert(all.end(), ops.begin(), ops.end()); };
-  add(function(
-      "relu", "y = x where x > 0, else 0", [](auto x) { return x < 0 ? 0 : x; },
-      [](auto y) { return static_cast<decltype(y)>(y > 0); }, ToldBy::y, "!=0"));
-  add(function(
-      "tanh", "y = hyperbolic tangent of x", [](auto x) { return math::tanh(x); },
-      [](auto y) { return 1 - y * y; }, ToldBy::y));
-  add(function(
-      "sigmoid", "y = 1 / (1 + e^-x)", [](auto x) { return math::sigmoid(x); },
-      [](auto y) { return y * (1 - y); }, ToldBy::y));
-  add(function(
-      "sqrt", "y = square root of x", [](auto x) { return std::sqrt(x); },
-      [](auto y) { return static_cast<decltype(y)>(0.5) / y; }, ToldBy::y, ">0"));
-  add(function(
-      "rsqrt", "y = 1 / sqrt(x)", [](auto x) { return 1 / std::sqrt(x); },
-      [](auto y) { return static_cast<decltype(y)>(-0.5) * y * y * y; }, ToldBy::y, ">0"));
-  add(function(
-      "reciprocal", "y = 1 / x", [](auto x) { return 1 / x; }, [](auto y) { return -y * y; }, ToldBy::y,
-      "!=0"));
-  add(function(
-      "abs", "y = x without its sign", [](auto x) { return std::abs(x); },
-      [](auto x) { return static_cast<decltype(x)>((x > 0) - (x < 0)); }, ToldBy::x, "!=0"));
-  add(function(
-      "sin", "y = sine of x", [](auto x) { return std::sin(x); }, [](auto x) { return std::cos(x); },
-      ToldBy::x));
-  add(function(
-      "cos", "y = cosine of x", [](auto x) { return std::cos(x); }, [](auto x) { return -std::sin(x); },
-      ToldBy::x));
-  add(function(
-      "erf", "y = error function of x", [](auto x) { return math::erf(x); },
-      [](auto x) { return 2 * std::numbers::inv_sqrtpi_v<decltype(x)> * math::exp(-x * x); }, ToldBy::x));
+  add(in_torch(function(
+                   "relu", "y = x where x > 0, else 0", [](auto x) { return x < 0 ? 0 : x; },
+                   [](auto y) { return static_cast<decltype(y)>(y > 0); }, ToldBy::y, "!=0"),
+               "torch.relu({0})", "aten.threshold_backward({0}, {1}, 0)"));
+  add(in_torch(function(
+                   "tanh", "y = hyperbolic tangent of x", [](auto x) { return math::tanh(x); },
+                   [](auto y) { return 1 - y * y; }, ToldBy::y),
+               "torch.tanh({0})", "aten.tanh_backward({0}, {1})"));
+  add(in_torch(function(
+                   "sigmoid", "y = 1 / (1 + e^-x)", [](auto x) { return math::sigmoid(x); },
+                   [](auto y) { return y * (1 - y); }, ToldBy::y),
+               "torch.sigmoid({0})", "aten.sigmoid_backward({0}, {1})"));
+  add(in_torch(function(
+                   "sqrt", "y = square root of x", [](auto x) { return std::sqrt(x); },
+                   [](auto y) { return static_cast<decltype(y)>(0.5) / y; }, ToldBy::y, ">0"),
+               "torch.sqrt({0})", "{0} / (2 * {1})"));
+  add(in_torch(function(
+                   "rsqrt", "y = 1 / sqrt(x)", [](auto x) { return 1 / std::sqrt(x); },
+                   [](auto y) { return static_cast<decltype(y)>(-0.5) * y * y * y; }, ToldBy::y, ">0"),
+               "torch.rsqrt({0})", "once(lambda dy, y: -0.5 * dy * y * y * y, {0}, {1})"));
+  add(in_torch(function(
+                   "reciprocal", "y = 1 / x", [](auto x) { return 1 / x; }, [](auto y) { return -y * y; },
+                   ToldBy::y, "!=0"),
+               "torch.reciprocal({0})", "once(lambda dy, y: -dy * y * y, {0}, {1})"));
+  add(in_torch(function(
+                   "abs", "y = x without its sign", [](auto x) { return std::abs(x); },
+                   [](auto x) { return static_cast<decltype(x)>((x > 0) - (x < 0)); }, ToldBy::x, "!=0"),
+               "torch.abs({0})", "{0} * torch.sign({1})"));
+  add(in_torch(function(
+                   "sin", "y = sine of x", [](auto x) { return std::sin(x); },
+                   [](auto x) { return std::cos(x); }, ToldBy::x),
+               "torch.sin({0})", "once(lambda dy, x: dy * torch.cos(x), {0}, {1})"));
+  add(in_torch(function(
+                   "cos", "y = cosine of x", [](auto x) { return std::cos(x); },
+                   [](auto x) { return -std::sin(x); }, ToldBy::x),
+               "torch.cos({0})", "once(lambda dy, x: -dy * torch.sin(x), {0}, {1})"));
+  add(in_torch(
+      function(
+          "erf", "y = error function of x", [](auto x) { return math::erf(x); },
+          [](auto x) { return 2 * std::numbers::inv_sqrtpi_v<decltype(x)> * math::exp(-x * x); }, ToldBy::x),
+      "torch.erf({0})", "once(lambda dy, x: dy * torch.exp(-x * x) * (2 / math.sqrt(math.pi)), {0}, {1})"));
   add(power());
   add(clip());
   add({steps("sign", "y = -1, 0 or 1; no gradient flows",

@@ -27,25 +27,36 @@ std::vector<Tensor> spread(const Tensor& whole, const Layout& layout, const Mesh
 
 }  // namespace
 
-std::vector<std::vector<Tensor>> run_on_ranks(const OpDef& op, const Rule& rule, const Strategy& strategy,
-                                              const Mesh& mesh, const std::vector<Tensor>& in,
-                                              const Attributes& attributes) {
+std::vector<RankCall> calls_on_ranks(const OpDef& op, const Rule& rule, const Strategy& strategy,
+                                     const Mesh& mesh, const std::vector<Tensor>& in,
+                                     const Attributes& attributes) {
   const NodeLayouts layouts = layouts_of(rule, strategy);
   const std::vector<Type> whole_types = infer(op, {types_of(in), {}, attributes});
   std::vector<std::vector<Tensor>> held;  // [operand][rank]
   for (std::size_t i = 0; i < in.size(); ++i)
     held.push_back(spread(in[i], layouts.operands[i], mesh, 100 * (i + 1)));
-  std::vector<std::vector<Tensor>> made(whole_types.size());
+  std::vector<RankCall> calls;
   for (int r = 0; r < mesh.size(); ++r) {
-    std::vector<Tensor> operands;
-    for (const auto& parts : held) operands.push_back(parts[static_cast<std::size_t>(r)]);
+    RankCall& call = calls.emplace_back();
+    for (const auto& parts : held) call.operands.push_back(parts[static_cast<std::size_t>(r)]);
     std::vector<Type> results = whole_types;
     for (std::size_t i = 0; i < results.size(); ++i)
       results[i].shape = box(layouts.results[i], mesh, whole_types[i].shape, r).extent;
-    const std::vector<Type> types = types_of(operands);
-    const Attributes local = op.localize ? op.localize({types, results, attributes}) : attributes;
-    auto out = run_kernel(op, operands, results, local, rule, loop_box(rule, strategy, mesh, r));
-    for (std::size_t i = 0; i < out.size(); ++i) made[i].push_back(std::move(out[i]));
+    const std::vector<Type> types = types_of(call.operands);
+    call.attributes = op.localize ? op.localize({types, results, attributes}) : attributes;
+    call.box = loop_box(rule, strategy, mesh, r);
+    call.results = run_kernel(op, call.operands, results, call.attributes, rule, call.box);
+  }
+  return calls;
+}
+
+std::vector<std::vector<Tensor>> run_on_ranks(const OpDef& op, const Rule& rule, const Strategy& strategy,
+                                              const Mesh& mesh, const std::vector<Tensor>& in,
+                                              const Attributes& attributes) {
+  std::vector<std::vector<Tensor>> made;
+  for (RankCall& call : calls_on_ranks(op, rule, strategy, mesh, in, attributes)) {
+    made.resize(call.results.size());
+    for (std::size_t i = 0; i < made.size(); ++i) made[i].push_back(std::move(call.results[i]));
   }
   return made;
 }

@@ -8,6 +8,19 @@
 
 namespace shardwright {
 
+/// What one rank takes and makes.
+struct RankCall {
+  std::vector<Tensor> operands, results;
+  Attributes attributes;  // local
+  LoopBox box;
+};
+
+/// Of every rank. Operands that are partial sums are random addends, small integers but one.
+/// Throws where a kernel cannot compute its part.
+std::vector<RankCall> calls_on_ranks(const OpDef& op, const Rule& rule, const Strategy& strategy,
+                                     const Mesh& mesh, const std::vector<Tensor>& in,
+                                     const Attributes& attributes);
+
 /// What every rank computes: [result][rank]. Operands that are partial sums are random addends, small integers but one.
 /// Throws where a kernel cannot compute its part.
 std::vector<std::vector<Tensor>> run_on_ranks(const OpDef& op, const Rule& rule, const Strategy& strategy,

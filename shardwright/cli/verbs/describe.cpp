@@ -1,9 +1,11 @@
-// What a shell completes and `man` shows, from the table of verbs: so that neither is written by hand.
+// What a shell completes and `man` shows, from the table of verbs, and what operators mean, from theirs: so that none is
+// written by hand.
 #include <fmt/format.h>
 
 #include <ostream>
 
 #include "shardwright/base/text.h"
+#include "shardwright/cli/operator_list.h"
 #include "shardwright/cli/verb.h"
 
 namespace shardwright::verbs {
@@ -128,6 +130,8 @@ std::string for_man() {
 
 int run(const Arguments& arguments, Terminal& terminal) {
   const std::string& what = arguments.positionals[0];
+  if (what != "operators" && arguments.is_on("--json"))
+    throw error("describe {}: has no --json; describe operators has", what);
   if (what == "bash")
     terminal.out << for_bash();
   else if (what == "zsh")
@@ -136,20 +140,23 @@ int run(const Arguments& arguments, Terminal& terminal) {
     terminal.out << for_fish();
   else if (what == "man")
     terminal.out << for_man();
+  else if (what == "operators")
+    terminal.out << (arguments.is_on("--json") ? operators_json() : operators_text());
   else
-    throw error("describe {}: there are bash, zsh, fish, man", what);
+    throw error("describe {}: there are bash, zsh, fish, man, operators", what);
   return 0;
 }
 
 }  // namespace
 
 std::vector<Verb> describe() {
-  return {{.name = "describe",
-           .doc = "print what a shell completes (bash, zsh, fish) or the manual page (man)",
-           .positionals = {"bash|zsh|fish|man"},
-           .flags = {},
-           .example = "shardwright describe bash > ~/.local/share/bash-completion/completions/shardwright",
-           .run = run}};
+  return {
+      {.name = "describe",
+       .doc = "print what a shell completes (bash, zsh, fish), the manual page (man), or what operators mean",
+       .positionals = {"bash|zsh|fish|man|operators"},
+       .flags = {{"--json", "", "operators as one JSON document", ""}},
+       .example = "shardwright describe bash > ~/.local/share/bash-completion/completions/shardwright",
+       .run = run}};
 }
 
 }  // namespace shardwright::verbs

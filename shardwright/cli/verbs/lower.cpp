@@ -7,6 +7,7 @@
 #include "shardwright/cli/planning.h"
 #include "shardwright/cli/programs.h"
 #include "shardwright/cost/cluster.h"
+#include "shardwright/exchange/program_json.h"
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/graph/text.h"
 #include "shardwright/lower/program_text.h"
@@ -86,7 +87,7 @@ Request request_of(const Arguments& arguments, Terminal& terminal) {
   out.plan = plan_of(arguments, out.model, out.model.graph, terminal);
   out.cluster = out.plan.cluster;
   tell_assumed(arguments, out.model, !arguments.is_on("--forward"));
-  if (!arguments.is_on("--steps") && !arguments.has("--schedule-csv"))
+  if (!arguments.is_on("--steps") && !arguments.is_on("--json") && !arguments.has("--schedule-csv"))
     arguments.idle("--schedule", "programs do not tell the order of micro-batches; --steps does");
   if (!arguments.has("--forward")) return out;
   arguments.idle("--recompute", "there is no backward");
@@ -109,7 +110,10 @@ std::string table_asked(const Arguments& arguments, const Request& request) {
 int run(const Arguments& arguments, Terminal& terminal) {
   const bool lists_steps = arguments.is_on("--steps");
   Request request = request_of(arguments, terminal);
+  const bool is_json = arguments.is_on("--json");
   if (lists_steps) arguments.idle("--layouts", "steps name values; without --steps their layouts are shown");
+  if (is_json)
+    for (const char* flag : {"--layouts", "--steps"}) arguments.idle(flag, "--json has all of it");
   const bool is_full = !lists_steps && arguments.is_on("--layouts");
   const std::string directory = arguments.text("--dump-passes"), table = table_asked(arguments, request);
   memory_cap_of(arguments);  // judged below
@@ -121,6 +125,11 @@ int run(const Arguments& arguments, Terminal& terminal) {
   if (!table.empty()) write_file(table, table_text(pipeline.pipelining));
   const Evaluation evaluation = own_evaluation_of(arguments, pipeline, request.cluster);
   arguments.tell_notices(terminal.err);
+  if (is_json) {
+    terminal.out << program_json(pipeline) << "\n";
+    terminal.err << misfit_notice(evaluation, request.cluster);
+    return 0;
+  }
   if (lists_steps)
     for (const RankStep& step : steps_of_stages(pipeline)) terminal.out << to_text(step, pipeline);
   if (is_full) terminal.out << to_text(pipeline);
@@ -146,6 +155,7 @@ std::vector<Verb> lower() {
                 {"--schedule-csv", "FILE",
                  "write the tasks of all stages as a table that PyTorch's pipelining reads", ""},
                 {"--forward", "", "only the forward phase", ""},
+                {"--json", "", "all of it, of every rank, as one JSON document (docs/program-format.md)", ""},
                 {"--dump-passes", "DIR", "write the program after each pass, and its time", ""}}),
            .example = "shardwright lower dense_matmul:form=reid --devices 4 --forward",
            .run = run}};

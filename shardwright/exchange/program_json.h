@@ -1,0 +1,17 @@
+// The lowered program as JSON, for programs that are not ours: what every rank holds and does in a step, with nothing left
+// to know. docs/program-format.md says what each field means; tests/outside/ runs programs by that page alone.
+#pragma once
+
+#include <string>
+
+#include "shardwright/lower/pipeline.h"
+
+namespace shardwright {
+
+/// Raised where a reader of the one before would misread it.
+constexpr int program_json_version = 1;
+
+/// One document on a line. Cost: linear in values, nodes and instructions of all ranks.
+std::string program_json(const Pipeline& pipeline);
+
+}  // namespace shardwright

@@ -1,0 +1,104 @@
+"""Batches of random numbers, yet learnable, where no data are given: those of `shardwright train` with the same seed.
+
+Every element is a function of seed, step and its place, so each rank makes the whole batch and takes its part.
+"""
+
+import math
+
+import torch
+
+import program
+from tensors import Stream, error, shifted_right
+
+
+def noise(stream, index):
+    """Nearly normal: the sum of four uniforms of 16 bits."""
+    bits = stream.bits(index)
+    total = sum(shifted_right(bits, n) & 0xFFFF if n else bits & 0xFFFF for n in (0, 16, 32, 48))
+    return (total.double() / 2.0**16 - 2.0) * math.sqrt(3.0)
+
+
+def is_integer(value):
+    return value["dtype"].startswith("int") or value["dtype"] == "uint8"
+
+
+class Synthetic:
+    def __init__(self, task, seed):
+        self.task, self.seed, self.step, self.batch = task, seed, None, {}
+        self.label, self.inputs = task["label_type"], dict(sorted(task["inputs"].items()))
+
+    def stream(self, name):
+        return Stream(self.seed, name)
+
+    def __call__(self, step, name):
+        if step != self.step:
+            self.step, self.batch = step, self.at(step)
+        return self.batch[name]
+
+    def at(self, step):
+        rows = self.label["shape"][0]
+        if is_integer(self.label) and math.prod(self.label["shape"]) > rows:
+            return self.sequences(step)
+        classes = self.stream("synthetic classes").below(step * rows + torch.arange(rows), self.task["classes"])
+        out = {name: self.of_classes(name, value, classes, step) for name, value in self.inputs.items()}
+        if self.task["label"]:
+            is_class = is_integer(self.label)
+            out[self.task["label"]] = classes.reshape(self.label["shape"]) if is_class else self.linear(out, step)
+        return out
+
+    def of_classes(self, name, value, classes, step):
+        random, prototype = self.stream("synthetic input " + name), self.stream("synthetic prototype " + name)
+        count = math.prod(value["shape"])
+        width = count // value["shape"][0]
+        index = torch.arange(count)
+        own = classes[index // width]
+        if not is_integer(value):
+            x = 0.6 * noise(prototype, own * width + index % width) + noise(random, step * count + index)
+            return x.reshape(value["shape"])
+        below = self.task["vocabulary"].get(name, self.task["classes"])
+        anything = random.below(step * count + index, below)
+        congruent = anything - anything % self.task["classes"] + own
+        congruent = torch.where(congruent < below, congruent, own % below)
+        return torch.where(index % width % 2 == 1, anything, congruent).reshape(value["shape"])
+
+    def sequences(self, step):
+        rows = self.label["shape"][0]
+        length, out = math.prod(self.label["shape"]) // rows, {}
+        for name, value in self.inputs.items():
+            random = self.stream("synthetic sequence " + name)
+            below = min(self.task["classes"], self.task["vocabulary"].get(name, self.task["classes"]))
+            b = random.below(torch.tensor(0), below)
+            index = 1 + 2 * step * rows * (length + 1) + 2 * torch.arange(rows * (length + 1)).reshape(rows, -1)
+            follows, anything = random.uniform(index) >= 0.1, random.below(index + 1, below)
+            columns = [anything[:, 0]]
+            for i in range(1, length + 1):
+                columns.append(torch.where(follows[:, i], (5 * columns[-1] + b) % below, anything[:, i]))
+            elements = torch.stack(columns, 1)
+            out[name] = elements[:, :-1].reshape(value["shape"])
+            if self.task["label"]:
+                out.setdefault(self.task["label"], elements[:, 1:].reshape(self.label["shape"]))
+        return out
+
+    def linear(self, inputs, step):
+        """A few elements of the inputs' row, weighted; an integer stands for a number that is always the same."""
+        rows = self.label["shape"][0]
+        features = []
+        for name, value in self.inputs.items():
+            x = inputs[name].reshape(rows, -1)
+            x = x.to(getattr(torch, value["dtype"]))
+            features.append(noise(self.stream("synthetic value " + name), x.long()) if is_integer(value) else x.double())
+        features = torch.cat(features, 1)
+        random, places = self.stream("synthetic label"), self.stream("synthetic map")
+        count = math.prod(self.label["shape"])
+        label = 0.1 * noise(random, step * count + torch.arange(count)).reshape(rows, -1)
+        for j in range(label.shape[1] * 8):
+            at = places.below(torch.tensor(2 * j), features.shape[1])
+            label[:, j // 8] += noise(places, torch.tensor(2 * j + 1)) / math.sqrt(8) * features[:, at]
+        label = (label > 0).double() if self.task["label_is_share"] else label
+        return label.reshape(self.label["shape"])
+
+
+def synthetic_batches(seed):
+    if program.SYNTHETIC is None:
+        error("this model has no synthetic data; give --data")
+    return Synthetic(program.SYNTHETIC, seed)

@@ -1,0 +1,29 @@
+"""The plan's operators, as its kernels compute them: sums in f32 at least, each result rounded once."""
+
+import math
+import os
+
+import torch
+import torch.nn.functional as F
+
+aten = torch.ops.aten
+has_scaled_attention = hasattr(F, "scaled_dot_product_attention") and int(torch.__version__[0]) >= 2
+
+
+def own_device():
+    """SHARDWRIGHT_DEVICE (cpu or cuda), or a GPU for each rank where there are any."""
+    kind = os.environ.get("SHARDWRIGHT_DEVICE") or ("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device(kind, int(os.environ.get("LOCAL_RANK", "0"))) if kind == "cuda" else torch.device(kind)
+
+
+device = own_device()
+
+
+def wide(x):
+    """x in the type in which it is computed."""
+    return x if x.dtype in (torch.float32, torch.float64) else x.float()
+
+
+def once(f, *x):
+    """f of operands in full precision, its result rounded to their type."""
+    return f(*map(wide, x)).to(x[0].dtype)

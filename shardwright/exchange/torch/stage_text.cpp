@@ -1,0 +1,188 @@
+#include "shardwright/exchange/torch/stage_text.h"
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+
+#include "shardwright/base/index.h"
+#include "shardwright/base/text.h"
+#include "shardwright/exchange/torch_line.h"
+
+namespace shardwright::torch {
+namespace {
+
+/// Words of Python, and what lines call.
+const std::set<std::string, std::less<>> reserved{
+    "False", "None",     "True",  "and",    "as",   "assert", "async",  "await",    "break",
+    "class", "continue", "def",   "del",    "elif", "else",   "except", "finally",  "for",
+    "from",  "global",   "if",    "import", "in",   "is",     "lambda", "nonlocal", "not",
+    "or",    "pass",     "raise", "return", "try",  "while",  "with",   "yield",    "torch",
+    "F",     "aten",     "math",  "device", "once", "wide",   "sum",    "rank"};
+
+std::string python_name(std::string_view name) {
+  std::string out;
+  for (char c : name) out += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  if (out.empty() || std::isdigit(static_cast<unsigned char>(out[0]))) out.insert(0, "_");
+  return out;
+}
+
+/// What a node's call is on each rank; ranks at equal coordinates of all axes that matter share one.
+class OnRanks {
+ public:
+  OnRanks(const Graph& graph, const Node& node) : graph_(graph), node_(node) {
+    calls_.reserve(at(graph.meshes[0].size()));
+  }
+
+  const KernelCall& operator()(int rank) {
+    auto known = of_.find(key_of(rank));
+    if (known != of_.end()) return kernel_calls_[known->second];
+    of_.emplace(key_of(rank), calls_.size());
+    calls_.push_back(local_call(graph_, node_, rank));
+    kernel_calls_.reserve(calls_.capacity());
+    kernel_calls_.push_back(calls_.back().call());
+    return kernel_calls_.back();
+  }
+
+ private:
+  std::vector<Box> key_of(int rank) const {
+    std::vector<Box> out;
+    const auto add = [&](ValueId v) { out.push_back(box_of(graph_, v, rank)); };
+    std::ranges::for_each(node_.operands, add);
+    std::ranges::for_each(node_.results, add);
+    if (!node_.strategy) return out;
+    const Mesh& mesh = graph_.meshes[at(node_.strategy->mesh)];
+    for (const Axes& axes : node_.strategy->loops) out.push_back({{mesh.index_along(rank, axes)}, {}});
+    return out;
+  }
+  struct Less {
+    bool operator()(const std::vector<Box>& a, const std::vector<Box>& b) const {
+      return std::ranges::lexicographical_compare(a, b, [](const Box& x, const Box& y) {
+        return std::tie(x.offset, x.extent) < std::tie(y.offset, y.extent);
+      });
+    }
+  };
+
+  const Graph& graph_;
+  const Node& node_;
+  std::map<std::vector<Box>, std::size_t, Less> of_;
+  std::vector<LocalCall> calls_;
+  std::vector<KernelCall> kernel_calls_;
+};
+
+class StageWriter {
+ public:
+  StageWriter(const Pipeline& pipeline, int stage)
+      : graph_(pipeline.stage(stage).graph),
+        mesh_(graph_.meshes[0]),
+        stage_(stage),
+        names_(python_names(graph_)) {}
+
+  StageText write(const Elements& elements) {
+    for (const auto& [key, list] : elements.sections)
+      for (const Element& e : list)
+        if (e.item.stage == stage_ && e.item.act == Act::compute) write(e);
+    return std::move(out_);
+  }
+
+ private:
+  const std::string& name(ValueId v) const { return names_[at(v.index)]; }
+  std::vector<std::string> names(const std::vector<ValueId>& values) const {
+    std::vector<std::string> out;
+    for (ValueId v : values) out.push_back(name(v));
+    return out;
+  }
+
+  void write(const Element& e) {
+    std::map<ValueId, NodeId> last;
+    for (NodeId n : e.nodes)
+      for (ValueId v : graph_.node(n).operands) last[v] = n;
+    out_.text += fmt::format("\n\ndef {}({}):\n", e.name, join(names(e.reads), ", "));
+    std::set<ValueId> own;
+    for (NodeId n : e.nodes) {
+      const Node& node = graph_.node(n);
+      own.insert(node.results.begin(), node.results.end());
+      std::string line = fmt::format("    {} = {}", join(names(node.results), ", "), expression(node));
+      std::set<std::string> dead;
+      for (ValueId v : node.operands)
+        if (last[v] == n && own.contains(v) && std::ranges::find(e.makes, v) == e.makes.end())
+          dead.insert(name(v));
+      if (!dead.empty()) line += fmt::format("; del {}", join(std::vector(dead.begin(), dead.end()), ", "));
+      out_.text += fmt::format("{}  # {}\n", line, to_text(graph_.value(node.results[0]).type));
+    }
+    out_.text += fmt::format("    return {}\n", e.makes.size() == 1 ? "(" + name(e.makes[0]) + ",)"
+                                                                    : "(" + join(names(e.makes), ", ") + ")");
+  }
+
+  std::string expression(const Node& node) {
+    if (node.op->kind == OpKind::step) return *node.op->step == StepKind::slice ? slice(node) : mask(node);
+    for (auto& [f, text] : python_functions(node.op->torch.functions)) out_.functions.emplace(f, text);
+    const std::vector<Type> operands = operand_types(graph_, node), results = result_types(graph_, node);
+    OnRanks on_ranks(graph_, node);
+    return torch_line({*node.op,
+                       {operands, results, node.attributes},
+                       names(node.operands),
+                       mesh_,
+                       [&](int rank) -> const KernelCall& { return on_ranks(rank); }});
+  }
+
+  std::string slice(const Node& node) const {
+    std::vector<std::string> dims;
+    for (std::size_t d = 0; d < graph_.value(node.results[0]).type.shape.size(); ++d) {
+      std::vector<std::string> begins, ends;
+      bool is_all = true;
+      for (int r = 0; r < mesh_.size(); ++r) {
+        const Box from = box_of(graph_, node.operands[0], r), to = box_of(graph_, node.results[0], r);
+        is_all = is_all && from.extent[d] == to.extent[d];
+        begins.push_back(fmt::format("{}", to.offset[d] - from.offset[d]));
+        ends.push_back(fmt::format("{}", to.offset[d] - from.offset[d] + to.extent[d]));
+      }
+      dims.push_back(is_all ? ":"
+                            : by_rank(std::move(begins), mesh_) + " : " + by_rank(std::move(ends), mesh_));
+    }
+    return fmt::format("{}[{}]", name(node.operands[0]), join(dims, ", "));
+  }
+
+  /// Kept where all coordinates are 0, zeros elsewhere.
+  std::string mask(const Node& node) const {
+    const std::string& x = name(node.operands[0]);
+    const Step step = step_of(graph_, node);
+    const Shape shape = graph_.value(node.results[0]).global_type().shape;
+    std::vector<std::string> kept;
+    for (int r = 0; r < mesh_.size(); ++r)
+      kept.push_back(transfer_of(step, graph_.meshes, shape, r).clears ? "torch.zeros_like(" + x + ")" : x);
+    return by_rank(std::move(kept), mesh_);
+  }
+
+  const Graph& graph_;
+  const Mesh& mesh_;
+  int stage_;
+  std::vector<std::string> names_;
+  StageText out_;
+};
+
+}  // namespace
+
+std::vector<std::string> python_names(const Graph& graph) {
+  std::set<std::string, std::less<>> taken = reserved;
+  for (const Mesh& mesh : graph.meshes)
+    for (const Axis& axis : mesh.axes) taken.insert(axis.name);
+  for (const OpDef& op : all_ops())
+    for (const auto& [name, text] : python_functions(op.torch.functions)) taken.insert(name);
+  std::vector<std::string> out;
+  for (const Value& value : graph.values) {
+    std::string name = python_name(value.name);
+    const bool is_function = std::ranges::any_of(
+        std::array{Phase::forward, Phase::backward, Phase::weights, Phase::update},
+        [&](Phase phase) { return name.starts_with(fmt::format("{}_", name_of(phase))); });
+    if (is_function) name += "_";
+    while (!taken.insert(name).second) name += "_";
+    out.push_back(std::move(name));
+  }
+  return out;
+}
+
+StageText stage_text(const Pipeline& pipeline, int stage, const Elements& elements) {
+  return StageWriter(pipeline, stage).write(elements);
+}
+
+}  // namespace shardwright::torch

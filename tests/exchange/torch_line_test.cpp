@@ -1,0 +1,59 @@
+#include "shardwright/exchange/torch_line.h"
+
+#include <gtest/gtest.h>
+
+namespace shardwright {
+namespace {
+
+const Mesh mesh{{{"dp", 2}, {"tp", 3}}};
+
+TEST(ByRank, is_the_value_where_all_ranks_have_one) {
+  EXPECT_EQ(by_rank(std::vector<std::string>(6, "4"), mesh), "4");
+}
+
+TEST(ByRank, names_only_axes_that_matter) {
+  EXPECT_EQ(by_rank({"0", "8", "16", "0", "8", "16"}, mesh), "8 * tp");
+  EXPECT_EQ(by_rank({"3", "3", "3", "4", "4", "4"}, mesh), "3 + dp");
+  EXPECT_EQ(by_rank({"5", "1", "1", "5", "1", "1"}, mesh), "(5, 1, 1)[tp]");
+  EXPECT_EQ(by_rank({"x", "y", "y", "y", "y", "y"}, mesh), "(x, y, y, y, y, y)[dp * 3 + tp]");
+  EXPECT_EQ(by_rank({"0", "2", "4", "6", "8", "10"}, mesh), "2 * (dp * 3 + tp)");
+}
+
+TEST(ByRank, looks_at_elements_of_lists) {
+  using List = std::vector<std::int64_t>;
+  EXPECT_EQ(by_rank(std::vector<List>{{4, 0}, {4, 2}, {4, 4}, {4, 0}, {4, 2}, {4, 4}}, mesh), "[4, 2 * tp]");
+  EXPECT_EQ(by_rank(std::vector<List>{{1}, {1}, {1}, {1, 2}, {1, 2}, {1, 2}}, mesh), "([1], [1, 2])[dp]");
+}
+
+TEST(PythonLiteral, is_what_python_reads) {
+  EXPECT_EQ(python_literal(true), "True");
+  EXPECT_EQ(python_literal(1e-5), "1e-05");
+  EXPECT_EQ(python_literal(3.0), "3.0");
+  EXPECT_EQ(python_literal(std::string("a'b\\")), "'a\\'b\\\\'");
+  EXPECT_EQ(python_literal(std::vector<std::int64_t>{1, -2}), "[1, -2]");
+}
+
+TEST(PythonFunctions, are_parted_by_their_names) {
+  const auto all =
+      python_functions("\ndef a(x):\n    return x\n\n\ndef b(x):\n    \"\"\"\n    def c\n    \"\"\"\n");
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0].first, "a");
+  EXPECT_EQ(all[0].second, "def a(x):\n    return x\n");
+  EXPECT_EQ(all[1].first, "b");
+}
+
+TEST(TorchLine, refuses_an_operator_that_is_not_written_by_its_name) {
+  const OpDef op{.name = "hypot", .rule = "... -> ..."};
+  const Attributes none;
+  const Call call{{}, {}, none};
+  const auto on_rank = [](int) -> const KernelCall& { throw error("no rank is looked at"); };
+  try {
+    torch_line({op, call, {}, mesh, on_rank});
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "hypot is not written in PyTorch yet");
+  }
+}
+
+}  // namespace
+}  // namespace shardwright

@@ -1,0 +1,203 @@
+"""Plans run by others, beside `shardwright train`: losses of f64 must be equal within 1e-9.
+
+    program   execute.py runs what `lower --json` says
+    torch     the package that `emit --to torch` writes runs under torchrun, over gloo
+
+Usage: agree.py program|torch BINARY [--names NAME,...] [--drawn COUNT --seed S] [--steps K]
+"""
+
+import argparse
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+import tempfile
+
+import torch
+
+from execute import Program
+from safetensors_file import read_all, write_all
+
+FFN = "ffn:batch=24,widths=12-18-12-6"
+GPT = "gpt:layers=2,hidden=24,heads=4,ffn=36,vocab=24,seq=12,batch=12"
+LLAMA = "llama:layers=2,hidden=24,heads=6,kv_heads=2,ffn=36,vocab=24,seq=12,batch=12"
+RESNET = "resnet18:image=32,classes=10,batch=8"
+PIPELINE = "--micro-batches 4 --stages 2 --schedule "
+CASES = {
+    "one": (FFN, "--devices 1"),
+    "one_in_parts": (LLAMA, "--devices 1 --micro-batches 3 --optimizer adamw --clip-norm 0.5"),
+    "data": (FFN, "--devices 4 --parallel data_parallel --optimizer momentum"),
+    "tensor": (FFN, "--devices 4 --fix tp=4 --optimizer adam --weight-decay 0.1"),
+    "gpt": (GPT, "--devices 4 --fix dp=2,tp=2 --optimizer adamw"),
+    "llama": (LLAMA, "--devices 2 --fix tp=2 --optimizer adamw --clip-norm 1"),
+    "level_1": (LLAMA, "--devices 4 --fix dp=4 --optimizer-parallel 1 --optimizer adamw"),
+    "level_2": (LLAMA, "--devices 4 --fix dp=4 --optimizer-parallel 2 --micro-batches 3 --optimizer adamw"),
+    "level_3": (LLAMA, "--devices 4 --fix dp=2,tp=2 --optimizer-parallel 3 --optimizer adamw --recompute full"),
+    "gpipe": (LLAMA, "--devices 4 --optimizer adamw --recompute selected " + PIPELINE + "gpipe"),
+    "1f1b": (GPT, "--devices 4 --optimizer adamw --clip-norm 0.1 " + PIPELINE + "1f1b"),
+    "interleaved": (LLAMA, "--devices 2 " + PIPELINE + "interleaved:2"),
+    "zero_bubble": (LLAMA, "--devices 2 --optimizer adam " + PIPELINE + "zero-bubble"),
+    "dualpipe_v": (FFN, "--devices 2 " + PIPELINE + "dualpipe-v"),
+    "eight": (GPT, "--devices 8 --stages 2 --micro-batches 2 --fix dp=2,tp=2 --optimizer-parallel 1 --optimizer adamw"),
+    "resnet": (RESNET, "--devices 4 --parallel data_parallel --optimizer momentum"),
+    "resnet_split": (RESNET, "--devices 2 --optimizer momentum"),
+}
+
+
+def drawn(count, seed):
+    draw, out = random.Random(seed), {}
+    while len(out) < count:
+        model, devices = draw.choice([FFN, GPT, LLAMA]), draw.choice([1, 2, 4, 8])
+        stages = draw.choice([1, 1, 2]) if devices > 1 else 1
+        flags = [f"--devices {devices}", "--optimizer " + draw.choice(["sgd", "momentum", "adam", "adamw"])]
+        micro_batches = draw.choice([2, 3, 4]) if stages > 1 else draw.choice([1, 1, 2, 3])
+        if micro_batches > 1:
+            flags.append(f"--micro-batches {micro_batches}")
+        if stages > 1:
+            schedule = draw.choice(["gpipe", "1f1b", "interleaved:2", "zero-bubble", "zb-v", "dualpipe-v"])
+            flags.append(f"--stages {stages} --schedule {schedule}")
+        flags.append("--search " + draw.choice(["propagation", "recursive", "dynamic"]))
+        if draw.random() < 0.5:
+            flags.append(f"--optimizer-parallel {draw.choice([1, 2, 3])}")
+        if draw.random() < 0.4:
+            flags.append("--recompute " + draw.choice(["selected", "full"]))
+        if draw.random() < 0.3:
+            flags.append("--clip-norm 0.3")
+        out[f"drawn_{seed}_{len(out)}"] = model, " ".join(flags)
+    return out
+
+
+def run(*command, **how):
+    environment = dict(os.environ, OMP_NUM_THREADS="1")
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, **how)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {(done.stdout + done.stderr)[-1500:]}")
+    return done.stdout
+
+
+def losses_in(text):
+    return [json.loads(line)["loss"] for line in text.splitlines() if line.startswith('{"step"')]
+
+
+def inputs_of(program):
+    """By name: type and shape of the whole batch."""
+    out = {}
+    for stage in program["stages"]:
+        values = {v["name"]: v for v in stage["values"]}
+        for node in stage["nodes"]:
+            if node["op"] == "input":
+                v = values[node["results"][0]]
+                out[v["name"]] = v["type"], [v["shape"][0] * program["micro_batches"], *v["shape"][1:]]
+    return out
+
+
+def parameters_of(program):
+    return {v["name"]: v["shape"] for stage in program["stages"] for v in stage["values"]
+            for node in stage["nodes"] if node["op"] == "param" and node["results"] == [v["name"]]}
+
+
+def write_run(folder, program, steps, seed, classes):
+    """Data and weights that nobody else has made."""
+    torch.manual_seed(seed)
+    data = {}
+    for name, (kind, shape) in inputs_of(program).items():
+        is_class = kind.startswith("i")
+        data[name] = (torch.randint(0, classes, [steps, *shape], dtype=torch.int32) if is_class
+                      else torch.randn([steps, *shape], dtype=torch.float64))
+    write_all(folder + "/data.safetensors", data)
+    weights = {}
+    for name, shape in parameters_of(program).items():
+        is_scale = len(shape) == 1 and name.endswith("weight")
+        weights[name] = torch.randn(shape, dtype=torch.float64) * (0.1 if is_scale else 0.3) + float(is_scale)
+    write_all(folder + "/init.safetensors", weights)
+    return data, weights
+
+
+def ours(binary, model, flags, folder, steps):
+    return losses_in(run(binary, "train", model, *flags, "--steps", str(steps), "--json", "--data",
+                         folder + "/data.safetensors", "--init", folder + "/init.safetensors"))
+
+
+def of_program(program, data, weights, steps):
+    executed = Program(program, weights)
+    return [executed.step({name: rows[step] for name, rows in data.items()})["loss"] for step in range(steps)]
+
+
+def of_package(binary, model, flags, folder, steps, ranks):
+    run(binary, "emit", model, *flags, "--to", "torch", "-o", folder + "/package")
+    script = [folder + "/package/train.py", "--steps", str(steps), "--json", "--device", "cpu", "--data",
+              folder + "/data.safetensors", "--init", folder + "/init.safetensors"]
+    return losses_in(on_ranks(script, ranks))
+
+
+def on_ranks(script, ranks):
+    """As torchrun starts them; Debian's does not work with its Python."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    started = []
+    for rank in range(ranks):
+        own = dict(RANK=rank, LOCAL_RANK=rank, WORLD_SIZE=ranks, MASTER_ADDR="127.0.0.1", MASTER_PORT=port, OMP_NUM_THREADS=1)
+        environment = dict(os.environ, **{name: str(value) for name, value in own.items()})
+        started.append(subprocess.Popen([sys.executable, *script], env=environment, text=True, stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT))
+    texts = []
+    try:
+        for process in started:
+            texts.append(process.communicate(timeout=300)[0])
+    finally:
+        for process in started:
+            process.kill()
+    for rank, process in enumerate(started):
+        if process.returncode:
+            raise RuntimeError(f"rank {rank}: {texts[rank][-1500:]}")
+    return "".join(texts)
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("what", choices=["program", "torch"])
+    p.add_argument("binary")
+    p.add_argument("--names")
+    p.add_argument("--drawn", type=int, default=0)
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--steps", type=int, default=10)
+    options = p.parse_args()
+    torch.set_num_threads(1)
+    cases = {} if options.drawn and not options.names else dict(CASES)
+    if options.names:
+        cases = {name: CASES[name] for name in options.names.split(",")}
+    cases.update(drawn(options.drawn, options.seed))
+    failed = 0
+    for name, (model, text) in cases.items():
+        flags = [*text.split(), "--precision", "f64", "--lr", "0.05"]
+        classes = 6 if model == FFN else 10 if model == RESNET else 24
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                program = json.loads(run(options.binary, "lower", model, *flags, "--json"))
+            except RuntimeError as e:
+                if not name.startswith("drawn"):
+                    raise
+                print(f"{name}: {text}: cannot be planned: {str(e).splitlines()[-1][-150:]}", flush=True)
+                continue
+            data, weights = write_run(folder, program, options.steps, options.seed, classes)
+            try:
+                want = ours(options.binary, model, flags, folder, options.steps)
+                got = (of_program(program, data, weights, options.steps) if options.what == "program"
+                       else of_package(options.binary, model, flags, folder, options.steps, program["ranks"]))
+                far = max(abs(a - b) / max(1, abs(b)) for a, b in zip(got, want))
+                is_good = len(got) == len(want) == options.steps and far <= 1e-9
+                print(f"{name}: {model.split(':')[0]} {text}: losses {want[0]:.6f} to {want[-1]:.6f}, differ by {far:.1e}"
+                      + ("" if is_good else f" FAILED: {got}, {want}"), flush=True)
+            except Exception as e:
+                is_good = False
+                print(f"{name}: {model} {text}: FAILED: {type(e).__name__}: {e}", flush=True)
+            failed += not is_good
+    print(f"{len(cases)} plans, {failed} failed")
+    return failed > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""Runs cases of operators that tests/exchange/torch_operators_test.cpp has written, and compares with what kernels made.
+
+Usage: operators.py FOLDER, which holds cases.json, tensors.safetensors and the operators' functions.
+"""
+
+import json
+import math
+import sys
+
+sys.path.insert(0, sys.argv[1])
+
+import operators  # the folder's
+import torch
+import torch.nn.functional as F
+
+from safetensors_file import read_all
+
+
+def coordinates(rank, mesh):
+    out = {}
+    for axis, size in reversed(mesh):
+        rank, out[axis] = divmod(rank, size)
+    return out
+
+
+def difference(got, want):
+    """The largest, relative to what is wanted where that is above 1."""
+    if list(got.shape) != list(want.shape) or got.dtype != want.dtype:
+        return f"is {got.dtype} {list(got.shape)} but should be {want.dtype} {list(want.shape)}"
+    got, want = got.double(), want.double()
+    same = (got == want) | (got.isnan() & want.isnan())
+    far = torch.where(same, torch.zeros_like(got), (got - want).abs() / want.abs().clamp(min=1))
+    return far.max().item() if far.numel() else 0.0
+
+
+def main():
+    tensors = read_all(sys.argv[1] + "/tensors.safetensors")
+    with open(sys.argv[1] + "/cases.json") as f:
+        cases = json.load(f)
+    names = {"torch": torch, "F": F, "math": math, **vars(operators)}
+    failed, ranks = 0, 0
+    for case in cases:
+        line = compile(case["line"], case["op"], "eval")
+        for r, rank in enumerate(case["ranks"]):
+            ranks += 1
+            own = {f"x{i}": tensors[name].clone() for i, name in enumerate(rank["operands"])}
+            try:
+                made = eval(line, {**names, **coordinates(r, case["mesh"]), **own})
+                made = made if isinstance(made, (tuple, list)) else [made]
+                far = [difference(got, tensors[name]) for got, name in zip(made, rank["results"])]
+                far += [] if len(made) == len(rank["results"]) else [f"{len(made)} results of {len(rank['results'])}"]
+                bad = [d for d in far if isinstance(d, str) or not d <= case["tolerance"]]
+            except Exception as e:
+                bad = [f"{type(e).__name__}: {e}"]
+            if bad:
+                failed += 1
+                types = ", ".join(f"{tensors[n].dtype}{list(tensors[n].shape)}" for n in rank["operands"])
+                print(f"{case['op']} rank {r} of {case['mesh']} ({types}): {case['line']}: {bad[0]}")
+                break
+    print(f"{len(cases)} cases on {ranks} ranks, {failed} differ")
+    return failed > 0
+
+
+sys.exit(main())
