@@ -251,25 +251,41 @@ Attributes heads_in_torch(const KernelCall& call) {
 }
 
 const std::string functions_in_torch = std::string(attention_bias_in_torch) + R"(
+def attention_is_plain(q, k, mask, causal, place, alibi):
+    """As PyTorch has it in one function."""
+    is_square = place == 0 and q.shape[2] == k.shape[2]
+    return has_scaled_attention and mask is None and alibi is None and (is_square or not causal)
+
+
+def attention_shares(q, k, mask, causal, scale, place, alibi):
+    """What each query takes of each key; who sees no key gets nothing."""
+    bias = attention_bias(q, k, mask, causal, place, alibi)
+    scores = q @ k.mT * scale
+    return torch.nan_to_num(torch.softmax(scores if bias is None else scores + bias, -1))
+
+
 def attention(q, k, v, mask, causal, scale, place, alibi=None):
     """Of a mask, of where queries stand among the keys, and of ALiBi's heads."""
     sharing = q.shape[1] // k.shape[1]
-    if sharing > 1:
-        k, v = k.repeat_interleave(sharing, 1), v.repeat_interleave(sharing, 1)
-    is_plain = mask is None and alibi is None
-    if has_scaled_attention and (is_plain and (not causal or (place == 0 and q.shape[2] == k.shape[2]))):
+    k, v = (x.repeat_interleave(sharing, 1) if sharing > 1 else x for x in (k, v))
+    if attention_is_plain(q, k, mask, causal, place, alibi):
         return F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)
-    bias = attention_bias(wide(q), k, None if mask is None else wide(mask), causal, place, alibi)
-    scores = wide(q) @ wide(k).mT * scale
-    p = torch.softmax(scores if bias is None else scores + bias, -1)
-    return (torch.nan_to_num(p) @ wide(v)).to(q.dtype)  # who sees no key gets nothing
+    mask = None if mask is None else wide(mask)
+    return (attention_shares(wide(q), wide(k), mask, causal, scale, place, alibi) @ wide(v)).to(q.dtype)
 
 
-def attention_grad(dy, q, k, v, mask, causal, scale, place, alibi=None):
-    with torch.enable_grad():
-        of = [x.detach().requires_grad_() for x in (q, k, v)]
-        y = attention(*of, mask, causal, scale, place, alibi)
-    return torch.autograd.grad(y, of, dy)
+def attention_grad(dy, q, k, v, y, mask, causal, scale, place, alibi=None):
+    if q.is_cuda and attention_is_plain(q, k, mask, causal, place, alibi):  # scores are nowhere in memory
+        with torch.enable_grad():
+            of = [x.detach().requires_grad_() for x in (q, k, v)]
+            again = attention(*of, mask, causal, scale, place, alibi)
+        return torch.autograd.grad(again, of, dy)
+    sharing, d, mask = q.shape[1] // k.shape[1], wide(dy), None if mask is None else wide(mask)
+    wq, wk, wv = wide(q), *(wide(x).repeat_interleave(sharing, 1) for x in (k, v))
+    p = attention_shares(wq, wk, mask, causal, scale, place, alibi)
+    ds = p * (d @ wv.mT - (d * wide(y)).sum(-1, keepdim=True)) * scale
+    dk, dv = (x.unflatten(1, (k.shape[1], sharing)).sum(2) for x in (ds.mT @ wq, p.mT @ d))
+    return (ds @ wk).to(q.dtype), dk.to(k.dtype), dv.to(v.dtype)
 )";
 
 }  // namespace
@@ -311,7 +327,7 @@ std::vector<OpDef> attention() {
                        "f32[2,4,6,2], f32[2,4,6,2], f32[2,2,4,2], f32[2,2,4,2], f32[2,4,6,2], f32[1,4,6,4]"},
            .torch = {.line_for =
                          [](const Call& c) {
-                           return attention_in_torch(c, "attention_grad({0}, {1}, {2}, {3}, ", 5);
+                           return attention_in_torch(c, "attention_grad({0}, {1}, {2}, {3}, {4}, ", 5);
                          },
                      .numbers = heads_in_torch,
                      .functions = functions_in_torch}}};

@@ -323,7 +323,8 @@ def conv2d(x, w, strides, dilations, shift, out):
                      },
                  .functions = R"(
 def conv2d_data_grad(dy, w, strides, dilations, groups, shift, shape):
-    dx = F.conv_transpose2d(dy, w, None, strides, 0, 0, groups, dilations)
+    operands = (dy, w) if dy.is_cuda else (wide(dy), wide(w))  # old versions have it for bf16 on GPUs alone
+    dx = F.conv_transpose2d(*operands, None, strides, 0, 0, groups, dilations).to(dy.dtype)
     rows, columns = shape[2] - dx.shape[2] - shift[0], shape[3] - dx.shape[3] - shift[1]
     return F.pad(dx, (shift[1], columns, shift[0], rows))  # what lies outside of the image is cut off
 )"}},

@@ -412,6 +412,13 @@ class Rank:
         """Waits, as a generator, for all that give, and brings what this rank's boxes hold of it."""
         if transfer["parts"][0]["to"] is None:
             return
+        if "stage" in transfer:
+            s = transfer["stage"]
+            nodes = [self.stages[s].producer[part["to"]] for part in transfer["parts"]]
+            if nodes[0]["op"] in ("slice", "mask"):  # of this rank alone
+                for node in nodes:
+                    self.write(s, node["results"][0], m, self.compute(s, node, m, phase)[0])
+                return
         crossing = self.program["crossings"][transfer["crossing"]] if "crossing" in transfer else None
         source = crossing["from"] if crossing else transfer["stage"]
         target = crossing["to"] if crossing else transfer["stage"]

@@ -140,7 +140,7 @@ class Stream:
         self.key = splitmix64(torch.tensor(signed(seed ^ h)))
 
     def bits(self, index):
-        return splitmix64(self.key + splitmix64(index))
+        return splitmix64(self.key.to(index.device) + splitmix64(index))
 
     def uniform(self, index):
         return shifted_right(self.bits(index), 11).double() * 2.0**-53
@@ -154,23 +154,23 @@ class Stream:
         return torch.sqrt(-2 * torch.log(u)) * torch.cos(2 * math.pi * v)
 
 
-def indices_of(shape, box):
+def indices_of(shape, box, device):
     """Of the elements in a box, their places in the whole tensor."""
-    index, stride = torch.zeros([1] * len(shape), dtype=torch.int64), 1
+    index, stride = torch.zeros([1] * len(shape), dtype=torch.int64, device=device), 1
     for d in reversed(range(len(shape))):
-        own = torch.arange(*box[d]) * stride
+        own = torch.arange(*box[d], device=device) * stride
         index = index + own.reshape([-1] + [1] * (len(shape) - 1 - d))
         stride *= shape[d]
     return index
 
 
-def initial(leaf, box, seed):
+def initial(leaf, box, seed, device="cpu"):
     init, start = leaf.get("init", {}), leaf.get("init", {}).get("init", "zeros")
     shape = [b - a for a, b in box]
     if start in ("zeros", "ones", "constant"):
         value = {"zeros": 0.0, "ones": 1.0, "constant": init.get("value", 0.0)}[start]
-        return torch.full(shape, value, dtype=torch.float64)
-    stream, index = Stream(seed, init.get("as", leaf["name"])), indices_of(leaf["shape"], box)
+        return torch.full(shape, value, dtype=torch.float64, device=device)
+    stream, index = Stream(seed, init.get("as", leaf["name"])), indices_of(leaf["shape"], box, device)
     if start == "uniform":
         x = 2 * stream.uniform(index) - 1
     else:
@@ -186,22 +186,22 @@ def initial(leaf, box, seed):
     return init.get("shift", 0.0) + init.get("scale", 1.0) * x
 
 
-def load(leaf, box, source, seed, has_states):
+def load(leaf, box, source, seed, has_states, device):
     """A leaf's part as a run begins: from weights, or else as it begins anew. Masters stand there as the weights."""
     dtype = getattr(torch, leaf["dtype"])
     is_weight = leaf["kind"] == "param" or leaf["name"].endswith(".master")
     name = leaf["name"][: -len(".master")] if leaf["name"].endswith(".master") else leaf["name"]
     if source is None or not (is_weight or has_states):
-        return initial(leaf, box, seed).to(dtype)
+        return initial(leaf, box, seed, device).to(dtype)
     if name not in source and "init." + name in source:
         name = "init." + name
     if name not in source:
         if is_weight:
             error(f"parameter '{name}' is missing from the weights")
-        return initial(leaf, box, seed).to(dtype)
+        return initial(leaf, box, seed, device).to(dtype)
     if list(source.shape(name)) != list(leaf["shape"]):
         error(f"'{name}' is {leaf['shape']} but the weights have {list(source.shape(name))}")
-    return part_of(source, name, box).to(dtype).clone()
+    return part_of(source, name, box).to(dtype).clone().to(device)
 
 
 # ---- files that are written ----

@@ -59,8 +59,8 @@ def load_leaves(rank):
         for name, leaf in stage.spec["leaves"].items():
             if leaf["kind"] != "accumulator":
                 box = box_of(leaf, stage.rank)
-                part = tensors.load(leaf, box, weights, options.seed, bool(options.checkpoint))
-                stage.leaves[name] = part.to(device).contiguous()
+                part = tensors.load(leaf, box, weights, options.seed, bool(options.checkpoint), device)
+                stage.leaves[name] = part.contiguous()
     return weights.step if options.checkpoint and isinstance(weights, tensors.Folder) else 0
 
 
