@@ -257,8 +257,41 @@ def set_ps_context(**settings) -> None:
         tell("mindspore: there is no parameter server here; training goes on without one")
 
 
+_offloaded: set[str] = set()  # in the words of --offload
+_offload_keys = {"offload_param", "offload_path", "offload_checkpoint", "offload_ddr_size", "offload_disk_size",
+                 "offload_cpu_size", "hbm_ratio", "cpu_ratio", "auto_offload", "enable_pinned_mem", "enable_aio",
+                 "aio_block_size", "aio_queue_depth"}
+
+
 def set_offload_context(offload_config: dict | None = None) -> None:
-    tell("mindspore: set_offload_context has no effect: everything stays in memory")
+    """What lies in memory of the host where the device is none and memory_offload is "ON": offload_param "cpu" are the
+    parameters. What other keys say of disks and sizes has no effect."""
+    for key, value in (offload_config or {}).items():
+        _check(key, _offload_keys)
+        if key == "offload_param":
+            if value not in ("cpu", "disk"):
+                raise ValueError(f"offload_param is cpu or disk, not {value!r}")
+            _offloaded.add("parameters")
+            if value == "disk":
+                tell("mindspore: offload_param disk: they lie in memory of the host")
+        else:
+            tell(f"mindspore: set_offload_context {key} has no effect")
+    touch()
+
+
+def offload_activations() -> None:
+    _offloaded.add("activations")
+    touch()
+
+
+def _offload() -> str:
+    """A host is another place only where the device is none."""
+    if not _offloaded or _settings["device_target"] == "CPU":
+        return ""
+    if "parameters" in _offloaded and _settings.get("memory_offload", "OFF") != "ON":
+        tell('mindspore: set_offload_context has an effect only after set_context(memory_offload="ON")')
+        return ",".join(_offloaded - {"parameters"})
+    return ",".join(sorted(_offloaded))
 
 
 # ---- what programs are compiled with ----
@@ -361,6 +394,8 @@ def plan_options() -> dict[str, str]:
     options = {"devices": str(device_count() if is_auto() else 1)}
     if _settings["max_device_memory"]:
         options["memory_cap"] = str(_settings["max_device_memory"])
+    if offload := _offload():
+        options["offload"] = offload
     if options["devices"] == "1":
         return options
     options["parallel"] = _parallel["parallel_mode"]

@@ -163,7 +163,7 @@ Evaluation report_of(const Arguments& arguments, const Model& model, const Plan&
       throw;
     }
   }();
-  const std::string misfit = misfit_notice(evaluation, plan.cluster);
+  const std::string misfit = memory_notices(evaluation, plan);
   const bool is_json = arguments.is_on("--json");
   const std::string page = arguments.text("--html");
   arguments.check_heeded(terminal.err);

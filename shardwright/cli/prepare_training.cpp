@@ -89,7 +89,7 @@ PreparedTraining prepare_training(const Arguments& arguments, std::optional<Fold
   prepares.proves = is_first_rank();  // for all
   prepares.accept = [&](const Pipeline& pipeline) {
     looked_at = own_evaluation_of(arguments, pipeline, plan.cluster);
-    notices << misfit_notice(*looked_at, plan.cluster);  // now, and when it has run
+    notices << memory_notices(*looked_at, plan);  // now, and when it has run
     if (arguments.has("--json")) tell_assumed(arguments, model);
     arguments.check_heeded(terminal.err);
     tell_if_long(pipeline.rank_count(), "devices", "is a thread here", terminal);
@@ -125,7 +125,7 @@ PreparedTraining prepare_training(const Arguments& arguments, std::optional<Fold
           trace_path,
           plan.cluster,
           compares,
-          misfit_notice(expected, plan.cluster),
+          memory_notices(expected, plan),
           std::move(page)};
 }
 

@@ -81,6 +81,7 @@ Json node_json(const Graph& graph, const Node& node) {
   }
   if (node.is_fused) out["fused"] = true;
   if (node.is_recomputed) out["recomputed"] = true;
+  if (node.space == Space::host) out["space"] = "host";
   return out;
 }
 

@@ -251,9 +251,20 @@ class PackageWriter {
   std::map<std::string, std::string> functions_;
 };
 
+/// What moves to the host and back is not written yet.
+void check_on_devices(const Pipeline& pipeline) {
+  for (const Program& program : pipeline.stages)
+    if (program.host_bytes > 0)
+      throw error(
+          "the plan keeps a part in memory of the host (offload), which packages for PyTorch do not do yet; "
+          "make it "
+          "with --offload none");
+}
+
 }  // namespace
 
 std::map<std::string, std::string> torch_package(const Pipeline& pipeline, const EmittedPlan& plan) {
+  check_on_devices(pipeline);
   return PackageWriter(pipeline, plan).write();
 }
 

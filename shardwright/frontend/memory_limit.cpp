@@ -44,6 +44,29 @@ std::string misfit_notice(const Evaluation& e, const Cluster& cluster) {
   return e.fits() ? "" : misfit_text(e, fmt::format("a device of {} has", cluster.name)) + "\n";
 }
 
+namespace {
+
+/// Nothing of it goes to the host, or more than that has.
+std::string host_notice(const Evaluation& e, const Plan& plan) {
+  const std::string what = to_text(plan.settings.offload);
+  if (!plan.settings.offload.is_on()) return "";
+  if (e.estimate.host_bytes == 0)
+    return fmt::format("offload {} has no effect: the step has nothing of it that can go to the host{}\n",
+                       what, plan.settings.offload.optimizer > 0 ? " (some optimizers keep no states)" : "");
+  const Cluster& c = plan.cluster;
+  const double all = static_cast<double>(e.estimate.host_bytes) * c.devices_per_node;
+  if (c.host.memory_bytes == 0 || all <= static_cast<double>(c.host.memory_bytes)) return "";
+  return fmt::format("offload {} takes {} of the host for each of {} devices, but a host of {} has {}\n",
+                     what, bytes_text(e.estimate.host_bytes), c.devices_per_node, c.name,
+                     bytes_text(c.host.memory_bytes));
+}
+
+}  // namespace
+
+std::string memory_notices(const Evaluation& e, const Plan& plan) {
+  return misfit_notice(e, plan.cluster) + host_notice(e, plan);
+}
+
 void check_memory(const Evaluation& e, std::string_view limit) {
   if (!e.fits()) throw Infeasible(misfit_text(e, limit));
 }

@@ -63,8 +63,9 @@ class Search {
     try_structures();
     try_other_search();
     Plan plan = told();
-    return {std::move(plan), std::move(record_).settled(trials_.best_number()), trials_.does_fit(),
-            trials_.seconds(), trials_.bytes(), trials_.memory()};
+    return {std::move(plan),    std::move(record_).settled(trials_.best_number()),
+            trials_.does_fit(), trials_.seconds(),
+            trials_.bytes(),    trials_.memory()};
   }
 
  private:

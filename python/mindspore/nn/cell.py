@@ -230,7 +230,8 @@ class Cell:
         """There is no parameter server: its parameters stay where they are."""
 
     def offload(self, backward_prefetch: str = "Auto") -> None:
-        """Activations stay in memory."""
+        """Activations of the whole network lie in memory of the host until the backward, where the device is none."""
+        context.offload_activations()
 
     def set_inputs(self, *inputs, **kwargs) -> None:
         """Shapes are those of each call."""

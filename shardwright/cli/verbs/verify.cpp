@@ -52,7 +52,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
   tell_assumed(arguments, model);
   arguments.check_heeded(terminal.err);
   const Proof proof = proven(arguments, pipeline);
-  terminal.err << misfit_notice(evaluation, plan.cluster);
+  terminal.err << memory_notices(evaluation, plan);
   tell(proof, evaluation, is_json, terminal);
   return 0;
 }
