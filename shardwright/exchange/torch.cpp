@@ -224,7 +224,8 @@ class PackageWriter {
     for (int s = 0; s < pipeline_.stage_count(); ++s) stages.push_back(stage_json(s));
     std::string out = fmt::format("\"\"\"{}: the step as data, by shardwright.\n\n{}\n\"\"\"\n\n",
                                   plan_.model, plan_.summary);
-    out += fmt::format("RANKS = {}\nMICRO_BATCHES = {}\n", pipeline_.rank_count(), pipeline_.micro_batches());
+    out += fmt::format("MODEL = {}\nRANKS = {}\nMICRO_BATCHES = {}\n", Json(plan_.model).dump(),
+                       pipeline_.rank_count(), pipeline_.micro_batches());
     const Json synthetic = plan_.synthetic.empty() ? Json() : parse_json(plan_.synthetic);
     out += "SYNTHETIC = " + python_lines(synthetic, 1) + "\n\n";
     out +=

@@ -32,17 +32,17 @@ CASES = {
     "tensor": (FFN, "--devices 4 --fix tp=4 --optimizer adam --weight-decay 0.1"),
     "gpt": (GPT, "--devices 4 --fix dp=2,tp=2 --optimizer adamw"),
     "llama": (LLAMA, "--devices 2 --fix tp=2 --optimizer adamw --clip-norm 1"),
-    "level_1": (LLAMA, "--devices 4 --fix dp=4 --optimizer-parallel 1 --optimizer adamw"),
-    "level_2": (LLAMA, "--devices 4 --fix dp=4 --optimizer-parallel 2 --micro-batches 3 --optimizer adamw"),
-    "level_3": (LLAMA, "--devices 4 --fix dp=2,tp=2 --optimizer-parallel 3 --optimizer adamw --recompute full"),
+    "level_1": (LLAMA, "--devices 4 --fix dp=4 --optimizer-parallel 1:threshold=1 --optimizer adamw"),
+    "level_2": (LLAMA, "--devices 4 --fix dp=4 --optimizer-parallel 2:threshold=1 --micro-batches 3 --optimizer adamw"),
+    "level_3": (LLAMA, "--devices 4 --fix dp=2,tp=2 --optimizer-parallel 3:threshold=1 --optimizer adamw --recompute full"),
     "gpipe": (LLAMA, "--devices 4 --optimizer adamw --recompute selected " + PIPELINE + "gpipe"),
     "1f1b": (GPT, "--devices 4 --optimizer adamw --clip-norm 0.1 " + PIPELINE + "1f1b"),
     "interleaved": (LLAMA, "--devices 2 " + PIPELINE + "interleaved:2"),
     "zero_bubble": (LLAMA, "--devices 2 --optimizer adam " + PIPELINE + "zero-bubble"),
     "dualpipe_v": (FFN, "--devices 2 " + PIPELINE + "dualpipe-v"),
-    "eight": (GPT, "--devices 8 --stages 2 --micro-batches 2 --fix dp=2,tp=2 --optimizer-parallel 1 --optimizer adamw"),
-    "resnet": (RESNET, "--devices 4 --parallel data_parallel --optimizer momentum"),
-    "resnet_split": (RESNET, "--devices 2 --optimizer momentum"),
+    "eight": (GPT, "--devices 8 --stages 2 --micro-batches 2 --fix dp=2,tp=2 --optimizer-parallel 1:threshold=1 --optimizer adamw"),
+    "resnet": (RESNET, "--devices 4 --parallel data_parallel --optimizer momentum --lr 0.002"),
+    "resnet_split": (RESNET, "--devices 2 --optimizer momentum --lr 0.002"),
 }
 
 
@@ -60,7 +60,7 @@ def drawn(count, seed):
             flags.append(f"--stages {stages} --schedule {schedule}")
         flags.append("--search " + draw.choice(["propagation", "recursive", "dynamic"]))
         if draw.random() < 0.5:
-            flags.append(f"--optimizer-parallel {draw.choice([1, 2, 3])}")
+            flags.append(f"--optimizer-parallel {draw.choice([1, 2, 3])}:threshold=1")
         if draw.random() < 0.4:
             flags.append("--recompute " + draw.choice(["selected", "full"]))
         if draw.random() < 0.3:
@@ -172,7 +172,7 @@ def main():
     cases.update(drawn(options.drawn, options.seed))
     failed = 0
     for name, (model, text) in cases.items():
-        flags = [*text.split(), "--precision", "f64", "--lr", "0.05"]
+        flags = [*text.split(), "--precision", "f64", *([] if "--lr" in text else ["--lr", "0.05"])]
         classes = 6 if model == FFN else 10 if model == RESNET else 24
         with tempfile.TemporaryDirectory() as folder:
             try:

@@ -200,16 +200,23 @@ void set_parts(SavedTensor& t, const std::vector<std::pair<int, Box>>& parts) {
   require(std::ranges::count(t.shards, -1) == 0, "parts of {} are missing", t.name);
 }
 
+std::string to_json(const RunState& run) {
+  return Json{{"model", run.model},       {"step", run.step},
+              {"seed", run.seed},         {"samples", run.samples},
+              {"schedule", run.schedule}, {"best", run.best ? Json(*run.best) : Json()},
+              {"best_of", run.best_of}}
+      .dump();
+}
+
+RunState parse_run(std::string_view text) { return run_in(parse_json(text)); }
+
 std::string to_json(const Manifest& m) {
   Json tensors = Json::array(), shards = Json::array();
   for (const SavedTensor& t : m.tensors) tensors.push_back(json_of(t));
   for (const Shard& s : m.shards) shards.push_back(json_of(s));
-  const Json run{{"model", m.run.model},       {"step", m.run.step},
-                 {"seed", m.run.seed},         {"samples", m.run.samples},
-                 {"schedule", m.run.schedule}, {"best", m.run.best ? Json(*m.run.best) : Json()},
-                 {"best_of", m.run.best_of}};
-  std::string rest = fmt::format("\"format\": {},\n\"run\": {},\n\"plan\": {},\n\"block_bytes\": {},\n",
-                                 known_format, run.dump(), m.plan.empty() ? "null" : m.plan, m.block_bytes);
+  std::string rest =
+      fmt::format("\"format\": {},\n\"run\": {},\n\"plan\": {},\n\"block_bytes\": {},\n", known_format,
+                  to_json(m.run), m.plan.empty() ? "null" : m.plan, m.block_bytes);
   const auto add_list = [&rest](const char* key, const Json& list, const char* end) {
     rest += fmt::format("\"{}\": [", key);
     for (std::size_t i = 0; i < list.size(); ++i) rest += (i ? ",\n  " : "\n  ") + list[i].dump();

@@ -64,6 +64,10 @@ std::string shard_file(int number);
 void set_parts(SavedTensor& tensor, const std::vector<std::pair<int, Box>>& parts);
 
 std::string to_json(const Manifest& manifest);
+/// As it stands in a manifest, and in what plain files say of themselves.
+std::string to_json(const RunState& run);
+/// Throws: Error if it is none.
+RunState parse_run(std::string_view text);
 /// A shard alone, as it stands in a manifest of so long blocks. Throws: Error, as parse_manifest.
 std::string to_json(const Shard& shard);
 Shard parse_shard(std::string_view text, std::int64_t block_bytes);

@@ -29,6 +29,11 @@ bool is_state_in(const std::vector<std::string>& names, const std::string& name)
 TensorSource of_file(const std::string& path) {
   const auto file = std::make_shared<const SafetensorsFile>(SafetensorsFile::open(path));
   TensorSource out{.path = path, .items = {}, .read = {}, .run = {}, .plan = {}};
+  if (const auto run = file->metadata().find("shardwright.run"); run != file->metadata().end()) try {
+      out.run = parse_run(run->second);
+    } catch (const Error& e) {
+      throw with_context(e, path + ": what it says of its run");
+    }
   std::vector<std::string> sorted = file->names();
   std::ranges::sort(sorted);
   for (const std::string& name : file->names())

@@ -32,7 +32,7 @@ class File:
                 self.entries = json.loads(f.read(length))
         except (OSError, struct.error, ValueError) as e:
             error(f"{path}: is no safetensors file that can be read: {e}")
-        self.entries.pop("__metadata__", None)
+        self.run = json.loads(self.entries.pop("__metadata__", {}).get("shardwright.run", "{}"))
         self.path, self.start, self.size = path, 8 + length, os.path.getsize(path)
         self.bytes = torch.from_file(path, shared=writes, size=self.size, dtype=torch.uint8)
 
@@ -66,7 +66,7 @@ class Folder:
             error(f"{path}: is no checkpoint that can be read: {e}")
         if self.manifest.get("format") != 1:
             error(f"{path}: a checkpoint of format {self.manifest.get('format')}; this reads format 1")
-        self.step = self.manifest["run"]["step"]
+        self.run = self.manifest["run"]
         self.tensors = {t["name"]: t for t in self.manifest["tensors"]}
         for t in self.tensors.values():  # "f32[32, 16]"
             t["shape"] = [int(n) for n in t["type"].partition("[")[2].rstrip("]").split(",") if n.strip()]
@@ -207,12 +207,12 @@ def load(leaf, box, source, seed, has_states, device):
 # ---- files that are written ----
 
 
-def head_of(tensors):
+def head_of(tensors, run):
     """The header of a file of {name: (dtype, shape)}: wide elements first, which aligns them all."""
     def size(dtype):
         return torch.empty((), dtype=dtype).element_size()
 
-    entries, offset = {}, 0
+    entries, offset = {"__metadata__": {"shardwright.run": json.dumps(run)}}, 0
     for name, (dtype, shape) in sorted(tensors.items(), key=lambda t: (-size(t[1][0]), t[0])):
         end = offset + math.prod(shape) * size(dtype)
         entries[name] = {"dtype": NAMES[dtype], "shape": list(shape), "data_offsets": [offset, end]}
@@ -222,8 +222,8 @@ def head_of(tensors):
     return struct.pack("<Q", len(text)) + text, offset
 
 
-def make_file(path, tensors):
-    head, size = head_of(tensors)
+def make_file(path, tensors, run):
+    head, size = head_of(tensors, run)
     with open(path, "wb") as f:
         f.write(head)
         f.truncate(len(head) + size)

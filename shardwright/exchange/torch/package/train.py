@@ -61,10 +61,10 @@ def load_leaves(rank):
                 box = box_of(leaf, stage.rank)
                 part = tensors.load(leaf, box, weights, options.seed, bool(options.checkpoint), device)
                 stage.leaves[name] = part.contiguous()
-    return weights.step if options.checkpoint and isinstance(weights, tensors.Folder) else 0
+    return weights.run.get("step", 0) if options.checkpoint else 0
 
 
-def save(rank, path):
+def save(rank, path, step):
     """One file of all: the first rank makes it, and whoever is the first to hold a part writes it there."""
     kept = {}
     for stage in program.STAGES:
@@ -74,7 +74,11 @@ def save(rank, path):
                 name = leaf["name"].removesuffix(".master")
                 kept[name] = getattr(torch, leaf["dtype"]), leaf["shape"]
     if rank.rank == 0:
-        tensors.make_file(path, kept)
+        inputs = [value for stage in program.STAGES for value in stage["inputs"].values() if value["shape"]]
+        samples = max((value["shape"][0] * program.MICRO_BATCHES for value in inputs), default=0)
+        run = {"model": program.MODEL, "step": step, "seed": options.seed, "samples": samples, "schedule": "constant",
+               "best": None, "best_of": ""}
+        tensors.make_file(path, kept, run)
     if program.RANKS > 1:
         dist.barrier()
     file = tensors.File(path, writes=True)
@@ -117,7 +121,7 @@ def main():
                 torch.cuda.synchronize()
             seconds.append(time.perf_counter() - begin)
         if options.save:
-            save(rank, options.save)
+            save(rank, options.save, max(first, options.steps))
     usual = sorted(seconds[3:] or seconds)
     if rank_number == 0 and options.json and usual:
         peak = torch.cuda.max_memory_allocated() if device.type == "cuda" else None
