@@ -41,6 +41,10 @@ CASES = {
     "zero_bubble": (LLAMA, "--devices 2 --optimizer adam " + PIPELINE + "zero-bubble"),
     "dualpipe_v": (FFN, "--devices 2 " + PIPELINE + "dualpipe-v"),
     "eight": (GPT, "--devices 8 --stages 2 --micro-batches 2 --fix dp=2,tp=2 --optimizer-parallel 1:threshold=1 --optimizer adamw"),
+    "uneven": ("ffn:batch=24,widths=10-7-10", "--devices 4 --parallel data_parallel --optimizer-parallel 3:threshold=1"),
+    "sequence": ("llama:layers=2,hidden=64,heads=8,ffn=96,vocab=64,seq=32,batch=8", "--devices 8 --search propagation "
+                 "--annotate examples/annotations/llama_sequence_parallel.json --optimizer adamw --clip-norm 1"),
+    "rows": (RESNET, "--devices 2 --annotate tests/outside/annotations/resnet_rows.json --lr 0.002"),
     "resnet": (RESNET, "--devices 4 --parallel data_parallel --optimizer momentum --lr 0.002"),
     "resnet_split": (RESNET, "--devices 2 --optimizer momentum --lr 0.002"),
 }
@@ -58,7 +62,9 @@ def drawn(count, seed):
         if stages > 1:
             schedule = draw.choice(["gpipe", "1f1b", "interleaved:2", "zero-bubble", "zb-v", "dualpipe-v"])
             flags.append(f"--stages {stages} --schedule {schedule}")
-        flags.append("--search " + draw.choice(["propagation", "recursive", "dynamic"]))
+        dp = draw.choice([n for n in (1, 2, 4, 8) if n <= devices // stages])
+        flags.append(draw.choice(["--search propagation", "--search recursive", "--search dynamic",
+                                  *2 * [f"--fix dp={dp},tp={devices // stages // dp}"]]))
         if draw.random() < 0.5:
             flags.append(f"--optimizer-parallel {draw.choice([1, 2, 3])}:threshold=1")
         if draw.random() < 0.4:
@@ -173,7 +179,7 @@ def main():
     failed = 0
     for name, (model, text) in cases.items():
         flags = [*text.split(), "--precision", "f64", *([] if "--lr" in text else ["--lr", "0.05"])]
-        classes = 6 if model == FFN else 10 if model == RESNET else 24
+        classes = {"ffn": 6, "resnet18": 10, "llama": 24, "gpt": 24}[model.split(":")[0]]
         with tempfile.TemporaryDirectory() as folder:
             try:
                 program = json.loads(run(options.binary, "lower", model, *flags, "--json"))
