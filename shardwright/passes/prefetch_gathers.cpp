@@ -25,6 +25,9 @@ NodeId ready(const Graph& graph, const Fusion& gathers) {
   return out;
 }
 
+/// Fusions before its reader: fetches may have been ready since the forward, and take memory from where they start.
+constexpr std::size_t most_ahead = 12;
+
 }  // namespace
 
 Program prefetch_gathers(Program program, const PassContext&) {
@@ -32,10 +35,14 @@ Program prefetch_gathers(Program program, const PassContext&) {
   const std::vector<bool> is_ahead = gathers_ahead(graph);
   program.starts = graph.node_ids();
   NodeId behind_gather{0}, behind_fetch{0};  // they have links of their own
-  for (const Fusion& f : fusions_of(graph)) {
+  const std::vector<Fusion> fusions = fusions_of(graph);
+  for (std::size_t i = 0; i < fusions.size(); ++i) {
+    const Fusion& f = fusions[i];
     if (!is_ahead[static_cast<std::size_t>(f.begin.index)]) continue;
-    NodeId& behind_last = graph.node(f.begin).op->step == StepKind::fetch ? behind_fetch : behind_gather;
+    const bool is_fetch = graph.node(f.begin).op->step == StepKind::fetch;
+    NodeId& behind_last = is_fetch ? behind_fetch : behind_gather;
     NodeId start = std::min(f.begin, std::max(behind_last, ready(graph, f)));
+    if (is_fetch && i > most_ahead) start = std::max(start, fusions[i - most_ahead].begin);
     // Other micro-batches may come between forward and backward.
     if (program.micro_batches > 1)
       while (graph.node(start).phase != graph.node(f.begin).phase) ++start.index;

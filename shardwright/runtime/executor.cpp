@@ -37,13 +37,6 @@ Executor::Executor(const Pipeline& pipeline, Backend& backend, Communicator& com
   prepare_sections();
 }
 
-Executor::~Executor() {
-  if (!host_copies_.empty()) try {
-      backend_.wait();
-    } catch (const Error&) {  // it has been told where it was waited for
-    }
-}
-
 void Executor::hold_stages() {
   held_.resize(pipeline_.stages.size());
   const std::vector<int> stages = pipeline_.stages_of(communicator_.rank());
@@ -370,7 +363,12 @@ void Executor::run() {
   flight_record_.begin_step();
   for (const Copy& copy : before_)
     backend_.copy(copy.to.data, copy.from, static_cast<std::size_t>(bytes_of(copy.to)));
-  run(actions_, 0);
+  try {
+    run(actions_, 0);
+  } catch (...) {
+    end_copies();
+    throw;
+  }
   backend_.wait();
   flight_record_.end();
 }

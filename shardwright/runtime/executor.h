@@ -39,10 +39,6 @@ class Executor {
   /// Throws: Error, prefixed with the name of the node.
   Executor(const Pipeline& pipeline, Backend& backend, Communicator& communicator, Ports ports = {});
   Executor(Pipeline&&, Backend&, Communicator&, Ports = {}) = delete;  // it would not outlive this
-  /// Nothing is on its way any more.
-  ~Executor();
-  Executor(const Executor&) = delete;
-  Executor& operator=(const Executor&) = delete;
 
   /// One step; returns when all of it is done.
   /// Throws: what a kernel throws, prefixed with the name of the node; Error of kind peer if a rank failed; TimedOut, of
@@ -121,6 +117,8 @@ class Executor {
   int prepare_host_copies(const PreparedTransfer& transfer, int micro_batch);
   void start_transfer(const Instruction& i, int micro_batch);
   void finish_transfer(const Instruction& i, int micro_batch);
+  /// Of a step that has failed: memory may go when nothing is under way.
+  void end_copies();
   void find_kept();
   bool is_kept(const TensorView& made) const;
   Backend& backend_of(const Node& node);

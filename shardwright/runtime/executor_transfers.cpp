@@ -43,6 +43,14 @@ int Executor::prepare_host_copies(const PreparedTransfer& transfer, int micro_ba
   return static_cast<int>(host_copies_.size()) - 1;
 }
 
+void Executor::end_copies() {
+  if (host_copies_.empty()) return;
+  try {
+    backend_.wait();
+  } catch (const std::exception&) {  // the first failure is told
+  }
+}
+
 void Executor::start_transfer(const Instruction& i, int micro_batch) {
   const int number = number_of(i, micro_batch);
   if (!is_of_host(step_.transfer(i).kind())) return communicator_.start(number);

@@ -170,7 +170,7 @@ TEST(DeviceBoundary, what_is_on_the_host_comes_when_it_is_waited_for) {
 
 TEST(DeviceBoundary, what_a_device_has_no_kernel_for_runs_on_the_host) {
   const std::vector<double> want = losses_of(trained(cpu_formats, "none"), cpu_devices());
-  for (const char* op : {"relu", "matmul", "adam", "cross_entropy"}) {
+  for (const char* op : {"relu", "matmul", "adam", "cross_entropy_terms"}) {
     const DeviceKind devices = testing::fenced_devices_without({op});
     const Pipeline pipeline = trained(devices.formats, "none");
     EXPECT_GT(pipeline.stage(0).host_bytes, 0) << op;

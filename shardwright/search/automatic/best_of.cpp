@@ -106,6 +106,7 @@ class BestOf {
   }
 
   void try_smaller_shares() {
+    if (best_.plan.structure.empty()) return;  // of another search
     constexpr int halvings = 3;
     for (double Offload::*share : {&Offload::activations, &Offload::optimizer, &Offload::parameters}) {
       const double all = best_.plan.settings.offload.*share;
