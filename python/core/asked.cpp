@@ -182,7 +182,8 @@ std::map<std::string, std::int64_t> memory_by_kind(const Estimate& estimate) {
 
 /// A loss that is another in so many parts of the batch. Planning runs without Python's lock.
 void tell_mixing(const Graph& graph, const Plan& plan) {
-  const std::string notice = mixing_notice(graph, plan.settings.pipelining.batch_parts());
+  const Pipelining& p = plan.settings.pipelining;
+  const std::string notice = mixing_notice(graph, p.micro_batches, p.interleave);
   if (!notice.empty()) tell(notice);
 }
 

@@ -218,7 +218,8 @@ void tell(const Arguments& arguments, const Plan& plan, const Model& model, cons
           Terminal& terminal) {
   tell_idle(arguments, plan, graph);
   arguments.tell_notices(terminal.err);
-  const std::string mixing = mixing_notice(graph, plan.settings.pipelining.batch_parts());
+  const Pipelining& p = plan.settings.pipelining;
+  const std::string mixing = mixing_notice(graph, p.micro_batches, p.interleave);
   if (!mixing.empty() && !model.has_uneven_loss) terminal.err << mixing << "\n";  // else it has been told
   for (const std::string& line : plan.log) terminal.err << line << "\n";
   const auto gradients = std::count_if(graph.nodes.begin(), graph.nodes.end(),

@@ -195,14 +195,16 @@ BatchDims batch_dims(const Graph& graph) {
 
 NodeId first_mixing(const Graph& graph) { return Mixing(graph).first(); }
 
-std::string mixing_notice(const Graph& graph, int micro_batches) {
-  if (micro_batches == 1) return "";
+std::string mixing_notice(const Graph& graph, int micro_batches, int interleave) {
+  if (micro_batches * interleave == 1) return "";
   const NodeId id = first_mixing(graph);
   if (!id.is_valid()) return "";
+  const bool has_parts = interleave > 1;
   return fmt::format(
-      "{} micro-batches: %{} ({}) works over the samples of a micro-batch, so losses differ from those of "
-      "the whole batch at once",
-      micro_batches, graph.name_of(id), graph.node(id).op->name);
+      "{} micro-batch{}{}: %{} ({}) works over the samples of a {}, so losses differ from those of the whole "
+      "batch at once",
+      micro_batches, micro_batches == 1 ? "" : "es", has_parts ? fmt::format(" in {} parts", interleave) : "",
+      graph.name_of(id), graph.node(id).op->name, has_parts ? "part" : "micro-batch");
 }
 
 Strategy batch_strategy(const Graph& graph, const Node& node, const BatchDims& is_batch, const Mesh& mesh) {

@@ -30,8 +30,8 @@ BatchDims batch_dims(const Graph& graph);
 NodeId first_mixing(const Graph& graph);
 inline bool mixes_samples(const Graph& graph) { return first_mixing(graph).is_valid(); }
 
-/// What to tell of a step of several micro-batches, which has that operator; empty if it has none.
-std::string mixing_notice(const Graph& graph, int micro_batches);
+/// What to tell of a step of several micro-batches, of so many parts each, which has that operator; empty if it has none.
+std::string mixing_notice(const Graph& graph, int micro_batches, int interleave = 1);
 
 /// The split of the batch over all axes of `mesh`, or nothing at all where the batch does not divide.
 Strategy batch_strategy(const Graph& graph, const Node& node, const BatchDims& is_batch, const Mesh& mesh);

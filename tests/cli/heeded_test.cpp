@@ -97,6 +97,7 @@ class Heeded : public testing::Test {
                                                            {"--reduce-precision", "short"},
                                                            {"--stages", "2"},
                                                            {"--micro-batches", "4"},
+                                                           {"--micro-batch-interleave", "2"},
                                                            {"--schedule", "gpipe"},
                                                            {"--optimizer-parallel", "1:threshold=0"},
                                                            {"--comm-fusion", "size:1"},

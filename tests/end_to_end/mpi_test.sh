@@ -53,7 +53,7 @@ schedules() {
 # Parts of micro-batches that run side by side, with tensors split and in stages: to the last digit as threads.
 parts() {
   local model=gpt:layers=2,hidden=16,heads=2,vocab=24,seq=4,batch=24 set words
-  for set in tp=2,micro_batches=2 dp=2,zero=3,micro_batches=3 dp=2,tp=2,sequence_parallel=1 tp=2,pp=2,micro_batches=2; do
+  for set in tp=2,micro_batches=2 dp=2,zero=3,zero_threshold=0,micro_batches=3 dp=2,tp=2,sequence_parallel=1 tp=2,pp=2,micro_batches=2; do
     words="$model --set $set --micro-batch-interleave 2"
     # shellcheck disable=SC2086 # words
     losses $words | sed 's/,"tokens_per_second.*//' >"$scratch/threads"

@@ -9,6 +9,7 @@ from mindspore_fixtures import settings, virtual_devices  # noqa: F401
 import mindspore as ms
 import mindspore.dataset as ds
 from mindspore import Parameter, ParameterTuple, Tensor, nn, ops
+from mindspore._compile import last_program
 
 pytestmark = pytest.mark.usefixtures("settings")
 
@@ -440,6 +441,23 @@ def test_parts_of_a_batch_are_added_up():
         np.testing.assert_allclose(parts[0], 3 * whole[0], rtol=1e-6)
     with pytest.raises(ValueError, match="cut into 2"):
         losses(lambda net: nn.GradAccumulationCell(net, 2))
+
+
+def test_parts_run_side_by_side_inside_of_micro_batches():
+    def losses(wrap):
+        net = Line()
+        step = nn.TrainOneStepCell(wrap(nn.WithLossCell(net, nn.MSELoss())), nn.SGD(net.trainable_params(), 0.001))
+        x = np.arange(12, dtype=np.float32)
+        return [step(Tensor(x), Tensor(2 * x)).item() for _ in range(3)]
+
+    for wrap, parts, setting in ((lambda net: nn.MicroBatchInterleaved(net, 2), 2, '"micro_batch_interleave": 2'),
+                                 (lambda net: nn.PipelineCell(nn.MicroBatchInterleaved(net, 2), 3), 6,
+                                  '"micro_batches": 3')):
+        have = losses(wrap)
+        plan = last_program[0].planned.plan_json()
+        assert setting in plan and '"micro_batch_interleave": 2' in plan
+        want = losses(lambda net, parts=parts: nn.GradAccumulationCell(net, parts))
+        np.testing.assert_allclose(have, want, rtol=1e-6)
 
 
 def test_print_in_a_program_shows_values_at_each_step(capsys):

@@ -113,7 +113,10 @@ def test_operators_are_torchs():
 @pytest.mark.parametrize("options", [{"devices": 2}, {"devices": 8}, {"devices": 4, "search": "recursive"},
                                      {"devices": 4, "parallel": "data_parallel", "optimizer_parallel": "3:threshold=0"},
                                      {"devices": 2, "stages": 2, "micro_batches": 4, "search": "recursive"},
-                                     {"devices": 2, "micro_batches": 2}])
+                                     {"devices": 2, "micro_batches": 2},
+                                     {"devices": 2, "micro_batch_interleave": 2},
+                                     {"devices": 2, "stages": 2, "micro_batches": 2, "micro_batch_interleave": 2,
+                                      "search": "recursive"}])
 def test_losses_are_those_of_one_device(options):
     for optimizer in (sw.optim.momentum(0.1), sw.optim.adamw(0.05, clip_norm=1.0)):
         want = losses(sw.train_step(loss_of, Net(), optimizer))
