@@ -34,6 +34,7 @@ void open(PlanRequest& r, std::string_view flag) {
       constraint_word(word).open(c);
   }
   if (flag == "--optimizer-parallel") c.zero.reset();
+  if (flag == "--offload") c.offload.reset();
   if (flag == "--micro-batches") c.micro_batches.reset(), c.micro_batch.reset();
   if (flag == "--stages") {
     c.degrees.set("pp", std::nullopt);
@@ -62,7 +63,8 @@ class Search {
     if (!is_whole) try_other_search();
     try_precision();
     try_devices();
-    for (const char* flag : {"--recompute", "--optimizer-parallel", "--micro-batches", "--stages"})
+    for (const char* flag :
+         {"--recompute", "--optimizer-parallel", "--micro-batches", "--stages", "--offload"})
       is_whole ? try_open(flag) : try_values(flag);
     std::ranges::stable_sort(out_.found, {}, &Remedy::step_seconds);
     return std::move(out_);
@@ -148,6 +150,9 @@ class Search {
         if (mode > has.recompute.mode) offer(std::string(name_of(mode)));
     if (flag == "--optimizer-parallel" && r.devices > has.pipelining.stages)
       for (int level = has.optimizer_parallel.level + 1; level <= 3; ++level) offer(fmt::format("{}", level));
+    if (flag == "--offload" && !has.offload.is_on())
+      for (const char* what : {"optimizer", "optimizer,parameters", "optimizer,parameters,activations"})
+        offer(what);
     const int parts = has.pipelining.micro_batches, stages = has.pipelining.stages;
     if (flag == "--micro-batches" && !r.kept_micro_batches &&
         !mixes_samples(step_(has.pipelining.batch_parts())))

@@ -89,7 +89,7 @@ class Parser {
     else if (in.accept("arena"))
       program_.arena_bytes = parse_bytes(in, "an arena");
     else if (in.peek("host") && !in.peek("host %"))
-      in.expect("host"), program_.host_bytes = parse_bytes(in, "memory of the host");
+      parse_host(in);
     else if (in.peek("buffer"))
       return buffers_.emplace_back(number_, line), void();
     else if (in.peek("crossing") || in.peek("hand"))
@@ -226,8 +226,16 @@ class Parser {
 
   static std::int64_t parse_bytes(Scanner& in, std::string_view what) {
     const std::int64_t bytes = in.integer("bytes");
-    if (bytes < 0 || bytes > most_bytes) throw error("{} of {} bytes: should be from 0 to 2^61", what, bytes);
+    if (bytes < 0) throw error("{} of {} bytes: should be from 0 on", what, bytes);
     return bytes;
+  }
+
+  void parse_host(Scanner& in) {
+    in.expect("host");
+    program_.host_bytes = parse_bytes(in, "memory of the host");
+    if (std::max(program_.host_bytes, program_.arena_bytes) > most_bytes)
+      throw error("memory of the host of {} bytes behind an arena of {}: should be at most 2^61 each",
+                  program_.host_bytes, program_.arena_bytes);
   }
 
   void parse_buffer(std::string_view line) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <utility>
 
 namespace shardwright {
 namespace {
@@ -51,6 +52,9 @@ Constraints decided_by(const Plan& plan, std::int64_t samples) {
     out.micro_batch = samples / degrees->sharing(Sharing::batch);
   out.zero = s.optimizer_parallel.level;
   out.recompute = Again(s.recompute.mode, !s.recompute.modules.empty());
+  Offload shares = s.offload;
+  for (std::string& name : std::exchange(shares.operators, {})) out.hosted.insert(std::move(name));
+  if (shares.is_on()) out.offload = std::move(shares);
   if (s.pipelining.stages > 1) out.schedule = s.pipelining.schedule;
   return out;
 }

@@ -186,7 +186,8 @@ TEST(Binding, is_what_was_fixed_where_nothing_else_is_known) {
 
 TEST(Binding, is_memory_where_nothing_fits) {
   const Json plan =
-      testing::outcome_of({"plan", "llama2-13b", "--cluster", "v100-32g:2", "--json"}).document();
+      testing::outcome_of({"plan", "llama2-13b", "--cluster", "v100-32g:2", "--offload", "none", "--json"})
+          .document();
   EXPECT_FALSE(plan.at("fits").get<bool>());
   EXPECT_EQ(plan.at("binding"), "memory");
   EXPECT_EQ(plan.at("binding_by").at("excess_bytes"), plan.at("excess_bytes"));

@@ -69,7 +69,7 @@ std::set<std::string> flags_of(const Json& remedies) {
 TEST(Remedies, are_solved_anew_and_take_what_they_say) {
   const Flags fixed{{"--cluster", "a100-80g:4"}, {"--optimizer", "adamw"},      {"--stages", "1"},
                     {"--micro-batches", "1"},    {"--optimizer-parallel", "0"}, {"--recompute", "none"},
-                    {"--fix", "tp=1,dp=4"}};
+                    {"--fix", "tp=1,dp=4"},      {"--offload", "none"}};
   Flags capped = fixed;
   capped["--memory-cap"] = fmt::format("{}", bytes_of(fixed) * 97 / 100);
   const testing::CommandOutcome refused = plan_of(capped);
@@ -80,7 +80,8 @@ TEST(Remedies, are_solved_anew_and_take_what_they_say) {
   EXPECT_GT(document.at("excess_bytes"), 0);
   EXPECT_GT(document.at("memory_bytes").at("parameters"), 0);
   const std::set<std::string> have = flags_of(document.at("remedies"));
-  for (const char* flag : {"--recompute", "--optimizer-parallel", "--micro-batches", "--precision"})
+  for (const char* flag :
+       {"--recompute", "--optimizer-parallel", "--micro-batches", "--precision", "--offload"})
     EXPECT_TRUE(have.contains(flag)) << flag << " " << document.at("remedies");
   expect_true(document.at("remedies"), capped);
 }
@@ -104,7 +105,7 @@ TEST(Remedies, of_another_search_are_its_own_and_auto) {
 
 /// The devices that suffice are the fewest of 2, 4, ... times those there are.
 TEST(Remedies, say_how_many_devices_suffice) {
-  Flags capped{{"--cluster", "a100-80g:2"}, {"--optimizer", "adamw"}};
+  Flags capped{{"--cluster", "a100-80g:2"}, {"--optimizer", "adamw"}, {"--offload", "none"}};
   Flags more = capped;
   more["--cluster"] = "a100-80g:8";
   more["--memory-cap"] = "1";  // the plan of least memory
@@ -133,7 +134,8 @@ TEST(Remedies, are_none_below_the_parameters_own_size) {
 /// Without a flag of memory nothing is refused.
 TEST(Remedies, of_devices_that_are_too_small_stand_below_the_plan) {
   const Flags flags{{"--cluster", "a100-80g:2"}, {"--global-batch", "131072"}, {"--micro-batches", "1"},
-                    {"--precision", "f32"},      {"--optimizer", "sgd"},       {"--recompute", "none"}};
+                    {"--precision", "f32"},      {"--optimizer", "sgd"},       {"--recompute", "none"},
+                    {"--offload", "none"}};
   const testing::CommandOutcome json = plan_of(flags), text = plan_of(flags, false);
   EXPECT_EQ(json.status, 0);
   EXPECT_EQ(text.status, 0);
@@ -179,7 +181,7 @@ TEST(Remedies, are_not_asked_for_once_the_time_is_over) {
   EXPECT_TRUE(none.found.empty());
   EXPECT_EQ(none.unasked,
             (std::vector<std::string>{"--search auto", "--precision", "--devices", "--recompute",
-                                      "--optimizer-parallel", "--micro-batches", "--stages"}));
+                                      "--optimizer-parallel", "--micro-batches", "--stages", "--offload"}));
 }
 
 TEST(Remedies, that_nobody_looked_at_are_told) {
