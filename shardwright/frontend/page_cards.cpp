@@ -30,13 +30,14 @@ std::vector<StepShare> step_shares(const Estimate& e) {
 
 namespace {
 
-/// The stage that works longest: the parts of the step are its.
-std::size_t longest_stage(const Estimate& e) {
+double busy_seconds(const Estimate& stage) {
+  return stage.compute_seconds + stage.exposed_communication_seconds;
+}
+
+/// The stage that is busy longest: the parts of the step are its. Another may compute longer.
+std::size_t busiest_stage(const Estimate& e) {
   const auto stages = stages_of(e);
-  return at(
-      std::ranges::max_element(
-          stages, {}, [](const Estimate& s) { return s.compute_seconds + s.exposed_communication_seconds; }) -
-      stages.begin());
+  return at(std::ranges::max_element(stages, {}, busy_seconds) - stages.begin());
 }
 
 std::string bounds_verdict(const PageContent& content) {
@@ -52,14 +53,18 @@ std::string bounds_verdict(const PageContent& content) {
   out = fmt::format("<strong>{} bounds the step</strong>: {} of it", out, percent_text(first.seconds, step));
   if (first.style == "compute" && e.recompute_seconds > 0)
     out += fmt::format(" ({} to compute again)", percent_text(e.recompute_seconds, step));
-  if (e.stages.size() > 1) out += fmt::format(" on {}, which works longest", stage_name(longest_stage(e)));
+  if (e.stages.size() > 1) {
+    const std::size_t busiest = busiest_stage(e);
+    out += fmt::format(" on {}, which waits least for other stages (busy {} of it)", stage_name(busiest),
+                       percent_text(busy_seconds(e.stages[busiest]), step));
+  }
   const StepShare& second = shares[1];
   if (second.seconds > 0.005 * step)
     out += fmt::format("; next is {}, {}", second.name, percent_text(second.seconds, step));
   return "<p>" + out + ".</p>\n";
 }
 
-/// What each stage does in the step, so that the one that works longest is seen at once.
+/// What each stage does in the step, so that the one that is busy longest is seen at once.
 std::string busy_bars(const PageContent& content) {
   const Estimate& e = content.evaluation.estimate;
   constexpr std::size_t most = 16;
@@ -70,14 +75,14 @@ std::string busy_bars(const PageContent& content) {
   };
   std::string out =
       "<ul class=\"stagebars\">\n<li class=\"head\">Stage by stage, in the same colours; in numbers how much "
-      "of the step it computes</li>\n";
+      "of the step it is busy: computes, or waits for communication</li>\n";
   for (std::size_t s = 0; s < e.stages.size(); ++s) {
     const Estimate& stage = e.stages[s];
     out += fmt::format(
         "<li{}><span>{}</span><span class=\"track\">{}{}{}</span><b>{}</b></li>\n",
-        s == longest_stage(e) ? " class=\"most\"" : "", stage_name(s), part("compute", stage.compute_seconds),
+        s == busiest_stage(e) ? " class=\"most\"" : "", stage_name(s), part("compute", stage.compute_seconds),
         part("communication", stage.exposed_communication_seconds), part("waiting", stage.bubble_seconds),
-        percent_text(stage.compute_seconds, e.step_seconds()));
+        percent_text(busy_seconds(stage), e.step_seconds()));
   }
   return out + "</ul>\n";
 }

@@ -119,6 +119,7 @@ def check_advice(browser, document):
     assert sum(found["counts"]) == int(found.get("looked", 0)), found
     assert found["says_marked"] == found["is_marked"], found
     check_best_change(document, found)
+    check_busiest(browser, document)
     check_held(browser, document, found)
     return found
 
@@ -159,6 +160,19 @@ def check_held(browser, document, found):
     assert abs(sum(drawn) - peak) <= 6 * unit, (drawn, kinds)
     if len(document["by_stage"]) == 1 and document["micro_batches"] == 1:  # else several moments are as full
         assert all(abs(d - k) <= 2 * unit for d, k in zip(drawn, kinds)), (drawn, kinds)
+
+
+def check_busiest(browser, document):
+    """The stage that card, list and table have as the busiest is the same, by the same figures."""
+    if len(document["by_stage"]) == 1 or "run" in document:
+        return
+    rows = browser.evaluate("""[...document.querySelector('.card .stagebars').querySelectorAll('li:not(.head)')]
+      .map(e => [e.classList.contains('most'), e.querySelector('b').textContent])""")
+    busy = [(s["compute_seconds"] + s["exposed_communication_seconds"]) / document["step_seconds"] for s in document["by_stage"]]
+    assert [is_most for is_most, _ in rows].index(True) == busy.index(max(busy)), (rows, busy)
+    assert all(abs(float(text[:-1]) / 100 - share) < 6e-4 for (_, text), share in zip(rows, busy)), (rows, busy)
+    said = f"on stage {busy.index(max(busy))}, which waits least for other stages (busy {rows[busy.index(max(busy))][1]} of it)"
+    assert said in browser.evaluate("document.querySelector('.card').textContent"), said
 
 
 def check_numbers(browser, document):
