@@ -8,7 +8,7 @@ namespace shardwright {
 
 HtmlCell seconds_cell(const Json& document, const std::string& pointer) {
   const double seconds = document.at(Json::json_pointer(pointer)).get<double>();
-  return number_cell(figure(document, pointer, seconds_text(seconds)), seconds);
+  return number_cell(figure(document, pointer, seconds == 0 ? "0 s" : seconds_text(seconds)), seconds);
 }
 HtmlCell bytes_cell(const Json& document, const std::string& pointer) {
   const auto bytes = document.at(Json::json_pointer(pointer)).get<std::int64_t>();
