@@ -40,7 +40,8 @@ std::string stages_table(const PageContent& content, const Json& document, const
   const Estimate& e = content.evaluation.estimate;
   const auto stages = stages_of(e);
   HtmlTable table{
-      .caption = "What each stage does in a step, and what it holds",
+      .caption = content.run ? "What each stage does in a step, by forecast, and what it holds"
+                             : "What each stage does in a step, and what it holds",
       .head = heads({"stage", "devices", "hosts", "compute", "waits for communication", "waits for stages",
                      "reserves", "of what it may use", "in use at most", "largest buffers"},
                     3, 9)};

@@ -57,14 +57,16 @@ std::string without_kinds(std::string_view memory) {
 }
 
 /// The report's lines, each with what it is about in front.
-std::string summary_list(const StepReport& report) {
+std::string summary_list(const StepReport& report, bool has_run) {
   std::string out = "<dl class=\"summary\">\n";
   for (const auto& [text, brief] : report.summary) {
     const std::string line = text.starts_with("memory: ") ? without_kinds(text) : text;
+    const bool is_forecast = has_run && (text.starts_with("per step: ") || text.starts_with("throughput: "));
     const bool is_recompute = text.starts_with("recompute ");  // of such and such layers
     const auto colon = is_recompute ? line.find(' ') : line.find(": ");
     const bool has_word = colon != line.npos && colon <= 24;
-    out += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", has_word ? escaped(line.substr(0, colon)) : "",
+    out += fmt::format("<div><dt>{}</dt><dd>{}{}</dd></div>\n",
+                       has_word ? escaped(line.substr(0, colon)) : "", is_forecast ? "by forecast " : "",
                        breakable(has_word ? line.substr(colon + (is_recompute ? 1 : 2)) : line));
   }
   return out +
@@ -120,7 +122,7 @@ std::string body_of(const PageContent& content, const Json& document, const Json
   add("memory", "Memory over time", drawn("curves"));
   add("layers", "Layers and devices", drawn("strip"));
   add("stages", "Stages", stages_table(content, document, pictures));
-  add("summary", "Summary", summary_list(content.report));
+  add("summary", "Summary", summary_list(content.report, content.run.has_value()));
   add("lost", "What lost", alternatives_part(content, document));
   add("operators", "How operators are split", operators_part(content));
   add("collectives", "Collectives", collectives_part(document));
