@@ -84,16 +84,6 @@ std::string assumed_advice(const PageContent& content) {
   return out;
 }
 
-/// Ranks that share cores take turns.
-std::string crowded_advice(const TrainedRun& run) {
-  const int devices = static_cast<int>(run.planned_bytes.size());
-  if (run.cores == 0 || devices <= run.cores) return "";
-  return fmt::format(
-      "<strong>{} devices take turns on {} core{}</strong> of this host, and the forecast has each computing "
-      "all the time: {} measures without that.",
-      devices, run.cores, run.cores == 1 ? "" : "s", command_html(fmt::format("--devices {}", run.cores)));
-}
-
 /// As the summary has it: against the same plan without.
 std::string recompute_advice(const PageContent& content) {
   const std::string& text = content.report.recompute.text;
@@ -176,6 +166,12 @@ std::string lever(const PageContent& content) {
   return out + ".";
 }
 
+/// Where the run's steps are as long as by forecast, though devices share cores: what stands first is another change.
+std::string run_advice(const PageContent& content) {
+  const bool is_first = is_far_from_forecast(content) && content.evaluation.fits();
+  return content.run && !is_first && takes_turns(*content.run) ? slow_run_html(content) : "";
+}
+
 void add_remedies(std::vector<std::string>& items, const PageContent& content) {
   if (content.evaluation.fits()) return;
   const std::vector<Remedy>& found = content.remedies.found;
@@ -234,7 +230,8 @@ std::string list_html(const std::vector<std::string>& items) {
 std::string change_card(const PageContent& content) {
   std::vector<std::string> first, more;
   add_remedies(first, content);
-  if (content.run) first.push_back(crowded_advice(*content.run));
+  first.push_back(run_advice(content));
+  first.push_back(forecast_change_html(content));
   for (std::string& limit : limits_html(content)) first.push_back(std::move(limit));
   first.push_back(assumed_advice(content));
   if (content.bound) add_alternatives(more, content);

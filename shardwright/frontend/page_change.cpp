@@ -98,7 +98,10 @@ Change of_promise(const Tried& t, const PageContent& content) {
   const bool is_known = t.by == KnownBy::program;
   const std::string call = call_for(t, content);
   const std::string gain = against_text(t.seconds, step);
-  return {is_known ? gain : "Perhaps " + gain, is_known ? "is possible" : "by forecast: not simulated",
+  return {is_known ? gain : "Perhaps " + gain,
+          !is_known     ? "by forecast: not simulated"
+          : content.run ? "is possible, by forecast"
+                        : "is possible",
           fmt::format("{}: {} a step, {}{}.{}", asked_html(t, content), seconds_text(t.seconds),
                       bytes_text(std::llround(t.bytes)),
                       is_known ? "" : ". Forecasts err: it may turn out slower, or not to fit",
@@ -130,11 +133,24 @@ Change of_nothing(const PageContent& content) {
                             command_html("--search auto"))};
 }
 
-Change best_change(const PageContent& content) {
-  if (!content.evaluation.fits()) return of_misfit(content);
+/// What is measured comes before all that forecasts promise.
+Change of_slow_run(const PageContent& content) {
+  return {
+      times_forecast_text(content) + " times",
+      fmt::format("as long as by forecast: {} instead of {}", seconds_text(content.run->median_step_seconds),
+                  seconds_text(content.evaluation.estimate.step_seconds())),
+      slow_run_html(content)};
+}
+
+Change best_by_forecast(const PageContent& content) {
   if (auto change = of_unfixed(content)) return *std::move(change);
   if (const Tried* t = best_promise(content)) return of_promise(*t, content);
   return of_nothing(content);
+}
+
+Change best_change(const PageContent& content) {
+  if (!content.evaluation.fits()) return of_misfit(content);
+  return is_far_from_forecast(content) ? of_slow_run(content) : best_by_forecast(content);
 }
 
 // ---- what limits it ----
@@ -194,6 +210,14 @@ std::string fixed_advice(const PageContent& content) {
 }  // namespace
 
 std::string best_change_html(const PageContent& content) { return html_of(best_change(content)); }
+
+std::string forecast_change_html(const PageContent& content) {
+  if (!content.evaluation.fits() || !is_far_from_forecast(content)) return "";
+  if (!of_unfixed(content) && !best_promise(content)) return "";
+  const Change c = best_by_forecast(content);
+  return fmt::format("<strong>{}, by forecast</strong> (of a step of {}): {}", c.gain,
+                     seconds_text(content.evaluation.estimate.step_seconds()), c.how);
+}
 
 std::string unpriced_html(const PageContent& content) {
   if (!content.bound) return "";

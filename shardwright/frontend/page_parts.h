@@ -27,6 +27,8 @@ std::string verdict_cards(const PageContent& content, const Json& document, cons
 std::string change_card(const PageContent& content);
 /// What its card says first, in large letters and in a line.
 std::string best_change_html(const PageContent& content);
+/// The best change by forecast, as one of several; empty: it stands first, or there is none.
+std::string forecast_change_html(const PageContent& content);
 /// How many do not fit and may be faster, for all that is known; empty: none.
 std::string unpriced_html(const PageContent& content);
 /// What keeps it from being faster: what was fixed, what nobody simulated, memory. Each may be empty.
@@ -52,6 +54,14 @@ std::string operators_part(const PageContent& content);
 std::string collectives_part(const Json& document);
 /// What a step has taken, beside what was forecast: the first question's answer where there was a run.
 std::string measured_card(const PageContent& content, const Json& document);
+/// The run's steps take so much longer than by forecast that forecasts of other plans say little.
+bool is_far_from_forecast(const PageContent& content);
+/// How many times as long; pre: there was a run.
+std::string times_forecast_text(const PageContent& content);
+/// Devices are threads of one process on fewer cores.
+bool takes_turns(const TrainedRun& run);
+/// Why they do, as far as is known, and what to do about it. Pre: they do, or take turns.
+std::string slow_run_html(const PageContent& content);
 /// Losses, and what a step has taken beside what was simulated.
 std::string run_part(const PageContent& content, const Json& document);
 

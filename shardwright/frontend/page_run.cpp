@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cmath>
 
 #include "shardwright/base/text.h"
 #include "shardwright/frontend/html.h"
@@ -15,6 +16,9 @@
 namespace shardwright {
 namespace {
 
+/// Beyond so many times the forecast other forecasts say little of this host.
+constexpr double much_longer = 1.5;
+
 /// How the page calls the terms of a comparison, and colours them.
 struct Term {
   std::string_view name, style, words;
@@ -23,7 +27,7 @@ constexpr std::array<Term, 5> terms{{{"compute", "compute", "compute"},
                                      {"communication", "communication", "waiting for communication"},
                                      {"bubble", "waiting", "waiting for other stages"},
                                      {"recompute", "again", "computed again"},
-                                     {"other", "kind-workspace", "between operators"}}};
+                                     {"other", "between", "between operators"}}};
 
 const Term& term_of(const ComparedPart& part) { return *std::ranges::find(terms, part.name, &Term::name); }
 
@@ -31,20 +35,32 @@ std::string pointer_of(std::size_t term, std::string_view whose) {
   return fmt::format("/run/compare_plan/terms/{}/{}_seconds", term, whose);
 }
 
-/// `the measured step takes 472 ms more than planned (208.8%): most of it compute, 256 ms more`
-std::string difference_text(const StepComparison& c) {
-  ComparedPart most = most_of(c.step, c.terms);
-  most.name = term_of(most).words;
-  return most_text(c.step, most);
+double more_of(const ComparedPart& p) { return p.measured_seconds - p.predicted_seconds; }
+
+std::string more_text(double seconds) {
+  return fmt::format("{} {}", seconds_text(std::abs(seconds)), seconds < 0 ? "less" : "more");
 }
 
-std::string measured_verdict(const StepComparison& c) {
+/// `A step takes 1.156 s more than by forecast, 6.11 times it: most of it compute, 656 ms more in the recorded step`. Of a step the
+/// run's median, on which the card's first line is.
+std::string difference_text(const PageContent& content) {
+  const StepComparison& c = *content.run->comparison;
+  const double more = content.run->median_step_seconds - content.evaluation.estimate.step_seconds();
+  std::string out = fmt::format("A step takes {} than by forecast, {} times it", more_text(more),
+                                times_forecast_text(content));
+  if ((more < 0) != (more_of(c.step) < 0)) return out;  // parts of the recorded step say nothing of it
+  const ComparedPart& most = most_of(c.step, c.terms);
+  return fmt::format("{}: most of it {}, {} in the recorded step", out, term_of(most).words,
+                     more_text(more_of(most)));
+}
+
+std::string measured_verdict(const PageContent& content) {
+  const StepComparison& c = *content.run->comparison;
   const ComparedPart& most = *std::ranges::max_element(c.terms, {}, &ComparedPart::measured_seconds);
   std::string words(term_of(most).words);
   words.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(words.front())));
-  return fmt::format("<p><strong>{} bounds the step</strong>: {} of the recorded one. {}.</p>\n", words,
-                     percent_text(most.measured_seconds, c.step.measured_seconds),
-                     escaped("T" + difference_text(c).substr(1)));
+  return fmt::format("<p><strong>{} bounds the step</strong>: {} of the recorded step. {}.</p>\n", words,
+                     percent_text(most.measured_seconds, c.step.measured_seconds), difference_text(content));
 }
 
 /// Each with what was forecast behind it.
@@ -52,7 +68,7 @@ std::string measured_bar(const StepComparison& c, const Json& document) {
   std::vector<BarPart> parts;
   for (std::size_t i = 0; i < c.terms.size(); ++i) {
     const auto text = [&](std::string_view whose, double seconds) {
-      return figure(document, pointer_of(i, whose), seconds_text(seconds));
+      return figure(document, pointer_of(i, whose), seconds == 0 ? "0 s" : seconds_text(seconds));
     };
     const ComparedPart& p = c.terms[i];
     parts.push_back(
@@ -61,7 +77,9 @@ std::string measured_bar(const StepComparison& c, const Json& document) {
                      text("predicted", p.predicted_seconds))});
   }
   return fmt::format(
-             "<p class=\"fine\">Mean over devices of a recorded step of {}, and by forecast (of {}):</p>\n",
+             "<p class=\"fine\">Of the recorded steps the one of median length, {}, as a mean over devices; "
+             "in brackets "
+             "by forecast, of {}:</p>\n",
              figure(document, "/run/compare_plan/step/measured_seconds",
                     seconds_text(c.step.measured_seconds)),
              figure(document, "/run/compare_plan/step/predicted_seconds",
@@ -85,21 +103,75 @@ HtmlTable run_table(const PageContent& content, const Json& document) {
   return out;
 }
 
+double times_forecast(const PageContent& content) {
+  return content.run->median_step_seconds / content.evaluation.estimate.step_seconds();
+}
+
+/// Ranks that share cores take turns.
+std::string turns_html(const PageContent& content) {
+  const TrainedRun& run = *content.run;
+  const auto devices = static_cast<double>(run.planned_bytes.size());
+  const double turns = devices / run.cores;
+  std::string out = fmt::format(
+      "<strong>{} devices take turns on {} core{}</strong> of this host, and the forecast has each computing "
+      "all the time. Train with no more devices than cores: {} measures without taking turns.",
+      devices, run.cores, run.cores == 1 ? "" : "s", command_html(fmt::format("--devices {}", run.cores)));
+  if (content.pipeline.group_count() > run.cores) out += " It takes fewer stages, too.";
+  if (times_forecast(content) > much_longer * turns)
+    out += fmt::format(
+        " Turns alone make steps about {:.3g} times as long; of the rest it is not known what is this host’s "
+        "and "
+        "what is other programs’ on it.",
+        turns);
+  return out;
+}
+
 }  // namespace
+
+bool is_far_from_forecast(const PageContent& content) {
+  return content.run && times_forecast(content) > much_longer;
+}
+
+std::string times_forecast_text(const PageContent& content) {
+  return fmt::format("{:.3g}", times_forecast(content));
+}
+
+bool takes_turns(const TrainedRun& run) {
+  return run.cores > 0 && static_cast<int>(run.planned_bytes.size()) > run.cores;
+}
+
+std::string slow_run_html(const PageContent& content) {
+  const TrainedRun& run = *content.run;
+  if (takes_turns(run)) return turns_html(content);
+  std::string out;
+  if (run.comparison) {
+    const ComparedPart& most = most_of(run.comparison->step, run.comparison->terms);
+    out = fmt::format("<strong>Most of it is {}</strong>: {} of the recorded step instead of {}. ",
+                      term_of(most).words, seconds_text(most.measured_seconds),
+                      seconds_text(most.predicted_seconds));
+  }
+  return out +
+         fmt::format(
+             "Other programs on the host slow a run, or {} is faster than it: {} measures this host, and {} "
+             "plans for it.",
+             code_html(content.plan.cluster.name), command_html("shardwright calibrate --out here.yaml"),
+             command_html("--cluster here.yaml"));
+}
 
 std::string measured_card(const PageContent& content, const Json& document) {
   const TrainedRun& run = *content.run;
   const double step = run.median_step_seconds;
   std::string out = fmt::format(
-      "<p class=\"big\">{} <span>a step, measured</span></p>\n<p class=\"beside\">{} by forecast</p>\n",
+      "<p class=\"big\">{} <span>a step, measured</span></p>\n<p class=\"beside\">the run’s median; {} by "
+      "forecast</p>\n",
       figure(document, "/run/median_step_seconds", seconds_text(step)),
       figure(document, "/step_seconds", seconds_text(content.evaluation.estimate.step_seconds())));
   if (run.comparison)
-    out += measured_verdict(*run.comparison) + measured_bar(*run.comparison, document);
+    out += measured_verdict(content) + measured_bar(*run.comparison, document);
   else
-    out += fmt::format(
-        "<p>A step takes {:.3g} times what was forecast; none was recorded that could say why.</p>\n",
-        step / content.evaluation.estimate.step_seconds());
+    out +=
+        fmt::format("<p>A step takes {} times what was forecast; none was recorded that could say why.</p>\n",
+                    times_forecast_text(content));
   if (content.batch.count > 0)
     out +=
         fmt::format("<p class=\"fine\">{} {} a second, measured</p>\n",
@@ -116,9 +188,8 @@ std::string run_part(const PageContent& content, const Json& document) {
     out += fmt::format("<p>The loss went from {:.5g} to {:.5g} in {} step{}.</p>\n", run.losses.front(),
                        run.losses.back(), run.losses.size(), run.losses.size() == 1 ? "" : "s");
   out += "<div id=\"losses\" class=\"chart\"></div>\n" + to_html(run_table(content, document));
-  return out + fmt::format("<p>Measured steps take {:.3g} times what is simulated for {}.</p>\n",
-                           run.median_step_seconds / content.evaluation.estimate.step_seconds(),
-                           escaped(content.plan.cluster.name));
+  return out + fmt::format("<p>Measured steps take {} times what is simulated for {}.</p>\n",
+                           times_forecast_text(content), escaped(content.plan.cluster.name));
 }
 
 }  // namespace shardwright

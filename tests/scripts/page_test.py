@@ -319,12 +319,28 @@ def check_trained(browser, folder):
     most = (max if more(step) > 0 else min)(terms, key=more)["name"]
     said = {"communication": "waiting for communication", "bubble": "waiting for other stages", "recompute": "computed again",
             "other": "between operators"}.get(most, most)
-    assert f"most of it {said}, " in first, (most, first)
+    forecast = summary["compare_plan"]["step"]["predicted_seconds"]
+    times = summary["median_step_seconds"] / forecast
+    if more(step) > 0 and times > 1:
+        assert f"most of it {said}, " in first, (most, first)
+    # The excess and the factor are of the same two numbers, and the card's first line has both.
+    excess, factor = re.search(r"A step takes (\S+ \S+) (?:more|less) than by forecast, (\S+) times it", first).groups()
+    assert abs(float(factor) - times) <= 0.006 * times, (factor, times)
+    said, slack = number_of(excess)
+    assert abs(said - abs(summary["median_step_seconds"] - forecast)) <= slack, (excess, summary["median_step_seconds"], forecast)
+    told = browser.evaluate("[...document.querySelectorAll('#summary dd')].filter(e => e.textContent.startsWith('by forecast ')).length")
+    assert told == 2, told  # step and throughput
     assert browser.evaluate("document.querySelectorAll('#losses path.loss').length") == 1
     advice = browser.evaluate("document.querySelector('.card:last-child').textContent")
     assert "samples is assumed" in advice, advice
     cores = len(os.sched_getaffinity(0))
     assert ("4 devices take turns on" in advice) == (cores < 4), advice
+    if times > 1.55:  # what was measured comes before what forecasts promise
+        assert browser.evaluate("document.querySelector('.card:last-child .big').textContent") == f"{factor} times", advice
+        assert (f"--devices {cores}" if cores < 4 else "calibrate") in browser.evaluate(
+            "document.querySelector('.card:last-child .beside + p').textContent"), advice
+        if ", by forecast (of a step of" in advice:
+            assert advice.index(f"{factor} times") < advice.index(", by forecast (of a step of"), advice
     # Without --json the table of --compare-plan is for who asks for it.
     text = subprocess.run([program, "train", *words, "--html", page], check=True, capture_output=True, text=True)
     assert "predicted / measured" not in text.stdout + text.stderr
