@@ -88,6 +88,7 @@ std::string fate_text(const Tried& t, const Evaluation& evaluation) {
     default: break;
   }
   const double step = evaluation.estimate.step_seconds();
+  if (t.by != KnownBy::program && t.seconds < step) return "as long by forecast: it was not simulated";
   return t.seconds > step * (2 - as_long) ? "slower" : "no faster";
 }
 
