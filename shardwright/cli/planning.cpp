@@ -141,10 +141,9 @@ namespace {
 Plan loaded_plan(const Arguments& arguments, const Model& model, const Graph& graph) {
   Plan plan = saved_plan(arguments);
   const std::string path = arguments.text("--plan");
-  for (const std::string& flag : decided_flags())
-    if (arguments.has(flag))
-      throw error("{}: the plan {} has decided it; plan again, with -o", arguments.called(flag), path);
-  for (const char* flag : {"--annotate", "--strategy"})
+  std::vector<std::string> decided = decided_flags();
+  decided.insert(decided.end(), {"--annotate", "--strategy"});
+  for (const std::string& flag : decided)
     if (arguments.has(flag))
       throw error("{}: the plan {} has decided it; plan again, with -o", arguments.called(flag), path);
   if (arguments.integer("--devices", plan.devices()) != plan.devices())

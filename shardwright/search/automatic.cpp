@@ -306,7 +306,7 @@ class Search {
       if (!c.is_tried) bound = std::min(bound, c.least_seconds);
     bound *= misses_.least_seconds();
     if (std::isinf(worth_) && std::isfinite(bound) && bound <= trials_.least_seconds())
-      tell_bound(out, bound, trials_.seconds());
+      tell_bound(out, request_, bound, trials_.seconds());
     out.log = record_.log();
     return out;
   }

@@ -70,7 +70,7 @@ class BestOf {
     if (best_.fits && other.seconds >= best_.seconds) return;
     other.tried = with_taken(std::move(best_.tried), other.tried, cap_);
     if (const auto bound = best_.plan.lower_bound_seconds; bound && *bound <= other.seconds)
-      tell_bound(other.plan, *bound, other.seconds);
+      tell_bound(other.plan, request_, *bound, other.seconds);
     best_ = std::move(other);
   }
 

@@ -11,12 +11,25 @@
 
 namespace shardwright::automatic {
 
-void tell_bound(Plan& plan, double bound, double seconds) {
+namespace {
+
+/// Other plans than those that were looked at may take less.
+bool is_something_fixed(const Constraints& c) {
+  return !c.operators.empty() || !c.tensors.empty() || !c.stages.empty() ||
+         std::ranges::any_of(constraint_words(),
+                             [&](const ConstraintWord& word) { return word.is_chosen && word.is_said(c); });
+}
+
+}  // namespace
+
+void tell_bound(Plan& plan, const PlanRequest& request, double bound, double seconds) {
   // Of parts side by side a piece alone hides less than it does between others, so that forecasts bound nothing.
   if (plan.settings.pipelining.interleave > 1) return;
   plan.lower_bound_seconds = std::min(bound, seconds);
-  plan.compared += fmt::format("; no --set takes less than {}, {:.1f}% below", seconds_text(bound),
-                               std::max(0.0, 100 * (1 - bound / seconds)));
+  plan.compared +=
+      fmt::format("; {} takes less than {}, {:.1f}% below",
+                  is_something_fixed(request.constraints) ? "with what is fixed no plan" : "no --set",
+                  seconds_text(bound), std::max(0.0, 100 * (1 - bound / seconds)));
 }
 
 std::string Trials::best_text() const {

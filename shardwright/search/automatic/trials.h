@@ -11,8 +11,8 @@
 
 namespace shardwright::automatic {
 
-/// That no plan takes less than `bound`, in one that takes `seconds`.
-void tell_bound(Plan& plan, double bound, double seconds);
+/// That no plan takes less than `bound`, of those that keep to what `request` fixes, in one that takes `seconds`.
+void tell_bound(Plan& plan, const PlanRequest& request, double bound, double seconds);
 
 class Trials {
  public:
