@@ -157,14 +157,35 @@ Held held_then(const PageContent& content, const Json& pictures, std::size_t sta
   }
   out.parts.push_back({"idle", "reserved, not in use then", static_cast<double>(idle), bytes_text(idle)});
   out.note = fmt::format(
-      "<p class=\"fine\">All this is reserved; by kind as it is in use at the fullest moment, at {}, when <b "
+      "<p class=\"fine\">All this is reserved; by kind as it is in use at the fullest moment of {}, at {}, "
+      "when <b "
       "data-peak=\"{}\">{}</b> are.</p>\n",
+      content.evaluation.estimate.stages.size() > 1 ? stage_name(stage) : "the step",
       seconds_text(peak.at("seconds").get<double>()), used, bytes_text(used));
   return out;
 }
 
+/// Where another stage has more in use than the one that reserves most: which, and when.
+std::string most_used_note(const PageContent& content, const Json& pictures, std::size_t fullest) {
+  const auto stages = stages_of(content.evaluation.estimate);
+  const auto own = used_of(content, pictures, fullest);
+  std::size_t most = fullest;
+  for (std::size_t s = 0; own && s < stages.size(); ++s)
+    if (used_of(content, pictures, s).value_or(0) > *used_of(content, pictures, most)) most = s;
+  if (most == fullest) return "";
+  const Json& peak = pictures.at("memory").at("stages").at(most).at("peak");
+  return fmt::format(
+      "<p class=\"fine\">Most in use at once has {}: {}, at {}; what counts is what is reserved.</p>\n",
+      stage_name(most), bytes_text(peak.at("bytes").get<std::int64_t>()),
+      seconds_text(peak.at("seconds").get<double>()));
+}
+
 Held held_of(const PageContent& content, const Json& document, const Json& pictures, std::size_t stage) {
-  if (const auto used = used_of(content, pictures, stage)) return held_then(content, pictures, stage, *used);
+  if (const auto used = used_of(content, pictures, stage)) {
+    Held out = held_then(content, pictures, stage, *used);
+    out.note += most_used_note(content, pictures, stage);
+    return out;
+  }
   Held out;
   const Estimate& e = content.evaluation.estimate;
   for (std::size_t k = 0; k < memory_kinds; ++k) {
@@ -212,7 +233,8 @@ std::string memory_verdict(const PageContent& content, std::size_t fullest, cons
                                              range_text(first, count))
                                : std::string(count > 1 ? "<strong>All devices alike</strong>"
                                                        : "<strong>The only device</strong>");
-  out += fmt::format(": {} of what a device may use", share_text(most.arena_bytes, evaluation.cap_bytes));
+  out += fmt::format("{}: {} of what a device may use", has_stages ? " reserves most" : "",
+                     share_text(most.arena_bytes, evaluation.cap_bytes));
   if (!evaluation.fits())
     out += fmt::format("; <strong>it does not fit</strong>, by {}", bytes_text(evaluation.excess_bytes()));
   const auto kind = at(std::ranges::max_element(held.bytes) - held.bytes.begin());
@@ -225,8 +247,7 @@ std::string memory_verdict(const PageContent& content, std::size_t fullest, cons
 std::string memory_card(const PageContent& content, const Json& document, const Json& pictures) {
   const Evaluation& evaluation = content.evaluation;
   const Estimate& e = evaluation.estimate;
-  const auto stages = stages_of(e);
-  const auto fullest = at(std::ranges::max_element(stages, {}, &Estimate::arena_bytes) - stages.begin());
+  const std::size_t fullest = fullest_stage(e);
   const Held held = held_of(content, document, pictures, fullest);
   const std::string far =
       is_cap_far(content) ? "<p class=\"fine\">The bars are as long as what is reserved, as a device may use "
@@ -246,6 +267,11 @@ std::string memory_card(const PageContent& content, const Json& document, const 
 }
 
 }  // namespace
+
+std::size_t fullest_stage(const Estimate& e) {
+  const auto stages = stages_of(e);
+  return at(std::ranges::max_element(stages, {}, &Estimate::arena_bytes) - stages.begin());
+}
 
 std::string share_text(std::int64_t bytes, std::int64_t of) {
   constexpr double seen = 5e-4;  // what rounds to a tenth of a percent

@@ -39,6 +39,9 @@ bool fits_unfixed(const PageContent& content);
 bool promises_more(const Tried& tried, const PageContent& content);
 std::string card_html(std::string_view heading, const std::string& content);
 
+/// That reserves most.
+std::size_t fullest_stage(const Estimate& e);
+
 /// A share of a step, of which so much is lost.
 struct StepShare {
   std::string style, name, pointer;

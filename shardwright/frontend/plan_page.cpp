@@ -57,11 +57,13 @@ std::string without_kinds(std::string_view memory) {
 }
 
 /// The report's lines, each with what it is about in front.
-std::string summary_list(const StepReport& report, bool has_run) {
+std::string summary_list(const PageContent& content) {
+  const StepReport& report = content.report;
   std::string out = "<dl class=\"summary\">\n";
   for (const auto& [text, brief] : report.summary) {
     const std::string line = text.starts_with("memory: ") ? without_kinds(text) : text;
-    const bool is_forecast = has_run && (text.starts_with("per step: ") || text.starts_with("throughput: "));
+    const bool is_forecast =
+        content.run && (text.starts_with("per step: ") || text.starts_with("throughput: "));
     const bool is_recompute = text.starts_with("recompute ");  // of such and such layers
     const auto colon = is_recompute ? line.find(' ') : line.find(": ");
     const bool has_word = colon != line.npos && colon <= 24;
@@ -69,10 +71,20 @@ std::string summary_list(const StepReport& report, bool has_run) {
                        has_word ? escaped(line.substr(0, colon)) : "", is_forecast ? "by forecast " : "",
                        breakable(has_word ? line.substr(colon + (is_recompute ? 1 : 2)) : line));
   }
+  const std::string activations =
+      report.recompute.text.empty()
+          ? ""
+          : fmt::format(
+                " Activations beside recompute: places for them on {}, which reserves most; at its fullest "
+                "moment fewer may be in use.",
+                content.evaluation.estimate.stages.size() > 1
+                    ? stage_name(fullest_stage(content.evaluation.estimate))
+                    : "a device");
   return out +
          "</dl>\n<p class=\"fine\">Communication: what compute waits for. Bubble: waiting for other stages. "
          "MFU: "
-         "the useful work as a share of what the devices could do at most.</p>\n";
+         "the useful work as a share of what the devices could do at most." +
+         activations + "</p>\n";
 }
 
 std::string made_by(const PageContent& content) {
@@ -122,7 +134,7 @@ std::string body_of(const PageContent& content, const Json& document, const Json
   add("memory", "Memory over time", drawn("curves"));
   add("layers", "Layers and devices", drawn("strip"));
   add("stages", "Stages", stages_table(content, document, pictures));
-  add("summary", "Summary", summary_list(content.report, content.run.has_value()));
+  add("summary", "Summary", summary_list(content));
   add("lost", "What lost", alternatives_part(content, document));
   add("operators", "How operators are split", operators_part(content));
   add("collectives", "Collectives", collectives_part(document));

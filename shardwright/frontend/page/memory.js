@@ -14,9 +14,16 @@ function drawMemory(box, memory) {
     howToRead(memoryText(memory)));
   const nameOf = (s) => groupName(data.timeline.ranks[s].stages);
   const fullest = memory.stages.reduce((best, s, i) => (s.arena > memory.stages[best].arena ? i : best), 0);
+  const usedOf = (s) => s.peak?.bytes ?? 0;
+  const mostUsed = memory.stages.reduce((best, s, i) => (usedOf(s) > usedOf(memory.stages[best]) ? i : best), 0);
+  const rankText = (s) => {
+    if (memory.stages.length === 1) return "";
+    const most = [...(s === fullest ? ["reserves"] : []), ...(s === mostUsed && memory.stages[s].peak ? ["uses"] : [])];
+    return most.length > 0 ? `${most.join(" and ")} most · ` : "";
+  };
   const drawn = memory.stages.map((stage, s) => {
     const title = element("h3", {}, memory.stages.length > 1 ? nameOf(s) : `rank ${stage.rank}`,
-      element("span", {}, ` · ${s === fullest && memory.stages.length > 1 ? "the fullest · " : ""}${peakText(stage)}`));
+      element("span", {}, ` · ${rankText(s)}${peakText(stage)}`));
     const chart = element("div", { class: "view", tabindex: "0", role: "group",
       "aria-label": `Memory of ${nameOf(s)} over the step. Plus and minus zoom, arrows move, 0 shows the whole step.` });
     return { box: element("div", {}, title, chart), chart };
@@ -60,8 +67,9 @@ function drawMemory(box, memory) {
       if (!isCapFar) out += `<path class="cap" d="M${left} ${y(memory.cap).toFixed(1)}H${right}"/>`;
       const capY = isCapFar ? top - 4 : y(memory.cap) - 4;
       out += `<text class="cap-text" x="${right}" y="${capY.toFixed(1)}" text-anchor="end">cap ${bytesText(memory.cap)}${isCapFar ? ", far above" : ""}</text>`;
-      const arenaY = y(stage.arena), isClose = Math.abs(arenaY - capY - 4) < 14;
-      out += `<text x="${left + 4}" y="${(isClose && arenaY > capY ? arenaY + 13 : arenaY - 4).toFixed(1)}">reserved ${bytesText(stage.arena)}</text>`;
+      // Above both lines: below them is what is drawn, and the dot of the peak.
+      const arenaY = y(stage.arena), isClose = Math.abs(arenaY - capY - 4) < 18;
+      out += `<text x="${left + 4}" y="${((isClose ? Math.min(arenaY, capY + 4) : arenaY) - 5).toFixed(1)}">reserved ${bytesText(stage.arena)}</text>`;
       if (stage.peak) {
         const at = stage.peak.seconds / data.step_seconds;
         if (at >= memoryView.from && at <= memoryView.to)
@@ -87,7 +95,7 @@ function drawMemory(box, memory) {
 
 function peakText(stage) {
   if (!stage.peak) return `reserves ${bytesText(stage.arena)}`;
-  return `${bytesText(stage.peak.bytes)} in use at most, at ${secondsText(stage.peak.seconds)}`;
+  return `reserves ${bytesText(stage.arena)}, has ${bytesText(stage.peak.bytes)} in use at most, at ${secondsText(stage.peak.seconds)}`;
 }
 
 function memoryText(memory) {
