@@ -17,16 +17,17 @@ function makeSortable(table) {
   });
 }
 
-/// On a narrow screen a long table begins with a few rows.
+/// On a narrow screen a long table begins with a few rows, on one of medium width with more.
 function shorten(table) {
-  const few = 2, count = table.tBodies[0].rows.length;
+  const few = 2, many = 10, count = table.tBodies[0].rows.length;
   if (count <= few) return;
-  const button = element("button", { type: "button", class: "all" }, `Show all ${count} rows`);
+  const button = element("button", { type: "button", class: count > many ? "all many" : "all" }, `Show all ${count} rows`);
   button.addEventListener("click", () => {
-    table.classList.remove("short");
+    table.classList.remove("short", "long");
     button.remove();
   });
   table.classList.add("short");
+  if (count > many) table.classList.add("long");
   table.after(button);
 }
 
