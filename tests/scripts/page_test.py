@@ -289,6 +289,45 @@ def check_opening(browser, page, label):
     browser.size(1280)
 
 
+def check_turned(browser, page):
+    """What is open when its width changes looks as if it had been opened so, until somebody zooms."""
+    widths = "[...document.querySelectorAll('.chart svg')].filter(e => e.getClientRects().length).map(e => [e.viewBox.baseVal.width, e.parentElement.clientWidth])"
+    opened = {}
+    for width in (390, 1280):
+        browser.size(width)
+        browser.open(page)
+        opened[width] = browser.evaluate("view.to")
+    assert opened[390] < opened[1280], opened
+    for width in (390, 1280, 844):
+        browser.size(width)
+        browser.settle()
+        assert all(abs(drawn - box) <= 8 for drawn, box in browser.evaluate(widths)), (width, browser.evaluate(widths))
+        assert browser.evaluate("view.to") == opened.get(width, browser.evaluate("view.to")), (width, opened)
+    browser.evaluate("view.set(0.25, 0.5)")
+    browser.size(390)
+    browser.settle()
+    assert browser.evaluate("[view.from, view.to]") == [0.25, 0.5]
+    browser.size(1280)
+    browser.settle()
+
+
+def check_folded(browser):
+    """At medium width a long table has ten rows until all are asked for."""
+    shown = "[...document.querySelectorAll('#lost tbody tr')].filter(e => e.getClientRects().length).length"
+    count = browser.evaluate("document.querySelectorAll('#lost tbody tr').length")
+    for width, rows in ((1280, count), (768, min(count, 10)), (390, min(count, 2))):
+        browser.size(width)
+        browser.settle()
+        assert browser.evaluate(shown) == rows, (width, browser.evaluate(shown), count)
+    browser.size(768)
+    browser.evaluate("document.querySelector('#lost button.all').click()")
+    browser.settle()
+    assert browser.evaluate(shown) == count
+    browser.size(1280)
+    browser.settle()
+    return count
+
+
 def check_wire(browser):
     """What is on the wire has a colour of its own, which the legend has."""
     colours = browser.evaluate("""(() => { const fill = s => getComputedStyle(document.querySelector(`#timeline svg .${s}`)).fill;
@@ -469,6 +508,7 @@ def main():
         check(browser, *made(folder, "searched", "plan", gpt, "--cluster", "v100-32g:4x1", "-o", "plan.json"))
         found = check_words(browser, *made(folder, "capped", "plan", gpt, "--cluster", "a100-80g:8", "--memory-cap", "500MB"))
         assert found["asked"] and found["counts"], found
+        assert check_folded(browser) > 10
         check(browser, *made(folder, "explained", "explain", "plan.json"))
         check(browser, *made(folder, "simulated", "simulate", "plan.json"))
         check(browser, *made(folder, "operators", "plan", "ffn", "--devices", "8"))
@@ -479,6 +519,7 @@ def main():
         check_height_on_a_telephone(browser, page)
         check_words(browser, interleaved, page)
         check_opening(browser, page, r"[FB]\d+ c\d+")
+        check_turned(browser, page)
         check_frame(browser, folder, os.path.join(folder, "searched.html"))
         check_many_operators(browser, folder)
         check_words(browser, *made(folder, "one", "plan", "ffn", "--devices", "1"))

@@ -63,11 +63,12 @@ function makeView() {
     from: 0,
     to: 1,
     least: 1e-6,
+    isMoved: false,
     others: [],
     set(from, to) {
       const width = Math.min(1, Math.max(this.least, to - from));
       const begin = Math.min(Math.max(0, from), 1 - width);
-      for (const v of [this, ...this.others]) [v.from, v.to] = [begin, begin + width];
+      for (const v of [this, ...this.others]) [v.from, v.to, v.isMoved] = [begin, begin + width, true];
       charts.draw();
     },
     zoom(factor, at = (this.from + this.to) / 2) {

@@ -11,6 +11,7 @@ drawTimeline(document.getElementById("timeline"), data.timeline);
 drawMemory(document.getElementById("curves"), data.memory);
 if (data.run) drawLosses(document.getElementById("losses"), data.run);
 new ResizeObserver(() => charts.draw()).observe(document.body);
+addEventListener("resize", () => charts.draw());
 // On paper all is open, and charts have the width of the sheet.
 addEventListener("beforeprint", () => {
   for (const details of document.querySelectorAll("details:not(.file)")) details.open = true;

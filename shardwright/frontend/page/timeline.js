@@ -105,10 +105,11 @@ function drawTimeline(box, raw) {
 
   const laneTop = 18, laneHeight = { task: 15, doing: 20, wire: 7 }, rankHeight = laneTop + 15 + 20 + 7 + 16;
   const cursor = { rank: 0, tick: -1 };
-  openReadable();
+  let openedAt = 0;
   const geometry = () => ({ left: 0, right: svgBox.clientWidth || 900 });
 
   function draw() {
+    openReadable();
     const { left, right } = geometry();
     const scale = (right - left) / ((view.to - view.from) * ticks);
     const x = (tick) => left + (tick - view.from * ticks) * scale;
@@ -132,12 +133,15 @@ function drawTimeline(box, raw) {
     tellShown();
   }
 
-  /// Where tasks are too narrow to be read the first of them are shown.
+  /// Where tasks are too narrow to be read the first of them are shown, as many as there is room for, until somebody zooms.
   function openReadable() {
+    const width = box.clientWidth || 900;
+    if (view.isMoved || width === openedAt) return;
+    openedAt = width;
     const forwards = timeline.ranks.flatMap((r) => r.blocks.filter((b) => b.kind === 0).map((b) => b.end - b.begin)).sort((a, b) => a - b);
-    const least = isChunked ? 42 : 26, width = box.clientWidth || 900;
+    const least = isChunked ? 42 : 26;
     const share = forwards.length > 0 ? (width * forwards[forwards.length >> 1]) / (least * ticks) : 1;
-    if (share < 0.6) view.to = Math.max(view.least, share);
+    view.to = share < 0.6 ? Math.max(view.least, share) : 1;
   }
   function tellShown() {
     const [from, to] = [view.from, view.to].map((share) => secondsText(share * data.step_seconds));
@@ -281,6 +285,7 @@ const usesWire = (timeline) => timeline.ranks.some((r) => r.wire.length > 0 || r
 
 function mergedText(timeline) {
   const out = ["For each stage one rank (device) is drawn: the others of the stage do the same at the same times. Three lanes, from above: tasks; what the device does; what is on the wire, beside it."];
+  out.push("A task’s block includes what it waits for, so one that waits long is not one that computes long: the lane below has both apart.");
   out.push("Tasks that run alike are drawn from one of them.");
   if (timeline.joins_blocks) out.push("The first and last tasks are there one by one, those between are joined.");
   if (timeline.joins_pieces) out.push("Kernels side by side are joined where there are too many for a page.");
