@@ -108,7 +108,7 @@ Change of_promise(const Tried& t, const PageContent& content) {
                       is_known || call.empty() ? "" : fmt::format(" This simulates it: {}", call))};
 }
 
-/// `, 3 forecasts are up to 0.4% lower, not simulated`: what fits and takes as long, but that forecasts have it less.
+/// `; 3 forecasts are up to 0.4% lower, not simulated`: what fits and takes as long, but that forecasts have it less.
 std::string lower_forecasts(const PageContent& content) {
   const double step = content.evaluation.estimate.step_seconds();
   double least = step;
@@ -122,7 +122,7 @@ std::string lower_forecasts(const PageContent& content) {
   }
   if (count == 0) return "";
   const std::string by = least > 0.9995 * step ? "less than 0.1%" : "up to " + percent_less(least, step);
-  return fmt::format(", {} forecast{} {} lower, not simulated", count, count == 1 ? " is" : "s are", by);
+  return fmt::format("; {} forecast{} {} lower, not simulated", count, count == 1 ? " is" : "s are", by);
 }
 
 /// What there is to say where nothing is faster.
@@ -131,10 +131,11 @@ std::string looked_at_text(const PageContent& content) {
   const std::string& compared = content.plan.compared;
   if (bound.tried.empty() || (compared.empty() && that_lost(bound.tried).empty()))
     return bound.binding.fixed.empty() ? "" : "No other plan with what was fixed was looked at.";
-  const auto simulated =
-      std::ranges::count_if(bound.tried, [](const Tried& t) { return t.by == KnownBy::program; });
-  return fmt::format("Nothing faster by 0.5% or more was found among {} simulated{}{}.", simulated,
-                     lower_forecasts(content), compared.empty() ? "" : ": " + escaped(compared));
+  const auto simulated = std::ranges::count_if(
+      bound.tried, [&](const Tried& t) { return t.by == KnownBy::program && fits(t, content.evaluation); });
+  return fmt::format("Among {} that {} simulated and fit{} nothing is faster by 0.5% or more{}{}.", simulated,
+                     simulated == 1 ? "was" : "were", simulated == 1 ? "s" : "", lower_forecasts(content),
+                     compared.empty() ? "" : ": " + escaped(compared));
 }
 
 Change of_nothing(const PageContent& content) {
@@ -154,11 +155,11 @@ Change of_nothing(const PageContent& content) {
 
 /// What is measured comes before all that forecasts promise.
 Change of_slow_run(const PageContent& content) {
-  return {
-      times_forecast_text(content) + " times",
-      fmt::format("as long as by forecast: {} instead of {}", seconds_text(content.run->median_step_seconds),
-                  seconds_text(content.evaluation.estimate.step_seconds())),
-      slow_run_html(content)};
+  return {takes_turns(*content.run) ? "Fewer devices" : "Measure this host",
+          fmt::format("a step takes {} times the forecast: {} instead of {}", times_forecast_text(content),
+                      seconds_text(content.run->median_step_seconds),
+                      seconds_text(content.evaluation.estimate.step_seconds())),
+          slow_run_html(content)};
 }
 
 Change best_by_forecast(const PageContent& content) {
