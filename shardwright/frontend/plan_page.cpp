@@ -75,10 +75,10 @@ std::string summary_list(const PageContent& content) {
       report.recompute.text.empty()
           ? ""
           : fmt::format(
-                " Activations beside recompute: places for them on {}, which reserves most; at its fullest "
-                "moment fewer may be in use.",
+                " Activations beside recompute: places for them on {}; at its fullest moment fewer may be in "
+                "use.",
                 content.evaluation.estimate.stages.size() > 1
-                    ? stage_name(fullest_stage(content.evaluation.estimate))
+                    ? stage_name(fullest_stage(content.evaluation.estimate)) + ", which reserves most"
                     : "a device");
   return out +
          "</dl>\n<p class=\"fine\">Communication: what compute waits for. Bubble: waiting for other stages. "

@@ -68,7 +68,7 @@ function drawMemory(box, memory) {
       const capY = isCapFar ? top - 4 : y(memory.cap) - 4;
       out += `<text class="cap-text" x="${right}" y="${capY.toFixed(1)}" text-anchor="end">cap ${bytesText(memory.cap)}${isCapFar ? ", far above" : ""}</text>`;
       // Above both lines: below them is what is drawn, and the dot of the peak.
-      const arenaY = y(stage.arena), isClose = Math.abs(arenaY - capY - 4) < 18;
+      const arenaY = y(stage.arena), isClose = Math.abs(arenaY - capY - 4) < 15;
       out += `<text x="${left + 4}" y="${((isClose ? Math.min(arenaY, capY + 4) : arenaY) - 5).toFixed(1)}">reserved ${bytesText(stage.arena)}</text>`;
       if (stage.peak) {
         const at = stage.peak.seconds / data.step_seconds;
@@ -95,7 +95,7 @@ function drawMemory(box, memory) {
 
 function peakText(stage) {
   if (!stage.peak) return `reserves ${bytesText(stage.arena)}`;
-  return `reserves ${bytesText(stage.arena)}, has ${bytesText(stage.peak.bytes)} in use at most, at ${secondsText(stage.peak.seconds)}`;
+  return `${bytesText(stage.peak.bytes)} in use at most, at ${secondsText(stage.peak.seconds)}`;
 }
 
 function memoryText(memory) {
