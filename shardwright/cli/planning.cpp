@@ -15,9 +15,7 @@
 #include "shardwright/explain/unfixed.h"
 #include "shardwright/frontend/fitting_strategies.h"
 #include "shardwright/frontend/memory_limit.h"
-#include "shardwright/frontend/table.h"
 #include "shardwright/graph/op.h"
-#include "shardwright/plan/batch.h"
 #include "shardwright/search/planning/stages_of_plan.h"
 
 namespace shardwright {

@@ -16,7 +16,8 @@ struct Formats {
   std::vector<std::optional<Format>> results = {};
   std::vector<Format> common = {};
   bool takes_any = false;
-  bool has_kernel = true;  // false: the call runs on the host, and what it takes and makes goes there and comes back
+  bool has_kernel =
+      true;  // false: the call runs on the host, and what it takes and makes goes there and comes back
 };
 
 /// Asked with one rank's call, whose tensors have no memory.

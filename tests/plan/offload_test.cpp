@@ -31,7 +31,8 @@ TEST(OffloadText, says_what_is_wrong) {
             "(optimizer:0.5), or an operator");
   const Graph graph = build_model("ffn").graph;
   EXPECT_EQ(message_of([&] { check(parse_offload("dense1.matmull"), graph); }),
-            "offload: there is no operator or parameter 'dense1.matmull' (did you mean dense1.matmul or dense2.matmul?)");
+            "offload: there is no operator or parameter 'dense1.matmull' (did you mean dense1.matmul or "
+            "dense2.matmul?)");
 }
 
 TEST(OffloadText, constraints_say_the_same) {

@@ -45,7 +45,8 @@ namespace {
 
 std::string better_text(std::string_view what, const Evaluation& would, const Evaluation& has) {
   return fmt::format("{} takes {} instead of {}{}", what, seconds_text(would.estimate.step_seconds()),
-                     seconds_text(has.estimate.step_seconds()), would.fits() && !has.fits() ? ", and fits" : "");
+                     seconds_text(has.estimate.step_seconds()),
+                     would.fits() && !has.fits() ? ", and fits" : "");
 }
 
 /// Some operator is split otherwise than by the batch, so that the next one may wait for it.
