@@ -75,7 +75,7 @@ std::vector<NodeId> hosted_by(std::string_view name, const Graph& graph) {
 void check(const Offload& offload, const Graph& graph) {
   for (const std::string& name : offload.operators) {
     if (!hosted_by(name, graph).empty()) continue;
-    std::vector<std::string> names;
+    std::vector<std::string> names{"optimizer", "parameters", "activations"};
     for (NodeId id : graph.node_ids())
       if (may_be_hosted(graph.node(id))) names.push_back(graph.name_of(id));
     throw error("offload: there is no operator or parameter '{}'{}", name, near_names(name, names));
