@@ -85,8 +85,10 @@ void Executor::place_values(Held& held) {
 void Executor::find_kept() {
   for (const Held& held : held_) {
     if (!held.program) continue;
-    for (const Update& u : held.program->graph.updates) {
+    const Graph& graph = held.program->graph;
+    for (const Update& u : graph.updates) {
       const TensorView& leaf = held.views[at(u.leaf.index)];
+      if (graph.node(graph.value(u.leaf).producer).op->kind == OpKind::accumulator) continue;  // of this step
       if (leaf.data && std::ranges::find(before_, leaf.data, &Copy::from) == before_.end())
         kept_.emplace(leaf.data, leaf.data + bytes_of(leaf));
     }

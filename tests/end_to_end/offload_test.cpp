@@ -50,7 +50,7 @@ PlanRequest request_of(const Way& way, std::string_view offload) {
   return out;
 }
 
-TEST(Offload, losses_are_those_of_one_device) {
+TEST(EndToEndOffload, losses_are_those_of_one_device) {
   const TrainingRun run = decoder();
   const auto alone = testing::run_alone(run);
   for (const char* offload :
@@ -64,7 +64,7 @@ TEST(Offload, losses_are_those_of_one_device) {
     }
 }
 
-TEST(Offload, losses_with_clipping_and_short_precision_stay) {
+TEST(EndToEndOffload, losses_with_clipping_and_short_precision_stay) {
   OptimizerChoice clipped{"adamw", {{"rate", 0.001}}};
   clipped.clip_norm = 0.1;
   TrainingRun run = decoder(clipped);
