@@ -47,13 +47,12 @@ std::string misfit_notice(const Evaluation& e, const Cluster& cluster) {
 namespace {
 
 /// Nothing of it goes to the host, or more than that has.
-std::string host_notice(const Evaluation& e, const Plan& plan) {
-  const std::string what = to_text(plan.settings.offload);
-  if (!plan.settings.offload.is_on()) return "";
+std::string host_notice(const Evaluation& e, const Cluster& c, const Offload& offload) {
+  const std::string what = to_text(offload);
+  if (!offload.is_on()) return "";
   if (e.estimate.host_bytes == 0)
     return fmt::format("offload {} has no effect: the step has nothing of it that can go to the host{}\n",
-                       what, plan.settings.offload.optimizer > 0 ? " (some optimizers keep no states)" : "");
-  const Cluster& c = plan.cluster;
+                       what, offload.optimizer > 0 ? " (some optimizers keep no states)" : "");
   const double all = static_cast<double>(e.estimate.host_bytes) * c.devices_per_node;
   if (c.host.memory_bytes == 0 || all <= static_cast<double>(c.host.memory_bytes)) return "";
   return fmt::format("offload {} takes {} of the host for each of {} devices, but a host of {} has {}\n",
@@ -63,8 +62,8 @@ std::string host_notice(const Evaluation& e, const Plan& plan) {
 
 }  // namespace
 
-std::string memory_notices(const Evaluation& e, const Plan& plan) {
-  return misfit_notice(e, plan.cluster) + host_notice(e, plan);
+std::string memory_notices(const Evaluation& e, const Cluster& cluster, const Offload& offload) {
+  return misfit_notice(e, cluster) + host_notice(e, cluster, offload);
 }
 
 void check_memory(const Evaluation& e, std::string_view limit) {

@@ -15,8 +15,11 @@ std::string misfit_text(const Evaluation& evaluation, std::string_view limit,
 
 /// A line that says so of the devices of `cluster`, with its end; empty if the step fits. What every verb tells last.
 std::string misfit_notice(const Evaluation& evaluation, const Cluster& cluster);
-/// The same of a plan, and of what it keeps on the host: that nothing goes there, or more than a host has.
-std::string memory_notices(const Evaluation& evaluation, const Plan& plan);
+/// The same, and of what is kept on the host: that nothing goes there, or more than a host has.
+std::string memory_notices(const Evaluation& evaluation, const Cluster& cluster, const Offload& offload);
+inline std::string memory_notices(const Evaluation& evaluation, const Plan& plan) {
+  return memory_notices(evaluation, plan.cluster, plan.settings.offload);
+}
 
 /// Throws: Infeasible if a step does not fit, saying by how much and what takes most. `limit` is what the user said of
 /// memory: `--memory-cap 60GB allows`.

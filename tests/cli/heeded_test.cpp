@@ -70,7 +70,8 @@ class Heeded : public testing::Test {
     std::string all = out.str();
     for (const auto& entry : fs::recursive_directory_iterator("written"))
       if (entry.is_regular_file())
-        all += entry.path().string() + (words[0] == "data" ? read_bytes(entry.path().string()) : "");
+        all += entry.path().string() +
+               (words[0] == "data" || words[0] == "emit" ? read_bytes(entry.path().string()) : "");
     static const std::regex varying(
         R"re("(search_seconds|median_step_seconds|processes|seconds|pause_seconds|tokens_per_second|seconds_per_token|first_token_seconds)": ?(\[[^\]]*\]|[^,}]*)|, [^,]* ms a step|samples in [^ ]* [mun]?s)re");
     return {status, std::regex_replace(all, varying, ""), err.str()};
@@ -296,6 +297,7 @@ std::vector<Words> command_lines(const std::string& verb, const std::string& mod
     if (verb == "show" && std::find(kind.begin(), kind.end(), "--stages") != kind.end()) continue;
     Words words{verb};
     words.insert(words.end(), kind.begin(), kind.end());
+    if (verb == "emit") words.insert(words.end(), {"--to", "torch", "-o", "written/package"});
     if (verb == "train") words.insert(words.end(), {"--steps", "3", "--json"});
     if (verb == "plan" || verb == "estimate" || verb == "simulate") words.emplace_back("--json");
     // What only says how a plan runs is told of by text that has the plan.

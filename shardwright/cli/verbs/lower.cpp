@@ -120,14 +120,16 @@ int run(const Arguments& arguments, Terminal& terminal) {
   CompileOptions options = compile_options_of(arguments);
   arguments.check_heeded(terminal.err);
   options.after = dumper(directory, terminal);
+  const Offload offload = request.text ? request.text->offload : request.plan.settings.offload;
   const Pipeline pipeline = request.text ? compile(std::move(*request.text), options)
                                          : compile_pipeline(request.model.graph, request.plan, options);
   if (!table.empty()) write_file(table, table_text(pipeline.pipelining));
   const Evaluation evaluation = own_evaluation_of(arguments, pipeline, request.cluster);
   arguments.tell_notices(terminal.err);
+  const std::string notices = memory_notices(evaluation, request.cluster, offload);
   if (is_json) {
     terminal.out << program_json(pipeline) << "\n";
-    terminal.err << misfit_notice(evaluation, request.cluster);
+    terminal.err << notices;
     return 0;
   }
   if (lists_steps)
@@ -139,7 +141,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
                                   pipeline.first_rank(s) + pipeline.stage(s).rank_count() - 1);
     terminal.out << to_text(pipeline.stage(s).graph, {.layouts = false, .gradients = false});
   }
-  terminal.err << misfit_notice(evaluation, request.cluster);
+  terminal.err << notices;
   return 0;
 }
 

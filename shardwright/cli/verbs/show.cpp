@@ -109,7 +109,7 @@ nlohmann::json node_json(const Graph& graph, const Node& node, bool has_layouts)
 /// The graph with the plan's strategies, and the layout of every value: as produced, outputs as handed out.
 Graph planned_graph(const Arguments& arguments, const Model& model, Terminal& terminal) {
   // These choose among plans or say how one runs; strategies and layouts do not show it.
-  for (const char* flag : {"--comm-fusion", "--recompute", "--schedule", "--framework"})
+  for (const char* flag : {"--comm-fusion", "--recompute", "--offload", "--schedule", "--framework"})
     arguments.idle(flag, "strategies and layouts do not tell of it");
   if (!arguments.has("--train") && settings_of(asked_of(arguments)).optimizer_parallel.level < 3)
     arguments.idle("--optimizer-parallel", "there is no update; add --train");
