@@ -69,6 +69,7 @@ TEST(LeastMemory, ends_a_search_below_it) {
     automatic::Stock stock;
     request.stock = &stock;
     request.options.memory_cap = cap;
+    request.constraints.offload = Offload{};
     make_plan(step, request);
     return std::ranges::count(stock.tried, KnownBy::program, &Tried::by);
   };

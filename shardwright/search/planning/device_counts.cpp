@@ -79,7 +79,9 @@ class Counter {
           lasting_bytes(step_(chooses_structure(r) ? 1 : settings_of(r).pipelining.batch_parts()));
     const std::int64_t least = *lasting_bytes_ / devices,
                        most = r.options.memory_cap.value_or(usable_bytes(*r.cluster));
-    if (least > most)
+    const bool is_all_here =
+        !settings_of(r).offload.is_on();  // only where it is said is some of it looked for on the host
+    if (least > most && is_all_here)
       return fmt::format("{} of parameters and states a device, of {}", bytes_text(least), bytes_text(most));
     // Plans may differ in what they compute, by what is the same in two places.
     constexpr double nearness = 0.99;
