@@ -7,6 +7,7 @@
 #include "shardwright/cli/programs.h"
 #include "shardwright/exchange/torch.h"
 #include "shardwright/exchange/torch_line.h"
+#include "shardwright/frontend/memory_limit.h"
 #include "shardwright/frontend/training_data.h"
 #include "shardwright/plan/json_text.h"
 
@@ -47,6 +48,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
   if (folder.empty()) throw error("-o DIR says where the package goes");
   const PlannedModel made = planned_positional(arguments, {"--to", "-o", "--verify-passes"}, terminal);
   const Pipeline pipeline = compiled_for_others(arguments, made.model.graph, made.plan);
+  const Evaluation evaluation = own_evaluation_of(arguments, pipeline, made.plan.cluster);
   arguments.tell_notices(terminal.err);
   proven(arguments, pipeline);
   const auto files =
@@ -59,6 +61,7 @@ int run(const Arguments& arguments, Terminal& terminal) {
   for (const auto& [name, text] : files) write_file(folder + "/" + name, text);
   terminal.out << fmt::format("{}: {} files; run torchrun --nproc_per_node {} {}/train.py\n", folder,
                               files.size(), pipeline.rank_count(), folder);
+  terminal.err << memory_notices(evaluation, made.plan);
   return 0;
 }
 
