@@ -333,8 +333,10 @@ TEST_F(EndToEndHeeded, every_flag_of_every_verb_has_an_effect_or_is_told) {
     // Who asks a network sees no plan; the samples' time, which it prints, is another each time.
     const std::set<std::string> of_an_unseen_plan{"--cluster", "--parallel", "--stages"};
     for (const Flag& flag : verb.flags)
-      EXPECT_TRUE(loud.contains(flag.name) || flag.name == check_of_ourselves ||
-                  (verb.name == "infer" && of_an_unseen_plan.contains(flag.name)))
+      EXPECT_TRUE(
+          loud.contains(flag.name) || flag.name == check_of_ourselves ||
+          (verb.name == "infer" && of_an_unseen_plan.contains(flag.name)) ||
+          (verb.name == "generate" && flag.name == "--precision"))  // the same tokens may be likeliest
           << verb.name << " " << flag.name << " never has an effect";
   }
 }
