@@ -77,7 +77,7 @@ def test_plans_are_files_and_pages(tmp_path):
 def test_pages_say_what_is_assumed(tmp_path):
     for options, is_told in (({}, True), ({"global_batch": 64}, False)):
         sw.plan("ffn", devices=2, **options).save(str(tmp_path / "plan.html"))
-        assert ("The batch of 32 samples is assumed" in (tmp_path / "plan.html").read_text()) == is_told
+        assert ("batch of 32 samples is assumed" in (tmp_path / "plan.html").read_text()) == is_told
 
 
 def command(*words):
