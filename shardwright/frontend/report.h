@@ -79,10 +79,10 @@ StepReport step_report(const Graph& graph, const Plan& plan, const Evaluation& e
 std::vector<SummaryLine> summary_of(const Graph& graph, const Plan& plan, const Evaluation& evaluation,
                                     const BatchSize& batch, const StepReport& report);
 /// What recompute saves and what it costs, against the same plan without it; nothing if there is none.
-/// What lies on the host, what goes there and comes from there, against the same plan without it; likewise.
-SummaryLine offload_line(const Graph& graph, const Plan& plan, const Estimate& e, const FormatsOf& formats);
 SummaryLine recompute_line(const Graph& graph, const Plan& plan, const Estimate& estimate,
                            const FormatsOf& formats);
+/// What lies on the host, what goes there and comes from there, against the same plan without it; likewise.
+SummaryLine offload_line(const Graph& graph, const Plan& plan, const Estimate& e, const FormatsOf& formats);
 
 struct ReportStyle {
   bool is_wide = false;     // a row for each operator, however many there are

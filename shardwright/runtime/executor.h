@@ -58,9 +58,8 @@ class Executor {
   const Box& box(int stage, ValueId v) const;
   const RankStep& step() const { return step_; }
   const FlightRecord& flight_record() const { return flight_record_; }
-  /// All that this rank holds in memory of its device, and of the host.
+  /// All that this rank holds in memory of its device.
   std::span<const std::byte> arena() const { return {arena_.data(), static_cast<std::size_t>(arena_bytes_)}; }
-  std::int64_t host_bytes() const { return host_.owner ? host_.bytes() : 0; }
 
  private:
   /// A stage of this rank.

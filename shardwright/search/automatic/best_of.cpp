@@ -68,9 +68,13 @@ class BestOf {
 
   void take_if_better(Found other) {
     if (best_.fits && other.seconds >= best_.seconds) return;
-    other.tried = with_taken(std::move(best_.tried), other.tried, cap_);
     if (const auto bound = best_.plan.lower_bound_seconds; bound && *bound <= other.seconds)
       tell_bound(other.plan, request_, *bound, other.seconds);
+    take(std::move(other));
+  }
+
+  void take(Found other) {
+    other.tried = with_taken(std::move(best_.tried), other.tried, cap_);
     best_ = std::move(other);
   }
 
@@ -128,8 +132,7 @@ class BestOf {
     Found other = run_(tables_, asked, best_.fits ? best_.seconds : most_seconds);
     if (!other.fits || (best_.fits && other.seconds >= best_.seconds)) return;
     other.plan.lower_bound_seconds.reset();
-    other.tried = with_taken(std::move(best_.tried), other.tried, cap_);
-    best_ = std::move(other);
+    take(std::move(other));
   } catch (const Infeasible&) {
   }
 
