@@ -6,6 +6,7 @@
 #include <set>
 #include <tuple>
 
+#include "shardwright/graph/node_kinds.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/rewrite.h"
 
@@ -67,7 +68,6 @@ class Filler {
   const Node& node(NodeId id) const { return graph_.node(id); }
 
   NodeId above(NodeId id) const { return graph_.value(node(id).operands.front()).producer; }
-  static bool is_leaf(const Node& n) { return n.op->kind != OpKind::compute && n.op->kind != OpKind::step; }
 
   /// The order in which collectives may start.
   std::tuple<Phase, int, NodeId> place(NodeId id) const {

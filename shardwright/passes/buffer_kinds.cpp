@@ -3,15 +3,11 @@
 #include <algorithm>
 
 #include "shardwright/base/index.h"
+#include "shardwright/graph/node_kinds.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/lower/kept_leaves.h"
 
 namespace shardwright {
-namespace {
-
-bool is_transfer(const Node& node) { return node.op->kind == OpKind::step && !is_local(*node.op->step); }
-
-}  // namespace
 
 BufferKinds::BufferKinds(const Graph& graph)
     : graph_(graph),

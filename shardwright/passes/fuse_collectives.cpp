@@ -19,6 +19,7 @@
 #include <tuple>
 
 #include "shardwright/base/index.h"
+#include "shardwright/graph/node_kinds.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/rewrite.h"
 #include "shardwright/passes/buckets.h"
@@ -79,7 +80,6 @@ class CollectiveFuser {
   bool is_sent(ValueId v) const {
     return std::find(graph_.sends.begin(), graph_.sends.end(), v) != graph_.sends.end();
   }
-  static bool is_leaf(const Node& n) { return n.op->kind != OpKind::compute && n.op->kind != OpKind::step; }
 
   /// The units of the fusions [begin, end), and which waits for which.
   void make_units(int begin, int end) {

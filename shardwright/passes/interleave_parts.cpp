@@ -21,6 +21,7 @@
 #include "shardwright/autodiff/accumulate.h"
 #include "shardwright/base/index.h"
 #include "shardwright/cost/kernel_work.h"
+#include "shardwright/graph/node_kinds.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/rewrite.h"
 #include "shardwright/lower/kept_leaves.h"
@@ -81,7 +82,7 @@ class Interleaving {
     if (kind == OpKind::input) return Doer::each;
     if (kind == OpKind::receive && !is_kept_leaf(node))
       return node.phase == Phase::update ? Doer::last : Doer::each;
-    if (kind != OpKind::compute && kind != OpKind::step) return Doer::first;
+    if (is_leaf(node)) return Doer::first;
     Doer out = node.phase == Phase::update || is_accumulation(graph_, node) ? Doer::last : Doer::first;
     for (ValueId v : node.operands)
       out = std::max(
@@ -137,13 +138,12 @@ class Interleaving {
     PartItem out;
     for (NodeId id = f.begin; id < f.end; ++id.index) {
       const Node& node = graph_.node(id);
-      const bool is_transfer = node.op->kind == OpKind::step && !is_local(*node.op->step);
       const Doer doer = doers_[at(id.index)];
       double& seconds = doer == Doer::each    ? out.seconds
                         : doer == Doer::first ? out.first_seconds
                                               : out.last_seconds;
-      if (!is_transfer) seconds += compute_seconds_of(node);
-      if (!is_transfer || doer != Doer::each) continue;
+      if (!is_transfer(node)) seconds += compute_seconds_of(node);
+      if (!is_transfer(node) || doer != Doer::each) continue;
       out.transfer_seconds += redistribution_of(graph_, node, context_.redistributor).seconds;
       const auto made = item_of.find(graph_.value(node.operands.front()).producer);
       if (made != item_of.end()) out.operand = std::max(out.operand, made->second);

@@ -8,6 +8,7 @@
 
 #include "shardwright/base/random.h"
 #include "shardwright/graph/calls.h"
+#include "shardwright/graph/node_kinds.h"
 #include "shardwright/graph/rewrite.h"
 #include "shardwright/passes/optimize.h"
 
@@ -66,7 +67,7 @@ Program merge_common_subexpressions(Program program, const PassContext&) {
   std::unordered_set<Key, KeyHash> first;
   for (NodeId id : graph.node_ids()) {
     const Node& node = graph.node(id);
-    if (node.op->kind != OpKind::compute && node.op->kind != OpKind::step) continue;
+    if (is_leaf(node)) continue;
     std::vector<ValueId> operands = node.operands;
     for (ValueId& v : operands)
       if (const ValueId r = replacement[static_cast<std::size_t>(v.index)]; r.is_valid()) v = r;

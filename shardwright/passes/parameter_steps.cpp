@@ -1,6 +1,7 @@
 #include "shardwright/passes/parameter_steps.h"
 
 #include "shardwright/base/index.h"
+#include "shardwright/graph/node_kinds.h"
 #include "shardwright/graph/op.h"
 
 namespace shardwright {
@@ -85,8 +86,7 @@ std::vector<bool> gathers_ahead(const Graph& graph) {
     const Node& node = graph.nodes[i];
     if (node.op->step == StepKind::fetch) {
       const Node& maker = graph.node(graph.value(node.operands.front()).producer);
-      const bool is_leaf = maker.op->kind != OpKind::compute && maker.op->kind != OpKind::step;
-      out.push_back(is_leaf || node.phase > maker.phase);
+      out.push_back(is_leaf(maker) || node.phase > maker.phase);
       continue;
     }
     const bool is_gather = node.op->step == StepKind::all_gather && node.phase != Phase::update;

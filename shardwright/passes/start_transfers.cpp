@@ -8,6 +8,7 @@
 #include <map>
 
 #include "shardwright/base/index.h"
+#include "shardwright/graph/node_kinds.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/passes/optimize.h"
 #include "shardwright/passes/parameter_steps.h"
@@ -65,8 +66,7 @@ class Starts {
     for (int f = 0; f < static_cast<int>(fusions.size()); ++f) {
       const Fusion& fusion = fusions[at(f)];
       const Node& first = graph_.node(fusion.begin);
-      const bool is_transfer = first.op->kind == OpKind::step && !is_local(*first.op->step);
-      if (is_transfer && (!is_ahead[at(fusion.begin.index)] || program_.starts.empty())) {
+      if (is_transfer(first) && (!is_ahead[at(fusion.begin.index)] || program_.starts.empty())) {
         const NodeId start = fusions[at(last_in_the_way(fusion) + 1)].begin;
         for (NodeId id = fusion.begin; id < fusion.end; ++id.index) starts[at(id.index)] = start;
       }
@@ -113,7 +113,7 @@ class Starts {
   /// Leaves are there before the first node, and an alias in its operand's place does nothing.
   bool does_nothing(const Node& node) const {
     if (node.op->kind == OpKind::receive) return false;  // that is where it arrives
-    if (node.op->kind != OpKind::compute && node.op->kind != OpKind::step) return true;
+    if (is_leaf(node)) return true;
     return node.op->is_alias && offset(node.results.front()) == offset(node.operands.front());
   }
 

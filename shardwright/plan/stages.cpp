@@ -5,6 +5,7 @@
 
 #include "shardwright/autodiff/accumulate.h"
 #include "shardwright/base/index.h"
+#include "shardwright/graph/node_kinds.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/plan/batch.h"
 
@@ -12,8 +13,6 @@ namespace shardwright {
 namespace {
 
 constexpr int everywhere = -1;
-
-bool is_leaf(const Node& node) { return node.op->kind != OpKind::compute && node.op->kind != OpKind::step; }
 
 /// The stage of every node, from those of the forward compute nodes.
 class Assignment {

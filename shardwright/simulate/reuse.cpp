@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "shardwright/graph/node_kinds.h"
 #include "shardwright/graph/op.h"
 
 namespace shardwright {
@@ -57,7 +58,7 @@ class Stamps {
 bool is_still(const Program& program, const Node& node) {
   if (node.op->kind == OpKind::compute && node.op->is_alias)
     return program.offset(node.operands.front()) == program.offset(node.results.front());
-  return node.op->kind != OpKind::compute && node.op->kind != OpKind::step && node.op->kind != OpKind::input;
+  return is_leaf(node) && node.op->kind != OpKind::input;
 }
 
 }  // namespace

@@ -28,8 +28,6 @@ double bytes_of(const PreparedTransfer& t, const Graph& graph) {
 
 }  // namespace
 
-bool is_transfer(const Node& node) { return node.op->kind == OpKind::step && !is_local(*node.op->step); }
-
 const CallWork& CallWorks::of(const Graph& graph, const Node& node) {
   Key key{node.op, operand_types(graph, node), result_types(graph, node), node.attributes};
   const auto known = works_.find(key);

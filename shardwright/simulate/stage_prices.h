@@ -7,14 +7,12 @@
 
 #include "shardwright/cost/cluster.h"
 #include "shardwright/cost/kernel_work.h"
+#include "shardwright/graph/node_kinds.h"
 #include "shardwright/lower/step.h"
 #include "shardwright/simulate/operator_seconds.h"
 #include "shardwright/simulate/reuse.h"
 
 namespace shardwright {
-
-/// That something moves between ranks.
-bool is_transfer(const Node& node);
 
 /// Seconds, and whose work they are.
 struct OwnedSeconds {
