@@ -97,6 +97,7 @@ PreparedTraining prepare_training(const Arguments& arguments, std::optional<Fold
   };
   Prepared program = prepare(model.graph, plan, prepares);
   if (is_first_rank()) save_strategies(arguments, model.graph, plan, program.pipeline(), terminal);
+  for (const std::string& notice : program.notices()) notices << notice << "\n";
   terminal.err << notices.str();
   const Evaluation& expected = *looked_at;
   std::optional<RunPage> page;

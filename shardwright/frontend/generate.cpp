@@ -9,6 +9,7 @@
 #include "shardwright/base/index.h"
 #include "shardwright/base/progress.h"
 #include "shardwright/base/random.h"
+#include "shardwright/base/text.h"
 #include "shardwright/frontend/inference.h"
 #include "shardwright/runtime/checkpoint/load.h"
 #include "shardwright/runtime/hand_over.h"
@@ -72,8 +73,6 @@ std::int32_t draw(std::span<const double> scores, const Sampling& sampling, doub
 
 namespace {
 
-constexpr std::int64_t least_prompt = 16;  // that is worth a program of its own
-
 /// A program of a decoder.
 struct DecoderProgram {
   Plan plan;
@@ -87,12 +86,14 @@ struct DecoderStep {
   Plan plan;
   std::int64_t vocabulary = 0;
   std::int64_t rows = 1;
+  std::vector<std::string> notices;
   std::unique_ptr<Session> session;
 
   DecoderStep(DecoderProgram p, const SessionStart& start, const SessionOptions& waits)
       : plan(std::move(p.plan)),
         vocabulary(p.vocabulary),
         rows(p.rows),
+        notices(p.program.notices()),
         session(std::make_unique<Session>(start(std::move(p.program), waits))) {}
 };
 
@@ -257,7 +258,9 @@ Generated Generator::operator()(const std::vector<Tokens>& prompts, std::int64_t
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
   const RandomStream random(sampling.seed, "generate");
-  Generated out{.notice = s.notice};
+  std::vector<std::string> notices = s.step.notices;
+  if (!s.notice.empty()) notices.push_back(s.notice);
+  Generated out{.notice = join(notices, "\n")};
   Doing doing(s.options.progress, "token", longest + count);
   const auto is_open = [](const Sequence& q) { return !q.has_ended; };
   for (; std::ranges::any_of(all, is_open); ++out.steps) {
@@ -285,9 +288,11 @@ Generated Generator::operator()(const std::vector<Tokens>& prompts, std::int64_t
 
 std::int64_t Generator::vocabulary() const { return state_->step.vocabulary; }
 const Plan& Generator::plan() const { return state_->step.plan; }
+std::int64_t Generator::prompt_bytes() const {
+  return state_->first ? state_->first->session->statistics().arena_bytes : 0;
+}
 std::int64_t Generator::arena_bytes() const {
-  const std::int64_t first = state_->first ? state_->first->session->statistics().arena_bytes : 0;
-  return state_->step.session->statistics().arena_bytes + first;
+  return state_->step.session->statistics().arena_bytes + prompt_bytes();
 }
 
 }  // namespace shardwright

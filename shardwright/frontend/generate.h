@@ -33,6 +33,9 @@ void check(const Sampling& sampling);
 /// `chance` from 0 to below 1 says which. Of equal scores the first comes first.
 std::int32_t draw(std::span<const double> scores, const Sampling& sampling, double chance);
 
+/// Tokens of a prompt for which a pass of its own is worth it.
+inline constexpr std::int64_t least_prompt = 16;
+
 struct GenerateOptions {
   int devices = 1;
   int stages = 1;
@@ -40,7 +43,8 @@ struct GenerateOptions {
   std::string search = {};  // as --search; empty: auto, where it can
   std::optional<Cluster> cluster = {};
   Precision precision = {};
-  /// Prompts of up to so many tokens are fed in one pass, which is planned with the rest; 0: when there are some of 16 or more.
+  /// Prompts of up to so many tokens are fed in one pass, which is planned with the rest; 0: when there are some of
+  /// `least_prompt` or more.
   std::int64_t prompt = 0;
   DeviceKind device = default_devices();  // that runs it
   SessionStart start = start_threads;
@@ -56,7 +60,8 @@ struct Generated {
   double seconds = 0;
   std::int64_t first_steps = 0;  // until each sequence had its first token
   double first_seconds = 0;      // likewise
-  std::string notice = {};       // why prompts were fed token by token, where they should not have been
+  std::string notice =
+      {};  // what the device has no kernels for, why prompts were fed token by token; a line each
 };
 
 class Generator {
@@ -82,6 +87,8 @@ class Generator {
   const Plan& plan() const;
   /// Of all programs, in bytes on the ranks that have most.
   std::int64_t arena_bytes() const;
+  /// Of these, of the program that takes prompts in one pass; 0: there is none.
+  std::int64_t prompt_bytes() const;
 
  private:
   struct State;

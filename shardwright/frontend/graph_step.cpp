@@ -1,5 +1,8 @@
 #include "shardwright/frontend/graph_step.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "shardwright/frontend/memory_limit.h"
 #include "shardwright/frontend/plan_page.h"
 #include "shardwright/frontend/planned_strategies.h"
@@ -25,9 +28,11 @@ void look_at(const Pipeline& program, PlannedStep& step, const TrainOptions& opt
 }
 
 Prepared prepared(PlannedStep& step, const TrainOptions& options) {
-  return prepare(step.network.graph, step.network.plan,
-                 {.device = options.device,
-                  .accept = [&](const Pipeline& program) { look_at(program, step, options); }});
+  Prepared out = prepare(step.network.graph, step.network.plan,
+                         {.device = options.device,
+                          .accept = [&](const Pipeline& program) { look_at(program, step, options); }});
+  std::ranges::move(out.notices(), std::back_inserter(step.notices));
+  return out;
 }
 
 }  // namespace

@@ -291,7 +291,7 @@ void Executor::run(const Action& action, int micro_batch) {
   const Instruction& i = action.instruction;
   switch (i.act) {
     case Act::compute:
-      if (action.is_on_host) backend_.wait();
+      if (action.is_on_host) backend_.wait_for(backend_.record(DeviceStream::compute));
       return action.kernel();
     case Act::start: return start_transfer(i, micro_batch);
     case Act::finish: return finish_transfer(i, micro_batch);
@@ -321,10 +321,14 @@ void Executor::run_recorded(const Action& action, int micro_batch) {
   TraceEvent event{.instruction = action.instruction, .activity = Activity::instruction};
   event.instruction.micro_batch = micro_batch;
   event.phase = action.phase;
-  recorder_->time(event, [&] {
+  if (backend_.is_host()) {
+    recorder_->time(event, [&] { run(action, micro_batch); });
+  } else {  // its time is that of the device, not of asking for it
+    const DeviceEvent begin = backend_.record_time();
     run(action, micro_batch);
-    if (!backend_.is_host()) backend_.wait();  // its time is that of the device, not of asking for it
-  });
+    timed_.push_back({recorder_->events().size(), begin, backend_.record_time()});
+    recorder_->add(event);
+  }
   if (!action.is_hiding) return;
   event.activity = Activity::progress;
   recorder_->time(event, [&] { communicator_.progress(); });
@@ -372,6 +376,10 @@ void Executor::run() {
     throw;
   }
   backend_.wait();
+  for (const Timed& t : timed_)
+    recorder_->set_times(t.event, backend_.time_of(t.begin), backend_.time_of(t.end));
+  timed_.clear();
+  backend_.forget_times(2 * timed_.capacity());
   flight_record_.end();
 }
 
@@ -381,6 +389,8 @@ void Executor::record(Recorder* recorder) {
   std::size_t actions = actions_.size();
   for (const Instruction& i : step_.instructions)
     if (i.act == Act::run) actions += step_.section(i).instructions.size();
+  timed_.reserve(actions);
+  backend_.forget_times(2 * actions);
   constexpr std::size_t others = 2;  // the step itself, and what is gathered behind it
   recorder->reserve(2 * actions + others);
 }

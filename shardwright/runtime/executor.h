@@ -112,6 +112,11 @@ class Executor {
 
   void hold_stages();
   void place_values(Held& held);
+  /// An event of the recorder, whose times the device knows.
+  struct Timed {
+    std::size_t event = 0;
+    DeviceEvent begin, end;
+  };
   void prepare_transfers();
   int prepare_host_copies(const PreparedTransfer& transfer, int micro_batch);
   void start_transfer(const Instruction& i, int micro_batch);
@@ -170,6 +175,7 @@ class Executor {
   Actions actions_;
   std::vector<std::vector<Actions>> sections_;  // by lane, or one
   Recorder* recorder_ = nullptr;
+  std::vector<Timed> timed_;
   FlightRecord flight_record_;
   const std::atomic<bool>* stop_ = nullptr;
 };

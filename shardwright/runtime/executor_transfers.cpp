@@ -44,7 +44,8 @@ int Executor::prepare_host_copies(const PreparedTransfer& transfer, int micro_ba
 }
 
 void Executor::end_copies() {
-  if (host_copies_.empty()) return;
+  timed_.clear();
+  if (host_copies_.empty() && backend_.is_host()) return;
   try {
     backend_.wait();
   } catch (const std::exception&) {  // the first failure is told

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <set>
+
 #include "shardwright/base/progress.h"
+#include "shardwright/base/text.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/runtime/host_memory.h"
 #include "shardwright/runtime/session.h"
@@ -28,6 +31,21 @@ Prepared prepare(const Graph& graph, const Plan& plan, const PrepareOptions& opt
   if (options.accept) options.accept(pipeline);
   if (options.proves) proven(pipeline, options.progress);
   return {std::move(pipeline), options.device};
+}
+
+std::vector<std::string> Prepared::notices() const {
+  if (!device_.formats) return {};
+  std::set<std::string> without;
+  for (const Program& program : pipeline_.stages)
+    for (const Node& node : program.graph.nodes) {
+      if (node.space != Space::host || node.op->kind != OpKind::compute) continue;
+      LocalCall call = local_call(program.graph, node, 0);
+      if (!device_.formats(*node.op, call.call()).has_kernel) without.insert(node.op->name);
+    }
+  if (without.empty()) return {};
+  return {fmt::format(
+      "this device has no kernel for {}: on the host, and what it takes and makes goes there and back",
+      join(std::vector(without.begin(), without.end()), ", "))};
 }
 
 Prepared prepared_again(const Session& session) { return {session.pipeline(), session.device()}; }

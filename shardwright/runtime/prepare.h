@@ -4,6 +4,8 @@
 #pragma once
 
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "shardwright/graph/graph.h"
 #include "shardwright/lower/pipeline.h"
@@ -30,6 +32,8 @@ class Prepared {
  public:
   const Pipeline& pipeline() const { return pipeline_; }
   const DeviceKind& device() const { return device_; }
+  /// What there is to tell of it, a line each: operators that the device has no kernel for.
+  std::vector<std::string> notices() const;
   /// Takes it out.
   Pipeline release() && { return std::move(pipeline_); }
 

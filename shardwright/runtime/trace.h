@@ -39,6 +39,10 @@ class Recorder {
     event.end = time();
     add(event);
   }
+  /// Of an event that has been added.
+  void set_times(std::size_t event, std::int64_t begin, std::int64_t end) {
+    events_[event].begin = begin, events_[event].end = end;
+  }
   const std::vector<TraceEvent>& events() const { return events_; }
 
  private:

@@ -119,7 +119,8 @@ TEST(Generate, feeds_prompts_of_any_lengths_in_one_pass) {
   EXPECT_EQ(out.first_steps, 1);
   EXPECT_EQ(out.steps, 6);
   EXPECT_EQ(out.notice, "");
-  EXPECT_GT(generator.arena_bytes(), 2 * without);             // what the pass takes is told
+  EXPECT_GT(generator.prompt_bytes(), without);
+  EXPECT_EQ(generator.arena_bytes(), generator.prompt_bytes() + without);
   Generator alone(model, 1, 14, {.precision = {DType::f64}});  // token by token
   EXPECT_EQ(alone({prompts[1]}, 6).tokens[0], out.tokens[1]);
   const Generated shorter = generator({{1, 2, 3}, {4}, {5, 6}}, 3);  // not worth a pass

@@ -10,6 +10,7 @@
 #include "shardwright/frontend/model.h"
 #include "shardwright/passes/compile.h"
 #include "shardwright/runtime/backend/cpu/cpu.h"
+#include "shardwright/runtime/prepare.h"
 #include "shardwright/runtime/session.h"
 #include "shardwright/search/planning/make_plan.h"
 #include "tests/support/device.h"
@@ -160,6 +161,20 @@ std::vector<double> losses_of(const Pipeline& pipeline, const DeviceKind& device
   return out;
 }
 
+/// Who prepares a program for a device is told what it cannot run.
+TEST(DeviceBoundary, kernels_that_are_missing_are_told) {
+  Model m = build_model("ffn:batch=8,widths=12-16-10");
+  add_train_step(m.graph, m.loss, {.name = "adam", .attributes = {{"rate", 0.01}}});
+  const Plan plan = make_plan(m.graph, {.model = "ffn", .parallel = Parallel::stand_alone});
+  EXPECT_EQ(prepare(m.graph, plan, {.device = testing::fenced_devices()}).notices(),
+            std::vector<std::string>());
+  EXPECT_EQ(prepare(m.graph, plan, {.device = testing::fenced_devices_without({"relu", "adam", "conv2d"})})
+                .notices(),
+            std::vector<std::string>{
+                "this device has no kernel for adam, relu: on the host, and what it takes and makes "
+                "goes there and back"});
+}
+
 /// Copies of these devices are done no sooner than they are waited for, and kernels look whether they were.
 TEST(DeviceBoundary, what_is_on_the_host_comes_when_it_is_waited_for) {
   const std::vector<double> want = losses_of(trained(cpu_formats, "none"), cpu_devices());
@@ -196,6 +211,75 @@ TEST(DeviceBoundary, a_kernel_that_reads_what_is_under_way_is_found) {
   EXPECT_NO_THROW(kernel());
   backend.copy_later(DeviceStream::evict, host.data(), memory.data() + 64, 64);
   EXPECT_THROW(kernel(), InternalError);
+}
+
+/// Of two ranks: sums of 1 and 2, which this device copies to the host no sooner than somebody waits.
+TEST(DeviceBoundary, kernels_are_asked_for_while_operands_of_transfers_are_on_their_way) {
+  const std::vector<Mesh> meshes{{{{"a", 2}}}};
+  Scanner partial("[-] sum(a)");
+  const Step sum{.kind = StepKind::all_reduce,
+                 .axes = {0},
+                 .from = parse_layout(partial, meshes[0]),
+                 .to = replicated(1)};
+  const auto work = [&](Communicator& communicator) {
+    FencedBackend backend;
+    const Memory memory = communicator.allocate(256, backend);
+    const TensorView x{DType::f32, {16}, memory.data()}, y{DType::f32, {16}, memory.data() + 64},
+        other{DType::f32, {16}, memory.data() + 128};
+    const BoundTransfer bound{transfer_of(sum, meshes, {16}, communicator.rank()), DType::f32, x.data,
+                              y.data};
+    const int prepared = communicator.prepare({&bound, 1});
+    for (int step = 1; step <= 3; ++step) {
+      backend.fill(x, step * (1 + communicator.rank()));
+      communicator.start(prepared);
+      EXPECT_FALSE(backend.is_past({DeviceStream::evict, step}));
+      communicator.progress();
+      EXPECT_THROW(backend.fill(x, 0), InternalError);
+      EXPECT_NO_THROW(backend.fill(other, 5));
+      communicator.finish(prepared);
+      EXPECT_NO_THROW(backend.fill(x, 0));
+      EXPECT_EQ(to_doubles(testing::read(backend, y)), std::vector<double>(16, step * 3));
+    }
+  };
+  auto communicators = thread_communicators(2);
+  for (auto& c : communicators) c = staged(std::move(c), FencedBackend());
+  const std::jthread other([&] { work(*communicators[1]); });
+  work(*communicators[0]);
+}
+
+/// Counts who waits for all of a device.
+class Counted final : public testing::ForwardingBackend {
+ public:
+  explicit Counted(std::atomic<int>& waits)
+      : ForwardingBackend(std::make_unique<FencedBackend>()), waits_(waits) {}
+  void wait() override {
+    ++waits_;
+    ForwardingBackend::wait();
+  }
+
+ private:
+  std::atomic<int>& waits_;
+};
+
+TEST(DeviceBoundary, a_recorded_step_waits_no_more_often) {
+  std::atomic<int> waits = 0;
+  DeviceKind devices = testing::fenced_devices();
+  devices.backend = [&](int) { return std::make_unique<Counted>(waits); };
+  Session session(trained(devices.formats, "optimizer"), {.seed = 3, .devices = devices});
+  const auto waits_of_step = [&] {
+    const int before = waits;
+    session.step({{"input", testing::counting({DType::f32, {8, 12}})}, {"label", Tensor({DType::i32, {8}})}});
+    return waits - before;
+  };
+  const int unrecorded = waits_of_step();
+  session.record(true);
+  EXPECT_EQ(waits_of_step(), unrecorded);
+  const StepTrace trace = session.trace();
+  for (const auto& events : trace.ranks)
+    for (const TraceEvent& e : events) {
+      EXPECT_LE(e.begin, e.end);
+      EXPECT_LE(events.front().begin, e.end);
+    }
 }
 
 /// As the backend's interface promises.

@@ -23,6 +23,14 @@ std::size_t in_pages(std::int64_t bytes) {
   return static_cast<std::size_t>((std::max(bytes, std::int64_t{1}) + page - 1) / page * page);
 }
 
+std::size_t bytes_of(const TensorView& view) {
+  return static_cast<std::size_t>(view.size()) * size_of(view.dtype);
+}
+
+bool meet(const std::byte* a, std::size_t a_bytes, const std::byte* b, std::size_t b_bytes) {
+  return a < b + b_bytes && b < a + a_bytes;
+}
+
 }  // namespace
 
 /// Open as long as it lives.
@@ -97,21 +105,26 @@ void FencedBackend::release(std::byte* data, std::int64_t bytes) {
 }
 
 void FencedBackend::write(std::byte* to, std::span<const std::byte> host) {
+  check_written(to, host.size(), "a write");
   const Gate open(*this);
   ForwardingBackend::write(to, host);
 }
 
 void FencedBackend::read(std::span<std::byte> host, const std::byte* from) {
+  check_read(from, host.size(), "a read");
   const Gate open(*this);
   ForwardingBackend::read(host, from);
 }
 
 void FencedBackend::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+  check_read(from, bytes, "a copy");
+  check_written(to, bytes, "a copy");
   const Gate open(*this);
   ForwardingBackend::copy(to, from, bytes);
 }
 
 void FencedBackend::fill(const TensorView& to, double value) {
+  check_written(to.data, bytes_of(to), "a fill");
   const Gate open(*this);
   ForwardingBackend::fill(to, value);
 }
@@ -119,7 +132,7 @@ void FencedBackend::fill(const TensorView& to, double value) {
 void FencedBackend::copy_later(DeviceStream way, std::byte* to, const std::byte* from, std::size_t bytes) {
   check_thread();
   ++lane(way).asked;
-  lane(way).waiting.push_back({to, from, bytes});
+  lane(way).copies.push_back({to, from, bytes, lane(way).behind});
 }
 
 DeviceEvent FencedBackend::record(DeviceStream stream) {
@@ -127,32 +140,51 @@ DeviceEvent FencedBackend::record(DeviceStream stream) {
 }
 
 void FencedBackend::wait_for(DeviceEvent event, DeviceStream stream) {
-  if (event.stream != DeviceStream::compute && stream == DeviceStream::compute)
-    do_copies(event.stream, event.number);
+  if (event.stream == DeviceStream::compute || event.stream == stream) return;
+  if (stream == DeviceStream::compute) return do_copies(event.stream, event.number);
+  lane(stream).behind = std::max(lane(stream).behind, event.number);
+}
+
+void FencedBackend::wait_for(DeviceEvent event) {
+  check_thread();
+  if (event.stream != DeviceStream::compute) do_copies(event.stream, event.number);
+}
+
+bool FencedBackend::is_past(DeviceEvent event) {
+  check_thread();
+  return event.stream == DeviceStream::compute || lane(event.stream).done >= event.number;
 }
 
 void FencedBackend::do_copies(DeviceStream way, std::int64_t until) {
-  Lane& on = lane(way);
-  if (on.done >= until) return;
-  const Gate open(*this);
-  for (; on.done < until; ++on.done, on.waiting.pop_front())
-    ForwardingBackend::copy(on.waiting.front().to, on.waiting.front().from, on.waiting.front().bytes);
+  for (Lane& on = lane(way); on.done < until; ++on.done, ++on.first) {
+    const Copy next = on.copies[on.first];
+    do_copies(way == DeviceStream::evict ? DeviceStream::fetch : DeviceStream::evict, next.behind);
+    const Gate open(*this);
+    ForwardingBackend::copy(next.to, next.from, next.bytes);
+  }
+  if (Lane& on = lane(way); on.first == on.copies.size()) on.copies.clear(), on.first = 0;
+}
+
+void FencedBackend::check_read(const std::byte* begin, std::size_t bytes, std::string_view who) const {
+  for (const Lane& on : lanes_)
+    for (const Copy& copy : on.waiting())
+      require(!meet(begin, bytes, copy.to, copy.bytes), "{} reads what no event has made ready", who);
+}
+
+void FencedBackend::check_written(const std::byte* begin, std::size_t bytes, std::string_view who) const {
+  check_read(begin, bytes, who);
+  for (const Lane& on : lanes_)
+    for (const Copy& copy : on.waiting())
+      require(!meet(begin, bytes, copy.from, copy.bytes), "{} writes where a copy is under way", who);
 }
 
 void FencedBackend::check_ready(std::span<const FusedCall> calls) const {
-  const auto meet = [](const TensorView& view, const std::byte* begin, std::size_t bytes) {
-    const auto size = static_cast<std::size_t>(view.size()) * size_of(view.dtype);
-    return view.data && view.data < begin + bytes && begin < view.data + size;
-  };
-  for (const Lane& on : lanes_)
-    for (const Copy& copy : on.waiting)
-      for (const FusedCall& call : calls) {
-        for (const TensorView& read : call.call.operands)
-          require(!meet(read, copy.to, copy.bytes), "{} reads what no event has made ready", call.op.name);
-        for (const TensorView& made : call.call.results)
-          require(!meet(made, copy.to, copy.bytes) && !meet(made, copy.from, copy.bytes),
-                  "{} writes where a copy is under way", call.op.name);
-      }
+  for (const FusedCall& call : calls) {
+    for (const TensorView& read : call.call.operands)
+      if (read.data) check_read(read.data, bytes_of(read), call.op.name);
+    for (const TensorView& made : call.call.results)
+      if (made.data) check_written(made.data, bytes_of(made), call.op.name);
+  }
 }
 
 /// Preparing looks at no contents: the fence stays closed.

@@ -7,12 +7,13 @@
 #pragma once
 
 #include <array>
-#include <deque>
 #include <map>
 #include <mutex>
 #include <set>
+#include <span>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/support/forwarding_backend.h"
 
@@ -31,6 +32,8 @@ class FencedBackend final : public ForwardingBackend {
   void copy_later(DeviceStream way, std::byte* to, const std::byte* from, std::size_t bytes) override;
   DeviceEvent record(DeviceStream stream) override;
   void wait_for(DeviceEvent event, DeviceStream stream) override;
+  void wait_for(DeviceEvent event) override;
+  bool is_past(DeviceEvent event) override;
   Memory allocate(std::int64_t bytes) override;
   void write(std::byte* to, std::span<const std::byte> host) override;
   void read(std::span<std::byte> host, const std::byte* from) override;
@@ -45,16 +48,22 @@ class FencedBackend final : public ForwardingBackend {
     std::byte* to;
     const std::byte* from;
     std::size_t bytes;
+    std::int64_t behind = 0;  // so many of the other stream
   };
   /// A stream of copies.
   struct Lane {
-    std::deque<Copy> waiting;
+    std::vector<Copy> copies;  // of which the first ones may be done
+    std::size_t first = 0;     // that is not
+    std::span<const Copy> waiting() const { return std::span(copies).subspan(first); }
     std::int64_t asked = 0, done = 0;
+    std::int64_t behind = 0;  // what is asked for from now on
   };
   Lane& lane(DeviceStream way) { return lanes_[way == DeviceStream::evict]; }
   void do_copies(DeviceStream way, std::int64_t until);
   /// Throws: InternalError if a copy that nobody has waited for writes there, or reads what is written.
   void check_ready(std::span<const FusedCall> calls) const;
+  void check_read(const std::byte* begin, std::size_t bytes, std::string_view who) const;
+  void check_written(const std::byte* begin, std::size_t bytes, std::string_view who) const;
   void protect(int what);
   void check_thread() const;
   static void release(std::byte* data, std::int64_t bytes);

@@ -30,6 +30,11 @@ class ForwardingBackend : public Backend {
   }
   DeviceEvent record(DeviceStream stream) override { return inner_->record(stream); }
   void wait_for(DeviceEvent event, DeviceStream stream) override { inner_->wait_for(event, stream); }
+  void wait_for(DeviceEvent event) override { inner_->wait_for(event); }
+  bool is_past(DeviceEvent event) override { return inner_->is_past(event); }
+  DeviceEvent record_time() override { return inner_->record_time(); }
+  std::int64_t time_of(DeviceEvent event) const override { return inner_->time_of(event); }
+  void forget_times(std::size_t room) override { inner_->forget_times(room); }
   void wait() override { inner_->wait(); }
   using Backend::prepare;
   PreparedKernel prepare(std::span<const FusedCall> calls) override { return inner_->prepare(calls); }

@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "shardwright/base/quantity.h"
 #include "shardwright/base/text.h"
 #include "shardwright/cli/agreements.h"
 #include "shardwright/cli/asked.h"
@@ -134,11 +135,22 @@ Writing writing_of(const Arguments& arguments) {
   return out;
 }
 
+/// Weights and caches are of both programs.
+std::string memory_text(const Generator& generator) {
+  std::string out = fmt::format("memory {} a device", bytes_text(generator.arena_bytes()));
+  if (const std::int64_t bytes = generator.prompt_bytes(); bytes > 0)
+    out += fmt::format(", {} of it to take the prompts in one pass", bytes_text(bytes));
+  return out;
+}
+
 Generator generator_of(const Arguments& arguments, const Writing& writing, Terminal& terminal) {
   std::size_t longest = 0;
   for (const Tokens& prompt : writing.prompts) longest = std::max(longest, prompt.size());
+  GenerateOptions options = writing.options;
+  const auto prompt = static_cast<std::int64_t>(longest);
+  if (prompt >= least_prompt && writing.count > 0) options.prompt = prompt;
   Generator generator(arguments.positionals[0], static_cast<std::int64_t>(writing.prompts.size()),
-                      static_cast<std::int64_t>(longest) + writing.count, writing.options);
+                      prompt + writing.count, options);
   const std::int64_t known = generator.vocabulary();
   if (writing.is_text && known < 256)
     throw error("--text: its tokens are bytes, but the decoder knows {} tokens", known);
@@ -147,10 +159,11 @@ Generator generator_of(const Arguments& arguments, const Writing& writing, Termi
   if (writing.sampling.top_k > known)
     throw error("--top-k {}: the decoder knows {} tokens", writing.sampling.top_k, known);
   arguments.check_heeded(terminal.err);
+  if (is_first_rank() && !writing.is_json) terminal.err << memory_text(generator) << "\n";
   return generator;
 }
 
-void tell(const Generated& out, const Writing& writing, Terminal& terminal) {
+void tell(const Generated& out, const Writing& writing, std::int64_t memory_bytes, Terminal& terminal) {
   if (!out.notice.empty()) terminal.err << out.notice << "\n";
   const std::int64_t rest = out.steps - out.first_steps;
   const double each = rest > 0 ? (out.seconds - out.first_seconds) / static_cast<double>(rest)
@@ -160,7 +173,8 @@ void tell(const Generated& out, const Writing& writing, Terminal& terminal) {
       terminal.out << nlohmann::ordered_json{{"tokens", tokens},
                                              {"text", writing.is_text ? text_of(tokens) : ""},
                                              {"seconds_per_token", each},
-                                             {"first_token_seconds", out.first_seconds}}
+                                             {"first_token_seconds", out.first_seconds},
+                                             {"memory_bytes", memory_bytes}}
                           .dump()
                    << "\n";
       continue;
@@ -178,7 +192,7 @@ void tell(const Generated& out, const Writing& writing, Terminal& terminal) {
 int write_with(Generator generator, const Writing& writing, Terminal& terminal) {
   generator.load(writing.checkpoint);
   const Generated out = generator(writing.prompts, writing.count, writing.sampling, writing.stops);
-  if (is_first_rank()) tell(out, writing, terminal);
+  if (is_first_rank()) tell(out, writing, generator.arena_bytes(), terminal);
   return 0;
 }
 

@@ -172,6 +172,8 @@ Asking prepare_asking(const Arguments& arguments, Terminal& terminal) {
 int ask_with(const SessionStart& start, const Asking& asking, const Arguments& arguments,
              Terminal& terminal) {
   const AskedNetwork& network = asking.network;
+  if (is_first_rank())
+    for (const std::string& notice : network.program.notices()) terminal.err << notice << "\n";
   Session session = start(network.program, with_waiting({}, asking.waiting));
   set_weights(session, asking.weights, network.model, terminal);
   Collected collected(network.data->samples(), network);

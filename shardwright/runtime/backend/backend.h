@@ -120,6 +120,18 @@ class Backend {
   virtual DeviceEvent record(DeviceStream stream) = 0;
   /// What `stream` is asked for from now on begins behind `event`.
   virtual void wait_for(DeviceEvent event, DeviceStream stream) = 0;
+  /// The host waits.
+  virtual void wait_for(DeviceEvent event) = 0;
+  /// Waits for nothing.
+  virtual bool is_past(DeviceEvent event) = 0;
+
+  /// As `record`, of kernels; the device looks at its clock, too.
+  virtual DeviceEvent record_time() = 0;
+  /// When an event of `record_time` was, once all is done: in nanoseconds of Recorder::now (runtime/trace.h). Known until the
+  /// next `forget_times`.
+  virtual std::int64_t time_of(DeviceEvent event) const = 0;
+  /// There is room for so many more.
+  virtual void forget_times(std::size_t room) = 0;
 
   /// Until all that has been asked for is done, on all streams. Throws: Error if some of it could not be done.
   virtual void wait() = 0;

@@ -53,7 +53,7 @@ class Communicator {
   /// Says that the operands are ready; waits for nobody. Until `finish` returns the operands are not written,
   /// and results of an all_reduce neither read nor written: peers may be at work on them.
   /// Throws: Error of kind peer if a rank is known to have failed; InternalError if a peer has started another
-  /// transfer instead.
+  /// transfer instead; where operands have to be brought to the host first, a later call does.
   virtual void start(int prepared) = 0;
   /// Moves on what has been started, as far as that needs no waiting. Where nothing moves by itself (MPI
   /// between hosts), only as much is hidden as there are calls of this. Looks for no failure.

@@ -38,6 +38,12 @@ void CopyThreads::wait_for(DeviceEvent event) {
   on.changed.wait(lock, [&] { return on.done >= event.number; });
 }
 
+bool CopyThreads::is_past(DeviceEvent event) {
+  Lane& on = lane(event.stream);
+  const std::lock_guard lock(on.mutex);
+  return on.done >= event.number;
+}
+
 void CopyThreads::wait() {
   for (const DeviceStream way : {DeviceStream::fetch, DeviceStream::evict})
     if (asked(way) > 0) wait_for({way, asked(way)});

@@ -30,6 +30,7 @@ class CopyThreads {
   std::int64_t asked(DeviceStream way) const { return lane(way).asked; }
   /// Until as many are done.
   void wait_for(DeviceEvent event);
+  bool is_past(DeviceEvent event);
   /// Until all are done.
   void wait();
 

@@ -15,6 +15,7 @@
 #include "shardwright/runtime/backend/cpu/reformat.h"
 #include "shardwright/runtime/backend/cpu/rows.h"
 #include "shardwright/runtime/backend/cpu/scratch.h"
+#include "shardwright/runtime/trace.h"
 
 namespace shardwright {
 namespace {
@@ -102,6 +103,24 @@ class Cpu final : public Backend {
     require(stream == DeviceStream::compute, "copies wait for kernels only");
     copies_.wait_for(event);
   }
+  void wait_for(DeviceEvent event) override {
+    if (event.stream != DeviceStream::compute) copies_.wait_for(event);
+  }
+  bool is_past(DeviceEvent event) override {
+    return event.stream == DeviceStream::compute || copies_.is_past(event);
+  }
+
+  DeviceEvent record_time() override {
+    times_.push_back(Recorder::now());
+    return {DeviceStream::compute, static_cast<std::int64_t>(times_.size()) - 1};
+  }
+  std::int64_t time_of(DeviceEvent event) const override {
+    return times_[static_cast<std::size_t>(event.number)];
+  }
+  void forget_times(std::size_t room) override {
+    times_.clear();
+    times_.reserve(room);
+  }
 
   PreparedKernel prepare(std::span<const FusedCall> calls) override {
     const FusedCall& first = calls.front();
@@ -133,6 +152,7 @@ class Cpu final : public Backend {
   cpu::Workspace workspace_;  // of the kernel that runs
   cpu::Workspace panels_;     // of a chain whose head it is
   cpu::CopyThreads copies_;
+  std::vector<std::int64_t> times_;
 };
 
 }  // namespace
