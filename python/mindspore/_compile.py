@@ -16,7 +16,7 @@ from shardwright._tree import leaves, map_leaves
 from . import context
 from ._feed import Feed
 from ._trace import MicroBatches, Tracing, current
-from .common.parameter import Parameter, is_of_each_rank
+from .common.parameter import Parameter, is_of_each_rank, on_host
 from .common.tensor import Tensor
 
 _kept = 8  # programs of one kind of call, which differ in what was met besides its arguments
@@ -150,7 +150,7 @@ class _Compiled:
         self.tracing = tracing
         if context.is_broadcasting():
             _broadcast(tracing.core.parameters)
-        self.program = _program(tracing, arrays, context.plan_options(), feed)
+        self.program = _program(tracing, arrays, context.plan_options(on_host(tracing.core.parameters)), feed)
         self.is_of_batch = [not isinstance(t, Parameter) and not _is_gradient(t) for t in self.outputs]
         self.is_of_network = [not isinstance(t, Parameter) and not tracing.is_behind(t.data_now()) for t in self.outputs]
         self.outputs = []

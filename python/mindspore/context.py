@@ -284,14 +284,15 @@ def offload_activations() -> None:
     touch()
 
 
-def _offload() -> str:
+def _offload(hosted: list[str]) -> str:
     """A host is another place only where the device is none."""
-    if not _offloaded or _settings["device_target"] == "CPU":
+    if _settings["device_target"] == "CPU":
         return ""
-    if "parameters" in _offloaded and _settings.get("memory_offload", "OFF") != "ON":
+    words = _offloaded | {f"host({name})" for name in hosted}
+    if "parameters" in words and _settings.get("memory_offload", "OFF") != "ON":
         tell('mindspore: set_offload_context has an effect only after set_context(memory_offload="ON")')
-        return ",".join(_offloaded - {"parameters"})
-    return ",".join(sorted(_offloaded))
+        words -= {"parameters"}
+    return ",".join(sorted(words))
 
 
 # ---- what programs are compiled with ----
@@ -389,12 +390,12 @@ def graphs_folder() -> str | None:
     return _settings["save_graphs_path"] if _settings["save_graphs"] and _core.own_rank() == 0 else None
 
 
-def plan_options() -> dict[str, str]:
-    """Options of a program, by the names of the command's flags."""
+def plan_options(hosted: list[str]) -> dict[str, str]:
+    """Options of a program, by the names of the command's flags. `hosted`: parameters that are to lie on the host."""
     options = {"devices": str(device_count() if is_auto() else 1)}
     if _settings["max_device_memory"]:
         options["memory_cap"] = str(_settings["max_device_memory"])
-    if offload := _offload():
+    if offload := _offload(hosted):
         options["offload"] = offload
     if options["devices"] == "1":
         return options

@@ -65,8 +65,24 @@ def test_parameters_and_activations_of_the_host():
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.usefixtures("settings", "on_host")
+def test_a_parameter_on_the_host():
+    want, _ = gradients_and_plan(Net())
+    for target, asked in (("CPU", "none"), ("Ascend", "host(table)")):
+        ms.set_context(device_target=target)
+        net = Net()
+        net.table = Parameter(net.table.value(), name="table", device="CPU")
+        assert net.table.clone().device == "CPU"
+        found, plan = gradients_and_plan(net)
+        assert plan == asked
+        for a, b in zip(found, want):
+            np.testing.assert_array_equal(a, b)
+
+
 @pytest.mark.usefixtures("on_host")
 def test_wrong_words():
+    with pytest.raises(ValueError, match="a parameter's device is 'CPU' or None, not 'GPU'"):
+        Parameter(Tensor(np.ones(2, np.float32)), device="GPU")
     with pytest.raises(ValueError, match="offload_param is cpu or disk, not 'gpu'"):
         ms.set_offload_context({"offload_param": "gpu"})
     with pytest.raises(ValueError, match="did you mean 'offload_param'"):

@@ -19,10 +19,15 @@ _by_leaf: weakref.WeakValueDictionary[int, Parameter] = weakref.WeakValueDiction
 
 
 class Parameter(Tensor):
-    """A tensor with a name, which programs share; it takes its place in the core when it is first used."""
+    """A tensor with a name, which programs share; it takes its place in the core when it is first used.
+
+    With device "CPU" it lies in memory of the host, with its states, where the context's device is none.
+    """
 
     def __init__(self, default_input, name=None, requires_grad: bool = True, layerwise_parallel: bool = False,
-                 parallel_optimizer: bool = True, storage_format: str = ""):
+                 parallel_optimizer: bool = True, storage_format: str = "", device: str | None = None):
+        if device not in (None, "CPU"):
+            raise ValueError(f"a parameter's device is 'CPU' or None, not {device!r}")
         if name is not None and not isinstance(name, str):
             raise TypeError(f"a parameter's name is a string, not {name!r}")
         self._leaf = None
@@ -30,6 +35,7 @@ class Parameter(Tensor):
         self.requires_grad = requires_grad
         self.layerwise_parallel = layerwise_parallel
         self.parallel_optimizer = parallel_optimizer
+        self.device = device
         self._comm_fusion = 1
         start = default_input if isinstance(default_input, Tensor) else Tensor(default_input)
         self._init, self._data = start._init, start._data
@@ -144,7 +150,8 @@ class Parameter(Tensor):
     def clone(self, init="same") -> Parameter:
         """Another parameter of the same name, type and settings, with the same value or as `init` says."""
         start = Tensor(self._whole(), self.dtype) if init == "same" else initializer(init, self.shape, self.dtype)
-        copy = Parameter(start, self._name, self.requires_grad, self.layerwise_parallel, self.parallel_optimizer)
+        copy = Parameter(start, self._name, self.requires_grad, self.layerwise_parallel, self.parallel_optimizer,
+                         device=self.device)
         copy.comm_fusion = self.comm_fusion
         return copy
 
@@ -175,6 +182,12 @@ def is_of_each_rank(leaf) -> bool:
     """The core's parameter is one that differs from rank to rank: `layerwise_parallel`."""
     parameter = _by_leaf.get(id(leaf))
     return parameter is not None and parameter.layerwise_parallel
+
+
+def on_host(leaves) -> list[str]:
+    """Of the core's parameters the names of those that are to lie in memory of the host."""
+    known = [(leaf, _by_leaf.get(id(leaf))) for leaf in leaves]
+    return [leaf.name for leaf, parameter in known if parameter is not None and parameter.device == "CPU"]
 
 
 class ParameterTuple(tuple):
