@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <span>
 
 #include "shardwright/base/text.h"
@@ -18,7 +19,7 @@
 namespace shardwright {
 namespace {
 
-/// `2253 s a step (0.2% slower), 83.15 GB`
+/// `2253 s a step (0.2% slower), 83.15 GB`; beside the plan's forecast, whatever was measured.
 std::string price_html(const Tried& t, double step) {
   return fmt::format("{} a step ({}), {}{}", seconds_text(t.seconds), against_text(t.seconds, step),
                      bytes_text(std::llround(t.bytes)),
@@ -41,29 +42,50 @@ const Tried* best_of(const std::vector<Tried>& lost, IsBetter is_better) {
   return out;
 }
 
-/// The one that takes least memory for little time, and the fastest.
-void add_alternatives(std::vector<std::string>& out, const PageContent& content) {
-  const Estimate& e = content.evaluation.estimate;
-  const double step = e.step_seconds();
-  const auto arena = static_cast<double>(e.arena_bytes);
-  std::vector<Tried> lost = that_lost(content.bound->tried);
-  std::erase_if(lost, [&](const Tried& t) {
+/// What fits and promises no more than the plan, which it is not.
+std::vector<Tried> others_that_fit(const PageContent& content) {
+  std::vector<Tried> out = that_lost(content.bound->tried);
+  std::erase_if(out, [&](const Tried& t) {
     return !fits(t, content.evaluation) || !t.words.empty() || promises_more(t, content) ||
-           (t.seconds == step && t.bytes == arena);
+           is_same(t, content.evaluation);
   });
-  std::vector<Tried> lean = lost;
-  std::erase_if(lean, [&](const Tried& t) { return !is_near(t, step) || t.bytes > 0.9 * arena; });
-  const Tried* leanest = best_of(lean, [](const Tried& a, const Tried& b) { return a.bytes < b.bytes; });
-  const Tried* fastest = best_of(lost, [](const Tried& a, const Tried& b) { return a.seconds < b.seconds; });
-  if (leanest)
-    out.push_back(fmt::format("<strong>{} less memory</strong>: {}: {}.",
-                              bytes_text(std::llround(arena - leanest->bytes)), asked_html(*leanest, content),
-                              price_html(*leanest, step)));
-  if (fastest && (!leanest || asked_text(*fastest) != asked_text(*leanest)))
-    out.push_back(fmt::format("<strong>Next best</strong>: {}: {}.", asked_html(*fastest, content),
-                              price_html(*fastest, step)));
-  if (leanest || fastest)
-    out.push_back("<a href=\"#lost\">What lost</a> has all others, with the flag that asks for each.");
+  return out;
+}
+
+/// The one that takes least memory for little time.
+std::optional<Tried> leanest(const PageContent& content) {
+  const Estimate& e = content.evaluation.estimate;
+  std::vector<Tried> lean = others_that_fit(content);
+  std::erase_if(lean, [&](const Tried& t) {
+    return !is_near(t, e.step_seconds()) || t.bytes > 0.95 * static_cast<double>(e.arena_bytes);
+  });
+  const Tried* out = best_of(lean, [](const Tried& a, const Tried& b) { return a.bytes < b.bytes; });
+  return out ? std::optional(*out) : std::nullopt;
+}
+
+std::string less_memory(const PageContent& content) {
+  if (!content.bound || content.bound->tried.empty() || !content.evaluation.fits()) return "";
+  const Estimate& e = content.evaluation.estimate;
+  const auto least = leanest(content);
+  const bool is_tight = 2 * e.arena_bytes > content.evaluation.cap_bytes;
+  if (!least) return is_tight ? "<strong>Smaller</strong>: no other plan for at most 5% more time." : "";
+  return fmt::format("<strong>Smaller: {} less memory</strong>: {}: {}.",
+                     bytes_text(e.arena_bytes - std::llround(least->bytes)), asked_html(*least, content),
+                     price_html(*least, e.step_seconds()));
+}
+
+/// The fastest, where it was not said yet.
+std::string next_best(const PageContent& content) {
+  const std::vector<Tried> others = others_that_fit(content);
+  const auto least = leanest(content);
+  const Tried* fastest =
+      best_of(others, [](const Tried& a, const Tried& b) { return a.seconds < b.seconds; });
+  if (!fastest || (least && asked_text(*fastest) == asked_text(*least))) return "";
+  return fmt::format(
+      "<strong>Next best</strong>: {}: {}. <a href=\"#lost\">What lost</a> has all others, with the flag "
+      "that "
+      "asks for each.",
+      asked_html(*fastest, content), price_html(*fastest, content.evaluation.estimate.step_seconds()));
 }
 
 /// Much of each device is left, and nobody has said how large the batch is.
@@ -156,8 +178,9 @@ std::string lever(const PageContent& content) {
     return command_html(fmt::format("shardwright explain {} {}", file, word));
   };
   std::string out = fmt::format(
-      "<strong>{}{} takes {} of the step</strong>", most->style == "again" ? "Computing again" : "W",
-      most->style == "again" ? "" : most->name.substr(1), percent_text(most->seconds, e.step_seconds()));
+      "<strong>{}{} takes {} of the step{}</strong>", most->style == "again" ? "Computing again" : "W",
+      most->style == "again" ? "" : most->name.substr(1), percent_text(most->seconds, e.step_seconds()),
+      content.run ? " by forecast" : "");
   const std::string ways = most->style == "waiting" ? less_bubble(content) : "";
   out += ways.empty() ? fmt::format(": {} prices other values of {}", ask(most->word), code_html(most->word))
                       : fmt::format("{}. Whether that fits, and what it takes in all, {} simulates, or {}",
@@ -186,6 +209,11 @@ void add_remedies(std::vector<std::string>& items, const PageContent& content) {
 
 bool fits(const Tried& t, const Evaluation& evaluation) {
   return t.fate != Fate::misfit && std::llround(t.bytes) <= evaluation.cap_bytes;
+}
+
+bool is_same(const Tried& t, const Evaluation& evaluation) {
+  const Estimate& e = evaluation.estimate;
+  return t.by == KnownBy::program && t.seconds == e.step_seconds() && std::llround(t.bytes) == e.arena_bytes;
 }
 
 std::string asked_html(const Tried& t, const PageContent& content) {
@@ -232,20 +260,24 @@ std::string change_card(const PageContent& content) {
   add_remedies(first, content);
   first.push_back(run_advice(content));
   first.push_back(forecast_change_html(content));
+  first.push_back(less_memory(content));
   for (std::string& limit : limits_html(content)) first.push_back(std::move(limit));
   first.push_back(assumed_advice(content));
-  if (content.bound) add_alternatives(more, content);
+  if (content.bound) more.push_back(next_best(content));
   // Where nothing is known of how it was found these are all there is.
   for (std::string (*advice)(const PageContent&) : {recompute_advice, lever})
     (content.bound ? more : first).push_back(advice(content));
   more.push_back(unpriced_html(content));
+  if (content.bound && !content.plan.compared.empty())
+    more.push_back(fmt::format("<strong>How it was searched</strong>: {}.", escaped(content.plan.compared)));
   if (!content.plan.suggestion.empty())
     more.push_back("Suggested: " + escaped(content.plan.suggestion) + ".");
   std::string folded = list_html(more);
   if (!folded.empty())
     folded = "<details class=\"else\"><summary>What else there is</summary>\n" + folded + "</details>\n";
-  return card_html(content.evaluation.fits() ? "What would make it faster?" : "What would make it fit?",
-                   best_change_html(content) + list_html(first) + folded);
+  return card_html(
+      content.evaluation.fits() ? "What would make it faster, or smaller?" : "What would make it fit?",
+      best_change_html(content) + list_html(first) + folded);
 }
 
 }  // namespace shardwright

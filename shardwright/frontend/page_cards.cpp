@@ -55,8 +55,7 @@ std::string bounds_verdict(const PageContent& content) {
     out += fmt::format(" ({} to compute again)", percent_text(e.recompute_seconds, step));
   if (e.stages.size() > 1) {
     const std::size_t busiest = busiest_stage(e);
-    out += fmt::format(" on {}, which waits least for other stages (busy {} of it)", stage_name(busiest),
-                       percent_text(busy_seconds(e.stages[busiest]), step));
+    out += fmt::format(" on {}, the busiest stage", stage_name(busiest));
   }
   const StepShare& second = shares[1];
   if (second.seconds > 0.005 * step)
@@ -87,6 +86,14 @@ std::string busy_bars(const PageContent& content) {
   return out + "</ul>\n";
 }
 
+/// Where compute bounds the step and yet is far from the peak.
+std::string kernels_text(const Estimate& e) {
+  const double while_computing = e.mfu() * e.step_seconds() / (e.compute_seconds - e.recompute_seconds);
+  return e.mfu() > 0 && while_computing < 0.9 ? fmt::format("; while they compute, {}: kernels are no faster",
+                                                            percent_text(while_computing, 1))
+                                              : "";
+}
+
 std::string bounds_card(const PageContent& content, const Json& document) {
   if (content.run) return measured_card(content, document);
   const Estimate& e = content.evaluation.estimate;
@@ -105,10 +112,10 @@ std::string bounds_card(const PageContent& content, const Json& document) {
   return card_html(
       "What bounds the step?",
       fmt::format("<p class=\"big\">{} <span>a step</span></p>\n{}{}{}<p class=\"fine\">{}{} of the "
-                  "devices’ peak (MFU)</p>\n",
+                  "devices’ peak (MFU){}</p>\n",
                   figure(document, "/step_seconds", seconds_text(e.step_seconds())), bounds_verdict(content),
                   bar_html(parts, e.step_seconds(), "where the time of a step goes"), busy_bars(content),
-                  rate, figure(document, "/mfu", percent_text(e.mfu(), 1))));
+                  rate, figure(document, "/mfu", percent_text(e.mfu(), 1)), kernels_text(e)));
 }
 
 // ---- memory ----
@@ -249,10 +256,10 @@ std::string memory_card(const PageContent& content, const Json& document, const 
   const Estimate& e = evaluation.estimate;
   const std::size_t fullest = fullest_stage(e);
   const Held held = held_of(content, document, pictures, fullest);
-  const std::string far =
-      is_cap_far(content) ? "<p class=\"fine\">The bars are as long as what is reserved, as a device may use "
-                            "far more.</p>\n"
-                          : "";
+  const std::string far = is_cap_far(content)
+                              ? "<p class=\"fine\">Bars and their percentages are of what is "
+                                "reserved, as a device may use far more.</p>\n"
+                              : "<p class=\"fine\">Percentages are of what a device may use.</p>\n";
   const std::string framework =
       e.framework == own_framework
           ? ""

@@ -133,9 +133,13 @@ std::string looked_at_text(const PageContent& content) {
     return bound.binding.fixed.empty() ? "" : "No other plan with what was fixed was looked at.";
   const auto simulated = std::ranges::count_if(
       bound.tried, [&](const Tried& t) { return t.by == KnownBy::program && fits(t, content.evaluation); });
-  return fmt::format("Among {} that {} simulated and fit{} nothing is faster by 0.5% or more{}{}.", simulated,
+  const auto& least = content.plan.lower_bound_seconds;
+  const double step = content.evaluation.estimate.step_seconds();
+  return fmt::format("Among {} that {} simulated and fit{} nothing is faster by 0.5% or more{}.{}", simulated,
                      simulated == 1 ? "was" : "were", simulated == 1 ? "s" : "", lower_forecasts(content),
-                     compared.empty() ? "" : ": " + escaped(compared));
+                     least ? fmt::format(" No plan of this search that fits takes less than {}, {} below.",
+                                         seconds_text(*least), percent_less(*least, step))
+                           : "");
 }
 
 Change of_nothing(const PageContent& content) {
@@ -155,9 +159,9 @@ Change of_nothing(const PageContent& content) {
 
 /// What is measured comes before all that forecasts promise.
 Change of_slow_run(const PageContent& content) {
-  return {takes_turns(*content.run) ? "Fewer devices" : "Measure this host",
-          fmt::format("a step takes {} times the forecast: {} instead of {}", times_forecast_text(content),
-                      seconds_text(content.run->median_step_seconds),
+  return {takes_turns(*content.run) ? "A core for each device" : "Measure this host",
+          fmt::format("a step takes {} times as long as by forecast: {} instead of {}",
+                      times_forecast_text(content), seconds_text(content.run->median_step_seconds),
                       seconds_text(content.evaluation.estimate.step_seconds())),
           slow_run_html(content)};
 }

@@ -79,6 +79,8 @@ std::string asked_html(const Tried& tried, const PageContent& content);
 
 /// As far as is known.
 bool fits(const Tried& tried, const Evaluation& evaluation);
+/// It takes what the plan takes: other words for it.
+bool is_same(const Tried& tried, const Evaluation& evaluation);
 
 /// What a group of devices runs: `stage 0`, and of an interleaved schedule ` (chunks 0, 4, 8)`.
 std::string stage_name(std::size_t group);

@@ -59,8 +59,14 @@ std::string measured_verdict(const PageContent& content) {
   const ComparedPart& most = *std::ranges::max_element(c.terms, {}, &ComparedPart::measured_seconds);
   std::string words(term_of(most).words);
   words.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(words.front())));
-  return fmt::format("<p><strong>{} bounds the step</strong>: {} of the recorded step. {}.</p>\n", words,
-                     percent_text(most.measured_seconds, c.step.measured_seconds), difference_text(content));
+  const TrainedRun& run = *content.run;
+  const std::string turns = takes_turns(run)
+                                ? fmt::format("; its {} devices take turns on {} core{}",
+                                              run.planned_bytes.size(), run.cores, run.cores == 1 ? "" : "s")
+                                : "";
+  return fmt::format("<p><strong>{} bounds the step</strong>: {} of the recorded step. {}{}.</p>\n", words,
+                     percent_text(most.measured_seconds, c.step.measured_seconds), difference_text(content),
+                     turns);
 }
 
 /// Each with what was forecast behind it.
@@ -112,17 +118,21 @@ std::string turns_html(const PageContent& content) {
   const TrainedRun& run = *content.run;
   const auto devices = static_cast<double>(run.planned_bytes.size());
   const double turns = devices / run.cores;
+  const double times = times_forecast(content);
   std::string out = fmt::format(
-      "<strong>{} devices take turns on {} core{}</strong> of this host, and the forecast has each computing "
-      "all the time. Train with no more devices than cores: {} measures without taking turns.",
-      devices, run.cores, run.cores == 1 ? "" : "s", command_html(fmt::format("--devices {}", run.cores)));
-  if (content.pipeline.group_count() > run.cores) out += " It takes fewer stages, too.";
-  if (times_forecast(content) > much_longer * turns)
+      "<strong>{} devices take turns on {} core{}</strong> of this host, so that steps are about {:.3g} "
+      "times as "
+      "long; the forecast has a core for each. Here {} has no turns to take{}.",
+      devices, run.cores, run.cores == 1 ? "" : "s", turns,
+      command_html(fmt::format("--devices {}", run.cores)),
+      content.pipeline.group_count() > run.cores ? ", with fewer stages" : "");
+  if (times > much_longer * turns)
     out += fmt::format(
-        " Turns alone make steps about {:.3g} times as long; of the rest it is not known what is this host’s "
-        "and "
-        "what is other programs’ on it.",
-        turns);
+        " What is left, {:.3g} times, are other programs on the host, or it is slower than {}: {} measures "
+        "it, and "
+        "{} plans for it.",
+        times / turns, code_html(content.plan.cluster.name),
+        command_html("shardwright calibrate --out here.yaml"), command_html("--cluster here.yaml"));
   return out;
 }
 

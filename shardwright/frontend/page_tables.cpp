@@ -121,7 +121,7 @@ std::string counts_html(const std::vector<Tried>& tried, std::size_t lost, std::
   const auto line = [&](std::size_t count, const std::string& what) {
     if (count > 0) out += fmt::format("<li><b>{}</b> {}</li>\n", count, what);
   };
-  line(left, "is the plan");
+  line(left, left == 1 ? "is the plan" : "are the plan, by other words");
   line(rows, "lost and stand above");
   line(lost - rows, "lost, too, behind these; <code>--json</code> has them");
   for (const auto& [fate, count] : unpriced) line(static_cast<std::size_t>(count), unpriced_words(fate));
@@ -163,6 +163,7 @@ std::string alternatives_part(const PageContent& content, const Json& document) 
   std::string out = binds_html(*content.bound, evaluation);
   const std::vector<Tried> lost = that_lost(content.bound->tried);
   std::vector<std::size_t> shown = best_first(lost, evaluation);
+  const auto same = std::erase_if(shown, [&](std::size_t i) { return is_same(lost[i], evaluation); });
   shown.resize(std::min(shown.size(), most_rows));
   HtmlTable table{
       .head = heads({"asked for by", "step", "against the plan", "memory", "known by", "why not"}, 1, 4)};
@@ -188,7 +189,7 @@ std::string alternatives_part(const PageContent& content, const Json& document) 
         "<p class=\"fine\">A row without a flag is a plan that splits operators one by one: no flag says all "
         "of it.</p>\n";
   if (content.bound->tried.empty()) return out;
-  return out + counts_html(content.bound->tried, lost.size(), shown.size());
+  return out + counts_html(content.bound->tried, lost.size() - same, shown.size());
 }
 
 // ---- operators ----

@@ -131,7 +131,7 @@ std::string body_of(const PageContent& content, const Json& document, const Json
   };
   if (content.run) add("run", "The run", run_part(content, document));
   add("step", content.run ? "The step over time, by forecast" : "The step over time", drawn("timeline"));
-  add("memory", "Memory over time", drawn("curves"));
+  add("memory", content.run ? "Memory over time, by forecast" : "Memory over time", drawn("curves"));
   add("layers", "Layers and devices", drawn("strip"));
   add("stages", "Stages", stages_table(content, document, pictures));
   add("summary", "Summary", summary_list(content));

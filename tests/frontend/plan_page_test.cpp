@@ -114,8 +114,8 @@ TEST(PlanPage, advises_what_can_be_asked_for) {
       tried("dp=1,tp=2,pp=1,micro_batches=8", KnownBy::program, Fate::slower, 1.2 * seconds, bytes / 8)};
   step.network.bound_of = [&](const Evaluation&) { return Bound{.binding = {}, .tried = all}; };
   const std::string page = page_of(step);
-  const std::string card = page.substr(page.find("What would make it faster?"));
-  const std::string advice = card.substr(0, card.find("</details>"));
+  const std::string card = page.substr(page.find("What would make it faster, or smaller?"));
+  const std::string advice = card.substr(0, card.find("</section>"));
   const std::string whole = "dp=2,<wbr>tp=1,<wbr>pp=1,<wbr><mark>micro_batches=4</mark>,<wbr>zero=3</code>: ";
   EXPECT_EQ(count_of(advice, whole), 1) << advice;
   EXPECT_EQ(count_of(advice, "less memory</strong>"), 1);
@@ -144,7 +144,7 @@ TEST(PlanPage, says_the_best_change_first) {
     PlannedStep asked = step;
     asked.network.bound_of = [&](const Evaluation&) { return bound; };
     const std::string page = page_of(asked);
-    return page.substr(page.find("What would make it faster?"));
+    return page.substr(page.find("What would make it faster, or smaller?"));
   };
   add("dp=2,micro_batches=3", KnownBy::forecast, 0.997);  // as long
   EXPECT_EQ(count_of(card(), "<p class=\"big\">Nothing faster</p>"), 1);

@@ -8,6 +8,7 @@ function drawStrip(box, strip) {
   const saidOf = (label) => (label === "whole" ? "not split" : label === "several" ? "split in several ways" : `split over ${label}`);
   const hasTimes = strip.stages.some((s) => s.cells.some((c) => c.seconds > 0));
   const most = Math.max(...strip.stages.flatMap((s) => s.cells.map((c) => c.seconds / c.count)));
+  const part = strip.stages.some((s) => s.stage !== s.group) ? "chunk" : "stage";
   const picked = element("div", { class: "picked", "aria-live": "polite" });
 
   const pick = (stage, cell) => {
@@ -15,7 +16,7 @@ function drawStrip(box, strip) {
     const total = stage.cells.reduce((sum, c) => sum + c.seconds, 0);
     const facts = [stage.name, saidOf(split.label)];
     if (cell.count > 1) facts.push(`${cell.count} ${split.operators.length > 0 ? "alike" : "together"}`);
-    if (cell.seconds > 0) facts.push(`${secondsText(cell.seconds)}, ${percent(cell.seconds, total)} of what the stage’s operators take`);
+    if (cell.seconds > 0) facts.push(`${secondsText(cell.seconds)}, ${percent(cell.seconds, total)} of what the ${part}’s operators take`);
     if (cell.bytes > 0) facts.push(`${bytesText(cell.bytes)} of weights and kept results`);
     const list = element("ul");
     for (const [name, kind, strategy] of split.operators)

@@ -19,7 +19,7 @@ function makeSortable(table) {
 
 /// On a narrow screen a long table begins with a few rows, on one of medium width with more.
 function shorten(table) {
-  const few = 2, many = 10, count = table.tBodies[0].rows.length;
+  const few = 5, many = 10, count = table.tBodies[0].rows.length;
   if (count <= few) return;
   const button = element("button", { type: "button", class: count > many ? "all many" : "all" }, `Show all ${count} rows`);
   button.addEventListener("click", () => {
