@@ -10,13 +10,12 @@
 #include <set>
 
 #include "shardwright/base/index.h"
+#include "shardwright/graph/node_kinds.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/graph/rewrite.h"
 
 namespace shardwright {
 namespace {
-
-bool is_leaf(const Node& node) { return node.op->kind != OpKind::compute && node.op->kind != OpKind::step; }
 
 /// Of tensors in their order as many as have at most `share` of all bytes; the `largest` first, or as they stand.
 std::vector<ValueId> chosen(const Graph& graph, std::vector<ValueId> values, double share, bool largest) {

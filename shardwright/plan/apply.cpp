@@ -211,6 +211,9 @@ PlannedGraph written(Graph graph, Choices choices, const Settings& settings,
 }
 
 PlannedStages apply(const Plan& plan, const Graph& graph) {
+  if (const std::size_t count = plan.settings.offload.stages(); count > 0 && count != plan.stages.size())
+    throw error("offload {}: has shares of {} stages, but the plan has {}", to_text(plan.settings.offload),
+                count, plan.stages.size());
   StagedGraph parts = staged(graph, plan);
   PlannedStages out{
       .stages = {}, .crossings = std::move(parts.crossings), .outputs = std::move(parts.outputs)};
@@ -220,6 +223,7 @@ PlannedStages apply(const Plan& plan, const Graph& graph) {
       check_groups(part, choices, plan.settings.optimizer_parallel);
       out.stages.push_back(written(std::move(part), std::move(choices), plan.settings,
                                    micro_batches_of(plan.settings.pipelining, static_cast<int>(s))));
+      out.stages.back().offload = plan.settings.offload.of_stage(s);
     } catch (const Error& e) {
       if (plan.stages.size() == 1) throw;
       throw with_context(e, fmt::format("stage {}", s));

@@ -1,7 +1,7 @@
 #include "shardwright/plan/offload.h"
 
 #include <algorithm>
-#include <array>
+#include <utility>
 
 #include "shardwright/base/error.h"
 #include "shardwright/base/name_pattern.h"
@@ -11,19 +11,21 @@
 namespace shardwright {
 namespace {
 
-struct OffloadKind {
-  std::string_view name;
-  double Offload::*share;
-};
-constexpr std::array<OffloadKind, 3> offload_kinds{{{"optimizer", &Offload::optimizer},
-                                                    {"parameters", &Offload::parameters},
-                                                    {"activations", &Offload::activations}}};
-
 double parse_share(std::string_view text, std::string_view part) {
   const auto share = to_number(text);
   if (!share || !(*share >= 0 && *share <= 1))
-    throw error("offload: '{}': the share should be a number from 0 to 1, such as 0.5", part);
+    throw error(
+        "offload: '{}': the share should be a number from 0 to 1, such as 0.5, or one for each stage, as "
+        "1/0.5/0",
+        part);
   return *share;
+}
+
+/// `0.5`, or with those of all stages `1/0.5/0`.
+std::vector<double> parse_shares(std::string_view text, std::string_view part) {
+  std::vector<double> out;
+  for (std::string_view share : split(text, '/')) out.push_back(parse_share(share, part));
+  return out;
 }
 
 void add_operator(Offload& out, std::string_view part) {
@@ -42,14 +44,44 @@ void add_operator(Offload& out, std::string_view part) {
 std::strong_ordering Offload::operator<=>(const Offload& other) const {
   for (const OffloadKind& kind : offload_kinds)
     if (const auto order = std::strong_order(this->*kind.share, other.*kind.share); order != 0) return order;
+  for (const OffloadKind& kind : offload_kinds) {
+    const std::vector<double>&a = this->*kind.of_stages, &b = other.*kind.of_stages;
+    const auto by_share = [](double x, double y) { return std::strong_order(x, y); };
+    const auto order =
+        std::lexicographical_compare_three_way(a.begin(), a.end(), b.begin(), b.end(), by_share);
+    if (order != 0) return order;
+  }
   return operators <=> other.operators;
+}
+
+Offload Offload::of_stage(std::size_t stage) const {
+  Offload out = *this;
+  for (const OffloadKind& kind : offload_kinds)
+    if (const auto& shares = std::exchange(out.*kind.of_stages, {}); !shares.empty())
+      out.*kind.share = shares.at(stage);
+  return out;
+}
+
+std::size_t Offload::stages() const {
+  std::size_t out = 0;
+  for (const OffloadKind& kind : offload_kinds) out = std::max(out, (this->*kind.of_stages).size());
+  return out;
+}
+
+Offload with_shares(Offload offload, const OffloadKind& kind, std::vector<double> shares) {
+  offload.*kind.share = std::ranges::max(shares);
+  const bool are_alike = std::ranges::count(shares, shares.front()) == std::ssize(shares);
+  offload.*kind.of_stages = are_alike ? std::vector<double>() : std::move(shares);
+  return offload;
 }
 
 std::string to_text(const Offload& offload) {
   std::vector<std::string> parts;
   for (const OffloadKind& kind : offload_kinds) {
     const double share = offload.*kind.share;
-    if (share > 0)
+    if (const std::vector<double>& shares = offload.*kind.of_stages; !shares.empty())
+      parts.push_back(fmt::format("{}:{}", kind.name, fmt::join(shares, "/")));
+    else if (share > 0)
       parts.push_back(share == 1 ? std::string(kind.name) : fmt::format("{}:{}", kind.name, share));
   }
   for (const std::string& name : offload.operators) parts.push_back(fmt::format("host({})", name));
@@ -96,9 +128,15 @@ Offload parse_offload(std::string_view text) {
     }
     if (std::ranges::find(said, name) != said.end()) throw error("offload: {} is said twice", name);
     said.push_back(name);
-    out.*kind->share = name == part ? 1 : parse_share(part.substr(name.size() + 1), part);
+    out =
+        with_shares(std::move(out), *kind,
+                    name == part ? std::vector<double>{1} : parse_shares(part.substr(name.size() + 1), part));
   }
   std::ranges::sort(out.operators);
+  for (const OffloadKind& kind : offload_kinds)
+    if (const std::size_t count = (out.*kind.of_stages).size(); count > 0 && count != out.stages())
+      throw error("offload: '{}': has shares of {} stages for {}, of {} for others", text, count, kind.name,
+                  out.stages());
   return out;
 }
 

@@ -9,6 +9,7 @@
 #include "shardwright/passes/compile.h"
 #include "shardwright/simulate/estimate.h"
 #include "shardwright/verify/verify.h"
+#include "tests/support/message_of.h"
 #include "tests/support/training_run.h"
 
 namespace shardwright {
@@ -64,6 +65,18 @@ TEST(EndToEndOffload, losses_are_those_of_one_device) {
     }
 }
 
+TEST(EndToEndOffload, stages_with_shares_of_their_own_have_the_same_losses) {
+  const TrainingRun run = decoder();
+  const auto alone = testing::run_alone(run);
+  for (const auto& [way, offload] : {std::pair<Way, const char*>{ways[4], "activations:1/0,optimizer:0/1"},
+                                     {ways[6], "activations:0.5/0,parameters:0/0.5"},
+                                     {ways[8], "activations:1/0.5/0.5/0"}}) {
+    SCOPED_TRACE(offload);
+    testing::expect_same(testing::run_planned(run, request_of(way, offload)), alone,
+                         {.losses = 1e-9, .weights = 1e-7});
+  }
+}
+
 TEST(EndToEndOffload, losses_with_clipping_and_short_precision_stay) {
   OptimizerChoice clipped{"adamw", {{"rate", 0.001}}};
   clipped.clip_norm = 0.1;
@@ -112,6 +125,22 @@ TEST(Offload, what_is_kept_goes_to_the_host_and_nothing_else) {
     for (const Buffer& b : p->buffers)
       EXPECT_EQ(b.offset >= p->arena_bytes, b.space == Space::host) << p->graph.value(b.value).name;
   }
+}
+
+TEST(Offload, stages_have_shares_of_their_own) {
+  Model m = build_model("ffn:batch=16,widths=64-256-256-256-64");
+  add_train_step(m.graph, m.loss, {.name = "adam", .attributes = {{"rate", 0.001}}});
+  const auto programs = [&](const std::string& offload) {
+    const std::string words = "pp=2,schedule=gpipe,micro_batches=2,offload={" + offload + "}";
+    return compile_pipeline(
+        m.graph, make_plan(m.graph, {.devices = 2, .constraints = parse_constraints({"test", words})}));
+  };
+  const Pipeline all = programs("optimizer"), first = programs("optimizer:1/0"), none = programs("none");
+  EXPECT_EQ(to_text(first.stage(0)), to_text(all.stage(0)));
+  EXPECT_EQ(to_text(first.stage(1)), to_text(none.stage(1)));
+  EXPECT_NE(to_text(all.stage(1)), to_text(none.stage(1)));
+  EXPECT_NE(testing::message_of([&] { programs("optimizer:1/0/0"); }).find("shares of 3 stages"),
+            std::string::npos);
 }
 
 /// Tensors go whole, and never more than was asked for.

@@ -374,12 +374,10 @@ void expect_no_slower_than_one_recompute(std::initializer_list<int> kilobytes_of
   for (const int kilobytes : kilobytes_of_devices) {
     PlanRequest request = request_for("a100-80g:8");
     request.options.memory_cap = kilobytes * 1000;
-    request.constraints.offload =
-        Offload{};  // with a part on the host a mode that is fixed may still be faster
     const Evaluation found = judged(step, make_plan(step, request), request);
     EXPECT_TRUE(found.fits()) << kilobytes;
     for (const char* fix : {"recompute=none", "recompute=selected", "recompute=full"}) {
-      request.constraints = parse_constraints({"--fix", std::string("offload=none,") + fix});
+      request.constraints = parse_constraints({"--fix", fix});
       const Evaluation other = judged(step, make_plan(step, request), request);
       if (other.fits()) {
         EXPECT_LE(found.estimate.step_seconds(), 1.01 * other.estimate.step_seconds())

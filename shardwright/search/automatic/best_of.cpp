@@ -1,7 +1,9 @@
 #include "shardwright/search/automatic/best_of.h"
 
+#include <algorithm>
 #include <array>
 #include <limits>
+#include <set>
 #include <utility>
 
 #include "shardwright/search/automatic/stock.h"
@@ -14,14 +16,21 @@ namespace {
 /// Limits of memory below the best plan's that networks of so few operators are searched with.
 constexpr int most_limits = 4, most_nodes_of_limits = 600;
 
-/// What goes to the host where devices cannot hold all, the least to be copied in a step first.
-constexpr std::array<Offload, 6> offloads() {
-  return {{{.optimizer = 0.5, .operators = {}},
-           {.optimizer = 1, .operators = {}},
-           {.optimizer = 1, .activations = 0.5, .operators = {}},
-           {.optimizer = 1, .activations = 1, .operators = {}},
-           {.optimizer = 1, .parameters = 0.5, .activations = 1, .operators = {}},
-           {.optimizer = 1, .parameters = 1, .activations = 1, .operators = {}}}};
+/// So many ways of putting memory on the host may be no better: of a network that fits without, and of one that does not.
+constexpr int most_in_vain = 3, most_in_vain_of_misfit = 2;
+
+/// More are not looked at one by one.
+constexpr std::size_t most_stages_apart = 8;
+
+/// What goes to the host where devices hold too little, the least to be copied in a step first.
+constexpr std::array<Offload, 7> offloads() {
+  return {{{.optimizer = 0.5},
+           {.optimizer = 1},
+           {.activations = 1},
+           {.optimizer = 1, .activations = 0.5},
+           {.optimizer = 1, .activations = 1},
+           {.optimizer = 1, .parameters = 0.5, .activations = 1},
+           {.optimizer = 1, .parameters = 1, .activations = 1}}};
 }
 
 class BestOf {
@@ -36,10 +45,7 @@ class BestOf {
   Plan plan() {
     try_lower_limits();
     if (may_offload()) {
-      if (!best_.fits)
-        try_offloads();
-      else if (best_.plan.settings.recompute.is_on())  // in the stead of computing again
-        try_offload({.activations = 1, .operators = {}});
+      if (!best_.fits || memory_costs_time()) try_offloads();
       if (best_.fits && best_.plan.settings.offload.is_on()) try_smaller_shares();
     }
     if (request_.stock) request_.stock->tried = std::move(best_.tried);
@@ -84,27 +90,38 @@ class BestOf {
     return !c.offload && c.hosted.empty() && settings_of(c).framework == own_framework;
   }
 
-  /// The first that fits, and the next, which leaves more room and may compute less again; of the faster one as small shares
-  /// as its structure lets be.
+  /// What does not fit may be faster than the best: there is something to win.
+  bool memory_costs_time() const {
+    constexpr double worthwhile = 0.95;  // of the best one's time
+    return std::ranges::any_of(best_.tried, [&](const Tried& t) {
+      return t.fate == Fate::misfit && is_priced(t) && t.seconds < worthwhile * best_.seconds;
+    });
+  }
+
+  /// More and more, as long as it pays: what leaves more room may compute less again. Of the fastest as small shares as its
+  /// structure lets be.
   void try_offloads() {
     const Found whole = best_;
-    int tries = 2;
-    for (const Offload& offload : offloads()) {
-      if (is_late() || tries == 0) break;
-      if (leaves_too_much(whole, offload)) continue;
-      try_offload(offload);
-      tries -= best_.fits;
+    const bool has_states = bytes_of(whole, MemoryKind::optimizer_state) > 0;
+    int in_vain = 0;
+    std::set<Offload> tried{{}};
+    for (Offload offload : offloads()) {
+      if (is_late() || in_vain == (whole.fits ? most_in_vain : most_in_vain_of_misfit)) break;
+      if (!has_states) offload.optimizer = 0;
+      if (leaves_too_much(whole, offload) || !tried.insert(offload).second) continue;
+      in_vain += !try_offload(offload) && best_.fits;
     }
+  }
+
+  static double bytes_of(const Found& found, MemoryKind kind) {
+    return static_cast<double>(found.memory[static_cast<std::size_t>(kind)]);
   }
 
   /// What lasts is the same in every structure, but for how replicas share it.
   bool leaves_too_much(const Found& whole, const Offload& offload) const {
-    const auto of = [&](MemoryKind kind) {
-      return static_cast<double>(whole.memory[static_cast<std::size_t>(kind)]);
-    };
-    const double gone = offload.optimizer * of(MemoryKind::optimizer_state) +
-                        offload.parameters * of(MemoryKind::parameters) +
-                        offload.activations * of(MemoryKind::activations);
+    const double gone = offload.optimizer * bytes_of(whole, MemoryKind::optimizer_state) +
+                        offload.parameters * bytes_of(whole, MemoryKind::parameters) +
+                        offload.activations * bytes_of(whole, MemoryKind::activations);
     constexpr double spare = 1.3;
     return static_cast<double>(whole.bytes) - gone > spare * cap_;
   }
@@ -112,28 +129,49 @@ class BestOf {
   void try_smaller_shares() {
     if (best_.plan.structure.empty()) return;  // of another search
     constexpr int halvings = 3;
-    for (double Offload::*share : {&Offload::activations, &Offload::optimizer, &Offload::parameters}) {
-      const double all = best_.plan.settings.offload.*share;
+    for (const OffloadKind& kind : offload_kinds) {
+      const double all = best_.plan.settings.offload.*kind.share;
       for (double step = all / 2; step > all / (2 << halvings) && step > 0 && !is_late(); step /= 2) {
-        Offload less = best_.plan.settings.offload;
-        less.*share -= step;
-        PlanRequest asked = request_;
-        asked.constraints = merged(asked.constraints, parse_constraints({"structure", best_.plan.structure}));
-        try_offload(less, asked);
+        const Offload& now = best_.plan.settings.offload;
+        try_with_structure(with_shares(now, kind, {now.*kind.share - step}));
       }
     }
+    for (const OffloadKind& kind : offload_kinds)
+      if (best_.plan.settings.offload.*kind.share > 0) try_shares_of_stages(kind);
   }
 
-  void try_offload(const Offload& offload) { try_offload(offload, request_); }
-  /// A bound is of plans with nothing on the host, so it is not told of others.
-  void try_offload(const Offload& offload, PlanRequest asked) try {
+  /// Stages hold unlike much, the last ones the fewest micro-batches: nothing of a stage, or half as much.
+  void try_shares_of_stages(const OffloadKind& kind) {
+    const std::size_t stages = best_.plan.stages.size();
+    if (stages == 1 || stages > most_stages_apart) return;
+    for (std::size_t stage = stages; stage-- > 0 && !is_late();)
+      for (const double part : {0.0, 0.5}) {
+        const Offload& now = best_.plan.settings.offload;
+        std::vector<double> shares(stages);
+        for (std::size_t s = 0; s < stages; ++s) shares[s] = now.of_stage(s).*kind.share;
+        shares[stage] *= part;
+        if (try_with_structure(with_shares(now, kind, std::move(shares)))) break;
+      }
+  }
+
+  bool try_with_structure(const Offload& offload) {
+    PlanRequest asked = request_;
+    asked.constraints = merged(asked.constraints, parse_constraints({"structure", best_.plan.structure}));
+    return try_offload(offload, asked);
+  }
+
+  bool try_offload(const Offload& offload) { return try_offload(offload, request_); }
+  /// Returns whether it is better. A bound is of plans with nothing on the host, so it is not told of others.
+  bool try_offload(const Offload& offload, PlanRequest asked) try {
     asked.constraints.offload = offload;
     constexpr double most_seconds = 1e30;  // with a limit no bound is told
     Found other = run_(tables_, asked, best_.fits ? best_.seconds : most_seconds);
-    if (!other.fits || (best_.fits && other.seconds >= best_.seconds)) return;
+    if (!other.fits || (best_.fits && other.seconds >= best_.seconds)) return false;
     other.plan.lower_bound_seconds.reset();
     take(std::move(other));
+    return true;
   } catch (const Infeasible&) {
+    return false;
   }
 
   const PlanRequest& request_;

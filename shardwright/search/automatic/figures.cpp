@@ -1,7 +1,9 @@
 #include "shardwright/search/automatic/figures.h"
 
 #include <algorithm>
+#include <set>
 
+#include "shardwright/base/index.h"
 #include "shardwright/graph/forward_operator.h"
 #include "shardwright/graph/op.h"
 #include "shardwright/passes/compile.h"
@@ -24,15 +26,33 @@ double most_alive(const Program& program, std::initializer_list<BufferKind> kind
   return out;
 }
 
+/// Most bytes of `kept` buffers that a fusion of the backward and the next one read: while one runs the other's are fetched.
+double most_on_way(const Program& program, const std::vector<bool>& kept) {
+  double before = 0, out = 0;
+  for (const Fusion& fusion : fusions_of(program.graph)) {
+    if (!is_backward(program.graph.node(fusion.begin).phase)) continue;
+    std::set<const Buffer*> read;
+    for (NodeId id = fusion.begin; id < fusion.end; ++id.index)
+      for (ValueId v : program.graph.node(id).operands)
+        if (const Buffer* b = program.buffer(v); b && kept[at(b - program.buffers.data())]) read.insert(b);
+    double bytes = 0;
+    for (const Buffer* b : read) bytes += static_cast<double>(b->bytes);
+    if (bytes == 0) continue;
+    out = std::max(out, before + bytes);
+    before = bytes;
+  }
+  return out;
+}
+
 /// What a program has from step to step, and from a micro-batch's forward to its backward.
 void add_bytes(Figures& out, const Program& program) {
   int last = -1;  // node of the forward
   for (NodeId id : program.graph.node_ids())
     if (program.graph.node(id).phase == Phase::forward) last = id.index;
   std::vector<bool> is_sent(program.buffers.size(), false);  // the next piece keeps it, as what it receives
+  std::vector<bool> is_kept(program.buffers.size(), false);
   for (ValueId v : program.graph.sends)
-    if (const Buffer* b = program.buffer(v))
-      is_sent[static_cast<std::size_t>(b - program.buffers.data())] = true;
+    if (const Buffer* b = program.buffer(v)) is_sent[at(b - program.buffers.data())] = true;
   for (const Buffer& b : program.buffers) {
     const bool is_before = !b.begin.is_valid() || b.begin.index <= last;
     if (b.kind == BufferKind::parameter)
@@ -43,10 +63,10 @@ void add_bytes(Figures& out, const Program& program) {
       out.sums += static_cast<double>(b.bytes);
     else if (program.batch_parts() == 1 && b.kind == BufferKind::gradient)
       out.gradients += static_cast<double>(b.bytes);
-    else if (!is_sent[static_cast<std::size_t>(&b - program.buffers.data())] && is_before &&
-             b.end.index > last)
-      out.kept += static_cast<double>(b.bytes);
+    else if (!is_sent[at(&b - program.buffers.data())] && is_before && b.end.index > last)
+      out.kept += static_cast<double>(b.bytes), is_kept[at(&b - program.buffers.data())] = true;
   }
+  out.on_way = most_on_way(program, is_kept);
   using enum BufferKind;
   out.passing = std::max(0.0, static_cast<double>(program.arena_bytes) - out.lasting() - out.kept);
   out.working = std::max(0.0, most_alive(program, {activation, communication, workspace}) - out.kept);
@@ -109,6 +129,8 @@ Figures offloaded(Figures alone, const Offload& offload, const Cluster& cluster)
   beside(alone.backward, kept + parameters);
   beside(alone.update, states + parameters);
   alone.states -= states, alone.parameters -= parameters, alone.kept -= kept;
+  if (const double on_way = std::min(alone.on_way, kept); on_way > 0)
+    alone.passing += on_way, alone.working += on_way;
   return alone;
 }
 

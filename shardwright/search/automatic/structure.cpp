@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "shardwright/base/index.h"
 #include "shardwright/base/text.h"
 #include "shardwright/cost/cluster.h"
 #include "shardwright/search/planning/search_for.h"
@@ -190,7 +191,15 @@ std::string kept_batch_text(int micro_batches) {
 std::vector<Constraints> structures_of(const PlanRequest& request, const OpenStep& step) {
   std::vector<Constraints> out = Enumeration(request, step, false).run();
   if (out.empty()) out = Enumeration(request, step, true).run();
-  for (Constraints& s : out) s.offload = request.constraints.offload;
+  const auto& offload = request.constraints.offload;
+  if (const std::size_t stages = offload ? offload->stages() : 0; stages > 0) {
+    std::erase_if(out, [&](const Constraints& s) { return at(pipelining_of(s).parts()) != stages; });
+    if (out.empty())
+      throw Infeasible(fmt::format(
+          "no plan: offload {} has shares of {} stages; say as many with --stages, chunks counted",
+          to_text(*offload), stages));
+  }
+  for (Constraints& s : out) s.offload = offload;
   return out;
 }
 

@@ -244,7 +244,7 @@ Rows of_step() {
       {.flag = "--offload",
        .value = "WHAT,...",
        .doc = "keep in memory of the host: optimizer[:R], parameters[:R], activations[:R], a share R of them "
-              "(default 1), or OPERATOR, which then runs there; none",
+              "(default 1) or one for each stage (1/0.5/0), or OPERATOR, which then runs there; none",
        .part = SettingPart::step,
        .member = "offload",
        .parse =
