@@ -16,6 +16,11 @@ import torch.nn.functional as F
 from safetensors_file import read_all
 
 
+# What old versions say of short types on CPUs: f16 they have on GPUs alone, some of bf16 only on processors with AVX-512.
+without_on_cpus = {torch.float16: "not implemented for 'Half'",
+                   torch.bfloat16: "could not create a primitive descriptor iterator"}
+
+
 def coordinates(rank, mesh):
     out = {}
     for axis, size in reversed(mesh):
@@ -38,7 +43,7 @@ def main():
     with open(sys.argv[1] + "/cases.json") as f:
         cases = json.load(f)
     names = {"torch": torch, "F": F, "math": math, **vars(operators)}
-    failed, ranks, without = 0, 0, 0
+    failed, ranks, without = 0, 0, dict.fromkeys(without_on_cpus, 0)
     for case in cases:
         line = compile(case["line"], case["op"], "eval")
         for r, rank in enumerate(case["ranks"]):
@@ -52,14 +57,16 @@ def main():
                 bad = [d for d in far if isinstance(d, str) or not d <= case["tolerance"]]
             except Exception as e:
                 bad = [f"{type(e).__name__}: {e}"]
-                if "not implemented for 'Half'" in bad[0]:  # old versions have f16 on GPUs alone
-                    bad, without = [], without + 1
+                short = next((t for t in without if any(x.dtype == t for x in own.values())), None)
+                if short and without_on_cpus[short] in bad[0]:
+                    bad, without[short] = [], without[short] + 1
             if bad:
                 failed += 1
                 types = ", ".join(f"{tensors[n].dtype}{list(tensors[n].shape)}" for n in rank["operands"])
                 print(f"{case['op']} rank {r} of {case['mesh']} ({types}): {case['line']}: {bad[0]}")
                 break
-    print(f"{len(cases)} cases on {ranks} ranks, {failed} differ; {without} of f16, which this torch does not have on CPUs")
+    print(f"{len(cases)} cases on {ranks} ranks, {failed} differ; {without[torch.float16]} of f16 and"
+          f" {without[torch.bfloat16]} of bf16, which this torch does not have on this processor")
     return failed > 0
 
 
